@@ -1,0 +1,99 @@
+// Package mutexbool provides a boolean that goroutines can wait on: the
+// BooleanMutex of agapple's distributed lock, as a Go type with channels and
+// contexts.
+//
+// A [Bool] is a level, not an event. Setting it wakes every waiter and lets
+// later ones pass until it is cleared; setting and clearing it in quick
+// succession may wake nobody. It is therefore the right bridge from an
+// asynchronous callback to a blocking call as long as it says no more than
+// "look again": what there is to see travels beside it, and the woken side
+// re-derives the truth. The loop that loses no wake-up is
+//
+//	for {
+//		changed.Clear()
+//		if done := look(); done {
+//			return nil
+//		}
+//		if err := changed.Wait(ctx); err != nil {
+//			return err
+//		}
+//	}
+//
+// because whatever happens after Clear either is seen by look or ends Wait.
+package mutexbool
+
+import (
+	"context"
+	"sync"
+)
+
+// A Bool is a boolean that goroutines can wait on.
+// The zero Bool is false and ready to use. A Bool must not be copied after
+// first use. All methods may be called concurrently, and none but Wait blocks,
+// so Set is safe to call from a callback.
+type Bool struct {
+	mu     sync.Mutex // guards the fields below
+	set    bool
+	raised chan struct{} // closed while set; made when first asked for
+}
+
+// Set makes b true and wakes every waiter. Setting a true Bool does nothing.
+func (b *Bool) Set() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.set {
+		return
+	}
+	b.set = true
+	close(b.raisedLocked())
+}
+
+// Clear makes b false: later calls to [Bool.Wait] block. Channels returned by
+// [Bool.C] while b was true stay closed.
+func (b *Bool) Clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.set {
+		b.set = false
+		b.raised = nil
+	}
+}
+
+// IsSet reports whether b is true.
+func (b *Bool) IsSet() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.set
+}
+
+// C returns a channel that is closed once b is true, for use in a select.
+// The channel belongs to b's present level: after Clear, ask again.
+func (b *Bool) C() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.raisedLocked()
+}
+
+// Wait blocks until b is true or ctx is done. It returns nil in the first case
+// and [context.Cause] of ctx in the second; when both hold already, it returns nil.
+func (b *Bool) Wait(ctx context.Context) error {
+	raised := b.C()
+	select {
+	case <-raised:
+		return nil
+	default:
+	}
+	select {
+	case <-raised:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (b *Bool) raisedLocked() chan struct{} {
+	if b.raised == nil {
+		b.raised = make(chan struct{})
+	}
+	return b.raised
+}

@@ -1,0 +1,136 @@
+package mutexbool_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/mutexbool"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestZeroBoolIsFalse(t *testing.T) {
+	var b mutexbool.Bool
+	if b.IsSet() {
+		t.Error("zero Bool: IsSet = true, want false")
+	}
+	select {
+	case <-b.C():
+		t.Error("zero Bool: C is closed")
+	default:
+	}
+}
+
+func TestSetWakesEveryWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b mutexbool.Bool
+		var woken sync.WaitGroup
+		for range 100 {
+			woken.Go(func() {
+				if err := b.Wait(t.Context()); err != nil {
+					t.Errorf("Wait: %v", err)
+				}
+			})
+		}
+		synctest.Wait() // all of them are blocked
+		b.Set()
+		woken.Wait()
+	})
+}
+
+func TestBoolIsALevel(t *testing.T) {
+	var b mutexbool.Bool
+	b.Set()
+	b.Set()
+	for range 2 {
+		if err := b.Wait(t.Context()); err != nil {
+			t.Fatalf("Wait on a true Bool: %v", err)
+		}
+	}
+	b.Clear()
+	if b.IsSet() {
+		t.Error("IsSet after Clear = true, want false")
+	}
+}
+
+func TestClearBlocksLaterWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b mutexbool.Bool
+		b.Set()
+		b.Clear()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		start := time.Now()
+		if err := b.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Wait after Clear: got %v, want DeadlineExceeded", err)
+		}
+		if waited := time.Since(start); waited != time.Hour {
+			t.Errorf("Wait after Clear returned after %v, want 1h", waited)
+		}
+	})
+}
+
+// A channel taken before Set must not be missed because of a Clear after it.
+func TestChannelTakenBeforeSetStaysClosed(t *testing.T) {
+	var b mutexbool.Bool
+	before := b.C()
+	b.Set()
+	b.Clear()
+	select {
+	case <-before:
+	default:
+		t.Error("a channel taken before Set is open after Set and Clear")
+	}
+}
+
+func TestWaitReturnsCause(t *testing.T) {
+	reason := errors.New("reason")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(reason)
+	var b mutexbool.Bool
+	if err := b.Wait(ctx); !errors.Is(err, reason) {
+		t.Errorf("Wait with a cancelled ctx: got %v, want %v", err, reason)
+	}
+	b.Set()
+	if err := b.Wait(ctx); err != nil {
+		t.Errorf("Wait on a true Bool with a cancelled ctx: got %v, want nil", err)
+	}
+}
+
+// The loop of the package comment must see every change, however Set and the
+// loop interleave: a lost wake-up would block the bubble for ever.
+func TestClearLookWaitLosesNoWakeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const changes = 1000
+		var (
+			mu      sync.Mutex
+			value   int
+			changed mutexbool.Bool
+		)
+		go func() {
+			for range changes {
+				mu.Lock()
+				value++
+				mu.Unlock()
+				changed.Set()
+			}
+		}()
+		for {
+			changed.Clear()
+			mu.Lock()
+			seen := value
+			mu.Unlock()
+			if seen == changes {
+				return
+			}
+			if err := changed.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,49 @@
+package mutexbool_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/tierlock/tierlock/mutexbool"
+)
+
+// A callback stores what it saw and sets the Bool; the waiting side clears,
+// looks, and waits.
+func Example() {
+	var (
+		children atomic.Int32
+		changed  mutexbool.Bool
+	)
+	children.Store(1)
+	onEvent := func() { // runs on some other goroutine and must not block
+		children.Add(-1)
+		changed.Set()
+	}
+	go onEvent()
+
+	for {
+		changed.Clear()
+		if children.Load() == 0 {
+			break
+		}
+		if err := changed.Wait(context.Background()); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	fmt.Println("no children left")
+	// Output: no children left
+}
+
+func ExampleBool_C() {
+	var ready mutexbool.Bool
+	ready.Set()
+	select {
+	case <-ready.C():
+		fmt.Println("ready")
+	default:
+		fmt.Println("not yet")
+	}
+	// Output: ready
+}

@@ -1,0 +1,146 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// enqueue creates a node at the tail of the queue. It tries until it knows of one
+// node, the context ends, or it cannot be done. What an unanswered create may have left is
+// then in the reaper's hands.
+func (a *attempt) enqueue() (*Node, error) {
+	fresh := true // the parents have not been created by this call
+	for retry := newBackoff(); ; {
+		s, err := a.client.await(a.ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := a.client.reaper.room(a.ctx); err != nil {
+			return nil, err
+		}
+		prefix := newPrefix()
+		path, err := a.client.conn.Create(a.lock.path+"/"+prefix, a.client.owner.describe(),
+			zk.FlagEphemeral|zk.FlagSequence, a.client.options.acl)
+		switch classify(err) {
+		case done:
+			return newNode(a.lock, s, prefix, path), nil
+		case missing:
+			if err := a.client.createParents(a.lock.path); err != nil && classify(err) == permanent {
+				return nil, err
+			} else if err == nil && fresh {
+				fresh = false
+				continue
+			}
+		case permanent:
+			return nil, createError(err)
+		case uncertain:
+			if n, err := a.lookUp(prefix, err); n != nil || err != nil {
+				return n, err
+			}
+			continue
+		}
+		if err := a.pause(retry, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// replace deletes old and creates a new node in one transaction. In any case old
+// is given up.
+func (a *attempt) replace(old *Node) (*Node, error) {
+	if a.ctx.Err() != nil {
+		old.delete()
+		return nil, context.Cause(a.ctx)
+	}
+	s := a.client.current()
+	if s == nil || a.client.Err() != nil {
+		old.leaveToReaper()
+		return a.enqueue()
+	}
+	prefix := newPrefix()
+	results, err := a.client.conn.Multi(
+		&zk.DeleteRequest{Path: old.path, Version: -1},
+		&zk.CreateRequest{
+			Path:  a.lock.path + "/" + prefix,
+			Data:  a.client.owner.describe(),
+			Acl:   a.client.options.acl,
+			Flags: zk.FlagEphemeral | zk.FlagSequence,
+		})
+	switch classify(err) {
+	case done:
+		old.settled()
+		return newNode(a.lock, s, prefix, results[1].String), nil
+	case missing: // somebody deleted old
+		old.settled()
+	case permanent: // nothing was done
+		old.deleteNow()
+		return nil, createError(err)
+	case refused:
+		old.deleteNow()
+	case uncertain: // all of it was done, or nothing
+		old.leaveToReaper()
+		if n, err := a.lookUp(prefix, err); n != nil || err != nil {
+			return n, err
+		}
+	}
+	return a.enqueue()
+}
+
+// lookUp finds out what became of a create whose answer was lost, for the reason
+// cause. It returns nil and no error when there is no such node and never will be.
+func (a *attempt) lookUp(prefix string, cause error) (*Node, error) {
+	for retry := newBackoff(); ; {
+		if err := a.pause(retry, cause); err != nil {
+			a.client.reaper.add(remains{parent: a.lock.path, prefix: prefix})
+			return nil, err
+		}
+		s := a.client.current()
+		name, err := a.client.find(a.lock.path, prefix)
+		switch classify(err) {
+		case done:
+			if name == "" || s == nil {
+				return nil, nil
+			}
+			return newNode(a.lock, s, prefix, a.lock.path+"/"+name), nil
+		case permanent:
+			a.client.reaper.add(remains{parent: a.lock.path, prefix: prefix})
+			return nil, err
+		}
+		cause = err
+	}
+}
+
+// find looks for the child of parent whose name starts with prefix; "" means that
+// there is none. It syncs first: another server may lag behind the one that took the
+// create. After that nothing can come late any more, since a server that takes a session over
+// shuts out the connection before.
+func (c *Client) find(parent, prefix string) (string, error) {
+	if _, err := c.conn.Sync(parent); err != nil && classify(err) != missing {
+		return "", err
+	}
+	children, _, err := c.conn.Children(parent)
+	if classify(err) == missing {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, name := range children {
+		if strings.HasPrefix(name, prefix) {
+			return name, nil
+		}
+	}
+	return "", nil
+}
+
+// createError names the one failure that a sequential create can only have when
+// its parent's counter is stuck.
+func createError(err error) error {
+	if errors.Is(err, zk.ErrNodeExists) {
+		return ErrSequenceExhausted
+	}
+	return err
+}

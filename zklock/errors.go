@@ -1,0 +1,90 @@
+package zklock
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+)
+
+var (
+	// ErrLocked is returned by TryAcquire when somebody else has the lock or
+	// stands in the queue for it.
+	ErrLocked = errors.New("locked by another owner")
+
+	// ErrLost says that a lock was taken away while it was held: the lease ran
+	// out, the session ended, the lock node was deleted by somebody else, or the
+	// client was closed. It is final for that acquisition.
+	ErrLost = errors.New("lock lost")
+
+	// ErrReleased is returned when a lock is released once too often or used
+	// after its release.
+	ErrReleased = errors.New("lock already released")
+
+	// ErrClosed is returned by everything that is asked of a closed client.
+	ErrClosed = errors.New("client closed")
+
+	// ErrSequenceExhausted says that the sequence numbers of a lock path are (all
+	// but) used up. They count all creations under the path in 31 bits, and from
+	// ZooKeeper 3.6 on they stick at the last one, so that two nodes would both
+	// be first. Nothing but a new parent node resets them: delete the path once
+	// it is empty, or use another one.
+	ErrSequenceExhausted = errors.New("sequence numbers of the lock path exhausted")
+)
+
+// An outcome is what an error of the ZooKeeper client says about the request.
+type outcome int
+
+const (
+	done      outcome = iota // answered with success
+	missing                  // answered: the node (or the parent) does not exist
+	refused                  // not applied, worth another try
+	permanent                // not applied, and never will be as things stand
+	uncertain                // may have been applied: the answer was lost
+)
+
+// Codes that the client library has no name for and reports as
+// "unknown error: N" (numbers of org.apache.zookeeper.KeeperException).
+const (
+	codeUnimplemented = -6
+	codeLocalSession  = -120 // ephemerals are not allowed on a local session
+	codeQuotaExceeded = -125
+	codeThrottled     = -127 // refused before it was executed
+)
+
+// classify tells what became of a request that ended with err. Whatever is not
+// known to be harmless is uncertain.
+func classify(err error) outcome {
+	switch {
+	case err == nil:
+		return done
+	case errors.Is(err, zk.ErrNoNode):
+		return missing
+	case errors.Is(err, zk.ErrNoServer), // only requests that were never written get it
+		errors.Is(err, zk.ErrSessionExpired): // the server checks the session before it applies
+		return refused
+	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed),
+		errors.Is(err, zk.ErrNoChildrenForEphemerals), errors.Is(err, zk.ErrBadArguments),
+		errors.Is(err, zk.ErrInvalidPath), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNotEmpty),
+		errors.Is(err, zk.ErrBadVersion):
+		return permanent
+	}
+	switch unknownCode(err) {
+	case codeUnimplemented, codeLocalSession, codeQuotaExceeded:
+		return permanent
+	case codeThrottled:
+		return refused
+	}
+	return uncertain
+}
+
+// unknownCode returns N of the client library's "unknown error: N", else 0.
+func unknownCode(err error) int {
+	_, number, ok := strings.Cut(err.Error(), "unknown error: ")
+	if !ok {
+		return 0
+	}
+	code, _ := strconv.Atoi(number)
+	return code
+}

@@ -1,0 +1,76 @@
+package zklock
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// events brings what the client library pushes to those who wait for it. The
+// library drops events when its channel is full (359), so they are taken from its
+// callback, which sees all. The callback runs inside the library and must not
+// block or call it; it sets a boolean and the waiting side looks again.
+//
+// A watch cannot be removed, so there is at most one on a path: it stays armed when
+// its waiter leaves, and serves the next one.
+type events struct {
+	mu    sync.Mutex                       // guards the field below
+	armed map[string]map[*watcher]struct{} // watched path → who wants to know
+}
+
+// A watcher wants to know about one path.
+type watcher struct {
+	deleted atomic.Bool // the node is gone; set before notify is called
+	notify  func()      // must not block
+}
+
+// listen adds w to those who hear of path. It reports whether the path is watched
+// already; if not, the caller has to ask for the watch. The entry is made before
+// that, so that an event right behind the answer finds it.
+func (e *events) listen(path string, w *watcher) (armed bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	watchers, armed := e.armed[path]
+	if !armed {
+		watchers = make(map[*watcher]struct{})
+		e.armed[path] = watchers
+	}
+	watchers[w] = struct{}{}
+	return armed
+}
+
+// ignore ends what listen began; the watch stays.
+func (e *events) ignore(path string, w *watcher) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.armed[path], w)
+}
+
+// disarm says that path is not watched after all.
+func (e *events) disarm(path string) {
+	for _, w := range e.take(path) {
+		w.notify()
+	}
+}
+
+// fire passes on an event of a node.
+func (e *events) fire(ev zk.Event) {
+	for _, w := range e.take(ev.Path) {
+		if ev.Type == zk.EventNodeDeleted {
+			w.deleted.Store(true)
+		}
+		w.notify()
+	}
+}
+
+func (e *events) take(path string) []*watcher {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	watchers := make([]*watcher, 0, len(e.armed[path]))
+	for w := range e.armed[path] {
+		watchers = append(watchers, w)
+	}
+	delete(e.armed, path)
+	return watchers
+}

@@ -1,0 +1,233 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/mutexbool"
+)
+
+// A Node is an acquired lock: a znode at the head of its queue. It must be given up
+// exactly once, with [Node.Release] or [Node.Requeue]. Methods may be called
+// concurrently.
+type Node struct {
+	lock   *Lock
+	prefix string // of the name, up to the sequence number
+	path   string
+	wake   mutexbool.Bool // look again: the queue, the connection or the session changed
+	watch  watcher        // of the node itself
+
+	// Set by the attempt that made the node, before anybody else sees it; a node
+	// is bound to another session only while it queues.
+	session *session
+	token   int64
+
+	life context.Context // ends when the lock is lost, with the reason as its cause
+	lose context.CancelCauseFunc
+
+	held     bool          // guarded by session.mu
+	spent    atomic.Bool   // given up
+	released chan struct{} // closed when the node is gone or left to the reaper
+}
+
+func newNode(l *Lock, s *session, prefix, path string) *Node {
+	n := &Node{lock: l, session: s, prefix: prefix, path: path, released: make(chan struct{})}
+	// Not derived from the context of Acquire, which bounds only the wait.
+	n.life, n.lose = context.WithCancelCause(context.Background())
+	n.watch.notify = n.changed
+	return n
+}
+
+// changed is called when something happened to the node itself.
+func (n *Node) changed() {
+	if n.watch.deleted.Load() {
+		n.lose(fmt.Errorf("%w: node %s was deleted", ErrLost, n.path))
+	}
+	n.wake.Set()
+}
+
+// Path returns the path of the lock node.
+func (n *Node) Path() string { return n.path }
+
+// Token returns the fencing token: the transaction id that created the node
+// (czxid). It is positive and grows with every later owner of any lock of the ensemble, even if the
+// parent was deleted in between. A resource that remembers the highest token it has seen and refuses
+// lower ones is safe from owners that do not know yet that they lost the lock.
+func (n *Node) Token() int64 { return n.token }
+
+// Lost returns a channel that is closed when the lock is no longer certain to be ours:
+// no later than the lease ends, and so before the server can give the lock to anybody else.
+func (n *Node) Lost() <-chan struct{} { return n.life.Done() }
+
+// Context returns a context that ends when Lost is closed, with an error wrapping
+// [ErrLost] as its cause. Giving the lock up does not end it.
+func (n *Node) Context() context.Context { return n.life }
+
+// Err returns nil while the lock is held, an error wrapping [ErrLost] once it is lost,
+// and [ErrReleased] once it was given up. It reads the clock itself, so it is right also in a
+// process that has just been continued after a stop. What it cannot tell is what happens after it returned: use the
+// token where that matters.
+func (n *Node) Err() error {
+	if n.spent.Load() {
+		return ErrReleased
+	}
+	return n.lossNow()
+}
+
+// lossNow returns why the lock is lost, nil if it is not.
+func (n *Node) lossNow() error {
+	if n.life.Err() == nil && !n.session.valid() {
+		n.session.lapse()
+	}
+	if n.life.Err() != nil {
+		return context.Cause(n.life)
+	}
+	return nil
+}
+
+// Suspended reports whether the connection is down while the lease still runs. The lock
+// is not lost yet; it will be unless the connection returns in time.
+func (n *Node) Suspended() bool {
+	return n.Err() == nil && n.lock.client.Err() != nil
+}
+
+// Release gives the lock up and deletes its node. It needs no context and does not
+// wait for an unreachable server: after a third of the session timeout at the latest it
+// returns, and the node is deleted in the background or goes with its session.
+//
+// It returns nil when the lock was ours to the end, an error wrapping [ErrLost] when it
+// was lost before, [ErrReleased] when it was given up before (nothing is sent), and
+// [zk.ErrNoAuth] when this client may not delete nodes below the lock path: the node then
+// stays until the session ends. In any case the lock is not held any more.
+func (n *Node) Release() error {
+	if n.spent.Swap(true) {
+		return ErrReleased
+	}
+	loss := n.lossNow()
+	n.session.leave(n)
+	if loss != nil {
+		n.leaveToReaper()
+		return fmt.Errorf("zklock: release %s: %w", n.lock.path, loss)
+	}
+	if err := n.delete(); err != nil {
+		return fmt.Errorf("zklock: release %s: %w", n.lock.path, err)
+	}
+	return nil
+}
+
+// delete removes the node, waiting for the answer for a bounded time.
+func (n *Node) delete() error {
+	c := n.lock.client
+	if c.Err() != nil {
+		n.leaveToReaper()
+		return nil
+	}
+	answer := make(chan error, 1)
+	if !c.spawn(func() { answer <- n.deleteNow() }) {
+		n.settled() // closed: the node goes with the session
+		return nil
+	}
+	bound := time.NewTimer(n.session.negotiated() / 3)
+	defer bound.Stop()
+	select {
+	case err := <-answer:
+		return err
+	case <-bound.C:
+		return nil
+	}
+}
+
+// deleteNow deletes the node, or leaves it to the reaper. Its name was given by the
+// server and never returns, so the delete can only hit this node.
+func (n *Node) deleteNow() error {
+	err := n.lock.client.conn.Delete(n.path, -1)
+	switch classify(err) {
+	case done:
+		n.settled()
+		return nil
+	case missing:
+		n.settled()
+		return fmt.Errorf("%w: node %s was deleted", ErrLost, n.path)
+	case permanent:
+		n.leaveToReaper()
+		return fmt.Errorf("delete %s: %w", n.path, err)
+	}
+	n.leaveToReaper()
+	return nil
+}
+
+func (n *Node) leaveToReaper() {
+	n.lock.client.reaper.add(remains{parent: n.lock.path, prefix: n.prefix, name: baseOf(n.path), session: n.session})
+	n.settled()
+}
+
+// settled says that nobody waits for the node any more.
+func (n *Node) settled() {
+	n.lock.client.events.ignore(n.path, &n.watch)
+	close(n.released)
+}
+
+// Released returns a channel that is closed when the node has been given up: it is
+// deleted, or left to be deleted in the background.
+func (n *Node) Released() <-chan struct{} { return n.released }
+
+// Multi runs ZooKeeper operations (as in [zk.Conn.Multi]) in one transaction that
+// takes effect only while this node exists: an exact fence for data that lives in the same ensemble.
+// It returns the results of ops.
+//
+// Nothing was changed when the error wraps [ErrLost] or [ErrReleased], or is that of one of the
+// operations. When the answer is lost, or ctx ends first, the outcome is unknown; the
+// operations may then still take effect, but never after the lock went to somebody else.
+func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	results, err := n.multi(ctx, ops)
+	if err != nil {
+		return nil, fmt.Errorf("zklock: multi under %s: %w", n.path, err)
+	}
+	return results, nil
+}
+
+func (n *Node) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error) {
+	if err := n.Err(); err != nil {
+		return nil, err
+	}
+	type answer struct {
+		results []zk.MultiResponse
+		err     error
+	}
+	answers := make(chan answer, 1)
+	guard := &zk.CheckVersionRequest{Path: n.path, Version: -1} // exists, whatever its version
+	if !n.lock.client.spawn(func() {
+		results, err := n.lock.client.conn.Multi(append([]any{guard}, ops...)...)
+		answers <- answer{results, err}
+	}) {
+		return nil, ErrClosed
+	}
+	select {
+	case a := <-answers:
+		switch {
+		case a.err == nil:
+			return a.results[1:], nil
+		case len(a.results) > 0 && errors.Is(a.results[0].Error, zk.ErrNoNode):
+			return nil, fmt.Errorf("%w: node %s was deleted", ErrLost, n.path)
+		}
+		return nil, a.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// check looks whether a held node is still there and still ours.
+func (n *Node) check() {
+	exists, stat, err := n.lock.client.conn.Exists(n.path)
+	switch {
+	case err != nil: // nothing learned; the lease decides
+	case !exists:
+		n.lose(fmt.Errorf("%w: node %s was deleted", ErrLost, n.path))
+	case stat.EphemeralOwner != n.session.id:
+		n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, n.path, uint64(stat.EphemeralOwner)))
+	}
+}

@@ -1,0 +1,123 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// An Option changes how [Dial] connects. Options are checked by Dial.
+type Option func(*options)
+
+type options struct {
+	sessionTimeout time.Duration
+	margin         time.Duration // 0: a third of the negotiated session timeout
+	acl            []zk.ACL
+	auth           []credential
+	dial           func(ctx context.Context, network, address string) (net.Conn, error)
+	logger         *slog.Logger
+	label          string
+}
+
+type credential struct {
+	scheme string
+	secret []byte
+}
+
+// maxLabel keeps the data of a lock node under one KiB.
+const maxLabel = 256
+
+// WithSessionTimeout sets the session timeout to ask for; default 15 s. The server
+// bounds it to 2–20 of its ticks (of 2 s by default). It is the time for which the lock of a
+// process that died stays taken, and with the margin it bounds the lease; the
+// package comment says what each choice covers.
+func WithSessionTimeout(d time.Duration) Option {
+	return func(o *options) { o.sessionTimeout = d }
+}
+
+// WithLeaseMargin sets how long before the server's session timeout a lock counts
+// as lost; default a third of the negotiated timeout. The margin covers the
+// difference of clock rates, the round trip, and what an ensemble may forget when one
+// of its servers fails.
+func WithLeaseMargin(d time.Duration) Option {
+	return func(o *options) { o.margin = d }
+}
+
+// WithACL sets the ACL of lock nodes and of the parents that are created for them;
+// default is all permissions for everybody. Releasing a lock needs the DELETE permission on
+// its parent.
+func WithACL(acl []zk.ACL) Option {
+	return func(o *options) { o.acl = acl }
+}
+
+// WithAuth adds credentials, such as "digest" and "user:password". They are
+// presented again on each reconnect.
+func WithAuth(scheme string, credentials []byte) Option {
+	return func(o *options) { o.auth = append(o.auth, credential{scheme, credentials}) }
+}
+
+// WithDialContext replaces the dialing of TCP connections, for TLS (the method of a
+// [crypto/tls.Dialer]) or tests. The address is an IP address with a port, because names are
+// resolved before: a TLS configuration needs its ServerName.
+func WithDialContext(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
+	return func(o *options) { o.dial = dial }
+}
+
+// WithLogger sets where to report what no return value can carry, such as a node
+// that cannot be deleted; default is nowhere.
+func WithLogger(logger *slog.Logger) Option {
+	return func(o *options) { o.logger = logger }
+}
+
+// WithLabel sets a name for this process that Contenders shows beside its host and
+// pid; at most 256 bytes of UTF-8.
+func WithLabel(label string) Option {
+	return func(o *options) { o.label = label }
+}
+
+func newOptions(opts []Option) (options, error) {
+	o := options{
+		sessionTimeout: 15 * time.Second,
+		acl:            zk.WorldACL(zk.PermAll),
+		dial:           (&net.Dialer{Timeout: time.Second}).DialContext,
+		logger:         slog.New(slog.DiscardHandler),
+	}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o, o.check()
+}
+
+func (o options) check() error {
+	switch {
+	case o.sessionTimeout < time.Millisecond || o.sessionTimeout > math.MaxInt32*time.Millisecond:
+		return fmt.Errorf("session timeout %v: not within 1ms and %v", o.sessionTimeout, math.MaxInt32*time.Millisecond)
+	case o.margin < 0:
+		return fmt.Errorf("lease margin %v: negative", o.margin)
+	case o.margin >= o.sessionTimeout:
+		return fmt.Errorf("lease margin %v: not below the session timeout %v", o.margin, o.sessionTimeout)
+	case len(o.acl) == 0:
+		return errors.New("empty ACL")
+	case o.dial == nil:
+		return errors.New("nil dial function")
+	case o.logger == nil:
+		return errors.New("nil logger")
+	case len(o.label) > maxLabel:
+		return fmt.Errorf("label of %d bytes: more than %d", len(o.label), maxLabel)
+	case !utf8.ValidString(o.label):
+		return errors.New("label is not valid UTF-8")
+	}
+	for _, c := range o.auth {
+		if c.scheme == "" {
+			return errors.New("auth without a scheme")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package zklock
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tierlock/tierlock/mutexbool"
+)
+
+// A reaper deletes the nodes whose fate is uncertain: those that a create without an
+// answer may have left, and those whose delete failed. Exclusion never depends on it, only
+// the progress of those who queue behind such a node. It keeps at it until the node is
+// certain to be gone.
+type reaper struct {
+	client *Client
+	wake   mutexbool.Bool // there is work
+	mu     sync.Mutex     // guards the field below
+	items  []remains
+}
+
+// remains is what is left of an attempt: the node with this name or, if it is not
+// known, whatever child has this prefix, which is unique to the attempt.
+type remains struct {
+	parent, prefix, name string
+	session              *session // of the node, nil if it is not known
+}
+
+// maxRemains is where new nodes have to wait for old ones to be removed.
+const maxRemains = 1024
+
+func (r *reaper) add(item remains) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.items = append(r.items, item)
+	r.wake.Set()
+}
+
+func (r *reaper) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.items)
+}
+
+// room waits until the reaper is not overwhelmed.
+func (r *reaper) room(ctx context.Context) error {
+	for retry := newBackoff(); r.count() >= maxRemains; {
+		if err := pause(ctx, retry.NextBackOff()); err != nil {
+			return r.client.explain(err)
+		}
+	}
+	return nil
+}
+
+// Reaping returns the number of nodes that are still to be deleted in the background.
+func (c *Client) Reaping() int { return c.reaper.count() }
+
+func (r *reaper) run() {
+	for r.wake.Wait(r.client.ctx) == nil {
+		r.wake.Clear()
+		for retry := newBackoff(); r.sweep() > 0; {
+			if pause(r.client.ctx, retry.NextBackOff()) != nil {
+				return
+			}
+			if _, err := r.client.await(r.client.ctx); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// sweep tries each item once and returns how many are left.
+func (r *reaper) sweep() int {
+	r.mu.Lock()
+	items := r.items
+	r.mu.Unlock()
+	kept := make([]remains, 0)
+	for _, item := range items {
+		if !r.bury(&item) {
+			kept = append(kept, item)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.items = append(kept, r.items[len(items):]...) // others were added meanwhile
+	return len(r.items)
+}
+
+// bury reports whether the item is certain to be gone.
+func (r *reaper) bury(item *remains) bool {
+	c := r.client
+	if c.Err() != nil {
+		return false
+	}
+	var err error
+	if item.name == "" {
+		if item.name, err = c.find(item.parent, item.prefix); err == nil && item.name == "" {
+			return true
+		}
+	}
+	if err == nil {
+		err = c.conn.Delete(item.parent+"/"+item.name, -1)
+	}
+	switch classify(err) {
+	case done, missing:
+		return true
+	case permanent:
+		c.options.logger.Warn("zklock: cannot delete a lock node; it stays until its session ends",
+			"path", item.parent, "node", item.prefix, "err", err)
+		return item.session.isOver()
+	}
+	return false
+}
+
+func (s *session) isOver() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over != nil
+}

@@ -1,0 +1,202 @@
+package zklock
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A session is one ZooKeeper session as this process knows it, with its lease: the
+// time up to which the server cannot have given the session up. Everything that was
+// learned under a session is bound to it by pointer, since ids may recur.
+//
+// The lease runs until the send time of the newest answered request, plus the
+// negotiated timeout, less the margin: the server starts its own clock on receipt,
+// so not before the send time. It is renewed by answers only, never by what was merely
+// sent or pushed.
+type session struct {
+	id     int64
+	client *Client
+
+	timeout    atomic.Int64 // negotiated, a time.Duration; a reconnect may change it
+	validUntil atomic.Int64 // end of the lease, on the client's clock
+
+	mu       sync.Mutex         // guards the fields below; never held across a client call
+	nodes    map[*Node]struct{} // nodes of ours in the queue
+	held     int                // those of them that are held
+	over     error              // why the session has ended, nil before
+	watchdog *time.Timer        // fires at validUntil while a node is held, nil before the first
+	armed    bool
+}
+
+func (s *session) negotiated() time.Duration { return time.Duration(s.timeout.Load()) }
+
+// valid reports whether the lease still runs. It reads the clock, so it is right at
+// the first instruction of a process that was stopped.
+func (s *session) valid() bool {
+	return s.client.now() < time.Duration(s.validUntil.Load())
+}
+
+// renew counts a request that was sent at sentAt and has been answered. Whoever held
+// a lock when the lease ran out has lost it, even if the session turns out to be alive.
+func (s *session) renew(sentAt time.Duration) {
+	until := int64(sentAt + s.negotiated() - s.client.margin(s.negotiated()))
+	for {
+		old := s.validUntil.Load()
+		if until <= old {
+			return
+		}
+		if !s.valid() {
+			s.lapse()
+		}
+		if s.validUntil.CompareAndSwap(old, until) {
+			return
+		}
+	}
+}
+
+// lapse ends every hold once the lease has run out.
+func (s *session) lapse() {
+	s.mu.Lock()
+	var lost []*Node
+	if !s.valid() {
+		for n := range s.nodes {
+			if n.held {
+				lost = append(lost, n)
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, n := range lost {
+		n.lose(fmt.Errorf("%w: the lease of session 0x%x ran out", ErrLost, uint64(s.id)))
+	}
+}
+
+// enrol adds a node to the queue side of the session, so that it learns of the
+// session's end. It reports why not if that has come.
+func (s *session) enrol(n *Node) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over != nil {
+		return s.over
+	}
+	s.nodes[n] = struct{}{}
+	return nil
+}
+
+// hold makes an enrolled node a held one, unless session, lease or node are gone.
+func (s *session) hold(n *Node) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over != nil || !s.valid() || n.life.Err() != nil {
+		return false
+	}
+	n.held = true
+	s.held++
+	if !s.armed {
+		s.armed = true
+		s.armLocked()
+	}
+	return true
+}
+
+func (s *session) armLocked() {
+	in := time.Duration(s.validUntil.Load()) - s.client.now()
+	if s.watchdog == nil {
+		s.watchdog = time.AfterFunc(in, s.watch)
+		return
+	}
+	s.watchdog.Reset(in)
+}
+
+// watch runs when the lease was due to end, as known when the watchdog was armed.
+func (s *session) watch() {
+	if !s.valid() {
+		s.lapse()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.armed = s.held > 0 && s.over == nil && s.valid(); s.armed {
+		s.armLocked()
+	}
+}
+
+// leave takes a node out of the session's books.
+func (s *session) leave(n *Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.nodes[n]; !ok {
+		return
+	}
+	delete(s.nodes, n)
+	if n.held {
+		n.held = false
+		s.held--
+	}
+}
+
+// end marks the session as over: all its nodes are lost.
+func (s *session) end(reason error) {
+	s.mu.Lock()
+	if s.over != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.over = reason
+	if s.watchdog != nil {
+		s.watchdog.Stop()
+	}
+	s.mu.Unlock()
+	for _, n := range s.enrolled() {
+		n.lose(fmt.Errorf("%w: session 0x%x: %w", ErrLost, uint64(s.id), reason))
+	}
+}
+
+// ring makes every waiting node look again.
+func (s *session) ring() {
+	for _, n := range s.enrolled() {
+		n.wake.Set()
+	}
+}
+
+func (s *session) enrolled() []*Node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	nodes := make([]*Node, 0, len(s.nodes))
+	for n := range s.nodes {
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+// holders returns the held nodes.
+func (s *session) holders() []*Node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	nodes := make([]*Node, 0, s.held)
+	for n := range s.nodes {
+		if n.held {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// resume continues the session on a new connection. The server may have granted
+// another timeout, which counts from now on.
+func (s *session) resume(timeout, sentAt time.Duration) {
+	if old := s.timeout.Swap(int64(timeout)); old > int64(timeout) {
+		if !s.valid() {
+			s.lapse()
+		}
+		s.validUntil.Store(int64(sentAt + timeout - s.client.margin(timeout)))
+		s.mu.Lock()
+		if s.armed {
+			s.armLocked()
+		}
+		s.mu.Unlock()
+		return
+	}
+	s.renew(sentAt)
+}

@@ -1,0 +1,261 @@
+package zklock
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// maxFrame bounds what a peer may announce. The largest honest frame is a list of
+// children; a peer that speaks another protocol announces over a gigabyte.
+const maxFrame = 32 << 20
+
+// A socket is one connection to one server. It stands between the ZooKeeper client
+// library and the network, because only from here the hazards of the library can
+// be closed without a fork (line numbers are of conn.go in v1.0.4):
+//
+//   - It reads the frames, and so learns the negotiated timeout, the session id and
+//     the send time of the newest answered request: the only honest base of a lease.
+//   - It puts its own deadline on the handshake. The library's (683) is 6.67 session
+//     timeouts per address, enough for one frozen server to cost the session.
+//   - Its Write never fails but kills the connection, so that each failure surfaces
+//     once, as zk.ErrConnectionClosed. A failed write while credentials are presented
+//     again blocks the library for ever (527, go-zookeeper#163).
+//   - It reads whole frames under one deadline (the library clears it after the
+//     length, 685) and bounds their size (690 allocates what it is told; 831 panics on a short one).
+//   - It closes the connection of an expired session, which the library forgets (435).
+//   - It holds replies back until the watches are set again after a reconnect. Else replies overtake them:
+//     events get lost, and lastZxid is written (849) while it is read (614).
+type socket struct {
+	net.Conn
+	client *Client
+	reader *bufio.Reader // of Conn; used by the reading goroutine only
+	frame  []byte        // what is left of the frame being read
+	buffer []byte        // of frame, used again and again
+
+	// Set before the first reply is read, by the goroutine that shakes hands; the
+	// library starts the others after that.
+	session    *session
+	handshaken bool
+	shookAt    time.Duration // when the handshake was sent
+
+	mu       sync.Mutex              // guards the fields below
+	sent     map[int32]time.Duration // xid → when; requests without a reply
+	pings    []time.Duration         // likewise; pings are answered in order
+	watching *watchMirror            // handed on from socket to socket of the library's connection
+	rewatch  chan struct{}           // closed when the watches are set again; nil when none are to be
+	dead     chan struct{}
+	kill     func()
+}
+
+func newSocket(conn net.Conn, c *Client) *socket {
+	s := &socket{
+		Conn:     conn,
+		client:   c,
+		reader:   bufio.NewReaderSize(conn, 8<<10),
+		sent:     make(map[int32]time.Duration),
+		watching: c.mirror,
+		dead:     make(chan struct{}),
+	}
+	s.kill = sync.OnceFunc(func() {
+		close(s.dead)
+		conn.Close()
+	})
+	conn.SetDeadline(time.Now().Add(c.handshakeTimeout()))
+	return s
+}
+
+func (s *socket) Close() error {
+	s.kill()
+	return nil
+}
+
+// The library's deadlines count once the handshake is over.
+
+func (s *socket) SetReadDeadline(t time.Time) error {
+	if !s.handshaken {
+		return nil
+	}
+	return s.Conn.SetReadDeadline(t)
+}
+
+func (s *socket) SetWriteDeadline(t time.Time) error {
+	if !s.handshaken {
+		return nil
+	}
+	return s.Conn.SetWriteDeadline(t)
+}
+
+// Write sends one frame: the library writes each with one call (676, 751, 781).
+func (s *socket) Write(frame []byte) (int, error) {
+	s.noteRequest(frame, s.client.now())
+	if _, err := s.Conn.Write(frame); err != nil {
+		s.client.trouble(fmt.Errorf("write to %s: %w", s.RemoteAddr(), err))
+		s.kill()
+	}
+	return len(frame), nil
+}
+
+// noteRequest remembers when the frame was sent. The clock was read before the
+// write: a lease may only start too early.
+func (s *socket) noteRequest(frame []byte, now time.Duration) {
+	if !s.handshaken {
+		s.shookAt = now
+		return
+	}
+	xid, op, ok := requestHeader(frame)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if xid == xidPing {
+		s.pings = append(s.pings, now)
+		return
+	}
+	s.sent[xid] = now
+	s.watching.requested(xid, op, frame)
+	if op == opSetWatches && s.rewatch != nil {
+		close(s.rewatch)
+		s.rewatch = nil
+	}
+}
+
+func (s *socket) Read(p []byte) (int, error) {
+	if len(s.frame) == 0 {
+		if err := s.readFrame(); err != nil {
+			s.kill()
+			return 0, err
+		}
+	}
+	n := copy(p, s.frame)
+	s.frame = s.frame[n:]
+	return n, nil
+}
+
+// readFrame reads the next frame, length included, and acts on it before the
+// library sees its first byte.
+func (s *socket) readFrame() error {
+	var length [4]byte
+	if _, err := io.ReadFull(s.reader, length[:]); err != nil {
+		return s.readError(err)
+	}
+	n := int64(int32(binary.BigEndian.Uint32(length[:])))
+	if n < 0 || n > maxFrame {
+		return s.readError(fmt.Errorf("frame of %d bytes announced: not a ZooKeeper server?", uint32(n)))
+	}
+	if int64(cap(s.buffer)) < n+4 {
+		s.buffer = make([]byte, n+4)
+	}
+	frame := s.buffer[:n+4]
+	copy(frame, length[:])
+	if _, err := io.ReadFull(s.reader, frame[4:]); err != nil {
+		return s.readError(err)
+	}
+	if err := s.noteReply(frame); err != nil {
+		return s.readError(err)
+	}
+	s.frame = frame
+	return nil
+}
+
+func (s *socket) readError(err error) error {
+	if s.handshaken {
+		if !errors.Is(err, net.ErrClosed) {
+			s.client.trouble(fmt.Errorf("connection to %s lost: %w", s.RemoteAddr(), err))
+		}
+		return err
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the server hung up (it may have no quorum, be behind what this client has seen, or be over its maxClientCnxns)")
+	}
+	s.client.trouble(fmt.Errorf("handshake with %s: %w", s.RemoteAddr(), err))
+	return err
+}
+
+func (s *socket) noteReply(frame []byte) error {
+	if !s.handshaken {
+		return s.noteHandshake(frame)
+	}
+	reply, ok := replyHeader(frame)
+	if !ok {
+		return fmt.Errorf("reply of %d bytes", len(frame))
+	}
+	if reply.xid >= 0 && reply.zxid > 0 {
+		s.holdBack()
+	}
+	s.mu.Lock()
+	var sentAt time.Duration
+	answered := false
+	switch {
+	case reply.xid == xidEvent:
+		s.watching.fired(frame)
+	case reply.xid == xidPing:
+		if len(s.pings) > 0 {
+			sentAt, answered = s.pings[0], true
+			s.pings = s.pings[1:]
+		}
+	default:
+		sentAt, answered = s.sent[reply.xid]
+		delete(s.sent, reply.xid)
+		s.watching.answered(reply.xid, reply.code)
+	}
+	s.mu.Unlock()
+	// A server that has given the session up answers, too, but renews nothing.
+	if answered && reply.code != codeSessionExpired && reply.code != codeSessionMoved {
+		s.session.renew(sentAt)
+	}
+	return nil
+}
+
+func (s *socket) noteHandshake(frame []byte) error {
+	timeout, id, ok := handshakeReply(frame)
+	if !ok {
+		return fmt.Errorf("handshake reply of %d bytes", len(frame))
+	}
+	if id == 0 {
+		s.mu.Lock()
+		s.watching.forget()
+		s.mu.Unlock()
+		s.client.sessionExpired()
+		s.kill() // what was read is still handed to the library
+		return nil
+	}
+	session, err := s.client.sessionEstablished(id, timeout, s.shookAt)
+	if err != nil {
+		return err
+	}
+	s.session = session
+	s.mu.Lock()
+	s.watching.abandon()
+	if s.watching.any() {
+		s.rewatch = make(chan struct{})
+	}
+	s.mu.Unlock()
+	s.handshaken = true
+	s.Conn.SetDeadline(time.Time{})
+	return nil
+}
+
+// holdBack waits until the library has set its watches again. It does so unasked
+// as soon as it is connected (642), unless the connection breaks.
+func (s *socket) holdBack() {
+	s.mu.Lock()
+	rewatch := s.rewatch
+	s.mu.Unlock()
+	if rewatch == nil {
+		return
+	}
+	bound := time.NewTimer(s.session.negotiated() / 3)
+	defer bound.Stop()
+	select {
+	case <-rewatch:
+	case <-s.dead:
+	case <-bound.C: // never seen; better a race than a stuck connection
+	}
+}
