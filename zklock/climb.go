@@ -247,10 +247,10 @@ func (n *Node) discard() {
 	n.spent.Store(true)
 	n.session.leave(n)
 	if n.life.Err() != nil {
-		n.leaveToReaper()
+		n.leaveToReaper(nil)
 		return
 	}
-	n.delete()
+	n.deleteNow()
 }
 
 func newBackoff() *backoff.ExponentialBackOff {

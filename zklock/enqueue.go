@@ -57,7 +57,7 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 	}
 	s := a.client.current()
 	if s == nil || a.client.Err() != nil {
-		old.leaveToReaper()
+		old.leaveToReaper(nil)
 		return a.enqueue()
 	}
 	prefix := newPrefix()
@@ -71,17 +71,17 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 		})
 	switch classify(err) {
 	case done:
-		old.settled()
+		old.settle(nil)
 		return newNode(a.lock, s, prefix, results[1].String), nil
 	case missing: // somebody deleted old
-		old.settled()
+		old.settle(old.deleted())
 	case permanent: // nothing was done
 		old.deleteNow()
 		return nil, createError(err)
 	case refused:
 		old.deleteNow()
 	case uncertain: // all of it was done, or nothing
-		old.leaveToReaper()
+		old.leaveToReaper(nil)
 		if n, err := a.lookUp(prefix, err); n != nil || err != nil {
 			return n, err
 		}

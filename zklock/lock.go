@@ -59,7 +59,7 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 
 // Requeue gives the lock up and queues for it again, in one transaction: the node goes
 // and a new one joins the tail of the queue, at the price of a single write. It then waits like
-// Acquire, with the same results. The lock of n is given up in any case; [Node.Released] tells when.
+// Acquire, with the same results. The lock of n is given up in any case; [Node.AwaitRelease] waits for that.
 func (n *Node) Requeue(ctx context.Context) (*Node, error) {
 	if n.spent.Swap(true) {
 		return nil, ErrReleased
@@ -67,7 +67,7 @@ func (n *Node) Requeue(ctx context.Context) (*Node, error) {
 	loss := n.lossNow()
 	n.session.leave(n)
 	if loss != nil {
-		n.leaveToReaper()
+		n.leaveToReaper(loss)
 		return n.lock.Acquire(ctx)
 	}
 	var begun atomic.Bool // whoever sets it sees to the end of n

@@ -31,6 +31,7 @@ type Node struct {
 
 	held     bool          // guarded by session.mu
 	spent    atomic.Bool   // given up
+	fate     error         // what Release says about the node's end; valid when released is closed
 	released chan struct{} // closed when the node is gone or left to the reaper
 }
 
@@ -45,7 +46,7 @@ func newNode(l *Lock, s *session, prefix, path string) *Node {
 // changed is called when something happened to the node itself.
 func (n *Node) changed() {
 	if n.watch.deleted.Load() {
-		n.lose(fmt.Errorf("%w: node %s was deleted", ErrLost, n.path))
+		n.lose(n.deleted())
 	}
 	n.wake.Set()
 }
@@ -110,70 +111,70 @@ func (n *Node) Release() error {
 	loss := n.lossNow()
 	n.session.leave(n)
 	if loss != nil {
-		n.leaveToReaper()
-		return fmt.Errorf("zklock: release %s: %w", n.lock.path, loss)
+		n.leaveToReaper(loss)
+	} else {
+		n.delete()
 	}
-	if err := n.delete(); err != nil {
-		return fmt.Errorf("zklock: release %s: %w", n.lock.path, err)
+	return n.AwaitRelease()
+}
+
+// AwaitRelease waits for the end of a node that is being given up by [Node.Release] or
+// [Node.Requeue], for as long as Release would, and returns what it would return.
+func (n *Node) AwaitRelease() error {
+	bound := time.NewTimer(n.session.negotiated() / 3)
+	defer bound.Stop()
+	select {
+	case <-n.released:
+	case <-bound.C:
+		return nil
+	}
+	if n.fate != nil {
+		return fmt.Errorf("zklock: release %s: %w", n.lock.path, n.fate)
 	}
 	return nil
 }
 
-// delete removes the node, waiting for the answer for a bounded time.
-func (n *Node) delete() error {
+// delete sends the node's delete, without waiting for the answer.
+func (n *Node) delete() {
 	c := n.lock.client
 	if c.Err() != nil {
-		n.leaveToReaper()
-		return nil
+		n.leaveToReaper(nil)
+		return
 	}
-	answer := make(chan error, 1)
-	if !c.spawn(func() { answer <- n.deleteNow() }) {
-		n.settled() // closed: the node goes with the session
-		return nil
-	}
-	bound := time.NewTimer(n.session.negotiated() / 3)
-	defer bound.Stop()
-	select {
-	case err := <-answer:
-		return err
-	case <-bound.C:
-		return nil
+	if !c.spawn(n.deleteNow) {
+		n.settle(nil) // closed: the node goes with the session
 	}
 }
 
 // deleteNow deletes the node, or leaves it to the reaper. Its name was given by the
 // server and never returns, so the delete can only hit this node.
-func (n *Node) deleteNow() error {
+func (n *Node) deleteNow() {
 	err := n.lock.client.conn.Delete(n.path, -1)
 	switch classify(err) {
 	case done:
-		n.settled()
-		return nil
+		n.settle(nil)
 	case missing:
-		n.settled()
-		return fmt.Errorf("%w: node %s was deleted", ErrLost, n.path)
+		n.settle(n.deleted())
 	case permanent:
-		n.leaveToReaper()
-		return fmt.Errorf("delete %s: %w", n.path, err)
+		n.leaveToReaper(fmt.Errorf("delete %s: %w", n.path, err))
+	default:
+		n.leaveToReaper(nil)
 	}
-	n.leaveToReaper()
-	return nil
 }
 
-func (n *Node) leaveToReaper() {
-	n.lock.client.reaper.add(remains{parent: n.lock.path, prefix: n.prefix, name: baseOf(n.path), session: n.session})
-	n.settled()
+func (n *Node) deleted() error { return fmt.Errorf("%w: node %s was deleted", ErrLost, n.path) }
+
+func (n *Node) leaveToReaper(fate error) {
+	n.lock.client.reaper.add(remains{n.lock.path, n.prefix, baseOf(n.path), n.session})
+	n.settle(fate)
 }
 
-// settled says that nobody waits for the node any more.
-func (n *Node) settled() {
+// settle says that nobody has to wait for the node any more.
+func (n *Node) settle(fate error) {
 	n.lock.client.events.ignore(n.path, &n.watch)
+	n.fate = fate
 	close(n.released)
 }
-
-// Released returns a channel that is closed when the node has been given up: it is
-// deleted, or left to be deleted in the background.
-func (n *Node) Released() <-chan struct{} { return n.released }
 
 // Multi runs ZooKeeper operations (as in [zk.Conn.Multi]) in one transaction that
 // takes effect only while this node exists: an exact fence for data that lives in the same ensemble.
@@ -212,7 +213,7 @@ func (n *Node) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 		case a.err == nil:
 			return a.results[1:], nil
 		case len(a.results) > 0 && errors.Is(a.results[0].Error, zk.ErrNoNode):
-			return nil, fmt.Errorf("%w: node %s was deleted", ErrLost, n.path)
+			return nil, n.deleted()
 		}
 		return nil, a.err
 	case <-ctx.Done():
@@ -226,7 +227,7 @@ func (n *Node) check() {
 	switch {
 	case err != nil: // nothing learned; the lease decides
 	case !exists:
-		n.lose(fmt.Errorf("%w: node %s was deleted", ErrLost, n.path))
+		n.lose(n.deleted())
 	case stat.EphemeralOwner != n.session.id:
 		n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, n.path, uint64(stat.EphemeralOwner)))
 	}

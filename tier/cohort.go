@@ -1,0 +1,146 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// A cohort is what this process has at stake in one lock: the goroutines in front
+// of the gate, the one behind it, and the node they share.
+type cohort struct {
+	registry *Registry
+	lock     *zklock.Lock
+	members  int // guarded by registry.mu: callers, holders and couriers
+
+	mu    sync.Mutex // guards the fields below; never held across a client call or a wait
+	gate  gate
+	state state
+	quit  context.CancelFunc // calls the courier back; nil unless fetching for waiters
+}
+
+// A state says who acts for the cohort.
+type state int
+
+const (
+	idle     state = iota // nobody: no node, and nobody waits
+	fetching              // the courier or a TryAcquire is at ZooKeeper, for the node
+	held                  // an owner is behind the gate
+	leaving               // the node is being given up, and nobody has the turn
+)
+
+func (s state) String() string {
+	return [...]string{"idle", "fetching", "held", "leaving"}[s]
+}
+
+// enter waits at the gate until its turn comes with the node, or ctx is done.
+func (c *cohort) enter(ctx context.Context) (*ownership, error) {
+	c.mu.Lock()
+	w := c.gate.join()
+	if c.state == idle {
+		c.sendCourierLocked(c.lock.Acquire)
+	}
+	c.mu.Unlock()
+
+	select {
+	case <-w.turn:
+		return w.own, w.err
+	case <-ctx.Done():
+		return nil, c.giveUp(w, context.Cause(ctx))
+	case <-c.registry.client.Done():
+		return nil, c.giveUp(w, ErrClosed)
+	}
+}
+
+// giveUp takes a waiter out of the queue. If it was chosen a moment ago, the turn goes
+// to the next one, together with the node: nobody loses the place.
+func (c *cohort) giveUp(w *waiter, cause error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !c.gate.leave(w):
+		if w.own != nil {
+			c.passOnLocked(w.own.node)
+		}
+	case c.gate.empty() && c.quit != nil:
+		c.quit() // nobody wants the node any more
+	}
+	if problem := c.registry.client.Err(); problem != nil && !errors.Is(cause, problem) {
+		cause = fmt.Errorf("%w: %w", cause, problem)
+	}
+	return c.failure("acquire", cause)
+}
+
+// failure wraps an error that does not come from ZooKeeper and so names no path yet.
+func (c *cohort) failure(op string, err error) error {
+	return fmt.Errorf("tier: %s %s: %w", op, c.lock.Path(), err)
+}
+
+// passOnLocked gives a node that was acquired but not used to the first waiter, and
+// away if there is none.
+func (c *cohort) passOnLocked(node *zklock.Node) {
+	if !c.gate.empty() && node.Err() == nil {
+		c.state = held
+		c.gate.admit(newOwnership(c, node))
+		return
+	}
+	c.state = leaving
+	if !c.registry.spawn(c, func() {
+		node.Release() // if it does not go at once, that is the client's business
+		c.settle()
+	}) {
+		c.settleLocked()
+	}
+}
+
+// settle follows the end of a node: those who wait get a new one.
+func (c *cohort) settle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settleLocked()
+}
+
+func (c *cohort) settleLocked() {
+	c.state = idle
+	if !c.gate.empty() {
+		c.sendCourierLocked(c.lock.Acquire)
+	}
+}
+
+// try takes the lock if nobody here or elsewhere has it.
+func (c *cohort) try(ctx context.Context) (*ownership, error) {
+	c.mu.Lock()
+	if c.state != idle {
+		c.mu.Unlock()
+		return nil, c.failure("try", ErrLocked)
+	}
+	c.state = fetching
+	c.mu.Unlock()
+
+	node, err := c.lock.TryAcquire(ctx)
+	if err != nil {
+		c.settle()
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state = held
+	return newOwnership(c, node), nil
+}
+
+// release follows the last release of an ownership: the node goes, then the gate opens.
+func (c *cohort) release(own *ownership) error {
+	c.mu.Lock()
+	if c.afterReleaseLocked(own) == requeue && c.sendCourierLocked(own.node.Requeue) {
+		c.mu.Unlock()
+		return own.node.AwaitRelease()
+	}
+	c.state = leaving
+	c.mu.Unlock()
+	err := own.node.Release()
+	c.settle()
+	return err
+}

@@ -1,0 +1,47 @@
+package tier
+
+import (
+	"context"
+
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// sendCourierLocked starts the one goroutine that goes to ZooKeeper for the waiters,
+// with acquire. It is called back only when the last of them has left, so a waiter that gives up does not
+// cost the process its place in the queue. When the registry is closed, it turns the waiters away and
+// reports false.
+func (c *cohort) sendCourierLocked(acquire func(context.Context) (*zklock.Node, error)) bool {
+	c.state = fetching
+	// Not derived from any waiter's context: it serves whoever is first when it returns.
+	ctx, quit := context.WithCancel(context.Background())
+	c.quit = quit
+	sent := c.registry.spawn(c, func() {
+		defer quit()
+		node, err := acquire(ctx)
+		c.deliver(ctx, node, err)
+	})
+	if !sent {
+		quit()
+		c.state = idle
+		c.gate.refuse(c.failure("acquire", ErrClosed))
+	}
+	return sent
+}
+
+// deliver gives what the courier brings to the waiters.
+func (c *cohort) deliver(ctx context.Context, node *zklock.Node, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.quit = nil
+	switch {
+	case err == nil:
+		c.passOnLocked(node)
+	case c.gate.empty():
+		c.state = idle
+	case ctx.Err() != nil: // called back, and somebody has come since
+		c.sendCourierLocked(c.lock.Acquire)
+	default:
+		c.state = idle
+		c.gate.refuse(err)
+	}
+}

@@ -1,0 +1,69 @@
+package tier
+
+// A waiter is a goroutine in front of the gate.
+type waiter struct {
+	turn chan struct{} // closed when the waiter is chosen or turned away
+	own  *ownership    // what it was chosen for; nil if it was turned away
+	err  error         // why it was turned away
+
+	next, prev *waiter
+	queued     bool
+}
+
+// A gate is a first-in-first-out queue of waiters. It knows nothing of the lock
+// behind it; its user guards it with a mutex.
+type gate struct {
+	first, last *waiter
+}
+
+// join puts a new waiter at the end.
+func (g *gate) join() *waiter {
+	w := &waiter{turn: make(chan struct{}), prev: g.last, queued: true}
+	if g.last != nil {
+		g.last.next = w
+	} else {
+		g.first = w
+	}
+	g.last = w
+	return w
+}
+
+func (g *gate) empty() bool { return g.first == nil }
+
+// admit lets the first waiter through with own. The gate must not be empty.
+func (g *gate) admit(own *ownership) {
+	w := g.first
+	g.leave(w)
+	w.own = own
+	close(w.turn)
+}
+
+// refuse turns all waiters away.
+func (g *gate) refuse(err error) {
+	for w := g.first; w != nil; w = g.first {
+		g.leave(w)
+		w.err = err
+		close(w.turn)
+	}
+}
+
+// leave takes a waiter out of the queue. It reports false if the waiter is out
+// already: then its turn has come.
+func (g *gate) leave(w *waiter) bool {
+	if !w.queued {
+		return false
+	}
+	w.queued = false
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		g.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		g.last = w.prev
+	}
+	w.next, w.prev = nil, nil
+	return true
+}

@@ -1,0 +1,141 @@
+package tier
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// An ownership is one turn behind the gate. All holds of one call tree share it; the
+// lock goes when the last of them is released.
+type ownership struct {
+	cohort *cohort
+	node   *zklock.Node
+	holds  atomic.Int64 // not released yet; 0 is final
+	first  Hold         // kept here to save an allocation
+}
+
+func newOwnership(c *cohort, node *zklock.Node) *ownership {
+	own := &ownership{cohort: c, node: node}
+	own.holds.Store(1)
+	own.first.own = own
+	return own
+}
+
+// reenter adds a hold, unless the last one has been released.
+func (o *ownership) reenter() *Hold {
+	for {
+		n := o.holds.Load()
+		if n == 0 {
+			return nil
+		}
+		if o.holds.CompareAndSwap(n, n+1) {
+			return &Hold{own: o}
+		}
+	}
+}
+
+// A Hold is one acquisition of a lock. It must be released exactly once. Its methods
+// may be called concurrently.
+type Hold struct {
+	own      *ownership
+	released atomic.Bool
+
+	mu      sync.Mutex                // guards the field below
+	cancels []context.CancelCauseFunc // of the contexts made by Context
+}
+
+type ownerKey struct {
+	registry *Registry
+	path     string
+}
+
+// Context returns a context for work under the lock, derived from ctx. Acquiring the
+// same lock with it enters again. It is cancelled when the lock is lost, with an error wrapping [ErrLost] as its
+// cause, and when the hold is released, with [ErrReleased].
+//
+// Derive it from a context that lives as long as the work, not from one whose deadline was meant
+// for the wait.
+func (h *Hold) Context(ctx context.Context) context.Context {
+	c := h.own.cohort
+	key := ownerKey{c.registry, c.lock.Path()}
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, key, h))
+	life := h.own.node.Context()
+	stop := context.AfterFunc(life, func() { cancel(context.Cause(life)) })
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.released.Load() {
+		cancel(ErrReleased)
+		return ctx
+	}
+	h.cancels = append(h.cancels, func(cause error) {
+		stop()
+		cancel(cause)
+	})
+	return ctx
+}
+
+// Lost returns a channel that is closed when the lock is no longer certain to be ours, before
+// the server can give it to anybody else.
+func (h *Hold) Lost() <-chan struct{} { return h.own.node.Lost() }
+
+// Err returns nil while the lock is held, an error wrapping [ErrLost] once it is lost, and
+// [ErrReleased] once this hold was released. It reads the clock itself, so it is right at
+// the first instruction of a process that was stopped and continued.
+func (h *Hold) Err() error {
+	if h.released.Load() {
+		return ErrReleased
+	}
+	return h.own.node.Err()
+}
+
+// Suspended reports whether the connection to ZooKeeper is down while the lease still
+// runs: the lock is not lost, but will be unless the connection returns in time.
+func (h *Hold) Suspended() bool { return h.Err() == nil && h.own.node.Suspended() }
+
+// Token returns the fencing token: positive, the same for all holds of one ownership,
+// never lower than that of any owner before, and higher than that of any owner in another process before. A resource that refuses
+// tokens lower than the highest it has seen is safe from owners that do not know yet that they lost the lock.
+func (h *Hold) Token() int64 { return h.own.node.Token() }
+
+// Multi runs ZooKeeper operations, as in [zk.Conn.Multi], in one transaction that takes effect
+// only while the lock is ours: an exact fence for data that lives in the same
+// ensemble. The errors are those of [zklock.Node.Multi].
+func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	if err := h.Err(); err != nil {
+		return nil, fmt.Errorf("tier: multi under %s: %w", h.own.cohort.lock.Path(), err)
+	}
+	return h.own.node.Multi(ctx, ops...)
+}
+
+// Release ends this hold; when it is the last one of the ownership, the lock goes: first
+// the node, then the gate. It needs no context and waits for an unreachable server
+// for a third of the session timeout at most; the node is then deleted in the background or goes
+// with its session.
+//
+// It returns nil if the lock was ours to the end, an error wrapping [ErrLost] if it was lost before, and [ErrReleased],
+// without any effect, if this hold was released before.
+func (h *Hold) Release() error {
+	h.mu.Lock()
+	if h.released.Swap(true) {
+		h.mu.Unlock()
+		return ErrReleased
+	}
+	cancels := h.cancels
+	h.cancels = nil
+	h.mu.Unlock()
+	for _, cancel := range cancels {
+		cancel(ErrReleased)
+	}
+	if h.own.holds.Add(-1) == 0 {
+		c := h.own.cohort
+		defer c.registry.part(c)
+		return c.release(h.own)
+	}
+	return h.own.node.Err()
+}

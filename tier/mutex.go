@@ -1,0 +1,103 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// A Mutex is a lock path in a registry. It is safe for concurrent use.
+//
+// It is no sync.Locker: a lock that can fail must be able to say so.
+type Mutex struct {
+	registry *Registry
+	path     string
+	lock     *zklock.Lock
+	invalid  error // why path cannot be a lock, nil if it can
+	key      any   // an ownerKey
+}
+
+// Path returns the path of the lock.
+func (m *Mutex) Path() string { return m.path }
+
+// Acquire waits until the lock is held, ctx is done, or an error comes that waiting
+// would not mend (no permission, a path that cannot be used), which all waiters of the process get. While ZooKeeper cannot
+// be reached it keeps trying.
+//
+// If ctx was made by a hold of this lock that is not released, Acquire enters again: it returns at once with another
+// hold of the same ownership, or with [ErrLost] if the lock was lost.
+//
+// When ctx is done the error wraps its cause, and the reason if ZooKeeper cannot be reached. After any error nothing
+// of this call is left, here or on the server.
+func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
+	return m.acquire(ctx, "acquire", (*cohort).enter)
+}
+
+// TryAcquire is Acquire without waiting for others: it returns [ErrLocked] if somebody has the
+// lock or waits for it. If that is a goroutine of this process, nothing is sent; otherwise it costs one read. While
+// ZooKeeper cannot be reached it fails at once.
+func (m *Mutex) TryAcquire(ctx context.Context) (*Hold, error) {
+	return m.acquire(ctx, "try", (*cohort).try)
+}
+
+func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, context.Context) (*ownership, error)) (*Hold, error) {
+	if m.invalid != nil {
+		return nil, m.invalid
+	}
+	hold, err := m.reenter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("tier: %s %s: %w", op, m.path, err)
+	}
+	if hold != nil {
+		return hold, nil
+	}
+	c := m.registry.join(m.lock)
+	own, err := take(c, ctx)
+	if err != nil {
+		m.registry.part(c)
+		return nil, err
+	}
+	return &own.first, nil
+}
+
+// reenter returns another hold if ctx carries a live one, neither hold nor error if not.
+func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
+	outer, _ := ctx.Value(m.key).(*Hold)
+	if outer != nil && !outer.released.Load() {
+		if err := outer.own.node.Err(); errors.Is(err, ErrLost) {
+			return nil, err
+		}
+		if ctx.Err() == nil {
+			if hold := outer.own.reenter(); hold != nil {
+				return hold, nil
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, nil
+}
+
+// Do calls f while it holds the lock. The context of f carries the hold and is
+// cancelled if the lock is lost. The error joins those of f and of the release; if the lock could not be acquired
+// it is that of Acquire, and f is not called.
+func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
+	hold, err := m.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, hold.Release()) }()
+	return f(hold.Context(ctx))
+}
+
+// Contenders returns the queue of processes for the lock, the holder first; see
+// [zklock.Lock.Contenders].
+func (m *Mutex) Contenders(ctx context.Context) ([]zklock.Contender, error) {
+	if m.invalid != nil {
+		return nil, m.invalid
+	}
+	return m.lock.Contenders(ctx)
+}

@@ -1,0 +1,93 @@
+package tier
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// A Registry is every lock of this process in one ensemble, over one connection.
+// Use one per process and ensemble: a second one competes with the first like another process. It is
+// safe for concurrent use.
+type Registry struct {
+	client *zklock.Client
+
+	mu      sync.Mutex // guards the fields below; taken last
+	cohorts map[string]*cohort
+	closed  bool
+	tasks   sync.WaitGroup // goroutines of the cohorts
+}
+
+// Dial connects to the ensemble of servers ("host:port") and waits for a session
+// until ctx is done; the error then tells why there was none. Bad servers or options
+// fail at once.
+func Dial(ctx context.Context, servers []string, opts ...zklock.Option) (*Registry, error) {
+	client, err := zklock.Dial(ctx, servers, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return New(client), nil
+}
+
+// New returns a registry over client, which belongs to it from now on: closing the
+// registry closes the client.
+func New(client *zklock.Client) *Registry {
+	return &Registry{client: client, cohorts: make(map[string]*cohort)}
+}
+
+// Close closes the connection. Every hold is lost, whoever waits gets [ErrClosed], and the
+// nodes are deleted with the session. It leaves no goroutine, may be called again, and returns nil.
+func (r *Registry) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	err := r.client.Close()
+	r.tasks.Wait()
+	return err
+}
+
+// Mutex returns the lock at path. It is cheap and needs no end; all mutexes of one
+// path share one gate and one node. A path that cannot be a lock (see [zklock.ValidatePath]) is
+// reported by the methods of the mutex.
+func (r *Registry) Mutex(path string) *Mutex {
+	lock, err := r.client.Lock(path)
+	return &Mutex{registry: r, path: path, lock: lock, invalid: err, key: ownerKey{r, path}}
+}
+
+// join returns the cohort of lock's path, which stays until as many calls of part.
+func (r *Registry) join(lock *zklock.Lock) *cohort {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.cohorts[lock.Path()]
+	if c == nil {
+		c = &cohort{registry: r, lock: lock}
+		r.cohorts[lock.Path()] = c
+	}
+	c.members++
+	return c
+}
+
+// spawn runs f for c, which stays until f ends. It reports false when the registry is
+// closed.
+func (r *Registry) spawn(c *cohort, f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	c.members++
+	r.tasks.Go(func() {
+		defer r.part(c)
+		f()
+	})
+	return true
+}
+
+func (r *Registry) part(c *cohort) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.members--; c.members == 0 {
+		delete(r.cohorts, c.lock.Path())
+	}
+}
