@@ -11,7 +11,8 @@ import (
 // Use one per process and ensemble: a second one competes with the first like another process. It is
 // safe for concurrent use.
 type Registry struct {
-	client *zklock.Client
+	client  *zklock.Client
+	options options
 
 	mu      sync.Mutex // guards the fields below; taken last
 	cohorts map[string]*cohort
@@ -27,13 +28,17 @@ func Dial(ctx context.Context, servers []string, opts ...zklock.Option) (*Regist
 	if err != nil {
 		return nil, err
 	}
-	return New(client), nil
+	return New(client)
 }
 
 // New returns a registry over client, which belongs to it from now on: closing the
-// registry closes the client.
-func New(client *zklock.Client) *Registry {
-	return &Registry{client: client, cohorts: make(map[string]*cohort)}
+// registry closes the client. An error says which option is wrong; the client is then left alone.
+func New(client *zklock.Client, opts ...Option) (*Registry, error) {
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Registry{client: client, options: o, cohorts: make(map[string]*cohort)}, nil
 }
 
 // Close closes the connection. Every hold is lost, whoever waits gets [ErrClosed], and the

@@ -1,0 +1,42 @@
+package tier
+
+import (
+	"fmt"
+	"time"
+)
+
+// An Option changes how a [Registry] shares its locks with other processes.
+type Option func(*options)
+
+type options struct {
+	handOff time.Duration
+	linger  time.Duration
+}
+
+// WithHandOff sets for how long, while another process waits for a lock, its node may be
+// handed on from goroutine to goroutine of this process before the other one gets its turn; default 10 ms. While
+// no other process waits there is no limit. Zero is strict: the node goes at every release.
+func WithHandOff(budget time.Duration) Option {
+	return func(o *options) { o.handOff = budget }
+}
+
+// WithLinger keeps the node for up to d after the last release when nobody waits, so that
+// the next acquisition of this process needs no round trip; default 0. Another process that queues ends it
+// at once.
+func WithLinger(d time.Duration) Option {
+	return func(o *options) { o.linger = d }
+}
+
+func newOptions(opts []Option) (options, error) {
+	o := options{handOff: 10 * time.Millisecond}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.handOff < 0 {
+		return o, fmt.Errorf("tier: hand-off budget %v: negative", o.handOff)
+	}
+	if o.linger < 0 {
+		return o, fmt.Errorf("tier: linger %v: negative", o.linger)
+	}
+	return o, nil
+}
