@@ -1,13 +1,11 @@
-// Package mutexbool provides a boolean that goroutines can wait on: the
-// BooleanMutex of agapple's distributed lock, as a Go type with channels and
-// contexts.
+// Package mutexbool provides a boolean that goroutines can wait on: the BooleanMutex of
+// agapple's distributed lock, as a Go type with channels and contexts.
 //
-// A [Bool] is a level, not an event. Setting it wakes every waiter and lets
-// later ones pass until it is cleared; setting and clearing it in quick
-// succession may wake nobody. It is therefore the right bridge from an
-// asynchronous callback to a blocking call as long as it says no more than
-// "look again": what there is to see travels beside it, and the woken side
-// re-derives the truth. The loop that loses no wake-up is
+// A [Bool] is a level, not an event. Setting it wakes every waiter and lets later ones
+// pass until it is cleared; setting and clearing it in quick succession may wake
+// nobody. It is therefore the right bridge from an asynchronous callback to a blocking
+// call as long as it says no more than "look again": what there is to see travels
+// beside it, and the woken side re-derives the truth. The loop that loses no wake-up is
 //
 //	for {
 //		changed.Clear()
@@ -27,10 +25,9 @@ import (
 	"sync"
 )
 
-// A Bool is a boolean that goroutines can wait on.
-// The zero Bool is false and ready to use. A Bool must not be copied after
-// first use. All methods may be called concurrently, and none but Wait blocks,
-// so Set is safe to call from a callback.
+// A Bool is a boolean that goroutines can wait on. The zero Bool is false and ready to
+// use. A Bool must not be copied after first use. All methods may be called
+// concurrently, and none but Wait blocks, so Set is safe to call from a callback.
 type Bool struct {
 	mu     sync.Mutex // guards the fields below
 	set    bool
@@ -48,8 +45,8 @@ func (b *Bool) Set() {
 	close(b.raisedLocked())
 }
 
-// Clear makes b false: later calls to [Bool.Wait] block. Channels returned by
-// [Bool.C] while b was true stay closed.
+// Clear makes b false: later calls to [Bool.Wait] block. Channels returned by [Bool.C]
+// while b was true stay closed.
 func (b *Bool) Clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,16 +63,16 @@ func (b *Bool) IsSet() bool {
 	return b.set
 }
 
-// C returns a channel that is closed once b is true, for use in a select.
-// The channel belongs to b's present level: after Clear, ask again.
+// C returns a channel that is closed once b is true, for use in a select. The channel
+// belongs to b's present level: after Clear, ask again.
 func (b *Bool) C() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.raisedLocked()
 }
 
-// Wait blocks until b is true or ctx is done. It returns nil in the first case
-// and [context.Cause] of ctx in the second; when both hold already, it returns nil.
+// Wait blocks until b is true or ctx is done. It returns nil in the first case and
+// [context.Cause] of ctx in the second; when both hold already, it returns nil.
 func (b *Bool) Wait(ctx context.Context) error {
 	raised := b.C()
 	select {

@@ -9,36 +9,42 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// A cohort is what this process has at stake in one lock: the goroutines in front
-// of the gate, the one behind it, and the node they share.
+// A cohort is what this process has at stake in one lock: the goroutines in front of
+// the gate, the one behind it, and the node they share.
 type cohort struct {
 	registry *Registry
 	lock     *zklock.Lock
 	members  int // guarded by registry.mu: callers, holders and couriers
 
-	mu    sync.Mutex // guards the fields below; never held across a client call or a wait
-	gate  gate
-	state state
-	quit  context.CancelFunc // calls the courier back; nil unless fetching for waiters
+	mu       sync.Mutex // guards the fields below; never held across a client call or a wait
+	gate     gate
+	state    state
+	quit     context.CancelFunc // calls the courier back; nil unless fetching for waiters
+	lingerer lingerer
 }
 
 // A state says who acts for the cohort.
 type state int
 
 const (
-	idle     state = iota // nobody: no node, and nobody waits
-	fetching              // the courier or a TryAcquire is at ZooKeeper, for the node
-	held                  // an owner is behind the gate
-	leaving               // the node is being given up, and nobody has the turn
+	idle      state = iota // nobody: no node, and nobody waits
+	fetching               // the courier or a TryAcquire is at ZooKeeper, for the node
+	held                   // an owner is behind the gate
+	lingering              // the node is kept, and nobody wants it
+	leaving                // the node is being given up, and nobody has the turn
 )
 
 func (s state) String() string {
-	return [...]string{"idle", "fetching", "held", "leaving"}[s]
+	return [...]string{"idle", "fetching", "held", "lingering", "leaving"}[s]
 }
 
 // enter waits at the gate until its turn comes with the node, or ctx is done.
 func (c *cohort) enter(ctx context.Context) (*ownership, error) {
 	c.mu.Lock()
+	if own := c.resumeLocked(); own != nil {
+		c.mu.Unlock()
+		return own, nil
+	}
 	w := c.gate.join()
 	if c.state == idle {
 		c.sendCourierLocked(c.lock.Acquire)
@@ -113,6 +119,10 @@ func (c *cohort) settleLocked() {
 // try takes the lock if nobody here or elsewhere has it.
 func (c *cohort) try(ctx context.Context) (*ownership, error) {
 	c.mu.Lock()
+	if own := c.resumeLocked(); own != nil {
+		c.mu.Unlock()
+		return own, nil
+	}
 	if c.state != idle {
 		c.mu.Unlock()
 		return nil, c.failure("try", ErrLocked)
@@ -131,16 +141,29 @@ func (c *cohort) try(ctx context.Context) (*ownership, error) {
 	return newOwnership(c, node), nil
 }
 
-// release follows the last release of an ownership: the node goes, then the gate opens.
+// release follows the last release of an ownership. Unless the node stays, it goes
+// first, and the gate opens after it.
 func (c *cohort) release(own *ownership) error {
+	node := own.node
 	c.mu.Lock()
-	if c.afterReleaseLocked(own) == requeue && c.sendCourierLocked(own.node.Requeue) {
+	switch c.registry.options.afterRelease(node, !c.gate.empty()) {
+	case handOn:
+		c.gate.admit(newOwnership(c, node))
 		c.mu.Unlock()
-		return own.node.AwaitRelease()
+		return nil
+	case linger:
+		c.lingerLocked(node)
+		c.mu.Unlock()
+		return nil
+	case requeue:
+		if c.sendCourierLocked(node.Requeue) {
+			c.mu.Unlock()
+			return node.AwaitRelease()
+		}
 	}
 	c.state = leaving
 	c.mu.Unlock()
-	err := own.node.Release()
+	err := node.Release()
 	c.settle()
 	return err
 }

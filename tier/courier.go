@@ -7,12 +7,13 @@ import (
 )
 
 // sendCourierLocked starts the one goroutine that goes to ZooKeeper for the waiters,
-// with acquire. It is called back only when the last of them has left, so a waiter that gives up does not
-// cost the process its place in the queue. When the registry is closed, it turns the waiters away and
-// reports false.
+// with acquire. It is called back only when the last of them has left, so a waiter that
+// gives up does not cost the process its place in the queue. When the registry is
+// closed, it turns the waiters away and reports false.
 func (c *cohort) sendCourierLocked(acquire func(context.Context) (*zklock.Node, error)) bool {
 	c.state = fetching
-	// Not derived from any waiter's context: it serves whoever is first when it returns.
+	// Not derived from any waiter's context: it serves whoever is first when it
+	// returns.
 	ctx, quit := context.WithCancel(context.Background())
 	c.quit = quit
 	sent := c.registry.spawn(c, func() {

@@ -2,10 +2,10 @@
 // goroutines that want the same thing.
 //
 // It puts two tiers in series. The gate, local to the process, lets one goroutine
-// through at a time, in the order in which they came. The node, a single znode per process and lock path,
-// competes with the other processes. However many goroutines wait, their process
-// has one znode, one watch and one call under way. A release goes the reverse way: the
-// node first, then the gate.
+// through at a time, in the order in which they came. The node, a single znode per
+// process and lock path, competes with the other processes. However many goroutines
+// wait, their process has one znode, one watch and one call under way. A release goes
+// the reverse way: the node first, then the gate.
 //
 //	locks, err := tier.Dial(ctx, []string{"127.0.0.1:2181"})
 //	…
@@ -19,24 +19,27 @@
 // # Who owns the lock
 //
 // The call tree that got the context of the hold. Go has no goroutine identity, so
-// ownership follows the context: [Mutex.Acquire] with a context made by [Hold.Context] enters again,
-// with any other it queues. Goroutines that share such a context share the hold and have to agree among themselves.
+// ownership follows the context: [Mutex.Acquire] with a context made by [Hold.Context]
+// enters again, with any other it queues. Goroutines that share such a context share
+// the hold and have to agree among themselves.
 //
-// Recursive mutexes are rightly unloved in Go, because a mutex protects the invariants of memory and
-// entering again says nothing about them. This lock protects something outside of
-// the process, and entering again says "make sure that it is ours", which is as true the second time;
-// inside a package, prefer functions that document that they are called with the lock held.
+// Recursive mutexes are rightly unloved in Go, because a mutex protects the invariants
+// of memory and entering again says nothing about them. This lock protects something
+// outside of the process, and entering again says "make sure that it is ours", which is
+// as true the second time; inside a package, prefer functions that document that they
+// are called with the lock held.
 //
 // # What is promised
 //
-// At most one owner in all processes while the owner's lease is valid, and at most
-// one owner in a process even without one. An owner learns that the lock is lost before the server can give it to anybody
-// else: the context ends with a cause that wraps [ErrLost], [Hold.Lost] is closed, and [Hold.Err] says so. Processes are served
-// in the order of their nodes, goroutines of a process in the order of their calls. No
-// znode outlives its purpose. The lock excludes go-zookeeper's zk.Lock and Curator's InterProcessMutex on
-// the same path.
+// At most one owner in all processes while the owner's lease is valid, and at most one
+// owner in a process even without one. An owner learns that the lock is lost before the
+// server can give it to anybody else: the context ends with a cause that wraps
+// [ErrLost], [Hold.Lost] is closed, and [Hold.Err] says so. Processes are served in the
+// order of their nodes, goroutines of a process in the order of their calls. No znode
+// outlives its purpose. The lock excludes go-zookeeper's zk.Lock and Curator's
+// InterProcessMutex on the same path.
 //
 // Not promised: that nothing of a former owner takes effect late. A process can be
-// stopped between looking and acting; give [Hold.Token] to the resource, or write with [Hold.Multi].
-// Package zklock documents the lease and what it assumes.
+// stopped between looking and acting; give [Hold.Token] to the resource, or write with
+// [Hold.Multi]. Package zklock documents the lease and what it assumes.
 package tier

@@ -10,8 +10,8 @@ type waiter struct {
 	queued     bool
 }
 
-// A gate is a first-in-first-out queue of waiters. It knows nothing of the lock
-// behind it; its user guards it with a mutex.
+// A gate is a first-in-first-out queue of waiters. It knows nothing of the lock behind
+// it; its user guards it with a mutex.
 type gate struct {
 	first, last *waiter
 }
@@ -47,8 +47,8 @@ func (g *gate) refuse(err error) {
 	}
 }
 
-// leave takes a waiter out of the queue. It reports false if the waiter is out
-// already: then its turn has come.
+// leave takes a waiter out of the queue. It reports false if the waiter is out already:
+// then its turn has come.
 func (g *gate) leave(w *waiter) bool {
 	if !w.queued {
 		return false

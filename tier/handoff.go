@@ -1,17 +1,31 @@
 package tier
 
+import "github.com/tierlock/tierlock/zklock"
+
 // A decision says what becomes of the node when its owner has released it.
 type decision int
 
 const (
 	giveUp  decision = iota // delete it; waiters, if any, start anew
 	requeue                 // give it up and queue again for the waiters, in one transaction
+	handOn                  // keep it for the first waiter
+	linger                  // keep it for a while, though nobody waits
 )
 
-// afterReleaseLocked decides. The order is strict: the node goes at every release.
-func (c *cohort) afterReleaseLocked(own *ownership) decision {
-	if c.gate.empty() || own.node.Err() != nil {
+// afterRelease is the rule of lock cohorting (Dice, Marathe, Shavit 2012): within a
+// process the lock changes hands for nothing, so it stays there as long as that is
+// fair. While no other process waits that is without limit; once one does, for the
+// hand-off budget. A node without a valid lease is never kept.
+func (o options) afterRelease(node *zklock.Node, waiters bool) decision {
+	switch {
+	case node.Err() != nil:
 		return giveUp
+	case waiters && o.handOff > 0 && node.ContestedFor() < o.handOff:
+		return handOn
+	case waiters:
+		return requeue
+	case o.linger > 0 && node.ContestedFor() == 0:
+		return linger
 	}
-	return requeue
+	return giveUp
 }

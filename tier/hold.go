@@ -55,11 +55,11 @@ type ownerKey struct {
 }
 
 // Context returns a context for work under the lock, derived from ctx. Acquiring the
-// same lock with it enters again. It is cancelled when the lock is lost, with an error wrapping [ErrLost] as its
-// cause, and when the hold is released, with [ErrReleased].
+// same lock with it enters again. It is cancelled when the lock is lost, with an error
+// wrapping [ErrLost] as its cause, and when the hold is released, with [ErrReleased].
 //
-// Derive it from a context that lives as long as the work, not from one whose deadline was meant
-// for the wait.
+// Derive it from a context that lives as long as the work, not from one whose deadline
+// was meant for the wait.
 func (h *Hold) Context(ctx context.Context) context.Context {
 	c := h.own.cohort
 	key := ownerKey{c.registry, c.lock.Path()}
@@ -80,13 +80,13 @@ func (h *Hold) Context(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Lost returns a channel that is closed when the lock is no longer certain to be ours, before
-// the server can give it to anybody else.
+// Lost returns a channel that is closed when the lock is no longer certain to be ours,
+// before the server can give it to anybody else.
 func (h *Hold) Lost() <-chan struct{} { return h.own.node.Lost() }
 
-// Err returns nil while the lock is held, an error wrapping [ErrLost] once it is lost, and
-// [ErrReleased] once this hold was released. It reads the clock itself, so it is right at
-// the first instruction of a process that was stopped and continued.
+// Err returns nil while the lock is held, an error wrapping [ErrLost] once it is lost,
+// and [ErrReleased] once this hold was released. It reads the clock itself, so it is
+// right at the first instruction of a process that was stopped and continued.
 func (h *Hold) Err() error {
 	if h.released.Load() {
 		return ErrReleased
@@ -99,12 +99,13 @@ func (h *Hold) Err() error {
 func (h *Hold) Suspended() bool { return h.Err() == nil && h.own.node.Suspended() }
 
 // Token returns the fencing token: positive, the same for all holds of one ownership,
-// never lower than that of any owner before, and higher than that of any owner in another process before. A resource that refuses
-// tokens lower than the highest it has seen is safe from owners that do not know yet that they lost the lock.
+// never lower than that of any owner before, and higher than that of any owner in
+// another process before. A resource that refuses tokens lower than the highest it has
+// seen is safe from owners that do not know yet that they lost the lock.
 func (h *Hold) Token() int64 { return h.own.node.Token() }
 
-// Multi runs ZooKeeper operations, as in [zk.Conn.Multi], in one transaction that takes effect
-// only while the lock is ours: an exact fence for data that lives in the same
+// Multi runs ZooKeeper operations, as in [zk.Conn.Multi], in one transaction that takes
+// effect only while the lock is ours: an exact fence for data that lives in the same
 // ensemble. The errors are those of [zklock.Node.Multi].
 func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	if err := h.Err(); err != nil {
@@ -113,13 +114,13 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 	return h.own.node.Multi(ctx, ops...)
 }
 
-// Release ends this hold; when it is the last one of the ownership, the lock goes: first
-// the node, then the gate. It needs no context and waits for an unreachable server
-// for a third of the session timeout at most; the node is then deleted in the background or goes
-// with its session.
+// Release ends this hold; when it is the last one of the ownership, the lock goes:
+// first the node, then the gate. It needs no context and waits for an unreachable
+// server for a third of the session timeout at most; the node is then deleted in the
+// background or goes with its session.
 //
-// It returns nil if the lock was ours to the end, an error wrapping [ErrLost] if it was lost before, and [ErrReleased],
-// without any effect, if this hold was released before.
+// It returns nil if the lock was ours to the end, an error wrapping [ErrLost] if it was
+// lost before, and [ErrReleased], without any effect, if this hold was released before.
 func (h *Hold) Release() error {
 	h.mu.Lock()
 	if h.released.Swap(true) {

@@ -23,21 +23,23 @@ type Mutex struct {
 func (m *Mutex) Path() string { return m.path }
 
 // Acquire waits until the lock is held, ctx is done, or an error comes that waiting
-// would not mend (no permission, a path that cannot be used), which all waiters of the process get. While ZooKeeper cannot
-// be reached it keeps trying.
+// would not mend (no permission, a path that cannot be used), which all waiters of the
+// process get. While ZooKeeper cannot be reached it keeps trying.
 //
-// If ctx was made by a hold of this lock that is not released, Acquire enters again: it returns at once with another
-// hold of the same ownership, or with [ErrLost] if the lock was lost.
+// If ctx was made by a hold of this lock that is not released, Acquire enters again: it
+// returns at once with another hold of the same ownership, or with [ErrLost] if the
+// lock was lost.
 //
-// When ctx is done the error wraps its cause, and the reason if ZooKeeper cannot be reached. After any error nothing
-// of this call is left, here or on the server.
+// When ctx is done the error wraps its cause, and the reason if ZooKeeper cannot be
+// reached. After any error nothing of this call is left, here or on the server.
 func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "acquire", (*cohort).enter)
 }
 
-// TryAcquire is Acquire without waiting for others: it returns [ErrLocked] if somebody has the
-// lock or waits for it. If that is a goroutine of this process, nothing is sent; otherwise it costs one read. While
-// ZooKeeper cannot be reached it fails at once.
+// TryAcquire is Acquire without waiting for others: it returns [ErrLocked] if somebody
+// has the lock or waits for it. If that is a goroutine of this process, nothing is
+// sent; otherwise it costs one read. While ZooKeeper cannot be reached it fails at
+// once.
 func (m *Mutex) TryAcquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "try", (*cohort).try)
 }
@@ -62,7 +64,8 @@ func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, conte
 	return &own.first, nil
 }
 
-// reenter returns another hold if ctx carries a live one, neither hold nor error if not.
+// reenter returns another hold if ctx carries a live one, neither hold nor error if
+// not.
 func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 	outer, _ := ctx.Value(m.key).(*Hold)
 	if outer != nil && !outer.released.Load() {
@@ -82,8 +85,8 @@ func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 }
 
 // Do calls f while it holds the lock. The context of f carries the hold and is
-// cancelled if the lock is lost. The error joins those of f and of the release; if the lock could not be acquired
-// it is that of Acquire, and f is not called.
+// cancelled if the lock is lost. The error joins those of f and of the release; if the
+// lock could not be acquired it is that of Acquire, and f is not called.
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	hold, err := m.Acquire(ctx)
 	if err != nil {

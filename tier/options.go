@@ -13,16 +13,17 @@ type options struct {
 	linger  time.Duration
 }
 
-// WithHandOff sets for how long, while another process waits for a lock, its node may be
-// handed on from goroutine to goroutine of this process before the other one gets its turn; default 10 ms. While
-// no other process waits there is no limit. Zero is strict: the node goes at every release.
+// WithHandOff sets for how long, while another process waits for a lock, its node may
+// be handed on from goroutine to goroutine of this process before the other one gets
+// its turn; default 10 ms. While no other process waits there is no limit. Zero is
+// strict: the node goes at every release.
 func WithHandOff(budget time.Duration) Option {
 	return func(o *options) { o.handOff = budget }
 }
 
-// WithLinger keeps the node for up to d after the last release when nobody waits, so that
-// the next acquisition of this process needs no round trip; default 0. Another process that queues ends it
-// at once.
+// WithLinger keeps the node for up to d after the last release when nobody waits, so
+// that the next acquisition of this process needs no round trip; default 0. Another
+// process that queues ends it at once.
 func WithLinger(d time.Duration) Option {
 	return func(o *options) { o.linger = d }
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// A Registry is every lock of this process in one ensemble, over one connection.
-// Use one per process and ensemble: a second one competes with the first like another process. It is
-// safe for concurrent use.
+// A Registry is every lock of this process in one ensemble, over one connection. Use
+// one per process and ensemble: a second one competes with the first like another
+// process. It is safe for concurrent use.
 type Registry struct {
 	client  *zklock.Client
 	options options
@@ -20,9 +20,9 @@ type Registry struct {
 	tasks   sync.WaitGroup // goroutines of the cohorts
 }
 
-// Dial connects to the ensemble of servers ("host:port") and waits for a session
-// until ctx is done; the error then tells why there was none. Bad servers or options
-// fail at once.
+// Dial connects to the ensemble of servers ("host:port") and waits for a session until
+// ctx is done; the error then tells why there was none. Bad servers or options fail at
+// once.
 func Dial(ctx context.Context, servers []string, opts ...zklock.Option) (*Registry, error) {
 	client, err := zklock.Dial(ctx, servers, opts...)
 	if err != nil {
@@ -32,7 +32,8 @@ func Dial(ctx context.Context, servers []string, opts ...zklock.Option) (*Regist
 }
 
 // New returns a registry over client, which belongs to it from now on: closing the
-// registry closes the client. An error says which option is wrong; the client is then left alone.
+// registry closes the client. An error says which option is wrong; the client is then
+// left alone.
 func New(client *zklock.Client, opts ...Option) (*Registry, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -41,8 +42,9 @@ func New(client *zklock.Client, opts ...Option) (*Registry, error) {
 	return &Registry{client: client, options: o, cohorts: make(map[string]*cohort)}, nil
 }
 
-// Close closes the connection. Every hold is lost, whoever waits gets [ErrClosed], and the
-// nodes are deleted with the session. It leaves no goroutine, may be called again, and returns nil.
+// Close closes the connection. Every hold is lost, whoever waits gets [ErrClosed], and
+// the nodes are deleted with the session. It leaves no goroutine, may be called again,
+// and returns nil.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -52,9 +54,9 @@ func (r *Registry) Close() error {
 	return err
 }
 
-// Mutex returns the lock at path. It is cheap and needs no end; all mutexes of one
-// path share one gate and one node. A path that cannot be a lock (see [zklock.ValidatePath]) is
-// reported by the methods of the mutex.
+// Mutex returns the lock at path. It is cheap and needs no end; all mutexes of one path
+// share one gate and one node. A path that cannot be a lock (see [zklock.ValidatePath])
+// is reported by the methods of the mutex.
 func (r *Registry) Mutex(path string) *Mutex {
 	lock, err := r.client.Lock(path)
 	return &Mutex{registry: r, path: path, lock: lock, invalid: err, key: ownerKey{r, path}}

@@ -7,9 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// An attempt is one try to acquire a lock. It runs in a goroutine of its own,
-// because calls of the client library cannot be cancelled: the caller leaves when its context
-// ends, the attempt goes on until its call returns and then undoes what nobody wants any more.
+// An attempt is one try to acquire a lock. It runs in a goroutine of its own, because
+// calls of the client library cannot be cancelled: the caller leaves when its context
+// ends, the attempt goes on until its call returns and then undoes what nobody wants
+// any more.
 type attempt struct {
 	lock   *Lock
 	client *Client
@@ -72,7 +73,8 @@ func (a *attempt) settle(n *Node, err error) {
 }
 
 // stragglers are the attempts whose callers have left. The next attempt on the same
-// path waits for them, so that callers who come and go while a call is stuck do not pile up stuck calls.
+// path waits for them, so that callers who come and go while a call is stuck do not
+// pile up stuck calls.
 type stragglers struct {
 	mu   sync.Mutex // guards the field below
 	last map[string]*attempt

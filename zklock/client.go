@@ -13,9 +13,9 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A Client is the connection of this process to ZooKeeper: the session, its lease,
-// and the reaper of what is left over. Use one per process and ensemble; it is safe
-// for concurrent use.
+// A Client is the connection of this process to ZooKeeper: the session, its lease, and
+// the reaper of what is left over. Use one per process and ensemble; it is safe for
+// concurrent use.
 type Client struct {
 	options options
 	start   time.Time // origin of the client's monotonic clock
@@ -42,10 +42,10 @@ type Client struct {
 	problem error   // why there is no connection, nil before the first trouble
 }
 
-// Dial connects to the ensemble that servers ("host:port", the port may be left
-// out) belong to and waits for a session. It keeps trying until ctx is done; the error then
-// holds the cause of ctx and the last failure to connect. Bad servers or options
-// fail at once. On any error nothing is left behind.
+// Dial connects to the ensemble that servers ("host:port", the port may be left out)
+// belong to and waits for a session. It keeps trying until ctx is done; the error then
+// holds the cause of ctx and the last failure to connect. Bad servers or options fail
+// at once. On any error nothing is left behind.
 //
 // The client reconnects by itself and opens a new session when one has expired.
 func Dial(ctx context.Context, servers []string, opts ...Option) (*Client, error) {
@@ -65,9 +65,9 @@ func Dial(ctx context.Context, servers []string, opts ...Option) (*Client, error
 	return c, nil
 }
 
-// addresses checks the servers and completes their ports. A single one is listed
-// twice: the library pauses for a second after each round of its list, so a lone address
-// would cost that at every reconnect (dnshostprovider.go:122).
+// addresses checks the servers and completes their ports. A single one is listed twice:
+// the library pauses for a second after each round of its list, so a lone address would
+// cost that at every reconnect (dnshostprovider.go:122).
 func addresses(servers []string) ([]string, error) {
 	if len(servers) == 0 {
 		return nil, errors.New("no servers")
@@ -129,8 +129,8 @@ func (c *Client) connect(ctx context.Context, addresses []string) error {
 	}
 }
 
-// authenticate waits for a session and presents the credentials. The library
-// repeats them at each reconnect once they have been accepted.
+// authenticate waits for a session and presents the credentials. The library repeats
+// them at each reconnect once they have been accepted.
 func (c *Client) authenticate(ctx context.Context) error {
 	for _, a := range c.options.auth {
 		for {
@@ -150,10 +150,10 @@ func (c *Client) authenticate(ctx context.Context) error {
 	return err
 }
 
-// Close ends the session: every lock of the client is lost, its nodes vanish from
-// the server, and whoever waits gets [ErrClosed]. While the server cannot be reached the nodes
-// stay until the session times out there. Close returns within a few seconds and leaves no goroutine. It may be
-// called more than once and returns nil.
+// Close ends the session: every lock of the client is lost, its nodes vanish from the
+// server, and whoever waits gets [ErrClosed]. While the server cannot be reached the
+// nodes stay until the session times out there. Close returns within a few seconds and
+// leaves no goroutine. It may be called more than once and returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {

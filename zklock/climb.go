@@ -76,7 +76,7 @@ func (a *attempt) try() (*Node, error) {
 		return nil, err
 	}
 	s, err := a.enter(n)
-	if err == nil && (s.ahead > 0 || !n.session.hold(n)) {
+	if err == nil && (s.ahead > 0 || !n.grant(s)) {
 		err = ErrLocked
 	}
 	if errors.Is(err, errGone) {
@@ -98,13 +98,13 @@ func (a *attempt) climb(n *Node) error {
 	for retry := newBackoff(); ; {
 		switch {
 		case err == nil && s.ahead == 0:
-			if n.session.hold(n) {
+			if n.grant(s) {
 				return nil
 			}
 			err = a.pause(retry, nil) // the lease ran out: listing again renews it
 		case err == nil:
 			var alone bool
-			if alone, err = a.waitBehind(n, s); alone && n.session.hold(n) {
+			if alone, err = a.waitBehind(n, s); alone && n.grant(s) {
 				return nil
 			}
 		case classify(err) == permanent || errors.Is(err, errGone) ||
@@ -117,6 +117,16 @@ func (a *attempt) climb(n *Node) error {
 			s, err = a.list(n)
 		}
 	}
+}
+
+// grant makes a node at the head of the queue a held one, with s as its last known
+// standing. It reports false if session, lease or node are gone.
+func (n *Node) grant(s standing) bool {
+	granted := n.session.hold(n)
+	if granted && s.behind > 0 {
+		n.contest()
+	}
+	return granted
 }
 
 // enter verifies a fresh node and lists its queue at the same time: one round trip.
@@ -132,9 +142,10 @@ func (a *attempt) enter(n *Node) (standing, error) {
 	return s, err
 }
 
-// verify learns the node's token, makes sure whose it is, and watches for its
-// deletion. A create that was queued while the connection was down may have been executed under a newer
-// session than the one it was asked for, so the owner decides, not the time of the call.
+// verify learns the node's token, makes sure whose it is, and watches for its deletion.
+// A create that was queued while the connection was down may have been executed under a
+// newer session than the one it was asked for, so the owner decides, not the time of
+// the call.
 func (a *attempt) verify(n *Node) error {
 	for retry := newBackoff(); ; {
 		a.client.events.listen(n.path, &n.watch)
@@ -195,9 +206,9 @@ func (a *attempt) list(n *Node) (standing, error) {
 	return s, err
 }
 
-// waitBehind watches the predecessor and waits for any reason to look again. It
-// reports whether the predecessor went and nobody else was ahead: then the head is ours
-// without another look.
+// waitBehind watches the predecessor and waits for any reason to look again. It reports
+// whether the predecessor went and nobody else was ahead: then the head is ours without
+// another look.
 func (a *attempt) waitBehind(n *Node, s standing) (alone bool, err error) {
 	path := a.lock.path + "/" + s.predecessor
 	w := &watcher{notify: n.wake.Set}
@@ -222,8 +233,8 @@ func (a *attempt) waitBehind(n *Node, s standing) (alone bool, err error) {
 	return w.deleted.Load() && s.alone() && n.life.Err() == nil, nil
 }
 
-// watch asks for the deletion watch of a predecessor. A get leaves no watch behind
-// if the node has just gone, which exists would, for ever.
+// watch asks for the deletion watch of a predecessor. A get leaves no watch behind if
+// the node has just gone, which exists would, for ever.
 func (a *attempt) watch(path string) error {
 	_, _, _, err := a.client.conn.GetW(path)
 	if !errors.Is(err, zk.ErrNoAuth) {

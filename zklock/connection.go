@@ -29,8 +29,8 @@ func (c *Client) dial(network, address string, timeout time.Duration) (net.Conn,
 	return s, nil
 }
 
-// handshakeTimeout bounds the wait for a server that accepts and then says nothing.
-// It leaves time to try several servers within one session timeout.
+// handshakeTimeout bounds the wait for a server that accepts and then says nothing. It
+// leaves time to try several servers within one session timeout.
 func (c *Client) handshakeTimeout() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,8 +41,8 @@ func (c *Client) handshakeTimeout() time.Duration {
 	return min(max(timeout/6, 100*time.Millisecond), 2*time.Second)
 }
 
-// sessionEstablished is called by the socket at the end of a handshake that was sent
-// at sentAt, before the library knows.
+// sessionEstablished is called by the socket at the end of a handshake that was sent at
+// sentAt, before the library knows.
 func (c *Client) sessionEstablished(id int64, timeout, sentAt time.Duration) (*session, error) {
 	if margin := c.margin(timeout); timeout <= margin {
 		return nil, fmt.Errorf("the server granted a session timeout of %v, not above the lease margin of %v", timeout, margin)
@@ -103,8 +103,8 @@ func (c *Client) current() *session {
 	return c.session
 }
 
-// await waits until a session is established and returns it. The error is the cause
-// of ctx together with the reason why there is no session.
+// await waits until a session is established and returns it. The error is the cause of
+// ctx together with the reason why there is no session.
 func (c *Client) await(ctx context.Context) (*session, error) {
 	for {
 		if err := c.connected.Wait(ctx); err != nil {
@@ -120,8 +120,8 @@ func (c *Client) await(ctx context.Context) (*session, error) {
 	}
 }
 
-// keep sends heartbeats while anything is held, and looks after the held nodes when
-// the connection comes back.
+// keep sends heartbeats while anything is held, and looks after the held nodes when the
+// connection comes back.
 func (c *Client) keep() {
 	timer := time.NewTimer(c.heartbeat())
 	defer timer.Stop()

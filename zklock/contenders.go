@@ -52,8 +52,8 @@ func (o owner) describe() []byte {
 }
 
 // Contenders returns the queue, the holder first. It asks for each node separately, so
-// the picture is not one instant's; nodes that go meanwhile are left out. A lock
-// that was never used has none.
+// the picture is not one instant's; nodes that go meanwhile are left out. A lock that
+// was never used has none.
 func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
 	type answer struct {
 		queue []Contender

@@ -1,36 +1,43 @@
 // Package zklock is a distributed lock on ZooKeeper: one contender, one znode.
 //
-// A [Client] is the connection of a process, a [Lock] a path, and a [Node] an
-// acquired lock. Acquiring creates an ephemeral sequential node below the path; the
-// node with the lowest number is the holder, every other one watches only its nearest predecessor. Nodes
-// are granted in the order in which they were created, whoever created them: go-zookeeper's
-// zk.Lock, Curator's InterProcessMutex and (with extra_lock_patterns=["lock-"]) kazoo queue on the same path.
+// A [Client] is the connection of a process, a [Lock] a path, and a [Node] an acquired
+// lock. Acquiring creates an ephemeral sequential node below the path; the node with
+// the lowest number is the holder, every other one watches only its nearest
+// predecessor. Nodes are granted in the order in which they were created, whoever
+// created them: go-zookeeper's zk.Lock, Curator's InterProcessMutex and (with
+// extra_lock_patterns=["lock-"]) kazoo queue on the same path.
 //
-// The lock is not reentrant and gives each acquisition a node of its own. Package
-// tier builds the lock for many goroutines of one process on top of it.
+// The lock is not reentrant and gives each acquisition a node of its own. Package tier
+// builds the lock for many goroutines of one process on top of it.
 //
 // # What is promised
 //
 // At most one node is at the head of the queue; that is the server's word. A holder
-// learns that it lost the lock no later than its lease ends: [Node.Lost] is closed, and [Node.Err] says why. The
-// lease runs from the send time of the newest request that the server answered, for the session timeout T less a margin
-// (T/3 by default), on the process's own monotonic clock. While a lock is held the client asks at least every min(T/6, 2s). A
-// broken connection alone loses nothing: the lock is suspended until the connection is back or the lease ends.
+// learns that it lost the lock no later than its lease ends: [Node.Lost] is closed, and
+// [Node.Err] says why. The lease runs from the send time of the newest request that the
+// server answered, for the session timeout T less a margin (T/3 by default), on the
+// process's own monotonic clock. While a lock is held the client asks at least every
+// min(T/6, 2s). A broken connection alone loses nothing: the lock is suspended until
+// the connection is back or the lease ends.
 //
 // No node outlives its purpose: when an acquisition is given up or a reply is lost, the
-// node is found by its unique name and deleted in the background, or dies with its session.
+// node is found by its unique name and deleted in the background, or dies with its
+// session.
 //
 // # What is not promised
 //
 // No lock service can keep a process that was stopped between looking at [Node.Err] and
-// acting from acting late. Give [Node.Token] to the resource and let it refuse lower tokens than the highest it
-// has seen, or write through [Node.Multi] if the data is in the same ensemble.
+// acting from acting late. Give [Node.Token] to the resource and let it refuse lower
+// tokens than the highest it has seen, or write through [Node.Multi] if the data is in
+// the same ensemble.
 //
-// The lease rests on assumptions: clocks run at nearly the same rate (a suspended machine's monotonic clock
-// stands still), and the margin covers what the ensemble may take to agree that a session
-// was heard of. A server forwards that to its leader every half tick, so a crash of one costs up to that. A
-// server that is cut off from the leader goes on answering for syncLimit ticks; to cover that too, the
-// margin must be at least (syncLimit+1.5) ticks, which is 13 s with the usual syncLimit 5 and tickTime 2000.
+// The lease rests on assumptions: clocks run at nearly the same rate (a suspended
+// machine's monotonic clock stands still), and the margin covers what the ensemble may
+// take to agree that a session was heard of. A server forwards that to its leader every
+// half tick, so a crash of one costs up to that. A server that is cut off from the
+// leader goes on answering for syncLimit ticks; to cover that too, the margin must be
+// at least (syncLimit+1.5) ticks, which is 13 s with the usual syncLimit 5 and tickTime
+// 2000.
 //
 //	T     margin   covers
 //	10 s  3.3 s    one server; crash of a server or of the leader

@@ -8,8 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// enqueue creates a node at the tail of the queue. It tries until it knows of one
-// node, the context ends, or it cannot be done. What an unanswered create may have left is
+// enqueue creates a node at the tail of the queue. It tries until it knows of one node,
+// the context ends, or it cannot be done. What an unanswered create may have left is
 // then in the reaper's hands.
 func (a *attempt) enqueue() (*Node, error) {
 	fresh := true // the parents have not been created by this call
@@ -48,8 +48,8 @@ func (a *attempt) enqueue() (*Node, error) {
 	}
 }
 
-// replace deletes old and creates a new node in one transaction. In any case old
-// is given up.
+// replace deletes old and creates a new node in one transaction. In any case old is
+// given up.
 func (a *attempt) replace(old *Node) (*Node, error) {
 	if a.ctx.Err() != nil {
 		old.delete()
@@ -89,8 +89,8 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 	return a.enqueue()
 }
 
-// lookUp finds out what became of a create whose answer was lost, for the reason
-// cause. It returns nil and no error when there is no such node and never will be.
+// lookUp finds out what became of a create whose answer was lost, for the reason cause.
+// It returns nil and no error when there is no such node and never will be.
 func (a *attempt) lookUp(prefix string, cause error) (*Node, error) {
 	for retry := newBackoff(); ; {
 		if err := a.pause(retry, cause); err != nil {
@@ -113,9 +113,9 @@ func (a *attempt) lookUp(prefix string, cause error) (*Node, error) {
 	}
 }
 
-// find looks for the child of parent whose name starts with prefix; "" means that
-// there is none. It syncs first: another server may lag behind the one that took the
-// create. After that nothing can come late any more, since a server that takes a session over
+// find looks for the child of parent whose name starts with prefix; "" means that there
+// is none. It syncs first: another server may lag behind the one that took the create.
+// After that nothing can come late any more, since a server that takes a session over
 // shuts out the connection before.
 func (c *Client) find(parent, prefix string) (string, error) {
 	if _, err := c.conn.Sync(parent); err != nil && classify(err) != missing {
@@ -136,8 +136,8 @@ func (c *Client) find(parent, prefix string) (string, error) {
 	return "", nil
 }
 
-// createError names the one failure that a sequential create can only have when
-// its parent's counter is stuck.
+// createError names the one failure that a sequential create can only have when its
+// parent's counter is stuck.
 func createError(err error) error {
 	if errors.Is(err, zk.ErrNodeExists) {
 		return ErrSequenceExhausted

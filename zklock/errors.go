@@ -9,27 +9,27 @@ import (
 )
 
 var (
-	// ErrLocked is returned by TryAcquire when somebody else has the lock or
-	// stands in the queue for it.
+	// ErrLocked is returned by TryAcquire when somebody else has the lock or stands in
+	// the queue for it.
 	ErrLocked = errors.New("locked by another owner")
 
-	// ErrLost says that a lock was taken away while it was held: the lease ran
-	// out, the session ended, the lock node was deleted by somebody else, or the
-	// client was closed. It is final for that acquisition.
+	// ErrLost says that a lock was taken away while it was held: the lease ran out, the
+	// session ended, the lock node was deleted by somebody else, or the client was
+	// closed. It is final for that acquisition.
 	ErrLost = errors.New("lock lost")
 
-	// ErrReleased is returned when a lock is released once too often or used
-	// after its release.
+	// ErrReleased is returned when a lock is released once too often or used after its
+	// release.
 	ErrReleased = errors.New("lock already released")
 
 	// ErrClosed is returned by everything that is asked of a closed client.
 	ErrClosed = errors.New("client closed")
 
-	// ErrSequenceExhausted says that the sequence numbers of a lock path are (all
-	// but) used up. They count all creations under the path in 31 bits, and from
-	// ZooKeeper 3.6 on they stick at the last one, so that two nodes would both
-	// be first. Nothing but a new parent node resets them: delete the path once
-	// it is empty, or use another one.
+	// ErrSequenceExhausted says that the sequence numbers of a lock path are (all but)
+	// used up. They count all creations under the path in 31 bits, and from ZooKeeper
+	// 3.6 on they stick at the last one, so that two nodes would both be first. Nothing
+	// but a new parent node resets them: delete the path once it is empty, or use
+	// another one.
 	ErrSequenceExhausted = errors.New("sequence numbers of the lock path exhausted")
 )
 
@@ -44,8 +44,8 @@ const (
 	uncertain                // may have been applied: the answer was lost
 )
 
-// Codes that the client library has no name for and reports as
-// "unknown error: N" (numbers of org.apache.zookeeper.KeeperException).
+// Codes that the client library has no name for and reports as "unknown error: N"
+// (numbers of org.apache.zookeeper.KeeperException).
 const (
 	codeUnimplemented = -6
 	codeLocalSession  = -120 // ephemerals are not allowed on a local session
@@ -53,8 +53,8 @@ const (
 	codeThrottled     = -127 // refused before it was executed
 )
 
-// classify tells what became of a request that ended with err. Whatever is not
-// known to be harmless is uncertain.
+// classify tells what became of a request that ended with err. Whatever is not known to
+// be harmless is uncertain.
 func classify(err error) outcome {
 	switch {
 	case err == nil:

@@ -7,13 +7,13 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// events brings what the client library pushes to those who wait for it. The
-// library drops events when its channel is full (359), so they are taken from its
-// callback, which sees all. The callback runs inside the library and must not
-// block or call it; it sets a boolean and the waiting side looks again.
+// events brings what the client library pushes to those who wait for it. The library
+// drops events when its channel is full (359), so they are taken from its callback,
+// which sees all. The callback runs inside the library and must not block or call it;
+// it sets a boolean and the waiting side looks again.
 //
-// A watch cannot be removed, so there is at most one on a path: it stays armed when
-// its waiter leaves, and serves the next one.
+// A watch cannot be removed, so there is at most one on a path: it stays armed when its
+// waiter leaves, and serves the next one.
 type events struct {
 	mu    sync.Mutex                       // guards the field below
 	armed map[string]map[*watcher]struct{} // watched path → who wants to know
@@ -26,8 +26,8 @@ type watcher struct {
 }
 
 // listen adds w to those who hear of path. It reports whether the path is watched
-// already; if not, the caller has to ask for the watch. The entry is made before
-// that, so that an event right behind the answer finds it.
+// already; if not, the caller has to ask for the watch. The entry is made before that,
+// so that an event right behind the answer finds it.
 func (e *events) listen(path string, w *watcher) (armed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -36,8 +36,8 @@ func requestHeader(frame []byte) (xid, op int32, ok bool) {
 	return int32At(frame, 4), int32At(frame, 8), true
 }
 
-// watchRequest reads the path of a request for data, children or existence, and
-// whether it asks for a watch.
+// watchRequest reads the path of a request for data, children or existence, and whether
+// it asks for a watch.
 func watchRequest(frame []byte) (path string, watch bool) {
 	path, rest, ok := stringAt(frame, 12)
 	return path, ok && rest < len(frame) && frame[rest] != 0
@@ -66,8 +66,8 @@ func watchEvent(frame []byte) (event int32, path string, ok bool) {
 	return int32At(frame, 20), path, ok
 }
 
-// handshakeReply reads the negotiated timeout and the session id; id 0 means that
-// the session that was asked for is over.
+// handshakeReply reads the negotiated timeout and the session id; id 0 means that the
+// session that was asked for is over.
 func handshakeReply(frame []byte) (timeout time.Duration, id int64, ok bool) {
 	if len(frame) < 24 {
 		return 0, 0, false

@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// A Lock is a lock path, seen by one client. Each acquisition is a contender of its
-// own with its own znode, so two acquisitions of one Lock exclude each other like those of different processes. It is
-// safe for concurrent use.
+// A Lock is a lock path, seen by one client. Each acquisition is a contender of its own
+// with its own znode, so two acquisitions of one Lock exclude each other like those of
+// different processes. It is safe for concurrent use.
 //
-// Many goroutines of one process that want the same lock are better served by
-// package tier, which queues them locally behind a single node.
+// Many goroutines of one process that want the same lock are better served by package
+// tier, which queues them locally behind a single node.
 type Lock struct {
 	client *Client
 	path   string
@@ -31,12 +31,13 @@ func (l *Lock) Path() string { return l.path }
 
 // Acquire queues for the lock and waits until it is held, ctx is done, or an error
 // comes that another try would not mend, such as missing permissions or
-// [ErrSequenceExhausted]. An unreachable ZooKeeper is not such an error. If the session expires
-// while waiting, the place in the queue is lost and Acquire starts again at the tail.
+// [ErrSequenceExhausted]. An unreachable ZooKeeper is not such an error. If the session
+// expires while waiting, the place in the queue is lost and Acquire starts again at the
+// tail.
 //
-// When ctx is done, the error wraps its cause, and the reason if ZooKeeper cannot be reached. After any error
-// no node of this acquisition stays in the queue: it is deleted, if need be in the background, or dies
-// with its session.
+// When ctx is done, the error wraps its cause, and the reason if ZooKeeper cannot be
+// reached. After any error no node of this acquisition stays in the queue: it is
+// deleted, if need be in the background, or dies with its session.
 func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
 	n, err := l.start(ctx, (*attempt).acquire)
 	if err != nil {
@@ -45,10 +46,10 @@ func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
 	return n, nil
 }
 
-// TryAcquire is Acquire without waiting for others: if somebody has the lock or
-// queues for it, it returns [ErrLocked]. That costs one read; only if nobody is seen, a node
-// is created (and deleted again if somebody was faster). While ZooKeeper cannot be reached it fails at
-// once, with an error wrapping [zk.ErrNoServer].
+// TryAcquire is Acquire without waiting for others: if somebody has the lock or queues
+// for it, it returns [ErrLocked]. That costs one read; only if nobody is seen, a node
+// is created (and deleted again if somebody was faster). While ZooKeeper cannot be
+// reached it fails at once, with an error wrapping [zk.ErrNoServer].
 func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 	n, err := l.start(ctx, (*attempt).try)
 	if err != nil {
@@ -58,8 +59,9 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 }
 
 // Requeue gives the lock up and queues for it again, in one transaction: the node goes
-// and a new one joins the tail of the queue, at the price of a single write. It then waits like
-// Acquire, with the same results. The lock of n is given up in any case; [Node.AwaitRelease] waits for that.
+// and a new one joins the tail of the queue, at the price of a single write. It then
+// waits like Acquire, with the same results. The lock of n is given up in any case;
+// [Node.AwaitRelease] waits for that.
 func (n *Node) Requeue(ctx context.Context) (*Node, error) {
 	if n.spent.Swap(true) {
 		return nil, ErrReleased

@@ -1,9 +1,9 @@
 package zklock
 
-// A watchMirror knows which watches the client library has, from the frames that
-// go by. The library keeps its table to itself (conn.go:98), and whether it is
-// going to send SetWatches after a reconnect depends on it. The rules are the
-// library's: addWatcher on a reply, notifyWatches on an event.
+// A watchMirror knows which watches the client library has, from the frames that go by.
+// The library keeps its table to itself (conn.go:98), and whether it is going to send
+// SetWatches after a reconnect depends on it. The rules are the library's: addWatcher
+// on a reply, notifyWatches on an event.
 type watchMirror struct {
 	asked map[int32]watchRef // by xid; requests without a reply
 	set   map[watchRef]bool

@@ -21,13 +21,17 @@ type Node struct {
 	wake   mutexbool.Bool // look again: the queue, the connection or the session changed
 	watch  watcher        // of the node itself
 
-	// Set by the attempt that made the node, before anybody else sees it; a node
-	// is bound to another session only while it queues.
+	// Set by the attempt that made the node, before anybody else sees it; a node is
+	// bound to another session only while it queues.
 	session *session
 	token   int64
 
 	life context.Context // ends when the lock is lost, with the reason as its cause
 	lose context.CancelCauseFunc
+
+	observed       atomic.Bool   // somebody asked for contenders behind the node
+	contestedSince atomic.Int64  // when one was first seen, on the client's clock; 0 before
+	contested      chan struct{} // closed then
 
 	held     bool          // guarded by session.mu
 	spent    atomic.Bool   // given up
@@ -36,7 +40,11 @@ type Node struct {
 }
 
 func newNode(l *Lock, s *session, prefix, path string) *Node {
-	n := &Node{lock: l, session: s, prefix: prefix, path: path, released: make(chan struct{})}
+	n := &Node{
+		lock: l, session: s, prefix: prefix, path: path,
+		contested: make(chan struct{}),
+		released:  make(chan struct{}),
+	}
 	// Not derived from the context of Acquire, which bounds only the wait.
 	n.life, n.lose = context.WithCancelCause(context.Background())
 	n.watch.notify = n.changed
@@ -54,14 +62,16 @@ func (n *Node) changed() {
 // Path returns the path of the lock node.
 func (n *Node) Path() string { return n.path }
 
-// Token returns the fencing token: the transaction id that created the node
-// (czxid). It is positive and grows with every later owner of any lock of the ensemble, even if the
-// parent was deleted in between. A resource that remembers the highest token it has seen and refuses
-// lower ones is safe from owners that do not know yet that they lost the lock.
+// Token returns the fencing token: the transaction id that created the node (czxid). It
+// is positive and grows with every later owner of any lock of the ensemble, even if the
+// parent was deleted in between. A resource that remembers the highest token it has
+// seen and refuses lower ones is safe from owners that do not know yet that they lost
+// the lock.
 func (n *Node) Token() int64 { return n.token }
 
 // Lost returns a channel that is closed when the lock is no longer certain to be ours:
-// no later than the lease ends, and so before the server can give the lock to anybody else.
+// no later than the lease ends, and so before the server can give the lock to anybody
+// else.
 func (n *Node) Lost() <-chan struct{} { return n.life.Done() }
 
 // Context returns a context that ends when Lost is closed, with an error wrapping
@@ -69,9 +79,9 @@ func (n *Node) Lost() <-chan struct{} { return n.life.Done() }
 func (n *Node) Context() context.Context { return n.life }
 
 // Err returns nil while the lock is held, an error wrapping [ErrLost] once it is lost,
-// and [ErrReleased] once it was given up. It reads the clock itself, so it is right also in a
-// process that has just been continued after a stop. What it cannot tell is what happens after it returned: use the
-// token where that matters.
+// and [ErrReleased] once it was given up. It reads the clock itself, so it is right
+// also in a process that has just been continued after a stop. What it cannot tell is
+// what happens after it returned: use the token where that matters.
 func (n *Node) Err() error {
 	if n.spent.Load() {
 		return ErrReleased
@@ -96,14 +106,14 @@ func (n *Node) Suspended() bool {
 	return n.Err() == nil && n.lock.client.Err() != nil
 }
 
-// Release gives the lock up and deletes its node. It needs no context and does not
-// wait for an unreachable server: after a third of the session timeout at the latest it
+// Release gives the lock up and deletes its node. It needs no context and does not wait
+// for an unreachable server: after a third of the session timeout at the latest it
 // returns, and the node is deleted in the background or goes with its session.
 //
 // It returns nil when the lock was ours to the end, an error wrapping [ErrLost] when it
 // was lost before, [ErrReleased] when it was given up before (nothing is sent), and
-// [zk.ErrNoAuth] when this client may not delete nodes below the lock path: the node then
-// stays until the session ends. In any case the lock is not held any more.
+// [zk.ErrNoAuth] when this client may not delete nodes below the lock path: the node
+// then stays until the session ends. In any case the lock is not held any more.
 func (n *Node) Release() error {
 	if n.spent.Swap(true) {
 		return ErrReleased
@@ -133,6 +143,10 @@ func (n *Node) AwaitRelease() error {
 	}
 	return nil
 }
+
+// Released returns a channel that is closed when the node has been given up: it is
+// gone, or left to be deleted in the background.
+func (n *Node) Released() <-chan struct{} { return n.released }
 
 // delete sends the node's delete, without waiting for the answer.
 func (n *Node) delete() {
@@ -176,13 +190,14 @@ func (n *Node) settle(fate error) {
 	close(n.released)
 }
 
-// Multi runs ZooKeeper operations (as in [zk.Conn.Multi]) in one transaction that
-// takes effect only while this node exists: an exact fence for data that lives in the same ensemble.
-// It returns the results of ops.
+// Multi runs ZooKeeper operations (as in [zk.Conn.Multi]) in one transaction that takes
+// effect only while this node exists: an exact fence for data that lives in the same
+// ensemble. It returns the results of ops.
 //
-// Nothing was changed when the error wraps [ErrLost] or [ErrReleased], or is that of one of the
-// operations. When the answer is lost, or ctx ends first, the outcome is unknown; the
-// operations may then still take effect, but never after the lock went to somebody else.
+// Nothing was changed when the error wraps [ErrLost] or [ErrReleased], or is that of
+// one of the operations. When the answer is lost, or ctx ends first, the outcome is
+// unknown; the operations may then still take effect, but never after the lock went to
+// somebody else.
 func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	results, err := n.multi(ctx, ops)
 	if err != nil {

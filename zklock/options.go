@@ -35,49 +35,49 @@ type credential struct {
 const maxLabel = 256
 
 // WithSessionTimeout sets the session timeout to ask for; default 15 s. The server
-// bounds it to 2–20 of its ticks (of 2 s by default). It is the time for which the lock of a
-// process that died stays taken, and with the margin it bounds the lease; the
+// bounds it to 2–20 of its ticks (of 2 s by default). It is the time for which the lock
+// of a process that died stays taken, and with the margin it bounds the lease; the
 // package comment says what each choice covers.
 func WithSessionTimeout(d time.Duration) Option {
 	return func(o *options) { o.sessionTimeout = d }
 }
 
-// WithLeaseMargin sets how long before the server's session timeout a lock counts
-// as lost; default a third of the negotiated timeout. The margin covers the
-// difference of clock rates, the round trip, and what an ensemble may forget when one
-// of its servers fails.
+// WithLeaseMargin sets how long before the server's session timeout a lock counts as
+// lost; default a third of the negotiated timeout. The margin covers the difference of
+// clock rates, the round trip, and what an ensemble may forget when one of its servers
+// fails.
 func WithLeaseMargin(d time.Duration) Option {
 	return func(o *options) { o.margin = d }
 }
 
 // WithACL sets the ACL of lock nodes and of the parents that are created for them;
-// default is all permissions for everybody. Releasing a lock needs the DELETE permission on
-// its parent.
+// default is all permissions for everybody. Releasing a lock needs the DELETE
+// permission on its parent.
 func WithACL(acl []zk.ACL) Option {
 	return func(o *options) { o.acl = acl }
 }
 
-// WithAuth adds credentials, such as "digest" and "user:password". They are
-// presented again on each reconnect.
+// WithAuth adds credentials, such as "digest" and "user:password". They are presented
+// again on each reconnect.
 func WithAuth(scheme string, credentials []byte) Option {
 	return func(o *options) { o.auth = append(o.auth, credential{scheme, credentials}) }
 }
 
 // WithDialContext replaces the dialing of TCP connections, for TLS (the method of a
-// [crypto/tls.Dialer]) or tests. The address is an IP address with a port, because names are
-// resolved before: a TLS configuration needs its ServerName.
+// [crypto/tls.Dialer]) or tests. The address is an IP address with a port, because
+// names are resolved before: a TLS configuration needs its ServerName.
 func WithDialContext(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
 	return func(o *options) { o.dial = dial }
 }
 
-// WithLogger sets where to report what no return value can carry, such as a node
-// that cannot be deleted; default is nowhere.
+// WithLogger sets where to report what no return value can carry, such as a node that
+// cannot be deleted; default is nowhere.
 func WithLogger(logger *slog.Logger) Option {
 	return func(o *options) { o.logger = logger }
 }
 
-// WithLabel sets a name for this process that Contenders shows beside its host and
-// pid; at most 256 bytes of UTF-8.
+// WithLabel sets a name for this process that Contenders shows beside its host and pid;
+// at most 256 bytes of UTF-8.
 func WithLabel(label string) Option {
 	return func(o *options) { o.label = label }
 }

@@ -17,8 +17,8 @@ type parents struct {
 }
 
 // createParents creates path and what is missing above it: as containers, which the
-// server removes when they are empty, or as persistent nodes where it knows none. It starts at the
-// bottom, since most often only the last one is missing.
+// server removes when they are empty, or as persistent nodes where it knows none. It
+// starts at the bottom, since most often only the last one is missing.
 func (c *Client) createParents(path string) error {
 	err := c.createParent(path)
 	if up := parentOf(path); up != "" && errors.Is(err, zk.ErrNoNode) {
@@ -47,8 +47,8 @@ func (c *Client) createParent(path string) error {
 	return nil
 }
 
-// createContainer is counted, because Close must not overtake it: the library
-// reads the reply while it may still be written (conn.go:1098).
+// createContainer is counted, because Close must not overtake it: the library reads the
+// reply while it may still be written (conn.go:1098).
 func (c *Client) createContainer(path string) error {
 	c.mu.Lock()
 	if c.closed {

@@ -9,14 +9,13 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// maxPath leaves room for the node name in the 1 MB that a server accepts by
-// default, and for a human reader in a log line.
+// maxPath leaves room for the node name in the 1 MB that a server accepts by default,
+// and for a human reader in a log line.
 const maxPath = 1024
 
-// ValidatePath reports whether path may name a lock: absolute, no empty
-// component, no "." or "..", valid UTF-8 without the characters that ZooKeeper
-// forbids, not the root, not under /zookeeper, at most 1024 bytes.
-// The error wraps [zk.ErrInvalidPath].
+// ValidatePath reports whether path may name a lock: absolute, no empty component, no
+// "." or "..", valid UTF-8 without the characters that ZooKeeper forbids, not the root,
+// not under /zookeeper, at most 1024 bytes. The error wraps [zk.ErrInvalidPath].
 func ValidatePath(path string) error {
 	if err := checkPath(path); err != nil {
 		return fmt.Errorf("zklock: lock path %q: %w: %w", path, err, zk.ErrInvalidPath)
@@ -55,8 +54,8 @@ func checkPath(path string) error {
 	return nil
 }
 
-// forbidden follows the list in the ZooKeeper Programmer's Guide, "The
-// ZooKeeper Data Model".
+// forbidden follows the list in the ZooKeeper Programmer's Guide, "The ZooKeeper Data
+// Model".
 func forbidden(r rune) bool {
 	return r <= 0x1f || 0x7f <= r && r <= 0x9f || 0xd800 <= r && r <= 0xf8ff || 0xfff0 <= r && r <= 0xffff
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// A marker is the part of a node name right before its sequence number. Nodes
-// of all these kinds queue on one path and wait for one another.
+// A marker is the part of a node name right before its sequence number. Nodes of all
+// these kinds queue on one path and wait for one another.
 var markers = []struct {
 	text string
 	kind Kind
@@ -34,14 +34,14 @@ const (
 	KindRead      Kind = "read"       // Curator's InterProcessReadWriteLock, read side
 )
 
-// lastSequence is the highest number that this package takes part with. Short of
-// the end of the 31-bit range there is room for the contenders of one queue.
+// lastSequence is the highest number that this package takes part with. Short of the
+// end of the 31-bit range there is room for the contenders of one queue.
 const lastSequence = math.MaxInt32 - 1<<20
 
-// newPrefix returns the name of a lock node up to its sequence number. The uuid
-// is fresh for each attempt: a stable one would let a late delete hit a newer
-// node once the parent is re-created and numbers start again. The form is that of
-// Curator's protected nodes, which zk.Lock and Curator queue behind.
+// newPrefix returns the name of a lock node up to its sequence number. The uuid is
+// fresh for each attempt: a stable one would let a late delete hit a newer node once
+// the parent is re-created and numbers start again. The form is that of Curator's
+// protected nodes, which zk.Lock and Curator queue behind.
 func newPrefix() string {
 	var id [16]byte
 	rand.Read(id[:])
@@ -50,8 +50,8 @@ func newPrefix() string {
 	return fmt.Sprintf("_c_%x-%x-%x-%x-%x-lock-", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// parseName splits the name of a contender into its kind and sequence number.
-// It reports false for a name of any other form.
+// parseName splits the name of a contender into its kind and sequence number. It
+// reports false for a name of any other form.
 func parseName(name string) (kind Kind, sequence int32, ok bool) {
 	const digits = 10
 	if len(name) < digits {
@@ -85,17 +85,18 @@ func parseName(name string) (kind Kind, sequence int32, ok bool) {
 type standing struct {
 	ahead       int    // contenders before ours; 0 is the head of the queue
 	predecessor string // the nearest of them, "" at the head
+	behind      int    // contenders after ours
 	foreign     int    // children that are no contenders; they are ignored
 }
 
 // errNotQueued says that a node is not among the children of its parent.
 var errNotQueued = errors.New("lock node vanished from the queue")
 
-// stand is the queue rule: the contender with the lowest sequence number is the
-// holder, every other one watches its nearest predecessor.
+// stand is the queue rule: the contender with the lowest sequence number is the holder,
+// every other one watches its nearest predecessor.
 //
-// A queue whose order cannot be trusted is refused with [ErrSequenceExhausted]:
-// a number next to the end of its range, a negative one, or our own number twice.
+// A queue whose order cannot be trusted is refused with [ErrSequenceExhausted]: a
+// number next to the end of its range, a negative one, or our own number twice.
 func stand(children []string, own string) (standing, error) {
 	_, ours, ok := parseName(own)
 	if !ok || ours < 0 || ours > lastSequence {
@@ -114,7 +115,9 @@ func stand(children []string, own string) (standing, error) {
 			s.foreign++
 		case sequence < 0 || sequence == ours:
 			return standing{}, ErrSequenceExhausted
-		case sequence < ours:
+		case sequence > ours:
+			s.behind++
+		default:
 			s.ahead++
 			if sequence > nearest {
 				nearest, s.predecessor = sequence, name
@@ -127,10 +130,10 @@ func stand(children []string, own string) (standing, error) {
 	return s, nil
 }
 
-// alone reports whether the departure of the predecessor puts us at the head
-// without another look: nobody else was ahead, and nobody can get ahead any more.
-// Behind a Curator writer somebody can: its downgrade creates a reader with the
-// writer's own number (CURATOR-621).
+// alone reports whether the departure of the predecessor puts us at the head without
+// another look: nobody else was ahead, and nobody can get ahead any more. Behind a
+// Curator writer somebody can: its downgrade creates a reader with the writer's own
+// number (CURATOR-621).
 func (s standing) alone() bool {
 	kind, _, _ := parseName(s.predecessor)
 	return s.ahead == 1 && kind != KindWrite

@@ -8,9 +8,9 @@ import (
 )
 
 // A reaper deletes the nodes whose fate is uncertain: those that a create without an
-// answer may have left, and those whose delete failed. Exclusion never depends on it, only
-// the progress of those who queue behind such a node. It keeps at it until the node is
-// certain to be gone.
+// answer may have left, and those whose delete failed. Exclusion never depends on it,
+// only the progress of those who queue behind such a node. It keeps at it until the
+// node is certain to be gone.
 type reaper struct {
 	client *Client
 	wake   mutexbool.Bool // there is work

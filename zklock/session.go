@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A session is one ZooKeeper session as this process knows it, with its lease: the
-// time up to which the server cannot have given the session up. Everything that was
-// learned under a session is bound to it by pointer, since ids may recur.
+// A session is one ZooKeeper session as this process knows it, with its lease: the time
+// up to which the server cannot have given the session up. Everything that was learned
+// under a session is bound to it by pointer, since ids may recur.
 //
 // The lease runs until the send time of the newest answered request, plus the
-// negotiated timeout, less the margin: the server starts its own clock on receipt,
-// so not before the send time. It is renewed by answers only, never by what was merely
+// negotiated timeout, less the margin: the server starts its own clock on receipt, so
+// not before the send time. It is renewed by answers only, never by what was merely
 // sent or pushed.
 type session struct {
 	id     int64
@@ -32,14 +32,14 @@ type session struct {
 
 func (s *session) negotiated() time.Duration { return time.Duration(s.timeout.Load()) }
 
-// valid reports whether the lease still runs. It reads the clock, so it is right at
-// the first instruction of a process that was stopped.
+// valid reports whether the lease still runs. It reads the clock, so it is right at the
+// first instruction of a process that was stopped.
 func (s *session) valid() bool {
 	return s.client.now() < time.Duration(s.validUntil.Load())
 }
 
-// renew counts a request that was sent at sentAt and has been answered. Whoever held
-// a lock when the lease ran out has lost it, even if the session turns out to be alive.
+// renew counts a request that was sent at sentAt and has been answered. Whoever held a
+// lock when the lease ran out has lost it, even if the session turns out to be alive.
 func (s *session) renew(sentAt time.Duration) {
 	until := int64(sentAt + s.negotiated() - s.client.margin(s.negotiated()))
 	for {
@@ -183,8 +183,8 @@ func (s *session) holders() []*Node {
 	return nodes
 }
 
-// resume continues the session on a new connection. The server may have granted
-// another timeout, which counts from now on.
+// resume continues the session on a new connection. The server may have granted another
+// timeout, which counts from now on.
 func (s *session) resume(timeout, sentAt time.Duration) {
 	if old := s.timeout.Swap(int64(timeout)); old > int64(timeout) {
 		if !s.valid() {

@@ -16,21 +16,23 @@ import (
 const maxFrame = 32 << 20
 
 // A socket is one connection to one server. It stands between the ZooKeeper client
-// library and the network, because only from here the hazards of the library can
-// be closed without a fork (line numbers are of conn.go in v1.0.4):
+// library and the network, because only from here the hazards of the library can be
+// closed without a fork (line numbers are of conn.go in v1.0.4):
 //
-//   - It reads the frames, and so learns the negotiated timeout, the session id and
-//     the send time of the newest answered request: the only honest base of a lease.
+//   - It reads the frames, and so learns the negotiated timeout, the session id and the
+//     send time of the newest answered request: the only honest base of a lease.
 //   - It puts its own deadline on the handshake. The library's (683) is 6.67 session
 //     timeouts per address, enough for one frozen server to cost the session.
 //   - Its Write never fails but kills the connection, so that each failure surfaces
 //     once, as zk.ErrConnectionClosed. A failed write while credentials are presented
 //     again blocks the library for ever (527, go-zookeeper#163).
-//   - It reads whole frames under one deadline (the library clears it after the
-//     length, 685) and bounds their size (690 allocates what it is told; 831 panics on a short one).
+//   - It reads whole frames under one deadline (the library clears it after the length,
+//     685) and bounds their size (690 allocates what it is told; 831 panics on a short
+//     one).
 //   - It closes the connection of an expired session, which the library forgets (435).
-//   - It holds replies back until the watches are set again after a reconnect. Else replies overtake them:
-//     events get lost, and lastZxid is written (849) while it is read (614).
+//   - It holds replies back until the watches are set again after a reconnect. Else
+//     replies overtake them: events get lost, and lastZxid is written (849) while it is
+//     read (614).
 type socket struct {
 	net.Conn
 	client *Client
@@ -101,8 +103,8 @@ func (s *socket) Write(frame []byte) (int, error) {
 	return len(frame), nil
 }
 
-// noteRequest remembers when the frame was sent. The clock was read before the
-// write: a lease may only start too early.
+// noteRequest remembers when the frame was sent. The clock was read before the write: a
+// lease may only start too early.
 func (s *socket) noteRequest(frame []byte, now time.Duration) {
 	if !s.handshaken {
 		s.shookAt = now
@@ -138,8 +140,8 @@ func (s *socket) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readFrame reads the next frame, length included, and acts on it before the
-// library sees its first byte.
+// readFrame reads the next frame, length included, and acts on it before the library
+// sees its first byte.
 func (s *socket) readFrame() error {
 	var length [4]byte
 	if _, err := io.ReadFull(s.reader, length[:]); err != nil {
@@ -242,8 +244,8 @@ func (s *socket) noteHandshake(frame []byte) error {
 	return nil
 }
 
-// holdBack waits until the library has set its watches again. It does so unasked
-// as soon as it is connected (642), unless the connection breaks.
+// holdBack waits until the library has set its watches again. It does so unasked as
+// soon as it is connected (642), unless the connection breaks.
 func (s *socket) holdBack() {
 	s.mu.Lock()
 	rewatch := s.rewatch
