@@ -138,5 +138,5 @@ func (h *Hold) Release() error {
 		defer c.registry.part(c)
 		return c.release(h.own)
 	}
-	return h.own.node.Err()
+	return context.Cause(h.own.node.Context()) // nil unless it has ended; reads no clock
 }
