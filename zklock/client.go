@@ -118,7 +118,6 @@ func (c *Client) connect(ctx context.Context, addresses []string) error {
 	}
 	c.conn, c.gone = conn, events
 	c.spawn(c.keep)
-	c.spawn(c.reaper.run)
 	ready := make(chan error, 1)
 	c.spawn(func() { ready <- c.authenticate(ctx) })
 	select {

@@ -257,7 +257,7 @@ func recheckAfter(timeout time.Duration) time.Duration {
 func (n *Node) discard() {
 	n.spent.Store(true)
 	n.session.leave(n)
-	if n.life.Err() != nil {
+	if n.life.Err() != nil || n.lock.client.Err() != nil {
 		n.leaveToReaper(nil)
 		return
 	}
@@ -280,6 +280,18 @@ func (a *attempt) pause(retry *backoff.ExponentialBackOff, err error) error {
 	if err := pause(a.ctx, retry.NextBackOff()); err != nil {
 		return a.client.explain(err)
 	}
-	_, err = a.client.await(a.ctx)
+	_, err = a.await()
 	return err
+}
+
+// await waits for a session, unless the attempt waits for nothing.
+func (a *attempt) await() (*session, error) {
+	if !a.once {
+		return a.client.await(a.ctx)
+	}
+	s := a.client.current()
+	if err := a.client.Err(); err != nil || s == nil {
+		return nil, errors.Join(err, zk.ErrNoServer)
+	}
+	return s, nil
 }

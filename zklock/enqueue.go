@@ -14,7 +14,7 @@ import (
 func (a *attempt) enqueue() (*Node, error) {
 	fresh := true // the parents have not been created by this call
 	for retry := newBackoff(); ; {
-		s, err := a.client.await(a.ctx)
+		s, err := a.await()
 		if err != nil {
 			return nil, err
 		}

@@ -26,8 +26,9 @@ type Node struct {
 	session *session
 	token   int64
 
-	life context.Context // ends when the lock is lost, with the reason as its cause
-	lose context.CancelCauseFunc
+	life   context.Context // ends when the lock is lost, with the reason as its cause
+	end    context.CancelCauseFunc
+	buried atomic.Bool // left to the reaper
 
 	observed       atomic.Bool   // somebody asked for contenders behind the node
 	contestedSince atomic.Int64  // when one was first seen, on the client's clock; 0 before
@@ -46,7 +47,7 @@ func newNode(l *Lock, s *session, prefix, path string) *Node {
 		released:  make(chan struct{}),
 	}
 	// Not derived from the context of Acquire, which bounds only the wait.
-	n.life, n.lose = context.WithCancelCause(context.Background())
+	n.life, n.end = context.WithCancelCause(context.Background())
 	n.watch.notify = n.changed
 	return n
 }
@@ -54,9 +55,24 @@ func newNode(l *Lock, s *session, prefix, path string) *Node {
 // changed is called when something happened to the node itself.
 func (n *Node) changed() {
 	if n.watch.deleted.Load() {
-		n.lose(n.deleted())
+		n.end(n.deleted())
 	}
 	n.wake.Set()
+}
+
+// lose ends the hold. The node may still be there, and then it bars the way for others
+// long before the owner notices: the reaper removes it, after the owner could know.
+func (n *Node) lose(reason error) {
+	n.end(reason)
+	n.wake.Set()
+	n.bury()
+}
+
+// bury leaves the node to the reaper.
+func (n *Node) bury() {
+	if !n.buried.Swap(true) {
+		n.lock.client.reaper.add(remains{n.lock.path, n.prefix, baseOf(n.path), n.session})
+	}
 }
 
 // Path returns the path of the lock node.
@@ -178,8 +194,9 @@ func (n *Node) deleteNow() {
 
 func (n *Node) deleted() error { return fmt.Errorf("%w: node %s was deleted", ErrLost, n.path) }
 
+// leaveToReaper gives the node up without waiting for its end.
 func (n *Node) leaveToReaper(fate error) {
-	n.lock.client.reaper.add(remains{n.lock.path, n.prefix, baseOf(n.path), n.session})
+	n.bury()
 	n.settle(fate)
 }
 
@@ -242,7 +259,7 @@ func (n *Node) check() {
 	switch {
 	case err != nil: // nothing learned; the lease decides
 	case !exists:
-		n.lose(n.deleted())
+		n.end(n.deleted())
 	case stat.EphemeralOwner != n.session.id:
 		n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, n.path, uint64(stat.EphemeralOwner)))
 	}

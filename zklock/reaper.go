@@ -3,8 +3,6 @@ package zklock
 import (
 	"context"
 	"sync"
-
-	"github.com/tierlock/tierlock/mutexbool"
 )
 
 // A reaper deletes the nodes whose fate is uncertain: those that a create without an
@@ -13,9 +11,10 @@ import (
 // node is certain to be gone.
 type reaper struct {
 	client *Client
-	wake   mutexbool.Bool // there is work
-	mu     sync.Mutex     // guards the field below
-	items  []remains
+
+	mu      sync.Mutex // guards the fields below
+	items   []remains
+	working bool // a goroutine is at it
 }
 
 // remains is what is left of an attempt: the node with this name or, if it is not
@@ -32,7 +31,9 @@ func (r *reaper) add(item remains) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.items = append(r.items, item)
-	r.wake.Set()
+	if !r.working { // on a closed client the node goes with the session
+		r.working = r.client.spawn(r.run)
+	}
 }
 
 func (r *reaper) count() int {
@@ -55,25 +56,22 @@ func (r *reaper) room(ctx context.Context) error {
 func (c *Client) Reaping() int { return c.reaper.count() }
 
 func (r *reaper) run() {
-	for r.wake.Wait(r.client.ctx) == nil {
-		r.wake.Clear()
-		for retry := newBackoff(); r.sweep() > 0; {
-			if pause(r.client.ctx, retry.NextBackOff()) != nil {
-				return
-			}
-			if _, err := r.client.await(r.client.ctx); err != nil {
-				return
-			}
+	for retry := newBackoff(); r.sweep(); {
+		if pause(r.client.ctx, retry.NextBackOff()) != nil {
+			return
+		}
+		if _, err := r.client.await(r.client.ctx); err != nil {
+			return
 		}
 	}
 }
 
-// sweep tries each item once and returns how many are left.
-func (r *reaper) sweep() int {
+// sweep tries each item once and reports whether there is more to do.
+func (r *reaper) sweep() bool {
 	r.mu.Lock()
 	items := r.items
 	r.mu.Unlock()
-	kept := make([]remains, 0)
+	var kept []remains
 	for _, item := range items {
 		if !r.bury(&item) {
 			kept = append(kept, item)
@@ -82,7 +80,8 @@ func (r *reaper) sweep() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.items = append(kept, r.items[len(items):]...) // others were added meanwhile
-	return len(r.items)
+	r.working = len(r.items) > 0
+	return r.working
 }
 
 // bury reports whether the item is certain to be gone.
