@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"github.com/tierlock/tierlock/mutexbool"
 )
 
 // A Client is the connection of this process to ZooKeeper: the session, its lease, and
@@ -23,23 +22,35 @@ type Client struct {
 
 	ctx    context.Context // ends, with cause ErrClosed, at Close
 	cancel context.CancelCauseFunc
-	tasks  sync.WaitGroup // every goroutine of the client
 	conn   *zk.Conn
-	gone   <-chan zk.Event // closed when the library has stopped entirely
+	link   link // to the server: what is known of connection and session
 
-	mirror     *watchMirror
 	events     events
 	parents    parents
 	reaper     reaper
 	stragglers stragglers
-	connected  mutexbool.Bool // a session is established and the connection stands
-	verify     mutexbool.Bool // the connection came back: held nodes want a look
 
-	mu      sync.Mutex // guards the fields below; never held across a client call
-	session *session   // the newest, nil before the first and after an expiry
-	closed  bool
-	socket  *socket // the newest
-	problem error   // why there is no connection, nil before the first trouble
+	mu     sync.Mutex // guards the fields below; never held across a client call
+	closed bool
+	tasks  sync.WaitGroup // every goroutine of the client
+}
+
+// A link is what a client knows of its connection and session: everything if it dials
+// itself, less if the connection was made by somebody else.
+type link interface {
+	// session returns the newest session, nil while there is none.
+	session() *session
+	// err returns nil while a session is established and the connection stands.
+	err() error
+	// await waits for that, or the end of ctx, whose cause it returns.
+	await(ctx context.Context) error
+	// vouches reports whether s is still the session, as far as its lease does not
+	// tell.
+	vouches(s *session) bool
+	// watched takes the channel of a watch that was asked for.
+	watched(<-chan zk.Event)
+	// close ends the connection and returns when it has come to rest.
+	close()
 }
 
 // Dial connects to the ensemble that servers ("host:port", the port may be left out)
@@ -58,8 +69,7 @@ func Dial(ctx context.Context, servers []string, opts ...Option) (*Client, error
 		return nil, fmt.Errorf("zklock: dial: %w", err)
 	}
 	c := newClient(o)
-	if err := c.connect(ctx, addresses); err != nil {
-		c.Close()
+	if err := c.dial(ctx, addresses); err != nil {
 		return nil, fmt.Errorf("zklock: dial %v: %w", servers, err)
 	}
 	return c, nil
@@ -94,7 +104,6 @@ func newClient(o options) *Client {
 		options:    o,
 		start:      time.Now(),
 		owner:      newOwner(o.label),
-		mirror:     newWatchMirror(),
 		events:     events{armed: make(map[string]map[*watcher]struct{})},
 		stragglers: stragglers{last: make(map[string]*attempt)},
 	}
@@ -102,51 +111,6 @@ func newClient(o options) *Client {
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.reaper.client = c
 	return c
-}
-
-func (c *Client) connect(ctx context.Context, addresses []string) error {
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	conn, events, err := zk.Connect(addresses, c.options.sessionTimeout,
-		zk.WithDialer(c.dial),
-		zk.WithEventCallback(c.onEvent),
-		zk.WithLogger(libraryLog{c.options.logger}),
-		zk.WithLogInfo(false))
-	if err != nil {
-		return err
-	}
-	c.conn, c.gone = conn, events
-	c.spawn(c.keep)
-	ready := make(chan error, 1)
-	c.spawn(func() { ready <- c.authenticate(ctx) })
-	select {
-	case err = <-ready:
-		return err
-	case <-ctx.Done():
-		return c.explain(context.Cause(ctx))
-	}
-}
-
-// authenticate waits for a session and presents the credentials. The library repeats
-// them at each reconnect once they have been accepted.
-func (c *Client) authenticate(ctx context.Context) error {
-	for _, a := range c.options.auth {
-		for {
-			if _, err := c.await(ctx); err != nil {
-				return err
-			}
-			err := c.conn.AddAuth(a.scheme, a.secret)
-			if err == nil {
-				break
-			}
-			if classify(err) == permanent {
-				return fmt.Errorf("auth %s: %w", a.scheme, err)
-			}
-		}
-	}
-	_, err := c.await(ctx)
-	return err
 }
 
 // Close ends the session: every lock of the client is lost, its nodes vanish from the
@@ -160,33 +124,16 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.closed = true
-	session := c.session
 	c.mu.Unlock()
 
 	c.cancel(ErrClosed)
-	if session != nil {
-		session.end(ErrClosed)
+	if s := c.link.session(); s != nil {
+		s.end(ErrClosed)
 	}
-	if c.conn != nil {
-		c.parents.await(time.Second)
-		c.conn.Close()
-		c.killSocket()
-		for range c.gone { // closed as the last act of the library
-		}
-	}
+	c.parents.await(time.Second)
+	c.link.close()
 	c.tasks.Wait()
 	return nil
-}
-
-// killSocket breaks the present connection, for which the library would otherwise wait
-// up to two thirds of the session timeout.
-func (c *Client) killSocket() {
-	c.mu.Lock()
-	socket := c.socket
-	c.mu.Unlock()
-	if socket != nil {
-		socket.kill()
-	}
 }
 
 // spawn runs f as a task of the client, which ends before Close returns. It reports
@@ -205,21 +152,31 @@ func (c *Client) spawn(f func()) bool {
 func (c *Client) Done() <-chan struct{} { return c.ctx.Done() }
 
 // Err returns nil while the client is connected, and otherwise why it is not:
-// [ErrClosed], or the last failure to connect. Locks that are held at that time are
-// suspended, not lost, for as long as their lease runs.
+// [ErrClosed], or an error that wraps [zk.ErrNoServer] and the last failure to connect.
+// Locks that are held at that time are suspended, not lost, for as long as their lease
+// runs.
 func (c *Client) Err() error {
 	if c.ctx.Err() != nil {
 		return ErrClosed
 	}
-	if c.connected.IsSet() {
-		return nil
+	return c.link.err()
+}
+
+// await waits until a session is established and returns it. The error is the cause of
+// ctx together with the reason why there is no session.
+func (c *Client) await(ctx context.Context) (*session, error) {
+	for {
+		if err := c.link.await(ctx); err != nil {
+			return nil, c.explain(err)
+		}
+		if s := c.link.session(); s != nil {
+			return s, nil
+		}
+		// Expired since; the library is about to say that it is disconnected.
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return nil, c.explain(err)
+		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.problem == nil {
-		return zk.ErrNoServer
-	}
-	return fmt.Errorf("%w: %w", zk.ErrNoServer, c.problem)
 }
 
 // explain adds to the end of a wait why ZooKeeper could not be reached, if that is so.
@@ -230,14 +187,6 @@ func (c *Client) explain(cause error) error {
 	return cause
 }
 
-// trouble records why there is no connection.
-func (c *Client) trouble(err error) {
-	c.options.logger.Debug("zklock: connection", "err", err)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.problem = err
-}
-
 // now is the client's monotonic clock.
 func (c *Client) now() time.Duration { return time.Since(c.start) }
 
@@ -246,4 +195,16 @@ func (c *Client) margin(timeout time.Duration) time.Duration {
 		return c.options.margin
 	}
 	return timeout / 3
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -149,8 +149,9 @@ func (a *attempt) enter(n *Node) (standing, error) {
 func (a *attempt) verify(n *Node) error {
 	for retry := newBackoff(); ; {
 		a.client.events.listen(n.path, &n.watch)
-		_, stat, _, err := a.client.conn.GetW(n.path)
+		_, stat, events, err := a.client.conn.GetW(n.path)
 		if err == nil {
+			a.client.link.watched(events)
 			return a.bind(n, stat)
 		}
 		a.client.events.disarm(n.path)
@@ -169,7 +170,7 @@ func (a *attempt) verify(n *Node) error {
 func (a *attempt) bind(n *Node, stat *zk.Stat) error {
 	s := n.session
 	if stat.EphemeralOwner != s.id {
-		if s = a.client.current(); s == nil || stat.EphemeralOwner != s.id {
+		if s = a.client.link.session(); s == nil || stat.EphemeralOwner != s.id {
 			return errGone
 		}
 		n.session = s
@@ -236,14 +237,17 @@ func (a *attempt) waitBehind(n *Node, s standing) (alone bool, err error) {
 // watch asks for the deletion watch of a predecessor. A get leaves no watch behind if
 // the node has just gone, which exists would, for ever.
 func (a *attempt) watch(path string) error {
-	_, _, _, err := a.client.conn.GetW(path)
-	if !errors.Is(err, zk.ErrNoAuth) {
-		return err
+	_, _, events, err := a.client.conn.GetW(path)
+	if errors.Is(err, zk.ErrNoAuth) {
+		// No READ permission on a foreign node; exists asks for none.
+		var exists bool
+		exists, _, events, err = a.client.conn.ExistsW(path)
+		if err == nil && !exists {
+			err = zk.ErrNoNode
+		}
 	}
-	// No READ permission on a foreign node; exists asks for none.
-	exists, _, _, err := a.client.conn.ExistsW(path)
-	if err == nil && !exists {
-		err = zk.ErrNoNode
+	if events != nil {
+		a.client.link.watched(events)
 	}
 	return err
 }
@@ -289,7 +293,7 @@ func (a *attempt) await() (*session, error) {
 	if !a.once {
 		return a.client.await(a.ctx)
 	}
-	s := a.client.current()
+	s := a.client.link.session()
 	if err := a.client.Err(); err != nil || s == nil {
 		return nil, errors.Join(err, zk.ErrNoServer)
 	}

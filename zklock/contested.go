@@ -70,9 +70,11 @@ func (n *Node) watchQueue(w *watcher) ([]string, error) {
 		children, _, err := c.conn.Children(n.lock.path)
 		return children, err
 	}
-	children, _, _, err := c.conn.ChildrenW(n.lock.path)
+	children, _, events, err := c.conn.ChildrenW(n.lock.path)
 	if err != nil {
 		c.events.disarm(n.lock.path)
+		return nil, err
 	}
-	return children, err
+	c.link.watched(events)
+	return children, nil
 }

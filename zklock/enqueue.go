@@ -55,7 +55,7 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 		old.delete()
 		return nil, context.Cause(a.ctx)
 	}
-	s := a.client.current()
+	s := a.client.link.session()
 	if s == nil || a.client.Err() != nil {
 		old.leaveToReaper(nil)
 		return a.enqueue()
@@ -97,7 +97,7 @@ func (a *attempt) lookUp(prefix string, cause error) (*Node, error) {
 			a.client.reaper.add(remains{parent: a.lock.path, prefix: prefix})
 			return nil, err
 		}
-		s := a.client.current()
+		s := a.client.link.session()
 		name, err := a.client.find(a.lock.path, prefix)
 		switch classify(err) {
 		case done:

@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,18 +31,36 @@ type session struct {
 	armed    bool
 }
 
+// never is the end of a lease that is not known.
+const never = math.MaxInt64
+
+func newSession(c *Client, id int64, timeout time.Duration) *session {
+	s := &session{id: id, client: c, nodes: make(map[*Node]struct{})}
+	s.timeout.Store(int64(timeout))
+	s.validUntil.Store(never)
+	return s
+}
+
+func (s *session) String() string { return fmt.Sprintf("0x%x", uint64(s.id)) }
+
 func (s *session) negotiated() time.Duration { return time.Duration(s.timeout.Load()) }
 
 // valid reports whether the lease still runs. It reads the clock, so it is right at the
 // first instruction of a process that was stopped.
 func (s *session) valid() bool {
-	return s.client.now() < time.Duration(s.validUntil.Load())
+	return s.client.now() < time.Duration(s.validUntil.Load()) && s.client.link.vouches(s)
+}
+
+// leaseFrom returns the end of the lease that an answered request sent at sentAt gives.
+func (s *session) leaseFrom(sentAt time.Duration) time.Duration {
+	timeout := s.negotiated()
+	return sentAt + timeout - s.client.margin(timeout)
 }
 
 // renew counts a request that was sent at sentAt and has been answered. Whoever held a
 // lock when the lease ran out has lost it, even if the session turns out to be alive.
 func (s *session) renew(sentAt time.Duration) {
-	until := int64(sentAt + s.negotiated() - s.client.margin(s.negotiated()))
+	until := int64(s.leaseFrom(sentAt))
 	for {
 		old := s.validUntil.Load()
 		if until <= old {
@@ -69,7 +88,7 @@ func (s *session) lapse() {
 	}
 	s.mu.Unlock()
 	for _, n := range lost {
-		n.lose(fmt.Errorf("%w: the lease of session 0x%x ran out", ErrLost, uint64(s.id)))
+		n.lose(fmt.Errorf("%w: the lease of session %v ran out", ErrLost, s))
 	}
 }
 
@@ -94,7 +113,7 @@ func (s *session) hold(n *Node) bool {
 	}
 	n.held = true
 	s.held++
-	if !s.armed {
+	if !s.armed && s.validUntil.Load() != never {
 		s.armed = true
 		s.armLocked()
 	}
@@ -149,7 +168,7 @@ func (s *session) end(reason error) {
 	}
 	s.mu.Unlock()
 	for _, n := range s.enrolled() {
-		n.lose(fmt.Errorf("%w: session 0x%x: %w", ErrLost, uint64(s.id), reason))
+		n.lose(fmt.Errorf("%w: session %v: %w", ErrLost, s, reason))
 	}
 }
 
@@ -190,7 +209,7 @@ func (s *session) resume(timeout, sentAt time.Duration) {
 		if !s.valid() {
 			s.lapse()
 		}
-		s.validUntil.Store(int64(sentAt + timeout - s.client.margin(timeout)))
+		s.validUntil.Store(int64(s.leaseFrom(sentAt)))
 		s.mu.Lock()
 		if s.armed {
 			s.armLocked()

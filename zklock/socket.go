@@ -35,7 +35,7 @@ const maxFrame = 32 << 20
 //     read (614).
 type socket struct {
 	net.Conn
-	client *Client
+	link   *dialed
 	reader *bufio.Reader // of Conn; used by the reading goroutine only
 	frame  []byte        // what is left of the frame being read
 	buffer []byte        // of frame, used again and again
@@ -55,20 +55,20 @@ type socket struct {
 	kill     func()
 }
 
-func newSocket(conn net.Conn, c *Client) *socket {
+func newSocket(conn net.Conn, l *dialed) *socket {
 	s := &socket{
 		Conn:     conn,
-		client:   c,
+		link:     l,
 		reader:   bufio.NewReaderSize(conn, 8<<10),
 		sent:     make(map[int32]time.Duration),
-		watching: c.mirror,
+		watching: l.mirror,
 		dead:     make(chan struct{}),
 	}
 	s.kill = sync.OnceFunc(func() {
 		close(s.dead)
 		conn.Close()
 	})
-	conn.SetDeadline(time.Now().Add(c.handshakeTimeout()))
+	conn.SetDeadline(time.Now().Add(l.handshakeTimeout()))
 	return s
 }
 
@@ -95,9 +95,9 @@ func (s *socket) SetWriteDeadline(t time.Time) error {
 
 // Write sends one frame: the library writes each with one call (676, 751, 781).
 func (s *socket) Write(frame []byte) (int, error) {
-	s.noteRequest(frame, s.client.now())
+	s.noteRequest(frame, s.link.client.now())
 	if _, err := s.Conn.Write(frame); err != nil {
-		s.client.trouble(fmt.Errorf("write to %s: %w", s.RemoteAddr(), err))
+		s.link.trouble(fmt.Errorf("write to %s: %w", s.RemoteAddr(), err))
 		s.kill()
 	}
 	return len(frame), nil
@@ -169,14 +169,14 @@ func (s *socket) readFrame() error {
 func (s *socket) readError(err error) error {
 	if s.handshaken {
 		if !errors.Is(err, net.ErrClosed) {
-			s.client.trouble(fmt.Errorf("connection to %s lost: %w", s.RemoteAddr(), err))
+			s.link.trouble(fmt.Errorf("connection to %s lost: %w", s.RemoteAddr(), err))
 		}
 		return err
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("the server hung up (it may have no quorum, be behind what this client has seen, or be over its maxClientCnxns)")
 	}
-	s.client.trouble(fmt.Errorf("handshake with %s: %w", s.RemoteAddr(), err))
+	s.link.trouble(fmt.Errorf("handshake with %s: %w", s.RemoteAddr(), err))
 	return err
 }
 
@@ -224,11 +224,11 @@ func (s *socket) noteHandshake(frame []byte) error {
 		s.mu.Lock()
 		s.watching.forget()
 		s.mu.Unlock()
-		s.client.sessionExpired()
+		s.link.expired()
 		s.kill() // what was read is still handed to the library
 		return nil
 	}
-	session, err := s.client.sessionEstablished(id, timeout, s.shookAt)
+	session, err := s.link.established(id, timeout, s.shookAt)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,165 @@
+package zklock
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/mutexbool"
+)
+
+// dialed is the link of a client that dials itself. Its sockets tell it of sessions and
+// answers, the library's callback of everything else.
+type dialed struct {
+	client    *Client
+	gone      <-chan zk.Event // closed when the library has stopped entirely
+	mirror    *watchMirror
+	connected mutexbool.Bool // a session is established and the connection stands
+	verify    mutexbool.Bool // the connection came back: held nodes want a look
+
+	mu      sync.Mutex // guards the fields below; never held across a client call
+	current *session   // nil before the first and after an expiry
+	socket  *socket    // the newest, nil before the first
+	problem error      // why there is no connection, nil before the first trouble
+	closed  bool
+}
+
+// dial connects the client to one of the addresses. On an error nothing is left.
+func (c *Client) dial(ctx context.Context, addresses []string) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	l := &dialed{client: c, mirror: newWatchMirror()}
+	conn, events, err := zk.Connect(addresses, c.options.sessionTimeout,
+		zk.WithDialer(l.dial),
+		zk.WithEventCallback(l.onEvent),
+		zk.WithLogger(libraryLog{c.options.logger}),
+		zk.WithLogInfo(false))
+	if err != nil {
+		return err
+	}
+	c.conn, c.link, l.gone = conn, l, events
+	c.spawn(l.keep)
+	ready := make(chan error, 1)
+	c.spawn(func() { ready <- c.authenticate(ctx) })
+	select {
+	case err = <-ready:
+	case <-ctx.Done():
+		err = c.explain(context.Cause(ctx))
+	}
+	if err != nil {
+		c.Close()
+	}
+	return err
+}
+
+// authenticate waits for a session and presents the credentials. The library repeats
+// them at each reconnect once they have been accepted.
+func (c *Client) authenticate(ctx context.Context) error {
+	for _, a := range c.options.auth {
+		for {
+			if _, err := c.await(ctx); err != nil {
+				return err
+			}
+			err := c.conn.AddAuth(a.scheme, a.secret)
+			if err == nil {
+				break
+			}
+			if classify(err) == permanent {
+				return fmt.Errorf("auth %s: %w", a.scheme, err)
+			}
+		}
+	}
+	_, err := c.await(ctx)
+	return err
+}
+
+// dial is the library's dialer.
+func (l *dialed) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(l.client.ctx, timeout)
+	defer cancel()
+	conn, err := l.client.options.dial(ctx, network, address)
+	if err != nil {
+		l.trouble(err)
+		return nil, err
+	}
+	s := newSocket(conn, l)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed { // close has killed the newest socket, and will not see this one
+		s.kill()
+	}
+	l.socket = s
+	return s, nil
+}
+
+// onEvent is the library's callback: it must neither block nor call the library.
+func (l *dialed) onEvent(ev zk.Event) {
+	switch {
+	case ev.Type != zk.EventSession:
+		l.client.events.fire(ev)
+	case ev.State == zk.StateHasSession:
+		l.connected.Set()
+		l.verify.Set()
+		if s := l.session(); s != nil {
+			s.ring()
+		}
+	case ev.State == zk.StateDisconnected:
+		l.connected.Clear()
+	}
+}
+
+func (l *dialed) await(ctx context.Context) error { return l.connected.Wait(ctx) }
+
+func (l *dialed) vouches(*session) bool { return true } // the lease says it all
+
+func (l *dialed) watched(<-chan zk.Event) {} // the callback sees all events
+
+func (l *dialed) err() error {
+	if l.connected.IsSet() {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.problem == nil {
+		return zk.ErrNoServer
+	}
+	return fmt.Errorf("%w: %w", zk.ErrNoServer, l.problem)
+}
+
+// trouble records why there is no connection.
+func (l *dialed) trouble(err error) {
+	l.client.options.logger.Debug("zklock: connection", "err", err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.problem = err
+}
+
+// close ends the session, if the server can be reached within a second. Then it breaks
+// the connection, for which the library would else wait up to two thirds of the session
+// timeout.
+func (l *dialed) close() {
+	l.client.conn.Close()
+	l.mu.Lock()
+	l.closed = true
+	socket := l.socket
+	l.mu.Unlock()
+	if socket != nil {
+		socket.kill()
+	}
+	for range l.gone { // closed as the last act of the library
+	}
+}
+
+// libraryLog gives the library's messages to the client's logger.
+type libraryLog struct{ logger *slog.Logger }
+
+func (l libraryLog) Printf(format string, args ...any) {
+	if l.logger.Enabled(context.Background(), slog.LevelDebug) { // a log line belongs to no request
+		l.logger.Debug("zklock: client library", "msg", fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,201 @@
+package zklock
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestParseName(t *testing.T) {
+	const hex = "0123456789abcdef0123456789abcdef"
+	const uuid = "01234567-89ab-4def-8123-456789abcdef"
+	for _, tt := range []struct {
+		name     string
+		kind     Kind // "" for a child that is no contender
+		sequence int32
+	}{
+		// The kinds of nodes that are found under lock paths, by who makes them.
+		{"_c_" + uuid + "-lock-0000000007", KindMutex, 7}, // ours, Curator's InterProcessMutex
+		{"_c_" + hex + "-lock-0000000007", KindMutex, 7},  // zk.Lock
+		{"lock-0000000007", KindMutex, 7},                 // curator.go
+		{"_c_" + uuid + "-__WRIT__0000000007", KindWrite, 7},
+		{"_c_" + uuid + "-__READ__0000000007", KindRead, 7},
+		{hex + "__lock__0000000007", KindKazoo, 7},
+		{hex + "__rlock__0000000007", KindKazooRead, 7},
+		{"x-72057594037927936-0000000007", "", 0},  // ZooKeeper's Java recipe
+		{"x--72057594037927936-0000000007", "", 0}, // with a negative session id
+		{"x-0100000000000000-0000000007", "", 0},   // ZooKeeper's C recipe
+		{"0000000007", "", 0},                      // Vitess
+		{"_c_" + uuid + "-latch-0000000007", "", 0},
+		{"n_0000000007", "", 0},
+		{"locks", "", 0},
+		{"leases", "", 0},
+		{"_c_" + uuid + "-lease-0000000007", "", 0},
+		{hex, "", 0}, // kazoo's Semaphore
+
+		// The ends of the range.
+		{"lock-0000000000", KindMutex, 0},
+		{"lock-2147483647", KindMutex, math.MaxInt32},
+		{"lock--2147483648", KindMutex, math.MinInt32},
+		{"lock--0000000001", KindMutex, -1},
+		{"__lock__-2147483648", KindKazoo, math.MinInt32},
+
+		{"", "", 0},
+		{"lock-", "", 0},
+		{"lock-000000007", "", 0},
+		{"lock-00000000007", "", 0},
+		{"lock---0000000001", "", 0},
+		{"lock-2147483648", "", 0},
+		{"lock--2147483649", "", 0},
+		{"lock-+000000001", "", 0},
+		{"lock-0000000007x", "", 0},
+		{"lock0000000007", "", 0},
+		{"LOCK-0000000007", "", 0},
+		{"lock-٠٠٠٠٠٠٠٠٠٧", "", 0},
+	} {
+		kind, sequence, ok := parseName(tt.name)
+		if kind != tt.kind || sequence != tt.sequence || ok != (tt.kind != "") {
+			if ok || tt.kind != "" {
+				t.Errorf("parseName(%q): got %q %d %t, want %q %d", tt.name, kind, sequence, ok, tt.kind, tt.sequence)
+			}
+		}
+	}
+}
+
+func TestStand(t *testing.T) {
+	const own = "_c_own-lock-0000000005"
+	for _, tt := range []struct {
+		name     string
+		children string
+		own      string
+		want     standing
+		err      error
+	}{
+		{"alone", own, own, standing{}, nil},
+		{"head", "lock-0000000006 " + own + " lock-0000000009", own, standing{behind: 2}, nil},
+		{"behind one", own + " a-lock-0000000003", own, standing{ahead: 1, predecessor: "a-lock-0000000003"}, nil},
+		{
+			"the nearest is watched", "b-lock-0000000004 a-lock-0000000001 " + own + " c-lock-0000000002", own,
+			standing{ahead: 3, predecessor: "b-lock-0000000004"}, nil,
+		},
+		{
+			"all kinds queue together",
+			"m-lock-0000000000 k__lock__0000000001 w__WRIT__0000000003 r__READ__0000000002 " + own + " q__rlock__0000000004", own,
+			standing{ahead: 5, predecessor: "q__rlock__0000000004"}, nil,
+		},
+		{
+			"names do not order", "zzz-lock-0000000004 " + own + " ___-lock-0000000006", own,
+			standing{ahead: 1, predecessor: "zzz-lock-0000000004", behind: 1}, nil,
+		},
+		{"foreign children are counted", "leases 0000000001 x-1-0000000002 " + own, own, standing{foreign: 3}, nil},
+		{"a tie of others does not matter", "a__READ__0000000007 b__WRIT__0000000007 " + own, own, standing{behind: 2}, nil},
+
+		{"own missing", "a-lock-0000000003", own, standing{}, errNotQueued},
+		{"nobody", "", own, standing{}, errNotQueued},
+		{"own twice", own + " b-lock-0000000005", own, standing{}, ErrSequenceExhausted},
+		{"own missing and taken", "b-lock-0000000005", own, standing{}, ErrSequenceExhausted},
+		{"a negative number", own + " b-lock--0000000001", own, standing{}, ErrSequenceExhausted},
+		{"own negative", "lock--2147483648", "lock--2147483648", standing{}, ErrSequenceExhausted},
+		{"the last number", "lock-2147483647", "lock-2147483647", standing{}, ErrSequenceExhausted},
+		{
+			"next to the end", lockName(lastSequence + 1), lockName(lastSequence + 1),
+			standing{}, ErrSequenceExhausted,
+		},
+		{"just short of that", lockName(lastSequence), lockName(lastSequence), standing{}, nil},
+		{"own without a number", "leases", "leases", standing{}, ErrSequenceExhausted},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := stand(strings.Fields(tt.children), tt.own)
+			if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
+				t.Fatalf("got error %v, want %v", err, tt.err)
+			}
+			if got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func lockName(sequence int32) string { return fmt.Sprintf("_c_x-lock-%010d", sequence) }
+
+func TestOnlyTheDepartureOfASinglePredecessorMakesHead(t *testing.T) {
+	for _, tt := range []struct {
+		children string
+		want     bool
+	}{
+		{"a-lock-0000000003", true},
+		{"a__lock__0000000003", true},
+		{"a__READ__0000000003", true},
+		{"a__WRIT__0000000003", false}, // its downgrade creates a reader with the same number
+		{"a-lock-0000000003 b-lock-0000000004", false},
+		{"", false},
+	} {
+		s, err := stand(append(strings.Fields(tt.children), "lock-0000000005"), "lock-0000000005")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.alone(); got != tt.want {
+			t.Errorf("behind %q: got %t, want %t", tt.children, got, tt.want)
+		}
+	}
+}
+
+func FuzzParseName(f *testing.F) {
+	for _, seed := range []string{"", "leases", "lock-0000000007", "lock--2147483648", "a__READ__0000000001", "\xff__WRIT__2147483647", "x-1-0000000001"} {
+		f.Add(seed, "lock-0000000005")
+	}
+	f.Fuzz(func(t *testing.T, name, other string) {
+		kind, sequence, ok := parseName(name)
+		if !ok {
+			if kind != "" || sequence != 0 {
+				t.Fatalf("refused %q, but returned %q and %d", name, kind, sequence)
+			}
+			return
+		}
+		i := 0
+		for i < len(markers) && markers[i].kind != kind {
+			i++
+		}
+		if i == len(markers) {
+			t.Fatalf("%q: unknown kind %q", name, kind)
+		}
+		// ZooKeeper writes ten digits, after the sign if there is one; "-0" is not its own.
+		sign := ""
+		if sequence < 0 || strings.HasSuffix(name, "--0000000000") || strings.HasSuffix(name, "_-0000000000") {
+			sign = "-"
+		}
+		end := fmt.Sprintf("%s%s%010d", markers[i].text, sign, max(int64(sequence), -int64(sequence)))
+		if !strings.HasSuffix(name, end) {
+			t.Fatalf("%q was read as …%s", name, end)
+		}
+		if k, q, ok := parseName(end); k != kind || q != sequence || !ok {
+			t.Fatalf("round trip of %q: got %q %d %t", end, k, q, ok)
+		}
+		checkOrder(t, name, other)
+	})
+}
+
+// checkOrder states that of two contenders one goes first, and both know which, or both refuse.
+func checkOrder(t *testing.T, a, b string) {
+	t.Helper()
+	_, m, _ := parseName(a)
+	_, n, ok := parseName(b)
+	if !ok || a == b {
+		return
+	}
+	sa, erra := stand([]string{a, b}, a)
+	sb, errb := stand([]string{b, a}, b)
+	if m < 0 || n < 0 || m == n {
+		if erra == nil || errb == nil {
+			t.Fatalf("%q and %q: got errors %v and %v, want both to refuse", a, b, erra, errb)
+		}
+		return
+	}
+	want := max(cmp.Compare(m, n), 0)
+	if erra == nil && (sa.ahead != want || sa.behind != 1-want) || errb == nil && (sb.ahead != 1-want || sb.behind != want) {
+		t.Fatalf("%q stands at %+v, %q at %+v", a, sa, b, sb)
+	}
+}
