@@ -13,12 +13,13 @@ import (
 // the gate, the one behind it, and the node they share.
 type cohort struct {
 	registry *Registry
-	lock     *zklock.Lock
+	path     string
 	members  int // guarded by registry.mu: callers, holders and couriers
 
 	mu       sync.Mutex // guards the fields below; never held across a client call or a wait
 	gate     gate
 	state    state
+	node     *zklock.Node       // of the owner; meaningful while held
 	quit     context.CancelFunc // calls the courier back; nil unless fetching for waiters
 	lingerer lingerer
 }
@@ -39,15 +40,19 @@ func (s state) String() string {
 }
 
 // enter waits at the gate until its turn comes with the node, or ctx is done.
-func (c *cohort) enter(ctx context.Context) (*ownership, error) {
+func (c *cohort) enter(ctx context.Context, lock errand) (*ownership, error) {
 	c.mu.Lock()
 	if own := c.resumeLocked(); own != nil {
 		c.mu.Unlock()
 		return own, nil
 	}
 	w := c.gate.join()
-	if c.state == idle {
-		c.sendCourierLocked(c.lock.Acquire)
+	w.errand = lock
+	switch c.state {
+	case idle:
+		c.fetchLocked()
+	case held:
+		c.expectHandOffLocked()
 	}
 	c.mu.Unlock()
 
@@ -82,15 +87,14 @@ func (c *cohort) giveUp(w *waiter, cause error) error {
 
 // failure wraps an error that does not come from ZooKeeper and so names no path yet.
 func (c *cohort) failure(op string, err error) error {
-	return fmt.Errorf("tier: %s %s: %w", op, c.lock.Path(), err)
+	return fmt.Errorf("tier: %s %s: %w", op, c.path, err)
 }
 
 // passOnLocked gives a node that was acquired but not used to the first waiter, and
 // away if there is none.
 func (c *cohort) passOnLocked(node *zklock.Node) {
 	if !c.gate.empty() && node.Err() == nil {
-		c.state = held
-		c.gate.admit(newOwnership(c, node))
+		c.admitLocked(node)
 		return
 	}
 	c.state = leaving
@@ -100,6 +104,20 @@ func (c *cohort) passOnLocked(node *zklock.Node) {
 	}) {
 		c.settleLocked()
 	}
+}
+
+// admitLocked lets the first waiter through with node.
+func (c *cohort) admitLocked(node *zklock.Node) {
+	c.gate.admit(c.ownLocked(node))
+	if !c.gate.empty() {
+		c.expectHandOffLocked()
+	}
+}
+
+// ownLocked makes a new ownership of node.
+func (c *cohort) ownLocked(node *zklock.Node) *ownership {
+	c.state, c.node = held, node
+	return newOwnership(c, node)
 }
 
 // settle follows the end of a node: those who wait get a new one.
@@ -112,12 +130,12 @@ func (c *cohort) settle() {
 func (c *cohort) settleLocked() {
 	c.state = idle
 	if !c.gate.empty() {
-		c.sendCourierLocked(c.lock.Acquire)
+		c.fetchLocked()
 	}
 }
 
 // try takes the lock if nobody here or elsewhere has it.
-func (c *cohort) try(ctx context.Context) (*ownership, error) {
+func (c *cohort) try(ctx context.Context, lock errand) (*ownership, error) {
 	c.mu.Lock()
 	if own := c.resumeLocked(); own != nil {
 		c.mu.Unlock()
@@ -130,15 +148,14 @@ func (c *cohort) try(ctx context.Context) (*ownership, error) {
 	c.state = fetching
 	c.mu.Unlock()
 
-	node, err := c.lock.TryAcquire(ctx)
+	node, err := lock.TryAcquire(ctx)
 	if err != nil {
 		c.settle()
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state = held
-	return newOwnership(c, node), nil
+	return c.ownLocked(node), nil
 }
 
 // release follows the last release of an ownership. Unless the node stays, it goes
@@ -146,9 +163,9 @@ func (c *cohort) try(ctx context.Context) (*ownership, error) {
 func (c *cohort) release(own *ownership) error {
 	node := own.node
 	c.mu.Lock()
-	switch c.registry.options.afterRelease(node, !c.gate.empty()) {
+	switch c.registry.options.afterRelease(node, c.registry.client.Err() == nil, !c.gate.empty()) {
 	case handOn:
-		c.gate.admit(newOwnership(c, node))
+		c.admitLocked(node)
 		c.mu.Unlock()
 		return nil
 	case linger:
@@ -156,7 +173,7 @@ func (c *cohort) release(own *ownership) error {
 		c.mu.Unlock()
 		return nil
 	case requeue:
-		if c.sendCourierLocked(node.Requeue) {
+		if c.replaceLocked(node) {
 			c.mu.Unlock()
 			return node.AwaitRelease()
 		}

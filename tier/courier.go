@@ -6,6 +6,22 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
+// An errand is a lock with what is particular to one waiter: the data and ACL of a node
+// that is created for it.
+type errand = *zklock.Lock
+
+// fetchLocked sends the courier for a new node, in the name of the first waiter.
+func (c *cohort) fetchLocked() { c.sendCourierLocked(c.gate.first.errand.Acquire) }
+
+// replaceLocked sends the courier to give node up and queue for the first waiter, in one
+// transaction.
+func (c *cohort) replaceLocked(node *zklock.Node) bool {
+	lock := c.gate.first.errand
+	return c.sendCourierLocked(func(ctx context.Context) (*zklock.Node, error) {
+		return lock.Replace(ctx, node)
+	})
+}
+
 // sendCourierLocked starts the one goroutine that goes to ZooKeeper for the waiters,
 // with acquire. It is called back only when the last of them has left, so a waiter that
 // gives up does not cost the process its place in the queue. When the registry is
@@ -40,7 +56,7 @@ func (c *cohort) deliver(ctx context.Context, node *zklock.Node, err error) {
 	case c.gate.empty():
 		c.state = idle
 	case ctx.Err() != nil: // called back, and somebody has come since
-		c.sendCourierLocked(c.lock.Acquire)
+		c.fetchLocked()
 	default:
 		c.state = idle
 		c.gate.refuse(err)

@@ -2,9 +2,10 @@ package tier
 
 // A waiter is a goroutine in front of the gate.
 type waiter struct {
-	turn chan struct{} // closed when the waiter is chosen or turned away
-	own  *ownership    // what it was chosen for; nil if it was turned away
-	err  error         // why it was turned away
+	turn   chan struct{} // closed when the waiter is chosen or turned away
+	own    *ownership    // what it was chosen for; nil if it was turned away
+	err    error         // why it was turned away
+	errand errand        // for the courier, while the waiter is first
 
 	next, prev *waiter
 	queued     bool

@@ -15,10 +15,11 @@ const (
 // afterRelease is the rule of lock cohorting (Dice, Marathe, Shavit 2012): within a
 // process the lock changes hands for nothing, so it stays there as long as that is
 // fair. While no other process waits that is without limit; once one does, for the
-// hand-off budget. A node without a valid lease is never kept.
-func (o options) afterRelease(node *zklock.Node, waiters bool) decision {
+// hand-off budget. A node is never kept without a valid lease, nor while the connection
+// is down.
+func (o options) afterRelease(node *zklock.Node, connected, waiters bool) decision {
 	switch {
-	case node.Err() != nil:
+	case node.Err() != nil || !connected:
 		return giveUp
 	case waiters && o.handOff > 0 && node.ContestedFor() < o.handOff:
 		return handOn
@@ -28,4 +29,13 @@ func (o options) afterRelease(node *zklock.Node, waiters bool) decision {
 		return linger
 	}
 	return giveUp
+}
+
+// expectHandOffLocked is called when somebody waits for the owner: a hand-off may come.
+// The budget runs from when another process is seen, so the looking begins now; where
+// nobody waits locally, nobody looks.
+func (c *cohort) expectHandOffLocked() {
+	if c.registry.options.handOff > 0 {
+		c.node.Contested()
+	}
 }

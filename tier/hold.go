@@ -62,7 +62,7 @@ type ownerKey struct {
 // was meant for the wait.
 func (h *Hold) Context(ctx context.Context) context.Context {
 	c := h.own.cohort
-	key := ownerKey{c.registry, c.lock.Path()}
+	key := ownerKey{c.registry, c.path}
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, key, h))
 	life := h.own.node.Context()
 	stop := context.AfterFunc(life, func() { cancel(context.Cause(life)) })
@@ -109,7 +109,7 @@ func (h *Hold) Token() int64 { return h.own.node.Token() }
 // ensemble. The errors are those of [zklock.Node.Multi].
 func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	if err := h.Err(); err != nil {
-		return nil, fmt.Errorf("tier: multi under %s: %w", h.own.cohort.lock.Path(), err)
+		return nil, fmt.Errorf("tier: multi under %s: %w", h.own.cohort.path, err)
 	}
 	return h.own.node.Multi(ctx, ops...)
 }

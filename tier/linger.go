@@ -35,8 +35,7 @@ func (c *cohort) resumeLocked() *ownership {
 		c.passOnLocked(node)
 		return nil
 	}
-	c.state = held
-	return newOwnership(c, node)
+	return c.ownLocked(node)
 }
 
 // watchLingering runs from the first time that a node lingers until it never will

@@ -44,7 +44,7 @@ func (m *Mutex) TryAcquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "try", (*cohort).try)
 }
 
-func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, context.Context) (*ownership, error)) (*Hold, error) {
+func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, context.Context, errand) (*ownership, error)) (*Hold, error) {
 	if m.invalid != nil {
 		return nil, m.invalid
 	}
@@ -55,8 +55,8 @@ func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, conte
 	if hold != nil {
 		return hold, nil
 	}
-	c := m.registry.join(m.lock)
-	own, err := take(c, ctx)
+	c := m.registry.join(m.path)
+	own, err := take(c, ctx, m.lock)
 	if err != nil {
 		m.registry.part(c)
 		return nil, err

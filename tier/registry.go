@@ -62,14 +62,14 @@ func (r *Registry) Mutex(path string) *Mutex {
 	return &Mutex{registry: r, path: path, lock: lock, invalid: err, key: ownerKey{r, path}}
 }
 
-// join returns the cohort of lock's path, which stays until as many calls of part.
-func (r *Registry) join(lock *zklock.Lock) *cohort {
+// join returns the cohort of path, which stays until as many calls of part.
+func (r *Registry) join(path string) *cohort {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.cohorts[lock.Path()]
+	c := r.cohorts[path]
 	if c == nil {
-		c = &cohort{registry: r, lock: lock}
-		r.cohorts[lock.Path()] = c
+		c = &cohort{registry: r, path: path}
+		r.cohorts[path] = c
 	}
 	c.members++
 	return c
@@ -95,6 +95,6 @@ func (r *Registry) part(c *cohort) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.members--; c.members == 0 {
-		delete(r.cohorts, c.lock.Path())
+		delete(r.cohorts, c.path)
 	}
 }

@@ -75,22 +75,6 @@ func metered(t *testing.T, f func(t *testing.T, s *zktest.Server, m *meter, proc
 	})
 }
 
-func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
-	t.Helper()
-	hold, err := mu.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hold
-}
-
-func release(t *testing.T, hold *tier.Hold) {
-	t.Helper()
-	if err := hold.Release(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // An uncontended acquire is two round trips: the create, then list and verify together.
 func TestUncontendedAcquireIsTwoRoundTrips(t *testing.T) {
 	metered(t, func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex) {

@@ -23,7 +23,7 @@ func (n *Node) ContestedFor() time.Duration {
 // behind a held node. Like [Node.ContestedFor] it begins to look when it is first
 // called.
 func (n *Node) Contested() <-chan struct{} {
-	if !n.observed.Swap(true) && n.contestedSince.Load() == 0 {
+	if !n.observed.Load() && !n.observed.Swap(true) && n.contestedSince.Load() == 0 {
 		n.lock.client.spawn(n.observe)
 	}
 	return n.contested

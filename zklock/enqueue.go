@@ -22,13 +22,13 @@ func (a *attempt) enqueue() (*Node, error) {
 			return nil, err
 		}
 		prefix := newPrefix()
-		path, err := a.client.conn.Create(a.lock.path+"/"+prefix, a.client.owner.describe(),
-			zk.FlagEphemeral|zk.FlagSequence, a.client.options.acl)
+		path, err := a.client.conn.Create(a.lock.path+"/"+prefix, a.lock.content(),
+			zk.FlagEphemeral|zk.FlagSequence, a.lock.acl)
 		switch classify(err) {
 		case done:
 			return newNode(a.lock, s, prefix, path), nil
 		case missing:
-			if err := a.client.createParents(a.lock.path); err != nil && classify(err) == permanent {
+			if err := a.client.createParents(a.lock.path, a.lock.acl); err != nil && classify(err) == permanent {
 				return nil, err
 			} else if err == nil && fresh {
 				fresh = false
@@ -65,8 +65,8 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 		&zk.DeleteRequest{Path: old.path, Version: -1},
 		&zk.CreateRequest{
 			Path:  a.lock.path + "/" + prefix,
-			Data:  a.client.owner.describe(),
-			Acl:   a.client.options.acl,
+			Data:  a.lock.content(),
+			Acl:   a.lock.acl,
 			Flags: zk.FlagEphemeral | zk.FlagSequence,
 		})
 	switch classify(err) {

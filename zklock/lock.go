@@ -1,9 +1,12 @@
 package zklock
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // A Lock is a lock path, seen by one client. Each acquisition is a contender of its own
@@ -15,7 +18,13 @@ import (
 type Lock struct {
 	client *Client
 	path   string
+	acl    []zk.ACL
+	data   []byte // of its nodes; nil for a description of the process
 }
+
+// maxData keeps a create well below the megabyte at which a server drops the
+// connection.
+const maxData = 512 << 10
 
 // Lock returns the lock at path, which is created with its parents when it is first
 // acquired. The error says what is wrong with path; see [ValidatePath].
@@ -23,7 +32,37 @@ func (c *Client) Lock(path string) (*Lock, error) {
 	if err := ValidatePath(path); err != nil {
 		return nil, err
 	}
-	return &Lock{client: c, path: path}, nil
+	return &Lock{client: c, path: path, acl: c.options.acl}, nil
+}
+
+// WithACL returns the same lock with another ACL for its nodes and their parents.
+func (l *Lock) WithACL(acl []zk.ACL) *Lock {
+	other := *l
+	other.acl = acl
+	return &other
+}
+
+// WithData returns the same lock with other content for its nodes, instead of a
+// description of the process; at most 512 KiB. It should be UTF-8: other libraries show
+// it to people.
+func (l *Lock) WithData(data []byte) (*Lock, error) {
+	if len(data) > maxData {
+		return nil, fmt.Errorf("zklock: data of %d bytes for nodes of %s: more than %d", len(data), l.path, maxData)
+	}
+	other := *l
+	other.data = bytes.Clone(data)
+	if other.data == nil {
+		other.data = []byte{}
+	}
+	return &other, nil
+}
+
+// content is that of a node created now.
+func (l *Lock) content() []byte {
+	if l.data != nil {
+		return l.data
+	}
+	return l.client.owner.describe()
 }
 
 // Path returns the path of the lock.
@@ -60,30 +99,33 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 
 // Requeue gives the lock up and queues for it again, in one transaction: the node goes
 // and a new one joins the tail of the queue, at the price of a single write. It then
-// waits like Acquire, with the same results. The lock of n is given up in any case;
-// [Node.AwaitRelease] waits for that.
-func (n *Node) Requeue(ctx context.Context) (*Node, error) {
-	if n.spent.Swap(true) {
+// waits like [Lock.Acquire], with the same results. The lock of n is given up in any
+// case; [Node.AwaitRelease] waits for that.
+func (n *Node) Requeue(ctx context.Context) (*Node, error) { return n.lock.Replace(ctx, n) }
+
+// Replace is [Node.Requeue] for a lock of the same path with other data.
+func (l *Lock) Replace(ctx context.Context, old *Node) (*Node, error) {
+	if old.spent.Swap(true) {
 		return nil, ErrReleased
 	}
-	loss := n.lossNow()
-	n.session.leave(n)
+	loss := old.lossNow()
+	old.session.leave(old)
 	if loss != nil {
-		n.leaveToReaper(loss)
-		return n.lock.Acquire(ctx)
+		old.leaveToReaper(loss)
+		return l.Acquire(ctx)
 	}
-	var begun atomic.Bool // whoever sets it sees to the end of n
-	next, err := n.lock.start(ctx, func(a *attempt) (*Node, error) {
+	var begun atomic.Bool // whoever sets it sees to the end of old
+	n, err := l.start(ctx, func(a *attempt) (*Node, error) {
 		if begun.Swap(true) {
 			return nil, context.Cause(a.ctx)
 		}
-		return a.requeue(n)
+		return a.requeue(old)
 	})
 	if err != nil {
 		if !begun.Swap(true) {
-			n.delete()
+			old.delete()
 		}
-		return nil, fmt.Errorf("zklock: requeue %s: %w", n.lock.path, err)
+		return nil, fmt.Errorf("zklock: requeue %s: %w", l.path, err)
 	}
-	return next, nil
+	return n, nil
 }

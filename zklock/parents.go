@@ -19,27 +19,27 @@ type parents struct {
 // createParents creates path and what is missing above it: as containers, which the
 // server removes when they are empty, or as persistent nodes where it knows none. It
 // starts at the bottom, since most often only the last one is missing.
-func (c *Client) createParents(path string) error {
-	err := c.createParent(path)
+func (c *Client) createParents(path string, acl []zk.ACL) error {
+	err := c.createParent(path, acl)
 	if up := parentOf(path); up != "" && errors.Is(err, zk.ErrNoNode) {
-		if err := c.createParents(up); err != nil {
+		if err := c.createParents(up, acl); err != nil {
 			return err
 		}
-		err = c.createParent(path)
+		err = c.createParent(path, acl)
 	}
 	return err
 }
 
-func (c *Client) createParent(path string) error {
+func (c *Client) createParent(path string, acl []zk.ACL) error {
 	var err error
 	if !c.parents.plain.Load() {
-		err = c.createContainer(path)
+		err = c.createContainer(path, acl)
 		if err != nil && unknownCode(err) == codeUnimplemented {
 			c.parents.plain.Store(true)
 		}
 	}
 	if c.parents.plain.Load() {
-		_, err = c.conn.Create(path, nil, 0, c.options.acl)
+		_, err = c.conn.Create(path, nil, 0, acl)
 	}
 	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 		return fmt.Errorf("create parent %s: %w", path, err)
@@ -49,7 +49,7 @@ func (c *Client) createParent(path string) error {
 
 // createContainer is counted, because Close must not overtake it: the library reads the
 // reply while it may still be written (conn.go:1098).
-func (c *Client) createContainer(path string) error {
+func (c *Client) createContainer(path string, acl []zk.ACL) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -58,7 +58,7 @@ func (c *Client) createContainer(path string) error {
 	c.parents.creating.Add(1)
 	c.mu.Unlock()
 	defer c.parents.creating.Done()
-	_, err := c.conn.CreateContainer(path, nil, zk.FlagContainer, c.options.acl)
+	_, err := c.conn.CreateContainer(path, nil, zk.FlagContainer, acl)
 	return err
 }
 

@@ -1,0 +1,151 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"weak"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// A Lock is go-zookeeper's zk.Lock on two tiers: the same methods, made in the same way
+// from a connection that the program has already, with one znode per process. A program
+// moves by changing the import of NewLock; it may do so process by process, because both
+// exclude each other.
+//
+// As with zk.Lock, a Lock is a handle for one user at a time: each goroutine makes its
+// own. All handles of one connection and path share a gate and a node. What differs, on
+// purpose:
+//
+//   - Locking waits through lost connections and expired sessions, where zk.Lock fails
+//     and leaves its node behind, which blocks everybody. It fails when the connection is
+//     closed, with an error wrapping [ErrClosed] and [zk.ErrClosing], and for what
+//     waiting does not mend.
+//   - Unlock always leaves the handle unlocked. If the lock was lost meanwhile, it says so
+//     once, with an error wrapping [ErrLost] and [zk.ErrNoNode]; zk.Lock repeats
+//     zk.ErrNoNode for ever and cannot be locked again. If the connection is down, the
+//     node is deleted later and Unlock returns.
+//   - Children that are no lock nodes are ignored, where each of them makes zk.Lock fail.
+//   - Missing parents are created as container nodes, which the server removes when they
+//     are empty.
+//   - A node carries the data of the handle that it was created for, also while it is
+//     handed on to other goroutines.
+//   - Paths are checked; see [zklock.ValidatePath].
+//
+// A connection made elsewhere tells less than one made by [Dial]: there is no lease, so
+// a Lock cannot say that it is lost before the server does, and does not even try; there
+// is no protection from hung servers; nothing ends a wait but the lock. Use [Dial] and
+// [Mutex] for that.
+type Lock struct {
+	mutex *Mutex
+	err   error // why it can never be locked, nil if it can
+
+	mu   sync.Mutex // guards the field below
+	hold *Hold      // nil while unlocked
+}
+
+// NewLock returns a handle for the lock at path, over a connection that stays the
+// caller's. Nodes get acl, and so do parents that have to be created.
+func NewLock(conn *zk.Conn, path string, acl []zk.ACL) *Lock {
+	r := registryOf(conn)
+	m := r.Mutex(path)
+	if m.lock == nil {
+		return &Lock{err: m.invalid}
+	}
+	m.lock = m.lock.WithACL(acl)
+	return &Lock{mutex: m}
+}
+
+// Lock is [Lock.LockWithData] without data.
+func (l *Lock) Lock() error { return l.LockWithData([]byte{}) }
+
+// LockWithData waits until the lock is held. A handle that holds it already gets
+// [zk.ErrDeadlock]. After any other error the handle is unlocked, nothing of it is left
+// on the server, and it may be locked again.
+func (l *Lock) LockWithData(data []byte) error {
+	l.mu.Lock()
+	locked := l.hold != nil
+	l.mu.Unlock()
+	if locked {
+		return zk.ErrDeadlock
+	}
+	if l.err != nil {
+		return l.err
+	}
+	lock, err := l.mutex.lock.WithData(data)
+	if err != nil {
+		return err
+	}
+	m := *l.mutex
+	m.lock = lock
+	hold, err := m.Acquire(context.Background()) // zk.Lock has no context
+	if errors.Is(err, ErrClosed) {
+		return errors.Join(err, zk.ErrClosing)
+	}
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hold = hold
+	return nil
+}
+
+// Unlock releases the lock. A handle that does not hold it gets [zk.ErrNotLocked]. After
+// any error the handle is unlocked.
+func (l *Lock) Unlock() error {
+	l.mu.Lock()
+	hold := l.hold
+	l.hold = nil
+	l.mu.Unlock()
+	if hold == nil {
+		return zk.ErrNotLocked
+	}
+	err := hold.Release()
+	if errors.Is(err, ErrLost) {
+		return errors.Join(err, zk.ErrNoNode)
+	}
+	return err
+}
+
+// registries are those of the connections that NewLock was called with, as long as a
+// handle is in use. Both sides are weak: the map keeps neither connection nor registry.
+var registries struct {
+	mu sync.Mutex // guards the field below
+	of map[weak.Pointer[zk.Conn]]weak.Pointer[Registry]
+}
+
+func registryOf(conn *zk.Conn) *Registry {
+	registries.mu.Lock()
+	defer registries.mu.Unlock()
+	key := weak.Make(conn)
+	if r := registries.of[key].Value(); r != nil {
+		return r
+	}
+	client, err := zklock.Attach(conn)
+	if err != nil {
+		panic("tier: attach without options: " + err.Error())
+	}
+	r, err := New(client)
+	if err != nil {
+		panic("tier: registry without options: " + err.Error())
+	}
+	if registries.of == nil {
+		registries.of = make(map[weak.Pointer[zk.Conn]]weak.Pointer[Registry])
+	}
+	value := weak.Make(r)
+	registries.of[key] = value
+	runtime.AddCleanup(r, func(weak.Pointer[zk.Conn]) { forget(key, value) }, key)
+	return r
+}
+
+func forget(key weak.Pointer[zk.Conn], value weak.Pointer[Registry]) {
+	registries.mu.Lock()
+	defer registries.mu.Unlock()
+	if registries.of[key] == value { // else another registry has come since
+		delete(registries.of, key)
+	}
+}

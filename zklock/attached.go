@@ -1,0 +1,118 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// pollConnection is how often a connection that is down is looked at. The library tells
+// only the callback that it was made with.
+const pollConnection = 20 * time.Millisecond
+
+// attached is the link of a client over a connection that somebody else made. It knows
+// what can be asked of the library: the state of the connection and the session id. There
+// is no lease, because neither the negotiated timeout nor the time of the last answer
+// can be had.
+//
+// It has no goroutine of its own, so a connection that is closed and dropped is free to
+// go.
+type attached struct {
+	client  *Client
+	probing atomic.Bool
+
+	mu      sync.Mutex // guards the field below; never held across a client call
+	current *session
+}
+
+// Attach returns a client over a connection that belongs to somebody else, for
+// programs that cannot leave the dialing to [Dial]. It knows less: a lock counts as lost
+// when the session has changed or its node was deleted, but there is no lease, and so no
+// word of it while the server cannot be reached. [Node.Lost] is late by up to a look at
+// the node. The library's hazards with hung servers remain. [WithSessionTimeout] should
+// repeat the timeout of conn; options about dialing are ignored.
+//
+// Close gives up the client, not the connection: release locks before, or their nodes
+// stay for as long as the session of conn.
+func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, fmt.Errorf("zklock: attach: %w", err)
+	}
+	c := newClient(o)
+	c.conn, c.link = conn, &attached{client: c}
+	return c, nil
+}
+
+func (l *attached) session() *session {
+	id := l.client.conn.SessionID()
+	l.mu.Lock()
+	old := l.current
+	if old != nil && old.id == id {
+		l.mu.Unlock()
+		return old
+	}
+	l.current = nil
+	if id != 0 {
+		l.current = newSession(l.client, id, l.client.options.sessionTimeout)
+	}
+	s := l.current
+	l.mu.Unlock()
+	if old != nil {
+		old.end(zk.ErrSessionExpired)
+	}
+	return s
+}
+
+func (l *attached) err() error {
+	if state := l.client.conn.State(); state != zk.StateHasSession {
+		return fmt.Errorf("%w: %v", zk.ErrNoServer, state)
+	}
+	return nil
+}
+
+func (l *attached) await(ctx context.Context) error {
+	for l.err() != nil {
+		if l.client.conn.State() == zk.StateDisconnected {
+			l.probe()
+		}
+		if err := pause(ctx, pollConnection); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// probe finds out whether the connection was closed: the library then stays
+// disconnected, which it else passes through, and refuses every request at once.
+func (l *attached) probe() {
+	if l.probing.Swap(true) {
+		return
+	}
+	l.client.spawn(func() {
+		defer l.probing.Store(false)
+		_, _, err := l.client.conn.Exists("/")
+		if errors.Is(err, zk.ErrConnectionClosed) && l.client.conn.State() == zk.StateDisconnected {
+			l.client.cancel(ErrClosed)
+		}
+	})
+}
+
+// vouches stands in for the lease. A connection that is down loses nothing by itself.
+func (l *attached) vouches(s *session) bool { return l.session() == s }
+
+// watched passes on the event of one watch, there being no callback.
+func (l *attached) watched(events <-chan zk.Event) {
+	l.client.spawn(func() {
+		if ev, ok := <-events; ok {
+			l.client.events.fire(ev)
+		}
+	})
+}
+
+func (l *attached) close() {}

@@ -1,0 +1,102 @@
+package zklock_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestContendersAreListedInOrderWithTheirOwners(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		holder, waiter := start(t, s, zklock.WithLabel("first")), start(t, s, zklock.WithLabel("größter"))
+		begun := time.Now()
+		n := holder.acquire(t)
+		r := waiter.queue(t.Context())
+		queue, err := waiter.lock.Contenders(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(queue) != 2 {
+			t.Fatalf("got %d contenders, want 2", len(queue))
+		}
+		host, err := os.Hostname()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, label := range []string{"first", "größter"} {
+			c := queue[i]
+			if c.Label != label || c.PID != os.Getpid() || c.Host != host || c.Kind != zklock.KindMutex {
+				t.Errorf("contender %d: got %+v", i, c)
+			}
+			if d := c.Since.Sub(begun).Abs(); d > time.Second {
+				t.Errorf("contender %d: since %v, off by %v", i, c.Since, d)
+			}
+		}
+		if queue[0].Session != holder.session || queue[1].Session != waiter.session {
+			t.Errorf("sessions: got %#x and %#x", queue[0].Session, queue[1].Session)
+		}
+		if path+"/"+queue[0].Node != n.Path() || queue[0].Token != n.Token() {
+			t.Errorf("holder: got %+v, want %s with token %d", queue[0], n.Path(), n.Token())
+		}
+		n.Release()
+		r.granted(t).Release()
+	})
+}
+
+func TestContendersOfOtherLibrariesAreShownAndForeignChildrenAreNot(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn, p := raw(t, s), start(t, s)
+		put(t, conn, 0, "/locks", path, path+"/leases")
+		put(t, conn, zk.FlagEphemeral|zk.FlagSequence, path+"/a__lock__", path+"/b__WRIT__")
+		put(t, conn, zk.FlagSequence, path+"/lock-")
+		queue, err := p.lock.Contenders(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kinds []string
+		for _, c := range queue {
+			kinds = append(kinds, string(c.Kind))
+			if c.Host != "" || c.PID != 0 || c.Label != "" {
+				t.Errorf("made up an owner: %+v", c)
+			}
+		}
+		if got, want := strings.Join(kinds, " "), "kazoo write mutex"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if last := queue[len(queue)-1]; last.Session != 0 {
+			t.Errorf("a persistent node has session %#x", last.Session)
+		}
+	})
+}
+
+func TestContendersOfAnUnusedLockAreNone(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		queue, err := start(t, s).lock.Contenders(t.Context())
+		if err != nil || len(queue) != 0 {
+			t.Errorf("got %v, %v", queue, err)
+		}
+		if s.Exists("/locks") {
+			t.Error("looking created the path")
+		}
+	})
+}
+
+func TestNodeDataIsSmallAndValid(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s, zklock.WithLabel(strings.Repeat("<", 256))).acquire(t)
+		data, stat, _ := s.Get(n.Path())
+		if len(data) > 1024 || !json.Valid(data) {
+			t.Errorf("got %d bytes: %s", len(data), data)
+		}
+		if stat.Version != 0 {
+			t.Errorf("written %d times after its creation", stat.Version)
+		}
+	})
+}

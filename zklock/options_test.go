@@ -1,0 +1,126 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestDialRefusesBadOptionsByName(t *testing.T) {
+	for _, tt := range []struct {
+		option zklock.Option
+		name   string // what the error has to mention
+	}{
+		{zklock.WithSessionTimeout(0), "session timeout 0s"},
+		{zklock.WithSessionTimeout(-time.Second), "session timeout -1s"},
+		{zklock.WithSessionTimeout(time.Microsecond), "session timeout 1µs"},
+		{zklock.WithSessionTimeout(25 * 24 * time.Hour), "session timeout 600h"},
+		{zklock.WithLeaseMargin(-time.Second), "lease margin -1s"},
+		{zklock.WithLeaseMargin(15 * time.Second), "lease margin 15s"}, // that of the default session
+		{zklock.WithACL(nil), "ACL"},
+		{zklock.WithDialContext(nil), "nil dial"},
+		{zklock.WithLogger(nil), "nil logger"},
+		{zklock.WithLabel(strings.Repeat("x", 257)), "label of 257 bytes"},
+		{zklock.WithLabel("\xff"), "label is not valid UTF-8"},
+		{zklock.WithAuth("", []byte("u:p")), "auth without a scheme"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			wantRefusal(t, []string{addr}, tt.name, tt.option)
+		})
+	}
+}
+
+func TestDialRefusesBadServersByName(t *testing.T) {
+	for _, tt := range []struct {
+		servers []string
+		name    string
+	}{
+		{nil, "no servers"},
+		{[]string{""}, "want host:port"},
+		{[]string{"127.0.0.1:0"}, `"127.0.0.1:0"`},
+		{[]string{"127.0.0.1:65536"}, `"127.0.0.1:65536"`},
+		{[]string{"127.0.0.1:zk"}, `"127.0.0.1:zk"`},
+		{[]string{":2181"}, `":2181"`},
+		{[]string{addr, "::1"}, `"::1"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			wantRefusal(t, tt.servers, tt.name)
+		})
+	}
+}
+
+// wantRefusal fails unless Dial refuses without dialing.
+func wantRefusal(t *testing.T, servers []string, name string, opts ...zklock.Option) {
+	t.Helper()
+	dialed := func(context.Context, string, string) (net.Conn, error) {
+		t.Error("dialed")
+		return nil, errors.New("no")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	c, err := zklock.Dial(ctx, servers, append([]zklock.Option{zklock.WithDialContext(dialed)}, opts...)...)
+	if err == nil {
+		c.Close()
+		t.Fatal("Dial succeeded")
+	}
+	if !strings.Contains(err.Error(), name) || !strings.HasPrefix(err.Error(), "zklock: dial") {
+		t.Errorf("got %q, want it to mention %q", err, name)
+	}
+	if ctx.Err() != nil {
+		t.Error("not refused at once")
+	}
+}
+
+func TestDialCompletesThePort(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		c, err := zklock.Dial(t.Context(), []string{"127.0.0.1"}, zklock.WithDialContext(s.DialContext))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if got := s.Sessions()[0].Member; got != addr {
+			t.Errorf("dialed %s, want %s", got, addr)
+		}
+	})
+}
+
+func TestValidatePath(t *testing.T) {
+	for _, path := range []string{
+		"/a", "/locks/x", "/a/zookeeper", "/zookeeperx", "/.../..a", "/größe/ключ/鍵/🔑", "/ a b", "/" + strings.Repeat("x", 1023),
+	} {
+		if err := zklock.ValidatePath(path); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, path := range []string{
+		"", "/", "a", "a/b", "//", "/a/", "//a", "/a//b", "/.", "/a/./b", "/a/..", "/zookeeper", "/zookeeper/x",
+		"/a\x00", "/\x1f", "/\x7f", "/a\u0080b", "/\u009f", "/\ue000", "/\uf8ff", "/\ufff0", "/\uffff", "/\ufffd",
+		"/\xff", "/\xed\xa0\x80", "/" + strings.Repeat("x", 1024),
+	} {
+		err := zklock.ValidatePath(path)
+		wantErr(t, "ValidatePath("+path+")", err, zk.ErrInvalidPath)
+	}
+}
+
+func TestLockRefusesABadPathAndNamesIt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		tr := record(s)
+		_, err := p.Lock("locks/x")
+		wantErr(t, "Lock", err, zk.ErrInvalidPath)
+		if err != nil && !strings.Contains(err.Error(), `"locks/x"`) {
+			t.Errorf("got %q, want it to name the path", err)
+		}
+		if got := tr.take(); len(got) > 0 {
+			t.Errorf("sent: %v", got)
+		}
+	})
+}
