@@ -1,0 +1,93 @@
+package zkserver
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// logbackConfig keeps the server distributions that log with logback at INFO;
+// unconfigured, logback writes DEBUG.
+const logbackConfig = `<configuration>
+  <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d [%t] %p %c{0} - %m%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="console"/></root>
+</configuration>
+`
+
+// launch writes the configuration and starts the child; it does not wait until the
+// child serves.
+func (s *Server) launch() error {
+	if err := s.writeConfig(); err != nil {
+		return fmt.Errorf("zkserver: %w", err)
+	}
+	log, err := os.Create(s.logFile())
+	if err != nil {
+		return fmt.Errorf("zkserver: %w", err)
+	}
+	defer log.Close()
+	cmd := s.java()
+	cmd.Stdout, cmd.Stderr = log, log
+	process, err := spawn(cmd)
+	if err != nil {
+		return fmt.Errorf("zkserver: %w", err)
+	}
+	s.process = process
+	return nil
+}
+
+func (s *Server) writeConfig() error {
+	if err := os.MkdirAll(s.dataDir(), 0o700); err != nil {
+		return err
+	}
+	files := map[string]string{"zoo.cfg": s.zooCfg(), "logback.xml": logbackConfig}
+	if s.peers != nil {
+		files["data/myid"] = strconv.Itoa(s.id)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) zooCfg() string {
+	lines := []string{
+		"dataDir=" + s.dataDir(),
+		"clientPort=" + strconv.Itoa(s.cfg.Port),
+		"clientPortAddress=127.0.0.1",
+		fmt.Sprintf("tickTime=%d", s.cfg.TickTime.Milliseconds()),
+		"maxSessionTimeout=60000",
+		// Production's 60 connections per address would refuse the processes of one
+		// machine.
+		"maxClientCnxns=0",
+		"admin.enableServer=false",
+		"4lw.commands.whitelist=*",
+		"initLimit=20",
+		"syncLimit=5",
+	}
+	return strings.Join(append(lines, s.peers...), "\n") + "\n"
+}
+
+func (s *Server) java() *exec.Cmd {
+	args := []string{
+		"-Xmx256m",
+		"-Dzookeeper.preAllocSize=64", // KiB per transaction log, instead of 64 MiB
+		"-Dorg.slf4j.simpleLogger.showDateTime=true",
+	}
+	if s.cfg.NoSync {
+		args = append(args, "-Dzookeeper.forceSync=no")
+	}
+	if s.cfg.ContainerCheck > 0 {
+		args = append(args, fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", s.cfg.ContainerCheck.Milliseconds()))
+	}
+	args = append(args,
+		"-cp", s.dir+":"+s.launcher.classpath,
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.dir, "zoo.cfg"))
+	return exec.Command(s.launcher.java, args...)
+}
