@@ -1,0 +1,187 @@
+package zktest
+
+import (
+	"bufio"
+	"net"
+)
+
+// A conn is one connection of a client, and three goroutines: read never stops reading, so that a client can always
+// write; process takes one request after the other; write sends replies and events.
+type conn struct {
+	server *Server
+	member *Member
+	nc     net.Conn
+	in     *queue[[]byte]
+	out    *queue[outgoing]
+	done   chan struct{} // closed by cutLocked
+
+	// Guarded by server.mu.
+	claim   int64    // the session whose frames these are; before the answer to the handshake, the one it asks for
+	session *session // nil before the handshake and after the connection has ended
+	auth    []identity
+	ended   bool
+}
+
+type outgoing struct {
+	frame Frame
+	bytes encoder
+}
+
+func (c *conn) read() {
+	defer c.in.close()
+	r := bufio.NewReader(c.nc)
+	for {
+		body, err := readFrame(r)
+		if err != nil {
+			return
+		}
+		c.in.push(body)
+	}
+}
+
+func (c *conn) process() {
+	defer c.cut()
+	if body, ok := c.in.pop(); !ok || !c.handshake(body) {
+		return
+	}
+	for {
+		body, ok := c.in.pop()
+		if !ok {
+			return
+		}
+		c.request(body)
+	}
+}
+
+// request handles one request. What was read from a connection that has since ended is forgotten.
+func (c *conn) request(body []byte) {
+	d := &decoder{buf: body}
+	xid, op := d.int32(), Op(d.int32())
+	if d.bad {
+		c.cut()
+		return
+	}
+	if !c.lockOpen(ToServer) {
+		return
+	}
+	if c.session == nil { // its session has been closed or refused
+		c.server.mu.Unlock()
+		return
+	}
+	f := c.server.frameLocked(c, Request, op, pathOf(op, d.buf))
+	c.server.mu.Unlock()
+
+	fate := c.fate(&f)
+	switch fate.verb {
+	case drop:
+		return
+	case cut:
+		c.cut()
+		return
+	}
+	// The gate may have shut while the hook thought.
+	if !c.lockOpen(ToServer) {
+		return
+	}
+	defer c.server.mu.Unlock()
+	c.server.touchLocked(c.session)
+	f.Stage = Reply
+	if fate.verb == fail {
+		c.out.push(outgoing{f, replyFrame(xid, c.member.viewLocked().zxid, fate.code, nil)})
+		return
+	}
+	c.server.answerLocked(c, f, xid, d)
+}
+
+func (c *conn) write() {
+	defer c.nc.Close() // ends read, and by that process
+	for {
+		o, ok := c.out.pop()
+		if !ok || !c.send(o) {
+			return
+		}
+	}
+}
+
+func (c *conn) send(o outgoing) bool {
+	if !c.lockOpen(ToClient) {
+		return false
+	}
+	c.server.mu.Unlock()
+	switch c.fate(&o.frame).verb {
+	case drop:
+		return true
+	case cut:
+		c.cut()
+		return false
+	}
+	if !c.lockOpen(ToClient) {
+		return false
+	}
+	c.server.mu.Unlock()
+	_, err := c.nc.Write(o.bytes)
+	return err == nil
+}
+
+// sendEvent queues a watch event. It is called with server.mu held.
+func (c *conn) sendEvent(kind int32, path string) {
+	f := c.server.frameLocked(c, Event, OpEvent, path)
+	c.out.push(outgoing{f, eventFrame(kind, path)})
+}
+
+// lockOpen waits until nothing holds up the direction, and returns with server.mu locked.
+// It returns false, and server.mu unlocked, if the connection ended first.
+func (c *conn) lockOpen(dir Direction) bool {
+	for {
+		c.server.mu.Lock()
+		if c.ended {
+			c.server.mu.Unlock()
+			return false
+		}
+		gate := c.server.gateLocked(c, dir)
+		if gate == nil {
+			return true
+		}
+		c.server.mu.Unlock()
+		select {
+		case <-gate:
+		case <-c.done:
+		}
+	}
+}
+
+func (c *conn) cut() {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.cutLocked()
+}
+
+// cutLocked ends the connection at once. The session, if any, stays.
+func (c *conn) cutLocked() {
+	if c.ended {
+		return
+	}
+	c.ended = true
+	close(c.done)
+	c.in.discard()
+	c.out.discard()
+	c.nc.Close()
+	delete(c.server.conns, c)
+	c.detachLocked()
+}
+
+// detachLocked takes the connection out of everything that could still queue a frame for it.
+func (c *conn) detachLocked() {
+	c.member.watches.data.drop(c)
+	c.member.watches.child.drop(c)
+	if c.session != nil && c.session.conn == c {
+		c.session.conn = nil
+	}
+	c.session = nil
+}
+
+// finishLocked ends the connection once all that is queued for it has been sent.
+func (c *conn) finishLocked() {
+	c.out.close()
+	c.detachLocked()
+}

@@ -1,0 +1,49 @@
+// Package zktest is a ZooKeeper inside the test process: what net/http/httptest is to HTTP.
+//
+// A [Server] speaks ZooKeeper's wire protocol, so the code under test uses the client it always uses. Clients reach it
+// through in-memory pipes, [Server.DialContext], or TCP, [Server.Listen]:
+//
+//	s := zktest.NewServer(zktest.Config{})
+//	defer s.Close()
+//	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 10*time.Second, zk.WithDialer(s.DialTimeout))
+//
+// # Virtual time
+//
+// Over pipes, client and server run inside a testing/synctest bubble if both are made in it. A session of ten seconds
+// then expires in microseconds and at its deadline to the nanosecond, a deadlock is reported as such, and a goroutine
+// left behind by the code under test fails the test. Both must be closed before the bubble ends.
+//
+// # What it does
+//
+// It keeps sessions, with the negotiation, resumption and expiry of the real thing; nodes of every kind but those with
+// a time to live; versions, zxids and Stats; sequence numbers, to their end at 2147483647; one-shot watches and their
+// replay; ACLs of the schemes world, auth and digest; multi. Requests and errors are checked in the order in which the
+// real server does, and the package's own tests compare the two, on the same scripts, down to the zxid. It has no
+// quotas, persistent watches, SASL, reconfiguration or four-letter commands, and keeps nothing on disk.
+//
+// Sessions expire exactly when nothing has been heard of them for their timeout. A real server is later, by up to one
+// tick.
+//
+// # Members
+//
+// One Server stands for a whole ensemble: whatever address is dialed is a [Member] of it, and all of them serve the
+// same tree. A member can freeze, refuse connections, or lag behind. The Go client resolves names before it dials, so
+// members are best told apart by addresses such as 127.0.0.1:2181 and 127.0.0.2:2181.
+//
+// # Faults
+//
+// Sessions can be expired, cut and muted, members and the whole server frozen. [Server.Intercept] decides the fate of
+// single frames: a lost reply is
+//
+//	s.Intercept(func(f *zktest.Frame) zktest.Action {
+//		if f.Op == zktest.OpCreate && f.Stage == zktest.Reply && f.Nth == 2 {
+//			return zktest.Cut
+//		}
+//		return zktest.Pass
+//	})
+//
+// # Observation
+//
+// [Server.OnChange] lets a test check an invariant after each transaction; [Server.Children], [Server.Get],
+// [Server.Sessions] and [Server.Watches] look at the present.
+package zktest

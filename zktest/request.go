@@ -1,0 +1,202 @@
+package zktest
+
+import "time"
+
+// beginLocked starts the next transaction, on behalf of c if that is not nil.
+func (s *Server) beginLocked(c *conn) *txn {
+	t := &txn{base: s.tree, ms: time.Now().UnixMilli()}
+	t.zxid = s.tree.zxid + 1
+	t.writes = make(map[string]*node)
+	if c != nil {
+		t.session, t.auth = c.session.id, c.auth
+	}
+	return t
+}
+
+// commitLocked applies a transaction everywhere; the events it causes are queued when it returns.
+func (s *Server) commitLocked(t *txn) *delta {
+	d := &t.delta
+	s.tree.apply(d)
+	if s.onChange != nil && len(d.changes) > 0 {
+		s.onChange(View{s.tree}, d.changes)
+	}
+	for _, m := range s.members {
+		m.commitLocked(d)
+	}
+	s.scheduleReaperLocked()
+	return d
+}
+
+// answerLocked applies a request and queues its reply, in one step: a client can hear of no change between the two.
+func (s *Server) answerLocked(c *conn, f Frame, xid int32, d *decoder) {
+	var (
+		body encoder
+		code Code
+		zxid = int64(-1) // the last one the member has applied
+		last bool        // the connection ends with this reply
+	)
+	switch f.Op {
+	case OpPing:
+		xid = pingXid
+	case OpSetAuth:
+		code, zxid = c.authLocked(d), 0
+		last = code != codeOK
+	case OpClose:
+		zxid = s.endLocked(c.session).zxid
+		c.member.drainLocked()
+		last = true
+	case OpCreate, OpCreate2, OpCreateContainer, OpDelete, OpSetData, OpSetACL, OpMulti:
+		body, zxid, code = s.writeLocked(c, f.Op, d)
+	case OpSync:
+		c.member.drainLocked()
+		body.string(d.string())
+	case OpExists, OpGetData, OpGetACL, OpGetChildren, OpGetChildren2, OpSetWatches:
+		body, code = c.readLocked(f.Op, d)
+	default:
+		code, zxid, last = CodeUnimplemented, 0, true
+	}
+	if zxid < 0 {
+		zxid = c.member.viewLocked().zxid
+	}
+	c.out.push(outgoing{f, replyFrame(xid, zxid, code, body)})
+	if last {
+		c.finishLocked()
+	}
+}
+
+// writeLocked runs a write as a transaction. As on a real server, one that fails takes a zxid too.
+func (s *Server) writeLocked(c *conn, op Op, d *decoder) (body encoder, zxid int64, code Code) {
+	t := s.beginLocked(c)
+	if op == OpMulti {
+		body, code = t.multi(d)
+	} else {
+		body, code = t.single(op, d)
+	}
+	s.commitLocked(t)
+	c.member.drainLocked()
+	return body, t.zxid, code
+}
+
+func (t *txn) single(op Op, d *decoder) (encoder, Code) {
+	o := readOperation(op, d)
+	if d.bad {
+		return nil, CodeMarshallingError
+	}
+	r, code := t.do(o)
+	return writeResult(o.op, r), code
+}
+
+func readOperation(op Op, d *decoder) operation {
+	o := operation{op: op, path: d.string()}
+	switch op {
+	case OpCreate, OpCreate2, OpCreateContainer:
+		o.data, o.acl, o.flags = d.buffer(), d.acl(), d.int32()
+	case OpDelete, OpCheck:
+		o.version = d.int32()
+	case OpSetData:
+		o.data, o.version = d.buffer(), d.int32()
+	case OpSetACL:
+		o.acl, o.version = d.acl(), d.int32()
+	default:
+		d.bad = true
+	}
+	return o
+}
+
+func writeResult(op Op, r result) (body encoder) {
+	switch op {
+	case OpCreate:
+		body.string(r.path)
+	case OpCreate2, OpCreateContainer:
+		body.string(r.path)
+		body.stat(r.stat)
+	case OpSetData, OpSetACL:
+		body.stat(r.stat)
+	}
+	return body
+}
+
+func (c *conn) authLocked(d *decoder) Code {
+	d.int32() // type, always zero
+	scheme, auth := d.string(), d.buffer()
+	if d.bad || scheme != "digest" {
+		return CodeAuthFailed
+	}
+	c.auth = append(c.auth, digest(auth))
+	return codeOK
+}
+
+func (c *conn) readLocked(op Op, d *decoder) (body encoder, code Code) {
+	t := c.member.viewLocked()
+	if op == OpSetWatches {
+		zxid, data, exist, child := d.int64(), d.strings(), d.strings(), d.strings()
+		if d.bad {
+			return nil, CodeMarshallingError
+		}
+		c.member.watches.restore(c, t, zxid, data, exist, child)
+		return nil, codeOK
+	}
+	path := d.string()
+	watch := op != OpGetACL && d.bool()
+	if d.bad {
+		return nil, CodeMarshallingError
+	}
+	n := t.nodes[path]
+	switch op {
+	case OpExists:
+		return c.existsLocked(path, n, watch)
+	case OpGetACL:
+		return c.getACLLocked(n)
+	}
+	return c.getLocked(op, path, n, watch)
+}
+
+// existsLocked sets its watch even on a node that is not there, and asks no permission.
+func (c *conn) existsLocked(path string, n *node, watch bool) (body encoder, code Code) {
+	if watch {
+		c.member.watches.data.add(path, c)
+	}
+	if n == nil {
+		return nil, CodeNoNode
+	}
+	body.stat(n.Stat())
+	return body, codeOK
+}
+
+func (c *conn) getLocked(op Op, path string, n *node, watch bool) (body encoder, code Code) {
+	if n == nil {
+		return nil, CodeNoNode
+	}
+	if !permitted(n.acl, permRead, c.auth) {
+		return nil, CodeNoAuth
+	}
+	table := c.member.watches.data
+	if op == OpGetData {
+		body.buffer(n.data)
+	} else {
+		table = c.member.watches.child
+		body.strings(c.member.viewLocked().children[path].sorted())
+	}
+	if op != OpGetChildren {
+		body.stat(n.Stat())
+	}
+	if watch {
+		table.add(path, c)
+	}
+	return body, codeOK
+}
+
+func (c *conn) getACLLocked(n *node) (body encoder, code Code) {
+	switch {
+	case n == nil:
+		return nil, CodeNoNode
+	case permitted(n.acl, permAdmin, c.auth):
+		body.acl(n.acl)
+	case permitted(n.acl, permRead, c.auth):
+		body.acl(masked(n.acl))
+	default:
+		return nil, CodeNoAuth
+	}
+	body.stat(n.Stat())
+	return body, codeOK
+}

@@ -1,0 +1,170 @@
+package zktest
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"time"
+)
+
+const passwordLen = 16
+
+type session struct {
+	id       int64
+	password []byte
+	timeout  time.Duration
+	deadline time.Time   // it expires then unless it is touched
+	timer    *time.Timer // fires at deadline
+	conn     *conn       // nil while disconnected
+}
+
+type connectRequest struct {
+	lastZxid int64
+	timeout  time.Duration
+	session  int64
+	password []byte
+	readOnly bool // the client knows of read-only servers, and expects one byte more in the answer
+}
+
+func parseConnect(body []byte) (q connectRequest, ok bool) {
+	d := &decoder{buf: body}
+	d.int32() // protocol version
+	q.lastZxid = d.int64()
+	q.timeout = time.Duration(d.int32()) * time.Millisecond
+	q.session = d.int64()
+	q.password = d.buffer()
+	q.readOnly = len(d.buf) > 0
+	return q, !d.bad
+}
+
+// connectReply answers a handshake; a nil session is the answer to a client whose session has expired.
+func connectReply(sess *session, readOnly bool) encoder {
+	if sess == nil {
+		sess = &session{password: make([]byte, passwordLen)}
+	}
+	var e encoder
+	e.int32(0) // protocol version
+	e.int32(int32(sess.timeout.Milliseconds()))
+	e.int64(sess.id)
+	e.buffer(sess.password)
+	if readOnly {
+		e.bool(false)
+	}
+	return frame(e)
+}
+
+// handshake reports whether requests may follow.
+func (c *conn) handshake(body []byte) bool {
+	q, ok := parseConnect(body)
+	if !ok {
+		return false
+	}
+	c.server.mu.Lock()
+	c.claim = q.session
+	c.server.mu.Unlock()
+	if !c.lockOpen(ToServer) {
+		return false
+	}
+	f := c.server.frameLocked(c, Request, OpConnect, "")
+	c.server.mu.Unlock()
+
+	fate := c.fate(&f)
+	switch fate.verb {
+	case cut:
+		return false
+	case drop:
+		for ok { // mute until the client gives up
+			_, ok = c.in.pop()
+		}
+		return false
+	}
+	if !c.lockOpen(ToServer) {
+		return false
+	}
+	defer c.server.mu.Unlock()
+	// A client must never see the past: the server hangs up on one that has seen a later state, and says nothing.
+	if q.lastZxid > c.member.viewLocked().zxid {
+		return false
+	}
+	var sess *session
+	if fate.verb != expired {
+		sess = c.server.attachLocked(c, q)
+	}
+	f.Stage, f.Session = Reply, c.claim
+	c.out.push(outgoing{f, connectReply(sess, q.readOnly)})
+	if sess == nil {
+		c.finishLocked()
+	}
+	return true
+}
+
+// attachLocked gives a connection the session it asks for, or a new one; nil means that it has expired.
+func (s *Server) attachLocked(c *conn, q connectRequest) *session {
+	sess := s.sessions[q.session]
+	if sess != nil && sess.conn != nil {
+		sess.conn.cutLocked() // even if the password is wrong
+	}
+	switch {
+	case q.session == 0:
+		sess = s.newSessionLocked()
+		s.commitLocked(s.beginLocked(nil))
+		c.member.drainLocked()
+	case sess == nil || subtle.ConstantTimeCompare(sess.password, q.password) == 0:
+		return nil
+	}
+	sess.conn = c
+	sess.timeout = min(max(q.timeout, s.cfg.MinSessionTimeout), s.cfg.MaxSessionTimeout)
+	c.session, c.claim = sess, sess.id
+	s.touchLocked(sess)
+	return sess
+}
+
+func (s *Server) newSessionLocked() *session {
+	s.lastSession++
+	sess := &session{id: s.lastSession, password: make([]byte, passwordLen)}
+	rand.Read(sess.password)
+	s.sessions[sess.id] = sess
+	return sess
+}
+
+// touchLocked starts a session's timeout anew.
+func (s *Server) touchLocked(sess *session) {
+	sess.deadline = time.Now().Add(sess.timeout)
+	if sess.timer == nil {
+		sess.timer = time.AfterFunc(sess.timeout, func() { s.expireIfDue(sess) })
+		return
+	}
+	sess.timer.Reset(sess.timeout)
+}
+
+func (s *Server) expireIfDue(sess *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// A touch may have won the race for the lock, and a frozen server expires nothing.
+	if !s.closed && s.frozen == nil && !time.Now().Before(sess.deadline) {
+		s.expireLocked(sess)
+	}
+}
+
+// expireLocked ends a session and its connection.
+func (s *Server) expireLocked(sess *session) {
+	if s.sessions[sess.id] != sess {
+		return
+	}
+	c := sess.conn
+	s.endLocked(sess)
+	if c != nil {
+		c.cutLocked()
+	}
+}
+
+// endLocked ends a session: all its ephemeral nodes go in one transaction.
+func (s *Server) endLocked(sess *session) *delta {
+	sess.timer.Stop()
+	delete(s.sessions, sess.id)
+	t := s.beginLocked(nil)
+	t.session = sess.id
+	for _, path := range s.tree.ephemerals[sess.id].sorted() {
+		t.remove(path)
+	}
+	return s.commitLocked(t)
+}

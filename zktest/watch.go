@@ -1,0 +1,96 @@
+package zktest
+
+// watches are the one-shot watches that the connections of one member have set.
+// As on a real server, exist watches are data watches on a node that is not there.
+type watches struct {
+	data  watchTable
+	child watchTable
+}
+
+type watchTable map[string]map[*conn]struct{}
+
+func newWatches() watches { return watches{data: make(watchTable), child: make(watchTable)} }
+
+func (w watchTable) add(path string, c *conn) {
+	if w[path] == nil {
+		w[path] = make(map[*conn]struct{})
+	}
+	w[path][c] = struct{}{}
+}
+
+func (w watchTable) drop(c *conn) {
+	for path, conns := range w {
+		if delete(conns, c); len(conns) == 0 {
+			delete(w, path)
+		}
+	}
+}
+
+// trigger sends an event to all who watch path but those in but, and returns whom it found.
+func (w watchTable) trigger(path string, kind int32, but map[*conn]struct{}) map[*conn]struct{} {
+	conns := w[path]
+	delete(w, path)
+	for c := range conns {
+		if _, told := but[c]; !told {
+			c.sendEvent(kind, path)
+		}
+	}
+	return conns
+}
+
+func (w watchTable) count() int {
+	n := 0
+	for _, conns := range w {
+		n += len(conns)
+	}
+	return n
+}
+
+// fire sends the events of a transaction.
+func (w watches) fire(changes []Change) {
+	for _, c := range changes {
+		parent, _ := splitPath(c.Path)
+		switch c.Kind {
+		case Created:
+			w.data.trigger(c.Path, nodeCreated, nil)
+			w.child.trigger(parent, nodeChildrenChanged, nil)
+		case Deleted:
+			told := w.data.trigger(c.Path, nodeDeleted, nil)
+			w.child.trigger(c.Path, nodeDeleted, told)
+			w.child.trigger(parent, nodeChildrenChanged, nil)
+		case DataChanged:
+			w.data.trigger(c.Path, nodeDataChanged, nil)
+		}
+	}
+}
+
+// restore sets the watches of a client that has reconnected; what happened since it saw zxid becomes an event at once.
+func (w watches) restore(c *conn, t *tree, zxid int64, data, exist, child []string) {
+	for _, path := range data {
+		switch n := t.nodes[path]; {
+		case n == nil:
+			c.sendEvent(nodeDeleted, path)
+		case n.stat.Mzxid > zxid:
+			c.sendEvent(nodeDataChanged, path)
+		default:
+			w.data.add(path, c)
+		}
+	}
+	for _, path := range exist {
+		if t.nodes[path] != nil {
+			c.sendEvent(nodeCreated, path)
+		} else {
+			w.data.add(path, c)
+		}
+	}
+	for _, path := range child {
+		switch n := t.nodes[path]; {
+		case n == nil:
+			c.sendEvent(nodeDeleted, path)
+		case n.stat.Pzxid > zxid:
+			c.sendEvent(nodeChildrenChanged, path)
+		default:
+			w.child.add(path, c)
+		}
+	}
+}

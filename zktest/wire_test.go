@@ -1,0 +1,221 @@
+package zktest
+
+import "time"
+
+var wireTests = []struct {
+	name string
+	run  func(p *peer)
+	want string
+}{
+	{"timeout is clamped", func(p *peer) {
+		p.openAs("b", connectRequest{timeout: time.Millisecond})
+		p.openAs("c", connectRequest{timeout: 3 * time.Second, readOnly: true})
+		p.openAs("d", connectRequest{timeout: time.Hour})
+	}, `
+			b: new session, timeout 2000, key of 16 bytes, version 0, 0 bytes more
+			c: new session, timeout 3000, key of 16 bytes, version 0, 1 bytes more
+			d: new session, timeout 60000, key of 16 bytes, version 0, 0 bytes more
+			`},
+	{"re-attach moves the session", func(p *peer) {
+		p.do("a", 1, OpCreate, createBody("/e", "x", 1))
+		p.openAs("b", connectRequest{timeout: 3 * time.Second, session: p.ids["a"], password: p.keys["a"]})
+		p.recv("a")
+		p.do("b", 1, OpExists, pathAndFlag("/e", false))
+		p.do("b", 2, OpDelete, deleteBody("/e"))
+	}, `
+			a: xid 1 at +1, code 0, 6 bytes
+			b: same session, timeout 3000, key of 16 bytes, version 0, 0 bytes more
+			a: closed
+			b: xid 1 at +1, code 0, 68 bytes
+			b: xid 2 at +2, code 0, 0 bytes
+			`},
+	{"unknown session and wrong password are expired", func(p *peer) {
+		p.open("b", 12345, nil)
+		p.recv("b")
+		p.open("c", p.ids["a"], make([]byte, passwordLen))
+		p.recv("c")
+		p.recv("a") // whoever asks for a session ends its connection
+		p.open("d", p.ids["a"], p.keys["a"])
+	}, `
+			b: expired, timeout 0, key of 16 bytes, version 0, 0 bytes more
+			b: closed
+			c: expired, timeout 0, key of 16 bytes, version 0, 0 bytes more
+			c: closed
+			a: closed
+			d: same session, timeout 5000, key of 16 bytes, version 0, 0 bytes more
+			`},
+	{"a client from the future is hung up on", func(p *peer) {
+		p.openAs("b", connectRequest{timeout: 5 * time.Second, lastZxid: p.zxid + 1})
+		p.openAs("c", connectRequest{timeout: 5 * time.Second, lastZxid: p.zxid})
+	}, `
+			b: closed
+			c: new session, timeout 5000, key of 16 bytes, version 0, 0 bytes more
+			`},
+	{"closing ends session and connection", func(p *peer) {
+		p.do("a", 1, OpCreate, createBody("/e", "x", 1))
+		p.do("a", 2, OpExists, pathAndFlag("/e", true))
+		p.send("a", 3, OpClose, nil)
+		p.recv("a")
+		p.recv("a")
+		p.recv("a")
+		p.open("b", p.ids["a"], p.keys["a"])
+	}, `
+			a: xid 1 at +1, code 0, 6 bytes
+			a: xid 2 at +1, code 0, 68 bytes
+			a: xid -1 at never, code 0, 14 bytes
+			a: xid 3 at +2, code 0, 0 bytes
+			a: closed
+			b: expired, timeout 0, key of 16 bytes, version 0, 0 bytes more
+			`},
+	{"replies carry xid and zxid", func(p *peer) {
+		p.do("a", -2, OpPing, nil)
+		p.do("a", 7, OpPing, nil)
+		p.do("a", 8, OpCreate, createBody("/x", "", 0))
+		p.do("a", 9, OpCreate, createBody("/x", "", 0))
+		p.do("a", 10, OpGetData, pathAndFlag("/x", false))
+		p.do("a", 11, OpGetData, pathAndFlag("/none", false))
+		p.do("a", 12, OpSync, pathAndFlag("/none", false)[:9])
+		p.do("a", 13, OpDelete, deleteBody("/x"))
+		p.do("a", -8, OpSetWatches, setWatchesBody(p.zxid, "/x"))
+		p.recv("a")
+		p.open("b", 0, nil)
+		p.do("a", 14, OpExists, pathAndFlag("/x", false))
+	}, `
+			a: xid -2 at +0, code 0, 0 bytes
+			a: xid -2 at +0, code 0, 0 bytes
+			a: xid 8 at +1, code 0, 6 bytes
+			a: xid 9 at +2, code -110, 0 bytes
+			a: xid 10 at +2, code 0, 72 bytes
+			a: xid 11 at +2, code -101, 0 bytes
+			a: xid 12 at +2, code 0, 9 bytes
+			a: xid 13 at +3, code 0, 0 bytes
+			a: xid -1 at never, code 0, 14 bytes
+			a: xid -8 at +3, code 0, 0 bytes
+			b: new session, timeout 5000, key of 16 bytes, version 0, 0 bytes more
+			a: xid 14 at +4, code -101, 0 bytes
+			`},
+	{"requests the client library lacks", func(p *peer) {
+		p.do("a", 1, OpCreate2, createBody("/x", "1", 0))
+		p.do("a", 2, OpCreateContainer, createBody("/x/c", "1", flagContainer))
+		p.do("a", 3, OpCreateContainer, createBody("/x/c-", "1", 2))
+		p.do("a", 4, OpGetChildren, pathAndFlag("/x", false))
+		p.do("a", 5, OpCreate, createBody("/x/d", "1", 5))
+		p.do("a", 6, OpCreate, createBody("/x/d", "1", 7))
+		p.do("a", 7, OpCreate, createBody("/x//d", "1", 0)) // the parent, "/x/", is looked for first
+		p.do("a", 8, OpCreate, createBody("/x/..", "1", 0))
+		p.do("a", 9, OpCreate, createBody("x", "1", 0))
+		p.do("a", 10, OpDelete, deleteBody("x"))
+		p.do("a", 11, OpGetData, pathAndFlag("x", false))
+		p.do("a", 12, OpDelete, deleteBody("/x/c"))
+		p.do("a", 13, OpDelete, deleteBody("/x/c-0000000001"))
+		p.do("a", 14, OpDelete, deleteBody("/x"))
+	}, `
+			a: xid 1 at +1, code 0, 74 bytes
+			a: xid 2 at +2, code 0, 76 bytes
+			a: xid 3 at +3, code 0, 87 bytes
+			a: xid 4 at +3, code 0, 25 bytes
+			a: xid 5 at +4, code -6, 0 bytes
+			a: xid 6 at +5, code -8, 0 bytes
+			a: xid 7 at +6, code -101, 0 bytes
+			a: xid 8 at +7, code -8, 0 bytes
+			a: xid 9 at +8, code -8, 0 bytes
+			a: xid 10 at +9, code -8, 0 bytes
+			a: xid 11 at +9, code -101, 0 bytes
+			a: xid 12 at +10, code 0, 0 bytes
+			a: xid 13 at +11, code 0, 0 bytes
+			a: xid 14 at +12, code 0, 0 bytes
+			`},
+	{"in a multi, flags say what is created", func(p *peer) {
+		for i, op := range []Op{OpCreate, OpCreate2, OpCreateContainer} {
+			for _, flags := range []int32{0, flagContainer, 7} {
+				d := p.do("a", int32(i), OpMulti, multiBody(op, createBody("/x", "", flags)))
+				result := Op(d.int32())
+				p.logf("%v with flags %d: %v", op, flags, result)
+				if result != opError {
+					p.do("a", 9, OpDelete, deleteBody("/x"))
+				}
+			}
+		}
+	}, `
+			a: xid 0 at +1, code 0, 24 bytes
+			create with flags 0: create
+			a: xid 9 at +2, code 0, 0 bytes
+			a: xid 0 at +3, code 0, 92 bytes
+			create with flags 4: create2
+			a: xid 9 at +4, code 0, 0 bytes
+			a: xid 0 at +5, code 0, 22 bytes
+			create with flags 7: op -1
+			a: xid 1 at +6, code 0, 24 bytes
+			create2 with flags 0: create
+			a: xid 9 at +7, code 0, 0 bytes
+			a: xid 1 at +8, code 0, 92 bytes
+			create2 with flags 4: create2
+			a: xid 9 at +9, code 0, 0 bytes
+			a: xid 1 at +10, code 0, 22 bytes
+			create2 with flags 7: op -1
+			a: xid 2 at +11, code 0, 24 bytes
+			createContainer with flags 0: create
+			a: xid 9 at +12, code 0, 0 bytes
+			a: xid 2 at +13, code 0, 92 bytes
+			createContainer with flags 4: create2
+			a: xid 9 at +14, code 0, 0 bytes
+			a: xid 2 at +15, code 0, 22 bytes
+			createContainer with flags 7: op -1
+			`},
+	{"malformed requests", func(p *peer) {
+		p.do("a", 1, OpCreate, createBody("/x", "", 0)[:10])
+		p.do("a", 2, OpMulti, multiBody(OpGetData, pathAndFlag("/", false)))
+		p.do("a", 3, OpMulti, multiBody(OpSetACL, pathAndFlag("/", false)))
+		p.do("a", 4, OpExists, nil)
+		p.do("a", 5, OpSetWatches, nil)
+	}, `
+			a: xid 1 at +1, code -5, 0 bytes
+			a: xid 2 at +2, code -5, 0 bytes
+			a: xid 3 at +3, code -5, 0 bytes
+			a: xid 4 at +3, code -5, 0 bytes
+			a: xid 5 at +3, code -5, 0 bytes
+			`},
+	{"too long a frame", func(p *peer) {
+		p.conns["a"].Write(oversized)
+		p.recv("a")
+	}, `
+			a: closed
+			`},
+	{"unknown requests", func(p *peer) {
+		p.do("a", 1, 77, nil)
+		p.recv("a")
+		p.open("b", p.ids["a"], p.keys["a"])
+	}, `
+			a: xid 1 at never, code -6, 0 bytes
+			a: closed
+			b: same session, timeout 5000, key of 16 bytes, version 0, 0 bytes more
+			`},
+	{"unknown scheme", func(p *peer) {
+		p.do("a", 1, OpSetAuth, authBody("digest", "u:p"))
+		p.do("a", 2, OpSetAuth, authBody("digest", "nocolon"))
+		p.do("a", 3, OpSetAuth, authBody("nonsense", "u:p"))
+		p.recv("a")
+		p.open("b", p.ids["a"], p.keys["a"])
+	}, `
+			a: xid 1 at never, code 0, 0 bytes
+			a: xid 2 at never, code 0, 0 bytes
+			a: xid 3 at never, code -115, 0 bytes
+			a: closed
+			b: same session, timeout 5000, key of 16 bytes, version 0, 0 bytes more
+			`},
+}
+
+func authBody(scheme, auth string) (e encoder) {
+	e.int32(0)
+	e.string(scheme)
+	e.buffer([]byte(auth))
+	return e
+}
+
+func setWatchesBody(zxid int64, data ...string) (e encoder) {
+	e.int64(zxid)
+	e.strings(data)
+	e.strings(nil)
+	e.strings(nil)
+	return e
+}
