@@ -16,9 +16,9 @@ import (
 const pollConnection = 20 * time.Millisecond
 
 // attached is the link of a client over a connection that somebody else made. It knows
-// what can be asked of the library: the state of the connection and the session id. There
-// is no lease, because neither the negotiated timeout nor the time of the last answer
-// can be had.
+// what can be asked of the library: the state of the connection and the session id.
+// There is no lease, because neither the negotiated timeout nor the time of the last
+// answer can be had.
 //
 // It has no goroutine of its own, so a connection that is closed and dropped is free to
 // go.
@@ -30,15 +30,16 @@ type attached struct {
 	current *session
 }
 
-// Attach returns a client over a connection that belongs to somebody else, for
-// programs that cannot leave the dialing to [Dial]. It knows less: a lock counts as lost
-// when the session has changed or its node was deleted, but there is no lease, and so no
+// Attach returns a client over a connection that belongs to somebody else, for programs
+// that cannot leave the dialing to [Dial]. It knows less: a lock counts as lost when
+// the session has changed or its node was deleted, but there is no lease, and so no
 // word of it while the server cannot be reached. [Node.Lost] is late by up to a look at
 // the node. The library's hazards with hung servers remain. [WithSessionTimeout] should
 // repeat the timeout of conn; options about dialing are ignored.
 //
-// Close gives up the client, not the connection: release locks before, or their nodes
-// stay for as long as the session of conn.
+// Close gives up the client, not the connection: it waits for calls that are under way,
+// and locks should be released before, or their nodes stay as long as the session of
+// conn.
 func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -104,13 +105,18 @@ func (l *attached) probe() {
 }
 
 // vouches stands in for the lease. A connection that is down loses nothing by itself.
-func (l *attached) vouches(s *session) bool { return l.session() == s }
+// It must not end a session: it is asked under the session's mutex.
+func (l *attached) vouches(s *session) bool { return l.client.conn.SessionID() == s.id }
 
 // watched passes on the event of one watch, there being no callback.
 func (l *attached) watched(events <-chan zk.Event) {
 	l.client.spawn(func() {
-		if ev, ok := <-events; ok {
-			l.client.events.fire(ev)
+		select {
+		case ev, ok := <-events:
+			if ok {
+				l.client.events.fire(ev)
+			}
+		case <-l.client.ctx.Done():
 		}
 	})
 }

@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 )
@@ -17,7 +18,10 @@ type attempt struct {
 	ctx    context.Context // ends when nobody wants the lock, or with the client
 	once   bool            // do not wait for anything
 
-	verdict atomic.Int32 // pending, then once and for all settled or abandoned
+	reported bool // that there are foreign children
+
+	trouble atomic.Pointer[error] // what the attempt is waiting to get over, nil if nothing
+	verdict atomic.Int32          // pending, then once and for all settled or abandoned
 	done    chan struct{}
 	node    *Node // the result, valid when done is closed
 	err     error
@@ -37,15 +41,14 @@ func (l *Lock) start(ctx context.Context, run func(*attempt) (*Node, error)) (*N
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer context.AfterFunc(l.client.ctx, func() { cancel(ErrClosed) })()
+	ctx, cancel := l.client.scope(ctx)
 	if err := l.client.stragglers.await(ctx, l.path); err != nil {
-		cancel(nil)
+		cancel()
 		return nil, l.client.explain(err)
 	}
 	a := &attempt{lock: l, client: l.client, ctx: ctx, done: make(chan struct{})}
-	if !l.client.spawn(func() { a.settle(run(a)); cancel(nil) }) {
-		cancel(nil)
+	if !l.client.spawn(func() { a.settle(run(a)); cancel() }) {
+		cancel()
 		return nil, ErrClosed
 	}
 	select {
@@ -55,10 +58,18 @@ func (l *Lock) start(ctx context.Context, run func(*attempt) (*Node, error)) (*N
 	}
 	if a.verdict.CompareAndSwap(pending, abandoned) {
 		l.client.stragglers.add(a)
-		return nil, l.client.explain(context.Cause(ctx))
+		return nil, a.explain(context.Cause(ctx))
 	}
 	<-a.done // settled a moment ago; a grant stands
 	return a.node, a.err
+}
+
+// explain adds to the end of a wait what it was for, if that was trouble.
+func (a *attempt) explain(cause error) error {
+	if trouble := a.trouble.Load(); trouble != nil && a.client.Err() == nil {
+		return fmt.Errorf("%w: %w", cause, *trouble)
+	}
+	return a.client.explain(cause)
 }
 
 // settle hands the result over, or undoes it when the caller has left. Both sides

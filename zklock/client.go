@@ -30,6 +30,8 @@ type Client struct {
 	reaper     reaper
 	stragglers stragglers
 
+	closing sync.Once
+
 	mu     sync.Mutex // guards the fields below; never held across a client call
 	closed bool
 	tasks  sync.WaitGroup // every goroutine of the client
@@ -55,8 +57,9 @@ type link interface {
 
 // Dial connects to the ensemble that servers ("host:port", the port may be left out)
 // belong to and waits for a session. It keeps trying until ctx is done; the error then
-// holds the cause of ctx and the last failure to connect. Bad servers or options fail
-// at once. On any error nothing is left behind.
+// holds the cause of ctx and the last failure to connect. Bad servers or options, and
+// names that cannot be resolved within 3 s, fail at once. On any error nothing is left
+// behind.
 //
 // The client reconnects by itself and opens a new session when one has expired.
 func Dial(ctx context.Context, servers []string, opts ...Option) (*Client, error) {
@@ -118,22 +121,29 @@ func newClient(o options) *Client {
 // nodes stay until the session times out there. Close returns within a few seconds and
 // leaves no goroutine. It may be called more than once and returns nil.
 func (c *Client) Close() error {
-	c.mu.Lock()
-	if c.closed {
+	c.closing.Do(func() {
+		c.mu.Lock()
+		c.closed = true
 		c.mu.Unlock()
-		return nil
-	}
-	c.closed = true
-	c.mu.Unlock()
-
-	c.cancel(ErrClosed)
-	if s := c.link.session(); s != nil {
-		s.end(ErrClosed)
-	}
-	c.parents.await(time.Second)
-	c.link.close()
-	c.tasks.Wait()
+		c.cancel(ErrClosed)
+		if s := c.link.session(); s != nil {
+			s.end(ErrClosed)
+		}
+		c.parents.await(time.Second)
+		c.link.close()
+		c.tasks.Wait()
+	})
 	return nil
+}
+
+// scope returns a context that ends with ctx or the client, and its end.
+func (c *Client) scope(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // spawn runs f as a task of the client, which ends before Close returns. It reports

@@ -76,10 +76,10 @@ func (a *attempt) try() (*Node, error) {
 		return nil, err
 	}
 	s, err := a.enter(n)
-	if err == nil && (s.ahead > 0 || !n.grant(s)) {
+	switch {
+	case err == nil && s.ahead > 0:
 		err = ErrLocked
-	}
-	if errors.Is(err, errGone) {
+	case err == nil && !n.grant(s), errors.Is(err, errGone):
 		err = a.client.explain(zk.ErrSessionExpired)
 	}
 	if err != nil {
@@ -114,7 +114,10 @@ func (a *attempt) climb(n *Node) error {
 			err = a.pause(retry, err)
 		}
 		if err == nil {
-			s, err = a.list(n)
+			if s, err = a.list(n); err == nil {
+				retry.Reset()
+				a.trouble.Store(nil)
+			}
 		}
 	}
 }
@@ -148,14 +151,10 @@ func (a *attempt) enter(n *Node) (standing, error) {
 // the call.
 func (a *attempt) verify(n *Node) error {
 	for retry := newBackoff(); ; {
-		a.client.events.listen(n.path, &n.watch)
-		_, stat, events, err := a.client.conn.GetW(n.path)
-		if err == nil {
-			a.client.link.watched(events)
-			return a.bind(n, stat)
-		}
-		a.client.events.disarm(n.path)
+		stat, err := n.look()
 		switch classify(err) {
+		case done:
+			return a.bind(n, stat)
 		case missing:
 			return errGone
 		case permanent:
@@ -201,10 +200,19 @@ func (a *attempt) list(n *Node) (standing, error) {
 		return standing{}, errGone
 	}
 	if s.foreign > 0 {
-		a.client.options.logger.Warn("zklock: children that are no lock nodes are ignored",
-			"path", a.lock.path, "count", s.foreign)
+		a.reportForeign(s.foreign)
 	}
 	return s, err
+}
+
+// reportForeign says, once per attempt and not more often than the logger wants, that
+// there are children that are no lock nodes.
+func (a *attempt) reportForeign(count int) {
+	if !a.reported {
+		a.reported = true
+		a.client.options.logger.Info("zklock: children that are no lock nodes are ignored",
+			"path", a.lock.path, "count", count)
+	}
 }
 
 // waitBehind watches the predecessor and waits for any reason to look again. It reports
@@ -215,7 +223,7 @@ func (a *attempt) waitBehind(n *Node, s standing) (alone bool, err error) {
 	w := &watcher{notify: n.wake.Set}
 	if !a.client.events.listen(path, w) {
 		if err := a.watch(path); err != nil {
-			a.client.events.disarm(path)
+			a.client.events.failed(path, w)
 			if classify(err) == missing { // gone between list and watch
 				return false, nil
 			}
@@ -281,11 +289,14 @@ func (a *attempt) pause(retry *backoff.ExponentialBackOff, err error) error {
 	if a.once {
 		return errors.Join(err, a.client.Err())
 	}
-	if err := pause(a.ctx, retry.NextBackOff()); err != nil {
-		return a.client.explain(err)
+	if err != nil {
+		a.trouble.Store(&err)
 	}
-	_, err = a.await()
-	return err
+	if cause := pause(a.ctx, retry.NextBackOff()); cause != nil {
+		return a.explain(cause)
+	}
+	_, cause := a.await()
+	return cause
 }
 
 // await waits for a session, unless the attempt waits for nothing.

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -47,14 +48,19 @@ func newOwner(label string) owner {
 // would wake the successor for nothing.
 func (o owner) describe() []byte {
 	o.Time = time.Now().UTC()
-	data, _ := json.Marshal(o) // strings, a number and a present time: cannot fail
-	return data
+	var data bytes.Buffer
+	encoder := json.NewEncoder(&data)
+	encoder.SetEscapeHTML(false) // keeps the content below one KiB whatever the label
+	encoder.Encode(o)            // strings, a number and a present time: cannot fail
+	return bytes.TrimSpace(data.Bytes())
 }
 
 // Contenders returns the queue, the holder first. It asks for each node separately, so
 // the picture is not one instant's; nodes that go meanwhile are left out. A lock that
 // was never used has none.
 func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
+	ctx, cancel := l.client.scope(ctx)
+	defer cancel()
 	type answer struct {
 		queue []Contender
 		err   error
@@ -78,10 +84,24 @@ func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
 	return a.queue, nil
 }
 
+// contenders looks until it gets an answer.
 func (l *Lock) contenders(ctx context.Context) ([]Contender, error) {
-	if _, err := l.client.await(ctx); err != nil {
-		return nil, err
+	for retry := newBackoff(); ; {
+		if _, err := l.client.await(ctx); err != nil {
+			return nil, err
+		}
+		queue, err := l.survey(ctx)
+		if err == nil || classify(err) == permanent {
+			return queue, err
+		}
+		if err := pause(ctx, retry.NextBackOff()); err != nil {
+			return nil, l.client.explain(err)
+		}
 	}
+}
+
+// survey looks at the queue once.
+func (l *Lock) survey(ctx context.Context) ([]Contender, error) {
 	children, _, err := l.client.conn.Children(l.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil

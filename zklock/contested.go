@@ -43,18 +43,22 @@ func (n *Node) observe() {
 	defer c.events.ignore(n.lock.path, w)
 	recheck := time.NewTimer(recheckAfter(n.session.negotiated()))
 	defer recheck.Stop()
-	for {
+	for retry := newBackoff(); ; {
 		n.wake.Clear() // before the look: what comes later ends the wait
-		if children, err := n.watchQueue(w); err == nil {
-			if s, err := stand(children, baseOf(n.path)); err == nil && s.behind > 0 {
-				n.contest()
-				return
-			}
+		children, err := n.watchQueue(w)
+		if s, _ := stand(children, baseOf(n.path)); s.behind > 0 {
+			n.contest()
+			return
+		}
+		if err != nil {
+			recheck.Reset(retry.NextBackOff())
+		} else { // watches can be lost
+			recheck.Reset(recheckAfter(n.session.negotiated()))
+			retry.Reset()
 		}
 		select {
 		case <-n.wake.C():
-		case <-recheck.C: // watches can be lost
-			recheck.Reset(recheckAfter(n.session.negotiated()))
+		case <-recheck.C:
 		case <-n.life.Done():
 			return
 		case <-n.released:
@@ -72,7 +76,7 @@ func (n *Node) watchQueue(w *watcher) ([]string, error) {
 	}
 	children, _, events, err := c.conn.ChildrenW(n.lock.path)
 	if err != nil {
-		c.events.disarm(n.lock.path)
+		c.events.failed(n.lock.path, w)
 		return nil, err
 	}
 	c.link.watched(events)

@@ -34,6 +34,7 @@ func (c *Client) dial(ctx context.Context, addresses []string) error {
 		return err
 	}
 	l := &dialed{client: c, mirror: newWatchMirror()}
+	c.link = l // before the library starts and calls back
 	conn, events, err := zk.Connect(addresses, c.options.sessionTimeout,
 		zk.WithDialer(l.dial),
 		zk.WithEventCallback(l.onEvent),
@@ -42,7 +43,7 @@ func (c *Client) dial(ctx context.Context, addresses []string) error {
 	if err != nil {
 		return err
 	}
-	c.conn, c.link, l.gone = conn, l, events
+	c.conn, l.gone = conn, events
 	c.spawn(l.keep)
 	ready := make(chan error, 1)
 	c.spawn(func() { ready <- c.authenticate(ctx) })
@@ -89,11 +90,12 @@ func (l *dialed) dial(network, address string, timeout time.Duration) (net.Conn,
 	}
 	s := newSocket(conn, l)
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed { // close has killed the newest socket, and will not see this one
+	l.socket = s
+	closed := l.closed
+	l.mu.Unlock()
+	if closed { // close has killed the newest socket before, and does not see this one
 		s.kill()
 	}
-	l.socket = s
 	return s, nil
 }
 

@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -28,9 +29,11 @@ func (a *attempt) enqueue() (*Node, error) {
 		case done:
 			return newNode(a.lock, s, prefix, path), nil
 		case missing:
-			if err := a.client.createParents(a.lock.path, a.lock.acl); err != nil && classify(err) == permanent {
+			err = a.client.createParents(a.lock.path, a.lock.acl)
+			if classify(err) == permanent {
 				return nil, err
-			} else if err == nil && fresh {
+			}
+			if err == nil && fresh {
 				fresh = false
 				continue
 			}
@@ -94,7 +97,7 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 func (a *attempt) lookUp(prefix string, cause error) (*Node, error) {
 	for retry := newBackoff(); ; {
 		if err := a.pause(retry, cause); err != nil {
-			a.client.reaper.add(remains{parent: a.lock.path, prefix: prefix})
+			a.client.reaper.add(a.remains(prefix))
 			return nil, err
 		}
 		s := a.client.link.session()
@@ -106,11 +109,16 @@ func (a *attempt) lookUp(prefix string, cause error) (*Node, error) {
 			}
 			return newNode(a.lock, s, prefix, a.lock.path+"/"+name), nil
 		case permanent:
-			a.client.reaper.add(remains{parent: a.lock.path, prefix: prefix})
+			a.client.reaper.add(a.remains(prefix))
 			return nil, err
 		}
 		cause = err
 	}
+}
+
+// remains is what a create with this prefix may have left.
+func (a *attempt) remains(prefix string) remains {
+	return remains{parent: a.lock.path, prefix: prefix, session: a.client.link.session()}
 }
 
 // find looks for the child of parent whose name starts with prefix; "" means that there
@@ -140,7 +148,7 @@ func (c *Client) find(parent, prefix string) (string, error) {
 // parent's counter is stuck.
 func createError(err error) error {
 	if errors.Is(err, zk.ErrNodeExists) {
-		return ErrSequenceExhausted
+		return fmt.Errorf("%w: %w", ErrSequenceExhausted, err)
 	}
 	return err
 }

@@ -64,7 +64,7 @@ func classify(err error) outcome {
 	case errors.Is(err, zk.ErrNoServer), // only requests that were never written get it
 		errors.Is(err, zk.ErrSessionExpired): // the server checks the session before it applies
 		return refused
-	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed),
+	case errors.Is(err, ErrClosed), errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed),
 		errors.Is(err, zk.ErrNoChildrenForEphemerals), errors.Is(err, zk.ErrBadArguments),
 		errors.Is(err, zk.ErrInvalidPath), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNotEmpty),
 		errors.Is(err, zk.ErrBadVersion):

@@ -47,10 +47,12 @@ func (e *events) ignore(path string, w *watcher) {
 	delete(e.armed[path], w)
 }
 
-// disarm says that path is not watched after all.
-func (e *events) disarm(path string) {
-	for _, w := range e.take(path) {
-		w.notify()
+// failed says that path is not watched after all, because w asked for it in vain. The
+// others who rely on it have to look for themselves.
+func (e *events) failed(path string, w *watcher) {
+	e.ignore(path, w)
+	for _, other := range e.take(path) {
+		other.notify()
 	}
 }
 

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"bytes"
 	"encoding/binary"
 	"time"
 )
@@ -41,6 +42,16 @@ func requestHeader(frame []byte) (xid, op int32, ok bool) {
 func watchRequest(frame []byte) (path string, watch bool) {
 	path, rest, ok := stringAt(frame, 12)
 	return path, ok && rest < len(frame) && frame[rest] != 0
+}
+
+// withoutLastZxid returns a handshake that does not claim to have seen any transaction.
+func withoutLastZxid(handshake []byte) []byte {
+	if len(handshake) < 16 {
+		return handshake
+	}
+	handshake = bytes.Clone(handshake)
+	clear(handshake[8:16]) // after length and protocol version
+	return handshake
 }
 
 type reply struct {

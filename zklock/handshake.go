@@ -27,16 +27,21 @@ func (l *dialed) session() *session {
 // sentAt, before the library knows.
 func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*session, error) {
 	c := l.client
+	var refusal error
 	if margin := c.margin(timeout); timeout <= margin {
-		return nil, fmt.Errorf("the server granted a session timeout of %v, not above the lease margin of %v",
+		refusal = fmt.Errorf("the server granted a session timeout of %v, not above the lease margin of %v",
 			timeout, margin)
 	}
 	l.mu.Lock()
 	old := l.current
 	if old != nil && old.id == id {
 		l.mu.Unlock()
-		old.resume(timeout, sentAt)
-		return old, nil
+		old.resume(timeout, sentAt) // refused or not: the server has set its clock to it
+		return old, refusal
+	}
+	if refusal != nil {
+		l.mu.Unlock()
+		return nil, refusal
 	}
 	s := newSession(c, id, timeout)
 	s.validUntil.Store(int64(s.leaseFrom(sentAt)))
@@ -49,6 +54,15 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*session,
 		s.end(ErrClosed)
 	}
 	return s, nil
+}
+
+// hopeless reports whether the session has been out of reach for so long that the
+// server must have given it up, if it is the server that it was. A server whose data
+// were lost or restored turns away a client that has seen a later transaction, every
+// time; the library would never recover.
+func (l *dialed) hopeless(now time.Duration) bool {
+	s := l.session()
+	return s != nil && now > time.Duration(s.validUntil.Load())+3*s.negotiated()
 }
 
 // expired is called by the socket when the server says so in a handshake.

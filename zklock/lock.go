@@ -90,6 +90,9 @@ func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
 // is created (and deleted again if somebody was faster). While ZooKeeper cannot be
 // reached it fails at once, with an error wrapping [zk.ErrNoServer].
 func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
+	if err := l.client.Err(); err != nil {
+		return nil, fmt.Errorf("zklock: try %s: %w", l.path, err)
+	}
 	n, err := l.start(ctx, (*attempt).try)
 	if err != nil {
 		return nil, fmt.Errorf("zklock: try %s: %w", l.path, err)

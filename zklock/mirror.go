@@ -7,6 +7,7 @@ package zklock
 type watchMirror struct {
 	asked map[int32]watchRef // by xid; requests without a reply
 	set   map[watchRef]bool
+	due   int // SetWatches that the library is going to send
 }
 
 // A watchRef is one entry in the library's table.
@@ -84,7 +85,22 @@ func (m *watchMirror) abandon() { clear(m.asked) }
 func (m *watchMirror) forget() {
 	clear(m.asked)
 	clear(m.set)
+	m.due = 0
 }
 
-// any reports whether the library has watches to set again.
-func (m *watchMirror) any() bool { return len(m.set) > 0 }
+// expectRewatch is called when the library has reconnected. It reports whether the
+// library will set watches again.
+func (m *watchMirror) expectRewatch() bool {
+	if len(m.set) == 0 {
+		return false
+	}
+	m.due++
+	return true
+}
+
+// rewatched counts a SetWatches. It reports whether that was the last one due: one may
+// be left over from the connection before.
+func (m *watchMirror) rewatched() bool {
+	m.due = max(m.due-1, 0)
+	return m.due == 0
+}

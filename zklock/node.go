@@ -34,6 +34,7 @@ type Node struct {
 	contestedSince atomic.Int64  // when one was first seen, on the client's clock; 0 before
 	contested      chan struct{} // closed then
 
+	writing  atomic.Int32  // Multis without an answer
 	held     bool          // guarded by session.mu
 	spent    atomic.Bool   // given up
 	fate     error         // what Release says about the node's end; valid when released is closed
@@ -56,6 +57,8 @@ func newNode(l *Lock, s *session, prefix, path string) *Node {
 func (n *Node) changed() {
 	if n.watch.deleted.Load() {
 		n.end(n.deleted())
+	} else if n.life.Err() == nil && !n.spent.Load() {
+		n.lock.client.spawn(n.check) // somebody wrote to it: the watch is used up
 	}
 	n.wake.Set()
 }
@@ -71,7 +74,9 @@ func (n *Node) lose(reason error) {
 // bury leaves the node to the reaper.
 func (n *Node) bury() {
 	if !n.buried.Swap(true) {
-		n.lock.client.reaper.add(remains{n.lock.path, n.prefix, baseOf(n.path), n.session})
+		n.lock.client.reaper.add(remains{
+			parent: n.lock.path, prefix: n.prefix, name: baseOf(n.path), session: n.session,
+		})
 	}
 }
 
@@ -233,10 +238,13 @@ func (n *Node) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	}
 	answers := make(chan answer, 1)
 	guard := &zk.CheckVersionRequest{Path: n.path, Version: -1} // exists, whatever its version
+	n.writing.Add(1)
 	if !n.lock.client.spawn(func() {
+		defer n.writing.Add(-1)
 		results, err := n.lock.client.conn.Multi(append([]any{guard}, ops...)...)
 		answers <- answer{results, err}
 	}) {
+		n.writing.Add(-1)
 		return nil, ErrClosed
 	}
 	select {
@@ -253,14 +261,37 @@ func (n *Node) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	}
 }
 
-// check looks whether a held node is still there and still ours.
+// Writing reports whether a Multi has not been answered yet. While that is so, its
+// operations may still take effect under this node.
+func (n *Node) Writing() bool { return n.writing.Load() > 0 }
+
+// check looks whether a node is still there and still ours, and sees to it that its
+// deletion is watched.
 func (n *Node) check() {
-	exists, stat, err := n.lock.client.conn.Exists(n.path)
+	stat, err := n.look()
 	switch {
-	case err != nil: // nothing learned; the lease decides
-	case !exists:
+	case errors.Is(err, zk.ErrNoNode):
 		n.end(n.deleted())
+	case err != nil: // nothing learned; the lease decides
 	case stat.EphemeralOwner != n.session.id:
 		n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, n.path, uint64(stat.EphemeralOwner)))
 	}
+}
+
+func (n *Node) look() (*zk.Stat, error) {
+	c := n.lock.client
+	if c.events.listen(n.path, &n.watch) {
+		exists, stat, err := c.conn.Exists(n.path)
+		if err == nil && !exists {
+			err = zk.ErrNoNode
+		}
+		return stat, err
+	}
+	_, stat, events, err := c.conn.GetW(n.path)
+	if err != nil {
+		c.events.failed(n.path, &n.watch)
+		return nil, err
+	}
+	c.link.watched(events)
+	return stat, nil
 }

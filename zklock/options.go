@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
@@ -43,9 +45,9 @@ func WithSessionTimeout(d time.Duration) Option {
 }
 
 // WithLeaseMargin sets how long before the server's session timeout a lock counts as
-// lost; default a third of the negotiated timeout. The margin covers the difference of
-// clock rates, the round trip, and what an ensemble may forget when one of its servers
-// fails.
+// lost; default (also for 0) a third of the negotiated timeout. The margin covers the
+// difference of clock rates, the round trip, and what an ensemble may forget when one
+// of its servers fails.
 func WithLeaseMargin(d time.Duration) Option {
 	return func(o *options) { o.margin = d }
 }
@@ -77,7 +79,7 @@ func WithLogger(logger *slog.Logger) Option {
 }
 
 // WithLabel sets a name for this process that Contenders shows beside its host and pid;
-// at most 256 bytes of UTF-8.
+// at most 256 bytes of UTF-8 without control characters.
 func WithLabel(label string) Option {
 	return func(o *options) { o.label = label }
 }
@@ -113,6 +115,8 @@ func (o options) check() error {
 		return fmt.Errorf("label of %d bytes: more than %d", len(o.label), maxLabel)
 	case !utf8.ValidString(o.label):
 		return errors.New("label is not valid UTF-8")
+	case strings.ContainsFunc(o.label, unicode.IsControl):
+		return errors.New("label has a control character")
 	}
 	for _, c := range o.auth {
 		if c.scheme == "" {

@@ -3,6 +3,8 @@ package zklock
 import (
 	"context"
 	"sync"
+
+	"github.com/cenkalti/backoff/v4"
 )
 
 // A reaper deletes the nodes whose fate is uncertain: those that a create without an
@@ -15,13 +17,15 @@ type reaper struct {
 	mu      sync.Mutex // guards the fields below
 	items   []remains
 	working bool // a goroutine is at it
+	hurry   bool // there is a new item
 }
 
 // remains is what is left of an attempt: the node with this name or, if it is not
 // known, whatever child has this prefix, which is unique to the attempt.
 type remains struct {
 	parent, prefix, name string
-	session              *session // of the node, nil if it is not known
+	session              *session // that was there when it was left, nil if there was none
+	reported             bool     // that it cannot be deleted
 }
 
 // maxRemains is where new nodes have to wait for old ones to be removed.
@@ -31,6 +35,7 @@ func (r *reaper) add(item remains) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.items = append(r.items, item)
+	r.hurry = true
 	if !r.working { // on a closed client the node goes with the session
 		r.working = r.client.spawn(r.run)
 	}
@@ -56,7 +61,7 @@ func (r *reaper) room(ctx context.Context) error {
 func (c *Client) Reaping() int { return c.reaper.count() }
 
 func (r *reaper) run() {
-	for retry := newBackoff(); r.sweep(); {
+	for retry := newBackoff(); r.sweep(retry); {
 		if pause(r.client.ctx, retry.NextBackOff()) != nil {
 			return
 		}
@@ -66,10 +71,15 @@ func (r *reaper) run() {
 	}
 }
 
-// sweep tries each item once and reports whether there is more to do.
-func (r *reaper) sweep() bool {
+// sweep tries each item once and reports whether there is more to do. New items do not
+// wait for as long as old ones have to.
+func (r *reaper) sweep(retry backoff.BackOff) bool {
 	r.mu.Lock()
 	items := r.items
+	if r.hurry {
+		r.hurry = false
+		retry.Reset()
+	}
 	r.mu.Unlock()
 	var kept []remains
 	for _, item := range items {
@@ -103,18 +113,12 @@ func (r *reaper) bury(item *remains) bool {
 	case done, missing:
 		return true
 	case permanent:
-		c.options.logger.Warn("zklock: cannot delete a lock node; it stays until its session ends",
-			"path", item.parent, "node", item.prefix, "err", err)
-		return item.session.isOver()
+		if !item.reported {
+			item.reported = true
+			c.options.logger.Warn("zklock: cannot delete a lock node; it stays until its session ends",
+				"path", item.parent, "node", item.prefix, "err", err)
+		}
+		return item.session == nil || item.session.isOver()
 	}
 	return false
-}
-
-func (s *session) isOver() bool {
-	if s == nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.over != nil
 }

@@ -25,7 +25,7 @@ type session struct {
 
 	mu       sync.Mutex         // guards the fields below; never held across a client call
 	nodes    map[*Node]struct{} // nodes of ours in the queue
-	held     int                // those of them that are held
+	held     int                // those of them that are held, and not lost to the lease
 	over     error              // why the session has ended, nil before
 	watchdog *time.Timer        // fires at validUntil while a node is held, nil before the first
 	armed    bool
@@ -78,17 +78,17 @@ func (s *session) renew(sentAt time.Duration) {
 // lapse ends every hold once the lease has run out.
 func (s *session) lapse() {
 	s.mu.Lock()
-	var lost []*Node
-	if !s.valid() {
-		for n := range s.nodes {
-			if n.held {
-				lost = append(lost, n)
-			}
-		}
+	defer s.mu.Unlock()
+	if s.valid() {
+		return
 	}
-	s.mu.Unlock()
-	for _, n := range lost {
-		n.lose(fmt.Errorf("%w: the lease of session %v ran out", ErrLost, s))
+	for n := range s.nodes {
+		if n.held {
+			n.held = false
+			s.held--
+			// Under the mutex: whoever calls lapse at the same time finds all lost.
+			n.lose(fmt.Errorf("%w: the lease of session %v ran out", ErrLost, s))
+		}
 	}
 }
 
@@ -108,7 +108,7 @@ func (s *session) enrol(n *Node) error {
 func (s *session) hold(n *Node) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over != nil || !s.valid() || n.life.Err() != nil {
+	if _, enrolled := s.nodes[n]; !enrolled || s.over != nil || !s.valid() || n.life.Err() != nil {
 		return false
 	}
 	n.held = true
@@ -131,14 +131,18 @@ func (s *session) armLocked() {
 
 // watch runs when the lease was due to end, as known when the watchdog was armed.
 func (s *session) watch() {
-	if !s.valid() {
-		s.lapse()
-	}
+	s.lapse()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.armed = s.held > 0 && s.over == nil && s.valid(); s.armed {
+	if s.armed = s.held > 0 && s.over == nil; s.armed {
 		s.armLocked()
 	}
+}
+
+func (s *session) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over != nil
 }
 
 // leave takes a node out of the session's books.

@@ -95,7 +95,11 @@ func (s *socket) SetWriteDeadline(t time.Time) error {
 
 // Write sends one frame: the library writes each with one call (676, 751, 781).
 func (s *socket) Write(frame []byte) (int, error) {
-	s.noteRequest(frame, s.link.client.now())
+	now := s.link.client.now()
+	if !s.handshaken && s.link.hopeless(now) {
+		frame = withoutLastZxid(frame)
+	}
+	s.noteRequest(frame, now)
 	if _, err := s.Conn.Write(frame); err != nil {
 		s.link.trouble(fmt.Errorf("write to %s: %w", s.RemoteAddr(), err))
 		s.kill()
@@ -122,9 +126,8 @@ func (s *socket) noteRequest(frame []byte, now time.Duration) {
 	}
 	s.sent[xid] = now
 	s.watching.requested(xid, op, frame)
-	if op == opSetWatches && s.rewatch != nil {
-		close(s.rewatch)
-		s.rewatch = nil
+	if op == opSetWatches && s.watching.rewatched() {
+		s.openLocked()
 	}
 }
 
@@ -189,7 +192,9 @@ func (s *socket) noteReply(frame []byte) error {
 		return fmt.Errorf("reply of %d bytes", len(frame))
 	}
 	if reply.xid >= 0 && reply.zxid > 0 {
-		s.holdBack()
+		if err := s.holdBack(); err != nil {
+			return err
+		}
 	}
 	s.mu.Lock()
 	var sentAt time.Duration
@@ -235,7 +240,7 @@ func (s *socket) noteHandshake(frame []byte) error {
 	s.session = session
 	s.mu.Lock()
 	s.watching.abandon()
-	if s.watching.any() {
+	if s.watching.expectRewatch() {
 		s.rewatch = make(chan struct{})
 	}
 	s.mu.Unlock()
@@ -245,19 +250,34 @@ func (s *socket) noteHandshake(frame []byte) error {
 }
 
 // holdBack waits until the library has set its watches again. It does so unasked as
-// soon as it is connected (642), unless the connection breaks.
-func (s *socket) holdBack() {
+// soon as it is connected (642). A reply that is still held when the connection breaks
+// is not delivered.
+func (s *socket) holdBack() error {
 	s.mu.Lock()
 	rewatch := s.rewatch
 	s.mu.Unlock()
 	if rewatch == nil {
-		return
+		return nil
 	}
 	bound := time.NewTimer(s.session.negotiated() / 3)
 	defer bound.Stop()
 	select {
 	case <-rewatch:
 	case <-s.dead:
+		return net.ErrClosed
 	case <-bound.C: // never seen; better a race than a stuck connection
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.watching.due = 0
+		s.openLocked()
+	}
+	return nil
+}
+
+// openLocked ends the holding back.
+func (s *socket) openLocked() {
+	if s.rewatch != nil {
+		close(s.rewatch)
+		s.rewatch = nil
 	}
 }

@@ -1,0 +1,179 @@
+package zklock_test
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// wantAtOnce fails unless Acquire and TryAcquire give up with want while no time passes, and leave nothing.
+func wantAtOnce(t *testing.T, s *zktest.Server, p process, want error) {
+	t.Helper()
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	_, err := p.lock.Acquire(ctx)
+	wantErr(t, "Acquire", err, want)
+	_, err = p.lock.TryAcquire(ctx)
+	wantErr(t, "TryAcquire", err, want)
+	if d := time.Since(begun); d != 0 {
+		t.Errorf("gave up after %v, want at once", d)
+	}
+	wantEmpty(t, s)
+}
+
+func setup(t *testing.T, s *zktest.Server, acl []zk.ACL) {
+	t.Helper()
+	conn := raw(t, s)
+	put(t, conn, 0, "/locks")
+	if _, err := conn.Create(path, nil, 0, acl); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMissingPermissionFailsAtOnce(t *testing.T) {
+	for name, perms := range map[string]int32{
+		"no create": zk.PermAll &^ zk.PermCreate,
+		"no read":   zk.PermAll &^ zk.PermRead, // of the queue; the node it made is removed
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				setup(t, s, zk.WorldACL(perms))
+				wantAtOnce(t, s, start(t, s), zk.ErrNoAuth)
+			})
+		})
+	}
+}
+
+func TestMissingPermissionForTheParentFailsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		if _, err := raw(t, s).Create("/locks", nil, 0, zk.WorldACL(zk.PermRead)); err != nil {
+			t.Fatal(err)
+		}
+		wantAtOnce(t, s, start(t, s), zk.ErrNoAuth)
+	})
+}
+
+func TestACLThatTheServerRefusesFailsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		setup(t, s, zk.WorldACL(zk.PermAll))
+		wantAtOnce(t, s, start(t, s, zklock.WithACL(zk.AuthACL(zk.PermAll))), zk.ErrInvalidACL) // without credentials
+	})
+}
+
+func TestCredentialsOpenAProtectedLockAlsoAfterAReconnect(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s, zklock.WithAuth("digest", []byte("u:secret")), zklock.WithACL(zk.DigestACL(zk.PermAll, "u", "secret")))
+		p.acquire(t).Release()
+		s.Cut(p.session)
+		p.acquire(t).Release()
+		wantAtOnce(t, s, start(t, s), zk.ErrNoAuth)
+	})
+}
+
+func TestEphemeralParentFailsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		put(t, raw(t, s), zk.FlagEphemeral, "/locks")
+		wantAtOnce(t, s, start(t, s), zk.ErrNoChildrenForEphemerals)
+	})
+}
+
+func TestWornOutSequenceFailsAtOnce(t *testing.T) {
+	for _, next := range []int32{math.MaxInt32 - 1<<20 + 1, math.MaxInt32 - 1} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			setup(t, s, zk.WorldACL(zk.PermAll))
+			s.SetSequence(path, next)
+			wantAtOnce(t, s, start(t, s), zklock.ErrSequenceExhausted)
+		})
+	}
+}
+
+func TestCodesOfACreateAreRetriedOrNot(t *testing.T) {
+	for _, tt := range []struct {
+		code      zktest.Code
+		permanent bool
+	}{
+		{zktest.CodeQuotaExceeded, true},
+		{zktest.CodeAuthFailed, true},
+		{-120, true}, // ephemeral node on a local session
+		{zktest.CodeThrottled, false},
+		{zktest.CodeOperationTimeout, false},
+		{zktest.CodeSessionMoved, false},
+		{-4, false}, // connection loss, as a proxy may say
+	} {
+		t.Run(time.Duration(tt.code).String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				p := start(t, s)
+				p.acquire(t).Release()
+				failures := 3
+				s.Intercept(func(f *zktest.Frame) zktest.Action {
+					if f.Op == zktest.OpCreate && f.Stage == zktest.Request && failures > 0 {
+						failures--
+						return zktest.Error(tt.code)
+					}
+					return zktest.Pass
+				})
+				if tt.permanent {
+					if err := p.queue(t.Context()).failed(t); failures != 2 {
+						t.Errorf("tried %d times before %v", 3-failures, err)
+					}
+					return
+				}
+				p.acquire(t).Release()
+				if failures > 0 {
+					t.Error("no retry was needed")
+				}
+				wantEmpty(t, s)
+			})
+		})
+	}
+}
+
+func TestParentsArePersistentWhereTheServerKnowsNoContainers(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpCreateContainer && f.Stage == zktest.Request {
+				return zktest.Error(zktest.CodeUnimplemented)
+			}
+			return zktest.Pass
+		})
+		start(t, s).acquire(t).Release()
+		if _, stat, ok := s.Get(path); !ok || stat.EphemeralOwner != 0 {
+			t.Errorf("parent: there %t, owner %#x; want a persistent node", ok, stat.EphemeralOwner)
+		}
+	})
+}
+
+func TestParentsAreContainersAndMadeAnewWhenTheServerTookThem(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		p.acquire(t).Release()
+		if time.Sleep(10 * time.Minute); s.Exists(path) {
+			t.Fatal("the parent stays although it is empty")
+		}
+		p.acquire(t).Release()
+	})
+}
+
+func TestReleaseWithoutDeletePermissionSaysSoAndStaysVisible(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		setup(t, s, zk.WorldACL(zk.PermAll&^zk.PermDelete))
+		p := start(t, s)
+		n := p.acquire(t)
+		wantErr(t, "Release", n.Release(), zk.ErrNoAuth)
+		if time.Sleep(time.Minute); p.Reaping() != 1 || !s.Exists(n.Path()) {
+			t.Errorf("reaping %d, node there: %t; want 1, true", p.Reaping(), s.Exists(n.Path()))
+		}
+		s.Expire(p.session)
+		if time.Sleep(10 * time.Second); p.Reaping() != 0 {
+			t.Errorf("after the session: reaping %d, want 0", p.Reaping())
+		}
+		wantEmpty(t, s)
+	})
+}

@@ -1,0 +1,220 @@
+package zklock_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// What follows runs on a real server and in real time.
+
+func realServer(t *testing.T) (*zkserver.Server, context.Context) {
+	t.Helper()
+	s := zkservertest.Start(t, zkserver.Config{TickTime: 200 * time.Millisecond, NoSync: true})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return s, ctx
+}
+
+func connect(ctx context.Context, t *testing.T, servers []string, opts ...zklock.Option) process {
+	t.Helper()
+	c, err := zklock.Dial(ctx, servers, append([]zklock.Option{zklock.WithSessionTimeout(2 * time.Second)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return process{Client: c, lock: lockAt(t, c, path)}
+}
+
+// enqueue starts to acquire the lock and returns once want contenders are in the queue.
+func (p process) enqueue(ctx context.Context, t *testing.T, want int) *request {
+	t.Helper()
+	r := &request{done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.node, r.err = p.lock.Acquire(ctx)
+	}()
+	p.awaitQueue(ctx, t, want)
+	return r
+}
+
+func (p process) awaitQueue(ctx context.Context, t *testing.T, want int) {
+	t.Helper()
+	for got := -1; got != want; {
+		queue, err := p.lock.Contenders(ctx)
+		if err != nil {
+			t.Fatalf("waiting for %d contenders, have %d: %v", want, got, err)
+		}
+		got = len(queue)
+	}
+}
+
+// result waits for the end of an acquisition.
+func (r *request) result(ctx context.Context, t *testing.T) *zklock.Node {
+	t.Helper()
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		t.Fatal("not granted in time")
+	}
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	return r.node
+}
+
+func TestRealServerServesInOrderAndRequeuesAtTheTail(t *testing.T) {
+	s, ctx := realServer(t)
+	servers := []string{s.Addr()}
+	a, b, c := connect(ctx, t, servers), connect(ctx, t, servers), connect(ctx, t, servers)
+	n := a.enqueue(ctx, t, 1).result(ctx, t)
+	second, third := b.enqueue(ctx, t, 2), c.enqueue(ctx, t, 3)
+	if _, err := b.lock.TryAcquire(ctx); !errors.Is(err, zklock.ErrLocked) {
+		t.Errorf("TryAcquire: got %v, want ErrLocked", err)
+	}
+	last := &request{done: make(chan struct{})}
+	go func() {
+		defer close(last.done)
+		last.node, last.err = n.Requeue(ctx)
+	}()
+	token := n.Token()
+	for _, r := range []*request{second, third, last} {
+		n := r.result(ctx, t)
+		if n.Token() <= token {
+			t.Errorf("token %d after %d", n.Token(), token)
+		}
+		token = n.Token()
+		if err := n.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+	a.awaitQueue(ctx, t, 0)
+}
+
+// A passport is what a session is taken over with. It is learned from the server's answer to the first handshake.
+type passport struct {
+	mu     sync.Mutex // guards the field below
+	answer []byte
+}
+
+func (p *passport) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &passported{conn, p, len(p.answer) > 0}, err
+}
+
+type passported struct {
+	net.Conn
+	passport *passport
+	known    bool
+}
+
+func (c *passported) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if p := c.passport; !c.known {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.answer = append(p.answer, b[:n]...)
+		c.known = len(p.answer) >= 40
+	}
+	return n, err
+}
+
+// expire ends the session for good: a second connection takes it over and closes it, both in one write, so that the
+// client cannot come between.
+func (p *passport) expire(t *testing.T, address string) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	const id, password = 12, 24 // offsets in the answer, length included
+	var b bytes.Buffer
+	for _, field := range []any{
+		int32(44), int32(0), int64(0), int32(2000), p.answer[id : id+8], int32(16), p.answer[password : password+16],
+		int32(8), int32(1), int32(-11),
+	} {
+		binary.Write(&b, binary.BigEndian, field)
+	}
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := conn.Write(b.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, conn) // the server closes it when the session is over
+}
+
+func TestRealExpiryIsALossForTheHolderAndANewPlaceForTheWaiter(t *testing.T) {
+	s, ctx := realServer(t)
+	var holders, waiters passport
+	a := connect(ctx, t, []string{s.Addr()}, zklock.WithDialContext(holders.dial))
+	b := connect(ctx, t, []string{s.Addr()}, zklock.WithDialContext(waiters.dial))
+	n := a.enqueue(ctx, t, 1).result(ctx, t)
+	r := b.enqueue(ctx, t, 2)
+	waiters.expire(t, s.Addr())
+	a.awaitQueue(ctx, t, 2) // the waiter has a new node
+	holders.expire(t, s.Addr())
+	select {
+	case <-n.Lost():
+	case <-ctx.Done():
+		t.Fatal("not lost")
+	}
+	if err := n.Release(); !errors.Is(err, zklock.ErrLost) {
+		t.Errorf("Release: got %v, want ErrLost", err)
+	}
+	if err := r.result(ctx, t).Release(); err != nil {
+		t.Error(err)
+	}
+	b.awaitQueue(ctx, t, 0)
+}
+
+func TestRealServerKilledAndRestartedIsWaitedFor(t *testing.T) {
+	s, ctx := realServer(t)
+	a, b := connect(ctx, t, []string{s.Addr()}), connect(ctx, t, []string{s.Addr()})
+	n := a.enqueue(ctx, t, 1).result(ctx, t)
+	r := b.enqueue(ctx, t, 2)
+	s.Kill()
+	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	if _, err := b.lock.Acquire(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Acquire without a server: got %v, want its deadline", err)
+	}
+	if err := s.Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
+	n.Release()
+	if err := r.result(ctx, t).Release(); err != nil {
+		t.Error(err)
+	}
+	a.awaitQueue(ctx, t, 0)
+}
+
+func TestRealServerThatHangsDoesNotKeepTheClientFromAnother(t *testing.T) {
+	s, ctx := realServer(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	begun := time.Now()
+	for range 4 { // the library shuffles its servers
+		connect(ctx, t, []string{listener.Addr().String(), s.Addr()})
+	}
+	// The library by itself would wait for 13 s at each mute one.
+	if d := time.Since(begun); d > 6*time.Second {
+		t.Errorf("four sessions after %v", d)
+	}
+}
