@@ -13,32 +13,33 @@ import (
 
 // A Lock is go-zookeeper's zk.Lock on two tiers: the same methods, made in the same way
 // from a connection that the program has already, with one znode per process. A program
-// moves by changing the import of NewLock; it may do so process by process, because both
-// exclude each other.
+// moves by changing the import of NewLock; it may do so process by process, because
+// both exclude each other.
 //
 // As with zk.Lock, a Lock is a handle for one user at a time: each goroutine makes its
 // own. All handles of one connection and path share a gate and a node. What differs, on
 // purpose:
 //
 //   - Locking waits through lost connections and expired sessions, where zk.Lock fails
-//     and leaves its node behind, which blocks everybody. It fails when the connection is
-//     closed, with an error wrapping [ErrClosed] and [zk.ErrClosing], and for what
+//     and leaves its node behind, which blocks everybody. It fails when the connection
+//     is closed, with an error wrapping [ErrClosed] and [zk.ErrClosing], and for what
 //     waiting does not mend.
-//   - Unlock always leaves the handle unlocked. If the lock was lost meanwhile, it says so
-//     once, with an error wrapping [ErrLost] and [zk.ErrNoNode]; zk.Lock repeats
+//   - Unlock always leaves the handle unlocked. If the lock was lost meanwhile, it says
+//     so once, with an error wrapping [ErrLost] and [zk.ErrNoNode]; zk.Lock repeats
 //     zk.ErrNoNode for ever and cannot be locked again. If the connection is down, the
 //     node is deleted later and Unlock returns.
-//   - Children that are no lock nodes are ignored, where each of them makes zk.Lock fail.
-//   - Missing parents are created as container nodes, which the server removes when they
-//     are empty.
+//   - Children that are no lock nodes are ignored, where each of them makes zk.Lock
+//     fail.
+//   - Missing parents are created as container nodes, which the server removes when
+//     they are empty.
 //   - A node carries the data of the handle that it was created for, also while it is
 //     handed on to other goroutines.
 //   - Paths are checked; see [zklock.ValidatePath].
 //
 // A connection made elsewhere tells less than one made by [Dial]: there is no lease, so
-// a Lock cannot say that it is lost before the server does, and does not even try; there
-// is no protection from hung servers; nothing ends a wait but the lock. Use [Dial] and
-// [Mutex] for that.
+// a Lock cannot say that it is lost before the server does, and does not even try;
+// there is no protection from hung servers; nothing ends a wait but the lock. Use
+// [Dial] and [Mutex] for that.
 type Lock struct {
 	mutex *Mutex
 	err   error // why it can never be locked, nil if it can
@@ -94,8 +95,8 @@ func (l *Lock) LockWithData(data []byte) error {
 	return nil
 }
 
-// Unlock releases the lock. A handle that does not hold it gets [zk.ErrNotLocked]. After
-// any error the handle is unlocked.
+// Unlock releases the lock. A handle that does not hold it gets [zk.ErrNotLocked].
+// After any error the handle is unlocked.
 func (l *Lock) Unlock() error {
 	l.mu.Lock()
 	hold := l.hold

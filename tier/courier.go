@@ -13,8 +13,8 @@ type errand = *zklock.Lock
 // fetchLocked sends the courier for a new node, in the name of the first waiter.
 func (c *cohort) fetchLocked() { c.sendCourierLocked(c.gate.first.errand.Acquire) }
 
-// replaceLocked sends the courier to give node up and queue for the first waiter, in one
-// transaction.
+// replaceLocked sends the courier to give node up and queue for the first waiter, in
+// one transaction.
 func (c *cohort) replaceLocked(node *zklock.Node) bool {
 	lock := c.gate.first.errand
 	return c.sendCourierLocked(func(ctx context.Context) (*zklock.Node, error) {

@@ -16,16 +16,17 @@ const (
 // process the lock changes hands for nothing, so it stays there as long as that is
 // fair. While no other process waits that is without limit; once one does, for the
 // hand-off budget. A node is never kept without a valid lease, nor while the connection
-// is down.
+// is down; nor while a guarded write of its last owner has not been answered, which
+// could else take effect under the next one.
 func (o options) afterRelease(node *zklock.Node, connected, waiters bool) decision {
 	switch {
 	case node.Err() != nil || !connected:
 		return giveUp
-	case waiters && o.handOff > 0 && node.ContestedFor() < o.handOff:
+	case waiters && o.handOff > 0 && !node.Writing() && node.ContestedFor() < o.handOff:
 		return handOn
 	case waiters:
 		return requeue
-	case o.linger > 0 && node.ContestedFor() == 0:
+	case o.linger > 0 && !node.Writing() && node.ContestedFor() == 0:
 		return linger
 	}
 	return giveUp

@@ -45,39 +45,8 @@ type Hold struct {
 	own      *ownership
 	released atomic.Bool
 
-	mu      sync.Mutex                // guards the field below
-	cancels []context.CancelCauseFunc // of the contexts made by Context
-}
-
-type ownerKey struct {
-	registry *Registry
-	path     string
-}
-
-// Context returns a context for work under the lock, derived from ctx. Acquiring the
-// same lock with it enters again. It is cancelled when the lock is lost, with an error
-// wrapping [ErrLost] as its cause, and when the hold is released, with [ErrReleased].
-//
-// Derive it from a context that lives as long as the work, not from one whose deadline
-// was meant for the wait.
-func (h *Hold) Context(ctx context.Context) context.Context {
-	c := h.own.cohort
-	key := ownerKey{c.registry, c.path}
-	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, key, h))
-	life := h.own.node.Context()
-	stop := context.AfterFunc(life, func() { cancel(context.Cause(life)) })
-
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.released.Load() {
-		cancel(ErrReleased)
-		return ctx
-	}
-	h.cancels = append(h.cancels, func(cause error) {
-		stop()
-		cancel(cause)
-	})
-	return ctx
+	mu      sync.Mutex                      // guards the field below
+	derived map[context.Context]*derivation // the contexts made by Context that have not ended
 }
 
 // Lost returns a channel that is closed when the lock is no longer certain to be ours,
@@ -106,7 +75,8 @@ func (h *Hold) Token() int64 { return h.own.node.Token() }
 
 // Multi runs ZooKeeper operations, as in [zk.Conn.Multi], in one transaction that takes
 // effect only while the lock is ours: an exact fence for data that lives in the same
-// ensemble. The errors are those of [zklock.Node.Multi].
+// ensemble. The errors are those of [zklock.Node.Multi]. A call that has not been
+// answered when the hold is released keeps the lock from being handed on.
 func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	if err := h.Err(); err != nil {
 		return nil, fmt.Errorf("tier: multi under %s: %w", h.own.cohort.path, err)
@@ -127,11 +97,11 @@ func (h *Hold) Release() error {
 		h.mu.Unlock()
 		return ErrReleased
 	}
-	cancels := h.cancels
-	h.cancels = nil
+	derived := h.derived
+	h.derived = nil
 	h.mu.Unlock()
-	for _, cancel := range cancels {
-		cancel(ErrReleased)
+	for _, d := range derived {
+		d.release()
 	}
 	if h.own.holds.Add(-1) == 0 {
 		c := h.own.cohort

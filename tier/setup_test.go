@@ -94,7 +94,7 @@ func dial(t *testing.T, addr string, opts ...zklock.Option) *tier.Registry {
 // soon returns a context that ends a test that hangs.
 func soon(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, fmt.Errorf("%s hangs", t.Name()))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, fmt.Errorf("%s hangs", t.Name()))
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -132,10 +132,9 @@ func start(ctx context.Context, mu *tier.Mutex) *acquisition {
 	return a
 }
 
-// queue starts an acquisition in a bubble and returns when it is blocked.
-func queue(t *testing.T, ctx context.Context, mu *tier.Mutex) *acquisition {
+// blocked returns when nothing in the bubble moves any more; a must still wait then.
+func (a *acquisition) blocked(t *testing.T) *acquisition {
 	t.Helper()
-	a := start(ctx, mu)
 	synctest.Wait()
 	if !a.pending() {
 		t.Fatalf("Acquire: got %v, %v; want it to wait", a.hold, a.err)
@@ -161,8 +160,19 @@ func (a *acquisition) granted(t *testing.T) *tier.Hold {
 	return a.hold
 }
 
-// rawConn returns a connection that knows nothing of locks.
-func rawConn(t *testing.T, addr string, opts ...func(*zk.Conn)) *zk.Conn {
+// outsider returns a connection that knows nothing of locks.
+func outsider(t *testing.T, addr string, dialer zk.Dialer) *zk.Conn {
 	t.Helper()
-	return nil
+	// The address is listed twice because the library pauses after each round of its list.
+	conn, events, err := zk.Connect([]string{addr, addr}, sessionTimeout,
+		zk.WithDialer(dialer), zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		for range events { // closed as the last act of the library
+		}
+	})
+	return conn
 }

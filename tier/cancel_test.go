@@ -1,0 +1,240 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+var errChangedMind = errors.New("changed my mind")
+
+// cancelled waits for an acquisition that was called off.
+func (a *acquisition) cancelled(t *testing.T) {
+	t.Helper()
+	if <-a.done; !errors.Is(a.err, errChangedMind) || a.hold != nil {
+		t.Errorf("cancelled Acquire: got %v, %v; want the cause of its context", a.hold, a.err)
+	}
+}
+
+func TestAcquireWithDoneContextSendsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := process(t, srv).Mutex("/locks/a")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errChangedMind)
+		var m meter
+		srv.Intercept(m.note)
+		for _, take := range []func(context.Context) (*tier.Hold, error){mu.Acquire, mu.TryAcquire} {
+			if _, err := take(ctx); !errors.Is(err, errChangedMind) {
+				t.Errorf("Acquire with a done context: got %v, want %v", err, errChangedMind)
+			}
+		}
+		synctest.Wait()
+		if ops := m.take(); len(ops) != 0 {
+			t.Errorf("sent %v, want nothing", ops)
+		}
+	})
+}
+
+func TestCancelAtTheGateChangesNothingForTheOthers(t *testing.T) { // I9
+	for leaver := range 3 {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			mu := process(t, srv).Mutex("/locks/a")
+			hold := acquire(t, mu)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var stay []*acquisition
+			var leave *acquisition
+			for i := range 3 {
+				if i == leaver {
+					leave = start(ctx, mu).blocked(t)
+				} else {
+					stay = append(stay, start(soon(t), mu).blocked(t))
+				}
+			}
+			cancel(errChangedMind)
+			leave.cancelled(t)
+			for _, w := range stay {
+				w.blocked(t)
+			}
+			release(t, hold)
+			release(t, stay[0].granted(t))
+			release(t, stay[1].granted(t))
+			if nodes := srv.Children("/locks/a"); len(nodes) != 0 {
+				t.Errorf("left behind: %v", nodes)
+			}
+		})
+	}
+}
+
+// The caller leaves at once; the node is deleted when its name is known.
+func TestCancelWhileCreateIsInFlightLeavesNoNode(t *testing.T) { // I5
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := process(t, srv).Mutex("/locks/a")
+		release(t, acquire(t, mu)) // creates the parents
+		srv.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpCreate && f.Stage == zktest.Reply {
+				return zktest.Delay(time.Second)
+			}
+			return zktest.Pass
+		})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		leave := start(ctx, mu).blocked(t)
+		if n := len(srv.Children("/locks/a")); n != 1 {
+			t.Fatalf("%d nodes while the answer is under way, want 1", n)
+		}
+		cancelled := time.Now()
+		cancel(errChangedMind)
+		leave.cancelled(t)
+		if waited := time.Since(cancelled); waited != 0 {
+			t.Errorf("Acquire returned %v after it was cancelled, want at once", waited)
+		}
+		next := acquire(t, mu)
+		if n := len(srv.Children("/locks/a")); n != 1 {
+			t.Errorf("%d nodes when the next one has the lock, want 1", n)
+		}
+		release(t, next)
+		if nodes := srv.Children("/locks/a"); len(nodes) != 0 {
+			t.Errorf("left behind: %v", nodes)
+		}
+	})
+}
+
+func TestCancelBehindAnotherProcessLeavesTheQueue(t *testing.T) { // I9
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		hold := acquire(t, process(t, srv).Mutex("/locks/a"))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		leave := start(ctx, process(t, srv).Mutex("/locks/a")).blocked(t)
+		third := start(soon(t), process(t, srv).Mutex("/locks/a")).blocked(t)
+		cancel(errChangedMind)
+		leave.cancelled(t)
+		third.blocked(t) // the one in the middle has gone, which grants nothing
+		if n := len(srv.Children("/locks/a")); n != 2 {
+			t.Errorf("%d nodes after one of three has left, want 2", n)
+		}
+		release(t, hold)
+		release(t, third.granted(t))
+	})
+}
+
+// The place in the queue belongs to the process, not to the waiter that was first.
+func TestWaiterThatGivesUpDoesNotCostTheProcessItsPlace(t *testing.T) { // I9
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		holder, mu := process(t, srv).Mutex("/locks/a"), process(t, srv).Mutex("/locks/a")
+		hold := acquire(t, holder)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		leave := start(ctx, mu).blocked(t)
+		stay := start(soon(t), mu).blocked(t)
+		before, err := holder.Contenders(soon(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel(errChangedMind)
+		leave.cancelled(t)
+		stay.blocked(t)
+		after, err := holder.Contenders(soon(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(before) != 2 || len(after) != 2 || before[1].Sequence != after[1].Sequence {
+			t.Fatalf("queue before and after: %+v, %+v; want the same node", before, after)
+		}
+		release(t, hold)
+		next := stay.granted(t)
+		if next.Token() != before[1].Token {
+			t.Errorf("token: got %d, want %d of the first node", next.Token(), before[1].Token)
+		}
+		release(t, next)
+	})
+}
+
+// The cancelled waiter is the first of its process, which is the next in the queue. Each
+// run cancels it at another frame on the way from the other process's release to the grant.
+func TestCancelAtAnyFrameOfTheGrantKeepsEverybodysPlace(t *testing.T) { // I5 I9
+	const enough = 40
+	for at := range enough {
+		reached := false
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			holder, mu, last := process(t, srv).Mutex("/locks/a"), process(t, srv).Mutex("/locks/a"), process(t, srv).Mutex("/locks/a")
+			hold := acquire(t, holder)
+			ctx, cancel := context.WithCancelCause(soon(t))
+			first := start(ctx, mu).blocked(t)
+			second := start(soon(t), mu).blocked(t)
+			third := start(soon(t), last).blocked(t)
+			var frames sync.Mutex
+			n := 0
+			srv.Intercept(func(f *zktest.Frame) zktest.Action {
+				frames.Lock()
+				defer frames.Unlock()
+				if n++; n == at+1 {
+					reached = true
+					cancel(errChangedMind)
+				}
+				return zktest.Pass
+			})
+			release(t, hold)
+			if <-first.done; first.err == nil {
+				release(t, first.hold)
+			} else if !errors.Is(first.err, errChangedMind) {
+				t.Errorf("frame %d: got %v, want the lock or the cause", at, first.err)
+			}
+			b, c := second, third
+			if first.err == nil { // its process had its turn and queued again behind the other
+				b, c = third, second
+			}
+			next := b.granted(t)
+			c.blocked(t)
+			release(t, next)
+			release(t, c.granted(t))
+			srv.Intercept(nil)
+			cancel(nil)
+			synctest.Wait()
+			if nodes := srv.Children("/locks/a"); len(nodes) != 0 {
+				t.Errorf("frame %d: left behind: %v", at, nodes)
+			}
+		})
+		if !reached {
+			return
+		}
+	}
+	t.Errorf("a grant of more than %d frames?", enough)
+}
+
+// Without any frame to hang on to: the turn comes and the context ends at the same time.
+func TestCancelRacingWithTheTurnLosesNeitherTurnNorNode(t *testing.T) { // I5 I9
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := process(t, srv).Mutex("/locks/a")
+		outcomes := make(map[bool]int)
+		for range 300 {
+			hold := acquire(t, mu)
+			ctx, cancel := context.WithCancelCause(soon(t))
+			racer := start(ctx, mu).blocked(t)
+			last := start(soon(t), mu).blocked(t)
+			var turn sync.Once
+			srv.Intercept(func(f *zktest.Frame) zktest.Action {
+				if f.Stage == zktest.Reply && f.Op == zktest.OpGetData {
+					turn.Do(func() { go cancel(errChangedMind) })
+				}
+				return zktest.Pass
+			})
+			release(t, hold)
+			if <-racer.done; racer.err == nil {
+				release(t, racer.hold)
+			} else if !errors.Is(racer.err, errChangedMind) {
+				t.Fatalf("racer: got %v, want the lock or the cause", racer.err)
+			}
+			outcomes[racer.err == nil]++
+			release(t, last.granted(t))
+			srv.Intercept(nil)
+			cancel(nil)
+			if nodes := srv.Children("/locks/a"); len(nodes) != 0 {
+				t.Fatalf("left behind: %v", nodes)
+			}
+		}
+		t.Logf("granted in spite of the cancellation: %d, cancelled: %d", outcomes[true], outcomes[false])
+	})
+}

@@ -1,0 +1,127 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestCloseLosesHoldsAndTurnsWaitersAway(t *testing.T) { // I10
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		elsewhere := acquire(t, process(t, srv).Mutex("/locks/elsewhere"))
+		locks := process(t, srv)
+		hold := acquire(t, locks.Mutex("/locks/a"))
+		ctx := hold.Context(t.Context())
+		var waiters []*acquisition
+		for range 10 {
+			waiters = append(waiters,
+				start(soon(t), locks.Mutex("/locks/a")).blocked(t),
+				start(soon(t), locks.Mutex("/locks/elsewhere")).blocked(t))
+		}
+		if err := locks.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		for i, w := range waiters {
+			if <-w.done; !errors.Is(w.err, tier.ErrClosed) {
+				t.Errorf("waiter %d: got %v, want ErrClosed", i, w.err)
+			}
+		}
+		lost(ctx, t, hold)
+		if nodes := srv.Children("/locks/a"); len(nodes) != 0 {
+			t.Errorf("nodes of a closed process: %v", nodes)
+		}
+		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release after Close: got %v, want ErrLost", err)
+		}
+		if n := tier.Cohorts(locks); n != 0 {
+			t.Errorf("%d entries in the closed registry, want 0", n)
+		}
+		release(t, elsewhere)
+	})
+}
+
+func TestClosedRegistryRefusesEverything(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		mu := locks.Mutex("/locks/a")
+		for range 2 {
+			if err := locks.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}
+		_, acquire := mu.Acquire(soon(t))
+		_, try := mu.TryAcquire(soon(t))
+		_, contenders := mu.Contenders(soon(t))
+		do := mu.Do(soon(t), func(context.Context) error { t.Error("called"); return nil })
+		for name, err := range map[string]error{"Acquire": acquire, "TryAcquire": try, "Contenders": contenders, "Do": do} {
+			if !errors.Is(err, tier.ErrClosed) {
+				t.Errorf("%s after Close: got %v, want ErrClosed", name, err)
+			}
+		}
+	})
+}
+
+// The server decides when a session ends, but not when Close does.
+func TestCloseIsBoundedWhenTheServerIsMute(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		hold := acquire(t, locks.Mutex("/locks/a"))
+		waiter := start(soon(t), locks.Mutex("/locks/a")).blocked(t)
+		srv.Freeze()
+		began := time.Now()
+		locks.Close()
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("Close took %v, want a few seconds", took)
+		}
+		if <-waiter.done; !errors.Is(waiter.err, tier.ErrClosed) {
+			t.Errorf("waiter: got %v, want ErrClosed", waiter.err)
+		}
+		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release: got %v, want ErrLost", err)
+		}
+		srv.Unfreeze()
+	})
+}
+
+// Close at any frame of a turn that is under way: nobody hangs, nothing stays.
+func TestCloseAtAnyFrameLeavesNothing(t *testing.T) { // I5 I10
+	const enough = 40
+	for at := range enough {
+		reached := false
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			locks := process(t, srv)
+			mu := locks.Mutex("/locks/a")
+			var frames atomic.Int32
+			srv.Intercept(func(*zktest.Frame) zktest.Action {
+				if int(frames.Add(1)) == at+1 {
+					reached = true
+					go locks.Close()
+				}
+				return zktest.Pass
+			})
+			for range 3 {
+				go func() {
+					err := mu.Do(context.Background(), func(context.Context) error { return nil })
+					if err != nil && !errors.Is(err, tier.ErrClosed) && !errors.Is(err, tier.ErrLost) {
+						t.Errorf("Do while closing: got %v, want ErrClosed or ErrLost", err)
+					}
+				}()
+			}
+			synctest.Wait()
+			locks.Close()
+			if nodes := srv.Children("/locks/a"); len(nodes) != 0 || tier.Cohorts(locks) != 0 {
+				t.Errorf("closed at frame %d: left behind nodes %v, %d entries", at, nodes, tier.Cohorts(locks))
+			}
+		})
+		if !reached {
+			return
+		}
+	}
+	t.Errorf("three turns of more than %d frames?", enough)
+}

@@ -1,0 +1,166 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// connect stands for tier.Dial(ctx, []string{"zk1:2181", "zk2:2181", "zk3:2181"}): the
+// examples bring their own ZooKeeper.
+func connect(ctx context.Context) (locks *tier.Registry, disconnect func()) {
+	srv := zktest.NewServer(zktest.Config{})
+	locks, err := tier.Dial(ctx, []string{"127.0.0.1:2181"}, zklock.WithDialContext(srv.DialContext))
+	if err != nil {
+		panic(err)
+	}
+	return locks, func() {
+		locks.Close()
+		srv.Close()
+	}
+}
+
+func Example() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+
+	hold, err := locks.Mutex("/locks/report").Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer hold.Release()
+	work := hold.Context(context.Background()) // ends if the lock is lost
+	fmt.Println("working:", work.Err() == nil)
+	// Output: working: true
+}
+
+// Functions that each make sure of the lock may call one another.
+func Example_reentrancy() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+	mu := locks.Mutex("/locks/accounts")
+
+	withdraw := func(ctx context.Context) error {
+		return mu.Do(ctx, func(context.Context) error {
+			fmt.Println("withdraw")
+			return nil
+		})
+	}
+	transfer := func(ctx context.Context) error {
+		return mu.Do(ctx, func(ctx context.Context) error {
+			fmt.Println("transfer")
+			return withdraw(ctx) // enters again, because ctx carries the hold
+		})
+	}
+	fmt.Println(transfer(ctx))
+	// Output:
+	// transfer
+	// withdraw
+	// <nil>
+}
+
+func ExampleMutex_Do() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+
+	err := locks.Mutex("/locks/report").Do(ctx, func(ctx context.Context) error {
+		fmt.Println("this process writes the report")
+		return ctx.Err() // not nil if the lock was lost
+	})
+	fmt.Println(err)
+	// Output:
+	// this process writes the report
+	// <nil>
+}
+
+func ExampleMutex_TryAcquire() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+	mu := locks.Mutex("/locks/cleanup")
+
+	hold, err := mu.Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := mu.TryAcquire(ctx); errors.Is(err, tier.ErrLocked) {
+		fmt.Println("somebody is at it already")
+	}
+	fmt.Println(hold.Release())
+	// Output:
+	// somebody is at it already
+	// <nil>
+}
+
+// A store that refuses tokens lower than the highest it has seen is safe from an owner
+// that was stopped and does not know yet that it lost the lock.
+func ExampleHold_Token() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+	mu := locks.Mutex("/locks/store")
+
+	var highest int64
+	write := func(token int64, what string) {
+		if token < highest {
+			fmt.Println(what, "refused")
+			return
+		}
+		highest = token
+		fmt.Println(what, "written")
+	}
+
+	var late int64
+	for _, owner := range []string{"first", "second"} {
+		hold, err := mu.Acquire(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		write(hold.Token(), owner)
+		if late == 0 {
+			late = hold.Token()
+		}
+		hold.Release()
+	}
+	write(late, "late write of the first")
+	// Output:
+	// first written
+	// second written
+	// late write of the first refused
+}
+
+// Data that lives in the same ZooKeeper needs no token: the server checks the lock in
+// the transaction that writes.
+func ExampleHold_Multi() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+
+	hold, err := locks.Mutex("/locks/leader").Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	leader := &zk.CreateRequest{Path: "/leader", Data: []byte("me"), Acl: zk.WorldACL(zk.PermAll)}
+	_, err = hold.Multi(ctx, leader)
+	fmt.Println("while held:", err)
+	hold.Release()
+	_, err = hold.Multi(ctx, leader)
+	fmt.Println("after release:", errors.Is(err, tier.ErrReleased))
+	// Output:
+	// while held: <nil>
+	// after release: true
+}

@@ -1,0 +1,150 @@
+package tier
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// turned reports whether the waiter's turn has come, for better or worse.
+func turned(w *waiter) bool {
+	select {
+	case <-w.turn:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestGateAdmitsInOrderOfArrival(t *testing.T) { // I6
+	var g gate
+	waiters := []*waiter{g.join(), g.join(), g.join()}
+	for i, w := range waiters {
+		own := &ownership{}
+		g.admit(own)
+		if !turned(w) || w.own != own || w.err != nil {
+			t.Errorf("admission %d: waiter %d got %v, %v; want the ownership", i, i, w.own, w.err)
+		}
+		for j, later := range waiters[i+1:] {
+			if turned(later) {
+				t.Errorf("admission %d let waiter %d through, too", i, i+1+j)
+			}
+		}
+	}
+	if !g.empty() {
+		t.Error("gate not empty when all have been admitted")
+	}
+}
+
+func TestGateKeepsOrderWhenOneLeaves(t *testing.T) { // I9
+	for leaver := range 3 {
+		var g gate
+		waiters := []*waiter{g.join(), g.join(), g.join()}
+		if !g.leave(waiters[leaver]) {
+			t.Fatalf("leave of queued waiter %d: got false", leaver)
+		}
+		for i, w := range slices.Delete(slices.Clone(waiters), leaver, leaver+1) {
+			if g.admit(&ownership{}); !turned(w) {
+				t.Errorf("waiter %d left: admission %d went to somebody else", leaver, i)
+			}
+		}
+		if turned(waiters[leaver]) || !g.empty() {
+			t.Errorf("waiter %d left: turned %v, gate empty %v; want false, true", leaver, turned(waiters[leaver]), g.empty())
+		}
+	}
+}
+
+func TestGateTellsLeaverThatItWasChosen(t *testing.T) {
+	var g gate
+	admitted, refused := g.join(), g.join()
+	g.admit(&ownership{})
+	g.refuse(errors.New("no"))
+	for name, w := range map[string]*waiter{"admitted": admitted, "refused": refused} {
+		if g.leave(w) {
+			t.Errorf("leave of %s waiter: got true, want false", name)
+		}
+	}
+}
+
+func TestGateRefusesEverybody(t *testing.T) {
+	var g gate
+	reason := errors.New("reason")
+	waiters := []*waiter{g.join(), g.join(), g.join()}
+	g.refuse(reason)
+	for i, w := range waiters {
+		if !turned(w) || w.own != nil || !errors.Is(w.err, reason) {
+			t.Errorf("waiter %d after refuse: got %v, %v; want %v", i, w.own, w.err, reason)
+		}
+	}
+	if !g.empty() {
+		t.Error("gate not empty after refuse")
+	}
+}
+
+// The gate does what a slice would do, whatever the order of calls.
+func TestGateIsAQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var (
+			g     gate
+			model []*waiter
+			out   []*waiter
+		)
+		t.Repeat(map[string]func(*rapid.T){
+			"join": func(*rapid.T) { model = append(model, g.join()) },
+			"admit": func(t *rapid.T) {
+				if len(model) == 0 {
+					t.Skip("nobody waits")
+				}
+				own := &ownership{}
+				g.admit(own)
+				if w := model[0]; w.own != own || !turned(w) {
+					t.Fatal("admit did not choose the first")
+				}
+				out, model = append(out, model[0]), model[1:]
+			},
+			"leave": func(t *rapid.T) {
+				if len(model) == 0 {
+					t.Skip("nobody waits")
+				}
+				i := rapid.IntRange(0, len(model)-1).Draw(t, "i")
+				if !g.leave(model[i]) {
+					t.Fatalf("leave of waiter %d: got false", i)
+				}
+				out, model = append(out, model[i]), slices.Delete(model, i, i+1)
+			},
+			"leave again": func(t *rapid.T) {
+				if len(out) == 0 {
+					t.Skip("nobody has left")
+				}
+				if g.leave(rapid.SampledFrom(out).Draw(t, "w")) {
+					t.Fatal("leave of a waiter that is out: got true")
+				}
+			},
+			"refuse": func(t *rapid.T) {
+				g.refuse(errors.New("no"))
+				for _, w := range model {
+					if w.err == nil || !turned(w) {
+						t.Fatal("refuse forgot a waiter")
+					}
+				}
+				out, model = append(out, model...), nil
+			},
+			"": func(t *rapid.T) {
+				var queued []*waiter
+				for w := g.first; w != nil; w = w.next {
+					queued = append(queued, w)
+				}
+				if !slices.Equal(queued, model) || g.empty() != (len(model) == 0) {
+					t.Fatalf("queue of %d, empty %v; want %d", len(queued), g.empty(), len(model))
+				}
+				for _, w := range model {
+					if turned(w) {
+						t.Fatal("a queued waiter's turn has come")
+					}
+				}
+			},
+		})
+	})
+}

@@ -1,0 +1,267 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestNestedHoldsReleaseInAnyOrderAndTheLastReleasesTheLock(t *testing.T) {
+	orders := [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := process(t, srv).Mutex("/locks/a")
+		for _, order := range orders {
+			outer := acquire(t, mu)
+			ctx := outer.Context(t.Context())
+			holds := []*tier.Hold{outer}
+			for range 2 {
+				inner, err := mu.Acquire(ctx)
+				if err != nil {
+					t.Fatalf("nested Acquire: %v", err)
+				}
+				if inner == outer || inner.Token() != outer.Token() {
+					t.Errorf("nested Acquire: want a hold of its own with the token %d", outer.Token())
+				}
+				ctx = inner.Context(t.Context())
+				holds = append(holds, inner)
+			}
+			for i, which := range order {
+				if n := len(srv.Children("/locks/a")); n != 1 {
+					t.Errorf("order %v: %d nodes before release %d, want 1", order, n, i)
+				}
+				release(t, holds[which])
+			}
+			if n := len(srv.Children("/locks/a")); n != 0 {
+				t.Errorf("order %v: %d nodes after the last release, want 0", order, n)
+			}
+		}
+	})
+}
+
+func TestReentrySendsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := process(t, srv).Mutex("/locks/a")
+		hold := acquire(t, mu)
+		var m meter
+		srv.Intercept(m.note)
+		for _, enter := range []func(context.Context) (*tier.Hold, error){mu.Acquire, mu.TryAcquire} {
+			inner, err := enter(hold.Context(t.Context()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			release(t, inner)
+		}
+		synctest.Wait()
+		if ops := m.take(); len(ops) != 0 {
+			t.Errorf("re-entry and release sent %v, want nothing", ops)
+		}
+		release(t, hold)
+	})
+}
+
+// A release too many must never touch what the next owner has.
+func TestReleaseTooManySendsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := process(t, srv).Mutex("/locks/a")
+		hold := acquire(t, mu)
+		inner, err := mu.Acquire(hold.Context(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, inner)
+		if err := inner.Release(); !errors.Is(err, tier.ErrReleased) {
+			t.Errorf("second Release of the inner hold: got %v, want ErrReleased", err)
+		}
+		if err := hold.Err(); err != nil {
+			t.Errorf("a release too many ended the outer hold: %v", err)
+		}
+		release(t, hold)
+		next := acquire(t, mu)
+		synctest.Wait()
+
+		var m meter
+		srv.Intercept(m.note)
+		for range 3 {
+			if err := hold.Release(); !errors.Is(err, tier.ErrReleased) {
+				t.Errorf("second Release: got %v, want ErrReleased", err)
+			}
+		}
+		synctest.Wait()
+		if ops := m.take(); len(ops) != 0 {
+			t.Errorf("releases too many sent %v, want nothing", ops)
+		}
+		release(t, next)
+	})
+}
+
+func TestConcurrentReleasesOfOneHoldReleaseItOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := process(t, srv).Mutex("/locks/a")
+		for range 50 {
+			hold := acquire(t, mu)
+			inner, err := mu.Acquire(hold.Context(t.Context()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			errs := make([]error, 8)
+			var wg sync.WaitGroup
+			for i := range errs {
+				wg.Go(func() { errs[i] = inner.Release() })
+			}
+			wg.Wait()
+			succeeded := 0
+			for _, err := range errs {
+				if err == nil {
+					succeeded++
+				} else if !errors.Is(err, tier.ErrReleased) {
+					t.Errorf("Release: got %v, want nil or ErrReleased", err)
+				}
+			}
+			if succeeded != 1 || hold.Err() != nil {
+				t.Fatalf("%d of 8 releases succeeded, outer hold %v; want 1, nil", succeeded, hold.Err())
+			}
+			release(t, hold)
+		}
+	})
+}
+
+func TestMutexesOfOnePathShareOneGate(t *testing.T) { // I3
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		one, two := locks.Mutex("/locks/a"), locks.Mutex("/locks/a")
+		hold := acquire(t, one)
+		inner, err := two.Acquire(hold.Context(t.Context()))
+		if err != nil {
+			t.Fatalf("re-entry through another Mutex value: %v", err)
+		}
+		release(t, inner)
+		waiter := start(soon(t), two).blocked(t)
+		if n := len(srv.Children("/locks/a")); n != 1 {
+			t.Errorf("%d nodes for two mutexes of one path, want 1", n)
+		}
+		release(t, hold)
+		release(t, waiter.granted(t))
+	})
+}
+
+func TestHoldOfAnotherMutexDoesNotReenter(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks, other := process(t, srv), process(t, srv)
+		a := acquire(t, locks.Mutex("/locks/a"))
+		ctx := a.Context(soon(t))
+		b := acquire(t, locks.Mutex("/locks/b"))
+		anotherPath := start(ctx, locks.Mutex("/locks/b")).blocked(t)
+		anotherProcess := start(ctx, other.Mutex("/locks/a")).blocked(t)
+		release(t, b)
+		release(t, anotherPath.granted(t))
+		release(t, a)
+		<-anotherProcess.done // its context has ended with a
+		if !errors.Is(anotherProcess.err, tier.ErrReleased) {
+			t.Errorf("Acquire with the context of a released hold: got %v, want ErrReleased", anotherProcess.err)
+		}
+	})
+}
+
+// A context that outlived its hold queues like any other.
+func TestDeadHoldInDetachedContextQueues(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := process(t, srv).Mutex("/locks/a")
+		dead := acquire(t, mu)
+		ctx := context.WithoutCancel(dead.Context(t.Context()))
+		release(t, dead)
+		live := acquire(t, mu)
+		waiter := start(ctx, mu).blocked(t)
+		release(t, live)
+		next := waiter.granted(t)
+		if next.Token() <= live.Token() {
+			t.Errorf("token after %d: got %d, want a higher one", live.Token(), next.Token())
+		}
+		release(t, next)
+	})
+}
+
+// What re-enters is the ownership: it lives on after the hold that was there first.
+func TestInnerHoldReentersAfterOuterIsReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := process(t, srv).Mutex("/locks/a")
+		outer := acquire(t, mu)
+		outerCtx := outer.Context(t.Context())
+		inner, err := mu.Acquire(outerCtx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, outer)
+		if _, err := mu.Acquire(outerCtx); !errors.Is(err, tier.ErrReleased) {
+			t.Errorf("Acquire with the released hold's context: got %v, want ErrReleased", err)
+		}
+		third, err := mu.Acquire(inner.Context(t.Context()))
+		if err != nil {
+			t.Fatalf("Acquire with the live hold's context: %v", err)
+		}
+		release(t, inner)
+		if n := len(srv.Children("/locks/a")); n != 1 {
+			t.Errorf("%d nodes while one hold is left, want 1", n)
+		}
+		release(t, third)
+	})
+}
+
+func TestGoroutinesSharingContextShareHold(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := process(t, srv).Mutex("/locks/a")
+		hold := acquire(t, mu)
+		ctx := hold.Context(t.Context())
+		inside, all := make(chan struct{}), make(chan struct{})
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				inner, err := mu.Acquire(ctx)
+				if err != nil {
+					t.Errorf("Acquire with a shared context: %v", err)
+					return
+				}
+				inside <- struct{}{}
+				<-all // nobody leaves before everybody was in
+				release(t, inner)
+			})
+		}
+		for range 10 {
+			<-inside
+		}
+		release(t, hold)
+		if n := len(srv.Children("/locks/a")); n != 1 {
+			t.Errorf("%d nodes while ten share the hold, want 1", n)
+		}
+		close(all)
+		wg.Wait()
+		if n := len(srv.Children("/locks/a")); n != 0 {
+			t.Errorf("%d nodes after the last of ten, want 0", n)
+		}
+	})
+}
+
+func TestReentryFailsAfterLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := process(t, srv).Mutex("/locks/a")
+		hold := acquire(t, mu)
+		ctx := hold.Context(t.Context())
+		srv.Expire(srv.Sessions()[0].ID)
+		<-hold.Lost()
+		for name, ctx := range map[string]context.Context{"hold's": ctx, "detached": context.WithoutCancel(ctx)} {
+			if _, err := mu.Acquire(ctx); !errors.Is(err, tier.ErrLost) {
+				t.Errorf("Acquire after loss with the %s context: got %v, want ErrLost", name, err)
+			}
+			if _, err := mu.TryAcquire(ctx); !errors.Is(err, tier.ErrLost) {
+				t.Errorf("TryAcquire after loss with the %s context: got %v, want ErrLost", name, err)
+			}
+		}
+		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release after loss: got %v, want ErrLost", err)
+		}
+	})
+}
