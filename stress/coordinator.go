@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+)
+
+// measure runs the workers of one lock and judges it.
+func measure(ctx context.Context, cfg Config, stderr io.Writer) (*Result, error) {
+	seen, err := observe(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer seen.Close()
+	dir, err := os.MkdirTemp("", "tierlock-stress-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+
+	registers, err := newRegisters(dir, cfg.Paths)
+	if err != nil {
+		return nil, err
+	}
+
+	// No worker outlives this, whatever happens to it.
+	slack := dialTimeout + cfg.Section + drainTime + leakPatience + 10*time.Second
+	life, kill := context.WithTimeout(context.Background(), cfg.Duration+slack)
+	defer kill()
+	workers, err := startWorkers(life, cfg, seen.paths, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer workers.dismiss()
+	return workers.perform(ctx, cfg, seen, registers, stderr)
+}
+
+// perform is one run of workers that have just been started.
+func (c children) perform(
+	ctx context.Context, cfg Config, seen *observer, registers []*register, stderr io.Writer,
+) (*Result, error) {
+	c.await(func(e *child) <-chan struct{} { return e.ready })
+	before, known := seen.packets()
+	c.tell("go")
+	stop := context.AfterFunc(ctx, func() { c.tell("stop") })
+	defer stop()
+	finish := showProgress(cfg, c, stderr)
+	c.await(func(e *child) <-chan struct{} { return e.reported })
+	finish()
+	after, stillKnown := seen.packets()
+	leaked, err := seen.leaked(context.WithoutCancel(ctx))
+	if err != nil {
+		return nil, err
+	}
+	c.dismiss()
+
+	counted := make([]int64, cfg.Paths)
+	for i, r := range registers {
+		counted[i] = r.counted()
+	}
+	result := &Result{
+		Lock: cfg.Lock, Procs: cfg.Procs, Goroutines: cfg.Goroutines, Paths: cfg.Paths,
+		Section: cfg.Section.Nanoseconds(), Think: cfg.Think.Nanoseconds(), Seed: cfg.Seed, LeakedNodes: leaked,
+	}
+	result.summarize(c.reports(), counted)
+	if known && stillKnown && result.Acquisitions > 0 {
+		packets := float64(after-before) / float64(result.Acquisitions)
+		result.Packets = &packets
+	}
+	return result, nil
+}

@@ -1,0 +1,111 @@
+// Stress hammers a lock from many goroutines of several processes and judges it.
+//
+// The judge does not trust ZooKeeper: a section that cannot get a kernel file lock at
+// once overlaps another one, a counter in a file shows updates that were lost, and a
+// fencing token must never go back. On top of that come throughput, waits, fairness
+// between the processes, and the traffic with ZooKeeper.
+//
+//	go run ./stress                            # on a private server
+//	go run ./stress -zk host:2181/some/path    # on yours
+//	go run ./stress -baseline -cs 1ms          # beside go-zookeeper's own lock
+//
+// Exit status: 0 for PASS, 1 for FAIL, 2 for wrong usage, 69 when there is no
+// ZooKeeper.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+)
+
+const (
+	exitPass      = 0
+	exitViolation = 1
+	exitUsage     = 2
+	exitNoServer  = 69 // EX_UNAVAILABLE
+)
+
+func main() {
+	if task := os.Getenv(workerEnv); task != "" {
+		os.Exit(workerMain(task))
+	}
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(args []string, stdout, stderr io.Writer) int {
+	cfg, err := parseFlags(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitPass
+	}
+	if err != nil {
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the verdict
+	result, err := stress(ctx, cfg, stderr)
+	if err != nil {
+		fmt.Fprintln(stderr, "stress:", err)
+		if errors.Is(err, errNoServer) && ctx.Err() == nil { // not when interrupted while it looked for one
+			return exitNoServer
+		}
+		return exitViolation
+	}
+	if err := write(stdout, result, cfg.JSON); err != nil {
+		fmt.Fprintln(stderr, "stress:", err)
+		return exitViolation
+	}
+	if result.Verdict != "PASS" {
+		return exitViolation
+	}
+	return exitPass
+}
+
+// stress runs what cfg asks for. The end of ctx ends the measuring early; what was done
+// by then is judged.
+func stress(ctx context.Context, cfg Config, stderr io.Writer) (*Result, error) {
+	if len(cfg.Servers) == 0 {
+		server, err := zkserver.Start(ctx, zkserver.Config{TickTime: 2 * time.Second})
+		if err != nil {
+			return nil, errors.Join(errNoServer, err)
+		}
+		defer server.Stop()
+		cfg.Servers = []string{server.Addr()}
+	}
+	var baseline *Result
+	if cfg.Baseline {
+		peer := cfg
+		peer.Lock = "zk"
+		var err error
+		if baseline, err = measure(ctx, peer, stderr); err != nil {
+			return nil, err
+		}
+	}
+	result, err := measure(ctx, cfg, stderr)
+	if err != nil {
+		return nil, err
+	}
+	if baseline != nil {
+		result.compare(baseline)
+	}
+	return result, nil
+}
+
+func write(w io.Writer, result *Result, asJSON bool) error {
+	if !asJSON {
+		return printText(w, result)
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(result)
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+)
+
+// register is the oracle of one lock path. It trusts nothing but the kernel of this
+// machine.
+//
+// It is a file with a counter, the highest fencing token seen, and the process that
+// brought it, read at the start of a section and written at its end: whatever is lost
+// there was not protected by the lock. The whole of a section moreover has a kernel
+// lock on the file, taken without waiting: when it is not free at once, two sections
+// overlap.
+type register struct {
+	name   string
+	record *record // the file itself, mapped: sections are serial, so a read and a write call in each would set the pace
+	// idle keeps an open file for the next section. Kernel locks belong to open file
+	// descriptions, so goroutines of one process that are in the section at once need
+	// one each; with a correct lock a single one goes round.
+	idle chan *os.File
+}
+
+// record is the content of a register's file.
+type record struct {
+	counter atomic.Int64
+	token   atomic.Int64
+	process atomic.Int64
+}
+
+// newRegister opens the register of a path, and makes it if it is new. It stays mapped
+// until the process ends.
+func newRegister(dir string, path int) (*register, error) {
+	r := &register{name: filepath.Join(dir, fmt.Sprint("register-", path)), idle: make(chan *os.File, 1)}
+	file, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	r.idle <- file
+	const size = int(unsafe.Sizeof(record{}))
+	if err := file.Truncate(int64(size)); err != nil {
+		return nil, err
+	}
+	memory, err := syscall.Mmap(int(file.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: %w", r.name, err)
+	}
+	r.record = (*record)(unsafe.Pointer(&memory[0]))
+	return r, nil
+}
+
+func newRegisters(dir string, paths int) ([]*register, error) {
+	registers := make([]*register, paths)
+	for i := range registers {
+		var err error
+		if registers[i], err = newRegister(dir, i); err != nil {
+			return nil, err
+		}
+	}
+	return registers, nil
+}
+
+func (r *register) open() (*os.File, error) {
+	return os.OpenFile(r.name, os.O_RDWR|os.O_CREATE, 0o600)
+}
+
+// section is one critical section, from enter to leave or abandon.
+type section struct {
+	register *register
+	file     *os.File
+	counter  int64 // as found at enter
+	overlap  bool  // somebody else was inside at enter
+}
+
+func (r *register) enter() (s section, err error) {
+	s.register = r
+	select {
+	case s.file = <-r.idle:
+	default:
+		if s.file, err = r.open(); err != nil {
+			return s, err
+		}
+	}
+	err = syscall.Flock(int(s.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	s.overlap = errors.Is(err, syscall.EWOULDBLOCK)
+	if err != nil && !s.overlap {
+		return s, errors.Join(fmt.Errorf("flock: %w", err), s.file.Close())
+	}
+	s.counter = r.record.counter.Load()
+	return s, nil
+}
+
+// leave counts the section and reports whether its token went back: a token must exceed
+// that of any other process before, and in one process, which may pass its node on, it
+// must not fall. Tokens of zero do not count.
+func (s section) leave(token, process int64) (regression bool, err error) {
+	record := s.register.record
+	last := record.token.Load()
+	regression = token != 0 && (token < last || token == last && process != record.process.Load())
+	if token > last {
+		record.token.Store(token)
+		record.process.Store(process)
+	}
+	record.counter.Store(s.counter + 1)
+	return regression, s.abandon()
+}
+
+// abandon ends the section without counting it.
+func (s section) abandon() error {
+	if !s.overlap {
+		if err := syscall.Flock(int(s.file.Fd()), syscall.LOCK_UN); err != nil {
+			return errors.Join(fmt.Errorf("flock: %w", err), s.file.Close())
+		}
+	}
+	select {
+	case s.register.idle <- s.file:
+		return nil
+	default:
+		return s.file.Close()
+	}
+}
+
+// counted is the number of sections that the register has counted.
+func (r *register) counted() int64 { return r.record.counter.Load() }

@@ -1,0 +1,104 @@
+package main
+
+import "testing"
+
+func TestOverlapIsSeenByBothProcessesAndGoroutines(t *testing.T) {
+	dir := t.TempDir()
+	here, elsewhere := open(t, dir, 0), open(t, dir, 0)
+	first := enter(t, here)
+	if first.overlap {
+		t.Error("the first section overlaps nobody")
+	}
+	if s := enter(t, here); !s.overlap {
+		t.Error("a second goroutine inside: no overlap seen")
+	}
+	if s := enter(t, elsewhere); !s.overlap {
+		t.Error("a second process inside: no overlap seen")
+	}
+	if s := enter(t, open(t, dir, 1)); s.overlap {
+		t.Error("sections of two paths: overlap seen")
+	}
+	leave(t, first, 1, 1)
+	if s := enter(t, elsewhere); s.overlap {
+		t.Error("after leave: overlap seen")
+	}
+}
+
+func TestOverlappingSectionLosesAnUpdate(t *testing.T) {
+	r := open(t, t.TempDir(), 0)
+	a, b := enter(t, r), enter(t, r)
+	leave(t, a, 1, 1)
+	leave(t, b, 1, 1)
+	leave(t, enter(t, r), 1, 1)
+	if n := r.counted(); n != 2 {
+		t.Errorf("counted after two sections at once and one more: got %d, want 2", n)
+	}
+}
+
+func TestAbandonedSectionIsNotCounted(t *testing.T) {
+	r := open(t, t.TempDir(), 0)
+	if err := enter(t, r).abandon(); err != nil {
+		t.Fatal(err)
+	}
+	if s := enter(t, r); s.overlap {
+		t.Error("the abandoned section still excludes others")
+	}
+	if n := r.counted(); n != 0 {
+		t.Errorf("counted: got %d, want 0", n)
+	}
+}
+
+func TestTokens(t *testing.T) {
+	type step struct{ token, process int64 }
+	for _, test := range []struct {
+		name  string
+		steps []step
+		want  bool // the last step goes back
+	}{
+		{"grows", []step{{5, 1}, {6, 2}}, false},
+		{"stays in one process", []step{{5, 1}, {5, 1}}, false},
+		{"stays in another process", []step{{5, 1}, {5, 2}}, true},
+		{"falls in one process", []step{{5, 1}, {4, 1}}, true},
+		{"falls in another process", []step{{5, 1}, {4, 2}}, true},
+		{"falls below an earlier one", []step{{5, 1}, {3, 2}, {4, 2}}, true},
+		{"none", []step{{5, 1}, {0, 2}}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := open(t, t.TempDir(), 0)
+			var got bool
+			for _, s := range test.steps {
+				got = leave(t, enter(t, r), s.token, s.process)
+			}
+			if got != test.want {
+				t.Errorf("regression after %v: got %t, want %t", test.steps, got, test.want)
+			}
+		})
+	}
+}
+
+func open(t *testing.T, dir string, path int) *register {
+	t.Helper()
+	r, err := newRegister(dir, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func enter(t *testing.T, r *register) section {
+	t.Helper()
+	s, err := r.enter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func leave(t *testing.T, s section, token, process int64) (regression bool) {
+	t.Helper()
+	regression, err := s.leave(token, process)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regression
+}

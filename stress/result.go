@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Result is what a run found. Durations are in nanoseconds.
+type Result struct {
+	Lock       string `json:"lock"`
+	Procs      int    `json:"procs"`
+	Goroutines int    `json:"goroutines"`
+	Paths      int    `json:"paths"`
+	Section    int64  `json:"cs_ns"`
+	Think      int64  `json:"think_ns"`
+	Duration   int64  `json:"duration_ns"` // as run, which an interrupt makes shorter than asked for
+	Seed       uint64 `json:"seed"`
+
+	Acquisitions int64   `json:"acquisitions"`
+	PerSecond    float64 `json:"per_second"`
+	PerProcess   []int64 `json:"per_process"`
+	Jain         float64 `json:"jain"`
+	Busy         float64 `json:"busy"` // share of the time in which a path was in its section
+	Wait         Wait    `json:"wait_ns"`
+
+	Overlaps         int64 `json:"overlaps"`
+	LostUpdates      int64 `json:"lost_updates"`
+	TokenRegressions int64 `json:"token_regressions"`
+	LeakedNodes      int64 `json:"leaked_nodes"` // children of the lock paths once all goroutines had released
+	Stuck            int64 `json:"stuck"`        // goroutines that Acquire kept long after the end of its ctx
+	DeadWorkers      int64 `json:"dead_workers"` // processes without a report
+
+	Lost    int64            `json:"lost"`
+	Errors  map[string]int64 `json:"errors"`
+	Packets *float64         `json:"zk_packets_per_acquisition"` // null if a server does not answer srvr
+
+	Baseline *Result `json:"baseline"`
+	Ratio    float64 `json:"ratio"`   // to the baseline's rate; zero without one
+	Verdict  string  `json:"verdict"` // PASS or FAIL
+}
+
+// Wait is the time from asking for the lock to having it.
+type Wait struct {
+	P50 int64 `json:"p50"`
+	P90 int64 `json:"p90"`
+	P99 int64 `json:"p99"`
+	Max int64 `json:"max"`
+}
+
+// report is what one worker found.
+type report struct {
+	Elapsed     time.Duration
+	InSection   time.Duration
+	Sections    []int64 // completed, per path
+	Overlaps    int64
+	Regressions int64
+	Stuck       int64
+	Lost        int64
+	Errors      map[string]int64
+	Wait        *hdrhistogram.Snapshot
+}
+
+// newHistogram holds waits from 1 ns to 1 h, to within one per cent.
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, int64(time.Hour), 2)
+}
+
+// summarize adds what the workers report, nil for a worker that died, and what the
+// registers have counted, and judges.
+func (r *Result) summarize(reports []*report, counted []int64) {
+	r.Errors = map[string]int64{}
+	r.PerProcess = make([]int64, len(reports))
+	sections := make([]int64, len(counted))
+	waits := newHistogram()
+	var elapsed, inSection time.Duration
+	for i, w := range reports {
+		if w == nil {
+			r.DeadWorkers++
+			continue
+		}
+		elapsed = max(elapsed, w.Elapsed)
+		inSection += w.InSection
+		for path, n := range w.Sections {
+			sections[path] += n
+			r.PerProcess[i] += n
+		}
+		r.Acquisitions += r.PerProcess[i]
+		r.Overlaps += w.Overlaps
+		r.TokenRegressions += w.Regressions
+		r.Stuck += w.Stuck
+		r.Lost += w.Lost
+		for kind, n := range w.Errors {
+			r.Errors[kind] += n
+		}
+		waits.Merge(hdrhistogram.Import(w.Wait))
+	}
+	for path, n := range sections {
+		r.LostUpdates += max(n-counted[path], counted[path]-n)
+	}
+	r.Duration = elapsed.Nanoseconds()
+	if elapsed > 0 {
+		r.PerSecond = float64(r.Acquisitions) / elapsed.Seconds()
+		r.Busy = inSection.Seconds() / elapsed.Seconds() / float64(len(counted))
+	}
+	r.Jain = jain(r.PerProcess)
+	r.Wait = Wait{
+		P50: waits.ValueAtQuantile(50), P90: waits.ValueAtQuantile(90),
+		P99: waits.ValueAtQuantile(99), Max: waits.Max(),
+	}
+	r.Verdict = "PASS"
+	if len(r.violations()) > 0 {
+		r.Verdict = "FAIL"
+	}
+}
+
+// compare sets the result beside that of another lock.
+func (r *Result) compare(baseline *Result) {
+	r.Baseline = baseline
+	if baseline.PerSecond > 0 {
+		r.Ratio = r.PerSecond / baseline.PerSecond
+	}
+}
+
+// violations says why the run fails; none if it passes.
+func (r *Result) violations() []string {
+	var found []string
+	for _, v := range []struct {
+		n    int64
+		what string
+	}{
+		{r.Overlaps, "sections that overlap another"},
+		{r.LostUpdates, "lost updates of a protected counter"},
+		{r.TokenRegressions, "fencing tokens that went back"},
+		{r.LeakedNodes, "znodes left behind"},
+		{r.Stuck, "goroutines stuck in Acquire"},
+		{r.DeadWorkers, "workers that died"},
+	} {
+		if v.n != 0 {
+			found = append(found, fmt.Sprint(v.n, " ", v.what))
+		}
+	}
+	if r.Acquisitions == 0 {
+		found = append(found, "nothing was acquired")
+	}
+	return found
+}
+
+// jain is Jain's fairness index: 1 if all have the same, 1/n if one has everything.
+func jain(counts []int64) float64 {
+	var sum, squares float64
+	for _, n := range counts {
+		sum += float64(n)
+		squares += float64(n) * float64(n)
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / (float64(len(counts)) * squares)
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+)
+
+func TestMain(m *testing.M) {
+	dialers["broken"] = func(context.Context, []string) (locker, error) { return brokenLocker{}, nil }
+	dialers["leaky"] = dialLeaky
+	if task := os.Getenv(workerEnv); task != "" {
+		os.Exit(workerMain(task))
+	}
+	os.Exit(m.Run())
+}
+
+func TestWrongUsageExitsWith2(t *testing.T) {
+	for _, args := range []string{
+		"-no-such-flag", "-procs 0", "-goroutines -1", "-paths 0", "-cs -1s", "-think -1s", "-duration 0s", "-seed -1",
+		"-lock none", "-o xml", "-zk ,", "-zk host/", "-zk host//x", "-zk /x", "surplus",
+	} {
+		code, stdout, stderr := runWith(strings.Fields(args)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "Usage of stress") {
+			t.Errorf("%s: got exit %d, stdout %q, stderr %q, want %d and the usage on stderr", args, code, stdout, stderr, exitUsage)
+		}
+	}
+}
+
+func TestMissingServerExitsWith69(t *testing.T) {
+	t.Setenv("ZOOKEEPER_HOME", t.TempDir())
+	code, _, stderr := runWith()
+	if code != exitNoServer || !strings.Contains(stderr, "apt-get install -y zookeeper") {
+		t.Errorf("no server on the machine: got exit %d, stderr %q", code, stderr)
+	}
+	start := time.Now()
+	if code, _, stderr := runWith("-zk", "127.0.0.1:1"); code != exitNoServer {
+		t.Errorf("unreachable server: got exit %d, stderr %q, want %d", code, stderr, exitNoServer)
+	}
+	if took := time.Since(start); took > 2*reachTimeout {
+		t.Errorf("unreachable server: found out after %v", took)
+	}
+}
+
+func TestRealLocksPass(t *testing.T) {
+	servers := zkservertest.Start(t, zkserver.Config{}).Addr() + "/a/b"
+	for _, lock := range []string{"tier", "zklock", "zk"} {
+		t.Run(lock, func(t *testing.T) {
+			r := runJSON(t, exitPass, "-zk", servers, "-lock", lock,
+				"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
+			if r.Verdict != "PASS" || r.Acquisitions == 0 || len(r.PerProcess) != 2 || r.Packets == nil || r.Wait.Max == 0 {
+				t.Errorf("got %+v", r)
+			}
+			if len(r.Errors) > 0 || r.Lost > 0 {
+				t.Errorf("errors on a healthy server: %v, lost %d", r.Errors, r.Lost)
+			}
+		})
+	}
+}
+
+func TestBrokenLockFailsBesideItsBaseline(t *testing.T) {
+	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
+	r := runJSON(t, exitViolation, "-zk", servers, "-lock", "broken", "-baseline",
+		"-procs", "2", "-goroutines", "10", "-cs", "1ms", "-duration", "1s")
+	if r.Verdict != "FAIL" || r.Overlaps == 0 || r.LostUpdates == 0 {
+		t.Errorf("a lock that lets everybody in: got %s, %d overlaps, %d lost updates", r.Verdict, r.Overlaps, r.LostUpdates)
+	}
+	if b := r.Baseline; b == nil || b.Lock != "zk" || b.Verdict != "PASS" || r.Ratio <= 1 {
+		t.Errorf("baseline: got %+v, ratio %v", b, r.Ratio)
+	}
+}
+
+func TestLeakedNodesFailTheRun(t *testing.T) {
+	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
+	r := runJSON(t, exitViolation, "-zk", servers, "-lock", "leaky", "-procs", "2", "-duration", "500ms")
+	if r.LeakedNodes != 1 || len(r.violations()) != 1 {
+		t.Errorf("got %d leaked nodes, violations %v, want one of each", r.LeakedNodes, r.violations())
+	}
+}
+
+func TestDeadWorkerFailsTheRun(t *testing.T) {
+	dialers["deadly"] = dialers["broken"] // the workers do not know it and die
+	defer delete(dialers, "deadly")
+	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
+	r := runJSON(t, exitViolation, "-zk", servers, "-lock", "deadly", "-procs", "2", "-duration", "1s")
+	if r.DeadWorkers != 2 || r.Verdict != "FAIL" {
+		t.Errorf("got %d dead workers, %s", r.DeadWorkers, r.Verdict)
+	}
+}
+
+func TestInterruptEndsTheRunAndJudges(t *testing.T) {
+	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
+	ctx, interrupt := context.WithTimeout(t.Context(), time.Second)
+	defer interrupt()
+	cfg, err := parseFlags([]string{"-zk", servers, "-procs", "2", "-goroutines", "5", "-duration", "30s"}, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := stress(ctx, cfg, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Verdict != "PASS" || time.Duration(r.Duration) > 20*time.Second {
+		t.Errorf("got %s after %v, want PASS soon", r.Verdict, time.Duration(r.Duration))
+	}
+}
+
+func runWith(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func runJSON(t *testing.T, want int, args ...string) Result {
+	t.Helper()
+	code, stdout, stderr := runWith(append(args, "-o", "json")...)
+	if code != want {
+		t.Fatalf("%v: got exit %d, want %d; stderr:\n%s\nstdout:\n%s", args, code, want, stderr, stdout)
+	}
+	var r Result
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}

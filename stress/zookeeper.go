@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+)
+
+var errNoServer = errors.New("no ZooKeeper to be had")
+
+const (
+	reachTimeout = 5 * time.Second
+	// leakPatience is for nodes whose deletion is under way when the last goroutine has
+	// released.
+	leakPatience = 3 * time.Second
+)
+
+// observer is the coordinator's own view of ZooKeeper.
+type observer struct {
+	conn    *zk.Conn
+	servers []string
+	base    string // parent of the lock paths, of this run alone
+	paths   []string
+}
+
+func observe(ctx context.Context, cfg Config) (*observer, error) {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	conn, err := connect(ctx, cfg.Servers)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w (without -zk, a private server is started)", errNoServer, err)
+	}
+	o := &observer{conn: conn, servers: cfg.Servers}
+	o.base = fmt.Sprintf("%s/tierlock-stress-%x-%s", cfg.Chroot, conn.SessionID(), cfg.Lock)
+	for i := range cfg.Paths {
+		o.paths = append(o.paths, fmt.Sprintf("%s/%d", o.base, i))
+	}
+	return o, nil
+}
+
+// leaked counts the children of the lock paths, again and again while there are any and
+// there is patience left.
+func (o *observer) leaked(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, leakPatience)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		n, err := o.children()
+		if err != nil || n == 0 {
+			return n, err
+		}
+		select {
+		case <-ctx.Done():
+			return n, nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (o *observer) children() (n int64, err error) {
+	for _, p := range o.paths {
+		if _, err := o.conn.Sync(p); err != nil {
+			return n, fmt.Errorf("look for leaked nodes: %w", err)
+		}
+		children, _, err := o.conn.Children(p)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return n, fmt.Errorf("look for leaked nodes: %w", err)
+		}
+		n += int64(len(children))
+	}
+	return n, nil
+}
+
+// packets is the number of packets that the servers have received and sent; false if
+// one of them does not say.
+func (o *observer) packets() (total int64, ok bool) {
+	for _, addr := range zk.FormatServers(o.servers) {
+		answer, err := zkserver.Ask(addr, "srvr")
+		if err != nil {
+			return 0, false
+		}
+		n, ok := parsePackets(answer)
+		if !ok {
+			return 0, false
+		}
+		total += n
+	}
+	return total, true
+}
+
+// parsePackets reads an answer to srvr. zk.FLWSrvr cannot, from ZooKeeper 3.6 on: it
+// knows only the old form of the date.
+func parsePackets(srvr string) (n int64, ok bool) {
+	_, numbers, _ := strings.Cut(srvr, "\nReceived: ")
+	var received, sent int64
+	if _, err := fmt.Sscanf(numbers, "%d\nSent: %d\n", &received, &sent); err != nil {
+		return 0, false
+	}
+	return received + sent, true
+}
+
+// Close removes the empty paths of this run, in case nobody else does, and ends the
+// session.
+func (o *observer) Close() {
+	for _, p := range append(o.paths, o.base) {
+		_ = o.conn.Delete(p, -1) // a container may be gone already, a leaked node may be in the way
+	}
+	o.conn.Close()
+}
