@@ -22,7 +22,7 @@ func TestCloseEndsWaitersAndHoldersAndTakesTheNodesAway(t *testing.T) {
 			t.Error(err)
 		}
 		wantErr(t, "waiter", mine.failed(t), zklock.ErrClosed)
-		<-n.Lost()
+		awaitLoss(t, n)
 		wantErr(t, "holder", n.Err(), zklock.ErrLost)
 		wantErr(t, "holder", n.Err(), zklock.ErrClosed)
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)

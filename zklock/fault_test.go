@@ -66,18 +66,12 @@ func live(t *testing.T, s *zktest.Server, at int, fault fault) bool {
 	})
 	r := p.queue(t.Context())
 	held.Release()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*timeout)
-	defer cancel()
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-		t.Fatal("never granted")
-	}
+	r.await(t)
 	n := r.granted(t)
 	if err := n.Err(); err != nil {
 		t.Errorf("granted: %v", err)
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if next, err := n.Requeue(ctx); err == nil {
 		next.Release()

@@ -64,7 +64,7 @@ func TestMultiOfAHolderWhoKnowsSendsNothing(t *testing.T) {
 		if err := raw(t, s).Delete(lost.granted(t).Path(), -1); err != nil {
 			t.Fatal(err)
 		}
-		<-lost.node.Lost()
+		awaitLoss(t, lost.node)
 		time.Sleep(time.Second)
 		tr := record(s)
 		_, err := released.Multi(t.Context(), write("/a"))

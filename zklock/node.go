@@ -212,58 +212,16 @@ func (n *Node) settle(fate error) {
 	close(n.released)
 }
 
-// Multi runs ZooKeeper operations (as in [zk.Conn.Multi]) in one transaction that takes
-// effect only while this node exists: an exact fence for data that lives in the same
-// ensemble. It returns the results of ops.
-//
-// Nothing was changed when the error wraps [ErrLost] or [ErrReleased], or is that of
-// one of the operations. When the answer is lost, or ctx ends first, the outcome is
-// unknown; the operations may then still take effect, but never after the lock went to
-// somebody else.
-func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	results, err := n.multi(ctx, ops)
-	if err != nil {
-		return nil, fmt.Errorf("zklock: multi under %s: %w", n.path, err)
+// discard removes a node that is not wanted, or lets the reaper do it.
+func (n *Node) discard() {
+	n.spent.Store(true)
+	n.session.leave(n)
+	if n.life.Err() != nil || n.lock.client.Err() != nil {
+		n.leaveToReaper(nil)
+		return
 	}
-	return results, nil
+	n.deleteNow()
 }
-
-func (n *Node) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error) {
-	if err := n.Err(); err != nil {
-		return nil, err
-	}
-	type answer struct {
-		results []zk.MultiResponse
-		err     error
-	}
-	answers := make(chan answer, 1)
-	guard := &zk.CheckVersionRequest{Path: n.path, Version: -1} // exists, whatever its version
-	n.writing.Add(1)
-	if !n.lock.client.spawn(func() {
-		defer n.writing.Add(-1)
-		results, err := n.lock.client.conn.Multi(append([]any{guard}, ops...)...)
-		answers <- answer{results, err}
-	}) {
-		n.writing.Add(-1)
-		return nil, ErrClosed
-	}
-	select {
-	case a := <-answers:
-		switch {
-		case a.err == nil:
-			return a.results[1:], nil
-		case len(a.results) > 0 && errors.Is(a.results[0].Error, zk.ErrNoNode):
-			return nil, n.deleted()
-		}
-		return nil, a.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// Writing reports whether a Multi has not been answered yet. While that is so, its
-// operations may still take effect under this node.
-func (n *Node) Writing() bool { return n.writing.Load() > 0 }
 
 // check looks whether a node is still there and still ours, and sees to it that its
 // deletion is watched.

@@ -165,7 +165,7 @@ func TestLeaseThatEndedDuringADisconnectStaysLostAndItsNodeGoes(t *testing.T) {
 		n := start(t, s).acquire(t)
 		down(s)
 		time.AfterFunc(lease+500*time.Millisecond, s.Member(addr).Accept) // the session is still alive
-		<-n.Lost()
+		awaitLoss(t, n)
 		if !s.Exists(n.Path()) {
 			t.Fatal("the server gave up before the loss")
 		}
@@ -205,7 +205,7 @@ func TestEnsembleThatLostItsDataIsJoinedAnew(t *testing.T) {
 		t.Cleanup(wiped.Close)
 		current.Store(wiped)
 		old.CutAll()
-		<-n.Lost()
+		awaitLoss(t, n)
 		p.acquire(t).Release()
 		wantEmpty(t, wiped)
 	})

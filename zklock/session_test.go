@@ -47,7 +47,7 @@ func TestSessionExpiredWhileHoldingIsALossAtOnce(t *testing.T) {
 		next := start(t, s).queue(t.Context())
 		begun := time.Now()
 		s.Expire(p.session)
-		<-n.Lost()
+		awaitLoss(t, n)
 		if d := time.Since(begun); d != 0 {
 			t.Errorf("noticed after %v", d)
 		}
@@ -81,13 +81,13 @@ func TestNodesOfAnUndeadSessionBarTheWayUntilTheReaperComes(t *testing.T) {
 			return zktest.Pass
 		})
 		s.Cut(p.session)
-		<-n.Lost()
+		awaitLoss(t, n)
 		begun := time.Now()
 		r := p.queue(t.Context())
 		if !r.waiting() {
 			t.Fatalf("ended beside the old node: %v", r.err)
 		}
-		<-r.done
+		r.await(t)
 		next := r.granted(t)
 		if d := time.Since(begun); d < time.Second || d >= timeout {
 			t.Errorf("granted after %v, want when the reaper has deleted the old node", d)
@@ -111,7 +111,7 @@ func TestNodeDeletedByAnotherIsALossAtOnce(t *testing.T) {
 		if err := conn.Delete(n.Path(), -1); err != nil {
 			t.Fatal(err)
 		}
-		<-n.Lost()
+		awaitLoss(t, n)
 		if d := time.Since(begun); d != 0 {
 			t.Errorf("noticed after %v", d)
 		}
@@ -135,7 +135,7 @@ func TestNodeWrittenToAndThenDeletedByAnotherIsALossAtOnce(t *testing.T) {
 		if err := conn.Delete(n.Path(), -1); err != nil {
 			t.Fatal(err)
 		}
-		<-n.Lost()
+		awaitLoss(t, n)
 		if d := time.Since(begun); d != 0 {
 			t.Errorf("noticed after %v", d)
 		}
@@ -156,7 +156,7 @@ func TestNodeDeletedByAnotherWhileItsEventIsLostIsNoticedByTheHeartbeat(t *testi
 		if err := conn.Delete(n.Path(), -1); err != nil {
 			t.Fatal(err)
 		}
-		<-n.Lost()
+		awaitLoss(t, n)
 		if d := time.Since(begun); d > beat {
 			t.Errorf("noticed after %v, want at most %v", d, beat)
 		}
@@ -200,8 +200,8 @@ func TestWholeLockPathDeletedIsALossAndTheWaiterGoesOn(t *testing.T) {
 		if _, err := raw(t, s).Multi(deletes...); err != nil {
 			t.Fatal(err)
 		}
-		<-n.Lost()
-		<-r.done
+		awaitLoss(t, n)
+		r.await(t)
 		next := r.granted(t)
 		if next.Token() <= n.Token() {
 			t.Errorf("token %d after %d", next.Token(), n.Token())
@@ -219,7 +219,7 @@ func TestI12LateDeleteHitsOnlyItsOwnNode(t *testing.T) {
 		if _, err := raw(t, s).Multi(&zk.DeleteRequest{Path: n.Path(), Version: -1}, &zk.DeleteRequest{Path: path, Version: -1}); err != nil {
 			t.Fatal(err)
 		}
-		<-n.Lost()
+		awaitLoss(t, n)
 		next := start(t, s).acquire(t)
 		const digits = 10
 		if a, b := n.Path(), next.Path(); a[len(a)-digits:] != b[len(b)-digits:] {

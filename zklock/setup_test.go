@@ -100,6 +100,16 @@ func submit(f func() (*zklock.Node, error)) *request {
 	return r
 }
 
+// await waits for the end of an acquisition, at most an hour of virtual time.
+func (r *request) await(t *testing.T) {
+	t.Helper()
+	select {
+	case <-r.done:
+	case <-time.After(time.Hour):
+		t.Fatal("waited for an hour")
+	}
+}
+
 // waiting reports whether the acquisition goes on unless time passes.
 func (r *request) waiting() bool {
 	synctest.Wait()
@@ -133,6 +143,16 @@ func (r *request) failed(t *testing.T) error {
 		t.Fatal("granted")
 	}
 	return r.err
+}
+
+// awaitLoss waits until n is lost, at most an hour of virtual time.
+func awaitLoss(t *testing.T, n *zklock.Node) {
+	t.Helper()
+	select {
+	case <-n.Lost():
+	case <-time.After(time.Hour):
+		t.Fatal("not lost within an hour")
+	}
 }
 
 // raw returns a plain ZooKeeper connection, for what other programs do to a lock.

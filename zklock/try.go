@@ -1,0 +1,43 @@
+package zklock
+
+import (
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// try acquires the lock if it is free.
+func (a *attempt) try() (*Node, error) {
+	a.once = true
+	if err := a.client.Err(); err != nil {
+		return nil, err
+	}
+	children, _, err := a.client.conn.Children(a.lock.path)
+	switch classify(err) {
+	case done:
+		for _, name := range children {
+			if _, _, ok := parseName(name); ok {
+				return nil, ErrLocked
+			}
+		}
+	case missing:
+	default:
+		return nil, err
+	}
+	n, err := a.enqueue()
+	if err != nil {
+		return nil, err
+	}
+	s, err := a.enter(n)
+	switch {
+	case err == nil && s.ahead > 0:
+		err = ErrLocked
+	case err == nil && !n.grant(s), errors.Is(err, errGone):
+		err = a.client.explain(zk.ErrSessionExpired)
+	}
+	if err != nil {
+		n.discard()
+		return nil, err
+	}
+	return n, nil
+}
