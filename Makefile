@@ -1,4 +1,4 @@
-.PHONY: demo test lint tidy-check server
+.PHONY: demo test sim interop lint tidy-check server
 
 # The race detector needs a C compiler, which Go knows of when it enables cgo.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
@@ -12,6 +12,16 @@ test: server
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet ./... ./stress/...
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 15m ./... ./stress/...
+
+# Random schedules of simulated processes and faults.
+SEEDS ?= 500
+sim:
+	@go test -count=1 -timeout 60m -v ./internal/sim -run TestRandomSchedules -seeds $(SEEDS) | grep -v '^ *\(---\|===\)'
+
+# Curator, kazoo and zk.Lock on the same paths.
+interop: server
+	@scripts/get-interop.sh
+	TIERLOCK_REQUIRE_SERVER=1 TIERLOCK_REQUIRE_INTEROP=1 go test $(RACE) -v -count=1 ./interop -duration 20s
 
 lint:
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./... ./stress/...; else echo "golangci-lint is not installed"; fi

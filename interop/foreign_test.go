@@ -1,0 +1,176 @@
+package interop_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+const (
+	uuid = "5f1c9a3e-7a54-4c1e-9d0b-2f6d1c8e4b70"
+	hex  = "f7a2c0d9e8b64f13a5d4c3b2a1908f7e"
+)
+
+// contenders are names of nodes that tier waits for, up to their sequence numbers.
+var contenders = map[string]string{
+	"Curator's InterProcessMutex": "_c_" + uuid + "-lock-",
+	"zk.Lock":                     "_c_" + hex + "-lock-",
+	"curator.go":                  "lock-",
+	"Curator's write lock":        "_c_" + uuid + "-__WRIT__",
+	"Curator's read lock":         "_c_" + uuid + "-__READ__",
+	"kazoo's Lock":                hex + "__lock__",
+	"kazoo's ReadLock":            hex + "__rlock__",
+}
+
+// strangers are children of a lock path that are no contenders for it.
+var strangers = []struct {
+	who, name string
+	flags     int32
+}{
+	{"ZooKeeper's WriteLock in Java", "x-72057598332239872-", zk.FlagEphemeral | zk.FlagSequence},
+	{"ZooKeeper's WriteLock, negative session", "x--6701356245527298048-", zk.FlagEphemeral | zk.FlagSequence},
+	{"ZooKeeper's lock in C", "x-0100003c4b5b0004-", zk.FlagEphemeral | zk.FlagSequence},
+	{"ZooKeeper's LeaderElectionSupport", "n_", zk.FlagEphemeral | zk.FlagSequence},
+	{"Curator's LeaderLatch", "_c_" + uuid + "-latch-", zk.FlagEphemeral | zk.FlagSequence},
+	{"Curator's semaphore, its mutex", "locks", 0},
+	{"Curator's semaphore, its leases", "leases", 0},
+	{"kazoo's Semaphore", hex, zk.FlagEphemeral},
+	{"an application", "config", 0},
+}
+
+// vitess's nodes have no name but the number. Curator and zk.Lock queue behind them,
+// tier takes them for strangers.
+const vitess = ""
+
+// create makes a child of the lock path and returns its full path.
+func (e *ensemble) create(t *testing.T, name string, flags int32) string {
+	t.Helper()
+	for _, parent := range []string{"/interop", path} {
+		if _, err := e.conn.Create(parent, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			t.Fatal(err)
+		}
+	}
+	made, err := e.conn.Create(path+"/"+name, nil, flags, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatalf("create %q: %v", name, err)
+	}
+	return made
+}
+
+func (e *ensemble) remove(t *testing.T, node string) {
+	t.Helper()
+	if err := e.conn.Delete(node, -1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTierWaitsForEveryContender(t *testing.T) {
+	e := newEnsemble(t)
+	mu := e.tier(t)
+	for who, name := range contenders {
+		node := e.create(t, name, zk.FlagEphemeral|zk.FlagSequence)
+		if hold, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
+			t.Fatalf("TryAcquire behind %s: got %v, %v; want %v", who, hold, err, tier.ErrLocked)
+		}
+		a := start(soon(t), mu)
+		e.awaitChildren(t, 2)
+		select {
+		case <-a.done:
+			t.Fatalf("%s and tier have the lock together", who)
+		default:
+		}
+		e.remove(t, node)
+		release(t, a.granted(t))
+	}
+}
+
+func TestTierIgnoresEveryStranger(t *testing.T) {
+	e := newEnsemble(t)
+	mu := e.tier(t)
+	e.create(t, vitess, zk.FlagEphemeral|zk.FlagSequence)
+	for _, s := range strangers {
+		e.create(t, s.name, s.flags)
+		hold, err := mu.TryAcquire(soon(t))
+		if err != nil {
+			t.Fatalf("TryAcquire beside %s: %v", s.who, err)
+		}
+		release(t, hold)
+	}
+	for _, below := range []string{"locks/_c_" + uuid + "-lock-", "leases/_c_" + uuid + "-lease-"} {
+		e.create(t, below, zk.FlagEphemeral|zk.FlagSequence)
+	}
+	release(t, acquire(t, mu))
+}
+
+// zk.Lock is left out: it fails on any of them.
+func TestTierAndOthersExcludeAmongStrangers(t *testing.T) {
+	e := newEnsemble(t)
+	mu := e.tier(t)
+	for _, s := range strangers {
+		e.create(t, s.name, s.flags)
+	}
+	for _, d := range launch(t, e, sessionTimeout, "curator", "kazoo") {
+		hold := acquire(t, mu)
+		d.excluded(t)
+		release(t, hold)
+
+		d.acquire(t)
+		if hold, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
+			t.Errorf("TryAcquire while %s has the lock: got %v, %v; want %v", d.kind, hold, err, tier.ErrLocked)
+		}
+		d.release(t)
+	}
+}
+
+// Without extra_lock_patterns=["lock-"] kazoo looks for its own nodes only: tier waits
+// for kazoo, kazoo does not wait for tier.
+func TestDefaultKazooExcludesOneWayOnly(t *testing.T) {
+	e := newEnsemble(t)
+	mu := e.tier(t)
+	drivers := launch(t, e, sessionTimeout, "kazoo-default", "kazoo")
+	kazoo, compatible := drivers[0], drivers[1]
+
+	kazoo.acquire(t)
+	a := start(soon(t), mu)
+	e.awaitChildren(t, 2)
+	select {
+	case <-a.done:
+		t.Fatal("tier did not wait for kazoo")
+	default:
+	}
+	kazoo.release(t)
+	hold := a.granted(t)
+
+	compatible.excluded(t)
+	if kazoo.do(t, "acquire 10000").TimedOut {
+		t.Error("kazoo waited for tier: the documentation says that it does not")
+	}
+	if err := hold.Err(); err != nil {
+		t.Error(err)
+	}
+	kazoo.release(t)
+	release(t, hold)
+}
+
+// Read and write locks stand apart from mutexes in Curator and kazoo: tier waits for
+// them, they do not wait for tier.
+func TestReadAndWriteLocksExcludeOneWayOnly(t *testing.T) {
+	e := newEnsemble(t)
+	mu := e.tier(t)
+	for _, d := range launch(t, e, sessionTimeout, "curator-write", "curator-read", "kazoo-read") {
+		d.acquire(t)
+		if hold, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
+			t.Errorf("TryAcquire while %s has the lock: got %v, %v; want %v", d.kind, hold, err, tier.ErrLocked)
+		}
+		d.release(t)
+		hold := acquire(t, mu)
+		if d.do(t, "acquire 10000").TimedOut {
+			t.Errorf("%s waited for tier: the documentation says that it does not", d.kind)
+		}
+		d.release(t)
+		release(t, hold)
+	}
+}

@@ -1,0 +1,166 @@
+// Package interop_test lets this project's lock share its paths with other libraries'
+// locks, live and unmodified: Curator (Java), kazoo (Python) and go-zookeeper's
+// zk.Lock. Each runs in processes of its own, as does ours where processes matter.
+//
+// Without these libraries on the machine the tests are skipped; with
+// TIERLOCK_REQUIRE_INTEROP=1 in the environment they fail.
+package interop_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+var duration = flag.Duration("duration", 5*time.Second, "of the tests in which all contend for one lock")
+
+func TestMain(m *testing.M) {
+	if os.Getenv(driverEnv) != "" {
+		os.Exit(driverMain(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	sessionTimeout = 10 * time.Second
+	path           = "/interop/lock"
+	patience       = time.Minute // with whatever ought to happen soon
+)
+
+// An ensemble is a ZooKeeper with a view on the lock path that knows nothing of locks.
+type ensemble struct {
+	addr string
+	conn *zk.Conn
+}
+
+func newEnsemble(t *testing.T) *ensemble {
+	t.Helper()
+	addr := zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr()
+	conn, err := connect(t.Context(), addr, sessionTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return &ensemble{addr, conn}
+}
+
+// connect opens a session of the client library, or fails when ctx ends.
+func connect(ctx context.Context, addr string, timeout time.Duration) (*zk.Conn, error) {
+	conn, events, err := zk.Connect([]string{addr}, timeout, zk.WithLogInfo(false), zk.WithLogger(silence{}))
+	if err != nil {
+		return nil, err
+	}
+	for {
+		select {
+		case e := <-events:
+			if e.State == zk.StateHasSession {
+				return conn, nil
+			}
+		case <-ctx.Done():
+			conn.Close()
+			return nil, fmt.Errorf("no session with %s: %w", addr, context.Cause(ctx))
+		}
+	}
+}
+
+type silence struct{}
+
+func (silence) Printf(string, ...any) {}
+
+// children are the names below the lock path.
+func (e *ensemble) children(t *testing.T) []string {
+	t.Helper()
+	if _, err := e.conn.Sync(path); err != nil {
+		t.Fatal(err)
+	}
+	names, _, err := e.conn.Children(path)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		t.Fatal(err)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// awaitChildren returns when n nodes are below the lock path.
+func (e *ensemble) awaitChildren(t *testing.T, n int) {
+	t.Helper()
+	var names []string
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if names = e.children(t); len(names) == n {
+			return
+		}
+	}
+	t.Fatalf("below the lock path: got %d nodes %q, want %d", len(names), names, n)
+}
+
+// tier returns the lock of a new registry in this process.
+func (e *ensemble) tier(t *testing.T, opts ...zklock.Option) *tier.Mutex {
+	t.Helper()
+	locks, err := tier.Dial(soon(t), []string{e.addr}, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	return locks.Mutex(path)
+}
+
+func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
+	t.Helper()
+	hold, err := mu.Acquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hold
+}
+
+func release(t *testing.T, hold *tier.Hold) {
+	t.Helper()
+	if err := hold.Release(); err != nil {
+		t.Errorf("release: %v", err)
+	}
+}
+
+// An acquisition is a call of Acquire in a goroutine of its own.
+type acquisition struct {
+	done chan struct{} // closed when the call has returned
+	hold *tier.Hold
+	err  error
+}
+
+func start(ctx context.Context, mu *tier.Mutex) *acquisition {
+	a := &acquisition{done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		a.hold, a.err = mu.Acquire(ctx)
+	}()
+	return a
+}
+
+// granted waits for the lock.
+func (a *acquisition) granted(t *testing.T) *tier.Hold {
+	t.Helper()
+	if <-a.done; a.err != nil {
+		t.Fatal(a.err)
+	}
+	return a.hold
+}
+
+// soon returns a context that ends a test that hangs.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("%s hangs", t.Name()))
+	t.Cleanup(cancel)
+	return ctx
+}
