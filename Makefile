@@ -1,5 +1,7 @@
 .PHONY: demo test sim interop lint tidy-check server
 
+SHELL := bash
+
 # The race detector needs a C compiler, which Go knows of when it enables cgo.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
@@ -16,7 +18,8 @@ test: server
 # Random schedules of simulated processes and faults.
 SEEDS ?= 500
 sim:
-	@go test -count=1 -timeout 60m -v ./internal/sim -run TestRandomSchedules -seeds $(SEEDS) | grep -v '^ *\(---\|===\)'
+	@set -o pipefail; go test -count=1 -timeout 60m -v ./internal/sim -run TestRandomSchedules -seeds $(SEEDS) | \
+		grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
 
 # Curator, kazoo and zk.Lock on the same paths.
 interop: server

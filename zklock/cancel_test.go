@@ -80,7 +80,7 @@ func TestI9CancelledWaiterCostsNobodyItsPlace(t *testing.T) {
 
 func TestCancelAtTheMomentOfTheGrantNeverStrandsTheNode(t *testing.T) {
 	grants := 0
-	for i := range 150 {
+	for i := range 80 {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			n := start(t, s).acquire(t)
 			p := start(t, s)
@@ -109,11 +109,11 @@ func TestCancelAtTheMomentOfTheGrantNeverStrandsTheNode(t *testing.T) {
 			p.acquire(t).Release()
 		})
 	}
-	t.Logf("%d of 150 were granted", grants)
+	t.Logf("%d of 80 were granted", grants)
 }
 
 func TestGrantDeliveredAtTheDeadlineIsEitherHeldOrGone(t *testing.T) {
-	for range 50 {
+	for range 20 {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			n := start(t, s).acquire(t)
 			p := start(t, s)

@@ -104,7 +104,11 @@ func (a *attempt) lookUp(prefix string, cause error) (*Node, error) {
 		name, err := a.client.find(a.lock.path, prefix)
 		switch classify(err) {
 		case done:
-			if name == "" || s == nil {
+			if name == "" {
+				return nil, nil
+			}
+			if s == nil { // expired a moment ago, but the node is still there
+				a.client.reaper.add(a.remains(prefix))
 				return nil, nil
 			}
 			return newNode(a.lock, s, prefix, a.lock.path+"/"+name), nil

@@ -128,6 +128,25 @@ func TestLostWatchDelaysTheGrantOnlyForAWhile(t *testing.T) {
 	})
 }
 
+func TestReturnOfTheConnectionIsALookAtTheQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n, waiter := start(t, s).acquire(t), start(t, s)
+		r := waiter.queue(t.Context())
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Stage == zktest.Event {
+				return zktest.Drop
+			}
+			return zktest.Pass
+		})
+		n.Release()
+		if !r.waiting() {
+			t.Fatal("granted without an event")
+		}
+		s.Cut(waiter.session)
+		r.granted(t).Release()
+	})
+}
+
 func TestRequeueMovesTheNodeToTheTailInOneTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)

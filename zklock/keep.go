@@ -21,14 +21,15 @@ func (l *dialed) keep() {
 	}
 }
 
-// heartbeat is the interval at which the lease is renewed. The library's own pings come
-// only every third of the session timeout.
+// heartbeat is the interval at which the lease is renewed, a fraction of it however large
+// the margin. The library's own pings come only every third of the session timeout.
 func (l *dialed) heartbeat() time.Duration {
 	timeout := l.client.options.sessionTimeout
 	if s := l.session(); s != nil {
 		timeout = s.negotiated()
 	}
-	return min(timeout/6, 2*time.Second)
+	lease := timeout - l.client.margin(timeout)
+	return max(min(timeout/6, 2*time.Second, lease/3), time.Millisecond)
 }
 
 const (

@@ -34,7 +34,7 @@ func TestI7LostClosesWhenTheLeaseEndsAndBeforeTheServerGivesUp(t *testing.T) {
 	for _, directions := range [][]zktest.Direction{
 		{zktest.ToServer, zktest.ToClient}, {zktest.ToServer}, {zktest.ToClient},
 	} {
-		for after := time.Duration(0); after <= 2*timeout; after += 370 * time.Millisecond {
+		for after := time.Duration(0); after <= timeout; after += 610 * time.Millisecond {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
 				p := start(t, s)
 				n := p.acquire(t)

@@ -103,22 +103,15 @@ func TestAbsenceIsNotBelievedOfAServerThatLags(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		l := lockAt(t, c, path)
-		n, err := l.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.Release()
+		p := process{Client: c, lock: lockAt(t, c, path)}
+		p.acquire(t).Release()
 
 		s.Member(behind).Lag()
 		s.Member(behind).Accept()
 		s.Member(addr).Refuse()
 		created := creations(s)
 		on(s, zktest.OpCreate, zktest.Reply, zktest.Cut)
-		n, err = l.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := p.acquire(t)
 		if *created != 1 {
 			t.Errorf("%d nodes were created, want 1", *created)
 		}

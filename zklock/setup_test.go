@@ -53,6 +53,7 @@ func start(t *testing.T, s *zktest.Server, opts ...zklock.Option) process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
+	synctest.Wait() // the client has settled
 	sessions := s.Sessions()
 	return process{c, lockAt(t, c, path), sessions[len(sessions)-1].ID}
 }

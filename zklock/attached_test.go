@@ -1,0 +1,266 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// attach returns a process over a connection made elsewhere.
+func attach(t *testing.T, s *zktest.Server) (process, *zk.Conn) {
+	t.Helper()
+	conn := raw(t, s)
+	return attachTo(t, conn), conn
+}
+
+func attachTo(t *testing.T, conn *zk.Conn) process {
+	t.Helper()
+	c, err := zklock.Attach(conn, zklock.WithSessionTimeout(timeout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return process{c, lockAt(t, c, path), conn.SessionID()}
+}
+
+func TestAttachedChecksItsOptions(t *testing.T) {
+	if _, err := zklock.Attach(nil, zklock.WithSessionTimeout(-1)); err == nil {
+		t.Error("Attach with a negative session timeout: got no error")
+	}
+}
+
+func TestAttachedLocksExcludeDialedOnes(t *testing.T) { // I1 I6
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		attached, _ := attach(t, s)
+		dialed := start(t, s)
+		n := attached.acquire(t)
+		next := dialed.queue(t.Context())
+		if !next.waiting() {
+			t.Fatal("two owners")
+		}
+		wantErr(t, "Release", n.Release(), nil)
+		m := next.granted(t)
+		if m.Token() <= n.Token() {
+			t.Errorf("token after %d: got %d, want a higher one", n.Token(), m.Token())
+		}
+		again := attached.queue(t.Context())
+		if !again.waiting() {
+			t.Fatal("two owners")
+		}
+		wantErr(t, "Release", m.Release(), nil)
+		wantErr(t, "Release", again.granted(t).Release(), nil)
+		wantEmpty(t, s)
+	})
+}
+
+func TestAttachedLockIsLostWithTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		n := p.acquire(t)
+		s.Expire(p.session)
+		<-n.Lost()
+		wantErr(t, "Err", n.Err(), zklock.ErrLost)
+		wantErr(t, "Release", n.Release(), zklock.ErrLost)
+		if now := conn.SessionID(); now == p.session {
+			t.Errorf("session after the loss: still %#x", now)
+		}
+		wantErr(t, "Release", p.acquire(t).Release(), nil)
+		wantEmpty(t, s)
+	})
+}
+
+// Err needs no word of the server: the id of the session is enough.
+func TestAttachedLockIsLostWhenTheSessionIdHasChanged(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		n := p.acquire(t)
+		var told atomic.Bool
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if told.Load() && f.Op != zktest.OpConnect && f.Stage == zktest.Request {
+				return zktest.Drop // nothing is answered any more but handshakes
+			}
+			if f.Op == zktest.OpConnect && f.Session == p.session && f.Stage == zktest.Request {
+				told.Store(true)
+				return zktest.Expired // though the node is there
+			}
+			return zktest.Pass
+		})
+		s.Cut(p.session)
+		for conn.SessionID() == p.session {
+			<-time.After(time.Millisecond) // virtual
+		}
+		wantErr(t, "Err", n.Err(), zklock.ErrLost)
+		s.Intercept(nil)
+		wantErr(t, "Release", n.Release(), zklock.ErrLost)
+	})
+}
+
+func TestAttachedWaiterSurvivesTheExpiryOfItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		holder := start(t, s)
+		n := holder.acquire(t)
+		p, _ := attach(t, s)
+		waiter := p.queue(t.Context())
+		s.Expire(p.session)
+		<-time.After(timeout) // virtual
+		if !waiter.waiting() || len(s.Children(path)) != 2 {
+			t.Fatalf("queue after the expiry: %q, want the holder and a new node", s.Children(path))
+		}
+		wantErr(t, "Release", n.Release(), nil)
+		wantErr(t, "Release", waiter.granted(t).Release(), nil)
+	})
+}
+
+func TestAttachedLockIsLostWithItsNode(t *testing.T) {
+	for name, before := range map[string]func(*zk.Conn, string) error{
+		"deleted": func(*zk.Conn, string) error { return nil },
+		"written to, then deleted": func(other *zk.Conn, node string) error {
+			_, err := other.Set(node, []byte("revoke"), -1)
+			synctest.Wait()
+			return err
+		},
+		"written to twice, then deleted": func(other *zk.Conn, node string) error {
+			_, err := other.Set(node, []byte("revoke"), -1)
+			synctest.Wait()
+			_, again := other.Set(node, []byte("really"), -1)
+			synctest.Wait()
+			return errors.Join(err, again)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				p, _ := attach(t, s)
+				n := p.acquire(t)
+				other := raw(t, s)
+				wantErr(t, "writing", before(other, n.Path()), nil)
+				wantErr(t, "Err before", n.Err(), nil)
+				wantErr(t, "Delete", other.Delete(n.Path(), -1), nil)
+				deleted := time.Now()
+				<-n.Lost()
+				if late := time.Since(deleted); late != 0 {
+					t.Errorf("the loss was noticed after %v, want at once", late)
+				}
+				wantErr(t, "Release", n.Release(), zklock.ErrLost)
+			})
+		})
+	}
+}
+
+// A connection that is down says nothing about the lock.
+func TestAttachedLockOutlivesADisconnect(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, _ := attach(t, s)
+		n := p.acquire(t)
+		s.Member(addr).Refuse()
+		s.Cut(p.session)
+		synctest.Wait()
+		if !n.Suspended() {
+			t.Error("Suspended while the connection is down: got false")
+		}
+		wantErr(t, "Client.Err", p.Err(), zk.ErrNoServer)
+		s.Member(addr).Accept()
+		<-time.After(timeout / 2) // virtual
+		if n.Suspended() {
+			t.Error("Suspended when the connection is back: got true")
+		}
+		wantErr(t, "Release", n.Release(), nil)
+		wantEmpty(t, s)
+	})
+}
+
+func TestAttachedCloseEndsEveryTaskAndNotTheConnection(t *testing.T) { // I10
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		holder := start(t, s)
+		barrier := holder.acquire(t)
+		p, conn := attach(t, s)
+		waiter := p.queue(t.Context())
+		other := lockAt(t, p.Client, "/locks/y")
+		n, err := other.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Contested() // one more watch, on a node that stays
+		synctest.Wait()
+		began := time.Now()
+		wantErr(t, "Close", p.Close(), nil)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Close took %v", took)
+		}
+		wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
+		wantErr(t, "Err", n.Err(), zklock.ErrLost)
+		if _, _, err := conn.Exists("/"); err != nil {
+			t.Errorf("the connection after Close: %v", err)
+		}
+		wantErr(t, "Release", barrier.Release(), nil)
+	})
+}
+
+func TestAttachedClientEndsWithItsConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		holder := start(t, s)
+		barrier := holder.acquire(t)
+		p, conn := attach(t, s)
+		waiter := p.queue(t.Context())
+		conn.Close()
+		<-p.Done()
+		wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
+		_, err := p.lock.Acquire(t.Context())
+		wantErr(t, "Acquire over a closed connection", err, zklock.ErrClosed)
+		wantErr(t, "Err", p.Err(), zklock.ErrClosed)
+		wantErr(t, "Release", barrier.Release(), nil)
+	})
+}
+
+// A connection that comes and goes is not closed, even if the question whether it is
+// goes down with it while the library takes its time to choose a server.
+func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		servers := &slowServers{}
+		conn, events, err := zk.Connect([]string{addr, addr}, timeout, zk.WithDialer(s.DialTimeout),
+			zk.WithLogger(silent{}), zk.WithLogInfo(false), zk.WithHostProvider(servers))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			conn.Close()
+			for range events { // closed as the last act of the library
+			}
+		})
+		for conn.State() != zk.StateHasSession {
+			<-time.After(time.Millisecond) // virtual
+		}
+		p := attachTo(t, conn)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpExists && f.Path == "/" && f.Nth == 1 {
+				return zktest.Cut
+			}
+			return zktest.Pass
+		})
+		s.Cut(p.session)
+		synctest.Wait() // disconnected, and at the choice of a server
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		n, err := p.lock.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "Release", n.Release(), nil)
+	})
+}
+
+// slowServers is a list of servers that takes time to consult, as one does that
+// resolves names anew.
+type slowServers struct{ zk.DNSHostProvider }
+
+func (p *slowServers) Next() (string, bool) {
+	<-time.After(100 * time.Millisecond) // virtual
+	server, _ := p.DNSHostProvider.Next()
+	return server, false
+}
