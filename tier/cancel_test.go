@@ -208,12 +208,14 @@ func TestCancelAtAnyFrameOfTheGrantKeepsEverybodysPlace(t *testing.T) { // I5 I9
 func TestCancelRacingWithTheTurnLosesNeitherTurnNorNode(t *testing.T) { // I5 I9
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		mu := process(t, srv).Mutex("/locks/a")
-		outcomes := make(map[bool]int)
-		for range 300 {
+		for round := range 300 {
 			hold := acquire(t, mu)
 			ctx, cancel := context.WithCancelCause(soon(t))
 			racer := start(ctx, mu).blocked(t)
-			last := start(soon(t), mu).blocked(t)
+			var last *acquisition
+			if round%2 == 0 { // in the other rounds nobody is there to take the turn over
+				last = start(soon(t), mu).blocked(t)
+			}
 			var turn sync.Once
 			srv.Intercept(func(f *zktest.Frame) zktest.Action {
 				if f.Stage == zktest.Reply && f.Op == zktest.OpGetData {
@@ -227,14 +229,15 @@ func TestCancelRacingWithTheTurnLosesNeitherTurnNorNode(t *testing.T) { // I5 I9
 			} else if !errors.Is(racer.err, errChangedMind) {
 				t.Fatalf("racer: got %v, want the lock or the cause", racer.err)
 			}
-			outcomes[racer.err == nil]++
-			release(t, last.granted(t))
+			if last != nil {
+				release(t, last.granted(t))
+			}
+			synctest.Wait()
 			srv.Intercept(nil)
 			cancel(nil)
 			if nodes := srv.Children("/locks/a"); len(nodes) != 0 {
 				t.Fatalf("left behind: %v", nodes)
 			}
 		}
-		t.Logf("granted in spite of the cancellation: %d, cancelled: %d", outcomes[true], outcomes[false])
 	})
 }

@@ -24,6 +24,7 @@ func TestCloseLosesHoldsAndTurnsWaitersAway(t *testing.T) { // I10
 				start(soon(t), locks.Mutex("/locks/a")).blocked(t),
 				start(soon(t), locks.Mutex("/locks/elsewhere")).blocked(t))
 		}
+		began := time.Now()
 		if err := locks.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
@@ -31,6 +32,9 @@ func TestCloseLosesHoldsAndTurnsWaitersAway(t *testing.T) { // I10
 			if <-w.done; !errors.Is(w.err, tier.ErrClosed) {
 				t.Errorf("waiter %d: got %v, want ErrClosed", i, w.err)
 			}
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("the waiters were turned away after %v, want at once", took)
 		}
 		lost(ctx, t, hold)
 		if nodes := srv.Children("/locks/a"); len(nodes) != 0 {

@@ -17,23 +17,26 @@ import (
 // both exclude each other.
 //
 // As with zk.Lock, a Lock is a handle for one user at a time: each goroutine makes its
-// own. All handles of one connection and path share a gate and a node. What differs, on
-// purpose:
+// own. What differs, on purpose:
 //
-//   - Locking waits through lost connections and expired sessions, where zk.Lock fails
-//     and leaves its node behind, which blocks everybody. It fails when the connection
-//     is closed, with an error wrapping [ErrClosed] and [zk.ErrClosing], and for what
-//     waiting does not mend.
-//   - Unlock always leaves the handle unlocked. If the lock was lost meanwhile, it says
-//     so once, with an error wrapping [ErrLost] and [zk.ErrNoNode]; zk.Lock repeats
+//   - All handles of one connection and path share a gate and a node.
+//   - While another process waits, the lock may still go to other handles of the same
+//     connection, for a hand-off budget of 10 ms.
+//   - A node carries the data and the ACL of the handle that it was created for, also
+//     while it is handed on to others.
+//   - Locking waits through lost connections and expired sessions, where zk.Lock fails.
+//     It fails when the connection is closed, with an error wrapping [ErrClosed] and
+//     [zk.ErrClosing], and for what waiting does not mend.
+//   - An error leaves no node behind. That of zk.Lock blocks everybody until the session
+//     ends.
+//   - Unlock always leaves the handle unlocked. If the lock was lost meanwhile, it says so
+//     once, with an error wrapping [ErrLost] and [zk.ErrNoNode]; zk.Lock repeats
 //     zk.ErrNoNode for ever and cannot be locked again. If the connection is down, the
 //     node is deleted later and Unlock returns.
-//   - Children that are no lock nodes are ignored, where each of them makes zk.Lock
-//     fail.
-//   - Missing parents are created as container nodes, which the server removes when
-//     they are empty.
-//   - A node carries the data of the handle that it was created for, also while it is
-//     handed on to other goroutines.
+//   - Children that are no lock nodes are ignored, where each of them makes zk.Lock fail.
+//   - Missing parents are created as container nodes, which the server removes when they
+//     are empty.
+//   - Data of more than 512 KiB are refused.
 //   - Paths are checked; see [zklock.ValidatePath].
 //
 // A connection made elsewhere tells less than one made by [Dial]: there is no lease, so

@@ -11,14 +11,17 @@ import (
 type errand = *zklock.Lock
 
 // fetchLocked sends the courier for a new node, in the name of the first waiter.
-func (c *cohort) fetchLocked() { c.sendCourierLocked(c.gate.first.errand.Acquire) }
+func (c *cohort) fetchLocked() {
+	errand := c.gate.first.errand
+	c.sendCourierLocked(errand, errand.Acquire)
+}
 
-// replaceLocked sends the courier to give node up and queue for the first waiter, in
-// one transaction.
+// replaceLocked sends the courier to give node up and queue for the first waiter, in one
+// transaction.
 func (c *cohort) replaceLocked(node *zklock.Node) bool {
-	lock := c.gate.first.errand
-	return c.sendCourierLocked(func(ctx context.Context) (*zklock.Node, error) {
-		return lock.Replace(ctx, node)
+	errand := c.gate.first.errand
+	return c.sendCourierLocked(errand, func(ctx context.Context) (*zklock.Node, error) {
+		return errand.Replace(ctx, node)
 	})
 }
 
@@ -26,16 +29,15 @@ func (c *cohort) replaceLocked(node *zklock.Node) bool {
 // with acquire. It is called back only when the last of them has left, so a waiter that
 // gives up does not cost the process its place in the queue. When the registry is
 // closed, it turns the waiters away and reports false.
-func (c *cohort) sendCourierLocked(acquire func(context.Context) (*zklock.Node, error)) bool {
+func (c *cohort) sendCourierLocked(errand errand, acquire func(context.Context) (*zklock.Node, error)) bool {
 	c.state = fetching
-	// Not derived from any waiter's context: it serves whoever is first when it
-	// returns.
+	// Not derived from any waiter's context: it serves whoever is first when it returns.
 	ctx, quit := context.WithCancel(context.Background())
 	c.quit = quit
 	sent := c.registry.spawn(c, func() {
 		defer quit()
 		node, err := acquire(ctx)
-		c.deliver(ctx, node, err)
+		c.deliver(ctx, errand, node, err)
 	})
 	if !sent {
 		quit()
@@ -45,20 +47,28 @@ func (c *cohort) sendCourierLocked(acquire func(context.Context) (*zklock.Node, 
 	return sent
 }
 
-// deliver gives what the courier brings to the waiters.
-func (c *cohort) deliver(ctx context.Context, node *zklock.Node, err error) {
+// deliver gives what the courier brings to the waiters. An error that waiting does not
+// mend is for all who want a node like the one that could not be had.
+func (c *cohort) deliver(ctx context.Context, errand errand, node *zklock.Node, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.quit = nil
-	switch {
-	case err == nil:
+	if err == nil {
 		c.passOnLocked(node)
-	case c.gate.empty():
-		c.state = idle
-	case ctx.Err() != nil: // called back, and somebody has come since
-		c.fetchLocked()
-	default:
-		c.state = idle
-		c.gate.refuse(err)
+		return
+	}
+	if ctx.Err() == nil { // else it was called back, and somebody may have come since
+		c.refuseLocked(errand, err)
+	}
+	c.settleLocked()
+}
+
+func (c *cohort) refuseLocked(errand errand, err error) {
+	for w := c.gate.first; w != nil; {
+		next := w.next
+		if w.errand.Equal(errand) {
+			c.gate.turnAway(w, err)
+		}
+		w = next
 	}
 }

@@ -6,3 +6,10 @@ func Cohorts(r *Registry) int {
 	defer r.mu.Unlock()
 	return len(r.cohorts)
 }
+
+// Derived returns the number of contexts that a hold knows of.
+func Derived(h *Hold) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.derived)
+}

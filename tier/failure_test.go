@@ -133,4 +133,9 @@ func mustCreate(t *testing.T, conn *zk.Conn, path string, flags, perms int32) {
 	if _, err := conn.Create(path, nil, flags, zk.WorldACL(perms)); err != nil {
 		t.Fatalf("create %s: %v", path, err)
 	}
+	t.Cleanup(func() {
+		if err := conn.Delete(path, -1); err != nil {
+			t.Errorf("delete %s: %v", path, err)
+		}
+	})
 }

@@ -41,11 +41,15 @@ func (g *gate) admit(own *ownership) {
 
 // refuse turns all waiters away.
 func (g *gate) refuse(err error) {
-	for w := g.first; w != nil; w = g.first {
-		g.leave(w)
-		w.err = err
-		close(w.turn)
+	for g.first != nil {
+		g.turnAway(g.first, err)
 	}
+}
+
+func (g *gate) turnAway(w *waiter, err error) {
+	g.leave(w)
+	w.err = err
+	close(w.turn)
 }
 
 // leave takes a waiter out of the queue. It reports false if the waiter is out already:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/tier"
@@ -66,6 +67,14 @@ func TestMultiWritesWhileTheLockIsOursOnly(t *testing.T) {
 			return err
 		}
 		hold := acquire(t, mu)
+		inner, err := mu.Acquire(hold.Context(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, inner)
+		if err := write(inner, "/inner"); !errors.Is(err, tier.ErrReleased) || srv.Exists("/inner") {
+			t.Errorf("Multi of a released hold while another lives: got %v, written %v; want ErrReleased, false", err, srv.Exists("/inner"))
+		}
 		if err := write(hold, "/held"); err != nil || !srv.Exists("/held") {
 			t.Errorf("Multi while held: got %v, written %v; want nil, true", err, srv.Exists("/held"))
 		}
@@ -92,5 +101,22 @@ func TestMultiWritesWhileTheLockIsOursOnly(t *testing.T) {
 		if err := write(hold, "/released"); !errors.Is(err, tier.ErrReleased) || srv.Exists("/released") {
 			t.Errorf("Multi after release: got %v, written %v; want ErrReleased, false", err, srv.Exists("/released"))
 		}
+	})
+}
+
+// A hold that lasts may serve any number of short pieces of work.
+func TestHoldForgetsContextsThatEnd(t *testing.T) { // I10
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		hold := acquire(t, process(t, srv).Mutex("/locks/a"))
+		for range 100 {
+			ctx, cancel := context.WithCancel(t.Context())
+			hold.Context(ctx)
+			cancel()
+		}
+		synctest.Wait()
+		if n := tier.Derived(hold); n != 0 {
+			t.Errorf("the hold remembers %d contexts that have ended, want 0", n)
+		}
+		release(t, hold)
 	})
 }

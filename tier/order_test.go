@@ -37,6 +37,11 @@ func TestNodeGoesBeforeTheGateOpensForAWaiter(t *testing.T) { // I4
 		if srv.Exists("/locks/a/" + old) {
 			t.Error("the owner's node is still there after its release")
 		}
+		select {
+		case <-released:
+			t.Error("Release returned before the answer")
+		default:
+		}
 		if n := len(srv.Children("/locks/a")); n != 1 {
 			t.Errorf("%d nodes after the release, want the waiter's", n)
 		}

@@ -15,7 +15,7 @@ import (
 
 func TestUsedPathsLeaveNothingBehind(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		const paths, goroutines = 10_000, 20
+		const paths, goroutines = 1_000, 20
 		locks := process(t, srv)
 		ctx := soon(t)
 		var wg sync.WaitGroup

@@ -97,11 +97,19 @@ func (l *attached) probe() {
 	}
 	l.client.spawn(func() {
 		defer l.probing.Store(false)
-		_, _, err := l.client.conn.Exists("/")
-		if errors.Is(err, zk.ErrConnectionClosed) && l.client.conn.State() == zk.StateDisconnected {
+		if l.refuses() && l.refuses() { // a live one may do so once, between two connections
 			l.client.cancel(ErrClosed)
+			if s := l.session(); s != nil {
+				s.end(ErrClosed)
+			}
 		}
 	})
+}
+
+// refuses reports whether a request fails although there is no connection to lose.
+func (l *attached) refuses() bool {
+	_, _, err := l.client.conn.Exists("/")
+	return errors.Is(err, zk.ErrConnectionClosed) && l.client.conn.State() == zk.StateDisconnected
 }
 
 // vouches stands in for the lease. A connection that is down loses nothing by itself.

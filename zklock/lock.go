@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
@@ -33,6 +34,13 @@ func (c *Client) Lock(path string) (*Lock, error) {
 		return nil, err
 	}
 	return &Lock{client: c, path: path, acl: c.options.acl}, nil
+}
+
+// Equal reports whether the nodes of both locks would be alike: same client, path, ACL
+// and data.
+func (l *Lock) Equal(other *Lock) bool {
+	return l.client == other.client && l.path == other.path && slices.Equal(l.acl, other.acl) &&
+		(l.data == nil) == (other.data == nil) && bytes.Equal(l.data, other.data)
 }
 
 // WithACL returns the same lock with another ACL for its nodes and their parents.

@@ -1,0 +1,80 @@
+// Package migrate shows the move from zk.Lock to tier.Lock: two programs that differ by
+// an import and a name, and that may run at the same time.
+package migrate
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+)
+
+const goroutines, turns = 10, 20 // goroutines as in the programs
+
+// A fleet is moved process by process, so for a time some processes have the one lock
+// and some the other.
+func TestMixedFleetCountsCorrectly(t *testing.T) {
+	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
+	dir := t.TempDir()
+	file := filepath.Join(dir, "number")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	// The path ends in a separator: go build then puts both programs there.
+	build := exec.CommandContext(ctx, "go", "build", "-o", dir+string(filepath.Separator), "./before", "./after")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	fleet := []string{"before", "after", "before", "after"}
+	var wg sync.WaitGroup
+	for _, program := range fleet {
+		wg.Go(func() {
+			cmd := exec.CommandContext(ctx, filepath.Join(dir, program), server.Addr(), file, strconv.Itoa(turns))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", program, err, out)
+			}
+		})
+	}
+	wg.Wait()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if want := len(fleet) * goroutines * turns; got != want || err != nil {
+		t.Errorf("the number is %q, want %d: turns were lost", text, want)
+	}
+}
+
+func TestProgramsDifferByAnImportAndAName(t *testing.T) {
+	before, after := code(t, "before"), code(t, "after")
+	migrated := strings.Replace(before, "zk.NewLock(", "tier.NewLock(", 1)
+	const imported = "\t\"github.com/go-zookeeper/zk\"\n"
+	migrated = strings.Replace(migrated, imported, imported+"\t\"github.com/tierlock/tierlock/tier\"\n", 1)
+	if migrated != after {
+		t.Error("before and after differ by more than the import of tier and tier.NewLock")
+	}
+}
+
+// code returns a program without the comment on top.
+func code(t *testing.T, program string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(program, "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(text), "\n")
+	start := slices.Index(lines, "package main\n")
+	if start < 0 {
+		t.Fatalf("%s has no package clause", program)
+	}
+	return strings.Join(lines[start:], "")
+}

@@ -1,0 +1,140 @@
+package tier_test
+
+import "github.com/tierlock/tierlock/zktest"
+
+// again notes whether a handle is of use after what has happened.
+func (h handle) again() {
+	h.unlock()
+	h.unlock()
+	if h.lock() {
+		h.unlock()
+	}
+	h.scene.left()
+}
+
+var lossBehaviours = []behaviour{
+	{
+		name: "the node is deleted while it is held",
+		run: func(s *scene) {
+			h := s.handle("", s.conn)
+			h.lock()
+			if err := s.other.Delete(s.path+"/"+s.children()[0], -1); err != nil {
+				s.t.Fatal(err)
+			}
+			h.again()
+		},
+		want:    "Lock ok, Unlock ErrNoNode, Unlock ErrNoNode, Lock ErrDeadlock, Unlock ErrNoNode, left 0",
+		ours:    "Lock ok, Unlock lost+ErrNoNode, Unlock ErrNotLocked, Lock ok, Unlock ok, left 0",
+		because: "Unlock always leaves the handle unlocked",
+	},
+	{
+		name: "the session expires while the lock is held", modelOnly: true,
+		run: func(s *scene) {
+			h := s.handle("", s.conn)
+			h.lock()
+			s.expire()
+			h.again()
+		},
+		want:    "Lock ok, Unlock ErrNoNode, Unlock ErrNoNode, Lock ErrDeadlock, Unlock ErrNoNode, left 0",
+		ours:    "Lock ok, Unlock lost+ErrNoNode, Unlock ErrNotLocked, Lock ok, Unlock ok, left 0",
+		because: "Unlock always leaves the handle unlocked",
+	},
+	{
+		name: "the session expires while waiting", modelOnly: true,
+		run: func(s *scene) {
+			h, old := s.handle("", s.conn), s.original("zk", s.other)
+			old.lock()
+			wait := h.beginLock()
+			s.expire()
+			old.unlock()
+			wait.end()
+			h.unlock()
+			s.left()
+		},
+		want:    "zk Lock ok, zk Unlock ok, Lock ErrSessionExpired, Unlock ErrNotLocked, left 0",
+		ours:    "zk Lock ok, zk Unlock ok, Lock ok, Unlock ok, left 0",
+		because: "Locking waits through lost connections and expired sessions",
+	},
+	{
+		name: "the connection was closed before", modelOnly: true,
+		run: func(s *scene) {
+			h := s.handle("", s.conn)
+			s.conn.Close()
+			h.lock()
+			h.lock()
+			h.unlock()
+			s.left()
+		},
+		want:    "Lock ErrConnectionClosed, Lock ErrConnectionClosed, Unlock ErrNotLocked, left 0",
+		ours:    "Lock closed+ErrClosing, Lock closed+ErrClosing, Unlock ErrNotLocked, left 0",
+		because: "Locking waits through lost connections and expired sessions",
+	},
+	{
+		name: "the connection is closed while waiting", modelOnly: true,
+		run: func(s *scene) {
+			h, old := s.handle("", s.conn), s.original("zk", s.other)
+			old.lock()
+			wait := h.beginLock()
+			s.conn.Close()
+			wait.end()
+			h.unlock()
+			old.unlock()
+			s.left()
+		},
+		want:    "zk Lock ok, Lock ErrClosing, Unlock ErrNotLocked, zk Unlock ok, left 0",
+		ours:    "zk Lock ok, Lock closed+ErrClosing, Unlock ErrNotLocked, zk Unlock ok, left 0",
+		because: "Locking waits through lost connections and expired sessions",
+	},
+	{
+		name: "the connection is closed while the lock is held", modelOnly: true,
+		run: func(s *scene) {
+			h := s.handle("", s.conn)
+			h.lock()
+			s.conn.Close()
+			h.unlock()
+			h.unlock()
+			s.left()
+		},
+		want:    "Lock ok, Unlock ErrConnectionClosed, Unlock ErrConnectionClosed, left 0",
+		ours:    "Lock ok, Unlock lost+ErrNoNode, Unlock ErrNotLocked, left 0",
+		because: "Unlock always leaves the handle unlocked",
+	},
+	{
+		// A handle over a connection that is down cannot tell.
+		name: "the connection is closed out of reach of the server while the lock is held", modelOnly: true,
+		run: func(s *scene) {
+			h := s.handle("", s.conn)
+			h.lock()
+			s.away()
+			s.conn.Close()
+			s.left() // its session has ended
+			h.unlock()
+			h.unlock()
+		},
+		want:    "Lock ok, left 0, Unlock ErrConnectionClosed, Unlock ErrConnectionClosed",
+		ours:    "Lock ok, left 0, Unlock ok, Unlock ErrNotLocked",
+		because: "Unlock always leaves the handle unlocked",
+	},
+}
+
+// expire ends the session of the connection and waits for the next one.
+func (s *scene) expire() {
+	s.t.Helper()
+	old := s.conn.SessionID()
+	s.srv.Expire(old)
+	eventually(s.t, "a new session", func() bool { id := s.conn.SessionID(); return id != 0 && id != old })
+	s.still()
+}
+
+// cutAt loses the answer to the next request of a kind, with the connection.
+func (s *scene) cutAt(op zktest.Op) {
+	var done bool
+	session := s.conn.SessionID()
+	s.srv.Intercept(func(f *zktest.Frame) zktest.Action {
+		if done || f.Op != op || f.Session != session || f.Stage != zktest.Reply {
+			return zktest.Pass
+		}
+		done = true
+		return zktest.Cut
+	})
+}

@@ -1,0 +1,166 @@
+package tier_test
+
+import "github.com/go-zookeeper/zk"
+
+var queueBehaviours = []behaviour{
+	{
+		name: "order of processes",
+		run: func(s *scene) {
+			first, second, third := s.handle("first", s.conn), s.handle("second", s.other), s.handle("third", s.another())
+			first.lock()
+			waits := []call{second.beginLock()}
+			s.queued(2)
+			waits = append(waits, third.beginLock())
+			s.queued(3)
+			first.unlock()
+			waits[0].end()
+			s.note("nodes %d", len(s.children()))
+			second.unlock()
+			waits[1].end()
+			third.unlock()
+			s.left()
+		},
+		want: "first Lock ok, first Unlock ok, second Lock ok, nodes 2, second Unlock ok, third Lock ok, third Unlock ok, left 0",
+	},
+	{
+		name: "order of handles of one connection", modelOnly: true,
+		run: func(s *scene) {
+			first, second, third := s.handle("first", s.conn), s.handle("second", s.conn), s.handle("third", s.conn)
+			first.lock()
+			waits := []call{second.beginLock(), third.beginLock()}
+			first.unlock()
+			waits[0].end()
+			second.unlock()
+			waits[1].end()
+			third.unlock()
+			s.left()
+		},
+		want: "first Lock ok, first Unlock ok, second Lock ok, second Unlock ok, third Lock ok, third Unlock ok, left 0",
+	},
+	{
+		name: "nodes of the handles of one connection", modelOnly: true,
+		run: func(s *scene) {
+			first, second := s.handle("first", s.conn), s.handle("second", s.conn)
+			first.lock()
+			wait := second.beginLock()
+			s.note("nodes %d", len(s.children()))
+			first.unlock()
+			wait.end()
+			second.unlock()
+		},
+		want:    "first Lock ok, nodes 2, first Unlock ok, second Lock ok, second Unlock ok",
+		ours:    "first Lock ok, nodes 1, first Unlock ok, second Lock ok, second Unlock ok",
+		because: "All handles of one connection and path",
+	},
+	{
+		name: "another process waits before a handle of the owner's", modelOnly: true,
+		run: func(s *scene) {
+			owner, stranger, sibling := s.handle("owner", s.conn), s.original("stranger", s.other), s.handle("sibling", s.conn)
+			owner.lock()
+			waits := []call{stranger.beginLock(), sibling.beginLock()}
+			owner.unlock()
+			s.still()
+			if first := len(waits[0].outcome) == 1; first {
+				waits[0].end()
+				stranger.unlock()
+				waits[1].end()
+				sibling.unlock()
+			} else {
+				waits[1].end()
+				sibling.unlock()
+				waits[0].end()
+				stranger.unlock()
+			}
+			s.left()
+		},
+		want: "owner Lock ok, owner Unlock ok, stranger Lock ok, stranger Unlock ok, " +
+			"sibling Lock ok, sibling Unlock ok, left 0",
+		ours: "owner Lock ok, owner Unlock ok, sibling Lock ok, sibling Unlock ok, " +
+			"stranger Lock ok, stranger Unlock ok, left 0",
+		because: "While another process waits, the lock may still go to other handles",
+	},
+	{
+		name: "a zk.Lock waits for it",
+		run: func(s *scene) {
+			h, old := s.handle("", s.conn), s.original("zk", s.other)
+			h.lock()
+			wait := old.beginLock()
+			s.queued(2)
+			s.note("waits %t", len(wait.outcome) == 0)
+			h.unlock()
+			wait.end()
+			old.unlock()
+			s.left()
+		},
+		want: "Lock ok, waits true, Unlock ok, zk Lock ok, zk Unlock ok, left 0",
+	},
+	{
+		name: "it waits for a zk.Lock",
+		run: func(s *scene) {
+			h, old := s.handle("", s.conn), s.original("zk", s.other)
+			old.lock()
+			wait := h.beginLock()
+			s.queued(2)
+			s.note("waits %t", len(wait.outcome) == 0)
+			old.unlock()
+			wait.end()
+			h.unlock()
+			s.left()
+		},
+		want: "zk Lock ok, waits true, zk Unlock ok, Lock ok, Unlock ok, left 0",
+	},
+	{
+		name: "a kazoo lock is ahead",
+		run: func(s *scene) {
+			s.put(s.path, s.acl)
+			node := s.path + "/0123456789abcdef0123456789abcdef__lock__"
+			node, err := s.other.Create(node, nil, zk.FlagEphemeral|zk.FlagSequence, s.acl)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			h := s.handle("", s.conn)
+			wait := h.beginLock()
+			s.queued(2)
+			s.note("waits %t", len(wait.outcome) == 0)
+			if err := s.other.Delete(node, -1); err != nil {
+				s.t.Fatal(err)
+			}
+			wait.end()
+			h.unlock()
+			s.left()
+		},
+		want: "waits true, Lock ok, Unlock ok, left 0",
+	},
+	{
+		name: "a child that is no lock node",
+		run: func(s *scene) {
+			s.put(s.path+"/leader", s.acl)
+			h := s.handle("", s.conn)
+			h.lock()
+			h.unlock()
+			s.removed("leader")
+			s.left()
+		},
+		want:    "Lock some error, Unlock ErrNotLocked, left 1",
+		ours:    "Lock ok, Unlock ok, left 0",
+		because: "Children that are no lock nodes are ignored",
+	},
+	{
+		name: "a child that is no lock node comes while waiting",
+		run: func(s *scene) {
+			h, old := s.handle("", s.conn), s.original("zk", s.other)
+			old.lock()
+			wait := h.beginLock()
+			s.queued(2)
+			s.put(s.path+"/config-1", s.acl)
+			old.unlock()
+			wait.end()
+			h.unlock()
+			s.removed("config-1")
+			s.left()
+		},
+		want:    "zk Lock ok, zk Unlock ok, Lock some error, Unlock ErrNotLocked, left 1",
+		ours:    "zk Lock ok, zk Unlock ok, Lock ok, Unlock ok, left 0",
+		because: "Children that are no lock nodes are ignored",
+	},
+}

@@ -1,0 +1,196 @@
+package tier_test
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"weak"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+var openACL = zk.WorldACL(zk.PermAll)
+
+func TestHandlesOfAConnectionShareOneNode(t *testing.T) { // I3
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := newScene(t, modelAddr, srv.DialTimeout)
+		const handles = 200
+		var wg sync.WaitGroup
+		inside, turns := 0, 0
+		gate := tier.NewLock(s.conn, "/compat/a", openACL)
+		if err := gate.Lock(); err != nil {
+			t.Fatal(err)
+		}
+		for range handles {
+			wg.Go(func() {
+				l := tier.NewLock(s.conn, "/compat/a", openACL)
+				if err := l.Lock(); err != nil {
+					t.Errorf("Lock: %v", err)
+					return
+				}
+				if inside++; inside != 1 {
+					t.Errorf("%d handles hold the lock", inside)
+				}
+				turns++
+				runtime.Gosched()
+				if n := len(srv.Children("/compat/a")); n != 1 {
+					t.Errorf("%d nodes, want one", n)
+				}
+				inside--
+				if err := l.Unlock(); err != nil {
+					t.Errorf("Unlock: %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		if n := len(srv.Children("/compat/a")); n != 1 {
+			t.Errorf("%d nodes while %d handles wait, want one", n, handles)
+		}
+		if err := gate.Unlock(); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+		wg.Wait()
+		if turns != handles {
+			t.Errorf("%d turns, want %d", turns, handles)
+		}
+		if left := srv.Children("/compat/a"); len(left) > 0 {
+			t.Errorf("nodes left: %q", left)
+		}
+	})
+}
+
+// Handles that are made at any time find each other as long as one is in use, however
+// often the garbage is collected.
+func TestHandlesShareTheirNodeAcrossCollections(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := newScene(t, modelAddr, srv.DialTimeout)
+		first := tier.NewLock(s.conn, "/compat/a", openACL)
+		if err := first.Lock(); err != nil {
+			t.Fatal(err)
+		}
+		runtime.GC()
+		second := tier.NewLock(s.conn, "/compat/a", openACL)
+		outcome := make(chan error, 1)
+		go func() { outcome <- second.Lock() }()
+		synctest.Wait()
+		if n := len(srv.Children("/compat/a")); n != 1 {
+			t.Errorf("%d nodes, want one", n)
+		}
+		for _, step := range []func() error{first.Unlock, func() error { return <-outcome }, second.Unlock} {
+			if err := step(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// collected collects garbage until the condition holds.
+func collected(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	eventually(t, what, func() bool {
+		runtime.GC()
+		return condition()
+	})
+}
+
+func TestClosedConnectionIsCollected(t *testing.T) { // I10
+	srv := zktest.NewServer(zktest.Config{})
+	t.Cleanup(srv.Close)
+	uses := map[string]func(t *testing.T, conn *zk.Conn){
+		"never locked":        func(*testing.T, *zk.Conn) {},
+		"locked and unlocked": func(t *testing.T, conn *zk.Conn) { lockAndUnlock(t, conn, 3) },
+		"many handles":        func(t *testing.T, conn *zk.Conn) { lockAndUnlock(t, conn, 20) },
+		"held when it is closed": func(t *testing.T, conn *zk.Conn) {
+			if err := tier.NewLock(conn, "/compat/held", openACL).Lock(); err != nil {
+				t.Error(err)
+			}
+		},
+		"waiting when it is closed": func(t *testing.T, conn *zk.Conn) {
+			other := newScene(t, modelAddr, srv.DialTimeout).conn
+			if err := zk.NewLock(other, "/compat/busy", openACL).Lock(); err != nil {
+				t.Error(err)
+			}
+			go tier.NewLock(conn, "/compat/busy", openACL).Lock()
+			eventually(t, "the handle waits", func() bool { return len(srv.Children("/compat/busy")) == 2 })
+		},
+	}
+	for name, use := range uses {
+		t.Run(name, func(t *testing.T) {
+			conn := usedAndClosed(t, srv, use)
+			collected(t, "the connection is collected", func() bool { return conn.Value() == nil })
+			collected(t, "its entry is gone", func() bool { return !tier.Known(conn) })
+		})
+	}
+}
+
+// An idle connection that the program keeps has no registry either.
+func TestEntryGoesWithTheLastHandle(t *testing.T) { // I10
+	srv := zktest.NewServer(zktest.Config{})
+	t.Cleanup(srv.Close)
+	s := newScene(t, modelAddr, srv.DialTimeout)
+	conn := weak.Make(s.conn)
+	lockAndUnlock(t, s.conn, 2)
+	collected(t, "the entry is gone", func() bool { return !tier.Known(conn) })
+	lockAndUnlock(t, s.conn, 2)
+	runtime.KeepAlive(s.conn)
+}
+
+// The end of a registry is noticed late, when another one may have taken its place.
+func TestLateCleanupSparesTheNextEntry(t *testing.T) {
+	srv := zktest.NewServer(zktest.Config{})
+	t.Cleanup(srv.Close)
+	s := newScene(t, modelAddr, srv.DialTimeout)
+	conn := weak.Make(s.conn)
+	for range 50 {
+		tier.NewLock(s.conn, "/compat/a", openACL)
+		runtime.GC()
+		next := tier.NewLock(s.conn, "/compat/a", openACL)
+		runtime.GC() // has the clean-up of the first one run by its end
+		for range 10 {
+			runtime.Gosched()
+		}
+		if !tier.Known(conn) {
+			t.Fatal("the entry of a handle in use is gone")
+		}
+		runtime.KeepAlive(next)
+	}
+}
+
+// usedAndClosed makes a connection, uses it and closes it. It keeps nothing of it.
+func usedAndClosed(t *testing.T, srv *zktest.Server, use func(*testing.T, *zk.Conn)) weak.Pointer[zk.Conn] {
+	t.Helper()
+	conn, events, err := zk.Connect([]string{modelAddr, modelAddr}, sessionTimeout,
+		zk.WithDialer(srv.DialTimeout), zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a session", func() bool { return conn.State() == zk.StateHasSession })
+	tier.NewLock(conn, "/compat/unused", openACL)
+	use(t, conn)
+	conn.Close()
+	for range events { // closed as the last act of the library
+	}
+	return weak.Make(conn)
+}
+
+// lockAndUnlock takes turns with many handles at once.
+func lockAndUnlock(t *testing.T, conn *zk.Conn, handles int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for range handles {
+		wg.Go(func() {
+			l := tier.NewLock(conn, "/compat/a", openACL)
+			if err := l.Lock(); err != nil {
+				t.Error(err)
+				return
+			}
+			if err := l.Unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,143 @@
+package tier_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// A behaviour is a row of the contract of zk.Lock: what can be seen, from outside, of a
+// handle in a situation.
+type behaviour struct {
+	name      string
+	modelOnly bool // needs faults or a stillness that a real server cannot give
+	run       func(*scene)
+	want      string // what is seen of zk.Lock, and of tier.Lock if nothing else is said
+	ours      string // what is seen of tier.Lock where it differs
+	because   string // how the paragraph begins that says so in the documentation of tier.Lock
+}
+
+const modelAddr = "127.0.0.1:2181"
+
+func behaviours() []behaviour {
+	return slices.Concat(callBehaviours, nodeBehaviours, queueBehaviours, refusalBehaviours, lossBehaviours, outageBehaviours)
+}
+
+var implementations = []struct {
+	name    string
+	newLock func(*zk.Conn, string, []zk.ACL) zkLock
+	want    func(behaviour) string
+}{
+	{
+		"zk.Lock",
+		func(c *zk.Conn, path string, acl []zk.ACL) zkLock { return zk.NewLock(c, path, acl) },
+		func(b behaviour) string { return b.want },
+	},
+	{
+		"tier.Lock",
+		func(c *zk.Conn, path string, acl []zk.ACL) zkLock { return tier.NewLock(c, path, acl) },
+		func(b behaviour) string {
+			if b.ours != "" {
+				return b.ours
+			}
+			return b.want
+		},
+	},
+}
+
+func TestLockBehavesLikeThatOfTheLibrary(t *testing.T) {
+	for _, b := range behaviours() {
+		for _, i := range implementations {
+			t.Run(b.name+"/"+i.name, func(t *testing.T) {
+				bubble(t, func(t *testing.T, srv *zktest.Server) {
+					// Runs when the connections are closed: who serves a closed one notices.
+					t.Cleanup(func() { <-time.After(5 * time.Second) })
+					s := newScene(t, modelAddr, srv.DialTimeout)
+					s.srv, s.newLock = srv, i.newLock
+					s.play(b, i.want(b))
+				})
+			})
+		}
+	}
+}
+
+func TestLockBehavesLikeThatOfTheLibraryOnARealServer(t *testing.T) {
+	addr := realServer(t)
+	for _, b := range behaviours() {
+		if b.modelOnly {
+			continue
+		}
+		for _, i := range implementations {
+			t.Run(b.name+"/"+i.name, func(t *testing.T) {
+				s := newScene(t, addr, net.DialTimeout)
+				s.newLock = i.newLock
+				s.path = "/compat-" + strings.NewReplacer(" ", "-", ",", "", "/", "-").Replace(b.name+i.name)
+				s.play(b, i.want(b))
+			})
+		}
+	}
+}
+
+// The documentation of Lock lists what differs on purpose. Each difference that is seen
+// is in the list, and each paragraph of the list is seen.
+func TestDifferencesAreTheDocumentedOnes(t *testing.T) {
+	paragraphs := differences(t)
+	seen := make(map[string]bool)
+	for _, b := range behaviours() {
+		if (b.ours != "") != (b.because != "") || b.ours == b.want {
+			t.Errorf("%s: a difference, and only that, needs a reason", b.name)
+			continue
+		}
+		if b.because == "" {
+			continue
+		}
+		i := slices.IndexFunc(paragraphs, func(p string) bool { return strings.HasPrefix(p, b.because) })
+		if i < 0 {
+			t.Errorf("%s: no paragraph of the list begins with %q", b.name, b.because)
+			continue
+		}
+		seen[paragraphs[i]] = true
+	}
+	for _, p := range paragraphs {
+		if !seen[p] {
+			t.Errorf("no behaviour shows: %s", p)
+		}
+	}
+}
+
+// differences returns the items of the list in the documentation of Lock, each in one
+// line.
+func differences(t *testing.T) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "compat.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc string
+	for _, d := range file.Decls {
+		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.TYPE && g.Specs[0].(*ast.TypeSpec).Name.Name == "Lock" {
+			doc = g.Doc.Text()
+		}
+	}
+	var items []string
+	for block := range strings.SplitSeq(doc, "\n\n") {
+		if _, list, ok := strings.Cut("\n"+block, "\n  - "); ok {
+			for item := range strings.SplitSeq(list, "\n  - ") {
+				items = append(items, strings.Join(strings.Fields(item), " "))
+			}
+		}
+	}
+	if len(items) == 0 {
+		t.Fatal("the documentation of Lock has no list")
+	}
+	return items
+}
