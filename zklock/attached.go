@@ -97,11 +97,14 @@ func (l *attached) probe() {
 	}
 	l.client.spawn(func() {
 		defer l.probing.Store(false)
-		if l.refuses() && l.refuses() { // a live one may do so once, between two connections
-			l.client.cancel(ErrClosed)
-			if s := l.session(); s != nil {
-				s.end(ErrClosed)
+		for range 2 { // a live one may refuse once, between two connections
+			if !l.refuses() {
+				return
 			}
+		}
+		l.client.cancel(ErrClosed)
+		if s := l.session(); s != nil {
+			s.end(ErrClosed)
 		}
 	})
 }
