@@ -1,0 +1,61 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// enterAgain acquires below a hold, which must succeed at once as long as the lock is held.
+func (w *World) enterAgain(j *job, ctx context.Context, t *turn) []*tier.Hold {
+	var inner []*tier.Hold
+	begin := time.Now()
+	for i := range j.nested {
+		acquire := j.process.mutex[j.path].Acquire
+		if i%2 == 1 {
+			acquire = j.process.mutex[j.path].TryAcquire
+		}
+		with := ctx
+		if i%3 == 0 { // what carries the hold need not end with it
+			with = context.WithoutCancel(ctx)
+		}
+		lost := closed(t.hold.Lost())
+		hold, err := acquire(with)
+		switch {
+		case err == nil && lost:
+			w.diary.violate("API", "%v entered again though the lock was lost", j)
+			inner = append(inner, hold)
+		case err == nil && hold.Token() != t.token:
+			w.diary.violate("API", "%v entered again with token %d instead of %d", j, hold.Token(), t.token)
+		case err == nil:
+			inner = append(inner, hold)
+			ctx = hold.Context(ctx)
+		case !errors.Is(err, tier.ErrLost):
+			w.diary.violate("API", "%v cannot enter again: %v", j, err)
+		}
+	}
+	if took := time.Since(begin); took > 0 {
+		w.diary.violate("API", "%v took %v to enter again", j, took)
+	}
+	return inner
+}
+
+// acquireAgain queues with a context that carries a released hold: like anybody else.
+func (w *World) acquireAgain(j *job, dead context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(dead), time.Second)
+	defer cancel()
+	defer context.AfterFunc(w.ctx, cancel)()
+	deadline, _ := ctx.Deadline()
+	next := &job{id: j.id, process: j.process, path: j.path, manner: plain, ctx: ctx, deadline: deadline}
+	w.book.queued(next)
+	hold, err := j.process.mutex[j.path].Acquire(ctx)
+	if err != nil {
+		w.refused(next, err)
+		return
+	}
+	w.inTime(next)
+	t := w.book.grant(next, hold)
+	w.giveUp(next, t, hold, nil)
+}

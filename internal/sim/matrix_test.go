@@ -1,0 +1,244 @@
+package sim_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// A cell of the matrix: during a state of the victim, one request of a kind meets a
+// mishap, and something becomes of the session.
+type cell struct {
+	state   state
+	request request
+	mishap  mishap
+	outcome outcome
+}
+
+func (c cell) String() string {
+	return fmt.Sprintf("%s/%s/%s/%s", c.state.name, c.request.name, c.mishap.name, c.outcome.name)
+}
+
+type state struct {
+	name     string
+	requests []request
+	play     func(s *scene, c cell, p, q *process)
+}
+
+type request struct {
+	name string
+	op   zktest.Op
+}
+
+type mishap struct {
+	name  string
+	at    zktest.Stage
+	do    zktest.Action
+	first func(s *scene, session int64) // nil: nothing
+}
+
+type outcome struct {
+	name  string
+	first func(s *scene, c cell, p *process, session int64)
+}
+
+var (
+	create   = request{"create", zktest.OpCreate}
+	list     = request{"list", zktest.OpGetChildren2}
+	readOwn  = request{"read own", zktest.OpGetData}
+	readPred = request{"read predecessor", zktest.OpGetData}
+	syncUp   = request{"sync", zktest.OpSync}
+	remove   = request{"delete", zktest.OpDelete}
+	requeue  = request{"requeue", zktest.OpMulti}
+	exists   = request{"heartbeat", zktest.OpExists}
+	connect  = request{"connect", zktest.OpConnect}
+)
+
+var states = []state{
+	{"idle", []request{create, list, readOwn, syncUp, connect}, playIdle},
+	{"waiting", []request{create, list, readOwn, readPred, syncUp, remove, connect}, playWaiting},
+	{"holding", []request{exists, connect}, playHolding},
+	{"releasing", []request{remove, requeue, connect}, playReleasing},
+}
+
+const late = time.Second // later than the caller waits
+
+var mishaps = []mishap{
+	{"not sent", zktest.Request, zktest.Drop, partition},
+	{"not applied", zktest.Request, zktest.Cut, nil},
+	{"reply lost", zktest.Reply, zktest.Cut, nil},
+	{"later than the context", zktest.Reply, zktest.Delay(late), nil},
+	{"later than the session", zktest.Reply, zktest.Delay(sessionTimeout + time.Second), nil},
+	{"refused", zktest.Request, zktest.Error(zktest.CodeThrottled), nil},
+}
+
+// partition begins with the request that is lost; a stream loses nothing in the middle.
+func partition(s *scene, session int64) {
+	s.srv.Mute(session, zktest.ToServer)
+	s.srv.Mute(session, zktest.ToClient)
+	time.AfterFunc(late, func() {
+		s.srv.Cut(session)
+		s.srv.Unmute(session, zktest.ToServer)
+		s.srv.Unmute(session, zktest.ToClient)
+	})
+}
+
+var outcomes = []outcome{
+	{"same session", func(*scene, cell, *process, int64) {}},
+	{"new session", expire},
+	{"closed", func(s *scene, _ cell, p *process, _ int64) { s.background.Go(func() { p.locks.Close() }) }},
+}
+
+// expire ends the session by force, unless something is held: no lease covers that.
+func expire(s *scene, c cell, p *process, session int64) {
+	if c.state.name != "holding" {
+		s.srv.Expire(session)
+		return
+	}
+	p.unplug()
+	time.AfterFunc(sessionTimeout+time.Second, p.plug)
+}
+
+func TestFaultMatrix(t *testing.T) {
+	for _, state := range states {
+		for _, request := range state.requests {
+			for _, mishap := range mishaps {
+				for _, outcome := range outcomes {
+					c := cell{state, request, mishap, outcome}
+					t.Run(c.String(), play(func(s *scene) {
+						c.state.play(s, c, s.join(role{}), s.join(role{}))
+					}))
+				}
+			}
+		}
+	}
+}
+
+// arm lets the next request of the kind meet its mishap.
+func (c cell) arm(s *scene, p *process, of func(path string) bool) *fault {
+	session := p.session()
+	do := c.mishap.do
+	if c.request == connect && c.mishap.name == "refused" {
+		do = zktest.Expired
+	}
+	f := s.fault(fault{by: p, op: c.request.op, at: c.mishap.at, of: of, do: do, times: 1, first: func() {
+		if c.mishap.first != nil {
+			c.mishap.first(s, session)
+		}
+		c.outcome.first(s, c, p, session)
+	}})
+	if c.request == syncUp { // which follows a create without an answer
+		s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Cut, times: 1})
+	}
+	if c.request == connect {
+		s.srv.Cut(session)
+	}
+	return f
+}
+
+// settles checks what becomes of an acquisition that waits for nobody any more.
+func (c cell) settles(s *scene, u *turn) {
+	s.Helper()
+	if u.settled(bound); u.err == nil {
+		return
+	}
+	switch {
+	case c.outcome.name == "closed":
+		s.wantErr(u.err, tier.ErrClosed)
+	case c.mishap.name == "later than the context":
+		s.wantErr(u.err, errDeadline)
+	default:
+		s.Errorf("Acquire: %v", u.err)
+	}
+}
+
+func (c cell) start(s *scene, p *process) *turn {
+	if c.mishap.name == "later than the context" {
+		return p.start(s.in(late / 2))
+	}
+	return p.start(s.Context())
+}
+
+func (c cell) struck(s *scene, f *fault) {
+	s.Helper()
+	if s.struck(f) != 1 {
+		s.Errorf("the fault struck %d times", s.struck(f))
+	}
+}
+
+func playIdle(s *scene, c cell, p, q *process) {
+	f := c.arm(s, p, nil)
+	u := c.start(s, p)
+	c.settles(s, u)
+	u.end()
+	q.acquire()
+	c.struck(s, f)
+}
+
+func playWaiting(s *scene, c cell, p, q *process) {
+	holder := q.acquire()
+	node := s.created[0]
+	of := map[request]func(string) bool{
+		readPred: func(path string) bool { return path == node },
+		readOwn:  func(path string) bool { return path != node },
+	}[c.request]
+	var f *fault
+	var u *turn
+	if c.request == remove || c.request == connect {
+		u = p.queue(s.Context())
+		f = c.arm(s, p, of)
+		if c.request == remove {
+			u.cancel()
+		}
+	} else {
+		f = c.arm(s, p, of)
+		u = c.start(s, p)
+	}
+	time.Sleep(late * 2)
+	holder.keeps()
+	holder.end()
+	if c.request == remove {
+		u.settled(0)
+	} else {
+		c.settles(s, u)
+	}
+	u.end()
+	q.start(s.Context()).granted(bound)
+	c.struck(s, f)
+}
+
+func playHolding(s *scene, c cell, p, q *process) {
+	holder, next := p.acquire(), q.queue(s.Context())
+	f := c.arm(s, p, nil)
+	time.Sleep(2 * sessionTimeout)
+	synctest.Wait()
+	if lost := holder.hold.Err() != nil; c.outcome.name != "same session" && !lost {
+		s.Error("the holder does not know that the session is over")
+	}
+	holder.end()
+	next.granted(bound)
+	c.struck(s, f)
+}
+
+func playReleasing(s *scene, c cell, p, q *process) {
+	holder, next := p.acquire(), q.queue(s.Context())
+	var again *turn
+	if c.request == requeue {
+		again = p.queue(s.Context())
+	}
+	f := c.arm(s, p, nil)
+	before := time.Now()
+	holder.end()
+	if took := time.Since(before); took > sessionTimeout/3 {
+		s.Errorf("Release took %v", took)
+	}
+	next.granted(bound).end()
+	if again != nil {
+		c.settles(s, again)
+	}
+	c.struck(s, f)
+}

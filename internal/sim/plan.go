@@ -1,0 +1,131 @@
+package sim
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// sessionTimeout is what every process asks for, and gets.
+const sessionTimeout = 6 * time.Second
+
+// A Fault is a way in which a run may go wrong.
+type Fault string
+
+const (
+	Hole     Fault = "hole"     // a frame is lost, and some time later its connection
+	Cut      Fault = "cut"      // a connection ends, before or after a request is applied
+	Delay    Fault = "delay"    // a frame takes longer than a context, or than a session
+	Refusal  Fault = "refusal"  // a request is answered with an error that means: not now
+	Mute     Fault = "mute"     // nothing gets through in one direction
+	Freeze   Fault = "freeze"   // the ensemble stands still
+	Member   Fault = "member"   // one server stands still, refuses, or loses its connections
+	Lag      Fault = "lag"      // servers fall behind the leader
+	Forgery  Fault = "forgery"  // a session is said to have expired while its nodes live on
+	Expiry   Fault = "expiry"   // a session is ended before its time
+	Deletion Fault = "deletion" // an operator deletes a lock node, or the parent with all below
+	Restart  Fault = "restart"  // a process ends, and another one starts in its place
+)
+
+var allFaults = []Fault{
+	Hole, Cut, Delay, Refusal, Mute, Freeze, Member, Lag, Forgery, Expiry, Deletion, Restart,
+}
+
+// A Plan is what a seed decides. Runs of one plan do the same things at the same virtual times; only the order of
+// goroutines that run at the same instant is the Go scheduler's.
+type Plan struct {
+	Seed      uint64
+	Processes int
+	Members   int // of the ensemble
+	Paths     int // of locks
+	Steps     int
+	Latency   time.Duration // the most that a frame takes
+	Faults    []Fault
+}
+
+// NewPlan draws a plan. Not every run has every fault: a fault that is always there hides what happens without it.
+func NewPlan(seed uint64) Plan {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	p := Plan{
+		Seed:      seed,
+		Processes: 2 + rng.IntN(4),
+		Members:   1 + 2*rng.IntN(2),
+		Paths:     1 + rng.IntN(2),
+		Steps:     150 + rng.IntN(150),
+		Latency:   []time.Duration{0, 300 * time.Microsecond, 3 * time.Millisecond}[rng.IntN(3)],
+	}
+	if rng.IntN(4) > 0 {
+		for _, f := range allFaults {
+			if rng.IntN(5) < 2 {
+				p.Faults = append(p.Faults, f)
+			}
+		}
+	}
+	return p
+}
+
+// Smaller yields plans that do less, the boldest reductions first.
+func (p Plan) Smaller() iter.Seq[Plan] {
+	return func(yield func(Plan) bool) {
+		var smaller []Plan
+		reduce := func(change func(*Plan)) {
+			q := p
+			q.Faults = slices.Clone(p.Faults)
+			change(&q)
+			smaller = append(smaller, q)
+		}
+		if p.Steps > 4 {
+			reduce(func(q *Plan) { q.Steps /= 2 })
+			reduce(func(q *Plan) { q.Steps = q.Steps * 4 / 5 })
+		}
+		if p.Processes > 1 {
+			reduce(func(q *Plan) { q.Processes-- })
+		}
+		for i := range p.Faults {
+			reduce(func(q *Plan) { q.Faults = slices.Delete(q.Faults, i, i+1) })
+		}
+		if p.Members > 1 {
+			reduce(func(q *Plan) { q.Members = 1 })
+		}
+		if p.Paths > 1 {
+			reduce(func(q *Plan) { q.Paths = 1 })
+		}
+		for _, q := range smaller {
+			if !yield(q) {
+				return
+			}
+		}
+	}
+}
+
+func (p Plan) has(f Fault) bool { return slices.Contains(p.Faults, f) }
+
+// networked reports whether requests and replies may get lost or come late.
+func (p Plan) networked() bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f != Deletion })
+}
+
+// maxSection bounds how long a lock is held in one go. Without faults sections are short, so that the bound on
+// waiting is tight.
+func (p Plan) maxSection() time.Duration {
+	if len(p.Faults) == 0 {
+		return 20 * time.Millisecond
+	}
+	return 2 * sessionTimeout
+}
+
+func (p Plan) paths() []string {
+	return []string{"/locks/a", "/locks/deep/b"}[:p.Paths]
+}
+
+func (p Plan) String() string {
+	faults := make([]string, len(p.Faults))
+	for i, f := range p.Faults {
+		faults[i] = string(f)
+	}
+	return fmt.Sprintf("seed %d: %d processes, %d members, %d paths, %d steps, latency %v, faults [%s]",
+		p.Seed, p.Processes, p.Members, p.Paths, p.Steps, p.Latency, strings.Join(faults, " "))
+}

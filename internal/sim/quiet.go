@@ -1,0 +1,109 @@
+package sim
+
+import (
+	"fmt"
+	"reflect"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// heal ends all faults.
+func (w *World) heal() {
+	w.mu.Lock()
+	w.traps = nil
+	ids := w.deferred
+	w.mu.Unlock()
+	w.diary.note("all faults end")
+	for id := range ids {
+		w.finish(id + 1)
+	}
+	w.server.Intercept(func(f *zktest.Frame) zktest.Action {
+		w.book.requested(f)
+		return w.latency(f)
+	})
+}
+
+// drain waits until every job and operation is done, which is progress: without faults nobody waits for ever. It
+// reports whether that came to pass.
+func (w *World) drain() bool {
+	done := make(chan struct{})
+	go func() {
+		w.tasks.Wait()
+		close(done)
+	}()
+	var sections time.Duration
+	for _, j := range w.unfinished() {
+		sections += j.section + 2*time.Second // for a hand-over that comes upon what the faults left
+	}
+	select {
+	case <-done:
+		return true
+	case <-time.After(sections + 20*sessionTimeout):
+	}
+	for _, j := range w.unfinished() {
+		w.diary.violate("progress", "stuck: %s", j.describe())
+	}
+	w.cancel()
+	select {
+	case <-done:
+	case <-time.After(20 * sessionTimeout):
+		w.diary.violate("I9", "jobs go on though their contexts ended")
+	}
+	return false
+}
+
+// checkQuiet is P3 with I5 and I10: once nobody wants a lock, nothing is left of it.
+func (w *World) checkQuiet() {
+	// Nodes of former sessions go with them; a lingering node and those of the reaper have to go by themselves.
+	time.Sleep(4 * sessionTimeout)
+	synctest.Wait()
+	for _, path := range w.plan.paths() {
+		for _, name := range w.server.Children(path) {
+			w.diary.violate("I5", "%s/%s is left", path, name)
+		}
+	}
+	for _, p := range w.processes {
+		if p.closing() {
+			continue
+		}
+		if n := p.client.Reaping(); n > 0 {
+			w.diary.violate("I5", "%v: %d nodes are still to be reaped", p, n)
+		}
+		if n := entries(p); n > 0 {
+			w.diary.violate("I10", "%v: %d entries are left in the registry", p, n)
+		}
+	}
+	// A watch on the children of a lock path stays until the next change there.
+	if n := w.server.Watches(); n > len(w.processes)*w.plan.Paths {
+		w.diary.violate("I10", "%d watches are left", n)
+	}
+}
+
+// entries is the number of locks that the registry of a process has on its books. There is no other way to see it
+// from here, and a leak of them would not show in anything else.
+func entries(p *process) int {
+	field := reflect.ValueOf(p.locks).Elem().FieldByName("cohorts")
+	if !field.IsValid() {
+		panic(fmt.Sprintf("sim: %T has no field cohorts any more", p.locks))
+	}
+	return field.Len()
+}
+
+// close ends the processes and the server.
+func (w *World) close() {
+	w.cancel()
+	for _, p := range w.processes {
+		p.close()
+	}
+	w.tasks.Wait()
+	w.operator.Close()
+	for range w.operatorGone { // closed as the last act of the library
+	}
+	synctest.Wait()
+	if left := w.server.Sessions(); len(left) > 0 && !w.diary.violated() {
+		w.diary.violate("P3", "sessions are left after everybody closed: %v", left)
+	}
+	w.server.Close()
+}

@@ -1,0 +1,129 @@
+package sim_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// A holder learns of its loss before the server can give the lock to somebody else,
+// however the session ends.
+func TestLossIsInTime(t *testing.T) {
+	each(map[string]func(s *scene, p *process){
+		"mute to the server": func(s *scene, p *process) { s.srv.Mute(p.session(), zktest.ToServer) },
+		"mute to the client": func(s *scene, p *process) { s.srv.Mute(p.session(), zktest.ToClient) },
+		"partition": func(s *scene, p *process) {
+			session := p.session()
+			s.srv.Mute(session, zktest.ToServer)
+			s.srv.Mute(session, zktest.ToClient)
+		},
+		"unplugged":     func(s *scene, p *process) { p.unplug() },
+		"stopped":       func(s *scene, p *process) { p.net.stop() },
+		"frozen member": func(s *scene, p *process) { s.srv.Member(p.servers[0]).Freeze() },
+		"frozen server": func(s *scene, p *process) {
+			s.srv.Freeze()
+			time.AfterFunc(2*sessionTimeout, s.srv.Unfreeze)
+		},
+		"forged expiry": func(s *scene, p *process) { s.forgeExpiry(p) },
+		"forged expiry, node stays": func(s *scene, p *process) {
+			s.fault(fault{by: p, op: zktest.OpDelete, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)})
+			s.forgeExpiry(p)
+		},
+		"answers come late": func(s *scene, p *process) {
+			for _, op := range []zktest.Op{zktest.OpExists, zktest.OpPing, zktest.OpConnect} {
+				s.fault(fault{by: p, op: op, at: zktest.Reply, do: zktest.Delay(sessionTimeout - time.Second)})
+			}
+		},
+		"requests are lost": func(s *scene, p *process) {
+			for _, op := range []zktest.Op{zktest.OpExists, zktest.OpPing} {
+				s.fault(fault{by: p, op: op, at: zktest.Request, do: zktest.Drop})
+			}
+		},
+		"events keep coming": func(s *scene, p *process) {
+			for _, op := range []zktest.Op{zktest.OpExists, zktest.OpPing} {
+				s.fault(fault{by: p, op: op, at: zktest.Request, do: zktest.Drop})
+			}
+			s.background.Go(func() { // each puts the library's own detection off
+				for range 20 {
+					s.admin().Set(s.created[0], nil, -1)
+					time.Sleep(time.Second / 2)
+				}
+			})
+		},
+		"shorter timeout, then unplugged": func(s *scene, p *process) {
+			p.net.grant(3 * time.Second)
+			s.srv.Cut(p.session())
+			time.Sleep(time.Millisecond)
+			p.unplug()
+		},
+	}, func(s *scene, trouble func(*scene, *process)) {
+		p, q := s.join(role{}), s.join(role{})
+		holder := p.acquire()
+		time.Sleep(sessionTimeout) // in the middle of a steady hold
+		waiter := q.queue(s.Context())
+		trouble(s, p)
+		select {
+		case <-waiter.done:
+		case <-time.After(bound):
+			s.heal()
+			waiter.granted(bound)
+		}
+		if synctest.Wait(); !closed(holder.ended) || holder.until.After(waiter.since) {
+			s.Errorf("granted at %v, the holder knew at %v", waiter.since, holder.until)
+		}
+	})(t)
+}
+
+// The same while the process hands its node on from goroutine to goroutine.
+func TestLossIsInTimeBetweenHandOffs(t *testing.T) {
+	play(func(s *scene) {
+		p, q := s.join(role{tier: []tier.Option{tier.WithHandOff(time.Hour), tier.WithLinger(time.Hour)}}), s.join(role{})
+		session := p.session()
+		var stop atomic.Bool
+		for range 3 {
+			s.background.Go(func() {
+				for !stop.Load() {
+					u := p.start(s.in(bound))
+					if <-u.done; u.err != nil {
+						return
+					}
+					time.Sleep(10 * time.Millisecond)
+					u.release()
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		waiter := q.start(s.Context())
+		time.Sleep(time.Second)
+		s.srv.Mute(session, zktest.ToServer)
+		waiter.granted(bound)
+		stop.Store(true)
+	})(t)
+}
+
+// One of three members hangs, as in a long garbage collection: the client library alone
+// would wait for it for 6.67 session timeouts.
+func TestHungMemberDoesNotCostTheSession(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"short": 2 * time.Second, "usual": sessionTimeout, "long": 30 * time.Second} {
+		t.Run(name, play(func(s *scene) {
+			p := s.join(role{members: 3, zk: []zklock.Option{zklock.WithSessionTimeout(timeout)}})
+			holder := p.acquire()
+			session := p.session()
+			for range 6 { // the member it is with hangs, then the next one
+				hung := s.srv.Member(p.member())
+				hung.Freeze()
+				time.Sleep(2 * timeout)
+				if got := p.session(); got != session {
+					s.Fatalf("session %#x became %#x", session, got)
+				}
+				hung.Unfreeze()
+			}
+			holder.end()
+		}))
+	}
+}

@@ -1,0 +1,95 @@
+package sim_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestParentsAndPermissions(t *testing.T) { runAll(t, parentScenarios) }
+
+var parentScenarios = []scenario{
+	{"12_missing_parents_are_created", each(map[string]func(s *scene, p *process){
+		"never there": func(s *scene, p *process) { s.deleteAll("/locks") },
+		"reaped right before the create": func(s *scene, p *process) {
+			s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Request, times: 1, first: func() {
+				s.must(s.admin().Delete(lockPath, -1))
+			}})
+		},
+		"reaped again and again": func(s *scene, p *process) {
+			s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Request, times: 8,
+				do: zktest.Error(zktest.CodeNoNode)})
+		},
+	}, func(s *scene, prepare func(*scene, *process)) {
+		p := s.join(role{})
+		prepare(s, p)
+		p.acquire()
+	})},
+
+	{"13_ephemeral_ancestor_is_permanent", play(func(s *scene) {
+		p := s.join(role{})
+		s.deleteAll("/locks")
+		_, err := s.admin().Create("/locks", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		s.must(err)
+		first, second := p.start(s.Context()), p.start(s.Context())
+		first.failed(0, zk.ErrNoChildrenForEphemerals)
+		second.failed(0, zk.ErrNoChildrenForEphemerals)
+		s.must(s.admin().Delete("/locks", -1))
+	})},
+
+	{"14_no_permission_is_permanent", each(map[string]zktest.Op{
+		"to create the parent": zktest.OpCreateContainer,
+		"to create the node":   zktest.OpCreate,
+		"to list":              zktest.OpGetChildren2,
+		"to read the own node": zktest.OpGetData,
+	}, func(s *scene, op zktest.Op) {
+		p := s.join(role{})
+		s.deleteAll(lockPath)
+		s.fault(fault{by: p, op: op, at: zktest.Request, do: zktest.Error(zktest.CodeNoAuth)})
+		p.start(s.Context()).failed(0, zk.ErrNoAuth)
+		if synctest.Wait(); s.leftovers() != "" {
+			s.Error(s.leftovers())
+		}
+	})},
+
+	{"15_no_permission_to_delete_is_told_at_release", play(func(s *scene) {
+		p, q := s.join(role{}), s.join(role{})
+		s.dirWithout(zk.PermDelete)
+		u := p.acquire()
+		err := u.release()
+		s.wantErr(err, zk.ErrNoAuth)
+		waiting := q.queue(s.Context())
+		p.locks.Close()
+		waiting.granted(bound)
+		q.locks.Close()
+		s.dirWithout(0)
+	})},
+
+	{"16_no_permission_to_list_leaves_no_node", play(func(s *scene) {
+		p := s.join(role{})
+		s.dirWithout(zk.PermRead)
+		p.start(s.Context()).failed(0, zk.ErrNoAuth)
+		if synctest.Wait(); s.leftovers() != "" || s.nodes() != 1 {
+			s.Errorf("%d created, left: %s", s.nodes(), s.leftovers())
+		}
+		s.dirWithout(0)
+	})},
+}
+
+// dirWithout gives the lock's directory an ACL that lacks a permission.
+func (s *scene) dirWithout(perm int32) {
+	s.Helper()
+	_, err := s.admin().SetACL(lockPath, zk.WorldACL(zk.PermAll&^perm), -1)
+	s.must(err)
+}
+
+// deleteAll is the operator's recursive delete.
+func (s *scene) deleteAll(path string) {
+	s.Helper()
+	for _, name := range s.srv.Children(path) {
+		s.deleteAll(path + "/" + name)
+	}
+	s.must(s.admin().Delete(path, -1))
+}

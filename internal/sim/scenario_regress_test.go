@@ -1,0 +1,193 @@
+package sim_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// The bugs of other locks and clients. The comment above each names the guard whose
+// removal makes it fail.
+func TestBugsOfOthers(t *testing.T) {
+	runAll(t, []scenario{
+		// Guard: socket.Write never fails.
+		{"go-zookeeper_163_failed_reauthentication_wedges_the_client", play(func(s *scene) {
+			s.failReauthentication()
+		})},
+
+		// Guard: lookUp gives up to the reaper.
+		{"samuel_229_connection_loss_leaves_an_orphan", play(func(s *scene) {
+			p, q := s.join(role{}), s.join(role{})
+			s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Cut, times: 1, first: func() {
+				s.fault(fault{by: p, op: zktest.OpSync, at: zktest.Request, do: zktest.Cut, times: 3})
+			}})
+			p.start(s.in(5*time.Millisecond)).failed(5*time.Millisecond, errDeadline)
+			q.start(s.Context()).granted(time.Second)
+		})},
+
+		// Guard: the lease ends holds.
+		{"CURATOR-444_partition_of_exactly_the_timeout_makes_two_leaders", each(map[string]time.Duration{
+			"a little less": sessionTimeout - time.Millisecond,
+			"exactly":       sessionTimeout,
+			"a little more": sessionTimeout + time.Millisecond,
+		}, func(s *scene, partition time.Duration) {
+			p, q := s.join(role{}), s.join(role{})
+			holder := p.acquire()
+			waiter := q.queue(s.Context())
+			session := p.session()
+			s.srv.Mute(session, zktest.ToServer)
+			s.srv.Mute(session, zktest.ToClient)
+			time.Sleep(partition)
+			s.srv.Unmute(session, zktest.ToServer)
+			s.srv.Unmute(session, zktest.ToClient)
+			waiter.granted(bound)
+			holder.lost(0)
+		})},
+
+		// Guard: the margin covers syncLimit.
+		{"CURATOR-444_follower_cut_off_from_the_leader_makes_two_leaders", play(func(s *scene) {
+			s.cutOffFollower(14*time.Second, true)
+		})},
+
+		// Guard: a node's owner is compared.
+		{"CURATOR-498_node_of_the_old_session_is_taken_for_ones_own", play(func(s *scene) {
+			p := s.join(role{})
+			s.fault(fault{by: p, op: zktest.OpDelete, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)})
+			forged := s.fault(fault{by: p, op: zktest.OpConnect, at: zktest.Request, do: zktest.Expired, times: 1})
+			s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Cut, times: 1})
+			u := p.start(s.Context())
+			<-forged.hit
+			u.granted(bound).keeps()
+			if owner := s.owners[s.created[0]]; owner == p.session() || len(s.created) != 2 {
+				s.Errorf("nodes %v", s.created)
+			}
+		})},
+
+		// Guard: queueing nodes end with session.
+		{"CURATOR-604_lock_is_acquired_on_the_old_sessions_node", play(func(s *scene) {
+			p, q := s.join(role{}), s.join(role{})
+			s.fault(fault{by: p, op: zktest.OpDelete, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)})
+			holder := q.acquire()
+			waiter := p.queue(s.Context())
+			old := p.session()
+			s.forgeExpiry(p)
+			holder.end() // the old node is the head of the queue now
+			time.Sleep(time.Second)
+			waiter.waits()
+			waiter.granted(bound)
+			if owner := s.owners[s.created[len(s.created)-1]]; owner == old {
+				s.Error("granted on the node of the old session")
+			}
+		})},
+
+		// Guard: session end loses holds.
+		{"CURATOR-696_old_sessions_node_makes_a_second_leader", play(func(s *scene) {
+			p, q := s.join(role{}), s.join(role{})
+			s.fault(fault{by: p, op: zktest.OpDelete, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)})
+			holder := p.acquire()
+			waiter := q.queue(s.Context())
+			s.forgeExpiry(p)
+			holder.lost(0).end()
+			again := p.queue(s.Context())
+			waiter.granted(bound) // when the old session ends
+			again.waits()
+		})},
+
+		// Guard: hold checks the lease.
+		{"etcd_11456_grant_without_a_look_at_the_lease", play(func(s *scene) {
+			p, q, r := s.join(role{}), s.join(role{}), s.join(role{})
+			lock, err := q.client.Lock(lockPath)
+			s.must(err)
+			for range 10 { // now and then the periodic look comes in between
+				holder := p.acquire()
+				granted := make(chan *zklock.Node, 1)
+				s.background.Go(func() {
+					if node, err := lock.Acquire(s.Context()); err == nil {
+						granted <- node
+					}
+				})
+				synctest.Wait()
+				q.net.stop()
+				holder.end() // the event waits in front of the stopped process
+				other := r.acquire()
+				q.net.resume()
+				time.Sleep(sessionTimeout)
+				other.keeps()
+				if len(granted) != 0 {
+					s.Fatalf("granted in spite of %v", (<-granted).Err())
+				}
+				other.end()
+				s.must((<-granted).Release())
+			}
+		})},
+
+		// Guard: each attempt's own uuid.
+		{"etcd_22082_stale_unlock_deletes_a_newer_lock", play(func(s *scene) { s.lateDelete() })},
+
+		// Guard: stand refuses worn numbers.
+		{"kazoo_730_sequence_overflow_makes_two_owners", play(func(s *scene) {
+			p, q := s.join(role{}), s.join(role{})
+			s.srv.SetSequence(lockPath, 1<<31-2)
+			for _, process := range []*process{p, q, p, q} {
+				process.start(s.Context()).failed(0, tier.ErrSequenceExhausted)
+			}
+			synctest.Wait()
+			s.deleteAll(lockPath)
+			p.acquire()
+			q.queue(s.Context())
+		})},
+	})
+}
+
+// cutOffFollower plays the silent partition between the holder's server and the leader,
+// with the usual 2 s tick and syncLimit 5: the server answers for 10 s more and then
+// gives up; it had last told the leader of the session up to half a tick before, and
+// closes the connection a little late. For the leader the session ends after its
+// timeout all the same.
+func (s *scene) cutOffFollower(margin time.Duration, safe bool) {
+	const timeout = 30 * time.Second
+	const answers = 13 * time.Second // (syncLimit + 1.5) ticks
+	p := s.join(role{zk: []zklock.Option{zklock.WithSessionTimeout(timeout), zklock.WithLeaseMargin(margin)}})
+	q := s.join(role{})
+	holder := p.acquire()
+	waiter := q.queue(s.Context())
+	session := p.session()
+	time.AfterFunc(answers, p.unplug)
+	time.AfterFunc(timeout, func() { s.srv.Expire(session) })
+	waiter.granted(timeout + time.Second)
+	if err := holder.hold.Err(); (err != nil) != safe {
+		s.Errorf("the holder says %v when the lock is granted again", err)
+	}
+	holder.end()
+}
+
+// A lock that is safe whatever the margin would make the scenario above prove nothing.
+func TestMarginBelowTheServersPatienceDoesNotCoverACutOffFollower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		newScene(t).cutOffFollower(10*time.Second, false)
+	})
+}
+
+// lateDelete holds up the delete of a node until the directory has been made anew and
+// the process has got a node of the same number there.
+func (s *scene) lateDelete() {
+	p := s.join(role{})
+	s.deleteAll(lockPath)
+	first := p.acquire()
+	late := s.fault(fault{by: p, op: zktest.OpDelete, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)})
+	s.must(first.release())
+	s.deleteAll(lockPath)
+	second := p.acquire()
+	if a, b := s.created[0], s.created[1]; a[len(a)-10:] != b[len(b)-10:] || a == b {
+		s.Fatalf("nodes %s and %s, want different ones of the same number", a, b)
+	}
+	if s.lift(late); p.client.Reaping() != 1 {
+		s.Fatalf("%d nodes to reap, want the first", p.client.Reaping())
+	}
+	s.eventually(bound, "the first node is reaped", func() bool { return p.client.Reaping() == 0 })
+	second.keeps()
+}

@@ -1,0 +1,170 @@
+package sim_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestSessionAndClient(t *testing.T) { runAll(t, sessionScenarios) }
+
+var sessionScenarios = []scenario{
+	{"66_two_expiries_in_a_row_are_two", play(func(s *scene) {
+		p := s.join(role{})
+		holder := p.acquire()
+		waiter := p.queue(s.Context())
+		first := p.session()
+		s.fault(fault{by: p, op: zktest.OpConnect, at: zktest.Request, do: zktest.Expired, times: 3})
+		s.srv.Expire(first)
+		holder.lost(time.Second).end()
+		waiter.granted(bound).keeps()
+		if got := s.owners[s.created[len(s.created)-1]]; got != p.session() || got == first {
+			s.Errorf("granted to session %#x, want %#x", got, p.session())
+		}
+	})},
+
+	{"67_session_id_used_again_is_another_session", play(func(s *scene) {
+		p := s.join(role{})
+		holder := p.acquire()
+		old := p.session()
+		fresh := zktest.NewServer(zktest.Config{})
+		s.Cleanup(fresh.Close)
+		for range old - 1<<56 - 1 { // ids are counted from there
+			conn := s.connectTo(fresh)
+			for i := range 20 { // it has seen more than the old ensemble
+				conn.Create(fmt.Sprintf("/x%d", i), nil, 0, zk.WorldACL(zk.PermAll))
+			}
+			conn.Close()
+		}
+		p.net.move(fresh)
+		s.srv.Expire(old)
+		holder.lost(time.Second)
+		s.eventually(bound, "a new session of the old id", func() bool {
+			sessions := fresh.Sessions()
+			return len(sessions) == 1 && sessions[0].ID == old
+		})
+		s.wantErr(holder.release(), tier.ErrLost)
+		next, err := p.locks.Mutex(lockPath).Acquire(s.in(bound))
+		s.must(err)
+		s.must(next.Release())
+		p.locks.Close()
+	})},
+
+	{"68_two_registries_of_one_process_exclude_each_other", play(func(s *scene) {
+		p := s.join(role{})
+		second, err := tier.New(p.client, tier.WithHandOff(0))
+		s.must(err)
+		q := &process{scene: s, servers: p.servers, client: p.client, locks: second, net: p.net}
+		holder := p.acquire()
+		waiter := q.queue(s.Context())
+		time.Sleep(bound)
+		waiter.waits()
+		holder.end()
+		waiter.granted(0)
+	})},
+
+	{"69_stuck_call_is_the_only_one_and_ends_with_close", play(func(s *scene) {
+		p, q := s.join(role{}), s.join(role{})
+		s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Delay(3 * time.Second), times: 1})
+		for range 100 {
+			p.start(s.in(10*time.Millisecond)).failed(10*time.Millisecond, errDeadline)
+		}
+		if got := p.requests(zktest.OpCreate); got != 1 {
+			s.Errorf("%d creates are under way, want 1", got)
+		}
+		s.fault(fault{by: q, op: zktest.OpCreate, at: zktest.Request, do: zktest.Drop})
+		stuck := q.queue(s.Context())
+		before := time.Now()
+		q.locks.Close()
+		stuck.failed(0, tier.ErrClosed)
+		if took := time.Since(before); took > 3*time.Second {
+			s.Errorf("Close took %v", took)
+		}
+	})},
+
+	{"70_container_that_goes_under_a_create_is_made_again", play(func(s *scene) {
+		p := s.join(role{})
+		s.deleteAll(lockPath)
+		p.acquire().end()
+		for range 3 {
+			s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Request, times: 1, first: func() {
+				s.must(s.admin().Delete(lockPath, -1))
+			}})
+			p.start(s.Context()).granted(time.Second).end()
+		}
+	})},
+
+	{"71_nothing_is_remembered_of_the_parent", play(func(s *scene) {
+		p := s.join(role{})
+		p.acquire().end()
+		s.deleteAll(lockPath)
+		_, err := s.admin().Create(lockPath, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		s.must(err)
+		p.start(s.Context()).failed(0, zk.ErrNoChildrenForEphemerals)
+		s.must(s.admin().Delete(lockPath, -1))
+		p.start(s.Context()).granted(time.Second)
+	})},
+
+	{"72_retries_are_spread_and_do_not_end", play(func(s *scene) {
+		p := s.join(role{})
+		busy := s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)})
+		u := p.start(s.Context())
+		const long = 30 * time.Minute // backoff's own limit is a quarter of an hour
+		time.Sleep(long)
+		u.waits()
+		if n := s.struck(busy); n < int(long/(2*time.Second)) || n > int(long/(400*time.Millisecond)) {
+			s.Errorf("%d tries in %v", n, long)
+		}
+		u.cancel()
+		u.failed(0)
+		s.lift(busy)
+	})},
+
+	{"73_list_from_a_server_behind_is_no_claim", play(func(s *scene) {
+		p, q := s.join(role{}), s.join(role{members: 2})
+		holder := p.acquire()
+		waiter := q.queue(s.Context())
+		var laggard *zktest.Member
+		for _, addr := range q.servers {
+			if addr != q.member() {
+				laggard = s.srv.Member(addr)
+			}
+		}
+		laggard.Lag()
+		s.srv.Member(q.member()).Refuse()
+		s.srv.Member(q.member()).Cut()
+		time.Sleep(time.Second)
+		holder.end()
+		waiter.waits()
+		laggard.CatchUp()
+		waiter.granted(time.Second)
+	})},
+
+	{"74_create_that_surfaces_after_an_election_is_adopted", play(func(s *scene) {
+		p := s.join(role{members: 3})
+		s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Cut, times: 1, first: func() {
+			p.unplug()
+			for _, addr := range p.servers {
+				s.srv.Member(addr).Lag()
+			}
+		}})
+		u := p.start(s.Context())
+		time.Sleep(2 * time.Second)
+		u.waits()
+		p.plug()
+		u.granted(bound)
+		if s.nodes() != 1 {
+			s.Errorf("%d nodes were created, want 1", s.nodes())
+		}
+	})},
+
+	{"75_local_sessions_are_refused", play(func(s *scene) {
+		p := s.join(role{})
+		s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Request, do: zktest.Error(-120)})
+		p.start(s.Context()).failed(0)
+	})},
+}

@@ -1,0 +1,246 @@
+package sim_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestWaiting(t *testing.T) { runAll(t, waitingScenarios) }
+
+var waitingScenarios = []scenario{
+	{"25_predecessor_gone_between_list_and_watch_is_no_wait", play(func(s *scene) {
+		p, q := s.join(role{}), s.join(role{})
+		holder := p.acquire()
+		node := s.created[0]
+		s.fault(fault{by: q, op: zktest.OpGetData, at: zktest.Request, times: 1,
+			of:    func(path string) bool { return path == node },
+			first: holder.end})
+		q.start(s.Context()).granted(0)
+	})},
+
+	{"26_death_in_the_middle_of_the_queue_is_no_grant", play(func(s *scene) {
+		p, q, r := s.join(role{}), s.join(role{}), s.join(role{})
+		holder := p.acquire()
+		middle := q.queue(s.Context())
+		last := r.queue(s.Context())
+		q.unplug()
+		s.srv.Expire(s.owners[s.created[1]])
+		last.waits()
+		time.Sleep(bound)
+		last.waits()
+		holder.end()
+		last.granted(0)
+		middle.cancel()
+	})},
+
+	{"27_watch_and_cancel_at_once_are_one_decision", play(func(s *scene) {
+		p, q := s.join(role{}), s.join(role{})
+		for range 20 {
+			holder := p.acquire()
+			waiter := q.queue(s.Context())
+			go waiter.cancel()
+			holder.end()
+			waiter.end()
+			synctest.Wait()
+			if left := s.srv.Children(lockPath); len(left) != 0 {
+				s.Fatalf("left: %v", left)
+			}
+		}
+	})},
+
+	{"28_grant_and_timeout_at_once_are_one_decision", each(map[string]zktest.Op{
+		"create": zktest.OpCreate, "list": zktest.OpGetChildren2, "verify": zktest.OpGetData,
+	}, func(s *scene, op zktest.Op) {
+		p := s.join(role{})
+		lock, err := p.client.Lock(lockPath)
+		s.must(err)
+		const late = 100 * time.Millisecond
+		s.fault(fault{by: p, op: op, at: zktest.Reply, do: zktest.Delay(late)})
+		for range 20 { // both timers fire at the same instant
+			ctx, cancel := context.WithTimeout(s.Context(), late)
+			node, err := lock.Acquire(ctx)
+			cancel()
+			if err == nil {
+				s.must(node.Release())
+			}
+			time.Sleep(time.Second)
+			if left := s.srv.Children(lockPath); len(left) != 0 {
+				s.Fatalf("after %v: left is %v", err, left)
+			}
+		}
+	})},
+
+	{"29_deletion_during_a_disconnect_is_noticed_after_it", play(func(s *scene) {
+		p, q := s.join(role{}), s.join(role{})
+		holder := p.acquire()
+		waiter := q.queue(s.Context())
+		q.unplug()
+		holder.end()
+		waiter.waits()
+		time.Sleep(time.Second)
+		q.plug()
+		waiter.granted(time.Second)
+		if s.nodes() != 2 {
+			s.Errorf("%d nodes were created, want 2", s.nodes())
+		}
+	})},
+
+	{"30_session_lost_while_waiting_queues_at_the_tail", play(func(s *scene) {
+		p, q, r := s.join(role{}), s.join(role{}), s.join(role{})
+		holder := p.acquire()
+		second := q.queue(s.Context())
+		third := r.queue(s.Context())
+		s.srv.Expire(q.session())
+		time.Sleep(time.Second)
+		holder.end()
+		third.granted(0)
+		second.waits()
+		third.end()
+		second.granted(0)
+	})},
+
+	{"31_partition_beyond_the_session_while_waiting_begins_anew", play(func(s *scene) {
+		p, q := s.join(role{}), s.join(role{})
+		holder := p.acquire()
+		waiter := q.queue(s.Context())
+		session := q.session()
+		s.srv.Mute(session, zktest.ToServer)
+		s.srv.Mute(session, zktest.ToClient)
+		time.Sleep(2 * sessionTimeout)
+		holder.end()
+		waiter.waits()
+		s.srv.Unmute(session, zktest.ToServer)
+		s.srv.Unmute(session, zktest.ToClient)
+		waiter.granted(bound)
+		if owner := s.owners[s.created[len(s.created)-1]]; owner == session {
+			s.Error("granted to the session that expired")
+		}
+	})},
+
+	{"32_lost_watch_is_made_up_for", each(map[string]fault{
+		"event lost":        {op: zktest.OpEvent, at: zktest.Event, do: zktest.Drop},
+		"set watches fails": {op: zktest.OpSetWatches, at: zktest.Request, do: zktest.Error(zktest.CodeOperationTimeout)},
+	}, func(s *scene, loss fault) {
+		p, q := s.join(role{}), s.join(role{})
+		holder := p.acquire()
+		waiter := q.queue(s.Context())
+		loss.by = q
+		s.fault(loss)
+		s.srv.Cut(q.session())
+		time.Sleep(10 * time.Millisecond) // reconnected, and looked
+		holder.end()
+		waiter.granted(sessionTimeout * 3 / 2)
+	})},
+
+	{"33_cancelled_waiters_share_one_watch", play(func(s *scene) {
+		p, q := s.join(role{}), s.join(role{})
+		p.acquire()
+		before := q.requests(zktest.OpGetData)
+		for range 50 {
+			waiter := q.queue(s.Context())
+			waiter.cancel()
+			synctest.Wait()
+		}
+		// One read with a watch for each own node, and one for the predecessor of all.
+		if got := q.requests(zktest.OpGetData) - before; got != 51 {
+			s.Errorf("%d reads for 50 waiters, want 51", got)
+		}
+		if got := s.srv.Watches(); got > 3 {
+			s.Errorf("%d watches are left", got)
+		}
+	})},
+
+	{"34_own_node_deleted_while_waiting_is_no_claim", play(func(s *scene) {
+		p, q := s.join(role{}), s.join(role{})
+		holder := p.acquire()
+		waiter := q.queue(s.Context())
+		s.must(s.admin().Delete(s.created[1], -1))
+		time.Sleep(time.Second)
+		waiter.waits()
+		holder.end()
+		waiter.granted(0)
+	})},
+
+	{"35_directory_deleted_while_waiting_is_created_again", play(func(s *scene) {
+		p, q := s.join(role{}), s.join(role{})
+		holder := p.acquire()
+		waiter := q.queue(s.Context())
+		s.deleteAll("/locks")
+		holder.lost(time.Second)
+		waiter.granted(time.Second)
+	})},
+
+	{"37_spurious_wake_is_harmless", play(func(s *scene) {
+		p, q := s.join(role{}), s.join(role{})
+		holder := p.acquire()
+		waiter := q.queue(s.Context())
+		for range 20 {
+			_, err := s.admin().Set(s.created[0], []byte("touched"), -1)
+			s.must(err)
+			waiter.waits()
+		}
+		holder.end()
+		waiter.granted(0)
+		if s.nodes() != 2 {
+			s.Errorf("%d nodes were created, want 2", s.nodes())
+		}
+	})},
+
+	{"38_death_of_the_holder_wakes_one_waiter", play(func(s *scene) {
+		p := s.join(role{})
+		p.acquire()
+		var waiters []*turn
+		for range 8 {
+			waiters = append(waiters, s.join(role{}).queue(s.Context()))
+		}
+		s.mu.Lock()
+		before := len(s.sent)
+		s.mu.Unlock()
+		p.unplug()
+		s.srv.Expire(s.owners[s.created[0]])
+		waiters[0].granted(0)
+		if woken := s.sent[before:]; len(woken) > 1 {
+			s.Errorf("the death caused %d requests: %v", len(woken), woken)
+		}
+	})},
+
+	{"39_close_while_waiting_turns_everybody_away", play(func(s *scene) {
+		p, q := s.join(role{}), s.join(role{})
+		holder := p.acquire()
+		first, second := q.queue(s.Context()), q.queue(s.Context())
+		other := q.startAt(s.Context(), otherPath)
+		other.granted(0)
+		created := s.nodes()
+		q.locks.Close()
+		first.failed(0, tier.ErrClosed)
+		second.failed(0, tier.ErrClosed)
+		holder.end()
+		if _, err := q.locks.Mutex(lockPath).Acquire(s.Context()); s.nodes() != created {
+			s.Errorf("a closed registry created a node: %v", err)
+		} else {
+			s.wantErr(err, tier.ErrClosed)
+		}
+	})},
+
+	{"40_stopped_waiter_claims_nothing_when_it_continues", play(func(s *scene) {
+		p, q, r := s.join(role{}), s.join(role{}), s.join(role{})
+		holder := p.acquire()
+		waiter := q.queue(s.Context())
+		q.net.stop()
+		time.Sleep(time.Second)
+		holder.end() // the event is the first that the waiter sees when it continues
+		time.Sleep(2 * sessionTimeout)
+		other := r.acquire()
+		q.net.resume()
+		time.Sleep(time.Second)
+		waiter.waits()
+		other.keeps()
+		other.end()
+		waiter.granted(bound)
+	})},
+}

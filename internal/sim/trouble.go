@@ -1,0 +1,176 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// trouble brings about one fault.
+func (w *World) trouble(rng *rand.Rand, fault Fault) {
+	i := rng.IntN(w.plan.Processes)
+	p := w.process(i)
+	if holder := w.book.holder(); rng.IntN(2) == 0 && holder != nil {
+		p = holder
+	} else if rng.IntN(3) == 0 {
+		w.occupy(rng, p)
+	}
+	d := around(rng, []time.Duration{100 * time.Millisecond, time.Second, 4 * time.Second, 2 * sessionTimeout}[rng.IntN(4)])
+	switch fault {
+	case Hole, Cut, Delay, Refusal:
+		w.lay(rng, fault, p)
+	case Forgery:
+		w.forge(rng, p)
+	case Mute:
+		w.mute(p, zktest.Direction(1+rng.IntN(2)), rng.IntN(3) == 0, d)
+	case Freeze:
+		w.during(d, "the ensemble is frozen", w.server.Freeze, w.server.Unfreeze)
+	case Member:
+		w.member(rng.IntN(3), w.server.Member(memberAddr(rng.IntN(w.plan.Members))), d)
+	case Lag:
+		m := w.server.Member(memberAddr(rng.IntN(w.plan.Members)))
+		w.during(d, "a member lags", m.Lag, m.CatchUp)
+		if rng.IntN(2) == 0 {
+			w.set(&trap{
+				name: "cut while a member lags", process: p, op: zktest.OpCreate, stage: zktest.Reply, left: 1,
+				spring: func(*zktest.Frame) zktest.Action { return zktest.Cut },
+			})
+		}
+	case Expiry:
+		w.expire(p)
+	case Deletion:
+		paths := w.plan.paths()
+		w.deleteFromOutside(paths[rng.IntN(len(paths))], rng.IntN(4))
+	case Restart:
+		w.restart(rng, i)
+	}
+}
+
+// occupy has a process hold a lock for long: a fault tells most when it hits a holder.
+func (w *World) occupy(rng *rand.Rand, p *process) {
+	j := w.drawJob(rng, p)
+	j.section = around(rng, 2*sessionTimeout)
+	w.book.tickets++
+	j.ticket = w.book.tickets
+	w.start(j)
+	time.Sleep(around(rng, 20*time.Millisecond))
+}
+
+// during starts something that ends after d or when the run heals.
+func (w *World) during(d time.Duration, what string, begin, end func()) {
+	w.diary.note("step: %s for %v", what, d)
+	w.book.disturb(d)
+	begin()
+	w.later(d, func() {
+		w.diary.note("no longer: %s", what)
+		end()
+	})
+}
+
+func (w *World) mute(p *process, dir zktest.Direction, both bool, d time.Duration) {
+	for _, s := range w.server.Sessions() {
+		if w.book.owner(s.ID) != p {
+			continue
+		}
+		for _, dir := range []zktest.Direction{dir, 3 - dir} {
+			w.during(d, fmt.Sprintf("%v is muted in direction %d", p, dir),
+				func() { w.server.Mute(s.ID, dir) },
+				func() { w.server.Unmute(s.ID, dir) })
+			if !both {
+				break
+			}
+		}
+	}
+}
+
+func (w *World) member(kind int, m *zktest.Member, d time.Duration) {
+	switch kind {
+	case 0:
+		w.during(d, "a member is frozen", m.Freeze, m.Unfreeze)
+	case 1:
+		w.during(d, "a member refuses", func() { m.Refuse(); m.Cut() }, m.Accept)
+	case 2:
+		w.during(0, "a member loses its connections", m.Cut, func() {})
+	}
+}
+
+// expire ends the sessions of a process before their time, which no lease can foresee.
+func (w *World) expire(p *process) {
+	for _, s := range w.server.Sessions() {
+		if w.book.owner(s.ID) == p {
+			w.diary.note("step: session %#x of %v ends early", s.ID, p)
+			w.book.disturb(0)
+			w.book.ends(s.ID)
+			w.server.Expire(s.ID)
+		}
+	}
+}
+
+// deleteFromOutside does what an operator may: remove the nth node of a queue, or the whole lock path.
+func (w *World) deleteFromOutside(lock string, n int) {
+	w.tasks.Go(func() {
+		queue := w.book.queue(lock)
+		if n < len(queue) {
+			w.diary.note("operator deletes %s: %v", short(queue[n]), w.operator.Delete(queue[n], -1))
+			return
+		}
+		for _, path := range append(queue, lock) {
+			w.diary.note("operator deletes %s: %v", short(path), w.operator.Delete(path, -1))
+		}
+	})
+}
+
+// restart ends a process and starts another one in its place. Meanwhile the old one refuses work.
+func (w *World) restart(rng *rand.Rand, i int) {
+	old := w.process(i)
+	if old.closing() {
+		return
+	}
+	handOff, linger := drawShares(rng)
+	w.restarts++
+	name := fmt.Sprintf("p%d.%d", i, w.restarts)
+	w.book.disturb(sessionTimeout)
+	w.diary.note("step: %v restarts as %s", old, name)
+	old.end()
+	w.tasks.Go(func() {
+		old.close()
+		p, err := w.dial(w.ctx, name, handOff, linger)
+		if err != nil {
+			w.diary.note("%s did not start: %v", name, err)
+			return
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.processes[i] = p
+	})
+}
+
+// connectOperator makes a connection that no fault but those of the whole ensemble concerns.
+func (w *World) connectOperator() {
+	conn, events, err := zk.Connect(append(w.servers(), w.servers()...), 5*sessionTimeout,
+		zk.WithDialer(func(network, address string, _ time.Duration) (net.Conn, error) {
+			return w.dialerOf(operator)(w.ctx, network, address)
+		}),
+		zk.WithLogger(quiet{}), zk.WithLogInfo(false))
+	if err != nil {
+		panic(err) // the addresses are ours
+	}
+	w.operator, w.operatorGone = conn, events
+	for _, lock := range w.plan.paths() {
+		if _, err := conn.Create(register(lock), nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+			panic(err) // nothing is wrong yet
+		}
+	}
+}
+
+// operator stands for whoever else works on the ensemble.
+var operator = &process{name: "operator"}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
