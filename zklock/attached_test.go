@@ -65,7 +65,7 @@ func TestAttachedLockIsLostWithTheSession(t *testing.T) {
 		p, conn := attach(t, s)
 		n := p.acquire(t)
 		s.Expire(p.session)
-		<-n.Lost()
+		awaitLoss(t, n)
 		wantErr(t, "Err", n.Err(), zklock.ErrLost)
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)
 		if now := conn.SessionID(); now == p.session {
@@ -93,7 +93,7 @@ func TestAttachedLockIsLostWhenTheSessionIdHasChanged(t *testing.T) {
 			return zktest.Pass
 		})
 		s.Cut(p.session)
-		for conn.SessionID() == p.session {
+		for end := time.Now().Add(time.Hour); conn.SessionID() == p.session && time.Now().Before(end); {
 			<-time.After(time.Millisecond) // virtual
 		}
 		wantErr(t, "Err", n.Err(), zklock.ErrLost)
@@ -143,7 +143,7 @@ func TestAttachedLockIsLostWithItsNode(t *testing.T) {
 				wantErr(t, "Err before", n.Err(), nil)
 				wantErr(t, "Delete", other.Delete(n.Path(), -1), nil)
 				deleted := time.Now()
-				<-n.Lost()
+				awaitLoss(t, n)
 				if late := time.Since(deleted); late != 0 {
 					t.Errorf("the loss was noticed after %v, want at once", late)
 				}
@@ -209,7 +209,11 @@ func TestAttachedClientEndsWithItsConnection(t *testing.T) {
 		p, conn := attach(t, s)
 		waiter := p.queue(t.Context())
 		conn.Close()
-		<-p.Done()
+		select {
+		case <-p.Done():
+		case <-time.After(time.Hour): // virtual
+			t.Fatal("the end of the connection was never noticed")
+		}
 		wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
 		_, err := p.lock.Acquire(t.Context())
 		wantErr(t, "Acquire over a closed connection", err, zklock.ErrClosed)

@@ -103,7 +103,7 @@ func stand(children []string, own string) (standing, error) {
 		return standing{}, ErrSequenceExhausted
 	}
 	var s standing
-	nearest, queued := int32(-1), false
+	nearest, queued, worn := int32(-1), false, false
 	for _, name := range children {
 		if name == own {
 			queued = true
@@ -114,7 +114,7 @@ func stand(children []string, own string) (standing, error) {
 		case !ok:
 			s.foreign++
 		case sequence < 0 || sequence == ours:
-			return standing{}, ErrSequenceExhausted
+			worn = true
 		case sequence > ours:
 			s.behind++
 		default:
@@ -124,8 +124,11 @@ func stand(children []string, own string) (standing, error) {
 			}
 		}
 	}
-	if !queued {
+	switch {
+	case !queued: // then a number like ours is that of a re-created parent
 		return standing{}, errNotQueued
+	case worn:
+		return standing{}, ErrSequenceExhausted
 	}
 	return s, nil
 }

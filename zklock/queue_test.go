@@ -97,7 +97,7 @@ func TestStand(t *testing.T) {
 		{"own missing", "a-lock-0000000003", own, standing{}, errNotQueued},
 		{"nobody", "", own, standing{}, errNotQueued},
 		{"own twice", own + " b-lock-0000000005", own, standing{}, ErrSequenceExhausted},
-		{"own missing and taken", "b-lock-0000000005", own, standing{}, ErrSequenceExhausted},
+		{"own missing and its number used again", "b-lock-0000000005", own, standing{}, errNotQueued},
 		{"a negative number", own + " b-lock--0000000001", own, standing{}, ErrSequenceExhausted},
 		{"own negative", "lock--2147483648", "lock--2147483648", standing{}, ErrSequenceExhausted},
 		{"the last number", "lock-2147483647", "lock-2147483647", standing{}, ErrSequenceExhausted},

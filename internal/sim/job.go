@@ -170,7 +170,7 @@ func (w *World) work(j *job, ctx context.Context) error {
 	hold, err := j.process.mutex[j.path].Acquire(ctx)
 	if err != nil {
 		w.book.left(j)
-		if !errors.Is(err, tier.ErrLost) {
+		if !errors.Is(err, tier.ErrLost) && !errors.Is(err, context.Canceled) { // by the job's own giving up
 			w.diary.violate("API", "%v: cannot enter again in Do: %v", j, err)
 		}
 		return nil
