@@ -1,4 +1,4 @@
-.PHONY: demo test sim interop lint tidy-check server
+.PHONY: demo chaos test sim interop lint tidy-check server
 
 SHELL := bash
 
@@ -8,6 +8,11 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # Ten seconds of four processes with fifty goroutines each on a private ZooKeeper, and the verdict.
 demo: server
 	go run ./stress -duration 10s
+
+# A minute of kill -9, stops and cuts on one private ZooKeeper, and one on an ensemble.
+chaos: server
+	go run ./stress -chaos -duration 60s
+	go run ./stress -chaos -duration 60s -ensemble 3
 
 # Everything, on real servers; fails where it cannot get one.
 test: server

@@ -28,6 +28,12 @@ type Config struct {
 	Seed       uint64
 	Baseline   bool
 	JSON       bool
+
+	Chaos          bool
+	Ensemble       int            // size of the private ensemble
+	HandOff        *time.Duration // nil: the lock's default; under chaos each worker has its own
+	Linger         *time.Duration // likewise
+	SessionTimeout time.Duration  // zero: the lock's default
 }
 
 // parseFlags reads the command line. Its error is already on stderr, with the usage.
@@ -48,11 +54,18 @@ func parseFlags(args []string, stderr io.Writer) (Config, error) {
 	flags.Uint64Var(&c.Seed, "seed", 0, "of all random choices (default: random, printed)")
 	flags.BoolVar(&c.Baseline, "baseline", false, "run -lock zk first, on the same server in the same shape, and compare")
 	flags.StringVar(&format, "o", "text", "text|json: form of the result")
+	flags.BoolVar(&c.Chaos, "chaos", false, "kill and stop workers and servers, and cut connections, for the whole duration")
+	flags.IntVar(&c.Ensemble, "ensemble", 1, "private servers")
+	flags.Func("handoff", "hand-off budget, a `duration`; 0 is strict (default: the library's; under -chaos a mix)", optional(&c.HandOff))
+	flags.Func("linger", "`duration` to keep a lock that nobody waits for (default: the library's; under -chaos a mix)", optional(&c.Linger))
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
 	c.JSON = format == "json"
-	err := errors.Join(c.setServers(servers), c.check(), checkFormat(format), checkArgs(flags.Args()))
+	if c.Chaos {
+		c.shapeForChaos(flags)
+	}
+	err := errors.Join(c.setServers(servers), c.check(), c.checkChaos(), checkFormat(format), checkArgs(flags.Args()))
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		flags.Usage()
@@ -92,6 +105,52 @@ func (c *Config) check() error {
 		return errors.New("-duration must be positive, -cs and -think not negative")
 	}
 	return nil
+}
+
+// shapeForChaos replaces defaults: under chaos each turn is written down and judged.
+func (c *Config) shapeForChaos(flags *flag.FlagSet) {
+	set := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { set[f.Name] = true })
+	if !set["goroutines"] {
+		c.Goroutines = 8
+	}
+	if !set["paths"] {
+		c.Paths = 4
+	}
+	if !set["cs"] {
+		c.Section = 20 * time.Millisecond // so that most stops hit a holder
+	}
+	if !set["think"] {
+		c.Think = 5 * time.Millisecond
+	}
+}
+
+func (c *Config) checkChaos() error {
+	switch {
+	case c.Ensemble != 1 && c.Ensemble < 3:
+		return errors.New("-ensemble must be 1 or at least 3")
+	case c.Ensemble > 1 && c.Servers != nil:
+		return errors.New("-ensemble is for private servers, without -zk")
+	case c.Lock != "tier" && (c.HandOff != nil || c.Linger != nil):
+		return errors.New("-handoff and -linger are for -lock tier")
+	case c.Chaos && c.Servers != nil:
+		return errors.New("-chaos kills servers, and so works on private ones only, without -zk")
+	case c.Chaos && (c.Baseline || c.Lock == "zk"):
+		return errors.New("-chaos is for locks that tell of their loss, and has no baseline")
+	}
+	return nil
+}
+
+// optional parses a duration that may be left out.
+func optional(d **time.Duration) func(string) error {
+	return func(s string) error {
+		v, err := time.ParseDuration(s)
+		if err != nil || v < 0 {
+			return errors.New("not a duration of zero or more")
+		}
+		*d = &v
+		return nil
+	}
 }
 
 func checkFormat(format string) error {

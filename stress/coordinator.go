@@ -50,7 +50,7 @@ func (c children) perform(
 	c.await(func(e *child) <-chan struct{} { return e.reported })
 	finish()
 	after, stillKnown := seen.packets()
-	leaked, err := seen.leaked(context.WithoutCancel(ctx))
+	leaked, err := seen.leaked(context.WithoutCancel(ctx), leakPatience)
 	if err != nil {
 		return nil, err
 	}

@@ -33,12 +33,12 @@ type leakyLocker struct {
 	conn *zk.Conn
 }
 
-func dialLeaky(ctx context.Context, servers []string) (locker, error) {
-	inner, err := dialTier(ctx, servers)
+func dialLeaky(ctx context.Context, cfg Config) (locker, error) {
+	inner, err := dialTier(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := connect(ctx, servers)
+	conn, err := connect(ctx, cfg.Servers)
 	if err != nil {
 		return nil, err
 	}

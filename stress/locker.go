@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,7 +30,7 @@ type held interface {
 }
 
 // dialers has the kinds of lock by the name that -lock gives them.
-var dialers = map[string]func(ctx context.Context, servers []string) (locker, error){
+var dialers = map[string]func(ctx context.Context, cfg Config) (locker, error){
 	"tier":   dialTier,
 	"zklock": dialZklock,
 	"zk":     dialZK,
@@ -37,12 +38,30 @@ var dialers = map[string]func(ctx context.Context, servers []string) (locker, er
 
 type tierLocker struct{ *tier.Registry }
 
-func dialTier(ctx context.Context, servers []string) (locker, error) {
-	registry, err := tier.Dial(ctx, servers)
+func dialTier(ctx context.Context, cfg Config) (locker, error) {
+	client, err := zklock.Dial(ctx, cfg.Servers, clientOptions(cfg)...)
 	if err != nil {
 		return nil, err
 	}
+	var opts []tier.Option
+	if cfg.HandOff != nil {
+		opts = append(opts, tier.WithHandOff(*cfg.HandOff))
+	}
+	if cfg.Linger != nil {
+		opts = append(opts, tier.WithLinger(*cfg.Linger))
+	}
+	registry, err := tier.New(client, opts...)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
 	return tierLocker{registry}, nil
+}
+
+func clientOptions(cfg Config) []zklock.Option {
+	if cfg.SessionTimeout == 0 {
+		return nil
+	}
+	return []zklock.Option{zklock.WithSessionTimeout(cfg.SessionTimeout)}
 }
 
 func (l tierLocker) contender(path string) (contender, error) {
@@ -52,8 +71,8 @@ func (l tierLocker) contender(path string) (contender, error) {
 // zklockLocker makes each goroutine a contender with a node of its own.
 type zklockLocker struct{ *zklock.Client }
 
-func dialZklock(ctx context.Context, servers []string) (locker, error) {
-	client, err := zklock.Dial(ctx, servers)
+func dialZklock(ctx context.Context, cfg Config) (locker, error) {
+	client, err := zklock.Dial(ctx, cfg.Servers, clientOptions(cfg)...)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +101,8 @@ func contend[H held](acquire func(context.Context) (H, error)) contender {
 // goroutine on one connection.
 type zkLocker struct{ conn *zk.Conn }
 
-func dialZK(ctx context.Context, servers []string) (locker, error) {
-	conn, err := connect(ctx, servers)
+func dialZK(ctx context.Context, cfg Config) (locker, error) {
+	conn, err := connect(ctx, cfg.Servers)
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,8 @@ type Result struct {
 	Errors  map[string]int64 `json:"errors"`
 	Packets *float64         `json:"zk_packets_per_acquisition"` // null if a server does not answer srvr
 
+	Chaos *Chaos `json:"chaos"` // null without faults
+
 	Baseline *Result `json:"baseline"`
 	Ratio    float64 `json:"ratio"`   // to the baseline's rate; zero without one
 	Verdict  string  `json:"verdict"` // PASS or FAIL
@@ -105,10 +107,19 @@ func (r *Result) summarize(reports []*report, counted []int64) {
 		r.Busy = inSection.Seconds() / elapsed.Seconds() / float64(len(counted))
 	}
 	r.Jain = jain(r.PerProcess)
-	r.Wait = Wait{
+	r.Wait = waitOf(waits)
+	r.decide()
+}
+
+func waitOf(waits *hdrhistogram.Histogram) Wait {
+	return Wait{
 		P50: waits.ValueAtQuantile(50), P90: waits.ValueAtQuantile(90),
 		P99: waits.ValueAtQuantile(99), Max: waits.Max(),
 	}
+}
+
+// decide reaches the verdict.
+func (r *Result) decide() {
 	r.Verdict = "PASS"
 	if len(r.violations()) > 0 {
 		r.Verdict = "FAIL"
@@ -123,20 +134,23 @@ func (r *Result) compare(baseline *Result) {
 	}
 }
 
+// violation is what must not be: n times what.
+type violation struct {
+	n    int64
+	what string
+}
+
 // violations says why the run fails; none if it passes.
 func (r *Result) violations() []string {
 	var found []string
-	for _, v := range []struct {
-		n    int64
-		what string
-	}{
+	for _, v := range append(r.Chaos.violations(), []violation{
 		{r.Overlaps, "sections that overlap another"},
 		{r.LostUpdates, "lost updates of a protected counter"},
 		{r.TokenRegressions, "fencing tokens that went back"},
 		{r.LeakedNodes, "znodes left behind"},
 		{r.Stuck, "goroutines stuck in Acquire"},
 		{r.DeadWorkers, "workers that died"},
-	} {
+	}...) {
 		if v.n != 0 {
 			found = append(found, fmt.Sprint(v.n, " ", v.what))
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	dialers["broken"] = func(context.Context, []string) (locker, error) { return brokenLocker{}, nil }
+	dialers["broken"] = func(context.Context, Config) (locker, error) { return brokenLocker{}, nil }
 	dialers["leaky"] = dialLeaky
 	if task := os.Getenv(workerEnv); task != "" {
 		os.Exit(workerMain(task))
@@ -26,6 +26,8 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 	for _, args := range []string{
 		"-no-such-flag", "-procs 0", "-goroutines -1", "-paths 0", "-cs -1s", "-think -1s", "-duration 0s", "-seed -1",
 		"-lock none", "-o xml", "-zk ,", "-zk host/", "-zk host//x", "-zk /x", "surplus",
+		"-ensemble 0", "-ensemble 2", "-ensemble 3 -zk host", "-chaos -zk host", "-chaos -baseline", "-chaos -lock zk",
+		"-handoff -1s", "-linger x", "-handoff 1s -lock zk",
 	} {
 		code, stdout, stderr := runWith(strings.Fields(args)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "Usage of stress") {
@@ -121,6 +123,9 @@ func runWith(args ...string) (code int, stdout, stderr string) {
 func runJSON(t *testing.T, want int, args ...string) Result {
 	t.Helper()
 	code, stdout, stderr := runWith(append(args, "-o", "json")...)
+	if code == exitNoServer && strings.Contains(stderr, zkserver.ErrNotFound.Error()) {
+		zkservertest.Check(t, zkserver.ErrNotFound)
+	}
 	if code != want {
 		t.Fatalf("%v: got exit %d, want %d; stderr:\n%s\nstdout:\n%s", args, code, want, stderr, stdout)
 	}

@@ -30,6 +30,9 @@ func printText(w io.Writer, r *Result) error {
 	}
 	row("safety", "overlaps %d, lost updates %d, token regressions %d, leaked nodes %d",
 		r.Overlaps, r.LostUpdates, r.TokenRegressions, r.LeakedNodes)
+	if r.Chaos != nil {
+		r.Chaos.rows(row)
+	}
 	if r.Lost > 0 {
 		row("lost", "%d holds", r.Lost)
 	}
@@ -59,4 +62,20 @@ func rate(perSecond float64) string {
 		return fmt.Sprintf("%.1f", perSecond)
 	}
 	return fmt.Sprintf("%.0f", perSecond)
+}
+
+// rows writes what a run with faults has to tell.
+func (c *Chaos) rows(row func(name, format string, args ...any)) {
+	var faults []string
+	for _, kind := range slices.Sorted(maps.Keys(c.Faults)) {
+		faults = append(faults, fmt.Sprintf("%s %d", kind, c.Faults[kind]))
+	}
+	row("faults", "%s; session timeout %v", strings.Join(faults, ", "), ns(c.SessionTimeout))
+	row("stops", "%d holders stopped, %d found the lock lost, %d looks missed a loss",
+		c.StoppedHolders, c.StoppedAndLost, c.LateErrMissing)
+	row("fence", "%d writes, %d refused; without it: %d overlaps with a late holder, %d lost updates",
+		c.FencedWrites, c.FencedRefused, c.WouldBeOverlaps, c.UnfencedLostUpdates)
+	row("progress", "%d acquisitions on each path after the faults, longest gap %v, stalls %d",
+		c.AfterFaults, ns(c.LongestGap), c.Stalls)
+	row("history", "%s, %d re-entries", c.History, c.Reentries)
 }

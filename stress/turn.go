@@ -24,7 +24,7 @@ func (w *worker) contend(ctx context.Context, goroutine int) {
 	}
 	for ctx.Err() == nil {
 		path := random.IntN(len(contenders))
-		if err := w.turn(ctx, contenders[path], path); err != nil {
+		if err := w.takeTurn(ctx, random, contenders[path], path); err != nil {
 			w.fail(err)
 			sleep(ctx, nil, retryPause)
 		}
@@ -32,6 +32,13 @@ func (w *worker) contend(ctx context.Context, goroutine int) {
 			sleep(ctx, nil, time.Duration(random.Int64N(2*int64(w.task.Think))))
 		}
 	}
+}
+
+func (w *worker) takeTurn(ctx context.Context, random *rand.Rand, acquire contender, path int) error {
+	if w.witness != nil {
+		return w.witness.turn(ctx, random, acquire, path)
+	}
+	return w.turn(ctx, acquire, path)
 }
 
 // turn acquires the lock, goes through one section and releases. Its error is not about

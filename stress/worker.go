@@ -42,10 +42,11 @@ type message struct {
 type live struct{ Acquisitions, Overlaps int64 }
 
 const (
-	dialTimeout = 10 * time.Second
-	livePeriod  = 200 * time.Millisecond
-	retryPause  = 10 * time.Millisecond // after a failed attempt
-	drainTime   = 20 * time.Second      // for the turns that were under way when the run ended
+	dialTimeout  = 10 * time.Second
+	dialPatience = time.Minute // under chaos, where the server may be about to start, on a busy machine
+	livePeriod   = 200 * time.Millisecond
+	retryPause   = 10 * time.Millisecond // after a failed attempt
+	drainTime    = 20 * time.Second      // for the turns that were under way when the run ended
 )
 
 // work is the main function of a worker.
@@ -85,6 +86,7 @@ type worker struct {
 	task      task
 	locker    locker
 	registers []*register
+	witness   *witness // nil without chaos
 
 	mu    sync.Mutex // guards the fields below
 	found report
@@ -92,17 +94,26 @@ type worker struct {
 }
 
 func newWorker(t task) (*worker, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	patience := dialTimeout
+	if t.Chaos {
+		patience = dialPatience
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	registers, err := newRegisters(t.Dir, len(t.LockPaths))
 	if err != nil {
 		return nil, err
 	}
-	locker, err := dialers[t.Lock](ctx, t.Servers)
+	locker, err := dialers[t.Lock](ctx, t.Config)
 	if err != nil {
 		return nil, err
 	}
 	w := &worker{task: t, locker: locker, registers: registers, waits: newHistogram()}
+	if t.Chaos {
+		if w.witness, err = newWitness(w); err != nil {
+			return nil, errors.Join(err, locker.Close())
+		}
+	}
 	w.found.Sections = make([]int64, len(t.LockPaths))
 	w.found.Errors = map[string]int64{}
 	return w, nil
