@@ -144,7 +144,21 @@ func (c call) end() bool {
 		return true
 	case <-timer.C:
 		c.handle.scene.note("%s waits", c.op)
+		c.handle.scene.t.Cleanup(c.free)
 		return false
+	}
+}
+
+// free lets a call end that waits, before its connection is closed: the library may
+// come to a standstill if a request is made while it closes (conn.go:527).
+func (c call) free() {
+	s := c.handle.scene
+	for _, child := range s.children() {
+		s.removed(child)
+	}
+	select {
+	case <-c.outcome:
+	case <-time.After(s.patience()): // it waits for something else
 	}
 }
 
@@ -187,7 +201,13 @@ func (s *scene) left() {
 	s.note("left %d", len(s.children()))
 }
 
-// removed takes a child away that is no lock node.
+// close closes the connection and waits until it has come to rest; see free.
+func (s *scene) close() {
+	s.conn.Close()
+	s.still()
+}
+
+// removed takes a child away, as its owner or an operator would.
 func (s *scene) removed(child string) {
 	s.t.Helper()
 	if err := s.other.Delete(s.path+"/"+child, -1); err != nil {

@@ -3,7 +3,6 @@ package zklock_test
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,29 +75,52 @@ func TestAttachedLockIsLostWithTheSession(t *testing.T) {
 	})
 }
 
+// undead makes the client believe that its session has expired, though it lives on.
+func undead(t *testing.T, s *zktest.Server, p process, conn *zk.Conn) {
+	t.Helper()
+	s.Intercept(func(f *zktest.Frame) zktest.Action {
+		if f.Op == zktest.OpConnect && f.Session == p.session && f.Stage == zktest.Request {
+			return zktest.Expired
+		}
+		return zktest.Pass
+	})
+	s.Cut(p.session)
+	for end := time.Now().Add(time.Hour); conn.SessionID() == p.session; {
+		if time.Now().After(end) {
+			t.Fatal("the session never changed")
+		}
+		<-time.After(time.Millisecond) // virtual
+	}
+}
+
 // Err needs no word of the server: the id of the session is enough.
 func TestAttachedLockIsLostWhenTheSessionIdHasChanged(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, conn := attach(t, s)
 		n := p.acquire(t)
-		var told atomic.Bool
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if told.Load() && f.Op != zktest.OpConnect && f.Stage == zktest.Request {
-				return zktest.Drop // nothing is answered any more but handshakes
-			}
-			if f.Op == zktest.OpConnect && f.Session == p.session && f.Stage == zktest.Request {
-				told.Store(true)
-				return zktest.Expired // though the node is there
-			}
-			return zktest.Pass
-		})
-		s.Cut(p.session)
-		for end := time.Now().Add(time.Hour); conn.SessionID() == p.session && time.Now().Before(end); {
-			<-time.After(time.Millisecond) // virtual
-		}
+		undead(t, s, p, conn)
 		wantErr(t, "Err", n.Err(), zklock.ErrLost)
-		s.Intercept(nil)
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)
+	})
+}
+
+// Who does not ask is told when the client comes to use the new session.
+func TestAttachedLossIsToldByTheNextAcquisition(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		n := p.acquire(t)
+		undead(t, s, p, conn)
+		other, err := lockAt(t, p.Client, "/locks/y").Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-n.Lost():
+		default:
+			t.Error("Lost is open under a session that was given up")
+		}
+		wantErr(t, "Release", n.Release(), zklock.ErrLost)
+		wantErr(t, "Release", other.Release(), nil)
 	})
 }
 

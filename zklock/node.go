@@ -71,9 +71,11 @@ func (n *Node) lose(reason error) {
 	n.bury()
 }
 
-// bury leaves the node to the reaper.
+// bury leaves the node to the reaper, unless it is known to be gone. A request less is
+// not only cheaper: one that meets a closing connection can stop the library for ever
+// (conn.go:527).
 func (n *Node) bury() {
-	if !n.buried.Swap(true) {
+	if !n.buried.Swap(true) && !n.watch.deleted.Load() {
 		n.lock.client.reaper.add(remains{
 			parent: n.lock.path, prefix: n.prefix, name: baseOf(n.path), session: n.session,
 		})
@@ -172,7 +174,11 @@ func (n *Node) Released() <-chan struct{} { return n.released }
 // delete sends the node's delete, without waiting for the answer.
 func (n *Node) delete() {
 	c := n.lock.client
-	if c.Err() != nil {
+	switch err := c.Err(); {
+	case errors.Is(err, ErrClosed):
+		n.settle(fmt.Errorf("%w: %w", ErrLost, err))
+		return
+	case err != nil:
 		n.leaveToReaper(nil)
 		return
 	}

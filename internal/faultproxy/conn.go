@@ -1,0 +1,217 @@
+package faultproxy
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"slices"
+
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// A conn is a connection of a client and the one to the server that it goes on in, with a goroutine for each
+// direction: so frames keep their order.
+type conn struct {
+	proxy  *Proxy
+	client net.Conn
+	server net.Conn      // set before the goroutine that reads it starts
+	done   chan struct{} // closed by cutLocked
+
+	// Guarded by proxy.mu.
+	ended   bool
+	session int64     // the one it asks for in the handshake, then the one it got
+	pending []request // on their way to the server or without an answer
+}
+
+// A request waits for its reply.
+type request struct {
+	Frame
+	refusal zktest.Code // what its reply is to say, if not zero
+}
+
+// serve dials the server and passes on what the client sends.
+func (c *conn) serve() {
+	defer c.cut()
+	server, err := new(net.Dialer).DialContext(c.proxy.ctx, "tcp", c.proxy.server)
+	if err != nil {
+		return
+	}
+	c.proxy.mu.Lock()
+	c.server = server
+	ended := c.ended
+	c.proxy.mu.Unlock()
+	if ended { // before there was a server connection to cut
+		server.Close()
+		return
+	}
+	c.proxy.wg.Go(c.passReplies)
+	c.passRequests()
+}
+
+func (c *conn) passRequests() {
+	r := bufio.NewReader(c.client)
+	handshake, err := readFrame(r)
+	if err != nil || !c.passHandshake(r, handshake) {
+		return
+	}
+	for {
+		body, err := readFrame(r)
+		if err != nil || !c.passRequest(body) {
+			return
+		}
+	}
+}
+
+// passHandshake reports whether requests may follow. The rest of what the client sends is in r.
+func (c *conn) passHandshake(r io.Reader, body []byte) bool {
+	c.proxy.mu.Lock()
+	c.session = int64At(body, claimAt)
+	c.proxy.mu.Unlock()
+	f, ok := c.arrived(zktest.OpConnect, "", 0)
+	if !ok {
+		return false
+	}
+	switch c.fate(&f).verb {
+	case drop: // mute until the client gives up
+		io.Copy(io.Discard, r)
+		return false
+	case cut:
+		return false
+	case expired:
+		writeFrame(c.client, expiredAnswer(body)) // the server has nothing to say yet
+		return false
+	}
+	return c.forward(request{Frame: f}, body)
+}
+
+func (c *conn) passRequest(body []byte) bool {
+	op := zktest.Op(int32At(body, 4))
+	f, ok := c.arrived(op, pathOf(op, body), int32At(body, 0))
+	if !ok {
+		return false
+	}
+	switch fate := c.fate(&f); fate.verb {
+	case drop:
+		return true
+	case cut:
+		return false
+	case fail:
+		// The server must answer something, or the refusal might overtake replies to earlier requests.
+		return c.forward(request{f, fate.code}, harmless(f.Xid))
+	}
+	return c.forward(request{Frame: f}, body)
+}
+
+// arrived makes a frame of a request. It reports false if the connection has ended.
+func (c *conn) arrived(op zktest.Op, path string, xid int32) (Frame, bool) {
+	if !c.await(zktest.ToServer) {
+		return Frame{}, false
+	}
+	c.proxy.mu.Lock()
+	defer c.proxy.mu.Unlock()
+	return c.frameLocked(zktest.Request, op, path, xid), true
+}
+
+// forward sends a request to the server, unless the direction was muted while the hook thought.
+func (c *conn) forward(q request, body []byte) bool {
+	if !c.await(zktest.ToServer) {
+		return false
+	}
+	c.proxy.mu.Lock()
+	c.pending = append(c.pending, q) // before the server can answer
+	c.proxy.mu.Unlock()
+	return writeFrame(c.server, body) == nil
+}
+
+func (c *conn) passReplies() {
+	defer c.cut()
+	r := bufio.NewReader(c.server)
+	for {
+		body, err := readFrame(r)
+		if err != nil || !c.passReply(body) {
+			return
+		}
+	}
+}
+
+func (c *conn) passReply(body []byte) bool {
+	if !c.await(zktest.ToClient) {
+		return false
+	}
+	f, body := c.answered(body)
+	switch c.fate(&f).verb {
+	case drop:
+		return true
+	case cut:
+		return false
+	}
+	return c.await(zktest.ToClient) && writeFrame(c.client, body) == nil
+}
+
+// answered makes a frame of what the server sent, and returns the body that the client is to get.
+func (c *conn) answered(body []byte) (Frame, []byte) {
+	c.proxy.mu.Lock()
+	defer c.proxy.mu.Unlock()
+	if len(c.pending) > 0 && c.pending[0].Op == zktest.OpConnect {
+		f := c.pending[0].Frame
+		c.pending = nil
+		if session := int64At(body, sessionAt); session != 0 {
+			c.session = session
+		}
+		f.Stage, f.Session = zktest.Reply, c.session
+		return f, body
+	}
+	xid := int32At(body, 0)
+	if xid == xidEvent {
+		return c.frameLocked(zktest.Event, zktest.OpEvent, stringAt(body, eventPathAt), xid), body
+	}
+	// Pings and credentials are answered out of turn, so the first one is not always it.
+	i := slices.IndexFunc(c.pending, func(q request) bool { return q.Xid == xid })
+	var q request
+	if i >= 0 {
+		q = c.pending[i]
+		c.pending = slices.Delete(c.pending, i, i+1)
+	}
+	if q.refusal != 0 && len(body) >= replyHeader {
+		body = failure(body, q.refusal)
+	}
+	f := q.Frame
+	f.Stage, f.Zxid, f.Code = zktest.Reply, int64At(body, 4), zktest.Code(int32At(body, codeAt))
+	return f, body
+}
+
+// await waits until the direction is not muted. It reports false if the connection ended first.
+func (c *conn) await(dir zktest.Direction) bool {
+	for {
+		c.proxy.mu.Lock()
+		ended, gate := c.ended, c.proxy.muted[dir]
+		c.proxy.mu.Unlock()
+		if ended || gate == nil {
+			return !ended
+		}
+		select {
+		case <-gate:
+		case <-c.done:
+		}
+	}
+}
+
+func (c *conn) cut() {
+	c.proxy.mu.Lock()
+	defer c.proxy.mu.Unlock()
+	c.cutLocked()
+}
+
+// cutLocked ends the connection at once, on both sides.
+func (c *conn) cutLocked() {
+	if c.ended {
+		return
+	}
+	c.ended = true
+	close(c.done)
+	c.client.Close()
+	if c.server != nil {
+		c.server.Close()
+	}
+	delete(c.proxy.conns, c)
+}

@@ -1,0 +1,138 @@
+package faultproxy_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/faultproxy"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestFateOfARequestDecidesWhetherItIsApplied(t *testing.T) {
+	tests := map[string]struct {
+		at      zktest.Stage
+		do      faultproxy.Action
+		applied bool
+		err     error
+	}{
+		"cut at the request": {zktest.Request, faultproxy.Cut, false, zk.ErrConnectionClosed},
+		"cut at the reply":   {zktest.Reply, faultproxy.Cut, true, zk.ErrConnectionClosed},
+		"refused":            {zktest.Request, faultproxy.Error(zktest.CodeNoAuth), false, zk.ErrNoAuth},
+		"delayed request":    {zktest.Request, faultproxy.Delay(10 * time.Millisecond), true, nil},
+		"delayed reply":      {zktest.Reply, faultproxy.Delay(10 * time.Millisecond), true, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			conn := b.connect()
+			hit := b.strike(zktest.OpCreate, test.at, test.do)
+			begun := time.Now()
+			if err := <-create(conn, "/a"); !errors.Is(err, test.err) {
+				t.Errorf("create: got %v, want %v", err, test.err)
+			}
+			b.await("the fault", hit)
+			if test.err == nil && time.Since(begun) < 10*time.Millisecond {
+				t.Error("not delayed")
+			}
+			if got := b.srv.Exists("/a"); got != test.applied {
+				t.Errorf("applied: got %v, want %v", got, test.applied)
+			}
+		})
+	}
+}
+
+func TestDroppedFrameIsMissedAndNothingElse(t *testing.T) {
+	for at, applied := range map[zktest.Stage]bool{zktest.Request: false, zktest.Reply: true} {
+		t.Run(at.String(), func(t *testing.T) {
+			b := newBench(t)
+			conn := b.connect()
+			hit := b.strike(zktest.OpCreate, at, faultproxy.Drop)
+			lost := create(conn, "/a")
+			b.await("the fault", hit)
+			if err := <-create(conn, "/b"); err != nil {
+				t.Errorf("create after the dropped one: %v", err)
+			}
+			if got := b.srv.Exists("/a"); got != applied {
+				t.Errorf("applied: got %v, want %v", got, applied)
+			}
+			b.proxy.Cut()
+			if err := <-lost; !errors.Is(err, zk.ErrConnectionClosed) {
+				t.Errorf("dropped create: got %v, want ErrConnectionClosed", err)
+			}
+		})
+	}
+}
+
+func TestForgedExpiryLeavesTheSessionAlive(t *testing.T) {
+	b := newBench(t)
+	conn := b.connect()
+	old := conn.SessionID()
+	if err := <-create(conn, "/a"); err != nil {
+		t.Fatal(err)
+	}
+	b.strike(zktest.OpConnect, zktest.Request, faultproxy.Expired)
+	b.proxy.Cut()
+	eventually(t, "a new session", func() bool { return conn.State() == zk.StateHasSession && conn.SessionID() != old })
+	if sessions := b.srv.Sessions(); len(sessions) != 2 || sessions[0].ID != old || len(sessions[0].Ephemerals) != 1 {
+		t.Errorf("sessions: got %+v, want the old one with its node, and a new one", sessions)
+	}
+}
+
+func TestDroppedHandshakeIsNeverAnswered(t *testing.T) {
+	b := newBench(t)
+	hit := b.strike(zktest.OpConnect, zktest.Request, faultproxy.Drop)
+	c := dialRaw(b)
+	c.write(handshake)
+	b.await("the fault", hit)
+	c.write(request(1, zktest.OpSync, "/"))
+	c.silent()
+	if sessions := b.srv.Sessions(); len(sessions) != 0 {
+		t.Errorf("sessions: got %v, want none", sessions)
+	}
+}
+
+func TestFramesKeepTheirOrder(t *testing.T) {
+	tests := map[string]struct {
+		at zktest.Stage
+		do faultproxy.Action
+	}{
+		"refused":         {zktest.Request, faultproxy.Error(zktest.CodeThrottled)},
+		"delayed request": {zktest.Request, faultproxy.Delay(20 * time.Millisecond)},
+		"delayed reply":   {zktest.Reply, faultproxy.Delay(20 * time.Millisecond)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			c := dialRaw(b)
+			c.shake()
+			b.strike(zktest.OpSync, test.at, test.do)
+			var all []byte
+			for xid := range int32(5) {
+				all = append(all, request(xid, zktest.OpExists, "/")...)
+				all = append(all, request(xid+100, zktest.OpSync, "/")...)
+			}
+			c.write(all)
+			for xid := range int32(5) {
+				for _, want := range []int32{xid, xid + 100} {
+					if got := c.reply(); got.xid != want {
+						t.Fatalf("reply to %d, want that to %d", got.xid, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestRefusalHasACodeAndNoBody(t *testing.T) {
+	b := newBench(t)
+	c := dialRaw(b)
+	c.shake()
+	b.strike(zktest.OpSync, zktest.Request, faultproxy.Error(zktest.CodeThrottled))
+	c.write(request(7, zktest.OpSync, "/"))
+	if got, want := c.reply(), (reply{xid: 7, code: zktest.CodeThrottled}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}

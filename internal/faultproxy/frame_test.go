@@ -1,0 +1,128 @@
+package faultproxy_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/faultproxy"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// A record is the frames seen, requests apart from what the server sends: the two directions are not ordered.
+type record struct {
+	mu       sync.Mutex
+	requests []zktest.Frame
+	replies  []zktest.Frame
+}
+
+func (r *record) note(f zktest.Frame) {
+	if f.Op == zktest.OpPing {
+		return
+	}
+	f.Member = "" // the proxy's own address, or the server's
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f.Stage == zktest.Request {
+		r.requests = append(r.requests, f)
+	} else {
+		r.replies = append(r.replies, f)
+	}
+}
+
+func (r *record) compare(t *testing.T, want *record) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, side := range []struct{ got, want []zktest.Frame }{
+		{r.requests, want.requests}, {r.replies, want.replies},
+	} {
+		if len(side.want) == 0 || !slices.Equal(side.got, side.want) {
+			t.Errorf("through the proxy:\n%v\nat the server:\n%v", side.got, side.want)
+		}
+	}
+}
+
+func TestHookSeesWhatTheServersOwnHookSees(t *testing.T) {
+	b := newBench(t)
+	var server, proxy record
+	b.srv.Intercept(func(f *zktest.Frame) zktest.Action { server.note(*f); return zktest.Pass })
+	b.proxy.Intercept(func(f *faultproxy.Frame) faultproxy.Action { proxy.note(f.Frame); return faultproxy.Pass })
+
+	conn := b.connect()
+	all := zk.WorldACL(zk.PermAll)
+	conn.AddAuth("digest", []byte("user:password"))
+	conn.CreateContainer("/c", nil, zk.FlagContainer, all)
+	conn.Create("/c/a-", []byte("x"), zk.FlagEphemeral|zk.FlagSequence, all)
+	_, _, deleted, err := conn.GetW("/c/a-0000000000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Exists("/nothing")
+	conn.Children("/c")
+	conn.Sync("/c")
+	conn.Set("/nothing", nil, -1)
+	conn.Multi(&zk.DeleteRequest{Path: "/c/a-0000000000", Version: -1}, &zk.CreateRequest{Path: "/c/b", Acl: all})
+	<-deleted
+	b.proxy.Cut()
+	eventually(t, "a second handshake", func() bool {
+		_, _, err := conn.Get("/c/b")
+		return err == nil
+	})
+	conn.Delete("/c/b", -1)
+
+	proxy.compare(t, &server)
+}
+
+func TestHookSeesTheTransactionAndTheCodeOfAReply(t *testing.T) {
+	b := newBench(t)
+	conn := b.connect()
+	replies := make(chan faultproxy.Frame, 2)
+	xids := make(chan int32, 2)
+	b.proxy.Intercept(func(f *faultproxy.Frame) faultproxy.Action {
+		switch {
+		case f.Op == zktest.OpPing:
+		case f.Stage == zktest.Reply:
+			replies <- *f
+		default:
+			xids <- f.Xid
+		}
+		return faultproxy.Pass
+	})
+	if err := <-create(conn, "/a"); err != nil {
+		t.Fatal(err)
+	}
+	_, stat, _ := b.srv.Get("/a")
+	if f := <-replies; f.Zxid != stat.Czxid || f.Code != 0 || f.Xid != <-xids {
+		t.Errorf("reply to create: xid %d, zxid %d, code %d; want zxid %d and no error", f.Xid, f.Zxid, f.Code, stat.Czxid)
+	}
+	if err := <-create(conn, "/a"); !errors.Is(err, zk.ErrNodeExists) {
+		t.Fatal(err)
+	}
+	if f := <-replies; f.Code != zktest.CodeNodeExists || f.Xid != <-xids {
+		t.Errorf("reply to the second create: xid %d, code %d, want %d", f.Xid, f.Code, zktest.CodeNodeExists)
+	}
+}
+
+func TestPingsAreAnsweredInOrder(t *testing.T) {
+	b := newBench(t)
+	c := dialRaw(b)
+	c.shake()
+	numbers := make(chan int, 2)
+	b.proxy.Intercept(func(f *faultproxy.Frame) faultproxy.Action {
+		if f.Stage == zktest.Reply {
+			numbers <- f.Nth
+		}
+		return faultproxy.Pass
+	})
+	ping := frame(-2, int32(zktest.OpPing))
+	c.write(append(ping, ping...))
+	c.reply()
+	c.reply()
+	if first, second := <-numbers, <-numbers; first != 1 || second != 2 {
+		t.Errorf("answered: number %d, then %d", first, second)
+	}
+}

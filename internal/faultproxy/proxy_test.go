@@ -1,0 +1,201 @@
+package faultproxy_test
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/faultproxy"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestMutedRequestsArriveWhenTheyMay(t *testing.T) {
+	b := newBench(t)
+	conn := b.connect()
+	b.proxy.Mute(zktest.ToServer)
+	created := create(conn, "/a")
+	stillThere(t, func() bool { return !b.srv.Exists("/a") })
+	b.proxy.Unmute(zktest.ToServer)
+	if err := <-created; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMutedAnswersArriveWhenTheyMay(t *testing.T) {
+	b := newBench(t)
+	conn := b.connect()
+	b.proxy.Mute(zktest.ToClient)
+	created := create(conn, "/a")
+	eventually(t, "the node", func() bool { return b.srv.Exists("/a") })
+	stillThere(t, func() bool { return len(created) == 0 })
+	b.proxy.Unmute(zktest.ToClient)
+	if err := <-created; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMuteFromTheHookHoldsUpTheVeryFrame(t *testing.T) {
+	for at, dir := range map[zktest.Stage]zktest.Direction{
+		zktest.Request: zktest.ToServer,
+		zktest.Reply:   zktest.ToClient,
+	} {
+		t.Run(at.String(), func(t *testing.T) {
+			b := newBench(t)
+			conn := b.connect()
+			b.proxy.Intercept(func(f *faultproxy.Frame) faultproxy.Action {
+				if f.Op == zktest.OpCreate && f.Stage == at {
+					b.proxy.Mute(dir)
+				}
+				return faultproxy.Pass
+			})
+			created := create(conn, "/a")
+			stillThere(t, func() bool { return len(created) == 0 && (at == zktest.Reply || !b.srv.Exists("/a")) })
+			b.proxy.Unmute(dir)
+			if err := <-created; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// stillThere checks for a moment that something does not happen.
+func stillThere(t *testing.T, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if !holds() {
+			t.Fatal("it got through")
+		}
+	}
+}
+
+func TestRefusedConnectionsEndAndOthersStay(t *testing.T) {
+	b := newBench(t)
+	conn := b.connect()
+	b.proxy.Refuse()
+	c := dialRaw(b)
+	if n, err := c.conn.Read(make([]byte, 1)); err == nil {
+		t.Errorf("refused connection: read %d bytes, want its end", n)
+	}
+	if err := <-create(conn, "/a"); err != nil {
+		t.Errorf("connection from before: %v", err)
+	}
+	b.proxy.Accept()
+	b.connect()
+}
+
+func TestCutEndsBothSidesOfEveryConnection(t *testing.T) {
+	b := newBench(t)
+	c, d := dialRaw(b), dialRaw(b)
+	c.shake()
+	d.shake()
+	b.proxy.Cut()
+	for _, c := range []raw{c, d} {
+		if n, err := c.conn.Read(make([]byte, 1)); err == nil {
+			t.Errorf("read %d bytes, want the end", n)
+		}
+	}
+	eventually(t, "the server to notice", func() bool {
+		for _, session := range b.srv.Sessions() {
+			if session.Member != "" {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestConnectionEndsWithItsOtherSide(t *testing.T) {
+	b := newBench(t)
+	c, d := dialRaw(b), dialRaw(b)
+	c.shake()
+	d.shake()
+	c.conn.Close()
+	connected := func() (n int) {
+		for _, session := range b.srv.Sessions() {
+			if session.Member != "" {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "the server to notice", func() bool { return connected() == 1 })
+	b.srv.CutAll()
+	if _, err := d.conn.Read(make([]byte, 1)); err == nil {
+		t.Error("the client does not see that the server hung up")
+	}
+}
+
+func TestConnectionEndsWhereThereIsNoServer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close() // nobody listens there any more
+	b := &bench{T: t, proxy: proxyTo(t, listener.Addr().String())}
+	c := dialRaw(b)
+	if _, err := io.Copy(io.Discard, c.conn); isTimeout(err) {
+		t.Error("the connection stands")
+	}
+}
+
+func TestConnectionEndsWithAFrameThatIsTooLong(t *testing.T) {
+	b := newBench(t)
+	c := dialRaw(b)
+	c.write([]byte("GET / HTTP/1.1\r\n"))
+	if _, err := io.Copy(io.Discard, c.conn); isTimeout(err) {
+		t.Error("the connection stands")
+	}
+}
+
+// That Close leaves no goroutine is for goleak to say.
+func TestCloseWaitsForNothing(t *testing.T) {
+	for name, hold := range map[string]func(b *bench){
+		"delayed request": func(b *bench) { b.strike(zktest.OpSync, zktest.Request, faultproxy.Delay(time.Hour)) },
+		"delayed reply":   func(b *bench) { b.strike(zktest.OpSync, zktest.Reply, faultproxy.Delay(time.Hour)) },
+		"muted requests":  func(b *bench) { b.proxy.Mute(zktest.ToServer) },
+		"muted replies":   func(b *bench) { b.proxy.Mute(zktest.ToClient) },
+		"frozen server":   func(b *bench) { b.srv.Freeze() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			c := dialRaw(b)
+			c.shake()
+			hold(b)
+			c.write(request(1, zktest.OpSync, "/"))
+			c.silent()
+			closed := make(chan struct{})
+			go func() {
+				defer close(closed)
+				b.proxy.Close()
+				b.proxy.Close()
+			}()
+			b.await("Close", closed)
+			if _, err := net.Dial("tcp", b.proxy.Addr()); err == nil {
+				t.Error("a closed proxy accepts")
+			}
+		})
+	}
+}
+
+func TestCloseReturnsAfterTheLastCallOfTheHook(t *testing.T) {
+	b := newBench(t)
+	c := dialRaw(b)
+	c.shake()
+	called, finish := make(chan struct{}), make(chan struct{})
+	b.proxy.Intercept(func(*faultproxy.Frame) faultproxy.Action {
+		close(called)
+		<-finish
+		return faultproxy.Drop
+	})
+	c.write(request(1, zktest.OpSync, "/"))
+	b.await("the hook", called)
+	closed := make(chan error, 1)
+	go func() {
+		b.proxy.Close()
+		closed <- nil
+	}()
+	stillThere(t, func() bool { return len(closed) == 0 })
+	close(finish)
+	<-closed
+}

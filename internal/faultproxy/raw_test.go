@@ -1,0 +1,102 @@
+package faultproxy_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// A raw client writes what it likes.
+type raw struct {
+	*testing.T
+	conn net.Conn
+}
+
+func dialRaw(b *bench) raw {
+	b.Helper()
+	conn, err := net.Dial("tcp", b.proxy.Addr())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(patience))
+	return raw{b.T, conn}
+}
+
+// handshake asks for a new session of eight seconds.
+var handshake = frame(0, 0, 0, 8000, 0, 0, 0)
+
+func request(xid int32, op zktest.Op, path string) []byte {
+	f := append(frame(xid, int32(op), int32(len(path))), path...)
+	f = append(f, 0) // no watch
+	binary.BigEndian.PutUint32(f, uint32(len(f)-4))
+	return f
+}
+
+func frame(fields ...int32) []byte {
+	f := binary.BigEndian.AppendUint32(nil, uint32(4*len(fields)))
+	for _, field := range fields {
+		f = binary.BigEndian.AppendUint32(f, uint32(field))
+	}
+	return f
+}
+
+func (c raw) write(b []byte) {
+	c.Helper()
+	if _, err := c.conn.Write(b); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c raw) read() []byte {
+	c.Helper()
+	var length [4]byte
+	if _, err := io.ReadFull(c.conn, length[:]); err != nil {
+		c.Fatal(err)
+	}
+	body := make([]byte, binary.BigEndian.Uint32(length[:]))
+	if _, err := io.ReadFull(c.conn, body); err != nil {
+		c.Fatal(err)
+	}
+	return body
+}
+
+// silent checks that nothing comes for a moment.
+func (c raw) silent() {
+	c.Helper()
+	c.conn.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
+	if n, err := c.conn.Read(make([]byte, 1)); !isTimeout(err) {
+		c.Errorf("read %d bytes, %v; want silence", n, err)
+	}
+	c.conn.SetReadDeadline(time.Now().Add(patience))
+}
+
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+
+func (c raw) shake() {
+	c.Helper()
+	c.write(handshake)
+	c.read()
+}
+
+type reply struct {
+	xid  int32
+	code zktest.Code
+	rest int // bytes behind the header
+}
+
+func (c raw) reply() reply {
+	c.Helper()
+	body := c.read()
+	return reply{
+		xid:  int32(binary.BigEndian.Uint32(body)),
+		code: zktest.Code(binary.BigEndian.Uint32(body[12:])),
+		rest: len(body) - 16,
+	}
+}

@@ -1,0 +1,117 @@
+package faultproxy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock/internal/faultproxy"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 10 * time.Second
+
+// A bench is a model server and a proxy in front of it.
+type bench struct {
+	*testing.T
+	srv   *zktest.Server
+	proxy *faultproxy.Proxy
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	srv := zktest.NewServer(zktest.Config{})
+	t.Cleanup(srv.Close)
+	addr, err := srv.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bench{t, srv, proxyTo(t, addr.String())}
+}
+
+func proxyTo(t *testing.T, server string) *faultproxy.Proxy {
+	t.Helper()
+	p, err := faultproxy.Start(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// connect returns a client whose session is there.
+func (b *bench) connect() *zk.Conn {
+	b.Helper()
+	return dial(b.T, b.proxy.Addr())
+}
+
+// dial connects to addr, which is listed twice because the client waits a second before it tries its only address again.
+func dial(t *testing.T, addr string) *zk.Conn {
+	t.Helper()
+	conn, events, err := zk.Connect([]string{addr, addr}, 8*time.Second, zk.WithLogger(quiet{}), zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		for range events { // closed as the last act of the client
+		}
+	})
+	eventually(t, "a session", func() bool { return conn.State() == zk.StateHasSession })
+	return conn
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// strike lets the next frame with this operation, at this stage, meet do. The channel is closed when it does.
+func (b *bench) strike(op zktest.Op, at zktest.Stage, do faultproxy.Action) <-chan struct{} {
+	hit := make(chan struct{})
+	struck := make(chan struct{}, 1) // holds the one strike that has been made
+	b.proxy.Intercept(func(f *faultproxy.Frame) faultproxy.Action {
+		if f.Op != op || f.Stage != at {
+			return faultproxy.Pass
+		}
+		select {
+		case struck <- struct{}{}:
+			close(hit)
+			return do
+		default:
+			return faultproxy.Pass
+		}
+	})
+	return hit
+}
+
+func (b *bench) await(what string, c <-chan struct{}) {
+	b.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		b.Fatalf("not within %v: %s", patience, what)
+	}
+}
+
+// create creates a node in a goroutine of its own, and delivers what came of it.
+func create(conn *zk.Conn, path string) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := conn.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		done <- err
+	}()
+	return done
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
