@@ -13,8 +13,9 @@ import (
 
 // A Lock is go-zookeeper's zk.Lock on two tiers: the same methods, made in the same way
 // from a connection that the program has already, with one znode per process. A program
-// moves by changing the import of NewLock; it may do so process by process, because
-// both exclude each other.
+// moves by changing the import of NewLock. It may do so process by process, because both
+// exclude each other; but while both are in use, the queue is fair to znodes, of which a
+// process with zk.Lock has one per goroutine and thus most of the turns.
 //
 // As with zk.Lock, a Lock is a handle for one user at a time: each goroutine makes its
 // own. What differs, on purpose:
