@@ -68,6 +68,7 @@ func BenchmarkHandoff(b *testing.B) {
 	mu := benchMutex(b)
 	b.ReportAllocs()
 	b.SetParallelism(50)
+	b.ResetTimer() // the server's start does not count
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			turn(b.Context(), b, mu)
