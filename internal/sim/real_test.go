@@ -31,7 +31,7 @@ func TestServerBehavesLikeTheModel(t *testing.T) {
 	turns := make(chan struct{}, 24) // cases at a time: mostly they wait
 	var cases sync.WaitGroup
 	defer cases.Wait()
-	for _, blow := range twin.Blows(shortSession) {
+	for _, blow := range twin.Blows(sessionTimeout) {
 		for _, situation := range situations {
 			for _, request := range situation.requests {
 				if situation.name == "releasing" && request == connect && blow.Name == twin.Refused {
@@ -59,10 +59,7 @@ func (tr trial) compare(t *testing.T, server string) {
 	}
 }
 
-const (
-	shortSession = 4 * time.Second // with less, a busy machine loses leases by itself
-	patience     = 30 * time.Second
-)
+const patience = 5 * sessionTimeout
 
 var write = request{"write under the lock", zktest.OpMulti}
 
@@ -161,8 +158,8 @@ func (tr *trial) join(name string) *player {
 	l := tr.ground.Line()
 	ctx, cancel := context.WithTimeout(tr.Context(), patience)
 	defer cancel()
-	servers := slices.Repeat([]string{l.Addr}, 4) // the library pauses for a second at the end of its list
-	client, err := zklock.Dial(ctx, servers, zklock.WithDialContext(l.Dial), zklock.WithSessionTimeout(shortSession))
+	servers := slices.Repeat([]string{l.Addr}, 9) // the library pauses for a second at the end of its list
+	client, err := zklock.Dial(ctx, servers, zklock.WithDialContext(l.Dial), zklock.WithSessionTimeout(sessionTimeout))
 	if err != nil {
 		tr.Fatal(err)
 	}
@@ -253,7 +250,7 @@ func (tr *trial) giveUp(b *bid) {
 func (tr *trial) apart(holder, other *bid) {
 	tr.Helper()
 	if closed(other.done) && other.err == nil && holder.hold.Err() == nil {
-		tr.Errorf("%s holds what %s holds", other.by, holder.by)
+		tr.Fatalf("%s holds what %s holds", other.by, holder.by)
 	}
 }
 
@@ -289,8 +286,7 @@ func (tr *trial) waiting() {
 		tr.settle(b)
 		tr.release(holder)
 	} else {
-		tr.await("p to queue", func() bool { return len(tr.queue()) == 2 })
-		tr.apart(holder, b)
+		tr.await("p to queue", func() bool { tr.apart(holder, b); return len(tr.queue()) == 2 })
 		tr.release(holder)
 		tr.release(tr.granted(b))
 	}
@@ -306,9 +302,9 @@ func (tr *trial) holding() {
 		tr.write(b)
 	}
 	tr.await("a heartbeat, or the loss", func() bool {
+		tr.apart(b, next)
 		return tr.strike.Answered(zktest.OpExists) > 0 || closed(b.hold.Lost())
 	})
-	tr.apart(b, next)
 	tr.note("p holds: %s", sight(b.hold.Err()))
 	tr.release(b)
 	tr.release(tr.granted(next))

@@ -22,8 +22,9 @@ type Blow struct {
 // Blows returns what can happen to a request of a session with this timeout. The longest come first, so that nobody
 // waits for them alone.
 func Blows(timeout time.Duration) []Blow {
-	// Longer than zklock waits for a handshake, a sixth; less than the lease that is left after a lost heartbeat, a half.
-	outage := timeout / 4
+	// A busy machine needs most of the lease that is left after a lost heartbeat, half the timeout, for itself.
+	outage := timeout / 10
+	late := timeout / 4 // than zklock waits for a handshake
 	return []Blow{
 		{
 			Name: "cut off for longer than the session", at: zktest.Request, do: Cut,
@@ -35,7 +36,7 @@ func Blows(timeout time.Duration) []Blow {
 		},
 		{Name: "cut at the request", at: zktest.Request, do: Cut},
 		{Name: "cut at the reply", at: zktest.Reply, do: Cut},
-		{Name: "answered late", Late: true, at: zktest.Reply, do: Delay(outage)},
+		{Name: "answered late", Late: true, at: zktest.Reply, do: Delay(late)},
 		{Name: Refused, at: zktest.Request, do: Error(zktest.CodeThrottled)},
 	}
 }
