@@ -174,6 +174,7 @@ func (tr *trial) join(name string) *player {
 // arm lets the player's next request of the kind, about such a path, meet the blow.
 func (tr *trial) arm(p *player, about func(path string) bool) {
 	tr.strike = p.Strike(tr.blow, tr.request.op, about)
+	tr.Cleanup(tr.strike.Wait) // also when the case has failed
 	if tr.request == connect {
 		p.Cut()
 		<-tr.strike.Hit
