@@ -3,6 +3,7 @@ package tier
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -11,8 +12,9 @@ import (
 // one per process and ensemble: a second one competes with the first like another
 // process. It is safe for concurrent use.
 type Registry struct {
-	client  *zklock.Client
-	options options
+	client *zklock.Client
+	budget budget
+	linger time.Duration
 
 	mu      sync.Mutex // guards the fields below; taken last
 	cohorts map[string]*cohort
@@ -39,7 +41,10 @@ func New(client *zklock.Client, opts ...Option) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{client: client, options: o, cohorts: make(map[string]*cohort)}, nil
+	return &Registry{
+		client: client, linger: o.linger, cohorts: make(map[string]*cohort),
+		budget: budget{fixed: o.fixed, duration: o.handOff},
+	}, nil
 }
 
 // Close closes the connection. Every hold is lost, whoever waits gets [ErrClosed], and

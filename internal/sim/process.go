@@ -17,7 +17,7 @@ import (
 // another one.
 type process struct {
 	name    string
-	handOff time.Duration
+	handOff time.Duration // the budget, or the most that it can be
 	linger  time.Duration
 
 	client *zklock.Client
@@ -26,6 +26,12 @@ type process struct {
 	end    context.CancelFunc     // of life
 	life   context.Context        // ends when the process begins to close
 }
+
+// measured stands for the default hand-off budget, which the process finds by itself, up to mostMeasured.
+const (
+	measured     time.Duration = -1
+	mostMeasured               = 100 * time.Millisecond
+)
 
 // dial starts a process. It keeps trying until ctx ends.
 func (w *World) dial(ctx context.Context, name string, handOff, linger time.Duration) (*process, error) {
@@ -37,7 +43,13 @@ func (w *World) dial(ctx context.Context, name string, handOff, linger time.Dura
 	if err != nil {
 		return nil, err
 	}
-	if p.locks, err = tier.New(p.client, tier.WithHandOff(handOff), tier.WithLinger(linger)); err != nil {
+	opts := []tier.Option{tier.WithLinger(linger)}
+	if handOff == measured {
+		p.handOff = mostMeasured
+	} else {
+		opts = append(opts, tier.WithHandOff(handOff))
+	}
+	if p.locks, err = tier.New(p.client, opts...); err != nil {
 		panic(err) // the options are ours
 	}
 	for _, path := range w.plan.paths() {
