@@ -2,7 +2,6 @@ package tier_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -105,16 +104,4 @@ func BenchmarkZKLock(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-}
-
-// BenchmarkSyncMutex is for orientation: what a turn costs without a distributed lock.
-func BenchmarkSyncMutex(b *testing.B) {
-	var mu sync.Mutex
-	b.SetParallelism(50)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			mu.Lock()
-			mu.Unlock() //nolint:staticcheck // an empty section is the point
-		}
-	})
 }

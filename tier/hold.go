@@ -108,5 +108,8 @@ func (h *Hold) Release() error {
 		defer c.registry.part(c)
 		return c.release(h.own)
 	}
-	return context.Cause(h.own.node.Context()) // nil unless it has ended; reads no clock
+	if life := h.own.node.Context(); life.Err() != nil { // reads no clock
+		return context.Cause(life)
+	}
+	return nil
 }

@@ -1,0 +1,69 @@
+package tier_test
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// A hundred thousand waiting goroutines cost one znode, and half a kilobyte each besides
+// the goroutine itself.
+func TestWaiterIsCheap(t *testing.T) {
+	metered(t, func(t *testing.T, srv *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		const waiters = 100_000
+		mu, ctx := process(), soon(t)
+		hold := acquire(t, process())
+		done := make(chan struct{}, waiters)
+
+		never := make(chan struct{})
+		idle := heapOf(func() {
+			for range waiters {
+				go func() { <-never; done <- struct{}{} }()
+			}
+		})
+		waiting := heapOf(func() {
+			for range waiters {
+				go func() {
+					if hold, err := mu.Acquire(ctx); err != nil {
+						t.Error(err)
+					} else {
+						release(t, hold)
+					}
+					done <- struct{}{}
+				}()
+			}
+		})
+		if n := len(srv.Children("/locks/a")); n != 2 {
+			t.Errorf("%d waiting goroutines of one process: %d nodes with the holder's, want 2", waiters, n)
+		}
+		each := (waiting - idle) / waiters
+		t.Logf("%d B for each waiter", each)
+		if each > 512 {
+			t.Errorf("%d B for each waiter, want at most 512", each)
+		}
+		close(never)
+		release(t, hold)
+		for range 2 * waiters {
+			<-done
+		}
+	})
+}
+
+// heapOf returns what f leaves on the heap once everything waits.
+func heapOf(f func()) int64 {
+	before := heap()
+	f()
+	synctest.Wait()
+	return heap() - before
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // the first one may only have swept
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
