@@ -41,7 +41,7 @@ func TestBudgetLearnsFromReleasesThatSucceed(t *testing.T) {
 		}
 		var adaptive budget
 		failure := errors.New("failure")
-		if err := adaptive.give(takes(time.Millisecond, failure)); err != failure {
+		if err := adaptive.give(takes(time.Millisecond, failure)); !errors.Is(err, failure) {
 			t.Errorf("give: %v, want the error of the release", err)
 		}
 		if got := adaptive.current(); got != firstBudget {

@@ -22,7 +22,7 @@ import (
 //
 //   - All handles of one connection and path share a gate and a node.
 //   - While another process waits, the lock may still go to other handles of the same
-//     connection, for a hand-off budget of 10 ms.
+//     connection, for the default budget of [WithHandOff].
 //   - A node carries the data and the ACL of the handle that it was created for, also
 //     while it is handed on to others.
 //   - Locking waits through lost connections and expired sessions, where zk.Lock fails.
