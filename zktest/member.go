@@ -96,7 +96,7 @@ func (m *Member) drainLocked() {
 	m.backlog = nil
 	for _, d := range backlog {
 		m.behind.apply(d)
-		m.watches.fire(d.changes)
+		m.watches.fire(d)
 	}
 }
 
@@ -105,7 +105,7 @@ func (m *Member) commitLocked(d *delta) {
 		m.backlog = append(m.backlog, d)
 		return
 	}
-	m.watches.fire(d.changes)
+	m.watches.fire(d)
 }
 
 // viewLocked is the state the member serves.

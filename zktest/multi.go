@@ -10,7 +10,7 @@ func (t *txn) multi(d *decoder) (encoder, Code) {
 	for i, o := range ops {
 		var code Code
 		if results[i], code = t.do(o); code != codeOK {
-			t.writes, t.changes = nil, nil
+			t.writes, t.changes, t.acls = nil, nil, nil
 			return failedMulti(len(ops), i, code), codeOK
 		}
 	}

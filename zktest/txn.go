@@ -11,7 +11,11 @@ type delta struct {
 	zxid    int64
 	writes  map[string]*node // nil: deleted
 	changes []Change
+	acls    []acls // of changes, one each
 }
+
+// acls are the ACLs of a node that changed and of its parent, at the time of the change.
+type acls struct{ node, parent []aclEntry }
 
 // A txn is a transaction being prepared. It reads the tree through its own writes and never touches the tree itself,
 // so that a failed multi leaves nothing to undo.
@@ -53,8 +57,11 @@ func (t *txn) edit(path string, n *node) *node {
 	return &c
 }
 
+// note is called while there is a node at path.
 func (t *txn) note(kind ChangeKind, path string) {
+	parent, _ := splitPath(path)
 	t.changes = append(t.changes, Change{Zxid: t.zxid, Kind: kind, Path: path, Session: t.session})
+	t.acls = append(t.acls, acls{t.get(path).acl, t.get(parent).acl})
 }
 
 func (t *txn) do(o operation) (result, Code) {
@@ -159,8 +166,8 @@ func (t *txn) remove(path string) {
 	parent := t.edit(parentPath, t.get(parentPath))
 	parent.kids--
 	parent.stat.Pzxid = t.zxid
-	t.writes[path] = nil
 	t.note(Deleted, path)
+	t.writes[path] = nil
 }
 
 func (t *txn) setData(o operation) (result, Code) {

@@ -26,12 +26,13 @@ func (w watchTable) drop(c *conn) {
 	}
 }
 
-// trigger sends an event to all who watch path but those in but, and returns whom it found.
-func (w watchTable) trigger(path string, kind int32, but map[*conn]struct{}) map[*conn]struct{} {
+// trigger sends an event to all who watch path and may read by acl, but those in but, and returns whom it found.
+// Reading is asked for since CVE-2024-23944; a watch whose event is kept back is used up nevertheless.
+func (w watchTable) trigger(path string, kind int32, acl []aclEntry, but map[*conn]struct{}) map[*conn]struct{} {
 	conns := w[path]
 	delete(w, path)
 	for c := range conns {
-		if _, told := but[c]; !told {
+		if _, told := but[c]; !told && permitted(acl, permRead, c.auth) {
 			c.sendEvent(kind, path)
 		}
 	}
@@ -47,19 +48,20 @@ func (w watchTable) count() int {
 }
 
 // fire sends the events of a transaction.
-func (w watches) fire(changes []Change) {
-	for _, c := range changes {
+func (w watches) fire(d *delta) {
+	for i, c := range d.changes {
 		parent, _ := splitPath(c.Path)
+		acl := d.acls[i]
 		switch c.Kind {
 		case Created:
-			w.data.trigger(c.Path, nodeCreated, nil)
-			w.child.trigger(parent, nodeChildrenChanged, nil)
+			w.data.trigger(c.Path, nodeCreated, acl.node, nil)
+			w.child.trigger(parent, nodeChildrenChanged, acl.parent, nil)
 		case Deleted:
-			told := w.data.trigger(c.Path, nodeDeleted, nil)
-			w.child.trigger(c.Path, nodeDeleted, told)
-			w.child.trigger(parent, nodeChildrenChanged, nil)
+			told := w.data.trigger(c.Path, nodeDeleted, acl.node, nil)
+			w.child.trigger(c.Path, nodeDeleted, acl.node, told)
+			w.child.trigger(parent, nodeChildrenChanged, acl.parent, nil)
 		case DataChanged:
-			w.data.trigger(c.Path, nodeDataChanged, nil)
+			w.data.trigger(c.Path, nodeDataChanged, acl.node, nil)
 		}
 	}
 }

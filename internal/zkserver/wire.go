@@ -15,14 +15,24 @@ import (
 const commandTimeout = time.Second
 
 // Mode is "standalone", "leader" or "follower"; an error if the server does not serve.
-func (s *Server) Mode() (string, error) {
+func (s *Server) Mode() (string, error) { return s.report("Mode: ") }
+
+// Version is the server's release, such as "3.8.0"; an error if the server does not serve.
+func (s *Server) Version() (string, error) {
+	version, err := s.report("Zookeeper version: ")
+	release, _, _ := strings.Cut(version, "-") // behind it is the build
+	return release, err
+}
+
+// report returns what the server says about itself after prefix.
+func (s *Server) report(prefix string) (string, error) {
 	answer, err := Ask(s.Addr(), "srvr")
 	if err != nil {
 		return "", err
 	}
 	for line := range strings.Lines(answer) {
-		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
-			return strings.TrimSpace(mode), nil
+		if said, ok := strings.CutPrefix(line, prefix); ok {
+			return strings.TrimSpace(said), nil
 		}
 	}
 	return "", fmt.Errorf("zkserver: %s: %s", s.Addr(), strings.TrimSpace(answer))

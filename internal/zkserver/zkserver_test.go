@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +30,14 @@ func TestStopEndsTheServer(t *testing.T) {
 	if conn, err := net.Dial("tcp", s.Addr()); err == nil {
 		conn.Close()
 		t.Errorf("%s still accepts connections after Stop", s.Addr())
+	}
+}
+
+func TestVersionIsARelease(t *testing.T) {
+	s := zkservertest.Start(t, zkserver.Config{NoSync: true})
+	version, err := s.Version()
+	if err != nil || !regexp.MustCompile(`^3\.\d+\.\d+$`).MatchString(version) {
+		t.Errorf("Version: got %q, %v, want the number of a release", version, err)
 	}
 }
 
@@ -59,9 +68,11 @@ func TestPausedServerIsMuteUntilResumed(t *testing.T) {
 	if err := s.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	if mode, err := s.Mode(); err == nil {
-		t.Errorf("Mode of a paused server: got %q, want an error", mode)
-	}
+	// The signal takes the threads of the server one by one.
+	eventually(t, "the paused server is mute", func() bool {
+		_, err := s.Mode()
+		return err != nil
+	})
 	if err := s.Resume(); err != nil {
 		t.Fatal(err)
 	}
