@@ -92,7 +92,11 @@ func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error)
 	if kind == "zk" || kind == "tier-zk" {
 		return dialConn(ctx, kind, addr, path, timeout)
 	}
-	client, err := zklock.Dial(ctx, []string{addr}, zklock.WithSessionTimeout(timeout))
+	dial := []zklock.Option{zklock.WithSessionTimeout(timeout)}
+	if kind == "tier-kazoo" {
+		dial = append(dial, zklock.WithKazoo())
+	}
+	client, err := zklock.Dial(ctx, []string{addr}, dial...)
 	if err != nil {
 		return nil, err
 	}

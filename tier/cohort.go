@@ -163,7 +163,7 @@ func (c *cohort) try(ctx context.Context, lock errand) (*ownership, error) {
 func (c *cohort) release(own *ownership) error {
 	node := own.node
 	c.mu.Lock()
-	switch c.registry.afterRelease(node, !c.gate.empty()) {
+	switch c.registry.options.afterRelease(node, c.registry.client.Err() == nil, !c.gate.empty()) {
 	case handOn:
 		c.admitLocked(node)
 		c.mu.Unlock()
@@ -175,12 +175,12 @@ func (c *cohort) release(own *ownership) error {
 	case requeue:
 		if c.replaceLocked(node) {
 			c.mu.Unlock()
-			return c.registry.budget.give(node.AwaitRelease)
+			return node.AwaitRelease()
 		}
 	}
 	c.state = leaving
 	c.mu.Unlock()
-	err := c.registry.budget.give(node.Release)
+	err := node.Release()
 	c.settle()
 	return err
 }

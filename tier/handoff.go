@@ -18,15 +18,15 @@ const (
 // hand-off budget. A node is never kept without a valid lease, nor while the connection
 // is down; nor while a guarded write of its last owner has not been answered, which
 // could else take effect under the next one.
-func (r *Registry) afterRelease(node *zklock.Node, waiters bool) decision {
+func (o options) afterRelease(node *zklock.Node, connected, waiters bool) decision {
 	switch {
-	case node.Err() != nil || r.client.Err() != nil:
+	case node.Err() != nil || !connected:
 		return giveUp
-	case waiters && !r.budget.strict() && !node.Writing() && node.ContestedFor() < r.budget.current():
+	case waiters && o.handOff > 0 && !node.Writing() && node.ContestedFor() < o.handOff:
 		return handOn
 	case waiters:
 		return requeue
-	case r.linger > 0 && !node.Writing() && node.ContestedFor() == 0:
+	case o.linger > 0 && !node.Writing() && node.ContestedFor() == 0:
 		return linger
 	}
 	return giveUp
@@ -36,7 +36,7 @@ func (r *Registry) afterRelease(node *zklock.Node, waiters bool) decision {
 // The budget runs from when another process is seen, so the looking begins now; where
 // nobody waits locally, nobody looks.
 func (c *cohort) expectHandOffLocked() {
-	if !c.registry.budget.strict() {
+	if c.registry.options.handOff > 0 {
 		c.node.Contested()
 	}
 }

@@ -45,34 +45,31 @@ func crowd(t *testing.T, mutexes ...*tier.Mutex) []stay {
 	return stays[len(stays)/2 : len(stays)-2*len(mutexes)]
 }
 
-// By default a process keeps the lock for twenty times as long as it takes to give it
-// to another one, so that it is in use for nineteen twentieths of the time and nobody
-// waits longer than that needs.
-func TestDefaultBudgetFollowsThePriceOfAHandOver(t *testing.T) { // I11
-	metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
-		const price = 3 * time.Millisecond
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Request && (f.Op == zktest.OpMulti || f.Op == zktest.OpDelete) {
-				return zktest.Delay(price)
-			}
-			return zktest.Pass
+// While others wait, a process keeps the lock for the budget and no longer, whatever it
+// costs to give it away.
+func TestBudgetIsKept(t *testing.T) { // I11
+	for _, c := range []struct {
+		name   string
+		opts   []tier.Option
+		budget time.Duration
+	}{
+		{"default", nil, 20 * time.Millisecond},
+		{"short", []tier.Option{tier.WithHandOff(7 * time.Millisecond)}, 7 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+				s.Intercept(func(f *zktest.Frame) zktest.Action {
+					if f.Stage == zktest.Request && f.Op == zktest.OpMulti {
+						return zktest.Delay(3 * time.Millisecond)
+					}
+					return zktest.Pass
+				})
+				for _, s := range crowd(t, process(c.opts...), process(c.opts...), process(c.opts...)) {
+					if d := s.end.Sub(s.begin); d < c.budget || d > c.budget+2*time.Millisecond {
+						t.Errorf("process %d kept the lock for %v while others waited, want %v and at most two sections", s.process, d, c.budget)
+					}
+				}
+			})
 		})
-		for _, s := range crowd(t, process(), process(), process()) {
-			if d := s.end.Sub(s.begin); d < 19*price || d > 20*price+2*time.Millisecond {
-				t.Errorf("process %d kept the lock for %v while others waited, want twenty times %v", s.process, d, price)
-			}
-		}
-	})
-}
-
-// A fixed budget is kept whatever the price.
-func TestFixedBudgetIsKept(t *testing.T) { // I11
-	metered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
-		const budget = 7 * time.Millisecond
-		for _, s := range crowd(t, process(tier.WithHandOff(budget)), process(tier.WithHandOff(budget))) {
-			if d := s.end.Sub(s.begin); d < budget || d > budget+2*time.Millisecond {
-				t.Errorf("process %d kept the lock for %v while another waited, want %v and at most two sections", s.process, d, budget)
-			}
-		}
-	})
+	}
 }

@@ -42,12 +42,12 @@ func (c *cohort) resumeLocked() *ownership {
 // again. It lets the node go when nobody has come for long enough, when another process
 // wants the lock, and when the lock is lost.
 func (c *cohort) watchLingering(node *zklock.Node) {
-	timer := time.NewTimer(c.registry.linger)
+	timer := time.NewTimer(c.registry.options.linger)
 	defer timer.Stop()
 	for {
 		select {
 		case <-timer.C:
-			left := c.endLingering(node, c.registry.linger)
+			left := c.endLingering(node, c.registry.options.linger)
 			if left <= 0 {
 				return
 			}

@@ -97,10 +97,17 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err 
 }
 
 // Contenders returns the queue of processes for the lock, the holder first; see
-// [zklock.Lock.Contenders].
+// [zklock.Lock.Contenders]. A node that is first may also linger: its Contender says
+// so if it is this process's own, and otherwise for how long it may.
 func (m *Mutex) Contenders(ctx context.Context) ([]zklock.Contender, error) {
 	if m.invalid != nil {
 		return nil, m.invalid
 	}
-	return m.lock.Contenders(ctx)
+	queue, err := m.lock.Contenders(ctx)
+	if node := m.registry.lingering(m.path); node != nil {
+		for i := range queue {
+			queue[i].Lingering = m.path+"/"+queue[i].Node == node.Path()
+		}
+	}
+	return queue, err
 }

@@ -3,7 +3,6 @@ package tier
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -12,9 +11,8 @@ import (
 // one per process and ensemble: a second one competes with the first like another
 // process. It is safe for concurrent use.
 type Registry struct {
-	client *zklock.Client
-	budget budget
-	linger time.Duration
+	client  *zklock.Client
+	options options
 
 	mu      sync.Mutex // guards the fields below; taken last
 	cohorts map[string]*cohort
@@ -41,10 +39,7 @@ func New(client *zklock.Client, opts ...Option) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{
-		client: client, linger: o.linger, cohorts: make(map[string]*cohort),
-		budget: budget{fixed: o.fixed, duration: o.handOff},
-	}, nil
+	return &Registry{client: client, options: o, cohorts: make(map[string]*cohort)}, nil
 }
 
 // Close closes the connection. Every hold is lost, whoever waits gets [ErrClosed], and
@@ -64,6 +59,9 @@ func (r *Registry) Close() error {
 // is reported by the methods of the mutex.
 func (r *Registry) Mutex(path string) *Mutex {
 	lock, err := r.client.Lock(path)
+	if err == nil {
+		lock = lock.MayLinger(r.options.linger)
+	}
 	return &Mutex{registry: r, path: path, lock: lock, invalid: err, key: ownerKey{r, path}}
 }
 
@@ -102,4 +100,18 @@ func (r *Registry) part(c *cohort) {
 	if c.members--; c.members == 0 {
 		delete(r.cohorts, c.path)
 	}
+}
+
+// lingering returns the node at path that nobody wants for the moment, nil if there is
+// none.
+func (r *Registry) lingering(path string) *zklock.Node {
+	r.mu.Lock()
+	c := r.cohorts[path]
+	r.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lingerer.node
 }

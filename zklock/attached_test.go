@@ -19,9 +19,9 @@ func attach(t *testing.T, s *zktest.Server) (process, *zk.Conn) {
 	return attachTo(t, conn), conn
 }
 
-func attachTo(t *testing.T, conn *zk.Conn) process {
+func attachTo(t *testing.T, conn *zk.Conn, opts ...zklock.Option) process {
 	t.Helper()
-	c, err := zklock.Attach(conn, zklock.WithSessionTimeout(timeout))
+	c, err := zklock.Attach(conn, append(opts, zklock.WithSessionTimeout(timeout))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,38 +95,53 @@ func (n *Node) grant(s standing) bool {
 
 // enter verifies a fresh node and lists its queue at the same time: one round trip.
 func (a *attempt) enter(n *Node) (standing, error) {
-	verified := make(chan error, 1)
-	if !a.client.spawn(func() { verified <- a.verify(n) }) {
-		return standing{}, ErrClosed
+	type sight struct {
+		stat *zk.Stat
+		err  error
+	}
+	sights := make(chan sight, len(n.znodes))
+	for i := range n.znodes {
+		if !a.client.spawn(func() {
+			stat, err := a.verify(n, &n.znodes[i])
+			sights <- sight{stat, err}
+		}) {
+			return standing{}, ErrClosed
+		}
 	}
 	s, err := a.list(n)
-	if verr := <-verified; verr != nil {
-		return standing{}, verr
+	for range n.znodes { // all of them, or one would look on after the end of the node
+		sight := <-sights
+		if sight.err == nil {
+			sight.err = a.bind(n, sight.stat)
+		}
+		if sight.err != nil {
+			s, err = standing{}, sight.err
+		}
 	}
 	return s, err
 }
 
-// verify learns the node's token, makes sure whose it is, and watches for its deletion.
-// A create that was queued while the connection was down may have been executed under a
-// newer session than the one it was asked for, so the owner decides, not the time of
-// the call.
-func (a *attempt) verify(n *Node) error {
+// verify learns a znode's token and owner, and watches for its deletion.
+func (a *attempt) verify(n *Node, z *znode) (*zk.Stat, error) {
 	for retry := newBackoff(); ; {
-		stat, err := n.look()
+		stat, err := n.look(z)
 		switch classify(err) {
 		case done:
-			return a.bind(n, stat)
+			return stat, nil
 		case missing:
-			return errGone
+			return nil, errGone
 		case permanent:
-			return fmt.Errorf("read %s: %w", n.path, err)
+			return nil, fmt.Errorf("read %s: %w", z.path, err)
 		}
 		if err := a.pause(retry, err); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }
 
+// bind makes sure whose the node is. A create that was queued while the connection was
+// down may have been executed under a newer session than the one it was asked for, so
+// the owner decides, not the time of the call.
 func (a *attempt) bind(n *Node, stat *zk.Stat) error {
 	s := n.session
 	if stat.EphemeralOwner != s.id {
@@ -156,7 +171,7 @@ func (a *attempt) list(n *Node) (standing, error) {
 	default:
 		return standing{}, fmt.Errorf("list %s: %w", a.lock.path, err)
 	}
-	s, err := stand(children, baseOf(n.path))
+	s, err := stand(children, n.names()...)
 	if errors.Is(err, errNotQueued) {
 		return standing{}, errGone
 	}

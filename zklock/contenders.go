@@ -16,18 +16,26 @@ import (
 
 // A Contender is one node in the queue for a lock.
 type Contender struct {
-	Node     string    // name below the lock path
-	Kind     Kind      // by the form of the name
-	Sequence int32     // place in the queue: lower goes first
-	Session  int64     // that owns the node; 0 for a node that outlives its session
-	Token    int64     // fencing token it has as holder
-	Since    time.Time // creation of the node, by the server's clock
-	Data     []byte    // content of the node, nil if it is not readable
+	Node     string // name below the lock path
+	Kind     Kind   // by the form of the name
+	Sequence int32  // place in the queue: lower goes first
+	Data     []byte // content of the node, nil if it is not readable
+
+	// Zero if the server does not tell those who may not read the node.
+	Session int64     // that owns the node; 0 for a node that outlives its session
+	Token   int64     // fencing token it has as holder
+	Since   time.Time // creation of the node, by the server's clock
 
 	// What the process says of itself; zero for other libraries' nodes.
 	Host  string
 	PID   int
 	Label string
+
+	// Linger is for how long the process may keep the node while nobody holds the lock.
+	// Lingering reports that it does so now, which nobody but that process knows: it is
+	// false in the eyes of others.
+	Linger    time.Duration
+	Lingering bool
 }
 
 // owner is the content of a lock node.
@@ -36,6 +44,7 @@ type owner struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
 	Label   string    `json:"label,omitempty"`
+	Linger  int64     `json:"linger_ms,omitempty"`
 	Time    time.Time `json:"time"` // by the owner's clock
 }
 
@@ -44,10 +53,11 @@ func newOwner(label string) owner {
 	return owner{Version: 1, Host: host, PID: os.Getpid(), Label: label}
 }
 
-// describe returns the content of a node created now. Written once: any later write
-// would wake the successor for nothing.
-func (o owner) describe() []byte {
-	o.Time = time.Now().UTC()
+// describe returns a description of the process for a node created now. Written once:
+// any later write would wake the successor for nothing.
+func (l *Lock) describe() []byte {
+	o := l.client.owner
+	o.Linger, o.Time = l.linger.Milliseconds(), time.Now().UTC()
 	var data bytes.Buffer
 	encoder := json.NewEncoder(&data)
 	encoder.SetEscapeHTML(false) // keeps the content below one KiB whatever the label
@@ -110,12 +120,7 @@ func (l *Lock) survey(ctx context.Context) ([]Contender, error) {
 		return nil, err
 	}
 	var queue []Contender
-	for _, name := range children {
-		kind, sequence, ok := parseName(name)
-		if !ok {
-			continue
-		}
-		c := Contender{Node: name, Kind: kind, Sequence: sequence}
+	for _, c := range parseQueue(children) {
 		switch err := l.inspect(&c); {
 		case errors.Is(err, zk.ErrNoNode):
 		case err != nil:
@@ -127,8 +132,25 @@ func (l *Lock) survey(ctx context.Context) ([]Contender, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	slices.SortFunc(queue, func(a, b Contender) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	return queue, nil
+}
+
+// parseQueue returns the contenders among children in order, as far as their names tell.
+// A pair is one.
+func parseQueue(children []string) []Contender {
+	var queue []Contender
+	for _, name := range children {
+		if kind, sequence, ok := parseName(name); ok {
+			queue = append(queue, Contender{Node: name, Kind: kind, Sequence: sequence})
+		}
+	}
+	slices.SortFunc(queue, func(a, b Contender) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	previous := ""
+	return slices.DeleteFunc(queue, func(c Contender) bool {
+		second := paired(previous, c.Node)
+		previous = c.Node
+		return second
+	})
 }
 
 func (l *Lock) inspect(c *Contender) error {
@@ -139,7 +161,9 @@ func (l *Lock) inspect(c *Contender) error {
 		if exists, stat, err = l.client.conn.Exists(path); err == nil && !exists {
 			err = zk.ErrNoNode
 		}
-		data = nil
+		if data = nil; errors.Is(err, zk.ErrNoAuth) { // from 3.8.4 and 3.9.2 on
+			return nil
+		}
 	}
 	if err != nil {
 		return err
@@ -148,6 +172,7 @@ func (l *Lock) inspect(c *Contender) error {
 	var o owner
 	if json.Unmarshal(data, &o) == nil && o.Version == 1 {
 		c.Host, c.PID, c.Label = o.Host, o.PID, o.Label
+		c.Linger = time.Duration(o.Linger) * time.Millisecond
 	}
 	return nil
 }

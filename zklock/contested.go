@@ -46,7 +46,7 @@ func (n *Node) observe() {
 	for retry := newBackoff(); ; {
 		n.wake.Clear() // before the look: what comes later ends the wait
 		children, err := n.watchQueue(w)
-		if s, _ := stand(children, baseOf(n.path)); s.behind > 0 {
+		if s, _ := stand(children, n.names()...); s.behind > 0 {
 			n.contest()
 			return
 		}

@@ -5,7 +5,8 @@
 // the lowest number is the holder, every other one watches only its nearest
 // predecessor. Nodes are granted in the order in which they were created, whoever
 // created them: go-zookeeper's zk.Lock, Curator's InterProcessMutex and (with
-// extra_lock_patterns=["lock-"]) kazoo queue on the same path.
+// extra_lock_patterns=["lock-"]) kazoo queue on the same path. [WithKazoo] is for kazoo
+// as it comes.
 //
 // The lock is not reentrant and gives each acquisition a node of its own. Package tier
 // builds the lock for many goroutines of one process on top of it.

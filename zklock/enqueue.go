@@ -22,12 +22,11 @@ func (a *attempt) enqueue() (*Node, error) {
 		if err := a.client.reaper.room(a.ctx); err != nil {
 			return nil, err
 		}
-		prefix := newPrefix()
-		path, err := a.client.conn.Create(a.lock.path+"/"+prefix, a.lock.content(),
-			zk.FlagEphemeral|zk.FlagSequence, a.lock.acl)
+		prefixes := a.lock.newPrefixes()
+		paths, err := a.client.transact(a.lock.creates(prefixes)...)
 		switch classify(err) {
 		case done:
-			return newNode(a.lock, s, prefix, path), nil
+			return newNode(a.lock, s, paths), nil
 		case missing:
 			err = a.client.createParents(a.lock.path, a.lock.acl)
 			if classify(err) == permanent {
@@ -40,7 +39,7 @@ func (a *attempt) enqueue() (*Node, error) {
 		case permanent:
 			return nil, createError(err)
 		case uncertain:
-			if n, err := a.lookUp(prefix, err); n != nil || err != nil {
+			if n, err := a.lookUp(prefixes, err); n != nil || err != nil {
 				return n, err
 			}
 			continue
@@ -63,21 +62,14 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 		old.leaveToReaper(nil)
 		return a.enqueue()
 	}
-	prefix := newPrefix()
-	results, err := a.client.conn.Multi(
-		&zk.DeleteRequest{Path: old.path, Version: -1},
-		&zk.CreateRequest{
-			Path:  a.lock.path + "/" + prefix,
-			Data:  a.lock.content(),
-			Acl:   a.lock.acl,
-			Flags: zk.FlagEphemeral | zk.FlagSequence,
-		})
+	prefixes := a.lock.newPrefixes()
+	paths, err := a.client.transact(append(old.deletes(), a.lock.creates(prefixes)...)...)
 	switch classify(err) {
 	case done:
 		old.settle(nil)
-		return newNode(a.lock, s, prefix, results[1].String), nil
+		return newNode(a.lock, s, paths), nil
 	case missing: // somebody deleted old
-		old.settle(old.deleted())
+		old.settleMissing()
 	case permanent: // nothing was done
 		old.deleteNow()
 		return nil, createError(err)
@@ -85,7 +77,7 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 		old.deleteNow()
 	case uncertain: // all of it was done, or nothing
 		old.leaveToReaper(nil)
-		if n, err := a.lookUp(prefix, err); n != nil || err != nil {
+		if n, err := a.lookUp(prefixes, err); n != nil || err != nil {
 			return n, err
 		}
 	}
@@ -94,58 +86,63 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 
 // lookUp finds out what became of a create whose answer was lost, for the reason cause.
 // It returns nil and no error when there is no such node and never will be.
-func (a *attempt) lookUp(prefix string, cause error) (*Node, error) {
+func (a *attempt) lookUp(prefixes []string, cause error) (*Node, error) {
 	for retry := newBackoff(); ; {
 		if err := a.pause(retry, cause); err != nil {
-			a.client.reaper.add(a.remains(prefix))
+			a.leaveToReaper(prefixes)
 			return nil, err
 		}
 		s := a.client.link.session()
-		name, err := a.client.find(a.lock.path, prefix)
+		paths, err := a.client.find(a.lock.path, prefixes...)
 		switch classify(err) {
 		case done:
-			if name == "" {
+			if len(paths) == 0 {
 				return nil, nil
 			}
-			if s == nil { // expired a moment ago, but the node is still there
-				a.client.reaper.add(a.remains(prefix))
+			// Expired a moment ago, but still there; or somebody deleted one of two.
+			if s == nil || len(paths) < len(prefixes) {
+				a.leaveToReaper(prefixes)
 				return nil, nil
 			}
-			return newNode(a.lock, s, prefix, a.lock.path+"/"+name), nil
+			return newNode(a.lock, s, paths), nil
 		case permanent:
-			a.client.reaper.add(a.remains(prefix))
+			a.leaveToReaper(prefixes)
 			return nil, err
 		}
 		cause = err
 	}
 }
 
-// remains is what a create with this prefix may have left.
-func (a *attempt) remains(prefix string) remains {
-	return remains{parent: a.lock.path, prefix: prefix, session: a.client.link.session()}
+// leaveToReaper gives up what a create with these prefixes may have left.
+func (a *attempt) leaveToReaper(prefixes []string) {
+	for _, prefix := range prefixes {
+		a.client.reaper.add(remains{parent: a.lock.path, prefix: prefix})
+	}
 }
 
-// find looks for the child of parent whose name starts with prefix; "" means that there
-// is none. It syncs first: another server may lag behind the one that took the create.
-// After that nothing can come late any more, since a server that takes a session over
-// shuts out the connection before.
-func (c *Client) find(parent, prefix string) (string, error) {
+// find returns the paths of those children of parent whose names start with a prefix, in
+// the order of the prefixes, each of which is unique. It syncs first: another server may
+// lag behind the one that took the create. After that nothing can come late any more,
+// since a server that takes a session over shuts out the connection before.
+func (c *Client) find(parent string, prefixes ...string) (paths []string, err error) {
 	if _, err := c.conn.Sync(parent); err != nil && classify(err) != missing {
-		return "", err
+		return nil, err
 	}
 	children, _, err := c.conn.Children(parent)
 	if classify(err) == missing {
-		return "", nil
+		return nil, nil
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	for _, name := range children {
-		if strings.HasPrefix(name, prefix) {
-			return name, nil
+	for _, prefix := range prefixes {
+		for _, name := range children {
+			if strings.HasPrefix(name, prefix) {
+				paths = append(paths, parent+"/"+name)
+			}
 		}
 	}
-	return "", nil
+	return paths, nil
 }
 
 // createError names the one failure that a sequential create can only have when its

@@ -19,7 +19,7 @@ import (
 func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	results, err := n.multi(ctx, ops)
 	if err != nil {
-		return nil, fmt.Errorf("zklock: multi under %s: %w", n.path, err)
+		return nil, fmt.Errorf("zklock: multi under %s: %w", n.Path(), err)
 	}
 	return results, nil
 }
@@ -33,11 +33,14 @@ func (n *Node) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 		err     error
 	}
 	answers := make(chan answer, 1)
-	guard := &zk.CheckVersionRequest{Path: n.path, Version: -1} // exists, whatever its version
+	var guards []any
+	for i := range n.znodes { // exists, whatever its version
+		guards = append(guards, &zk.CheckVersionRequest{Path: n.znodes[i].path, Version: -1})
+	}
 	n.writing.Add(1)
 	if !n.lock.client.spawn(func() {
 		defer n.writing.Add(-1)
-		results, err := n.lock.client.conn.Multi(append([]any{guard}, ops...)...)
+		results, err := n.lock.client.conn.Multi(append(guards, ops...)...)
 		answers <- answer{results, err}
 	}) {
 		n.writing.Add(-1)
@@ -45,13 +48,15 @@ func (n *Node) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	}
 	select {
 	case a := <-answers:
-		switch {
-		case a.err == nil:
-			return a.results[1:], nil
-		case len(a.results) > 0 && errors.Is(a.results[0].Error, zk.ErrNoNode):
-			return nil, n.deleted()
+		for i, r := range a.results {
+			if i < len(guards) && errors.Is(r.Error, zk.ErrNoNode) {
+				return nil, deleted(n.znodes[i].path)
+			}
 		}
-		return nil, a.err
+		if a.err != nil {
+			return nil, a.err
+		}
+		return a.results[len(guards):], nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -20,7 +21,8 @@ type Lock struct {
 	client *Client
 	path   string
 	acl    []zk.ACL
-	data   []byte // of its nodes; nil for a description of the process
+	data   []byte        // of its nodes; nil for a description of the process
+	linger time.Duration // as its nodes say
 }
 
 // maxData keeps a create well below the megabyte at which a server drops the
@@ -37,9 +39,10 @@ func (c *Client) Lock(path string) (*Lock, error) {
 }
 
 // Equal reports whether the nodes of both locks would be alike: same client, path, ACL
-// and data.
+// and content.
 func (l *Lock) Equal(other *Lock) bool {
-	return l.client == other.client && l.path == other.path && slices.Equal(l.acl, other.acl) &&
+	return l.client == other.client && l.path == other.path && l.linger == other.linger &&
+		slices.Equal(l.acl, other.acl) &&
 		(l.data == nil) == (other.data == nil) && bytes.Equal(l.data, other.data)
 }
 
@@ -65,12 +68,20 @@ func (l *Lock) WithData(data []byte) (*Lock, error) {
 	return &other, nil
 }
 
+// MayLinger returns the same lock whose nodes say that their process may keep them for
+// up to d while nobody holds the lock; see [Contender]. It says no more than that.
+func (l *Lock) MayLinger(d time.Duration) *Lock {
+	other := *l
+	other.linger = d
+	return &other
+}
+
 // content is that of a node created now.
 func (l *Lock) content() []byte {
 	if l.data != nil {
 		return l.data
 	}
-	return l.client.owner.describe()
+	return l.describe()
 }
 
 // Path returns the path of the lock.

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
@@ -16,10 +15,8 @@ import (
 // concurrently.
 type Node struct {
 	lock   *Lock
-	prefix string // of the name, up to the sequence number
-	path   string
+	znodes []znode        // one, or a pair of which neither is worth anything alone
 	wake   mutexbool.Bool // look again: the queue, the connection or the session changed
-	watch  watcher        // of the node itself
 
 	// Set by the attempt that made the node, before anybody else sees it; a node is
 	// bound to another session only while it queues.
@@ -41,26 +38,19 @@ type Node struct {
 	released chan struct{} // closed when the node is gone or left to the reaper
 }
 
-func newNode(l *Lock, s *session, prefix, path string) *Node {
+func newNode(l *Lock, s *session, paths []string) *Node {
 	n := &Node{
-		lock: l, session: s, prefix: prefix, path: path,
+		lock: l, session: s, znodes: make([]znode, len(paths)),
 		contested: make(chan struct{}),
 		released:  make(chan struct{}),
 	}
 	// Not derived from the context of Acquire, which bounds only the wait.
 	n.life, n.end = context.WithCancelCause(context.Background())
-	n.watch.notify = n.changed
-	return n
-}
-
-// changed is called when something happened to the node itself.
-func (n *Node) changed() {
-	if n.watch.deleted.Load() {
-		n.end(n.deleted())
-	} else if n.life.Err() == nil && !n.spent.Load() {
-		n.lock.client.spawn(n.check) // somebody wrote to it: the watch is used up
+	for i, path := range paths {
+		z := &n.znodes[i]
+		z.path, z.watch.notify = path, func() { n.changed(z) }
 	}
-	n.wake.Set()
+	return n
 }
 
 // lose ends the hold. The node may still be there, and then it bars the way for others
@@ -71,19 +61,22 @@ func (n *Node) lose(reason error) {
 	n.bury()
 }
 
-// bury leaves the node to the reaper, unless it is known to be gone. A request less is
-// not only cheaper: one that meets a closing connection can stop the library for ever
-// (conn.go:527).
+// bury leaves the znodes to the reaper, except those that are known to be gone. A request
+// less is not only cheaper: one that meets a closing connection can stop the library for
+// ever (conn.go:527).
 func (n *Node) bury() {
-	if !n.buried.Swap(true) && !n.watch.deleted.Load() {
-		n.lock.client.reaper.add(remains{
-			parent: n.lock.path, prefix: n.prefix, name: baseOf(n.path), session: n.session,
-		})
+	if n.buried.Swap(true) {
+		return
+	}
+	for i := range n.znodes {
+		if z := &n.znodes[i]; !z.watch.deleted.Load() {
+			n.lock.client.reaper.add(remains{path: z.path})
+		}
 	}
 }
 
-// Path returns the path of the lock node.
-func (n *Node) Path() string { return n.path }
+// Path returns the path of the lock node; of two, the one that is first in the queue.
+func (n *Node) Path() string { return n.znodes[0].path }
 
 // Token returns the fencing token: the transaction id that created the node (czxid). It
 // is positive and grows with every later owner of any lock of the ensemble, even if the
@@ -114,13 +107,13 @@ func (n *Node) Err() error {
 
 // lossNow returns why the lock is lost, nil if it is not.
 func (n *Node) lossNow() error {
-	if n.life.Err() == nil && !n.session.valid() {
+	if n.life.Err() == nil {
+		if n.session.valid() {
+			return nil
+		}
 		n.session.lapse()
 	}
-	if n.life.Err() != nil {
-		return context.Cause(n.life)
-	}
-	return nil
+	return context.Cause(n.life) // nil if the session has just been renewed
 }
 
 // Suspended reports whether the connection is down while the lease still runs. The lock
@@ -190,20 +183,30 @@ func (n *Node) delete() {
 // deleteNow deletes the node, or leaves it to the reaper. Its name was given by the
 // server and never returns, so the delete can only hit this node.
 func (n *Node) deleteNow() {
-	err := n.lock.client.conn.Delete(n.path, -1)
+	_, err := n.lock.client.transact(n.deletes()...)
 	switch classify(err) {
 	case done:
 		n.settle(nil)
 	case missing:
-		n.settle(n.deleted())
+		n.settleMissing()
 	case permanent:
-		n.leaveToReaper(fmt.Errorf("delete %s: %w", n.path, err))
+		n.leaveToReaper(fmt.Errorf("delete %s: %w", n.Path(), err))
 	default:
 		n.leaveToReaper(nil)
 	}
 }
 
-func (n *Node) deleted() error { return fmt.Errorf("%w: node %s was deleted", ErrLost, n.path) }
+// settleMissing follows the answer that there is no such node. Of two it does not say
+// which one, and the other one is still there.
+func (n *Node) settleMissing() {
+	if len(n.znodes) > 1 {
+		n.leaveToReaper(deleted(n.Path()))
+	} else {
+		n.settle(deleted(n.Path()))
+	}
+}
+
+func deleted(path string) error { return fmt.Errorf("%w: node %s was deleted", ErrLost, path) }
 
 // leaveToReaper gives the node up without waiting for its end.
 func (n *Node) leaveToReaper(fate error) {
@@ -213,7 +216,9 @@ func (n *Node) leaveToReaper(fate error) {
 
 // settle says that nobody has to wait for the node any more.
 func (n *Node) settle(fate error) {
-	n.lock.client.events.ignore(n.path, &n.watch)
+	for i := range n.znodes {
+		n.lock.client.events.ignore(n.znodes[i].path, &n.znodes[i].watch)
+	}
 	n.fate = fate
 	close(n.released)
 }
@@ -227,35 +232,4 @@ func (n *Node) discard() {
 		return
 	}
 	n.deleteNow()
-}
-
-// check looks whether a node is still there and still ours, and sees to it that its
-// deletion is watched.
-func (n *Node) check() {
-	stat, err := n.look()
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		n.end(n.deleted())
-	case err != nil: // nothing learned; the lease decides
-	case stat.EphemeralOwner != n.session.id:
-		n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, n.path, uint64(stat.EphemeralOwner)))
-	}
-}
-
-func (n *Node) look() (*zk.Stat, error) {
-	c := n.lock.client
-	if c.events.listen(n.path, &n.watch) {
-		exists, stat, err := c.conn.Exists(n.path)
-		if err == nil && !exists {
-			err = zk.ErrNoNode
-		}
-		return stat, err
-	}
-	_, stat, events, err := c.conn.GetW(n.path)
-	if err != nil {
-		c.events.failed(n.path, &n.watch)
-		return nil, err
-	}
-	c.link.watched(events)
-	return stat, nil
 }

@@ -26,6 +26,7 @@ type options struct {
 	dial           func(ctx context.Context, network, address string) (net.Conn, error)
 	logger         *slog.Logger
 	label          string
+	kazoo          bool
 }
 
 type credential struct {
@@ -82,6 +83,24 @@ func WithLogger(logger *slog.Logger) Option {
 // at most 256 bytes of UTF-8 without control characters.
 func WithLabel(label string) Option {
 	return func(o *options) { o.label = label }
+}
+
+// WithKazoo makes locks that exclude kazoo's Lock, WriteLock, ReadLock and Election on the
+// same path as they come, which without it takes extra_lock_patterns=["lock-"] on their
+// side. Every process of this package that shares a path with such a kazoo needs the
+// option: without it the process waits for kazoo, but kazoo does not wait for it. It
+// excludes whomever a lock without it does, but kazoo goes on ignoring those others:
+// Curator, zk.Lock, and processes without the option.
+//
+// A lock node is then two znodes with one token, created in one transaction and deleted
+// in one: queueing, release and requeue cost one write each, as without. An acquisition
+// costs one read more, in the same round trip, and so does a heartbeat. The lock is lost
+// when either znode is deleted.
+//
+// kazoo needs its path to stay, so create it beforehand as a plain node: parents that
+// this package creates go when they are empty.
+func WithKazoo() Option {
+	return func(o *options) { o.kazoo = true }
 }
 
 func newOptions(opts []Option) (options, error) {

@@ -5,8 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+)
+
+const (
+	mutexMarker = "lock-"
+	kazooMarker = "__lock__"
+
+	sequenceDigits = 10
 )
 
 // A marker is the part of a node name right before its sequence number. Nodes of all
@@ -15,8 +23,8 @@ var markers = []struct {
 	text string
 	kind Kind
 }{
-	{"lock-", KindMutex},
-	{"__lock__", KindKazoo},
+	{mutexMarker, KindMutex},
+	{kazooMarker, KindKazoo},
 	{"__rlock__", KindKazooRead},
 	{"__WRIT__", KindWrite},
 	{"__READ__", KindRead},
@@ -38,26 +46,25 @@ const (
 // end of the 31-bit range there is room for the contenders of one queue.
 const lastSequence = math.MaxInt32 - 1<<20
 
-// newPrefix returns the name of a lock node up to its sequence number. The uuid is
-// fresh for each attempt: a stable one would let a late delete hit a newer node once
-// the parent is re-created and numbers start again. The form is that of Curator's
-// protected nodes, which zk.Lock and Curator queue behind.
-func newPrefix() string {
+// newID returns how the name of a lock node begins. The uuid is fresh for each attempt: a
+// stable one would let a late delete hit a newer node once the parent is re-created and
+// numbers start again. The form is that of Curator's protected nodes, which zk.Lock and
+// Curator queue behind.
+func newID() string {
 	var id [16]byte
 	rand.Read(id[:])
 	id[6] = id[6]&0x0f | 0x40 // RFC 9562, version 4
 	id[8] = id[8]&0x3f | 0x80
-	return fmt.Sprintf("_c_%x-%x-%x-%x-%x-lock-", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+	return fmt.Sprintf("_c_%x-%x-%x-%x-%x-", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
 // parseName splits the name of a contender into its kind and sequence number. It
 // reports false for a name of any other form.
 func parseName(name string) (kind Kind, sequence int32, ok bool) {
-	const digits = 10
-	if len(name) < digits {
+	if len(name) < sequenceDigits {
 		return "", 0, false
 	}
-	number, rest := name[len(name)-digits:], name[:len(name)-digits]
+	number, rest := name[len(name)-sequenceDigits:], name[:len(name)-sequenceDigits]
 	for _, c := range []byte(number) {
 		if c < '0' || c > '9' {
 			return "", 0, false
@@ -85,6 +92,7 @@ func parseName(name string) (kind Kind, sequence int32, ok bool) {
 type standing struct {
 	ahead       int    // contenders before ours; 0 is the head of the queue
 	predecessor string // the nearest of them, "" at the head
+	pair        bool   // those ahead are the two znodes of one node
 	behind      int    // contenders after ours
 	foreign     int    // children that are no contenders; they are ignored
 }
@@ -93,20 +101,22 @@ type standing struct {
 var errNotQueued = errors.New("lock node vanished from the queue")
 
 // stand is the queue rule: the contender with the lowest sequence number is the holder,
-// every other one watches its nearest predecessor.
+// every other one watches its nearest predecessor. Our own contender has one name or,
+// made in one transaction, two, of which the first one counts.
 //
 // A queue whose order cannot be trusted is refused with [ErrSequenceExhausted]: a
 // number next to the end of its range, a negative one, or our own number twice.
-func stand(children []string, own string) (standing, error) {
-	_, ours, ok := parseName(own)
+func stand(children []string, own ...string) (standing, error) {
+	_, ours, ok := parseName(own[0])
 	if !ok || ours < 0 || ours > lastSequence {
 		return standing{}, ErrSequenceExhausted
 	}
 	var s standing
-	nearest, queued, worn := int32(-1), false, false
+	first, lowest := "", int32(math.MaxInt32)
+	nearest, queued, worn := int32(-1), 0, false
 	for _, name := range children {
-		if name == own {
-			queued = true
+		if slices.Contains(own, name) {
+			queued++
 			continue
 		}
 		_, sequence, ok := parseName(name)
@@ -122,14 +132,18 @@ func stand(children []string, own string) (standing, error) {
 			if sequence > nearest {
 				nearest, s.predecessor = sequence, name
 			}
+			if sequence < lowest {
+				lowest, first = sequence, name
+			}
 		}
 	}
 	switch {
-	case !queued: // then a number like ours is that of a re-created parent
+	case queued < len(own): // then a number like ours is that of a re-created parent
 		return standing{}, errNotQueued
 	case worn:
 		return standing{}, ErrSequenceExhausted
 	}
+	s.pair = s.ahead == 2 && paired(first, s.predecessor)
 	return s, nil
 }
 
@@ -139,5 +153,5 @@ func stand(children []string, own string) (standing, error) {
 // number (CURATOR-621).
 func (s standing) alone() bool {
 	kind, _, _ := parseName(s.predecessor)
-	return s.ahead == 1 && kind != KindWrite
+	return kind != KindWrite && (s.ahead == 1 || s.pair)
 }

@@ -144,6 +144,41 @@ func TestOnlyTheDepartureOfASinglePredecessorMakesHead(t *testing.T) {
 	}
 }
 
+func TestTwoNamesArePairedIfOneTransactionMadeThem(t *testing.T) {
+	const mutex = "_c_01234567-89ab-4def-8123-456789abcdef-lock-0000000003"
+	for _, tt := range []struct {
+		first, second string
+		want          bool
+	}{
+		{mutex, "_c_01234567-89ab-4def-8123-456789abcdef-__lock__0000000004", true},
+		{mutex, "_c_01234567-89ab-4def-8123-456789abcdef-__lock__0000000005", false},
+		{mutex, "_c_01234567-89ab-4def-8123-456789abcdee-__lock__0000000004", false},
+		{mutex, "_c_01234567-89ab-4def-8123-456789abcdef-__WRIT__0000000004", false},
+		{"_c_01234567-89ab-4def-8123-456789abcdef-__lock__0000000004", mutex, false},
+		{mutex, "0123456789abcdef0123456789abcdef__lock__0000000004", false},
+		{"lock-0000000003", "__lock__0000000004", false},
+		{"", "_c_01234567-89ab-4def-8123-456789abcdef-__lock__0000000004", false},
+		{mutex, "", false},
+	} {
+		if got := paired(tt.first, tt.second); got != tt.want {
+			t.Errorf("%s, %s: got %t, want %t", tt.first, tt.second, got, tt.want)
+		}
+	}
+}
+
+func TestAPairStandsWhileBothOfItAreThere(t *testing.T) {
+	const first, second, others = "_c_x-lock-0000000005", "_c_x-__lock__0000000006", "a-lock-0000000003 b__lock__0000000007 "
+	s, err := stand(strings.Fields(others+second+" "+first), first, second)
+	if want := (standing{ahead: 1, predecessor: "a-lock-0000000003", behind: 1}); err != nil || s != want {
+		t.Errorf("got %+v, %v; want %+v", s, err, want)
+	}
+	for _, half := range []string{first, second} {
+		if _, err := stand(strings.Fields(others+half), first, second); !errors.Is(err, errNotQueued) {
+			t.Errorf("%s alone: got %v, want %v", half, err, errNotQueued)
+		}
+	}
+}
+
 func FuzzParseName(f *testing.F) {
 	for _, seed := range []string{"", "leases", "lock-0000000007", "lock--2147483648", "a__READ__0000000001", "__WRIT__7000000000", "\xff__WRIT__2147483647", "x-1-0000000001"} {
 		f.Add(seed, "lock-0000000005")

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -20,12 +21,13 @@ type reaper struct {
 	hurry   bool // there is a new item
 }
 
-// remains is what is left of an attempt: the node with this name or, if it is not
-// known, whatever child has this prefix, which is unique to the attempt.
+// remains is what is left of an attempt: the znode at path or, if that is not known,
+// whatever child of parent has this prefix, which is unique to the attempt.
 type remains struct {
-	parent, prefix, name string
-	session              *session // that was there when it was left, nil if there was none
-	reported             bool     // that it cannot be deleted
+	parent, prefix string
+	path           string
+	refused        bool     // a delete was not permitted
+	session        *session // that was there then, nil if there was none
 }
 
 // maxRemains is where new nodes have to wait for old ones to be removed.
@@ -101,22 +103,27 @@ func (r *reaper) bury(item *remains) bool {
 		return false
 	}
 	var err error
-	if item.name == "" {
-		if item.name, err = c.find(item.parent, item.prefix); err == nil && item.name == "" {
+	if item.path == "" {
+		var paths []string
+		paths, err = c.find(item.parent, item.prefix)
+		switch {
+		case err == nil && len(paths) == 0:
 			return true
+		case err == nil:
+			item.path = paths[0]
 		}
 	}
 	if err == nil {
-		err = c.conn.Delete(item.parent+"/"+item.name, -1)
+		err = c.conn.Delete(item.path, -1)
 	}
 	switch classify(err) {
 	case done, missing:
 		return true
 	case permanent:
-		if !item.reported {
-			item.reported = true
+		if !item.refused {
+			item.refused, item.session = true, c.link.session()
 			c.options.logger.Warn("zklock: cannot delete a lock node; it stays until its session ends",
-				"path", item.parent, "node", item.prefix, "err", err)
+				"path", cmp.Or(item.path, item.parent+"/"+item.prefix), "err", err)
 		}
 		return item.session == nil || item.session.isOver()
 	}

@@ -23,6 +23,7 @@ type book struct {
 	newest   map[*process]int64 // session
 	ended    map[int64]bool     // sessions that were ended before their time
 	named    map[string]*node   // by path, all there ever were
+	seconds  map[string]*node   // by the path of the second znode
 	byToken  map[int64]*node
 	queues   map[string][]*node // live nodes by lock path, in order of creation
 	turns    map[*turn]struct{} // not released yet
@@ -36,6 +37,8 @@ type book struct {
 // A node is a lock node on the server.
 type node struct {
 	path, lock string
+	second     string // of a bridged process, the path of the znode for kazoo
+	halved     bool   // second is gone
 	token      int64
 	owner      *process
 	session    int64
@@ -61,6 +64,7 @@ func newBook(p Plan, d *diary) *book {
 		newest:   make(map[*process]int64),
 		ended:    make(map[int64]bool),
 		named:    make(map[string]*node),
+		seconds:  make(map[string]*node),
 		byToken:  make(map[int64]*node),
 		queues:   make(map[string][]*node),
 		turns:    make(map[*turn]struct{}),
@@ -123,6 +127,9 @@ func (b *book) queue(lock string) []string {
 	var paths []string
 	for _, n := range b.queues[lock] {
 		paths = append(paths, n.path)
+		if n.second != "" && !n.halved {
+			paths = append(paths, n.second)
+		}
 	}
 	return paths
 }
@@ -145,6 +152,8 @@ func (b *book) changed(view zktest.View, changes []zktest.Change) {
 		switch {
 		case c.Kind == zktest.DataChanged:
 			b.written(view, c)
+		case secondZnode.MatchString(c.Path):
+			b.secondChanged(c)
 		case !ok:
 			b.diary.note("server: %v %s", c.Kind, c.Path)
 		case c.Kind == zktest.Created:
@@ -155,6 +164,7 @@ func (b *book) changed(view zktest.View, changes []zktest.Change) {
 	}
 	for _, n := range fresh {
 		b.checkSingle(n)
+		b.checkPair(n)
 	}
 }
 
@@ -206,13 +216,19 @@ func (b *book) checkSingle(n *node) {
 
 // requested follows a request to the server.
 func (b *book) requested(f *zktest.Frame) {
-	if _, ok := lockOf(f.Path); !ok || f.Op != zktest.OpDelete && f.Op != zktest.OpMulti {
+	_, ok := lockOf(f.Path)
+	second := secondZnode.MatchString(f.Path)
+	if !ok && !second || f.Op != zktest.OpDelete && f.Op != zktest.OpMulti {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	by := b.sessions[f.Session]
-	if n := b.named[f.Path]; by != operator && (n == nil || n.owner != by) {
+	n := b.named[f.Path]
+	if second {
+		n = b.seconds[f.Path]
+	}
+	if by != operator && (n == nil || n.owner != by) {
 		b.diary.violate("I12", "%v asks to delete %s, which it did not create", by, f.Path)
 	}
 }

@@ -43,6 +43,7 @@ type Plan struct {
 	Paths     int // of locks
 	Steps     int
 	Latency   time.Duration // the most that a frame takes
+	Bridged   bool          // some processes make their nodes with kazoo
 	Faults    []Fault
 }
 
@@ -64,6 +65,7 @@ func NewPlan(seed uint64) Plan {
 			}
 		}
 	}
+	p.Bridged = rng.IntN(2) == 0
 	return p
 }
 
@@ -89,6 +91,9 @@ func (p Plan) Smaller() iter.Seq[Plan] {
 		}
 		if p.Members > 1 {
 			reduce(func(q *Plan) { q.Members = 1 })
+		}
+		if p.Bridged {
+			reduce(func(q *Plan) { q.Bridged = false })
 		}
 		if p.Paths > 1 {
 			reduce(func(q *Plan) { q.Paths = 1 })
@@ -126,6 +131,6 @@ func (p Plan) String() string {
 	for i, f := range p.Faults {
 		faults[i] = string(f)
 	}
-	return fmt.Sprintf("seed %d: %d processes, %d members, %d paths, %d steps, latency %v, faults [%s]",
-		p.Seed, p.Processes, p.Members, p.Paths, p.Steps, p.Latency, strings.Join(faults, " "))
+	return fmt.Sprintf("seed %d: %d processes, %d members, %d paths, %d steps, latency %v, bridged %t, faults [%s]",
+		p.Seed, p.Processes, p.Members, p.Paths, p.Steps, p.Latency, p.Bridged, strings.Join(faults, " "))
 }

@@ -17,8 +17,9 @@ import (
 // another one.
 type process struct {
 	name    string
-	handOff time.Duration // the budget, or the most that it can be
+	handOff time.Duration
 	linger  time.Duration
+	bridged bool
 
 	client *zklock.Client
 	locks  *tier.Registry
@@ -27,36 +28,26 @@ type process struct {
 	life   context.Context        // ends when the process begins to close
 }
 
-// measured stands for the default hand-off budget, which the process finds by itself, up to mostMeasured.
-const (
-	measured     time.Duration = -1
-	mostMeasured               = 100 * time.Millisecond
-)
-
 // dial starts a process. It keeps trying until ctx ends.
 func (w *World) dial(ctx context.Context, name string, handOff, linger time.Duration) (*process, error) {
 	p := &process{name: name, handOff: handOff, linger: linger, mutex: make(map[string]*tier.Mutex)}
+	connect := []zklock.Option{zklock.WithDialContext(w.dialerOf(p)), zklock.WithSessionTimeout(sessionTimeout)}
+	if p.bridged = w.plan.bridges(name); p.bridged {
+		connect = append(connect, zklock.WithKazoo())
+	}
 	var err error
-	p.client, err = zklock.Dial(ctx, w.servers(),
-		zklock.WithDialContext(w.dialerOf(p)),
-		zklock.WithSessionTimeout(sessionTimeout))
+	p.client, err = zklock.Dial(ctx, w.servers(), connect...)
 	if err != nil {
 		return nil, err
 	}
-	opts := []tier.Option{tier.WithLinger(linger)}
-	if handOff == measured {
-		p.handOff = mostMeasured
-	} else {
-		opts = append(opts, tier.WithHandOff(handOff))
-	}
-	if p.locks, err = tier.New(p.client, opts...); err != nil {
+	if p.locks, err = tier.New(p.client, tier.WithHandOff(handOff), tier.WithLinger(linger)); err != nil {
 		panic(err) // the options are ours
 	}
 	for _, path := range w.plan.paths() {
 		p.mutex[path] = p.locks.Mutex(path)
 	}
 	p.life, p.end = context.WithCancel(context.Background())
-	w.diary.note("%s started: hand-off %v, linger %v", name, handOff, linger)
+	w.diary.note("%s started: hand-off %v, linger %v, bridged %t", name, handOff, linger, p.bridged)
 	return p, nil
 }
 

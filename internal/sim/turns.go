@@ -101,11 +101,11 @@ func (b *book) checkExclusion(t *turn) {
 	if t.node.session != b.newest[t.node.owner] {
 		b.diary.violate("I7", "%v has the lock with a node of session %#x, which is over for its process", t.job, t.node.session)
 	}
-	if t.node.gone {
+	if t.node.gone || t.node.halved {
 		b.diary.violate("I7", "%v has the lock, whose node is gone from the server", t.job)
 	}
 	for _, n := range b.queues[t.node.lock] {
-		if n.token < t.token {
+		if n.token < t.token && !n.halved {
 			b.diary.violate("I6", "%v has the lock while %s of %v is before it in the queue", t.job, short(n.path), n.owner)
 		}
 	}
@@ -197,7 +197,7 @@ func (b *book) written(view zktest.View, c zktest.Change) {
 	switch {
 	case err != nil || n == nil:
 		b.diary.violate("guard", "the register holds %q", data)
-	case n.gone || !view.Exists(n.path):
+	case n.gone || !view.Exists(n.path), n.second != "" && !view.Exists(n.second):
 		b.diary.violate("guard", "a write under %s took effect after the node", n.path)
 	case token < b.fences[c.Path]:
 		b.diary.violate("guard", "a write with token %d came after one with %d", token, b.fences[c.Path])

@@ -85,7 +85,7 @@ func (w *World) begin() {
 }
 
 func drawShares(rng *rand.Rand) (handOff, linger time.Duration) {
-	budgets := []time.Duration{measured, 0, 2 * time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond}
+	budgets := []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond}
 	lingers := []time.Duration{0, 0, 50 * time.Millisecond, time.Second}
 	return budgets[rng.IntN(len(budgets))], lingers[rng.IntN(len(lingers))]
 }

@@ -1,0 +1,97 @@
+package zklock_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// secret puts a node that only its maker may read at the head of the queue.
+func secret(t *testing.T, conn *zk.Conn) (node string) {
+	t.Helper()
+	put(t, conn, 0, "/locks", path)
+	node, err := conn.Create(path+"/_c_11111111-2222-4333-8444-555555555555-lock-", nil,
+		zk.FlagEphemeral|zk.FlagSequence, zk.DigestACL(zk.PermAll, "somebody", "else"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// A server tells nobody about a node that he may not read, so the queue is watched.
+func TestEndOfAnUnreadablePredecessorIsNoticedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := raw(t, s)
+		node := secret(t, conn)
+		p := start(t, s)
+		r := p.queue(t.Context())
+		if !r.waiting() {
+			t.Fatalf("Acquire behind an unreadable node: %v, %v, want it to wait", r.node, r.err)
+		}
+		before := time.Now()
+		if err := conn.Delete(node, -1); err != nil {
+			t.Fatal(err)
+		}
+		r.granted(t).Release()
+		if waited := time.Since(before); waited > 0 {
+			t.Errorf("granted %v after the end of the predecessor, want at once", waited)
+		}
+	})
+}
+
+// It may go between the list that showed it and the watch.
+func TestUnreadablePredecessorThatGoesMeanwhileIsNoticed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := raw(t, s)
+		node := secret(t, conn)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Request && f.Nth == 2 { // the one with the watch
+				if err := conn.Delete(node, -1); err != nil {
+					t.Error(err)
+				}
+			}
+			return zktest.Pass
+		})
+		before := time.Now()
+		r := start(t, s).queue(t.Context())
+		r.granted(t).Release()
+		if waited := time.Since(before); waited > 0 {
+			t.Errorf("granted after %v, want at once", waited)
+		}
+	})
+}
+
+// Releases from 3.8.4 and 3.9.2 on say nothing at all of such a node, those before still
+// that it exists.
+func TestUnreadablePredecessorOnAServer(t *testing.T) {
+	srv, ctx := realServer(t)
+	conn, _, err := zk.Connect([]string{srv.Addr()}, 4*time.Second, zk.WithLogger(silent{}), zk.WithDialer(net.DialTimeout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	node := secret(t, conn)
+	p := connect(ctx, t, []string{srv.Addr()}, zklock.WithSessionTimeout(4*time.Second))
+	r := p.enqueue(ctx, t, 2)
+	queue, err := p.lock.Contenders(ctx)
+	if err != nil || len(queue) != 2 || queue[0].Node != strings.TrimPrefix(node, path+"/") || queue[0].Kind != zklock.KindMutex {
+		t.Errorf("Contenders: %+v, %v, want the unreadable node first", queue, err)
+	}
+	select {
+	case <-r.done:
+		t.Fatalf("Acquire behind an unreadable node: %v, %v, want it to wait", r.node, r.err)
+	default:
+	}
+	if err := conn.Delete(node, -1); err != nil {
+		t.Fatal(err)
+	}
+	if <-r.done; r.err != nil {
+		t.Fatal(r.err)
+	}
+	r.node.Release()
+}
