@@ -94,7 +94,9 @@ func tormentIn(
 	if e.holds, err = readJournals(dir); err != nil {
 		return nil, err
 	}
-	return e.judge(), nil
+	result := e.judge()
+	result.Environment = surroundings(cfg)
+	return result, nil
 }
 
 // rage lets the faults loose for the duration of the run, or until ctx ends, and

@@ -98,4 +98,7 @@ func TestShapeOfChaos(t *testing.T) {
 	if err != nil || c.Section != 0 || c.HandOff != nil {
 		t.Errorf("got %+v, %v", c, err)
 	}
+	if c.judging() != byKernel || (&Config{}).judging() != byCount {
+		t.Error("the dead are to let go under chaos, and only there does that cost time")
+	}
 }

@@ -19,3 +19,31 @@ func now() instant {
 func (i instant) add(d time.Duration) instant { return i + instant(d) }
 
 func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
+
+// origin is one moment on both clocks of this process: the machine's, whose reading is
+// a system call, and the one of package time, whose reading is not.
+var origin = align()
+
+type alignment struct {
+	wall time.Time
+	at   instant
+}
+
+// align reads the clocks one after the other several times; the closest pair has had
+// the fewest interruptions in between.
+func align() (best alignment) {
+	closest := time.Duration(1<<63 - 1)
+	for range 20 {
+		before := time.Now()
+		at := now()
+		after := time.Now()
+		if d := after.Sub(before); d < closest {
+			closest = d
+			best = alignment{before.Add(d / 2), at}
+		}
+	}
+	return best
+}
+
+// instantOf is the instant of a time that this process read from its clock.
+func instantOf(t time.Time) instant { return origin.at.add(t.Sub(origin.wall)) }

@@ -17,6 +17,7 @@ import (
 // Config is the shape of a run.
 type Config struct {
 	Servers    []string // empty: a private server
+	Private    bool     // the servers were started for this run
 	Chroot     string   // prefix of all paths, "" or "/..."
 	Lock       string
 	Procs      int
@@ -28,6 +29,8 @@ type Config struct {
 	Seed       uint64
 	Baseline   bool
 	JSON       bool
+	HTML       string // file for the report, "" for none
+	Bench      string // directory for a benchmark instead of a run, "" for none
 
 	Chaos          bool
 	Ensemble       int            // size of the private ensemble
@@ -54,6 +57,8 @@ func parseFlags(args []string, stderr io.Writer) (Config, error) {
 	flags.Uint64Var(&c.Seed, "seed", 0, "of all random choices (default: random, printed)")
 	flags.BoolVar(&c.Baseline, "baseline", false, "run -lock zk first, on the same server in the same shape, and compare")
 	flags.StringVar(&format, "o", "text", "text|json: form of the result")
+	flags.StringVar(&c.HTML, "html", "", "`file` to write a report with charts to")
+	flags.StringVar(&c.Bench, "bench", "", "measure all that tierlock is held against, with -duration 5s each by default, and write it to `dir`")
 	flags.BoolVar(&c.Chaos, "chaos", false, "kill and stop workers and servers, and cut connections, for the whole duration")
 	flags.IntVar(&c.Ensemble, "ensemble", 1, "private servers")
 	flags.Func("handoff", "hand-off budget, a `duration`; 0 is strict (default: the library's; under -chaos a mix)", optional(&c.HandOff))
@@ -62,10 +67,15 @@ func parseFlags(args []string, stderr io.Writer) (Config, error) {
 		return c, err
 	}
 	c.JSON = format == "json"
+	set := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { set[f.Name] = true })
 	if c.Chaos {
-		c.shapeForChaos(flags)
+		c.shapeForChaos(set)
 	}
-	err := errors.Join(c.setServers(servers), c.check(), c.checkChaos(), checkFormat(format), checkArgs(flags.Args()))
+	if c.Bench != "" && !set["duration"] {
+		c.Duration = 5 * time.Second
+	}
+	err := errors.Join(c.setServers(servers), c.check(), c.checkChaos(), c.checkBench(set), checkFormat(format), checkArgs(flags.Args()))
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		flags.Usage()
@@ -108,9 +118,7 @@ func (c *Config) check() error {
 }
 
 // shapeForChaos replaces defaults: under chaos each turn is written down and judged.
-func (c *Config) shapeForChaos(flags *flag.FlagSet) {
-	set := map[string]bool{}
-	flags.Visit(func(f *flag.Flag) { set[f.Name] = true })
+func (c *Config) shapeForChaos(set map[string]bool) {
 	if !set["goroutines"] {
 		c.Goroutines = 8
 	}
@@ -137,6 +145,26 @@ func (c *Config) checkChaos() error {
 		return errors.New("-chaos kills servers, and so works on private ones only, without -zk")
 	case c.Chaos && (c.Baseline || c.Lock == "zk"):
 		return errors.New("-chaos is for locks that tell of their loss, and has no baseline")
+	}
+	return nil
+}
+
+func (c *Config) judging() judging {
+	if c.Chaos {
+		return byKernel // somebody may be killed inside
+	}
+	return byCount
+}
+
+// checkBench refuses what a benchmark decides itself.
+func (c *Config) checkBench(set map[string]bool) error {
+	if c.Bench == "" {
+		return nil
+	}
+	for name := range set {
+		if !slices.Contains([]string{"bench", "duration", "seed"}, name) {
+			return fmt.Errorf("-bench takes -duration and -seed, not -%s", name)
+		}
 	}
 	return nil
 }

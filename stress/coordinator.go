@@ -14,13 +14,14 @@ func measure(ctx context.Context, cfg Config, stderr io.Writer) (*Result, error)
 		return nil, err
 	}
 	defer seen.Close()
+	quorumWrite := seen.quorumWrite(ctx, cfg.Section)
 	dir, err := os.MkdirTemp("", "tierlock-stress-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
 
-	registers, err := newRegisters(dir, cfg.Paths)
+	registers, err := newRegisters(dir, cfg.Paths, cfg.judging())
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +35,12 @@ func measure(ctx context.Context, cfg Config, stderr io.Writer) (*Result, error)
 		return nil, err
 	}
 	defer workers.dismiss()
-	return workers.perform(ctx, cfg, seen, registers, stderr)
+	result, err := workers.perform(ctx, cfg, seen, registers, stderr)
+	if err != nil {
+		return nil, err
+	}
+	result.QuorumWrite = quorumWrite.Nanoseconds()
+	return result, nil
 }
 
 // perform is one run of workers that have just been started.
@@ -42,14 +48,14 @@ func (c children) perform(
 	ctx context.Context, cfg Config, seen *observer, registers []*register, stderr io.Writer,
 ) (*Result, error) {
 	c.await(func(e *child) <-chan struct{} { return e.ready })
-	before, known := seen.packets()
+	before, known := seen.traffic()
 	c.tell("go")
 	stop := context.AfterFunc(ctx, func() { c.tell("stop") })
 	defer stop()
 	finish := showProgress(cfg, c, stderr)
 	c.await(func(e *child) <-chan struct{} { return e.reported })
 	finish()
-	after, stillKnown := seen.packets()
+	after, stillKnown := seen.traffic()
 	leaked, err := seen.leaked(context.WithoutCancel(ctx), leakPatience)
 	if err != nil {
 		return nil, err
@@ -65,9 +71,12 @@ func (c children) perform(
 		Section: cfg.Section.Nanoseconds(), Think: cfg.Think.Nanoseconds(), Seed: cfg.Seed, LeakedNodes: leaked,
 	}
 	result.summarize(c.reports(), counted)
-	if known && stillKnown && result.Acquisitions > 0 {
-		packets := float64(after-before) / float64(result.Acquisitions)
-		result.Packets = &packets
+	if n := float64(result.Acquisitions + result.Late); known && stillKnown && n > 0 {
+		packets, writes := float64(after.packets-before.packets)/n, float64(after.writes-before.writes)/n
+		result.Packets, result.Writes = &packets, &writes
+	}
+	if bound, ok := result.awayBound(cfg); ok {
+		result.AwayBound = bound.Nanoseconds()
 	}
 	return result, nil
 }

@@ -111,7 +111,7 @@ func (r *Result) count(e *evidence) {
 		r.Acquisitions++
 		r.PerProcess[slotOf(h.Process, r.Procs)]++
 		r.Lost += count(h.Lost)
-		_ = waits.RecordValue(min(int64(h.Got.sub(h.Asked)), waits.HighestTrackableValue()))
+		keep(waits, h.Got.sub(h.Asked))
 		if h.Over != 0 {
 			inSection += h.Left.sub(h.Got)
 		}
@@ -136,5 +136,5 @@ func (r *Result) count(e *evidence) {
 	r.PerSecond = float64(r.Acquisitions) / elapsed.Seconds()
 	r.Busy = inSection.Seconds() / elapsed.Seconds() / float64(r.Paths)
 	r.Jain = jain(r.PerProcess)
-	r.Wait = waitOf(waits)
+	r.Wait, r.Curve = quantilesOf(waits), curveOf(waits)
 }

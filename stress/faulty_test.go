@@ -92,6 +92,9 @@ func TestTurnAfterTheEndDoesNotEnter(t *testing.T) {
 	if n := w.registers[0].counted(); n != 0 {
 		t.Errorf("counted %d sections, want 0", n)
 	}
+	if r := w.report(0, 0); r.Late != 1 {
+		t.Errorf("late turns: got %d, want 1", r.Late)
+	}
 }
 
 func TestErrorsAreCountedByTheirRoot(t *testing.T) {

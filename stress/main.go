@@ -1,14 +1,18 @@
 // Stress hammers a lock from many goroutines of several processes and judges it.
 //
-// The judge does not trust ZooKeeper: a section that cannot get a kernel file lock at
-// once overlaps another one, a counter in a file shows updates that were lost, and a
-// fencing token must never go back. On top of that come throughput, waits, fairness
-// between the processes, and the traffic with ZooKeeper.
+// The judge does not trust ZooKeeper: a section that finds another one inside overlaps
+// it, a counter in a file shows updates that were lost, and a fencing token must never
+// go back. Who is inside is counted in memory that the processes share; under -chaos,
+// where a process may be killed in its section, a kernel file lock that is not free at
+// once tells. On top of that come throughput, waits, hand-overs, fairness between the
+// processes, and the traffic with ZooKeeper.
 //
 //	go run ./stress                            # on a private server
 //	go run ./stress -zk host:2181/some/path    # on yours
 //	go run ./stress -baseline -cs 1ms          # beside go-zookeeper's own lock
 //	go run ./stress -chaos -ensemble 3         # with kill -9, stops and cuts
+//	go run ./stress -html report.html          # with charts of the run
+//	go run ./stress -bench docs                # all figures that tierlock is held against
 //
 // Under -chaos a process that was stopped may be late: still in its section while the
 // lock is another's. What counts then is that holds known to be valid never overlap,
@@ -57,38 +61,62 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the verdict
+	if cfg.Bench != "" {
+		err = bench(ctx, cfg, stdout, stderr)
+	} else {
+		err = judge(ctx, cfg, stdout, stderr)
+	}
+	switch {
+	case err == nil:
+		return exitPass
+	case errors.Is(err, errFailed): // and said so
+		return exitViolation
+	}
+	fmt.Fprintln(stderr, "stress:", err)
+	if errors.Is(err, errNoServer) && ctx.Err() == nil { // not when interrupted while it looked for one
+		return exitNoServer
+	}
+	return exitViolation
+}
+
+var errFailed = errors.New("the verdict is FAIL")
+
+// judge runs what cfg asks for and writes down what it found.
+func judge(ctx context.Context, cfg Config, stdout, stderr io.Writer) error {
 	result, err := stress(ctx, cfg, stderr)
 	if err != nil {
-		fmt.Fprintln(stderr, "stress:", err)
-		if errors.Is(err, errNoServer) && ctx.Err() == nil { // not when interrupted while it looked for one
-			return exitNoServer
-		}
-		return exitViolation
+		return err
 	}
-	if err := write(stdout, result, cfg.JSON); err != nil {
-		fmt.Fprintln(stderr, "stress:", err)
-		return exitViolation
+	err = write(stdout, result, cfg.JSON)
+	if cfg.HTML != "" {
+		err = errors.Join(err, result.writePage(cfg.HTML))
 	}
-	if result.Verdict != "PASS" {
-		return exitViolation
+	if err == nil && result.Verdict != "PASS" {
+		return errFailed
 	}
-	return exitPass
+	return err
 }
 
 // stress runs what cfg asks for. The end of ctx ends the measuring early; what was done
 // by then is judged.
 func stress(ctx context.Context, cfg Config, stderr io.Writer) (*Result, error) {
-	if len(cfg.Servers) == 0 {
-		cluster, err := startServers(ctx, cfg)
-		if err != nil {
-			return nil, errors.Join(errNoServer, err)
-		}
-		defer cluster.Stop()
-		cfg.Servers = cluster.Addrs()
-		if cfg.Chaos {
-			return torment(ctx, cfg, cluster, stderr)
-		}
+	if len(cfg.Servers) > 0 {
+		return compare(ctx, cfg, stderr)
 	}
+	cluster, err := startServers(ctx, cfg)
+	if err != nil {
+		return nil, errors.Join(errNoServer, err)
+	}
+	defer cluster.Stop()
+	cfg.Servers, cfg.Private = cluster.Addrs(), true
+	if cfg.Chaos {
+		return torment(ctx, cfg, cluster, stderr)
+	}
+	return compare(ctx, cfg, stderr)
+}
+
+// compare measures a lock, right after its baseline if there is to be one.
+func compare(ctx context.Context, cfg Config, stderr io.Writer) (*Result, error) {
 	var baseline *Result
 	if cfg.Baseline {
 		peer := cfg
@@ -105,6 +133,7 @@ func stress(ctx context.Context, cfg Config, stderr io.Writer) (*Result, error) 
 	if baseline != nil {
 		result.compare(baseline)
 	}
+	result.Environment = surroundings(cfg)
 	return result, nil
 }
 

@@ -10,21 +10,35 @@ import (
 	"unsafe"
 )
 
-// register is the oracle of one lock path. It trusts nothing but the kernel of this
-// machine.
+// judging is how a register finds out that two sections overlap.
+type judging int
+
+const (
+	// byCount has each section count itself in a word of shared memory. It costs next
+	// to nothing, so that an empty section is one, but a process that is killed in its
+	// section stays counted.
+	byCount judging = iota
+	// byKernel has each section take a kernel lock without waiting. The kernel lets go
+	// for a process that was killed.
+	byKernel
+)
+
+// register is the oracle of one lock path. It trusts nothing but the memory and the
+// kernel of this machine.
 //
 // It is a file with a counter, the highest fencing token seen, and the process that
 // brought it, read at the start of a section and written at its end: whatever is lost
-// there was not protected by the lock. The whole of a section moreover has a kernel
-// lock on the file, taken without waiting: when it is not free at once, two sections
-// overlap.
+// there was not protected by the lock. Moreover it knows whether somebody is inside
+// when a section starts: then two sections overlap.
 type register struct {
-	name   string
-	record *record // the file itself, mapped: sections are serial, so a read and a write call in each would set the pace
+	judging judging
+	name    string
+	record  *record // the file itself, mapped: sections are serial, so a read and a write call in each would set the pace
 	// idle keeps an open file for the next section. Kernel locks belong to open file
 	// descriptions, so goroutines of one process that are in the section at once need
 	// one each; with a correct lock a single one goes round.
 	idle chan *os.File
+	mine atomic.Int64 // instant at which this process's last section here ended, 0 before
 }
 
 // record is the content of a register's file.
@@ -32,12 +46,15 @@ type record struct {
 	counter atomic.Int64
 	token   atomic.Int64
 	process atomic.Int64
+	inside  atomic.Int64 // sections, when judging by count
+	left    atomic.Int64 // instant at which the last section ended
+	leaver  atomic.Int64 // its process, 0 before the first
 }
 
 // newRegister opens the register of a path, and makes it if it is new. It stays mapped
 // until the process ends.
-func newRegister(dir string, path int) (*register, error) {
-	r := &register{name: filepath.Join(dir, fmt.Sprint("register-", path)), idle: make(chan *os.File, 1)}
+func newRegister(dir string, path int, how judging) (*register, error) {
+	r := &register{judging: how, name: filepath.Join(dir, fmt.Sprint("register-", path)), idle: make(chan *os.File, 1)}
 	file, err := r.open()
 	if err != nil {
 		return nil, err
@@ -55,11 +72,11 @@ func newRegister(dir string, path int) (*register, error) {
 	return r, nil
 }
 
-func newRegisters(dir string, paths int) ([]*register, error) {
+func newRegisters(dir string, paths int, how judging) ([]*register, error) {
 	registers := make([]*register, paths)
 	for i := range registers {
 		var err error
-		if registers[i], err = newRegister(dir, i); err != nil {
+		if registers[i], err = newRegister(dir, i, how); err != nil {
 			return nil, err
 		}
 	}
@@ -73,27 +90,36 @@ func (r *register) open() (*os.File, error) {
 // section is one critical section, from enter to leave or abandon.
 type section struct {
 	register *register
-	file     *os.File
-	counter  int64 // as found at enter
-	overlap  bool  // somebody else was inside at enter
+	file     *os.File // with the kernel's lock, unless overlap; nil when judging by count
+	counter  int64    // as found at enter
+	overlap  bool     // somebody else was inside at enter
 }
 
 func (r *register) enter() (s section, err error) {
 	s.register = r
+	if r.judging == byCount {
+		s.overlap = r.record.inside.Add(1) > 1
+	} else if err := s.lock(); err != nil {
+		return s, err
+	}
+	s.counter = r.record.counter.Load()
+	return s, nil
+}
+
+func (s *section) lock() (err error) {
 	select {
-	case s.file = <-r.idle:
+	case s.file = <-s.register.idle:
 	default:
-		if s.file, err = r.open(); err != nil {
-			return s, err
+		if s.file, err = s.register.open(); err != nil {
+			return err
 		}
 	}
 	err = syscall.Flock(int(s.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	s.overlap = errors.Is(err, syscall.EWOULDBLOCK)
 	if err != nil && !s.overlap {
-		return s, errors.Join(fmt.Errorf("flock: %w", err), s.file.Close())
+		return errors.Join(fmt.Errorf("flock: %w", err), s.file.Close())
 	}
-	s.counter = r.record.counter.Load()
-	return s, nil
+	return nil
 }
 
 // leave counts the section and reports whether its token went back: a token must exceed
@@ -113,6 +139,10 @@ func (s section) leave(token, process int64) (regression bool, err error) {
 
 // abandon ends the section without counting it.
 func (s section) abandon() error {
+	if s.file == nil {
+		s.register.record.inside.Add(-1)
+		return nil
+	}
 	if !s.overlap {
 		if err := syscall.Flock(int(s.file.Fd()), syscall.LOCK_UN); err != nil {
 			return errors.Join(fmt.Errorf("flock: %w", err), s.file.Close())

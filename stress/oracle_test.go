@@ -2,30 +2,42 @@ package main
 
 import "testing"
 
+// bothWays runs a test for each way to find overlaps.
+func bothWays(t *testing.T, test func(t *testing.T, how judging)) {
+	t.Helper()
+	t.Run("by count", func(t *testing.T) { test(t, byCount) })
+	t.Run("by kernel", func(t *testing.T) { test(t, byKernel) })
+}
+
 func TestOverlapIsSeenByBothProcessesAndGoroutines(t *testing.T) {
-	dir := t.TempDir()
-	here, elsewhere := open(t, dir, 0), open(t, dir, 0)
-	first := enter(t, here)
-	if first.overlap {
-		t.Error("the first section overlaps nobody")
-	}
-	if s := enter(t, here); !s.overlap {
-		t.Error("a second goroutine inside: no overlap seen")
-	}
-	if s := enter(t, elsewhere); !s.overlap {
-		t.Error("a second process inside: no overlap seen")
-	}
-	if s := enter(t, open(t, dir, 1)); s.overlap {
-		t.Error("sections of two paths: overlap seen")
-	}
-	leave(t, first, 1, 1)
-	if s := enter(t, elsewhere); s.overlap {
-		t.Error("after leave: overlap seen")
-	}
+	bothWays(t, func(t *testing.T, how judging) {
+		dir := t.TempDir()
+		here, elsewhere := open(t, dir, 0, how), open(t, dir, 0, how)
+		first := enter(t, here)
+		if first.overlap {
+			t.Error("the first section overlaps nobody")
+		}
+		second, third := enter(t, here), enter(t, elsewhere)
+		if !second.overlap {
+			t.Error("a second goroutine inside: no overlap seen")
+		}
+		if !third.overlap {
+			t.Error("a second process inside: no overlap seen")
+		}
+		if s := enter(t, open(t, dir, 1, how)); s.overlap {
+			t.Error("sections of two paths: overlap seen")
+		}
+		for _, s := range []section{third, second, first} {
+			leave(t, s, 1, 1)
+		}
+		if s := enter(t, elsewhere); s.overlap {
+			t.Error("after leave: overlap seen")
+		}
+	})
 }
 
 func TestOverlappingSectionLosesAnUpdate(t *testing.T) {
-	r := open(t, t.TempDir(), 0)
+	r := open(t, t.TempDir(), 0, byCount)
 	a, b := enter(t, r), enter(t, r)
 	leave(t, a, 1, 1)
 	leave(t, b, 1, 1)
@@ -36,16 +48,18 @@ func TestOverlappingSectionLosesAnUpdate(t *testing.T) {
 }
 
 func TestAbandonedSectionIsNotCounted(t *testing.T) {
-	r := open(t, t.TempDir(), 0)
-	if err := enter(t, r).abandon(); err != nil {
-		t.Fatal(err)
-	}
-	if s := enter(t, r); s.overlap {
-		t.Error("the abandoned section still excludes others")
-	}
-	if n := r.counted(); n != 0 {
-		t.Errorf("counted: got %d, want 0", n)
-	}
+	bothWays(t, func(t *testing.T, how judging) {
+		r := open(t, t.TempDir(), 0, how)
+		if err := enter(t, r).abandon(); err != nil {
+			t.Fatal(err)
+		}
+		if s := enter(t, r); s.overlap {
+			t.Error("the abandoned section still excludes others")
+		}
+		if n := r.counted(); n != 0 {
+			t.Errorf("counted: got %d, want 0", n)
+		}
+	})
 }
 
 func TestTokens(t *testing.T) {
@@ -64,7 +78,7 @@ func TestTokens(t *testing.T) {
 		{"none", []step{{5, 1}, {0, 2}}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := open(t, t.TempDir(), 0)
+			r := open(t, t.TempDir(), 0, byCount)
 			var got bool
 			for _, s := range test.steps {
 				got = leave(t, enter(t, r), s.token, s.process)
@@ -76,9 +90,9 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-func open(t *testing.T, dir string, path int) *register {
+func open(t *testing.T, dir string, path int, how judging) *register {
 	t.Helper()
-	r, err := newRegister(dir, path)
+	r, err := newRegister(dir, path, how)
 	if err != nil {
 		t.Fatal(err)
 	}

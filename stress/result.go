@@ -19,11 +19,20 @@ type Result struct {
 	Seed       uint64 `json:"seed"`
 
 	Acquisitions int64   `json:"acquisitions"`
+	Late         int64   `json:"late_acquisitions"` // after the end of the run, by locks that cannot be stopped from it
 	PerSecond    float64 `json:"per_second"`
 	PerProcess   []int64 `json:"per_process"`
 	Jain         float64 `json:"jain"`
 	Busy         float64 `json:"busy"` // share of the time in which a path was in its section
-	Wait         Wait    `json:"wait_ns"`
+
+	Wait     Quantiles  `json:"wait_ns"` // from asking for the lock to having it
+	Curve    []Quantile `json:"wait_curve"`
+	HandOver Quantiles  `json:"handover_ns"` // from the end of a section to the next one, in another process
+	// Away is how long processes were without the lock while others had it; null where
+	// they do not want it all the time.
+	Away        *Quantiles `json:"away_ns"`
+	AwayBound   int64      `json:"away_bound_ns,omitempty"`   // what the lock promises of it, if it does
+	QuorumWrite int64      `json:"quorum_write_ns,omitempty"` // median of a small write to the same server
 
 	Overlaps         int64 `json:"overlaps"`
 	LostUpdates      int64 `json:"lost_updates"`
@@ -34,21 +43,16 @@ type Result struct {
 
 	Lost    int64            `json:"lost"`
 	Errors  map[string]int64 `json:"errors"`
-	Packets *float64         `json:"zk_packets_per_acquisition"` // null if a server does not answer srvr
+	Packets *float64         `json:"zk_packets_per_acquisition"` // late ones included; null if a server does not answer srvr
+	Writes  *float64         `json:"zk_writes_per_acquisition"`  // transactions; likewise
 
 	Chaos *Chaos `json:"chaos"` // null without faults
+
+	Environment *environment `json:"environment,omitempty"`
 
 	Baseline *Result `json:"baseline"`
 	Ratio    float64 `json:"ratio"`   // to the baseline's rate; zero without one
 	Verdict  string  `json:"verdict"` // PASS or FAIL
-}
-
-// Wait is the time from asking for the lock to having it.
-type Wait struct {
-	P50 int64 `json:"p50"`
-	P90 int64 `json:"p90"`
-	P99 int64 `json:"p99"`
-	Max int64 `json:"max"`
 }
 
 // report is what one worker found.
@@ -56,17 +60,15 @@ type report struct {
 	Elapsed     time.Duration
 	InSection   time.Duration
 	Sections    []int64 // completed, per path
+	Late        int64   // acquisitions after the end, which did nothing
 	Overlaps    int64
 	Regressions int64
 	Stuck       int64
 	Lost        int64
 	Errors      map[string]int64
 	Wait        *hdrhistogram.Snapshot
-}
-
-// newHistogram holds waits from 1 ns to 1 h, to within one per cent.
-func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(1, int64(time.Hour), 2)
+	HandOver    *hdrhistogram.Snapshot
+	Away        *hdrhistogram.Snapshot
 }
 
 // summarize adds what the workers report, nil for a worker that died, and what the
@@ -75,7 +77,7 @@ func (r *Result) summarize(reports []*report, counted []int64) {
 	r.Errors = map[string]int64{}
 	r.PerProcess = make([]int64, len(reports))
 	sections := make([]int64, len(counted))
-	waits := newHistogram()
+	waits, handOvers, aways := newHistogram(), newHistogram(), newHistogram()
 	var elapsed, inSection time.Duration
 	for i, w := range reports {
 		if w == nil {
@@ -89,6 +91,7 @@ func (r *Result) summarize(reports []*report, counted []int64) {
 			r.PerProcess[i] += n
 		}
 		r.Acquisitions += r.PerProcess[i]
+		r.Late += w.Late
 		r.Overlaps += w.Overlaps
 		r.TokenRegressions += w.Regressions
 		r.Stuck += w.Stuck
@@ -97,6 +100,8 @@ func (r *Result) summarize(reports []*report, counted []int64) {
 			r.Errors[kind] += n
 		}
 		waits.Merge(hdrhistogram.Import(w.Wait))
+		handOvers.Merge(hdrhistogram.Import(w.HandOver))
+		aways.Merge(hdrhistogram.Import(w.Away))
 	}
 	for path, n := range sections {
 		r.LostUpdates += max(n-counted[path], counted[path]-n)
@@ -107,15 +112,12 @@ func (r *Result) summarize(reports []*report, counted []int64) {
 		r.Busy = inSection.Seconds() / elapsed.Seconds() / float64(len(counted))
 	}
 	r.Jain = jain(r.PerProcess)
-	r.Wait = waitOf(waits)
-	r.decide()
-}
-
-func waitOf(waits *hdrhistogram.Histogram) Wait {
-	return Wait{
-		P50: waits.ValueAtQuantile(50), P90: waits.ValueAtQuantile(90),
-		P99: waits.ValueAtQuantile(99), Max: waits.Max(),
+	r.Wait, r.Curve, r.HandOver = quantilesOf(waits), curveOf(waits), quantilesOf(handOvers)
+	if r.Think == 0 && r.Paths == 1 {
+		away := quantilesOf(aways)
+		r.Away = &away
 	}
+	r.decide()
 }
 
 // decide reaches the verdict.

@@ -81,14 +81,14 @@ func TestJain(t *testing.T) {
 	}
 }
 
-func TestParsePackets(t *testing.T) {
+func TestParseTraffic(t *testing.T) {
 	const srvr = "Zookeeper version: 3.8.0, built on 2024-12-29 17:54 UTC\nLatency min/avg/max: 0/0.0/0\n" +
-		"Received: 40\nSent: 2\nConnections: 1\nOutstanding: 0\nZxid: 0x0\nMode: standalone\nNode count: 5\n"
-	if n, ok := parsePackets(srvr); n != 42 || !ok {
-		t.Errorf("got %d, %t, want 42", n, ok)
+		"Received: 40\nSent: 2\nConnections: 1\nOutstanding: 0\nZxid: 0x1f\nMode: standalone\nNode count: 5\n"
+	if got, ok := parseTraffic(srvr); got != (traffic{packets: 42, writes: 31}) || !ok {
+		t.Errorf("got %+v, %t, want 42 packets, 31 writes", got, ok)
 	}
-	if n, ok := parsePackets("srvr is not executed because it is not in the whitelist.\n"); ok {
-		t.Errorf("refusal: got %d", n)
+	if got, ok := parseTraffic("srvr is not executed because it is not in the whitelist.\n"); ok {
+		t.Errorf("refusal: got %+v", got)
 	}
 }
 
@@ -99,5 +99,6 @@ func reportOf(sections ...int64) *report {
 	for _, n := range sections {
 		_ = waits.RecordValues(int64(time.Millisecond), n)
 	}
-	return &report{Elapsed: time.Second, Sections: sections, Wait: waits.Export()}
+	none := newHistogram().Export()
+	return &report{Elapsed: time.Second, Sections: sections, Wait: waits.Export(), HandOver: none, Away: none}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		"-lock none", "-o xml", "-zk ,", "-zk host/", "-zk host//x", "-zk /x", "surplus",
 		"-ensemble 0", "-ensemble 2", "-ensemble 3 -zk host", "-chaos -zk host", "-chaos -baseline", "-chaos -lock zk",
 		"-handoff -1s", "-linger x", "-handoff 1s -lock zk",
+		"-bench x -procs 2", "-bench x -zk host", "-bench x -html y",
 	} {
 		code, stdout, stderr := runWith(strings.Fields(args)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "Usage of stress") {
@@ -60,10 +62,45 @@ func TestRealLocksPass(t *testing.T) {
 			if r.Verdict != "PASS" || r.Acquisitions == 0 || len(r.PerProcess) != 2 || r.Packets == nil || r.Wait.Max == 0 {
 				t.Errorf("got %+v", r)
 			}
+			if len(r.Curve) == 0 || r.HandOver.Max == 0 || r.QuorumWrite == 0 || r.Writes == nil || r.Away != nil {
+				t.Errorf("got %d points, hand-over %+v, quorum write %d, writes %v, away %v, want all but the last",
+					len(r.Curve), r.HandOver, r.QuorumWrite, r.Writes, r.Away)
+			}
 			if len(r.Errors) > 0 || r.Lost > 0 {
 				t.Errorf("errors on a healthy server: %v, lost %d", r.Errors, r.Lost)
 			}
 		})
+	}
+}
+
+func TestRunLeavesNoNodes(t *testing.T) {
+	server := zkservertest.Start(t, zkserver.Config{}).Addr()
+	runJSON(t, exitPass, "-zk", server+"/a/b", "-procs", "1", "-duration", "100ms")
+	conn, err := connect(t.Context(), []string{server})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if exists, _, err := conn.Exists("/a"); err != nil || exists {
+		t.Errorf("the parents that were missing before: exists %t, %v", exists, err)
+	}
+}
+
+func TestPageOfARun(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "page.html")
+	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
+	runJSON(t, exitPass, "-zk", servers, "-baseline", "-html", name, "-procs", "2", "-goroutines", "2", "-duration", "300ms")
+	page, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"stress: PASS", "2 × 2, empty section", "zk.Lock", "as the server is configured"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page does not have %q", want)
+		}
+	}
+	if code, _, stderr := runWith("-zk", servers, "-duration", "100ms", "-html", t.TempDir()); code == exitPass || stderr == "" {
+		t.Errorf("a page that cannot be written: got exit %d, stderr %q", code, stderr)
 	}
 }
 

@@ -54,7 +54,7 @@ func TestTurnIsWrittenDown(t *testing.T) {
 	if !(h.Asked <= h.Got && h.Got <= h.Left && h.Left <= h.Valid && h.Valid <= h.Over) {
 		t.Errorf("times out of order: %+v", h)
 	}
-	inside := enter(t, open(t, w.worker.task.Dir, 0))
+	inside := enter(t, open(t, w.worker.task.Dir, 0, w.worker.task.judging()))
 	h = turn(t, w, tokenHeld{token: 5})
 	if h.Met == nil || h.Met.From < h.Got || h.Met.Until > h.Left {
 		t.Errorf("met somebody inside: got %+v", h)

@@ -22,8 +22,11 @@ func printText(w io.Writer, r *Result) error {
 		rate(r.PerSecond), r.Acquisitions, 100*r.Busy)
 	row("wait", "p50 %v  p90 %v  p99 %v  max %v", ns(r.Wait.P50), ns(r.Wait.P90), ns(r.Wait.P99), ns(r.Wait.Max))
 	row("fairness", "Jain index %.4f, per process %s", r.Jain, strings.Trim(fmt.Sprint(r.PerProcess), "[]"))
+	if r.HandOver.Max > 0 {
+		row("hand-over", "%s", r.handOverText())
+	}
 	if r.Packets != nil {
-		row("zookeeper", "%.4g packets per acquisition", *r.Packets)
+		row("zookeeper", "%.4g packets and %.4g writes per acquisition", *r.Packets, *r.Writes)
 	}
 	if b := r.Baseline; b != nil {
 		row("baseline", "%s %s/s, p99 %v; ratio %.4g", b.Lock, rate(b.PerSecond), ns(b.Wait.P99), r.Ratio)
@@ -44,6 +47,20 @@ func printText(w io.Writer, r *Result) error {
 	}
 	_, err := fmt.Fprintln(w, strings.TrimSuffix(r.Verdict+": "+strings.Join(r.violations(), "; "), ": "))
 	return err
+}
+
+func (r *Result) handOverText() string {
+	text := fmt.Sprintf("p50 %v  p99 %v  max %v", ns(r.HandOver.P50), ns(r.HandOver.P99), ns(r.HandOver.Max))
+	if r.Away != nil {
+		text += fmt.Sprintf("; away for %v at most", ns(r.Away.Max))
+	}
+	if r.AwayBound > 0 {
+		text += fmt.Sprintf(" of %v", ns(r.AwayBound))
+	}
+	if r.QuorumWrite > 0 {
+		text += fmt.Sprintf("; quorum write %v", ns(r.QuorumWrite))
+	}
+	return text
 }
 
 // ns is a number of nanoseconds in three or four digits.

@@ -54,35 +54,53 @@ func (w *worker) turn(ctx context.Context, acquire contender, path int) error {
 	}
 	got := time.Now()
 	if ctx.Err() != nil {
-		return h.Release() // this turn came after the end
+		w.countLate()
+		return h.Release()
 	}
-	v, err := w.visit(h, path)
-	left := time.Now()
+	v, err := w.visit(h, path, got)
 	released := h.Release()
 	if errors.Is(released, tier.ErrLost) || errors.Is(released, zklock.ErrLost) {
 		v.lost, released = true, nil
 	}
-	w.record(v, path, got.Sub(asked), left.Sub(got))
+	w.record(v, path, got.Sub(asked), v.left.Sub(got))
 	return errors.Join(err, released)
 }
 
-// visit is what one section showed.
-type visit struct{ overlap, regression, lost, completed bool }
+// countLate counts a turn that came after the end of the run.
+func (w *worker) countLate() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.found.Late++
+}
 
-func (w *worker) visit(h held, path int) (v visit, err error) {
-	s, err := w.registers[path].enter()
+// visit is what one section showed.
+type visit struct {
+	overlap, regression, lost, completed bool
+
+	passage passage
+	passed  bool // there was one
+	left    time.Time
+}
+
+func (w *worker) visit(h held, path int, got time.Time) (v visit, err error) {
+	v.left = got
+	r, process := w.registers[path], int64(w.task.Process)
+	s, err := r.enter()
 	if err != nil {
 		return v, err
 	}
 	v.overlap = s.overlap
+	v.passage, v.passed = r.arrive(process, instantOf(got))
 	if w.task.Section > 0 {
 		sleep(context.Background(), h.Lost(), w.task.Section)
 	}
+	v.left = time.Now()
+	r.depart(process, instantOf(v.left))
 	if h.Err() != nil {
 		v.lost = true
 		return v, s.abandon()
 	}
-	v.regression, err = s.leave(h.Token(), int64(w.task.Process))
+	v.regression, err = s.leave(h.Token(), process)
 	v.completed = err == nil
 	return v, err
 }
@@ -94,9 +112,16 @@ func (w *worker) record(v visit, path int, wait, inside time.Duration) {
 	w.found.Overlaps += count(v.overlap)
 	w.found.Regressions += count(v.regression)
 	w.found.Lost += count(v.lost)
-	if v.completed {
-		w.found.Sections[path]++
-		_ = w.waits.RecordValue(min(wait.Nanoseconds(), w.waits.HighestTrackableValue()))
+	if !v.completed {
+		return
+	}
+	w.found.Sections[path]++
+	keep(w.waits, wait)
+	if v.passed {
+		keep(w.handOvers, v.passage.handOver)
+	}
+	if v.passage.away > 0 {
+		keep(w.aways, v.passage.away)
 	}
 }
 

@@ -88,9 +88,11 @@ type worker struct {
 	registers []*register
 	witness   *witness // nil without chaos
 
-	mu    sync.Mutex // guards the fields below
-	found report
-	waits *hdrhistogram.Histogram
+	mu        sync.Mutex // guards the fields below
+	found     report
+	waits     *hdrhistogram.Histogram
+	handOvers *hdrhistogram.Histogram
+	aways     *hdrhistogram.Histogram
 }
 
 func newWorker(t task) (*worker, error) {
@@ -100,7 +102,7 @@ func newWorker(t task) (*worker, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	registers, err := newRegisters(t.Dir, len(t.LockPaths))
+	registers, err := newRegisters(t.Dir, len(t.LockPaths), t.judging())
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +110,8 @@ func newWorker(t task) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{task: t, locker: locker, registers: registers, waits: newHistogram()}
+	w := &worker{task: t, locker: locker, registers: registers}
+	w.waits, w.handOvers, w.aways = newHistogram(), newHistogram(), newHistogram()
 	if t.Chaos {
 		if w.witness, err = newWitness(w); err != nil {
 			return nil, errors.Join(err, locker.Close())
@@ -161,7 +164,7 @@ func (w *worker) report(elapsed time.Duration, stuck int) *report {
 	r := w.found
 	r.Elapsed, r.Stuck = elapsed, int64(stuck)
 	r.Errors = maps.Clone(r.Errors) // a stuck goroutine may still add to the original
-	r.Wait = w.waits.Export()
+	r.Wait, r.HandOver, r.Away = w.waits.Export(), w.handOvers.Export(), w.aways.Export()
 	return &r
 }
 

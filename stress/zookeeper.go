@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -48,6 +48,7 @@ type observer struct {
 	servers []string
 	base    string // parent of the lock paths, of this run alone
 	paths   []string
+	created []string // what had to be created above base, the deepest first
 }
 
 func observe(ctx context.Context, cfg Config) (*observer, error) {
@@ -113,38 +114,10 @@ func (o *observer) children() (n int64, err error) {
 	return n, nil
 }
 
-// packets is the number of packets that the servers have received and sent; false if
-// one of them does not say.
-func (o *observer) packets() (total int64, ok bool) {
-	for _, addr := range zk.FormatServers(o.servers) {
-		answer, err := zkserver.Ask(addr, "srvr")
-		if err != nil {
-			return 0, false
-		}
-		n, ok := parsePackets(answer)
-		if !ok {
-			return 0, false
-		}
-		total += n
-	}
-	return total, true
-}
-
-// parsePackets reads an answer to srvr. zk.FLWSrvr cannot, from ZooKeeper 3.6 on: it
-// knows only the old form of the date.
-func parsePackets(srvr string) (n int64, ok bool) {
-	_, numbers, _ := strings.Cut(srvr, "\nReceived: ")
-	var received, sent int64
-	if _, err := fmt.Sscanf(numbers, "%d\nSent: %d\n", &received, &sent); err != nil {
-		return 0, false
-	}
-	return received + sent, true
-}
-
 // Close removes the empty paths of this run, in case nobody else does, and ends the
 // session.
 func (o *observer) Close() {
-	for _, p := range append(o.paths, o.base) {
+	for _, p := range slices.Concat(o.paths, []string{o.base}, o.created) {
 		_ = o.conn.Delete(p, -1) // a container may be gone already, a leaked node may be in the way
 	}
 	o.conn.Close()

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+)
+
+func TestBenchWritesWhatItMeasured(t *testing.T) {
+	cfg := Config{Bench: filepath.Join(t.TempDir(), "new"), Duration: 200 * time.Millisecond, Seed: 1}
+	work := []trial{{"little", Config{Procs: 2, Goroutines: 5, Baseline: true}}}
+	b, err := runBench(t.Context(), cfg, work, []goal{faster("little", 1)}, io.Discard)
+	if errors.Is(err, errNoServer) {
+		zkservertest.Check(t, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.write(cfg.Bench); err != nil {
+		t.Fatal(err)
+	}
+	var read benchmark
+	if err := json.Unmarshal(content(t, cfg.Bench, "bench.json"), &read); err != nil {
+		t.Fatal(err)
+	}
+	if len(read.Trials) != 1 || len(read.Trials[0].Runs) != rounds || len(read.Goals) != 1 || len(read.Goals[0].Runs) != rounds {
+		t.Fatalf("got %+v", read)
+	}
+	r := read.Trials[0].Runs[read.Trials[0].Median]
+	if r.Ratio != read.Goals[0].Median || r.Baseline == nil || r.Away == nil || r.AwayBound == 0 || r.QuorumWrite == 0 {
+		t.Errorf("the run in the middle: got %+v", r)
+	}
+	if e := read.Environment; e.Sync != "forced" || e.ZooKeeper == "" || e.CPUs == 0 || e.Go == "" {
+		t.Errorf("environment: got %+v", e)
+	}
+	for _, name := range []string{"report.html", "bench.svg"} {
+		if !strings.Contains(string(content(t, cfg.Bench, name)), "little") {
+			t.Errorf("%s does not name the work", name)
+		}
+	}
+}
+
+func TestInterruptedBenchWritesNothing(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	dir := filepath.Join(t.TempDir(), "new")
+	err := bench(ctx, Config{Bench: dir, Duration: time.Minute}, io.Discard, writerFunc(interrupt)) // it announces the first trial
+	if errors.Is(err, errNoServer) {
+		zkservertest.Check(t, err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "nothing was written") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory: %v, want none", err)
+	}
+}
+
+// writerFunc is called at each write.
+type writerFunc func()
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f()
+	return len(p), nil
+}
+
+func TestGoalsCanBeJudgedByTheTrials(t *testing.T) {
+	one := 1.0
+	r := round{}
+	for _, t := range trials {
+		r[t.name] = &Result{
+			Ratio: 1, QuorumWrite: 1, Away: &Quantiles{}, AwayBound: 1, Packets: &one, Writes: &one, Baseline: &Result{Writes: &one},
+		}
+	}
+	for _, g := range goals {
+		if _, err := g.judge([]round{r}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestGoalIsHeldAgainstTheMedian(t *testing.T) {
+	rounds := []round{{"x": {Jain: 7}}, {"x": {Jain: 1}}, {"x": {Jain: 2}}}
+	for _, test := range []struct {
+		limit  float64
+		atMost bool
+		want   bool
+	}{{2, false, true}, {2.1, false, false}, {2, true, true}, {1.9, true, false}} {
+		g := goal{trial: "x", limit: test.limit, atMost: test.atMost, of: func(r round) float64 { return r["x"].Jain }}
+		if j, err := g.judge(rounds); err != nil || j.Median != 2 || j.Met != test.want {
+			t.Errorf("limit %v, at most %t: got %+v, %v", test.limit, test.atMost, j, err)
+		}
+	}
+	unknown := goal{of: func(round) float64 { return math.NaN() }}
+	if j, err := unknown.judge(rounds); err == nil {
+		t.Errorf("what could not be measured: got %+v", j)
+	}
+}
+
+func TestTheMiddleRunStandsForAll(t *testing.T) {
+	m := measured{Runs: []*Result{{Ratio: 9}, {Ratio: 5}, {Ratio: 7}}}
+	if m.choose(); m.Median != 2 {
+		t.Errorf("by ratio: got run %d, want 2", m.Median)
+	}
+	m = measured{Runs: []*Result{{PerSecond: 5}, {PerSecond: 4}, {PerSecond: 9}}}
+	if m.choose(); m.Median != 0 {
+		t.Errorf("by rate: got run %d, want 0", m.Median)
+	}
+}
+
+func TestShapeOfABench(t *testing.T) {
+	c, err := parseFlags([]string{"-bench", "x"}, os.Stderr)
+	if err != nil || c.Duration != 5*time.Second {
+		t.Errorf("got %v, %v, want 5 s each", c.Duration, err)
+	}
+	c, err = parseFlags([]string{"-bench", "x", "-duration", "1s"}, os.Stderr)
+	if err != nil || c.Duration != time.Second {
+		t.Errorf("got %v, %v, want 1 s each", c.Duration, err)
+	}
+}
+
+func TestParseGoBench(t *testing.T) {
+	const out = "goos: linux\ncpu: AMD\nBenchmarkLinger-2  \t 887582\t 394.3 ns/op\t 64 B/op\t 1 allocs/op\n" +
+		"BenchmarkLinger-2  \t 887582\t 400 ns/op\t 64 B/op\t 2 allocs/op\nBenchmarkReentry  \t 5\t 7 ns/op\nPASS\n"
+	want := []goBench{{"Linger", []float64{394.3, 400}, []float64{1, 2}}, {"Reentry", []float64{7}, nil}}
+	if got := parseGoBench(out); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func content(t *testing.T, dir, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

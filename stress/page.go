@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/page"
+)
+
+// names are those of the locks for people.
+var names = map[string]string{"tier": "tierlock", "zk": "zk.Lock"}
+
+// comparison is the result as the report draws it.
+func (r *Result) comparison(work string) page.Comparison {
+	c := page.Comparison{Work: work, Ratio: r.Ratio, Run: r.drawn()}
+	if r.Baseline != nil {
+		peer := r.Baseline.drawn()
+		c.Peer = &peer
+	}
+	return c
+}
+
+func (r *Result) drawn() page.Run {
+	run := page.Run{
+		Lock: r.Lock, Verdict: r.Verdict, PerSecond: r.PerSecond, PerProcess: r.PerProcess, Jain: r.Jain, Busy: r.Busy,
+		HandOver: time.Duration(r.HandOver.P50), AwayBound: time.Duration(r.AwayBound), Packets: r.Packets, Writes: r.Writes,
+	}
+	if name, ok := names[r.Lock]; ok {
+		run.Lock = name
+	}
+	if r.Away != nil {
+		run.Away = time.Duration(r.Away.Max)
+	}
+	for _, q := range r.Curve {
+		run.Wait = append(run.Wait, page.Quantile{Q: q.Q, At: time.Duration(q.NS)})
+	}
+	return run
+}
+
+// work says what the processes did.
+func (r *Result) work() string {
+	text := fmt.Sprintf("%d × %d", r.Procs, r.Goroutines)
+	if r.Paths > 1 {
+		text += fmt.Sprintf(" on %d locks", r.Paths)
+	}
+	if r.Section == 0 {
+		return text + ", empty section"
+	}
+	return text + ", section of " + page.Duration(time.Duration(r.Section))
+}
+
+// writePage writes a report of this run alone.
+func (r *Result) writePage(name string) error {
+	p := page.Page{
+		Title: "stress: " + r.Verdict,
+		Summary: fmt.Sprintf("%d processes with %d goroutines each, for %s, seed %d. %s",
+			r.Procs, r.Goroutines, page.Duration(time.Duration(r.Duration)), r.Seed, strings.Join(r.violations(), "; ")),
+		Comparisons: []page.Comparison{r.comparison(r.work())},
+		Environment: r.Environment.facts(),
+	}
+	return writeReport(name, &p)
+}
+
+func writeReport(name string, p *page.Page) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.WriteHTML(file), file.Close())
+}

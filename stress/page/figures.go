@@ -1,0 +1,188 @@
+package page
+
+import (
+	"fmt"
+	"html/template"
+	"image/color"
+	"math"
+	"strings"
+	"time"
+)
+
+// group is some figures on one matter.
+type group struct {
+	Heading string
+	Text    string
+	Figures []figure
+}
+
+type figure struct {
+	SVG     template.HTML
+	Caption string
+	Note    string
+}
+
+func (p *Page) figures() ([]group, error) {
+	var groups []group
+	for _, draw := range []func() (group, error){p.throughput, p.waits, p.shares, p.aways, p.packets} {
+		g, err := draw()
+		if err != nil {
+			return nil, err
+		}
+		if len(g.Figures) > 0 {
+			groups = append(groups, g)
+		}
+	}
+	return groups, nil
+}
+
+func (p *Page) throughput() (group, error) {
+	b := &bars{title: "Turns per second", log: true, tick: Amount}
+	for _, c := range p.Comparisons {
+		rw := row{name: c.Work}
+		for i, run := range c.runs() {
+			label := run.Lock + " " + rate(run.PerSecond)
+			if i == 0 && c.Ratio > 0 {
+				label += ", " + ratio(c.Ratio)
+			}
+			rw.bars = append(rw.bars, bar{value: run.PerSecond, label: label, colour: colourOf(i)})
+		}
+		b.rows = append(b.rows, rw)
+	}
+	return one("Throughput", "Turns per second, on a scale of powers of ten.", b)
+}
+
+func (p *Page) waits() (group, error) {
+	g := group{Heading: "Waits", Text: "From asking for the lock to having it: how long a share of all waits took at most, " +
+		"up to the longest one."}
+	for _, c := range p.Comparisons {
+		if len(c.Run.Wait) == 0 || c.Peer != nil && len(c.Peer.Wait) == 0 {
+			continue
+		}
+		svg, err := drawWaits(c)
+		if err != nil {
+			return g, err
+		}
+		g.Figures = append(g.Figures, figure{SVG: template.HTML(svg), Caption: c.Work})
+	}
+	return g, nil
+}
+
+func (p *Page) shares() (group, error) {
+	g := group{Heading: "Shares", Text: "Of all turns, per process. The line is an equal share; Jain's index is 1 if all are."}
+	for _, c := range p.Comparisons {
+		n := len(c.Run.PerProcess)
+		if n < 2 {
+			continue
+		}
+		b := &bars{title: "Share per process, " + c.Work, line: 1 / float64(n), legend: percent(1 / float64(n))}
+		for process := range n {
+			rw := row{name: fmt.Sprint("process ", process+1)}
+			for i, run := range c.runs() {
+				share := run.share(process)
+				rw.bars = append(rw.bars, bar{value: share, label: run.Lock + " " + percent(share), colour: colourOf(i)})
+			}
+			b.rows = append(b.rows, rw)
+		}
+		svg, err := b.draw()
+		if err != nil {
+			return g, err
+		}
+		var indices []string
+		for _, run := range c.runs() {
+			indices = append(indices, run.Lock+" "+Amount(run.Jain))
+		}
+		g.Figures = append(g.Figures, figure{template.HTML(svg), c.Work, "Jain index: " + strings.Join(indices, ", ")})
+	}
+	return g, nil
+}
+
+func (r Run) share(process int) float64 {
+	var sum int64
+	for _, n := range r.PerProcess {
+		sum += n
+	}
+	if sum == 0 || process >= len(r.PerProcess) {
+		return 0
+	}
+	return float64(r.PerProcess[process]) / float64(sum)
+}
+
+func (p *Page) aways() (group, error) {
+	b := &bars{title: "Longest time away", log: true, tick: func(v float64) string { return Duration(time.Duration(v)) }}
+	for _, c := range p.Comparisons {
+		rw := row{name: c.Work}
+		for i, run := range c.runs() {
+			if run.Away == 0 {
+				continue
+			}
+			label := run.Lock + " " + Duration(run.Away)
+			if run.AwayBound > 0 {
+				label += " of " + Duration(run.AwayBound)
+			}
+			rw.bars = append(rw.bars, bar{float64(run.Away), label, colourOf(i), float64(run.AwayBound)})
+		}
+		if len(rw.bars) > 0 {
+			b.rows = append(b.rows, rw)
+		}
+	}
+	return one("Longest time away", "The longest that a process was without the lock while others had it. The mark is the bound: "+
+		"for each other process a hand-off budget, two sections and one hand-over, as measured.", b)
+}
+
+func (p *Page) packets() (group, error) {
+	b := &bars{title: "Packets per turn", log: true, tick: Amount}
+	for _, c := range p.Comparisons {
+		rw := row{name: c.Work}
+		for i, run := range c.runs() {
+			if run.Packets == nil {
+				continue
+			}
+			rw.bars = append(rw.bars, bar{value: *run.Packets, label: run.Lock + " " + Amount(*run.Packets), colour: colourOf(i)})
+		}
+		if len(rw.bars) > 0 {
+			b.rows = append(b.rows, rw)
+		}
+	}
+	return one("Packets per turn", "Received and sent by ZooKeeper, on a scale of powers of ten.", b)
+}
+
+// one is a group of a single chart, or of none if that would be empty.
+func one(heading, text string, b *bars) (group, error) {
+	g := group{Heading: heading, Text: text}
+	if len(b.rows) == 0 {
+		return g, nil
+	}
+	svg, err := b.draw()
+	g.Figures = []figure{{SVG: template.HTML(svg)}}
+	return g, err
+}
+
+func colourOf(run int) color.Color {
+	if run == 0 {
+		return accent
+	}
+	return grey
+}
+
+// RatioSVG is a picture of how many times as many turns per second as its peer the
+// first lock of each comparison did, for a README.
+func (p *Page) RatioSVG() (string, error) {
+	b := &bars{title: "Turns per second against " + p.peer(), log: true, tick: ratio, from: 1}
+	for _, c := range p.Comparisons {
+		if c.Ratio > 0 {
+			b.rows = append(b.rows, row{c.Work, []bar{{value: c.Ratio, label: ratio(c.Ratio), colour: accent}}})
+			b.from = min(b.from, math.Pow(10, math.Floor(math.Log10(c.Ratio))))
+		}
+	}
+	return b.draw()
+}
+
+func (p *Page) peer() string {
+	for _, c := range p.Comparisons {
+		if c.Peer != nil {
+			return c.Peer.Lock
+		}
+	}
+	return "nothing"
+}

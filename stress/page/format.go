@@ -1,0 +1,54 @@
+package page
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Amount has three significant digits, and zeros and separators as needed.
+func Amount(v float64) string { return Rounded(v, 3) }
+
+// Rounded has so many significant digits, and zeros and separators as needed.
+func Rounded(v float64, digits int) string {
+	if v == 0 {
+		return "0"
+	}
+	magnitude := int(math.Floor(math.Log10(math.Abs(v))))
+	unit := math.Pow(10, float64(magnitude-digits+1))
+	v = math.Round(v/unit) * unit
+	text := strconv.FormatFloat(v, 'f', max(0, digits-1-magnitude), 64)
+	if strings.Contains(text, ".") {
+		return strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return grouped(text)
+}
+
+// grouped separates thousands.
+func grouped(digits string) string {
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+func rate(perSecond float64) string { return Amount(perSecond) + "/s" }
+
+func ratio(v float64) string { return Amount(v) + " ×" }
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+
+// Duration has three significant digits and a unit.
+func Duration(d time.Duration) string {
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{time.Second, "s"}, {time.Millisecond, "ms"}, {time.Microsecond, "µs"}} {
+		if d >= unit.size {
+			return Amount(float64(d)/float64(unit.size)) + " " + unit.name
+		}
+	}
+	return fmt.Sprint(d.Nanoseconds(), " ns")
+}
