@@ -44,7 +44,7 @@ func (w *worker) takeTurn(ctx context.Context, random *rand.Rand, acquire conten
 // turn acquires the lock, goes through one section and releases. Its error is not about
 // a lock that was lost.
 func (w *worker) turn(ctx context.Context, acquire contender, path int) error {
-	asked := time.Now()
+	asked := tick()
 	h, err := acquire(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -52,7 +52,7 @@ func (w *worker) turn(ctx context.Context, acquire contender, path int) error {
 		}
 		return err
 	}
-	got := time.Now()
+	got := tick()
 	if ctx.Err() != nil {
 		w.countLate()
 		return h.Release()
@@ -62,7 +62,7 @@ func (w *worker) turn(ctx context.Context, acquire contender, path int) error {
 	if errors.Is(released, tier.ErrLost) || errors.Is(released, zklock.ErrLost) {
 		v.lost, released = true, nil
 	}
-	w.record(v, path, got.Sub(asked), v.left.Sub(got))
+	w.record(v, path, got.sub(asked), v.left.sub(got))
 	return errors.Join(err, released)
 }
 
@@ -79,10 +79,10 @@ type visit struct {
 
 	passage passage
 	passed  bool // there was one
-	left    time.Time
+	left    instant
 }
 
-func (w *worker) visit(h held, path int, got time.Time) (v visit, err error) {
+func (w *worker) visit(h held, path int, got instant) (v visit, err error) {
 	v.left = got
 	r, process := w.registers[path], int64(w.task.Process)
 	s, err := r.enter()
@@ -90,12 +90,12 @@ func (w *worker) visit(h held, path int, got time.Time) (v visit, err error) {
 		return v, err
 	}
 	v.overlap = s.overlap
-	v.passage, v.passed = r.arrive(process, instantOf(got))
+	v.passage, v.passed = r.arrive(process, got)
 	if w.task.Section > 0 {
 		sleep(context.Background(), h.Lost(), w.task.Section)
 	}
-	v.left = time.Now()
-	r.depart(process, instantOf(v.left))
+	v.left = tick()
+	r.depart(process, v.left)
 	if h.Err() != nil {
 		v.lost = true
 		return v, s.abandon()

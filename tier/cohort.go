@@ -108,16 +108,16 @@ func (c *cohort) passOnLocked(node *zklock.Node) {
 
 // admitLocked lets the first waiter through with node.
 func (c *cohort) admitLocked(node *zklock.Node) {
-	c.gate.admit(c.ownLocked(node))
+	c.gate.admit(c.ownLocked(&c.gate.first.seat, node))
 	if !c.gate.empty() {
 		c.expectHandOffLocked()
 	}
 }
 
-// ownLocked makes a new ownership of node.
-func (c *cohort) ownLocked(node *zklock.Node) *ownership {
+// ownLocked makes own the ownership of node.
+func (c *cohort) ownLocked(own *ownership, node *zklock.Node) *ownership {
 	c.state, c.node = held, node
-	return newOwnership(c, node)
+	return own.begin(c, node)
 }
 
 // settle follows the end of a node: those who wait get a new one.
@@ -155,7 +155,7 @@ func (c *cohort) try(ctx context.Context, lock errand) (*ownership, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ownLocked(node), nil
+	return c.ownLocked(new(ownership), node), nil
 }
 
 // release follows the last release of an ownership. Unless the node stays, it goes

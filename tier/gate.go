@@ -6,6 +6,7 @@ type waiter struct {
 	own    *ownership    // what it was chosen for; nil if it was turned away
 	err    error         // why it was turned away
 	errand errand        // for the courier, while the waiter is first
+	seat   ownership     // for own: kept here to save an allocation
 
 	next, prev *waiter
 	queued     bool

@@ -19,11 +19,12 @@ type ownership struct {
 	first  Hold         // kept here to save an allocation
 }
 
-func newOwnership(c *cohort, node *zklock.Node) *ownership {
-	own := &ownership{cohort: c, node: node}
-	own.holds.Store(1)
-	own.first.own = own
-	return own
+// begin makes o the ownership of node.
+func (o *ownership) begin(c *cohort, node *zklock.Node) *ownership {
+	o.cohort, o.node = c, node
+	o.holds.Store(1)
+	o.first.own = o
+	return o
 }
 
 // reenter adds a hold, unless the last one has been released.

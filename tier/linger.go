@@ -35,7 +35,7 @@ func (c *cohort) resumeLocked() *ownership {
 		c.passOnLocked(node)
 		return nil
 	}
-	return c.ownLocked(node)
+	return c.ownLocked(new(ownership), node)
 }
 
 // watchLingering runs from the first time that a node lingers until it never will

@@ -5,7 +5,7 @@ import "testing"
 // Whoever re-enters while the last hold is being released is too late: the node is on
 // its way.
 func TestOwnershipThatHasEndedIsNotReentered(t *testing.T) {
-	own := newOwnership(nil, nil)
+	own := new(ownership).begin(nil, nil)
 	if own.reenter() == nil {
 		t.Fatal("reenter of a live ownership: got nil")
 	}
