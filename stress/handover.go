@@ -35,7 +35,7 @@ const defaultHandOff = 20 * time.Millisecond
 
 // awayBound is how long the lock lets a process of the run wait for the others at most,
 // a budget, two sections and one hand-over for each; false if it promises nothing. What
-// a section and a hand-over take is as measured: the mean, and the 99th percentile.
+// a section and a hand-over take is as measured: the mean, and the longest.
 func (r *Result) awayBound(cfg Config) (time.Duration, bool) {
 	if cfg.Lock != "tier" || r.Away == nil || cfg.Procs < 2 || r.Acquisitions == 0 {
 		return 0, false
@@ -45,5 +45,5 @@ func (r *Result) awayBound(cfg Config) (time.Duration, bool) {
 		budget = *cfg.HandOff
 	}
 	section := time.Duration(r.Busy * float64(r.Duration) / float64(r.Acquisitions))
-	return time.Duration(cfg.Procs-1) * (budget + 2*section + time.Duration(r.HandOver.P99)), true
+	return time.Duration(cfg.Procs-1) * (budget + 2*section + time.Duration(r.HandOver.Max)), true
 }

@@ -39,7 +39,7 @@ func TestAwayBound(t *testing.T) {
 	strict := time.Duration(0)
 	r := &Result{
 		Busy: 0.5, Duration: int64(time.Second), Acquisitions: 500, // sections of 1 ms
-		HandOver: Quantiles{P99: int64(3 * time.Millisecond)}, Away: &Quantiles{},
+		HandOver: Quantiles{Max: int64(3 * time.Millisecond)}, Away: &Quantiles{},
 	}
 	for _, test := range []struct {
 		name string

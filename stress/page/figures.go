@@ -127,7 +127,7 @@ func (p *Page) aways() (group, error) {
 		}
 	}
 	return one("Longest time away", "The longest that a process was without the lock while others had it. The mark is the bound: "+
-		"for each other process a hand-off budget, two sections and one hand-over, as measured.", b)
+		"for each other process a hand-off budget, two sections and one hand-over, as long as they were measured.", b)
 }
 
 func (p *Page) packets() (group, error) {
