@@ -21,6 +21,7 @@ type cohort struct {
 	state    state
 	node     *zklock.Node       // of the owner; meaningful while held
 	quit     context.CancelFunc // calls the courier back; nil unless fetching for waiters
+	round    int                // turns that are left of those who waited when the node came
 	lingerer lingerer
 }
 
@@ -108,6 +109,7 @@ func (c *cohort) passOnLocked(node *zklock.Node) {
 
 // admitLocked lets the first waiter through with node.
 func (c *cohort) admitLocked(node *zklock.Node) {
+	c.round--
 	c.gate.admit(c.ownLocked(&c.gate.first.seat, node))
 	if !c.gate.empty() {
 		c.expectHandOffLocked()
@@ -163,7 +165,7 @@ func (c *cohort) try(ctx context.Context, lock errand) (*ownership, error) {
 func (c *cohort) release(own *ownership) error {
 	node := own.node
 	c.mu.Lock()
-	switch c.registry.options.afterRelease(node, c.registry.client.Err() == nil, !c.gate.empty()) {
+	switch c.registry.options.afterRelease(node, c.registry.client.Err() == nil, !c.gate.empty(), c.round > 0) {
 	case handOn:
 		c.admitLocked(node)
 		c.mu.Unlock()

@@ -13,16 +13,18 @@ import (
 
 // A Lock is go-zookeeper's zk.Lock on two tiers: the same methods, made in the same way
 // from a connection that the program has already, with one znode per process. A program
-// moves by changing the import of NewLock. It may do so process by process, because both
-// exclude each other; but while both are in use, the queue is fair to znodes, of which a
-// process with zk.Lock has one per goroutine and thus most of the turns.
+// moves by changing the import of NewLock. It may do so process by process: both exclude
+// each other, and who has moved keeps at least its share. The queue is fair to znodes,
+// of which a process with zk.Lock has one per goroutine; so with the one znode of a
+// process that has moved comes a turn for each of its goroutines that waits.
 //
 // As with zk.Lock, a Lock is a handle for one user at a time: each goroutine makes its
 // own. What differs, on purpose:
 //
 //   - All handles of one connection and path share a gate and a node.
 //   - While another process waits, the lock may still go to other handles of the same
-//     connection, for the default budget of [WithHandOff].
+//     connection: to all that waited when the node came, and to any for the default
+//     budget of [WithHandOff].
 //   - A node carries the data and the ACL of the handle that it was created for, also
 //     while it is handed on to others.
 //   - Locking waits through lost connections and expired sessions, where zk.Lock fails.
@@ -134,7 +136,7 @@ func registryOf(conn *zk.Conn) *Registry {
 	if err != nil {
 		panic("tier: attach without options: " + err.Error())
 	}
-	r, err := New(client)
+	r, err := New(client, func(o *options) { o.rounds = true })
 	if err != nil {
 		panic("tier: registry without options: " + err.Error())
 	}

@@ -54,6 +54,7 @@ func (c *cohort) deliver(ctx context.Context, errand errand, node *zklock.Node, 
 	defer c.mu.Unlock()
 	c.quit = nil
 	if err == nil {
+		c.round = c.gate.waiting
 		c.passOnLocked(node)
 		return
 	}

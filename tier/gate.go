@@ -16,6 +16,7 @@ type waiter struct {
 // it; its user guards it with a mutex.
 type gate struct {
 	first, last *waiter
+	waiting     int
 }
 
 // join puts a new waiter at the end.
@@ -27,6 +28,7 @@ func (g *gate) join() *waiter {
 		g.first = w
 	}
 	g.last = w
+	g.waiting++
 	return w
 }
 
@@ -60,6 +62,7 @@ func (g *gate) leave(w *waiter) bool {
 		return false
 	}
 	w.queued = false
+	g.waiting--
 	if w.prev != nil {
 		w.prev.next = w.next
 	} else {

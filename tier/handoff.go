@@ -18,11 +18,14 @@ const (
 // hand-off budget. A node is never kept without a valid lease, nor while the connection
 // is down; nor while a guarded write of its last owner has not been answered, which
 // could else take effect under the next one.
-func (o options) afterRelease(node *zklock.Node, connected, waiters bool) decision {
+//
+// By rounds, whoever waited when the node came has a turn in any case: as many for the
+// process as if each had a node of its own.
+func (o options) afterRelease(node *zklock.Node, connected, waiters, round bool) decision {
 	switch {
 	case node.Err() != nil || !connected:
 		return giveUp
-	case waiters && o.handOff > 0 && !node.Writing() && node.ContestedFor() < o.handOff:
+	case waiters && o.handOff > 0 && !node.Writing() && (node.ContestedFor() < o.handOff || o.rounds && round):
 		return handOn
 	case waiters:
 		return requeue

@@ -10,6 +10,7 @@ type Option func(*options)
 
 type options struct {
 	handOff time.Duration
+	rounds  bool // see afterRelease
 	linger  time.Duration
 }
 
