@@ -15,8 +15,8 @@ func TestContendersListsEveryKind(t *testing.T) {
 		kind   zklock.Kind
 		data   string // "" for Curator's, which is the address of its host
 	}{
-		{"zk", zklock.KindMutex, "interop"},
-		{"curator", zklock.KindMutex, ""},
+		{"zk", zklock.KindZKLock, "interop"},
+		{"curator", zklock.KindCurator, ""},
 		{"kazoo", zklock.KindKazoo, "interop"},
 		{"kazoo-read", zklock.KindKazooRead, "interop"},
 		{"curator-write", zklock.KindWrite, ""},
@@ -57,7 +57,7 @@ func TestContendersListsEveryKind(t *testing.T) {
 		}
 	}
 	last := queue[len(want)]
-	if last.Kind != zklock.KindMutex || last.Session == 0 || last.PID != os.Getpid() || last.Label != "interop" {
+	if last.Kind != zklock.KindTierlock || last.Session == 0 || last.PID != os.Getpid() || last.Label != "interop" {
 		t.Errorf("contender %d: got %+v, want this process", len(want), last)
 	}
 	if !slices.IsSortedFunc(queue, func(a, b zklock.Contender) int { return int(a.Sequence - b.Sequence) }) {

@@ -167,7 +167,7 @@ func TestContendersShowAPairAsOne(t *testing.T) {
 		var labels string
 		for _, c := range queue {
 			labels += c.Label
-			if c.Kind != zklock.KindMutex {
+			if c.Kind != zklock.KindTierlock {
 				t.Errorf("got a %q: %+v", c.Kind, c)
 			}
 		}

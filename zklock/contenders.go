@@ -141,6 +141,9 @@ func parseQueue(children []string) []Contender {
 	var queue []Contender
 	for _, name := range children {
 		if kind, sequence, ok := parseName(name); ok {
+			if kind == KindMutex {
+				kind = makerOf(name)
+			}
 			queue = append(queue, Contender{Node: name, Kind: kind, Sequence: sequence})
 		}
 	}

@@ -32,7 +32,7 @@ func TestContendersAreListedInOrderWithTheirOwners(t *testing.T) {
 		}
 		for i, label := range []string{"first", "größter"} {
 			c := queue[i]
-			if c.Label != label || c.PID != os.Getpid() || c.Host != host || c.Kind != zklock.KindMutex {
+			if c.Label != label || c.PID != os.Getpid() || c.Host != host || c.Kind != zklock.KindTierlock {
 				t.Errorf("contender %d: got %+v", i, c)
 			}
 			if d := c.Since.Sub(begun).Abs(); d > time.Second {

@@ -30,18 +30,6 @@ var markers = []struct {
 	{"__READ__", KindRead},
 }
 
-// A Kind tells by its name what sort of lock a node belongs to.
-type Kind string
-
-// The kinds of contenders that share a path.
-const (
-	KindMutex     Kind = "mutex"      // this package, go-zookeeper's zk.Lock, Curator's InterProcessMutex
-	KindKazoo     Kind = "kazoo"      // kazoo's Lock and WriteLock
-	KindKazooRead Kind = "kazoo-read" // kazoo's ReadLock
-	KindWrite     Kind = "write"      // Curator's InterProcessReadWriteLock, write side
-	KindRead      Kind = "read"       // Curator's InterProcessReadWriteLock, read side
-)
-
 // lastSequence is the highest number that this package takes part with. Short of the
 // end of the 31-bit range there is room for the contenders of one queue.
 const lastSequence = math.MaxInt32 - 1<<20
@@ -49,11 +37,11 @@ const lastSequence = math.MaxInt32 - 1<<20
 // newID returns how the name of a lock node begins. The uuid is fresh for each attempt: a
 // stable one would let a late delete hit a newer node once the parent is re-created and
 // numbers start again. The form is that of Curator's protected nodes, which zk.Lock and
-// Curator queue behind.
+// Curator queue behind; only the version of the uuid tells ours from Curator's.
 func newID() string {
 	var id [16]byte
 	rand.Read(id[:])
-	id[6] = id[6]&0x0f | 0x40 // RFC 9562, version 4
+	id[6] = id[6]&0x0f | 0x80 // RFC 9562, version 8: of a form of one's own
 	id[8] = id[8]&0x3f | 0x80
 	return fmt.Sprintf("_c_%x-%x-%x-%x-%x-", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
