@@ -111,9 +111,7 @@ func (c *cohort) passOnLocked(node *zklock.Node) {
 func (c *cohort) admitLocked(node *zklock.Node) {
 	c.round--
 	c.gate.admit(c.ownLocked(&c.gate.first.seat, node))
-	if !c.gate.empty() {
-		c.expectHandOffLocked()
-	}
+	c.expectHandOffLocked()
 }
 
 // ownLocked makes own the ownership of node.
@@ -157,7 +155,9 @@ func (c *cohort) try(ctx context.Context, lock errand) (*ownership, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ownLocked(new(ownership), node), nil
+	own := c.ownLocked(new(ownership), node)
+	c.expectHandOffLocked() // by who came meanwhile
+	return own, nil
 }
 
 // release follows the last release of an ownership. Unless the node stays, it goes

@@ -35,11 +35,12 @@ func (o options) afterRelease(node *zklock.Node, connected, waiters, round bool)
 	return giveUp
 }
 
-// expectHandOffLocked is called when somebody waits for the owner: a hand-off may come.
+// expectHandOffLocked is called when there is a new owner, and when somebody begins to
+// wait for one. If anybody waits, a hand-off may come.
 // The budget runs from when another process is seen, so the looking begins now; where
 // nobody waits locally, nobody looks.
 func (c *cohort) expectHandOffLocked() {
-	if c.registry.options.handOff > 0 {
+	if c.registry.options.handOff > 0 && !c.gate.empty() {
 		c.node.Contested()
 	}
 }

@@ -2,8 +2,10 @@ package tier_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock/tier"
@@ -55,6 +57,7 @@ func TestBudgetIsKept(t *testing.T) { // I11
 	}{
 		{"default", nil, 20 * time.Millisecond},
 		{"short", []tier.Option{tier.WithHandOff(7 * time.Millisecond)}, 7 * time.Millisecond},
+		{"shorter than a turn for each", []tier.Option{tier.WithHandOff(time.Millisecond)}, time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
@@ -72,4 +75,29 @@ func TestBudgetIsKept(t *testing.T) { // I11
 			})
 		})
 	}
+}
+
+// Looking costs a read and a watch, which fires whenever the queue changes.
+func TestNobodyLooksForOthersWhereNobodyWaitsLocally(t *testing.T) {
+	metered(t, func(t *testing.T, _ *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
+		mu := process()
+		release(t, acquire(t, mu)) // creates the parents
+		for _, c := range []struct {
+			name  string
+			take  func(context.Context) (*tier.Hold, error)
+			lists int
+		}{{"Acquire", mu.Acquire, 1}, {"TryAcquire", mu.TryAcquire, 2}} {
+			m.take()
+			hold, err := c.take(soon(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			lists := slices.DeleteFunc(m.take(), func(op zktest.Op) bool { return op != zktest.OpGetChildren2 })
+			if len(lists) != c.lists {
+				t.Errorf("%s: the queue was listed %d times, want %d", c.name, len(lists), c.lists)
+			}
+			release(t, hold)
+		}
+	})
 }

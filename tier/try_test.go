@@ -112,6 +112,23 @@ func TestWaiterBehindTryAcquireIsServed(t *testing.T) {
 	})
 }
 
+// Its holder owes other processes what any owner does, however early somebody waited for it.
+func TestBudgetRunsWhileTheHolderOfATryAcquireIsWaitedFor(t *testing.T) { // I11
+	metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		mu, other := process(), process()
+		try, answer := hanging(soon(t), t, s, mu)
+		waiter := start(soon(t), mu).blocked(t)
+		close(answer)
+		hold := try.granted(t)
+		next := start(soon(t), other).blocked(t)
+		time.Sleep(time.Second) // far beyond the budget
+		release(t, hold)
+		waiter.blocked(t)
+		release(t, next.granted(t))
+		release(t, waiter.granted(t))
+	})
+}
+
 func TestTryAcquireEndsWithItsContextAndLeavesNothing(t *testing.T) { // I5
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		mu := process(t, srv).Mutex("/locks/a")

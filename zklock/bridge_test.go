@@ -4,12 +4,17 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
+
+// throttled is how a server that has too much to do refuses a request (KeeperException.Code.THROTTLEDOP).
+const throttled zktest.Code = -127
 
 // kazooContender is how default kazoo finds its contenders (kazoo 2.8, recipe/lock.py:112).
 var kazooContender = regexp.MustCompile(`(?:__lock__)(-?\d{10})$`)
@@ -196,5 +201,58 @@ func TestBridgedRequeueIsOneTransaction(t *testing.T) {
 		}
 		again.node.Release()
 		wantEmpty(t, s)
+	})
+}
+
+// The look at one of the two comes late, and then it is gone.
+func TestBridgedLockIsNotGrantedBeforeBothZnodesAreVerified(t *testing.T) { // I7
+	eitherZnode(t, func(t *testing.T, s *zktest.Server, i int) {
+		p, conn := bridge(t, s), raw(t, s)
+		p.acquire(t).Release()
+		marker := []string{"-lock-", "-__lock__"}[i]
+		var once sync.Once
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			fate := zktest.Pass
+			if f.Op == zktest.OpGetData && f.Stage == zktest.Request && strings.Contains(f.Path, marker) {
+				once.Do(func() {
+					fate = zktest.Error(throttled)
+					time.AfterFunc(time.Millisecond, func() { conn.Delete(f.Path, -1) })
+				})
+			}
+			return fate
+		})
+		n := p.acquire(t)
+		time.Sleep(beat / 2)
+		if got := pairs(t, s); len(got) != 1 || got[0][0] != n.Path() {
+			t.Errorf("queue: got %q, want %s alone", got, n.Path())
+		}
+		if err := n.Err(); err != nil {
+			t.Error(err)
+		}
+		n.Release()
+		wantEmpty(t, s)
+	})
+}
+
+// kazoo cannot live with content that is not UTF-8.
+func TestZnodeForKazooIsADescriptionWhateverTheData(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := bridge(t, s, zklock.WithLabel("mine"))
+		lock, err := p.lock.WithData([]byte{0xff})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := lock.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair := pairs(t, s)[0]
+		if data, _, _ := s.Get(pair[0]); string(data) != "\xff" {
+			t.Errorf("%s: got %q, want the data", pair[0], data)
+		}
+		if data, _, _ := s.Get(pair[1]); !utf8.Valid(data) || !strings.Contains(string(data), `"label":"mine"`) {
+			t.Errorf("%s: got %q, want a description", pair[1], data)
+		}
+		n.Release()
 	})
 }

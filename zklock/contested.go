@@ -79,6 +79,7 @@ func (n *Node) watchQueue(w *watcher) ([]string, error) {
 		c.events.failed(n.lock.path, w)
 		return nil, err
 	}
+	c.events.begun(n.lock.path, w)
 	c.link.watched(events)
 	return children, nil
 }

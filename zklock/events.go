@@ -1,6 +1,8 @@
 package zklock
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -53,6 +55,19 @@ func (e *events) failed(path string, w *watcher) {
 	e.ignore(path, w)
 	for _, other := range e.take(path) {
 		other.notify()
+	}
+}
+
+// begun says that path is watched now, because w asked for it. The others who relied on
+// it may have looked before that, and have to look again.
+func (e *events) begun(path string, w *watcher) {
+	e.mu.Lock()
+	watchers := slices.Collect(maps.Keys(e.armed[path]))
+	e.mu.Unlock()
+	for _, other := range watchers {
+		if other != w {
+			other.notify()
+		}
 	}
 }
 

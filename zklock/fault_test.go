@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -36,18 +37,20 @@ func TestI5NoOrphanWhereverTheConnectionFails(t *testing.T) {
 			return zktest.Pass
 		},
 	} {
-		for at, more := 1, true; more; at++ {
-			t.Run(fmt.Sprintf("%s %d", name, at), func(t *testing.T) {
-				bubble(t, func(t *testing.T, s *zktest.Server) { more = live(t, s, at, fault) })
-			})
+		for kind, opts := range map[string][]zklock.Option{"plain": nil, "bridged": {zklock.WithKazoo()}} {
+			for at, more := 1, true; more; at++ {
+				t.Run(fmt.Sprintf("%s %s %d", kind, name, at), func(t *testing.T) {
+					bubble(t, func(t *testing.T, s *zktest.Server) { more = live(t, s, at, fault, opts...) })
+				})
+			}
 		}
 	}
 }
 
 // live reports whether the fault happened.
-func live(t *testing.T, s *zktest.Server, at int, fault fault) bool {
+func live(t *testing.T, s *zktest.Server, at int, fault fault, opts ...zklock.Option) bool {
 	t.Helper()
-	other, p := start(t, s), start(t, s)
+	other, p := start(t, s), start(t, s, opts...)
 	held := other.acquire(t)
 	var mu sync.Mutex
 	frames := 0

@@ -66,6 +66,27 @@ func TestUnreadablePredecessorThatGoesMeanwhileIsNoticed(t *testing.T) {
 	})
 }
 
+// The queue changes for other reasons, too.
+func TestChangeBehindAnUnreadablePredecessorIsNotTakenForItsEnd(t *testing.T) { // I1
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := raw(t, s)
+		node := secret(t, conn)
+		r := start(t, s).queue(t.Context())
+		start(t, s).queue(t.Context())
+		if !r.waiting() {
+			t.Errorf("after somebody joined: %v, %v, want it to wait for %s", r.node, r.err, node)
+		}
+		time.Sleep(2 * timeout) // and looked again, by the clock
+		if !r.waiting() {
+			t.Errorf("after a while: %v, %v, want it to wait for %s", r.node, r.err, node)
+		}
+		if err := conn.Delete(node, -1); err != nil {
+			t.Fatal(err)
+		}
+		r.granted(t).Release()
+	})
+}
+
 // Releases from 3.8.4 and 3.9.2 on say nothing at all of such a node, those before still
 // that it exists.
 func TestUnreadablePredecessorOnAServer(t *testing.T) {

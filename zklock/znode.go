@@ -65,11 +65,12 @@ func (n *Node) check() {
 	for i := range n.znodes {
 		z := &n.znodes[i]
 		stat, err := n.look(z)
+		s := n.lock.client.link.session() // not the node's, which an attempt may be about to set
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			n.vanish(z)
 		case err != nil: // nothing learned; the lease decides
-		case stat.EphemeralOwner != n.session.id:
+		case s == nil || stat.EphemeralOwner != s.id:
 			n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(stat.EphemeralOwner)))
 		}
 	}
