@@ -151,6 +151,7 @@ func (a *attempt) bind(n *Node, stat *zk.Stat) error {
 		n.session = s
 	}
 	n.token = stat.Czxid
+	n.bound.Store(true)
 	if s.enrol(n) != nil {
 		return errGone
 	}

@@ -22,6 +22,7 @@ type Node struct {
 	// bound to another session only while it queues.
 	session *session
 	token   int64
+	bound   atomic.Bool // both are final
 
 	life   context.Context // ends when the lock is lost, with the reason as its cause
 	end    context.CancelCauseFunc

@@ -65,12 +65,11 @@ func (n *Node) check() {
 	for i := range n.znodes {
 		z := &n.znodes[i]
 		stat, err := n.look(z)
-		s := n.lock.client.link.session() // not the node's, which an attempt may be about to set
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			n.vanish(z)
 		case err != nil: // nothing learned; the lease decides
-		case s == nil || stat.EphemeralOwner != s.id:
+		case n.bound.Load() && stat.EphemeralOwner != n.session.id: // before that, the attempt looks itself
 			n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(stat.EphemeralOwner)))
 		}
 	}
