@@ -20,7 +20,7 @@ func TestLockSurvivesChaos(t *testing.T) {
 }
 
 func TestBrokenLockDoesNotSurviveChaos(t *testing.T) {
-	evidence, err := os.MkdirTemp("", "chaos-") // t.TempDir is too long for the address of a unix socket
+	evidence, err := os.MkdirTemp("", "chaos-") //nolint:usetesting // t.TempDir is too long for the address of a unix socket
 	if err != nil {
 		t.Fatal(err)
 	}
