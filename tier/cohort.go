@@ -165,7 +165,7 @@ func (c *cohort) try(ctx context.Context, lock errand) (*ownership, error) {
 func (c *cohort) release(own *ownership) error {
 	node := own.node
 	c.mu.Lock()
-	switch c.registry.options.afterRelease(node, c.registry.client.Err() == nil, !c.gate.empty(), c.round > 0) {
+	switch c.afterReleaseLocked(node) {
 	case handOn:
 		c.admitLocked(node)
 		c.mu.Unlock()

@@ -136,7 +136,7 @@ func registryOf(conn *zk.Conn) *Registry {
 	if err != nil {
 		panic("tier: attach without options: " + err.Error())
 	}
-	r, err := New(client, func(o *options) { o.rounds = true })
+	r, err := New(client, WithRounds())
 	if err != nil {
 		panic("tier: registry without options: " + err.Error())
 	}

@@ -12,27 +12,32 @@ const (
 	linger                  // keep it for a while, though nobody waits
 )
 
-// afterRelease is the rule of lock cohorting (Dice, Marathe, Shavit 2012): within a
-// process the lock changes hands for nothing, so it stays there as long as that is
-// fair. While no other process waits that is without limit; once one does, for the
-// hand-off budget. A node is never kept without a valid lease, nor while the connection
-// is down; nor while a guarded write of its last owner has not been answered, which
-// could else take effect under the next one.
-//
-// By rounds, whoever waited when the node came has a turn in any case: as many for the
-// process as if each had a node of its own.
-func (o options) afterRelease(node *zklock.Node, connected, waiters, round bool) decision {
+// afterReleaseLocked is the rule of lock cohorting (Dice, Marathe, Shavit 2012): within
+// a process the lock changes hands for nothing, so it stays there as long as that is
+// fair. A node is never kept without a valid lease, nor while the connection is down;
+// nor while a guarded write of its last owner has not been answered, which could else
+// take effect under the next one.
+func (c *cohort) afterReleaseLocked(node *zklock.Node) decision {
+	waiters := !c.gate.empty()
 	switch {
-	case node.Err() != nil || !connected:
+	case node.Err() != nil || c.registry.client.Err() != nil:
 		return giveUp
-	case waiters && o.handOff > 0 && !node.Writing() && (node.ContestedFor() < o.handOff || o.rounds && round):
+	case waiters && !node.Writing() && c.fairToHandOnLocked(node):
 		return handOn
 	case waiters:
 		return requeue
-	case o.linger > 0 && !node.Writing() && node.ContestedFor() == 0:
+	case c.registry.options.linger > 0 && !node.Writing() && node.ContestedFor() == 0:
 		return linger
 	}
 	return giveUp
+}
+
+// fairToHandOnLocked: while no other process waits there is no limit; once one does,
+// the limit is the hand-off budget. By rounds, whoever waited when the node came has a
+// turn in any case: as many for the process as if each had a node of its own.
+func (c *cohort) fairToHandOnLocked(node *zklock.Node) bool {
+	o := c.registry.options
+	return o.rounds && c.round > 0 || o.handOff > 0 && node.ContestedFor() < o.handOff
 }
 
 // expectHandOffLocked is called when there is a new owner, and when somebody begins to

@@ -10,7 +10,7 @@ type Option func(*options)
 
 type options struct {
 	handOff time.Duration
-	rounds  bool // see afterRelease
+	rounds  bool
 	linger  time.Duration
 }
 
@@ -28,6 +28,16 @@ const defaultHandOff = 20 * time.Millisecond
 // it. Processes with equal budgets get equal shares.
 func WithHandOff(budget time.Duration) Option {
 	return func(o *options) { o.handOff = budget }
+}
+
+// WithRounds gives a turn to every goroutine that waited when the node came, before
+// another process gets its turn, also if that takes longer than the hand-off budget.
+// That is for a path that is shared with locks of one znode per goroutine or thread,
+// such as zk.Lock and Curator's: their queue is fair to znodes, and a process that has
+// a single one gets as many turns with it as they do. With [WithHandOff] of zero it gets
+// no more than that.
+func WithRounds() Option {
+	return func(o *options) { o.rounds = true }
 }
 
 // WithLinger keeps the node for up to d after the last release when nobody waits, so

@@ -90,7 +90,7 @@ func dialError(network string, err error) error {
 // DialTimeout is DialContext in the shape of [net.DialTimeout], which is that of the Go client's Dialer.
 // It never waits, so timeout does not matter.
 func (s *Server) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
-	return s.DialContext(context.Background(), network, address)
+	return s.DialContext(context.Background(), network, address) // there is none to pass on
 }
 
 // Listen also serves TCP on addr, until Close. The address it returns is that of the member; see [Server.Member].

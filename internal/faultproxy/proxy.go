@@ -44,7 +44,7 @@ func Start(server string) (*Proxy, error) {
 		nth:          make(map[zktest.Op]int),
 		nthOfSession: make(map[opCount]int),
 	}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.ctx, p.cancel = context.WithCancel(context.Background()) // ends with Close
 	p.wg.Go(p.accept)
 	return p, nil
 }

@@ -46,7 +46,7 @@ func (w *World) dial(ctx context.Context, name string, handOff, linger time.Dura
 	for _, path := range w.plan.paths() {
 		p.mutex[path] = p.locks.Mutex(path)
 	}
-	p.life, p.end = context.WithCancel(context.Background())
+	p.life, p.end = context.WithCancel(context.Background()) // ends with close, after whatever dialed it
 	w.diary.note("%s started: hand-off %v, linger %v, bridged %t", name, handOff, linger, p.bridged)
 	return p, nil
 }
