@@ -1,0 +1,206 @@
+// Package tierlock_test keeps the documents true: every block of Go in them compiles.
+package tierlock_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// given is what a snippet may use without declaring it, as the prose around it does.
+const given = `package snippet
+
+import (
+	"context"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+var (
+	ctx     context.Context
+	servers []string
+	path    string
+	acl     []zk.ACL
+	conn    *zk.Conn
+	client  *zklock.Client
+	locks   *tier.Registry
+	hold    *tier.Hold
+)
+
+func write(ctx context.Context, token int64) error { return nil }
+`
+
+// packages are those that a snippet may use without importing them.
+var packages = map[string]string{
+	"context":   "context",
+	"errors":    "errors",
+	"fmt":       "fmt",
+	"log":       "log",
+	"mutexbool": "github.com/tierlock/tierlock/mutexbool",
+	"os":        "os",
+	"slog":      "log/slog",
+	"synctest":  "testing/synctest",
+	"testing":   "testing",
+	"tier":      "github.com/tierlock/tierlock/tier",
+	"time":      "time",
+	"zk":        "github.com/go-zookeeper/zk",
+	"zklock":    "github.com/tierlock/tierlock/zklock",
+	"zktest":    "github.com/tierlock/tierlock/zktest",
+}
+
+// A snippet is a block of Go in a document: a file, declarations, or statements.
+type snippet struct {
+	doc  string
+	line int // of its first line in doc
+	code string
+}
+
+func TestDocumentedGoCompiles(t *testing.T) {
+	docs, err := filepath.Glob("*.md")
+	more, err2 := filepath.Glob("docs/*.md")
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	docs = append(docs, more...)
+	if !slices.Contains(docs, "README.md") {
+		t.Fatalf("no README.md among %q", docs)
+	}
+	for _, doc := range docs {
+		for _, s := range snippets(t, doc) {
+			t.Run(fmt.Sprintf("%s:%d", filepath.Base(doc), s.line), func(t *testing.T) {
+				if err := s.compile(t); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+func TestWrongSnippetIsReportedWhereItStands(t *testing.T) {
+	for _, code := range []string{
+		"locks, err := tier.Dial(ctx, servers, tier.WithRounds())\nif err != nil {\n\treturn err\n}\ndefer locks.Close()\n",
+		"func dial() (*tier.Registry, error) { return tier.Dial(ctx, servers, tier.WithRounds()) }\n",
+		"package main\n\nfunc main() { return 1 }\n",
+		"hold, err :=\n",
+	} {
+		err := snippet{"WRONG.md", 117, code}.compile(t)
+		if err == nil || !strings.Contains(err.Error(), "WRONG.md:11") {
+			t.Errorf("got %v, want an error at WRONG.md:117 or below for\n%s", err, code)
+		}
+	}
+}
+
+// fence matches a block of Go.
+var fence = regexp.MustCompile("(?ms)^[ \t]*```go\\b[^\n]*\n(.*?)^[ \t]*```")
+
+func snippets(t *testing.T, doc string) []snippet {
+	t.Helper()
+	text, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []snippet
+	for _, at := range fence.FindAllSubmatchIndex(text, -1) {
+		from, to := at[2], at[3]
+		line := 1 + strings.Count(string(text[:from]), "\n")
+		found = append(found, snippet{doc, line, string(text[from:to])})
+	}
+	if doc == "README.md" && len(found) == 0 {
+		t.Error("no Go found in README.md")
+	}
+	return found
+}
+
+// compile builds the snippet in a package of its own, as if that were in this module.
+func (s snippet) compile(t *testing.T) error {
+	t.Helper()
+	source, whole, err := s.source()
+	if err != nil {
+		return err
+	}
+	const dir = "internal/snippet" // exists only in the overlay
+	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	put := func(name, content string) {
+		path := filepath.Join(t.TempDir(), name)
+		overlay.Replace[filepath.Join(dir, name)] = path
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("snippet.go", source)
+	if !whole {
+		put("given.go", given)
+	}
+	list, err := json.Marshal(overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "overlay.json")
+	if err := os.WriteFile(file, list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", os.DevNull, "-overlay", file, "./"+dir).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w\n%s\n%s", err, out, s.code)
+	}
+	return nil
+}
+
+// source makes a file of the snippet. It is whole if it was one before.
+func (s snippet) source() (source string, whole bool, err error) {
+	doc, err := filepath.Abs(s.doc)
+	if err != nil {
+		return "", false, err
+	}
+	code := fmt.Sprintf("\n//line %s:%d\n%s", doc, s.line, s.code)
+	if _, err := parse(code); err == nil {
+		return code, true, nil
+	}
+	if file, err := parse("package snippet\n" + code); err == nil {
+		return "package snippet\n" + imports(file) + code, false, nil
+	}
+	code = "\nfunc _() error {" + code + "\nreturn nil\n}\n"
+	file, err := parse("package snippet\n" + code)
+	if err != nil {
+		return "", false, err
+	}
+	return "package snippet\n" + imports(file) + code, false, nil
+}
+
+func parse(code string) (*ast.File, error) {
+	return parser.ParseFile(token.NewFileSet(), "", code, 0)
+}
+
+// imports declares the packages that a file uses, unless it has imports of its own.
+func imports(file *ast.File) string {
+	if len(file.Imports) > 0 {
+		return ""
+	}
+	used := make(map[string]bool)
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if name, ok := s.X.(*ast.Ident); ok && packages[name.Name] != "" {
+				used[packages[name.Name]] = true
+			}
+		}
+		return true
+	})
+	var lines strings.Builder
+	for _, path := range slices.Sorted(maps.Keys(used)) {
+		fmt.Fprintf(&lines, "import %q\n", path)
+	}
+	return lines.String()
+}
