@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/wire"
 )
 
 var (
@@ -44,15 +45,6 @@ const (
 	uncertain                // may have been applied: the answer was lost
 )
 
-// Codes that the client library has no name for and reports as "unknown error: N"
-// (numbers of org.apache.zookeeper.KeeperException).
-const (
-	codeUnimplemented = -6
-	codeLocalSession  = -120 // ephemerals are not allowed on a local session
-	codeQuotaExceeded = -125
-	codeThrottled     = -127 // refused before it was executed
-)
-
 // classify tells what became of a request that ended with err. Whatever is not known to
 // be harmless is uncertain.
 func classify(err error) outcome {
@@ -71,15 +63,16 @@ func classify(err error) outcome {
 		return permanent
 	}
 	switch unknownCode(err) {
-	case codeUnimplemented, codeLocalSession, codeQuotaExceeded:
+	case wire.CodeUnimplemented, wire.CodeLocalSession, wire.CodeQuotaExceeded:
 		return permanent
-	case codeThrottled:
+	case wire.CodeThrottled:
 		return refused
 	}
 	return uncertain
 }
 
-// unknownCode returns N of the client library's "unknown error: N", else 0.
+// unknownCode returns N of "unknown error: N", else 0: so the client library reports a
+// code that it has no name for.
 func unknownCode(err error) int {
 	_, number, ok := strings.Cut(err.Error(), "unknown error: ")
 	if !ok {

@@ -1,5 +1,7 @@
 package zklock
 
+import "github.com/tierlock/tierlock/internal/wire"
+
 // A watchMirror knows which watches the client library has, from the frames that go by.
 // The library keeps its table to itself (conn.go:98), and whether it is going to send
 // SetWatches after a reconnect depends on it. The rules are the library's: addWatcher
@@ -28,50 +30,48 @@ func newWatchMirror() *watchMirror {
 	return &watchMirror{asked: make(map[int32]watchRef), set: make(map[watchRef]bool)}
 }
 
-func (m *watchMirror) requested(xid, op int32, frame []byte) {
+func (m *watchMirror) requested(h wire.RequestHeader, body wire.Decoder) {
 	kind := watchData
-	switch op {
-	case opGetData:
-	case opExists:
+	switch h.Op {
+	case wire.OpGetData:
+	case wire.OpExists:
 		kind = watchExist
-	case opGetChildren, opGetChildren2:
+	case wire.OpGetChildren, wire.OpGetChildren2:
 		kind = watchChildren
 	default:
 		return
 	}
-	if path, watch := watchRequest(frame); watch {
-		m.asked[xid] = watchRef{path, kind}
+	if path, watch := body.String(), body.Bool(); watch {
+		m.asked[h.Xid] = watchRef{path, kind}
 	}
 }
 
-func (m *watchMirror) answered(xid, code int32) {
-	ref, ok := m.asked[xid]
+func (m *watchMirror) answered(h wire.ReplyHeader) {
+	ref, ok := m.asked[h.Xid]
 	if !ok {
 		return
 	}
-	delete(m.asked, xid)
+	delete(m.asked, h.Xid)
 	switch {
-	case code == 0 && ref.kind == watchExist: // the node exists: its data is watched
+	case h.Code == wire.CodeOK && ref.kind == watchExist: // the node exists: its data is watched
 		m.set[watchRef{ref.path, watchData}] = true
-	case code == 0, code == codeNoNode && ref.kind == watchExist:
+	case h.Code == wire.CodeOK, h.Code == wire.CodeNoNode && ref.kind == watchExist:
 		m.set[ref] = true
 	}
 }
 
-func (m *watchMirror) fired(frame []byte) {
-	event, path, ok := watchEvent(frame)
-	if !ok {
-		return
-	}
-	switch event {
-	case eventCreated:
+func (m *watchMirror) fired(body wire.Decoder) {
+	event := body.Event()
+	path := event.Path
+	switch event.Type {
+	case wire.EventCreated:
 		delete(m.set, watchRef{path, watchExist})
-	case eventDataChanged:
+	case wire.EventDataChanged:
 		delete(m.set, watchRef{path, watchExist})
 		delete(m.set, watchRef{path, watchData})
-	case eventChildrenChanged:
+	case wire.EventChildrenChanged:
 		delete(m.set, watchRef{path, watchChildren})
-	case eventDeleted:
+	case wire.EventDeleted:
 		delete(m.set, watchRef{path, watchExist})
 		delete(m.set, watchRef{path, watchData})
 		delete(m.set, watchRef{path, watchChildren})

@@ -243,7 +243,7 @@ func TestPeerThatIsNoZooKeeperIsNamedAndNotBelieved(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		_, err := zklock.Dial(ctx, []string{addr}, zklock.WithDialContext(dial))
-		if wantErr(t, "Dial", err, zk.ErrNoServer); !strings.Contains(err.Error(), "not a ZooKeeper server?") {
+		if wantErr(t, "Dial", err, zk.ErrNoServer); !strings.Contains(err.Error(), "not ZooKeeper's protocol?") {
 			t.Errorf("got %v, want it to say what the peer is not", err)
 		}
 	})

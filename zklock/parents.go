@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/wire"
 )
 
 // parents creates the nodes above lock nodes.
@@ -34,7 +35,7 @@ func (c *Client) createParent(path string, acl []zk.ACL) error {
 	var err error
 	if !c.parents.plain.Load() {
 		err = c.createContainer(path, acl)
-		if err != nil && unknownCode(err) == codeUnimplemented {
+		if err != nil && unknownCode(err) == wire.CodeUnimplemented {
 			c.parents.plain.Store(true)
 		}
 	}

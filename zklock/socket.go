@@ -2,17 +2,18 @@ package zklock
 
 import (
 	"bufio"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// maxFrame bounds what a peer may announce. The largest honest frame is a list of
-// children; a peer that speaks another protocol announces over a gigabyte.
+// maxFrame bounds what a server may announce. The largest honest frame is a list of
+// children.
 const maxFrame = 32 << 20
 
 // A socket is one connection to one server. It stands between the ZooKeeper client
@@ -46,13 +47,18 @@ type socket struct {
 	handshaken bool
 	shookAt    time.Duration // when the handshake was sent
 
-	mu       sync.Mutex              // guards the fields below
-	sent     map[int32]time.Duration // xid → when; requests without a reply
-	pings    []time.Duration         // likewise; pings are answered in order
-	watching *watchMirror            // handed on from socket to socket of the library's connection
-	rewatch  chan struct{}           // closed when the watches are set again; nil when none are to be
+	mu       sync.Mutex            // guards the fields below
+	sent     map[int32]sentRequest // by xid; requests without a reply
+	pings    []time.Duration       // likewise, when sent; pings are answered in order
+	watching *watchMirror          // handed on from socket to socket of the library's connection
+	rewatch  chan struct{}         // closed when the watches are set again; nil when none are to be
 	dead     chan struct{}
 	kill     func()
+}
+
+type sentRequest struct {
+	op int32
+	at time.Duration
 }
 
 func newSocket(conn net.Conn, l *dialed) *socket {
@@ -60,7 +66,7 @@ func newSocket(conn net.Conn, l *dialed) *socket {
 		Conn:     conn,
 		link:     l,
 		reader:   bufio.NewReaderSize(conn, 8<<10),
-		sent:     make(map[int32]time.Duration),
+		sent:     make(map[int32]sentRequest),
 		watching: l.mirror,
 		dead:     make(chan struct{}),
 	}
@@ -114,19 +120,20 @@ func (s *socket) noteRequest(frame []byte, now time.Duration) {
 		s.shookAt = now
 		return
 	}
-	xid, op, ok := requestHeader(frame)
-	if !ok {
+	d := wire.Decoder{Rest: wire.Body(frame)}
+	h := d.RequestHeader()
+	if d.Bad {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if xid == xidPing {
+	if h.Xid == wire.XidPing {
 		s.pings = append(s.pings, now)
 		return
 	}
-	s.sent[xid] = now
-	s.watching.requested(xid, op, frame)
-	if op == opSetWatches && s.watching.rewatched() {
+	s.sent[h.Xid] = sentRequest{h.Op, now}
+	s.watching.requested(h, d)
+	if h.Op == wire.OpSetWatches && s.watching.rewatched() {
 		s.openLocked()
 	}
 }
@@ -146,23 +153,12 @@ func (s *socket) Read(p []byte) (int, error) {
 // readFrame reads the next frame, length included, and acts on it before the library
 // sees its first byte.
 func (s *socket) readFrame() error {
-	var length [4]byte
-	if _, err := io.ReadFull(s.reader, length[:]); err != nil {
+	frame, err := wire.ReadFrame(s.reader, s.buffer, maxFrame)
+	if err != nil {
 		return s.readError(err)
 	}
-	n := int64(int32(binary.BigEndian.Uint32(length[:])))
-	if n < 0 || n > maxFrame {
-		return s.readError(fmt.Errorf("frame of %d bytes announced: not a ZooKeeper server?", uint32(n)))
-	}
-	if int64(cap(s.buffer)) < n+4 {
-		s.buffer = make([]byte, n+4)
-	}
-	frame := s.buffer[:n+4]
-	copy(frame, length[:])
-	if _, err := io.ReadFull(s.reader, frame[4:]); err != nil {
-		return s.readError(err)
-	}
-	if err := s.noteReply(frame); err != nil {
+	s.buffer = frame
+	if err := s.noteReply(wire.Body(frame)); err != nil {
 		return s.readError(err)
 	}
 	s.frame = frame
@@ -183,15 +179,16 @@ func (s *socket) readError(err error) error {
 	return err
 }
 
-func (s *socket) noteReply(frame []byte) error {
+func (s *socket) noteReply(body []byte) error {
 	if !s.handshaken {
-		return s.noteHandshake(frame)
+		return s.noteHandshake(body)
 	}
-	reply, ok := replyHeader(frame)
-	if !ok {
-		return fmt.Errorf("reply of %d bytes", len(frame))
+	d := wire.Decoder{Rest: body}
+	reply := d.ReplyHeader()
+	if d.Bad {
+		return fmt.Errorf("reply of %d bytes", len(body))
 	}
-	if reply.xid >= 0 && reply.zxid > 0 {
+	if reply.Xid >= 0 && reply.Zxid > 0 {
 		if err := s.holdBack(); err != nil {
 			return err
 		}
@@ -200,32 +197,35 @@ func (s *socket) noteReply(frame []byte) error {
 	var sentAt time.Duration
 	answered := false
 	switch {
-	case reply.xid == xidEvent:
-		s.watching.fired(frame)
-	case reply.xid == xidPing:
+	case reply.Xid == wire.XidEvent:
+		s.watching.fired(d)
+	case reply.Xid == wire.XidPing:
 		if len(s.pings) > 0 {
 			sentAt, answered = s.pings[0], true
 			s.pings = s.pings[1:]
 		}
 	default:
-		sentAt, answered = s.sent[reply.xid]
-		delete(s.sent, reply.xid)
-		s.watching.answered(reply.xid, reply.code)
+		var request sentRequest
+		request, answered = s.sent[reply.Xid]
+		sentAt = request.at
+		delete(s.sent, reply.Xid)
+		s.watching.answered(reply)
 	}
 	s.mu.Unlock()
 	// A server that has given the session up answers, too, but renews nothing.
-	if answered && reply.code != codeSessionExpired && reply.code != codeSessionMoved {
+	if answered && reply.Code != wire.CodeSessionExpired && reply.Code != wire.CodeSessionMoved {
 		s.session.renew(sentAt)
 	}
 	return nil
 }
 
-func (s *socket) noteHandshake(frame []byte) error {
-	timeout, id, ok := handshakeReply(frame)
-	if !ok {
-		return fmt.Errorf("handshake reply of %d bytes", len(frame))
+func (s *socket) noteHandshake(body []byte) error {
+	d := wire.Decoder{Rest: body}
+	reply := d.ConnectReply()
+	if d.Bad {
+		return fmt.Errorf("malformed reply of %d bytes", len(body))
 	}
-	if id == 0 {
+	if reply.Session == 0 {
 		s.mu.Lock()
 		s.watching.forget()
 		s.mu.Unlock()
@@ -233,7 +233,7 @@ func (s *socket) noteHandshake(frame []byte) error {
 		s.kill() // what was read is still handed to the library
 		return nil
 	}
-	session, err := s.link.established(id, timeout, s.shookAt)
+	session, err := s.link.established(reply.Session, reply.Timeout, s.shookAt)
 	if err != nil {
 		return err
 	}

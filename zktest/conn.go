@@ -3,6 +3,8 @@ package zktest
 import (
 	"bufio"
 	"net"
+
+	"github.com/tierlock/tierlock/internal/wire"
 )
 
 // A conn is one connection of a client, and three goroutines: read never stops reading, so that a client can always
@@ -24,18 +26,18 @@ type conn struct {
 
 type outgoing struct {
 	frame Frame
-	bytes encoder
+	bytes []byte
 }
 
 func (c *conn) read() {
 	defer c.in.close()
 	r := bufio.NewReader(c.nc)
 	for {
-		body, err := readFrame(r)
+		frame, err := wire.ReadFrame(r, nil, maxFrame)
 		if err != nil {
 			return
 		}
-		c.in.push(body)
+		c.in.push(wire.Body(frame))
 	}
 }
 
@@ -55,9 +57,9 @@ func (c *conn) process() {
 
 // request handles one request. What was read from a connection that has since ended is forgotten.
 func (c *conn) request(body []byte) {
-	d := &decoder{buf: body}
-	xid, op := d.int32(), Op(d.int32())
-	if d.bad {
+	d := &wire.Decoder{Rest: body}
+	h := d.RequestHeader()
+	if d.Bad {
 		c.cut()
 		return
 	}
@@ -68,7 +70,8 @@ func (c *conn) request(body []byte) {
 		c.server.mu.Unlock()
 		return
 	}
-	f := c.server.frameLocked(c, Request, op, pathOf(op, d.buf))
+	path := wire.RequestPath(h.Op, d.Rest)
+	f := c.server.frameLocked(c, Request, Op(h.Op), path)
 	c.server.mu.Unlock()
 
 	fate := c.fate(&f)
@@ -87,10 +90,10 @@ func (c *conn) request(body []byte) {
 	c.server.touchLocked(c.session)
 	f.Stage = Reply
 	if fate.verb == fail {
-		c.out.push(outgoing{f, replyFrame(xid, c.member.viewLocked().zxid, fate.code, nil)})
+		c.out.push(outgoing{f, replyFrame(h.Xid, c.member.viewLocked().zxid, fate.code, nil)})
 		return
 	}
-	c.server.answerLocked(c, f, xid, d)
+	c.server.answerLocked(c, f, h.Xid, d)
 }
 
 func (c *conn) write() {

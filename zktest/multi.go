@@ -1,9 +1,11 @@
 package zktest
 
+import "github.com/tierlock/tierlock/internal/wire"
+
 // multi runs several operations as one: either all of them are done, or none.
-func (t *txn) multi(d *decoder) (encoder, Code) {
+func (t *txn) multi(d *wire.Decoder) (wire.Encoder, Code) {
 	ops := readMulti(d)
-	if d.bad {
+	if d.Bad {
 		return nil, CodeMarshallingError
 	}
 	results := make([]result, len(ops))
@@ -14,29 +16,30 @@ func (t *txn) multi(d *decoder) (encoder, Code) {
 			return failedMulti(len(ops), i, code), codeOK
 		}
 	}
-	var body encoder
+	var body wire.Encoder
 	for i, o := range ops {
 		kind := o.op
 		if kind == OpCreateContainer {
 			kind = OpCreate2
 		}
-		body.multiHeader(kind, false, codeOK)
+		body.MultiHeader(wire.MultiHeader{Op: int32(kind)})
 		body = append(body, writeResult(o.op, results[i])...)
 	}
-	body.multiHeader(-1, true, -1)
+	body.MultiHeader(wire.LastOfMulti)
 	return body, codeOK
 }
 
-func readMulti(d *decoder) (ops []operation) {
+func readMulti(d *wire.Decoder) (ops []operation) {
 	for {
-		op, done, _ := Op(d.int32()), d.bool(), d.int32()
-		if done || d.bad {
+		h := d.MultiHeader()
+		if h.Done || d.Bad {
 			return ops
 		}
+		op := Op(h.Op)
 		o := readOperation(op, d)
 		switch {
 		case op == OpSetACL:
-			d.bad = true // the one write a multi cannot hold
+			d.Bad = true // the one write a multi cannot hold
 		case op == OpCreate, op == OpCreate2, op == OpCreateContainer:
 			// In a multi, unlike outside, the flag decides what is made and which result is answered.
 			o.op = OpCreate
@@ -50,7 +53,7 @@ func readMulti(d *decoder) (ops []operation) {
 
 // failedMulti is the answer if the operation at index failed fails: none of those before it, whose code is zero, was
 // done, and none after it was tried.
-func failedMulti(n, failed int, cause Code) (body encoder) {
+func failedMulti(n, failed int, cause Code) (body wire.Encoder) {
 	for i := range n {
 		code := codeOK
 		switch {
@@ -59,15 +62,9 @@ func failedMulti(n, failed int, cause Code) (body encoder) {
 		case i > failed:
 			code = CodeRuntimeInconsistency
 		}
-		body.multiHeader(opError, false, code)
-		body.int32(int32(code))
+		body.MultiHeader(wire.MultiHeader{Op: wire.OpError, Code: int32(code)})
+		body.Int32(int32(code))
 	}
-	body.multiHeader(-1, true, -1)
+	body.MultiHeader(wire.LastOfMulti)
 	return body
-}
-
-func (e *encoder) multiHeader(op Op, done bool, code Code) {
-	e.int32(int32(op))
-	e.bool(done)
-	e.int32(int32(code))
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
@@ -69,10 +70,10 @@ func (p *peer) logf(format string, args ...any) { fmt.Fprintf(&p.log, format+"\n
 // open connects and asks for a session: with id 0 for a new one.
 func (p *peer) open(name string, id int64, key []byte) {
 	p.t.Helper()
-	p.openAs(name, connectRequest{timeout: 5 * time.Second, session: id, password: key})
+	p.openAs(name, wire.ConnectRequest{Timeout: 5 * time.Second, Session: id, Password: key})
 }
 
-func (p *peer) openAs(name string, q connectRequest) {
+func (p *peer) openAs(name string, q wire.ConnectRequest) {
 	p.t.Helper()
 	nc, err := p.dial()
 	if err != nil {
@@ -83,47 +84,40 @@ func (p *peer) openAs(name string, q connectRequest) {
 		p.conns, p.ids, p.keys = map[string]net.Conn{}, map[string]int64{}, map[string][]byte{}
 	}
 	p.conns[name] = nc
-	if q.password == nil {
-		q.password = make([]byte, passwordLen)
+	if q.Password == nil {
+		q.Password = make([]byte, wire.PasswordLen)
 	}
-	var e encoder
-	e.int32(0)
-	e.int64(q.lastZxid)
-	e.int32(int32(q.timeout.Milliseconds()))
-	e.int64(q.session)
-	e.buffer(q.password)
-	if q.readOnly {
-		e.bool(false)
-	}
+	var e wire.Encoder
+	e.ConnectRequest(q)
 	p.write(name, e)
 	d := p.read(name)
 	if d == nil {
 		return
 	}
-	version, timeout, id, key := d.int32(), d.int32(), d.int64(), d.buffer()
+	version, timeout, id, key := d.Int32(), d.Int32(), d.Int64(), d.Buffer()
 	p.ids[name], p.keys[name] = id, key
 	what := "new session"
 	switch id {
 	case 0:
 		what = "expired"
-	case q.session:
+	case q.Session:
 		what = "same session"
 	}
-	p.logf("%s: %s, timeout %d, key of %d bytes, version %d, %d bytes more", name, what, timeout, len(key), version, len(d.buf))
+	p.logf("%s: %s, timeout %d, key of %d bytes, version %d, %d bytes more", name, what, timeout, len(key), version, len(d.Rest))
 }
 
-func (p *peer) write(name string, body encoder) {
+func (p *peer) write(name string, body wire.Encoder) {
 	p.t.Helper()
-	if _, err := p.conns[name].Write(frame(body)); err != nil {
+	if _, err := p.conns[name].Write(wire.Frame(body)); err != nil {
 		p.logf("%s: write fails", name)
 	}
 }
 
 // read returns the next frame, or logs the end of the connection and returns nil.
-func (p *peer) read(name string) *decoder {
+func (p *peer) read(name string) *wire.Decoder {
 	p.t.Helper()
 	p.conns[name].SetReadDeadline(time.Now().Add(5 * time.Second))
-	body, err := readFrame(p.conns[name])
+	frame, err := wire.ReadFrame(p.conns[name], nil, maxFrame)
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		p.t.Fatalf("%s: no answer after\n%s", name, &p.log)
@@ -132,34 +126,33 @@ func (p *peer) read(name string) *decoder {
 		p.logf("%s: closed", name)
 		return nil
 	}
-	return &decoder{buf: body}
+	return &wire.Decoder{Rest: wire.Body(frame)}
 }
 
-func (p *peer) send(name string, xid int32, op Op, body encoder) {
+func (p *peer) send(name string, xid int32, op Op, body wire.Encoder) {
 	p.t.Helper()
-	var e encoder
-	e.int32(xid)
-	e.int32(int32(op))
+	var e wire.Encoder
+	e.RequestHeader(wire.RequestHeader{Xid: xid, Op: int32(op)})
 	p.write(name, append(e, body...))
 }
 
 // recv logs the next reply and returns its body.
-func (p *peer) recv(name string) *decoder {
+func (p *peer) recv(name string) *wire.Decoder {
 	p.t.Helper()
 	d := p.read(name)
 	if d == nil {
 		return nil
 	}
-	xid, zxid, code := d.int32(), d.int64(), d.int32()
+	h := d.ReplyHeader()
 	at := "never"
-	if zxid > 0 {
-		at = fmt.Sprintf("+%d", zxid-p.zxid)
+	if h.Zxid > 0 {
+		at = fmt.Sprintf("+%d", h.Zxid-p.zxid)
 	}
-	p.logf("%s: xid %d at %s, code %d, %d bytes", name, xid, at, code, len(d.buf))
+	p.logf("%s: xid %d at %s, code %d, %d bytes", name, h.Xid, at, h.Code, len(d.Rest))
 	return d
 }
 
-func (p *peer) do(name string, xid int32, op Op, body encoder) *decoder {
+func (p *peer) do(name string, xid int32, op Op, body wire.Encoder) *wire.Decoder {
 	p.t.Helper()
 	p.send(name, xid, op, body)
 	return p.recv(name)
@@ -168,35 +161,33 @@ func (p *peer) do(name string, xid int32, op Op, body encoder) *decoder {
 func (p *peer) zxidNow(name string) int64 {
 	p.t.Helper()
 	p.send(name, 1, OpExists, pathAndFlag("/", false))
-	d := p.read(name)
-	d.int32()
-	return d.int64()
+	return p.read(name).ReplyHeader().Zxid
 }
 
-func pathAndFlag(path string, flag bool) (e encoder) {
-	e.string(path)
-	e.bool(flag)
+func pathAndFlag(path string, flag bool) (e wire.Encoder) {
+	e.String(path)
+	e.Bool(flag)
 	return e
 }
 
-func createBody(path, data string, flags int32) (e encoder) {
-	e.string(path)
-	e.buffer([]byte(data))
-	e.acl(worldAll)
-	e.int32(flags)
+func createBody(path, data string, flags int32) (e wire.Encoder) {
+	e.String(path)
+	e.Buffer([]byte(data))
+	writeACL(&e, worldAll)
+	e.Int32(flags)
 	return e
 }
 
-func deleteBody(path string) (e encoder) {
-	e.string(path)
-	e.int32(-1)
+func deleteBody(path string) (e wire.Encoder) {
+	e.String(path)
+	e.Int32(-1)
 	return e
 }
 
-func multiBody(op Op, body encoder) (e encoder) {
-	e.multiHeader(op, false, -1)
+func multiBody(op Op, body wire.Encoder) (e wire.Encoder) {
+	e.MultiHeader(wire.MultiHeader{Op: int32(op), Code: -1})
 	e = append(e, body...)
-	e.multiHeader(-1, true, -1)
+	e.MultiHeader(wire.LastOfMulti)
 	return e
 }
 

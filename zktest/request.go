@@ -1,6 +1,10 @@
 package zktest
 
-import "time"
+import (
+	"time"
+
+	"github.com/tierlock/tierlock/internal/wire"
+)
 
 // beginLocked starts the next transaction, on behalf of c if that is not nil.
 func (s *Server) beginLocked(c *conn) *txn {
@@ -28,16 +32,16 @@ func (s *Server) commitLocked(t *txn) *delta {
 }
 
 // answerLocked applies a request and queues its reply, in one step: a client can hear of no change between the two.
-func (s *Server) answerLocked(c *conn, f Frame, xid int32, d *decoder) {
+func (s *Server) answerLocked(c *conn, f Frame, xid int32, d *wire.Decoder) {
 	var (
-		body encoder
+		body wire.Encoder
 		code Code
 		zxid = int64(-1) // the last one the member has applied
 		last bool        // the connection ends with this reply
 	)
 	switch f.Op {
 	case OpPing:
-		xid = pingXid
+		xid = wire.XidPing
 	case OpSetAuth:
 		code, zxid = c.authLocked(d), 0
 		last = code != codeOK
@@ -49,7 +53,7 @@ func (s *Server) answerLocked(c *conn, f Frame, xid int32, d *decoder) {
 		body, zxid, code = s.writeLocked(c, f.Op, d)
 	case OpSync:
 		c.member.drainLocked()
-		body.string(d.string())
+		body.String(d.String())
 	case OpExists, OpGetData, OpGetACL, OpGetChildren, OpGetChildren2, OpSetWatches:
 		body, code = c.readLocked(f.Op, d)
 	default:
@@ -65,7 +69,7 @@ func (s *Server) answerLocked(c *conn, f Frame, xid int32, d *decoder) {
 }
 
 // writeLocked runs a write as a transaction. As on a real server, one that fails takes a zxid too.
-func (s *Server) writeLocked(c *conn, op Op, d *decoder) (body encoder, zxid int64, code Code) {
+func (s *Server) writeLocked(c *conn, op Op, d *wire.Decoder) (body wire.Encoder, zxid int64, code Code) {
 	t := s.beginLocked(c)
 	if op == OpMulti {
 		body, code = t.multi(d)
@@ -77,68 +81,68 @@ func (s *Server) writeLocked(c *conn, op Op, d *decoder) (body encoder, zxid int
 	return body, t.zxid, code
 }
 
-func (t *txn) single(op Op, d *decoder) (encoder, Code) {
+func (t *txn) single(op Op, d *wire.Decoder) (wire.Encoder, Code) {
 	o := readOperation(op, d)
-	if d.bad {
+	if d.Bad {
 		return nil, CodeMarshallingError
 	}
 	r, code := t.do(o)
 	return writeResult(o.op, r), code
 }
 
-func readOperation(op Op, d *decoder) operation {
-	o := operation{op: op, path: d.string()}
+func readOperation(op Op, d *wire.Decoder) operation {
+	o := operation{op: op, path: d.String()}
 	switch op {
 	case OpCreate, OpCreate2, OpCreateContainer:
-		o.data, o.acl, o.flags = d.buffer(), d.acl(), d.int32()
+		o.data, o.acl, o.flags = d.Buffer(), readACL(d), d.Int32()
 	case OpDelete, OpCheck:
-		o.version = d.int32()
+		o.version = d.Int32()
 	case OpSetData:
-		o.data, o.version = d.buffer(), d.int32()
+		o.data, o.version = d.Buffer(), d.Int32()
 	case OpSetACL:
-		o.acl, o.version = d.acl(), d.int32()
+		o.acl, o.version = readACL(d), d.Int32()
 	default:
-		d.bad = true
+		d.Bad = true
 	}
 	return o
 }
 
-func writeResult(op Op, r result) (body encoder) {
+func writeResult(op Op, r result) (body wire.Encoder) {
 	switch op {
 	case OpCreate:
-		body.string(r.path)
+		body.String(r.path)
 	case OpCreate2, OpCreateContainer:
-		body.string(r.path)
-		body.stat(r.stat)
+		body.String(r.path)
+		writeStat(&body, r.stat)
 	case OpSetData, OpSetACL:
-		body.stat(r.stat)
+		writeStat(&body, r.stat)
 	}
 	return body
 }
 
-func (c *conn) authLocked(d *decoder) Code {
-	d.int32() // type, always zero
-	scheme, auth := d.string(), d.buffer()
-	if d.bad || scheme != "digest" {
+func (c *conn) authLocked(d *wire.Decoder) Code {
+	d.Int32() // type, always zero
+	scheme, auth := d.String(), d.Buffer()
+	if d.Bad || scheme != "digest" {
 		return CodeAuthFailed
 	}
 	c.auth = append(c.auth, digest(auth))
 	return codeOK
 }
 
-func (c *conn) readLocked(op Op, d *decoder) (body encoder, code Code) {
+func (c *conn) readLocked(op Op, d *wire.Decoder) (body wire.Encoder, code Code) {
 	t := c.member.viewLocked()
 	if op == OpSetWatches {
-		zxid, data, exist, child := d.int64(), d.strings(), d.strings(), d.strings()
-		if d.bad {
+		zxid, data, exist, child := d.Int64(), d.Strings(), d.Strings(), d.Strings()
+		if d.Bad {
 			return nil, CodeMarshallingError
 		}
 		c.member.watches.restore(c, t, zxid, data, exist, child)
 		return nil, codeOK
 	}
-	path := d.string()
-	watch := op != OpGetACL && d.bool()
-	if d.bad {
+	path := d.String()
+	watch := op != OpGetACL && d.Bool()
+	if d.Bad {
 		return nil, CodeMarshallingError
 	}
 	n := t.nodes[path]
@@ -152,18 +156,18 @@ func (c *conn) readLocked(op Op, d *decoder) (body encoder, code Code) {
 }
 
 // existsLocked sets its watch even on a node that is not there, and asks no permission.
-func (c *conn) existsLocked(path string, n *node, watch bool) (body encoder, code Code) {
+func (c *conn) existsLocked(path string, n *node, watch bool) (body wire.Encoder, code Code) {
 	if watch {
 		c.member.watches.data.add(path, c)
 	}
 	if n == nil {
 		return nil, CodeNoNode
 	}
-	body.stat(n.Stat())
+	writeStat(&body, n.Stat())
 	return body, codeOK
 }
 
-func (c *conn) getLocked(op Op, path string, n *node, watch bool) (body encoder, code Code) {
+func (c *conn) getLocked(op Op, path string, n *node, watch bool) (body wire.Encoder, code Code) {
 	if n == nil {
 		return nil, CodeNoNode
 	}
@@ -172,13 +176,13 @@ func (c *conn) getLocked(op Op, path string, n *node, watch bool) (body encoder,
 	}
 	table := c.member.watches.data
 	if op == OpGetData {
-		body.buffer(n.data)
+		body.Buffer(n.data)
 	} else {
 		table = c.member.watches.child
-		body.strings(c.member.viewLocked().children[path].sorted())
+		body.Strings(c.member.viewLocked().children[path].sorted())
 	}
 	if op != OpGetChildren {
-		body.stat(n.Stat())
+		writeStat(&body, n.Stat())
 	}
 	if watch {
 		table.add(path, c)
@@ -186,17 +190,17 @@ func (c *conn) getLocked(op Op, path string, n *node, watch bool) (body encoder,
 	return body, codeOK
 }
 
-func (c *conn) getACLLocked(n *node) (body encoder, code Code) {
+func (c *conn) getACLLocked(n *node) (body wire.Encoder, code Code) {
 	switch {
 	case n == nil:
 		return nil, CodeNoNode
 	case permitted(n.acl, permAdmin, c.auth):
-		body.acl(n.acl)
+		writeACL(&body, n.acl)
 	case permitted(n.acl, permRead, c.auth):
-		body.acl(masked(n.acl))
+		writeACL(&body, masked(n.acl))
 	default:
 		return nil, CodeNoAuth
 	}
-	body.stat(n.Stat())
+	writeStat(&body, n.Stat())
 	return body, codeOK
 }

@@ -4,9 +4,9 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"time"
-)
 
-const passwordLen = 16
+	"github.com/tierlock/tierlock/internal/wire"
+)
 
 type session struct {
 	id       int64
@@ -17,49 +17,26 @@ type session struct {
 	conn     *conn       // nil while disconnected
 }
 
-type connectRequest struct {
-	lastZxid int64
-	timeout  time.Duration
-	session  int64
-	password []byte
-	readOnly bool // the client knows of read-only servers, and expects one byte more in the answer
-}
-
-func parseConnect(body []byte) (q connectRequest, ok bool) {
-	d := &decoder{buf: body}
-	d.int32() // protocol version
-	q.lastZxid = d.int64()
-	q.timeout = time.Duration(d.int32()) * time.Millisecond
-	q.session = d.int64()
-	q.password = d.buffer()
-	q.readOnly = len(d.buf) > 0
-	return q, !d.bad
-}
-
 // connectReply answers a handshake; a nil session is the answer to a client whose session has expired.
-func connectReply(sess *session, readOnly bool) encoder {
-	if sess == nil {
-		sess = &session{password: make([]byte, passwordLen)}
+func connectReply(sess *session, readOnly bool) []byte {
+	r := wire.ConnectReply{Password: make([]byte, wire.PasswordLen), ReadOnly: readOnly}
+	if sess != nil {
+		r.Timeout, r.Session, r.Password = sess.timeout, sess.id, sess.password
 	}
-	var e encoder
-	e.int32(0) // protocol version
-	e.int32(int32(sess.timeout.Milliseconds()))
-	e.int64(sess.id)
-	e.buffer(sess.password)
-	if readOnly {
-		e.bool(false)
-	}
-	return frame(e)
+	var e wire.Encoder
+	e.ConnectReply(r)
+	return wire.Frame(e)
 }
 
 // handshake reports whether requests may follow.
 func (c *conn) handshake(body []byte) bool {
-	q, ok := parseConnect(body)
-	if !ok {
+	d := &wire.Decoder{Rest: body}
+	q := d.ConnectRequest()
+	if d.Bad {
 		return false
 	}
 	c.server.mu.Lock()
-	c.claim = q.session
+	c.claim = q.Session
 	c.server.mu.Unlock()
 	if !c.lockOpen(ToServer) {
 		return false
@@ -72,7 +49,7 @@ func (c *conn) handshake(body []byte) bool {
 	case cut:
 		return false
 	case drop:
-		for ok { // mute until the client gives up
+		for ok := true; ok; { // mute until the client gives up
 			_, ok = c.in.pop()
 		}
 		return false
@@ -82,7 +59,7 @@ func (c *conn) handshake(body []byte) bool {
 	}
 	defer c.server.mu.Unlock()
 	// A client must never see the past: the server hangs up on one that has seen a later state, and says nothing.
-	if q.lastZxid > c.member.viewLocked().zxid {
+	if q.LastZxid > c.member.viewLocked().zxid {
 		return false
 	}
 	var sess *session
@@ -90,7 +67,7 @@ func (c *conn) handshake(body []byte) bool {
 		sess = c.server.attachLocked(c, q)
 	}
 	f.Stage, f.Session = Reply, c.claim
-	c.out.push(outgoing{f, connectReply(sess, q.readOnly)})
+	c.out.push(outgoing{f, connectReply(sess, q.ReadOnly)})
 	if sess == nil {
 		c.finishLocked()
 	}
@@ -98,21 +75,21 @@ func (c *conn) handshake(body []byte) bool {
 }
 
 // attachLocked gives a connection the session it asks for, or a new one; nil means that it has expired.
-func (s *Server) attachLocked(c *conn, q connectRequest) *session {
-	sess := s.sessions[q.session]
+func (s *Server) attachLocked(c *conn, q wire.ConnectRequest) *session {
+	sess := s.sessions[q.Session]
 	if sess != nil && sess.conn != nil {
 		sess.conn.cutLocked() // even if the password is wrong
 	}
 	switch {
-	case q.session == 0:
+	case q.Session == 0:
 		sess = s.newSessionLocked()
 		s.commitLocked(s.beginLocked(nil))
 		c.member.drainLocked()
-	case sess == nil || subtle.ConstantTimeCompare(sess.password, q.password) == 0:
+	case sess == nil || subtle.ConstantTimeCompare(sess.password, q.Password) == 0:
 		return nil
 	}
 	sess.conn = c
-	sess.timeout = min(max(q.timeout, s.cfg.MinSessionTimeout), s.cfg.MaxSessionTimeout)
+	sess.timeout = min(max(q.Timeout, s.cfg.MinSessionTimeout), s.cfg.MaxSessionTimeout)
 	c.session, c.claim = sess, sess.id
 	s.touchLocked(sess)
 	return sess
@@ -120,7 +97,7 @@ func (s *Server) attachLocked(c *conn, q connectRequest) *session {
 
 func (s *Server) newSessionLocked() *session {
 	s.lastSession++
-	sess := &session{id: s.lastSession, password: make([]byte, passwordLen)}
+	sess := &session{id: s.lastSession, password: make([]byte, wire.PasswordLen)}
 	rand.Read(sess.password)
 	s.sessions[sess.id] = sess
 	return sess

@@ -1,5 +1,7 @@
 package zktest
 
+import "github.com/tierlock/tierlock/internal/wire"
+
 // watches are the one-shot watches that the connections of one member have set.
 // As on a real server, exist watches are data watches on a node that is not there.
 type watches struct {
@@ -54,14 +56,14 @@ func (w watches) fire(d *delta) {
 		acl := d.acls[i]
 		switch c.Kind {
 		case Created:
-			w.data.trigger(c.Path, nodeCreated, acl.node, nil)
-			w.child.trigger(parent, nodeChildrenChanged, acl.parent, nil)
+			w.data.trigger(c.Path, wire.EventCreated, acl.node, nil)
+			w.child.trigger(parent, wire.EventChildrenChanged, acl.parent, nil)
 		case Deleted:
-			told := w.data.trigger(c.Path, nodeDeleted, acl.node, nil)
-			w.child.trigger(c.Path, nodeDeleted, acl.node, told)
-			w.child.trigger(parent, nodeChildrenChanged, acl.parent, nil)
+			told := w.data.trigger(c.Path, wire.EventDeleted, acl.node, nil)
+			w.child.trigger(c.Path, wire.EventDeleted, acl.node, told)
+			w.child.trigger(parent, wire.EventChildrenChanged, acl.parent, nil)
 		case DataChanged:
-			w.data.trigger(c.Path, nodeDataChanged, acl.node, nil)
+			w.data.trigger(c.Path, wire.EventDataChanged, acl.node, nil)
 		}
 	}
 }
@@ -71,16 +73,16 @@ func (w watches) restore(c *conn, t *tree, zxid int64, data, exist, child []stri
 	for _, path := range data {
 		switch n := t.nodes[path]; {
 		case n == nil:
-			c.sendEvent(nodeDeleted, path)
+			c.sendEvent(wire.EventDeleted, path)
 		case n.stat.Mzxid > zxid:
-			c.sendEvent(nodeDataChanged, path)
+			c.sendEvent(wire.EventDataChanged, path)
 		default:
 			w.data.add(path, c)
 		}
 	}
 	for _, path := range exist {
 		if t.nodes[path] != nil {
-			c.sendEvent(nodeCreated, path)
+			c.sendEvent(wire.EventCreated, path)
 		} else {
 			w.data.add(path, c)
 		}
@@ -88,9 +90,9 @@ func (w watches) restore(c *conn, t *tree, zxid int64, data, exist, child []stri
 	for _, path := range child {
 		switch n := t.nodes[path]; {
 		case n == nil:
-			c.sendEvent(nodeDeleted, path)
+			c.sendEvent(wire.EventDeleted, path)
 		case n.stat.Pzxid > zxid:
-			c.sendEvent(nodeChildrenChanged, path)
+			c.sendEvent(wire.EventChildrenChanged, path)
 		default:
 			w.child.add(path, c)
 		}

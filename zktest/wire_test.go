@@ -1,6 +1,10 @@
 package zktest
 
-import "time"
+import (
+	"time"
+
+	"github.com/tierlock/tierlock/internal/wire"
+)
 
 var wireTests = []struct {
 	name string
@@ -8,9 +12,9 @@ var wireTests = []struct {
 	want string
 }{
 	{"timeout is clamped", func(p *peer) {
-		p.openAs("b", connectRequest{timeout: time.Millisecond})
-		p.openAs("c", connectRequest{timeout: 3 * time.Second, readOnly: true})
-		p.openAs("d", connectRequest{timeout: time.Hour})
+		p.openAs("b", wire.ConnectRequest{Timeout: time.Millisecond})
+		p.openAs("c", wire.ConnectRequest{Timeout: 3 * time.Second, ReadOnly: true})
+		p.openAs("d", wire.ConnectRequest{Timeout: time.Hour})
 	}, `
 			b: new session, timeout 2000, key of 16 bytes, version 0, 0 bytes more
 			c: new session, timeout 3000, key of 16 bytes, version 0, 1 bytes more
@@ -18,7 +22,7 @@ var wireTests = []struct {
 			`},
 	{"re-attach moves the session", func(p *peer) {
 		p.do("a", 1, OpCreate, createBody("/e", "x", 1))
-		p.openAs("b", connectRequest{timeout: 3 * time.Second, session: p.ids["a"], password: p.keys["a"]})
+		p.openAs("b", wire.ConnectRequest{Timeout: 3 * time.Second, Session: p.ids["a"], Password: p.keys["a"]})
 		p.recv("a")
 		p.do("b", 1, OpExists, pathAndFlag("/e", false))
 		p.do("b", 2, OpDelete, deleteBody("/e"))
@@ -32,7 +36,7 @@ var wireTests = []struct {
 	{"unknown session and wrong password are expired", func(p *peer) {
 		p.open("b", 12345, nil)
 		p.recv("b")
-		p.open("c", p.ids["a"], make([]byte, passwordLen))
+		p.open("c", p.ids["a"], make([]byte, wire.PasswordLen))
 		p.recv("c")
 		p.recv("a") // whoever asks for a session ends its connection
 		p.open("d", p.ids["a"], p.keys["a"])
@@ -45,8 +49,8 @@ var wireTests = []struct {
 			d: same session, timeout 5000, key of 16 bytes, version 0, 0 bytes more
 			`},
 	{"a client from the future is hung up on", func(p *peer) {
-		p.openAs("b", connectRequest{timeout: 5 * time.Second, lastZxid: p.zxid + 1})
-		p.openAs("c", connectRequest{timeout: 5 * time.Second, lastZxid: p.zxid})
+		p.openAs("b", wire.ConnectRequest{Timeout: 5 * time.Second, LastZxid: p.zxid + 1})
+		p.openAs("c", wire.ConnectRequest{Timeout: 5 * time.Second, LastZxid: p.zxid})
 	}, `
 			b: closed
 			c: new session, timeout 5000, key of 16 bytes, version 0, 0 bytes more
@@ -129,7 +133,7 @@ var wireTests = []struct {
 		for i, op := range []Op{OpCreate, OpCreate2, OpCreateContainer} {
 			for _, flags := range []int32{0, flagContainer} {
 				d := p.do("a", int32(i), OpMulti, multiBody(op, createBody("/x", "", flags)))
-				p.logf("%v with flags %d: %v", op, flags, Op(d.int32()))
+				p.logf("%v with flags %d: %v", op, flags, Op(d.Int32()))
 				p.do("a", 9, OpDelete, deleteBody("/x"))
 			}
 		}
@@ -208,17 +212,17 @@ var wireTests = []struct {
 			`},
 }
 
-func authBody(scheme, auth string) (e encoder) {
-	e.int32(0)
-	e.string(scheme)
-	e.buffer([]byte(auth))
+func authBody(scheme, auth string) (e wire.Encoder) {
+	e.Int32(0)
+	e.String(scheme)
+	e.Buffer([]byte(auth))
 	return e
 }
 
-func setWatchesBody(zxid int64, data ...string) (e encoder) {
-	e.int64(zxid)
-	e.strings(data)
-	e.strings(nil)
-	e.strings(nil)
+func setWatchesBody(zxid int64, data ...string) (e wire.Encoder) {
+	e.Int64(zxid)
+	e.Strings(data)
+	e.Strings(nil)
+	e.Strings(nil)
 	return e
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -50,22 +51,24 @@ func (c *conn) serve() {
 
 func (c *conn) passRequests() {
 	r := bufio.NewReader(c.client)
-	handshake, err := readFrame(r)
+	handshake, err := wire.ReadFrame(r, nil, maxFrame)
 	if err != nil || !c.passHandshake(r, handshake) {
 		return
 	}
 	for {
-		body, err := readFrame(r)
-		if err != nil || !c.passRequest(body) {
+		frame, err := wire.ReadFrame(r, nil, maxFrame)
+		if err != nil || !c.passRequest(frame) {
 			return
 		}
 	}
 }
 
 // passHandshake reports whether requests may follow. The rest of what the client sends is in r.
-func (c *conn) passHandshake(r io.Reader, body []byte) bool {
+func (c *conn) passHandshake(r io.Reader, frame []byte) bool {
+	d := wire.Decoder{Rest: wire.Body(frame)}
+	q := d.ConnectRequest()
 	c.proxy.mu.Lock()
-	c.session = int64At(body, claimAt)
+	c.session = q.Session
 	c.proxy.mu.Unlock()
 	f, ok := c.arrived(zktest.OpConnect, "", 0)
 	if !ok {
@@ -78,15 +81,16 @@ func (c *conn) passHandshake(r io.Reader, body []byte) bool {
 	case cut:
 		return false
 	case expired:
-		writeFrame(c.client, expiredAnswer(body)) // the server has nothing to say yet
+		c.client.Write(expiredAnswer(q)) // the server has nothing to say yet
 		return false
 	}
-	return c.forward(request{Frame: f}, body)
+	return c.forward(request{Frame: f}, frame)
 }
 
-func (c *conn) passRequest(body []byte) bool {
-	op := zktest.Op(int32At(body, 4))
-	f, ok := c.arrived(op, pathOf(op, body), int32At(body, 0))
+func (c *conn) passRequest(frame []byte) bool {
+	d := wire.Decoder{Rest: wire.Body(frame)}
+	h := d.RequestHeader()
+	f, ok := c.arrived(zktest.Op(h.Op), wire.RequestPath(h.Op, d.Rest), h.Xid)
 	if !ok {
 		return false
 	}
@@ -99,7 +103,7 @@ func (c *conn) passRequest(body []byte) bool {
 		// The server must answer something, or the refusal might overtake replies to earlier requests.
 		return c.forward(request{f, fate.code}, harmless(f.Xid))
 	}
-	return c.forward(request{Frame: f}, body)
+	return c.forward(request{Frame: f}, frame)
 }
 
 // arrived makes a frame of a request. It reports false if the connection has ended.
@@ -113,71 +117,77 @@ func (c *conn) arrived(op zktest.Op, path string, xid int32) (Frame, bool) {
 }
 
 // forward sends a request to the server, unless the direction was muted while the hook thought.
-func (c *conn) forward(q request, body []byte) bool {
+func (c *conn) forward(q request, frame []byte) bool {
 	if !c.await(zktest.ToServer) {
 		return false
 	}
 	c.proxy.mu.Lock()
 	c.pending = append(c.pending, q) // before the server can answer
 	c.proxy.mu.Unlock()
-	return writeFrame(c.server, body) == nil
+	_, err := c.server.Write(frame)
+	return err == nil
 }
 
 func (c *conn) passReplies() {
 	defer c.cut()
 	r := bufio.NewReader(c.server)
 	for {
-		body, err := readFrame(r)
-		if err != nil || !c.passReply(body) {
+		frame, err := wire.ReadFrame(r, nil, maxFrame)
+		if err != nil || !c.passReply(frame) {
 			return
 		}
 	}
 }
 
-func (c *conn) passReply(body []byte) bool {
+func (c *conn) passReply(frame []byte) bool {
 	if !c.await(zktest.ToClient) {
 		return false
 	}
-	f, body := c.answered(body)
+	f, frame := c.answered(frame)
 	switch c.fate(&f).verb {
 	case drop:
 		return true
 	case cut:
 		return false
 	}
-	return c.await(zktest.ToClient) && writeFrame(c.client, body) == nil
+	if !c.await(zktest.ToClient) {
+		return false
+	}
+	_, err := c.client.Write(frame)
+	return err == nil
 }
 
-// answered makes a frame of what the server sent, and returns the body that the client is to get.
-func (c *conn) answered(body []byte) (Frame, []byte) {
+// answered makes a frame of what the server sent, and returns what the client is to get.
+func (c *conn) answered(frame []byte) (Frame, []byte) {
+	d := wire.Decoder{Rest: wire.Body(frame)}
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()
 	if len(c.pending) > 0 && c.pending[0].Op == zktest.OpConnect {
 		f := c.pending[0].Frame
 		c.pending = nil
-		if session := int64At(body, sessionAt); session != 0 {
+		if session := d.ConnectReply().Session; session != 0 {
 			c.session = session
 		}
 		f.Stage, f.Session = zktest.Reply, c.session
-		return f, body
+		return f, frame
 	}
-	xid := int32At(body, 0)
-	if xid == xidEvent {
-		return c.frameLocked(zktest.Event, zktest.OpEvent, stringAt(body, eventPathAt), xid), body
+	h := d.ReplyHeader()
+	if h.Xid == wire.XidEvent {
+		return c.frameLocked(zktest.Event, zktest.OpEvent, d.Event().Path, h.Xid), frame
 	}
 	// Pings and credentials are answered out of turn, so the first one is not always it.
-	i := slices.IndexFunc(c.pending, func(q request) bool { return q.Xid == xid })
+	i := slices.IndexFunc(c.pending, func(q request) bool { return q.Xid == h.Xid })
 	var q request
 	if i >= 0 {
 		q = c.pending[i]
 		c.pending = slices.Delete(c.pending, i, i+1)
 	}
-	if q.refusal != 0 && len(body) >= replyHeader {
-		body = failure(body, q.refusal)
-	}
 	f := q.Frame
-	f.Stage, f.Zxid, f.Code = zktest.Reply, int64At(body, 4), zktest.Code(int32At(body, codeAt))
-	return f, body
+	f.Stage, f.Zxid, f.Code = zktest.Reply, h.Zxid, zktest.Code(h.Code)
+	if q.refusal != 0 {
+		f.Code, frame = q.refusal, failure(h, q.refusal)
+	}
+	return f, frame
 }
 
 // await waits until the direction is not muted. It reports false if the connection ended first.

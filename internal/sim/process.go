@@ -2,13 +2,12 @@ package sim
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -71,32 +70,32 @@ func (w *World) dialerOf(p *process) func(ctx context.Context, network, address 
 		if err != nil {
 			return nil, err
 		}
-		return &wire{Conn: conn, learn: func(session int64) { w.book.joined(session, p) }}, nil
+		return &tap{Conn: conn, learn: func(session int64) { w.book.joined(session, p) }}, nil
 	}
 }
 
-// A wire learns the session of a connection from the reply to the handshake, before the client does: that is how
+// A tap learns the session of a connection from the reply to the handshake, before the client does: that is how
 // frames, which name a session, are put down to a process.
-type wire struct {
+type tap struct {
 	net.Conn
 	learn func(session int64)
 
-	once sync.Once
+	// Used by one goroutine at a time: the library shakes hands before it starts its reader.
 	head []byte // of what the server has sent
+	told bool
 }
 
-func (w *wire) Read(p []byte) (int, error) {
-	n, err := w.Conn.Read(p)
-	const idAt, idEnd = 12, 20 // after length, version and timeout
-	if len(w.head) < idEnd {
-		w.head = append(w.head, p[:n]...)
-	}
-	if len(w.head) >= idEnd {
-		w.once.Do(func() {
-			if id := int64(binary.BigEndian.Uint64(w.head[idAt:])); id != 0 {
-				w.learn(id)
+func (t *tap) Read(p []byte) (int, error) {
+	n, err := t.Conn.Read(p)
+	if !t.told {
+		t.head = append(t.head, p[:n]...)
+		d := wire.Decoder{Rest: wire.Body(t.head)}
+		if id := d.ConnectReply().Session; !d.Bad { // all of it is there
+			t.head, t.told = nil, true
+			if id != 0 {
+				t.learn(id)
 			}
-		})
+		}
 	}
 	return n, err
 }

@@ -1,0 +1,139 @@
+package wire
+
+import "time"
+
+// A RequestHeader begins every request but the handshake.
+type RequestHeader struct {
+	Xid int32
+	Op  int32
+}
+
+func (d *Decoder) RequestHeader() RequestHeader {
+	return RequestHeader{Xid: d.Int32(), Op: d.Int32()}
+}
+
+func (e *Encoder) RequestHeader(h RequestHeader) {
+	e.Int32(h.Xid)
+	e.Int32(h.Op)
+}
+
+// A ReplyHeader begins every reply but that to the handshake, and every event. Behind a code there is no body.
+type ReplyHeader struct {
+	Xid  int32
+	Zxid int64
+	Code int32
+}
+
+func (d *Decoder) ReplyHeader() ReplyHeader {
+	return ReplyHeader{Xid: d.Int32(), Zxid: d.Int64(), Code: d.Int32()}
+}
+
+func (e *Encoder) ReplyHeader(h ReplyHeader) {
+	e.Int32(h.Xid)
+	e.Int64(h.Zxid)
+	e.Int32(h.Code)
+}
+
+// An Event is the body of a watch event.
+type Event struct {
+	Type  int32
+	State int32
+	Path  string
+}
+
+func (d *Decoder) Event() Event {
+	return Event{Type: d.Int32(), State: d.Int32(), Path: d.String()}
+}
+
+func (e *Encoder) Event(v Event) {
+	e.Int32(v.Type)
+	e.Int32(v.State)
+	e.String(v.Path)
+}
+
+// A MultiHeader stands before each operation and each result of a multi, and behind the last one.
+type MultiHeader struct {
+	Op   int32
+	Done bool
+	Code int32
+}
+
+// LastOfMulti is the header behind the last operation or result.
+var LastOfMulti = MultiHeader{Op: -1, Done: true, Code: -1}
+
+func (d *Decoder) MultiHeader() MultiHeader {
+	return MultiHeader{Op: d.Int32(), Done: d.Bool(), Code: d.Int32()}
+}
+
+func (e *Encoder) MultiHeader(h MultiHeader) {
+	e.Int32(h.Op)
+	e.Bool(h.Done)
+	e.Int32(h.Code)
+}
+
+// A ConnectRequest opens a connection.
+type ConnectRequest struct {
+	LastZxid int64 // the last transaction that the client has seen
+	Timeout  time.Duration
+	Session  int64 // zero to ask for a new one
+	Password []byte
+	ReadOnly bool // the client knows of read-only servers, and expects one byte more in the answer
+}
+
+func (d *Decoder) ConnectRequest() ConnectRequest {
+	d.Int32() // protocol version
+	q := ConnectRequest{LastZxid: d.Int64(), Timeout: d.millis(), Session: d.Int64(), Password: d.Buffer()}
+	q.ReadOnly = len(d.Rest) > 0
+	return q
+}
+
+func (e *Encoder) ConnectRequest(q ConnectRequest) {
+	e.Int32(0) // protocol version
+	e.Int64(q.LastZxid)
+	e.Int32(int32(q.Timeout.Milliseconds()))
+	e.Int64(q.Session)
+	e.Buffer(q.Password)
+	if q.ReadOnly {
+		e.Bool(false)
+	}
+}
+
+// A ConnectReply answers a ConnectRequest. Session zero says that the session asked for is over.
+type ConnectReply struct {
+	Timeout  time.Duration // negotiated
+	Session  int64
+	Password []byte
+	ReadOnly bool // the client expects a byte more
+}
+
+func (d *Decoder) ConnectReply() ConnectReply {
+	d.Int32() // protocol version
+	r := ConnectReply{Timeout: d.millis(), Session: d.Int64(), Password: d.Buffer()}
+	r.ReadOnly = len(d.Rest) > 0
+	return r
+}
+
+func (e *Encoder) ConnectReply(r ConnectReply) {
+	e.Int32(0) // protocol version
+	e.Int32(int32(r.Timeout.Milliseconds()))
+	e.Int64(r.Session)
+	e.Buffer(r.Password)
+	if r.ReadOnly {
+		e.Bool(false)
+	}
+}
+
+func (d *Decoder) millis() time.Duration { return time.Duration(d.Int32()) * time.Millisecond }
+
+// RequestPath is the path that a request is about, that of its first operation for a multi; "" if it has none. rest is
+// what stands behind the header.
+func RequestPath(op int32, rest []byte) string {
+	d := Decoder{Rest: rest}
+	switch op {
+	case OpMulti:
+		d.MultiHeader()
+	case OpPing, OpClose, OpSetAuth, OpSetWatches, OpConnect, OpEvent:
+		return ""
+	}
+	return d.String()
+}

@@ -1,0 +1,137 @@
+// Package wire is what of ZooKeeper's wire protocol is needed to read frames, change them, and answer them. Names and
+// numbers are those of zookeeper.jute, ZooDefs.OpCode and KeeperException.Code.
+//
+// Every frame is a body behind its length in four bytes. The body begins with a header, except in a handshake.
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// Types of requests, and two that are none: OpConnect stands for the handshake, which has no header, and OpEvent for a
+// watch event. OpError is the type of a failed result in the reply to a multi.
+const (
+	OpEvent           = 0
+	OpCreate          = 1
+	OpDelete          = 2
+	OpExists          = 3
+	OpGetData         = 4
+	OpSetData         = 5
+	OpGetACL          = 6
+	OpSetACL          = 7
+	OpGetChildren     = 8
+	OpSync            = 9
+	OpPing            = 11
+	OpGetChildren2    = 12
+	OpCheck           = 13
+	OpMulti           = 14
+	OpCreate2         = 15
+	OpReconfig        = 16
+	OpCreateContainer = 19
+	OpCreateTTL       = 21
+	OpSetAuth         = 100
+	OpSetWatches      = 101
+	OpError           = -1
+	OpConnect         = -10
+	OpClose           = -11
+)
+
+var opNames = map[int32]string{
+	OpEvent: "event", OpCreate: "create", OpDelete: "delete", OpExists: "exists", OpGetData: "getData",
+	OpSetData: "setData", OpGetACL: "getACL", OpSetACL: "setACL", OpGetChildren: "getChildren", OpSync: "sync",
+	OpPing: "ping", OpGetChildren2: "getChildren2", OpCheck: "check", OpMulti: "multi", OpCreate2: "create2",
+	OpReconfig: "reconfig", OpCreateContainer: "createContainer", OpCreateTTL: "createTTL", OpSetAuth: "setAuth",
+	OpSetWatches: "setWatches", OpConnect: "connect", OpClose: "closeSession",
+}
+
+// OpName is the name of a type of requests.
+func OpName(op int32) string {
+	if name, ok := opNames[op]; ok {
+		return name
+	}
+	return fmt.Sprintf("op %d", op)
+}
+
+// Error codes of replies.
+const (
+	CodeOK                      = 0
+	CodeRuntimeInconsistency    = -2
+	CodeMarshallingError        = -5
+	CodeUnimplemented           = -6
+	CodeOperationTimeout        = -7
+	CodeBadArguments            = -8
+	CodeNoNode                  = -101
+	CodeNoAuth                  = -102
+	CodeBadVersion              = -103
+	CodeNoChildrenForEphemerals = -108
+	CodeNodeExists              = -110
+	CodeNotEmpty                = -111
+	CodeSessionExpired          = -112
+	CodeInvalidACL              = -114
+	CodeAuthFailed              = -115
+	CodeSessionMoved            = -118
+	CodeLocalSession            = -120 // ephemerals are not allowed on a local session
+	CodeQuotaExceeded           = -125
+	CodeThrottled               = -127 // refused before it was executed
+)
+
+// The xids of frames from the server that answer no numbered request.
+const (
+	XidEvent = -1
+	XidPing  = -2
+)
+
+// Types of watch events, and the one session state that they carry.
+const (
+	EventCreated         = 1
+	EventDeleted         = 2
+	EventDataChanged     = 3
+	EventChildrenChanged = 4
+
+	StateSyncConnected = 3
+)
+
+const (
+	lengthSize = 4
+	// StatSize is the length of the stat of a node.
+	StatSize = 6*8 + 5*4
+	// PasswordLen is the length of the password of a session.
+	PasswordLen = 16
+)
+
+// ReadFrame reads the next frame, length included, into buf or, if that is too short, into a new one. A frame that
+// announces more than limit bytes is an error: a peer that speaks another protocol announces over a gigabyte.
+func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
+	if cap(buf) < lengthSize {
+		buf = make([]byte, lengthSize, 512)
+	}
+	if _, err := io.ReadFull(r, buf[:lengthSize]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(buf[:lengthSize])
+	if int64(n) > int64(limit) {
+		return nil, fmt.Errorf("frame of %d bytes announced: not ZooKeeper's protocol?", n)
+	}
+	if size := lengthSize + int(n); cap(buf) < size {
+		frame := make([]byte, size)
+		copy(frame, buf[:lengthSize])
+		buf = frame
+	}
+	frame := buf[:lengthSize+int(n)]
+	if _, err := io.ReadFull(r, frame[lengthSize:]); err != nil {
+		return nil, err
+	}
+	return frame, nil
+}
+
+// Body is a frame without its length.
+func Body(frame []byte) []byte { return frame[min(lengthSize, len(frame)):] }
+
+// Frame puts the length before a body.
+func Frame(body []byte) []byte {
+	e := make(Encoder, 0, lengthSize+len(body))
+	e.Int32(int32(len(body)))
+	return append(e, body...)
+}
