@@ -1,4 +1,4 @@
-.PHONY: demo chaos bench test compat sim interop lint tidy-check server
+.PHONY: demo chaos bench test compat sim mutants interop lint tidy-check server
 
 SHELL := bash
 
@@ -34,6 +34,11 @@ SEEDS ?= 500
 sim:
 	@set -o pipefail; go test -count=1 -timeout 60m -v ./internal/sim -run TestRandomSchedules -seeds $(SEEDS) | \
 		grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
+
+# Takes out one guard at a time; the tests have to notice.
+N ?= 200
+mutants: server
+	@go run ./internal/mutants -n $(N)
 
 # Curator, kazoo and zk.Lock on the same paths.
 interop: server

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestGuardsAreFound(t *testing.T) {
+	for _, c := range []struct {
+		name, body string
+		want       []string
+	}{
+		{"early return", `if a { return }`, []string{"never a"}},
+		{"other condition", `if a { f() }`, []string{"never a", "always a", "without f()"}},
+		{"operands of one conjunction", `_ = a && b && !c`, []string{"without && a", "without && b", "without && !c"}},
+		{"operands of a disjunction", `_ = a || b && c`, []string{"without || a", "without || b && c", "without && b", "without && c"}},
+		{"bound", `_ = x <= y`, []string{"with < in x <= y"}},
+		{"condition of a switch", `switch { case a, b: return }`, []string{"never a", "never b"}},
+		{"value of a switch", `switch x { case 1: return; default: }`, []string{"without case 1"}},
+		{"cases of a select", `select { case <-ch: return; default: }`, []string{"without case <-ch", "without default"}},
+		{"cleanup", `defer f(); close(ch); go f()`, []string{"without defer f()", "without close(ch)", "without go f()"}},
+		{"state", `s.n++; s.v = 1; x = 1; a = true`, []string{"without s.n++", "without s.v = 1", "without a = true"}},
+		{"mutex and log", `s.mu.Lock(); defer s.mu.Unlock(); s.log.Debug("")`, nil},
+		{"order", `f(); s.v = 1`, []string{"after the next: f()", "without f()", "without s.v = 1"}},
+		{"order of stores alone", `s.v = 1; s.w = 2`, []string{"without s.v = 1", "without s.w = 2"}},
+		{"swap", `if s.done.Swap(true) { return }`, []string{"never s.done.Swap(true)", "read only s.done.Swap(true)"}},
+		{"exchange", `_ = s.v.CompareAndSwap(0, 1)`, []string{"always s.v.CompareAndSwap(0, 1)"}},
+		{"the same twice", `close(ch); close(ch)`, []string{"after the next: close(ch)", "without close(ch)", "without close(ch) #2"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			src := []byte("package p\n\nfunc (s *S) m() {\n" + strings.ReplaceAll(c.body, "; ", "\n") + "\n}\n")
+			mutants, err := find("p/p.go", src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, m := range mutants {
+				got = append(got, strings.TrimPrefix(m.String(), "p/p.go S.m: "))
+				if _, err := parser.ParseFile(token.NewFileSet(), "", m.apply(src), 0); err != nil {
+					t.Errorf("%v does not parse: %v", m, err)
+				}
+			}
+			slices.Sort(got)
+			slices.Sort(c.want)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestAMutantIsOneChange(t *testing.T) {
+	const src = "package p\n\nfunc f() {\n\tfor x < y {\n\t\tg() // first\n\t\th()\n\t}\n}\n"
+	mutants, err := find("p/p.go", []byte(src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for change, want := range map[string]string{
+		"with <= in x < y":    "package p\n\nfunc f() {\n\tfor x <= y {\n\t\tg() // first\n\t\th()\n\t}\n}\n",
+		"without g()":         "package p\n\nfunc f() {\n\tfor x < y {\n\t\tif false { g() } // first\n\t\th()\n\t}\n}\n",
+		"after the next: g()": "package p\n\nfunc f() {\n\tfor x < y {\n\t\th()\ng()\n\t}\n}\n",
+	} {
+		i := slices.IndexFunc(mutants, func(m mutant) bool { return m.change == change })
+		if i < 0 {
+			t.Errorf("no mutant %q", change)
+		} else if got := string(mutants[i].apply([]byte(src))); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", change, got, want)
+		}
+	}
+}
+
+// A sample means the same tomorrow, and reaches many files.
+func TestOrderIsSeededSpreadAndStable(t *testing.T) {
+	var all []mutant
+	for _, file := range []string{"a/a.go", "a/b.go", "b/c.go"} {
+		for _, change := range []string{"1", "2", "3", "4"} {
+			all = append(all, mutant{file: file, change: change})
+		}
+	}
+	any := regexp.MustCompile("")
+	names := func(queue []mutant) (names []string) {
+		for _, m := range queue {
+			names = append(names, m.String())
+		}
+		return names
+	}
+	queue := inOrder(all, 1, any)
+	files := make(map[string]bool)
+	for _, m := range queue[:3] {
+		files[m.file] = true
+	}
+	if len(files) != 3 {
+		t.Errorf("the first three of three files are from %d", len(files))
+	}
+	slices.Reverse(all)
+	if got, want := names(inOrder(all, 1, any)), names(queue); !slices.Equal(got, want) {
+		t.Errorf("found in another order: got %q, want %q", got, want)
+	}
+	if got := names(inOrder(all, 2, any)); slices.Equal(got, names(queue)) {
+		t.Error("another seed makes no difference")
+	}
+	last := queue[len(queue)-1].String()
+	rest := slices.DeleteFunc(all, func(m mutant) bool { return m.String() == last })
+	if got, want := names(inOrder(rest, 1, any)), names(queue[:len(queue)-1]); !slices.Equal(got, want) {
+		t.Errorf("without %q: got %q, want %q", last, got, want)
+	}
+}
+
+func TestEquivalentsHaveReasons(t *testing.T) {
+	if _, err := equivalents(); err != nil {
+		t.Error(err)
+	}
+	got, err := parse("# c\n\na/b.go f: without g()\n\tIt does\n\tnothing.\n")
+	if err != nil || got["a/b.go f: without g()"] != "It does nothing." {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for _, text := range []string{"a\nb\n\tfor both\n", "a\n", "\tfor nothing\n", "a\n\tone\na\n\ttwo\n"} {
+		if got, err := parse(text); err == nil {
+			t.Errorf("%q: got %q, want an error", text, got)
+		}
+	}
+}
