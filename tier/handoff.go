@@ -19,14 +19,15 @@ const (
 // take effect under the next one.
 func (c *cohort) afterReleaseLocked(node *zklock.Node) decision {
 	waiters := !c.gate.empty()
+	quiet := !node.Writing() // before the connection: its end answers a write that may be on its way
 	switch {
 	case node.Err() != nil || c.registry.client.Err() != nil:
 		return giveUp
-	case waiters && !node.Writing() && c.fairToHandOnLocked(node):
+	case waiters && quiet && c.fairToHandOnLocked(node):
 		return handOn
 	case waiters:
 		return requeue
-	case c.registry.options.linger > 0 && !node.Writing() && node.ContestedFor() == 0:
+	case c.registry.options.linger > 0 && quiet && node.ContestedFor() == 0:
 		return linger
 	}
 	return giveUp

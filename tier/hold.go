@@ -2,7 +2,6 @@ package tier
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -58,10 +57,11 @@ func (h *Hold) Lost() <-chan struct{} { return h.own.node.Lost() }
 // and [ErrReleased] once this hold was released. It reads the clock itself, so it is
 // right at the first instruction of a process that was stopped and continued.
 func (h *Hold) Err() error {
-	if h.released.Load() {
+	err := h.own.node.Err()
+	if h.released.Load() { // asked last: the end of a node that was given up is no loss
 		return ErrReleased
 	}
-	return h.own.node.Err()
+	return err
 }
 
 // Suspended reports whether the connection to ZooKeeper is down while the lease still
@@ -79,10 +79,7 @@ func (h *Hold) Token() int64 { return h.own.node.Token() }
 // ensemble. The errors are those of [zklock.Node.Multi]. A call that has not been
 // answered when the hold is released keeps the lock from being handed on.
 func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	if err := h.Err(); err != nil {
-		return nil, fmt.Errorf("tier: multi under %s: %w", h.own.cohort.path, err)
-	}
-	return h.own.node.Multi(ctx, ops...)
+	return h.own.node.MultiIf(ctx, h.Err, ops...)
 }
 
 // Release ends this hold; when it is the last one of the ownership, the lock goes:

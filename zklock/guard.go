@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,19 +14,34 @@ import (
 // ensemble. It returns the results of ops.
 //
 // Nothing was changed when the error wraps [ErrLost] or [ErrReleased], or is that of
-// one of the operations. When the answer is lost, or ctx ends first, the outcome is
-// unknown; the operations may then still take effect, but never after the lock went to
-// somebody else.
+// one of the operations, or ctx had ended before. When the answer is lost, or ctx ends
+// first, the outcome is unknown; the operations may then still take effect, but never
+// after the lock went to somebody else.
 func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	results, err := n.multi(ctx, ops)
+	return n.MultiIf(ctx, n.Err, ops...)
+}
+
+// MultiIf is [Node.Multi] for a user of the node who may lose the right to it before the
+// node goes: it sends nothing if check, which should include [Node.Err], returns an
+// error. Writing is true from before that is asked. So whoever makes check fail first and
+// then finds that nobody is writing may hand the node on: no write of the former user
+// takes effect any more.
+func (n *Node) MultiIf(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error) {
+	results, err := n.multi(ctx, check, ops)
 	if err != nil {
 		return nil, fmt.Errorf("zklock: multi under %s: %w", n.Path(), err)
 	}
 	return results, nil
 }
 
-func (n *Node) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error) {
-	if err := n.Err(); err != nil {
+func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.MultiResponse, error) {
+	n.writing.Add(1) // count first, look after: see MultiIf
+	err := check()
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		n.writing.Add(-1)
 		return nil, err
 	}
 	type answer struct {
@@ -37,7 +53,6 @@ func (n *Node) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	for i := range n.znodes { // exists, whatever its version
 		guards = append(guards, &zk.CheckVersionRequest{Path: n.znodes[i].path, Version: -1})
 	}
-	n.writing.Add(1)
 	if !n.lock.client.spawn(func() {
 		defer n.writing.Add(-1)
 		results, err := n.lock.client.conn.Multi(append(guards, ops...)...)
@@ -50,7 +65,7 @@ func (n *Node) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	case a := <-answers:
 		for i, r := range a.results {
 			if i < len(guards) && errors.Is(r.Error, zk.ErrNoNode) {
-				return nil, deleted(n.znodes[i].path)
+				return nil, cmp.Or(check(), deleted(n.znodes[i].path))
 			}
 		}
 		if a.err != nil {
@@ -62,6 +77,6 @@ func (n *Node) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	}
 }
 
-// Writing reports whether a Multi has not been answered yet. While that is so, its
-// operations may still take effect under this node.
+// Writing reports whether a Multi has begun and has not been answered yet. While that is
+// so, its operations may still take effect under this node.
 func (n *Node) Writing() bool { return n.writing.Load() > 0 }

@@ -2,6 +2,7 @@ package zklock_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -107,5 +108,41 @@ func TestMultiEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		_, err := n.Multi(ctx, write("/a"))
 		wantErr(t, "Multi", err, context.DeadlineExceeded)
+	})
+}
+
+// Whoever takes the right to the node away and then finds nobody writing relies on it.
+func TestMultiCountsAsWritingBeforeItLooksWhetherItMay(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).acquire(t)
+		refusal := errors.New("no more")
+		tr := record(s)
+		_, err := n.MultiIf(t.Context(), func() error {
+			if !n.Writing() {
+				t.Error("not writing yet")
+			}
+			return refusal
+		}, write("/a"))
+		wantErr(t, "MultiIf", err, refusal)
+		if got := tr.take(); len(got) > 0 {
+			t.Errorf("sent: %v", got)
+		}
+		if n.Writing() {
+			t.Error("writing although it was refused")
+		}
+	})
+}
+
+func TestMultiWithAnEndedContextSendsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).acquire(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		tr := record(s)
+		_, err := n.Multi(ctx, write("/a"))
+		wantErr(t, "Multi", err, context.Canceled)
+		if got := tr.take(); len(got) > 0 || n.Writing() {
+			t.Errorf("sent: %v; writing: %t", got, n.Writing())
+		}
 	})
 }

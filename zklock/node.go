@@ -100,10 +100,11 @@ func (n *Node) Context() context.Context { return n.life }
 // also in a process that has just been continued after a stop. What it cannot tell is
 // what happens after it returned: use the token where that matters.
 func (n *Node) Err() error {
-	if n.spent.Load() {
+	loss := n.lossNow()
+	if n.spent.Load() { // asked last: the end of a node that was given up is no loss
 		return ErrReleased
 	}
-	return n.lossNow()
+	return loss
 }
 
 // lossNow returns why the lock is lost, nil if it is not.
