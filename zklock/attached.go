@@ -24,6 +24,7 @@ const pollConnection = 20 * time.Millisecond
 // go.
 type attached struct {
 	client  *Client
+	id      func() int64 // of the connection's session, 0 while there is none
 	probing atomic.Bool
 
 	mu      sync.Mutex // guards the field below; never held across a client call
@@ -46,13 +47,15 @@ func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("zklock: attach: %w", err)
 	}
 	c := newClient(o)
-	c.conn, c.link = conn, &attached{client: c}
+	c.conn, c.link = conn, &attached{client: c, id: conn.SessionID}
 	return c, nil
 }
 
 func (l *attached) session() *session {
-	id := l.client.conn.SessionID()
 	l.mu.Lock()
+	// Read under the mutex: ids have no order, so one that was read before could take the
+	// place of a newer session.
+	id := l.id()
 	old := l.current
 	if old != nil && old.id == id {
 		l.mu.Unlock()
@@ -117,7 +120,7 @@ func (l *attached) refuses() bool {
 
 // vouches stands in for the lease. A connection that is down loses nothing by itself.
 // It must not end a session: it is asked under the session's mutex.
-func (l *attached) vouches(s *session) bool { return l.client.conn.SessionID() == s.id }
+func (l *attached) vouches(s *session) bool { return l.id() == s.id }
 
 // watched passes on the event of one watch, there being no callback.
 func (l *attached) watched(events <-chan zk.Event) {

@@ -3,6 +3,9 @@ package zklock_test
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,6 +124,38 @@ func TestAttachedLossIsToldByTheNextAcquisition(t *testing.T) {
 		}
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)
 		wantErr(t, "Release", other.Release(), nil)
+	})
+}
+
+// A goroutine may be held up for any time after it has read the id.
+func TestAttachedSessionIsNotReplacedByAnOlderOne(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		var reads atomic.Int32
+		reached, goOn := make(chan struct{}), make(chan struct{})
+		p.AfterReadingID(func() {
+			if reads.Add(1) == 1 {
+				close(reached)
+				<-goOn
+			}
+		})
+		var late sync.WaitGroup
+		late.Go(p.LookForSession)
+		<-reached
+		undead(t, s, p, conn)
+		for conn.State() != zk.StateHasSession {
+			<-time.After(time.Millisecond) // virtual
+		}
+		acquired := make(chan *zklock.Node, 1)
+		go func() { acquired <- p.acquire(t) }()
+		for range 100_000 { // it may have to wait for the other one
+			if runtime.Gosched(); len(acquired) > 0 {
+				break
+			}
+		}
+		close(goOn)
+		late.Wait()
+		wantErr(t, "Release", (<-acquired).Release(), nil)
 	})
 }
 

@@ -7,3 +7,17 @@ func (n *Node) StopWatchdog() {
 	defer n.session.mu.Unlock()
 	n.session.watchdog.Stop()
 }
+
+// AfterReadingID makes an attached client call f each time it has read the id of its
+// connection's session.
+func (c *Client) AfterReadingID(f func()) {
+	l := c.link.(*attached)
+	id := l.id
+	l.id = func() int64 {
+		defer f()
+		return id()
+	}
+}
+
+// LookForSession does what everything does that needs a session.
+func (c *Client) LookForSession() { c.link.session() }
