@@ -154,23 +154,3 @@ func TestDefaultKazooExcludesOneWayOnly(t *testing.T) {
 	kazoo.release(t)
 	release(t, hold)
 }
-
-// Read and write locks stand apart from mutexes in Curator and kazoo: tier waits for
-// them, they do not wait for tier.
-func TestReadAndWriteLocksExcludeOneWayOnly(t *testing.T) {
-	e := newEnsemble(t)
-	mu := e.tier(t)
-	for _, d := range launch(t, e, sessionTimeout, "curator-write", "curator-read", "kazoo-read") {
-		d.acquire(t)
-		if hold, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
-			t.Errorf("TryAcquire while %s has the lock: got %v, %v; want %v", d.kind, hold, err, tier.ErrLocked)
-		}
-		d.release(t)
-		hold := acquire(t, mu)
-		if d.do(t, "acquire 10000").TimedOut {
-			t.Errorf("%s waited for tier: the documentation says that it does not", d.kind)
-		}
-		d.release(t)
-		release(t, hold)
-	}
-}

@@ -37,7 +37,8 @@
 // [ErrLost], [Hold.Lost] is closed, and [Hold.Err] says so. Processes are served in the
 // order of their nodes, goroutines of a process in the order of their calls. No znode
 // outlives its purpose. The lock excludes go-zookeeper's zk.Lock and Curator's
-// InterProcessMutex on the same path.
+// InterProcessMutex on the same path, but not Curator's InterProcessReadWriteLock; see
+// package zklock for others.
 //
 // Not promised: that nothing of a former owner takes effect late. A process can be
 // stopped between looking and acting; give [Hold.Token] to the resource, or write with

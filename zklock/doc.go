@@ -6,7 +6,9 @@
 // predecessor. Nodes are granted in the order in which they were created, whoever
 // created them: go-zookeeper's zk.Lock, Curator's InterProcessMutex and (with
 // extra_lock_patterns=["lock-"]) kazoo queue on the same path. [WithKazoo] is for kazoo
-// as it comes.
+// as it comes. Both sides of Curator's InterProcessReadWriteLock ignore the nodes of this
+// package, which waits for theirs: keep them on other paths. Who waits for whom is in
+// docs/interop.md of the repository.
 //
 // The lock is not reentrant and gives each acquisition a node of its own. Package tier
 // builds the lock for many goroutines of one process on top of it.

@@ -97,8 +97,12 @@ func WithLabel(label string) Option {
 // costs one read more, in the same round trip, and so does a heartbeat. The lock is lost
 // when either znode is deleted.
 //
-// kazoo needs its path to stay, so create it beforehand as a plain node: parents that
-// this package creates go when they are empty.
+// kazoo's ReadLock is fit for this from kazoo 2.9.0 on. An older one also waits for nodes
+// behind its own; if such a node is ours, which waits for it, neither gets the lock until
+// one of the two gives up.
+//
+// kazoo expects its path to stay, so create it beforehand as a plain node: parents that
+// this package creates are removed when they are empty.
 func WithKazoo() Option {
 	return func(o *options) { o.kazoo = true }
 }

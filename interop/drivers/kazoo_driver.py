@@ -98,14 +98,15 @@ def answer(**fields):
 
 
 def lock_maker(client, path, kind):
-    identifier = "interop"
-    if kind == "kazoo":
-        return lambda: client.Lock(path, identifier, extra_lock_patterns=["lock-"])
-    if kind == "kazoo-default":
-        return lambda: client.Lock(path, identifier)
-    if kind == "kazoo-read":
-        return lambda: client.ReadLock(path, identifier)
-    raise ValueError(kind)
+    recipes = {
+        "kazoo": client.Lock,
+        "kazoo-default": client.Lock,
+        "kazoo-write": client.WriteLock,
+        "kazoo-read": client.ReadLock,
+    }
+    recipe = recipes[kind.removesuffix("-extra")]
+    patterns = ["lock-"] if kind == "kazoo" or kind.endswith("-extra") else []
+    return lambda: recipe(path, "interop", extra_lock_patterns=patterns)
 
 
 def main(servers, path, session_millis, kind):
