@@ -21,7 +21,7 @@ type cohort struct {
 	state    state
 	node     *zklock.Node       // of the owner; meaningful while held
 	quit     context.CancelFunc // calls the courier back; nil unless fetching for waiters
-	round    int                // turns that are left of those who waited when the node came
+	round    int64              // the last arrival before the node came: up to it they waited then
 	lingerer lingerer
 }
 
@@ -109,7 +109,6 @@ func (c *cohort) passOnLocked(node *zklock.Node) {
 
 // admitLocked lets the first waiter through with node.
 func (c *cohort) admitLocked(node *zklock.Node) {
-	c.round--
 	c.gate.admit(c.ownLocked(&c.gate.first.seat, node))
 	c.expectHandOffLocked()
 }
@@ -155,6 +154,7 @@ func (c *cohort) try(ctx context.Context, lock errand) (*ownership, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.round = c.gate.arrivals
 	own := c.ownLocked(new(ownership), node)
 	c.expectHandOffLocked() // by who came meanwhile
 	return own, nil

@@ -54,7 +54,7 @@ func (c *cohort) deliver(ctx context.Context, errand errand, node *zklock.Node, 
 	defer c.mu.Unlock()
 	c.quit = nil
 	if err == nil {
-		c.round = c.gate.waiting
+		c.round = c.gate.arrivals
 		c.passOnLocked(node)
 		return
 	}

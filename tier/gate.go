@@ -8,6 +8,7 @@ type waiter struct {
 	errand errand        // for the courier, while the waiter is first
 	seat   ownership     // for own: kept here to save an allocation
 
+	arrival    int64 // the waiter's place among all that ever came
 	next, prev *waiter
 	queued     bool
 }
@@ -16,19 +17,19 @@ type waiter struct {
 // it; its user guards it with a mutex.
 type gate struct {
 	first, last *waiter
-	waiting     int
+	arrivals    int64 // waiters that ever came
 }
 
 // join puts a new waiter at the end.
 func (g *gate) join() *waiter {
-	w := &waiter{turn: make(chan struct{}), prev: g.last, queued: true}
+	g.arrivals++
+	w := &waiter{turn: make(chan struct{}), arrival: g.arrivals, prev: g.last, queued: true}
 	if g.last != nil {
 		g.last.next = w
 	} else {
 		g.first = w
 	}
 	g.last = w
-	g.waiting++
 	return w
 }
 
@@ -62,7 +63,6 @@ func (g *gate) leave(w *waiter) bool {
 		return false
 	}
 	w.queued = false
-	g.waiting--
 	if w.prev != nil {
 		w.prev.next = w.next
 	} else {

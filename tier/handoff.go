@@ -35,10 +35,11 @@ func (c *cohort) afterReleaseLocked(node *zklock.Node) decision {
 
 // fairToHandOnLocked: while no other process waits there is no limit; once one does,
 // the limit is the hand-off budget. By rounds, whoever waited when the node came has a
-// turn in any case: as many for the process as if each had a node of its own.
+// turn in any case: as many for the process as if each had a node of its own. A turn is
+// its waiter's alone: who gives up takes it along, and who comes later has none.
 func (c *cohort) fairToHandOnLocked(node *zklock.Node) bool {
 	o := c.registry.options
-	return o.rounds && c.round > 0 || o.handOff > 0 && node.ContestedFor() < o.handOff
+	return o.rounds && c.gate.first.arrival <= c.round || o.handOff > 0 && node.ContestedFor() < o.handOff
 }
 
 // expectHandOffLocked is called when there is a new owner, and when somebody begins to
