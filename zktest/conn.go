@@ -22,6 +22,13 @@ type conn struct {
 	session *session // nil before the handshake and after the connection has ended
 	auth    []identity
 	ended   bool
+	steps   []*step // requests in order, the first of which waits for the leader
+}
+
+// A step is a request in the order of its connection.
+type step struct {
+	ready bool // for its answer: the leader has it, or need not
+	run   func()
 }
 
 type outgoing struct {
@@ -87,13 +94,42 @@ func (c *conn) request(body []byte) {
 		return
 	}
 	defer c.server.mu.Unlock()
-	c.server.touchLocked(c.session)
+	c.member.noteLocked(c.session)
 	f.Stage = Reply
-	if fate.verb == fail {
-		c.out.push(outgoing{f, replyFrame(h.Xid, c.member.viewLocked().zxid, fate.code, nil)})
-		return
+	st := &step{ready: true, run: func() { c.server.answerLocked(c, f, h.Xid, d) }}
+	c.steps = append(c.steps, st)
+	switch {
+	case fate.verb == fail:
+		st.run = func() { c.out.push(outgoing{f, replyFrame(h.Xid, c.member.viewLocked().zxid, fate.code, nil)}) }
+	case c.member.forwarded(f.Op) && c.member.link.down != nil:
+		st.ready = false
+		sess := c.session
+		c.member.sendUpLocked(&upward{arrive: func() { c.arrivedLocked(st, sess, f.Op, d) }})
 	}
-	c.server.answerLocked(c, f, h.Xid, d)
+	c.stepLocked()
+}
+
+// arrivedLocked is called when the leader gets a request that had to wait.
+func (c *conn) arrivedLocked(st *step, sess *session, op Op, d *wire.Decoder) {
+	switch s := c.server; {
+	case s.sessions[sess.id] != sess || sess.member != c.member: // expired, or moved to another member
+	case c.ended && op == OpClose:
+		s.endLocked(sess)
+	case c.ended && op != OpSync:
+		s.applyLocked(sess, c.auth, op, d)
+	default:
+		st.ready = true
+		c.stepLocked()
+	}
+}
+
+// stepLocked answers what can be answered, in order.
+func (c *conn) stepLocked() {
+	for len(c.steps) > 0 && c.steps[0].ready && !c.ended && c.session != nil {
+		first := c.steps[0]
+		c.steps = c.steps[1:]
+		first.run()
+	}
 }
 
 func (c *conn) write() {
@@ -148,6 +184,25 @@ func (c *conn) lockOpen(dir Direction) bool {
 		c.server.mu.Unlock()
 		select {
 		case <-gate:
+		case <-c.done:
+		}
+	}
+}
+
+// lockLed is lockOpen for a handshake, which the leader has to agree to. One that is deposed goes by what it knows.
+func (c *conn) lockLed(session int64) bool {
+	for {
+		if !c.lockOpen(ToServer) {
+			return false
+		}
+		l := &c.member.link
+		if l.down == nil || l.deposed && c.server.sessions[session] != nil {
+			return true
+		}
+		down := l.down
+		c.server.mu.Unlock()
+		select {
+		case <-down:
 		case <-c.done:
 		}
 	}

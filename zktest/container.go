@@ -20,7 +20,7 @@ func (s *Server) reapContainers() {
 	s.reaper = nil
 	for _, path := range s.tree.containers.sorted() {
 		if n := s.tree.nodes[path]; s.frozen == nil && n.creates > 0 && n.kids == 0 {
-			t := s.beginLocked(nil)
+			t := s.beginLocked()
 			t.remove(path)
 			s.commitLocked(t)
 		}

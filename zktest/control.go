@@ -145,7 +145,7 @@ func (s *Server) SetSequence(parent string, n int32) {
 	if old == nil || n < 0 {
 		panic(fmt.Sprintf("zktest: SetSequence(%q, %d): no such node, or a negative number", parent, n))
 	}
-	t := s.beginLocked(nil)
+	t := s.beginLocked()
 	t.edit(parent, old).creates = n
 	s.commitLocked(t)
 }

@@ -8,7 +8,9 @@ type Member struct {
 	// Guarded by server.mu.
 	frozen  chan struct{} // closed by Unfreeze; nil while running
 	refuses bool
-	behind  *tree    // what a lagging member serves; nil if it does not lag
+	link    link
+	lags    bool
+	behind  *tree    // what a member serves that lags or has lost the leader; else nil
 	backlog []*delta // what behind lacks
 	watches watches
 }
@@ -23,7 +25,7 @@ func (s *Server) Member(addr string) *Member {
 func (s *Server) memberLocked(addr string) *Member {
 	m := s.members[addr]
 	if m == nil {
-		m = &Member{server: s, addr: addr, watches: newWatches()}
+		m = &Member{server: s, addr: addr, watches: newWatches(), link: link{noted: make(map[*session]struct{})}}
 		s.members[addr] = m
 	}
 	return m
@@ -65,6 +67,10 @@ func (m *Member) setRefuses(refuses bool) {
 func (m *Member) Cut() {
 	m.server.mu.Lock()
 	defer m.server.mu.Unlock()
+	m.cutLocked()
+}
+
+func (m *Member) cutLocked() {
 	for c := range m.server.conns {
 		if c.member == m {
 			c.cutLocked()
@@ -78,17 +84,31 @@ func (m *Member) Cut() {
 func (m *Member) Lag() {
 	m.server.mu.Lock()
 	defer m.server.mu.Unlock()
-	if m.behind == nil {
-		m.behind = m.server.tree.clone()
-	}
+	m.lags = true
+	m.standStillLocked()
 }
 
 // CatchUp ends Lag; watch events held up are sent.
 func (m *Member) CatchUp() {
 	m.server.mu.Lock()
 	defer m.server.mu.Unlock()
-	m.drainLocked()
-	m.behind = nil
+	m.lags = false
+	m.moveOnLocked()
+}
+
+// standStillLocked has the member serve the present state from now on.
+func (m *Member) standStillLocked() {
+	if m.behind == nil {
+		m.behind = m.server.tree.clone()
+	}
+}
+
+// moveOnLocked ends standing still, if nothing else is a reason for it.
+func (m *Member) moveOnLocked() {
+	if !m.lags && m.link.down == nil && m.behind != nil {
+		m.drainLocked()
+		m.behind = nil
+	}
 }
 
 func (m *Member) drainLocked() {

@@ -6,14 +6,11 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// beginLocked starts the next transaction, on behalf of c if that is not nil.
-func (s *Server) beginLocked(c *conn) *txn {
+// beginLocked starts the next transaction.
+func (s *Server) beginLocked() *txn {
 	t := &txn{base: s.tree, ms: time.Now().UnixMilli()}
 	t.zxid = s.tree.zxid + 1
 	t.writes = make(map[string]*node)
-	if c != nil {
-		t.session, t.auth = c.session.id, c.auth
-	}
 	return t
 }
 
@@ -50,9 +47,12 @@ func (s *Server) answerLocked(c *conn, f Frame, xid int32, d *wire.Decoder) {
 		c.member.drainLocked()
 		last = true
 	case OpCreate, OpCreate2, OpCreateContainer, OpDelete, OpSetData, OpSetACL, OpMulti:
-		body, zxid, code = s.writeLocked(c, f.Op, d)
-	case OpSync:
+		body, zxid, code = s.applyLocked(c.session, c.auth, f.Op, d)
 		c.member.drainLocked()
+	case OpSync:
+		if !c.member.link.deposed {
+			c.member.drainLocked()
+		}
 		body.String(d.String())
 	case OpExists, OpGetData, OpGetACL, OpGetChildren, OpGetChildren2, OpSetWatches:
 		body, code = c.readLocked(f.Op, d)
@@ -68,16 +68,16 @@ func (s *Server) answerLocked(c *conn, f Frame, xid int32, d *wire.Decoder) {
 	}
 }
 
-// writeLocked runs a write as a transaction. As on a real server, one that fails takes a zxid too.
-func (s *Server) writeLocked(c *conn, op Op, d *wire.Decoder) (body wire.Encoder, zxid int64, code Code) {
-	t := s.beginLocked(c)
+// applyLocked runs a write of a session as a transaction. As on a real server, one that fails takes a zxid too.
+func (s *Server) applyLocked(sess *session, auth []identity, op Op, d *wire.Decoder) (body wire.Encoder, zxid int64, code Code) {
+	t := s.beginLocked()
+	t.session, t.auth = sess.id, auth
 	if op == OpMulti {
 		body, code = t.multi(d)
 	} else {
 		body, code = t.single(op, d)
 	}
 	s.commitLocked(t)
-	c.member.drainLocked()
 	return body, t.zxid, code
 }
 

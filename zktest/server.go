@@ -15,6 +15,10 @@ type Config struct {
 	MinSessionTimeout time.Duration // shorter requests get this; 4 s if zero
 	MaxSessionTimeout time.Duration // longer requests get this; 40 s if zero
 	ContainerCheck    time.Duration // interval at which empty containers are deleted; 60 s if zero
+
+	// Tick makes the members followers of a leader that no client is connected to: it hears of their sessions when it
+	// pings them, every half tick. If it is zero, the leader hears of each request at once.
+	Tick time.Duration
 }
 
 // A Server is an ensemble of one or more members in this process. All methods may be called concurrently.
@@ -38,6 +42,7 @@ type Server struct {
 	nthOfSession map[opCount]int
 	onChange     func(View, []Change)
 	reaper       *time.Timer // next look at containers; nil while there are none
+	pinger       *time.Timer // next ping of the members; nil without a tick
 }
 
 // NewServer returns a running server with an empty tree. Close ends it.
@@ -51,7 +56,7 @@ func NewServer(cfg Config) *Server {
 		panic(fmt.Sprintf("zktest: MinSessionTimeout %v exceeds MaxSessionTimeout %v",
 			cfg.MinSessionTimeout, cfg.MaxSessionTimeout))
 	}
-	return &Server{
+	s := &Server{
 		cfg:          cfg,
 		tree:         newTree(),
 		members:      make(map[string]*Member),
@@ -62,6 +67,12 @@ func NewServer(cfg Config) *Server {
 		nth:          make(map[Op]int),
 		nthOfSession: make(map[opCount]int),
 	}
+	if cfg.Tick > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.pinger = time.AfterFunc(cfg.Tick/2, s.ping)
+	}
+	return s
 }
 
 func setDefault(d *time.Duration, value time.Duration) {
@@ -125,7 +136,7 @@ func (s *Server) serve(nc net.Conn, address string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.memberLocked(address)
-	if s.closed || m.refuses {
+	if s.closed || m.refuses || m.givenUpLocked() {
 		nc.Close()
 		return false
 	}
@@ -157,6 +168,14 @@ func (s *Server) Close() {
 	}
 	if s.reaper != nil {
 		s.reaper.Stop()
+	}
+	if s.pinger != nil {
+		s.pinger.Stop()
+	}
+	for _, m := range s.members {
+		if m.link.limit != nil {
+			m.link.limit.Stop()
+		}
 	}
 	s.mu.Unlock()
 	s.wg.Wait()

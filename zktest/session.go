@@ -15,6 +15,7 @@ type session struct {
 	deadline time.Time   // it expires then unless it is touched
 	timer    *time.Timer // fires at deadline
 	conn     *conn       // nil while disconnected
+	member   *Member     // through which it was opened or resumed last
 }
 
 // connectReply answers a handshake; a nil session is the answer to a client whose session has expired.
@@ -54,7 +55,7 @@ func (c *conn) handshake(body []byte) bool {
 		}
 		return false
 	}
-	if !c.lockOpen(ToServer) {
+	if !c.lockLed(q.Session) {
 		return false
 	}
 	defer c.server.mu.Unlock()
@@ -77,18 +78,22 @@ func (c *conn) handshake(body []byte) bool {
 // attachLocked gives a connection the session it asks for, or a new one; nil means that it has expired.
 func (s *Server) attachLocked(c *conn, q wire.ConnectRequest) *session {
 	sess := s.sessions[q.Session]
+	if c.member.link.deposed {
+		c.session, c.claim = sess, q.Session
+		return sess
+	}
 	if sess != nil && sess.conn != nil {
 		sess.conn.cutLocked() // even if the password is wrong
 	}
 	switch {
 	case q.Session == 0:
 		sess = s.newSessionLocked()
-		s.commitLocked(s.beginLocked(nil))
+		s.commitLocked(s.beginLocked())
 		c.member.drainLocked()
 	case sess == nil || subtle.ConstantTimeCompare(sess.password, q.Password) == 0:
 		return nil
 	}
-	sess.conn = c
+	sess.conn, sess.member = c, c.member
 	sess.timeout = min(max(q.Timeout, s.cfg.MinSessionTimeout), s.cfg.MaxSessionTimeout)
 	c.session, c.claim = sess, sess.id
 	s.touchLocked(sess)
@@ -129,7 +134,7 @@ func (s *Server) expireLocked(sess *session) {
 	}
 	c := sess.conn
 	s.endLocked(sess)
-	if c != nil {
+	if c != nil && c.member.link.down == nil { // else the member does not know
 		c.cutLocked()
 	}
 }
@@ -138,7 +143,7 @@ func (s *Server) expireLocked(sess *session) {
 func (s *Server) endLocked(sess *session) *delta {
 	sess.timer.Stop()
 	delete(s.sessions, sess.id)
-	t := s.beginLocked(nil)
+	t := s.beginLocked()
 	t.session = sess.id
 	for _, path := range s.tree.ephemerals[sess.id].sorted() {
 		t.remove(path)
