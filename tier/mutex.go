@@ -85,7 +85,8 @@ func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 }
 
 // Do calls f while it holds the lock. The context of f carries the hold and is
-// cancelled if the lock is lost. The error joins those of f and of the release; if the
+// cancelled if the lock is lost; it derives from ctx, whose deadline therefore limits
+// the wait and the work together. The error joins those of f and of the release; if the
 // lock could not be acquired it is that of Acquire, and f is not called.
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	hold, err := m.Acquire(ctx)

@@ -17,15 +17,16 @@ type options struct {
 // defaultHandOff is measured; see DESIGN.md.
 const defaultHandOff = 20 * time.Millisecond
 
-// WithHandOff sets for how long, while another process waits for a lock, its node may
-// be handed on from goroutine to goroutine of this process before the other one gets
-// its turn; default 20 ms. While no other process waits there is no limit. Zero is
-// strict: the node goes at every release.
+// WithHandOff sets the hand-off budget: for how long, while another process waits for a
+// lock, this process may hand its node on among its own goroutines before the other one
+// gets its turn; default 20 ms. While no other process waits there is no limit. Zero is
+// strict order, not the absence of a limit: nothing is handed on (but see [WithRounds]),
+// and the node goes at every release, whether another process waits or not.
 //
-// Nobody works while a lock changes process, which takes a write to the ensemble and a
-// bit. A budget of ten times that keeps the lock in use for nine tenths of the time,
-// twenty times for nineteen twentieths; and every process ahead may take the whole of
-// it. Processes with equal budgets get equal shares.
+// Nobody works while a lock changes process, which takes little more than a write to the
+// ensemble. A budget of ten times that keeps the lock in use for nine tenths of the time,
+// twenty times for nineteen twentieths; and every process ahead may use all of its own.
+// Processes with equal budgets get equal shares.
 func WithHandOff(budget time.Duration) Option {
 	return func(o *options) { o.handOff = budget }
 }
