@@ -92,18 +92,15 @@ func (l *attached) await(ctx context.Context) error {
 	return nil
 }
 
-// probe finds out whether the connection was closed: the library then stays
-// disconnected, which it else passes through, and refuses every request at once.
+// probe finds out whether the connection was closed.
 func (l *attached) probe() {
 	if l.probing.Swap(true) {
 		return
 	}
 	l.client.spawn(func() {
 		defer l.probing.Store(false)
-		for range 2 { // a live one may refuse once, between two connections
-			if !l.refuses() {
-				return
-			}
+		if !l.closed() {
+			return
 		}
 		l.client.cancel(ErrClosed)
 		if s := l.session(); s != nil {
@@ -112,10 +109,14 @@ func (l *attached) probe() {
 	})
 }
 
-// refuses reports whether a request fails although there is no connection to lose.
-func (l *attached) refuses() bool {
-	_, _, err := l.client.conn.Exists("/")
-	return errors.Is(err, zk.ErrConnectionClosed) && l.client.conn.State() == zk.StateDisconnected
+// closed reports whether the connection was closed. The library tells only those who ask
+// for something, all of whom it refuses with this error from then on (conn.go:936). A live
+// connection that keeps breaking refuses any number of requests in a row with the same
+// error, but never one that cannot be encoded: what is wrong with that is found out before
+// a connection can be missing (719), and it is not sent, so it cannot be lost with one.
+func (l *attached) closed() bool {
+	_, err := l.client.conn.Multi((*zk.CheckVersionRequest)(nil))
+	return errors.Is(err, zk.ErrConnectionClosed)
 }
 
 // vouches stands in for the lease. A connection that is down loses nothing by itself.
