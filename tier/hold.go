@@ -72,6 +72,9 @@ func (h *Hold) Suspended() bool { return h.Err() == nil && h.own.node.Suspended(
 // never lower than that of any owner before, and higher than that of any owner in
 // another process before. A resource that refuses tokens lower than the highest it has
 // seen is safe from owners that do not know yet that they lost the lock.
+//
+// An ensemble that lost its data starts with low tokens again, and such a resource then
+// refuses everybody; [zklock.Node.Token] says what an operator does.
 func (h *Hold) Token() int64 { return h.own.node.Token() }
 
 // Multi runs ZooKeeper operations, as in [zk.Conn.Multi], in one transaction that takes

@@ -32,7 +32,7 @@
 // No lock service can keep a process that was stopped between looking at [Node.Err] and
 // acting from acting late. Give [Node.Token] to the resource and let it refuse lower
 // tokens than the highest it has seen, or write through [Node.Multi] if the data is in
-// the same ensemble.
+// the same ensemble. Tokens do not outlive the ensemble's data; see there.
 //
 // The lease rests on assumptions: clocks run at nearly the same rate (a suspended
 // machine's monotonic clock stands still), and the margin covers what the ensemble may

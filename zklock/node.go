@@ -84,6 +84,12 @@ func (n *Node) Path() string { return n.znodes[0].path }
 // parent was deleted in between. A resource that remembers the highest token it has
 // seen and refuses lower ones is safe from owners that do not know yet that they lost
 // the lock.
+//
+// Tokens grow for as long as the ensemble keeps its data. If the data is lost, or
+// restored from a backup, they start lower again (5 after 406), and the resource refuses
+// every new owner. An operator then ends every process that may have held the lock
+// before, and only then resets the highest token that the resource remembers: a former
+// owner, should one be left, has a higher token than the new ones.
 func (n *Node) Token() int64 { return n.token }
 
 // Lost returns a channel that is closed when the lock is no longer certain to be ours:

@@ -193,20 +193,28 @@ func TestSingleServerIsReconnectedWithoutAPause(t *testing.T) {
 }
 
 // A server hangs up on a client that has seen a later transaction than itself, and the client library never forgets.
-func TestEnsembleThatLostItsDataIsJoinedAnew(t *testing.T) {
+// That the tokens start low again is documented, since it concerns whoever remembers one.
+func TestEnsembleThatLostItsDataIsJoinedAnewWithLowTokens(t *testing.T) {
 	bubble(t, func(t *testing.T, old *zktest.Server) {
 		var current atomic.Pointer[zktest.Server]
 		current.Store(old)
 		p := start(t, old, zklock.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
 			return current.Load().DialContext(ctx, network, address)
 		}))
+		for range 100 {
+			p.acquire(t).Release()
+		}
 		n := p.acquire(t)
 		wiped := zktest.NewServer(zktest.Config{})
 		t.Cleanup(wiped.Close)
 		current.Store(wiped)
 		old.CutAll()
 		awaitLoss(t, n)
-		p.acquire(t).Release()
+		again := p.acquire(t)
+		if again.Token() >= n.Token() {
+			t.Errorf("token of an ensemble that lost its data: got %d after %d, want a lower one", again.Token(), n.Token())
+		}
+		again.Release()
 		wantEmpty(t, wiped)
 	})
 }
