@@ -47,8 +47,8 @@ func (c *cohort) sendCourierLocked(errand errand, acquire func(context.Context) 
 	return sent
 }
 
-// deliver gives what the courier brings to the waiters. An error that waiting does not
-// mend is for all who want a node like the one that could not be had.
+// deliver gives what the courier brings to the waiters. An error that retrying cannot fix
+// is for all who want a node like the one that could not be had.
 func (c *cohort) deliver(ctx context.Context, errand errand, node *zklock.Node, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

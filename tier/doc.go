@@ -2,10 +2,10 @@
 // goroutines that want the same thing.
 //
 // It puts two tiers in series. The gate, local to the process, lets one goroutine
-// through at a time, in the order in which they came. The node, a single znode per
-// process and lock path, competes with the other processes. However many goroutines
-// wait, their process has one znode, one watch and one call under way. A release goes
-// the reverse way: the node first, then the gate.
+// through at a time, in order of arrival. The node, a single znode per process and lock
+// path, competes with the other processes. However many goroutines wait, their process
+// has one znode, one watch and one call under way. A release goes the other way round:
+// the node first, then the gate.
 //
 //	locks, err := tier.Dial(ctx, []string{"127.0.0.1:2181"})
 //	…
@@ -18,16 +18,16 @@
 //
 // # Who owns the lock
 //
-// The call tree that got the context of the hold. Go has no goroutine identity, so
+// The call tree that received the context of the hold. Go has no goroutine identity, so
 // ownership follows the context: [Mutex.Acquire] with a context made by [Hold.Context]
 // enters again, with any other it queues. Goroutines that share such a context share
-// the hold and have to agree among themselves.
+// the hold and have to coordinate among themselves.
 //
 // Recursive mutexes are rightly unloved in Go, because a mutex protects the invariants
 // of memory and entering again says nothing about them. This lock protects something
-// outside of the process, and entering again says "make sure that it is ours", which is
-// as true the second time; inside a package, prefer functions that document that they
-// are called with the lock held.
+// outside of the process, and entering again says "make sure that it is ours", which
+// makes as much sense the second time; inside a package, prefer functions that document
+// that they are called with the lock held.
 //
 // # What is promised
 //
@@ -40,7 +40,7 @@
 // InterProcessMutex on the same path, but not Curator's InterProcessReadWriteLock; see
 // package zklock for others.
 //
-// Not promised: that nothing of a former owner takes effect late. A process can be
-// stopped between looking and acting; give [Hold.Token] to the resource, or write with
-// [Hold.Multi]. Package zklock documents the lease and what it assumes.
+// What a former owner does may still take effect late. A process can be stopped between
+// looking and acting; give [Hold.Token] to the resource, or write with [Hold.Multi].
+// Package zklock documents the lease and what it assumes.
 package tier

@@ -10,7 +10,7 @@ import (
 
 // A Mutex is a lock path in a registry. It is safe for concurrent use.
 //
-// It is no sync.Locker: a lock that can fail must be able to say so.
+// It is not a sync.Locker: a lock that can fail must be able to say so.
 type Mutex struct {
 	registry *Registry
 	path     string
@@ -22,8 +22,8 @@ type Mutex struct {
 // Path returns the path of the lock.
 func (m *Mutex) Path() string { return m.path }
 
-// Acquire waits until the lock is held, ctx is done, or an error comes that waiting
-// would not mend (no permission, a path that cannot be used), which all waiters of the
+// Acquire waits until the lock is held, ctx is done, or an error occurs that retrying
+// cannot fix (no permission, a path that cannot be used), which all waiters of the
 // process get. While ZooKeeper cannot be reached it keeps trying.
 //
 // If ctx was made by a hold of this lock that is not released, Acquire enters again: it
@@ -98,8 +98,8 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err 
 }
 
 // Contenders returns the queue of processes for the lock, the holder first; see
-// [zklock.Lock.Contenders]. A node that is first may also linger: its Contender says
-// so if it is this process's own, and otherwise for how long it may.
+// [zklock.Lock.Contenders]. The first node may also be lingering: its Contender says so
+// if it belongs to this process, and otherwise only for how long it may linger.
 func (m *Mutex) Contenders(ctx context.Context) ([]zklock.Contender, error) {
 	if m.invalid != nil {
 		return nil, m.invalid

@@ -31,12 +31,12 @@ func WithHandOff(budget time.Duration) Option {
 	return func(o *options) { o.handOff = budget }
 }
 
-// WithRounds gives a turn to every goroutine that waited when the node came, before
-// another process gets its turn, also if that takes longer than the hand-off budget.
-// That is for a path that is shared with locks of one znode per goroutine or thread,
-// such as zk.Lock and Curator's: their queue is fair to znodes, and a process that has
-// a single one gets as many turns with it as they do. With [WithHandOff] of zero it gets
-// no more than that.
+// WithRounds gives a turn to every goroutine that was waiting when the node came, before
+// another process gets its turn, even if that takes longer than the hand-off budget. It
+// is for paths that are shared with locks of one znode per goroutine or thread, such as
+// zk.Lock and Curator's: the queue is fair to znodes, and so a process gets as many turns
+// with its single one as they do with theirs. With a budget of zero it gets no more than
+// that.
 func WithRounds() Option {
 	return func(o *options) { o.rounds = true }
 }

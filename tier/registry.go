@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// A Registry is every lock of this process in one ensemble, over one connection. Use
+// A Registry holds all locks of this process in one ensemble, over one connection. Use
 // one per process and ensemble: a second one competes with the first like another
 // process. It is safe for concurrent use.
 type Registry struct {
@@ -54,9 +54,9 @@ func (r *Registry) Close() error {
 	return err
 }
 
-// Mutex returns the lock at path. It is cheap and needs no end; all mutexes of one path
-// share one gate and one node. A path that cannot be a lock (see [zklock.ValidatePath])
-// is reported by the methods of the mutex.
+// Mutex returns the lock at path. It is cheap and need not be closed; all mutexes of one
+// path share one gate and one node. A path that cannot be a lock (see
+// [zklock.ValidatePath]) is reported by the methods of the mutex.
 func (r *Registry) Mutex(path string) *Mutex {
 	lock, err := r.client.Lock(path)
 	if err == nil {

@@ -32,8 +32,8 @@ type Contender struct {
 	Label string
 
 	// Linger is for how long the process may keep the node while nobody holds the lock.
-	// Lingering reports that it does so now, which nobody but that process knows: it is
-	// false in the eyes of others.
+	// Lingering reports that it does so now, which only that process knows: others see
+	// false.
 	Linger    time.Duration
 	Lingering bool
 }
@@ -65,9 +65,9 @@ func (l *Lock) describe() []byte {
 	return bytes.TrimSpace(data.Bytes())
 }
 
-// Contenders returns the queue, the holder first. It asks for each node separately, so
-// the picture is not one instant's; nodes that go meanwhile are left out. A lock that
-// was never used has none.
+// Contenders returns the queue, the holder first. It reads each node separately, so the
+// result is not a snapshot of one instant; nodes that go meanwhile are left out. A lock
+// that was never used has none.
 func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
 	ctx, cancel := l.client.scope(ctx)
 	defer cancel()

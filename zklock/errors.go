@@ -19,11 +19,11 @@ var (
 	// closed. It is final for that acquisition.
 	ErrLost = errors.New("lock lost")
 
-	// ErrReleased is returned when a lock is released once too often or used after its
+	// ErrReleased is returned when a lock is released a second time or used after its
 	// release.
 	ErrReleased = errors.New("lock already released")
 
-	// ErrClosed is returned by everything that is asked of a closed client.
+	// ErrClosed is returned by every call that needs a client which is closed.
 	ErrClosed = errors.New("client closed")
 
 	// ErrSequenceExhausted says that the sequence numbers of a lock path are (all but)

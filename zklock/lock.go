@@ -88,7 +88,7 @@ func (l *Lock) content() []byte {
 func (l *Lock) Path() string { return l.path }
 
 // Acquire queues for the lock and waits until it is held, ctx is done, or an error
-// comes that another try would not mend, such as missing permissions or
+// occurs that retrying cannot fix, such as missing permissions or
 // [ErrSequenceExhausted]. An unreachable ZooKeeper is not such an error. If the session
 // expires while waiting, the place in the queue is lost and Acquire starts again at the
 // tail.

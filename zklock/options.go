@@ -68,13 +68,13 @@ func WithAuth(scheme string, credentials []byte) Option {
 
 // WithDialContext replaces the dialing of TCP connections, for TLS (the method of a
 // [crypto/tls.Dialer]) or tests. The address is an IP address with a port, because
-// names are resolved before: a TLS configuration needs its ServerName.
+// names are resolved first: a TLS configuration needs its ServerName.
 func WithDialContext(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
 	return func(o *options) { o.dial = dial }
 }
 
 // WithLogger sets where to report what no return value can carry, such as a node that
-// cannot be deleted; default is nowhere.
+// cannot be deleted; by default nothing is logged.
 func WithLogger(logger *slog.Logger) Option {
 	return func(o *options) { o.logger = logger }
 }
@@ -86,20 +86,19 @@ func WithLabel(label string) Option {
 }
 
 // WithKazoo makes locks that exclude kazoo's Lock, WriteLock, ReadLock and Election on the
-// same path as they come, which without it takes extra_lock_patterns=["lock-"] on their
-// side. Every process of this package that shares a path with such a kazoo needs the
-// option: without it the process waits for kazoo, but kazoo does not wait for it. It
-// excludes whomever a lock without it does, but kazoo goes on ignoring those others:
-// Curator, zk.Lock, and processes without the option.
+// same path as they come; without it these need extra_lock_patterns=["lock-"]. Every
+// process of this package that shares a path with such a kazoo needs the option: without
+// it the process waits for kazoo, but kazoo does not wait for it. It excludes everybody
+// whom a lock without it excludes, but kazoo still ignores those: Curator, zk.Lock, and
+// processes without the option.
 //
 // A lock node is then two znodes with one token, created in one transaction and deleted
 // in one: queueing, release and requeue cost one write each, as without. An acquisition
 // costs one read more, in the same round trip, and so does a heartbeat. The lock is lost
 // when either znode is deleted.
 //
-// kazoo's ReadLock is fit for this from kazoo 2.9.0 on. An older one also waits for nodes
-// behind its own; if such a node is ours, which waits for it, neither gets the lock until
-// one of the two gives up.
+// kazoo's ReadLock works with this from kazoo 2.9.0 on. An older one also waits for nodes
+// behind its own; if one of these is ours, each waits for the other until one gives up.
 //
 // kazoo expects its path to stay, so create it beforehand as a plain node: parents that
 // this package creates are removed when they are empty.

@@ -21,7 +21,7 @@
 // real server does, and the package's own tests compare the two, on the same scripts, down to the zxid. It has no
 // quotas, persistent watches, SASL, reconfiguration or four-letter commands, and keeps nothing on disk.
 //
-// It answers as Debian's ZooKeeper 3.8.0. The tests also run against 3.9.3 and list what that answers otherwise; only one
+// It answers as Debian's ZooKeeper 3.8.0. The tests also run against 3.9.3 and list where its answers differ; only one
 // difference is within reach of the Go client: from 3.8.4 and 3.9.2 on, exists asks for permission to read the node.
 //
 // Sessions expire exactly when nothing has been heard of them for their timeout. A real server is later, by up to one
