@@ -35,8 +35,9 @@ type attached struct {
 // that cannot leave the dialing to [Dial]. It knows less: a lock counts as lost when
 // the session has changed or its node was deleted, but there is no lease, and so no
 // word of it while the server cannot be reached. [Node.Lost] is late by up to a look at
-// the node. The library's hazards with hung servers remain. [WithSessionTimeout] should
-// repeat the timeout of conn; options about dialing are ignored.
+// the node. The library's hazards with hung and with broken servers remain.
+// [WithSessionTimeout] should repeat the timeout of conn; options about dialing are
+// ignored.
 //
 // Close gives up the client, not the connection: it waits for calls that are under way,
 // and locks should be released before, or their nodes stay as long as the session of

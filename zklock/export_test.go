@@ -1,5 +1,7 @@
 package zklock
 
+import "github.com/go-zookeeper/zk"
+
 // StopWatchdog makes the process blind for the end of its lease, as a process is that was
 // stopped: only who looks at the clock knows.
 func (n *Node) StopWatchdog() {
@@ -21,3 +23,6 @@ func (c *Client) AfterReadingID(f func()) {
 
 // LookForSession does what everything does that needs a session.
 func (c *Client) LookForSession() { c.link.session() }
+
+// Library is what the client talks to the server with.
+func (c *Client) Library() *zk.Conn { return c.conn }

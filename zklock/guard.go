@@ -55,7 +55,7 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 	}
 	if !n.lock.client.spawn(func() {
 		defer n.writing.Add(-1)
-		results, err := n.lock.client.conn.Multi(append(guards, ops...)...)
+		results, err := n.lock.client.multi(append(guards, ops...)...)
 		answers <- answer{results, err}
 	}) {
 		n.writing.Add(-1)

@@ -28,8 +28,8 @@ const maxFrame = 32 << 20
 //     once, as zk.ErrConnectionClosed. A failed write while credentials are presented
 //     again blocks the library for ever (527, go-zookeeper#163).
 //   - It reads whole frames under one deadline (the library clears it after the length,
-//     685) and bounds their size (690 allocates what it is told; 831 panics on a short
-//     one).
+//     685), bounds their size (690 allocates what it is told; 831 panics on a short one),
+//     and looks at every count in them first.
 //   - It closes the connection of an expired session, which the library forgets (435).
 //   - It holds replies back until the watches are set again after a reconnect. Else
 //     replies overtake them: events get lost, and lastZxid is written (849) while it is
@@ -188,6 +188,9 @@ func (s *socket) noteReply(body []byte) error {
 	if d.Bad {
 		return fmt.Errorf("reply of %d bytes", len(body))
 	}
+	if err := s.check(reply, d); err != nil {
+		return err
+	}
 	if reply.Xid >= 0 && reply.Zxid > 0 {
 		if err := s.holdBack(); err != nil {
 			return err
@@ -217,6 +220,27 @@ func (s *socket) noteReply(body []byte) error {
 		s.session.renew(sentAt)
 	}
 	return nil
+}
+
+// check refuses what the library must not see. The library takes a reply for the one it
+// waits for even before it has written the request.
+func (s *socket) check(reply wire.ReplyHeader, body wire.Decoder) error {
+	if reply.Xid == wire.XidEvent {
+		return checkEvent(body)
+	}
+	if reply.Xid < 0 {
+		return nil // the library ignores the rest
+	}
+	s.mu.Lock()
+	request, ok := s.sent[reply.Xid]
+	s.mu.Unlock()
+	switch {
+	case !ok:
+		return fmt.Errorf("reply to request %d, which was never sent", reply.Xid)
+	case reply.Code != wire.CodeOK:
+		return nil
+	}
+	return checkReply(request.op, body)
 }
 
 func (s *socket) noteHandshake(body []byte) error {

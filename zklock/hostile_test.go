@@ -1,0 +1,326 @@
+package zklock_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// body joins integers, single bytes and strings (with their length before them) to what follows a header.
+func body(fields ...any) []byte {
+	var e wire.Encoder
+	for _, field := range fields {
+		switch v := field.(type) {
+		case int:
+			e.Int32(int32(v))
+		case bool:
+			e.Bool(v)
+		case string:
+			e.String(v)
+		case []byte:
+			e = append(e, v...)
+		}
+	}
+	return e
+}
+
+// result is the header before a result of a multi, or with done behind the last.
+func result(op int32, done bool) []byte {
+	var e wire.Encoder
+	e.MultiHeader(wire.MultiHeader{Op: op, Done: done})
+	return e
+}
+
+const huge = 1 << 30
+
+var (
+	stat = make([]byte, wire.StatSize)
+	all  = zk.WorldACL(zk.PermAll)
+	node = &zk.CreateRequest{Path: "/x", Acl: all}
+)
+
+// Bodies that make the library panic, allocate what they claim, or read what is not theirs.
+var malformed = []struct {
+	name string
+	op   int32
+	body []byte
+}{
+	{"create without a path", wire.OpCreate, nil},
+	{"create with half a path", wire.OpCreate, body(9, []byte("/x"))},
+	{"create with the null path", wire.OpCreate, body(-1)},
+	{"container without a path", wire.OpCreateContainer, nil},
+	{"node with a time to live without a path", wire.OpCreateTTL, nil},
+	{"reconfiguration without a stat", wire.OpReconfig, body("data")},
+	{"sync without a path", wire.OpSync, body(false)},
+	{"exists with half a stat", wire.OpExists, stat[1:]},
+	{"set with half a stat", wire.OpSetData, stat[1:]},
+	{"set ACL with half a stat", wire.OpSetACL, stat[1:]},
+	{"a gigabyte of data in 8 bytes", wire.OpGetData, body(huge, 0)},
+	{"data without a stat", wire.OpGetData, body("data")},
+	{"a billion children", wire.OpGetChildren2, body(huge)},
+	{"children of a negative number", wire.OpGetChildren2, body(-1, stat)},
+	{"a child of a gigabyte", wire.OpGetChildren2, body(1, huge, stat)},
+	{"one child less than promised", wire.OpGetChildren2, body(2, "a")},
+	{"children without a stat", wire.OpGetChildren2, body(1, "a", stat[1:])},
+	{"a billion permissions", wire.OpGetACL, body(huge)},
+	{"permissions of a negative number", wire.OpGetACL, body(-1, stat)},
+	{"permissions without an identity", wire.OpGetACL, body(1, 31, "world", stat[:2])},
+	{"ACL without a stat", wire.OpGetACL, body(1, 31, "world", "anyone", stat[1:])},
+	{"multi without an end", wire.OpMulti, nil},
+	{"multi with half a header", wire.OpMulti, body(1)},
+	{"multi that ends behind a result", wire.OpMulti, body(result(wire.OpCreate, false), "/x")},
+	{"multi with a path of a gigabyte", wire.OpMulti, body(result(wire.OpCreate, false), huge, result(-1, true))},
+	{"multi with half a stat", wire.OpMulti, body(result(wire.OpSetData, false), stat[:9])},
+	{"multi with half an error", wire.OpMulti, body(result(wire.OpError, false), false)},
+	{"multi with deletes without an end", wire.OpMulti, body(result(wire.OpDelete, false), result(wire.OpCheck, false))},
+}
+
+// ask makes the library ask for something that is answered with a body of this type.
+func ask(conn *zk.Conn, op int32) error {
+	var err error
+	switch op {
+	case wire.OpCreate:
+		_, err = conn.Create("/x", nil, 0, all)
+	case wire.OpCreateContainer:
+		_, err = conn.CreateContainer("/x", nil, zk.FlagContainer, all)
+	case wire.OpCreateTTL:
+		_, err = conn.CreateTTL("/x", nil, zk.FlagTTL, all, time.Second)
+	case wire.OpDelete:
+		err = conn.Delete("/x", -1)
+	case wire.OpSync:
+		_, err = conn.Sync("/")
+	case wire.OpExists:
+		_, _, err = conn.Exists("/")
+	case wire.OpGetData:
+		_, _, err = conn.Get("/")
+	case wire.OpSetData:
+		_, err = conn.Set("/", nil, -1)
+	case wire.OpGetACL:
+		_, _, err = conn.GetACL("/")
+	case wire.OpSetACL:
+		_, err = conn.SetACL("/", all, -1)
+	case wire.OpGetChildren2:
+		_, _, err = conn.Children("/")
+	case wire.OpMulti:
+		_, err = conn.Multi(node)
+	case wire.OpReconfig:
+		_, err = conn.Reconfig(nil, -1)
+	default:
+		return fmt.Errorf("no call for %s", wire.OpName(op))
+	}
+	return err
+}
+
+func TestMalformedReplyEndsTheConnectionAndSaysSo(t *testing.T) {
+	for _, test := range malformed {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				f := newForger(s)
+				p := start(t, s, f.option())
+				f.refuse = true
+				f.next(test.op, with(test.body))
+				wantErr(t, "the call", ask(p.Library(), test.op), zk.ErrConnectionClosed)
+				synctest.Wait()
+				wantSaid(t, p.Err(), "malformed reply to "+wire.OpName(test.op))
+			})
+		})
+	}
+}
+
+func wantSaid(t *testing.T, err error, words string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), words) {
+		t.Errorf("got %v, want it to say %q", err, words)
+	}
+}
+
+func TestMalformedEventEndsTheConnectionAndSaysSo(t *testing.T) {
+	for name, event := range map[string][]byte{
+		"without a path":           body(wire.EventDeleted, wire.StateSyncConnected),
+		"with a path of gigabytes": body(wire.EventDeleted, wire.StateSyncConnected, huge),
+		"with half a type":         body(false),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				f := newForger(s)
+				p := start(t, s, f.option())
+				f.refuse = true
+				if _, _, _, err := p.Library().ExistsW("/x"); err != nil {
+					t.Fatal(err)
+				}
+				f.next(wire.OpEvent, with(event))
+				put(t, raw(t, s), 0, "/x")
+				synctest.Wait()
+				wantSaid(t, p.Err(), "malformed event")
+			})
+		})
+	}
+}
+
+func TestMalformedHandshakeEndsTheConnectionAndSaysSo(t *testing.T) {
+	var reply wire.Encoder
+	reply.ConnectReply(wire.ConnectReply{Timeout: timeout, Session: 1, Password: make([]byte, wire.PasswordLen)})
+	claim := append([]byte(nil), reply[:20]...)
+	binary.BigEndian.PutUint32(claim[16:], huge)
+	for name, reply := range map[string][]byte{
+		"empty":                      nil,
+		"with half a password":       reply[:30],
+		"with a gigabyte in a count": claim,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				f := newForger(s)
+				p := start(t, s, f.option())
+				f.refuse = true
+				f.next(wire.OpConnect, with(reply))
+				s.CutAll()
+				synctest.Wait()
+				wantSaid(t, p.Err(), "malformed reply")
+			})
+		})
+	}
+}
+
+// The library would decode such a reply if it came between the entry in its table and the write of the request.
+func TestReplyWithoutARequestEndsTheConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		f := newForger(s)
+		p := start(t, s, f.option())
+		f.refuse = true
+		if _, _, _, err := p.Library().ExistsW("/x"); err != nil {
+			t.Fatal(err)
+		}
+		f.disguise(77)
+		put(t, raw(t, s), 0, "/x")
+		synctest.Wait()
+		wantSaid(t, p.Err(), "reply to request 77, which was never sent")
+	})
+}
+
+// A transaction that was done, and of which the server said nothing, is looked up.
+func TestAnswerThatDoesNotFitATransactionIsAnUnknownOutcome(t *testing.T) {
+	for name, reply := range map[string][]byte{
+		"no results":           body(result(-1, true)),
+		"too few":              body(result(wire.OpCreate, false), "/x", result(-1, true)),
+		"too many":             body(result(wire.OpDelete, false), result(wire.OpDelete, false), result(wire.OpDelete, false), result(-1, true)),
+		"of other operations":  body(result(wire.OpDelete, false), result(wire.OpDelete, false), result(-1, true)),
+		"of other paths":       body(result(wire.OpCreate, false), "/x", result(wire.OpCreate, false), "/y", result(-1, true)),
+		"of an unknown type":   body(result(77, false)),
+		"an end and a trailer": body(result(-1, true), "trailer"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				f := newForger(s)
+				p := start(t, s, f.option(), zklock.WithKazoo())
+				f.next(wire.OpMulti, with(reply))
+				// The first transaction meets a parent that is missing.
+				put(t, raw(t, s), 0, "/locks", path)
+				n := p.acquire(t)
+				if !f.done() {
+					t.Error("not forged")
+				}
+				if got := len(s.Children(path)); got != 2 {
+					t.Errorf("%d znodes, want the two that were created", got)
+				}
+				f.next(wire.OpMulti, with(reply))
+				if _, err := n.Multi(t.Context(), write("/a"), write("/b")); err == nil {
+					t.Error("Multi believes the answer")
+				}
+				f.next(wire.OpMulti, with(reply))
+				r := submit(func() (*zklock.Node, error) { return n.Requeue(t.Context()) })
+				r.await(t)
+				r.granted(t).Release()
+				time.Sleep(timeout)
+				wantEmpty(t, s)
+			})
+		})
+	}
+}
+
+func TestPathThatWasNotAskedForIsAnUnknownOutcome(t *testing.T) {
+	for name, forge := range map[string]func(path string) string{
+		"none":               func(string) string { return "" },
+		"another one":        func(string) string { return "/elsewhere" },
+		"the parent":         func(string) string { return path },
+		"without a number":   func(path string) string { return path[:len(path)-len("0000000000")] },
+		"something below it": func(path string) string { return path + "/x" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				f := newForger(s)
+				p := start(t, s, f.option())
+				put(t, raw(t, s), 0, "/locks", path)
+				f.next(wire.OpCreate, func(genuine []byte) []byte {
+					d := wire.Decoder{Rest: genuine}
+					return body(forge(d.String()))
+				})
+				n := p.acquire(t)
+				if !f.done() || !s.Exists(n.Path()) {
+					t.Errorf("forged: %t; the node: %s", f.done(), n.Path())
+				}
+				n.Release()
+				time.Sleep(timeout)
+				wantEmpty(t, s)
+			})
+		})
+	}
+}
+
+// FuzzHostileServer answers one request with any bytes. The client lives on, and allocates in proportion to them.
+func FuzzHostileServer(f *testing.F) {
+	for _, test := range malformed {
+		f.Add(test.op, test.body)
+	}
+	for _, op := range []int32{
+		wire.OpCreate, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete, wire.OpSync, wire.OpExists, wire.OpGetData,
+		wire.OpSetData, wire.OpGetACL, wire.OpSetACL, wire.OpGetChildren2, wire.OpMulti, wire.OpReconfig,
+	} {
+		f.Add(op, []byte{})
+		f.Add(op, make([]byte, 2*wire.StatSize))
+	}
+	f.Add(int32(wire.OpMulti), body(result(-1, true)))
+	s := zktest.NewServer(zktest.Config{})
+	f.Cleanup(s.Close)
+	forger := newForger(s)
+	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+	defer cancel()
+	c, err := zklock.Dial(ctx, []string{addr}, forger.option())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { c.Close() })
+	f.Fuzz(func(t *testing.T, op int32, reply []byte) {
+		before := allocated()
+		forger.next(op, with(reply))
+		ask(c.Library(), op)
+		forger.next(0, nil)
+		err := errors.New("not asked")
+		for tries := 0; err != nil && tries < 10; tries++ { // the connection may have been ended
+			_, _, err = c.Library().Get("/")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, bound := allocated()-before, uint64(4<<20+100*len(reply)); got > bound {
+			t.Errorf("allocated %d bytes, want at most %d", got, bound)
+		}
+	})
+}
+
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}

@@ -1,0 +1,95 @@
+package zklock
+
+import (
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/wire"
+)
+
+// A replay is a connection on which one frame comes again and again.
+type replay struct {
+	net.Conn
+	frame, rest []byte
+}
+
+func (r *replay) Read(p []byte) (int, error) {
+	if len(r.rest) == 0 {
+		r.rest = r.frame
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+func (r *replay) SetDeadline(time.Time) error { return nil }
+
+// replySocket returns a socket on which replies to op come, and what asks for and reads one as the library does.
+func replySocket(op int32, body []byte) (readReply func() error) {
+	o, _ := newOptions(nil)
+	l := &dialed{client: newClient(o), mirror: newWatchMirror()}
+	l.client.link = l
+	var request, reply wire.Encoder
+	request.RequestHeader(wire.RequestHeader{Xid: 7, Op: op})
+	reply.ReplyHeader(wire.ReplyHeader{Xid: 7, Zxid: 1})
+	question, answer := wire.Frame(request), wire.Frame(append(reply, body...))
+	s := newSocket(&replay{frame: answer}, l)
+	s.session, s.handshaken = newSession(l.client, 1, 6*time.Second), true
+	s.session.renew(0)
+	buf := make([]byte, len(answer))
+	return func() error {
+		s.noteRequest(question, l.client.now())
+		for rest := buf; len(rest) > 0; {
+			n, err := s.Read(rest[:max(min(len(rest), 4), len(rest)-4)])
+			if err != nil {
+				return err
+			}
+			rest = rest[n:]
+		}
+		return nil
+	}
+}
+
+func childrenReply(n int) []byte {
+	var e wire.Encoder
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%slock-%010d", newID(), i)
+	}
+	e.Strings(names)
+	return append(e, make([]byte, wire.StatSize)...)
+}
+
+func TestReadingAReplyAllocatesNothing(t *testing.T) {
+	read := replySocket(wire.OpGetChildren2, childrenReply(100))
+	if n := testing.AllocsPerRun(1000, func() {
+		if err := read(); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations for a reply", n)
+	}
+}
+
+func BenchmarkReadReply(b *testing.B) {
+	for name, reply := range map[string]struct {
+		op   int32
+		body []byte
+	}{
+		"exists":        {wire.OpExists, make([]byte, wire.StatSize)},
+		"10 children":   {wire.OpGetChildren2, childrenReply(10)},
+		"1000 children": {wire.OpGetChildren2, childrenReply(1000)},
+	} {
+		b.Run(name, func(b *testing.B) {
+			read := replySocket(reply.op, reply.body)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := read(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
