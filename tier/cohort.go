@@ -57,6 +57,7 @@ func (c *cohort) enter(ctx context.Context, lock errand) (*ownership, error) {
 	}
 	c.mu.Unlock()
 
+	defer c.registry.client.Attend()()
 	select {
 	case <-w.turn:
 		return w.own, w.err

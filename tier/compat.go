@@ -44,8 +44,8 @@ import (
 //
 // A connection made elsewhere tells less than one made by [Dial]: there is no lease, so
 // a Lock cannot say that it is lost before the server does, and does not even try;
-// there is no protection from hung servers; nothing ends a wait but the lock. Use
-// [Dial] and [Mutex] for that.
+// there is no protection from hung servers; nothing ends a wait but the lock or the end of
+// the connection. Use [Dial] and [Mutex] for that.
 type Lock struct {
 	mutex *Mutex
 	err   error // why it can never be locked, nil if it can

@@ -5,30 +5,36 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/mutexbool"
 )
 
 // pollConnection is how often a connection that is down is looked at. The library tells
 // only the callback that it was made with.
 const pollConnection = 20 * time.Millisecond
 
+// pollClosed is how often it is asked, while somebody waits, whether it was closed. That
+// is a matter of the library alone: nothing is sent.
+const pollClosed = 100 * time.Millisecond
+
 // attached is the link of a client over a connection that somebody else made. It knows
 // what can be asked of the library: the state of the connection and the session id.
 // There is no lease, because neither the negotiated timeout nor the time of the last
 // answer can be had.
 //
-// It has no goroutine of its own, so a connection that is closed and dropped is free to
-// go.
+// It has no goroutine of its own unless somebody waits, so a connection that is closed
+// and dropped is free to go.
 type attached struct {
-	client  *Client
-	id      func() int64 // of the connection's session, 0 while there is none
-	probing atomic.Bool
+	client *Client
+	id     func() int64 // of the connection's session, 0 while there is none
 
-	mu      sync.Mutex // guards the field below; never held across a client call
+	mu      sync.Mutex // guards the fields below; never held across a client call
 	current *session
+	waiting int            // calls of attend that have not been ended
+	asking  bool           // a goroutine asks whether the connection was closed
+	alone   mutexbool.Bool // nobody waits
 }
 
 // Attach returns a client over a connection that belongs to somebody else, for programs
@@ -38,6 +44,9 @@ type attached struct {
 // the node. The library's hazards with hung and with broken servers remain.
 // [WithSessionTimeout] should repeat the timeout of conn; options about dialing are
 // ignored.
+//
+// When conn is closed the client is closed with it, as soon as somebody waits; see
+// [Client.Attend].
 //
 // Close gives up the client, not the connection: it waits for calls that are under way,
 // and locks should be released before, or their nodes stay as long as the session of
@@ -82,10 +91,11 @@ func (l *attached) err() error {
 }
 
 func (l *attached) await(ctx context.Context) error {
+	if l.err() == nil {
+		return nil
+	}
+	defer l.attend()()
 	for l.err() != nil {
-		if l.client.conn.State() == zk.StateDisconnected {
-			l.probe()
-		}
 		if err := pause(ctx, pollConnection); err != nil {
 			return err
 		}
@@ -93,21 +103,52 @@ func (l *attached) await(ctx context.Context) error {
 	return nil
 }
 
-// probe finds out whether the connection was closed.
-func (l *attached) probe() {
-	if l.probing.Swap(true) {
-		return
+// attend has one goroutine ask for all who wait.
+func (l *attached) attend() (leave func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting++
+	l.alone.Clear()
+	if !l.asking {
+		l.asking = l.client.spawn(l.ask)
 	}
-	l.client.spawn(func() {
-		defer l.probing.Store(false)
-		if !l.closed() {
+	return l.leave
+}
+
+func (l *attached) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting--; l.waiting == 0 {
+		l.alone.Set()
+	}
+}
+
+// ask ends the client when the connection was closed.
+func (l *attached) ask() {
+	again := time.NewTicker(pollClosed)
+	defer again.Stop()
+	for l.wanted() {
+		if l.closed() {
+			l.client.cancel(ErrClosed)
+			if s := l.session(); s != nil {
+				s.end(ErrClosed)
+			}
+		}
+		select {
+		case <-again.C:
+		case <-l.alone.C():
+		case <-l.client.ctx.Done():
 			return
 		}
-		l.client.cancel(ErrClosed)
-		if s := l.session(); s != nil {
-			s.end(ErrClosed)
-		}
-	})
+	}
+}
+
+// wanted reports whether the asking has to go on.
+func (l *attached) wanted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asking = l.waiting > 0
+	return l.asking
 }
 
 // closed reports whether the connection was closed. The library tells only those who ask

@@ -260,22 +260,64 @@ func TestAttachedCloseEndsEveryTaskAndNotTheConnection(t *testing.T) { // I10
 }
 
 func TestAttachedClientEndsWithItsConnection(t *testing.T) {
+	for name, freeze := range map[string]bool{"answered": false, "unanswered": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				holder := start(t, s)
+				barrier := holder.acquire(t)
+				p, conn := attach(t, s)
+				waiter := p.queue(t.Context())
+				if freeze {
+					s.Freeze()
+				}
+				began := time.Now()
+				go conn.Close()
+				select {
+				case <-p.Done():
+				case <-time.After(time.Hour): // virtual
+					t.Fatal("the end of the connection was never noticed")
+				}
+				if took := time.Since(began); took > 100*time.Millisecond {
+					t.Errorf("the end of the connection was noticed after %v", took)
+				}
+				wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
+				_, err := p.lock.Acquire(t.Context())
+				wantErr(t, "Acquire over a closed connection", err, zklock.ErrClosed)
+				wantErr(t, "Err", p.Err(), zklock.ErrClosed)
+				s.Unfreeze()
+				wantErr(t, "Release", barrier.Release(), nil)
+			})
+		})
+	}
+}
+
+// The bubble fails if a goroutine is left.
+func TestAttendSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		holder := start(t, s)
-		barrier := holder.acquire(t)
 		p, conn := attach(t, s)
-		waiter := p.queue(t.Context())
+		tr := record(s)
+		for range 2 {
+			leave, leaveToo := p.Attend(), p.Attend()
+			leave()
+			<-time.After(time.Minute) // virtual
+			leaveToo()
+		}
+		if ops := tr.take(); len(ops) > 0 {
+			t.Errorf("sent %v", ops)
+		}
 		conn.Close()
+		<-time.After(time.Minute) // virtual
 		select {
 		case <-p.Done():
-		case <-time.After(time.Hour): // virtual
-			t.Fatal("the end of the connection was never noticed")
+			t.Error("somebody has asked, though nobody waits")
+		default:
 		}
-		wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
-		_, err := p.lock.Acquire(t.Context())
-		wantErr(t, "Acquire over a closed connection", err, zklock.ErrClosed)
-		wantErr(t, "Err", p.Err(), zklock.ErrClosed)
-		wantErr(t, "Release", barrier.Release(), nil)
+		defer p.Attend()()
+		select {
+		case <-p.Done():
+		case <-time.After(100 * time.Millisecond): // virtual
+			t.Error("the end of the connection was not noticed")
+		}
 	})
 }
 

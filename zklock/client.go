@@ -46,6 +46,9 @@ type link interface {
 	err() error
 	// await waits for that, or the end of ctx, whose cause it returns.
 	await(ctx context.Context) error
+	// attend sees to it that the client ends when its connection is closed, until leave is
+	// called.
+	attend() (leave func())
 	// vouches reports whether s is still the session, as far as its lease does not
 	// tell.
 	vouches(s *session) bool
@@ -158,8 +161,15 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
-// Done returns a channel that is closed when the client is closed.
+// Done returns a channel that is closed when the client is closed. See [Client.Attend] for
+// a client made by [Attach].
 func (c *Client) Done() <-chan struct{} { return c.ctx.Done() }
+
+// Attend sees to it that Done is closed soon after the connection is, until leave is
+// called. For a connection of the client's own it does nothing. One that was made elsewhere
+// is closed without a word, so that somebody has to go on asking; that is done while
+// somebody waits, here or for a lock. Nothing is sent.
+func (c *Client) Attend() (leave func()) { return c.link.attend() }
 
 // Err returns nil while the client is connected, and otherwise why it is not:
 // [ErrClosed], or an error that wraps [zk.ErrNoServer] and the last failure to connect.

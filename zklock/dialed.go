@@ -117,6 +117,8 @@ func (l *dialed) onEvent(ev zk.Event) {
 
 func (l *dialed) await(ctx context.Context) error { return l.connected.Wait(ctx) }
 
+func (l *dialed) attend() (leave func()) { return func() {} } // nobody else can close the connection
+
 func (l *dialed) vouches(*session) bool { return true } // the lease says it all
 
 func (l *dialed) watched(<-chan zk.Event) {} // the callback sees all events
