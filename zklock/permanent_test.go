@@ -3,6 +3,8 @@ package zklock_test
 import (
 	"context"
 	"math"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +93,62 @@ func TestWornOutSequenceFailsAtOnce(t *testing.T) {
 			s.SetSequence(path, next)
 			wantAtOnce(t, s, start(t, s), zklock.ErrSequenceExhausted)
 		})
+	}
+}
+
+// One child in the way is not the end of the path, so the error tells which one it is.
+func TestAStrayChildIsNamedByAcquireAndTryAcquire(t *testing.T) {
+	for _, stray := range []string{"lock--000000005", "lock--0000000001", "__lock__-2147483648"} {
+		t.Run(stray, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				setup(t, s, zk.WorldACL(zk.PermAll))
+				put(t, raw(t, s), 0, path+"/"+stray, path+"/lock-0000000000")
+				p := start(t, s)
+				for what, take := range map[string]func(context.Context) (*zklock.Node, error){"Acquire": p.lock.Acquire, "TryAcquire": p.lock.TryAcquire} {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+					_, err := take(ctx)
+					cancel()
+					wantErr(t, what, err, zklock.ErrSequenceExhausted)
+					wantMention(t, err, strconv.Quote(stray), "negative", "delete it")
+				}
+			})
+		})
+	}
+}
+
+func TestAStrayChildWithOurNumberIsNamed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		setup(t, s, zk.WorldACL(zk.PermAll))
+		put(t, raw(t, s), 0, path+"/a-lock-0000000003")
+		s.SetSequence(path, 3)
+		_, err := start(t, s).lock.Acquire(t.Context())
+		wantErr(t, "Acquire", err, zklock.ErrSequenceExhausted)
+		wantMention(t, err, `"a-lock-0000000003"`, "the number of our own node", "delete it")
+	})
+}
+
+// It is behind everybody.
+func TestAStrayChildWithTheLastNumberIsInNobodysWay(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		setup(t, s, zk.WorldACL(zk.PermAll))
+		put(t, raw(t, s), 0, path+"/lock-2147483647")
+		p := start(t, s)
+		p.acquire(t).Release()
+		n, err := p.lock.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Release()
+	})
+}
+
+// wantMention fails unless the text of err has all the parts.
+func wantMention(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("got %q, want it to mention %q", err, part)
+		}
 	}
 }
 

@@ -47,27 +47,19 @@ func newID() string {
 }
 
 // parseName splits the name of a contender into its kind and sequence number. It
-// reports false for a name of any other form.
+// reports false for a name of any other form. A server prints the number as Java's
+// %010d, which counts a minus sign among the ten characters; with ten digits behind the
+// sign it takes eleven. Zeros behind a sign in eleven characters are no server's, but
+// read all the same: zk.Lock and Curator queue behind such a child.
 func parseName(name string) (kind Kind, sequence int32, ok bool) {
-	if len(name) < sequenceDigits {
-		return "", 0, false
-	}
-	number, rest := name[len(name)-sequenceDigits:], name[:len(name)-sequenceDigits]
-	for _, c := range []byte(number) {
-		if c < '0' || c > '9' {
-			return "", 0, false
-		}
-	}
-	for _, negative := range []bool{false, true} {
-		before := rest
-		if negative {
-			if before, ok = strings.CutSuffix(rest, "-"); !ok {
-				break
-			}
-			number = "-" + number
+	for width := sequenceDigits; width <= sequenceDigits+1 && width <= len(name); width++ {
+		rest, number := name[:len(name)-width], name[len(name)-width:]
+		digits, negative := strings.CutPrefix(number, "-")
+		if width > sequenceDigits && !negative || strings.Trim(digits, "0123456789") != "" {
+			continue
 		}
 		for _, m := range markers {
-			if strings.HasSuffix(before, m.text) {
+			if strings.HasSuffix(rest, m.text) {
 				n, err := strconv.ParseInt(number, 10, 32)
 				return m.kind, int32(n), err == nil
 			}
@@ -92,16 +84,19 @@ var errNotQueued = errors.New("lock node vanished from the queue")
 // every other one watches its nearest predecessor. Our own contender has one name or,
 // made in one transaction, two, of which the first one counts.
 //
-// A queue whose order cannot be trusted is refused with [ErrSequenceExhausted]: a
-// number next to the end of its range, a negative one, or our own number twice.
+// A queue whose order cannot be trusted is refused with [ErrSequenceExhausted], which
+// says because of whom: our own number is next to the end of its range or there twice,
+// or there is a negative one.
 func stand(children []string, own ...string) (standing, error) {
 	_, ours, ok := parseName(own[0])
 	if !ok || ours < 0 || ours > lastSequence {
-		return standing{}, ErrSequenceExhausted
+		return standing{}, fmt.Errorf("%w: our own node would be %q; delete the path once it is empty, or use another one",
+			ErrSequenceExhausted, own[0])
 	}
 	var s standing
 	first, lowest := "", int32(math.MaxInt32)
-	nearest, queued, worn := int32(-1), 0, false
+	nearest, queued := int32(-1), 0
+	var disorder error
 	for _, name := range children {
 		if slices.Contains(own, name) {
 			queued++
@@ -111,8 +106,10 @@ func stand(children []string, own ...string) (standing, error) {
 		switch {
 		case !ok:
 			s.foreign++
-		case sequence < 0 || sequence == ours:
-			worn = true
+		case sequence < 0:
+			disorder = negative(name)
+		case sequence == ours:
+			disorder = stray(name, "has the number of our own node")
 		case sequence > ours:
 			s.behind++
 		default:
@@ -128,11 +125,36 @@ func stand(children []string, own ...string) (standing, error) {
 	switch {
 	case queued < len(own): // then a number like ours is that of a re-created parent
 		return standing{}, errNotQueued
-	case worn:
-		return standing{}, ErrSequenceExhausted
+	case disorder != nil:
+		return standing{}, disorder
 	}
 	s.pair = s.ahead == 2 && paired(first, s.predecessor)
 	return s, nil
+}
+
+// occupied reports whether anybody stands in a queue in which we do not, or why we could
+// not. What numbers beyond the last one mean, only a node of our own can tell: those of
+// a worn-out path are shared by it, a stray one is behind it.
+func occupied(children []string) (taken bool, err error) {
+	for _, name := range children {
+		switch _, sequence, ok := parseName(name); {
+		case !ok || sequence > lastSequence:
+		case sequence < 0:
+			return false, negative(name)
+		default:
+			taken = true
+		}
+	}
+	return taken, nil
+}
+
+func negative(child string) error { return stray(child, "has a negative number") }
+
+// stray is the refusal of a queue because of one child. It may be left over from tests or
+// made by hand, or the numbers have come to their end.
+func stray(child, what string) error {
+	return fmt.Errorf("%w, or a stray child: %q %s; delete it if it is nobody's, or else the path once it is empty",
+		ErrSequenceExhausted, child, what)
 }
 
 // alone reports whether the departure of the predecessor puts us at the head without

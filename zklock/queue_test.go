@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -40,7 +41,13 @@ func TestParseName(t *testing.T) {
 		{"lock-0000000000", KindMutex, 0},
 		{"lock-2147483647", KindMutex, math.MaxInt32},
 		{"lock--2147483648", KindMutex, math.MinInt32},
-		{"lock--0000000001", KindMutex, -1},
+		{"lock--000000005", KindMutex, -5},
+		{"lock--999999999", KindMutex, -999999999},
+		{"lock--1000000000", KindMutex, -1000000000},
+		{hex + "__lock__-000000005", KindKazoo, -5},
+		{"_c_" + uuid + "-__WRIT__-000000005", KindWrite, -5},
+		{"lock--0000000001", KindMutex, -1}, // not a server's
+		{"lock--000000000", KindMutex, 0},
 		{"__lock__-2147483648", KindKazoo, math.MinInt32},
 
 		{"", "", 0},
@@ -48,6 +55,9 @@ func TestParseName(t *testing.T) {
 		{"lock-000000007", "", 0},
 		{"lock-00000000007", "", 0},
 		{"lock---0000000001", "", 0},
+		{"lock---000000001", "", 0},
+		{"lock--00000001", "", 0},
+		{"lock--00000000001", "", 0},
 		{"lock-2147483648", "", 0},
 		{"lock--2147483649", "", 0},
 		{"lock-+000000001", "", 0},
@@ -180,7 +190,7 @@ func TestAPairStandsWhileBothOfItAreThere(t *testing.T) {
 }
 
 func FuzzParseName(f *testing.F) {
-	for _, seed := range []string{"", "leases", "lock-0000000007", "lock--2147483648", "a__READ__0000000001", "__WRIT__7000000000", "\xff__WRIT__2147483647", "x-1-0000000001"} {
+	for _, seed := range []string{"", "lock--000000005", "__lock__-000000000", "leases", "lock-0000000007", "lock--2147483648", "a__READ__0000000001", "__WRIT__7000000000", "\xff__WRIT__2147483647", "x-1-0000000001"} {
 		f.Add(seed, "lock-0000000005")
 	}
 	f.Fuzz(func(t *testing.T, name, other string) {
@@ -195,17 +205,21 @@ func FuzzParseName(f *testing.F) {
 		if i == len(markers) {
 			t.Fatalf("%q: unknown kind %q", name, kind)
 		}
-		// ZooKeeper writes ten digits, after the sign if there is one; "-0" is not its own.
-		sign := ""
-		if sequence < 0 || strings.HasSuffix(name, "--0000000000") || strings.HasSuffix(name, "_-0000000000") {
-			sign = "-"
+		// A server's form, or ten digits behind a sign; "-0" is not a server's in either.
+		forms := []string{fmt.Sprintf("%s%010d", markers[i].text, sequence)}
+		if sequence <= 0 {
+			forms = append(forms, fmt.Sprintf("%s-%010d", markers[i].text, -int64(sequence)))
 		}
-		end := fmt.Sprintf("%s%s%010d", markers[i].text, sign, max(int64(sequence), -int64(sequence)))
-		if !strings.HasSuffix(name, end) {
-			t.Fatalf("%q was read as …%s", name, end)
+		if sequence == 0 {
+			forms = append(forms, markers[i].text+"-000000000")
 		}
-		if k, q, ok := parseName(end); k != kind || q != sequence || !ok {
-			t.Fatalf("round trip of %q: got %q %d %t", end, k, q, ok)
+		if !slices.ContainsFunc(forms, func(form string) bool { return strings.HasSuffix(name, form) }) {
+			t.Fatalf("%q was read as one of …%q", name, forms)
+		}
+		for _, form := range forms {
+			if k, q, ok := parseName(form); k != kind || q != sequence || !ok {
+				t.Fatalf("round trip of %q: got %q %d %t", form, k, q, ok)
+			}
 		}
 		checkOrder(t, name, other)
 	})

@@ -15,10 +15,12 @@ func (a *attempt) try() (*Node, error) {
 	children, _, err := a.client.conn.Children(a.lock.path)
 	switch classify(err) {
 	case done:
-		for _, name := range children {
-			if _, _, ok := parseName(name); ok {
-				return nil, ErrLocked
-			}
+		taken, err := occupied(children)
+		if taken && err == nil {
+			err = ErrLocked
+		}
+		if err != nil {
+			return nil, err
 		}
 	case missing:
 	default:
