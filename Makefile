@@ -1,4 +1,4 @@
-.PHONY: demo chaos bench test compat sim mutants interop lint tidy-check server
+.PHONY: demo chaos partition bench test compat sim mutants interop lint tidy-check server
 
 SHELL := bash
 
@@ -13,6 +13,13 @@ demo: server
 chaos: server
 	go run ./stress -chaos -duration 60s
 	go run ./stress -chaos -duration 60s -ensemble 3
+
+# Servers of an ensemble cut off from one another, in network namespaces, in about six minutes: the holder has to know
+# of its loss before another process acquires.
+TRIALS ?= 20
+partition: server
+	@scripts/get-iproute2.sh
+	go run ./stress/partition -trials $(TRIALS)
 
 # Each piece of work three times beside zk.Lock, in about five minutes, on a machine that has nothing else to do.
 bench: server

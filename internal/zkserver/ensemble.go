@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -16,6 +17,11 @@ type Ensemble struct {
 // StartEnsemble starts n servers and returns once each of them serves. Errors are those
 // of [Start]. cfg.Port must be zero.
 func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
+	return StartMembers(ctx, slices.Repeat([]Config{cfg}, n)...)
+}
+
+// StartMembers is [StartEnsemble] for servers that differ.
+func StartMembers(ctx context.Context, members ...Config) (*Ensemble, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	launcher, err := find()
@@ -23,7 +29,7 @@ func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 		return nil, err
 	}
 	for {
-		e, err := startEnsemble(ctx, n, launcher, cfg)
+		e, err := startEnsemble(ctx, launcher, members)
 		if errors.Is(err, syscall.EADDRINUSE) && ctx.Err() == nil {
 			continue
 		}
@@ -31,9 +37,9 @@ func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	}
 }
 
-func startEnsemble(ctx context.Context, n int, launcher launcher, cfg Config) (*Ensemble, error) {
+func startEnsemble(ctx context.Context, launcher launcher, members []Config) (*Ensemble, error) {
 	e := &Ensemble{}
-	err := e.build(n, launcher, cfg)
+	err := e.build(launcher, members)
 	for _, s := range e.Members {
 		if err == nil {
 			err = s.launch()
@@ -50,21 +56,21 @@ func startEnsemble(ctx context.Context, n int, launcher launcher, cfg Config) (*
 	return e, nil
 }
 
-func (e *Ensemble) build(n int, launcher launcher, cfg Config) error {
+func (e *Ensemble) build(launcher launcher, members []Config) error {
 	var peers []string
-	for id := 1; id <= n; id++ {
+	for i, cfg := range members {
 		s, err := newServer(launcher, cfg)
 		if err != nil {
 			return err
 		}
-		s.id = id
+		s.id = i + 1
 		e.Members = append(e.Members, s)
 		quorum, err1 := freePort()
 		election, err2 := freePort()
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
-		peers = append(peers, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", id, quorum, election))
+		peers = append(peers, fmt.Sprintf("server.%d=%s:%d:%d", s.id, s.cfg.Host, quorum, election))
 	}
 	for _, s := range e.Members {
 		s.peers = peers

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -60,7 +61,7 @@ func (s *Server) zooCfg() string {
 	lines := []string{
 		"dataDir=" + s.dataDir(),
 		"clientPort=" + strconv.Itoa(s.cfg.Port),
-		"clientPortAddress=127.0.0.1",
+		"clientPortAddress=" + s.cfg.Host,
 		fmt.Sprintf("tickTime=%d", s.cfg.TickTime.Milliseconds()),
 		"maxSessionTimeout=60000",
 		// Production's 60 connections per address would refuse the processes of one
@@ -89,5 +90,9 @@ func (s *Server) java() *exec.Cmd {
 	args = append(args,
 		"-cp", s.dir+":"+s.launcher.classpath,
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.dir, "zoo.cfg"))
-	return exec.Command(s.launcher.java, args...)
+	if s.cfg.Namespace == "" {
+		return exec.Command(s.launcher.java, args...)
+	}
+	// It becomes the server: its pid is the server's.
+	return exec.Command("ip", slices.Concat([]string{"netns", "exec", s.cfg.Namespace, s.launcher.java}, args)...)
 }

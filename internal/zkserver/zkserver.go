@@ -1,10 +1,10 @@
 // Package zkserver runs private, real ZooKeeper servers as child processes, for tests
 // and demos.
 //
-// A server listens on the loopback only, on a port nobody else uses, keeps its data in
-// a temporary directory, and ends with [Server.Stop]; on Linux the kernel also kills it
-// when its parent dies in any other way. Unix only: pausing and killing servers is half
-// of what they are here for.
+// A server listens on the loopback, if not told otherwise, on a port nobody else uses,
+// keeps its data in a temporary directory, and ends with [Server.Stop]; on Linux the
+// kernel also kills it when its parent dies in any other way. Unix only: pausing and
+// killing servers is half of what they are here for.
 package zkserver
 
 import (
@@ -41,6 +41,11 @@ type Config struct {
 	ContainerCheck time.Duration
 	// Port is the client port; zero picks a free one.
 	Port int
+	// Host is the address to listen on, 127.0.0.1 if empty.
+	Host string
+	// Namespace is the network namespace to run in, by its name for ip-netns(8); empty
+	// for the parent's own. Host has to be an address there that the parent can reach.
+	Namespace string
 }
 
 // Server is one ZooKeeper server. Addr and Pid apart, its methods are not safe for
@@ -94,6 +99,9 @@ func newServer(launcher launcher, cfg Config) (*Server, error) {
 	if cfg.TickTime == 0 {
 		cfg.TickTime = 200 * time.Millisecond
 	}
+	if cfg.Host == "" {
+		cfg.Host = "127.0.0.1"
+	}
 	if cfg.Port == 0 {
 		port, err := freePort()
 		if err != nil {
@@ -109,7 +117,7 @@ func newServer(launcher launcher, cfg Config) (*Server, error) {
 }
 
 // Addr is the server's host:port; a restart keeps it.
-func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.cfg.Port)) }
+func (s *Server) Addr() string { return net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Port)) }
 
 // Pid is the process id of the newest child.
 func (s *Server) Pid() int { return s.process.cmd.Process.Pid }

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// errUnavailable says that this machine cannot run the trials.
+var errUnavailable = errors.New("not available on this machine")
+
+// plan is the work of a lab: the trials that are its share of all.
+type plan struct {
+	Faults []string
+	Trials int // of each fault, in all labs
+	Seed   uint64
+	Share  int // this lab's, counted from 0
+	Of     int
+}
+
+// conduct runs the trials in several labs and prints the outcomes as they come. The end
+// of ctx ends it early, with an error.
+func conduct(ctx context.Context, p plan, labs int, stdout io.Writer) ([]outcome, error) {
+	// Here and not in the labs, so that it goes also when one of them is killed.
+	dir, err := os.MkdirTemp("", "tierlock-partition-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	p.Of = min(labs, p.Trials*len(p.Faults))
+	var all []outcome
+	var failed error
+	var mu sync.Mutex
+	var done sync.WaitGroup
+	for p.Share = range p.Of {
+		share := p
+		done.Go(func() {
+			err := runLab(ctx, share, dir, func(o outcome) {
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(all, o)
+				fmt.Fprintln(stdout, o)
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			if failed == nil {
+				failed = err // the other labs have the same to say, as a rule
+			}
+		})
+	}
+	done.Wait()
+	if ctx.Err() != nil {
+		failed = context.Cause(ctx)
+	}
+	return all, failed
+}
+
+// runLab is a lab in a process of its own, in namespaces of its own. The end of its
+// input tells it to stop.
+func runLab(ctx context.Context, p plan, dir string, show func(outcome)) error {
+	cmd, err := childCommand("lab", "TMPDIR="+dir)
+	if err != nil {
+		return err
+	}
+	if err := intoNamespaces(cmd); err != nil {
+		return fmt.Errorf("%w: %w", errUnavailable, err)
+	}
+	c, err := startChild(cmd, p)
+	if err != nil {
+		return fmt.Errorf("%w: namespaces: %w", errUnavailable, err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = c.in.Close() })()
+	for {
+		var o outcome
+		if err := c.out.Decode(&o); err != nil {
+			break // why, Wait tells
+		}
+		show(o)
+	}
+	err = cmd.Wait()
+	switch {
+	case err == nil:
+		return nil
+	case cmd.ProcessState.ExitCode() == exitUnavailable:
+		return fmt.Errorf("%w: see above", errUnavailable)
+	default:
+		return fmt.Errorf("a lab failed: %w", err)
+	}
+}

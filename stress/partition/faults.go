@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// fault is a way in which an ensemble falls apart.
+type fault struct {
+	name     string
+	onLeader bool // whether it befalls the leader or a follower
+	// strike lets the fault loose on a server, and returns when all that there is to it
+	// has happened. It describes what chance decided.
+	strike func(ctx context.Context, l *lab, victim int, random *rand.Rand) (choice string, err error)
+}
+
+var faults = []fault{
+	{"follower", false, cut},
+	{"leader", true, cut},
+	{"frozen", true, freeze},
+	{"flap", false, flap},
+}
+
+// cut separates the victim from the other servers.
+func cut(_ context.Context, l *lab, victim int, _ *rand.Rand) (string, error) {
+	return "", l.network.set(around(victim)...)
+}
+
+// freeze stops the leader and lets it go on, with all that it believed, when the others
+// have elected another one: at some time until the lock has gone to the waiter, or a
+// moment later.
+func freeze(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
+	stopped := now()
+	if err := l.server(victim).Pause(); err != nil {
+		return "", err
+	}
+	if err := l.awaitLeader(ctx, victim); err != nil {
+		return "", err
+	}
+	elected := now().sub(stopped)
+	pause(ctx, between(random, 0, sessionTimeout+2*tick))
+	choice := fmt.Sprintf("another leader after %.3f s, continued after %.3f s", elected.Seconds(), now().sub(stopped).Seconds())
+	return choice, l.server(victim).Resume()
+}
+
+// flap lets the link of a follower stall, come up for a moment, and go for good. The
+// answer to a write that was forwarded may come through, and the news of whom the
+// follower has heard from may not.
+func flap(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
+	ways := []func(context.Context, *lab, int, *rand.Rand) (string, error){stutter, turn, overtake}
+	return ways[random.IntN(len(ways))](ctx, l, victim, random)
+}
+
+// stutter stalls both directions, and opens both.
+func stutter(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
+	const up = 50 * time.Millisecond
+	stall := between(random, tick/2, syncLimit*tick-tick/4) // too short to be given up by the leader
+	choice := fmt.Sprintf("stall %.3f s, up %.3f s", stall.Seconds(), up.Seconds())
+	return choice, l.steps(ctx, victim,
+		step{drop: around, length: stall},
+		step{drop: neither, length: up},
+		step{drop: around})
+}
+
+// turn stalls what goes to the follower, and then lets only that through.
+func turn(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
+	stall := between(random, tick/2, syncLimit*tick-tick/4)
+	choice := fmt.Sprintf("stall %.3f s of what goes to the follower, then of what comes from it", stall.Seconds())
+	return choice, l.steps(ctx, victim,
+		step{drop: towards, length: stall},
+		step{drop: around}, // or the follower might still answer the leader
+		step{drop: awayFrom})
+}
+
+// overtake stalls what goes to the follower. The follower stands still while its kernel
+// takes in what the leader sends again; when it goes on, it answers its clients, and the
+// leader does not hear from it any more.
+func overtake(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
+	stall := between(random, 5*retransmission, 7*retransmission)
+	up := 8*retransmission + tick/10 - stall // the probe that comes before can delay them
+	choice := fmt.Sprintf("stall %.3f s of what goes to the follower, up %.3f s while it is stopped", stall.Seconds(), up.Seconds())
+	return choice, l.steps(ctx, victim,
+		step{drop: towards, length: stall},
+		step{drop: neither, stopped: true, length: up},
+		step{drop: awayFrom})
+}
+
+// step is what befalls a server until the next step.
+type step struct {
+	drop    func(victim int) []way
+	stopped bool
+	length  time.Duration
+}
+
+// steps takes one step after the other; the last one stays.
+func (l *lab) steps(ctx context.Context, victim int, steps ...step) error {
+	server := l.server(victim)
+	for _, s := range steps {
+		if s.stopped {
+			if err := server.Pause(); err != nil {
+				return err
+			}
+		}
+		if err := l.network.set(s.drop(victim)...); err != nil {
+			return err
+		}
+		if !s.stopped {
+			if err := server.Resume(); err != nil {
+				return err
+			}
+		}
+		pause(ctx, s.length)
+	}
+	return nil
+}
+
+func neither(int) []way { return nil }
+
+func around(victim int) []way { return append(towards(victim), awayFrom(victim)...) }
+
+func towards(victim int) (ways []way) {
+	for _, other := range others(victim) {
+		ways = append(ways, way{other, victim})
+	}
+	return ways
+}
+
+func awayFrom(victim int) (ways []way) {
+	for _, other := range others(victim) {
+		ways = append(ways, way{victim, other})
+	}
+	return ways
+}
+
+func others(victim int) (ids []int) {
+	for id := 1; id <= members; id++ {
+		if id != victim {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func between(random *rand.Rand, low, high time.Duration) time.Duration {
+	return low + time.Duration(random.Int64N(int64(high-low)))
+}
+
+// pause waits for d, or less if ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+)
+
+const (
+	members        = 3
+	tick           = 500 * time.Millisecond
+	syncLimit      = 5           // ticks, as zkserver sets it
+	sessionTimeout = 8 * tick    // what 15 s is to a tick of 2 s
+	patience       = time.Minute // for whatever has to come some time, also on a busy machine
+)
+
+// lab is an ensemble and the network between its servers.
+type lab struct {
+	network  *network
+	ensemble *zkserver.Ensemble
+	plan     plan
+}
+
+// labMain is the process of one lab: it gets a plan, and says the outcome of each trial.
+func labMain() int {
+	var p plan
+	ctx, err := beChild(&p)
+	if err != nil {
+		return exitUsage
+	}
+	err = runPlan(ctx, p)
+	if err == nil {
+		return exitPass
+	}
+	if ctx.Err() == nil {
+		fmt.Fprintln(os.Stderr, "partition:", err)
+	}
+	if errors.Is(err, errUnavailable) || errors.Is(err, zkserver.ErrNotFound) {
+		return exitUnavailable
+	}
+	return exitBreach
+}
+
+func runPlan(ctx context.Context, p plan) (err error) {
+	l, err := newLab(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.ensemble.Stop()) }()
+	for n := p.Share; n < p.Trials*len(p.Faults); n += p.Of {
+		if err := l.settle(ctx); err != nil {
+			return err
+		}
+		o := l.try(ctx, p.Faults[n/p.Trials], n%p.Trials+1)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		say(o)
+	}
+	return nil
+}
+
+func newLab(ctx context.Context, p plan) (*lab, error) {
+	if _, err := exec.LookPath("ip"); err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnavailable, err)
+	}
+	network, err := newNetwork(members)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnavailable, err)
+	}
+	var servers []zkserver.Config
+	for id := 1; id <= members; id++ {
+		servers = append(servers, zkserver.Config{TickTime: tick, NoSync: true, Host: host(id), Namespace: namespace(id)})
+	}
+	ensemble, err := zkserver.StartMembers(ctx, servers...)
+	if err != nil {
+		return nil, err
+	}
+	return &lab{network, ensemble, p}, nil
+}
+
+func (l *lab) server(id int) *zkserver.Server { return l.ensemble.Members[id-1] }
+
+// settle undoes all faults and waits until every server serves.
+func (l *lab) settle(ctx context.Context) error {
+	if err := l.network.set(); err != nil {
+		return err
+	}
+	for _, s := range l.ensemble.Members {
+		if err := s.Resume(); err != nil {
+			return err
+		}
+	}
+	return eventually(ctx, "all servers serve", func() bool {
+		modes := l.modes(1, 2, 3)
+		slices.Sort(modes)
+		return slices.Equal(modes, []string{"follower", "follower", "leader"})
+	})
+}
+
+// awaitLeader waits until another server than the given one leads.
+func (l *lab) awaitLeader(ctx context.Context, except int) error {
+	return eventually(ctx, "the others have a leader", func() bool {
+		return slices.Contains(l.modes(others(except)...), "leader")
+	})
+}
+
+// modes are what the servers say they are, "" for one that does not serve.
+func (l *lab) modes(ids ...int) []string {
+	modes := make([]string, len(ids))
+	for i, id := range ids {
+		modes[i], _ = l.server(id).Mode()
+	}
+	return modes
+}
+
+// eventually looks every few milliseconds whether what holds.
+func eventually(ctx context.Context, what string, holds func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for !holds() {
+		if ctx.Err() != nil {
+			return fmt.Errorf("never: %s: %w", what, context.Cause(ctx))
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
+	return nil
+}

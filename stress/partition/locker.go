@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// job is the task of a lock process: to acquire, and to watch what it has got.
+type job struct {
+	Servers []string
+	Path    string
+	Writes  bool // whether to write under the lock all the time
+}
+
+// event is what a lock process says, and when it happened.
+type event struct {
+	What string
+	At   instant
+	Why  string // of a failure
+}
+
+const (
+	queued = "queued"
+	held   = "held"
+	lost   = "lost"
+	failed = "failed"
+)
+
+// lockerMain is a lock process.
+func lockerMain() int {
+	var j job
+	ctx, err := beChild(&j)
+	if err == nil {
+		err = j.do(ctx)
+	}
+	if err != nil {
+		say(event{What: failed, At: now(), Why: err.Error()})
+		return exitBreach
+	}
+	return exitPass
+}
+
+func (j job) do(ctx context.Context) error {
+	// All else as it comes: what is on trial is what users get.
+	locks, err := tier.Dial(ctx, j.Servers, zklock.WithSessionTimeout(sessionTimeout))
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	mutex := locks.Mutex(j.Path)
+	go awaitPlace(ctx, mutex)
+	hold, err := mutex.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	say(event{What: held, At: now()})
+	if j.Writes {
+		go write(ctx, hold, j.Path)
+	}
+	awaitEnd(hold)
+	say(event{What: lost, At: now()})
+	<-ctx.Done()
+	return nil
+}
+
+// awaitPlace says when this process has a node in the queue.
+func awaitPlace(ctx context.Context, mutex *tier.Mutex) {
+	ours := func(c zklock.Contender) bool { return c.PID == os.Getpid() }
+	for ctx.Err() == nil {
+		if queue, _ := mutex.Contenders(ctx); slices.ContainsFunc(queue, ours) {
+			say(event{What: queued, At: now()})
+			return
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
+}
+
+// awaitEnd returns when the hold is lost, as soon as a look can tell.
+func awaitEnd(hold *tier.Hold) {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for hold.Err() == nil {
+		select {
+		case <-hold.Lost():
+		case <-look.C:
+		}
+	}
+}
+
+// write keeps guarded writes under way while the lock is held. They do not wait for one
+// another, so that some are always about to be answered.
+func write(ctx context.Context, hold *tier.Hold, path string) {
+	for hold.Err() == nil && ctx.Err() == nil {
+		go func() { _, _ = hold.Multi(ctx, &zk.SetDataRequest{Path: path, Version: -1}) }()
+		pause(ctx, 50*time.Millisecond)
+	}
+}
+
+// locker is the lab's side of a lock process.
+type locker struct {
+	*child
+	events chan event
+}
+
+func startLocker(j job) (*locker, error) {
+	cmd, err := childCommand("locker")
+	if err != nil {
+		return nil, err
+	}
+	c, err := startChild(cmd, j)
+	if err != nil {
+		return nil, err
+	}
+	l := &locker{c, make(chan event, 4)} // no process says more
+	go func() {
+		defer close(l.events)
+		var e event
+		for c.out.Decode(&e) == nil {
+			l.events <- e
+		}
+	}()
+	return l, nil
+}
+
+// await returns when what the process is to say happened; what it says before is not of
+// interest any more.
+func (l *locker) await(ctx context.Context, what string) (instant, error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("not %s in time: %w", what, context.Cause(ctx))
+		case e, ok := <-l.events:
+			switch {
+			case !ok:
+				return 0, fmt.Errorf("not %s: the process is gone", what)
+			case e.What == what:
+				return e.At, nil
+			case e.What == failed:
+				return 0, fmt.Errorf("not %s: %s", what, e.Why)
+			}
+		}
+	}
+}
+
+// kill ends the process as kill -9 does.
+func (l *locker) kill() {
+	_ = l.cmd.Process.Kill()
+	_ = l.cmd.Wait()
+}

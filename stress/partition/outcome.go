@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// outcome is what one trial showed.
+type outcome struct {
+	Fault  string
+	Number int    // counts the trials of this fault from 1
+	Choice string // what chance decided
+	Error  string // why the trial shows nothing; then the rest is not set
+
+	// Both since the fault began.
+	Lost     time.Duration // when the holder knew; if it never did, when nobody waited for that any longer
+	Acquired time.Duration // when the waiter had the lock
+}
+
+// margin is by how much the loss came before the acquisition.
+func (o outcome) margin() time.Duration { return o.Acquired - o.Lost }
+
+func (o outcome) breach() bool { return o.Error == "" && o.margin() < 0 }
+
+func (o outcome) String() string {
+	head := fmt.Sprintf("%-9s %2d: ", o.Fault, o.Number)
+	if o.Error != "" {
+		return head + "no outcome: " + o.Error
+	}
+	line := head + fmt.Sprintf("margin %+.3f s, lost at %.3f, acquired at %.3f  %s",
+		o.margin().Seconds(), o.Lost.Seconds(), o.Acquired.Seconds(), o.Choice)
+	if o.breach() {
+		line += "  BREACH"
+	}
+	return line
+}
+
+// summarize prints what the trials showed together, and reports whether all of them had
+// an outcome and none was a breach.
+func summarize(w io.Writer, outcomes []outcome) bool {
+	var trials, breaches int
+	for _, f := range faults {
+		var margins []time.Duration
+		bad := 0
+		for _, o := range outcomes {
+			if o.Fault != f.name || o.Error != "" {
+				continue
+			}
+			margins = append(margins, o.margin())
+			if o.breach() {
+				bad++
+			}
+		}
+		if len(margins) == 0 {
+			continue
+		}
+		slices.Sort(margins)
+		fmt.Fprintf(w, "%-9s %d trials, %d breaches, margin min %+.3f s, median %+.3f s, max %+.3f s\n", f.name,
+			len(margins), bad, margins[0].Seconds(), margins[len(margins)/2].Seconds(), margins[len(margins)-1].Seconds())
+		trials += len(margins)
+		breaches += bad
+	}
+	if dud := len(outcomes) - trials; dud > 0 {
+		fmt.Fprintf(w, "%d trials without an outcome\n", dud)
+	}
+	fmt.Fprintf(w, "partition: %d trials, %d breaches\n", trials, breaches)
+	return breaches == 0 && trials > 0 && trials == len(outcomes)
+}

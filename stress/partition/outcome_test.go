@@ -1,0 +1,56 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSummaryCountsAnAcquisitionBeforeTheLossAsBreach(t *testing.T) {
+	early := outcome{Fault: "follower", Lost: 5 * time.Second, Acquired: 4 * time.Second}
+	late := outcome{Fault: "follower", Lost: 2 * time.Second, Acquired: 4 * time.Second}
+	leader := outcome{Fault: "leader", Lost: 2 * time.Second, Acquired: 8 * time.Second}
+	dud := outcome{Fault: "leader", Error: "the lock did not pass on"}
+	for _, test := range []struct {
+		name     string
+		outcomes []outcome
+		passed   bool
+		want     []string
+	}{
+		{"loss first", []outcome{late, leader}, true, []string{
+			"follower  1 trials, 0 breaches, margin min +2.000 s", "partition: 2 trials, 0 breaches\n"}},
+		{"acquired first", []outcome{late, early, leader}, false, []string{
+			"follower  2 trials, 1 breaches, margin min -1.000 s", "partition: 3 trials, 1 breaches\n"}},
+		{"no outcome", []outcome{late, dud}, false, []string{
+			"1 trials without an outcome", "partition: 1 trials, 0 breaches\n"}},
+		{"nothing tried", nil, false, []string{"partition: 0 trials, 0 breaches\n"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out strings.Builder
+			if passed := summarize(&out, test.outcomes); passed != test.passed {
+				t.Errorf("passed: got %v, want %v", passed, test.passed)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("no %q in\n%s", want, out.String())
+				}
+			}
+			if last := test.want[len(test.want)-1]; !strings.HasSuffix(out.String(), last) {
+				t.Errorf("the last line is not %q:\n%s", last, out.String())
+			}
+		})
+	}
+}
+
+func TestFlagsNameTheFaults(t *testing.T) {
+	p, labs, err := parseFlags([]string{"-fault", "leader,flap", "-trials", "2"}, io.Discard)
+	if err != nil || len(p.Faults) != 2 || p.Trials != 2 || labs < 1 {
+		t.Errorf("got %+v, %d labs, %v", p, labs, err)
+	}
+	for _, args := range [][]string{{"-fault", "quake"}, {"-trials", "0"}, {"-labs", "0"}, {"more"}} {
+		if _, _, err := parseFlags(args, io.Discard); err == nil {
+			t.Errorf("%q: no error", args)
+		}
+	}
+}
