@@ -20,6 +20,10 @@ type attempt struct {
 
 	reported bool // that there are foreign children
 
+	// parents are the containers that may be there without a child because of the
+	// attempt; true: it made them, false: the answer was lost.
+	parents map[string]bool
+
 	trouble atomic.Pointer[error] // what the attempt is waiting to get over, nil if nothing
 	verdict atomic.Int32          // pending, then once and for all settled or abandoned
 	done    chan struct{}

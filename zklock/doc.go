@@ -25,7 +25,11 @@
 //
 // No node outlives its purpose: when an acquisition is given up or a reply is lost, the
 // node is found by its unique name and deleted in the background, or dies with its
-// session.
+// session. So does a parent that got no child: the server deletes an empty container only
+// if it has ever had one. What stays is the parent of a process that is killed, or cut off
+// from ZooKeeper until it ends, after it has created the parent and before the node: an
+// empty container, about as old as the process's last acquisition, which may be deleted at
+// any time. Parents are plain nodes, and stay, on servers before 3.5.
 //
 // # What is not promised
 //

@@ -13,7 +13,17 @@ import (
 // the context ends, or it cannot be done. What an unanswered create may have left is
 // then in the reaper's hands.
 func (a *attempt) enqueue() (*Node, error) {
-	fresh := true // the parents have not been created by this call
+	n, err := a.create()
+	a.endBuilding(n != nil)
+	return n, err
+}
+
+// rebuilds is how often the parents are made anew without a pause: others may take them
+// away while they are empty.
+const rebuilds = 5
+
+func (a *attempt) create() (*Node, error) {
+	built := 0
 	for retry := newBackoff(); ; {
 		s, err := a.await()
 		if err != nil {
@@ -28,12 +38,11 @@ func (a *attempt) enqueue() (*Node, error) {
 		case done:
 			return newNode(a.lock, s, paths), nil
 		case missing:
-			err = a.client.createParents(a.lock.path, a.lock.acl)
+			err = a.buildParents()
 			if classify(err) == permanent {
 				return nil, err
 			}
-			if err == nil && fresh {
-				fresh = false
+			if built++; built <= rebuilds && (err == nil || classify(err) == missing) {
 				continue
 			}
 		case permanent:

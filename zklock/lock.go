@@ -95,7 +95,8 @@ func (l *Lock) Path() string { return l.path }
 //
 // When ctx is done, the error wraps its cause, and the reason if ZooKeeper cannot be
 // reached. After any error no node of this acquisition stays in the queue: it is
-// deleted, if need be in the background, or dies with its session.
+// deleted, if need be in the background, or dies with its session. The same goes for
+// parents that it has created and not used.
 func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
 	n, err := l.start(ctx, (*attempt).acquire)
 	if err != nil {

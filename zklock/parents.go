@@ -3,6 +3,8 @@ package zklock
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,36 +13,78 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// parents creates the nodes above lock nodes.
+// parents is what a client knows of the nodes above its lock nodes.
 type parents struct {
 	plain    atomic.Bool    // the server knows no containers (before 3.5)
-	creating sync.WaitGroup // container creations under way
+	building sync.WaitGroup // attempts between their first parent and their node
 }
 
-// createParents creates path and what is missing above it: as containers, which the
-// server removes when they are empty, or as persistent nodes where it knows none. It
-// starts at the bottom, since most often only the last one is missing.
-func (c *Client) createParents(path string, acl []zk.ACL) error {
-	err := c.createParent(path, acl)
+// buildParents creates the lock path and what is missing above it: as containers, which
+// the server removes when they are empty, or as persistent nodes where it knows none.
+func (a *attempt) buildParents() error {
+	if a.parents == nil {
+		if !a.client.beginBuilding() {
+			return ErrClosed
+		}
+		a.parents = make(map[string]bool)
+	}
+	return a.createParents(a.lock.path)
+}
+
+// beginBuilding is counted, because Close must not overtake it: the parents would stay,
+// and the library reads the reply to a container while it may still be written
+// (conn.go:1098).
+func (c *Client) beginBuilding() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.parents.building.Add(1)
+	return true
+}
+
+// endBuilding follows the end of an enqueue. A container that has had a child goes by
+// itself; one that never had any stays for ever, unless we delete it.
+func (a *attempt) endBuilding(used bool) {
+	if a.parents == nil {
+		return
+	}
+	if !used {
+		for _, path := range slices.Backward(slices.Sorted(maps.Keys(a.parents))) { // the lowest first
+			p := parent{path, a.parents[path]}
+			if !a.client.prune(p) {
+				a.client.reaper.add(remains{unused: &p})
+			}
+		}
+	}
+	a.parents = nil
+	a.client.parents.building.Done()
+}
+
+// createParents starts at the bottom, since most often only the last one is missing.
+func (a *attempt) createParents(path string) error {
+	err := a.createParent(path)
 	if up := parentOf(path); up != "" && errors.Is(err, zk.ErrNoNode) {
-		if err := c.createParents(up, acl); err != nil {
+		if err := a.createParents(up); err != nil {
 			return err
 		}
-		err = c.createParent(path, acl)
+		err = a.createParent(path)
 	}
 	return err
 }
 
-func (c *Client) createParent(path string, acl []zk.ACL) error {
+func (a *attempt) createParent(path string) error {
+	c := a.client
 	var err error
 	if !c.parents.plain.Load() {
-		err = c.createContainer(path, acl)
+		err = a.createContainer(path)
 		if err != nil && unknownCode(err) == wire.CodeUnimplemented {
 			c.parents.plain.Store(true)
 		}
 	}
 	if c.parents.plain.Load() {
-		_, err = c.conn.Create(path, nil, 0, acl)
+		_, err = c.conn.Create(path, nil, 0, a.lock.acl)
 	}
 	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 		return fmt.Errorf("create parent %s: %w", path, err)
@@ -48,26 +92,22 @@ func (c *Client) createParent(path string, acl []zk.ACL) error {
 	return nil
 }
 
-// createContainer is counted, because Close must not overtake it: the library reads the
-// reply while it may still be written (conn.go:1098).
-func (c *Client) createContainer(path string, acl []zk.ACL) error {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return ErrClosed
+func (a *attempt) createContainer(path string) error {
+	_, err := a.client.conn.CreateContainer(path, []byte(containerData), zk.FlagContainer, a.lock.acl)
+	switch classify(err) {
+	case done:
+		a.parents[path] = true
+	case uncertain:
+		a.parents[path] = a.parents[path]
 	}
-	c.parents.creating.Add(1)
-	c.mu.Unlock()
-	defer c.parents.creating.Done()
-	_, err := c.conn.CreateContainer(path, nil, zk.FlagContainer, acl)
 	return err
 }
 
-// await waits, for a bounded time, until no container is being created.
+// await waits, for a bounded time, until no attempt is at its parents.
 func (p *parents) await(bound time.Duration) {
 	idle := make(chan struct{})
 	go func() { // ends with the calls, at the latest when the connection is closed
-		p.creating.Wait()
+		p.building.Wait()
 		close(idle)
 	}()
 	timer := time.NewTimer(bound)

@@ -26,6 +26,7 @@ type reaper struct {
 type remains struct {
 	parent, prefix string
 	path           string
+	unused         *parent  // instead: a container to delete if it is empty
 	refused        bool     // a delete was not permitted
 	session        *session // that was there then, nil if there was none
 }
@@ -101,6 +102,9 @@ func (r *reaper) bury(item *remains) bool {
 	c := r.client
 	if c.Err() != nil {
 		return false
+	}
+	if item.unused != nil {
+		return c.prune(*item.unused)
 	}
 	var err error
 	if item.path == "" {
