@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -130,21 +131,26 @@ func startLocker(j job) (*locker, error) {
 	return l, nil
 }
 
+// errLate says that a process did not say in time what it was to say.
+var errLate = errors.New("not in time")
+
 // await returns when what the process is to say happened; what it says before is not of
-// interest any more.
-func (l *locker) await(ctx context.Context, what string) (instant, error) {
+// interest any more. If it does not say it for so long, the error is errLate.
+func (l *locker) await(ctx context.Context, what string, long time.Duration) (instant, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, long, errLate)
+	defer cancel()
 	for {
 		select {
 		case <-ctx.Done():
-			return 0, fmt.Errorf("not %s in time: %w", what, context.Cause(ctx))
+			return 0, fmt.Errorf("%s: %w", what, context.Cause(ctx))
 		case e, ok := <-l.events:
 			switch {
 			case !ok:
-				return 0, fmt.Errorf("not %s: the process is gone", what)
+				return 0, fmt.Errorf("%s: the process is gone", what)
 			case e.What == what:
 				return e.At, nil
 			case e.What == failed:
-				return 0, fmt.Errorf("not %s: %s", what, e.Why)
+				return 0, fmt.Errorf("%s: %s", what, e.Why)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -27,7 +28,7 @@ func (o outcome) breach() bool { return o.Error == "" && o.margin() < 0 }
 func (o outcome) String() string {
 	head := fmt.Sprintf("%-9s %2d: ", o.Fault, o.Number)
 	if o.Error != "" {
-		return head + "no outcome: " + o.Error
+		return head + fmt.Sprintf("no outcome: %s  %s", strings.ReplaceAll(o.Error, "\n", "; "), o.Choice)
 	}
 	line := head + fmt.Sprintf("margin %+.3f s, lost at %.3f, acquired at %.3f  %s",
 		o.margin().Seconds(), o.Lost.Seconds(), o.Acquired.Seconds(), o.Choice)

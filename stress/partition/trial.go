@@ -33,8 +33,6 @@ type trial struct {
 }
 
 func (t *trial) run(ctx context.Context) (o outcome, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	victim, err := t.victim()
 	if err != nil {
 		return o, err
@@ -45,7 +43,7 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 		return o, err
 	}
 	defer holder.kill()
-	if _, err := holder.await(ctx, held); err != nil {
+	if _, err := holder.await(ctx, held, patience); err != nil {
 		return o, fmt.Errorf("holder: %w", err)
 	}
 	waiter, err := startLocker(job{Servers: t.addrs(others(victim)...), Path: t.path})
@@ -53,7 +51,7 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 		return o, err
 	}
 	defer waiter.kill()
-	if _, err := waiter.await(ctx, queued); err != nil {
+	if _, err := waiter.await(ctx, queued, patience); err != nil {
 		return o, fmt.Errorf("waiter: %w", err)
 	}
 	// A moment in the servers' ticks and between the heartbeats, and enough of both
@@ -75,29 +73,23 @@ func (t *trial) measure(ctx context.Context, victim int, holder, waiter *locker)
 		o.Choice = choice
 		over <- err
 	}()
-	acquired, err1 := waiter.await(ctx, held)
-	lost, err2 := awaitLoss(ctx, holder)
-	if err := errors.Join(err1, err2, <-over); err != nil {
+	acquired, err1 := waiter.await(ctx, held, patience)
+	known, err2 := holder.await(ctx, lost, 2*sessionTimeout)
+	err3 := <-over
+	switch {
+	case err1 == nil && errors.Is(err2, errLate):
+		known, err2 = now(), nil // and still believes in it
+	case errors.Is(err1, errLate) && err2 == nil:
+		err1 = fmt.Errorf("waiter: %w; the holder lost the lock after %.3f s", err1, known.sub(begin).Seconds())
+	}
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return o, err
 	}
-	if lost < begin {
+	if known < begin {
 		return o, errors.New("the holder lost the lock before the fault")
 	}
-	o.Lost, o.Acquired = lost.sub(begin), acquired.sub(begin)
+	o.Lost, o.Acquired = known.sub(begin), acquired.sub(begin)
 	return o, nil
-}
-
-// awaitLoss returns when the holder knew of its loss. The wait begins when the other
-// process has the lock; a holder that still believes in it long after counts as one that
-// learns at the end of the wait.
-func awaitLoss(ctx context.Context, holder *locker) (instant, error) {
-	wait, cancel := context.WithTimeout(ctx, 2*sessionTimeout)
-	defer cancel()
-	at, err := holder.await(wait, lost)
-	if wait.Err() != nil && ctx.Err() == nil {
-		return now(), nil
-	}
-	return at, err
 }
 
 // victim chooses whom the fault is to befall.
