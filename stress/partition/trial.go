@@ -37,7 +37,7 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 	if err != nil {
 		return o, err
 	}
-	writes := t.random.IntN(2) == 0
+	writes := t.fault.onWrites || t.random.IntN(2) == 0
 	holder, err := startLocker(job{Servers: t.addrs(victim), Path: t.path, Writes: writes})
 	if err != nil {
 		return o, err
