@@ -6,13 +6,21 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// withoutLastZxid returns a handshake that does not claim to have seen any transaction.
-func withoutLastZxid(handshake []byte) []byte {
+// withLastZxid returns a handshake that claims to have seen all up to zxid.
+func withLastZxid(handshake []byte, zxid int64) []byte {
 	d := wire.Decoder{Rest: wire.Body(handshake)}
 	q := d.ConnectRequest()
-	q.LastZxid = 0
+	q.LastZxid = zxid
 	var e wire.Encoder
 	e.ConnectRequest(q)
+	return wire.Frame(e)
+}
+
+// withoutWatches returns a request that sets none again.
+func withoutWatches(h wire.RequestHeader) []byte {
+	var e wire.Encoder
+	e.RequestHeader(h)
+	e.SetWatches(wire.SetWatches{})
 	return wire.Frame(e)
 }
 

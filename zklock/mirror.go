@@ -2,14 +2,13 @@ package zklock
 
 import "github.com/tierlock/tierlock/internal/wire"
 
-// A watchMirror knows which watches the client library has, from the frames that go by.
-// The library keeps its table to itself (conn.go:98), and whether it is going to send
-// SetWatches after a reconnect depends on it. The rules are the library's: addWatcher
-// on a reply, notifyWatches on an event.
+// A watchMirror knows which watches the client library has, from the frames that go by,
+// and what it has seen. The library keeps its table to itself (conn.go:98). The rules are
+// the library's: addWatcher on a reply, notifyWatches on an event.
 type watchMirror struct {
 	asked map[int32]watchRef // by xid; requests without a reply
 	set   map[watchRef]bool
-	due   int // SetWatches that the library is going to send
+	seen  int64 // zxid of the newest reply; no event up to it is outstanding
 }
 
 // A watchRef is one entry in the library's table.
@@ -47,6 +46,9 @@ func (m *watchMirror) requested(h wire.RequestHeader, body wire.Decoder) {
 }
 
 func (m *watchMirror) answered(h wire.ReplyHeader) {
+	if h.Zxid > 0 {
+		m.seen = h.Zxid
+	}
 	ref, ok := m.asked[h.Xid]
 	if !ok {
 		return
@@ -85,22 +87,31 @@ func (m *watchMirror) abandon() { clear(m.asked) }
 func (m *watchMirror) forget() {
 	clear(m.asked)
 	clear(m.set)
-	m.due = 0
+	m.seen = 0
 }
 
-// expectRewatch is called when the library has reconnected. It reports whether the
-// library will set watches again.
-func (m *watchMirror) expectRewatch() bool {
-	if len(m.set) == 0 {
-		return false
+// restoreLimit bounds a request that sets watches, as the library and the Java client
+// bound theirs: servers refuse a frame above their jute.maxbuffer, 1 MB by default.
+const restoreLimit = 128 << 10
+
+// restore returns what sets all watches again, in as many requests as it takes.
+func (m *watchMirror) restore() []wire.SetWatches {
+	var requests []wire.SetWatches
+	size := restoreLimit
+	for ref := range m.set {
+		if size += 4 + len(ref.path); size > restoreLimit {
+			requests = append(requests, wire.SetWatches{Zxid: m.seen})
+			size = 4 + len(ref.path)
+		}
+		q := &requests[len(requests)-1]
+		switch ref.kind {
+		case watchData:
+			q.Data = append(q.Data, ref.path)
+		case watchExist:
+			q.Exist = append(q.Exist, ref.path)
+		case watchChildren:
+			q.Children = append(q.Children, ref.path)
+		}
 	}
-	m.due++
-	return true
-}
-
-// rewatched counts a SetWatches. It reports whether that was the last one due: one may
-// be left over from the connection before.
-func (m *watchMirror) rewatched() bool {
-	m.due = max(m.due-1, 0)
-	return m.due == 0
+	return requests
 }

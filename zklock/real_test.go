@@ -1,9 +1,7 @@
 package zklock_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -11,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/zklock"
@@ -138,21 +139,20 @@ func (p *passport) expire(t *testing.T, address string) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	const id, password = 12, 24 // offsets in the answer, length included
-	var b bytes.Buffer
-	for _, field := range []any{
-		int32(44), int32(0), int64(0), int32(2000), p.answer[id : id+8], int32(16), p.answer[password : password+16],
-		int32(8), int32(1), int32(-11),
-	} {
-		binary.Write(&b, binary.BigEndian, field)
-	}
+	d := wire.Decoder{Rest: wire.Body(p.answer)}
+	answer := d.ConnectReply()
+	var handshake, end wire.Encoder
+	handshake.ConnectRequest(wire.ConnectRequest{
+		Timeout: 2 * time.Second, Session: answer.Session, Password: answer.Password,
+	})
+	end.RequestHeader(wire.RequestHeader{Xid: 1, Op: wire.OpClose})
 	conn, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err := conn.Write(b.Bytes()); err != nil {
+	if _, err := conn.Write(append(wire.Frame(handshake), wire.Frame(end)...)); err != nil {
 		t.Fatal(err)
 	}
 	io.Copy(io.Discard, conn) // the server closes it when the session is over
@@ -217,5 +217,75 @@ func TestRealServerThatHangsDoesNotKeepTheClientFromAnother(t *testing.T) {
 	// The library by itself would wait for 13 s at each mute one.
 	if d := time.Since(begun); d > 10*time.Second {
 		t.Errorf("four sessions after %v", d)
+	}
+}
+
+func TestRealServerTellsWhatHappenedWhileTheConnectionWasDown(t *testing.T) {
+	s, ctx := realServer(t)
+	var mu sync.Mutex
+	var conns []net.Conn
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		mu.Lock() // held while the connection is down
+		defer mu.Unlock()
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		conns = append(conns, conn)
+		return conn, err
+	}
+	a, b := connect(ctx, t, []string{s.Addr()}, zklock.WithDialContext(dial)), connect(ctx, t, []string{s.Addr()})
+	put(t, b.Library(), 0, "/same", "/set", "/deleted")
+	watch := func(events <-chan zk.Event, err error) <-chan zk.Event {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return events
+	}
+	data := func(path string) <-chan zk.Event {
+		_, _, events, err := a.Library().GetW(path)
+		return watch(events, err)
+	}
+	children := func(path string) <-chan zk.Event {
+		_, _, events, err := a.Library().ChildrenW(path)
+		return watch(events, err)
+	}
+	_, _, created, err := a.Library().ExistsW("/created")
+	watch(created, err)
+	set, deleted, parent := data("/set"), data("/deleted"), children("/set")
+	same, barren := data("/same"), children("/same")
+
+	mu.Lock()
+	for _, conn := range conns {
+		conn.Close()
+	}
+	if _, err := b.Library().Set("/set", nil, -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Library().Delete("/deleted", -1); err != nil {
+		t.Fatal(err)
+	}
+	put(t, b.Library(), 0, "/created", "/set/child")
+	mu.Unlock()
+	for events, want := range map[<-chan zk.Event]zk.EventType{
+		created: zk.EventNodeCreated, set: zk.EventNodeDataChanged, deleted: zk.EventNodeDeleted, parent: zk.EventNodeChildrenChanged,
+	} {
+		select {
+		case ev := <-events:
+			if ev.Type != want {
+				t.Errorf("got %+v, want %v", ev, want)
+			}
+		case <-ctx.Done():
+			t.Fatalf("no %v", want)
+		}
+	}
+	if len(same)+len(barren) > 0 {
+		t.Error("told of what did not happen")
+	}
+	if _, err := b.Library().Set("/same", nil, -1); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-same:
+	case <-ctx.Done():
+		t.Error("the watch that did not fire is gone")
 	}
 }

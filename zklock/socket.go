@@ -31,9 +31,8 @@ const maxFrame = 32 << 20
 //     685), bounds their size (690 allocates what it is told; 831 panics on a short one),
 //     and looks at every count in them first.
 //   - It closes the connection of an expired session, which the library forgets (435).
-//   - It holds replies back until the watches are set again after a reconnect. Else
-//     replies overtake them: events get lost, and lastZxid is written (849) while it is
-//     read (614).
+//   - It sets the watches again after a reconnect, which the library does too late, in
+//     parts, or not at all; see rewatch.
 type socket struct {
 	net.Conn
 	link   *dialed
@@ -46,14 +45,14 @@ type socket struct {
 	session    *session
 	handshaken bool
 	shookAt    time.Duration // when the handshake was sent
+	asks       bool          // requests have been sent, so the watches are set again; used by the writing goroutine only
 
 	mu       sync.Mutex            // guards the fields below
 	sent     map[int32]sentRequest // by xid; requests without a reply
 	pings    []time.Duration       // likewise, when sent; pings are answered in order
 	watching *watchMirror          // handed on from socket to socket of the library's connection
-	rewatch  chan struct{}         // closed when the watches are set again; nil when none are to be
-	dead     chan struct{}
-	kill     func()
+
+	kill func()
 }
 
 type sentRequest struct {
@@ -68,12 +67,8 @@ func newSocket(conn net.Conn, l *dialed) *socket {
 		reader:   bufio.NewReaderSize(conn, 8<<10),
 		sent:     make(map[int32]sentRequest),
 		watching: l.mirror,
-		dead:     make(chan struct{}),
 	}
-	s.kill = sync.OnceFunc(func() {
-		close(s.dead)
-		conn.Close()
-	})
+	s.kill = sync.OnceFunc(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(l.handshakeTimeout()))
 	return s
 }
@@ -101,30 +96,49 @@ func (s *socket) SetWriteDeadline(t time.Time) error {
 
 // Write sends one frame: the library writes each with one call (676, 751, 781).
 func (s *socket) Write(frame []byte) (int, error) {
-	now := s.link.client.now()
-	if !s.handshaken && s.link.hopeless(now) {
-		frame = withoutLastZxid(frame)
+	// The clock is read before the write: a lease may only start too early.
+	send, now := s.ask, s.link.client.now()
+	if !s.handshaken {
+		send = s.shakeHands
 	}
-	s.noteRequest(frame, now)
-	if _, err := s.Conn.Write(frame); err != nil {
+	if err := send(frame, now); err != nil {
 		s.link.trouble(fmt.Errorf("write to %s: %w", s.RemoteAddr(), err))
 		s.kill()
 	}
 	return len(frame), nil
 }
 
-// noteRequest remembers when the frame was sent. The clock was read before the write: a
-// lease may only start too early.
-func (s *socket) noteRequest(frame []byte, now time.Duration) {
-	if !s.handshaken {
-		s.shookAt = now
-		return
+func (s *socket) shakeHands(frame []byte, now time.Duration) error {
+	s.mu.Lock()
+	seen := s.watching.seen
+	s.mu.Unlock()
+	if s.link.hopeless(now) {
+		seen = 0
 	}
+	s.shookAt = now
+	_, err := s.Conn.Write(withLastZxid(frame, seen))
+	return err
+}
+
+func (s *socket) ask(frame []byte, now time.Duration) error {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	h := d.RequestHeader()
-	if d.Bad {
-		return
+	s.noteRequest(h, d, now)
+	if !s.asks && h.Op != wire.OpSetAuth {
+		s.asks = true
+		if err := s.rewatch(); err != nil {
+			return err
+		}
 	}
+	if h.Op == wire.OpSetWatches {
+		frame = withoutWatches(h)
+	}
+	_, err := s.Conn.Write(frame)
+	return err
+}
+
+// noteRequest remembers what is sent, and when.
+func (s *socket) noteRequest(h wire.RequestHeader, body wire.Decoder, now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.Xid == wire.XidPing {
@@ -132,14 +146,11 @@ func (s *socket) noteRequest(frame []byte, now time.Duration) {
 		return
 	}
 	s.sent[h.Xid] = sentRequest{h.Op, now}
-	s.watching.requested(h, d)
-	if h.Op == wire.OpSetWatches && s.watching.rewatched() {
-		s.openLocked()
-	}
+	s.watching.requested(h, body)
 }
 
 func (s *socket) Read(p []byte) (int, error) {
-	if len(s.frame) == 0 {
+	for len(s.frame) == 0 {
 		if err := s.readFrame(); err != nil {
 			s.kill()
 			return 0, err
@@ -151,14 +162,19 @@ func (s *socket) Read(p []byte) (int, error) {
 }
 
 // readFrame reads the next frame, length included, and acts on it before the library
-// sees its first byte.
+// sees its first byte, if it is to see it.
 func (s *socket) readFrame() error {
 	frame, err := wire.ReadFrame(s.reader, s.buffer, maxFrame)
 	if err != nil {
 		return s.readError(err)
 	}
 	s.buffer = frame
-	if err := s.noteReply(wire.Body(frame)); err != nil {
+	if !s.handshaken {
+		err = s.noteHandshake(wire.Body(frame))
+	} else {
+		frame, err = s.noteReply(frame)
+	}
+	if err != nil {
 		return s.readError(err)
 	}
 	s.frame = frame
@@ -179,22 +195,19 @@ func (s *socket) readError(err error) error {
 	return err
 }
 
-func (s *socket) noteReply(body []byte) error {
-	if !s.handshaken {
-		return s.noteHandshake(body)
-	}
-	d := wire.Decoder{Rest: body}
+// noteReply returns what the library is to see of a reply or an event.
+func (s *socket) noteReply(frame []byte) ([]byte, error) {
+	d := wire.Decoder{Rest: wire.Body(frame)}
 	reply := d.ReplyHeader()
 	if d.Bad {
-		return fmt.Errorf("reply of %d bytes", len(body))
+		return nil, fmt.Errorf("reply of %d bytes", len(frame))
+	}
+	if reply.Xid == xidRewatch {
+		s.rewatched(reply)
+		return nil, nil // it asked for nothing
 	}
 	if err := s.check(reply, d); err != nil {
-		return err
-	}
-	if reply.Xid >= 0 && reply.Zxid > 0 {
-		if err := s.holdBack(); err != nil {
-			return err
-		}
+		return nil, err
 	}
 	s.mu.Lock()
 	var sentAt time.Duration
@@ -219,7 +232,8 @@ func (s *socket) noteReply(body []byte) error {
 	if answered && reply.Code != wire.CodeSessionExpired && reply.Code != wire.CodeSessionMoved {
 		s.session.renew(sentAt)
 	}
-	return nil
+	wire.HideZxid(frame)
+	return frame, nil
 }
 
 // check refuses what the library must not see. The library takes a reply for the one it
@@ -264,9 +278,6 @@ func (s *socket) noteHandshake(body []byte) error {
 	s.session = session
 	s.mu.Lock()
 	s.watching.abandon()
-	if s.watching.expectRewatch() {
-		s.rewatch = make(chan struct{})
-	}
 	s.mu.Unlock()
 	s.handshaken = true
 	s.Conn.SetDeadline(time.Time{})

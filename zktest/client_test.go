@@ -1,7 +1,6 @@
 package zktest_test
 
 import (
-	"encoding/binary"
 	"net"
 	"slices"
 	"strings"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/wire"
 )
 
 // patience bounds every wait for a server that is a process of its own.
@@ -62,8 +63,7 @@ type tap struct {
 
 func (t *tap) Write(b []byte) (int, error) {
 	n, err := t.Conn.Write(b)
-	const opSetWatches = 101
-	if len(b) >= 12 && binary.BigEndian.Uint32(b[8:]) == opSetWatches {
+	if d := (wire.Decoder{Rest: wire.Body(b)}); d.RequestHeader().Op == wire.OpSetWatches {
 		t.client.mu.Lock()
 		defer t.client.mu.Unlock()
 		t.client.setsWatches++

@@ -133,11 +133,11 @@ func (c *conn) authLocked(d *wire.Decoder) Code {
 func (c *conn) readLocked(op Op, d *wire.Decoder) (body wire.Encoder, code Code) {
 	t := c.member.viewLocked()
 	if op == OpSetWatches {
-		zxid, data, exist, child := d.Int64(), d.Strings(), d.Strings(), d.Strings()
+		q := d.SetWatches()
 		if d.Bad {
 			return nil, CodeMarshallingError
 		}
-		c.member.watches.restore(c, t, zxid, data, exist, child)
+		c.member.watches.restore(c, t, q)
 		return nil, codeOK
 	}
 	path := d.String()

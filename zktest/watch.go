@@ -68,30 +68,30 @@ func (w watches) fire(d *delta) {
 	}
 }
 
-// restore sets the watches of a client that has reconnected; what happened since it saw zxid becomes an event at once.
-func (w watches) restore(c *conn, t *tree, zxid int64, data, exist, child []string) {
-	for _, path := range data {
+// restore sets the watches of a client that has reconnected; what happened since it saw q.Zxid becomes an event at once.
+func (w watches) restore(c *conn, t *tree, q wire.SetWatches) {
+	for _, path := range q.Data {
 		switch n := t.nodes[path]; {
 		case n == nil:
 			c.sendEvent(wire.EventDeleted, path)
-		case n.stat.Mzxid > zxid:
+		case n.stat.Mzxid > q.Zxid:
 			c.sendEvent(wire.EventDataChanged, path)
 		default:
 			w.data.add(path, c)
 		}
 	}
-	for _, path := range exist {
+	for _, path := range q.Exist {
 		if t.nodes[path] != nil {
 			c.sendEvent(wire.EventCreated, path)
 		} else {
 			w.data.add(path, c)
 		}
 	}
-	for _, path := range child {
+	for _, path := range q.Children {
 		switch n := t.nodes[path]; {
 		case n == nil:
 			c.sendEvent(wire.EventDeleted, path)
-		case n.stat.Pzxid > zxid:
+		case n.stat.Pzxid > q.Zxid:
 			c.sendEvent(wire.EventChildrenChanged, path)
 		default:
 			w.child.add(path, c)

@@ -220,9 +220,6 @@ func authBody(scheme, auth string) (e wire.Encoder) {
 }
 
 func setWatchesBody(zxid int64, data ...string) (e wire.Encoder) {
-	e.Int64(zxid)
-	e.Strings(data)
-	e.Strings(nil)
-	e.Strings(nil)
+	e.SetWatches(wire.SetWatches{Zxid: zxid, Data: data})
 	return e
 }

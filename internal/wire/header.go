@@ -34,6 +34,12 @@ func (e *Encoder) ReplyHeader(h ReplyHeader) {
 	e.Int32(h.Code)
 }
 
+// HideZxid makes the reply in a frame say that it has none.
+func HideZxid(frame []byte) {
+	const at = lengthSize + 4 // behind the xid
+	clear(frame[at : at+8])
+}
+
 // An Event is the body of a watch event.
 type Event struct {
 	Type  int32
@@ -49,6 +55,24 @@ func (e *Encoder) Event(v Event) {
 	e.Int32(v.Type)
 	e.Int32(v.State)
 	e.String(v.Path)
+}
+
+// SetWatches is the body of a request that sets the watches of a broken connection again. Those whose node has changed
+// since Zxid fire at once.
+type SetWatches struct {
+	Zxid                  int64
+	Data, Exist, Children []string
+}
+
+func (d *Decoder) SetWatches() SetWatches {
+	return SetWatches{Zxid: d.Int64(), Data: d.Strings(), Exist: d.Strings(), Children: d.Strings()}
+}
+
+func (e *Encoder) SetWatches(q SetWatches) {
+	e.Int64(q.Zxid)
+	e.Strings(q.Data)
+	e.Strings(q.Exist)
+	e.Strings(q.Children)
 }
 
 // A MultiHeader stands before each operation and each result of a multi, and behind the last one.

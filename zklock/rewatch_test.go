@@ -1,0 +1,244 @@
+package zklock_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// at meets the nth request of a kind from now on with an action.
+func at(s *zktest.Server, op zktest.Op, nth int, action zktest.Action) (met func() bool) {
+	var seen atomic.Int64
+	s.Intercept(func(f *zktest.Frame) zktest.Action {
+		if f.Op == op && f.Stage == zktest.Request && seen.Add(1) == int64(nth) {
+			return action
+		}
+		return zktest.Pass
+	})
+	return func() bool { return seen.Load() >= int64(nth) }
+}
+
+// wantImmediate fails unless a read takes no time, once there is a connection.
+func wantImmediate(t *testing.T, p process) {
+	t.Helper()
+	for p.Err() != nil {
+		time.Sleep(time.Millisecond)
+	}
+	begun := time.Now()
+	if _, _, err := p.Library().Get("/"); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(begun); d > 0 {
+		t.Errorf("the first read took %v", d)
+	}
+}
+
+// The library forgets its SetWatches when the connection breaks before the credentials are answered, or at the next dial
+// that fails.
+func TestFirstReadAfterAReconnectIsImmediateThoughTheOneBeforeSetNoWatches(t *testing.T) {
+	for _, refused := range []int64{0, 1, 2} {
+		t.Run(fmt.Sprintf("%d dials refused", refused), func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				var refuse atomic.Int64
+				dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+					if refuse.Add(-1) >= 0 {
+						return nil, net.ErrClosed
+					}
+					return s.DialContext(ctx, network, address)
+				}
+				p := start(t, s, zklock.WithAuth("digest", []byte("u:p")), zklock.WithDialContext(dial))
+				_, _, events, err := p.Library().ExistsW("/x")
+				if err != nil {
+					t.Fatal(err)
+				}
+				dials := 0
+				s.Intercept(func(f *zktest.Frame) zktest.Action {
+					if f.Op == zktest.OpSetAuth && f.Stage == zktest.Request && dials == 0 {
+						dials++
+						refuse.Store(refused)
+						return zktest.Cut
+					}
+					return zktest.Pass
+				})
+				s.CutAll()
+				synctest.Wait()
+				wantImmediate(t, p)
+				put(t, raw(t, s), 0, "/x")
+				synctest.Wait()
+				select {
+				case ev := <-events:
+					if ev.Type != zk.EventNodeCreated {
+						t.Errorf("got %+v", ev)
+					}
+				default:
+					t.Error("the watch is lost")
+				}
+			})
+		})
+	}
+}
+
+// More watches than fit one request are set by several, and the connection breaks between them.
+func TestNoEventIsLostThoughSettingWatchesTakesSeveralRequests(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, other := start(t, s), raw(t, s)
+		var paths []string
+		var watches []<-chan zk.Event
+		for i := range 200 { // of 200 KB
+			path := fmt.Sprintf("/%04d%s", i, strings.Repeat("x", 1000))
+			put(t, other, 0, path)
+			_, _, events, err := p.Library().GetW(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			paths, watches = append(paths, path), append(watches, events)
+		}
+		synctest.Wait()
+		s.Mute(p.session, zktest.ToServer) // the client comes back, but is not heard
+		s.Cut(p.session)
+		for _, path := range paths {
+			if _, err := other.Set(path, nil, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		met := at(s, zktest.OpSetWatches, 2, zktest.Cut)
+		s.Unmute(p.session, zktest.ToServer)
+		synctest.Wait()
+		if !met() {
+			t.Fatal("all in one request")
+		}
+		wantImmediate(t, p)
+		time.Sleep(timeout)
+		lost := 0
+		for _, events := range watches {
+			select {
+			case <-events:
+			default:
+				lost++
+			}
+		}
+		if lost > 0 {
+			t.Errorf("%d of %d events were lost", lost, len(watches))
+		}
+	})
+}
+
+// The library's own request, which is built on less, would fire them all.
+func TestWatchOfANodeThatDidNotChangeOutlivesReconnects(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, other := start(t, s), raw(t, s)
+		put(t, other, 0, "/x")
+		_, _, data, err := p.Library().GetW("/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, children, err := p.Library().ChildrenW("/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			s.CutAll()
+			synctest.Wait()
+			wantImmediate(t, p)
+		}
+		select {
+		case ev := <-data:
+			t.Errorf("data: %+v", ev)
+		case ev := <-children:
+			t.Errorf("children: %+v", ev)
+		default:
+		}
+		if _, err := other.Set("/x", nil, -1); err != nil {
+			t.Fatal(err)
+		}
+		put(t, other, 0, "/x/y")
+		synctest.Wait()
+		if len(data) != 1 || len(children) != 1 {
+			t.Error("events do not come any more")
+		}
+	})
+}
+
+// A request that was made while the connection was down goes out before the library sets its watches. Its answer must not
+// make the client believe that it has seen what happened before.
+func TestWatchesAreSetBeforeARequestThatHasQueued(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, other := start(t, s), raw(t, s)
+		put(t, other, 0, "/x")
+		_, _, events, err := p.Library().ChildrenW("/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		s.Mute(p.session, zktest.ToServer)
+		s.Cut(p.session)
+		synctest.Wait()
+		put(t, other, 0, "/x/y")
+		tr := record(s)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			p.Library().Get("/")
+		}()
+		s.Unmute(p.session, zktest.ToServer)
+		<-done
+		if ops := tr.take(); len(ops) == 0 || ops[0] != zktest.OpSetWatches {
+			t.Errorf("asked: %v, want the watches first", ops)
+		}
+		if len(events) != 1 {
+			t.Error("the answer came before the event")
+		}
+	})
+}
+
+// A member that lags behind what a client has seen must not take it on. It can tell only from the handshake.
+func TestHandshakeClaimsWhatTheClientHasSeen(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		const behind = "127.0.0.2:2181"
+		var laggard atomic.Bool
+		p := start(t, s, zklock.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
+			if laggard.Load() {
+				address = behind
+			}
+			return s.DialContext(ctx, network, address)
+		}))
+		s.Member(behind).Lag()
+		put(t, p.Library(), 0, "/x")
+		laggard.Store(true)
+		s.CutAll()
+		time.Sleep(lease)
+		if err := p.Err(); err == nil {
+			t.Error("connected to a member that is behind")
+		}
+		s.Member(behind).CatchUp()
+		time.Sleep(time.Second)
+		if err := p.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Some servers show no event to a client that may not read the node.
+func TestWatchesAreSetAfterTheCredentials(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s, zklock.WithAuth("digest", []byte("u:p")))
+		if _, _, _, err := p.Library().ExistsW("/x"); err != nil {
+			t.Fatal(err)
+		}
+		tr := record(s)
+		s.CutAll()
+		if ops := tr.take(); len(ops) < 2 || ops[0] != zktest.OpSetAuth || ops[1] != zktest.OpSetWatches {
+			t.Errorf("asked: %v", ops)
+		}
+	})
+}
