@@ -7,9 +7,9 @@ func Cohorts(r *Registry) int {
 	return len(r.cohorts)
 }
 
-// Derived returns the number of contexts that a hold knows of.
-func Derived(h *Hold) int {
+// Endings returns the number of ends that a hold remembers for its contexts.
+func Endings(h *Hold) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.derived)
+	return len(h.endings)
 }
