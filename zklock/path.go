@@ -14,8 +14,9 @@ import (
 const maxPath = 1024
 
 // ValidatePath reports whether path may name a lock: absolute, no empty component, no
-// "." or "..", valid UTF-8 without the characters that ZooKeeper forbids, not the root,
-// not under /zookeeper, at most 1024 bytes. The error wraps [zk.ErrInvalidPath].
+// "." or "..", valid UTF-8 without the characters that ZooKeeper forbids (among them all
+// above U+FFFF), not the root, not under /zookeeper, at most 1024 bytes. The error wraps
+// [zk.ErrInvalidPath].
 func ValidatePath(path string) error {
 	if err := checkPath(path); err != nil {
 		return fmt.Errorf("zklock: lock path %q: %w: %w", path, err, zk.ErrInvalidPath)
@@ -55,9 +56,9 @@ func checkPath(path string) error {
 }
 
 // forbidden follows the list in the ZooKeeper Programmer's Guide, "The ZooKeeper Data
-// Model".
+// Model". The server looks at UTF-16, in which a character above U+FFFF is two surrogates.
 func forbidden(r rune) bool {
-	return r <= 0x1f || 0x7f <= r && r <= 0x9f || 0xd800 <= r && r <= 0xf8ff || 0xfff0 <= r && r <= 0xffff
+	return r <= 0x1f || 0x7f <= r && r <= 0x9f || 0xd800 <= r && r <= 0xf8ff || 0xfff0 <= r
 }
 
 // parentOf returns the path of the node above path, "" above a top-level node.

@@ -11,8 +11,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A script is a text of commands, each "<client> <verb> <arguments>" and followed by its indented outcome. Clients
-// are connected when first named. Stats are printed with zxids relative to the start of the script: "c+1 m+1 p+2 v0
+// A script is a text of commands, each "<client> <verb> <arguments>" and followed by its indented outcome; a
+// word may be quoted as in Go. Clients are connected when first named. Stats are printed with zxids relative to the start of the script: "c+1 m+1 p+2 v0
 // cv2 av0 owner=a len=4 kids=1"; times are only checked to be the present.
 type script struct {
 	t       *testing.T
@@ -36,7 +36,7 @@ func runScript(t *testing.T, on target, text string) string {
 		}
 		fmt.Fprintln(&s.out, line)
 		if isCommand(line) {
-			s.run(strings.Fields(line))
+			s.run(words(t, line))
 		}
 	}
 	for _, c := range s.clients {
@@ -44,6 +44,27 @@ func runScript(t *testing.T, on target, text string) string {
 	}
 	s.startZxid()
 	return s.out.String()
+}
+
+func words(t *testing.T, line string) []string {
+	words := strings.Fields(line)
+	for i, word := range words {
+		if strings.HasPrefix(word, `"`) {
+			var err error
+			if words[i], err = strconv.Unquote(word); err != nil {
+				t.Fatalf("script: %s: %v", word, err)
+			}
+		}
+	}
+	return words
+}
+
+// shown is a path as it is written in a script.
+func shown(path string) string {
+	if quoted := strconv.QuoteToASCII(path); quoted != `"`+path+`"` {
+		return quoted
+	}
+	return path
 }
 
 // startZxid empties the tree, with a client of its own, and returns the zxid of the last transaction.
@@ -117,7 +138,7 @@ func (s *script) run(words []string) {
 		s.result(err, "%s", s.stat(stat))
 	case "sync":
 		path, err := c.conn.Sync(args[0])
-		s.result(err, "%s", path)
+		s.result(err, "%s", shown(path))
 	case "auth":
 		s.result(c.conn.AddAuth("digest", []byte(args[0])), "ok")
 	case "events", "sorted":
@@ -156,7 +177,7 @@ func (s *script) write(c *client, verb string, args []string) {
 			create = c.conn.CreateContainer
 		}
 		path, err := create(op.Path, op.Data, op.Flags, op.Acl)
-		s.result(err, "%s", path)
+		s.result(err, "%s", shown(path))
 	case *zk.DeleteRequest:
 		s.result(c.conn.Delete(op.Path, op.Version), "ok")
 	case *zk.SetDataRequest:

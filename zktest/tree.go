@@ -155,7 +155,7 @@ func splitPath(path string) (parent, name string) {
 	return path[:max(i, 1)], path[i+1:]
 }
 
-// validPath follows the server's PathUtils.validatePath.
+// validPath follows the server's PathUtils.validatePath, which looks at UTF-16: a character above U+FFFF is two surrogates.
 func validPath(path string) bool {
 	if path == "/" {
 		return true
@@ -169,7 +169,7 @@ func validPath(path string) bool {
 		}
 	}
 	return !strings.ContainsFunc(path, func(r rune) bool {
-		return r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 && r <= 0xffff
+		return r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
 	})
 }
 
