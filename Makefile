@@ -44,7 +44,7 @@ sim:
 
 # Takes out one guard at a time; the tests have to notice.
 N ?= 200
-mutants: server
+mutants:
 	@go run ./internal/mutants -n $(N)
 
 # Curator, kazoo and zk.Lock on the same paths.

@@ -261,7 +261,7 @@ func effective(call *ast.CallExpr) bool {
 	return true
 }
 
-// order swaps neighbours of which one at least is a call.
+// order swaps neighbours of which one at least is a call: that of two stores is nobody's business.
 func (f *finder) order(list []ast.Stmt) {
 	for i := range len(list) - 1 {
 		a, b := list[i], list[i+1]
@@ -287,6 +287,10 @@ func movable(s ast.Stmt) bool {
 }
 
 func isCall(s ast.Stmt) bool {
-	_, ok := s.(*ast.ExprStmt)
-	return ok
+	e, ok := s.(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	fun, ok := e.X.(*ast.CallExpr).Fun.(*ast.Ident)
+	return !ok || fun.Name != "delete" && fun.Name != "clear" // those are stores
 }

@@ -73,7 +73,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer results.close()
-	suite, err := prepare(ctx, root)
+	suite, err := newSuite(ctx, root)
 	if err != nil {
 		return err
 	}

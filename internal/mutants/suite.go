@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,72 +11,61 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
 // viewers are the packages whose tests can see something, each before those farther away.
 var viewers = append(slices.Clone(packages), "internal/sim")
 
-// A suite is the tests of one tree.
+// A suite is the tests of one tree, but for those that need a real server: they take long, and what they see should be seen in
+// virtual time.
 type suite struct {
-	root    string
-	dir     string              // for what is built
-	waiting map[string][]string // package → tests that need a real server
+	root  string
+	dir   string                          // for what is built
+	bound map[string]func() (cost, error) // by package
 }
 
-const (
-	modelBound  = time.Minute // for tests in virtual time, which take seconds
-	serverBound = 2 * time.Minute
-)
+// A cost is what a run of tests takes.
+type cost struct{ time, cpu time.Duration }
 
-// A step is one run of a test binary.
-type step struct {
-	pkg    string
-	server bool // the tests that need a real server, in real time; else all others
-}
-
-// steps returns the runs for a mutant of pkg, nearest first, and what takes real time last.
-func (s *suite) steps(pkg string) []step {
-	var steps []step
-	from := slices.Index(viewers, pkg)
-	for _, viewer := range viewers[from:] {
-		steps = append(steps, step{pkg: viewer})
-	}
-	for _, viewer := range viewers[from:] {
-		if len(s.waiting[viewer]) > 0 {
-			steps = append(steps, step{pkg: viewer, server: true})
-		}
-	}
-	return steps
-}
-
-// prepare runs the tests without a mutant. They have to pass, and say which of them need a server.
-func prepare(ctx context.Context, root string) (*suite, error) {
+func newSuite(ctx context.Context, root string) (*suite, error) {
 	dir, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		return nil, err
 	}
-	s := &suite{root: root, dir: dir, waiting: make(map[string][]string)}
+	s := &suite{root: root, dir: dir, bound: make(map[string]func() (cost, error))}
 	for _, pkg := range viewers {
-		binary, err := s.build(ctx, pkg, s.dir, "")
-		if err == nil {
-			var out []byte
-			out, err = s.run(ctx, binary, step{pkg: pkg}, "-test.v")
-			s.waiting[pkg] = names(out, skipped)
-			if err != nil {
-				os.Stderr.Write(out)
-			}
-		}
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("without a mutant: %s: %w", pkg, err), s.close())
-		}
+		s.bound[pkg] = sync.OnceValues(func() (cost, error) { return s.measure(ctx, pkg) })
 	}
 	return s, nil
 }
 
 func (s *suite) close() error { return os.RemoveAll(s.dir) }
 
-// try finds out what becomes of a mutant.
+// measure runs the tests of pkg without a mutant. They have to pass, and with one they may take some times as much: processor
+// time for those that spin, and time for those that hang, which depends on what else the machine has to do.
+func (s *suite) measure(ctx context.Context, pkg string) (bound cost, err error) {
+	dir, err := os.MkdirTemp(s.dir, "")
+	if err != nil {
+		return cost{}, err
+	}
+	binary, err := s.build(ctx, pkg, dir, "")
+	if err != nil {
+		return cost{}, err
+	}
+	began := time.Now()
+	out, state, err := s.run(ctx, pkg, binary, cost{10 * time.Minute, 10 * time.Minute})
+	if err != nil {
+		return cost{}, fmt.Errorf("%s without a mutant: %w\n%s", pkg, err, out)
+	}
+	return cost{
+		time: max(20*time.Since(began), 5*time.Minute),
+		cpu:  max(5*(state.UserTime()+state.SystemTime()), 20*time.Second),
+	}, nil
+}
+
+// try finds out what becomes of a mutant. The nearest tests go first.
 func (s *suite) try(ctx context.Context, m mutant) (result, error) {
 	dir, err := os.MkdirTemp(s.dir, "")
 	if err != nil {
@@ -88,43 +76,24 @@ func (s *suite) try(ctx context.Context, m mutant) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	if _, err := s.gotool(ctx, "build", "-overlay", overlay, "./"+m.pkg()); err != nil {
-		return result{Verdict: invalid}, ctx.Err()
-	}
-	binaries := make(map[string]string)
-	for _, step := range s.steps(m.pkg()) {
-		if binaries[step.pkg] == "" {
-			binaries[step.pkg], err = s.build(ctx, step.pkg, dir, overlay)
-			if err != nil {
-				return result{}, fmt.Errorf("%v: %w", m, err)
-			}
+	for _, pkg := range viewers[slices.Index(viewers, m.pkg()):] {
+		bound, err := s.bound[pkg]()
+		if err != nil {
+			return result{}, err
 		}
-		by, err := s.look(ctx, binaries[step.pkg], step)
-		if err != nil || by != "" {
-			return result{Verdict: killed, By: by}, err
+		binary, err := s.build(ctx, pkg, dir, overlay)
+		if err != nil {
+			return result{Verdict: invalid, By: pkg}, ctx.Err()
+		}
+		if out, _, err := s.run(ctx, pkg, binary, bound); err != nil {
+			by := append(names(out, failed, panicked, running), err.Error())
+			return result{Verdict: killed, By: pkg + " " + by[0]}, ctx.Err()
 		}
 	}
 	return result{Verdict: survived}, nil
 }
 
-// look returns the test that fails, "" if none does. In real time a test may also fail for the load of the machine, so there it
-// takes two failures.
-func (s *suite) look(ctx context.Context, binary string, step step) (by string, err error) {
-	for range 2 {
-		out, err := s.run(ctx, binary, step)
-		if err == nil || ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		by = step.pkg + " " + strings.Join(names(out, failed, panicked, running), " ")
-		if !step.server {
-			break
-		}
-	}
-	return by, nil
-}
-
 var (
-	skipped  = regexp.MustCompile(`(?m)^--- SKIP: (\S+)`)
 	failed   = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
 	panicked = regexp.MustCompile(`(?m)^((?:panic|fatal error): .*)`)
 	running  = regexp.MustCompile(`(?m)^\t(Test\S+) \(`) // when it was timed out
@@ -160,43 +129,26 @@ func (s *suite) overlay(m mutant, dir string) (string, error) {
 // build returns the test binary of pkg.
 func (s *suite) build(ctx context.Context, pkg, dir, overlay string) (string, error) {
 	binary := filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-")+".test")
-	out, err := s.gotool(ctx, "test", "-c", "-o", binary, "-overlay", overlay, "./"+pkg)
-	if err != nil {
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags", "-s -w", "-o", binary, "-overlay", overlay, "./"+pkg)
+	cmd.Dir = s.root
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
 	return binary, nil
 }
 
-func (s *suite) gotool(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = s.root
-	return cmd.CombinedOutput()
-}
-
-// run runs a test binary as the go command would, in its folder. A mutant may allocate without end, so memory is limited.
-func (s *suite) run(ctx context.Context, binary string, step step, args ...string) ([]byte, error) {
-	bound := modelBound
-	tests := "^(" + strings.Join(s.waiting[step.pkg], "|") + ")$"
-	if step.server {
-		bound = serverBound
-		args = append(args, "-test.run", tests)
-	} else if len(s.waiting[step.pkg]) > 0 {
-		args = append(args, "-test.skip", tests)
-	}
-	if step.pkg == "internal/sim" {
+// run runs a test binary as the go command would, in its folder. Mutants may spin, and allocate without end.
+func (s *suite) run(ctx context.Context, pkg, binary string, bound cost) ([]byte, *os.ProcessState, error) {
+	limits := fmt.Sprintf(`ulimit -d 3000000; ulimit -t %d; exec "$0" "$@"`, int(bound.cpu.Seconds()))
+	args := []string{"-c", limits, binary, "-test.failfast", "-test.timeout", bound.time.String()}
+	if pkg == "internal/sim" {
 		args = append(args, "-seeds", "150", "-shrink=false")
 	}
-	args = append(args, "-test.failfast", "-test.timeout", bound.String())
-	ctx, cancel := context.WithTimeout(ctx, bound+10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, bound.time+10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -d 3000000; exec "$0" "$@"`, binary}, args...)...)
-	cmd.Dir = filepath.Join(s.root, filepath.FromSlash(step.pkg))
-	cmd.WaitDelay = time.Second // for servers that the tests have started
-	if !step.server {
-		cmd.Env = append(cmd.Environ(), "ZOOKEEPER_HOME="+s.dir, "TIERLOCK_REQUIRE_SERVER=0") // where there is none
-	}
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	return out.Bytes(), err
+	cmd := exec.CommandContext(ctx, "sh", args...)
+	cmd.Dir = filepath.Join(s.root, filepath.FromSlash(pkg))
+	cmd.Env = append(cmd.Environ(), "ZOOKEEPER_HOME="+s.dir, "TIERLOCK_REQUIRE_SERVER=0") // no server: those tests are skipped
+	out, err := cmd.CombinedOutput()
+	return out, cmd.ProcessState, err
 }
