@@ -48,10 +48,9 @@ type attached struct {
 // When conn is closed the client is closed with it, as soon as somebody waits; see
 // [Client.Attend].
 //
-// Close gives up the client, not the connection. Locks should be released before, or their
-// nodes stay as long as the session of conn. Calls that a server does not answer end with
-// the connection that they were made on, and so do their goroutines, which Close does not
-// wait for.
+// Close gives up the client, not the connection: it waits for calls that are under way,
+// and locks should be released before, or their nodes stay as long as the session of
+// conn.
 func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -170,14 +169,11 @@ func (l *attached) vouches(s *session) bool { return l.id() == s.id }
 func (l *attached) watched(events <-chan zk.Event) {
 	l.client.spawn(func() {
 		select {
-		case ev, ok := <-events:
-			if ok {
-				l.client.events.fire(ev)
-			}
+		case ev := <-events: // without a path if the channel was closed
+			l.client.events.fire(ev)
 		case <-l.client.ctx.Done():
 		}
 	})
 }
 
-// close gives calls of the library a second to return, which are not ours to end.
-func (l *attached) close() { waitFor(&l.client.tasks, time.Second) }
+func (l *attached) close() {}

@@ -56,11 +56,7 @@ func (l *Lock) start(ctx context.Context, run func(*attempt) (*Node, error)) (*N
 		cancel()
 		return nil, ErrClosed
 	}
-	select {
-	case <-a.done:
-		return a.node, a.err
-	case <-ctx.Done():
-	}
+	<-ctx.Done() // also when the attempt is done
 	if a.verdict.CompareAndSwap(pending, abandoned) {
 		l.client.stragglers.add(a)
 		return nil, a.explain(context.Cause(ctx))

@@ -32,9 +32,12 @@ func (a *attempt) try() (*Node, error) {
 	}
 	s, err := a.enter(n)
 	switch {
-	case err == nil && s.ahead > 0:
+	case errors.Is(err, errGone):
+		err = a.client.explain(zk.ErrSessionExpired)
+	case err != nil:
+	case s.ahead > 0:
 		err = ErrLocked
-	case err == nil && !n.grant(s), errors.Is(err, errGone):
+	case !n.grant(s):
 		err = a.client.explain(zk.ErrSessionExpired)
 	}
 	if err != nil {
