@@ -13,3 +13,17 @@ func Endings(h *Hold) int {
 	defer h.mu.Unlock()
 	return len(h.endings)
 }
+
+// PassOn does to the node of a hold what a waiter does that was chosen and leaves. The hold must not be released.
+func PassOn(h *Hold) {
+	c := h.own.cohort
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.passOnLocked(h.own.node)
+}
+
+// Sibling returns another mutex of the same registry.
+func Sibling(m *Mutex, path string) *Mutex { return m.registry.Mutex(path) }
+
+// Close closes the registry of a mutex.
+func Close(m *Mutex) error { return m.registry.Close() }

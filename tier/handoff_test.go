@@ -101,3 +101,27 @@ func TestNobodyLooksForOthersWhereNobodyWaitsLocally(t *testing.T) {
 		}
 	})
 }
+
+// In strict order it is of no use to know who waits elsewhere.
+func TestStrictOrderLooksForNobody(t *testing.T) {
+	metered(t, func(t *testing.T, _ *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
+		mu := process(tier.WithHandOff(0))
+		hold := acquire(t, mu)
+		m.take()
+		for range 3 {
+			next := start(soon(t), mu).blocked(t)
+			if ops := m.take(); len(ops) > 0 {
+				t.Fatalf("sent while somebody waits: %v", ops)
+			}
+			release(t, hold)
+			hold = next.granted(t)
+			synctest.Wait()
+			if ops := m.take(); !slices.Equal(sorted(ops), sorted([]zktest.Op{zktest.OpMulti, zktest.OpGetData, zktest.OpGetChildren2})) {
+				t.Fatalf("sent for the turn: %v, want one transaction, one look at the node and one at the queue", ops)
+			}
+		}
+		release(t, hold)
+	})
+}
+
+func sorted(ops []zktest.Op) []zktest.Op { return slices.Sorted(slices.Values(ops)) }

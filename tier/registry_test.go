@@ -88,6 +88,12 @@ func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 	})
 }
 
+func TestDialFailsWithTheErrorOfItsClient(t *testing.T) {
+	if locks, err := tier.Dial(soon(t), nil); err == nil || locks != nil {
+		t.Errorf("without servers: got %v, %v", locks, err)
+	}
+}
+
 func TestNegativeOptionsAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		client, err := zklock.Dial(soon(t), []string{"127.0.0.1"}, zklock.WithDialContext(srv.DialContext))

@@ -52,6 +52,27 @@ func TestUncontendedAcquireIsThreeRequests(t *testing.T) {
 	})
 }
 
+func TestReleaseIsOneRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		n := p.acquire(t)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Stage == zktest.Event { // it says that the node is gone, too
+				return zktest.Drop
+			}
+			return zktest.Pass
+		})
+		if err := n.Release(); err != nil || p.Reaping() > 0 {
+			t.Errorf("Release: %v, with %d nodes still to be deleted", err, p.Reaping())
+		}
+		tr := record(s)
+		time.Sleep(timeout)
+		if ops := tr.take(); len(ops) > 0 {
+			t.Errorf("sent after the delete was answered: %v", ops)
+		}
+	})
+}
+
 func TestTryAcquireOfBusyLockIsOneRead(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,6 +162,68 @@ func TestCallersWhoComeAndGoDoNotPileUpStuckCalls(t *testing.T) {
 			t.Errorf("%d calls were stuck, want 1", creates)
 		}
 		wantEmpty(t, s)
+	})
+}
+
+// The one that the next caller waits for is remembered as long as its call is stuck.
+func TestStuckCallThatHasEndedIsForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		s.Freeze()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := p.lock.Acquire(ctx)
+		wantErr(t, "Acquire", err, context.DeadlineExceeded)
+		if n := p.Stragglers(); n != 1 {
+			t.Errorf("while the call is stuck: %d remembered, want 1", n)
+		}
+		s.Unfreeze()
+		synctest.Wait()
+		if n := p.Stragglers(); n != 0 {
+			t.Errorf("after the call: %d remembered, want none", n)
+		}
+		wantEmpty(t, s)
+	})
+}
+
+// A node that is made for a caller who has left goes at once: no look at the queue is needed for that.
+func TestNodeOfACallerWhoHasLeftIsDeletedWithoutALook(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		p.acquire(t).Release() // makes the parents
+		tr := record(s)
+		s.Freeze()
+		ctx, cancel := context.WithCancel(t.Context())
+		r := p.queue(ctx)
+		cancel()
+		wantErr(t, "Acquire", r.failed(t), context.Canceled)
+		s.Unfreeze()
+		if got, want := tr.take(), []zktest.Op{zktest.OpCreate, zktest.OpDelete}; !slices.Equal(got, want) {
+			t.Errorf("sent: %v, want %v", got, want)
+		}
+	})
+}
+
+// I10: who is told of events is who still waits, holds or looks.
+func TestNobodyListensWhoHasLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, other := start(t, s), start(t, s)
+		n := p.acquire(t)
+		contested(n)
+		next := other.queue(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		last := other.queue(ctx)
+		cancel()
+		last.failed(t)
+		n.Release()
+		next.granted(t).Release()
+		p.acquire(t).Release()
+		synctest.Wait()
+		for _, c := range []process{p, other} {
+			if listeners := c.Listeners(); listeners > 0 {
+				t.Errorf("%d listeners although nothing is held or waited for", listeners)
+			}
+		}
 	})
 }
 

@@ -54,19 +54,15 @@ type link interface {
 	vouches(s *session) bool
 	// watched takes the channel of a watch that was asked for.
 	watched(<-chan zk.Event)
-	// close ends the connection, if it is the client's own, and waits for the end of the
-	// tasks, if that depends on nobody else.
+	// close ends the connection and returns when it has come to rest.
 	close()
 }
 
 // Dial connects to the ensemble that servers ("host:port", the port may be left out)
 // belong to and waits for a session. It keeps trying until ctx is done; the error then
-// holds the cause of ctx and the last failure to connect. Bad servers or options fail at
-// once, and so do names that cannot be resolved, after 3 s at most.
-//
-// On any error nothing is left behind, with two exceptions when ctx ends while nobody
-// answers: the look-up of a name may go on for its 3 s, and a server that has fallen
-// silent after the handshake is waited for in the background, for a second.
+// holds the cause of ctx and the last failure to connect. Bad servers or options, and
+// names that cannot be resolved within 3 s, fail at once. On any error nothing is left
+// behind.
 //
 // The client reconnects by itself and opens a new session when one has expired.
 func Dial(ctx context.Context, servers []string, opts ...Option) (*Client, error) {
@@ -126,8 +122,7 @@ func newClient(o options) *Client {
 // Close ends the session: every lock of the client is lost, its nodes vanish from the
 // server, and whoever waits gets [ErrClosed]. While the server cannot be reached the
 // nodes stay until the session times out there. Close returns within a few seconds and
-// leaves no goroutine; for a client made by [Attach], see there. It may be called more than
-// once and returns nil.
+// leaves no goroutine. It may be called more than once and returns nil.
 func (c *Client) Close() error {
 	c.closing.Do(func() {
 		c.mu.Lock()
@@ -139,6 +134,7 @@ func (c *Client) Close() error {
 		}
 		c.parents.await(time.Second)
 		c.link.close()
+		c.tasks.Wait()
 	})
 	return nil
 }
@@ -153,8 +149,8 @@ func (c *Client) scope(ctx context.Context) (context.Context, context.CancelFunc
 	}
 }
 
-// spawn runs f as a task of the client, whose end Close waits for. It reports false when
-// the client is closed.
+// spawn runs f as a task of the client, which ends before Close returns. It reports
+// false when the client is closed.
 func (c *Client) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,21 +215,6 @@ func (c *Client) margin(timeout time.Duration) time.Duration {
 		return c.options.margin
 	}
 	return timeout / 3
-}
-
-// waitFor waits for g, but not longer than bound.
-func waitFor(g *sync.WaitGroup, bound time.Duration) {
-	done := make(chan struct{})
-	go func() {
-		g.Wait()
-		close(done)
-	}()
-	timer := time.NewTimer(bound)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
 }
 
 // pause waits for d or the end of ctx.

@@ -76,6 +76,29 @@ func TestContendersOfOtherLibrariesAreShownAndForeignChildrenAreNot(t *testing.T
 	})
 }
 
+// From 3.8.4 and 3.9.2 on a server does not even say that there is a node which one may not read.
+func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
+	for _, op := range []zktest.Op{zktest.OpGetData, zktest.OpExists} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			node := secret(t, raw(t, s))
+			p := start(t, s)
+			s.Intercept(func(f *zktest.Frame) zktest.Action {
+				if f.Op == op && f.Stage == zktest.Request {
+					return zktest.Error(zktest.CodeNoAuth)
+				}
+				return zktest.Pass
+			})
+			queue, err := p.lock.Contenders(t.Context())
+			if err != nil || len(queue) != 1 || path+"/"+queue[0].Node != node || queue[0].Data != nil {
+				t.Fatalf("got %+v, %v; want %s", queue, err, node)
+			}
+			if known := queue[0].Session != 0; known != (op == zktest.OpGetData) {
+				t.Errorf("%v refused: session %#x", op, queue[0].Session)
+			}
+		})
+	}
+}
+
 func TestContendersOfAnUnusedLockAreNone(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		queue, err := start(t, s).lock.Contenders(t.Context())

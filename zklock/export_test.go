@@ -26,3 +26,20 @@ func (c *Client) LookForSession() { c.link.session() }
 
 // Library is what the client talks to the server with.
 func (c *Client) Library() *zk.Conn { return c.conn }
+
+// Stragglers returns the number of attempts that went on without their callers and are remembered.
+func (c *Client) Stragglers() int {
+	c.stragglers.mu.Lock()
+	defer c.stragglers.mu.Unlock()
+	return len(c.stragglers.last)
+}
+
+// Listeners returns the number of those who are told of events.
+func (c *Client) Listeners() (n int) {
+	c.events.mu.Lock()
+	defer c.events.mu.Unlock()
+	for _, watchers := range c.events.armed {
+		n += len(watchers)
+	}
+	return n
+}

@@ -212,22 +212,3 @@ func TestRequeueOfALostLockQueuesAnew(t *testing.T) {
 		wantErr(t, "AwaitRelease of the lost one", n.AwaitRelease(), zklock.ErrLost)
 	})
 }
-
-func TestContestedTellsOfAWaiterAndOnlyThen(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		contested := n.Contested()
-		if time.Sleep(time.Minute); n.ContestedFor() != 0 {
-			t.Fatalf("contested for %v without a contender", n.ContestedFor())
-		}
-		start(t, s).queue(t.Context())
-		select {
-		case <-contested:
-		default:
-			t.Fatal("the waiter was not noticed at once")
-		}
-		if time.Sleep(3 * time.Second); n.ContestedFor() != 3*time.Second {
-			t.Errorf("contested for %v, want 3s", n.ContestedFor())
-		}
-	})
-}

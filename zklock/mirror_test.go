@@ -1,10 +1,72 @@
 package zklock
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/wire"
 )
+
+// The library's rules: which reply to which request sets a watch, and which event ends it.
+func TestMirrorHasTheWatchesOfTheLibrary(t *testing.T) {
+	const data, exist, children = watchData, watchExist, watchChildren
+	type request struct {
+		op, code int32
+		watch    bool
+	}
+	for _, c := range []struct {
+		request request
+		want    []watchKind
+		ends    []int32 // events that end it
+	}{
+		{request{wire.OpGetData, wire.CodeOK, true}, []watchKind{data}, []int32{wire.EventDataChanged, wire.EventDeleted}},
+		{request{wire.OpExists, wire.CodeOK, true}, []watchKind{data}, []int32{wire.EventDataChanged, wire.EventDeleted}},
+		{request{wire.OpExists, wire.CodeNoNode, true}, []watchKind{exist},
+			[]int32{wire.EventCreated, wire.EventDataChanged, wire.EventDeleted}},
+		{request{wire.OpGetChildren, wire.CodeOK, true}, []watchKind{children}, []int32{wire.EventChildrenChanged, wire.EventDeleted}},
+		{request{wire.OpGetChildren2, wire.CodeOK, true}, []watchKind{children}, []int32{wire.EventChildrenChanged, wire.EventDeleted}},
+		{request{wire.OpGetData, wire.CodeNoNode, true}, nil, nil},
+		{request{wire.OpGetChildren2, wire.CodeNoNode, true}, nil, nil},
+		{request{wire.OpExists, wire.CodeNoAuth, true}, nil, nil},
+		{request{wire.OpGetData, wire.CodeOK, false}, nil, nil},
+		{request{wire.OpExists, wire.CodeNoNode, false}, nil, nil},
+		{request{wire.OpSync, wire.CodeOK, true}, nil, nil},
+	} {
+		ask := func() *watchMirror {
+			m := newWatchMirror()
+			var body wire.Encoder
+			body.String("/x")
+			body.Bool(c.request.watch)
+			m.requested(wire.RequestHeader{Xid: 7, Op: c.request.op}, wire.Decoder{Rest: body})
+			m.answered(wire.ReplyHeader{Xid: 6})
+			if len(m.set) > 0 {
+				t.Errorf("%+v: set by the reply to another request", c.request)
+			}
+			m.answered(wire.ReplyHeader{Xid: 7, Code: c.request.code})
+			return m
+		}
+		want := make(map[watchRef]bool)
+		for _, kind := range c.want {
+			want[watchRef{"/x", kind}] = true
+		}
+		m := ask()
+		if !maps.Equal(m.set, want) || len(m.asked) > 0 {
+			t.Errorf("%+v: got %v, still asked %v; want %v", c.request, m.set, m.asked, want)
+		}
+		for _, event := range []int32{wire.EventCreated, wire.EventDeleted, wire.EventDataChanged, wire.EventChildrenChanged} {
+			m := ask()
+			for _, path := range []string{"/y", "/x"} {
+				var body wire.Encoder
+				body.Event(wire.Event{Type: event, Path: path})
+				m.fired(wire.Decoder{Rest: body})
+				if ended := len(m.set) == 0; len(want) > 0 && ended != (path == "/x" && slices.Contains(c.ends, event)) {
+					t.Errorf("%+v: event %d of %s ended it: %t", c.request, event, path, ended)
+				}
+			}
+		}
+	}
+}
 
 // FuzzMirror shows the mirror any request, answered with success, and any event.
 func FuzzMirror(f *testing.F) {

@@ -146,3 +146,15 @@ func TestMultiWithAnEndedContextSendsNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestMultiOfAClientThatIsClosedMeanwhileIsNotWriting(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		n := p.acquire(t)
+		_, err := n.MultiIf(t.Context(), p.Close, write("/a"))
+		wantErr(t, "Multi", err, zklock.ErrClosed)
+		if n.Writing() {
+			t.Error("writing although nothing was sent")
+		}
+	})
+}

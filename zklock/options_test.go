@@ -111,6 +111,39 @@ func TestValidatePath(t *testing.T) {
 	}
 }
 
+// Whoever gets the node of another lock, because both are equal, must not see the difference.
+func TestEqualLocksMakeNodesThatAreAlike(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		base := func() *zklock.Lock { return lockAt(t, p.Client, path) }
+		data := func(data []byte) *zklock.Lock {
+			l, err := base().WithData(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		if !base().Equal(base()) || !data([]byte("a")).Equal(data([]byte("a"))) || !data(nil).Equal(data([]byte{})) {
+			t.Error("locks made alike are not equal")
+		}
+		for name, other := range map[string]*zklock.Lock{
+			"client": lockAt(t, start(t, s).Client, path),
+			"path":   lockAt(t, p.Client, path+"y"),
+			"ACL":    base().WithACL(zk.WorldACL(zk.PermRead)),
+			"linger": base().MayLinger(time.Second),
+			"data":   data([]byte("a")),
+			"none":   data(nil), // without, a node describes its process
+		} {
+			if base().Equal(other) || other.Equal(base()) {
+				t.Errorf("equal though they differ in %s", name)
+			}
+		}
+		if data([]byte("a")).Equal(data([]byte("b"))) {
+			t.Error("equal though their data differ")
+		}
+	})
+}
+
 func TestLockRefusesABadPathAndNamesIt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)

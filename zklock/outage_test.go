@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -70,6 +71,25 @@ func TestAcquireWithoutAServerEndsAtItsDeadlineWithBothCauses(t *testing.T) {
 			t.Errorf("returned after %v, want 10s", d)
 		}
 		wantErr(t, "client's Err", p.Err(), zk.ErrNoServer)
+	})
+}
+
+// A server that answers and refuses is no outage, but a reason as well.
+func TestAcquireEndsAtItsDeadlineWithTheLastRefusal(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpCreate && f.Stage == zktest.Request {
+				return zktest.Error(zktest.CodeThrottled)
+			}
+			return zktest.Pass
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := p.lock.Acquire(ctx)
+		if want := strconv.Itoa(int(zktest.CodeThrottled)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want the deadline and the code %s", err, want)
+		}
 	})
 }
 

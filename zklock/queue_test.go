@@ -189,6 +189,24 @@ func TestAPairStandsWhileBothOfItAreThere(t *testing.T) {
 	}
 }
 
+// A server lists children in no order.
+func TestAPairAheadIsOnePredecessorInWhateverOrderItIsListed(t *testing.T) {
+	const (
+		first  = "_c_01234567-89ab-4def-8123-456789abcdef-lock-0000000003"
+		second = "_c_01234567-89ab-4def-8123-456789abcdef-__lock__0000000004"
+		own    = "lock-0000000005"
+	)
+	for _, children := range [][]string{{first, second, own}, {second, first, own}} {
+		s, err := stand(children, own)
+		if want := (standing{ahead: 2, predecessor: second, pair: true}); err != nil || s != want || !s.alone() {
+			t.Errorf("%q: got %+v, %v; want %+v", children, s, err, want)
+		}
+	}
+	if s, err := stand([]string{first, second, "lock-0000000002", own}, own); err != nil || s.alone() {
+		t.Errorf("with somebody before the pair: got %+v, %v", s, err)
+	}
+}
+
 func FuzzParseName(f *testing.F) {
 	for _, seed := range []string{"", "lock--000000005", "__lock__-000000000", "leases", "lock-0000000007", "lock--2147483648", "a__READ__0000000001", "__WRIT__7000000000", "\xff__WRIT__2147483647", "x-1-0000000001"} {
 		f.Add(seed, "lock-0000000005")

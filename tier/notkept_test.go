@@ -1,0 +1,140 @@
+package tier_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// disconnect breaks every connection and lets no other one come about. The lease still runs.
+func disconnect(s *zktest.Server) {
+	s.Intercept(func(f *zktest.Frame) zktest.Action {
+		if f.Op == zktest.OpConnect {
+			return zktest.Cut
+		}
+		return zktest.Pass
+	})
+	s.CutAll()
+	synctest.Wait()
+}
+
+// Without a connection nobody can tell whether another process has come, and the lease may be about to end.
+func TestNodeIsNotHandedOnWhileTheConnectionIsDown(t *testing.T) {
+	metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		mu := process()
+		hold := acquire(t, mu)
+		waiter := start(soon(t), mu).blocked(t)
+		disconnect(s)
+		if !hold.Suspended() {
+			t.Fatal("the lock is not suspended")
+		}
+		hold.Release()
+		waiter.blocked(t)
+		s.Intercept(nil)
+		next := waiter.granted(t)
+		if next.Token() == hold.Token() {
+			t.Error("the waiter got the node of the former owner")
+		}
+		release(t, next)
+	})
+}
+
+func TestNodeDoesNotLingerWhileTheConnectionIsDown(t *testing.T) {
+	metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		mu := process(tier.WithLinger(time.Hour))
+		hold := acquire(t, mu)
+		disconnect(s)
+		hold.Release()
+		next := start(soon(t), mu).blocked(t)
+		s.Intercept(nil)
+		if next := next.granted(t); next.Token() == hold.Token() {
+			t.Error("the node was kept")
+		}
+	})
+}
+
+// A waiter that was chosen a moment ago and leaves gives the node to the next one, but not a lost one.
+func TestLostNodeIsNotPassedOn(t *testing.T) {
+	metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		mu := process()
+		hold := acquire(t, mu)
+		waiters := []*acquisition{start(soon(t), mu).blocked(t), start(soon(t), mu).blocked(t)}
+		s.Expire(sessionOf(t, mu, 0))
+		<-hold.Lost()
+		tier.PassOn(hold)
+		for _, w := range waiters {
+			next := w.granted(t)
+			if err := next.Err(); err != nil || next.Token() == hold.Token() {
+				t.Errorf("granted with Err %v, token %d after %d; want a node that is not lost", err, next.Token(), hold.Token())
+			}
+			release(t, next)
+		}
+	})
+}
+
+// In the moment in which the lease ends, whoever wants the lock may come before those who are told of the end.
+func TestLostNodeIsNotTakenBackIntoUse(t *testing.T) {
+	for range 50 {
+		metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+			mu := process(tier.WithLinger(time.Hour))
+			other := tier.Sibling(mu, "/locks/b")
+			lease := acquire(t, other)
+			first := acquire(t, mu)
+			release(t, first)
+			s.Freeze()
+			<-lease.Lost() // of both
+			next := start(soon(t), mu)
+			synctest.Wait()
+			if !next.pending() && next.hold != nil {
+				t.Fatalf("a lost node was taken back: %v", next.hold.Err())
+			}
+			s.Unfreeze()
+			release(t, next.granted(t))
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// The delete of a node that is being given up has taken effect before anything else is done at its path.
+func TestNobodyQueuesBehindTheOwnNodeThatIsBeingGivenUp(t *testing.T) { // I3, I4
+	metered(t, func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
+		mu := process()
+		hold := acquire(t, mu)
+		answer := make(chan struct{})
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpDelete && f.Stage == zktest.Reply {
+				<-answer
+			}
+			return m.note(f)
+		})
+		m.take()
+		tier.PassOn(hold)
+		synctest.Wait()
+		next := start(soon(t), mu).blocked(t)
+		if ops := m.take(); !slices.Equal(ops, []zktest.Op{zktest.OpDelete}) {
+			t.Errorf("sent before the delete was answered: %v, want nothing but the delete", ops)
+		}
+		close(answer)
+		release(t, next.granted(t))
+	})
+}
+
+// A closed registry says so, whatever it was doing.
+func TestClosedRegistryIsNotLocked(t *testing.T) {
+	metered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		mu := process()
+		hold := acquire(t, mu)
+		tier.Close(mu)
+		tier.PassOn(hold)
+		if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrClosed) {
+			t.Errorf("TryAcquire: got %v, want %v", err, tier.ErrClosed)
+		}
+	})
+}

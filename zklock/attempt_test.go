@@ -1,0 +1,31 @@
+package zklock
+
+import (
+	"context"
+	"testing"
+)
+
+// An attempt may be forgotten a moment after it has ended, when the next one has been abandoned, too.
+func TestTheNewestStragglerIsWaitedForThoughAnOlderOneIsForgotten(t *testing.T) {
+	lock := &Lock{path: "/x"}
+	older, newer := &attempt{lock: lock, done: make(chan struct{})}, &attempt{lock: lock, done: make(chan struct{})}
+	s := stragglers{last: make(map[string]*attempt)}
+	s.add(older)
+	close(older.done)
+	s.add(newer)
+	s.remove(older)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.await(ctx, "/x"); err == nil {
+		t.Error("nobody is waited for")
+	}
+	close(newer.done)
+	if err := s.await(t.Context(), "/x"); err != nil {
+		t.Error(err)
+	}
+	s.remove(newer)
+	s.add(newer) // it has ended before its caller left
+	if len(s.last) > 0 {
+		t.Errorf("remembered: %v", s.last)
+	}
+}
