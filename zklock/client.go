@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -89,13 +90,17 @@ func addresses(servers []string) ([]string, error) {
 		return nil, errors.New("no servers")
 	}
 	var list []string
-	for _, server := range zk.FormatServers(servers) {
+	for i, server := range zk.FormatServers(servers) {
+		given := servers[i] // FormatServers completes the port
+		if strings.Contains(given, ",") {
+			return nil, fmt.Errorf("server %q: several in one string; want one string for each", given)
+		}
 		host, port, err := net.SplitHostPort(server)
 		if err != nil {
-			return nil, fmt.Errorf("server %q: %w", server, err)
+			return nil, fmt.Errorf("server %q: %w", given, err)
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); host == "" || err != nil || n == 0 {
-			return nil, fmt.Errorf("server %q: want host:port", server)
+			return nil, fmt.Errorf("server %q: want host:port", given)
 		}
 		list = append(list, server)
 	}

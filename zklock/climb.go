@@ -64,6 +64,9 @@ func (a *attempt) climb(n *Node) error {
 			}
 			err = a.pause(retry, nil) // the lease ran out: listing again renews it
 		case err == nil:
+			if stuck := a.client.reaper.stuck(a.lock.path + "/" + s.predecessor); stuck != nil {
+				a.trouble.Store(&stuck)
+			}
 			var alone bool
 			if alone, err = a.waitBehind(n, s); alone && n.grant(s) {
 				return nil
@@ -131,7 +134,7 @@ func (a *attempt) verify(n *Node, z *znode) (*zk.Stat, error) {
 		case missing:
 			return nil, errGone
 		case permanent:
-			return nil, fmt.Errorf("read %s: %w", z.path, err)
+			return nil, fmt.Errorf("read %s: %w", z.path, lacking("READ", z.path, err))
 		}
 		if err := a.pause(retry, err); err != nil {
 			return nil, err
@@ -170,7 +173,7 @@ func (a *attempt) list(n *Node) (standing, error) {
 	case missing:
 		return standing{}, errGone
 	default:
-		return standing{}, fmt.Errorf("list %s: %w", a.lock.path, err)
+		return standing{}, fmt.Errorf("list %s: %w", a.lock.path, lacking("READ", a.lock.path, err))
 	}
 	s, err := stand(children, n.names()...)
 	if errors.Is(err, errNotQueued) {

@@ -117,7 +117,7 @@ func (l *Lock) survey(ctx context.Context) ([]Contender, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, lacking("READ", l.path, err)
 	}
 	var queue []Contender
 	for _, c := range parseQueue(children) {

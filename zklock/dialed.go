@@ -85,7 +85,7 @@ func (l *dialed) dial(network, address string, timeout time.Duration) (net.Conn,
 	defer cancel()
 	conn, err := l.client.options.dial(ctx, network, address)
 	if err != nil {
-		l.trouble(err)
+		l.trouble(dialError(address, err))
 		return nil, err
 	}
 	s := newSocket(conn, l)

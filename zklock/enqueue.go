@@ -46,7 +46,7 @@ func (a *attempt) create() (*Node, error) {
 				continue
 			}
 		case permanent:
-			return nil, createError(err)
+			return nil, createError(lacking("CREATE", a.lock.path, err))
 		case uncertain:
 			if n, err := a.lookUp(prefixes, err); n != nil || err != nil {
 				return n, err
@@ -81,7 +81,7 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 		old.settleMissing()
 	case permanent: // nothing was done
 		old.deleteNow()
-		return nil, createError(err)
+		return nil, createError(lacking("CREATE or DELETE", a.lock.path, err))
 	case refused:
 		old.deleteNow()
 	case uncertain: // all of it was done, or nothing
@@ -142,7 +142,7 @@ func (c *Client) find(parent string, prefixes ...string) (paths []string, err er
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, lacking("READ", parent, err)
 	}
 	for _, prefix := range prefixes {
 		for _, name := range children {

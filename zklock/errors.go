@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -70,6 +71,15 @@ func classify(err error) outcome {
 		return refused
 	}
 	return uncertain
+}
+
+// lacking says which permission, and on which node, a request went without. Errors of
+// another kind stay what they are.
+func lacking(permission, path string, err error) error {
+	if errors.Is(err, zk.ErrNoAuth) {
+		return fmt.Errorf("no %s permission on %s (WithAuth presents credentials): %w", permission, path, err)
+	}
+	return err
 }
 
 // unknownCode returns N of "unknown error: N", else 0: so the client library reports a

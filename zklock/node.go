@@ -137,7 +137,8 @@ func (n *Node) Suspended() bool {
 // It returns nil when the lock was ours to the end, an error wrapping [ErrLost] when it
 // was lost before, [ErrReleased] when it was given up before (nothing is sent), and
 // [zk.ErrNoAuth] when this client may not delete nodes below the lock path: the node
-// then stays until the session ends. In any case the lock is not held any more.
+// then stays until the session ends, and even this process queues behind it. In any case
+// the lock is not held any more.
 func (n *Node) Release() error {
 	if n.spent.Swap(true) {
 		return ErrReleased
@@ -198,7 +199,8 @@ func (n *Node) deleteNow() {
 	case missing:
 		n.settleMissing()
 	case permanent:
-		n.leaveToReaper(fmt.Errorf("delete %s: %w", n.Path(), err))
+		n.leaveToReaper(fmt.Errorf("delete %s, which stays in the queue until the session ends, also in the way of this process: %w",
+			n.Path(), lacking("DELETE", n.lock.path, err)))
 	default:
 		n.leaveToReaper(nil)
 	}

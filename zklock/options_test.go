@@ -45,7 +45,8 @@ func TestDialRefusesBadServersByName(t *testing.T) {
 		name    string
 	}{
 		{nil, "no servers"},
-		{[]string{""}, "want host:port"},
+		{[]string{""}, `server "": want host:port`},
+		{[]string{addr + ",127.0.0.1:2182"}, `server "127.0.0.1:2181,127.0.0.1:2182": several in one string; want one string for each`},
 		{[]string{"127.0.0.1:0"}, `"127.0.0.1:0"`},
 		{[]string{"127.0.0.1:65536"}, `"127.0.0.1:65536"`},
 		{[]string{"127.0.0.1:zk"}, `"127.0.0.1:zk"`},

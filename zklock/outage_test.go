@@ -263,7 +263,7 @@ func TestPeerThatIsNoZooKeeperIsNamedAndNotBelieved(t *testing.T) {
 			here, there := net.Pipe()
 			go func() {
 				go io.Copy(io.Discard, there)
-				there.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+				there.Write([]byte("SSH-2.0-OpenSSH_9.2p1\r\n"))
 				there.Close()
 			}()
 			return here, nil

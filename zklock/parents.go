@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -87,7 +88,7 @@ func (a *attempt) createParent(path string) error {
 		_, err = c.conn.Create(path, nil, 0, a.lock.acl)
 	}
 	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
-		return fmt.Errorf("create parent %s: %w", path, err)
+		return fmt.Errorf("create parent %s: %w", path, lacking("CREATE", cmp.Or(parentOf(path), "/"), err))
 	}
 	return nil
 }

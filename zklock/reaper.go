@@ -3,6 +3,7 @@ package zklock
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/cenkalti/backoff/v4"
@@ -27,7 +28,7 @@ type remains struct {
 	parent, prefix string
 	path           string
 	unused         *parent  // instead: a container to delete if it is empty
-	refused        bool     // a delete was not permitted
+	refused        error    // why a delete was not permitted, nil if none was tried
 	session        *session // that was there then, nil if there was none
 }
 
@@ -48,6 +49,23 @@ func (r *reaper) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.items)
+}
+
+// stuck says that the znode at path is one of ours that should be gone, and why it is
+// not; it returns nil for any other.
+func (r *reaper) stuck(path string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, item := range r.items {
+		switch {
+		case item.path != path:
+		case item.refused != nil:
+			return fmt.Errorf("waiting behind %s, a node of this process that cannot be deleted: %w", path, item.refused)
+		default:
+			return fmt.Errorf("waiting behind %s, a node of this process that is still to be deleted", path)
+		}
+	}
+	return nil
 }
 
 // room waits until the reaper is not overwhelmed.
@@ -118,15 +136,15 @@ func (r *reaper) bury(item *remains) bool {
 		}
 	}
 	if err == nil {
-		err = c.conn.Delete(item.path, -1)
+		err = lacking("DELETE", parentOf(item.path), c.conn.Delete(item.path, -1))
 	}
 	switch classify(err) {
 	case done, missing:
 		return true
 	case permanent:
-		if !item.refused {
-			item.refused, item.session = true, c.link.session()
-			c.options.logger.Warn("zklock: cannot delete a lock node; it stays until its session ends",
+		if item.refused == nil {
+			item.refused, item.session = err, c.link.session()
+			c.options.logger.Warn("zklock: cannot delete a lock node; it stays in the queue until its session ends, also in the way of this process",
 				"path", cmp.Or(item.path, item.parent+"/"+item.prefix), "err", err)
 		}
 		return item.session == nil || item.session.isOver()

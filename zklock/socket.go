@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -164,6 +163,11 @@ func (s *socket) Read(p []byte) (int, error) {
 // readFrame reads the next frame, length included, and acts on it before the library
 // sees its first byte, if it is to see it.
 func (s *socket) readFrame() error {
+	if !s.handshaken {
+		if err := otherProtocol(s.reader); err != nil {
+			return s.readError(err)
+		}
+	}
 	frame, err := wire.ReadFrame(s.reader, s.buffer, maxFrame)
 	if err != nil {
 		return s.readError(err)
@@ -188,10 +192,7 @@ func (s *socket) readError(err error) error {
 		}
 		return err
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errors.New("the server hung up (it may have no quorum, be behind what this client has seen, or be over its maxClientCnxns)")
-	}
-	s.link.trouble(fmt.Errorf("handshake with %s: %w", s.RemoteAddr(), err))
+	s.link.trouble(fmt.Errorf("handshake with %s: %w", s.RemoteAddr(), handshakeError(err)))
 	return err
 }
 

@@ -24,7 +24,7 @@ func (a *attempt) try() (*Node, error) {
 		}
 	case missing:
 	default:
-		return nil, err
+		return nil, lacking("READ", a.lock.path, err)
 	}
 	n, err := a.enqueue()
 	if err != nil {

@@ -37,7 +37,7 @@ func (a *attempt) waitBehind(n *Node, s standing) (alone bool, err error) {
 	defer cancel()
 	n.wake.Wait(ctx)
 	if a.ctx.Err() != nil {
-		return false, context.Cause(a.ctx)
+		return false, a.explain(context.Cause(a.ctx))
 	}
 	return w.deleted.Load() && s.alone() && n.life.Err() == nil, nil
 }
