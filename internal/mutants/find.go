@@ -261,11 +261,12 @@ func effective(call *ast.CallExpr) bool {
 	return true
 }
 
-// order swaps neighbours of which one at least is a call: that of two stores is nobody's business.
+// order swaps neighbours of which one at least is a call. That of two stores is nobody's business, and that of a store and what
+// publishes it is the race detector's.
 func (f *finder) order(list []ast.Stmt) {
 	for i := range len(list) - 1 {
 		a, b := list[i], list[i+1]
-		if movable(a) && movable(b) && (isCall(a) || isCall(b)) {
+		if movable(a) && movable(b) && (isCall(a) || isCall(b)) && !(isStore(a) && publishes(b)) {
 			between := string(f.src[f.at(a.End()):f.at(b.Pos())])
 			if strings.Contains(between, "//") {
 				between = "\n"
@@ -286,11 +287,35 @@ func movable(s ast.Stmt) bool {
 	return false
 }
 
+func isStore(s ast.Stmt) bool {
+	_, call := s.(*ast.ExprStmt)
+	return !call || !isCall(s)
+}
+
 func isCall(s ast.Stmt) bool {
+	name := callee(s)
+	return name != "" && name != "delete" && name != "clear" // those are stores
+}
+
+func publishes(s ast.Stmt) bool {
+	switch callee(s) {
+	case "close", "Store", "Go", "spawn":
+		return true
+	}
+	return false
+}
+
+// callee returns the name of what a statement calls, "" if that is not what it does.
+func callee(s ast.Stmt) string {
 	e, ok := s.(*ast.ExprStmt)
 	if !ok {
-		return false
+		return ""
 	}
-	fun, ok := e.X.(*ast.CallExpr).Fun.(*ast.Ident)
-	return !ok || fun.Name != "delete" && fun.Name != "clear" // those are stores
+	switch fun := e.X.(*ast.CallExpr).Fun.(type) {
+	case *ast.Ident:
+		return fun.Name
+	case *ast.SelectorExpr:
+		return fun.Sel.Name
+	}
+	return "func"
 }

@@ -26,6 +26,7 @@ func TestGuardsAreFound(t *testing.T) {
 		{"state", `s.n++; s.v = 1; x = 1; a = true`, []string{"without s.n++", "without s.v = 1", "without a = true"}},
 		{"mutex and log", `s.mu.Lock(); defer s.mu.Unlock(); s.log.Debug("")`, nil},
 		{"order", `f(); s.v = 1`, []string{"after the next: f()", "without f()", "without s.v = 1"}},
+		{"order of a store and what publishes it", `s.v = 1; close(ch)`, []string{"without s.v = 1", "without close(ch)"}},
 		{"order of stores alone", `s.v = 1; s.w = 2`, []string{"without s.v = 1", "without s.w = 2"}},
 		{"swap", `if s.done.Swap(true) { return }`, []string{"never s.done.Swap(true)", "read only s.done.Swap(true)"}},
 		{"exchange", `_ = s.v.CompareAndSwap(0, 1)`, []string{"always s.v.CompareAndSwap(0, 1)"}},
