@@ -40,7 +40,11 @@ func TestHandlesAtTheGateEndWithTheConnection(t *testing.T) {
 				synctest.Wait()
 				trouble(s)
 				began := time.Now()
-				go s.conn.Close()
+				closed := make(chan struct{})
+				go func() {
+					defer close(closed)
+					s.conn.Close()
+				}()
 				select {
 				case err := <-outcome:
 					if !errors.Is(err, tier.ErrClosed) || !errors.Is(err, zk.ErrClosing) {
@@ -55,6 +59,7 @@ func TestHandlesAtTheGateEndWithTheConnection(t *testing.T) {
 				s.member().Refuse() // a connection that comes back sets its watches again, which is a data race of the library
 				srv.CutAll()
 				srv.Unfreeze()
+				<-closed // a second Close waits for the first at a mutex, and time stands still
 			})
 		})
 	}
