@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -70,6 +71,37 @@ func TestBothZnodesDeletedTogetherAreNotDeletedAgain(t *testing.T) {
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)
 		if got, want := tr.take(), []zktest.Op{zktest.OpMulti}; !slices.Equal(got, want) {
 			t.Errorf("sent: %v, want the operator's %v alone", got, want)
+		}
+	})
+}
+
+// Whoever leaves knows that both znodes go. The end of the one is no reason to look after the other.
+func TestBridgedWaiterLeavesWithOneTransaction(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		start(t, s).acquire(t)
+		p := bridge(t, s)
+		var mu sync.Mutex
+		var sent []zktest.Op
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			mu.Lock()
+			defer mu.Unlock()
+			if f.Stage == zktest.Event && strings.Contains(f.Path, "__lock__") {
+				return zktest.Drop
+			}
+			if f.Stage == zktest.Request && (f.Op == zktest.OpMulti || f.Op == zktest.OpDelete) {
+				sent = append(sent, f.Op)
+			}
+			return zktest.Pass
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		r := p.queue(ctx)
+		cancel()
+		r.failed(t)
+		time.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if want := []zktest.Op{zktest.OpMulti, zktest.OpMulti}; !slices.Equal(sent, want) {
+			t.Errorf("sent: %v, want one transaction to come and one to go", sent)
 		}
 	})
 }

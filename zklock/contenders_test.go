@@ -2,6 +2,7 @@ package zklock_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -97,6 +98,28 @@ func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What another program or a later version says of itself may mean something else.
+func TestContentInAnotherFormSaysNothingOfItsProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn, p := raw(t, s), start(t, s)
+		put(t, conn, 0, "/locks", path)
+		for i, data := range []string{`{"v":2,"host":"a","pid":7,"linger_ms":5}`, `{"host":"a","pid":7}`, `{"v":1,"host":"a","pid":7`, ``} {
+			if _, err := conn.Create(fmt.Sprintf("%s/lock-%010d", path, i), []byte(data), 0, zk.WorldACL(zk.PermAll)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		queue, err := p.lock.Contenders(t.Context())
+		if err != nil || len(queue) != 4 {
+			t.Fatalf("got %+v, %v; want 4", queue, err)
+		}
+		for _, c := range queue {
+			if c.Host != "" || c.PID != 0 || c.Linger != 0 {
+				t.Errorf("%s: read %+v", c.Data, c)
+			}
+		}
+	})
 }
 
 func TestContendersOfAnUnusedLockAreNone(t *testing.T) {

@@ -109,6 +109,19 @@ func atFrame(t *testing.T, nth int, acl []zk.ACL, trouble func(*zktest.Server, p
 	return struck && !t.Failed()
 }
 
+func TestOnlyMissingParentsAreMade(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		put(t, raw(t, s), 0, "/locks")
+		p, tr := start(t, s), record(s)
+		n := p.acquire(t)
+		want := []zktest.Op{zktest.OpCreate, zktest.OpCreateContainer, zktest.OpCreate}
+		if got := tr.take(); len(got) < 3 || !slices.Equal(got[:3], want) || slices.Contains(got[3:], zktest.OpCreateContainer) {
+			t.Errorf("sent: %v, want %v and reads", got, want)
+		}
+		n.Release()
+	})
+}
+
 func TestParentsThatAreUsedAreLeftToTheServer(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, tr := start(t, s), record(s)
