@@ -30,6 +30,7 @@ type Client struct {
 	parents    parents
 	reaper     reaper
 	stragglers stragglers
+	renewals   renewals
 
 	closing sync.Once
 
@@ -117,6 +118,7 @@ func newClient(o options) *Client {
 		owner:      newOwner(o.label),
 		events:     events{armed: make(map[string]map[*watcher]struct{})},
 		stragglers: stragglers{last: make(map[string]*attempt)},
+		renewals:   renewals{underWay: make(map[string]*renewal), failed: make(map[string]int32)},
 	}
 	// The client outlives the context of Dial, which bounds only the wait.
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())

@@ -89,11 +89,16 @@ func (a *attempt) climb(n *Node) error {
 // grant makes a node at the head of the queue a held one, with s as its last known
 // standing. It reports false if session, lease or node are gone.
 func (n *Node) grant(s standing) bool {
-	granted := n.session.hold(n)
-	if granted && s.behind > 0 {
-		n.contest()
+	if !n.session.hold(n) {
+		return false
 	}
-	return granted
+	switch {
+	case n.worn(): // there may be others outside the queue: one turn, and out of their way
+		n.contest(0)
+	case s.behind > 0:
+		n.contest(n.lock.client.now())
+	}
+	return true
 }
 
 // enter verifies a fresh node and lists its queue at the same time: one round trip.

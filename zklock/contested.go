@@ -5,7 +5,8 @@ import (
 )
 
 // ContestedFor returns for how long another contender has been known to wait behind a
-// held node, 0 if none is known.
+// held node, 0 if none is known. On a path whose sequence numbers are half used up, others
+// may wait outside the queue, and every node counts as contested for ever.
 //
 // The first call begins to look, with one read and a watch on the children of the path;
 // holders who never ask cause no traffic. A contender that leaves again does not take
@@ -29,9 +30,9 @@ func (n *Node) Contested() <-chan struct{} {
 	return n.contested
 }
 
-// contest notes that somebody waits behind the node.
-func (n *Node) contest() {
-	if n.contestedSince.CompareAndSwap(0, int64(max(n.lock.client.now(), 1))) {
+// contest notes that somebody waits behind the node, since then on the client's clock.
+func (n *Node) contest(since time.Duration) {
+	if n.contestedSince.CompareAndSwap(0, int64(max(since, 1))) {
 		close(n.contested)
 	}
 }
@@ -45,9 +46,9 @@ func (n *Node) observe() {
 	defer recheck.Stop()
 	for retry := newBackoff(); ; {
 		n.wake.Clear() // before the look: what comes later ends the wait
-		children, err := n.watchQueue(w)
+		children, err := c.watchQueue(n.lock.path, w)
 		if s, _ := stand(children, n.names()...); s.behind > 0 {
-			n.contest()
+			n.contest(c.now())
 			return
 		}
 		if err != nil {
@@ -67,19 +68,18 @@ func (n *Node) observe() {
 	}
 }
 
-// watchQueue lists the queue and sees to it that w hears of its next change.
-func (n *Node) watchQueue(w *watcher) ([]string, error) {
-	c := n.lock.client
-	if c.events.listen(n.lock.path, w) {
-		children, _, err := c.conn.Children(n.lock.path)
+// watchQueue lists the queue at path and sees to it that w hears of its next change.
+func (c *Client) watchQueue(path string, w *watcher) ([]string, error) {
+	if c.events.listen(path, w) {
+		children, _, err := c.conn.Children(path)
 		return children, err
 	}
-	children, _, events, err := c.conn.ChildrenW(n.lock.path)
+	children, _, events, err := c.conn.ChildrenW(path)
 	if err != nil {
-		c.events.failed(n.lock.path, w)
+		c.events.failed(path, w)
 		return nil, err
 	}
-	c.events.begun(n.lock.path, w)
+	c.events.begun(path, w)
 	c.link.watched(events)
 	return children, nil
 }

@@ -31,6 +31,22 @@
 // empty container, about as old as the process's last acquisition, which may be deleted at
 // any time. Parents are plain nodes, and stay, on servers before 3.5.
 //
+// # Worn paths
+//
+// Sequence numbers count all nodes ever created below a path, in 31 bits: 25 days of a
+// thousand hand-overs a second. Only a new path sets them back. From 2^30 on, therefore,
+// whoever has had a turn stays out of the queue, for T at most, until it is empty and the
+// path has been deleted, which whoever sees it first does; then all queue again. Meanwhile
+// those outside are served in no order and are not in the queue that TryAcquire and
+// Contenders look at, and every node counts as contested. The head of the queue remains the
+// server's word, and tokens go on growing.
+//
+// Only a container is deleted that this package has made and nobody has changed since. Where
+// there is another node, a child that is no lock node (such as a lock below), or no
+// permission, and where the queue is not empty within T, because of other libraries or long
+// turns, a WARN says so; the process queues as before and tries again when the next 2^20
+// numbers are used up. If nothing helps, all get [ErrSequenceExhausted] in the end.
+//
 // # What is not promised
 //
 // No lock service can keep a process that was stopped between looking at [Node.Err] and

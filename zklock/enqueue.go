@@ -13,6 +13,11 @@ import (
 // the context ends, or it cannot be done. What an unanswered create may have left is
 // then in the reaper's hands.
 func (a *attempt) enqueue() (*Node, error) {
+	if !a.once {
+		if err := a.client.renewals.await(a.ctx, a.lock.path); err != nil {
+			return nil, err
+		}
+	}
 	n, err := a.create()
 	a.endBuilding(n != nil)
 	return n, err

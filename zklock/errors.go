@@ -30,8 +30,8 @@ var (
 	// ErrSequenceExhausted says that the sequence numbers of a lock path are (all but)
 	// used up. They count all creations under the path in 31 bits, and from ZooKeeper
 	// 3.6 on they stick at the last one, so that two nodes would both be first. Nothing
-	// but a new parent node resets them: delete the path once it is empty, or use
-	// another one. A single child with a negative number or our own has the same effect;
+	// but a new parent node resets them, which the package sees to where it can; see
+	// there, under Worn paths. Else delete the path once it is empty, or use another one. A single child with a negative number or our own has the same effect;
 	// the error names it, and if it is a stray one, deleting it helps.
 	ErrSequenceExhausted = errors.New("sequence numbers of the lock path exhausted")
 )
@@ -61,7 +61,7 @@ func classify(err error) outcome {
 	case errors.Is(err, ErrClosed), errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed),
 		errors.Is(err, zk.ErrNoChildrenForEphemerals), errors.Is(err, zk.ErrBadArguments),
 		errors.Is(err, zk.ErrInvalidPath), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNotEmpty),
-		errors.Is(err, zk.ErrBadVersion):
+		errors.Is(err, zk.ErrBadVersion), errors.Is(err, errNotOurs):
 		return permanent
 	}
 	switch unknownCode(err) {

@@ -24,6 +24,13 @@ func (c *Client) AfterReadingID(f func()) {
 // LookForSession does what everything does that needs a session.
 func (c *Client) LookForSession() { c.link.session() }
 
+// Watchers is how many wait for news of path.
+func (c *Client) Watchers(path string) int {
+	c.events.mu.Lock()
+	defer c.events.mu.Unlock()
+	return len(c.events.armed[path])
+}
+
 // Library is what the client talks to the server with.
 func (c *Client) Library() *zk.Conn { return c.conn }
 

@@ -120,8 +120,9 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 	return n, nil
 }
 
-// Requeue gives the lock up and queues for it again, in one transaction: the node goes
-// and a new one joins the tail of the queue, at the price of a single write. It then
+// Requeue gives the lock up and queues for it again, in one transaction (but on a worn
+// path): the node goes and a new one joins the tail of the queue, at the price of a single
+// write. It then
 // waits like [Lock.Acquire], with the same results. The lock of n is given up in any
 // case; [Node.AwaitRelease] waits for that.
 func (n *Node) Requeue(ctx context.Context) (*Node, error) { return n.lock.Replace(ctx, n) }
@@ -136,6 +137,10 @@ func (l *Lock) Replace(ctx context.Context, old *Node) (*Node, error) {
 	if loss != nil {
 		old.leaveToReaper(loss)
 		return l.Acquire(ctx)
+	}
+	if old.stepAside() {
+		old.delete()
+		return l.Acquire(ctx) // which waits until the path is new
 	}
 	var begun atomic.Bool // whoever sets it sees to the end of old
 	n, err := l.start(ctx, func(a *attempt) (*Node, error) {

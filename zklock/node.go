@@ -145,6 +145,7 @@ func (n *Node) Release() error {
 	}
 	loss := n.lossNow()
 	n.session.leave(n)
+	n.stepAside()
 	if loss != nil {
 		n.leaveToReaper(loss)
 	} else {

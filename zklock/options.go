@@ -101,7 +101,8 @@ func WithLabel(label string) Option {
 // behind its own; if one of these is ours, each waits for the other until one gives up.
 //
 // kazoo expects its path to stay, so create it beforehand as a plain node: parents that
-// this package creates are removed when they are empty.
+// this package creates are removed when they are empty. A plain node is never made anew when
+// its sequence numbers come to their end, and a pair uses two of them.
 func WithKazoo() Option {
 	return func(o *options) { o.kazoo = true }
 }

@@ -1,11 +1,9 @@
 package zklock_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -21,6 +19,9 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
+
+// ours is the content of the containers that the package makes.
+const ours = "tierlock: a container, which goes when it is empty"
 
 // wantNoParents fails unless everything above the lock nodes goes, be it by the server's hand, and soon.
 func wantNoParents(t *testing.T, s *zktest.Server) {
@@ -161,7 +162,6 @@ func TestParentsThatMayNotBeUsedGoAtOnce(t *testing.T) {
 
 // Somebody is faster than the client to create the parent, and what the client is told of its own create gets lost.
 func TestParentOfSomebodyElseIsNeverDeleted(t *testing.T) {
-	const ours = "tierlock: a container, which goes when it is empty"
 	for name, create := range map[string]func(t *testing.T, conn *zk.Conn) error{
 		"a plain node": func(_ *testing.T, conn *zk.Conn) error {
 			_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
@@ -289,8 +289,8 @@ func TestEmptyParentThatMayNotBeDeletedIsToldAndLeft(t *testing.T) {
 		if _, err := raw(t, s).Create("/locks", nil, 0, zk.WorldACL(zk.PermAll&^zk.PermDelete)); err != nil {
 			t.Fatal(err)
 		}
-		var log bytes.Buffer
-		p := start(t, s, zklock.WithACL(zk.WorldACL(zk.PermRead)), zklock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		option, log := logged()
+		p := start(t, s, zklock.WithACL(zk.WorldACL(zk.PermRead)), option)
 		wantErr(t, "Acquire", p.queue(t.Context()).failed(t), zk.ErrNoAuth)
 		if got := log.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "path="+path+" ") || p.Reaping() > 0 {
 			t.Errorf("reaping %d, logged:\n%s", p.Reaping(), got)

@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -11,8 +12,8 @@ import (
 // node may be somebody's, with data, an ACL or a quota, or be meant to stay.
 const containerData = "tierlock: a container, which goes when it is empty"
 
-// errNotOurs says that a node is no container of this package, or has been changed since.
-var errNotOurs = errors.New("not a container made by this package, or changed since")
+// errNotOurs says that a parent is not for this package to delete.
+var errNotOurs = errors.New("not ours to delete")
 
 // A parent is a container that this client has asked for.
 type parent struct {
@@ -24,10 +25,7 @@ type parent struct {
 // more to do: it is gone, in use, or not for us to delete.
 func (c *Client) prune(p parent) (settled bool) {
 	err := c.deleteContainer(p)
-	switch {
-	case errors.Is(err, errNotOurs):
-		return true
-	case errors.Is(err, zk.ErrNoAuth):
+	if errors.Is(err, zk.ErrNoAuth) {
 		c.options.logger.Warn("zklock: cannot delete an empty parent; it stays", "path", p.path, "err", err)
 	}
 	return classify(err) != refused && classify(err) != uncertain
@@ -40,16 +38,26 @@ func (c *Client) prune(p parent) (settled bool) {
 // took the container's place within the round trip; with the sync, no server that lags
 // makes that any longer.
 func (c *Client) deleteContainer(p parent) error {
-	if _, err := c.conn.Sync(p.path); err != nil && classify(err) != missing {
+	if _, err := c.container(p); err != nil {
 		return err
+	}
+	return c.conn.Delete(p.path, 0)
+}
+
+// container reads what the server knows of a container of this package, nothing if it
+// is for others to use.
+func (c *Client) container(p parent) (*zk.Stat, error) {
+	if _, err := c.conn.Sync(p.path); err != nil && classify(err) != missing {
+		return nil, err
 	}
 	data, stat, err := c.conn.Get(p.path)
 	switch {
-	case errors.Is(err, zk.ErrNoAuth) && p.made: // for others to use
+	case errors.Is(err, zk.ErrNoAuth) && p.made:
+		return nil, nil
 	case err != nil:
-		return err
+		return nil, err
 	case string(data) != containerData || stat.Aversion != 0:
-		return errNotOurs
+		return stat, fmt.Errorf("%w: no container of this package, or changed since", errNotOurs)
 	}
-	return c.conn.Delete(p.path, 0)
+	return stat, nil
 }

@@ -61,7 +61,7 @@ func (a *attempt) watch(path string, w *watcher) error {
 // sends no event about it (CVE-2024-23944), nor does it say that it exists, from 3.8.4
 // and 3.9.2 on (ZOOKEEPER-2590); but the queue can be watched, since it could be listed.
 func (n *Node) watchUnreadable(q *watcher, name string) error {
-	children, err := n.watchQueue(q)
+	children, err := n.lock.client.watchQueue(n.lock.path, q)
 	if err == nil && !slices.Contains(children, name) {
 		err = zk.ErrNoNode
 	}

@@ -44,6 +44,7 @@ type Plan struct {
 	Steps     int
 	Latency   time.Duration // the most that a frame takes
 	Bridged   bool          // some processes make their nodes with kazoo
+	Worn      bool          // the sequence numbers of paths come to where they have to begin anew
 	Faults    []Fault
 }
 
@@ -66,6 +67,7 @@ func NewPlan(seed uint64) Plan {
 		}
 	}
 	p.Bridged = rng.IntN(2) == 0
+	p.Worn = rng.IntN(2) == 0
 	return p
 }
 
@@ -94,6 +96,9 @@ func (p Plan) Smaller() iter.Seq[Plan] {
 		}
 		if p.Bridged {
 			reduce(func(q *Plan) { q.Bridged = false })
+		}
+		if p.Worn {
+			reduce(func(q *Plan) { q.Worn = false })
 		}
 		if p.Paths > 1 {
 			reduce(func(q *Plan) { q.Paths = 1 })
@@ -131,6 +136,6 @@ func (p Plan) String() string {
 	for i, f := range p.Faults {
 		faults[i] = string(f)
 	}
-	return fmt.Sprintf("seed %d: %d processes, %d members, %d paths, %d steps, latency %v, bridged %t, faults [%s]",
-		p.Seed, p.Processes, p.Members, p.Paths, p.Steps, p.Latency, p.Bridged, strings.Join(faults, " "))
+	return fmt.Sprintf("seed %d: %d processes, %d members, %d paths, %d steps, latency %v, bridged %t, worn %t, faults [%s]",
+		p.Seed, p.Processes, p.Members, p.Paths, p.Steps, p.Latency, p.Bridged, p.Worn, strings.Join(faults, " "))
 }

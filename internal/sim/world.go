@@ -98,6 +98,7 @@ func (w *World) step(i int) {
 	// All that happens at this instant is done: jobs that start now come after those before.
 	synctest.Wait()
 	w.book.audit()
+	w.wear(i)
 	n := rng.IntN(100)
 	fault := allFaults[rng.IntN(len(allFaults))]
 	switch {

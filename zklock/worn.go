@@ -1,0 +1,181 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/mutexbool"
+)
+
+// Nothing but a new parent sets the numbers of a queue back, and only an empty one can be
+// deleted. So from wornFrom on, which is half of the range, whoever has had a turn stays
+// out of the queue until the path is new: each contender takes one more turn, the queue
+// drains, and the first who sees it empty deletes the path. Where that fails, all queue as
+// before until the next multiple of wornStep, at which they try again together.
+const (
+	wornFrom = 1 << 30
+	wornStep = 1 << 20
+)
+
+// worn reports whether the path of the node should be made anew.
+func (n *Node) worn() bool {
+	_, number, _ := parseName(baseOf(n.Path()))
+	return n.lock.client.renewals.due(n.lock.path, number)
+}
+
+// stepAside is called when a node that had its turn is given up. It reports whether its
+// process stays out of the queue for a while.
+func (n *Node) stepAside() bool {
+	return n.worn() && n.lock.client.renewals.begin(n)
+}
+
+// renewals are the lock paths that a client waits to see new.
+type renewals struct {
+	mu       sync.Mutex // guards the fields below
+	underWay map[string]*renewal
+	failed   map[string]int32 // number from which to try again, of paths that wore out meanwhile
+}
+
+// A renewal makes one lock path anew. For as long as it is under way this client does not
+// queue there. It ends with success, when there is no hope, and after a session timeout.
+type renewal struct {
+	client  *Client
+	node    *Node // whose number says that the path is worn
+	ctx     context.Context
+	cancel  context.CancelFunc
+	timeout time.Duration
+	wake    mutexbool.Bool // look again
+}
+
+func (r *renewals) due(path string, number int32) bool {
+	if number < wornFrom {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return number >= r.failed[path]
+}
+
+// begin sees to it that the path of n is being renewed. It reports false on a closed
+// client.
+func (r *renewals) begin(n *Node) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.underWay[n.lock.path] != nil {
+		return true
+	}
+	c, timeout := n.lock.client, n.session.negotiated()
+	ctx, cancel := context.WithTimeout(c.ctx, timeout)
+	renewal := &renewal{client: c, node: n, ctx: ctx, cancel: cancel, timeout: timeout}
+	if !c.spawn(renewal.run) {
+		cancel()
+		return false
+	}
+	r.underWay[n.lock.path] = renewal
+	return true
+}
+
+// await waits until path is not being renewed.
+func (r *renewals) await(ctx context.Context, path string) error {
+	r.mu.Lock()
+	renewal := r.underWay[path]
+	r.mu.Unlock()
+	if renewal == nil {
+		return nil
+	}
+	select {
+	case <-renewal.ctx.Done(): // the goroutine may take longer, in a call without an answer
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (r *renewal) run() {
+	err := r.drain()
+	r.client.renewals.end(r, err)
+	r.cancel() // after the entry is gone: whoever waited finds the path settled
+}
+
+// end follows a renewal that failed for a reason, or not.
+func (r *renewals) end(renewal *renewal, err error) {
+	path := renewal.node.lock.path
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.underWay, path)
+	if err == nil {
+		delete(r.failed, path)
+		return
+	}
+	if classify(err) == permanent && renewal.client.ctx.Err() == nil {
+		_, number, _ := parseName(baseOf(renewal.node.Path()))
+		r.failed[path] = (number/wornStep + 1) * wornStep
+		renewal.client.options.logger.Warn("zklock: half of the sequence numbers of a lock path are used up, and it cannot be"+
+			" deleted to begin anew", "path", path, "number", number, "next try", r.failed[path], "err", err)
+	}
+}
+
+// drain waits for the queue to be empty and deletes the path. It returns nil once the path
+// is new.
+func (r *renewal) drain() error {
+	w := &watcher{notify: r.wake.Set}
+	defer r.client.events.ignore(r.node.lock.path, w)
+	for retry := newBackoff(); ; {
+		if _, err := r.client.await(r.ctx); err != nil {
+			return err
+		}
+		r.wake.Clear() // before the look: what comes later ends the wait
+		err := r.look(w)
+		again := r.timeout / 4 // watches can be lost
+		switch outcome := classify(err); {
+		case outcome == done, outcome == missing:
+			return nil
+		case errors.Is(err, zk.ErrNotEmpty):
+		case outcome == permanent:
+			return err
+		default:
+			again = retry.NextBackOff()
+		}
+		ctx, cancel := context.WithTimeout(r.ctx, again)
+		r.wake.Wait(ctx)
+		cancel()
+		if r.ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// look deletes the path if it can be. It returns zk.ErrNoNode or nothing if the path is gone
+// or a new one, and zk.ErrNotEmpty if somebody queues.
+func (r *renewal) look(w *watcher) error {
+	c, path := r.client, r.node.lock.path
+	children, err := c.watchQueue(path, w)
+	if err != nil {
+		return err
+	}
+	stat, err := c.container(parent{path: path})
+	switch {
+	case stat != nil && stat.Czxid > r.node.token: // it could not go before the node, so it came later
+		return nil
+	case err != nil:
+		return err
+	case stat.NumChildren > 0:
+		return stillUsed(children)
+	}
+	return c.conn.Delete(path, 0)
+}
+
+// stillUsed tells whether these children are likely to go.
+func stillUsed(children []string) error {
+	for _, name := range children {
+		if _, _, ok := parseName(name); !ok {
+			return fmt.Errorf("%w: %q is no lock node", errNotOurs, name)
+		}
+	}
+	return zk.ErrNotEmpty
+}
