@@ -18,8 +18,9 @@ type lingerer struct {
 func (c *cohort) lingerLocked(node *zklock.Node) {
 	c.state = lingering
 	c.lingerer.node, c.lingerer.since = node, time.Now()
-	if c.lingerer.watched != node && c.registry.spawn(c, func() { c.watchLingering(node) }) {
+	if c.lingerer.watched != node {
 		c.lingerer.watched = node
+		c.registry.spawn(c, func() { c.watchLingering(node) }) // unless closed: then the node goes with the session
 	}
 }
 

@@ -118,6 +118,25 @@ func TestCloseWhileTheParentsAreBeingMade(t *testing.T) {
 	})
 }
 
+func TestCloseIsBoundedThoughTheParentsAreNeverMade(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpCreateContainer {
+				return zktest.Drop
+			}
+			return zktest.Pass
+		})
+		r := p.queue(t.Context())
+		begun := time.Now()
+		p.Close()
+		if d := time.Since(begun); d > 5*time.Second {
+			t.Errorf("Close took %v", d)
+		}
+		wantErr(t, "waiter", r.failed(t), zklock.ErrClosed)
+	})
+}
+
 func TestFailedDialLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -27,19 +27,21 @@ func down(s *zktest.Server) {
 }
 
 func TestDialWithoutAServerEndsAtItsDeadlineWithBothCauses(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		down(s)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		begun := time.Now()
-		_, err := zklock.Dial(ctx, []string{addr}, zklock.WithDialContext(s.DialContext))
-		for _, cause := range []error{context.DeadlineExceeded, zk.ErrNoServer, syscall.ECONNREFUSED} {
-			wantErr(t, "Dial", err, cause)
-		}
-		if d := time.Since(begun); d < 10*time.Second || d > 11*time.Second {
-			t.Errorf("returned after %v, want 10s", d)
-		}
-	})
+	for _, opts := range [][]zklock.Option{nil, {zklock.WithAuth("digest", []byte("u:p"))}} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			down(s)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			begun := time.Now()
+			_, err := zklock.Dial(ctx, []string{addr}, append(opts, zklock.WithDialContext(s.DialContext))...)
+			for _, cause := range []error{context.DeadlineExceeded, zk.ErrNoServer, syscall.ECONNREFUSED} {
+				wantErr(t, "Dial", err, cause)
+			}
+			if d := time.Since(begun); d < 10*time.Second || d > 11*time.Second {
+				t.Errorf("returned after %v, want 10s", d)
+			}
+		})
+	}
 }
 
 func TestDialWaitsForAServerToCome(t *testing.T) {
