@@ -172,6 +172,7 @@ func (a *attempt) list(n *Node) (standing, error) {
 	if n.life.Err() != nil {
 		return standing{}, errGone
 	}
+	asked := a.client.now()
 	children, _, err := a.client.conn.Children(a.lock.path)
 	switch classify(err) {
 	case done:
@@ -184,6 +185,7 @@ func (a *attempt) list(n *Node) (standing, error) {
 	if errors.Is(err, errNotQueued) {
 		return standing{}, errGone
 	}
+	n.heard.Store(int64(asked))
 	if s.foreign > 0 {
 		a.reportForeign(s.foreign)
 	}

@@ -119,7 +119,13 @@ func (l *dialed) await(ctx context.Context) error { return l.connected.Wait(ctx)
 
 func (l *dialed) attend() (leave func()) { return func() {} } // nobody else can close the connection
 
+func (l *dialed) over() bool { return false }
+
 func (l *dialed) vouches(*session) bool { return true } // the lease says it all
+
+func (l *dialed) leased() bool { return true }
+
+func (l *dialed) confirm(n *Node) bool { return n.lossNow() == nil }
 
 func (l *dialed) watched(<-chan zk.Event) {} // the callback sees all events
 

@@ -73,7 +73,7 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 	}
 	s := a.client.link.session()
 	if s == nil || a.client.Err() != nil {
-		old.leaveToReaper(nil)
+		old.leaveToReaper(old.doubt(nil))
 		return a.enqueue()
 	}
 	prefixes := a.lock.newPrefixes()
@@ -90,7 +90,7 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 	case refused:
 		old.deleteNow()
 	case uncertain: // all of it was done, or nothing
-		old.leaveToReaper(nil)
+		old.leaveToReaper(old.doubt(err))
 		if n, err := a.lookUp(prefixes, err); n != nil || err != nil {
 			return n, err
 		}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
@@ -22,7 +23,8 @@ type Node struct {
 	// bound to another session only while it queues.
 	session *session
 	token   int64
-	bound   atomic.Bool // both are final
+	bound   atomic.Bool  // both are final
+	heard   atomic.Int64 // when the server was last asked that said that the node is there, on the client's clock
 
 	life   context.Context // ends when the lock is lost, with the reason as its cause
 	end    context.CancelCauseFunc
@@ -139,6 +141,11 @@ func (n *Node) Suspended() bool {
 // [zk.ErrNoAuth] when this client may not delete nodes below the lock path: the node
 // then stays until the session ends, and even this process queues behind it. In any case
 // the lock is not held any more.
+//
+// The lease tells whether the lock was ours. Where there is none, over a connection made
+// elsewhere ([Attach]), only the server can: if it has not answered in time, or its answer
+// is lost, the error says that it is not known, and wraps that of the connection, such as
+// [zk.ErrNoServer] or [zk.ErrConnectionClosed].
 func (n *Node) Release() error {
 	if n.spent.Swap(true) {
 		return ErrReleased
@@ -162,10 +169,17 @@ func (n *Node) AwaitRelease() error {
 	select {
 	case <-n.released:
 	case <-bound.C:
-		return nil
+	case <-n.lock.client.Done():
 	}
-	if n.fate != nil {
-		return fmt.Errorf("zklock: release %s: %w", n.lock.path, n.fate)
+	var fate error
+	select {
+	case <-n.released:
+		fate = n.fate
+	default:
+		fate = n.doubt(nil)
+	}
+	if fate != nil {
+		return fmt.Errorf("zklock: release %s: %w", n.lock.path, fate)
 	}
 	return nil
 }
@@ -181,19 +195,24 @@ func (n *Node) delete() {
 	case errors.Is(err, ErrClosed):
 		n.settle(fmt.Errorf("%w: %w", ErrLost, err))
 		return
-	case err != nil:
+	case err != nil && n.Leased(): // else its answer is worth waiting for
 		n.leaveToReaper(nil)
 		return
 	}
 	if !c.spawn(n.deleteNow) {
-		n.settle(nil) // closed: the node goes with the session
+		n.settle(n.doubt(ErrClosed)) // the node goes with the session
 	}
 }
 
 // deleteNow deletes the node, or leaves it to the reaper. Its name was given by the
 // server and never returns, so the delete can only hit this node.
 func (n *Node) deleteNow() {
-	_, err := n.lock.client.transact(n.deletes()...)
+	c := n.lock.client
+	if c.link.over() { // what is sent now could stop the library for ever (conn.go:527)
+		n.settle(n.doubt(zk.ErrConnectionClosed))
+		return
+	}
+	_, err := c.transact(n.deletes()...)
 	switch classify(err) {
 	case done:
 		n.settle(nil)
@@ -203,7 +222,7 @@ func (n *Node) deleteNow() {
 		n.leaveToReaper(fmt.Errorf("delete %s, which stays in the queue until the session ends, also in the way of this process: %w",
 			n.Path(), lacking("DELETE", n.lock.path, err)))
 	default:
-		n.leaveToReaper(nil)
+		n.leaveToReaper(n.doubt(err))
 	}
 }
 

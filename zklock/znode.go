@@ -32,6 +32,15 @@ func (n *Node) deletes() []any {
 	return ops
 }
 
+// checks are the operations that do nothing, and fail unless the znodes are there.
+func (n *Node) checks() []any {
+	var ops []any
+	for i := range n.znodes {
+		ops = append(ops, &zk.CheckVersionRequest{Path: n.znodes[i].path, Version: -1}) // any version
+	}
+	return ops
+}
+
 // changed is called when something happened to one of the znodes.
 func (n *Node) changed(z *znode) {
 	if z.watch.deleted.Load() {
