@@ -62,7 +62,8 @@ func (a *attempt) climb(n *Node) error {
 			if n.grant(s) {
 				return nil
 			}
-			err = a.pause(retry, nil) // the lease ran out: listing again renews it
+			n.prove() // the lease ran out
+			err = a.pause(retry, nil)
 		case err == nil:
 			if stuck := a.client.reaper.stuck(a.lock.path + "/" + s.predecessor); stuck != nil {
 				a.trouble.Store(&stuck)

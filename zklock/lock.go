@@ -135,7 +135,8 @@ func (l *Lock) Replace(ctx context.Context, old *Node) (*Node, error) {
 	loss := old.lossNow()
 	old.session.leave(old)
 	if loss != nil {
-		old.leaveToReaper(loss)
+		old.delete(loss)
+		old.AwaitRelease() // or the new node would queue behind it
 		return l.Acquire(ctx)
 	}
 	if old.stepAside() {
@@ -151,7 +152,7 @@ func (l *Lock) Replace(ctx context.Context, old *Node) (*Node, error) {
 	})
 	if err != nil {
 		if !begun.Swap(true) {
-			old.delete()
+			old.delete(nil)
 		}
 		return nil, fmt.Errorf("zklock: requeue %s: %w", l.path, err)
 	}

@@ -84,6 +84,16 @@ func (n *Node) check() {
 	}
 }
 
+// gone reports whether the znodes are known to be deleted.
+func (n *Node) gone() bool {
+	for i := range n.znodes {
+		if !n.znodes[i].watch.deleted.Load() {
+			return false
+		}
+	}
+	return true
+}
+
 // look reads one of the znodes and sees to it that its deletion is watched.
 func (n *Node) look(z *znode) (*zk.Stat, error) {
 	c := n.lock.client

@@ -54,14 +54,15 @@ var (
 	syncUp   = request{"sync", zktest.OpSync}
 	remove   = request{"delete", zktest.OpDelete}
 	requeue  = request{"requeue", zktest.OpMulti}
-	exists   = request{"heartbeat", zktest.OpExists}
+	beat     = request{"heartbeat", zktest.OpMulti}
+	beatSync = request{"sync of a heartbeat", zktest.OpSync}
 	connect  = request{"connect", zktest.OpConnect}
 )
 
 var states = []state{
 	{"idle", []request{create, list, readOwn, syncUp, connect}, playIdle},
 	{"waiting", []request{create, list, readOwn, readPred, syncUp, remove, connect}, playWaiting},
-	{"holding", []request{exists, connect}, playHolding},
+	{"holding", []request{beat, beatSync, connect}, playHolding},
 	{"releasing", []request{remove, requeue, connect}, playReleasing},
 }
 
@@ -73,6 +74,8 @@ var mishaps = []mishap{
 	{"reply lost", zktest.Reply, zktest.Cut, nil},
 	{"later than the context", zktest.Reply, zktest.Delay(late), nil},
 	{"later than the session", zktest.Reply, zktest.Delay(sessionTimeout + time.Second), nil},
+	{"held up between servers", zktest.Request, zktest.Pass, isolateFor(late)},
+	{"held up between servers for long", zktest.Request, zktest.Pass, isolateFor(sessionTimeout + time.Second)},
 	{"refused", zktest.Request, zktest.Error(zktest.CodeThrottled), nil},
 }
 
@@ -85,6 +88,19 @@ func partition(s *scene, session int64) {
 		s.srv.Unmute(session, zktest.ToServer)
 		s.srv.Unmute(session, zktest.ToClient)
 	})
+}
+
+// isolateFor cuts the server of the session off from the leader just before it gets the request.
+func isolateFor(d time.Duration) func(s *scene, session int64) {
+	return func(s *scene, session int64) {
+		for _, sess := range s.srv.Sessions() {
+			if sess.ID == session && sess.Member != "" {
+				m := s.srv.Member(sess.Member)
+				m.Isolate()
+				time.AfterFunc(d, m.Rejoin)
+			}
+		}
+	}
 }
 
 var outcomes = []outcome{
@@ -124,6 +140,9 @@ func (c cell) arm(s *scene, p *process, of func(path string) bool) *fault {
 	do := c.mishap.do
 	if c.request == connect && c.mishap.name == "refused" {
 		do = zktest.Expired
+	}
+	if c.request == syncUp {
+		of = func(path string) bool { return path == lockPath } // a heartbeat's is another's
 	}
 	f := s.fault(fault{by: p, op: c.request.op, at: c.mishap.at, of: of, do: do, times: 1, first: func() {
 		if c.mishap.first != nil {

@@ -70,7 +70,7 @@ var situations = []struct {
 }{
 	{"idle", []request{create, list, readOwn, connect}, (*trial).idle},
 	{"waiting", []request{create, list, readOwn, readPred, remove, connect}, (*trial).waiting},
-	{"holding", []request{exists, write, connect}, (*trial).holding},
+	{"holding", []request{beat, write, connect}, (*trial).holding},
 	{"releasing", []request{remove, requeue, connect}, (*trial).releasing},
 }
 
@@ -304,7 +304,7 @@ func (tr *trial) holding() {
 	}
 	tr.await("a heartbeat, or the loss", func() bool {
 		tr.apart(b, next)
-		return tr.strike.Answered(zktest.OpExists) > 0 || closed(b.hold.Lost())
+		return tr.strike.Answered(zktest.OpMulti) > 0 || closed(b.hold.Lost())
 	})
 	tr.note("p holds: %s", sight(b.hold.Err()))
 	tr.release(b)

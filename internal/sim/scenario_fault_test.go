@@ -105,6 +105,7 @@ func (s *scene) heal() {
 			m.Accept()
 			m.Unfreeze()
 			m.CatchUp()
+			m.Rejoin()
 		}
 	}
 }
