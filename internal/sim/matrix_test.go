@@ -30,8 +30,13 @@ type state struct {
 }
 
 type request struct {
-	name string
-	op   zktest.Op
+	name  string
+	op    zktest.Op
+	first zktest.Op // of a multi
+}
+
+func (q request) is(f *zktest.Frame) bool {
+	return f.Op == q.op && (q.first == 0 || f.First == q.first)
 }
 
 type mishap struct {
@@ -47,16 +52,16 @@ type outcome struct {
 }
 
 var (
-	create   = request{"create", zktest.OpCreate}
-	list     = request{"list", zktest.OpGetChildren2}
-	readOwn  = request{"read own", zktest.OpGetData}
-	readPred = request{"read predecessor", zktest.OpGetData}
-	syncUp   = request{"sync", zktest.OpSync}
-	remove   = request{"delete", zktest.OpDelete}
-	requeue  = request{"requeue", zktest.OpMulti}
-	beat     = request{"heartbeat", zktest.OpMulti}
-	beatSync = request{"sync of a heartbeat", zktest.OpSync}
-	connect  = request{"connect", zktest.OpConnect}
+	create   = request{name: "create", op: zktest.OpCreate}
+	list     = request{name: "list", op: zktest.OpGetChildren2}
+	readOwn  = request{name: "read own", op: zktest.OpGetData}
+	readPred = request{name: "read predecessor", op: zktest.OpGetData}
+	syncUp   = request{name: "sync", op: zktest.OpSync}
+	remove   = request{name: "delete", op: zktest.OpDelete}
+	requeue  = request{"requeue", zktest.OpMulti, zktest.OpDelete}
+	beat     = request{"heartbeat", zktest.OpMulti, zktest.OpCheck}
+	beatSync = request{name: "sync of a heartbeat", op: zktest.OpSync}
+	connect  = request{name: "connect", op: zktest.OpConnect}
 )
 
 var states = []state{
@@ -144,7 +149,7 @@ func (c cell) arm(s *scene, p *process, of func(path string) bool) *fault {
 	if c.request == syncUp {
 		of = func(path string) bool { return path == lockPath } // a heartbeat's is another's
 	}
-	f := s.fault(fault{by: p, op: c.request.op, at: c.mishap.at, of: of, do: do, times: 1, first: func() {
+	f := s.fault(fault{by: p, op: c.request.op, is: c.request.is, at: c.mishap.at, of: of, do: do, times: 1, first: func() {
 		if c.mishap.first != nil {
 			c.mishap.first(s, session)
 		}
