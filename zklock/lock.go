@@ -140,7 +140,7 @@ func (l *Lock) Replace(ctx context.Context, old *Node) (*Node, error) {
 		return l.Acquire(ctx)
 	}
 	if old.stepAside() {
-		old.delete()
+		old.delete(nil)
 		return l.Acquire(ctx) // which waits until the path is new
 	}
 	var begun atomic.Bool // whoever sets it sees to the end of old
