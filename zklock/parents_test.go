@@ -80,8 +80,7 @@ func atFrame(t *testing.T, nth int, acl []zk.ACL, trouble func(*zktest.Server, p
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			mu.Lock()
 			defer mu.Unlock()
-			heartbeat := f.Op == zktest.OpPing || f.Op == zktest.OpSync && f.Path == "/"
-			if heartbeat || f.Op == zktest.OpConnect || f.Op == zktest.OpClose || at != "" {
+			if heartbeat(f) || at != "" {
 				return zktest.Pass
 			}
 			if frames++; frames < nth {

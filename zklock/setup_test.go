@@ -186,6 +186,19 @@ func put(t *testing.T, conn *zk.Conn, flags int32, paths ...string) {
 	}
 }
 
+// heartbeat reports whether a frame comes by itself, or comes and goes with a connection.
+func heartbeat(f *zktest.Frame) bool {
+	switch f.Op {
+	case zktest.OpPing, zktest.OpConnect, zktest.OpClose:
+		return true
+	case zktest.OpSync:
+		return f.Path == "/"
+	case zktest.OpMulti:
+		return f.First == zktest.OpCheck
+	}
+	return false
+}
+
 // traffic is what was asked of a server, pings and handshakes apart, and the syncs of heartbeats, which are counted.
 type traffic struct {
 	mu    sync.Mutex
