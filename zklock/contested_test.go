@@ -1,10 +1,15 @@
 package zklock_test
 
 import (
+	"context"
+	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -87,4 +92,39 @@ func TestContenderIsNoticedAtOnceAlthoughTheFirstLookFailed(t *testing.T) {
 			t.Error("not noticed at once")
 		}
 	})
+}
+
+// Each request for a watch is one more channel that the library keeps until the watch fires.
+func TestLooksAtTheQueueShareOneWatch(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		var looks, watches atomic.Int32
+		n := start(t, s, zklock.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := s.DialContext(ctx, network, address)
+			return tap{conn, func(frame []byte) {
+				d := wire.Decoder{Rest: wire.Body(frame)}
+				if h := d.RequestHeader(); h.Op == wire.OpGetChildren || h.Op == wire.OpGetChildren2 {
+					looks.Add(1)
+					if d.Buffer(); d.Bool() { // path, watch
+						watches.Add(1)
+					}
+				}
+			}}, err
+		})).acquire(t)
+		n.Contested()
+		time.Sleep(10 * timeout)
+		if looks.Load() < 5 || watches.Load() != 1 {
+			t.Errorf("%d looks asked for %d watches, want 1", looks.Load(), watches.Load())
+		}
+	})
+}
+
+// A tap shows what a client writes.
+type tap struct {
+	net.Conn
+	show func(frame []byte)
+}
+
+func (c tap) Write(frame []byte) (int, error) {
+	c.show(frame)
+	return c.Conn.Write(frame)
 }

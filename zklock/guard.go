@@ -49,7 +49,10 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 		err     error
 	}
 	answers := make(chan answer, 1)
-	guards := n.checks()
+	var guards []any
+	for i := range n.znodes { // exists, whatever its version
+		guards = append(guards, &zk.CheckVersionRequest{Path: n.znodes[i].path, Version: -1})
+	}
 	if !n.lock.client.spawn(func() {
 		defer n.writing.Add(-1)
 		results, err := n.lock.client.multi(append(guards, ops...)...)

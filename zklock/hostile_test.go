@@ -253,6 +253,7 @@ func TestPathThatWasNotAskedForIsAnUnknownOutcome(t *testing.T) {
 	for name, forge := range map[string]func(path string) string{
 		"none":               func(string) string { return "" },
 		"another one":        func(string) string { return "/elsewhere" },
+		"none at all":        func(string) string { return "x" },
 		"the parent":         func(string) string { return path },
 		"without a number":   func(path string) string { return path[:len(path)-len("0000000000")] },
 		"something below it": func(path string) string { return path + "/x" },

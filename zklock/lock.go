@@ -135,12 +135,11 @@ func (l *Lock) Replace(ctx context.Context, old *Node) (*Node, error) {
 	loss := old.lossNow()
 	old.session.leave(old)
 	if loss != nil {
-		old.delete(loss)
-		old.AwaitRelease() // or the new node would queue behind it
+		old.leaveToReaper(loss)
 		return l.Acquire(ctx)
 	}
 	if old.stepAside() {
-		old.delete(nil)
+		old.delete()
 		return l.Acquire(ctx) // which waits until the path is new
 	}
 	var begun atomic.Bool // whoever sets it sees to the end of old
@@ -152,7 +151,7 @@ func (l *Lock) Replace(ctx context.Context, old *Node) (*Node, error) {
 	})
 	if err != nil {
 		if !begun.Swap(true) {
-			old.delete(nil)
+			old.delete()
 		}
 		return nil, fmt.Errorf("zklock: requeue %s: %w", l.path, err)
 	}

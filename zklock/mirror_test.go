@@ -68,6 +68,17 @@ func TestMirrorHasTheWatchesOfTheLibrary(t *testing.T) {
 	}
 }
 
+// Some replies have no zxid, as those to credentials. What was seen before stays seen.
+func TestMirrorForgetsNothingThatWasSeen(t *testing.T) {
+	m := newWatchMirror()
+	for _, zxid := range []int64{3, 7, 0, -1} {
+		m.answered(wire.ReplyHeader{Xid: 7, Zxid: zxid})
+	}
+	if m.seen != 7 {
+		t.Errorf("seen up to %d, want 7", m.seen)
+	}
+}
+
 // FuzzMirror shows the mirror any request, answered with success, and any event.
 func FuzzMirror(f *testing.F) {
 	var get, event wire.Encoder

@@ -3,7 +3,9 @@ package zklock_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -86,6 +88,22 @@ func TestFirstReadAfterAReconnectIsImmediateThoughTheOneBeforeSetNoWatches(t *te
 			})
 		})
 	}
+}
+
+// It may do so again and again, so the connection goes on, and an operator can know.
+func TestServerThatRefusesToSetWatchesAgainIsToldOf(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		var log strings.Builder
+		p := start(t, s, zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+		n := p.acquire(t)
+		met := at(s, zktest.OpSetWatches, 1, zktest.Error(zktest.CodeThrottled))
+		s.CutAll()
+		synctest.Wait()
+		wantImmediate(t, p)
+		if err := n.Err(); err != nil || !met() || !strings.Contains(log.String(), strconv.Itoa(int(zktest.CodeThrottled))) {
+			t.Errorf("refused: %t; Err: %v; logged: %q", met(), err, &log)
+		}
+	})
 }
 
 // More watches than fit one request are set by several, and the connection breaks between them.

@@ -16,11 +16,11 @@ func (a *attempt) try() (*Node, error) {
 	switch classify(err) {
 	case done:
 		taken, err := occupied(children)
-		if taken && err == nil {
-			err = ErrLocked
-		}
 		if err != nil {
 			return nil, err
+		}
+		if taken {
+			return nil, ErrLocked
 		}
 	case missing:
 	default:
