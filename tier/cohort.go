@@ -166,7 +166,7 @@ func (c *cohort) try(ctx context.Context, lock errand) (*ownership, error) {
 func (c *cohort) release(own *ownership) error {
 	node := own.node
 	c.mu.Lock()
-	switch c.afterReleaseLocked(node) {
+	switch c.decideLocked(node) {
 	case handOn:
 		c.admitLocked(node)
 		c.mu.Unlock()

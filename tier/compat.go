@@ -32,10 +32,11 @@ import (
 //     [zk.ErrClosing], and for what waiting does not mend.
 //   - An error leaves no node behind. That of zk.Lock blocks everybody until the session
 //     ends.
-//   - Unlock always leaves the handle unlocked. If the lock was lost meanwhile, it says so
-//     once, with an error wrapping [ErrLost] and [zk.ErrNoNode]; zk.Lock repeats
-//     zk.ErrNoNode for ever and cannot be locked again. If the connection is down, the
-//     node is deleted later and Unlock returns.
+//   - Unlock always leaves the handle unlocked, and says once that the lock was lost
+//     meanwhile, with an error wrapping [ErrLost] and [zk.ErrNoNode]; zk.Lock repeats
+//     zk.ErrNoNode for ever and cannot be locked again. While the connection is down it
+//     waits for a third of the session timeout at most, taken to be 15 s; the node is
+//     deleted later.
 //   - Children that are no lock nodes are ignored, where each of them makes zk.Lock fail.
 //   - Missing parents are created as container nodes, which the server removes when they
 //     are empty.
@@ -101,8 +102,11 @@ func (l *Lock) LockWithData(data []byte) error {
 	return nil
 }
 
-// Unlock releases the lock. A handle that does not hold it gets [zk.ErrNotLocked].
-// After any error the handle is unlocked.
+// Unlock releases the lock, and returns nil if it was ours to the end. If that is not known,
+// because the server did not answer in time or the connection was closed, the error wraps
+// that of the connection, such as [zk.ErrConnectionClosed] or [zk.ErrNoServer]. A lock that
+// has ended with its connection may also count as lost. A handle that does not hold the
+// lock gets [zk.ErrNotLocked]. After any error the handle is unlocked.
 func (l *Lock) Unlock() error {
 	l.mu.Lock()
 	hold := l.hold
@@ -112,7 +116,10 @@ func (l *Lock) Unlock() error {
 		return zk.ErrNotLocked
 	}
 	err := hold.Release()
-	if errors.Is(err, ErrLost) {
+	switch {
+	case errors.Is(err, ErrClosed): // with the connection
+		return errors.Join(err, zk.ErrConnectionClosed)
+	case errors.Is(err, ErrLost):
 		return errors.Join(err, zk.ErrNoNode)
 	}
 	return err

@@ -12,6 +12,23 @@ const (
 	linger                  // keep it for a while, though nobody waits
 )
 
+// decideLocked is afterReleaseLocked for a node with a lease. Without one, a node is kept
+// only if the server vouches for it: else nobody would know whether the lock was ours. That
+// takes a call, without the mutex; the state is held meanwhile, so nobody gets in.
+func (c *cohort) decideLocked(node *zklock.Node) decision {
+	d := c.afterReleaseLocked(node)
+	if node.Leased() || d != handOn && d != linger {
+		return d
+	}
+	c.mu.Unlock()
+	certain := node.Confirm()
+	c.mu.Lock()
+	if !certain {
+		return giveUp
+	}
+	return c.afterReleaseLocked(node)
+}
+
 // afterReleaseLocked is the rule of lock cohorting (Dice, Marathe, Shavit 2012): within
 // a process the lock changes hands for nothing, so it stays there as long as that is
 // fair. A node is never kept without a valid lease, nor while the connection is down;

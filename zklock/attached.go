@@ -123,17 +123,12 @@ func (l *attached) leave() {
 	}
 }
 
-// ask ends the client when the connection was closed.
+// ask goes on asking as long as anybody waits.
 func (l *attached) ask() {
 	again := time.NewTicker(pollClosed)
 	defer again.Stop()
 	for l.wanted() {
-		if l.closed() {
-			l.client.cancel(ErrClosed)
-			if s := l.session(); s != nil {
-				s.end(ErrClosed)
-			}
-		}
+		l.over()
 		select {
 		case <-again.C:
 		case <-l.alone.C():
@@ -151,6 +146,15 @@ func (l *attached) wanted() bool {
 	return l.asking
 }
 
+// over ends the client if the connection was closed.
+func (l *attached) over() bool {
+	if !l.closed() {
+		return false
+	}
+	l.client.end()
+	return true
+}
+
 // closed reports whether the connection was closed. The library tells only those who ask
 // for something, all of whom it refuses with this error from then on (conn.go:936). A live
 // connection that keeps breaking refuses any number of requests in a row with the same
@@ -164,6 +168,22 @@ func (l *attached) closed() bool {
 // vouches stands in for the lease. A connection that is down loses nothing by itself.
 // It must not end a session: it is asked under the session's mutex.
 func (l *attached) vouches(s *session) bool { return l.id() == s.id }
+
+func (l *attached) leased() bool { return false }
+
+// heardLasts is for how long an answer vouches for a session: less than the timeout of any.
+const heardLasts = 250 * time.Millisecond
+
+// confirm asks the library, too, about a close that is under way.
+func (l *attached) confirm(n *Node) bool {
+	if asked := l.client.now(); asked-time.Duration(n.heard.Load()) > min(heardLasts, n.session.negotiated()/3) {
+		if _, err := l.client.transact(n.checks()...); err != nil {
+			return false
+		}
+		n.heard.Store(int64(asked))
+	}
+	return !l.over()
+}
 
 // watched passes on the event of one watch, there being no callback.
 func (l *attached) watched(events <-chan zk.Event) {

@@ -232,6 +232,57 @@ func TestAttachedLockOutlivesADisconnect(t *testing.T) {
 	})
 }
 
+// Nobody vouches for a lock without a lease but the server.
+func TestAttachedRequeueSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) {
+	for name, c := range map[string]struct {
+		trouble func(*zktest.Server)
+		want    error
+	}{
+		"no server": {down, zk.ErrNoServer},
+		"its answer lost": {func(s *zktest.Server) {
+			s.Intercept(func(f *zktest.Frame) zktest.Action {
+				if f.Stage == zktest.Reply && f.Op == zktest.OpMulti {
+					s.Member(addr).Refuse()
+					return zktest.Cut
+				}
+				return zktest.Pass
+			})
+		}, zk.ErrConnectionClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				p, _ := attach(t, s)
+				n := p.acquire(t)
+				c.trouble(s)
+				ctx, cancel := context.WithCancel(t.Context())
+				again := submit(func() (*zklock.Node, error) { return n.Requeue(ctx) })
+				wantErr(t, "AwaitRelease", n.AwaitRelease(), c.want)
+				cancel()
+				wantErr(t, "Requeue", again.failed(t), context.Canceled)
+			})
+		})
+	}
+}
+
+func TestAttachedReleaseDoesNotOutliveItsClient(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, _ := attach(t, s)
+		n := p.acquire(t)
+		s.Freeze()
+		released := make(chan error, 1)
+		go func() { released <- n.Release() }()
+		synctest.Wait()
+		began := time.Now()
+		var closing sync.WaitGroup
+		closing.Go(func() { p.Close() })
+		wantErr(t, "Release", <-released, zklock.ErrClosed)
+		if took := time.Since(began); took > 0 {
+			t.Errorf("Release went on for %v", took)
+		}
+		closing.Wait()
+	})
+}
+
 func TestAttachedCloseEndsEveryTaskAndNotTheConnection(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		holder := start(t, s)

@@ -51,9 +51,15 @@ type link interface {
 	// attend sees to it that the client ends when its connection is closed, until leave is
 	// called.
 	attend() (leave func())
+	// over reports whether somebody else has closed the connection, and ends the client then.
+	over() bool
 	// vouches reports whether s is still the session, as far as its lease does not
 	// tell.
 	vouches(s *session) bool
+	// leased reports whether sessions have a lease.
+	leased() bool
+	// confirm asks, where there is none, whether the server knows of n or did a moment ago.
+	confirm(n *Node) bool
 	// watched takes the channel of a watch that was asked for.
 	watched(<-chan zk.Event)
 	// close ends the connection and returns when it has come to rest.
@@ -132,18 +138,23 @@ func newClient(o options) *Client {
 // leaves no goroutine. It may be called more than once and returns nil.
 func (c *Client) Close() error {
 	c.closing.Do(func() {
-		c.mu.Lock()
-		c.closed = true
-		c.mu.Unlock()
-		c.cancel(ErrClosed)
-		if s := c.link.session(); s != nil {
-			s.end(ErrClosed)
-		}
+		c.end()
 		c.parents.await(time.Second)
 		c.link.close()
 		c.tasks.Wait()
 	})
 	return nil
+}
+
+// end loses every lock and begins nothing new.
+func (c *Client) end() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel(ErrClosed)
+	if s := c.link.session(); s != nil {
+		s.end(ErrClosed)
+	}
 }
 
 // scope returns a context that ends with ctx or the client, and its end.

@@ -62,7 +62,8 @@ func (a *attempt) climb(n *Node) error {
 			if n.grant(s) {
 				return nil
 			}
-			err = a.pause(retry, nil) // the lease ran out: listing again renews it
+			n.prove() // the lease ran out
+			err = a.pause(retry, nil)
 		case err == nil:
 			if stuck := a.client.reaper.stuck(a.lock.path + "/" + s.predecessor); stuck != nil {
 				a.trouble.Store(&stuck)
@@ -172,6 +173,7 @@ func (a *attempt) list(n *Node) (standing, error) {
 	if n.life.Err() != nil {
 		return standing{}, errGone
 	}
+	asked := a.client.now()
 	children, _, err := a.client.conn.Children(a.lock.path)
 	switch classify(err) {
 	case done:
@@ -184,6 +186,7 @@ func (a *attempt) list(n *Node) (standing, error) {
 	if errors.Is(err, errNotQueued) {
 		return standing{}, errGone
 	}
+	n.heard.Store(int64(asked))
 	if s.foreign > 0 {
 		a.reportForeign(s.foreign)
 	}

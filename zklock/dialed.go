@@ -21,10 +21,11 @@ type dialed struct {
 	connected mutexbool.Bool // a session is established and the connection stands
 	verify    mutexbool.Bool // the connection came back: held nodes want a look
 
-	mu      sync.Mutex // guards the fields below; never held across a client call
-	current *session   // nil before the first and after an expiry
-	socket  *socket    // the newest, nil before the first
-	problem error      // why there is no connection, nil before the first trouble
+	mu      sync.Mutex    // guards the fields below; never held across a client call
+	current *session      // nil before the first and after an expiry
+	socket  *socket       // the newest, nil before the first
+	left    time.Duration // when the connection of the session ended, 0 while it stands
+	problem error         // why there is no connection, nil before the first trouble
 	closed  bool
 }
 
@@ -45,6 +46,7 @@ func (c *Client) dial(ctx context.Context, addresses []string) error {
 	}
 	c.conn, l.gone = conn, events
 	c.spawn(l.keep)
+	c.spawn(l.inspect)
 	ready := make(chan error, 1)
 	c.spawn(func() { ready <- c.authenticate(ctx) })
 	select {
@@ -105,13 +107,30 @@ func (l *dialed) onEvent(ev zk.Event) {
 	case ev.Type != zk.EventSession:
 		l.client.events.fire(ev)
 	case ev.State == zk.StateHasSession:
-		l.connected.Set()
-		l.verify.Set()
+		l.join()
 		if s := l.session(); s != nil {
 			s.ring()
 		}
 	case ev.State == zk.StateDisconnected:
-		l.connected.Clear()
+		l.leave()
+	}
+}
+
+func (l *dialed) join() {
+	l.mu.Lock()
+	l.left = 0
+	l.mu.Unlock()
+	l.connected.Set()
+	l.verify.Set()
+}
+
+// leave is called after each attempt to connect, too.
+func (l *dialed) leave() {
+	l.connected.Clear()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.left == 0 {
+		l.left = max(l.client.now(), 1)
 	}
 }
 
@@ -119,7 +138,13 @@ func (l *dialed) await(ctx context.Context) error { return l.connected.Wait(ctx)
 
 func (l *dialed) attend() (leave func()) { return func() {} } // nobody else can close the connection
 
+func (l *dialed) over() bool { return false }
+
 func (l *dialed) vouches(*session) bool { return true } // the lease says it all
+
+func (l *dialed) leased() bool { return true }
+
+func (l *dialed) confirm(n *Node) bool { return n.lossNow() == nil }
 
 func (l *dialed) watched(<-chan zk.Event) {} // the callback sees all events
 

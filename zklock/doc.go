@@ -16,12 +16,11 @@
 // # What is promised
 //
 // At most one node is at the head of the queue; that is the server's word. A holder
-// learns that it lost the lock no later than its lease ends: [Node.Lost] is closed, and
-// [Node.Err] says why. The lease runs from the send time of the newest request that the
-// server answered, for the session timeout T less a margin (T/3 by default), on the
-// process's own monotonic clock. While a lock is held the client asks at least every
-// min(T/6, 2s). A broken connection alone loses nothing: the lock is suspended until
-// the connection is back or the lease ends.
+// learns that it lost the lock no later than its lease ends, on the process's own
+// monotonic clock, and a margin before the servers can give it to anybody else (T/3 of the
+// session timeout T by default): [Node.Lost] is closed, and [Node.Err] says why. A broken
+// connection alone loses nothing: the lock is suspended until the connection is back or
+// the lease ends. A lost node stays until its owner has released it or the margin is over.
 //
 // No node outlives its purpose: when an acquisition is given up or a reply is lost, the
 // node is found by its unique name and deleted in the background, or dies with its
@@ -54,17 +53,36 @@
 // tokens than the highest it has seen, or write through [Node.Multi] if the data is in
 // the same ensemble. Tokens do not outlive the ensemble's data; see there.
 //
-// The lease rests on assumptions: clocks run at nearly the same rate (a suspended
-// machine's monotonic clock stands still), and the margin covers what the ensemble may
-// take to agree that a session was heard of. A server forwards that to its leader every
-// half tick, so a crash of one costs up to that. A server that is cut off from the
-// leader goes on answering for syncLimit ticks; to cover that too, the margin must be
-// at least (syncLimit+1.5) ticks, which is 13 s with the usual syncLimit 5 and tickTime
-// 2000.
+// # The lease
 //
-//	T     margin   covers
-//	10 s  3.3 s    one server; crash of a server or of the leader
-//	15 s  5 s      the same, with more patience for pauses (default)
-//	30 s  14 s     also a partition between servers, usual settings; heartbeats keep 14 s of lease
-//	40 s  13.3 s   the same with the default margin
+// A server's word alone proves little: a follower that is cut off from the others goes on
+// answering reads and pings, as does a leader that was deposed, while the others end the
+// session and give the lock away. So only a write that a quorum agreed on renews the
+// lease, and it counts from the request that the leader has heard of for certain by then,
+// not from the write itself (DESIGN.md has the argument). The heartbeat is a sync each
+// T/8, and behind it, while a node is queued or held, a write that checks the node and
+// changes nothing: one per process, however many locks it has.
+//
+// The lease then ends at least the margin before any server can give the lock away, be it
+// that the holder, a server or a link hangs, stops or breaks, in a partition between
+// servers as well. It assumes that
+//
+//   - clocks run at the same rate, but for a small part of the margin; the monotonic clock
+//     of a machine that is suspended stands still;
+//   - the servers' tickTime is at most a quarter of T. They do not tell it. It is 2 s nearly
+//     everywhere, so the client warns on its logger about a T below 8 s, and about one that
+//     the server has raised: its least is two ticks;
+//   - the client's server has a vote, or observes the leader directly: no observer masters,
+//     no quorum oracles, no local sessions.
+//
+// A holder keeps its lock through any outage of T - margin - T/4, less two round trips:
+//
+//	T     margin   ticks up to   outage survived
+//	8 s   2.7 s    2 s           3.3 s
+//	10 s  3.3 s    2.5 s         4.2 s
+//	15 s  5 s      3.75 s        6.2 s            (default)
+//	30 s  10 s     7.5 s         12.5 s
+//
+// T is also how long a lock stays taken when its process dies, and it may take twice that
+// if only what the servers send gets lost.
 package zklock

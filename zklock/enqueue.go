@@ -68,12 +68,12 @@ func (a *attempt) create() (*Node, error) {
 // given up.
 func (a *attempt) replace(old *Node) (*Node, error) {
 	if a.ctx.Err() != nil {
-		old.delete()
+		old.delete(nil)
 		return nil, context.Cause(a.ctx)
 	}
 	s := a.client.link.session()
 	if s == nil || a.client.Err() != nil {
-		old.leaveToReaper(nil)
+		old.leaveToReaper(old.doubt(nil))
 		return a.enqueue()
 	}
 	prefixes := a.lock.newPrefixes()
@@ -85,12 +85,12 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 	case missing: // somebody deleted old
 		old.settleMissing()
 	case permanent: // nothing was done
-		old.deleteNow()
+		old.deleteNow(nil)
 		return nil, createError(lacking("CREATE or DELETE", a.lock.path, err))
 	case refused:
-		old.deleteNow()
+		old.deleteNow(nil)
 	case uncertain: // all of it was done, or nothing
-		old.leaveToReaper(nil)
+		old.leaveToReaper(old.doubt(err))
 		if n, err := a.lookUp(prefixes, err); n != nil || err != nil {
 			return n, err
 		}

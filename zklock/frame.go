@@ -6,16 +6,6 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// withLastZxid returns a handshake that claims to have seen all up to zxid.
-func withLastZxid(handshake []byte, zxid int64) []byte {
-	d := wire.Decoder{Rest: wire.Body(handshake)}
-	q := d.ConnectRequest()
-	q.LastZxid = zxid
-	var e wire.Encoder
-	e.ConnectRequest(q)
-	return wire.Frame(e)
-}
-
 // withoutWatches returns a request that sets none again.
 func withoutWatches(h wire.RequestHeader) []byte {
 	var e wire.Encoder

@@ -49,10 +49,7 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 		err     error
 	}
 	answers := make(chan answer, 1)
-	var guards []any
-	for i := range n.znodes { // exists, whatever its version
-		guards = append(guards, &zk.CheckVersionRequest{Path: n.znodes[i].path, Version: -1})
-	}
+	guards := n.checks()
 	if !n.lock.client.spawn(func() {
 		defer n.writing.Add(-1)
 		results, err := n.lock.client.multi(append(guards, ops...)...)

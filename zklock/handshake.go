@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/wire"
 )
 
 // handshakeTimeout bounds the wait for a server that accepts and then says nothing. It
@@ -33,15 +35,15 @@ func (l *dialed) session() *session {
 func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*session, error) {
 	c := l.client
 	var refusal error
-	if margin := c.margin(timeout); timeout <= margin {
-		refusal = fmt.Errorf("the server granted a session timeout of %v, not above the lease margin of %v",
+	if margin := c.margin(timeout); margin > timeout/2 {
+		refusal = fmt.Errorf("the server granted a session timeout of %v; the lease margin of %v is more than half of it",
 			timeout, margin)
 	}
 	l.mu.Lock()
 	old := l.current
 	if old != nil && old.id == id {
 		l.mu.Unlock()
-		old.resume(timeout, sentAt) // refused or not: the server has set its clock to it
+		old.resume(timeout) // refused or not: the server has set its clock to it
 		return old, refusal
 	}
 	if refusal != nil {
@@ -49,25 +51,48 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*session,
 		return nil, refusal
 	}
 	s := newSession(c, id, timeout)
-	s.validUntil.Store(int64(s.leaseFrom(sentAt)))
+	s.heard.Store(int64(sentAt)) // a session begins with a write
 	l.current = s
 	l.mu.Unlock()
 	if old != nil {
 		old.end(zk.ErrSessionExpired)
 	}
+	l.warnOfTick(s)
 	if c.ctx.Err() != nil { // closed: Close may have looked for a session before
 		s.end(ErrClosed)
 	}
 	return s, nil
 }
 
-// hopeless reports whether the session has been out of reach for so long that the
-// server must have given it up, if it is the server that it was. A server whose data
-// were lost or restored turns away a client that has seen a later transaction, every
-// time; the library would never recover.
-func (l *dialed) hopeless(now time.Duration) bool {
-	s := l.session()
-	return s != nil && now > time.Duration(s.validUntil.Load())+3*s.negotiated()
+// introduce is the handshake for one of the library's, of a client that has seen all up
+// to zxid. When the connection has been away for the session timeout, all holds are lost,
+// and if only the answers get lost, each attempt to resume the session would keep its
+// nodes in the queue: a new one is asked for. And a server whose data were lost or
+// restored turns away, every time, a client that has seen a later transaction: in the
+// end it is told that none has been seen, and says that the session has expired.
+func (l *dialed) introduce(handshake []byte, zxid int64, now time.Duration) []byte {
+	d := wire.Decoder{Rest: wire.Body(handshake)}
+	q := d.ConnectRequest()
+	q.LastZxid = zxid
+	switch away, timeout := l.away(now); {
+	case away > 4*timeout:
+		q.LastZxid = 0
+	case away > timeout:
+		q.Session, q.Password = 0, make([]byte, wire.PasswordLen)
+	}
+	var e wire.Encoder
+	e.ConnectRequest(q)
+	return wire.Frame(e)
+}
+
+// away returns for how long the session has had no connection, and its timeout.
+func (l *dialed) away(now time.Duration) (away, timeout time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == nil || l.left == 0 {
+		return 0, 0
+	}
+	return now - l.left, l.current.negotiated()
 }
 
 // expired is called by the socket when the server says so in a handshake.
@@ -117,4 +142,17 @@ func dialError(address string, err error) error {
 
 func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// warnOfTick says when the session timeout may be too short for the lease, which takes
+// the servers' tick for a quarter of it at most. Servers do not tell their tick: nearly
+// all run with 2 s, and none grants less than two by default.
+func (l *dialed) warnOfTick(s *session) {
+	const usualTick = 2 * time.Second
+	timeout := s.negotiated()
+	if raised := timeout > l.client.options.sessionTimeout; raised || timeout < 4*usualTick {
+		l.client.options.logger.Warn("zklock: the session timeout may be too short for a lease that holds in a partition between servers;"+
+			" it should be four of their ticks",
+			"granted", timeout, "asked for", l.client.options.sessionTimeout, "safe with tickTime up to", timeout/4)
+	}
 }

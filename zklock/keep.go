@@ -1,9 +1,15 @@
 package zklock
 
-import "time"
+import (
+	"errors"
+	"time"
 
-// keep sends heartbeats while anything is held, and looks after the held nodes when the
-// connection comes back.
+	"github.com/go-zookeeper/zk"
+)
+
+// keep proves to the server, and to us, that the session lives: every eighth of its
+// timeout a sync, and a write behind it while a node is queued or held. Without the
+// former a node could not be granted by its create alone after a quiet time; see [proof].
 func (l *dialed) keep() {
 	timer := time.NewTimer(l.heartbeat())
 	defer timer.Stop()
@@ -11,42 +17,62 @@ func (l *dialed) keep() {
 		select {
 		case <-l.client.ctx.Done():
 			return
-		case <-l.verify.C():
-			l.verify.Clear()
-			l.look(everyNode)
 		case <-timer.C:
-			l.look(oneNode)
+			if l.err() == nil {
+				l.beat()
+			}
 		}
 		timer.Reset(l.heartbeat())
 	}
 }
 
-// heartbeat is the interval at which the lease is renewed, a fraction of it however large
-// the margin. The library's own pings come only every third of the session timeout.
+// heartbeat is the pace of keep, and no shorter than half a tick.
 func (l *dialed) heartbeat() time.Duration {
 	timeout := l.client.options.sessionTimeout
 	if s := l.session(); s != nil {
 		timeout = s.negotiated()
 	}
-	lease := timeout - l.client.margin(timeout)
-	return max(min(timeout/6, 2*time.Second, lease/3), time.Millisecond)
+	return halfTick(timeout)
 }
 
-const (
-	oneNode   = 1
-	everyNode = 1 << 30
-)
+// halfTick is the most that half a tick of the servers may take. The tick is taken for a
+// quarter of the session timeout, because they do not tell it.
+func halfTick(timeout time.Duration) time.Duration { return timeout / 8 }
 
-// look checks up to n of the held nodes, any of them.
-func (l *dialed) look(n int) {
-	s := l.session()
-	if s == nil || l.err() != nil {
-		return
+func (l *dialed) beat() {
+	if _, err := l.client.conn.Sync("/"); err == nil {
+		l.prove()
 	}
-	for i, node := range s.holders() {
-		if i == n {
-			return
+}
+
+// prove sends a write that changes nothing, unless there is nothing to lose.
+func (l *dialed) prove() {
+	if s := l.session(); s != nil {
+		if n := s.anyNode(); n != nil {
+			n.prove()
 		}
-		node.check()
+	}
+}
+
+// prove has the server agree, by a write, that a node is there.
+func (n *Node) prove() {
+	if _, err := n.lock.client.transact(n.checks()...); errors.Is(err, zk.ErrNoNode) {
+		n.check()
+	}
+}
+
+// inspect looks after the held nodes when the connection has come back. Before that it
+// makes the answer to the handshake count for the lease.
+func (l *dialed) inspect() {
+	for l.verify.Wait(l.client.ctx) == nil {
+		l.verify.Clear()
+		l.prove()
+		s := l.session()
+		if s == nil {
+			continue
+		}
+		for _, n := range s.holders() {
+			n.check()
+		}
 	}
 }

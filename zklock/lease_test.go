@@ -1,8 +1,11 @@
 package zklock_test
 
 import (
+	"context"
+	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,8 +48,8 @@ func TestI7LostClosesWhenTheLeaseEndsAndBeforeTheServerGivesUp(t *testing.T) {
 				awaitLoss(t, n)
 				lost := time.Now()
 				wantErr(t, "Err", n.Err(), zklock.ErrLost)
-				if d := lost.Sub(muted); d > lease || d < lease-beat {
-					t.Errorf("muted %v after %v: lost after %v, want %v to %v", directions, after, d, lease-beat, lease)
+				if d := lost.Sub(muted); d > lease || d < lease-2*beat {
+					t.Errorf("muted %v after %v: lost after %v, want %v to %v", directions, after, d, lease-2*beat, lease)
 				}
 				if !slices.Contains(directions, zktest.ToServer) {
 					return // the server goes on hearing of the session
@@ -92,20 +95,25 @@ func TestEventsDoNotRenewTheLease(t *testing.T) {
 	})
 }
 
-func TestSlowAnswerRenewsFromTheTimeOfItsRequest(t *testing.T) {
+// delayWrites delays the answers to the writes of heartbeats from the nth on.
+func delayWrites(s *zktest.Server, nth int, delay time.Duration) {
+	s.Intercept(func(f *zktest.Frame) zktest.Action {
+		if f.Stage == zktest.Reply && f.Op == zktest.OpMulti && f.NthOfSession >= nth {
+			return zktest.Delay(delay)
+		}
+		return zktest.Pass
+	})
+}
+
+func TestLeaseRunsFromTheRequestThatTheServerIsProvenToHaveHeardOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		const delay = 600 * time.Millisecond
 		p := start(t, s)
 		n := p.acquire(t)
 		begun := time.Now()
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Reply && f.Op == zktest.OpExists { // the first heartbeat, at the beat
-				return zktest.Delay(delay)
-			}
-			return zktest.Pass
-		})
-		time.Sleep(beat + delay)
-		synctest.Wait() // the answer is there
+		delayWrites(s, 2, delay)
+		time.Sleep(2*beat + delay)
+		synctest.Wait() // the second write proves that the sync of the first beat was heard of
 		mute(s, p, zktest.ToServer, zktest.ToClient)
 		awaitLoss(t, n)
 		if d := time.Since(begun); d != beat+lease {
@@ -138,20 +146,15 @@ func TestLateAnswerDoesNotReviveALostHold(t *testing.T) {
 		p := start(t, s)
 		n := p.acquire(t)
 		n.StopWatchdog()
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Reply && f.Op == zktest.OpExists && f.NthOfSession == 1 { // sent at the beat
-				return zktest.Delay(lease - 500*time.Millisecond)
-			}
-			return zktest.Pass
-		})
-		time.Sleep(beat + lease - 500*time.Millisecond + 1)
+		delayWrites(s, 2, lease-2*beat+100*time.Millisecond) // it comes when the lease is over, and would prolong it by a beat
+		time.Sleep(lease + 100*time.Millisecond)
 		synctest.Wait()
 		wantErr(t, "Err", n.Err(), zklock.ErrLost)
 	})
 }
 
 func TestHeartbeatKeepsThePromisedPaceWhileHolding(t *testing.T) {
-	for _, tt := range []struct{ timeout, want time.Duration }{{6 * time.Second, time.Second}, {30 * time.Second, 2 * time.Second}} {
+	for _, tt := range []struct{ timeout, want time.Duration }{{6 * time.Second, 750 * time.Millisecond}, {30 * time.Second, 3750 * time.Millisecond}} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			p := start(t, s, zklock.WithSessionTimeout(tt.timeout))
 			n := p.acquire(t)
@@ -176,14 +179,18 @@ func TestHeartbeatKeepsThePromisedPaceWhileHolding(t *testing.T) {
 	}
 }
 
-func TestNothingHeldMeansNoHeartbeat(t *testing.T) {
+// What an idle process sends keeps the next acquisition at one round trip, and costs the servers no write.
+func TestNothingHeldMeansNoWrites(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		p.acquire(t).Release()
 		tr := record(s)
 		time.Sleep(time.Minute)
-		if got := tr.take(); len(got) > 0 {
-			t.Errorf("sent while idle: %v", got)
+		if ops := tr.take(); len(ops) > 0 {
+			t.Errorf("sent while idle: %v", ops)
+		}
+		if want := int(time.Minute / beat); tr.beats == 0 || tr.beats > want {
+			t.Errorf("%d syncs in a minute, want some and at most %d", tr.beats, want)
 		}
 	})
 }
@@ -198,22 +205,143 @@ func TestManyHeldLocksShareOneHeartbeat(t *testing.T) {
 		}
 		tr := record(s)
 		time.Sleep(10*beat + beat/2)
-		if got := len(tr.take()); got != 10 {
-			t.Errorf("%d heartbeats in ten beats", got)
+		if got := tr.take(); tr.beats != 10 || len(got) != 10 || got[0] != zktest.OpMulti {
+			t.Errorf("ten beats took %d syncs and %v, want a sync and a write each", tr.beats, got)
 		}
 	})
 }
 
-// A margin of nearly the whole timeout makes the lease of a waiter run out between the pings.
+func TestWaiterKeepsItsLease(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).acquire(t)
+		r := start(t, s).queue(t.Context())
+		time.Sleep(time.Hour)
+		n.Release()
+		if next := r.granted(t); next.Err() != nil {
+			t.Errorf("granted with an ended lease: %v", next.Err())
+		}
+	})
+}
+
+func TestFirstAcquireAfterAQuietHourHasALease(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		time.Sleep(time.Hour)
+		r := p.queue(t.Context()) // returns before any time has passed
+		if n := r.granted(t); n.Err() != nil {
+			t.Errorf("granted with an ended lease: %v", n.Err())
+		}
+	})
+}
+
 func TestI1GrantWaitsForAValidLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
-		r := start(t, s, zklock.WithLeaseMargin(timeout-500*time.Millisecond)).queue(t.Context())
-		time.Sleep(time.Second)
+		p := start(t, s)
+		r := p.queue(t.Context())
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Session == p.session && f.Stage == zktest.Request && f.Op == zktest.OpMulti {
+				return zktest.Error(zktest.CodeThrottled)
+			}
+			return zktest.Pass
+		})
+		time.Sleep(lease)
 		n.Release()
+		if time.Sleep(timeout); !r.waiting() {
+			t.Error("granted without a lease")
+		}
+		s.Intercept(nil)
 		r.await(t)
 		if next := r.granted(t); next.Err() != nil {
 			t.Errorf("granted with an ended lease: %v", next.Err())
+		}
+	})
+}
+
+// granting returns a dialer whose nth connection says that the server has granted the nth timeout.
+func granting(s *zktest.Server, timeouts []time.Duration) func(context.Context, string, string) (net.Conn, error) {
+	var dials atomic.Int64
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := s.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &grant{Conn: conn, timeout: timeouts[min(int(dials.Add(1)), len(timeouts))-1]}, nil
+	}
+}
+
+type grant struct {
+	net.Conn
+	timeout time.Duration
+	read    int
+}
+
+func (g *grant) Read(p []byte) (int, error) {
+	n, err := g.Conn.Read(p)
+	const at = 8 // of the timeout, behind length and version
+	for i := range n {
+		if k := g.read + i - at; 0 <= k && k < 4 {
+			p[i] = byte(g.timeout.Milliseconds() >> (8 * (3 - k)))
+		}
+	}
+	g.read += n
+	return n, err
+}
+
+func TestShorterTimeoutOfAReconnectCountsForGood(t *testing.T) {
+	for _, tt := range []struct{ granted, want time.Duration }{{3 * time.Second, 3 * time.Second}, {12 * time.Second, timeout}} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			p := start(t, s, zklock.WithDialContext(granting(s, []time.Duration{timeout, tt.granted, timeout})))
+			n := p.acquire(t)
+			for range 2 {
+				s.Cut(p.session)
+				time.Sleep(2 * time.Second)
+			}
+			time.Sleep(tt.want / 8 * 4) // some beats
+			mute(s, p, zktest.ToServer, zktest.ToClient)
+			muted := time.Now()
+			awaitLoss(t, n)
+			if d, most := time.Since(muted), tt.want-tt.want/3; d > most {
+				t.Errorf("granted %v in between: lost %v after the last answer, want at most %v", tt.granted, d, most)
+			}
+		})
+	}
+}
+
+func TestErrorsDoNotRenewTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		n := p.acquire(t)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Stage == zktest.Request && (f.Op == zktest.OpMulti || f.Op == zktest.OpCreate) {
+				return zktest.Error(zktest.CodeThrottled)
+			}
+			return zktest.Pass
+		})
+		begun := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		r := submit(func() (*zklock.Node, error) { return lockAt(t, p.Client, "/locks/other").Acquire(ctx) }) // tries again and again
+		awaitLoss(t, n)
+		if d := time.Since(begun); d != lease {
+			t.Errorf("lost after %v, want %v", d, lease)
+		}
+		cancel()
+		r.failed(t)
+	})
+}
+
+func TestReconnectRenewsTheLeaseAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		n := p.acquire(t)
+		time.Sleep(beat / 2)
+		s.Cut(p.session)
+		synctest.Wait() // connected again
+		resumed := time.Now()
+		mute(s, p, zktest.ToServer, zktest.ToClient)
+		awaitLoss(t, n)
+		if d := time.Since(resumed); d != lease {
+			t.Errorf("lost %v after the handshake, want %v", d, lease)
 		}
 	})
 }

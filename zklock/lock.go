@@ -135,11 +135,12 @@ func (l *Lock) Replace(ctx context.Context, old *Node) (*Node, error) {
 	loss := old.lossNow()
 	old.session.leave(old)
 	if loss != nil {
-		old.leaveToReaper(loss)
+		old.delete(loss)
+		old.AwaitRelease() // or the new node would queue behind it
 		return l.Acquire(ctx)
 	}
 	if old.stepAside() {
-		old.delete()
+		old.delete(nil)
 		return l.Acquire(ctx) // which waits until the path is new
 	}
 	var begun atomic.Bool // whoever sets it sees to the end of old
@@ -151,7 +152,7 @@ func (l *Lock) Replace(ctx context.Context, old *Node) (*Node, error) {
 	})
 	if err != nil {
 		if !begun.Swap(true) {
-			old.delete()
+			old.delete(nil)
 		}
 		return nil, fmt.Errorf("zklock: requeue %s: %w", l.path, err)
 	}

@@ -1,12 +1,14 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
@@ -22,7 +24,8 @@ type Node struct {
 	// bound to another session only while it queues.
 	session *session
 	token   int64
-	bound   atomic.Bool // both are final
+	bound   atomic.Bool  // both are final
+	heard   atomic.Int64 // when the server was last asked that said that the node is there, on the client's clock
 
 	life   context.Context // ends when the lock is lost, with the reason as its cause
 	end    context.CancelCauseFunc
@@ -54,12 +57,24 @@ func newNode(l *Lock, s *session, paths []string) *Node {
 	return n
 }
 
-// lose ends the hold. The node may still be there, and then it bars the way for others
-// long before the owner notices: the reaper removes it, after the owner could know.
+// lose ends the hold. If the node is still there, others wait behind it: it goes when the
+// owner has released it, who may need the margin to come to an end.
 func (n *Node) lose(reason error) {
 	n.end(reason)
 	n.wake.Set()
-	n.bury()
+	n.lock.client.spawn(n.buryAfterMargin)
+}
+
+func (n *Node) buryAfterMargin() {
+	c := n.lock.client
+	margin := time.NewTimer(c.margin(n.session.negotiated()))
+	defer margin.Stop()
+	select {
+	case <-margin.C:
+		n.bury()
+	case <-n.released:
+	case <-c.ctx.Done():
+	}
 }
 
 // bury leaves the znodes to the reaper, except those that are known to be gone. A request
@@ -139,6 +154,11 @@ func (n *Node) Suspended() bool {
 // [zk.ErrNoAuth] when this client may not delete nodes below the lock path: the node
 // then stays until the session ends, and even this process queues behind it. In any case
 // the lock is not held any more.
+//
+// The lease tells whether the lock was ours. Where there is none, over a connection made
+// elsewhere ([Attach]), only the server can: if it has not answered in time, or its answer
+// is lost, the error says that it is not known, and wraps that of the connection, such as
+// [zk.ErrNoServer] or [zk.ErrConnectionClosed].
 func (n *Node) Release() error {
 	if n.spent.Swap(true) {
 		return ErrReleased
@@ -146,12 +166,11 @@ func (n *Node) Release() error {
 	loss := n.lossNow()
 	n.session.leave(n)
 	n.stepAside()
-	if loss != nil {
-		n.leaveToReaper(loss)
-	} else {
-		n.delete()
+	n.delete(loss)
+	if err := n.AwaitRelease(); err != nil || loss == nil {
+		return err
 	}
-	return n.AwaitRelease()
+	return fmt.Errorf("zklock: release %s: %w", n.lock.path, loss)
 }
 
 // AwaitRelease waits for the end of a node that is being given up by [Node.Release] or
@@ -162,10 +181,17 @@ func (n *Node) AwaitRelease() error {
 	select {
 	case <-n.released:
 	case <-bound.C:
-		return nil
+	case <-n.lock.client.Done():
 	}
-	if n.fate != nil {
-		return fmt.Errorf("zklock: release %s: %w", n.lock.path, n.fate)
+	var fate error
+	select {
+	case <-n.released:
+		fate = n.fate
+	default:
+		fate = n.doubt(nil)
+	}
+	if fate != nil {
+		return fmt.Errorf("zklock: release %s: %w", n.lock.path, fate)
 	}
 	return nil
 }
@@ -174,36 +200,45 @@ func (n *Node) AwaitRelease() error {
 // gone, or left to be deleted in the background.
 func (n *Node) Released() <-chan struct{} { return n.released }
 
-// delete sends the node's delete, without waiting for the answer.
-func (n *Node) delete() {
+// delete sends the node's delete, without waiting for the answer. A loss is what became
+// of the node before, nil if it was held to the end.
+func (n *Node) delete(loss error) {
 	c := n.lock.client
 	switch err := c.Err(); {
-	case errors.Is(err, ErrClosed):
-		n.settle(fmt.Errorf("%w: %w", ErrLost, err))
+	case n.gone():
+		n.settle(loss)
 		return
-	case err != nil:
-		n.leaveToReaper(nil)
+	case errors.Is(err, ErrClosed):
+		n.settle(cmp.Or(loss, fmt.Errorf("%w: %w", ErrLost, err)))
+		return
+	case err != nil && (n.Leased() || loss != nil): // else its answer is worth waiting for
+		n.leaveToReaper(loss)
 		return
 	}
-	if !c.spawn(n.deleteNow) {
-		n.settle(nil) // closed: the node goes with the session
+	if !c.spawn(func() { n.deleteNow(loss) }) {
+		n.settle(cmp.Or(loss, n.doubt(ErrClosed))) // the node goes with the session
 	}
 }
 
 // deleteNow deletes the node, or leaves it to the reaper. Its name was given by the
 // server and never returns, so the delete can only hit this node.
-func (n *Node) deleteNow() {
-	_, err := n.lock.client.transact(n.deletes()...)
+func (n *Node) deleteNow(loss error) {
+	c := n.lock.client
+	if c.link.over() { // what is sent now could stop the library for ever (conn.go:527)
+		n.settle(cmp.Or(loss, n.doubt(zk.ErrConnectionClosed)))
+		return
+	}
+	_, err := c.transact(n.deletes()...)
 	switch classify(err) {
 	case done:
-		n.settle(nil)
+		n.settle(loss)
 	case missing:
 		n.settleMissing()
 	case permanent:
-		n.leaveToReaper(fmt.Errorf("delete %s, which stays in the queue until the session ends, also in the way of this process: %w",
-			n.Path(), lacking("DELETE", n.lock.path, err)))
+		n.leaveToReaper(cmp.Or(loss, fmt.Errorf("delete %s, which stays in the queue until the session ends, also in the way of this process: %w",
+			n.Path(), lacking("DELETE", n.lock.path, err))))
 	default:
-		n.leaveToReaper(nil)
+		n.leaveToReaper(cmp.Or(loss, n.doubt(err)))
 	}
 }
 
@@ -242,5 +277,5 @@ func (n *Node) discard() {
 		n.leaveToReaper(nil)
 		return
 	}
-	n.deleteNow()
+	n.deleteNow(nil)
 }

@@ -38,17 +38,19 @@ type credential struct {
 const maxLabel = 256
 
 // WithSessionTimeout sets the session timeout to ask for; default 15 s. The server
-// bounds it to 2–20 of its ticks (of 2 s by default). It is the time for which the lock
-// of a process that died stays taken, and with the margin it bounds the lease; the
-// package comment says what each choice covers.
+// bounds it to 2–20 of its ticks (of 2 s by default), and the lease needs four of them:
+// the client warns, on its logger, about less than 8 s. It is the time for which the
+// lock of a process that died stays taken, and with the margin it bounds the lease; the
+// package comment has the table.
 func WithSessionTimeout(d time.Duration) Option {
 	return func(o *options) { o.sessionTimeout = d }
 }
 
-// WithLeaseMargin sets how long before the server's session timeout a lock counts as
-// lost; default (also for 0) a third of the negotiated timeout. The margin covers the
-// difference of clock rates, the round trip, and what an ensemble may forget when one
-// of its servers fails.
+// WithLeaseMargin sets how long before the server can give it away a lock counts as
+// lost; default (also for 0) a third of the negotiated timeout, at most half of it. It
+// is the time that a holder has to stop, less what clocks go wrong meanwhile. What is
+// left of the session timeout, less a quarter for the renewals, is how long an outage
+// may last without a loss.
 func WithLeaseMargin(d time.Duration) Option {
 	return func(o *options) { o.margin = d }
 }
@@ -126,8 +128,8 @@ func (o options) check() error {
 		return fmt.Errorf("session timeout %v: not within 1ms and %v", o.sessionTimeout, math.MaxInt32*time.Millisecond)
 	case o.margin < 0:
 		return fmt.Errorf("lease margin %v: negative", o.margin)
-	case o.margin >= o.sessionTimeout:
-		return fmt.Errorf("lease margin %v: not below the session timeout %v", o.margin, o.sessionTimeout)
+	case o.margin > o.sessionTimeout/2:
+		return fmt.Errorf("lease margin %v: more than half of the session timeout %v", o.margin, o.sessionTimeout)
 	case len(o.acl) == 0:
 		return errors.New("empty ACL")
 	case o.dial == nil:

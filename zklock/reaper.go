@@ -118,7 +118,7 @@ func (r *reaper) sweep(retry backoff.BackOff) bool {
 // bury reports whether the item is certain to be gone.
 func (r *reaper) bury(item *remains) bool {
 	c := r.client
-	if c.Err() != nil {
+	if c.Err() != nil || c.link.over() {
 		return false
 	}
 	if item.unused != nil {

@@ -12,32 +12,31 @@ import (
 // up to which the server cannot have given the session up. Everything that was learned
 // under a session is bound to it by pointer, since ids may recur.
 //
-// The lease runs until the send time of the newest answered request, plus the
-// negotiated timeout, less the margin: the server starts its own clock on receipt, so
-// not before the send time. It is renewed by answers only, never by what was merely
-// sent or pushed.
+// The lease runs from the time since which the leader is known to have heard of the
+// session, see [proof], for the negotiated timeout, less the margin. Nothing that was
+// merely sent, pushed, or answered by a server on its own renews it.
 type session struct {
 	id     int64
 	client *Client
 
-	timeout    atomic.Int64 // negotiated, a time.Duration; a reconnect may change it
-	validUntil atomic.Int64 // end of the lease, on the client's clock
+	timeout atomic.Int64 // a time.Duration, the shortest that was negotiated for the session
+	heard   atomic.Int64 // by the leader, on the client's clock; always if there is no lease
 
 	mu       sync.Mutex         // guards the fields below; never held across a client call
 	nodes    map[*Node]struct{} // nodes of ours in the queue
 	held     int                // those of them that are held, and not lost to the lease
 	over     error              // why the session has ended, nil before
-	watchdog *time.Timer        // fires at validUntil while a node is held, nil before the first
+	watchdog *time.Timer        // fires at the end of the lease while a node is held, nil before the first
 	armed    bool
 }
 
-// never is the end of a lease that is not known.
-const never = math.MaxInt64
+const always = math.MaxInt64
 
+// newSession returns a session whose lease is not known.
 func newSession(c *Client, id int64, timeout time.Duration) *session {
 	s := &session{id: id, client: c, nodes: make(map[*Node]struct{})}
 	s.timeout.Store(int64(timeout))
-	s.validUntil.Store(never)
+	s.heard.Store(always)
 	return s
 }
 
@@ -45,31 +44,34 @@ func (s *session) String() string { return fmt.Sprintf("0x%x", uint64(s.id)) }
 
 func (s *session) negotiated() time.Duration { return time.Duration(s.timeout.Load()) }
 
+// validUntil returns the end of the lease on the client's clock.
+func (s *session) validUntil() time.Duration {
+	heard := s.heard.Load()
+	if heard == always {
+		return always
+	}
+	timeout := s.negotiated()
+	return time.Duration(heard) + timeout - s.client.margin(timeout)
+}
+
 // valid reports whether the lease still runs. It reads the clock, so it is right at the
 // first instruction of a process that was stopped.
 func (s *session) valid() bool {
-	return s.client.now() < time.Duration(s.validUntil.Load()) && s.client.link.vouches(s)
+	return s.client.now() < s.validUntil() && s.client.link.vouches(s)
 }
 
-// leaseFrom returns the end of the lease that an answered request sent at sentAt gives.
-func (s *session) leaseFrom(sentAt time.Duration) time.Duration {
-	timeout := s.negotiated()
-	return sentAt + timeout - s.client.margin(timeout)
-}
-
-// renew counts a request that was sent at sentAt and has been answered. Whoever held a
-// lock when the lease ran out has lost it, even if the session turns out to be alive.
-func (s *session) renew(sentAt time.Duration) {
-	until := int64(s.leaseFrom(sentAt))
+// renew counts that the leader has heard of the session at a time. Whoever held a lock
+// when the lease ran out has lost it, even if the session turns out to be alive.
+func (s *session) renew(heard time.Duration) {
 	for {
-		old := s.validUntil.Load()
-		if until <= old {
+		old := s.heard.Load()
+		if int64(heard) <= old {
 			return
 		}
 		if !s.valid() {
 			s.lapse()
 		}
-		if s.validUntil.CompareAndSwap(old, until) {
+		if s.heard.CompareAndSwap(old, int64(heard)) {
 			return
 		}
 	}
@@ -113,7 +115,7 @@ func (s *session) hold(n *Node) bool {
 	}
 	n.held = true
 	s.held++
-	if !s.armed && s.validUntil.Load() != never {
+	if !s.armed && s.validUntil() != always {
 		s.armed = true
 		s.armLocked()
 	}
@@ -121,7 +123,7 @@ func (s *session) hold(n *Node) bool {
 }
 
 func (s *session) armLocked() {
-	in := time.Duration(s.validUntil.Load()) - s.client.now()
+	in := s.validUntil() - s.client.now()
 	if s.watchdog == nil {
 		s.watchdog = time.AfterFunc(in, s.watch)
 		return
@@ -193,6 +195,16 @@ func (s *session) enrolled() []*Node {
 	return nodes
 }
 
+// anyNode returns one of the nodes that are queued or held, nil if there is none.
+func (s *session) anyNode() *Node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n := range s.nodes {
+		return n
+	}
+	return nil
+}
+
 // holders returns the held nodes.
 func (s *session) holders() []*Node {
 	s.mu.Lock()
@@ -207,19 +219,18 @@ func (s *session) holders() []*Node {
 }
 
 // resume continues the session on a new connection. The server may have granted another
-// timeout, which counts from now on.
-func (s *session) resume(timeout, sentAt time.Duration) {
-	if old := s.timeout.Swap(int64(timeout)); old > int64(timeout) {
-		if !s.valid() {
-			s.lapse()
-		}
-		s.validUntil.Store(int64(s.leaseFrom(sentAt)))
-		s.mu.Lock()
-		if s.armed {
-			s.armLocked()
-		}
-		s.mu.Unlock()
+// timeout; which of its members go by which is not known, so the shortest counts.
+func (s *session) resume(timeout time.Duration) {
+	if timeout >= s.negotiated() {
 		return
 	}
-	s.renew(sentAt)
+	if !s.valid() {
+		s.lapse()
+	}
+	s.timeout.Store(int64(timeout))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.armed {
+		s.armLocked()
+	}
 }

@@ -20,7 +20,7 @@ const (
 	path    = "/locks/x"
 	timeout = 6 * time.Second // of the sessions
 	lease   = timeout - timeout/3
-	beat    = timeout / 6
+	beat    = timeout / 8
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -186,18 +186,36 @@ func put(t *testing.T, conn *zk.Conn, flags int32, paths ...string) {
 	}
 }
 
-// traffic is what was asked of a server, pings and handshakes apart.
+// heartbeat reports whether a frame comes by itself, or comes and goes with a connection.
+func heartbeat(f *zktest.Frame) bool {
+	switch f.Op {
+	case zktest.OpPing, zktest.OpConnect, zktest.OpClose:
+		return true
+	case zktest.OpSync:
+		return f.Path == "/"
+	case zktest.OpMulti:
+		return f.First == zktest.OpCheck
+	}
+	return false
+}
+
+// traffic is what was asked of a server, pings and handshakes apart, and the syncs of heartbeats, which are counted.
 type traffic struct {
-	mu  sync.Mutex
-	ops []zktest.Op
+	mu    sync.Mutex
+	ops   []zktest.Op
+	beats int
 }
 
 func record(s *zktest.Server) *traffic {
 	tr := new(traffic)
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Stage == zktest.Request && f.Op != zktest.OpPing && f.Op != zktest.OpConnect {
-			tr.mu.Lock()
-			defer tr.mu.Unlock()
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		switch {
+		case f.Stage != zktest.Request || f.Op == zktest.OpPing || f.Op == zktest.OpConnect:
+		case f.Op == zktest.OpSync && f.Path == "/":
+			tr.beats++
+		default:
 			tr.ops = append(tr.ops, f.Op)
 		}
 		return zktest.Pass

@@ -19,8 +19,8 @@ const maxFrame = 32 << 20
 // library and the network, because only from here the hazards of the library can be
 // closed without a fork (line numbers are of conn.go in v1.0.4):
 //
-//   - It reads the frames, and so learns the negotiated timeout, the session id and the
-//     send time of the newest answered request: the only honest base of a lease.
+//   - It reads the frames, and so learns the negotiated timeout, the session id, and when
+//     which request was sent and answered: the only honest base of a lease.
 //   - It puts its own deadline on the handshake. The library's (683) is 6.67 session
 //     timeouts per address, enough for one frozen server to cost the session.
 //   - Its Write never fails but kills the connection, so that each failure surfaces
@@ -48,15 +48,10 @@ type socket struct {
 
 	mu       sync.Mutex            // guards the fields below
 	sent     map[int32]sentRequest // by xid; requests without a reply
-	pings    []time.Duration       // likewise, when sent; pings are answered in order
+	proof    proof                 // that the session lives
 	watching *watchMirror          // handed on from socket to socket of the library's connection
 
 	kill func()
-}
-
-type sentRequest struct {
-	op int32
-	at time.Duration
 }
 
 func newSocket(conn net.Conn, l *dialed) *socket {
@@ -111,11 +106,8 @@ func (s *socket) shakeHands(frame []byte, now time.Duration) error {
 	s.mu.Lock()
 	seen := s.watching.seen
 	s.mu.Unlock()
-	if s.link.hopeless(now) {
-		seen = 0
-	}
 	s.shookAt = now
-	_, err := s.Conn.Write(withLastZxid(frame, seen))
+	_, err := s.Conn.Write(s.link.introduce(frame, seen, now))
 	return err
 }
 
@@ -140,11 +132,7 @@ func (s *socket) ask(frame []byte, now time.Duration) error {
 func (s *socket) noteRequest(h wire.RequestHeader, body wire.Decoder, now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h.Xid == wire.XidPing {
-		s.pings = append(s.pings, now)
-		return
-	}
-	s.sent[h.Xid] = sentRequest{h.Op, now}
+	s.sent[h.Xid] = s.proof.sent(h.Op, now)
 	s.watching.requested(h, body)
 }
 
@@ -211,27 +199,15 @@ func (s *socket) noteReply(frame []byte) ([]byte, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	var sentAt time.Duration
-	answered := false
-	switch {
-	case reply.Xid == wire.XidEvent:
+	heard, proven := time.Duration(0), false
+	if reply.Xid == wire.XidEvent {
 		s.watching.fired(d)
-	case reply.Xid == wire.XidPing:
-		if len(s.pings) > 0 {
-			sentAt, answered = s.pings[0], true
-			s.pings = s.pings[1:]
-		}
-	default:
-		var request sentRequest
-		request, answered = s.sent[reply.Xid]
-		sentAt = request.at
-		delete(s.sent, reply.Xid)
-		s.watching.answered(reply)
+	} else {
+		heard, proven = s.answeredLocked(reply, d)
 	}
 	s.mu.Unlock()
-	// A server that has given the session up answers, too, but renews nothing.
-	if answered && reply.Code != wire.CodeSessionExpired && reply.Code != wire.CodeSessionMoved {
-		s.session.renew(sentAt)
+	if proven {
+		s.session.renew(heard)
 	}
 	wire.HideZxid(frame)
 	return frame, nil
@@ -258,6 +234,22 @@ func (s *socket) check(reply wire.ReplyHeader, body wire.Decoder) error {
 	return checkReply(request.op, body)
 }
 
+// answeredLocked notes an answer, and returns what it proves. Only success proves
+// anything: a follower makes some errors by itself.
+func (s *socket) answeredLocked(reply wire.ReplyHeader, body wire.Decoder) (heard time.Duration, proven bool) {
+	request, ok := s.sent[reply.Xid]
+	delete(s.sent, reply.Xid)
+	s.watching.answered(reply)
+	switch {
+	case !ok || reply.Code != wire.CodeOK:
+	case request.op == wire.OpSync:
+		s.proof.synced(request, s.link.client.now())
+	case committed(request.op, body):
+		return s.proof.wrote(request)
+	}
+	return 0, false
+}
+
 func (s *socket) noteHandshake(body []byte) error {
 	d := wire.Decoder{Rest: body}
 	reply := d.ConnectReply()
@@ -278,6 +270,7 @@ func (s *socket) noteHandshake(body []byte) error {
 	}
 	s.session = session
 	s.mu.Lock()
+	s.proof = opened(s.shookAt, s.link.client.now(), halfTick(session.negotiated()))
 	s.watching.abandon()
 	s.mu.Unlock()
 	s.handshaken = true

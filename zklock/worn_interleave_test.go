@@ -22,7 +22,7 @@ type turnstile struct {
 }
 
 func (d *turnstile) hook(f *zktest.Frame) zktest.Action {
-	if f.Stage == zktest.Request && f.Op != zktest.OpPing && f.Op != zktest.OpConnect && f.Op != zktest.OpClose {
+	if f.Stage == zktest.Request && !heartbeat(f) {
 		pass := make(chan struct{})
 		d.mu.Lock()
 		d.waiting[f.Session] = pass
@@ -209,7 +209,7 @@ func befall(t *testing.T, nth int, trouble func(p process) zktest.Action) (struc
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			mu.Lock()
 			defer mu.Unlock()
-			if f.Session != p.session || f.Op == zktest.OpPing || f.Op == zktest.OpConnect || f.Op == zktest.OpClose || at != "" {
+			if f.Session != p.session || heartbeat(f) || at != "" {
 				return zktest.Pass
 			}
 			if frames++; frames < nth {

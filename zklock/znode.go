@@ -32,6 +32,15 @@ func (n *Node) deletes() []any {
 	return ops
 }
 
+// checks are the operations that do nothing, and fail unless the znodes are there.
+func (n *Node) checks() []any {
+	var ops []any
+	for i := range n.znodes {
+		ops = append(ops, &zk.CheckVersionRequest{Path: n.znodes[i].path, Version: -1}) // any version
+	}
+	return ops
+}
+
 // changed is called when something happened to one of the znodes.
 func (n *Node) changed(z *znode) {
 	if z.watch.deleted.Load() {
@@ -73,6 +82,16 @@ func (n *Node) check() {
 			n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(stat.EphemeralOwner)))
 		}
 	}
+}
+
+// gone reports whether the znodes are known to be deleted.
+func (n *Node) gone() bool {
+	for i := range n.znodes {
+		if !n.znodes[i].watch.deleted.Load() {
+			return false
+		}
+	}
+	return true
 }
 
 // look reads one of the znodes and sees to it that its deletion is watched.

@@ -79,6 +79,7 @@ func (c *conn) request(body []byte) {
 	}
 	path := wire.RequestPath(h.Op, d.Rest)
 	f := c.server.frameLocked(c, Request, Op(h.Op), path)
+	f.First = Op(wire.FirstOp(h.Op, d.Rest))
 	c.server.mu.Unlock()
 
 	fate := c.fate(&f)

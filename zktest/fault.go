@@ -31,6 +31,7 @@ func (s Stage) String() string {
 type Frame struct {
 	Stage   Stage
 	Op      Op     // OpConnect for a handshake, OpEvent for a watch event
+	First   Op     // the type of the first operation of a multi; else 0
 	Path    string // as in the request, that of the first operation of a multi; "" if there is none
 	Session int64  // zero in the request of a handshake that asks for a new session
 	Member  string // address of the member it passes through

@@ -94,6 +94,7 @@ func (c *conn) passRequest(frame []byte) bool {
 	if !ok {
 		return false
 	}
+	f.First = zktest.Op(wire.FirstOp(h.Op, d.Rest))
 	switch fate := c.fate(&f); fate.verb {
 	case drop:
 		return true

@@ -30,8 +30,13 @@ type state struct {
 }
 
 type request struct {
-	name string
-	op   zktest.Op
+	name  string
+	op    zktest.Op
+	first zktest.Op // of a multi
+}
+
+func (q request) is(f *zktest.Frame) bool {
+	return f.Op == q.op && (q.first == 0 || f.First == q.first)
 }
 
 type mishap struct {
@@ -47,21 +52,22 @@ type outcome struct {
 }
 
 var (
-	create   = request{"create", zktest.OpCreate}
-	list     = request{"list", zktest.OpGetChildren2}
-	readOwn  = request{"read own", zktest.OpGetData}
-	readPred = request{"read predecessor", zktest.OpGetData}
-	syncUp   = request{"sync", zktest.OpSync}
-	remove   = request{"delete", zktest.OpDelete}
-	requeue  = request{"requeue", zktest.OpMulti}
-	exists   = request{"heartbeat", zktest.OpExists}
-	connect  = request{"connect", zktest.OpConnect}
+	create   = request{name: "create", op: zktest.OpCreate}
+	list     = request{name: "list", op: zktest.OpGetChildren2}
+	readOwn  = request{name: "read own", op: zktest.OpGetData}
+	readPred = request{name: "read predecessor", op: zktest.OpGetData}
+	syncUp   = request{name: "sync", op: zktest.OpSync}
+	remove   = request{name: "delete", op: zktest.OpDelete}
+	requeue  = request{"requeue", zktest.OpMulti, zktest.OpDelete}
+	beat     = request{"heartbeat", zktest.OpMulti, zktest.OpCheck}
+	beatSync = request{name: "sync of a heartbeat", op: zktest.OpSync}
+	connect  = request{name: "connect", op: zktest.OpConnect}
 )
 
 var states = []state{
 	{"idle", []request{create, list, readOwn, syncUp, connect}, playIdle},
 	{"waiting", []request{create, list, readOwn, readPred, syncUp, remove, connect}, playWaiting},
-	{"holding", []request{exists, connect}, playHolding},
+	{"holding", []request{beat, beatSync, connect}, playHolding},
 	{"releasing", []request{remove, requeue, connect}, playReleasing},
 }
 
@@ -73,6 +79,8 @@ var mishaps = []mishap{
 	{"reply lost", zktest.Reply, zktest.Cut, nil},
 	{"later than the context", zktest.Reply, zktest.Delay(late), nil},
 	{"later than the session", zktest.Reply, zktest.Delay(sessionTimeout + time.Second), nil},
+	{"held up between servers", zktest.Request, zktest.Pass, isolateFor(late)},
+	{"held up between servers for long", zktest.Request, zktest.Pass, isolateFor(sessionTimeout + time.Second)},
 	{"refused", zktest.Request, zktest.Error(zktest.CodeThrottled), nil},
 }
 
@@ -85,6 +93,19 @@ func partition(s *scene, session int64) {
 		s.srv.Unmute(session, zktest.ToServer)
 		s.srv.Unmute(session, zktest.ToClient)
 	})
+}
+
+// isolateFor cuts the server of the session off from the leader just before it gets the request.
+func isolateFor(d time.Duration) func(s *scene, session int64) {
+	return func(s *scene, session int64) {
+		for _, sess := range s.srv.Sessions() {
+			if sess.ID == session && sess.Member != "" {
+				m := s.srv.Member(sess.Member)
+				m.Isolate()
+				time.AfterFunc(d, m.Rejoin)
+			}
+		}
+	}
 }
 
 var outcomes = []outcome{
@@ -125,7 +146,10 @@ func (c cell) arm(s *scene, p *process, of func(path string) bool) *fault {
 	if c.request == connect && c.mishap.name == "refused" {
 		do = zktest.Expired
 	}
-	f := s.fault(fault{by: p, op: c.request.op, at: c.mishap.at, of: of, do: do, times: 1, first: func() {
+	if c.request == syncUp {
+		of = func(path string) bool { return path == lockPath } // a heartbeat's is another's
+	}
+	f := s.fault(fault{by: p, op: c.request.op, is: c.request.is, at: c.mishap.at, of: of, do: do, times: 1, first: func() {
 		if c.mishap.first != nil {
 			c.mishap.first(s, session)
 		}

@@ -24,6 +24,7 @@ const (
 	Freeze   Fault = "freeze"   // the ensemble stands still
 	Member   Fault = "member"   // one server stands still, refuses, or loses its connections
 	Lag      Fault = "lag"      // servers fall behind the leader
+	Split    Fault = "split"    // a server loses its leader, for good, for a while, or but for a moment
 	Forgery  Fault = "forgery"  // a session is said to have expired while its nodes live on
 	Expiry   Fault = "expiry"   // a session is ended before its time
 	Deletion Fault = "deletion" // an operator deletes a lock node, or the parent with all below
@@ -31,7 +32,7 @@ const (
 )
 
 var allFaults = []Fault{
-	Hole, Cut, Delay, Refusal, Mute, Freeze, Member, Lag, Forgery, Expiry, Deletion, Restart,
+	Hole, Cut, Delay, Refusal, Mute, Freeze, Member, Lag, Split, Forgery, Expiry, Deletion, Restart,
 }
 
 // A Plan is what a seed decides. Runs of one plan do the same things at the same virtual times; only the order of
@@ -39,8 +40,9 @@ var allFaults = []Fault{
 type Plan struct {
 	Seed      uint64
 	Processes int
-	Members   int // of the ensemble
-	Paths     int // of locks
+	Members   int           // of the ensemble
+	Tick      time.Duration // of the ensemble; without one the leader hears of each request at once
+	Paths     int           // of locks
 	Steps     int
 	Latency   time.Duration // the most that a frame takes
 	Bridged   bool          // some processes make their nodes with kazoo
@@ -68,6 +70,7 @@ func NewPlan(seed uint64) Plan {
 	}
 	p.Bridged = rng.IntN(2) == 0
 	p.Worn = rng.IntN(2) == 0
+	p.Tick = []time.Duration{0, sessionTimeout / 12, sessionTimeout / 6, sessionTimeout/4 - 100*time.Millisecond}[rng.IntN(4)]
 	return p
 }
 
@@ -93,6 +96,9 @@ func (p Plan) Smaller() iter.Seq[Plan] {
 		}
 		if p.Members > 1 {
 			reduce(func(q *Plan) { q.Members = 1 })
+		}
+		if p.Tick > 0 {
+			reduce(func(q *Plan) { q.Tick = 0 })
 		}
 		if p.Bridged {
 			reduce(func(q *Plan) { q.Bridged = false })
@@ -136,6 +142,6 @@ func (p Plan) String() string {
 	for i, f := range p.Faults {
 		faults[i] = string(f)
 	}
-	return fmt.Sprintf("seed %d: %d processes, %d members, %d paths, %d steps, latency %v, bridged %t, worn %t, faults [%s]",
-		p.Seed, p.Processes, p.Members, p.Paths, p.Steps, p.Latency, p.Bridged, p.Worn, strings.Join(faults, " "))
+	return fmt.Sprintf("seed %d: %d processes, %d members, tick %v, %d paths, %d steps, latency %v, bridged %t, worn %t, faults [%s]",
+		p.Seed, p.Processes, p.Members, p.Tick, p.Paths, p.Steps, p.Latency, p.Bridged, p.Worn, strings.Join(faults, " "))
 }

@@ -61,7 +61,7 @@ func (tr trial) compare(t *testing.T, server string) {
 
 const patience = 5 * sessionTimeout
 
-var write = request{"write under the lock", zktest.OpMulti}
+var write = request{"write under the lock", zktest.OpMulti, zktest.OpCheck}
 
 var situations = []struct {
 	name     string
@@ -70,7 +70,7 @@ var situations = []struct {
 }{
 	{"idle", []request{create, list, readOwn, connect}, (*trial).idle},
 	{"waiting", []request{create, list, readOwn, readPred, remove, connect}, (*trial).waiting},
-	{"holding", []request{exists, write, connect}, (*trial).holding},
+	{"holding", []request{beat, write, connect}, (*trial).holding},
 	{"releasing", []request{remove, requeue, connect}, (*trial).releasing},
 }
 
@@ -173,7 +173,9 @@ func (tr *trial) join(name string) *player {
 
 // arm lets the player's next request of the kind, about such a path, meet the blow.
 func (tr *trial) arm(p *player, about func(path string) bool) {
-	tr.strike = p.Strike(tr.blow, tr.request.op, about)
+	tr.strike = p.Strike(tr.blow, tr.request.op, func(f *zktest.Frame) bool {
+		return tr.request.is(f) && (about == nil || about(f.Path))
+	})
 	tr.Cleanup(tr.strike.Wait) // also when the case has failed
 	if tr.request == connect {
 		p.Cut()
@@ -304,7 +306,7 @@ func (tr *trial) holding() {
 	}
 	tr.await("a heartbeat, or the loss", func() bool {
 		tr.apart(b, next)
-		return tr.strike.Answered(zktest.OpExists) > 0 || closed(b.hold.Lost())
+		return tr.strike.Answered(zktest.OpMulti) > 0 || closed(b.hold.Lost())
 	})
 	tr.note("p holds: %s", sight(b.hold.Err()))
 	tr.release(b)

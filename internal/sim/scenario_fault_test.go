@@ -17,9 +17,10 @@ type fault struct {
 	by    *process // nil: of everybody
 	op    zktest.Op
 	at    zktest.Stage
-	of    func(path string) bool // nil: any
-	times int                    // 0: until it is healed
-	first func()                 // called before the first one meets its fate
+	is    func(f *zktest.Frame) bool // nil: any
+	of    func(path string) bool     // nil: any
+	times int                        // 0: until it is healed
+	first func()                     // called before the first one meets its fate
 	do    zktest.Action
 
 	hit  chan struct{} // closed when it has struck first
@@ -84,6 +85,7 @@ func (f *fault) matches(frame *zktest.Frame) bool {
 	return frame.Op == f.op && frame.Stage == f.at &&
 		(f.times == 0 || f.seen < f.times) &&
 		(f.by == nil || f.by.uses(frame.Member)) &&
+		(f.is == nil || f.is(frame)) &&
 		(f.of == nil || f.of(frame.Path))
 }
 
@@ -105,6 +107,7 @@ func (s *scene) heal() {
 			m.Accept()
 			m.Unfreeze()
 			m.CatchUp()
+			m.Rejoin()
 		}
 	}
 }

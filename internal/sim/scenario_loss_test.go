@@ -29,23 +29,31 @@ func TestLossIsInTime(t *testing.T) {
 			s.srv.Freeze()
 			time.AfterFunc(2*sessionTimeout, s.srv.Unfreeze)
 		},
+		"follower cut off":   func(s *scene, p *process) { s.srv.Member(p.member()).Isolate() },
+		"old leader goes on": func(s *scene, p *process) { s.srv.Member(p.member()).Depose() },
+		"link between servers flaps": func(s *scene, p *process) {
+			m := s.srv.Member(p.member())
+			m.Isolate()
+			time.Sleep(2 * time.Second)
+			m.Glimpse(2)
+		},
 		"forged expiry": func(s *scene, p *process) { s.forgeExpiry(p) },
 		"forged expiry, node stays": func(s *scene, p *process) {
 			s.fault(fault{by: p, op: zktest.OpDelete, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)})
 			s.forgeExpiry(p)
 		},
 		"answers come late": func(s *scene, p *process) {
-			for _, op := range []zktest.Op{zktest.OpExists, zktest.OpPing, zktest.OpConnect} {
+			for _, op := range []zktest.Op{zktest.OpSync, zktest.OpMulti, zktest.OpPing, zktest.OpConnect} {
 				s.fault(fault{by: p, op: op, at: zktest.Reply, do: zktest.Delay(sessionTimeout - time.Second)})
 			}
 		},
 		"requests are lost": func(s *scene, p *process) {
-			for _, op := range []zktest.Op{zktest.OpExists, zktest.OpPing} {
+			for _, op := range []zktest.Op{zktest.OpSync, zktest.OpMulti, zktest.OpPing} {
 				s.fault(fault{by: p, op: op, at: zktest.Request, do: zktest.Drop})
 			}
 		},
 		"events keep coming": func(s *scene, p *process) {
-			for _, op := range []zktest.Op{zktest.OpExists, zktest.OpPing} {
+			for _, op := range []zktest.Op{zktest.OpSync, zktest.OpMulti, zktest.OpPing} {
 				s.fault(fault{by: p, op: op, at: zktest.Request, do: zktest.Drop})
 			}
 			s.background.Go(func() { // each puts the library's own detection off

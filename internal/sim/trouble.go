@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -41,6 +42,8 @@ func (w *World) trouble(rng *rand.Rand, fault Fault) {
 				spring: func(*zktest.Frame) zktest.Action { return zktest.Cut },
 			})
 		}
+	case Split:
+		w.split(rng, p, d)
 	case Expiry:
 		w.expire(p)
 	case Deletion:
@@ -97,6 +100,41 @@ func (w *World) member(kind int, m *zktest.Member, d time.Duration) {
 	case 2:
 		w.during(0, "a member loses its connections", m.Cut, func() {})
 	}
+}
+
+// split takes the leader away from the servers that a process is connected to.
+func (w *World) split(rng *rand.Rand, p *process, d time.Duration) {
+	deposed, flaps := rng.IntN(3) == 0, rng.IntN(2) == 0
+	for _, s := range w.server.Sessions() {
+		if w.book.owner(s.ID) != p || s.Member == "" {
+			continue
+		}
+		m := w.server.Member(s.Member)
+		if deposed {
+			w.during(d, "a leader is deposed", m.Depose, m.Rejoin)
+			continue
+		}
+		if flaps {
+			d = 2 * sessionTimeout
+		}
+		w.during(d, "a member is cut off from the leader", m.Isolate, m.Rejoin)
+		if flaps {
+			w.flap(rng, p, m)
+		}
+	}
+}
+
+// flap lets the link to the leader stand for a moment, long enough for some of the requests that wait. One of them is
+// young: it says little of when the leader heard of the session.
+func (w *World) flap(rng *rand.Rand, p *process, m *zktest.Member) {
+	time.Sleep(time.Duration(rng.Int64N(int64(sessionTimeout * 2 / 3))))
+	j := w.drawJob(rng, p)
+	w.book.tickets++
+	j.ticket = w.book.tickets
+	w.start(j)
+	synctest.Wait()
+	w.diary.note("a moment with the leader")
+	m.Glimpse(1 + rng.IntN(6))
 }
 
 // expire ends the sessions of a process before their time, which no lease can foresee.

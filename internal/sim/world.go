@@ -65,7 +65,7 @@ func newWorld(p Plan) *World {
 	w := &World{plan: p, diary: newDiary(), pending: make(map[int]func())}
 	w.book = newBook(p, w.diary)
 	w.ctx, w.cancel = context.WithCancel(context.Background()) // ends with the run
-	w.server = zktest.NewServer(zktest.Config{ContainerCheck: 3 * time.Second})
+	w.server = zktest.NewServer(zktest.Config{ContainerCheck: 3 * time.Second, Tick: p.Tick})
 	w.server.OnChange(w.book.changed)
 	w.server.Intercept(w.intercept)
 	return w

@@ -149,6 +149,15 @@ func (e *Encoder) ConnectReply(r ConnectReply) {
 
 func (d *Decoder) millis() time.Duration { return time.Duration(d.Int32()) * time.Millisecond }
 
+// FirstOp is the type of the first operation of a multi, 0 for anything else. rest is what stands behind the header.
+func FirstOp(op int32, rest []byte) int32 {
+	if op != OpMulti {
+		return 0
+	}
+	d := Decoder{Rest: rest}
+	return d.MultiHeader().Op
+}
+
 // RequestPath is the path that a request is about, that of its first operation for a multi; "" if it has none. rest is
 // what stands behind the header.
 func RequestPath(op int32, rest []byte) string {

@@ -56,8 +56,8 @@ type Strike struct {
 	answered map[zktest.Op]int
 }
 
-// Strike lets the next request of a kind, and about such a path if that is not nil, meet the blow.
-func (l *Line) Strike(b Blow, op zktest.Op, about func(path string) bool) *Strike {
+// Strike lets the next request of a kind, and such that about says so if that is not nil, meet the blow.
+func (l *Line) Strike(b Blow, op zktest.Op, about func(f *zktest.Frame) bool) *Strike {
 	if op == zktest.OpConnect && b.Name == Refused {
 		b.do = Expired
 	}
@@ -72,7 +72,7 @@ func (l *Line) Strike(b Blow, op zktest.Op, about func(path string) bool) *Strik
 	return s
 }
 
-func (s *Strike) falls(f *zktest.Frame, op zktest.Op, about func(path string) bool) bool {
+func (s *Strike) falls(f *zktest.Frame, op zktest.Op, about func(f *zktest.Frame) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fallen {
@@ -81,7 +81,7 @@ func (s *Strike) falls(f *zktest.Frame, op zktest.Op, about func(path string) bo
 		}
 		return false
 	}
-	s.fallen = f.Op == op && f.Stage == s.blow.at && (about == nil || about(f.Path))
+	s.fallen = f.Op == op && f.Stage == s.blow.at && (about == nil || about(f))
 	return s.fallen
 }
 

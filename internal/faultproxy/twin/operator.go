@@ -10,7 +10,7 @@ import (
 // Operator returns a connection past all faults, until the end of the test.
 func (g *Ground) Operator(t *testing.T) *zk.Conn {
 	t.Helper()
-	conn, events, err := zk.Connect([]string{g.addr}, 10*time.Second,
+	conn, events, err := zk.Connect([]string{g.addr, g.addr}, 10*time.Second,
 		zk.WithDialer(g.dial), zk.WithLogger(quiet{}), zk.WithLogInfo(false))
 	if err != nil {
 		t.Fatal(err)

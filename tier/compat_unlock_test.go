@@ -1,0 +1,249 @@
+package tier_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// closingScene is a scene that lasts until whoever serves a closed connection has noticed.
+func closingScene(t *testing.T, srv *zktest.Server) *scene {
+	t.Helper()
+	t.Cleanup(func() { <-time.After(5 * time.Second) }) // virtual
+	s := newScene(t, modelAddr, srv.DialTimeout)
+	s.srv = srv
+	return s
+}
+
+// beginClose closes the connection and does not wait for that; the end of the test does.
+func (s *scene) beginClose() {
+	var closing sync.WaitGroup
+	closing.Go(s.conn.Close)
+	s.t.Cleanup(closing.Wait)
+}
+
+// Nil means that the lock was ours to the end. Whether somebody waits at the gate, to whom
+// the lock could be handed on without a word to the server, makes no difference.
+func TestUnlockSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) { // I1
+	for name, c := range map[string]struct {
+		held    time.Duration
+		trouble func(*scene)
+		also    error // what it may be besides an error of the connection
+	}{
+		"blackholed": {held: time.Second, trouble: func(s *scene) {
+			s.srv.Mute(s.conn.SessionID(), zktest.ToServer)
+			s.srv.Mute(s.conn.SessionID(), zktest.ToClient)
+		}},
+		"frozen": {held: time.Second, trouble: func(s *scene) { s.srv.Freeze() }},
+		"away":   {trouble: (*scene).away},
+		"closed": {trouble: func(s *scene) { s.conn.Close() }, also: tier.ErrLost},
+		"being closed": {trouble: func(s *scene) {
+			s.srv.Mute(s.conn.SessionID(), zktest.ToServer)
+			s.beginClose()
+			s.still()
+		}},
+		"closed out of reach": {trouble: func(s *scene) {
+			s.srv.Mute(s.conn.SessionID(), zktest.ToServer)
+			s.beginClose()
+			<-time.After(200 * time.Millisecond) // virtual
+		}},
+		"its answer lost": {held: time.Second, trouble: func(s *scene) {
+			s.srv.Intercept(func(f *zktest.Frame) zktest.Action {
+				if f.Stage == zktest.Reply && (f.Op == zktest.OpDelete || f.Op == zktest.OpMulti) {
+					s.member().Refuse() // a connection that comes back sets its watches again, which is a data race of the library
+					return zktest.Cut
+				}
+				return zktest.Pass
+			})
+		}},
+	} {
+		for _, siblings := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%s, %d waiting", name, siblings), func(t *testing.T) {
+				bubble(t, func(t *testing.T, srv *zktest.Server) {
+					s := closingScene(t, srv)
+					h := tier.NewLock(s.conn, s.path, s.acl)
+					if err := h.Lock(); err != nil {
+						t.Fatal(err)
+					}
+					for range siblings {
+						go func() { // until the connection is closed
+							sibling := tier.NewLock(s.conn, s.path, s.acl)
+							if sibling.Lock() == nil {
+								sibling.Unlock()
+							}
+						}()
+					}
+					<-time.After(c.held) // virtual
+					synctest.Wait()
+					c.trouble(s)
+					began := time.Now()
+					err := h.Unlock()
+					ofConnection := errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrNoServer)
+					if !ofConnection && (c.also == nil || !errors.Is(err, c.also)) {
+						t.Errorf("Unlock: got %v, want an error of the connection", err)
+					}
+					if took := time.Since(began); took > 6*time.Second {
+						t.Errorf("Unlock took %v", took)
+					}
+					if err := h.Unlock(); !errors.Is(err, zk.ErrNotLocked) {
+						t.Errorf("second Unlock: got %v, want ErrNotLocked", err)
+					}
+					srv.Intercept(nil)
+					s.member().Refuse()
+					srv.CutAll()
+					srv.Unfreeze()
+				})
+			})
+		}
+	}
+}
+
+// A request on a connection that is being closed can stop the library for ever (conn.go:527);
+// the bubble fails if it does.
+func TestNothingIsSentOnceTheConnectionIsBeingClosed(t *testing.T) {
+	for range 20 {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			s := closingScene(t, srv)
+			l := tier.NewLock(s.conn, s.path, s.acl)
+			if err := l.Lock(); err != nil {
+				t.Fatal(err)
+			}
+			srv.Mute(s.conn.SessionID(), zktest.ToClient)
+			var m meter
+			srv.Intercept(func(f *zktest.Frame) zktest.Action {
+				if m.note(f); f.Op == zktest.OpClose {
+					return zktest.Drop
+				}
+				return zktest.Pass
+			})
+			outcome := make(chan error, 1)
+			go func() { outcome <- l.Unlock() }()
+			synctest.Wait()
+			s.beginClose()
+			if err := <-outcome; !errors.Is(err, zk.ErrConnectionClosed) {
+				t.Errorf("Unlock: got %v, want ErrConnectionClosed", err)
+			}
+			<-time.After(5 * time.Second)       // virtual
+			if ops := m.take(); len(ops) != 2 { // a delete, and the close
+				t.Errorf("sent %v", ops)
+			}
+			srv.Intercept(nil)
+		})
+	}
+}
+
+// What is left when Unlock does not know is seen to as soon as the server is back.
+func TestNodeOfAnUncertainUnlockGoesInTheBackground(t *testing.T) { // I5
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := closingScene(t, srv)
+		l := tier.NewLock(s.conn, s.path, s.acl)
+		if err := l.Lock(); err != nil {
+			t.Fatal(err)
+		}
+		srv.Freeze()
+		if err := l.Unlock(); !errors.Is(err, zk.ErrConnectionClosed) {
+			t.Errorf("Unlock: got %v, want ErrConnectionClosed", err)
+		}
+		srv.Unfreeze()
+		s.left()
+		if s.notes[0] != "left 0" {
+			t.Error(s.notes[0])
+		}
+		if err := l.Lock(); err != nil {
+			t.Errorf("Lock: %v", err)
+		}
+		if err := l.Unlock(); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+	})
+}
+
+// The connection is closed at any moment around Unlock, and another process takes the lock
+// as soon as it can.
+func TestUnlockIsNilOnlyIfNobodyElseHadTheLock(t *testing.T) { // I1
+	for round := range 200 {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			s := closingScene(t, srv)
+			owner, next := tier.NewLock(s.conn, s.path, s.acl), tier.NewLock(s.other, s.path, s.acl)
+			if err := owner.Lock(); err != nil {
+				t.Fatal(err)
+			}
+			var others sync.WaitGroup
+			if round%2 == 1 {
+				others.Go(func() { tier.NewLock(s.conn, s.path, s.acl).Lock() })
+				synctest.Wait()
+			}
+			var taken atomic.Bool
+			others.Go(func() {
+				if next.Lock() == nil {
+					taken.Store(true)
+					next.Unlock()
+				}
+			})
+			synctest.Wait()
+			s.beginClose()
+			for range round {
+				runtime.Gosched()
+			}
+			before := taken.Load()
+			if err := owner.Unlock(); err == nil && before {
+				t.Errorf("round %d: Unlock said nil after another process had the lock", round)
+			}
+			others.Wait()
+		})
+	}
+}
+
+// Handing on within the process costs no request, as long as the server has been heard of a
+// moment ago.
+func TestHandingOnIsConfirmedByTheServerNowAndThen(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := closingScene(t, srv)
+		var m meter
+		first := tier.NewLock(s.conn, s.path, s.acl)
+		<-time.After(time.Second) // virtual
+		if err := first.Lock(); err != nil {
+			t.Fatal(err)
+		}
+		turns := 0
+		var others sync.WaitGroup
+		for range 100 {
+			others.Go(func() {
+				l := tier.NewLock(s.conn, s.path, s.acl)
+				if err := l.Lock(); err != nil {
+					t.Error(err)
+					return
+				}
+				turns++
+				<-time.After(30 * time.Millisecond) // virtual
+				if err := l.Unlock(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		srv.Intercept(m.note)
+		if err := first.Unlock(); err != nil {
+			t.Error(err)
+		}
+		others.Wait()
+		writes := 0
+		for _, op := range m.take() {
+			if op == zktest.OpMulti {
+				writes++
+			}
+		}
+		if want := 99 * 30 / 270; writes != want {
+			t.Errorf("%d confirmations, want %d, one in 270 ms", writes, want)
+		}
+	})
+}

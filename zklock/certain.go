@@ -1,0 +1,45 @@
+package zklock
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Leased reports whether a lease says until when the lock is ours. Without one, as over a
+// connection made elsewhere, only the server can tell that it still is.
+func (n *Node) Leased() bool { return n.lock.client.link.leased() }
+
+// confirmWithin bounds the wait for the server's word.
+const confirmWithin = time.Second
+
+// Confirm reports whether a held lock is certain to be ours. If there is no lease, and no
+// recent word of the server, it asks, with a write that changes nothing, and takes no answer
+// within a second for a no.
+func (n *Node) Confirm() bool {
+	c := n.lock.client
+	answer := make(chan bool, 1)
+	if !c.spawn(func() { answer <- c.link.confirm(n) }) {
+		return false
+	}
+	bound := time.NewTimer(confirmWithin)
+	defer bound.Stop()
+	select {
+	case certain := <-answer:
+		return certain
+	case <-bound.C:
+		return false
+	}
+}
+
+// doubt is what Release says when the server has not answered, because of err: nothing if
+// the lease vouches for the lock, and else that nobody knows.
+func (n *Node) doubt(err error) error {
+	if n.Leased() {
+		return nil
+	}
+	err = cmp.Or(err, n.lock.client.Err(), zk.ErrConnectionClosed)
+	return fmt.Errorf("not known whether the lock was ours to the end: %w", err)
+}

@@ -1,0 +1,56 @@
+package zklock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// tick is close to the longest with which the lease holds, a quarter of the timeout.
+const tick = timeout/4 - 100*time.Millisecond
+
+// divided lets a holder lose its lock to a partition between servers, after each of several times, and checks that it
+// knows a margin before the servers do.
+func divided(t *testing.T, name string, divide func(t *testing.T, m *zktest.Member, n *zklock.Node)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		for after := time.Duration(0); after <= timeout; after += 270 * time.Millisecond {
+			synctest.Test(t, func(t *testing.T) {
+				s := zktest.NewServer(zktest.Config{Tick: tick})
+				t.Cleanup(s.Close)
+				n := start(t, s).acquire(t)
+				gone := deleted(s, n)
+				time.Sleep(after)
+				go divide(t, s.Member(addr), n)
+				awaitLoss(t, n)
+				lost := time.Now()
+				wantErr(t, "Err", n.Err(), zklock.ErrLost)
+				if d := (<-gone).Sub(lost); d < timeout-lease {
+					t.Errorf("divided after %v: the servers gave up %v after the loss, want at least the margin %v", after, d, timeout-lease)
+				}
+				time.Sleep(time.Minute)
+			})
+		}
+	})
+}
+
+func TestI7LossComesFirstInAPartitionBetweenServers(t *testing.T) {
+	divided(t, "follower cut off", func(_ *testing.T, m *zktest.Member, _ *zklock.Node) { m.Isolate() })
+	divided(t, "leader deposed", func(_ *testing.T, m *zktest.Member, _ *zklock.Node) { m.Depose() })
+	// The link stalls, stands for a moment in which n requests get through and come back, and is cut.
+	for n := range 4 {
+		for _, stall := range []time.Duration{tick / 2, tick, 2 * tick, 3 * tick, 4 * tick} {
+			divided(t, "flapping link", func(_ *testing.T, m *zktest.Member, node *zklock.Node) {
+				m.Isolate()
+				time.Sleep(stall)
+				go node.Multi(context.Background()) // ends with the client; a write that is sent late, behind what waits
+				synctest.Wait()
+				m.Glimpse(n + 1)
+			})
+		}
+	}
+}
