@@ -48,9 +48,10 @@ type attached struct {
 // When conn is closed the client is closed with it, as soon as somebody waits; see
 // [Client.Attend].
 //
-// Close gives up the client, not the connection: it waits for calls that are under way,
-// and locks should be released before, or their nodes stay as long as the session of
-// conn.
+// Close gives up the client, not the connection. Locks should be released before, or their
+// nodes stay as long as the session of conn. Calls that a server does not answer end with
+// the connection that they were made on, and so do their goroutines, which Close does not
+// wait for.
 func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -196,4 +197,5 @@ func (l *attached) watched(events <-chan zk.Event) {
 	})
 }
 
-func (l *attached) close() {}
+// close gives calls of the library a second to return, which are not ours to end.
+func (l *attached) close() { waitFor(&l.client.tasks, time.Second) }

@@ -310,6 +310,32 @@ func TestAttachedCloseEndsEveryTaskAndNotTheConnection(t *testing.T) { // I10
 	})
 }
 
+// What does not return in time ends with the connection; the bubble fails if it does not.
+func TestAttachedCloseIsBoundedWhateverTheServerDoes(t *testing.T) {
+	for name, trouble := range map[string]func(*zktest.Server, process){
+		"mute":             func(s *zktest.Server, _ process) { s.Freeze() },
+		"mute handshake":   func(s *zktest.Server, p process) { s.Freeze(); s.Cut(p.session) },
+		"cannot be dialed": func(s *zktest.Server, _ process) { down(s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				p, _ := attach(t, s)
+				p.acquire(t)
+				waiter := p.queue(t.Context())
+				trouble(s, p)
+				late := p.queue(t.Context())
+				began := time.Now()
+				wantErr(t, "Close", p.Close(), nil)
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("Close took %v", took)
+				}
+				wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
+				wantErr(t, "late waiter", late.failed(t), zklock.ErrClosed)
+			})
+		})
+	}
+}
+
 func TestAttachedClientEndsWithItsConnection(t *testing.T) {
 	for name, freeze := range map[string]bool{"answered": false, "unanswered": true} {
 		t.Run(name, func(t *testing.T) {

@@ -62,15 +62,19 @@ type link interface {
 	confirm(n *Node) bool
 	// watched takes the channel of a watch that was asked for.
 	watched(<-chan zk.Event)
-	// close ends the connection and returns when it has come to rest.
+	// close ends the connection, if it is the client's own, and waits for the end of the
+	// tasks, if that depends on nobody else.
 	close()
 }
 
 // Dial connects to the ensemble that servers ("host:port", the port may be left out)
 // belong to and waits for a session. It keeps trying until ctx is done; the error then
-// holds the cause of ctx and the last failure to connect. Bad servers or options, and
-// names that cannot be resolved within 3 s, fail at once. On any error nothing is left
-// behind.
+// holds the cause of ctx and the last failure to connect. Bad servers or options fail at
+// once, and so do names that cannot be resolved, after 3 s at most.
+//
+// On any error nothing is left behind, with two exceptions when ctx ends while nobody
+// answers: the look-up of a name may go on for its 3 s, and a server that has fallen
+// silent after the handshake is waited for in the background, for a second.
 //
 // The client reconnects by itself and opens a new session when one has expired.
 func Dial(ctx context.Context, servers []string, opts ...Option) (*Client, error) {
@@ -135,13 +139,13 @@ func newClient(o options) *Client {
 // Close ends the session: every lock of the client is lost, its nodes vanish from the
 // server, and whoever waits gets [ErrClosed]. While the server cannot be reached the
 // nodes stay until the session times out there. Close returns within a few seconds and
-// leaves no goroutine. It may be called more than once and returns nil.
+// leaves no goroutine; for a client made by [Attach], see there. It may be called more than
+// once and returns nil.
 func (c *Client) Close() error {
 	c.closing.Do(func() {
 		c.end()
-		c.parents.await(time.Second)
+		waitFor(&c.parents.building, time.Second)
 		c.link.close()
-		c.tasks.Wait()
 	})
 	return nil
 }
@@ -167,8 +171,8 @@ func (c *Client) scope(ctx context.Context) (context.Context, context.CancelFunc
 	}
 }
 
-// spawn runs f as a task of the client, which ends before Close returns. It reports
-// false when the client is closed.
+// spawn runs f as a task of the client, whose end Close waits for. It reports false when
+// the client is closed.
 func (c *Client) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,6 +237,21 @@ func (c *Client) margin(timeout time.Duration) time.Duration {
 		return c.options.margin
 	}
 	return timeout / 3
+}
+
+// waitFor waits for g, but not longer than bound.
+func waitFor(g *sync.WaitGroup, bound time.Duration) {
+	done := make(chan struct{})
+	go func() {
+		g.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
 }
 
 // pause waits for d or the end of ctx.

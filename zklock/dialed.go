@@ -19,6 +19,7 @@ type dialed struct {
 	gone      <-chan zk.Event // closed when the library has stopped entirely
 	mirror    *watchMirror
 	connected mutexbool.Bool // a session is established and the connection stands
+	dialing   mutexbool.Bool // the library is between two connections
 	verify    mutexbool.Bool // the connection came back: held nodes want a look
 
 	mu      sync.Mutex    // guards the fields below; never held across a client call
@@ -27,11 +28,13 @@ type dialed struct {
 	left    time.Duration // when the connection of the session ended, 0 while it stands
 	problem error         // why there is no connection, nil before the first trouble
 	closed  bool
+	mute    bool // closed without a connection
 }
 
-// dial connects the client to one of the addresses. On an error nothing is left.
-func (c *Client) dial(ctx context.Context, addresses []string) error {
-	if err := context.Cause(ctx); err != nil {
+// dial connects the client to one of the servers. On an error nothing is left.
+func (c *Client) dial(ctx context.Context, servers []string) error {
+	addresses, err := resolve(ctx, servers)
+	if err != nil {
 		return err
 	}
 	l := &dialed{client: c, mirror: newWatchMirror()}
@@ -55,16 +58,37 @@ func (c *Client) dial(ctx context.Context, addresses []string) error {
 		err = c.explain(context.Cause(ctx))
 	}
 	if err != nil {
-		c.Close()
+		c.closeUntil(ctx)
 	}
 	return err
+}
+
+// closeUntil closes the client, but does not wait much longer than ctx for the server to
+// answer that.
+func (c *Client) closeUntil(ctx context.Context) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		c.Close()
+	}()
+	select {
+	case <-closed:
+		return
+	case <-ctx.Done():
+	}
+	moment := time.NewTimer(100 * time.Millisecond)
+	defer moment.Stop()
+	select {
+	case <-closed:
+	case <-moment.C:
+	}
 }
 
 // authenticate waits for a session and presents the credentials. The library repeats
 // them at each reconnect once they have been accepted.
 func (c *Client) authenticate(ctx context.Context) error {
 	for _, a := range c.options.auth {
-		for {
+		for retry := newBackoff(); ; {
 			if _, err := c.await(ctx); err != nil {
 				return err
 			}
@@ -74,6 +98,9 @@ func (c *Client) authenticate(ctx context.Context) error {
 			}
 			if classify(err) == permanent {
 				return fmt.Errorf("auth %s: %w", a.scheme, err)
+			}
+			if err := pause(ctx, retry.NextBackOff()); err != nil { // the connection may be closed already
+				return c.explain(err)
 			}
 		}
 	}
@@ -92,12 +119,13 @@ func (l *dialed) dial(network, address string, timeout time.Duration) (net.Conn,
 	}
 	s := newSocket(conn, l)
 	l.mu.Lock()
-	l.socket = s
-	closed := l.closed
-	l.mu.Unlock()
-	if closed { // close has killed the newest socket before, and does not see this one
+	defer l.mu.Unlock()
+	if l.closed { // close has killed the newest socket before, and does not see this one
 		s.kill()
+		return nil, ErrClosed
 	}
+	l.socket = s
+	l.dialing.Clear()
 	return s, nil
 }
 
@@ -113,6 +141,11 @@ func (l *dialed) onEvent(ev zk.Event) {
 		}
 	case ev.State == zk.StateDisconnected:
 		l.leave()
+		if l.isMute() {
+			time.Sleep(time.Millisecond) // see close
+		}
+	case ev.State == zk.StateConnecting:
+		l.dialing.Set()
 	}
 }
 
@@ -132,6 +165,12 @@ func (l *dialed) leave() {
 	if l.left == 0 {
 		l.left = max(l.client.now(), 1)
 	}
+}
+
+func (l *dialed) isMute() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mute
 }
 
 func (l *dialed) await(ctx context.Context) error { return l.connected.Wait(ctx) }
@@ -168,19 +207,40 @@ func (l *dialed) trouble(err error) {
 	l.problem = err
 }
 
-// close ends the session, if the server can be reached within a second. Then it breaks
-// the connection, for which the library would else wait up to two thirds of the session
-// timeout.
+// close ends the session, for which it gives the server a second. Then it breaks the
+// connection: the library would wait for up to two thirds of the session timeout.
+//
+// Without a connection there is no server to wait for, yet the library waits for its second
+// (conn.go:321), unless it refuses its own farewell. That it does only between two
+// connections (382), and only if the farewell is there in time. So it is brought there
+// first; it does not get away again, because nothing is dialed any more; and the callback
+// that comes right before holds it up for a moment.
 func (l *dialed) close() {
-	l.client.conn.Close()
 	l.mu.Lock()
 	l.closed = true
+	l.mute = !l.connected.IsSet()
+	mute := l.mute
+	l.mu.Unlock()
+	if mute {
+		l.kill()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		l.dialing.Wait(ctx)
+		cancel()
+	}
+	l.client.conn.Close()
+	l.kill()
+	for range l.gone { // closed as the last act of the library
+	}
+	l.client.tasks.Wait()
+}
+
+// kill breaks the connection.
+func (l *dialed) kill() {
+	l.mu.Lock()
 	socket := l.socket
 	l.mu.Unlock()
 	if socket != nil {
 		socket.kill()
-	}
-	for range l.gone { // closed as the last act of the library
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/wire"
@@ -102,19 +101,4 @@ func (a *attempt) createContainer(path string) error {
 		a.parents[path] = a.parents[path]
 	}
 	return err
-}
-
-// await waits, for a bounded time, until no attempt is at its parents.
-func (p *parents) await(bound time.Duration) {
-	idle := make(chan struct{})
-	go func() { // ends with the calls, at the latest when the connection is closed
-		p.building.Wait()
-		close(idle)
-	}()
-	timer := time.NewTimer(bound)
-	defer timer.Stop()
-	select {
-	case <-idle:
-	case <-timer.C:
-	}
 }
