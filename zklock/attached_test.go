@@ -264,6 +264,33 @@ func TestAttachedRequeueSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) 
 	}
 }
 
+// The event of the deletion may be on its way from the watch to the lock.
+func TestReleaseKnowsOfADeletionThatHasJustBeenHeardOf(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		attached, _ := attach(t, s)
+		for _, p := range []process{attached, start(t, s)} {
+			n := p.acquire(t)
+			n.HearOfItsEnd()
+			wantErr(t, "Release", n.Release(), zklock.ErrLost)
+			s.Expire(p.session) // takes the node away, of which nobody has heard in truth
+		}
+	})
+}
+
+func TestAttachedReleaseOfALostLockSaysThatItIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		n := p.acquire(t)
+		undead(t, s, p, conn)
+		for conn.State() != zk.StateHasSession {
+			<-time.After(time.Millisecond) // virtual
+		}
+		s.Freeze()
+		wantErr(t, "Release", n.Release(), zklock.ErrLost)
+		s.Unfreeze()
+	})
+}
+
 func TestAttachedReleaseDoesNotOutliveItsClient(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)

@@ -10,6 +10,13 @@ func (n *Node) StopWatchdog() {
 	n.session.watchdog.Stop()
 }
 
+// HearOfItsEnd does what an event does first that tells of the node's deletion.
+func (n *Node) HearOfItsEnd() {
+	for i := range n.znodes {
+		n.znodes[i].watch.deleted.Store(true)
+	}
+}
+
 // AfterReadingID makes an attached client call f each time it has read the id of its
 // connection's session.
 func (c *Client) AfterReadingID(f func()) {

@@ -167,10 +167,11 @@ func (n *Node) Release() error {
 	n.session.leave(n)
 	n.stepAside()
 	n.delete(loss)
-	if err := n.AwaitRelease(); err != nil || loss == nil {
-		return err
+	err := n.AwaitRelease()
+	if loss != nil {
+		return fmt.Errorf("zklock: release %s: %w", n.lock.path, loss)
 	}
-	return fmt.Errorf("zklock: release %s: %w", n.lock.path, loss)
+	return err
 }
 
 // AwaitRelease waits for the end of a node that is being given up by [Node.Release] or
@@ -205,8 +206,8 @@ func (n *Node) Released() <-chan struct{} { return n.released }
 func (n *Node) delete(loss error) {
 	c := n.lock.client
 	switch err := c.Err(); {
-	case n.gone():
-		n.settle(loss)
+	case n.gone(): // by another hand, and nobody has said so yet
+		n.settle(cmp.Or(loss, deleted(n.Path())))
 		return
 	case errors.Is(err, ErrClosed):
 		n.settle(cmp.Or(loss, fmt.Errorf("%w: %w", ErrLost, err)))
