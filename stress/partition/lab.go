@@ -54,12 +54,9 @@ func runPlan(ctx context.Context, p plan) (err error) {
 	}
 	defer func() { err = errors.Join(err, l.ensemble.Stop()) }()
 	for n := p.Share; n < p.Trials*len(p.Faults); n += p.Of {
-		if err := l.settle(ctx); err != nil {
+		o, err := l.try(ctx, p.Faults[n/p.Trials], n%p.Trials+1)
+		if err := errors.Join(err, context.Cause(ctx)); err != nil {
 			return err
-		}
-		o := l.try(ctx, p.Faults[n/p.Trials], n%p.Trials+1)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
 		}
 		say(o)
 	}
