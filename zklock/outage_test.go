@@ -95,6 +95,24 @@ func TestAcquireEndsAtItsDeadlineWithTheLastRefusal(t *testing.T) {
 	})
 }
 
+// The connection may break while the attempt waits for a stuck call of an earlier one.
+func TestTryAcquireBehindAStuckCallFailsWhenTheConnectionBreaks(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		s.Freeze()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := p.lock.Acquire(ctx)
+		wantErr(t, "Acquire", err, context.DeadlineExceeded)
+		try := submit(func() (*zklock.Node, error) { return p.lock.TryAcquire(t.Context()) })
+		if !try.waiting() {
+			t.Fatalf("got %v, %v; want it to wait for the stuck call", try.node, try.err)
+		}
+		down(s)
+		wantErr(t, "TryAcquire", try.failed(t), zk.ErrNoServer)
+	})
+}
+
 func TestTryAcquireWithoutAServerFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
