@@ -1,11 +1,22 @@
 package tier
 
-import "context"
+import (
+	"context"
+	"reflect"
+)
 
 // An ownerKey is where a context carries the hold of a lock.
 type ownerKey struct {
 	registry *Registry
 	path     string
+}
+
+// A derivation is a context made by [Hold.Context], and what ties it to its hold.
+type derivation struct {
+	context context.Context
+	cancel  context.CancelCauseFunc
+	onLoss  func() bool // stops the watching for the loss of the lock
+	onEnd   func() bool // stops the watching for the end of the context
 }
 
 // Context returns a context for work under the lock, derived from ctx. Acquiring the
@@ -14,102 +25,66 @@ type ownerKey struct {
 // that has happened, it is done when Context returns.
 //
 // Derive it from a context that lives as long as the work, not from one whose deadline
-// was meant for the wait. Any number can be made while the hold lasts: all those whose
-// parents end together, or never, cost it one entry.
+// was meant for the wait. The same ctx gives the same context, so that a hold that lasts
+// may be asked any number of times. What is derived from others is kept until they end or
+// the hold is released.
 func (h *Hold) Context(ctx context.Context) context.Context {
-	return &workContext{Context: ctx, end: h.endWith(ctx), hold: h}
-}
-
-// A workContext has the values and the deadline of one context and the end of another.
-type workContext struct {
-	context.Context
-	end  context.Context
-	hold *Hold
-}
-
-func (w *workContext) Done() <-chan struct{} { return w.end.Done() }
-
-func (w *workContext) Err() error { return w.end.Err() }
-
-func (w *workContext) Value(key any) any {
-	switch c := w.hold.own.cohort; key {
-	case ownerKey{c.registry, c.path}:
-		return w.hold
-	case cancelKey:
-		return w.end.Value(key)
-	}
-	return w.Context.Value(key)
-}
-
-// cancelKey is how package context asks a context for what can be cancelled in it, for
-// its cause and to derive others from it without a goroutine. It does not export the
-// key, but it asks anybody.
-var cancelKey = func() (key any) {
-	context.Cause(keyhole{context.Background(), &key})
-	return key
-}()
-
-type keyhole struct {
-	context.Context
-	seen *any
-}
-
-func (keyhole) Err() error { return context.Canceled }
-
-func (k keyhole) Value(key any) any {
-	*k.seen = key
-	return nil
-}
-
-// An ending ends with its hold, with the lock, and with the contexts of one Done channel.
-type ending struct {
-	context context.Context
-	cancel  context.CancelCauseFunc
-	onLoss  func() bool // stops the watching for the loss of the lock
-	onEnd   func() bool // stops the watching for the end of the context
-}
-
-// endWith returns what ends with h and ctx.
-func (h *Hold) endWith(ctx context.Context) context.Context {
-	done := ctx.Done()
-	if done == nil {
-		ctx = context.Background() // need not be kept for its values
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.Err(); err != nil {
-		ended, cancel := context.WithCancelCause(ctx)
+		ended, cancel := context.WithCancelCause(h.carriedBy(ctx))
 		cancel(err)
 		return ended
 	}
-	e := h.endings[done]
-	if e == nil {
-		e = new(ending)
-		e.context, e.cancel = context.WithCancelCause(ctx)
-		life := h.own.node.Context()
-		e.onLoss = context.AfterFunc(life, func() { e.cancel(context.Cause(life)) })
-		e.onEnd = context.AfterFunc(e.context, func() { h.forget(done) })
-		if h.endings == nil {
-			h.endings = make(map[<-chan struct{}]*ending)
+	parent := keyOf(ctx)
+	d := h.derived[parent]
+	if d == nil {
+		d = h.derive(ctx)
+		d.onEnd = context.AfterFunc(d.context, func() { h.forget(parent) })
+		if h.derived == nil {
+			h.derived = make(map[any]*derivation)
 		}
-		h.endings[done] = e
+		h.derived[parent] = d
 	}
-	return e.context
+	return d.context
 }
 
-// forget drops an ending that has come before that of the hold.
-func (h *Hold) forget(done <-chan struct{}) {
+func (h *Hold) derive(ctx context.Context) *derivation {
+	d := new(derivation)
+	d.context, d.cancel = context.WithCancelCause(h.carriedBy(ctx))
+	life := h.own.node.Context()
+	d.onLoss = context.AfterFunc(life, func() { d.cancel(context.Cause(life)) })
+	return d
+}
+
+// carriedBy returns ctx with the hold.
+func (h *Hold) carriedBy(ctx context.Context) context.Context {
+	c := h.own.cohort
+	return context.WithValue(ctx, ownerKey{c.registry, c.path}, h)
+}
+
+// keyOf returns what stands for ctx in a map: nearly always ctx itself, but a type of
+// somebody's may not be comparable.
+func keyOf(ctx context.Context) any {
+	if reflect.ValueOf(ctx).Comparable() {
+		return ctx
+	}
+	return new(byte)
+}
+
+// forget drops a context that has ended before the hold.
+func (h *Hold) forget(parent any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e := h.endings[done]; e != nil {
-		e.onLoss()
-		delete(h.endings, done)
+	if d := h.derived[parent]; d != nil {
+		d.onLoss()
+		delete(h.derived, parent)
 	}
 }
 
-// release brings the ending about with that of the hold.
-func (e *ending) release() {
-	e.onLoss()
-	e.onEnd() // nobody has to be told, which would cost a goroutine
-	e.cancel(ErrReleased)
+// release ends the context with its hold.
+func (d *derivation) release() {
+	d.onLoss()
+	d.onEnd() // nobody has to be told, which would cost a goroutine
+	d.cancel(ErrReleased)
 }

@@ -7,11 +7,11 @@ func Cohorts(r *Registry) int {
 	return len(r.cohorts)
 }
 
-// Endings returns the number of ends that a hold remembers for its contexts.
-func Endings(h *Hold) int {
+// Derived returns the number of contexts that a hold knows of.
+func Derived(h *Hold) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.endings)
+	return len(h.derived)
 }
 
 // PassOn does to the node of a hold what a waiter does that was chosen and leaves. The hold must not be released.

@@ -45,8 +45,8 @@ type Hold struct {
 	own      *ownership
 	released atomic.Bool
 
-	mu      sync.Mutex                  // guards the field below
-	endings map[<-chan struct{}]*ending // of the contexts made by Context, by what else ends them
+	mu      sync.Mutex          // guards the field below
+	derived map[any]*derivation // the contexts made by Context that have not ended, by their parents
 }
 
 // Lost returns a channel that is closed when the lock is no longer certain to be ours,
@@ -100,11 +100,11 @@ func (h *Hold) Release() error {
 		h.mu.Unlock()
 		return ErrReleased
 	}
-	endings := h.endings
-	h.endings = nil
+	derived := h.derived
+	h.derived = nil
 	h.mu.Unlock()
-	for _, e := range endings {
-		e.release()
+	for _, d := range derived {
+		d.release()
 	}
 	if h.own.holds.Add(-1) == 0 {
 		c := h.own.cohort

@@ -114,7 +114,7 @@ func TestHoldForgetsContextsThatEnd(t *testing.T) { // I10
 			cancel()
 		}
 		synctest.Wait()
-		if n := tier.Endings(hold); n != 0 {
+		if n := tier.Derived(hold); n != 0 {
 			t.Errorf("the hold remembers %d contexts that have ended, want 0", n)
 		}
 		release(t, hold)
