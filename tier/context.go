@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 )
@@ -82,9 +83,10 @@ func (h *Hold) forget(parent any) {
 	}
 }
 
-// release ends the context with its hold.
-func (d *derivation) release() {
+// release ends the context with its hold. Its cause is a loss that came before, of which
+// the goroutine that tells it may not have got there yet.
+func (d *derivation) release(loss error) {
 	d.onLoss()
 	d.onEnd() // nobody has to be told, which would cost a goroutine
-	d.cancel(ErrReleased)
+	d.cancel(cmp.Or(loss, ErrReleased))
 }

@@ -52,6 +52,17 @@ func TestContextOfAHoldThatIsOverIsDoneWhenItReturns(t *testing.T) {
 	})
 }
 
+func TestCauseOfALostHoldsContextIsTheLossThoughItIsReleasedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		hold := acquire(t, process(t, srv).Mutex("/locks/a"))
+		ctx := hold.Context(t.Context())
+		srv.Expire(srv.Sessions()[0].ID)
+		<-hold.Lost()
+		_ = hold.Release() // ErrLost
+		wantEnded(t, "lost and released", ctx, tier.ErrLost)
+	})
+}
+
 // What is derived from a hold's context ends in the same instant, as with the contexts of
 // the standard library: before Release returns, and before cancel does.
 func TestContextEndsWhenItsHoldOrItsParentDoes(t *testing.T) {

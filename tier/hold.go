@@ -103,8 +103,9 @@ func (h *Hold) Release() error {
 	derived := h.derived
 	h.derived = nil
 	h.mu.Unlock()
+	loss := context.Cause(h.own.node.Context())
 	for _, d := range derived {
-		d.release()
+		d.release(loss)
 	}
 	if h.own.holds.Add(-1) == 0 {
 		c := h.own.cohort

@@ -234,6 +234,13 @@ func (l *dialed) close() {
 	l.client.tasks.Wait()
 }
 
+// closing reports whether close has begun.
+func (l *dialed) closing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
+
 // kill breaks the connection.
 func (l *dialed) kill() {
 	l.mu.Lock()

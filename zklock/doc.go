@@ -72,10 +72,13 @@
 //   - the servers' tickTime is at most a quarter of T. They do not tell it. It is 2 s nearly
 //     everywhere, so the client warns on its logger about a T below 8 s, and about one that
 //     the server has raised: its least is two ticks;
+//   - all servers grant the same T: a handshake whose answer gets lost may have shortened it;
 //   - the client's server has a vote, or observes the leader directly: no observer masters,
 //     no quorum oracles, no local sessions.
 //
-// A holder keeps its lock through any outage of T - margin - T/4, less two round trips:
+// A holder keeps its lock through any outage of T - margin - T/4, less two round trips and
+// what it takes to connect again: up to 1 s when all servers refuse, and up to min(T/6, 2 s)
+// for each that hangs.
 //
 //	T     margin   ticks up to   outage survived
 //	8 s   2.7 s    2 s           3.3 s

@@ -81,6 +81,19 @@ func (e *events) fire(ev zk.Event) {
 	}
 }
 
+// lapse says that no path is watched any more. All have to look for themselves.
+func (e *events) lapse() {
+	e.mu.Lock()
+	armed := e.armed
+	e.armed = make(map[string]map[*watcher]struct{})
+	e.mu.Unlock()
+	for _, watchers := range armed {
+		for w := range watchers {
+			w.notify()
+		}
+	}
+}
+
 func (e *events) take(path string) []*watcher {
 	e.mu.Lock()
 	defer e.mu.Unlock()

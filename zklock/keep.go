@@ -11,6 +11,9 @@ import (
 // timeout a sync, and a write behind it while a node is queued or held. Without the
 // former a node could not be granted by its create alone after a quiet time; see [proof].
 func (l *dialed) keep() {
+	if l.await(l.client.ctx) != nil { // the pace is what was granted, not what was asked for
+		return
+	}
 	timer := time.NewTimer(l.heartbeat())
 	defer timer.Stop()
 	for {
@@ -18,11 +21,12 @@ func (l *dialed) keep() {
 		case <-l.client.ctx.Done():
 			return
 		case <-timer.C:
-			if l.err() == nil {
-				l.beat()
-			}
 		}
-		timer.Reset(l.heartbeat())
+		synced := l.err() == nil && l.sync()
+		timer.Reset(l.heartbeat()) // before the write: a slow one takes none of the pace
+		if synced {
+			l.prove()
+		}
 	}
 }
 
@@ -39,10 +43,9 @@ func (l *dialed) heartbeat() time.Duration {
 // quarter of the session timeout, because they do not tell it.
 func halfTick(timeout time.Duration) time.Duration { return timeout / 8 }
 
-func (l *dialed) beat() {
-	if _, err := l.client.conn.Sync("/"); err == nil {
-		l.prove()
-	}
+func (l *dialed) sync() bool {
+	_, err := l.client.conn.Sync("/")
+	return err == nil
 }
 
 // prove sends a write that changes nothing, unless there is nothing to lose.

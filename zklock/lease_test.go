@@ -345,3 +345,53 @@ func TestReconnectRenewsTheLeaseAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// One lock whose owner is slow to give it up after its node was deleted must not cost another one.
+func TestNodeThatIsGoneDoesNotStarveTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn, p := raw(t, s), start(t, s)
+		gone := p.acquire(t)
+		n, err := lockAt(t, p.Client, "/locks/y").Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Delete(gone.Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		wantErr(t, "Err of the deleted one", gone.Err(), zklock.ErrLost)
+		wantKept(t, n, 20*timeout)
+	})
+}
+
+// wantKept fails if n is lost within d.
+func wantKept(t *testing.T, n *zklock.Node, d time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	select {
+	case <-n.Lost():
+		t.Errorf("lost after %v: %v", time.Since(begun), n.Err())
+	case <-time.After(d):
+	}
+}
+
+func TestHeartbeatIsPacedByWhatWasGranted(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		const granted = 2 * time.Second
+		p := start(t, s, zklock.WithSessionTimeout(15*time.Second), zklock.WithDialContext(granting(s, []time.Duration{granted})))
+		wantKept(t, p.acquire(t), 20*granted)
+	})
+}
+
+func TestSlowAnswersTakeNoneOfThePace(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).acquire(t)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Stage == zktest.Reply && heartbeat(f) && f.Op != zktest.OpPing {
+				return zktest.Delay(timeout / 12)
+			}
+			return zktest.Pass
+		})
+		wantKept(t, n, 10*timeout)
+	})
+}

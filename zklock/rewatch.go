@@ -36,5 +36,6 @@ func (s *socket) rewatch() error {
 func (s *socket) rewatched(reply wire.ReplyHeader) {
 	if reply.Code != wire.CodeOK {
 		s.link.client.options.logger.Warn("zklock: the server refused to set watches again", "code", reply.Code)
+		s.link.client.events.lapse()
 	}
 }

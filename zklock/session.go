@@ -195,12 +195,15 @@ func (s *session) enrolled() []*Node {
 	return nodes
 }
 
-// anyNode returns one of the nodes that are queued or held, nil if there is none.
+// anyNode returns one of the nodes that are queued or held, nil if there is none. One that
+// is lost stays in the books until its owner gives it up, and may be gone.
 func (s *session) anyNode() *Node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n := range s.nodes {
-		return n
+		if n.life.Err() == nil {
+			return n
+		}
 	}
 	return nil
 }

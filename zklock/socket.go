@@ -198,6 +198,9 @@ func (s *socket) noteReply(frame []byte) ([]byte, error) {
 	if err := s.check(reply, d); err != nil {
 		return nil, err
 	}
+	if s.link.closing() && s.asked(reply.Xid) == wire.OpCreateContainer {
+		return nil, nil // CreateContainer has returned, and reads what this is decoded into (1099)
+	}
 	s.mu.Lock()
 	heard, proven := time.Duration(0), false
 	if reply.Xid == wire.XidEvent {
@@ -232,6 +235,12 @@ func (s *socket) check(reply wire.ReplyHeader, body wire.Decoder) error {
 		return nil
 	}
 	return checkReply(request.op, body)
+}
+
+func (s *socket) asked(xid int32) int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent[xid].op
 }
 
 // answeredLocked notes an answer, and returns what it proves. Only success proves
