@@ -18,11 +18,11 @@ var createScenarios = []scenario{
 		p := s.join(role{})
 		ctx := s.in(time.Second)
 		time.Sleep(2 * time.Second)
-		before := len(s.sent)
+		before := len(s.asked())
 		_, err := p.locks.Mutex(lockPath).Acquire(ctx)
 		s.wantErr(err, ctx.Err())
-		if synctest.Wait(); len(s.sent) != before {
-			s.Errorf("sent %v", s.sent[before:])
+		if synctest.Wait(); len(s.asked()) != before {
+			s.Errorf("sent %v", s.asked()[before:])
 		}
 		p.acquire()
 	})},

@@ -59,7 +59,8 @@ func (s *scene) intercept(frame *zktest.Frame) zktest.Action {
 			}
 		}
 	}
-	if frame.Stage == zktest.Request && frame.Op != zktest.OpPing {
+	heartbeat := frame.Op == zktest.OpPing || frame.Op == zktest.OpSync && frame.Path == "/"
+	if frame.Stage == zktest.Request && !heartbeat {
 		s.sent = append(s.sent, *frame)
 	}
 	for _, f := range s.faults {
@@ -79,6 +80,13 @@ func (s *scene) intercept(frame *zktest.Frame) zktest.Action {
 	}
 	s.mu.Unlock()
 	return zktest.Pass
+}
+
+// asked returns the requests so far, but for heartbeats.
+func (s *scene) asked() []zktest.Frame {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.sent)
 }
 
 func (f *fault) matches(frame *zktest.Frame) bool {

@@ -151,10 +151,10 @@ var holdingScenarios = []scenario{
 		stale := p.acquire()
 		s.must(stale.release())
 		holder := p.acquire()
-		before := len(s.sent)
+		before := len(s.asked())
 		s.wantErr(stale.hold.Release(), tier.ErrReleased)
-		if synctest.Wait(); len(s.sent) != before {
-			s.Errorf("sent %v", s.sent[before:])
+		if synctest.Wait(); len(s.asked()) != before {
+			s.Errorf("sent %v", s.asked()[before:])
 		}
 		holder.keeps()
 		p.queue(s.Context()).cancel()

@@ -63,7 +63,7 @@ var limitScenarios = []scenario{
 
 	{"19_bad_paths_are_refused_without_a_request", play(func(s *scene) {
 		p := s.join(role{})
-		before := len(s.sent)
+		before := len(s.asked())
 		for _, path := range []string{
 			"", "a", "/", "/a/", "/a//b", "/a/./b", "/a/../b", "/zookeeper/x", "/a\x00b", "/a\x1fb", "/\xff",
 			"/" + strings.Repeat("a", 2000),
@@ -74,8 +74,8 @@ var limitScenarios = []scenario{
 				s.wantErr(err, zk.ErrInvalidPath)
 			}
 		}
-		if synctest.Wait(); len(s.sent) != before {
-			s.Errorf("sent %v", s.sent[before:])
+		if synctest.Wait(); len(s.asked()) != before {
+			s.Errorf("sent %v", s.asked()[before:])
 		}
 	})},
 

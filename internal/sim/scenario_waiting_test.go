@@ -198,13 +198,11 @@ var waitingScenarios = []scenario{
 		for range 8 {
 			waiters = append(waiters, s.join(role{}).queue(s.Context()))
 		}
-		s.mu.Lock()
-		before := len(s.sent)
-		s.mu.Unlock()
+		before := len(s.asked())
 		p.unplug()
 		s.srv.Expire(s.owners[s.created[0]])
 		waiters[0].granted(0)
-		if woken := s.sent[before:]; len(woken) > 1 {
+		if woken := s.asked()[before:]; len(woken) > 1 {
 			s.Errorf("the death caused %d requests: %v", len(woken), woken)
 		}
 	})},
