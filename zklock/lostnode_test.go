@@ -81,10 +81,13 @@ func TestRequeueOfALostNodeDeletesItBeforeTheNewOneIsCreated(t *testing.T) {
 		p := start(t, s)
 		n := p.acquire(t)
 		lapse(t, s, p, n)
-		tr := record(s)
+		tr, begun := record(s), time.Now()
 		next, err := n.Requeue(t.Context())
 		if err != nil {
 			t.Fatal(err)
+		}
+		if d := time.Since(begun); d > 0 {
+			t.Errorf("took %v, want no more than the requests", d)
 		}
 		if ops := tr.take(); len(ops) < 2 || ops[0] != zktest.OpDelete || ops[1] != zktest.OpCreate {
 			t.Errorf("requests: %v, want the delete before the create", ops)
