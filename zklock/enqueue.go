@@ -135,12 +135,14 @@ func (a *attempt) leaveToReaper(prefixes []string) {
 }
 
 // find returns the paths of those children of parent whose names start with a prefix, in
-// the order of the prefixes, each of which is unique. It syncs first: another server may
-// lag behind the one that took the create. After that nothing can come late any more,
-// since a server that takes a session over shuts out the connection before.
+// the order of the prefixes, each of which is unique. It writes first, though nothing:
+// another server may lag behind the one that took the create, and a leader that was deposed
+// and does not know answers a sync from its past. After that nothing can come late any
+// more, since a server that takes a session over shuts out the connection before.
 func (c *Client) find(parent string, prefixes ...string) (paths []string, err error) {
-	if _, err := c.conn.Sync(parent); err != nil && classify(err) != missing {
-		return nil, err
+	_, err = c.transact(&zk.CheckVersionRequest{Path: parent, Version: -1})
+	if err != nil && classify(err) != missing {
+		return nil, lacking("READ", parent, err)
 	}
 	children, _, err := c.conn.Children(parent)
 	if classify(err) == missing {

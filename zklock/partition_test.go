@@ -2,6 +2,8 @@ package zklock_test
 
 import (
 	"context"
+	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,4 +55,41 @@ func TestI7LossComesFirstInAPartitionBetweenServers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// It answers a sync, and shows its past.
+func TestAbsenceIsNotBelievedOfADeposedLeader(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		var server atomic.Value
+		const old, present = "127.0.0.2:2181", addr
+		server.Store(present)
+		p := start(t, s, zklock.WithDialContext(func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return s.DialContext(ctx, network, server.Load().(string))
+		}))
+		p.acquire(t).Release() // there is a path
+		s.Member(old).Depose()
+		created := 0
+		s.OnChange(func(_ zktest.View, changes []zktest.Change) {
+			for _, c := range changes {
+				if c.Kind == zktest.Created {
+					created++
+				}
+			}
+		})
+		var cut atomic.Bool
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpCreate && f.Stage == zktest.Reply && !cut.Swap(true) {
+				server.Store(old)
+				return zktest.Cut
+			}
+			return zktest.Pass
+		})
+		r := p.queue(t.Context())
+		time.Sleep(2 * time.Second)
+		s.Member(old).Rejoin()
+		r.await(t)
+		if r.granted(t).Release(); created != 1 {
+			t.Errorf("%d nodes were created, want the one whose answer was lost", created)
+		}
+	})
 }

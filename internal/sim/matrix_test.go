@@ -56,7 +56,7 @@ var (
 	list     = request{name: "list", op: zktest.OpGetChildren2}
 	readOwn  = request{name: "read own", op: zktest.OpGetData}
 	readPred = request{name: "read predecessor", op: zktest.OpGetData}
-	syncUp   = request{name: "sync", op: zktest.OpSync}
+	lookUp   = request{"look up", zktest.OpMulti, zktest.OpCheck}
 	remove   = request{name: "delete", op: zktest.OpDelete}
 	requeue  = request{"requeue", zktest.OpMulti, zktest.OpDelete}
 	beat     = request{"heartbeat", zktest.OpMulti, zktest.OpCheck}
@@ -65,8 +65,8 @@ var (
 )
 
 var states = []state{
-	{"idle", []request{create, list, readOwn, syncUp, connect}, playIdle},
-	{"waiting", []request{create, list, readOwn, readPred, syncUp, remove, connect}, playWaiting},
+	{"idle", []request{create, list, readOwn, lookUp, connect}, playIdle},
+	{"waiting", []request{create, list, readOwn, readPred, lookUp, remove, connect}, playWaiting},
 	{"holding", []request{beat, beatSync, connect}, playHolding},
 	{"releasing", []request{remove, requeue, connect}, playReleasing},
 }
@@ -146,8 +146,8 @@ func (c cell) arm(s *scene, p *process, of func(path string) bool) *fault {
 	if c.request == connect && c.mishap.name == "refused" {
 		do = zktest.Expired
 	}
-	if c.request == syncUp {
-		of = func(path string) bool { return path == lockPath } // a heartbeat's is another's
+	if c.request == lookUp {
+		of = func(path string) bool { return path == lockPath } // a heartbeat is about a node
 	}
 	f := s.fault(fault{by: p, op: c.request.op, is: c.request.is, at: c.mishap.at, of: of, do: do, times: 1, first: func() {
 		if c.mishap.first != nil {
@@ -155,7 +155,7 @@ func (c cell) arm(s *scene, p *process, of func(path string) bool) *fault {
 		}
 		c.outcome.first(s, c, p, session)
 	}})
-	if c.request == syncUp { // which follows a create without an answer
+	if c.request == lookUp { // which follows a create without an answer
 		s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Cut, times: 1})
 	}
 	if c.request == connect {

@@ -89,8 +89,8 @@ var createScenarios = []scenario{
 	})},
 
 	{"07_no_second_create_before_a_look_up_succeeds", each(map[string]fault{
-		"sync lost":     {op: zktest.OpSync, at: zktest.Reply, do: zktest.Cut, times: 5},
-		"sync refused":  {op: zktest.OpSync, at: zktest.Request, do: zktest.Error(zktest.CodeOperationTimeout), times: 5},
+		"write lost":    {op: zktest.OpMulti, at: zktest.Reply, do: zktest.Cut, times: 5},
+		"write refused": {op: zktest.OpMulti, at: zktest.Request, do: zktest.Error(zktest.CodeOperationTimeout), times: 5},
 		"listing lost":  {op: zktest.OpGetChildren2, at: zktest.Request, do: zktest.Cut, times: 5},
 		"no connection": {op: zktest.OpConnect, at: zktest.Request, do: zktest.Cut, times: 5},
 	}, func(s *scene, trouble fault) {
@@ -107,7 +107,7 @@ var createScenarios = []scenario{
 	{"08_of_two_own_nodes_the_older_goes", play(func(s *scene) {
 		p := s.join(role{})
 		s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Cut, times: 1, first: func() {
-			s.fault(fault{by: p, op: zktest.OpSync, at: zktest.Request, do: zktest.Cut, times: 3})
+			s.fault(fault{by: p, op: zktest.OpMulti, at: zktest.Request, do: zktest.Cut, times: 3})
 		}})
 		p.start(s.in(5*time.Millisecond)).failed(5*time.Millisecond, errDeadline)
 		p.acquire()
