@@ -90,7 +90,7 @@ func (r *renewals) await(ctx context.Context, path string) error {
 	}
 	select {
 	case <-renewal.ctx.Done(): // the goroutine may take longer, in a call without an answer
-		return nil
+		return context.Cause(renewal.client.ctx) // the end of the client is that of the renewal, too
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
