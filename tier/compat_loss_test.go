@@ -115,7 +115,7 @@ var lossBehaviours = []behaviour{
 			h.unlock()
 		},
 		want:    "Lock ok, left 0, Unlock ErrConnectionClosed, Unlock ErrConnectionClosed",
-		ours:    "Lock ok, left 0, Unlock ErrConnectionClosed, Unlock ErrNotLocked",
+		ours:    "Lock ok, left 0, Unlock closed+ErrConnectionClosed, Unlock ErrNotLocked",
 		because: "Unlock always leaves the handle unlocked",
 	},
 }

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
@@ -158,7 +157,7 @@ func (n *Node) Suspended() bool {
 // The lease tells whether the lock was ours. Where there is none, over a connection made
 // elsewhere ([Attach]), only the server can: if it has not answered in time, or its answer
 // is lost, the error says that it is not known, and wraps that of the connection, such as
-// [zk.ErrNoServer] or [zk.ErrConnectionClosed].
+// [zk.ErrNoServer] or [zk.ErrConnectionClosed], or [ErrClosed] if that was closed.
 func (n *Node) Release() error {
 	if n.spent.Swap(true) {
 		return ErrReleased
@@ -226,7 +225,7 @@ func (n *Node) delete(loss error) {
 func (n *Node) deleteNow(loss error) {
 	c := n.lock.client
 	if c.link.over() { // what is sent now could stop the library for ever (conn.go:527)
-		n.settle(cmp.Or(loss, n.doubt(zk.ErrConnectionClosed)))
+		n.settle(cmp.Or(loss, n.doubt(ErrClosed)))
 		return
 	}
 	_, err := c.transact(n.deletes()...)
