@@ -7,14 +7,16 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// A conn is one connection of a client, and three goroutines: read never stops reading, so that a client can always
-// write; process takes one request after the other; write sends replies and events.
+// A conn is one connection of a client, and four goroutines: read never stops reading, so that a client can always
+// write; process takes one request after the other; write sends replies and events; deliver hands over what has some
+// way to go.
 type conn struct {
 	server *Server
 	member *Member
 	nc     net.Conn
-	in     *queue[[]byte]
+	in     *queue[travelling]
 	out    *queue[outgoing]
+	away   *queue[travelling]
 	done   chan struct{} // closed by cutLocked
 
 	// Guarded by server.mu.
@@ -44,17 +46,17 @@ func (c *conn) read() {
 		if err != nil {
 			return
 		}
-		c.in.push(wire.Body(frame))
+		c.travel(c.in, wire.Body(frame))
 	}
 }
 
 func (c *conn) process() {
 	defer c.cut()
-	if body, ok := c.in.pop(); !ok || !c.handshake(body) {
+	if body, ok := c.arrival(c.in); !ok || !c.handshake(body) {
 		return
 	}
 	for {
-		body, ok := c.in.pop()
+		body, ok := c.arrival(c.in)
 		if !ok {
 			return
 		}
@@ -134,7 +136,7 @@ func (c *conn) stepLocked() {
 }
 
 func (c *conn) write() {
-	defer c.nc.Close() // ends read, and by that process
+	defer c.away.close() // ends deliver, by that read, and by that process
 	for {
 		o, ok := c.out.pop()
 		if !ok || !c.send(o) {
@@ -159,8 +161,7 @@ func (c *conn) send(o outgoing) bool {
 		return false
 	}
 	c.server.mu.Unlock()
-	_, err := c.nc.Write(o.bytes)
-	return err == nil
+	return c.depart(o.bytes)
 }
 
 // sendEvent queues a watch event. It is called with server.mu held.
@@ -224,6 +225,7 @@ func (c *conn) cutLocked() {
 	close(c.done)
 	c.in.discard()
 	c.out.discard()
+	c.away.discard()
 	c.nc.Close()
 	delete(c.server.conns, c)
 	c.detachLocked()

@@ -13,6 +13,11 @@
 // then expires in microseconds and at its deadline to the nanosecond, a deadlock is reported as such, and a goroutine
 // left behind by the code under test fails the test. Both must be closed before the bubble ends.
 //
+// With [Config.Latency] each frame takes a fixed time to its destination, handshakes and events too, so a test can count
+// round trips exactly: two requests that are sent together are answered together, one round trip later. To dial takes no
+// time, nor does the end of a connection; when the server cuts one, what is on its way is lost. [Server.Intercept] sees
+// frames at the server, and so a [Delay] adds to the latency.
+//
 // # What it does
 //
 // It keeps sessions, with the negotiation, resumption and expiry of the real thing; nodes of every kind but those with

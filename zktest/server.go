@@ -16,6 +16,10 @@ type Config struct {
 	MaxSessionTimeout time.Duration // longer requests get this; 40 s if zero
 	ContainerCheck    time.Duration // interval at which empty containers are deleted; 60 s if zero
 
+	// Latency is how long a frame is on its way between a client and its member: half a round trip. It does not keep
+	// the next one from leaving. Among the members nothing takes any time.
+	Latency time.Duration
+
 	// Tick makes the members followers of a leader that no client is connected to: it hears of their sessions when it
 	// pings them, every half tick. If it is zero, the leader hears of each request at once.
 	Tick time.Duration
@@ -142,12 +146,13 @@ func (s *Server) serve(nc net.Conn, address string) bool {
 	}
 	c := &conn{
 		server: s, member: m, nc: nc,
-		in: newQueue[[]byte](), out: newQueue[outgoing](), done: make(chan struct{}),
+		in: newQueue[travelling](), out: newQueue[outgoing](), away: newQueue[travelling](), done: make(chan struct{}),
 	}
 	s.conns[c] = struct{}{}
 	s.wg.Go(c.read)
 	s.wg.Go(c.process)
 	s.wg.Go(c.write)
+	s.wg.Go(c.deliver)
 	return true
 }
 

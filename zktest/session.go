@@ -51,7 +51,7 @@ func (c *conn) handshake(body []byte) bool {
 		return false
 	case drop:
 		for ok := true; ok; { // mute until the client gives up
-			_, ok = c.in.pop()
+			_, ok = c.arrival(c.in)
 		}
 		return false
 	}
