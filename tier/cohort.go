@@ -19,7 +19,7 @@ type cohort struct {
 	mu       sync.Mutex // guards the fields below; never held across a client call or a wait
 	gate     gate
 	state    state
-	node     *zklock.Node       // of the owner; meaningful while held
+	node     *zklock.Node       // of the owner, or that lingers; meaningful while held or lingering
 	quit     context.CancelFunc // calls the courier back; nil unless fetching for waiters
 	round    int64              // the last arrival before the node came: up to it they waited then
 	lingerer lingerer

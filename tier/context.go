@@ -41,7 +41,7 @@ func (h *Hold) Context(ctx context.Context) context.Context {
 	d := h.derived[parent]
 	if d == nil {
 		d = h.derive(ctx)
-		d.onEnd = context.AfterFunc(d.context, func() { h.forget(parent) })
+		d.onEnd = context.AfterFunc(d.context, func() { h.forget(parent, d) })
 		if h.derived == nil {
 			h.derived = make(map[any]*derivation)
 		}
@@ -74,13 +74,11 @@ func keyOf(ctx context.Context) any {
 }
 
 // forget drops a context that has ended before the hold.
-func (h *Hold) forget(parent any) {
+func (h *Hold) forget(parent any, d *derivation) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if d := h.derived[parent]; d != nil {
-		d.onLoss()
-		delete(h.derived, parent)
-	}
+	delete(h.derived, parent)
+	h.mu.Unlock()
+	d.onLoss()
 }
 
 // release ends the context with its hold. Its cause is a loss that came before, of which

@@ -6,32 +6,38 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// A lingerer keeps the node of a cohort while nobody wants it. Its fields are guarded
+// A lingerer sees to the node of a cohort while nobody wants it. Its fields are guarded
 // by the cohort's mutex.
 type lingerer struct {
-	node    *zklock.Node // kept; nil unless the state is lingering
 	since   time.Time
 	watched *zklock.Node // the node that has a goroutine to end its lingering
 }
 
 // lingerLocked keeps a node that nobody waits for.
 func (c *cohort) lingerLocked(node *zklock.Node) {
-	c.state = lingering
-	c.lingerer.node, c.lingerer.since = node, time.Now()
+	c.state, c.node = lingering, node
+	c.lingerer.since = time.Now()
 	if c.lingerer.watched != node {
 		c.lingerer.watched = node
 		c.registry.spawn(c, func() { c.watchLingering(node) }) // unless closed: then the node goes with the session
 	}
 }
 
+// lingeringLocked returns the lingering node, nil if there is none.
+func (c *cohort) lingeringLocked() *zklock.Node {
+	if c.state != lingering {
+		return nil
+	}
+	return c.node
+}
+
 // resumeLocked takes a lingering node back into use. It returns nil if there is none,
 // or if it is lost; then it lets it go.
 func (c *cohort) resumeLocked() *ownership {
-	node := c.lingerer.node
+	node := c.lingeringLocked()
 	if node == nil {
 		return nil
 	}
-	c.lingerer.node = nil
 	if node.Err() != nil {
 		c.passOnLocked(node)
 		return nil
@@ -70,13 +76,12 @@ func (c *cohort) watchLingering(node *zklock.Node) {
 func (c *cohort) endLingering(node *zklock.Node, d time.Duration) (left time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lingerer.node != node {
+	if c.lingeringLocked() != node {
 		return d
 	}
 	if left := d - time.Since(c.lingerer.since); left > 0 {
 		return left
 	}
-	c.lingerer.node = nil
 	c.passOnLocked(node)
 	return 0
 }

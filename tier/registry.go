@@ -113,5 +113,5 @@ func (r *Registry) lingering(path string) *zklock.Node {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.lingerer.node
+	return c.lingeringLocked()
 }

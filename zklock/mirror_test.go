@@ -3,6 +3,7 @@ package zklock
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/wire"
@@ -76,6 +77,19 @@ func TestMirrorForgetsNothingThatWasSeen(t *testing.T) {
 	}
 	if m.seen != 7 {
 		t.Errorf("seen up to %d, want 7", m.seen)
+	}
+}
+
+// A server refuses a frame that is too long.
+func TestWatchesAreSetAgainInFramesUpToALimit(t *testing.T) {
+	for over, want := range []int{1, 2} {
+		m := newWatchMirror()
+		const last = 100
+		m.set[watchRef{strings.Repeat("a", restoreLimit-4-4-last), watchData}] = true
+		m.set[watchRef{strings.Repeat("b", last+over), watchData}] = true
+		if got := len(m.restore()); got != want {
+			t.Errorf("%d bytes more than the limit: %d requests, want %d", over, got, want)
+		}
 	}
 }
 

@@ -150,10 +150,14 @@ func TestParentsThatMayNotBeUsedGoAtOnce(t *testing.T) {
 					}
 					return zktest.Pass
 				})
+				option, log := logged()
 				begun := time.Now()
-				wantErr(t, "Acquire", start(t, s, zklock.WithACL(acl)).queue(t.Context()).failed(t), zk.ErrNoAuth)
+				wantErr(t, "Acquire", start(t, s, zklock.WithACL(acl), option).queue(t.Context()).failed(t), zk.ErrNoAuth)
 				if s.Exists("/locks") || time.Since(begun) > 0 {
 					t.Errorf("/locks is there: %t, after %v", s.Exists("/locks"), time.Since(begun))
+				}
+				if got := log.String(); strings.Contains(got, "cannot delete") {
+					t.Errorf("logged %s", got)
 				}
 			})
 		})

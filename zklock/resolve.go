@@ -20,20 +20,15 @@ func resolve(ctx context.Context, servers []string) ([]string, error) {
 		err       error
 	}
 	found := make(chan result, 1)
+	// Not ended by ctx: what the look-up said of that could come before the end of ctx itself.
+	background, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
+	defer cancel()
 	go func() {
-		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-		defer cancel()
-		addresses, err := lookUp(ctx, resolver, servers)
+		addresses, err := lookUp(background, resolver, servers)
 		found <- result{addresses, err}
 	}()
 	select {
 	case r := <-found:
-		if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-			<-ctx.Done() // in a moment: the look-up has a timer of its own
-		}
-		if r.err != nil && ctx.Err() != nil {
-			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), r.err)
-		}
 		return r.addresses, r.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("look up: %w", context.Cause(ctx))
@@ -43,10 +38,7 @@ func resolve(ctx context.Context, servers []string) ([]string, error) {
 func lookUp(ctx context.Context, resolver *net.Resolver, servers []string) ([]string, error) {
 	var addresses []string
 	for _, server := range servers {
-		host, port, err := net.SplitHostPort(server)
-		if err != nil {
-			return nil, err
-		}
+		host, port, _ := net.SplitHostPort(server) // it was checked that it is both
 		ips, err := resolver.LookupHost(ctx, host)
 		if err != nil {
 			return nil, err

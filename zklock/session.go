@@ -116,13 +116,16 @@ func (s *session) hold(n *Node) bool {
 	n.held = true
 	s.held++
 	if !s.armed && s.validUntil() != always {
-		s.armed = true
 		s.armLocked()
 	}
 	return true
 }
 
+// armLocked sets the watchdog for the end of the lease, if anything can be lost then.
 func (s *session) armLocked() {
+	if s.armed = s.held > 0 && s.over == nil; !s.armed {
+		return
+	}
 	in := s.validUntil() - s.client.now()
 	if s.watchdog == nil {
 		s.watchdog = time.AfterFunc(in, s.watch)
@@ -136,9 +139,7 @@ func (s *session) watch() {
 	s.lapse()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.armed = s.held > 0 && s.over == nil; s.armed {
-		s.armLocked()
-	}
+	s.armLocked()
 }
 
 func (s *session) isOver() bool {
@@ -233,7 +234,5 @@ func (s *session) resume(timeout time.Duration) {
 	s.timeout.Store(int64(timeout))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.armed {
-		s.armLocked()
-	}
+	s.armLocked()
 }

@@ -121,6 +121,24 @@ func TestNodeDeletedByAnotherIsALossAtOnce(t *testing.T) {
 	})
 }
 
+// Both watch the same path, for which the client has one watch.
+func TestDeletedNodeIsToldToItsOwnerAndToWhoWaitsBehindItInOneProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		n := p.acquire(t)
+		next, begun := p.queue(t.Context()), time.Now()
+		if err := raw(t, s).Delete(n.Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		awaitLoss(t, n)
+		next.await(t)
+		next.granted(t).Release()
+		if d := time.Since(begun); d != 0 {
+			t.Errorf("noticed after %v", d)
+		}
+	})
+}
+
 func TestNodeWrittenToAndThenDeletedByAnotherIsALossAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n, conn := start(t, s).acquire(t), raw(t, s)

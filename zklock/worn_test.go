@@ -485,3 +485,31 @@ func TestRenewalThatAnOutageEndsIsTriedAgain(t *testing.T) {
 		n.Release()
 	})
 }
+
+// Its time is over before the connection is back, and so nobody is outside any more.
+func TestRenewalThatEndsInAnOutageAsksForNothingAfterIt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, q := start(t, s), start(t, s)
+		p.wear(t, s, wornFrom)
+		n := p.acquire(t)
+		other := q.queue(t.Context())
+		n.Release()
+		time.Sleep(timeout - 1500*time.Millisecond) // the library refuses what it cannot send each second
+		s.Member(addr).Refuse()
+		s.Cut(p.session)
+		time.Sleep(1600 * time.Millisecond)
+		looks := 0
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Stage == zktest.Request && f.Session == p.session && f.Path == path {
+				looks++
+			}
+			return zktest.Pass
+		})
+		s.Member(addr).Accept()
+		time.Sleep(timeout / 4)
+		if synctest.Wait(); looks > 0 || p.Err() != nil {
+			t.Errorf("looked %d times; connection: %v", looks, p.Err())
+		}
+		other.granted(t).Release()
+	})
+}
