@@ -1,9 +1,7 @@
 package tier_test
 
 import (
-	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,8 +47,16 @@ func writes(ops []zktest.Op) (n int) {
 // metered runs f in a bubble with a server, its meter, and a function that starts processes.
 func metered(t *testing.T, f func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex)) {
 	t.Helper()
+	meteredFrom(t, 0, f)
+}
+
+// meteredFrom is metered with a server that is a latency away.
+func meteredFrom(t *testing.T, latency time.Duration,
+	f func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex),
+) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := zktest.NewServer(zktest.Config{})
+		s := zktest.NewServer(zktest.Config{Latency: latency})
 		defer s.Close()
 		m := &meter{}
 		s.Intercept(m.note)
@@ -72,88 +78,6 @@ func metered(t *testing.T, f func(t *testing.T, s *zktest.Server, m *meter, proc
 			open = append(open, locks)
 			return locks.Mutex("/locks/a")
 		})
-	})
-}
-
-// An uncontended acquire is two round trips: the create, then list and verify together.
-func TestUncontendedAcquireIsTwoRoundTrips(t *testing.T) {
-	metered(t, func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
-		mu := process(tier.WithHandOff(0))
-		release(t, acquire(t, mu)) // creates the parents
-		m.take()
-		var asked atomic.Int32
-		both := make(chan struct{})
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpGetChildren2 || f.Op == zktest.OpGetData {
-				if f.Stage == zktest.Request {
-					if asked.Add(1) == 2 {
-						close(both)
-					}
-				} else { // no answer before both were asked: one after the other, they would wait for ever
-					<-both
-				}
-			}
-			return m.note(f)
-		})
-		hold := acquire(t, mu)
-		want := []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpGetData}
-		got := m.take()
-		slices.Sort(got[1:])
-		slices.Sort(want[1:])
-		if !slices.Equal(got, want) {
-			t.Errorf("uncontended acquire: requests %v, want %v", got, want)
-		}
-		release(t, hold)
-		if got := m.take(); !slices.Equal(got, []zktest.Op{zktest.OpDelete}) {
-			t.Errorf("uncontended release: requests %v, want one delete", got)
-		}
-	})
-}
-
-// Who is second in line is granted by the event alone.
-func TestSecondInLineIsGrantedWithoutAnotherRead(t *testing.T) {
-	metered(t, func(t *testing.T, _ *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
-		first, second := process(tier.WithHandOff(0)), process(tier.WithHandOff(0))
-		hold := acquire(t, first)
-		granted := make(chan *tier.Hold)
-		go func() { granted <- acquire(t, second) }()
-		synctest.Wait()
-		m.take()
-		release(t, hold)
-		next := <-granted
-		if got := m.take(); !slices.Equal(got, []zktest.Op{zktest.OpDelete}) {
-			t.Errorf("hand-over: requests %v, want the holder's delete only", got)
-		}
-		release(t, next)
-	})
-}
-
-// A release with goroutines waiting is one write, which also queues for them.
-func TestHandOverBetweenProcessesIsOneWrite(t *testing.T) {
-	metered(t, func(t *testing.T, _ *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
-		const turns = 20
-		var wg sync.WaitGroup
-		start := make(chan struct{})
-		for range 2 {
-			mu := process(tier.WithHandOff(0))
-			release(t, acquire(t, mu))
-			for range 4 {
-				wg.Go(func() {
-					<-start
-					for range turns {
-						release(t, acquire(t, mu))
-					}
-				})
-			}
-		}
-		m.take()
-		close(start)
-		wg.Wait()
-		total := 2 * 4 * turns
-		// Where a process has nobody left to queue for, the node is deleted and later created: two.
-		if got := writes(m.take()); got > total*5/4 {
-			t.Errorf("%d strict turns: %d writes, want one each", total, got)
-		}
 	})
 }
 

@@ -1,0 +1,177 @@
+package tier_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// The tables below count in virtual time: the server is half a round trip away, and nothing else takes any time but the
+// sections. So every figure is exact. A row says in today what it costs at present where that is more than is wanted;
+// it may become less, but not more.
+
+const roundTrip = 20 * time.Millisecond
+
+func trips(n float64) time.Duration { return time.Duration(n * float64(roundTrip)) }
+
+func inTrips(d time.Duration) float64 { return float64(d) / float64(roundTrip) }
+
+// far is metered with the server half a round trip away.
+func far(t *testing.T, f func(t *testing.T, s *zktest.Server, process func(...tier.Option) *tier.Mutex)) {
+	t.Helper()
+	meteredFrom(t, roundTrip/2, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		f(t, s, process)
+	})
+}
+
+func TestRoundTripsOfEachCall(t *testing.T) {
+	count := func(f func()) float64 {
+		start := time.Now()
+		f()
+		return inTrips(time.Since(start))
+	}
+	acquiring := func(t *testing.T, mu *tier.Mutex) float64 {
+		return count(func() { acquire(t, mu) })
+	}
+	trying := func(t *testing.T, mu *tier.Mutex, want error) float64 {
+		return count(func() {
+			if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, want) {
+				t.Errorf("TryAcquire: got %v, want %v", err, want)
+			}
+		})
+	}
+	for _, row := range []struct {
+		name        string
+		run         func(t *testing.T, mu, elsewhere *tier.Mutex) float64 // the path of both is in use
+		want, today float64
+	}{
+		{"Acquire, nobody there", func(t *testing.T, mu, _ *tier.Mutex) float64 { return acquiring(t, mu) }, 1, 2},
+		{"Release", func(t *testing.T, mu, _ *tier.Mutex) float64 {
+			hold := acquire(t, mu)
+			return count(func() { release(t, hold) })
+		}, 1, 0},
+		{"TryAcquire, nobody there", func(t *testing.T, mu, _ *tier.Mutex) float64 { return trying(t, mu, nil) }, 2, 3},
+		{"TryAcquire, somebody there", func(t *testing.T, mu, elsewhere *tier.Mutex) float64 {
+			acquire(t, elsewhere)
+			return trying(t, mu, tier.ErrLocked)
+		}, 1, 0},
+		{"Acquire, new path below a used one", func(t *testing.T, mu, _ *tier.Mutex) float64 {
+			return acquiring(t, tier.Sibling(mu, "/locks/new"))
+		}, 2, 4},
+		{"Acquire, new path of depth 1", func(t *testing.T, mu, _ *tier.Mutex) float64 {
+			return acquiring(t, tier.Sibling(mu, "/x"))
+		}, 2, 4},
+		{"Acquire, new path of depth 3", func(t *testing.T, mu, _ *tier.Mutex) float64 {
+			return acquiring(t, tier.Sibling(mu, "/x/y/z"))
+		}, 2, 8},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
+				mu, elsewhere := process(), process()
+				release(t, acquire(t, mu))
+				got := row.run(t, mu, elsewhere)
+				if got < row.want || got > max(row.want, row.today) {
+					t.Errorf("%v round trips, want %v (today %v)", got, row.want, row.today)
+				}
+			})
+		})
+	}
+}
+
+func several(n int, process func(...tier.Option) *tier.Mutex, opts ...tier.Option) (mutexes []*tier.Mutex) {
+	for range n {
+		mutexes = append(mutexes, process(opts...))
+	}
+	return mutexes
+}
+
+// takeTurns lets goroutines of each process loop over the lock until it has changed process n times, and returns how
+// long each of these took: from the call of Release to the return of Acquire elsewhere. Within each section it says
+// which turn that is.
+func takeTurns(t *testing.T, mutexes []*tier.Mutex, goroutines int, section time.Duration, n int, during func(turn int)) []time.Duration {
+	t.Helper()
+	var (
+		took  []time.Duration // these are guarded by the lock under test
+		turn  int
+		owner = -1
+		left  time.Time
+		all   sync.WaitGroup
+	)
+	for i, mu := range mutexes {
+		for range goroutines {
+			all.Go(func() {
+				for enough := false; !enough; {
+					hold := acquire(t, mu)
+					if owner >= 0 && owner != i {
+						took = append(took, time.Since(left))
+					}
+					enough = len(took) >= n
+					turn++
+					time.Sleep(section / 3) // no frame is sent or arrives at this moment
+					during(turn)
+					time.Sleep(section - section/3)
+					owner, left = i, time.Now()
+					release(t, hold)
+				}
+			})
+		}
+	}
+	all.Wait()
+	return took[:n]
+}
+
+// In strict order each turn changes process. With a budget of one round trip a process has several turns in a row if they
+// are short; it never ends if they take no time at all, so short is the least there.
+//
+// A process with one goroutine queues again after its Release has returned, which is when the next one gets the lock.
+// Where there are only two, its watch is at the server two round trips after that release was called, so a section that
+// is shorter than a round trip has ended before.
+func TestRoundTripsOfAHandOver(t *testing.T) {
+	const short, half, long = 0.05, 0.5, 2
+	type figures map[float64]float64 // by section
+	one := figures{0: 1, short: 1, half: 1, long: 1}
+	two := figures{0: 2, short: 2, half: 2, long: 2}
+	for _, row := range []struct {
+		processes, goroutines int
+		handOff               time.Duration
+		sections              []float64
+		want, today           figures
+	}{
+		{2, 4, 0, []float64{0, half, long}, one, figures{0: 3, half: 2.5}},
+		{3, 4, 0, []float64{0, half, long}, one, two},
+		{4, 4, 0, []float64{0, half, long}, one, two},
+		{8, 4, 0, []float64{0, half, long}, one, two},
+
+		{2, 4, roundTrip, []float64{short, half, long}, one, nil},
+		{3, 4, roundTrip, []float64{short, half, long}, one, two},
+		{4, 4, roundTrip, []float64{short, half, long}, one, two},
+		{8, 4, roundTrip, []float64{short, half, long}, one, two},
+
+		{2, 1, 0, []float64{0, half, long}, figures{0: 2, half: 1.5, long: 1}, figures{0: 3, half: 3, long: 2}},
+		{3, 1, 0, []float64{0, half, long}, one, figures{0: 3, half: 2, long: 2}},
+		{4, 1, 0, []float64{0, half, long}, one, two},
+		{8, 1, 0, []float64{0, half, long}, one, two},
+	} {
+		for _, section := range row.sections {
+			name := fmt.Sprintf("%d×%d, hand-off %v, sections of %v", row.processes, row.goroutines, row.handOff, section)
+			t.Run(name, func(t *testing.T) {
+				far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
+					changes := 10 * row.processes
+					mutexes := several(row.processes, process, tier.WithHandOff(row.handOff))
+					took := takeTurns(t, mutexes, row.goroutines, trips(section), changes, func(int) {})
+					took = took[changes/2:] // until then the queue takes its shape
+					want, today := row.want[section], row.today[section]
+					if least, most := inTrips(slices.Min(took)), inTrips(slices.Max(took)); least < 1 || most > max(want, today) {
+						t.Errorf("%v to %v round trips, want 1 to %v (today %v)", least, most, want, today)
+					}
+				})
+			})
+		}
+	}
+}
