@@ -30,11 +30,11 @@ func (n *Node) Contested() <-chan struct{} {
 	return n.contested
 }
 
-// contest notes that somebody waits behind the node, since then on the client's clock.
+// contest notes that somebody waits behind the node, since then on the client's clock. It is
+// called once: at the grant, or else by the one goroutine that looks.
 func (n *Node) contest(since time.Duration) {
-	if n.contestedSince.CompareAndSwap(0, int64(max(since, 1))) {
-		close(n.contested)
-	}
+	n.contestedSince.Store(int64(max(since, 1)))
+	close(n.contested)
 }
 
 // observe looks for contenders behind the node until there is one or the node goes.

@@ -308,6 +308,22 @@ func TestShorterTimeoutOfAReconnectCountsForGood(t *testing.T) {
 	}
 }
 
+// What watches the lease was set for the end of the longer one.
+func TestShorterTimeoutOfAReconnectEndsTheHoldInTime(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s, zklock.WithDialContext(granting(s, []time.Duration{timeout, timeout / 2})))
+		n := p.acquire(t)
+		s.Cut(p.session)
+		synctest.Wait() // connected again
+		resumed := time.Now()
+		mute(s, p, zktest.ToServer, zktest.ToClient)
+		awaitLoss(t, n)
+		if d := time.Since(resumed); d != lease/2 {
+			t.Errorf("lost %v after the handshake, want %v", d, lease/2)
+		}
+	})
+}
+
 func TestErrorsDoNotRenewTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)

@@ -27,7 +27,6 @@ type session struct {
 	held     int                // those of them that are held, and not lost to the lease
 	over     error              // why the session has ended, nil before
 	watchdog *time.Timer        // fires at the end of the lease while a node is held, nil before the first
-	armed    bool
 }
 
 const always = math.MaxInt64
@@ -115,18 +114,17 @@ func (s *session) hold(n *Node) bool {
 	}
 	n.held = true
 	s.held++
-	if !s.armed && s.validUntil() != always {
-		s.armLocked()
-	}
+	s.armLocked()
 	return true
 }
 
-// armLocked sets the watchdog for the end of the lease, if anything can be lost then.
+// armLocked sets the watchdog for the end of the lease, if there is one and anything to lose.
 func (s *session) armLocked() {
-	if s.armed = s.held > 0 && s.over == nil; !s.armed {
+	end := s.validUntil()
+	if s.held == 0 || end == always {
 		return
 	}
-	in := s.validUntil() - s.client.now()
+	in := end - s.client.now()
 	if s.watchdog == nil {
 		s.watchdog = time.AfterFunc(in, s.watch)
 		return
@@ -227,9 +225,6 @@ func (s *session) holders() []*Node {
 func (s *session) resume(timeout time.Duration) {
 	if timeout >= s.negotiated() {
 		return
-	}
-	if !s.valid() {
-		s.lapse()
 	}
 	s.timeout.Store(int64(timeout))
 	s.mu.Lock()

@@ -141,10 +141,10 @@ func (r *renewal) drain() error {
 		default:
 			again = retry.NextBackOff()
 		}
-		ctx, cancel := context.WithTimeout(r.ctx, again)
-		r.wake.Wait(ctx)
-		cancel()
-		if r.ctx.Err() != nil {
+		select {
+		case <-r.wake.C():
+		case <-time.After(again):
+		case <-r.ctx.Done():
 			return err
 		}
 	}
