@@ -25,6 +25,7 @@ type Config struct {
 	Paths      int
 	Section    time.Duration
 	Think      time.Duration
+	RTT        time.Duration // from workers to servers, on top of what it is
 	Duration   time.Duration
 	Seed       uint64
 	Baseline   bool
@@ -53,6 +54,7 @@ func parseFlags(args []string, stderr io.Writer) (Config, error) {
 	flags.IntVar(&c.Paths, "paths", 1, "lock paths; each turn takes one at random")
 	flags.DurationVar(&c.Section, "cs", 0, "time to stay in the critical section")
 	flags.DurationVar(&c.Think, "think", 0, "mean pause of a goroutine between two turns")
+	flags.DurationVar(&c.RTT, "rtt", 0, "round trip from workers to servers: half of it each way, on top of the network's own")
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the run")
 	flags.Uint64Var(&c.Seed, "seed", 0, "of all random choices (default: random, printed)")
 	flags.BoolVar(&c.Baseline, "baseline", false, "run -lock zk first, on the same server in the same shape, and compare")
@@ -111,8 +113,8 @@ func (c *Config) check() error {
 	if min(c.Procs, c.Goroutines, c.Paths) < 1 {
 		return errors.New("-procs, -goroutines and -paths must be at least 1")
 	}
-	if c.Duration <= 0 || min(c.Section, c.Think) < 0 {
-		return errors.New("-duration must be positive, -cs and -think not negative")
+	if c.Duration <= 0 || min(c.Section, c.Think, c.RTT) < 0 {
+		return errors.New("-duration must be positive, -cs, -think and -rtt not negative")
 	}
 	return nil
 }

@@ -26,11 +26,21 @@ func measure(ctx context.Context, cfg Config, stderr io.Writer) (*Result, error)
 		return nil, err
 	}
 
+	theirs := cfg
+	if cfg.RTT > 0 { // without, nothing is to be in the way
+		distance, err := newRelay(cfg.Servers, cfg.RTT/2)
+		if err != nil {
+			return nil, err
+		}
+		defer distance.Close()
+		theirs.Servers = distance.addrs()
+	}
+
 	// No worker outlives this, whatever happens to it.
 	slack := dialTimeout + cfg.Section + drainTime + leakPatience + 10*time.Second
 	life, kill := context.WithTimeout(context.Background(), cfg.Duration+slack)
 	defer kill()
-	workers, err := startWorkers(life, cfg, seen.paths, dir)
+	workers, err := startWorkers(life, theirs, seen.paths, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +78,7 @@ func (c children) perform(
 	}
 	result := &Result{
 		Lock: cfg.Lock, Procs: cfg.Procs, Goroutines: cfg.Goroutines, Paths: cfg.Paths,
-		Section: cfg.Section.Nanoseconds(), Think: cfg.Think.Nanoseconds(), Seed: cfg.Seed, LeakedNodes: leaked,
+		Section: cfg.Section.Nanoseconds(), Think: cfg.Think.Nanoseconds(), RTT: cfg.RTT.Nanoseconds(), Seed: cfg.Seed, LeakedNodes: leaked,
 	}
 	result.summarize(c.reports(), counted)
 	if n := float64(result.Acquisitions + result.Late); known && stillKnown && n > 0 {

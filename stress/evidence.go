@@ -55,7 +55,7 @@ func (e *evidence) judge() *Result {
 	}
 	r := &Result{
 		Lock: cfg.Lock, Procs: cfg.Procs, Goroutines: cfg.Goroutines, Paths: cfg.Paths,
-		Section: cfg.Section.Nanoseconds(), Think: cfg.Think.Nanoseconds(), Seed: cfg.Seed,
+		Section: cfg.Section.Nanoseconds(), Think: cfg.Think.Nanoseconds(), RTT: cfg.RTT.Nanoseconds(), Seed: cfg.Seed,
 		LeakedNodes: e.leaked, LostUpdates: e.fence.lostFenced, TokenRegressions: e.fence.regressions, Chaos: c,
 	}
 	r.count(e)

@@ -30,7 +30,7 @@ type slot struct {
 func newFleet(life context.Context, t task, random *rand.Rand) (*fleet, error) {
 	f := &fleet{life: life, template: t, random: random}
 	for i := range t.Procs {
-		r, err := newRelay(t.Servers)
+		r, err := newRelay(t.Servers, t.RTT/2)
 		if err == nil {
 			s := &slot{relay: r, process: i + 1 - t.Procs}
 			f.slots = append(f.slots, s)

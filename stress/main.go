@@ -10,6 +10,7 @@
 //	go run ./stress                            # on a private server
 //	go run ./stress -zk host:2181/some/path    # on yours
 //	go run ./stress -baseline -cs 1ms          # beside go-zookeeper's own lock
+//	go run ./stress -rtt 20ms                  # with the servers that far away
 //	go run ./stress -chaos -ensemble 3         # with kill -9, stops and cuts
 //	go run ./stress -html report.html          # with charts of the run
 //	go run ./stress -bench docs                # all figures that tierlock is held against

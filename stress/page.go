@@ -47,9 +47,14 @@ func (r *Result) work() string {
 		text += fmt.Sprintf(" on %d locks", r.Paths)
 	}
 	if r.Section == 0 {
-		return text + ", empty section"
+		text += ", empty section"
+	} else {
+		text += ", section of " + page.Duration(time.Duration(r.Section))
 	}
-	return text + ", section of " + page.Duration(time.Duration(r.Section))
+	if r.RTT > 0 {
+		text += ", RTT of " + page.Duration(time.Duration(r.RTT))
+	}
+	return text
 }
 
 // writePage writes a report of this run alone.

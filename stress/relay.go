@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"sync"
@@ -10,8 +11,9 @@ import (
 )
 
 // relay is all that connects one worker with the servers, so that its connections can
-// be cut while those of others live on.
+// be cut while those of others live on, and so that the servers can be far away.
 type relay struct {
+	delay     time.Duration // one way
 	listeners []net.Listener
 	flowing   mutexbool.Bool // false while nothing passes either way
 	tasks     sync.WaitGroup
@@ -21,8 +23,8 @@ type relay struct {
 	conns    map[net.Conn]struct{}
 }
 
-func newRelay(targets []string) (*relay, error) {
-	r := &relay{conns: make(map[net.Conn]struct{})}
+func newRelay(targets []string, delay time.Duration) (*relay, error) {
+	r := &relay{delay: delay, conns: make(map[net.Conn]struct{})}
 	r.flowing.Set()
 	for _, target := range targets {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -92,16 +94,50 @@ func (r *relay) join(client net.Conn, target string) {
 	r.pump(client, server)
 }
 
-// pump copies until an error and then closes both ends, so that the other direction
-// ends, too.
+// flight is bytes that arrived together, and leave together.
+type flight struct {
+	due   time.Time
+	bytes []byte
+}
+
+// maxFlights bounds what is under way in one direction, in case nothing leaves for long.
+// It is far more than a delay takes.
+const maxFlights = 1 << 12
+
+// pump carries bytes until there are no more and then closes both ends, so that the
+// other direction ends, too. What was under way arrives before the end does.
 func (r *relay) pump(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()
+	alarm, err := newAlarm()
+	if err != nil {
+		return
+	}
+	defer alarm.Close()
+	flights := make(chan flight, maxFlights)
+	r.tasks.Go(func() { r.launch(flights, from) })
+	for f := range flights {
+		err := alarm.wait(f.due)
+		<-r.flowing.C()
+		if err == nil {
+			_, err = to.Write(f.bytes)
+		}
+		if err != nil {
+			_ = from.Close() // ends the flights
+		}
+	}
+}
+
+// launch takes bytes as they come, however many are under way.
+func (r *relay) launch(flights chan<- flight, from net.Conn) {
+	defer close(flights)
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
-		<-r.flowing.C()
-		if _, failed := to.Write(buffer[:n]); err != nil || failed != nil {
+		if n > 0 || err != nil { // the end takes as long as everything else
+			flights <- flight{time.Now().Add(r.delay), bytes.Clone(buffer[:n])}
+		}
+		if err != nil {
 			return
 		}
 	}
@@ -124,7 +160,7 @@ func (r *relay) drop(c net.Conn) {
 	delete(r.conns, c)
 }
 
-// Close ends all connections and leaves no goroutine.
+// Close ends all connections and, when what was under way is due, leaves no goroutine.
 func (r *relay) Close() error {
 	var errs []error
 	for _, l := range r.listeners {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -10,7 +11,7 @@ import (
 )
 
 func TestRelayCarriesUntilItIsCut(t *testing.T) {
-	r := newTestRelay(t)
+	r := newTestRelay(t, 0)
 	conn := dial(t, r)
 	if !echoes(t, conn) {
 		t.Fatal("a new relay carries nothing")
@@ -26,7 +27,7 @@ func TestRelayCarriesUntilItIsCut(t *testing.T) {
 }
 
 func TestMuteRelayKeepsItsConnections(t *testing.T) {
-	r := newTestRelay(t)
+	r := newTestRelay(t, 0)
 	conn := dial(t, r)
 	r.mute()
 	if _, err := io.WriteString(conn, "x"); err != nil {
@@ -47,8 +48,80 @@ func TestMuteRelayKeepsItsConnections(t *testing.T) {
 	}
 }
 
+func TestRelayDelaysEachWay(t *testing.T) {
+	const delay = 20 * time.Millisecond
+	conn := dial(t, newTestRelay(t, delay))
+	fastest := time.Hour
+	for range 10 { // the machine may be busy now and then
+		start := time.Now()
+		if !echoes(t, conn) {
+			t.Fatal("no echo")
+		}
+		took := time.Since(start)
+		if took < 2*delay {
+			t.Fatalf("there and back in %v, want %v at least", took, 2*delay)
+		}
+		fastest = min(fastest, took)
+	}
+	if fastest > 2*delay+delay/4 {
+		t.Errorf("there and back in %v at best, want %v", fastest, 2*delay)
+	}
+}
+
+func TestFlightsDoNotWaitForOneAnother(t *testing.T) {
+	const delay, flights = 50 * time.Millisecond, 100
+	near, remote := pumped(t, delay)
+	start := time.Now()
+	go func() {
+		for i := range flights {
+			_, _ = near.Write([]byte{byte(i), byte(i)}) // returns when the relay has it
+		}
+	}()
+	for i := range flights {
+		buffer := make([]byte, 3)
+		n, err := remote.Read(buffer)
+		if err != nil || !bytes.Equal(buffer[:n], []byte{byte(i), byte(i)}) {
+			t.Fatalf("flight %d: got %v, %v", i, buffer[:n], err)
+		}
+	}
+	if took := time.Since(start); took < delay || took > flights*delay/2 {
+		t.Errorf("got %d flights in %v, want about %v", flights, took, delay)
+	}
+}
+
+func TestEndArrivesAfterWhatIsUnderWay(t *testing.T) {
+	const delay = 50 * time.Millisecond
+	for _, last := range []string{"last", ""} {
+		near, remote := pumped(t, delay)
+		start := time.Now()
+		_, _ = io.WriteString(near, last)
+		_ = near.Close()
+		got, err := io.ReadAll(remote)
+		if took := time.Since(start); string(got) != last || err != nil || took < delay {
+			t.Errorf("got %q, %v after %v, want %q and the end after %v", got, err, took, last, delay)
+		}
+	}
+}
+
+// pumped is the two ends of one direction of a relay.
+func pumped(t *testing.T, delay time.Duration) (near, remote net.Conn) {
+	t.Helper()
+	r, err := newRelay(nil, delay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, from := net.Pipe()
+	to, remote := net.Pipe()
+	r.tasks.Go(func() { r.pump(to, from) })
+	t.Cleanup(func() {
+		_, _ = near.Close(), remote.Close()
+		_ = r.Close()
+	})
+	return near, remote
+}
+
 // newTestRelay is a relay to a server that answers what it is sent.
-func newTestRelay(t *testing.T) *relay {
+func newTestRelay(t *testing.T, delay time.Duration) *relay {
 	t.Helper()
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -67,7 +140,7 @@ func newTestRelay(t *testing.T) *relay {
 			}()
 		}
 	}()
-	r, err := newRelay([]string{server.Addr().String()})
+	r, err := newRelay([]string{server.Addr().String()}, delay)
 	if err != nil {
 		t.Fatal(err)
 	}

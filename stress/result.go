@@ -15,6 +15,7 @@ type Result struct {
 	Paths      int    `json:"paths"`
 	Section    int64  `json:"cs_ns"`
 	Think      int64  `json:"think_ns"`
+	RTT        int64  `json:"rtt_ns"`      // added to that of the network
 	Duration   int64  `json:"duration_ns"` // as run, which an interrupt makes shorter than asked for
 	Seed       uint64 `json:"seed"`
 
@@ -27,12 +28,13 @@ type Result struct {
 
 	Wait     Quantiles  `json:"wait_ns"` // from asking for the lock to having it
 	Curve    []Quantile `json:"wait_curve"`
+	Release  *Quantiles `json:"release_ns"`  // from the end of a section to the return of Release; null without an RTT
 	HandOver Quantiles  `json:"handover_ns"` // from the end of a section to the next one, in another process
 	// Away is how long processes were without the lock while others had it; null where
 	// they do not want it all the time.
 	Away        *Quantiles `json:"away_ns"`
 	AwayBound   int64      `json:"away_bound_ns,omitempty"`   // what the lock promises of it, if it does
-	QuorumWrite int64      `json:"quorum_write_ns,omitempty"` // median of a small write to the same server
+	QuorumWrite int64      `json:"quorum_write_ns,omitempty"` // median of a small write to the same server, without the RTT
 
 	Overlaps         int64 `json:"overlaps"`
 	LostUpdates      int64 `json:"lost_updates"`
@@ -67,6 +69,7 @@ type report struct {
 	Lost        int64
 	Errors      map[string]int64
 	Wait        *hdrhistogram.Snapshot
+	Release     *hdrhistogram.Snapshot
 	HandOver    *hdrhistogram.Snapshot
 	Away        *hdrhistogram.Snapshot
 }
@@ -77,7 +80,7 @@ func (r *Result) summarize(reports []*report, counted []int64) {
 	r.Errors = map[string]int64{}
 	r.PerProcess = make([]int64, len(reports))
 	sections := make([]int64, len(counted))
-	waits, handOvers, aways := newHistogram(), newHistogram(), newHistogram()
+	waits, releases, handOvers, aways := newHistogram(), newHistogram(), newHistogram(), newHistogram()
 	var elapsed, inSection time.Duration
 	for i, w := range reports {
 		if w == nil {
@@ -100,6 +103,7 @@ func (r *Result) summarize(reports []*report, counted []int64) {
 			r.Errors[kind] += n
 		}
 		waits.Merge(hdrhistogram.Import(w.Wait))
+		releases.Merge(hdrhistogram.Import(w.Release))
 		handOvers.Merge(hdrhistogram.Import(w.HandOver))
 		aways.Merge(hdrhistogram.Import(w.Away))
 	}
@@ -113,6 +117,10 @@ func (r *Result) summarize(reports []*report, counted []int64) {
 	}
 	r.Jain = jain(r.PerProcess)
 	r.Wait, r.Curve, r.HandOver = quantilesOf(waits), curveOf(waits), quantilesOf(handOvers)
+	if r.RTT > 0 {
+		release := quantilesOf(releases)
+		r.Release = &release
+	}
 	if r.Think == 0 && r.Paths == 1 {
 		away := quantilesOf(aways)
 		r.Away = &away

@@ -65,6 +65,18 @@ func TestVerdictFailsOn(t *testing.T) {
 	}
 }
 
+func TestRTTIsPartOfTheWork(t *testing.T) {
+	r := Result{Procs: 2, Goroutines: 3, Paths: 1, RTT: (20 * time.Millisecond).Nanoseconds(), Release: &Quantiles{P50: 21e6}}
+	if got, want := r.work(), "2 × 3, empty section, RTT of 20 ms"; got != want {
+		t.Errorf("on a page: got %q, want %q", got, want)
+	}
+	var text strings.Builder
+	if err := printText(&text, &r); err != nil || !strings.Contains(text.String(), ", rtt 20ms,") ||
+		!strings.Contains(text.String(), "release     p50 21ms") {
+		t.Errorf("as text: %v\n%s", err, &text)
+	}
+}
+
 func TestJain(t *testing.T) {
 	for _, test := range []struct {
 		counts []int64
@@ -100,5 +112,5 @@ func reportOf(sections ...int64) *report {
 		_ = waits.RecordValues(int64(time.Millisecond), n)
 	}
 	none := newHistogram().Export()
-	return &report{Elapsed: time.Second, Sections: sections, Wait: waits.Export(), HandOver: none, Away: none}
+	return &report{Elapsed: time.Second, Sections: sections, Wait: waits.Export(), Release: none, HandOver: none, Away: none}
 }

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 func TestWrongUsageExitsWith2(t *testing.T) {
 	for _, args := range []string{
-		"-no-such-flag", "-procs 0", "-goroutines -1", "-paths 0", "-cs -1s", "-think -1s", "-duration 0s", "-seed -1",
+		"-no-such-flag", "-procs 0", "-goroutines -1", "-paths 0", "-cs -1s", "-think -1s", "-rtt -1s", "-duration 0s", "-seed -1",
 		"-lock none", "-o xml", "-zk ,", "-zk host/", "-zk host//x", "-zk /x", "surplus",
 		"-ensemble 0", "-ensemble 2", "-ensemble 3 -zk host", "-chaos -zk host", "-chaos -baseline", "-chaos -lock zk",
 		"-handoff -1s", "-linger x", "-handoff 1s -lock zk",
@@ -62,14 +62,29 @@ func TestRealLocksPass(t *testing.T) {
 			if r.Verdict != "PASS" || r.Acquisitions == 0 || len(r.PerProcess) != 2 || r.Packets == nil || r.Wait.Max == 0 {
 				t.Errorf("got %+v", r)
 			}
-			if len(r.Curve) == 0 || r.HandOver.Max == 0 || r.QuorumWrite == 0 || r.Writes == nil || r.Away != nil {
-				t.Errorf("got %d points, hand-over %+v, quorum write %d, writes %v, away %v, want all but the last",
-					len(r.Curve), r.HandOver, r.QuorumWrite, r.Writes, r.Away)
+			if len(r.Curve) == 0 || r.HandOver.Max == 0 || r.QuorumWrite == 0 || r.Writes == nil || r.Away != nil || r.Release != nil {
+				t.Errorf("got %d points, hand-over %+v, quorum write %d, writes %v, away %v, release %v, want all but the last two",
+					len(r.Curve), r.HandOver, r.QuorumWrite, r.Writes, r.Away, r.Release)
 			}
 			if len(r.Errors) > 0 || r.Lost > 0 {
 				t.Errorf("errors on a healthy server: %v, lost %d", r.Errors, r.Lost)
 			}
 		})
+	}
+}
+
+func TestServersAreAnRTTAway(t *testing.T) {
+	const rtt = 40 * time.Millisecond
+	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
+	for _, lock := range []string{"tier", "zklock", "zk"} {
+		r := runJSON(t, exitPass, "-zk", servers, "-rtt", rtt.String(), "-lock", lock, "-procs", "1", "-goroutines", "1", "-duration", "1s")
+		if r.RTT != rtt.Nanoseconds() || r.Release == nil {
+			t.Fatalf("%s: got an RTT of %v, release %+v", lock, time.Duration(r.RTT), r.Release)
+		}
+		// The median is that of a turn whose path is there.
+		if wait, release := time.Duration(r.Wait.P50), time.Duration(r.Release.P50); wait < rtt || release < rtt || release > 2*rtt {
+			t.Errorf("%s: got a wait of %v and a release of %v, want at least one round trip, and for the release not two", lock, wait, release)
+		}
 	}
 }
 

@@ -16,11 +16,14 @@ func printText(w io.Writer, r *Result) error {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
-	row("run", "lock %s, procs %d, goroutines %d, paths %d, cs %v, think %v, duration %v, seed %d",
-		r.Lock, r.Procs, r.Goroutines, r.Paths, ns(r.Section), ns(r.Think), ns(r.Duration), r.Seed)
+	row("run", "lock %s, procs %d, goroutines %d, paths %d, cs %v, think %v, rtt %v, duration %v, seed %d",
+		r.Lock, r.Procs, r.Goroutines, r.Paths, ns(r.Section), ns(r.Think), ns(r.RTT), ns(r.Duration), r.Seed)
 	row("throughput", "%s/s, %d acquisitions, in the section %.1f %% of the time",
 		rate(r.PerSecond), r.Acquisitions, 100*r.Busy)
 	row("wait", "p50 %v  p90 %v  p99 %v  max %v", ns(r.Wait.P50), ns(r.Wait.P90), ns(r.Wait.P99), ns(r.Wait.Max))
+	if q := r.Release; q != nil {
+		row("release", "p50 %v  p90 %v  p99 %v  max %v", ns(q.P50), ns(q.P90), ns(q.P99), ns(q.Max))
+	}
 	row("fairness", "Jain index %.4f, per process %s", r.Jain, strings.Trim(fmt.Sprint(r.PerProcess), "[]"))
 	if r.HandOver.Max > 0 {
 		row("hand-over", "%s", r.handOverText())
@@ -59,6 +62,9 @@ func (r *Result) handOverText() string {
 	}
 	if r.QuorumWrite > 0 {
 		text += fmt.Sprintf("; quorum write %v", ns(r.QuorumWrite))
+		if r.RTT > 0 {
+			text += " + RTT"
+		}
 	}
 	return text
 }

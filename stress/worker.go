@@ -91,6 +91,7 @@ type worker struct {
 	mu        sync.Mutex // guards the fields below
 	found     report
 	waits     *hdrhistogram.Histogram
+	releases  *hdrhistogram.Histogram
 	handOvers *hdrhistogram.Histogram
 	aways     *hdrhistogram.Histogram
 }
@@ -111,7 +112,7 @@ func newWorker(t task) (*worker, error) {
 		return nil, err
 	}
 	w := &worker{task: t, locker: locker, registers: registers}
-	w.waits, w.handOvers, w.aways = newHistogram(), newHistogram(), newHistogram()
+	w.waits, w.releases, w.handOvers, w.aways = newHistogram(), newHistogram(), newHistogram(), newHistogram()
 	if t.Chaos {
 		if w.witness, err = newWitness(w); err != nil {
 			return nil, errors.Join(err, locker.Close())
@@ -164,7 +165,7 @@ func (w *worker) report(elapsed time.Duration, stuck int) *report {
 	r := w.found
 	r.Elapsed, r.Stuck = elapsed, int64(stuck)
 	r.Errors = maps.Clone(r.Errors) // a stuck goroutine may still add to the original
-	r.Wait, r.HandOver, r.Away = w.waits.Export(), w.handOvers.Export(), w.aways.Export()
+	r.Wait, r.Release, r.HandOver, r.Away = w.waits.Export(), w.releases.Export(), w.handOvers.Export(), w.aways.Export()
 	return &r
 }
 
