@@ -23,7 +23,7 @@ partition: server
 	@scripts/get-iproute2.sh
 	go run ./stress/partition -trials $(TRIALS)
 
-# Each piece of work three times beside zk.Lock, in about five minutes, on a machine that has nothing else to do.
+# Each piece of work three times beside zk.Lock, in about eight minutes, on a machine that has nothing else to do.
 bench: server
 	go run -buildvcs=true ./stress -bench docs
 

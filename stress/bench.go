@@ -98,6 +98,9 @@ func (b *benchmark) round(ctx context.Context, cfg Config, trials []trial, stder
 		if err != nil {
 			return nil, err
 		}
+		if t.beside != "" {
+			result.compare(r[t.beside].Baseline)
+		}
 		r[t.name] = result
 		b.Trials[i].Runs = append(b.Trials[i].Runs, result)
 	}
@@ -106,7 +109,7 @@ func (b *benchmark) round(ctx context.Context, cfg Config, trials []trial, stder
 
 func (t trial) run(ctx context.Context, cfg Config, stderr io.Writer) (*Result, error) {
 	shape := t.shape
-	shape.Lock, shape.Paths = "tier", 1
+	shape.Lock, shape.Paths = "tier", max(1, shape.Paths)
 	shape.Servers, shape.Duration, shape.Seed = cfg.Servers, cfg.Duration, cfg.Seed
 	result, err := compare(ctx, shape, stderr)
 	switch {
@@ -159,7 +162,7 @@ func (b *benchmark) write(dir string) error {
 func (b *benchmark) page() *page.Page {
 	p := &page.Page{
 		Title: "tierlock beside zk.Lock",
-		Summary: fmt.Sprintf("Processes × goroutines that all want one lock, for %s each, on one private ZooKeeper on the same "+
+		Summary: fmt.Sprintf("Processes × goroutines that want one lock, or one of several at random, for %s each, on one private ZooKeeper on the same "+
 			"machine. Each piece of work is done with go-zookeeper's zk.Lock and right after that with tierlock, %d times. "+
 			"Goals are held against medians; all else is of the run in the middle. "+
 			"Only ratios mean anything on another machine.", page.Duration(time.Duration(b.Duration)), rounds),

@@ -17,8 +17,11 @@ import (
 )
 
 func TestBenchWritesWhatItMeasured(t *testing.T) {
-	cfg := Config{Bench: filepath.Join(t.TempDir(), "new"), Duration: 200 * time.Millisecond, Seed: 1}
-	work := []trial{{"little", Config{Procs: 2, Goroutines: 5, Baseline: true}}}
+	cfg := Config{Bench: filepath.Join(t.TempDir(), "new"), Duration: 500 * time.Millisecond, Seed: 1}
+	work := []trial{
+		{name: "little", shape: Config{Procs: 2, Goroutines: 5, Baseline: true}},
+		{name: "less", shape: Config{Procs: 2, Goroutines: 5, Paths: 3}, beside: "little"},
+	}
 	b, err := runBench(t.Context(), cfg, work, []goal{faster("little", 1)}, io.Discard)
 	if errors.Is(err, errNoServer) {
 		zkservertest.Check(t, err)
@@ -33,12 +36,17 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 	if err := json.Unmarshal(content(t, cfg.Bench, "bench.json"), &read); err != nil {
 		t.Fatal(err)
 	}
-	if len(read.Trials) != 1 || len(read.Trials[0].Runs) != rounds || len(read.Goals) != 1 || len(read.Goals[0].Runs) != rounds {
+	if len(read.Trials) != 2 || len(read.Trials[0].Runs) != rounds || len(read.Goals) != 1 || len(read.Goals[0].Runs) != rounds {
 		t.Fatalf("got %+v", read)
 	}
 	r := read.Trials[0].Runs[read.Trials[0].Median]
 	if r.Ratio != read.Goals[0].Median || r.Baseline == nil || r.Away == nil || r.AwayBound == 0 || r.QuorumWrite == 0 {
 		t.Errorf("the run in the middle: got %+v", r)
+	}
+	for i, r := range read.Trials[1].Runs {
+		if b := read.Trials[0].Runs[i].Baseline; r.Paths != 3 || r.Baseline == nil || r.Baseline.Seed != b.Seed || r.Ratio != r.PerSecond/b.PerSecond {
+			t.Errorf("beside the baseline of another trial: got %+v", r)
+		}
 	}
 	if e := read.Environment; e.Sync != "forced" || e.ZooKeeper == "" || e.CPUs == 0 || e.Go == "" {
 		t.Errorf("environment: got %+v", e)
@@ -78,14 +86,35 @@ func TestGoalsCanBeJudgedByTheTrials(t *testing.T) {
 	one := 1.0
 	r := round{}
 	for _, t := range trials {
-		r[t.name] = &Result{
-			Ratio: 1, QuorumWrite: 1, Away: &Quantiles{}, AwayBound: 1, Packets: &one, Writes: &one, Baseline: &Result{Writes: &one},
+		found := Result{QuorumWrite: 1, Away: &Quantiles{}, AwayBound: 1, Packets: &one, Writes: &one, RTT: t.shape.RTT.Nanoseconds()}
+		if found.RTT > 0 {
+			found.Release = &Quantiles{}
 		}
+		if t.shape.Baseline || t.beside != "" {
+			baseline := found
+			found.Baseline, found.Ratio = &baseline, 1
+		}
+		r[t.name] = &found
 	}
 	for _, g := range goals {
 		if _, err := g.judge([]round{r}); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestTrialsShareTheBaselineOfTheSameWork(t *testing.T) {
+	before := map[string]Config{}
+	for _, tr := range trials {
+		if tr.beside != "" {
+			own, other := tr.shape, before[tr.beside]
+			own.HandOff, own.Linger = nil, nil // which zk.Lock does not have
+			own.Baseline = true
+			if !reflect.DeepEqual(own, other) {
+				t.Errorf("%s: got the baseline of %+v for %+v", tr.name, other, own)
+			}
+		}
+		before[tr.name] = tr.shape
 	}
 }
 
