@@ -310,6 +310,18 @@ func TestAttachedReleaseDoesNotOutliveItsClient(t *testing.T) {
 	})
 }
 
+func TestAttachedLockOfAClosedClientIsNotCertainAndNobodyIsAsked(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, _ := attach(t, s)
+		n := p.acquire(t)
+		p.Close()
+		tr, begun := record(s), time.Now()
+		if certain := n.Confirm(); certain || time.Since(begun) > 0 || len(tr.take()) > 0 {
+			t.Errorf("certain: %t, after %v", certain, time.Since(begun))
+		}
+	})
+}
+
 func TestAttachedCloseEndsEveryTaskAndNotTheConnection(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		holder := start(t, s)

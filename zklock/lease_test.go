@@ -399,6 +399,29 @@ func TestHeartbeatIsPacedByWhatWasGranted(t *testing.T) {
 	})
 }
 
+// It would prove nothing new.
+func TestNoWriteFollowsASyncThatFailed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		start(t, s).acquire(t)
+		var syncs, writes atomic.Int64
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			switch {
+			case f.Stage != zktest.Request:
+			case f.Op == zktest.OpSync:
+				syncs.Add(1)
+				return zktest.Error(zktest.CodeThrottled)
+			case f.Op == zktest.OpMulti:
+				writes.Add(1)
+			}
+			return zktest.Pass
+		})
+		time.Sleep(lease / 2)
+		if syncs.Load() == 0 || writes.Load() > 0 {
+			t.Errorf("%d syncs, %d writes", syncs.Load(), writes.Load())
+		}
+	})
+}
+
 func TestSlowAnswersTakeNoneOfThePace(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
