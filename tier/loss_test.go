@@ -123,6 +123,8 @@ func TestNodeDeletedBySomebodyElseIsLoss(t *testing.T) {
 		hold := acquire(t, mu)
 		ctx := hold.Context(t.Context())
 		waiter := start(soon(t), mu).blocked(t)
+		<-time.After(sessionTimeout / 6) // from then on its end is heard of
+		synctest.Wait()
 		began := time.Now()
 		if err := conn.Delete("/locks/a/"+srv.Children("/locks/a")[0], -1); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package tier_test
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// A meter counts the requests that a server gets, except pings and handshakes.
+// A meter counts the requests that a server gets, except handshakes and what keeps the lease.
 type meter struct {
 	mu  sync.Mutex
 	ops []zktest.Op
@@ -20,10 +21,14 @@ type meter struct {
 func (m *meter) note(f *zktest.Frame) zktest.Action {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if f.Stage == zktest.Request && f.Op != zktest.OpPing && f.Op != zktest.OpConnect {
+	if f.Stage == zktest.Request && f.Op != zktest.OpConnect && !heartbeat(f) {
 		m.ops = append(m.ops, f.Op)
 	}
 	return zktest.Pass
+}
+
+func heartbeat(f *zktest.Frame) bool {
+	return f.Op == zktest.OpPing || f.Op == zktest.OpSync || f.First == zktest.OpCheck
 }
 
 // take returns the requests since the last call.
@@ -78,6 +83,33 @@ func meteredFrom(t *testing.T, latency time.Duration,
 			open = append(open, locks)
 			return locks.Mutex("/locks/a")
 		})
+	})
+}
+
+// Neither request waits for the answer to the other one, and the server gets them in this order.
+func TestUncontendedAcquireIsACreateAndAListInOneFlight(t *testing.T) {
+	metered(t, func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
+		mu := process(tier.WithHandOff(0))
+		release(t, acquire(t, mu)) // creates the parents
+		m.take()
+		asked := make(chan struct{})
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			switch {
+			case f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Request:
+				close(asked)
+			case f.Op == zktest.OpCreate && f.Stage == zktest.Reply:
+				<-asked
+			}
+			return m.note(f)
+		})
+		hold := acquire(t, mu)
+		if got, want := m.take(), []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2}; !slices.Equal(got, want) {
+			t.Errorf("uncontended acquire: requests %v, want %v", got, want)
+		}
+		release(t, hold)
+		if got := m.take(); !slices.Equal(got, []zktest.Op{zktest.OpDelete}) {
+			t.Errorf("uncontended release: requests %v, want one delete", got)
+		}
 	})
 }
 

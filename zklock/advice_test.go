@@ -105,7 +105,8 @@ func TestAMissingPermissionIsNamedWithItsNode(t *testing.T) {
 		{"look at the queue", without(0), without(zk.PermRead), nil, tryOnce, "no READ permission on /locks/x "},
 		{"show the queue", without(0), without(zk.PermRead), nil, contendersOnce, "no READ permission on /locks/x "},
 		{"create the lock path", without(zk.PermCreate), nil, nil, acquireOnce, "no CREATE permission on /locks "},
-		{"read the own node", without(0), without(0), []zklock.Option{zklock.WithACL(without(zk.PermRead))}, acquireOnce, "no READ permission on /locks/x/_c_"},
+		{"read the own node in the queue", without(0), without(0), []zklock.Option{zklock.WithACL(without(zk.PermRead))}, acquireTwice, "no READ permission on /locks/x/_c_"},
+		{"read the own node", without(0), without(0), []zklock.Option{zklock.WithACL(without(zk.PermRead))}, holdOnce, "no READ permission on /locks/x/_c_"},
 		{"delete the node", without(0), without(zk.PermDelete), nil, releaseOnce, "no DELETE permission on /locks/x "},
 		{"requeue", without(0), without(zk.PermDelete), nil, requeueOnce, "no CREATE or DELETE permission on /locks/x "},
 	} {
@@ -151,6 +152,25 @@ func TestALookUpThatIsNotPermittedNamesThePermission(t *testing.T) {
 func acquireOnce(l *zklock.Lock, ctx context.Context) error {
 	_, err := l.Acquire(ctx)
 	return err
+}
+
+func acquireTwice(l *zklock.Lock, ctx context.Context) error {
+	n, err := l.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer n.Release()
+	_, err = l.Acquire(ctx)
+	return err
+}
+
+func holdOnce(l *zklock.Lock, ctx context.Context) error {
+	n, err := l.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	<-n.Lost()
+	return n.Release()
 }
 
 func tryOnce(l *zklock.Lock, ctx context.Context) error {

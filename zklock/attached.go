@@ -111,7 +111,7 @@ func (l *attached) attend() (leave func()) {
 	l.waiting++
 	l.alone.Clear()
 	if !l.asking {
-		l.asking = l.client.spawn(l.ask)
+		l.asking = l.client.spawn(l.poll)
 	}
 	return l.leave
 }
@@ -124,8 +124,8 @@ func (l *attached) leave() {
 	}
 }
 
-// ask goes on asking as long as anybody waits.
-func (l *attached) ask() {
+// poll goes on asking as long as anybody waits.
+func (l *attached) poll() {
 	again := time.NewTicker(pollClosed)
 	defer again.Stop()
 	for l.wanted() {
@@ -171,6 +171,20 @@ func (l *attached) closed() bool {
 func (l *attached) vouches(s *session) bool { return l.id() == s.id }
 
 func (l *attached) leased() bool { return false }
+
+func (l *attached) ordered() bool { return false }
+
+// ask makes one call of the library for each request, all at a time.
+func (l *attached) ask(requests ...request) []answer {
+	answers := make([]answer, len(requests))
+	var others sync.WaitGroup
+	for i := 1; i < len(requests); i++ {
+		others.Go(func() { answers[i] = requests[i].call(l.client) })
+	}
+	answers[0] = requests[0].call(l.client)
+	others.Wait()
+	return answers
+}
 
 // heardLasts is for how long an answer vouches for a session: less than the timeout of any.
 const heardLasts = 250 * time.Millisecond

@@ -21,8 +21,9 @@ type attempt struct {
 	reported bool // that there are foreign children
 
 	// parents are the containers that may be there without a child because of the
-	// attempt; true: it made them, false: the answer was lost.
-	parents map[string]bool
+	// attempt; true: it made them, false: the answer was lost. Nil unless some were missing.
+	parents  map[string]bool
+	obstacle error // to the parents that are missing, nil if none is known
 
 	trouble atomic.Pointer[error] // what the attempt is waiting to get over, nil if nothing
 	verdict atomic.Int32          // pending, then once and for all settled or abandoned

@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -36,55 +35,6 @@ func (l *Lock) creates(prefixes []string) []any {
 		})
 	}
 	return ops
-}
-
-// transact creates and deletes znodes, all or none, and returns the paths of the new
-// ones. One operation alone needs no transaction.
-func (c *Client) transact(ops ...any) (created []string, err error) {
-	if len(ops) == 1 {
-		switch op := ops[0].(type) {
-		case *zk.CreateRequest:
-			path, err := c.conn.Create(op.Path, op.Data, op.Flags, op.Acl)
-			if err == nil {
-				err = checkCreated(op, path)
-			}
-			return []string{path}, err
-		case *zk.DeleteRequest:
-			return nil, c.conn.Delete(op.Path, op.Version)
-		}
-	}
-	results, err := c.multi(ops...)
-	if err != nil {
-		return nil, err
-	}
-	for i, op := range ops {
-		if op, ok := op.(*zk.CreateRequest); ok {
-			if err := checkCreated(op, results[i].String); err != nil {
-				return nil, err
-			}
-			created = append(created, results[i].String)
-		}
-	}
-	return created, nil
-}
-
-// multi runs a transaction. Without an error there are as many results as operations.
-func (c *Client) multi(ops ...any) ([]zk.MultiResponse, error) {
-	results, err := c.conn.Multi(ops...)
-	if err == nil && len(results) != len(ops) {
-		return nil, fmt.Errorf("the server answered %d results to %d operations", len(results), len(ops))
-	}
-	return results, err
-}
-
-// checkCreated refuses a path that the server cannot have given to a sequential znode.
-// Like any other answer that does not fit, it leaves the outcome unknown.
-func checkCreated(op *zk.CreateRequest, path string) error {
-	number, ok := strings.CutPrefix(path, op.Path)
-	if !ok || number == "" || strings.Contains(number, "/") {
-		return fmt.Errorf("the server answered %q to the creation of %s", path, op.Path)
-	}
-	return nil
 }
 
 // paired reports whether two names in a row are those of one node. They are created in

@@ -29,6 +29,7 @@ func TestDeletionOfEitherZnodeIsALossAndTheOtherGoesSoon(t *testing.T) {
 	eitherZnode(t, func(t *testing.T, s *zktest.Server, i int) {
 		n := bridge(t, s).acquire(t)
 		next := start(t, s).queue(t.Context())
+		awaitWatch()
 		conn, tr := raw(t, s), record(s) // what is sent by the operator, and otherwise
 		if err := conn.Delete(pairsOf(t, s, n)[i], -1); err != nil {
 			t.Fatal(err)
@@ -63,6 +64,7 @@ func TestBothZnodesDeletedTogetherAreNotDeletedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := bridge(t, s)
 		n := p.acquire(t)
+		awaitWatch()
 		conn, tr, znodes := raw(t, s), record(s), pairsOf(t, s, n)
 		if _, err := conn.Multi(&zk.DeleteRequest{Path: znodes[0], Version: -1}, &zk.DeleteRequest{Path: znodes[1], Version: -1}); err != nil {
 			t.Fatal(err)

@@ -53,6 +53,11 @@ type link interface {
 	attend() (leave func())
 	// over reports whether somebody else has closed the connection, and ends the client then.
 	over() bool
+	// ask sends requests and waits for the answers, or the end of the connection.
+	ask(...request) []answer
+	// ordered reports whether they are executed in order and answered within one round trip,
+	// and the answers tell transaction and session. Else only reads go together.
+	ordered() bool
 	// vouches reports whether s is still the session, as far as its lease does not
 	// tell.
 	vouches(s *session) bool
@@ -227,6 +232,12 @@ func (c *Client) explain(cause error) error {
 		return fmt.Errorf("%w: %w", cause, problem)
 	}
 	return cause
+}
+
+// transact runs a transaction and returns the paths of the znodes that it created.
+func (c *Client) transact(ops ...any) (created []string, err error) {
+	a := c.link.ask(transaction(ops))[0]
+	return a.created, a.err
 }
 
 // now is the client's monotonic clock.

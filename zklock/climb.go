@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/go-zookeeper/zk"
+	"time"
 )
 
 // acquire runs the life of a node up to the grant.
 //
-//	enqueue: create, look up what an unanswered create left
-//	climb:   verify, list, watch the predecessor, wait, list …
+//	enqueue: create and list, look up what an unanswered create left
+//	climb:   watch the two right ahead and the node itself, wait, list …
 //
 // It begins anew, with a new node, when the node is lost on the way.
 func (a *attempt) acquire() (*Node, error) {
@@ -21,7 +20,7 @@ func (a *attempt) acquire() (*Node, error) {
 // requeue is acquire with the first create and the delete of old in one transaction.
 func (a *attempt) requeue(old *Node) (*Node, error) {
 	replaced := false
-	return a.queue(func(a *attempt) (*Node, error) {
+	return a.queue(func(a *attempt) (arrival, error) {
 		if replaced {
 			return a.enqueue()
 		}
@@ -30,7 +29,7 @@ func (a *attempt) requeue(old *Node) (*Node, error) {
 	})
 }
 
-func (a *attempt) queue(enqueue func(*attempt) (*Node, error)) (*Node, error) {
+func (a *attempt) queue(enqueue func(*attempt) (arrival, error)) (*Node, error) {
 	for retry := newBackoff(); ; {
 		n, err := enqueue(a)
 		if err != nil {
@@ -38,7 +37,7 @@ func (a *attempt) queue(enqueue func(*attempt) (*Node, error)) (*Node, error) {
 		}
 		err = a.climb(n)
 		if err == nil {
-			return n, nil
+			return n.Node, nil
 		}
 		n.discard()
 		if !errors.Is(err, errGone) {
@@ -51,10 +50,12 @@ func (a *attempt) queue(enqueue func(*attempt) (*Node, error)) (*Node, error) {
 }
 
 // climb waits until the node is at the head of the queue, and holds it.
-func (a *attempt) climb(n *Node) error {
+func (a *attempt) climb(n arrival) error {
 	if a.ctx.Err() != nil {
 		return context.Cause(a.ctx)
 	}
+	ahead := newAhead(a)
+	defer ahead.leave()
 	s, err := a.enter(n)
 	for retry := newBackoff(); ; {
 		switch {
@@ -65,11 +66,8 @@ func (a *attempt) climb(n *Node) error {
 			n.prove() // the lease ran out
 			err = a.pause(retry, nil)
 		case err == nil:
-			if stuck := a.client.reaper.stuck(a.lock.path + "/" + s.predecessor); stuck != nil {
-				a.trouble.Store(&stuck)
-			}
-			var alone bool
-			if alone, err = a.waitBehind(n, s); alone && n.grant(s) {
+			var head bool
+			if head, err = ahead.wait(n.Node, s); head && n.grant(s) {
 				return nil
 			}
 		case classify(err) == permanent || errors.Is(err, errGone) ||
@@ -79,7 +77,7 @@ func (a *attempt) climb(n *Node) error {
 			err = a.pause(retry, err)
 		}
 		if err == nil {
-			if s, err = a.list(n); err == nil {
+			if s, err = a.list(n.Node); err == nil {
 				retry.Reset()
 				a.trouble.Store(nil)
 			}
@@ -93,6 +91,7 @@ func (n *Node) grant(s standing) bool {
 	if !n.session.hold(n) {
 		return false
 	}
+	n.watchLater()
 	switch {
 	case n.worn(): // there may be others outside the queue: one turn, and out of their way
 		n.contest(0)
@@ -102,64 +101,84 @@ func (n *Node) grant(s standing) bool {
 	return true
 }
 
-// enter verifies a fresh node and lists its queue at the same time: one round trip.
-func (a *attempt) enter(n *Node) (standing, error) {
-	type sight struct {
-		stat *zk.Stat
-		err  error
-	}
-	sights := make(chan sight, len(n.znodes))
-	for i := range n.znodes {
-		if !a.client.spawn(func() {
-			stat, err := a.verify(n, &n.znodes[i])
-			sights <- sight{stat, err}
-		}) {
-			return standing{}, ErrClosed
-		}
-	}
-	s, err := a.list(n)
-	for range n.znodes { // all of them, or one would look on after the end of the node
-		sight := <-sights
-		if sight.err == nil {
-			sight.err = a.bind(n, sight.stat)
-		}
-		if sight.err != nil {
-			s, err = standing{}, sight.err
-		}
-	}
-	return s, err
-}
-
-// verify learns a znode's token and owner, and watches for its deletion.
-func (a *attempt) verify(n *Node, z *znode) (*zk.Stat, error) {
-	for retry := newBackoff(); ; {
-		stat, err := n.look(z)
-		switch classify(err) {
-		case done:
-			return stat, nil
-		case missing:
-			return nil, errGone
-		case permanent:
-			return nil, fmt.Errorf("read %s: %w", z.path, lacking("READ", z.path, err))
-		}
-		if err := a.pause(retry, err); err != nil {
-			return nil, err
-		}
+// watchLater has the deletion of a held node watched that has not been in need of it so far.
+// A short hold never is.
+func (n *Node) watchLater() {
+	if n.unwatched() != nil {
+		n.watching = time.AfterFunc(n.session.negotiated()/6, func() { n.lock.client.spawn(n.check) })
 	}
 }
 
-// bind makes sure whose the node is. A create that was queued while the connection was
-// down may have been executed under a newer session than the one it was asked for, so
-// the owner decides, not the time of the call.
-func (a *attempt) bind(n *Node, stat *zk.Stat) error {
+// A listed is a look at the queue.
+type listed struct {
+	answer
+	asked time.Duration // when, on the client's clock
+}
+
+// enter finds the place of a fresh node. If its queue was listed in the flight of its create,
+// the answer to that says whose it is.
+func (a *attempt) enter(n arrival) (standing, error) {
+	if n.listed == nil {
+		return a.list(n.Node)
+	}
+	if err := n.bind(n.session, n.token); err != nil {
+		return standing{}, err
+	}
+	return a.stand(n.Node, *n.listed)
+}
+
+// list looks at the queue, and at the node itself as long as it is not known whose that is.
+func (a *attempt) list(n *Node) (standing, error) {
+	n.wake.Clear() // before the look: what comes later ends the wait
+	if n.life.Err() != nil {
+		return standing{}, errGone
+	}
+	asked := a.client.now()
+	requests := []request{listing{path: a.lock.path}}
+	if !n.bound.Load() {
+		requests = append(requests, n.looks()...)
+	}
+	answers := a.client.link.ask(requests...)
+	for i := range answers[1:] {
+		if err := a.verify(n, &n.znodes[i], requests[i+1].(reading), answers[i+1]); err != nil {
+			return standing{}, err
+		}
+	}
+	return a.stand(n, listed{answers[0], asked})
+}
+
+// verify takes what a look at one of the znodes says of its owner and token. A create that
+// was looked up, or queued while the connection was down, may have been executed under a
+// newer session than the one it was asked for, so the owner decides, not the time of the call.
+func (a *attempt) verify(n *Node, z *znode, q reading, seen answer) error {
+	a.client.looked(q, &z.watch, seen.err)
+	if err := unseen(z, seen.err); err != nil {
+		return err
+	}
+	z.watched = true
 	s := n.session
-	if stat.EphemeralOwner != s.id {
-		if s = a.client.link.session(); s == nil || stat.EphemeralOwner != s.id {
+	if seen.stat.EphemeralOwner != s.id {
+		if s = a.client.link.session(); s == nil || seen.stat.EphemeralOwner != s.id {
 			return errGone
 		}
-		n.session = s
 	}
-	n.token = stat.Czxid
+	return n.bind(s, seen.stat.Czxid)
+}
+
+// unseen is why a look at a znode of ours failed.
+func unseen(z *znode, err error) error {
+	switch classify(err) {
+	case done:
+		return nil
+	case missing:
+		return errGone
+	}
+	return fmt.Errorf("read %s: %w", z.path, lacking("READ", z.path, err))
+}
+
+// bind makes sure whose the node is.
+func (n *Node) bind(s *session, token int64) error {
+	n.session, n.token = s, token
 	n.bound.Store(true)
 	if s.enrol(n) != nil {
 		return errGone
@@ -167,26 +186,20 @@ func (a *attempt) bind(n *Node, stat *zk.Stat) error {
 	return nil
 }
 
-// list looks at the queue.
-func (a *attempt) list(n *Node) (standing, error) {
-	n.wake.Clear() // before the look: what comes later ends the wait
-	if n.life.Err() != nil {
-		return standing{}, errGone
-	}
-	asked := a.client.now()
-	children, _, err := a.client.conn.Children(a.lock.path)
-	switch classify(err) {
+// stand finds the place of the node in a list of the queue.
+func (a *attempt) stand(n *Node, l listed) (standing, error) {
+	switch classify(l.err) {
 	case done:
 	case missing:
 		return standing{}, errGone
 	default:
-		return standing{}, fmt.Errorf("list %s: %w", a.lock.path, lacking("READ", a.lock.path, err))
+		return standing{}, fmt.Errorf("list %s: %w", a.lock.path, lacking("READ", a.lock.path, l.err))
 	}
-	s, err := stand(children, n.names()...)
+	s, err := stand(l.children, n.names()...)
 	if errors.Is(err, errNotQueued) {
 		return standing{}, errGone
 	}
-	n.heard.Store(int64(asked))
+	n.heard.Store(int64(l.asked))
 	if s.foreign > 0 {
 		a.reportForeign(s.foreign)
 	}

@@ -37,18 +37,19 @@ func (n *Node) contest(since time.Duration) {
 	close(n.contested)
 }
 
-// observe looks for contenders behind the node until there is one or the node goes.
+// observe looks for contenders behind the node until there is one or the node is given up.
 func (n *Node) observe() {
 	c := n.lock.client
 	w := &watcher{notify: n.wake.Set}
 	defer c.events.ignore(n.lock.path, w)
 	recheck := time.NewTimer(recheckAfter(n.session.negotiated()))
 	defer recheck.Stop()
-	for retry := newBackoff(); ; {
+	for retry := newBackoff(); !n.spent.Load(); {
 		n.wake.Clear() // before the look: what comes later ends the wait
+		asked := c.now()
 		children, err := c.watchQueue(n.lock.path, w)
 		if s, _ := stand(children, n.names()...); s.behind > 0 {
-			n.contest(c.now())
+			n.contest(asked)
 			return
 		}
 		if err != nil {
@@ -70,16 +71,14 @@ func (n *Node) observe() {
 
 // watchQueue lists the queue at path and sees to it that w hears of its next change.
 func (c *Client) watchQueue(path string, w *watcher) ([]string, error) {
-	if c.events.listen(path, w) {
-		children, _, err := c.conn.Children(path)
-		return children, err
-	}
-	children, _, events, err := c.conn.ChildrenW(path)
-	if err != nil {
+	armed := c.events.listen(path, w)
+	queue := c.link.ask(listing{path, !armed})[0]
+	switch {
+	case armed:
+	case queue.err != nil:
 		c.events.failed(path, w)
-		return nil, err
+	default:
+		c.events.begun(path, w)
 	}
-	c.events.begun(path, w)
-	c.link.watched(events)
-	return children, nil
+	return queue.children, queue.err
 }

@@ -183,6 +183,8 @@ func (l *dialed) vouches(*session) bool { return true } // the lease says it all
 
 func (l *dialed) leased() bool { return true }
 
+func (l *dialed) ordered() bool { return true }
+
 func (l *dialed) confirm(n *Node) bool { return n.lossNow() == nil }
 
 func (l *dialed) watched(<-chan zk.Event) {} // the callback sees all events

@@ -12,14 +12,14 @@ import (
 // enqueue creates a node at the tail of the queue. It tries until it knows of one node,
 // the context ends, or it cannot be done. What an unanswered create may have left is
 // then in the reaper's hands.
-func (a *attempt) enqueue() (*Node, error) {
+func (a *attempt) enqueue() (arrival, error) {
 	if !a.once {
 		if err := a.client.renewals.await(a.ctx, a.lock.path); err != nil {
-			return nil, err
+			return arrival{}, err
 		}
 	}
 	n, err := a.create()
-	a.endBuilding(n != nil)
+	a.endBuilding(n.Node != nil)
 	return n, err
 }
 
@@ -27,49 +27,90 @@ func (a *attempt) enqueue() (*Node, error) {
 // away while they are empty.
 const rebuilds = 5
 
-func (a *attempt) create() (*Node, error) {
+func (a *attempt) create() (arrival, error) {
 	built := 0
 	for retry := newBackoff(); ; {
 		s, err := a.await()
 		if err != nil {
-			return nil, err
+			return arrival{}, err
 		}
 		if err := a.client.reaper.room(a.ctx); err != nil {
-			return nil, err
+			return arrival{}, err
 		}
 		prefixes := a.lock.newPrefixes()
-		paths, err := a.client.transact(a.lock.creates(prefixes)...)
+		n, err := a.send(s, a.lock.creates(prefixes))
 		switch classify(err) {
 		case done:
-			return newNode(a.lock, s, paths), nil
+			return n, nil
 		case missing:
-			err = a.buildParents()
-			if classify(err) == permanent {
-				return nil, err
+			if a.parents == nil {
+				if err := a.beginBuilding(); err != nil {
+					return arrival{}, err
+				}
+				continue
 			}
-			if built++; built <= rebuilds && (err == nil || classify(err) == missing) {
+			err = a.obstacle
+			if classify(err) == permanent {
+				return arrival{}, err
+			}
+			if built++; err == nil && built <= rebuilds {
 				continue
 			}
 		case permanent:
-			return nil, createError(lacking("CREATE", a.lock.path, err))
+			return arrival{}, createError(lacking("CREATE", a.lock.path, err))
 		case uncertain:
 			if n, err := a.lookUp(prefixes, err); n != nil || err != nil {
-				return n, err
+				return arrival{Node: n}, err
 			}
 			continue
 		}
 		if err := a.pause(retry, err); err != nil {
-			return nil, err
+			return arrival{}, err
 		}
 	}
 }
 
+// An arrival is a fresh node, and the list of the queue that was asked for right behind its
+// creation, if one was.
+type arrival struct {
+	*Node
+	listed *listed
+}
+
+// send asks for the creation of a node and, where requests stay in order, for all that has to
+// come before and behind it: one round trip. s is the session that it is expected to be
+// executed under.
+func (a *attempt) send(s *session, ops transaction) (arrival, error) {
+	buildings := a.buildings()
+	requests := append(buildings, ops)
+	asked := a.client.now()
+	var answers []answer
+	if a.client.link.ordered() {
+		answers = a.client.link.ask(append(requests, listing{path: a.lock.path})...)
+	} else {
+		for _, q := range requests {
+			answers = append(answers, a.client.link.ask(q)...)
+		}
+	}
+	a.noteBuilt(buildings, answers)
+	created := answers[len(buildings)]
+	if created.err != nil {
+		return arrival{}, created.err
+	}
+	if !a.client.link.ordered() {
+		return arrival{Node: newNode(a.lock, s, created.created)}, nil
+	}
+	n := newNode(a.lock, created.session, created.created)
+	n.token = created.zxid
+	return arrival{n, &listed{answers[len(requests)], asked}}, nil
+}
+
 // replace deletes old and creates a new node in one transaction. In any case old is
 // given up.
-func (a *attempt) replace(old *Node) (*Node, error) {
+func (a *attempt) replace(old *Node) (arrival, error) {
 	if a.ctx.Err() != nil {
 		old.delete(nil)
-		return nil, context.Cause(a.ctx)
+		return arrival{}, context.Cause(a.ctx)
 	}
 	s := a.client.link.session()
 	if s == nil || a.client.Err() != nil {
@@ -77,22 +118,22 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 		return a.enqueue()
 	}
 	prefixes := a.lock.newPrefixes()
-	paths, err := a.client.transact(append(old.deletes(), a.lock.creates(prefixes)...)...)
+	n, err := a.send(s, append(old.deletes(), a.lock.creates(prefixes)...))
 	switch classify(err) {
 	case done:
 		old.settle(nil)
-		return newNode(a.lock, s, paths), nil
+		return n, nil
 	case missing: // somebody deleted old
 		old.settleMissing()
 	case permanent: // nothing was done
 		old.deleteNow(nil)
-		return nil, createError(lacking("CREATE or DELETE", a.lock.path, err))
+		return arrival{}, createError(lacking("CREATE or DELETE", a.lock.path, err))
 	case refused:
 		old.deleteNow(nil)
 	case uncertain: // all of it was done, or nothing
 		old.leaveToReaper(old.doubt(err))
 		if n, err := a.lookUp(prefixes, err); n != nil || err != nil {
-			return n, err
+			return arrival{Node: n}, err
 		}
 	}
 	return a.enqueue()
@@ -140,19 +181,18 @@ func (a *attempt) leaveToReaper(prefixes []string) {
 // and does not know answers a sync from its past. After that nothing can come late any
 // more, since a server that takes a session over shuts out the connection before.
 func (c *Client) find(parent string, prefixes ...string) (paths []string, err error) {
-	_, err = c.transact(&zk.CheckVersionRequest{Path: parent, Version: -1})
-	if err != nil && classify(err) != missing {
+	if _, err = c.transact(&zk.CheckVersionRequest{Path: parent, Version: -1}); err != nil && classify(err) != missing {
 		return nil, lacking("READ", parent, err)
 	}
-	children, _, err := c.conn.Children(parent)
-	if classify(err) == missing {
+	queue := c.link.ask(listing{path: parent})[0]
+	if classify(queue.err) == missing {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, lacking("READ", parent, err)
+	if queue.err != nil {
+		return nil, lacking("READ", parent, queue.err)
 	}
 	for _, prefix := range prefixes {
-		for _, name := range children {
+		for _, name := range queue.children {
 			if strings.HasPrefix(name, prefix) {
 				paths = append(paths, parent+"/"+name)
 			}

@@ -52,7 +52,11 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 	guards := n.checks()
 	if !n.lock.client.spawn(func() {
 		defer n.writing.Add(-1)
-		results, err := n.lock.client.multi(append(guards, ops...)...)
+		all := append(guards, ops...)
+		results, err := n.lock.client.conn.Multi(all...)
+		if err == nil && len(results) != len(all) {
+			err = fmt.Errorf("the server answered %d results to %d operations", len(results), len(all))
+		}
 		answers <- answer{results, err}
 	}) {
 		n.writing.Add(-1)

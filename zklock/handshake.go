@@ -105,6 +105,7 @@ func (l *dialed) expired() {
 		l.client.options.logger.Warn("zklock: session expired", "session", old.String())
 		old.end(zk.ErrSessionExpired)
 	}
+	l.client.events.lapse() // the library knows of its own watches only
 }
 
 // otherProtocol tells by the first bytes of an answer to the handshake what gave it, if

@@ -59,16 +59,18 @@ func (l *dialed) prove() {
 
 // prove has the server agree, by a write, that a node is there.
 func (n *Node) prove() {
-	if _, err := n.lock.client.transact(n.checks()...); errors.Is(err, zk.ErrNoNode) {
+	if _, err := n.lock.client.transact(n.checks()...); errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		n.check()
 	}
 }
 
-// inspect looks after the held nodes when the connection has come back. Before that it
-// makes the answer to the handshake count for the lease.
+// inspect looks after the held nodes when the connection has come back. Before that it has
+// the library send a request, which nobody gets ahead of, see [socket], and makes the answer
+// to the handshake count for the lease.
 func (l *dialed) inspect() {
 	for l.verify.Wait(l.client.ctx) == nil {
 		l.verify.Clear()
+		l.sync()
 		l.prove()
 		s := l.session()
 		if s == nil {

@@ -203,6 +203,7 @@ func TestManyHeldLocksShareOneHeartbeat(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		awaitWatch()
 		tr := record(s)
 		time.Sleep(10*beat + beat/2)
 		if got := tr.take(); tr.beats != 10 || len(got) != 10 || got[0] != zktest.OpMulti {
@@ -371,6 +372,7 @@ func TestNodeThatIsGoneDoesNotStarveTheLease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		awaitWatch()
 		if err := conn.Delete(gone.Path(), -1); err != nil {
 			t.Fatal(err)
 		}

@@ -34,6 +34,7 @@ type Node struct {
 	contestedSince atomic.Int64  // when one was first seen, on the client's clock; 0 before
 	contested      chan struct{} // closed then
 
+	watching *time.Timer   // to have the deletion watched, nil if it is; set at the grant
 	writing  atomic.Int32  // Multis without an answer
 	held     bool          // guarded by session.mu
 	spent    atomic.Bool   // given up
@@ -262,6 +263,9 @@ func (n *Node) leaveToReaper(fate error) {
 
 // settle says that nobody has to wait for the node any more.
 func (n *Node) settle(fate error) {
+	if n.watching != nil {
+		n.watching.Stop()
+	}
 	for i := range n.znodes {
 		n.lock.client.events.ignore(n.znodes[i].path, &n.znodes[i].watch)
 	}

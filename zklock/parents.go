@@ -19,29 +19,17 @@ type parents struct {
 	building sync.WaitGroup // attempts between their first parent and their node
 }
 
-// buildParents creates the lock path and what is missing above it: as containers, which
-// the server removes when they are empty, or as persistent nodes where it knows none.
-func (a *attempt) buildParents() error {
-	if a.parents == nil {
-		if !a.client.beginBuilding() {
-			return ErrClosed
-		}
-		a.parents = make(map[string]bool)
-	}
-	return a.createParents(a.lock.path)
-}
-
-// beginBuilding is counted, because Close must not overtake it: the parents would stay,
-// and the library reads the reply to a container while it may still be written
-// (conn.go:1098).
-func (c *Client) beginBuilding() bool {
+// beginBuilding is counted, because Close must not overtake it: the parents would stay.
+func (a *attempt) beginBuilding() error {
+	c := a.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return false
+		return ErrClosed
 	}
 	c.parents.building.Add(1)
-	return true
+	a.parents = make(map[string]bool)
+	return nil
 }
 
 // endBuilding follows the end of an enqueue. A container that has had a child goes by
@@ -62,43 +50,43 @@ func (a *attempt) endBuilding(used bool) {
 	a.client.parents.building.Done()
 }
 
-// createParents starts at the bottom, since most often only the last one is missing.
-func (a *attempt) createParents(path string) error {
-	err := a.createParent(path)
-	if up := parentOf(path); up != "" && errors.Is(err, zk.ErrNoNode) {
-		if err := a.createParents(up); err != nil {
-			return err
-		}
-		err = a.createParent(path)
+// buildings are the requests that create the lock path and what may be missing above it, from
+// the top: none as long as nothing is known to be missing.
+func (a *attempt) buildings() []request {
+	if a.parents == nil {
+		return nil
 	}
-	return err
+	var requests []request
+	for path := a.lock.path; path != ""; path = parentOf(path) {
+		requests = append(requests, building{path, a.lock.acl, a.client.parents.plain.Load()})
+	}
+	slices.Reverse(requests)
+	return requests
 }
 
-func (a *attempt) createParent(path string) error {
-	c := a.client
-	var err error
-	if !c.parents.plain.Load() {
-		err = a.createContainer(path)
-		if err != nil && unknownCode(err) == wire.CodeUnimplemented {
-			c.parents.plain.Store(true)
+// noteBuilt remembers which parents may be there because of the attempt, and what stood in the
+// way of those that are missing.
+func (a *attempt) noteBuilt(requests []request, answers []answer) {
+	a.obstacle = nil
+	deepest := true // of those that are there, or could not be created
+	for i, q := range slices.Backward(requests) {
+		b, err := q.(building), answers[i].err
+		switch {
+		case b.plain:
+		case err == nil:
+			a.parents[b.path] = true
+		case unknownCode(err) == wire.CodeUnimplemented:
+			a.client.parents.plain.Store(true)
+			continue
+		case classify(err) == uncertain:
+			a.parents[b.path] = a.parents[b.path]
+		}
+		if deepest && classify(err) != missing {
+			// The server asks for the permission first: above one that is there it means nothing.
+			deepest = false
+			if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+				a.obstacle = fmt.Errorf("create parent %s: %w", b.path, lacking("CREATE", cmp.Or(parentOf(b.path), "/"), err))
+			}
 		}
 	}
-	if c.parents.plain.Load() {
-		_, err = c.conn.Create(path, nil, 0, a.lock.acl)
-	}
-	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
-		return fmt.Errorf("create parent %s: %w", path, lacking("CREATE", cmp.Or(parentOf(path), "/"), err))
-	}
-	return nil
-}
-
-func (a *attempt) createContainer(path string) error {
-	_, err := a.client.conn.CreateContainer(path, []byte(containerData), zk.FlagContainer, a.lock.acl)
-	switch classify(err) {
-	case done:
-		a.parents[path] = true
-	case uncertain:
-		a.parents[path] = a.parents[path]
-	}
-	return err
 }

@@ -70,18 +70,17 @@ func parseName(name string) (kind Kind, sequence int32, ok bool) {
 
 // A standing is the place of a node in its queue.
 type standing struct {
-	ahead       int    // contenders before ours; 0 is the head of the queue
-	predecessor string // the nearest of them, "" at the head
-	pair        bool   // those ahead are the two znodes of one node
-	behind      int    // contenders after ours
-	foreign     int    // children that are no contenders; they are ignored
+	ahead   int       // contenders before ours, a pair counting once; 0 is the head of the queue
+	nearest [2]string // the last two of them, the predecessor first; "" where there is none
+	behind  int       // contenders after ours
+	foreign int       // children that are no contenders; they are ignored
 }
 
 // errNotQueued says that a node is not among the children of its parent.
 var errNotQueued = errors.New("lock node vanished from the queue")
 
 // stand is the queue rule: the contender with the lowest sequence number is the holder,
-// every other one watches its nearest predecessor. Our own contender has one name or,
+// every other one watches the two right ahead of it. Our own contender has one name or,
 // made in one transaction, two, of which the first one counts.
 //
 // A queue whose order cannot be trusted is refused with [ErrSequenceExhausted], which
@@ -94,8 +93,8 @@ func stand(children []string, own ...string) (standing, error) {
 			ErrSequenceExhausted, own[0])
 	}
 	var s standing
-	first, lowest := "", int32(math.MaxInt32)
-	nearest, queued := int32(-1), 0
+	var near nearby
+	queued := 0
 	var disorder error
 	for _, name := range children {
 		if slices.Contains(own, name) {
@@ -114,12 +113,7 @@ func stand(children []string, own ...string) (standing, error) {
 			s.behind++
 		default:
 			s.ahead++
-			if sequence > nearest {
-				nearest, s.predecessor = sequence, name
-			}
-			if sequence < lowest {
-				lowest, first = sequence, name
-			}
+			near.add(name, sequence)
 		}
 	}
 	switch {
@@ -128,8 +122,77 @@ func stand(children []string, own ...string) (standing, error) {
 	case disorder != nil:
 		return standing{}, disorder
 	}
-	s.pair = s.ahead == 2 && paired(first, s.predecessor)
+	s.nearest, s.ahead = near.contenders(s.ahead)
 	return s, nil
+}
+
+// nearby are the last znodes ahead, the nearest first: enough for two contenders, each of
+// which may be a pair.
+type nearby [4]struct {
+	name     string
+	sequence int32
+}
+
+func (n *nearby) add(name string, sequence int32) {
+	for i := range n {
+		if n[i].name == "" || sequence > n[i].sequence {
+			copy(n[i+1:], n[i:])
+			n[i].name, n[i].sequence = name, sequence
+			return
+		}
+	}
+}
+
+// contenders returns the last two contenders among a number of znodes, and how many
+// contenders these are; those further ahead count as if none was a pair. The second znode
+// stands for a pair.
+func (n *nearby) contenders(znodes int) (nearest [2]string, count int) {
+	at := 0
+	for i := range nearest {
+		if at == len(n) || n[at].name == "" {
+			break
+		}
+		nearest[i] = n[at].name
+		if at++; at < len(n) && paired(n[at].name, nearest[i]) {
+			at++
+			znodes--
+		}
+	}
+	return nearest, znodes
+}
+
+// An outlook is what a standing and the departures since then make known.
+type outlook int
+
+const (
+	waiting outlook = iota // somebody who is watched is ahead, and nobody who is not
+	first                  // the head
+	unclear                // somebody may be ahead who is not watched
+)
+
+// after tells what is known when some of the two right ahead have gone. Nobody can get
+// ahead any more, except behind a Curator writer: its downgrade creates a reader with the
+// writer's own number (CURATOR-621).
+func (s standing) after(gone func(name string) bool) outlook {
+	ahead, watched := s.ahead, 0
+	for _, name := range s.nearest {
+		switch kind, _, _ := parseName(name); {
+		case name == "":
+		case !gone(name):
+			watched++
+		case kind == KindWrite:
+			return unclear
+		default:
+			ahead--
+		}
+	}
+	switch {
+	case ahead == 0:
+		return first
+	case ahead == s.ahead, ahead == watched:
+		return waiting
+	}
+	return unclear
 }
 
 // occupied reports whether anybody stands in a queue in which we do not, or why we could
@@ -155,13 +218,4 @@ func negative(child string) error { return stray(child, "has a negative number")
 func stray(child, what string) error {
 	return fmt.Errorf("%w, or a stray child: %q %s; delete it if it is nobody's, or else the path once it is empty",
 		ErrSequenceExhausted, child, what)
-}
-
-// alone reports whether the departure of the predecessor puts us at the head without
-// another look: nobody else was ahead, and nobody can get ahead any more. Behind a
-// Curator writer somebody can: its downgrade creates a reader with the writer's own
-// number (CURATOR-621).
-func (s standing) alone() bool {
-	kind, _, _ := parseName(s.predecessor)
-	return kind != KindWrite && (s.ahead == 1 || s.pair)
 }

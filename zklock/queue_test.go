@@ -87,19 +87,19 @@ func TestStand(t *testing.T) {
 	}{
 		{"alone", own, own, standing{}, nil},
 		{"head", "lock-0000000006 " + own + " lock-0000000009", own, standing{behind: 2}, nil},
-		{"behind one", own + " a-lock-0000000003", own, standing{ahead: 1, predecessor: "a-lock-0000000003"}, nil},
+		{"behind one", own + " a-lock-0000000003", own, standing{ahead: 1, nearest: near("a-lock-0000000003")}, nil},
 		{
-			"the nearest is watched", "b-lock-0000000004 a-lock-0000000001 " + own + " c-lock-0000000002", own,
-			standing{ahead: 3, predecessor: "b-lock-0000000004"}, nil,
+			"the two nearest are watched", "b-lock-0000000004 a-lock-0000000001 " + own + " c-lock-0000000002", own,
+			standing{ahead: 3, nearest: near("b-lock-0000000004", "c-lock-0000000002")}, nil,
 		},
 		{
 			"all kinds queue together",
 			"m-lock-0000000000 k__lock__0000000001 w__WRIT__0000000003 r__READ__0000000002 " + own + " q__rlock__0000000004", own,
-			standing{ahead: 5, predecessor: "q__rlock__0000000004"}, nil,
+			standing{ahead: 5, nearest: near("q__rlock__0000000004", "w__WRIT__0000000003")}, nil,
 		},
 		{
 			"names do not order", "zzz-lock-0000000004 " + own + " ___-lock-0000000006", own,
-			standing{ahead: 1, predecessor: "zzz-lock-0000000004", behind: 1}, nil,
+			standing{ahead: 1, nearest: near("zzz-lock-0000000004"), behind: 1}, nil,
 		},
 		{"foreign children are counted", "leases 0000000001 x-1-0000000002 " + own, own, standing{foreign: 3}, nil},
 		{"a tie of others does not matter", "a__READ__0000000007 b__WRIT__0000000007 " + own, own, standing{behind: 2}, nil},
@@ -132,24 +132,57 @@ func TestStand(t *testing.T) {
 
 func lockName(sequence int32) string { return fmt.Sprintf("_c_x-lock-%010d", sequence) }
 
-func TestOnlyTheDepartureOfASinglePredecessorMakesHead(t *testing.T) {
+func near(names ...string) (nearest [2]string) {
+	copy(nearest[:], names)
+	return nearest
+}
+
+func TestTheLastDepartureMakesHeadIfEverybodyAheadWasWatched(t *testing.T) {
+	const (
+		a, b, c, d = "a-lock-0000000001", "b-lock-0000000002", "c-lock-0000000003", "d-lock-0000000004"
+		writer     = "w__WRIT__0000000004" // its downgrade creates a reader with the same number
+		pair       = "_c_x-lock-0000000003 _c_x-__lock__0000000004"
+		second     = "_c_x-__lock__0000000004"
+		before     = "_c_x-lock-0000000001 _c_x-__lock__0000000002"
+	)
 	for _, tt := range []struct {
-		children string
-		want     bool
+		ahead, gone string
+		want        outlook
 	}{
-		{"a-lock-0000000003", true},
-		{"a__lock__0000000003", true},
-		{"a__READ__0000000003", true},
-		{"a__WRIT__0000000003", false}, // its downgrade creates a reader with the same number
-		{"a-lock-0000000003 b-lock-0000000004", false},
-		{"", false},
+		{"", "", first},
+		{d, "", waiting},
+		{d, d, first},
+		{"a__lock__0000000003", "a__lock__0000000003", first},
+		{"a__READ__0000000003", "a__READ__0000000003", first},
+		{writer, writer, unclear},
+		{c + " " + d, "", waiting},
+		{c + " " + d, c, waiting},
+		{c + " " + d, d, waiting},
+		{c + " " + d, c + " " + d, first},
+		{c + " " + writer, c, waiting},
+		{c + " " + writer, c + " " + writer, unclear},
+		{c + " " + writer, writer, unclear},
+		{b + " " + c + " " + d, "", waiting},
+		{b + " " + c + " " + d, c, unclear},
+		{b + " " + c + " " + d, d, unclear},
+		{b + " " + c + " " + d, c + " " + d, unclear},
+		{a + " " + b + " " + c + " " + d, c + " " + d, unclear},
+		{pair, "", waiting},
+		{pair, second, first},
+		{before + " " + pair, second, waiting},
+		{before + " " + pair, "_c_x-__lock__0000000002", waiting},
+		{before + " " + pair, second + " _c_x-__lock__0000000002", first},
+		{b + " " + pair, second, waiting},
+		{b + " " + pair, second + " " + b, first},
+		{a + " " + b + " " + pair, second + " " + b, unclear},
 	} {
-		s, err := stand(append(strings.Fields(tt.children), "lock-0000000005"), "lock-0000000005")
+		s, err := stand(append(strings.Fields(tt.ahead), "lock-0000000005"), "lock-0000000005")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.alone(); got != tt.want {
-			t.Errorf("behind %q: got %t, want %t", tt.children, got, tt.want)
+		gone := strings.Fields(tt.gone)
+		if got := s.after(func(name string) bool { return slices.Contains(gone, name) }); got != tt.want {
+			t.Errorf("behind %q, gone %q: got %d, want %d", tt.ahead, tt.gone, got, tt.want)
 		}
 	}
 }
@@ -179,7 +212,7 @@ func TestTwoNamesArePairedIfOneTransactionMadeThem(t *testing.T) {
 func TestAPairStandsWhileBothOfItAreThere(t *testing.T) {
 	const first, second, others = "_c_x-lock-0000000005", "_c_x-__lock__0000000006", "a-lock-0000000003 b__lock__0000000007 "
 	s, err := stand(strings.Fields(others+second+" "+first), first, second)
-	if want := (standing{ahead: 1, predecessor: "a-lock-0000000003", behind: 1}); err != nil || s != want {
+	if want := (standing{ahead: 1, nearest: near("a-lock-0000000003"), behind: 1}); err != nil || s != want {
 		t.Errorf("got %+v, %v; want %+v", s, err, want)
 	}
 	for _, half := range []string{first, second} {
@@ -198,12 +231,9 @@ func TestAPairAheadIsOnePredecessorInWhateverOrderItIsListed(t *testing.T) {
 	)
 	for _, children := range [][]string{{first, second, own}, {second, first, own}} {
 		s, err := stand(children, own)
-		if want := (standing{ahead: 2, predecessor: second, pair: true}); err != nil || s != want || !s.alone() {
+		if want := (standing{ahead: 1, nearest: near(second)}); err != nil || s != want {
 			t.Errorf("%q: got %+v, %v; want %+v", children, s, err, want)
 		}
-	}
-	if s, err := stand([]string{first, second, "lock-0000000002", own}, own); err != nil || s.alone() {
-		t.Errorf("with somebody before the pair: got %+v, %v", s, err)
 	}
 }
 

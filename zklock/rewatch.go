@@ -17,6 +17,11 @@ const xidRewatch = -8
 // (376). So it is sent without the watches, only to be answered, and the library learns
 // of no zxid.
 func (s *socket) rewatch() error {
+	select {
+	case <-s.open:
+		return nil // done
+	default:
+	}
 	s.mu.Lock()
 	requests := s.watching.restore()
 	s.mu.Unlock()

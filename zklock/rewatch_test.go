@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -44,20 +43,6 @@ func wantImmediate(t *testing.T, p process) {
 	if d := time.Since(begun); d > 0 {
 		t.Errorf("the first read took %v", d)
 	}
-}
-
-// A watch that is asked for again stays in the library's books for ever, beside the first.
-func TestReconnectAsksForNoWatchThatStands(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		n := p.acquire(t)
-		tr := record(s)
-		s.Cut(p.session)
-		if got := tr.take(); !slices.Contains(got, zktest.OpExists) || slices.Contains(got, zktest.OpGetData) {
-			t.Errorf("after the reconnect: %v, want a look at the node without a watch", got)
-		}
-		n.Release()
-	})
 }
 
 // The library forgets its SetWatches when the connection breaks before the credentials are answered, or at the next dial
@@ -111,6 +96,7 @@ func TestServerThatRefusesToSetWatchesAgainIsToldOf(t *testing.T) {
 		var log strings.Builder
 		p := start(t, s, zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
 		n := p.acquire(t)
+		awaitWatch()
 		met := at(s, zktest.OpSetWatches, 1, zktest.Error(zktest.CodeThrottled))
 		s.CutAll()
 		synctest.Wait()

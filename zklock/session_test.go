@@ -107,6 +107,7 @@ func TestNodeDeletedByAnotherIsALossAtOnce(t *testing.T) {
 		n := p.acquire(t)
 		next := start(t, s).queue(t.Context())
 		conn := raw(t, s)
+		awaitWatch()
 		begun := time.Now()
 		if err := conn.Delete(n.Path(), -1); err != nil {
 			t.Fatal(err)
@@ -126,7 +127,9 @@ func TestDeletedNodeIsToldToItsOwnerAndToWhoWaitsBehindItInOneProcess(t *testing
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		n := p.acquire(t)
-		next, begun := p.queue(t.Context()), time.Now()
+		next := p.queue(t.Context())
+		awaitWatch()
+		begun := time.Now()
 		if err := raw(t, s).Delete(n.Path(), -1); err != nil {
 			t.Fatal(err)
 		}
@@ -142,6 +145,7 @@ func TestDeletedNodeIsToldToItsOwnerAndToWhoWaitsBehindItInOneProcess(t *testing
 func TestNodeWrittenToAndThenDeletedByAnotherIsALossAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n, conn := start(t, s).acquire(t), raw(t, s)
+		awaitWatch()
 		begun := time.Now()
 		if _, err := conn.Set(n.Path(), nil, -1); err != nil { // uses the watch up
 			t.Fatal(err)

@@ -248,3 +248,9 @@ func wantEmpty(t *testing.T, s *zktest.Server) {
 		t.Errorf("nodes left in the queue: %q", left)
 	}
 }
+
+// awaitWatch returns when the end of every node that is held would be heard of.
+func awaitWatch() {
+	<-time.After(timeout / 6) // virtual
+	synctest.Wait()
+}

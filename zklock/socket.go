@@ -44,10 +44,20 @@ type socket struct {
 	session    *session
 	handshaken bool
 	shookAt    time.Duration // when the handshake was sent
-	asks       bool          // requests have been sent, so the watches are set again; used by the writing goroutine only
+
+	// The library has sent a request, and so its credentials before; the watches are set
+	// again. Or the connection has ended.
+	open    chan struct{}
+	opening func() // closes it
+
+	writing chan struct{} // full while somebody writes
+	frames  wire.Encoder  // of the write, used again and again
 
 	mu       sync.Mutex            // guards the fields below
 	sent     map[int32]sentRequest // by xid; requests without a reply
+	aloft    map[int32]seat        // by xid; those of them that are our own
+	lastXid  int32                 // of our own
+	dead     bool                  // the connection has ended
 	proof    proof                 // that the session lives
 	watching *watchMirror          // handed on from socket to socket of the library's connection
 
@@ -59,10 +69,19 @@ func newSocket(conn net.Conn, l *dialed) *socket {
 		Conn:     conn,
 		link:     l,
 		reader:   bufio.NewReaderSize(conn, 8<<10),
+		open:     make(chan struct{}),
+		writing:  make(chan struct{}, 1),
 		sent:     make(map[int32]sentRequest),
+		aloft:    make(map[int32]seat),
+		lastXid:  firstXid,
 		watching: l.mirror,
 	}
-	s.kill = sync.OnceFunc(func() { conn.Close() })
+	s.opening = sync.OnceFunc(func() { close(s.open) })
+	s.kill = sync.OnceFunc(func() {
+		conn.Close()
+		s.ground()
+		s.opening()
+	})
 	conn.SetDeadline(time.Now().Add(l.handshakeTimeout()))
 	return s
 }
@@ -88,18 +107,25 @@ func (s *socket) SetWriteDeadline(t time.Time) error {
 	return s.Conn.SetWriteDeadline(t)
 }
 
-// Write sends one frame: the library writes each with one call (676, 751, 781).
+// Write sends one frame of the library, which writes each with one call (676, 751, 781).
 func (s *socket) Write(frame []byte) (int, error) {
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
 	// The clock is read before the write: a lease may only start too early.
-	send, now := s.ask, s.link.client.now()
+	send, now := s.send, s.link.client.now()
 	if !s.handshaken {
 		send = s.shakeHands
 	}
 	if err := send(frame, now); err != nil {
-		s.link.trouble(fmt.Errorf("write to %s: %w", s.RemoteAddr(), err))
-		s.kill()
+		s.broke(err)
 	}
 	return len(frame), nil
+}
+
+// broke follows a write that failed.
+func (s *socket) broke(err error) {
+	s.link.trouble(fmt.Errorf("write to %s: %w", s.RemoteAddr(), err))
+	s.kill()
 }
 
 func (s *socket) shakeHands(frame []byte, now time.Duration) error {
@@ -111,15 +137,17 @@ func (s *socket) shakeHands(frame []byte, now time.Duration) error {
 	return err
 }
 
-func (s *socket) ask(frame []byte, now time.Duration) error {
+func (s *socket) send(frame []byte, now time.Duration) error {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	h := d.RequestHeader()
-	s.noteRequest(h, d, now)
-	if !s.asks && h.Op != wire.OpSetAuth {
-		s.asks = true
+	s.mu.Lock()
+	s.noteLocked(h, d, now)
+	s.mu.Unlock()
+	if h.Op != wire.OpSetAuth {
 		if err := s.rewatch(); err != nil {
 			return err
 		}
+		defer s.opening()
 	}
 	if h.Op == wire.OpSetWatches {
 		frame = withoutWatches(h)
@@ -128,10 +156,8 @@ func (s *socket) ask(frame []byte, now time.Duration) error {
 	return err
 }
 
-// noteRequest remembers what is sent, and when.
-func (s *socket) noteRequest(h wire.RequestHeader, body wire.Decoder, now time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// noteLocked remembers what is sent, and when.
+func (s *socket) noteLocked(h wire.RequestHeader, body wire.Decoder, now time.Duration) {
 	s.sent[h.Xid] = s.proof.sent(h.Op, now)
 	s.watching.requested(h, body)
 }
@@ -198,9 +224,6 @@ func (s *socket) noteReply(frame []byte) ([]byte, error) {
 	if err := s.check(reply, d); err != nil {
 		return nil, err
 	}
-	if s.link.closing() && s.asked(reply.Xid) == wire.OpCreateContainer {
-		return nil, nil // CreateContainer has returned, and reads what this is decoded into (1099)
-	}
 	s.mu.Lock()
 	heard, proven := time.Duration(0), false
 	if reply.Xid == wire.XidEvent {
@@ -212,6 +235,10 @@ func (s *socket) noteReply(frame []byte) ([]byte, error) {
 	if proven {
 		s.session.renew(heard)
 	}
+	if reply.Xid <= firstXid {
+		s.land(reply, d)
+		return nil, nil
+	}
 	wire.HideZxid(frame)
 	return frame, nil
 }
@@ -222,7 +249,7 @@ func (s *socket) check(reply wire.ReplyHeader, body wire.Decoder) error {
 	if reply.Xid == wire.XidEvent {
 		return checkEvent(body)
 	}
-	if reply.Xid < 0 {
+	if reply.Xid < 0 && reply.Xid > firstXid {
 		return nil // the library ignores the rest
 	}
 	s.mu.Lock()
@@ -235,12 +262,6 @@ func (s *socket) check(reply wire.ReplyHeader, body wire.Decoder) error {
 		return nil
 	}
 	return checkReply(request.op, body)
-}
-
-func (s *socket) asked(xid int32) int32 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sent[xid].op
 }
 
 // answeredLocked notes an answer, and returns what it proves. Only success proves

@@ -39,7 +39,7 @@ func replySocket(op int32, body []byte) (read func() ([]byte, error)) {
 	s.session.renew(0)
 	buf := make([]byte, len(answer))
 	return func() ([]byte, error) {
-		s.noteRequest(wire.RequestHeader{Xid: 7, Op: op}, wire.Decoder{}, l.client.now())
+		s.noteLocked(wire.RequestHeader{Xid: 7, Op: op}, wire.Decoder{}, l.client.now())
 		for rest := buf; len(rest) > 0; {
 			n, err := s.Read(rest[:max(min(len(rest), 4), len(rest)-4)])
 			if err != nil {

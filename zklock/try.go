@@ -12,19 +12,22 @@ func (a *attempt) try() (*Node, error) {
 	if err := a.client.Err(); err != nil {
 		return nil, err
 	}
-	children, _, err := a.client.conn.Children(a.lock.path)
-	switch classify(err) {
+	queue := a.client.link.ask(listing{path: a.lock.path})[0]
+	switch classify(queue.err) {
 	case done:
-		taken, err := occupied(children)
+		taken, err := occupied(queue.children)
 		if err != nil {
 			return nil, err
 		}
 		if taken {
 			return nil, ErrLocked
 		}
-	case missing:
+	case missing: // the parents are, too, or most of them
+		if err := a.beginBuilding(); err != nil {
+			return nil, err
+		}
 	default:
-		return nil, lacking("READ", a.lock.path, err)
+		return nil, lacking("READ", a.lock.path, queue.err)
 	}
 	n, err := a.enqueue()
 	if err != nil {
@@ -44,5 +47,5 @@ func (a *attempt) try() (*Node, error) {
 		n.discard()
 		return nil, err
 	}
-	return n, nil
+	return n.Node, nil
 }

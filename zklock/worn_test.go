@@ -172,9 +172,11 @@ func TestPathThatIsNotWornYetIsKept(t *testing.T) {
 			t.Error("contested by nobody")
 		default:
 		}
+		synctest.Wait()
 		tr.take()
-		if n.Release(); len(tr.take()) != 1 || !s.Exists(path) {
-			t.Errorf("released with more than a delete; the path is there: %t", s.Exists(path))
+		n.Release()
+		if got := tr.take(); len(got) != 1 || !s.Exists(path) {
+			t.Errorf("released with %v, want a delete; the path is there: %t", got, s.Exists(path))
 		}
 	})
 }

@@ -10,8 +10,9 @@ import (
 
 // A znode is what a node is on the server.
 type znode struct {
-	path  string
-	watch watcher // of the znode itself
+	path    string
+	watch   watcher // of the znode itself
+	watched bool    // its end is heard of; used by the attempt only
 }
 
 // names returns the names of the znodes below the lock path.
@@ -71,15 +72,19 @@ func (n *Node) buryRest() {
 // check looks whether a node is still there and still ours, and sees to it that its
 // deletion is watched.
 func (n *Node) check() {
-	for i := range n.znodes {
+	c := n.lock.client
+	requests := n.looks()
+	for i, seen := range c.link.ask(requests...) {
 		z := &n.znodes[i]
-		stat, err := n.look(z)
+		c.looked(requests[i].(reading), &z.watch, seen.err)
 		switch {
-		case errors.Is(err, zk.ErrNoNode):
+		case errors.Is(seen.err, zk.ErrNoNode):
 			n.vanish(z)
-		case err != nil: // nothing learned; the lease decides
-		case n.bound.Load() && stat.EphemeralOwner != n.session.id: // before that, the attempt looks itself
-			n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(stat.EphemeralOwner)))
+		case errors.Is(seen.err, zk.ErrNoAuth): // nor could the lease be renewed
+			n.lose(fmt.Errorf("%w: read %s: %w", ErrLost, z.path, lacking("READ", z.path, seen.err)))
+		case seen.err != nil: // nothing learned; the lease decides
+		case n.bound.Load() && seen.stat.EphemeralOwner != n.session.id: // before that, the attempt looks itself
+			n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(seen.stat.EphemeralOwner)))
 		}
 	}
 }
@@ -94,21 +99,36 @@ func (n *Node) gone() bool {
 	return true
 }
 
-// look reads one of the znodes and sees to it that its deletion is watched.
-func (n *Node) look(z *znode) (*zk.Stat, error) {
-	c := n.lock.client
-	if c.events.listen(z.path, &z.watch) {
-		exists, stat, err := c.conn.Exists(z.path)
-		if err == nil && !exists {
-			err = zk.ErrNoNode
+// looks are the requests that read the znodes, and have their deletion watched.
+func (n *Node) looks() []request {
+	var requests []request
+	for i := range n.znodes {
+		z := &n.znodes[i]
+		requests = append(requests, n.lock.client.looking(z.path, &z.watch))
+	}
+	return requests
+}
+
+// unwatched returns the znodes whose deletion would not be heard of.
+func (n *Node) unwatched() []*znode {
+	var znodes []*znode
+	for i := range n.znodes {
+		if z := &n.znodes[i]; !z.watched {
+			znodes = append(znodes, z)
 		}
-		return stat, err
 	}
-	_, stat, events, err := c.conn.GetW(z.path)
-	if err != nil {
-		c.events.failed(z.path, &z.watch)
-		return nil, err
+	return znodes
+}
+
+// looking is a request that reads a znode and has w hear of its end: it asks for the watch,
+// unless there is one.
+func (c *Client) looking(path string, w *watcher) reading {
+	return reading{path: path, watch: !c.events.listen(path, w)}
+}
+
+// looked follows the answer.
+func (c *Client) looked(q reading, w *watcher, err error) {
+	if err != nil && q.watch {
+		c.events.failed(q.path, w)
 	}
-	c.link.watched(events)
-	return stat, nil
 }

@@ -44,7 +44,7 @@ type node struct {
 	session    int64
 	created    time.Time
 	ahead      []*process // owners of the nodes before it at that time
-	served     bool       // granted once
+	served     time.Time  // when it was granted first
 	gone       bool
 	revoked    time.Time // when it was taken away by a fault that no lease covers, zero if it was not
 }

@@ -67,15 +67,24 @@ var holdingScenarios = []scenario{
 		waiter.granted(time.Second)
 	})},
 
-	{"44_own_node_deleted_by_others_is_a_loss", play(func(s *scene) {
+	{"44_own_node_deleted_by_others_is_a_loss", each(map[string]time.Duration{
+		"held for long enough to be watched": sessionTimeout / 6,
+		"right after the grant":              0,
+	}, func(s *scene, held time.Duration) {
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
 		waiter := q.queue(s.Context())
+		time.Sleep(held)
 		s.must(s.admin().Delete(s.created[0], -1))
-		holder.lost(0)
-		waiter.granted(0)
+		if held == 0 {
+			waiter.cancel() // the holder does not know yet
+		}
+		holder.lost(sessionTimeout/6 - held)
 		s.wantErr(holder.release(), tier.ErrLost)
-		waiter.keeps()
+		if held > 0 {
+			waiter.granted(0)
+			waiter.keeps()
+		}
 	})},
 
 	{"46_uncertain_delete_is_no_error_and_ends_in_the_background", each(map[string]zktest.Stage{

@@ -43,7 +43,6 @@ var parentScenarios = []scenario{
 		"to create the parent": zktest.OpCreateContainer,
 		"to create the node":   zktest.OpCreate,
 		"to list":              zktest.OpGetChildren2,
-		"to read the own node": zktest.OpGetData,
 	}, func(s *scene, op zktest.Op) {
 		p := s.join(role{})
 		s.deleteAll(lockPath)

@@ -170,6 +170,7 @@ var waitingScenarios = []scenario{
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
 		waiter := q.queue(s.Context())
+		time.Sleep(sessionTimeout / 6)
 		s.deleteAll("/locks")
 		holder.lost(time.Second)
 		waiter.granted(time.Second)

@@ -142,7 +142,7 @@ func (b *book) checkArrival(j *job) {
 
 // checkPatience is I11. Faults can make any wait longer.
 func (b *book) checkPatience(t *turn) {
-	if n := t.node; len(b.plan.Faults) == 0 && !n.served {
+	if n := t.node; len(b.plan.Faults) == 0 && n.served.IsZero() {
 		var bound time.Duration
 		for _, p := range n.ahead {
 			// One section may begin at the end of the budget. Another one may run before it: the process looks for
@@ -153,14 +153,16 @@ func (b *book) checkPatience(t *turn) {
 			b.diary.violate("I11", "%v waited %v for its turn behind %v, at most %v are due", t.node.owner, wait, n.ahead, bound)
 		}
 	}
-	t.node.served = true
+	if t.node.served.IsZero() {
+		t.node.served = time.Now()
+	}
 }
 
 // handOver is what a node may take to pass from process to process, besides the time its frames take.
 const handOver = time.Millisecond
 
 // checkTold is I7 for what no lease covers: a holder whose node was taken away has to be told, though not before it
-// can be.
+// can be, nor before the node has been held for long enough to be watched.
 func (b *book) checkTold(t *turn) {
 	if t.node.revoked.IsZero() || closed(t.hold.Lost()) {
 		return
@@ -172,7 +174,8 @@ func (b *book) checkTold(t *turn) {
 	if b.plan.networked() {
 		grace = 2 * sessionTimeout
 	}
-	if since := time.Since(t.node.revoked); since > grace {
+	unwatched := max(0, t.node.served.Add(sessionTimeout/6).Sub(t.node.revoked))
+	if since := time.Since(t.node.revoked); since > unwatched+grace {
 		b.diary.violate("I7", "%v was not told for %v that its node is gone", t.job, since)
 	}
 }

@@ -1,0 +1,164 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/mutexbool"
+)
+
+// ahead watches the contenders right ahead of a node that queues. It watches two of them, so
+// that whoever becomes second in line can learn before its turn comes that nobody else is
+// ahead; the departure of the last one then makes it the head without another look.
+type ahead struct {
+	attempt  *attempt
+	departed mutexbool.Bool      // somebody has gone, or a watch was lost
+	watchers map[string]*watcher // by name
+}
+
+func newAhead(a *attempt) *ahead { return &ahead{attempt: a} }
+
+func (h *ahead) leave() { h.follow([2]string{}) }
+
+// follow has those that are given watched, and nobody else. Whoever was known to have gone is
+// still known for that, even if a list that was made before shows it.
+func (h *ahead) follow(names [2]string) {
+	for name, w := range h.watchers {
+		if !slices.Contains(names[:], name) {
+			h.attempt.client.events.ignore(h.path(name), w)
+			delete(h.watchers, name)
+		}
+	}
+	for _, name := range names {
+		if name != "" && h.watchers[name] == nil {
+			if h.watchers == nil {
+				h.watchers = make(map[string]*watcher)
+			}
+			h.watchers[name] = &watcher{notify: h.departed.Set}
+		}
+	}
+}
+
+func (h *ahead) path(name string) string { return h.attempt.lock.path + "/" + name }
+
+func (h *ahead) gone(name string) bool { return h.watchers[name].deleted.Load() }
+
+func (h *ahead) count() (gone int) {
+	for _, w := range h.watchers {
+		if w.deleted.Load() {
+			gone++
+		}
+	}
+	return gone
+}
+
+// wait returns when those ahead have gone and the node is the head, or when there is another
+// reason to look again.
+func (h *ahead) wait(n *Node, s standing) (head bool, err error) {
+	a := h.attempt
+	h.follow(s.nearest)
+	h.tellOfRemains()
+	queue := &watcher{notify: n.wake.Set}
+	defer a.client.events.ignore(a.lock.path, queue)
+	h.departed.Clear() // before the look: what comes later ends the wait
+	if err := h.watch(n, queue); err != nil {
+		return false, err
+	}
+	// Watches can be lost: setting them again after a reconnect may fail unseen.
+	ctx, cancel := context.WithTimeout(a.ctx, recheckAfter(n.session.negotiated()))
+	defer cancel()
+	for gone := -1; gone != h.count(); h.departed.Clear() {
+		gone = h.count()
+		switch s.after(h.gone) {
+		case first:
+			return n.life.Err() == nil, nil
+		case unclear:
+			return false, nil
+		}
+		select {
+		case <-h.departed.C():
+			continue
+		case <-n.wake.C():
+		case <-ctx.Done():
+		}
+		break
+	}
+	if a.ctx.Err() != nil {
+		return false, a.explain(context.Cause(a.ctx))
+	}
+	return false, nil
+}
+
+// watch sees to it that the end of those ahead and of the node itself are heard of, in one
+// round trip. On the former the grant rests, and so it does on the latter.
+func (h *ahead) watch(n *Node, queue *watcher) error {
+	c := h.attempt.client
+	var requests []request
+	var names []string
+	for name, w := range h.watchers {
+		if w.deleted.Load() {
+			continue
+		}
+		if q := c.looking(h.path(name), w); q.watch {
+			requests, names = append(requests, q), append(names, name)
+		}
+	}
+	others := len(requests)
+	own := n.unwatched()
+	for _, z := range own {
+		requests = append(requests, c.looking(z.path, &z.watch))
+	}
+	if len(requests) == 0 {
+		return nil
+	}
+	answers := c.link.ask(requests...)
+	var failed error
+	for i, name := range names {
+		w := h.watchers[name]
+		err := answers[i].err
+		c.looked(requests[i].(reading), w, err)
+		if errors.Is(err, zk.ErrNoAuth) {
+			err = n.watchUnreadable(queue, name)
+		}
+		switch classify(err) {
+		case done:
+		case missing:
+			w.deleted.Store(true) // since the list
+		default:
+			failed = fmt.Errorf("watch %s: %w", h.path(name), err)
+		}
+	}
+	for i, z := range own {
+		err := answers[others+i].err
+		c.looked(requests[others+i].(reading), &z.watch, err)
+		if err := unseen(z, err); err != nil {
+			return err
+		}
+		z.watched = true
+	}
+	return failed
+}
+
+// tellOfRemains says what the attempt waits for if that is a node of ours that should be gone.
+func (h *ahead) tellOfRemains() {
+	for name := range h.watchers {
+		if stuck := h.attempt.client.reaper.stuck(h.path(name)); stuck != nil {
+			h.attempt.trouble.Store(&stuck)
+		}
+	}
+}
+
+// watchUnreadable lets queue hear of the end of a foreign node that we may not read. A server
+// sends no event about it (CVE-2024-23944), nor does it say that it exists, from 3.8.4
+// and 3.9.2 on (ZOOKEEPER-2590); but the queue can be watched, since it could be listed.
+func (n *Node) watchUnreadable(queue *watcher, name string) error {
+	children, err := n.lock.client.watchQueue(n.lock.path, queue)
+	if err == nil && !slices.Contains(children, name) {
+		err = zk.ErrNoNode
+	}
+	return err
+}
