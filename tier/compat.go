@@ -34,9 +34,9 @@ import (
 //     ends.
 //   - Unlock always leaves the handle unlocked, and says once that the lock was lost
 //     meanwhile, with an error wrapping [ErrLost] and [zk.ErrNoNode]; zk.Lock repeats
-//     zk.ErrNoNode for ever and cannot be locked again. While the connection is down it
-//     waits for a third of the session timeout at most, taken to be 15 s; the node is
-//     deleted later.
+//     zk.ErrNoNode for ever and cannot be locked again. It waits 5 s for the server at
+//     most, or 6 s if other handles of the connection want the lock; the node is deleted
+//     later.
 //   - Children that are no lock nodes are ignored, where each of them makes zk.Lock fail.
 //   - Missing parents are created as container nodes, which the server removes when they
 //     are empty.
@@ -105,8 +105,14 @@ func (l *Lock) LockWithData(data []byte) error {
 // Unlock releases the lock, and returns nil if it was ours to the end. If that is not known,
 // because the server did not answer in time or the connection was closed, the error wraps
 // that of the connection, such as [zk.ErrConnectionClosed] or [zk.ErrNoServer]. A lock that
-// has ended with its connection may also count as lost. A handle that does not hold the
-// lock gets [zk.ErrNotLocked]. After any error the handle is unlocked.
+// has ended with its connection may also count as lost. Where nodes may not be deleted, the
+// error wraps [zk.ErrNoAuth], and the node stays until the session ends, also in the way of
+// this process. A handle that does not hold the lock gets [zk.ErrNotLocked]. After any error
+// the handle is unlocked.
+//
+// It waits for a third of the session timeout at most, which is taken to be 15 s. If other
+// handles of the connection want the lock, it first asks the server whether the lock is
+// still ours, unless that was heard a moment ago, and waits a second for the answer.
 func (l *Lock) Unlock() error {
 	l.mu.Lock()
 	hold := l.hold

@@ -436,3 +436,27 @@ func TestSlowAnswersTakeNoneOfThePace(t *testing.T) {
 		wantKept(t, n, 10*timeout)
 	})
 }
+
+func TestTryAcquireSaysThatTheLeaseIsToBeRenewed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		p.acquire(t).Release()
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Stage == zktest.Request && f.Op == zktest.OpSync {
+				return zktest.Error(zktest.CodeThrottled)
+			}
+			return zktest.Pass
+		})
+		time.Sleep(timeout)
+		_, err := p.lock.TryAcquire(t.Context())
+		wantMention(t, err, "the lease has run out and is yet to be renewed")
+		wantEmpty(t, s)
+		s.Intercept(nil)
+		time.Sleep(timeout / 2)
+		n, err := p.lock.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Release()
+	})
+}

@@ -46,7 +46,8 @@ func (l *Lock) Equal(other *Lock) bool {
 		(l.data == nil) == (other.data == nil) && bytes.Equal(l.data, other.data)
 }
 
-// WithACL returns the same lock with another ACL for its nodes and their parents.
+// WithACL returns the same lock with another ACL for its nodes and their parents. It has to
+// give this client what the option [WithACL] says.
 func (l *Lock) WithACL(acl []zk.ACL) *Lock {
 	other := *l
 	other.acl = acl
@@ -97,6 +98,9 @@ func (l *Lock) Path() string { return l.path }
 // reached. After any error no node of this acquisition stays in the queue: it is
 // deleted, if need be in the background, or dies with its session. The same goes for
 // parents that it has created and not used.
+//
+// If nobody else is there, it takes one round trip, or two where the path is missing, and
+// so does the last part of a wait: from the release of the last node ahead to the grant.
 func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
 	n, err := l.start(ctx, (*attempt).acquire)
 	if err != nil {
@@ -107,8 +111,10 @@ func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
 
 // TryAcquire is Acquire without waiting for others: if somebody has the lock or queues
 // for it, it returns [ErrLocked]. That costs one read; only if nobody is seen, a node
-// is created (and deleted again if somebody was faster). While ZooKeeper cannot be
-// reached it fails at once, with an error wrapping [zk.ErrNoServer].
+// is created (and deleted again if somebody was faster), which takes a second round trip.
+// While ZooKeeper cannot be reached it fails at once, with an error wrapping
+// [zk.ErrNoServer], and so it does, with another error, as long as a lease that has run
+// out is not renewed.
 func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 	if err := l.client.Err(); err != nil {
 		return nil, fmt.Errorf("zklock: try %s: %w", l.path, err)
@@ -122,9 +128,8 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 
 // Requeue gives the lock up and queues for it again, in one transaction (but on a worn
 // path): the node goes and a new one joins the tail of the queue, at the price of a single
-// write. It then
-// waits like [Lock.Acquire], with the same results. The lock of n is given up in any
-// case; [Node.AwaitRelease] waits for that.
+// write. It then waits like [Lock.Acquire], with the same results. The lock of n is given
+// up in any case; [Node.AwaitRelease] waits for that.
 func (n *Node) Requeue(ctx context.Context) (*Node, error) { return n.lock.Replace(ctx, n) }
 
 // Replace is [Node.Requeue] for a lock of the same path with other data.

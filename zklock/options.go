@@ -56,8 +56,12 @@ func WithLeaseMargin(d time.Duration) Option {
 }
 
 // WithACL sets the ACL of lock nodes and of the parents that are created for them;
-// default is all permissions for everybody. Releasing a lock needs the DELETE
-// permission on its parent.
+// default is all permissions for everybody. On the lock path a client needs CREATE and
+// READ to queue, and DELETE to release a lock.
+//
+// On its own nodes it needs READ, without which the server refuses the checks that renew
+// the lease: a client that has to wait gets an error wrapping [zk.ErrNoAuth], and one that
+// is granted the lock at once loses it within a sixth of the session timeout.
 func WithACL(acl []zk.ACL) Option {
 	return func(o *options) { o.acl = acl }
 }

@@ -73,13 +73,11 @@ func (a *attempt) noteBuilt(requests []request, answers []answer) {
 		b, err := q.(building), answers[i].err
 		switch {
 		case b.plain:
-		case err == nil:
-			a.parents[b.path] = true
+		case err == nil, classify(err) == uncertain:
+			a.parents[b.path] = a.parents[b.path] || err == nil
 		case unknownCode(err) == wire.CodeUnimplemented:
 			a.client.parents.plain.Store(true)
 			continue
-		case classify(err) == uncertain:
-			a.parents[b.path] = a.parents[b.path]
 		}
 		if deepest && classify(err) != missing {
 			// The server asks for the permission first: above one that is there it means nothing.
