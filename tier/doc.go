@@ -40,7 +40,23 @@
 // InterProcessMutex on the same path, but not Curator's InterProcessReadWriteLock; see
 // package zklock for others.
 //
+// An owner whose node is deleted by somebody else, such as an operator, may hear of it after
+// the next one has the lock, up to a sixth of the session timeout late.
+//
 // What a former owner does may still take effect late. A process can be stopped between
 // looking and acting; give [Hold.Token] to the resource, or write with [Hold.Multi].
 // Package zklock documents the lease and what it assumes.
+//
+// # What it costs
+//
+// In round trips to the ensemble, over a connection made by [Dial]:
+//
+//	Acquire, nobody else there                 1, or 2 where the path is missing
+//	Release                                    1
+//	TryAcquire                                 1 if somebody is there, else 2
+//	from Release to Acquire elsewhere          1, however many processes wait
+//	the next goroutine's turn, entering again  0
+//
+// The last but one takes up to 2 between two processes that have one goroutine each and
+// hold the lock for less than a round trip.
 package tier

@@ -50,7 +50,8 @@ type Hold struct {
 }
 
 // Lost returns a channel that is closed when the lock is no longer certain to be ours,
-// before the server can give it to anybody else.
+// before the server can give it to anybody else. That somebody else deletes the node is
+// heard of a little later; see [zklock.Node.Lost].
 func (h *Hold) Lost() <-chan struct{} { return h.own.node.Lost() }
 
 // Err returns nil while the lock is held, an error wrapping [ErrLost] once it is lost,

@@ -38,8 +38,8 @@ func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
 
 // TryAcquire is Acquire without waiting for others: it returns [ErrLocked] if somebody
 // has the lock or waits for it, or has only just given up waiting. If that is a
-// goroutine of this process, nothing is sent; otherwise it costs one read. While
-// ZooKeeper cannot be reached it fails at once.
+// goroutine of this process, nothing is sent; otherwise it costs one read, and a second
+// round trip if that shows nobody. While ZooKeeper cannot be reached it fails at once.
 func (m *Mutex) TryAcquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "try", (*cohort).try)
 }

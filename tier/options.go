@@ -19,14 +19,17 @@ const defaultHandOff = 20 * time.Millisecond
 
 // WithHandOff sets the hand-off budget: for how long, while another process waits for a
 // lock, this process may hand its node on among its own goroutines before the other one
-// gets its turn; default 20 ms. While no other process waits there is no limit. Zero is
-// strict order, not the absence of a limit: nothing is handed on (but see [WithRounds]),
-// and the node goes at every release, whether another process waits or not.
+// gets its turn; default 20 ms. It runs from when the look at the queue that showed the
+// other process was sent, and never from before this process got the lock. While no other
+// process waits there is no limit. Zero is strict order, not the absence of a limit: nothing
+// is handed on (but see [WithRounds]), and the node goes at every release, whether another
+// process waits or not.
 //
-// Nobody works while a lock changes process, which takes little more than a write to the
+// Nobody works while a lock changes process, which takes one round trip with a write to the
 // ensemble. A budget of ten times that keeps the lock in use for nine tenths of the time,
 // twenty times for nineteen twentieths; and every process ahead may use all of its own.
-// Processes with equal budgets get equal shares.
+// Processes with equal budgets get equal shares. The look takes a round trip, however short
+// the budget is.
 func WithHandOff(budget time.Duration) Option {
 	return func(o *options) { o.handOff = budget }
 }
@@ -44,6 +47,12 @@ func WithRounds() Option {
 // WithLinger keeps the node for up to d after the last release when nobody waits, so
 // that the next acquisition of this process needs no round trip; default 0. Another
 // process that queues ends it at once.
+//
+// It is for the case that the same process comes back: many locks, such as one for each
+// customer or job, each of which mostly one process wants. Then a turn costs the ensemble
+// nothing. It is of no use where several processes want the same locks: whoever finds a
+// node lingering waits for two round trips more than if it had gone, and TryAcquire in
+// another process gets [ErrLocked], which does not end the lingering.
 func WithLinger(d time.Duration) Option {
 	return func(o *options) { o.linger = d }
 }

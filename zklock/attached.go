@@ -45,6 +45,10 @@ type attached struct {
 // [WithSessionTimeout] should repeat the timeout of conn; options about dialing are
 // ignored.
 //
+// The library returns from a request only with the answer, so those that need an order go
+// one after the other: an acquisition takes two round trips, and on a path that is missing
+// one more and one for each node of the path.
+//
 // When conn is closed the client is closed with it, as soon as somebody waits; see
 // [Client.Attend].
 //

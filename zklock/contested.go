@@ -5,8 +5,9 @@ import (
 )
 
 // ContestedFor returns for how long another contender has been known to wait behind a
-// held node, 0 if none is known. On a path whose sequence numbers are half used up, others
-// may wait outside the queue, and every node counts as contested from its grant on.
+// held node, 0 if none is known: since the look that showed one was sent, or since the
+// grant if one was behind the node by then. On a path whose sequence numbers are half used
+// up, others may wait outside the queue, and every node counts as contested for ever.
 //
 // The first call begins to look, with one read and a watch on the children of the path;
 // holders who never ask cause no traffic. A contender that leaves again does not take

@@ -2,8 +2,8 @@
 //
 // A [Client] is the connection of a process, a [Lock] a path, and a [Node] an acquired
 // lock. Acquiring creates an ephemeral sequential node below the path; the node with
-// the lowest number is the holder, every other one watches only its nearest
-// predecessor. Nodes are granted in the order in which they were created, whoever
+// the lowest number is the holder, every other one watches the two right ahead of it,
+// and itself. Nodes are granted in the order in which they were created, whoever
 // created them: go-zookeeper's zk.Lock, Curator's InterProcessMutex and (with
 // extra_lock_patterns=["lock-"]) kazoo queue on the same path. [WithKazoo] is for kazoo
 // as it comes. Both sides of Curator's InterProcessReadWriteLock ignore the nodes of this
@@ -22,6 +22,10 @@
 // connection alone loses nothing: the lock is suspended until the connection is back or
 // the lease ends. A lost node stays until its owner has released it or the margin is over.
 //
+// No lease covers that somebody else deletes the node of a holder, as an operator may. The
+// next contender then gets the lock at once, and the holder hears of it when its server
+// does; if it was granted the lock without waiting, maybe only T/6 after the grant.
+//
 // No node outlives its purpose: when an acquisition is given up or a reply is lost, the
 // node is found by its unique name and deleted in the background, or dies with its
 // session. So does a parent that got no child: the server deletes an empty container only
@@ -29,6 +33,14 @@
 // from ZooKeeper until it ends, after it has created the parent and before the node: an
 // empty container, about as old as the process's last acquisition, which may be deleted at
 // any time. Parents are plain nodes, and stay, on servers before 3.5.
+//
+// # What it costs
+//
+// Over a connection made by [Dial], an acquisition takes one round trip if nobody else is
+// there, or two where the path is missing: what belongs together is sent together. So does a
+// release, and so does the way of a lock from one process to the next, however many there
+// are: from the release to the grant elsewhere. Each is one write. Connections that were
+// made elsewhere are slower; see [Attach].
 //
 // # Worn paths
 //

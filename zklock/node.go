@@ -109,7 +109,9 @@ func (n *Node) Token() int64 { return n.token }
 
 // Lost returns a channel that is closed when the lock is no longer certain to be ours:
 // no later than the lease ends, and so before the server can give the lock to anybody
-// else.
+// else. If somebody else deletes the node, it is closed when the server of this client has
+// said so; if the lock was granted without waiting, maybe only a sixth of the session timeout
+// after the grant.
 func (n *Node) Lost() <-chan struct{} { return n.life.Done() }
 
 // Context returns a context that ends when Lost is closed, with an error wrapping

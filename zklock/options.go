@@ -99,9 +99,9 @@ func WithLabel(label string) Option {
 // processes without the option.
 //
 // A lock node is then two znodes with one token, created in one transaction and deleted
-// in one: queueing, release and requeue cost one write each, as without. An acquisition
-// costs one read more, in the same round trip, and so does a heartbeat. The lock is lost
-// when either znode is deleted.
+// in one: queueing, release and requeue cost one write each, as without. A node that waits,
+// or is held for a sixth of the session timeout, costs one read more, in the same round
+// trip. The lock is lost when either znode is deleted.
 //
 // kazoo's ReadLock works with this from kazoo 2.9.0 on. An older one also waits for nodes
 // behind its own; if one of these is ours, each waits for the other until one gives up.
