@@ -32,6 +32,38 @@ func TestContestedTellsOfAWaiterAndOnlyThen(t *testing.T) {
 	})
 }
 
+// The holder's budget begins when the look was sent that showed the contender, and not a round trip later.
+func TestContestedSinceTheLookWasSent(t *testing.T) { // I11
+	synctest.Test(t, func(t *testing.T) {
+		const roundTrip = 40 * time.Millisecond
+		s := zktest.NewServer(zktest.Config{Latency: roundTrip / 2})
+		defer s.Close()
+		p, other := start(t, s), start(t, s)
+		n := p.acquire(t)
+		other.queue(t.Context())
+		time.Sleep(time.Second)
+		began := time.Now()
+		<-n.Contested()
+		if took := time.Since(began); took != roundTrip || n.ContestedFor() != roundTrip {
+			t.Errorf("contested for %v after a look of %v, want both to be %v", n.ContestedFor(), took, roundTrip)
+		}
+	})
+}
+
+// The budget is for the time of the hold, though the contender was seen long before.
+func TestContestedNotBeforeTheGrant(t *testing.T) { // I11
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).acquire(t)
+		next := start(t, s).queue(t.Context())
+		start(t, s).queue(t.Context())
+		time.Sleep(2 * timeout) // the one in the middle has looked again
+		n.Release()
+		if got := next.granted(t).ContestedFor(); got > time.Millisecond || got == 0 {
+			t.Errorf("contested for %v at the grant, want the least there is", got)
+		}
+	})
+}
+
 // contested reports whether n is known to be, once nothing moves any more.
 func contested(n interface{ Contested() <-chan struct{} }) bool {
 	c := n.Contested() // which may begin to look
