@@ -54,7 +54,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 }
 
 func TestDialEndsWithItsContextWhileNamesAreLookedUp(t *testing.T) {
-	muteNames(t)
+	lookUps := muteNames(t)
 	for name, limit := range map[string]func(context.Context, time.Duration) (context.Context, context.CancelFunc){
 		"deadline": context.WithTimeout,
 		"cancel": func(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
@@ -72,21 +72,32 @@ func TestDialEndsWithItsContextWhileNamesAreLookedUp(t *testing.T) {
 			if took := time.Since(began); took > 2*time.Second {
 				t.Errorf("returned after %v", took)
 			}
+			select {
+			case <-(<-lookUps).Done():
+			case <-time.After(time.Second):
+				t.Error("a name is still looked up")
+			}
 		})
 	}
 }
 
-// muteNames has the name service take questions and not answer them until the test ends.
-func muteNames(t *testing.T) {
+// muteNames has the name service take questions and not answer them until the test ends. It returns contexts of look-ups.
+func muteNames(t *testing.T) (lookUps <-chan context.Context) {
 	t.Helper()
+	asked := make(chan context.Context, 1)
 	ctx, old := t.Context(), net.DefaultResolver
 	t.Cleanup(func() { net.DefaultResolver = old })
 	net.DefaultResolver = &net.Resolver{
 		PreferGo: true,
-		Dial: func(context.Context, string, string) (net.Conn, error) {
+		Dial: func(lookUp context.Context, _, _ string) (net.Conn, error) {
+			select {
+			case asked <- lookUp:
+			default:
+			}
 			here, there := net.Pipe()
 			context.AfterFunc(ctx, func() { there.Close() })
 			return here, nil
 		},
 	}
+	return asked
 }

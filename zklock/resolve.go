@@ -11,8 +11,8 @@ import (
 const lookupTimeout = 3 * time.Second
 
 // resolve replaces the names of servers by their addresses, all of them. The library
-// would do so in zk.Connect, where no context ends it. A look-up that is under way when
-// ctx is cancelled goes on in its goroutine until it has an answer or its time is up.
+// would do so in zk.Connect, where no context ends it. When ctx is cancelled, a question
+// that is under way goes on in the background until it has an answer or its time is up.
 func resolve(ctx context.Context, servers []string) ([]string, error) {
 	resolver := net.DefaultResolver
 	type result struct {
