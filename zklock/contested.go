@@ -13,19 +13,27 @@ import (
 // holders who never ask cause no traffic. A contender that leaves again does not take
 // the answer back.
 func (n *Node) ContestedFor() time.Duration {
-	since := n.contestedSince.Load()
-	if since == 0 {
+	if !n.isContested() {
 		n.Contested()
 		return 0
 	}
-	return max(n.lock.client.now()-time.Duration(since), 1)
+	return max(n.lock.client.now()-n.contestedSince, 1)
+}
+
+func (n *Node) isContested() bool {
+	select {
+	case <-n.contested:
+		return true
+	default:
+		return false
+	}
 }
 
 // Contested returns a channel that is closed once another contender is known to wait
 // behind a held node. Like [Node.ContestedFor] it begins to look when it is first
 // called.
 func (n *Node) Contested() <-chan struct{} {
-	if !n.observed.Load() && !n.observed.Swap(true) && n.contestedSince.Load() == 0 {
+	if !n.observed.Load() && !n.observed.Swap(true) && !n.isContested() {
 		n.lock.client.spawn(n.observe)
 	}
 	return n.contested
@@ -34,7 +42,7 @@ func (n *Node) Contested() <-chan struct{} {
 // contest notes that somebody waits behind the node, since then on the client's clock. It is
 // called once: at the grant, or else by the one goroutine that looks.
 func (n *Node) contest(since time.Duration) {
-	n.contestedSince.Store(int64(max(since, 1)))
+	n.contestedSince = since
 	close(n.contested)
 }
 

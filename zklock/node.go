@@ -31,8 +31,8 @@ type Node struct {
 	buried atomic.Bool // left to the reaper
 
 	observed       atomic.Bool   // somebody asked for contenders behind the node
-	contestedSince atomic.Int64  // when one was first seen, on the client's clock; 0 before
-	contested      chan struct{} // closed then
+	contestedSince time.Duration // when one was first seen, on the client's clock; valid when contested is closed
+	contested      chan struct{}
 
 	watching *time.Timer   // to have the deletion watched, nil if it is; set at the grant
 	writing  atomic.Int32  // Multis without an answer

@@ -38,6 +38,7 @@ func (a *attempt) endBuilding(used bool) {
 	if a.parents == nil {
 		return
 	}
+	defer a.client.parents.building.Done()
 	if !used {
 		for _, path := range slices.Backward(slices.Sorted(maps.Keys(a.parents))) { // the lowest first
 			p := parent{path, a.parents[path]}
@@ -47,7 +48,6 @@ func (a *attempt) endBuilding(used bool) {
 		}
 	}
 	a.parents = nil
-	a.client.parents.building.Done()
 }
 
 // buildings are the requests that create the lock path and what may be missing above it, from

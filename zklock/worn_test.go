@@ -188,8 +188,10 @@ func TestNodeOfAWornPathIsContestedForEver(t *testing.T) {
 		time.Sleep(time.Hour)
 		p.wear(t, s, wornFrom)
 		n := p.acquire(t)
-		if got := n.ContestedFor(); got < time.Minute {
-			t.Errorf("contested for %v", got)
+		tr := record(s)
+		<-n.Contested()
+		if got := n.ContestedFor(); got < time.Minute || len(tr.take()) > 0 {
+			t.Errorf("contested for %v; looked to find out", got)
 		}
 		n.Release()
 	})
