@@ -75,10 +75,10 @@ var holdingScenarios = []scenario{
 		holder := p.acquire()
 		waiter := q.queue(s.Context())
 		time.Sleep(held)
-		s.must(s.admin().Delete(s.created[0], -1))
 		if held == 0 {
-			waiter.cancel() // the holder does not know yet
+			waiter.cancel() // it would be granted before the holder knows
 		}
+		s.must(s.admin().Delete(s.created[0], -1))
 		holder.lost(sessionTimeout/6 - held)
 		s.wantErr(holder.release(), tier.ErrLost)
 		if held > 0 {
