@@ -4,8 +4,8 @@
 // It puts two tiers in series. The gate, local to the process, lets one goroutine
 // through at a time, in order of arrival. The node, a single znode per process and lock
 // path, competes with the other processes. However many goroutines wait, their process
-// has one znode, one watch and one call under way. A release goes the other way round:
-// the node first, then the gate.
+// has one znode, and few watches: on the two nodes right ahead and on its own. A release
+// goes the other way round: the node first, then the gate.
 //
 //	locks, err := tier.Dial(ctx, []string{"127.0.0.1:2181"})
 //	…

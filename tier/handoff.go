@@ -60,9 +60,8 @@ func (c *cohort) fairToHandOnLocked(node *zklock.Node) bool {
 }
 
 // expectHandOffLocked is called when there is a new owner, and when somebody begins to
-// wait for one. If anybody waits, a hand-off may come.
-// The budget runs from when another process is seen, so the looking begins now; where
-// nobody waits locally, nobody looks.
+// wait for one. If anybody waits, a hand-off may come. The budget runs from the look that
+// shows another process, so the looking begins now; where nobody waits locally, nobody looks.
 func (c *cohort) expectHandOffLocked() {
 	if c.registry.options.handOff > 0 && !c.gate.empty() {
 		c.node.Contested()

@@ -2,9 +2,10 @@ package zklock
 
 import "github.com/tierlock/tierlock/internal/wire"
 
-// A watchMirror knows which watches the client library has, from the frames that go by,
-// and what it has seen. The library keeps its table to itself (conn.go:98). The rules are
-// the library's: addWatcher on a reply, notifyWatches on an event.
+// A watchMirror knows which watches there are, those of [flight]s as well as the client
+// library's, from the frames that go by, and what has been seen. The library keeps its
+// table to itself (conn.go:98). The rules are the library's: addWatcher on a reply,
+// notifyWatches on an event.
 type watchMirror struct {
 	asked map[int32]watchRef // by xid; requests without a reply
 	set   map[watchRef]bool

@@ -5,17 +5,17 @@ import "github.com/tierlock/tierlock/internal/wire"
 // xidRewatch is that of the socket's own requests, one that the library never uses.
 const xidRewatch = -8
 
-// rewatch sets the library's watches on a new connection, before any request but those
+// rewatch sets the watches again on a new connection, before any request but those
 // that present credentials: a server may want these to show an event. As requests are
 // answered in order, every reply then comes after the events that it may make one
 // expect, and the zxid of a reply says what has been seen.
 //
-// The library cannot do it that well. It builds its own SetWatches from a zxid that its
-// reader already advances (614, 849); sends it behind the requests that have queued up;
-// sends one above 128 KB in parts, each after the answer to the one before; and drops it,
-// or what is left of it, when the connection breaks (528, 650) or the next dial fails
-// (376). So it is sent without the watches, only to be answered, and the library learns
-// of no zxid.
+// The library cannot do it that well. It knows nothing of the watches of flights; builds
+// its own SetWatches from a zxid that its reader already advances (614, 849); sends it
+// behind the requests that have queued up; sends one above 128 KB in parts, each after
+// the answer to the one before; and drops it, or what is left of it, when the connection
+// breaks (528, 650) or the next dial fails (376). So it is sent without the watches, only
+// to be answered, and the library learns of no zxid.
 func (s *socket) rewatch() error {
 	select {
 	case <-s.open:

@@ -32,6 +32,7 @@ const maxFrame = 32 << 20
 //   - It closes the connection of an expired session, which the library forgets (435).
 //   - It sets the watches again after a reconnect, which the library does too late, in
 //     parts, or not at all; see rewatch.
+//   - It sends requests together that the library would send one by one; see flight.
 type socket struct {
 	net.Conn
 	link   *dialed
