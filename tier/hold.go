@@ -94,7 +94,8 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 // It returns nil if the lock was ours to the end, an error wrapping [ErrLost] if it was
 // lost before, and [ErrReleased], without any effect, if this hold was released before.
 // Without a lease, over [zklock.Attach], nil is the server's word; if that cannot be had,
-// the error says so, as that of [zklock.Node.Release] does.
+// the error says so, as that of [zklock.Node.Release] does. Where the lock could stay in the
+// process, that word is waited for first, for a second at most.
 func (h *Hold) Release() error {
 	h.mu.Lock()
 	if h.released.Swap(true) {

@@ -50,9 +50,10 @@ func WithRounds() Option {
 //
 // It is for the case that the same process comes back: many locks, such as one for each
 // customer or job, each of which mostly one process wants. Then a turn costs the ensemble
-// nothing. It is of no use where several processes want the same locks: whoever finds a
-// node lingering waits for two round trips more than if it had gone, and TryAcquire in
-// another process gets [ErrLocked], which does not end the lingering.
+// nothing; a node that lingers is a znode with two watches. It is of no use where several
+// processes want the same locks: whoever finds a node lingering waits for two round trips
+// more than if it had gone, and TryAcquire in another process gets [ErrLocked], which does
+// not end the lingering.
 func WithLinger(d time.Duration) Option {
 	return func(o *options) { o.linger = d }
 }

@@ -39,8 +39,9 @@
 // Over a connection made by [Dial], an acquisition takes one round trip if nobody else is
 // there, or two where the path is missing: what belongs together is sent together. So does a
 // release, and so does the way of a lock from one process to the next, however many there
-// are: from the release to the grant elsewhere. Each is one write. Connections that were
-// made elsewhere are slower; see [Attach].
+// are: from the release to the grant elsewhere. An acquisition is one write, but for missing
+// parents, a release is one, and a requeue is one. Connections that were made elsewhere are
+// slower; see [Attach].
 //
 // # Worn paths
 //
