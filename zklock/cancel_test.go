@@ -227,6 +227,24 @@ func TestNobodyListensWhoHasLeft(t *testing.T) {
 	})
 }
 
+// The one ahead stays, and so does the watch on it; but nobody is told.
+func TestNobodyListensWhoHasLeftThoseAhead(t *testing.T) { // I10
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		holder, other := start(t, s), start(t, s)
+		n := holder.acquire(t)
+		for range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			r := other.queue(ctx)
+			cancel()
+			r.failed(t)
+		}
+		if synctest.Wait(); other.Listeners() > 0 {
+			t.Errorf("%d listeners although nobody waits", other.Listeners())
+		}
+		n.Release()
+	})
+}
+
 func TestWaitersThatComeAndGoShareOneWatch(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
