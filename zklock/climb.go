@@ -105,7 +105,7 @@ func (n *Node) grant(s standing) bool {
 // A short hold never is.
 func (n *Node) watchLater() {
 	if n.unwatched() != nil {
-		n.watching = time.AfterFunc(n.session.negotiated()/6, func() { n.lock.client.spawn(n.check) })
+		n.watching = n.checkLater()
 	}
 }
 

@@ -253,3 +253,28 @@ func TestI12LateDeleteHitsOnlyItsOwnNode(t *testing.T) {
 		}
 	})
 }
+
+// Throttled, say: the connection stands, so there is no other occasion to look.
+func TestLookThatIsRefusedIsRepeated(t *testing.T) { // I7
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n, conn := start(t, s).acquire(t), raw(t, s)
+		refused := false
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpGetData && f.Stage == zktest.Request && !refused {
+				refused = true
+				return zktest.Error(zktest.CodeThrottled)
+			}
+			return zktest.Pass
+		})
+		awaitWatch()
+		if awaitWatch(); !refused {
+			t.Fatal("nobody has looked")
+		}
+		if err := conn.Delete(n.Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		if synctest.Wait(); n.Err() == nil {
+			t.Error("the deletion is not heard of")
+		}
+	})
+}

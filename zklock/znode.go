@@ -69,11 +69,17 @@ func (n *Node) buryRest() {
 	}
 }
 
+// checkLater leaves time for a short hold to end.
+func (n *Node) checkLater() *time.Timer {
+	return time.AfterFunc(n.session.negotiated()/6, func() { n.lock.client.spawn(n.check) })
+}
+
 // check looks whether a node is still there and still ours, and sees to it that its
 // deletion is watched.
 func (n *Node) check() {
 	c := n.lock.client
 	requests := n.looks()
+	again := false
 	for i, seen := range c.link.ask(requests...) {
 		z := &n.znodes[i]
 		c.looked(requests[i].(reading), &z.watch, seen.err)
@@ -83,9 +89,13 @@ func (n *Node) check() {
 		case errors.Is(seen.err, zk.ErrNoAuth): // nor could the lease be renewed
 			n.lose(fmt.Errorf("%w: read %s: %w", ErrLost, z.path, lacking("READ", z.path, seen.err)))
 		case seen.err != nil: // nothing learned; the lease decides
+			again = true
 		case n.bound.Load() && seen.stat.EphemeralOwner != n.session.id: // before that, the attempt looks itself
 			n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(seen.stat.EphemeralOwner)))
 		}
+	}
+	if again && c.Err() == nil && !n.spent.Load() { // else there is another look at the reconnect
+		n.checkLater()
 	}
 }
 
