@@ -4,6 +4,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -41,6 +42,26 @@ func TestEndOfAnUnreadablePredecessorIsNoticedAtOnce(t *testing.T) {
 		if waited := time.Since(before); waited > 0 {
 			t.Errorf("granted %v after the end of the predecessor, want at once", waited)
 		}
+	})
+}
+
+// Two of one client have one watch on the queue. They do not wake one another up when they look.
+func TestTwoBehindAnUnreadablePredecessorComeToRest(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := raw(t, s)
+		node, p := secret(t, conn), start(t, s)
+		first, second := p.queue(t.Context()), p.queue(t.Context())
+		tr := record(s)
+		if got := tr.take(); len(got) > 0 || !first.waiting() || !second.waiting() {
+			t.Errorf("sent while they wait: %v", got)
+		}
+		if err := conn.Delete(node, -1); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		first.granted(t).Release()
+		second.await(t)
+		second.granted(t).Release()
 	})
 }
 
