@@ -44,6 +44,9 @@ func (r *Result) awayBound(cfg Config) (time.Duration, bool) {
 	if cfg.HandOff != nil {
 		budget = *cfg.HandOff
 	}
+	if budget > 0 {
+		budget = max(budget, cfg.RTT) // of the look that shows who waits
+	}
 	section := time.Duration(r.Busy * float64(r.Duration) / float64(r.Acquisitions))
 	return time.Duration(cfg.Procs-1) * (budget + 2*section + time.Duration(r.HandOver.Max)), true
 }

@@ -48,6 +48,8 @@ func TestAwayBound(t *testing.T) {
 	}{
 		{"strict", Config{Lock: "tier", Procs: 4, HandOff: &strict}, 3 * 5 * time.Millisecond},
 		{"default", Config{Lock: "tier", Procs: 3}, 2 * (defaultHandOff + 5*time.Millisecond)},
+		{"default, far away", Config{Lock: "tier", Procs: 3, RTT: 2 * defaultHandOff}, 2 * (2*defaultHandOff + 5*time.Millisecond)},
+		{"strict, far away", Config{Lock: "tier", Procs: 4, HandOff: &strict, RTT: time.Second}, 3 * 5 * time.Millisecond},
 		{"alone", Config{Lock: "tier", Procs: 1}, 0},
 		{"peer", Config{Lock: "zk", Procs: 4}, 0},
 	} {
