@@ -115,12 +115,11 @@ func (h *ahead) watch(n *Node, queue *watcher) error {
 	if len(requests) == 0 {
 		return nil
 	}
-	answers := c.link.ask(requests...)
+	answers := c.look(requests...)
 	var failed error
 	for i, name := range names {
 		w := h.watchers[name]
 		err := answers[i].err
-		c.looked(requests[i].(reading), w, err)
 		if errors.Is(err, zk.ErrNoAuth) {
 			err = n.watchUnreadable(queue, name)
 		}
@@ -133,9 +132,7 @@ func (h *ahead) watch(n *Node, queue *watcher) error {
 		}
 	}
 	for i, z := range own {
-		err := answers[others+i].err
-		c.looked(requests[others+i].(reading), &z.watch, err)
-		if err := unseen(z, err); err != nil {
+		if err := unseen(z, answers[others+i].err); err != nil {
 			return err
 		}
 		z.watched = true

@@ -138,9 +138,9 @@ func (a *attempt) list(n *Node) (standing, error) {
 	if !n.bound.Load() {
 		requests = append(requests, n.looks()...)
 	}
-	answers := a.client.link.ask(requests...)
-	for i := range answers[1:] {
-		if err := a.verify(n, &n.znodes[i], requests[i+1].(reading), answers[i+1]); err != nil {
+	answers := a.client.look(requests...)
+	for i, seen := range answers[1:] {
+		if err := a.verify(n, &n.znodes[i], seen); err != nil {
 			return standing{}, err
 		}
 	}
@@ -150,8 +150,7 @@ func (a *attempt) list(n *Node) (standing, error) {
 // verify takes what a look at one of the znodes says of its owner and token. A create that
 // was looked up, or queued while the connection was down, may have been executed under a
 // newer session than the one it was asked for, so the owner decides, not the time of the call.
-func (a *attempt) verify(n *Node, z *znode, q reading, seen answer) error {
-	a.client.looked(q, &z.watch, seen.err)
+func (a *attempt) verify(n *Node, z *znode, seen answer) error {
 	if err := unseen(z, seen.err); err != nil {
 		return err
 	}

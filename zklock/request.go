@@ -58,8 +58,9 @@ func (l listing) call(c *Client) (a answer) {
 // A reading tells the stat of a znode, and may watch it. Unlike one by exists, it leaves no
 // watch behind where there is no node, which would stay for ever.
 type reading struct {
-	path  string
-	watch bool
+	path    string
+	watch   bool
+	watcher *watcher // who hears of it
 }
 
 func (reading) op() int32 { return wire.OpGetData }

@@ -78,11 +78,9 @@ func (n *Node) checkLater() *time.Timer {
 // deletion is watched.
 func (n *Node) check() {
 	c := n.lock.client
-	requests := n.looks()
 	again := false
-	for i, seen := range c.link.ask(requests...) {
+	for i, seen := range c.look(n.looks()...) {
 		z := &n.znodes[i]
-		c.looked(requests[i].(reading), &z.watch, seen.err)
 		switch {
 		case errors.Is(seen.err, zk.ErrNoNode):
 			n.vanish(z)
@@ -133,12 +131,17 @@ func (n *Node) unwatched() []*znode {
 // looking is a request that reads a znode and has w hear of its end: it asks for the watch,
 // unless there is one.
 func (c *Client) looking(path string, w *watcher) reading {
-	return reading{path: path, watch: !c.events.listen(path, w)}
+	return reading{path: path, watch: !c.events.listen(path, w), watcher: w}
 }
 
-// looked follows the answer.
-func (c *Client) looked(q reading, w *watcher, err error) {
-	if err != nil && q.watch {
-		c.events.failed(q.path, w)
+// look asks, and says of each watch that was asked for in vain that there is none, before
+// anything is made of the answers.
+func (c *Client) look(requests ...request) []answer {
+	answers := c.link.ask(requests...)
+	for i, q := range requests {
+		if r, ok := q.(reading); ok && r.watch && answers[i].err != nil {
+			c.events.failed(r.path, r.watcher)
+		}
 	}
+	return answers
 }
