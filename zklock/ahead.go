@@ -16,11 +16,20 @@ import (
 // ahead; the departure of the last one then makes it the head without another look.
 type ahead struct {
 	attempt  *attempt
-	departed mutexbool.Bool      // somebody has gone, or a watch was lost
+	node     *Node
+	departed mutexbool.Bool      // somebody has gone
 	watchers map[string]*watcher // by name
 }
 
-func newAhead(a *attempt) *ahead { return &ahead{attempt: a} }
+// tell passes on what w has heard: that somebody has gone, or that the watch is used up or lost.
+// The latter ends the wait, whoever has gone in the same moment.
+func (h *ahead) tell(w *watcher) {
+	if w.deleted.Load() {
+		h.departed.Set()
+	} else {
+		h.node.wake.Set()
+	}
+}
 
 func (h *ahead) leave() { h.follow([2]string{}) }
 
@@ -38,7 +47,9 @@ func (h *ahead) follow(names [2]string) {
 			if h.watchers == nil {
 				h.watchers = make(map[string]*watcher)
 			}
-			h.watchers[name] = &watcher{notify: h.departed.Set}
+			w := new(watcher)
+			w.notify = func() { h.tell(w) }
+			h.watchers[name] = w
 		}
 	}
 }
@@ -47,32 +58,22 @@ func (h *ahead) path(name string) string { return h.attempt.lock.path + "/" + na
 
 func (h *ahead) gone(name string) bool { return h.watchers[name].deleted.Load() }
 
-func (h *ahead) count() (gone int) {
-	for _, w := range h.watchers {
-		if w.deleted.Load() {
-			gone++
-		}
-	}
-	return gone
-}
-
 // wait returns when those ahead have gone and the node is the head, or when there is another
 // reason to look again.
-func (h *ahead) wait(n *Node, s standing) (head bool, err error) {
-	a := h.attempt
+func (h *ahead) wait(s standing) (head bool, err error) {
+	a, n := h.attempt, h.node
 	h.follow(s.nearest)
 	h.tellOfRemains()
 	queue := &watcher{notify: n.wake.Set}
 	defer a.client.events.ignore(a.lock.path, queue)
-	h.departed.Clear() // before the look: what comes later ends the wait
-	if err := h.watch(n, queue); err != nil {
+	if err := h.watch(queue); err != nil {
 		return false, err
 	}
 	// Watches can be lost: setting them again after a reconnect may fail unseen.
 	ctx, cancel := context.WithTimeout(a.ctx, recheckAfter(n.session.negotiated()))
 	defer cancel()
-	for gone := -1; gone != h.count(); h.departed.Clear() {
-		gone = h.count()
+	for {
+		h.departed.Clear() // before the look: what comes later ends the wait
 		switch s.after(h.gone) {
 		case first:
 			return n.life.Err() == nil, nil
@@ -95,8 +96,8 @@ func (h *ahead) wait(n *Node, s standing) (head bool, err error) {
 
 // watch sees to it that the end of those ahead and of the node itself are heard of, in one
 // round trip. On the former the grant rests, and so it does on the latter.
-func (h *ahead) watch(n *Node, queue *watcher) error {
-	c := h.attempt.client
+func (h *ahead) watch(queue *watcher) error {
+	c, n := h.attempt.client, h.node
 	var requests []request
 	var names []string
 	for name, w := range h.watchers {

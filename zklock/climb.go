@@ -54,7 +54,7 @@ func (a *attempt) climb(n arrival) error {
 	if a.ctx.Err() != nil {
 		return context.Cause(a.ctx)
 	}
-	ahead := newAhead(a)
+	ahead := &ahead{attempt: a, node: n.Node}
 	defer ahead.leave()
 	s, err := a.enter(n)
 	for retry := newBackoff(); ; {
@@ -67,7 +67,7 @@ func (a *attempt) climb(n arrival) error {
 			err = a.pause(retry, nil)
 		case err == nil:
 			var head bool
-			if head, err = ahead.wait(n.Node, s); head && n.grant(s) {
+			if head, err = ahead.wait(s); head && n.grant(s) {
 				return nil
 			}
 		case classify(err) == permanent || errors.Is(err, errGone) ||

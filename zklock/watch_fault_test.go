@@ -1,9 +1,13 @@
 package zklock_test
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,4 +82,50 @@ func hear(t *testing.T, s *zktest.Server, at int, fault zktest.Action, order []i
 		}
 	}
 	return struck
+}
+
+// The watch on the other one is used up at the same moment.
+func TestDepartureOfTheOneDoesNotHideThatTheOtherIsNoLongerWatched(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the waiter runs when both events have come
+	for _, order := range [][2]int{{0, 1}, {1, 0}} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				var joined atomic.Int64
+				dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+					conn, err := s.DialContext(ctx, network, address)
+					return joining{conn, &joined}, err
+				}
+				others, p := raw(t, s), start(t, s, zklock.WithDialContext(dial))
+				put(t, others, 0, "/locks", path)
+				put(t, others, zk.FlagEphemeral|zk.FlagSequence, path+"/_c_x-lock-", path+"/_c_x-lock-")
+				r := p.queue(t.Context())
+				stays, goes := fmt.Sprintf("%s/_c_x-lock-%010d", path, order[0]), fmt.Sprintf("%s/_c_x-lock-%010d", path, order[1])
+				joined.Store(1)
+				if _, err := others.Multi(&zk.SetDataRequest{Path: stays, Version: -1}, &zk.DeleteRequest{Path: goes, Version: -1}); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if err := others.Delete(stays, -1); err != nil {
+					t.Fatal(err)
+				}
+				r.granted(t).Release()
+			})
+		})
+	}
+}
+
+// A joining connection brings what comes next together with what comes right behind.
+type joining struct {
+	net.Conn
+	next *atomic.Int64 // how often
+}
+
+func (c joining) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	for err == nil && c.next.Add(-1) >= 0 {
+		var more int
+		more, err = c.Conn.Read(p[n:])
+		n += more
+	}
+	return n, err
 }
