@@ -101,9 +101,6 @@ func (h *ahead) watch(queue *watcher) error {
 	var requests []request
 	var names []string
 	for name, w := range h.watchers {
-		if w.deleted.Load() {
-			continue
-		}
 		if q := c.looking(h.path(name), w); q.watch {
 			requests, names = append(requests, q), append(names, name)
 		}

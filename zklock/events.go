@@ -29,10 +29,14 @@ type watcher struct {
 
 // listen adds w to those who hear of path. It reports whether the path is watched
 // already; if not, the caller has to ask for the watch. The entry is made before that,
-// so that an event right behind the answer finds it.
+// so that an event right behind the answer finds it. Of a node whose end w has heard of there
+// is nothing to ask.
 func (e *events) listen(path string, w *watcher) (armed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if w.deleted.Load() {
+		return true
+	}
 	watchers, armed := e.armed[path]
 	if !armed {
 		watchers = make(map[*watcher]struct{})
@@ -52,8 +56,11 @@ func (e *events) ignore(path string, w *watcher) {
 // failed says that path is not watched after all, because w asked for it in vain. The
 // others who rely on it have to look for themselves.
 func (e *events) failed(path string, w *watcher) {
-	e.ignore(path, w)
-	for _, other := range e.take(path) {
+	e.mu.Lock()
+	delete(e.armed[path], w)
+	others := e.takeLocked(path)
+	e.mu.Unlock()
+	for _, other := range others {
 		other.notify()
 	}
 }
@@ -73,10 +80,15 @@ func (e *events) begun(path string, w *watcher) {
 
 // fire passes on an event of a node.
 func (e *events) fire(ev zk.Event) {
-	for _, w := range e.take(ev.Path) {
-		if ev.Type == zk.EventNodeDeleted {
-			w.deleted.Store(true)
+	e.mu.Lock()
+	watchers := e.takeLocked(ev.Path)
+	if ev.Type == zk.EventNodeDeleted {
+		for _, w := range watchers {
+			w.deleted.Store(true) // before anybody finds that the path is not watched
 		}
+	}
+	e.mu.Unlock()
+	for _, w := range watchers {
 		w.notify()
 	}
 }
@@ -94,13 +106,8 @@ func (e *events) lapse() {
 	}
 }
 
-func (e *events) take(path string) []*watcher {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	watchers := make([]*watcher, 0, len(e.armed[path]))
-	for w := range e.armed[path] {
-		watchers = append(watchers, w)
-	}
+func (e *events) takeLocked(path string) []*watcher {
+	watchers := slices.Collect(maps.Keys(e.armed[path]))
 	delete(e.armed, path)
 	return watchers
 }

@@ -1,6 +1,10 @@
 package zklock
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+)
 
 // Who relies on the watch of another may have looked before it was there.
 func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
@@ -20,5 +24,32 @@ func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
 	}
 	if !e.listen("/a", asks) {
 		t.Error("the watch is not armed any more")
+	}
+}
+
+// Whoever finds that a path is not watched any more knows why, and asks for no watch on a node that has gone: that would
+// cost a round trip on the way to the grant.
+func TestNothingIsAskedOfANodeWhoseEndWasHeardOf(t *testing.T) {
+	e := events{armed: make(map[string]map[*watcher]struct{})}
+	again := 0
+	w := &watcher{}
+	w.notify = func() {}
+	if e.listen("/x", w) {
+		t.Fatal("watched before anybody asked for it")
+	}
+	other := &watcher{notify: func() {
+		if !e.listen("/x", w) { // between the event and what w makes of it
+			again++
+		}
+	}}
+	e.listen("/x", other)
+	e.fire(zk.Event{Type: zk.EventNodeDeleted, Path: "/x"})
+	if !e.listen("/x", w) || again > 0 || len(e.armed) > 0 {
+		t.Errorf("asked again %d times, listening to %d paths", again, len(e.armed))
+	}
+	changed := &watcher{notify: func() {}}
+	e.listen("/y", changed)
+	if e.fire(zk.Event{Type: zk.EventNodeDataChanged, Path: "/y"}); e.listen("/y", changed) {
+		t.Error("a watch that a change has used up counts as one")
 	}
 }
