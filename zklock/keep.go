@@ -64,18 +64,20 @@ func (n *Node) prove() {
 	}
 }
 
-// inspect looks after the held nodes when the connection has come back. Before that it has
-// the library send a request, which nobody gets ahead of, see [socket], and makes the answer
-// to the handshake count for the lease.
+// inspect has the library send a request when the connection has come back, which nobody gets
+// ahead of, see [socket]. It waits for no answer to anything else: that may need the request.
 func (l *dialed) inspect() {
 	for l.verify.Wait(l.client.ctx) == nil {
 		l.verify.Clear()
 		l.sync()
-		l.prove()
-		s := l.session()
-		if s == nil {
-			continue
-		}
+		l.client.spawn(l.review)
+	}
+}
+
+// review makes the answer to the handshake count for the lease, and looks after the held nodes.
+func (l *dialed) review() {
+	l.prove()
+	if s := l.session(); s != nil {
 		for _, n := range s.holders() {
 			n.check()
 		}

@@ -1,0 +1,97 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// Whoever looks after the held nodes is slow, so that the connection has been replaced before the look is over.
+func TestNewConnectionServesAtOnceThoughALookAtTheOneBeforeHangs(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		var slow atomic.Bool
+		slowly := make(chan struct{})
+		dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := s.DialContext(ctx, network, address)
+			return tap{conn, func(frame []byte) {
+				d := wire.Decoder{Rest: wire.Body(frame)}
+				if d.RequestHeader().Op == wire.OpMulti && slow.Swap(false) {
+					<-slowly
+				}
+			}}, err
+		}
+		p := start(t, s, zklock.WithDialContext(dial))
+		p.acquire(t)
+		other := lockAt(t, p.Client, "/locks/y")
+		time.Sleep(beat / 4)
+		slow.Store(true)
+		s.Cut(p.session)
+		synctest.Wait()
+		if slow.Load() {
+			t.Fatal("nobody looked")
+		}
+		s.Cut(p.session)
+		synctest.Wait()
+		if err := p.Err(); err != nil {
+			t.Fatal(err)
+		}
+		close(slowly)
+		r := submit(func() (*zklock.Node, error) { return other.Acquire(t.Context()) })
+		r.granted(t).Release()
+	})
+}
+
+// Nothing is executed on a new connection before the credentials have been presented again, however often it breaks.
+func TestNothingGoesAheadOfTheCredentials(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		mine := zk.DigestACL(zk.PermAll, "u", "secret")
+		p := start(t, s, zklock.WithAuth("digest", []byte("other:x")), zklock.WithAuth("digest", []byte("u:secret")), zklock.WithACL(mine))
+		p.acquire(t).Release()
+		var mu sync.Mutex
+		chance := rand.New(rand.NewPCG(1, 2))
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case f.Op == zktest.OpPing || f.Op == zktest.OpConnect:
+			case chance.IntN(25) == 0:
+				return zktest.Cut
+			case f.Op == zktest.OpSetAuth:
+				return zktest.Delay(time.Millisecond)
+			}
+			return zktest.Pass
+		})
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				l := lockAt(t, p.Client, fmt.Sprintf("%s/%d", path, i%4))
+				for range 20 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					n, err := l.Acquire(ctx)
+					cancel()
+					if err != nil {
+						t.Errorf("Acquire: %v", err)
+						return
+					}
+					if err := n.Release(); errors.Is(err, zk.ErrNoAuth) {
+						t.Errorf("Release: %v", err)
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}
