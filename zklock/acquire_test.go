@@ -119,6 +119,25 @@ func TestTryAcquireOvertakenAfterItsReadLeavesNoNode(t *testing.T) {
 	})
 }
 
+func TestTryAcquireThatMayNotListTheQueueAgainLeavesNoNode(t *testing.T) { // I5
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		p.acquire(t).Release()
+		lists := 0
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Request {
+				if lists++; lists == 2 {
+					return zktest.Error(zktest.CodeNoAuth)
+				}
+			}
+			return zktest.Pass
+		})
+		_, err := p.lock.TryAcquire(t.Context())
+		wantErr(t, "TryAcquire", err, zk.ErrNoAuth)
+		wantEmpty(t, s)
+	})
+}
+
 func TestReleaseTwiceSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)

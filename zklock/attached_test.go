@@ -32,6 +32,28 @@ func attachTo(t *testing.T, conn *zk.Conn, opts ...zklock.Option) process {
 	return process{c, lockAt(t, c, path), conn.SessionID()}
 }
 
+// A look that fails has set no watch, so nobody waits for its event.
+func TestAttachedLooksThatFailLeaveNoGoroutine(t *testing.T) { // I10
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, _ := attach(t, s)
+		n := p.acquire(t)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Request {
+				return zktest.Error(zktest.CodeNoAuth)
+			}
+			return zktest.Pass
+		})
+		contested(n)
+		before := runtime.NumGoroutine()
+		time.Sleep(time.Minute) // many looks
+		synctest.Wait()
+		if after := runtime.NumGoroutine(); after > before {
+			t.Errorf("%d goroutines, then %d", before, after)
+		}
+		wantErr(t, "Release", n.Release(), nil)
+	})
+}
+
 func TestAttachedChecksItsOptions(t *testing.T) {
 	if _, err := zklock.Attach(nil, zklock.WithSessionTimeout(-1)); err == nil {
 		t.Error("Attach with a negative session timeout: got no error")

@@ -2,7 +2,11 @@ package zklock
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // An attempt may be forgotten a moment after it has ended, when the next one has been abandoned, too.
@@ -27,5 +31,16 @@ func TestTheNewestStragglerIsWaitedForThoughAnOlderOneIsForgotten(t *testing.T) 
 	s.add(newer) // it has ended before its caller left
 	if len(s.last) > 0 {
 		t.Errorf("remembered: %v", s.last)
+	}
+}
+
+// It would never be held, and go only when the server says so.
+func TestNodeOfASessionThatHasEndedIsGoneBeforeItIsLookedFor(t *testing.T) {
+	c := new(Client)
+	s := newSession(c, 1, time.Second)
+	s.end(zk.ErrSessionExpired)
+	n := newNode(&Lock{client: c, path: "/x"}, s, []string{"/x/lock-0000000001"})
+	if err := n.bind(s, 1); !errors.Is(err, errGone) {
+		t.Errorf("got %v, want %v", err, errGone)
 	}
 }

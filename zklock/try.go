@@ -35,14 +35,15 @@ func (a *attempt) try() (*Node, error) {
 	}
 	s, err := a.enter(n)
 	switch {
-	case err == nil && s.ahead > 0:
-		err = ErrLocked
-	case err == nil && n.grant(s):
-		return n.Node, nil
-	case err == nil:
-		err = a.client.explain(n.ungranted())
 	case errors.Is(err, errGone):
 		err = a.client.explain(zk.ErrSessionExpired)
+	case err != nil:
+	case s.ahead > 0:
+		err = ErrLocked
+	case n.grant(s):
+		return n.Node, nil
+	default:
+		err = a.client.explain(n.ungranted())
 	}
 	n.discard()
 	return nil, err
@@ -50,7 +51,7 @@ func (a *attempt) try() (*Node, error) {
 
 // ungranted says why a node at the head of the queue is not held.
 func (n *Node) ungranted() error {
-	if n.Leased() && n.life.Err() == nil && !n.session.isOver() {
+	if n.Leased() && !n.session.isOver() {
 		return errors.New("the lease has run out and is yet to be renewed")
 	}
 	return zk.ErrSessionExpired

@@ -1,6 +1,7 @@
 package zklock_test
 
 import (
+	"context"
 	"net"
 	"strings"
 	"testing"
@@ -41,6 +42,23 @@ func TestEndOfAnUnreadablePredecessorIsNoticedAtOnce(t *testing.T) {
 		r.granted(t).Release()
 		if waited := time.Since(before); waited > 0 {
 			t.Errorf("granted %v after the end of the predecessor, want at once", waited)
+		}
+	})
+}
+
+func TestNobodyListensWhoHasLeftAnUnreadablePredecessor(t *testing.T) { // I10
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		secret(t, raw(t, s))
+		p := start(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		r := p.queue(ctx)
+		if !r.waiting() || p.Listeners() == 0 {
+			t.Fatal("nobody waits")
+		}
+		cancel()
+		r.failed(t)
+		if synctest.Wait(); p.Listeners() > 0 {
+			t.Errorf("%d listeners although nobody waits", p.Listeners())
 		}
 	})
 }
