@@ -245,6 +245,21 @@ func TestNobodyListensWhoHasLeftThoseAhead(t *testing.T) { // I10
 	})
 }
 
+func TestWaitBehindAnotherProcessEndsWithTheContextsCauseAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).acquire(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r := start(t, s).queue(ctx)
+		time.Sleep(time.Second)
+		err := r.failed(t)
+		if want := "zklock: acquire " + path + ": " + context.DeadlineExceeded.Error(); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		n.Release()
+	})
+}
+
 func TestWaitersThatComeAndGoShareOneWatch(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
