@@ -67,7 +67,7 @@ var (
 var states = []state{
 	{"idle", []request{create, list, lookUp, connect}, playIdle},
 	{"waiting", []request{create, list, readOwn, readPred, lookUp, remove, connect}, playWaiting},
-	{"holding", []request{beat, beatSync, connect}, playHolding},
+	{"holding", []request{beat, beatSync, readOwn, connect}, playHolding},
 	{"releasing", []request{remove, requeue, connect}, playReleasing},
 }
 
