@@ -69,17 +69,19 @@ func (n *Node) prove() {
 func (l *dialed) inspect() {
 	for l.verify.Wait(l.client.ctx) == nil {
 		l.verify.Clear()
+		var held []*Node // before the connection came; the others have just been heard of
+		if s := l.session(); s != nil {
+			held = s.holders()
+		}
 		l.sync()
-		l.client.spawn(l.review)
+		l.client.spawn(func() { l.review(held) })
 	}
 }
 
-// review makes the answer to the handshake count for the lease, and looks after the held nodes.
-func (l *dialed) review() {
+// review makes the answer to the handshake count for the lease, and looks after nodes.
+func (l *dialed) review(held []*Node) {
 	l.prove()
-	if s := l.session(); s != nil {
-		for _, n := range s.holders() {
-			n.check()
-		}
+	for _, n := range held {
+		n.check()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -93,5 +94,37 @@ func TestNothingGoesAheadOfTheCredentials(t *testing.T) {
 			})
 		}
 		all.Wait()
+	})
+}
+
+// It has been answered on that connection, or its watch has been set again.
+func TestNodeThatIsGrantedAfterAReconnectIsNotLookedAtBecauseOfIt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		start(t, s).acquire(t)
+		p := start(t, s)
+		p.queue(t.Context()) // a node that the lease can be renewed with
+		put(t, p.Library(), 0, "/locks/y")
+		other := lockAt(t, p.Client, "/locks/y")
+		var reads atomic.Int64
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			switch {
+			case f.Session == p.session && heartbeat(f) && f.Op != zktest.OpConnect && f.Stage == zktest.Reply:
+				return zktest.Delay(timeout / 60)
+			case f.Op == zktest.OpGetData && strings.HasPrefix(f.Path, other.Path()):
+				reads.Add(1)
+			}
+			return zktest.Pass
+		})
+		s.Cut(p.session)
+		synctest.Wait()
+		n, err := other.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.Release()
+		time.Sleep(timeout / 10)
+		if n := reads.Load(); n > 0 {
+			t.Errorf("%d requests and answers, want none", n)
+		}
 	})
 }
