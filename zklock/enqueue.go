@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,13 +50,13 @@ func (a *attempt) create() (arrival, error) {
 				}
 				continue
 			}
-			err = a.obstacle
-			if classify(err) == permanent {
-				return arrival{}, err
+			if classify(a.obstacle) == permanent {
+				return arrival{}, a.obstacle
 			}
-			if built++; err == nil && built <= rebuilds {
+			if built++; a.obstacle == nil && built <= rebuilds {
 				continue
 			}
+			err = cmp.Or(a.obstacle, fmt.Errorf("%s was deleted again: %w", a.lock.path, err))
 		case permanent:
 			return arrival{}, createError(lacking("CREATE", a.lock.path, err))
 		case uncertain:

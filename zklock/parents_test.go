@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -371,4 +372,27 @@ func awaitGone(ctx context.Context, t *testing.T, conn *zk.Conn, path string) {
 			t.Fatalf("%s is left: %v", path, err)
 		}
 	}
+}
+
+// Somebody deletes the parents as fast as they are made.
+func TestParentsThatDoNotStayEndATryAndHoldUpAnAcquisition(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		var creates atomic.Int64
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpCreate && f.Stage == zktest.Request && creates.Add(1) < 1000 {
+				return zktest.Error(zktest.CodeNoNode)
+			}
+			return zktest.Pass
+		})
+		_, err := p.lock.TryAcquire(t.Context())
+		wantErr(t, "TryAcquire", err, zk.ErrNoNode)
+		wantMention(t, err, path, "deleted again")
+		wantNoParents(t, s)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = p.lock.Acquire(ctx)
+		wantErr(t, "Acquire", err, context.DeadlineExceeded)
+		wantMention(t, err, path, "deleted again")
+	})
 }
