@@ -30,6 +30,7 @@ type derivation struct {
 // may be asked any number of times. What is derived from others is kept until they end or
 // the hold is released.
 func (h *Hold) Context(ctx context.Context) context.Context {
+	h.derives.Store(true)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.Err(); err != nil {
@@ -79,6 +80,18 @@ func (h *Hold) forget(parent any, d *derivation) {
 	delete(h.derived, parent)
 	h.mu.Unlock()
 	d.onLoss()
+}
+
+// endDerived ends the contexts with their hold.
+func (h *Hold) endDerived() {
+	h.mu.Lock()
+	derived := h.derived
+	h.derived = nil
+	h.mu.Unlock()
+	loss := context.Cause(h.own.node.Context())
+	for _, d := range derived {
+		d.release(loss)
+	}
 }
 
 // release ends the context with its hold. Its cause is a loss that came before, of which

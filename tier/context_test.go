@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +62,34 @@ func TestCauseOfALostHoldsContextIsTheLossThoughItIsReleasedAtOnce(t *testing.T)
 		<-hold.Lost()
 		_ = hold.Release() // ErrLost
 		wantEnded(t, "lost and released", ctx, tier.ErrLost)
+	})
+}
+
+func TestContextMadeDuringTheReleaseEndsWithIt(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := process(t, srv).Mutex("/locks/a")
+		outer := acquire(t, mu)
+		ctx := outer.Context(t.Context())
+		for range 5000 {
+			hold, err := mu.Acquire(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var both sync.WaitGroup
+			var derived context.Context
+			var begun atomic.Bool
+			both.Go(func() {
+				begun.Store(true)
+				derived = hold.Context(ctx)
+			})
+			for !begun.Load() { // side by side, not one after the other
+			}
+			hold.Release()
+			if both.Wait(); derived.Err() == nil {
+				t.Fatal("a context outlives its hold")
+			}
+		}
+		release(t, outer)
 	})
 }
 

@@ -44,6 +44,7 @@ func (o *ownership) reenter() *Hold {
 type Hold struct {
 	own      *ownership
 	released atomic.Bool
+	derives  atomic.Bool // Context has been called
 
 	mu      sync.Mutex          // guards the field below
 	derived map[any]*derivation // the contexts made by Context that have not ended, by their parents
@@ -97,17 +98,11 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 // the error says so, as that of [zklock.Node.Release] does. Where the lock could stay in the
 // process, that word is waited for first, for a second at most.
 func (h *Hold) Release() error {
-	h.mu.Lock()
 	if h.released.Swap(true) {
-		h.mu.Unlock()
 		return ErrReleased
 	}
-	derived := h.derived
-	h.derived = nil
-	h.mu.Unlock()
-	loss := context.Cause(h.own.node.Context())
-	for _, d := range derived {
-		d.release(loss)
+	if h.derives.Load() { // whoever says so later finds that the hold is released
+		h.endDerived()
 	}
 	if h.own.holds.Add(-1) == 0 {
 		c := h.own.cohort
