@@ -151,9 +151,9 @@ func TestDeadWorkerFailsTheRun(t *testing.T) {
 
 func TestInterruptEndsTheRunAndJudges(t *testing.T) {
 	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
-	ctx, interrupt := context.WithTimeout(t.Context(), time.Second)
+	ctx, interrupt := context.WithTimeout(t.Context(), 5*time.Second) // the workers start within that, whatever the load
 	defer interrupt()
-	cfg, err := parseFlags([]string{"-zk", servers, "-procs", "2", "-goroutines", "5", "-duration", "30s"}, os.Stderr)
+	cfg, err := parseFlags([]string{"-zk", servers, "-procs", "2", "-goroutines", "5", "-duration", "60s"}, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
