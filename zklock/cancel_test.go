@@ -204,6 +204,24 @@ func TestNodeOfACallerWhoHasLeftIsDeletedAtOnce(t *testing.T) {
 	})
 }
 
+// Nobody ahead is watched for the sake of a caller who has left.
+func TestNodeOfACallerWhoHasLeftDoesNotQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n, p := start(t, s).acquire(t), start(t, s)
+		tr := record(s)
+		s.Freeze()
+		ctx, cancel := context.WithCancel(t.Context())
+		r := p.queue(ctx)
+		cancel()
+		wantErr(t, "Acquire", r.failed(t), context.Canceled)
+		s.Unfreeze()
+		if got, want := tr.take(), []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete}; !slices.Equal(got, want) {
+			t.Errorf("sent: %v, want %v", got, want)
+		}
+		n.Release()
+	})
+}
+
 // I10: who is told of events is who still waits, holds or looks.
 func TestNobodyListensWhoHasLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
