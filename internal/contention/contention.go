@@ -1,0 +1,59 @@
+// Package contention tells the holder of a lock that another process waits for it.
+package contention
+
+import (
+	"sync"
+	"time"
+)
+
+// A Signal is raised once, and for good, when somebody is known to wait behind a grant.
+// Whoever never asks causes no looking.
+type Signal struct {
+	look   func()
+	looked sync.Once
+	raised chan struct{}
+	since  time.Time // valid when raised is closed
+}
+
+// New returns a signal for which look, which must not wait, begins to look: it is called
+// when somebody first asks, unless the signal is raised by then.
+func New(look func()) *Signal {
+	return &Signal{look: look, raised: make(chan struct{})}
+}
+
+// Raise says that somebody has waited since then. It is called once.
+func (s *Signal) Raise(since time.Time) {
+	s.since = since
+	close(s.raised)
+}
+
+// C returns a channel that is closed when the signal is raised.
+func (s *Signal) C() <-chan struct{} {
+	s.looked.Do(func() {
+		if !s.Raised() {
+			s.look()
+		}
+	})
+	return s.raised
+}
+
+// Raised reports whether somebody is known to wait, and begins nothing.
+func (s *Signal) Raised() bool {
+	select {
+	case <-s.raised:
+		return true
+	default:
+		return false
+	}
+}
+
+// For returns for how long somebody has been known to wait: since the look that showed it
+// was sent, or since the grant if that came later. It is 0 if nobody is.
+func (s *Signal) For() time.Duration {
+	select {
+	case <-s.C():
+		return max(time.Since(s.since), 1)
+	default:
+		return 0
+	}
+}

@@ -1,0 +1,214 @@
+// Package lease keeps the time up to which a store cannot have given away what a process
+// holds there: by the process's own monotonic clock, and never by a server's word alone.
+package lease
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A Lease covers what a process has in a store under one session: contenders that queue,
+// and those of them that are held. It begins anew, as another Lease, with each session.
+//
+// It runs for its term from the time since which the store is known to count. A hold ends
+// with it for good, even if the session turns out to be alive.
+type Lease[C comparable] struct {
+	config Config[C]
+	heard  atomic.Int64 // when the store heard of the session, on the clock; forever if there is no lease
+	term   atomic.Int64 // a time.Duration
+
+	mu         sync.Mutex // guards the fields below; never held across a call to the store
+	contenders map[C]bool // true: held, and not lost to the lease
+	held       int
+	over       error       // why the session has ended, nil before
+	watchdog   *time.Timer // fires at the end of the lease while something is held, nil before the first
+}
+
+// A Config is what a lease has to know of those it covers.
+type Config[C comparable] struct {
+	Name string               // for errors
+	Now  func() time.Duration // the monotonic clock
+	// Vouches reports whether the session stands, as far as its time does not tell.
+	Vouches func() bool
+	// Lose ends the hold, or the wait, of a contender. It is called under the lease's mutex.
+	Lose func(c C, reason error)
+	// Lost reports whether that has happened, or the contender came to its end otherwise.
+	Lost func(c C) bool
+}
+
+const forever = math.MaxInt64
+
+// New returns a lease that runs for term from heard.
+func New[C comparable](config Config[C], heard, term time.Duration) *Lease[C] {
+	l := Unlimited(config)
+	l.heard.Store(int64(heard))
+	l.term.Store(int64(term))
+	return l
+}
+
+// Unlimited returns a lease that time does not end.
+func Unlimited[C comparable](config Config[C]) *Lease[C] {
+	l := &Lease[C]{config: config, contenders: make(map[C]bool)}
+	l.heard.Store(forever)
+	return l
+}
+
+func (l *Lease[C]) validUntil() time.Duration {
+	heard := l.heard.Load()
+	if heard == forever {
+		return forever
+	}
+	return time.Duration(heard) + time.Duration(l.term.Load())
+}
+
+// Valid reports whether the lease still runs. It reads the clock, so it is right at the
+// first instruction of a process that was stopped.
+func (l *Lease[C]) Valid() bool {
+	return l.config.Now() < l.validUntil() && l.config.Vouches()
+}
+
+// Renew counts that the store has heard of the session at a time. Whoever held a lock when
+// the lease ran out has lost it before.
+func (l *Lease[C]) Renew(heard time.Duration) {
+	for {
+		old := l.heard.Load()
+		if int64(heard) <= old {
+			return
+		}
+		if !l.Valid() {
+			l.Lapse()
+		}
+		if l.heard.CompareAndSwap(old, int64(heard)) {
+			return
+		}
+	}
+}
+
+// Shorten gives the lease another term, unless that is longer.
+func (l *Lease[C]) Shorten(term time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if int64(term) < l.term.Load() {
+		l.term.Store(int64(term))
+		l.armLocked()
+	}
+}
+
+// Lapse ends every hold once the lease has run out.
+func (l *Lease[C]) Lapse() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.Valid() {
+		return
+	}
+	for c, held := range l.contenders {
+		if held {
+			l.contenders[c] = false
+			l.held--
+			// Under the mutex: whoever calls Lapse at the same time finds all lost.
+			l.config.Lose(c, fmt.Errorf("%w: the lease of %s ran out", second.ErrLost, l.config.Name))
+		}
+	}
+}
+
+// Enrol has the lease cover a contender that queues. It reports why not if the session has
+// ended.
+func (l *Lease[C]) Enrol(c C) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over != nil {
+		return l.over
+	}
+	l.contenders[c] = l.contenders[c] // one that is held stays so
+	return nil
+}
+
+// Hold makes an enrolled contender a held one, unless session, lease or contender are gone.
+func (l *Lease[C]) Hold(c C) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, enrolled := l.contenders[c]; !enrolled || l.over != nil || !l.Valid() || l.config.Lost(c) {
+		return false
+	}
+	l.contenders[c] = true
+	l.held++
+	l.armLocked()
+	return true
+}
+
+// armLocked sets the watchdog for the end of the lease, if there is one and anything to lose.
+func (l *Lease[C]) armLocked() {
+	end := l.validUntil()
+	if l.held == 0 || end == forever {
+		return
+	}
+	in := end - l.config.Now()
+	if l.watchdog == nil {
+		l.watchdog = time.AfterFunc(in, l.watch)
+		return
+	}
+	l.watchdog.Reset(in)
+}
+
+// watch runs when the lease was due to end, as known when the watchdog was armed.
+func (l *Lease[C]) watch() {
+	l.Lapse()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.armLocked()
+}
+
+// Leave ends the cover of a contender.
+func (l *Lease[C]) Leave(c C) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.contenders[c] {
+		l.held--
+	}
+	delete(l.contenders, c)
+}
+
+// Over reports whether the session has ended.
+func (l *Lease[C]) Over() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over != nil
+}
+
+// End says that the session is over: all that the lease covers is lost.
+func (l *Lease[C]) End(reason error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over != nil {
+		return
+	}
+	l.over = reason
+	if l.watchdog != nil {
+		l.watchdog.Stop()
+	}
+	for c := range l.contenders {
+		l.config.Lose(c, fmt.Errorf("%w: %s: %w", second.ErrLost, l.config.Name, reason))
+	}
+}
+
+// Contenders returns all that the lease covers, and Held those of them that are held.
+func (l *Lease[C]) Contenders() []C { return l.list(func(bool) bool { return true }) }
+
+func (l *Lease[C]) Held() []C { return l.list(func(held bool) bool { return held }) }
+
+func (l *Lease[C]) list(wanted func(held bool) bool) []C {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var list []C
+	for c, held := range l.contenders {
+		if wanted(held) {
+			list = append(list, c)
+		}
+	}
+	return list
+}

@@ -1,0 +1,88 @@
+// Package second is what the gate of package tier asks of a second tier: a store that
+// decides between processes. ZooKeeper is one, in package zklock.
+//
+// All of it is required of each tier; internal/tiertest checks it.
+package second
+
+import (
+	"context"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/contention"
+)
+
+// A Tier is the connection of this process to a store. It is safe for concurrent use, as
+// are claims and grants.
+type Tier interface {
+	// Claim prepares to queue for the lock at path. The error says what is wrong with path.
+	Claim(path string, o Options) (Claim, error)
+	// Err returns nil while the store can be reached as far as this process knows, and
+	// otherwise why not; [ErrClosed] once the tier is closed.
+	Err() error
+	// Done returns a channel that is closed when the tier is.
+	Done() <-chan struct{}
+	// Close loses every grant and leaves no goroutine. It may be called again.
+	Close() error
+}
+
+// Options are what a contender says of itself.
+type Options struct {
+	MayLinger time.Duration // for how long it may be kept while nobody holds the lock
+}
+
+// A Claim is one way to queue for one lock: each grant of it is a contender of its own.
+type Claim interface {
+	// Acquire queues and waits until it is first, ctx is done (the error wraps its cause) or
+	// there is an error that retrying cannot fix. It waits for a store that cannot be reached.
+	// After an error no contender is left, or it is removed in the background.
+	Acquire(ctx context.Context) (Grant, error)
+	// TryAcquire returns [ErrLocked] if there is another contender, and fails at once while
+	// the store cannot be reached.
+	TryAcquire(ctx context.Context) (Grant, error)
+	// Requeue gives old, a grant of the same lock, up and queues again at the tail, in one
+	// write, and waits like Acquire. Old is given up in any case.
+	Requeue(ctx context.Context, old Grant) (Grant, error)
+	// Contenders returns the queue, the holder first.
+	Contenders(ctx context.Context) ([]Contender, error)
+	// Equal reports whether the contenders of both claims would be alike, so that an error
+	// that retrying cannot fix is one for both.
+	Equal(Claim) bool
+}
+
+// A Grant is the lock, given to this process. It is given up exactly once, by Release or by
+// [Claim.Requeue].
+type Grant interface {
+	// Context ends when the lock is lost, before the store can grant it to anybody else,
+	// with a cause that wraps [ErrLost]; but not when the grant is given up.
+	Context() context.Context
+	// Err returns the loss, [ErrReleased] once the grant is given up, and else nil. It reads
+	// the clock.
+	Err() error
+	// Token is positive and greater than that of any grant before it.
+	Token() int64
+	// Contested tells whether another process waits because of this grant.
+	Contested() *contention.Signal
+	// Idle reports whether nothing that was sent under the grant waits for its answer. What
+	// does may still take effect, under whoever has the grant then.
+	Idle() bool
+	// Leased reports whether a lease tells until when the lock is ours. Else only the store
+	// knows; Confirm asks it, for a second at most.
+	Leased() bool
+	Confirm() bool
+	// Release gives the grant up and waits until it is gone, for a third of the lease at most;
+	// what is left is removed in the background. It returns nil if the lock was ours to the
+	// end, and the loss if not. A grant that is being given up it only waits for.
+	Release() error
+}
+
+// A Contender is one process in the queue for a lock; see [tier.Contender].
+type Contender struct {
+	ID        string
+	Token     int64
+	Since     time.Time
+	Host      string
+	PID       int
+	Label     string
+	Linger    time.Duration
+	Lingering bool
+}
