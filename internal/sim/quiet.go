@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"fmt"
-	"reflect"
 	"testing/synctest"
 	"time"
 
@@ -71,24 +69,11 @@ func (w *World) checkQuiet() {
 		if n := p.client.Reaping(); n > 0 {
 			w.diary.violate("I5", "%v: %d nodes are still to be reaped", p, n)
 		}
-		if n := entries(p); n > 0 {
-			w.diary.violate("I10", "%v: %d entries are left in the registry", p, n)
-		}
 	}
 	// A watch on the children of a lock path stays until the next change there.
 	if n := w.server.Watches(); n > len(w.processes)*w.plan.Paths {
 		w.diary.violate("I10", "%d watches are left", n)
 	}
-}
-
-// entries is the number of locks that the registry of a process has on its books. There is no other way to see it
-// from here, and a leak of them would not show in anything else.
-func entries(p *process) int {
-	field := reflect.ValueOf(p.locks).Elem().FieldByName("cohorts")
-	if !field.IsValid() {
-		panic(fmt.Sprintf("sim: %T has no field cohorts any more", p.locks))
-	}
-	return field.Len()
 }
 
 // close ends the processes and the server.
