@@ -48,8 +48,7 @@ const addr = "127.0.0.1:2181"
 func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := zktest.NewServer(zktest.Config{})
-		t.Cleanup(s.Close)
+		s := zktest.Start(t)
 		f(t, s)
 	})
 }

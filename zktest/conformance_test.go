@@ -22,8 +22,7 @@ type target struct {
 // TestScriptsOnModel and TestScriptsOnServer run the same scripts, testdata/*.txt, whose expectations were recorded
 // from ZooKeeper 3.8.0: what one of them accepts, the other accepts, but for the changes of later releases.
 func TestScriptsOnModel(t *testing.T) {
-	s := zktest.NewServer(zktest.Config{})
-	t.Cleanup(s.Close)
+	s := zktest.Start(t)
 	runScripts(t, zktest.Modelled, target{addr, s.DialTimeout})
 }
 

@@ -3,15 +3,15 @@
 // A [Server] speaks ZooKeeper's wire protocol, so the code under test uses the client it always uses. Clients reach it
 // through in-memory pipes, [Server.DialContext], or TCP, [Server.Listen]:
 //
-//	s := zktest.NewServer(zktest.Config{})
-//	defer s.Close()
+//	s := zktest.Start(t)
 //	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 10*time.Second, zk.WithDialer(s.DialTimeout))
 //
 // # Virtual time
 //
 // Over pipes, client and server run inside a testing/synctest bubble if both are made in it. A session of ten seconds
 // then expires in microseconds and at its deadline to the nanosecond, a deadlock is reported as such, and a goroutine
-// left behind by the code under test fails the test. Both must be closed before the bubble ends.
+// left behind by the code under test fails the test. Both must be closed before the bubble ends: [Start], given the
+// bubble's t, closes the server.
 //
 // With [Config.Latency] each frame takes a fixed time to its destination, handshakes and events too, so a test can count
 // round trips exactly: two requests that are sent together are answered together, one round trip later. To dial takes no

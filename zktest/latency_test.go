@@ -19,8 +19,7 @@ const oneWay = 10 * time.Millisecond
 func distant(t *testing.T, f func(t *testing.T, s *zktest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := zktest.NewServer(zktest.Config{Latency: oneWay})
-		t.Cleanup(s.Close)
+		s := zktest.Start(t, zktest.Config{Latency: oneWay})
 		f(t, s)
 	})
 }
@@ -201,8 +200,7 @@ func TestSessionLivesAcrossTheDistance(t *testing.T) {
 }
 
 func TestLatencyOverTCP(t *testing.T) {
-	s := zktest.NewServer(zktest.Config{Latency: oneWay})
-	t.Cleanup(s.Close)
+	s := zktest.Start(t, zktest.Config{Latency: oneWay})
 	l, err := s.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

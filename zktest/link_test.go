@@ -17,8 +17,7 @@ const tick = 500 * time.Millisecond
 func ticking(t *testing.T, f func(t *testing.T, s *zktest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := zktest.NewServer(zktest.Config{Tick: tick})
-		t.Cleanup(s.Close)
+		s := zktest.Start(t, zktest.Config{Tick: tick})
 		f(t, s)
 	})
 }

@@ -18,8 +18,7 @@ import (
 // TestWireOnModel and TestWireOnServer expect the same of both, but for changes, where the client library is too polite
 // to look.
 func TestWireOnModel(t *testing.T) {
-	s := NewServer(Config{MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: time.Minute})
-	t.Cleanup(s.Close)
+	s := Start(t, Config{MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: time.Minute})
 	runWire(t, Modelled, func() (net.Conn, error) { return s.DialTimeout("tcp", "127.0.0.1:2181", 0) })
 }
 

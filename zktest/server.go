@@ -49,7 +49,7 @@ type Server struct {
 	pinger       *time.Timer // next ping of the members; nil without a tick
 }
 
-// NewServer returns a running server with an empty tree. Close ends it.
+// NewServer is [Start] where there is no test: the server runs until Close.
 // A server that serves clients inside a synctest bubble must be made inside that bubble.
 // It panics if the limits of cfg contradict each other.
 func NewServer(cfg Config) *Server {

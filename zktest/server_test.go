@@ -17,8 +17,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestServesTCP(t *testing.T) {
-	s := zktest.NewServer(zktest.Config{})
-	t.Cleanup(s.Close)
+	s := zktest.Start(t)
 	l, err := s.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +61,25 @@ func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 	c.close()
 }
 
+func TestServerOfATestClosesAtItsEnd(t *testing.T) {
+	var s *zktest.Server
+	t.Run("test", func(t *testing.T) {
+		s = zktest.Start(t, zktest.Config{MaxSessionTimeout: 5 * time.Second})
+		conn := connect(t, s, 10*time.Second, addr)
+		if got := s.Sessions()[0].Timeout; got != 5*time.Second {
+			t.Errorf("session timeout: got %v, want that of the Config", got)
+		}
+		t.Cleanup(func() { // before the server goes
+			if _, _, err := conn.Exists("/"); err != nil {
+				t.Errorf("while the test cleans up: %v", err)
+			}
+		})
+	})
+	if _, err := s.DialContext(t.Context(), "tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("DialContext after the test: got %v, want %v", err, syscall.ECONNREFUSED)
+	}
+}
+
 func TestCloseWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := connect(t, s, 10*time.Second, addr)
@@ -89,8 +107,7 @@ func TestCloseWaits(t *testing.T) {
 }
 
 func TestDialContextHonoursContext(t *testing.T) {
-	s := zktest.NewServer(zktest.Config{})
-	t.Cleanup(s.Close)
+	s := zktest.Start(t)
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
@@ -101,14 +118,9 @@ func TestDialContextHonoursContext(t *testing.T) {
 
 func TestMisusePanics(t *testing.T) {
 	for name, misuse := range map[string]func(){
-		"limits": func() {
-			zktest.NewServer(zktest.Config{MinSessionTimeout: time.Hour})
-		},
-		"no such node": func() {
-			s := zktest.NewServer(zktest.Config{})
-			defer s.Close()
-			s.SetSequence("/none", 1)
-		},
+		"limits":       func() { zktest.Start(t, zktest.Config{MinSessionTimeout: time.Hour}) },
+		"two configs":  func() { zktest.Start(t, zktest.Config{}, zktest.Config{}) },
+		"no such node": func() { zktest.Start(t).SetSequence("/none", 1) },
 	} {
 		func() {
 			defer func() {

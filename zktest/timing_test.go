@@ -18,8 +18,7 @@ const shortest = 400 * time.Millisecond
 // onBoth runs a conformance test whose outcome is not text but time, against both targets.
 func onBoth(t *testing.T, test func(t *testing.T, on target)) {
 	t.Run("model", func(t *testing.T) {
-		s := zktest.NewServer(zktest.Config{MinSessionTimeout: shortest, ContainerCheck: 50 * time.Millisecond})
-		t.Cleanup(s.Close)
+		s := zktest.Start(t, zktest.Config{MinSessionTimeout: shortest, ContainerCheck: 50 * time.Millisecond})
 		test(t, target{addr, s.DialTimeout})
 	})
 	t.Run("server", func(t *testing.T) {

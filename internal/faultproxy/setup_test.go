@@ -24,8 +24,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	srv := zktest.NewServer(zktest.Config{})
-	t.Cleanup(srv.Close)
+	srv := zktest.Start(t)
 	addr, err := srv.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

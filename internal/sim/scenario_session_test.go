@@ -31,8 +31,7 @@ var sessionScenarios = []scenario{
 		p := s.join(role{})
 		holder := p.acquire()
 		old := p.session()
-		fresh := zktest.NewServer(zktest.Config{})
-		s.Cleanup(fresh.Close)
+		fresh := zktest.Start(s)
 		for range old - 1<<56 - 1 { // ids are counted from there
 			conn := s.connectTo(fresh)
 			for i := range 20 { // it has seen more than the old ensemble

@@ -74,11 +74,10 @@ func each[V any](variants map[string]V, f func(s *scene, v V)) func(t *testing.T
 func newScene(t *testing.T) *scene {
 	s := &scene{
 		T:      t,
-		srv:    zktest.NewServer(zktest.Config{MinSessionTimeout: time.Second, ContainerCheck: time.Hour}),
+		srv:    zktest.Start(t, zktest.Config{MinSessionTimeout: time.Second, ContainerCheck: time.Hour}),
 		homes:  make(map[int64]string),
 		owners: make(map[string]int64),
 	}
-	t.Cleanup(s.srv.Close)
 	t.Cleanup(s.background.Wait)
 	s.srv.Intercept(s.intercept)
 	s.srv.OnChange(s.observe)

@@ -66,8 +66,7 @@ func Error(code zktest.Code) Action { return Action{zktest.Error(code), faultpro
 
 // Model is a server of its own in this process, until the end of the test. It fits into a synctest bubble.
 func Model(t *testing.T, cfg zktest.Config) *Ground {
-	srv := zktest.NewServer(cfg)
-	t.Cleanup(srv.Close)
+	srv := zktest.Start(t, cfg)
 	var hooks sync.Map // address of a line → its hook
 	srv.Intercept(func(f *zktest.Frame) zktest.Action {
 		if hook, ok := hooks.Load(f.Member); ok {
