@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"syscall"
-	"time"
+
+	"github.com/tierlock/tierlock/internal/child"
 )
 
 // Ensemble is a set of servers that replicate one another.
@@ -22,38 +23,24 @@ func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 
 // StartMembers is [StartEnsemble] for servers that differ.
 func StartMembers(ctx context.Context, members ...Config) (*Ensemble, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	launcher, err := find()
 	if err != nil {
 		return nil, err
 	}
 	for {
-		e, err := startEnsemble(ctx, launcher, members)
+		e := &Ensemble{}
+		if err := e.build(launcher, members); err != nil {
+			return nil, errors.Join(err, e.Stop())
+		}
+		err := child.Start(ctx, e.children()...)
 		if errors.Is(err, syscall.EADDRINUSE) && ctx.Err() == nil {
 			continue
 		}
-		return e, err
-	}
-}
-
-func startEnsemble(ctx context.Context, launcher launcher, members []Config) (*Ensemble, error) {
-	e := &Ensemble{}
-	err := e.build(launcher, members)
-	for _, s := range e.Members {
-		if err == nil {
-			err = s.launch()
+		if err != nil {
+			return nil, err
 		}
+		return e, nil
 	}
-	for _, s := range e.Members {
-		if err == nil {
-			err = s.await(ctx)
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(err, e.Stop())
-	}
-	return e, nil
 }
 
 func (e *Ensemble) build(launcher launcher, members []Config) error {
@@ -65,8 +52,8 @@ func (e *Ensemble) build(launcher launcher, members []Config) error {
 		}
 		s.id = i + 1
 		e.Members = append(e.Members, s)
-		quorum, err1 := freePort()
-		election, err2 := freePort()
+		quorum, err1 := child.FreePort()
+		election, err2 := child.FreePort()
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
@@ -76,6 +63,14 @@ func (e *Ensemble) build(launcher launcher, members []Config) error {
 		s.peers = peers
 	}
 	return nil
+}
+
+func (e *Ensemble) children() []*child.Server {
+	var children []*child.Server
+	for _, s := range e.Members {
+		children = append(children, s.Server)
+	}
+	return children
 }
 
 // Addrs lists the members' addresses.
@@ -89,18 +84,15 @@ func (e *Ensemble) Addrs() []string {
 
 // Leader waits until a member serves as leader and returns it.
 func (e *Ensemble) Leader(ctx context.Context) (*Server, error) {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		if leaders := e.in("leader"); len(leaders) > 0 {
-			return leaders[0], nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("zkserver: no leader: %w", context.Cause(ctx))
-		case <-tick.C:
-		}
+	var leaders []*Server
+	err := child.Until(ctx, func() bool {
+		leaders = e.in("leader")
+		return len(leaders) > 0
+	})
+	if err != nil {
+		return nil, fmt.Errorf("zkserver: no leader: %w", err)
 	}
+	return leaders[0], nil
 }
 
 // Followers lists the members that serve as followers at this moment.

@@ -20,27 +20,6 @@ const logbackConfig = `<configuration>
 </configuration>
 `
 
-// launch writes the configuration and starts the child; it does not wait until the
-// child serves.
-func (s *Server) launch() error {
-	if err := s.writeConfig(); err != nil {
-		return fmt.Errorf("zkserver: %w", err)
-	}
-	log, err := os.Create(s.logFile())
-	if err != nil {
-		return fmt.Errorf("zkserver: %w", err)
-	}
-	defer log.Close()
-	cmd := s.java()
-	cmd.Stdout, cmd.Stderr = log, log
-	process, err := spawn(cmd)
-	if err != nil {
-		return fmt.Errorf("zkserver: %w", err)
-	}
-	s.process = process
-	return nil
-}
-
 func (s *Server) writeConfig() error {
 	if err := os.MkdirAll(s.dataDir(), 0o700); err != nil {
 		return err
@@ -50,7 +29,7 @@ func (s *Server) writeConfig() error {
 		files["data/myid"] = strconv.Itoa(s.id)
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.Dir(), name), []byte(content), 0o600); err != nil {
 			return err
 		}
 	}
@@ -75,7 +54,10 @@ func (s *Server) zooCfg() string {
 	return strings.Join(append(lines, s.peers...), "\n") + "\n"
 }
 
-func (s *Server) java() *exec.Cmd {
+func (s *Server) java() (*exec.Cmd, error) {
+	if err := s.writeConfig(); err != nil {
+		return nil, err
+	}
 	args := []string{
 		"-Xmx256m",
 		"-Dzookeeper.preAllocSize=64", // KiB per transaction log, instead of 64 MiB
@@ -88,11 +70,11 @@ func (s *Server) java() *exec.Cmd {
 		args = append(args, fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", s.cfg.ContainerCheck.Milliseconds()))
 	}
 	args = append(args,
-		"-cp", s.dir+":"+s.launcher.classpath,
-		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.dir, "zoo.cfg"))
+		"-cp", s.Dir()+":"+s.launcher.classpath,
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.Dir(), "zoo.cfg"))
 	if s.cfg.Namespace == "" {
-		return exec.Command(s.launcher.java, args...)
+		return exec.Command(s.launcher.java, args...), nil
 	}
 	// It becomes the server: its pid is the server's.
-	return exec.Command("ip", slices.Concat([]string{"netns", "exec", s.cfg.Namespace, s.launcher.java}, args)...)
+	return exec.Command("ip", slices.Concat([]string{"netns", "exec", s.cfg.Namespace, s.launcher.java}, args)...), nil
 }

@@ -1,12 +1,9 @@
 package zkserver
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -54,20 +51,4 @@ func Ask(addr, command string) (string, error) {
 	}
 	answer, err := io.ReadAll(conn)
 	return string(answer), err
-}
-
-// freePort finds a port below the range from which Linux and macOS take the local ports
-// of outgoing connections. From within that range, a client that dials a stopped server
-// again and again can get the very port it dials, connect to itself, and so keep the
-// server from coming back.
-func freePort() (int, error) {
-	const low, high, tries = 12000, 32000, 100
-	for range tries {
-		port := low + rand.IntN(high-low)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, errors.New("zkserver: no free port")
 }

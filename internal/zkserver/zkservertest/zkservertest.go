@@ -5,10 +5,9 @@
 package zkservertest
 
 import (
-	"errors"
-	"os"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/zkserver"
 )
 
@@ -16,12 +15,7 @@ import (
 func Start(tb testing.TB, cfg zkserver.Config) *zkserver.Server {
 	tb.Helper()
 	s, err := zkserver.Start(tb.Context(), cfg)
-	Check(tb, err)
-	tb.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			tb.Error(err)
-		}
-	})
+	childtest.Use(tb, s, err, zkserver.ErrNotFound)
 	return s
 }
 
@@ -29,12 +23,7 @@ func Start(tb testing.TB, cfg zkserver.Config) *zkserver.Server {
 func StartEnsemble(tb testing.TB, n int, cfg zkserver.Config) *zkserver.Ensemble {
 	tb.Helper()
 	e, err := zkserver.StartEnsemble(tb.Context(), n, cfg)
-	Check(tb, err)
-	tb.Cleanup(func() {
-		if err := e.Stop(); err != nil {
-			tb.Error(err)
-		}
-	})
+	childtest.Use(tb, e, err, zkserver.ErrNotFound)
 	return e
 }
 
@@ -42,11 +31,5 @@ func StartEnsemble(tb testing.TB, n int, cfg zkserver.Config) *zkserver.Ensemble
 // and fails it otherwise.
 func Check(tb testing.TB, err error) {
 	tb.Helper()
-	switch {
-	case err == nil:
-	case errors.Is(err, zkserver.ErrNotFound) && os.Getenv("TIERLOCK_REQUIRE_SERVER") != "1":
-		tb.Skip(err)
-	default:
-		tb.Fatal(err)
-	}
+	childtest.Check(tb, err, zkserver.ErrNotFound)
 }

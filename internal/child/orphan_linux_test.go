@@ -1,4 +1,4 @@
-package zkserver_test
+package child_test
 
 import (
 	"bufio"
@@ -10,9 +10,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
-	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/internal/child"
 )
 
 const parentRole = "TIERLOCK_TEST_PARENT"
@@ -26,7 +26,10 @@ func TestMain(m *testing.M) {
 
 // beParent starts a server, says its pid, and waits to be killed.
 func beParent() {
-	s, err := zkserver.Start(context.Background(), zkserver.Config{NoSync: true})
+	s, err := child.New(child.Kind{Package: "child", Program: "sleep"}, "", sleep, func() bool { return true })
+	if err == nil {
+		err = child.Start(context.Background(), s)
+	}
 	if err != nil {
 		fmt.Println("0", err)
 		os.Exit(1)
@@ -35,9 +38,10 @@ func beParent() {
 	select {}
 }
 
+func sleep() (*exec.Cmd, error) { return exec.Command("sleep", "60"), nil }
+
 func TestServerDiesWithItsParent(t *testing.T) {
-	zkservertest.Start(t, zkserver.Config{NoSync: true}) // skips where the parent could not start one either
-	dir := t.TempDir()                                   // takes the data that nobody is left to remove
+	dir := t.TempDir() // takes the data that nobody is left to remove
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), parentRole+"=1", "TMPDIR="+dir)
 	out, err := parent.StdoutPipe()
@@ -58,9 +62,13 @@ func TestServerDiesWithItsParent(t *testing.T) {
 		return
 	}
 	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
-	eventually(t, "the server is gone", func() bool {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := child.Until(ctx, func() bool {
 		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid)
-	})
+	}); err != nil {
+		t.Errorf("the server outlives its parent: %v", err)
+	}
 }
 
 // isZombie reports whether pid is dead and only its parent, which need not be a caring
