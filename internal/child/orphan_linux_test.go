@@ -26,19 +26,23 @@ func TestMain(m *testing.M) {
 
 // beParent starts a server, says its pid, and waits to be killed.
 func beParent() {
-	s, err := child.New(child.Kind{Package: "child", Program: "sleep"}, "", sleep, func() bool { return true })
-	if err == nil {
-		err = child.Start(context.Background(), s)
-	}
+	e, err := child.Start(context.Background(), func() (*child.Ensemble, error) {
+		dir, err := os.MkdirTemp("", "tierlock-sleep-")
+		return &child.Ensemble{Members: []*child.Server{child.New(child.Kind{}, dir, "", sleep{})}}, err
+	})
 	if err != nil {
 		fmt.Println("0", err)
 		os.Exit(1)
 	}
-	fmt.Println(s.Pid())
+	fmt.Println(e.Members[0].Pid())
 	select {}
 }
 
-func sleep() (*exec.Cmd, error) { return exec.Command("sleep", "60"), nil }
+// sleep is a server that does nothing.
+type sleep struct{ child.Program }
+
+func (sleep) Command() (*exec.Cmd, error) { return exec.Command("sleep", "60"), nil }
+func (sleep) Serves() bool                { return true }
 
 func TestServerDiesWithItsParent(t *testing.T) {
 	dir := t.TempDir() // takes the data that nobody is left to remove

@@ -20,70 +20,43 @@ import (
 // startTimeout bounds a start whose ctx has no deadline of its own.
 const startTimeout = 30 * time.Second
 
+// Program is what a Server runs.
+type Program interface {
+	// Command writes the configuration and returns what to run.
+	Command() (*exec.Cmd, error)
+	// Serves reports whether this very child serves, not a stranger on its address.
+	Serves() bool
+	// Mode is "leader" or "follower", or "standalone" if the program has a word for it;
+	// an error if the server does not serve.
+	Mode() (string, error)
+	// Version is the server's release, such as "3.8.0"; an error if it does not serve.
+	Version() (string, error)
+}
+
 // Kind is what the servers of one make have in common.
 type Kind struct {
 	Package string // whose errors theirs are, such as "zkserver"
-	Program string // such as "zookeeper", in the name of their directories
 	Taken   string // what a log says if the address is in use
 }
 
-// Server is a server in a child process, with a temporary directory of its own. Addr and
-// Pid apart, its methods are not safe for concurrent use.
+// Server is a server in a child process, with a directory of its own. Addr and Pid apart,
+// its methods are not safe for concurrent use.
 type Server struct {
+	Program
 	kind    Kind
-	addr    string
 	dir     string
-	command func() (*exec.Cmd, error)
-	serves  func() bool
+	addr    string
 	process *process // nil before the first launch
 }
 
-// New makes the server's directory and does not start it yet. Each start runs what
-// command returns, and lasts until serves says that it is this child, not a stranger on
-// its address, that serves.
-func New(kind Kind, addr string, command func() (*exec.Cmd, error), serves func() bool) (*Server, error) {
-	dir, err := os.MkdirTemp("", "tierlock-"+kind.Program+"-")
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", kind.Package, err)
-	}
-	return &Server{kind: kind, addr: addr, dir: dir, command: command, serves: serves}, nil
-}
-
-// Start starts servers that wait for one another, and returns once each of them serves.
-// The end of ctx ends the attempt, not the servers. The error ends with the last words
-// of the server that failed, and EADDRINUSE is in it if that server could not get its
-// address; the servers are stopped then.
-func Start(ctx context.Context, servers ...*Server) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	err := startAll(ctx, servers)
-	if err != nil {
-		for _, s := range servers {
-			err = errors.Join(err, s.Stop())
-		}
-	}
-	return err
-}
-
-func startAll(ctx context.Context, servers []*Server) error {
-	for _, s := range servers {
-		if err := s.launch(); err != nil {
-			return err
-		}
-	}
-	for _, s := range servers {
-		if err := s.await(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+// New describes a server that [Start] is to start. It owns dir from now on, also if it is
+// never started.
+func New(kind Kind, dir, addr string, program Program) *Server {
+	return &Server{Program: program, kind: kind, dir: dir, addr: addr}
 }
 
 // Addr is the server's host:port; a restart keeps it.
 func (s *Server) Addr() string { return s.addr }
-
-// Dir is the server's directory, absolute.
-func (s *Server) Dir() string { return s.dir }
 
 // Pid is the process id of the newest child.
 func (s *Server) Pid() int { return s.process.cmd.Process.Pid }
@@ -102,7 +75,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	defer cancel()
 	s.Kill()
 	for {
-		err := startAll(ctx, []*Server{s})
+		err := start(ctx, s)
 		if err == nil {
 			return nil
 		}
@@ -127,7 +100,7 @@ func (s *Server) Stop() error {
 
 // launch starts the child; it does not wait until the child serves.
 func (s *Server) launch() error {
-	cmd, err := s.command()
+	cmd, err := s.Command()
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.kind.Package, err)
 	}
@@ -156,7 +129,7 @@ func (s *Server) await(ctx context.Context) error {
 			gone = true
 			return true
 		default:
-			return s.serves()
+			return s.Serves()
 		}
 	})
 	switch {
@@ -180,19 +153,4 @@ func (s *Server) failure(what string, cause error) error {
 		return fmt.Errorf("%s; its log ends:\n%s", what, log)
 	}
 	return fmt.Errorf("%s: %w; its log ends:\n%s", what, cause, log)
-}
-
-// Until asks again and again whether something holds. The error is the cause of the end
-// of ctx, if that comes first.
-func Until(ctx context.Context, holds func() bool) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-		}
-	}
-	return nil
 }

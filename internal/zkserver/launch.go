@@ -20,28 +20,28 @@ const logbackConfig = `<configuration>
 </configuration>
 `
 
-func (s *Server) writeConfig() error {
-	if err := os.MkdirAll(s.dataDir(), 0o700); err != nil {
+func (p *program) writeConfig() error {
+	if err := os.MkdirAll(p.dataDir(), 0o700); err != nil {
 		return err
 	}
-	files := map[string]string{"zoo.cfg": s.zooCfg(), "logback.xml": logbackConfig}
-	if s.peers != nil {
-		files["data/myid"] = strconv.Itoa(s.id)
+	files := map[string]string{"zoo.cfg": p.zooCfg(), "logback.xml": logbackConfig}
+	if p.peers != nil {
+		files["data/myid"] = strconv.Itoa(p.id)
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(s.Dir(), name), []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(content), 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Server) zooCfg() string {
+func (p *program) zooCfg() string {
 	lines := []string{
-		"dataDir=" + s.dataDir(),
-		"clientPort=" + strconv.Itoa(s.cfg.Port),
-		"clientPortAddress=" + s.cfg.Host,
-		fmt.Sprintf("tickTime=%d", s.cfg.TickTime.Milliseconds()),
+		"dataDir=" + p.dataDir(),
+		"clientPort=" + strconv.Itoa(p.cfg.Port),
+		"clientPortAddress=" + p.cfg.Host,
+		fmt.Sprintf("tickTime=%d", p.cfg.TickTime.Milliseconds()),
 		"maxSessionTimeout=60000",
 		// Production's 60 connections per address would refuse the processes of one
 		// machine.
@@ -51,11 +51,12 @@ func (s *Server) zooCfg() string {
 		"initLimit=20",
 		"syncLimit=5",
 	}
-	return strings.Join(append(lines, s.peers...), "\n") + "\n"
+	return strings.Join(append(lines, p.peers...), "\n") + "\n"
 }
 
-func (s *Server) java() (*exec.Cmd, error) {
-	if err := s.writeConfig(); err != nil {
+// Command writes the configuration and returns the java to run.
+func (p *program) Command() (*exec.Cmd, error) {
+	if err := p.writeConfig(); err != nil {
 		return nil, err
 	}
 	args := []string{
@@ -63,18 +64,18 @@ func (s *Server) java() (*exec.Cmd, error) {
 		"-Dzookeeper.preAllocSize=64", // KiB per transaction log, instead of 64 MiB
 		"-Dorg.slf4j.simpleLogger.showDateTime=true",
 	}
-	if s.cfg.NoSync {
+	if p.cfg.NoSync {
 		args = append(args, "-Dzookeeper.forceSync=no")
 	}
-	if s.cfg.ContainerCheck > 0 {
-		args = append(args, fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", s.cfg.ContainerCheck.Milliseconds()))
+	if p.cfg.ContainerCheck > 0 {
+		args = append(args, fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", p.cfg.ContainerCheck.Milliseconds()))
 	}
 	args = append(args,
-		"-cp", s.Dir()+":"+s.launcher.classpath,
-		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.Dir(), "zoo.cfg"))
-	if s.cfg.Namespace == "" {
-		return exec.Command(s.launcher.java, args...), nil
+		"-cp", p.dir+":"+p.launcher.classpath,
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(p.dir, "zoo.cfg"))
+	if p.cfg.Namespace == "" {
+		return exec.Command(p.launcher.java, args...), nil
 	}
 	// It becomes the server: its pid is the server's.
-	return exec.Command("ip", slices.Concat([]string{"netns", "exec", s.cfg.Namespace, s.launcher.java}, args)...), nil
+	return exec.Command("ip", slices.Concat([]string{"netns", "exec", p.cfg.Namespace, p.launcher.java}, args)...), nil
 }

@@ -11,19 +11,25 @@ import (
 // commandTimeout bounds one question; a paused server accepts it and never answers.
 const commandTimeout = time.Second
 
+// Serves asks for the server's configuration: it names the data directory.
+func (p *program) Serves() bool {
+	answer, err := Ask(p.addr(), "conf")
+	return err == nil && strings.Contains(answer, "dataDir="+p.dataDir())
+}
+
 // Mode is "standalone", "leader" or "follower"; an error if the server does not serve.
-func (s *Server) Mode() (string, error) { return s.report("Mode: ") }
+func (p *program) Mode() (string, error) { return p.report("Mode: ") }
 
 // Version is the server's release, such as "3.8.0"; an error if the server does not serve.
-func (s *Server) Version() (string, error) {
-	version, err := s.report("Zookeeper version: ")
+func (p *program) Version() (string, error) {
+	version, err := p.report("Zookeeper version: ")
 	release, _, _ := strings.Cut(version, "-") // behind it is the build
 	return release, err
 }
 
 // report returns what the server says about itself after prefix.
-func (s *Server) report(prefix string) (string, error) {
-	answer, err := Ask(s.Addr(), "srvr")
+func (p *program) report(prefix string) (string, error) {
+	answer, err := Ask(p.addr(), "srvr")
 	if err != nil {
 		return "", err
 	}
@@ -32,7 +38,7 @@ func (s *Server) report(prefix string) (string, error) {
 			return strings.TrimSpace(said), nil
 		}
 	}
-	return "", fmt.Errorf("zkserver: %s: %s", s.Addr(), strings.TrimSpace(answer))
+	return "", fmt.Errorf("zkserver: %s: %s", p.addr(), strings.TrimSpace(answer))
 }
 
 // Ask sends one of ZooKeeper's four-letter commands to the server at addr and returns

@@ -9,12 +9,11 @@ package zkserver
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/child"
@@ -43,43 +42,31 @@ type Config struct {
 
 // Server is one ZooKeeper server. Addr and Pid apart, its methods are not safe for
 // concurrent use.
-type Server struct {
-	*child.Server
-	cfg      Config
-	launcher launcher
-	peers    []string // lines "server.N=..." of zoo.cfg; nil when standalone
-	id       int      // 1-based place in peers
-}
-
-var kind = child.Kind{Package: "zkserver", Program: "zookeeper", Taken: "java.net.BindException"}
+type Server = child.Server
 
 // Start starts a standalone server and returns once it serves. The end of ctx ends the
 // attempt, not the server. The error is [ErrNotFound] if this machine has no Java or no
 // ZooKeeper; otherwise it ends with the server's last words.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
-	launcher, err := find()
+	e, err := StartMembers(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	for {
-		s, err := newServer(launcher, cfg)
-		if err != nil {
-			return nil, err
-		}
-		err = child.Start(ctx, s.Server)
-		// Between our look at a free port and the server's bind, somebody else can take
-		// it.
-		if cfg.Port == 0 && errors.Is(err, syscall.EADDRINUSE) && ctx.Err() == nil {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		return s, nil
-	}
+	return e.Members[0], nil
 }
 
-func newServer(launcher launcher, cfg Config) (*Server, error) {
+var kind = child.Kind{Package: "zkserver", Taken: "java.net.BindException"}
+
+// program is what a server runs.
+type program struct {
+	cfg      Config
+	launcher launcher
+	dir      string
+	peers    []string // lines "server.N=..." of zoo.cfg; nil when standalone
+	id       int      // 1-based place in peers
+}
+
+func newProgram(launcher launcher, cfg Config) (*program, error) {
 	if cfg.TickTime == 0 {
 		cfg.TickTime = 200 * time.Millisecond
 	}
@@ -89,20 +76,17 @@ func newServer(launcher launcher, cfg Config) (*Server, error) {
 	if cfg.Port == 0 {
 		port, err := child.FreePort()
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("zkserver: %w", err)
 		}
 		cfg.Port = port
 	}
-	s := &Server{cfg: cfg, launcher: launcher}
-	var err error
-	s.Server, err = child.New(kind, net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)), s.java, s.serves)
-	return s, err
+	dir, err := os.MkdirTemp("", "tierlock-zookeeper-")
+	if err != nil {
+		return nil, fmt.Errorf("zkserver: %w", err)
+	}
+	return &program{cfg: cfg, launcher: launcher, dir: dir}, nil
 }
 
-// serves asks for the server's configuration: it names the data directory.
-func (s *Server) serves() bool {
-	answer, err := Ask(s.Addr(), "conf")
-	return err == nil && strings.Contains(answer, "dataDir="+s.dataDir())
-}
+func (p *program) addr() string { return net.JoinHostPort(p.cfg.Host, strconv.Itoa(p.cfg.Port)) }
 
-func (s *Server) dataDir() string { return filepath.Join(s.Dir(), "data") }
+func (p *program) dataDir() string { return filepath.Join(p.dir, "data") }

@@ -1,0 +1,115 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// Ensemble is a set of servers that replicate one another, or one that is alone.
+type Ensemble struct {
+	Members []*Server
+}
+
+// Start starts what build describes, and returns once each of the servers serves. The end
+// of ctx ends the attempt, not the servers. The error ends with the last words of the
+// server that failed, and EADDRINUSE is in it if that server could not get its address.
+//
+// Between build's look at a free port and the server's bind, somebody else can take it:
+// then build is asked for other addresses.
+func Start(ctx context.Context, build func() (*Ensemble, error)) (*Ensemble, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	var tried []string
+	for {
+		e, err := build()
+		if err != nil {
+			return nil, err
+		}
+		err = start(ctx, e.Members...)
+		if err == nil {
+			return e, nil
+		}
+		err = errors.Join(err, e.Stop())
+		if !errors.Is(err, syscall.EADDRINUSE) || ctx.Err() != nil || slices.Equal(e.Addrs(), tried) {
+			return nil, err
+		}
+		tried = e.Addrs()
+	}
+}
+
+func start(ctx context.Context, servers ...*Server) error {
+	for _, s := range servers {
+		if err := s.launch(); err != nil {
+			return err
+		}
+	}
+	for _, s := range servers {
+		if err := s.await(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Addrs lists the members' addresses.
+func (e *Ensemble) Addrs() []string {
+	var addrs []string
+	for _, s := range e.Members {
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
+
+// Leader waits until a member serves as leader and returns it.
+func (e *Ensemble) Leader(ctx context.Context) (*Server, error) {
+	var leaders []*Server
+	err := Until(ctx, func() bool {
+		leaders = e.in("leader")
+		return len(leaders) > 0
+	})
+	if err != nil {
+		return nil, fmt.Errorf("no leader: %w", err)
+	}
+	return leaders[0], nil
+}
+
+// Followers lists the members that serve as followers at this moment.
+func (e *Ensemble) Followers() []*Server { return e.in("follower") }
+
+func (e *Ensemble) in(mode string) []*Server {
+	var members []*Server
+	for _, s := range e.Members {
+		if m, err := s.Mode(); err == nil && m == mode {
+			members = append(members, s)
+		}
+	}
+	return members
+}
+
+// Stop kills all members and removes their data.
+func (e *Ensemble) Stop() error {
+	var errs []error
+	for _, s := range e.Members {
+		errs = append(errs, s.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// Until asks again and again whether something holds. The error is the cause of the end
+// of ctx, if that comes first.
+func Until(ctx context.Context, holds func() bool) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+	return nil
+}
