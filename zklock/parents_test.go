@@ -343,10 +343,10 @@ func TestRealServerKeepsNoParentWithoutAChild(t *testing.T) {
 			waiting, give := context.WithCancel(ctx)
 			defer give()
 			var once sync.Once
-			proxy.Intercept(func(f *faultproxy.Frame) faultproxy.Action {
-				fate := faultproxy.Pass
+			proxy.Intercept(func(f *zktest.Frame) zktest.Action {
+				fate := zktest.Pass
 				if f.Op == zktest.OpCreateContainer && f.Stage == tt.stage && f.Path == "/locks" {
-					once.Do(func() { give(); fate = faultproxy.Cut })
+					once.Do(func() { give(); fate = zktest.Cut })
 				}
 				return fate
 			})

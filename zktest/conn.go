@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"net"
 
+	"github.com/tierlock/tierlock/internal/fate"
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
@@ -84,11 +85,11 @@ func (c *conn) request(body []byte) {
 	f.First = Op(wire.FirstOp(h.Op, d.Rest))
 	c.server.mu.Unlock()
 
-	fate := c.fate(&f)
-	switch fate.verb {
-	case drop:
+	action := c.fate(&f)
+	switch action {
+	case Drop:
 		return
-	case cut:
+	case Cut:
 		c.cut()
 		return
 	}
@@ -102,8 +103,8 @@ func (c *conn) request(body []byte) {
 	st := &step{ready: true, run: func() { c.server.answerLocked(c, f, h.Xid, d) }}
 	c.steps = append(c.steps, st)
 	switch {
-	case fate.verb == fail:
-		st.run = func() { c.out.push(outgoing{f, replyFrame(h.Xid, c.member.viewLocked().zxid, fate.code, nil)}) }
+	case action.Verb == fate.Error:
+		st.run = func() { c.out.push(outgoing{f, replyFrame(h.Xid, c.member.viewLocked().zxid, Code(action.Code), nil)}) }
 	case c.member.forwarded(f.Op) && c.member.link.down != nil:
 		st.ready = false
 		sess := c.session
@@ -150,10 +151,10 @@ func (c *conn) send(o outgoing) bool {
 		return false
 	}
 	c.server.mu.Unlock()
-	switch c.fate(&o.frame).verb {
-	case drop:
+	switch c.fate(&o.frame) {
+	case Drop:
 		return true
-	case cut:
+	case Cut:
 		c.cut()
 		return false
 	}

@@ -3,6 +3,8 @@ package zktest
 import (
 	"fmt"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/fate"
 )
 
 // A Stage is a point in the life of a frame at which [Server.Intercept] sees it.
@@ -45,41 +47,27 @@ func (f Frame) String() string {
 		f.Op, f.Stage, f.Path, f.Session, f.Member, f.Nth, f.NthOfSession)
 }
 
-// An Action is what happens to a frame. The zero Action is [Pass].
-type Action struct {
-	verb  verb
-	delay time.Duration
-	code  Code
-}
-
-type verb int
-
-const (
-	pass verb = iota
-	drop
-	cut
-	expired
-	delay
-	fail
-)
+// An Action is what happens to a frame: [Pass], [Drop], [Cut], [Expired], a [Delay] or an [Error]. The zero Action is
+// Pass. Actions can be compared.
+type Action = fate.Action
 
 var (
 	// Pass lets the frame through.
 	Pass = Action{}
 	// Drop loses the frame and nothing else. A dropped request never reached the server: it is not applied and does
 	// not prolong the session.
-	Drop = Action{verb: drop}
+	Drop = Action{Verb: fate.Drop}
 	// Cut closes the connection instead: at [Request] the operation is not applied, at [Reply] it is.
-	Cut = Action{verb: cut}
+	Cut = Action{Verb: fate.Cut}
 	// Expired answers a handshake as if the session had expired, while session and ephemeral nodes live on.
-	Expired = Action{verb: expired}
+	Expired = Action{Verb: fate.Expired}
 )
 
 // Delay holds the frame, and all behind it in the same direction of the connection, for d.
-func Delay(d time.Duration) Action { return Action{verb: delay, delay: d} }
+func Delay(d time.Duration) Action { return Action{Verb: fate.Delay, Delay: d} }
 
 // Error answers a request with code and does not apply it.
-func Error(code Code) Action { return Action{verb: fail, code: code} }
+func Error(code Code) Action { return Action{Verb: fate.Error, Code: int32(code)} }
 
 // Intercept makes hook decide the fate of every frame from now on; nil lets all pass again.
 // The hook is called without any lock held, concurrently for different connections and for the two directions of one.
@@ -91,7 +79,7 @@ func (s *Server) Intercept(hook func(f *Frame) Action) {
 	s.hook = hook
 }
 
-// fate asks the hook. It has waited out a delay when it returns; the verb left is pass, drop, cut, expired or fail.
+// fate asks the hook, and has waited out a delay when it returns.
 func (c *conn) fate(f *Frame) Action {
 	c.server.mu.Lock()
 	hook := c.server.hook
@@ -100,27 +88,10 @@ func (c *conn) fate(f *Frame) Action {
 		return Pass
 	}
 	a := hook(f)
-	switch {
-	case a.verb == delay:
-		return c.sleep(a.delay)
-	case a.verb == fail && (f.Stage != Request || f.Op == OpConnect):
-		panic(fmt.Sprintf("zktest: Intercept answered Error to %v", f))
-	case a.verb == expired && (f.Stage != Request || f.Op != OpConnect):
-		panic(fmt.Sprintf("zktest: Intercept answered Expired to %v", f))
+	if !a.Fits(f.Stage == Request, f.Op == OpConnect) {
+		panic(fmt.Sprintf("zktest: Intercept answered %v to %v", a, f))
 	}
-	return a
-}
-
-// sleep returns early if the connection ends.
-func (c *conn) sleep(d time.Duration) Action {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return Pass
-	case <-c.done:
-		return Drop
-	}
+	return a.Await(c.done)
 }
 
 type opCount struct {

@@ -17,7 +17,7 @@ func (c *conn) travel(q *queue[travelling], bytes []byte) {
 func (c *conn) arrival(q *queue[travelling]) (bytes []byte, ok bool) {
 	t, ok := q.pop()
 	if left := time.Until(t.due); ok && left > 0 {
-		ok = c.sleep(left) == Pass
+		ok = Delay(left).Await(c.done) == Pass
 	}
 	return t.bytes, ok
 }

@@ -45,11 +45,11 @@ func (c *conn) handshake(body []byte) bool {
 	f := c.server.frameLocked(c, Request, OpConnect, "")
 	c.server.mu.Unlock()
 
-	fate := c.fate(&f)
-	switch fate.verb {
-	case cut:
+	action := c.fate(&f)
+	switch action {
+	case Cut:
 		return false
-	case drop:
+	case Drop:
 		for ok := true; ok; { // mute until the client gives up
 			_, ok = c.arrival(c.in)
 		}
@@ -64,7 +64,7 @@ func (c *conn) handshake(body []byte) bool {
 		return false
 	}
 	var sess *session
-	if fate.verb != expired {
+	if action != Expired {
 		sess = c.server.attachLocked(c, q)
 	}
 	f.Stage, f.Session = Reply, c.claim

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 
+	"github.com/tierlock/tierlock/internal/fate"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -26,7 +27,8 @@ type conn struct {
 
 // A request waits for its reply.
 type request struct {
-	Frame
+	frame   zktest.Frame
+	xid     int32       // zero in a handshake
 	refusal zktest.Code // what its reply is to say, if not zero
 }
 
@@ -70,51 +72,52 @@ func (c *conn) passHandshake(r io.Reader, frame []byte) bool {
 	c.proxy.mu.Lock()
 	c.session = q.Session
 	c.proxy.mu.Unlock()
-	f, ok := c.arrived(zktest.OpConnect, "", 0)
+	f, ok := c.arrived(zktest.OpConnect, "")
 	if !ok {
 		return false
 	}
-	switch c.fate(&f).verb {
-	case drop: // mute until the client gives up
+	switch c.fate(&f) {
+	case zktest.Drop: // mute until the client gives up
 		io.Copy(io.Discard, r)
 		return false
-	case cut:
+	case zktest.Cut:
 		return false
-	case expired:
+	case zktest.Expired:
 		c.client.Write(expiredAnswer(q)) // the server has nothing to say yet
 		return false
 	}
-	return c.forward(request{Frame: f}, frame)
+	return c.forward(request{frame: f}, frame)
 }
 
 func (c *conn) passRequest(frame []byte) bool {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	h := d.RequestHeader()
-	f, ok := c.arrived(zktest.Op(h.Op), wire.RequestPath(h.Op, d.Rest), h.Xid)
+	f, ok := c.arrived(zktest.Op(h.Op), wire.RequestPath(h.Op, d.Rest))
 	if !ok {
 		return false
 	}
 	f.First = zktest.Op(wire.FirstOp(h.Op, d.Rest))
-	switch fate := c.fate(&f); fate.verb {
-	case drop:
+	q := request{frame: f, xid: h.Xid}
+	switch action := c.fate(&f); action.Verb {
+	case fate.Drop:
 		return true
-	case cut:
+	case fate.Cut:
 		return false
-	case fail:
+	case fate.Error:
 		// The server must answer something, or the refusal might overtake replies to earlier requests.
-		return c.forward(request{f, fate.code}, harmless(f.Xid))
+		q.refusal, frame = zktest.Code(action.Code), harmless(h.Xid)
 	}
-	return c.forward(request{Frame: f}, frame)
+	return c.forward(q, frame)
 }
 
 // arrived makes a frame of a request. It reports false if the connection has ended.
-func (c *conn) arrived(op zktest.Op, path string, xid int32) (Frame, bool) {
+func (c *conn) arrived(op zktest.Op, path string) (zktest.Frame, bool) {
 	if !c.await(zktest.ToServer) {
-		return Frame{}, false
+		return zktest.Frame{}, false
 	}
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()
-	return c.frameLocked(zktest.Request, op, path, xid), true
+	return c.frameLocked(zktest.Request, op, path), true
 }
 
 // forward sends a request to the server, unless the direction was muted while the hook thought.
@@ -145,10 +148,10 @@ func (c *conn) passReply(frame []byte) bool {
 		return false
 	}
 	f, frame := c.answered(frame)
-	switch c.fate(&f).verb {
-	case drop:
+	switch c.fate(&f) {
+	case zktest.Drop:
 		return true
-	case cut:
+	case zktest.Cut:
 		return false
 	}
 	if !c.await(zktest.ToClient) {
@@ -159,12 +162,12 @@ func (c *conn) passReply(frame []byte) bool {
 }
 
 // answered makes a frame of what the server sent, and returns what the client is to get.
-func (c *conn) answered(frame []byte) (Frame, []byte) {
+func (c *conn) answered(frame []byte) (zktest.Frame, []byte) {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()
-	if len(c.pending) > 0 && c.pending[0].Op == zktest.OpConnect {
-		f := c.pending[0].Frame
+	if len(c.pending) > 0 && c.pending[0].frame.Op == zktest.OpConnect {
+		f := c.pending[0].frame
 		c.pending = nil
 		if session := d.ConnectReply().Session; session != 0 {
 			c.session = session
@@ -174,21 +177,20 @@ func (c *conn) answered(frame []byte) (Frame, []byte) {
 	}
 	h := d.ReplyHeader()
 	if h.Xid == wire.XidEvent {
-		return c.frameLocked(zktest.Event, zktest.OpEvent, d.Event().Path, h.Xid), frame
+		return c.frameLocked(zktest.Event, zktest.OpEvent, d.Event().Path), frame
 	}
 	// Pings and credentials are answered out of turn, so the first one is not always it.
-	i := slices.IndexFunc(c.pending, func(q request) bool { return q.Xid == h.Xid })
+	i := slices.IndexFunc(c.pending, func(q request) bool { return q.xid == h.Xid })
 	var q request
 	if i >= 0 {
 		q = c.pending[i]
 		c.pending = slices.Delete(c.pending, i, i+1)
 	}
-	f := q.Frame
-	f.Stage, f.Zxid, f.Code = zktest.Reply, h.Zxid, zktest.Code(h.Code)
 	if q.refusal != 0 {
-		f.Code, frame = q.refusal, failure(h, q.refusal)
+		frame = failure(h, q.refusal)
 	}
-	return f, frame
+	q.frame.Stage = zktest.Reply
+	return q.frame, frame
 }
 
 // await waits until the direction is not muted. It reports false if the connection ended first.

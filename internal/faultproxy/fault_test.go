@@ -7,28 +7,27 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/faultproxy"
 	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestFateOfARequestDecidesWhetherItIsApplied(t *testing.T) {
 	tests := map[string]struct {
 		at      zktest.Stage
-		do      faultproxy.Action
+		do      zktest.Action
 		applied bool
 		err     error
 	}{
-		"cut at the request": {zktest.Request, faultproxy.Cut, false, zk.ErrConnectionClosed},
-		"cut at the reply":   {zktest.Reply, faultproxy.Cut, true, zk.ErrConnectionClosed},
-		"refused":            {zktest.Request, faultproxy.Error(zktest.CodeNoAuth), false, zk.ErrNoAuth},
-		"delayed request":    {zktest.Request, faultproxy.Delay(10 * time.Millisecond), true, nil},
-		"delayed reply":      {zktest.Reply, faultproxy.Delay(10 * time.Millisecond), true, nil},
+		"cut at the request": {zktest.Request, zktest.Cut, false, zk.ErrConnectionClosed},
+		"cut at the reply":   {zktest.Reply, zktest.Cut, true, zk.ErrConnectionClosed},
+		"refused":            {zktest.Request, zktest.Error(zktest.CodeNoAuth), false, zk.ErrNoAuth},
+		"delayed request":    {zktest.Request, zktest.Delay(10 * time.Millisecond), true, nil},
+		"delayed reply":      {zktest.Reply, zktest.Delay(10 * time.Millisecond), true, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			conn := b.connect()
-			hit := b.strike(zktest.OpCreate, test.at, test.do)
+			hit := b.arm(zktest.OpCreate, test.at, test.do)
 			begun := time.Now()
 			if err := <-create(conn, "/a"); !errors.Is(err, test.err) {
 				t.Errorf("create: got %v, want %v", err, test.err)
@@ -49,7 +48,7 @@ func TestDroppedFrameIsMissedAndNothingElse(t *testing.T) {
 		t.Run(at.String(), func(t *testing.T) {
 			b := newBench(t)
 			conn := b.connect()
-			hit := b.strike(zktest.OpCreate, at, faultproxy.Drop)
+			hit := b.arm(zktest.OpCreate, at, zktest.Drop)
 			lost := create(conn, "/a")
 			b.await("the fault", hit)
 			if err := <-create(conn, "/b"); err != nil {
@@ -73,7 +72,7 @@ func TestForgedExpiryLeavesTheSessionAlive(t *testing.T) {
 	if err := <-create(conn, "/a"); err != nil {
 		t.Fatal(err)
 	}
-	b.strike(zktest.OpConnect, zktest.Request, faultproxy.Expired)
+	b.arm(zktest.OpConnect, zktest.Request, zktest.Expired)
 	b.proxy.Cut()
 	eventually(t, "a new session", func() bool { return conn.State() == zk.StateHasSession && conn.SessionID() != old })
 	if sessions := b.srv.Sessions(); len(sessions) != 2 || sessions[0].ID != old || len(sessions[0].Ephemerals) != 1 {
@@ -83,7 +82,7 @@ func TestForgedExpiryLeavesTheSessionAlive(t *testing.T) {
 
 func TestDroppedHandshakeIsNeverAnswered(t *testing.T) {
 	b := newBench(t)
-	hit := b.strike(zktest.OpConnect, zktest.Request, faultproxy.Drop)
+	hit := b.arm(zktest.OpConnect, zktest.Request, zktest.Drop)
 	c := dialRaw(b)
 	c.write(handshake)
 	b.await("the fault", hit)
@@ -97,18 +96,18 @@ func TestDroppedHandshakeIsNeverAnswered(t *testing.T) {
 func TestFramesKeepTheirOrder(t *testing.T) {
 	tests := map[string]struct {
 		at zktest.Stage
-		do faultproxy.Action
+		do zktest.Action
 	}{
-		"refused":         {zktest.Request, faultproxy.Error(zktest.CodeThrottled)},
-		"delayed request": {zktest.Request, faultproxy.Delay(20 * time.Millisecond)},
-		"delayed reply":   {zktest.Reply, faultproxy.Delay(20 * time.Millisecond)},
+		"refused":         {zktest.Request, zktest.Error(zktest.CodeThrottled)},
+		"delayed request": {zktest.Request, zktest.Delay(20 * time.Millisecond)},
+		"delayed reply":   {zktest.Reply, zktest.Delay(20 * time.Millisecond)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			c := dialRaw(b)
 			c.shake()
-			b.strike(zktest.OpSync, test.at, test.do)
+			b.arm(zktest.OpSync, test.at, test.do)
 			var all []byte
 			for xid := range int32(5) {
 				all = append(all, request(xid, zktest.OpExists, "/")...)
@@ -130,7 +129,7 @@ func TestRefusalHasACodeAndNoBody(t *testing.T) {
 	b := newBench(t)
 	c := dialRaw(b)
 	c.shake()
-	b.strike(zktest.OpSync, zktest.Request, faultproxy.Error(zktest.CodeThrottled))
+	b.arm(zktest.OpSync, zktest.Request, zktest.Error(zktest.CodeThrottled))
 	c.write(request(7, zktest.OpSync, "/"))
 	if got, want := c.reply(), (reply{xid: 7, code: zktest.CodeThrottled}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)

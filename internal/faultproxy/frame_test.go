@@ -1,14 +1,12 @@
 package faultproxy_test
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/faultproxy"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -50,7 +48,7 @@ func TestHookSeesWhatTheServersOwnHookSees(t *testing.T) {
 	b := newBench(t)
 	var server, proxy record
 	b.srv.Intercept(func(f *zktest.Frame) zktest.Action { server.note(*f); return zktest.Pass })
-	b.proxy.Intercept(func(f *faultproxy.Frame) faultproxy.Action { proxy.note(f.Frame); return faultproxy.Pass })
+	b.proxy.Intercept(func(f *zktest.Frame) zktest.Action { proxy.note(*f); return zktest.Pass })
 
 	conn := b.connect()
 	all := zk.WorldACL(zk.PermAll)
@@ -77,46 +75,16 @@ func TestHookSeesWhatTheServersOwnHookSees(t *testing.T) {
 	proxy.compare(t, &server)
 }
 
-func TestHookSeesTheTransactionAndTheCodeOfAReply(t *testing.T) {
-	b := newBench(t)
-	conn := b.connect()
-	replies := make(chan faultproxy.Frame, 2)
-	xids := make(chan int32, 2)
-	b.proxy.Intercept(func(f *faultproxy.Frame) faultproxy.Action {
-		switch {
-		case f.Op == zktest.OpPing:
-		case f.Stage == zktest.Reply:
-			replies <- *f
-		default:
-			xids <- f.Xid
-		}
-		return faultproxy.Pass
-	})
-	if err := <-create(conn, "/a"); err != nil {
-		t.Fatal(err)
-	}
-	_, stat, _ := b.srv.Get("/a")
-	if f := <-replies; f.Zxid != stat.Czxid || f.Code != 0 || f.Xid != <-xids {
-		t.Errorf("reply to create: xid %d, zxid %d, code %d; want zxid %d and no error", f.Xid, f.Zxid, f.Code, stat.Czxid)
-	}
-	if err := <-create(conn, "/a"); !errors.Is(err, zk.ErrNodeExists) {
-		t.Fatal(err)
-	}
-	if f := <-replies; f.Code != zktest.CodeNodeExists || f.Xid != <-xids {
-		t.Errorf("reply to the second create: xid %d, code %d, want %d", f.Xid, f.Code, zktest.CodeNodeExists)
-	}
-}
-
 func TestPingsAreAnsweredInOrder(t *testing.T) {
 	b := newBench(t)
 	c := dialRaw(b)
 	c.shake()
 	numbers := make(chan int, 2)
-	b.proxy.Intercept(func(f *faultproxy.Frame) faultproxy.Action {
+	b.proxy.Intercept(func(f *zktest.Frame) zktest.Action {
 		if f.Stage == zktest.Reply {
 			numbers <- f.Nth
 		}
-		return faultproxy.Pass
+		return zktest.Pass
 	})
 	ping := frame(-2, int32(zktest.OpPing))
 	c.write(append(ping, ping...))

@@ -1,5 +1,6 @@
 // Package faultproxy stands between clients and a real ZooKeeper server, reads the frames of both, and lets a test
-// decide the fate of each: what [zktest.Server.Intercept] is for the model, in the same words. It is for tests.
+// decide the fate of each: what [zktest.Server.Intercept] is for the model, with the same frames and actions. It is for
+// tests.
 package faultproxy
 
 import (
@@ -24,7 +25,7 @@ type Proxy struct {
 	closed       bool
 	refuses      bool
 	muted        map[zktest.Direction]chan struct{} // closed by Unmute
-	hook         func(*Frame) Action
+	hook         func(*zktest.Frame) zktest.Action
 	nth          map[zktest.Op]int
 	nthOfSession map[opCount]int
 }

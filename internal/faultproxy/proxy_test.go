@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/faultproxy"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -43,11 +42,11 @@ func TestMuteFromTheHookHoldsUpTheVeryFrame(t *testing.T) {
 		t.Run(at.String(), func(t *testing.T) {
 			b := newBench(t)
 			conn := b.connect()
-			b.proxy.Intercept(func(f *faultproxy.Frame) faultproxy.Action {
+			b.proxy.Intercept(func(f *zktest.Frame) zktest.Action {
 				if f.Op == zktest.OpCreate && f.Stage == at {
 					b.proxy.Mute(dir)
 				}
-				return faultproxy.Pass
+				return zktest.Pass
 			})
 			created := create(conn, "/a")
 			stillThere(t, func() bool { return len(created) == 0 && (at == zktest.Reply || !b.srv.Exists("/a")) })
@@ -151,8 +150,8 @@ func TestConnectionEndsWithAFrameThatIsTooLong(t *testing.T) {
 // That Close leaves no goroutine is for goleak to say.
 func TestCloseWaitsForNothing(t *testing.T) {
 	for name, hold := range map[string]func(b *bench){
-		"delayed request": func(b *bench) { b.strike(zktest.OpSync, zktest.Request, faultproxy.Delay(time.Hour)) },
-		"delayed reply":   func(b *bench) { b.strike(zktest.OpSync, zktest.Reply, faultproxy.Delay(time.Hour)) },
+		"delayed request": func(b *bench) { b.arm(zktest.OpSync, zktest.Request, zktest.Delay(time.Hour)) },
+		"delayed reply":   func(b *bench) { b.arm(zktest.OpSync, zktest.Reply, zktest.Delay(time.Hour)) },
 		"muted requests":  func(b *bench) { b.proxy.Mute(zktest.ToServer) },
 		"muted replies":   func(b *bench) { b.proxy.Mute(zktest.ToClient) },
 		"frozen server":   func(b *bench) { b.srv.Freeze() },
@@ -183,10 +182,10 @@ func TestCloseReturnsAfterTheLastCallOfTheHook(t *testing.T) {
 	c := dialRaw(b)
 	c.shake()
 	called, finish := make(chan struct{}), make(chan struct{})
-	b.proxy.Intercept(func(*faultproxy.Frame) faultproxy.Action {
+	b.proxy.Intercept(func(*zktest.Frame) zktest.Action {
 		close(called)
 		<-finish
-		return faultproxy.Drop
+		return zktest.Drop
 	})
 	c.write(request(1, zktest.OpSync, "/"))
 	b.await("the hook", called)

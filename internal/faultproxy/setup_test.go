@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/internal/faultproxy"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -73,23 +74,11 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// strike lets the next frame with this operation, at this stage, meet do. The channel is closed when it does.
-func (b *bench) strike(op zktest.Op, at zktest.Stage, do faultproxy.Action) <-chan struct{} {
-	hit := make(chan struct{})
-	struck := make(chan struct{}, 1) // holds the one strike that has been made
-	b.proxy.Intercept(func(f *faultproxy.Frame) faultproxy.Action {
-		if f.Op != op || f.Stage != at {
-			return faultproxy.Pass
-		}
-		select {
-		case struck <- struct{}{}:
-			close(hit)
-			return do
-		default:
-			return faultproxy.Pass
-		}
-	})
-	return hit
+// arm lets the next frame with this operation, at this stage, meet do. The channel is closed when it does.
+func (b *bench) arm(op zktest.Op, at zktest.Stage, do zktest.Action) <-chan struct{} {
+	var faults fault.Set
+	b.proxy.Intercept(faults.Intercept)
+	return faults.Arm(fault.Fault{Op: op, At: at, Do: do, Times: 1}).Hit
 }
 
 func (b *bench) await(what string, c <-chan struct{}) {

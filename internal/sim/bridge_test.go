@@ -7,7 +7,7 @@ import "testing"
 func TestBridgedProcessesHearOfTheEndOfEitherZnode(t *testing.T) { // I7
 	for seed := range uint64(60) {
 		p := NewPlan(seed + 1)
-		p.Bridged, p.Faults = true, []Fault{Deletion}
+		p.Bridged, p.Troubles = true, []Trouble{Deletion}
 		if r := run(t, p); len(r.Violations) > 0 {
 			explain(t, r)
 		}

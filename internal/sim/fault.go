@@ -2,31 +2,27 @@ package sim
 
 import (
 	"math/rand/v2"
-	"slices"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// A trap is a fault that waits for a frame.
-type trap struct {
-	process *process // nil: of anybody
-	op      zktest.Op
-	stage   zktest.Stage
-	left    int // frames to come
-	spring  func(f *zktest.Frame) zktest.Action
-	name    string
-}
-
-// anyOp makes a trap wait for any request but a handshake.
-const anyOp zktest.Op = -1000
-
-func (t *trap) catches(f *zktest.Frame, p *process) bool {
-	if t.process != nil && t.process != p || t.stage != f.Stage {
-		return false
+// arm lets frames of a process meet a fault.
+func (w *World) arm(name string, p *process, f fault.Fault) {
+	about, before := f.About, f.Before
+	f.About = func(f *zktest.Frame) bool { return w.book.owner(f.Session) == p && (about == nil || about(f)) }
+	f.Before = func(f *zktest.Frame) {
+		w.diary.note("fault: %s on %v", name, f)
+		if before != nil {
+			before(f)
+		}
 	}
-	return t.op == f.Op || t.op == anyOp && f.Op != zktest.OpConnect && f.Op != zktest.OpClose
+	w.faults.Arm(f)
 }
+
+// request is what requests of any kind are about, but handshakes and their counterpart.
+func request(f *zktest.Frame) bool { return f.Op != zktest.OpConnect && f.Op != zktest.OpClose }
 
 // intercept decides the fate of a frame.
 func (w *World) intercept(f *zktest.Frame) zktest.Action {
@@ -37,25 +33,10 @@ func (w *World) intercept(f *zktest.Frame) zktest.Action {
 	if p == operator {
 		return zktest.Pass
 	}
-	if t := w.trapFor(f, p); t != nil {
-		w.diary.note("fault: %s on %v", t.name, f)
-		return t.spring(f)
+	if action, ok := w.faults.Meet(f); ok {
+		return action
 	}
 	return w.latency(f)
-}
-
-func (w *World) trapFor(f *zktest.Frame, p *process) *trap {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i, t := range w.traps {
-		if t.catches(f, p) {
-			if t.left--; t.left == 0 {
-				w.traps = slices.Delete(w.traps, i, i+1)
-			}
-			return t
-		}
-	}
-	return nil
 }
 
 // latency follows from the frame and the seed, not from the order in which frames come.
@@ -67,11 +48,8 @@ func (w *World) latency(f *zktest.Frame) zktest.Action {
 	return zktest.Delay(time.Duration(h % uint64(w.plan.Latency)))
 }
 
-func (w *World) set(t *trap) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.traps = append(w.traps, t)
-}
+// anyOp stands for any request but a handshake.
+const anyOp zktest.Op = 0
 
 // interesting are the operations that a lock consists of.
 var interesting = []zktest.Op{
@@ -79,64 +57,57 @@ var interesting = []zktest.Op{
 	zktest.OpExists, zktest.OpSync, zktest.OpPing, zktest.OpSetWatches, zktest.OpCreateContainer, anyOp,
 }
 
-// lay sets a trap for frames of one kind of a process.
-func (w *World) lay(rng *rand.Rand, fault Fault, p *process) {
-	t := &trap{
-		name: string(fault), process: p, left: 1 + rng.IntN(3),
-		op:    interesting[rng.IntN(len(interesting))],
-		stage: zktest.Stage(1 + rng.IntN(2)),
+// lay arms a fault for frames of one kind of a process.
+func (w *World) lay(rng *rand.Rand, trouble Trouble, p *process) {
+	f := fault.Fault{
+		Times: 1 + rng.IntN(3),
+		Op:    interesting[rng.IntN(len(interesting))],
+		At:    zktest.Stage(1 + rng.IntN(2)),
 	}
 	if rng.IntN(8) == 0 {
-		t.op, t.stage = zktest.OpEvent, zktest.Event
+		f.Op, f.At = zktest.OpEvent, zktest.Event
 	}
 	d := around(rng, []time.Duration{20 * time.Millisecond, time.Second, 4 * time.Second, 2 * sessionTimeout}[rng.IntN(4)])
-	switch fault {
+	switch trouble {
 	case Hole:
 		// A stream has no holes: it breaks, sooner or later.
-		t.spring = func(f *zktest.Frame) zktest.Action {
-			w.later(d, func() { w.server.Cut(f.Session) })
-			return zktest.Drop
-		}
+		f.Do = zktest.Drop
+		f.Before = func(f *zktest.Frame) { w.later(d, func() { w.server.Cut(f.Session) }) }
 	case Cut:
-		t.spring = func(*zktest.Frame) zktest.Action { return zktest.Cut }
+		f.Do = zktest.Cut
 		if rng.IntN(4) == 0 {
-			t.op = zktest.OpConnect
+			f.Op = zktest.OpConnect
 		}
 	case Delay:
-		t.spring = func(*zktest.Frame) zktest.Action { return zktest.Delay(d) }
+		f.Do = zktest.Delay(d)
 		if rng.IntN(6) == 0 {
-			t.op = zktest.OpConnect
+			f.Op = zktest.OpConnect
 		}
 	case Refusal:
-		code := zktest.Code(-127) // throttled
+		f.At, f.Do = zktest.Request, zktest.Error(zktest.CodeThrottled)
 		if rng.IntN(3) == 0 {
-			code = -4 // connection loss between servers: the client cannot know whether it was applied
+			f.Do = zktest.Error(-4) // connection loss between servers: the client cannot know whether it was applied
 		}
-		t.stage = zktest.Request
-		t.spring = func(*zktest.Frame) zktest.Action { return zktest.Error(code) }
-		if t.op == zktest.OpEvent {
-			t.op = anyOp
+		if f.Op == zktest.OpEvent {
+			f.Op = anyOp
 		}
 	}
-	w.diary.note("step: %s of %v waits for %d × %v %v, %v", fault, p, t.left, t.op, t.stage, d)
+	if f.Op == anyOp {
+		f.About = request
+	}
+	w.diary.note("step: %s of %v waits for %d × %v %v, %v", trouble, p, f.Times, f.Op, f.At, d)
 	w.book.disturb(d + sessionTimeout)
-	w.set(t)
+	w.arm(string(trouble), p, f)
 }
 
 // forge makes a process believe that its session has expired, at times in the middle of a create.
 func (w *World) forge(rng *rand.Rand, p *process) {
 	w.diary.note("step: forged expiry of %v", p)
 	w.book.disturb(2 * sessionTimeout)
-	w.set(&trap{
-		name: "forgery", process: p, op: zktest.OpConnect, stage: zktest.Request, left: 1,
-		spring: func(f *zktest.Frame) zktest.Action { return zktest.Expired },
-	})
+	w.arm("forgery", p, fault.Fault{Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Expired, Times: 1})
 	if rng.IntN(2) == 0 {
-		w.set(&trap{
-			name: "cut before forgery", process: p, stage: zktest.Reply, left: 1,
-			op:     []zktest.Op{zktest.OpCreate, zktest.OpMulti, zktest.OpDelete, zktest.OpGetData}[rng.IntN(4)],
-			spring: func(*zktest.Frame) zktest.Action { return zktest.Cut },
-		})
+		op := []zktest.Op{zktest.OpCreate, zktest.OpMulti, zktest.OpDelete, zktest.OpGetData}[rng.IntN(4)]
+		w.arm("cut before forgery", p, fault.Fault{Op: op, At: zktest.Reply, Do: zktest.Cut, Times: 1})
 		return
 	}
 	w.cut(p)

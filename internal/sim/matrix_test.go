@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -15,7 +16,7 @@ import (
 type cell struct {
 	state   state
 	request request
-	mishap  mishap
+	mishap  mishap[victim]
 	outcome outcome
 }
 
@@ -39,11 +40,19 @@ func (q request) is(f *zktest.Frame) bool {
 	return f.Op == q.op && (q.first == 0 || f.First == q.first)
 }
 
-type mishap struct {
-	name  string
-	at    zktest.Stage
-	do    zktest.Action
-	first func(s *scene, session int64) // nil: nothing
+// A mishap is a fault by name. What it needs besides happens to On before.
+type mishap[On any] struct {
+	name   string
+	at     zktest.Stage
+	do     zktest.Action
+	before func(On) // nil: nothing
+	late   bool     // the answer comes, but nobody waits for it so long
+}
+
+// A victim is the session that a mishap of the matrix concerns.
+type victim struct {
+	scene   *scene
+	session int64
 }
 
 type outcome struct {
@@ -73,34 +82,38 @@ var states = []state{
 
 const late = time.Second // later than the caller waits
 
-var mishaps = []mishap{
-	{"not sent", zktest.Request, zktest.Drop, partition},
-	{"not applied", zktest.Request, zktest.Cut, nil},
-	{"reply lost", zktest.Reply, zktest.Cut, nil},
-	{"later than the context", zktest.Reply, zktest.Delay(late), nil},
-	{"later than the session", zktest.Reply, zktest.Delay(sessionTimeout + time.Second), nil},
-	{"held up between servers", zktest.Request, zktest.Pass, isolateFor(late)},
-	{"held up between servers for long", zktest.Request, zktest.Pass, isolateFor(sessionTimeout + time.Second)},
-	{"refused", zktest.Request, zktest.Error(zktest.CodeThrottled), nil},
+var mishaps = []mishap[victim]{
+	{name: "not sent", at: zktest.Request, do: zktest.Drop, before: partition},
+	{name: "not applied", at: zktest.Request, do: zktest.Cut},
+	{name: "reply lost", at: zktest.Reply, do: zktest.Cut},
+	{name: "later than the context", at: zktest.Reply, do: zktest.Delay(late), late: true},
+	{name: "later than the session", at: zktest.Reply, do: zktest.Delay(sessionTimeout + time.Second)},
+	{name: "held up between servers", at: zktest.Request, do: zktest.Pass, before: isolateFor(late)},
+	{name: "held up between servers for long", at: zktest.Request, do: zktest.Pass, before: isolateFor(sessionTimeout + time.Second)},
+	{name: refused, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)},
 }
 
+// refused is the mishap that for a handshake means a forged expiry.
+const refused = "refused"
+
 // partition begins with the request that is lost; a stream loses nothing in the middle.
-func partition(s *scene, session int64) {
-	s.srv.Mute(session, zktest.ToServer)
-	s.srv.Mute(session, zktest.ToClient)
+func partition(v victim) {
+	srv := v.scene.srv
+	srv.Mute(v.session, zktest.ToServer)
+	srv.Mute(v.session, zktest.ToClient)
 	time.AfterFunc(late, func() {
-		s.srv.Cut(session)
-		s.srv.Unmute(session, zktest.ToServer)
-		s.srv.Unmute(session, zktest.ToClient)
+		srv.Cut(v.session)
+		srv.Unmute(v.session, zktest.ToServer)
+		srv.Unmute(v.session, zktest.ToClient)
 	})
 }
 
 // isolateFor cuts the server of the session off from the leader just before it gets the request.
-func isolateFor(d time.Duration) func(s *scene, session int64) {
-	return func(s *scene, session int64) {
-		for _, sess := range s.srv.Sessions() {
-			if sess.ID == session && sess.Member != "" {
-				m := s.srv.Member(sess.Member)
+func isolateFor(d time.Duration) func(victim) {
+	return func(v victim) {
+		for _, sess := range v.scene.srv.Sessions() {
+			if sess.ID == v.session && sess.Member != "" {
+				m := v.scene.srv.Member(sess.Member)
 				m.Isolate()
 				time.AfterFunc(d, m.Rejoin)
 			}
@@ -139,29 +152,41 @@ func TestFaultMatrix(t *testing.T) {
 	}
 }
 
-// arm lets the next request of the kind meet its mishap.
-func (c cell) arm(s *scene, p *process, of func(path string) bool) *fault {
-	session := p.session()
-	do := c.mishap.do
-	if c.request == connect && c.mishap.name == "refused" {
-		do = zktest.Expired
+// fault is what requests of a kind meet by a mishap.
+func (m mishap[On]) fault(q request, on On) fault.Fault {
+	f := fault.Fault{Op: q.op, At: m.at, Do: m.do, Times: 1}
+	if q == connect && m.name == refused {
+		f.Do = zktest.Expired
 	}
+	if m.before != nil {
+		f.Before = func(*zktest.Frame) { m.before(on) }
+	}
+	return f
+}
+
+// arm lets the next request of the kind, about such a path, meet its mishap.
+func (c cell) arm(s *scene, p *process, of func(path string) bool) *fault.Armed {
+	session := p.session()
 	if c.request == lookUp {
 		of = func(path string) bool { return path == lockPath } // a heartbeat is about a node
 	}
-	f := s.fault(fault{by: p, op: c.request.op, is: c.request.is, at: c.mishap.at, of: of, do: do, times: 1, first: func() {
-		if c.mishap.first != nil {
-			c.mishap.first(s, session)
+	f := c.mishap.fault(c.request, victim{s, session})
+	f.About = func(f *zktest.Frame) bool { return c.request.is(f) && (of == nil || of(f.Path)) }
+	mishap := f.Before
+	f.Before = func(frame *zktest.Frame) {
+		if mishap != nil {
+			mishap(frame)
 		}
 		c.outcome.first(s, c, p, session)
-	}})
+	}
+	armed := p.arm(f)
 	if c.request == lookUp { // which follows a create without an answer
-		s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Cut, times: 1})
+		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1})
 	}
 	if c.request == connect {
 		s.srv.Cut(session)
 	}
-	return f
+	return armed
 }
 
 // settles checks what becomes of an acquisition that waits for nobody any more.
@@ -173,7 +198,7 @@ func (c cell) settles(s *scene, u *turn) {
 	switch {
 	case c.outcome.name == "closed":
 		s.wantErr(u.err, tier.ErrClosed)
-	case c.mishap.name == "later than the context":
+	case c.mishap.late:
 		s.wantErr(u.err, errDeadline)
 	default:
 		s.Errorf("Acquire: %v", u.err)
@@ -181,16 +206,16 @@ func (c cell) settles(s *scene, u *turn) {
 }
 
 func (c cell) start(s *scene, p *process) *turn {
-	if c.mishap.name == "later than the context" {
+	if c.mishap.late {
 		return p.start(s.in(late / 2))
 	}
 	return p.start(s.Context())
 }
 
-func (c cell) struck(s *scene, f *fault) {
+func (c cell) struck(s *scene, f *fault.Armed) {
 	s.Helper()
-	if s.struck(f) != 1 {
-		s.Errorf("the fault struck %d times", s.struck(f))
+	if f.Struck() != 1 {
+		s.Errorf("the fault struck %d times", f.Struck())
 	}
 }
 
@@ -210,7 +235,7 @@ func playWaiting(s *scene, c cell, p, q *process) {
 		readPred: func(path string) bool { return path == node },
 		readOwn:  func(path string) bool { return path != node },
 	}[c.request]
-	var f *fault
+	var f *fault.Armed
 	var u *turn
 	if c.request == remove || c.request == connect {
 		u = p.queue(s.Context())

@@ -12,26 +12,26 @@ import (
 // sessionTimeout is what every process asks for, and gets.
 const sessionTimeout = 6 * time.Second
 
-// A Fault is a way in which a run may go wrong.
-type Fault string
+// A Trouble is a way in which a run may go wrong.
+type Trouble string
 
 const (
-	Hole     Fault = "hole"     // a frame is lost, and some time later its connection
-	Cut      Fault = "cut"      // a connection ends, before or after a request is applied
-	Delay    Fault = "delay"    // a frame takes longer than a context, or than a session
-	Refusal  Fault = "refusal"  // a request is answered with an error that means: not now
-	Mute     Fault = "mute"     // nothing gets through in one direction
-	Freeze   Fault = "freeze"   // the ensemble stands still
-	Member   Fault = "member"   // one server stands still, refuses, or loses its connections
-	Lag      Fault = "lag"      // servers fall behind the leader
-	Split    Fault = "split"    // a server loses its leader, for good, for a while, or but for a moment
-	Forgery  Fault = "forgery"  // a session is said to have expired while its nodes live on
-	Expiry   Fault = "expiry"   // a session is ended before its time
-	Deletion Fault = "deletion" // an operator deletes a lock node, or the parent with all below
-	Restart  Fault = "restart"  // a process ends, and another one starts in its place
+	Hole     Trouble = "hole"     // a frame is lost, and some time later its connection
+	Cut      Trouble = "cut"      // a connection ends, before or after a request is applied
+	Delay    Trouble = "delay"    // a frame takes longer than a context, or than a session
+	Refusal  Trouble = "refusal"  // a request is answered with an error that means: not now
+	Mute     Trouble = "mute"     // nothing gets through in one direction
+	Freeze   Trouble = "freeze"   // the ensemble stands still
+	Member   Trouble = "member"   // one server stands still, refuses, or loses its connections
+	Lag      Trouble = "lag"      // servers fall behind the leader
+	Split    Trouble = "split"    // a server loses its leader, for good, for a while, or but for a moment
+	Forgery  Trouble = "forgery"  // a session is said to have expired while its nodes live on
+	Expiry   Trouble = "expiry"   // a session is ended before its time
+	Deletion Trouble = "deletion" // an operator deletes a lock node, or the parent with all below
+	Restart  Trouble = "restart"  // a process ends, and another one starts in its place
 )
 
-var allFaults = []Fault{
+var allTroubles = []Trouble{
 	Hole, Cut, Delay, Refusal, Mute, Freeze, Member, Lag, Split, Forgery, Expiry, Deletion, Restart,
 }
 
@@ -47,10 +47,10 @@ type Plan struct {
 	Latency   time.Duration // the most that a frame takes
 	Bridged   bool          // some processes make their nodes with kazoo
 	Worn      bool          // the sequence numbers of paths come to where they have to begin anew
-	Faults    []Fault
+	Troubles  []Trouble
 }
 
-// NewPlan draws a plan. Not every run has every fault: a fault that is always there hides what happens without it.
+// NewPlan draws a plan. Not every run has every trouble: one that is always there hides what happens without it.
 func NewPlan(seed uint64) Plan {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	p := Plan{
@@ -62,9 +62,9 @@ func NewPlan(seed uint64) Plan {
 		Latency:   []time.Duration{0, 300 * time.Microsecond, 3 * time.Millisecond}[rng.IntN(3)],
 	}
 	if rng.IntN(4) > 0 {
-		for _, f := range allFaults {
+		for _, t := range allTroubles {
 			if rng.IntN(5) < 2 {
-				p.Faults = append(p.Faults, f)
+				p.Troubles = append(p.Troubles, t)
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func (p Plan) Smaller() iter.Seq[Plan] {
 		var smaller []Plan
 		reduce := func(change func(*Plan)) {
 			q := p
-			q.Faults = slices.Clone(p.Faults)
+			q.Troubles = slices.Clone(p.Troubles)
 			change(&q)
 			smaller = append(smaller, q)
 		}
@@ -91,8 +91,8 @@ func (p Plan) Smaller() iter.Seq[Plan] {
 		if p.Processes > 1 {
 			reduce(func(q *Plan) { q.Processes-- })
 		}
-		for i := range p.Faults {
-			reduce(func(q *Plan) { q.Faults = slices.Delete(q.Faults, i, i+1) })
+		for i := range p.Troubles {
+			reduce(func(q *Plan) { q.Troubles = slices.Delete(q.Troubles, i, i+1) })
 		}
 		if p.Members > 1 {
 			reduce(func(q *Plan) { q.Members = 1 })
@@ -117,17 +117,17 @@ func (p Plan) Smaller() iter.Seq[Plan] {
 	}
 }
 
-func (p Plan) has(f Fault) bool { return slices.Contains(p.Faults, f) }
+func (p Plan) has(t Trouble) bool { return slices.Contains(p.Troubles, t) }
 
 // networked reports whether requests and replies may get lost or come late.
 func (p Plan) networked() bool {
-	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f != Deletion })
+	return slices.ContainsFunc(p.Troubles, func(t Trouble) bool { return t != Deletion })
 }
 
 // maxSection bounds how long a lock is held in one go. Without faults sections are short, so that the bound on
 // waiting is tight.
 func (p Plan) maxSection() time.Duration {
-	if len(p.Faults) == 0 {
+	if len(p.Troubles) == 0 {
 		return 20 * time.Millisecond
 	}
 	return 2 * sessionTimeout
@@ -138,10 +138,10 @@ func (p Plan) paths() []string {
 }
 
 func (p Plan) String() string {
-	faults := make([]string, len(p.Faults))
-	for i, f := range p.Faults {
-		faults[i] = string(f)
+	troubles := make([]string, len(p.Troubles))
+	for i, t := range p.Troubles {
+		troubles[i] = string(t)
 	}
-	return fmt.Sprintf("seed %d: %d processes, %d members, tick %v, %d paths, %d steps, latency %v, bridged %t, worn %t, faults [%s]",
-		p.Seed, p.Processes, p.Members, p.Tick, p.Paths, p.Steps, p.Latency, p.Bridged, p.Worn, strings.Join(faults, " "))
+	return fmt.Sprintf("seed %d: %d processes, %d members, tick %v, %d paths, %d steps, latency %v, bridged %t, worn %t, troubles [%s]",
+		p.Seed, p.Processes, p.Members, p.Tick, p.Paths, p.Steps, p.Latency, p.Bridged, p.Worn, strings.Join(troubles, " "))
 }

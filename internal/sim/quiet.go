@@ -9,8 +9,8 @@ import (
 
 // heal ends all faults.
 func (w *World) heal() {
+	w.faults.Clear()
 	w.mu.Lock()
-	w.traps = nil
 	ids := w.deferred
 	w.mu.Unlock()
 	w.diary.note("all faults end")

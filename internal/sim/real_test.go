@@ -14,7 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
-	"github.com/tierlock/tierlock/internal/faultproxy/twin"
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/tier"
@@ -31,17 +31,17 @@ func TestServerBehavesLikeTheModel(t *testing.T) {
 	turns := make(chan struct{}, 24) // cases at a time: mostly they wait
 	var cases sync.WaitGroup
 	defer cases.Wait()
-	for _, blow := range twin.Blows(sessionTimeout) {
+	for _, m := range lineMishaps {
 		for _, situation := range situations {
 			for _, request := range situation.requests {
-				if situation.name == "releasing" && request == connect && blow.Name == twin.Refused {
+				if situation.name == "releasing" && request == connect && m.name == refused {
 					continue // the news of the expiry and the release run a race
 				}
-				tr := trial{play: situation.play, request: request, blow: blow}
+				tr := trial{play: situation.play, request: request, mishap: m}
 				turns <- struct{}{}
 				cases.Go(func() {
 					defer func() { <-turns }()
-					t.Run(situation.name+"/"+request.name+"/"+blow.Name, func(t *testing.T) { tr.compare(t, server.Addr()) })
+					t.Run(situation.name+"/"+request.name+"/"+m.name, func(t *testing.T) { tr.compare(t, server.Addr()) })
 				})
 			}
 		}
@@ -51,9 +51,9 @@ func TestServerBehavesLikeTheModel(t *testing.T) {
 func (tr trial) compare(t *testing.T, server string) {
 	var model []string
 	synctest.Test(t, func(t *testing.T) {
-		model = tr.on(t, twin.Model(t, zktest.Config{MinSessionTimeout: time.Second}))
+		model = tr.on(t, modelBackend(t, zktest.Config{MinSessionTimeout: time.Second}))
 	})
-	real := tr.on(t, twin.Server(t, server))
+	real := tr.on(t, serverBackend(t, server))
 	if !slices.Equal(real, model) {
 		t.Errorf("on the server:\n  %s\non the model:\n  %s", strings.Join(real, "\n  "), strings.Join(model, "\n  "))
 	}
@@ -74,37 +74,55 @@ var situations = []struct {
 	{"releasing", []request{remove, requeue, connect}, (*trial).releasing},
 }
 
+// lineMishaps can happen to a request on a line. The longest come first, so that nobody waits for them alone.
+var lineMishaps = []mishap[*line]{
+	{
+		name: "cut off for longer than the session", at: zktest.Request, do: zktest.Cut,
+		before: func(l *line) { l.Refuse(); l.later(sessionTimeout+time.Second, l.Accept) },
+	},
+	{ // A stream loses nothing in the middle. A busy machine needs most of the lease that a lost heartbeat leaves, half the timeout.
+		name: "dropped then cut", at: zktest.Request, do: zktest.Drop,
+		before: func(l *line) { l.mute(); l.later(sessionTimeout/10, func() { l.Cut(); l.unmute() }) },
+	},
+	{name: "cut at the request", at: zktest.Request, do: zktest.Cut},
+	{name: "cut at the reply", at: zktest.Reply, do: zktest.Cut},
+	{name: "answered late", at: zktest.Reply, do: zktest.Delay(sessionTimeout / 4), late: true}, // zklock waits less for a handshake
+	{name: refused, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)},
+}
+
 // A trial is one case. What its callers see goes into its log; what must be so wherever it is played is checked.
 type trial struct {
 	*testing.T
 	play    func(*trial)
 	request request
-	blow    twin.Blow
+	mishap  mishap[*line]
 
-	ground   *twin.Ground
+	backend  *backend
 	operator *zk.Conn
 	path     string // of the lock
 	data     string // of a node that is written under it
-	strike   *twin.Strike
+	line     *line  // the one whose request meets the mishap
+	fault    *fault.Armed
+	beaten   *fault.Armed // hit by the first heartbeat that is answered after that
 	log      []string
 	token    int64 // of the newest grant
 }
 
 // on plays the case and returns its log.
-func (tr trial) on(t *testing.T, g *twin.Ground) []string {
+func (tr trial) on(t *testing.T, b *backend) []string {
 	t.Helper()
-	tr.T, tr.ground = t, g
+	tr.T, tr.backend = t, b
 	tr.path = "/" + strings.NewReplacer("/", "-", " ", "-", ",", "").Replace(t.Name())
 	tr.data = tr.path + "-data"
-	tr.operator = g.Operator(t)
+	tr.operator = b.operator(t)
 	for _, path := range []string{tr.path, tr.data} {
 		if _, err := tr.operator.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 			tr.Fatal(err)
 		}
 	}
 	tr.play(&tr)
-	tr.await("the blow", func() bool { return closed(tr.strike.Hit) })
-	tr.strike.Wait()
+	tr.await("the mishap", func() bool { return closed(tr.fault.Hit) })
+	tr.line.ends.Wait()
 	tr.await("nothing is left", func() bool { return len(tr.queue()) == 0 })
 	probe, err := tr.operator.Create(tr.path+"/", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	tr.note("nodes before %s, %s", strings.TrimPrefix(probe, tr.path), sight(err))
@@ -148,18 +166,18 @@ func (tr *trial) await(what string, holds func() bool) {
 
 // A player is a process and its line. Strict: each release gives the node up.
 type player struct {
-	*twin.Line
+	*line
 	name  string
 	locks *tier.Registry
 }
 
 func (tr *trial) join(name string) *player {
 	tr.Helper()
-	l := tr.ground.Line()
+	l := tr.backend.newLine()
 	ctx, cancel := context.WithTimeout(tr.Context(), patience)
 	defer cancel()
-	servers := slices.Repeat([]string{l.Addr}, 9) // the library pauses for a second at the end of its list
-	client, err := zklock.Dial(ctx, servers, zklock.WithDialContext(l.Dial), zklock.WithSessionTimeout(sessionTimeout))
+	servers := slices.Repeat([]string{l.addr}, 9) // the library pauses for a second at the end of its list
+	client, err := zklock.Dial(ctx, servers, zklock.WithDialContext(l.dial), zklock.WithSessionTimeout(sessionTimeout))
 	if err != nil {
 		tr.Fatal(err)
 	}
@@ -171,15 +189,18 @@ func (tr *trial) join(name string) *player {
 	return &player{l, name, locks}
 }
 
-// arm lets the player's next request of the kind, about such a path, meet the blow.
+// arm lets the player's next request of the kind, about such a path, meet the mishap.
 func (tr *trial) arm(p *player, about func(path string) bool) {
-	tr.strike = p.Strike(tr.blow, tr.request.op, func(f *zktest.Frame) bool {
-		return tr.request.is(f) && (about == nil || about(f.Path))
-	})
-	tr.Cleanup(tr.strike.Wait) // also when the case has failed
+	f := tr.mishap.fault(tr.request, p.line)
+	f.About = func(f *zktest.Frame) bool { return tr.request.is(f) && (about == nil || about(f.Path)) }
+	tr.line, tr.fault = p.line, p.faults.Arm(f)
+	tr.beaten = p.faults.Arm(fault.Fault{Op: zktest.OpMulti, At: zktest.Reply, About: func(*zktest.Frame) bool {
+		return closed(tr.fault.Hit)
+	}})
+	tr.Cleanup(p.ends.Wait) // also when the case has failed
 	if tr.request == connect {
 		p.Cut()
-		<-tr.strike.Hit
+		<-tr.fault.Hit
 	}
 }
 
@@ -240,11 +261,11 @@ func (tr *trial) granted(b *bid) *bid {
 	return b
 }
 
-// giveUp waits for the blow, and cancels what it met if that is not to wait for a late answer.
+// giveUp waits for the mishap, and cancels what it met if that is not to wait for a late answer.
 func (tr *trial) giveUp(b *bid) {
 	tr.Helper()
-	tr.await("the blow", func() bool { return closed(tr.strike.Hit) })
-	if tr.blow.Late {
+	tr.await("the mishap", func() bool { return closed(tr.fault.Hit) })
+	if tr.mishap.late {
 		b.cancel()
 	}
 }
@@ -285,7 +306,7 @@ func (tr *trial) waiting() {
 		b = tr.bid(p)
 	}
 	tr.giveUp(b)
-	if tr.request == remove || tr.blow.Late {
+	if tr.request == remove || tr.mishap.late {
 		tr.settle(b)
 		tr.release(holder)
 	} else {
@@ -306,7 +327,7 @@ func (tr *trial) holding() {
 	}
 	tr.await("a heartbeat, or the loss", func() bool {
 		tr.apart(b, next)
-		return tr.strike.Answered(zktest.OpMulti) > 0 || closed(b.hold.Lost())
+		return closed(tr.beaten.Hit) || closed(b.hold.Lost())
 	})
 	tr.note("p holds: %s", sight(b.hold.Err()))
 	tr.release(b)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -43,7 +44,7 @@ var createScenarios = []scenario{
 	{"03_cancelled_while_the_create_cannot_be_sent_leaves_nothing", each(map[string]func(s *scene, p *process){
 		"disconnected": func(s *scene, p *process) { p.unplug() },
 		"cut off when the create arrives": func(s *scene, p *process) {
-			s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Request, first: p.unplug})
+			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Before: func(*zktest.Frame) { p.unplug() }})
 		},
 	}, func(s *scene, breakOff func(*scene, *process)) {
 		p := s.join(role{})
@@ -61,7 +62,7 @@ var createScenarios = []scenario{
 		"answered never": zktest.Delay(time.Hour),
 	}, func(s *scene, reply zktest.Action) {
 		p, q := s.join(role{}), s.join(role{})
-		s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: reply, times: 1})
+		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: reply, Times: 1})
 		p.start(s.in(100*time.Millisecond)).failed(100*time.Millisecond, errDeadline)
 		q.queue(s.Context()).granted(sessionTimeout)
 		if s.nodes() != 2 {
@@ -71,9 +72,9 @@ var createScenarios = []scenario{
 
 	{"05_create_applied_reply_lost_is_adopted", play(func(s *scene) {
 		p := s.join(role{})
-		cut := s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Cut, times: 1})
+		cut := p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1})
 		p.acquire()
-		if s.nodes() != 1 || s.struck(cut) != 1 {
+		if s.nodes() != 1 || cut.Struck() != 1 {
 			s.Errorf("%d nodes were created, want 1", s.nodes())
 		}
 	})},
@@ -83,21 +84,20 @@ var createScenarios = []scenario{
 		p.acquire().end()
 		behindAll := s.fallBackToLaggard(p, zktest.OpCreate)
 		p.acquire()
-		if s.nodes() != 2 || s.struck(behindAll) != 1 {
+		if s.nodes() != 2 || behindAll.Struck() != 1 {
 			s.Errorf("%d nodes were created, want 2", s.nodes())
 		}
 	})},
 
-	{"07_no_second_create_before_a_look_up_succeeds", each(map[string]fault{
-		"write lost":    {op: zktest.OpMulti, at: zktest.Reply, do: zktest.Cut, times: 5},
-		"write refused": {op: zktest.OpMulti, at: zktest.Request, do: zktest.Error(zktest.CodeOperationTimeout), times: 5},
-		"listing lost":  {op: zktest.OpGetChildren2, at: zktest.Request, do: zktest.Cut, times: 5},
-		"no connection": {op: zktest.OpConnect, at: zktest.Request, do: zktest.Cut, times: 5},
-	}, func(s *scene, trouble fault) {
+	{"07_no_second_create_before_a_look_up_succeeds", each(map[string]fault.Fault{
+		"write lost":    {Op: zktest.OpMulti, At: zktest.Reply, Do: zktest.Cut, Times: 5},
+		"write refused": {Op: zktest.OpMulti, At: zktest.Request, Do: zktest.Error(zktest.CodeOperationTimeout), Times: 5},
+		"listing lost":  {Op: zktest.OpGetChildren2, At: zktest.Request, Do: zktest.Cut, Times: 5},
+		"no connection": {Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Cut, Times: 5},
+	}, func(s *scene, trouble fault.Fault) {
 		p := s.join(role{})
-		trouble.by = p
-		s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Cut, times: 1,
-			first: func() { s.fault(trouble) }})
+		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1,
+			Before: func(*zktest.Frame) { p.arm(trouble) }})
 		p.acquire()
 		if s.nodes() != 1 {
 			s.Errorf("%d nodes were created, want 1", s.nodes())
@@ -106,8 +106,8 @@ var createScenarios = []scenario{
 
 	{"08_of_two_own_nodes_the_older_goes", play(func(s *scene) {
 		p := s.join(role{})
-		s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Cut, times: 1, first: func() {
-			s.fault(fault{by: p, op: zktest.OpMulti, at: zktest.Request, do: zktest.Cut, times: 3})
+		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1, Before: func(*zktest.Frame) {
+			p.arm(fault.Fault{Op: zktest.OpMulti, At: zktest.Request, Do: zktest.Cut, Times: 3})
 		}})
 		p.start(s.in(5*time.Millisecond)).failed(5*time.Millisecond, errDeadline)
 		p.acquire()
@@ -151,8 +151,8 @@ var createScenarios = []scenario{
 	}, func(s *scene, fate zktest.Action) {
 		p := s.join(role{})
 		session := p.session()
-		s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Request, times: 1, do: fate,
-			first: func() { s.srv.Expire(session) }})
+		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Times: 1, Do: fate,
+			Before: func(*zktest.Frame) { s.srv.Expire(session) }})
 		p.acquire().keeps()
 		if s.nodes() != 1 {
 			s.Errorf("%d nodes were created, want 1", s.nodes())
@@ -164,7 +164,7 @@ var createScenarios = []scenario{
 	}, func(s *scene, held bool) {
 		p, q := s.join(role{}), s.join(role{})
 		// Nobody can delete the old node: it goes with its session.
-		s.fault(fault{by: p, op: zktest.OpDelete, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)})
+		p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)})
 		var other *turn
 		if !held {
 			other = q.acquire()
@@ -192,7 +192,7 @@ var createScenarios = []scenario{
 
 // fallBackToLaggard makes the process lose the reply of its next request of a kind; all
 // that is left to it is a server that does not know of that request yet.
-func (s *scene) fallBackToLaggard(p *process, op zktest.Op) *fault {
+func (s *scene) fallBackToLaggard(p *process, op zktest.Op) *fault.Armed {
 	s.Helper()
 	at := p.member()
 	for _, addr := range p.servers {
@@ -200,8 +200,8 @@ func (s *scene) fallBackToLaggard(p *process, op zktest.Op) *fault {
 			s.srv.Member(addr).Lag()
 		}
 	}
-	return s.fault(fault{by: p, op: op, at: zktest.Reply, do: zktest.Cut, times: 1,
-		first: s.srv.Member(at).Refuse})
+	return p.arm(fault.Fault{Op: op, At: zktest.Reply, Do: zktest.Cut, Times: 1,
+		Before: func(*zktest.Frame) { s.srv.Member(at).Refuse() }})
 }
 
 // forgeExpiry makes the process believe that its session has expired, while the session
@@ -209,9 +209,9 @@ func (s *scene) fallBackToLaggard(p *process, op zktest.Op) *fault {
 func (s *scene) forgeExpiry(p *process) {
 	s.Helper()
 	session := p.session()
-	forged := s.fault(fault{by: p, op: zktest.OpConnect, at: zktest.Request, do: zktest.Expired, times: 1})
+	forged := p.arm(fault.Fault{Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Expired, Times: 1})
 	s.srv.Cut(session)
-	<-forged.hit
+	<-forged.Hit
 }
 
 var errDeadline = context.DeadlineExceeded

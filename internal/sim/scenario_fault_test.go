@@ -9,77 +9,42 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// A fault is what happens to some frames of a process.
-type fault struct {
-	by    *process // nil: of everybody
-	op    zktest.Op
-	at    zktest.Stage
-	is    func(f *zktest.Frame) bool // nil: any
-	of    func(path string) bool     // nil: any
-	times int                        // 0: until it is healed
-	first func()                     // called before the first one meets its fate
-	do    zktest.Action
-
-	hit  chan struct{} // closed when it has struck first
-	seen int
+// arm lets frames of the process meet a fault.
+func (p *process) arm(f fault.Fault) *fault.Armed {
+	about := f.About
+	f.About = func(frame *zktest.Frame) bool { return p.uses(frame.Member) && (about == nil || about(frame)) }
+	return p.scene.faults.Arm(f)
 }
 
-// fault arms a fault.
-func (s *scene) fault(f fault) *fault {
-	f.hit = make(chan struct{})
+// at is what frames are about that name the path.
+func at(path string) func(f *zktest.Frame) bool {
+	return func(f *zktest.Frame) bool { return f.Path == path }
+}
+
+func (s *scene) intercept(f *zktest.Frame) zktest.Action {
+	s.note(f)
+	return s.faults.Intercept(f)
+}
+
+// note keeps what a frame tells about who asks for what.
+func (s *scene) note(f *zktest.Frame) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults = append(s.faults, &f)
-	return &f
-}
-
-// struck returns how often a fault has struck.
-func (s *scene) struck(f *fault) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return f.seen
-}
-
-// lift disarms a fault.
-func (s *scene) lift(f *fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = slices.DeleteFunc(s.faults, func(other *fault) bool { return other == f })
-}
-
-func (s *scene) intercept(frame *zktest.Frame) zktest.Action {
-	s.mu.Lock()
-	if frame.Stage == zktest.Reply && frame.Op == zktest.OpConnect {
+	if f.Stage == zktest.Reply && f.Op == zktest.OpConnect {
 		for _, p := range s.processes {
-			if p.uses(frame.Member) {
-				s.homes[frame.Session] = p.servers[0]
+			if p.uses(f.Member) {
+				s.homes[f.Session] = p.servers[0]
 			}
 		}
 	}
-	heartbeat := frame.Op == zktest.OpPing || frame.Op == zktest.OpSync && frame.Path == "/"
-	if frame.Stage == zktest.Request && !heartbeat {
-		s.sent = append(s.sent, *frame)
+	heartbeat := f.Op == zktest.OpPing || f.Op == zktest.OpSync && f.Path == "/"
+	if f.Stage == zktest.Request && !heartbeat {
+		s.sent = append(s.sent, *f)
 	}
-	for _, f := range s.faults {
-		if !f.matches(frame) {
-			continue
-		}
-		f.seen++
-		struck := f.seen == 1
-		s.mu.Unlock()
-		if struck {
-			if f.first != nil {
-				f.first()
-			}
-			close(f.hit)
-		}
-		return f.do
-	}
-	s.mu.Unlock()
-	return zktest.Pass
 }
 
 // asked returns the requests so far, but for heartbeats.
@@ -89,18 +54,10 @@ func (s *scene) asked() []zktest.Frame {
 	return slices.Clone(s.sent)
 }
 
-func (f *fault) matches(frame *zktest.Frame) bool {
-	return frame.Op == f.op && frame.Stage == f.at &&
-		(f.times == 0 || f.seen < f.times) &&
-		(f.by == nil || f.by.uses(frame.Member)) &&
-		(f.is == nil || f.is(frame)) &&
-		(f.of == nil || f.of(frame.Path))
-}
-
 // heal ends all faults.
 func (s *scene) heal() {
+	s.faults.Clear()
 	s.mu.Lock()
-	s.faults = nil
 	processes, sessions := s.processes, slices.Collect(maps.Keys(s.homes))
 	s.mu.Unlock()
 	s.srv.Unfreeze()

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -14,25 +15,25 @@ var flightScenarios = []scenario{
 	{"f1_list_answered_but_the_create_never_is_looked_up", play(func(s *scene) {
 		p := s.join(role{})
 		session := p.session()
-		hole := s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Drop, times: 1, first: func() {
+		hole := p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Drop, Times: 1, Before: func(*zktest.Frame) {
 			time.AfterFunc(time.Second, func() { s.srv.Cut(session) })
 		}})
 		p.acquire()
-		if s.nodes() != 1 || s.struck(hole) != 1 {
+		if s.nodes() != 1 || hole.Struck() != 1 {
 			s.Errorf("%d nodes were created, want 1", s.nodes())
 		}
 	})},
 
-	{"f2_create_answered_but_the_list_never_is_listed_again", each(map[string]fault{
-		"not sent":   {at: zktest.Request, do: zktest.Cut},
-		"reply lost": {at: zktest.Reply, do: zktest.Cut},
-		"refused":    {at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)},
-	}, func(s *scene, trouble fault) {
+	{"f2_create_answered_but_the_list_never_is_listed_again", each(map[string]fault.Fault{
+		"not sent":   {At: zktest.Request, Do: zktest.Cut},
+		"reply lost": {At: zktest.Reply, Do: zktest.Cut},
+		"refused":    {At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)},
+	}, func(s *scene, trouble fault.Fault) {
 		p := s.join(role{})
-		trouble.by, trouble.op, trouble.times = p, zktest.OpGetChildren2, 1
-		overtaken := s.fault(trouble)
+		trouble.Op, trouble.Times = zktest.OpGetChildren2, 1
+		overtaken := p.arm(trouble)
 		u := p.acquire()
-		if s.nodes() != 1 || s.struck(overtaken) != 1 {
+		if s.nodes() != 1 || overtaken.Struck() != 1 {
 			s.Errorf("%d nodes were created, want 1", s.nodes())
 		}
 		u.keeps()
@@ -41,7 +42,7 @@ var flightScenarios = []scenario{
 	{"f3_list_overtaken_by_a_reconnect_and_a_departure", play(func(s *scene) {
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
-		s.fault(fault{by: q, op: zktest.OpGetChildren2, at: zktest.Reply, do: zktest.Cut, times: 1, first: q.unplug})
+		q.arm(fault.Fault{Op: zktest.OpGetChildren2, At: zktest.Reply, Do: zktest.Cut, Times: 1, Before: func(*zktest.Frame) { q.unplug() }})
 		waiter := q.queue(s.Context())
 		holder.end()
 		waiter.waits()
@@ -58,7 +59,7 @@ var flightScenarios = []scenario{
 	}, func(s *scene, op zktest.Op) {
 		p, q := s.join(role{}), s.join(role{})
 		holder, session := q.acquire(), p.session()
-		s.fault(fault{by: p, op: op, at: zktest.Request, do: zktest.Pass, times: 1, first: func() { s.srv.Expire(session) }})
+		p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Pass, Times: 1, Before: func(*zktest.Frame) { s.srv.Expire(session) }})
 		waiter := p.queue(s.Context())
 		time.Sleep(time.Second)
 		holder.end()
@@ -77,7 +78,7 @@ var flightScenarios = []scenario{
 		p, q, r := s.join(role{}), s.join(role{}), s.join(role{})
 		first := p.acquire()
 		second := q.queue(s.Context())
-		s.fault(fault{by: r, op: zktest.OpGetData, at: at, do: zktest.Cut, times: 1, first: r.unplug})
+		r.arm(fault.Fault{Op: zktest.OpGetData, At: at, Do: zktest.Cut, Times: 1, Before: func(*zktest.Frame) { r.unplug() }})
 		third := r.queue(s.Context())
 		first.end()
 		second.granted(0).end()

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -93,7 +94,7 @@ var holdingScenarios = []scenario{
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
 		waiter := q.queue(s.Context())
-		s.fault(fault{by: p, op: zktest.OpDelete, at: at, do: zktest.Cut, times: 1})
+		p.arm(fault.Fault{Op: zktest.OpDelete, At: at, Do: zktest.Cut, Times: 1})
 		s.must(holder.release())
 		waiter.granted(time.Second)
 		next := p.queue(s.Context()) // the gate is open
@@ -105,7 +106,7 @@ var holdingScenarios = []scenario{
 		"disconnected": func(s *scene, p *process) { p.unplug() },
 		"mute":         func(s *scene, p *process) { s.srv.Mute(p.session(), zktest.ToClient) },
 		"stopped": func(s *scene, p *process) {
-			s.fault(fault{by: p, op: zktest.OpDelete, at: zktest.Request, do: zktest.Delay(time.Hour)})
+			p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Delay(time.Hour)})
 		},
 	}, func(s *scene, breakOff func(*scene, *process)) {
 		p, q := s.join(role{}), s.join(role{})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -49,14 +50,14 @@ var limitScenarios = []scenario{
 	}, func(s *scene, r refusal) {
 		p := s.join(role{})
 		s.deleteAll(lockPath)
-		f := s.fault(fault{by: p, op: r.op, at: zktest.Request, do: zktest.Error(r.code), times: 3})
+		f := p.arm(fault.Fault{Op: r.op, At: zktest.Request, Do: zktest.Error(r.code), Times: 3})
 		u := p.start(s.Context())
 		if r.permanent {
 			u.failed(time.Second)
 		} else {
 			u.granted(time.Second)
 		}
-		if s.struck(f) == 0 {
+		if f.Struck() == 0 {
 			s.Error("nothing was refused")
 		}
 	})},
@@ -94,9 +95,9 @@ var limitScenarios = []scenario{
 
 	{"21_node_exists_on_create_means_exhausted", play(func(s *scene) {
 		p := s.join(role{})
-		f := s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Request, do: zktest.Error(zktest.CodeNodeExists)})
+		f := p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Do: zktest.Error(zktest.CodeNodeExists)})
 		p.start(s.Context()).failed(0, tier.ErrSequenceExhausted)
-		s.lift(f)
+		f.Lift()
 		p.acquire()
 	})},
 

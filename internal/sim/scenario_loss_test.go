@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -39,22 +40,22 @@ func TestLossIsInTime(t *testing.T) {
 		},
 		"forged expiry": func(s *scene, p *process) { s.forgeExpiry(p) },
 		"forged expiry, node stays": func(s *scene, p *process) {
-			s.fault(fault{by: p, op: zktest.OpDelete, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)})
+			p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)})
 			s.forgeExpiry(p)
 		},
 		"answers come late": func(s *scene, p *process) {
 			for _, op := range []zktest.Op{zktest.OpSync, zktest.OpMulti, zktest.OpPing, zktest.OpConnect} {
-				s.fault(fault{by: p, op: op, at: zktest.Reply, do: zktest.Delay(sessionTimeout - time.Second)})
+				p.arm(fault.Fault{Op: op, At: zktest.Reply, Do: zktest.Delay(sessionTimeout - time.Second)})
 			}
 		},
 		"requests are lost": func(s *scene, p *process) {
 			for _, op := range []zktest.Op{zktest.OpSync, zktest.OpMulti, zktest.OpPing} {
-				s.fault(fault{by: p, op: op, at: zktest.Request, do: zktest.Drop})
+				p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Drop})
 			}
 		},
 		"events keep coming": func(s *scene, p *process) {
 			for _, op := range []zktest.Op{zktest.OpSync, zktest.OpMulti, zktest.OpPing} {
-				s.fault(fault{by: p, op: op, at: zktest.Request, do: zktest.Drop})
+				p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Drop})
 			}
 			s.background.Go(func() { // each puts the library's own detection off
 				for range 20 {

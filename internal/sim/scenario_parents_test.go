@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -14,13 +15,13 @@ var parentScenarios = []scenario{
 	{"12_missing_parents_are_created", each(map[string]func(s *scene, p *process){
 		"never there": func(s *scene, p *process) { s.deleteAll("/locks") },
 		"reaped right before the create": func(s *scene, p *process) {
-			s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Request, times: 1, first: func() {
+			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Times: 1, Before: func(*zktest.Frame) {
 				s.must(s.admin().Delete(lockPath, -1))
 			}})
 		},
 		"reaped again and again": func(s *scene, p *process) {
-			s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Request, times: 8,
-				do: zktest.Error(zktest.CodeNoNode)})
+			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Times: 8,
+				Do: zktest.Error(zktest.CodeNoNode)})
 		},
 	}, func(s *scene, prepare func(*scene, *process)) {
 		p := s.join(role{})
@@ -46,7 +47,7 @@ var parentScenarios = []scenario{
 	}, func(s *scene, op zktest.Op) {
 		p := s.join(role{})
 		s.deleteAll(lockPath)
-		s.fault(fault{by: p, op: op, at: zktest.Request, do: zktest.Error(zktest.CodeNoAuth)})
+		p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Error(zktest.CodeNoAuth)})
 		p.start(s.Context()).failed(0, zk.ErrNoAuth)
 		if synctest.Wait(); s.leftovers() != "" {
 			s.Error(s.leftovers())

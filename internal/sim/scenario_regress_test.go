@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -22,8 +23,8 @@ func TestBugsOfOthers(t *testing.T) {
 		// Guard: lookUp gives up to the reaper.
 		{"samuel_229_connection_loss_leaves_an_orphan", play(func(s *scene) {
 			p, q := s.join(role{}), s.join(role{})
-			s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Cut, times: 1, first: func() {
-				s.fault(fault{by: p, op: zktest.OpSync, at: zktest.Request, do: zktest.Cut, times: 3})
+			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1, Before: func(*zktest.Frame) {
+				p.arm(fault.Fault{Op: zktest.OpSync, At: zktest.Request, Do: zktest.Cut, Times: 3})
 			}})
 			p.start(s.in(5*time.Millisecond)).failed(5*time.Millisecond, errDeadline)
 			q.start(s.Context()).granted(time.Second)
@@ -61,11 +62,11 @@ func TestBugsOfOthers(t *testing.T) {
 		// Guard: a node's owner is compared.
 		{"CURATOR-498_node_of_the_old_session_is_taken_for_ones_own", play(func(s *scene) {
 			p := s.join(role{})
-			s.fault(fault{by: p, op: zktest.OpDelete, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)})
-			forged := s.fault(fault{by: p, op: zktest.OpConnect, at: zktest.Request, do: zktest.Expired, times: 1})
-			s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Cut, times: 1})
+			p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)})
+			forged := p.arm(fault.Fault{Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Expired, Times: 1})
+			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1})
 			u := p.start(s.Context())
-			<-forged.hit
+			<-forged.Hit
 			u.granted(bound).keeps()
 			if owner := s.owners[s.created[0]]; owner == p.session() || len(s.created) != 2 {
 				s.Errorf("nodes %v", s.created)
@@ -75,7 +76,7 @@ func TestBugsOfOthers(t *testing.T) {
 		// Guard: queueing nodes end with session.
 		{"CURATOR-604_lock_is_acquired_on_the_old_sessions_node", play(func(s *scene) {
 			p, q := s.join(role{}), s.join(role{})
-			s.fault(fault{by: p, op: zktest.OpDelete, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)})
+			p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)})
 			holder := q.acquire()
 			waiter := p.queue(s.Context())
 			old := p.session()
@@ -92,7 +93,7 @@ func TestBugsOfOthers(t *testing.T) {
 		// Guard: session end loses holds.
 		{"CURATOR-696_old_sessions_node_makes_a_second_leader", play(func(s *scene) {
 			p, q := s.join(role{}), s.join(role{})
-			s.fault(fault{by: p, op: zktest.OpDelete, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)})
+			p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)})
 			holder := p.acquire()
 			waiter := q.queue(s.Context())
 			s.forgeExpiry(p)
@@ -154,14 +155,14 @@ func (s *scene) lateDelete() {
 	p := s.join(role{})
 	s.deleteAll(lockPath)
 	first := p.acquire()
-	late := s.fault(fault{by: p, op: zktest.OpDelete, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)})
+	late := p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)})
 	s.must(first.release())
 	s.deleteAll(lockPath)
 	second := p.acquire()
 	if a, b := s.created[0], s.created[1]; a[len(a)-10:] != b[len(b)-10:] || a == b {
 		s.Fatalf("nodes %s and %s, want different ones of the same number", a, b)
 	}
-	if s.lift(late); p.client.Reaping() != 1 {
+	if late.Lift(); p.client.Reaping() != 1 {
 		s.Fatalf("%d nodes to reap, want the first", p.client.Reaping())
 	}
 	s.eventually(bound, "the first node is reaped", func() bool { return p.client.Reaping() == 0 })

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -56,17 +57,17 @@ var serverScenarios = []scenario{
 		"create": zktest.OpCreate, "list": zktest.OpGetChildren2, "delete": zktest.OpDelete,
 	}, func(s *scene, op zktest.Op) {
 		p, q := s.join(role{}), s.join(role{})
-		moved := s.fault(fault{by: p, op: op, at: zktest.Request, do: zktest.Error(zktest.CodeSessionMoved), times: 2})
+		moved := p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Error(zktest.CodeSessionMoved), Times: 2})
 		p.acquire().end()
 		q.acquire()
-		if s.struck(moved) == 0 {
+		if moved.Struck() == 0 {
 			s.Error("nothing was refused")
 		}
 	})},
 
 	{"62_no_quorum_is_transient", play(func(s *scene) {
 		p := s.join(role{})
-		down := s.fault(fault{by: p, op: zktest.OpConnect, at: zktest.Request, do: zktest.Cut})
+		down := p.arm(fault.Fault{Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Cut})
 		s.srv.Cut(p.session())
 		synctest.Wait()
 		_, err := p.locks.Mutex(lockPath).TryAcquire(s.Context())
@@ -74,13 +75,13 @@ var serverScenarios = []scenario{
 		u := p.start(s.Context())
 		time.Sleep(time.Hour)
 		u.waits()
-		s.lift(down)
+		down.Lift()
 		u.granted(2 * time.Second)
 	})},
 
 	{"63_refused_handshakes_are_named_in_the_error", play(func(s *scene) {
 		p := s.join(role{})
-		s.fault(fault{by: p, op: zktest.OpConnect, at: zktest.Request, do: zktest.Cut})
+		p.arm(fault.Fault{Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Cut})
 		s.srv.Cut(p.session())
 		u := p.start(s.in(sessionTimeout))
 		u.failed(sessionTimeout, errDeadline, zk.ErrNoServer)

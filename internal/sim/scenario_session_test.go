@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -18,7 +19,7 @@ var sessionScenarios = []scenario{
 		holder := p.acquire()
 		waiter := p.queue(s.Context())
 		first := p.session()
-		s.fault(fault{by: p, op: zktest.OpConnect, at: zktest.Request, do: zktest.Expired, times: 3})
+		p.arm(fault.Fault{Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Expired, Times: 3})
 		s.srv.Expire(first)
 		holder.lost(time.Second).end()
 		waiter.granted(bound).keeps()
@@ -68,14 +69,14 @@ var sessionScenarios = []scenario{
 
 	{"69_stuck_call_is_the_only_one_and_ends_with_close", play(func(s *scene) {
 		p, q := s.join(role{}), s.join(role{})
-		s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Delay(3 * time.Second), times: 1})
+		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Delay(3 * time.Second), Times: 1})
 		for range 100 {
 			p.start(s.in(10*time.Millisecond)).failed(10*time.Millisecond, errDeadline)
 		}
 		if got := p.requests(zktest.OpCreate); got != 1 {
 			s.Errorf("%d creates are under way, want 1", got)
 		}
-		s.fault(fault{by: q, op: zktest.OpCreate, at: zktest.Request, do: zktest.Drop})
+		q.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Do: zktest.Drop})
 		stuck := q.queue(s.Context())
 		before := time.Now()
 		q.locks.Close()
@@ -90,7 +91,7 @@ var sessionScenarios = []scenario{
 		s.deleteAll(lockPath)
 		p.acquire().end()
 		for range 3 {
-			s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Request, times: 1, first: func() {
+			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Times: 1, Before: func(*zktest.Frame) {
 				s.must(s.admin().Delete(lockPath, -1))
 			}})
 			p.start(s.Context()).granted(time.Second).end()
@@ -110,17 +111,17 @@ var sessionScenarios = []scenario{
 
 	{"72_retries_are_spread_and_do_not_end", play(func(s *scene) {
 		p := s.join(role{})
-		busy := s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)})
+		busy := p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)})
 		u := p.start(s.Context())
 		const long = 30 * time.Minute // backoff's own limit is a quarter of an hour
 		time.Sleep(long)
 		u.waits()
-		if n := s.struck(busy); n < int(long/(2*time.Second)) || n > int(long/(400*time.Millisecond)) {
+		if n := busy.Struck(); n < int(long/(2*time.Second)) || n > int(long/(400*time.Millisecond)) {
 			s.Errorf("%d tries in %v", n, long)
 		}
 		u.cancel()
 		u.failed(0)
-		s.lift(busy)
+		busy.Lift()
 	})},
 
 	{"73_list_from_a_server_behind_is_no_claim", play(func(s *scene) {
@@ -145,7 +146,7 @@ var sessionScenarios = []scenario{
 
 	{"74_create_that_surfaces_after_an_election_is_adopted", play(func(s *scene) {
 		p := s.join(role{members: 3})
-		s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Reply, do: zktest.Cut, times: 1, first: func() {
+		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1, Before: func(*zktest.Frame) {
 			p.unplug()
 			for _, addr := range p.servers {
 				s.srv.Member(addr).Lag()
@@ -163,7 +164,7 @@ var sessionScenarios = []scenario{
 
 	{"75_local_sessions_are_refused", play(func(s *scene) {
 		p := s.join(role{})
-		s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Request, do: zktest.Error(-120)})
+		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Do: zktest.Error(-120)})
 		p.start(s.Context()).failed(0)
 	})},
 }

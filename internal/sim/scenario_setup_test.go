@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -35,10 +37,10 @@ type scene struct {
 	*testing.T
 	srv        *zktest.Server
 	grants     atomic.Int64
+	faults     fault.Set
 	background sync.WaitGroup // which time does not pass without
 
-	mu        sync.Mutex // guards the fields below; never held across a call of the server
-	faults    []*fault
+	mu        sync.Mutex       // guards the fields below; never held across a call of the server
 	sent      []zktest.Frame   // requests that have arrived, pings left out
 	homes     map[int64]string // session → address of its process
 	owners    map[string]int64 // lock node → session that made it

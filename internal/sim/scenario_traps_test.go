@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -21,8 +22,8 @@ var trapScenarios = []scenario{
 		"create": zktest.OpCreate, "list": zktest.OpGetChildren2,
 	}, func(s *scene, op zktest.Op) {
 		p := s.join(role{})
-		s.fault(fault{by: p, op: op, at: zktest.Request, do: zktest.Error(zktest.CodeNoAuth), times: 1,
-			first: func() { time.Sleep(time.Second) }})
+		p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Error(zktest.CodeNoAuth), Times: 1,
+			Before: func(*zktest.Frame) { time.Sleep(time.Second) }})
 		s.background.Go(func() {
 			_, err := p.locks.Mutex(lockPath).TryAcquire(s.Context())
 			s.wantErr(err, zk.ErrNoAuth)
@@ -34,7 +35,7 @@ var trapScenarios = []scenario{
 	// Guard: deliver makes cohort idle.
 	{"o2_failed_lock_keeps_the_gate", play(func(s *scene) {
 		p := s.join(role{})
-		s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Request, do: zktest.Error(zktest.CodeNoAuth), times: 20})
+		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Do: zktest.Error(zktest.CodeNoAuth), Times: 20})
 		for range 8 { // so that one comes back before the others have gone
 			s.background.Go(func() {
 				for s.Context().Err() == nil {
@@ -68,7 +69,7 @@ var trapScenarios = []scenario{
 		"cut": zktest.Cut, "refused": zktest.Error(zktest.CodeThrottled), "forbidden": zktest.Error(zktest.CodeNoAuth),
 	}, func(s *scene, fate zktest.Action) {
 		p := s.join(role{})
-		s.fault(fault{by: p, op: zktest.OpDelete, at: zktest.Request, do: fate, times: 1})
+		p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: fate, Times: 1})
 		first, second := p.acquire(), p.queue(s.Context())
 		first.release()
 		second.granted(bound)
@@ -100,8 +101,8 @@ var trapScenarios = []scenario{
 		for range 10 {
 			holder := p.acquire()
 			node := s.created[len(s.created)-1]
-			s.fault(fault{by: q, op: zktest.OpGetData, at: zktest.Request, times: 1,
-				of: func(path string) bool { return path == node }, first: holder.end})
+			q.arm(fault.Fault{Op: zktest.OpGetData, At: zktest.Request, Times: 1,
+				About: at(node), Before: func(*zktest.Frame) { holder.end() }})
 			q.start(s.Context()).granted(0).end()
 		}
 		if synctest.Wait(); s.srv.Watches() > 1 {
@@ -141,7 +142,7 @@ var trapScenarios = []scenario{
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
 		waiter := q.queue(s.Context())
-		s.fault(fault{by: q, op: zktest.OpSetWatches, at: zktest.Request, do: zktest.Error(zktest.CodeOperationTimeout)})
+		q.arm(fault.Fault{Op: zktest.OpSetWatches, At: zktest.Request, Do: zktest.Error(zktest.CodeOperationTimeout)})
 		q.unplug()
 		holder.end()
 		q.plug()
@@ -164,7 +165,7 @@ var trapScenarios = []scenario{
 		"not applied": zktest.Request, "reply lost": zktest.Reply,
 	}, func(s *scene, at zktest.Stage) {
 		p := s.join(role{})
-		s.fault(fault{by: p, op: zktest.OpCreate, at: at, do: zktest.Cut, times: 1})
+		p.arm(fault.Fault{Op: zktest.OpCreate, At: at, Do: zktest.Cut, Times: 1})
 		p.acquire().end()
 		if synctest.Wait(); len(s.srv.Children(lockPath)) != 0 || s.nodes() != 1 {
 			s.Errorf("created %v, left %v", s.created, s.srv.Children(lockPath))
@@ -175,7 +176,7 @@ var trapScenarios = []scenario{
 	{"o13_error_of_one_attempt_fails_the_next", play(func(s *scene) {
 		p := s.join(role{})
 		for range 3 {
-			s.fault(fault{by: p, op: zktest.OpCreate, at: zktest.Request, do: zktest.Error(zktest.CodeInvalidACL), times: 1})
+			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Do: zktest.Error(zktest.CodeInvalidACL), Times: 1})
 			p.start(s.Context()).failed(0, zk.ErrInvalidACL)
 			p.start(s.Context()).granted(0).end()
 		}
@@ -205,7 +206,7 @@ var trapScenarios = []scenario{
 	{"o16_late_watch_after_a_cancel_takes_the_lock_for_nobody", play(func(s *scene) {
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
-		s.fault(fault{by: q, op: zktest.OpEvent, at: zktest.Event, do: zktest.Delay(time.Second)})
+		q.arm(fault.Fault{Op: zktest.OpEvent, At: zktest.Event, Do: zktest.Delay(time.Second)})
 		waiter := q.queue(s.Context())
 		holder.end() // the event is under way
 		waiter.cancel()

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -17,9 +18,9 @@ var waitingScenarios = []scenario{
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
 		node := s.created[0]
-		s.fault(fault{by: q, op: zktest.OpGetData, at: zktest.Request, times: 1,
-			of:    func(path string) bool { return path == node },
-			first: holder.end})
+		q.arm(fault.Fault{Op: zktest.OpGetData, At: zktest.Request, Times: 1,
+			About:  at(node),
+			Before: func(*zktest.Frame) { holder.end() }})
 		q.start(s.Context()).granted(0)
 	})},
 
@@ -60,7 +61,7 @@ var waitingScenarios = []scenario{
 		lock, err := p.client.Lock(lockPath)
 		s.must(err)
 		const late = 100 * time.Millisecond
-		s.fault(fault{by: p, op: op, at: zktest.Reply, do: zktest.Delay(late)})
+		p.arm(fault.Fault{Op: op, At: zktest.Reply, Do: zktest.Delay(late)})
 		for range 20 { // both timers fire at the same instant
 			ctx, cancel := context.WithTimeout(s.Context(), late)
 			node, err := lock.Acquire(ctx)
@@ -122,15 +123,14 @@ var waitingScenarios = []scenario{
 		}
 	})},
 
-	{"32_lost_watch_is_made_up_for", each(map[string]fault{
-		"event lost":        {op: zktest.OpEvent, at: zktest.Event, do: zktest.Drop},
-		"set watches fails": {op: zktest.OpSetWatches, at: zktest.Request, do: zktest.Error(zktest.CodeOperationTimeout)},
-	}, func(s *scene, loss fault) {
+	{"32_lost_watch_is_made_up_for", each(map[string]fault.Fault{
+		"event lost":        {Op: zktest.OpEvent, At: zktest.Event, Do: zktest.Drop},
+		"set watches fails": {Op: zktest.OpSetWatches, At: zktest.Request, Do: zktest.Error(zktest.CodeOperationTimeout)},
+	}, func(s *scene, loss fault.Fault) {
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
 		waiter := q.queue(s.Context())
-		loss.by = q
-		s.fault(loss)
+		q.arm(loss)
 		s.srv.Cut(q.session())
 		time.Sleep(10 * time.Millisecond) // reconnected, and looked
 		holder.end()

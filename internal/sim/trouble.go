@@ -9,11 +9,12 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// trouble brings about one fault.
-func (w *World) trouble(rng *rand.Rand, fault Fault) {
+// trouble brings one about.
+func (w *World) trouble(rng *rand.Rand, kind Trouble) {
 	i := rng.IntN(w.plan.Processes)
 	p := w.process(i)
 	if holder := w.book.holder(); rng.IntN(2) == 0 && holder != nil {
@@ -22,9 +23,9 @@ func (w *World) trouble(rng *rand.Rand, fault Fault) {
 		w.occupy(rng, p)
 	}
 	d := around(rng, []time.Duration{100 * time.Millisecond, time.Second, 4 * time.Second, 2 * sessionTimeout}[rng.IntN(4)])
-	switch fault {
+	switch kind {
 	case Hole, Cut, Delay, Refusal:
-		w.lay(rng, fault, p)
+		w.lay(rng, kind, p)
 	case Forgery:
 		w.forge(rng, p)
 	case Mute:
@@ -37,10 +38,7 @@ func (w *World) trouble(rng *rand.Rand, fault Fault) {
 		m := w.server.Member(memberAddr(rng.IntN(w.plan.Members)))
 		w.during(d, "a member lags", m.Lag, m.CatchUp)
 		if rng.IntN(2) == 0 {
-			w.set(&trap{
-				name: "cut while a member lags", process: p, op: zktest.OpCreate, stage: zktest.Reply, left: 1,
-				spring: func(*zktest.Frame) zktest.Action { return zktest.Cut },
-			})
+			w.arm("cut while a member lags", p, fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1})
 		}
 	case Split:
 		w.split(rng, p, d)

@@ -142,7 +142,7 @@ func (b *book) checkArrival(j *job) {
 
 // checkPatience is I11. Faults can make any wait longer.
 func (b *book) checkPatience(t *turn) {
-	if n := t.node; len(b.plan.Faults) == 0 && n.served.IsZero() {
+	if n := t.node; len(b.plan.Troubles) == 0 && n.served.IsZero() {
 		var bound time.Duration
 		for _, p := range n.ahead {
 			// One section may begin at the end of the budget. Another one may run before it: the process looks for
@@ -167,7 +167,7 @@ func (b *book) checkTold(t *turn) {
 	if t.node.revoked.IsZero() || closed(t.hold.Lost()) {
 		return
 	}
-	if slices.Contains(b.plan.Faults, Lag) { // a member tells what it knows, and it may fall behind without end
+	if slices.Contains(b.plan.Troubles, Lag) { // a member tells what it knows, and it may fall behind without end
 		return
 	}
 	grace := 20*b.plan.Latency + time.Millisecond

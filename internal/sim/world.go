@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -24,6 +25,7 @@ type World struct {
 	diary  *diary
 	book   *book
 	server *zktest.Server
+	faults fault.Set
 
 	ctx    context.Context // ends when the run gives up
 	cancel context.CancelFunc
@@ -36,7 +38,6 @@ type World struct {
 	mu        sync.Mutex // guards the fields below; never held across a call of a process or the server
 	processes []*process
 	jobs      []*job
-	traps     []*trap
 	pending   map[int]func() // what is to be done later
 	deferred  int            // ever put there
 }
@@ -100,12 +101,12 @@ func (w *World) step(i int) {
 	w.book.audit()
 	w.wear(i)
 	n := rng.IntN(100)
-	fault := allFaults[rng.IntN(len(allFaults))]
+	kind := allTroubles[rng.IntN(len(allTroubles))]
 	switch {
 	case n < 8:
 		w.cancelOne(rng)
-	case n < 30 && w.plan.has(fault):
-		w.trouble(rng, fault)
+	case n < 30 && w.plan.has(kind):
+		w.trouble(rng, kind)
 	default:
 		w.book.tickets++
 		burst := 1

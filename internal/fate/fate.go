@@ -1,0 +1,73 @@
+// Package fate has what can become of a frame between a client and a server. The model (zktest) and the proxy in front
+// of a real server (internal/faultproxy) both go by it.
+package fate
+
+import (
+	"fmt"
+	"time"
+)
+
+// An Action is what happens to a frame. The zero Action lets it through.
+type Action struct {
+	Verb  Verb
+	Delay time.Duration // of Delay
+	Code  int32         // of Error
+}
+
+// A Verb is a kind of Action. What each does is said in package zktest, where tests find them.
+type Verb int
+
+const (
+	Pass Verb = iota
+	Drop
+	Cut
+	Expired
+	Delay
+	Error
+)
+
+func (a Action) String() string {
+	switch a.Verb {
+	case Pass:
+		return "pass"
+	case Drop:
+		return "drop"
+	case Cut:
+		return "cut"
+	case Expired:
+		return "expired"
+	case Delay:
+		return fmt.Sprintf("delay by %v", a.Delay)
+	case Error:
+		return fmt.Sprintf("error %d", a.Code)
+	}
+	return fmt.Sprintf("verb %d", int(a.Verb))
+}
+
+// Fits reports whether a can happen to such a frame: only requests are answered with errors, and only handshakes ask for
+// a session that may have expired.
+func (a Action) Fits(request, handshake bool) bool {
+	switch a.Verb {
+	case Error:
+		return request && !handshake
+	case Expired:
+		return request && handshake
+	}
+	return true
+}
+
+// Await waits out a delay and returns what is left to do. That is to cut, which is then already so, if ended is closed
+// before.
+func (a Action) Await(ended <-chan struct{}) Action {
+	if a.Verb != Delay {
+		return a
+	}
+	timer := time.NewTimer(a.Delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return Action{}
+	case <-ended:
+		return Action{Verb: Cut}
+	}
+}

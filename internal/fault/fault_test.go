@@ -1,0 +1,83 @@
+package fault_test
+
+import (
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+var create = &zktest.Frame{Op: zktest.OpCreate, Stage: zktest.Request, Path: "/a"}
+
+func meets(t *testing.T, s *fault.Set, f *zktest.Frame, want zktest.Action) {
+	t.Helper()
+	if got := s.Intercept(f); got != want {
+		t.Errorf("%v meets %v, want %v", f, got, want)
+	}
+}
+
+func TestFaultConcernsItsKindOfFrameOnly(t *testing.T) {
+	var s fault.Set
+	s.Arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Do: zktest.Cut,
+		About: func(f *zktest.Frame) bool { return f.Path == "/a" }})
+	for _, other := range []*zktest.Frame{
+		{Op: zktest.OpDelete, Stage: zktest.Request, Path: "/a"},
+		{Op: zktest.OpCreate, Stage: zktest.Reply, Path: "/a"},
+		{Op: zktest.OpCreate, Stage: zktest.Request, Path: "/b"},
+	} {
+		meets(t, &s, other, zktest.Pass)
+	}
+	meets(t, &s, create, zktest.Cut)
+}
+
+func TestFaultStrikesAsOftenAsItIsTold(t *testing.T) {
+	for times, want := range map[int]int{0: 5, 1: 1, 3: 3} {
+		var s fault.Set
+		before := 0
+		a := s.Arm(fault.Fault{At: zktest.Request, Times: times, Do: zktest.Drop, Before: func(*zktest.Frame) { before++ }})
+		for range 5 {
+			s.Meet(create)
+		}
+		if a.Struck() != want || before != want {
+			t.Errorf("%d times: struck %d of five, called Before %d times, want %d", times, a.Struck(), before, want)
+		}
+	}
+}
+
+func TestOldestFaultCountsUntilItIsOverOrLifted(t *testing.T) {
+	var s fault.Set
+	s.Arm(fault.Fault{At: zktest.Request, Do: zktest.Cut, Times: 1})
+	second := s.Arm(fault.Fault{At: zktest.Request, Do: zktest.Drop})
+	s.Arm(fault.Fault{At: zktest.Request, Do: zktest.Expired})
+	meets(t, &s, create, zktest.Cut)
+	meets(t, &s, create, zktest.Drop)
+	second.Lift()
+	meets(t, &s, create, zktest.Expired)
+	s.Clear()
+	meets(t, &s, create, zktest.Pass)
+}
+
+// What a fault does first may take its time, and arm another.
+func TestHitIsToldAfterBefore(t *testing.T) {
+	var s fault.Set
+	var a *fault.Armed
+	hit := func() bool {
+		select {
+		case <-a.Hit:
+			return true
+		default:
+			return false
+		}
+	}
+	a = s.Arm(fault.Fault{At: zktest.Request, Times: 1, Do: zktest.Drop, Before: func(*zktest.Frame) {
+		if hit() {
+			t.Error("hit before Before has returned")
+		}
+		s.Arm(fault.Fault{At: zktest.Request, Do: zktest.Cut})
+	}})
+	meets(t, &s, create, zktest.Drop)
+	if !hit() {
+		t.Error("not hit")
+	}
+	meets(t, &s, create, zktest.Cut)
+}
