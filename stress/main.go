@@ -27,7 +27,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -35,6 +34,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/tierlock/tierlock/stress/internal/bench"
+	"github.com/tierlock/tierlock/stress/internal/chaos"
+	"github.com/tierlock/tierlock/stress/internal/load"
+	"github.com/tierlock/tierlock/stress/internal/report"
+	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
 const (
@@ -45,14 +50,12 @@ const (
 )
 
 func main() {
-	if task := os.Getenv(workerEnv); task != "" {
-		os.Exit(workerMain(task))
-	}
+	load.BeWorker()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
-	cfg, err := parseFlags(args, stderr)
+	c, err := parseFlags(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return exitPass
 	}
@@ -62,10 +65,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the verdict
-	if cfg.Bench != "" {
-		err = bench(ctx, cfg, stdout, stderr)
+	if c.Bench != "" {
+		err = bench.Run(ctx, c.Config, c.Bench, stdout, stderr)
 	} else {
-		err = judge(ctx, cfg, stdout, stderr)
+		err = c.run(ctx, stdout, stderr)
 	}
 	switch {
 	case err == nil:
@@ -74,7 +77,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitViolation
 	}
 	fmt.Fprintln(stderr, "stress:", err)
-	if errors.Is(err, errNoServer) && ctx.Err() == nil { // not when interrupted while it looked for one
+	if errors.Is(err, store.ErrNoServer) && ctx.Err() == nil { // not when interrupted while it looked for one
 		return exitNoServer
 	}
 	return exitViolation
@@ -82,15 +85,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 var errFailed = errors.New("the verdict is FAIL")
 
-// judge runs what cfg asks for and writes down what it found.
-func judge(ctx context.Context, cfg Config, stdout, stderr io.Writer) error {
-	result, err := stress(ctx, cfg, stderr)
+// run does what the command line asks for and writes down what it found.
+func (c command) run(ctx context.Context, stdout, stderr io.Writer) error {
+	result, err := stress(ctx, c.Config, stderr)
 	if err != nil {
 		return err
 	}
-	err = write(stdout, result, cfg.JSON)
-	if cfg.HTML != "" {
-		err = errors.Join(err, result.writePage(cfg.HTML))
+	err = result.Write(stdout, c.JSON)
+	if c.HTML != "" {
+		err = errors.Join(err, result.WritePage(c.HTML))
 	}
 	if err == nil && result.Verdict != "PASS" {
 		return errFailed
@@ -98,51 +101,20 @@ func judge(ctx context.Context, cfg Config, stdout, stderr io.Writer) error {
 	return err
 }
 
-// stress runs what cfg asks for. The end of ctx ends the measuring early; what was done
-// by then is judged.
-func stress(ctx context.Context, cfg Config, stderr io.Writer) (*Result, error) {
+// stress runs what cfg asks for, on private servers if it names none. The end of ctx ends
+// the measuring early; what was done by then is judged.
+func stress(ctx context.Context, cfg load.Config, stderr io.Writer) (*report.Result, error) {
 	if len(cfg.Servers) > 0 {
-		return compare(ctx, cfg, stderr)
+		return load.Run(ctx, cfg, stderr)
 	}
-	cluster, err := startServers(ctx, cfg)
+	cluster, err := cfg.Store.Start(ctx, cfg.Shape())
 	if err != nil {
-		return nil, errors.Join(errNoServer, err)
+		return nil, err
 	}
 	defer cluster.Stop()
 	cfg.Servers, cfg.Private = cluster.Addrs(), true
 	if cfg.Chaos {
-		return torment(ctx, cfg, cluster, stderr)
+		return chaos.Run(ctx, cfg, cluster, stderr)
 	}
-	return compare(ctx, cfg, stderr)
-}
-
-// compare measures a lock, right after its baseline if there is to be one.
-func compare(ctx context.Context, cfg Config, stderr io.Writer) (*Result, error) {
-	var baseline *Result
-	if cfg.Baseline {
-		peer := cfg
-		peer.Lock = "zk"
-		var err error
-		if baseline, err = measure(ctx, peer, stderr); err != nil {
-			return nil, err
-		}
-	}
-	result, err := measure(ctx, cfg, stderr)
-	if err != nil {
-		return nil, err
-	}
-	if baseline != nil {
-		result.compare(baseline)
-	}
-	result.Environment = surroundings(cfg)
-	return result, nil
-}
-
-func write(w io.Writer, result *Result, asJSON bool) error {
-	if !asJSON {
-		return printText(w, result)
-	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(result)
+	return load.Run(ctx, cfg, stderr)
 }

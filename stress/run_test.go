@@ -12,30 +12,17 @@ import (
 
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/stress/internal/load"
+	"github.com/tierlock/tierlock/stress/internal/report"
+	"github.com/tierlock/tierlock/stress/internal/store"
+	"github.com/tierlock/tierlock/stress/internal/store/storetest"
 )
 
 func TestMain(m *testing.M) {
-	dialers["broken"] = func(context.Context, Config) (locker, error) { return brokenLocker{}, nil }
-	dialers["leaky"] = dialLeaky
-	if task := os.Getenv(workerEnv); task != "" {
-		os.Exit(workerMain(task))
-	}
+	store.ZooKeeper.Locks["broken"] = storetest.DialBroken
+	store.ZooKeeper.Locks["leaky"] = dialLeaky
+	load.BeWorker()
 	os.Exit(m.Run())
-}
-
-func TestWrongUsageExitsWith2(t *testing.T) {
-	for _, args := range []string{
-		"-no-such-flag", "-procs 0", "-goroutines -1", "-paths 0", "-cs -1s", "-think -1s", "-rtt -1s", "-duration 0s", "-seed -1",
-		"-lock none", "-o xml", "-zk ,", "-zk host/", "-zk host//x", "-zk /x", "surplus",
-		"-ensemble 0", "-ensemble 2", "-ensemble 3 -zk host", "-chaos -zk host", "-chaos -baseline", "-chaos -lock zk",
-		"-handoff -1s", "-linger x", "-handoff 1s -lock zk",
-		"-bench x -procs 2", "-bench x -zk host", "-bench x -html y",
-	} {
-		code, stdout, stderr := runWith(strings.Fields(args)...)
-		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "Usage of stress") {
-			t.Errorf("%s: got exit %d, stdout %q, stderr %q, want %d and the usage on stderr", args, code, stdout, stderr, exitUsage)
-		}
-	}
 }
 
 func TestMissingServerExitsWith69(t *testing.T) {
@@ -48,7 +35,7 @@ func TestMissingServerExitsWith69(t *testing.T) {
 	if code, _, stderr := runWith("-zk", "127.0.0.1:1"); code != exitNoServer {
 		t.Errorf("unreachable server: got exit %d, stderr %q, want %d", code, stderr, exitNoServer)
 	}
-	if took := time.Since(start); took > 2*reachTimeout {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("unreachable server: found out after %v", took)
 	}
 }
@@ -91,7 +78,7 @@ func TestServersAreAnRTTAway(t *testing.T) {
 func TestRunLeavesNoNodes(t *testing.T) {
 	server := zkservertest.Start(t, zkserver.Config{}).Addr()
 	runJSON(t, exitPass, "-zk", server+"/a/b", "-procs", "1", "-duration", "100ms")
-	conn, err := connect(t.Context(), []string{server})
+	conn, err := connect(server)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,14 +121,14 @@ func TestBrokenLockFailsBesideItsBaseline(t *testing.T) {
 func TestLeakedNodesFailTheRun(t *testing.T) {
 	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
 	r := runJSON(t, exitViolation, "-zk", servers, "-lock", "leaky", "-procs", "2", "-duration", "500ms")
-	if r.LeakedNodes != 1 || len(r.violations()) != 1 {
-		t.Errorf("got %d leaked nodes, violations %v, want one of each", r.LeakedNodes, r.violations())
+	if r.LeakedNodes != 1 || len(r.Violations()) != 1 {
+		t.Errorf("got %d leaked nodes, violations %v, want one of each", r.LeakedNodes, r.Violations())
 	}
 }
 
 func TestDeadWorkerFailsTheRun(t *testing.T) {
-	dialers["deadly"] = dialers["broken"] // the workers do not know it and die
-	defer delete(dialers, "deadly")
+	store.ZooKeeper.Locks["deadly"] = storetest.DialBroken // the workers do not know it and die
+	defer delete(store.ZooKeeper.Locks, "deadly")
 	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
 	r := runJSON(t, exitViolation, "-zk", servers, "-lock", "deadly", "-procs", "2", "-duration", "1s")
 	if r.DeadWorkers != 2 || r.Verdict != "FAIL" {
@@ -157,7 +144,7 @@ func TestInterruptEndsTheRunAndJudges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := stress(ctx, cfg, os.Stderr)
+	r, err := stress(ctx, cfg.Config, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +159,7 @@ func runWith(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-func runJSON(t *testing.T, want int, args ...string) Result {
+func runJSON(t *testing.T, want int, args ...string) report.Result {
 	t.Helper()
 	code, stdout, stderr := runWith(append(args, "-o", "json")...)
 	if code == exitNoServer && strings.Contains(stderr, zkserver.ErrNotFound.Error()) {
@@ -181,7 +168,7 @@ func runJSON(t *testing.T, want int, args ...string) Result {
 	if code != want {
 		t.Fatalf("%v: got exit %d, want %d; stderr:\n%s\nstdout:\n%s", args, code, want, stderr, stdout)
 	}
-	var r Result
+	var r report.Result
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 		t.Fatal(err)
 	}

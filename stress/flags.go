@@ -1,0 +1,166 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/load"
+	"github.com/tierlock/tierlock/stress/internal/store"
+)
+
+// command is what the command line asks for.
+type command struct {
+	load.Config
+	JSON  bool
+	HTML  string // file for the report, "" for none
+	Bench string // directory for a benchmark instead of a run, "" for none
+}
+
+// parseFlags reads the command line. Its error is already on stderr, with the usage.
+func parseFlags(args []string, stderr io.Writer) (command, error) {
+	c := command{Config: load.Config{Store: store.ZooKeeper}}
+	var servers, format string
+	kinds := strings.Join(slices.Sorted(maps.Keys(c.Store.Locks)), "|")
+	flags := flag.NewFlagSet("stress", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&servers, "zk", "", "`host:port[,...][/chroot]` of ZooKeeper (default: a private server)")
+	flags.StringVar(&c.Lock, "lock", "tier", kinds+": the lock to hammer; zk is go-zookeeper's, one per goroutine")
+	flags.IntVar(&c.Procs, "procs", 4, "worker processes")
+	flags.IntVar(&c.Goroutines, "goroutines", 50, "goroutines per process")
+	flags.IntVar(&c.Paths, "paths", 1, "lock paths; each turn takes one at random")
+	flags.DurationVar(&c.Section, "cs", 0, "time to stay in the critical section")
+	flags.DurationVar(&c.Think, "think", 0, "mean pause of a goroutine between two turns")
+	flags.DurationVar(&c.RTT, "rtt", 0, "round trip from workers to servers: half of it each way, on top of the network's own")
+	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the run")
+	flags.Uint64Var(&c.Seed, "seed", 0, "of all random choices (default: random, printed)")
+	flags.BoolVar(&c.Baseline, "baseline", false, "run -lock zk first, on the same server in the same shape, and compare")
+	flags.StringVar(&format, "o", "text", "text|json: form of the result")
+	flags.StringVar(&c.HTML, "html", "", "`file` to write a report with charts to")
+	flags.StringVar(&c.Bench, "bench", "", "measure all that tierlock is held against, with -duration 5s each by default, and write it to `dir`")
+	flags.BoolVar(&c.Chaos, "chaos", false, "kill and stop workers and servers, and cut connections, for the whole duration")
+	flags.IntVar(&c.Ensemble, "ensemble", 1, "private servers")
+	flags.Func("handoff", "hand-off budget, a `duration`; 0 is strict (default: the library's; under -chaos a mix)", optional(&c.HandOff))
+	flags.Func("linger", "`duration` to keep a lock that nobody waits for (default: the library's; under -chaos a mix)", optional(&c.Linger))
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	c.JSON = format == "json"
+	set := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { set[f.Name] = true })
+	if c.Chaos {
+		c.shapeForChaos(set)
+	}
+	if c.Bench != "" && !set["duration"] {
+		c.Duration = 5 * time.Second
+	}
+	err := errors.Join(c.setServers(servers), c.check(), c.checkChaos(), c.checkBench(set), checkFormat(format), checkArgs(flags.Args()))
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		flags.Usage()
+	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64()
+	}
+	return c, err
+}
+
+func (c *command) setServers(s string) (err error) {
+	if s == "" {
+		return nil
+	}
+	if c.Servers, c.Prefix, err = store.ParseZooKeeper(s); err != nil {
+		return fmt.Errorf("-zk %q: %w", s, err)
+	}
+	return nil
+}
+
+func (c *command) check() error {
+	if _, ok := c.Store.Locks[c.Lock]; !ok {
+		return fmt.Errorf("-lock %q: no such lock", c.Lock)
+	}
+	if min(c.Procs, c.Goroutines, c.Paths) < 1 {
+		return errors.New("-procs, -goroutines and -paths must be at least 1")
+	}
+	if c.Duration <= 0 || min(c.Section, c.Think, c.RTT) < 0 {
+		return errors.New("-duration must be positive, -cs, -think and -rtt not negative")
+	}
+	return nil
+}
+
+// shapeForChaos replaces defaults: under chaos each turn is written down and judged.
+func (c *command) shapeForChaos(set map[string]bool) {
+	if !set["goroutines"] {
+		c.Goroutines = 8
+	}
+	if !set["paths"] {
+		c.Paths = 4
+	}
+	if !set["cs"] {
+		c.Section = 20 * time.Millisecond // so that most stops hit a holder
+	}
+	if !set["think"] {
+		c.Think = 5 * time.Millisecond
+	}
+}
+
+func (c *command) checkChaos() error {
+	switch {
+	case c.Ensemble != 1 && c.Ensemble < 3:
+		return errors.New("-ensemble must be 1 or at least 3")
+	case c.Ensemble > 1 && c.Servers != nil:
+		return errors.New("-ensemble is for private servers, without -zk")
+	case c.Lock != "tier" && (c.HandOff != nil || c.Linger != nil):
+		return errors.New("-handoff and -linger are for -lock tier")
+	case c.Chaos && c.Servers != nil:
+		return errors.New("-chaos kills servers, and so works on private ones only, without -zk")
+	case c.Chaos && (c.Baseline || c.Lock == c.Store.Baseline):
+		return errors.New("-chaos is for locks that tell of their loss, and has no baseline")
+	}
+	return nil
+}
+
+// checkBench refuses what a benchmark decides itself.
+func (c *command) checkBench(set map[string]bool) error {
+	if c.Bench == "" {
+		return nil
+	}
+	for name := range set {
+		if !slices.Contains([]string{"bench", "duration", "seed"}, name) {
+			return fmt.Errorf("-bench takes -duration and -seed, not -%s", name)
+		}
+	}
+	return nil
+}
+
+// optional parses a duration that may be left out.
+func optional(d **time.Duration) func(string) error {
+	return func(s string) error {
+		v, err := time.ParseDuration(s)
+		if err != nil || v < 0 {
+			return errors.New("not a duration of zero or more")
+		}
+		*d = &v
+		return nil
+	}
+}
+
+func checkFormat(format string) error {
+	if format != "text" && format != "json" {
+		return fmt.Errorf("-o %q: neither text nor json", format)
+	}
+	return nil
+}
+
+func checkArgs(rest []string) error {
+	if len(rest) > 0 {
+		return fmt.Errorf("unexpected argument %q", rest[0])
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestWrongUsageExitsWith2(t *testing.T) {
+	for _, args := range []string{
+		"-no-such-flag", "-procs 0", "-goroutines -1", "-paths 0", "-cs -1s", "-think -1s", "-rtt -1s", "-duration 0s", "-seed -1",
+		"-lock none", "-o xml", "-zk ,", "-zk host/", "-zk host//x", "-zk /x", "surplus",
+		"-ensemble 0", "-ensemble 2", "-ensemble 3 -zk host", "-chaos -zk host", "-chaos -baseline", "-chaos -lock zk",
+		"-handoff -1s", "-linger x", "-handoff 1s -lock zk",
+		"-bench x -procs 2", "-bench x -zk host", "-bench x -html y",
+	} {
+		code, stdout, stderr := runWith(strings.Fields(args)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "Usage of stress") {
+			t.Errorf("%s: got exit %d, stdout %q, stderr %q, want %d and the usage on stderr", args, code, stdout, stderr, exitUsage)
+		}
+	}
+}
+
+func TestShapeOfChaos(t *testing.T) {
+	c, err := parseFlags(strings.Fields("-chaos -paths 7 -handoff 0 -linger 5ms"), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Paths != 7 || c.Section == 0 || *c.HandOff != 0 || *c.Linger != 5*time.Millisecond {
+		t.Errorf("got %+v", c)
+	}
+	c, err = parseFlags([]string{"-chaos", "-cs", "0s"}, os.Stderr)
+	if err != nil || c.Section != 0 || c.HandOff != nil {
+		t.Errorf("got %+v, %v", c, err)
+	}
+}
+
+func TestShapeOfABench(t *testing.T) {
+	c, err := parseFlags([]string{"-bench", "x"}, os.Stderr)
+	if err != nil || c.Duration != 5*time.Second {
+		t.Errorf("got %v, %v, want 5 s each", c.Duration, err)
+	}
+	c, err = parseFlags([]string{"-bench", "x", "-duration", "1s"}, os.Stderr)
+	if err != nil || c.Duration != time.Second {
+		t.Errorf("got %v, %v, want 1 s each", c.Duration, err)
+	}
+}

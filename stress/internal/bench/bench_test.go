@@ -1,0 +1,176 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/stress/internal/durations"
+	"github.com/tierlock/tierlock/stress/internal/load"
+	"github.com/tierlock/tierlock/stress/internal/report"
+	"github.com/tierlock/tierlock/stress/internal/store"
+)
+
+func TestMain(m *testing.M) {
+	load.BeWorker()
+	os.Exit(m.Run())
+}
+
+func TestBenchWritesWhatItMeasured(t *testing.T) {
+	cfg := load.Config{Store: store.ZooKeeper, Duration: 500 * time.Millisecond, Seed: 1}
+	dir := filepath.Join(t.TempDir(), "new")
+	work := []trial{
+		{name: "little", shape: load.Config{Procs: 2, Goroutines: 5, Baseline: true}},
+		{name: "less", shape: load.Config{Procs: 2, Goroutines: 5, Paths: 3}, beside: "little"},
+	}
+	b, err := measure(t.Context(), cfg, work, []goal{faster("little", 1)}, io.Discard)
+	if errors.Is(err, store.ErrNoServer) {
+		zkservertest.Check(t, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	var read benchmark
+	if err := json.Unmarshal(content(t, dir, "bench.json"), &read); err != nil {
+		t.Fatal(err)
+	}
+	if len(read.Trials) != 2 || len(read.Trials[0].Runs) != rounds || len(read.Goals) != 1 || len(read.Goals[0].Runs) != rounds {
+		t.Fatalf("got %+v", read)
+	}
+	r := read.Trials[0].Runs[read.Trials[0].Median]
+	if r.Ratio != read.Goals[0].Median || r.Baseline == nil || r.Away == nil || r.AwayBound == 0 || r.QuorumWrite == 0 {
+		t.Errorf("the run in the middle: got %+v", r)
+	}
+	for i, r := range read.Trials[1].Runs {
+		if b := read.Trials[0].Runs[i].Baseline; r.Paths != 3 || r.Baseline == nil || r.Baseline.Seed != b.Seed || r.Ratio != r.PerSecond/b.PerSecond {
+			t.Errorf("beside the baseline of another trial: got %+v", r)
+		}
+	}
+	if e := read.Environment; e.Sync != "forced" || e.ZooKeeper == "" || e.CPUs == 0 || e.Go == "" {
+		t.Errorf("environment: got %+v", e)
+	}
+	for _, name := range []string{"report.html", "bench.svg"} {
+		if !strings.Contains(string(content(t, dir, name)), "little") {
+			t.Errorf("%s does not name the work", name)
+		}
+	}
+}
+
+func TestInterruptedBenchWritesNothing(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	dir := filepath.Join(t.TempDir(), "new")
+	err := Run(ctx, load.Config{Store: store.ZooKeeper, Duration: time.Minute}, dir, io.Discard, writerFunc(interrupt)) // it announces the first trial
+	if errors.Is(err, store.ErrNoServer) {
+		zkservertest.Check(t, err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "nothing was written") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory: %v, want none", err)
+	}
+}
+
+// writerFunc is called at each write.
+type writerFunc func()
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f()
+	return len(p), nil
+}
+
+func TestGoalsCanBeJudgedByTheTrials(t *testing.T) {
+	one := 1.0
+	r := round{}
+	for _, t := range trials {
+		found := report.Result{QuorumWrite: 1, Away: &durations.Quantiles{}, AwayBound: 1, Packets: &one, Writes: &one, RTT: t.shape.RTT.Nanoseconds()}
+		if found.RTT > 0 {
+			found.Release = &durations.Quantiles{}
+		}
+		if t.shape.Baseline || t.beside != "" {
+			baseline := found
+			found.Baseline, found.Ratio = &baseline, 1
+		}
+		r[t.name] = &found
+	}
+	for _, g := range goals {
+		if _, err := g.judge([]round{r}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestTrialsShareTheBaselineOfTheSameWork(t *testing.T) {
+	before := map[string]load.Config{}
+	for _, tr := range trials {
+		if tr.beside != "" {
+			own, other := tr.shape, before[tr.beside]
+			own.HandOff, own.Linger = nil, nil // which zk.Lock does not have
+			own.Baseline = true
+			if !reflect.DeepEqual(own, other) {
+				t.Errorf("%s: got the baseline of %+v for %+v", tr.name, other, own)
+			}
+		}
+		before[tr.name] = tr.shape
+	}
+}
+
+func TestGoalIsHeldAgainstTheMedian(t *testing.T) {
+	rounds := []round{{"x": {Jain: 7}}, {"x": {Jain: 1}}, {"x": {Jain: 2}}}
+	for _, test := range []struct {
+		limit  float64
+		atMost bool
+		want   bool
+	}{{2, false, true}, {2.1, false, false}, {2, true, true}, {1.9, true, false}} {
+		g := goal{trial: "x", limit: test.limit, atMost: test.atMost, of: func(r round) float64 { return r["x"].Jain }}
+		if j, err := g.judge(rounds); err != nil || j.Median != 2 || j.Met != test.want {
+			t.Errorf("limit %v, at most %t: got %+v, %v", test.limit, test.atMost, j, err)
+		}
+	}
+	unknown := goal{of: func(round) float64 { return math.NaN() }}
+	if j, err := unknown.judge(rounds); err == nil {
+		t.Errorf("what could not be measured: got %+v", j)
+	}
+}
+
+func TestTheMiddleRunStandsForAll(t *testing.T) {
+	m := measured{Runs: []*report.Result{{Ratio: 9}, {Ratio: 5}, {Ratio: 7}}}
+	if m.choose(); m.Median != 2 {
+		t.Errorf("by ratio: got run %d, want 2", m.Median)
+	}
+	m = measured{Runs: []*report.Result{{PerSecond: 5}, {PerSecond: 4}, {PerSecond: 9}}}
+	if m.choose(); m.Median != 0 {
+		t.Errorf("by rate: got run %d, want 0", m.Median)
+	}
+}
+
+func TestParseGoBench(t *testing.T) {
+	const out = "goos: linux\ncpu: AMD\nBenchmarkLinger-2  \t 887582\t 394.3 ns/op\t 64 B/op\t 1 allocs/op\n" +
+		"BenchmarkLinger-2  \t 887582\t 400 ns/op\t 64 B/op\t 2 allocs/op\nBenchmarkReentry  \t 5\t 7 ns/op\nPASS\n"
+	want := []goBench{{"Linger", []float64{394.3, 400}, []float64{1, 2}}, {"Reentry", []float64{7}, nil}}
+	if got := parseGoBench(out); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func content(t *testing.T, dir, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

@@ -1,0 +1,165 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/tierlock/tierlock/stress/internal/report"
+	"github.com/tierlock/tierlock/stress/internal/report/page"
+)
+
+// goal is a figure of a round and how it ought to be.
+type goal struct {
+	trial  string
+	figure string
+	limit  float64
+	atMost bool // else at least
+	unit   string
+	of     func(round) float64
+	beside func(round) float64 // the peer's; nil without
+}
+
+// round has the results of all trials, once.
+type round map[string]*report.Result
+
+var goals = []goal{
+	faster(alone, 1000),
+	faster(many, 200),
+	{
+		trial: many, figure: "Jain index over the processes", limit: 0.99,
+		of:     func(r round) float64 { return r[many].Jain },
+		beside: func(r round) float64 { return r[many].Baseline.Jain },
+	},
+	{
+		trial: many, figure: "longest time away, as a share of its bound", limit: 1, atMost: true,
+		of: func(r round) float64 { return share(r[many].Away.Max, r[many].AwayBound) },
+	},
+	busy(longer, 92),
+	aim(busy(longer, 95)),
+	busy(patient, 95),
+	faster(strictly, 1.5),
+	faster(single, 1.05),
+	faster(looped, 1000),
+	{
+		trial: bouncing, figure: "median hand-over against a quorum write", limit: 1.25, atMost: true, unit: " ×",
+		of: func(r round) float64 { return share(r[bouncing].HandOver.P50, r[bouncing].QuorumWrite) },
+	},
+	{
+		trial: crowded, figure: "packets per turn against 4 × 50", limit: 1.1, atMost: true, unit: " ×",
+		of: func(r round) float64 { return *r[crowded].Packets / *r[strictly].Packets },
+	},
+	// Each turn is a hand-over here. The first nodes have to be created too.
+	{
+		trial: crowded, figure: "writes per turn", limit: 1.01, atMost: true,
+		of:     func(r round) float64 { return *r[crowded].Writes },
+		beside: func(r round) float64 { return *r[strictly].Baseline.Writes },
+	},
+	faster(spread, 1.3),
+	faster(shared, 1.7),
+	faster(remote, 1.5),
+	inRTT(remote, "median Acquire", 1.2, func(r *report.Result) int64 { return r.Wait.P50 }),
+	inRTT(remote, "median Release", 1.2, func(r *report.Result) int64 { return r.Release.P50 }),
+	inRTT(handed, "median hand-over", 1.25, func(r *report.Result) int64 { return r.HandOver.P50 }),
+}
+
+func faster(trial string, limit float64) goal {
+	return goal{
+		trial: trial, figure: "turns per second against zk.Lock", limit: limit, unit: " ×",
+		of: func(r round) float64 { return r[trial].Ratio },
+	}
+}
+
+func busy(trial string, limit float64) goal {
+	return goal{
+		trial: trial, figure: "time with somebody in the section", limit: limit, unit: " %",
+		of:     func(r round) float64 { return 100 * r[trial].Busy },
+		beside: func(r round) float64 { return 100 * r[trial].Baseline.Busy },
+	}
+}
+
+// aim is beyond the goal of the same figure.
+func aim(g goal) goal {
+	g.figure += ", the aim"
+	return g
+}
+
+// inRTT holds a time against the round trip.
+func inRTT(trial, figure string, limit float64, took func(*report.Result) int64) goal {
+	return goal{
+		trial: trial, figure: figure, limit: limit, atMost: true, unit: " RTT",
+		of:     func(r round) float64 { return share(took(r[trial]), r[trial].RTT) },
+		beside: func(r round) float64 { return share(took(r[trial].Baseline), r[trial].RTT) },
+	}
+}
+
+func share(n, of int64) float64 { return float64(n) / float64(of) }
+
+// judged is a goal and what was measured.
+type judged struct {
+	Work   string    `json:"work"`
+	Figure string    `json:"figure"`
+	Limit  float64   `json:"goal"`
+	AtMost bool      `json:"at_most"`
+	Runs   []float64 `json:"runs"`
+	Median float64   `json:"median"`
+	Peer   *float64  `json:"peer_median"` // null without a peer
+	Met    bool      `json:"met"`
+
+	unit string
+}
+
+// judge holds the figure of some rounds against the goal.
+func (g goal) judge(all []round) (judged, error) {
+	var values, peers []float64
+	for _, r := range all {
+		values = append(values, g.of(r))
+		if g.beside != nil {
+			peers = append(peers, g.beside(r))
+		}
+	}
+	return g.hold(values, peers)
+}
+
+// hold fails if a figure could not be measured.
+func (g goal) hold(values, peers []float64) (judged, error) {
+	j := judged{Work: g.trial, Figure: g.figure, Limit: g.limit, AtMost: g.atMost, Runs: values, unit: g.unit}
+	for _, v := range slices.Concat(values, peers) {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return j, fmt.Errorf("%s, %s: could not be measured", g.trial, g.figure)
+		}
+	}
+	if len(values) == 0 {
+		return j, fmt.Errorf("%s, %s: was not measured", g.trial, g.figure)
+	}
+	j.Median = median(values)
+	if peers != nil {
+		peer := median(peers)
+		j.Peer = &peer
+	}
+	j.Met = j.Median >= j.Limit
+	if j.AtMost {
+		j.Met = j.Median <= j.Limit
+	}
+	return j, nil
+}
+
+// median is the lower one of an even number.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[(len(sorted)-1)/2]
+}
+
+func (j judged) drawn() page.Goal {
+	text := func(v float64) string { return page.Rounded(v, 4) + j.unit } // so that what misses its goal looks like it
+	g := page.Goal{
+		Work: j.Work, Figure: j.Figure, Goal: "≥ " + text(j.Limit), Measured: text(j.Median), Met: j.Met,
+	}
+	if j.AtMost {
+		g.Goal = "≤ " + text(j.Limit)
+	}
+	if j.Peer != nil {
+		g.Beside = text(*j.Peer)
+	}
+	return g
+}

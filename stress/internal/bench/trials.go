@@ -1,0 +1,65 @@
+package bench
+
+import (
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/load"
+)
+
+// trial is one piece of work to measure.
+type trial struct {
+	name  string
+	shape load.Config // beside zk.Lock if it has a Baseline
+	// beside is an earlier trial, if not "", whose baseline is this one's as well: the same
+	// work for zk.Lock.
+	beside string
+}
+
+const (
+	alone     = "1 × 100, empty section"
+	many      = "4 × 50, empty section"
+	longer    = "4 × 50, section of 1 ms"
+	patient   = "4 × 50, section of 1 ms, budget of 50 ms"
+	strictly  = "4 × 50, empty section, strict"
+	crowded   = "4 × 1000, empty section, strict"
+	single    = "1 × 1, empty section"
+	looped    = "1 × 1, empty section, linger 1 s"
+	bouncing  = "2 × 1, section of 5 ms, strict"
+	spread    = "1 × 200 on 1000 locks"
+	returning = "1 × 200 on 1000 locks, linger 1 s"
+	shared    = "4 × 50 on 200 locks"
+	revisited = "4 × 50 on 200 locks, linger 1 s"
+	remote    = "1 × 1, empty section, RTT of 20 ms"
+	handed    = "4 × 1, section of 5 ms, strict, RTT of 20 ms"
+)
+
+var (
+	strict    = time.Duration(0)
+	generous  = 50 * time.Millisecond
+	lingering = time.Second
+)
+
+// far is as from one continent to its neighbour: what a machine does itself is lost in it.
+const far = 20 * time.Millisecond
+
+// trials is the work of a benchmark, in this order.
+var trials = []trial{
+	{name: alone, shape: load.Config{Procs: 1, Goroutines: 100, Baseline: true}},
+	{name: many, shape: load.Config{Procs: 4, Goroutines: 50, Baseline: true}},
+	{name: longer, shape: load.Config{Procs: 4, Goroutines: 50, Baseline: true, Section: time.Millisecond}},
+	{name: patient, shape: load.Config{Procs: 4, Goroutines: 50, Section: time.Millisecond, HandOff: &generous}, beside: longer},
+	{name: strictly, shape: load.Config{Procs: 4, Goroutines: 50, Baseline: true, HandOff: &strict}},
+	// zk.Lock's 4000 znodes would take long to go away.
+	{name: crowded, shape: load.Config{Procs: 4, Goroutines: 1000, HandOff: &strict}},
+	{name: single, shape: load.Config{Procs: 1, Goroutines: 1, Baseline: true}},
+	{name: looped, shape: load.Config{Procs: 1, Goroutines: 1, Linger: &lingering}, beside: single},
+	// The section lasts until the former owner's next node is written: a hand-over is
+	// held against a single write, so no other one may be in its way.
+	{name: bouncing, shape: load.Config{Procs: 2, Goroutines: 1, Section: 5 * time.Millisecond, HandOff: &strict}},
+	{name: spread, shape: load.Config{Procs: 1, Goroutines: 200, Paths: 1000, Baseline: true}},
+	{name: returning, shape: load.Config{Procs: 1, Goroutines: 200, Paths: 1000, Linger: &lingering}, beside: spread},
+	{name: shared, shape: load.Config{Procs: 4, Goroutines: 50, Paths: 200, Baseline: true}},
+	{name: revisited, shape: load.Config{Procs: 4, Goroutines: 50, Paths: 200, Linger: &lingering}, beside: shared},
+	{name: remote, shape: load.Config{Procs: 1, Goroutines: 1, Baseline: true, RTT: far}},
+	{name: handed, shape: load.Config{Procs: 4, Goroutines: 1, Section: 5 * time.Millisecond, Baseline: true, HandOff: &strict, RTT: far}},
+}

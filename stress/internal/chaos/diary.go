@@ -1,0 +1,39 @@
+package chaos
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/judge"
+)
+
+// diary is what was done to workers and servers.
+type diary struct {
+	stderr io.Writer
+	begin  clock.Instant
+
+	mu     sync.Mutex // guards the faults
+	faults judge.Faults
+}
+
+// did records a fault that began at from and has just been healed, or could not be.
+func (d *diary) did(kind string, from clock.Instant, err error) {
+	until := clock.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults.Counts[kind]++
+	d.faults.Disturbances = append(d.faults.Disturbances, judge.Disturbance{From: from, Until: until})
+	if err != nil {
+		d.faults.Unhealed = append(d.faults.Unhealed, fmt.Errorf("%s: %w", kind, err))
+	}
+	fmt.Fprintf(d.stderr, "%7.3fs  %s, for %v\n", from.Sub(d.begin).Seconds(), kind, until.Sub(from).Round(time.Millisecond))
+}
+
+func (d *diary) stopped(s judge.Stop) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults.Stops = append(d.faults.Stops, s)
+}

@@ -1,0 +1,97 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/load"
+	"github.com/tierlock/tierlock/stress/internal/relay"
+)
+
+// fleet is the worker processes of a chaos run.
+type fleet struct {
+	life     context.Context // of all workers
+	template load.Task
+	slots    []*slot
+	random   *rand.Rand
+}
+
+// slot has one worker at a time.
+type slot struct {
+	relay   *relay.Relay
+	child   *load.Child
+	process int // number of the worker: see [evidence.SlotOf]
+	deaths  int // of workers that nobody killed
+}
+
+func newFleet(life context.Context, t load.Task, random *rand.Rand) (*fleet, error) {
+	f := &fleet{life: life, template: t, random: random}
+	for i := range t.Procs {
+		r, err := relay.New(t.Servers, t.RTT/2)
+		if err == nil {
+			s := &slot{relay: r, process: i + 1 - t.Procs}
+			f.slots = append(f.slots, s)
+			err = f.launch(s)
+		}
+		if err != nil {
+			f.Close()
+			return nil, fmt.Errorf("start a worker: %w", err)
+		}
+	}
+	return f, nil
+}
+
+// launch puts a new worker into a slot and lets it go.
+func (f *fleet) launch(s *slot) error {
+	t := f.template
+	t.Process = s.process + t.Procs
+	t.Servers = s.relay.Addrs()
+	if t.Lock == "tier" {
+		t.HandOff = f.mix(t.HandOff, 0, time.Millisecond, 10*time.Millisecond, 100*time.Millisecond)
+		t.Linger = f.mix(t.Linger, 0, 0, 5*time.Millisecond, 100*time.Millisecond)
+	}
+	child, err := load.StartChild(f.life, t)
+	if err != nil {
+		return err
+	}
+	s.child, s.process = child, t.Process
+	load.Children{child}.Go()
+	return nil
+}
+
+// mix draws one of the choices, unless the command line has chosen.
+func (f *fleet) mix(chosen *time.Duration, choices ...time.Duration) *time.Duration {
+	if chosen != nil {
+		return chosen
+	}
+	return &choices[f.random.IntN(len(choices))]
+}
+
+func (f *fleet) children() load.Children {
+	var c load.Children
+	for _, s := range f.slots {
+		if s.child != nil {
+			c = append(c, s.child)
+		}
+	}
+	return c
+}
+
+// Close waits for the end of all workers, and cuts what they leave.
+func (f *fleet) Close() error {
+	f.children().Dismiss()
+	var errs []error
+	for _, s := range f.slots {
+		errs = append(errs, s.relay.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *slot) kill() {
+	if !s.child.Kill() {
+		s.deaths++
+	}
+}

@@ -1,0 +1,72 @@
+package chaos
+
+import (
+	"context"
+
+	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/stress/internal/clock"
+)
+
+// serverFaults are what can happen to a server. There is only one at a time, so an
+// ensemble keeps its majority.
+func (n *nemesis) serverFaults(cluster *child.Ensemble) []func(context.Context) {
+	victims := map[string]func() *child.Server{
+		"server": func() *child.Server { return cluster.Members[0] },
+	}
+	if len(cluster.Members) > 1 {
+		victims = map[string]func() *child.Server{
+			"follower": func() *child.Server { return n.one(cluster.Followers()) },
+			"leader":   func() *child.Server { return n.leader(cluster) },
+		}
+	}
+	var faults []func(context.Context)
+	for _, role := range []string{"server", "follower", "leader"} { // a map's order is not of the seed
+		if victim, ok := victims[role]; ok {
+			faults = append(faults,
+				func(ctx context.Context) { n.killServer(ctx, role, victim()) },
+				func(ctx context.Context) { n.stopServer(ctx, role, victim()) })
+		}
+	}
+	return faults
+}
+
+// leader returns nil during an election that takes long.
+func (n *nemesis) leader(cluster *child.Ensemble) *child.Server {
+	ctx, cancel := context.WithTimeout(context.Background(), n.timeout)
+	defer cancel()
+	leader, err := cluster.Leader(ctx)
+	if err != nil {
+		return nil
+	}
+	return leader
+}
+
+func (n *nemesis) one(servers []*child.Server) *child.Server {
+	if len(servers) == 0 {
+		return nil
+	}
+	return servers[n.random.IntN(len(servers))]
+}
+
+func (n *nemesis) killServer(ctx context.Context, role string, s *child.Server) {
+	if s == nil {
+		return
+	}
+	from := clock.Now()
+	s.Kill()
+	n.pause(ctx, 0, 1)
+	n.diary.did("kill "+role, from, s.Restart(context.Background())) // bounds itself
+}
+
+func (n *nemesis) stopServer(ctx context.Context, role string, s *child.Server) {
+	if s == nil {
+		return
+	}
+	from := clock.Now()
+	err := s.Pause()
+	n.pause(ctx, 0.1, 1.2)
+	if err == nil {
+		err = s.Resume()
+	}
+	n.diary.did("stop "+role, from, err)
+}

@@ -1,0 +1,67 @@
+package chaos
+
+import (
+	"context"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/evidence"
+	"github.com/tierlock/tierlock/stress/internal/judge"
+)
+
+// workerFaults are what can happen to a worker.
+func (n *nemesis) workerFaults(f *fleet, fence *evidence.Fence) []func(context.Context) {
+	someone := func() *slot { return f.slots[n.random.IntN(len(f.slots))] }
+	return []func(context.Context){
+		func(ctx context.Context) {
+			s := n.holder(ctx, f, fence)
+			from := clock.Now()
+			s.kill()
+			n.pause(ctx, 0, 0.3)
+			n.diary.did("kill worker", from, f.launch(s))
+		},
+		func(ctx context.Context) { n.stopWorker(ctx, n.holder(ctx, f, fence)) },
+		func(ctx context.Context) { n.stopWorker(ctx, someone()) },
+		func(ctx context.Context) {
+			s, from := someone(), clock.Now()
+			s.relay.Cut()
+			n.pause(ctx, 0, 1.3)
+			s.relay.Heal()
+			n.diary.did("cut worker off", from, nil)
+		},
+		func(ctx context.Context) {
+			s, from := someone(), clock.Now()
+			s.relay.Mute()
+			n.pause(ctx, 0, 1.3)
+			s.relay.Heal()
+			n.diary.did("mute worker", from, nil)
+		},
+	}
+}
+
+// holder waits until a worker is in a section, and takes the first one if that takes too
+// long; how long is not the seed's to decide, so nothing is drawn here.
+func (n *nemesis) holder(ctx context.Context, f *fleet, fence *evidence.Fence) *slot {
+	ctx, cancel := context.WithTimeout(ctx, n.timeout)
+	defer cancel()
+	for ; ctx.Err() == nil; clock.Sleep(time.Millisecond, ctx.Done()) {
+		for _, process := range fence.Inside() {
+			if s := f.slots[evidence.SlotOf(int(process), len(f.slots))]; int64(s.process) == process {
+				return s
+			}
+		}
+	}
+	return f.slots[0]
+}
+
+func (n *nemesis) stopWorker(ctx context.Context, s *slot) {
+	from := clock.Now()
+	if !s.child.Pause() {
+		return // it died by itself, which the end of the run finds out
+	}
+	at := clock.Now()
+	n.pause(ctx, 0.4, 1.6)
+	n.diary.stopped(judge.Stop{Process: s.process, From: at, Until: clock.Now()})
+	s.child.Resume()
+	n.diary.did("stop worker", from, nil)
+}

@@ -1,0 +1,16 @@
+package clock
+
+import (
+	"testing"
+	"time"
+)
+
+func TestInstantsOfBothClocksAgree(t *testing.T) {
+	before := Now()
+	at := Tick()
+	after := Now()
+	const slack = 100 * time.Microsecond // the origin may have been read with an interruption
+	if at < before.Add(-slack) || at > after.Add(slack) {
+		t.Errorf("got %d between %d and %d", at, before, after)
+	}
+}

@@ -1,0 +1,74 @@
+// Package durations collects how long things took and sums it up.
+package durations
+
+import (
+	"math"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Histogram holds durations from 1 ns to 1 h, to within one per cent.
+type Histogram struct{ buckets *hdrhistogram.Histogram }
+
+// Snapshot is a histogram on its way from one process to another.
+type Snapshot = hdrhistogram.Snapshot
+
+// NewHistogram returns an empty one.
+func NewHistogram() *Histogram {
+	return &Histogram{hdrhistogram.New(1, int64(time.Hour), 2)}
+}
+
+// Keep adds d, or an hour if it took longer.
+func (h *Histogram) Keep(d time.Duration) {
+	_ = h.buckets.RecordValue(min(d.Nanoseconds(), h.buckets.HighestTrackableValue())) // which is the only error
+}
+
+// Count is the number of durations.
+func (h *Histogram) Count() int64 { return h.buckets.TotalCount() }
+
+// Export copies the histogram.
+func (h *Histogram) Export() *Snapshot { return h.buckets.Export() }
+
+// Merge adds all durations of another histogram.
+func (h *Histogram) Merge(s *Snapshot) { h.buckets.Merge(hdrhistogram.Import(s)) }
+
+// Quantiles sum up a distribution, in nanoseconds; all zero if it is empty.
+type Quantiles struct {
+	P50 int64 `json:"p50"`
+	P90 int64 `json:"p90"`
+	P99 int64 `json:"p99"`
+	Max int64 `json:"max"`
+}
+
+// Quantile is one point of a distribution: a share Q of it is at most so many
+// nanoseconds.
+type Quantile struct {
+	Q  float64 `json:"q"`
+	NS int64   `json:"ns"`
+}
+
+// Quantiles sums the histogram up.
+func (h *Histogram) Quantiles() Quantiles {
+	return Quantiles{
+		P50: h.buckets.ValueAtQuantile(50), P90: h.buckets.ValueAtQuantile(90), P99: h.buckets.ValueAtQuantile(99), Max: h.buckets.Max(),
+	}
+}
+
+// Curve is the distribution in at most 40 points, which lie the closer to 1 the closer
+// they are to one another, down to the single longest duration.
+func (h *Histogram) Curve() []Quantile {
+	n := float64(h.Count())
+	if n == 0 {
+		return nil
+	}
+	var curve []Quantile
+	for i := range 39 {
+		rest := math.Pow(2, -float64(i)/2) // the share above
+		if rest*n < 1 {
+			break
+		}
+		curve = append(curve, Quantile{1 - rest, h.buckets.ValueAtQuantile(100 * (1 - rest))})
+	}
+	return append(curve, Quantile{1, h.buckets.Max()})
+}

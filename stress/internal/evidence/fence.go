@@ -1,0 +1,173 @@
+package evidence
+
+import (
+	"net"
+	"net/rpc"
+	"path/filepath"
+	"sync"
+)
+
+// Fence is a service outside the workers that has two registers for each lock path,
+// which all owners of the lock increment. One refuses any token lower than the highest
+// it has seen; the other takes every write, and so shows what the fence prevents.
+type Fence struct {
+	mu    sync.Mutex // guards the cells
+	cells []cell
+}
+
+// NewFence returns one for so many paths.
+func NewFence(paths int) *Fence { return &Fence{cells: make([]cell, paths)} }
+
+type cell struct {
+	seen    int64 // the highest token
+	process int64 // that brought it
+	inside  int64 // the process that has read and not written yet, 0 if none
+
+	fenced, accepted  int64 // value, and number of writes
+	unfenced, written int64
+
+	refused     int64
+	regressions int64 // accesses of another process with the same token
+}
+
+// Access is a read or a write under a lock. A write brings the values as they were
+// read; the registers become one more.
+type Access struct {
+	Path             int
+	Token, Process   int64
+	Fenced, Unfenced int64
+}
+
+// Answer is what a register says.
+type Answer struct {
+	Refused          bool
+	Fenced, Unfenced int64
+}
+
+// Read returns the values. It raises the fence: else a late owner could still write
+// between the read and the write of its successor.
+func (f *Fence) Read(a Access, answer *Answer) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := &f.cells[a.Path]
+	*answer = Answer{Refused: !c.admit(a), Fenced: c.fenced, Unfenced: c.unfenced}
+	if !answer.Refused {
+		c.inside = a.Process
+	}
+	return nil
+}
+
+// Write increments the values that were read.
+func (f *Fence) Write(a Access, answer *Answer) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := &f.cells[a.Path]
+	c.written++
+	c.unfenced = a.Unfenced + 1
+	if c.inside == a.Process {
+		c.inside = 0
+	}
+	if c.admit(a) {
+		c.accepted++
+		c.fenced = a.Fenced + 1
+	} else {
+		answer.Refused = true
+	}
+	return nil
+}
+
+func (c *cell) admit(a Access) bool {
+	if a.Token < c.seen {
+		c.refused++
+		return false
+	}
+	if a.Token > c.seen {
+		c.seen, c.process = a.Token, a.Process
+	} else if a.Process != c.process {
+		c.regressions++
+	}
+	return true
+}
+
+// Inside lists the processes that are in a section, as far as the fence can know.
+func (f *Fence) Inside() (processes []int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.cells {
+		if c.inside != 0 {
+			processes = append(processes, c.inside)
+		}
+	}
+	return processes
+}
+
+// Total is the sum of what all paths have seen.
+func (f *Fence) Total() (t Total) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.cells {
+		t.Accepted += c.accepted
+		t.Refused += c.refused
+		t.Regressions += c.regressions
+		t.LostFenced += distance(c.accepted, c.fenced)
+		t.LostUnfenced += distance(c.written, c.unfenced)
+	}
+	return t
+}
+
+// Total is what a fence has seen: writes, accesses that it refused, tokens of two
+// processes, and lost updates of either register.
+type Total struct{ Accepted, Refused, Regressions, LostFenced, LostUnfenced int64 }
+
+func distance(a, b int64) int64 { return max(a-b, b-a) }
+
+const fenceService = "Fence"
+
+func fenceAddr(dir string) string { return filepath.Join(dir, "fence") }
+
+// Serve answers the workers until the returned function is called.
+func (f *Fence) Serve(dir string) (stop func(), err error) {
+	server := rpc.NewServer()
+	if err := server.RegisterName(fenceService, f); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("unix", fenceAddr(dir))
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go server.ServeConn(conn) // ends with the worker
+		}
+	}()
+	return func() { _ = l.Close() }, nil
+}
+
+// Gate is a worker's way through a fence.
+type Gate struct{ client *rpc.Client }
+
+// DialFence connects with the fence that is served in dir.
+func DialFence(dir string) (*Gate, error) {
+	client, err := rpc.Dial("unix", fenceAddr(dir))
+	if err != nil {
+		return nil, err
+	}
+	return &Gate{client}, nil
+}
+
+// Read is [Fence.Read].
+func (g *Gate) Read(a Access, answer *Answer) error {
+	return g.client.Call(fenceService+".Read", a, answer)
+}
+
+// Write is [Fence.Write].
+func (g *Gate) Write(a Access, answer *Answer) error {
+	return g.client.Call(fenceService+".Write", a, answer)
+}
+
+// Close ends the connection.
+func (g *Gate) Close() error { return g.client.Close() }

@@ -1,0 +1,96 @@
+package evidence
+
+import "testing"
+
+func TestFenceRefusesLowerTokens(t *testing.T) {
+	f := NewFence(1)
+	late := readBy(t, f, 5, 1)
+	if got := f.Inside(); len(got) != 1 || got[0] != 1 {
+		t.Errorf("after the read of process 1: inside are %v", got)
+	}
+	// The successor has read but not yet written: the late write is refused all the same.
+	next := readBy(t, f, 6, 2)
+	if !writeBack(t, f, 5, 1, late).Refused {
+		t.Error("write with a token below that of a reader: accepted")
+	}
+	if writeBack(t, f, 6, 2, next).Refused {
+		t.Error("write with the highest token: refused")
+	}
+	if got := f.Inside(); len(got) != 0 {
+		t.Errorf("after all wrote: inside are %v", got)
+	}
+	if !readBy(t, f, 5, 1).Refused {
+		t.Error("read with a lower token: accepted")
+	}
+	total := f.Total()
+	if total.Accepted != 1 || total.Refused != 2 || total.LostFenced != 0 || total.Regressions != 0 {
+		t.Errorf("got %+v, want 1 accepted, 2 refused, nothing lost", total)
+	}
+	if total.LostUnfenced != 1 {
+		t.Errorf("unfenced: got %d lost updates, want 1", total.LostUnfenced)
+	}
+}
+
+func TestOverlapWithValidTokensLosesUpdates(t *testing.T) {
+	f := NewFence(2)
+	a, b := readBy(t, f, 5, 1), readBy(t, f, 5, 1)
+	writeBack(t, f, 5, 1, a)
+	writeBack(t, f, 5, 1, b)
+	if total := f.Total(); total.LostFenced != 1 || total.LostUnfenced != 1 {
+		t.Errorf("two sections at once: got %+v, want one lost update", total)
+	}
+}
+
+func TestTokenOfTwoProcessesIsARegression(t *testing.T) {
+	f := NewFence(1)
+	readBy(t, f, 5, 1)
+	readBy(t, f, 5, 1)
+	if n := f.Total().Regressions; n != 0 {
+		t.Errorf("one process: got %d regressions", n)
+	}
+	readBy(t, f, 5, 2)
+	if n := f.Total().Regressions; n != 1 {
+		t.Errorf("two processes: got %d regressions, want 1", n)
+	}
+}
+
+func TestFenceServesOtherProcesses(t *testing.T) {
+	dir := t.TempDir()
+	f := NewFence(1)
+	stop, err := f.Serve(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	gate, err := DialFence(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	var answer Answer
+	if err := gate.Write(Access{Token: 5, Process: 1, Fenced: 41}, &answer); err != nil || answer.Refused {
+		t.Fatalf("write: %v, %+v", err, answer)
+	}
+	if err := gate.Read(Access{Token: 5, Process: 1}, &answer); err != nil || answer.Fenced != 42 {
+		t.Errorf("read: %v, %+v, want 42", err, answer)
+	}
+}
+
+func readBy(t *testing.T, f *Fence, token, process int64) Answer {
+	t.Helper()
+	var answer Answer
+	if err := f.Read(Access{Token: token, Process: process}, &answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+func writeBack(t *testing.T, f *Fence, token, process int64, based Answer) Answer {
+	t.Helper()
+	var answer Answer
+	a := Access{Token: token, Process: process, Fenced: based.Fenced, Unfenced: based.Unfenced}
+	if err := f.Write(a, &answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}

@@ -1,0 +1,125 @@
+package evidence
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/tierlock/tierlock/stress/internal/clock"
+)
+
+// Hold is one ownership of a lock as its process saw it.
+type Hold struct {
+	Process    int // no two workers have the same, restarted ones included
+	ID         int // within the process
+	Path       int
+	Token      int64
+	Asked, Got clock.Instant // call and return of Acquire
+	// Valid is the newest instant at which the hold is known to have been ours: the
+	// clock was read, and then Err returned nil, or Release did. As a loss is for
+	// ever, the hold was ours from Got to Valid. Zero if it never was.
+	Valid clock.Instant
+	// Over is when Release had returned; zero if the process was killed before.
+	Over clock.Instant
+	Lost bool // the holder found out that the lock was lost
+
+	Refused bool          // the fence refused the token
+	Blind   bool          // it did, and yet Err returned nil after that
+	Met     *Overlap      // somebody else had the kernel's lock
+	Left    clock.Instant // when this holder had let the kernel's lock go
+	Nested  []Nesting     // re-entries
+}
+
+// Overlap is an attempt at the kernel's lock that failed between two instants.
+type Overlap struct{ From, Until clock.Instant }
+
+// Nesting is a re-entry, from the call of Acquire to the return of Release.
+type Nesting struct {
+	Token                      int64
+	Asked, Got, Called, Return clock.Instant
+}
+
+// Journal is where a worker writes its holds. What was written survives a kill -9.
+type Journal struct {
+	mu   sync.Mutex // keeps lines apart
+	file *os.File
+	last int // id
+}
+
+// CreateJournal makes that of a worker.
+func CreateJournal(dir string, process int) (*Journal, error) {
+	file, err := os.Create(filepath.Join(dir, fmt.Sprintf("journal-%d", process)))
+	return &Journal{file: file}, err
+}
+
+// Write records the state of a hold, which replaces what was written of it before.
+func (j *Journal) Write(h *Hold) error {
+	line, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, err = j.file.Write(append(line, '\n'))
+	return err
+}
+
+// NextID numbers the holds from 1.
+func (j *Journal) NextID() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.last++
+	return j.last
+}
+
+// ReadJournals returns the newest state of all holds of all workers.
+func ReadJournals(dir string) ([]Hold, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "journal-*"))
+	if err != nil {
+		return nil, err
+	}
+	var holds []Hold
+	for _, name := range names {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		found, err := readHolds(file)
+		_ = file.Close()
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		holds = append(holds, found...)
+	}
+	return holds, nil
+}
+
+// readHolds reads one journal, whose end may be torn.
+func readHolds(r io.Reader) ([]Hold, error) {
+	var holds []Hold
+	place := map[int]int{} // of an id in holds
+	for decoder := json.NewDecoder(r); ; {
+		var h Hold
+		err := decoder.Decode(&h)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return holds, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if i, known := place[h.ID]; known {
+			holds[i] = h
+			continue
+		}
+		place[h.ID] = len(holds)
+		holds = append(holds, h)
+	}
+}
+
+// SlotOf is the place of a worker among procs others, from 0. A restarted one has a
+// number that nobody had before, and the place of the one before it.
+func SlotOf(process, procs int) int { return (process - 1) % procs }

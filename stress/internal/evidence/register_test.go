@@ -1,0 +1,118 @@
+package evidence
+
+import "testing"
+
+// bothWays runs a test for each way to find overlaps.
+func bothWays(t *testing.T, test func(t *testing.T, how Judging)) {
+	t.Helper()
+	t.Run("by count", func(t *testing.T) { test(t, ByCount) })
+	t.Run("by kernel", func(t *testing.T) { test(t, ByKernel) })
+}
+
+func TestOverlapIsSeenByBothProcessesAndGoroutines(t *testing.T) {
+	bothWays(t, func(t *testing.T, how Judging) {
+		dir := t.TempDir()
+		here, elsewhere := open(t, dir, 0, how), open(t, dir, 0, how)
+		first := enter(t, here)
+		if first.Overlap {
+			t.Error("the first section overlaps nobody")
+		}
+		second, third := enter(t, here), enter(t, elsewhere)
+		if !second.Overlap {
+			t.Error("a second goroutine inside: no overlap seen")
+		}
+		if !third.Overlap {
+			t.Error("a second process inside: no overlap seen")
+		}
+		if s := enter(t, open(t, dir, 1, how)); s.Overlap {
+			t.Error("sections of two paths: overlap seen")
+		}
+		for _, s := range []Section{third, second, first} {
+			leave(t, s, 1, 1)
+		}
+		if s := enter(t, elsewhere); s.Overlap {
+			t.Error("after leave: overlap seen")
+		}
+	})
+}
+
+func TestOverlappingSectionLosesAnUpdate(t *testing.T) {
+	r := open(t, t.TempDir(), 0, ByCount)
+	a, b := enter(t, r), enter(t, r)
+	leave(t, a, 1, 1)
+	leave(t, b, 1, 1)
+	leave(t, enter(t, r), 1, 1)
+	if n := r.Counted(); n != 2 {
+		t.Errorf("counted after two sections at once and one more: got %d, want 2", n)
+	}
+}
+
+func TestAbandonedSectionIsNotCounted(t *testing.T) {
+	bothWays(t, func(t *testing.T, how Judging) {
+		r := open(t, t.TempDir(), 0, how)
+		if err := enter(t, r).Abandon(); err != nil {
+			t.Fatal(err)
+		}
+		if s := enter(t, r); s.Overlap {
+			t.Error("the abandoned section still excludes others")
+		}
+		if n := r.Counted(); n != 0 {
+			t.Errorf("counted: got %d, want 0", n)
+		}
+	})
+}
+
+func TestTokens(t *testing.T) {
+	type step struct{ token, process int64 }
+	for _, test := range []struct {
+		name  string
+		steps []step
+		want  bool // the last step goes back
+	}{
+		{"grows", []step{{5, 1}, {6, 2}}, false},
+		{"stays in one process", []step{{5, 1}, {5, 1}}, false},
+		{"stays in another process", []step{{5, 1}, {5, 2}}, true},
+		{"falls in one process", []step{{5, 1}, {4, 1}}, true},
+		{"falls in another process", []step{{5, 1}, {4, 2}}, true},
+		{"falls below an earlier one", []step{{5, 1}, {3, 2}, {4, 2}}, true},
+		{"none", []step{{5, 1}, {0, 2}}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := open(t, t.TempDir(), 0, ByCount)
+			var got bool
+			for _, s := range test.steps {
+				got = leave(t, enter(t, r), s.token, s.process)
+			}
+			if got != test.want {
+				t.Errorf("regression after %v: got %t, want %t", test.steps, got, test.want)
+			}
+		})
+	}
+}
+
+func open(t *testing.T, dir string, path int, how Judging) *Register {
+	t.Helper()
+	r, err := NewRegister(dir, path, how)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func enter(t *testing.T, r *Register) Section {
+	t.Helper()
+	s, err := r.Enter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func leave(t *testing.T, s Section, token, process int64) (regression bool) {
+	t.Helper()
+	regression, err := s.Leave(token, process)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regression
+}

@@ -1,0 +1,56 @@
+package judge
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/evidence"
+	"github.com/tierlock/tierlock/stress/internal/report"
+)
+
+func TestVerdictOfChaosFailsOn(t *testing.T) {
+	const second = clock.Instant(time.Second)
+	for _, test := range []struct {
+		name  string
+		spoil func(*Case)
+		want  string
+	}{
+		{"nothing", func(*Case) {}, ""},
+		{"overlap", func(e *Case) { e.Holds[0].Valid = e.Holds[1].Got + 1 }, "overlap"},
+		{"kernel lock taken", func(e *Case) {
+			e.Holds[1].Met = &evidence.Overlap{From: e.Holds[1].Got + 1, Until: e.Holds[1].Got + 2}
+		}, "overlap"},
+		{"lost update", func(e *Case) { e.Fence.LostFenced = 1 }, "lost updates"},
+		{"equal tokens", func(e *Case) { e.Fence.Regressions = 1 }, "tokens"},
+		{"blind holder", func(e *Case) { e.Holds[0].Blind = true }, "saw no loss"},
+		{"illegal history", func(e *Case) { e.Holds[1].Token = e.Holds[0].Token }, "illegal history"},
+		{"no progress", func(e *Case) { e.Holds = e.Holds[:1] }, "after the last fault"},
+		{"stall", func(e *Case) { e.End = 60 * second }, "longer than the faults explain"},
+		{"fault not healed", func(e *Case) { e.Faults.Unhealed = []error{io.EOF} }, "could not be undone"},
+		{"leak", func(e *Case) { e.Leaked = 1 }, "left behind"},
+		{"death of the last worker", func(e *Case) { e.Tallies[0] = nil }, "died"},
+		{"death of an earlier worker", func(e *Case) { e.Deaths = 1 }, "died"},
+		{"stuck goroutine", func(e *Case) { e.Tallies[0].Stuck = 1 }, "stuck"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := &Case{
+				SessionTimeout: time.Second, Healed: 2 * second, End: 4 * second,
+				Holds:   []evidence.Hold{span(1, 5, second, second+10), span(2, 6, 3*second, 3*second+10)},
+				Tallies: []*evidence.Tally{{}, {}},
+			}
+			test.spoil(e)
+			r := &report.Result{Procs: 2, Goroutines: 1, Paths: 1}
+			e.Judge(r)
+			found := strings.Join(r.Violations(), "; ")
+			if (r.Verdict == "PASS") != (test.want == "") || !strings.Contains(found, test.want) {
+				t.Errorf("got %s because of %q, want %q", r.Verdict, found, test.want)
+			}
+			if err := r.Write(io.Discard, false); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

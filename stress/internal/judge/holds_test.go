@@ -1,0 +1,139 @@
+package judge
+
+import (
+	"testing"
+
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/evidence"
+)
+
+// span is a hold that was released in good order, by process and time.
+func span(process int, token int64, got, until clock.Instant) evidence.Hold {
+	return evidence.Hold{
+		Process: process, ID: int(got), Token: token, Asked: got - 1, Got: got, Left: until, Valid: until, Over: until + 1,
+	}
+}
+
+// late is a hold that was known to be valid until an instant, and over only later.
+func late(process int, token int64, got, valid, over clock.Instant) evidence.Hold {
+	h := span(process, token, got, over-1)
+	h.Valid, h.Lost = valid, true
+	return h
+}
+
+// killed is a hold whose process was killed at some time after valid.
+func killed(process int, token int64, got, valid clock.Instant) evidence.Hold {
+	h := late(process, token, got, valid, valid+2)
+	h.Over, h.Left, h.Lost = 0, 0, false
+	return h
+}
+
+func met(h evidence.Hold, from, until clock.Instant) evidence.Hold {
+	h.Met = &evidence.Overlap{From: from, Until: until}
+	return h
+}
+
+func TestOverlapsAreThoseOfValidHolds(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		holds []evidence.Hold
+		want  int64
+	}{
+		{"in turn", []evidence.Hold{span(1, 1, 10, 20), span(2, 2, 21, 30)}, 0},
+		{"two at once", []evidence.Hold{span(1, 1, 10, 20), span(2, 2, 19, 30)}, 1},
+		{"two of one process", []evidence.Hold{span(1, 1, 10, 20), span(1, 1, 19, 30)}, 1},
+		{"one within a long one", []evidence.Hold{span(1, 1, 10, 90), span(2, 2, 20, 30), span(3, 3, 40, 50)}, 2},
+		{"with a late one", []evidence.Hold{late(1, 1, 10, 20, 90), span(2, 2, 21, 30)}, 0},
+		{"with a late one before it was late", []evidence.Hold{late(1, 1, 10, 22, 90), span(2, 2, 21, 30)}, 1},
+		{"with a dead one", []evidence.Hold{killed(1, 1, 10, 20), span(2, 2, 21, 30)}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := overlaps(perPath(test.holds, 1)[0]); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestHoldsThatWereLostWhenAcquiredClaimNothing(t *testing.T) {
+	lost := late(1, 1, 10, 0, 90)
+	if got := ours([]evidence.Hold{lost, span(2, 2, 11, 20)}); len(got) != 1 || got[0].Process != 2 {
+		t.Errorf("got %+v, want the other one alone", got)
+	}
+}
+
+func TestMeetingsNeedALateHolder(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		holds     []evidence.Hold
+		late, not int64
+	}{
+		{"nobody met", []evidence.Hold{late(1, 1, 10, 20, 90), span(2, 2, 21, 30)}, 0, 0},
+		{"a late one", []evidence.Hold{late(1, 1, 10, 20, 90), met(span(2, 2, 30, 40), 31, 32)}, 1, 0},
+		{"being late oneself", []evidence.Hold{met(late(1, 1, 10, 20, 90), 25, 26), span(2, 2, 21, 30)}, 1, 0},
+		{"a dead one", []evidence.Hold{killed(1, 1, 10, 20), met(span(2, 2, 30, 40), 31, 32)}, 1, 0},
+		{"nobody there", []evidence.Hold{met(span(2, 2, 30, 40), 31, 32)}, 0, 1},
+		{"a valid one", []evidence.Hold{span(1, 1, 10, 90), met(span(2, 2, 30, 40), 31, 32)}, 0, 1},
+		{"one that was late only afterwards", []evidence.Hold{late(1, 1, 10, 33, 90), met(span(2, 2, 30, 40), 31, 32)}, 0, 1},
+		{"a late one that had left", []evidence.Hold{late(1, 1, 10, 20, 30), met(span(2, 2, 30, 40), 31, 32)}, 0, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if late, not := meetings(test.holds); late != test.late || not != test.not {
+				t.Errorf("got %d explained, %d not, want %d, %d", late, not, test.late, test.not)
+			}
+		})
+	}
+}
+
+func TestStoppedHolderMustFindTheLoss(t *testing.T) {
+	const lease = 50
+	during := Stop{Process: 1, From: 20, Until: 80}
+	for _, test := range []struct {
+		name                 string
+		hold                 evidence.Hold
+		stop                 Stop
+		spanned, lost, blind int64
+	}{
+		{"found it", late(1, 1, 10, 15, 90), during, 1, 1, 0},
+		{"did not", span(1, 1, 10, 85), during, 1, 0, 1},
+		{"did not at first", late(1, 1, 10, 81, 90), during, 1, 1, 1},
+		{"after a short stop", span(1, 1, 10, 85), Stop{1, 31, 80}, 1, 0, 0},
+		{"of another process", span(2, 1, 10, 85), during, 0, 0, 0},
+		{"acquired after the stop", span(1, 1, 81, 85), during, 0, 0, 0},
+		{"acquired while it was being stopped", span(1, 1, 21, 85), during, 0, 0, 0},
+		{"released before", span(1, 1, 10, 18), during, 0, 0, 0},
+		{"killed while stopped", killed(1, 1, 10, 15), during, 0, 0, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			spanned, lost, blind := stopped([]evidence.Hold{test.hold}, []Stop{test.stop}, lease)
+			if spanned != test.spanned || lost != test.lost || blind != test.blind {
+				t.Errorf("got %d, %d, %d, want %d, %d, %d", spanned, lost, blind, test.spanned, test.lost, test.blind)
+			}
+		})
+	}
+}
+
+func TestStallsAreGapsBeyondTheFaults(t *testing.T) {
+	holds := []evidence.Hold{span(1, 1, 100, 101), span(1, 1, 200, 201)}
+	for _, test := range []struct {
+		name   string
+		faults []Disturbance
+		end    clock.Instant
+		want   int64
+	}{
+		{"steady", nil, 290, 0},
+		{"nothing at the end", nil, 320, 1},
+		{"a fault, and time to recover", []Disturbance{{205, 220}}, 320, 0},
+		{"a fault that does not last that long", []Disturbance{{205, 220}}, 430, 1},
+		{"a fault long before", []Disturbance{{10, 90}}, 320, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got, _ := stalls(holds, 0, test.end, test.faults, 100); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+	if n, longest := stalls(nil, 0, 500, nil, 100); n != 1 || longest != 500 {
+		t.Errorf("never acquired: got %d stalls, longest gap %d, want 1, 500", n, longest)
+	}
+}

@@ -1,0 +1,99 @@
+package judge
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/durations"
+	"github.com/tierlock/tierlock/stress/internal/evidence"
+	"github.com/tierlock/tierlock/stress/internal/report"
+)
+
+func TestSummaryAddsUpTheWorkers(t *testing.T) {
+	a, b := tallyOf(30, 10), tallyOf(20, 20)
+	a.Elapsed, b.Elapsed = 2*time.Second, time.Second
+	a.Lost, a.Errors = 1, map[string]int64{"x": 1}
+	b.Lost, b.Errors = 2, map[string]int64{"x": 2, "y": 1}
+	var r report.Result
+	Summarize(&r, []*evidence.Tally{a, b}, []int64{50, 30})
+	if r.Verdict != "PASS" {
+		t.Errorf("verdict: got %s because of %v, want PASS", r.Verdict, r.Violations())
+	}
+	if r.Acquisitions != 80 || r.PerSecond != 40 || r.PerProcess[0] != 40 || r.PerProcess[1] != 40 || r.Jain != 1 {
+		t.Errorf("got %d acquisitions, %v/s, %v, Jain %v", r.Acquisitions, r.PerSecond, r.PerProcess, r.Jain)
+	}
+	if want := map[string]int64{"x": 3, "y": 1}; r.Lost != 3 || !maps.Equal(r.Errors, want) {
+		t.Errorf("got lost %d, errors %v, want 3, %v", r.Lost, r.Errors, want)
+	}
+	if got := time.Duration(r.Wait.Max); got < time.Millisecond || got > 1020*time.Microsecond {
+		t.Errorf("longest wait: got %v, want 1 ms to within one per cent", got)
+	}
+}
+
+func TestVerdictFailsOn(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		spoil   func(*report.Result, *evidence.Tally)
+		dead    bool
+		counted int64
+	}{
+		{name: "overlap", spoil: func(_ *report.Result, w *evidence.Tally) { w.Overlaps = 1 }, counted: 10},
+		{name: "lost update", counted: 9},
+		{name: "update out of nowhere", counted: 11},
+		{name: "token going back", spoil: func(_ *report.Result, w *evidence.Tally) { w.Regressions = 1 }, counted: 10},
+		{name: "leaked node", spoil: func(r *report.Result, _ *evidence.Tally) { r.LeakedNodes = 1 }, counted: 10},
+		{name: "stuck goroutine", spoil: func(_ *report.Result, w *evidence.Tally) { w.Stuck = 1 }, counted: 10},
+		{name: "dead worker", dead: true, counted: 10},
+		{name: "nothing acquired", spoil: func(_ *report.Result, w *evidence.Tally) { w.Sections[0] = 0 }, counted: 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var r report.Result
+			tallies := []*evidence.Tally{tallyOf(10)}
+			if test.spoil != nil {
+				test.spoil(&r, tallies[0])
+			}
+			if test.dead {
+				tallies = append(tallies, nil)
+			}
+			Summarize(&r, tallies, []int64{test.counted})
+			if r.Verdict != "FAIL" || len(r.Violations()) != 1 {
+				t.Errorf("got %s with %v, want FAIL for one reason", r.Verdict, r.Violations())
+			}
+			var text strings.Builder
+			if err := r.Write(&text, false); err != nil || !strings.Contains(text.String(), "\nFAIL: "+r.Violations()[0]) {
+				t.Errorf("the text does not say why: %v\n%s", err, &text)
+			}
+		})
+	}
+}
+
+func TestJain(t *testing.T) {
+	for _, test := range []struct {
+		counts []int64
+		want   float64
+	}{
+		{[]int64{7, 7, 7, 7}, 1},
+		{[]int64{9, 0, 0}, 1.0 / 3},
+		{[]int64{3, 1}, 0.8},
+		{[]int64{0, 0}, 0},
+	} {
+		if got := jain(test.counts); got < test.want-1e-12 || got > test.want+1e-12 {
+			t.Errorf("jain(%v): got %v, want %v", test.counts, got, test.want)
+		}
+	}
+}
+
+// tallyOf is that of a worker that did so many sections per path, each after a wait of
+// 1 ms, in one second.
+func tallyOf(sections ...int64) *evidence.Tally {
+	waits := durations.NewHistogram()
+	for _, n := range sections {
+		for range n {
+			waits.Keep(time.Millisecond)
+		}
+	}
+	none := durations.NewHistogram().Export()
+	return &evidence.Tally{Elapsed: time.Second, Sections: sections, Wait: waits.Export(), Release: none, HandOver: none, Away: none}
+}

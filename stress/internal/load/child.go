@@ -1,0 +1,163 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/tierlock/tierlock/stress/internal/evidence"
+)
+
+// Children is all worker processes of a run.
+type Children []*Child
+
+// Child is the coordinator's side of one worker.
+type Child struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+
+	ready    chan struct{} // closed when the worker is ready, or gone
+	reported chan struct{} // closed when tally is set, or the worker is gone
+	gone     chan struct{} // closed when the process has ended, and exit is set
+	tally    *evidence.Tally
+	exit     error
+	progress atomic.Pointer[live] // never nil
+}
+
+// startChildren starts the workers of a run.
+func startChildren(life context.Context, cfg Config, paths []string, dir string) (Children, error) {
+	var c Children
+	for i := range cfg.Procs {
+		e, err := StartChild(life, Task{Config: cfg, Process: i + 1, LockPaths: paths, Dir: dir})
+		if err != nil {
+			c.Dismiss()
+			return nil, fmt.Errorf("start a worker: %w", err)
+		}
+		c = append(c, e)
+	}
+	return c, nil
+}
+
+// StartChild starts a worker, which the end of life kills.
+func StartChild(life context.Context, t Task) (*Child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := json.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	e := &Child{ready: make(chan struct{}), reported: make(chan struct{}), gone: make(chan struct{})}
+	e.progress.Store(&live{})
+	e.cmd = exec.CommandContext(life, self)
+	e.cmd.Env = append(os.Environ(), workerEnv+"="+string(encoded))
+	e.cmd.Stderr = os.Stderr
+	// A Ctrl-C in the terminal is for the coordinator alone, which tells its workers.
+	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	dieWithParent(e.cmd.SysProcAttr)
+	in, err1 := e.cmd.StdinPipe()
+	out, err2 := e.cmd.StdoutPipe()
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	if err := e.cmd.Start(); err != nil {
+		return nil, err
+	}
+	e.in = in
+	go e.listen(out)
+	return e, nil
+}
+
+// listen follows the worker until it ends.
+func (e *Child) listen(out io.Reader) {
+	decoder := json.NewDecoder(out)
+	isReady := false
+	for {
+		var m message
+		if err := decoder.Decode(&m); err != nil {
+			break
+		}
+		switch {
+		case m.Ready:
+			isReady = true
+			close(e.ready)
+		case m.Live != nil:
+			e.progress.Store(m.Live)
+		case m.Tally != nil:
+			e.tally = m.Tally
+			close(e.reported)
+		}
+	}
+	e.exit = e.cmd.Wait()
+	close(e.gone)
+	if !isReady {
+		close(e.ready)
+	}
+	if e.tally == nil {
+		close(e.reported)
+	}
+}
+
+// await returns when each worker has reached a milestone.
+func (c Children) await(milestone func(*Child) <-chan struct{}) {
+	for _, e := range c {
+		<-milestone(e)
+	}
+}
+
+func (c Children) tell(order string) {
+	for _, e := range c {
+		_, _ = io.WriteString(e.in, order+"\n") // a worker that died is found out by its missing tally
+	}
+}
+
+// Go lets the workers begin.
+func (c Children) Go() { c.tell("go") }
+
+// Stop ends the turns of all workers, and returns when they have reported.
+func (c Children) Stop() {
+	c.tell("stop")
+	c.awaitTallies()
+}
+
+func (c Children) awaitTallies() {
+	c.await(func(e *Child) <-chan struct{} { return e.reported })
+}
+
+// Dismiss ends the input of the workers and waits until they are gone.
+func (c Children) Dismiss() {
+	for _, e := range c {
+		_ = e.in.Close()
+	}
+	c.await(func(e *Child) <-chan struct{} { return e.gone })
+}
+
+// Tallies are what the workers found; nil for one that did not end well. They are to be
+// dismissed first.
+func (c Children) Tallies() []*evidence.Tally {
+	tallies := make([]*evidence.Tally, len(c))
+	for i, e := range c {
+		if e.exit == nil {
+			tallies[i] = e.tally
+		}
+	}
+	return tallies
+}
+
+// total is the progress of all.
+func (c Children) total() live {
+	var sum live
+	for _, e := range c {
+		p := e.progress.Load()
+		sum.Acquisitions += p.Acquisitions
+		sum.Overlaps += p.Overlaps
+	}
+	return sum
+}

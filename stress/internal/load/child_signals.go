@@ -1,0 +1,62 @@
+package load
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Kill ends the worker as kill -9 does, and reports whether it was alive until then.
+func (e *Child) Kill() (alive bool) {
+	select {
+	case <-e.gone:
+	default:
+		alive = true
+		_ = e.cmd.Process.Kill() // fails only if it is gone already
+	}
+	<-e.gone
+	return alive
+}
+
+// Pause stops the worker and reports whether that has happened.
+func (e *Child) Pause() bool {
+	if e.cmd.Process.Signal(syscall.SIGSTOP) != nil {
+		return false
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !e.paused() {
+		select {
+		case <-e.gone:
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
+}
+
+// paused reports whether all threads have stopped. Where the system does not tell, they
+// are taken to have.
+func (e *Child) paused() bool {
+	threads := fmt.Sprintf("/proc/%d/task", e.cmd.Process.Pid)
+	entries, err := os.ReadDir(threads)
+	if err != nil {
+		return true
+	}
+	for _, thread := range entries {
+		stat, err := os.ReadFile(threads + "/" + thread.Name() + "/stat")
+		if err != nil {
+			continue // the thread has ended
+		}
+		_, state, _ := strings.Cut(string(stat), ") ")
+		if !strings.HasPrefix(state, "T") {
+			return false
+		}
+	}
+	return true
+}
+
+// Resume continues a worker that was paused.
+func (e *Child) Resume() { _ = e.cmd.Process.Signal(syscall.SIGCONT) }

@@ -1,0 +1,5 @@
+package load
+
+import "syscall"
+
+func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }

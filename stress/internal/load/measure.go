@@ -1,0 +1,123 @@
+package load
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/evidence"
+	"github.com/tierlock/tierlock/stress/internal/judge"
+	"github.com/tierlock/tierlock/stress/internal/relay"
+	"github.com/tierlock/tierlock/stress/internal/report"
+	"github.com/tierlock/tierlock/stress/internal/store"
+)
+
+// leakPatience is for nodes whose deletion is under way when the last goroutine has
+// released.
+const leakPatience = 3 * time.Second
+
+// Run measures a lock, right after its baseline if there is to be one. The end of ctx
+// ends the measuring early; what was done by then is judged. stderr gets a live line.
+func Run(ctx context.Context, cfg Config, stderr io.Writer) (*report.Result, error) {
+	var baseline *report.Result
+	if cfg.Baseline {
+		peer := cfg
+		peer.Lock = cfg.Store.Baseline
+		var err error
+		if baseline, err = measure(ctx, peer, stderr); err != nil {
+			return nil, err
+		}
+	}
+	result, err := measure(ctx, cfg, stderr)
+	if err != nil {
+		return nil, err
+	}
+	if baseline != nil {
+		result.Compare(baseline)
+	}
+	result.Environment = cfg.Environment()
+	return result, nil
+}
+
+// measure runs the workers of one lock and judges it.
+func measure(ctx context.Context, cfg Config, stderr io.Writer) (*report.Result, error) {
+	seen, err := cfg.Store.Observe(ctx, cfg.Place())
+	if err != nil {
+		return nil, err
+	}
+	defer seen.Close()
+	quorumWrite := store.QuorumWrite(ctx, seen, cfg.Section)
+	dir, err := os.MkdirTemp("", "tierlock-stress-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+
+	registers, err := evidence.NewRegisters(dir, cfg.Paths, cfg.judging())
+	if err != nil {
+		return nil, err
+	}
+
+	theirs := cfg
+	if cfg.RTT > 0 { // without, nothing is to be in the way
+		distance, err := relay.New(cfg.Servers, cfg.RTT/2)
+		if err != nil {
+			return nil, err
+		}
+		defer distance.Close()
+		theirs.Servers = distance.Addrs()
+	}
+
+	// No worker outlives this, whatever happens to it.
+	slack := dialTimeout + cfg.Section + DrainTime + leakPatience + 10*time.Second
+	life, kill := context.WithTimeout(context.Background(), cfg.Duration+slack)
+	defer kill()
+	workers, err := startChildren(life, theirs, seen.Paths(), dir)
+	if err != nil {
+		return nil, err
+	}
+	defer workers.Dismiss()
+	result, err := workers.perform(ctx, cfg, seen, registers, stderr)
+	if err != nil {
+		return nil, err
+	}
+	result.QuorumWrite = quorumWrite.Nanoseconds()
+	return result, nil
+}
+
+// perform is one run of workers that have just been started.
+func (c Children) perform(
+	ctx context.Context, cfg Config, seen store.Observer, registers []*evidence.Register, stderr io.Writer,
+) (*report.Result, error) {
+	c.await(func(e *Child) <-chan struct{} { return e.ready })
+	before, known := seen.Traffic()
+	c.Go()
+	stop := context.AfterFunc(ctx, func() { c.tell("stop") })
+	defer stop()
+	finish := showProgress(cfg, c, stderr)
+	c.awaitTallies()
+	finish()
+	after, stillKnown := seen.Traffic()
+	leaked, err := store.Leaked(context.WithoutCancel(ctx), seen, leakPatience)
+	if err != nil {
+		return nil, err
+	}
+	c.Dismiss()
+
+	counted := make([]int64, cfg.Paths)
+	for i, r := range registers {
+		counted[i] = r.Counted()
+	}
+	result := cfg.Result()
+	result.LeakedNodes = leaked
+	judge.Summarize(result, c.Tallies(), counted)
+	if n := float64(result.Acquisitions + result.Late); known && stillKnown && n > 0 {
+		packets, writes := float64(after.Packets-before.Packets)/n, float64(after.Writes-before.Writes)/n
+		result.Packets, result.Writes = &packets, &writes
+	}
+	if bound, ok := judge.AwayBound(result, cfg.HandOff); ok {
+		result.AwayBound = bound.Nanoseconds()
+	}
+	return result, nil
+}

@@ -1,0 +1,171 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/evidence"
+	"github.com/tierlock/tierlock/stress/internal/store"
+)
+
+const (
+	reenterEvery  = 8 // turns
+	carelessEvery = 2 // turns; such a holder writes without looking whether it still has the lock
+)
+
+// witness is what a worker needs to have its holds judged under faults.
+type witness struct {
+	worker  *worker
+	journal *evidence.Journal
+	fence   *evidence.Gate
+}
+
+func newWitness(w *worker) (*witness, error) {
+	j, err := evidence.CreateJournal(w.task.Dir, w.task.Process)
+	if err != nil {
+		return nil, err
+	}
+	fence, err := evidence.DialFence(w.task.Dir)
+	return &witness{worker: w, journal: j, fence: fence}, err
+}
+
+// turn acquires the lock, goes through one section and releases, and writes down what
+// it saw.
+func (w *witness) turn(ctx context.Context, random *rand.Rand, acquire store.Contender, path int) error {
+	asked := clock.Now()
+	h, err := acquire(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	s := &stay{witness: w, held: h, acquire: acquire, random: random}
+	s.Hold = evidence.Hold{
+		Process: w.worker.task.Process, ID: w.journal.NextID(),
+		Path: path, Token: h.Token(), Asked: asked, Got: clock.Now(),
+	}
+	s.look()
+	return errors.Join(w.journal.Write(&s.Hold), s.visit(ctx), s.release(), w.journal.Write(&s.Hold))
+}
+
+// stay is one hold while it lasts.
+type stay struct {
+	evidence.Hold
+	witness *witness
+	held    store.Hold
+	acquire store.Contender
+	random  *rand.Rand
+}
+
+// look asks whether the lock is still ours.
+func (s *stay) look() bool {
+	at := clock.Now() // before the question: a process can be stopped in between
+	if s.held.Err() != nil {
+		s.Lost = true
+		return false
+	}
+	s.Valid = at
+	return true
+}
+
+// visit is the critical section. It does not end early when the lock is lost: the
+// looks and the fence are what is tested.
+func (s *stay) visit(ctx context.Context) error {
+	from := clock.Now()
+	section, err := s.witness.worker.registers[s.Path].Enter()
+	if err != nil {
+		return err
+	}
+	if section.Overlap {
+		s.Met = &evidence.Overlap{From: from, Until: clock.Now()}
+	}
+	err = s.increment(ctx)
+	left := section.Abandon()
+	s.Left = clock.Now()
+	return errors.Join(err, left)
+}
+
+// increment adds one to the registers of the fence.
+func (s *stay) increment(ctx context.Context) error {
+	access := evidence.Access{Path: s.Path, Token: s.Token, Process: int64(s.Process)}
+	var answer evidence.Answer
+	if err := s.pass(s.witness.fence.Read, access, &answer); err != nil || answer.Refused {
+		return err
+	}
+	var nested error
+	if s.random.IntN(reenterEvery) == 0 {
+		nested = s.reenter(ctx)
+	}
+	if d := s.witness.worker.task.Section; d > 0 {
+		time.Sleep(time.Duration(s.random.Int64N(2 * int64(d))))
+	}
+	if s.random.IntN(carelessEvery) != 0 && !s.look() {
+		return nested
+	}
+	if err := s.witness.journal.Write(&s.Hold); err != nil {
+		return err
+	}
+	access.Fenced, access.Unfenced = answer.Fenced, answer.Unfenced
+	return errors.Join(nested, s.pass(s.witness.fence.Write, access, &answer))
+}
+
+func (s *stay) pass(
+	call func(evidence.Access, *evidence.Answer) error, access evidence.Access, answer *evidence.Answer,
+) error {
+	if err := call(access, answer); err != nil {
+		return err
+	}
+	if answer.Refused {
+		// A higher token has come, so its owner has the lock, so our lease is over.
+		s.Refused = true
+		s.Blind = s.look()
+	}
+	return nil
+}
+
+// reenter acquires the lock again, if it is of a kind that can be.
+func (s *stay) reenter(ctx context.Context) error {
+	outer, ok := s.held.(interface {
+		Context(ctx context.Context) context.Context
+	})
+	if !ok {
+		return nil
+	}
+	n := evidence.Nesting{Asked: clock.Now()}
+	h, err := s.acquire(outer.Context(ctx))
+	if err != nil {
+		if !s.look() || ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	n.Got, n.Token = clock.Now(), h.Token()
+	n.Called = clock.Now()
+	err = h.Release()
+	n.Return = clock.Now()
+	s.Nested = append(s.Nested, n)
+	return s.judgeLoss(err)
+}
+
+func (s *stay) release() error {
+	called := clock.Now()
+	err := s.held.Release()
+	s.Over = clock.Now()
+	if err == nil && !s.Lost {
+		s.Valid = called
+	}
+	return s.judgeLoss(err)
+}
+
+// judgeLoss keeps what an error of Release says about the hold.
+func (s *stay) judgeLoss(err error) error {
+	if errors.Is(err, store.ErrLost) {
+		s.Lost = true
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,108 @@
+package load
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/tierlock/tierlock/stress/internal/evidence"
+	"github.com/tierlock/tierlock/stress/internal/store"
+	"github.com/tierlock/tierlock/stress/internal/store/storetest"
+)
+
+// lateHold is one that is lost after some looks.
+type lateHold struct {
+	storetest.Hold
+	looks int
+}
+
+func (h *lateHold) Err() error {
+	if h.looks--; h.looks < 0 {
+		return store.ErrLost
+	}
+	return nil
+}
+
+func (h *lateHold) Release() error { return h.Err() }
+
+func TestHolderThatTheFenceRefusesMustSeeItsLoss(t *testing.T) {
+	w, f := newTestWitness(t)
+	access := evidence.Access{Token: 6, Process: 2}
+	if err := f.Read(access, &evidence.Answer{}); err != nil {
+		t.Fatal(err)
+	}
+	if h := turn(t, w, storetest.Hold{Fence: 5}); !h.Refused || !h.Blind || h.Lost {
+		t.Errorf("Err is nil after all: got %+v, want refused and blind", h)
+	}
+	if h := turn(t, w, &lateHold{storetest.Hold{Fence: 5}, 1}); !h.Refused || h.Blind || !h.Lost || h.Over == 0 {
+		t.Errorf("Err tells: got %+v, want refused and lost", h)
+	}
+	if n := f.Total().Accepted; n != 0 {
+		t.Errorf("accepted %d writes, want 0", n)
+	}
+}
+
+func TestTurnIsWrittenDown(t *testing.T) {
+	w, f := newTestWitness(t)
+	h := turn(t, w, storetest.Hold{Fence: 5})
+	if h.Token != 5 || h.Lost || h.Met != nil || f.Total().Accepted != 1 {
+		t.Errorf("got %+v, %+v", h, f.Total())
+	}
+	if !(h.Asked <= h.Got && h.Got <= h.Left && h.Left <= h.Valid && h.Valid <= h.Over) {
+		t.Errorf("times out of order: %+v", h)
+	}
+	register, err := evidence.NewRegister(w.worker.task.Dir, 0, w.worker.task.judging())
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside, err := register.Enter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h = turn(t, w, storetest.Hold{Fence: 5})
+	if h.Met == nil || h.Met.From < h.Got || h.Met.Until > h.Left {
+		t.Errorf("met somebody inside: got %+v", h)
+	}
+	if err := inside.Abandon(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLossAtReleaseEndsTheClaimBefore(t *testing.T) {
+	w, _ := newTestWitness(t)
+	h := turn(t, w, &lateHold{storetest.Hold{Fence: 5}, 1})
+	if !h.Lost || h.Valid == 0 || h.Valid > h.Left {
+		t.Errorf("got %+v, want lost, and valid no longer than at the first look", h)
+	}
+}
+
+func newTestWitness(t *testing.T) (*witness, *evidence.Fence) {
+	t.Helper()
+	w := newTestWorker(t)
+	f := evidence.NewFence(1)
+	stop, err := f.Serve(w.task.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	witness, err := newWitness(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = witness.fence.Close() })
+	return witness, f
+}
+
+// turn is one with h, as it was written down.
+func turn(t *testing.T, w *witness, h store.Hold) evidence.Hold {
+	t.Helper()
+	acquire := func(context.Context) (store.Hold, error) { return h, nil }
+	if err := w.turn(t.Context(), rand.New(rand.NewPCG(1, 1)), acquire, 0); err != nil {
+		t.Fatal(err)
+	}
+	holds, err := evidence.ReadJournals(w.worker.task.Dir)
+	if err != nil || len(holds) == 0 {
+		t.Fatalf("journal: %v, %v", holds, err)
+	}
+	return holds[len(holds)-1]
+}

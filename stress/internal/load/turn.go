@@ -1,0 +1,165 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/evidence"
+	"github.com/tierlock/tierlock/stress/internal/store"
+)
+
+// contend is the life of one goroutine: turn after turn, each on a path at random.
+func (w *worker) contend(ctx context.Context, goroutine int) {
+	random := rand.New(rand.NewPCG(w.task.Seed, uint64(w.task.Process)<<32|uint64(goroutine)))
+	contenders := make([]store.Contender, len(w.task.LockPaths))
+	for i, path := range w.task.LockPaths {
+		c, err := w.locker.Contender(path)
+		if err != nil {
+			w.fail(err)
+			return
+		}
+		contenders[i] = c
+	}
+	for ctx.Err() == nil {
+		path := random.IntN(len(contenders))
+		if err := w.takeTurn(ctx, random, contenders[path], path); err != nil {
+			w.fail(err)
+			clock.Sleep(retryPause, ctx.Done())
+		}
+		if w.task.Think > 0 {
+			clock.Sleep(time.Duration(random.Int64N(2*int64(w.task.Think))), ctx.Done())
+		}
+	}
+}
+
+func (w *worker) takeTurn(ctx context.Context, random *rand.Rand, acquire store.Contender, path int) error {
+	if w.witness != nil {
+		return w.witness.turn(ctx, random, acquire, path)
+	}
+	return w.turn(ctx, acquire, path)
+}
+
+// turn acquires the lock, goes through one section and releases. Its error is not about
+// a lock that was lost.
+func (w *worker) turn(ctx context.Context, acquire store.Contender, path int) error {
+	asked := clock.Tick()
+	h, err := acquire(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	got := clock.Tick()
+	if ctx.Err() != nil {
+		w.countLate()
+		return h.Release()
+	}
+	v, err := w.visit(h, path, got)
+	released := h.Release()
+	if w.task.RTT > 0 { // elsewhere the clock alone is a twentieth of the shortest turns
+		w.countRelease(clock.Tick().Sub(v.left))
+	}
+	if errors.Is(released, store.ErrLost) {
+		v.lost, released = true, nil
+	}
+	w.record(v, path, got.Sub(asked), v.left.Sub(got))
+	return errors.Join(err, released)
+}
+
+// countLate counts a turn that came after the end of the run.
+func (w *worker) countLate() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.found.Late++
+}
+
+func (w *worker) countRelease(took time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.releases.Keep(took)
+}
+
+// visit is what one section showed.
+type visit struct {
+	overlap, regression, lost, completed bool
+
+	passage evidence.Passage
+	passed  bool // there was one
+	left    clock.Instant
+}
+
+func (w *worker) visit(h store.Hold, path int, got clock.Instant) (v visit, err error) {
+	v.left = got
+	r, process := w.registers[path], int64(w.task.Process)
+	s, err := r.Enter()
+	if err != nil {
+		return v, err
+	}
+	v.overlap = s.Overlap
+	v.passage, v.passed = r.Arrive(process, got)
+	if w.task.Section > 0 {
+		clock.Sleep(w.task.Section, h.Lost())
+	}
+	v.left = clock.Tick()
+	r.Depart(process, v.left)
+	if h.Err() != nil {
+		v.lost = true
+		return v, s.Abandon()
+	}
+	v.regression, err = s.Leave(h.Token(), process)
+	v.completed = err == nil
+	return v, err
+}
+
+func (w *worker) record(v visit, path int, wait, inside time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.found.InSection += inside
+	if v.overlap {
+		w.found.Overlaps++
+	}
+	if v.regression {
+		w.found.Regressions++
+	}
+	if v.lost {
+		w.found.Lost++
+	}
+	if !v.completed {
+		return
+	}
+	w.found.Sections[path]++
+	w.waits.Keep(wait)
+	if v.passed {
+		w.handOvers.Keep(v.passage.HandOver)
+	}
+	if v.passage.Away > 0 {
+		w.aways.Keep(v.passage.Away)
+	}
+}
+
+func (w *worker) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.found.Errors[kind(err)]++
+}
+
+// kind is the text of the error at the root of err, which has no path or address in it.
+func kind(err error) string {
+	for {
+		switch e := err.(type) { //nolint:errorlint // this is the walk along the chain
+		case interface{ Unwrap() error }:
+			if e.Unwrap() == nil {
+				return err.Error()
+			}
+			err = e.Unwrap()
+		case interface{ Unwrap() []error }:
+			err = e.Unwrap()[0]
+		default:
+			return err.Error()
+		}
+	}
+}

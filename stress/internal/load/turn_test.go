@@ -1,0 +1,67 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/tierlock/tierlock/stress/internal/store"
+	"github.com/tierlock/tierlock/stress/internal/store/storetest"
+)
+
+// lostHold is a hold that is lost before the section ends.
+type lostHold struct{ storetest.Hold }
+
+func (lostHold) Err() error     { return store.ErrLost }
+func (lostHold) Release() error { return store.ErrLost }
+
+func TestSectionOfALostHoldIsNotCounted(t *testing.T) {
+	w := newTestWorker(t)
+	acquire := func(context.Context) (store.Hold, error) { return lostHold{}, nil }
+	if err := w.turn(t.Context(), acquire, 0); err != nil {
+		t.Errorf("turn: %v, want nothing beyond the loss", err)
+	}
+	r := w.tally(0, 0)
+	if r.Lost != 1 || r.Sections[0] != 0 || w.registers[0].Counted() != 0 {
+		t.Errorf("got lost %d, reported %d, counted %d, want 1, 0, 0", r.Lost, r.Sections[0], w.registers[0].Counted())
+	}
+}
+
+func TestTurnAfterTheEndDoesNotEnter(t *testing.T) {
+	w := newTestWorker(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	acquire := func(context.Context) (store.Hold, error) {
+		cancel()
+		return storetest.Hold{}, nil
+	}
+	if err := w.turn(ctx, acquire, 0); err != nil {
+		t.Error(err)
+	}
+	if n := w.registers[0].Counted(); n != 0 {
+		t.Errorf("counted %d sections, want 0", n)
+	}
+	if r := w.tally(0, 0); r.Late != 1 {
+		t.Errorf("late turns: got %d, want 1", r.Late)
+	}
+}
+
+func TestErrorsAreCountedByTheirRoot(t *testing.T) {
+	w := newTestWorker(t)
+	root := errors.New("root")
+	for _, path := range []string{"/a", "/b"} {
+		w.fail(fmt.Errorf("%s: %w", path, errors.Join(root, errors.New("other"))))
+	}
+	if n := w.tally(0, 0).Errors["root"]; n != 2 {
+		t.Errorf("got %v, want the root twice", w.found.Errors)
+	}
+}
+
+func newTestWorker(t *testing.T) *worker {
+	t.Helper()
+	w, err := newWorker(Task{Process: 1, LockPaths: []string{"/x"}, Dir: t.TempDir()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}

@@ -1,0 +1,176 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/durations"
+	"github.com/tierlock/tierlock/stress/internal/evidence"
+	"github.com/tierlock/tierlock/stress/internal/store"
+)
+
+// workerEnv marks a worker process; its value is the task.
+const workerEnv = "TIERLOCK_STRESS_WORKER"
+
+const (
+	dialTimeout  = 10 * time.Second
+	dialPatience = time.Minute // under chaos, where the server may be about to start, on a busy machine
+	livePeriod   = 200 * time.Millisecond
+	retryPause   = 10 * time.Millisecond // after a failed attempt
+	// DrainTime is for the turns that were under way when the run ended.
+	DrainTime = 20 * time.Second
+)
+
+// BeWorker does the work and exits, if this process was started as a worker. The main
+// function calls it first.
+func BeWorker() {
+	task := os.Getenv(workerEnv)
+	if task == "" {
+		return
+	}
+	if err := work(task, os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "stress worker:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// work is the main function of a worker.
+func work(taskJSON string, in io.Reader, out io.Writer) error {
+	var t Task
+	if err := json.Unmarshal([]byte(taskJSON), &t); err != nil {
+		return err
+	}
+	locker, err := dial(t)
+	if err != nil {
+		return err
+	}
+	return errors.Join(obey(t, locker, in, out), locker.Close())
+}
+
+func dial(t Task) (store.Locker, error) {
+	patience := dialTimeout
+	if t.Chaos {
+		patience = dialPatience
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	connect, ok := t.Store.Locks[t.Lock]
+	if !ok {
+		return nil, fmt.Errorf("%q: no such lock", t.Lock)
+	}
+	return connect(ctx, t.options())
+}
+
+// obey follows the orders that come in until they end.
+func obey(t Task, locker store.Locker, in io.Reader, out io.Writer) error {
+	w, err := newWorker(t, locker)
+	if err != nil {
+		return err
+	}
+	orders := bufio.NewScanner(in)
+	send := json.NewEncoder(out).Encode
+	if err := send(message{Ready: true}); err != nil || !orders.Scan() {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), t.Duration)
+	defer cancel()
+	dismissed := make(chan struct{})
+	go func() {
+		defer close(dismissed)
+		for orders.Scan() {
+			cancel()
+		}
+		cancel()
+	}()
+	if err := send(message{Tally: w.run(ctx, send)}); err != nil {
+		return err
+	}
+	<-dismissed
+	return nil
+}
+
+type worker struct {
+	task      Task
+	locker    store.Locker
+	registers []*evidence.Register
+	witness   *witness // nil without chaos
+
+	mu        sync.Mutex // guards the fields below
+	found     evidence.Tally
+	waits     *durations.Histogram
+	releases  *durations.Histogram
+	handOvers *durations.Histogram
+	aways     *durations.Histogram
+}
+
+func newWorker(t Task, locker store.Locker) (*worker, error) {
+	registers, err := evidence.NewRegisters(t.Dir, len(t.LockPaths), t.judging())
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{
+		task: t, locker: locker, registers: registers,
+		found: evidence.Tally{Sections: make([]int64, len(t.LockPaths)), Errors: map[string]int64{}},
+		waits: durations.NewHistogram(), releases: durations.NewHistogram(),
+		handOvers: durations.NewHistogram(), aways: durations.NewHistogram(),
+	}
+	if t.Chaos {
+		w.witness, err = newWitness(w)
+	}
+	return w, err
+}
+
+func (w *worker) run(ctx context.Context, send func(any) error) *evidence.Tally {
+	start := time.Now()
+	ended := make(chan struct{}, w.task.Goroutines)
+	for i := range w.task.Goroutines {
+		go func() {
+			w.contend(ctx, i)
+			ended <- struct{}{}
+		}()
+	}
+	tick := time.NewTicker(livePeriod)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+			_ = send(message{Live: w.progress()})
+		}
+	}
+	elapsed := time.Since(start)
+	enough := time.After(w.task.Section + DrainTime)
+	for i := range w.task.Goroutines {
+		select {
+		case <-ended:
+		case <-enough:
+			return w.tally(elapsed, w.task.Goroutines-i)
+		}
+	}
+	return w.tally(elapsed, 0)
+}
+
+func (w *worker) progress() *live {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return &live{Acquisitions: w.waits.Count(), Overlaps: w.found.Overlaps}
+}
+
+func (w *worker) tally(elapsed time.Duration, stuck int) *evidence.Tally {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.found
+	t.Elapsed, t.Stuck = elapsed, int64(stuck)
+	t.Errors = maps.Clone(t.Errors) // a stuck goroutine may still add to the original
+	t.Wait, t.Release, t.HandOver, t.Away = w.waits.Export(), w.releases.Export(), w.handOvers.Export(), w.aways.Export()
+	return &t
+}

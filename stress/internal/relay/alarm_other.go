@@ -1,0 +1,17 @@
+//go:build !linux
+
+package relay
+
+import "time"
+
+// alarm waits for a moment.
+type alarm struct{}
+
+func newAlarm() (*alarm, error) { return &alarm{}, nil }
+
+func (*alarm) wait(until time.Time) error {
+	time.Sleep(time.Until(until))
+	return nil
+}
+
+func (*alarm) Close() error { return nil }

@@ -1,0 +1,178 @@
+package relay
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+func TestRelayCarriesUntilItIsCut(t *testing.T) {
+	r := newTestRelay(t, 0)
+	conn := dial(t, r)
+	if !echoes(t, conn) {
+		t.Fatal("a new relay carries nothing")
+	}
+	r.Cut()
+	if echoes(t, conn) || echoes(t, dial(t, r)) {
+		t.Error("carries after the cut")
+	}
+	r.Heal()
+	if !echoes(t, dial(t, r)) {
+		t.Error("carries nothing once healed")
+	}
+}
+
+func TestMuteRelayKeepsItsConnections(t *testing.T) {
+	r := newTestRelay(t, 0)
+	conn := dial(t, r)
+	r.Mute()
+	if _, err := io.WriteString(conn, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("read while mute: got %v, want silence", err)
+	}
+	r.Heal()
+	if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		t.Errorf("read once healed: got %v, want what was sent while mute", err)
+	}
+}
+
+func TestRelayDelaysEachWay(t *testing.T) {
+	const delay = 20 * time.Millisecond
+	conn := dial(t, newTestRelay(t, delay))
+	fastest := time.Hour
+	for range 10 { // the machine may be busy now and then
+		start := time.Now()
+		if !echoes(t, conn) {
+			t.Fatal("no echo")
+		}
+		took := time.Since(start)
+		if took < 2*delay {
+			t.Fatalf("there and back in %v, want %v at least", took, 2*delay)
+		}
+		fastest = min(fastest, took)
+	}
+	if fastest > 2*delay+delay/4 {
+		t.Errorf("there and back in %v at best, want %v", fastest, 2*delay)
+	}
+}
+
+func TestFlightsDoNotWaitForOneAnother(t *testing.T) {
+	const delay, flights = 50 * time.Millisecond, 100
+	near, remote := pumped(t, delay)
+	start := time.Now()
+	go func() {
+		for i := range flights {
+			_, _ = near.Write([]byte{byte(i), byte(i)}) // returns when the relay has it
+		}
+	}()
+	for i := range flights {
+		buffer := make([]byte, 3)
+		n, err := remote.Read(buffer)
+		if err != nil || !bytes.Equal(buffer[:n], []byte{byte(i), byte(i)}) {
+			t.Fatalf("flight %d: got %v, %v", i, buffer[:n], err)
+		}
+	}
+	if took := time.Since(start); took < delay || took > flights*delay/2 {
+		t.Errorf("got %d flights in %v, want about %v", flights, took, delay)
+	}
+}
+
+func TestEndArrivesAfterWhatIsUnderWay(t *testing.T) {
+	const delay = 50 * time.Millisecond
+	for _, last := range []string{"last", ""} {
+		near, remote := pumped(t, delay)
+		start := time.Now()
+		_, _ = io.WriteString(near, last)
+		_ = near.Close()
+		got, err := io.ReadAll(remote)
+		if took := time.Since(start); string(got) != last || err != nil || took < delay {
+			t.Errorf("got %q, %v after %v, want %q and the end after %v", got, err, took, last, delay)
+		}
+	}
+}
+
+// pumped is the two ends of one direction of a relay.
+func pumped(t *testing.T, delay time.Duration) (near, remote net.Conn) {
+	t.Helper()
+	r, err := New(nil, delay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, from := net.Pipe()
+	to, remote := net.Pipe()
+	r.tasks.Go(func() { r.pump(to, from) })
+	t.Cleanup(func() {
+		_, _ = near.Close(), remote.Close()
+		_ = r.Close()
+	})
+	return near, remote
+}
+
+// newTestRelay is a relay to a server that answers what it is sent.
+func newTestRelay(t *testing.T, delay time.Duration) *Relay {
+	t.Helper()
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	go func() {
+		for {
+			conn, err := server.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = io.Copy(conn, conn)
+			}()
+		}
+	}()
+	r, err := New([]string{server.Addr().String()}, delay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func dial(t *testing.T, r *Relay) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", r.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func echoes(t *testing.T, conn net.Conn) bool {
+	t.Helper()
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "x"); err != nil {
+		return false
+	}
+	_, err := io.ReadFull(conn, make([]byte, 1))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("neither an answer nor an end")
+	}
+	return err == nil
+}

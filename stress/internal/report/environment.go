@@ -1,0 +1,96 @@
+package report
+
+import (
+	"bufio"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tierlock/tierlock/stress/internal/report/page"
+)
+
+// Environment is where something was measured. What is not known is empty.
+type Environment struct {
+	Date      time.Time `json:"date"`
+	Commit    string    `json:"commit,omitempty"`
+	Go        string    `json:"go"`
+	CPU       string    `json:"cpu"`
+	CPUs      int       `json:"cpus"`
+	System    string    `json:"system"`
+	ZooKeeper string    `json:"zookeeper,omitempty"`
+	Servers   int       `json:"servers"`
+	Sync      string    `json:"fsync"`
+}
+
+// Machine is the environment as far as this machine knows it.
+func Machine() *Environment {
+	return &Environment{
+		Date: time.Now().UTC().Truncate(time.Second), Commit: commit(), Go: runtime.Version(),
+		CPU: processor(), CPUs: runtime.NumCPU(), System: system(),
+	}
+}
+
+// commit is that of the sources, if go build was told to note it.
+func commit() (text string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	var changed string
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			text = s.Value[:min(12, len(s.Value))]
+		case "vcs.modified":
+			if s.Value == "true" {
+				changed = " and changes"
+			}
+		}
+	}
+	return text + changed
+}
+
+// processor is the model on Linux, and the architecture elsewhere.
+func processor() string {
+	file, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if name, value, found := strings.Cut(lines.Text(), ":"); found && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+func system() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return runtime.GOOS
+	}
+	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
+}
+
+// Facts lists what is known, for a page.
+func (e *Environment) Facts() []page.Fact {
+	all := []page.Fact{
+		{Name: "date", Value: e.Date.Format("2 January 2006, 15:04 MST")},
+		{Name: "commit", Value: e.Commit},
+		{Name: "Go", Value: e.Go},
+		{Name: "processor", Value: e.CPU},
+		{Name: "processors", Value: strconv.Itoa(e.CPUs)},
+		{Name: "system", Value: e.System},
+		{Name: "ZooKeeper", Value: e.ZooKeeper},
+		{Name: "servers", Value: strconv.Itoa(e.Servers)},
+		{Name: "sync of the log", Value: e.Sync},
+	}
+	return slices.DeleteFunc(all, func(f page.Fact) bool { return f.Value == "" })
+}

@@ -1,0 +1,79 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/report/page"
+)
+
+// names are those of the locks for people.
+var names = map[string]string{"tier": "tierlock", "zk": "zk.Lock"}
+
+// Comparison is the result as the report draws it.
+func (r *Result) Comparison(work string) page.Comparison {
+	c := page.Comparison{Work: work, Ratio: r.Ratio, Run: r.drawn()}
+	if r.Baseline != nil {
+		peer := r.Baseline.drawn()
+		c.Peer = &peer
+	}
+	return c
+}
+
+func (r *Result) drawn() page.Run {
+	run := page.Run{
+		Lock: r.Lock, Verdict: r.Verdict, PerSecond: r.PerSecond, PerProcess: r.PerProcess, Jain: r.Jain, Busy: r.Busy,
+		HandOver: time.Duration(r.HandOver.P50), AwayBound: time.Duration(r.AwayBound), Packets: r.Packets, Writes: r.Writes,
+	}
+	if name, ok := names[r.Lock]; ok {
+		run.Lock = name
+	}
+	if r.Away != nil {
+		run.Away = time.Duration(r.Away.Max)
+	}
+	for _, q := range r.Curve {
+		run.Wait = append(run.Wait, page.Quantile{Q: q.Q, At: time.Duration(q.NS)})
+	}
+	return run
+}
+
+// work says what the processes did.
+func (r *Result) work() string {
+	text := fmt.Sprintf("%d × %d", r.Procs, r.Goroutines)
+	if r.Paths > 1 {
+		text += fmt.Sprintf(" on %d locks", r.Paths)
+	}
+	if r.Section == 0 {
+		text += ", empty section"
+	} else {
+		text += ", section of " + page.Duration(time.Duration(r.Section))
+	}
+	if r.RTT > 0 {
+		text += ", RTT of " + page.Duration(time.Duration(r.RTT))
+	}
+	return text
+}
+
+// WritePage writes a report of this run alone.
+func (r *Result) WritePage(name string) error {
+	p := page.Page{
+		Title: "stress: " + r.Verdict,
+		Summary: fmt.Sprintf("%d processes with %d goroutines each, for %s, seed %d. %s",
+			r.Procs, r.Goroutines, page.Duration(time.Duration(r.Duration)), r.Seed, strings.Join(r.Violations(), "; ")),
+		Comparisons: []page.Comparison{r.Comparison(r.work())},
+		Environment: r.Environment.Facts(),
+	}
+	return WriteFile(name, &p)
+}
+
+// WriteFile writes a page to a file.
+func WriteFile(name string, p *page.Page) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.WriteHTML(file), file.Close())
+}

@@ -1,0 +1,101 @@
+// Package report is what a run found, and how it is shown: as JSON, as text, and as a page.
+package report
+
+import (
+	"fmt"
+
+	"github.com/tierlock/tierlock/stress/internal/durations"
+)
+
+// Result is what a run found. Durations are in nanoseconds.
+type Result struct {
+	Lock       string `json:"lock"`
+	Procs      int    `json:"procs"`
+	Goroutines int    `json:"goroutines"`
+	Paths      int    `json:"paths"`
+	Section    int64  `json:"cs_ns"`
+	Think      int64  `json:"think_ns"`
+	RTT        int64  `json:"rtt_ns"`      // added to that of the network
+	Duration   int64  `json:"duration_ns"` // as run, which an interrupt makes shorter than asked for
+	Seed       uint64 `json:"seed"`
+
+	Acquisitions int64   `json:"acquisitions"`
+	Late         int64   `json:"late_acquisitions"` // after the end of the run, by locks that cannot be stopped from it
+	PerSecond    float64 `json:"per_second"`
+	PerProcess   []int64 `json:"per_process"`
+	Jain         float64 `json:"jain"`
+	Busy         float64 `json:"busy"` // share of the time in which a path was in its section
+
+	Wait     durations.Quantiles  `json:"wait_ns"` // from asking for the lock to having it
+	Curve    []durations.Quantile `json:"wait_curve"`
+	Release  *durations.Quantiles `json:"release_ns"`  // from the end of a section to the return of Release; null without an RTT
+	HandOver durations.Quantiles  `json:"handover_ns"` // from the end of a section to the next one, in another process
+	// Away is how long processes were without the lock while others had it; null where
+	// they do not want it all the time.
+	Away        *durations.Quantiles `json:"away_ns"`
+	AwayBound   int64                `json:"away_bound_ns,omitempty"`   // what the lock promises of it, if it does
+	QuorumWrite int64                `json:"quorum_write_ns,omitempty"` // median of a small write to the same server, without the RTT
+
+	Overlaps         int64 `json:"overlaps"`
+	LostUpdates      int64 `json:"lost_updates"`
+	TokenRegressions int64 `json:"token_regressions"`
+	LeakedNodes      int64 `json:"leaked_nodes"` // children of the lock paths once all goroutines had released
+	Stuck            int64 `json:"stuck"`        // goroutines that Acquire kept long after the end of its ctx
+	DeadWorkers      int64 `json:"dead_workers"` // processes without a report
+
+	Lost    int64            `json:"lost"`
+	Errors  map[string]int64 `json:"errors"`
+	Packets *float64         `json:"zk_packets_per_acquisition"` // late ones included; null if a server does not answer srvr
+	Writes  *float64         `json:"zk_writes_per_acquisition"`  // transactions; likewise
+
+	Chaos *Chaos `json:"chaos"` // null without faults
+
+	Environment *Environment `json:"environment,omitempty"`
+
+	Baseline *Result `json:"baseline"`
+	Ratio    float64 `json:"ratio"`   // to the baseline's rate; zero without one
+	Verdict  string  `json:"verdict"` // PASS or FAIL
+}
+
+// Decide reaches the verdict.
+func (r *Result) Decide() {
+	r.Verdict = "PASS"
+	if len(r.Violations()) > 0 {
+		r.Verdict = "FAIL"
+	}
+}
+
+// Compare sets the result beside that of another lock.
+func (r *Result) Compare(baseline *Result) {
+	r.Baseline = baseline
+	if baseline.PerSecond > 0 {
+		r.Ratio = r.PerSecond / baseline.PerSecond
+	}
+}
+
+// violation is what must not be: n times what.
+type violation struct {
+	n    int64
+	what string
+}
+
+// Violations says why the run fails; none if it passes.
+func (r *Result) Violations() []string {
+	var found []string
+	for _, v := range append(r.Chaos.violations(), []violation{
+		{r.Overlaps, "sections that overlap another"},
+		{r.LostUpdates, "lost updates of a protected counter"},
+		{r.TokenRegressions, "fencing tokens that went back"},
+		{r.LeakedNodes, "znodes left behind"},
+		{r.Stuck, "goroutines stuck in Acquire"},
+		{r.DeadWorkers, "workers that died"},
+	}...) {
+		if v.n != 0 {
+			found = append(found, fmt.Sprint(v.n, " ", v.what))
+		}
+	}
+	if r.Acquisitions == 0 {
+		found = append(found, "nothing was acquired")
+	}
+	return found
+}

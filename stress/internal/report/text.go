@@ -1,0 +1,99 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Write writes the result as JSON, or for people.
+func (r *Result) Write(w io.Writer, asJSON bool) error {
+	if !asJSON {
+		return r.print(w)
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+// print writes the result for people; the last line is the verdict.
+func (r *Result) print(w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("run", "lock %s, procs %d, goroutines %d, paths %d, cs %v, think %v, rtt %v, duration %v, seed %d",
+		r.Lock, r.Procs, r.Goroutines, r.Paths, ns(r.Section), ns(r.Think), ns(r.RTT), ns(r.Duration), r.Seed)
+	row("throughput", "%s/s, %d acquisitions, in the section %.1f %% of the time",
+		rate(r.PerSecond), r.Acquisitions, 100*r.Busy)
+	row("wait", "p50 %v  p90 %v  p99 %v  max %v", ns(r.Wait.P50), ns(r.Wait.P90), ns(r.Wait.P99), ns(r.Wait.Max))
+	if q := r.Release; q != nil {
+		row("release", "p50 %v  p90 %v  p99 %v  max %v", ns(q.P50), ns(q.P90), ns(q.P99), ns(q.Max))
+	}
+	row("fairness", "Jain index %.4f, per process %s", r.Jain, strings.Trim(fmt.Sprint(r.PerProcess), "[]"))
+	if r.HandOver.Max > 0 {
+		row("hand-over", "%s", r.handOverText())
+	}
+	if r.Packets != nil {
+		row("zookeeper", "%.4g packets and %.4g writes per acquisition", *r.Packets, *r.Writes)
+	}
+	if b := r.Baseline; b != nil {
+		row("baseline", "%s %s/s, p99 %v; ratio %.4g", b.Lock, rate(b.PerSecond), ns(b.Wait.P99), r.Ratio)
+	}
+	row("safety", "overlaps %d, lost updates %d, token regressions %d, leaked nodes %d",
+		r.Overlaps, r.LostUpdates, r.TokenRegressions, r.LeakedNodes)
+	if r.Chaos != nil {
+		r.Chaos.rows(row)
+	}
+	if r.Lost > 0 {
+		row("lost", "%d holds", r.Lost)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(r.Errors)) {
+		row("error", "%d × %s", r.Errors[kind], kind)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w, strings.TrimSuffix(r.Verdict+": "+strings.Join(r.Violations(), "; "), ": "))
+	return err
+}
+
+func (r *Result) handOverText() string {
+	text := fmt.Sprintf("p50 %v  p99 %v  max %v", ns(r.HandOver.P50), ns(r.HandOver.P99), ns(r.HandOver.Max))
+	if r.Away != nil {
+		text += fmt.Sprintf("; away for %v at most", ns(r.Away.Max))
+	}
+	if r.AwayBound > 0 {
+		text += fmt.Sprintf(" of %v", ns(r.AwayBound))
+	}
+	if r.QuorumWrite > 0 {
+		text += fmt.Sprintf("; quorum write %v", ns(r.QuorumWrite))
+		if r.RTT > 0 {
+			text += " + RTT"
+		}
+	}
+	return text
+}
+
+// ns is a number of nanoseconds in three or four digits.
+func ns(n int64) time.Duration {
+	d := time.Duration(n)
+	for unit := time.Duration(1); unit <= time.Second; unit *= 10 {
+		if d < 1000*unit {
+			return d.Round(unit)
+		}
+	}
+	return d.Round(time.Second)
+}
+
+func rate(perSecond float64) string {
+	if perSecond < 100 {
+		return fmt.Sprintf("%.1f", perSecond)
+	}
+	return fmt.Sprintf("%.0f", perSecond)
+}

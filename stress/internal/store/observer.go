@@ -1,0 +1,92 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/clock"
+)
+
+// Place is where the locks of a run are to be.
+type Place struct {
+	Servers []string
+	Prefix  string // of all paths, "" or "/..."
+	Lock    string // the kind
+	Paths   int
+}
+
+// Observer is the coordinator's own view of the store.
+type Observer interface {
+	// Paths are those of the locks. Nobody else uses them.
+	Paths() []string
+	// Orphans counts what the locks have left there.
+	Orphans() (int64, error)
+	// Write is one small durable write. The first one may take several.
+	Write() error
+	// Traffic is what the servers have done so far; false if they do not say.
+	Traffic() (Traffic, bool)
+	// Renew opens another session, for one that may have suffered from an outage.
+	Renew(ctx context.Context) error
+	// Close removes the empty paths of this run, in case nobody else does, and ends the
+	// session.
+	Close()
+}
+
+// Traffic is what servers have done so far.
+type Traffic struct {
+	Packets int64 // received and sent
+	Writes  int64 // transactions
+}
+
+// Leaked counts the orphans, again and again while there are any and there is patience
+// left.
+func Leaked(ctx context.Context, o Observer, patience time.Duration) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		n, err := o.Orphans()
+		if err == nil && n == 0 {
+			return 0, nil
+		}
+		select {
+		case <-ctx.Done():
+			return n, err
+		case <-tick.C:
+		}
+	}
+}
+
+const (
+	quorumWrites   = 200
+	quorumPatience = time.Second
+)
+
+// QuorumWrite is the median of the times that small writes take while nothing else is
+// going on; zero if it cannot be measured. They come a section apart, as hand-overs do:
+// a machine that has been idle for a moment takes longer to answer.
+func QuorumWrite(ctx context.Context, o Observer, section time.Duration) time.Duration {
+	if err := o.Write(); err != nil {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, quorumPatience)
+	defer cancel()
+	took := make([]time.Duration, 0, quorumWrites)
+	for len(took) < quorumWrites && ctx.Err() == nil {
+		if section > 0 {
+			clock.Sleep(section, ctx.Done())
+		}
+		start := time.Now()
+		if err := o.Write(); err != nil {
+			return 0
+		}
+		took = append(took, time.Since(start))
+	}
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}

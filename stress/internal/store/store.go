@@ -1,0 +1,68 @@
+// Package store is what stress knows of the services that keep the locks' queues: how
+// servers are started, how a lock is dialled, and what can be seen from outside. Each
+// [Store] is one of them; the rest of stress does not know which.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/child"
+)
+
+// Store is a service that locks can be kept in.
+type Store struct {
+	Name string // in a worker's task
+	// Locks are the kinds of lock by the name that -lock gives them: tier, and others.
+	Locks map[string]Dial
+	// Baseline is the kind that tier is compared with. It neither tells of its loss nor
+	// has any option.
+	Baseline string
+	// Start starts private servers. Its error is [ErrNoServer] if that is not possible.
+	Start func(ctx context.Context, shape Shape) (*child.Ensemble, error)
+	// Observe opens a session. Its error is [ErrNoServer] if the servers do not answer.
+	Observe func(ctx context.Context, place Place) (Observer, error)
+	// Version is what the servers say that they are, "" if they do not.
+	Version func(servers []string) string
+	// HastyTimeout is a session timeout that hasty servers take.
+	HastyTimeout func(random *rand.Rand) time.Duration
+	// Lease is the part of a session timeout that a holder may believe in its hold
+	// without hearing from the store.
+	Lease func(timeout time.Duration) time.Duration
+}
+
+var all = []*Store{ZooKeeper}
+
+// ErrNoServer says that there is no server to be had; the text says of which store.
+var ErrNoServer = errors.New("no server to be had")
+
+// none is ErrNoServer of the store with this title.
+type none string
+
+func (n none) Error() string      { return fmt.Sprintf("no %s to be had", string(n)) }
+func (none) Is(target error) bool { return target == ErrNoServer }
+
+// MarshalText and UnmarshalText let a task name its store.
+func (s *Store) MarshalText() ([]byte, error) { return []byte(s.Name), nil }
+
+// UnmarshalText makes s the store of that name.
+func (s *Store) UnmarshalText(name []byte) error {
+	for _, known := range all {
+		if known.Name == string(name) {
+			*s = *known
+			return nil
+		}
+	}
+	return fmt.Errorf("%q: no such store", name)
+}
+
+// Shape is what private servers are to be like.
+type Shape struct {
+	Members int
+	// Hasty ones let sessions end within a few seconds, and do not sync their log: what
+	// kill -9 leaves to the kernel is not lost.
+	Hasty bool
+}

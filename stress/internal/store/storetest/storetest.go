@@ -1,0 +1,27 @@
+// Package storetest has a lock that excludes nobody, for tests of those who judge locks.
+package storetest
+
+import (
+	"context"
+
+	"github.com/tierlock/tierlock/stress/internal/store"
+)
+
+// DialBroken returns a lock that lets everybody in.
+func DialBroken(context.Context, store.Options) (store.Locker, error) { return broken{}, nil }
+
+type broken struct{}
+
+func (broken) Contender(string) (store.Contender, error) {
+	return func(context.Context) (store.Hold, error) { return Hold{}, nil }, nil
+}
+
+func (broken) Close() error { return nil }
+
+// Hold is one that is never lost.
+type Hold struct{ Fence int64 }
+
+func (h Hold) Token() int64        { return h.Fence }
+func (Hold) Lost() <-chan struct{} { return nil }
+func (Hold) Err() error            { return nil }
+func (Hold) Release() error        { return nil }

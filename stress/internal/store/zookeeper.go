@@ -1,0 +1,109 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// ZooKeeper is the store of zklock.
+var ZooKeeper = &Store{
+	Name:     "zookeeper",
+	Locks:    map[string]Dial{"tier": dialTier, "zklock": dialZklock, "zk": dialZK},
+	Baseline: "zk",
+	Start:    startZooKeeper,
+	Observe:  observeZooKeeper,
+	Version:  zooKeeperVersion,
+	// At least 13 ticks, 2·(syncLimit+1.5) as the lease wants it: see the documentation
+	// of zklock.
+	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(13+random.IntN(3)) * hastyTick },
+	// By default a third is no part of the lease.
+	Lease: func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
+}
+
+const (
+	noZooKeeper = none("ZooKeeper")
+	// hastyTick lets sessions expire within a few seconds.
+	hastyTick    = 200 * time.Millisecond
+	reachTimeout = 5 * time.Second
+)
+
+// ParseZooKeeper takes host:port[,...][/chroot] apart.
+func ParseZooKeeper(s string) (servers []string, chroot string, err error) {
+	hosts, root, found := strings.Cut(s, "/")
+	if found {
+		chroot = "/" + root
+	}
+	servers = strings.Split(hosts, ",")
+	if slices.Contains(servers, "") {
+		return nil, "", errors.New("an empty host")
+	}
+	return servers, chroot, zklock.ValidatePath(chroot + "/lock")
+}
+
+// startZooKeeper starts servers that tick as in production, unless they are to be hasty.
+func startZooKeeper(ctx context.Context, shape Shape) (*child.Ensemble, error) {
+	cfg := zkserver.Config{TickTime: 2 * time.Second}
+	if shape.Hasty {
+		cfg = zkserver.Config{TickTime: hastyTick, NoSync: true}
+	}
+	ensemble, err := startServers(ctx, shape.Members, cfg)
+	if err != nil {
+		return nil, errors.Join(noZooKeeper, err)
+	}
+	return ensemble, nil
+}
+
+func startServers(ctx context.Context, n int, cfg zkserver.Config) (*child.Ensemble, error) {
+	if n > 1 {
+		return zkserver.StartEnsemble(ctx, n, cfg)
+	}
+	server, err := zkserver.Start(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &child.Ensemble{Members: []*child.Server{server}}, nil
+}
+
+func zooKeeperVersion(servers []string) string {
+	answer, err := zkserver.Ask(zk.FormatServers(slices.Clone(servers))[0], "srvr")
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(answer, "\n")
+	_, version, _ := strings.Cut(line, "version: ")
+	return version[:max(0, strings.IndexAny(version+",", "-, "))]
+}
+
+// connect opens a session, or fails when ctx ends.
+func connect(ctx context.Context, servers []string) (*zk.Conn, error) {
+	conn, events, err := zk.Connect(servers, 15*time.Second, zk.WithLogInfo(false), zk.WithLogger(silence{}))
+	if err != nil {
+		return nil, err
+	}
+	for {
+		select {
+		case e := <-events:
+			if e.State == zk.StateHasSession {
+				return conn, nil
+			}
+		case <-ctx.Done():
+			conn.Close()
+			return nil, fmt.Errorf("no session with ZooKeeper at %v: %w", servers, context.Cause(ctx))
+		}
+	}
+}
+
+type silence struct{}
+
+func (silence) Printf(string, ...any) {}

@@ -1,0 +1,135 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+)
+
+// zkObserver has a session of its own.
+type zkObserver struct {
+	conn    *zk.Conn
+	servers []string
+	base    string // parent of the lock paths, of this run alone
+	paths   []string
+	created []string // what had to be created above base, the deepest first
+}
+
+func observeZooKeeper(ctx context.Context, place Place) (Observer, error) {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	conn, err := connect(ctx, place.Servers)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w (without -zk, a private server is started)", noZooKeeper, err)
+	}
+	o := &zkObserver{conn: conn, servers: place.Servers}
+	o.base = fmt.Sprintf("%s/tierlock-stress-%x-%s", place.Prefix, conn.SessionID(), place.Lock)
+	for i := range place.Paths {
+		o.paths = append(o.paths, fmt.Sprintf("%s/%d", o.base, i))
+	}
+	return o, nil
+}
+
+func (o *zkObserver) Paths() []string { return o.paths }
+
+// Renew is for the client library, which after an outage can take minutes to find out
+// that the server never got its handshake.
+func (o *zkObserver) Renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	conn, err := connect(ctx, o.servers)
+	if err != nil {
+		return err
+	}
+	o.conn.Close()
+	o.conn = conn
+	return nil
+}
+
+// Orphans counts the children of the lock paths.
+func (o *zkObserver) Orphans() (n int64, err error) {
+	for _, p := range o.paths {
+		if _, err := o.conn.Sync(p); err != nil {
+			return n, fmt.Errorf("look for leaked nodes: %w", err)
+		}
+		children, _, err := o.conn.Children(p)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return n, fmt.Errorf("look for leaked nodes: %w", err)
+		}
+		n += int64(len(children))
+	}
+	return n, nil
+}
+
+func (o *zkObserver) Write() error {
+	_, err := o.conn.Set(o.base, []byte("x"), -1)
+	if !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	if err := o.createBase(); err != nil {
+		return err
+	}
+	_, err = o.conn.Set(o.base, []byte("x"), -1)
+	return err
+}
+
+// createBase creates the parent of the lock paths, and what is missing above it.
+func (o *zkObserver) createBase() error {
+	for i, c := range o.base + "/" {
+		if c != '/' || i == 0 {
+			continue
+		}
+		_, err := o.conn.Create(o.base[:i], nil, 0, zk.WorldACL(zk.PermAll))
+		if err == nil && i < len(o.base) {
+			o.created = slices.Insert(o.created, 0, o.base[:i])
+		} else if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *zkObserver) Close() {
+	for _, p := range slices.Concat(o.paths, []string{o.base}, o.created) {
+		_ = o.conn.Delete(p, -1) // a container may be gone already, a leaked node may be in the way
+	}
+	o.conn.Close()
+}
+
+func (o *zkObserver) Traffic() (sum Traffic, ok bool) {
+	for _, addr := range zk.FormatServers(slices.Clone(o.servers)) {
+		answer, err := zkserver.Ask(addr, "srvr")
+		if err != nil {
+			return sum, false
+		}
+		t, ok := parseTraffic(answer)
+		if !ok {
+			return sum, false
+		}
+		sum.Packets += t.Packets
+		sum.Writes = max(sum.Writes, t.Writes) // each server has them all, or will
+	}
+	return sum, true
+}
+
+// parseTraffic reads an answer to srvr. zk.FLWSrvr cannot, from ZooKeeper 3.6 on: it
+// knows only the old form of the date.
+func parseTraffic(srvr string) (t Traffic, ok bool) {
+	_, numbers, _ := strings.Cut(srvr, "\nReceived: ")
+	var received, sent int64
+	if _, err := fmt.Sscanf(numbers, "%d\nSent: %d\n", &received, &sent); err != nil {
+		return t, false
+	}
+	_, zxid, _ := strings.Cut(srvr, "\nZxid: ")
+	if _, err := fmt.Sscanf(zxid, "0x%x", &t.Writes); err != nil {
+		return t, false
+	}
+	t.Packets = received + sent
+	return t, true
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/stress/internal/store"
+)
+
+// leakyLocker is tier's lock and a node that goes only with the session.
+type leakyLocker struct {
+	store.Locker
+	conn *zk.Conn
+}
+
+func dialLeaky(ctx context.Context, o store.Options) (store.Locker, error) {
+	inner, err := store.ZooKeeper.Locks["tier"](ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := connect(o.Servers...)
+	if err != nil {
+		return nil, errors.Join(err, inner.Close())
+	}
+	return leakyLocker{inner, conn}, nil
+}
+
+func (l leakyLocker) Contender(path string) (store.Contender, error) {
+	acquire, err := l.Locker.Contender(path)
+	return func(ctx context.Context) (store.Hold, error) {
+		h, err := acquire(ctx)
+		if err == nil {
+			_, _ = l.conn.Create(path+"/leak", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		}
+		return h, err
+	}, err
+}
+
+func (l leakyLocker) Close() error {
+	l.conn.Close()
+	return l.Locker.Close()
+}
+
+// connect returns a connection whose first call waits for the session.
+func connect(servers ...string) (*zk.Conn, error) {
+	conn, _, err := zk.Connect(servers, 15*time.Second, zk.WithLogInfo(false))
+	return conn, err
+}
