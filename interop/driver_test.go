@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -114,7 +115,7 @@ func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error)
 
 // dialConn is for zk.Lock, and for ours in its place.
 func dialConn(ctx context.Context, kind, addr, path string, timeout time.Duration) (*goClient, error) {
-	conn, err := connect(ctx, addr, timeout)
+	conn, _, err := zkconn.Open(ctx, []string{addr}, timeout, nil)
 	if err != nil {
 		return nil, err
 	}

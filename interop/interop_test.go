@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/tier"
@@ -48,36 +49,9 @@ type ensemble struct {
 func newEnsemble(t *testing.T) *ensemble {
 	t.Helper()
 	addr := zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr()
-	conn, err := connect(t.Context(), addr, sessionTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
+	conn := zkconn.Start(t, []string{addr}, sessionTimeout, nil)
 	return &ensemble{addr, conn}
 }
-
-// connect opens a session of the client library, or fails when ctx ends.
-func connect(ctx context.Context, addr string, timeout time.Duration) (*zk.Conn, error) {
-	conn, events, err := zk.Connect([]string{addr}, timeout, zk.WithLogInfo(false), zk.WithLogger(silence{}))
-	if err != nil {
-		return nil, err
-	}
-	for {
-		select {
-		case e := <-events:
-			if e.State == zk.StateHasSession {
-				return conn, nil
-			}
-		case <-ctx.Done():
-			conn.Close()
-			return nil, fmt.Errorf("no session with %s: %w", addr, context.Cause(ctx))
-		}
-	}
-}
-
-type silence struct{}
-
-func (silence) Printf(string, ...any) {}
 
 // children are the names below the lock path.
 func (e *ensemble) children(t *testing.T) []string {

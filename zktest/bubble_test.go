@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -20,27 +21,8 @@ func connect(t *testing.T, s *zktest.Server, timeout time.Duration, addr string)
 // address again.
 func dial(t *testing.T, dialer zk.Dialer, timeout time.Duration, addr string) *zk.Conn {
 	t.Helper()
-	conn, events, err := zk.Connect([]string{addr, addr}, timeout,
-		zk.WithDialer(dialer), zk.WithLogger(silent{}), zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
-		for range events { // closed as the last act of the client
-		}
-	})
-	for conn.State() != zk.StateHasSession {
-		if _, ok := <-events; !ok {
-			t.Fatal("client ended without a session")
-		}
-	}
-	return conn
+	return zkconn.Start(t, []string{addr, addr}, timeout, dialer)
 }
-
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
 
 const addr = "127.0.0.1:2181"
 

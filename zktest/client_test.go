@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/internal/zkconn"
 )
 
 // patience bounds every wait for a server that is a process of its own.
@@ -35,7 +36,7 @@ func newClient(t *testing.T, on target, timeout time.Duration) *client {
 	t.Helper()
 	c := &client{t: t, on: on}
 	conn, events, err := zk.Connect([]string{on.addr, on.addr}, timeout, zk.WithDialer(c.dial),
-		zk.WithEventCallback(c.event), zk.WithLogger(silent{}), zk.WithLogInfo(false))
+		zk.WithEventCallback(c.event), zk.WithLogger(zkconn.Silent{}), zk.WithLogInfo(false))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -97,7 +98,7 @@ func ExampleServer_OnChange() {
 
 func exampleConn(s *zktest.Server) *zk.Conn {
 	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 10*time.Second,
-		zk.WithDialer(s.DialTimeout), zk.WithLogger(silent{}), zk.WithLogInfo(false))
+		zk.WithDialer(s.DialTimeout), zk.WithLogger(zkconn.Silent{}), zk.WithLogInfo(false))
 	if err != nil {
 		log.Fatal(err)
 	}

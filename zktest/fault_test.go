@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -84,7 +85,7 @@ func TestDroppedHandshakeIsNeverAnswered(t *testing.T) {
 			return zktest.Pass
 		})
 		conn, events, err := zk.Connect([]string{addr, addr}, 3*time.Second, zk.WithDialer(s.DialTimeout),
-			zk.WithLogger(silent{}))
+			zk.WithLogger(zkconn.Silent{}))
 		if err != nil {
 			t.Fatal(err)
 		}

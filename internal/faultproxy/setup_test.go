@@ -9,6 +9,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/internal/faultproxy"
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -52,17 +53,7 @@ func (b *bench) connect() *zk.Conn {
 // dial connects to addr, which is listed twice because the client waits a second before it tries its only address again.
 func dial(t *testing.T, addr string) *zk.Conn {
 	t.Helper()
-	conn, events, err := zk.Connect([]string{addr, addr}, 8*time.Second, zk.WithLogger(quiet{}), zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
-		for range events { // closed as the last act of the client
-		}
-	})
-	eventually(t, "a session", func() bool { return conn.State() == zk.StateHasSession })
-	return conn
+	return zkconn.Start(t, []string{addr, addr}, 8*time.Second, nil)
 }
 
 func eventually(t *testing.T, what string, holds func() bool) {
@@ -99,7 +90,3 @@ func create(conn *zk.Conn, path string) <-chan error {
 	}()
 	return done
 }
-
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/internal/faultproxy"
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -93,15 +94,5 @@ func serverBackend(t *testing.T, addr string) *backend {
 // operator returns a connection past all faults, until the end of the test.
 func (b *backend) operator(t *testing.T) *zk.Conn {
 	t.Helper()
-	conn, events, err := zk.Connect([]string{b.addr, b.addr}, 10*time.Second,
-		zk.WithDialer(b.dial), zk.WithLogger(quiet{}), zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
-		for range events { // closed as the last act of the library
-		}
-	})
-	return conn
+	return zkconn.Start(t, []string{b.addr, b.addr}, 10*time.Second, b.dial)
 }

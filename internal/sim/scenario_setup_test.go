@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -205,20 +206,8 @@ func (s *scene) admin() *zk.Conn {
 
 func (s *scene) connectTo(srv *zktest.Server) *zk.Conn {
 	s.Helper()
-	conn, events, err := zk.Connect([]string{"127.0.0.1:2181"}, 40*time.Second,
-		zk.WithDialer(srv.DialTimeout), zk.WithLogger(quiet{}), zk.WithLogInfo(false))
-	s.must(err)
-	s.Cleanup(func() {
-		conn.Close()
-		for range events { // closed as the last act of the library
-		}
-	})
-	return conn
+	return zkconn.Start(s, []string{"127.0.0.1:2181"}, 40*time.Second, srv.DialTimeout)
 }
-
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}
 
 // must checks the outcome of a step that is not what the scene is about.
 func (s *scene) must(err error) {

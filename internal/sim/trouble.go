@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -188,13 +189,12 @@ func (w *World) restart(rng *rand.Rand, i int) {
 
 // connectOperator makes a connection that no fault but those of the whole ensemble concerns.
 func (w *World) connectOperator() {
-	conn, events, err := zk.Connect(append(w.servers(), w.servers()...), 5*sessionTimeout,
-		zk.WithDialer(func(network, address string, _ time.Duration) (net.Conn, error) {
+	conn, events, err := zkconn.Open(w.ctx, append(w.servers(), w.servers()...), 5*sessionTimeout,
+		func(network, address string, _ time.Duration) (net.Conn, error) {
 			return w.dialerOf(operator)(w.ctx, network, address)
-		}),
-		zk.WithLogger(quiet{}), zk.WithLogInfo(false))
+		})
 	if err != nil {
-		panic(err) // the addresses are ours
+		panic(err) // nothing is wrong yet
 	}
 	w.operator, w.operatorGone = conn, events
 	for _, lock := range w.plan.paths() {
@@ -206,7 +206,3 @@ func (w *World) connectOperator() {
 
 // operator stands for whoever else works on the ensemble.
 var operator = &process{name: "operator"}
-
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
@@ -135,17 +136,8 @@ func TestContainerCheckReapsContainers(t *testing.T) {
 
 func connect(t *testing.T, addr string) *zk.Conn {
 	t.Helper()
-	conn, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	return conn
+	return zkconn.Start(t, []string{addr}, 10*time.Second, nil)
 }
-
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
