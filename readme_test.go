@@ -1,4 +1,3 @@
-// Package tierlock_test keeps the documents true: every block of Go in them compiles.
 package tierlock_test
 
 import (
@@ -31,7 +30,6 @@ import (
 
 var (
 	ctx     context.Context
-	servers []string
 	path    string
 	acl     []zk.ACL
 	conn    *zk.Conn
@@ -49,12 +47,14 @@ var packages = map[string]string{
 	"errors":    "errors",
 	"fmt":       "fmt",
 	"log":       "log",
+	"dropin":    "github.com/tierlock/tierlock/dropin",
 	"mutexbool": "github.com/tierlock/tierlock/mutexbool",
 	"os":        "os",
 	"slog":      "log/slog",
 	"synctest":  "testing/synctest",
 	"testing":   "testing",
 	"tier":      "github.com/tierlock/tierlock/tier",
+	"tierlock":  "github.com/tierlock/tierlock",
 	"time":      "time",
 	"zk":        "github.com/go-zookeeper/zk",
 	"zklock":    "github.com/tierlock/tierlock/zklock",
@@ -68,6 +68,7 @@ type snippet struct {
 	code string
 }
 
+// Every block of Go in the documents compiles.
 func TestDocumentedGoCompiles(t *testing.T) {
 	docs, err := filepath.Glob("*.md")
 	more, err2 := filepath.Glob("docs/*.md")
@@ -91,8 +92,8 @@ func TestDocumentedGoCompiles(t *testing.T) {
 
 func TestWrongSnippetIsReportedWhereItStands(t *testing.T) {
 	for _, code := range []string{
-		"locks, err := tier.Dial(ctx, servers, tier.WithRounds())\nif err != nil {\n\treturn err\n}\ndefer locks.Close()\n",
-		"func dial() (*tier.Registry, error) { return tier.Dial(ctx, servers, tier.WithRounds()) }\n",
+		"locks, err := tierlock.Dial(ctx, nil, tier.WithRounds())\nif err != nil {\n\treturn err\n}\ndefer locks.Close()\n",
+		"func dial() (*tier.Registry, error) { return tierlock.Dial(ctx, nil, tier.WithRounds()) }\n",
 		"package main\n\nfunc main() { return 1 }\n",
 		"hold, err :=\n",
 	} {

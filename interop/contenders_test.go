@@ -36,10 +36,7 @@ func TestContendersListsEveryKind(t *testing.T) {
 	ours := start(soon(t), mu)
 	e.awaitChildren(t, len(want)+1)
 
-	queue, err := mu.Contenders(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := e.queue(t)
 	if len(queue) != len(want)+1 {
 		t.Fatalf("got %d contenders, want %d: %+v", len(queue), len(want)+1, queue)
 	}
@@ -71,4 +68,23 @@ func TestContendersListsEveryKind(t *testing.T) {
 	}
 	release(t, ours.granted(t))
 	e.awaitChildren(t, 0)
+}
+
+// queue returns the queue with all that ZooKeeper tells.
+func (e *ensemble) queue(t *testing.T) []zklock.Contender {
+	t.Helper()
+	client, err := zklock.Dial(soon(t), e.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	lock, err := client.Lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	queue, err := lock.Contenders(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return queue
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/dropin"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -97,7 +98,7 @@ func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error)
 	if kind == "tier-kazoo" {
 		dial = append(dial, zklock.WithKazoo())
 	}
-	client, err := zklock.Dial(ctx, []string{addr}, dial...)
+	client, err := zklock.Dial(ctx, addr, dial...)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error)
 	if kind == "tier-strict" {
 		opts = append(opts, tier.WithHandOff(0))
 	}
-	locks, err := tier.New(client, opts...)
+	locks, err := tier.New(client.Tier(), opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func dialConn(ctx context.Context, kind, addr, path string, timeout time.Duratio
 	acl := zk.WorldACL(zk.PermAll)
 	newLock := func() goLock { return connLock{zk.NewLock(conn, path, acl)} }
 	if kind == "tier-zk" {
-		newLock = func() goLock { return connLock{tier.NewLock(conn, path, acl)} }
+		newLock = func() goLock { return connLock{dropin.NewLock(conn, path, acl)} }
 	}
 	return &goClient{conn.SessionID(), newLock, conn.Close}, nil
 }

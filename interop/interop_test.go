@@ -82,7 +82,11 @@ func (e *ensemble) awaitChildren(t *testing.T, n int) {
 // tier returns the lock of a new registry in this process.
 func (e *ensemble) tier(t *testing.T, opts ...zklock.Option) *tier.Mutex {
 	t.Helper()
-	locks, err := tier.Dial(soon(t), []string{e.addr}, opts...)
+	client, err := zklock.Dial(soon(t), e.addr, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks, err := tier.New(client.Tier())
 	if err != nil {
 		t.Fatal(err)
 	}

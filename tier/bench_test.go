@@ -15,11 +15,11 @@ import (
 // benchMutex is a lock on a private server that syncs its log, like one in production.
 func benchMutex(b *testing.B, opts ...tier.Option) *tier.Mutex {
 	srv := zkservertest.Start(b, zkserver.Config{TickTime: 2 * time.Second})
-	client, err := zklock.Dial(b.Context(), []string{srv.Addr()})
+	client, err := zklock.Dial(b.Context(), srv.Addr())
 	if err != nil {
 		b.Fatal(err)
 	}
-	locks, err := tier.New(client, opts...)
+	locks, err := tier.New(client.Tier(), opts...)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func TestWaiterThatGivesUpDoesNotCostTheProcessItsPlace(t *testing.T) { // I9
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(before) != 2 || len(after) != 2 || before[1].Sequence != after[1].Sequence {
+		if len(before) != 2 || len(after) != 2 || before[1].ID != after[1].ID {
 			t.Fatalf("queue before and after: %+v, %+v; want the same node", before, after)
 		}
 		release(t, hold)

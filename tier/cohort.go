@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A cohort is what this process has at stake in one lock: the goroutines in front of
-// the gate, the one behind it, and the node they share.
+// the gate, the one behind it, and the grant they share.
 type cohort struct {
 	registry *Registry
 	path     string
@@ -19,9 +19,9 @@ type cohort struct {
 	mu       sync.Mutex // guards the fields below; never held across a client call or a wait
 	gate     gate
 	state    state
-	node     *zklock.Node       // of the owner, or that lingers; meaningful while held or lingering
+	grant    second.Grant       // of the owner, or that lingers; meaningful while held or lingering
 	quit     context.CancelFunc // calls the courier back; nil unless fetching for waiters
-	round    int64              // the last arrival before the node came: up to it they waited then
+	round    int64              // the last arrival before the grant came: up to it they waited then
 	lingerer lingerer
 }
 
@@ -29,18 +29,18 @@ type cohort struct {
 type state int
 
 const (
-	idle      state = iota // nobody: no node, and nobody waits
-	fetching               // the courier or a TryAcquire is at ZooKeeper, for the node
+	idle      state = iota // nobody: no grant, and nobody waits
+	fetching               // the courier or a TryAcquire is at the second tier
 	held                   // an owner is behind the gate
-	lingering              // the node is kept, and nobody wants it
-	leaving                // the node is being given up, and nobody has the turn
+	lingering              // the grant is kept, and nobody wants it
+	leaving                // the grant is being given up, and nobody has the turn
 )
 
 func (s state) String() string {
 	return [...]string{"idle", "fetching", "held", "lingering", "leaving"}[s]
 }
 
-// enter waits at the gate until its turn comes with the node, or ctx is done.
+// enter waits at the gate until its turn comes with the grant, or ctx is done.
 func (c *cohort) enter(ctx context.Context, lock errand) (*ownership, error) {
 	c.mu.Lock()
 	if own := c.resumeLocked(); own != nil {
@@ -57,70 +57,75 @@ func (c *cohort) enter(ctx context.Context, lock errand) (*ownership, error) {
 	}
 	c.mu.Unlock()
 
-	defer c.registry.client.Attend()()
 	select {
 	case <-w.turn:
 		return w.own, w.err
 	case <-ctx.Done():
 		return nil, c.giveUp(w, context.Cause(ctx))
-	case <-c.registry.client.Done():
+	case <-c.registry.second.Done():
 		return nil, c.giveUp(w, ErrClosed)
 	}
 }
 
 // giveUp takes a waiter out of the queue. If it was chosen a moment ago, the turn goes
-// to the next one, together with the node: nobody loses the place.
+// to the next one, together with the grant: nobody loses the place.
 func (c *cohort) giveUp(w *waiter, cause error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case !c.gate.leave(w):
 		if w.own != nil {
-			c.passOnLocked(w.own.node)
+			c.passOnLocked(w.own.grant)
 		}
 	case c.gate.empty() && c.quit != nil:
-		c.quit() // nobody wants the node any more
+		c.quit() // nobody wants the grant any more
 	}
-	if problem := c.registry.client.Err(); problem != nil && !errors.Is(cause, problem) {
+	if problem := c.registry.second.Err(); problem != nil && !errors.Is(cause, problem) {
 		cause = fmt.Errorf("%w: %w", cause, problem)
 	}
 	return c.failure("acquire", cause)
 }
 
-// failure wraps an error that does not come from ZooKeeper and so names no path yet.
+// failure wraps an error that does not come from the second tier and so names no path yet.
 func (c *cohort) failure(op string, err error) error {
 	return fmt.Errorf("tier: %s %s: %w", op, c.path, err)
 }
 
-// passOnLocked gives a node that was acquired but not used to the first waiter, and
+// passOnLocked gives a grant that was acquired but not used to the first waiter, and
 // away if there is none.
-func (c *cohort) passOnLocked(node *zklock.Node) {
-	if !c.gate.empty() && node.Err() == nil {
-		c.admitLocked(node)
+func (c *cohort) passOnLocked(grant second.Grant) {
+	if !c.gate.empty() && grant.Err() == nil {
+		c.admitLocked(grant)
 		return
 	}
-	c.state = leaving
+	c.leaveLocked()
 	if !c.registry.spawn(c, func() {
-		node.Release() // if it does not go at once, that is the client's business
+		grant.Release() // if it does not go at once, that is the second tier's business
 		c.settle()
 	}) {
 		c.settleLocked()
 	}
 }
 
-// admitLocked lets the first waiter through with node.
-func (c *cohort) admitLocked(node *zklock.Node) {
-	c.gate.admit(c.ownLocked(&c.gate.first.seat, node))
+// admitLocked lets the first waiter through with grant.
+func (c *cohort) admitLocked(grant second.Grant) {
+	c.gate.admit(c.ownLocked(&c.gate.first.seat, grant))
 	c.expectHandOffLocked()
 }
 
-// ownLocked makes own the ownership of node.
-func (c *cohort) ownLocked(own *ownership, node *zklock.Node) *ownership {
-	c.state, c.node = held, node
-	return own.begin(c, node)
+// ownLocked makes own the ownership of grant.
+func (c *cohort) ownLocked(own *ownership, grant second.Grant) *ownership {
+	c.state, c.grant = held, grant
+	return own.begin(c, grant)
 }
 
-// settle follows the end of a node: those who wait get a new one.
+// leaveLocked is called before the grant is given up.
+func (c *cohort) leaveLocked() {
+	c.state = leaving
+	c.lingerer.stop()
+}
+
+// settle follows the end of a grant: those who wait get a new one.
 func (c *cohort) settle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +153,7 @@ func (c *cohort) try(ctx context.Context, lock errand) (*ownership, error) {
 	c.state = fetching
 	c.mu.Unlock()
 
-	node, err := lock.TryAcquire(ctx)
+	grant, err := lock.TryAcquire(ctx)
 	if err != nil {
 		c.settle()
 		return nil, err
@@ -156,34 +161,34 @@ func (c *cohort) try(ctx context.Context, lock errand) (*ownership, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.round = c.gate.arrivals
-	own := c.ownLocked(new(ownership), node)
+	own := c.ownLocked(new(ownership), grant)
 	c.expectHandOffLocked() // by who came meanwhile
 	return own, nil
 }
 
-// release follows the last release of an ownership. Unless the node stays, it goes
+// release follows the last release of an ownership. Unless the grant stays, it goes
 // first, and the gate opens after it.
 func (c *cohort) release(own *ownership) error {
-	node := own.node
+	grant := own.grant
 	c.mu.Lock()
-	switch c.decideLocked(node) {
+	switch c.decideLocked(grant) {
 	case handOn:
-		c.admitLocked(node)
+		c.admitLocked(grant)
 		c.mu.Unlock()
 		return nil
 	case linger:
-		c.lingerLocked(node)
+		c.lingerLocked(grant)
 		c.mu.Unlock()
 		return nil
 	case requeue:
-		if c.replaceLocked(node) {
+		if c.requeueLocked(grant) {
 			c.mu.Unlock()
-			return node.AwaitRelease()
+			return grant.AwaitRelease()
 		}
 	}
-	c.state = leaving
+	c.leaveLocked()
 	c.mu.Unlock()
-	err := node.Release()
+	err := grant.Release()
 	c.settle()
 	return err
 }

@@ -54,7 +54,7 @@ func (h *Hold) Context(ctx context.Context) context.Context {
 func (h *Hold) derive(ctx context.Context) *derivation {
 	d := new(derivation)
 	d.context, d.cancel = context.WithCancelCause(h.carriedBy(ctx))
-	life := h.own.node.Context()
+	life := h.own.grant.Context()
 	d.onLoss = context.AfterFunc(life, func() { d.cancel(context.Cause(life)) })
 	return d
 }
@@ -88,7 +88,7 @@ func (h *Hold) endDerived() {
 	derived := h.derived
 	h.derived = nil
 	h.mu.Unlock()
-	loss := context.Cause(h.own.node.Context())
+	loss := context.Cause(h.own.grant.Context())
 	for _, d := range derived {
 		d.release(loss)
 	}

@@ -3,41 +3,42 @@ package tier
 import (
 	"context"
 
-	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
-// An errand is a lock with what is particular to one waiter: the data and ACL of a node
-// that is created for it.
-type errand = *zklock.Lock
+// An errand is a claim with what is particular to one waiter, such as the ACL of a node that
+// is created for it.
+type errand = second.Claim
 
-// fetchLocked sends the courier for a new node, in the name of the first waiter.
+// fetchLocked sends the courier for a new grant, in the name of the first waiter.
 func (c *cohort) fetchLocked() {
 	errand := c.gate.first.errand
 	c.sendCourierLocked(errand, errand.Acquire)
 }
 
-// replaceLocked sends the courier to give node up and queue for the first waiter, in one
+// requeueLocked sends the courier to give grant up and queue for the first waiter, in one
 // transaction.
-func (c *cohort) replaceLocked(node *zklock.Node) bool {
+func (c *cohort) requeueLocked(grant second.Grant) bool {
+	c.lingerer.stop()
 	errand := c.gate.first.errand
-	return c.sendCourierLocked(errand, func(ctx context.Context) (*zklock.Node, error) {
-		return errand.Replace(ctx, node)
+	return c.sendCourierLocked(errand, func(ctx context.Context) (second.Grant, error) {
+		return errand.Requeue(ctx, grant)
 	})
 }
 
-// sendCourierLocked starts the one goroutine that goes to ZooKeeper for the waiters,
+// sendCourierLocked starts the one goroutine that goes to the second tier for the waiters,
 // with acquire. It is called back only when the last of them has left, so a waiter that
 // gives up does not cost the process its place in the queue. When the registry is
 // closed, it turns the waiters away and reports false.
-func (c *cohort) sendCourierLocked(errand errand, acquire func(context.Context) (*zklock.Node, error)) bool {
+func (c *cohort) sendCourierLocked(errand errand, acquire func(context.Context) (second.Grant, error)) bool {
 	c.state = fetching
 	// Not derived from any waiter's context: it serves whoever is first when it returns.
 	ctx, quit := context.WithCancel(context.Background())
 	c.quit = quit
 	sent := c.registry.spawn(c, func() {
 		defer quit()
-		node, err := acquire(ctx)
-		c.deliver(ctx, errand, node, err)
+		grant, err := acquire(ctx)
+		c.deliver(ctx, errand, grant, err)
 	})
 	if !sent {
 		quit()
@@ -48,14 +49,14 @@ func (c *cohort) sendCourierLocked(errand errand, acquire func(context.Context) 
 }
 
 // deliver gives what the courier brings to the waiters. An error that retrying cannot fix
-// is for all who want a node like the one that could not be had.
-func (c *cohort) deliver(ctx context.Context, errand errand, node *zklock.Node, err error) {
+// is for all who want a grant like the one that could not be had.
+func (c *cohort) deliver(ctx context.Context, errand errand, grant second.Grant, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.quit = nil
 	if err == nil {
 		c.round = c.gate.arrivals
-		c.passOnLocked(node)
+		c.passOnLocked(grant)
 		return
 	}
 	if ctx.Err() == nil { // else it was called back, and somebody may have come since

@@ -1,13 +1,16 @@
-// Package tier is a distributed reentrant lock on ZooKeeper for processes with many
-// goroutines that want the same thing.
+// Package tier is a distributed reentrant lock for processes with many goroutines that want
+// the same thing, on any store that can decide between processes.
 //
-// It puts two tiers in series. The gate, local to the process, lets one goroutine
-// through at a time, in order of arrival. The node, a single znode per process and lock
-// path, competes with the other processes. However many goroutines wait, their process
-// has one znode, and few watches: on the two nodes right ahead and on its own. A release
-// goes the other way round: the node first, then the gate.
+// It puts two tiers in series. The gate, local to the process, lets one goroutine through at a
+// time, in order of arrival. Behind it is the second tier: one contender per process and lock
+// path, which competes in the store with those of the other processes. However many goroutines
+// wait, their process has one contender. A release goes the other way round: the contender
+// first, then the gate.
 //
-//	locks, err := tier.Dial(ctx, []string{"127.0.0.1:2181"})
+// A [Registry] comes from the package of the second tier: tierlock.Dial for ZooKeeper,
+// etcdlock.New for etcd.
+//
+//	locks, err := tierlock.Dial(ctx, "127.0.0.1:2181")
 //	…
 //	hold, err := locks.Mutex("/locks/report").Acquire(ctx)
 //	if err != nil {
@@ -33,27 +36,27 @@
 //
 // At most one owner in all processes while the owner's lease is valid, and at most one
 // owner in a process even without one. An owner learns that the lock is lost before the
-// server can give it to anybody else: the context ends with a cause that wraps
-// [ErrLost], [Hold.Lost] is closed, and [Hold.Err] says so. Processes are served in the
-// order of their nodes, goroutines of a process in the order of their calls. No znode
-// outlives its purpose. The lock excludes go-zookeeper's zk.Lock and Curator's
-// InterProcessMutex on the same path, but not Curator's InterProcessReadWriteLock; see
-// package zklock for others.
+// store can give it to anybody else: the context ends with a cause that wraps [ErrLost],
+// [Hold.Lost] is closed, and [Hold.Err] says so. Processes are served in the order in which
+// they queue, goroutines of a process in the order of their calls. Nothing is left in the store
+// that nobody wants.
 //
-// An owner whose node is deleted by somebody else, such as an operator, may hear of it after
-// the next one has the lock, up to a sixth of the session timeout late.
+// An owner whose contender is deleted by somebody else, such as an operator, may hear of it
+// after the next one has the lock.
 //
 // What a former owner does may still take effect late. A process can be stopped between
-// looking and acting; give [Hold.Token] to the resource, or write with [Hold.Multi].
-// Package zklock documents the lease and what it assumes.
+// looking and acting; give [Hold.Token] to the resource, or write in a transaction of the
+// store that takes effect only while the lock is ours: tierlock.Multi, etcdlock.Txn. The
+// package of the second tier documents the lease, what it assumes, and who else can share a
+// path.
 //
 // # What it costs
 //
-// In round trips to the ensemble, over a connection made by [Dial]:
+// In round trips to the store, over a connection of the lock's own:
 //
-//	Acquire, nobody else there                 1, or 2 where the path is missing
+//	Acquire, nobody else there                 1, or 2 where a path is missing in ZooKeeper
 //	Release                                    1
-//	TryAcquire                                 1 if somebody is there, else 2
+//	TryAcquire                                 1 if somebody is there, else 2 (1 on etcd)
 //	from Release to Acquire elsewhere          1, however many processes wait
 //	the next goroutine's turn, entering again  0
 //

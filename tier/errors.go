@@ -1,18 +1,16 @@
 package tier
 
-import "github.com/tierlock/tierlock/zklock"
+import "github.com/tierlock/tierlock/internal/second"
 
-// The errors of package zklock, which errors.Is finds in what this package returns
-// together with the ZooKeeper error below.
+// The errors of all second tiers, which errors.Is finds in what this package returns together
+// with the store's own error below.
 var (
 	// ErrLocked is returned by TryAcquire when somebody else has the lock.
-	ErrLocked = zklock.ErrLocked
+	ErrLocked = second.ErrLocked
 	// ErrLost says that the lock was taken away while it was held.
-	ErrLost = zklock.ErrLost
+	ErrLost = second.ErrLost
 	// ErrReleased says that a hold was released before.
-	ErrReleased = zklock.ErrReleased
+	ErrReleased = second.ErrReleased
 	// ErrClosed says that the registry is closed.
-	ErrClosed = zklock.ErrClosed
-	// ErrSequenceExhausted says that a lock path is worn out; see package zklock.
-	ErrSequenceExhausted = zklock.ErrSequenceExhausted
+	ErrClosed = second.ErrClosed
 )

@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// connect stands for tier.Dial(ctx, []string{"zk1:2181", "zk2:2181", "zk3:2181"}): the
+// connect stands for tierlock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"): the
 // examples bring their own ZooKeeper.
 func connect(ctx context.Context) (locks *tier.Registry, disconnect func()) {
 	srv := zktest.NewServer(zktest.Config{})
-	locks, err := tier.Dial(ctx, []string{"127.0.0.1:2181"}, zklock.WithDialContext(srv.DialContext))
+	locks, err := tierlock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext))
 	if err != nil {
 		panic(err)
 	}
@@ -140,27 +140,4 @@ func ExampleHold_Token() {
 	// first written
 	// second written
 	// late write of the first refused
-}
-
-// Data that lives in the same ZooKeeper needs no token: the server checks the lock in
-// the transaction that writes.
-func ExampleHold_Multi() {
-	ctx := context.Background()
-	locks, disconnect := connect(ctx)
-	defer disconnect()
-
-	hold, err := locks.Mutex("/locks/leader").Acquire(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	leader := &zk.CreateRequest{Path: "/leader", Data: []byte("me"), Acl: zk.WorldACL(zk.PermAll)}
-	_, err = hold.Multi(ctx, leader)
-	fmt.Println("while held:", err)
-	hold.Release()
-	_, err = hold.Multi(ctx, leader)
-	fmt.Println("after release:", errors.Is(err, tier.ErrReleased))
-	// Output:
-	// while held: <nil>
-	// after release: true
 }

@@ -19,7 +19,7 @@ func PassOn(h *Hold) {
 	c := h.own.cohort
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.passOnLocked(h.own.node)
+	c.passOnLocked(h.own.grant)
 }
 
 // Sibling returns another mutex of the same registry.

@@ -1,8 +1,8 @@
 package tier
 
-import "github.com/tierlock/tierlock/zklock"
+import "github.com/tierlock/tierlock/internal/second"
 
-// A decision says what becomes of the node when its owner has released it.
+// A decision says what becomes of the grant when its owner has released it.
 type decision int
 
 const (
@@ -12,51 +12,51 @@ const (
 	linger                  // keep it for a while, though nobody waits
 )
 
-// decideLocked is afterReleaseLocked for a node with a lease. Without one, a node is kept
-// only if the server vouches for it: else nobody would know whether the lock was ours. That
+// decideLocked is afterReleaseLocked for a grant with a lease. Without one, a grant is kept
+// only if the store vouches for it: else nobody would know whether the lock was ours. That
 // takes a call, without the mutex; the state is held meanwhile, so nobody gets in.
-func (c *cohort) decideLocked(node *zklock.Node) decision {
-	d := c.afterReleaseLocked(node)
-	if node.Leased() || d != handOn && d != linger {
+func (c *cohort) decideLocked(grant second.Grant) decision {
+	d := c.afterReleaseLocked(grant)
+	if grant.Leased() || d != handOn && d != linger {
 		return d
 	}
 	c.mu.Unlock()
-	certain := node.Confirm()
+	certain := grant.Confirm()
 	c.mu.Lock()
 	if !certain {
 		return giveUp
 	}
-	return c.afterReleaseLocked(node)
+	return c.afterReleaseLocked(grant)
 }
 
 // afterReleaseLocked is the rule of lock cohorting (Dice, Marathe, Shavit 2012): within
 // a process the lock changes hands for nothing, so it stays there as long as that is
-// fair. A node is never kept without a valid lease, nor while the connection is down;
+// fair. A grant is never kept without a valid lease, nor while the connection is down;
 // nor while a guarded write of its last owner has not been answered, which could else
 // take effect under the next one.
-func (c *cohort) afterReleaseLocked(node *zklock.Node) decision {
+func (c *cohort) afterReleaseLocked(grant second.Grant) decision {
 	waiters := !c.gate.empty()
-	quiet := !node.Writing() // before the connection: its end answers a write that may be on its way
+	quiet := grant.Idle() // before the connection: its end answers a write that may be on its way
 	switch {
-	case node.Err() != nil || c.registry.client.Err() != nil:
+	case grant.Err() != nil || c.registry.second.Err() != nil:
 		return giveUp
-	case waiters && quiet && c.fairToHandOnLocked(node):
+	case waiters && quiet && c.fairToHandOnLocked(grant):
 		return handOn
 	case waiters:
 		return requeue
-	case c.registry.options.linger > 0 && quiet && node.ContestedFor() == 0:
+	case c.registry.options.linger > 0 && quiet && grant.Contested().For() == 0:
 		return linger
 	}
 	return giveUp
 }
 
 // fairToHandOnLocked: while no other process waits there is no limit; once one does,
-// the limit is the hand-off budget. By rounds, whoever waited when the node came has a
-// turn in any case: as many for the process as if each had a node of its own. A turn is
+// the limit is the hand-off budget. By rounds, whoever waited when the grant came has a
+// turn in any case: as many for the process as if each queued by itself. A turn is
 // its waiter's alone: who gives up takes it along, and who comes later has none.
-func (c *cohort) fairToHandOnLocked(node *zklock.Node) bool {
+func (c *cohort) fairToHandOnLocked(grant second.Grant) bool {
 	o := c.registry.options
-	return o.rounds && c.gate.first.arrival <= c.round || o.handOff > 0 && node.ContestedFor() < o.handOff
+	return o.rounds && c.gate.first.arrival <= c.round || o.handOff > 0 && grant.Contested().For() < o.handOff
 }
 
 // expectHandOffLocked is called when there is a new owner, and when somebody begins to
@@ -64,6 +64,6 @@ func (c *cohort) fairToHandOnLocked(node *zklock.Node) bool {
 // shows another process, so the looking begins now; where nobody waits locally, nobody looks.
 func (c *cohort) expectHandOffLocked() {
 	if c.registry.options.handOff > 0 && !c.gate.empty() {
-		c.node.Contested()
+		c.grant.Contested().C()
 	}
 }

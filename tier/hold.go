@@ -5,22 +5,21 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/go-zookeeper/zk"
-	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // An ownership is one turn behind the gate. All holds of one call tree share it; the
 // lock goes when the last of them is released.
 type ownership struct {
 	cohort *cohort
-	node   *zklock.Node
+	grant  second.Grant
 	holds  atomic.Int64 // not released yet; 0 is final
 	first  Hold         // kept here to save an allocation
 }
 
 // begin makes o the ownership of node.
-func (o *ownership) begin(c *cohort, node *zklock.Node) *ownership {
-	o.cohort, o.node = c, node
+func (o *ownership) begin(c *cohort, grant second.Grant) *ownership {
+	o.cohort, o.grant = c, grant
 	o.holds.Store(1)
 	o.first.own = o
 	return o
@@ -51,51 +50,52 @@ type Hold struct {
 }
 
 // Lost returns a channel that is closed when the lock is no longer certain to be ours,
-// before the server can give it to anybody else. That somebody else deletes the node is
-// heard of a little later; see [zklock.Node.Lost].
-func (h *Hold) Lost() <-chan struct{} { return h.own.node.Lost() }
+// before the store can give it to anybody else. That somebody else deletes what it rests on,
+// such as an operator the node in ZooKeeper, is heard of a little later.
+func (h *Hold) Lost() <-chan struct{} { return h.own.grant.Context().Done() }
 
 // Err returns nil while the lock is held, an error wrapping [ErrLost] once it is lost,
 // and [ErrReleased] once this hold was released. It reads the clock itself, so it is
 // right at the first instruction of a process that was stopped and continued.
 func (h *Hold) Err() error {
-	err := h.own.node.Err()
+	err := h.own.grant.Err()
 	if h.released.Load() { // asked last: the end of a node that was given up is no loss
 		return ErrReleased
 	}
 	return err
 }
 
-// Suspended reports whether the connection to ZooKeeper is down while the lease still
-// runs: the lock is not lost, but will be unless the connection returns in time.
-func (h *Hold) Suspended() bool { return h.Err() == nil && h.own.node.Suspended() }
+// Suspended reports whether the store cannot be reached while the lease still runs: the lock
+// is not lost, but will be unless the connection returns in time.
+func (h *Hold) Suspended() bool { return h.Err() == nil && h.own.cohort.registry.second.Err() != nil }
 
 // Token returns the fencing token: positive, the same for all holds of one ownership,
 // never lower than that of any owner before, and higher than that of any owner in
 // another process before. A resource that refuses tokens lower than the highest it has
 // seen is safe from owners that do not know yet that they lost the lock.
 //
-// An ensemble that lost its data starts with low tokens again, and such a resource then
-// refuses everybody; [zklock.Node.Token] says what an operator does.
-func (h *Hold) Token() int64 { return h.own.node.Token() }
+// A store that lost its data starts with low tokens again, and such a resource then refuses
+// everybody. An operator then ends every process that may have held the lock before, and only
+// then resets the highest token that the resource remembers.
+func (h *Hold) Token() int64 { return h.own.grant.Token() }
 
-// Multi runs ZooKeeper operations, as in [zk.Conn.Multi], in one transaction that takes
-// effect only while the lock is ours: an exact fence for data that lives in the same
-// ensemble. The errors are those of [zklock.Node.Multi]. A call that has not been
-// answered when the hold is released keeps the lock from being handed on.
-func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	return h.own.node.MultiIf(ctx, h.Err, ops...)
-}
+// Path returns the path of the lock.
+func (h *Hold) Path() string { return h.own.cohort.path }
+
+// Grant returns what the second tier has given, for functions that write under the lock, such
+// as tierlock.Multi. It is not to be given up.
+func (h *Hold) Grant() second.Grant { return h.own.grant }
 
 // Release ends this hold; when it is the last one of the ownership, the lock goes:
-// first the node, then the gate. It needs no context and waits for an unreachable
-// server for a third of the session timeout at most; the node is then deleted in the
-// background or goes with its session.
+// first the contender, then the gate. It needs no context and waits for an unreachable
+// store for a third of the lease at most; the contender is then removed in the background
+// or goes with its session. A guarded write that has not been answered keeps the lock from
+// being handed on.
 //
 // It returns nil if the lock was ours to the end, an error wrapping [ErrLost] if it was
 // lost before, and [ErrReleased], without any effect, if this hold was released before.
-// Without a lease, over [zklock.Attach], nil is the server's word; if that cannot be had,
-// the error says so, as that of [zklock.Node.Release] does. Where the lock could stay in the
+// Without a lease, as over a connection to ZooKeeper that was made elsewhere, nil is the
+// server's word; if that cannot be had, the error says so. Where the lock could stay in the
 // process, that word is waited for first, for a second at most.
 func (h *Hold) Release() error {
 	if h.released.Swap(true) {
@@ -109,7 +109,7 @@ func (h *Hold) Release() error {
 		defer c.registry.part(c)
 		return c.release(h.own)
 	}
-	if life := h.own.node.Context(); life.Err() != nil { // reads no clock
+	if life := h.own.grant.Context(); life.Err() != nil { // reads no clock
 		return context.Cause(life)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -63,7 +64,7 @@ func TestMultiWritesWhileTheLockIsOursOnly(t *testing.T) {
 		mu := process(t, srv).Mutex("/locks/a")
 		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
 		write := func(hold *tier.Hold, name string) error {
-			_, err := hold.Multi(soon(t), &zk.CreateRequest{Path: name, Acl: zk.WorldACL(zk.PermAll)})
+			_, err := tierlock.Multi(soon(t), hold, &zk.CreateRequest{Path: name, Acl: zk.WorldACL(zk.PermAll)})
 			return err
 		}
 		hold := acquire(t, mu)

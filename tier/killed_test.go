@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -24,7 +25,7 @@ const (
 func holdUntilKilled(addr string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	locks, err := tier.Dial(ctx, []string{addr}, zklock.WithSessionTimeout(holderTimeout))
+	locks, err := tierlock.Dial(ctx, addr, zklock.WithSessionTimeout(holderTimeout))
 	if err == nil {
 		_, err = locks.Mutex(holderPath).Acquire(ctx)
 	}

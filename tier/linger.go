@@ -3,85 +3,94 @@ package tier
 import (
 	"time"
 
-	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A lingerer sees to the node of a cohort while nobody wants it. Its fields are guarded
+// A lingerer sees to the grant of a cohort while nobody wants it. Its fields are guarded
 // by the cohort's mutex.
 type lingerer struct {
-	since   time.Time
-	watched *zklock.Node // the node that has a goroutine to end its lingering
+	since time.Time
+	spent chan struct{} // closed when the grant is given up; nil if it has never lingered
 }
 
-// lingerLocked keeps a node that nobody waits for.
-func (c *cohort) lingerLocked(node *zklock.Node) {
-	c.state, c.node = lingering, node
-	c.lingerer.since = time.Now()
-	if c.lingerer.watched != node {
-		c.lingerer.watched = node
-		c.registry.spawn(c, func() { c.watchLingering(node) }) // unless closed: then the node goes with the session
+// stop is called when the grant is given up.
+func (l *lingerer) stop() {
+	if l.spent != nil {
+		close(l.spent)
+		l.spent = nil
 	}
 }
 
-// lingeringLocked returns the lingering node, nil if there is none.
-func (c *cohort) lingeringLocked() *zklock.Node {
+// lingerLocked keeps a grant that nobody waits for.
+func (c *cohort) lingerLocked(grant second.Grant) {
+	c.state, c.grant = lingering, grant
+	c.lingerer.since = time.Now()
+	if c.lingerer.spent == nil {
+		spent := make(chan struct{})
+		c.lingerer.spent = spent
+		c.registry.spawn(c, func() { c.watchLingering(grant, spent) }) // unless closed: then the grant goes with the session
+	}
+}
+
+// lingeringLocked returns the lingering grant, nil if there is none.
+func (c *cohort) lingeringLocked() second.Grant {
 	if c.state != lingering {
 		return nil
 	}
-	return c.node
+	return c.grant
 }
 
-// resumeLocked takes a lingering node back into use. It returns nil if there is none,
+// resumeLocked takes a lingering grant back into use. It returns nil if there is none,
 // or if it is lost; then it lets it go.
 func (c *cohort) resumeLocked() *ownership {
-	node := c.lingeringLocked()
-	if node == nil {
+	grant := c.lingeringLocked()
+	if grant == nil {
 		return nil
 	}
-	if node.Err() != nil {
-		c.passOnLocked(node)
+	if grant.Err() != nil {
+		c.passOnLocked(grant)
 		return nil
 	}
-	return c.ownLocked(new(ownership), node)
+	return c.ownLocked(new(ownership), grant)
 }
 
-// watchLingering runs from the first time that a node lingers until it never will
-// again. It lets the node go when nobody has come for long enough, when another process
+// watchLingering runs from the first time that a grant lingers until it never will
+// again. It lets the grant go when nobody has come for long enough, when another process
 // wants the lock, and when the lock is lost.
-func (c *cohort) watchLingering(node *zklock.Node) {
+func (c *cohort) watchLingering(grant second.Grant, spent <-chan struct{}) {
 	timer := time.NewTimer(c.registry.options.linger)
 	defer timer.Stop()
 	for {
 		select {
 		case <-timer.C:
-			left := c.endLingering(node, c.registry.options.linger)
+			left := c.endLingering(grant, c.registry.options.linger)
 			if left <= 0 {
 				return
 			}
 			timer.Reset(left)
-		case <-node.Contested(): // from now on a release does not leave it lingering
-			c.endLingering(node, 0)
+		case <-grant.Contested().C(): // from now on a release does not leave it lingering
+			c.endLingering(grant, 0)
 			return
-		case <-node.Lost():
-			c.endLingering(node, 0)
+		case <-grant.Context().Done():
+			c.endLingering(grant, 0)
 			return
-		case <-node.Released():
+		case <-spent:
 			return
 		}
 	}
 }
 
-// endLingering lets the node go if it has lingered for at least d. It returns how long
-// that still takes: all of d while the node is in use.
-func (c *cohort) endLingering(node *zklock.Node, d time.Duration) (left time.Duration) {
+// endLingering lets the grant go if it has lingered for at least d. It returns how long
+// that still takes: all of d while the grant is in use.
+func (c *cohort) endLingering(grant second.Grant, d time.Duration) (left time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lingeringLocked() != node {
+	if c.lingeringLocked() != grant {
 		return d
 	}
 	if left := d - time.Since(c.lingerer.since); left > 0 {
 		return left
 	}
-	c.passOnLocked(node)
+	c.passOnLocked(grant)
 	return 0
 }

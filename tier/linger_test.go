@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -14,7 +13,7 @@ import (
 func TestContendersTellALingeringNodeFromAHold(t *testing.T) {
 	metered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(tier.WithLinger(time.Minute)), process()
-		look := func(mu *tier.Mutex) zklock.Contender {
+		look := func(mu *tier.Mutex) tier.Contender {
 			queue, err := mu.Contenders(soon(t))
 			if err != nil || len(queue) != 1 {
 				t.Fatalf("Contenders: %+v, %v, want one", queue, err)

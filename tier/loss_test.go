@@ -13,13 +13,14 @@ import (
 
 // sessionOf returns the session of the process that stands at a place in the queue of
 // /locks/a.
-func sessionOf(t *testing.T, mu *tier.Mutex, place int) int64 {
+func sessionOf(t *testing.T, srv *zktest.Server, mu *tier.Mutex, place int) int64 {
 	t.Helper()
 	queue, err := mu.Contenders(soon(t))
 	if err != nil || len(queue) <= place {
 		t.Fatalf("contenders: got %v, %v; want at least %d", queue, err, place+1)
 	}
-	return queue[place].Session
+	_, stat, _ := srv.Get("/locks/a/" + queue[place].ID)
+	return stat.EphemeralOwner
 }
 
 // lost checks everything that a hold of a lost lock says.
@@ -44,7 +45,7 @@ func TestExpiredSessionEndsEveryHoldOnce(t *testing.T) { // I7
 			t.Fatal(err)
 		}
 		innerCtx := inner.Context(t.Context())
-		srv.Expire(sessionOf(t, mu, 0))
+		srv.Expire(sessionOf(t, srv, mu, 0))
 		lost(outerCtx, t, outer)
 		lost(innerCtx, t, inner)
 		lost(inner.Context(t.Context()), t, inner)
@@ -74,7 +75,7 @@ func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 			t.Fatal(err)
 		}
 		waiter := start(soon(t), mu).blocked(t)
-		srv.Expire(sessionOf(t, mu, 0))
+		srv.Expire(sessionOf(t, srv, mu, 0))
 		<-hold.Lost()
 		time.Sleep(10 * sessionTimeout) // time enough for anybody who does not care; virtual
 		waiter.blocked(t)
@@ -98,11 +99,11 @@ func TestWaiterSurvivesTheExpiryOfItsSession(t *testing.T) {
 		holder, mu := process(t, srv).Mutex("/locks/a"), process(t, srv).Mutex("/locks/a")
 		hold := acquire(t, holder)
 		waiters := []*acquisition{start(soon(t), mu).blocked(t), start(soon(t), mu).blocked(t)}
-		old := sessionOf(t, holder, 1)
+		old := sessionOf(t, srv, holder, 1)
 		srv.Expire(old)
 		time.Sleep(sessionTimeout) // virtual
 		synctest.Wait()
-		if session := sessionOf(t, holder, 1); session == old {
+		if session := sessionOf(t, srv, holder, 1); session == old {
 			t.Errorf("session of the queued node: got %#x, want a new one", session)
 		}
 		release(t, hold)
@@ -155,7 +156,7 @@ func TestOwnerKnowsOfItsLossBeforeTheNextIsGranted(t *testing.T) { // I1 I7
 				known <- hold.Err()
 			}()
 			time.Sleep(sessionTimeout) // virtual
-			victim := sessionOf(t, mu, 0)
+			victim := sessionOf(t, srv, mu, 0)
 			srv.Mute(victim, direction)
 			cut := time.Now()
 			lost(ctx, t, hold)

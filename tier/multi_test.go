@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
 func write(ctx context.Context, hold *tier.Hold) error {
-	_, err := hold.Multi(ctx, &zk.CreateRequest{Path: "/written", Acl: zk.WorldACL(zk.PermAll)})
+	_, err := tierlock.Multi(ctx, hold, &zk.CreateRequest{Path: "/written", Acl: zk.WorldACL(zk.PermAll)})
 	return err
 }
 
@@ -88,18 +89,18 @@ func TestMultiThatOverlapsTheReleaseTakesNoEffectUnderTheNextOwner(t *testing.T)
 func TestNoWriteOfTheFormerOwnerTakesEffectAfterTheHandOff(t *testing.T) {
 	srv := zktest.NewServer(zktest.Config{})
 	defer srv.Close()
-	client, err := zklock.Dial(soon(t), []string{"127.0.0.1"}, zklock.WithDialContext(srv.DialContext))
+	client, err := zklock.Dial(soon(t), "127.0.0.1", zklock.WithDialContext(srv.DialContext))
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks, err := tier.New(client)
+	locks, err := tier.New(client.Tier())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer locks.Close()
 	mu, ctx := locks.Mutex("/locks/a"), soon(t)
 	write := func(hold *tier.Hold, text string) error {
-		_, err := hold.Multi(ctx, &zk.SetDataRequest{Path: "/locks", Data: []byte(text), Version: -1})
+		_, err := tierlock.Multi(ctx, hold, &zk.SetDataRequest{Path: "/locks", Data: []byte(text), Version: -1})
 		return err
 	}
 

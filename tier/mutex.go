@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A Mutex is a lock path in a registry. It is safe for concurrent use.
@@ -14,9 +14,17 @@ import (
 type Mutex struct {
 	registry *Registry
 	path     string
-	lock     *zklock.Lock
+	claim    second.Claim
 	invalid  error // why path cannot be a lock, nil if it can
 	key      any   // an ownerKey
+}
+
+// WithClaim returns the same lock, for which this process is to queue in another way: with a
+// claim that the second tier of the registry has made for the same path.
+func (m *Mutex) WithClaim(claim second.Claim) *Mutex {
+	other := *m
+	other.claim, other.invalid = claim, nil
+	return &other
 }
 
 // Path returns the path of the lock.
@@ -56,7 +64,7 @@ func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, conte
 		return hold, nil
 	}
 	c := m.registry.join(m.path)
-	own, err := take(c, ctx, m.lock)
+	own, err := take(c, ctx, m.claim)
 	if err != nil {
 		m.registry.part(c)
 		return nil, err
@@ -69,7 +77,7 @@ func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, conte
 func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 	outer, _ := ctx.Value(m.key).(*Hold)
 	if outer != nil && !outer.released.Load() {
-		if err := outer.own.node.Err(); errors.Is(err, ErrLost) {
+		if err := outer.own.grant.Err(); errors.Is(err, ErrLost) {
 			return nil, err
 		}
 		if ctx.Err() == nil {
@@ -95,20 +103,4 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err 
 	}
 	defer func() { err = errors.Join(err, hold.Release()) }()
 	return f(hold.Context(ctx))
-}
-
-// Contenders returns the queue of processes for the lock, the holder first; see
-// [zklock.Lock.Contenders]. The first node may also be lingering: its Contender says so
-// if it belongs to this process, and otherwise only for how long it may linger.
-func (m *Mutex) Contenders(ctx context.Context) ([]zklock.Contender, error) {
-	if m.invalid != nil {
-		return nil, m.invalid
-	}
-	queue, err := m.lock.Contenders(ctx)
-	if node := m.registry.lingering(m.path); node != nil {
-		for i := range queue {
-			queue[i].Lingering = m.path+"/"+queue[i].Node == node.Path()
-		}
-	}
-	return queue, err
 }

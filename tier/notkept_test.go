@@ -64,7 +64,7 @@ func TestLostNodeIsNotPassedOn(t *testing.T) {
 		mu := process()
 		hold := acquire(t, mu)
 		waiters := []*acquisition{start(soon(t), mu).blocked(t), start(soon(t), mu).blocked(t)}
-		s.Expire(sessionOf(t, mu, 0))
+		s.Expire(sessionOf(t, s, mu, 0))
 		<-hold.Lost()
 		tier.PassOn(hold)
 		for _, w := range waiters {

@@ -1,17 +1,16 @@
 package tier
 
 import (
-	"context"
 	"sync"
 
-	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Registry holds all locks of this process in one ensemble, over one connection. Use
-// one per process and ensemble: a second one competes with the first like another
-// process. It is safe for concurrent use.
+// A Registry holds all locks of this process in one store, over one connection. Use one per
+// process and store: another one competes with the first like another process. It is safe
+// for concurrent use.
 type Registry struct {
-	client  *zklock.Client
+	second  second.Tier
 	options options
 
 	mu      sync.Mutex // guards the fields below; taken last
@@ -20,49 +19,37 @@ type Registry struct {
 	tasks   sync.WaitGroup // goroutines of the cohorts
 }
 
-// Dial connects to the ensemble of servers ("host:port") and waits for a session until
-// ctx is done; the error then tells why there was none. Bad servers or options fail at
-// once.
-func Dial(ctx context.Context, servers []string, opts ...zklock.Option) (*Registry, error) {
-	client, err := zklock.Dial(ctx, servers, opts...)
-	if err != nil {
-		return nil, err
-	}
-	return New(client)
-}
-
-// New returns a registry over client, which belongs to it from now on: closing the
-// registry closes the client. An error says which option is wrong; the client is then
-// left alone.
-func New(client *zklock.Client, opts ...Option) (*Registry, error) {
+// New returns a registry over a second tier, which belongs to it from now on: closing the
+// registry closes the tier. An error says which option is wrong; the tier is then left alone.
+func New(t second.Tier, opts ...Option) (*Registry, error) {
 	o, err := newOptions(opts)
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{client: client, options: o, cohorts: make(map[string]*cohort)}, nil
+	return &Registry{second: t, options: o, cohorts: make(map[string]*cohort)}, nil
 }
 
 // Close closes the connection. Every hold is lost, whoever waits gets [ErrClosed], and
-// the nodes are deleted with the session. It leaves no goroutine, may be called again,
-// and returns nil.
+// its contenders go with the session. It leaves no goroutine and may be called again.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
-	err := r.client.Close()
+	err := r.second.Close()
 	r.tasks.Wait()
 	return err
 }
 
+// Err returns nil while the store can be reached, and otherwise why not; [ErrClosed] once the
+// registry is closed. Locks that are held at that time are suspended, not lost, for as long as
+// their lease runs.
+func (r *Registry) Err() error { return r.second.Err() }
+
 // Mutex returns the lock at path. It is cheap and need not be closed; all mutexes of one
-// path share one gate and one node. A path that cannot be a lock (see
-// [zklock.ValidatePath]) is reported by the methods of the mutex.
+// path share one gate. A path that cannot be a lock is reported by the methods of the mutex.
 func (r *Registry) Mutex(path string) *Mutex {
-	lock, err := r.client.Lock(path)
-	if err == nil {
-		lock = lock.MayLinger(r.options.linger)
-	}
-	return &Mutex{registry: r, path: path, lock: lock, invalid: err, key: ownerKey{r, path}}
+	claim, err := r.second.Claim(path, second.Options{MayLinger: r.options.linger})
+	return &Mutex{registry: r, path: path, claim: claim, invalid: err, key: ownerKey{r, path}}
 }
 
 // join returns the cohort of path, which stays until as many calls of part.
@@ -104,7 +91,7 @@ func (r *Registry) part(c *cohort) {
 
 // lingering returns the node at path that nobody wants for the moment, nil if there is
 // none.
-func (r *Registry) lingering(path string) *zklock.Node {
+func (r *Registry) lingering(path string) second.Grant {
 	r.mu.Lock()
 	c := r.cohorts[path]
 	r.mu.Unlock()

@@ -88,21 +88,15 @@ func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 	})
 }
 
-func TestDialFailsWithTheErrorOfItsClient(t *testing.T) {
-	if locks, err := tier.Dial(soon(t), nil); err == nil || locks != nil {
-		t.Errorf("without servers: got %v, %v", locks, err)
-	}
-}
-
 func TestNegativeOptionsAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		client, err := zklock.Dial(soon(t), []string{"127.0.0.1"}, zklock.WithDialContext(srv.DialContext))
+		client, err := zklock.Dial(soon(t), "127.0.0.1", zklock.WithDialContext(srv.DialContext))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer client.Close()
 		for name, opt := range map[string]tier.Option{"hand-off": tier.WithHandOff(-1), "linger": tier.WithLinger(-1)} {
-			if locks, err := tier.New(client, opt); err == nil || locks != nil {
+			if locks, err := tier.New(client.Tier(), opt); err == nil || locks != nil {
 				t.Errorf("New with a negative %s: got %v, %v; want an error", name, locks, err)
 			}
 		}

@@ -72,11 +72,11 @@ func meteredFrom(t *testing.T, latency time.Duration,
 			}
 		}()
 		f(t, s, m, func(opts ...tier.Option) *tier.Mutex {
-			client, err := zklock.Dial(t.Context(), []string{"127.0.0.1"}, zklock.WithDialContext(s.DialContext))
+			client, err := zklock.Dial(t.Context(), "127.0.0.1", zklock.WithDialContext(s.DialContext))
 			if err != nil {
 				t.Fatal(err)
 			}
-			locks, err := tier.New(client, opts...)
+			locks, err := tier.New(client.Tier(), opts...)
 			if err != nil {
 				t.Fatal(err)
 			}

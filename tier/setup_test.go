@@ -79,11 +79,11 @@ func process(t *testing.T, srv *zktest.Server, opts ...zklock.Option) *tier.Regi
 
 func dial(t *testing.T, addr string, opts ...zklock.Option) *tier.Registry {
 	t.Helper()
-	client, err := zklock.Dial(soon(t), []string{addr}, opts...)
+	client, err := zklock.Dial(soon(t), addr, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks, err := tier.New(client, tier.WithHandOff(0))
+	locks, err := tier.New(client.Tier(), tier.WithHandOff(0))
 	if err != nil {
 		t.Fatal(err)
 	}

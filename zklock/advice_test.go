@@ -79,7 +79,7 @@ func TestDialTellsWhatIsWrongWithThePort(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
-			client, err := zklock.Dial(ctx, []string{c.addr}, append(c.opts, zklock.WithSessionTimeout(600*time.Millisecond))...)
+			client, err := zklock.Dial(ctx, c.addr, append(c.opts, zklock.WithSessionTimeout(600*time.Millisecond))...)
 			if err == nil {
 				client.Close()
 			}

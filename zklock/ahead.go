@@ -141,7 +141,7 @@ func (h *ahead) watch(queue *watcher) error {
 // tellOfRemains says what the attempt waits for if that is a node of ours that should be gone.
 func (h *ahead) tellOfRemains() {
 	for name := range h.watchers {
-		if stuck := h.attempt.client.reaper.stuck(h.path(name)); stuck != nil {
+		if stuck := h.attempt.client.stuck(h.path(name)); stuck != nil {
 			h.attempt.trouble.Store(&stuck)
 		}
 	}

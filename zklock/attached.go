@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
@@ -15,7 +16,7 @@ import (
 // only the callback that it was made with.
 const pollConnection = 20 * time.Millisecond
 
-// pollClosed is how often it is asked, while somebody waits, whether it was closed. That
+// pollClosed is how often it is asked, while somebody waits or holds, whether it was closed. That
 // is a matter of the library alone: nothing is sent.
 const pollClosed = 100 * time.Millisecond
 
@@ -24,17 +25,17 @@ const pollClosed = 100 * time.Millisecond
 // There is no lease, because neither the negotiated timeout nor the time of the last
 // answer can be had.
 //
-// It has no goroutine of its own unless somebody waits, so a connection that is closed
-// and dropped is free to go.
+// It has no goroutine of its own unless somebody waits or holds, so a connection that is
+// closed and dropped is free to go.
 type attached struct {
 	client *Client
 	id     func() int64 // of the connection's session, 0 while there is none
 
 	mu      sync.Mutex // guards the fields below; never held across a client call
 	current *session
-	waiting int            // calls of attend that have not been ended
+	waiting int            // calls of attend that have not been ended: who waits, who holds
 	asking  bool           // a goroutine asks whether the connection was closed
-	alone   mutexbool.Bool // nobody waits
+	alone   mutexbool.Bool // nobody does
 }
 
 // Attach returns a client over a connection that belongs to somebody else, for programs
@@ -49,8 +50,9 @@ type attached struct {
 // one after the other: an acquisition takes two round trips, and on a path that is missing
 // one more and one for each node of the path.
 //
-// When conn is closed the client is closed with it, as soon as somebody waits; see
-// [Client.Attend].
+// When conn is closed the client is closed with it, a tenth of a second later while somebody
+// waits for a lock or holds one, else as soon as somebody does: the library tells nobody, and
+// has to be asked. Nothing is sent for that.
 //
 // Close gives up the client, not the connection. Locks should be released before, or their
 // nodes stay as long as the session of conn. Calls that a server does not answer end with
@@ -78,12 +80,12 @@ func (l *attached) session() *session {
 	}
 	l.current = nil
 	if id != 0 {
-		l.current = newSession(l.client, id, l.client.options.sessionTimeout)
+		l.current = newUnleased(l.client, id, l.client.options.sessionTimeout)
 	}
 	s := l.current
 	l.mu.Unlock()
 	if old != nil {
-		old.end(zk.ErrSessionExpired)
+		old.End(zk.ErrSessionExpired)
 	}
 	return s
 }
@@ -101,14 +103,14 @@ func (l *attached) await(ctx context.Context) error {
 	}
 	defer l.attend()()
 	for l.err() != nil {
-		if err := pause(ctx, pollConnection); err != nil {
+		if err := retry.Pause(ctx, pollConnection); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// attend has one goroutine ask for all who wait.
+// attend has one goroutine ask for all who wait or hold.
 func (l *attached) attend() (leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +130,7 @@ func (l *attached) leave() {
 	}
 }
 
-// poll goes on asking as long as anybody waits.
+// poll goes on asking as long as anybody waits or holds.
 func (l *attached) poll() {
 	again := time.NewTicker(pollClosed)
 	defer again.Stop()

@@ -46,7 +46,7 @@ func (l *Lock) start(ctx context.Context, run func(*attempt) (*Node, error)) (*N
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	defer l.client.Attend()()
+	defer l.client.link.attend()()
 	ctx, cancel := l.client.scope(ctx)
 	if err := l.client.stragglers.await(ctx, l.path); err != nil {
 		cancel()

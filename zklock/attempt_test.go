@@ -37,8 +37,8 @@ func TestTheNewestStragglerIsWaitedForThoughAnOlderOneIsForgotten(t *testing.T) 
 // It would never be held, and go only when the server says so.
 func TestNodeOfASessionThatHasEndedIsGoneBeforeItIsLookedFor(t *testing.T) {
 	c := new(Client)
-	s := newSession(c, 1, time.Second)
-	s.end(zk.ErrSessionExpired)
+	s := newUnleased(c, 1, time.Second)
+	s.End(zk.ErrSessionExpired)
 	n := newNode(&Lock{client: c, path: "/x"}, s, []string{"/x/lock-0000000001"})
 	if err := n.bind(s, 1); !errors.Is(err, errGone) {
 		t.Errorf("got %v, want %v", err, errGone)

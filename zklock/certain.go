@@ -8,17 +8,17 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Leased reports whether a lease says until when the lock is ours. Without one, as over a
+// leased reports whether a lease says until when the lock is ours. Without one, as over a
 // connection made elsewhere, only the server can tell that it still is.
-func (n *Node) Leased() bool { return n.lock.client.link.leased() }
+func (n *Node) leased() bool { return n.lock.client.link.leased() }
 
 // confirmWithin bounds the wait for the server's word.
 const confirmWithin = time.Second
 
-// Confirm reports whether a held lock is certain to be ours. If there is no lease, and no
+// confirm reports whether a held lock is certain to be ours. If there is no lease, and no
 // recent word of the server, it asks, with a write that changes nothing, and takes no answer
 // within a second for a no.
-func (n *Node) Confirm() bool {
+func (n *Node) confirm() bool {
 	c := n.lock.client
 	answer := make(chan bool, 1)
 	if !c.spawn(func() { answer <- c.link.confirm(n) }) {
@@ -37,7 +37,7 @@ func (n *Node) Confirm() bool {
 // doubt is what Release says when the server has not answered, because of err: nothing if
 // the lease vouches for the lock, and else that nobody knows.
 func (n *Node) doubt(err error) error {
-	if n.Leased() {
+	if n.leased() {
 		return nil
 	}
 	err = cmp.Or(err, n.lock.client.Err(), zk.ErrConnectionClosed)

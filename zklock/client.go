@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/reaper"
+	"github.com/tierlock/tierlock/internal/retry"
 )
 
 // A Client is the connection of this process to ZooKeeper: the session, its lease, and
@@ -18,6 +17,7 @@ import (
 // concurrent use.
 type Client struct {
 	options options
+	chroot  string    // which all paths are below, "" for none
 	start   time.Time // origin of the client's monotonic clock
 	owner   owner     // what lock nodes say of this process
 
@@ -28,7 +28,7 @@ type Client struct {
 
 	events     events
 	parents    parents
-	reaper     reaper
+	reaper     *reaper.Reaper[remains]
 	stragglers stragglers
 	renewals   renewals
 
@@ -48,7 +48,7 @@ type link interface {
 	err() error
 	// await waits for that, or the end of ctx, whose cause it returns.
 	await(ctx context.Context) error
-	// attend sees to it that the client ends when its connection is closed, until leave is
+	// attend sees to it that the client ends soon after its connection, until leave is
 	// called.
 	attend() (leave func())
 	// over reports whether somebody else has closed the connection, and ends the client then.
@@ -72,58 +72,33 @@ type link interface {
 	close()
 }
 
-// Dial connects to the ensemble that servers ("host:port", the port may be left out)
-// belong to and waits for a session. It keeps trying until ctx is done; the error then
-// holds the cause of ctx and the last failure to connect. Bad servers or options fail at
-// once, and so do names that cannot be resolved, after 3 s at most.
+// Dial connects to the ensemble of connect, "host:port,host:port/path", and waits for a
+// session. Ports may be left out. If there is a path, all others are below it, those of locks
+// and those of guarded writes; it is created like the parents of a lock. Dial keeps trying
+// until ctx is done; the error then holds the cause of ctx and the last failure to connect. A
+// bad connect string or option fails at once, and so do names that cannot be resolved, after
+// 3 s at most.
 //
 // On any error nothing is left behind, with two exceptions when ctx ends while nobody
 // answers: the look-up of a name may go on for its 3 s, and a server that has fallen
 // silent after the handshake is waited for in the background, for a second.
 //
 // The client reconnects by itself and opens a new session when one has expired.
-func Dial(ctx context.Context, servers []string, opts ...Option) (*Client, error) {
+func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
 	o, err := newOptions(opts)
 	if err != nil {
 		return nil, fmt.Errorf("zklock: dial: %w", err)
 	}
-	addresses, err := addresses(servers)
+	servers, chroot, err := parseConnect(connect)
 	if err != nil {
 		return nil, fmt.Errorf("zklock: dial: %w", err)
 	}
 	c := newClient(o)
-	if err := c.dial(ctx, addresses); err != nil {
-		return nil, fmt.Errorf("zklock: dial %v: %w", servers, err)
+	c.chroot = chroot
+	if err := c.dial(ctx, servers); err != nil {
+		return nil, fmt.Errorf("zklock: dial %s: %w", connect, err)
 	}
 	return c, nil
-}
-
-// addresses checks the servers and completes their ports. A single one is listed twice:
-// the library pauses for a second after each round of its list, so a lone address would
-// cost that at every reconnect (dnshostprovider.go:122).
-func addresses(servers []string) ([]string, error) {
-	if len(servers) == 0 {
-		return nil, errors.New("no servers")
-	}
-	var list []string
-	for i, server := range zk.FormatServers(servers) {
-		given := servers[i] // FormatServers completes the port
-		if strings.Contains(given, ",") {
-			return nil, fmt.Errorf("server %q: several in one string; want one string for each", given)
-		}
-		host, port, err := net.SplitHostPort(server)
-		if err != nil {
-			return nil, fmt.Errorf("server %q: %w", given, err)
-		}
-		if n, err := strconv.ParseUint(port, 10, 16); host == "" || err != nil || n == 0 {
-			return nil, fmt.Errorf("server %q: want host:port", given)
-		}
-		list = append(list, server)
-	}
-	if len(list) == 1 {
-		list = append(list, list[0])
-	}
-	return list, nil
 }
 
 func newClient(o options) *Client {
@@ -137,7 +112,7 @@ func newClient(o options) *Client {
 	}
 	// The client outlives the context of Dial, which bounds only the wait.
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	c.reaper.client = c
+	c.reaper = newReaper(c)
 	return c
 }
 
@@ -162,7 +137,7 @@ func (c *Client) end() {
 	c.mu.Unlock()
 	c.cancel(ErrClosed)
 	if s := c.link.session(); s != nil {
-		s.end(ErrClosed)
+		s.End(ErrClosed)
 	}
 }
 
@@ -188,15 +163,9 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
-// Done returns a channel that is closed when the client is closed. See [Client.Attend] for
-// a client made by [Attach].
+// Done returns a channel that is closed when the client is closed. A client made by [Attach]
+// is closed when its connection is, as soon as somebody waits for a lock or holds one.
 func (c *Client) Done() <-chan struct{} { return c.ctx.Done() }
-
-// Attend sees to it that Done is closed soon after the connection is, until leave is
-// called. For a connection of the client's own it does nothing. One that was made elsewhere
-// is closed without a word, so that somebody has to go on asking; that is done while
-// somebody waits, here or for a lock. Nothing is sent.
-func (c *Client) Attend() (leave func()) { return c.link.attend() }
 
 // Err returns nil while the client is connected, and otherwise why it is not:
 // [ErrClosed], or an error that wraps [zk.ErrNoServer] and the last failure to connect.
@@ -220,7 +189,7 @@ func (c *Client) await(ctx context.Context) (*session, error) {
 			return s, nil
 		}
 		// Expired since; the library is about to say that it is disconnected.
-		if err := pause(ctx, time.Millisecond); err != nil {
+		if err := retry.Pause(ctx, time.Millisecond); err != nil {
 			return nil, c.explain(err)
 		}
 	}
@@ -262,17 +231,5 @@ func waitFor(g *sync.WaitGroup, bound time.Duration) {
 	select {
 	case <-done:
 	case <-timer.C:
-	}
-}
-
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

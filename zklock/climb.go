@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/retry"
 )
 
 // acquire runs the life of a node up to the grant.
@@ -30,7 +32,7 @@ func (a *attempt) requeue(old *Node) (*Node, error) {
 }
 
 func (a *attempt) queue(enqueue func(*attempt) (arrival, error)) (*Node, error) {
-	for retry := newBackoff(); ; {
+	for pace := retry.New(); ; {
 		n, err := enqueue(a)
 		if err != nil {
 			return nil, err
@@ -43,7 +45,7 @@ func (a *attempt) queue(enqueue func(*attempt) (arrival, error)) (*Node, error) 
 		if !errors.Is(err, errGone) {
 			return nil, err
 		}
-		if err := a.pause(retry, err); err != nil {
+		if err := a.pause(pace, err); err != nil {
 			return nil, err
 		}
 	}
@@ -57,14 +59,14 @@ func (a *attempt) climb(n arrival) error {
 	ahead := &ahead{attempt: a, node: n.Node}
 	defer ahead.leave()
 	s, err := a.enter(n)
-	for retry := newBackoff(); ; {
+	for pace := retry.New(); ; {
 		switch {
 		case err == nil && s.ahead == 0:
 			if n.grant(s) {
 				return nil
 			}
 			n.prove() // the lease ran out
-			err = a.pause(retry, nil)
+			err = a.pause(pace, nil)
 		case err == nil:
 			var head bool
 			if head, err = ahead.wait(s); head && n.grant(s) {
@@ -74,11 +76,11 @@ func (a *attempt) climb(n arrival) error {
 			errors.Is(err, ErrSequenceExhausted) || a.ctx.Err() != nil:
 			return err
 		default:
-			err = a.pause(retry, err)
+			err = a.pause(pace, err)
 		}
 		if err == nil {
 			if s, err = a.list(n.Node); err == nil {
-				retry.Reset()
+				pace.Reset()
 				a.trouble.Store(nil)
 			}
 		}
@@ -88,15 +90,16 @@ func (a *attempt) climb(n arrival) error {
 // grant makes a node at the head of the queue a held one, with s as its last known
 // standing. It reports false if session, lease or node are gone.
 func (n *Node) grant(s standing) bool {
-	if !n.session.hold(n) {
+	if !n.session.Hold(n) {
 		return false
 	}
+	n.leave = n.lock.client.link.attend()
 	n.watchLater()
 	switch {
 	case n.worn(): // there may be others outside the queue: one turn, and out of their way
-		n.contest(0)
+		n.contested.Raise(time.Time{})
 	case s.behind > 0:
-		n.contest(n.lock.client.now())
+		n.contested.Raise(time.Now())
 	}
 	return true
 }
@@ -179,7 +182,7 @@ func unseen(z *znode, err error) error {
 func (n *Node) bind(s *session, token int64) error {
 	n.session, n.token = s, token
 	n.bound.Store(true)
-	if s.enrol(n) != nil {
+	if s.Enrol(n) != nil {
 		return errGone
 	}
 	return nil

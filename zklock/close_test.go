@@ -148,7 +148,7 @@ func TestFailedDialLeavesNothing(t *testing.T) {
 			return zktest.Pass
 		})
 		begun := time.Now()
-		_, err := zklock.Dial(ctx, []string{addr}, zklock.WithDialContext(s.DialContext), zklock.WithAuth("digest", []byte("u:p")))
+		_, err := zklock.Dial(ctx, addr, zklock.WithDialContext(s.DialContext), zklock.WithAuth("digest", []byte("u:p")))
 		wantErr(t, "Dial", err, zk.ErrAuthFailed)
 		if d := time.Since(begun); d > 2*time.Second {
 			t.Errorf("returned after %v", d)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/retry"
 )
 
 // A Contender is one node in the queue for a lock.
@@ -96,7 +97,7 @@ func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
 
 // contenders looks until it gets an answer.
 func (l *Lock) contenders(ctx context.Context) ([]Contender, error) {
-	for retry := newBackoff(); ; {
+	for pace := retry.New(); ; {
 		if _, err := l.client.await(ctx); err != nil {
 			return nil, err
 		}
@@ -104,7 +105,7 @@ func (l *Lock) contenders(ctx context.Context) ([]Contender, error) {
 		if err == nil || classify(err) == permanent {
 			return queue, err
 		}
-		if err := pause(ctx, retry.NextBackOff()); err != nil {
+		if err := retry.Pause(ctx, pace.NextBackOff()); err != nil {
 			return nil, l.client.explain(err)
 		}
 	}

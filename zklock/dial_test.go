@@ -38,7 +38,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 					defer cancel()
 					time.AfterFunc(patience, cancel)
 					began := time.Now()
-					_, err := zklock.Dial(ctx, []string{addr}, zklock.WithDialContext(s.DialContext),
+					_, err := zklock.Dial(ctx, addr, zklock.WithDialContext(s.DialContext),
 						zklock.WithSessionTimeout(time.Minute), zklock.WithAuth("digest", []byte("u:p")))
 					wantErr(t, "Dial", err, context.Canceled)
 					late := time.Since(began) - patience
@@ -67,7 +67,7 @@ func TestDialEndsWithItsContextWhileNamesAreLookedUp(t *testing.T) {
 			ctx, cancel := limit(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			began := time.Now()
-			_, err := zklock.Dial(ctx, []string{"zookeeper.invalid:2181"})
+			_, err := zklock.Dial(ctx, "zookeeper.invalid:2181")
 			wantErr(t, "Dial", err, context.Cause(ctx))
 			if took := time.Since(began); took > 2*time.Second {
 				t.Errorf("returned after %v", took)

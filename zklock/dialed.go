@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
@@ -88,7 +89,7 @@ func (c *Client) closeUntil(ctx context.Context) {
 // them at each reconnect once they have been accepted.
 func (c *Client) authenticate(ctx context.Context) error {
 	for _, a := range c.options.auth {
-		for retry := newBackoff(); ; {
+		for pace := retry.New(); ; {
 			if _, err := c.await(ctx); err != nil {
 				return err
 			}
@@ -99,7 +100,7 @@ func (c *Client) authenticate(ctx context.Context) error {
 			if classify(err) == permanent {
 				return fmt.Errorf("auth %s: %w", a.scheme, err)
 			}
-			if err := pause(ctx, retry.NextBackOff()); err != nil { // the connection may be closed already
+			if err := retry.Pause(ctx, pace.NextBackOff()); err != nil { // the connection may be closed already
 				return c.explain(err)
 			}
 		}

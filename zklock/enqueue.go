@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/retry"
 )
 
 // enqueue creates a node at the tail of the queue. It tries until it knows of one node,
@@ -30,13 +31,13 @@ const rebuilds = 5
 
 func (a *attempt) create() (arrival, error) {
 	built := 0
-	for retry := newBackoff(); ; {
+	for pace := retry.New(); ; {
 		s, err := a.await()
 		if err != nil {
 			return arrival{}, err
 		}
-		if err := a.client.reaper.room(a.ctx); err != nil {
-			return arrival{}, err
+		if err := a.client.reaper.Room(a.ctx); err != nil {
+			return arrival{}, a.explain(err)
 		}
 		prefixes := a.lock.newPrefixes()
 		n, err := a.send(s, a.lock.creates(prefixes))
@@ -65,7 +66,7 @@ func (a *attempt) create() (arrival, error) {
 			}
 			continue
 		}
-		if err := a.pause(retry, err); err != nil {
+		if err := a.pause(pace, err); err != nil {
 			return arrival{}, err
 		}
 	}
@@ -143,8 +144,8 @@ func (a *attempt) replace(old *Node) (arrival, error) {
 // lookUp finds out what became of a create whose answer was lost, for the reason cause.
 // It returns nil and no error when there is no such node and never will be.
 func (a *attempt) lookUp(prefixes []string, cause error) (*Node, error) {
-	for retry := newBackoff(); ; {
-		if err := a.pause(retry, cause); err != nil {
+	for pace := retry.New(); ; {
+		if err := a.pause(pace, cause); err != nil {
 			a.leaveToReaper(prefixes)
 			return nil, err
 		}
@@ -172,7 +173,7 @@ func (a *attempt) lookUp(prefixes []string, cause error) (*Node, error) {
 // leaveToReaper gives up what a create with these prefixes may have left.
 func (a *attempt) leaveToReaper(prefixes []string) {
 	for _, prefix := range prefixes {
-		a.client.reaper.add(remains{parent: a.lock.path, prefix: prefix})
+		a.client.reaper.Add(remains{parent: a.lock.path, prefix: prefix})
 	}
 }
 

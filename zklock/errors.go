@@ -7,25 +7,26 @@ import (
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
 var (
 	// ErrLocked is returned by TryAcquire when somebody else has the lock or stands in
 	// the queue for it.
-	ErrLocked = errors.New("locked by another owner")
+	ErrLocked = second.ErrLocked
 
 	// ErrLost says that a lock was taken away while it was held: the lease ran out, the
 	// session ended, the lock node was deleted by somebody else, or the client was
 	// closed. It is final for that acquisition.
-	ErrLost = errors.New("lock lost")
+	ErrLost = second.ErrLost
 
 	// ErrReleased is returned when a lock is released a second time or used after its
 	// release.
-	ErrReleased = errors.New("lock already released")
+	ErrReleased = second.ErrReleased
 
 	// ErrClosed is returned by every call that needs a client which is closed.
-	ErrClosed = errors.New("client closed")
+	ErrClosed = second.ErrClosed
 
 	// ErrSequenceExhausted says that the sequence numbers of a lock path are (all but)
 	// used up. They count all creations under the path in 31 bits, and from ZooKeeper

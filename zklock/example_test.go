@@ -14,7 +14,7 @@ func Example() {
 	defer server.Close()
 
 	ctx := context.Background()
-	client, err := zklock.Dial(ctx, []string{"127.0.0.1:2181"}, zklock.WithDialContext(server.DialContext))
+	client, err := zklock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(server.DialContext))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -49,7 +49,7 @@ func ExampleNode_Lost() {
 	defer server.Close()
 
 	ctx := context.Background()
-	client, err := zklock.Dial(ctx, []string{"127.0.0.1:2181"}, zklock.WithDialContext(server.DialContext))
+	client, err := zklock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(server.DialContext))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,13 +1,40 @@
 package zklock
 
-import "github.com/go-zookeeper/zk"
+import (
+	"context"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// What the gate does with a node.
+func (n *Node) Requeue(ctx context.Context) (*Node, error)            { return n.lock.requeue(ctx, n) }
+func (l *Lock) Requeue(ctx context.Context, old *Node) (*Node, error) { return l.requeue(ctx, old) }
+func (n *Node) AwaitRelease() error                                   { return n.awaitRelease() }
+func (n *Node) Contested() <-chan struct{}                            { return n.contested.C() }
+func (n *Node) ContestedFor() time.Duration                           { return n.contested.For() }
+func (n *Node) Writing() bool                                         { return !grant{n}.Idle() }
+func (n *Node) Leased() bool                                          { return n.leased() }
+func (n *Node) Confirm() bool                                         { return n.confirm() }
+func (l *Lock) Equal(other *Lock) bool                                { return l.equal(other) }
+func (c *Client) Attend() (leave func())                              { return c.link.attend() }
+func (c *Client) Reaping() int                                        { return c.reaper.Count() }
+
+// Released returns a channel that is closed when the node has been given up: it is gone, or
+// left to be deleted in the background.
+func (n *Node) Released() <-chan struct{} { return n.released }
+
+// MayLinger returns the same lock with nodes that say so.
+func (l *Lock) MayLinger(d time.Duration) *Lock {
+	other := *l
+	other.linger = d
+	return &other
+}
 
 // StopWatchdog makes the process blind for the end of its lease, as a process is that was
 // stopped: only who looks at the clock knows.
 func (n *Node) StopWatchdog() {
-	n.session.mu.Lock()
-	defer n.session.mu.Unlock()
-	n.session.watchdog.Stop()
+	n.session.StopWatchdog()
 }
 
 // HearOfItsEnd does what an event does first that tells of the node's deletion.

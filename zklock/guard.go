@@ -23,7 +23,7 @@ func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 
 // MultiIf is [Node.Multi] for a user of the node who may lose the right to it before the
 // node goes: it sends nothing if check, which should include [Node.Err], returns an
-// error. Writing is true from before that is asked. So whoever makes check fail first and
+// error. A write counts from before that is asked. So whoever makes check fail first and
 // then finds that nobody is writing may hand the node on: no write of the former user
 // takes effect any more.
 func (n *Node) MultiIf(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error) {
@@ -52,7 +52,7 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 	guards := n.checks()
 	if !n.lock.client.spawn(func() {
 		defer n.writing.Add(-1)
-		all := append(guards, ops...)
+		all := append(guards, n.lock.client.below(ops)...)
 		results, err := n.lock.client.conn.Multi(all...)
 		if err == nil && len(results) != len(all) {
 			err = fmt.Errorf("the server answered %d results to %d operations", len(results), len(all))
@@ -72,12 +72,8 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 		if a.err != nil {
 			return nil, a.err
 		}
-		return a.results[len(guards):], nil
+		return n.lock.client.above(a.results[len(guards):]), nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
-
-// Writing reports whether a Multi has begun and has not been answered yet. While that is
-// so, its operations may still take effect under this node.
-func (n *Node) Writing() bool { return n.writing.Load() > 0 }

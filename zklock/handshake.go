@@ -50,16 +50,15 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*session,
 		l.mu.Unlock()
 		return nil, refusal
 	}
-	s := newSession(c, id, timeout)
-	s.heard.Store(int64(sentAt)) // a session begins with a write
+	s := newSession(c, id, timeout, sentAt)
 	l.current = s
 	l.mu.Unlock()
 	if old != nil {
-		old.end(zk.ErrSessionExpired)
+		old.End(zk.ErrSessionExpired)
 	}
 	l.warnOfTick(s)
 	if c.ctx.Err() != nil { // closed: Close may have looked for a session before
-		s.end(ErrClosed)
+		s.End(ErrClosed)
 	}
 	return s, nil
 }
@@ -103,7 +102,7 @@ func (l *dialed) expired() {
 	l.mu.Unlock()
 	if old != nil {
 		l.client.options.logger.Warn("zklock: session expired", "session", old.String())
-		old.end(zk.ErrSessionExpired)
+		old.End(zk.ErrSessionExpired)
 	}
 	l.client.events.lapse() // the library knows of its own watches only
 }

@@ -297,7 +297,7 @@ func FuzzHostileServer(f *testing.F) {
 	forger := newForger(s)
 	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
 	defer cancel()
-	c, err := zklock.Dial(ctx, []string{addr}, forger.option())
+	c, err := zklock.Dial(ctx, addr, forger.option())
 	if err != nil {
 		f.Fatal(err)
 	}

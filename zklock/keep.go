@@ -71,7 +71,7 @@ func (l *dialed) inspect() {
 		l.verify.Clear()
 		var held []*Node // before the connection came; the others have just been heard of
 		if s := l.session(); s != nil {
-			held = s.holders()
+			held = s.Held()
 		}
 		l.sync()
 		l.client.spawn(func() { l.review(held) })

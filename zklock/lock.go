@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 // tier, which queues them locally behind a single node.
 type Lock struct {
 	client *Client
-	path   string
+	path   string // on the server
 	acl    []zk.ACL
 	data   []byte        // of its nodes; nil for a description of the process
 	linger time.Duration // as its nodes say
@@ -35,12 +36,16 @@ func (c *Client) Lock(path string) (*Lock, error) {
 	if err := ValidatePath(path); err != nil {
 		return nil, err
 	}
+	path = c.chroot + path
+	if err := ValidatePath(path); err != nil { // it may be too long
+		return nil, err
+	}
 	return &Lock{client: c, path: path, acl: c.options.acl}, nil
 }
 
-// Equal reports whether the nodes of both locks would be alike: same client, path, ACL
+// equal reports whether the nodes of both locks would be alike: same client, path, ACL
 // and content.
-func (l *Lock) Equal(other *Lock) bool {
+func (l *Lock) equal(other *Lock) bool {
 	return l.client == other.client && l.path == other.path && l.linger == other.linger &&
 		slices.Equal(l.acl, other.acl) &&
 		(l.data == nil) == (other.data == nil) && bytes.Equal(l.data, other.data)
@@ -69,14 +74,6 @@ func (l *Lock) WithData(data []byte) (*Lock, error) {
 	return &other, nil
 }
 
-// MayLinger returns the same lock whose nodes say that their process may keep them for
-// up to d while nobody holds the lock; see [Contender]. It says no more than that.
-func (l *Lock) MayLinger(d time.Duration) *Lock {
-	other := *l
-	other.linger = d
-	return &other
-}
-
 // content is that of a node created now.
 func (l *Lock) content() []byte {
 	if l.data != nil {
@@ -86,7 +83,7 @@ func (l *Lock) content() []byte {
 }
 
 // Path returns the path of the lock.
-func (l *Lock) Path() string { return l.path }
+func (l *Lock) Path() string { return strings.TrimPrefix(l.path, l.client.chroot) }
 
 // Acquire queues for the lock and waits until it is held, ctx is done, or an error
 // occurs that retrying cannot fix, such as missing permissions or
@@ -126,22 +123,19 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 	return n, nil
 }
 
-// Requeue gives the lock up and queues for it again, in one transaction (but on a worn
-// path): the node goes and a new one joins the tail of the queue, at the price of a single
-// write. It then waits like [Lock.Acquire], with the same results. The lock of n is given
-// up in any case; [Node.AwaitRelease] waits for that.
-func (n *Node) Requeue(ctx context.Context) (*Node, error) { return n.lock.Replace(ctx, n) }
-
-// Replace is [Node.Requeue] for a lock of the same path with other data.
-func (l *Lock) Replace(ctx context.Context, old *Node) (*Node, error) {
+// requeue gives old, a node of the same path, up and queues for the lock again, in one
+// transaction (but on a worn path): old goes and a new node joins the tail of the queue, at
+// the price of a single write. It then waits like [Lock.Acquire], with the same results. Old
+// is given up in any case; awaitRelease waits for that.
+func (l *Lock) requeue(ctx context.Context, old *Node) (*Node, error) {
 	if old.spent.Swap(true) {
 		return nil, ErrReleased
 	}
 	loss := old.lossNow()
-	old.session.leave(old)
+	old.session.Leave(old)
 	if loss != nil {
 		old.delete(loss)
-		old.AwaitRelease() // or the new node would queue behind it
+		old.awaitRelease() // or the new node would queue behind it
 		return l.Acquire(ctx)
 	}
 	if old.stepAside() {

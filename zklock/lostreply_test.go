@@ -98,7 +98,7 @@ func TestAbsenceIsNotBelievedOfAServerThatLags(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		const behind = "127.0.0.1:2182"
 		s.Member(behind).Refuse()
-		c, err := zklock.Dial(t.Context(), []string{addr, behind}, zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext))
+		c, err := zklock.Dial(t.Context(), addr+","+behind, zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,15 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
 // A Node is an acquired lock: a znode at the head of its queue. It must be given up
-// exactly once, with [Node.Release] or [Node.Requeue]. Methods may be called
-// concurrently.
+// exactly once, with [Node.Release]. Methods may be called concurrently.
 type Node struct {
 	lock   *Lock
 	znodes []znode        // one, or a pair of which neither is worth anything alone
@@ -30,13 +31,11 @@ type Node struct {
 	end    context.CancelCauseFunc
 	buried atomic.Bool // left to the reaper
 
-	observed       atomic.Bool   // somebody asked for contenders behind the node
-	contestedSince time.Duration // when one was first seen, on the client's clock; valid when contested is closed
-	contested      chan struct{}
+	contested *contention.Signal // whether another contender waits behind the node
 
 	watching *time.Timer   // to have the deletion watched, nil if it is; set at the grant
+	leave    func()        // ends the attention to the connection; nil before the grant
 	writing  atomic.Int32  // Multis without an answer
-	held     bool          // guarded by session.mu
 	spent    atomic.Bool   // given up
 	fate     error         // what Release says about the node's end; valid when released is closed
 	released chan struct{} // closed when the node is gone or left to the reaper
@@ -45,9 +44,9 @@ type Node struct {
 func newNode(l *Lock, s *session, paths []string) *Node {
 	n := &Node{
 		lock: l, session: s, znodes: make([]znode, len(paths)),
-		contested: make(chan struct{}),
-		released:  make(chan struct{}),
+		released: make(chan struct{}),
 	}
+	n.contested = contention.New(func() { l.client.spawn(n.observe) })
 	// Not derived from the context of Acquire, which bounds only the wait.
 	n.life, n.end = context.WithCancelCause(context.Background())
 	for i, path := range paths {
@@ -86,13 +85,16 @@ func (n *Node) bury() {
 	}
 	for i := range n.znodes {
 		if z := &n.znodes[i]; !z.watch.deleted.Load() {
-			n.lock.client.reaper.add(remains{path: z.path})
+			n.lock.client.reaper.Add(remains{path: z.path})
 		}
 	}
 }
 
 // Path returns the path of the lock node; of two, the one that is first in the queue.
-func (n *Node) Path() string { return n.znodes[0].path }
+func (n *Node) Path() string { return strings.TrimPrefix(n.path(), n.lock.client.chroot) }
+
+// path is that on the server.
+func (n *Node) path() string { return n.znodes[0].path }
 
 // Token returns the fencing token: the transaction id that created the node (czxid). It
 // is positive and grows with every later owner of any lock of the ensemble, even if the
@@ -133,10 +135,10 @@ func (n *Node) Err() error {
 // lossNow returns why the lock is lost, nil if it is not.
 func (n *Node) lossNow() error {
 	if n.life.Err() == nil {
-		if n.session.valid() {
+		if n.session.Valid() {
 			return nil
 		}
-		n.session.lapse()
+		n.session.Lapse()
 	}
 	return context.Cause(n.life) // nil if the session has just been renewed
 }
@@ -166,19 +168,19 @@ func (n *Node) Release() error {
 		return ErrReleased
 	}
 	loss := n.lossNow()
-	n.session.leave(n)
+	n.session.Leave(n)
 	n.stepAside()
 	n.delete(loss)
-	err := n.AwaitRelease()
+	err := n.awaitRelease()
 	if loss != nil {
 		return fmt.Errorf("zklock: release %s: %w", n.lock.path, loss)
 	}
 	return err
 }
 
-// AwaitRelease waits for the end of a node that is being given up by [Node.Release] or
-// [Node.Requeue], for as long as Release would, and returns what it would return.
-func (n *Node) AwaitRelease() error {
+// awaitRelease waits for the end of a node that is being given up, for as long as Release
+// would, and returns what it would return.
+func (n *Node) awaitRelease() error {
 	bound := time.NewTimer(n.session.negotiated() / 3)
 	defer bound.Stop()
 	select {
@@ -199,22 +201,18 @@ func (n *Node) AwaitRelease() error {
 	return nil
 }
 
-// Released returns a channel that is closed when the node has been given up: it is
-// gone, or left to be deleted in the background.
-func (n *Node) Released() <-chan struct{} { return n.released }
-
 // delete sends the node's delete, without waiting for the answer. A loss is what became
 // of the node before, nil if it was held to the end.
 func (n *Node) delete(loss error) {
 	c := n.lock.client
 	switch err := c.Err(); {
 	case n.gone(): // by another hand, and nobody has said so yet
-		n.settle(cmp.Or(loss, deleted(n.Path())))
+		n.settle(cmp.Or(loss, deleted(n.path())))
 		return
 	case errors.Is(err, ErrClosed):
 		n.settle(cmp.Or(loss, fmt.Errorf("%w: %w", ErrLost, err)))
 		return
-	case err != nil && (n.Leased() || loss != nil): // else its answer is worth waiting for
+	case err != nil && (n.leased() || loss != nil): // else its answer is worth waiting for
 		n.leaveToReaper(loss)
 		return
 	}
@@ -239,7 +237,7 @@ func (n *Node) deleteNow(loss error) {
 		n.settleMissing()
 	case permanent:
 		n.leaveToReaper(cmp.Or(loss, fmt.Errorf("delete %s, which stays in the queue until the session ends, also in the way of this process: %w",
-			n.Path(), lacking("DELETE", n.lock.path, err))))
+			n.path(), lacking("DELETE", n.lock.path, err))))
 	default:
 		n.leaveToReaper(cmp.Or(loss, n.doubt(err)))
 	}
@@ -249,9 +247,9 @@ func (n *Node) deleteNow(loss error) {
 // which one, and the other one is still there.
 func (n *Node) settleMissing() {
 	if len(n.znodes) > 1 {
-		n.leaveToReaper(deleted(n.Path()))
+		n.leaveToReaper(deleted(n.path()))
 	} else {
-		n.settle(deleted(n.Path()))
+		n.settle(deleted(n.path()))
 	}
 }
 
@@ -268,6 +266,9 @@ func (n *Node) settle(fate error) {
 	if n.watching != nil {
 		n.watching.Stop()
 	}
+	if n.leave != nil {
+		n.leave()
+	}
 	for i := range n.znodes {
 		n.lock.client.events.ignore(n.znodes[i].path, &n.znodes[i].watch)
 	}
@@ -278,7 +279,7 @@ func (n *Node) settle(fate error) {
 // discard removes a node that is not wanted, or lets the reaper do it.
 func (n *Node) discard() {
 	n.spent.Store(true)
-	n.session.leave(n)
+	n.session.Leave(n)
 	if n.life.Err() != nil || n.lock.client.Err() != nil {
 		n.leaveToReaper(nil)
 		return

@@ -18,6 +18,9 @@ import (
 // An Option changes how [Dial] connects. Options are checked by Dial.
 type Option func(*options)
 
+// ForDial makes an Option one of those that tierlock.Dial takes.
+func (Option) ForDial() {}
+
 type options struct {
 	sessionTimeout time.Duration
 	margin         time.Duration // 0: a third of the negotiated session timeout

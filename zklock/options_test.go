@@ -34,33 +34,36 @@ func TestDialRefusesBadOptionsByName(t *testing.T) {
 		{zklock.WithAuth("", []byte("u:p")), "auth without a scheme"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			wantRefusal(t, []string{addr}, tt.name, tt.option)
+			wantRefusal(t, addr, tt.name, tt.option)
 		})
 	}
 }
 
-func TestDialRefusesBadServersByName(t *testing.T) {
+func TestDialRefusesABadConnectStringByName(t *testing.T) {
 	for _, tt := range []struct {
-		servers []string
-		name    string
+		connect, name string
 	}{
-		{nil, "no servers"},
-		{[]string{""}, `server "": want host:port`},
-		{[]string{addr + ",127.0.0.1:2182"}, `server "127.0.0.1:2181,127.0.0.1:2182": several in one string; want one string for each`},
-		{[]string{"127.0.0.1:0"}, `"127.0.0.1:0"`},
-		{[]string{"127.0.0.1:65536"}, `"127.0.0.1:65536"`},
-		{[]string{"127.0.0.1:zk"}, `"127.0.0.1:zk"`},
-		{[]string{":2181"}, `":2181"`},
-		{[]string{addr, "::1"}, `"::1"`},
+		{"", "a server is missing; want host:port,host:port"},
+		{addr + ",", "a server is missing"},
+		{addr + ",,127.0.0.1:2182", "a server is missing"},
+		{"/app", "a server is missing"},
+		{"127.0.0.1:0", `server "127.0.0.1:0": want host:port`},
+		{"127.0.0.1:65536", `"127.0.0.1:65536"`},
+		{"127.0.0.1:zk", `"127.0.0.1:zk"`},
+		{":2181", `":2181"`},
+		{addr + ",::1", `"::1"`},
+		{addr + "/app/", `path "/app/": empty component`},
+		{addr + "/zookeeper", `path "/zookeeper": /zookeeper is reserved`},
+		{addr + "/app,127.0.0.1:2182/app/..", `".."`},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			wantRefusal(t, tt.servers, tt.name)
+		t.Run(tt.connect, func(t *testing.T) {
+			wantRefusal(t, tt.connect, tt.name)
 		})
 	}
 }
 
 // wantRefusal fails unless Dial refuses without dialing.
-func wantRefusal(t *testing.T, servers []string, name string, opts ...zklock.Option) {
+func wantRefusal(t *testing.T, connect, name string, opts ...zklock.Option) {
 	t.Helper()
 	dialed := func(context.Context, string, string) (net.Conn, error) {
 		t.Error("dialed")
@@ -68,7 +71,7 @@ func wantRefusal(t *testing.T, servers []string, name string, opts ...zklock.Opt
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	c, err := zklock.Dial(ctx, servers, append([]zklock.Option{zklock.WithDialContext(dialed)}, opts...)...)
+	c, err := zklock.Dial(ctx, connect, append([]zklock.Option{zklock.WithDialContext(dialed)}, opts...)...)
 	if err == nil {
 		c.Close()
 		t.Fatal("Dial succeeded")
@@ -83,7 +86,7 @@ func wantRefusal(t *testing.T, servers []string, name string, opts ...zklock.Opt
 
 func TestDialCompletesThePort(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		c, err := zklock.Dial(t.Context(), []string{"127.0.0.1"}, zklock.WithDialContext(s.DialContext))
+		c, err := zklock.Dial(t.Context(), "127.0.0.1", zklock.WithDialContext(s.DialContext))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,7 @@ func TestDialWithoutAServerEndsAtItsDeadlineWithBothCauses(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			begun := time.Now()
-			_, err := zklock.Dial(ctx, []string{addr}, append(opts, zklock.WithDialContext(s.DialContext))...)
+			_, err := zklock.Dial(ctx, addr, append(opts, zklock.WithDialContext(s.DialContext))...)
 			for _, cause := range []error{context.DeadlineExceeded, zk.ErrNoServer, syscall.ECONNREFUSED} {
 				wantErr(t, "Dial", err, cause)
 			}
@@ -50,7 +50,7 @@ func TestDialWaitsForAServerToCome(t *testing.T) {
 		time.AfterFunc(20*time.Second, s.Member(addr).Accept)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		c, err := zklock.Dial(ctx, []string{addr}, zklock.WithDialContext(s.DialContext))
+		c, err := zklock.Dial(ctx, addr, zklock.WithDialContext(s.DialContext))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +265,7 @@ func TestMuteServerCostsOneHandshakeBound(t *testing.T) {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			s.Member(mute).Freeze()
 			begun := time.Now()
-			c, err := zklock.Dial(t.Context(), []string{mute, addr}, zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext))
+			c, err := zklock.Dial(t.Context(), mute+","+addr, zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -290,7 +290,7 @@ func TestPeerThatIsNoZooKeeperIsNamedAndNotBelieved(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		_, err := zklock.Dial(ctx, []string{addr}, zklock.WithDialContext(dial))
+		_, err := zklock.Dial(ctx, addr, zklock.WithDialContext(dial))
 		if wantErr(t, "Dial", err, zk.ErrNoServer); !strings.Contains(err.Error(), "not ZooKeeper's protocol?") {
 			t.Errorf("got %v, want it to say what the peer is not", err)
 		}
@@ -303,7 +303,7 @@ func TestDialEndsWithItsContextWhateverTheDialerDoes(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(100*time.Millisecond, func() { cancel(cause) })
 		begun := time.Now()
-		_, err := zklock.Dial(ctx, []string{addr}, zklock.WithDialContext(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		_, err := zklock.Dial(ctx, addr, zklock.WithDialContext(func(ctx context.Context, _, _ string) (net.Conn, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}))

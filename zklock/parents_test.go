@@ -270,7 +270,7 @@ func TestAbsenceOfAParentIsNotBelievedOfAServerThatLags(t *testing.T) {
 		const behind = "127.0.0.1:2182"
 		put(t, raw(t, s), 0, "/locks")
 		s.Member(behind).Refuse()
-		c, err := zklock.Dial(t.Context(), []string{addr, behind}, zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext))
+		c, err := zklock.Dial(t.Context(), addr+","+behind, zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -339,7 +339,7 @@ func TestRealServerKeepsNoParentWithoutAChild(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer proxy.Close()
-			p := connect(ctx, t, []string{proxy.Addr()}, zklock.WithACL(tt.acl))
+			p := connect(ctx, t, proxy.Addr(), zklock.WithACL(tt.acl))
 			waiting, give := context.WithCancel(ctx)
 			defer give()
 			var once sync.Once

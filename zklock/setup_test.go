@@ -48,7 +48,7 @@ func start(t *testing.T, s *zktest.Server, opts ...zklock.Option) process {
 	opts = append([]zklock.Option{zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext)}, opts...)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := zklock.Dial(ctx, []string{addr}, opts...)
+	c, err := zklock.Dial(ctx, addr, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

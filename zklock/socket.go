@@ -234,7 +234,7 @@ func (s *socket) noteReply(frame []byte) ([]byte, error) {
 	}
 	s.mu.Unlock()
 	if proven {
-		s.session.renew(heard)
+		s.session.Renew(heard)
 	}
 	if reply.Xid <= firstXid {
 		s.land(reply, d)

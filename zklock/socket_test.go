@@ -35,8 +35,7 @@ func replySocket(op int32, body []byte) (read func() ([]byte, error)) {
 	reply.ReplyHeader(wire.ReplyHeader{Xid: 7, Zxid: 1})
 	answer := wire.Frame(append(reply, body...))
 	s := newSocket(&replay{frame: answer}, l)
-	s.session, s.handshaken = newSession(l.client, 1, 6*time.Second), true
-	s.session.renew(0)
+	s.session, s.handshaken = newSession(l.client, 1, 6*time.Second, 0), true
 	buf := make([]byte, len(answer))
 	return func() ([]byte, error) {
 		s.noteLocked(wire.RequestHeader{Xid: 7, Op: op}, wire.Decoder{}, l.client.now())

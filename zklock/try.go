@@ -51,7 +51,7 @@ func (a *attempt) try() (*Node, error) {
 
 // ungranted says why a node at the head of the queue is not held.
 func (n *Node) ungranted() error {
-	if n.Leased() && !n.session.isOver() {
+	if n.leased() && !n.session.Over() {
 		return errors.New("the lease has run out and is yet to be renewed")
 	}
 	return zk.ErrSessionExpired

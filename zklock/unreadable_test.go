@@ -133,7 +133,7 @@ func TestUnreadablePredecessorOnAServer(t *testing.T) {
 	}
 	defer conn.Close()
 	node := secret(t, conn)
-	p := connect(ctx, t, []string{srv.Addr()}, zklock.WithSessionTimeout(4*time.Second))
+	p := connect(ctx, t, srv.Addr(), zklock.WithSessionTimeout(4*time.Second))
 	r := p.enqueue(ctx, t, 2)
 	queue, err := p.lock.Contenders(ctx)
 	if err != nil || len(queue) != 2 || queue[0].Node != strings.TrimPrefix(node, path+"/") || queue[0].Kind != zklock.KindCurator {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/retry"
 )
 
 // recheckAfter spreads the checks of many processes over time.
@@ -14,23 +15,16 @@ func recheckAfter(timeout time.Duration) time.Duration {
 	return timeout/2 + rand.N(timeout)
 }
 
-func newBackoff() *backoff.ExponentialBackOff {
-	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(10*time.Millisecond),
-		backoff.WithMaxInterval(time.Second),
-		backoff.WithMaxElapsedTime(0)) // the context decides; the default gives up after 15 minutes
-}
-
 // pause waits before another try, after err, and for the connection to be back. A try
 // that is made once only ends with err.
-func (a *attempt) pause(retry *backoff.ExponentialBackOff, err error) error {
+func (a *attempt) pause(pace *backoff.ExponentialBackOff, err error) error {
 	if a.once {
 		return errors.Join(err, a.client.Err())
 	}
 	if err != nil {
 		a.trouble.Store(&err)
 	}
-	if cause := pause(a.ctx, retry.NextBackOff()); cause != nil {
+	if cause := retry.Pause(a.ctx, pace.NextBackOff()); cause != nil {
 		return a.explain(cause)
 	}
 	_, cause := a.await()

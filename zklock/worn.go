@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
@@ -24,7 +25,7 @@ const (
 
 // worn reports whether the path of the node should be made anew.
 func (n *Node) worn() bool {
-	_, number, _ := parseName(baseOf(n.Path()))
+	_, number, _ := parseName(baseOf(n.path()))
 	return n.lock.client.renewals.due(n.lock.path, number)
 }
 
@@ -113,7 +114,7 @@ func (r *renewals) end(renewal *renewal, err error) {
 		return
 	}
 	if classify(err) == permanent && renewal.client.ctx.Err() == nil {
-		_, number, _ := parseName(baseOf(renewal.node.Path()))
+		_, number, _ := parseName(baseOf(renewal.node.path()))
 		r.failed[path] = (number/wornStep + 1) * wornStep
 		renewal.client.options.logger.Warn("zklock: half of the sequence numbers of a lock path are used up, and it cannot be"+
 			" deleted to begin anew", "path", path, "number", number, "next try", r.failed[path], "err", err)
@@ -125,7 +126,7 @@ func (r *renewals) end(renewal *renewal, err error) {
 func (r *renewal) drain() error {
 	w := &watcher{notify: r.wake.Set}
 	defer r.client.events.ignore(r.node.lock.path, w)
-	for retry := newBackoff(); ; {
+	for pace := retry.New(); ; {
 		if _, err := r.client.await(r.ctx); err != nil {
 			return err
 		}
@@ -139,7 +140,7 @@ func (r *renewal) drain() error {
 		case outcome == permanent:
 			return err
 		default:
-			again = retry.NextBackOff()
+			again = pace.NextBackOff()
 		}
 		select {
 		case <-r.wake.C():

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/retry"
 )
 
 // A znode is what a node is on the server.
@@ -64,7 +65,7 @@ func (n *Node) vanish(z *znode) {
 // buryRest waits for word of the other znode before it lets it be deleted: most often
 // both go together, as when the session ends, and bury tells why not to ask for more.
 func (n *Node) buryRest() {
-	if pause(n.lock.client.ctx, 10*time.Millisecond) == nil {
+	if retry.Pause(n.lock.client.ctx, 10*time.Millisecond) == nil {
 		n.bury()
 	}
 }

@@ -56,11 +56,11 @@ func TestMixedFleetCountsCorrectly(t *testing.T) {
 
 func TestProgramsDifferByAnImportAndAName(t *testing.T) {
 	before, after := code(t, "before"), code(t, "after")
-	migrated := strings.Replace(before, "zk.NewLock(", "tier.NewLock(", 1)
+	migrated := strings.Replace(before, "zk.NewLock(", "dropin.NewLock(", 1)
 	const imported = "\t\"github.com/go-zookeeper/zk\"\n"
-	migrated = strings.Replace(migrated, imported, imported+"\t\"github.com/tierlock/tierlock/tier\"\n", 1)
+	migrated = strings.Replace(migrated, imported, imported+"\t\"github.com/tierlock/tierlock/dropin\"\n", 1)
 	if migrated != after {
-		t.Error("before and after differ by more than the import of tier and tier.NewLock")
+		t.Error("before and after differ by more than the import of dropin and dropin.NewLock")
 	}
 }
 

@@ -11,10 +11,10 @@ import (
 	"log"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -23,7 +23,7 @@ const processes, goroutines, turns = 2, 3, 4
 
 // serve is what a process of your service does: connect once, lock when needed.
 func serve(ctx context.Context, servers, file string) error {
-	locks, err := tier.Dial(ctx, strings.Split(servers, ","))
+	locks, err := tierlock.Dial(ctx, servers)
 	if err != nil {
 		return err
 	}

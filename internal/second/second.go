@@ -40,7 +40,7 @@ type Claim interface {
 	// the store cannot be reached.
 	TryAcquire(ctx context.Context) (Grant, error)
 	// Requeue gives old, a grant of the same lock, up and queues again at the tail, in one
-	// write, and waits like Acquire. Old is given up in any case.
+	// write, and waits like Acquire. Old is given up in any case, also if ctx is done.
 	Requeue(ctx context.Context, old Grant) (Grant, error)
 	// Contenders returns the queue, the holder first.
 	Contenders(ctx context.Context) ([]Contender, error)
@@ -71,8 +71,11 @@ type Grant interface {
 	Confirm() bool
 	// Release gives the grant up and waits until it is gone, for a third of the lease at most;
 	// what is left is removed in the background. It returns nil if the lock was ours to the
-	// end, and the loss if not. A grant that is being given up it only waits for.
+	// end, and the loss if not.
 	Release() error
+	// AwaitRelease waits like Release for the end of a grant that Requeue gives up, even if
+	// that has yet to begin, and returns the same.
+	AwaitRelease() error
 }
 
 // A Contender is one process in the queue for a lock; see [tier.Contender].

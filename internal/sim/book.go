@@ -204,7 +204,7 @@ func (b *book) deleted(c zktest.Change) {
 
 // checkSingle is called at the creation of n, the whole transaction being done.
 func (b *book) checkSingle(n *node) {
-	if n.owner == operator || n.owner == nil || n.owner.client.Reaping() > 0 || time.Now().Before(b.calmAt) {
+	if n.owner == operator || n.owner == nil || Reaping(n.owner.client) > 0 || time.Now().Before(b.calmAt) {
 		return
 	}
 	for _, other := range b.queues[n.lock] {

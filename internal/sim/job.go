@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -220,7 +221,7 @@ func (w *World) section(j *job, ctx context.Context, hold *tier.Hold, d time.Dur
 func (w *World) writeGuarded(j *job, hold *tier.Hold, bound time.Duration) {
 	ctx, cancel := context.WithTimeout(w.ctx, bound)
 	defer cancel()
-	_, err := hold.Multi(ctx, &zk.SetDataRequest{
+	_, err := tierlock.Multi(ctx, hold, &zk.SetDataRequest{
 		Path: register(j.path), Data: []byte(strconv.FormatInt(hold.Token(), 10)), Version: -1,
 	})
 	w.diary.note("%v writes under guard: %v", j, err)

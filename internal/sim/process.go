@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,9 @@ type process struct {
 	life   context.Context        // ends when the process begins to close
 }
 
+// Reaping returns the number of nodes that a client has still to delete in the background.
+func Reaping(c *zklock.Client) int { return c.Tier().(interface{ Reaping() int }).Reaping() }
+
 // dial starts a process. It keeps trying until ctx ends.
 func (w *World) dial(ctx context.Context, name string, handOff, linger time.Duration) (*process, error) {
 	p := &process{name: name, handOff: handOff, linger: linger, mutex: make(map[string]*tier.Mutex)}
@@ -35,11 +39,11 @@ func (w *World) dial(ctx context.Context, name string, handOff, linger time.Dura
 		connect = append(connect, zklock.WithKazoo())
 	}
 	var err error
-	p.client, err = zklock.Dial(ctx, w.servers(), connect...)
+	p.client, err = zklock.Dial(ctx, strings.Join(w.servers(), ","), connect...)
 	if err != nil {
 		return nil, err
 	}
-	if p.locks, err = tier.New(p.client, tier.WithHandOff(handOff), tier.WithLinger(linger)); err != nil {
+	if p.locks, err = tier.New(p.client.Tier(), tier.WithHandOff(handOff), tier.WithLinger(linger)); err != nil {
 		panic(err) // the options are ours
 	}
 	for _, path := range w.plan.paths() {

@@ -66,7 +66,7 @@ func (w *World) checkQuiet() {
 		if p.closing() {
 			continue
 		}
-		if n := p.client.Reaping(); n > 0 {
+		if n := Reaping(p.client); n > 0 {
 			w.diary.violate("I5", "%v: %d nodes are still to be reaped", p, n)
 		}
 	}

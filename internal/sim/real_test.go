@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -177,11 +178,11 @@ func (tr *trial) join(name string) *player {
 	ctx, cancel := context.WithTimeout(tr.Context(), patience)
 	defer cancel()
 	servers := slices.Repeat([]string{l.addr}, 9) // the library pauses for a second at the end of its list
-	client, err := zklock.Dial(ctx, servers, zklock.WithDialContext(l.dial), zklock.WithSessionTimeout(sessionTimeout))
+	client, err := zklock.Dial(ctx, strings.Join(servers, ","), zklock.WithDialContext(l.dial), zklock.WithSessionTimeout(sessionTimeout))
 	if err != nil {
 		tr.Fatal(err)
 	}
-	locks, err := tier.New(client, tier.WithHandOff(0))
+	locks, err := tier.New(client.Tier(), tier.WithHandOff(0))
 	if err != nil {
 		tr.Fatal(err)
 	}
@@ -341,7 +342,7 @@ func (tr *trial) write(b *bid) {
 	defer cancel()
 	told := make(chan error, 1)
 	go func() {
-		_, err := b.hold.Multi(ctx, &zk.SetDataRequest{Path: tr.data, Version: -1})
+		_, err := tierlock.Multi(ctx, b.hold, &zk.SetDataRequest{Path: tr.data, Version: -1})
 		told <- err
 	}()
 	tr.giveUp(&bid{cancel: cancel})

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/fault"
-	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -82,7 +81,7 @@ var limitScenarios = []scenario{
 
 	{"20_data_of_a_node_is_bounded", play(func(s *scene) {
 		for _, n := range []int{256, 257, 1 << 20} {
-			client, err := zklock.Dial(s.Context(), []string{"127.1.9.1"},
+			client, err := zklock.Dial(s.Context(), "127.1.9.1",
 				zklock.WithDialContext(s.srv.DialContext), zklock.WithLabel(strings.Repeat("x", n)))
 			if (err == nil) != (n <= 256) {
 				s.Errorf("label of %d bytes: %v", n, err)
@@ -96,7 +95,7 @@ var limitScenarios = []scenario{
 	{"21_node_exists_on_create_means_exhausted", play(func(s *scene) {
 		p := s.join(role{})
 		f := p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Do: zktest.Error(zktest.CodeNodeExists)})
-		p.start(s.Context()).failed(0, tier.ErrSequenceExhausted)
+		p.start(s.Context()).failed(0, zklock.ErrSequenceExhausted)
 		f.Lift()
 		p.acquire()
 	})},
@@ -109,7 +108,7 @@ var limitScenarios = []scenario{
 	}, func(s *scene, wear func(*scene)) {
 		p := s.join(role{})
 		wear(s)
-		p.start(s.Context()).failed(0, tier.ErrSequenceExhausted)
+		p.start(s.Context()).failed(0, zklock.ErrSequenceExhausted)
 		synctest.Wait()
 		s.deleteAll(lockPath) // what the error asks for
 		p.acquire()

@@ -3,6 +3,7 @@ package sim_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing/synctest"
 	"time"
 
@@ -44,10 +45,10 @@ func (s *scene) join(r role) *process {
 	s.processes = append(s.processes, p)
 	s.mu.Unlock()
 	var err error
-	p.client, err = zklock.Dial(s.in(time.Minute), p.servers, opts...)
+	p.client, err = zklock.Dial(s.in(time.Minute), strings.Join(p.servers, ","), opts...)
 	s.must(err)
 	s.Cleanup(func() { p.client.Close() })
-	p.locks, err = tier.New(p.client, r.tier...)
+	p.locks, err = tier.New(p.client.Tier(), r.tier...)
 	s.must(err)
 	s.Cleanup(func() { p.locks.Close() })
 	s.Cleanup(p.net.resume)

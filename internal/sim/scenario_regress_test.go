@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/fault"
-	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/internal/sim"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -139,7 +139,7 @@ func TestBugsOfOthers(t *testing.T) {
 			p, q := s.join(role{}), s.join(role{})
 			s.srv.SetSequence(lockPath, 1<<31-2)
 			for _, process := range []*process{p, q, p, q} {
-				process.start(s.Context()).failed(0, tier.ErrSequenceExhausted)
+				process.start(s.Context()).failed(0, zklock.ErrSequenceExhausted)
 			}
 			synctest.Wait()
 			s.deleteAll(lockPath)
@@ -162,9 +162,9 @@ func (s *scene) lateDelete() {
 	if a, b := s.created[0], s.created[1]; a[len(a)-10:] != b[len(b)-10:] || a == b {
 		s.Fatalf("nodes %s and %s, want different ones of the same number", a, b)
 	}
-	if late.Lift(); p.client.Reaping() != 1 {
-		s.Fatalf("%d nodes to reap, want the first", p.client.Reaping())
+	if late.Lift(); sim.Reaping(p.client) != 1 {
+		s.Fatalf("%d nodes to reap, want the first", sim.Reaping(p.client))
 	}
-	s.eventually(bound, "the first node is reaped", func() bool { return p.client.Reaping() == 0 })
+	s.eventually(bound, "the first node is reaped", func() bool { return sim.Reaping(p.client) == 0 })
 	second.keeps()
 }

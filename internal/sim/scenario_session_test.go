@@ -56,7 +56,7 @@ var sessionScenarios = []scenario{
 
 	{"68_two_registries_of_one_process_exclude_each_other", play(func(s *scene) {
 		p := s.join(role{})
-		second, err := tier.New(p.client, tier.WithHandOff(0))
+		second, err := tier.New(p.client.Tier(), tier.WithHandOff(0))
 		s.must(err)
 		q := &process{scene: s, servers: p.servers, client: p.client, locks: second, net: p.net}
 		holder := p.acquire()

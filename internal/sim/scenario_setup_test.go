@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/sim"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -176,7 +177,7 @@ func (s *scene) leftovers() string {
 		left = append(left, sess.Ephemerals...)
 	}
 	for _, p := range s.processes {
-		if n := p.client.Reaping(); n > 0 && !errors.Is(p.client.Err(), zklock.ErrClosed) {
+		if n := sim.Reaping(p.client); n > 0 && !errors.Is(p.client.Err(), zklock.ErrClosed) {
 			left = append(left, fmt.Sprintf("%d to reap at %s", n, p.servers[0]))
 		}
 	}

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -51,7 +53,7 @@ func lockerMain() int {
 
 func (j job) do(ctx context.Context) error {
 	// All else as it comes: what is on trial is what users get.
-	locks, err := tier.Dial(ctx, j.Servers, zklock.WithSessionTimeout(sessionTimeout))
+	locks, err := tierlock.Dial(ctx, strings.Join(j.Servers, ","), zklock.WithSessionTimeout(sessionTimeout))
 	if err != nil {
 		return err
 	}
@@ -74,7 +76,7 @@ func (j job) do(ctx context.Context) error {
 
 // awaitPlace says when this process has a node in the queue.
 func awaitPlace(ctx context.Context, mutex *tier.Mutex) {
-	ours := func(c zklock.Contender) bool { return c.PID == os.Getpid() }
+	ours := func(c tier.Contender) bool { return c.PID == os.Getpid() }
 	for ctx.Err() == nil {
 		if queue, _ := mutex.Contenders(ctx); slices.ContainsFunc(queue, ours) {
 			say(event{What: queued, At: now()})
@@ -100,7 +102,7 @@ func awaitEnd(hold *tier.Hold) {
 // another, so that some are always about to be answered.
 func write(ctx context.Context, hold *tier.Hold, path string) {
 	for hold.Err() == nil && ctx.Err() == nil {
-		go func() { _, _ = hold.Multi(ctx, &zk.SetDataRequest{Path: path, Version: -1}) }()
+		go func() { _, _ = tierlock.Multi(ctx, hold, &zk.SetDataRequest{Path: path, Version: -1}) }()
 		pause(ctx, 50*time.Millisecond)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/dropin"
 )
 
 const goroutines = 10
@@ -25,7 +25,7 @@ func count(conn *zk.Conn, file string, turns int) error {
 	var wg sync.WaitGroup
 	for g := range errs {
 		wg.Go(func() {
-			lock := tier.NewLock(conn, "/migrate/counter", zk.WorldACL(zk.PermAll))
+			lock := dropin.NewLock(conn, "/migrate/counter", zk.WorldACL(zk.PermAll))
 			for range turns {
 				if err := lock.Lock(); err != nil {
 					errs[g] = err

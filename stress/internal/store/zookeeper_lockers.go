@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -11,11 +12,11 @@ import (
 )
 
 func dialTier(ctx context.Context, o Options) (Locker, error) {
-	client, err := zklock.Dial(ctx, o.Servers, clientOptions(o)...)
+	client, err := zklock.Dial(ctx, strings.Join(o.Servers, ","), clientOptions(o)...)
 	if err != nil {
 		return nil, err
 	}
-	registry, err := tier.New(client, o.policy()...)
+	registry, err := tier.New(client.Tier(), o.policy()...)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
@@ -33,7 +34,7 @@ func clientOptions(o Options) []zklock.Option {
 type zklockLocker struct{ *zklock.Client }
 
 func dialZklock(ctx context.Context, o Options) (Locker, error) {
-	client, err := zklock.Dial(ctx, o.Servers, clientOptions(o)...)
+	client, err := zklock.Dial(ctx, strings.Join(o.Servers, ","), clientOptions(o)...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package tier_test
+package dropin_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/dropin"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -31,7 +32,7 @@ func TestHandlesAtTheGateEndWithTheConnection(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				s := newScene(t, modelAddr, srv.DialTimeout)
 				s.srv = srv
-				owner, waiter := tier.NewLock(s.conn, s.path, s.acl), tier.NewLock(s.conn, s.path, s.acl)
+				owner, waiter := dropin.NewLock(s.conn, s.path, s.acl), dropin.NewLock(s.conn, s.path, s.acl)
 				if err := owner.Lock(); err != nil {
 					t.Fatal(err)
 				}

@@ -1,4 +1,4 @@
-package tier_test
+package dropin_test
 
 import (
 	"runtime"
@@ -8,7 +8,7 @@ import (
 	"weak"
 
 	"github.com/go-zookeeper/zk"
-	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/dropin"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -20,13 +20,13 @@ func TestHandlesOfAConnectionShareOneNode(t *testing.T) { // I3
 		const handles = 200
 		var wg sync.WaitGroup
 		inside, turns := 0, 0
-		gate := tier.NewLock(s.conn, "/compat/a", openACL)
+		gate := dropin.NewLock(s.conn, "/compat/a", openACL)
 		if err := gate.Lock(); err != nil {
 			t.Fatal(err)
 		}
 		for range handles {
 			wg.Go(func() {
-				l := tier.NewLock(s.conn, "/compat/a", openACL)
+				l := dropin.NewLock(s.conn, "/compat/a", openACL)
 				if err := l.Lock(); err != nil {
 					t.Errorf("Lock: %v", err)
 					return
@@ -67,12 +67,12 @@ func TestHandlesOfAConnectionShareOneNode(t *testing.T) { // I3
 func TestHandlesShareTheirNodeAcrossCollections(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := newScene(t, modelAddr, srv.DialTimeout)
-		first := tier.NewLock(s.conn, "/compat/a", openACL)
+		first := dropin.NewLock(s.conn, "/compat/a", openACL)
 		if err := first.Lock(); err != nil {
 			t.Fatal(err)
 		}
 		runtime.GC()
-		second := tier.NewLock(s.conn, "/compat/a", openACL)
+		second := dropin.NewLock(s.conn, "/compat/a", openACL)
 		outcome := make(chan error, 1)
 		go func() { outcome <- second.Lock() }()
 		synctest.Wait()
@@ -104,7 +104,7 @@ func TestClosedConnectionIsCollected(t *testing.T) { // I10
 		"locked and unlocked": func(t *testing.T, conn *zk.Conn) { lockAndUnlock(t, conn, 3) },
 		"many handles":        func(t *testing.T, conn *zk.Conn) { lockAndUnlock(t, conn, 20) },
 		"held when it is closed": func(t *testing.T, conn *zk.Conn) {
-			if err := tier.NewLock(conn, "/compat/held", openACL).Lock(); err != nil {
+			if err := dropin.NewLock(conn, "/compat/held", openACL).Lock(); err != nil {
 				t.Error(err)
 			}
 		},
@@ -113,7 +113,7 @@ func TestClosedConnectionIsCollected(t *testing.T) { // I10
 			if err := zk.NewLock(other, "/compat/busy", openACL).Lock(); err != nil {
 				t.Error(err)
 			}
-			go tier.NewLock(conn, "/compat/busy", openACL).Lock()
+			go dropin.NewLock(conn, "/compat/busy", openACL).Lock()
 			eventually(t, "the handle waits", func() bool { return len(srv.Children("/compat/busy")) == 2 })
 		},
 	}
@@ -121,7 +121,7 @@ func TestClosedConnectionIsCollected(t *testing.T) { // I10
 		t.Run(name, func(t *testing.T) {
 			conn := usedAndClosed(t, srv, use)
 			collected(t, "the connection is collected", func() bool { return conn.Value() == nil })
-			collected(t, "its entry is gone", func() bool { return !tier.Known(conn) })
+			collected(t, "its entry is gone", func() bool { return !dropin.Known(conn) })
 		})
 	}
 }
@@ -133,7 +133,7 @@ func TestEntryGoesWithTheLastHandle(t *testing.T) { // I10
 	s := newScene(t, modelAddr, srv.DialTimeout)
 	conn := weak.Make(s.conn)
 	lockAndUnlock(t, s.conn, 2)
-	collected(t, "the entry is gone", func() bool { return !tier.Known(conn) })
+	collected(t, "the entry is gone", func() bool { return !dropin.Known(conn) })
 	lockAndUnlock(t, s.conn, 2)
 	runtime.KeepAlive(s.conn)
 }
@@ -145,14 +145,14 @@ func TestLateCleanupSparesTheNextEntry(t *testing.T) {
 	s := newScene(t, modelAddr, srv.DialTimeout)
 	conn := weak.Make(s.conn)
 	for range 50 {
-		tier.NewLock(s.conn, "/compat/a", openACL)
+		dropin.NewLock(s.conn, "/compat/a", openACL)
 		runtime.GC()
-		next := tier.NewLock(s.conn, "/compat/a", openACL)
+		next := dropin.NewLock(s.conn, "/compat/a", openACL)
 		runtime.GC() // has the clean-up of the first one run by its end
 		for range 10 {
 			runtime.Gosched()
 		}
-		if !tier.Known(conn) {
+		if !dropin.Known(conn) {
 			t.Fatal("the entry of a handle in use is gone")
 		}
 		runtime.KeepAlive(next)
@@ -168,7 +168,7 @@ func usedAndClosed(t *testing.T, srv *zktest.Server, use func(*testing.T, *zk.Co
 		t.Fatal(err)
 	}
 	eventually(t, "a session", func() bool { return conn.State() == zk.StateHasSession })
-	tier.NewLock(conn, "/compat/unused", openACL)
+	dropin.NewLock(conn, "/compat/unused", openACL)
 	use(t, conn)
 	conn.Close()
 	for range events { // closed as the last act of the library
@@ -182,7 +182,7 @@ func lockAndUnlock(t *testing.T, conn *zk.Conn, handles int) {
 	var wg sync.WaitGroup
 	for range handles {
 		wg.Go(func() {
-			l := tier.NewLock(conn, "/compat/a", openACL)
+			l := dropin.NewLock(conn, "/compat/a", openACL)
 			if err := l.Lock(); err != nil {
 				t.Error(err)
 				return

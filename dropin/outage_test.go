@@ -1,4 +1,4 @@
-package tier_test
+package dropin_test
 
 import (
 	"time"

@@ -1,4 +1,4 @@
-package tier_test
+package dropin_test
 
 import "github.com/tierlock/tierlock/zktest"
 
@@ -86,7 +86,7 @@ var lossBehaviours = []behaviour{
 		because: "Locking waits through lost connections and expired sessions",
 	},
 	{
-		// What the first Unlock of a tier.Lock says is chance, unless it is nil: it may have
+		// What the first Unlock of a dropin.Lock says is chance, unless it is nil: it may have
 		// heard of the node's end before the connection went.
 		name: "the connection is closed while the lock is held", modelOnly: true,
 		run: func(s *scene) {
@@ -115,7 +115,7 @@ var lossBehaviours = []behaviour{
 			h.unlock()
 		},
 		want:    "Lock ok, left 0, Unlock ErrConnectionClosed, Unlock ErrConnectionClosed",
-		ours:    "Lock ok, left 0, Unlock closed+ErrConnectionClosed, Unlock ErrNotLocked",
+		ours:    "Lock ok, left 0, Unlock closed+lost+ErrConnectionClosed, Unlock ErrNotLocked",
 		because: "Unlock always leaves the handle unlocked",
 	},
 }

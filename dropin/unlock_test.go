@@ -1,4 +1,4 @@
-package tier_test
+package dropin_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/dropin"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -70,13 +71,13 @@ func TestUnlockSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) { // I1
 			t.Run(fmt.Sprintf("%s, %d waiting", name, siblings), func(t *testing.T) {
 				bubble(t, func(t *testing.T, srv *zktest.Server) {
 					s := closingScene(t, srv)
-					h := tier.NewLock(s.conn, s.path, s.acl)
+					h := dropin.NewLock(s.conn, s.path, s.acl)
 					if err := h.Lock(); err != nil {
 						t.Fatal(err)
 					}
 					for range siblings {
 						go func() { // until the connection is closed
-							sibling := tier.NewLock(s.conn, s.path, s.acl)
+							sibling := dropin.NewLock(s.conn, s.path, s.acl)
 							if sibling.Lock() == nil {
 								sibling.Unlock()
 							}
@@ -113,7 +114,7 @@ func TestNothingIsSentOnceTheConnectionIsBeingClosed(t *testing.T) {
 	for range 20 {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			s := closingScene(t, srv)
-			l := tier.NewLock(s.conn, s.path, s.acl)
+			l := dropin.NewLock(s.conn, s.path, s.acl)
 			if err := l.Lock(); err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +134,7 @@ func TestNothingIsSentOnceTheConnectionIsBeingClosed(t *testing.T) {
 				t.Errorf("Unlock: got %v, want ErrConnectionClosed", err)
 			}
 			<-time.After(5 * time.Second)       // virtual
-			if ops := m.take(); len(ops) != 2 { // a delete, and the close
+			if ops := m.seen(); len(ops) != 2 { // a delete, and the close
 				t.Errorf("sent %v", ops)
 			}
 			srv.Intercept(nil)
@@ -145,7 +146,7 @@ func TestNothingIsSentOnceTheConnectionIsBeingClosed(t *testing.T) {
 func TestNodeOfAnUncertainUnlockGoesInTheBackground(t *testing.T) { // I5
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := closingScene(t, srv)
-		l := tier.NewLock(s.conn, s.path, s.acl)
+		l := dropin.NewLock(s.conn, s.path, s.acl)
 		if err := l.Lock(); err != nil {
 			t.Fatal(err)
 		}
@@ -173,13 +174,13 @@ func TestUnlockIsNilOnlyIfNobodyElseHadTheLock(t *testing.T) { // I1
 	for round := range 200 {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			s := closingScene(t, srv)
-			owner, next := tier.NewLock(s.conn, s.path, s.acl), tier.NewLock(s.other, s.path, s.acl)
+			owner, next := dropin.NewLock(s.conn, s.path, s.acl), dropin.NewLock(s.other, s.path, s.acl)
 			if err := owner.Lock(); err != nil {
 				t.Fatal(err)
 			}
 			var others sync.WaitGroup
 			if round%2 == 1 {
-				others.Go(func() { tier.NewLock(s.conn, s.path, s.acl).Lock() })
+				others.Go(func() { dropin.NewLock(s.conn, s.path, s.acl).Lock() })
 				synctest.Wait()
 			}
 			var taken atomic.Bool
@@ -208,7 +209,7 @@ func TestUnlockIsNilOnlyIfNobodyElseHadTheLock(t *testing.T) { // I1
 func TestHandingOnIsConfirmedByTheServerNowAndThen(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := closingScene(t, srv)
-		first := tier.NewLock(s.conn, s.path, s.acl)
+		first := dropin.NewLock(s.conn, s.path, s.acl)
 		<-time.After(time.Second) // virtual
 		if err := first.Lock(); err != nil {
 			t.Fatal(err)
@@ -217,7 +218,7 @@ func TestHandingOnIsConfirmedByTheServerNowAndThen(t *testing.T) {
 		var others sync.WaitGroup
 		for range 100 {
 			others.Go(func() {
-				l := tier.NewLock(s.conn, s.path, s.acl)
+				l := dropin.NewLock(s.conn, s.path, s.acl)
 				if err := l.Lock(); err != nil {
 					t.Error(err)
 					return

@@ -1,4 +1,4 @@
-package tier_test
+package dropin_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/dropin"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -78,7 +79,7 @@ func TestProcessThatHasMovedKeepsItsShare(t *testing.T) { // I11
 		"strict, 30 ms":  {30 * time.Millisecond, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			metered(t, func(t *testing.T, srv *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				srv.Intercept(func(f *zktest.Frame) zktest.Action { // a write takes its time
 					if f.Stage == zktest.Request && (f.Op == zktest.OpCreate || f.Op == zktest.OpDelete || f.Op == zktest.OpMulti) {
 						return zktest.Delay(time.Millisecond)
@@ -93,11 +94,11 @@ func TestProcessThatHasMovedKeepsItsShare(t *testing.T) { // I11
 				}
 				moved := func() locker {
 					if c.strict {
-						mu := process(tier.WithHandOff(0), tier.WithRounds())
+						mu := process(t, srv, tier.WithHandOff(0), tier.WithRounds())
 						return func() sharedLock { return &mutexHandle{mu: mu} }
 					}
 					conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
-					return func() sharedLock { return tier.NewLock(conn, path, acl) }
+					return func() sharedLock { return dropin.NewLock(conn, path, acl) }
 				}
 				turns := fleet(t, c.section, moved(), moved(), old(), old())
 				fair := float64(turns[0]+turns[1]+turns[2]+turns[3]) / 4

@@ -1,4 +1,4 @@
-package tier_test
+package dropin_test
 
 import (
 	"go/ast"
@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/dropin"
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -21,9 +23,9 @@ type behaviour struct {
 	name      string
 	modelOnly bool // needs faults or a stillness that a real server cannot give
 	run       func(*scene)
-	want      string // what is seen of zk.Lock, and of tier.Lock if nothing else is said
-	ours      string // what is seen of tier.Lock where it differs
-	because   string // how the paragraph begins that says so in the documentation of tier.Lock
+	want      string // what is seen of zk.Lock, and of dropin.Lock if nothing else is said
+	ours      string // what is seen of dropin.Lock where it differs
+	because   string // how the paragraph begins that says so in the documentation of dropin.Lock
 }
 
 const modelAddr = "127.0.0.1:2181"
@@ -43,8 +45,8 @@ var implementations = []struct {
 		func(b behaviour) string { return b.want },
 	},
 	{
-		"tier.Lock",
-		func(c *zk.Conn, path string, acl []zk.ACL) zkLock { return tier.NewLock(c, path, acl) },
+		"dropin.Lock",
+		func(c *zk.Conn, path string, acl []zk.ACL) zkLock { return dropin.NewLock(c, path, acl) },
 		func(b behaviour) string {
 			if b.ours != "" {
 				return b.ours
@@ -71,7 +73,7 @@ func TestLockBehavesLikeThatOfTheLibrary(t *testing.T) {
 }
 
 func TestLockBehavesLikeThatOfTheLibraryOnARealServer(t *testing.T) {
-	addr := realServer(t)
+	addr := zkservertest.Start(t, zkserver.Config{TickTime: 200 * time.Millisecond, NoSync: true, ContainerCheck: 100 * time.Millisecond}).Addr()
 	for _, b := range behaviours() {
 		if b.modelOnly {
 			continue
@@ -118,7 +120,7 @@ func TestDifferencesAreTheDocumentedOnes(t *testing.T) {
 // line.
 func differences(t *testing.T) []string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "compat.go", nil, parser.ParseComments)
+	file, err := parser.ParseFile(token.NewFileSet(), "dropin.go", nil, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}

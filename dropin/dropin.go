@@ -1,4 +1,7 @@
-package tier
+// Package dropin is go-zookeeper's zk.Lock on two tiers: the same methods, made in the same
+// way from a connection that the program has already. A program moves by changing the import
+// of NewLock, process by process: both exclude each other.
+package dropin
 
 import (
 	"context"
@@ -8,15 +11,15 @@ import (
 	"weak"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// A Lock is go-zookeeper's zk.Lock on two tiers: the same methods, made in the same way
-// from a connection that the program has already, with one znode per process. A program
-// moves by changing the import of NewLock. It may do so process by process: both exclude
-// each other, and who has moved keeps at least its share. The queue is fair to znodes,
-// of which a process with zk.Lock has one per goroutine; so with the one znode of a
-// process that has moved comes a turn for each of its goroutines that waits.
+// A Lock has the methods of zk.Lock, with one znode per process. While a fleet moves, who has
+// moved keeps at least its share. The queue is fair to znodes, of which a process with zk.Lock
+// has one per goroutine; so with the one znode of a process that has moved comes a turn for
+// each of its goroutines that waits.
 //
 // As with zk.Lock, a Lock is a handle for one user at a time: each goroutine makes its
 // own. What differs, on purpose:
@@ -24,16 +27,16 @@ import (
 //   - All handles of one connection and path share a gate and a node.
 //   - While another process waits, the lock may still go to other handles of the same
 //     connection: to all that waited when the node came, and to any for the default
-//     budget of [WithHandOff].
+//     budget of [tier.WithHandOff].
 //   - A node carries the data and the ACL of the handle that it was created for, also
 //     while it is handed on to others.
 //   - Locking waits through lost connections and expired sessions, where zk.Lock fails.
-//     It fails when the connection is closed, with an error wrapping [ErrClosed] and
-//     [zk.ErrClosing], and for what waiting does not mend.
+//     It fails when the connection is closed, with an error wrapping [tier.ErrClosed] and
+//     [zk.ErrClosing], and for errors that retrying cannot fix.
 //   - An error leaves no node behind. That of zk.Lock blocks everybody until the session
 //     ends.
 //   - Unlock always leaves the handle unlocked, and says once that the lock was lost
-//     meanwhile, with an error wrapping [ErrLost] and [zk.ErrNoNode]; zk.Lock repeats
+//     meanwhile, with an error wrapping [tier.ErrLost] and [zk.ErrNoNode]; zk.Lock repeats
 //     zk.ErrNoNode for ever and cannot be locked again. It waits 5 s for the server at
 //     most, or 6 s if other handles of the connection want the lock; the node is deleted
 //     later.
@@ -43,28 +46,28 @@ import (
 //   - Data of more than 512 KiB are refused.
 //   - Paths are checked; see [zklock.ValidatePath].
 //
-// A connection made elsewhere tells less than one made by [Dial]: there is no lease, so
-// a Lock cannot say that it is lost before the server does, and does not even try;
+// A connection made elsewhere tells less than one made by tierlock.Dial: there is no lease,
+// so a Lock cannot say that it is lost before the server does, and does not even try;
 // there is no protection from hung servers; nothing ends a wait but the lock or the end of
-// the connection. Use [Dial] and [Mutex] for that.
+// the connection. Use tierlock.Dial and [tier.Mutex] for that.
 type Lock struct {
-	mutex *Mutex
-	err   error // why it can never be locked, nil if it can
+	mutex *tier.Mutex
+	nodes *zklock.Lock // says what its nodes are like
+	err   error        // why it can never be locked, nil if it can
 
 	mu   sync.Mutex // guards the field below
-	hold *Hold      // nil while unlocked
+	hold *tier.Hold // nil while unlocked
 }
 
 // NewLock returns a handle for the lock at path, over a connection that stays the
 // caller's. Nodes get acl, and so do parents that have to be created.
 func NewLock(conn *zk.Conn, path string, acl []zk.ACL) *Lock {
-	r := registryOf(conn)
-	m := r.Mutex(path)
-	if m.lock == nil {
-		return &Lock{err: m.invalid}
+	client, locks := registryOf(conn)
+	nodes, err := client.Lock(path)
+	if err != nil {
+		return &Lock{err: err}
 	}
-	m.lock = m.lock.WithACL(acl)
-	return &Lock{mutex: m}
+	return &Lock{mutex: locks.Mutex(path), nodes: nodes.WithACL(acl)}
 }
 
 // Lock is [Lock.LockWithData] without data.
@@ -83,14 +86,12 @@ func (l *Lock) LockWithData(data []byte) error {
 	if l.err != nil {
 		return l.err
 	}
-	lock, err := l.mutex.lock.WithData(data)
+	nodes, err := l.nodes.WithData(data)
 	if err != nil {
 		return err
 	}
-	m := *l.mutex
-	m.lock = lock
-	hold, err := m.Acquire(context.Background()) // zk.Lock has no context
-	if errors.Is(err, ErrClosed) {
+	hold, err := l.mutex.WithClaim(nodes.Claim()).Acquire(context.Background()) // zk.Lock has no context
+	if errors.Is(err, tier.ErrClosed) {
 		return errors.Join(err, zk.ErrClosing)
 	}
 	if err != nil {
@@ -123,49 +124,56 @@ func (l *Lock) Unlock() error {
 	}
 	err := hold.Release()
 	switch {
-	case errors.Is(err, ErrClosed): // with the connection
+	case errors.Is(err, tier.ErrClosed): // with the connection
 		return errors.Join(err, zk.ErrConnectionClosed)
-	case errors.Is(err, ErrLost):
+	case errors.Is(err, tier.ErrLost):
 		return errors.Join(err, zk.ErrNoNode)
 	}
 	return err
 }
 
 // registries are those of the connections that NewLock was called with, as long as a
-// handle is in use. Both sides are weak: the map keeps neither connection nor registry.
+// handle is in use. All sides are weak: the map keeps neither connection nor registry.
 var registries struct {
 	mu sync.Mutex // guards the field below
-	of map[weak.Pointer[zk.Conn]]weak.Pointer[Registry]
+	of map[weak.Pointer[zk.Conn]]entry
 }
 
-func registryOf(conn *zk.Conn) *Registry {
+// An entry is a registry, and its client, which it keeps alive.
+type entry struct {
+	locks  weak.Pointer[tier.Registry]
+	client weak.Pointer[zklock.Client]
+}
+
+func registryOf(conn *zk.Conn) (*zklock.Client, *tier.Registry) {
 	registries.mu.Lock()
 	defer registries.mu.Unlock()
 	key := weak.Make(conn)
-	if r := registries.of[key].Value(); r != nil {
-		return r
+	known := registries.of[key]
+	if locks := known.locks.Value(); locks != nil {
+		return known.client.Value(), locks
 	}
 	client, err := zklock.Attach(conn)
 	if err != nil {
-		panic("tier: attach without options: " + err.Error())
+		panic("dropin: attach without options: " + err.Error())
 	}
-	r, err := New(client, WithRounds())
+	locks, err := tier.New(client.Tier(), tier.WithRounds())
 	if err != nil {
-		panic("tier: registry without options: " + err.Error())
+		panic("dropin: registry without options: " + err.Error())
 	}
 	if registries.of == nil {
-		registries.of = make(map[weak.Pointer[zk.Conn]]weak.Pointer[Registry])
+		registries.of = make(map[weak.Pointer[zk.Conn]]entry)
 	}
-	value := weak.Make(r)
-	registries.of[key] = value
-	runtime.AddCleanup(r, func(weak.Pointer[zk.Conn]) { forget(key, value) }, key)
-	return r
+	e := entry{weak.Make(locks), weak.Make(client)}
+	registries.of[key] = e
+	runtime.AddCleanup(locks, func(weak.Pointer[zk.Conn]) { forget(key, e) }, key)
+	return client, locks
 }
 
-func forget(key weak.Pointer[zk.Conn], value weak.Pointer[Registry]) {
+func forget(key weak.Pointer[zk.Conn], e entry) {
 	registries.mu.Lock()
 	defer registries.mu.Unlock()
-	if registries.of[key] == value { // else another registry has come since
+	if registries.of[key] == e { // else another registry has come since
 		delete(registries.of, key)
 	}
 }

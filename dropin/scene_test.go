@@ -1,4 +1,4 @@
-package tier_test
+package dropin_test
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// A zkLock is what zk.Lock and tier.Lock have in common.
+// A zkLock is what zk.Lock and dropin.Lock have in common.
 type zkLock interface {
 	Lock() error
 	LockWithData(data []byte) error

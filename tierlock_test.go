@@ -1,0 +1,174 @@
+package tierlock_test
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// The gate is one for all stores.
+func TestEngineKnowsNoStore(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./tier").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pkg := range strings.Fields(string(out)) {
+		if pkg == "github.com/go-zookeeper/zk" || pkg == "github.com/tierlock/tierlock/zklock" {
+			t.Errorf("tier imports %s", pkg)
+		}
+	}
+}
+
+type stranger struct{}
+
+func (stranger) ForDial() {}
+
+func TestDialRefusesBadArgumentsByName(t *testing.T) {
+	for name, c := range map[string]struct {
+		connect string
+		option  tierlock.Option
+	}{
+		"a server is missing":           {"", tier.WithHandOff(0)},
+		"hand-off budget -1ns":          {"127.0.0.1", tier.WithHandOff(-1)},
+		"linger -1ns":                   {"127.0.0.1", tier.WithLinger(-1)},
+		"nil dial":                      {"127.0.0.1", zklock.WithDialContext(nil)},
+		"option of type tierlock_test.": {"127.0.0.1", stranger{}},
+	} {
+		locks, err := tierlock.Dial(t.Context(), c.connect, c.option)
+		if err == nil || !strings.Contains(err.Error(), name) || locks != nil {
+			t.Errorf("got %v, %v; want an error with %q", locks, err, name)
+		}
+	}
+}
+
+// bubble runs f in virtual time, with a ZooKeeper of its own.
+func bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(zktest.Config{})
+		t.Cleanup(srv.Close)
+		f(t, srv)
+	})
+}
+
+func dial(t *testing.T, srv *zktest.Server, connect string, opts ...tierlock.Option) *tier.Registry {
+	t.Helper()
+	locks, err := tierlock.Dial(t.Context(), connect, append(opts, zklock.WithDialContext(srv.DialContext))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	return locks
+}
+
+func hold(t *testing.T, mu *tier.Mutex) *tier.Hold {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	h, err := mu.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// What is below a path for one process is the whole for another.
+func TestPathOfTheConnectStringIsAboveAllOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		below, whole := dial(t, srv, "127.0.0.1:2181/app/a"), dial(t, srv, "127.0.0.1:2181/")
+		h := hold(t, below.Mutex("/lock"))
+		if _, err := whole.Mutex("/app/a/lock").TryAcquire(t.Context()); !errors.Is(err, tier.ErrLocked) {
+			t.Errorf("TryAcquire of the same path: got %v, want ErrLocked", err)
+		}
+		if queue, err := below.Mutex("/lock").Contenders(t.Context()); err != nil || len(queue) != 1 || queue[0].Token != h.Token() {
+			t.Errorf("contenders: got %v, %v; want the holder", queue, err)
+		}
+		node, _ := zklock.NodeOf(h.Grant())
+		if !strings.HasPrefix(node.Path(), "/lock/") || h.Path() != "/lock" {
+			t.Errorf("paths %s, %s; want them below", node.Path(), h.Path())
+		}
+		results, err := tierlock.Multi(t.Context(), h,
+			&zk.CreateRequest{Path: "/data", Data: []byte("a"), Acl: zk.WorldACL(zk.PermAll)},
+			&zk.CheckVersionRequest{Path: "/data", Version: 0},
+			&zk.SetDataRequest{Path: "/data", Data: []byte("b"), Version: 0},
+			&zk.CreateRequest{Path: "/gone", Acl: zk.WorldACL(zk.PermAll)},
+			&zk.DeleteRequest{Path: "/gone", Version: -1})
+		if err != nil || len(results) != 5 || results[0].String != "/data" {
+			t.Errorf("Multi: got %+v, %v", results, err)
+		}
+		if data, _, _ := srv.Get("/app/a/data"); string(data) != "b" {
+			t.Errorf("/app/a/data is %q", data)
+		}
+		if err := h.Release(); err != nil {
+			t.Error(err)
+		}
+		if left := srv.Children("/app/a"); !slices.Equal(left, []string{"data", "lock"}) {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+func TestLockPathMayNotBeTooLongTogetherWithThatOfTheConnectString(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := dial(t, srv, "127.0.0.1:2181/app")
+		_, err := locks.Mutex("/" + strings.Repeat("x", 1020)).Acquire(t.Context())
+		if !errors.Is(err, zk.ErrInvalidPath) {
+			t.Errorf("got %v, want ErrInvalidPath", err)
+		}
+	})
+}
+
+// elsewhere is a second tier that grants at once.
+type elsewhere struct{ done chan struct{} }
+
+func (e elsewhere) Claim(string, second.Options) (second.Claim, error) { return e, nil }
+func (e elsewhere) Err() error                                         { return nil }
+func (e elsewhere) Done() <-chan struct{}                              { return e.done }
+func (e elsewhere) Close() error                                       { return nil }
+func (e elsewhere) Acquire(context.Context) (second.Grant, error)      { return foreign{}, nil }
+func (e elsewhere) TryAcquire(context.Context) (second.Grant, error)   { return foreign{}, nil }
+func (e elsewhere) Requeue(context.Context, second.Grant) (second.Grant, error) {
+	return foreign{}, nil
+}
+func (e elsewhere) Contenders(context.Context) ([]second.Contender, error) { return nil, nil }
+func (e elsewhere) Equal(second.Claim) bool                                { return true }
+
+type foreign struct{}
+
+func (foreign) Context() context.Context      { return context.Background() }
+func (foreign) Err() error                    { return nil }
+func (foreign) Token() int64                  { return 1 }
+func (foreign) Contested() *contention.Signal { return contention.New(func() {}) }
+func (foreign) Idle() bool                    { return true }
+func (foreign) Leased() bool                  { return true }
+func (foreign) Confirm() bool                 { return true }
+func (foreign) Release() error                { return nil }
+func (foreign) AwaitRelease() error           { return nil }
+
+func TestMultiRefusesALockOfAnotherStore(t *testing.T) {
+	locks, err := tier.New(elsewhere{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := hold(t, locks.Mutex("/a"))
+	if _, err := tierlock.Multi(t.Context(), h); err == nil || !strings.Contains(err.Error(), "/a: that lock is not on ZooKeeper") {
+		t.Errorf("got %v", err)
+	}
+	if err := h.Release(); err != nil {
+		t.Error(err)
+	}
+}

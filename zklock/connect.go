@@ -1,0 +1,97 @@
+package zklock
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// parseConnect takes a connect string apart, as other clients of ZooKeeper do: the servers,
+// with their ports, and the path below which all others are, "" for none.
+func parseConnect(connect string) (servers []string, chroot string, err error) {
+	hosts, chroot, rooted := strings.Cut(connect, "/")
+	if rooted {
+		chroot = "/" + chroot
+	}
+	if chroot == "/" {
+		chroot = ""
+	}
+	if chroot != "" {
+		if err := checkPath(chroot); err != nil {
+			return nil, "", fmt.Errorf("connect string %q: path %q: %w", connect, chroot, err)
+		}
+	}
+	for _, host := range strings.Split(hosts, ",") {
+		server, err := address(strings.TrimSpace(host))
+		if err != nil {
+			return nil, "", fmt.Errorf("connect string %q: %w", connect, err)
+		}
+		servers = append(servers, server)
+	}
+	// A single one is listed twice: the library pauses for a second after each round of its
+	// list, so a lone address would cost that at every reconnect (dnshostprovider.go:122).
+	if len(servers) == 1 {
+		servers = append(servers, servers[0])
+	}
+	return servers, chroot, nil
+}
+
+// address checks a server and completes its port.
+func address(server string) (string, error) {
+	if server == "" {
+		return "", errors.New("a server is missing; want host:port,host:port")
+	}
+	complete := zk.FormatServers([]string{server})[0]
+	host, port, err := net.SplitHostPort(complete)
+	if err != nil {
+		return "", fmt.Errorf("server %q: %w", server, err)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); host == "" || err != nil || n == 0 {
+		return "", fmt.Errorf("server %q: want host:port", server)
+	}
+	return complete, nil
+}
+
+// below returns operations as they are for a server that knows nothing of the path which all
+// others are below.
+func (c *Client) below(ops []any) []any {
+	if c.chroot == "" {
+		return ops
+	}
+	var all []any
+	for _, op := range ops {
+		switch op := op.(type) {
+		case *zk.CreateRequest:
+			q := *op
+			q.Path = c.chroot + q.Path
+			all = append(all, &q)
+		case *zk.DeleteRequest:
+			q := *op
+			q.Path = c.chroot + q.Path
+			all = append(all, &q)
+		case *zk.SetDataRequest:
+			q := *op
+			q.Path = c.chroot + q.Path
+			all = append(all, &q)
+		case *zk.CheckVersionRequest:
+			q := *op
+			q.Path = c.chroot + q.Path
+			all = append(all, &q)
+		default:
+			all = append(all, op) // which the library refuses
+		}
+	}
+	return all
+}
+
+// above takes the path which all others are below from the answers to such operations.
+func (c *Client) above(results []zk.MultiResponse) []zk.MultiResponse {
+	for i := range results {
+		results[i].String = strings.TrimPrefix(results[i].String, c.chroot)
+	}
+	return results
+}

@@ -1,0 +1,89 @@
+package zklock
+
+import (
+	"context"
+
+	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// Tier returns the client as the second tier of a registry of package tier, to which it
+// belongs from then on.
+func (c *Client) Tier() second.Tier { return secondTier{c} }
+
+// NodeOf returns the node behind a hold of package tier, for what only ZooKeeper can do. It
+// reports false for a grant of another tier. The node must not be released.
+func NodeOf(g second.Grant) (n *Node, ok bool) {
+	own, ok := g.(grant)
+	return own.Node, ok
+}
+
+type secondTier struct{ *Client }
+
+func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
+	l, err := t.Lock(path)
+	if err != nil {
+		return nil, err
+	}
+	l.linger = o.MayLinger
+	return claim{l}, nil
+}
+
+// Reaping returns the number of nodes that are still to be deleted in the background.
+func (t secondTier) Reaping() int { return t.reaper.Count() }
+
+// Claim returns the lock as a claim of package tier, for a [tier.Mutex] whose nodes are to have
+// the ACL and content of this lock. Its client has to be the second tier of the mutex.
+func (l *Lock) Claim() second.Claim { return claim{l} }
+
+// A claim is a lock whose nodes are granted to the gate of package tier.
+type claim struct{ lock *Lock }
+
+func (c claim) Acquire(ctx context.Context) (second.Grant, error) {
+	return granted(c.lock.Acquire(ctx))
+}
+
+func (c claim) TryAcquire(ctx context.Context) (second.Grant, error) {
+	return granted(c.lock.TryAcquire(ctx))
+}
+
+func (c claim) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
+	return granted(c.lock.requeue(ctx, old.(grant).Node))
+}
+
+func (c claim) Contenders(ctx context.Context) ([]second.Contender, error) {
+	queue, err := c.lock.Contenders(ctx)
+	var contenders []second.Contender
+	for _, q := range queue {
+		contenders = append(contenders, second.Contender{
+			ID: q.Node, Token: q.Token, Since: q.Since, Host: q.Host, PID: q.PID, Label: q.Label, Linger: q.Linger,
+		})
+	}
+	return contenders, err
+}
+
+func (c claim) Equal(other second.Claim) bool {
+	o, ok := other.(claim)
+	return ok && c.lock.equal(o.lock)
+}
+
+// granted keeps a nil node from becoming a grant that is not nil.
+func granted(n *Node, err error) (second.Grant, error) {
+	if err != nil {
+		return nil, err
+	}
+	return grant{n}, nil
+}
+
+// A grant is a node as the gate sees it.
+type grant struct{ *Node }
+
+func (g grant) Contested() *contention.Signal { return g.contested }
+
+func (g grant) Idle() bool { return g.writing.Load() == 0 }
+
+func (g grant) Leased() bool { return g.leased() }
+
+func (g grant) Confirm() bool { return g.confirm() }
+
+func (g grant) AwaitRelease() error { return g.awaitRelease() }
