@@ -1,4 +1,4 @@
-.PHONY: demo chaos partition bench test compat sim mutants gremlins interop lint tidy-check server
+.PHONY: demo chaos partition bench test compat sim mutants gremlins interop lint tidy-check server etcd-server
 
 SHELL := bash
 
@@ -28,13 +28,13 @@ bench: server
 	go run -buildvcs=true ./stress -bench docs
 
 # Everything, on real servers; fails where it cannot get one.
-test: server
+test: server etcd-server
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet ./... ./stress/...
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 15m ./... ./stress/...
 
 # The same on ZooKeeper 3.9, where Debian 13 can be reached. It is the server that is new: without the race detector.
-compat: server
+compat: server etcd-server
 	@home=$$(scripts/get-zookeeper-3.9.sh) && echo "ZOOKEEPER_HOME=$$home" && \
 		ZOOKEEPER_HOME=$$home TIERLOCK_REQUIRE_SERVER=1 go test -shuffle=on -timeout 15m ./... ./stress/...
 
@@ -69,6 +69,10 @@ lint:
 tidy-check:
 	GOWORK=off go mod tidy -diff
 	cd stress && GOWORK=off go mod tidy -diff
+	cd internal/etcdserver/etcd && GOWORK=off go mod tidy -diff
 
 server:
 	@scripts/get-zookeeper.sh
+
+etcd-server:
+	@scripts/get-etcd.sh

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"syscall"
 	"time"
@@ -12,6 +13,7 @@ import (
 // Ensemble is a set of servers that replicate one another, or one that is alone.
 type Ensemble struct {
 	Members []*Server
+	Network io.Closer // what carries their words to one another, closed by Stop; may be nil
 }
 
 // Start starts what build describes, and returns once each of the servers serves. The end
@@ -90,11 +92,14 @@ func (e *Ensemble) in(mode string) []*Server {
 	return members
 }
 
-// Stop kills all members and removes their data.
+// Stop kills all members and removes what was theirs.
 func (e *Ensemble) Stop() error {
 	var errs []error
 	for _, s := range e.Members {
 		errs = append(errs, s.Stop())
+	}
+	if e.Network != nil {
+		errs = append(errs, e.Network.Close())
 	}
 	return errors.Join(errs...)
 }

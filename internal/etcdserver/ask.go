@@ -1,0 +1,72 @@
+package etcdserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// client bounds one question; a paused server accepts it and never answers.
+var client = &http.Client{
+	Timeout:   time.Second,
+	Transport: &http.Transport{DisableKeepAlives: true},
+}
+
+// Serves asks for the members' names, because a stranger does not have ours, and whether
+// a majority agrees.
+func (p *program) Serves() bool {
+	var list struct {
+		Members []struct{ Name string }
+	}
+	var health struct{ Health string }
+	return p.ask(http.MethodPost, "/v3/cluster/member/list", &list) == nil &&
+		slices.Contains(list.Members, struct{ Name string }{p.name()}) &&
+		p.ask(http.MethodGet, "/health", &health) == nil && health.Health == "true"
+}
+
+// Mode is "leader" or "follower"; an error if the server does not answer or knows no
+// leader. A server needs a moment to learn that it has lost its leader, or its lead.
+func (p *program) Mode() (string, error) {
+	var status struct {
+		Header struct {
+			MemberID string `json:"member_id"`
+		}
+		Leader string
+	}
+	if err := p.ask(http.MethodPost, "/v3/maintenance/status", &status); err != nil {
+		return "", err
+	}
+	switch status.Leader {
+	case "", "0":
+		return "", fmt.Errorf("etcdserver: %s: no leader", p.addr)
+	case status.Header.MemberID:
+		return "leader", nil
+	}
+	return "follower", nil
+}
+
+// Version is the server's release, such as "3.7.3"; an error if it does not answer.
+func (p *program) Version() (string, error) {
+	var version struct{ EtcdServer string }
+	err := p.ask(http.MethodGet, "/version", &version)
+	return version.EtcdServer, err
+}
+
+func (p *program) ask(method, path string, answer any) error {
+	request, err := http.NewRequest(method, "http://"+p.addr+path, strings.NewReader("{}"))
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("etcdserver: %s: %s", request.URL, response.Status)
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
+}

@@ -1,0 +1,42 @@
+package etcdserver
+
+import (
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/child/childtest"
+)
+
+func TestTakenPortIsSwappedForAnother(t *testing.T) {
+	etcd, err := find()
+	childtest.Check(t, err, ErrNotFound)
+	var taken net.Listener
+	e, err := child.Start(t.Context(), func() (*child.Ensemble, error) {
+		e, err := build(etcd, 1, Config{TickTime: 50 * time.Millisecond, NoSync: true})
+		if err == nil && taken == nil {
+			taken, err = net.Listen("tcp", e.Members[0].Addr())
+		}
+		return e, err
+	})
+	if taken != nil {
+		defer taken.Close()
+	}
+	childtest.Use(t, e, err, ErrNotFound)
+	if got := e.Members[0].Addr(); got == taken.Addr().String() {
+		t.Errorf("the server is on %s, which is somebody else's", got)
+	}
+}
+
+func TestTheScriptBuildsWhatIsLookedFor(t *testing.T) {
+	module, err := os.ReadFile("etcd/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "\nrequire go.etcd.io/etcd/server/v3 " + built + "\n"; !strings.Contains(string(module), want) {
+		t.Errorf("etcd/go.mod does not say %q", want)
+	}
+}

@@ -1,0 +1,115 @@
+package etcdserver_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/etcdserver"
+	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+)
+
+func TestEnsembleElectsAnotherLeader(t *testing.T) {
+	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
+	first := leader(t, e)
+	if followers := e.Followers(); len(followers) != 2 {
+		t.Errorf("%d followers of %d servers, want 2", len(followers), len(e.Addrs()))
+	}
+	first.Kill()
+	eventually(t, "another leads", func() bool { return slices.ContainsFunc(others(e, first), leads) })
+	if err := first.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the old leader follows", func() bool { return modeOf(first) == "follower" })
+}
+
+func TestIsolatedLeaderIsDeposedAndReturns(t *testing.T) {
+	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
+	alone := leader(t, e)
+	rest := others(e, alone)
+
+	e.Isolate(alone)
+	eventually(t, "the others have a leader", func() bool { return slices.ContainsFunc(rest, leads) })
+	for _, s := range rest {
+		eventually(t, "the others go on", func() bool { return put(s.Addr(), "k", "theirs") == nil })
+	}
+	eventually(t, "the isolated server, which still takes clients, knows that it leads no longer", func() bool {
+		_, modeErr := alone.Mode()
+		_, versionErr := alone.Version()
+		return modeErr != nil && versionErr == nil
+	})
+	if value, err := get(alone.Addr(), "k"); err == nil {
+		t.Errorf("get from the isolated server: %q, want an error", value)
+	}
+
+	e.Heal()
+	eventually(t, "the isolated server is back and has what it missed", func() bool {
+		value, err := get(alone.Addr(), "k")
+		return err == nil && value == "theirs" && modeOf(alone) != ""
+	})
+}
+
+func TestIsolatedFollowerComesBack(t *testing.T) {
+	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
+	leader(t, e)
+	eventually(t, "the others follow", func() bool { return len(e.Followers()) == 2 })
+	alone := e.Followers()[0]
+
+	e.Isolate(alone)
+	eventually(t, "the isolated server has lost its leader", func() bool {
+		_, modeErr := alone.Mode()
+		_, versionErr := alone.Version()
+		return modeErr != nil && versionErr == nil
+	})
+	if err := put(alone.Addr(), "k", "its"); err == nil {
+		t.Error("the isolated server writes")
+	}
+	for _, s := range others(e, alone) {
+		eventually(t, "the others go on", func() bool { return put(s.Addr(), "k", "theirs") == nil })
+	}
+
+	e.Heal()
+	eventually(t, "the isolated server is back", func() bool {
+		value, err := get(alone.Addr(), "k")
+		return err == nil && value == "theirs"
+	})
+}
+
+func TestKilledMemberComesBackWhileAnotherIsIsolated(t *testing.T) {
+	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
+	alone := leader(t, e)
+	e.Isolate(alone)
+	killed := others(e, alone)[0]
+	killed.Kill()
+	if err := killed.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e.Heal()
+	eventually(t, "all serve", func() bool {
+		return !slices.ContainsFunc(e.Members, func(s *etcdserver.Server) bool { return put(s.Addr(), "k", "v") != nil })
+	})
+}
+
+func leader(t *testing.T, e *etcdserver.Ensemble) *etcdserver.Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := e.Leader(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func others(e *etcdserver.Ensemble, s *etcdserver.Server) []*etcdserver.Server {
+	return slices.DeleteFunc(slices.Clone(e.Members), func(other *etcdserver.Server) bool { return other == s })
+}
+
+func leads(s *etcdserver.Server) bool { return modeOf(s) == "leader" }
+
+// modeOf is "" for a server that does not serve.
+func modeOf(s *etcdserver.Server) string {
+	mode, _ := s.Mode()
+	return mode
+}

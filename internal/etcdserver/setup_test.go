@@ -1,0 +1,64 @@
+package etcdserver_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock/internal/child"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var client = &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// put and get are etcd's, by its gateway to HTTP.
+func put(addr, key, value string) error {
+	return call(addr, "put", map[string]any{"key": []byte(key), "value": []byte(value)}, nil)
+}
+
+// get is linearizable: no majority, no answer.
+func get(addr, key string) (string, error) {
+	var found struct {
+		Kvs []struct{ Value []byte }
+	}
+	err := call(addr, "range", map[string]any{"key": []byte(key)}, &found)
+	if err != nil || len(found.Kvs) == 0 {
+		return "", err
+	}
+	return string(found.Kvs[0].Value), nil
+}
+
+func call(addr, method string, request, answer any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	response, err := client.Post("http://"+addr+"/v3/kv/"+method, "application/json", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", method, response.Status)
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := child.Until(ctx, holds); err != nil {
+		t.Fatalf("never: %s", what)
+	}
+}
