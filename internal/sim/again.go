@@ -9,13 +9,13 @@ import (
 )
 
 // enterAgain acquires below a hold, which must succeed at once as long as the lock is held.
-func (w *World) enterAgain(j *job, ctx context.Context, t *turn) []*tier.Hold {
+func (w *World) enterAgain(j *job, ctx context.Context, t *tenure) []*tier.Hold {
 	var inner []*tier.Hold
 	begin := time.Now()
 	for i := range j.nested {
-		acquire := j.process.mutex[j.path].Acquire
+		acquire := j.worker.mutex[j.path].Acquire
 		if i%2 == 1 {
-			acquire = j.process.mutex[j.path].TryAcquire
+			acquire = j.worker.mutex[j.path].TryAcquire
 		}
 		with := ctx
 		if i%3 == 0 { // what carries the hold need not end with it
@@ -48,9 +48,9 @@ func (w *World) acquireAgain(j *job, dead context.Context) {
 	defer cancel()
 	defer context.AfterFunc(w.ctx, cancel)()
 	deadline, _ := ctx.Deadline()
-	next := &job{id: j.id, process: j.process, path: j.path, manner: plain, ctx: ctx, deadline: deadline}
+	next := &job{id: j.id, worker: j.worker, path: j.path, manner: plain, ctx: ctx, deadline: deadline}
 	w.book.queued(next)
-	hold, err := j.process.mutex[j.path].Acquire(ctx)
+	hold, err := j.worker.mutex[j.path].Acquire(ctx)
 	if err != nil {
 		w.refused(next, err)
 		return

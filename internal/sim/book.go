@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// A book keeps account of every lock node and every turn, from both sides: what the server did and what the processes
+// A book keeps account of every lock node and every tenure, from both sides: what the server did and what the processes
 // were told. The two together show whether the promises hold.
 type book struct {
 	plan    Plan
@@ -19,18 +19,18 @@ type book struct {
 	tickets int // jobs that have queued so far, by order of arrival; used by the driver only
 
 	mu       sync.Mutex // guards the fields below; taken under the server's lock, so no call of the server under it
-	sessions map[int64]*process
-	newest   map[*process]int64 // session
-	ended    map[int64]bool     // sessions that were ended before their time
-	named    map[string]*node   // by path, all there ever were
-	seconds  map[string]*node   // by the path of the second znode
+	sessions map[int64]*worker
+	newest   map[*worker]int64 // session
+	ended    map[int64]bool    // sessions that were ended before their time
+	named    map[string]*node  // by path, all there ever were
+	seconds  map[string]*node  // by the path of the second znode
 	byToken  map[int64]*node
-	queues   map[string][]*node // live nodes by lock path, in order of creation
-	turns    map[*turn]struct{} // not released yet
+	queues   map[string][]*node   // live nodes by lock path, in order of creation
+	tenures  map[*tenure]struct{} // not released yet
 	waiting  map[*job]struct{}
-	last     map[string]*turn // granted last, by lock path
-	fences   map[string]int64 // highest token, by register
-	calmAt   time.Time        // when the latest fault cannot matter any more
+	last     map[string]*tenure // granted last, by lock path
+	fences   map[string]int64   // highest token, by register
+	calmAt   time.Time          // when the latest fault cannot matter any more
 	granted  int
 }
 
@@ -40,17 +40,17 @@ type node struct {
 	second     string // of a bridged process, the path of the znode for kazoo
 	halved     bool   // second is gone
 	token      int64
-	owner      *process
+	owner      *worker
 	session    int64
 	created    time.Time
-	ahead      []*process // owners of the nodes before it at that time
-	served     time.Time  // when it was granted first
+	ahead      []*worker // owners of the nodes before it at that time
+	served     time.Time // when it was granted first
 	gone       bool
 	revoked    time.Time // when it was taken away by a fault that no lease covers, zero if it was not
 }
 
-// A turn is what one call tree has from the grant to the beginning of the last release.
-type turn struct {
+// A tenure is what one call tree has from the grant to the beginning of the last release.
+type tenure struct {
 	job   *job
 	node  *node
 	token int64
@@ -60,23 +60,23 @@ type turn struct {
 func newBook(p Plan, d *diary) *book {
 	return &book{
 		plan: p, diary: d,
-		sessions: make(map[int64]*process),
-		newest:   make(map[*process]int64),
+		sessions: make(map[int64]*worker),
+		newest:   make(map[*worker]int64),
 		ended:    make(map[int64]bool),
 		named:    make(map[string]*node),
 		seconds:  make(map[string]*node),
 		byToken:  make(map[int64]*node),
 		queues:   make(map[string][]*node),
-		turns:    make(map[*turn]struct{}),
+		tenures:  make(map[*tenure]struct{}),
 		waiting:  make(map[*job]struct{}),
-		last:     make(map[string]*turn),
+		last:     make(map[string]*tenure),
 		fences:   make(map[string]int64),
 		calmAt:   time.Now(),
 	}
 }
 
 // joined notes whose session it is.
-func (b *book) joined(session int64, p *process) {
+func (b *book) joined(session int64, p *worker) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sessions[session] == nil {
@@ -101,18 +101,18 @@ func (b *book) disturb(d time.Duration) {
 	}
 }
 
-func (b *book) owner(session int64) *process {
+func (b *book) owner(session int64) *worker {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sessions[session]
 }
 
 // holder returns the process that has a lock, any of them, nil if there is none.
-func (b *book) holder() (p *process) {
+func (b *book) holder() (p *worker) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	first := 0
-	for t := range b.turns {
+	for t := range b.tenures {
 		if first == 0 || t.job.id < first {
 			first, p = t.job.id, t.node.owner
 		}
@@ -195,7 +195,7 @@ func (b *book) deleted(c zktest.Change) {
 	} else if by != n.owner {
 		b.diary.violate("I12", "%s of %v was deleted by %v", n.path, n.owner, by)
 	}
-	for t := range b.turns {
+	for t := range b.tenures {
 		if t.node == n && n.revoked.IsZero() && !closed(t.hold.Lost()) {
 			b.diary.violate("I7", "%s is gone from the server (by %v), and its holder %v does not know", n.path, by, t.job)
 		}
@@ -204,7 +204,7 @@ func (b *book) deleted(c zktest.Change) {
 
 // checkSingle is called at the creation of n, the whole transaction being done.
 func (b *book) checkSingle(n *node) {
-	if n.owner == operator || n.owner == nil || Reaping(n.owner.client) > 0 || time.Now().Before(b.calmAt) {
+	if n.owner == operator || n.owner == nil || n.owner.reaping() > 0 || time.Now().Before(b.calmAt) {
 		return
 	}
 	for _, other := range b.queues[n.lock] {

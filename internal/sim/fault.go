@@ -9,7 +9,7 @@ import (
 )
 
 // arm lets frames of a process meet a fault.
-func (w *World) arm(name string, p *process, f fault.Fault) {
+func (w *World) arm(name string, p *worker, f fault.Fault) {
 	about, before := f.About, f.Before
 	f.About = func(f *zktest.Frame) bool { return w.book.owner(f.Session) == p && (about == nil || about(f)) }
 	f.Before = func(f *zktest.Frame) {
@@ -21,8 +21,8 @@ func (w *World) arm(name string, p *process, f fault.Fault) {
 	w.faults.Arm(f)
 }
 
-// request is what requests of any kind are about, but handshakes and their counterpart.
-func request(f *zktest.Frame) bool { return f.Op != zktest.OpConnect && f.Op != zktest.OpClose }
+// ordinary is what frames of any operation are about but handshakes and their counterpart.
+func ordinary(f *zktest.Frame) bool { return f.Op != zktest.OpConnect && f.Op != zktest.OpClose }
 
 // intercept decides the fate of a frame.
 func (w *World) intercept(f *zktest.Frame) zktest.Action {
@@ -58,7 +58,7 @@ var interesting = []zktest.Op{
 }
 
 // lay arms a fault for frames of one kind of a process.
-func (w *World) lay(rng *rand.Rand, trouble Trouble, p *process) {
+func (w *World) lay(rng *rand.Rand, trouble Trouble, p *worker) {
 	f := fault.Fault{
 		Times: 1 + rng.IntN(3),
 		Op:    interesting[rng.IntN(len(interesting))],
@@ -93,7 +93,7 @@ func (w *World) lay(rng *rand.Rand, trouble Trouble, p *process) {
 		}
 	}
 	if f.Op == anyOp {
-		f.About = request
+		f.About = ordinary
 	}
 	w.diary.note("step: %s of %v waits for %d × %v %v, %v", trouble, p, f.Times, f.Op, f.At, d)
 	w.book.disturb(d + sessionTimeout)
@@ -101,7 +101,7 @@ func (w *World) lay(rng *rand.Rand, trouble Trouble, p *process) {
 }
 
 // forge makes a process believe that its session has expired, at times in the middle of a create.
-func (w *World) forge(rng *rand.Rand, p *process) {
+func (w *World) forge(rng *rand.Rand, p *worker) {
 	w.diary.note("step: forged expiry of %v", p)
 	w.book.disturb(2 * sessionTimeout)
 	w.arm("forgery", p, fault.Fault{Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Expired, Times: 1})
@@ -114,7 +114,7 @@ func (w *World) forge(rng *rand.Rand, p *process) {
 }
 
 // cut breaks the connections of a process.
-func (w *World) cut(p *process) {
+func (w *World) cut(p *worker) {
 	for _, s := range w.server.Sessions() {
 		if w.book.owner(s.ID) == p {
 			w.server.Cut(s.ID)

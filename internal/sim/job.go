@@ -17,7 +17,7 @@ import (
 // A job is a goroutine of a process that wants a lock for a while.
 type job struct {
 	id      int
-	process *process
+	worker  *worker
 	path    string
 	ticket  int // order of arrival; those that come together share one, and 0 is without order
 	manner  manner
@@ -45,7 +45,7 @@ const (
 	guarded   manner = "guarded"         // writes through Hold.Multi
 )
 
-func (j *job) String() string { return fmt.Sprintf("%s#%d", j.process, j.id) }
+func (j *job) String() string { return fmt.Sprintf("%s#%d", j.worker, j.id) }
 
 func (j *job) describe() string {
 	text := fmt.Sprintf("%v %s, %s, section %v, nested %d, heeds %v", j, j.path, j.manner, j.section, j.nested, j.heeds)
@@ -59,14 +59,14 @@ func (j *job) describe() string {
 }
 
 // drawJob decides everything about a job but its place among others.
-func (w *World) drawJob(rng *rand.Rand, p *process) *job {
+func (w *World) drawJob(rng *rand.Rand, p *worker) *job {
 	paths := w.plan.paths()
 	j := &job{
-		process: p,
-		path:    paths[rng.IntN(len(paths))],
-		manner:  []manner{plain, plain, plain, do, outermost, twice, again, guarded}[rng.IntN(8)],
-		try:     rng.IntN(8) == 0,
-		heeds:   rng.IntN(2) == 0,
+		worker: p,
+		path:   paths[rng.IntN(len(paths))],
+		manner: []manner{plain, plain, plain, do, outermost, twice, again, guarded}[rng.IntN(8)],
+		try:    rng.IntN(8) == 0,
+		heeds:  rng.IntN(2) == 0,
 	}
 	j.spoils = rng.IntN(5) == 0
 	if rng.IntN(4) == 0 {
@@ -120,7 +120,7 @@ func (w *World) start(j *job) {
 }
 
 func (w *World) run(j *job) {
-	mu := j.process.mutex[j.path]
+	mu := j.worker.mutex[j.path]
 	if !j.try {
 		w.book.queued(j)
 	}
@@ -168,7 +168,7 @@ func (w *World) run(j *job) {
 // work is the body of Do. It has no hold of its own, so it enters again to get one.
 func (w *World) work(j *job, ctx context.Context) error {
 	w.inTime(j)
-	hold, err := j.process.mutex[j.path].Acquire(ctx)
+	hold, err := j.worker.mutex[j.path].Acquire(ctx)
 	if err != nil {
 		w.book.left(j)
 		if !errors.Is(err, tier.ErrLost) && !errors.Is(err, context.Canceled) { // by the job's own giving up

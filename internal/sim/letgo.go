@@ -8,8 +8,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// giveUp releases all holds of a turn, in one order or the other.
-func (w *World) giveUp(j *job, t *turn, outer *tier.Hold, inner []*tier.Hold) {
+// giveUp releases all holds of a tenure, in one order or the other.
+func (w *World) giveUp(j *job, t *tenure, outer *tier.Hold, inner []*tier.Hold) {
 	holds := append([]*tier.Hold{outer}, inner...)
 	if j.manner != outermost {
 		slices.Reverse(holds)

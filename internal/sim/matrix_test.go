@@ -1,4 +1,4 @@
-package sim_test
+package sim
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func (c cell) String() string {
 type state struct {
 	name     string
 	requests []request
-	play     func(s *scene, c cell, p, q *process)
+	play     func(s *scene, c cell, p, q *actor)
 }
 
 type request struct {
@@ -57,7 +57,7 @@ type victim struct {
 
 type outcome struct {
 	name  string
-	first func(s *scene, c cell, p *process, session int64)
+	first func(s *scene, c cell, p *actor, session int64)
 }
 
 var (
@@ -122,13 +122,13 @@ func isolateFor(d time.Duration) func(victim) {
 }
 
 var outcomes = []outcome{
-	{"same session", func(*scene, cell, *process, int64) {}},
+	{"same session", func(*scene, cell, *actor, int64) {}},
 	{"new session", expire},
-	{"closed", func(s *scene, _ cell, p *process, _ int64) { s.background.Go(func() { p.locks.Close() }) }},
+	{"closed", func(s *scene, _ cell, p *actor, _ int64) { s.background.Go(func() { p.locks.Close() }) }},
 }
 
 // expire ends the session by force, unless something is held: no lease covers that.
-func expire(s *scene, c cell, p *process, session int64) {
+func expire(s *scene, c cell, p *actor, session int64) {
 	if c.state.name != "holding" {
 		s.srv.Expire(session)
 		return
@@ -165,7 +165,7 @@ func (m mishap[On]) fault(q request, on On) fault.Fault {
 }
 
 // arm lets the next request of the kind, about such a path, meet its mishap.
-func (c cell) arm(s *scene, p *process, of func(path string) bool) *fault.Armed {
+func (c cell) arm(s *scene, p *actor, of func(path string) bool) *fault.Armed {
 	session := p.session()
 	if c.request == lookUp {
 		of = func(path string) bool { return path == lockPath } // a heartbeat is about a node
@@ -205,7 +205,7 @@ func (c cell) settles(s *scene, u *turn) {
 	}
 }
 
-func (c cell) start(s *scene, p *process) *turn {
+func (c cell) start(s *scene, p *actor) *turn {
 	if c.mishap.late {
 		return p.start(s.in(late / 2))
 	}
@@ -219,7 +219,7 @@ func (c cell) struck(s *scene, f *fault.Armed) {
 	}
 }
 
-func playIdle(s *scene, c cell, p, q *process) {
+func playIdle(s *scene, c cell, p, q *actor) {
 	f := c.arm(s, p, nil)
 	u := c.start(s, p)
 	c.settles(s, u)
@@ -228,7 +228,7 @@ func playIdle(s *scene, c cell, p, q *process) {
 	c.struck(s, f)
 }
 
-func playWaiting(s *scene, c cell, p, q *process) {
+func playWaiting(s *scene, c cell, p, q *actor) {
 	holder := q.acquire()
 	node := s.created[0]
 	of := map[request]func(string) bool{
@@ -260,7 +260,7 @@ func playWaiting(s *scene, c cell, p, q *process) {
 	c.struck(s, f)
 }
 
-func playHolding(s *scene, c cell, p, q *process) {
+func playHolding(s *scene, c cell, p, q *actor) {
 	holder, next := p.acquire(), q.queue(s.Context())
 	f := c.arm(s, p, nil)
 	time.Sleep(2 * sessionTimeout)
@@ -273,7 +273,7 @@ func playHolding(s *scene, c cell, p, q *process) {
 	c.struck(s, f)
 }
 
-func playReleasing(s *scene, c cell, p, q *process) {
+func playReleasing(s *scene, c cell, p, q *actor) {
 	holder, next := p.acquire(), q.queue(s.Context())
 	var again *turn
 	if c.request == requeue {

@@ -33,7 +33,7 @@ func (b *book) secondChanged(c zktest.Change) {
 	}
 }
 
-func (b *book) secondDeleted(n *node, by *process, ended bool) {
+func (b *book) secondDeleted(n *node, by *worker, ended bool) {
 	b.diary.note("server: second znode of %s deleted by %v", short(n.path), by)
 	n.halved = true
 	if by == operator || ended {
@@ -41,7 +41,7 @@ func (b *book) secondDeleted(n *node, by *process, ended bool) {
 	} else if by != n.owner {
 		b.diary.violate("I12", "%s of %v was deleted by %v", n.second, n.owner, by)
 	}
-	for t := range b.turns {
+	for t := range b.tenures {
 		if t.node == n && n.revoked.IsZero() && !closed(t.hold.Lost()) {
 			b.diary.violate("I7", "kazoo may have the lock of %v, whose %s is gone (by %v)", t.job, n.second, by)
 		}

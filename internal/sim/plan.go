@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// sessionTimeout is what every process asks for, and gets.
-const sessionTimeout = 6 * time.Second
-
 // A Trouble is a way in which a run may go wrong.
 type Trouble string
 

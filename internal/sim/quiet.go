@@ -62,16 +62,16 @@ func (w *World) checkQuiet() {
 			w.diary.violate("I5", "%s/%s is left", path, name)
 		}
 	}
-	for _, p := range w.processes {
+	for _, p := range w.workers {
 		if p.closing() {
 			continue
 		}
-		if n := Reaping(p.client); n > 0 {
+		if n := p.reaping(); n > 0 {
 			w.diary.violate("I5", "%v: %d nodes are still to be reaped", p, n)
 		}
 	}
 	// A watch on the children of a lock path stays until the next change there.
-	if n := w.server.Watches(); n > len(w.processes)*w.plan.Paths {
+	if n := w.server.Watches(); n > len(w.workers)*w.plan.Paths {
 		w.diary.violate("I10", "%d watches are left", n)
 	}
 }
@@ -79,7 +79,7 @@ func (w *World) checkQuiet() {
 // close ends the processes and the server.
 func (w *World) close() {
 	w.cancel()
-	for _, p := range w.processes {
+	for _, p := range w.workers {
 		p.close()
 	}
 	w.tasks.Wait()

@@ -93,9 +93,9 @@ func explain(t *testing.T, r Report) {
 			}
 		}
 	}
-	t.Errorf("%v\n%s", original.Plan, list(original.Violations))
+	t.Errorf("%v\n%s", original.Plan, summary(original.Violations))
 	t.Errorf("the smallest plan that failed:\n%v\n%s\n%s\ntry again: go test ./internal/sim -run TestRandomSchedules -seed=%d -v",
-		r.Plan, list(r.Violations), r.Log(), r.Plan.Seed)
+		r.Plan, summary(r.Violations), r.Log(), r.Plan.Seed)
 }
 
 // fails reports whether a plan fails in one of a few runs, since not everything is in the seed's hands.
@@ -109,7 +109,7 @@ func fails(t *testing.T, p Plan) (Report, bool) {
 	return Report{}, false
 }
 
-func list(violations []string) (text string) {
+func summary(violations []string) (text string) {
 	for i, v := range violations {
 		if i == 5 {
 			return text + fmt.Sprintf("\t… and %d more\n", len(violations)-i)

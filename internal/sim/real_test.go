@@ -1,9 +1,7 @@
-package sim_test
+package sim
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -15,11 +13,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
-	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -91,199 +86,11 @@ var lineMishaps = []mishap[*line]{
 	{name: refused, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)},
 }
 
-// A trial is one case. What its callers see goes into its log; what must be so wherever it is played is checked.
-type trial struct {
-	*testing.T
-	play    func(*trial)
-	request request
-	mishap  mishap[*line]
-
-	backend  *backend
-	operator *zk.Conn
-	path     string // of the lock
-	data     string // of a node that is written under it
-	line     *line  // the one whose request meets the mishap
-	fault    *fault.Armed
-	beaten   *fault.Armed // hit by the first heartbeat that is answered after that
-	log      []string
-	token    int64 // of the newest grant
-}
-
-// on plays the case and returns its log.
-func (tr trial) on(t *testing.T, b *backend) []string {
-	t.Helper()
-	tr.T, tr.backend = t, b
-	tr.path = "/" + strings.NewReplacer("/", "-", " ", "-", ",", "").Replace(t.Name())
-	tr.data = tr.path + "-data"
-	tr.operator = b.operator(t)
-	for _, path := range []string{tr.path, tr.data} {
-		if _, err := tr.operator.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-			tr.Fatal(err)
-		}
-	}
-	tr.play(&tr)
-	tr.await("the mishap", func() bool { return closed(tr.fault.Hit) })
-	tr.line.ends.Wait()
-	tr.await("nothing is left", func() bool { return len(tr.queue()) == 0 })
-	probe, err := tr.operator.Create(tr.path+"/", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
-	tr.note("nodes before %s, %s", strings.TrimPrefix(probe, tr.path), sight(err))
-	return tr.log
-}
-
-func (tr *trial) queue() []string {
-	tr.Helper()
-	children, _, err := tr.operator.Children(tr.path)
-	if err != nil {
-		tr.Fatal(err)
-	}
-	return children
-}
-
-func (tr *trial) note(format string, args ...any) {
-	tr.log = append(tr.log, fmt.Sprintf(format, args...))
-}
-
-// sight is as much of an error as a caller tells apart.
-func sight(err error) string {
-	if err == nil {
-		return "ok"
-	}
-	for _, known := range []error{context.Canceled, tier.ErrLost, tier.ErrReleased, zk.ErrConnectionClosed} {
-		if errors.Is(err, known) {
-			return known.Error()
-		}
-	}
-	return err.Error()[strings.LastIndex(err.Error(), ": ")+1:] // before it come names of nodes, which are never the same
-}
-
-func (tr *trial) await(what string, holds func() bool) {
-	tr.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			tr.Fatalf("not within %v: %s; so far %v", patience, what, tr.log)
-		}
-	}
-}
-
-// A player is a process and its line. Strict: each release gives the node up.
-type player struct {
-	*line
-	name  string
-	locks *tier.Registry
-}
-
-func (tr *trial) join(name string) *player {
-	tr.Helper()
-	l := tr.backend.newLine()
-	ctx, cancel := context.WithTimeout(tr.Context(), patience)
-	defer cancel()
-	servers := slices.Repeat([]string{l.addr}, 9) // the library pauses for a second at the end of its list
-	client, err := zklock.Dial(ctx, strings.Join(servers, ","), zklock.WithDialContext(l.dial), zklock.WithSessionTimeout(sessionTimeout))
-	if err != nil {
-		tr.Fatal(err)
-	}
-	locks, err := tier.New(client.Tier(), tier.WithHandOff(0))
-	if err != nil {
-		tr.Fatal(err)
-	}
-	tr.Cleanup(func() { locks.Close() })
-	return &player{l, name, locks}
-}
-
-// arm lets the player's next request of the kind, about such a path, meet the mishap.
-func (tr *trial) arm(p *player, about func(path string) bool) {
-	f := tr.mishap.fault(tr.request, p.line)
-	f.About = func(f *zktest.Frame) bool { return tr.request.is(f) && (about == nil || about(f.Path)) }
-	tr.line, tr.fault = p.line, p.faults.Arm(f)
-	tr.beaten = p.faults.Arm(fault.Fault{Op: zktest.OpMulti, At: zktest.Reply, About: func(*zktest.Frame) bool {
-		return closed(tr.fault.Hit)
-	}})
-	tr.Cleanup(p.ends.Wait) // also when the case has failed
-	if tr.request == connect {
-		p.Cut()
-		<-tr.fault.Hit
-	}
-}
-
-// A bid is one call of Acquire.
-type bid struct {
-	by     string
-	cancel context.CancelFunc
-	done   chan struct{}
-	hold   *tier.Hold // valid when done is closed, like the next one
-	err    error
-}
-
-func (tr *trial) bid(p *player) *bid {
-	ctx, cancel := context.WithCancel(tr.Context())
-	tr.Cleanup(cancel)
-	b := &bid{by: p.name, cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(b.done)
-		b.hold, b.err = p.locks.Mutex(tr.path).Acquire(ctx)
-	}()
-	return b
-}
-
-// queued is a bid whose node is the second in the queue.
-func (tr *trial) queued(p *player) *bid {
-	tr.Helper()
-	b := tr.bid(p)
-	tr.await(p.name+" to queue", func() bool { return len(tr.queue()) == 2 })
-	return b
-}
-
-// settle waits for the result of a bid and checks that tokens grow.
-func (tr *trial) settle(b *bid) *bid {
-	tr.Helper()
-	tr.await(b.by+"'s result", func() bool { return closed(b.done) })
-	tr.note("%s acquires: %s", b.by, sight(b.err))
-	if b.err == nil {
-		if b.hold.Token() <= tr.token {
-			tr.Errorf("token %d after %d", b.hold.Token(), tr.token)
-		}
-		tr.token = b.hold.Token()
-	}
-	return b
-}
-
-func (tr *trial) release(b *bid) {
-	if b.hold != nil {
-		tr.note("%s releases: %s", b.by, sight(b.hold.Release()))
-	}
-}
-
-// granted is settle for a bid that must not fail.
-func (tr *trial) granted(b *bid) *bid {
-	tr.Helper()
-	if tr.settle(b); b.err != nil {
-		tr.Fatalf("%s: %v", b.by, b.err)
-	}
-	return b
-}
-
-// giveUp waits for the mishap, and cancels what it met if that is not to wait for a late answer.
-func (tr *trial) giveUp(b *bid) {
-	tr.Helper()
-	tr.await("the mishap", func() bool { return closed(tr.fault.Hit) })
-	if tr.mishap.late {
-		b.cancel()
-	}
-}
-
-// apart checks that nobody else has what the holder still holds.
-func (tr *trial) apart(holder, other *bid) {
-	tr.Helper()
-	if closed(other.done) && other.err == nil && holder.hold.Err() == nil {
-		tr.Fatalf("%s holds what %s holds", other.by, holder.by)
-	}
-}
-
 func (tr *trial) idle() {
 	p, q := tr.join("p"), tr.join("q")
 	tr.arm(p, nil)
 	b := tr.bid(p)
-	tr.giveUp(b)
+	tr.giveUp(b.cancel)
 	tr.release(tr.settle(b))
 	tr.release(tr.granted(tr.bid(q)))
 }
@@ -306,7 +113,7 @@ func (tr *trial) waiting() {
 		})
 		b = tr.bid(p)
 	}
-	tr.giveUp(b)
+	tr.giveUp(b.cancel)
 	if tr.request == remove || tr.mishap.late {
 		tr.settle(b)
 		tr.release(holder)
@@ -345,7 +152,7 @@ func (tr *trial) write(b *bid) {
 		_, err := tierlock.Multi(ctx, b.hold, &zk.SetDataRequest{Path: tr.data, Version: -1})
 		told <- err
 	}()
-	tr.giveUp(&bid{cancel: cancel})
+	tr.giveUp(cancel)
 	tr.note("p writes: %s", sight(<-told))
 	_, stat, err := tr.operator.Get(tr.data)
 	if err != nil {

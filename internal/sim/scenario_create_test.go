@@ -1,4 +1,4 @@
-package sim_test
+package sim
 
 import (
 	"context"
@@ -41,12 +41,12 @@ var createScenarios = []scenario{
 		}
 	})},
 
-	{"03_cancelled_while_the_create_cannot_be_sent_leaves_nothing", each(map[string]func(s *scene, p *process){
-		"disconnected": func(s *scene, p *process) { p.unplug() },
-		"cut off when the create arrives": func(s *scene, p *process) {
+	{"03_cancelled_while_the_create_cannot_be_sent_leaves_nothing", each(map[string]func(s *scene, p *actor){
+		"disconnected": func(s *scene, p *actor) { p.unplug() },
+		"cut off when the create arrives": func(s *scene, p *actor) {
 			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Before: func(*zktest.Frame) { p.unplug() }})
 		},
-	}, func(s *scene, breakOff func(*scene, *process)) {
+	}, func(s *scene, breakOff func(*scene, *actor)) {
 		p := s.join(role{})
 		breakOff(s, p)
 		p.start(s.in(time.Second)).failed(time.Second, errDeadline, zk.ErrNoServer)
@@ -192,7 +192,7 @@ var createScenarios = []scenario{
 
 // fallBackToLaggard makes the process lose the reply of its next request of a kind; all
 // that is left to it is a server that does not know of that request yet.
-func (s *scene) fallBackToLaggard(p *process, op zktest.Op) *fault.Armed {
+func (s *scene) fallBackToLaggard(p *actor, op zktest.Op) *fault.Armed {
 	s.Helper()
 	at := p.member()
 	for _, addr := range p.servers {
@@ -206,7 +206,7 @@ func (s *scene) fallBackToLaggard(p *process, op zktest.Op) *fault.Armed {
 
 // forgeExpiry makes the process believe that its session has expired, while the session
 // lives on.
-func (s *scene) forgeExpiry(p *process) {
+func (s *scene) forgeExpiry(p *actor) {
 	s.Helper()
 	session := p.session()
 	forged := p.arm(fault.Fault{Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Expired, Times: 1})

@@ -1,4 +1,4 @@
-package sim_test
+package sim
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 )
 
 // arm lets frames of the process meet a fault.
-func (p *process) arm(f fault.Fault) *fault.Armed {
+func (p *actor) arm(f fault.Fault) *fault.Armed {
 	about := f.About
 	f.About = func(frame *zktest.Frame) bool { return p.uses(frame.Member) && (about == nil || about(frame)) }
 	return p.scene.faults.Arm(f)
@@ -35,7 +35,7 @@ func (s *scene) note(f *zktest.Frame) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.Stage == zktest.Reply && f.Op == zktest.OpConnect {
-		for _, p := range s.processes {
+		for _, p := range s.actors {
 			if p.uses(f.Member) {
 				s.homes[f.Session] = p.servers[0]
 			}
@@ -58,7 +58,7 @@ func (s *scene) asked() []zktest.Frame {
 func (s *scene) heal() {
 	s.faults.Clear()
 	s.mu.Lock()
-	processes, sessions := s.processes, slices.Collect(maps.Keys(s.homes))
+	processes, sessions := s.actors, slices.Collect(maps.Keys(s.homes))
 	s.mu.Unlock()
 	s.srv.Unfreeze()
 	for _, session := range sessions { // also of those that are over: their clients do not know

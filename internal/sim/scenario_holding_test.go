@@ -1,4 +1,4 @@
-package sim_test
+package sim
 
 import (
 	"context"
@@ -102,13 +102,13 @@ var holdingScenarios = []scenario{
 		next.granted(0)
 	})},
 
-	{"47_release_does_not_wait_for_the_network", each(map[string]func(s *scene, p *process){
-		"disconnected": func(s *scene, p *process) { p.unplug() },
-		"mute":         func(s *scene, p *process) { s.srv.Mute(p.session(), zktest.ToClient) },
-		"stopped": func(s *scene, p *process) {
+	{"47_release_does_not_wait_for_the_network", each(map[string]func(s *scene, p *actor){
+		"disconnected": func(s *scene, p *actor) { p.unplug() },
+		"mute":         func(s *scene, p *actor) { s.srv.Mute(p.session(), zktest.ToClient) },
+		"stopped": func(s *scene, p *actor) {
 			p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Delay(time.Hour)})
 		},
-	}, func(s *scene, breakOff func(*scene, *process)) {
+	}, func(s *scene, breakOff func(*scene, *actor)) {
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
 		waiter := q.queue(s.Context())

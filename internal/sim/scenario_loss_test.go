@@ -1,4 +1,4 @@
-package sim_test
+package sim
 
 import (
 	"sync/atomic"
@@ -15,45 +15,45 @@ import (
 // A holder learns of its loss before the server can give the lock to somebody else,
 // however the session ends.
 func TestLossIsInTime(t *testing.T) {
-	each(map[string]func(s *scene, p *process){
-		"mute to the server": func(s *scene, p *process) { s.srv.Mute(p.session(), zktest.ToServer) },
-		"mute to the client": func(s *scene, p *process) { s.srv.Mute(p.session(), zktest.ToClient) },
-		"partition": func(s *scene, p *process) {
+	each(map[string]func(s *scene, p *actor){
+		"mute to the server": func(s *scene, p *actor) { s.srv.Mute(p.session(), zktest.ToServer) },
+		"mute to the client": func(s *scene, p *actor) { s.srv.Mute(p.session(), zktest.ToClient) },
+		"partition": func(s *scene, p *actor) {
 			session := p.session()
 			s.srv.Mute(session, zktest.ToServer)
 			s.srv.Mute(session, zktest.ToClient)
 		},
-		"unplugged":     func(s *scene, p *process) { p.unplug() },
-		"stopped":       func(s *scene, p *process) { p.net.stop() },
-		"frozen member": func(s *scene, p *process) { s.srv.Member(p.servers[0]).Freeze() },
-		"frozen server": func(s *scene, p *process) {
+		"unplugged":     func(s *scene, p *actor) { p.unplug() },
+		"stopped":       func(s *scene, p *actor) { p.net.stop() },
+		"frozen member": func(s *scene, p *actor) { s.srv.Member(p.servers[0]).Freeze() },
+		"frozen server": func(s *scene, p *actor) {
 			s.srv.Freeze()
 			time.AfterFunc(2*sessionTimeout, s.srv.Unfreeze)
 		},
-		"follower cut off":   func(s *scene, p *process) { s.srv.Member(p.member()).Isolate() },
-		"old leader goes on": func(s *scene, p *process) { s.srv.Member(p.member()).Depose() },
-		"link between servers flaps": func(s *scene, p *process) {
+		"follower cut off":   func(s *scene, p *actor) { s.srv.Member(p.member()).Isolate() },
+		"old leader goes on": func(s *scene, p *actor) { s.srv.Member(p.member()).Depose() },
+		"link between servers flaps": func(s *scene, p *actor) {
 			m := s.srv.Member(p.member())
 			m.Isolate()
 			time.Sleep(2 * time.Second)
 			m.Glimpse(2)
 		},
-		"forged expiry": func(s *scene, p *process) { s.forgeExpiry(p) },
-		"forged expiry, node stays": func(s *scene, p *process) {
+		"forged expiry": func(s *scene, p *actor) { s.forgeExpiry(p) },
+		"forged expiry, node stays": func(s *scene, p *actor) {
 			p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)})
 			s.forgeExpiry(p)
 		},
-		"answers come late": func(s *scene, p *process) {
+		"answers come late": func(s *scene, p *actor) {
 			for _, op := range []zktest.Op{zktest.OpSync, zktest.OpMulti, zktest.OpPing, zktest.OpConnect} {
 				p.arm(fault.Fault{Op: op, At: zktest.Reply, Do: zktest.Delay(sessionTimeout - time.Second)})
 			}
 		},
-		"requests are lost": func(s *scene, p *process) {
+		"requests are lost": func(s *scene, p *actor) {
 			for _, op := range []zktest.Op{zktest.OpSync, zktest.OpMulti, zktest.OpPing} {
 				p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Drop})
 			}
 		},
-		"events keep coming": func(s *scene, p *process) {
+		"events keep coming": func(s *scene, p *actor) {
 			for _, op := range []zktest.Op{zktest.OpSync, zktest.OpMulti, zktest.OpPing} {
 				p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Drop})
 			}
@@ -64,13 +64,13 @@ func TestLossIsInTime(t *testing.T) {
 				}
 			})
 		},
-		"shorter timeout, then unplugged": func(s *scene, p *process) {
+		"shorter timeout, then unplugged": func(s *scene, p *actor) {
 			p.net.grant(3 * time.Second)
 			s.srv.Cut(p.session())
 			time.Sleep(time.Millisecond)
 			p.unplug()
 		},
-	}, func(s *scene, trouble func(*scene, *process)) {
+	}, func(s *scene, trouble func(*scene, *actor)) {
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
 		time.Sleep(sessionTimeout) // in the middle of a steady hold

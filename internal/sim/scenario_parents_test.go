@@ -1,4 +1,4 @@
-package sim_test
+package sim
 
 import (
 	"testing"
@@ -12,18 +12,18 @@ import (
 func TestParentsAndPermissions(t *testing.T) { runAll(t, parentScenarios) }
 
 var parentScenarios = []scenario{
-	{"12_missing_parents_are_created", each(map[string]func(s *scene, p *process){
-		"never there": func(s *scene, p *process) { s.deleteAll("/locks") },
-		"reaped right before the create": func(s *scene, p *process) {
+	{"12_missing_parents_are_created", each(map[string]func(s *scene, p *actor){
+		"never there": func(s *scene, p *actor) { s.deleteAll("/locks") },
+		"reaped right before the create": func(s *scene, p *actor) {
 			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Times: 1, Before: func(*zktest.Frame) {
 				s.must(s.admin().Delete(lockPath, -1))
 			}})
 		},
-		"reaped again and again": func(s *scene, p *process) {
+		"reaped again and again": func(s *scene, p *actor) {
 			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Times: 8,
 				Do: zktest.Error(zktest.CodeNoNode)})
 		},
-	}, func(s *scene, prepare func(*scene, *process)) {
+	}, func(s *scene, prepare func(*scene, *actor)) {
 		p := s.join(role{})
 		prepare(s, p)
 		p.acquire()

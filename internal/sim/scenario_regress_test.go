@@ -1,4 +1,4 @@
-package sim_test
+package sim
 
 import (
 	"testing"
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/fault"
-	"github.com/tierlock/tierlock/internal/sim"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -138,7 +137,7 @@ func TestBugsOfOthers(t *testing.T) {
 		{"kazoo_730_sequence_overflow_makes_two_owners", play(func(s *scene) {
 			p, q := s.join(role{}), s.join(role{})
 			s.srv.SetSequence(lockPath, 1<<31-2)
-			for _, process := range []*process{p, q, p, q} {
+			for _, process := range []*actor{p, q, p, q} {
 				process.start(s.Context()).failed(0, zklock.ErrSequenceExhausted)
 			}
 			synctest.Wait()
@@ -162,9 +161,9 @@ func (s *scene) lateDelete() {
 	if a, b := s.created[0], s.created[1]; a[len(a)-10:] != b[len(b)-10:] || a == b {
 		s.Fatalf("nodes %s and %s, want different ones of the same number", a, b)
 	}
-	if late.Lift(); sim.Reaping(p.client) != 1 {
-		s.Fatalf("%d nodes to reap, want the first", sim.Reaping(p.client))
+	if late.Lift(); p.reaping() != 1 {
+		s.Fatalf("%d nodes to reap, want the first", p.reaping())
 	}
-	s.eventually(bound, "the first node is reaped", func() bool { return sim.Reaping(p.client) == 0 })
+	s.eventually(bound, "the first node is reaped", func() bool { return p.reaping() == 0 })
 	second.keeps()
 }

@@ -1,4 +1,4 @@
-package sim_test
+package sim
 
 import (
 	"fmt"
@@ -56,9 +56,9 @@ var sessionScenarios = []scenario{
 
 	{"68_two_registries_of_one_process_exclude_each_other", play(func(s *scene) {
 		p := s.join(role{})
-		second, err := tier.New(p.client.Tier(), tier.WithHandOff(0))
+		second, err := tier.New(p.client.Tier(), strict...)
 		s.must(err)
-		q := &process{scene: s, servers: p.servers, client: p.client, locks: second, net: p.net}
+		q := &actor{process: process{p.client, second}, scene: s, servers: p.servers, net: p.net}
 		holder := p.acquire()
 		waiter := q.queue(s.Context())
 		time.Sleep(bound)

@@ -1,4 +1,4 @@
-package sim_test
+package sim
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/fault"
-	"github.com/tierlock/tierlock/internal/sim"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -24,8 +23,7 @@ const (
 	lockPath  = "/locks/a" // these two are there from the beginning
 	otherPath = "/locks/b"
 
-	sessionTimeout = 6 * time.Second
-	lease          = 4 * time.Second // sessionTimeout less the default margin
+	lease = 4 * time.Second // sessionTimeout less the default margin
 
 	// bound is the time within which a healthy ensemble must get to whatever is waited
 	// for: the sessions of the dead expire, and the periodic look at the queue comes.
@@ -42,14 +40,14 @@ type scene struct {
 	faults     fault.Set
 	background sync.WaitGroup // which time does not pass without
 
-	mu        sync.Mutex       // guards the fields below; never held across a call of the server
-	sent      []zktest.Frame   // requests that have arrived, pings left out
-	homes     map[int64]string // session → address of its process
-	owners    map[string]int64 // lock node → session that made it
-	created   []string         // lock nodes in order of creation
-	processes []*process
-	turns     []*turn
-	operator  *zk.Conn
+	mu       sync.Mutex       // guards the fields below; never held across a call of the server
+	sent     []zktest.Frame   // requests that have arrived, pings left out
+	homes    map[int64]string // session → address of its process
+	owners   map[string]int64 // lock node → session that made it
+	created  []string         // lock nodes in order of creation
+	actors   []*actor
+	turns    []*turn
+	operator *zk.Conn
 }
 
 func play(f func(s *scene)) func(t *testing.T) {
@@ -119,7 +117,7 @@ func (s *scene) nodes() int {
 }
 
 // requests returns how many requests of a kind the process has sent so far.
-func (p *process) requests(ops ...zktest.Op) int {
+func (p *actor) requests(ops ...zktest.Op) int {
 	p.scene.mu.Lock()
 	defer p.scene.mu.Unlock()
 	n := 0
@@ -161,7 +159,7 @@ func (s *scene) finish() {
 	for _, path := range s.paths() {
 		another.acquireAt(path).end()
 	}
-	for _, p := range s.processes {
+	for _, p := range s.actors {
 		p.locks.Close()
 	}
 	synctest.Wait()
@@ -176,8 +174,8 @@ func (s *scene) leftovers() string {
 	for _, sess := range s.srv.Sessions() {
 		left = append(left, sess.Ephemerals...)
 	}
-	for _, p := range s.processes {
-		if n := sim.Reaping(p.client); n > 0 && !errors.Is(p.client.Err(), zklock.ErrClosed) {
+	for _, p := range s.actors {
+		if n := p.reaping(); n > 0 && !errors.Is(p.client.Err(), zklock.ErrClosed) {
 			left = append(left, fmt.Sprintf("%d to reap at %s", n, p.servers[0]))
 		}
 	}

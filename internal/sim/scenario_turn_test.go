@@ -1,4 +1,4 @@
-package sim_test
+package sim
 
 import (
 	"cmp"
@@ -13,39 +13,29 @@ import (
 
 // A turn is one acquisition, from the call of Acquire to the release.
 type turn struct {
-	process *process
-	path    string
-	cancel  context.CancelFunc
-	done    chan struct{} // closed when Acquire has returned
-	over    chan struct{} // closed when the owner has finished its section
-	ended   chan struct{} // closed when the turn is over or lost
+	acquisition
+	actor *actor
+	path  string
+	over  chan struct{} // closed when the owner has finished its section
+	ended chan struct{} // closed when the turn is over or lost
 
-	hold         *tier.Hold // valid when done is closed, like the next two
-	err          error
-	since, until time.Time // until is valid when ended is closed
+	since, until time.Time // valid when done, and ended, is closed
 	number       int       // of the grant; many are of one virtual instant
 }
 
 // start calls Acquire in a goroutine of its own.
-func (p *process) start(ctx context.Context) *turn { return p.startAt(ctx, lockPath) }
+func (p *actor) start(ctx context.Context) *turn { return p.startAt(ctx, lockPath) }
 
-func (p *process) startAt(ctx context.Context, path string) *turn {
-	ctx, cancel := context.WithCancel(ctx)
-	u := &turn{
-		process: p, path: path, cancel: cancel,
-		done: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{}),
-	}
+func (p *actor) startAt(ctx context.Context, path string) *turn {
+	u := &turn{actor: p, path: path, over: make(chan struct{}), ended: make(chan struct{})}
 	p.scene.mu.Lock()
 	p.scene.turns = append(p.scene.turns, u)
 	p.scene.mu.Unlock()
-	go func() {
-		defer close(u.done)
-		if u.hold, u.err = p.locks.Mutex(path).Acquire(ctx); u.err == nil {
-			u.since = time.Now()
-			u.number = int(p.scene.grants.Add(1))
-			go u.watch()
-		}
-	}()
+	u.begin(ctx, p.process, path, func() {
+		u.since = time.Now()
+		u.number = int(p.scene.grants.Add(1))
+		go u.watch()
+	})
 	return u
 }
 
@@ -59,7 +49,7 @@ func (u *turn) watch() {
 }
 
 // queue starts a turn that has to wait.
-func (p *process) queue(ctx context.Context) *turn {
+func (p *actor) queue(ctx context.Context) *turn {
 	p.scene.Helper()
 	u := p.start(ctx)
 	u.waits()
@@ -67,37 +57,28 @@ func (p *process) queue(ctx context.Context) *turn {
 }
 
 // acquire gets a lock that is free, or becomes free in time.
-func (p *process) acquire() *turn { return p.acquireAt(lockPath) }
+func (p *actor) acquire() *turn { return p.acquireAt(lockPath) }
 
-func (p *process) acquireAt(path string) *turn {
+func (p *actor) acquireAt(path string) *turn {
 	p.scene.Helper()
 	return p.startAt(p.scene.Context(), path).granted(bound)
 }
 
 func (u *turn) pending() bool { return !closed(u.done) }
 
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // waits checks that the turn has not come.
 func (u *turn) waits() {
-	u.process.scene.Helper()
+	u.actor.scene.Helper()
 	if synctest.Wait(); !u.pending() {
-		u.process.scene.Fatalf("Acquire: got %v, %v; want it to wait", u.hold, u.err)
+		u.actor.scene.Fatalf("Acquire: got %v, %v; want it to wait", u.hold, u.err)
 	}
 }
 
 // granted waits for the turn to come.
 func (u *turn) granted(within time.Duration) *turn {
-	u.process.scene.Helper()
+	u.actor.scene.Helper()
 	if u.settled(within); u.err != nil {
-		u.process.scene.Fatalf("Acquire: %v", u.err)
+		u.actor.scene.Fatalf("Acquire: %v", u.err)
 	}
 	synctest.Wait()
 	return u
@@ -105,7 +86,7 @@ func (u *turn) granted(within time.Duration) *turn {
 
 // failed waits for Acquire to return an error, and checks that nothing of it is left.
 func (u *turn) failed(within time.Duration, targets ...error) {
-	s := u.process.scene
+	s := u.actor.scene
 	s.Helper()
 	if u.settled(within); u.err == nil {
 		s.Fatalf("Acquire succeeded, want an error that wraps %v", targets)
@@ -114,21 +95,21 @@ func (u *turn) failed(within time.Duration, targets ...error) {
 }
 
 func (u *turn) settled(within time.Duration) {
-	u.process.scene.Helper()
+	u.actor.scene.Helper()
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
 	case <-u.done:
 	case <-timer.C: // what happens at that very instant counts
 		if synctest.Wait(); u.pending() {
-			u.process.scene.Fatalf("Acquire did not return within %v (connection: %v)", within, u.process.client.Err())
+			u.actor.scene.Fatalf("Acquire did not return within %v (connection: %v)", within, u.actor.client.Err())
 		}
 	}
 }
 
 // lost waits for the loss of the hold.
 func (u *turn) lost(within time.Duration) *turn {
-	s := u.process.scene
+	s := u.actor.scene
 	s.Helper()
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -146,9 +127,9 @@ func (u *turn) lost(within time.Duration) *turn {
 
 // keeps checks that the lock is held.
 func (u *turn) keeps() {
-	u.process.scene.Helper()
+	u.actor.scene.Helper()
 	if synctest.Wait(); u.hold.Err() != nil {
-		u.process.scene.Fatalf("hold: %v", u.hold.Err())
+		u.actor.scene.Fatalf("hold: %v", u.hold.Err())
 	}
 }
 
@@ -169,7 +150,7 @@ func (u *turn) end() {
 		return
 	}
 	if err := u.release(); err != nil && !errors.Is(err, tier.ErrLost) {
-		u.process.scene.Errorf("Release: %v", err)
+		u.actor.scene.Errorf("Release: %v", err)
 	}
 }
 
@@ -186,7 +167,7 @@ func (s *scene) checkExclusion() {
 		if before := last[u.path]; before != nil {
 			if u.since.Before(before.until) {
 				s.Errorf("%s: granted to %s at %v, while %s held it until %v", u.path,
-					u.process.servers[0], u.since, before.process.servers[0], before.until)
+					u.actor.servers[0], u.since, before.actor.servers[0], before.until)
 			}
 			if u.hold.Token() < before.hold.Token() {
 				s.Errorf("%s: token %d after %d", u.path, u.hold.Token(), before.hold.Token())

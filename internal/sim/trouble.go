@@ -17,7 +17,7 @@ import (
 // trouble brings one about.
 func (w *World) trouble(rng *rand.Rand, kind Trouble) {
 	i := rng.IntN(w.plan.Processes)
-	p := w.process(i)
+	p := w.worker(i)
 	if holder := w.book.holder(); rng.IntN(2) == 0 && holder != nil {
 		p = holder
 	} else if rng.IntN(3) == 0 {
@@ -54,7 +54,7 @@ func (w *World) trouble(rng *rand.Rand, kind Trouble) {
 }
 
 // occupy has a process hold a lock for long: a fault tells most when it hits a holder.
-func (w *World) occupy(rng *rand.Rand, p *process) {
+func (w *World) occupy(rng *rand.Rand, p *worker) {
 	j := w.drawJob(rng, p)
 	j.section = around(rng, 2*sessionTimeout)
 	w.book.tickets++
@@ -74,7 +74,7 @@ func (w *World) during(d time.Duration, what string, begin, end func()) {
 	})
 }
 
-func (w *World) mute(p *process, dir zktest.Direction, both bool, d time.Duration) {
+func (w *World) mute(p *worker, dir zktest.Direction, both bool, d time.Duration) {
 	for _, s := range w.server.Sessions() {
 		if w.book.owner(s.ID) != p {
 			continue
@@ -102,7 +102,7 @@ func (w *World) member(kind int, m *zktest.Member, d time.Duration) {
 }
 
 // split takes the leader away from the servers that a process is connected to.
-func (w *World) split(rng *rand.Rand, p *process, d time.Duration) {
+func (w *World) split(rng *rand.Rand, p *worker, d time.Duration) {
 	deposed, flaps := rng.IntN(3) == 0, rng.IntN(2) == 0
 	for _, s := range w.server.Sessions() {
 		if w.book.owner(s.ID) != p || s.Member == "" {
@@ -125,7 +125,7 @@ func (w *World) split(rng *rand.Rand, p *process, d time.Duration) {
 
 // flap lets the link to the leader stand for a moment, long enough for some of the requests that wait. One of them is
 // young: it says little of when the leader heard of the session.
-func (w *World) flap(rng *rand.Rand, p *process, m *zktest.Member) {
+func (w *World) flap(rng *rand.Rand, p *worker, m *zktest.Member) {
 	time.Sleep(time.Duration(rng.Int64N(int64(sessionTimeout * 2 / 3))))
 	j := w.drawJob(rng, p)
 	w.book.tickets++
@@ -137,7 +137,7 @@ func (w *World) flap(rng *rand.Rand, p *process, m *zktest.Member) {
 }
 
 // expire ends the sessions of a process before their time, which no lease can foresee.
-func (w *World) expire(p *process) {
+func (w *World) expire(p *worker) {
 	for _, s := range w.server.Sessions() {
 		if w.book.owner(s.ID) == p {
 			w.diary.note("step: session %#x of %v ends early", s.ID, p)
@@ -164,7 +164,7 @@ func (w *World) deleteFromOutside(lock string, n int) {
 
 // restart ends a process and starts another one in its place. Meanwhile the old one refuses work.
 func (w *World) restart(rng *rand.Rand, i int) {
-	old := w.process(i)
+	old := w.worker(i)
 	if old.closing() {
 		return
 	}
@@ -183,7 +183,7 @@ func (w *World) restart(rng *rand.Rand, i int) {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.processes[i] = p
+		w.workers[i] = p
 	})
 }
 
@@ -205,4 +205,4 @@ func (w *World) connectOperator() {
 }
 
 // operator stands for whoever else works on the ensemble.
-var operator = &process{name: "operator"}
+var operator = &worker{name: "operator"}

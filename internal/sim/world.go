@@ -35,11 +35,11 @@ type World struct {
 	operatorGone <-chan zk.Event
 	restarts     int // used by the driver only
 
-	mu        sync.Mutex // guards the fields below; never held across a call of a process or the server
-	processes []*process
-	jobs      []*job
-	pending   map[int]func() // what is to be done later
-	deferred  int            // ever put there
+	mu       sync.Mutex // guards the fields below; never held across a call of a process or the server
+	workers  []*worker
+	jobs     []*job
+	pending  map[int]func() // what is to be done later
+	deferred int            // ever put there
 }
 
 // Run runs a plan to its end. It must be called in a synctest bubble, which then sees to it that no goroutine is left.
@@ -81,7 +81,7 @@ func (w *World) begin() {
 		if err != nil {
 			panic(err) // nothing is wrong yet
 		}
-		w.processes = append(w.processes, p)
+		w.workers = append(w.workers, p)
 	}
 }
 
@@ -113,7 +113,7 @@ func (w *World) step(i int) {
 		if rng.IntN(6) == 0 {
 			burst += rng.IntN(6)
 		}
-		p := w.process(rng.IntN(w.plan.Processes))
+		p := w.worker(rng.IntN(w.plan.Processes))
 		for range burst {
 			j := w.drawJob(rng, p)
 			j.ticket = w.book.tickets
@@ -154,10 +154,10 @@ func (w *World) unfinished() []*job {
 	return list
 }
 
-func (w *World) process(i int) *process {
+func (w *World) worker(i int) *worker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.processes[i]
+	return w.workers[i]
 }
 
 // later does something after d or when the run heals, whichever comes first.

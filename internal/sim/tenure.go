@@ -23,7 +23,7 @@ func (b *book) next(j *job) (next *job) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for other := range b.waiting {
-		if other.process == j.process && other.path == j.path && other.ticket != 0 && (next == nil || other.id < next.id) {
+		if other.worker == j.worker && other.path == j.path && other.ticket != 0 && (next == nil || other.id < next.id) {
 			next = other
 		}
 	}
@@ -38,17 +38,17 @@ func (b *book) left(j *job) {
 }
 
 // grant notes that a job got its lock, and checks that it may.
-func (b *book) grant(j *job, hold *tier.Hold) *turn {
+func (b *book) grant(j *job, hold *tier.Hold) *tenure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	lostBefore := closed(hold.Lost())
 	err := hold.Err()
-	t := &turn{job: j, token: hold.Token(), hold: hold, node: b.byToken[hold.Token()]}
+	t := &tenure{job: j, token: hold.Token(), hold: hold, node: b.byToken[hold.Token()]}
 	b.diary.note("%v has the lock, token %d, err %v", j, t.token, err)
 	b.granted++
 	_, waited := b.waiting[j]
 	delete(b.waiting, j)
-	if t.node == nil || t.node.owner != j.process || t.node.lock != j.path {
+	if t.node == nil || t.node.owner != j.worker || t.node.lock != j.path {
 		b.diary.violate("I8", "%v got token %d, which is no node of its process", j, t.token)
 		return t
 	}
@@ -65,22 +65,22 @@ func (b *book) grant(j *job, hold *tier.Hold) *turn {
 		// No time passes between grant and return: the lease was over at the grant.
 		b.diary.violate("I7", "%v was granted after its lease: %v", j, err)
 	}
-	b.turns[t] = struct{}{}
+	b.tenures[t] = struct{}{}
 	return t
 }
 
-// release notes that the last hold of a turn is about to be released.
-func (b *book) release(t *turn) {
+// release notes that the last hold of a tenure is about to be released.
+func (b *book) release(t *tenure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.checkTold(t)
 	b.diary.note("%v releases, err %v", t.job, t.hold.Err())
-	delete(b.turns, t)
+	delete(b.tenures, t)
 }
 
 // checkGate is I2: whatever became of its lease, the owner before has to be through.
-func (b *book) checkGate(t *turn) {
-	for other := range b.turns {
+func (b *book) checkGate(t *tenure) {
+	for other := range b.tenures {
 		if other.node.owner == t.node.owner && other.node.lock == t.node.lock {
 			b.diary.violate("I2", "%v has the lock while %v has not released it", t.job, other.job)
 		}
@@ -89,11 +89,11 @@ func (b *book) checkGate(t *turn) {
 
 // checkExclusion is I1, and what it rests on: the server has the node at the head of the queue. It counts for nodes
 // that no operator deleted.
-func (b *book) checkExclusion(t *turn) {
+func (b *book) checkExclusion(t *tenure) {
 	if !t.node.revoked.IsZero() {
 		return
 	}
-	for other := range b.turns {
+	for other := range b.tenures {
 		if other.node.owner != t.node.owner && other.node.lock == t.node.lock && other.node.revoked.IsZero() && other.hold.Err() == nil {
 			b.diary.violate("I1", "%v has the lock while %v has it, too", t.job, other.job)
 		}
@@ -112,7 +112,7 @@ func (b *book) checkExclusion(t *turn) {
 }
 
 // checkOrder is I8.
-func (b *book) checkOrder(t *turn) {
+func (b *book) checkOrder(t *tenure) {
 	if !t.node.revoked.IsZero() {
 		return
 	}
@@ -133,15 +133,15 @@ func (b *book) checkArrival(j *job) {
 		return
 	}
 	for other := range b.waiting {
-		if other.process == j.process && other.path == j.path && other.ticket != 0 && other.ticket < j.ticket &&
-			other.ctx.Err() == nil && !j.process.closing() {
+		if other.worker == j.worker && other.path == j.path && other.ticket != 0 && other.ticket < j.ticket &&
+			other.ctx.Err() == nil && !j.worker.closing() {
 			b.diary.violate("I6", "%v overtook %v, which came first and still waits", j, other)
 		}
 	}
 }
 
 // checkPatience is I11. Faults can make any wait longer.
-func (b *book) checkPatience(t *turn) {
+func (b *book) checkPatience(t *tenure) {
 	if n := t.node; len(b.plan.Troubles) == 0 && n.served.IsZero() {
 		var bound time.Duration
 		for _, p := range n.ahead {
@@ -163,7 +163,7 @@ const handOver = time.Millisecond
 
 // checkTold is I7 for what no lease covers: a holder whose node was taken away has to be told, though not before it
 // can be, nor before the node has been held for long enough to be watched.
-func (b *book) checkTold(t *turn) {
+func (b *book) checkTold(t *tenure) {
 	if t.node.revoked.IsZero() || closed(t.hold.Lost()) {
 		return
 	}
@@ -184,7 +184,7 @@ func (b *book) checkTold(t *turn) {
 func (b *book) audit() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for t := range b.turns {
+	for t := range b.tenures {
 		b.checkTold(t)
 	}
 }
@@ -211,7 +211,7 @@ func (b *book) written(view zktest.View, c zktest.Change) {
 // checkOutcome checks an error that a job got for its lock.
 func (b *book) checkOutcome(j *job, err error) {
 	switch {
-	case j.try, errors.Is(err, tier.ErrClosed) && j.process.closing():
+	case j.try, errors.Is(err, tier.ErrClosed) && j.worker.closing():
 	case j.ctx.Err() == nil:
 		b.diary.violate("progress", "%v failed without need: %v", j, err)
 	case !errors.Is(err, j.ctx.Err()):
@@ -219,8 +219,8 @@ func (b *book) checkOutcome(j *job, err error) {
 	}
 }
 
-// keeps notes which hold of a turn will be released last.
-func (b *book) keeps(t *turn, hold *tier.Hold) {
+// keeps notes which hold of a tenure will be released last.
+func (b *book) keeps(t *tenure, hold *tier.Hold) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.hold = hold

@@ -1,9 +1,8 @@
-package sim_test
+package sim
 
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing/synctest"
 	"time"
 
@@ -12,14 +11,12 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// A process is a registry with a connection of its own, through members of the ensemble
-// that serve nobody else.
-type process struct {
+// An actor is a process in a scene, through members of the ensemble that serve nobody else.
+type actor struct {
+	process
 	scene   *scene
 	servers []string
 	net     *network
-	client  *zklock.Client
-	locks   *tier.Registry
 }
 
 // A role says what is special about a process.
@@ -29,47 +26,42 @@ type role struct {
 	tier    []tier.Option // strict if nil
 }
 
-func (s *scene) join(r role) *process {
+// strict makes each release give the node up.
+var strict = []tier.Option{tier.WithHandOff(0)}
+
+func (s *scene) join(r role) *actor {
 	s.Helper()
-	p := &process{scene: s, net: newNetwork(s.srv)}
+	p := &actor{scene: s, net: newNetwork(s.srv)}
 	for i := range max(r.members, 1) {
-		p.servers = append(p.servers, fmt.Sprintf("127.1.%d.%d:2181", len(s.processes), i+1))
+		p.servers = append(p.servers, fmt.Sprintf("127.1.%d.%d:2181", len(s.actors), i+1))
 	}
-	opts := append([]zklock.Option{
-		zklock.WithDialContext(p.net.dial), zklock.WithSessionTimeout(sessionTimeout),
-	}, r.zk...)
 	if r.tier == nil {
-		r.tier = []tier.Option{tier.WithHandOff(0)}
+		r.tier = strict
 	}
 	s.mu.Lock()
-	s.processes = append(s.processes, p)
+	s.actors = append(s.actors, p)
 	s.mu.Unlock()
-	var err error
-	p.client, err = zklock.Dial(s.in(time.Minute), strings.Join(p.servers, ","), opts...)
-	s.must(err)
-	s.Cleanup(func() { p.client.Close() })
-	p.locks, err = tier.New(p.client.Tier(), r.tier...)
-	s.must(err)
+	s.must(p.process.start(s.in(time.Minute), way{p.servers, p.net.dial}, r.zk, r.tier))
 	s.Cleanup(func() { p.locks.Close() })
 	s.Cleanup(p.net.resume)
 	return p
 }
 
-func (p *process) uses(member string) bool { return slices.Contains(p.servers, member) }
+func (p *actor) uses(member string) bool { return slices.Contains(p.servers, member) }
 
 // session returns the process's live session; it is connected.
-func (p *process) session() int64 {
+func (p *actor) session() int64 {
 	p.scene.Helper()
 	return p.connection().ID
 }
 
 // member returns the address of the member that the process is connected to.
-func (p *process) member() string {
+func (p *actor) member() string {
 	p.scene.Helper()
 	return p.connection().Member
 }
 
-func (p *process) connection() zktest.Session {
+func (p *actor) connection() zktest.Session {
 	p.scene.Helper()
 	synctest.Wait()
 	for _, sess := range p.scene.srv.Sessions() {
@@ -82,14 +74,14 @@ func (p *process) connection() zktest.Session {
 }
 
 // unplug breaks the connection and all attempts to make another.
-func (p *process) unplug() {
+func (p *actor) unplug() {
 	for _, addr := range p.servers {
 		p.scene.srv.Member(addr).Refuse()
 		p.scene.srv.Member(addr).Cut()
 	}
 }
 
-func (p *process) plug() {
+func (p *actor) plug() {
 	for _, addr := range p.servers {
 		p.scene.srv.Member(addr).Accept()
 	}
