@@ -33,10 +33,11 @@ test: server etcd-server
 	go vet ./... ./stress/...
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 15m ./... ./stress/...
 
-# The same on ZooKeeper 3.9, where Debian 13 can be reached. It is the server that is new: without the race detector.
-compat: server etcd-server
-	@home=$$(scripts/get-zookeeper-3.9.sh) && echo "ZOOKEEPER_HOME=$$home" && \
-		ZOOKEEPER_HOME=$$home TIERLOCK_REQUIRE_SERVER=1 go test -shuffle=on -timeout 15m ./... ./stress/...
+# The same on ZooKeeper 3.9 and etcd 3.4, where Debian 13 and 12 can be reached. It is the servers that are other: without the
+# race detector.
+compat: server
+	@home=$$(scripts/get-zookeeper-3.9.sh) && etcd=$$(scripts/get-etcd-3.4.sh) && echo "ZOOKEEPER_HOME=$$home ETCD=$$etcd" && \
+		ZOOKEEPER_HOME=$$home ETCD=$$etcd TIERLOCK_REQUIRE_SERVER=1 go test -shuffle=on -timeout 15m ./... ./stress/...
 
 # Random schedules of simulated processes and faults.
 SEEDS ?= 500
