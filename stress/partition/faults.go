@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
 // fault is a way in which an ensemble falls apart.
@@ -33,16 +35,16 @@ func cut(_ context.Context, l *lab, victim int, _ *rand.Rand) (string, error) {
 // have elected another one: at some time until the lock has gone to the waiter, or a
 // moment later.
 func freeze(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
-	stopped := now()
+	stopped := clock.Now()
 	if err := l.server(victim).Pause(); err != nil {
 		return "", err
 	}
 	if err := l.awaitLeader(ctx, victim); err != nil {
 		return "", err
 	}
-	elected := now().sub(stopped)
-	pause(ctx, between(random, 0, sessionTimeout+2*tick))
-	choice := fmt.Sprintf("another leader after %.3f s, continued after %.3f s", elected.Seconds(), now().sub(stopped).Seconds())
+	elected := clock.Now().Sub(stopped)
+	clock.Sleep(between(random, 0, sessionTimeout+2*tick), ctx.Done())
+	choice := fmt.Sprintf("another leader after %.3f s, continued after %.3f s", elected.Seconds(), clock.Now().Sub(stopped).Seconds())
 	return choice, l.server(victim).Resume()
 }
 
@@ -119,7 +121,7 @@ func (l *lab) steps(ctx context.Context, victim int, steps ...step) error {
 				return err
 			}
 		}
-		pause(ctx, s.length)
+		clock.Sleep(s.length, ctx.Done())
 	}
 	return nil
 }
@@ -153,12 +155,4 @@ func others(victim int) (ids []int) {
 
 func between(random *rand.Rand, low, high time.Duration) time.Duration {
 	return low + time.Duration(random.Int64N(int64(high-low)))
-}
-
-// pause waits for d, or less if ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
 const (
@@ -125,7 +126,7 @@ func eventually(ctx context.Context, what string, holds func() bool) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("never: %s: %w", what, context.Cause(ctx))
 		}
-		pause(ctx, 20*time.Millisecond)
+		clock.Sleep(20*time.Millisecond, ctx.Done())
 	}
 	return nil
 }

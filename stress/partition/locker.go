@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -26,7 +27,7 @@ type job struct {
 // event is what a lock process says, and when it happened.
 type event struct {
 	What string
-	At   instant
+	At   clock.Instant
 	Why  string // of a failure
 }
 
@@ -45,7 +46,7 @@ func lockerMain() int {
 		err = j.do(ctx)
 	}
 	if err != nil {
-		say(event{What: failed, At: now(), Why: err.Error()})
+		say(event{What: failed, At: clock.Now(), Why: err.Error()})
 		return exitBreach
 	}
 	return exitPass
@@ -64,12 +65,12 @@ func (j job) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	say(event{What: held, At: now()})
+	say(event{What: held, At: clock.Now()})
 	if j.Writes {
 		go write(ctx, hold, j.Path)
 	}
 	awaitEnd(hold)
-	say(event{What: lost, At: now()})
+	say(event{What: lost, At: clock.Now()})
 	<-ctx.Done()
 	return nil
 }
@@ -79,10 +80,10 @@ func awaitPlace(ctx context.Context, mutex *tier.Mutex) {
 	ours := func(c tier.Contender) bool { return c.PID == os.Getpid() }
 	for ctx.Err() == nil {
 		if queue, _ := mutex.Contenders(ctx); slices.ContainsFunc(queue, ours) {
-			say(event{What: queued, At: now()})
+			say(event{What: queued, At: clock.Now()})
 			return
 		}
-		pause(ctx, 10*time.Millisecond)
+		clock.Sleep(10*time.Millisecond, ctx.Done())
 	}
 }
 
@@ -103,7 +104,7 @@ func awaitEnd(hold *tier.Hold) {
 func write(ctx context.Context, hold *tier.Hold, path string) {
 	for hold.Err() == nil && ctx.Err() == nil {
 		go func() { _, _ = tierlock.Multi(ctx, hold, &zk.SetDataRequest{Path: path, Version: -1}) }()
-		pause(ctx, 50*time.Millisecond)
+		clock.Sleep(50*time.Millisecond, ctx.Done())
 	}
 }
 
@@ -138,7 +139,7 @@ var errLate = errors.New("not in time")
 
 // await returns when what the process is to say happened; what it says before is not of
 // interest any more. If it does not say it for so long, the error is errLate.
-func (l *locker) await(ctx context.Context, what string, long time.Duration) (instant, error) {
+func (l *locker) await(ctx context.Context, what string, long time.Duration) (clock.Instant, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, long, errLate)
 	defer cancel()
 	for {

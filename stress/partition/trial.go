@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
 // try runs one trial in an ensemble that serves, and again if that showed nothing because
@@ -64,7 +66,7 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 	}
 	// A moment in the servers' ticks and between the heartbeats, and enough of both
 	// before it.
-	pause(ctx, between(t.random, sessionTimeout/4, sessionTimeout/2))
+	clock.Sleep(between(t.random, sessionTimeout/4, sessionTimeout/2), ctx.Done())
 	o, err = t.measure(ctx, victim, holder, waiter)
 	if writes {
 		o.Choice += " (holder writes)"
@@ -74,7 +76,7 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 
 // measure lets the fault loose, and learns from the processes who knew what when.
 func (t *trial) measure(ctx context.Context, victim int, holder, waiter *locker) (o outcome, err error) {
-	begin := now()
+	begin := clock.Now()
 	over := make(chan error, 1)
 	go func() {
 		choice, err := t.fault.strike(ctx, t.lab, victim, t.random)
@@ -86,9 +88,9 @@ func (t *trial) measure(ctx context.Context, victim int, holder, waiter *locker)
 	err3 := <-over
 	switch {
 	case err1 == nil && errors.Is(err2, errLate):
-		known, err2 = now(), nil // and still believes in it
+		known, err2 = clock.Now(), nil // and still believes in it
 	case errors.Is(err1, errLate) && err2 == nil:
-		err1 = fmt.Errorf("waiter: %w; the holder lost the lock after %.3f s", err1, known.sub(begin).Seconds())
+		err1 = fmt.Errorf("waiter: %w; the holder lost the lock after %.3f s", err1, known.Sub(begin).Seconds())
 	}
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return o, err
@@ -96,7 +98,7 @@ func (t *trial) measure(ctx context.Context, victim int, holder, waiter *locker)
 	if known < begin {
 		return o, errNotHeld
 	}
-	o.Lost, o.Acquired = known.sub(begin), acquired.sub(begin)
+	o.Lost, o.Acquired = known.Sub(begin), acquired.Sub(begin)
 	return o, nil
 }
 
