@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -11,7 +12,7 @@ func TestLockSurvivesChaos(t *testing.T) {
 	if r.Verdict != "PASS" || c == nil {
 		t.Fatalf("got %+v", r)
 	}
-	if len(c.Faults) == 0 || c.FencedWrites == 0 || c.AfterFaults == 0 || c.History != "Ok" {
+	if len(c.Faults) == 0 || c.FencedWrites == 0 || c.AfterFaults == 0 || c.History != "Ok" || c.Drawing != "" {
 		t.Errorf("got %+v", c)
 	}
 }
@@ -26,5 +27,9 @@ func TestBrokenLockDoesNotSurviveChaos(t *testing.T) {
 	r := runJSON(t, exitViolation, "-chaos", "-duration", "1s", "-procs", "2", "-lock", "broken")
 	if r.Overlaps == 0 || r.LostUpdates == 0 || r.TokenRegressions == 0 || r.Chaos.History != "Illegal" {
 		t.Errorf("a lock that lets everybody in: got %+v, %+v", r, r.Chaos)
+	}
+	drawing, err := os.ReadFile(r.Chaos.Drawing)
+	if err != nil || !strings.HasPrefix(r.Chaos.Drawing, evidence) || !strings.Contains(string(drawing), ": acquire, token 0") {
+		t.Errorf("drawn in %q: %v, want a page beside what the workers saw, with the operations", r.Chaos.Drawing, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,14 @@ type command struct {
 	JSON  bool
 	HTML  string // file for the report, "" for none
 	Bench string // directory for a benchmark instead of a run, "" for none
+}
+
+// drawing is the file for an illegal history: beside the report, or "" without one.
+func (c *command) drawing() string {
+	if c.HTML == "" {
+		return ""
+	}
+	return strings.TrimSuffix(c.HTML, filepath.Ext(c.HTML)) + "-history.html"
 }
 
 // parseFlags reads the command line. Its error is already on stderr, with the usage.

@@ -46,3 +46,11 @@ func TestShapeOfABench(t *testing.T) {
 		t.Errorf("got %v, %v, want 1 s each", c.Duration, err)
 	}
 }
+
+func TestDrawingIsBesideTheReport(t *testing.T) {
+	for html, want := range map[string]string{"": "", "x/y.html": "x/y-history.html", "x.d/y": "x.d/y-history.html"} {
+		if got := (&command{HTML: html}).drawing(); got != want {
+			t.Errorf("-html %q: got %q, want %q", html, got, want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
@@ -21,7 +22,7 @@ func dialLeaky(ctx context.Context, o store.Options) (store.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := connect(o.Servers...)
+	conn, _, err := zkconn.Open(ctx, o.Servers, 15*time.Second, nil)
 	if err != nil {
 		return nil, errors.Join(err, inner.Close())
 	}
@@ -42,10 +43,4 @@ func (l leakyLocker) Contender(path string) (store.Contender, error) {
 func (l leakyLocker) Close() error {
 	l.conn.Close()
 	return l.Locker.Close()
-}
-
-// connect returns a connection whose first call waits for the session.
-func connect(servers ...string) (*zk.Conn, error) {
-	conn, _, err := zk.Connect(servers, 15*time.Second, zk.WithLogInfo(false))
-	return conn, err
 }

@@ -87,7 +87,7 @@ var errFailed = errors.New("the verdict is FAIL")
 
 // run does what the command line asks for and writes down what it found.
 func (c command) run(ctx context.Context, stdout, stderr io.Writer) error {
-	result, err := stress(ctx, c.Config, stderr)
+	result, err := c.stress(ctx, stderr)
 	if err != nil {
 		return err
 	}
@@ -101,20 +101,20 @@ func (c command) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return err
 }
 
-// stress runs what cfg asks for, on private servers if it names none. The end of ctx ends
-// the measuring early; what was done by then is judged.
-func stress(ctx context.Context, cfg load.Config, stderr io.Writer) (*report.Result, error) {
-	if len(cfg.Servers) > 0 {
-		return load.Run(ctx, cfg, stderr)
+// stress has the lock hammered, on private servers if the command line names none. The end
+// of ctx ends the measuring early; what was done by then is judged.
+func (c command) stress(ctx context.Context, stderr io.Writer) (*report.Result, error) {
+	if len(c.Servers) > 0 {
+		return load.Run(ctx, c.Config, stderr)
 	}
-	cluster, err := cfg.Store.Start(ctx, cfg.Shape())
+	cluster, err := c.Store.Start(ctx, c.Shape())
 	if err != nil {
 		return nil, err
 	}
 	defer cluster.Stop()
-	cfg.Servers, cfg.Private = cluster.Addrs(), true
-	if cfg.Chaos {
-		return chaos.Run(ctx, cfg, cluster, stderr)
+	c.Servers, c.Private = cluster.Addrs(), true
+	if !c.Chaos {
+		return load.Run(ctx, c.Config, stderr)
 	}
-	return load.Run(ctx, cfg, stderr)
+	return chaos.Run(ctx, c.Config, cluster, c.drawing(), stderr)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/stress/internal/load"
@@ -78,11 +79,7 @@ func TestServersAreAnRTTAway(t *testing.T) {
 func TestRunLeavesNoNodes(t *testing.T) {
 	server := zkservertest.Start(t, zkserver.Config{}).Addr()
 	runJSON(t, exitPass, "-zk", server+"/a/b", "-procs", "1", "-duration", "100ms")
-	conn, err := connect(server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := zkconn.Start(t, []string{server}, 15*time.Second, nil)
 	if exists, _, err := conn.Exists("/a"); err != nil || exists {
 		t.Errorf("the parents that were missing before: exists %t, %v", exists, err)
 	}
@@ -144,7 +141,7 @@ func TestInterruptEndsTheRunAndJudges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := stress(ctx, cfg.Config, os.Stderr)
+	r, err := cfg.stress(ctx, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}

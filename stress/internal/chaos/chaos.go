@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -27,8 +28,9 @@ const recovery = 3 * time.Second
 
 // Run runs the workers of one lock on a cluster amid faults, then lets them recover, and
 // judges. A seed decides on all faults, though not on what they hit. The end of ctx ends
-// the faults; what was done by then is judged.
-func Run(ctx context.Context, cfg load.Config, cluster *child.Ensemble, stderr io.Writer) (*report.Result, error) {
+// the faults; what was done by then is judged. An illegal history is drawn in a file, which
+// is put beside what the workers saw if drawing is "".
+func Run(ctx context.Context, cfg load.Config, cluster *child.Ensemble, drawing string, stderr io.Writer) (*report.Result, error) {
 	random := rand.New(rand.NewPCG(cfg.Seed, 0))
 	cfg.SessionTimeout = cfg.Store.HastyTimeout(random)
 	seen, err := cfg.Store.Observe(ctx, cfg.Place())
@@ -40,19 +42,57 @@ func Run(ctx context.Context, cfg load.Config, cluster *child.Ensemble, stderr i
 	if err != nil {
 		return nil, err
 	}
-	result, err := torment(ctx, cfg, cluster, seen, dir, random, stderr)
-	if err == nil && result.Verdict != "PASS" {
-		fmt.Fprintln(stderr, "stress: what the workers saw is kept in", dir)
-		return result, nil
+	c, err := (&torment{cfg, cluster, seen, dir, random, stderr}).run(ctx)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return result, errors.Join(err, os.RemoveAll(dir))
+	result := cfg.Result()
+	c.Judge(result)
+	result.Environment = cfg.Environment()
+	if result.Verdict == "PASS" {
+		return result, os.RemoveAll(dir)
+	}
+	if drawing == "" {
+		drawing = filepath.Join(dir, "history.html")
+	}
+	if err := draw(c, result.Chaos, drawing); err != nil {
+		fmt.Fprintln(stderr, "stress: the history is not drawn:", err)
+	}
+	fmt.Fprintln(stderr, "stress: what the workers saw is kept in", dir)
+	return result, nil
 }
 
-func torment(
-	ctx context.Context, cfg load.Config, cluster *child.Ensemble, seen store.Observer, dir string, random *rand.Rand, stderr io.Writer,
-) (*report.Result, error) {
+// draw writes down what is illegal in the history, if anything is.
+func draw(c *judge.Case, found *report.Chaos, name string) error {
+	if !found.Illegal() {
+		return nil
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(c.Draw(file), file.Close()); err != nil {
+		return err
+	}
+	found.Drawing = name
+	return nil
+}
+
+// torment is what a run with faults takes.
+type torment struct {
+	cfg     load.Config
+	cluster *child.Ensemble
+	seen    store.Observer
+	dir     string // for what the workers write
+	random  *rand.Rand
+	stderr  io.Writer
+}
+
+// run is all of it but the verdict.
+func (t *torment) run(ctx context.Context) (*judge.Case, error) {
+	cfg := t.cfg
 	fence := evidence.NewFence(cfg.Paths)
-	stop, err := fence.Serve(dir)
+	stop, err := fence.Serve(t.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -62,18 +102,18 @@ func torment(
 	// the start of a server.
 	life, kill := context.WithTimeout(context.Background(), cfg.Duration+calm+load.DrainTime+2*time.Minute)
 	defer kill()
-	t := load.Task{Config: cfg, LockPaths: seen.Paths(), Dir: dir}
-	t.Duration = cfg.Duration + calm + time.Minute // the workers are told when to stop
-	fleet, err := newFleet(life, t, rand.New(rand.NewPCG(cfg.Seed, 1)))
+	task := load.Task{Config: cfg, LockPaths: t.seen.Paths(), Dir: t.dir}
+	task.Duration = cfg.Duration + calm + time.Minute // the workers are told when to stop
+	fleet, err := newFleet(life, task, rand.New(rand.NewPCG(cfg.Seed, 1)))
 	if err != nil {
 		return nil, err
 	}
 	defer fleet.Close()
-	fmt.Fprintf(stderr, "stress: chaos with seed %d, session timeout %v\n", cfg.Seed, cfg.SessionTimeout)
+	fmt.Fprintf(t.stderr, "stress: chaos with seed %d, session timeout %v\n", cfg.Seed, cfg.SessionTimeout)
 
 	c := &judge.Case{SessionTimeout: cfg.SessionTimeout, Lease: cfg.Store.Lease(cfg.SessionTimeout), Begin: clock.Now()}
-	d := &diary{stderr: stderr, begin: c.Begin, faults: judge.Faults{Counts: map[string]int64{}}}
-	rage(ctx, cfg, d, fleet, fence, cluster, random)
+	d := &diary{stderr: t.stderr, begin: c.Begin, faults: judge.Faults{Counts: map[string]int64{}}}
+	t.rage(ctx, d, fleet, fence)
 	c.Healed = clock.Now()
 	clock.Sleep(calm, ctx.Done())
 	c.End = clock.Now()
@@ -81,10 +121,10 @@ func torment(
 
 	workers := fleet.children()
 	workers.Stop()
-	if err := seen.Renew(context.WithoutCancel(ctx)); err != nil {
+	if err := t.seen.Renew(context.WithoutCancel(ctx)); err != nil {
 		return nil, err
 	}
-	if c.Leaked, err = store.Leaked(context.WithoutCancel(ctx), seen, calm); err != nil {
+	if c.Leaked, err = store.Leaked(context.WithoutCancel(ctx), t.seen, calm); err != nil {
 		return nil, err
 	}
 	workers.Dismiss()
@@ -93,26 +133,19 @@ func torment(
 		c.Deaths += int64(s.deaths)
 	}
 	c.Faults, c.Fence = d.faults, fence.Total()
-	if c.Holds, err = evidence.ReadJournals(dir); err != nil {
-		return nil, err
-	}
-	result := cfg.Result()
-	c.Judge(result)
-	result.Environment = cfg.Environment()
-	return result, nil
+	c.Holds, err = evidence.ReadJournals(t.dir)
+	return c, err
 }
 
 // rage lets the faults loose for the duration of the run, or until ctx ends, and
 // returns when all are healed.
-func rage(
-	ctx context.Context, cfg load.Config, d *diary, f *fleet, fence *evidence.Fence, cluster *child.Ensemble, random *rand.Rand,
-) {
-	ctx, cancel := context.WithTimeout(ctx, cfg.Duration)
+func (t *torment) rage(ctx context.Context, d *diary, f *fleet, fence *evidence.Fence) {
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.Duration)
 	defer cancel()
 	var both sync.WaitGroup
-	workers := &nemesis{rand.New(rand.NewPCG(cfg.Seed, 2)), cfg.SessionTimeout, d}
-	servers := &nemesis{random, cfg.SessionTimeout, d}
+	workers := &nemesis{rand.New(rand.NewPCG(t.cfg.Seed, 2)), t.cfg.SessionTimeout, d}
+	servers := &nemesis{t.random, t.cfg.SessionTimeout, d}
 	both.Go(func() { workers.rage(ctx, workers.workerFaults(f, fence), 0.5) })
-	both.Go(func() { servers.rage(ctx, servers.serverFaults(cluster), 2) })
+	both.Go(func() { servers.rage(ctx, servers.serverFaults(t.cluster), 2) })
 	both.Wait()
 }

@@ -25,7 +25,7 @@ func (d *diary) did(kind string, from clock.Instant, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.faults.Counts[kind]++
-	d.faults.Disturbances = append(d.faults.Disturbances, judge.Disturbance{From: from, Until: until})
+	d.faults.Disturbances = append(d.faults.Disturbances, judge.Disturbance{Kind: kind, From: from, Until: until})
 	if err != nil {
 		d.faults.Unhealed = append(d.faults.Unhealed, fmt.Errorf("%s: %w", kind, err))
 	}

@@ -32,6 +32,8 @@ type Case struct {
 	Tallies            []*evidence.Tally // of the last worker of each slot, nil for one that died
 	Deaths             int64             // of workers before them, by themselves
 	Leaked             int64
+
+	contradiction []evidence.Hold // of an illegal history
 }
 
 // Judge completes r, which says what the work was.
@@ -54,8 +56,9 @@ func (c *Case) Judge(r *report.Result) {
 		found.Stalls += n
 		found.LongestGap = max(found.LongestGap, gap.Nanoseconds())
 		found.AfterFaults = min(found.AfterFaults, countSince(path, c.Healed))
-		if verdict := checkHistory(path, deadline); found.History != string(porcupine.Illegal) && verdict != porcupine.Ok {
-			found.History = string(verdict)
+		verdict, illegal := checkHistory(path, deadline)
+		if found.History != string(porcupine.Illegal) && verdict != porcupine.Ok {
+			found.History, c.contradiction = string(verdict), illegal
 		}
 	}
 	found.StoppedHolders, found.StoppedAndLost, found.LateErrMissing = stopped(c.Holds, c.Faults.Stops, c.Lease)

@@ -11,7 +11,10 @@ type Faults struct {
 }
 
 // Disturbance is a fault, from its beginning until it was healed.
-type Disturbance struct{ From, Until clock.Instant }
+type Disturbance struct {
+	Kind        string
+	From, Until clock.Instant
+}
 
 // Stop is a time during which no instruction of a process was run.
 type Stop struct {

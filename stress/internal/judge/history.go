@@ -42,6 +42,9 @@ type mutexState struct {
 var mutexModel = porcupine.Model{
 	Init: func() any { return mutexState{} },
 	Step: func(state, input, _ any) (bool, any) { return state.(mutexState).step(input.(operation)) },
+
+	DescribeOperation: func(input, _ any) string { return input.(operation).String() },
+	DescribeState:     func(state any) string { return state.(mutexState).String() },
 }
 
 func (s mutexState) step(op operation) (legal bool, next mutexState) {
@@ -69,7 +72,7 @@ func (s mutexState) step(op operation) (legal bool, next mutexState) {
 func operations(h evidence.Hold) []porcupine.Operation {
 	step := func(kind operationKind, token int64, from, until clock.Instant) porcupine.Operation {
 		op := operation{kind, owner{h.Process, h.ID}, token, h.Process}
-		return porcupine.Operation{ClientId: h.Process, Input: op, Call: int64(from), Return: int64(until)}
+		return porcupine.Operation{Input: op, Call: int64(from), Return: int64(until)}
 	}
 	ops := []porcupine.Operation{step(opAcquire, h.Token, h.Asked, h.Got)}
 	if h.Over == 0 {
@@ -92,24 +95,29 @@ const (
 // checkHistory checks the holds of one path, in the order of Got, against the model,
 // until the deadline. It does so in windows, since leaving out whole holds keeps a
 // correct history correct; and as the windows overlap, each hold is compared with its
-// neighbours.
-func checkHistory(holds []evidence.Hold, deadline time.Time) porcupine.CheckResult {
+// neighbours. With Illegal comes what is.
+func checkHistory(holds []evidence.Hold, deadline time.Time) (porcupine.CheckResult, []evidence.Hold) {
 	verdict := porcupine.Ok
 	for from := 0; from < len(holds); from += windowSize - windowOverlap {
-		left := time.Until(deadline)
-		if left <= 0 {
-			return porcupine.Unknown
-		}
-		var ops []porcupine.Operation
-		for _, h := range holds[from:min(from+windowSize, len(holds))] {
-			ops = append(ops, operations(h)...)
-		}
-		switch porcupine.CheckOperationsTimeout(mutexModel, ops, left) {
+		window := holds[from:min(from+windowSize, len(holds))]
+		switch checkWindow(window, deadline) {
 		case porcupine.Illegal:
-			return porcupine.Illegal
+			return porcupine.Illegal, contradiction(window, deadline)
 		case porcupine.Unknown:
 			verdict = porcupine.Unknown
 		}
 	}
-	return verdict
+	return verdict, nil
+}
+
+func checkWindow(holds []evidence.Hold, deadline time.Time) porcupine.CheckResult {
+	left := time.Until(deadline)
+	if left <= 0 {
+		return porcupine.Unknown
+	}
+	var ops []porcupine.Operation
+	for _, h := range holds {
+		ops = append(ops, operations(h)...)
+	}
+	return porcupine.CheckOperationsTimeout(mutexModel, ops, left)
 }

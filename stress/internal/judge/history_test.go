@@ -34,7 +34,7 @@ func TestHistory(t *testing.T) {
 		{"two while one re-enters", []evidence.Hold{nested, span(2, 6, 20, 30)}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := checkHistory(test.holds, time.Now().Add(checkingTime)); (got == porcupine.Ok) != test.legal {
+			if got, _ := checkHistory(test.holds, time.Now().Add(checkingTime)); (got == porcupine.Ok) != test.legal {
 				t.Errorf("got %v, want legal %t", got, test.legal)
 			}
 		})
@@ -56,18 +56,18 @@ func TestLongHistoryIsCheckedToItsEnd(t *testing.T) {
 		holds = append(holds, span(1+i%2, int64(i+1), clock.Instant(10*i+1), clock.Instant(10*i+5)))
 	}
 	deadline := time.Now().Add(checkingTime)
-	if got := checkHistory(holds, deadline); got != porcupine.Ok {
+	if got, _ := checkHistory(holds, deadline); got != porcupine.Ok {
 		t.Fatalf("correct history: got %v", got)
 	}
 	for _, at := range []int{1, windowSize - 1, windowSize, 2 * (windowSize - windowOverlap), len(holds) - 1} {
 		token := holds[at].Token
 		holds[at].Token = holds[at-1].Token
-		if got := checkHistory(holds, deadline); got != porcupine.Illegal {
+		if got, _ := checkHistory(holds, deadline); got != porcupine.Illegal {
 			t.Errorf("token of hold %d belongs to the one before: got %v, want Illegal", at, got)
 		}
 		holds[at].Token = token
 	}
-	if got := checkHistory(holds, time.Now()); got != porcupine.Unknown {
+	if got, _ := checkHistory(holds, time.Now()); got != porcupine.Unknown {
 		t.Errorf("no time to check: got %v, want Unknown", got)
 	}
 }

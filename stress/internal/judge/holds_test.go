@@ -123,9 +123,9 @@ func TestStallsAreGapsBeyondTheFaults(t *testing.T) {
 	}{
 		{"steady", nil, 290, 0},
 		{"nothing at the end", nil, 320, 1},
-		{"a fault, and time to recover", []Disturbance{{205, 220}}, 320, 0},
-		{"a fault that does not last that long", []Disturbance{{205, 220}}, 430, 1},
-		{"a fault long before", []Disturbance{{10, 90}}, 320, 1},
+		{"a fault, and time to recover", []Disturbance{{From: 205, Until: 220}}, 320, 0},
+		{"a fault that does not last that long", []Disturbance{{From: 205, Until: 220}}, 430, 1},
+		{"a fault long before", []Disturbance{{From: 10, Until: 90}}, 320, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got, _ := stalls(holds, 0, test.end, test.faults, 100); got != test.want {

@@ -28,7 +28,11 @@ type Chaos struct {
 	Unhealed    int64  `json:"unhealed"`                  // faults that could not be undone
 	Interrupted bool   `json:"interrupted"`               // so that there was no time to recover
 	History     string `json:"history"`                   // Ok, Illegal, or Unknown when checking took too long
+	Drawing     string `json:"history_drawing,omitempty"` // file that shows what is illegal in it
 }
+
+// Illegal reports whether the history is not one of a lock.
+func (c *Chaos) Illegal() bool { return c.History == "Illegal" }
 
 // violations are those that only faults can bring about; c is nil without.
 func (c *Chaos) violations() []violation {
@@ -39,7 +43,7 @@ func (c *Chaos) violations() []violation {
 		{c.LateErrMissing, "looks at a hold that saw no loss though its lease was over"},
 		{c.Unhealed, "faults that could not be undone"},
 	}
-	if c.History == "Illegal" {
+	if c.Illegal() {
 		v = append(v, violation{1, "illegal history"})
 	}
 	if c.Interrupted {
@@ -64,5 +68,9 @@ func (c *Chaos) rows(row func(name, format string, args ...any)) {
 		c.FencedWrites, c.FencedRefused, c.WouldBeOverlaps, c.UnfencedLostUpdates)
 	row("progress", "%d acquisitions on each path after the faults, longest gap %v, stalls %d",
 		c.AfterFaults, ns(c.LongestGap), c.Stalls)
-	row("history", "%s, %d re-entries", c.History, c.Reentries)
+	drawing := ""
+	if c.Drawing != "" {
+		drawing = ", drawn in " + c.Drawing
+	}
+	row("history", "%s, %d re-entries%s", c.History, c.Reentries, drawing)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -57,7 +58,7 @@ func (r *Result) work() string {
 	return text
 }
 
-// WritePage writes a report of this run alone.
+// WritePage writes a report of this run alone. An illegal history is drawn beside it.
 func (r *Result) WritePage(name string) error {
 	p := page.Page{
 		Title: "stress: " + r.Verdict,
@@ -65,6 +66,9 @@ func (r *Result) WritePage(name string) error {
 			r.Procs, r.Goroutines, page.Duration(time.Duration(r.Duration)), r.Seed, strings.Join(r.Violations(), "; ")),
 		Comparisons: []page.Comparison{r.Comparison(r.work())},
 		Environment: r.Environment.Facts(),
+	}
+	if r.Chaos != nil && r.Chaos.Drawing != "" {
+		p.History = filepath.Base(r.Chaos.Drawing)
 	}
 	return WriteFile(name, &p)
 }

@@ -13,6 +13,7 @@ import (
 type Page struct {
 	Title       string
 	Summary     string
+	History     string // page beside this one that shows an illegal history, "" for none
 	Goals       []Goal // may be empty
 	Comparisons []Comparison
 	Environment []Fact

@@ -1,0 +1,71 @@
+package judge
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"sort"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/tierlock/tierlock/stress/internal/evidence"
+)
+
+// contradiction is the shortest run of holds within some whose history is illegal that
+// is illegal by itself, as a rule two neighbours. What more holds make of an illegal
+// history is illegal, too, so both ends are found by halving. A check that takes too long
+// leaves it longer.
+func contradiction(holds []evidence.Hold, deadline time.Time) []evidence.Hold {
+	illegal := func(part []evidence.Hold) bool { return checkWindow(part, deadline) == porcupine.Illegal }
+	last := sort.Search(len(holds)-1, func(i int) bool { return illegal(holds[:i+1]) })
+	holds = holds[:last+1]
+	first := sort.Search(last, func(i int) bool { return !illegal(holds[i+1:]) })
+	return holds[first:]
+}
+
+// Draw writes a page with what is illegal in the history, and with the faults of that
+// time. It is for a case that was judged so.
+func (c *Case) Draw(w io.Writer) error {
+	var ops []porcupine.Operation
+	from, until := int64(math.MaxInt64), int64(0)
+	for row, h := range c.contradiction {
+		for _, op := range operations(h) {
+			op.ClientId = row
+			ops = append(ops, op)
+			from, until = min(from, op.Call), max(until, op.Call) // the return of the dead is never
+		}
+	}
+	_, info := porcupine.CheckOperationsVerbose(mutexModel, ops, checkingTime)
+	var faults []porcupine.Annotation
+	for _, d := range c.Faults.Disturbances {
+		if int64(d.From) <= until && int64(d.Until) >= from {
+			faults = append(faults, porcupine.Annotation{
+				Tag: "faults", Start: int64(d.From), End: int64(d.Until), Description: d.Kind,
+				Details: fmt.Sprint("for ", d.Until.Sub(d.From).Round(time.Millisecond)),
+			})
+		}
+	}
+	info.AddAnnotations(faults)
+	return porcupine.Visualize(mutexModel, info, w)
+}
+
+func (o owner) String() string { return fmt.Sprintf("process %d, hold %d", o.process, o.id) }
+
+func (op operation) String() string {
+	switch op.kind {
+	case opAcquire:
+		return fmt.Sprintf("%v: acquire, token %d", op.owner, op.token)
+	case opRelease:
+		return fmt.Sprintf("%v: release", op.owner)
+	default:
+		return fmt.Sprintf("%v: lost", op.owner)
+	}
+}
+
+func (s mutexState) String() string {
+	if s.count == 0 {
+		return fmt.Sprintf("free, after token %d of process %d", s.token, s.process)
+	}
+	return fmt.Sprintf("%v: has it %d deep with token %d", s.owner, s.count, s.token)
+}

@@ -1,0 +1,89 @@
+package judge
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/evidence"
+	"github.com/tierlock/tierlock/stress/internal/report"
+)
+
+// turns are so many legal holds of two processes in turn.
+func turns(n int) (holds []evidence.Hold) {
+	for i := range n {
+		holds = append(holds, span(1+i%2, int64(i+1), clock.Instant(10*i+1), clock.Instant(10*i+5)))
+	}
+	return holds
+}
+
+func TestContradictionIsTheHoldsThatDoNotGoTogether(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		spoil func([]evidence.Hold)
+		ids   []int
+	}{
+		{"first two at once", func(h []evidence.Hold) { h[0].Valid, h[0].Over = 12, 13 }, []int{1, 11}},
+		{"two at once", func(h []evidence.Hold) { h[70].Valid, h[70].Over = 712, 713 }, []int{701, 711}},
+		{"token of another process", func(h []evidence.Hold) { h[71].Token = h[70].Token }, []int{701, 711}},
+		{"last one", func(h []evidence.Hold) { h[99].Token = 1 }, []int{981, 991}},
+		{"one by itself", func(h []evidence.Hold) {
+			h[50].Nested = []evidence.Nesting{{Token: 7, Asked: 502, Got: 503, Called: 504, Return: 505}}
+		}, []int{501}},
+		{"two pairs", func(h []evidence.Hold) { h[31].Token, h[71].Token = h[30].Token, h[70].Token }, []int{301, 311}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			holds := turns(100)
+			test.spoil(holds)
+			verdict, found := checkHistory(holds, time.Now().Add(checkingTime))
+			if got := ids(found); verdict != porcupine.Illegal || !slices.Equal(got, test.ids) {
+				t.Errorf("got %v because of the holds %v, want %v", verdict, got, test.ids)
+			}
+		})
+	}
+}
+
+func ids(holds []evidence.Hold) (all []int) {
+	for _, h := range holds {
+		all = append(all, h.ID)
+	}
+	return all
+}
+
+func TestContradictionStaysWholeWithoutTimeToFindIt(t *testing.T) {
+	holds := turns(3)
+	holds[1].Token = holds[0].Token
+	if found := contradiction(holds, time.Now()); len(found) != 3 {
+		t.Errorf("got the holds %v, want all of what is known to be illegal", ids(found))
+	}
+}
+
+func TestDrawingNamesTheOperationsAndTheFaultsOfTheirTime(t *testing.T) {
+	c := &Case{
+		SessionTimeout: time.Second, End: 1000, Holds: turns(100), Tallies: []*evidence.Tally{{}, {}},
+		Faults: Faults{Disturbances: []Disturbance{{"stop worker", 600, 706}, {"kill worker", 100, 200}}},
+	}
+	c.Holds[71].Token = c.Holds[70].Token
+	c.Judge(&report.Result{Procs: 2, Goroutines: 1, Paths: 1})
+	var page strings.Builder
+	if err := c.Draw(&page); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"process 1, hold 701: acquire, token 71", "process 1, hold 701: release", "process 2, hold 711: acquire, token 71",
+		"free, after token 71 of process 1", "stop worker", `"ClientId":1`, // a row for each hold
+	} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page does not have %q", want)
+		}
+	}
+	for _, other := range []string{"hold 691", "hold 721", "kill worker"} {
+		if strings.Contains(page.String(), other) {
+			t.Errorf("the page has %q, which has nothing to do with it", other)
+		}
+	}
+}
