@@ -1,6 +1,6 @@
-// Command mutants takes one guard at a time out of mutexbool, zklock and tier and runs the tests that can see it. A
-// mutant that no test fails for has survived: a guard without a test, or one that guards nothing. The work tree is never
-// touched. It ends with the line
+// Command mutants takes one guard at a time out of the packages of the lock and runs the tests that can see it. A mutant that
+// no test fails for has survived: a guard without a test, or one that guards nothing. The work tree is never touched. It
+// ends with the line
 //
 //	mutants: N, survived S, equivalent E
 //

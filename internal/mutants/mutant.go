@@ -5,9 +5,9 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
-	"strings"
 )
 
 // A mutant is one change of one file. It is known by the file, the function and the text of the change, which line
@@ -34,7 +34,7 @@ func (m mutant) String() string {
 	return id
 }
 
-func (m mutant) pkg() string { return m.file[:strings.LastIndexByte(m.file, '/')] }
+func (m mutant) pkg() string { return path.Dir(m.file) }
 
 // apply returns the source with the change.
 func (m mutant) apply(src []byte) []byte {

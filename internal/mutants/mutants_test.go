@@ -3,6 +3,8 @@ package main
 import (
 	"go/parser"
 	"go/token"
+	"os/exec"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -51,6 +53,31 @@ func TestGuardsAreFound(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// A package that becomes part of the lock, and is not listed, would lose its guards unseen.
+func TestEveryPackageOfTheLockIsListed(t *testing.T) {
+	const module = "github.com/tierlock/tierlock"
+	out, err := exec.Command("go", "list", "-deps", module, module+"/dropin").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := make(map[string]int)
+	for i, pkg := range packages {
+		place[path.Join(module, pkg)] = i
+	}
+	for _, pkg := range strings.Fields(string(out)) {
+		if !strings.HasPrefix(pkg, module) || pkg == module+"/internal/wire" { // which the model is made of, too
+			continue
+		}
+		if _, ok := place[pkg]; !ok {
+			t.Errorf("%s is not listed", pkg)
+		}
+		delete(place, pkg)
+	}
+	for pkg := range place {
+		t.Errorf("%s is listed, and no part of the lock", pkg)
 	}
 }
 
