@@ -65,7 +65,7 @@ interop: server
 	TIERLOCK_REQUIRE_SERVER=1 TIERLOCK_REQUIRE_INTEROP=1 go test $(RACE) -v -count=1 ./interop -duration 20s
 
 lint:
-	@if command -v golangci-lint >/dev/null; then golangci-lint run ./... ./stress/...; else echo "golangci-lint is not installed"; fi
+	golangci-lint run ./... ./stress/...
 
 tidy-check:
 	GOWORK=off go mod tidy -diff

@@ -13,6 +13,13 @@
 // left behind by the code under test fails the test. Both must be closed before the bubble ends: [Start], given the
 // bubble's t, closes the server.
 //
+//	synctest.Test(t, func(t *testing.T) {
+//		s := zktest.Start(t)
+//		…
+//		s.Mute(conn.SessionID(), zktest.ToServer)
+//		time.Sleep(10 * time.Second) // the session has expired, to the nanosecond
+//	})
+//
 // With [Config.Latency] each frame takes a fixed time to its destination, handshakes and events too, so a test can count
 // round trips exactly: two requests that are sent together are answered together, one round trip later. To dial takes no
 // time, nor does the end of a connection; when the server cuts one, what is on its way is lost. [Server.Intercept] sees

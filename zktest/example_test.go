@@ -3,6 +3,7 @@ package zktest_test
 import (
 	"fmt"
 	"log"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -94,6 +95,74 @@ func ExampleServer_OnChange() {
 	// created /queue
 	// created /queue/1
 	// left: [1]
+}
+
+// A server of the ensemble goes away, and the client finds another one.
+func ExampleMember() {
+	s := zktest.NewServer(zktest.Config{})
+	defer s.Close()
+	conn, _, err := zk.Connect([]string{"127.0.0.1:2181", "127.0.0.2:2181"}, 10*time.Second,
+		zk.WithDialer(s.DialTimeout), zk.WithLogger(zkconn.Silent{}), zk.WithLogInfo(false))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	if _, _, err := conn.Exists("/"); err != nil {
+		log.Fatal(err)
+	}
+	before := s.Sessions()[0]
+
+	gone := s.Member(before.Member)
+	gone.Refuse() // new connections
+	gone.Cut()    // those it has
+	for {
+		if _, _, err := conn.Exists("/"); err == nil {
+			break
+		}
+	}
+	after := s.Sessions()[0]
+	fmt.Println("same session:", after.ID == before.ID)
+	fmt.Println("same member:", after.Member == before.Member)
+	// Output:
+	// same session: true
+	// same member: false
+}
+
+// A test can tell what the server knows of the clients from what they believe.
+func ExampleServer_Sessions() {
+	s := zktest.NewServer(zktest.Config{MaxSessionTimeout: 6 * time.Second})
+	defer s.Close()
+	conn := exampleConn(s)
+	defer conn.Close()
+
+	if _, err := conn.Create("/held", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		log.Fatal(err)
+	}
+	for _, session := range s.Sessions() {
+		fmt.Println(session.Timeout, session.Member, session.Ephemerals)
+	}
+	// Output: 6s 127.0.0.1:2181 [/held]
+}
+
+// With a latency, requests that leave together are answered together.
+func ExampleConfig() {
+	const roundTrip = 20 * time.Millisecond
+	s := zktest.NewServer(zktest.Config{Latency: roundTrip / 2})
+	defer s.Close()
+	conn := exampleConn(s)
+	defer conn.Close()
+	if _, _, err := conn.Exists("/"); err != nil { // there is a session now
+		log.Fatal(err)
+	}
+
+	begin := time.Now()
+	var both sync.WaitGroup
+	for _, path := range []string{"/a", "/b"} {
+		both.Go(func() { conn.Exists(path) })
+	}
+	both.Wait()
+	fmt.Println("at least one round trip:", time.Since(begin) >= roundTrip)
+	// Output: at least one round trip: true
 }
 
 func exampleConn(s *zktest.Server) *zk.Conn {
