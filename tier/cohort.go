@@ -101,9 +101,9 @@ func (c *cohort) passOnLocked(grant second.Grant) {
 	c.leaveLocked()
 	if !c.registry.spawn(c, func() {
 		grant.Release() // if it does not go at once, that is the second tier's business
-		c.settle()
+		c.free()
 	}) {
-		c.settleLocked()
+		c.freeLocked()
 	}
 }
 
@@ -125,14 +125,14 @@ func (c *cohort) leaveLocked() {
 	c.lingerer.stop()
 }
 
-// settle follows the end of a grant: those who wait get a new one.
-func (c *cohort) settle() {
+// free follows the end of a grant: those who wait get a new one.
+func (c *cohort) free() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.settleLocked()
+	c.freeLocked()
 }
 
-func (c *cohort) settleLocked() {
+func (c *cohort) freeLocked() {
 	c.state = idle
 	if !c.gate.empty() {
 		c.fetchLocked()
@@ -155,7 +155,7 @@ func (c *cohort) try(ctx context.Context, lock errand) (*ownership, error) {
 
 	grant, err := lock.TryAcquire(ctx)
 	if err != nil {
-		c.settle()
+		c.free()
 		return nil, err
 	}
 	c.mu.Lock()
@@ -189,6 +189,6 @@ func (c *cohort) release(own *ownership) error {
 	c.leaveLocked()
 	c.mu.Unlock()
 	err := grant.Release()
-	c.settle()
+	c.free()
 	return err
 }

@@ -62,7 +62,7 @@ func (c *cohort) deliver(ctx context.Context, errand errand, grant second.Grant,
 	if ctx.Err() == nil { // else it was called back, and somebody may have come since
 		c.refuseLocked(errand, err)
 	}
-	c.settleLocked()
+	c.freeLocked()
 }
 
 func (c *cohort) refuseLocked(errand errand, err error) {

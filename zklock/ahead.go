@@ -24,7 +24,7 @@ type ahead struct {
 // tell passes on what w has heard: that somebody has gone, or that the watch is used up or lost.
 // The latter ends the wait, whoever has gone in the same moment.
 func (h *ahead) tell(w *watcher) {
-	if w.deleted.Load() {
+	if w.gone.Load() {
 		h.departed.Set()
 	} else {
 		h.node.wake.Set()
@@ -56,7 +56,7 @@ func (h *ahead) follow(names [2]string) {
 
 func (h *ahead) path(name string) string { return h.attempt.lock.path + "/" + name }
 
-func (h *ahead) gone(name string) bool { return h.watchers[name].deleted.Load() }
+func (h *ahead) gone(name string) bool { return h.watchers[name].gone.Load() }
 
 // wait returns when those ahead have gone and the node is the head, or when there is another
 // reason to look again.
@@ -101,19 +101,19 @@ func (h *ahead) watch(queue *watcher) error {
 	var requests []request
 	var names []string
 	for name, w := range h.watchers {
-		if q := c.looking(h.path(name), w); q.watch {
+		if q := c.reading(h.path(name), w); q.watch {
 			requests, names = append(requests, q), append(names, name)
 		}
 	}
 	others := len(requests)
-	own := n.unwatched()
+	own := n.znodes.unwatched()
 	for _, z := range own {
-		requests = append(requests, c.looking(z.path, &z.watch))
+		requests = append(requests, c.reading(z.path, &z.watch))
 	}
 	if len(requests) == 0 {
 		return nil
 	}
-	answers := c.look(requests...)
+	answers := c.read(requests...)
 	var failed error
 	for i, name := range names {
 		w := h.watchers[name]
@@ -124,7 +124,7 @@ func (h *ahead) watch(queue *watcher) error {
 		switch classify(err) {
 		case done:
 		case missing:
-			w.deleted.Store(true) // since the list
+			w.gone.Store(true) // since the list
 		default:
 			failed = fmt.Errorf("watch %s: %w", h.path(name), err)
 		}

@@ -97,7 +97,7 @@ func (l *attached) err() error {
 	return nil
 }
 
-func (l *attached) await(ctx context.Context) error {
+func (l *attached) awaitConnection(ctx context.Context) error {
 	if l.err() == nil {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (l *attached) await(ctx context.Context) error {
 }
 
 // attend has one goroutine ask for all who wait or hold.
-func (l *attached) attend() (leave func()) {
+func (l *attached) attend() (unattend func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiting++
@@ -119,10 +119,10 @@ func (l *attached) attend() (leave func()) {
 	if !l.asking {
 		l.asking = l.client.spawn(l.poll)
 	}
-	return l.leave
+	return l.unattend
 }
 
-func (l *attached) leave() {
+func (l *attached) unattend() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.waiting--; l.waiting == 0 {
@@ -198,7 +198,7 @@ const heardLasts = 250 * time.Millisecond
 // confirm asks the library, too, about a close that is under way.
 func (l *attached) confirm(n *Node) bool {
 	if asked := l.client.now(); asked-time.Duration(n.heard.Load()) > min(heardLasts, n.session.negotiated()/3) {
-		if _, err := l.client.transact(n.checks()...); err != nil {
+		if _, err := l.client.transact(n.znodes.checks()...); err != nil {
 			return false
 		}
 		n.heard.Store(int64(asked))
@@ -206,8 +206,8 @@ func (l *attached) confirm(n *Node) bool {
 	return !l.over()
 }
 
-// watched passes on the event of one watch, there being no callback.
-func (l *attached) watched(events <-chan zk.Event) {
+// forward passes on the event of one watch, there being no callback.
+func (l *attached) forward(events <-chan zk.Event) {
 	l.client.spawn(func() {
 		select {
 		case ev := <-events: // without a path if the channel was closed

@@ -26,7 +26,7 @@ type attempt struct {
 	obstacle error // to the parents that are missing, nil if none is known
 
 	trouble atomic.Pointer[error] // what the attempt is waiting to get over, nil if nothing
-	verdict atomic.Int32          // pending, then once and for all settled or abandoned
+	verdict atomic.Int32          // pending, then once and for all delivered or abandoned
 	done    chan struct{}
 	node    *Node // the result, valid when done is closed
 	err     error
@@ -34,7 +34,7 @@ type attempt struct {
 
 const (
 	pending   int32 = iota
-	settled         // the result goes to the caller
+	delivered       // the result goes to the caller
 	abandoned       // the caller has left
 )
 
@@ -53,7 +53,7 @@ func (l *Lock) start(ctx context.Context, run func(*attempt) (*Node, error)) (*N
 		return nil, l.client.explain(err)
 	}
 	a := &attempt{lock: l, client: l.client, ctx: ctx, done: make(chan struct{})}
-	if !l.client.spawn(func() { a.settle(run(a)); cancel() }) {
+	if !l.client.spawn(func() { a.deliver(run(a)); cancel() }) {
 		cancel()
 		return nil, ErrClosed
 	}
@@ -62,7 +62,7 @@ func (l *Lock) start(ctx context.Context, run func(*attempt) (*Node, error)) (*N
 		l.client.stragglers.add(a)
 		return nil, a.explain(context.Cause(ctx))
 	}
-	<-a.done // settled a moment ago; a grant stands
+	<-a.done // delivered a moment ago; a grant stands
 	return a.node, a.err
 }
 
@@ -74,11 +74,11 @@ func (a *attempt) explain(cause error) error {
 	return a.client.explain(cause)
 }
 
-// settle hands the result over, or undoes it when the caller has left. Both sides
-// decide on the verdict, so a node is either delivered or removed.
-func (a *attempt) settle(n *Node, err error) {
+// deliver hands the result over, or undoes it when the caller has left. Both sides
+// decide on the verdict, so a node is either delivered or released.
+func (a *attempt) deliver(n *Node, err error) {
 	a.node, a.err = n, err
-	if !a.verdict.CompareAndSwap(pending, settled) && n != nil {
+	if !a.verdict.CompareAndSwap(pending, delivered) && n != nil {
 		n.Release()
 	}
 	close(a.done)

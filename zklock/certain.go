@@ -1,12 +1,6 @@
 package zklock
 
-import (
-	"cmp"
-	"fmt"
-	"time"
-
-	"github.com/go-zookeeper/zk"
-)
+import "time"
 
 // leased reports whether a lease says until when the lock is ours. Without one, as over a
 // connection made elsewhere, only the server can tell that it still is.
@@ -32,14 +26,4 @@ func (n *Node) confirm() bool {
 	case <-bound.C:
 		return false
 	}
-}
-
-// doubt is what Release says when the server has not answered, because of err: nothing if
-// the lease vouches for the lock, and else that nobody knows.
-func (n *Node) doubt(err error) error {
-	if n.leased() {
-		return nil
-	}
-	err = cmp.Or(err, n.lock.client.Err(), zk.ErrConnectionClosed)
-	return fmt.Errorf("not known whether the lock was ours to the end: %w", err)
 }

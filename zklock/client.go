@@ -16,10 +16,10 @@ import (
 // the reaper of what is left over. Use one per process and ensemble; it is safe for
 // concurrent use.
 type Client struct {
-	options options
-	chroot  string    // which all paths are below, "" for none
-	start   time.Time // origin of the client's monotonic clock
-	owner   owner     // what lock nodes say of this process
+	options     options
+	chroot      string      // which all paths are below, "" for none
+	start       time.Time   // origin of the client's monotonic clock
+	description description // what lock nodes say of this process
 
 	ctx    context.Context // ends, with cause ErrClosed, at Close
 	cancel context.CancelCauseFunc
@@ -46,11 +46,11 @@ type link interface {
 	session() *session
 	// err returns nil while a session is established and the connection stands.
 	err() error
-	// await waits for that, or the end of ctx, whose cause it returns.
-	await(ctx context.Context) error
-	// attend sees to it that the client ends soon after its connection, until leave is
+	// awaitConnection waits for that, or the end of ctx, whose cause it returns.
+	awaitConnection(ctx context.Context) error
+	// attend sees to it that the client ends soon after its connection, until unattend is
 	// called.
-	attend() (leave func())
+	attend() (unattend func())
 	// over reports whether somebody else has closed the connection, and ends the client then.
 	over() bool
 	// ask sends requests and waits for the answers, or the end of the connection.
@@ -65,8 +65,8 @@ type link interface {
 	leased() bool
 	// confirm asks, where there is none, whether the server knows of n or did a moment ago.
 	confirm(n *Node) bool
-	// watched takes the channel of a watch that was asked for.
-	watched(<-chan zk.Event)
+	// forward takes the channel of a watch that was asked for.
+	forward(<-chan zk.Event)
 	// close ends the connection, if it is the client's own, and waits for the end of the
 	// tasks, if that depends on nobody else.
 	close()
@@ -103,12 +103,12 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 
 func newClient(o options) *Client {
 	c := &Client{
-		options:    o,
-		start:      time.Now(),
-		owner:      newOwner(o.label),
-		events:     events{armed: make(map[string]map[*watcher]struct{})},
-		stragglers: stragglers{last: make(map[string]*attempt)},
-		renewals:   renewals{underWay: make(map[string]*renewal), failed: make(map[string]int32)},
+		options:     o,
+		start:       time.Now(),
+		description: newDescription(o.label),
+		events:      events{armed: make(map[string]map[*watcher]struct{})},
+		stragglers:  stragglers{last: make(map[string]*attempt)},
+		renewals:    renewals{underWay: make(map[string]*renewal), failed: make(map[string]int32)},
 	}
 	// The client outlives the context of Dial, which bounds only the wait.
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -178,11 +178,11 @@ func (c *Client) Err() error {
 	return c.link.err()
 }
 
-// await waits until a session is established and returns it. The error is the cause of
+// awaitSession waits until a session is established and returns it. The error is the cause of
 // ctx together with the reason why there is no session.
-func (c *Client) await(ctx context.Context) (*session, error) {
+func (c *Client) awaitSession(ctx context.Context) (*session, error) {
 	for {
-		if err := c.link.await(ctx); err != nil {
+		if err := c.link.awaitConnection(ctx); err != nil {
 			return nil, c.explain(err)
 		}
 		if s := c.link.session(); s != nil {
@@ -201,12 +201,6 @@ func (c *Client) explain(cause error) error {
 		return fmt.Errorf("%w: %w", cause, problem)
 	}
 	return cause
-}
-
-// transact runs a transaction and returns the paths of the znodes that it created.
-func (c *Client) transact(ops ...any) (created []string, err error) {
-	a := c.link.ask(transaction(ops))[0]
-	return a.created, a.err
 }
 
 // now is the client's monotonic clock.

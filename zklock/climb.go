@@ -93,7 +93,7 @@ func (n *Node) grant(s standing) bool {
 	if !n.session.Hold(n) {
 		return false
 	}
-	n.leave = n.lock.client.link.attend()
+	n.unattend = n.lock.client.link.attend()
 	n.watchLater()
 	switch {
 	case n.worn(): // there may be others outside the queue: one turn, and out of their way
@@ -102,14 +102,6 @@ func (n *Node) grant(s standing) bool {
 		n.contested.Raise(time.Now())
 	}
 	return true
-}
-
-// watchLater has the deletion of a held node watched that has not been in need of it so far.
-// A short hold never is.
-func (n *Node) watchLater() {
-	if n.unwatched() != nil {
-		n.watching = n.checkLater()
-	}
 }
 
 // A listed is a look at the queue.
@@ -139,11 +131,11 @@ func (a *attempt) list(n *Node) (standing, error) {
 	asked := a.client.now()
 	requests := []request{listing{path: a.lock.path}}
 	if !n.bound.Load() {
-		requests = append(requests, n.looks()...)
+		requests = append(requests, n.readings()...)
 	}
-	answers := a.client.look(requests...)
+	answers := a.client.read(requests...)
 	for i, seen := range answers[1:] {
-		if err := a.verify(n, &n.znodes[i], seen); err != nil {
+		if err := a.verify(n, n.znodes[i], seen); err != nil {
 			return standing{}, err
 		}
 	}
@@ -197,7 +189,7 @@ func (a *attempt) stand(n *Node, l listed) (standing, error) {
 	default:
 		return standing{}, fmt.Errorf("list %s: %w", a.lock.path, lacking("READ", a.lock.path, l.err))
 	}
-	s, err := stand(l.children, n.names()...)
+	s, err := stand(l.children, n.znodes.names()...)
 	if errors.Is(err, errNotQueued) {
 		return standing{}, errGone
 	}

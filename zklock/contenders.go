@@ -39,8 +39,8 @@ type Contender struct {
 	Lingering bool
 }
 
-// owner is the content of a lock node.
-type owner struct {
+// A description is the content of a lock node: what its process says of itself.
+type description struct {
 	Version int       `json:"v"`
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
@@ -49,20 +49,20 @@ type owner struct {
 	Time    time.Time `json:"time"` // by the owner's clock
 }
 
-func newOwner(label string) owner {
+func newDescription(label string) description {
 	host, _ := os.Hostname() // only for people to read
-	return owner{Version: 1, Host: host, PID: os.Getpid(), Label: label}
+	return description{Version: 1, Host: host, PID: os.Getpid(), Label: label}
 }
 
 // describe returns a description of the process for a node created now. Written once:
 // any later write would wake the successor for nothing.
 func (l *Lock) describe() []byte {
-	o := l.client.owner
-	o.Linger, o.Time = l.linger.Milliseconds(), time.Now().UTC()
+	d := l.client.description
+	d.Linger, d.Time = l.linger.Milliseconds(), time.Now().UTC()
 	var data bytes.Buffer
 	encoder := json.NewEncoder(&data)
 	encoder.SetEscapeHTML(false) // keeps the content below one KiB whatever the label
-	encoder.Encode(o)            // strings, a number and a present time: cannot fail
+	encoder.Encode(d)            // strings, a number and a present time: cannot fail
 	return bytes.TrimSpace(data.Bytes())
 }
 
@@ -98,7 +98,7 @@ func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
 // contenders looks until it gets an answer.
 func (l *Lock) contenders(ctx context.Context) ([]Contender, error) {
 	for pace := retry.New(); ; {
-		if _, err := l.client.await(ctx); err != nil {
+		if _, err := l.client.awaitSession(ctx); err != nil {
 			return nil, err
 		}
 		queue, err := l.survey(ctx)
@@ -122,7 +122,7 @@ func (l *Lock) survey(ctx context.Context) ([]Contender, error) {
 	}
 	var queue []Contender
 	for _, c := range parseQueue(children) {
-		switch err := l.inspect(&c); {
+		switch err := l.fill(&c); {
 		case errors.Is(err, zk.ErrNoNode):
 		case err != nil:
 			return nil, err
@@ -157,7 +157,7 @@ func parseQueue(children []string) []Contender {
 	})
 }
 
-func (l *Lock) inspect(c *Contender) error {
+func (l *Lock) fill(c *Contender) error {
 	path := l.path + "/" + c.Node
 	data, stat, err := l.client.conn.Get(path)
 	if errors.Is(err, zk.ErrNoAuth) {
@@ -173,10 +173,10 @@ func (l *Lock) inspect(c *Contender) error {
 		return err
 	}
 	c.Session, c.Token, c.Since, c.Data = stat.EphemeralOwner, stat.Czxid, time.UnixMilli(stat.Ctime), data
-	var o owner
-	if json.Unmarshal(data, &o) == nil && o.Version == 1 {
-		c.Host, c.PID, c.Label = o.Host, o.PID, o.Label
-		c.Linger = time.Duration(o.Linger) * time.Millisecond
+	var d description
+	if json.Unmarshal(data, &d) == nil && d.Version == 1 {
+		c.Host, c.PID, c.Label = d.Host, d.PID, d.Label
+		c.Linger = time.Duration(d.Linger) * time.Millisecond
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func (n *Node) observe() {
 		n.wake.Clear() // before the look: what comes later ends the wait
 		asked := time.Now()
 		children, err := c.watchQueue(n.lock.path, w)
-		if s, _ := stand(children, n.names()...); s.behind > 0 {
+		if s, _ := stand(children, n.znodes.names()...); s.behind > 0 {
 			n.contested.Raise(asked)
 			return
 		}
@@ -39,18 +39,4 @@ func (n *Node) observe() {
 			return
 		}
 	}
-}
-
-// watchQueue lists the queue at path and sees to it that w hears of its next change.
-func (c *Client) watchQueue(path string, w *watcher) ([]string, error) {
-	armed := c.events.listen(path, w)
-	queue := c.link.ask(listing{path, !armed})[0]
-	switch {
-	case armed:
-	case queue.err != nil:
-		c.events.failed(path, w)
-	default:
-		c.events.begun(path, w)
-	}
-	return queue.children, queue.err
 }

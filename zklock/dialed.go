@@ -50,7 +50,7 @@ func (c *Client) dial(ctx context.Context, servers []string) error {
 	}
 	c.conn, l.gone = conn, events
 	c.spawn(l.keep)
-	c.spawn(l.inspect)
+	c.spawn(l.reopen)
 	ready := make(chan error, 1)
 	c.spawn(func() { ready <- c.authenticate(ctx) })
 	select {
@@ -90,7 +90,7 @@ func (c *Client) closeUntil(ctx context.Context) {
 func (c *Client) authenticate(ctx context.Context) error {
 	for _, a := range c.options.auth {
 		for pace := retry.New(); ; {
-			if _, err := c.await(ctx); err != nil {
+			if _, err := c.awaitSession(ctx); err != nil {
 				return err
 			}
 			err := c.conn.AddAuth(a.scheme, a.secret)
@@ -105,7 +105,7 @@ func (c *Client) authenticate(ctx context.Context) error {
 			}
 		}
 	}
-	_, err := c.await(ctx)
+	_, err := c.awaitSession(ctx)
 	return err
 }
 
@@ -136,12 +136,12 @@ func (l *dialed) onEvent(ev zk.Event) {
 	case ev.Type != zk.EventSession:
 		l.client.events.fire(ev)
 	case ev.State == zk.StateHasSession:
-		l.join()
+		l.up()
 		if s := l.session(); s != nil {
 			s.ring()
 		}
 	case ev.State == zk.StateDisconnected:
-		l.leave()
+		l.down()
 		if l.isMute() {
 			time.Sleep(time.Millisecond) // see close
 		}
@@ -150,7 +150,7 @@ func (l *dialed) onEvent(ev zk.Event) {
 	}
 }
 
-func (l *dialed) join() {
+func (l *dialed) up() {
 	l.mu.Lock()
 	l.left = 0
 	l.mu.Unlock()
@@ -158,8 +158,8 @@ func (l *dialed) join() {
 	l.verify.Set()
 }
 
-// leave is called after each attempt to connect, too.
-func (l *dialed) leave() {
+// down is called after each attempt to connect, too.
+func (l *dialed) down() {
 	l.connected.Clear()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,9 +174,9 @@ func (l *dialed) isMute() bool {
 	return l.mute
 }
 
-func (l *dialed) await(ctx context.Context) error { return l.connected.Wait(ctx) }
+func (l *dialed) awaitConnection(ctx context.Context) error { return l.connected.Wait(ctx) }
 
-func (l *dialed) attend() (leave func()) { return func() {} } // nobody else can close the connection
+func (l *dialed) attend() (unattend func()) { return func() {} } // nobody else can close the connection
 
 func (l *dialed) over() bool { return false }
 
@@ -188,7 +188,7 @@ func (l *dialed) ordered() bool { return true }
 
 func (l *dialed) confirm(n *Node) bool { return n.lossNow() == nil }
 
-func (l *dialed) watched(<-chan zk.Event) {} // the callback sees all events
+func (l *dialed) forward(<-chan zk.Event) {} // the callback sees all events
 
 func (l *dialed) err() error {
 	if l.connected.IsSet() {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/retry"
@@ -32,7 +31,7 @@ const rebuilds = 5
 func (a *attempt) create() (arrival, error) {
 	built := 0
 	for pace := retry.New(); ; {
-		s, err := a.await()
+		s, err := a.awaitSession()
 		if err != nil {
 			return arrival{}, err
 		}
@@ -111,29 +110,31 @@ func (a *attempt) send(s *session, ops transaction) (arrival, error) {
 // given up.
 func (a *attempt) replace(old *Node) (arrival, error) {
 	if a.ctx.Err() != nil {
-		old.delete(nil)
+		old.startDelete(nil)
 		return arrival{}, context.Cause(a.ctx)
 	}
 	s := a.client.link.session()
 	if s == nil || a.client.Err() != nil {
-		old.leaveToReaper(old.doubt(nil))
+		old.finish(old.doubt(nil))
 		return a.enqueue()
 	}
 	prefixes := a.lock.newPrefixes()
-	n, err := a.send(s, append(old.deletes(), a.lock.creates(prefixes)...))
-	switch classify(err) {
+	n, err := a.send(s, append(old.znodes.deletes(), a.lock.creates(prefixes)...))
+	answer := classify(err)
+	old.znodes.deleted(answer)
+	switch answer {
 	case done:
-		old.settle(nil)
+		old.finish(nil)
 		return n, nil
 	case missing: // somebody deleted old
-		old.settleMissing()
+		old.finish(errDeleted(old.path()))
 	case permanent: // nothing was done
-		old.deleteNow(nil)
+		old.delete(nil)
 		return arrival{}, createError(lacking("CREATE or DELETE", a.lock.path, err))
 	case refused:
-		old.deleteNow(nil)
+		old.delete(nil)
 	case uncertain: // all of it was done, or nothing
-		old.leaveToReaper(old.doubt(err))
+		old.finish(old.doubt(err))
 		if n, err := a.lookUp(prefixes, err); n != nil || err != nil {
 			return arrival{Node: n}, err
 		}
@@ -146,7 +147,7 @@ func (a *attempt) replace(old *Node) (arrival, error) {
 func (a *attempt) lookUp(prefixes []string, cause error) (*Node, error) {
 	for pace := retry.New(); ; {
 		if err := a.pause(pace, cause); err != nil {
-			a.leaveToReaper(prefixes)
+			a.reap(prefixes)
 			return nil, err
 		}
 		s := a.client.link.session()
@@ -158,49 +159,23 @@ func (a *attempt) lookUp(prefixes []string, cause error) (*Node, error) {
 			}
 			// Expired a moment ago, but still there; or somebody deleted one of two.
 			if s == nil || len(paths) < len(prefixes) {
-				a.leaveToReaper(prefixes)
+				a.reap(prefixes)
 				return nil, nil
 			}
 			return newNode(a.lock, s, paths), nil
 		case permanent:
-			a.leaveToReaper(prefixes)
+			a.reap(prefixes)
 			return nil, err
 		}
 		cause = err
 	}
 }
 
-// leaveToReaper gives up what a create with these prefixes may have left.
-func (a *attempt) leaveToReaper(prefixes []string) {
+// reap gives up what a create with these prefixes may have left.
+func (a *attempt) reap(prefixes []string) {
 	for _, prefix := range prefixes {
 		a.client.reaper.Add(remains{parent: a.lock.path, prefix: prefix})
 	}
-}
-
-// find returns the paths of those children of parent whose names start with a prefix, in
-// the order of the prefixes, each of which is unique. It writes first, though nothing:
-// another server may lag behind the one that took the create, and a leader that was deposed
-// and does not know answers a sync from its past. After that nothing can come late any
-// more, since a server that takes a session over shuts out the connection before.
-func (c *Client) find(parent string, prefixes ...string) (paths []string, err error) {
-	if _, err = c.transact(&zk.CheckVersionRequest{Path: parent, Version: -1}); err != nil && classify(err) != missing {
-		return nil, lacking("READ", parent, err)
-	}
-	queue := c.link.ask(listing{path: parent})[0]
-	if classify(queue.err) == missing {
-		return nil, nil
-	}
-	if queue.err != nil {
-		return nil, lacking("READ", parent, queue.err)
-	}
-	for _, prefix := range prefixes {
-		for _, name := range queue.children {
-			if strings.HasPrefix(name, prefix) {
-				paths = append(paths, parent+"/"+name)
-			}
-		}
-	}
-	return paths, nil
 }
 
 // createError names the one failure that a sequential create can only have when its

@@ -23,8 +23,8 @@ type events struct {
 
 // A watcher wants to know about one path.
 type watcher struct {
-	deleted atomic.Bool // the node is gone; set before notify is called
-	notify  func()      // must not block
+	gone   atomic.Bool // the node is gone; set before notify is called
+	notify func()      // must not block
 }
 
 // listen adds w to those who hear of path. It reports whether the path is watched
@@ -34,7 +34,7 @@ type watcher struct {
 func (e *events) listen(path string, w *watcher) (armed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if w.deleted.Load() {
+	if w.gone.Load() {
 		return true
 	}
 	watchers, armed := e.armed[path]
@@ -84,7 +84,7 @@ func (e *events) fire(ev zk.Event) {
 	watchers := e.takeLocked(ev.Path)
 	if ev.Type == zk.EventNodeDeleted {
 		for _, w := range watchers {
-			w.deleted.Store(true) // before anybody finds that the path is not watched
+			w.gone.Store(true) // before anybody finds that the path is not watched
 		}
 	}
 	e.mu.Unlock()

@@ -114,7 +114,7 @@ func (s *socket) land(reply wire.ReplyHeader, body wire.Decoder) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at.leaveLocked()
+	at.arrivedLocked()
 }
 
 // ground follows the end of the connection: there will be no more answers.
@@ -124,12 +124,12 @@ func (s *socket) ground() {
 	s.dead = true
 	for _, at := range s.aloft {
 		at.answers[at.n].err = zk.ErrConnectionClosed
-		at.leaveLocked()
+		at.arrivedLocked()
 	}
 	clear(s.aloft)
 }
 
-func (f *flight) leaveLocked() {
+func (f *flight) arrivedLocked() {
 	if f.left--; f.left == 0 {
 		close(f.landed)
 	}

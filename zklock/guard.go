@@ -49,7 +49,7 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 		err     error
 	}
 	answers := make(chan answer, 1)
-	guards := n.checks()
+	guards := n.znodes.checks()
 	if !n.lock.client.spawn(func() {
 		defer n.writing.Add(-1)
 		all := append(guards, n.lock.client.below(ops)...)
@@ -66,7 +66,7 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 	case a := <-answers:
 		for i, r := range a.results {
 			if i < len(guards) && errors.Is(r.Error, zk.ErrNoNode) {
-				return nil, cmp.Or(check(), deleted(n.znodes[i].path))
+				return nil, cmp.Or(check(), errDeleted(n.znodes[i].path))
 			}
 		}
 		if a.err != nil {

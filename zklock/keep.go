@@ -1,17 +1,12 @@
 package zklock
 
-import (
-	"errors"
-	"time"
-
-	"github.com/go-zookeeper/zk"
-)
+import "time"
 
 // keep proves to the server, and to us, that the session lives: every eighth of its
 // timeout a sync, and a write behind it while a node is queued or held. Without the
 // former a node could not be granted by its create alone after a quiet time; see [proof].
 func (l *dialed) keep() {
-	if l.await(l.client.ctx) != nil { // the pace is what was granted, not what was asked for
+	if l.awaitConnection(l.client.ctx) != nil { // the pace is what was granted, not what was asked for
 		return
 	}
 	timer := time.NewTimer(l.heartbeat())
@@ -57,16 +52,9 @@ func (l *dialed) prove() {
 	}
 }
 
-// prove has the server agree, by a write, that a node is there.
-func (n *Node) prove() {
-	if _, err := n.lock.client.transact(n.checks()...); errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
-		n.check()
-	}
-}
-
-// inspect has the library send a request when the connection has come back, which nobody gets
+// reopen has the library send a request when the connection has come back, which nobody gets
 // ahead of, see [socket]. It waits for no answer to anything else: that may need the request.
-func (l *dialed) inspect() {
+func (l *dialed) reopen() {
 	for l.verify.Wait(l.client.ctx) == nil {
 		l.verify.Clear()
 		var held []*Node // before the connection came; the others have just been heard of

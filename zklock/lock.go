@@ -134,12 +134,12 @@ func (l *Lock) requeue(ctx context.Context, old *Node) (*Node, error) {
 	loss := old.lossNow()
 	old.session.Leave(old)
 	if loss != nil {
-		old.delete(loss)
+		old.startDelete(loss)
 		old.awaitRelease() // or the new node would queue behind it
 		return l.Acquire(ctx)
 	}
 	if old.stepAside() {
-		old.delete(nil)
+		old.startDelete(nil)
 		return l.Acquire(ctx) // which waits until the path is new
 	}
 	var begun atomic.Bool // whoever sets it sees to the end of old
@@ -151,7 +151,7 @@ func (l *Lock) requeue(ctx context.Context, old *Node) (*Node, error) {
 	})
 	if err != nil {
 		if !begun.Swap(true) {
-			old.delete(nil)
+			old.startDelete(nil)
 		}
 		return nil, fmt.Errorf("zklock: requeue %s: %w", l.path, err)
 	}

@@ -1,15 +1,13 @@
 package zklock
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
@@ -17,7 +15,7 @@ import (
 // exactly once, with [Node.Release]. Methods may be called concurrently.
 type Node struct {
 	lock   *Lock
-	znodes []znode        // one, or a pair of which neither is worth anything alone
+	znodes znodes
 	wake   mutexbool.Bool // look again: the queue, the connection or the session changed
 
 	// Set by the attempt that made the node, before anybody else sees it; a node is
@@ -27,14 +25,14 @@ type Node struct {
 	bound   atomic.Bool  // both are final
 	heard   atomic.Int64 // when the server was last asked that said that the node is there, on the client's clock
 
-	life   context.Context // ends when the lock is lost, with the reason as its cause
-	end    context.CancelCauseFunc
-	buried atomic.Bool // left to the reaper
+	life    context.Context // ends when the lock is lost, with the reason as its cause
+	endHold context.CancelCauseFunc
+	reaped  atomic.Bool // left to the reaper
 
 	contested *contention.Signal // whether another contender waits behind the node
 
-	watching *time.Timer   // to have the deletion watched, nil if it is; set at the grant
-	leave    func()        // ends the attention to the connection; nil before the grant
+	checking *time.Timer   // to have the end watched, nil if it is; set at the grant
+	unattend func()        // ends the attention to the connection; nil before the grant
 	writing  atomic.Int32  // Multis without an answer
 	spent    atomic.Bool   // given up
 	fate     error         // what Release says about the node's end; valid when released is closed
@@ -43,51 +41,14 @@ type Node struct {
 
 func newNode(l *Lock, s *session, paths []string) *Node {
 	n := &Node{
-		lock: l, session: s, znodes: make([]znode, len(paths)),
+		lock: l, session: s,
 		released: make(chan struct{}),
 	}
+	n.znodes = newZnodes(paths, n.changed)
 	n.contested = contention.New(func() { l.client.spawn(n.observe) })
 	// Not derived from the context of Acquire, which bounds only the wait.
-	n.life, n.end = context.WithCancelCause(context.Background())
-	for i, path := range paths {
-		z := &n.znodes[i]
-		z.path, z.watch.notify = path, func() { n.changed(z) }
-	}
+	n.life, n.endHold = context.WithCancelCause(context.Background())
 	return n
-}
-
-// lose ends the hold. If the node is still there, others wait behind it: it goes when the
-// owner has released it, who may need the margin to come to an end.
-func (n *Node) lose(reason error) {
-	n.end(reason)
-	n.wake.Set()
-	n.lock.client.spawn(n.buryAfterMargin)
-}
-
-func (n *Node) buryAfterMargin() {
-	c := n.lock.client
-	margin := time.NewTimer(c.margin(n.session.negotiated()))
-	defer margin.Stop()
-	select {
-	case <-margin.C:
-		n.bury()
-	case <-n.released:
-	case <-c.ctx.Done():
-	}
-}
-
-// bury leaves the znodes to the reaper, except those that are known to be gone. A request
-// less is not only cheaper: one that meets a closing connection can stop the library for
-// ever (conn.go:527).
-func (n *Node) bury() {
-	if n.buried.Swap(true) {
-		return
-	}
-	for i := range n.znodes {
-		if z := &n.znodes[i]; !z.watch.deleted.Load() {
-			n.lock.client.reaper.Add(remains{path: z.path})
-		}
-	}
 }
 
 // Path returns the path of the lock node; of two, the one that is first in the queue.
@@ -149,140 +110,55 @@ func (n *Node) Suspended() bool {
 	return n.Err() == nil && n.lock.client.Err() != nil
 }
 
-// Release gives the lock up and deletes its node. It needs no context and does not wait
-// for an unreachable server: after a third of the session timeout at the latest it
-// returns, and the node is deleted in the background or goes with its session.
-//
-// It returns nil when the lock was ours to the end, an error wrapping [ErrLost] when it
-// was lost before, [ErrReleased] when it was given up before (nothing is sent), and
-// [zk.ErrNoAuth] when this client may not delete nodes below the lock path: the node
-// then stays until the session ends, and even this process queues behind it. In any case
-// the lock is not held any more.
-//
-// The lease tells whether the lock was ours. Where there is none, over a connection made
-// elsewhere ([Attach]), only the server can: if it has not answered in time, or its answer
-// is lost, the error says that it is not known, and wraps that of the connection, such as
-// [zk.ErrNoServer] or [zk.ErrConnectionClosed], or [ErrClosed] if that was closed.
-func (n *Node) Release() error {
-	if n.spent.Swap(true) {
-		return ErrReleased
-	}
-	loss := n.lossNow()
-	n.session.Leave(n)
-	n.stepAside()
-	n.delete(loss)
-	err := n.awaitRelease()
-	if loss != nil {
-		return fmt.Errorf("zklock: release %s: %w", n.lock.path, loss)
-	}
-	return err
+// lose ends the hold. If the node is still there, others wait behind it: it goes when the
+// owner has released it, who may need the margin to come to an end.
+func (n *Node) lose(reason error) {
+	n.endHold(reason)
+	n.wake.Set()
+	n.lock.client.spawn(n.reapAfterMargin)
 }
 
-// awaitRelease waits for the end of a node that is being given up, for as long as Release
-// would, and returns what it would return.
-func (n *Node) awaitRelease() error {
-	bound := time.NewTimer(n.session.negotiated() / 3)
-	defer bound.Stop()
-	select {
-	case <-n.released:
-	case <-bound.C:
-	case <-n.lock.client.Done():
-	}
-	var fate error
-	select {
-	case <-n.released:
-		fate = n.fate
-	default:
-		fate = n.doubt(nil)
-	}
-	if fate != nil {
-		return fmt.Errorf("zklock: release %s: %w", n.lock.path, fate)
-	}
-	return nil
-}
-
-// delete sends the node's delete, without waiting for the answer. A loss is what became
-// of the node before, nil if it was held to the end.
-func (n *Node) delete(loss error) {
+func (n *Node) reapAfterMargin() {
 	c := n.lock.client
-	switch err := c.Err(); {
-	case n.gone(): // by another hand, and nobody has said so yet
-		n.settle(cmp.Or(loss, deleted(n.path())))
-		return
-	case errors.Is(err, ErrClosed):
-		n.settle(cmp.Or(loss, fmt.Errorf("%w: %w", ErrLost, err)))
-		return
-	case err != nil && (n.leased() || loss != nil): // else its answer is worth waiting for
-		n.leaveToReaper(loss)
-		return
-	}
-	if !c.spawn(func() { n.deleteNow(loss) }) {
-		n.settle(cmp.Or(loss, n.doubt(ErrClosed))) // the node goes with the session
+	margin := time.NewTimer(c.margin(n.session.negotiated()))
+	defer margin.Stop()
+	select {
+	case <-margin.C:
+		n.reap()
+	case <-n.released:
+	case <-c.ctx.Done():
 	}
 }
 
-// deleteNow deletes the node, or leaves it to the reaper. Its name was given by the
-// server and never returns, so the delete can only hit this node.
-func (n *Node) deleteNow(loss error) {
+// loseTo ends the hold because one of the znodes is gone. The other one is worth nothing any
+// more.
+func (n *Node) loseTo(z *znode) {
+	z.watch.gone.Store(true)
+	n.endHold(errDeleted(z.path))
+	if len(n.znodes) > 1 && !n.spent.Load() {
+		n.lock.client.spawn(n.reapRest)
+	}
+}
+
+// reapRest waits for word of the other znode before it lets it be deleted: most often both go
+// together, as when the session ends, and reap tells why not to ask for more.
+func (n *Node) reapRest() {
+	if retry.Pause(n.lock.client.ctx, 10*time.Millisecond) == nil {
+		n.reap()
+	}
+}
+
+// reap leaves the znodes to the reaper, except those that are gone. A request less is not only
+// cheaper: one that meets a closing connection can stop the library for ever (conn.go:527).
+// When the client is closed they go with the session.
+func (n *Node) reap() {
 	c := n.lock.client
-	if c.link.over() { // what is sent now could stop the library for ever (conn.go:527)
-		n.settle(cmp.Or(loss, n.doubt(ErrClosed)))
+	if n.reaped.Swap(true) || c.ctx.Err() != nil {
 		return
 	}
-	_, err := c.transact(n.deletes()...)
-	switch classify(err) {
-	case done:
-		n.settle(loss)
-	case missing:
-		n.settleMissing()
-	case permanent:
-		n.leaveToReaper(cmp.Or(loss, fmt.Errorf("delete %s, which stays in the queue until the session ends, also in the way of this process: %w",
-			n.path(), lacking("DELETE", n.lock.path, err))))
-	default:
-		n.leaveToReaper(cmp.Or(loss, n.doubt(err)))
+	for _, z := range n.znodes {
+		if !z.gone() {
+			c.reaper.Add(remains{path: z.path})
+		}
 	}
-}
-
-// settleMissing follows the answer that there is no such node. Of two it does not say
-// which one, and the other one is still there.
-func (n *Node) settleMissing() {
-	if len(n.znodes) > 1 {
-		n.leaveToReaper(deleted(n.path()))
-	} else {
-		n.settle(deleted(n.path()))
-	}
-}
-
-func deleted(path string) error { return fmt.Errorf("%w: node %s was deleted", ErrLost, path) }
-
-// leaveToReaper gives the node up without waiting for its end.
-func (n *Node) leaveToReaper(fate error) {
-	n.bury()
-	n.settle(fate)
-}
-
-// settle says that nobody has to wait for the node any more.
-func (n *Node) settle(fate error) {
-	if n.watching != nil {
-		n.watching.Stop()
-	}
-	if n.leave != nil {
-		n.leave()
-	}
-	for i := range n.znodes {
-		n.lock.client.events.ignore(n.znodes[i].path, &n.znodes[i].watch)
-	}
-	n.fate = fate
-	close(n.released)
-}
-
-// discard removes a node that is not wanted, or lets the reaper do it.
-func (n *Node) discard() {
-	n.spent.Store(true)
-	n.session.Leave(n)
-	if n.life.Err() != nil || n.lock.client.Err() != nil {
-		n.leaveToReaper(nil)
-		return
-	}
-	n.deleteNow(nil)
 }

@@ -23,7 +23,7 @@ type parent struct {
 
 // prune deletes a container unless it has children. It reports whether there is nothing
 // more to do: it is gone, in use, or not for us to delete.
-func (c *Client) prune(p parent) (settled bool) {
+func (c *Client) prune(p parent) (finished bool) {
 	err := c.deleteContainer(p)
 	if errors.Is(err, zk.ErrNoAuth) {
 		c.options.logger.Warn("zklock: cannot delete an empty parent; it stays", "path", p.path, "err", err)

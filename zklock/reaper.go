@@ -23,7 +23,7 @@ func newReaper(c *Client) *reaper.Reaper[remains] {
 	return reaper.New(reaper.Config[remains]{
 		Remove: c.remove,
 		Await: func(ctx context.Context) error {
-			_, err := c.await(ctx)
+			_, err := c.awaitSession(ctx)
 			return err
 		},
 		Spawn:   c.spawn,

@@ -50,7 +50,7 @@ func (l listing) call(c *Client) (a answer) {
 	}
 	children, _, events, err := c.conn.ChildrenW(l.path)
 	if err == nil {
-		c.link.watched(events)
+		c.link.forward(events)
 	}
 	return answer{children: children, err: err}
 }
@@ -84,7 +84,7 @@ func (r reading) call(c *Client) (a answer) {
 	if r.watch {
 		var events <-chan zk.Event
 		if _, stat, events, a.err = c.conn.GetW(r.path); a.err == nil {
-			c.link.watched(events)
+			c.link.forward(events)
 		}
 	} else {
 		_, stat, a.err = c.conn.Get(r.path)

@@ -23,7 +23,7 @@ func (s *socket) rewatch() error {
 	default:
 	}
 	s.mu.Lock()
-	requests := s.watching.restore()
+	requests := s.mirror.restore()
 	s.mu.Unlock()
 	for _, q := range requests {
 		var e wire.Encoder

@@ -54,28 +54,28 @@ type socket struct {
 	writing chan struct{} // full while somebody writes
 	frames  wire.Encoder  // of the write, used again and again
 
-	mu       sync.Mutex            // guards the fields below
-	sent     map[int32]sentRequest // by xid; requests without a reply
-	aloft    map[int32]seat        // by xid; those of them that are our own
-	lastXid  int32                 // of our own
-	dead     bool                  // the connection has ended
-	proof    proof                 // that the session lives
-	watching *watchMirror          // handed on from socket to socket of the library's connection
+	mu      sync.Mutex            // guards the fields below
+	sent    map[int32]sentRequest // by xid; requests without a reply
+	aloft   map[int32]seat        // by xid; those of them that are our own
+	lastXid int32                 // of our own
+	dead    bool                  // the connection has ended
+	proof   proof                 // that the session lives
+	mirror  *watchMirror          // handed on from socket to socket of the library's connection
 
 	kill func()
 }
 
 func newSocket(conn net.Conn, l *dialed) *socket {
 	s := &socket{
-		Conn:     conn,
-		link:     l,
-		reader:   bufio.NewReaderSize(conn, 8<<10),
-		open:     make(chan struct{}),
-		writing:  make(chan struct{}, 1),
-		sent:     make(map[int32]sentRequest),
-		aloft:    make(map[int32]seat),
-		lastXid:  firstXid,
-		watching: l.mirror,
+		Conn:    conn,
+		link:    l,
+		reader:  bufio.NewReaderSize(conn, 8<<10),
+		open:    make(chan struct{}),
+		writing: make(chan struct{}, 1),
+		sent:    make(map[int32]sentRequest),
+		aloft:   make(map[int32]seat),
+		lastXid: firstXid,
+		mirror:  l.mirror,
 	}
 	s.opening = sync.OnceFunc(func() { close(s.open) })
 	s.kill = sync.OnceFunc(func() {
@@ -131,7 +131,7 @@ func (s *socket) broke(err error) {
 
 func (s *socket) shakeHands(frame []byte, now time.Duration) error {
 	s.mu.Lock()
-	seen := s.watching.seen
+	seen := s.mirror.seen
 	s.mu.Unlock()
 	s.shookAt = now
 	_, err := s.Conn.Write(s.link.introduce(frame, seen, now))
@@ -160,7 +160,7 @@ func (s *socket) send(frame []byte, now time.Duration) error {
 // noteLocked remembers what is sent, and when.
 func (s *socket) noteLocked(h wire.RequestHeader, body wire.Decoder, now time.Duration) {
 	s.sent[h.Xid] = s.proof.sent(h.Op, now)
-	s.watching.requested(h, body)
+	s.mirror.requested(h, body)
 }
 
 func (s *socket) Read(p []byte) (int, error) {
@@ -222,13 +222,13 @@ func (s *socket) noteReply(frame []byte) ([]byte, error) {
 		s.rewatched(reply)
 		return nil, nil // it asked for nothing
 	}
-	if err := s.check(reply, d); err != nil {
+	if err := s.vet(reply, d); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	heard, proven := time.Duration(0), false
 	if reply.Xid == wire.XidEvent {
-		s.watching.fired(d)
+		s.mirror.fired(d)
 	} else {
 		heard, proven = s.answeredLocked(reply, d)
 	}
@@ -244,9 +244,9 @@ func (s *socket) noteReply(frame []byte) ([]byte, error) {
 	return frame, nil
 }
 
-// check refuses what the library must not see. The library takes a reply for the one it
+// vet refuses what the library must not see. The library takes a reply for the one it
 // waits for even before it has written the request.
-func (s *socket) check(reply wire.ReplyHeader, body wire.Decoder) error {
+func (s *socket) vet(reply wire.ReplyHeader, body wire.Decoder) error {
 	if reply.Xid == wire.XidEvent {
 		return checkEvent(body)
 	}
@@ -270,7 +270,7 @@ func (s *socket) check(reply wire.ReplyHeader, body wire.Decoder) error {
 func (s *socket) answeredLocked(reply wire.ReplyHeader, body wire.Decoder) (heard time.Duration, proven bool) {
 	request, ok := s.sent[reply.Xid]
 	delete(s.sent, reply.Xid)
-	s.watching.answered(reply)
+	s.mirror.answered(reply)
 	switch {
 	case !ok || reply.Code != wire.CodeOK:
 	case request.op == wire.OpSync:
@@ -289,7 +289,7 @@ func (s *socket) noteHandshake(body []byte) error {
 	}
 	if reply.Session == 0 {
 		s.mu.Lock()
-		s.watching.forget()
+		s.mirror.forget()
 		s.mu.Unlock()
 		s.link.expired()
 		s.kill() // what was read is still handed to the library
@@ -302,7 +302,7 @@ func (s *socket) noteHandshake(body []byte) error {
 	s.session = session
 	s.mu.Lock()
 	s.proof = opened(s.shookAt, s.link.client.now(), halfTick(session.negotiated()))
-	s.watching.abandon()
+	s.mirror.abandon()
 	s.mu.Unlock()
 	s.handshaken = true
 	s.Conn.SetDeadline(time.Time{})

@@ -27,14 +27,14 @@ func (a *attempt) pause(pace *backoff.ExponentialBackOff, err error) error {
 	if cause := retry.Pause(a.ctx, pace.NextBackOff()); cause != nil {
 		return a.explain(cause)
 	}
-	_, cause := a.await()
+	_, cause := a.awaitSession()
 	return cause
 }
 
-// await waits for a session, unless the attempt waits for nothing.
-func (a *attempt) await() (*session, error) {
+// awaitSession waits for a session, unless the attempt waits for nothing.
+func (a *attempt) awaitSession() (*session, error) {
 	if !a.once {
-		return a.client.await(a.ctx)
+		return a.client.awaitSession(a.ctx)
 	}
 	s := a.client.link.session()
 	if err := a.client.Err(); err != nil || s == nil {

@@ -127,11 +127,11 @@ func (r *renewal) drain() error {
 	w := &watcher{notify: r.wake.Set}
 	defer r.client.events.ignore(r.node.lock.path, w)
 	for pace := retry.New(); ; {
-		if _, err := r.client.await(r.ctx); err != nil {
+		if _, err := r.client.awaitSession(r.ctx); err != nil {
 			return err
 		}
 		r.wake.Clear() // before the look: what comes later ends the wait
-		err := r.look(w)
+		err := r.tryDelete(w)
 		again := r.timeout / 4 // watches can be lost
 		switch outcome := classify(err); {
 		case outcome == done, outcome == missing:
@@ -151,9 +151,9 @@ func (r *renewal) drain() error {
 	}
 }
 
-// look deletes the path if it can be. It returns zk.ErrNoNode or nothing if the path is gone
+// tryDelete deletes the path if it can be. It returns zk.ErrNoNode or nothing if the path is gone
 // or a new one, and zk.ErrNotEmpty if somebody queues.
-func (r *renewal) look(w *watcher) error {
+func (r *renewal) tryDelete(w *watcher) error {
 	c, path := r.client, r.node.lock.path
 	children, err := c.watchQueue(path, w)
 	if err != nil {

@@ -1,0 +1,70 @@
+package zklock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// watchLater has the end of a held node watched that did not need it so far. A short hold
+// never does.
+func (n *Node) watchLater() {
+	if n.znodes.unwatched() != nil {
+		n.checking = n.checkLater()
+	}
+}
+
+// checkLater leaves time for a short hold to end.
+func (n *Node) checkLater() *time.Timer {
+	return time.AfterFunc(n.session.negotiated()/6, func() { n.lock.client.spawn(n.check) })
+}
+
+// check looks whether a node is still there and still ours, and has its end watched.
+func (n *Node) check() {
+	c := n.lock.client
+	again := false
+	for i, seen := range c.read(n.readings()...) {
+		z := n.znodes[i]
+		switch {
+		case errors.Is(seen.err, zk.ErrNoNode):
+			n.loseTo(z)
+		case errors.Is(seen.err, zk.ErrNoAuth): // nor could the lease be renewed
+			n.lose(fmt.Errorf("%w: read %s: %w", ErrLost, z.path, lacking("READ", z.path, seen.err)))
+		case seen.err != nil: // nothing learned; the lease decides
+			again = true
+		case n.bound.Load() && seen.stat.EphemeralOwner != n.session.id: // before that, the attempt looks itself
+			n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(seen.stat.EphemeralOwner)))
+		}
+	}
+	if again && c.Err() == nil && !n.spent.Load() { // else there is another check at the reconnect
+		n.checkLater()
+	}
+}
+
+// readings are the requests that read the znodes, and have their end watched.
+func (n *Node) readings() []request {
+	var requests []request
+	for _, z := range n.znodes {
+		requests = append(requests, n.lock.client.reading(z.path, &z.watch))
+	}
+	return requests
+}
+
+// prove has the server agree, by a write, that a node is there.
+func (n *Node) prove() {
+	if _, err := n.lock.client.transact(n.znodes.checks()...); errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
+		n.check()
+	}
+}
+
+// changed is called when something happened to one of the znodes.
+func (n *Node) changed(z *znode) {
+	if z.gone() {
+		n.loseTo(z)
+	} else if n.life.Err() == nil && !n.spent.Load() {
+		n.lock.client.spawn(n.check) // somebody wrote to it: the watch is used up
+	}
+	n.wake.Set()
+}
