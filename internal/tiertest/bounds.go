@@ -1,0 +1,238 @@
+package tiertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+var boundPromises = []promise{
+	{name: "bounds-cut", text: "Release returns within a third of the lease, and a cancelled call at once, also for a process that is cut off", test: boundedWhenCutOff},
+	{name: "bounds-frozen", text: "… also when the store answers nobody", alone: true, test: boundedWhenFrozen},
+	{name: "bounds-messages", text: "… also while a message is under way", test: boundedAtEachMessage},
+}
+
+func boundedWhenCutOff(s *scene) {
+	a, b := s.process(), s.process()
+	s.needs(a.Cut != nil, "cut a process off")
+	h := a.acquire()
+	r := a.queue()
+	heal := a.Cut()
+	s.bounded(a, h, r)
+	heal()
+	s.release(b.acquire())
+	s.none()
+}
+
+func boundedWhenFrozen(s *scene) {
+	s.needs(s.Freeze != nil, "freeze the store")
+	a, b := s.process(), s.process()
+	h := a.acquire()
+	r := b.queue()
+	thaw := s.Freeze()
+	s.bounded(a, h, r)
+	thaw()
+	s.release(b.acquire())
+	s.none()
+}
+
+// bounded has a store that answers nothing to p, which has h, and to the waiter r.
+func (s *scene) bounded(p *proc, h *hold, r *request) {
+	for _, r := range []*request{r, p.begin(p.claim.Acquire), p.begin(p.claim.TryAcquire)} {
+		time.Sleep(s.Lease / 50)
+		s.within(0, "a cancelled call", func() {
+			r.cancel()
+			r.end()
+		})
+		if r.err == nil {
+			s.Errorf("granted by a store that does not answer")
+		}
+	}
+	s.within(s.Lease/3, "Release", func() { h.Release() })
+}
+
+// boundedAtEachMessage has each message of a call wait for its caller to leave.
+func boundedAtEachMessage(s *scene) {
+	p := s.process()
+	s.needs(p.Messages != nil, "hold a message up")
+	for n := 1; ; n++ {
+		if n == manyMessages {
+			s.Fatalf("more than %d messages", n)
+		}
+		var r *request
+		met, left := make(chan struct{}), make(chan struct{})
+		messages := make(chan int, 1)
+		messages <- 0
+		p.Messages(func() bool {
+			i := <-messages + 1
+			messages <- i
+			if i == n {
+				close(met)
+				<-left
+			}
+			return false
+		})
+		r = p.begin(p.claim.Acquire)
+		select {
+		case <-met:
+			s.within(0, "a cancelled call", func() {
+				r.cancel()
+				r.end()
+			})
+			if r.err == nil {
+				r.hold.leave()
+			}
+			close(left)
+			r.settle()
+			p.Messages(nil)
+			s.none()
+			continue
+		case <-r.done:
+		}
+		h := r.granted()
+		released := make(chan struct{})
+		go func() {
+			defer close(released)
+			s.within(s.Lease/3, "Release", func() { h.Release() })
+		}()
+		select {
+		case <-met: // which comes again
+			<-released
+			close(left)
+		case <-released:
+			select {
+			case <-met:
+				close(left)
+			default:
+				p.Messages(nil)
+				s.none()
+				return
+			}
+		}
+		p.Messages(nil)
+		s.none()
+	}
+}
+
+var tryPromises = []promise{
+	{name: "try-writes", text: "A try that finds the lock taken writes nothing", alone: true, test: tryWritesNothing},
+}
+
+func tryWritesNothing(s *scene) {
+	s.needs(s.Writes != nil, "count writes")
+	a, b, c := s.process(), s.process(), s.process()
+	s.used(a)
+	h := a.acquire()
+	before := s.Writes()
+	for range 5 {
+		b.refused()
+	}
+	if n := s.Writes() - before; n != 0 {
+		s.Errorf("%d writes for 5 tries of a lock that is held", n)
+	}
+	r := c.queue()
+	before = s.Writes()
+	for range 5 {
+		b.refused()
+		a.refused()
+	}
+	if n := s.Writes() - before; n != 0 {
+		s.Errorf("%d writes for 10 tries of a lock that others wait for", n)
+	}
+	s.release(h)
+	s.release(r.granted())
+	s.release(b.begin(b.claim.TryAcquire).granted())
+	s.none()
+}
+
+var closePromises = []promise{
+	{name: "close", text: "Close loses every grant, ends every call, and leaves no goroutine", alone: true, test: closeEndsAll},
+	{name: "release-once", text: "A grant is given up once", test: givenUpOnce},
+}
+
+func closeEndsAll(s *scene) {
+	running := goleak.IgnoreCurrent()
+	inside := &scope{TB: s.witness.TB}
+	a, b := s.processIn(inside), s.processIn(inside)
+	h := a.acquire()
+	waiting := a.queue()
+	h.leave()
+	h.Contested().C()
+	for range 2 {
+		s.within(s.Lease/3, "Close", func() {
+			if err := a.Close(); err != nil {
+				s.Errorf("Close: %v", err)
+			}
+		})
+	}
+	if waiting.end(); !errors.Is(waiting.err, second.ErrClosed) {
+		s.Errorf("a waiter gets %v, want ErrClosed", waiting.err)
+	}
+	select {
+	case <-a.Done():
+	default:
+		s.Errorf("Done is not closed")
+	}
+	if err := a.Err(); !errors.Is(err, second.ErrClosed) {
+		s.Errorf("Err: %v, want ErrClosed", err)
+	}
+	if err := h.lost(); err != nil {
+		s.Errorf("after Close %v, want ErrLost", err)
+	}
+	s.closed("Acquire", a, a.claim.Acquire)
+	s.closed("TryAcquire", a, a.claim.TryAcquire)
+	s.closed("Requeue", a, func(ctx context.Context) (second.Grant, error) { return a.claim.Requeue(ctx, h.Grant) })
+	s.closed("Contenders", a, func(ctx context.Context) (second.Grant, error) {
+		_, err := a.claim.Contenders(ctx)
+		return nil, cmpErr(err)
+	})
+	s.release(b.acquire())
+	s.none()
+	inside.end()
+	if err := goleak.Find(running); err != nil { // tries for a while
+		s.Errorf("%v", err)
+	}
+}
+
+// closed checks that a call fails at once because the tier is closed.
+func (s *scene) closed(name string, p *proc, call func(context.Context) (second.Grant, error)) {
+	s.Helper()
+	s.within(0, name+" after Close", func() {
+		r := p.begin(call)
+		if r.end(); !errors.Is(r.err, second.ErrClosed) {
+			s.Errorf("%s after Close: %v, want ErrClosed", name, r.err)
+		}
+	})
+}
+
+func givenUpOnce(s *scene) {
+	a, b := s.process(), s.process()
+	h := a.acquire()
+	if err := h.Err(); err != nil {
+		s.Errorf("Err of a grant: %v", err)
+	}
+	s.release(h)
+	next := b.acquire()
+	if err := h.Err(); !errors.Is(err, second.ErrReleased) {
+		s.Errorf("Err after Release: %v, want ErrReleased", err)
+	}
+	if err := h.Grant.Release(); !errors.Is(err, second.ErrReleased) {
+		s.Errorf("second Release: %v, want ErrReleased", err)
+	}
+	if h.Context().Err() != nil {
+		s.Errorf("the context ended although the grant was given up and not lost: %v", context.Cause(h.Context()))
+	}
+	r := a.begin(func(ctx context.Context) (second.Grant, error) { return a.claim.Requeue(ctx, h.Grant) })
+	if r.end(); !errors.Is(r.err, second.ErrReleased) {
+		s.Errorf("Requeue after Release: %v, want ErrReleased", r.err)
+	}
+	if err := next.Err(); err != nil {
+		s.Errorf("the next one: %v", err)
+	}
+	s.release(next)
+	s.none()
+}

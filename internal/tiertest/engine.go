@@ -1,0 +1,3 @@
+package tiertest
+
+var enginePromises = []promise{}

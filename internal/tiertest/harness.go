@@ -1,0 +1,66 @@
+// Package tiertest is the suite that every second tier has to pass: what [second.Tier] promises, each promise a test.
+//
+// A tier's own tests bring a [Harness], which makes processes and troubles them, and call [Run]. What is promised is
+// judged by what several processes saw and by a look from outside, never by the word of the tier alone. At the end Run
+// logs the table of promises, which [Table.Record] keeps in a file.
+//
+// # What to bring
+//
+// Dial and Left are needed in any case. For whatever else is nil, the promises that need it are reported as not
+// available. Processes have a lease of a few seconds at most: many tests wait for its end, as many at a time as -parallel
+// says. The store can be used by all tests, since each has a lock path of its own. A test that troubles the whole store,
+// counts writes or counts goroutines runs while no other does.
+//
+// The same suite runs in virtual time, in a bubble of testing/synctest, if the harness and all it talks to are made
+// there.
+package tiertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// With runs test with a harness, until whose end everything belongs to t: in a bubble, if time is to be virtual.
+type With func(t *testing.T, test func(*testing.T, Harness))
+
+// A Harness is a store, and what can be done to it.
+type Harness struct {
+	// Lease is for how long the store keeps what a silent process has, as configured: a session timeout, a time to live.
+	// The store may take half of it longer.
+	Lease time.Duration
+	// Dial starts a process: a tier with a connection of its own, which is established. The suite closes it.
+	Dial func(testing.TB) *Process
+	// Left is how many contenders there are for the lock at path, seen from outside the library. It may be anything below
+	// zero while the store does not answer.
+	Left func(path string) int
+
+	// Writes is how many durable writes the processes of this harness have made, without those that keep their sessions.
+	Writes func() int64
+	// Remove deletes the i-th contender at path, from 0 for the holder, as an operator would.
+	Remove func(path string, i int)
+	// Freeze stops the store, which keeps connections and answers nobody, until thaw.
+	Freeze func() (thaw func())
+	// Failover has another server take over, and returns when it serves.
+	Failover func()
+	// Restart ends the store and starts it on the same data, and returns when it serves.
+	Restart func()
+}
+
+// A Process is the tier of one process, and what can be done to that process alone.
+type Process struct {
+	second.Tier
+
+	// Cut keeps everything from getting through between the process and the store, and tells neither, until heal.
+	Cut func() (heal func())
+	// Kill ends the process, which says nothing to the store any more. The tier is closed when it returns.
+	Kill func()
+	// Messages has hook see each message to the process before that does: the answer to a request that was executed, or
+	// an event; none of those that keep a session. One for which hook returns true is lost, as the transport loses
+	// messages: with its connection, if that is a stream. The hook may be called concurrently, and may wait. Nil ends it.
+	Messages func(hook func() (lose bool))
+	// Blind does to the process what a stop does: no timer tells it of the end of the lease of a grant. Only who looks
+	// at the clock knows.
+	Blind func(second.Grant)
+}

@@ -1,0 +1,114 @@
+package tiertest
+
+import (
+	"context"
+	"time"
+)
+
+var leftPromises = []promise{
+	{name: "left-lost", text: "Any message may be lost: the call goes on, and nothing is left", test: nothingLeftByLostMessages},
+	{name: "left-cancelled", text: "A call may be cancelled at any step: nothing is left", test: nothingLeftByCancelled},
+	{name: "left-try", text: "A try leaves nothing, also if it is cancelled or a message is lost", test: nothingLeftByTries},
+	{name: "left-close", text: "Close leaves nothing", test: nothingLeftByClose},
+	{name: "left-kill", text: "A process that was killed leaves nothing after a lease", test: nothingLeftByKilled},
+}
+
+func nothingLeftByLostMessages(s *scene) {
+	holder, p := s.process(), s.process()
+	s.each(p, lost, func(context.Context) {
+		s.release(p.acquire())
+		s.none()
+	})
+	s.each(p, lost, func(context.Context) {
+		h := holder.acquire()
+		r := p.queue()
+		s.release(h)
+		s.release(r.granted())
+		s.none()
+	})
+}
+
+func nothingLeftByCancelled(s *scene) {
+	holder, p := s.process(), s.process()
+	for _, m := range []mishap{cancelled, both} {
+		s.each(p, m, func(ctx context.Context) {
+			s.begin(ctx, p.claim.Acquire).settle()
+			s.none()
+		})
+		s.each(p, m, func(ctx context.Context) {
+			h := holder.acquire()
+			r := s.begin(ctx, p.claim.Acquire)
+			select { // until it waits, or leaves before
+			case <-r.done:
+			case <-time.After(s.Lease / 20):
+			}
+			r.cancel()
+			r.settle()
+			s.leftWithin(1, s.expiry())
+			s.release(h)
+			s.none()
+		})
+		s.each(p, m, func(ctx context.Context) { // the turn comes at the same time
+			h := holder.acquire()
+			r := s.begin(ctx, p.claim.Acquire)
+			time.Sleep(s.Lease / 50)
+			s.release(h)
+			r.settle()
+			s.none()
+		})
+	}
+}
+
+func nothingLeftByTries(s *scene) {
+	holder, p := s.process(), s.process()
+	for _, m := range []mishap{lost, cancelled, both} {
+		s.each(p, m, func(ctx context.Context) {
+			s.begin(ctx, p.claim.TryAcquire).settle()
+			s.none()
+		})
+		s.each(p, m, func(ctx context.Context) {
+			h := holder.acquire()
+			r := s.begin(ctx, p.claim.TryAcquire)
+			if r.end(); r.err == nil {
+				s.Errorf("a try got what another process holds")
+			}
+			s.leftWithin(1, s.expiry())
+			s.release(h)
+			s.none()
+		})
+	}
+}
+
+func nothingLeftByClose(s *scene) {
+	a, b, c := s.process(), s.process(), s.process()
+	h := a.acquire()
+	waiting, next := b.queue(), c.queue()
+	if err := b.Close(); err != nil {
+		s.Errorf("Close: %v", err)
+	}
+	if waiting.end(); waiting.err == nil {
+		s.Errorf("a waiter is granted the lock by a tier that is closed")
+	}
+	s.leftWithin(2, s.Lease/3)
+	h.leave()
+	if err := a.Close(); err != nil {
+		s.Errorf("Close: %v", err)
+	}
+	s.leftWithin(1, s.Lease/3)
+	s.release(next.granted())
+	s.none()
+}
+
+func nothingLeftByKilled(s *scene) {
+	a, b, c := s.process(), s.process(), s.process()
+	s.needs(a.Kill != nil, "kill a process")
+	h := a.acquire()
+	b.queue()
+	next := c.queue()
+	h.leave()
+	a.Kill()
+	b.Kill()
+	s.leftWithin(1, s.expiry())
+	s.release(next.granted())
+	s.none()
+}

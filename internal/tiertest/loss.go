@@ -1,0 +1,197 @@
+package tiertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+var lossPromises = []promise{
+	{name: "loss-cut", text: "A holder that is cut off knows of its loss before its lease is over and before another holds", test: cutOff},
+	{name: "loss-frozen", text: "When the store answers nobody, a holder knows of its loss before its lease is over", alone: true, test: frozen},
+	{name: "loss-stopped", text: "A holder that was stopped knows of its loss at the first look", test: stopped},
+	{name: "removal", text: "A holder that an operator removed knows of it soon", test: removed},
+}
+
+func cutOff(s *scene) {
+	a, b := s.process(), s.process()
+	s.needs(a.Cut != nil, "cut a process off")
+	h := a.acquire()
+	r := b.queue()
+	struck := time.Now()
+	heal := a.Cut()
+	s.awaitLoss(h, struck, r)
+	next := r.granted()
+	heal()
+	s.staysLost(h)
+	s.release(next)
+	s.none()
+}
+
+// The store goes on as soon as the loss is known: it may still have the contender.
+func frozen(s *scene) {
+	s.needs(s.Freeze != nil, "freeze the store")
+	a, b := s.process(), s.process()
+	h := a.acquire()
+	r := b.queue()
+	struck := time.Now()
+	thaw := s.Freeze()
+	s.awaitLoss(h, struck, r)
+	thaw()
+	s.staysLost(h)
+	s.release(r.granted())
+	s.none()
+}
+
+// awaitLoss waits until h is lost, which has to be before its lease is over, that was renewed before it was struck, and
+// before anybody else holds.
+func (s *scene) awaitLoss(h *hold, struck time.Time, other *request) {
+	s.Helper()
+	select {
+	case <-h.Context().Done():
+	case <-other.done: // then the book tells
+		if other.err != nil {
+			s.Fatalf("the waiter: %v", other.err)
+		}
+	case <-time.After(time.Until(struck.Add(s.Lease))):
+		s.Errorf("the holder does not know of its loss after a lease of %v", s.Lease)
+	}
+	if err := h.lost(); err != nil {
+		s.Errorf("after the loss %v, want ErrLost", err)
+	}
+}
+
+// staysLost checks that a loss is final, and releases the grant.
+func (s *scene) staysLost(h *hold) {
+	s.Helper()
+	s.stillLost(h)
+	s.within(s.Lease/3, "Release of a lost grant", func() {
+		if err := h.Release(); !errors.Is(err, second.ErrLost) {
+			s.Errorf("Release of a lost grant: %v, want ErrLost", err)
+		}
+	})
+	if err := h.Grant.Release(); !errors.Is(err, second.ErrReleased) {
+		s.Errorf("second Release: %v, want ErrReleased", err)
+	}
+}
+
+func (s *scene) stillLost(h *hold) {
+	s.Helper()
+	for end := time.Now().Add(s.Lease / 4); time.Now().Before(end); time.Sleep(s.Lease / 100) {
+		if err := h.lost(); err != nil {
+			s.Fatalf("a lost grant has come back: %v", err)
+		}
+	}
+}
+
+func stopped(s *scene) {
+	a, b := s.process(), s.process()
+	s.needs(a.Blind != nil && a.Cut != nil, "stop a process")
+	h := a.acquire()
+	r := b.queue()
+	a.Blind(h.Grant)
+	heal := a.Cut()
+	next := r.granted() // the book looks
+	if err := h.lost(); err != nil {
+		s.Errorf("at the first look %v, want ErrLost", err)
+	}
+	heal()
+	s.staysLost(h)
+	s.release(next)
+	s.none()
+}
+
+func removed(s *scene) {
+	s.needs(s.Remove != nil, "remove a contender")
+	a, b := s.process(), s.process()
+	h := a.acquire()
+	r := b.queue()
+	h.leave() // the other one may have the lock before the holder hears of it
+	s.Remove(s.path, 0)
+	next := r.granted()
+	select {
+	case <-h.Context().Done():
+	case <-time.After(s.Lease/3 + s.slack()):
+		s.Errorf("the holder has not heard within %v that its contender was removed", s.Lease/3)
+	}
+	s.staysLost(h)
+	waiting := a.queue()
+	s.Remove(s.path, 1)
+	time.Sleep(s.Lease / 20)
+	s.release(next)
+	s.release(waiting.granted()) // it has queued again
+	s.none()
+}
+
+var tokenPromises = []promise{
+	{name: "tokens", text: "Tokens are positive and grow from grant to grant", test: tokensGrow},
+	{name: "tokens-kill", text: "… also when a holder is killed", test: tokensGrowOverKill},
+	{name: "tokens-failover", text: "… also when another server takes over", alone: true, test: tokensGrowOverFailover},
+	{name: "tokens-restart", text: "… also when the store is restarted", alone: true, test: tokensGrowOverRestart},
+}
+
+func tokensGrow(s *scene) {
+	p := s.processes(2)
+	for turn := range 8 {
+		a, b := p[turn%2], p[(turn+1)%2]
+		h := a.acquire()
+		waiting := b.queue()
+		again := a.requeue(s.Context(), h)
+		s.release(waiting.granted())
+		s.release(again.granted())
+		s.none()
+		r := b.begin(b.claim.TryAcquire)
+		s.release(r.granted())
+		s.none()
+	}
+}
+
+func tokensGrowOverKill(s *scene) {
+	a, b := s.process(), s.process()
+	s.needs(a.Kill != nil, "kill a process")
+	h := a.acquire()
+	r := b.queue()
+	h.leave()
+	killed := time.Now()
+	a.Kill()
+	next := r.granted()
+	if d := time.Since(killed); d > s.expiry()+s.slack() {
+		s.Errorf("the next one waited for %v, want at most %v", d, s.expiry())
+	}
+	s.release(next)
+	s.release(s.process().acquire())
+	s.none()
+}
+
+func tokensGrowOverFailover(s *scene) {
+	s.needs(s.Failover != nil, "have another server take over")
+	s.tokensGrowOver(s.Failover)
+}
+
+func tokensGrowOverRestart(s *scene) {
+	s.needs(s.Restart != nil, "restart the store")
+	s.tokensGrowOver(s.Restart)
+}
+
+// tokensGrowOver has a holder, who may lose the lock over it, a waiter, and those who come later.
+func (s *scene) tokensGrowOver(strike func()) {
+	a, b := s.process(), s.process()
+	h := a.acquire()
+	r := b.queue()
+	strike()
+	if err := h.Release(); err != nil && !errors.Is(err, second.ErrLost) {
+		s.Errorf("Release: %v, want nil or ErrLost", err)
+	}
+	ctx, cancel := context.WithTimeout(s.Context(), s.patience())
+	defer cancel()
+	next := r.granted()
+	again := s.begin(ctx, a.claim.Acquire)
+	if err := next.Release(); err != nil && !errors.Is(err, second.ErrLost) {
+		s.Errorf("Release: %v, want nil or ErrLost", err)
+	}
+	again.settle()
+	s.release(s.process().acquire())
+	s.none()
+}

@@ -1,0 +1,61 @@
+package tiertest
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// A mishap is what happens at a message to a process.
+type mishap struct {
+	name         string
+	cancel, lose bool // the call's context ends; the message is lost
+}
+
+var (
+	lost      = mishap{"a message is lost", false, true}
+	cancelled = mishap{"the context ends at a message", true, false}
+	both      = mishap{"the context ends, and a message is lost", true, true}
+)
+
+// manyMessages is more than any call needs.
+const manyMessages = 60
+
+// each plays a scene again and again: for n = 1, 2, … the n-th message to p meets the mishap, until a run needs no more
+// messages than that. The context that play gets is the one that may end.
+func (s *scene) each(p *proc, m mishap, play func(ctx context.Context)) {
+	s.Helper()
+	s.needs(p.Messages != nil, "lose a message")
+	for n := int64(1); s.meets(p, m, n, play); n++ {
+		if n == manyMessages {
+			s.Fatalf("more than %d messages", n)
+		}
+	}
+}
+
+// meets plays the scene once, and reports whether there was an n-th message.
+func (s *scene) meets(p *proc, m mishap, n int64, play func(context.Context)) bool {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.Context())
+	defer cancel()
+	var messages atomic.Int64
+	p.Messages(func() bool {
+		if messages.Add(1) != n {
+			return false
+		}
+		if m.cancel {
+			cancel()
+		}
+		return m.lose
+	})
+	defer p.Messages(nil)
+	play(ctx)
+	switch met := messages.Load() >= n; {
+	case !met && n == 1:
+		s.Fatalf("there was no message at all")
+	case s.verdict.failed():
+		s.Fatalf("that was when %s (message %d)", m.name, n)
+	case met:
+		return true
+	}
+	return false
+}

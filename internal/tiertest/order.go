@@ -1,0 +1,156 @@
+package tiertest
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+var orderPromises = []promise{
+	{name: "order", text: "One holder at a time, in the order in which they queued", test: inOrder},
+	{name: "overtaking", text: "A newcomer, a try and a requeue overtake nobody", test: nobodyOvertakes},
+}
+
+func inOrder(s *scene) {
+	p := s.processes(3)
+	newcomer := s.process()
+	h := p[0].acquire()
+	waiting := []*request{p[1].queue(), p[2].queue(), p[0].queue(), p[1].queue()}
+	for i, r := range waiting {
+		newcomer.refused()
+		s.release(h)
+		h = r.granted()
+		for _, later := range waiting[i+1:] {
+			if later.ended() {
+				s.Errorf("one that queued later was granted, or failed: %v", later.err)
+			}
+		}
+	}
+	s.release(h)
+	s.none()
+}
+
+// Who is seen in the queue is the next, whatever the others do.
+func nobodyOvertakes(s *scene) {
+	p := s.processes(4)
+	h := p[0].acquire()
+	for turn := range 12 {
+		owner, next, newcomer, trier := p[turn%4], p[(turn+1)%4], p[(turn+2)%4], p[(turn+3)%4]
+		r := next.queue()
+		tries := make(chan error, 1)
+		go func() {
+			for !r.ended() {
+				g, err := trier.claim.TryAcquire(s.Context())
+				if err == nil {
+					s.enter(g).Release()
+				}
+				if !errors.Is(err, second.ErrLocked) {
+					tries <- err
+					return
+				}
+			}
+			tries <- second.ErrLocked
+		}()
+		come := newcomer.begin(newcomer.claim.Acquire)
+		again := owner.requeue(s.Context(), h)
+		h = r.granted()
+		if err := <-tries; !errors.Is(err, second.ErrLocked) {
+			s.Errorf("TryAcquire while somebody waits: %v, want ErrLocked", err)
+		}
+		if last := s.last(); last != h {
+			s.Errorf("somebody has overtaken: token %d after %d", last.Token(), h.Token())
+		}
+		for _, r := range []*request{come, again} {
+			r.cancel()
+			r.end()
+			if r.err == nil {
+				s.release(r.hold)
+			}
+		}
+		s.awaitLeft(1)
+	}
+	s.release(h)
+	s.none()
+}
+
+var requeuePromises = []promise{
+	{name: "requeue-writes", text: "A requeue is one write", alone: true, test: requeueIsOneWrite},
+	{name: "requeue-order", text: "A requeue goes to the tail, and the next one gets the lock", test: requeueGoesToTheTail},
+	{name: "requeue-troubled", text: "A requeue gives the old grant up, also when its context ends, or a message is lost, at any step", test: requeueGivesUp},
+}
+
+func requeueIsOneWrite(s *scene) {
+	s.needs(s.Writes != nil, "count writes")
+	p := s.processes(2)
+	h := p[0].acquire()
+	r := p[1].queue()
+	for turn := range 6 {
+		before := s.Writes()
+		again := p[turn%2].requeue(s.Context(), h)
+		h = r.granted()
+		s.awaitLeft(2)
+		if n := s.Writes() - before; n != 1 {
+			s.Errorf("%d writes for a requeue, want 1", n)
+		}
+		r = again
+	}
+	s.release(h)
+	s.release(r.granted())
+	s.none()
+}
+
+func requeueGoesToTheTail(s *scene) {
+	p := s.processes(3)
+	h := p[0].acquire()
+	second, third := p[1].queue(), p[2].queue()
+	last := p[0].requeue(s.Context(), h)
+	for _, r := range []*request{second, third, last} {
+		h := r.granted()
+		if last != r && last.ended() {
+			s.Errorf("a requeue has overtaken")
+		}
+		s.release(h)
+	}
+	s.none()
+}
+
+func requeueGivesUp(s *scene) {
+	a, b := s.process(), s.process()
+	ended, cancel := context.WithCancel(s.Context())
+	cancel()
+	s.givesUp(ended, a, b)
+	for _, m := range []mishap{lost, cancelled, both} {
+		s.each(a, m, func(ctx context.Context) { s.givesUp(ctx, a, b) })
+	}
+}
+
+// givesUp has a requeue, which may fail, and b wait for the lock. The end of the old grant can be awaited from the
+// beginning.
+func (s *scene) givesUp(ctx context.Context, a, b *proc) {
+	s.Helper()
+	old := a.acquire()
+	waiting := b.queue()
+	gone := s.begin(s.Context(), func(context.Context) (second.Grant, error) { return nil, cmpErr(old.AwaitRelease()) })
+	again := a.requeue(ctx, old)
+	h := waiting.granted()
+	if gone.end(); gone.err != errGone {
+		s.Errorf("AwaitRelease: %v, want nil", gone.err)
+	}
+	if err := old.Err(); !errors.Is(err, second.ErrReleased) {
+		s.Errorf("Err of a grant that was requeued: %v, want ErrReleased", err)
+	}
+	s.release(h)
+	again.settle()
+	s.none()
+}
+
+// errGone stands for no error where nothing is granted.
+var errGone = errors.New("gone")
+
+func cmpErr(err error) error {
+	if err == nil {
+		return errGone
+	}
+	return err
+}

@@ -1,0 +1,298 @@
+package tiertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A scene is one test: a lock, and a book of who had it.
+type scene struct {
+	*witness
+	Harness
+	path string
+
+	mu     sync.Mutex // guards the fields below
+	holds  map[*hold]bool
+	grants []*hold // in the order of their tokens, or the test has failed
+}
+
+func newScene(w *witness, h Harness) *scene {
+	name := strings.ReplaceAll(w.Name(), "/", "-")
+	return &scene{witness: w, Harness: h, path: "/tiertest/" + name, holds: make(map[*hold]bool)}
+}
+
+// slack is what a bound leaves to machines that have something else to do.
+func (s *scene) slack() time.Duration { return s.Lease / 8 }
+
+// patience bounds what is to happen some time.
+func (s *scene) patience() time.Duration { return 6 * s.Lease }
+
+// A proc is a process, and its view of the scene's lock.
+type proc struct {
+	*Process
+	scene *scene
+	claim second.Claim
+}
+
+func (s *scene) process() *proc {
+	s.Helper()
+	return s.processIn(s.witness.TB)
+}
+
+// processIn starts a process that ends, with whatever the harness needs for it, with tb.
+func (s *scene) processIn(tb testing.TB) *proc {
+	s.Helper()
+	p := &proc{Process: s.Dial(tb), scene: s}
+	tb.Cleanup(func() { p.Close() })
+	claim, err := p.Claim(s.path, second.Options{})
+	if err != nil {
+		s.Fatalf("Claim: %v", err)
+	}
+	p.claim = claim
+	return p
+}
+
+// A scope is a part of a test that has an end of its own.
+type scope struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (s *scope) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
+
+func (s *scope) end() {
+	for _, f := range slices.Backward(s.cleanups) {
+		f()
+	}
+}
+
+func (s *scene) processes(n int) []*proc {
+	var all []*proc
+	for range n {
+		all = append(all, s.process())
+	}
+	return all
+}
+
+// A hold is a grant that is in the book.
+type hold struct {
+	second.Grant
+	scene *scene
+}
+
+// enter notes a grant, at the moment at which it is made.
+func (s *scene) enter(g second.Grant) *hold {
+	h := &hold{g, s}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other := range s.holds {
+		if other.Err() == nil {
+			s.Errorf("the lock is granted to a process while another holds it (tokens %d, %d)", g.Token(), other.Token())
+		}
+	}
+	var last int64
+	if n := len(s.grants); n > 0 {
+		last = s.grants[n-1].Token()
+	}
+	if g.Token() <= last {
+		s.Errorf("token %d after %d", g.Token(), last)
+	}
+	s.holds[h] = true
+	s.grants = append(s.grants, h)
+	return h
+}
+
+// last is the newest grant.
+func (s *scene) last() *hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.grants[len(s.grants)-1]
+}
+
+// leave notes that a hold is about to end.
+func (h *hold) leave() {
+	h.scene.mu.Lock()
+	defer h.scene.mu.Unlock()
+	delete(h.scene.holds, h)
+}
+
+func (h *hold) Release() error {
+	h.leave()
+	return h.Grant.Release()
+}
+
+// lost reports whether the grant says so in every way.
+func (h *hold) lost() error {
+	if err := h.Err(); !errors.Is(err, second.ErrLost) {
+		return fmt.Errorf("Err is %v", err)
+	}
+	if cause := context.Cause(h.Context()); !errors.Is(cause, second.ErrLost) {
+		return fmt.Errorf("the cause of the context is %v", cause)
+	}
+	return nil
+}
+
+// A request is a call for the lock, in a goroutine of its own.
+type request struct {
+	scene  *scene
+	cancel context.CancelFunc
+	done   chan struct{}
+	hold   *hold // the result, valid when done is closed
+	err    error
+}
+
+// begin makes a call, which ends with the test at the latest.
+func (s *scene) begin(ctx context.Context, call func(context.Context) (second.Grant, error)) *request {
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*s.patience(), errors.New("it hangs"))
+	r := &request{scene: s, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		defer cancel()
+		g, err := call(ctx)
+		if r.err = err; err == nil {
+			r.hold = s.enter(g)
+		}
+	}()
+	s.Cleanup(func() {
+		cancel()
+		<-r.done
+	})
+	return r
+}
+
+func (r *request) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// end waits for the end of the call.
+func (r *request) end() {
+	r.scene.Helper()
+	select {
+	case <-r.done:
+	case <-time.After(3 * r.scene.patience()):
+		r.scene.Fatalf("a call hangs")
+	}
+}
+
+func (r *request) granted() *hold {
+	r.scene.Helper()
+	if r.end(); r.err != nil {
+		r.scene.Fatalf("not granted: %v", r.err)
+	}
+	return r.hold
+}
+
+// settle waits for the end of a call that may fail, and releases what it was granted.
+func (r *request) settle() {
+	r.scene.Helper()
+	if r.end(); r.err == nil {
+		r.scene.release(r.hold)
+	}
+}
+
+func (p *proc) begin(call func(context.Context) (second.Grant, error)) *request {
+	return p.scene.begin(p.scene.Context(), call)
+}
+
+func (p *proc) acquire() *hold {
+	p.scene.Helper()
+	return p.begin(p.claim.Acquire).granted()
+}
+
+// queue begins to acquire the lock, and returns when that is seen from outside.
+func (p *proc) queue() *request {
+	p.scene.Helper()
+	want := p.scene.Left(p.scene.path) + 1
+	r := p.begin(p.claim.Acquire)
+	p.scene.awaitLeft(want)
+	return r
+}
+
+// requeue gives h up and queues again, which it does not wait for.
+func (p *proc) requeue(ctx context.Context, h *hold) *request {
+	h.leave()
+	return p.scene.begin(ctx, func(ctx context.Context) (second.Grant, error) { return p.claim.Requeue(ctx, h.Grant) })
+}
+
+// refused checks that a try finds the lock taken.
+func (p *proc) refused() {
+	p.scene.Helper()
+	r := p.begin(p.claim.TryAcquire)
+	if r.end(); !errors.Is(r.err, second.ErrLocked) {
+		p.scene.Errorf("TryAcquire of a lock that is taken: %v, want ErrLocked", r.err)
+	}
+}
+
+func (s *scene) release(h *hold) {
+	s.Helper()
+	if err := h.Release(); err != nil {
+		s.Errorf("Release: %v", err)
+	}
+}
+
+// used makes what a path needs that was never used.
+func (s *scene) used(p *proc) {
+	s.Helper()
+	s.release(p.acquire())
+	s.none()
+}
+
+// await waits until something holds.
+func (s *scene) await(what string, within time.Duration, holds func() bool) {
+	s.Helper()
+	for deadline := time.Now().Add(within + s.slack()); !holds(); time.Sleep(s.Lease / 500) {
+		if time.Now().After(deadline) {
+			s.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}
+
+// awaitLeft waits until there are n contenders.
+func (s *scene) awaitLeft(n int) {
+	s.Helper()
+	s.leftWithin(n, s.patience())
+}
+
+func (s *scene) leftWithin(n int, within time.Duration) {
+	s.Helper()
+	got := -1
+	deadline := time.Now().Add(within + s.slack())
+	for got = s.Left(s.path); got != n; got = s.Left(s.path) {
+		if time.Now().After(deadline) {
+			s.Fatalf("%d contenders are left after %v, want %d", got, within, n)
+		}
+		time.Sleep(s.Lease / 500)
+	}
+}
+
+// none checks that nothing is left, at the latest when what nobody keeps alive has gone by itself.
+func (s *scene) none() {
+	s.Helper()
+	s.leftWithin(0, s.expiry())
+}
+
+// expiry is by when the store has given away what a silent process had.
+func (s *scene) expiry() time.Duration { return s.Lease + s.Lease/2 }
+
+// within checks that f takes no longer than that.
+func (s *scene) within(d time.Duration, what string, f func()) {
+	s.Helper()
+	begun := time.Now()
+	f()
+	if took := time.Since(begun); took > d+s.slack() {
+		s.Errorf("%s took %v, want at most %v", what, took, d)
+	}
+}

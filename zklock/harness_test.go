@@ -1,0 +1,248 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/faultproxy"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/tiertest"
+	"github.com/tierlock/tierlock/internal/zkconn"
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+const tierTimeout = 3 * time.Second // of the sessions of tiertest
+
+// A cord is what lies between one process and the servers.
+type cord struct {
+	ends   []cordEnd
+	addrs  []string
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	writes *atomic.Int64
+	hook   atomic.Pointer[func() bool]
+}
+
+// A cordEnd is a *zktest.Member or a *faultproxy.Proxy.
+type cordEnd interface {
+	Cut()
+	Refuse()
+	Accept()
+	Freeze()
+	Unfreeze()
+}
+
+// see decides what becomes of a frame.
+func (w *cord) see(f *zktest.Frame) zktest.Action {
+	if heartbeat(f) {
+		return zktest.Pass
+	}
+	if f.Stage == zktest.Request {
+		switch f.Op {
+		case zktest.OpCreate, zktest.OpCreate2, zktest.OpCreateContainer, zktest.OpDelete, zktest.OpSetData, zktest.OpMulti:
+			w.writes.Add(1)
+		}
+		return zktest.Pass
+	}
+	if hook := w.hook.Load(); hook != nil && (*hook)() {
+		return zktest.Cut
+	}
+	return zktest.Pass
+}
+
+// process starts one at the end of the cord.
+func (w *cord) process(tb testing.TB) *tiertest.Process {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	defer cancel()
+	// The library pauses for a second at the end of its list.
+	servers := strings.Join(slices.Concat(slices.Repeat([][]string{w.addrs}, 12)...), ",")
+	c, err := zklock.Dial(ctx, servers, zklock.WithSessionTimeout(tierTimeout), zklock.WithDialContext(w.dial))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	each := func(do func(cordEnd)) {
+		for _, end := range w.ends {
+			do(end)
+		}
+	}
+	return &tiertest.Process{
+		Tier: c.Tier(),
+		Cut: func() (heal func()) {
+			each(cordEnd.Freeze)
+			return func() {
+				each(cordEnd.Cut)
+				each(cordEnd.Unfreeze)
+			}
+		},
+		Kill: func() {
+			each(cordEnd.Refuse)
+			each(cordEnd.Cut)
+			c.Close()
+		},
+		Messages: func(hook func() bool) {
+			if hook == nil {
+				w.hook.Store(nil)
+				return
+			}
+			w.hook.Store(&hook)
+		},
+		Blind: func(g second.Grant) {
+			if n, ok := zklock.NodeOf(g); ok {
+				n.StopWatchdog()
+			}
+		},
+	}
+}
+
+// look is what an operator can do.
+type look struct{ *zk.Conn }
+
+func (l look) queue(path string) ([]string, error) {
+	names, _, err := l.Children(path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
+	return names, err
+}
+
+func (l look) left(path string) int {
+	names, err := l.queue(path)
+	if err != nil {
+		return -1
+	}
+	return len(names)
+}
+
+func (l look) remove(tb testing.TB, path string, i int) {
+	tb.Helper()
+	names, err := l.queue(path)
+	if err == nil && len(names) <= i {
+		err = errors.New("nobody there")
+	}
+	if err == nil {
+		err = l.Delete(path+"/"+names[i], -1)
+	}
+	if err != nil {
+		tb.Error(err)
+	}
+}
+
+// modelHarness is a server in this process. Its fail-over and its restart are what clients see of them: every connection
+// breaks, and nobody serves for a moment.
+func modelHarness(t *testing.T, s *zktest.Server) tiertest.Harness {
+	var (
+		writes atomic.Int64
+		cords  sync.Map // by address
+		n      int
+	)
+	s.Intercept(func(f *zktest.Frame) zktest.Action {
+		if w, ok := cords.Load(f.Member); ok {
+			return w.(*cord).see(f)
+		}
+		return zktest.Pass
+	})
+	operator := look{zkconn.Start(t, []string{addr, addr}, timeout, s.DialTimeout)}
+	restart := func() {
+		cords.Range(func(addr, _ any) bool { s.Member(addr.(string)).Refuse(); return true })
+		s.CutAll()
+		time.Sleep(tierTimeout / 20) // virtual
+		cords.Range(func(addr, _ any) bool { s.Member(addr.(string)).Accept(); return true })
+	}
+	return tiertest.Harness{
+		Lease: tierTimeout,
+		Dial: func(tb testing.TB) *tiertest.Process {
+			n++
+			addr := fmt.Sprintf("127.0.1.%d:2181", n)
+			w := &cord{ends: []cordEnd{s.Member(addr)}, addrs: []string{addr}, dial: s.DialContext, writes: &writes}
+			cords.Store(addr, w)
+			return w.process(tb)
+		},
+		Left:     operator.left,
+		Writes:   writes.Load,
+		Remove:   func(path string, i int) { operator.remove(t, path, i) },
+		Freeze:   func() (thaw func()) { s.Freeze(); return s.Unfreeze },
+		Failover: s.CutAll,
+		Restart:  restart,
+	}
+}
+
+// A mutableProxy can be frozen as a member of the model can.
+type mutableProxy struct{ *faultproxy.Proxy }
+
+func (p mutableProxy) Freeze()   { p.Mute(zktest.ToServer); p.Mute(zktest.ToClient) }
+func (p mutableProxy) Unfreeze() { p.Unmute(zktest.ToServer); p.Unmute(zktest.ToClient) }
+
+// serverHarness is a real ensemble, with proxies of its own for each process.
+func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {
+	var writes atomic.Int64
+	operator := look{zkconn.Start(t, e.Addrs(), 10*time.Second, nil)}
+	check := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	ctx := t.Context()
+	return tiertest.Harness{
+		Lease: tierTimeout,
+		Dial: func(tb testing.TB) *tiertest.Process {
+			w := &cord{dial: new(net.Dialer).DialContext, writes: &writes}
+			for _, addr := range e.Addrs() {
+				p, err := faultproxy.Start(addr)
+				if err != nil {
+					tb.Fatal(err)
+				}
+				tb.Cleanup(p.Close)
+				p.Intercept(w.see)
+				w.ends = append(w.ends, mutableProxy{p})
+				w.addrs = append(w.addrs, p.Addr())
+			}
+			return w.process(tb)
+		},
+		Left:   operator.left,
+		Writes: writes.Load,
+		Remove: func(path string, i int) { operator.remove(t, path, i) },
+		Freeze: func() (thaw func()) {
+			for _, m := range e.Members {
+				check(m.Pause())
+			}
+			return func() {
+				for _, m := range e.Members {
+					check(m.Resume())
+				}
+			}
+		},
+		Failover: func() {
+			leader, err := e.Leader(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leader.Kill()
+			_, err = e.Leader(ctx)
+			check(err)
+			check(leader.Restart(ctx))
+		},
+		Restart: func() {
+			var all sync.WaitGroup
+			for _, m := range e.Members {
+				m.Kill()
+			}
+			for _, m := range e.Members {
+				all.Go(func() { check(m.Restart(ctx)) })
+			}
+			all.Wait()
+		},
+	}
+}
