@@ -1,0 +1,208 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// queueUp queues and waits for the turn. An old contender, which has been given up, goes with
+// the transaction that creates the first new one.
+func (l *claim) queueUp(ctx context.Context, old *contender) (*contender, error) {
+	for ; ; old = nil {
+		c, err := l.enter(ctx)
+		if err != nil {
+			old.removeIfAny()
+			return nil, err
+		}
+		if err = c.acquire(ctx, old); err == nil {
+			return c, nil
+		}
+		c.discard()
+		if !errors.Is(err, errGone) {
+			return nil, err
+		}
+	}
+}
+
+// enter makes a contender whose key is yet to be created.
+func (l *claim) enter(ctx context.Context) (*contender, error) {
+	if err := l.store.reaper.Room(ctx); err != nil {
+		return nil, l.store.explain(err)
+	}
+	for {
+		x, err := l.store.await(ctx, true)
+		if err != nil {
+			return nil, err
+		}
+		if c := l.newContender(x); x.Enrol(c) == nil {
+			return c, nil
+		}
+	}
+}
+
+func (c *contender) acquire(ctx context.Context, old *contender) error {
+	first, err := c.enqueue(ctx, old)
+	if err != nil {
+		old.removeIfAny()
+		return err
+	}
+	if first && c.holdUnwatched() {
+		return nil
+	}
+	return c.wait(ctx)
+}
+
+// enqueue creates the key, behind all others, and reports whether there are none. The same
+// transaction is sent until it is answered: a later one finds what an earlier one has done.
+func (c *contender) enqueue(ctx context.Context, old *contender) (first bool, err error) {
+	missing := clientv3.Compare(clientv3.CreateRevision(c.key), "=", 0)
+	head := clientv3.OpGet(c.claim.prefix(), append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...)
+	then := []clientv3.Op{c.put(), head}
+	if old != nil {
+		then = slices.Insert(then, 0, clientv3.OpDelete(old.key))
+	}
+	otherwise := []clientv3.Op{clientv3.OpGet(c.key, clientv3.WithKeysOnly()), head}
+	for pace := retry.New(); ; {
+		answer, err := c.commit(missing, then, otherwise)
+		switch classify(err) {
+		case done:
+			if !answer.Succeeded {
+				c.token = answer.Responses[0].GetResponseRange().Kvs[0].CreateRevision
+				old.settleIfAny(1) // as far as can be told: the answer is lost that said it
+			} else {
+				old.settleIfAny(answer.Responses[0].GetResponseDeleteRange().GetDeleted())
+			}
+			heads := answer.Responses[len(answer.Responses)-1].GetResponseRange().Kvs
+			return len(heads) > 0 && string(heads[0].Key) == c.key, nil
+		case leaseGone:
+			c.claim.store.expire(c.session)
+			return false, errGone
+		case permanent:
+			return false, err
+		}
+		if err := c.pause(ctx, pace.NextBackOff()); err != nil {
+			return false, err
+		}
+	}
+}
+
+// try takes the lock if nobody has it.
+func (l *claim) try(ctx context.Context) (*contender, error) {
+	if problem := l.store.Err(); problem != nil {
+		return nil, problem
+	}
+	x, err := l.store.await(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	c := l.newContender(x)
+	if err = x.Enrol(c); err == nil {
+		err = c.tryOnce(ctx)
+	}
+	if err == nil && !c.holdUnwatched() {
+		err = errors.New("the lease has run out and is yet to be renewed")
+	}
+	if err != nil {
+		c.discard()
+		return nil, err
+	}
+	return c, nil
+}
+
+// maxBelow is how many keys a try looks at for one that is a contender, and not that of a
+// lock below this one.
+const maxBelow = 64
+
+// tryOnce creates the key on the condition that there is no other.
+func (c *contender) tryOnce(ctx context.Context) error {
+	prefix := c.claim.prefix()
+	answer, err := c.commit(
+		clientv3.Compare(clientv3.CreateRevision(prefix), "=", 0).WithPrefix(),
+		[]clientv3.Op{c.put()},
+		[]clientv3.Op{clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(maxBelow))})
+	switch {
+	case err != nil:
+		if classify(err) == leaseGone {
+			c.claim.store.expire(c.session)
+		}
+		return err
+	case answer.Succeeded:
+		return nil
+	case len(placesOf(prefix, answer.Responses[0].GetResponseRange().Kvs)) > 0:
+		return second.ErrLocked
+	}
+	// Nobody but contenders of locks below, as far as that showed.
+	if first, err := c.enqueue(ctx, nil); err != nil || first {
+		return err
+	}
+	_, queue, err := c.claim.look(ctx)
+	switch {
+	case err != nil:
+		return err
+	case len(queue) == 0 || queue[0].key != c.key:
+		return second.ErrLocked
+	}
+	return nil
+}
+
+// commit sends a transaction that may create the key, once. Its answer is waited for whoever
+// has lost interest meanwhile: else nobody would know whether there is a key.
+func (c *contender) commit(condition clientv3.Cmp, then, otherwise []clientv3.Op) (answer *clientv3.TxnResponse, err error) {
+	s := c.claim.store
+	err = s.call(s.ctx, func(ctx context.Context) (err error) {
+		answer, err = s.client.Txn(ctx).If(condition).Then(then...).Else(otherwise...).Commit()
+		return err
+	})
+	switch {
+	case err == nil && answer.Succeeded:
+		c.token = answer.Header.Revision
+	case classify(err) == uncertain:
+		c.session.doubtful.Store(true)
+		c.unclear = true
+	}
+	return answer, err
+}
+
+// pause waits before the transaction is sent again, and for etcd to be back.
+func (c *contender) pause(ctx context.Context, d time.Duration) error {
+	s := c.claim.store
+	err := retry.Pause(ctx, d)
+	if err == nil {
+		err = s.up.Wait(ctx)
+	}
+	if err != nil {
+		return s.explain(err)
+	}
+	return nil
+}
+
+// wait waits until the contender is first, and holds the lock. errGone says that it has to
+// start again.
+func (c *contender) wait(ctx context.Context) error {
+	q := c.join()
+	if q == nil {
+		return second.ErrClosed
+	}
+	for {
+		c.wake.Clear()
+		first, err := q.first(c)
+		switch {
+		case c.life.Err() != nil:
+			return errGone
+		case err != nil:
+			return err
+		case first && q.hold(c): // else the lease has run out, and may be renewed
+			return nil
+		}
+		if err := c.wake.Wait(ctx); err != nil {
+			return c.claim.store.explain(err)
+		}
+	}
+}

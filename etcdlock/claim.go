@@ -1,0 +1,101 @@
+package etcdlock
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A claim is one way to queue for the lock at path: its contenders are keys below path/.
+type claim struct {
+	store  *store
+	path   string
+	linger time.Duration // as its keys say
+}
+
+func (l *claim) prefix() string { return l.path + "/" }
+
+func (l *claim) Equal(other second.Claim) bool {
+	o, ok := other.(*claim)
+	return ok && *l == *o
+}
+
+// Acquire takes one transaction if nobody else is there.
+func (l *claim) Acquire(ctx context.Context) (second.Grant, error) {
+	return l.start(ctx, "acquire", func(ctx context.Context) (*contender, error) {
+		return l.queueUp(ctx, nil)
+	})
+}
+
+// TryAcquire takes one transaction, which writes nothing if somebody else is there.
+func (l *claim) TryAcquire(ctx context.Context) (second.Grant, error) {
+	return l.start(ctx, "try", l.try)
+}
+
+// Requeue takes one transaction, which deletes the one key and creates the other.
+func (l *claim) Requeue(ctx context.Context, grant second.Grant) (second.Grant, error) {
+	old := grant.(*contender)
+	if old.spent.Swap(true) {
+		return nil, second.ErrReleased
+	}
+	loss := old.loss()
+	old.session.Leave(old)
+	if loss != nil {
+		old.remove(loss)
+		old.AwaitRelease() // or the new key would queue behind it
+		return l.Acquire(ctx)
+	}
+	var begun atomic.Bool // whoever sets it sees to the end of old
+	g, err := l.start(ctx, "requeue", func(ctx context.Context) (*contender, error) {
+		if begun.Swap(true) {
+			return nil, context.Cause(ctx)
+		}
+		return l.queueUp(ctx, old)
+	})
+	if err != nil && !begun.Swap(true) {
+		old.remove(nil)
+	}
+	return g, err
+}
+
+// start runs an attempt of which the caller may take leave at any time: the attempt then
+// undoes itself, as soon as the requests that are under way have been answered. To end these
+// instead would leave it open whether they are applied.
+func (l *claim) start(ctx context.Context, op string, attempt func(context.Context) (*contender, error)) (second.Grant, error) {
+	type result struct {
+		granted *contender
+		err     error
+	}
+	results := make(chan result)
+	scope, end := l.store.scope(ctx)
+	if !l.store.spawn(func() {
+		defer end()
+		c, err := attempt(scope)
+		select {
+		case results <- result{c, err}:
+		case <-scope.Done():
+			if c != nil {
+				c.discard()
+			}
+		}
+	}) {
+		end()
+		return nil, l.failure(op, second.ErrClosed)
+	}
+	select {
+	case r := <-results:
+		if r.err != nil {
+			return nil, l.failure(op, r.err)
+		}
+		return r.granted, nil
+	case <-scope.Done():
+		return nil, l.failure(op, l.store.explain(context.Cause(scope)))
+	}
+}
+
+func (l *claim) failure(op string, err error) error {
+	return fmt.Errorf("etcdlock: %s %s: %w", op, l.path, err)
+}

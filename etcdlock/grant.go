@@ -1,0 +1,139 @@
+package etcdlock
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// Token is the create revision of the key. It is positive and grows with every later owner of
+// any lock of the cluster, for as long as that keeps its data.
+func (c *contender) Token() int64 { return c.token }
+
+func (c *contender) Context() context.Context { return c.life }
+
+func (c *contender) Contested() *contention.Signal { return c.contested }
+
+func (c *contender) Idle() bool { return c.pending.Load() == 0 }
+
+func (c *contender) Leased() bool { return true }
+
+func (c *contender) Confirm() bool { return c.Err() == nil }
+
+func (c *contender) Err() error {
+	loss := c.loss()
+	if c.spent.Load() { // asked last: the end of a key that was given up is no loss
+		return second.ErrReleased
+	}
+	return loss
+}
+
+// loss returns why the lock is lost, nil if it is not.
+func (c *contender) loss() error {
+	if c.life.Err() == nil {
+		if c.session.Valid() {
+			return nil
+		}
+		c.session.Lapse()
+	}
+	return context.Cause(c.life) // nil if the lease has just been renewed
+}
+
+// Release deletes the key. It does not wait for an etcd that cannot be reached.
+func (c *contender) Release() error {
+	if c.spent.Swap(true) {
+		return second.ErrReleased
+	}
+	loss := c.loss()
+	c.session.Leave(c)
+	c.remove(loss)
+	return c.AwaitRelease()
+}
+
+func (c *contender) AwaitRelease() error {
+	bound := time.NewTimer(c.session.ttl / 3)
+	defer bound.Stop()
+	select {
+	case <-c.released:
+		if c.fate != nil {
+			return c.claim.failure("release", c.fate)
+		}
+		return nil
+	case <-bound.C: // the lease tells whether it was ours
+		return context.Cause(c.life)
+	}
+}
+
+// remove deletes the key, without waiting for the answer. A loss is what became of the lock
+// before, nil if it was held to the end.
+func (c *contender) remove(loss error) {
+	s := c.claim.store
+	c.leave()
+	switch {
+	case c.gone.Load(): // by another hand, and nobody has said so yet
+		c.settle(cmp.Or(loss, deleted(c.key)))
+	case c.session.Over(): // it has gone with the lease, or goes with the store
+		c.settle(loss)
+	case s.Err() != nil:
+		c.leaveToReaper(loss)
+	default:
+		if !s.spawn(func() { c.removeNow(loss) }) {
+			c.settle(loss)
+		}
+	}
+}
+
+// removeNow deletes the key, or leaves it to the reaper. Its name occurs once, so the delete
+// can only hit this key.
+func (c *contender) removeNow(loss error) {
+	number, err := c.claim.store.delete(c.key)
+	switch classify(err) {
+	case done:
+		c.settleDeleted(number, loss)
+	case permanent:
+		c.leaveToReaper(cmp.Or(loss, fmt.Errorf("delete %s, which stays in the queue until the lease ends, also in the way of this process: %w", c.key, err)))
+	default:
+		c.leaveToReaper(loss)
+	}
+}
+
+// settleDeleted follows a delete of so many keys, one or none.
+func (c *contender) settleDeleted(number int64, loss error) {
+	if number == 0 && loss == nil && !c.session.Over() {
+		loss = deleted(c.key)
+	}
+	c.gone.Store(true)
+	c.settle(loss)
+}
+
+func (c *contender) leaveToReaper(fate error) {
+	c.bury()
+	c.settle(fate)
+}
+
+// settle says that nobody has to wait for the end of the key any more.
+func (c *contender) settle(fate error) {
+	c.leave()
+	c.settled.Do(func() {
+		c.fate = fate
+		close(c.released)
+	})
+}
+
+// The old contender of a requeue, if there is one, has been given up and was not lost then.
+
+func (c *contender) removeIfAny() {
+	if c != nil {
+		c.remove(nil)
+	}
+}
+
+func (c *contender) settleIfAny(deleted int64) {
+	if c != nil {
+		c.settleDeleted(deleted, nil)
+	}
+}

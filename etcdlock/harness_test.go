@@ -1,0 +1,288 @@
+package etcdlock
+
+import (
+	"context"
+	"net"
+	"path"
+	"sync"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// A process is what one process has of the library: a store, over a client of its own whose
+// requests and connections can be interfered with.
+type process struct {
+	*store
+	client *clientv3.Client
+	wire   *wire
+	calls  *calls
+}
+
+// startAt starts a process at the servers of these addresses, and waits for its session.
+func startAt(t *testing.T, addrs []string, opts ...Option) *process {
+	t.Helper()
+	o, err := newOptions(append([]Option{WithLeaseTTL(ttl)}, opts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{wire: new(wire), calls: &calls{counts: make(map[string]int)}}
+	p.client = dial(t, clientv3.Config{Endpoints: addrs, DialOptions: []grpc.DialOption{
+		grpc.WithContextDialer(p.wire.dial),
+		grpc.WithChainUnaryInterceptor(p.calls.unary),
+		grpc.WithChainStreamInterceptor(p.calls.stream),
+	}})
+	p.store = open(p.client, o)
+	t.Cleanup(func() {
+		p.Close()
+		p.wire.reset() // or the client waits for a wire that is cut
+	})
+	if _, err := p.await(soon(t), true); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func dial(t *testing.T, config clientv3.Config) *clientv3.Client {
+	t.Helper()
+	config.Logger = zap.NewNop()
+	client, err := clientv3.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// keysBelow returns the keys below prefix, in order of their creation.
+func keysBelow(t *testing.T, client *clientv3.Client, prefix string) (keys []string) {
+	t.Helper()
+	answer, err := client.Get(soon(t), prefix, clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range answer.Kvs {
+		keys = append(keys, string(kv.Key))
+	}
+	return keys
+}
+
+// Calls are the requests of a process. A rule may decide what becomes of one.
+type calls struct {
+	mu     sync.Mutex // guards the fields below
+	counts map[string]int
+	rules  []rule
+}
+
+// A rule sees each request of a method. It returns true for what it has dealt with, by
+// calling send or not.
+type rule struct {
+	method string
+	handle func(ctx context.Context, req any, send func(context.Context) error) (handled bool, err error)
+}
+
+var errDropped = status.Error(codes.Unavailable, "dropped")
+
+func (c *calls) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	name := path.Base(method)
+	c.mu.Lock()
+	c.counts[name]++
+	rules := c.rules
+	c.mu.Unlock()
+	send := func(ctx context.Context) error { return invoke(ctx, method, req, reply, cc, opts...) }
+	for _, r := range rules {
+		if r.method == name {
+			if handled, err := r.handle(ctx, req, send); handled {
+				return err
+			}
+		}
+	}
+	return send(ctx)
+}
+
+func (c *calls) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	c.mu.Lock()
+	c.counts[path.Base(method)]++
+	c.mu.Unlock()
+	return open(ctx, desc, cc, method, opts...)
+}
+
+// count returns how many requests there were of a method, or streams; of all but those of
+// the keeper if it is "".
+func (c *calls) count(method string) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for m, k := range c.counts {
+		if m == method || method == "" && m != "LeaseKeepAlive" && m != "Status" {
+			n += k
+		}
+	}
+	return n
+}
+
+func (c *calls) on(method string, handle func(context.Context, any, func(context.Context) error) (bool, error)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rules = append(c.rules, rule{method, handle})
+}
+
+// once has handle decide about the n-th request of a method from now, and returns a channel
+// that is closed when that has come.
+func (c *calls) once(method string, n int, handle func(ctx context.Context, send func(context.Context) error) error) <-chan struct{} {
+	met := make(chan struct{})
+	var mu sync.Mutex
+	c.on(method, func(ctx context.Context, _ any, send func(context.Context) error) (bool, error) {
+		mu.Lock()
+		n--
+		now := n == 0
+		mu.Unlock()
+		if !now {
+			return false, nil
+		}
+		defer close(met)
+		return true, handle(ctx, send)
+	})
+	return met
+}
+
+// dropReply loses the answer to the n-th request of a method from now, which is executed.
+func (c *calls) dropReply(method string, n int) <-chan struct{} {
+	return c.once(method, n, func(ctx context.Context, send func(context.Context) error) error {
+		if err := send(ctx); err != nil {
+			return err
+		}
+		return errDropped
+	})
+}
+
+// delay holds the n-th request of a method back, which is given up as unanswered, until
+// deliver is called.
+func (c *calls) delay(t *testing.T, method string, n int) (met <-chan struct{}, deliver func()) {
+	var late func(context.Context) error
+	met = c.once(method, n, func(_ context.Context, send func(context.Context) error) error {
+		late = send
+		return errDropped
+	})
+	return met, func() {
+		t.Helper()
+		<-met
+		if err := late(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A wire carries the connections of one client.
+type wire struct {
+	mu   sync.Mutex // guards the fields below
+	cut  bool
+	ends []net.Conn
+	wait chan struct{} // closed when it is healed
+}
+
+func (w *wire) dial(ctx context.Context, addr string) (net.Conn, error) {
+	if err := w.open(ctx); err != nil {
+		return nil, err
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ends = append(w.ends, conn)
+	c := &cable{Conn: conn, wire: w}
+	c.ctx, c.end = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// open waits until the wire is whole.
+func (w *wire) open(ctx context.Context) error {
+	w.mu.Lock()
+	cut, wait := w.cut, w.wait
+	w.mu.Unlock()
+	if !cut {
+		return nil
+	}
+	select {
+	case <-wait:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// sever stops everything that is sent in either direction; nobody is told. heal breaks the
+// old connections.
+func (w *wire) sever() (heal func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut, w.wait = true, make(chan struct{})
+	return sync.OnceFunc(func() {
+		w.reset()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.cut = false
+		close(w.wait)
+	})
+}
+
+// reset breaks all connections.
+func (w *wire) reset() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, conn := range w.ends {
+		conn.Close()
+	}
+	w.ends = nil
+}
+
+// A cable is a connection that is silent while its wire is cut.
+type cable struct {
+	net.Conn
+	wire *wire
+	ctx  context.Context // ends when it is closed
+	end  context.CancelFunc
+}
+
+func (c *cable) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if cut := c.wire.open(c.ctx); cut != nil {
+		return 0, cut
+	}
+	return n, err
+}
+
+func (c *cable) Write(b []byte) (int, error) {
+	if cut := c.wire.open(c.ctx); cut != nil {
+		return 0, cut
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *cable) Close() error {
+	c.end()
+	return c.Conn.Close()
+}
+
+// kill ends the process without a goodbye: what it has at etcd stays until its lease ends.
+func (p *process) kill() {
+	p.wire.sever()
+	p.calls.on("LeaseRevoke", func(context.Context, any, func(context.Context) error) (bool, error) {
+		return true, errDropped
+	})
+	p.Close()
+}
+
+// remove is what an operator does: the key goes.
+func removeKey(t *testing.T, key string) {
+	t.Helper()
+	if _, err := outside(t).Delete(soon(t), key); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,159 @@
+package etcdlock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/etcdserver"
+	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+func TestHoldIsLostByTheClockBeforeItIsGivenAway(t *testing.T) {
+	p, q := start(t), start(t)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	w := queueAt(t, q.at(t, lockPath(t)))
+	heal := p.wire.sever()
+	defer heal()
+	cut := time.Now()
+	ended(t, "the hold", c.Context().Done(), ttl)
+	lost := time.Since(cut)
+	wantErr(t, c.Err(), second.ErrLost)
+	w.pending(t)
+	next := w.must(t)
+	if given := time.Since(cut); given < lost+ttl/6 {
+		t.Errorf("lost after %v, given away after %v", lost, given)
+	}
+	released := time.Now()
+	wantErr(t, c.Release(), second.ErrLost)
+	if d := time.Since(released); d > ttl/3+100*time.Millisecond {
+		t.Errorf("a release of %v", d)
+	}
+	heal()
+	wantErr(t, c.Err(), second.ErrReleased)
+	mustRelease(t, next)
+	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t))))
+}
+
+func TestStoppedServerLosesEveryHoldInTime(t *testing.T) {
+	srv := etcdservertest.Start(t, etcdserver.Config{NoSync: true})
+	p := startAt(t, []string{srv.Addr()})
+	lock := p.at(t, lockPath(t))
+	c := mustAcquire(t, lock)
+	if err := srv.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	paused := time.Now()
+	ended(t, "the hold", c.Context().Done(), ttl)
+	if d := time.Since(paused); d < ttl/6 {
+		t.Errorf("lost after %v", d)
+	}
+	if p.Err() == nil {
+		t.Error("a stopped server can be reached")
+	}
+	began := time.Now()
+	if _, err := lock.TryAcquire(soon(t)); err == nil || time.Since(began) > 100*time.Millisecond {
+		t.Errorf("a try took %v: %v", time.Since(began), err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := lock.Acquire(ctx); err == nil {
+		t.Error("acquired")
+	}
+	if err := srv.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, c.Release(), second.ErrLost)
+	mustRelease(t, mustAcquire(t, lock))
+	eventually(t, "no problem", func() bool { return p.Err() == nil })
+}
+
+func TestWhoHoldsKeepsTheLockOverAShortOutage(t *testing.T) {
+	p := start(t)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	for range 3 {
+		p.wire.sever()()
+		time.Sleep(ttl / 2)
+	}
+	if err := c.Err(); err != nil {
+		t.Error(err)
+	}
+	mustRelease(t, c)
+}
+
+func TestNothingRevivesALostHold(t *testing.T) {
+	p := start(t, WithLeaseMargin(ttl/2))
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	x := c.session
+	heal := p.wire.sever()
+	ended(t, "the hold", c.Context().Done(), ttl)
+	heal()
+	eventually(t, "a renewed lease", func() bool { return x.Valid() || x.Over() })
+	if x.Over() {
+		t.Skip("the lease ended at the server")
+	}
+	wantErr(t, c.Err(), second.ErrLost)
+	mustRelease(t, mustAcquire(t, start(t).at(t, lockPath(t)))) // though c is not released: it goes after the margin
+	wantErr(t, c.Release(), second.ErrLost)
+}
+
+func TestRevokedLeaseLosesAllAtOnce(t *testing.T) {
+	p := start(t)
+	held, path := mustAcquire(t, p.at(t, lockPath(t)+"1")), lockPath(t)+"2"
+	other := mustAcquire(t, start(t).at(t, path))
+	w := queueAt(t, p.at(t, path))
+	if _, err := outside(t).Revoke(soon(t), held.session.id); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, "the hold", held.Context().Done(), ttl/2)
+	wantErr(t, held.Release(), second.ErrLost)
+	mustRelease(t, other)
+	mustRelease(t, w.must(t)) // with a key under another lease
+	if w.err != nil {
+		t.Error(w.err)
+	}
+}
+
+func TestHolderHearsThatItsKeyWasDeleted(t *testing.T) {
+	p := start(t)
+	first := mustAcquire(t, p.at(t, lockPath(t)))
+	w := queueAt(t, p.at(t, lockPath(t)))
+	removeKey(t, first.key) // nobody watched when it was acquired
+	ended(t, "the first hold", first.Context().Done(), ttl/6+time.Second)
+	wantErr(t, first.Release(), second.ErrLost)
+	waited := w.must(t)
+	removeKey(t, waited.key)
+	ended(t, "the second hold", waited.Context().Done(), time.Second)
+	wantErr(t, waited.Err(), second.ErrLost)
+	wantErr(t, waited.Release(), second.ErrLost)
+}
+
+func TestWhoseKeyIsDeletedQueuesAgain(t *testing.T) {
+	p := start(t)
+	holder := mustAcquire(t, start(t).at(t, lockPath(t)))
+	w := queueAt(t, p.at(t, lockPath(t)))
+	keys := left(t, lockPath(t))
+	removeKey(t, keys[1])
+	eventually(t, "another key", func() bool {
+		now := left(t, lockPath(t))
+		return len(now) == 2 && now[1] != keys[1]
+	})
+	mustRelease(t, holder)
+	mustRelease(t, w.must(t))
+}
+
+func TestReleaseSaysThatTheKeyWasDeleted(t *testing.T) {
+	c := mustAcquire(t, start(t).at(t, lockPath(t)))
+	removeKey(t, c.key)
+	wantErr(t, c.Release(), second.ErrLost)
+}
+
+func TestKilledProcessFreesItsLockWithItsLease(t *testing.T) {
+	p := start(t)
+	mustAcquire(t, p.at(t, lockPath(t)))
+	w := queueAt(t, start(t).at(t, lockPath(t)))
+	p.kill()
+	w.pending(t)
+	mustRelease(t, w.must(t))
+}

@@ -1,0 +1,143 @@
+package etcdlock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+func TestLostReplyOfAnAcquisitionIsFoundOut(t *testing.T) {
+	p := start(t)
+	p.calls.dropReply("Txn", 1)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	if keys := left(t, lockPath(t)); len(keys) != 1 || keys[0] != c.key {
+		t.Errorf("keys %v, want that of the grant", keys)
+	}
+	mustRelease(t, c)
+}
+
+func TestLostReplyOfARequeueIsFoundOut(t *testing.T) {
+	p, q := start(t), start(t)
+	lock := p.at(t, lockPath(t))
+	c := mustAcquire(t, lock)
+	other := queueAt(t, q.at(t, lockPath(t)))
+	p.calls.dropReply("Txn", 1)
+	again := begin(t, func(ctx context.Context) (second.Grant, error) { return lock.Requeue(ctx, c) })
+	mustRelease(t, other.must(t))
+	mustRelease(t, again.must(t))
+	if err := c.AwaitRelease(); err != nil {
+		t.Error(err)
+	}
+	if keys := left(t, lockPath(t)); len(keys) != 0 {
+		t.Errorf("left: %v", keys)
+	}
+}
+
+func TestAttemptThatIsGivenUpWithoutAReplyLeavesNothing(t *testing.T) {
+	p := start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	p.calls.once("Txn", 1, func(ctx context.Context, send func(context.Context) error) error {
+		defer cancel()
+		if err := send(ctx); err != nil {
+			return err
+		}
+		return errDropped
+	})
+	_, err := p.at(t, lockPath(t)).Acquire(ctx)
+	wantErr(t, err, context.Canceled)
+	eventually(t, "no key", func() bool { return len(left(t, lockPath(t))) == 0 && p.reaper.Count() == 0 })
+}
+
+func TestCancelledAcquisitionReturnsAtOnceAndUndoesItself(t *testing.T) {
+	p := start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	answer := make(chan struct{})
+	p.calls.once("Txn", 1, func(ctx context.Context, send func(context.Context) error) error {
+		defer func() { <-answer }()
+		return send(ctx)
+	})
+	w := begin(t, func(context.Context) (second.Grant, error) { return p.at(t, lockPath(t)).Acquire(ctx) })
+	eventually(t, "a key", func() bool { return len(left(t, lockPath(t))) == 1 })
+	cancel()
+	w.fails(t, context.Canceled)
+	close(answer)
+	eventually(t, "no key", func() bool { return len(left(t, lockPath(t))) == 0 })
+	if p.sessions.last().doubtful.Load() {
+		t.Error("the end of the caller made a request that was answered doubtful")
+	}
+}
+
+func TestTransactionThatIsExecutedLateLeavesNothing(t *testing.T) {
+	p := start(t)
+	late, deliver := p.calls.delay(t, "Txn", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-late
+		cancel()
+	}()
+	_, err := p.at(t, lockPath(t)).Acquire(ctx)
+	wantErr(t, err, context.Canceled)
+	eventually(t, "an idle reaper", func() bool { return p.calls.count("DeleteRange") > 0 && p.reaper.Count() == 0 })
+	deliver()
+	if keys := left(t, lockPath(t)); len(keys) != 1 {
+		t.Fatalf("keys %v, want the late one", keys)
+	}
+	held := mustAcquire(t, start(t).at(t, lockPath(t))) // long before the lease of p ends
+	mustRelease(t, held)
+	if over := p.sessions.last().Over(); over {
+		t.Error("the session ended")
+	}
+}
+
+func TestTransactionThatIsExecutedAfterTheReleaseLeavesNothing(t *testing.T) {
+	p := start(t)
+	_, deliver := p.calls.delay(t, "Txn", 1)
+	c := mustAcquire(t, p.at(t, lockPath(t))) // by the second one
+	mustRelease(t, c)
+	deliver()
+	other := mustAcquire(t, p.at(t, lockPath(t)))
+	mustRelease(t, other)
+}
+
+func TestAuditSparesWhatIsWanted(t *testing.T) {
+	p := start(t)
+	p.sessions.last().doubtful.Store(true)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	w := queueAt(t, p.at(t, lockPath(t)))
+	for before := p.calls.count("LeaseTimeToLive"); p.calls.count("LeaseTimeToLive") < before+2; {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := c.Err(); err != nil {
+		t.Error(err)
+	}
+	w.pending(t)
+	mustRelease(t, c)
+	mustRelease(t, w.must(t))
+}
+
+func TestTryWithoutAReplyFailsAndLeavesNothing(t *testing.T) {
+	p := start(t)
+	p.calls.dropReply("Txn", 1)
+	if _, err := p.at(t, lockPath(t)).TryAcquire(soon(t)); err == nil {
+		t.Error("tried with success, without a reply")
+	}
+	eventually(t, "no key", func() bool { return len(left(t, lockPath(t))) == 0 && p.reaper.Count() == 0 })
+}
+
+func TestLostReplyOfAReleaseIsASuccess(t *testing.T) {
+	p := start(t)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	p.calls.dropReply("DeleteRange", 1)
+	mustRelease(t, c)
+	eventually(t, "nothing to remove", func() bool { return p.reaper.Count() == 0 })
+}
+
+func TestReleaseThatWasNotHeardIsRepeated(t *testing.T) {
+	p := start(t)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	p.calls.once("DeleteRange", 1, func(context.Context, func(context.Context) error) error { return errDropped })
+	mustRelease(t, c)
+	eventually(t, "no key", func() bool { return len(left(t, lockPath(t))) == 0 })
+}

@@ -1,0 +1,84 @@
+package etcdlock
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+type options struct {
+	ttl    time.Duration
+	margin time.Duration // 0: a third of the granted TTL
+	logger *slog.Logger
+	label  string
+}
+
+// maxLabel keeps the value of a key under one KiB.
+const maxLabel = 256
+
+// WithLeaseTTL sets the TTL of the etcd lease to ask for, in whole seconds; default 15 s. It
+// is what the session timeout is in ZooKeeper: the time for which the lock of a process that
+// died stays taken, and with the margin it bounds the lease of the lock. The server raises it
+// to one and a half times its election timeout (2 s by default), which the registry reports
+// on its logger.
+func WithLeaseTTL(d time.Duration) Option {
+	return func(o *options) { o.ttl = d }
+}
+
+// WithLeaseMargin sets how long before the server can give it away a lock counts as lost;
+// default (also for 0) a third of the granted TTL, at most half of it. It is the time that a
+// holder has to stop, less what clocks go wrong meanwhile. What is left of the TTL, less a
+// quarter for the renewals, is how long an outage may last without a loss.
+func WithLeaseMargin(d time.Duration) Option {
+	return func(o *options) { o.margin = d }
+}
+
+// WithLogger sets where to report what no return value can carry, such as a key that cannot
+// be deleted or a server that is too old; by default nothing is logged.
+func WithLogger(logger *slog.Logger) Option {
+	return func(o *options) { o.logger = logger }
+}
+
+// WithLabel sets a name for this process that Contenders shows beside its host and pid; at
+// most 256 bytes of UTF-8 without control characters.
+func WithLabel(label string) Option {
+	return func(o *options) { o.label = label }
+}
+
+func newOptions(opts []Option) (options, error) {
+	o := options{ttl: 15 * time.Second, logger: slog.New(slog.DiscardHandler)}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o, o.check()
+}
+
+func (o options) check() error {
+	switch {
+	case o.ttl < time.Second || o.ttl > math.MaxInt32*time.Second:
+		return fmt.Errorf("lease TTL %v: not within 1s and %v", o.ttl, math.MaxInt32*time.Second)
+	case o.ttl%time.Second != 0:
+		return fmt.Errorf("lease TTL %v: not in whole seconds", o.ttl)
+	case o.margin < 0:
+		return fmt.Errorf("lease margin %v: negative", o.margin)
+	case o.margin > o.ttl/2:
+		return fmt.Errorf("lease margin %v: more than half of the lease TTL %v", o.margin, o.ttl)
+	case o.logger == nil:
+		return errors.New("nil logger")
+	case len(o.label) > maxLabel:
+		return fmt.Errorf("label of %d bytes: more than %d", len(o.label), maxLabel)
+	case !utf8.ValidString(o.label):
+		return errors.New("label is not valid UTF-8")
+	case strings.ContainsFunc(o.label, unicode.IsControl):
+		return errors.New("label has a control character")
+	}
+	return nil
+}
+
+// An Option changes how the store is used.
+type Option func(*options)
