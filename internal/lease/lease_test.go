@@ -1,0 +1,284 @@
+package lease_test
+
+import (
+	"errors"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/lease"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// books keeps what a lease says of contenders, which are words here.
+type books struct {
+	start  time.Time
+	vouch  bool
+	onLose func()
+
+	mu     sync.Mutex // guards the field below
+	losses map[string]error
+}
+
+func (b *books) loss(c string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.losses[c]
+}
+
+// lose notes a loss. A second one of the same contender shows in the reason.
+func (b *books) lose(c string, reason error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.losses[c] = errors.Join(b.losses[c], reason)
+}
+
+// lost returns what is lost, in alphabetical order.
+func (b *books) lost() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Sorted(maps.Keys(b.losses))
+}
+
+func (b *books) config() lease.Config[string] {
+	return lease.Config[string]{
+		Name:    "session 7",
+		Now:     func() time.Duration { return time.Since(b.start) },
+		Vouches: func() bool { return b.vouch },
+		Lost:    func(c string) bool { return b.loss(c) != nil },
+		Lose: func(c string, reason error) {
+			b.lose(c, reason)
+			if b.onLose != nil {
+				b.onLose()
+			}
+		},
+	}
+}
+
+const term = 10 * time.Second
+
+// bubble runs f with a lease that has begun, in virtual time.
+func bubble(t *testing.T, f func(t *testing.T, b *books, l *lease.Lease[string])) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{start: time.Now(), vouch: true, losses: make(map[string]error)}
+		f(t, b, lease.New(b.config(), 0, term))
+	})
+}
+
+func hold(t *testing.T, l *lease.Lease[string], contenders ...string) {
+	t.Helper()
+	for _, c := range contenders {
+		if err := l.Enrol(c); err != nil || !l.Hold(c) {
+			t.Fatalf("%s is not held, %v", c, err)
+		}
+	}
+}
+
+func TestHoldsAreLostWhenTheTermIsOverAndNotBefore(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
+		hold(t, l, "a", "b")
+		if err := l.Enrol("waits"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(term - 1)
+		if synctest.Wait(); len(b.lost()) != 0 || !l.Valid() {
+			t.Fatalf("lost before: %v", b.lost())
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if got := b.lost(); !slices.Equal(got, []string{"a", "b"}) || l.Valid() {
+			t.Errorf("lost %v, want those held", got)
+		}
+		if !errors.Is(b.loss("a"), second.ErrLost) || b.loss("a").Error() != "lock lost: the lease of session 7 ran out" {
+			t.Errorf("reason: %v", b.loss("a"))
+		}
+		if l.Held() != nil || len(l.Contenders()) != 3 {
+			t.Errorf("held %v of %v", l.Held(), l.Contenders())
+		}
+	})
+}
+
+// A process that was stopped runs no timer.
+func TestLossIsFoundWithoutATimer(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
+		hold(t, l, "a")
+		l.StopWatchdog()
+		time.Sleep(term)
+		if l.Valid() || len(b.lost()) != 0 {
+			t.Fatal("not yet to be lost")
+		}
+		if l.Lapse(); b.loss("a") == nil {
+			t.Error("not lost")
+		}
+	})
+}
+
+func TestLapseLosesNothingWhileTheLeaseRuns(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
+		hold(t, l, "a")
+		if l.Lapse(); len(b.lost()) != 0 {
+			t.Errorf("lost %v", b.lost())
+		}
+	})
+}
+
+func TestRenewedLeaseRunsFromWhatTheStoreHasHeard(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
+		hold(t, l, "a")
+		time.Sleep(8 * time.Second)
+		l.Renew(5 * time.Second)
+		l.Renew(3 * time.Second) // an older answer that comes later
+		time.Sleep(7*time.Second - 1)
+		if synctest.Wait(); len(b.lost()) != 0 {
+			t.Fatal("lost before its time")
+		}
+		time.Sleep(1)
+		if synctest.Wait(); len(b.lost()) == 0 {
+			t.Error("not lost at 5 s + 10 s")
+		}
+	})
+}
+
+func TestRenewalThatComesTooLateRevivesNoHold(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
+		hold(t, l, "a")
+		l.StopWatchdog()
+		time.Sleep(term)
+		l.Renew(9 * time.Second)
+		if b.loss("a") == nil {
+			t.Error("the hold came back")
+		}
+		if !l.Valid() {
+			t.Error("the lease did not come back, for those who wait")
+		}
+		if l.Hold("a") {
+			t.Error("what is lost is held again")
+		}
+		hold(t, l, "b")
+	})
+}
+
+func TestNothingIsHeldWithoutLease(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
+		if l.Hold("stranger") {
+			t.Error("held without being enrolled")
+		}
+		if err := l.Enrol("a"); err != nil {
+			t.Fatal(err)
+		}
+		b.lose("a", errors.New("its node is gone"))
+		if l.Hold("a") {
+			t.Error("held although its node is gone")
+		}
+		if err := l.Enrol("b"); err != nil {
+			t.Fatal(err)
+		}
+		if time.Sleep(term); l.Hold("b") {
+			t.Error("held although the lease has run out")
+		}
+	})
+}
+
+func TestSessionThatNobodyVouchesForHoldsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, _ *lease.Lease[string]) {
+		l := lease.Unlimited(b.config())
+		hold(t, l, "a")
+		time.Sleep(100 * 24 * time.Hour)
+		if !l.Valid() {
+			t.Fatal("time has ended it")
+		}
+		b.vouch = false
+		if l.Lapse(); b.loss("a") == nil || l.Valid() {
+			t.Error("not lost")
+		}
+	})
+}
+
+func TestShorterTermCountsAtOnceAndALongerOneNever(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
+		hold(t, l, "a")
+		l.Shorten(4 * time.Second)
+		l.Shorten(20 * time.Second)
+		time.Sleep(4*time.Second - 1)
+		if synctest.Wait(); len(b.lost()) != 0 {
+			t.Fatal("lost before its time")
+		}
+		time.Sleep(1)
+		if synctest.Wait(); len(b.lost()) == 0 {
+			t.Error("not lost at the end of the shorter term")
+		}
+	})
+}
+
+func TestWhatHasLeftIsNotLost(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
+		hold(t, l, "a", "b")
+		l.Leave("a")
+		l.Leave("a")
+		l.Leave("stranger")
+		if got := l.Held(); !slices.Equal(got, []string{"b"}) {
+			t.Errorf("held: %v", got)
+		}
+		time.Sleep(term)
+		if synctest.Wait(); !slices.Equal(b.lost(), []string{"b"}) {
+			t.Errorf("lost %v, want b", b.lost())
+		}
+	})
+}
+
+// Whoever waits must hear of it, too: its place in the queue is gone.
+func TestEndOfTheSessionLosesAllOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
+		hold(t, l, "a")
+		if err := l.Enrol("waits"); err != nil {
+			t.Fatal(err)
+		}
+		expired := errors.New("expired")
+		if l.Over() {
+			t.Fatal("over")
+		}
+		l.End(expired)
+		l.End(errors.New("again"))
+		if got := b.lost(); !slices.Equal(got, []string{"a", "waits"}) || !l.Over() {
+			t.Errorf("lost %v, want all", got)
+		}
+		if got := b.loss("waits").Error(); got != "lock lost: session 7: expired" || !errors.Is(b.loss("a"), second.ErrLost) {
+			t.Errorf("reason %q, want it once", got)
+		}
+		if err := l.Enrol("late"); !errors.Is(err, expired) {
+			t.Errorf("enrolled after the end: %v", err)
+		}
+		if l.Hold("waits") {
+			t.Error("held after the end")
+		}
+	})
+}
+
+// Whoever looks at the same moment finds all lost: a lapse is one step.
+func TestLapseIsSeenWhole(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
+		hold(t, l, "a", "b", "c")
+		l.StopWatchdog()
+		time.Sleep(term)
+		other := make(chan int, 1)
+		b.onLose = func() {
+			b.onLose = nil
+			go func() {
+				l.Lapse() // waits for the one that is under way
+				other <- len(b.lost())
+			}()
+			for range 1000 { // it blocks on a mutex, which no bubble waits for
+				runtime.Gosched()
+			}
+		}
+		l.Lapse()
+		if n := <-other; n != 3 {
+			t.Errorf("%d of 3 are lost", n)
+		}
+	})
+}
