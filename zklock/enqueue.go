@@ -111,6 +111,7 @@ func (a *attempt) send(s *session, ops transaction) (arrival, error) {
 func (a *attempt) replace(old *Node) (arrival, error) {
 	if a.ctx.Err() != nil {
 		old.startDelete(nil)
+		old.awaitRelease() // the next attempt waits for this one
 		return arrival{}, context.Cause(a.ctx)
 	}
 	s := a.client.link.session()

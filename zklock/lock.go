@@ -133,14 +133,10 @@ func (l *Lock) requeue(ctx context.Context, old *Node) (*Node, error) {
 	}
 	loss := old.lossNow()
 	old.session.Leave(old)
-	if loss != nil {
+	if loss != nil || old.stepAside() { // then Acquire waits until the path is new
 		old.startDelete(loss)
 		old.awaitRelease() // or the new node would queue behind it
 		return l.Acquire(ctx)
-	}
-	if old.stepAside() {
-		old.startDelete(nil)
-		return l.Acquire(ctx) // which waits until the path is new
 	}
 	var begun atomic.Bool // whoever sets it sees to the end of old
 	n, err := l.start(ctx, func(a *attempt) (*Node, error) {
@@ -152,6 +148,7 @@ func (l *Lock) requeue(ctx context.Context, old *Node) (*Node, error) {
 	if err != nil {
 		if !begun.Swap(true) {
 			old.startDelete(nil)
+			old.awaitRelease() // whoever comes next would queue behind it
 		}
 		return nil, fmt.Errorf("zklock: requeue %s: %w", l.path, err)
 	}
