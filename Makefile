@@ -65,12 +65,12 @@ interop: server
 	TIERLOCK_REQUIRE_SERVER=1 TIERLOCK_REQUIRE_INTEROP=1 go test $(RACE) -v -count=1 ./interop -duration 20s
 
 lint:
-	golangci-lint run ./... ./stress/...
+	golangci-lint run $$(go list -m -f '{{.Dir}}/...')
 
+# The modules of go.work, and the one that builds an etcd.
 tidy-check:
-	GOWORK=off go mod tidy -diff
-	cd stress && GOWORK=off go mod tidy -diff
-	cd internal/etcdserver/etcd && GOWORK=off go mod tidy -diff
+	@for dir in $$(go list -m -f '{{.Dir}}') internal/etcdserver/etcd; do \
+		echo "go mod tidy -diff in $$dir"; (cd $$dir && GOWORK=off go mod tidy -diff) || exit 1; done
 
 server:
 	@scripts/get-zookeeper.sh
