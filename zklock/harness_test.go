@@ -109,7 +109,11 @@ func (w *cord) process(tb testing.TB) *tiertest.Process {
 // look is what an operator can do.
 type look struct{ *zk.Conn }
 
+// queue lists it in order, and does not believe a server that lags.
 func (l look) queue(path string) ([]string, error) {
+	if _, err := l.Sync(path); err != nil {
+		return nil, err
+	}
 	names, _, err := l.Children(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil

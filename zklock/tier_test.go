@@ -11,6 +11,9 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
+// promisesFile is where README has its table from.
+const promisesFile = "../docs/promises/zookeeper.md"
+
 // inBubble has each promise tested with a server of its own, in virtual time.
 func inBubble(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 	t.Helper()
@@ -18,12 +21,12 @@ func inBubble(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 }
 
 func TestTier(t *testing.T) {
-	tiertest.Run(t, inBubble)
+	tiertest.Run(t, inBubble).Record(t, "ZooKeeper", promisesFile)
 }
 
 func TestTierOnARealServer(t *testing.T) {
-	e := zkservertest.StartEnsemble(t, 3, zkserver.Config{TickTime: 200 * time.Millisecond, NoSync: true})
+	e := zkservertest.StartEnsemble(t, 3, zkserver.Config{TickTime: 500 * time.Millisecond, NoSync: true})
 	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 		test(t, serverHarness(t, e))
-	})
+	}).Record(t, "ZooKeeper", promisesFile)
 }

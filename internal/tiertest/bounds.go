@@ -14,6 +14,7 @@ var boundPromises = []promise{
 	{name: "bounds-cut", text: "Release returns within a third of the lease, and a cancelled call at once, also for a process that is cut off", test: boundedWhenCutOff},
 	{name: "bounds-frozen", text: "… also when the store answers nobody", alone: true, test: boundedWhenFrozen},
 	{name: "bounds-messages", text: "… also while a message is under way", test: boundedAtEachMessage},
+	{name: "unreachable", text: "A process that is cut off says so, its tries fail at once, and its calls wait for the store", test: unreachable},
 }
 
 func boundedWhenCutOff(s *scene) {
@@ -53,6 +54,31 @@ func (s *scene) bounded(p *proc, h *hold, r *request) {
 		}
 	}
 	s.within(s.Lease/3, "Release", func() { h.Release() })
+}
+
+func unreachable(s *scene) {
+	a, b := s.process(), s.process()
+	s.needs(a.Cut != nil, "cut a process off")
+	h := b.acquire()
+	if err := a.Err(); err != nil {
+		s.Errorf("Err of a tier that is connected: %v", err)
+	}
+	heal := a.Cut()
+	s.await("the tier says that it is cut off", s.Lease, func() bool { return a.Err() != nil })
+	s.within(0, "a try", func() {
+		r := a.begin(a.claim.TryAcquire)
+		if r.end(); r.err == nil || errors.Is(r.err, second.ErrLocked) || errors.Is(r.err, second.ErrClosed) {
+			s.Errorf("a try by a process that is cut off: %v", r.err)
+		}
+	})
+	r := a.begin(a.claim.Acquire)
+	heal()
+	s.release(h)
+	s.release(r.granted())
+	if err := a.Err(); err != nil {
+		s.Errorf("Err of a tier that is connected again: %v", err)
+	}
+	s.none()
 }
 
 // boundedAtEachMessage has each message of a call wait for its caller to leave.

@@ -28,12 +28,12 @@ type With func(t *testing.T, test func(*testing.T, Harness))
 // A Harness is a store, and what can be done to it.
 type Harness struct {
 	// Lease is for how long the store keeps what a silent process has, as configured: a session timeout, a time to live.
-	// The store may take half of it longer.
+	// The store may take as long again, since a server that takes over may begin anew.
 	Lease time.Duration
 	// Dial starts a process: a tier with a connection of its own, which is established. The suite closes it.
 	Dial func(testing.TB) *Process
-	// Left is how many contenders there are for the lock at path, seen from outside the library. It may be anything below
-	// zero while the store does not answer.
+	// Left is how many contenders there are for the lock at path, seen from outside the library, by a read that sees all
+	// writes before it. It may be anything below zero while the store does not answer.
 	Left func(path string) int
 
 	// Writes is how many durable writes the processes of this harness have made, without those that keep their sessions.

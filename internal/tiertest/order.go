@@ -10,6 +10,42 @@ import (
 var orderPromises = []promise{
 	{name: "order", text: "One holder at a time, in the order in which they queued", test: inOrder},
 	{name: "overtaking", text: "A newcomer, a try and a requeue overtake nobody", test: nobodyOvertakes},
+	{name: "contenders", text: "Whoever asks sees the queue, the holder first, with the tokens that they get", test: contenders},
+}
+
+func contenders(s *scene) {
+	p := s.processes(3)
+	look := func(p *proc) []second.Contender {
+		s.Helper()
+		ctx, cancel := context.WithTimeout(s.Context(), s.patience())
+		defer cancel()
+		queue, err := p.claim.Contenders(ctx)
+		if err != nil {
+			s.Fatalf("Contenders: %v", err)
+		}
+		return queue
+	}
+	if queue := look(p[0]); len(queue) > 0 {
+		s.Errorf("contenders for a lock that was never used: %+v", queue)
+	}
+	h := p[0].acquire()
+	waiting := []*request{p[1].queue(), p[2].queue()}
+	for _, asker := range p {
+		queue := look(asker)
+		if len(queue) != 3 || queue[0].Token != h.Token() {
+			s.Fatalf("contenders: %+v, want three, and first the holder with token %d", queue, h.Token())
+		}
+	}
+	queue := look(p[2])
+	s.release(h)
+	for i, r := range waiting {
+		h := r.granted()
+		if want := queue[i+1].Token; h.Token() != want {
+			s.Errorf("token %d of a grant, want %d as seen in the queue", h.Token(), want)
+		}
+		s.release(h)
+	}
+	s.none()
 }
 
 func inOrder(s *scene) {

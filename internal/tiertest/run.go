@@ -15,22 +15,30 @@ type promise struct {
 	test  func(*scene)
 }
 
-func promises() []promise {
-	var all []promise
-	for _, group := range [][]promise{
-		orderPromises, requeuePromises, contestedPromises, lossPromises, tokenPromises,
-		leftPromises, boundPromises, tryPromises, closePromises, enginePromises,
-	} {
-		all = append(all, group...)
-	}
-	return all
+// A group is promises that belong together.
+type group struct {
+	text     string
+	promises []promise
+}
+
+var groups = []group{
+	{"First in, first out among processes; newcomers, tries and requeues overtake nobody", orderPromises},
+	{"A requeue is one write, and gives up what was held in any case", requeuePromises},
+	{"A holder hears within a third of the lease that another process waits", contestedPromises},
+	{"A holder knows of its loss before its lease is over and before another process holds", lossPromises},
+	{"Tokens grow from grant to grant", tokenPromises},
+	{"Nothing is left of a call that was cancelled or lost a message, nor of a process that ended", leftPromises},
+	{"Release takes a third of the lease at most, and a cancelled call ends at once", boundPromises},
+	{"A try that finds the lock taken writes nothing", tryPromises},
+	{"Close ends everything", closePromises},
+	{"The gate on top: what costs nothing, what costs one write, and how long others wait", enginePromises},
 }
 
 // Run tests every promise, each in a subtest, and returns the table.
 func Run(t *testing.T, with With) Table {
 	t.Helper()
 	table := judge(t, with, false)
-	t.Logf("promises:\n%s", table)
+	t.Logf("promises:\n%s", table.markdown(t.Name()))
 	return table
 }
 
@@ -38,26 +46,37 @@ func Run(t *testing.T, with With) Table {
 func Judge(t *testing.T, with With) Table { return judge(t, with, true) }
 
 func judge(t *testing.T, with With, quiet bool) Table {
-	all := promises()
-	table := make(Table, len(all))
+	var table Table
+	for _, g := range groups {
+		for _, p := range g.promises {
+			table = append(table, Row{Group: g.text, Promise: p.text})
+		}
+	}
 	t.Run("promises", func(t *testing.T) { // ends when all those have that run in parallel
-		for i, p := range all {
-			t.Run(p.name, func(t *testing.T) {
-				if !p.alone {
-					t.Parallel()
-				}
-				v := &verdict{quiet: quiet}
-				defer func() { table[i] = Row{p.text, v.result()} }() // however the test ends
-				with(t, func(t *testing.T, h Harness) {
-					p.test(newScene(&witness{t, v}, h))
-				})
-				if v.lacking != "" {
-					t.Skip(v.result())
-				}
-			})
+		next := 0
+		for _, g := range groups {
+			for _, p := range g.promises {
+				result := &table[next].Result
+				next++
+				t.Run(p.name, func(t *testing.T) { p.judge(t, with, quiet, result) })
+			}
 		}
 	})
 	return table
+}
+
+func (p promise) judge(t *testing.T, with With, quiet bool, result *string) {
+	if !p.alone {
+		t.Parallel()
+	}
+	v := &verdict{quiet: quiet}
+	defer func() { *result = v.result() }() // however the test ends
+	with(t, func(t *testing.T, h Harness) {
+		p.test(newScene(&witness{t, v}, h))
+	})
+	if v.lacking != "" {
+		t.Skip(v.result())
+	}
 }
 
 // A verdict is what becomes known of a promise.

@@ -285,7 +285,7 @@ func (s *scene) none() {
 }
 
 // expiry is by when the store has given away what a silent process had.
-func (s *scene) expiry() time.Duration { return s.Lease + s.Lease/2 }
+func (s *scene) expiry() time.Duration { return 2 * s.Lease }
 
 // within checks that f takes no longer than that.
 func (s *scene) within(d time.Duration, what string, f func()) {

@@ -13,8 +13,9 @@ type Table []Row
 
 // A Row is one promise, and what is known of it.
 type Row struct {
+	Group   string
 	Promise string
-	Result  string
+	Result  string // "" if it was not tested
 }
 
 // Results of rows. Behind what is not available it says why, and behind what is broken, how.
@@ -34,37 +35,112 @@ func (t Table) Broken() (promises []string) {
 	return promises
 }
 
-// String is the table in Markdown, without what was not tested.
-func (t Table) String() string {
+// markdown is the table of a tier, under the name of its store, without what was not tested.
+func (t Table) markdown(store string) string {
 	var b strings.Builder
-	b.WriteString("| Promise | |\n|---|---|\n")
+	fmt.Fprintf(&b, "| | %s |\n|---|---|\n", store)
+	group := ""
 	for _, row := range t {
 		if row.Result == "" {
 			continue
+		}
+		if row.Group != group {
+			group = row.Group
+			fmt.Fprintf(&b, "| **%s** | |\n", group)
 		}
 		fmt.Fprintf(&b, "| %s | %s |\n", row.Promise, row.Result)
 	}
 	return b.String()
 }
 
-// Update says whether files of promises are to be written instead of compared. The test binaries that import this
-// package have it as the flag -update.
+// Update is the flag -update of the tests that record promises: write the files instead of comparing them.
 var Update = flag.Bool("update", false, "write the tables of promises")
 
-// Record compares the table with the one in file, in which the README finds it.
-func (t Table) Record(tb testing.TB, file string) {
+// Record compares the table with the one in file, under the name of the store; from there it goes into the README.
+func (t Table) Record(tb testing.TB, store, file string) {
 	tb.Helper()
-	if tb.Failed() {
-		return
+	for _, row := range t {
+		if row.Result == "" {
+			return // -run left some out
+		}
 	}
+	if !tb.Failed() {
+		compare(tb, file, t.markdown(store))
+	}
+}
+
+func compare(tb testing.TB, file, want string) {
+	tb.Helper()
 	if *Update {
-		if err := os.WriteFile(file, []byte(t.String()), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 			tb.Error(err)
 		}
 		return
 	}
-	recorded, err := os.ReadFile(file)
-	if err != nil || string(recorded) != t.String() {
-		tb.Errorf("%s does not say what is promised (%v); go test -run with -update writes it:\n%s", file, err, t)
+	got, err := os.ReadFile(file)
+	if err != nil || string(got) != want {
+		tb.Errorf("%s does not say what is promised (%v); the flag -update of the test writes it:\n%s", file, err, want)
 	}
+}
+
+// Summarize checks that document has the tables of files as one, a row for each group, between the lines "<!-- promises
+// -->" and "<!-- /promises -->".
+func Summarize(tb testing.TB, document string, files ...string) {
+	tb.Helper()
+	const begin, end = "<!-- promises -->\n", "<!-- /promises -->\n"
+	text, err := os.ReadFile(document)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	before, rest, ok1 := strings.Cut(string(text), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		tb.Fatalf("%s has no place for the promises", document)
+	}
+	compare(tb, document, before+begin+summary(tb, files)+end+after)
+}
+
+func summary(tb testing.TB, files []string) string {
+	tb.Helper()
+	lines := make([]string, 2+len(groups))
+	lines[0], lines[1] = "| |", "|---|"
+	for i, g := range groups {
+		lines[2+i] = fmt.Sprintf("| %s |", g.text)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		store, results := read(string(text))
+		lines[0] += fmt.Sprintf(" [%s](%s) |", store, file)
+		lines[1] += "---|"
+		for i, g := range groups {
+			lines[2+i] += fmt.Sprintf(" %s |", strings.Join(results[g.text], "; "))
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// read takes a table apart: for each group "kept", or what is not kept of it.
+func read(table string) (store string, results map[string][]string) {
+	results = make(map[string][]string)
+	group := ""
+	for i, line := range strings.Split(strings.TrimSpace(table), "\n") {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		promise, result := cells[0], cells[len(cells)-1]
+		switch name, bold := strings.CutPrefix(promise, "**"); {
+		case i == 0:
+			store = result
+		case i == 1:
+		case bold:
+			group = strings.TrimSuffix(name, "**")
+			results[group] = []string{Kept}
+		case result != Kept && results[group][0] == Kept:
+			results[group] = []string{promise + ": " + result}
+		case result != Kept:
+			results[group] = append(results[group], promise+": "+result)
+		}
+	}
+	return store, results
 }
