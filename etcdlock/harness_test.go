@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"path"
+	"strings"
 	"sync"
 	"testing"
 
@@ -23,31 +24,46 @@ type process struct {
 	calls  *calls
 }
 
-// startAt starts a process at the servers of these addresses, and waits for its session.
+// startAt starts a process at the servers of these addresses that ends with the test.
 func startAt(t *testing.T, addrs []string, opts ...Option) *process {
+	t.Helper()
+	p := launch(t, addrs, opts...)
+	t.Cleanup(p.end)
+	return p
+}
+
+// launch starts a process and waits for its session.
+func launch(t testing.TB, addrs []string, opts ...Option) *process {
 	t.Helper()
 	o, err := newOptions(append([]Option{WithLeaseTTL(ttl)}, opts...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &process{wire: new(wire), calls: &calls{counts: make(map[string]int)}}
-	p.client = dial(t, clientv3.Config{Endpoints: addrs, DialOptions: []grpc.DialOption{
+	p.client, err = clientv3.New(clientv3.Config{Endpoints: addrs, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
 		grpc.WithContextDialer(p.wire.dial),
 		grpc.WithChainUnaryInterceptor(p.calls.unary),
 		grpc.WithChainStreamInterceptor(p.calls.stream),
 	}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	p.store = open(p.client, o)
-	t.Cleanup(func() {
-		p.Close()
-		p.wire.reset() // or the client waits for a wire that is cut
-	})
 	if _, err := p.await(soon(t), true); err != nil {
+		p.end()
 		t.Fatal(err)
 	}
 	return p
 }
 
-func dial(t *testing.T, config clientv3.Config) *clientv3.Client {
+// end ends the process in good order.
+func (p *process) end() {
+	p.Close()
+	p.wire.reset() // or the client waits for a wire that is cut
+	p.client.Close()
+}
+
+func dial(t testing.TB, config clientv3.Config) *clientv3.Client {
 	t.Helper()
 	config.Logger = zap.NewNop()
 	client, err := clientv3.New(config)
@@ -59,7 +75,7 @@ func dial(t *testing.T, config clientv3.Config) *clientv3.Client {
 }
 
 // keysBelow returns the keys below prefix, in order of their creation.
-func keysBelow(t *testing.T, client *clientv3.Client, prefix string) (keys []string) {
+func keysBelow(t testing.TB, client *clientv3.Client, prefix string) (keys []string) {
 	t.Helper()
 	answer, err := client.Get(soon(t), prefix, clientv3.WithPrefix(),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
@@ -77,6 +93,22 @@ type calls struct {
 	mu     sync.Mutex // guards the fields below
 	counts map[string]int
 	rules  []rule
+	hook   func() (lose bool)
+}
+
+// messages has hook see each message to the process, but those that keep its session.
+func (c *calls) messages(hook func() (lose bool)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hook = hook
+}
+
+// loses reports whether the hook loses a message of a method.
+func (c *calls) loses(method string) bool {
+	c.mu.Lock()
+	hook := c.hook
+	c.mu.Unlock()
+	return hook != nil && !(strings.HasPrefix(method, "Lease") || method == "Status") && hook()
 }
 
 // A rule sees each request of a method. It returns true for what it has dealt with, by
@@ -102,14 +134,34 @@ func (c *calls) unary(ctx context.Context, method string, req, reply any, cc *gr
 			}
 		}
 	}
-	return send(ctx)
+	err := send(ctx)
+	if c.loses(name) {
+		return errDropped
+	}
+	return err
 }
 
 func (c *calls) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	c.mu.Lock()
 	c.counts[path.Base(method)]++
 	c.mu.Unlock()
-	return open(ctx, desc, cc, method, opts...)
+	s, err := open(ctx, desc, cc, method, opts...)
+	return &stream{s, c, path.Base(method)}, err
+}
+
+// A stream is one whose messages can be lost.
+type stream struct {
+	grpc.ClientStream
+	calls  *calls
+	method string
+}
+
+func (s *stream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if err == nil && s.calls.loses(s.method) {
+		return errDropped
+	}
+	return err
 }
 
 // count returns how many requests there were of a method, or streams; of all but those of
@@ -195,9 +247,9 @@ func (w *wire) dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ends = append(w.ends, conn)
 	c := &cable{Conn: conn, wire: w}
 	c.ctx, c.end = context.WithCancel(context.Background())
+	w.ends = append(w.ends, c)
 	return c, nil
 }
 

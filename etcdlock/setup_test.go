@@ -74,7 +74,7 @@ func (p *process) at(t *testing.T, path string) second.Claim {
 }
 
 // soon bounds a test's wait.
-func soon(t *testing.T) context.Context {
+func soon(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)

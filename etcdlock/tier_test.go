@@ -1,0 +1,137 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/tierlock/tierlock/internal/etcdserver"
+	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/tiertest"
+)
+
+func TestTier(t *testing.T) {
+	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
+	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
+		test(t, ensembleHarness(t, e))
+	})
+}
+
+// ensembleHarness is a real ensemble.
+func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
+	ctx := t.Context()
+	check := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	// An operator comes and goes: a test counts goroutines.
+	do := func(op clientv3.Op) (clientv3.OpResponse, error) {
+		operator, err := clientv3.New(clientv3.Config{Endpoints: e.Addrs(), Logger: zap.NewNop()})
+		if err != nil {
+			return clientv3.OpResponse{}, err
+		}
+		defer operator.Close()
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		return operator.Do(ctx, op)
+	}
+	queue := func(path string) ([]*mvccpb.KeyValue, error) {
+		answer, err := do(clientv3.OpGet(path+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)))
+		if err != nil {
+			return nil, err
+		}
+		return answer.Get().Kvs, nil
+	}
+	return tiertest.Harness{
+		Lease: ttl,
+		Dial: func(tb testing.TB) *tiertest.Process {
+			return launch(tb, e.Addrs()).forSuite()
+		},
+		Left: func(path string) int {
+			keys, err := queue(path)
+			if err != nil {
+				return -1
+			}
+			return len(keys)
+		},
+		Writes: func() int64 {
+			answer, err := do(clientv3.OpGet("/"))
+			if err != nil {
+				t.Error(err)
+				return 0
+			}
+			return answer.Get().Header.Revision
+		},
+		Remove: func(path string, i int) {
+			keys, err := queue(path)
+			if err == nil && len(keys) <= i {
+				err = errors.New("nobody there")
+			}
+			if err == nil {
+				_, err = do(clientv3.OpDelete(string(keys[i].Key)))
+			}
+			check(err)
+		},
+		Freeze: func() (thaw func()) {
+			for _, m := range e.Members {
+				check(m.Pause())
+			}
+			return func() {
+				for _, m := range e.Members {
+					check(m.Resume())
+				}
+			}
+		},
+		Failover: func() {
+			leader, err := e.Leader(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leader.Kill()
+			_, err = e.Leader(ctx)
+			check(err)
+			check(leader.Restart(ctx))
+		},
+		Restart: func() {
+			var all sync.WaitGroup
+			for _, m := range e.Members {
+				m.Kill()
+			}
+			for _, m := range e.Members {
+				all.Go(func() { check(m.Restart(ctx)) })
+			}
+			all.Wait()
+		},
+	}
+}
+
+// forSuite is the process as the suite takes it, which closes no clients.
+func (p *process) forSuite() *tiertest.Process {
+	return &tiertest.Process{
+		Tier: withClient{p},
+		Cut:  p.wire.sever,
+		Kill: func() {
+			p.kill()
+			p.end()
+		},
+		Messages: p.calls.messages,
+		Blind:    func(g second.Grant) { g.(*contender).session.StopWatchdog() },
+	}
+}
+
+// withClient is a process whose client is its own.
+type withClient struct{ *process }
+
+func (p withClient) Close() error {
+	p.end()
+	return nil
+}
