@@ -94,6 +94,8 @@ type calls struct {
 	counts map[string]int
 	rules  []rule
 	hook   func() (lose bool)
+
+	streams []*stream
 }
 
 // messages has hook see each message to the process, but those that keep its session.
@@ -145,8 +147,21 @@ func (c *calls) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clie
 	c.mu.Lock()
 	c.counts[path.Base(method)]++
 	c.mu.Unlock()
-	s, err := open(ctx, desc, cc, method, opts...)
-	return &stream{s, c, path.Base(method)}, err
+	inner, err := open(ctx, desc, cc, method, opts...)
+	s := &stream{ClientStream: inner, calls: c, method: path.Base(method)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams = append(c.streams, s)
+	return s, err
+}
+
+// silence has the streams that are open hear nothing any more, and nobody is told.
+func (c *calls) silence() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.streams {
+		s.silent = true
+	}
 }
 
 // A stream is one whose messages can be lost.
@@ -154,10 +169,18 @@ type stream struct {
 	grpc.ClientStream
 	calls  *calls
 	method string
+	silent bool // guarded by calls.mu
 }
 
 func (s *stream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
+	s.calls.mu.Lock()
+	silent := s.silent
+	s.calls.mu.Unlock()
+	if err == nil && silent {
+		<-s.Context().Done()
+		return s.Context().Err()
+	}
 	if err == nil && s.calls.loses(s.method) {
 		return errDropped
 	}

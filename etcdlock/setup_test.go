@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -50,6 +51,9 @@ func server(t *testing.T) *etcdserver.Server {
 	t.Helper()
 	shared.once.Do(func() {
 		shared.server, shared.err = etcdserver.Start(context.Background(), etcdserver.Config{NoSync: true})
+		if shared.err == nil {
+			shared.client, shared.err = clientv3.New(clientv3.Config{Endpoints: []string{shared.server.Addr()}, Logger: zap.NewNop()})
+		}
 	})
 	etcdservertest.Check(t, shared.err)
 	return shared.server
@@ -194,11 +198,7 @@ func ended(t *testing.T, what string, done <-chan struct{}, within time.Duration
 // outside returns a client that looks from outside the library.
 func outside(t *testing.T) *clientv3.Client {
 	t.Helper()
-	addr := server(t).Addr()
-	if shared.client == nil {
-		shared.client, shared.err = clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()})
-		etcdservertest.Check(t, shared.err)
-	}
+	server(t)
 	return shared.client
 }
 
@@ -217,4 +217,4 @@ func writes(t *testing.T) int64 {
 	return answer.Header.Revision
 }
 
-func logged(o *strings.Builder) Option { return WithLogger(slog.New(slog.NewTextHandler(o, nil))) }
+func logged(w io.Writer) Option { return WithLogger(slog.New(slog.NewTextHandler(w, nil))) }

@@ -1,0 +1,145 @@
+package etcdlock
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+func TestBadOptionsAreNamed(t *testing.T) {
+	for _, tt := range []struct {
+		option Option
+		name   string // what the error has to mention
+	}{
+		{WithLeaseTTL(0), "lease TTL 0s"},
+		{WithLeaseTTL(-time.Second), "lease TTL -1s"},
+		{WithLeaseTTL(1500 * time.Millisecond), "lease TTL 1.5s: not in whole seconds"},
+		{WithLeaseTTL(1 << 62), "not within"},
+		{WithLeaseMargin(-time.Second), "lease margin -1s"},
+		{WithLeaseMargin(8 * time.Second), "lease margin 8s"}, // of the default of 15 s
+		{WithLogger(nil), "nil logger"},
+		{WithLabel(strings.Repeat("x", 257)), "label of 257 bytes"},
+		{WithLabel("\xff"), "label is not"},
+		{WithLabel("a\nb"), "control character"},
+	} {
+		if _, err := newOptions([]Option{tt.option}); err == nil || !strings.Contains(err.Error(), tt.name) {
+			t.Errorf("%v, want %q", err, tt.name)
+		}
+	}
+}
+
+func TestPathsOfLocks(t *testing.T) {
+	for path, ok := range map[string]bool{
+		"/locks/x": true, "locks/x": true, "x": true, "/": false, "": false, "/locks/": false, "/locks//x": false,
+		"/l\xff": false, "/a\nb": false, "/" + strings.Repeat("x", 1023): true, "/" + strings.Repeat("x", 1024): false, "/schlösser/ü 1": true,
+	} {
+		if err := ValidatePath(path); (err == nil) != ok {
+			t.Errorf("%.40q: %v", path, err)
+		}
+	}
+}
+
+func TestClaimsAreEqualIfTheirKeysAreAlike(t *testing.T) {
+	p, q := start(t), start(t)
+	one := p.at(t, "/a")
+	lingering, _ := p.Claim("/a", second.Options{MayLinger: time.Second})
+	for _, tt := range []struct {
+		other second.Claim
+		equal bool
+	}{{p.at(t, "/a"), true}, {p.at(t, "/b"), false}, {q.at(t, "/a"), false}, {lingering, false}} {
+		if one.Equal(tt.other) != tt.equal {
+			t.Errorf("%+v and %+v: want equal %v", one, tt.other, tt.equal)
+		}
+	}
+}
+
+func TestContendersTellOfThemselves(t *testing.T) {
+	p := start(t, WithLabel("<the label>"))
+	claim, err := p.Claim(lockPath(t), second.Options{MayLinger: 3 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if queue, err := claim.Contenders(soon(t)); err != nil || len(queue) != 0 {
+		t.Errorf("%v, %v", queue, err)
+	}
+	c := mustAcquire(t, claim)
+	w := queueAt(t, start(t).at(t, lockPath(t)))
+	queue, err := claim.Contenders(soon(t))
+	if err != nil || len(queue) != 2 {
+		t.Fatalf("%v, %v", queue, err)
+	}
+	first := queue[0]
+	if first.Token != c.Token() || lockPath(t)+"/"+first.ID != c.key || first.Label != "<the label>" || first.Linger != 3*time.Second ||
+		first.PID == 0 || time.Since(first.Since) > time.Minute {
+		t.Errorf("%+v", first)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = claim.Contenders(over)
+	wantErr(t, err, context.Canceled)
+	mustRelease(t, c)
+	mustRelease(t, w.must(t))
+}
+
+func TestVersionsThatAreTooOld(t *testing.T) {
+	for version, old := range map[string]bool{
+		"3.4.37": true, "3.4.38": false, "3.5.22": true, "3.5.23": false, "3.6.4": true, "3.6.5": false, "3.6.5-rc.1": false, "3.3.27": true,
+		"3.7.0": false, "4.0.0": false, "2.3.8": true, "": false, "main": false,
+	} {
+		if tooOld(version) != old {
+			t.Errorf("%q: want %v", version, old)
+		}
+	}
+}
+
+// A builder is a strings.Builder for several goroutines.
+type builder struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *builder) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *builder) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func TestRaisedTTLCounts(t *testing.T) {
+	var log builder
+	p := start(t, WithLeaseTTL(time.Second), logged(&log))
+	x := p.sessions.last()
+	if x.ttl == time.Second {
+		t.Skip("the server grants a second")
+	}
+	if !strings.Contains(log.String(), "raised") {
+		t.Errorf("log: %q", log.String())
+	}
+	if answer, err := p.client.TimeToLive(soon(t), x.id); err != nil || time.Duration(answer.GrantedTTL)*time.Second != x.ttl {
+		t.Errorf("%v of %v, %v", x.ttl, answer, err)
+	}
+}
+
+func TestOldServersAreWarnedAbout(t *testing.T) {
+	var log builder
+	p := start(t, logged(&log))
+	status, err := p.client.Status(soon(t), p.client.Endpoints()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a look at the version", func() bool { return p.calls.count("Status") > 0 || strings.Contains(log.String(), "too old") })
+	if old := tooOld(status.Version); old {
+		eventually(t, "a warning", func() bool { return strings.Contains(log.String(), status.Version) })
+	} else if strings.Contains(log.String(), "too old") {
+		t.Errorf("about %s: %s", status.Version, log.String())
+	}
+}

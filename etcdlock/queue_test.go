@@ -1,0 +1,213 @@
+package etcdlock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tierlock/tierlock/internal/etcdserver"
+	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+func TestHolderHearsOfAWaiterThatCameBeforeTheQuestion(t *testing.T) {
+	c := mustAcquire(t, start(t).at(t, lockPath(t)))
+	w := queueAt(t, start(t).at(t, lockPath(t)))
+	ended(t, "contested", c.Contested().C(), ttl/3)
+	mustRelease(t, c)
+	mustRelease(t, w.must(t))
+}
+
+func TestHolderHearsOfAWaiterThatComesAfterTheQuestion(t *testing.T) {
+	p := start(t)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	contested := c.Contested()
+	contested.C()
+	eventually(t, "a watch", func() bool { return p.calls.count("Range") > 0 })
+	if contested.For() != 0 {
+		t.Error("contested by nobody")
+	}
+	queued := time.Now()
+	w := queueAt(t, start(t).at(t, lockPath(t)))
+	ended(t, "contested", contested.C(), ttl/3)
+	if d := contested.For(); d > time.Since(queued) {
+		t.Errorf("contested for %v, longer than since %v", d, queued)
+	}
+	mustRelease(t, c)
+	mustRelease(t, w.must(t))
+}
+
+func TestContestedIsCountedFromTheGrantAtMost(t *testing.T) {
+	holder := mustAcquire(t, start(t).at(t, lockPath(t)))
+	w := queueAt(t, start(t).at(t, lockPath(t)))
+	behind := queueAt(t, start(t).at(t, lockPath(t)))
+	behind.pending(t)
+	released := time.Now()
+	mustRelease(t, holder)
+	next := w.must(t)
+	if d := next.Contested().For(); d == 0 || d > time.Since(released) {
+		t.Errorf("contested for %v right after the grant", d)
+	}
+	mustRelease(t, next)
+	mustRelease(t, behind.must(t))
+}
+
+func TestWhoNeverAsksCausesNoLooking(t *testing.T) {
+	p := start(t)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	w := queueAt(t, start(t).at(t, lockPath(t)))
+	w.pending(t)
+	if n := p.calls.count("Watch"); n != 0 {
+		t.Errorf("%d watches", n)
+	}
+	mustRelease(t, c)
+	mustRelease(t, w.must(t))
+}
+
+// A watch that begins in the past costs up to 100 ms, if anything was written since.
+func TestHandOverWaitsForNoResync(t *testing.T) {
+	noise, end := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for noise.Err() == nil {
+			outside(t).Put(noise, "/noise", "")
+		}
+	}()
+	defer func() { end(); <-done }()
+	p, q := start(t), start(t)
+	locks := []second.Claim{p.at(t, lockPath(t)), q.at(t, lockPath(t))}
+	held := mustAcquire(t, locks[0])
+	var slow int
+	const turns = 20
+	for i := range turns {
+		w := queueAt(t, locks[(i+1)%2])
+		began := time.Now()
+		mustRelease(t, held)
+		held = w.must(t)
+		if time.Since(began) > 60*time.Millisecond {
+			slow++
+		}
+	}
+	mustRelease(t, held)
+	if slow > turns/4 {
+		t.Errorf("%d of %d turns took longer than 60 ms", slow, turns)
+	}
+}
+
+func TestQueueIsWatchedFromTurnToTurnAndThenNoMore(t *testing.T) {
+	p, q := start(t), start(t)
+	lock := p.at(t, lockPath(t))
+	held := mustAcquire(t, lock)
+	other := queueAt(t, q.at(t, lockPath(t)))
+	for range 5 {
+		again := begin(t, func(ctx context.Context) (second.Grant, error) { return lock.Requeue(ctx, held) })
+		o := other.must(t)
+		next := begin(t, func(ctx context.Context) (second.Grant, error) { return q.at(t, lockPath(t)).Requeue(ctx, o) })
+		held, other = again.must(t), next
+	}
+	if n := p.calls.count("Range"); n > 1 {
+		t.Errorf("%d looks in five turns, want one", n)
+	}
+	mustRelease(t, held)
+	mustRelease(t, other.must(t))
+	eventually(t, "no queue", func() bool {
+		p.queues.mu.Lock()
+		defer p.queues.mu.Unlock()
+		return len(p.queues.byPath) == 0
+	})
+}
+
+func TestWaiterSurvivesTheEndOfItsWatch(t *testing.T) {
+	for name, trouble := range map[string]func(*process){
+		"broken connection": func(p *process) { p.wire.reset() },
+		"short cut":         func(p *process) { heal := p.wire.sever(); time.Sleep(ttl / 4); heal() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := start(t)
+			holder := mustAcquire(t, start(t).at(t, lockPath(t)))
+			w := queueAt(t, p.at(t, lockPath(t)))
+			w.pending(t)
+			trouble(p)
+			mustRelease(t, holder)
+			mustRelease(t, w.must(t))
+		})
+	}
+}
+
+func TestWaiterSurvivesACompaction(t *testing.T) {
+	p := start(t)
+	holder := mustAcquire(t, start(t).at(t, lockPath(t)))
+	w := queueAt(t, p.at(t, lockPath(t)))
+	w.pending(t)
+	heal := p.wire.sever()
+	mustRelease(t, holder)
+	for range 3 {
+		outside(t).Put(soon(t), "/noise", "")
+	}
+	if _, err := outside(t).Compact(soon(t), writes(t)); err != nil {
+		t.Fatal(err)
+	}
+	heal()
+	mustRelease(t, w.must(t))
+}
+
+func TestWaiterNoticesAWatchThatFellSilent(t *testing.T) {
+	p := start(t)
+	holder := mustAcquire(t, start(t).at(t, lockPath(t)))
+	w := queueAt(t, p.at(t, lockPath(t)))
+	w.pending(t)
+	p.calls.silence()
+	released := time.Now()
+	mustRelease(t, holder)
+	mustRelease(t, w.must(t))
+	if d := time.Since(released); d > ttl {
+		t.Errorf("it took %v", d)
+	}
+}
+
+func TestWaiterOutlivesTheServersRestart(t *testing.T) {
+	srv := etcdservertest.Start(t, etcdserver.Config{NoSync: true})
+	p, q := startAt(t, []string{srv.Addr()}), startAt(t, []string{srv.Addr()})
+	holder := mustAcquire(t, p.at(t, lockPath(t)))
+	w := begin(t, q.at(t, lockPath(t)).Acquire)
+	w.pending(t)
+	srv.Kill()
+	if err := srv.Restart(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	mustRelease(t, holder)
+	next := w.must(t)
+	if next.Token() <= holder.Token() {
+		t.Errorf("token %d after %d", next.Token(), holder.Token())
+	}
+	mustRelease(t, next)
+}
+
+func TestWhatIsNotPermittedFailsAtOnce(t *testing.T) {
+	srv := etcdservertest.Start(t, etcdserver.Config{NoSync: true})
+	root := dial(t, clientv3.Config{Endpoints: []string{srv.Addr()}})
+	ctx := soon(t)
+	for _, err := range []error{
+		errorOf(root.UserAdd(ctx, "root", "r")), errorOf(root.UserGrantRole(ctx, "root", "root")),
+		errorOf(root.AuthEnable(ctx)),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	o, _ := newOptions([]Option{WithLeaseTTL(ttl)})
+	s := open(dial(t, clientv3.Config{Endpoints: []string{srv.Addr()}}), o)
+	defer s.Close()
+	lock, err := s.Claim(lockPath(t), second.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Acquire(ctx); err == nil || ctx.Err() != nil {
+		t.Errorf("acquired without permission: %v", err)
+	}
+}
+
+func errorOf[T any](_ T, err error) error { return err }
