@@ -2,38 +2,38 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
-	"strings"
+	"sync"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && !strings.HasPrefix(os.Args[1], "-") {
-		main() // as a process started by demo
+	if os.Getenv("QUICKSTART") != "" {
+		main() // as a process started by the test
 		return
 	}
 	os.Exit(m.Run())
 }
 
 func TestNoTurnIsLost(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	if err != nil {
-		t.Fatal(err)
+	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
+	dir := t.TempDir()
+	var processes sync.WaitGroup
+	for range 2 {
+		processes.Go(func() {
+			cmd := exec.CommandContext(t.Context(), os.Args[0])
+			cmd.Env = append(os.Environ(), "QUICKSTART=1", "ZK_SERVERS="+server.Addr(), "TMPDIR="+dir)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
 	}
-	defer out.Close()
-	zkservertest.Check(t, demo(t.Context(), out, ""))
-	text, err := os.ReadFile(out.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"started a private ZooKeeper", ": 0 -> 1\n", ": 23 -> 24\n", "the number is 24 after 24 turns\n",
-	} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("the output does not say %q:\n%s", want, text)
-		}
+	processes.Wait()
+	if text, _ := os.ReadFile(filepath.Join(dir, "quickstart")); string(text) != "24" {
+		t.Errorf("the number is %q after 24 turns", text)
 	}
 }
