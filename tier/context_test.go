@@ -3,6 +3,7 @@ package tier_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -83,6 +84,7 @@ func TestContextMadeDuringTheReleaseEndsWithIt(t *testing.T) {
 				derived = hold.Context(ctx)
 			})
 			for !begun.Load() { // side by side, not one after the other
+				runtime.Gosched()
 			}
 			hold.Release()
 			if both.Wait(); derived.Err() == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/tierlock/tierlock"
@@ -140,4 +141,48 @@ func ExampleHold_Token() {
 	// first written
 	// second written
 	// late write of the first refused
+}
+
+// Who stands in the way: the holder first, then those who wait.
+func ExampleMutex_Contenders() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+	mu := locks.Mutex("/locks/report")
+
+	hold, err := mu.Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer hold.Release()
+	queue, err := mu.Contenders(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, c := range queue {
+		fmt.Println("this process:", c.PID == os.Getpid(), "- the holder:", c.Token == hold.Token())
+	}
+	// Output: this process: true - the holder: true
+}
+
+// Work that looks now and then is told by the context of the hold; work that cannot be
+// interrupted asks, right before each step that others would see.
+func ExampleHold_Err() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+
+	hold, err := locks.Mutex("/locks/report").Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("ours:", hold.Err() == nil)
+	hold.Release()
+	fmt.Println("released:", errors.Is(hold.Err(), tier.ErrReleased))
+	// Output:
+	// ours: true
+	// released: true
 }
