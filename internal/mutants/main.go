@@ -78,20 +78,20 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer suite.close()
-	t := &trial{suite: suite, results: results, reasons: reasons, queue: queue, want: *n}
+	h := &hunt{suite: suite, results: results, reasons: reasons, queue: queue, want: *n}
 	var workers sync.WaitGroup
 	for range *jobs {
-		workers.Go(func() { t.work(ctx) })
+		workers.Go(func() { h.work(ctx) })
 	}
 	workers.Wait()
-	if t.err != nil {
-		return t.err
+	if h.err != nil {
+		return h.err
 	}
-	return t.report(stale)
+	return h.report(stale)
 }
 
-// A trial is a run over some of the mutants.
-type trial struct {
+// A hunt is a run over some of the mutants.
+type hunt struct {
 	suite   *suite
 	results *results
 	reasons map[string]string
@@ -107,66 +107,66 @@ type trial struct {
 }
 
 // work takes mutants until there are enough. One that does not compile does not count.
-func (t *trial) work(ctx context.Context) {
+func (h *hunt) work(ctx context.Context) {
 	for {
-		m, ok := t.take()
+		m, ok := h.take()
 		if !ok {
 			return
 		}
 		began := time.Now()
-		r, known := t.results.of(m)
+		r, known := h.results.of(m)
 		var err error
 		if !known {
-			r, err = t.suite.try(ctx, m)
+			r, err = h.suite.try(ctx, m)
 		}
 		if err == nil && !known {
-			err = t.results.add(m, r)
+			err = h.results.add(m, r)
 		}
 		if err = errors.Join(err, ctx.Err()); err != nil {
-			t.fail(err)
+			h.fail(err)
 			return
 		}
-		t.count(m, r, time.Since(began))
+		h.count(m, r, time.Since(began))
 	}
 }
 
-func (t *trial) take() (m mutant, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err != nil || t.want == 0 || len(t.queue) == 0 {
+func (h *hunt) take() (m mutant, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err != nil || h.want == 0 || len(h.queue) == 0 {
 		return mutant{}, false
 	}
-	m, t.queue = t.queue[0], t.queue[1:]
-	t.want--
+	m, h.queue = h.queue[0], h.queue[1:]
+	h.want--
 	return m, true
 }
 
-func (t *trial) fail(err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err == nil {
-		t.err = err
+func (h *hunt) fail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err == nil {
+		h.err = err
 	}
 }
 
-func (t *trial) count(m mutant, r result, took time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (h *hunt) count(m mutant, r result, took time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if r.Verdict == invalid {
-		t.want++
+		h.want++
 		return
 	}
-	t.tried++
-	_, listed := t.reasons[m.String()]
+	h.tried++
+	_, listed := h.reasons[m.String()]
 	switch {
 	case r.Verdict == killed && listed:
-		t.stale = append(t.stale, m)
+		h.stale = append(h.stale, m)
 	case r.Verdict == survived && listed:
-		t.equal = append(t.equal, m)
+		h.equal = append(h.equal, m)
 	case r.Verdict == survived:
-		t.survived = append(t.survived, m)
+		h.survived = append(h.survived, m)
 	}
-	fmt.Printf("%4d %-8s %5.1fs  %v", t.tried, r.Verdict, took.Seconds(), m)
+	fmt.Printf("%4d %-8s %5.1fs  %v", h.tried, r.Verdict, took.Seconds(), m)
 	if r.By != "" {
 		fmt.Printf("  (%s)", r.By)
 	}
@@ -174,21 +174,21 @@ func (t *trial) count(m mutant, r result, took time.Duration) {
 }
 
 // report prints what survived, and the last line.
-func (t *trial) report(stale []string) error {
+func (h *hunt) report(stale []string) error {
 	for _, id := range stale {
 		fmt.Println("stale, there is no such mutant any more:", id)
 	}
-	for _, m := range t.stale {
+	for _, m := range h.stale {
 		fmt.Println("stale, a test kills what is listed as equivalent:", m)
 	}
-	for _, m := range t.survived {
+	for _, m := range h.survived {
 		fmt.Println("survived:", m)
 	}
-	fmt.Printf("mutants: %d, survived %d, equivalent %d\n", t.tried, len(t.survived), len(t.equal))
-	if len(t.survived) > 0 {
+	fmt.Printf("mutants: %d, survived %d, equivalent %d\n", h.tried, len(h.survived), len(h.equal))
+	if len(h.survived) > 0 {
 		return errors.New("some survived")
 	}
-	if len(stale)+len(t.stale) > 0 {
+	if len(stale)+len(h.stale) > 0 {
 		return errors.New("equivalent.txt has stale entries")
 	}
 	return nil
