@@ -124,7 +124,9 @@ func (l *Lease[C]) Enrol(c C) error {
 	if l.over != nil {
 		return l.over
 	}
-	l.contenders[c] = l.contenders[c] // one that is held stays so
+	if _, enrolled := l.contenders[c]; !enrolled { // one that is held stays so
+		l.contenders[c] = false
+	}
 	return nil
 }
 

@@ -171,7 +171,7 @@ func TestRoomWaitsWhileTheReaperIsOverwhelmed(t *testing.T) {
 		left := errors.New("left")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Minute, func() { cancel(left) })
-		if err := s.Room(ctx); err != left {
+		if err := s.Room(ctx); !errors.Is(err, left) {
 			t.Errorf("Room: %v, want the cause", err)
 		}
 		time.AfterFunc(time.Minute, func() { s.free("a") })

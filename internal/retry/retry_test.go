@@ -38,7 +38,7 @@ func TestPauseEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(enough) })
 		began = time.Now()
-		if err := retry.Pause(ctx, time.Minute); err != enough || time.Since(began) != time.Second {
+		if err := retry.Pause(ctx, time.Minute); !errors.Is(err, enough) || time.Since(began) != time.Second {
 			t.Errorf("got %v after %v", err, time.Since(began))
 		}
 	})
