@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -93,6 +94,40 @@ func TestRequeueGivesTheOldGrantUpInAnyCase(t *testing.T) {
 	_, err := lock.Requeue(soon(t), c)
 	wantErr(t, err, second.ErrReleased)
 	wantErr(t, c.Release(), second.ErrReleased)
+}
+
+func TestEventThatOvertakesTheAnswerOfARequeueIsNoLoss(t *testing.T) {
+	p := start(t)
+	lock := p.at(t, lockPath(t))
+	c := mustAcquire(t, lock)
+	c.Contested().C() // watches
+	eventually(t, "a watch", func() bool { return p.calls.count("Range") > 0 })
+	p.calls.once("Txn", 1, func(ctx context.Context, send func(context.Context) error) error {
+		defer time.Sleep(50 * time.Millisecond) // for the event
+		return send(ctx)
+	})
+	g, err := lock.Requeue(soon(t), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.AwaitRelease(), context.Cause(c.Context())); err != nil {
+		t.Errorf("the old grant: %v", err)
+	}
+	mustRelease(t, g)
+}
+
+func TestEndOfTheContextIsHeardBeforeAnythingIsSent(t *testing.T) {
+	p := start(t)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	lock := p.at(t, lockPath(t))
+	for _, acquire := range []func(context.Context) (second.Grant, error){lock.Acquire, lock.TryAcquire} {
+		_, err := acquire(over)
+		wantErr(t, err, context.Canceled)
+	}
+	if n := p.calls.count("Txn"); n != 0 {
+		t.Errorf("%d transactions", n)
+	}
 }
 
 func TestBusyTryIsOneTransactionThatWritesNothing(t *testing.T) {

@@ -33,6 +33,9 @@ func (l *claim) queueUp(ctx context.Context, old *contender) (*contender, error)
 
 // enter makes a contender whose key is yet to be created.
 func (l *claim) enter(ctx context.Context) (*contender, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err := l.store.reaper.Room(ctx); err != nil {
 		return nil, l.store.explain(err)
 	}
@@ -95,6 +98,9 @@ func (c *contender) enqueue(ctx context.Context, old *contender) (first bool, er
 
 // try takes the lock if nobody has it.
 func (l *claim) try(ctx context.Context) (*contender, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if problem := l.store.Err(); problem != nil {
 		return nil, problem
 	}

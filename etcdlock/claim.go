@@ -43,6 +43,7 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant) (second.Grant, 
 	}
 	loss := old.loss()
 	old.session.Leave(old)
+	old.leave() // before its key goes, which is no loss
 	if loss != nil {
 		old.remove(loss)
 		old.AwaitRelease() // or the new key would queue behind it

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -96,6 +97,20 @@ type calls struct {
 	hook   func() (lose bool)
 
 	streams []*stream
+	delays  map[string]func()
+}
+
+// slow delays each message of the streams of a method, and tells when one has arrived.
+func (c *calls) slow(method string, delay time.Duration, arrived chan<- time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.delays = map[string]func(){method: func() {
+		time.Sleep(delay)
+		select {
+		case arrived <- time.Now():
+		default:
+		}
+	}}
 }
 
 // messages has hook see each message to the process, but those that keep its session.
@@ -175,8 +190,11 @@ type stream struct {
 func (s *stream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	s.calls.mu.Lock()
-	silent := s.silent
+	silent, delay := s.silent, s.calls.delays[s.method]
 	s.calls.mu.Unlock()
+	if delay != nil {
+		delay()
+	}
 	if err == nil && silent {
 		<-s.Context().Done()
 		return s.Context().Err()

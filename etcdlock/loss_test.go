@@ -157,3 +157,58 @@ func TestKilledProcessFreesItsLockWithItsLease(t *testing.T) {
 	w.pending(t)
 	mustRelease(t, w.must(t))
 }
+
+func TestLeaseRunsFromWhenAKeepAliveWasSent(t *testing.T) {
+	const delay = ttl / 8
+	p := start(t)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	answered := make(chan time.Time, 1)
+	p.calls.slow("LeaseKeepAlive", delay, answered)
+	sent := (<-answered).Add(-delay) // roughly, and no earlier
+	p.wire.sever()
+	ended(t, "the hold", c.Context().Done(), ttl)
+	if d, want := time.Since(sent), ttl-p.margin(ttl); d > want+delay/2 {
+		t.Errorf("lost %v after the last keep-alive was sent, want %v", d, want)
+	}
+}
+
+func TestLossComesFirstWhoeverFails(t *testing.T) {
+	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
+	for name, fail := range map[string]func(leader *etcdserver.Server) (undo func()){
+		"leader killed": func(leader *etcdserver.Server) func() {
+			leader.Kill()
+			return func() { leader.Restart(context.Background()) }
+		},
+		"leader stopped": func(leader *etcdserver.Server) func() {
+			leader.Pause()
+			return func() { leader.Resume() }
+		},
+		"leader isolated": func(leader *etcdserver.Server) func() {
+			e.Isolate(leader)
+			return e.Heal
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			leader, err := e.Leader(soon(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			holder, waiter := startAt(t, []string{leader.Addr()}), startAt(t, e.Addrs())
+			c := mustAcquire(t, holder.at(t, lockPath(t)))
+			lost := make(chan time.Time, 1)
+			stop := context.AfterFunc(c.Context(), func() { lost <- time.Now() })
+			defer stop()
+			w := begin(t, waiter.at(t, lockPath(t)).Acquire)
+			w.pending(t)
+			undo := fail(leader)
+			next := w.must(t)
+			granted := time.Now()
+			ended(t, "the hold", c.Context().Done(), time.Second)
+			if at := <-lost; at.After(granted) {
+				t.Errorf("lost %v after it was given away", at.Sub(granted))
+			}
+			undo()
+			mustRelease(t, next)
+		})
+	}
+}

@@ -162,16 +162,12 @@ func (q *queue) apply(events []*clientv3.Event) {
 	q.tellAllLocked(time.Now())
 }
 
-// forget gives the mirror up, as the watch has ended. Who waits goes on waiting, unless there
-// is no use in that.
-func (q *queue) forget(err error) {
+// refuse ends the wait for a queue that can be neither read nor watched.
+func (q *queue) refuse(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.revision, q.places = 0, nil
-	if classify(err) == permanent {
-		q.refused = err
-		for c := range q.followers {
-			c.wake.Set()
-		}
+	q.refused = err
+	for c := range q.followers {
+		c.wake.Set()
 	}
 }

@@ -40,12 +40,9 @@ func (s *store) newSession(id clientv3.LeaseID, ttl, sent time.Duration) *sessio
 // heard counts that etcd has answered a keep-alive that was sent then. Whoever is first in a
 // queue and only waits for that learns of it.
 func (x *session) heard(sent time.Duration) {
-	lapsed := !x.Valid()
 	x.Renew(sent)
-	if lapsed {
-		for _, c := range x.Contenders() {
-			c.wake.Set()
-		}
+	for _, c := range x.Contenders() {
+		c.wake.Set()
 	}
 }
 

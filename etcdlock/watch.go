@@ -89,8 +89,9 @@ func (q *queue) endIfIdle() {
 func (q *queue) run(ctx context.Context) {
 	defer q.stop()
 	for pace := retry.New(); ; {
-		err := q.follow(ctx, pace.Reset)
-		q.forget(err)
+		if err := q.follow(ctx, pace.Reset); classify(err) == permanent {
+			q.refuse(err)
+		}
 		if retry.Pause(ctx, pace.NextBackOff()) != nil {
 			return
 		}
@@ -101,21 +102,18 @@ var errSilent = errors.New("the watch has fallen silent")
 
 // follow watches, then looks, and goes by the events until the watch ends, for whatever
 // reason: a revision that was compacted, a server without a leader, a permission that was
-// taken away. The other way round, the watch would have to begin at a revision of the past, to which the
-// server comes only each 100 ms.
+// taken away. The other way round, the watch would have to begin at a revision of the past, to
+// which the server comes only each 100 ms. If there is no watch, there is a look at least.
 func (q *queue) follow(ctx context.Context, well func()) error {
-	ctx, cancel := context.WithCancel(ctx)
-	events, err := q.watch(ctx, cancel)
+	watching, cancel := context.WithCancel(ctx)
+	events, err := q.watch(watching, cancel)
 	defer func() {
 		cancel()
 		for range events { // until the client has let go of it
 		}
 	}()
-	if err != nil {
-		return err
-	}
-	if _, err := q.look(ctx); err != nil {
-		return err
+	if _, refusal := q.look(ctx); refusal != nil || err != nil {
+		return cmp.Or(refusal, err)
 	}
 	well()
 	silence := time.NewTimer(q.recheckAfter())
@@ -129,8 +127,7 @@ func (q *queue) follow(ctx context.Context, well func()) error {
 			q.apply(r.Events)
 		case <-silence.C:
 			// A connection can die unnoticed: the client pings its servers only if it is told to.
-			news, err := q.look(ctx)
-			if err == nil && news {
+			if news, err := q.look(ctx); err == nil && news {
 				q.claim.store.queues.stream.Add(1)
 				return errSilent
 			}
