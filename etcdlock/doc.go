@@ -1,4 +1,17 @@
-// Package etcdlock is a second tier for package tier on etcd: one process, one key.
+// Package etcdlock is the lock of package tier on etcd: the gate of the process in front, one
+// key of the process behind it.
+//
+//	locks, err := etcdlock.New(client) // a *clientv3.Client that the program has
+//	…
+//	defer locks.Close()
+//	hold, err := locks.Mutex("/locks/report").Acquire(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer hold.Release()
+//	ctx = hold.Context(ctx) // ends if the lock is lost
+//
+// Package tier has the contract of registry, mutex and hold; here is what is particular to etcd.
 //
 // A process that wants the lock at path creates a key below path/, under the lease of the
 // process. The key with the lowest create revision is the holder; the others wait. It is the
@@ -69,8 +82,9 @@
 // # What is not promised
 //
 // No lock service can keep a process that was stopped between looking and acting from acting
-// late. Give the token to the resource and let it refuse lower ones than the highest it has
-// seen, or write with a transaction under the lock if the data is in the same etcd. Tokens are
+// late. Give [tier.Hold.Token] to the resource and let it refuse lower ones than the highest it has
+// seen, or write with [Txn] if the data is in the same etcd. Tokens are
 // create revisions; they do not outlive the data of the cluster, and a cluster that is
-// restored from a backup starts lower again.
+// restored from a backup starts lower again. What Contenders says of since when somebody queues
+// is by the clock of that process, as etcd keeps no time.
 package etcdlock

@@ -36,7 +36,7 @@ func startAt(t *testing.T, addrs []string, opts ...Option) *process {
 // launch starts a process and waits for its session.
 func launch(t testing.TB, addrs []string, opts ...Option) *process {
 	t.Helper()
-	o, err := newOptions(append([]Option{WithLeaseTTL(ttl)}, opts...))
+	o, _, err := newOptions(append([]Option{WithLeaseTTL(ttl)}, opts...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,17 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tierlock/tierlock/tier"
 )
+
+// An Option is one of this package, which says how to use the client, or a [tier.Option], which
+// says how this process shares its locks with others.
+type Option interface{ ForDial() }
+
+type option func(*options)
+
+func (option) ForDial() {}
 
 type options struct {
 	ttl    time.Duration
@@ -27,7 +37,7 @@ const maxLabel = 256
 // to one and a half times its election timeout (2 s by default), which the registry reports
 // on its logger.
 func WithLeaseTTL(d time.Duration) Option {
-	return func(o *options) { o.ttl = d }
+	return option(func(o *options) { o.ttl = d })
 }
 
 // WithLeaseMargin sets how long before the server can give it away a lock counts as lost;
@@ -35,27 +45,35 @@ func WithLeaseTTL(d time.Duration) Option {
 // holder has to stop, less what clocks go wrong meanwhile. What is left of the TTL, less a
 // quarter for the renewals, is how long an outage may last without a loss.
 func WithLeaseMargin(d time.Duration) Option {
-	return func(o *options) { o.margin = d }
+	return option(func(o *options) { o.margin = d })
 }
 
 // WithLogger sets where to report what no return value can carry, such as a key that cannot
 // be deleted or a server that is too old; by default nothing is logged.
 func WithLogger(logger *slog.Logger) Option {
-	return func(o *options) { o.logger = logger }
+	return option(func(o *options) { o.logger = logger })
 }
 
 // WithLabel sets a name for this process that Contenders shows beside its host and pid; at
 // most 256 bytes of UTF-8 without control characters.
 func WithLabel(label string) Option {
-	return func(o *options) { o.label = label }
+	return option(func(o *options) { o.label = label })
 }
 
-func newOptions(opts []Option) (options, error) {
-	o := options{ttl: 15 * time.Second, logger: slog.New(slog.DiscardHandler)}
+// newOptions returns what opts say of the store, and those that are for the registry.
+func newOptions(opts []Option) (o options, share []tier.Option, err error) {
+	o = options{ttl: 15 * time.Second, logger: slog.New(slog.DiscardHandler)}
 	for _, opt := range opts {
-		opt(&o)
+		switch opt := opt.(type) {
+		case option:
+			opt(&o)
+		case tier.Option:
+			share = append(share, opt)
+		default:
+			return o, nil, fmt.Errorf("option of type %T; want one of this package or a tier.Option", opt)
+		}
 	}
-	return o, o.check()
+	return o, share, o.check()
 }
 
 func (o options) check() error {
@@ -79,6 +97,3 @@ func (o options) check() error {
 	}
 	return nil
 }
-
-// An Option changes how the store is used.
-type Option func(*options)

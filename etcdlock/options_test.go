@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
 )
 
 func TestBadOptionsAreNamed(t *testing.T) {
@@ -25,10 +28,24 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		{WithLabel(strings.Repeat("x", 257)), "label of 257 bytes"},
 		{WithLabel("\xff"), "label is not"},
 		{WithLabel("a\nb"), "control character"},
+		{tier.WithLinger(-1), "linger -1ns"},
+		{nil, "option of type <nil>"},
+		{strange{}, "option of type etcdlock.strange"},
 	} {
-		if _, err := newOptions([]Option{tt.option}); err == nil || !strings.Contains(err.Error(), tt.name) {
+		if _, err := New(new(clientv3.Client), tt.option); err == nil || !strings.Contains(err.Error(), tt.name) {
 			t.Errorf("%v, want %q", err, tt.name)
 		}
+	}
+}
+
+// strange is an option of somebody else.
+type strange struct{}
+
+func (strange) ForDial() {}
+
+func TestNoClientIsRefused(t *testing.T) {
+	if _, err := New(nil); err == nil {
+		t.Error("no error")
 	}
 }
 

@@ -21,7 +21,7 @@ func TestTier(t *testing.T) {
 	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
 	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 		test(t, ensembleHarness(t, e))
-	})
+	}).Record(t, "etcd", "../docs/promises/etcd.md")
 }
 
 // ensembleHarness is a real ensemble.

@@ -1,0 +1,175 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
+)
+
+func locks(t *testing.T, opts ...Option) *tier.Registry {
+	t.Helper()
+	server(t)
+	registry, err := New(dial(t, clientv3.Config{Endpoints: []string{shared.server.Addr()}}), append([]Option{WithLeaseTTL(ttl)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { registry.Close() })
+	return registry
+}
+
+func mustHold(t *testing.T, m *tier.Mutex) *tier.Hold {
+	t.Helper()
+	hold, err := m.Acquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hold
+}
+
+func TestGoroutinesOfSeveralProcessesAreOneAtATime(t *testing.T) {
+	before := writes(t)
+	var all sync.WaitGroup
+	count, turns := 0, 0
+	for range 3 {
+		mutex := locks(t, tier.WithHandOff(5*time.Millisecond)).Mutex(lockPath(t))
+		for range 10 {
+			all.Go(func() {
+				for range 20 {
+					err := mutex.Do(soon(t), func(ctx context.Context) error {
+						if count++; count != 1 {
+							t.Errorf("%d at a time", count)
+						}
+						turns++
+						count--
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	if turns != 600 {
+		t.Errorf("%d turns", turns)
+	}
+	if n := writes(t) - before; n > 300 {
+		t.Errorf("%d writes for %d turns: the lock is not handed on", n, turns)
+	}
+	eventually(t, "no key", func() bool { return len(left(t, lockPath(t))) == 0 })
+}
+
+func TestStrictTurnIsOneWrite(t *testing.T) {
+	const processes, each = 2, 15
+	var all sync.WaitGroup
+	ready := make(chan struct{})
+	for range processes {
+		mutex := locks(t, tier.WithHandOff(0)).Mutex(lockPath(t))
+		for range 4 {
+			all.Go(func() {
+				<-ready
+				for range each {
+					hold, err := mutex.Acquire(soon(t))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := hold.Release(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	before := writes(t)
+	close(ready)
+	all.Wait()
+	const turns = processes * 4 * each
+	if n := writes(t) - before; n > turns+turns/10+2*processes {
+		t.Errorf("%d writes for %d strict turns", n, turns)
+	}
+}
+
+func TestTxnIsGuardedByTheHold(t *testing.T) {
+	hold := mustHold(t, locks(t).Mutex(lockPath(t)))
+	data := lockPath(t) + "-data"
+	if _, err := Txn(soon(t), hold, clientv3.OpPut(data, "1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := hold.Release(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Txn(soon(t), hold, clientv3.OpPut(data, "2"))
+	wantErr(t, err, tier.ErrReleased)
+	if value := valueOf(t, data); value != "1" {
+		t.Errorf("wrote %q", value)
+	}
+}
+
+func TestTxnOfAHoldThatHasHandedOnIsNotSent(t *testing.T) {
+	mutex := locks(t).Mutex(lockPath(t))
+	first := mustHold(t, mutex)
+	next := make(chan *tier.Hold)
+	go func() {
+		hold, err := mutex.Acquire(soon(t))
+		if err != nil {
+			t.Error(err)
+		}
+		next <- hold
+	}()
+	time.Sleep(20 * time.Millisecond) // likely queued locally; true either way
+	if err := first.Release(); err != nil {
+		t.Error(err)
+	}
+	second := <-next
+	_, err := Txn(soon(t), first)
+	wantErr(t, err, tier.ErrReleased)
+	if err := second.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTxnRefusesAHoldOfAnotherStore(t *testing.T) {
+	registry, err := tier.New(elsewhere{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer registry.Close()
+	hold := mustHold(t, registry.Mutex("/x"))
+	if _, err := Txn(soon(t), hold); err == nil || errors.Is(err, tier.ErrLost) {
+		t.Errorf("error %v", err)
+	}
+	hold.Release()
+}
+
+// elsewhere is another store, with a lock that nobody else wants.
+type elsewhere struct{ second.Tier }
+
+func (elsewhere) Claim(string, second.Options) (second.Claim, error) { return foreign{}, nil }
+func (elsewhere) Err() error                                         { return nil }
+func (elsewhere) Done() <-chan struct{}                              { return nil }
+func (elsewhere) Close() error                                       { return nil }
+
+// foreign is its claim and its grant.
+type foreign struct {
+	second.Claim
+	second.Grant
+}
+
+func (f foreign) Acquire(context.Context) (second.Grant, error) { return f, nil }
+func (foreign) Context() context.Context                        { return context.Background() }
+func (foreign) Err() error                                      { return nil }
+func (foreign) Idle() bool                                      { return true }
+func (foreign) Leased() bool                                    { return true }
+func (foreign) Contested() *contention.Signal                   { return contention.New(func() {}) }
+func (foreign) Release() error                                  { return nil }
