@@ -76,7 +76,7 @@ func (h *ahead) wait(s standing) (head bool, err error) {
 		h.departed.Clear() // before the look: what comes later ends the wait
 		switch s.after(h.gone) {
 		case first:
-			return n.life.Err() == nil, nil
+			return true, nil
 		case unclear:
 			return false, nil
 		}

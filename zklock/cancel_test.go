@@ -186,40 +186,29 @@ func TestStuckCallThatHasEndedIsForgotten(t *testing.T) {
 	})
 }
 
-// A node that is made for a caller who has left goes at once: nothing is needed for that.
-func TestNodeOfACallerWhoHasLeftIsDeletedAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		p.acquire(t).Release() // makes the parents
-		tr := record(s)
-		s.Freeze()
-		ctx, cancel := context.WithCancel(t.Context())
-		r := p.queue(ctx)
-		cancel()
-		wantErr(t, "Acquire", r.failed(t), context.Canceled)
-		s.Unfreeze()
-		if got, want := tr.take(), []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete}; !slices.Equal(got, want) {
-			t.Errorf("sent: %v, want %v", got, want)
-		}
-	})
-}
-
-// Nobody ahead is watched for the sake of a caller who has left.
-func TestNodeOfACallerWhoHasLeftDoesNotQueue(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n, p := start(t, s).acquire(t), start(t, s)
-		tr := record(s)
-		s.Freeze()
-		ctx, cancel := context.WithCancel(t.Context())
-		r := p.queue(ctx)
-		cancel()
-		wantErr(t, "Acquire", r.failed(t), context.Canceled)
-		s.Unfreeze()
-		if got, want := tr.take(), []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete}; !slices.Equal(got, want) {
-			t.Errorf("sent: %v, want %v", got, want)
-		}
-		n.Release()
-	})
+// Nothing is needed for that, and nobody ahead is watched.
+func TestNodeOfACallerWhoHasLeftIsDeletedAtOnceAndDoesNotQueue(t *testing.T) {
+	for name, taken := range map[string]bool{"nobody ahead": false, "somebody ahead": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				n, p := start(t, s).acquire(t), start(t, s) // which makes the parents
+				if !taken {
+					n.Release()
+				}
+				tr := record(s)
+				s.Freeze()
+				ctx, cancel := context.WithCancel(t.Context())
+				r := p.queue(ctx)
+				cancel()
+				wantErr(t, "Acquire", r.failed(t), context.Canceled)
+				s.Unfreeze()
+				if got, want := tr.take(), []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete}; !slices.Equal(got, want) {
+					t.Errorf("sent: %v, want %v", got, want)
+				}
+				n.Release()
+			})
+		})
+	}
 }
 
 // I10: who is told of events is who still waits, holds or looks.

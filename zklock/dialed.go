@@ -226,6 +226,7 @@ func (l *dialed) close() {
 	l.mu.Unlock()
 	if mute {
 		l.kill()
+		// The client's own context has ended.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		l.dialing.Wait(ctx)
 		cancel()

@@ -2,7 +2,10 @@ package zklock
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -77,6 +80,18 @@ func TestLibraryLearnsOfNoZxid(t *testing.T) {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	if h := d.ReplyHeader(); err != nil || h != (wire.ReplyHeader{Xid: 7}) {
 		t.Errorf("got %+v, %v", h, err)
+	}
+}
+
+// At ten thousand requests a second the end comes after two and a half days.
+func TestXidsOfFlightsBeginAnewAtTheEndOfTheirRange(t *testing.T) {
+	o, _ := newOptions(nil)
+	s := newSocket(&replay{}, &dialed{client: newClient(o), mirror: newWatchMirror()})
+	s.lastXid = math.MinInt32 + 1
+	s.board(&flight{requests: []request{listing{path: "/x"}, listing{path: "/x"}, listing{path: "/x"}}})
+	got := slices.Sorted(maps.Keys(s.aloft))
+	if want := []int32{math.MinInt32, firstXid - 1, firstXid}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"net"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,50 +20,22 @@ import (
 // Whoever is third in line meets a fault in each of its frames, one in each run, and has the time to get over it. Then it
 // hears at once of whatever concerns it.
 func TestNoWatchIsLostWhereverTheConnectionFails(t *testing.T) {
-	faults := map[string]zktest.Action{"cut": zktest.Cut, "throttled": zktest.Error(throttled)}
-	for name, fault := range faults {
-		for kind, opts := range map[string][]zklock.Option{"plain": nil, "bridged": {zklock.WithKazoo()}} {
-			for _, order := range [][]int{{0, 1}, {1, 0}, {-1}, {-2}} {
-				if kind == "plain" && order[0] == -2 {
-					continue
-				}
-				for at, more := 1, true; more; at++ {
-					t.Run(fmt.Sprintf("%s %s %v %d", kind, name, order, at), func(t *testing.T) {
-						bubble(t, func(t *testing.T, s *zktest.Server) { more = hear(t, s, at, fault, order, opts...) })
-					})
-				}
-			}
-		}
+	for _, order := range [][]int{{0, 1}, {1, 0}, {-1}, {-2}} {
+		everyMishap(t, fmt.Sprint(" ", order), func(t *testing.T, s *zktest.Server, m mishap, opts ...zklock.Option) bool {
+			return (order[0] != -2 || opts != nil) && hear(t, s, m, order, opts...) // a plain node is one znode
+		})
 	}
 }
 
-// hear has the nodes deleted that are given by their place in the queue, or from its end by a negative number. It reports
-// whether the fault happened.
-func hear(t *testing.T, s *zktest.Server, at int, fault zktest.Action, order []int, opts ...zklock.Option) bool {
+// hear has the nodes deleted that are given by their place in the queue, or from its end by a negative number.
+func hear(t *testing.T, s *zktest.Server, m mishap, order []int, opts ...zklock.Option) (happened bool) {
 	t.Helper()
 	others, p := raw(t, s), start(t, s, opts...)
 	put(t, others, 0, "/locks", path)
 	put(t, others, zk.FlagEphemeral|zk.FlagSequence, path+"/_c_a-lock-", path+"/_c_b-lock-")
-	var mu sync.Mutex
-	frames := 0
-	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Session != p.session || f.Op == zktest.OpPing || f.Op == zktest.OpConnect {
-			return zktest.Pass
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if frames++; frames == at && (fault != zktest.Error(throttled) || f.Stage == zktest.Request) {
-			return fault
-		}
-		return zktest.Pass
-	})
+	over := m.befall(s, p)
 	r := p.queue(t.Context())
-	time.Sleep(timeout / 10)
-	mu.Lock()
-	struck := frames >= at
-	frames = at // none from now on
-	mu.Unlock()
-	time.Sleep(timeout/2 - timeout/10 - 100*time.Millisecond) // no heartbeat and no look at the queue is near
+	happened = over()
 	queue := s.Children(path)
 	slices.SortFunc(queue, func(a, b string) int { return int(a[len(a)-1]) - int(b[len(b)-1]) })
 	for _, i := range order {
@@ -81,7 +52,7 @@ func hear(t *testing.T, s *zktest.Server, at int, fault zktest.Action, order []i
 			t.Errorf("the queue was %q and is %q; want a new node at the tail", queue, now)
 		}
 	}
-	return struck
+	return happened
 }
 
 // The watch on the other one is used up at the same moment.
