@@ -111,10 +111,14 @@ type look struct{ *zk.Conn }
 
 // queue lists it in order, and does not believe a server that lags.
 func (l look) queue(path string) ([]string, error) {
+	server := l.Server()
 	if _, err := l.Sync(path); err != nil {
 		return nil, err
 	}
 	names, _, err := l.Children(path)
+	if l.Server() != server { // the one that answered last may lag
+		return l.queue(path)
+	}
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
