@@ -198,7 +198,11 @@ func TestClosedProcessIsGone(t *testing.T) {
 	ended(t, "the hold", c.Context().Done(), 0)
 	w.fails(t, second.ErrClosed)
 	ended(t, "Done", p.Done(), 0)
-	mustRelease(t, behind.must(t)) // long before a lease could end
+	closed := time.Now()
+	mustRelease(t, behind.must(t))
+	if d := time.Since(closed); d > ttl/3 {
+		t.Errorf("the next one waited for %v", d)
+	}
 	wantErr(t, context.Cause(c.Context()), second.ErrLost)
 	wantErr(t, c.Release(), second.ErrLost)
 	wantErr(t, p.Err(), second.ErrClosed)

@@ -46,7 +46,6 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant) (second.Grant, 
 	old.leave() // before its key goes, which is no loss
 	if loss != nil {
 		old.remove(loss)
-		old.AwaitRelease() // or the new key would queue behind it
 		return l.Acquire(ctx)
 	}
 	var begun atomic.Bool // whoever sets it sees to the end of old

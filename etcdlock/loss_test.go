@@ -115,6 +115,18 @@ func TestRevokedLeaseLosesAllAtOnce(t *testing.T) {
 	}
 }
 
+func TestWhoseLeaseIsGoneGetsAnotherAtOnce(t *testing.T) {
+	p := start(t)
+	if _, err := outside(t).Revoke(soon(t), p.sessions.last().id); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t))))
+	if d, n := time.Since(began), p.calls.count("Txn"); d > ttl/8 || n > 2 {
+		t.Errorf("it took %v and %d transactions", d, n)
+	}
+}
+
 func TestHolderHearsThatItsKeyWasDeleted(t *testing.T) {
 	p := start(t)
 	first := mustAcquire(t, p.at(t, lockPath(t)))

@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/second"
@@ -53,6 +54,16 @@ func TestContestedIsCountedFromTheGrantAtMost(t *testing.T) {
 	}
 	mustRelease(t, next)
 	mustRelease(t, behind.must(t))
+}
+
+func TestLookThatWasSentBeforeTheGrantCountsFromTheGrant(t *testing.T) {
+	c := &contender{key: "/x/a", token: 1, held: true, granted: time.Now()}
+	c.contested = contention.New(func() {})
+	q := &queue{followers: map[*contender]struct{}{c: {}}}
+	q.replace(2, []place{{"/x/a", 1}, {"/x/b", 2}}, c.granted.Add(-time.Hour))
+	if d := c.contested.For(); d == 0 || d > time.Minute {
+		t.Errorf("contested for %v", d)
+	}
 }
 
 func TestWhoNeverAsksCausesNoLooking(t *testing.T) {
@@ -175,6 +186,16 @@ func TestWaiterNoticesAWatchThatFellSilent(t *testing.T) {
 	if d := time.Since(released); d > ttl/8 {
 		t.Errorf("it took %v on another stream", d)
 	}
+}
+
+func TestWaiterNoticesAWatchThatNeverBegins(t *testing.T) {
+	p := start(t)
+	holder := mustAcquire(t, start(t).at(t, lockPath(t)))
+	p.calls.silenceNext()
+	w := queueAt(t, p.at(t, lockPath(t)))
+	w.pending(t)
+	mustRelease(t, holder)
+	mustRelease(t, w.must(t))
 }
 
 func TestWaiterOutlivesTheServersRestart(t *testing.T) {
