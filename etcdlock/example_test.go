@@ -1,0 +1,39 @@
+package etcdlock_test
+
+import (
+	"context"
+	"log"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tierlock/tierlock/etcdlock"
+	"github.com/tierlock/tierlock/tier"
+)
+
+func Example() {
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            []string{"etcd1:2379", "etcd2:2379", "etcd3:2379"},
+		DialKeepAliveTime:    2 * time.Second,
+		DialKeepAliveTimeout: 2 * time.Second,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	locks, err := etcdlock.New(client, etcdlock.WithLabel("reports"), tier.WithLinger(time.Second))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	hold, err := locks.Mutex("/locks/report").Acquire(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Release()
+	ctx := hold.Context(context.Background()) // ends if the lock is lost
+	if _, err := etcdlock.Txn(ctx, hold, clientv3.OpPut("/reports/last", "today")); err != nil {
+		log.Print(err)
+	}
+}
