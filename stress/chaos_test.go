@@ -17,6 +17,17 @@ func TestLockSurvivesChaos(t *testing.T) {
 	}
 }
 
+func TestLockSurvivesChaosOnEtcd(t *testing.T) {
+	r := runJSON(t, exitPass, "-store", "etcd", "-chaos", "-ensemble", "3", "-duration", "4s", "-procs", "3")
+	c := r.Chaos
+	if r.Verdict != "PASS" || c == nil {
+		t.Fatalf("got %+v", r)
+	}
+	if len(c.Faults) == 0 || c.FencedWrites == 0 || c.AfterFaults == 0 || c.History != "Ok" {
+		t.Errorf("got %+v", c)
+	}
+}
+
 func TestBrokenLockDoesNotSurviveChaos(t *testing.T) {
 	evidence, err := os.MkdirTemp("", "chaos-") //nolint:usetesting // t.TempDir is too long for the address of a unix socket
 	if err != nil {

@@ -36,11 +36,12 @@ func (c *command) drawing() string {
 func parseFlags(args []string, stderr io.Writer) (command, error) {
 	c := command{Config: load.Config{Store: store.ZooKeeper}}
 	var servers, format string
-	kinds := strings.Join(slices.Sorted(maps.Keys(c.Store.Locks)), "|")
 	flags := flag.NewFlagSet("stress", flag.ContinueOnError)
 	flags.SetOutput(stderr)
+	flags.Func("store", strings.Join(store.Names(), "|")+": where the locks are kept (default zookeeper)", c.setStore)
 	flags.StringVar(&servers, "zk", "", "`host:port[,...][/chroot]` of ZooKeeper (default: a private server)")
-	flags.StringVar(&c.Lock, "lock", "tier", kinds+": the lock to hammer; zk is go-zookeeper's, one per goroutine")
+	flags.StringVar(&c.Lock, "lock", "tier", "`kind` of lock to hammer: tier; on ZooKeeper also zklock, its lower half, and zk, go-zookeeper's, "+
+		"one per goroutine; on etcd also etcd, the client library's concurrency.Mutex, one per goroutine")
 	flags.IntVar(&c.Procs, "procs", 4, "worker processes")
 	flags.IntVar(&c.Goroutines, "goroutines", 50, "goroutines per process")
 	flags.IntVar(&c.Paths, "paths", 1, "lock paths; each turn takes one at random")
@@ -49,7 +50,7 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	flags.DurationVar(&c.RTT, "rtt", 0, "round trip from workers to servers: half of it each way, on top of the network's own")
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the run")
 	flags.Uint64Var(&c.Seed, "seed", 0, "of all random choices (default: random, printed)")
-	flags.BoolVar(&c.Baseline, "baseline", false, "run -lock zk first, on the same server in the same shape, and compare")
+	flags.BoolVar(&c.Baseline, "baseline", false, "run the store's own lock first, -lock zk or etcd, on the same server in the same shape, and compare")
 	flags.StringVar(&format, "o", "text", "text|json: form of the result")
 	flags.StringVar(&c.HTML, "html", "", "`file` to write a report with charts to")
 	flags.StringVar(&c.Bench, "bench", "", "measure all that tierlock is held against, with -duration 5s each by default, and write it to `dir`")
@@ -80,9 +81,17 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	return c, err
 }
 
+func (c *command) setStore(name string) (err error) {
+	c.Store, err = store.Named(name)
+	return err
+}
+
 func (c *command) setServers(s string) (err error) {
 	if s == "" {
 		return nil
+	}
+	if c.Store != store.ZooKeeper {
+		return fmt.Errorf("-zk is for ZooKeeper, not for -store %s", c.Store.Name)
 	}
 	if c.Servers, c.Prefix, err = store.ParseZooKeeper(s); err != nil {
 		return fmt.Errorf("-zk %q: %w", s, err)
@@ -92,7 +101,8 @@ func (c *command) setServers(s string) (err error) {
 
 func (c *command) check() error {
 	if _, ok := c.Store.Locks[c.Lock]; !ok {
-		return fmt.Errorf("-lock %q: no such lock", c.Lock)
+		return fmt.Errorf("-lock %q: no such lock on %s, which has %s", c.Lock, c.Store.Title,
+			strings.Join(slices.Sorted(maps.Keys(c.Store.Locks)), ", "))
 	}
 	if min(c.Procs, c.Goroutines, c.Paths) < 1 {
 		return errors.New("-procs, -goroutines and -paths must be at least 1")
@@ -141,8 +151,8 @@ func (c *command) checkBench(set map[string]bool) error {
 		return nil
 	}
 	for name := range set {
-		if !slices.Contains([]string{"bench", "duration", "seed"}, name) {
-			return fmt.Errorf("-bench takes -duration and -seed, not -%s", name)
+		if !slices.Contains([]string{"bench", "duration", "seed", "store"}, name) {
+			return fmt.Errorf("-bench takes -store, -duration and -seed, not -%s", name)
 		}
 	}
 	return nil

@@ -13,11 +13,21 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		"-lock none", "-o xml", "-zk ,", "-zk host/", "-zk host//x", "-zk /x", "surplus",
 		"-ensemble 0", "-ensemble 2", "-ensemble 3 -zk host", "-chaos -zk host", "-chaos -baseline", "-chaos -lock zk",
 		"-handoff -1s", "-linger x", "-handoff 1s -lock zk",
+		"-store none", "-store etcd -lock zk", "-lock etcd", "-store etcd -zk host", "-store etcd -chaos -lock etcd",
+		"-store etcd -handoff 1s -lock etcd",
 		"-bench x -procs 2", "-bench x -zk host", "-bench x -html y",
 	} {
 		code, stdout, stderr := runWith(strings.Fields(args)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "Usage of stress") {
 			t.Errorf("%s: got exit %d, stdout %q, stderr %q, want %d and the usage on stderr", args, code, stdout, stderr, exitUsage)
+		}
+	}
+}
+
+func TestLockThatTheStoreDoesNotHave(t *testing.T) {
+	for _, order := range []string{"-store etcd -lock zk", "-lock zk -store etcd"} {
+		if _, _, stderr := runWith(strings.Fields(order)...); !strings.Contains(stderr, `-lock "zk": no such lock on etcd, which has etcd, tier`) {
+			t.Errorf("%s: got %q", order, stderr)
 		}
 	}
 }

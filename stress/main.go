@@ -1,15 +1,16 @@
 // Stress hammers a lock from many goroutines of several processes and judges it.
 //
-// The judge does not trust ZooKeeper: a section that finds another one inside overlaps
+// The judge does not trust the store: a section that finds another one inside overlaps
 // it, a counter in a file shows updates that were lost, and a fencing token must never
 // go back. Who is inside is counted in memory that the processes share; under -chaos,
 // where a process may be killed in its section, a kernel file lock that is not free at
 // once tells. On top of that come throughput, waits, hand-overs, fairness between the
-// processes, and the traffic with ZooKeeper.
+// processes, and the traffic with the servers.
 //
 //	go run ./stress                            # on a private server
 //	go run ./stress -zk host:2181/some/path    # on yours
-//	go run ./stress -baseline -cs 1ms          # beside go-zookeeper's own lock
+//	go run ./stress -store etcd                # on etcd, on a private server
+//	go run ./stress -baseline -cs 1ms          # beside the client library's own lock
 //	go run ./stress -rtt 20ms                  # with the servers that far away
 //	go run ./stress -chaos -ensemble 3         # with kill -9, stops and cuts
 //	go run ./stress -html report.html          # with charts of the run
@@ -22,7 +23,7 @@
 // mutex. What the late ones would have done without a fence is counted and printed.
 //
 // Exit status: 0 for PASS, 1 for FAIL, 2 for wrong usage, 69 when there is no
-// ZooKeeper.
+// server.
 package main
 
 import (

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/etcdserver"
+	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -32,6 +34,11 @@ func TestMissingServerExitsWith69(t *testing.T) {
 	if code != exitNoServer || !strings.Contains(stderr, "apt-get install -y zookeeper") {
 		t.Errorf("no server on the machine: got exit %d, stderr %q", code, stderr)
 	}
+	t.Setenv("ETCD", t.TempDir()+"/etcd")
+	code, _, stderr = runWith("-store", "etcd")
+	if code != exitNoServer || !strings.Contains(stderr, "scripts/get-etcd.sh") {
+		t.Errorf("no etcd on the machine: got exit %d, stderr %q", code, stderr)
+	}
 	start := time.Now()
 	if code, _, stderr := runWith("-zk", "127.0.0.1:1"); code != exitNoServer {
 		t.Errorf("unreachable server: got exit %d, stderr %q, want %d", code, stderr, exitNoServer)
@@ -53,6 +60,27 @@ func TestRealLocksPass(t *testing.T) {
 			if len(r.Curve) == 0 || r.HandOver.Max == 0 || r.QuorumWrite == 0 || r.Writes == nil || r.Away != nil || r.Release != nil {
 				t.Errorf("got %d points, hand-over %+v, quorum write %d, writes %v, away %v, release %v, want all but the last two",
 					len(r.Curve), r.HandOver, r.QuorumWrite, r.Writes, r.Away, r.Release)
+			}
+			if len(r.Errors) > 0 || r.Lost > 0 {
+				t.Errorf("errors on a healthy server: %v, lost %d", r.Errors, r.Lost)
+			}
+		})
+	}
+}
+
+func TestRealLocksPassOnEtcd(t *testing.T) {
+	for _, lock := range []string{"tier", "etcd"} {
+		t.Run(lock, func(t *testing.T) {
+			r := runJSON(t, exitPass, "-store", "etcd", "-lock", lock,
+				"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
+			if r.Verdict != "PASS" || r.Store != "etcd" || r.Acquisitions == 0 || r.HandOver.Max == 0 || r.QuorumWrite == 0 {
+				t.Errorf("got %+v", r)
+			}
+			if r.Packets == nil || *r.Packets == 0 || *r.Writes == 0 {
+				t.Errorf("got %v packets and %v writes per turn", r.Packets, r.Writes)
+			}
+			if e := r.Environment; e.Etcd == "" || e.ZooKeeper != "" {
+				t.Errorf("got etcd %q, ZooKeeper %q", e.Etcd, e.ZooKeeper)
 			}
 			if len(r.Errors) > 0 || r.Lost > 0 {
 				t.Errorf("errors on a healthy server: %v, lost %d", r.Errors, r.Lost)
@@ -161,6 +189,9 @@ func runJSON(t *testing.T, want int, args ...string) report.Result {
 	code, stdout, stderr := runWith(append(args, "-o", "json")...)
 	if code == exitNoServer && strings.Contains(stderr, zkserver.ErrNotFound.Error()) {
 		zkservertest.Check(t, zkserver.ErrNotFound)
+	}
+	if code == exitNoServer && strings.Contains(stderr, etcdserver.ErrNotFound.Error()) {
+		etcdservertest.Check(t, etcdserver.ErrNotFound)
 	}
 	if code != want {
 		t.Fatalf("%v: got exit %d, want %d; stderr:\n%s\nstdout:\n%s", args, code, want, stderr, stdout)

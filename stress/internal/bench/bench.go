@@ -18,6 +18,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/load"
 	"github.com/tierlock/tierlock/stress/internal/report"
 	"github.com/tierlock/tierlock/stress/internal/report/page"
+	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
 // rounds is how many times each trial is measured.
@@ -30,6 +31,8 @@ type benchmark struct {
 	Trials      []measured          `json:"configurations"`
 	GoBench     []goBench           `json:"go_bench"` // null without the go command and the sources
 	Goals       []judged            `json:"goals"`
+
+	store *store.Store
 }
 
 // measured is a trial and what it found.
@@ -41,19 +44,25 @@ type measured struct {
 
 var errInterrupted = errors.New("interrupted; nothing was written")
 
-// Run measures all trials on one private server, with the store, the duration and the
+// Run measures all trials of a store on one private server, with the duration and the
 // seed of cfg, and writes what it found to dir, which it makes if need be: all of it, or
 // nothing. stdout gets the goals.
 func Run(ctx context.Context, cfg load.Config, dir string, stdout, stderr io.Writer) error {
-	b, err := measure(ctx, cfg, trials, goals, stderr)
+	work, goals := trials, goals
+	if cfg.Store == store.Etcd {
+		work, goals = etcdTrials, etcdGoals
+	}
+	b, err := measure(ctx, cfg, work, goals, stderr)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(stderr, "stress: single calls")
-	if err := b.addGoBench(ctx); ctx.Err() != nil {
-		return errInterrupted
-	} else if err != nil {
-		fmt.Fprintln(stderr, "stress: go on without single calls:", err)
+	if cfg.Store == store.ZooKeeper { // once is enough: no store is asked
+		fmt.Fprintln(stderr, "stress: single calls")
+		if err := b.addGoBench(ctx); ctx.Err() != nil {
+			return errInterrupted
+		} else if err != nil {
+			fmt.Fprintln(stderr, "stress: go on without single calls:", err)
+		}
 	}
 	if err := b.write(dir); err != nil {
 		return err
@@ -68,7 +77,7 @@ func measure(ctx context.Context, cfg load.Config, trials []trial, goals []goal,
 	}
 	defer server.Stop()
 	cfg.Servers, cfg.Private = server.Addrs(), true
-	b := &benchmark{Environment: cfg.Environment(), Duration: cfg.Duration.Nanoseconds()}
+	b := &benchmark{Environment: cfg.Environment(), Duration: cfg.Duration.Nanoseconds(), store: cfg.Store}
 	for _, t := range trials {
 		b.Trials = append(b.Trials, measured{Name: t.name})
 	}
@@ -144,6 +153,14 @@ func (m *measured) choose() {
 	m.Median = order[(len(order)-1)/2]
 }
 
+// fileIn is the file of that name and ending, which has the store in it but for ZooKeeper.
+func (b *benchmark) fileIn(dir, name, ending string) string {
+	if b.store != store.ZooKeeper {
+		name += "-" + b.store.Name
+	}
+	return filepath.Join(dir, name+ending)
+}
+
 // write puts bench.json, report.html and bench.svg into dir, which it makes if need be.
 func (b *benchmark) write(dir string) error {
 	data, err := json.MarshalIndent(b, "", "  ")
@@ -159,18 +176,22 @@ func (b *benchmark) write(dir string) error {
 		return err
 	}
 	return errors.Join(
-		os.WriteFile(filepath.Join(dir, "bench.json"), append(data, '\n'), 0o644),
-		os.WriteFile(filepath.Join(dir, "bench.svg"), []byte(picture), 0o644),
-		report.WriteFile(filepath.Join(dir, "report.html"), p))
+		os.WriteFile(b.fileIn(dir, "bench", ".json"), append(data, '\n'), 0o644),
+		os.WriteFile(b.fileIn(dir, "bench", ".svg"), []byte(picture), 0o644),
+		report.WriteFile(b.fileIn(dir, "report", ".html"), p))
 }
+
+// peer is the client library's own lock.
+func (b *benchmark) peer() string { return report.NameOf(b.store.Baseline) }
 
 func (b *benchmark) page() *page.Page {
 	p := &page.Page{
-		Title: "tierlock beside zk.Lock",
-		Summary: fmt.Sprintf("Processes × goroutines that want one lock, or one of several at random, for %s each, on one private ZooKeeper on the same "+
-			"machine. Each piece of work is done with go-zookeeper's zk.Lock and right after that with tierlock, %d times. "+
+		Title: "tierlock beside " + b.peer(),
+		Summary: fmt.Sprintf("Processes × goroutines that want one lock, or one of several at random, for %s each, on one private %s on the same "+
+			"machine. Each piece of work is done with %s and right after that with tierlock, %d times. "+
 			"Goals are held against medians; all else is of the run in the middle. "+
-			"Only ratios mean anything on another machine.", page.Duration(time.Duration(b.Duration)), rounds),
+			"Only ratios mean anything on another machine.", page.Duration(time.Duration(b.Duration)), b.store.Title, b.peer(), rounds),
+		Peer:        b.peer(),
 		Environment: b.Environment.Facts(),
 	}
 	for _, g := range b.Goals {
@@ -184,7 +205,7 @@ func (b *benchmark) page() *page.Page {
 
 func (b *benchmark) print(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "work\tfigure\tgoal\tmeasured\tzk.Lock\t")
+	fmt.Fprintf(table, "work\tfigure\tgoal\tmeasured\t%s\t\n", b.peer())
 	for _, j := range b.Goals {
 		g := j.drawn()
 		verdict := "met"

@@ -32,7 +32,7 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 		{name: "little", shape: load.Config{Procs: 2, Goroutines: 5, Baseline: true}},
 		{name: "less", shape: load.Config{Procs: 2, Goroutines: 5, Paths: 3}, beside: "little"},
 	}
-	b, err := measure(t.Context(), cfg, work, []goal{faster("little", 1)}, io.Discard)
+	b, err := measure(t.Context(), cfg, work, []goal{faster("little", 1, zkLock)}, io.Discard)
 	if errors.Is(err, store.ErrNoServer) {
 		zkservertest.Check(t, err)
 	}
@@ -92,39 +92,52 @@ func (f writerFunc) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// works is that of each store.
+var works = map[string]struct {
+	trials []trial
+	goals  []goal
+}{
+	"zookeeper": {trials, goals},
+	"etcd":      {etcdTrials, etcdGoals},
+}
+
 func TestGoalsCanBeJudgedByTheTrials(t *testing.T) {
 	one := 1.0
-	r := round{}
-	for _, t := range trials {
-		found := report.Result{QuorumWrite: 1, Away: &durations.Quantiles{}, AwayBound: 1, Packets: &one, Writes: &one, RTT: t.shape.RTT.Nanoseconds()}
-		if found.RTT > 0 {
-			found.Release = &durations.Quantiles{}
+	for name, work := range works {
+		r := round{}
+		for _, t := range work.trials {
+			found := report.Result{QuorumWrite: 1, Away: &durations.Quantiles{}, AwayBound: 1, Packets: &one, Writes: &one, RTT: t.shape.RTT.Nanoseconds()}
+			if found.RTT > 0 {
+				found.Release = &durations.Quantiles{}
+			}
+			if t.shape.Baseline || t.beside != "" {
+				baseline := found
+				found.Baseline, found.Ratio = &baseline, 1
+			}
+			r[t.name] = &found
 		}
-		if t.shape.Baseline || t.beside != "" {
-			baseline := found
-			found.Baseline, found.Ratio = &baseline, 1
-		}
-		r[t.name] = &found
-	}
-	for _, g := range goals {
-		if _, err := g.judge([]round{r}); err != nil {
-			t.Error(err)
+		for _, g := range work.goals {
+			if _, err := g.judge([]round{r}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }
 
 func TestTrialsShareTheBaselineOfTheSameWork(t *testing.T) {
-	before := map[string]load.Config{}
-	for _, tr := range trials {
-		if tr.beside != "" {
-			own, other := tr.shape, before[tr.beside]
-			own.HandOff, own.Linger = nil, nil // which zk.Lock does not have
-			own.Baseline = true
-			if !reflect.DeepEqual(own, other) {
-				t.Errorf("%s: got the baseline of %+v for %+v", tr.name, other, own)
+	for name, work := range works {
+		before := map[string]load.Config{}
+		for _, tr := range work.trials {
+			if tr.beside != "" {
+				own, other := tr.shape, before[tr.beside]
+				own.HandOff, own.Linger = nil, nil // which the store's own lock does not have
+				own.Baseline = true
+				if !reflect.DeepEqual(own, other) {
+					t.Errorf("%s, %s: got the baseline of %+v for %+v", name, tr.name, other, own)
+				}
 			}
+			before[tr.name] = tr.shape
 		}
-		before[tr.name] = tr.shape
 	}
 }
 

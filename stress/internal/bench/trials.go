@@ -9,9 +9,9 @@ import (
 // trial is one piece of work to measure.
 type trial struct {
 	name  string
-	shape load.Config // beside zk.Lock if it has a Baseline
+	shape load.Config // beside the store's own lock if it has a Baseline
 	// beside is an earlier trial, if not "", whose baseline is this one's as well: the same
-	// work for zk.Lock.
+	// work for that lock.
 	beside string
 }
 

@@ -42,7 +42,7 @@ func (c *Config) judging() evidence.Judging {
 }
 
 func (c *Config) options() store.Options {
-	return store.Options{Servers: c.Servers, SessionTimeout: c.SessionTimeout, HandOff: c.HandOff, Linger: c.Linger}
+	return store.Options{Servers: c.Servers, Goroutines: c.Goroutines, SessionTimeout: c.SessionTimeout, HandOff: c.HandOff, Linger: c.Linger}
 }
 
 // Shape is what private servers for the run are to be like.
@@ -56,7 +56,7 @@ func (c *Config) Place() store.Place {
 // Result says what the work is. What it showed is not known yet.
 func (c *Config) Result() *report.Result {
 	return &report.Result{
-		Lock: c.Lock, Procs: c.Procs, Goroutines: c.Goroutines, Paths: c.Paths,
+		Store: c.Store.Name, Lock: c.Lock, Procs: c.Procs, Goroutines: c.Goroutines, Paths: c.Paths,
 		Section: c.Section.Nanoseconds(), Think: c.Think.Nanoseconds(), RTT: c.RTT.Nanoseconds(), Seed: c.Seed,
 	}
 }
@@ -64,7 +64,12 @@ func (c *Config) Result() *report.Result {
 // Environment is where the run is measured.
 func (c *Config) Environment() *report.Environment {
 	e := report.Machine()
-	e.ZooKeeper, e.Servers, e.Sync = c.Store.Version(c.Servers), len(c.Servers), "forced"
+	e.Servers, e.Sync = len(c.Servers), "forced"
+	version := &e.ZooKeeper
+	if c.Store == store.Etcd {
+		version = &e.Etcd
+	}
+	*version = c.Store.Version(c.Servers)
 	switch {
 	case !c.Private:
 		e.Sync = "as the server is configured"

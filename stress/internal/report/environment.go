@@ -23,7 +23,8 @@ type Environment struct {
 	CPU       string    `json:"cpu"`
 	CPUs      int       `json:"cpus"`
 	System    string    `json:"system"`
-	ZooKeeper string    `json:"zookeeper,omitempty"`
+	ZooKeeper string    `json:"zookeeper,omitempty"` // the version of the servers
+	Etcd      string    `json:"etcd,omitempty"`      // likewise
 	Servers   int       `json:"servers"`
 	Sync      string    `json:"fsync"`
 }
@@ -89,6 +90,7 @@ func (e *Environment) Facts() []page.Fact {
 		{Name: "processors", Value: strconv.Itoa(e.CPUs)},
 		{Name: "system", Value: e.System},
 		{Name: "ZooKeeper", Value: e.ZooKeeper},
+		{Name: "etcd", Value: e.Etcd},
 		{Name: "servers", Value: strconv.Itoa(e.Servers)},
 		{Name: "sync of the log", Value: e.Sync},
 	}

@@ -12,7 +12,15 @@ import (
 )
 
 // names are those of the locks for people.
-var names = map[string]string{"tier": "tierlock", "zk": "zk.Lock"}
+var names = map[string]string{"tier": "tierlock", "zk": "zk.Lock", "etcd": "concurrency.Mutex"}
+
+// NameOf returns the name of a kind of lock for people.
+func NameOf(lock string) string {
+	if name, ok := names[lock]; ok {
+		return name
+	}
+	return lock
+}
 
 // Comparison is the result as the report draws it.
 func (r *Result) Comparison(work string) page.Comparison {
@@ -26,11 +34,8 @@ func (r *Result) Comparison(work string) page.Comparison {
 
 func (r *Result) drawn() page.Run {
 	run := page.Run{
-		Lock: r.Lock, Verdict: r.Verdict, PerSecond: r.PerSecond, PerProcess: r.PerProcess, Jain: r.Jain, Busy: r.Busy,
+		Lock: NameOf(r.Lock), Verdict: r.Verdict, PerSecond: r.PerSecond, PerProcess: r.PerProcess, Jain: r.Jain, Busy: r.Busy,
 		HandOver: time.Duration(r.HandOver.P50), AwayBound: time.Duration(r.AwayBound), Packets: r.Packets, Writes: r.Writes,
-	}
-	if name, ok := names[r.Lock]; ok {
-		run.Lock = name
 	}
 	if r.Away != nil {
 		run.Away = time.Duration(r.Away.Max)

@@ -9,6 +9,7 @@ import (
 
 // Result is what a run found. Durations are in nanoseconds.
 type Result struct {
+	Store      string `json:"store"`
 	Lock       string `json:"lock"`
 	Procs      int    `json:"procs"`
 	Goroutines int    `json:"goroutines"`
@@ -39,14 +40,14 @@ type Result struct {
 	Overlaps         int64 `json:"overlaps"`
 	LostUpdates      int64 `json:"lost_updates"`
 	TokenRegressions int64 `json:"token_regressions"`
-	LeakedNodes      int64 `json:"leaked_nodes"` // children of the lock paths once all goroutines had released
+	LeakedNodes      int64 `json:"leaked_nodes"` // nodes, or keys, below the lock paths once all goroutines had released
 	Stuck            int64 `json:"stuck"`        // goroutines that Acquire kept long after the end of its ctx
 	DeadWorkers      int64 `json:"dead_workers"` // processes without a report
 
 	Lost    int64            `json:"lost"`
 	Errors  map[string]int64 `json:"errors"`
-	Packets *float64         `json:"zk_packets_per_acquisition"` // late ones included; null if a server does not answer srvr
-	Writes  *float64         `json:"zk_writes_per_acquisition"`  // transactions; likewise
+	Packets *float64         `json:"zk_packets_per_acquisition"` // late ones included; null if a server does not tell
+	Writes  *float64         `json:"zk_writes_per_acquisition"`  // to the log; likewise
 
 	Chaos *Chaos `json:"chaos"` // null without faults
 
@@ -86,7 +87,7 @@ func (r *Result) Violations() []string {
 		{r.Overlaps, "sections that overlap another"},
 		{r.LostUpdates, "lost updates of a protected counter"},
 		{r.TokenRegressions, "fencing tokens that went back"},
-		{r.LeakedNodes, "znodes left behind"},
+		{r.LeakedNodes, "nodes or keys left behind"},
 		{r.Stuck, "goroutines stuck in Acquire"},
 		{r.DeadWorkers, "workers that died"},
 	}...) {

@@ -27,8 +27,8 @@ func (r *Result) print(w io.Writer) error {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
-	row("run", "lock %s, procs %d, goroutines %d, paths %d, cs %v, think %v, rtt %v, duration %v, seed %d",
-		r.Lock, r.Procs, r.Goroutines, r.Paths, ns(r.Section), ns(r.Think), ns(r.RTT), ns(r.Duration), r.Seed)
+	row("run", "%s, lock %s, procs %d, goroutines %d, paths %d, cs %v, think %v, rtt %v, duration %v, seed %d",
+		r.Store, r.Lock, r.Procs, r.Goroutines, r.Paths, ns(r.Section), ns(r.Think), ns(r.RTT), ns(r.Duration), r.Seed)
 	row("throughput", "%s/s, %d acquisitions, in the section %.1f %% of the time",
 		rate(r.PerSecond), r.Acquisitions, 100*r.Busy)
 	row("wait", "p50 %v  p90 %v  p99 %v  max %v", ns(r.Wait.P50), ns(r.Wait.P90), ns(r.Wait.P99), ns(r.Wait.Max))
@@ -40,12 +40,12 @@ func (r *Result) print(w io.Writer) error {
 		row("hand-over", "%s", r.handOverText())
 	}
 	if r.Packets != nil {
-		row("zookeeper", "%.4g packets and %.4g writes per acquisition", *r.Packets, *r.Writes)
+		row("traffic", "%.4g packets and %.4g writes per acquisition", *r.Packets, *r.Writes)
 	}
 	if b := r.Baseline; b != nil {
 		row("baseline", "%s %s/s, p99 %v; ratio %.4g", b.Lock, rate(b.PerSecond), ns(b.Wait.P99), r.Ratio)
 	}
-	row("safety", "overlaps %d, lost updates %d, token regressions %d, leaked nodes %d",
+	row("safety", "overlaps %d, lost updates %d, token regressions %d, left behind %d",
 		r.Overlaps, r.LostUpdates, r.TokenRegressions, r.LeakedNodes)
 	if r.Chaos != nil {
 		r.Chaos.rows(row)

@@ -10,9 +10,10 @@ import (
 // Dial connects a worker process with the lock under test.
 type Dial func(ctx context.Context, options Options) (Locker, error)
 
-// Options are those of a lock. A baseline knows none but the servers.
+// Options are those of a lock. A baseline knows none but the first two.
 type Options struct {
 	Servers        []string
+	Goroutines     int            // that may have, or wait for, a lock at a time
 	SessionTimeout time.Duration  // zero: the lock's default
 	HandOff        *time.Duration // nil: the lock's default
 	Linger         *time.Duration // likewise

@@ -15,7 +15,8 @@ import (
 
 // Store is a service that locks can be kept in.
 type Store struct {
-	Name string // in a worker's task
+	Name  string // in a task, and for -store
+	Title string // for people
 	// Locks are the kinds of lock by the name that -lock gives them: tier, and others.
 	Locks map[string]Dial
 	// Baseline is the kind that tier is compared with. It neither tells of its loss nor
@@ -34,7 +35,7 @@ type Store struct {
 	Lease func(timeout time.Duration) time.Duration
 }
 
-var all = []*Store{ZooKeeper}
+var all = []*Store{ZooKeeper, Etcd}
 
 // ErrNoServer says that there is no server to be had; the text says of which store.
 var ErrNoServer = errors.New("no server to be had")
@@ -45,18 +46,34 @@ type none string
 func (n none) Error() string      { return fmt.Sprintf("no %s to be had", string(n)) }
 func (none) Is(target error) bool { return target == ErrNoServer }
 
+// Names lists all stores.
+func Names() (names []string) {
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Named returns the store of that name.
+func Named(name string) (*Store, error) {
+	for _, s := range all {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("%q: no such store", name)
+}
+
 // MarshalText and UnmarshalText let a task name its store.
 func (s *Store) MarshalText() ([]byte, error) { return []byte(s.Name), nil }
 
 // UnmarshalText makes s the store of that name.
 func (s *Store) UnmarshalText(name []byte) error {
-	for _, known := range all {
-		if known.Name == string(name) {
-			*s = *known
-			return nil
-		}
+	known, err := Named(string(name))
+	if err == nil {
+		*s = *known
 	}
-	return fmt.Errorf("%q: no such store", name)
+	return err
 }
 
 // Shape is what private servers are to be like.

@@ -19,6 +19,7 @@ import (
 // ZooKeeper is the store of zklock.
 var ZooKeeper = &Store{
 	Name:     "zookeeper",
+	Title:    "ZooKeeper",
 	Locks:    map[string]Dial{"tier": dialTier, "zklock": dialZklock, "zk": dialZK},
 	Baseline: "zk",
 	Start:    startZooKeeper,

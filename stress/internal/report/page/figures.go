@@ -144,7 +144,7 @@ func (p *Page) packets() (group, error) {
 			b.rows = append(b.rows, rw)
 		}
 	}
-	return one("Packets per turn", "Received and sent by ZooKeeper, on a scale of powers of ten.", b)
+	return one("Packets per turn", "Received and sent by the servers, on a scale of powers of ten.", b)
 }
 
 // one is a group of a single chart, or of none if that would be empty.

@@ -15,6 +15,7 @@ type Page struct {
 	Summary     string
 	History     string // page beside this one that shows an illegal history, "" for none
 	Goals       []Goal // may be empty
+	Peer        string // what goals are held beside, "" for nothing
 	Comparisons []Comparison
 	Environment []Fact
 }

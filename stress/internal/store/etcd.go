@@ -1,0 +1,72 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/etcdserver"
+)
+
+// Etcd is the store of etcdlock.
+var Etcd = &Store{
+	Name:     "etcd",
+	Title:    "etcd",
+	Locks:    map[string]Dial{"tier": dialEtcdTier, "etcd": dialEtcdMutexes},
+	Baseline: "etcd",
+	Start:    startEtcd,
+	Observe:  observeEtcd,
+	Version:  etcdVersion,
+	// In whole seconds, and more than the server's least with its ticks.
+	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(2+random.IntN(3)) * time.Second },
+	// By default a third is no part of the lease.
+	Lease: func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
+}
+
+const noEtcd = none("etcd")
+
+// startEtcd starts servers that tick as in production, unless they are to be hasty.
+func startEtcd(ctx context.Context, shape Shape) (*child.Ensemble, error) {
+	cfg := etcdserver.Config{TickTime: 100 * time.Millisecond}
+	if shape.Hasty {
+		cfg = etcdserver.Config{TickTime: 50 * time.Millisecond, NoSync: true}
+	}
+	ensemble, err := etcdserver.StartEnsemble(ctx, shape.Members, cfg)
+	if err != nil {
+		return nil, errors.Join(noEtcd, err)
+	}
+	return ensemble.Ensemble, nil
+}
+
+// connectEtcd does not wait for a connection.
+func connectEtcd(servers []string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{
+		Endpoints: servers, Logger: zap.NewNop(),
+		// As etcdlock asks for.
+		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
+	})
+}
+
+func etcdVersion(servers []string) string {
+	status, err := statusOf(context.Background(), servers[0])
+	if err != nil {
+		return ""
+	}
+	return status.Version
+}
+
+func statusOf(ctx context.Context, server string) (*clientv3.StatusResponse, error) {
+	client, err := connectEtcd([]string{server})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	return client.Status(ctx, server)
+}

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/tierlock/tierlock/etcdlock"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// etcdTier is package tier's lock and the client that it is over.
+type etcdTier struct {
+	tiered
+	client *clientv3.Client
+}
+
+func dialEtcdTier(ctx context.Context, o Options) (Locker, error) {
+	client, err := connectEtcd(o.Servers)
+	if err != nil {
+		return nil, err
+	}
+	registry, err := newEtcdRegistry(client, o)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return etcdTier{tiered{registry}, client}, nil
+}
+
+func newEtcdRegistry(client *clientv3.Client, o Options) (*tier.Registry, error) {
+	var options []etcdlock.Option
+	if o.SessionTimeout != 0 {
+		options = append(options, etcdlock.WithLeaseTTL(o.SessionTimeout))
+	}
+	for _, policy := range o.policy() {
+		options = append(options, policy)
+	}
+	return etcdlock.New(client, options...)
+}
+
+func (l etcdTier) Close() error { return errors.Join(l.tiered.Close(), l.client.Close()) }
+
+// mutexTTL is what tier's lease has by default, in seconds.
+const mutexTTL = 15
+
+// etcdMutexes is what tierlock is compared with on etcd: the client library's own mutex, one
+// per goroutine. The sessions are idle ones, as many as there are goroutines: a mutex puts the
+// name of its session into the queue, so that two goroutines that shared one would both be let
+// in.
+type etcdMutexes struct {
+	client   *clientv3.Client
+	sessions chan *concurrency.Session
+}
+
+func dialEtcdMutexes(ctx context.Context, o Options) (Locker, error) {
+	client, err := connectEtcd(o.Servers)
+	if err != nil {
+		return nil, err
+	}
+	l := etcdMutexes{client, make(chan *concurrency.Session, o.Goroutines)}
+	for range o.Goroutines {
+		s, err := openSession(ctx, client)
+		if err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+		l.sessions <- s
+	}
+	return l, nil
+}
+
+// openSession bounds what is asked for, not the session.
+func openSession(ctx context.Context, client *clientv3.Client) (*concurrency.Session, error) {
+	lease, err := client.Grant(ctx, mutexTTL)
+	if err != nil {
+		return nil, err
+	}
+	return concurrency.NewSession(client, concurrency.WithLease(lease.ID), concurrency.WithTTL(mutexTTL))
+}
+
+// Close ends the sessions that are idle: all, but for goroutines that are stuck.
+func (l etcdMutexes) Close() error {
+	for {
+		select {
+		case s := <-l.sessions:
+			s.Orphan()
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			_, err := l.client.Revoke(ctx, s.Lease())
+			cancel()
+			if err != nil {
+				return errors.Join(err, l.client.Close())
+			}
+		default:
+			return l.client.Close()
+		}
+	}
+}
+
+func (l etcdMutexes) Contender(path string) (Contender, error) {
+	return func(ctx context.Context) (Hold, error) {
+		s := <-l.sessions // there is one for each goroutine
+		mutex := concurrency.NewMutex(s, path)
+		if err := mutex.Lock(ctx); err != nil {
+			// A request that was given up may have created the key.
+			_, err2 := l.client.Delete(l.client.Ctx(), mutex.Key())
+			l.sessions <- s
+			return nil, errors.Join(err, err2)
+		}
+		return etcdHold{mutex, s, l.sessions}, nil
+	}, nil
+}
+
+type etcdHold struct {
+	mutex    *concurrency.Mutex
+	session  *concurrency.Session
+	sessions chan<- *concurrency.Session
+}
+
+func (etcdHold) Token() int64          { return 0 }
+func (etcdHold) Lost() <-chan struct{} { return nil }
+func (etcdHold) Err() error            { return nil }
+
+func (h etcdHold) Release() error {
+	defer func() { h.sessions <- h.session }()
+	return h.mutex.Unlock(h.session.Client().Ctx())
+}

@@ -1,0 +1,127 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// etcdObserver has a client of its own.
+type etcdObserver struct {
+	client  *clientv3.Client
+	servers []string
+	base    string // of the lock paths, of this run alone
+	paths   []string
+}
+
+func observeEtcd(ctx context.Context, place Place) (Observer, error) {
+	client, err := connectEtcd(place.Servers)
+	if err != nil {
+		return nil, err
+	}
+	o := &etcdObserver{client: client, servers: place.Servers}
+	o.base = fmt.Sprintf("%s/tierlock-stress-%s-%s", place.Prefix, rand.Text()[:8], place.Lock)
+	for i := range place.Paths {
+		o.paths = append(o.paths, fmt.Sprintf("%s/%d", o.base, i))
+	}
+	if _, err := o.Orphans(); err != nil {
+		client.Close()
+		return nil, fmt.Errorf("%w: %w", noEtcd, err)
+	}
+	return o, nil
+}
+
+func (o *etcdObserver) Paths() []string { return o.paths }
+
+// Renew is for the client library, which waits ever longer before it dials again.
+func (o *etcdObserver) Renew(context.Context) error {
+	client, err := connectEtcd(o.servers)
+	if err != nil {
+		return err
+	}
+	o.client.Close()
+	o.client = client
+	return nil
+}
+
+// Orphans counts the keys below the lock paths.
+func (o *etcdObserver) Orphans() (n int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	answer, err := o.client.Get(ctx, o.base+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, fmt.Errorf("look for leaked keys: %w", err)
+	}
+	return answer.Count, nil
+}
+
+func (o *etcdObserver) Write() error {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	_, err := o.client.Txn(ctx).Then(clientv3.OpPut(o.base, "x")).Commit()
+	return err
+}
+
+func (o *etcdObserver) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	_, _ = o.client.Delete(ctx, o.base)
+	_ = o.client.Close()
+}
+
+// Traffic counts messages as packets, and what is in the servers' log as writes.
+func (o *etcdObserver) Traffic() (sum Traffic, ok bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	for _, server := range o.servers {
+		status, err := o.client.Status(ctx, server)
+		if err != nil {
+			return sum, false
+		}
+		n, err := messages(ctx, server)
+		if err != nil {
+			return sum, false
+		}
+		sum.Packets += n
+		sum.Writes = max(sum.Writes, int64(status.RaftIndex)) // each server has them all, or will
+	}
+	return sum, true
+}
+
+// messages is how many a server has received from clients, and sent to them.
+func messages(ctx context.Context, server string) (int64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+server+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	return parseMessages(answer.Body)
+}
+
+// parseMessages adds up lines such as grpc_server_msg_sent_total{grpc_method="Txn",…} 5.
+func parseMessages(metrics io.Reader) (sum int64, err error) {
+	lines := bufio.NewScanner(metrics)
+	for lines.Scan() {
+		line := lines.Text()
+		if !strings.HasPrefix(line, "grpc_server_msg_received_total{") && !strings.HasPrefix(line, "grpc_server_msg_sent_total{") {
+			continue
+		}
+		n, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += int64(n)
+	}
+	return sum, lines.Err()
+}

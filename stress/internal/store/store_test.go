@@ -1,0 +1,30 @@
+package store
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+func TestTaskNamesItsStore(t *testing.T) {
+	for _, want := range all {
+		text, err := json.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Store
+		if err := json.Unmarshal(text, &got); err != nil || got.Name != want.Name || len(got.Locks) != len(want.Locks) {
+			t.Errorf("%s: got %q with %d locks, %v", text, got.Name, len(got.Locks), err)
+		}
+		for _, lock := range []string{"tier", got.Baseline} {
+			if got.Locks[lock] == nil {
+				t.Errorf("%s has no lock %q", got.Name, lock)
+			}
+		}
+		if named, err := Named(want.Name); named != want || err != nil {
+			t.Errorf("%s by name: got %v, %v", want.Name, named, err)
+		}
+	}
+	if err := json.Unmarshal([]byte(`"none"`), new(Store)); err == nil {
+		t.Error("a store of another name: no error")
+	}
+}
