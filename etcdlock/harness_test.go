@@ -97,7 +97,6 @@ type calls struct {
 	hook   func() (lose bool)
 
 	streams []*stream
-	mute    bool // the next stream is
 	delays  map[string]func()
 }
 
@@ -167,16 +166,8 @@ func (c *calls) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clie
 	s := &stream{ClientStream: inner, calls: c, method: path.Base(method)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.silent, c.mute = c.mute && s.method == "Watch", c.mute && s.method != "Watch"
 	c.streams = append(c.streams, s)
 	return s, err
-}
-
-// silenceNext has the next stream for watches hear nothing.
-func (c *calls) silenceNext() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mute = true
 }
 
 // silence has the streams that are open hear nothing any more, and nobody is told.

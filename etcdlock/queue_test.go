@@ -170,6 +170,9 @@ func TestWaiterNoticesAWatchThatFellSilent(t *testing.T) {
 	holder := mustAcquire(t, start(t).at(t, lockPath(t)))
 	w := queueAt(t, p.at(t, lockPath(t)))
 	w.pending(t)
+	elsewhere := mustAcquire(t, start(t).at(t, lockPath(t)+"2"))
+	shares := queueAt(t, p.at(t, lockPath(t)+"2")) // and so keeps the stream
+	shares.pending(t)
 	p.calls.silence()
 	released := time.Now()
 	mustRelease(t, holder)
@@ -178,24 +181,31 @@ func TestWaiterNoticesAWatchThatFellSilent(t *testing.T) {
 		t.Errorf("it took %v", d)
 	}
 	w = queueAt(t, p.at(t, lockPath(t)))
-	w.pending(t)
-	time.Sleep(ttl / 16) // for another watch, on another stream
+	w.pending(t) // for as long as another watch takes, on another stream
 	released = time.Now()
 	mustRelease(t, holder)
 	mustRelease(t, w.must(t))
 	if d := time.Since(released); d > ttl/8 {
 		t.Errorf("it took %v on another stream", d)
 	}
+	mustRelease(t, elsewhere)
+	mustRelease(t, shares.must(t))
 }
 
 func TestWaiterNoticesAWatchThatNeverBegins(t *testing.T) {
 	p := start(t)
-	holder := mustAcquire(t, start(t).at(t, lockPath(t)))
-	p.calls.silenceNext()
+	q := start(t)
+	elsewhere := mustAcquire(t, q.at(t, lockPath(t)+"2"))
+	shares := queueAt(t, p.at(t, lockPath(t)+"2")) // the stream
+	shares.pending(t)
+	p.calls.silence()
+	holder := mustAcquire(t, q.at(t, lockPath(t)))
 	w := queueAt(t, p.at(t, lockPath(t)))
 	w.pending(t)
 	mustRelease(t, holder)
 	mustRelease(t, w.must(t))
+	mustRelease(t, elsewhere)
+	mustRelease(t, shares.must(t))
 }
 
 func TestWaiterOutlivesTheServersRestart(t *testing.T) {
