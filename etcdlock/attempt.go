@@ -39,6 +39,11 @@ func (l *claim) enter(ctx context.Context) (*contender, error) {
 	if err := l.store.reaper.Room(ctx); err != nil {
 		return nil, l.store.explain(err)
 	}
+	// Callers who come and go while etcd does not answer would else pile up transactions, which
+	// are all executed when it does.
+	if err := l.store.up.Wait(ctx); err != nil {
+		return nil, l.store.explain(err)
+	}
 	for {
 		x, err := l.store.await(ctx, true)
 		if err != nil {

@@ -55,8 +55,11 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant) (second.Grant, 
 		}
 		return l.queueUp(ctx, old)
 	})
-	if err != nil && !begun.Swap(true) {
-		old.remove(nil)
+	if err != nil {
+		if !begun.Swap(true) {
+			old.remove(nil)
+		}
+		old.AwaitRelease() // whoever comes next would queue behind it
 	}
 	return g, err
 }

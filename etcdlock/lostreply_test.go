@@ -72,6 +72,45 @@ func TestCancelledAcquisitionReturnsAtOnceAndUndoesItself(t *testing.T) {
 	}
 }
 
+func TestNobodyQueuesWhileEtcdDoesNotAnswer(t *testing.T) {
+	p := start(t)
+	lock := p.at(t, lockPath(t))
+	mustRelease(t, mustAcquire(t, lock))
+	heal := p.wire.sever()
+	eventually(t, "the process knows", func() bool { return p.Err() != nil })
+	before := p.calls.count("Txn")
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		_, err := lock.Acquire(ctx)
+		cancel()
+		wantErr(t, err, context.DeadlineExceeded)
+	}
+	w := begin(t, lock.Acquire)
+	w.pending(t)
+	if n := p.calls.count("Txn") - before; n != 0 {
+		t.Errorf("%d transactions to an etcd that does not answer", n)
+	}
+	heal()
+	mustRelease(t, w.must(t))
+}
+
+func TestRequeueThatDoesNotBeginReturnsWhenTheKeyIsGone(t *testing.T) { // I3
+	p := start(t)
+	lock := p.at(t, lockPath(t))
+	g := mustAcquire(t, lock)
+	p.calls.once("DeleteRange", 1, func(ctx context.Context, send func(context.Context) error) error {
+		time.Sleep(100 * time.Millisecond)
+		return send(ctx)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := lock.Requeue(ctx, g)
+	wantErr(t, err, context.Canceled)
+	if keys := left(t, lockPath(t)); len(keys) > 0 {
+		t.Errorf("returned before the key was gone: %v", keys)
+	}
+}
+
 func TestTransactionThatIsExecutedLateLeavesNothing(t *testing.T) {
 	p := start(t)
 	late, deliver := p.calls.delay(t, "Txn", 1)
