@@ -195,7 +195,9 @@ func budgetIsKept(s *scene) {
 	e := s.engine(tier.WithHandOff(budget))
 	for range 5 {
 		s.within(ahead*(budget+2*section), "a turn behind two busy processes", func() {
-			if err := w.turn(s.Context(), e, 0); err != nil {
+			ctx, cancel := context.WithTimeout(ctx, s.Lease)
+			defer cancel()
+			if err := w.turn(ctx, e, 0); err != nil {
 				s.Errorf("a turn: %v", err)
 			}
 		})
@@ -218,7 +220,7 @@ func holdIsLost(s *scene) {
 	go func() { local <- w.turn(s.Context(), e, 0) }()
 	r := other.queue()
 	struck := time.Now()
-	heal := e.Cut()
+	heal := s.cut(e.proc)
 	select {
 	case <-hold.Lost():
 	case <-r.done:
@@ -229,13 +231,18 @@ func holdIsLost(s *scene) {
 	if err := hold.Err(); !errors.Is(err, tier.ErrLost) {
 		s.Errorf("Err of a lost hold: %v", err)
 	}
-	<-work.Done()
+	select {
+	case <-work.Done():
+	case <-time.After(s.slack()):
+	}
 	if cause := context.Cause(work); !errors.Is(cause, tier.ErrLost) {
 		s.Errorf("the work under a lost hold ended with %v", cause)
 	}
-	if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-		s.Errorf("Release of a lost hold: %v, want ErrLost", err)
-	}
+	s.within(s.Lease/3, "Release of a lost hold", func() {
+		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
+			s.Errorf("Release of a lost hold: %v, want ErrLost", err)
+		}
+	})
 	next := r.granted()
 	heal()
 	s.release(next)

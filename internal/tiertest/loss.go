@@ -21,7 +21,7 @@ func cutOff(s *scene) {
 	h := a.acquire()
 	r := b.queue()
 	struck := time.Now()
-	heal := a.Cut()
+	heal := s.cut(a)
 	s.awaitLoss(h, struck, r)
 	next := r.granted()
 	heal()
@@ -37,7 +37,7 @@ func frozen(s *scene) {
 	h := a.acquire()
 	r := b.queue()
 	struck := time.Now()
-	thaw := s.Freeze()
+	thaw := s.freeze()
 	s.awaitLoss(h, struck, r)
 	thaw()
 	s.staysLost(h)
@@ -92,11 +92,12 @@ func stopped(s *scene) {
 	h := a.acquire()
 	r := b.queue()
 	a.Blind(h.Grant)
-	heal := a.Cut()
-	next := r.granted() // the book looks
+	heal := s.cut(a)
+	time.Sleep(s.Lease)
 	if err := h.lost(); err != nil {
-		s.Errorf("at the first look %v, want ErrLost", err)
+		s.Errorf("at the first look, after a lease, %v; want ErrLost", err)
 	}
+	next := r.granted()
 	heal()
 	s.staysLost(h)
 	s.release(next)

@@ -37,6 +37,7 @@ func (s *scene) meets(p *proc, m mishap, n int64, play func(context.Context)) bo
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
+	s.await("the process is connected again", s.patience(), func() bool { return p.Err() == nil })
 	var messages atomic.Int64
 	p.Messages(func() bool {
 		if messages.Add(1) != n {

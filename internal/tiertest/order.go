@@ -3,6 +3,7 @@ package tiertest
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -11,6 +12,28 @@ var orderPromises = []promise{
 	{name: "order", text: "One holder at a time, in the order in which they queued", test: inOrder},
 	{name: "overtaking", text: "A newcomer, a try and a requeue overtake nobody", test: nobodyOvertakes},
 	{name: "contenders", text: "Whoever asks sees the queue, the holder first, with the tokens that they get", test: contenders},
+	{name: "claims", text: "Claims for one lock are equal, those for two are not, and there is none for a path that cannot be a lock", test: claims},
+}
+
+func claims(s *scene) {
+	p := s.process()
+	claim := func(path string) second.Claim {
+		s.Helper()
+		c, err := p.Claim(path, second.Options{})
+		if err != nil {
+			s.Fatalf("Claim: %v", err)
+		}
+		return c
+	}
+	if !p.claim.Equal(claim(s.path)) {
+		s.Errorf("two claims for one lock are not equal")
+	}
+	if p.claim.Equal(claim(s.path + "-other")) {
+		s.Errorf("claims for two locks are equal")
+	}
+	if _, err := p.Claim("", second.Options{}); err == nil {
+		s.Errorf("there is a claim for no path")
+	}
 }
 
 func contenders(s *scene) {
@@ -140,6 +163,11 @@ func requeueGoesToTheTail(s *scene) {
 	p := s.processes(3)
 	h := p[0].acquire()
 	second, third := p[1].queue(), p[2].queue()
+	gone := s.awaitRelease(h)
+	time.Sleep(s.Lease / 50)
+	if gone.ended() {
+		s.Errorf("AwaitRelease has not waited for the end of the grant")
+	}
 	last := p[0].requeue(s.Context(), h)
 	for _, r := range []*request{second, third, last} {
 		h := r.granted()
@@ -148,7 +176,31 @@ func requeueGoesToTheTail(s *scene) {
 		}
 		s.release(h)
 	}
+	gone.givenUp()
 	s.none()
+}
+
+// awaitRelease begins to wait for the end of a grant that a requeue will give up.
+func (s *scene) awaitRelease(h *hold) *request {
+	return s.begin(s.Context(), func(context.Context) (second.Grant, error) { return nil, orNothing(h.AwaitRelease()) })
+}
+
+// givenUp checks how that ends.
+func (r *request) givenUp() {
+	r.scene.Helper()
+	if r.end(); r.err != errNothing {
+		r.scene.Errorf("AwaitRelease: %v, want nil", r.err)
+	}
+}
+
+// errNothing stands for no error of a call that grants nothing.
+var errNothing = errors.New("nothing is granted")
+
+func orNothing(err error) error {
+	if err == nil {
+		return errNothing
+	}
+	return err
 }
 
 func requeueGivesUp(s *scene) {
@@ -167,26 +219,14 @@ func (s *scene) givesUp(ctx context.Context, a, b *proc) {
 	s.Helper()
 	old := a.acquire()
 	waiting := b.queue()
-	gone := s.begin(s.Context(), func(context.Context) (second.Grant, error) { return nil, cmpErr(old.AwaitRelease()) })
+	gone := s.awaitRelease(old)
 	again := a.requeue(ctx, old)
 	h := waiting.granted()
-	if gone.end(); gone.err != errGone {
-		s.Errorf("AwaitRelease: %v, want nil", gone.err)
-	}
+	gone.givenUp()
 	if err := old.Err(); !errors.Is(err, second.ErrReleased) {
 		s.Errorf("Err of a grant that was requeued: %v, want ErrReleased", err)
 	}
 	s.release(h)
 	again.settle()
 	s.none()
-}
-
-// errGone stands for no error where nothing is granted.
-var errGone = errors.New("gone")
-
-func cmpErr(err error) error {
-	if err == nil {
-		return errGone
-	}
-	return err
 }

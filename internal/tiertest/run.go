@@ -49,7 +49,7 @@ func judge(t *testing.T, with With, quiet bool) Table {
 	var table Table
 	for _, g := range groups {
 		for _, p := range g.promises {
-			table = append(table, Row{Group: g.text, Promise: p.text})
+			table = append(table, Row{Test: p.name, Group: g.text, Promise: p.text})
 		}
 	}
 	t.Run("promises", func(t *testing.T) { // ends when all those have that run in parallel

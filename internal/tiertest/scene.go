@@ -250,14 +250,23 @@ func (s *scene) used(p *proc) {
 	s.none()
 }
 
-// await waits until something holds.
+// await waits until something holds, and looks ever more rarely.
 func (s *scene) await(what string, within time.Duration, holds func() bool) {
 	s.Helper()
-	for deadline := time.Now().Add(within + s.slack()); !holds(); time.Sleep(s.Lease / 500) {
-		if time.Now().After(deadline) {
-			s.Fatalf("not within %v: %s", within, what)
-		}
+	if !s.poll(within, holds) {
+		s.Fatalf("not within %v: %s", within, what)
 	}
+}
+
+func (s *scene) poll(within time.Duration, holds func() bool) bool {
+	deadline := time.Now().Add(within + s.slack())
+	for pause := s.Lease / 1000; !holds(); pause = min(2*pause, s.Lease/50) {
+		if time.Now().After(deadline) {
+			return false
+		}
+		time.Sleep(pause)
+	}
+	return true
 }
 
 // awaitLeft waits until there are n contenders.
@@ -268,13 +277,9 @@ func (s *scene) awaitLeft(n int) {
 
 func (s *scene) leftWithin(n int, within time.Duration) {
 	s.Helper()
-	got := -1
-	deadline := time.Now().Add(within + s.slack())
-	for got = s.Left(s.path); got != n; got = s.Left(s.path) {
-		if time.Now().After(deadline) {
-			s.Fatalf("%d contenders are left after %v, want %d", got, within, n)
-		}
-		time.Sleep(s.Lease / 500)
+	var got int
+	if !s.poll(within, func() bool { got = s.Left(s.path); return got == n }) {
+		s.Fatalf("%d contenders are left after %v, want %d", got, within, n)
 	}
 }
 
@@ -291,8 +296,29 @@ func (s *scene) expiry() time.Duration { return 2 * s.Lease }
 func (s *scene) within(d time.Duration, what string, f func()) {
 	s.Helper()
 	begun := time.Now()
-	f()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(d + s.patience()):
+		s.Fatalf("%s hangs", what)
+	}
 	if took := time.Since(begun); took > d+s.slack() {
 		s.Errorf("%s took %v, want at most %v", what, took, d)
 	}
+}
+
+// cut cuts a process off, until heal is called or the test ends.
+func (s *scene) cut(p *proc) (heal func()) { return s.until(p.Cut()) }
+
+// freeze stops the store, until thaw is called or the test ends.
+func (s *scene) freeze() (thaw func()) { return s.until(s.Freeze()) }
+
+func (s *scene) until(end func()) func() {
+	end = sync.OnceFunc(end)
+	s.Cleanup(end)
+	return end
 }

@@ -13,6 +13,7 @@ type Table []Row
 
 // A Row is one promise, and what is known of it.
 type Row struct {
+	Test    string // its name
 	Group   string
 	Promise string
 	Result  string // "" if it was not tested
@@ -25,14 +26,14 @@ const (
 	Broken       = "BROKEN"
 )
 
-// Broken lists the promises that were.
-func (t Table) Broken() (promises []string) {
+// Broken lists the tests of the promises that were.
+func (t Table) Broken() (tests []string) {
 	for _, row := range t {
 		if strings.HasPrefix(row.Result, Broken) {
-			promises = append(promises, row.Promise)
+			tests = append(tests, row.Test)
 		}
 	}
-	return promises
+	return tests
 }
 
 // markdown is the table of a tier, under the name of its store, without what was not tested.

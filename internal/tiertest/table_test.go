@@ -11,7 +11,7 @@ func TestASummaryHasARowForEachGroupAndSaysWhatIsNotKept(t *testing.T) {
 	var table Table
 	for _, g := range groups {
 		for _, p := range g.promises {
-			table = append(table, Row{g.text, p.text, Kept})
+			table = append(table, Row{p.name, g.text, p.text, Kept})
 		}
 	}
 	dir := t.TempDir()

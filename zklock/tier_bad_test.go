@@ -1,0 +1,169 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A badTier is a good one with something wrong in what it returns. Each function may be nil.
+type badTier struct {
+	second.Tier
+	acquire func(ctx context.Context, c badClaim) (second.Grant, error)
+	try     func(ctx context.Context, c badClaim) (second.Grant, error)
+	requeue func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error)
+	queue   func([]second.Contender)
+	grant   func(badGrant) second.Grant // what a grant is wrapped in
+	close   func(second.Tier) error
+}
+
+type badClaim struct {
+	second.Claim
+	tier *badTier
+}
+
+// A badGrant is a good one, under what is wrong with it.
+type badGrant struct {
+	second.Grant
+	tier *badTier
+}
+
+func (g badGrant) good() second.Grant { return g.Grant }
+
+// good takes off what was put around a grant.
+func good(g second.Grant) second.Grant {
+	if bad, ok := g.(interface{ good() second.Grant }); ok {
+		return bad.good()
+	}
+	return g
+}
+
+func (b *badTier) Claim(path string, o second.Options) (second.Claim, error) {
+	c, err := b.Tier.Claim(path, o)
+	if err != nil {
+		return nil, err
+	}
+	return badClaim{c, b}, nil
+}
+
+func (b *badTier) Close() error {
+	if b.close != nil {
+		return b.close(b.Tier)
+	}
+	return b.Tier.Close()
+}
+
+func (b *badTier) granted(g second.Grant, err error) (second.Grant, error) {
+	if err != nil || b.grant == nil {
+		return g, err
+	}
+	return b.grant(badGrant{g, b}), nil
+}
+
+func (c badClaim) Acquire(ctx context.Context) (second.Grant, error) {
+	if c.tier.acquire != nil {
+		return c.tier.granted(c.tier.acquire(ctx, c))
+	}
+	return c.tier.granted(c.Claim.Acquire(ctx))
+}
+
+func (c badClaim) TryAcquire(ctx context.Context) (second.Grant, error) {
+	if c.tier.try != nil {
+		return c.tier.granted(c.tier.try(ctx, c))
+	}
+	return c.tier.granted(c.Claim.TryAcquire(ctx))
+}
+
+func (c badClaim) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
+	if c.tier.requeue != nil {
+		return c.tier.granted(c.tier.requeue(ctx, c, good(old)))
+	}
+	return c.tier.granted(c.Claim.Requeue(ctx, good(old)))
+}
+
+func (c badClaim) Contenders(ctx context.Context) ([]second.Contender, error) {
+	queue, err := c.Claim.Contenders(ctx)
+	if c.tier.queue != nil {
+		c.tier.queue(queue)
+	}
+	return queue, err
+}
+
+func (c badClaim) Equal(other second.Claim) bool { return c.Claim.Equal(other.(badClaim).Claim) }
+
+type deaf struct {
+	badGrant
+	contested *contention.Signal
+}
+
+func (g deaf) Contested() *contention.Signal { return g.contested }
+
+type unending struct{ badGrant }
+
+func (unending) Context() context.Context { return context.Background() }
+
+type clockless struct{ badGrant }
+
+func (g clockless) Err() error { return context.Cause(g.Context()) }
+
+type reviving struct{ badGrant }
+
+func (g reviving) Err() error {
+	if err := g.Grant.Err(); err == nil || g.tier.Err() != nil || errors.Is(err, second.ErrReleased) {
+		return err
+	}
+	return nil
+}
+
+type carefree struct{ badGrant }
+
+func (g carefree) Release() error {
+	if err := g.Grant.Release(); !errors.Is(err, second.ErrLost) {
+		return err
+	}
+	return nil
+}
+
+type repeatable struct{ badGrant }
+
+func (g repeatable) Release() error {
+	if err := g.Grant.Release(); !errors.Is(err, second.ErrReleased) {
+		return err
+	}
+	return nil
+}
+
+type hasty struct{ badGrant }
+
+func (g hasty) Release() error {
+	if err := g.Err(); err != nil {
+		return g.Grant.Release()
+	}
+	time.AfterFunc(10*time.Millisecond, func() { g.Grant.Release() })
+	return nil
+}
+
+type impatient struct{ badGrant }
+
+func (impatient) AwaitRelease() error { return nil }
+
+type stubborn struct{ badGrant }
+
+func (g stubborn) Release() error {
+	begun := time.Now()
+	err := g.Grant.Release()
+	if time.Since(begun) > 0 { // no answer yet
+		time.Sleep(time.Second)
+	}
+	return err
+}
+
+type cheap struct {
+	badGrant
+	token int64
+}
+
+func (g cheap) Token() int64 { return g.token }

@@ -1,0 +1,141 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/tiertest"
+)
+
+// The suite finds what is wrong with a tier, and nothing else.
+func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want []string // the tests that fail
+		tier badTier
+	}{
+		{"nothing", nil, badTier{}},
+		{"a requeue in two writes", []string{"requeue-writes", "strict"}, badTier{requeue: func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error) {
+			if err := old.Release(); errors.Is(err, second.ErrReleased) {
+				return nil, err
+			}
+			return c.Claim.Acquire(ctx)
+		}}},
+		{"a requeue that keeps the grant when its context has ended", []string{"requeue-troubled"}, badTier{
+			requeue: func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error) {
+				if ctx.Err() != nil {
+					return nil, context.Cause(ctx)
+				}
+				return c.Claim.Requeue(ctx, old)
+			}}},
+		{"nobody is heard of", []string{"contested", "contested-troubled", "linger", "budget"}, badTier{grant: func(g badGrant) second.Grant {
+			return deaf{g, contention.New(func() {})}
+		}}},
+		{"somebody is always heard of", []string{"contested", "uncontested", "linger"}, badTier{grant: func(g badGrant) second.Grant {
+			s := contention.New(func() {})
+			s.Raise(time.Now())
+			return deaf{g, s}
+		}}},
+		{"the context does not end", []string{"loss-cut", "loss-frozen", "loss-stopped", "removal", "close", "hold-lost"},
+			badTier{grant: func(g badGrant) second.Grant { return unending{g} }}},
+		{"nobody looks at the clock", []string{"requeue-troubled", "loss-stopped", "release-once"},
+			badTier{grant: func(g badGrant) second.Grant { return clockless{g} }}},
+		{"a lost grant comes back", []string{"loss-cut", "loss-frozen", "loss-stopped", "removal"},
+			badTier{grant: func(g badGrant) second.Grant { return reviving{g} }}},
+		{"a release does not tell of the loss", []string{"loss-cut", "loss-frozen", "loss-stopped", "removal", "hold-lost"},
+			badTier{grant: func(g badGrant) second.Grant { return carefree{g} }}},
+		{"a release can be repeated", []string{"loss-cut", "loss-frozen", "loss-stopped", "removal", "release-once"},
+			badTier{grant: func(g badGrant) second.Grant { return repeatable{g} }}},
+		{"a release waits for nothing", []string{"try-writes", "release-once"},
+			badTier{grant: func(g badGrant) second.Grant { return hasty{g} }}},
+		{"a release waits for the store", []string{"bounds-cut", "bounds-frozen", "bounds-messages"},
+			badTier{grant: func(g badGrant) second.Grant { return stubborn{g} }}},
+		{"nobody waits for the end of a requeue", []string{"requeue-order"},
+			badTier{grant: func(g badGrant) second.Grant { return impatient{g} }}},
+		{"a requeue keeps its token", []string{"requeue-writes", "requeue-order", "requeue-troubled", "tokens"}, badTier{requeue: func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error) {
+			g, err := c.Claim.Requeue(ctx, old)
+			if err != nil {
+				return nil, err
+			}
+			return cheap{badGrant{g, c.tier}, old.Token()}, nil
+		}}},
+		{"a caller leaves late", []string{"bounds-cut", "bounds-frozen", "bounds-messages"}, badTier{acquire: func(ctx context.Context, c badClaim) (second.Grant, error) {
+			g, err := c.Claim.Acquire(ctx)
+			if err != nil && ctx.Err() != nil {
+				time.Sleep(time.Second)
+			}
+			return g, err
+		}}},
+		{"a caller leaves a contender", []string{"overtaking", "contested", "left-cancelled", "bounds-cut", "bounds-frozen", "bounds-messages"}, badTier{acquire: func(ctx context.Context, c badClaim) (g second.Grant, err error) {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				g, err = c.Claim.Acquire(context.WithoutCancel(ctx))
+			}()
+			select {
+			case <-done:
+				return g, err
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}}},
+		{"a try queues", []string{"try-writes"}, badTier{try: func(ctx context.Context, c badClaim) (second.Grant, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			g, err := c.Claim.Acquire(ctx)
+			if errors.Is(err, context.DeadlineExceeded) && c.tier.Err() == nil {
+				err = second.ErrLocked
+			}
+			return g, err
+		}}},
+		{"a try takes what does not answer for taken", []string{"unreachable"}, badTier{try: func(ctx context.Context, c badClaim) (second.Grant, error) {
+			g, err := c.Claim.TryAcquire(ctx)
+			if err != nil && !errors.Is(err, second.ErrClosed) {
+				err = second.ErrLocked
+			}
+			return g, err
+		}}},
+		{"the queue is shown from its end", []string{"contenders"}, badTier{queue: func(queue []second.Contender) { slices.Reverse(queue) }}},
+		{"a goroutine is left", []string{"close"}, badTier{close: func(t second.Tier) error {
+			go time.Sleep(time.Minute)
+			return t.Close()
+		}}},
+		{"close can be called once", []string{"close"}, badTier{close: func(t second.Tier) error {
+			if t.Err() != nil {
+				return second.ErrClosed
+			}
+			return t.Close()
+		}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			table := tiertest.Judge(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
+				inBubble(t, func(t *testing.T, h tiertest.Harness) {
+					t.Cleanup(func() { time.Sleep(time.Hour) }) // for what is late
+					dial := h.Dial
+					h.Dial = func(tb testing.TB) *tiertest.Process {
+						p := dial(tb)
+						bad, blind := c.tier, p.Blind
+						bad.Tier = p.Tier
+						p.Tier = &bad
+						p.Blind = func(g second.Grant) { blind(good(g)) }
+						return p
+					}
+					test(t, h)
+				})
+			})
+			if got := table.Broken(); !slices.Equal(got, c.want) {
+				t.Errorf("failed: %q, want %q", got, c.want)
+				for _, row := range table {
+					if row.Result != tiertest.Kept {
+						t.Log(row.Test, row.Result)
+					}
+				}
+			}
+		})
+	}
+}
