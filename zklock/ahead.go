@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/mutexbool"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // ahead watches the contenders right ahead of a node that queues. It watches two of them, so
@@ -17,14 +18,14 @@ import (
 type ahead struct {
 	attempt  *attempt
 	node     *Node
-	departed mutexbool.Bool      // somebody has gone
-	watchers map[string]*watcher // by name
+	departed mutexbool.Bool           // somebody has gone
+	watchers map[string]*link.Watcher // by name
 }
 
 // tell passes on what w has heard: that somebody has gone, or that the watch is used up or lost.
 // The latter ends the wait, whoever has gone in the same moment.
-func (h *ahead) tell(w *watcher) {
-	if w.gone.Load() {
+func (h *ahead) tell(w *link.Watcher) {
+	if w.Gone.Load() {
 		h.departed.Set()
 	} else {
 		h.node.wake.Set()
@@ -38,17 +39,17 @@ func (h *ahead) leave() { h.follow([2]string{}) }
 func (h *ahead) follow(names [2]string) {
 	for name, w := range h.watchers {
 		if !slices.Contains(names[:], name) {
-			h.attempt.client.events.ignore(h.path(name), w)
+			h.attempt.client.link.Events.Ignore(h.path(name), w)
 			delete(h.watchers, name)
 		}
 	}
 	for _, name := range names {
 		if name != "" && h.watchers[name] == nil {
 			if h.watchers == nil {
-				h.watchers = make(map[string]*watcher)
+				h.watchers = make(map[string]*link.Watcher)
 			}
-			w := new(watcher)
-			w.notify = func() { h.tell(w) }
+			w := new(link.Watcher)
+			w.Notify = func() { h.tell(w) }
 			h.watchers[name] = w
 		}
 	}
@@ -56,7 +57,7 @@ func (h *ahead) follow(names [2]string) {
 
 func (h *ahead) path(name string) string { return h.attempt.lock.path + "/" + name }
 
-func (h *ahead) gone(name string) bool { return h.watchers[name].gone.Load() }
+func (h *ahead) gone(name string) bool { return h.watchers[name].Gone.Load() }
 
 // wait returns when those ahead have gone and the node is the head, or when there is another
 // reason to look again.
@@ -64,13 +65,13 @@ func (h *ahead) wait(s standing) (head bool, err error) {
 	a, n := h.attempt, h.node
 	h.follow(s.nearest)
 	h.tellOfRemains()
-	queue := &watcher{notify: n.wake.Set}
-	defer a.client.events.ignore(a.lock.path, queue)
+	queue := &link.Watcher{Notify: n.wake.Set}
+	defer a.client.link.Events.Ignore(a.lock.path, queue)
 	if err := h.watch(queue); err != nil {
 		return false, err
 	}
 	// Watches can be lost: setting them again after a reconnect may fail unseen.
-	ctx, cancel := context.WithTimeout(a.ctx, recheckAfter(n.session.negotiated()))
+	ctx, cancel := context.WithTimeout(a.ctx, recheckAfter(n.session.Negotiated()))
 	defer cancel()
 	for {
 		h.departed.Clear() // before the look: what comes later ends the wait
@@ -96,41 +97,41 @@ func (h *ahead) wait(s standing) (head bool, err error) {
 
 // watch sees to it that the end of those ahead and of the node itself are heard of, in one
 // round trip. On the former the grant rests, and so it does on the latter.
-func (h *ahead) watch(queue *watcher) error {
+func (h *ahead) watch(queue *link.Watcher) error {
 	c, n := h.attempt.client, h.node
-	var requests []request
+	var requests []link.Request
 	var names []string
 	for name, w := range h.watchers {
-		if q := c.reading(h.path(name), w); q.watch {
+		if q := c.link.Reading(h.path(name), w); q.Watch {
 			requests, names = append(requests, q), append(names, name)
 		}
 	}
 	others := len(requests)
 	own := n.znodes.unwatched()
 	for _, z := range own {
-		requests = append(requests, c.reading(z.path, &z.watch))
+		requests = append(requests, c.link.Reading(z.path, &z.watch))
 	}
 	if len(requests) == 0 {
 		return nil
 	}
-	answers := c.read(requests...)
+	answers := c.link.Read(requests...)
 	var failed error
 	for i, name := range names {
 		w := h.watchers[name]
-		err := answers[i].err
+		err := answers[i].Err
 		if errors.Is(err, zk.ErrNoAuth) {
 			err = n.watchUnreadable(queue, name)
 		}
 		switch classify(err) {
 		case done:
 		case missing:
-			w.gone.Store(true) // since the list
+			w.Gone.Store(true) // since the list
 		default:
 			failed = fmt.Errorf("watch %s: %w", h.path(name), err)
 		}
 	}
 	for i, z := range own {
-		if err := unseen(z, answers[others+i].err); err != nil {
+		if err := unseen(z, answers[others+i].Err); err != nil {
 			return err
 		}
 		z.watched = true
@@ -150,8 +151,8 @@ func (h *ahead) tellOfRemains() {
 // watchUnreadable lets queue hear of the end of a foreign node that we may not read. A server
 // sends no event about it (CVE-2024-23944), nor does it say that it exists, from 3.8.4
 // and 3.9.2 on (ZOOKEEPER-2590); but the queue can be watched, since it could be listed.
-func (n *Node) watchUnreadable(queue *watcher, name string) error {
-	children, err := n.lock.client.watchQueue(n.lock.path, queue)
+func (n *Node) watchUnreadable(queue *link.Watcher, name string) error {
+	children, err := n.lock.client.link.WatchQueue(n.lock.path, queue)
 	if err == nil && !slices.Contains(children, name) {
 		err = zk.ErrNoNode
 	}

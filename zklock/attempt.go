@@ -46,14 +46,14 @@ func (l *Lock) start(ctx context.Context, run func(*attempt) (*Node, error)) (*N
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	defer l.client.link.attend()()
-	ctx, cancel := l.client.scope(ctx)
+	defer l.client.link.Attend()()
+	ctx, cancel := l.client.link.Scope(ctx)
 	if err := l.client.stragglers.await(ctx, l.path); err != nil {
 		cancel()
-		return nil, l.client.explain(err)
+		return nil, l.client.link.Explain(err)
 	}
 	a := &attempt{lock: l, client: l.client, ctx: ctx, done: make(chan struct{})}
-	if !l.client.spawn(func() { a.deliver(run(a)); cancel() }) {
+	if !l.client.link.Spawn(func() { a.deliver(run(a)); cancel() }) {
 		cancel()
 		return nil, ErrClosed
 	}
@@ -71,7 +71,7 @@ func (a *attempt) explain(cause error) error {
 	if trouble := a.trouble.Load(); trouble != nil && a.client.Err() == nil {
 		return fmt.Errorf("%w: %w", cause, *trouble)
 	}
-	return a.client.explain(cause)
+	return a.client.link.Explain(cause)
 }
 
 // deliver hands the result over, or undoes it when the caller has left. Both sides

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // An attempt may be forgotten a moment after it has ended, when the next one has been abandoned, too.
@@ -36,8 +37,8 @@ func TestTheNewestStragglerIsWaitedForThoughAnOlderOneIsForgotten(t *testing.T) 
 
 // It would never be held, and go only when the server says so.
 func TestNodeOfASessionThatHasEndedIsGoneBeforeItIsLookedFor(t *testing.T) {
-	c := new(Client)
-	s := newUnleased(c, 1, time.Second)
+	c := &Client{link: link.New(link.Config{})}
+	s := link.NewUnleased(c.link, 1, time.Second)
 	s.End(zk.ErrSessionExpired)
 	n := newNode(&Lock{client: c, path: "/x"}, s, []string{"/x/lock-0000000001"})
 	if err := n.bind(s, 1); !errors.Is(err, errGone) {

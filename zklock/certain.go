@@ -4,7 +4,7 @@ import "time"
 
 // leased reports whether a lease says until when the lock is ours. Without one, as over a
 // connection made elsewhere, only the server can tell that it still is.
-func (n *Node) leased() bool { return n.lock.client.link.leased() }
+func (n *Node) leased() bool { return n.lock.client.link.Leased() }
 
 // confirmWithin bounds the wait for the server's word.
 const confirmWithin = time.Second
@@ -15,7 +15,7 @@ const confirmWithin = time.Second
 func (n *Node) confirm() bool {
 	c := n.lock.client
 	answer := make(chan bool, 1)
-	if !c.spawn(func() { answer <- c.link.confirm(n) }) {
+	if !c.link.Spawn(func() { answer <- n.certain() }) {
 		return false
 	}
 	bound := time.NewTimer(confirmWithin)
@@ -26,4 +26,22 @@ func (n *Node) confirm() bool {
 	case <-bound.C:
 		return false
 	}
+}
+
+// heardLasts is for how long an answer vouches for a session: less than the timeout of any.
+const heardLasts = 250 * time.Millisecond
+
+// certain asks if it has to, the library, too, about a close that is under way.
+func (n *Node) certain() bool {
+	if n.leased() {
+		return n.lossNow() == nil
+	}
+	l := n.lock.client.link
+	if asked := l.Now(); asked-time.Duration(n.heard.Load()) > min(heardLasts, n.session.Negotiated()/3) {
+		if _, err := l.Transact(n.znodes.checks()...); err != nil {
+			return false
+		}
+		n.heard.Store(int64(asked))
+	}
+	return !l.Over()
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // watchLater has the end of a held node watched that did not need it so far. A short hold
@@ -18,24 +19,24 @@ func (n *Node) watchLater() {
 
 // checkLater leaves time for a short hold to end.
 func (n *Node) checkLater() *time.Timer {
-	return time.AfterFunc(n.session.negotiated()/6, func() { n.lock.client.spawn(n.check) })
+	return time.AfterFunc(n.session.Negotiated()/6, func() { n.lock.client.link.Spawn(n.check) })
 }
 
 // check looks whether a node is still there and still ours, and has its end watched.
 func (n *Node) check() {
 	c := n.lock.client
 	again := false
-	for i, seen := range c.read(n.readings()...) {
+	for i, seen := range c.link.Read(n.readings()...) {
 		z := n.znodes[i]
 		switch {
-		case errors.Is(seen.err, zk.ErrNoNode):
+		case errors.Is(seen.Err, zk.ErrNoNode):
 			n.loseTo(z)
-		case errors.Is(seen.err, zk.ErrNoAuth): // nor could the lease be renewed
-			n.lose(fmt.Errorf("%w: read %s: %w", ErrLost, z.path, lacking("READ", z.path, seen.err)))
-		case seen.err != nil: // nothing learned; the lease decides
+		case errors.Is(seen.Err, zk.ErrNoAuth): // nor could the lease be renewed
+			n.lose(fmt.Errorf("%w: read %s: %w", ErrLost, z.path, lacking("READ", z.path, seen.Err)))
+		case seen.Err != nil: // nothing learned; the lease decides
 			again = true
-		case n.bound.Load() && seen.stat.EphemeralOwner != n.session.id: // before that, the attempt looks itself
-			n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(seen.stat.EphemeralOwner)))
+		case n.bound.Load() && seen.Stat.EphemeralOwner != n.session.ID: // before that, the attempt looks itself
+			n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(seen.Stat.EphemeralOwner)))
 		}
 	}
 	if again && c.Err() == nil && !n.spent.Load() { // else there is another check at the reconnect
@@ -44,17 +45,17 @@ func (n *Node) check() {
 }
 
 // readings are the requests that read the znodes, and have their end watched.
-func (n *Node) readings() []request {
-	var requests []request
+func (n *Node) readings() []link.Request {
+	var requests []link.Request
 	for _, z := range n.znodes {
-		requests = append(requests, n.lock.client.reading(z.path, &z.watch))
+		requests = append(requests, n.lock.client.link.Reading(z.path, &z.watch))
 	}
 	return requests
 }
 
 // prove has the server agree, by a write, that a node is there.
 func (n *Node) prove() {
-	if _, err := n.lock.client.transact(n.znodes.checks()...); errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
+	if _, err := n.lock.client.link.Transact(n.znodes.checks()...); errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		n.check()
 	}
 }
@@ -64,7 +65,7 @@ func (n *Node) changed(z *znode) {
 	if z.gone() {
 		n.loseTo(z)
 	} else if n.life.Err() == nil && !n.spent.Load() {
-		n.lock.client.spawn(n.check) // somebody wrote to it: the watch is used up
+		n.lock.client.link.Spawn(n.check) // somebody wrote to it: the watch is used up
 	}
 	n.wake.Set()
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // acquire runs the life of a node up to the grant.
@@ -90,10 +91,10 @@ func (a *attempt) climb(n arrival) error {
 // grant makes a node at the head of the queue a held one, with s as its last known
 // standing. It reports false if session, lease or node are gone.
 func (n *Node) grant(s standing) bool {
-	if !n.session.Hold(n) {
+	if !n.session.Hold(member{n}) {
 		return false
 	}
-	n.unattend = n.lock.client.link.attend()
+	n.unattend = n.lock.client.link.Attend()
 	n.watchLater()
 	switch {
 	case n.worn(): // there may be others outside the queue: one turn, and out of their way
@@ -106,7 +107,7 @@ func (n *Node) grant(s standing) bool {
 
 // A listed is a look at the queue.
 type listed struct {
-	answer
+	link.Answer
 	asked time.Duration // when, on the client's clock
 }
 
@@ -128,12 +129,12 @@ func (a *attempt) list(n *Node) (standing, error) {
 	if n.life.Err() != nil {
 		return standing{}, errGone
 	}
-	asked := a.client.now()
-	requests := []request{listing{path: a.lock.path}}
+	asked := a.client.link.Now()
+	requests := []link.Request{link.Listing{Path: a.lock.path}}
 	if !n.bound.Load() {
 		requests = append(requests, n.readings()...)
 	}
-	answers := a.client.read(requests...)
+	answers := a.client.link.Read(requests...)
 	for i, seen := range answers[1:] {
 		if err := a.verify(n, n.znodes[i], seen); err != nil {
 			return standing{}, err
@@ -145,18 +146,18 @@ func (a *attempt) list(n *Node) (standing, error) {
 // verify takes what a look at one of the znodes says of its owner and token. A create that
 // was looked up, or queued while the connection was down, may have been executed under a
 // newer session than the one it was asked for, so the owner decides, not the time of the call.
-func (a *attempt) verify(n *Node, z *znode, seen answer) error {
-	if err := unseen(z, seen.err); err != nil {
+func (a *attempt) verify(n *Node, z *znode, seen link.Answer) error {
+	if err := unseen(z, seen.Err); err != nil {
 		return err
 	}
 	z.watched = true
 	s := n.session
-	if seen.stat.EphemeralOwner != s.id {
-		if s = a.client.link.session(); s == nil || seen.stat.EphemeralOwner != s.id {
+	if seen.Stat.EphemeralOwner != s.ID {
+		if s = a.client.link.Session(); s == nil || seen.Stat.EphemeralOwner != s.ID {
 			return errGone
 		}
 	}
-	return n.bind(s, seen.stat.Czxid)
+	return n.bind(s, seen.Stat.Czxid)
 }
 
 // unseen is why a look at a znode of ours failed.
@@ -171,10 +172,10 @@ func unseen(z *znode, err error) error {
 }
 
 // bind makes sure whose the node is.
-func (n *Node) bind(s *session, token int64) error {
+func (n *Node) bind(s *link.Session, token int64) error {
 	n.session, n.token = s, token
 	n.bound.Store(true)
-	if s.Enrol(n) != nil {
+	if s.Enrol(member{n}) != nil {
 		return errGone
 	}
 	return nil
@@ -182,14 +183,14 @@ func (n *Node) bind(s *session, token int64) error {
 
 // stand finds the place of the node in a list of the queue.
 func (a *attempt) stand(n *Node, l listed) (standing, error) {
-	switch classify(l.err) {
+	switch classify(l.Err) {
 	case done:
 	case missing:
 		return standing{}, errGone
 	default:
-		return standing{}, fmt.Errorf("list %s: %w", a.lock.path, lacking("READ", a.lock.path, l.err))
+		return standing{}, fmt.Errorf("list %s: %w", a.lock.path, lacking("READ", a.lock.path, l.Err))
 	}
-	s, err := stand(l.children, n.znodes.names()...)
+	s, err := stand(l.Children, n.znodes.names()...)
 	if errors.Is(err, errNotQueued) {
 		return standing{}, errGone
 	}

@@ -70,14 +70,14 @@ func (l *Lock) describe() []byte {
 // result is not a snapshot of one instant; nodes that go meanwhile are left out. A lock
 // that was never used has none.
 func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
-	ctx, cancel := l.client.scope(ctx)
+	ctx, cancel := l.client.link.Scope(ctx)
 	defer cancel()
 	type answer struct {
 		queue []Contender
 		err   error
 	}
 	answers := make(chan answer, 1)
-	if !l.client.spawn(func() {
+	if !l.client.link.Spawn(func() {
 		queue, err := l.contenders(ctx)
 		answers <- answer{queue, err}
 	}) {
@@ -87,7 +87,7 @@ func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
 	select {
 	case a = <-answers:
 	case <-ctx.Done():
-		a.err = l.client.explain(context.Cause(ctx))
+		a.err = l.client.link.Explain(context.Cause(ctx))
 	}
 	if a.err != nil {
 		return nil, fmt.Errorf("zklock: contenders of %s: %w", l.path, a.err)
@@ -98,7 +98,7 @@ func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
 // contenders looks until it gets an answer.
 func (l *Lock) contenders(ctx context.Context) ([]Contender, error) {
 	for pace := retry.New(); ; {
-		if _, err := l.client.awaitSession(ctx); err != nil {
+		if _, err := l.client.link.AwaitSession(ctx); err != nil {
 			return nil, err
 		}
 		queue, err := l.survey(ctx)
@@ -106,14 +106,14 @@ func (l *Lock) contenders(ctx context.Context) ([]Contender, error) {
 			return queue, err
 		}
 		if err := retry.Pause(ctx, pace.NextBackOff()); err != nil {
-			return nil, l.client.explain(err)
+			return nil, l.client.link.Explain(err)
 		}
 	}
 }
 
 // survey looks at the queue once.
 func (l *Lock) survey(ctx context.Context) ([]Contender, error) {
-	children, _, err := l.client.conn.Children(l.path)
+	children, _, err := l.client.link.Conn.Children(l.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
@@ -159,10 +159,10 @@ func parseQueue(children []string) []Contender {
 
 func (l *Lock) fill(c *Contender) error {
 	path := l.path + "/" + c.Node
-	data, stat, err := l.client.conn.Get(path)
+	data, stat, err := l.client.link.Conn.Get(path)
 	if errors.Is(err, zk.ErrNoAuth) {
 		var exists bool
-		if exists, stat, err = l.client.conn.Exists(path); err == nil && !exists {
+		if exists, stat, err = l.client.link.Conn.Exists(path); err == nil && !exists {
 			err = zk.ErrNoNode
 		}
 		if data = nil; errors.Is(err, zk.ErrNoAuth) { // from 3.8.4 and 3.9.2 on

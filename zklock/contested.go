@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // observe looks for contenders behind the node until there is one or the node is given up:
@@ -12,14 +13,14 @@ import (
 // wait outside the queue, and every node counts as contested from the beginning of time.
 func (n *Node) observe() {
 	c := n.lock.client
-	w := &watcher{notify: n.wake.Set}
-	defer c.events.ignore(n.lock.path, w)
-	recheck := time.NewTimer(recheckAfter(n.session.negotiated()))
+	w := &link.Watcher{Notify: n.wake.Set}
+	defer c.link.Events.Ignore(n.lock.path, w)
+	recheck := time.NewTimer(recheckAfter(n.session.Negotiated()))
 	defer recheck.Stop()
 	for pace := retry.New(); !n.spent.Load(); {
 		n.wake.Clear() // before the look: what comes later ends the wait
 		asked := time.Now()
-		children, err := c.watchQueue(n.lock.path, w)
+		children, err := c.link.WatchQueue(n.lock.path, w)
 		if s, _ := stand(children, n.znodes.names()...); s.behind > 0 {
 			n.contested.Raise(asked)
 			return
@@ -27,7 +28,7 @@ func (n *Node) observe() {
 		if err != nil {
 			recheck.Reset(pace.NextBackOff())
 		} else { // watches can be lost
-			recheck.Reset(recheckAfter(n.session.negotiated()))
+			recheck.Reset(recheckAfter(n.session.Negotiated()))
 			pace.Reset()
 		}
 		select {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // enqueue creates a node at the tail of the queue. It tries until it knows of one node,
@@ -81,28 +82,28 @@ type arrival struct {
 // send asks for the creation of a node and, where requests stay in order, for all that has to
 // come before and behind it: one round trip. s is the session that it is expected to be
 // executed under.
-func (a *attempt) send(s *session, ops transaction) (arrival, error) {
+func (a *attempt) send(s *link.Session, ops link.Transaction) (arrival, error) {
 	buildings := a.buildings()
 	requests := append(buildings, ops)
-	asked := a.client.now()
-	var answers []answer
-	if a.client.link.ordered() {
-		answers = a.client.link.ask(append(requests, listing{path: a.lock.path})...)
+	asked := a.client.link.Now()
+	var answers []link.Answer
+	if a.client.link.Ordered() {
+		answers = a.client.link.Ask(append(requests, link.Listing{Path: a.lock.path})...)
 	} else {
 		for _, q := range requests {
-			answers = append(answers, a.client.link.ask(q)...)
+			answers = append(answers, a.client.link.Ask(q)...)
 		}
 	}
 	a.noteBuilt(buildings, answers)
 	created := answers[len(buildings)]
-	if created.err != nil {
-		return arrival{}, created.err
+	if created.Err != nil {
+		return arrival{}, created.Err
 	}
-	if !a.client.link.ordered() {
-		return arrival{Node: newNode(a.lock, s, created.created)}, nil
+	if !a.client.link.Ordered() {
+		return arrival{Node: newNode(a.lock, s, created.Created)}, nil
 	}
-	n := newNode(a.lock, created.session, created.created)
-	n.token = created.zxid
+	n := newNode(a.lock, created.Session, created.Created)
+	n.token = created.Zxid
 	return arrival{n, &listed{answers[len(requests)], asked}}, nil
 }
 
@@ -114,7 +115,7 @@ func (a *attempt) replace(old *Node) (arrival, error) {
 		old.awaitRelease() // the next attempt waits for this one
 		return arrival{}, context.Cause(a.ctx)
 	}
-	s := a.client.link.session()
+	s := a.client.link.Session()
 	if s == nil || a.client.Err() != nil {
 		old.finish(old.doubt(nil))
 		return a.enqueue()
@@ -151,7 +152,7 @@ func (a *attempt) lookUp(prefixes []string, cause error) (*Node, error) {
 			a.reap(prefixes)
 			return nil, err
 		}
-		s := a.client.link.session()
+		s := a.client.link.Session()
 		paths, err := a.client.find(a.lock.path, prefixes...)
 		switch classify(err) {
 		case done:

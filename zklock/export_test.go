@@ -17,7 +17,7 @@ func (n *Node) Writing() bool                                         { return !
 func (n *Node) Leased() bool                                          { return n.leased() }
 func (n *Node) Confirm() bool                                         { return n.confirm() }
 func (l *Lock) Equal(other *Lock) bool                                { return l.equal(other) }
-func (c *Client) Attend() (leave func())                              { return c.link.attend() }
+func (c *Client) Attend() (leave func())                              { return c.link.Attend() }
 func (c *Client) Reaping() int                                        { return c.reaper.Count() }
 
 // Released returns a channel that is closed when the node has been given up: it is gone, or
@@ -40,33 +40,22 @@ func (n *Node) StopWatchdog() {
 // HearOfItsEnd does what an event does first that tells of the node's deletion.
 func (n *Node) HearOfItsEnd() {
 	for i := range n.znodes {
-		n.znodes[i].watch.gone.Store(true)
+		n.znodes[i].watch.Gone.Store(true)
 	}
 }
 
 // AfterReadingID makes an attached client call f each time it has read the id of its
 // connection's session.
-func (c *Client) AfterReadingID(f func()) {
-	l := c.link.(*attached)
-	id := l.id
-	l.id = func() int64 {
-		defer f()
-		return id()
-	}
-}
+func (c *Client) AfterReadingID(f func()) { c.link.AfterReadingID(f) }
 
 // LookForSession does what everything does that needs a session.
-func (c *Client) LookForSession() { c.link.session() }
+func (c *Client) LookForSession() { c.link.Session() }
 
 // Watchers is how many wait for news of path.
-func (c *Client) Watchers(path string) int {
-	c.events.mu.Lock()
-	defer c.events.mu.Unlock()
-	return len(c.events.armed[path])
-}
+func (c *Client) Watchers(path string) int { return c.link.Events.Watchers(path) }
 
 // Library is what the client talks to the server with.
-func (c *Client) Library() *zk.Conn { return c.conn }
+func (c *Client) Library() *zk.Conn { return c.link.Conn }
 
 // Stragglers returns the number of attempts that went on without their callers and are remembered.
 func (c *Client) Stragglers() int {
@@ -76,11 +65,4 @@ func (c *Client) Stragglers() int {
 }
 
 // Listeners returns the number of those who are told of events.
-func (c *Client) Listeners() (n int) {
-	c.events.mu.Lock()
-	defer c.events.mu.Unlock()
-	for _, watchers := range c.events.armed {
-		n += len(watchers)
-	}
-	return n
-}
+func (c *Client) Listeners() int { return c.link.Events.Listeners() }

@@ -50,10 +50,10 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 	}
 	answers := make(chan answer, 1)
 	guards := n.znodes.checks()
-	if !n.lock.client.spawn(func() {
+	if !n.lock.client.link.Spawn(func() {
 		defer n.writing.Add(-1)
 		all := append(guards, n.lock.client.below(ops)...)
-		results, err := n.lock.client.conn.Multi(all...)
+		results, err := n.lock.client.link.Conn.Multi(all...)
 		if err == nil && len(results) != len(all) {
 			err = fmt.Errorf("the server answered %d results to %d operations", len(results), len(all))
 		}

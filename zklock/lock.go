@@ -132,7 +132,7 @@ func (l *Lock) requeue(ctx context.Context, old *Node) (*Node, error) {
 		return nil, ErrReleased
 	}
 	loss := old.lossNow()
-	old.session.Leave(old)
+	old.session.Leave(member{old})
 	if loss != nil || old.stepAside() { // then Acquire waits until the path is new
 		old.startDelete(loss)
 		old.awaitRelease() // or the new node would queue behind it

@@ -9,6 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/mutexbool"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // A Node is an acquired lock: a znode at the head of its queue. It must be given up
@@ -20,7 +21,7 @@ type Node struct {
 
 	// Set by the attempt that made the node, before anybody else sees it; a node is
 	// bound to another session only while it queues.
-	session *session
+	session *link.Session
 	token   int64
 	bound   atomic.Bool  // both are final
 	heard   atomic.Int64 // when the server was last asked that said that the node is there, on the client's clock
@@ -39,13 +40,13 @@ type Node struct {
 	released chan struct{} // closed when the node is gone or left to the reaper
 }
 
-func newNode(l *Lock, s *session, paths []string) *Node {
+func newNode(l *Lock, s *link.Session, paths []string) *Node {
 	n := &Node{
 		lock: l, session: s,
 		released: make(chan struct{}),
 	}
 	n.znodes = newZnodes(paths, n.changed)
-	n.contested = contention.New(func() { l.client.spawn(n.observe) })
+	n.contested = contention.New(func() { l.client.link.Spawn(n.observe) })
 	// Not derived from the context of Acquire, which bounds only the wait.
 	n.life, n.endHold = context.WithCancelCause(context.Background())
 	return n
@@ -115,35 +116,35 @@ func (n *Node) Suspended() bool {
 func (n *Node) lose(reason error) {
 	n.endHold(reason)
 	n.wake.Set()
-	n.lock.client.spawn(n.reapAfterMargin)
+	n.lock.client.link.Spawn(n.reapAfterMargin)
 }
 
 func (n *Node) reapAfterMargin() {
 	c := n.lock.client
-	margin := time.NewTimer(c.margin(n.session.negotiated()))
+	margin := time.NewTimer(c.link.Margin(n.session.Negotiated()))
 	defer margin.Stop()
 	select {
 	case <-margin.C:
 		n.reap()
 	case <-n.released:
-	case <-c.ctx.Done():
+	case <-c.link.Context().Done():
 	}
 }
 
 // loseTo ends the hold because one of the znodes is gone. The other one is worth nothing any
 // more.
 func (n *Node) loseTo(z *znode) {
-	z.watch.gone.Store(true)
+	z.watch.Gone.Store(true)
 	n.endHold(errDeleted(z.path))
 	if len(n.znodes) > 1 && !n.spent.Load() {
-		n.lock.client.spawn(n.reapRest)
+		n.lock.client.link.Spawn(n.reapRest)
 	}
 }
 
 // reapRest waits for word of the other znode before it lets it be deleted: most often both go
 // together, as when the session ends, and reap tells why not to ask for more.
 func (n *Node) reapRest() {
-	if retry.Pause(n.lock.client.ctx, 10*time.Millisecond) == nil {
+	if retry.Pause(n.lock.client.link.Context(), 10*time.Millisecond) == nil {
 		n.reap()
 	}
 }
@@ -153,7 +154,7 @@ func (n *Node) reapRest() {
 // When the client is closed they go with the session.
 func (n *Node) reap() {
 	c := n.lock.client
-	if n.reaped.Swap(true) || c.ctx.Err() != nil {
+	if n.reaped.Swap(true) || c.link.Context().Err() != nil {
 		return
 	}
 	for _, z := range n.znodes {

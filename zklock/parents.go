@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // parents is what a client knows of the nodes above its lock nodes.
@@ -21,13 +22,9 @@ type parents struct {
 
 // beginBuilding is counted, because Close must not overtake it: the parents would stay.
 func (a *attempt) beginBuilding() error {
-	c := a.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+	if !a.client.link.Count(&a.client.parents.building) {
 		return ErrClosed
 	}
-	c.parents.building.Add(1)
 	a.parents = make(map[string]bool)
 	return nil
 }
@@ -52,13 +49,13 @@ func (a *attempt) endBuilding(used bool) {
 
 // buildings are the requests that create the lock path and what may be missing above it, from
 // the top: none as long as nothing is known to be missing.
-func (a *attempt) buildings() []request {
+func (a *attempt) buildings() []link.Request {
 	if a.parents == nil {
 		return nil
 	}
-	var requests []request
+	var requests []link.Request
 	for path := a.lock.path; path != ""; path = parentOf(path) {
-		requests = append(requests, building{path, a.lock.acl, a.client.parents.plain.Load()})
+		requests = append(requests, link.Building{Path: path, Data: []byte(containerData), Acl: a.lock.acl, Plain: a.client.parents.plain.Load()})
 	}
 	slices.Reverse(requests)
 	return requests
@@ -66,15 +63,15 @@ func (a *attempt) buildings() []request {
 
 // noteBuilt remembers which parents may be there because of the attempt, and what stood in the
 // way of those that are missing.
-func (a *attempt) noteBuilt(requests []request, answers []answer) {
+func (a *attempt) noteBuilt(requests []link.Request, answers []link.Answer) {
 	a.obstacle = nil
 	deepest := true // of those that are there, or could not be created
 	for i, q := range slices.Backward(requests) {
-		b, err := q.(building), answers[i].err
+		b, err := q.(link.Building), answers[i].Err
 		switch {
-		case b.plain:
+		case b.Plain:
 		case err == nil, classify(err) == uncertain:
-			a.parents[b.path] = a.parents[b.path] || err == nil
+			a.parents[b.Path] = a.parents[b.Path] || err == nil
 		case unknownCode(err) == wire.CodeUnimplemented:
 			a.client.parents.plain.Store(true)
 			continue
@@ -83,7 +80,7 @@ func (a *attempt) noteBuilt(requests []request, answers []answer) {
 			// The server asks for the permission first: above one that is there it means nothing.
 			deepest = false
 			if err != nil && !errors.Is(err, zk.ErrNodeExists) {
-				a.obstacle = fmt.Errorf("create parent %s: %w", b.path, lacking("CREATE", cmp.Or(parentOf(b.path), "/"), err))
+				a.obstacle = fmt.Errorf("create parent %s: %w", b.Path, lacking("CREATE", cmp.Or(parentOf(b.Path), "/"), err))
 			}
 		}
 	}

@@ -41,16 +41,16 @@ func (c *Client) deleteContainer(p parent) error {
 	if _, err := c.container(p); err != nil {
 		return err
 	}
-	return c.conn.Delete(p.path, 0)
+	return c.link.Conn.Delete(p.path, 0)
 }
 
 // container reads what the server knows of a container of this package, nothing if it
 // is for others to use.
 func (c *Client) container(p parent) (*zk.Stat, error) {
-	if _, err := c.conn.Sync(p.path); err != nil && classify(err) != missing {
+	if _, err := c.link.Conn.Sync(p.path); err != nil && classify(err) != missing {
 		return nil, err
 	}
-	data, stat, err := c.conn.Get(p.path)
+	data, stat, err := c.link.Conn.Get(p.path)
 	switch {
 	case errors.Is(err, zk.ErrNoAuth) && p.made:
 		return nil, nil

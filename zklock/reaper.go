@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tierlock/tierlock/internal/reaper"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // remains is what is left of an attempt: the znode at path or, if that is not known,
@@ -14,20 +15,20 @@ import (
 type remains struct {
 	parent, prefix string
 	path           string
-	unused         *parent  // instead: a container to delete if it is empty
-	refused        error    // why a delete was not permitted, nil if none was tried
-	session        *session // that was there then, nil if there was none
+	unused         *parent       // instead: a container to delete if it is empty
+	refused        error         // why a delete was not permitted, nil if none was tried
+	session        *link.Session // that was there then, nil if there was none
 }
 
 func newReaper(c *Client) *reaper.Reaper[remains] {
 	return reaper.New(reaper.Config[remains]{
 		Remove: c.remove,
 		Await: func(ctx context.Context) error {
-			_, err := c.awaitSession(ctx)
+			_, err := c.link.AwaitSession(ctx)
 			return err
 		},
-		Spawn:   c.spawn,
-		Context: c.ctx,
+		Spawn:   c.link.Spawn,
+		Context: c.link.Context(),
 	})
 }
 
@@ -46,7 +47,7 @@ func (c *Client) stuck(path string) error {
 
 // remove tries once, and reports whether the item is certain to be gone.
 func (c *Client) remove(item *remains) bool {
-	if c.Err() != nil || c.link.over() {
+	if c.Err() != nil || c.link.Over() {
 		return false
 	}
 	if item.unused != nil {
@@ -64,14 +65,14 @@ func (c *Client) remove(item *remains) bool {
 		}
 	}
 	if err == nil {
-		err = lacking("DELETE", parentOf(item.path), c.conn.Delete(item.path, -1))
+		err = lacking("DELETE", parentOf(item.path), c.link.Conn.Delete(item.path, -1))
 	}
 	switch classify(err) {
 	case done, missing:
 		return true
 	case permanent:
 		if item.refused == nil {
-			item.refused, item.session = err, c.link.session()
+			item.refused, item.session = err, c.link.Session()
 			c.options.logger.Warn("zklock: cannot delete a lock node; it stays in the queue until its session ends, also in the way of this process",
 				"path", cmp.Or(item.path, item.parent+"/"+item.prefix), "err", err)
 		}

@@ -28,7 +28,7 @@ func (n *Node) Release() error {
 		return ErrReleased
 	}
 	loss := n.lossNow()
-	n.session.Leave(n)
+	n.session.Leave(member{n})
 	n.stepAside()
 	n.startDelete(loss)
 	err := n.awaitRelease()
@@ -41,7 +41,7 @@ func (n *Node) Release() error {
 // awaitRelease waits for the end of a node that is being given up, for as long as Release
 // would, and returns what it would return.
 func (n *Node) awaitRelease() error {
-	bound := time.NewTimer(n.session.negotiated() / 3)
+	bound := time.NewTimer(n.session.Negotiated() / 3)
 	defer bound.Stop()
 	select {
 	case <-n.released:
@@ -72,7 +72,7 @@ func (n *Node) startDelete(loss error) {
 		n.finish(cmp.Or(loss, fmt.Errorf("%w: %w", ErrLost, err)))
 	case err != nil && (n.leased() || loss != nil): // else its answer is worth waiting for
 		n.finish(loss)
-	case !c.spawn(func() { n.delete(loss) }):
+	case !c.link.Spawn(func() { n.delete(loss) }):
 		n.finish(cmp.Or(loss, n.doubt(ErrClosed)))
 	}
 }
@@ -81,11 +81,11 @@ func (n *Node) startDelete(loss error) {
 // returns, so the delete can only hit this node.
 func (n *Node) delete(loss error) {
 	c := n.lock.client
-	if c.link.over() { // what is sent now could stop the library for ever (conn.go:527)
+	if c.link.Over() { // what is sent now could stop the library for ever (conn.go:527)
 		n.finish(cmp.Or(loss, n.doubt(ErrClosed)))
 		return
 	}
-	_, err := c.transact(n.znodes.deletes()...)
+	_, err := c.link.Transact(n.znodes.deletes()...)
 	answer := classify(err)
 	n.znodes.deleted(answer)
 	switch answer {
@@ -104,7 +104,7 @@ func (n *Node) delete(loss error) {
 // discard deletes a node that is not wanted.
 func (n *Node) discard() {
 	n.spent.Store(true)
-	n.session.Leave(n)
+	n.session.Leave(member{n})
 	if n.life.Err() != nil || n.lock.client.Err() != nil {
 		n.finish(nil)
 		return
@@ -123,7 +123,7 @@ func (n *Node) finish(fate error) {
 		n.unattend()
 	}
 	for _, z := range n.znodes {
-		n.lock.client.events.ignore(z.path, &z.watch)
+		n.lock.client.link.Events.Ignore(z.path, &z.watch)
 	}
 	n.fate = fate
 	close(n.released)

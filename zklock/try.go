@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // try acquires the lock if it is free.
@@ -12,10 +13,10 @@ func (a *attempt) try() (*Node, error) {
 	if err := a.client.Err(); err != nil {
 		return nil, err
 	}
-	queue := a.client.link.ask(listing{path: a.lock.path})[0]
-	switch classify(queue.err) {
+	queue := a.client.link.Ask(link.Listing{Path: a.lock.path})[0]
+	switch classify(queue.Err) {
 	case done:
-		taken, err := occupied(queue.children)
+		taken, err := occupied(queue.Children)
 		if err != nil {
 			return nil, err
 		}
@@ -27,7 +28,7 @@ func (a *attempt) try() (*Node, error) {
 			return nil, err
 		}
 	default:
-		return nil, lacking("READ", a.lock.path, queue.err)
+		return nil, lacking("READ", a.lock.path, queue.Err)
 	}
 	n, err := a.enqueue()
 	if err != nil {
@@ -36,14 +37,14 @@ func (a *attempt) try() (*Node, error) {
 	s, err := a.enter(n)
 	switch {
 	case errors.Is(err, errGone):
-		err = a.client.explain(zk.ErrSessionExpired)
+		err = a.client.link.Explain(zk.ErrSessionExpired)
 	case err != nil:
 	case s.ahead > 0:
 		err = ErrLocked
 	case n.grant(s):
 		return n.Node, nil
 	default:
-		err = a.client.explain(n.ungranted())
+		err = a.client.link.Explain(n.ungranted())
 	}
 	n.discard()
 	return nil, err

@@ -8,6 +8,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // recheckAfter spreads the checks of many processes over time.
@@ -32,11 +33,11 @@ func (a *attempt) pause(pace *backoff.ExponentialBackOff, err error) error {
 }
 
 // awaitSession waits for a session, unless the attempt waits for nothing.
-func (a *attempt) awaitSession() (*session, error) {
+func (a *attempt) awaitSession() (*link.Session, error) {
 	if !a.once {
-		return a.client.awaitSession(a.ctx)
+		return a.client.link.AwaitSession(a.ctx)
 	}
-	s := a.client.link.session()
+	s := a.client.link.Session()
 	if err := a.client.Err(); err != nil || s == nil {
 		return nil, errors.Join(err, zk.ErrNoServer)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/mutexbool"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // Nothing but a new parent sets the numbers of a queue back, and only an empty one can be
@@ -70,10 +71,10 @@ func (r *renewals) begin(n *Node) bool {
 	if r.underWay[n.lock.path] != nil {
 		return true
 	}
-	c, timeout := n.lock.client, n.session.negotiated()
-	ctx, cancel := context.WithTimeout(c.ctx, timeout)
+	c, timeout := n.lock.client, n.session.Negotiated()
+	ctx, cancel := context.WithTimeout(c.link.Context(), timeout)
 	renewal := &renewal{client: c, node: n, ctx: ctx, cancel: cancel, timeout: timeout}
-	if !c.spawn(renewal.run) {
+	if !c.link.Spawn(renewal.run) {
 		cancel()
 		return false
 	}
@@ -91,7 +92,7 @@ func (r *renewals) await(ctx context.Context, path string) error {
 	}
 	select {
 	case <-renewal.ctx.Done(): // the goroutine may take longer, in a call without an answer
-		return context.Cause(renewal.client.ctx) // the end of the client is that of the renewal, too
+		return context.Cause(renewal.client.link.Context()) // the end of the client is that of the renewal, too
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -113,7 +114,7 @@ func (r *renewals) end(renewal *renewal, err error) {
 		delete(r.failed, path)
 		return
 	}
-	if classify(err) == permanent && renewal.client.ctx.Err() == nil {
+	if classify(err) == permanent && renewal.client.link.Context().Err() == nil {
 		_, number, _ := parseName(baseOf(renewal.node.path()))
 		r.failed[path] = (number/wornStep + 1) * wornStep
 		renewal.client.options.logger.Warn("zklock: half of the sequence numbers of a lock path are used up, and it cannot be"+
@@ -124,10 +125,10 @@ func (r *renewals) end(renewal *renewal, err error) {
 // drain waits for the queue to be empty and deletes the path. It returns nil once the path
 // is new.
 func (r *renewal) drain() error {
-	w := &watcher{notify: r.wake.Set}
-	defer r.client.events.ignore(r.node.lock.path, w)
+	w := &link.Watcher{Notify: r.wake.Set}
+	defer r.client.link.Events.Ignore(r.node.lock.path, w)
 	for pace := retry.New(); ; {
-		if _, err := r.client.awaitSession(r.ctx); err != nil {
+		if _, err := r.client.link.AwaitSession(r.ctx); err != nil {
 			return err
 		}
 		r.wake.Clear() // before the look: what comes later ends the wait
@@ -153,9 +154,9 @@ func (r *renewal) drain() error {
 
 // tryDelete deletes the path if it can be. It returns zk.ErrNoNode or nothing if the path is gone
 // or a new one, and zk.ErrNotEmpty if somebody queues.
-func (r *renewal) tryDelete(w *watcher) error {
+func (r *renewal) tryDelete(w *link.Watcher) error {
 	c, path := r.client, r.node.lock.path
-	children, err := c.watchQueue(path, w)
+	children, err := c.link.WatchQueue(path, w)
 	if err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ func (r *renewal) tryDelete(w *watcher) error {
 	case stat.NumChildren > 0:
 		return stillUsed(children)
 	}
-	return c.conn.Delete(path, 0)
+	return c.link.Conn.Delete(path, 0)
 }
 
 // stillUsed tells whether these children are likely to go.

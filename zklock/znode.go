@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // A znode is what a node is on the server.
 type znode struct {
 	path    string
-	watch   watcher // of the znode itself
-	watched bool    // its end is heard of; used by the attempt only
+	watch   link.Watcher // of the znode itself
+	watched bool         // its end is heard of; used by the attempt only
 }
 
 // znodes are those of one node: one, or a pair of which neither is worth anything alone.
@@ -21,7 +22,7 @@ func newZnodes(paths []string, changed func(*znode)) znodes {
 	zs := make(znodes, len(paths))
 	for i, path := range paths {
 		z := &znode{path: path}
-		z.watch.notify = func() { changed(z) }
+		z.watch.Notify = func() { changed(z) }
 		zs[i] = z
 	}
 	return zs
@@ -66,7 +67,7 @@ func (zs znodes) unwatched() []*znode {
 }
 
 // gone reports whether the znode is known to be deleted.
-func (z *znode) gone() bool { return z.watch.gone.Load() }
+func (z *znode) gone() bool { return z.watch.Gone.Load() }
 
 // gone reports whether all are known to be deleted.
 func (zs znodes) gone() bool {
@@ -83,7 +84,7 @@ func (zs znodes) gone() bool {
 func (zs znodes) deleted(answer outcome) {
 	if answer == done || answer == missing && len(zs) == 1 {
 		for _, z := range zs {
-			z.watch.gone.Store(true)
+			z.watch.Gone.Store(true)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package zklock
+package link
 
 import (
 	"testing"
@@ -8,10 +8,10 @@ import (
 
 // Who relies on the watch of another may have looked before it was there.
 func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
-	e := events{armed: make(map[string]map[*watcher]struct{})}
+	e := Events{armed: make(map[string]map[*Watcher]struct{})}
 	var first, second int
-	asks := &watcher{notify: func() { first++ }}
-	relies := &watcher{notify: func() { second++ }}
+	asks := &Watcher{Notify: func() { first++ }}
+	relies := &Watcher{Notify: func() { second++ }}
 	if e.listen("/a", asks) {
 		t.Error("the first one does not have to ask for the watch")
 	}
@@ -30,14 +30,14 @@ func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
 // Whoever finds that a path is not watched any more knows why, and asks for no watch on a node that has gone: that would
 // cost a round trip on the way to the grant.
 func TestNothingIsAskedOfANodeWhoseEndWasHeardOf(t *testing.T) {
-	e := events{armed: make(map[string]map[*watcher]struct{})}
+	e := Events{armed: make(map[string]map[*Watcher]struct{})}
 	again := 0
-	w := &watcher{}
-	w.notify = func() {}
+	w := &Watcher{}
+	w.Notify = func() {}
 	if e.listen("/x", w) {
 		t.Fatal("watched before anybody asked for it")
 	}
-	other := &watcher{notify: func() {
+	other := &Watcher{Notify: func() {
 		if !e.listen("/x", w) { // between the event and what w makes of it
 			again++
 		}
@@ -47,7 +47,7 @@ func TestNothingIsAskedOfANodeWhoseEndWasHeardOf(t *testing.T) {
 	if !e.listen("/x", w) || again > 0 || len(e.armed) > 0 {
 		t.Errorf("asked again %d times, listening to %d paths", again, len(e.armed))
 	}
-	changed := &watcher{notify: func() {}}
+	changed := &Watcher{Notify: func() {}}
 	e.listen("/y", changed)
 	if e.fire(zk.Event{Type: zk.EventNodeDataChanged, Path: "/y"}); e.listen("/y", changed) {
 		t.Error("a watch that a change has used up counts as one")

@@ -1,4 +1,4 @@
-package zklock
+package link
 
 import (
 	"fmt"
@@ -29,19 +29,24 @@ func (r *replay) Read(p []byte) (int, error) {
 
 func (r *replay) SetDeadline(time.Time) error { return nil }
 
+func newDialed() *dialed {
+	l := New(Config{SessionTimeout: 6 * time.Second})
+	d := &dialed{link: l, mirror: newWatchMirror()}
+	l.transport = d
+	return d
+}
+
 // replySocket returns a socket on which replies to op come, and what asks for one, and reads and returns it as the library does.
 func replySocket(op int32, body []byte) (read func() ([]byte, error)) {
-	o, _ := newOptions(nil)
-	l := &dialed{client: newClient(o), mirror: newWatchMirror()}
-	l.client.link = l
+	l := newDialed()
 	var reply wire.Encoder
 	reply.ReplyHeader(wire.ReplyHeader{Xid: 7, Zxid: 1})
 	answer := wire.Frame(append(reply, body...))
 	s := newSocket(&replay{frame: answer}, l)
-	s.session, s.handshaken = newSession(l.client, 1, 6*time.Second, 0), true
+	s.session, s.handshaken = newSession(l.link, 1, 6*time.Second, 0), true
 	buf := make([]byte, len(answer))
 	return func() ([]byte, error) {
-		s.noteLocked(wire.RequestHeader{Xid: 7, Op: op}, wire.Decoder{}, l.client.now())
+		s.noteLocked(wire.RequestHeader{Xid: 7, Op: op}, wire.Decoder{}, l.link.Now())
 		for rest := buf; len(rest) > 0; {
 			n, err := s.Read(rest[:max(min(len(rest), 4), len(rest)-4)])
 			if err != nil {
@@ -57,7 +62,7 @@ func childrenReply(n int) []byte {
 	var e wire.Encoder
 	names := make([]string, n)
 	for i := range names {
-		names[i] = fmt.Sprintf("%slock-%010d", newID(), i)
+		names[i] = fmt.Sprintf("_c_00000000-0000-8000-8000-000000000000-lock-%010d", i)
 	}
 	e.Strings(names)
 	return append(e, make([]byte, wire.StatSize)...)
@@ -85,10 +90,9 @@ func TestLibraryLearnsOfNoZxid(t *testing.T) {
 
 // At ten thousand requests a second the end comes after two and a half days.
 func TestXidsOfFlightsBeginAnewAtTheEndOfTheirRange(t *testing.T) {
-	o, _ := newOptions(nil)
-	s := newSocket(&replay{}, &dialed{client: newClient(o), mirror: newWatchMirror()})
+	s := newSocket(&replay{}, newDialed())
 	s.lastXid = math.MinInt32 + 1
-	s.board(&flight{requests: []request{listing{path: "/x"}, listing{path: "/x"}, listing{path: "/x"}}})
+	s.board(&flight{requests: []Request{Listing{Path: "/x"}, Listing{Path: "/x"}, Listing{Path: "/x"}}})
 	got := slices.Sorted(maps.Keys(s.aloft))
 	if want := []int32{math.MinInt32, firstXid - 1, firstXid}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

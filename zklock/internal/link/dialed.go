@@ -1,4 +1,4 @@
-package zklock
+package link
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// dialed is the link of a client that dials itself. Its sockets tell it of sessions and
+// dialed is the transport of a link that dials itself. Its sockets tell it of sessions and
 // answers, the library's callback of everything else.
 type dialed struct {
-	client    *Client
+	link      *Link
 	gone      <-chan zk.Event // closed when the library has stopped entirely
 	mirror    *watchMirror
 	connected mutexbool.Bool // a session is established and the connection stands
@@ -24,7 +24,7 @@ type dialed struct {
 	verify    mutexbool.Bool // the connection came back: held nodes want a look
 
 	mu      sync.Mutex    // guards the fields below; never held across a client call
-	current *session      // nil before the first and after an expiry
+	current *Session      // nil before the first and after an expiry
 	socket  *socket       // the newest, nil before the first
 	left    time.Duration // when the connection of the session ended, 0 while it stands
 	problem error         // why there is no connection, nil before the first trouble
@@ -32,88 +32,34 @@ type dialed struct {
 	mute    bool // closed without a connection
 }
 
-// dial connects the client to one of the servers. On an error nothing is left.
-func (c *Client) dial(ctx context.Context, servers []string) error {
+// Dial has the library connect to one of the servers, and goes on trying. On an error nothing is
+// left.
+func (l *Link) Dial(ctx context.Context, servers []string) error {
 	addresses, err := resolve(ctx, servers)
 	if err != nil {
 		return err
 	}
-	l := &dialed{client: c, mirror: newWatchMirror()}
-	c.link = l // before the library starts and calls back
-	conn, events, err := zk.Connect(addresses, c.options.sessionTimeout,
-		zk.WithDialer(l.dial),
-		zk.WithEventCallback(l.onEvent),
-		zk.WithLogger(libraryLog{c.options.logger}),
+	d := &dialed{link: l, mirror: newWatchMirror()}
+	l.transport = d // before the library starts and calls back
+	conn, events, err := zk.Connect(addresses, l.config.SessionTimeout,
+		zk.WithDialer(d.dial),
+		zk.WithEventCallback(d.onEvent),
+		zk.WithLogger(libraryLog{l.config.Logger}),
 		zk.WithLogInfo(false))
 	if err != nil {
 		return err
 	}
-	c.conn, l.gone = conn, events
-	c.spawn(l.keep)
-	c.spawn(l.reopen)
-	ready := make(chan error, 1)
-	c.spawn(func() { ready <- c.authenticate(ctx) })
-	select {
-	case err = <-ready:
-	case <-ctx.Done():
-		err = c.explain(context.Cause(ctx))
-	}
-	if err != nil {
-		c.closeUntil(ctx)
-	}
-	return err
-}
-
-// closeUntil closes the client, but does not wait much longer than ctx for the server to
-// answer that.
-func (c *Client) closeUntil(ctx context.Context) {
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		c.Close()
-	}()
-	select {
-	case <-closed:
-		return
-	case <-ctx.Done():
-	}
-	moment := time.NewTimer(100 * time.Millisecond)
-	defer moment.Stop()
-	select {
-	case <-closed:
-	case <-moment.C:
-	}
-}
-
-// authenticate waits for a session and presents the credentials. The library repeats
-// them at each reconnect once they have been accepted.
-func (c *Client) authenticate(ctx context.Context) error {
-	for _, a := range c.options.auth {
-		for pace := retry.New(); ; {
-			if _, err := c.awaitSession(ctx); err != nil {
-				return err
-			}
-			err := c.conn.AddAuth(a.scheme, a.secret)
-			if err == nil {
-				break
-			}
-			if classify(err) == permanent {
-				return fmt.Errorf("auth %s: %w", a.scheme, err)
-			}
-			if err := retry.Pause(ctx, pace.NextBackOff()); err != nil { // the connection may be closed already
-				return c.explain(err)
-			}
-		}
-	}
-	_, err := c.awaitSession(ctx)
-	return err
+	l.Conn, d.gone = conn, events
+	l.Spawn(d.keep)
+	l.Spawn(d.reopen)
+	return nil
 }
 
 // dial is the library's dialer.
 func (l *dialed) dial(network, address string, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(l.client.ctx, timeout)
+	ctx, cancel := context.WithTimeout(l.link.ctx, timeout)
 	defer cancel()
-	conn, err := l.client.options.dial(ctx, network, address)
+	conn, err := l.link.config.Dial(ctx, network, address)
 	if err != nil {
 		l.trouble(dialError(address, err))
 		return nil, err
@@ -123,7 +69,7 @@ func (l *dialed) dial(network, address string, timeout time.Duration) (net.Conn,
 	defer l.mu.Unlock()
 	if l.closed { // close has killed the newest socket before, and does not see this one
 		s.kill()
-		return nil, ErrClosed
+		return nil, second.ErrClosed
 	}
 	l.socket = s
 	l.dialing.Clear()
@@ -134,10 +80,10 @@ func (l *dialed) dial(network, address string, timeout time.Duration) (net.Conn,
 func (l *dialed) onEvent(ev zk.Event) {
 	switch {
 	case ev.Type != zk.EventSession:
-		l.client.events.fire(ev)
+		l.link.Events.fire(ev)
 	case ev.State == zk.StateHasSession:
 		l.up()
-		if s := l.session(); s != nil {
+		if s := l.Session(); s != nil {
 			s.ring()
 		}
 	case ev.State == zk.StateDisconnected:
@@ -164,7 +110,7 @@ func (l *dialed) down() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.left == 0 {
-		l.left = max(l.client.now(), 1)
+		l.left = max(l.link.Now(), 1)
 	}
 }
 
@@ -176,21 +122,17 @@ func (l *dialed) isMute() bool {
 
 func (l *dialed) awaitConnection(ctx context.Context) error { return l.connected.Wait(ctx) }
 
-func (l *dialed) attend() (unattend func()) { return func() {} } // nobody else can close the connection
+func (l *dialed) Attend() (unattend func()) { return func() {} } // nobody else can close the connection
 
-func (l *dialed) over() bool { return false }
+func (l *dialed) Over() bool { return false }
 
-func (l *dialed) vouches(*session) bool { return true } // the lease says it all
+func (l *dialed) vouches(*Session) bool { return true } // the lease says it all
 
-func (l *dialed) leased() bool { return true }
+func (l *dialed) Leased() bool { return true }
 
-func (l *dialed) ordered() bool { return true }
+func (l *dialed) Ordered() bool { return true }
 
-func (l *dialed) confirm(n *Node) bool { return n.lossNow() == nil }
-
-func (l *dialed) forward(<-chan zk.Event) {} // the callback sees all events
-
-func (l *dialed) err() error {
+func (l *dialed) disconnected() error {
 	if l.connected.IsSet() {
 		return nil
 	}
@@ -204,13 +146,13 @@ func (l *dialed) err() error {
 
 // trouble records why there is no connection.
 func (l *dialed) trouble(err error) {
-	l.client.options.logger.Debug("zklock: connection", "err", err)
+	l.link.config.Logger.Debug("zklock: connection", "err", err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.problem = err
 }
 
-// close ends the session, for which it gives the server a second. Then it breaks the
+// Close ends the session, for which it gives the server a second. Then it breaks the
 // connection: the library would wait for up to two thirds of the session timeout.
 //
 // Without a connection there is no server to wait for, yet the library waits for its second
@@ -218,7 +160,7 @@ func (l *dialed) trouble(err error) {
 // connections (382), and only if the farewell is there in time. So it is brought there
 // first; it does not get away again, because nothing is dialed any more; and the callback
 // that comes right before holds it up for a moment.
-func (l *dialed) close() {
+func (l *dialed) Close() {
 	l.mu.Lock()
 	l.closed = true
 	l.mute = !l.connected.IsSet()
@@ -231,11 +173,11 @@ func (l *dialed) close() {
 		l.dialing.Wait(ctx)
 		cancel()
 	}
-	l.client.conn.Close()
+	l.link.Conn.Close()
 	l.kill()
 	for range l.gone { // closed as the last act of the library
 	}
-	l.client.tasks.Wait()
+	l.link.tasks.Wait()
 }
 
 // closing reports whether close has begun.

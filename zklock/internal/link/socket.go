@@ -1,4 +1,4 @@
-package zklock
+package link
 
 import (
 	"bufio"
@@ -35,14 +35,14 @@ const maxFrame = 32 << 20
 //   - It sends requests together that the library would send one by one; see flight.
 type socket struct {
 	net.Conn
-	link   *dialed
+	dialed *dialed
 	reader *bufio.Reader // of Conn; used by the reading goroutine only
 	frame  []byte        // what is left of the frame being read
 	buffer []byte        // of frame, used again and again
 
 	// Set before the first reply is read, by the goroutine that shakes hands; the
 	// library starts the others after that.
-	session    *session
+	session    *Session
 	handshaken bool
 	shookAt    time.Duration // when the handshake was sent
 
@@ -68,7 +68,7 @@ type socket struct {
 func newSocket(conn net.Conn, l *dialed) *socket {
 	s := &socket{
 		Conn:    conn,
-		link:    l,
+		dialed:  l,
 		reader:  bufio.NewReaderSize(conn, 8<<10),
 		open:    make(chan struct{}),
 		writing: make(chan struct{}, 1),
@@ -113,7 +113,7 @@ func (s *socket) Write(frame []byte) (int, error) {
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()
 	// The clock is read before the write: a lease may only start too early.
-	send, now := s.send, s.link.client.now()
+	send, now := s.send, s.dialed.link.Now()
 	if !s.handshaken {
 		send = s.shakeHands
 	}
@@ -125,7 +125,7 @@ func (s *socket) Write(frame []byte) (int, error) {
 
 // broke follows a write that failed.
 func (s *socket) broke(err error) {
-	s.link.trouble(fmt.Errorf("write to %s: %w", s.RemoteAddr(), err))
+	s.dialed.trouble(fmt.Errorf("write to %s: %w", s.RemoteAddr(), err))
 	s.kill()
 }
 
@@ -134,7 +134,7 @@ func (s *socket) shakeHands(frame []byte, now time.Duration) error {
 	seen := s.mirror.seen
 	s.mu.Unlock()
 	s.shookAt = now
-	_, err := s.Conn.Write(s.link.introduce(frame, seen, now))
+	_, err := s.Conn.Write(s.dialed.introduce(frame, seen, now))
 	return err
 }
 
@@ -203,11 +203,11 @@ func (s *socket) readFrame() error {
 func (s *socket) readError(err error) error {
 	if s.handshaken {
 		if !errors.Is(err, net.ErrClosed) {
-			s.link.trouble(fmt.Errorf("connection to %s lost: %w", s.RemoteAddr(), err))
+			s.dialed.trouble(fmt.Errorf("connection to %s lost: %w", s.RemoteAddr(), err))
 		}
 		return err
 	}
-	s.link.trouble(fmt.Errorf("handshake with %s: %w", s.RemoteAddr(), handshakeError(err)))
+	s.dialed.trouble(fmt.Errorf("handshake with %s: %w", s.RemoteAddr(), handshakeError(err)))
 	return err
 }
 
@@ -274,7 +274,7 @@ func (s *socket) answeredLocked(reply wire.ReplyHeader, body wire.Decoder) (hear
 	switch {
 	case !ok || reply.Code != wire.CodeOK:
 	case request.op == wire.OpSync:
-		s.proof.synced(request, s.link.client.now())
+		s.proof.synced(request, s.dialed.link.Now())
 	case committed(request.op, body):
 		return s.proof.wrote(request)
 	}
@@ -291,17 +291,17 @@ func (s *socket) noteHandshake(body []byte) error {
 		s.mu.Lock()
 		s.mirror.forget()
 		s.mu.Unlock()
-		s.link.expired()
+		s.dialed.expired()
 		s.kill() // what was read is still handed to the library
 		return nil
 	}
-	session, err := s.link.established(reply.Session, reply.Timeout, s.shookAt)
+	session, err := s.dialed.established(reply.Session, reply.Timeout, s.shookAt)
 	if err != nil {
 		return err
 	}
 	s.session = session
 	s.mu.Lock()
-	s.proof = opened(s.shookAt, s.link.client.now(), halfTick(session.negotiated()))
+	s.proof = opened(s.shookAt, s.dialed.link.Now(), halfTick(session.Negotiated()))
 	s.mirror.abandon()
 	s.mu.Unlock()
 	s.handshaken = true

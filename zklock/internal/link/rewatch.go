@@ -1,4 +1,4 @@
-package zklock
+package link
 
 import "github.com/tierlock/tierlock/internal/wire"
 
@@ -40,7 +40,7 @@ func (s *socket) rewatch() error {
 // connection goes on: whoever waits for an event looks again after a while.
 func (s *socket) rewatched(reply wire.ReplyHeader) {
 	if reply.Code != wire.CodeOK {
-		s.link.client.options.logger.Warn("zklock: the server refused to set watches again", "code", reply.Code)
-		s.link.client.events.lapse()
+		s.dialed.link.config.Logger.Warn("zklock: the server refused to set watches again", "code", reply.Code)
+		s.dialed.link.Events.lapse()
 	}
 }

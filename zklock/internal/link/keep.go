@@ -1,4 +1,4 @@
-package zklock
+package link
 
 import "time"
 
@@ -6,18 +6,18 @@ import "time"
 // timeout a sync, and a write behind it while a node is queued or held. Without the
 // former a node could not be granted by its create alone after a quiet time; see [proof].
 func (l *dialed) keep() {
-	if l.awaitConnection(l.client.ctx) != nil { // the pace is what was granted, not what was asked for
+	if l.awaitConnection(l.link.ctx) != nil { // the pace is what was granted, not what was asked for
 		return
 	}
 	timer := time.NewTimer(l.heartbeat())
 	defer timer.Stop()
 	for {
 		select {
-		case <-l.client.ctx.Done():
+		case <-l.link.ctx.Done():
 			return
 		case <-timer.C:
 		}
-		synced := l.err() == nil && l.sync()
+		synced := l.disconnected() == nil && l.sync()
 		timer.Reset(l.heartbeat()) // before the write: a slow one takes none of the pace
 		if synced {
 			l.prove()
@@ -27,9 +27,9 @@ func (l *dialed) keep() {
 
 // heartbeat is the pace of keep, and no shorter than half a tick.
 func (l *dialed) heartbeat() time.Duration {
-	timeout := l.client.options.sessionTimeout
-	if s := l.session(); s != nil {
-		timeout = s.negotiated()
+	timeout := l.link.config.SessionTimeout
+	if s := l.Session(); s != nil {
+		timeout = s.Negotiated()
 	}
 	return halfTick(timeout)
 }
@@ -39,15 +39,15 @@ func (l *dialed) heartbeat() time.Duration {
 func halfTick(timeout time.Duration) time.Duration { return timeout / 8 }
 
 func (l *dialed) sync() bool {
-	_, err := l.client.conn.Sync("/")
+	_, err := l.link.Conn.Sync("/")
 	return err == nil
 }
 
 // prove sends a write that changes nothing, unless there is nothing to lose.
 func (l *dialed) prove() {
-	if s := l.session(); s != nil {
-		if n := s.anyNode(); n != nil {
-			n.prove()
+	if s := l.Session(); s != nil {
+		if n := s.anyMember(); n != nil {
+			n.Prove()
 		}
 	}
 }
@@ -55,21 +55,21 @@ func (l *dialed) prove() {
 // reopen has the library send a request when the connection has come back, which nobody gets
 // ahead of, see [socket]. It waits for no answer to anything else: that may need the request.
 func (l *dialed) reopen() {
-	for l.verify.Wait(l.client.ctx) == nil {
+	for l.verify.Wait(l.link.ctx) == nil {
 		l.verify.Clear()
-		var held []*Node // before the connection came; the others have just been heard of
-		if s := l.session(); s != nil {
+		var held []Member // before the connection came; the others have just been heard of
+		if s := l.Session(); s != nil {
 			held = s.Held()
 		}
 		l.sync()
-		l.client.spawn(func() { l.review(held) })
+		l.link.Spawn(func() { l.review(held) })
 	}
 }
 
 // review makes the answer to the handshake count for the lease, and looks after nodes.
-func (l *dialed) review(held []*Node) {
+func (l *dialed) review(held []Member) {
 	l.prove()
 	for _, n := range held {
-		n.check()
+		n.Check()
 	}
 }

@@ -1,4 +1,4 @@
-package zklock
+package link
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// A transaction creates and deletes znodes, all or none. One operation alone needs no multi,
+// A Transaction creates and deletes znodes, all or none. One operation alone needs no multi,
 // unless it is a check, which a server takes in no other way.
-type transaction []any
+type Transaction []any
 
-func (t transaction) op() int32 {
+func (t Transaction) op() int32 {
 	if len(t) == 1 && opOf(t[0]) != wire.OpCheck {
 		return opOf(t[0])
 	}
@@ -32,7 +32,7 @@ func opOf(op any) int32 {
 	panic(fmt.Sprintf("zklock: no operation of a transaction: %T", op))
 }
 
-func (t transaction) encode(e *wire.Encoder) {
+func (t Transaction) encode(e *wire.Encoder) {
 	if t.op() != wire.OpMulti {
 		encodeOp(e, t[0])
 		return
@@ -69,10 +69,10 @@ func encodeACL(e *wire.Encoder, acl []zk.ACL) {
 	}
 }
 
-func (t transaction) decode(d *wire.Decoder, a *answer) {
+func (t Transaction) decode(d *wire.Decoder, a *Answer) {
 	if t.op() != wire.OpMulti {
 		if t.op() == wire.OpCreate {
-			a.created = []string{d.String()}
+			a.Created = []string{d.String()}
 		}
 		t.verify(a, 1)
 		return
@@ -81,39 +81,39 @@ func (t transaction) decode(d *wire.Decoder, a *answer) {
 	for h := d.MultiHeader(); !h.Done && !d.Bad; h = d.MultiHeader() {
 		switch h.Op {
 		case wire.OpError: // that of an operation before the one that failed is nil
-			if a.err = codeError(d.Int32()); a.err != nil {
+			if a.Err = codeError(d.Int32()); a.Err != nil {
 				return
 			}
 		case wire.OpCreate:
-			a.created = append(a.created, d.String())
+			a.Created = append(a.Created, d.String())
 		}
 		results++
 	}
 	t.verify(a, results)
 }
 
-func (t transaction) call(c *Client) (a answer) {
+func (t Transaction) call(c *attached) (a Answer) {
 	results := 1
 	switch t.op() {
 	case wire.OpCreate:
 		op := t[0].(*zk.CreateRequest)
 		var path string
-		path, a.err = c.conn.Create(op.Path, op.Data, op.Flags, op.Acl)
-		a.created = []string{path}
+		path, a.Err = c.link.Conn.Create(op.Path, op.Data, op.Flags, op.Acl)
+		a.Created = []string{path}
 	case wire.OpDelete:
 		op := t[0].(*zk.DeleteRequest)
-		a.err = c.conn.Delete(op.Path, op.Version)
+		a.Err = c.link.Conn.Delete(op.Path, op.Version)
 	default:
 		var all []zk.MultiResponse
-		all, a.err = c.conn.Multi(t...)
+		all, a.Err = c.link.Conn.Multi(t...)
 		for _, r := range all {
 			if r.String != "" {
-				a.created = append(a.created, r.String)
+				a.Created = append(a.Created, r.String)
 			}
 		}
 		results = len(all)
 	}
-	if a.err == nil {
+	if a.Err == nil {
 		t.verify(&a, results)
 	}
 	return a
@@ -121,62 +121,63 @@ func (t transaction) call(c *Client) (a answer) {
 
 // verify refuses results that do not fit, such as a path that the server cannot have given to a
 // sequential znode. They leave the outcome unknown.
-func (t transaction) verify(a *answer, results int) {
+func (t Transaction) verify(a *Answer, results int) {
 	if results != len(t) {
-		a.err = fmt.Errorf("the server answered %d results to %d operations", results, len(t))
+		a.Err = fmt.Errorf("the server answered %d results to %d operations", results, len(t))
 		return
 	}
-	paths := a.created
+	paths := a.Created
 	for _, op := range t {
 		op, ok := op.(*zk.CreateRequest)
 		if !ok {
 			continue
 		}
 		if len(paths) == 0 {
-			a.err = fmt.Errorf("the server did not answer the creation of %s", op.Path)
+			a.Err = fmt.Errorf("the server did not answer the creation of %s", op.Path)
 			return
 		}
 		number, ok := strings.CutPrefix(paths[0], op.Path)
 		if !ok || number == "" || strings.Contains(number, "/") {
-			a.err = fmt.Errorf("the server answered %q to the creation of %s", paths[0], op.Path)
+			a.Err = fmt.Errorf("the server answered %q to the creation of %s", paths[0], op.Path)
 			return
 		}
 		paths = paths[1:]
 	}
 }
 
-// A building creates a parent: a container, which the server removes when it is empty, or a
+// A Building creates a parent: a container, which the server removes when it is empty, or a
 // plain node where it knows none.
-type building struct {
-	path  string
-	acl   []zk.ACL
-	plain bool
+type Building struct {
+	Path  string
+	Data  []byte // of a container
+	Acl   []zk.ACL
+	Plain bool
 }
 
-func (b building) op() int32 {
-	if b.plain {
+func (b Building) op() int32 {
+	if b.Plain {
 		return wire.OpCreate
 	}
 	return wire.OpCreateContainer
 }
 
-func (b building) request() *zk.CreateRequest {
-	if b.plain {
-		return &zk.CreateRequest{Path: b.path, Acl: b.acl}
+func (b Building) request() *zk.CreateRequest {
+	if b.Plain {
+		return &zk.CreateRequest{Path: b.Path, Acl: b.Acl}
 	}
-	return &zk.CreateRequest{Path: b.path, Data: []byte(containerData), Acl: b.acl, Flags: zk.FlagContainer}
+	return &zk.CreateRequest{Path: b.Path, Data: b.Data, Acl: b.Acl, Flags: zk.FlagContainer}
 }
 
-func (b building) encode(e *wire.Encoder) { encodeOp(e, b.request()) }
+func (b Building) encode(e *wire.Encoder) { encodeOp(e, b.request()) }
 
-func (b building) decode(*wire.Decoder, *answer) {}
+func (b Building) decode(*wire.Decoder, *Answer) {}
 
-func (b building) call(c *Client) (a answer) {
-	create := c.conn.Create
-	if !b.plain {
-		create = c.conn.CreateContainer
+func (b Building) call(c *attached) (a Answer) {
+	create := c.link.Conn.Create
+	if !b.Plain {
+		create = c.link.Conn.CreateContainer
 	}
 	q := b.request()
-	_, a.err = create(q.Path, q.Data, q.Flags, q.Acl)
+	_, a.Err = create(q.Path, q.Data, q.Flags, q.Acl)
 	return a
 }

@@ -1,4 +1,4 @@
-package zklock
+package link
 
 import (
 	"bufio"
@@ -11,20 +11,21 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
 // handshakeTimeout bounds the wait for a server that accepts and then says nothing. It
 // leaves time to try several servers within one session timeout.
 func (l *dialed) handshakeTimeout() time.Duration {
-	timeout := l.client.options.sessionTimeout
-	if s := l.session(); s != nil {
-		timeout = s.negotiated()
+	timeout := l.link.config.SessionTimeout
+	if s := l.Session(); s != nil {
+		timeout = s.Negotiated()
 	}
 	return min(max(timeout/6, 100*time.Millisecond), 2*time.Second)
 }
 
-func (l *dialed) session() *session {
+func (l *dialed) Session() *Session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.current
@@ -32,16 +33,16 @@ func (l *dialed) session() *session {
 
 // established is called by the socket at the end of a handshake that was sent at
 // sentAt, before the library knows.
-func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*session, error) {
-	c := l.client
+func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session, error) {
+	c := l.link
 	var refusal error
-	if margin := c.margin(timeout); margin > timeout/2 {
+	if margin := c.Margin(timeout); margin > timeout/2 {
 		refusal = fmt.Errorf("the server granted a session timeout of %v; the lease margin of %v is more than half of it",
 			timeout, margin)
 	}
 	l.mu.Lock()
 	old := l.current
-	if old != nil && old.id == id {
+	if old != nil && old.ID == id {
 		l.mu.Unlock()
 		old.resume(timeout) // refused or not: the server has set its clock to it
 		return old, refusal
@@ -58,7 +59,7 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*session,
 	}
 	l.warnOfTick(s)
 	if c.ctx.Err() != nil { // closed: Close may have looked for a session before
-		s.End(ErrClosed)
+		s.End(second.ErrClosed)
 	}
 	return s, nil
 }
@@ -91,7 +92,7 @@ func (l *dialed) away(now time.Duration) (away, timeout time.Duration) {
 	if l.current == nil || l.left == 0 {
 		return 0, 0
 	}
-	return now - l.left, l.current.negotiated()
+	return now - l.left, l.current.Negotiated()
 }
 
 // expired is called by the socket when the server says so in a handshake.
@@ -101,10 +102,10 @@ func (l *dialed) expired() {
 	l.current = nil
 	l.mu.Unlock()
 	if old != nil {
-		l.client.options.logger.Warn("zklock: session expired", "session", old.String())
+		l.link.config.Logger.Warn("zklock: session expired", "session", old.String())
 		old.End(zk.ErrSessionExpired)
 	}
-	l.client.events.lapse() // the library knows of its own watches only
+	l.link.Events.lapse() // the library knows of its own watches only
 }
 
 // otherProtocol tells by the first bytes of an answer to the handshake what gave it, if
@@ -147,12 +148,12 @@ func hungUp(err error) bool {
 // warnOfTick says when the session timeout may be too short for the lease, which takes
 // the servers' tick for a quarter of it at most. Servers do not tell their tick: nearly
 // all run with 2 s, and none grants less than two by default.
-func (l *dialed) warnOfTick(s *session) {
+func (l *dialed) warnOfTick(s *Session) {
 	const usualTick = 2 * time.Second
-	timeout := s.negotiated()
-	if raised := timeout > l.client.options.sessionTimeout; raised || timeout < 4*usualTick {
-		l.client.options.logger.Warn("zklock: the session timeout may be too short for a lease that holds in a partition between servers;"+
+	timeout := s.Negotiated()
+	if raised := timeout > l.link.config.SessionTimeout; raised || timeout < 4*usualTick {
+		l.link.config.Logger.Warn("zklock: the session timeout may be too short for a lease that holds in a partition between servers;"+
 			" it should be four of their ticks",
-			"granted", timeout, "asked for", l.client.options.sessionTimeout, "safe with tickTime up to", timeout/4)
+			"granted", timeout, "asked for", l.link.config.SessionTimeout, "safe with tickTime up to", timeout/4)
 	}
 }

@@ -1,4 +1,4 @@
-package zklock
+package link
 
 import (
 	"github.com/go-zookeeper/zk"
@@ -17,8 +17,8 @@ const firstXid = -1000
 // A flight is requests that are sent together. The server executes and answers the requests
 // of a session in the order in which they were sent.
 type flight struct {
-	requests []request
-	answers  []answer
+	requests []Request
+	answers  []Answer
 	left     int           // answers to come; guarded by socket.mu
 	landed   chan struct{} // closed when there are none
 }
@@ -29,10 +29,10 @@ type seat struct {
 	n int
 }
 
-// ask waits for all the answers, or the end of the connection.
-func (l *dialed) ask(requests ...request) []answer {
+// Ask waits for all the answers, or the end of the connection.
+func (l *dialed) Ask(requests ...Request) []Answer {
 	f := &flight{
-		requests: requests, answers: make([]answer, len(requests)),
+		requests: requests, answers: make([]Answer, len(requests)),
 		left: len(requests), landed: make(chan struct{}),
 	}
 	l.mu.Lock()
@@ -51,7 +51,7 @@ func (l *dialed) ask(requests ...request) []answer {
 // cancel answers that nothing was sent.
 func (f *flight) cancel() {
 	for i := range f.answers {
-		f.answers[i].err = zk.ErrNoServer
+		f.answers[i].Err = zk.ErrNoServer
 	}
 	close(f.landed)
 }
@@ -72,7 +72,7 @@ func (s *socket) launch(f *flight) {
 // board notes the requests of a flight before they are sent, and returns their frames; none
 // if the connection has ended.
 func (s *socket) board(f *flight) []byte {
-	now := s.link.client.now() // before the write: a lease may only start too early
+	now := s.dialed.link.Now() // before the write: a lease may only start too early
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dead {
@@ -106,11 +106,11 @@ func (s *socket) land(reply wire.ReplyHeader, body wire.Decoder) {
 		return // the connection was given up meanwhile
 	}
 	a := &at.answers[at.n]
-	a.zxid, a.session = reply.Zxid, s.session
+	a.Zxid, a.Session = reply.Zxid, s.session
 	if reply.Code == wire.CodeOK {
 		at.requests[at.n].decode(&body, a)
 	} else {
-		a.err = codeError(reply.Code)
+		a.Err = codeError(reply.Code)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *socket) ground() {
 	defer s.mu.Unlock()
 	s.dead = true
 	for _, at := range s.aloft {
-		at.answers[at.n].err = zk.ErrConnectionClosed
+		at.answers[at.n].Err = zk.ErrConnectionClosed
 		at.arrivedLocked()
 	}
 	clear(s.aloft)

@@ -1,0 +1,41 @@
+package link
+
+import ()
+
+// Transact runs a transaction and returns the paths of the znodes that it created.
+func (l *Link) Transact(ops ...any) (created []string, err error) {
+	a := l.Ask(Transaction(ops))[0]
+	return a.Created, a.Err
+}
+
+// Reading is a request that reads a znode and has w hear of its end: it asks for the watch,
+// unless there is one.
+func (l *Link) Reading(path string, w *Watcher) reading {
+	return reading{path: path, Watch: !l.Events.listen(path, w), watcher: w}
+}
+
+// Read asks, and says of each watch that was asked for in vain that there is none, before
+// anything is made of the answers.
+func (l *Link) Read(requests ...Request) []Answer {
+	answers := l.Ask(requests...)
+	for i, q := range requests {
+		if r, ok := q.(reading); ok && r.Watch && answers[i].Err != nil {
+			l.Events.failed(r.path, r.watcher)
+		}
+	}
+	return answers
+}
+
+// WatchQueue lists the queue at path and sees to it that w hears of its next change.
+func (l *Link) WatchQueue(path string, w *Watcher) ([]string, error) {
+	armed := l.Events.listen(path, w)
+	queue := l.Ask(Listing{path, !armed})[0]
+	switch {
+	case armed:
+	case queue.Err != nil:
+		l.Events.failed(path, w)
+	default:
+		l.Events.begun(path, w)
+	}
+	return queue.Children, queue.Err
+}

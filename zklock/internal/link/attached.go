@@ -1,0 +1,193 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/mutexbool"
+)
+
+// pollConnection is how often a connection that is down is looked at. The library tells
+// only the callback that it was made with.
+const pollConnection = 20 * time.Millisecond
+
+// pollClosed is how often it is asked, while somebody waits or holds, whether it was closed. That
+// is a matter of the library alone: nothing is sent.
+const pollClosed = 100 * time.Millisecond
+
+// attached is the transport over a connection that somebody else made. It knows
+// what can be asked of the library: the state of the connection and the session id.
+// There is no lease, because neither the negotiated timeout nor the time of the last
+// answer can be had.
+//
+// It has no goroutine of its own unless somebody waits or holds, so a connection that is
+// closed and dropped is free to go.
+type attached struct {
+	link *Link
+	id   func() int64 // of the connection's session, 0 while there is none
+
+	mu      sync.Mutex // guards the fields below; never held across a client call
+	current *Session
+	waiting int            // calls of attend that have not been ended: who waits, who holds
+	asking  bool           // a goroutine asks whether the connection was closed
+	alone   mutexbool.Bool // nobody does
+}
+
+// Attach makes conn the connection of the link.
+func (l *Link) Attach(conn *zk.Conn) {
+	l.Conn, l.transport = conn, &attached{link: l, id: conn.SessionID}
+}
+
+// AfterReadingID is for tests: f is called each time when the id of the connection's session has
+// been read.
+func (l *Link) AfterReadingID(f func()) {
+	a := l.transport.(*attached)
+	id := a.id
+	a.id = func() int64 {
+		defer f()
+		return id()
+	}
+}
+
+func (l *attached) Session() *Session {
+	l.mu.Lock()
+	// Read under the mutex: ids have no order, so one that was read before could take the
+	// place of a newer session.
+	id := l.id()
+	old := l.current
+	if old != nil && old.ID == id {
+		l.mu.Unlock()
+		return old
+	}
+	l.current = nil
+	if id != 0 {
+		l.current = NewUnleased(l.link, id, l.link.config.SessionTimeout)
+	}
+	s := l.current
+	l.mu.Unlock()
+	if old != nil {
+		old.End(zk.ErrSessionExpired)
+	}
+	return s
+}
+
+func (l *attached) disconnected() error {
+	if state := l.link.Conn.State(); state != zk.StateHasSession {
+		return fmt.Errorf("%w: %v", zk.ErrNoServer, state)
+	}
+	return nil
+}
+
+func (l *attached) awaitConnection(ctx context.Context) error {
+	if l.disconnected() == nil {
+		return nil
+	}
+	defer l.Attend()()
+	for l.disconnected() != nil {
+		if err := retry.Pause(ctx, pollConnection); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Attend has one goroutine ask for all who wait or hold.
+func (l *attached) Attend() (unattend func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting++
+	l.alone.Clear()
+	if !l.asking {
+		l.asking = l.link.Spawn(l.poll)
+	}
+	return l.unattend
+}
+
+func (l *attached) unattend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting--; l.waiting == 0 {
+		l.alone.Set()
+	}
+}
+
+// poll goes on asking as long as anybody waits or holds.
+func (l *attached) poll() {
+	again := time.NewTicker(pollClosed)
+	defer again.Stop()
+	for l.wanted() {
+		l.Over()
+		select {
+		case <-again.C:
+		case <-l.alone.C():
+		case <-l.link.ctx.Done():
+			return
+		}
+	}
+}
+
+// wanted reports whether the asking has to go on.
+func (l *attached) wanted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asking = l.waiting > 0
+	return l.asking
+}
+
+// Over ends the link if the connection was closed.
+func (l *attached) Over() bool {
+	if !l.closed() {
+		return false
+	}
+	l.link.End()
+	return true
+}
+
+// closed reports whether the connection was closed. The library tells only those who ask
+// for something, all of whom it refuses with this error from then on (conn.go:936). A live
+// connection that keeps breaking refuses any number of requests in a row with the same
+// error, but never one that cannot be encoded: what is wrong with that is found out before
+// a connection can be missing (719), and it is not sent, so it cannot be lost with one.
+func (l *attached) closed() bool {
+	_, err := l.link.Conn.Multi((*zk.CheckVersionRequest)(nil))
+	return errors.Is(err, zk.ErrConnectionClosed)
+}
+
+// vouches stands in for the lease. A connection that is down loses nothing by itself.
+// It must not end a session: it is asked under the session's mutex.
+func (l *attached) vouches(s *Session) bool { return l.id() == s.ID }
+
+func (l *attached) Leased() bool { return false }
+
+func (l *attached) Ordered() bool { return false }
+
+// Ask makes one call of the library for each request, all at a time.
+func (l *attached) Ask(requests ...Request) []Answer {
+	answers := make([]Answer, len(requests))
+	var others sync.WaitGroup
+	for i := 1; i < len(requests); i++ {
+		others.Go(func() { answers[i] = requests[i].call(l) })
+	}
+	answers[0] = requests[0].call(l)
+	others.Wait()
+	return answers
+}
+
+// forward passes on the event of one watch, there being no callback.
+func (l *attached) forward(events <-chan zk.Event) {
+	l.link.Spawn(func() {
+		select {
+		case ev := <-events: // without a path if the channel was closed
+			l.link.Events.fire(ev)
+		case <-l.link.ctx.Done():
+		}
+	})
+}
+
+// Close gives calls of the library a second to return, which are not ours to end.
+func (l *attached) Close() { WaitFor(&l.link.tasks, time.Second) }

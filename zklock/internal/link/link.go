@@ -1,0 +1,189 @@
+// Package link is a client's connection to ZooKeeper: the sessions and their leases, what is asked
+// of the servers, and the events that come back. It closes the hazards of the client library, and
+// knows nothing of locks but that a session has members.
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A Config is what a link has to know.
+type Config struct {
+	SessionTimeout time.Duration // to ask for
+	Margin         time.Duration // of the lease; 0: a third of the negotiated session timeout
+	Dial           func(ctx context.Context, network, address string) (net.Conn, error)
+	Logger         *slog.Logger
+}
+
+// A Link is the connection of a client, its sessions, and all that it has under way.
+type Link struct {
+	transport
+	Conn   *zk.Conn
+	Events Events
+
+	config Config
+	start  time.Time // origin of the monotonic clock
+
+	ctx    context.Context // ends, with cause ErrClosed, when the link does
+	cancel context.CancelCauseFunc
+
+	mu    sync.Mutex // guards the fields below; never held across a call of the library
+	ended bool
+	tasks sync.WaitGroup // every goroutine of the client, but those of the library
+}
+
+// A transport is what a link knows of its connection and session: everything if it dials
+// itself, less if the connection was made by somebody else.
+type transport interface {
+	// Session returns the newest session, nil while there is none.
+	Session() *Session
+	// disconnected returns nil while a session is established and the connection stands.
+	disconnected() error
+	// awaitConnection waits for that, or the end of ctx, whose cause it returns.
+	awaitConnection(ctx context.Context) error
+	// Attend sees to it that the link ends soon after its connection, until unattend is
+	// called.
+	Attend() (unattend func())
+	// Over reports whether somebody else has closed the connection, and ends the link then.
+	Over() bool
+	// Ask sends requests and waits for the answers, or the end of the connection.
+	Ask(...Request) []Answer
+	// Ordered reports whether they are executed in order and answered within one round trip,
+	// and the answers tell transaction and session. Else only reads go together.
+	Ordered() bool
+	// Leased reports whether sessions have a lease.
+	Leased() bool
+	// vouches reports whether s is still the session, as far as its lease does not
+	// tell.
+	vouches(s *Session) bool
+	// Close ends the connection, if it is the link's own, and waits for the end of the
+	// tasks, if that depends on nobody else.
+	Close()
+}
+
+// New returns a link without a connection; see [Link.Dial] and [Link.Attach].
+func New(c Config) *Link {
+	l := &Link{
+		config: c,
+		start:  time.Now(),
+		Events: Events{armed: make(map[string]map[*Watcher]struct{})},
+	}
+	// The link outlives the context of Dial, which bounds only the wait.
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	return l
+}
+
+// Context ends, with cause ErrClosed, when the link does.
+func (l *Link) Context() context.Context { return l.ctx }
+
+// End loses everything that is held and begins nothing new.
+func (l *Link) End() {
+	l.mu.Lock()
+	l.ended = true
+	l.mu.Unlock()
+	l.cancel(second.ErrClosed)
+	if s := l.Session(); s != nil {
+		s.End(second.ErrClosed)
+	}
+}
+
+// Spawn runs f as a task, whose end Close waits for. It reports false when the link has ended.
+func (l *Link) Spawn(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return false
+	}
+	l.tasks.Go(f)
+	return true
+}
+
+// Count adds one to g, unless the link has ended.
+func (l *Link) Count(g *sync.WaitGroup) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended {
+		g.Add(1)
+	}
+	return !l.ended
+}
+
+// Now is the client's monotonic clock.
+func (l *Link) Now() time.Duration { return time.Since(l.start) }
+
+// Margin is that of a lease under a session timeout.
+func (l *Link) Margin(timeout time.Duration) time.Duration {
+	if l.config.Margin > 0 {
+		return l.config.Margin
+	}
+	return timeout / 3
+}
+
+// Scope returns a context that ends with ctx or the link, and its end.
+func (l *Link) Scope(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(l.ctx, func() { cancel(second.ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// Err returns nil while the link is connected, and otherwise why it is not.
+func (l *Link) Err() error {
+	if l.ctx.Err() != nil {
+		return second.ErrClosed
+	}
+	return l.disconnected()
+}
+
+// AwaitSession waits until a session is established and returns it. The error is the cause of
+// ctx together with the reason why there is no session.
+func (l *Link) AwaitSession(ctx context.Context) (*Session, error) {
+	for {
+		if err := l.awaitConnection(ctx); err != nil {
+			return nil, l.Explain(err)
+		}
+		if s := l.Session(); s != nil {
+			return s, nil
+		}
+		// Expired since; the library is about to say that it is disconnected.
+		if err := retry.Pause(ctx, time.Millisecond); err != nil {
+			return nil, l.Explain(err)
+		}
+	}
+}
+
+// Explain adds to the end of a wait why ZooKeeper could not be reached, if that is so.
+func (l *Link) Explain(cause error) error {
+	if problem := l.Err(); problem != nil && !errors.Is(cause, problem) {
+		return fmt.Errorf("%w: %w", cause, problem)
+	}
+	return cause
+}
+
+// WaitFor waits for g, but not longer than bound.
+func WaitFor(g *sync.WaitGroup, bound time.Duration) {
+	done := make(chan struct{})
+	go func() {
+		g.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,95 @@
+package link
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/lease"
+)
+
+// A Session is one ZooKeeper session as this process knows it, with its lease: the time
+// up to which the server cannot have given the session up. Everything that was learned
+// under a session is bound to it by pointer, since ids may recur.
+//
+// The lease runs from the time since which the leader is known to have heard of the
+// session, see [proof], for the negotiated timeout, less the margin. Nothing that was
+// merely sent, pushed, or answered by a server on its own renews it.
+type Session struct {
+	*lease.Lease[Member]
+	ID      int64
+	link    *Link
+	timeout atomic.Int64 // a time.Duration, the shortest that was negotiated for the session
+}
+
+// newSession returns a session that began with a write, which was sent at a time on the
+// client's clock.
+func newSession(l *Link, id int64, timeout, sent time.Duration) *Session {
+	s := &Session{ID: id, link: l}
+	s.timeout.Store(int64(timeout))
+	s.Lease = lease.New(s.lease(), sent, timeout-l.Margin(timeout))
+	return s
+}
+
+// NewUnleased returns a session of which only the server knows how long it lasts.
+func NewUnleased(l *Link, id int64, timeout time.Duration) *Session {
+	s := &Session{ID: id, link: l}
+	s.timeout.Store(int64(timeout))
+	s.Lease = lease.Unlimited(s.lease())
+	return s
+}
+
+func (s *Session) lease() lease.Config[Member] {
+	return lease.Config[Member]{
+		Name:    fmt.Sprintf("session %v", s),
+		Now:     s.link.Now,
+		Vouches: func() bool { return s.link.vouches(s) },
+		Lose:    Member.Lose,
+		Lost:    Member.IsLost,
+	}
+}
+
+func (s *Session) String() string { return fmt.Sprintf("0x%x", uint64(s.ID)) }
+
+func (s *Session) Negotiated() time.Duration { return time.Duration(s.timeout.Load()) }
+
+// resume continues the session on a new connection. The server may have granted another
+// timeout; which of its members go by which is not known, so the shortest counts.
+func (s *Session) resume(timeout time.Duration) {
+	if timeout < s.Negotiated() {
+		s.timeout.Store(int64(timeout))
+		s.Shorten(timeout - s.link.Margin(timeout))
+	}
+}
+
+// A Member is a node that is queued or held under a session.
+type Member interface {
+	// Lose ends the hold.
+	Lose(reason error)
+	// IsLost reports whether it has ended.
+	IsLost() bool
+	// Wake has the node look again at what it waits for.
+	Wake()
+	// Prove has the server agree, by a write, that the node is there.
+	Prove()
+	// Check looks whether the node is still there.
+	Check()
+}
+
+// ring makes every waiting node look again.
+func (s *Session) ring() {
+	for _, n := range s.Contenders() {
+		n.Wake()
+	}
+}
+
+// anyMember returns a node that is queued or held, nil if there is none. One that
+// is lost stays in the books until its owner gives it up, and may be gone.
+func (s *Session) anyMember() Member {
+	for _, n := range s.Contenders() {
+		if !n.IsLost() {
+			return n
+		}
+	}
+	return nil
+}
