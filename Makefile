@@ -1,4 +1,4 @@
-.PHONY: demo chaos partition bench test compat sim mutants gremlins interop lint tidy-check server etcd-server
+.PHONY: demo chaos partition bench bench-etcd etcd test compat sim mutants gremlins interop lint tidy-check server etcd-server
 
 SHELL := bash
 
@@ -26,6 +26,17 @@ partition: server
 # Each piece of work three times beside zk.Lock, in about eight minutes, on a machine that has nothing else to do.
 bench: server
 	go run -buildvcs=true ./stress -bench docs
+
+# The same on etcd beside its client's concurrency.Mutex, in two and a half minutes.
+bench-etcd: etcd-server
+	go run -buildvcs=true ./stress -store etcd -bench docs
+
+# All that is etcd's, in less than four minutes: its tests and those of every second tier, half a minute of faults on an
+# ensemble, and servers that stop, die, or are cut off: who knows first?
+etcd: etcd-server
+	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./etcdlock/... ./internal/etcdserver/...
+	go run ./stress -store etcd -chaos -ensemble 3 -duration 30s
+	go run ./stress/partition -store etcd -trials 2 -labs 3
 
 # Everything, on real servers; fails where it cannot get one.
 test: server etcd-server

@@ -12,17 +12,17 @@ import (
 // roleEnv tells a child of this program what it is.
 const roleEnv = "TIERLOCK_PARTITION"
 
-// child is another process of this program. It gets its task on its input, the end of
+// process is another process of this program. It gets its task on its input, the end of
 // which tells it to end, and so does the death of its parent. What it has to say comes
 // in JSON.
-type child struct {
+type process struct {
 	cmd *exec.Cmd
 	in  io.Closer
 	out *json.Decoder
 }
 
 // startChild starts cmd, a [childCommand].
-func startChild(cmd *exec.Cmd, task any) (*child, error) {
+func startChild(cmd *exec.Cmd, task any) (*process, error) {
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
 	if err := errors.Join(err1, err2); err != nil {
@@ -33,7 +33,7 @@ func startChild(cmd *exec.Cmd, task any) (*child, error) {
 		return nil, err
 	}
 	_ = json.NewEncoder(in).Encode(task) // a child that is gone says nothing, which is found out
-	return &child{cmd, in, json.NewDecoder(out)}, nil
+	return &process{cmd, in, json.NewDecoder(out)}, nil
 }
 
 func childCommand(role string, env ...string) (*exec.Cmd, error) {

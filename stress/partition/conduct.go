@@ -14,6 +14,7 @@ var errUnavailable = errors.New("not available on this machine")
 
 // plan is the work of a lab: the trials that are its share of all.
 type plan struct {
+	Store  string
 	Faults []string
 	Trials int // of each fault, in all labs
 	Seed   uint64
@@ -58,15 +59,17 @@ func conduct(ctx context.Context, p plan, labs int, stdout io.Writer) ([]outcome
 	return all, failed
 }
 
-// runLab is a lab in a process of its own, in namespaces of its own. The end of its
+// runLab is a lab in a process of its own, in namespaces of its own where the site asks for that. The end of its
 // input tells it to stop.
 func runLab(ctx context.Context, p plan, dir string, show func(outcome)) error {
 	cmd, err := childCommand("lab", "TMPDIR="+dir)
 	if err != nil {
 		return err
 	}
-	if err := intoNamespaces(cmd); err != nil {
-		return fmt.Errorf("%w: %w", errUnavailable, err)
+	if siteOf(p.Store).namespaces {
+		if err := intoNamespaces(cmd); err != nil {
+			return fmt.Errorf("%w: %w", errUnavailable, err)
+		}
 	}
 	c, err := startChild(cmd, p)
 	if err != nil {

@@ -11,24 +11,26 @@ import (
 
 // fault is a way in which an ensemble falls apart.
 type fault struct {
-	name     string
-	onLeader bool // whether it befalls the leader or a follower
-	onWrites bool // whether it takes a holder that writes all the time; otherwise every other one does
+	name         string
+	on           role // of the server that it befalls
+	whileWriting bool // whether it takes a holder that writes all the time; otherwise every other one does
 	// strike lets the fault loose on a server, and returns when all that there is to it
 	// has happened. It describes what chance decided.
 	strike func(ctx context.Context, l *lab, victim int, random *rand.Rand) (choice string, err error)
 }
 
-var faults = []fault{
-	{name: "follower", strike: cut},
-	{name: "leader", onLeader: true, strike: cut},
-	{name: "frozen", onLeader: true, strike: freeze},
-	{name: "flap", onWrites: true, strike: flap},
-}
+// role is that of a server when the fault begins.
+type role int
+
+const (
+	follower role = iota
+	leader
+	anyone
+)
 
 // cut separates the victim from the other servers.
 func cut(_ context.Context, l *lab, victim int, _ *rand.Rand) (string, error) {
-	return "", l.network.set(around(victim)...)
+	return "", l.isolate(victim)
 }
 
 // freeze stops the leader and lets it go on, with all that it believed, when the others

@@ -5,27 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-const (
-	members        = 3
-	tick           = 500 * time.Millisecond
-	syncLimit      = 5           // ticks, as zkserver sets it
-	sessionTimeout = 8 * tick    // what 15 s is to a tick of 2 s
-	patience       = time.Minute // for whatever has to come some time, also on a busy machine
-)
+// patience is for whatever has to come some time, also on a busy machine.
+const patience = time.Minute
 
 // lab is an ensemble and the network between its servers.
 type lab struct {
-	network  *network
-	ensemble *zkserver.Ensemble
+	site     *site
 	plan     plan
+	ensemble *child.Ensemble
+	isolate  func(victim int) error // from the other servers
+	heal     func() error           // all that is between servers
+	network  *network               // nil but for ZooKeeper
 }
 
 // labMain is the process of one lab: it gets a plan, and says the outcome of each trial.
@@ -42,15 +41,15 @@ func labMain() int {
 	if ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "partition:", err)
 	}
-	if errors.Is(err, errUnavailable) || errors.Is(err, zkserver.ErrNotFound) {
+	if errors.Is(err, errUnavailable) || errors.Is(err, zkserver.ErrNotFound) || errors.Is(err, etcdserver.ErrNotFound) {
 		return exitUnavailable
 	}
 	return exitBreach
 }
 
 func runPlan(ctx context.Context, p plan) (err error) {
-	l, err := newLab(ctx, p)
-	if err != nil {
+	l := &lab{site: siteOf(p.Store), plan: p}
+	if err := l.site.start(ctx, l); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.ensemble.Stop()) }()
@@ -64,30 +63,11 @@ func runPlan(ctx context.Context, p plan) (err error) {
 	return nil
 }
 
-func newLab(ctx context.Context, p plan) (*lab, error) {
-	if _, err := exec.LookPath("ip"); err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnavailable, err)
-	}
-	network, err := newNetwork(members)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnavailable, err)
-	}
-	var servers []zkserver.Config
-	for id := 1; id <= members; id++ {
-		servers = append(servers, zkserver.Config{TickTime: tick, NoSync: true, Host: host(id), Namespace: namespace(id)})
-	}
-	ensemble, err := zkserver.StartMembers(ctx, servers...)
-	if err != nil {
-		return nil, err
-	}
-	return &lab{network, ensemble, p}, nil
-}
-
-func (l *lab) server(id int) *zkserver.Server { return l.ensemble.Members[id-1] }
+func (l *lab) server(id int) *child.Server { return l.ensemble.Members[id-1] }
 
 // settle undoes all faults and waits until every server serves.
 func (l *lab) settle(ctx context.Context) error {
-	if err := l.network.set(); err != nil {
+	if err := l.heal(); err != nil {
 		return err
 	}
 	for _, s := range l.ensemble.Members {

@@ -6,19 +6,15 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
-	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 // job is the task of a lock process: to acquire, and to watch what it has got.
 type job struct {
+	Store   string
 	Servers []string
 	Path    string
 	Writes  bool // whether to write under the lock all the time
@@ -53,8 +49,8 @@ func lockerMain() int {
 }
 
 func (j job) do(ctx context.Context) error {
-	// All else as it comes: what is on trial is what users get.
-	locks, err := tierlock.Dial(ctx, strings.Join(j.Servers, ","), zklock.WithSessionTimeout(sessionTimeout))
+	site := siteOf(j.Store)
+	locks, err := site.dial(ctx, j.Servers)
 	if err != nil {
 		return err
 	}
@@ -67,7 +63,7 @@ func (j job) do(ctx context.Context) error {
 	}
 	say(event{What: held, At: clock.Now()})
 	if j.Writes {
-		go write(ctx, hold, j.Path)
+		go site.writeOn(ctx, hold, j.Path)
 	}
 	awaitEnd(hold)
 	say(event{What: lost, At: clock.Now()})
@@ -99,18 +95,18 @@ func awaitEnd(hold *tier.Hold) {
 	}
 }
 
-// write keeps guarded writes under way while the lock is held. They do not wait for one
+// writeOn keeps guarded writes under way while the lock is held. They do not wait for one
 // another, so that some are always about to be answered.
-func write(ctx context.Context, hold *tier.Hold, path string) {
+func (s *site) writeOn(ctx context.Context, hold *tier.Hold, path string) {
 	for hold.Err() == nil && ctx.Err() == nil {
-		go func() { _, _ = tierlock.Multi(ctx, hold, &zk.SetDataRequest{Path: path, Version: -1}) }()
+		go s.write(ctx, hold, path)
 		clock.Sleep(50*time.Millisecond, ctx.Done())
 	}
 }
 
 // locker is the lab's side of a lock process.
 type locker struct {
-	*child
+	*process
 	events chan event
 }
 

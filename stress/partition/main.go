@@ -1,20 +1,21 @@
 // Partition holds the lease against a real ensemble that falls apart.
 //
-// Three servers run in network namespaces. One process holds the lock through a server
-// that a fault separates from the other two, while the process still reaches it; a
-// second one waits for the lock at the others. The loss has to be known to the first
-// before the second acquires, on the clock that all processes of the machine share. If
-// the second was first, the trial is a breach.
+// There are three servers. One process holds the lock through a server that a fault
+// separates from the other two; a second one waits for the lock at the others. The loss
+// has to be known to the first before the second acquires, on the clock that all processes
+// of the machine share. If the second was first, the trial is a breach.
 //
 //	go run ./stress/partition                       # 20 trials of each fault
 //	go run ./stress/partition -fault flap -trials 5
+//	go run ./stress/partition -store etcd
 //
-// It needs Linux, the ip command, and the right to make namespaces: root's or, where the
-// kernel grants them to everybody, a user namespace. The networks have no way out, and
-// the kernel takes them down with the process.
+// For ZooKeeper, it needs Linux, the ip command, and the right to make network namespaces,
+// in which the servers run: root's or, where the kernel grants them to everybody, a user
+// namespace. The networks have no way out, and the kernel takes them down with the process.
+// Members of etcd reach one another by way of this program, which needs nothing.
 //
 // Exit status: 0 without a breach, 1 with one or if a trial has no outcome, 2 for wrong
-// usage, 69 where there is no ZooKeeper or no right to make namespaces.
+// usage, 69 where there is no server or no right to make namespaces.
 package main
 
 import (
@@ -29,6 +30,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
 const (
@@ -59,7 +62,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the labs
-	fmt.Fprintf(stdout, "partition: seed %d, session timeout %v, tick %v\n", p.Seed, sessionTimeout, tick)
+	fmt.Fprintf(stdout, "partition: %s, seed %d, session timeout %v, tick %v\n", p.Store, p.Seed, sessionTimeout, siteOf(p.Store).tick)
 	outcomes, err := conduct(ctx, p, labs, stdout)
 	if errors.Is(err, errUnavailable) && ctx.Err() == nil {
 		fmt.Fprintln(stderr, "partition: not run:", err)
@@ -68,7 +71,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintln(stderr, "partition:", err)
 	}
-	if passed := summarize(stdout, outcomes); err != nil || !passed {
+	if passed := summarize(stdout, p.Faults, outcomes); err != nil || !passed {
 		return exitBreach
 	}
 	return exitPass
@@ -76,24 +79,20 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 // parseFlags reads the command line. Its error is already on stderr, with the usage.
 func parseFlags(args []string, stderr io.Writer) (p plan, labs int, err error) {
-	names := make([]string, len(faults))
-	for i, f := range faults {
-		names[i] = f.name
-	}
 	flags := flag.NewFlagSet("partition", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&p.Trials, "trials", 20, "trials of each fault")
 	flags.Uint64Var(&p.Seed, "seed", rand.Uint64(), "of all random choices")
-	only := flags.String("fault", strings.Join(names, ","), "which to try")
-	flags.IntVar(&labs, "labs", 2, "ensembles at work at a time, three JVMs each")
+	flags.StringVar(&p.Store, "store", "zookeeper", strings.Join(store.Names(), "|"))
+	only := flags.String("fault", "", "which to try, separated by commas (default: all): "+everyFault())
+	flags.IntVar(&labs, "labs", 2, "ensembles at work at a time, of three servers each")
 	if err := flags.Parse(args); err != nil {
 		return p, 0, err
 	}
-	p.Faults = strings.Split(*only, ",")
-	for _, name := range p.Faults {
-		if !slices.Contains(names, name) {
-			err = errors.Join(err, fmt.Errorf("no fault %q: have %s", name, strings.Join(names, ", ")))
-		}
+	if site := siteOf(p.Store); site == nil {
+		err = fmt.Errorf("no store %q: have %s", p.Store, strings.Join(store.Names(), ", "))
+	} else {
+		p.Faults, err = site.choose(*only)
 	}
 	if p.Trials < 1 || labs < 1 || flags.NArg() > 0 {
 		err = errors.Join(err, errors.New("want at least one trial, one lab, and no arguments"))
@@ -102,4 +101,27 @@ func parseFlags(args []string, stderr io.Writer) (p plan, labs int, err error) {
 		fmt.Fprintln(stderr, err)
 	}
 	return p, labs, err
+}
+
+// choose takes a list apart; all faults if it is empty.
+func (s *site) choose(list string) (faults []string, err error) {
+	names := s.faultNames()
+	if list == "" {
+		return names, nil
+	}
+	faults = strings.Split(list, ",")
+	for _, name := range faults {
+		if !slices.Contains(names, name) {
+			err = errors.Join(err, fmt.Errorf("no fault %q on %s: have %s", name, s.store.Title, strings.Join(names, ", ")))
+		}
+	}
+	return faults, err
+}
+
+func everyFault() string {
+	var all []string
+	for _, s := range sites {
+		all = append(all, s.store.Name+" has "+strings.Join(s.faultNames(), ", "))
+	}
+	return strings.Join(all, "; ")
 }

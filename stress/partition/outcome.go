@@ -40,13 +40,13 @@ func (o outcome) String() string {
 
 // summarize prints what the trials showed together, and reports whether all of them had
 // an outcome and none was a breach.
-func summarize(w io.Writer, outcomes []outcome) bool {
+func summarize(w io.Writer, faults []string, outcomes []outcome) bool {
 	var trials, breaches int
 	for _, f := range faults {
 		var margins []time.Duration
 		bad := 0
 		for _, o := range outcomes {
-			if o.Fault != f.name || o.Error != "" {
+			if o.Fault != f || o.Error != "" {
 				continue
 			}
 			margins = append(margins, o.margin())
@@ -58,7 +58,7 @@ func summarize(w io.Writer, outcomes []outcome) bool {
 			continue
 		}
 		slices.Sort(margins)
-		fmt.Fprintf(w, "%-9s %d trials, %d breaches, margin min %+.3f s, median %+.3f s, max %+.3f s\n", f.name,
+		fmt.Fprintf(w, "%-9s %d trials, %d breaches, margin min %+.3f s, median %+.3f s, max %+.3f s\n", f,
 			len(margins), bad, margins[0].Seconds(), margins[len(margins)/2].Seconds(), margins[len(margins)-1].Seconds())
 		trials += len(margins)
 		breaches += bad

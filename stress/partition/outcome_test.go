@@ -28,7 +28,7 @@ func TestSummaryCountsAnAcquisitionBeforeTheLossAsBreach(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
-			if passed := summarize(&out, test.outcomes); passed != test.passed {
+			if passed := summarize(&out, zooKeeper.faultNames(), test.outcomes); passed != test.passed {
 				t.Errorf("passed: got %v, want %v", passed, test.passed)
 			}
 			for _, want := range test.want {
@@ -48,7 +48,11 @@ func TestFlagsNameTheFaults(t *testing.T) {
 	if err != nil || len(p.Faults) != 2 || p.Trials != 2 || labs < 1 {
 		t.Errorf("got %+v, %d labs, %v", p, labs, err)
 	}
-	for _, args := range [][]string{{"-fault", "quake"}, {"-trials", "0"}, {"-labs", "0"}, {"more"}} {
+	p, _, err = parseFlags([]string{"-store", "etcd"}, io.Discard)
+	if err != nil || len(p.Faults) != 3 {
+		t.Errorf("etcd: got %+v, %v, want all its faults", p, err)
+	}
+	for _, args := range [][]string{{"-fault", "quake"}, {"-store", "etcd", "-fault", "flap"}, {"-store", "none"}, {"-trials", "0"}, {"-labs", "0"}, {"more"}} {
 		if _, _, err := parseFlags(args, io.Discard); err == nil {
 			t.Errorf("%q: no error", args)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
@@ -13,13 +14,13 @@ import (
 // try runs one trial in an ensemble that serves, and again if that showed nothing because
 // the machine was too busy. The error says that the ensemble does not serve any more.
 func (l *lab) try(ctx context.Context, name string, number int) (o outcome, err error) {
-	i := slices.IndexFunc(faults, func(f fault) bool { return f.name == name })
+	i := slices.Index(l.site.faultNames(), name)
 	random := rand.New(rand.NewPCG(l.plan.Seed, uint64(i<<32|number)))
 	for again := range 3 {
 		if err := l.settle(ctx); err != nil {
 			return o, err
 		}
-		t := &trial{l, faults[i], fmt.Sprintf("/partition/%s-%d-%d", name, number, again), random}
+		t := &trial{l, l.site.faults[i], fmt.Sprintf("/partition/%s-%d-%d", name, number, again), random}
 		if o, err = t.run(ctx); !errors.Is(err, errNotHeld) {
 			break
 		}
@@ -43,12 +44,12 @@ type trial struct {
 }
 
 func (t *trial) run(ctx context.Context) (o outcome, err error) {
-	victim, err := t.victim()
+	victim, mode, err := t.victim()
 	if err != nil {
 		return o, err
 	}
-	writes := t.fault.onWrites || t.random.IntN(2) == 0
-	holder, err := startLocker(job{Servers: t.addrs(victim), Path: t.path, Writes: writes})
+	writes := t.fault.whileWriting || t.random.IntN(2) == 0
+	holder, err := startLocker(job{Store: t.lab.plan.Store, Servers: t.addrs(victim), Path: t.path, Writes: writes})
 	if err != nil {
 		return o, err
 	}
@@ -56,7 +57,7 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 	if _, err := holder.await(ctx, held, patience); err != nil {
 		return o, fmt.Errorf("holder: %w", err)
 	}
-	waiter, err := startLocker(job{Servers: t.addrs(others(victim)...), Path: t.path})
+	waiter, err := startLocker(job{Store: t.lab.plan.Store, Servers: t.addrs(others(victim)...), Path: t.path})
 	if err != nil {
 		return o, err
 	}
@@ -68,6 +69,9 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 	// before it.
 	clock.Sleep(between(t.random, sessionTimeout/4, sessionTimeout/2), ctx.Done())
 	o, err = t.measure(ctx, victim, holder, waiter)
+	if t.fault.on == anyone {
+		o.Choice = strings.TrimSuffix(mode+", "+o.Choice, ", ")
+	}
 	if writes {
 		o.Choice += " (holder writes)"
 	}
@@ -102,18 +106,22 @@ func (t *trial) measure(ctx context.Context, victim int, holder, waiter *locker)
 	return o, nil
 }
 
-// victim chooses whom the fault is to befall.
-func (t *trial) victim() (int, error) {
+// victim chooses whom the fault is to befall, and says what it is.
+func (t *trial) victim() (id int, mode string, err error) {
 	modes := t.lab.modes(1, 2, 3)
-	leader := slices.Index(modes, "leader") + 1
-	if leader == 0 {
-		return 0, fmt.Errorf("no leader among %q", modes)
+	lead := slices.Index(modes, "leader") + 1
+	if lead == 0 {
+		return 0, "", fmt.Errorf("no leader among %q", modes)
 	}
-	if t.fault.onLeader {
-		return leader, nil
+	victims := others(lead)
+	switch t.fault.on {
+	case leader:
+		victims = []int{lead}
+	case anyone:
+		victims = append(victims, lead, lead) // as often as one of the others
 	}
-	followers := others(leader)
-	return followers[t.random.IntN(len(followers))], nil
+	id = victims[t.random.IntN(len(victims))]
+	return id, modes[id-1], nil
 }
 
 func (t *trial) addrs(ids ...int) (addrs []string) {

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/tierlock/tierlock/etcdlock"
+	"github.com/tierlock/tierlock/internal/etcdserver"
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/store"
+	"github.com/tierlock/tierlock/tier"
+)
+
+var etcd = &site{
+	store: store.Etcd,
+	tick:  etcdTick,
+	faults: []fault{
+		{name: "stopped", on: anyone, strike: stop},
+		{name: "killed", on: leader, strike: kill},
+		{name: "cut", on: anyone, strike: cut},
+	},
+	start: startEtcd,
+	dial: func(_ context.Context, servers []string) (*tier.Registry, error) {
+		client, err := clientv3.New(clientv3.Config{
+			Endpoints: servers, Logger: zap.NewNop(), DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return etcdlock.New(client, etcdlock.WithLeaseTTL(sessionTimeout))
+	},
+	write: func(ctx context.Context, hold *tier.Hold, path string) {
+		_, _ = etcdlock.Txn(ctx, hold, clientv3.OpPut(path, ""))
+	},
+}
+
+// etcdTick is what production has. The others elect a leader after ten.
+const etcdTick = 100 * time.Millisecond
+
+func startEtcd(ctx context.Context, l *lab) error {
+	ensemble, err := etcdserver.StartEnsemble(ctx, members, etcdserver.Config{TickTime: etcdTick, NoSync: true})
+	if err != nil {
+		return err
+	}
+	l.ensemble = ensemble.Ensemble
+	l.isolate = func(victim int) error {
+		ensemble.Isolate(l.server(victim))
+		return nil
+	}
+	l.heal = func() error {
+		ensemble.Heal()
+		return nil
+	}
+	return nil
+}
+
+// stop stops a server and lets it go on, with all that it believed.
+func stop(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
+	if err := l.server(victim).Pause(); err != nil {
+		return "", err
+	}
+	choice, err := l.away(ctx, victim, random)
+	if err != nil {
+		return "", err
+	}
+	return choice, l.server(victim).Resume()
+}
+
+// kill ends a server as kill -9 does, and starts it again.
+func kill(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
+	l.server(victim).Kill()
+	choice, err := l.away(ctx, victim, random)
+	if err != nil {
+		return "", err
+	}
+	return choice, l.server(victim).Restart(ctx)
+}
+
+// away waits until the victim may come back: when the lease of the holder must be over, until
+// the lock has gone to the waiter, or a moment later. Were it back before, nothing might be lost.
+func (l *lab) away(ctx context.Context, victim int, random *rand.Rand) (string, error) {
+	from := clock.Now()
+	if err := l.awaitLeader(ctx, victim); err != nil {
+		return "", err
+	}
+	led := clock.Now().Sub(from)
+	clock.Sleep(between(random, sessionTimeout*2/3, sessionTimeout*3/2)-led, ctx.Done())
+	return fmt.Sprintf("the others have a leader after %.3f s, back after %.3f s", led.Seconds(), clock.Now().Sub(from).Seconds()), nil
+}

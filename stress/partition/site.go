@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/store"
+	"github.com/tierlock/tierlock/tier"
+)
+
+const (
+	members        = 3
+	sessionTimeout = 4 * time.Second
+)
+
+// site is a store whose servers can lose one another.
+type site struct {
+	store  *store.Store
+	tick   time.Duration // of the servers
+	faults []fault
+	// namespaces says that the servers are to have networks of their own.
+	namespaces bool
+	// start starts an ensemble and what is between its members, for a lab.
+	start func(ctx context.Context, l *lab) error
+	// dial connects a lock process.
+	dial func(ctx context.Context, servers []string) (*tier.Registry, error)
+	// write makes a guarded write. What becomes of it does not matter.
+	write func(ctx context.Context, hold *tier.Hold, path string)
+}
+
+var sites = []*site{zooKeeper, etcd}
+
+// siteOf is nil if there is none for the store.
+func siteOf(name string) *site {
+	for _, s := range sites {
+		if s.store.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+func (s *site) faultNames() (names []string) {
+	for _, f := range s.faults {
+		names = append(names, f.name)
+	}
+	return names
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/stress/internal/store"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+const (
+	tick      = sessionTimeout / 8 // what 2 s are to 15 s
+	syncLimit = 5                  // ticks, as zkserver sets it
+)
+
+var zooKeeper = &site{
+	store: store.ZooKeeper,
+	tick:  tick,
+	faults: []fault{
+		{name: "follower", on: follower, strike: cut},
+		{name: "leader", on: leader, strike: cut},
+		{name: "frozen", on: leader, strike: freeze},
+		{name: "flap", on: follower, whileWriting: true, strike: flap},
+	},
+	namespaces: true,
+	start:      startZooKeeper,
+	dial: func(ctx context.Context, servers []string) (*tier.Registry, error) {
+		// All else as it comes: what is on trial is what users get.
+		return tierlock.Dial(ctx, strings.Join(servers, ","), zklock.WithSessionTimeout(sessionTimeout))
+	},
+	write: func(ctx context.Context, hold *tier.Hold, path string) {
+		_, _ = tierlock.Multi(ctx, hold, &zk.SetDataRequest{Path: path, Version: -1})
+	},
+}
+
+func startZooKeeper(ctx context.Context, l *lab) error {
+	if _, err := exec.LookPath("ip"); err != nil {
+		return fmt.Errorf("%w: %w", errUnavailable, err)
+	}
+	network, err := newNetwork(members)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUnavailable, err)
+	}
+	var servers []zkserver.Config
+	for id := 1; id <= members; id++ {
+		servers = append(servers, zkserver.Config{TickTime: tick, NoSync: true, Host: host(id), Namespace: namespace(id)})
+	}
+	l.network = network
+	l.isolate = func(victim int) error { return network.set(around(victim)...) }
+	l.heal = func() error { return network.set() }
+	l.ensemble, err = zkserver.StartMembers(ctx, servers...)
+	return err
+}
