@@ -92,7 +92,7 @@ func handOffIsFree(s *scene) {
 	time.AfterFunc(s.Lease/20, func() { held.Release() })
 	w.crowd([]*engine{e}, 20, 10)
 	s.none()
-	if n, turns := s.Writes()-before, w.turns.Load(); n > 5 { // the last ones may find nobody who waits
+	if n, turns := s.Writes()-before, w.turns.Load(); n > turns/10 { // on a busy machine, some find nobody who waits
 		s.Errorf("%d writes for %d turns in one process", n, turns)
 	}
 }
