@@ -11,13 +11,16 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/tierlock/tierlock"
 )
 
 func main() {
 	ctx := context.Background()
-	locks, err := tierlock.Dial(ctx, os.Getenv("ZK_SERVERS")) // host:port,host:port/path
+	connect, cancel := context.WithTimeout(ctx, 10*time.Second)
+	locks, err := tierlock.Dial(connect, os.Getenv("ZK_SERVERS")) // host:port,host:port/path
+	cancel()
 	if err != nil {
 		log.Fatal(err)
 	}
