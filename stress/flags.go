@@ -38,7 +38,7 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	var servers, format string
 	flags := flag.NewFlagSet("stress", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.Func("store", strings.Join(store.Names(), "|")+": where the locks are kept (default zookeeper)", c.setStore)
+	flags.Func("store", "`store` of the locks: "+strings.Join(store.Names(), "|")+" (default zookeeper)", c.setStore)
 	flags.StringVar(&servers, "zk", "", "`host:port[,...][/chroot]` of ZooKeeper (default: a private server)")
 	flags.StringVar(&c.Lock, "lock", "tier", "`kind` of lock to hammer: tier; on ZooKeeper also zklock, its lower half, and zk, go-zookeeper's, "+
 		"one per goroutine; on etcd also etcd, the client library's concurrency.Mutex, one per goroutine")

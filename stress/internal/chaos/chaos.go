@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/judge"
@@ -30,7 +29,7 @@ const recovery = 3 * time.Second
 // judges. A seed decides on all faults, though not on what they hit. The end of ctx ends
 // the faults; what was done by then is judged. An illegal history is drawn in a file, which
 // is put beside what the workers saw if drawing is "".
-func Run(ctx context.Context, cfg load.Config, cluster *child.Ensemble, drawing string, stderr io.Writer) (*report.Result, error) {
+func Run(ctx context.Context, cfg load.Config, cluster *store.Cluster, drawing string, stderr io.Writer) (*report.Result, error) {
 	random := rand.New(rand.NewPCG(cfg.Seed, 0))
 	cfg.SessionTimeout = cfg.Store.HastyTimeout(random)
 	seen, err := cfg.Store.Observe(ctx, cfg.Place())
@@ -81,7 +80,7 @@ func draw(c *judge.Case, found *report.Chaos, name string) error {
 // torment is what a run with faults takes.
 type torment struct {
 	cfg     load.Config
-	cluster *child.Ensemble
+	cluster *store.Cluster
 	seen    store.Observer
 	dir     string // for what the workers write
 	random  *rand.Rand

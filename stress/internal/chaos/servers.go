@@ -5,11 +5,12 @@ import (
 
 	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
 // serverFaults are what can happen to a server. There is only one at a time, so an
 // ensemble keeps its majority.
-func (n *nemesis) serverFaults(cluster *child.Ensemble) []func(context.Context) {
+func (n *nemesis) serverFaults(cluster *store.Cluster) []func(context.Context) {
 	victims := map[string]func() *child.Server{
 		"server": func() *child.Server { return cluster.Members[0] },
 	}
@@ -25,13 +26,16 @@ func (n *nemesis) serverFaults(cluster *child.Ensemble) []func(context.Context) 
 			faults = append(faults,
 				func(ctx context.Context) { n.killServer(ctx, role, victim()) },
 				func(ctx context.Context) { n.stopServer(ctx, role, victim()) })
+			if cluster.Isolate != nil && role != "server" {
+				faults = append(faults, func(ctx context.Context) { n.isolateServer(ctx, role, victim(), cluster) })
+			}
 		}
 	}
 	return faults
 }
 
 // leader returns nil during an election that takes long.
-func (n *nemesis) leader(cluster *child.Ensemble) *child.Server {
+func (n *nemesis) leader(cluster *store.Cluster) *child.Server {
 	ctx, cancel := context.WithTimeout(context.Background(), n.timeout)
 	defer cancel()
 	leader, err := cluster.Leader(ctx)
@@ -69,4 +73,16 @@ func (n *nemesis) stopServer(ctx context.Context, role string, s *child.Server) 
 		err = s.Resume()
 	}
 	n.diary.did("stop "+role, from, err)
+}
+
+// isolateServer cuts a server off from the others, while workers still reach it.
+func (n *nemesis) isolateServer(ctx context.Context, role string, s *child.Server, cluster *store.Cluster) {
+	if s == nil {
+		return
+	}
+	from := clock.Now()
+	cluster.Isolate(s)
+	n.pause(ctx, 0.1, 1.2)
+	cluster.Heal()
+	n.diary.did("cut "+role+" off", from, nil)
 }

@@ -9,7 +9,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/internal/etcdserver"
 )
 
@@ -31,7 +30,7 @@ var Etcd = &Store{
 const noEtcd = none("etcd")
 
 // startEtcd starts servers that tick as in production, unless they are to be hasty.
-func startEtcd(ctx context.Context, shape Shape) (*child.Ensemble, error) {
+func startEtcd(ctx context.Context, shape Shape) (*Cluster, error) {
 	cfg := etcdserver.Config{TickTime: 100 * time.Millisecond}
 	if shape.Hasty {
 		cfg = etcdserver.Config{TickTime: 50 * time.Millisecond, NoSync: true}
@@ -40,7 +39,7 @@ func startEtcd(ctx context.Context, shape Shape) (*child.Ensemble, error) {
 	if err != nil {
 		return nil, errors.Join(noEtcd, err)
 	}
-	return ensemble.Ensemble, nil
+	return &Cluster{Ensemble: ensemble.Ensemble, Isolate: ensemble.Isolate, Heal: ensemble.Heal}, nil
 }
 
 // connectEtcd does not wait for a connection.

@@ -23,7 +23,7 @@ type Store struct {
 	// has any option.
 	Baseline string
 	// Start starts private servers. Its error is [ErrNoServer] if that is not possible.
-	Start func(ctx context.Context, shape Shape) (*child.Ensemble, error)
+	Start func(ctx context.Context, shape Shape) (*Cluster, error)
 	// Observe opens a session. Its error is [ErrNoServer] if the servers do not answer.
 	Observe func(ctx context.Context, place Place) (Observer, error)
 	// Version is what the servers say that they are, "" if they do not.
@@ -74,6 +74,15 @@ func (s *Store) UnmarshalText(name []byte) error {
 		*s = *known
 	}
 	return err
+}
+
+// Cluster is private servers.
+type Cluster struct {
+	*child.Ensemble
+	// Isolate cuts a server off from the others, until Heal; both are nil where that cannot
+	// be done.
+	Isolate func(*child.Server)
+	Heal    func()
 }
 
 // Shape is what private servers are to be like.

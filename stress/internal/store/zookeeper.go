@@ -53,7 +53,7 @@ func ParseZooKeeper(s string) (servers []string, chroot string, err error) {
 }
 
 // startZooKeeper starts servers that tick as in production, unless they are to be hasty.
-func startZooKeeper(ctx context.Context, shape Shape) (*child.Ensemble, error) {
+func startZooKeeper(ctx context.Context, shape Shape) (*Cluster, error) {
 	cfg := zkserver.Config{TickTime: 2 * time.Second}
 	if shape.Hasty {
 		cfg = zkserver.Config{TickTime: hastyTick, NoSync: true}
@@ -62,7 +62,7 @@ func startZooKeeper(ctx context.Context, shape Shape) (*child.Ensemble, error) {
 	if err != nil {
 		return nil, errors.Join(noZooKeeper, err)
 	}
-	return ensemble, nil
+	return &Cluster{Ensemble: ensemble}, nil
 }
 
 func startServers(ctx context.Context, n int, cfg zkserver.Config) (*child.Ensemble, error) {
