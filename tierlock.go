@@ -1,5 +1,5 @@
-// Package tierlock is a distributed reentrant lock for processes with many goroutines that
-// want the same thing: the front door to it on ZooKeeper.
+// Package tierlock is a distributed reentrant lock, on ZooKeeper, for processes with many
+// goroutines that compete for the same thing.
 //
 //	locks, err := tierlock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181/app")
 //	…
@@ -11,10 +11,9 @@
 //	defer hold.Release()
 //	ctx = hold.Context(ctx) // ends if the lock is lost
 //
-// What comes back is of package tier, which has the gate of the process and the contract of the
-// lock, whatever store is behind it. Package zklock is the second tier on ZooKeeper, and says
-// what is promised there, and what it assumes. Package dropin has the methods of go-zookeeper's
-// zk.Lock. Another second tier is etcd, in the module etcdlock.
+// Package tier documents the lock, which is the same on every store. Package zklock documents
+// what ZooKeeper adds: the lease, what it assumes, and who else can share a path. On etcd use
+// etcdlock, a module of its own. Package dropin has the methods of go-zookeeper's zk.Lock.
 package tierlock
 
 import (
@@ -31,12 +30,17 @@ import (
 // this process shares its locks with others.
 type Option interface{ ForDial() }
 
-// Dial connects to the ensemble of connect, "host:port,host:port/path": all lock paths are
-// below that path, if there is one. It waits for a session until ctx is done; the error then
-// tells why there was none. A bad connect string or option fails at once. After an error
-// nothing is left; see [zklock.Dial].
+// Dial connects to the ensemble of connect, "host:port,host:port/path"; if there is a path, all
+// lock paths are below it. Options of both kinds go together:
 //
-// The registry owns the connection: closing it closes that.
+//	tierlock.Dial(ctx, "zk1:2181,zk2:2181", tier.WithLinger(time.Second), zklock.WithLogger(slog.Default()))
+//
+// Dial waits for a session until ctx is done, so give it a deadline; the error says why there was
+// no session. A bad connect string or option fails at once, a name that cannot be resolved
+// within 3 s. After an error nothing is left; see [zklock.Dial]. Once Dial has returned, the end
+// of ctx has no effect.
+//
+// The registry owns the connection and closes it.
 func Dial(ctx context.Context, connect string, opts ...Option) (*tier.Registry, error) {
 	var dial []zklock.Option
 	var share []tier.Option
@@ -60,14 +64,17 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*tier.Registry, 
 	return tier.New(client.Tier(), share...)
 }
 
-// Multi runs ZooKeeper operations, as in [zk.Conn.Multi], in one transaction that takes effect
-// only while the lock of hold is ours: an exact fence for data that live in the same ensemble.
+// Multi runs ZooKeeper operations, those that [zk.Conn.Multi] takes, in one transaction that
+// takes effect only while the lock of hold is ours: an exact fence for data in the same ensemble.
 // Paths are below that of the connect string, like those of locks.
+//
+// To read, the program needs a connection of its own, on which paths are absolute. It may see old
+// data even under the lock, so give the versions that were read to the operations.
 //
 // Nothing was changed when the error wraps [tier.ErrLost] or [tier.ErrReleased], or is that of
 // one of the operations, or ctx had ended before, or the lock is not one on ZooKeeper. When the
-// answer is lost, or ctx ends first, the outcome is unknown; the operations may then still take
-// effect, but never after the lock went to somebody else. Until that is known the lock is not
+// answer is lost, or ctx ends first, the outcome is unknown: the operations may still take
+// effect, but never after somebody else got the lock. Until the outcome is known the lock is not
 // handed on within the process either.
 func Multi(ctx context.Context, hold *tier.Hold, ops ...any) ([]zk.MultiResponse, error) {
 	node, ok := zklock.NodeOf(hold.Grant())

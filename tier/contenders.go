@@ -10,7 +10,7 @@ import (
 type Contender struct {
 	ID    string    // its name in the queue, such as that of the node in ZooKeeper
 	Token int64     // fencing token it has as holder
-	Since time.Time // when it queued, by the store's clock
+	Since time.Time // when it queued, by ZooKeeper's clock; on etcd, by that of its process
 
 	// What the process says of itself; zero for those of other libraries.
 	Host  string

@@ -3,12 +3,10 @@
 //
 // It puts two tiers in series. The gate, local to the process, lets one goroutine through at a
 // time, in order of arrival. Behind it is the second tier: one contender per process and lock
-// path, which competes in the store with those of the other processes. However many goroutines
-// wait, their process has one contender. A release goes the other way round: the contender
-// first, then the gate.
+// path, which competes in the store with those of the other processes, however many goroutines
+// wait. A release goes the other way round: the contender first, then the gate.
 //
-// A [Registry] comes from the package of the second tier: tierlock.Dial for ZooKeeper,
-// etcdlock.New for etcd.
+// A [Registry] comes from tierlock.Dial for ZooKeeper, or from etcdlock.New for etcd.
 //
 //	locks, err := tierlock.Dial(ctx, "127.0.0.1:2181")
 //	…
@@ -26,11 +24,10 @@
 // enters again, with any other it queues. Goroutines that share such a context share
 // the hold and have to coordinate among themselves.
 //
-// Recursive mutexes are rightly unloved in Go, because a mutex protects the invariants
-// of memory and entering again says nothing about them. This lock protects something
-// outside of the process, and entering again says "make sure that it is ours", which
-// makes as much sense the second time; inside a package, prefer functions that document
-// that they are called with the lock held.
+// Recursive mutexes are rightly unloved in Go: a mutex protects invariants in memory, and
+// entering again says nothing about them. This lock protects something outside the process,
+// and entering again says "make sure that it is ours". Inside a package, prefer functions that
+// document that the caller holds the lock.
 //
 // # What is promised
 //
@@ -38,17 +35,16 @@
 // owner in a process even without one. An owner learns that the lock is lost before the
 // store can give it to anybody else: the context ends with a cause that wraps [ErrLost],
 // [Hold.Lost] is closed, and [Hold.Err] says so. Processes are served in the order in which
-// they queue, goroutines of a process in the order of their calls. Nothing is left in the store
-// that nobody wants.
+// they queue, goroutines of a process in the order of their calls. What nobody wants any more
+// is removed from the store.
 //
-// An owner whose contender is deleted by somebody else, such as an operator, may hear of it
-// after the next one has the lock.
+// If an operator deletes the contender of an owner, the owner may hear of it only after the
+// next one has the lock.
 //
-// What a former owner does may still take effect late. A process can be stopped between
-// looking and acting; give [Hold.Token] to the resource, or write in a transaction of the
-// store that takes effect only while the lock is ours: tierlock.Multi, etcdlock.Txn. The
-// package of the second tier documents the lease, what it assumes, and who else can share a
-// path.
+// What a former owner does may still take effect late: a process can be stopped between
+// looking and acting. Give [Hold.Token] to the resource, or write in a transaction of the
+// store that takes effect only while the lock is ours: tierlock.Multi, etcdlock.Txn. Packages
+// zklock and etcdlock document the lease, what it assumes, and who else can share a path.
 //
 // # What it costs
 //
@@ -60,6 +56,6 @@
 //	from Release to Acquire elsewhere          1, however many processes wait
 //	the next goroutine's turn, entering again  0
 //
-// The last but one takes up to 2 between two processes that have one goroutine each and
-// hold the lock for less than a round trip.
+// From Release to Acquire takes up to 2 between two processes that have one goroutine each
+// and hold the lock for less than a round trip.
 package tier

@@ -2,14 +2,14 @@ package tier
 
 import "github.com/tierlock/tierlock/internal/second"
 
-// The errors of all second tiers, which errors.Is finds in what this package returns together
-// with the store's own error below.
+// Errors are wrapped; test for these with errors.Is. They are the same on every store, whose own
+// error is wrapped beside them where there is one.
 var (
-	// ErrLocked is returned by TryAcquire when somebody else has the lock.
+	// ErrLocked is returned by TryAcquire when somebody else has the lock or waits for it.
 	ErrLocked = second.ErrLocked
-	// ErrLost says that the lock was taken away while it was held.
+	// ErrLost says that the lock was lost while it was held. It is final for that hold.
 	ErrLost = second.ErrLost
-	// ErrReleased says that a hold was released before.
+	// ErrReleased says that the hold was released before.
 	ErrReleased = second.ErrReleased
 	// ErrClosed says that the registry is closed.
 	ErrClosed = second.ErrClosed

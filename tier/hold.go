@@ -50,13 +50,13 @@ type Hold struct {
 }
 
 // Lost returns a channel that is closed when the lock is no longer certain to be ours,
-// before the store can give it to anybody else. That somebody else deletes what it rests on,
-// such as an operator the node in ZooKeeper, is heard of a little later.
+// before the store can give it to anybody else. If an operator deletes the contender, the
+// channel is closed a little later than that.
 func (h *Hold) Lost() <-chan struct{} { return h.own.grant.Context().Done() }
 
 // Err returns nil while the lock is held, an error wrapping [ErrLost] once it is lost,
 // and [ErrReleased] once this hold was released. It reads the clock itself, so it is
-// right at the first instruction of a process that was stopped and continued.
+// right from the first instruction of a process that was stopped and continued.
 func (h *Hold) Err() error {
 	err := h.own.grant.Err()
 	if h.released.Load() { // asked last: the end of a node that was given up is no loss
@@ -82,21 +82,21 @@ func (h *Hold) Token() int64 { return h.own.grant.Token() }
 // Path returns the path of the lock.
 func (h *Hold) Path() string { return h.own.cohort.path }
 
-// Grant returns what the second tier has given, for functions that write under the lock, such
-// as tierlock.Multi. It is not to be given up.
+// Grant returns the grant of the second tier, for functions that write under the lock, such as
+// tierlock.Multi. Programs do not need it; the caller must not release it.
 func (h *Hold) Grant() second.Grant { return h.own.grant }
 
-// Release ends this hold; when it is the last one of the ownership, the lock goes:
-// first the contender, then the gate. It needs no context and waits for an unreachable
-// store for a third of the lease at most; the contender is then removed in the background
-// or goes with its session. A guarded write that has not been answered keeps the lock from
-// being handed on.
+// Release ends this hold. With the last hold of the ownership the lock goes: first the
+// contender, then the gate. Release takes no context; it waits for an unreachable store for a
+// third of the lease at most, after which the contender is removed in the background or goes
+// with its session. A guarded write that has not been answered keeps the lock from being handed
+// on within the process.
 //
 // It returns nil if the lock was ours to the end, an error wrapping [ErrLost] if it was
-// lost before, and [ErrReleased], without any effect, if this hold was released before.
-// Without a lease, as over a connection to ZooKeeper that was made elsewhere, nil is the
-// server's word; if that cannot be had, the error says so. Where the lock could stay in the
-// process, that word is waited for first, for a second at most.
+// lost before, and [ErrReleased], without any effect, if this hold was released before. In any
+// case the hold is over. Without a lease (package dropin) only the server knows whether the
+// lock was ours: if it does not answer, the error says so; and before the lock is handed on
+// within the process, Release waits for the answer, for a second at most.
 func (h *Hold) Release() error {
 	if h.released.Swap(true) {
 		return ErrReleased

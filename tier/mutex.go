@@ -19,8 +19,9 @@ type Mutex struct {
 	key      any   // an ownerKey
 }
 
-// WithClaim returns the same lock, for which this process is to queue in another way: with a
-// claim that the second tier of the registry has made for the same path.
+// WithClaim returns the same lock with another claim, which the second tier of the registry has
+// made for the same path: package dropin gives each handle its own data and ACL. Programs do not
+// need it.
 func (m *Mutex) WithClaim(claim second.Claim) *Mutex {
 	other := *m
 	other.claim, other.invalid = claim, nil
@@ -30,24 +31,24 @@ func (m *Mutex) WithClaim(claim second.Claim) *Mutex {
 // Path returns the path of the lock.
 func (m *Mutex) Path() string { return m.path }
 
-// Acquire waits until the lock is held, ctx is done, or an error occurs that retrying
-// cannot fix (no permission, a path that cannot be used), which all waiters of the
-// process get. While ZooKeeper cannot be reached it keeps trying.
+// Acquire waits until the lock is held, ctx is done, or an error occurs that retrying cannot
+// fix (no permission, a path that cannot be used); every waiter of the process then gets that
+// error. While the store cannot be reached it keeps trying.
 //
-// If ctx was made by a hold of this lock that is not released, Acquire enters again: it
-// returns at once with another hold of the same ownership, or with [ErrLost] if the
-// lock was lost.
+// If ctx comes from [Hold.Context] of this lock and that hold is not released, Acquire enters
+// again: it returns at once with another hold of the same ownership, or with [ErrLost] if the
+// lock was lost. With any other context a goroutine that holds the lock waits for itself.
 //
-// When ctx is done the error wraps its cause, and the reason if ZooKeeper cannot be
-// reached. After any error nothing of this call is left, here or on the server.
+// When ctx is done the error wraps its cause, and the reason if the store cannot be reached.
+// After any error nothing of this call is left, or it is removed in the background.
 func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "acquire", (*cohort).enter)
 }
 
 // TryAcquire is Acquire without waiting for others: it returns [ErrLocked] if somebody
 // has the lock or waits for it, or has only just given up waiting. If that is a
-// goroutine of this process, nothing is sent; otherwise it costs one read, and a second
-// round trip if that shows nobody. While ZooKeeper cannot be reached it fails at once.
+// goroutine of this process, nothing is sent; otherwise it costs one round trip, and in
+// ZooKeeper a second one if nobody is there. While the store cannot be reached it fails at once.
 func (m *Mutex) TryAcquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "try", (*cohort).try)
 }

@@ -8,10 +8,10 @@ import (
 // An Option changes how a [Registry] shares its locks with other processes.
 type Option func(*options)
 
-// ForDial makes an Option one of those that the front doors of the second tiers take.
+// ForDial marks what tierlock.Dial and etcdlock.New take as options.
 func (Option) ForDial() {}
 
-// Check says what is wrong with options, as [New] would.
+// Check returns the error that [New] would return for opts. Programs do not need it.
 func Check(opts ...Option) error {
 	_, err := newOptions(opts)
 	return err
@@ -26,29 +26,27 @@ type options struct {
 // defaultHandOff is measured; see DESIGN.md.
 const defaultHandOff = 20 * time.Millisecond
 
-// WithHandOff sets the hand-off budget: for how long, while another process waits for a
-// lock, this process may hand it on among its own goroutines before the other one
-// gets its turn; default 20 ms. It runs from when the look at the queue that showed the
-// other process was sent, and never from before this process got the lock. While no other
-// process waits there is no limit. Zero is strict order, not the absence of a limit: nothing
-// is handed on (but see [WithRounds]), and the lock goes at every release, whether another
-// process waits or not.
+// WithHandOff sets the hand-off budget, 20 ms by default: for how long this process may hand a
+// lock on among its own goroutines while another process waits for it. While no other process
+// waits there is no limit. Zero does not mean unlimited but strict order: nothing is handed on
+// (but see [WithRounds]), and the lock goes at every release, whether another process waits or
+// not.
+//
+// The budget runs from the request that found the other process in the queue, or from the grant
+// if that is later. The request takes a round trip, however short the budget is.
 //
 // Nobody works while a lock changes process, which takes one round trip with a write to the
-// store. A budget of ten times that keeps the lock in use for nine tenths of the time,
-// twenty times for nineteen twentieths; and every process ahead may use all of its own.
-// Processes with equal budgets get equal shares. The look takes a round trip, however short
-// the budget is.
+// store. A budget of ten times that keeps the lock in use for nine tenths of the time, but
+// every process ahead may use all of its budget. Processes with equal budgets get equal shares.
 func WithHandOff(budget time.Duration) Option {
 	return func(o *options) { o.handOff = budget }
 }
 
 // WithRounds gives a turn to every goroutine that was waiting when the lock came, before
 // another process gets its turn, even if that takes longer than the hand-off budget. It
-// is for paths that are shared with locks of one contender per goroutine or thread, such as
-// zk.Lock and Curator's: the queue is fair to contenders, and so a process gets as many turns
-// with its single one as they do with theirs. With a budget of zero it gets no more than
-// that.
+// is for paths shared with locks that have one contender per goroutine or thread, such as
+// zk.Lock and Curator's: the queue is fair to contenders, and with rounds a process gets as many
+// turns with its single one as they do with theirs. With a budget of zero it gets no more.
 func WithRounds() Option {
 	return func(o *options) { o.rounds = true }
 }
@@ -57,12 +55,11 @@ func WithRounds() Option {
 // that the next acquisition of this process needs no round trip; default 0. Another
 // process that queues ends it at once.
 //
-// It is for the case that the same process comes back: many locks, such as one for each
-// customer or job, each of which mostly one process wants. Then a turn costs the store
-// nothing; what lingers is a contender and one or two watches. It is of no use where several
-// processes want the same locks: whoever finds a lock lingering waits for two round trips
-// more than if it had gone, and TryAcquire in another process gets [ErrLocked], which does
-// not end the lingering.
+// It is for many locks, such as one per customer, each of which mostly the same process wants.
+// Then a turn costs the store nothing; what lingers is a contender and one or two watches. It
+// does not help where several processes want the same locks: whoever finds a lock lingering
+// waits two round trips longer than if it had gone, and TryAcquire in another process gets
+// [ErrLocked], which does not end the lingering.
 func WithLinger(d time.Duration) Option {
 	return func(o *options) { o.linger = d }
 }

@@ -19,8 +19,9 @@ type Registry struct {
 	tasks   sync.WaitGroup // goroutines of the cohorts
 }
 
-// New returns a registry over a second tier, which belongs to it from now on: closing the
-// registry closes the tier. An error says which option is wrong; the tier is then left alone.
+// New returns a registry over a second tier, for packages such as tierlock and etcdlock. The
+// registry owns the tier and closes it. An error says which option is wrong; the tier is then
+// left open.
 func New(t second.Tier, opts ...Option) (*Registry, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -29,8 +30,8 @@ func New(t second.Tier, opts ...Option) (*Registry, error) {
 	return &Registry{second: t, options: o, cohorts: make(map[string]*cohort)}, nil
 }
 
-// Close closes the connection. Every hold is lost, whoever waits gets [ErrClosed], and
-// its contenders go with the session. It leaves no goroutine and may be called again.
+// Close ends the session of this process in the store, and with it every contender. Every hold
+// is lost, and whoever waits gets [ErrClosed]. It leaves no goroutine and may be called again.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	r.closed = true
