@@ -2,9 +2,12 @@ package zklock
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // What the gate does with a node.
@@ -53,6 +56,19 @@ func (c *Client) LookForSession() { c.link.Session() }
 
 // Watchers is how many wait for news of path.
 func (c *Client) Watchers(path string) int { return c.link.Events.Watchers(path) }
+
+// Watch has what the client watches also be a node, or its children. The channel is closed at the
+// first event.
+func (c *Client) Watch(path string, children bool) (fired chan struct{}, err error) {
+	fired = make(chan struct{})
+	w := &link.Watcher{Notify: sync.OnceFunc(func() { close(fired) })}
+	if children {
+		_, err = c.link.WatchQueue(path, w)
+	} else {
+		err = c.link.Read(c.link.Reading(path, w))[0].Err
+	}
+	return fired, err
+}
 
 // Library is what the client talks to the server with.
 func (c *Client) Library() *zk.Conn { return c.link.Conn }

@@ -157,11 +157,10 @@ func TestMalformedEventEndsTheConnectionAndSaysSo(t *testing.T) {
 				f := newForger(s)
 				p := start(t, s, f.option())
 				f.refuse = true
-				if _, _, _, err := p.Library().ExistsW("/x"); err != nil {
-					t.Fatal(err)
-				}
+				put(t, p.Library(), 0, "/x")
+				p.watchChildren(t, "/x")
 				f.next(wire.OpEvent, with(event))
-				put(t, raw(t, s), 0, "/x")
+				put(t, raw(t, s), 0, "/x/y")
 				synctest.Wait()
 				wantSaid(t, p.Err(), "malformed event")
 			})
@@ -199,11 +198,10 @@ func TestReplyWithoutARequestEndsTheConnection(t *testing.T) {
 		f := newForger(s)
 		p := start(t, s, f.option())
 		f.refuse = true
-		if _, _, _, err := p.Library().ExistsW("/x"); err != nil {
-			t.Fatal(err)
-		}
+		put(t, p.Library(), 0, "/x")
+		p.watchChildren(t, "/x")
 		f.disguise(77)
-		put(t, raw(t, s), 0, "/x")
+		put(t, raw(t, s), 0, "/x/y")
 		synctest.Wait()
 		wantSaid(t, p.Err(), "reply to request 77, which was never sent")
 	})

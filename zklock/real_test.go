@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -232,26 +230,17 @@ func TestRealServerTellsWhatHappenedWhileTheConnectionWasDown(t *testing.T) {
 		return conn, err
 	}
 	a, b := connect(ctx, t, s.Addr(), zklock.WithDialContext(dial)), connect(ctx, t, s.Addr())
-	put(t, b.Library(), 0, "/same", "/set", "/deleted")
-	watch := func(events <-chan zk.Event, err error) <-chan zk.Event {
+	put(t, b.Library(), 0, "/same", "/set", "/deleted", "/parent", "/barren")
+	watch := func(path string, children bool) <-chan struct{} {
 		t.Helper()
+		fired, err := a.Watch(path, children)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return events
+		return fired
 	}
-	data := func(path string) <-chan zk.Event {
-		_, _, events, err := a.Library().GetW(path)
-		return watch(events, err)
-	}
-	children := func(path string) <-chan zk.Event {
-		_, _, events, err := a.Library().ChildrenW(path)
-		return watch(events, err)
-	}
-	_, _, created, err := a.Library().ExistsW("/created")
-	watch(created, err)
-	set, deleted, parent := data("/set"), data("/deleted"), children("/set")
-	same, barren := data("/same"), children("/same")
+	set, deleted, parent := watch("/set", false), watch("/deleted", false), watch("/parent", true)
+	same, barren := watch("/same", false), watch("/barren", true)
 
 	mu.Lock()
 	for _, conn := range conns {
@@ -263,22 +252,21 @@ func TestRealServerTellsWhatHappenedWhileTheConnectionWasDown(t *testing.T) {
 	if err := b.Library().Delete("/deleted", -1); err != nil {
 		t.Fatal(err)
 	}
-	put(t, b.Library(), 0, "/created", "/set/child")
+	put(t, b.Library(), 0, "/parent/child")
 	mu.Unlock()
-	for events, want := range map[<-chan zk.Event]zk.EventType{
-		created: zk.EventNodeCreated, set: zk.EventNodeDataChanged, deleted: zk.EventNodeDeleted, parent: zk.EventNodeChildrenChanged,
-	} {
+	for what, fired := range map[string]<-chan struct{}{"write": set, "deletion": deleted, "child": parent} {
 		select {
-		case ev := <-events:
-			if ev.Type != want {
-				t.Errorf("got %+v, want %v", ev, want)
-			}
+		case <-fired:
 		case <-ctx.Done():
-			t.Fatalf("no %v", want)
+			t.Fatalf("not told of the %s", what)
 		}
 	}
-	if len(same)+len(barren) > 0 {
+	select {
+	case <-same:
 		t.Error("told of what did not happen")
+	case <-barren:
+		t.Error("told of what did not happen")
+	default:
 	}
 	if _, err := b.Library().Set("/same", nil, -1); err != nil {
 		t.Fatal(err)

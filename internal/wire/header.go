@@ -34,12 +34,6 @@ func (e *Encoder) ReplyHeader(h ReplyHeader) {
 	e.Int32(h.Code)
 }
 
-// HideZxid makes the reply in a frame say that it has none.
-func HideZxid(frame []byte) {
-	const at = lengthSize + 4 // behind the xid
-	clear(frame[at : at+8])
-}
-
 // An Event is the body of a watch event.
 type Event struct {
 	Type  int32

@@ -120,6 +120,12 @@ func (l *dialed) isMute() bool {
 	return l.mute
 }
 
+func (l *dialed) Session() *Session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.current
+}
+
 func (l *dialed) awaitConnection(ctx context.Context) error { return l.connected.Wait(ctx) }
 
 func (l *dialed) Attend() (unattend func()) { return func() {} } // nobody else can close the connection

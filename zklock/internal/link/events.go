@@ -23,7 +23,7 @@ type Events struct {
 
 // A Watcher wants to know about one path.
 type Watcher struct {
-	Gone   atomic.Bool // the node is gone; set before notify is called
+	Gone   atomic.Bool // the node is gone; set before Notify is called
 	Notify func()      // must not block
 }
 
@@ -46,7 +46,7 @@ func (e *Events) listen(path string, w *Watcher) (armed bool) {
 	return armed
 }
 
-// Ignore ends what Listen began; the watch stays.
+// Ignore ends what listen began; the watch stays.
 func (e *Events) Ignore(path string, w *Watcher) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -6,14 +6,6 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// withoutWatches returns a request that sets none again.
-func withoutWatches(h wire.RequestHeader) []byte {
-	var e wire.Encoder
-	e.RequestHeader(h)
-	e.SetWatches(wire.SetWatches{})
-	return wire.Frame(e)
-}
-
 // A library that trusts a count allocates what it says, reads beyond the frame, or
 // panics in a goroutine of its own. So each body is read here first, the way the library
 // is going to read it (structs.go). What follows it is ignored by both.

@@ -25,12 +25,6 @@ func (l *dialed) handshakeTimeout() time.Duration {
 	return min(max(timeout/6, 100*time.Millisecond), 2*time.Second)
 }
 
-func (l *dialed) Session() *Session {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.current
-}
-
 // established is called by the socket at the end of a handshake that was sent at
 // sentAt, before the library knows.
 func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session, error) {

@@ -34,10 +34,6 @@ func (l *dialed) heartbeat() time.Duration {
 	return halfTick(timeout)
 }
 
-// halfTick is the most that half a tick of the servers may take. The tick is taken for a
-// quarter of the session timeout, because they do not tell it.
-func halfTick(timeout time.Duration) time.Duration { return timeout / 8 }
-
 func (l *dialed) sync() bool {
 	_, err := l.link.Conn.Sync("/")
 	return err == nil

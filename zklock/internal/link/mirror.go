@@ -2,17 +2,15 @@ package link
 
 import "github.com/tierlock/tierlock/internal/wire"
 
-// A watchMirror knows which watches there are, those of [flight]s as well as the client
-// library's, from the frames that go by, and what has been seen. The library keeps its
-// table to itself (conn.go:98). The rules are the library's: addWatcher on a reply,
-// notifyWatches on an event.
+// A watchMirror knows which watches there are, and what has been seen, from the frames that go
+// by. The library has no watches: all are asked for by [flight]s.
 type watchMirror struct {
 	asked map[int32]watchRef // by xid; requests without a reply
 	set   map[watchRef]bool
 	seen  int64 // zxid of the newest reply; no event up to it is outstanding
 }
 
-// A watchRef is one entry in the library's table.
+// A watchRef is one watch.
 type watchRef struct {
 	path string
 	kind watchKind
@@ -22,7 +20,6 @@ type watchKind int
 
 const (
 	watchData watchKind = iota
-	watchExist
 	watchChildren
 )
 
@@ -31,12 +28,11 @@ func newWatchMirror() *watchMirror {
 }
 
 func (m *watchMirror) requested(h wire.RequestHeader, body wire.Decoder) {
-	kind := watchData
+	var kind watchKind
 	switch h.Op {
 	case wire.OpGetData:
-	case wire.OpExists:
-		kind = watchExist
-	case wire.OpGetChildren, wire.OpGetChildren2:
+		kind = watchData
+	case wire.OpGetChildren2:
 		kind = watchChildren
 	default:
 		return
@@ -55,10 +51,7 @@ func (m *watchMirror) answered(h wire.ReplyHeader) {
 		return
 	}
 	delete(m.asked, h.Xid)
-	switch {
-	case h.Code == wire.CodeOK && ref.kind == watchExist: // the node exists: its data is watched
-		m.set[watchRef{ref.path, watchData}] = true
-	case h.Code == wire.CodeOK, h.Code == wire.CodeNoNode && ref.kind == watchExist:
+	if h.Code == wire.CodeOK {
 		m.set[ref] = true
 	}
 }
@@ -67,15 +60,11 @@ func (m *watchMirror) fired(body wire.Decoder) {
 	event := body.Event()
 	path := event.Path
 	switch event.Type {
-	case wire.EventCreated:
-		delete(m.set, watchRef{path, watchExist})
 	case wire.EventDataChanged:
-		delete(m.set, watchRef{path, watchExist})
 		delete(m.set, watchRef{path, watchData})
 	case wire.EventChildrenChanged:
 		delete(m.set, watchRef{path, watchChildren})
 	case wire.EventDeleted:
-		delete(m.set, watchRef{path, watchExist})
 		delete(m.set, watchRef{path, watchData})
 		delete(m.set, watchRef{path, watchChildren})
 	}
@@ -108,8 +97,6 @@ func (m *watchMirror) restore() []wire.SetWatches {
 		switch ref.kind {
 		case watchData:
 			q.Data = append(q.Data, ref.path)
-		case watchExist:
-			q.Exist = append(q.Exist, ref.path)
 		case watchChildren:
 			q.Children = append(q.Children, ref.path)
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// The library's rules: which reply to which request sets a watch, and which event ends it.
-func TestMirrorHasTheWatchesOfTheLibrary(t *testing.T) {
-	const data, exist, children = watchData, watchExist, watchChildren
+// Which reply to which request sets a watch, and which event ends it.
+func TestMirrorHasTheWatchesOfTheServer(t *testing.T) {
+	const data, children = watchData, watchChildren
 	type request struct {
 		op, code int32
 		watch    bool
@@ -22,16 +22,11 @@ func TestMirrorHasTheWatchesOfTheLibrary(t *testing.T) {
 		ends    []int32 // events that end it
 	}{
 		{request{wire.OpGetData, wire.CodeOK, true}, []watchKind{data}, []int32{wire.EventDataChanged, wire.EventDeleted}},
-		{request{wire.OpExists, wire.CodeOK, true}, []watchKind{data}, []int32{wire.EventDataChanged, wire.EventDeleted}},
-		{request{wire.OpExists, wire.CodeNoNode, true}, []watchKind{exist},
-			[]int32{wire.EventCreated, wire.EventDataChanged, wire.EventDeleted}},
-		{request{wire.OpGetChildren, wire.CodeOK, true}, []watchKind{children}, []int32{wire.EventChildrenChanged, wire.EventDeleted}},
 		{request{wire.OpGetChildren2, wire.CodeOK, true}, []watchKind{children}, []int32{wire.EventChildrenChanged, wire.EventDeleted}},
 		{request{wire.OpGetData, wire.CodeNoNode, true}, nil, nil},
 		{request{wire.OpGetChildren2, wire.CodeNoNode, true}, nil, nil},
-		{request{wire.OpExists, wire.CodeNoAuth, true}, nil, nil},
+		{request{wire.OpGetData, wire.CodeNoAuth, true}, nil, nil},
 		{request{wire.OpGetData, wire.CodeOK, false}, nil, nil},
-		{request{wire.OpExists, wire.CodeNoNode, false}, nil, nil},
 		{request{wire.OpSync, wire.CodeOK, true}, nil, nil},
 	} {
 		ask := func() *watchMirror {
@@ -101,7 +96,7 @@ func FuzzMirror(f *testing.F) {
 	event.Event(wire.Event{Type: wire.EventDeleted, Path: "/x"})
 	f.Add(int32(wire.OpGetData), []byte(get), []byte(event))
 	f.Add(int32(wire.OpGetChildren2), []byte(get[:len(get)-1]), []byte(event[:9]))
-	f.Add(int32(wire.OpExists), []byte("\x7f\xff\xff\xff/x"), []byte{})
+	f.Add(int32(wire.OpGetData), []byte("\x7f\xff\xff\xff/x"), []byte{})
 	f.Fuzz(func(t *testing.T, op int32, request, event []byte) {
 		m := newWatchMirror()
 		m.requested(wire.RequestHeader{Xid: 7, Op: op}, wire.Decoder{Rest: request})

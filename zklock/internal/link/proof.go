@@ -48,6 +48,10 @@ type sentRequest struct {
 	at time.Duration
 }
 
+// halfTick is the most that half a tick of the servers may take. The tick is taken for a
+// quarter of the session timeout, because they do not tell it.
+func halfTick(timeout time.Duration) time.Duration { return timeout / 8 }
+
 // opened begins with the answer to a handshake. In one that resumes a session the
 // follower has asked the leader, whose clock starts with that (LearnerHandler,
 // REVALIDATE); whether that is still the leader, the first write will show.

@@ -2,7 +2,6 @@ package link
 
 import (
 	"github.com/go-zookeeper/zk"
-
 	"github.com/tierlock/tierlock/internal/wire"
 )
 

@@ -10,12 +10,10 @@ const xidRewatch = -8
 // answered in order, every reply then comes after the events that it may make one
 // expect, and the zxid of a reply says what has been seen.
 //
-// The library cannot do it that well. It knows nothing of the watches of flights; builds
-// its own SetWatches from a zxid that its reader already advances (614, 849); sends it
-// behind the requests that have queued up; sends one above 128 KB in parts, each after
-// the answer to the one before; and drops it, or what is left of it, when the connection
-// breaks (528, 650) or the next dial fails (376). So it is sent without the watches, only
-// to be answered, and the library learns of no zxid.
+// The library knows nothing of these watches, and could not do it that well. It builds its
+// SetWatches from a zxid that its reader already advances (614, 849); sends it behind the requests
+// that have queued up; sends one above 128 KB in parts, each after the answer to the one before;
+// and drops what is left of it when the connection breaks (528, 650) or the next dial fails (376).
 func (s *socket) rewatch() error {
 	select {
 	case <-s.open:

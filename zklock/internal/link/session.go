@@ -2,6 +2,7 @@ package link
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -92,4 +93,11 @@ func (s *Session) anyMember() Member {
 		}
 	}
 	return nil
+}
+
+// Recheck is after what time to look again although no event came: watches can be lost. It
+// spreads the looks of many processes over time.
+func (s *Session) Recheck() time.Duration {
+	timeout := s.Negotiated()
+	return timeout/2 + rand.N(timeout)
 }

@@ -79,15 +79,6 @@ func TestReadingAReplyAllocatesNothing(t *testing.T) {
 	}
 }
 
-// It would set it in one goroutine while another one looks, which the race detector sees only now and then.
-func TestLibraryLearnsOfNoZxid(t *testing.T) {
-	frame, err := replySocket(wire.OpExists, make([]byte, wire.StatSize))()
-	d := wire.Decoder{Rest: wire.Body(frame)}
-	if h := d.ReplyHeader(); err != nil || h != (wire.ReplyHeader{Xid: 7}) {
-		t.Errorf("got %+v, %v", h, err)
-	}
-}
-
 // At ten thousand requests a second the end comes after two and a half days.
 func TestXidsOfFlightsBeginAnewAtTheEndOfTheirRange(t *testing.T) {
 	s := newSocket(&replay{}, newDialed())
