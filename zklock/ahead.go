@@ -71,7 +71,7 @@ func (h *ahead) wait(s standing) (head bool, err error) {
 		return false, err
 	}
 	// Watches can be lost: setting them again after a reconnect may fail unseen.
-	ctx, cancel := context.WithTimeout(a.ctx, recheckAfter(n.session.Negotiated()))
+	ctx, cancel := context.WithTimeout(a.ctx, n.session.Recheck())
 	defer cancel()
 	for {
 		h.departed.Clear() // before the look: what comes later ends the wait

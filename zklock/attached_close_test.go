@@ -209,3 +209,30 @@ func (p *slowServers) Next() (string, bool) {
 	server, _ := p.DNSHostProvider.Next()
 	return server, false
 }
+
+// Whether the connection was closed matters to nobody else.
+func TestItIsAskedForACloseAsLongAsALockIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		n := p.acquire(t)
+		go conn.Close()
+		<-time.After(101 * time.Millisecond) // virtual
+		select {
+		case <-p.Done():
+		default:
+			t.Error("the close was not noticed, though a lock is held")
+		}
+		wantErr(t, "Err", n.Err(), zklock.ErrLost)
+		n.Release()
+	})
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		p.acquire(t).Release()
+		conn.Close()
+		select {
+		case <-p.Done():
+			t.Error("somebody has asked, though no lock is held")
+		case <-time.After(time.Minute): // virtual
+		}
+	})
+}

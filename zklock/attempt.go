@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // An attempt is one try to acquire a lock. It runs in a goroutine of its own, because
@@ -85,43 +89,30 @@ func (a *attempt) deliver(n *Node, err error) {
 	a.client.stragglers.remove(a) // after done: add looks at it
 }
 
-// stragglers are the attempts whose callers have left. The next attempt on the same
-// path waits for them, so that callers who come and go while a call is stuck do not
-// pile up stuck calls.
-type stragglers struct {
-	mu   sync.Mutex // guards the field below
-	last map[string]*attempt
+// pause waits before another try, after err, and for the connection to be back. A try
+// that is made once only ends with err.
+func (a *attempt) pause(pace *backoff.ExponentialBackOff, err error) error {
+	if a.once {
+		return errors.Join(err, a.client.Err())
+	}
+	if err != nil {
+		a.trouble.Store(&err)
+	}
+	if cause := retry.Pause(a.ctx, pace.NextBackOff()); cause != nil {
+		return a.explain(cause)
+	}
+	_, cause := a.awaitSession()
+	return cause
 }
 
-func (s *stragglers) add(a *attempt) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-a.done:
-	default:
-		s.last[a.lock.path] = a
+// awaitSession waits for a session, unless the attempt waits for nothing.
+func (a *attempt) awaitSession() (*link.Session, error) {
+	if !a.once {
+		return a.client.link.AwaitSession(a.ctx)
 	}
-}
-
-func (s *stragglers) remove(a *attempt) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last[a.lock.path] == a {
-		delete(s.last, a.lock.path)
+	s := a.client.link.Session()
+	if err := a.client.Err(); err != nil || s == nil {
+		return nil, errors.Join(err, zk.ErrNoServer)
 	}
-}
-
-func (s *stragglers) await(ctx context.Context, path string) error {
-	s.mu.Lock()
-	a := s.last[path]
-	s.mu.Unlock()
-	if a == nil {
-		return nil
-	}
-	select {
-	case <-a.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return s, nil
 }

@@ -1,10 +1,6 @@
 package zklock
 
-import (
-	"strings"
-
-	"github.com/go-zookeeper/zk"
-)
+import "strings"
 
 // newPrefixes returns the names of the znodes of a new node, up to their sequence
 // numbers. The second one, for kazoo, begins like the first and not in kazoo's own way
@@ -17,24 +13,6 @@ func (l *Lock) newPrefixes() []string {
 		return []string{id + mutexMarker, id + kazooMarker}
 	}
 	return []string{id + mutexMarker}
-}
-
-// creates are the operations that make the znodes with these prefixes. kazoo shows the
-// content of the second one to people and fails unless it is UTF-8, so that is always
-// the description of the process.
-func (l *Lock) creates(prefixes []string) []any {
-	var ops []any
-	for i, prefix := range prefixes {
-		data := l.content()
-		if i > 0 {
-			data = l.describe()
-		}
-		ops = append(ops, &zk.CreateRequest{
-			Path: l.path + "/" + prefix, Data: data, Acl: l.acl,
-			Flags: zk.FlagEphemeral | zk.FlagSequence,
-		})
-	}
-	return ops
 }
 
 // paired reports whether two names in a row are those of one node. They are created in

@@ -15,7 +15,7 @@ func (n *Node) observe() {
 	c := n.lock.client
 	w := &link.Watcher{Notify: n.wake.Set}
 	defer c.link.Events.Ignore(n.lock.path, w)
-	recheck := time.NewTimer(recheckAfter(n.session.Negotiated()))
+	recheck := time.NewTimer(n.session.Recheck())
 	defer recheck.Stop()
 	for pace := retry.New(); !n.spent.Load(); {
 		n.wake.Clear() // before the look: what comes later ends the wait
@@ -28,7 +28,7 @@ func (n *Node) observe() {
 		if err != nil {
 			recheck.Reset(pace.NextBackOff())
 		} else { // watches can be lost
-			recheck.Reset(recheckAfter(n.session.Negotiated()))
+			recheck.Reset(n.session.Recheck())
 			pace.Reset()
 		}
 		select {

@@ -107,6 +107,24 @@ func (a *attempt) send(s *link.Session, ops link.Transaction) (arrival, error) {
 	return arrival{n, &listed{answers[len(requests)], asked}}, nil
 }
 
+// creates are the operations that make the znodes with these prefixes. kazoo shows the
+// content of the second one to people and fails unless it is UTF-8, so that is always
+// the description of the process.
+func (l *Lock) creates(prefixes []string) []any {
+	var ops []any
+	for i, prefix := range prefixes {
+		data := l.content()
+		if i > 0 {
+			data = l.describe()
+		}
+		ops = append(ops, &zk.CreateRequest{
+			Path: l.path + "/" + prefix, Data: data, Acl: l.acl,
+			Flags: zk.FlagEphemeral | zk.FlagSequence,
+		})
+	}
+	return ops
+}
+
 // replace deletes old and creates a new node in one transaction. In any case old is
 // given up.
 func (a *attempt) replace(old *Node) (arrival, error) {

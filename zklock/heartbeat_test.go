@@ -1,11 +1,14 @@
 package zklock_test
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -152,5 +155,19 @@ func TestSlowAnswersTakeNoneOfThePace(t *testing.T) {
 			return zktest.Pass
 		})
 		wantKept(t, n, 10*timeout)
+	})
+}
+
+// The heartbeats prove nothing any more, and the holder is not left in the dark until the lease ends.
+func TestHolderThatMayNoLongerReadItsNodeIsToldSoByAHeartbeat(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		n := p.acquire(t)
+		awaitWatch()
+		if _, err := raw(t, s).SetACL(n.Path(), zk.WorldACL(zk.PermDelete), -1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * beat)
+		wantErr(t, "the loss", context.Cause(n.Context()), zk.ErrNoAuth)
 	})
 }

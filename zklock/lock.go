@@ -26,10 +26,6 @@ type Lock struct {
 	linger time.Duration // as its nodes say
 }
 
-// maxData keeps a create well below the megabyte at which a server drops the
-// connection.
-const maxData = 512 << 10
-
 // Lock returns the lock at path, which is created with its parents when it is first
 // acquired. The error says what is wrong with path; see [ValidatePath].
 func (c *Client) Lock(path string) (*Lock, error) {
@@ -59,6 +55,10 @@ func (l *Lock) WithACL(acl []zk.ACL) *Lock {
 	return &other
 }
 
+// maxData keeps a create well below the megabyte at which a server drops the
+// connection.
+const maxData = 512 << 10
+
 // WithData returns the same lock with other content for its nodes, instead of a
 // description of the process; at most 512 KiB. It should be UTF-8: other libraries show
 // it to people.
@@ -72,14 +72,6 @@ func (l *Lock) WithData(data []byte) (*Lock, error) {
 		other.data = []byte{}
 	}
 	return &other, nil
-}
-
-// content is that of a node created now.
-func (l *Lock) content() []byte {
-	if l.data != nil {
-		return l.data
-	}
-	return l.describe()
 }
 
 // Path returns the path of the lock.

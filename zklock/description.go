@@ -1,0 +1,43 @@
+package zklock
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"time"
+)
+
+// A description is the content of a lock node: what its process says of itself.
+type description struct {
+	Version int       `json:"v"`
+	Host    string    `json:"host"`
+	PID     int       `json:"pid"`
+	Label   string    `json:"label,omitempty"`
+	Linger  int64     `json:"linger_ms,omitempty"`
+	Time    time.Time `json:"time"` // by the owner's clock
+}
+
+func newDescription(label string) description {
+	host, _ := os.Hostname() // only for people to read
+	return description{Version: 1, Host: host, PID: os.Getpid(), Label: label}
+}
+
+// describe returns a description of the process for a node created now. Written once:
+// any later write would wake the successor for nothing.
+func (l *Lock) describe() []byte {
+	d := l.client.description
+	d.Linger, d.Time = l.linger.Milliseconds(), time.Now().UTC()
+	var data bytes.Buffer
+	encoder := json.NewEncoder(&data)
+	encoder.SetEscapeHTML(false) // keeps the content below one KiB whatever the label
+	encoder.Encode(d)            // strings, a number and a present time: cannot fail
+	return bytes.TrimSpace(data.Bytes())
+}
+
+// content is that of a node created now.
+func (l *Lock) content() []byte {
+	if l.data != nil {
+		return l.data
+	}
+	return l.describe()
+}
