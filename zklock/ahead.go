@@ -131,7 +131,7 @@ func (h *ahead) watch(queue *link.Watcher) error {
 		}
 	}
 	for i, z := range own {
-		if err := unseen(z, answers[others+i].Err); err != nil {
+		if err := z.unseen(answers[others+i].Err); err != nil {
 			return err
 		}
 		z.watched = true

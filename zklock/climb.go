@@ -105,12 +105,6 @@ func (n *Node) grant(s standing) bool {
 	return true
 }
 
-// A listed is a look at the queue.
-type listed struct {
-	link.Answer
-	asked time.Duration // when, on the client's clock
-}
-
 // enter finds the place of a fresh node. If its queue was listed in the flight of its create,
 // the answer to that says whose it is.
 func (a *attempt) enter(n arrival) (standing, error) {
@@ -147,7 +141,7 @@ func (a *attempt) list(n *Node) (standing, error) {
 // was looked up, or queued while the connection was down, may have been executed under a
 // newer session than the one it was asked for, so the owner decides, not the time of the call.
 func (a *attempt) verify(n *Node, z *znode, seen link.Answer) error {
-	if err := unseen(z, seen.Err); err != nil {
+	if err := z.unseen(seen.Err); err != nil {
 		return err
 	}
 	z.watched = true
@@ -158,17 +152,6 @@ func (a *attempt) verify(n *Node, z *znode, seen link.Answer) error {
 		}
 	}
 	return n.bind(s, seen.Stat.Czxid)
-}
-
-// unseen is why a look at a znode of ours failed.
-func unseen(z *znode, err error) error {
-	switch classify(err) {
-	case done:
-		return nil
-	case missing:
-		return errGone
-	}
-	return fmt.Errorf("read %s: %w", z.path, lacking("READ", z.path, err))
 }
 
 // bind makes sure whose the node is.

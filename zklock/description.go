@@ -22,22 +22,13 @@ func newDescription(label string) description {
 	return description{Version: 1, Host: host, PID: os.Getpid(), Label: label}
 }
 
-// describe returns a description of the process for a node created now. Written once:
-// any later write would wake the successor for nothing.
-func (l *Lock) describe() []byte {
-	d := l.client.description
-	d.Linger, d.Time = l.linger.Milliseconds(), time.Now().UTC()
+// encode returns the content of a node created now, which may linger. Written once: any later
+// write would wake the successor for nothing.
+func (d description) encode(linger time.Duration) []byte {
+	d.Linger, d.Time = linger.Milliseconds(), time.Now().UTC()
 	var data bytes.Buffer
 	encoder := json.NewEncoder(&data)
 	encoder.SetEscapeHTML(false) // keeps the content below one KiB whatever the label
 	encoder.Encode(d)            // strings, a number and a present time: cannot fail
 	return bytes.TrimSpace(data.Bytes())
-}
-
-// content is that of a node created now.
-func (l *Lock) content() []byte {
-	if l.data != nil {
-		return l.data
-	}
-	return l.describe()
 }

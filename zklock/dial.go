@@ -8,6 +8,35 @@ import (
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
+// Dial connects to the ensemble of connect, "host:port,host:port/path", and waits for a
+// session. Ports may be left out. If there is a path, all others are below it, those of locks
+// and those of guarded writes; it is created like the parents of a lock. Dial keeps trying
+// until ctx is done; the error then holds the cause of ctx and the last failure to connect. A
+// bad connect string or option fails at once, and so do names that cannot be resolved, after
+// 3 s at most.
+//
+// On any error nothing is left behind, with two exceptions when ctx ends while nobody
+// answers: the look-up of a name may go on for its 3 s, and a server that has fallen
+// silent after the handshake is waited for in the background, for a second.
+//
+// The client reconnects by itself and opens a new session when one has expired.
+func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, fmt.Errorf("zklock: dial: %w", err)
+	}
+	servers, chroot, err := parseConnect(connect)
+	if err != nil {
+		return nil, fmt.Errorf("zklock: dial: %w", err)
+	}
+	c := newClient(o)
+	c.chroot = chroot
+	if err := c.dial(ctx, servers); err != nil {
+		return nil, fmt.Errorf("zklock: dial %s: %w", connect, err)
+	}
+	return c, nil
+}
+
 // dial connects the client to one of the servers. On an error nothing is left.
 func (c *Client) dial(ctx context.Context, servers []string) error {
 	if err := c.link.Dial(ctx, servers); err != nil {

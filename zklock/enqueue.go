@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/retry"
@@ -39,7 +40,7 @@ func (a *attempt) create() (arrival, error) {
 		if err := a.client.reaper.Room(a.ctx); err != nil {
 			return arrival{}, a.explain(err)
 		}
-		prefixes := a.lock.newPrefixes()
+		prefixes := newPrefixes(a.client.options.kazoo)
 		n, err := a.send(s, a.lock.creates(prefixes))
 		switch classify(err) {
 		case done:
@@ -77,6 +78,12 @@ func (a *attempt) create() (arrival, error) {
 type arrival struct {
 	*Node
 	listed *listed
+}
+
+// A listed is a look at the queue.
+type listed struct {
+	link.Answer
+	asked time.Duration // when, on the client's clock
 }
 
 // send asks for the creation of a node and, where requests stay in order, for all that has to
@@ -138,7 +145,7 @@ func (a *attempt) replace(old *Node) (arrival, error) {
 		old.finish(old.doubt(nil))
 		return a.enqueue()
 	}
-	prefixes := a.lock.newPrefixes()
+	prefixes := newPrefixes(a.client.options.kazoo)
 	n, err := a.send(s, append(old.znodes.deletes(), a.lock.creates(prefixes)...))
 	answer := classify(err)
 	old.znodes.deleted(answer)
@@ -171,7 +178,7 @@ func (a *attempt) lookUp(prefixes []string, cause error) (*Node, error) {
 			return nil, err
 		}
 		s := a.client.link.Session()
-		paths, err := a.client.find(a.lock.path, prefixes...)
+		paths, err := find(a.client.link, a.lock.path, prefixes...)
 		switch classify(err) {
 		case done:
 			if len(paths) == 0 {

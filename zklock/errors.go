@@ -38,6 +38,9 @@ var (
 	ErrSequenceExhausted = errors.New("sequence numbers of the lock path exhausted")
 )
 
+// errNotOurs says that a parent is not for this package to delete.
+var errNotOurs = errors.New("not ours to delete")
+
 // An outcome is what an error of the ZooKeeper client says about the request.
 type outcome int
 

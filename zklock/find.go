@@ -12,11 +12,11 @@ import (
 // another server may lag behind the one that took the create, and a leader that was deposed
 // and does not know answers a sync from its past. After that nothing can come late any
 // more, since a server that takes a session over shuts out the connection before.
-func (c *Client) find(parent string, prefixes ...string) (paths []string, err error) {
-	if _, err = c.link.Transact(&zk.CheckVersionRequest{Path: parent, Version: -1}); err != nil && classify(err) != missing {
+func find(l *link.Link, parent string, prefixes ...string) (paths []string, err error) {
+	if _, err = l.Transact(&zk.CheckVersionRequest{Path: parent, Version: -1}); err != nil && classify(err) != missing {
 		return nil, lacking("READ", parent, err)
 	}
-	queue := c.link.Ask(link.Listing{Path: parent})[0]
+	queue := l.Ask(link.Listing{Path: parent})[0]
 	if classify(queue.Err) == missing {
 		return nil, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -76,4 +77,44 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// below returns operations as they are for a server that knows nothing of the path which all
+// others are below.
+func (c *Client) below(ops []any) []any {
+	if c.chroot == "" {
+		return ops
+	}
+	var all []any
+	for _, op := range ops {
+		switch op := op.(type) {
+		case *zk.CreateRequest:
+			q := *op
+			q.Path = c.chroot + q.Path
+			all = append(all, &q)
+		case *zk.DeleteRequest:
+			q := *op
+			q.Path = c.chroot + q.Path
+			all = append(all, &q)
+		case *zk.SetDataRequest:
+			q := *op
+			q.Path = c.chroot + q.Path
+			all = append(all, &q)
+		case *zk.CheckVersionRequest:
+			q := *op
+			q.Path = c.chroot + q.Path
+			all = append(all, &q)
+		default:
+			all = append(all, op) // which the library refuses
+		}
+	}
+	return all
+}
+
+// above takes the path which all others are below from the answers to such operations.
+func (c *Client) above(results []zk.MultiResponse) []zk.MultiResponse {
+	for i := range results {
+		results[i].String = strings.TrimPrefix(results[i].String, c.chroot)
+	}
+	return results
 }

@@ -74,6 +74,17 @@ func (l *Lock) WithData(data []byte) (*Lock, error) {
 	return &other, nil
 }
 
+// content is that of a node created now.
+func (l *Lock) content() []byte {
+	if l.data != nil {
+		return l.data
+	}
+	return l.describe()
+}
+
+// describe is the content that says who made a node.
+func (l *Lock) describe() []byte { return l.client.description.encode(l.linger) }
+
 // Path returns the path of the lock.
 func (l *Lock) Path() string { return strings.TrimPrefix(l.path, l.client.chroot) }
 

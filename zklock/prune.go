@@ -12,9 +12,6 @@ import (
 // node may be somebody's, with data, an ACL or a quota, or be meant to stay.
 const containerData = "tierlock: a container, which goes when it is empty"
 
-// errNotOurs says that a parent is not for this package to delete.
-var errNotOurs = errors.New("not ours to delete")
-
 // A parent is a container that this client has asked for.
 type parent struct {
 	path string

@@ -56,7 +56,7 @@ func (c *Client) remove(item *remains) bool {
 	var err error
 	if item.path == "" {
 		var paths []string
-		paths, err = c.find(item.parent, item.prefix)
+		paths, err = find(c.link, item.parent, item.prefix)
 		switch {
 		case err == nil && len(paths) == 0:
 			return true

@@ -66,6 +66,17 @@ func (zs znodes) unwatched() []*znode {
 	return unwatched
 }
 
+// unseen is why a read of the znode failed.
+func (z *znode) unseen(err error) error {
+	switch classify(err) {
+	case done:
+		return nil
+	case missing:
+		return errGone
+	}
+	return fmt.Errorf("read %s: %w", z.path, lacking("READ", z.path, err))
+}
+
 // gone reports whether the znode is known to be deleted.
 func (z *znode) gone() bool { return z.watch.Gone.Load() }
 
