@@ -1,0 +1,36 @@
+package chaos
+
+import (
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/judge"
+	"github.com/tierlock/tierlock/stress/internal/store"
+)
+
+func TestMemberIsCutOffAndHealed(t *testing.T) {
+	var done []string
+	cluster := &store.Cluster{
+		Ensemble: &child.Ensemble{Members: make([]*child.Server, 3)},
+		Isolate:  func(*child.Server) { done = append(done, "isolate") },
+		Heal:     func() { done = append(done, "heal") },
+	}
+	d := &diary{stderr: io.Discard, begin: clock.Now(), faults: judge.Faults{Counts: map[string]int64{}}}
+	n := &nemesis{rand.New(rand.NewPCG(1, 1)), 1, d}
+	if with := len(n.serverFaults(cluster)); with != 6 {
+		t.Errorf("got %d faults, want kill, stop and cut for each role", with)
+	}
+	n.isolateServer(t.Context(), "leader", &child.Server{}, cluster)
+	n.isolateServer(t.Context(), "leader", nil, cluster) // an election takes long
+	if !slices.Equal(done, []string{"isolate", "heal"}) || d.faults.Counts["cut leader off"] != 1 {
+		t.Errorf("did %q, counted %v", done, d.faults.Counts)
+	}
+	cluster.Isolate = nil
+	if without := len(n.serverFaults(cluster)); without != 4 {
+		t.Errorf("got %d faults where nothing can be cut", without)
+	}
+}
