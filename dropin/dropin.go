@@ -1,6 +1,6 @@
 // Package dropin is go-zookeeper's zk.Lock on two tiers: the same methods, made in the same
-// way from a connection that the program has already. A program moves by changing the import
-// of NewLock, process by process: both exclude each other.
+// way from a connection that the program already has. A program moves by changing the import
+// of NewLock, one process at a time: the two locks exclude each other.
 package dropin
 
 import (
@@ -16,40 +16,39 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// A Lock has the methods of zk.Lock, with one znode per process. While a fleet moves, who has
-// moved keeps at least its share. The queue is fair to znodes, of which a process with zk.Lock
-// has one per goroutine; so with the one znode of a process that has moved comes a turn for
-// each of its goroutines that waits.
+// A Lock has the methods of zk.Lock, with one znode per process. While a fleet moves, a process
+// that has moved keeps at least its share of the turns: the queue is fair to znodes, and a
+// process with zk.Lock has one per goroutine, so the one znode of a process that has moved brings
+// a turn for each of its goroutines that waits.
 //
 // As with zk.Lock, a Lock is a handle for one user at a time: each goroutine makes its
 // own. What differs, on purpose:
 //
 //   - All handles of one connection and path share a gate and a node.
 //   - While another process waits, the lock may still go to other handles of the same
-//     connection: to all that waited when the node came, and to any for the default
+//     connection: to all that waited when the node was granted, and to any for the default
 //     budget of [tier.WithHandOff].
-//   - A node carries the data and the ACL of the handle that it was created for, also
+//   - A node carries the data and the ACL of the handle that it was created for, even
 //     while it is handed on to others.
 //   - Locking waits through lost connections and expired sessions, where zk.Lock fails.
 //     It fails when the connection is closed, with an error wrapping [tier.ErrClosed] and
 //     [zk.ErrClosing], and for errors that retrying cannot fix.
-//   - An error leaves no node behind. That of zk.Lock blocks everybody until the session
-//     ends.
-//   - Unlock always leaves the handle unlocked, and says once that the lock was lost
+//   - An error leaves no node behind. zk.Lock leaves one that blocks everybody until the
+//     session ends.
+//   - Unlock always leaves the handle unlocked, and reports once that the lock was lost
 //     meanwhile, with an error wrapping [tier.ErrLost] and [zk.ErrNoNode]; zk.Lock repeats
 //     zk.ErrNoNode for ever and cannot be locked again. It waits 5 s for the server at
-//     most, or 6 s if other handles of the connection want the lock; the node is deleted
-//     later.
-//   - Children that are no lock nodes are ignored, where each of them makes zk.Lock fail.
+//     most, or 6 s if other handles of the connection want the lock; the node is then
+//     deleted in the background.
+//   - Children that are no lock nodes are ignored. Each of them makes zk.Lock fail.
 //   - Missing parents are created as container nodes, which the server removes when they
 //     are empty.
-//   - Data of more than 512 KiB are refused.
+//   - Data of more than 512 KiB is refused.
 //   - Paths are checked; see [zklock.ValidatePath].
 //
-// A connection made elsewhere tells less than one made by tierlock.Dial: there is no lease,
-// so a Lock cannot say that it is lost before the server does, and does not even try;
-// there is no protection from hung servers; nothing ends a wait but the lock or the end of
-// the connection. Use tierlock.Dial and [tier.Mutex] for that.
+// On the program's own connection there is no lease, no notice of loss before Unlock, no
+// protection from hung servers, and no way to end a wait but to close the connection. For those
+// use tierlock.Dial and [tier.Mutex].
 type Lock struct {
 	mutex *tier.Mutex
 	nodes *zklock.Lock // says what its nodes are like
@@ -59,8 +58,9 @@ type Lock struct {
 	hold *tier.Hold // nil while unlocked
 }
 
-// NewLock returns a handle for the lock at path, over a connection that stays the
-// caller's. Nodes get acl, and so do parents that have to be created.
+// NewLock returns a handle for the lock at path, over a connection that the caller keeps and
+// closes. Nodes get acl, and so do parents that have to be created. A path that cannot be a lock
+// is reported by Lock.
 func NewLock(conn *zk.Conn, path string, acl []zk.ACL) *Lock {
 	client, locks := registryOf(conn)
 	nodes, err := client.Lock(path)
@@ -105,15 +105,16 @@ func (l *Lock) LockWithData(data []byte) error {
 
 // Unlock releases the lock, and returns nil if it was ours to the end. If that is not known,
 // because the server did not answer in time or the connection was closed, the error wraps
-// that of the connection, such as [zk.ErrConnectionClosed] or [zk.ErrNoServer]. A lock that
-// has ended with its connection may also count as lost. Where nodes may not be deleted, the
-// error wraps [zk.ErrNoAuth], and the node stays until the session ends, also in the way of
-// this process. A handle that does not hold the lock gets [zk.ErrNotLocked]. After any error
-// the handle is unlocked.
+// that of the connection, such as [zk.ErrConnectionClosed] or [zk.ErrNoServer]; a lock whose
+// connection has ended may also count as lost. If it was lost, the error wraps [tier.ErrLost]
+// and [zk.ErrNoNode]. If the ACL does not let this process delete the node, the error wraps
+// [zk.ErrNoAuth]: the node then stays until the session ends, and this process, too, queues
+// behind it. A handle that does not hold the lock gets [zk.ErrNotLocked]. After any error the
+// handle is unlocked.
 //
-// It waits for a third of the session timeout at most, which is taken to be 15 s. If other
-// handles of the connection want the lock, it first asks the server whether the lock is
-// still ours, unless that was heard a moment ago, and waits a second for the answer.
+// It waits for 5 s at most, a third of the session timeout of 15 s that it assumes. If other
+// handles of the connection want the lock, it first asks the server whether the lock is still
+// ours, unless it heard so within the last quarter of a second, and waits a second for the answer.
 func (l *Lock) Unlock() error {
 	l.mu.Lock()
 	hold := l.hold

@@ -10,12 +10,12 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// New returns the locks of this process in the etcd of client, which stays the program's: it
-// is to be closed after the registry, whose Close revokes the lease and leaves the client open.
-// If the client is closed first, every lock is lost at once.
+// New returns the locks of this process in the etcd of client. The program keeps the client and
+// closes it after the registry, whose Close revokes the lease. If the client is closed first,
+// every lock is lost at once.
 //
-// It returns at once, and asks for a lease in the background; acquisitions wait for that. An
-// error says which option is wrong; then nothing is left.
+// New does not wait for etcd: it asks for a lease in the background, and acquisitions wait for
+// that. An error says which option is wrong; then nothing is left.
 func New(client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err == nil && client == nil {
@@ -31,15 +31,15 @@ func New(client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
 }
 
 // Txn runs ops in one etcd transaction that takes effect only while the lock of hold is ours:
-// an exact fence for data that live in the same etcd. For conditions of its own, one of ops can
-// be a [clientv3.OpTxn]. The server bounds ops, to 128 by default.
+// an exact fence for data in the same etcd. To add conditions, pass a [clientv3.OpTxn]. The
+// server limits the number of ops, to 128 by default.
 //
 // Nothing was changed when the error wraps [tier.ErrLost] or [tier.ErrReleased], or is one with
 // which etcd refuses the transaction, or ctx had ended before, or the lock is not one on etcd.
 // When the answer is lost, or does not come within a sixth of the lease TTL, or ctx ends first,
-// the outcome is unknown; ops may then still take effect, but never after the lock went to
-// another process. Until that is known the lock is not handed on within the process either; if
-// it never is, that goes for the rest of the time for which the process has the lock.
+// the outcome is unknown: ops may still take effect, but never after the lock went to
+// another process. Until the outcome is known the lock is not handed on within the process
+// either; if it never is known, the lock leaves the process with the release.
 func Txn(ctx context.Context, hold *tier.Hold, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	c, ok := hold.Grant().(*contender)
 	if !ok {

@@ -13,8 +13,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An Option is one of this package, which says how to use the client, or a [tier.Option], which
-// says how this process shares its locks with others.
+// An Option is one of this package, which says how to use etcd, or a [tier.Option], which says
+// how this process shares its locks with others.
 type Option interface{ ForDial() }
 
 type option func(*options)
@@ -32,18 +32,17 @@ type options struct {
 const maxLabel = 256
 
 // WithLeaseTTL sets the TTL of the etcd lease to ask for, in whole seconds; default 15 s. It
-// is what the session timeout is in ZooKeeper: the time for which the lock of a process that
-// died stays taken, and with the margin it bounds the lease of the lock. The server raises it
-// to one and a half times its election timeout (2 s by default), which the registry reports
-// on its logger.
+// plays the part of ZooKeeper's session timeout: for so long the lock of a process that died
+// stays taken, and with the margin it bounds the lease of the lock. The server raises a TTL
+// below one and a half times its election timeout (2 s by default), which the logger reports.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(o *options) { o.ttl = d })
 }
 
-// WithLeaseMargin sets how long before the server can give it away a lock counts as lost;
-// default (also for 0) a third of the granted TTL, at most half of it. It is the time that a
-// holder has to stop, less what clocks go wrong meanwhile. What is left of the TTL, less a
-// quarter for the renewals, is how long an outage may last without a loss.
+// WithLeaseMargin sets how long before etcd can give it away a lock counts as lost; by default
+// (and with 0) a third of the granted TTL, at most half of it. It is the time that a holder has
+// to stop, less the error of the clocks. What is left of the TTL, less a quarter for the
+// renewals, is how long an outage may last without a loss.
 func WithLeaseMargin(d time.Duration) Option {
 	return option(func(o *options) { o.margin = d })
 }
@@ -70,7 +69,7 @@ func newOptions(opts []Option) (o options, share []tier.Option, err error) {
 		case tier.Option:
 			share = append(share, opt)
 		default:
-			return o, nil, fmt.Errorf("option of type %T; want one of this package or a tier.Option", opt)
+			return o, nil, fmt.Errorf("option of type %T; want one of etcdlock or a tier.Option", opt)
 		}
 	}
 	return o, share, o.check()
@@ -79,9 +78,9 @@ func newOptions(opts []Option) (o options, share []tier.Option, err error) {
 func (o options) check() error {
 	switch {
 	case o.ttl < time.Second || o.ttl > math.MaxInt32*time.Second:
-		return fmt.Errorf("lease TTL %v: not within 1s and %v", o.ttl, math.MaxInt32*time.Second)
+		return fmt.Errorf("lease TTL %v: want 1s to %v", o.ttl, math.MaxInt32*time.Second)
 	case o.ttl%time.Second != 0:
-		return fmt.Errorf("lease TTL %v: not in whole seconds", o.ttl)
+		return fmt.Errorf("lease TTL %v: want whole seconds", o.ttl)
 	case o.margin < 0:
 		return fmt.Errorf("lease margin %v: negative", o.margin)
 	case o.margin > o.ttl/2:

@@ -20,8 +20,8 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	}{
 		{WithLeaseTTL(0), "lease TTL 0s"},
 		{WithLeaseTTL(-time.Second), "lease TTL -1s"},
-		{WithLeaseTTL(1500 * time.Millisecond), "lease TTL 1.5s: not in whole seconds"},
-		{WithLeaseTTL(1 << 62), "not within"},
+		{WithLeaseTTL(1500 * time.Millisecond), "lease TTL 1.5s: want whole seconds"},
+		{WithLeaseTTL(1 << 62), "want 1s to"},
 		{WithLeaseMargin(-time.Second), "lease margin -1s"},
 		{WithLeaseMargin(8 * time.Second), "lease margin 8s"}, // of the default of 15 s
 		{WithLogger(nil), "nil logger"},

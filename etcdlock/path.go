@@ -11,8 +11,8 @@ import (
 // maxPath leaves room for a human reader in a log line.
 const maxPath = 1024
 
-// ValidatePath reports whether path may name a lock: not empty, no empty component and so no
-// slash at the end, valid UTF-8 without control characters, at most 1024 bytes. Unlike in
+// ValidatePath reports whether path may name a lock: not empty, no empty component,
+// no slash at the end, valid UTF-8 without control characters, at most 1024 bytes. Unlike in
 // ZooKeeper it need not begin with a slash; "/locks/x" and "locks/x" are different locks.
 func ValidatePath(path string) error {
 	if err := checkPath(path); err != nil {

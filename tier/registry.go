@@ -30,8 +30,9 @@ func New(t second.Tier, opts ...Option) (*Registry, error) {
 	return &Registry{second: t, options: o, cohorts: make(map[string]*cohort)}, nil
 }
 
-// Close ends the session of this process in the store, and with it every contender. Every hold
-// is lost, and whoever waits gets [ErrClosed]. It leaves no goroutine and may be called again.
+// Close ends the session of this process in the store, and with it every contender; where the
+// store cannot be reached they go when the session times out. Every hold is lost, and whoever
+// waits gets [ErrClosed]. It leaves no goroutine and may be called again.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	r.closed = true

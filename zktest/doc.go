@@ -4,14 +4,15 @@
 // through in-memory pipes, [Server.DialContext], or TCP, [Server.Listen]:
 //
 //	s := zktest.Start(t)
+//	locks, err := tierlock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(s.DialContext))
 //	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 10*time.Second, zk.WithDialer(s.DialTimeout))
 //
 // # Virtual time
 //
 // Over pipes, client and server run inside a testing/synctest bubble if both are made in it. A session of ten seconds
 // then expires in microseconds and at its deadline to the nanosecond, a deadlock is reported as such, and a goroutine
-// left behind by the code under test fails the test. Both must be closed before the bubble ends: [Start], given the
-// bubble's t, closes the server.
+// left behind by the code under test fails the test. Close clients before the bubble ends; [Start], given the bubble's
+// t, closes the server.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		s := zktest.Start(t)
@@ -21,8 +22,8 @@
 //	})
 //
 // With [Config.Latency] each frame takes a fixed time to its destination, handshakes and events too, so a test can count
-// round trips exactly: two requests that are sent together are answered together, one round trip later. To dial takes no
-// time, nor does the end of a connection; when the server cuts one, what is on its way is lost. [Server.Intercept] sees
+// round trips exactly: two requests that are sent together are answered together, one round trip later. Dialing takes no
+// time, nor does closing a connection; when the server cuts one, what is on its way is lost. [Server.Intercept] sees
 // frames at the server, and so a [Delay] adds to the latency.
 //
 // # What it does
@@ -33,11 +34,11 @@
 // real server does, and the package's own tests compare the two, on the same scripts, down to the zxid. It has no
 // quotas, persistent watches, SASL, reconfiguration or four-letter commands, and keeps nothing on disk.
 //
-// It answers as Debian's ZooKeeper 3.8.0. The tests also run against 3.9.3 and list where its answers differ; only one
+// It answers like Debian's ZooKeeper 3.8.0. The tests also run against 3.9.3 and list where its answers differ; only one
 // difference is within reach of the Go client: from 3.8.4 and 3.9.2 on, exists asks for permission to read the node.
 //
-// Sessions expire exactly when nothing has been heard of them for their timeout. A real server is later, by up to one
-// tick.
+// Sessions expire at the moment at which nothing has been heard of them for their timeout. A real server is up to one
+// tick later.
 //
 // # Members
 //
