@@ -122,6 +122,34 @@ func TestPathOfTheConnectStringIsAboveAllOthers(t *testing.T) {
 	})
 }
 
+func TestGuardedWritesStayBelowThePathOfTheConnectString(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		h := hold(t, dial(t, srv, "127.0.0.1:2181/app").Mutex("/lock"))
+		for _, path := range []string{"", "lication"} { // no paths without a slash in front, either
+			if _, err := tierlock.Multi(t.Context(), h, &zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)}); err == nil {
+				t.Errorf("created %q", path)
+			}
+			if _, err := tierlock.Multi(t.Context(), h, &zk.SetDataRequest{Path: path, Data: []byte("x"), Version: -1}); err == nil {
+				t.Errorf("set %q", path)
+			}
+		}
+		if srv.Exists("/application") {
+			t.Error("written outside")
+		}
+		if _, err := tierlock.Multi(t.Context(), h, &zk.SetDataRequest{Path: "/", Data: []byte("top"), Version: -1}); err != nil {
+			t.Errorf("set /: %v", err)
+		}
+		if data, _, _ := srv.Get("/app"); string(data) != "top" {
+			t.Errorf("/app is %q", data)
+		}
+		results, err := tierlock.Multi(t.Context(), h,
+			&zk.CreateRequest{Path: "/", Flags: zk.FlagSequence, Acl: zk.WorldACL(zk.PermAll)})
+		if err != nil || !strings.HasPrefix(results[0].String, "/0") || len(results[0].String) != len("/0000000001") {
+			t.Errorf("create a numbered child of /: got %+v, %v", results, err)
+		}
+	})
+}
+
 func TestLockPathMayNotBeTooLongTogetherWithThatOfTheConnectString(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks := dial(t, srv, "127.0.0.1:2181/app")

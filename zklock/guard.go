@@ -90,25 +90,39 @@ func (c *Client) below(ops []any) []any {
 		switch op := op.(type) {
 		case *zk.CreateRequest:
 			q := *op
-			q.Path = c.chroot + q.Path
+			if q.Path = c.pathBelow(q.Path); op.Path == "/" && q.Flags&zk.FlagSequence != 0 {
+				q.Path += "/" // and its number
+			}
 			all = append(all, &q)
 		case *zk.DeleteRequest:
 			q := *op
-			q.Path = c.chroot + q.Path
+			q.Path = c.pathBelow(q.Path)
 			all = append(all, &q)
 		case *zk.SetDataRequest:
 			q := *op
-			q.Path = c.chroot + q.Path
+			q.Path = c.pathBelow(q.Path)
 			all = append(all, &q)
 		case *zk.CheckVersionRequest:
 			q := *op
-			q.Path = c.chroot + q.Path
+			q.Path = c.pathBelow(q.Path)
 			all = append(all, &q)
 		default:
 			all = append(all, op) // which the library refuses
 		}
 	}
 	return all
+}
+
+// pathBelow leaves a path that does not begin with a slash as it is, for the server to refuse:
+// it would else be that of a neighbour.
+func (c *Client) pathBelow(path string) string {
+	switch {
+	case path == "/":
+		return c.chroot
+	case !strings.HasPrefix(path, "/"):
+		return path
+	}
+	return c.chroot + path
 }
 
 // above takes the path which all others are below from the answers to such operations.
