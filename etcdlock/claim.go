@@ -42,7 +42,7 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant) (second.Grant, 
 		return nil, second.ErrReleased
 	}
 	loss := old.loss()
-	old.session.Leave(old)
+	old.giveUp()
 	old.leave() // before its key goes, which is no loss
 	if loss != nil {
 		old.remove(loss)

@@ -131,7 +131,7 @@ func (c *contender) bury() {
 // discard removes a contender that is not wanted, or lets the reaper do it.
 func (c *contender) discard() {
 	c.spent.Store(true)
-	c.session.Leave(c)
+	c.giveUp()
 	switch {
 	case c.token == 0 && !c.unclear:
 		c.settle(nil) // there is no key

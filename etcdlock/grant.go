@@ -49,9 +49,16 @@ func (c *contender) Release() error {
 		return second.ErrReleased
 	}
 	loss := c.loss()
-	c.session.Leave(c)
+	c.giveUp()
 	c.remove(loss)
 	return c.AwaitRelease()
+}
+
+// giveUp comes before the key goes, which is then no loss. The audit leaves that to whoever
+// is at it: if its delete were the first, the other one would find nothing.
+func (c *contender) giveUp() {
+	c.session.leaving.Store(c.key, nil)
+	c.session.Leave(c)
 }
 
 func (c *contender) AwaitRelease() error {
@@ -120,6 +127,7 @@ func (c *contender) settle(fate error) {
 	c.leave()
 	c.settled.Do(func() {
 		c.fate = fate
+		c.session.leaving.Delete(c.key)
 		close(c.released)
 	})
 }

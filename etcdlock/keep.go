@@ -117,7 +117,7 @@ func (s *store) audit(x *session) {
 		wanted[c.key] = true
 	}
 	for _, key := range attached.Keys {
-		if !wanted[string(key)] {
+		if _, leaving := x.leaving.Load(string(key)); !wanted[string(key)] && !leaving {
 			s.reaper.Add(remains{key: string(key), session: x})
 		}
 	}

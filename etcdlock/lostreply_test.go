@@ -159,6 +159,26 @@ func TestAuditSparesWhatIsWanted(t *testing.T) {
 	mustRelease(t, w.must(t))
 }
 
+// A key that is being deleted is not wanted, but neither is it the audit's.
+func TestAuditDoesNotMakeALossOfARelease(t *testing.T) {
+	p := start(t)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	listed, deleting := make(chan struct{}), make(chan struct{})
+	p.calls.once("LeaseTimeToLive", 1, func(ctx context.Context, send func(context.Context) error) error {
+		defer func() { <-deleting }()
+		defer close(listed)
+		return send(ctx)
+	})
+	p.calls.once("DeleteRange", 1, func(ctx context.Context, send func(context.Context) error) error {
+		close(deleting)
+		time.Sleep(100 * time.Millisecond) // for another delete
+		return send(ctx)
+	})
+	p.sessions.last().doubtful.Store(true)
+	<-listed
+	mustRelease(t, c)
+}
+
 func TestTryWithoutAReplyFailsAndLeavesNothing(t *testing.T) {
 	p := start(t)
 	p.calls.dropReply("Txn", 1)

@@ -25,6 +25,7 @@ type session struct {
 
 	// A request without an answer may still create a key; see [store.audit].
 	doubtful atomic.Bool
+	leaving  sync.Map // keys that were given up and are not settled yet
 }
 
 func (s *store) newSession(id clientv3.LeaseID, ttl, sent time.Duration) *session {
