@@ -95,6 +95,9 @@ func (c *contender) enqueue(ctx context.Context, old *contender) (first bool, er
 		case permanent:
 			return false, err
 		}
+		if old != nil {
+			old.doomed = true
+		}
 		if err := c.pause(ctx, pace.NextBackOff()); err != nil {
 			return false, err
 		}

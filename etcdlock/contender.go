@@ -26,6 +26,8 @@ type contender struct {
 	token   int64 // create revision of the key, 0 as long as none is known to exist
 	unclear bool  // a transaction that creates the key was not answered
 
+	doomed bool // a requeue that deletes the key was not answered; set by that, before it looks further
+
 	life context.Context // ends when the lock, or the place in the queue, is lost
 	end  context.CancelCauseFunc
 	gone atomic.Bool // the key is known not to be there any more

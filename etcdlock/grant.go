@@ -110,7 +110,7 @@ func (c *contender) removeNow(loss error) {
 
 // settleDeleted follows a delete of so many keys, one or none.
 func (c *contender) settleDeleted(number int64, loss error) {
-	if number == 0 && loss == nil && !c.session.Over() {
+	if number == 0 && loss == nil && !c.doomed && !c.session.Over() {
 		loss = deleted(c.key)
 	}
 	c.gone.Store(true)

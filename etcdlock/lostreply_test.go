@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -33,6 +36,27 @@ func TestLostReplyOfARequeueIsFoundOut(t *testing.T) {
 	if keys := left(t, lockPath(t)); len(keys) != 0 {
 		t.Errorf("left: %v", keys)
 	}
+}
+
+// What deleted the key was its own requeue.
+func TestRequeueThatIsGivenUpWithoutAReplyIsNoLoss(t *testing.T) {
+	p := start(t)
+	lock := p.at(t, lockPath(t))
+	c := mustAcquire(t, lock)
+	ctx, cancel := context.WithCancel(t.Context())
+	p.calls.once("Txn", 1, func(ctx context.Context, send func(context.Context) error) error {
+		defer cancel()
+		if err := send(ctx); err != nil {
+			return err
+		}
+		return status.Error(codes.Internal, "uncertain, from an etcd that answers")
+	})
+	_, err := lock.Requeue(ctx, c)
+	wantErr(t, err, context.Canceled)
+	if err := c.AwaitRelease(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "no key", func() bool { return len(left(t, lockPath(t))) == 0 })
 }
 
 func TestAttemptThatIsGivenUpWithoutAReplyLeavesNothing(t *testing.T) {
