@@ -146,6 +146,32 @@ func boundedAtEachMessage(s *scene) {
 
 var tryPromises = []promise{
 	{name: "try-writes", text: "A try that finds the lock taken writes nothing", alone: true, test: tryWritesNothing},
+	{name: "try-race", text: "A try during which another process comes gets the lock alone, or not at all", test: tryWhileOthersCome},
+}
+
+func tryWhileOthersCome(s *scene) {
+	p, other := s.process(), s.process()
+	s.used(other)
+	comes := make(chan *request, 1)
+	come := func() {
+		before := s.Left(s.path)
+		comes <- other.begin(other.claim.Acquire)
+		s.poll(s.patience(), func() bool { return s.Left(s.path) > before })
+	}
+	s.each(p, mishap{name: "another process comes", do: come}, func(ctx context.Context) {
+		r := s.begin(ctx, p.claim.TryAcquire)
+		if r.end(); r.err == nil {
+			s.release(r.hold)
+		} else if !errors.Is(r.err, second.ErrLocked) {
+			s.Errorf("TryAcquire: %v, want ErrLocked", r.err)
+		}
+		select {
+		case r := <-comes:
+			s.release(r.granted())
+		case <-time.After(s.Lease / 50): // there was no such message, nor comes one behind the answer
+		}
+		s.none()
+	})
 }
 
 func tryWritesNothing(s *scene) {

@@ -68,7 +68,8 @@ func (w *workshop) crowd(engines []*engine, goroutines, turns int) {
 		for range goroutines {
 			all.Go(func() {
 				for range turns {
-					if err := w.turn(ctx, e, 0); err != nil {
+					// Long enough for the one before to queue again.
+					if err := w.turn(ctx, e, w.scene.Lease/3000); err != nil {
 						w.scene.Errorf("a turn: %v", err)
 						return
 					}

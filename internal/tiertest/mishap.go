@@ -8,13 +8,14 @@ import (
 // A mishap is what happens at a message to a process.
 type mishap struct {
 	name         string
-	cancel, lose bool // the call's context ends; the message is lost
+	cancel, lose bool   // the call's context ends; the message is lost
+	do           func() // something else, while the message waits; may be nil
 }
 
 var (
-	lost      = mishap{"a message is lost", false, true}
-	cancelled = mishap{"the context ends at a message", true, false}
-	both      = mishap{"the context ends, and a message is lost", true, true}
+	lost      = mishap{name: "a message is lost", lose: true}
+	cancelled = mishap{name: "the context ends at a message", cancel: true}
+	both      = mishap{name: "the context ends, and a message is lost", cancel: true, lose: true}
 )
 
 // manyMessages is more than any call needs.
@@ -45,6 +46,9 @@ func (s *scene) meets(p *proc, m mishap, n int64, play func(context.Context)) bo
 		}
 		if m.cancel {
 			cancel()
+		}
+		if m.do != nil {
+			m.do()
 		}
 		return m.lose
 	})

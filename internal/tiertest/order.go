@@ -11,6 +11,7 @@ import (
 var orderPromises = []promise{
 	{name: "order", text: "One holder at a time, in the order in which they queued", test: inOrder},
 	{name: "overtaking", text: "A newcomer, a try and a requeue overtake nobody", test: nobodyOvertakes},
+	{name: "wake-up", text: "Whoever waits gets the lock when it is given up, whatever is under way then", test: wakeUp},
 	{name: "contenders", text: "Whoever asks sees the queue, the holder first, with the tokens that they get", test: contenders},
 	{name: "claims", text: "Claims for one lock are equal, those for two are not, and there is none for a path that cannot be a lock", test: claims},
 }
@@ -34,6 +35,33 @@ func claims(s *scene) {
 	if _, err := p.Claim("", second.Options{}); err == nil {
 		s.Errorf("there is a claim for no path")
 	}
+}
+
+// wakeUp has the holder release at each message to a waiter, and once none comes any more.
+func wakeUp(s *scene) {
+	holder, p := s.process(), s.process()
+	s.used(holder)
+	release := make(chan func(), 1) // of the present holder
+	letGo := func() {
+		select {
+		case f := <-release:
+			f()
+		default:
+		}
+	}
+	s.each(p, mishap{name: "the holder releases", do: letGo}, func(ctx context.Context) {
+		h := holder.acquire()
+		release <- func() { s.release(h) }
+		r := s.begin(ctx, p.claim.Acquire)
+		select {
+		case <-r.done:
+		case <-time.After(s.Lease / 20):
+			letGo()
+		}
+		s.within(s.news(), "the turn of a waiter", func() { <-r.done })
+		s.release(r.granted())
+		s.none()
+	})
 }
 
 func contenders(s *scene) {
@@ -108,6 +136,7 @@ func nobodyOvertakes(s *scene) {
 					tries <- err
 					return
 				}
+				time.Sleep(s.Lease / 3000) // or virtual time would stand still
 			}
 			tries <- second.ErrLocked
 		}()
