@@ -102,7 +102,7 @@ func (c *contender) removeNow(loss error) {
 	case done:
 		c.settleDeleted(number, loss)
 	case permanent:
-		c.leaveToReaper(cmp.Or(loss, fmt.Errorf("delete %s, which stays in the queue until the lease ends, also in the way of this process: %w", c.key, err)))
+		c.leaveToReaper(cmp.Or(loss, fmt.Errorf("delete %s: %w; the key stays in the queue until the etcd lease ends, and even this process queues behind it", c.key, err)))
 	default:
 		c.leaveToReaper(loss)
 	}
