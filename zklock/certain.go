@@ -31,7 +31,7 @@ func (n *Node) confirm() bool {
 // heardLasts is for how long an answer vouches for a session: less than the timeout of any.
 const heardLasts = 250 * time.Millisecond
 
-// certain asks if it has to, the library, too, about a close that is under way.
+// certain asks the server if it has to, and the library about a close that is under way.
 func (n *Node) certain() bool {
 	if n.leased() {
 		return n.lossNow() == nil

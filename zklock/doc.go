@@ -6,58 +6,58 @@
 // and itself. Nodes are granted in the order in which they were created, whoever
 // created them: go-zookeeper's zk.Lock, Curator's InterProcessMutex and (with
 // extra_lock_patterns=["lock-"]) kazoo queue on the same path. [WithKazoo] is for kazoo
-// as it comes. Both sides of Curator's InterProcessReadWriteLock ignore the nodes of this
-// package, which waits for theirs: keep them on other paths. Who waits for whom is in
-// docs/interop.md of the repository.
+// without that setting. Keep Curator's InterProcessReadWriteLock on other paths: this package
+// waits for its nodes, but it ignores ours. docs/interop.md in the repository says who waits
+// for whom.
 //
 // The lock is not reentrant and gives each acquisition a node of its own. Package tier
 // builds the lock for many goroutines of one process on top of it.
 //
 // # What is promised
 //
-// At most one node is at the head of the queue; that is the server's word. A holder
+// At most one node is at the head of the queue: the server decides. A holder
 // learns that it lost the lock no later than its lease ends, on the process's own
 // monotonic clock, and a margin before the servers can give it to anybody else (T/3 of the
 // session timeout T by default): [Node.Lost] is closed, and [Node.Err] says why. A broken
 // connection alone loses nothing: the lock is suspended until the connection is back or
 // the lease ends. A lost node stays until its owner has released it or the margin is over.
 //
-// No lease covers that somebody else deletes the node of a holder, as an operator may. The
-// next contender then gets the lock at once, and the holder hears of it when its server
-// does; if it was granted the lock without waiting, maybe only T/6 after the grant.
+// No lease protects against somebody else deleting the holder's node, as an operator may. The
+// next contender then gets the lock at once. The holder hears of it when its server does, or
+// up to T/6 after the grant if it got the lock without waiting.
 //
-// No node outlives its purpose: when an acquisition is given up or a reply is lost, the
+// No node outlives its purpose. When an acquisition is given up or a reply is lost, the
 // node is found by its unique name and deleted in the background, or dies with its
-// session. So does a parent that got no child: the server deletes an empty container only
-// if it has ever had one. What stays is the parent of a process that is killed, or cut off
-// from ZooKeeper until it ends, after it has created the parent and before the node: an
-// empty container, about as old as the process's last acquisition, which may be deleted at
-// any time. Parents are plain nodes, and stay, on servers before 3.5.
+// session. A parent that never got a child is deleted too, because the server deletes an empty
+// container only if it has had one. One case remains: a process that is killed between creating
+// the parent and the node, or cut off from ZooKeeper there until it ends, leaves an empty
+// container, which may be deleted at any time. On servers before 3.5 parents are plain nodes,
+// and stay.
 //
 // # What it costs
 //
 // Over a connection made by [Dial], an acquisition takes one round trip if nobody else is
-// there, or two where the path is missing: what belongs together is sent together. So does a
-// release, and so does the way of a lock from one process to the next, however many there
-// are: from the release to the grant elsewhere. An acquisition is one write, but for missing
-// parents, a release is one, and a requeue is one. Connections that were made elsewhere are
+// there, or two if the path does not exist yet: requests that belong together are sent
+// together. A release takes one, and so does a hand-over, from the release in one process to
+// the grant in another, however many are waiting. An acquisition is one write, apart from
+// missing parents; a release is one, and so is a requeue. Connections made elsewhere are
 // slower; see [Attach].
 //
 // # Worn paths
 //
-// Sequence numbers count all nodes ever created below a path, in 31 bits: 25 days of a
-// thousand hand-overs a second. Only a new path sets them back. From 2^30 on, therefore,
-// whoever has had a turn stays out of the queue, for T at most, until it is empty and the
-// path has been deleted, which whoever sees it first does; then all queue again. Meanwhile
-// those outside are served in no order and are not in the queue that TryAcquire and
-// Contenders look at, and every node counts as contested. The head of the queue remains the
-// server's word, and tokens go on growing.
+// Sequence numbers count all nodes ever created below a path, in 31 bits: enough for 25 days of
+// a thousand hand-overs a second. Only a new path starts them again. From 2^30 on, therefore,
+// whoever has had a turn stays out of the queue, for T at most, until the queue is empty and
+// somebody has deleted the path. Then all queue again. Meanwhile those outside are served in no
+// particular order, TryAcquire and Contenders do not see them, and every node counts as
+// contested. The head of the queue remains the server's decision, and tokens keep growing.
 //
-// Only a container is deleted that this package has made and nobody has changed since. Where
-// there is another node, a child that is no lock node (such as a lock below), or no
-// permission, and where the queue is not empty within T, because of other libraries or long
-// turns, a WARN says so; the process queues as before and tries again when the next 2^20
-// numbers are used up. If nothing helps, all get [ErrSequenceExhausted] in the end.
+// Only a container is deleted that this package has made and nobody has changed since. The
+// path stays if it is another node, if it has a child that is no lock node (such as a lock
+// below), if the permission is missing, or if the queue is not empty within T, because of other
+// libraries or long turns. A WARN then says so; the process queues as before, and tries again
+// when the next 2^20 numbers are used up. If nothing helps, everybody gets
+// [ErrSequenceExhausted] in the end.
 //
 // # What is not promised
 //
@@ -68,17 +68,17 @@
 //
 // # The lease
 //
-// A server's word alone proves little: a follower that is cut off from the others goes on
-// answering reads and pings, as does a leader that was deposed, while the others end the
+// An answer alone proves little. A follower that is cut off from the others goes on
+// answering reads and pings, and so does a deposed leader, while the others end the
 // session and give the lock away. So only a write that a quorum agreed on renews the
-// lease, and it counts from the request that the leader has heard of for certain by then,
-// not from the write itself (DESIGN.md has the argument). The heartbeat is a sync each
+// lease, and the lease runs from the latest request that the leader is then certain to have
+// heard of, not from the write itself (DESIGN.md has the argument). The heartbeat is a sync each
 // T/8, and behind it, while a node is queued or held, a write that checks the node and
 // changes nothing: one per process, however many locks it has.
 //
-// The lease then ends at least the margin before any server can give the lock away, be it
-// that the holder, a server or a link hangs, stops or breaks, in a partition between
-// servers as well. It assumes that
+// The lease then ends at least the margin before any server can give the lock away, whether
+// the holder, a server or a link hangs, stops or breaks, and in a partition between servers
+// as well. It assumes that
 //
 //   - clocks run at the same rate, but for a small part of the margin; the monotonic clock
 //     of a machine that is suspended stands still;
