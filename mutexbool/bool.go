@@ -5,7 +5,7 @@
 // pass until it is cleared; setting and clearing it in quick succession may wake
 // nobody. It is therefore the right bridge from an asynchronous callback to a blocking
 // call as long as it says no more than "look again": what there is to see travels
-// beside it, and the woken side re-derives the truth. The loop that loses no wake-up is
+// beside it, and whoever is woken looks for itself. The loop that loses no wake-up is
 //
 //	for {
 //		changed.Clear()
