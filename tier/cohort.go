@@ -80,8 +80,11 @@ func (c *cohort) giveUp(w *waiter, cause error) error {
 	case c.gate.empty() && c.quit != nil:
 		c.quit() // nobody wants the grant any more
 	}
-	if problem := c.registry.second.Err(); problem != nil && !errors.Is(cause, problem) {
+	switch problem := c.registry.second.Err(); {
+	case problem != nil && !errors.Is(cause, problem):
 		cause = fmt.Errorf("%w: %w", cause, problem)
+	case problem == nil && c.state == held: // maybe by the caller itself, without the context of its hold
+		cause = fmt.Errorf("%w: this process has the lock", cause)
 	}
 	return c.failure("acquire", cause)
 }

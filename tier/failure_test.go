@@ -52,7 +52,24 @@ func TestUnreachableServerEndsAcquireWithBothCausesAtItsDeadline(t *testing.T) {
 	})
 }
 
-// What waiting does not mend reaches everybody who waits, of one attempt.
+// Whoever forgets the context of its hold waits for itself, and has to find out why.
+func TestWaitThatEndsSaysWhetherThisProcessHasTheLock(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		here, elsewhere := process(t, srv).Mutex("/locks/a"), process(t, srv).Mutex("/locks/a")
+		hold := acquire(t, here)
+		for mu, want := range map[*tier.Mutex]bool{here: true, elsewhere: false} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := mu.Acquire(ctx)
+			if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "this process has the lock") != want {
+				t.Errorf("got %v, want DeadlineExceeded; in this process %v", err, want)
+			}
+		}
+		release(t, hold)
+	})
+}
+
+// An error that retrying cannot fix reaches everybody who waits, of one attempt.
 func TestPermanentErrorReachesEveryWaiterAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)

@@ -39,7 +39,8 @@ func (m *Mutex) Path() string { return m.path }
 // again: it returns at once with another hold of the same ownership, or with [ErrLost] if the
 // lock was lost. With any other context a goroutine that holds the lock waits for itself.
 //
-// When ctx is done the error wraps its cause, and the reason if the store cannot be reached.
+// When ctx is done the error wraps its cause, and the reason if the store cannot be reached; its
+// text says if this process has the lock.
 // After any error nothing of this call is left, or it is removed in the background.
 func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "acquire", (*cohort).enter)
