@@ -39,7 +39,7 @@ func (l *claim) enter(ctx context.Context) (*contender, error) {
 	if err := l.store.reaper.Room(ctx); err != nil {
 		return nil, l.store.explain(err)
 	}
-	// Callers who come and go while etcd does not answer would else pile up transactions, which
+	// Callers who come and go while etcd does not answer would otherwise pile up transactions, which
 	// are all executed when it does.
 	if err := l.store.up.Wait(ctx); err != nil {
 		return nil, l.store.explain(err)
@@ -121,7 +121,7 @@ func (l *claim) try(ctx context.Context) (*contender, error) {
 		err = c.tryOnce(ctx)
 	}
 	if err == nil && !c.holdUnwatched() {
-		err = errors.New("the lease has run out and is yet to be renewed")
+		err = errors.New("the etcd lease has run out and is not renewed yet")
 	}
 	if err != nil {
 		c.discard()

@@ -32,7 +32,7 @@ func (c *cohort) decideLocked(grant second.Grant) decision {
 // afterReleaseLocked is the rule of lock cohorting (Dice, Marathe, Shavit 2012): within
 // a process the lock changes hands for nothing, so it stays there as long as that is
 // fair. A grant is never kept without a valid lease, nor while the connection is down;
-// nor while a guarded write of its last owner has not been answered, which could else
+// nor while a guarded write of its last owner has not been answered, which could otherwise
 // take effect under the next one.
 func (c *cohort) afterReleaseLocked(grant second.Grant) decision {
 	waiters := !c.gate.empty()
