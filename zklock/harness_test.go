@@ -23,7 +23,7 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-const tierTimeout = 3 * time.Second // of the sessions of tiertest
+const tierTimeout = 5 * time.Second // of the sessions of tiertest
 
 // A cord is what lies between one process and the servers.
 type cord struct {

@@ -156,7 +156,7 @@ func (g stubborn) Release() error {
 	begun := time.Now()
 	err := g.Grant.Release()
 	if time.Since(begun) > 0 { // no answer yet
-		time.Sleep(time.Second)
+		time.Sleep(tierTimeout / 2)
 	}
 	return err
 }

@@ -179,6 +179,7 @@ func tryWritesNothing(s *scene) {
 	a, b, c := s.process(), s.process(), s.process()
 	s.used(a)
 	h := a.acquire()
+	b.refused() // from now on it sees the holder, whatever server it asks
 	before := s.Writes()
 	for range 5 {
 		b.refused()
@@ -187,6 +188,7 @@ func tryWritesNothing(s *scene) {
 		s.Errorf("%d writes for 5 tries of a lock that is held", n)
 	}
 	r := c.queue()
+	a.refused()
 	before = s.Writes()
 	for range 5 {
 		b.refused()
@@ -197,7 +199,7 @@ func tryWritesNothing(s *scene) {
 	}
 	s.release(h)
 	s.release(r.granted())
-	s.release(b.begin(b.claim.TryAcquire).granted())
+	s.release(b.takes())
 	s.none()
 }
 

@@ -143,8 +143,7 @@ func tokensGrow(s *scene) {
 		s.release(waiting.granted())
 		s.release(again.granted())
 		s.none()
-		r := b.begin(b.claim.TryAcquire)
-		s.release(r.granted())
+		s.release(b.takes())
 		s.none()
 	}
 }

@@ -82,9 +82,10 @@ func contenders(s *scene) {
 	h := p[0].acquire()
 	waiting := []*request{p[1].queue(), p[2].queue()}
 	for _, asker := range p {
-		queue := look(asker)
-		if len(queue) != 3 || queue[0].Token != h.Token() {
-			s.Fatalf("contenders: %+v, want three, and first the holder with token %d", queue, h.Token())
+		var queue []second.Contender
+		s.await("three contenders are seen", s.news(), func() bool { queue = look(asker); return len(queue) == 3 })
+		if queue[0].Token != h.Token() {
+			s.Fatalf("contenders: %+v, want first the holder with token %d", queue, h.Token())
 		}
 	}
 	queue := look(p[2])

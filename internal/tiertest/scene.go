@@ -236,6 +236,18 @@ func (p *proc) refused() {
 	}
 }
 
+// takes tries until a lock is seen to be free that is: a server that lags may be the last to know.
+func (p *proc) takes() (h *hold) {
+	p.scene.Helper()
+	p.scene.await("a try takes a lock that is free", p.scene.news(), func() bool {
+		r := p.begin(p.claim.TryAcquire)
+		r.end()
+		h = r.hold
+		return h != nil
+	})
+	return h
+}
+
 func (s *scene) release(h *hold) {
 	s.Helper()
 	if err := h.Release(); err != nil {
