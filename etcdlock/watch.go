@@ -22,7 +22,7 @@ type queues struct {
 	byPath map[string]*queue
 
 	// The stream that new watches share, among those of the client: they have one for each
-	// set of metadata. It is changed when one has fallen silent.
+	// set of metadata. It is changed when one has fallen silent, or refuses a watch.
 	stream atomic.Int64
 }
 
@@ -143,14 +143,13 @@ func (q *queue) watch(ctx context.Context, cancel func()) (clientv3.WatchChan, e
 	s := q.claim.store
 	stream := s.queues.stream.Load()
 	ctx = metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx), "tierlock-stream", strconv.FormatInt(stream, 10))
-	bound := time.AfterFunc(s.patience(), func() {
-		s.queues.stream.CompareAndSwap(stream, stream+1)
-		cancel()
-	})
+	bound := time.AfterFunc(s.patience(), cancel)
 	defer bound.Stop()
 	events := s.client.Watch(ctx, q.claim.prefix(), clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	created, open := <-events
 	if err := created.Err(); err != nil || !open {
+		// A stream may take no more watches, as its auth token has expired, and yet live on.
+		s.queues.stream.CompareAndSwap(stream, stream+1)
 		return events, cmp.Or(err, errSilent)
 	}
 	return events, nil

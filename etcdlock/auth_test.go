@@ -1,0 +1,56 @@
+package etcdlock
+
+import (
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"github.com/tierlock/tierlock/internal/etcdserver"
+	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A stream of watches keeps the token that it began with. When that is not valid any more,
+// the stream lives on, but takes no new watch.
+func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
+	srv := etcdservertest.Start(t, etcdserver.Config{NoSync: true})
+	root := dial(t, clientv3.Config{Endpoints: []string{srv.Addr()}})
+	ctx := soon(t)
+	for _, err := range []error{
+		errorOf(root.UserAdd(ctx, "root", "r")), errorOf(root.UserGrantRole(ctx, "root", "root")),
+		errorOf(root.AuthEnable(ctx)),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	calls := &calls{counts: make(map[string]int)}
+	client := dial(t, clientv3.Config{Endpoints: []string{srv.Addr()}, Username: "root", Password: "r", DialOptions: []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(calls.unary),
+	}})
+	o, _, _ := newOptions(nil) // a TTL that gives the server time to look at passwords
+	s := open(client, o)
+	defer s.Close()
+	follow := func(path string) *contender {
+		claim, err := s.Claim(path, second.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := mustAcquire(t, claim)
+		c.Contested().C()
+		return c
+	}
+	follow("/locks/a")
+	eventually(t, "a watch", func() bool { return calls.count("Range") > 0 })
+	if _, err := client.UserChangePassword(ctx, "root", "r"); err != nil { // which ends the tokens
+		t.Fatal(err)
+	}
+	follow("/locks/b")
+	eventually(t, "a queue that is watched, and not looked at all the time", func() bool {
+		before := calls.count("Range")
+		time.Sleep(2 * time.Second)
+		return calls.count("Range") == before
+	})
+}
