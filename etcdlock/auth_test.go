@@ -54,3 +54,15 @@ func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
 		return calls.count("Range") == before
 	})
 }
+
+// Servers before 3.5 say of an expired token that the watch is not permitted.
+func TestRefusalOfAWatchIsNoneOfTheQueue(t *testing.T) {
+	p, q := start(t), start(t)
+	refused := q.calls.refuseWatch("etcdserver: permission denied")
+	holder := mustAcquire(t, p.at(t, lockPath(t)))
+	w := begin(t, q.at(t, lockPath(t)).Acquire)
+	ended(t, "a watch", refused, 10*time.Second)
+	w.pending(t)
+	mustRelease(t, holder)
+	mustRelease(t, w.must(t))
+}

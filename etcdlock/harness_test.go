@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -98,6 +99,20 @@ type calls struct {
 
 	streams []*stream
 	delays  map[string]func()
+	refuse  func(*etcdserverpb.WatchResponse) // nil if none is to be refused
+}
+
+// refuseWatch has the next watch refused for a reason, and returns a channel that is closed
+// when it is.
+func (c *calls) refuseWatch(reason string) <-chan struct{} {
+	refused := make(chan struct{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuse = func(created *etcdserverpb.WatchResponse) {
+		created.Canceled, created.CancelReason = true, reason
+		close(refused)
+	}
+	return refused
 }
 
 // slow delays each message of the streams of a method, and tells when one has arrived.
@@ -194,6 +209,14 @@ func (s *stream) RecvMsg(m any) error {
 	s.calls.mu.Unlock()
 	if delay != nil {
 		delay()
+	}
+	if r, ok := m.(*etcdserverpb.WatchResponse); err == nil && ok && r.Created {
+		s.calls.mu.Lock()
+		if refuse := s.calls.refuse; refuse != nil {
+			refuse(r)
+			s.calls.refuse = nil
+		}
+		s.calls.mu.Unlock()
 	}
 	if err == nil && silent {
 		<-s.Context().Done()

@@ -89,9 +89,7 @@ func (q *queue) endIfIdle() {
 func (q *queue) run(ctx context.Context) {
 	defer q.stop()
 	for pace := retry.New(); ; {
-		if err := q.follow(ctx, pace.Reset); classify(err) == permanent {
-			q.refuse(err)
-		}
+		q.follow(ctx, pace.Reset)
 		if retry.Pause(ctx, pace.NextBackOff()) != nil {
 			return
 		}
@@ -103,8 +101,9 @@ var errSilent = errors.New("the watch has fallen silent")
 // follow watches, then looks, and goes by the events until the watch ends, for whatever
 // reason: a revision that was compacted, a server without a leader, a permission that was
 // taken away. The other way round, the watch would have to begin at a revision of the past, to
-// which the server comes only each 100 ms. If there is no watch, there is a look at least.
-func (q *queue) follow(ctx context.Context, well func()) error {
+// which the server comes only each 100 ms. If there is no watch, there is a look at least, and
+// only that tells what is permitted: a watch is also refused whose auth token has expired.
+func (q *queue) follow(ctx context.Context, well func()) {
 	watching, cancel := context.WithCancel(ctx)
 	events, err := q.watch(watching, cancel)
 	defer func() {
@@ -112,8 +111,11 @@ func (q *queue) follow(ctx context.Context, well func()) error {
 		for range events { // until the client has let go of it
 		}
 	}()
-	if _, refusal := q.look(ctx); refusal != nil || err != nil {
-		return cmp.Or(refusal, err)
+	if _, refusal := q.look(ctx); classify(refusal) == permanent {
+		q.refuse(refusal)
+		return
+	} else if refusal != nil || err != nil {
+		return
 	}
 	well()
 	silence := time.NewTimer(q.recheckAfter())
@@ -121,18 +123,18 @@ func (q *queue) follow(ctx context.Context, well func()) error {
 	for {
 		select {
 		case r, open := <-events:
-			if err := r.Err(); err != nil || !open {
-				return cmp.Or(err, errSilent)
+			if r.Err() != nil || !open {
+				return
 			}
 			q.apply(r.Events)
 		case <-silence.C:
 			// A connection can die unnoticed: the client pings its servers only if it is told to.
 			if news, err := q.look(ctx); err == nil && news {
 				q.claim.store.queues.stream.Add(1)
-				return errSilent
+				return
 			}
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return
 		}
 		silence.Reset(q.recheckAfter())
 	}
