@@ -70,30 +70,10 @@ func (c *contender) acquire(ctx context.Context, old *contender) error {
 // enqueue creates the key, behind all others, and reports whether there are none. The same
 // transaction is sent until it is answered: a later one finds what an earlier one has done.
 func (c *contender) enqueue(ctx context.Context, old *contender) (first bool, err error) {
-	missing := clientv3.Compare(clientv3.CreateRevision(c.key), "=", 0)
-	head := clientv3.OpGet(c.claim.prefix(), append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...)
-	then := []clientv3.Op{c.put(), head}
-	if old != nil {
-		then = slices.Insert(then, 0, clientv3.OpDelete(old.key))
-	}
-	otherwise := []clientv3.Op{clientv3.OpGet(c.key, clientv3.WithKeysOnly()), head}
 	for pace := retry.New(); ; {
-		answer, err := c.commit(missing, then, otherwise)
-		switch classify(err) {
-		case done:
-			if !answer.Succeeded {
-				c.token = answer.Responses[0].GetResponseRange().Kvs[0].CreateRevision
-				old.settleIfAny(1) // as far as can be told: the answer is lost that said it
-			} else {
-				old.settleIfAny(answer.Responses[0].GetResponseDeleteRange().GetDeleted())
-			}
-			heads := answer.Responses[len(answer.Responses)-1].GetResponseRange().Kvs
-			return len(heads) > 0 && string(heads[0].Key) == c.key, nil
-		case leaseGone:
-			c.claim.store.expire(c.session)
-			return false, errGone
-		case permanent:
-			return false, err
+		first, err := c.create(old)
+		if err == nil || errors.Is(err, errGone) || classify(err) == permanent {
+			return first, err
 		}
 		if old != nil {
 			old.doomed = true
@@ -102,6 +82,32 @@ func (c *contender) enqueue(ctx context.Context, old *contender) (first bool, er
 			return false, err
 		}
 	}
+}
+
+// create sends the transaction of enqueue once.
+func (c *contender) create(old *contender) (first bool, err error) {
+	missing := clientv3.Compare(clientv3.CreateRevision(c.key), "=", 0)
+	head := clientv3.OpGet(c.claim.prefix(), append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...)
+	then := []clientv3.Op{c.put(), head}
+	if old != nil {
+		then = slices.Insert(then, 0, clientv3.OpDelete(old.key))
+	}
+	otherwise := []clientv3.Op{clientv3.OpGet(c.key, clientv3.WithKeysOnly()), head}
+	answer, err := c.commit(missing, then, otherwise)
+	switch {
+	case classify(err) == leaseGone:
+		c.claim.store.expire(c.session)
+		return false, errGone
+	case err != nil:
+		return false, err
+	case !answer.Succeeded:
+		c.token = answer.Responses[0].GetResponseRange().Kvs[0].CreateRevision
+		old.settleIfAny(1) // as far as can be told: the answer is lost that said it
+	default:
+		old.settleIfAny(answer.Responses[0].GetResponseDeleteRange().GetDeleted())
+	}
+	heads := answer.Responses[len(answer.Responses)-1].GetResponseRange().Kvs
+	return len(heads) > 0 && string(heads[0].Key) == c.key, nil
 }
 
 // try takes the lock if nobody has it.
@@ -153,7 +159,7 @@ func (c *contender) tryOnce(ctx context.Context) error {
 		return second.ErrLocked
 	}
 	// Nobody but contenders of locks below, as far as that showed.
-	if first, err := c.enqueue(ctx, nil); err != nil || first {
+	if first, err := c.create(nil); err != nil || first {
 		return err
 	}
 	_, queue, err := c.claim.look(ctx)

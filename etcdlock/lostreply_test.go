@@ -227,3 +227,21 @@ func TestReleaseThatWasNotHeardIsRepeated(t *testing.T) {
 	mustRelease(t, c)
 	eventually(t, "no key", func() bool { return len(left(t, lockPath(t))) == 0 })
 }
+
+func TestTryAboveALockThatIsHeldDoesNotWaitForEtcd(t *testing.T) {
+	p := start(t)
+	mustAcquire(t, p.at(t, lockPath(t)+"/below"))
+	p.calls.once("Txn", 2, func(context.Context, func(context.Context) error) error {
+		p.wire.sever()
+		return errDropped
+	})
+	w := begin(t, p.at(t, lockPath(t)).TryAcquire)
+	select {
+	case _, ok := <-w.granted:
+		if ok {
+			t.Error("granted")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("waits for etcd")
+	}
+}
