@@ -30,7 +30,7 @@ type session struct {
 
 func (s *store) newSession(id clientv3.LeaseID, ttl, sent time.Duration) *session {
 	return &session{id: id, ttl: ttl, Lease: lease.New(lease.Config[*contender]{
-		Name:    fmt.Sprintf("session %x", int64(id)),
+		Name:    fmt.Sprintf("etcd lease %x", int64(id)),
 		Now:     s.now,
 		Vouches: func() bool { return true },
 		Lose:    (*contender).lose,

@@ -13,6 +13,9 @@ import (
 // parseConnect takes a connect string apart, as other clients of ZooKeeper do: the servers,
 // with their ports, and the path below which all others are, "" for none.
 func parseConnect(connect string) (servers []string, chroot string, err error) {
+	if strings.Contains(connect, "://") {
+		return nil, "", fmt.Errorf("connect string %q: want host:port,host:port/path, without a scheme", connect)
+	}
 	hosts, chroot, rooted := strings.Cut(connect, "/")
 	if rooted {
 		chroot = "/" + chroot

@@ -47,6 +47,7 @@ func TestDialRefusesABadConnectStringByName(t *testing.T) {
 		{addr + ",", "a server is missing"},
 		{addr + ",,127.0.0.1:2182", "a server is missing"},
 		{"/app", "a server is missing"},
+		{"http://127.0.0.1:2181", "without a scheme"},
 		{"127.0.0.1:0", `server "127.0.0.1:0": want host:port`},
 		{"127.0.0.1:65536", `"127.0.0.1:65536"`},
 		{"127.0.0.1:zk", `"127.0.0.1:zk"`},

@@ -7,5 +7,5 @@ var (
 	ErrLocked   = errors.New("locked by another owner")
 	ErrLost     = errors.New("lock lost")
 	ErrReleased = errors.New("lock already released")
-	ErrClosed   = errors.New("client closed")
+	ErrClosed   = errors.New("locks closed")
 )

@@ -218,7 +218,7 @@ func (s *scene) awaitRelease(h *hold) *request {
 // givenUp checks how that ends.
 func (r *request) givenUp() {
 	r.scene.Helper()
-	if r.end(); r.err != errNothing {
+	if r.end(); !errors.Is(r.err, errNothing) {
 		r.scene.Errorf("AwaitRelease: %v, want nil", r.err)
 	}
 }

@@ -132,10 +132,10 @@ func (h *hold) Release() error {
 // lost reports whether the grant says so in every way.
 func (h *hold) lost() error {
 	if err := h.Err(); !errors.Is(err, second.ErrLost) {
-		return fmt.Errorf("Err is %v", err)
+		return fmt.Errorf("Err is: %w", err)
 	}
 	if cause := context.Cause(h.Context()); !errors.Is(cause, second.ErrLost) {
-		return fmt.Errorf("the cause of the context is %v", cause)
+		return fmt.Errorf("the cause of the context is: %w", cause)
 	}
 	return nil
 }

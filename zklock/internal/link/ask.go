@@ -1,7 +1,5 @@
 package link
 
-import ()
-
 // Transact runs a transaction and returns the paths of the znodes that it created.
 func (l *Link) Transact(ops ...any) (created []string, err error) {
 	a := l.Ask(Transaction(ops))[0]

@@ -186,13 +186,6 @@ func (l *dialed) Close() {
 	l.link.tasks.Wait()
 }
 
-// closing reports whether close has begun.
-func (l *dialed) closing() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.closed
-}
-
 // kill breaks the connection.
 func (l *dialed) kill() {
 	l.mu.Lock()
