@@ -78,7 +78,12 @@
 // The client belongs to the program. It pings its connections only if clientv3.Config says so:
 // set DialKeepAliveTime and DialKeepAliveTimeout to a few seconds, or a connection that has died
 // silently is used until the requests on it time out, each after a sixth of the TTL. The client
-// logs retries by itself; see Logger in clientv3.Config.
+// logs retries by itself; see Logger in clientv3.Config. With a user name and a password it
+// authenticates for each keep-alive, for which the server hashes the password: choose a TTL that
+// leaves room for that.
+//
+// Nobody else may put to a key of the lock: that takes it off the lease, so that it outlives a
+// process that dies.
 //
 // # Client requests
 //

@@ -23,6 +23,9 @@ func parseConnect(connect string) (servers []string, chroot string, err error) {
 	if chroot == "/" {
 		chroot = ""
 	}
+	if strings.Contains(chroot, ",") {
+		return nil, "", fmt.Errorf("connect string %q: want the path once, behind the last server", connect)
+	}
 	if chroot != "" {
 		if err := checkPath(chroot); err != nil {
 			return nil, "", fmt.Errorf("connect string %q: path %q: %w", connect, chroot, err)

@@ -110,8 +110,9 @@ func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
 }
 
 // TryAcquire is Acquire without waiting for others: if somebody has the lock or queues
-// for it, it returns [ErrLocked]. That costs one read; only if nobody is seen, a node
-// is created (and deleted again if somebody was faster), which takes a second round trip.
+// for it, it returns [ErrLocked], and maybe also if somebody has just gone: a server may lag.
+// That costs one read; only if nobody is seen, a node is created (and deleted again if
+// somebody was faster), which takes a second round trip.
 // While ZooKeeper cannot be reached it fails at once, with an error wrapping
 // [zk.ErrNoServer], and so it does, with another error, as long as a lease that has run
 // out is not renewed.

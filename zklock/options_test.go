@@ -55,7 +55,8 @@ func TestDialRefusesABadConnectStringByName(t *testing.T) {
 		{addr + ",::1", `"::1"`},
 		{addr + "/app/", `path "/app/": empty component`},
 		{addr + "/zookeeper", `path "/zookeeper": /zookeeper is reserved`},
-		{addr + "/app,127.0.0.1:2182/app/..", `".."`},
+		{addr + "/app/..", `".."`},
+		{addr + "/app,127.0.0.1:2182/app", "want the path once, behind the last server"},
 	} {
 		t.Run(tt.connect, func(t *testing.T) {
 			wantRefusal(t, tt.connect, tt.name)
