@@ -88,23 +88,31 @@ func (c *contender) enqueue(ctx context.Context, old *contender) (first bool, er
 func (c *contender) create(old *contender) (first bool, err error) {
 	missing := clientv3.Compare(clientv3.CreateRevision(c.key), "=", 0)
 	head := clientv3.OpGet(c.claim.prefix(), append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...)
-	then := []clientv3.Op{c.put(), head}
+	conditions, then := []clientv3.Cmp{missing}, []clientv3.Op{c.put(), head}
 	if old != nil {
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(old.key), "=", old.token))
 		then = slices.Insert(then, 0, clientv3.OpDelete(old.key))
 	}
-	otherwise := []clientv3.Op{clientv3.OpGet(c.key, clientv3.WithKeysOnly()), head}
-	answer, err := c.commit(missing, then, otherwise)
+	answer, err := c.commit(conditions, then, []clientv3.Op{clientv3.OpGet(c.key, clientv3.WithKeysOnly()), head})
 	switch {
 	case classify(err) == leaseGone:
 		c.claim.store.expire(c.session)
 		return false, errGone
 	case err != nil:
 		return false, err
-	case !answer.Succeeded:
-		c.token = answer.Responses[0].GetResponseRange().Kvs[0].CreateRevision
-		old.settleIfAny(1) // as far as can be told: the answer is lost that said it
+	case answer.Succeeded:
+		old.settleIfAny(1)
 	default:
-		old.settleIfAny(answer.Responses[0].GetResponseDeleteRange().GetDeleted())
+		own := answer.Responses[0].GetResponseRange().Kvs
+		if len(own) == 0 {
+			return false, errGone // it is the old key that is not there
+		}
+		c.token = own[0].CreateRevision
+		if c.unclear {
+			old.settleIfAny(1) // as far as can be told: the answer is lost that said it
+		} else {
+			old.removeIfAny() // an older request for a key of that name was applied late
+		}
 	}
 	heads := answer.Responses[len(answer.Responses)-1].GetResponseRange().Kvs
 	return len(heads) > 0 && string(heads[0].Key) == c.key, nil
@@ -144,7 +152,7 @@ const maxBelow = 64
 func (c *contender) tryOnce(ctx context.Context) error {
 	prefix := c.claim.prefix()
 	answer, err := c.commit(
-		clientv3.Compare(clientv3.CreateRevision(prefix), "=", 0).WithPrefix(),
+		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(prefix), "=", 0).WithPrefix()},
 		[]clientv3.Op{c.put()},
 		[]clientv3.Op{clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(maxBelow))})
 	switch {
@@ -174,10 +182,10 @@ func (c *contender) tryOnce(ctx context.Context) error {
 
 // commit sends a transaction that may create the key, once. Its answer is waited for whoever
 // has lost interest meanwhile: else nobody would know whether there is a key.
-func (c *contender) commit(condition clientv3.Cmp, then, otherwise []clientv3.Op) (answer *clientv3.TxnResponse, err error) {
+func (c *contender) commit(conditions []clientv3.Cmp, then, otherwise []clientv3.Op) (answer *clientv3.TxnResponse, err error) {
 	s := c.claim.store
 	err = s.call(s.ctx, func(ctx context.Context) (err error) {
-		answer, err = s.client.Txn(ctx).If(condition).Then(then...).Else(otherwise...).Commit()
+		answer, err = s.client.Txn(ctx).If(conditions...).Then(then...).Else(otherwise...).Commit()
 		return err
 	})
 	switch {

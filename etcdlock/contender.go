@@ -2,8 +2,6 @@ package etcdlock
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +17,8 @@ import (
 type contender struct {
 	claim   *claim
 	session *session
-	key     string         // <path>/<uuid>; the uuid is fresh for each contender
+	name    string         // a uuid; see [names]
+	key     string         // <path>/<name>
 	wake    mutexbool.Bool // look again
 
 	// Set by the attempt, before anybody else sees them.
@@ -50,9 +49,8 @@ type contender struct {
 }
 
 func (l *claim) newContender(x *session) *contender {
-	var id [16]byte
-	rand.Read(id[:]) // cannot fail
-	c := &contender{claim: l, session: x, key: l.prefix() + hex.EncodeToString(id[:]), released: make(chan struct{})}
+	name := x.takeName()
+	c := &contender{claim: l, session: x, name: name, key: l.prefix() + name, released: make(chan struct{})}
 	// Not derived from the context of Acquire, which bounds only the wait.
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.contested = contention.New(func() { c.join() })
@@ -117,7 +115,9 @@ func (c *contender) buryAfterMargin() {
 	defer margin.Stop()
 	select {
 	case <-margin.C:
-		c.bury()
+		if !c.session.Over() { // or the key goes with that
+			c.bury()
+		}
 	case <-c.released:
 	case <-s.ctx.Done():
 	}
@@ -126,7 +126,7 @@ func (c *contender) buryAfterMargin() {
 // bury leaves the key to the reaper, unless it is known to be gone.
 func (c *contender) bury() {
 	if !c.gone.Load() && !c.buried.Swap(true) {
-		c.claim.store.reaper.Add(remains{key: c.key, session: c.session})
+		c.claim.store.reaper.Add(remains{key: c.key, created: c.token, session: c.session})
 	}
 }
 
@@ -136,7 +136,7 @@ func (c *contender) discard() {
 	c.giveUp()
 	switch {
 	case c.token == 0 && !c.unclear:
-		c.settle(nil) // there is no key
+		c.settleAs(nil, true) // there is no key
 	case c.token == 0:
 		c.leaveToReaper(nil)
 	default:

@@ -52,6 +52,11 @@
 // one transaction that deletes one key and creates another; each is one write to etcd. A
 // try is one transaction, which writes nothing if somebody else is there.
 //
+// etcd remembers the name of each key that was deleted until its history is compacted, and whoever
+// looks at a queue passes by all of them. So a process uses the names of its keys again. New ones
+// come with each process and each lease, and for as long as a lease lasts after a request was not
+// answered: let etcd compact its history (--auto-compaction-retention).
+//
 // A process that waits for a lock, or has goroutines that wait while it holds the lock,
 // watches the queue, and hears of each key that comes or goes below path/, those of locks
 // below included. A lock goes from one process to the next with a delete and its event, without
@@ -90,8 +95,8 @@
 // Each request has a deadline, of a sixth of the TTL and half a second at least. The client
 // repeats reads and requests about leases by itself, and transactions only if they were not
 // sent, but for two cases: an auth token that has expired, and an answer that says "cancelled"
-// or "deadline exceeded" before the deadline. Any request may be repeated without harm: each key
-// has a name of its own and is created only if it is not there.
+// or "deadline exceeded" before the deadline. Any request may be repeated without harm: a key is
+// created only if it is not there, and deleted only if it is the one that was meant.
 //
 // # What is not promised
 //

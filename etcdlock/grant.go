@@ -94,10 +94,9 @@ func (c *contender) remove(loss error) {
 	}
 }
 
-// removeNow deletes the key, or leaves it to the reaper. Its name occurs once, so the delete
-// can only hit this key.
+// removeNow deletes the key, or leaves it to the reaper.
 func (c *contender) removeNow(loss error) {
-	number, err := c.claim.store.delete(c.key)
+	number, err := c.claim.store.delete(c.key, c.token)
 	switch classify(err) {
 	case done:
 		c.settleDeleted(number, loss)
@@ -114,7 +113,7 @@ func (c *contender) settleDeleted(number int64, loss error) {
 		loss = deleted(c.key)
 	}
 	c.gone.Store(true)
-	c.settle(loss)
+	c.settleAs(loss, true)
 }
 
 func (c *contender) leaveToReaper(fate error) {
@@ -123,11 +122,17 @@ func (c *contender) leaveToReaper(fate error) {
 }
 
 // settle says that nobody has to wait for the end of the key any more.
-func (c *contender) settle(fate error) {
+func (c *contender) settle(fate error) { c.settleAs(fate, false) }
+
+// settleAs also says whether the key is known not to be there, by an answer.
+func (c *contender) settleAs(fate error, answered bool) {
 	c.leave()
 	c.settled.Do(func() {
 		c.fate = fate
 		c.session.leaving.Delete(c.key)
+		if answered {
+			c.session.names.push(c.name)
+		}
 		close(c.released)
 	})
 }

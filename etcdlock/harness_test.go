@@ -152,8 +152,16 @@ type rule struct {
 
 var errDropped = status.Error(codes.Unavailable, "dropped")
 
+// nameOf tells the transaction that deletes a key from the others.
+func nameOf(method string, req any) string {
+	if txn, ok := req.(*etcdserverpb.TxnRequest); ok && len(txn.Success) == 1 && txn.Success[0].GetRequestDeleteRange() != nil {
+		return "DeleteRange"
+	}
+	return path.Base(method)
+}
+
 func (c *calls) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	name := path.Base(method)
+	name := nameOf(method, req)
 	c.mu.Lock()
 	c.counts[name]++
 	rules := c.rules

@@ -102,8 +102,8 @@ func (s *store) reconnect() { s.client.ActiveConnection().ResetConnectBackoff() 
 // answer did not come may be applied at any later time, also after the delete of its key: by a
 // server, say, that was stopped and continued. Nothing but the end of the lease, without which
 // it is refused, makes sure that it is not; and until then this finds what it has done. Keys
-// are enrolled before they are created and have a name once only, so that no key is deleted
-// that is wanted.
+// are enrolled before they are created, and from the first such request on have a name once only,
+// so that no key is deleted that is wanted.
 func (s *store) audit(x *session) {
 	var attached *clientv3.LeaseTimeToLiveResponse
 	if err := s.call(s.ctx, func(ctx context.Context) (err error) {

@@ -1,10 +1,15 @@
 package etcdlock
 
-import "context"
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
 
 // remains are a key that nobody wants any more, and the session it was created under.
 type remains struct {
 	key     string
+	created int64 // revision, 0 for any
 	session *session
 	refused bool // a delete was not permitted, which was reported
 }
@@ -15,7 +20,7 @@ func (s *store) remove(item *remains) bool {
 	if item.session.Over() {
 		return true // it went with the lease
 	}
-	_, err := s.delete(item.key)
+	_, err := s.delete(item.key, item.created)
 	if classify(err) == permanent && !item.refused {
 		item.refused = true
 		s.options.logger.Warn("etcdlock: cannot delete a key; it stays in the queue until its lease ends, also in the way of this process",
@@ -24,12 +29,17 @@ func (s *store) remove(item *remains) bool {
 	return err == nil
 }
 
-// delete returns how many keys it has deleted, one or none.
-func (s *store) delete(key string) (deleted int64, err error) {
+// delete deletes the key that was created at a revision, 0 for any, and returns how many it has
+// deleted, one or none.
+func (s *store) delete(key string, created int64) (deleted int64, err error) {
 	err = s.call(s.ctx, func(ctx context.Context) error {
-		resp, err := s.client.Delete(ctx, key)
-		if err == nil {
-			deleted = resp.Deleted
+		txn := s.client.Txn(ctx)
+		if created != 0 {
+			txn = txn.If(clientv3.Compare(clientv3.CreateRevision(key), "=", created))
+		}
+		answer, err := txn.Then(clientv3.OpDelete(key)).Commit()
+		if err == nil && answer.Succeeded {
+			deleted = answer.Responses[0].GetResponseDeleteRange().GetDeleted()
 		}
 		return err
 	})

@@ -25,6 +25,7 @@ type session struct {
 
 	// A request without an answer may still create a key; see [store.audit].
 	doubtful atomic.Bool
+	names    names
 	leaving  sync.Map // keys that were given up and are not settled yet
 }
 
