@@ -59,7 +59,7 @@ func (c *cohort) enter(ctx context.Context, lock errand) (*ownership, error) {
 
 	select {
 	case <-w.turn:
-		return w.own, w.err
+		return w.own, w.err()
 	case <-ctx.Done():
 		return nil, c.giveUp(w, context.Cause(ctx))
 	case <-c.registry.second.Done():

@@ -1,16 +1,23 @@
 package tier
 
-// A waiter is a goroutine in front of the gate.
+// A waiter is a goroutine in front of the gate. There may be very many.
 type waiter struct {
-	turn   chan struct{} // closed when the waiter is chosen or turned away
-	own    *ownership    // what it was chosen for; nil if it was turned away
-	err    error         // why it was turned away
-	errand errand        // for the courier, while the waiter is first
-	seat   ownership     // for own: kept here to save an allocation
+	turn    chan struct{} // closed when the waiter is chosen or turned away
+	own     *ownership    // what it was chosen for; nil if it was turned away
+	refusal *error        // why it was turned away; nil if it was not
+	errand  errand        // for the courier, while the waiter is first
+	seat    ownership     // for own: kept here to save an allocation
 
-	arrival    int64 // the waiter's place among all that ever came
+	arrival    int64 // the waiter's place among all that ever came, from 1; 0 when it is out of the queue
 	next, prev *waiter
-	queued     bool
+}
+
+// err returns why the waiter was turned away.
+func (w *waiter) err() error {
+	if w.refusal == nil {
+		return nil
+	}
+	return *w.refusal
 }
 
 // A gate is a first-in-first-out queue of waiters. It knows nothing of the lock behind
@@ -23,7 +30,7 @@ type gate struct {
 // join puts a new waiter at the end.
 func (g *gate) join() *waiter {
 	g.arrivals++
-	w := &waiter{turn: make(chan struct{}), arrival: g.arrivals, prev: g.last, queued: true}
+	w := &waiter{turn: make(chan struct{}), arrival: g.arrivals, prev: g.last}
 	if g.last != nil {
 		g.last.next = w
 	} else {
@@ -52,17 +59,17 @@ func (g *gate) refuse(err error) {
 
 func (g *gate) turnAway(w *waiter, err error) {
 	g.leave(w)
-	w.err = err
+	w.refusal = &err
 	close(w.turn)
 }
 
 // leave takes a waiter out of the queue. It reports false if the waiter is out already:
 // then its turn has come.
 func (g *gate) leave(w *waiter) bool {
-	if !w.queued {
+	if w.arrival == 0 {
 		return false
 	}
-	w.queued = false
+	w.arrival = 0
 	if w.prev != nil {
 		w.prev.next = w.next
 	} else {

@@ -24,8 +24,8 @@ func TestGateAdmitsInOrderOfArrival(t *testing.T) { // I6
 	for i, w := range waiters {
 		own := &ownership{}
 		g.admit(own)
-		if !turned(w) || w.own != own || w.err != nil {
-			t.Errorf("admission %d: waiter %d got %v, %v; want the ownership", i, i, w.own, w.err)
+		if !turned(w) || w.own != own || w.err() != nil {
+			t.Errorf("admission %d: waiter %d got %v, %v; want the ownership", i, i, w.own, w.err())
 		}
 		for j, later := range waiters[i+1:] {
 			if turned(later) {
@@ -74,8 +74,8 @@ func TestGateRefusesEverybody(t *testing.T) {
 	waiters := []*waiter{g.join(), g.join(), g.join()}
 	g.refuse(reason)
 	for i, w := range waiters {
-		if !turned(w) || w.own != nil || !errors.Is(w.err, reason) {
-			t.Errorf("waiter %d after refuse: got %v, %v; want %v", i, w.own, w.err, reason)
+		if !turned(w) || w.own != nil || !errors.Is(w.err(), reason) {
+			t.Errorf("waiter %d after refuse: got %v, %v; want %v", i, w.own, w.err(), reason)
 		}
 	}
 	if !g.empty() {
@@ -125,7 +125,7 @@ func TestGateIsAQueue(t *testing.T) {
 			"refuse": func(t *rapid.T) {
 				g.refuse(errors.New("no"))
 				for _, w := range model {
-					if w.err == nil || !turned(w) {
+					if w.err() == nil || !turned(w) {
 						t.Fatal("refuse forgot a waiter")
 					}
 				}

@@ -41,8 +41,8 @@ func TestWaiterIsCheap(t *testing.T) {
 		}
 		each := (waiting - idle) / waiters
 		t.Logf("%d B for each waiter", each)
-		if each > 512 {
-			t.Errorf("%d B for each waiter, want at most 512", each)
+		if each > 480 {
+			t.Errorf("%d B for each waiter, want at most 480", each)
 		}
 		close(never)
 		release(t, hold)
