@@ -18,7 +18,7 @@ func (l *claim) queueUp(ctx context.Context, old *contender) (*contender, error)
 	for ; ; old = nil {
 		c, err := l.enter(ctx)
 		if err != nil {
-			old.removeIfAny()
+			old.deleteIfAny()
 			return nil, err
 		}
 		if err = c.acquire(ctx, old); err == nil {
@@ -58,7 +58,7 @@ func (l *claim) enter(ctx context.Context) (*contender, error) {
 func (c *contender) acquire(ctx context.Context, old *contender) error {
 	first, err := c.enqueue(ctx, old)
 	if err != nil {
-		old.removeIfAny()
+		old.deleteIfAny()
 		return err
 	}
 	if first && c.holdUnwatched() {
@@ -101,7 +101,7 @@ func (c *contender) create(old *contender) (first bool, err error) {
 	case err != nil:
 		return false, err
 	case answer.Succeeded:
-		old.settleIfAny(1)
+		old.finishIfAny(1)
 	default:
 		own := answer.Responses[0].GetResponseRange().Kvs
 		if len(own) == 0 {
@@ -109,9 +109,9 @@ func (c *contender) create(old *contender) (first bool, err error) {
 		}
 		c.token = own[0].CreateRevision
 		if c.unclear {
-			old.settleIfAny(1) // as far as can be told: the answer is lost that said it
+			old.finishIfAny(1) // as far as can be told: the answer is lost that said it
 		} else {
-			old.removeIfAny() // an older request for a key of that name was applied late
+			old.deleteIfAny() // an older request for a key of that name was applied late
 		}
 	}
 	heads := answer.Responses[len(answer.Responses)-1].GetResponseRange().Kvs

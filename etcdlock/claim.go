@@ -45,7 +45,7 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant) (second.Grant, 
 	old.giveUp()
 	old.leave() // before its key goes, which is no loss
 	if loss != nil {
-		old.remove(loss)
+		old.startDelete(loss)
 		return l.Acquire(ctx)
 	}
 	var begun atomic.Bool // whoever sets it sees to the end of old
@@ -57,7 +57,7 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant) (second.Grant, 
 	})
 	if err != nil {
 		if !begun.Swap(true) {
-			old.remove(nil)
+			old.startDelete(nil)
 		}
 		old.AwaitRelease() // whoever comes next would queue behind it
 	}

@@ -42,8 +42,8 @@ type contender struct {
 
 	pending  atomic.Int32 // guarded writes that may still take effect
 	spent    atomic.Bool  // given up
-	buried   atomic.Bool  // left to the reaper
-	settled  sync.Once
+	reaped   atomic.Bool  // left to the reaper
+	finished sync.Once
 	fate     error         // what Release says about the end; valid when released is closed
 	released chan struct{} // closed when the key is gone, or left to the reaper
 }
@@ -103,29 +103,29 @@ func (c *contender) lose(reason error) {
 	c.end(reason)
 	c.wake.Set()
 	if !c.gone.Load() {
-		c.claim.store.spawn(c.buryAfterMargin)
+		c.claim.store.spawn(c.reapAfterMargin)
 	}
 }
 
 func (c *contender) lost() bool { return c.life.Err() != nil }
 
-func (c *contender) buryAfterMargin() {
+func (c *contender) reapAfterMargin() {
 	s := c.claim.store
 	margin := time.NewTimer(s.margin(c.session.ttl))
 	defer margin.Stop()
 	select {
 	case <-margin.C:
 		if !c.session.Over() { // or the key goes with that
-			c.bury()
+			c.reap()
 		}
 	case <-c.released:
 	case <-s.ctx.Done():
 	}
 }
 
-// bury leaves the key to the reaper, unless it is known to be gone.
-func (c *contender) bury() {
-	if !c.gone.Load() && !c.buried.Swap(true) {
+// reap leaves the key to the reaper, unless it is known to be gone.
+func (c *contender) reap() {
+	if !c.gone.Load() && !c.reaped.Swap(true) {
 		c.claim.store.reaper.Add(remains{key: c.key, created: c.token, session: c.session})
 	}
 }
@@ -136,10 +136,10 @@ func (c *contender) discard() {
 	c.giveUp()
 	switch {
 	case c.token == 0 && !c.unclear:
-		c.settleAs(nil, true) // there is no key
+		c.finishAs(nil, true) // there is no key
 	case c.token == 0:
 		c.leaveToReaper(nil)
 	default:
-		c.remove(nil)
+		c.startDelete(nil)
 	}
 }

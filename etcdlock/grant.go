@@ -50,7 +50,7 @@ func (c *contender) Release() error {
 	}
 	loss := c.loss()
 	c.giveUp()
-	c.remove(loss)
+	c.startDelete(loss)
 	return c.AwaitRelease()
 }
 
@@ -75,31 +75,31 @@ func (c *contender) AwaitRelease() error {
 	}
 }
 
-// remove deletes the key, without waiting for the answer. A loss is what became of the lock
+// startDelete deletes the key, without waiting for the answer. A loss is what became of the lock
 // before, nil if it was held to the end.
-func (c *contender) remove(loss error) {
+func (c *contender) startDelete(loss error) {
 	s := c.claim.store
 	c.leave()
 	switch {
 	case c.gone.Load(): // by another hand, and nobody has said so yet
-		c.settle(cmp.Or(loss, deleted(c.key)))
+		c.finish(cmp.Or(loss, deleted(c.key)))
 	case c.session.Over(): // it has gone with the lease, or goes with the store
-		c.settle(loss)
+		c.finish(loss)
 	case s.Err() != nil:
 		c.leaveToReaper(loss)
 	default:
-		if !s.spawn(func() { c.removeNow(loss) }) {
-			c.settle(loss)
+		if !s.spawn(func() { c.deleteKey(loss) }) {
+			c.finish(loss)
 		}
 	}
 }
 
-// removeNow deletes the key, or leaves it to the reaper.
-func (c *contender) removeNow(loss error) {
+// deleteKey deletes the key, or leaves it to the reaper.
+func (c *contender) deleteKey(loss error) {
 	number, err := c.claim.store.delete(c.key, c.token)
 	switch classify(err) {
 	case done:
-		c.settleDeleted(number, loss)
+		c.finishDeleted(number, loss)
 	case permanent:
 		c.leaveToReaper(cmp.Or(loss, fmt.Errorf("delete %s: %w; the key stays in the queue until the etcd lease ends, and even this process queues behind it", c.key, err)))
 	default:
@@ -107,27 +107,27 @@ func (c *contender) removeNow(loss error) {
 	}
 }
 
-// settleDeleted follows a delete of so many keys, one or none.
-func (c *contender) settleDeleted(number int64, loss error) {
+// finishDeleted follows a delete of so many keys, one or none.
+func (c *contender) finishDeleted(number int64, loss error) {
 	if number == 0 && loss == nil && !c.doomed && !c.session.Over() {
 		loss = deleted(c.key)
 	}
 	c.gone.Store(true)
-	c.settleAs(loss, true)
+	c.finishAs(loss, true)
 }
 
 func (c *contender) leaveToReaper(fate error) {
-	c.bury()
-	c.settle(fate)
+	c.reap()
+	c.finish(fate)
 }
 
-// settle says that nobody has to wait for the end of the key any more.
-func (c *contender) settle(fate error) { c.settleAs(fate, false) }
+// finish says that nobody has to wait for the end of the key any more.
+func (c *contender) finish(fate error) { c.finishAs(fate, false) }
 
-// settleAs also says whether the key is known not to be there, by an answer.
-func (c *contender) settleAs(fate error, answered bool) {
+// finishAs also says whether the key is known not to be there, by an answer.
+func (c *contender) finishAs(fate error, answered bool) {
 	c.leave()
-	c.settled.Do(func() {
+	c.finished.Do(func() {
 		c.fate = fate
 		c.session.leaving.Delete(c.key)
 		if answered {
@@ -139,14 +139,14 @@ func (c *contender) settleAs(fate error, answered bool) {
 
 // The old contender of a requeue, if there is one, has been given up and was not lost then.
 
-func (c *contender) removeIfAny() {
+func (c *contender) deleteIfAny() {
 	if c != nil {
-		c.remove(nil)
+		c.startDelete(nil)
 	}
 }
 
-func (c *contender) settleIfAny(deleted int64) {
+func (c *contender) finishIfAny(deleted int64) {
 	if c != nil {
-		c.settleDeleted(deleted, nil)
+		c.finishDeleted(deleted, nil)
 	}
 }

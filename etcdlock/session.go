@@ -26,7 +26,7 @@ type session struct {
 	// A request without an answer may still create a key; see [store.audit].
 	doubtful atomic.Bool
 	names    names
-	leaving  sync.Map // keys that were given up and are not settled yet
+	leaving  sync.Map // keys that were given up and are not finished yet
 }
 
 func (s *store) newSession(id clientv3.LeaseID, ttl, sent time.Duration) *session {
