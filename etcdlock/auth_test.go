@@ -18,6 +18,11 @@ func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
 	srv := etcdservertest.Start(t, etcdserver.Config{NoSync: true})
 	root := dial(t, clientv3.Config{Endpoints: []string{srv.Addr()}})
 	ctx := soon(t)
+	if status, err := root.Status(ctx, srv.Addr()); err != nil {
+		t.Fatal(err)
+	} else if tooOld(status.Version) {
+		t.Skip("3.4.23, which is too old for other reasons, hangs after the change of a password")
+	}
 	for _, err := range []error{
 		errorOf(root.UserAdd(ctx, "root", "r")), errorOf(root.UserGrantRole(ctx, "root", "root")),
 		errorOf(root.AuthEnable(ctx)),
