@@ -5,6 +5,11 @@ SHELL := bash
 # The race detector needs a C compiler, which Go knows of when it enables cgo.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
+# All packages of the modules in go.work, and those of the locks and of stress whose tests start servers.
+PACKAGES = $(or $(shell go list -m -f '{{.Dir}}/...'),$(error go.work has no modules))
+STARTERS = $(or $(shell go list -test -f '{{$$p := .ForTest}}{{if $$p}}{{range .Deps}}{{if eq . "github.com/tierlock/tierlock/internal/child"}}{{$$p}} {{end}}{{end}}{{end}}' \
+	./... ./etcdlock/... ./stress/...),$(error no test starts a server))
+
 GREMLINS := go run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 
 # Ten seconds of four processes with fifty goroutines each on a private ZooKeeper, and the verdict.
@@ -41,14 +46,14 @@ etcd: etcd-server
 # Everything, on real servers; fails where it cannot get one.
 test: server etcd-server
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
-	go vet ./... ./etcdlock/... ./stress/...
-	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 15m ./... ./etcdlock/... ./stress/...
+	go vet $(PACKAGES)
+	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 15m $(PACKAGES)
 
-# The same on ZooKeeper 3.9 and etcd 3.4, where Debian 13 and 12 can be reached. It is the servers that are other: without the
-# race detector.
+# What starts servers again on ZooKeeper 3.9 and etcd 3.4, where Debian 13 and 12 can be reached. It is the servers that are
+# other: without the race detector.
 compat: server
 	@home=$$(scripts/get-zookeeper-3.9.sh) && etcd=$$(scripts/get-etcd-3.4.sh) && echo "ZOOKEEPER_HOME=$$home ETCD=$$etcd" && \
-		ZOOKEEPER_HOME=$$home ETCD=$$etcd TIERLOCK_REQUIRE_SERVER=1 go test -shuffle=on -timeout 15m ./... ./etcdlock/... ./stress/...
+		ZOOKEEPER_HOME=$$home ETCD=$$etcd TIERLOCK_REQUIRE_SERVER=1 go test -shuffle=on -timeout 15m $(STARTERS)
 
 # Random schedules of simulated processes and faults.
 SEEDS ?= 500
@@ -76,7 +81,7 @@ interop: server
 	TIERLOCK_REQUIRE_SERVER=1 TIERLOCK_REQUIRE_INTEROP=1 go test $(RACE) -v -count=1 ./interop -duration 20s
 
 lint:
-	golangci-lint run $$(go list -m -f '{{.Dir}}/...')
+	golangci-lint run $(PACKAGES)
 
 # The modules of go.work, and the one that builds an etcd.
 tidy-check:
