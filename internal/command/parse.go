@@ -1,0 +1,111 @@
+package command
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// parse reads the command line: flags that all subcommands share are taken before and after the
+// name, and flags before and after other arguments. What follows "--" is left alone. With
+// flag.ErrHelp comes the subcommand to explain, nil for all of them.
+func (in *invocation) parse(args []string) (*subcommand, error) {
+	if i := slices.Index(args, "--"); i >= 0 {
+		args, in.command = args[:i], args[i+1:]
+	}
+	args, err := in.flags("tierlock", nil).parse(args)
+	if err != nil {
+		return nil, err
+	}
+	if len(args) == 0 {
+		return nil, usageError("no subcommand; tierlock help lists them")
+	}
+	name, args := args[0], args[1:]
+	if name == "help" {
+		return explained(args)
+	}
+	sub := find(name)
+	if sub == nil {
+		return nil, usageError("there is no subcommand %q; tierlock help lists them", name)
+	}
+	for flags := in.flags("tierlock "+name, sub.flags); ; {
+		args, err = flags.parse(args)
+		if err != nil || len(args) == 0 {
+			return sub, err
+		}
+		in.args, args = append(in.args, args[0]), args[1:]
+	}
+}
+
+// explained returns the subcommand that help is asked for.
+func explained(args []string) (*subcommand, error) {
+	if len(args) == 0 {
+		return nil, flag.ErrHelp
+	}
+	if sub := find(args[0]); sub != nil {
+		return sub, flag.ErrHelp
+	}
+	return nil, usageError("help: there is no subcommand %q; tierlock help lists them", args[0])
+}
+
+func find(name string) *subcommand {
+	for _, sub := range subcommands() {
+		if sub.name == name {
+			return sub
+		}
+	}
+	return nil
+}
+
+// flags returns the flags that all share, and those of one subcommand. Their defaults are what
+// has been read already.
+func (in *invocation) flags(name string, own func(*flag.FlagSet)) flagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // Main reports the error
+	in.zk.flags(flags)
+	flags.Func("o", "`form` of what is printed: text or json (default text)", func(form string) error {
+		if form != "text" && form != "json" {
+			return errors.New("want text or json")
+		}
+		in.output = form
+		return nil
+	})
+	if own != nil {
+		own(flags)
+	}
+	return flagSet{flags}
+}
+
+type flagSet struct{ *flag.FlagSet }
+
+// parse reads flags up to the first argument that is none, and returns the rest.
+func (f flagSet) parse(args []string) ([]string, error) {
+	err := f.Parse(args)
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return f.Args(), err
+	}
+	advice := "tierlock help"
+	if name, ok := strings.CutPrefix(f.Name(), "tierlock "); ok {
+		advice += " " + name
+	}
+	return nil, usageError("%w; %s lists the flags", err, advice)
+}
+
+// duration adds a flag for a time that is not negative, and positive if it must be.
+func duration(flags *flag.FlagSet, d *time.Duration, name, usage string, positive bool) {
+	flags.Func(name, usage, func(text string) error {
+		value, err := time.ParseDuration(text)
+		switch {
+		case err != nil:
+			return errors.New("want a duration such as 500ms, 30s or 2m")
+		case value < 0 || positive && value == 0:
+			return fmt.Errorf("%v is too short", value)
+		}
+		*d = value
+		return nil
+	})
+}

@@ -1,0 +1,163 @@
+package command
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// A zooKeeper is how to connect to an ensemble: all that the command knows of it.
+type zooKeeper struct {
+	connect    string // host:port,host:port/path
+	timeout    time.Duration
+	authFile   string
+	tls        bool
+	ca         string
+	cert, key  string
+	serverName string
+}
+
+const connectTimeout = 10 * time.Second
+
+func (z *zooKeeper) flags(flags *flag.FlagSet) {
+	flags.StringVar(&z.connect, "zk", z.connect, "`servers`: host:port[,host:port…][/chroot] (default $TIERLOCK_ZK)")
+	duration(flags, &z.timeout, "connect-timeout", "`time` after which to give up connecting (default 10s)", true)
+	flags.StringVar(&z.authFile, "auth-file", z.authFile, "`file` with credentials, lines of scheme:credentials (default $TIERLOCK_AUTH)")
+	flags.BoolVar(&z.tls, "tls", z.tls, "connect with TLS; implied by the other -tls flags")
+	flags.StringVar(&z.ca, "tls-ca", z.ca, "`file` with the certificates to trust, PEM (default: the system's)")
+	flags.StringVar(&z.cert, "tls-cert", z.cert, "`file` with the certificate to present, PEM")
+	flags.StringVar(&z.key, "tls-key", z.key, "`file` with the key of -tls-cert, PEM")
+	flags.StringVar(&z.serverName, "tls-server-name", z.serverName, "`name` that the servers' certificates must have (default: the host's in -zk)")
+}
+
+// client connects, for -connect-timeout at most. Its error says with what status to exit.
+func (z *zooKeeper) client(ctx context.Context, opts ...zklock.Option) (*zklock.Client, error) {
+	connect, err := z.servers()
+	if err != nil {
+		return nil, err
+	}
+	own, err := z.options()
+	if err != nil {
+		return nil, err
+	}
+	wait, cancel := context.WithTimeout(ctx, z.wait())
+	defer cancel()
+	client, err := zklock.Dial(wait, connect, append(own, opts...)...)
+	if err != nil {
+		return nil, dialFailure(wait, err)
+	}
+	return client, nil
+}
+
+// dialFailure tells servers that cannot be reached from a command line that never can be right.
+func dialFailure(wait context.Context, err error) error {
+	unknown := (*net.DNSError)(nil)
+	if wait.Err() != nil || errors.As(err, &unknown) || errors.Is(err, zk.ErrAuthFailed) {
+		return fail(exitUnavailable, "%w", err)
+	}
+	return usageError("%w", err)
+}
+
+func (z *zooKeeper) wait() time.Duration {
+	if z.timeout == 0 {
+		return connectTimeout
+	}
+	return z.timeout
+}
+
+func (z *zooKeeper) servers() (string, error) {
+	if z.connect != "" {
+		return z.connect, nil
+	}
+	if connect := os.Getenv("TIERLOCK_ZK"); connect != "" {
+		return connect, nil
+	}
+	return "", usageError("no servers; give -zk host:port or set TIERLOCK_ZK")
+}
+
+// options are those that the flags ask for.
+func (z *zooKeeper) options() ([]zklock.Option, error) {
+	opts, err := z.auth()
+	if err != nil {
+		return nil, err
+	}
+	config, err := z.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	if config != nil {
+		return nil, errors.New("TLS is not there yet")
+	}
+	return opts, nil
+}
+
+// auth reads the credentials, which never come from the command line: everybody can see that.
+func (z *zooKeeper) auth() ([]zklock.Option, error) {
+	text, source := os.Getenv("TIERLOCK_AUTH"), "TIERLOCK_AUTH"
+	if z.authFile != "" {
+		content, err := os.ReadFile(z.authFile)
+		if err != nil {
+			return nil, usageError("-auth-file: %w", err)
+		}
+		text, source = string(content), z.authFile
+	}
+	var opts []zklock.Option
+	for i, line := range strings.Split(text, "\n") {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		scheme, credentials, ok := strings.Cut(line, ":")
+		if !ok || scheme == "" { // not quoted: it may be a secret
+			return nil, usageError("%s: line %d: want scheme:credentials, such as digest:user:password", source, i+1)
+		}
+		opts = append(opts, zklock.WithAuth(scheme, []byte(credentials)))
+	}
+	return opts, nil
+}
+
+// tlsConfig returns nil if TLS is not asked for.
+func (z *zooKeeper) tlsConfig() (*tls.Config, error) {
+	if !z.tls && z.ca == "" && z.cert == "" && z.key == "" && z.serverName == "" {
+		return nil, nil
+	}
+	config := &tls.Config{ServerName: z.serverName}
+	if z.ca != "" {
+		pem, err := os.ReadFile(z.ca)
+		if err != nil {
+			return nil, usageError("-tls-ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, usageError("-tls-ca %s: no certificate in it; want PEM", z.ca)
+		}
+	}
+	if (z.cert == "") != (z.key == "") {
+		return nil, usageError("-tls-cert and -tls-key go together; one is missing")
+	}
+	if z.cert != "" {
+		pair, err := tls.LoadX509KeyPair(z.cert, z.key)
+		if err != nil {
+			return nil, usageError("-tls-cert, -tls-key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// validate reports a path that cannot be a lock.
+func validate(path string) error {
+	if err := zklock.ValidatePath(path); err != nil {
+		return usageError("%w", err)
+	}
+	return nil
+}
