@@ -179,6 +179,7 @@ type foreign struct{}
 
 func (foreign) Context() context.Context      { return context.Background() }
 func (foreign) Err() error                    { return nil }
+func (foreign) ValidUntil() time.Time         { return time.Time{} }
 func (foreign) Token() int64                  { return 1 }
 func (foreign) Contested() *contention.Signal { return contention.New(func() {}) }
 func (foreign) Idle() bool                    { return true }

@@ -50,9 +50,9 @@ import (
 // protection from hung servers, and no way to end a wait but to close the connection. For those
 // use tierlock.Dial and [tier.Mutex].
 type Lock struct {
-	mutex *tier.Mutex
-	nodes *zklock.Lock // says what its nodes are like
-	err   error        // why it can never be locked, nil if it can
+	locks *tier.Registry
+	path  string
+	acl   zklock.LockOption
 
 	mu   sync.Mutex // guards the field below
 	hold *tier.Hold // nil while unlocked
@@ -62,12 +62,7 @@ type Lock struct {
 // closes. Nodes get acl, and so do parents that have to be created. A path that cannot be a lock
 // is reported by Lock.
 func NewLock(conn *zk.Conn, path string, acl []zk.ACL) *Lock {
-	client, locks := registryOf(conn)
-	nodes, err := client.Lock(path)
-	if err != nil {
-		return &Lock{err: err}
-	}
-	return &Lock{mutex: locks.Mutex(path), nodes: nodes.WithACL(acl)}
+	return &Lock{locks: registryOf(conn), path: path, acl: zklock.NodeACL(acl)}
 }
 
 // Lock is [Lock.LockWithData] without data.
@@ -83,14 +78,8 @@ func (l *Lock) LockWithData(data []byte) error {
 	if locked {
 		return zk.ErrDeadlock
 	}
-	if l.err != nil {
-		return l.err
-	}
-	nodes, err := l.nodes.WithData(data)
-	if err != nil {
-		return err
-	}
-	hold, err := l.mutex.WithClaim(nodes.Claim()).Acquire(context.Background()) // zk.Lock has no context
+	mutex := l.locks.Mutex(l.path, l.acl, zklock.NodeData(data))
+	hold, err := mutex.Acquire(context.Background()) // zk.Lock has no context
 	if errors.Is(err, tier.ErrClosed) {
 		return errors.Join(err, zk.ErrClosing)
 	}
@@ -137,22 +126,15 @@ func (l *Lock) Unlock() error {
 // handle is in use. All sides are weak: the map keeps neither connection nor registry.
 var registries struct {
 	mu sync.Mutex // guards the field below
-	of map[weak.Pointer[zk.Conn]]entry
+	of map[weak.Pointer[zk.Conn]]weak.Pointer[tier.Registry]
 }
 
-// An entry is a registry, and its client, which it keeps alive.
-type entry struct {
-	locks  weak.Pointer[tier.Registry]
-	client weak.Pointer[zklock.Client]
-}
-
-func registryOf(conn *zk.Conn) (*zklock.Client, *tier.Registry) {
+func registryOf(conn *zk.Conn) *tier.Registry {
 	registries.mu.Lock()
 	defer registries.mu.Unlock()
 	key := weak.Make(conn)
-	known := registries.of[key]
-	if locks := known.locks.Value(); locks != nil {
-		return known.client.Value(), locks
+	if locks := registries.of[key].Value(); locks != nil {
+		return locks
 	}
 	client, err := zklock.Attach(conn)
 	if err != nil {
@@ -163,18 +145,18 @@ func registryOf(conn *zk.Conn) (*zklock.Client, *tier.Registry) {
 		panic("dropin: registry without options: " + err.Error())
 	}
 	if registries.of == nil {
-		registries.of = make(map[weak.Pointer[zk.Conn]]entry)
+		registries.of = make(map[weak.Pointer[zk.Conn]]weak.Pointer[tier.Registry])
 	}
-	e := entry{weak.Make(locks), weak.Make(client)}
-	registries.of[key] = e
-	runtime.AddCleanup(locks, func(weak.Pointer[zk.Conn]) { forget(key, e) }, key)
-	return client, locks
+	known := weak.Make(locks)
+	registries.of[key] = known
+	runtime.AddCleanup(locks, func(weak.Pointer[zk.Conn]) { forget(key, known) }, key)
+	return locks
 }
 
-func forget(key weak.Pointer[zk.Conn], e entry) {
+func forget(key weak.Pointer[zk.Conn], known weak.Pointer[tier.Registry]) {
 	registries.mu.Lock()
 	defer registries.mu.Unlock()
-	if registries.of[key] == e { // else another registry has come since
+	if registries.of[key] == known { // else another registry has come since
 		delete(registries.of, key)
 	}
 }

@@ -24,6 +24,15 @@ func (c *contender) Leased() bool { return true }
 
 func (c *contender) Confirm() bool { return c.Err() == nil }
 
+func (c *contender) ValidUntil() time.Time {
+	now := time.Now() // before the look: who is stopped in between returns too early a time
+	left, _ := c.session.Remaining()
+	if c.Err() != nil {
+		return time.Time{}
+	}
+	return now.Add(left)
+}
+
 func (c *contender) Err() error {
 	loss := c.loss()
 	if c.spent.Load() { // asked last: the end of a key that was given up is no loss

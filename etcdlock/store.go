@@ -61,6 +61,9 @@ func (s *store) Claim(path string, o second.Options) (second.Claim, error) {
 	if err := ValidatePath(path); err != nil {
 		return nil, err
 	}
+	if len(o.Own) > 0 {
+		return nil, fmt.Errorf("etcdlock: lock %s: option of type %T; want a tier.Option", path, o.Own[0])
+	}
 	return &claim{store: s, path: path, linger: o.MayLinger}, nil
 }
 

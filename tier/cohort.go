@@ -20,9 +20,11 @@ type cohort struct {
 	gate     gate
 	state    state
 	grant    second.Grant       // of the owner, or that lingers; meaningful while held or lingering
+	policy   *options           // of the mutex by which the present or last owner came
 	quit     context.CancelFunc // calls the courier back; nil unless fetching for waiters
 	round    int64              // the last arrival before the grant came: up to it they waited then
 	lingerer lingerer
+	draining bool // nobody is to come any more
 }
 
 // A state says who acts for the cohort.
@@ -41,9 +43,13 @@ func (s state) String() string {
 }
 
 // enter waits at the gate until its turn comes with the grant, or ctx is done.
-func (c *cohort) enter(ctx context.Context, lock errand) (*ownership, error) {
+func (c *cohort) enter(ctx context.Context, lock *Mutex) (*ownership, error) {
 	c.mu.Lock()
-	if own := c.resumeLocked(); own != nil {
+	if c.draining {
+		c.mu.Unlock()
+		return nil, c.failure("acquire", ErrClosed)
+	}
+	if own := c.resumeLocked(lock); own != nil {
 		c.mu.Unlock()
 		return own, nil
 	}
@@ -112,13 +118,14 @@ func (c *cohort) passOnLocked(grant second.Grant) {
 
 // admitLocked lets the first waiter through with grant.
 func (c *cohort) admitLocked(grant second.Grant) {
-	c.gate.admit(c.ownLocked(&c.gate.first.seat, grant))
+	w := c.gate.first
+	c.gate.admit(c.ownLocked(&w.seat, w.errand, grant))
 	c.expectHandOffLocked()
 }
 
-// ownLocked makes own the ownership of grant.
-func (c *cohort) ownLocked(own *ownership, grant second.Grant) *ownership {
-	c.state, c.grant = held, grant
+// ownLocked makes own the ownership of grant by way of m.
+func (c *cohort) ownLocked(own *ownership, m *Mutex, grant second.Grant) *ownership {
+	c.state, c.grant, c.policy = held, grant, m.options
 	return own.begin(c, grant)
 }
 
@@ -143,9 +150,13 @@ func (c *cohort) freeLocked() {
 }
 
 // try takes the lock if nobody here or elsewhere has it.
-func (c *cohort) try(ctx context.Context, lock errand) (*ownership, error) {
+func (c *cohort) try(ctx context.Context, lock *Mutex) (*ownership, error) {
 	c.mu.Lock()
-	if own := c.resumeLocked(); own != nil {
+	if c.draining {
+		c.mu.Unlock()
+		return nil, c.failure("try", ErrClosed)
+	}
+	if own := c.resumeLocked(lock); own != nil {
 		c.mu.Unlock()
 		return own, nil
 	}
@@ -156,7 +167,7 @@ func (c *cohort) try(ctx context.Context, lock errand) (*ownership, error) {
 	c.state = fetching
 	c.mu.Unlock()
 
-	grant, err := lock.TryAcquire(ctx)
+	grant, err := lock.claim.TryAcquire(ctx)
 	if err != nil {
 		c.free()
 		return nil, err
@@ -164,7 +175,7 @@ func (c *cohort) try(ctx context.Context, lock errand) (*ownership, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.round = c.gate.arrivals
-	own := c.ownLocked(new(ownership), grant)
+	own := c.ownLocked(new(ownership), lock, grant)
 	c.expectHandOffLocked() // by who came meanwhile
 	return own, nil
 }

@@ -12,6 +12,25 @@ type ownerKey struct {
 	path     string
 }
 
+// HoldFrom returns the hold of m that ctx carries, as the context of [Mutex.Do] and that of
+// [Hold.Context] do; nil if it carries none, or one that was released. It is not another hold:
+// whoever made it releases it.
+func HoldFrom(ctx context.Context, m *Mutex) *Hold { return m.carried(ctx) }
+
+// WithoutHold returns ctx without the holds it carries, for goroutines that are started under a
+// lock and must not share it: with it they wait for the lock like anybody else. Values and
+// cancellation stay; so it ends with the hold, if ctx does.
+func WithoutHold(ctx context.Context) context.Context { return withoutHold{ctx} }
+
+type withoutHold struct{ context.Context }
+
+func (c withoutHold) Value(key any) any {
+	if _, ok := key.(ownerKey); ok {
+		return nil
+	}
+	return c.Context.Value(key)
+}
+
 // A derivation is a context made by [Hold.Context], and what ties it to its hold.
 type derivation struct {
 	context context.Context

@@ -6,14 +6,10 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// An errand is a claim with what is particular to one waiter, such as the ACL of a node that
-// is created for it.
-type errand = second.Claim
-
 // fetchLocked sends the courier for a new grant, in the name of the first waiter.
 func (c *cohort) fetchLocked() {
 	errand := c.gate.first.errand
-	c.sendCourierLocked(errand, errand.Acquire)
+	c.sendCourierLocked(errand, errand.claim.Acquire)
 }
 
 // requeueLocked sends the courier to give grant up and queue for the first waiter, in one
@@ -22,7 +18,7 @@ func (c *cohort) requeueLocked(grant second.Grant) bool {
 	c.lingerer.stop()
 	errand := c.gate.first.errand
 	return c.sendCourierLocked(errand, func(ctx context.Context) (second.Grant, error) {
-		return errand.Requeue(ctx, grant)
+		return errand.claim.Requeue(ctx, grant)
 	})
 }
 
@@ -30,7 +26,7 @@ func (c *cohort) requeueLocked(grant second.Grant) bool {
 // with acquire. It is called back only when the last of them has left, so a waiter that
 // gives up does not cost the process its place in the queue. When the registry is
 // closed, it turns the waiters away and reports false.
-func (c *cohort) sendCourierLocked(errand errand, acquire func(context.Context) (second.Grant, error)) bool {
+func (c *cohort) sendCourierLocked(errand *Mutex, acquire func(context.Context) (second.Grant, error)) bool {
 	c.state = fetching
 	// Not derived from any waiter's context: it serves whoever is first when it returns.
 	ctx, quit := context.WithCancel(context.Background())
@@ -50,7 +46,7 @@ func (c *cohort) sendCourierLocked(errand errand, acquire func(context.Context) 
 
 // deliver gives what the courier brings to the waiters. An error that retrying cannot fix
 // is for all who want a grant like the one that could not be had.
-func (c *cohort) deliver(ctx context.Context, errand errand, grant second.Grant, err error) {
+func (c *cohort) deliver(ctx context.Context, errand *Mutex, grant second.Grant, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.quit = nil
@@ -65,10 +61,10 @@ func (c *cohort) deliver(ctx context.Context, errand errand, grant second.Grant,
 	c.freeLocked()
 }
 
-func (c *cohort) refuseLocked(errand errand, err error) {
+func (c *cohort) refuseLocked(errand *Mutex, err error) {
 	for w := c.gate.first; w != nil; {
 		next := w.next
-		if w.errand.Equal(errand) {
+		if w.errand.claim.Equal(errand.claim) {
 			c.gate.turnAway(w, err)
 		}
 		w = next

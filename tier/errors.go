@@ -1,6 +1,10 @@
 package tier
 
-import "github.com/tierlock/tierlock/internal/second"
+import (
+	"errors"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
 
 // Errors are wrapped; test for these with errors.Is. They are the same on every store, whose own
 // error is wrapped beside them where there is one.
@@ -11,6 +15,8 @@ var (
 	ErrLost = second.ErrLost
 	// ErrReleased says that the hold was released before.
 	ErrReleased = second.ErrReleased
-	// ErrClosed says that the registry is closed.
+	// ErrClosed says that the registry is closed, or is being shut down.
 	ErrClosed = second.ErrClosed
+	// ErrWaitLimit says that the lock could not be had within the limit of [WithMaxWait].
+	ErrWaitLimit = errors.New("wait limit reached")
 )

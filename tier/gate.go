@@ -5,7 +5,7 @@ type waiter struct {
 	turn    chan struct{} // closed when the waiter is chosen or turned away
 	own     *ownership    // what it was chosen for; nil if it was turned away
 	refusal *error        // why it was turned away; nil if it was not
-	errand  errand        // for the courier, while the waiter is first
+	errand  *Mutex        // for the courier, while the waiter is first
 	seat    ownership     // for own: kept here to save an allocation
 
 	arrival    int64 // the waiter's place among all that ever came, from 1; 0 when it is out of the queue

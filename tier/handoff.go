@@ -44,7 +44,7 @@ func (c *cohort) afterReleaseLocked(grant second.Grant) decision {
 		return handOn
 	case waiters:
 		return requeue
-	case c.registry.options.linger > 0 && quiet && grant.Contested().For() == 0:
+	case c.policy.linger > 0 && !c.draining && quiet && grant.Contested().For() == 0:
 		return linger
 	}
 	return giveUp
@@ -55,7 +55,7 @@ func (c *cohort) afterReleaseLocked(grant second.Grant) decision {
 // turn in any case: as many for the process as if each queued by itself. A turn is
 // its waiter's alone: who gives up takes it along, and who comes later has none.
 func (c *cohort) fairToHandOnLocked(grant second.Grant) bool {
-	o := c.registry.options
+	o := c.policy
 	return o.rounds && c.gate.first.arrival <= c.round || o.handOff > 0 && grant.Contested().For() < o.handOff
 }
 
@@ -63,7 +63,7 @@ func (c *cohort) fairToHandOnLocked(grant second.Grant) bool {
 // wait for one. If anybody waits, a hand-off may come. The budget runs from the look that
 // shows another process, so the looking begins now; where nobody waits locally, nobody looks.
 func (c *cohort) expectHandOffLocked() {
-	if c.registry.options.handOff > 0 && !c.gate.empty() {
+	if c.policy.handOff > 0 && !c.gate.empty() {
 		c.grant.Contested().C()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -68,6 +69,17 @@ func (h *Hold) Err() error {
 // Suspended reports whether the store cannot be reached while the lease still runs: the lock
 // is not lost, but will be unless the connection returns in time.
 func (h *Hold) Suspended() bool { return h.Err() == nil && h.own.cohort.registry.second.Err() != nil }
+
+// ValidUntil returns up to when the lock is certainly ours, unless an operator deletes its
+// contender: the end of the lease as far as it is renewed now, by this process's clock. While the
+// store answers it moves on, so ask again rather than keep it. It is the zero time once the lock is
+// lost or this hold is released, and always if there is no lease (package dropin).
+func (h *Hold) ValidUntil() time.Time {
+	if h.released.Load() {
+		return time.Time{}
+	}
+	return h.own.grant.ValidUntil()
+}
 
 // Token returns the fencing token: positive, the same for all holds of one ownership,
 // never lower than that of any owner before, and higher than that of any owner in

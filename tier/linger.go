@@ -9,8 +9,9 @@ import (
 // A lingerer sees to the grant of a cohort while nobody wants it. Its fields are guarded
 // by the cohort's mutex.
 type lingerer struct {
+	limit time.Duration
 	since time.Time
-	spent chan struct{} // closed when the grant is given up; nil if it has never lingered
+	spent chan struct{} // closed when its watch is over; nil if nobody watches
 }
 
 // stop is called when the grant is given up.
@@ -24,11 +25,16 @@ func (l *lingerer) stop() {
 // lingerLocked keeps a grant that nobody waits for.
 func (c *cohort) lingerLocked(grant second.Grant) {
 	c.state, c.grant = lingering, grant
-	c.lingerer.since = time.Now()
-	if c.lingerer.spent == nil {
-		spent := make(chan struct{})
-		c.lingerer.spent = spent
-		c.registry.spawn(c, func() { c.watchLingering(grant, spent) }) // unless closed: then the grant goes with the session
+	l := &c.lingerer
+	l.since = time.Now()
+	if limit := c.policy.linger; l.limit != limit { // another mutex of the path may have another one
+		l.stop()
+		l.limit = limit
+	}
+	if l.spent == nil {
+		limit, spent := l.limit, make(chan struct{})
+		l.spent = spent
+		c.registry.spawn(c, func() { c.watchLingering(grant, limit, spent) }) // unless closed: then the grant goes with the session
 	}
 }
 
@@ -40,9 +46,9 @@ func (c *cohort) lingeringLocked() second.Grant {
 	return c.grant
 }
 
-// resumeLocked takes a lingering grant back into use. It returns nil if there is none,
-// or if it is lost; then it lets it go.
-func (c *cohort) resumeLocked() *ownership {
+// resumeLocked takes a lingering grant back into use by way of m. It returns nil if there is
+// none, or if it is lost; then it lets it go.
+func (c *cohort) resumeLocked(m *Mutex) *ownership {
 	grant := c.lingeringLocked()
 	if grant == nil {
 		return nil
@@ -51,28 +57,28 @@ func (c *cohort) resumeLocked() *ownership {
 		c.passOnLocked(grant)
 		return nil
 	}
-	return c.ownLocked(new(ownership), grant)
+	return c.ownLocked(new(ownership), m, grant)
 }
 
 // watchLingering runs from the first time that a grant lingers until it never will
 // again. It lets the grant go when nobody has come for long enough, when another process
 // wants the lock, and when the lock is lost.
-func (c *cohort) watchLingering(grant second.Grant, spent <-chan struct{}) {
-	timer := time.NewTimer(c.registry.options.linger)
+func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <-chan struct{}) {
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
 		select {
 		case <-timer.C:
-			left := c.endLingering(grant, c.registry.options.linger)
+			left := c.endLingering(grant, spent, limit)
 			if left <= 0 {
 				return
 			}
 			timer.Reset(left)
 		case <-grant.Contested().C(): // from now on a release does not leave it lingering
-			c.endLingering(grant, 0)
+			c.endLingering(grant, spent, 0)
 			return
 		case <-grant.Context().Done():
-			c.endLingering(grant, 0)
+			c.endLingering(grant, spent, 0)
 			return
 		case <-spent:
 			return
@@ -81,11 +87,11 @@ func (c *cohort) watchLingering(grant second.Grant, spent <-chan struct{}) {
 }
 
 // endLingering lets the grant go if it has lingered for at least d. It returns how long
-// that still takes: all of d while the grant is in use.
-func (c *cohort) endLingering(grant second.Grant, d time.Duration) (left time.Duration) {
+// that still takes: all of d while the grant is in use, or another watch sees to it.
+func (c *cohort) endLingering(grant second.Grant, spent <-chan struct{}, d time.Duration) (left time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lingeringLocked() != grant {
+	if c.lingeringLocked() != grant || spent != c.lingerer.spent {
 		return d
 	}
 	if left := d - time.Since(c.lingerer.since); left > 0 {

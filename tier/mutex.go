@@ -14,18 +14,10 @@ import (
 type Mutex struct {
 	registry *Registry
 	path     string
+	options  *options
 	claim    second.Claim
-	invalid  error // why path cannot be a lock, nil if it can
+	invalid  error // why path or an option cannot be used, nil if they can
 	key      any   // an ownerKey
-}
-
-// WithClaim returns the same lock with another claim, which the second tier of the registry has
-// made for the same path: package dropin gives each handle its own data and ACL. Programs do not
-// need it.
-func (m *Mutex) WithClaim(claim second.Claim) *Mutex {
-	other := *m
-	other.claim, other.invalid = claim, nil
-	return &other
 }
 
 // Path returns the path of the lock.
@@ -43,6 +35,11 @@ func (m *Mutex) Path() string { return m.path }
 // text says if this process has the lock.
 // After any error nothing of this call is left, or it is removed in the background.
 func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
+	if limit := m.options.maxWait; limit > 0 {
+		wait, cancel := context.WithTimeoutCause(ctx, limit, ErrWaitLimit)
+		defer cancel()
+		ctx = wait
+	}
 	return m.acquire(ctx, "acquire", (*cohort).enter)
 }
 
@@ -54,7 +51,7 @@ func (m *Mutex) TryAcquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "try", (*cohort).try)
 }
 
-func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, context.Context, errand) (*ownership, error)) (*Hold, error) {
+func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, context.Context, *Mutex) (*ownership, error)) (*Hold, error) {
 	if m.invalid != nil {
 		return nil, m.invalid
 	}
@@ -66,7 +63,10 @@ func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, conte
 		return hold, nil
 	}
 	c := m.registry.join(m.path)
-	own, err := take(c, ctx, m.claim)
+	if c == nil {
+		return nil, fmt.Errorf("tier: %s %s: %w", op, m.path, ErrClosed)
+	}
+	own, err := take(c, ctx, m)
 	if err != nil {
 		m.registry.part(c)
 		return nil, err
@@ -77,8 +77,7 @@ func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, conte
 // reenter returns another hold if ctx carries a live one, neither hold nor error if
 // not.
 func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
-	outer, _ := ctx.Value(m.key).(*Hold)
-	if outer != nil && !outer.released.Load() {
+	if outer := m.carried(ctx); outer != nil {
 		if err := outer.own.grant.Err(); errors.Is(err, ErrLost) {
 			return nil, err
 		}
@@ -94,9 +93,18 @@ func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 	return nil, nil
 }
 
-// Do calls f while it holds the lock. The context of f carries the hold and is
-// cancelled if the lock is lost; it derives from ctx, whose deadline therefore limits
-// the wait and the work together. The error joins those of f and of the release; if the
+// carried returns the hold that ctx carries, nil if there is none or it is released.
+func (m *Mutex) carried(ctx context.Context) *Hold {
+	hold, _ := ctx.Value(m.key).(*Hold)
+	if hold != nil && hold.released.Load() {
+		return nil
+	}
+	return hold
+}
+
+// Do calls f while it holds the lock. The context of f carries the hold, for [HoldFrom], and is
+// cancelled if the lock is lost. It derives from ctx, whose deadline therefore limits the wait
+// and the work together; [WithMaxWait] limits the wait alone. The error joins those of f and of the release; if the
 // lock could not be acquired it is that of Acquire, and f is not called.
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	hold, err := m.Acquire(ctx)

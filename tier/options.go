@@ -5,11 +5,19 @@ import (
 	"time"
 )
 
-// An Option changes how a [Registry] shares its locks with other processes.
+// An Option says how this process shares locks with others: all those of a [Registry], where
+// tierlock.Dial or etcdlock.New gets it, or one of them, where [Registry.Mutex] does.
 type Option func(*options)
 
 // ForDial marks what tierlock.Dial and etcdlock.New take as options.
 func (Option) ForDial() {}
+
+// ForMutex marks what [Registry.Mutex] takes.
+func (Option) ForMutex() {}
+
+// A MutexOption is for one lock: an [Option], or one of the store's package, such as
+// zklock.NodeACL.
+type MutexOption interface{ ForMutex() }
 
 // Check returns the error that [New] would return for opts. Programs do not need it.
 func Check(opts ...Option) error {
@@ -21,6 +29,7 @@ type options struct {
 	handOff time.Duration
 	rounds  bool
 	linger  time.Duration
+	maxWait time.Duration // 0: no limit
 }
 
 // defaultHandOff is measured; see DESIGN.md.
@@ -64,16 +73,48 @@ func WithLinger(d time.Duration) Option {
 	return func(o *options) { o.linger = d }
 }
 
+// WithMaxWait limits how long [Mutex.Acquire] and [Mutex.Do] wait for the lock; 0, the default,
+// is no limit. Unlike the deadline of a context it does not limit the work. A wait that takes
+// longer ends with [ErrWaitLimit].
+func WithMaxWait(d time.Duration) Option {
+	return func(o *options) { o.maxWait = d }
+}
+
 func newOptions(opts []Option) (options, error) {
 	o := options{handOff: defaultHandOff}
 	for _, opt := range opts {
 		opt(&o)
 	}
-	if o.handOff < 0 {
-		return o, fmt.Errorf("tier: hand-off budget %v: negative", o.handOff)
-	}
-	if o.linger < 0 {
-		return o, fmt.Errorf("tier: linger %v: negative", o.linger)
+	if err := o.check(); err != nil {
+		return o, fmt.Errorf("tier: %w", err)
 	}
 	return o, nil
+}
+
+func (o options) check() error {
+	switch {
+	case o.handOff < 0:
+		return fmt.Errorf("hand-off budget %v: negative", o.handOff)
+	case o.linger < 0:
+		return fmt.Errorf("linger %v: negative", o.linger)
+	case o.maxWait < 0:
+		return fmt.Errorf("wait limit %v: negative", o.maxWait)
+	}
+	return nil
+}
+
+// forMutex returns o with what opts change, and the options of the store's package.
+func (o *options) forMutex(opts []MutexOption) (changed *options, own []any, err error) {
+	if len(opts) == 0 {
+		return o, nil, nil
+	}
+	other := *o
+	for _, opt := range opts {
+		if share, ok := opt.(Option); ok {
+			share(&other)
+		} else {
+			own = append(own, opt)
+		}
+	}
+	return &other, own, other.check()
 }

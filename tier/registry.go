@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -11,11 +12,12 @@ import (
 // for concurrent use.
 type Registry struct {
 	second  second.Tier
-	options options
+	options *options
 
 	mu      sync.Mutex // guards the fields below; taken last
 	cohorts map[string]*cohort
 	closed  bool
+	drained chan struct{}  // closed when there are no cohorts; nil before Shutdown
 	tasks   sync.WaitGroup // goroutines of the cohorts
 }
 
@@ -27,7 +29,7 @@ func New(t second.Tier, opts ...Option) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{second: t, options: o, cohorts: make(map[string]*cohort)}, nil
+	return &Registry{second: t, options: &o, cohorts: make(map[string]*cohort)}, nil
 }
 
 // Close ends the session of this process in the store, and with it every contender; where the
@@ -43,21 +45,45 @@ func (r *Registry) Close() error {
 }
 
 // Err returns nil while the store can be reached, and otherwise why not; [ErrClosed] once the
-// registry is closed. Locks that are held at that time are suspended, not lost, for as long as
-// their lease runs.
-func (r *Registry) Err() error { return r.second.Err() }
-
-// Mutex returns the lock at path. It is cheap and need not be closed; all mutexes of one
-// path share one gate. A path that cannot be a lock is reported by the methods of the mutex.
-func (r *Registry) Mutex(path string) *Mutex {
-	claim, err := r.second.Claim(path, second.Options{MayLinger: r.options.linger})
-	return &Mutex{registry: r, path: path, claim: claim, invalid: err, key: ownerKey{r, path}}
+// registry is closed or being shut down. Locks that are held at that time are suspended, not
+// lost, for as long as their lease runs.
+func (r *Registry) Err() error {
+	r.mu.Lock()
+	refusing := r.draining()
+	r.mu.Unlock()
+	if refusing {
+		return ErrClosed
+	}
+	return r.second.Err()
 }
 
-// join returns the cohort of path, which stays until as many calls of part.
+// Done returns a channel that is closed when the registry is.
+func (r *Registry) Done() <-chan struct{} { return r.second.Done() }
+
+// Mutex returns the lock at path. Options are for what is done by way of this mutex; what they
+// leave open is as in the registry. A Mutex is cheap and need not be closed; all of one path
+// share one gate, and what becomes of the lock at a release goes by the options of the mutex by
+// which the owner came. A path that cannot be a lock, or a wrong option, is reported by the
+// methods of the mutex.
+func (r *Registry) Mutex(path string, opts ...MutexOption) *Mutex {
+	m := &Mutex{registry: r, path: path, key: ownerKey{r, path}}
+	var own []any
+	if m.options, own, m.invalid = r.options.forMutex(opts); m.invalid != nil {
+		m.invalid = fmt.Errorf("tier: mutex %s: %w", path, m.invalid)
+		return m
+	}
+	m.claim, m.invalid = r.second.Claim(path, second.Options{MayLinger: m.options.linger, Own: own})
+	return m
+}
+
+// join returns the cohort of path, which stays until as many calls of part; nil if there is to
+// be nothing new.
 func (r *Registry) join(path string) *cohort {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.draining() {
+		return nil
+	}
 	c := r.cohorts[path]
 	if c == nil {
 		c = &cohort{registry: r, path: path}
@@ -88,6 +114,7 @@ func (r *Registry) part(c *cohort) {
 	defer r.mu.Unlock()
 	if c.members--; c.members == 0 {
 		delete(r.cohorts, c.path)
+		r.noteDrained()
 	}
 }
 

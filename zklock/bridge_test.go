@@ -236,7 +236,7 @@ func TestBridgedLockIsNotGrantedBeforeBothZnodesAreVerified(t *testing.T) { // I
 func TestZnodeForKazooIsADescriptionWhateverTheData(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := bridge(t, s, zklock.WithLabel("mine"))
-		lock, err := p.lock.WithData([]byte{0xff})
+		lock, err := p.Client.Lock(p.lock.Path(), zklock.NodeData([]byte{0xff}))
 		if err != nil {
 			t.Fatal(err)
 		}

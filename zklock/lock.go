@@ -26,9 +26,44 @@ type Lock struct {
 	linger time.Duration // as its nodes say
 }
 
+// A LockOption is for one lock: [Client.Lock] takes it, and so does the method Mutex of a registry
+// of package tier.
+type LockOption func(*Lock) error
+
+// ForMutex makes a LockOption one of those that the method Mutex of a registry takes.
+func (LockOption) ForMutex() {}
+
+// NodeACL sets another ACL for the nodes of the lock, and for parents that have to be created for
+// it, than the client's. It has to give this client what [WithACL] says.
+func NodeACL(acl []zk.ACL) LockOption {
+	return func(l *Lock) error {
+		if len(acl) == 0 {
+			return fmt.Errorf("empty ACL: %w", zk.ErrInvalidACL)
+		}
+		l.acl = slices.Clone(acl)
+		return nil
+	}
+}
+
+// maxData keeps a create well below the megabyte at which a server drops the
+// connection.
+const maxData = 512 << 10
+
+// NodeData sets the content of the lock's nodes, instead of a description of the process; at
+// most 512 KiB. It should be UTF-8: other libraries show it to people.
+func NodeData(data []byte) LockOption {
+	return func(l *Lock) error {
+		if len(data) > maxData {
+			return fmt.Errorf("data of %d bytes: more than %d", len(data), maxData)
+		}
+		l.data = append([]byte{}, data...) // not nil
+		return nil
+	}
+}
+
 // Lock returns the lock at path, which is created with its parents when it is first
-// acquired. The error says what is wrong with path; see [ValidatePath].
-func (c *Client) Lock(path string) (*Lock, error) {
+// acquired. The error says what is wrong with path, see [ValidatePath], or with an option.
+func (c *Client) Lock(path string, opts ...LockOption) (*Lock, error) {
 	if err := ValidatePath(path); err != nil {
 		return nil, err
 	}
@@ -36,7 +71,13 @@ func (c *Client) Lock(path string) (*Lock, error) {
 	if err := ValidatePath(path); err != nil { // it may be too long
 		return nil, err
 	}
-	return &Lock{client: c, path: path, acl: c.options.acl}, nil
+	l := &Lock{client: c, path: path, acl: c.options.acl}
+	for _, opt := range opts {
+		if err := opt(l); err != nil {
+			return nil, fmt.Errorf("zklock: lock %s: %w", l.Path(), err)
+		}
+	}
+	return l, nil
 }
 
 // equal reports whether the nodes of both locks would be alike: same client, path, ACL
@@ -45,33 +86,6 @@ func (l *Lock) equal(other *Lock) bool {
 	return l.client == other.client && l.path == other.path && l.linger == other.linger &&
 		slices.Equal(l.acl, other.acl) &&
 		(l.data == nil) == (other.data == nil) && bytes.Equal(l.data, other.data)
-}
-
-// WithACL returns the same lock with another ACL for its nodes and their parents. It has to
-// give this client what the option [WithACL] says.
-func (l *Lock) WithACL(acl []zk.ACL) *Lock {
-	other := *l
-	other.acl = acl
-	return &other
-}
-
-// maxData keeps a create well below the megabyte at which a server drops the
-// connection.
-const maxData = 512 << 10
-
-// WithData returns the same lock with other content for its nodes, instead of a
-// description of the process; at most 512 KiB. It should be UTF-8: other libraries show
-// it to people.
-func (l *Lock) WithData(data []byte) (*Lock, error) {
-	if len(data) > maxData {
-		return nil, fmt.Errorf("zklock: data of %d bytes for nodes of %s: more than %d", len(data), l.path, maxData)
-	}
-	other := *l
-	other.data = bytes.Clone(data)
-	if other.data == nil {
-		other.data = []byte{}
-	}
-	return &other, nil
 }
 
 // content is that of a node created now.

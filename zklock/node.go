@@ -94,6 +94,17 @@ func (n *Node) Err() error {
 	return loss
 }
 
+// ValidUntil returns up to when the lease runs as far as it is renewed now, by this process's
+// clock; the zero time once the lock is lost or given up, or without a lease.
+func (n *Node) ValidUntil() time.Time {
+	now := time.Now() // before the look: who is stopped in between returns too early a time
+	left, limited := n.session.Remaining()
+	if !limited || n.Err() != nil {
+		return time.Time{}
+	}
+	return now.Add(left)
+}
+
 // lossNow returns why the lock is lost, nil if it is not.
 func (n *Node) lossNow() error {
 	if n.life.Err() == nil {

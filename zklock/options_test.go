@@ -121,21 +121,21 @@ func TestValidatePath(t *testing.T) {
 func TestEqualLocksMakeNodesThatAreAlike(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
-		base := func() *zklock.Lock { return lockAt(t, p.Client, path) }
-		data := func(data []byte) *zklock.Lock {
-			l, err := base().WithData(data)
+		base := func(opts ...zklock.LockOption) *zklock.Lock {
+			l, err := p.Client.Lock(path, opts...)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return l
 		}
+		data := func(data []byte) *zklock.Lock { return base(zklock.NodeData(data)) }
 		if !base().Equal(base()) || !data([]byte("a")).Equal(data([]byte("a"))) || !data(nil).Equal(data([]byte{})) {
 			t.Error("locks made alike are not equal")
 		}
 		for name, other := range map[string]*zklock.Lock{
 			"client": lockAt(t, start(t, s).Client, path),
 			"path":   lockAt(t, p.Client, path+"y"),
-			"ACL":    base().WithACL(zk.WorldACL(zk.PermRead)),
+			"ACL":    base(zklock.NodeACL(zk.WorldACL(zk.PermRead))),
 			"linger": base().MayLinger(time.Second),
 			"data":   data([]byte("a")),
 			"none":   data(nil), // without, a node describes its process

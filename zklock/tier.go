@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/second"
@@ -21,7 +22,15 @@ func NodeOf(g second.Grant) (n *Node, ok bool) {
 type secondTier struct{ *Client }
 
 func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
-	l, err := t.Lock(path)
+	var opts []LockOption
+	for _, opt := range o.Own {
+		own, ok := opt.(LockOption)
+		if !ok {
+			return nil, fmt.Errorf("zklock: lock %s: option of type %T; want a zklock.LockOption or a tier.Option", path, opt)
+		}
+		opts = append(opts, own)
+	}
+	l, err := t.Lock(path, opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -31,10 +40,6 @@ func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
 
 // Reaping returns the number of nodes that are still to be deleted in the background.
 func (t secondTier) Reaping() int { return t.reaper.Count() }
-
-// Claim returns the lock as a claim of package tier, for a [tier.Mutex] whose nodes are to have
-// the ACL and content of this lock. Its client has to be the second tier of the mutex.
-func (l *Lock) Claim() second.Claim { return claim{l} }
 
 // A claim is a lock whose nodes are granted to the gate of package tier.
 type claim struct{ lock *Lock }

@@ -48,6 +48,8 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 			badTier{grant: func(g badGrant) second.Grant { return clockless{g} }}},
 		{"a lost grant comes back", []string{"loss-cut", "loss-frozen", "loss-stopped", "removal"},
 			badTier{grant: func(g badGrant) second.Grant { return reviving{g} }}},
+		{"the lease ends before it is said to", []string{"loss-frozen"},
+			badTier{grant: func(g badGrant) second.Grant { return hopeful{g} }}},
 		{"a release does not tell of the loss", []string{"loss-cut", "loss-frozen", "loss-stopped", "removal", "hold-lost"},
 			badTier{grant: func(g badGrant) second.Grant { return carefree{g} }}},
 		{"a release can be repeated", []string{"loss-cut", "loss-frozen", "loss-stopped", "removal", "release-once"},

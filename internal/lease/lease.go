@@ -66,6 +66,13 @@ func (l *Lease[C]) validUntil() time.Duration {
 	return time.Duration(heard) + time.Duration(l.term.Load())
 }
 
+// Remaining returns for how long the lease still runs if it is not renewed, and false if time does
+// not end it.
+func (l *Lease[C]) Remaining() (d time.Duration, limited bool) {
+	end := l.validUntil()
+	return end - l.config.Now(), end != forever
+}
+
 // Valid reports whether the lease still runs. It reads the clock, so it is right at the
 // first instruction of a process that was stopped.
 func (l *Lease[C]) Valid() bool {

@@ -14,7 +14,8 @@ import (
 // A Tier is the connection of this process to a store. It is safe for concurrent use, as
 // are claims and grants.
 type Tier interface {
-	// Claim prepares to queue for the lock at path. The error says what is wrong with path.
+	// Claim prepares to queue for the lock at path. The error says what is wrong with path or an
+	// option.
 	Claim(path string, o Options) (Claim, error)
 	// Err returns nil while the store can be reached as far as this process knows, and
 	// otherwise why not; [ErrClosed] once the tier is closed.
@@ -25,9 +26,10 @@ type Tier interface {
 	Close() error
 }
 
-// Options are what a contender says of itself.
+// Options are what is particular to one lock.
 type Options struct {
-	MayLinger time.Duration // for how long it may be kept while nobody holds the lock
+	MayLinger time.Duration // for how long a contender may be kept while nobody holds the lock; it says so of itself
+	Own       []any         // options of the tier's package; Claim refuses those that it does not know
 }
 
 // A Claim is one way to queue for one lock: each grant of it is a contender of its own.
@@ -58,6 +60,9 @@ type Grant interface {
 	// Err returns the loss, [ErrReleased] once the grant is given up, and else nil. It reads
 	// the clock.
 	Err() error
+	// ValidUntil returns up to when the lease runs as far as it is renewed now; the zero time
+	// once the lock is lost or given up, or if there is no lease.
+	ValidUntil() time.Time
 	// Token is positive and greater than that of any grant before it.
 	Token() int64
 	// Contested tells whether another process waits because of this grant.

@@ -10,7 +10,7 @@ import (
 
 var lossPromises = []promise{
 	{name: "loss-cut", text: "A holder that is cut off knows of its loss before its lease is over and before another holds", test: cutOff},
-	{name: "loss-frozen", text: "When the store answers nobody, a holder knows of its loss before its lease is over", alone: true, test: frozen},
+	{name: "loss-frozen", text: "When the store answers nobody, a holder knows of its loss before its lease is over, and when that will be", alone: true, test: frozen},
 	{name: "loss-stopped", text: "A holder that was stopped knows of its loss at the first look", test: stopped},
 	{name: "removal", text: "A holder that an operator removed knows of it soon", test: removed},
 }
@@ -38,7 +38,17 @@ func frozen(s *scene) {
 	r := b.queue()
 	struck := time.Now()
 	thaw := s.freeze()
+	end := h.ValidUntil()
+	if !end.After(time.Now()) || end.After(struck.Add(s.Lease)) {
+		s.Errorf("the lease runs for another %v, want it to end within %v", time.Until(end), s.Lease)
+	}
 	s.awaitLoss(h, struck, r)
+	if early := time.Until(end); early > 0 {
+		s.Errorf("the loss came %v before the end of the lease", early)
+	}
+	if end := h.ValidUntil(); !end.IsZero() {
+		s.Errorf("a lost grant is valid until %v", end)
+	}
 	thaw()
 	s.staysLost(h)
 	s.release(r.granted())

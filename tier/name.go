@@ -1,0 +1,48 @@
+package tier
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Name returns the path of a lock below dir for any name, such as that of a job: letters and digits
+// of any script stay as they are, and so do - _ . ~ : @ = + and commas; all else is escaped as in
+// URLs. Different names give different paths, and url.PathUnescape gives back the name.
+//
+//	tier.Name("/jobs", "daily report/größe") == "/jobs/daily%20report%2Fgröße"
+//
+// dir is used as it is. An empty name, or one that gives a path of more than a kilobyte, gives a path
+// that cannot be a lock.
+func Name(dir, name string) string {
+	var b strings.Builder
+	b.WriteString(strings.TrimSuffix(dir, "/"))
+	b.WriteByte('/')
+	kept := b.Len()
+	dots := strings.Trim(name, ".") == "" // "." and ".." mean something else in a path
+	for rest := name; rest != ""; {
+		r, size := utf8.DecodeRuneInString(rest)
+		if plain(r) && !dots {
+			b.WriteString(rest[:size])
+		} else {
+			for _, c := range []byte(rest[:size]) {
+				fmt.Fprintf(&b, "%%%02X", c)
+			}
+		}
+		rest = rest[size:]
+	}
+	if b.String() == "/zookeeper" { // reserved there
+		return b.String()[:kept] + "%7Aookeeper"
+	}
+	return b.String()
+}
+
+// plain reports whether a character can stand in a path everywhere; above U+FFFF ZooKeeper takes
+// none.
+func plain(r rune) bool {
+	if r < unicode.MaxASCII {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.~:@=+,", r)
+	}
+	return r < 0xfff0 && (unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsNumber(r))
+}

@@ -1,0 +1,140 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// shutdown begins to shut locks down.
+func shutdown(ctx context.Context, locks *tier.Registry) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- locks.Shutdown(ctx) }()
+	synctest.Wait()
+	return done
+}
+
+func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks, others := process(t, srv), process(t, srv)
+		mu := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour))
+		hold, taken := acquire(t, mu), acquire(t, others.Mutex("/locks/b"))
+		defer release(t, taken)
+		waiters := []*acquisition{start(soon(t), mu).blocked(t), start(soon(t), locks.Mutex("/locks/b")).blocked(t)}
+		done := shutdown(soon(t), locks)
+		for _, w := range waiters {
+			if <-w.done; !errors.Is(w.err, tier.ErrClosed) {
+				t.Errorf("a waiter: got %v, want ErrClosed", w.err)
+			}
+		}
+		if err := locks.Err(); !errors.Is(err, tier.ErrClosed) {
+			t.Errorf("Err: got %v, want ErrClosed", err)
+		}
+		for _, path := range []string{"/locks/a", "/locks/new"} {
+			if _, err := locks.Mutex(path).Acquire(t.Context()); !errors.Is(err, tier.ErrClosed) {
+				t.Errorf("Acquire %s: got %v, want ErrClosed", path, err)
+			}
+			if _, err := locks.Mutex(path).TryAcquire(t.Context()); !errors.Is(err, tier.ErrClosed) {
+				t.Errorf("TryAcquire %s: got %v, want ErrClosed", path, err)
+			}
+		}
+		again, err := mu.Acquire(hold.Context(t.Context()))
+		if err != nil {
+			t.Fatalf("entering again: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if err := hold.Err(); err != nil {
+			t.Errorf("the hold: %v", err)
+		}
+		release(t, hold)
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("Shutdown returned %v while a hold was left", err)
+		default:
+		}
+		release(t, again)
+		if err := <-done; err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		<-locks.Done()
+		if err := locks.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+}
+
+func TestShutdownGivesALingeringNodeUp(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		kept := locks.Mutex("/locks/kept")
+		lingers := locks.Mutex("/locks/lingers", tier.WithLinger(time.Hour))
+		release(t, acquire(t, lingers))
+		hold, later := acquire(t, kept), acquire(t, lingers)
+		done := shutdown(soon(t), locks)
+		release(t, later)
+		if n := len(srv.Children("/locks/lingers")); n != 0 {
+			t.Error("a node lingers at the shutdown")
+		}
+		release(t, hold)
+		if err := <-done; err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+	})
+}
+
+func TestShutdownEndsWithItsContextAndNamesWhatIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		hold := acquire(t, locks.Mutex("/locks/a"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := locks.Shutdown(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "/locks/a") {
+			t.Errorf("got %v, want the deadline and the path", err)
+		}
+		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release: got %v, want ErrLost", err)
+		}
+		if n := len(srv.Children("/locks/a")); n != 0 {
+			t.Errorf("%d nodes left", n)
+		}
+	})
+}
+
+func TestShutdownOfAnIdleOrClosedRegistryReturnsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		for _, close := range []bool{false, true} {
+			locks := process(t, srv)
+			if close {
+				locks.Close()
+			}
+			for range 2 {
+				if err := locks.Shutdown(soon(t)); err != nil {
+					t.Errorf("Shutdown: %v", err)
+				}
+			}
+		}
+	})
+}
+
+func TestCloseEndsAShutdown(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		hold := acquire(t, locks.Mutex("/locks/a"))
+		done := shutdown(soon(t), locks)
+		locks.Close()
+		if err := <-done; err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release: got %v, want ErrLost", err)
+		}
+	})
+}
