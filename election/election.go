@@ -1,0 +1,58 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// Errors are wrapped; test for these with errors.Is.
+var (
+	// ErrNotLeader says that this process does not lead, or is not certain to.
+	ErrNotLeader = errors.New("not the leader")
+	// ErrNoLeader says that there is no candidate.
+	ErrNoLeader = errors.New("no leader")
+	// ErrStop is for the function that [Election.Run] calls: it resigns for good.
+	ErrStop = errors.New("stop campaigning")
+)
+
+// An Election is one that this process can take part in. It is safe for concurrent use, and need
+// not be closed.
+type Election struct {
+	mutex *tier.Mutex
+	term  atomic.Pointer[term] // nil while this process does not lead
+}
+
+// A term is a time during which this process leads.
+type term struct {
+	hold *tier.Hold
+	ctx  context.Context // that of the function that leads
+}
+
+// New returns the election at path, which is that of a lock. It sends nothing; a path that cannot
+// be a lock is reported by the methods.
+func New(locks *tier.Registry, path string) *Election {
+	return &Election{mutex: locks.Mutex(path)}
+}
+
+// IsLeader returns nil while this process leads, and otherwise an error that wraps [ErrNotLeader].
+// It asks nobody but the clock, so it is right from the first instruction of a process that was
+// stopped and continued. It is not nil any more once the context of the function that leads has
+// ended, even if that function is still at work. It needs no context; schedulers have one to pass.
+func (e *Election) IsLeader(context.Context) error {
+	t := e.term.Load()
+	if t == nil {
+		return ErrNotLeader
+	}
+	err := t.hold.Err()
+	if err == nil {
+		err = context.Cause(t.ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotLeader, err)
+	}
+	return nil
+}

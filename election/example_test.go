@@ -1,0 +1,80 @@
+package election_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// connect stands for tierlock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"): the examples bring their
+// own ZooKeeper.
+func connect(ctx context.Context, label string) (locks *tier.Registry, disconnect func()) {
+	srv := zktest.NewServer(zktest.Config{})
+	locks, err := tierlock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext), zklock.WithLabel(label))
+	if err != nil {
+		panic(err)
+	}
+	return locks, func() {
+		locks.Close()
+		srv.Close()
+	}
+}
+
+// A program ends ctx when it is told to stop, as signal.NotifyContext does.
+func Example() {
+	ctx, stop := context.WithCancel(context.Background())
+	locks, disconnect := connect(ctx, "first")
+	defer disconnect()
+
+	e := election.New(locks, "/elections/reports")
+	err := e.Run(ctx, func(ctx context.Context, _ int64) error {
+		fmt.Println("leading:", e.IsLeader(ctx) == nil)
+		stop() // somebody ends the program
+		<-ctx.Done()
+		return nil // resigns
+	})
+	fmt.Println(err)
+	fmt.Println(e.IsLeader(ctx))
+	// Output:
+	// leading: true
+	// election: run /elections/reports: context canceled
+	// not the leader
+}
+
+// Work that is to be done once ends the campaign.
+func ExampleElection_Run() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx, "first")
+	defer disconnect()
+
+	err := election.New(locks, "/elections/migration").Run(ctx, func(context.Context, int64) error {
+		fmt.Println("migrated")
+		return election.ErrStop
+	})
+	fmt.Println(err)
+	// Output:
+	// migrated
+	// <nil>
+}
+
+func ExampleElection_Observe() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx, "first")
+	defer disconnect()
+	e := election.New(locks, "/elections/reports")
+	go e.Run(ctx, func(ctx context.Context, _ int64) error {
+		<-ctx.Done()
+		return nil
+	})
+
+	for leader, err := range e.Observe(ctx) {
+		fmt.Println(leader.Label, "leads,", err)
+		break
+	}
+	// Output: first leads, <nil>
+}

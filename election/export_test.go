@@ -1,0 +1,3 @@
+package election
+
+var Succeeds = succeeds

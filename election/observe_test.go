@@ -1,0 +1,175 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestLeaderIsTheOneThatLeads(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		d := new(diary)
+		observer := election.New(registry(t, srv, "observer"), path)
+		if leader, err := observer.Leader(t.Context()); !errors.Is(err, election.ErrNoLeader) {
+			t.Errorf("Leader before there is one: got %+v, %v; want ErrNoLeader", leader, err)
+		}
+		p := start(t, srv, d, "a", "b")
+		_, term := d.reigns()
+		for _, e := range []*election.Election{observer, p[0].Election, p[1].Election} {
+			leader, err := e.Leader(t.Context())
+			if err != nil || leader.Label != "a" || leader.Token != term || leader.PID != os.Getpid() {
+				t.Errorf("Leader: got %+v, %v; want a in term %d", leader, err, term)
+			}
+		}
+		p[0].stop()
+		p[1].leads(p[0])
+		_, term = d.reigns()
+		if leader, err := observer.Leader(t.Context()); err != nil || leader.Label != "b" || leader.Token != term {
+			t.Errorf("Leader: got %+v, %v; want b in term %d", leader, err, term)
+		}
+	})
+}
+
+// An observation is what an observer has seen.
+type observation struct {
+	labels []string
+	terms  []int64
+	err    error
+	stop   context.CancelFunc
+	ended  chan struct{}
+}
+
+func observe(t *testing.T, e *election.Election) *observation {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	o := &observation{stop: stop, ended: make(chan struct{})}
+	go func() {
+		defer close(o.ended)
+		for leader, err := range e.Observe(ctx) {
+			if err != nil {
+				o.err = err
+				continue
+			}
+			o.labels, o.terms = append(o.labels, leader.Label), append(o.terms, leader.Token)
+		}
+	}()
+	t.Cleanup(func() { stop(); <-o.ended })
+	return o
+}
+
+func (o *observation) saw(t *testing.T, labels string) {
+	t.Helper()
+	time.Sleep(2 * time.Second) // for the next look
+	synctest.Wait()
+	if got := strings.Join(o.labels, ""); got != labels || o.err != nil {
+		t.Errorf("observed %q, %v; want %q", got, o.err, labels)
+	}
+	for i, term := range o.terms {
+		if i > 0 && term <= o.terms[i-1] {
+			t.Errorf("terms %v, want them to grow", o.terms)
+		}
+	}
+}
+
+func TestObserverSeesEachLeaderOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		o := observe(t, election.New(registry(t, srv, "observer"), path))
+		o.saw(t, "")
+		p := start(t, srv, new(diary), "a", "b")
+		o.saw(t, "a")
+		time.Sleep(time.Minute)
+		o.saw(t, "a")
+		p[0].reign <- nil
+		o.saw(t, "ab")
+		p[1].stop()
+		o.saw(t, "aba")
+		p[0].stop()
+		o.saw(t, "aba")
+		start(t, srv, new(diary), "c")
+		o.saw(t, "abac")
+		o.stop()
+		<-o.ended
+		if o.err != nil {
+			t.Errorf("the end of the context is no error: %v", o.err)
+		}
+	})
+}
+
+func TestObserverSurvivesOutages(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		d := new(diary)
+		p := start(t, srv, d, "a")
+		o := observe(t, election.New(registry(t, srv, "observer"), path))
+		o.saw(t, "a")
+		srv.Freeze()
+		time.Sleep(10 * sessionTimeout)
+		srv.Unfreeze()
+		time.Sleep(time.Minute)
+		p[0].leads()
+		o.saw(t, "aa") // in another term
+		srv.CutAll()
+		time.Sleep(time.Minute)
+		o.saw(t, "aa")
+	})
+}
+
+// A server that lags may show who led before, and one that has to hide the tokens shows none.
+func TestObserverNeverGoesBack(t *testing.T) {
+	leader := func(id string, term int64) tier.Contender { return tier.Contender{ID: id, Token: term} }
+	for _, c := range []struct {
+		leader, last tier.Contender
+		want         bool
+	}{
+		{leader("a", 5), tier.Contender{}, true},
+		{leader("a", 5), leader("a", 5), false},
+		{leader("b", 7), leader("a", 5), true},
+		{leader("a", 7), leader("a", 5), true}, // on etcd a name can come back
+		{leader("a", 5), leader("b", 7), false},
+		{leader("a", 0), tier.Contender{}, true},
+		{leader("a", 0), leader("a", 0), false},
+		{leader("b", 0), leader("a", 0), true},
+	} {
+		if got := election.Succeeds(c.leader, c.last); got != c.want {
+			t.Errorf("%+v after %+v: got %v, want %v", c.leader, c.last, got, c.want)
+		}
+	}
+}
+
+func TestObserverIsToldWhatNoLookWouldChange(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := registry(t, srv, "observer")
+		o := observe(t, election.New(locks, "no path"))
+		<-o.ended
+		if o.err == nil {
+			t.Error("Observe of a path that cannot be a lock ended without an error")
+		}
+		o = observe(t, election.New(locks, path))
+		start(t, srv, new(diary), "a")
+		o.saw(t, "a")
+		locks.Close()
+		<-o.ended
+		if !errors.Is(o.err, tier.ErrClosed) {
+			t.Errorf("Observe of a registry that is closed: got %v, want ErrClosed", o.err)
+		}
+	})
+}
+
+func TestObserverStopsWithItsCaller(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		start(t, srv, new(diary), "a", "b")
+		for leader, err := range election.New(registry(t, srv, "observer"), path).Observe(t.Context()) {
+			if err != nil || leader.Label != "a" {
+				t.Errorf("got %+v, %v", leader, err)
+			}
+			break
+		}
+	})
+}

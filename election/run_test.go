@@ -1,0 +1,249 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestOneLeadsAndTheOthersFollow(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		p := start(t, srv, new(diary), "a", "b", "c")
+		p[0].leads(p[1], p[2])
+		if n := len(srv.Children(path)); n != 3 {
+			t.Errorf("%d candidates in the queue, want 3", n)
+		}
+		p[0].stop()
+		p[0].returns(context.Canceled)
+		p[1].leads(p[0], p[2])
+		for _, p := range p[1:] {
+			p.stop()
+			p.returns(context.Canceled)
+		}
+		synctest.Wait()
+		if n := len(srv.Children(path)); n != 0 {
+			t.Errorf("%d candidates are left in the queue", n)
+		}
+	})
+}
+
+func TestFunctionReturnsBeforeTheLockGoes(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		d := new(diary)
+		slow := newProcess(t, srv, d, "slow")
+		told := make(chan struct{})
+		lead := slow.lead
+		slow.lead = func(ctx context.Context, term int64) error {
+			return lead(context.WithoutCancel(ctx), term) // ignores the end, until something comes on reign
+		}
+		slow.run()
+		next := start(t, srv, d, "next")[0]
+		slow.leads(next)
+		context.AfterFunc(slow.ctx, func() { close(told) })
+		slow.stop()
+		<-told
+		time.Sleep(10 * sessionTimeout) // virtual
+		synctest.Wait()
+		if d.leader() != "slow" {
+			t.Errorf("%q leads while the function of the one before is at work", d.leader())
+		}
+		slow.follows() // its context has ended
+		slow.reign <- nil
+		slow.returns(context.Canceled)
+		next.leads(slow)
+	})
+}
+
+func TestLeaderThatReturnsGoesToTheTail(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		d := new(diary)
+		p := start(t, srv, d, "a", "b", "c")
+		for i := range 7 {
+			p[i%3].leads(p[(i+1)%3], p[(i+2)%3])
+			p[i%3].reign <- []error{nil, errors.New("a failure")}[i%2]
+			time.Sleep(2 * time.Second) // more than the pause
+		}
+		synctest.Wait()
+		leaders, _ := d.reigns()
+		if got := strings.Join(leaders, ""); got != "abcabcab" {
+			t.Errorf("leaders %s, want abcabcab", got)
+		}
+	})
+}
+
+func TestPauseGrowsWhileTheFunctionFailsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		const long = 10 * time.Second // of a term that was well
+		start := time.Now()
+		var pauses []time.Duration
+		var ended time.Time
+		p := newProcess(t, srv, new(diary), "a")
+		p.lead = func(context.Context, int64) error {
+			pauses = append(pauses, time.Since(ended))
+			if time.Since(start) > time.Minute {
+				time.Sleep(long)
+			}
+			ended = time.Now()
+			return errors.New("a failure")
+		}
+		p.run()
+		time.Sleep(time.Minute + 3*long)
+		p.stop()
+		<-p.ended
+		if n := len(pauses); n < 30 || n > 90 {
+			t.Errorf("%d terms in a minute, want about one a second", n)
+		}
+		if first := pauses[1]; first > 20*time.Millisecond {
+			t.Errorf("the first pause was %v, want some 10 ms", first)
+		}
+		if last := pauses[len(pauses)-1]; last > 20*time.Millisecond {
+			t.Errorf("the pause behind a long term was %v, want some 10 ms", last)
+		}
+	})
+}
+
+func TestStopEndsTheCampaign(t *testing.T) {
+	why := errors.New("the work is done")
+	for _, c := range []struct{ led, want error }{
+		{election.ErrStop, nil},
+		{errors.Join(election.ErrStop, why), why},
+	} {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			p := start(t, srv, new(diary), "a", "b")
+			p[0].reign <- c.led
+			p[0].returns(c.want)
+			p[1].leads(p[0])
+			time.Sleep(time.Minute)
+			if n := len(srv.Children(path)); n != 1 {
+				t.Errorf("%d candidates after one has stopped, want 1", n)
+			}
+			p[0].run() // and comes back
+			p[1].reign <- election.ErrStop
+			p[1].returns(nil)
+			p[0].leads(p[1])
+		})
+	}
+}
+
+func TestPanicResigns(t *testing.T) {
+	for name, end := range map[string]func(){
+		"panic":          func() { panic("in the function") },
+		"runtime.Goexit": runtime.Goexit,
+	} {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			d := new(diary)
+			p := newProcess(t, srv, d, "a")
+			lead := p.lead
+			p.lead = func(ctx context.Context, term int64) error {
+				lead(ctx, term)
+				end()
+				return nil
+			}
+			p.run()
+			next := start(t, srv, d, "b")[0]
+			p.leads(next)
+			p.reign <- nil
+			<-p.ended
+			if name == "panic" && p.err.Error() != "panic: in the function" {
+				t.Errorf("Run: got %v, want the panic", p.err)
+			}
+			next.leads(p)
+		})
+	}
+}
+
+func TestCandidateThatIsCancelledLeaves(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		p := start(t, srv, new(diary), "a", "b", "c")
+		p[1].stop()
+		p[1].returns(context.Canceled)
+		synctest.Wait()
+		if n := len(srv.Children(path)); n != 2 {
+			t.Errorf("%d candidates, want 2", n)
+		}
+		p[0].leads(p[1], p[2])
+		p[0].stop()
+		p[2].leads(p[0], p[1])
+	})
+}
+
+func TestErrorOfTheFunctionIsReturnedAtTheEnd(t *testing.T) {
+	why := errors.New("work is left over")
+	for _, c := range []struct {
+		led  func(context.Context) error
+		want string
+	}{
+		{func(ctx context.Context) error { return ctx.Err() }, "election: run /elections/a: the end"},
+		{func(ctx context.Context) error { return context.Cause(ctx) }, "election: run /elections/a: the end"},
+		{func(context.Context) error { return nil }, "election: run /elections/a: the end"},
+		{func(context.Context) error { return why }, "election: run /elections/a: the end: work is left over"},
+	} {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			e := election.New(registry(t, srv, "a"), path)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			end := errors.New("the end")
+			time.AfterFunc(time.Minute, func() { cancel(end) })
+			err := e.Run(ctx, func(ctx context.Context, _ int64) error {
+				<-ctx.Done()
+				return c.led(ctx)
+			})
+			if err == nil || err.Error() != c.want || !errors.Is(err, end) {
+				t.Errorf("Run: got %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+// However often Run is called in a process, the others have their turns.
+func TestCallsOfOneProcessCompeteLikeProcesses(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		d := new(diary)
+		locks := registry(t, srv, "a")
+		a1, a2 := candidateOf(t, locks, d, "a1"), candidateOf(t, locks, d, "a2")
+		a2.Election = a1.Election
+		a1.run()
+		b := newProcess(t, srv, d, "b").run()
+		a2.run()
+		time.Sleep(time.Minute)
+		if d.leader() != "a1" {
+			t.Fatalf("%s leads, want a1", d.leader())
+		}
+		a1.reign <- election.ErrStop
+		b.leads(a1)
+		b.reign <- election.ErrStop
+		a2.leads(b)
+		a2.stop()
+		a2.returns(context.Canceled)
+		if got, _ := d.reigns(); !slices.Equal(got, []string{"a1", "b", "a2"}) {
+			t.Errorf("leaders %q", got)
+		}
+	})
+}
+
+func TestRunReturnsWhatTryingAgainCannotChange(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := registry(t, srv, "a")
+		lead := func(context.Context, int64) error { t.Error("leads"); return nil }
+		if err := election.New(locks, "no path").Run(t.Context(), lead); err == nil {
+			t.Error("Run on a path that cannot be a lock: got nil")
+		}
+		d := new(diary)
+		leader := candidateOf(t, locks, d, "a").run()
+		other := registry(t, srv, "b")
+		candidate := candidateOf(t, other, d, "b").run()
+		leader.leads(candidate)
+		other.Close()
+		candidate.returns(tier.ErrClosed)
+		locks.Close()
+		leader.returns(tier.ErrClosed)
+	})
+}

@@ -1,0 +1,208 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+const (
+	path           = "/elections/a"
+	sessionTimeout = 9 * time.Second
+)
+
+// bubble runs f in virtual time, with a ZooKeeper of its own. The bubble makes sure that no
+// goroutine is left.
+func bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(zktest.Config{MinSessionTimeout: time.Second, ContainerCheck: time.Second})
+		t.Cleanup(srv.Close)
+		f(t, srv)
+	})
+}
+
+// registry returns the locks of one more process.
+func registry(t *testing.T, srv *zktest.Server, label string) *tier.Registry {
+	t.Helper()
+	locks, err := tierlock.Dial(t.Context(), "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext),
+		zklock.WithSessionTimeout(sessionTimeout), zklock.WithLabel(label))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	return locks
+}
+
+// A process is one more candidate, whose leading is under the control of the test.
+type process struct {
+	*election.Election
+	t     *testing.T
+	label string
+	diary *diary
+
+	reign chan error         // ends a term: what the function returns
+	ctx   context.Context    // of Run
+	stop  context.CancelFunc // ends Run
+	ended chan struct{}      // closed when Run has returned
+	err   error              // what it has returned, or panicked with
+	lead  func(ctx context.Context, term int64) error
+}
+
+// A diary is what all processes together have seen.
+type diary struct {
+	mu      sync.Mutex // guards the fields below
+	leading string
+	last    int64
+	leaders []string // in the order of their terms
+}
+
+// begin is called in the function that leads.
+func (d *diary) begin(t *testing.T, label string, term int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.leading != "" {
+		t.Errorf("%s leads while %s does", label, d.leading)
+	}
+	if term <= d.last {
+		t.Errorf("term %d of %s after %d", term, label, d.last)
+	}
+	d.leading, d.last = label, term
+	d.leaders = append(d.leaders, label)
+}
+
+func (d *diary) end(t *testing.T, label string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.leading != label {
+		t.Errorf("%q leads, want %s", d.leading, label)
+	}
+	d.leading = ""
+}
+
+// reigns are the leaders so far, in the order of their terms, and the last term.
+func (d *diary) reigns() (leaders []string, last int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.leaders), d.last
+}
+
+func (d *diary) leader() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.leading
+}
+
+// newProcess makes a candidate that does not run. Once it does, it leads until its context ends or
+// something is sent on reign.
+func newProcess(t *testing.T, srv *zktest.Server, d *diary, label string) *process {
+	t.Helper()
+	return candidateOf(t, registry(t, srv, label), d, label)
+}
+
+func candidateOf(t *testing.T, locks *tier.Registry, d *diary, label string) *process {
+	p := &process{Election: election.New(locks, path), t: t, label: label, diary: d, reign: make(chan error)}
+	p.lead = func(ctx context.Context, term int64) error {
+		p.diary.begin(t, label, term)
+		defer p.diary.end(t, label)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-p.reign:
+			return err
+		}
+	}
+	return p
+}
+
+// run starts Run, and returns when nothing moves any more.
+func (p *process) run() *process {
+	p.ctx, p.stop = context.WithCancel(p.t.Context())
+	p.ended = make(chan struct{})
+	go func() {
+		defer close(p.ended)
+		defer func() {
+			if r := recover(); r != nil {
+				p.err = fmt.Errorf("panic: %v", r)
+			}
+		}()
+		p.err = errors.New("the goroutine has ended")
+		p.err = p.Run(p.ctx, p.lead)
+	}()
+	p.t.Cleanup(func() { p.stop(); <-p.ended })
+	synctest.Wait()
+	return p
+}
+
+// start is newProcess and run.
+func start(t *testing.T, srv *zktest.Server, d *diary, labels ...string) (all []*process) {
+	t.Helper()
+	for _, label := range labels {
+		all = append(all, newProcess(t, srv, d, label).run())
+	}
+	return all
+}
+
+// leads checks that p leads, and that it alone says so.
+func (p *process) leads(others ...*process) {
+	p.t.Helper()
+	synctest.Wait()
+	if got := p.diary.leader(); got != p.label {
+		p.t.Fatalf("%q leads, want %s", got, p.label)
+	}
+	if err := p.IsLeader(p.t.Context()); err != nil {
+		p.t.Errorf("%s leads and is told: %v", p.label, err)
+	}
+	for _, other := range others {
+		other.follows()
+	}
+}
+
+func (p *process) follows() {
+	p.t.Helper()
+	if err := p.IsLeader(p.t.Context()); !errors.Is(err, election.ErrNotLeader) {
+		p.t.Errorf("IsLeader of %s, which does not lead: got %v, want ErrNotLeader", p.label, err)
+	}
+}
+
+// returns checks how Run ends.
+func (p *process) returns(want error) {
+	p.t.Helper()
+	<-p.ended
+	if !errors.Is(p.err, want) || want == nil && p.err != nil {
+		p.t.Errorf("Run of %s: got %v, want %v", p.label, p.err, want)
+	}
+	p.follows()
+}
+
+// session is that of a candidate in the queue.
+func session(t *testing.T, srv *zktest.Server, label string) int64 {
+	t.Helper()
+	for _, name := range srv.Children(path) {
+		data, stat, _ := srv.Get(path + "/" + name)
+		if strings.Contains(string(data), strconv.Quote(label)) {
+			return stat.EphemeralOwner
+		}
+	}
+	t.Fatalf("%s is not in the queue", label)
+	return 0
+}
