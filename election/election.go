@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/tierlock/tierlock/tier"
@@ -32,10 +33,14 @@ type term struct {
 	ctx  context.Context // that of the function that leads
 }
 
-// New returns the election at path, which is that of a lock. It sends nothing; a path that cannot
-// be a lock is reported by the methods.
-func New(locks *tier.Registry, path string) *Election {
-	return &Election{mutex: locks.Mutex(path)}
+// New returns the election at path, which is that of a lock. Options are those of
+// [tier.Registry.Mutex], such as zklock.NodeData for what other libraries show of the leader. But
+// the order is strict, without lingering, and campaigns are not limited, whatever is set in the
+// registry: else a change of leaders would have to wait. New sends nothing; a path that cannot be
+// a lock is reported by the methods.
+func New(locks *tier.Registry, path string, opts ...tier.MutexOption) *Election {
+	strict := []tier.MutexOption{tier.WithHandOff(0), tier.WithLinger(0), tier.WithMaxWait(0)}
+	return &Election{mutex: locks.Mutex(path, slices.Concat(opts, strict)...)}
 }
 
 // IsLeader returns nil while this process leads, and otherwise an error that wraps [ErrNotLeader].

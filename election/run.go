@@ -33,8 +33,11 @@ const steady = 10 * time.Second
 // A lead that ignores the end of its context keeps this process from campaigning, but not others
 // from leading: if the lock is lost, another process leads at the end of the lease, while that
 // lead still runs. Several calls of Run compete like processes; one leads at a time. A lead
-// cannot take part in its own election.
+// that takes part in its own election gets an error.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term int64) error) error {
+	if tier.HoldFrom(ctx, e.mutex) != nil { // it would lead at once, within its own term
+		return e.failure("run", errors.New("the context is that of its leader"))
+	}
 	for pace := retry.New(); ; {
 		hold, err := e.mutex.Acquire(ctx)
 		if err != nil {

@@ -111,6 +111,25 @@ func TestPauseGrowsWhileTheFunctionFailsAtOnce(t *testing.T) {
 	})
 }
 
+// What the registry is told about its locks is not for elections.
+func TestElectionIsStrict(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := registry(t, srv, "a", tier.WithLinger(time.Hour), tier.WithMaxWait(time.Second))
+		a := candidateOf(t, locks, new(diary), "a")
+		b := start(t, srv, a.diary, "b")[0]
+		a.run()
+		time.Sleep(time.Minute)
+		b.leads(a)
+		b.reign <- election.ErrStop
+		a.leads(b)
+		a.reign <- election.ErrStop
+		a.returns(nil)
+		if n := len(srv.Children(path)); n != 0 {
+			t.Errorf("%d candidates are left, want none", n)
+		}
+	})
+}
+
 func TestStopEndsTheCampaign(t *testing.T) {
 	why := errors.New("the work is done")
 	for _, c := range []struct{ led, want error }{
@@ -203,11 +222,24 @@ func TestErrorOfTheFunctionIsReturnedAtTheEnd(t *testing.T) {
 	}
 }
 
+func TestLeaderCannotCampaignWithinItsTerm(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		e := election.New(registry(t, srv, "a"), path)
+		err := e.Run(t.Context(), func(ctx context.Context, _ int64) error {
+			err := e.Run(ctx, func(context.Context, int64) error { t.Error("leads in its own term"); return nil })
+			return errors.Join(election.ErrStop, err)
+		})
+		if err == nil || !strings.Contains(err.Error(), "that of its leader") {
+			t.Errorf("Run with the context of the leader: got %v, want an error", err)
+		}
+	})
+}
+
 // However often Run is called in a process, the others have their turns.
 func TestCallsOfOneProcessCompeteLikeProcesses(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		d := new(diary)
-		locks := registry(t, srv, "a")
+		locks := registry(t, srv, "a", tier.WithHandOff(time.Hour))
 		a1, a2 := candidateOf(t, locks, d, "a1"), candidateOf(t, locks, d, "a2")
 		a2.Election = a1.Election
 		a1.run()

@@ -42,10 +42,10 @@ func bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
 }
 
 // registry returns the locks of one more process.
-func registry(t *testing.T, srv *zktest.Server, label string) *tier.Registry {
+func registry(t *testing.T, srv *zktest.Server, label string, opts ...tierlock.Option) *tier.Registry {
 	t.Helper()
-	locks, err := tierlock.Dial(t.Context(), "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext),
-		zklock.WithSessionTimeout(sessionTimeout), zklock.WithLabel(label))
+	locks, err := tierlock.Dial(t.Context(), "127.0.0.1:2181", append(opts, zklock.WithDialContext(srv.DialContext),
+		zklock.WithSessionTimeout(sessionTimeout), zklock.WithLabel(label))...)
 	if err != nil {
 		t.Fatal(err)
 	}
