@@ -15,6 +15,10 @@ func TestDoRunsUnderTheLock(t *testing.T) {
 		var inside context.Context
 		err := mu.Do(soon(t), func(ctx context.Context) error {
 			inside = ctx
+			hold := tier.HoldFrom(ctx, mu)
+			if hold == nil || hold.Err() != nil {
+				t.Errorf("HoldFrom inside Do: %v, want the hold", hold)
+			}
 			if n := len(srv.Children("/locks/a")); n != 1 {
 				t.Errorf("%d nodes inside Do, want 1", n)
 			}
@@ -22,6 +26,9 @@ func TestDoRunsUnderTheLock(t *testing.T) {
 		})
 		if err != nil {
 			t.Errorf("Do: %v", err)
+		}
+		if hold := tier.HoldFrom(inside, mu); hold != nil {
+			t.Errorf("HoldFrom after Do: %v, want none", hold)
 		}
 		if !errors.Is(context.Cause(inside), tier.ErrReleased) {
 			t.Errorf("cause of the context after Do: got %v, want ErrReleased", context.Cause(inside))

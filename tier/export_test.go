@@ -1,5 +1,7 @@
 package tier
 
+import "context"
+
 // Cohorts returns the number of lock paths that a registry knows of.
 func Cohorts(r *Registry) int {
 	r.mu.Lock()
@@ -20,6 +22,18 @@ func PassOn(h *Hold) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.passOnLocked(h.own.grant)
+}
+
+// Arrive is the first half of an acquisition; the second half queues.
+func Arrive(m *Mutex) (queue, try func(context.Context) error) {
+	c := m.registry.join(m.path)
+	take := func(take func(*cohort, context.Context, *Mutex) (*ownership, error)) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := take(c, ctx, m)
+			return err
+		}
+	}
+	return take((*cohort).enter), take((*cohort).try)
 }
 
 // Sibling returns another mutex of the same registry.

@@ -69,16 +69,16 @@ func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <
 	for {
 		select {
 		case <-timer.C:
-			left := c.endLingering(grant, spent, limit)
+			left := c.endLingering(grant, false)
 			if left <= 0 {
 				return
 			}
 			timer.Reset(left)
 		case <-grant.Contested().C(): // from now on a release does not leave it lingering
-			c.endLingering(grant, spent, 0)
+			c.endLingering(grant, true)
 			return
 		case <-grant.Context().Done():
-			c.endLingering(grant, spent, 0)
+			c.endLingering(grant, true)
 			return
 		case <-spent:
 			return
@@ -86,15 +86,16 @@ func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <
 	}
 }
 
-// endLingering lets the grant go if it has lingered for at least d. It returns how long
-// that still takes: all of d while the grant is in use, or another watch sees to it.
-func (c *cohort) endLingering(grant second.Grant, spent <-chan struct{}, d time.Duration) (left time.Duration) {
+// endLingering lets the grant go if it has lingered for long enough, or if that has to be now. It
+// returns how long that still takes: as long as it may linger while the grant is in use.
+func (c *cohort) endLingering(grant second.Grant, now bool) (left time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lingeringLocked() != grant || spent != c.lingerer.spent {
-		return d
+	limit := c.lingerer.limit
+	if c.lingeringLocked() != grant {
+		return limit
 	}
-	if left := d - time.Since(c.lingerer.since); left > 0 {
+	if left := limit - time.Since(c.lingerer.since); left > 0 && !now {
 		return left
 	}
 	c.passOnLocked(grant)

@@ -75,12 +75,16 @@ func TestShutdownGivesALingeringNodeUp(t *testing.T) {
 		locks := process(t, srv)
 		kept := locks.Mutex("/locks/kept")
 		lingers := locks.Mutex("/locks/lingers", tier.WithLinger(time.Hour))
-		release(t, acquire(t, lingers))
+		idle := locks.Mutex("/locks/idle", tier.WithLinger(time.Hour))
+		release(t, acquire(t, idle))
 		hold, later := acquire(t, kept), acquire(t, lingers)
 		done := shutdown(soon(t), locks)
+		if n := len(srv.Children("/locks/idle")); n != 0 {
+			t.Error("a node goes on lingering")
+		}
 		release(t, later)
 		if n := len(srv.Children("/locks/lingers")); n != 0 {
-			t.Error("a node lingers at the shutdown")
+			t.Error("a node begins to linger")
 		}
 		release(t, hold)
 		if err := <-done; err != nil {
@@ -135,6 +139,25 @@ func TestCloseEndsAShutdown(t *testing.T) {
 		}
 		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
 			t.Errorf("Release: got %v, want ErrLost", err)
+		}
+	})
+}
+
+// Between an arrival and its place in the queue, a shutdown may begin.
+func TestShutdownTurnsAwayWhoIsAboutToQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		queue, try := tier.Arrive(locks.Mutex("/locks/a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := shutdown(ctx, locks)
+		for _, f := range []func(context.Context) error{queue, try} {
+			if err := f(t.Context()); !errors.Is(err, tier.ErrClosed) {
+				t.Errorf("got %v, want ErrClosed", err)
+			}
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Shutdown: got %v, want Canceled", err)
 		}
 	})
 }
