@@ -36,9 +36,9 @@ type Option interface{ ForDial() }
 //	tierlock.Dial(ctx, "zk1:2181,zk2:2181", tier.WithLinger(time.Second), zklock.WithLogger(slog.Default()))
 //
 // Dial waits for a session until ctx is done, so give it a deadline; the error says why there was
-// no session. A bad connect string or option fails at once, a name that cannot be resolved
-// within 3 s. After an error nothing is left; see [zklock.Dial]. Once Dial has returned, the end
-// of ctx has no effect.
+// no session. A bad connect string or option fails at once, and within 3 s if none of the names
+// can be looked up. After an error nothing is left; see [zklock.Dial]. Once Dial has returned, the
+// end of ctx has no effect.
 //
 // The registry owns the connection and closes it.
 func Dial(ctx context.Context, connect string, opts ...Option) (*tier.Registry, error) {

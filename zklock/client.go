@@ -29,9 +29,13 @@ func newClient(o options) *Client {
 	c := &Client{
 		options:     o,
 		description: newDescription(o.label),
-		link:        link.New(link.Config{SessionTimeout: o.sessionTimeout, Margin: o.margin, Dial: o.dial, Logger: o.logger}),
-		stragglers:  stragglers{last: make(map[string]*attempt)},
-		renewals:    renewals{underWay: make(map[string]*renewal), failed: make(map[string]int32)},
+		link: link.New(link.Config{
+			SessionTimeout: o.sessionTimeout, Margin: o.margin,
+			Dial: o.dial, LookUp: o.lookUp, TLS: o.tls,
+			Logger: o.logger,
+		}),
+		stragglers: stragglers{last: make(map[string]*attempt)},
+		renewals:   renewals{underWay: make(map[string]*renewal), failed: make(map[string]int32)},
 	}
 	c.reaper = newReaper(c)
 	return c

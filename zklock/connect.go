@@ -38,11 +38,6 @@ func parseConnect(connect string) (servers []string, chroot string, err error) {
 		}
 		servers = append(servers, server)
 	}
-	// A single one is listed twice: the library pauses for a second after each round of its
-	// list, so a lone address would cost that at every reconnect (dnshostprovider.go:122).
-	if len(servers) == 1 {
-		servers = append(servers, servers[0])
-	}
 	return servers, chroot, nil
 }
 

@@ -12,14 +12,16 @@ import (
 // session. Ports may be left out. If there is a path, all others are below it, those of locks
 // and those of guarded writes; it is created like the parents of a lock. Dial keeps trying
 // until ctx is done; the error then holds the cause of ctx and the last failure to connect. A
-// bad connect string or option fails at once, and so do names that cannot be resolved, after
-// 3 s at most.
+// bad connect string or option fails at once, and so does a list of names of which none can be
+// looked up, after 3 s at most. If some can, the others are logged.
+//
+// The client reconnects by itself and opens a new session when one has expired. Names are looked up
+// again whenever it connects, and all the addresses of a name are tried; if that fails or takes longer
+// than a second, those are tried that were found before.
 //
 // On any error nothing is left behind, with two exceptions when ctx ends while nobody
 // answers: the look-up of a name may go on for its 3 s, and a server that has fallen
 // silent after the handshake is waited for in the background, for a second.
-//
-// The client reconnects by itself and opens a new session when one has expired.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
 	o, err := newOptions(opts)
 	if err != nil {

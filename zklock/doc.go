@@ -90,8 +90,8 @@
 //     no quorum oracles, no local sessions.
 //
 // A holder keeps its lock through any outage of T - margin - T/4, less two round trips and
-// what it takes to connect again: up to 1 s when all servers refuse, and up to min(T/6, 2 s)
-// for each that hangs.
+// what it takes to connect again: up to 1 s when all servers refuse, up to 1 s for each name that
+// the name service does not answer for, and up to min(T/6, 2 s) for each server that hangs.
 //
 //	T     margin   ticks up to   outage survived
 //	8 s   2.7 s    2 s           3.3 s

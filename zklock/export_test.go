@@ -82,3 +82,8 @@ func (c *Client) Stragglers() int {
 
 // Listeners returns the number of those who are told of events.
 func (c *Client) Listeners() int { return c.link.Events.Listeners() }
+
+// WithLookUp replaces the name service. It comes behind WithDialContext, which needs none.
+func WithLookUp(lookUp link.LookUp) Option {
+	return func(o *options) { o.lookUp = lookUp }
+}

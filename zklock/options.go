@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // An Option changes how [Dial] connects. Options are checked by Dial.
@@ -27,6 +30,8 @@ type options struct {
 	acl            []zk.ACL
 	auth           []credential
 	dial           func(ctx context.Context, network, address string) (net.Conn, error)
+	lookUp         link.LookUp // nil: dial takes names
+	tls            *tls.Config // nil: none
 	logger         *slog.Logger
 	label          string
 	kazoo          bool
@@ -75,11 +80,27 @@ func WithAuth(scheme string, credentials []byte) Option {
 	return func(o *options) { o.auth = append(o.auth, credential{scheme, credentials}) }
 }
 
-// WithDialContext replaces the dialing of TCP connections, for TLS (the method of a
-// [crypto/tls.Dialer]) or tests. The address is an IP address with a port, because
-// names are resolved first: a TLS configuration needs its ServerName.
+// WithTLS connects with TLS, as servers want on their secureClientPort. Each server has to show a
+// certificate for the host by which it is named in the connect string, unless cfg gives a
+// ServerName for all of them. A client certificate goes into cfg, too; servers ask for one if they
+// are not told otherwise, and take it for credentials of scheme "x509". A nil cfg is an empty one:
+// the authorities of the system, and no client certificate.
+//
+// The handshake may take a sixth of the session timeout, at most 2 s. It begins anew on each
+// connection, so what has expired meanwhile does not connect again.
+func WithTLS(cfg *tls.Config) Option {
+	return func(o *options) {
+		if o.tls = cfg.Clone(); cfg == nil {
+			o.tls = new(tls.Config)
+		}
+	}
+}
+
+// WithDialContext replaces the dialing of TCP connections, as for a proxy or for tests. The address
+// is host:port as in the connect string, so names are the dialer's to look up; ctx gives it a
+// second. TLS comes on top, if WithTLS is given.
 func WithDialContext(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
-	return func(o *options) { o.dial = dial }
+	return func(o *options) { o.dial, o.lookUp = dial, nil }
 }
 
 // WithLogger sets where to report what no return value can carry, such as a node that
@@ -120,7 +141,8 @@ func newOptions(opts []Option) (options, error) {
 	o := options{
 		sessionTimeout: 15 * time.Second,
 		acl:            zk.WorldACL(zk.PermAll),
-		dial:           (&net.Dialer{Timeout: time.Second}).DialContext,
+		dial:           new(net.Dialer).DialContext,
+		lookUp:         net.DefaultResolver.LookupHost,
 		logger:         slog.New(slog.DiscardHandler),
 	}
 	for _, opt := range opts {

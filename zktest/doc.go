@@ -43,8 +43,9 @@
 // # Members
 //
 // One Server stands for a whole ensemble: whatever address is dialed is a [Member] of it, and all of them serve the
-// same tree. A member can freeze, refuse connections, lag behind, or lose its leader ([Member.Isolate]). The Go client
-// resolves names before it dials, so members are best told apart by addresses such as 127.0.0.1:2181 and 127.0.0.2:2181.
+// same tree. A member can freeze, refuse connections, lag behind, or lose its leader ([Member.Isolate]). With zklock any
+// names will do, such as zk1:2181 and zk2:2181. The Go client by itself looks names up before it dials, and so needs addresses
+// such as 127.0.0.1:2181 and 127.0.0.2:2181.
 //
 // # Faults
 //

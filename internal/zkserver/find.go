@@ -43,9 +43,9 @@ func findClasspath() (string, error) {
 		}
 		return filepath.Join(home, "lib", "*"), nil
 	}
-	// The manifest of Debian's jar names all it needs but a logger.
+	// The manifest of Debian's jar names all it needs but a logger, and half of Netty.
 	if debian := "/usr/share/java/zookeeper.jar"; isFile(debian) {
-		return debian + ":/usr/share/java/slf4j-simple.jar", nil
+		return debian + ":/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar", nil
 	}
 	for _, home := range []string{"/opt/homebrew/opt/zookeeper/libexec", "/usr/local/opt/zookeeper/libexec"} {
 		if hasServerJar(home) {

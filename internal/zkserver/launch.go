@@ -51,7 +51,27 @@ func (p *program) zooCfg() string {
 		"initLimit=20",
 		"syncLimit=5",
 	}
-	return strings.Join(append(lines, p.peers...), "\n") + "\n"
+	return strings.Join(slices.Concat(lines, p.secureCfg(), p.peers), "\n") + "\n"
+}
+
+// secureCfg is what zoo.cfg says of the secure port. Only servers on Netty can have one.
+func (p *program) secureCfg() []string {
+	if p.cfg.TLS == nil {
+		return nil
+	}
+	lines := []string{
+		"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+		"secureClientPort=" + strconv.Itoa(p.securePort),
+		"secureClientPortAddress=" + p.cfg.Host,
+		"ssl.keyStore.type=PEM",
+		"ssl.keyStore.location=" + p.cfg.TLS.KeyStore,
+		"ssl.trustStore.type=PEM",
+		"ssl.trustStore.location=" + p.cfg.TLS.TrustStore,
+	}
+	if p.cfg.TLS.ClientAuth != "" {
+		lines = append(lines, "ssl.clientAuth="+p.cfg.TLS.ClientAuth)
+	}
+	return lines
 }
 
 // Command writes the configuration and returns the java to run.

@@ -9,6 +9,7 @@ package zkserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -38,6 +39,15 @@ type Config struct {
 	// Namespace is the network namespace to run in, by its name for ip-netns(8); empty
 	// for the parent's own. Host has to be an address there that the parent can reach.
 	Namespace string
+	// TLS has the server listen on a second port, for TLS only; see [SecureAddr].
+	TLS *TLS
+}
+
+// TLS is what a server needs for its secure port: PEM files.
+type TLS struct {
+	KeyStore   string // its private key and certificate
+	TrustStore string // the authorities of client certificates
+	ClientAuth string // "need" a client certificate, "want" or "none"; the server's default is "need"
 }
 
 // Server is one ZooKeeper server. Addr and Pid apart, its methods are not safe for
@@ -55,15 +65,25 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return e.Members[0], nil
 }
 
+// SecureAddr is the host:port of a server's secure port, "" if it has none.
+func SecureAddr(s *Server) string {
+	p := s.Program.(*program)
+	if p.cfg.TLS == nil {
+		return ""
+	}
+	return net.JoinHostPort(p.cfg.Host, strconv.Itoa(p.securePort))
+}
+
 var kind = child.Kind{Package: "zkserver", Taken: "java.net.BindException"}
 
 // program is what a server runs.
 type program struct {
-	cfg      Config
-	launcher launcher
-	dir      string
-	peers    []string // lines "server.N=..." of zoo.cfg; nil when standalone
-	id       int      // 1-based place in peers
+	cfg        Config
+	securePort int // if there is to be one
+	launcher   launcher
+	dir        string
+	peers      []string // lines "server.N=..." of zoo.cfg; nil when standalone
+	id         int      // 1-based place in peers
 }
 
 func newProgram(launcher launcher, cfg Config) (*program, error) {
@@ -73,18 +93,19 @@ func newProgram(launcher launcher, cfg Config) (*program, error) {
 	if cfg.Host == "" {
 		cfg.Host = "127.0.0.1"
 	}
+	free, err1 := child.FreePort()
+	secure, err2 := child.FreePort()
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("zkserver: %w", err)
+	}
 	if cfg.Port == 0 {
-		port, err := child.FreePort()
-		if err != nil {
-			return nil, fmt.Errorf("zkserver: %w", err)
-		}
-		cfg.Port = port
+		cfg.Port = free
 	}
 	dir, err := os.MkdirTemp("", "tierlock-zookeeper-")
 	if err != nil {
 		return nil, fmt.Errorf("zkserver: %w", err)
 	}
-	return &program{cfg: cfg, launcher: launcher, dir: dir}, nil
+	return &program{cfg: cfg, securePort: secure, launcher: launcher, dir: dir}, nil
 }
 
 func (p *program) addr() string { return net.JoinHostPort(p.cfg.Host, strconv.Itoa(p.cfg.Port)) }

@@ -17,6 +17,7 @@ import (
 // answers, the library's callback of everything else.
 type dialed struct {
 	link      *Link
+	servers   *servers
 	gone      <-chan zk.Event // closed when the library has stopped entirely
 	mirror    *watchMirror
 	connected mutexbool.Bool // a session is established and the connection stands
@@ -34,14 +35,14 @@ type dialed struct {
 
 // Dial has the library connect to one of the servers, and goes on trying. On an error nothing is
 // left.
-func (l *Link) Dial(ctx context.Context, servers []string) error {
-	addresses, err := resolve(ctx, servers)
-	if err != nil {
+func (l *Link) Dial(ctx context.Context, names []string) error {
+	d := &dialed{link: l, servers: newServers(l.config), mirror: newWatchMirror()}
+	if err := d.servers.find(ctx, names); err != nil {
 		return err
 	}
-	d := &dialed{link: l, mirror: newWatchMirror()}
 	l.transport = d // before the library starts and calls back
-	conn, events, err := zk.Connect(addresses, l.config.SessionTimeout,
+	conn, events, err := zk.Connect(names, l.config.SessionTimeout,
+		zk.WithHostProvider(d.servers),
 		zk.WithDialer(d.dial),
 		zk.WithEventCallback(d.onEvent),
 		zk.WithLogger(libraryLog{l.config.Logger}),
@@ -56,15 +57,13 @@ func (l *Link) Dial(ctx context.Context, servers []string) error {
 }
 
 // dial is the library's dialer.
-func (l *dialed) dial(network, address string, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(l.link.ctx, timeout)
-	defer cancel()
-	conn, err := l.link.config.Dial(ctx, network, address)
+func (l *dialed) dial(network, server string, timeout time.Duration) (net.Conn, error) {
+	conn, err := l.connect(network, server, timeout)
 	if err != nil {
-		l.trouble(dialError(address, err))
+		l.trouble(err)
 		return nil, err
 	}
-	s := newSocket(conn, l)
+	s := newSocket(conn, server, l)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed { // close has killed the newest socket before, and does not see this one
@@ -74,6 +73,21 @@ func (l *dialed) dial(network, address string, timeout time.Duration) (net.Conn,
 	l.socket = s
 	l.dialing.Clear()
 	return s, nil
+}
+
+// connect dials the next address of the server.
+func (l *dialed) connect(network, server string, timeout time.Duration) (net.Conn, error) {
+	address, stale, err := l.servers.address(l.link.ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(l.link.ctx, timeout)
+	defer cancel()
+	conn, err := l.link.config.Dial(ctx, network, address)
+	if err != nil {
+		return nil, dialError(server, err, stale)
+	}
+	return l.secure(conn, server)
 }
 
 // onEvent is the library's callback: it must neither block nor call the library.

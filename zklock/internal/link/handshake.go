@@ -1,12 +1,7 @@
 package link
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"syscall"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -100,43 +95,6 @@ func (l *dialed) expired() {
 		old.End(zk.ErrSessionExpired)
 	}
 	l.link.Events.lapse() // the library knows of its own watches only
-}
-
-// otherProtocol tells by the first bytes of an answer to the handshake what gave it, if
-// that is not ZooKeeper.
-func otherProtocol(answer *bufio.Reader) error {
-	switch head, _ := answer.Peek(4); {
-	case string(head) == "HTTP":
-		return errors.New("this is an HTTP server, not ZooKeeper")
-	case len(head) == 4 && head[0] == 0x15 && head[1] == 3: // an alert
-		return errors.New("the server wants TLS (see WithDialContext)")
-	}
-	return nil
-}
-
-// handshakeError adds what may be behind the end of a connection before the answer.
-func handshakeError(err error) error {
-	switch {
-	case hungUp(err):
-		return fmt.Errorf("the server hung up; it may want TLS (see WithDialContext), have no quorum, "+
-			"be behind what this client has seen, or be over its maxClientCnxns: %w", err)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("no answer; the server hangs, or it is not ZooKeeper (an HTTP server waits for more): %w", err)
-	}
-	return err
-}
-
-// dialError is for dialers that do more than connect: a server whose ZooKeeper takes the
-// start of TLS for a frame hangs up.
-func dialError(address string, err error) error {
-	if hungUp(err) {
-		return fmt.Errorf("dial %s: the server hung up on the dialer; it may have no TLS on this port: %w", address, err)
-	}
-	return err
-}
-
-func hungUp(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // warnOfTick says when the session timeout may be too short for the lease, which takes

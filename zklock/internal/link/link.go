@@ -5,6 +5,7 @@ package link
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,8 @@ type Config struct {
 	SessionTimeout time.Duration // to ask for
 	Margin         time.Duration // of the lease; 0: a third of the negotiated session timeout
 	Dial           func(ctx context.Context, network, address string) (net.Conn, error)
+	LookUp         LookUp      // nil: Dial takes names
+	TLS            *tls.Config // on top of Dial; nil for none
 	Logger         *slog.Logger
 }
 

@@ -35,6 +35,7 @@ const maxFrame = 32 << 20
 //   - It sends requests together that the library would send one by one; see flight.
 type socket struct {
 	net.Conn
+	server string // as it was named
 	dialed *dialed
 	reader *bufio.Reader // of Conn; used by the reading goroutine only
 	frame  []byte        // what is left of the frame being read
@@ -65,9 +66,10 @@ type socket struct {
 	kill func()
 }
 
-func newSocket(conn net.Conn, l *dialed) *socket {
+func newSocket(conn net.Conn, server string, l *dialed) *socket {
 	s := &socket{
 		Conn:    conn,
+		server:  server,
 		dialed:  l,
 		reader:  bufio.NewReaderSize(conn, 8<<10),
 		open:    make(chan struct{}),
@@ -125,7 +127,7 @@ func (s *socket) Write(frame []byte) (int, error) {
 
 // broke follows a write that failed.
 func (s *socket) broke(err error) {
-	s.dialed.trouble(fmt.Errorf("write to %s: %w", s.RemoteAddr(), err))
+	s.dialed.trouble(fmt.Errorf("write to %s: %w", s.server, err))
 	s.kill()
 }
 
@@ -200,10 +202,10 @@ func (s *socket) readFrame() error {
 func (s *socket) readError(err error) error {
 	if s.handshaken {
 		if !errors.Is(err, net.ErrClosed) {
-			s.dialed.trouble(fmt.Errorf("connection to %s lost: %w", s.RemoteAddr(), err))
+			s.dialed.trouble(fmt.Errorf("connection to %s lost: %w", s.server, err))
 		}
 		return err
 	}
-	s.dialed.trouble(fmt.Errorf("handshake with %s: %w", s.RemoteAddr(), handshakeError(err)))
+	s.dialed.trouble(fmt.Errorf("handshake with %s: %w", s.server, handshakeError(err, s.dialed.link.config.TLS != nil)))
 	return err
 }

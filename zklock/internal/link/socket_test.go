@@ -42,7 +42,7 @@ func replySocket(op int32, body []byte) (read func() ([]byte, error)) {
 	var reply wire.Encoder
 	reply.ReplyHeader(wire.ReplyHeader{Xid: 7, Zxid: 1})
 	answer := wire.Frame(append(reply, body...))
-	s := newSocket(&replay{frame: answer}, l)
+	s := newSocket(&replay{frame: answer}, "server", l)
 	s.session, s.handshaken = newSession(l.link, 1, 6*time.Second, 0), true
 	buf := make([]byte, len(answer))
 	return func() ([]byte, error) {
@@ -81,7 +81,7 @@ func TestReadingAReplyAllocatesNothing(t *testing.T) {
 
 // At ten thousand requests a second the end comes after two and a half days.
 func TestXidsOfFlightsBeginAnewAtTheEndOfTheirRange(t *testing.T) {
-	s := newSocket(&replay{}, newDialed())
+	s := newSocket(&replay{}, "server", newDialed())
 	s.lastXid = math.MinInt32 + 1
 	s.board(&flight{requests: []Request{Listing{Path: "/x"}, Listing{Path: "/x"}, Listing{Path: "/x"}}})
 	got := slices.Sorted(maps.Keys(s.aloft))

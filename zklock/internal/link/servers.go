@@ -1,0 +1,153 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"time"
+)
+
+const (
+	findTimeout   = 3 * time.Second // bounds the first look-up of all names
+	lookUpTimeout = time.Second     // bounds one that keeps the client from connecting again
+)
+
+// A LookUp finds the addresses of a host, which may be one itself.
+type LookUp func(ctx context.Context, host string) (addresses []string, err error)
+
+// servers lead the library from one to the next: they are its host provider, and tell its
+// dialer where to. It has one goroutine for both. The library's own provider looks names up
+// once and for all; here each turn of a name does.
+type servers struct {
+	names  []string // host:port, in the order that the library has shuffled them into
+	lookUp LookUp   // nil if names are dialed as they are
+	known  map[string]found
+	logger *slog.Logger
+
+	last  int      // the one that was named last
+	left  []string // its addresses that have not been dialed yet
+	tried int      // how many have been named since the last connection or pause
+}
+
+// A found is what was last heard of a name.
+type found struct {
+	addresses []string // of the last look-up that succeeded
+	err       error    // of a later one that failed
+}
+
+func newServers(c Config) *servers {
+	return &servers{lookUp: c.LookUp, known: make(map[string]found), logger: c.Logger}
+}
+
+func (s *servers) Init(names []string) error {
+	s.names = names
+	return nil
+}
+
+func (s *servers) Len() int { return len(s.names) }
+
+// Next returns the server to dial next: the same one as long as it has more addresses. The
+// library pauses for a second when each was tried in vain.
+func (s *servers) Next() (server string, pause bool) {
+	if len(s.left) > 0 {
+		return s.names[s.last], false
+	}
+	if pause = s.tried == len(s.names); pause {
+		s.tried = 0
+	}
+	s.tried++
+	s.last = (s.last + 1) % len(s.names)
+	return s.names[s.last], pause
+}
+
+// Connected is called when the handshake has succeeded.
+func (s *servers) Connected() { s.tried, s.left = 0, nil }
+
+// address returns where to dial the server that Next has named, and why its name could not be
+// looked up if that is an address of old.
+func (s *servers) address(ctx context.Context) (address string, stale error, err error) {
+	name := s.names[s.last]
+	if s.lookUp == nil {
+		return name, nil, nil
+	}
+	if len(s.left) == 0 {
+		ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
+		defer cancel()
+		s.left = slices.Clone(s.note(name, s.resolve(ctx, name)).addresses)
+		rand.Shuffle(len(s.left), func(i, j int) { s.left[i], s.left[j] = s.left[j], s.left[i] })
+	}
+	f := s.known[name]
+	if len(s.left) == 0 {
+		return "", nil, f.err
+	}
+	address, s.left = s.left[0], s.left[1:]
+	return address, f.err, nil
+}
+
+func (s *servers) resolve(ctx context.Context, name string) found {
+	host, port, _ := net.SplitHostPort(name) // it was checked that it is both
+	hosts, err := s.lookUp(ctx, host)
+	if err == nil && len(hosts) == 0 {
+		err = fmt.Errorf("lookup %s: no address", host)
+	}
+	f := found{err: err}
+	for _, host := range hosts {
+		f.addresses = append(f.addresses, net.JoinHostPort(host, port))
+	}
+	return f
+}
+
+// note keeps the addresses of old if there are no new ones: the name service may be down.
+func (s *servers) note(name string, f found) found {
+	if f.err != nil {
+		f.addresses = s.known[name].addresses
+	}
+	s.known[name] = f
+	return f
+}
+
+// find looks up all names before the library starts, where no context would end it. It fails
+// if none has an address. When ctx is cancelled, a question that is under way goes on in the
+// background until it has an answer or its time is up.
+func (s *servers) find(ctx context.Context, names []string) error {
+	if s.lookUp == nil {
+		return nil
+	}
+	type result struct {
+		name string
+		found
+	}
+	results := make(chan result, len(names))
+	// Not ended by ctx: what the look-up said of that could come before the end of ctx itself.
+	background, cancel := context.WithTimeout(context.WithoutCancel(ctx), findTimeout)
+	defer cancel()
+	for _, name := range names {
+		go func() { results <- result{name, s.resolve(background, name)} }()
+	}
+	var failed []error
+	for range names {
+		select {
+		case r := <-results:
+			s.note(r.name, r.found)
+			if r.err != nil {
+				failed = append(failed, r.err)
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("look up: %w", context.Cause(ctx))
+		}
+	}
+	if len(failed) == len(names) {
+		err := failed[0]
+		for _, another := range failed[1:] {
+			err = fmt.Errorf("%w; %w", err, another)
+		}
+		return err
+	}
+	for _, err := range failed {
+		s.logger.Warn("zklock: a server cannot be looked up; the others are tried", "err", err)
+	}
+	return nil
+}

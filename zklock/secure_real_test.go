@@ -1,0 +1,114 @@
+package zklock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// What follows runs on the secure port of a real server.
+
+// secureTimeout leaves a server time for its first handshake: Java has a lot to load.
+const secureTimeout = 12 * time.Second
+
+// A hosts is a dialer for names that are not in the DNS.
+type hosts map[string]string // address by host:port
+
+func (h hosts) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	at, ok := h[address]
+	if !ok {
+		return nil, errors.New("no such host")
+	}
+	return new(net.Dialer).DialContext(ctx, network, at)
+}
+
+func dialSecure(t *testing.T, connect string, patience time.Duration, opts ...zklock.Option) (*zklock.Client, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c, err := zklock.Dial(ctx, connect, append([]zklock.Option{zklock.WithSessionTimeout(secureTimeout)}, opts...)...)
+	if err == nil {
+		t.Cleanup(func() { c.Close() })
+	}
+	return c, err
+}
+
+func TestRealServersAreVerifiedByTheirNamesInTheConnectString(t *testing.T) {
+	t.Parallel()
+	ca := zkservertest.NewAuthority(t)
+	names := hosts{}
+	var servers []string
+	for _, name := range []string{"zk1.test", "zk2.test"} {
+		s := zkservertest.Start(t, zkserver.Config{NoSync: true, TLS: ca.TLS(name)})
+		servers = append(servers, name+":2281")
+		names[name+":2281"] = zkserver.SecureAddr(s)
+	}
+	cfg := &tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{ca.Issue("client").Certificate}}
+	for _, server := range servers {
+		c, err := dialSecure(t, server, 30*time.Second, zklock.WithTLS(cfg), zklock.WithDialContext(names.dial))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := lockAt(t, c, path).Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+	names[servers[0]], names[servers[1]] = names[servers[1]], names[servers[0]]
+	_, err := dialSecure(t, strings.Join(servers, ","), 4*time.Second, zklock.WithTLS(cfg), zklock.WithDialContext(names.dial))
+	wantErr(t, "Dial", err, zk.ErrNoServer)
+	wantMention(t, err, "TLS handshake with zk", "use a name that is in the server's certificate")
+	t.Log(err)
+}
+
+func TestRealSecurePortRefusesWhomItShould(t *testing.T) {
+	t.Parallel()
+	ca, other := zkservertest.NewAuthority(t), zkservertest.NewAuthority(t)
+	s := zkservertest.Start(t, zkserver.Config{NoSync: true, TLS: ca.TLS("localhost")})
+	_, port, err := net.SplitHostPort(zkserver.SecureAddr(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure := "localhost:" + port
+	client := ca.Issue("client").Certificate
+	if _, err := dialSecure(t, secure, 30*time.Second, zklock.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{client}})); err != nil {
+		t.Fatal(err) // and the server is warm
+	}
+	for _, c := range []struct {
+		name, connect string
+		cfg           *tls.Config
+		want          string
+	}{
+		{"no client certificate", secure, &tls.Config{RootCAs: ca.Pool}, "client certificate"},
+		{"a client certificate of another authority", secure, &tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{other.Issue("client").Certificate}}, "client certificate"},
+		{"a server of another authority", secure, &tls.Config{RootCAs: other.Pool, Certificates: []tls.Certificate{client}}, "RootCAs"},
+		{"a server of another name", zkserver.SecureAddr(s), &tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{client}}, "name that is in the server's certificate"},
+		{"TLS to the plain port", s.Addr(), &tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{client}}, "port without TLS"},
+		{"no TLS to the secure port", secure, nil, "WithTLS"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var opts []zklock.Option
+			if c.cfg != nil {
+				opts = append(opts, zklock.WithTLS(c.cfg))
+			}
+			_, err := dialSecure(t, c.connect, 3*time.Second, opts...)
+			wantErr(t, "Dial", err, context.DeadlineExceeded)
+			wantErr(t, "Dial", err, zk.ErrNoServer)
+			wantMention(t, err, c.connect, c.want)
+			t.Log(err)
+		})
+	}
+}

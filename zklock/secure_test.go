@@ -1,0 +1,254 @@
+package zklock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// A front puts TLS before the members of a server, in virtual time.
+type front struct {
+	server *zktest.Server
+
+	mu    sync.Mutex             // guards the fields below
+	certs map[string]*tls.Config // by host:port; nil for one that takes connections and is mute
+}
+
+func newFront(s *zktest.Server) *front {
+	return &front{server: s, certs: make(map[string]*tls.Config)}
+}
+
+func (f *front) set(address string, cfg *tls.Config) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.certs[address] = cfg
+}
+
+func (f *front) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	f.mu.Lock()
+	cfg := f.certs[address]
+	f.mu.Unlock()
+	behind, err := f.server.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	client, here := roomyPipe()
+	if cfg == nil {
+		go func() { // a server that takes what it gets
+			defer behind.Close()
+			io.Copy(io.Discard, here)
+		}()
+		return client, nil
+	}
+	secured := tls.Server(here, cfg)
+	go forward(behind, secured)
+	go forward(secured, behind)
+	return client, nil
+}
+
+func forward(to, from net.Conn) {
+	io.Copy(to, from)
+	from.Close()
+	to.Close()
+}
+
+// roomyPipe is net.Pipe with room for what nobody has read yet, as TLS needs it: both sides may talk at once.
+func roomyPipe() (client, server net.Conn) {
+	client, a := net.Pipe()
+	b, server := net.Pipe()
+	go carry(a, b)
+	go carry(b, a)
+	return client, server
+}
+
+func carry(from, to net.Conn) {
+	room := make(chan []byte, 100)
+	go func() {
+		defer close(room)
+		for {
+			p := make([]byte, 1<<14)
+			n, err := from.Read(p)
+			if err != nil {
+				return
+			}
+			room <- p[:n]
+		}
+	}()
+	for p := range room {
+		to.Write(p) // in vain once it is closed
+	}
+	to.Close()
+}
+
+// shows configures a server that shows a certificate.
+func shows(cert zkservertest.Certificate) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{cert.Certificate}}
+}
+
+func TestEachServerShowsACertificateForItsName(t *testing.T) {
+	for _, c := range []struct {
+		name, asked string // ServerName of the client
+		cert        string // what zk2 has a certificate for
+		want        string // of the error, "" for success
+	}{
+		{"its own", "", "zk2", ""},
+		{"another's", "", "zk1", "certificate is valid for zk1, not zk2"},
+		{"the one that is asked for", "ensemble", "ensemble", ""},
+		{"its own, not the one that is asked for", "ensemble", "zk2", "certificate is valid for zk2, not ensemble"},
+		{"the one by which it is dialed, an address", "", "10.0.0.2", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				ca := zkservertest.NewAuthority(t)
+				f := newFront(s)
+				server := "zk2:2181"
+				if net.ParseIP(c.cert) != nil {
+					server = c.cert + ":2181"
+				}
+				f.set("zk1:2181", shows(ca.Issue("zk1")))
+				s.Member("zk1:2181").Refuse()
+				f.set(server, shows(ca.Issue(c.cert)))
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				client, err := zklock.Dial(ctx, server, zklock.WithDialContext(f.dial),
+					zklock.WithTLS(&tls.Config{RootCAs: ca.Pool, ServerName: c.asked}))
+				if err == nil {
+					defer client.Close()
+				}
+				if c.want == "" {
+					wantErr(t, "Dial", err, nil)
+					return
+				}
+				wantErr(t, "Dial", err, zk.ErrNoServer)
+				wantMention(t, err, c.want, "TLS handshake with "+server)
+			})
+		})
+	}
+}
+
+// ofZK1 starts a process that is connected to zk1 with TLS.
+func ofZK1(t *testing.T, s *zktest.Server, ca *zkservertest.Authority, f *front, connect string) process {
+	t.Helper()
+	return by(t, s, nil, connect, zklock.WithDialContext(f.dial), zklock.WithTLS(&tls.Config{RootCAs: ca.Pool}))
+}
+
+func TestAServerThatHangsInTheTLSHandshakeIsLeftInTime(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		ca := zkservertest.NewAuthority(t)
+		f := newFront(s)
+		f.set("zk1:2181", shows(ca.Issue("zk1")))
+		p := ofZK1(t, s, ca, f, "zk1")
+		n := p.acquire(t)
+		f.set("zk1:2181", nil)
+		s.CutAll()
+		time.Sleep(timeout / 6)
+		f.set("zk1:2181", shows(ca.Issue("zk1")))
+		time.Sleep(time.Second)
+		if member(t, s) == "" {
+			t.Error("not connected again")
+		}
+		if err := n.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCloseEndsATLSHandshake(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		ca := zkservertest.NewAuthority(t)
+		f := newFront(s)
+		f.set("zk1:2181", shows(ca.Issue("zk1")))
+		p := ofZK1(t, s, ca, f, "zk1")
+		f.set("zk1:2181", nil)
+		s.CutAll()
+		time.Sleep(timeout / 12)
+		begun := time.Now()
+		p.Close()
+		if took := time.Since(begun); took > 10*time.Millisecond {
+			t.Errorf("closed after %v", took)
+		}
+	})
+}
+
+func TestACertificateThatHasExpiredDoesNotConnectAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		ca := zkservertest.NewAuthority(t)
+		f := newFront(s)
+		f.set("zk1:2181", shows(ca.IssueFor(time.Minute, "zk1")))
+		p := ofZK1(t, s, ca, f, "zk1")
+		n := p.acquire(t)
+		time.Sleep(time.Hour)
+		if err := n.Err(); err != nil {
+			t.Fatal(err) // the connection stood
+		}
+		s.CutAll()
+		awaitLoss(t, n)
+		wantErr(t, "client", p.Err(), zk.ErrNoServer)
+		wantMention(t, p.Err(), "TLS handshake with zk1:2181", "certificate has expired")
+		wantErr(t, "Release", n.Release(), zklock.ErrLost)
+		f.set("zk1:2181", shows(ca.Issue("zk1")))
+		p.acquire(t).Release()
+	})
+}
+
+// From TLS 1.3 on the client is through with the handshake when it is refused.
+func TestTheRefusalOfAClientCertificateIsTold(t *testing.T) {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		t.Run(tls.VersionName(version), func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				ca := zkservertest.NewAuthority(t)
+				server := shows(ca.Issue("zk1"))
+				server.ClientAuth, server.ClientCAs, server.MaxVersion = tls.RequireAndVerifyClientCert, ca.Pool, version
+				f := newFront(s)
+				f.set("zk1:2181", server)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				_, err := zklock.Dial(ctx, "zk1", zklock.WithDialContext(f.dial), zklock.WithTLS(&tls.Config{RootCAs: ca.Pool}))
+				wantErr(t, "Dial", err, zk.ErrNoServer)
+				wantMention(t, err, "handshake with zk1:2181", "the server may want a client certificate that it trusts")
+			})
+		})
+	}
+}
+
+func TestTheConfigurationOfTLSIsCopied(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		ca := zkservertest.NewAuthority(t)
+		f := newFront(s)
+		f.set("zk1:2181", shows(ca.Issue("zk1")))
+		cfg := &tls.Config{RootCAs: ca.Pool}
+		by(t, s, nil, "zk1", zklock.WithDialContext(f.dial), zklock.WithTLS(cfg))
+		if cfg.ServerName != "" {
+			t.Error("changed by Dial")
+		}
+		cfg.RootCAs = nil
+		s.CutAll()
+		if member(t, s) == "" {
+			t.Error("changed after Dial")
+		}
+	})
+}
+
+func TestWithoutAConfigurationTLSTrustsTheSystem(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		f := newFront(s)
+		f.set("zk1:2181", shows(zkservertest.NewAuthority(t).Issue("zk1")))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := zklock.Dial(ctx, "zk1", zklock.WithDialContext(f.dial), zklock.WithTLS(nil))
+		wantErr(t, "Dial", err, zk.ErrNoServer)
+		wantMention(t, err, "TLS handshake with zk1:2181", "RootCAs")
+		synctest.Wait()
+	})
+}
