@@ -1,0 +1,72 @@
+// Package slot is what the adapters to schedulers have in common: a run takes a lock and keeps it
+// for a minimum time, so that a scheduler whose clock is late finds the slot taken.
+package slot
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A Rule says how a run comes by its lock, and for how long it keeps it.
+type Rule struct {
+	Wait    time.Duration // for the lock; none if zero
+	AtLeast time.Duration // from getting the lock, however short the run is
+	Log     *slog.Logger  // slog.Default() if nil
+}
+
+// A Run has the lock.
+type Run struct {
+	Hold  *tier.Hold
+	until time.Time
+}
+
+// Begin takes the lock, as an owner of its own whatever ctx carries. Schedulers drop errors, so
+// it also logs why a run has no lock, and the loss of the lock before [Run.End] has let it go.
+func (r Rule) Begin(ctx context.Context, m *tier.Mutex) (*Run, error) {
+	hold, err := r.acquire(tier.WithoutHold(ctx), m)
+	if err != nil {
+		level := slog.LevelWarn
+		if errors.Is(err, tier.ErrLocked) || ctx.Err() != nil { // as it should be: somebody else runs, or this scheduler stops
+			level = slog.LevelDebug
+		}
+		r.log().Log(ctx, level, "job not run: it has no lock", "path", m.Path(), "error", err)
+		return nil, err
+	}
+	OnLoss(hold, func(err error) {
+		r.log().Warn("the lock of a job is lost: another process may run it as well", "path", m.Path(), "token", hold.Token(), "error", err)
+	})
+	return &Run{hold, time.Now().Add(r.AtLeast)}, nil
+}
+
+func (r Rule) acquire(ctx context.Context, m *tier.Mutex) (*tier.Hold, error) {
+	if r.Wait <= 0 {
+		return m.TryAcquire(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.Wait)
+	defer cancel()
+	return m.Acquire(ctx)
+}
+
+func (r Rule) log() *slog.Logger {
+	if r.Log == nil {
+		return slog.Default()
+	}
+	return r.Log
+}
+
+// End lets the lock go, in the background if its minimum time is not over.
+func (r *Run) End() error { return r.Hold.ReleaseAt(r.until) }
+
+// OnLoss calls f in a goroutine of its own if the lock is lost before hold is released.
+func OnLoss(hold *tier.Hold, f func(err error)) {
+	held := hold.Context(context.Background())
+	context.AfterFunc(held, func() {
+		if err := context.Cause(held); errors.Is(err, tier.ErrLost) {
+			f(err)
+		}
+	})
+}
