@@ -1,0 +1,142 @@
+// Package certmagiclock gives CertMagic locks of package tier, whatever stores the certificates.
+//
+//	certmagic.Default.Storage = certmagiclock.New(certmagic.Default.Storage, locks, "/certmagic")
+package certmagiclock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+
+	"github.com/tierlock/tierlock/internal/slot"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A Storage is a [certmagic.Storage] with other locks. It is a [certmagic.TryLocker] and a
+// [certmagic.LockLeaseRenewer], too.
+type Storage struct {
+	certmagic.Storage
+	locks *tier.Registry
+	dir   string
+	log   *slog.Logger
+
+	mu   sync.Mutex              // guards held
+	held map[string][]*tier.Hold // by name; a second one only if the first is over without an Unlock
+}
+
+// An Option changes a [Storage].
+type Option func(*Storage)
+
+// WithLogger sets where to warn of a lock that is lost before it is unlocked; the default is
+// [slog.Default]. CertMagic cannot be told: it goes on, and another process may do the same work.
+func WithLogger(log *slog.Logger) Option { return func(s *Storage) { s.log = log } }
+
+// New returns storage with a lock for each name, below dir. The locks of storage itself are no
+// longer used, so all processes that share it have to share dir as well.
+func New(storage certmagic.Storage, locks *tier.Registry, dir string, opts ...Option) *Storage {
+	s := &Storage{Storage: storage, locks: locks, dir: dir, log: slog.Default(), held: make(map[string][]*tier.Hold)}
+	for _, opt := range opts {
+		opt(s)
+	}
+	return s
+}
+
+// Lock waits for the lock of name until ctx is done. Each call is an owner of its own, also in one
+// process.
+func (s *Storage) Lock(ctx context.Context, name string) error {
+	hold, err := s.mutex(name).Acquire(tier.WithoutHold(ctx))
+	if err != nil {
+		return err
+	}
+	s.own(name, hold)
+	return nil
+}
+
+// TryLock reports false if somebody has the lock of name or waits for it.
+func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
+	hold, err := s.mutex(name).TryAcquire(tier.WithoutHold(ctx))
+	if errors.Is(err, tier.ErrLocked) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	s.own(name, hold)
+	return true, nil
+}
+
+// Unlock lets the lock of name go, even if ctx has ended. It is an error if this Storage does not
+// have it. A lock that was lost leaves nothing to be unlocked, which is none.
+func (s *Storage) Unlock(_ context.Context, name string) error {
+	hold := s.take(name)
+	if hold == nil {
+		return fmt.Errorf("certmagiclock: unlock %s: not locked", name)
+	}
+	err := hold.Release()
+	if errors.Is(err, tier.ErrLost) || errors.Is(err, tier.ErrReleased) {
+		return nil
+	}
+	return err
+}
+
+// RenewLockLease returns at once if the lock of name is held: it renews itself. If it was lost,
+// RenewLockLease waits for it again until ctx is done; CertMagic then looks whether the work has been done.
+func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
+	hold := s.take(name)
+	if hold == nil {
+		return fmt.Errorf("certmagiclock: renew %s: not locked", name)
+	}
+	if hold.Err() == nil {
+		s.keep(name, hold)
+		return nil
+	}
+	hold.Release()
+	err := s.Lock(ctx, name)
+	if err != nil {
+		s.keep(name, hold) // for the Unlock that follows
+	}
+	return err
+}
+
+// mutex returns the lock of name. It does not linger: TryLock elsewhere would take it for held.
+func (s *Storage) mutex(name string) *tier.Mutex {
+	return s.locks.Mutex(tier.Name(s.dir, name), tier.WithLinger(0))
+}
+
+// own is called when hold has begun.
+func (s *Storage) own(name string, hold *tier.Hold) {
+	s.keep(name, hold)
+	slot.OnLoss(hold, func(err error) {
+		s.log.Warn("a lock of CertMagic is lost: another process may do the same work", "name", name, "path", hold.Path(), "error", err)
+	})
+}
+
+// keep remembers hold for the calls that follow.
+func (s *Storage) keep(name string, hold *tier.Hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[name] = append(s.held[name], hold)
+}
+
+// take forgets a hold of name and returns it, nil if there is none. One that is over comes first: whoever
+// unlocks does not say which one is his, and the other may still be at work.
+func (s *Storage) take(name string) *tier.Hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	holds := s.held[name]
+	if len(holds) == 0 {
+		return nil
+	}
+	over := max(0, slices.IndexFunc(holds, func(h *tier.Hold) bool { return h.Err() != nil }))
+	hold := holds[over]
+	if s.held[name] = slices.Delete(holds, over, over+1); len(s.held[name]) == 0 {
+		delete(s.held, name)
+	}
+	return hold
+}

@@ -1,0 +1,215 @@
+//go:build unix
+
+package certmagiclock_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	certmagiclock "github.com/tierlock/tierlock/adapters/certmagic"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+var _ interface {
+	certmagic.Storage
+	certmagic.TryLocker
+	certmagic.LockLeaseRenewer
+} = (*certmagiclock.Storage)(nil)
+
+// storage returns one more process's view of a storage that nothing is stored in.
+func storage(t *testing.T, srv *zktest.Server) *certmagiclock.Storage {
+	return certmagiclock.New(&certmagic.FileStorage{Path: t.TempDir()}, process(t, srv), "/certmagic",
+		certmagiclock.WithLogger(slog.New(slog.DiscardHandler)))
+}
+
+func TestLockWaitsForWhoeverHasIt(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		one, other := storage(t, srv), storage(t, srv)
+		for _, second := range []*certmagiclock.Storage{one, other} { // in the same process, and elsewhere
+			lock(t, one, "issue_cert_*.example.com")
+			if ok, err := second.TryLock(t.Context(), "issue_cert_*.example.com"); ok || err != nil {
+				t.Errorf("TryLock of a lock that is taken: %t, %v, want false, nil", ok, err)
+			}
+			short, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if err := second.Lock(short, "issue_cert_*.example.com"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Lock of a lock that is taken: %v, want DeadlineExceeded", err)
+			}
+			cancel()
+			start := time.Now()
+			time.AfterFunc(time.Second, func() { unlock(t, one, "issue_cert_*.example.com") })
+			lock(t, second, "issue_cert_*.example.com")
+			if took := time.Since(start); took < time.Second {
+				t.Errorf("the second owner has the lock after %v", took)
+			}
+			unlock(t, second, "issue_cert_*.example.com")
+		}
+		if ok, err := one.TryLock(t.Context(), "issue_cert_*.example.com"); !ok || err != nil { // other had it last, and does not linger
+			t.Errorf("TryLock of a free lock: %t, %v, want true, nil", ok, err)
+		}
+		unlock(t, one, "issue_cert_*.example.com")
+	})
+}
+
+// A caller's context may carry a hold of the same lock.
+func TestLockIsNotEnteredAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		hold, err := locks.Mutex(tier.Name("/certmagic", "a")).Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hold.Release()
+		s := certmagiclock.New(&certmagic.FileStorage{}, locks, "/certmagic")
+		if ok, err := s.TryLock(hold.Context(t.Context()), "a"); ok || err != nil {
+			t.Errorf("TryLock under a hold: %t, %v, want false, nil", ok, err)
+		}
+		short, cancel := context.WithTimeout(hold.Context(t.Context()), time.Minute)
+		defer cancel()
+		if err := s.Lock(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Lock under a hold: %v, want DeadlineExceeded", err)
+		}
+	})
+}
+
+func TestUnlockGivesTheLockUpWhateverItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := storage(t, srv)
+		lock(t, s, "a")
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.Unlock(ended, "a"); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+		other := storage(t, srv)
+		lock(t, other, "a")
+		unlock(t, other, "a")
+	})
+}
+
+func TestWhatIsNotLockedCannotBeUnlockedOrRenewed(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s, other := storage(t, srv), storage(t, srv)
+		lock(t, other, "a")
+		lock(t, s, "b")
+		unlock(t, s, "b")
+		for _, name := range []string{"a", "b", "c"} {
+			if err := s.Unlock(t.Context(), name); err == nil {
+				t.Errorf("Unlock(%q): no error", name)
+			}
+			if err := s.RenewLockLease(t.Context(), name, time.Minute); err == nil {
+				t.Errorf("RenewLockLease(%q): no error", name)
+			}
+		}
+		if ok, _ := s.TryLock(t.Context(), "a"); ok {
+			t.Error("an Unlock elsewhere gave the lock away")
+		}
+		unlock(t, other, "a")
+	})
+}
+
+// CertMagic's retries call RenewLockLease and then look whether somebody else has done the work: that
+// must not fail for ever because the lock was lost once.
+func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var log strings.Builder
+		s := certmagiclock.New(&certmagic.FileStorage{}, process(t, srv), "/certmagic", certmagiclock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		other := storage(t, srv)
+		lock(t, s, "a")
+		if err := s.RenewLockLease(t.Context(), "a", time.Hour); err != nil || log.Len() > 0 {
+			t.Fatalf("RenewLockLease of a lock that is held: %v; logged %q", err, &log)
+		}
+		lose(t, srv, "a")
+		if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+			t.Errorf("%d warnings, want 1: %s", n, &log)
+		}
+		lock(t, other, "a")
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := s.RenewLockLease(short, "a", time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("RenewLockLease while another process has the lock: %v, want DeadlineExceeded", err)
+		}
+		unlock(t, other, "a")
+		if err := s.RenewLockLease(t.Context(), "a", time.Hour); err != nil {
+			t.Errorf("RenewLockLease of a lock that is free again: %v", err)
+		}
+		if ok, _ := other.TryLock(t.Context(), "a"); ok {
+			t.Error("RenewLockLease did not take the lock")
+		}
+		unlock(t, s, "a")
+		if err := s.Unlock(t.Context(), "a"); err == nil {
+			t.Error("a second Unlock: no error")
+		}
+	})
+}
+
+func TestUnlockOfALostLockIsNoError(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := storage(t, srv)
+		lock(t, s, "a")
+		lose(t, srv, "a")
+		unlock(t, s, "a")
+		lock(t, s, "a")
+		unlock(t, s, "a")
+	})
+}
+
+// Unlock does not say whose lock it means. That of whoever lost it and could not get it again must not end
+// that of the goroutine that came in between.
+func TestUnlockAfterALossDoesNotEndTheNextHold(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s, other := storage(t, srv), storage(t, srv)
+		lock(t, s, "a")
+		lose(t, srv, "a")
+		go func() { lock(t, s, "a") }()
+		synctest.Wait()
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := s.RenewLockLease(short, "a", time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("RenewLockLease while another goroutine has the lock: %v, want DeadlineExceeded", err)
+		}
+		unlock(t, s, "a") // by whoever lost it
+		if ok, _ := other.TryLock(t.Context(), "a"); ok {
+			t.Error("the lock of the other goroutine was ended")
+		}
+		unlock(t, s, "a")
+		lock(t, other, "a")
+		unlock(t, other, "a")
+	})
+}
+
+func lock(t *testing.T, s *certmagiclock.Storage, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Hour)
+	defer cancel()
+	if err := s.Lock(ctx, name); err != nil {
+		t.Errorf("Lock(%q): %v", name, err)
+	}
+}
+
+func unlock(t *testing.T, s *certmagiclock.Storage, name string) {
+	t.Helper()
+	if err := s.Unlock(t.Context(), name); err != nil {
+		t.Errorf("Unlock(%q): %v", name, err)
+	}
+}
+
+// lose ends the session of the process that has the lock.
+func lose(t *testing.T, srv *zktest.Server, name string) {
+	t.Helper()
+	for _, session := range srv.Sessions() {
+		for _, node := range session.Ephemerals {
+			if strings.HasPrefix(node, tier.Name("/certmagic", name)+"/") {
+				srv.Expire(session.ID)
+			}
+		}
+	}
+	time.Sleep(time.Minute)
+	synctest.Wait()
+}

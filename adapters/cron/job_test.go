@@ -1,0 +1,115 @@
+//go:build unix
+
+package cronlock_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	cronlock "github.com/tierlock/tierlock/adapters/cron"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// work is a job that takes a second and counts its runs.
+func work(runs *atomic.Int64) cron.Job {
+	return cron.FuncJob(func() {
+		runs.Add(1)
+		time.Sleep(time.Second)
+	})
+}
+
+func TestARunThatFindsTheLockTakenIsSkipped(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		var runs atomic.Int64
+		for _, mu := range []*tier.Mutex{locks.Mutex("/jobs/report"), locks.Mutex("/jobs/report"), process(t, srv).Mutex("/jobs/report")} {
+			go cron.NewChain(cronlock.Locked(mu)).Then(work(&runs)).Run()
+			time.Sleep(time.Second / 4)
+		}
+		time.Sleep(time.Minute)
+		if n := runs.Load(); n != 1 {
+			t.Errorf("%d runs, want 1", n)
+		}
+		cronlock.Job(locks.Mutex("/jobs/report"), func(context.Context) { runs.Add(1) }).Run()
+		if n := runs.Load(); n != 2 {
+			t.Error("the lock is still taken after the run")
+		}
+	})
+}
+
+func TestWithWaitARunWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var runs atomic.Int64
+		job := work(&runs)
+		go cronlock.Locked(process(t, srv).Mutex("/jobs/report"))(job).Run()
+		time.Sleep(time.Second / 4)
+		cronlock.Locked(process(t, srv).Mutex("/jobs/report"), cronlock.WithWait(time.Second/4))(job).Run()
+		if n := runs.Load(); n != 1 {
+			t.Errorf("%d runs after a wait that was too short, want 1", n)
+		}
+		cronlock.Locked(process(t, srv).Mutex("/jobs/report"), cronlock.WithWait(time.Minute))(job).Run()
+		if n := runs.Load(); n != 2 {
+			t.Errorf("%d runs after a long wait, want 2", n)
+		}
+	})
+}
+
+func TestAtLeastKeepsTheLockAndNotTheScheduler(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		start := time.Now()
+		cronlock.Job(process(t, srv).Mutex("/jobs/report"), func(context.Context) {}, cronlock.AtLeast(time.Minute)).Run()
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("the run kept the scheduler for %v", took)
+		}
+		cronlock.Job(process(t, srv).Mutex("/jobs/report"), func(context.Context) {}, cronlock.WithWait(time.Hour)).Run()
+		if took := time.Since(start); took < time.Minute || took > time.Minute+time.Second {
+			t.Errorf("the next run is over after %v, want a minute", took)
+		}
+	})
+}
+
+func TestTheContextOfAJobEndsWithItsLock(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var log strings.Builder
+		locks := process(t, srv)
+		mu := locks.Mutex("/jobs/report")
+		cronlock.Job(mu, func(ctx context.Context) {
+			if hold := tier.HoldFrom(ctx, mu); hold == nil || hold.Token() == 0 {
+				t.Error("the context does not carry the hold")
+			}
+			time.AfterFunc(time.Second, func() { locks.Close() })
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), tier.ErrLost) {
+				t.Errorf("the context ended with %v, want ErrLost", context.Cause(ctx))
+			}
+		}, cronlock.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))).Run()
+		synctest.Wait()
+		if !strings.Contains(log.String(), `level=WARN msg="the lock of a job is lost`) {
+			t.Errorf("logged about the loss: %q", &log)
+		}
+	})
+}
+
+// cron.Recover may be outside of the wrapper.
+func TestAPanicLetsTheLockGo(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := process(t, srv).Mutex("/jobs/report")
+		chain := cron.NewChain(cron.Recover(cron.DiscardLogger), cronlock.Locked(mu))
+		chain.Then(cron.FuncJob(func() { panic("a job's") })).Run()
+		hold, err := mu.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := hold.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}

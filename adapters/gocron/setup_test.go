@@ -1,0 +1,51 @@
+//go:build unix
+
+package gocronlock_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/witness"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	switch witness.Role() {
+	case "":
+		goleak.VerifyTestMain(m)
+	case "scheduler":
+		os.Exit(schedule())
+	}
+}
+
+// bubble runs f in virtual time, with a ZooKeeper of its own. The bubble makes sure that no
+// goroutine is left.
+func bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(zktest.Config{})
+		t.Cleanup(srv.Close)
+		f(t, srv)
+	})
+}
+
+// process returns the locks of one more process, which linger where nobody sees to it that they do not.
+func process(t *testing.T, srv *zktest.Server) *tier.Registry {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	locks, err := tierlock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext), tier.WithLinger(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	return locks
+}
