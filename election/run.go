@@ -74,7 +74,7 @@ func (e *Election) serve(ctx context.Context, hold *tier.Hold, lead func(context
 			err = nil
 		}
 	}()
-	if t.ctx.Err() != nil || hold.Err() != nil {
+	if t.ctx.Err() != nil { // it reads the clock, now
 		return nil, nil
 	}
 	e.term.Store(t)
