@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"github.com/tierlock/tierlock/internal/retry"
 )
 
 // A Contender is one node in the queue for a lock.
 type Contender struct {
 	Node     string // name below the lock path
+	Pair     string // that of its second znode, which [WithKazoo] makes; else ""
 	Kind     Kind   // by the form of the name
 	Sequence int32  // place in the queue: lower goes first
 	Data     []byte // content of the node, nil if it is not readable
@@ -41,45 +41,11 @@ type Contender struct {
 // result is not a snapshot of one instant; nodes that go meanwhile are left out. A lock
 // that was never used has none.
 func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
-	ctx, cancel := l.client.link.Scope(ctx)
-	defer cancel()
-	type answer struct {
-		queue []Contender
-		err   error
+	queue, err := ask(ctx, l.client, l.survey)
+	if err != nil {
+		return nil, fmt.Errorf("zklock: contenders of %s: %w", l.path, err)
 	}
-	answers := make(chan answer, 1)
-	if !l.client.link.Spawn(func() {
-		queue, err := l.contenders(ctx)
-		answers <- answer{queue, err}
-	}) {
-		return nil, fmt.Errorf("zklock: contenders of %s: %w", l.path, ErrClosed)
-	}
-	var a answer
-	select {
-	case a = <-answers:
-	case <-ctx.Done():
-		a.err = l.client.link.Explain(context.Cause(ctx))
-	}
-	if a.err != nil {
-		return nil, fmt.Errorf("zklock: contenders of %s: %w", l.path, a.err)
-	}
-	return a.queue, nil
-}
-
-// contenders looks until it gets an answer.
-func (l *Lock) contenders(ctx context.Context) ([]Contender, error) {
-	for pace := retry.New(); ; {
-		if _, err := l.client.link.AwaitSession(ctx); err != nil {
-			return nil, err
-		}
-		queue, err := l.survey(ctx)
-		if err == nil || classify(err) == permanent {
-			return queue, err
-		}
-		if err := retry.Pause(ctx, pace.NextBackOff()); err != nil {
-			return nil, l.client.link.Explain(err)
-		}
-	}
+	return queue, nil
 }
 
 // survey looks at the queue once.
@@ -92,8 +58,9 @@ func (l *Lock) survey(ctx context.Context) ([]Contender, error) {
 		return nil, lacking("READ", l.path, err)
 	}
 	var queue []Contender
-	for _, c := range parseQueue(children) {
-		switch err := l.fill(&c); {
+	names, _ := ParseQueue(children)
+	for _, c := range names {
+		switch err := l.client.fill(l.path, &c); {
 		case errors.Is(err, zk.ErrNoNode):
 		case err != nil:
 			return nil, err
@@ -107,33 +74,41 @@ func (l *Lock) survey(ctx context.Context) ([]Contender, error) {
 	return queue, nil
 }
 
-// parseQueue returns the contenders among children in order, as far as their names tell.
-// A pair is one.
-func parseQueue(children []string) []Contender {
-	var queue []Contender
+// ParseQueue tells the contenders among the children of a lock path, in order, from its other
+// children. It knows what names tell: Node, Pair, Kind and Sequence; [Client.Inspect] reads the rest.
+func ParseQueue(children []string) (queue []Contender, others []string) {
 	for _, name := range children {
-		if kind, sequence, ok := parseName(name); ok {
-			if kind == KindMutex {
-				kind = makerOf(name)
-			}
-			queue = append(queue, Contender{Node: name, Kind: kind, Sequence: sequence})
+		kind, sequence, ok := parseName(name)
+		if !ok {
+			others = append(others, name)
+			continue
 		}
+		if kind == KindMutex {
+			kind = makerOf(name)
+		}
+		queue = append(queue, Contender{Node: name, Kind: kind, Sequence: sequence})
 	}
 	slices.SortFunc(queue, func(a, b Contender) int { return cmp.Compare(a.Sequence, b.Sequence) })
-	previous := ""
-	return slices.DeleteFunc(queue, func(c Contender) bool {
-		second := paired(previous, c.Node)
-		previous = c.Node
-		return second
-	})
+	var first *Contender
+	contenders := queue[:0]
+	for _, c := range queue {
+		if first != nil && paired(first.Node, c.Node) {
+			first.Pair, first = c.Node, nil
+			continue
+		}
+		contenders = append(contenders, c)
+		first = &contenders[len(contenders)-1]
+	}
+	return contenders, others
 }
 
-func (l *Lock) fill(c *Contender) error {
-	path := l.path + "/" + c.Node
-	data, stat, err := l.client.link.Conn.Get(path)
+// fill reads the node of a contender for path.
+func (c *Client) fill(path string, q *Contender) error {
+	path += "/" + q.Node
+	data, stat, err := c.link.Conn.Get(path)
 	if errors.Is(err, zk.ErrNoAuth) {
 		var exists bool
-		if exists, stat, err = l.client.link.Conn.Exists(path); err == nil && !exists {
+		if exists, stat, err = c.link.Conn.Exists(path); err == nil && !exists {
 			err = zk.ErrNoNode
 		}
 		if data = nil; errors.Is(err, zk.ErrNoAuth) { // from 3.8.4 and 3.9.2 on
@@ -143,11 +118,11 @@ func (l *Lock) fill(c *Contender) error {
 	if err != nil {
 		return err
 	}
-	c.Session, c.Token, c.Since, c.Data = stat.EphemeralOwner, stat.Czxid, time.UnixMilli(stat.Ctime), data
+	q.Session, q.Token, q.Since, q.Data = stat.EphemeralOwner, stat.Czxid, time.UnixMilli(stat.Ctime), data
 	var d description
 	if json.Unmarshal(data, &d) == nil && d.Version == 1 {
-		c.Host, c.PID, c.Label = d.Host, d.PID, d.Label
-		c.Linger = time.Duration(d.Linger) * time.Millisecond
+		q.Host, q.PID, q.Label = d.Host, d.PID, d.Label
+		q.Linger = time.Duration(d.Linger) * time.Millisecond
 	}
 	return nil
 }

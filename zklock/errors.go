@@ -28,6 +28,9 @@ var (
 	// ErrClosed is returned by every call that needs a client which is closed.
 	ErrClosed = second.ErrClosed
 
+	// ErrNotHolder is returned by Break when the token is not that of the holder.
+	ErrNotHolder = errors.New("not the holder's token")
+
 	// ErrSequenceExhausted says that the sequence numbers of a lock path are (all but)
 	// used up. They count all creations under the path in 31 bits, and from ZooKeeper
 	// 3.6 on they stick at the last one, so that two nodes would both be first. Nothing
@@ -66,7 +69,7 @@ func classify(err error) outcome {
 	case errors.Is(err, ErrClosed), errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed),
 		errors.Is(err, zk.ErrNoChildrenForEphemerals), errors.Is(err, zk.ErrBadArguments),
 		errors.Is(err, zk.ErrInvalidPath), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNotEmpty),
-		errors.Is(err, zk.ErrBadVersion), errors.Is(err, errNotOurs):
+		errors.Is(err, zk.ErrBadVersion), errors.Is(err, errNotOurs), errors.Is(err, ErrNotHolder):
 		return permanent
 	}
 	switch unknownCode(err) {
