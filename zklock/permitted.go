@@ -60,3 +60,17 @@ func rehearsed(results []zk.MultiResponse, err error, path string, needs []strin
 	}
 	return err
 }
+
+// Renewable reports whether the path can be made anew when its sequence numbers wear out: it is a
+// container that this package made and nobody has changed since. It waits for a server that cannot
+// be reached until ctx is done; the error then wraps its cause.
+func (l *Lock) Renewable(ctx context.Context) (bool, error) {
+	_, err := ask(ctx, l.client, func(context.Context) (*zk.Stat, error) { return l.client.container(parent{path: l.path}) })
+	switch {
+	case errors.Is(err, errNotOurs):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("zklock: look at %s: %w", l.path, err)
+	}
+	return true, nil
+}

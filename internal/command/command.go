@@ -27,6 +27,10 @@ type subcommand struct {
 func subcommands() []*subcommand {
 	return []*subcommand{
 		runSubcommand(),
+		lsSubcommand(),
+		whoSubcommand(),
+		breakSubcommand(),
+		doctorSubcommand(),
 	}
 }
 

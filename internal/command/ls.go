@@ -1,0 +1,96 @@
+package command
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strconv"
+
+	"github.com/tierlock/tierlock/internal/inspect"
+)
+
+// lsOptions are the flags of ls.
+type lsOptions struct {
+	all   bool
+	limit int
+}
+
+func lsSubcommand() *subcommand {
+	o := &lsOptions{limit: 10000}
+	return &subcommand{
+		name:  "ls",
+		usage: "[-a] [-limit N] [PATH]",
+		about: "list the locks below a path, their holders and queues",
+		help: `Lists the locks at PATH and below it, / if there is none: paths with nodes that compete for a
+lock, tierlock's or other libraries'. It reads one node for each path that it looks at and one for
+each lock.
+
+  tierlock ls /jobs
+  tierlock ls -o json
+
+NODE AGE is the age of the holder's node, not of a hold: the goroutines of a tierlock process hand
+the lock on among themselves, with one node.
+`,
+		flags: o.flags,
+		run:   o.run,
+	}
+}
+
+func (o *lsOptions) flags(flags *flag.FlagSet) {
+	flags.BoolVar(&o.all, "a", o.all, "also paths without children, where nobody queues now")
+	flags.IntVar(&o.limit, "limit", o.limit, "look at `N` paths at most (default 10000)")
+}
+
+func (o *lsOptions) run(ctx context.Context, in *invocation) error {
+	path, err := in.pathOrRoot()
+	if err != nil {
+		return err
+	}
+	if o.limit < 1 {
+		return usageError("-limit %d: want at least 1", o.limit)
+	}
+	client, err := in.zk.client(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	list, err := inspect.List(ctx, client, path, o.limit, o.all)
+	if err != nil {
+		return lookFailure(err)
+	}
+	if in.output == "json" {
+		return writeJSON(in.stdout, list)
+	}
+	if len(list.Locks) > 0 {
+		t := newTable(in.stdout, "LOCK", "QUEUE", "NODE AGE", "HOLDER")
+		for _, l := range list.Locks {
+			since, holder := "-", "-"
+			if l.Holder != nil {
+				since, holder = nodeAge(l.Holder), string(l.Holder.Kind)+" "+owner(l.Holder)
+			}
+			t.row(l.Path, strconv.Itoa(l.Queue), since, holder)
+		}
+		if err := t.end(); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(in.stderr, "no lock at %s or below it is held or waited for\n", clean(path))
+	}
+	for _, path := range list.Unreadable {
+		fmt.Fprintf(in.stderr, "not permitted to look below %s\n", clean(path))
+	}
+	if !list.Complete {
+		fmt.Fprintf(in.stderr, "stopped after %d paths; there are more (-limit)\n", list.Looked)
+	}
+	return nil
+}
+
+// nodeAge is the age of a node that may be read.
+func nodeAge(c *inspect.Contender) string {
+	if !c.Readable {
+		return "?"
+	}
+	return age(c.Age())
+}

@@ -1,0 +1,78 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/tierlock/tierlock/internal/inspect"
+)
+
+// A table is columns of text, aligned. Its cells are made harmless: much of what is in nodes was
+// written by others, and a terminal obeys what it is shown.
+type table struct{ w *tabwriter.Writer }
+
+func newTable(w io.Writer, head ...string) table {
+	t := table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	t.row(head...)
+	return t
+}
+
+func (t table) row(cells ...string) {
+	for i, c := range cells {
+		cells[i] = clean(c)
+	}
+	fmt.Fprintln(t.w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+}
+
+func (t table) end() error { return t.w.Flush() }
+
+// clean spells out all that is not plainly printed: control characters, what changes the direction
+// of text, and what is no text.
+func clean(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
+		return s
+	}
+	quoted := strconv.Quote(s)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+}
+
+// age is a time that has passed, short enough for a column.
+func age(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d/time.Second%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d/time.Minute%60)
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}
+
+// owner says whose a node is, as far as it says so itself.
+func owner(c *inspect.Contender) string {
+	switch {
+	case c.PID != 0 || c.Host != "":
+		return strings.TrimSpace(fmt.Sprintf("%s pid %d %s", c.Host, c.PID, c.Label))
+	case c.Content != "":
+		return strconv.Quote(c.Content)
+	case !c.Readable:
+		return "(may not be read)"
+	}
+	return "-"
+}
+
+// writeJSON prints one value, indented.
+func writeJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}

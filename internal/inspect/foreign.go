@@ -1,0 +1,45 @@
+package inspect
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// knownToZKLock reports whether zk.Lock finds a number in a name. It gives up where it does not.
+func knownToZKLock(name string) bool {
+	for _, mark := range []string{"lock-", "__"} {
+		if _, rest, ok := cutLast(name, mark); ok {
+			name = rest
+			break
+		}
+	}
+	_, err := strconv.Atoi(name)
+	return err == nil
+}
+
+func curator(kind zklock.Kind) bool {
+	return kind == zklock.KindCurator || kind == zklock.KindWrite || kind == zklock.KindRead
+}
+
+// curatorNumber is what Curator sorts a name by: all of it, unless it knows the name.
+func curatorNumber(name string, kind zklock.Kind) string {
+	marks := []string{"lock-"}
+	if kind != zklock.KindCurator {
+		marks = []string{"__READ__", "__WRIT__"}
+	}
+	for _, mark := range marks {
+		if _, rest, ok := cutLast(name, mark); ok {
+			return rest
+		}
+	}
+	return name
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}

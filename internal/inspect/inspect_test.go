@@ -1,0 +1,249 @@
+package inspect_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+const (
+	addr = "127.0.0.1:2181"
+	path = "/locks/x"
+	uuid = "5f1c9a3e-7a54-4c1e-9d0b-2f6d1c8e4b70"
+	hex  = "f7a2c0d9e8b64f13a5d4c3b2a1908f7e"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A site is a server, what an operator sees of it, and another program on it.
+type site struct {
+	*zktest.Server
+	client *zklock.Client
+	conn   *zk.Conn
+}
+
+func bubble(t *testing.T, f func(t *testing.T, s site)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := zktest.NewServer(zktest.Config{})
+		t.Cleanup(server.Close)
+		conn, events, err := zk.Connect([]string{addr, addr}, 10*time.Second, zk.WithDialer(server.DialTimeout), zk.WithLogInfo(false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			conn.Close()
+			for range events { // closed as the last act of the library
+			}
+		})
+		f(t, site{server, dial(t, server), conn})
+	})
+}
+
+func dial(t *testing.T, server *zktest.Server, opts ...zklock.Option) *zklock.Client {
+	t.Helper()
+	client, err := zklock.Dial(t.Context(), addr, append(opts, zklock.WithDialContext(server.DialContext))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// queue has a process acquire the lock at a path, or wait for it.
+func (s site) queue(t *testing.T, path string, opts ...zklock.Option) {
+	t.Helper()
+	lock, err := dial(t, s.Server, opts...).Lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go lock.Acquire(t.Context())
+	synctest.Wait()
+}
+
+// put makes a node and those above it, and returns its path.
+func (s site) put(t *testing.T, path, data string, flags int32, perms int32) string {
+	t.Helper()
+	for i := 1; i < len(path); i++ {
+		if path[i] == '/' {
+			if _, err := s.conn.Create(path[:i], nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+				t.Fatal(err)
+			}
+		}
+	}
+	made, err := s.conn.Create(path, []byte(data), flags, zk.WorldACL(perms))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func (s site) look(t *testing.T) *inspect.Queue {
+	t.Helper()
+	q, err := inspect.Look(t.Context(), s.client, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+const stay, ephemeral = zk.FlagSequence, zk.FlagEphemeral | zk.FlagSequence
+
+func TestLookTellsWhoWaitsForWhom(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		s.queue(t, path, zklock.WithLabel("billing"))
+		s.put(t, path+"/_c_"+uuid+"-lock-", "10.0.0.1", ephemeral, zk.PermAll)
+		s.put(t, path+"/_c_"+uuid+"-__READ__", "10.0.0.1", ephemeral, zk.PermAll)
+		s.put(t, path+"/"+hex+"__lock__", "kazoo says", ephemeral, zk.PermAll)
+		s.put(t, path+"/config", "", 0, zk.PermAll)
+		s.queue(t, path, zklock.WithKazoo())
+		time.Sleep(time.Minute)
+
+		q := s.look(t)
+		if len(q.Contenders) != 5 || len(q.Others) != 1 || q.Others[0].Name != "config" || q.Next != 7 {
+			t.Fatalf("got %+v", q)
+		}
+		for i, want := range []string{
+			"tierlock holds 0 0 0 billing", "curator waits 1 0 0 10.0.0.1", "read holds 0 0 2 10.0.0.1", "kazoo perhaps 0 2 1 kazoo says", "tierlock waits 4 0 0 ",
+		} {
+			c := q.Contenders[i]
+			if got := fmt.Sprint(c.Kind, " ", c.State, " ", c.Ahead, " ", c.Unsure, " ", c.Ignored, " ", c.Label+c.Content); got != want {
+				t.Errorf("contender %d: got %s, want %s", i, got, want)
+			}
+			if !c.Ephemeral || !c.Readable || c.Token == 0 || c.Age() < time.Minute || c.Age() > 2*time.Minute {
+				t.Errorf("contender %d: got %+v", i, c)
+			}
+		}
+		if last := q.Contenders[4]; last.Behind != q.Contenders[3].Node || last.Pair == "" {
+			t.Errorf("got %+v, want it behind %s", last, q.Contenders[3].Node)
+		}
+	})
+}
+
+func TestListFindsLocksAndSaysWhenItStops(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		for i := range 5 {
+			s.queue(t, fmt.Sprintf("/app/%d/lock", i))
+		}
+		s.queue(t, "/app/3/lock")
+		s.put(t, "/other/deep/idle", "", 0, zk.PermAll)
+		s.put(t, "/secret", "", 0, zk.PermAll&^zk.PermRead)
+
+		list := func(path string, limit int, all bool) *inspect.Listing {
+			l, err := inspect.List(t.Context(), s.client, path, limit, all)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		l := list("/", 1000, false)
+		if len(l.Locks) != 5 || !l.Complete || len(l.Unreadable) != 1 || l.Unreadable[0] != "/secret" {
+			t.Fatalf("got %+v", l)
+		}
+		if third := l.Locks[3]; third.Path != "/app/3/lock" || third.Queue != 2 || third.Holder == nil || third.Holder.PID == 0 {
+			t.Errorf("got %+v", third)
+		}
+		if l := list("/", 1000, true); len(l.Locks) != 6 || l.Locks[5].Path != "/other/deep/idle" {
+			t.Errorf("with all: got %+v", l.Locks)
+		}
+		if l := list("/", 6, false); l.Complete || l.Looked != 6 {
+			t.Errorf("with a limit of 6: got %+v", l)
+		}
+		if l := list("/app/3/lock", 10, false); len(l.Locks) != 1 || l.Locks[0].Queue != 2 {
+			t.Errorf("of a lock itself: got %+v", l)
+		}
+		if _, err := inspect.List(t.Context(), s.client, "/none", 10, false); !errors.Is(err, zk.ErrNoNode) {
+			t.Errorf("of nothing: %v", err)
+		}
+	})
+}
+
+// Each row is what is at a path, and a finding that has to come of it.
+func TestDoctorFinds(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(*testing.T, site)
+		grade   inspect.Grade
+		text    string
+	}{
+		"nothing": {func(*testing.T, site) {}, inspect.OK, "does not exist"},
+		"a healthy lock": {func(t *testing.T, s site) { s.queue(t, path); s.queue(t, path) },
+			inspect.OK, "waits for 1 ahead of it, the nearest #0"},
+		"a persistent node at the head": {func(t *testing.T, s site) { s.put(t, path+"/lock-", "", stay, zk.PermAll) },
+			inspect.Problem, "tierlock break /locks/x -token "},
+		"a persistent node in the queue": {func(t *testing.T, s site) { s.queue(t, path); s.put(t, path+"/lock-", "", stay, zk.PermAll) },
+			inspect.Problem, "belongs to no session"},
+		"no permission to create": {func(t *testing.T, s site) { s.put(t, path, "", 0, zk.PermAll&^zk.PermCreate) },
+			inspect.Problem, "no CREATE permission on /locks/x"},
+		"no permission to read": {func(t *testing.T, s site) { s.put(t, path, "", 0, zk.PermAll&^zk.PermRead) },
+			inspect.Problem, "no READ permission on /locks/x"},
+		"a node that may not be read": {func(t *testing.T, s site) { s.put(t, path+"/lock-", "", ephemeral, zk.PermAll&^zk.PermRead) },
+			inspect.OK, "mutex; holds the lock"},
+		"Curator's read/write lock": {func(t *testing.T, s site) {
+			s.queue(t, path)
+			s.put(t, path+"/_c_"+uuid+"-__WRIT__", "", ephemeral, zk.PermAll)
+		}, inspect.Problem, "write does not wait for tierlock"},
+		"kazoo without a pair": {func(t *testing.T, s site) {
+			s.queue(t, path)
+			s.put(t, path+"/"+hex+"__lock__", "", ephemeral, zk.PermAll)
+		},
+			inspect.Warning, `kazoo waits for tierlock only with extra_lock_patterns`},
+		"a kazoo reader beside a pair": {func(t *testing.T, s site) {
+			s.queue(t, path, zklock.WithKazoo())
+			s.put(t, path+"/"+hex+"__rlock__", "", ephemeral, zk.PermAll)
+		}, inspect.Note, "before kazoo 2.9.0"},
+		"half a pair": {func(t *testing.T, s site) { s.put(t, path+"/_c_"+uuid+"-__lock__", "", ephemeral, zk.PermAll) },
+			inspect.Warning, "one half of a pair"},
+		"a stranger": {func(t *testing.T, s site) { s.queue(t, path); s.put(t, path+"/config", "", 0, zk.PermAll) },
+			inspect.Note, "ignored by tierlock and kazoo"},
+		"a stranger beside zk.Lock": {func(t *testing.T, s site) {
+			s.put(t, path+"/_c_"+hex+"-lock-", "", ephemeral, zk.PermAll)
+			s.put(t, path+"/config", "", 0, zk.PermAll)
+		}, inspect.Problem, "zk.Lock fails as long as it is there"},
+		"a number beside Curator": {func(t *testing.T, s site) {
+			s.put(t, path+"/", "", ephemeral, zk.PermAll)
+			s.put(t, path+"/_c_"+uuid+"-lock-", "", ephemeral, zk.PermAll)
+		}, inspect.Warning, "Curator takes it for a number"},
+		"worn numbers of ours": {func(t *testing.T, s site) { s.queue(t, path); s.SetSequence(path, 1<<30+5) },
+			inspect.Note, "makes the path anew"},
+		"worn numbers of a plain path": {func(t *testing.T, s site) { s.put(t, path, "", 0, zk.PermAll); s.SetSequence(path, 1<<30+5) },
+			inspect.Warning, "not made anew by itself"},
+		"numbers at their end": {func(t *testing.T, s site) { s.put(t, path, "", 0, zk.PermAll); s.SetSequence(path, 1<<31-2) },
+			inspect.Problem, "nobody can queue any more"},
+		"a negative number": {func(t *testing.T, s site) { s.put(t, path+"/lock--000000007", "", 0, zk.PermAll) },
+			inspect.Problem, "negative number"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s site) {
+				c.prepare(t, s)
+				lock, err := s.client.Lock(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				report, err := inspect.Examine(t.Context(), s.client, lock)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found := false
+				for _, f := range report.Findings {
+					found = found || f.Grade == c.grade && strings.Contains(f.Text, c.text)
+				}
+				if !found {
+					t.Errorf("no %s with %q in %+v", c.grade, c.text, report.Findings)
+				}
+				if !c.grade.Bad() && report.Bad() {
+					t.Errorf("found something bad: %+v", report.Findings)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,111 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// A Listing is the locks below a path, in the order of their paths.
+type Listing struct {
+	Path       string    `json:"path"`
+	Locks      []Summary `json:"locks"`
+	Looked     int       `json:"looked_at"`            // paths that were listed
+	Complete   bool      `json:"complete"`             // else there is more below
+	Unreadable []string  `json:"unreadable,omitempty"` // paths that may not be listed
+}
+
+// A Summary is a lock in a list.
+type Summary struct {
+	Path   string     `json:"path"`
+	Holder *Contender `json:"holder,omitempty"`
+	Queue  int        `json:"queue"` // contenders, the holder among them
+}
+
+// List finds the locks at a path and below it: nodes with contenders among their children. It
+// lists at most so many paths, level by level, one read each, and reads the holder of each lock.
+// With all it also returns those that have no child, where nobody queues now.
+func List(ctx context.Context, client *zklock.Client, path string, limit int, all bool) (*Listing, error) {
+	l := &Listing{Path: path, Locks: []Summary{}, Complete: true}
+	if _, _, err := client.Children(ctx, path); err != nil {
+		return nil, err
+	}
+	for level := []string{path}; len(level) > 0; {
+		if left := limit - l.Looked; len(level) > left {
+			l.Complete, level = false, level[:left]
+		}
+		l.Looked += len(level)
+		below, err := l.listLevel(ctx, client, level, all)
+		if err != nil {
+			return nil, err
+		}
+		level = below
+	}
+	slices.SortFunc(l.Locks, func(a, b Summary) int { return cmp.Compare(a.Path, b.Path) })
+	slices.Sort(l.Unreadable)
+	return l, nil
+}
+
+// listLevel lists some paths, and returns what is right below them.
+func (l *Listing) listLevel(ctx context.Context, client *zklock.Client, level []string, all bool) (below []string, err error) {
+	var mu sync.Mutex // guards l and below
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, path := range level {
+		group.Go(func() error {
+			names, _, err := client.Children(ctx, path)
+			switch {
+			case errors.Is(err, zk.ErrNoAuth):
+				mu.Lock()
+				defer mu.Unlock()
+				l.Unreadable = append(l.Unreadable, path)
+				return nil
+			case errors.Is(err, zk.ErrNoNode):
+				return nil
+			case err != nil:
+				return err
+			}
+			queue, others := zklock.ParseQueue(names)
+			lock := Summary{Path: path, Queue: len(queue)}
+			if len(queue) > 0 {
+				if lock.Holder, err = first(ctx, client, path, queue); err != nil {
+					return err
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if lock.Queue > 0 || all && len(names) == 0 {
+				l.Locks = append(l.Locks, lock)
+			}
+			for _, name := range others {
+				if child := join(path, name); child != "/zookeeper" {
+					below = append(below, child)
+				}
+			}
+			return nil
+		})
+	}
+	err = group.Wait()
+	slices.Sort(below) // so that what a limit leaves out does not depend on the order of answers
+	return below, err
+}
+
+// first reads the holder, nil if it has gone since.
+func first(ctx context.Context, client *zklock.Client, path string, queue []zklock.Contender) (*Contender, error) {
+	read, err := client.Inspect(ctx, path, queue[0])
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &describe([]zklock.Contender{read}, time.Now())[0], nil
+}

@@ -1,0 +1,92 @@
+package inspect
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// rows of docs/interop.md by the sort of contender that they are about. Where a name stands for several
+// rows, it tells only what they have in common.
+var documented = map[string]sort{
+	"tierlock":           {zklock.KindTierlock, false},
+	"tierlock WithKazoo": {zklock.KindTierlock, true},
+	"zk.Lock":            {zklock.KindZKLock, false},
+	"Curator mutex":      {zklock.KindCurator, false},
+	"Curator write":      {zklock.KindWrite, false},
+	"Curator read":       {zklock.KindRead, false},
+	"kazoo Lock":         {zklock.KindKazoo, false},
+	"kazoo WriteLock":    {zklock.KindKazoo, false},
+	"kazoo ReadLock":     {zklock.KindKazooRead, false},
+	"kazoo Lock +":       {zklock.KindKazoo, false},
+	"kazoo WriteLock +":  {zklock.KindKazoo, false},
+	"kazoo ReadLock +":   {zklock.KindKazooRead, false},
+}
+
+// The table is checked against the real libraries; what is told of a queue follows from it.
+func TestWhoWaitsForWhomIsWhatTheTableSays(t *testing.T) {
+	text, err := os.ReadFile("../../docs/interop.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type pair struct{ waiter, other sort }
+	said := make(map[pair]map[string]bool)
+	var head []string
+	for line := range strings.Lines(strings.ReplaceAll(string(text), "`", "")) {
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|-") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.ReplaceAll(strings.TrimSpace(cells[i]), "*", "")
+		}
+		if head == nil {
+			head = cells
+			continue
+		}
+		for i, cell := range cells[1:] {
+			waiter, known1 := documented[cells[0]]
+			other, known2 := documented[head[i+1]]
+			if !known1 || !known2 {
+				t.Fatalf("unknown: %q, %q", cells[0], head[i+1])
+			}
+			p := pair{waiter, other}
+			if said[p] == nil {
+				said[p] = make(map[string]bool)
+			}
+			said[p][cell] = true
+		}
+	}
+	if len(said) < 60 {
+		t.Fatalf("only %d cells", len(said))
+	}
+	for p, cells := range said {
+		want := perhaps
+		switch {
+		case !cells["no"]:
+			want = yes
+		case !cells["yes"]:
+			want = no
+		}
+		if got := p.waiter.waitsFor(p.other); got != want {
+			t.Errorf("%v waits for %v: got %d, want %d (%v)", p.waiter, p.other, got, want, cells)
+		}
+	}
+}
+
+func TestForeignNamesAreReadAsTheOthersDo(t *testing.T) {
+	for name, want := range map[string]bool{
+		"config": false, "0000000007": true, "x-72057598332239872-0000000001": false, "lock-0000000001": true, "a__b__12": true, "leases": false,
+	} {
+		if got := knownToZKLock(name); got != want {
+			t.Errorf("zk.Lock finds a number in %q: got %t", name, got)
+		}
+	}
+	for name, want := range map[string]string{"-config": "-config", "0000000003": "0000000003", "_c_x-lock-0000000004": "0000000004"} {
+		if got := curatorNumber(name, zklock.KindCurator); got != want {
+			t.Errorf("Curator sorts %q by %q, want %q", name, got, want)
+		}
+	}
+}
