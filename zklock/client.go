@@ -55,6 +55,15 @@ func (c *Client) Close() error {
 	return nil
 }
 
+// LeaseMargin returns for how long, from the end of its lease on, the servers keep a lock of this
+// client from others; see [WithLeaseMargin]. It depends on the session that was negotiated.
+func (c *Client) LeaseMargin() time.Duration {
+	if s := c.link.Session(); s != nil {
+		return c.link.Margin(s.Negotiated())
+	}
+	return c.link.Margin(c.options.sessionTimeout)
+}
+
 // Done returns a channel that is closed when the client is closed. A client made by [Attach]
 // is closed when its connection is, as soon as somebody waits for a lock or holds one.
 func (c *Client) Done() <-chan struct{} { return c.link.Context().Done() }

@@ -31,6 +31,7 @@ func subcommands() []*subcommand {
 		whoSubcommand(),
 		breakSubcommand(),
 		doctorSubcommand(),
+		keepSubcommand(),
 	}
 }
 
@@ -40,6 +41,8 @@ type invocation struct {
 	output  string    // "text" or "json"
 	args    []string  // that are no flags, up to "--"
 	command []string  // all that follows "--"
+	before  []string  // the whole command line before the name of the subcommand, and after it
+	after   []string
 	stdout  io.Writer
 	stderr  io.Writer
 }

@@ -14,9 +14,11 @@ import (
 // name, and flags before and after other arguments. What follows "--" is left alone. With
 // flag.ErrHelp comes the subcommand to explain, nil for all of them.
 func (in *invocation) parse(args []string) (*subcommand, error) {
+	line := args
 	if i := slices.Index(args, "--"); i >= 0 {
 		args, in.command = args[:i], args[i+1:]
 	}
+	ours := len(args)
 	args, err := in.flags("tierlock", nil).parse(args)
 	if err != nil {
 		return nil, err
@@ -24,6 +26,8 @@ func (in *invocation) parse(args []string) (*subcommand, error) {
 	if len(args) == 0 {
 		return nil, usageError("no subcommand; tierlock help lists them")
 	}
+	at := ours - len(args)
+	in.before, in.after = line[:at], line[at+1:]
 	name, args := args[0], args[1:]
 	if name == "help" {
 		return explained(args)

@@ -4,42 +4,152 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strconv"
 	"time"
 )
 
 // runOptions are the flags of run.
 type runOptions struct {
-	try     bool
-	wait    time.Duration
-	code    int
-	grace   time.Duration
-	session time.Duration
-	verbose bool
+	try         bool
+	wait        time.Duration // 0: for ever
+	notAcquired int           // the status then
+	grace       time.Duration // negative: half of the margin
+	session     time.Duration // 0: the library's
+	verbose     bool
 }
+
+const runHelp = `Waits for the lock at PATH, runs the command while it is held, and exits with the
+command's status.
+
+  tierlock run /jobs/report -- ./report.sh         one at a time, on all machines
+  tierlock run -n /jobs/nightly -- backup /data    only if nobody else is at it
+  tierlock run -w 30s -E 0 /jobs/sync -- rsync …   waits for 30 s, and is content without
+  tierlock run /jobs/x -- sh -c 'a | b >> log'     a shell, if you need one
+
+The command runs in a process group of its own, with TIERLOCK_PATH and TIERLOCK_TOKEN in its
+environment. Give the token to what the command writes to, and have it refuse lower ones:
+no lock can stop a write that is on its way. A terminal is the command's when it wants it.
+
+The lock is released when the command and all that it started have ended. On Linux that
+includes what went into the background or to another session; elsewhere, its process group.
+Start daemons outside of run.
+
+signals:  TERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT go to the command's process
+group. Before the lock is acquired, the first six end tierlock instead, and leave nothing in
+the queue. A waiter that is suspended keeps its place and goes on when its turn comes; so does
+the lock of a command that is.
+
+loss:  While no server can be reached, the lock is safe for as long as its lease runs. When
+that is over, the command gets TERM, and after -grace all that it started gets KILL, before
+the servers can give the lock to anybody else. They keep it for a third of the session's
+timeout, the margin; -grace may take three quarters of that. If the contender was deleted
+(tierlock break) or the servers ended the session, KILL comes at once, and somebody else may
+have had the lock for a moment.
+
+kill -9:  Two processes look after each other: tierlock run and its child tierlock keep,
+which has the lock and starts the command. If tierlock run is killed, the command gets TERM,
+after -grace KILL, and then the lock is released. If tierlock keep is killed, everything gets
+KILL, and the lock is free when its session is over. If tierlock keep is stopped or hangs,
+everything gets KILL while the servers still keep the lock. If both are killed at once, the
+command is killed, too (Linux), but not what it has started; if both are stopped, nobody acts.
+What runs as another user (sudo) cannot be killed: have tierlock run as that user.
+
+exit status:
+  that of the command; 128+N if signal N ended it, or ended tierlock while it waited
+  64  the command line is wrong, or -grace too long for the session
+  69  no server can be reached
+  70  anything else
+  74  the lock was lost while the command ran
+  75  the lock was not acquired (-n, -w); see -E
+  126, 127  the command cannot be executed, or is not there
+`
+
+const runUsage = "[-n | -w TIME] [flags] PATH -- COMMAND [ARGUMENT…]"
 
 func runSubcommand() *subcommand {
-	o := &runOptions{code: exitNotAcquired}
-	return &subcommand{
-		name:  "run",
-		usage: "[-n | -w DURATION] [flags] PATH -- COMMAND [ARGUMENT…]",
-		about: "run a command while holding a lock",
-		help: `Waits for the lock at PATH, runs the command, and releases the lock when the command has ended.
-
-  tierlock run /jobs/report -- ./report.sh
-`,
-		flags: o.flags,
-		run:   o.run,
-	}
+	o := newRunOptions()
+	return &subcommand{name: "run", usage: runUsage, about: "run a command while holding a lock", help: runHelp, flags: o.flags, run: o.run}
 }
+
+// keepSubcommand is the other process of run; see [keeper].
+func keepSubcommand() *subcommand {
+	o := newRunOptions()
+	return &subcommand{name: "keep", usage: runUsage, help: "Is started by tierlock run.\n", hidden: true, flags: o.flags, run: o.keep}
+}
+
+func newRunOptions() *runOptions { return &runOptions{notAcquired: exitNotAcquired, grace: -1} }
 
 func (o *runOptions) flags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.try, "n", o.try, "do not wait for the lock")
-	flags.BoolVar(&o.verbose, "v", o.verbose, "say how long it waited, and for whom")
 	duration(flags, &o.wait, "w", "`time` to wait for the lock at most (default: for ever)", true)
-	duration(flags, &o.grace, "grace", "`time` from TERM to KILL when the lock is lost", false)
-	duration(flags, &o.session, "session", "`time` of the session to ask for (default 15s)", true)
+	flags.Func("E", "exit `status` if the lock is not acquired (default 75)", func(text string) error {
+		n, err := strconv.ParseUint(text, 10, 8)
+		if err != nil {
+			return errors.New("want a number from 0 to 255")
+		}
+		o.notAcquired = int(n)
+		return nil
+	})
+	duration(flags, &o.grace, "grace", "`time` from TERM to KILL when the lock is lost (default: a sixth of the session's timeout)", false)
+	duration(flags, &o.session, "session", "`timeout` of the session to ask the servers for (default 15s)", true)
+	flags.BoolVar(&o.verbose, "v", o.verbose, "say for whom it waits, and how long it waited")
 }
 
-func (o *runOptions) run(context.Context, *invocation) error {
-	return errors.New("run is not there yet")
+// run finds out what is wrong before anything begins.
+func (o *runOptions) run(_ context.Context, in *invocation) error {
+	if err := o.check(in); err != nil {
+		return err
+	}
+	return watchKeeper(in)
+}
+
+func (o *runOptions) check(in *invocation) error {
+	path, err := in.path()
+	switch {
+	case len(in.command) == 0:
+		return usageError("the command is missing; want run %s", runUsage)
+	case err != nil:
+		return err
+	case o.try && o.wait > 0:
+		return usageError("-n does not wait, -w %v does; want one of them", o.wait)
+	}
+	if err := validate(path); err != nil {
+		return err
+	}
+	if _, err := exec.LookPath(in.command[0]); err != nil {
+		return cannotRun(err)
+	}
+	return in.zk.check()
+}
+
+// cannotRun says why there is no command, with the statuses of a shell.
+func cannotRun(err error) error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return fail(exitNotFound, "%w", err)
+	}
+	return fail(exitCannotRun, "%w", err)
+}
+
+// maxGrace is what may be used of a margin: the rest is for KILL to take effect on a busy
+// machine.
+func maxGrace(margin time.Duration) time.Duration { return margin * 3 / 4 }
+
+// within returns the grace under a margin, or what is wrong with it.
+func (o *runOptions) within(margin time.Duration) (time.Duration, error) {
+	switch limit := maxGrace(margin); {
+	case o.grace < 0:
+		return margin / 2, nil
+	case o.grace > limit:
+		return 0, usageError("-grace %v is too long: the servers granted a session that leaves %v from the loss of the lock to KILL; want less, or a longer -session",
+			o.grace, limit.Round(time.Millisecond))
+	}
+	return o.grace, nil
+}
+
+// say prints a message of this process.
+func (in *invocation) say(format string, args ...any) {
+	fmt.Fprintf(in.stderr, "tierlock: "+format+"\n", args...)
 }

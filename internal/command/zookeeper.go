@@ -10,9 +10,11 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
 
@@ -40,6 +42,54 @@ func (z *zooKeeper) flags(flags *flag.FlagSet) {
 	flags.StringVar(&z.serverName, "tls-server-name", z.serverName, "`name` that the servers' certificates must have (default: the host's in -zk)")
 }
 
+// A store is where the locks are.
+type store struct {
+	*tier.Registry
+	margin func() time.Duration // for how long a lock whose lease is over is not given to others
+}
+
+// store connects under a label that others see in the queue. A session of 0 is the library's.
+func (z *zooKeeper) store(ctx context.Context, session time.Duration, label string) (*store, error) {
+	opts := []zklock.Option{zklock.WithLabel(readable(label))}
+	if session > 0 {
+		opts = append(opts, zklock.WithSessionTimeout(session))
+	}
+	client, err := z.client(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	locks, err := tier.New(client.Tier())
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	return &store{locks, client.LeaseMargin}, nil
+}
+
+// readable makes any text a label.
+func readable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '.'
+		}
+		return r
+	}, strings.ToValidUTF8(text, "."))
+	const most = 64
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most-1]) + "…"
+	}
+	return text
+}
+
+// check reports what can be known to be wrong without a server.
+func (z *zooKeeper) check() error {
+	if _, err := z.servers(); err != nil {
+		return err
+	}
+	_, err := z.options()
+	return err
+}
+
 // client connects, for -connect-timeout at most. Its error says with what status to exit.
 func (z *zooKeeper) client(ctx context.Context, opts ...zklock.Option) (*zklock.Client, error) {
 	connect, err := z.servers()
@@ -62,6 +112,9 @@ func (z *zooKeeper) client(ctx context.Context, opts ...zklock.Option) (*zklock.
 // dialFailure tells servers that cannot be reached from a command line that never can be right.
 func dialFailure(wait context.Context, err error) error {
 	unknown := (*net.DNSError)(nil)
+	if signal := (*failure)(nil); errors.As(err, &signal) {
+		return signal
+	}
 	if wait.Err() != nil || errors.As(err, &unknown) || errors.Is(err, zk.ErrAuthFailed) {
 		return fail(exitUnavailable, "%w", err)
 	}
@@ -96,7 +149,7 @@ func (z *zooKeeper) options() ([]zklock.Option, error) {
 		return nil, err
 	}
 	if config != nil {
-		return nil, errors.New("TLS is not there yet")
+		opts = append(opts, zklock.WithTLS(config))
 	}
 	return opts, nil
 }

@@ -1,0 +1,144 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+// A screen is a terminal with a shell in it, as a person has.
+type screen struct {
+	t      *testing.T
+	master *os.File
+	shown  *output
+}
+
+func newScreen(t *testing.T, servers string, shell ...string) *screen {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	var number, unlock int32
+	for request, arg := range map[uintptr]*int32{syscall.TIOCGPTN: &number, syscall.TIOCSPTLCK: &unlock} {
+		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, master.Fd(), request, uintptr(unsafe.Pointer(arg))); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(shell[0], shell[1:]...)
+	cmd.Env = append(os.Environ(), "TIERLOCK_ZK="+servers, "TIERLOCK="+program, "PS1=$ ", "TERM=dumb")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	slave.Close()
+	s := &screen{t, master, &output{}}
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		buffer := make([]byte, 4096)
+		for {
+			n, err := master.Read(buffer)
+			s.shown.Write(buffer[:n])
+			if err != nil { // the last process is gone
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		master.Close()
+		<-shown
+		if t.Failed() {
+			t.Logf("the screen shows:\n%s", s.shown)
+		}
+	})
+	return s
+}
+
+func (s *screen) types(text string) {
+	s.t.Helper()
+	if _, err := s.master.WriteString(text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *screen) shows(want string) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("%q on the screen", want), func() bool { return strings.Contains(s.shown.String(), want) })
+}
+
+const (
+	ctrlC = "\x03"
+	ctrlZ = "\x1a"
+)
+
+// The command has the terminal, its Ctrl-C included, and the shell has it back afterwards.
+func TestTerminalIsTheCommandsAndGoesBack(t *testing.T) {
+	server := startServer(t)
+	s := newScreen(t, server.Addr(), "sh", "-c", `
+		"$TIERLOCK" run /terminal -- sh -c 'echo ready 1; read line; echo command got $line'
+		read line; echo shell got $line
+		"$TIERLOCK" run /terminal -- sh -c 'trap "echo command interrupted; exit 3" INT; echo ready 2; read line'
+		echo status $?
+		"$TIERLOCK" run /terminal -- sleep 100
+		echo status $?
+		read line; echo shell got $line`)
+	s.shows("ready 1")
+	s.types("one\n")
+	s.shows("command got one")
+	s.types("two\n")
+	s.shows("shell got two")
+	s.shows("ready 2")
+	s.types(ctrlC)
+	s.shows("command interrupted")
+	s.shows("status 3")
+	eventually(t, "sleep", func() bool { return exec.Command("pgrep", "-x", "-f", "sleep 100").Run() == nil })
+	s.types(ctrlC)
+	s.shows("status 130")
+	s.types("three\n")
+	s.shows("shell got three")
+}
+
+// In a pipeline the others keep the terminal, until the command reads from it.
+func TestCommandInAPipelineGetsTheTerminalWhenItReads(t *testing.T) {
+	server := startServer(t)
+	s := newScreen(t, server.Addr(), "sh", "-c", `
+		"$TIERLOCK" run /pipeline -- sh -c 'echo ready; read line < /dev/tty; echo command got $line' | sed s/got/GOT/
+		read line; echo shell got $line`)
+	s.shows("ready")
+	s.types("one\n")
+	s.shows("command GOT one")
+	s.types("two\n")
+	s.shows("shell got two")
+}
+
+// Ctrl-Z stops the command and gives the shell its prompt; fg goes on. The lock is kept.
+func TestSuspendedAndContinued(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip(err)
+	}
+	server := startServer(t)
+	s := newScreen(t, server.Addr(), "bash", "--norc", "--noprofile", "-i")
+	s.types("\"$TIERLOCK\" run -session 2s /suspended -- sh -c 'echo re\"\"ady; read line; echo command g\"\"ot $line'\n")
+	s.shows("ready")
+	s.types(ctrlZ)
+	s.shows("Stopped")
+	s.types("sleep 3; \"$TIERLOCK\" run -n -E 9 /suspended -- true; echo status $?\n")
+	s.shows("status 9")
+	s.types("fg\n")
+	s.types("one\n")
+	s.shows("command got one")
+	s.types("echo prompt is b\"\"ack\n")
+	s.shows("prompt is back")
+}

@@ -1,0 +1,136 @@
+//go:build linux || darwin || freebsd
+
+package command
+
+import (
+	"errors"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// An execution is the command while it runs under the lock.
+type execution struct {
+	*keeper
+	child    *child
+	terminal terminal
+	shell    int // the process group that the terminal is given back to
+
+	valid  time.Time     // the end of the lease when last looked
+	grace  time.Duration // and for how long the command may go on after that
+	margin time.Duration
+	kill   *time.Timer // set when the command has to end
+	result error
+}
+
+// mind returns when nothing is left of the command nor of what it has started.
+func (e *execution) mind() error {
+	signal.Ignore(syscall.SIGTTOU) // nothing is executed any more that would inherit that
+	e.kill = stopped()
+	look, left := time.NewTimer(0), stopped()
+	lost, heard := e.hold.Lost(), e.front.heard
+	for {
+		select {
+		case sig := <-e.signals:
+			e.child.signal(sig.(syscall.Signal))
+		case <-look.C: // the front may be stopped, and ask no more
+			e.look()
+			look.Reset(min(time.Until(e.valid)/4, time.Second))
+		case question, open := <-heard:
+			if !open {
+				heard = nil
+				e.abandon()
+				continue
+			}
+			e.look()
+			e.answer(question)
+		case <-lost:
+			lost = nil
+			look.Stop()
+			e.lose()
+		case <-e.kill.C:
+			go slay(e.child.group, e.in.resisted)
+		case status, open := <-e.child.events:
+			if !open {
+				return e.result
+			}
+			e.see(status)
+			if e.child.ended {
+				left.Reset(time.Second)
+			}
+		case <-left.C:
+			e.in.say("the command has ended; the lock is kept for what it has left running: %v", descendants())
+		}
+	}
+}
+
+// look notes until when the lock is ours for certain.
+func (e *execution) look() {
+	margin := e.store.margin()
+	if until := e.hold.ValidUntil(); !until.IsZero() {
+		e.valid, e.margin = until, margin
+		if grace, err := e.within(margin); err == nil {
+			e.grace = grace
+		} else {
+			e.grace = maxGrace(margin) // of a session that has become shorter
+		}
+	}
+}
+
+// answer tells the front when it must not wait any longer: a little after the keeper would kill.
+func (e *execution) answer(question string) {
+	e.front.say("for %d %s", time.Until(e.valid.Add(e.grace+e.margin/8)), strings.TrimPrefix(question, "ask "))
+}
+
+// lose ends the command while the store still keeps the lock, or at once if it may not.
+func (e *execution) lose() {
+	err := e.hold.Err()
+	e.result = &failure{status: exitLost}
+	if time.Now().Before(e.valid) {
+		e.in.say("%s: %v; KILL at once, as the lock may be another's", e.path, err)
+		e.kill.Reset(0)
+		return
+	}
+	left := time.Until(e.valid.Add(e.grace))
+	e.in.say("%s: %v; TERM, and KILL in %v", e.path, err, max(left, 0).Round(time.Millisecond))
+	e.child.end()
+	e.kill.Reset(left)
+}
+
+// abandon ends the command because nobody waits for it any more. The lock is still ours.
+func (e *execution) abandon() {
+	if e.result == nil {
+		e.result = errAlone
+		e.child.end()
+		e.kill.Reset(e.grace)
+	}
+}
+
+// see notes the end of the command, and does about a stop what a shell would.
+func (e *execution) see(status syscall.WaitStatus) {
+	switch {
+	case !status.Stopped():
+		e.child.ended = true
+		if code := exitOf(status); e.result == nil && code != exitOK {
+			e.result = &failure{status: code}
+		}
+	case e.wantsTerminal(status.StopSignal()):
+		e.terminal.give(e.child.group)
+		e.child.signal(syscall.SIGCONT)
+	default:
+		e.front.say("stopped")
+	}
+}
+
+// wantsTerminal reports whether the command was stopped because it does not have the terminal,
+// and may have it.
+func (e *execution) wantsTerminal(sig syscall.Signal) bool {
+	return (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU) && e.terminal.foreground() == e.shell
+}
+
+// isStatus reports whether err ends the process with a status.
+func isStatus(err error, code int) bool {
+	f := (*failure)(nil)
+	return errors.As(err, &f) && f.status == code
+}

@@ -1,0 +1,177 @@
+//go:build linux || darwin || freebsd
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A keeper is the process that has the lock and is the parent of the command.
+type keeper struct {
+	*runOptions
+	in      *invocation
+	path    string
+	signals <-chan os.Signal
+	front   line
+
+	store *store
+	hold  *tier.Hold
+}
+
+// errAlone says that the process is gone that the shell knows.
+var errAlone = &failure{status: exitInternal, err: errors.New("tierlock run is gone")}
+
+// keep acquires the lock, sees the command through, and releases the lock.
+func (o *runOptions) keep(_ context.Context, in *invocation) error {
+	if err := o.check(in); err != nil {
+		return err
+	}
+	front, err := answerFront()
+	if err != nil {
+		return err
+	}
+	k := &keeper{runOptions: o, in: in, path: in.args[0], signals: catch(), front: front}
+	defer k.close()
+	if err = k.acquire(); err == nil {
+		err = k.underLock()
+	}
+	front.say("done")
+	if k.hold == nil {
+		return err
+	}
+	return k.release(err)
+}
+
+func (k *keeper) close() {
+	if k.store != nil {
+		k.store.Close() // whatever is left in the queue goes with the session
+	}
+}
+
+// release gives the lock up. An end of the command with status is worth nothing if the lock was
+// lost before, and nobody knew.
+func (k *keeper) release(status error) error {
+	err := k.hold.Release()
+	switch {
+	case err == nil:
+	case errors.Is(err, tier.ErrLost) && !isStatus(status, exitLost):
+		return fail(exitLost, "%s: the lock was lost before the command ended: %w", k.path, err)
+	case !errors.Is(err, tier.ErrLost):
+		k.in.say("%v", err)
+	}
+	return status
+}
+
+// acquire waits for the lock, and gives up when a signal comes or the front goes.
+func (k *keeper) acquire() error {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	acquired := make(chan error, 1)
+	go func() { acquired <- k.queue(ctx) }()
+	heard := k.front.heard
+	for {
+		select {
+		case err := <-acquired:
+			if end := context.Cause(ctx); end != nil {
+				return end
+			}
+			return err
+		case sig := <-k.signals:
+			if k.interrupts(sig) {
+				cancel(interrupted(k.path, sig))
+			}
+		case _, open := <-heard:
+			if !open {
+				heard = nil
+				cancel(errAlone)
+			}
+		}
+	}
+}
+
+// interrupts reports whether sig ends a process that waits.
+func (k *keeper) interrupts(sig os.Signal) bool {
+	if sig == syscall.SIGTSTP {
+		k.front.say("stopped")
+	}
+	return slices.Contains(ending, sig.(syscall.Signal))
+}
+
+func interrupted(path string, sig os.Signal) error {
+	return fail(exitSignal+int(sig.(syscall.Signal)), "%s: %v; the command was not started", path, sig)
+}
+
+// queue connects and acquires the lock, or says with what status not.
+func (k *keeper) queue(ctx context.Context) error {
+	s, err := k.in.zk.store(ctx, k.session, "run "+k.in.command[0])
+	if err != nil {
+		return err
+	}
+	k.store = s
+	if _, err := k.within(s.margin()); err != nil {
+		return err
+	}
+	w := &waiting{in: k.in, mutex: s.Mutex(k.path), begun: time.Now(), verbose: k.verbose}
+	if k.try {
+		k.hold, err = w.mutex.TryAcquire(ctx)
+	} else {
+		k.hold, err = w.acquire(ctx, k.wait)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, tier.ErrLocked), errors.Is(err, errWaited) && s.Err() == nil:
+		return fail(k.notAcquired, "%s: not acquired%s: %s", k.path, w.limit(k.wait), w.inTheWay())
+	case s.Err() != nil:
+		return fail(exitUnavailable, "%w", err)
+	}
+	return err
+}
+
+// underLock runs the command, once the front is on the watch, and returns when nothing is left
+// of it. The error has the status.
+func (k *keeper) underLock() error {
+	k.front.say("held")
+	for {
+		select {
+		case sig := <-k.signals:
+			if k.interrupts(sig) {
+				return interrupted(k.path, sig)
+			}
+		case <-k.hold.Lost():
+			return fail(exitLost, "%s: %w; the command was not started", k.path, k.hold.Err())
+		case question, open := <-k.front.heard:
+			if !open {
+				return errAlone
+			}
+			return k.start(question)
+		}
+	}
+}
+
+// start starts the command once the front knows how long it may live.
+func (k *keeper) start(question string) error {
+	e := &execution{keeper: k}
+	e.look()
+	e.answer(question)
+	env := []string{"TIERLOCK_PATH=" + k.path, fmt.Sprintf("TIERLOCK_TOKEN=%d", k.hold.Token())}
+	e.terminal = openTerminal()
+	e.shell, _ = syscall.Getpgid(os.Getppid())
+	// In a pipeline others may want the terminal as well: there the command gets it when it asks.
+	foreground := isOurTerminal(os.Stdin) && isOurTerminal(os.Stdout) && e.terminal.foreground() == e.shell
+	child, err := startChild(k.in.command, env, foreground)
+	if err != nil {
+		return cannotRun(err)
+	}
+	e.child = child
+	k.front.say("running %d", child.group)
+	return e.mind()
+}

@@ -1,0 +1,18 @@
+//go:build !(linux || darwin || freebsd)
+
+package command
+
+import (
+	"context"
+	"runtime"
+)
+
+func watchKeeper(*invocation) error { return errUnsupported() }
+
+func (o *runOptions) keep(context.Context, *invocation) error { return errUnsupported() }
+
+// errUnsupported says so before anything has begun. Without process groups and signals nobody
+// could promise that the command ends in time.
+func errUnsupported() error {
+	return usageError("run is not supported on %s, only on Linux, macOS and FreeBSD", runtime.GOOS)
+}

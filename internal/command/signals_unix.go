@@ -1,0 +1,26 @@
+//go:build linux || darwin || freebsd
+
+package command
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// ending are the signals that end whoever waits for the lock.
+var ending = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
+
+// catch returns the signals that the command is to get. Those that are ignored, as under
+// nohup, stay so, also in the command.
+func catch() <-chan os.Signal {
+	caught := make(chan os.Signal, 64)
+	for _, sig := range append(ending, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT) {
+		if !signal.Ignored(sig) {
+			signal.Notify(caught, sig)
+		}
+	}
+	// Nobody reads stderr any more: no reason to die, and to ignore it would make the command do so.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	return caught
+}

@@ -1,0 +1,57 @@
+//go:build linux || darwin || freebsd
+
+package command
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"unsafe"
+)
+
+// A terminal is the one that controls this session. Its zero value is none.
+type terminal struct{ file *os.File }
+
+func openTerminal() terminal {
+	file, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return terminal{} // a session without one
+	}
+	return terminal{file}
+}
+
+// foreground returns the process group that has the terminal, 0 if there is none.
+func (t terminal) foreground() int {
+	if t.file == nil {
+		return 0
+	}
+	group, err := foregroundOf(t.file.Fd())
+	if err != nil {
+		return 0
+	}
+	return group
+}
+
+// give makes group the one that has the terminal. SIGTTOU must be ignored.
+func (t terminal) give(group int) {
+	id := int32(group)
+	syscall.Syscall(syscall.SYS_IOCTL, t.file.Fd(), syscall.TIOCSPGRP, uintptr(unsafe.Pointer(&id)))
+}
+
+// foregroundOf fails for what is not the controlling terminal.
+func foregroundOf(fd uintptr) (int, error) {
+	var group int32
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group))); errno != 0 {
+		return 0, errno
+	}
+	return int(group), nil
+}
+
+// isOurTerminal reports whether file is the controlling terminal.
+func isOurTerminal(file *os.File) bool {
+	_, err := foregroundOf(file.Fd())
+	return err == nil
+}
+
+// groupEnded reports whether nobody is left in a process group.
+func groupEnded(group int) bool { return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) }
