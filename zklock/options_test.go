@@ -3,6 +3,7 @@ package zklock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -39,27 +40,86 @@ func TestDialRefusesBadOptionsByName(t *testing.T) {
 	}
 }
 
-func TestDialRefusesABadConnectStringByName(t *testing.T) {
+func TestDialSaysWhatToWriteInsteadOfABadConnectString(t *testing.T) {
 	for _, tt := range []struct {
-		connect, name string
+		connect, instead string
 	}{
-		{"", "a server is missing; want host:port,host:port"},
-		{addr + ",", "a server is missing"},
+		{"", "it is empty; want host:port,host:port/path"},
+		{" \n", "it is empty; want host:port,host:port/path"},
+		{addr + ",", "a server is missing; want host:port,host:port"},
 		{addr + ",,127.0.0.1:2182", "a server is missing"},
 		{"/app", "a server is missing"},
-		{"http://127.0.0.1:2181", "without a scheme"},
-		{"127.0.0.1:0", `server "127.0.0.1:0": want host:port`},
-		{"127.0.0.1:65536", `"127.0.0.1:65536"`},
-		{"127.0.0.1:zk", `"127.0.0.1:zk"`},
-		{":2181", `":2181"`},
-		{addr + ",::1", `"::1"`},
-		{addr + "/app/", `path "/app/": empty component`},
+		{"http://127.0.0.1:2181", `no scheme such as http; write "127.0.0.1:2181"`},
+		{"zk://zk1:2181,zk2:2181/app", `no scheme such as zk; write "zk1:2181,zk2:2181/app"`},
+		{"zk1:2181;zk2:2181", `commas separate servers; write "zk1:2181,zk2:2181"`},
+		{"zk1 zk2 zk3", `commas separate servers; write "zk1,zk2,zk3"`},
+		{"zk1:2181|zk2:2181/app", `commas separate servers; write "zk1:2181,zk2:2181"`},
+		{"zk1,zk2;", `commas separate servers; write "zk2"`},
+		{"127.0.0.1:0", `server "127.0.0.1:0": want host:port, with a port from 1 to 65535`},
+		{"127.0.0.1:65536", `"127.0.0.1:65536": want host:port`},
+		{"127.0.0.1:zk", `"127.0.0.1:zk": want host:port`},
+		{"127.0.0.1:", `"127.0.0.1:": want host:port`},
+		{":2181", `":2181": want host:port`},
+		{addr + ",::1", `server "::1": IPv6 addresses go in brackets, as in [::1]:2181`},
+		{"fe80::1%eth0", "IPv6 addresses go in brackets"},
+		{"zk1:2181:2182", `server "zk1:2181:2182": want host:port, or [address]:port for IPv6`},
+		{"[::1", "want host:port, or [address]:port for IPv6"},
+		{addr + "/app/", `a slash at the end; write "127.0.0.1:2181/app"`},
+		{addr + "//", `a slash at the end; write "127.0.0.1:2181"`},
+		{addr + "//app", `path "//app": empty component`},
 		{addr + "/zookeeper", `path "/zookeeper": /zookeeper is reserved`},
 		{addr + "/app/..", `".."`},
 		{addr + "/app,127.0.0.1:2182/app", "want the path once, behind the last server"},
+		{addr + "/app;127.0.0.1:2182/app", "want the path once, behind the last server"},
+		{addr + "/app 127.0.0.1:2182/app", "want the path once, behind the last server"},
 	} {
 		t.Run(tt.connect, func(t *testing.T) {
-			wantRefusal(t, tt.connect, tt.name)
+			wantRefusal(t, tt.connect, tt.instead)
+			wantRefusal(t, tt.connect, fmt.Sprintf("connect string %q: ", tt.connect))
+		})
+	}
+}
+
+func TestCredentialsInAConnectStringAreNotRepeated(t *testing.T) {
+	for _, connect := range []string{"zk://user:secret@zk1:2181", "user:secret@zk1:2181/app"} {
+		wantRefusal(t, connect, "WithAuth")
+		if _, err := zklock.Dial(t.Context(), connect); strings.Contains(err.Error(), "secret") {
+			t.Errorf("got %q", err)
+		}
+	}
+}
+
+func TestAConnectStringIsReadAsOtherClientsDo(t *testing.T) {
+	for _, tt := range []struct {
+		connect, member, chroot string
+	}{
+		{"zk1", "zk1:2181", ""},
+		{"zk1:2281/", "zk1:2281", ""},
+		{" zk1:2281 , zk1:2281/app\n", "zk1:2281", "/app"},
+		{"zk1/a b", "zk1:2181", "/a b"},
+		{"[::1]", "[::1]:2181", ""},
+		{"[::1]:2281/app", "[::1]:2281", "/app"},
+		{"[fe80::1%eth0]:2281", "[fe80::1%eth0]:2281", ""},
+	} {
+		t.Run(tt.connect, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				c, err := zklock.Dial(t.Context(), tt.connect, zklock.WithDialContext(s.DialContext))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				if got := member(t, s); got != tt.member {
+					t.Errorf("dialed %s, want %s", got, tt.member)
+				}
+				n, err := lockAt(t, c, path).Acquire(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer n.Release()
+				if len(s.Children(tt.chroot+path)) != 1 {
+					t.Errorf("no node below %s", tt.chroot+path)
+				}
+			})
 		})
 	}
 }
@@ -84,19 +144,6 @@ func wantRefusal(t *testing.T, connect, name string, opts ...zklock.Option) {
 	if ctx.Err() != nil {
 		t.Error("not refused at once")
 	}
-}
-
-func TestDialCompletesThePort(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		c, err := zklock.Dial(t.Context(), "127.0.0.1", zklock.WithDialContext(s.DialContext))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		if got := s.Sessions()[0].Member; got != addr {
-			t.Errorf("dialed %s, want %s", got, addr)
-		}
-	})
 }
 
 func TestValidatePath(t *testing.T) {
