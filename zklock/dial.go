@@ -9,11 +9,16 @@ import (
 )
 
 // Dial connects to the ensemble of connect, "host:port,host:port/path", and waits for a
-// session. Ports may be left out. If there is a path, all others are below it, those of locks
-// and those of guarded writes; it is created like the parents of a lock. Dial keeps trying
-// until ctx is done; the error then holds the cause of ctx and the last failure to connect. A
-// bad connect string or option fails at once, and so does a list of names of which none can be
-// looked up, after 3 s at most. If some can, the others are logged.
+// session. Ports may be left out; the default is 2181, also with TLS. Dial keeps trying until ctx
+// is done; the error then holds the cause of ctx and the last failure to connect. A bad connect
+// string or option fails at once, and so does a list of names of which none can be looked up,
+// after 3 s at most. If some can, the others are logged.
+//
+// If there is a path, all others are below it, those of locks and those of guarded writes. It need
+// not exist: it comes with the first lock, like the parents of a lock, and goes when it is empty;
+// one that somebody else has created stays. Where it may not be created, the first lock gets an
+// error that wraps [zk.ErrNoAuth] and names the permission. So nobody notices a path that is misspelt,
+// but its locks exclude nobody who writes it otherwise.
 //
 // The client reconnects by itself and opens a new session when one has expired. Names are looked up
 // again whenever it connects, and all the addresses of a name are tried; if that fails or takes longer

@@ -85,7 +85,7 @@ func classify(err error) outcome {
 // another kind stay what they are.
 func lacking(permission, path string, err error) error {
 	if errors.Is(err, zk.ErrNoAuth) {
-		return fmt.Errorf("no %s permission on %s (WithAuth presents credentials): %w", permission, path, err)
+		return fmt.Errorf("no %s permission on %s (WithAuth presents credentials, and so does a client certificate): %w", permission, path, err)
 	}
 	return err
 }

@@ -67,6 +67,10 @@ func WithLeaseMargin(d time.Duration) Option {
 // default is all permissions for everybody. On the lock path a client needs CREATE and
 // READ to queue, and DELETE to release a lock.
 //
+// With zk.AuthACL(zk.PermAll) all is permitted to those who present a password or a client
+// certificate that this client presents too, and nothing to others. What is above the path and there
+// already stays as it is: whoever may create and delete there can take the place of a path that is empty.
+//
 // On its own nodes it needs READ, without which the server refuses the checks that renew
 // the lease: a client that has to wait gets an error wrapping [zk.ErrNoAuth], and one that
 // is granted the lock at once loses it within a sixth of the session timeout.
@@ -81,13 +85,12 @@ func WithAuth(scheme string, credentials []byte) Option {
 }
 
 // WithTLS connects with TLS, as servers want on their secureClientPort. Each server has to show a
-// certificate for the host by which it is named in the connect string, unless cfg gives a
-// ServerName for all of them. A client certificate goes into cfg, too; servers ask for one if they
-// are not told otherwise, and take it for credentials of scheme "x509". A nil cfg is an empty one:
-// the authorities of the system, and no client certificate.
+// certificate for its host as the connect string names it, or for the ServerName of cfg if there is
+// one. Servers ask for a client certificate if they are not told otherwise; it goes into cfg, too, and
+// is a credential of scheme "x509", for [WithACL]. A nil cfg is an empty one: the authorities of the
+// system, and no client certificate.
 //
-// The handshake may take a sixth of the session timeout, at most 2 s. It begins anew on each
-// connection, so what has expired meanwhile does not connect again.
+// The handshake may take a sixth of the session timeout, at most 2 s, on each connection anew.
 func WithTLS(cfg *tls.Config) Option {
 	return func(o *options) {
 		if o.tls = cfg.Clone(); cfg == nil {

@@ -112,3 +112,65 @@ func TestRealSecurePortRefusesWhomItShould(t *testing.T) {
 		})
 	}
 }
+
+// What an ACL gives to one client it keeps from the others, who are told why.
+func TestRealACLsKeepOthersFromTheLock(t *testing.T) {
+	t.Parallel()
+	ca := zkservertest.NewAuthority(t)
+	s := zkservertest.Start(t, zkserver.Config{NoSync: true, TLS: ca.TLS("127.0.0.1")})
+	certified := func(name string) zklock.Option {
+		return zklock.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{ca.Issue(name).Certificate}})
+	}
+	password := func(secret string) zklock.Option { return zklock.WithAuth("digest", []byte("service:"+secret)) }
+	mine := zklock.WithACL(zk.AuthACL(zk.PermAll)) // for whoever is authenticated like this client
+	for _, c := range []struct {
+		name, server, path string
+		owner              []zklock.Option
+		others             map[string][]zklock.Option
+	}{
+		{"a password", s.Addr(), "/password", []zklock.Option{mine, password("right")}, map[string][]zklock.Option{
+			"none": nil, "another password": {password("wrong")},
+		}},
+		{"a certificate", zkserver.SecureAddr(s), "/certificate", []zklock.Option{mine, certified("service")}, map[string][]zklock.Option{
+			"another certificate": {certified("other")}, "another certificate, and a password": {certified("other"), password("right")},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			owner, err := dialSecure(t, c.server, 30*time.Second, c.owner...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := lockAt(t, owner, c.path).Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, opts := range c.others {
+				t.Run(name, func(t *testing.T) {
+					other, err := dialSecure(t, c.server, 30*time.Second, opts...)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for what, do := range map[string]func(*zklock.Lock, context.Context) error{
+						"CREATE permission on " + c.path: acquireOnce,
+						"READ permission on " + c.path:   contendersOnce,
+						"permission on " + c.path:        tryOnce,
+					} {
+						err := do(lockAt(t, other, c.path), t.Context())
+						wantErr(t, what, err, zk.ErrNoAuth)
+						wantMention(t, err, what, "WithAuth")
+					}
+					conn := other.Library()
+					wantErr(t, "delete the node", conn.Delete(n.Path(), -1), zk.ErrNoAuth)
+					_, err = conn.Set(n.Path(), nil, -1)
+					wantErr(t, "write to the node", err, zk.ErrNoAuth)
+					_, err = conn.SetACL(c.path, zk.WorldACL(zk.PermAll), -1)
+					wantErr(t, "open the path", err, zk.ErrNoAuth)
+					wantErr(t, "delete the path", conn.Delete(c.path, -1), zk.ErrNotEmpty)
+				})
+			}
+			if err := n.Release(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

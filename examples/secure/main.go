@@ -1,0 +1,67 @@
+// Secure is a service on an ensemble with TLS, with certificates on both sides, whose locks nobody
+// can take or break who has neither its certificate nor its password. Run it as often as you like:
+//
+//	ZK_SERVERS=zk1:2281,zk2:2281/app ZK_CA=ca.pem ZK_CERT=service.pem ZK_DIGEST=service:password go run ./examples/secure
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	locks, err := connect(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	report := locks.Mutex("/locks/report")
+	for err == nil {
+		err = report.Do(ctx, write)
+	}
+	if ctx.Err() == nil {
+		log.Fatal(err)
+	}
+}
+
+func connect(ctx context.Context) (*tier.Registry, error) {
+	authority, err := os.ReadFile(os.Getenv("ZK_CA"))
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	own, err := tls.LoadX509KeyPair(os.Getenv("ZK_CERT"), os.Getenv("ZK_CERT")) // certificate and key in one file
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return tierlock.Dial(ctx, os.Getenv("ZK_SERVERS"),
+		zklock.WithTLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}),
+		zklock.WithAuth("digest", []byte(os.Getenv("ZK_DIGEST"))),
+		zklock.WithACL(zk.AuthACL(zk.PermAll))) // for those with the same certificate or password
+}
+
+// write stands for what one at a time may do.
+func write(ctx context.Context) error {
+	fmt.Println("begin", os.Getpid())
+	time.Sleep(10 * time.Millisecond)
+	fmt.Println("end", os.Getpid())
+	return ctx.Err()
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("ZK_DIGEST") != "" {
+		main() // as a process started by the test
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// service is the program, not started yet.
+func service(ctx context.Context, ca, cert, servers, digest string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), "ZK_SERVERS="+servers, "ZK_CA="+ca, "ZK_CERT="+cert, "ZK_DIGEST="+digest)
+	return cmd
+}
+
+func TestOnlyTheServiceGetsItsLock(t *testing.T) {
+	authority := zkservertest.NewAuthority(t)
+	server := zkservertest.Start(t, zkserver.Config{NoSync: true, TLS: authority.TLS("127.0.0.1")})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	servers, cert := zkserver.SecureAddr(server)+"/app", authority.Issue("service").File
+
+	out, err := os.Create(t.TempDir() + "/out") // of both, in the order in which they write
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	var fleet []*exec.Cmd
+	for range 2 {
+		cmd := service(ctx, authority.File, cert, servers, "service:password")
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		fleet = append(fleet, cmd)
+	}
+	for turns(t, out) < 10 {
+		if ctx.Err() != nil {
+			t.Fatalf("no ten turns of two processes: %s", read(t, out))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+
+	var strangers sync.WaitGroup
+	stranger := zkservertest.NewAuthority(t)
+	for name, c := range map[string]struct {
+		cmd  *exec.Cmd
+		want string
+	}{
+		"another certificate and password": {service(ctx, authority.File, authority.Issue("other").File, servers, "service:guess"), "no CREATE permission"},
+		"a certificate of a stranger":      {service(ctx, authority.File, stranger.Issue("service").File, servers, "service:password"), "client certificate"},
+		"a stranger for authority":         {service(ctx, stranger.File, cert, servers, "service:password"), "RootCAs"},
+	} {
+		strangers.Go(func() {
+			if said, err := c.cmd.CombinedOutput(); err == nil || !strings.Contains(string(said), c.want) {
+				t.Errorf("%s: got %v: %s", name, err, said)
+			}
+		})
+	}
+	strangers.Wait()
+
+	for _, cmd := range fleet {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the service ended with %v", err)
+		}
+	}
+	turns(t, out)
+}
+
+// turns returns how many turns the process with the fewest has had, and fails if two overlap.
+func turns(t *testing.T, out *os.File) int {
+	t.Helper()
+	lines := strings.Split(read(t, out), "\n")
+	had := make(map[string]int)
+	for i := 0; i+2 < len(lines); i += 2 { // behind them is the line that is being written
+		begun, ended := strings.TrimPrefix(lines[i], "begin "), strings.TrimPrefix(lines[i+1], "end ")
+		if begun != ended {
+			t.Fatalf("%q, then %q", lines[i], lines[i+1])
+		}
+		had[begun]++
+	}
+	fewest := 0
+	for _, n := range had {
+		if len(had) == 2 && (fewest == 0 || n < fewest) {
+			fewest = n
+		}
+	}
+	return fewest
+}
+
+func read(t *testing.T, file *os.File) string {
+	t.Helper()
+	text, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
