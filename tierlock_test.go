@@ -42,7 +42,7 @@ func TestDialRefusesBadArgumentsByName(t *testing.T) {
 		connect string
 		option  tierlock.Option
 	}{
-		"a server is missing":           {"", tier.WithHandOff(0)},
+		"it is empty; want host:port":   {"", tier.WithHandOff(0)},
 		"hand-off budget -1ns":          {"127.0.0.1", tier.WithHandOff(-1)},
 		"linger -1ns":                   {"127.0.0.1", tier.WithLinger(-1)},
 		"nil dial":                      {"127.0.0.1", zklock.WithDialContext(nil)},
