@@ -41,7 +41,7 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant) (second.Grant, 
 	if old.spent.Swap(true) {
 		return nil, second.ErrReleased
 	}
-	loss := old.loss()
+	loss := old.lossNow()
 	old.giveUp()
 	old.leave() // before its key goes, which is no loss
 	if loss != nil {

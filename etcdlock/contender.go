@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
@@ -27,6 +28,7 @@ type contender struct {
 
 	doomed bool // a requeue that deletes the key was not answered; set by that, before it looks further
 
+	loss notice.Loss
 	life context.Context // ends when the lock, or the place in the queue, is lost
 	end  context.CancelCauseFunc
 	gone atomic.Bool // the key is known not to be there any more
@@ -91,6 +93,7 @@ func (c *contender) holdUnwatched() bool {
 		return false
 	}
 	c.held, c.granted = true, time.Now()
+	c.loss.Held()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.later = time.AfterFunc(c.session.ttl/6, func() { c.join() })
@@ -101,10 +104,22 @@ func (c *contender) holdUnwatched() bool {
 // when the owner has given it up, who may need the margin to come to an end.
 func (c *contender) lose(reason error) {
 	c.end(reason)
+	if !c.spent.Load() { // else the release says so
+		c.reportLoss(reason)
+	}
 	c.wake.Set()
 	if !c.gone.Load() {
 		c.claim.store.spawn(c.reapAfterMargin)
 	}
+}
+
+func (c *contender) reportLoss(cause error) {
+	s := c.claim.store
+	c.loss.Tell(cause, func() {
+		s.spawn(func() {
+			s.options.logger.Warn("etcdlock: lock lost", "path", c.claim.path, "token", c.token, "cause", cause)
+		})
+	})
 }
 
 func (c *contender) lost() bool { return c.life.Err() != nil }

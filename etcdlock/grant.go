@@ -34,15 +34,15 @@ func (c *contender) ValidUntil() time.Time {
 }
 
 func (c *contender) Err() error {
-	loss := c.loss()
+	loss := c.lossNow()
 	if c.spent.Load() { // asked last: the end of a key that was given up is no loss
 		return second.ErrReleased
 	}
 	return loss
 }
 
-// loss returns why the lock is lost, nil if it is not.
-func (c *contender) loss() error {
+// lossNow returns why the lock is lost, nil if it is not.
+func (c *contender) lossNow() error {
 	if c.life.Err() == nil {
 		if c.session.Valid() {
 			return nil
@@ -57,7 +57,7 @@ func (c *contender) Release() error {
 	if c.spent.Swap(true) {
 		return second.ErrReleased
 	}
-	loss := c.loss()
+	loss := c.lossNow()
 	c.giveUp()
 	c.startDelete(loss)
 	return c.AwaitRelease()
@@ -137,6 +137,7 @@ func (c *contender) finish(fate error) { c.finishAs(fate, false) }
 func (c *contender) finishAs(fate error, answered bool) {
 	c.leave()
 	c.finished.Do(func() {
+		c.reportLoss(fate)
 		c.fate = fate
 		c.session.leaving.Delete(c.key)
 		if answered {

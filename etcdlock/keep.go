@@ -23,6 +23,7 @@ func (s *store) keep() {
 			continue
 		}
 		pace.Reset()
+		s.notice.Begin(x.String())
 		s.spawn(s.checkVersions)
 		s.keepAlive(x)
 	}

@@ -47,8 +47,14 @@ func WithLeaseMargin(d time.Duration) Option {
 	return option(func(o *options) { o.margin = d })
 }
 
-// WithLogger sets where to report what no return value can carry, such as a key that cannot
-// be deleted or a server that is too old; by default nothing is logged.
+// WithLogger sets where to report what no return value can carry; by default nothing is logged.
+//
+//   - WARN: a lock is lost, once per hold, with path, token and cause, unless the registry was
+//     closed; etcd does not answer for longer than a third of the TTL, once per outage, or has not
+//     answered yet, after 3 s and then ever more rarely; the etcd lease has expired; a key cannot be
+//     deleted; a server is too old, or has raised the TTL.
+//   - INFO: etcd answers again, and after how long (not each time if that keeps changing); there is
+//     a new etcd lease.
 func WithLogger(logger *slog.Logger) Option {
 	return option(func(o *options) { o.logger = logger })
 }

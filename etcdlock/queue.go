@@ -79,6 +79,7 @@ func (q *queue) hold(c *contender) bool {
 		return false
 	}
 	c.held, c.granted = true, time.Now()
+	c.loss.Held()
 	q.tellLocked(c, c.granted)
 	return true
 }

@@ -39,6 +39,8 @@ func (s *store) newSession(id clientv3.LeaseID, ttl, sent time.Duration) *sessio
 	}, sent, ttl-s.margin(ttl))}
 }
 
+func (x *session) String() string { return fmt.Sprintf("%x", int64(x.id)) }
+
 // heard counts that etcd has answered a keep-alive that was sent then. Whoever is first in a
 // queue and only waits for that learns of it.
 func (x *session) heard(sent time.Duration) {
@@ -106,5 +108,6 @@ var errLeaseGone = errors.New("the etcd lease has expired or was revoked")
 // expire ends a session of which the server says that it does not know it.
 func (s *store) expire(x *session) {
 	x.End(errLeaseGone)
+	s.notice.End(x.String())
 	s.renew.Set()
 }

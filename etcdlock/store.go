@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/connectivity"
 
+	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/internal/reaper"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/mutexbool"
@@ -31,6 +32,7 @@ type store struct {
 	sessions sessions
 	queues   queues
 	reaper   *reaper.Reaper[remains]
+	notice   *notice.Connection
 
 	problem atomic.Pointer[error] // why etcd does not answer, nil if it does
 	up      mutexbool.Bool        // problem is nil
@@ -50,7 +52,13 @@ func open(client *clientv3.Client, o options) *store {
 	s.reaper = reaper.New(reaper.Config[remains]{
 		Remove: s.remove, Await: s.up.Wait, Spawn: s.spawn, Context: s.ctx,
 	})
+	s.notice = notice.NewConnection(notice.Config{
+		Logger: o.logger, Package: "etcdlock", Store: "etcd", Why: s.Err,
+		Patience: func() time.Duration { return s.ttl() / 3 },
+	})
 	s.up.Set()
+	s.notice.Reach(true)
+	s.spawn(func() { s.notice.Run(s.ctx) })
 	s.spawn(s.keep)
 	s.detach = context.AfterFunc(client.Ctx(), s.end)
 	return s
@@ -82,6 +90,8 @@ func (s *store) Err() error {
 }
 
 func (s *store) Done() <-chan struct{} { return s.ctx.Done() }
+
+func (s *store) Notify(f func(second.Connection)) { s.notice.Notify(f) }
 
 // Close loses every grant, revokes the etcd lease, and with it deletes the keys, unless etcd
 // cannot be reached; that takes a second at most. The client stays open.
@@ -139,6 +149,7 @@ func (s *store) call(ctx context.Context, request func(context.Context) error) e
 	case answered(err):
 		s.problem.Store(nil)
 		s.up.Set()
+		s.notice.Reach(true)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	default:
@@ -152,17 +163,20 @@ func (s *store) missed(err error) {
 	problem := fmt.Errorf("etcd cannot be reached: %w", err)
 	s.up.Clear()
 	s.problem.Store(&problem)
+	s.notice.Reach(false)
 	s.renew.Set()
 }
 
 // patience is how long a request may take: a try is worth no more, as several have to fit into
 // what a lease survives.
-func (s *store) patience() time.Duration {
-	ttl := s.options.ttl
+func (s *store) patience() time.Duration { return max(s.ttl()/6, 500*time.Millisecond) }
+
+// ttl is that of the present session, or the one to ask for.
+func (s *store) ttl() time.Duration {
 	if x := s.sessions.last(); x != nil {
-		ttl = x.ttl
+		return x.ttl
 	}
-	return max(ttl/6, 500*time.Millisecond)
+	return s.options.ttl
 }
 
 // explain adds to the end of a wait why etcd could not be reached, if that is so.

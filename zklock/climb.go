@@ -94,6 +94,7 @@ func (n *Node) grant(s standing) bool {
 	if !n.session.Hold(member{n}) {
 		return false
 	}
+	n.loss.Held()
 	n.unattend = n.lock.client.link.Attend()
 	n.watchLater()
 	switch {

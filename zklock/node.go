@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/mutexbool"
 	"github.com/tierlock/tierlock/zklock/internal/link"
@@ -28,6 +29,7 @@ type Node struct {
 
 	life    context.Context // ends when the lock is lost, with the reason as its cause
 	endHold context.CancelCauseFunc
+	loss    notice.Loss
 	reaped  atomic.Bool // left to the reaper
 
 	contested *contention.Signal // whether another contender waits behind the node
@@ -122,10 +124,27 @@ func (n *Node) Suspended() bool {
 	return n.Err() == nil && n.lock.client.Err() != nil
 }
 
+// end ends the hold. The end of a node that was given up is no loss, unless its release says so.
+func (n *Node) end(reason error) {
+	n.endHold(reason)
+	if !n.spent.Load() {
+		n.reportLoss(reason)
+	}
+}
+
+func (n *Node) reportLoss(cause error) {
+	l := n.lock
+	n.loss.Tell(cause, func() {
+		l.client.link.Spawn(func() {
+			l.client.options.logger.Warn("zklock: lock lost", "path", l.Path(), "token", n.token, "cause", cause)
+		})
+	})
+}
+
 // lose ends the hold. If the node is still there, others wait behind it: it goes when the
 // owner has released it, who may need the margin to come to an end.
 func (n *Node) lose(reason error) {
-	n.endHold(reason)
+	n.end(reason)
 	n.wake.Set()
 	n.lock.client.link.Spawn(n.reapAfterMargin)
 }
@@ -146,7 +165,7 @@ func (n *Node) reapAfterMargin() {
 // more.
 func (n *Node) loseTo(z *znode) {
 	z.watch.Gone.Store(true)
-	n.endHold(errDeleted(z.path))
+	n.end(errDeleted(z.path))
 	if len(n.znodes) > 1 && !n.spent.Load() {
 		n.lock.client.link.Spawn(n.reapRest)
 	}

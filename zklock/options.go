@@ -106,8 +106,17 @@ func WithDialContext(dial func(ctx context.Context, network, address string) (ne
 	return func(o *options) { o.dial, o.lookUp = dial, nil }
 }
 
-// WithLogger sets where to report what no return value can carry, such as a node that
-// cannot be deleted; by default nothing is logged.
+// WithLogger sets where to report what no return value can carry; by default nothing is logged.
+//
+//   - WARN: a lock is lost, once per hold, with path, token and cause, unless the client was closed;
+//     the connection is away for longer than a third of the session timeout, once per outage, or
+//     cannot be made at all, after 3 s and then ever more rarely; the session has expired; what
+//     should be gone cannot be deleted; the servers are configured so that the lease is not safe.
+//   - INFO: the connection is back, and after how long (not each time if it keeps breaking); there
+//     is a new session; children of a lock path that are no lock nodes.
+//   - DEBUG: each failure to connect, and what the client library says.
+//
+// Of a client made by [Attach] the connection is not followed.
 func WithLogger(logger *slog.Logger) Option {
 	return func(o *options) { o.logger = logger }
 }

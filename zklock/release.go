@@ -115,6 +115,7 @@ func (n *Node) discard() {
 // finish says that nobody has to wait for the node any more. What is not known to be gone is
 // left to the reaper.
 func (n *Node) finish(fate error) {
+	n.reportLoss(fate)
 	n.reap()
 	if n.checking != nil {
 		n.checking.Stop()

@@ -38,6 +38,9 @@ func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
 	return claim{l}, nil
 }
 
+// Notify is called for nothing over a connection made elsewhere.
+func (t secondTier) Notify(f func(second.Connection)) { t.link.Notice.Notify(f) }
+
 // Reaping returns the number of nodes that are still to be deleted in the background.
 func (t secondTier) Reaping() int { return t.reaper.Count() }
 

@@ -22,6 +22,10 @@ type Tier interface {
 	Err() error
 	// Done returns a channel that is closed when the tier is.
 	Done() <-chan struct{}
+	// Notify has f called for each change of the connection from now on, one at a time, until
+	// Close, which waits for the last call. Changes during a call are told as one. It is called
+	// once at most.
+	Notify(f func(Connection))
 	// Close loses every grant and leaves no goroutine. It may be called again.
 	Close() error
 }
@@ -94,3 +98,19 @@ type Contender struct {
 	Linger    time.Duration
 	Lingering bool
 }
+
+// A Connection is a change of the connection to the store.
+type Connection struct {
+	State ConnectionState
+	Away  time.Duration // how long there was none; with Connected
+	Err   error         // why there is none, nil if that is over already; with Suspended
+}
+
+// A ConnectionState is how this process stands with the store.
+type ConnectionState string
+
+const (
+	Connected ConnectionState = "connected"
+	Suspended ConnectionState = "suspended" // no connection; the session, with all that is held, may live on
+	Expired   ConnectionState = "expired"   // the session is over, and all that was held is lost
+)

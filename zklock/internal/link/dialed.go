@@ -53,6 +53,7 @@ func (l *Link) Dial(ctx context.Context, names []string) error {
 	l.Conn, d.gone = conn, events
 	l.Spawn(d.keep)
 	l.Spawn(d.reopen)
+	l.Spawn(func() { l.Notice.Run(l.ctx) })
 	return nil
 }
 
@@ -116,11 +117,13 @@ func (l *dialed) up() {
 	l.mu.Unlock()
 	l.connected.Set()
 	l.verify.Set()
+	l.link.Notice.Reach(true)
 }
 
 // down is called after each attempt to connect, too.
 func (l *dialed) down() {
 	l.connected.Clear()
+	l.link.Notice.Reach(false)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.left == 0 {

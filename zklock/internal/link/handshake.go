@@ -46,6 +46,7 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 	if old != nil {
 		old.End(zk.ErrSessionExpired)
 	}
+	c.Notice.Begin(s.String())
 	l.warnOfTick(s)
 	if c.ctx.Err() != nil { // closed: Close may have looked for a session before
 		s.End(second.ErrClosed)
@@ -91,7 +92,7 @@ func (l *dialed) expired() {
 	l.current = nil
 	l.mu.Unlock()
 	if old != nil {
-		l.link.config.Logger.Warn("zklock: session expired", "session", old.String())
+		l.link.Notice.End(old.String())
 		old.End(zk.ErrSessionExpired)
 	}
 	l.link.Events.lapse() // the library knows of its own watches only

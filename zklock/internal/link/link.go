@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -34,6 +35,7 @@ type Link struct {
 	transport
 	Conn   *zk.Conn
 	Events Events
+	Notice *notice.Connection
 
 	config Config
 	start  time.Time // origin of the monotonic clock
@@ -82,6 +84,9 @@ func New(c Config) *Link {
 		start:  time.Now(),
 		Events: Events{armed: make(map[string]map[*Watcher]struct{})},
 	}
+	l.Notice = notice.NewConnection(notice.Config{
+		Logger: c.Logger, Package: "zklock", Store: "ZooKeeper", Patience: l.patience, Why: l.Err,
+	})
 	// The link outlives the context of Dial, which bounds only the wait.
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	return l
@@ -131,6 +136,14 @@ func (l *Link) Margin(timeout time.Duration) time.Duration {
 		return l.config.Margin
 	}
 	return timeout / 3
+}
+
+// patience is for how long the connection may be away before people are told.
+func (l *Link) patience() time.Duration {
+	if s := l.Session(); s != nil {
+		return s.Negotiated() / 3
+	}
+	return l.config.SessionTimeout / 3
 }
 
 // Scope returns a context that ends with ctx or the link, and its end.
