@@ -18,6 +18,15 @@ type badTier struct {
 	queue   func([]second.Contender)
 	grant   func(badGrant) second.Grant // what a grant is wrapped in
 	close   func(second.Tier) error
+	notify  func(second.Connection, func(second.Connection))
+}
+
+func (b *badTier) Notify(f func(second.Connection)) {
+	if b.notify != nil {
+		b.Tier.Notify(func(c second.Connection) { b.notify(c, f) })
+		return
+	}
+	b.Tier.Notify(f)
 }
 
 type badClaim struct {

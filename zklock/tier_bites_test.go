@@ -108,6 +108,12 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 			return g, err
 		}}},
 		{"the queue is shown from its end", []string{"contenders"}, badTier{queue: func(queue []second.Contender) { slices.Reverse(queue) }}},
+		{"nobody is told of an expiry", []string{"connection"}, badTier{notify: func(c second.Connection, f func(second.Connection)) {
+			if c.State != second.Expired {
+				f(c)
+			}
+		}}},
+		{"several are told at a time", []string{"connection"}, badTier{notify: func(c second.Connection, f func(second.Connection)) { go f(c); f(c) }}},
 		{"a goroutine is left", []string{"close"}, badTier{close: func(t second.Tier) error {
 			go time.Sleep(time.Minute)
 			return t.Close()

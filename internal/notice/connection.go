@@ -20,11 +20,13 @@ import (
 // connection that keeps breaking, and a slow listener holds nobody up.
 type Connection struct {
 	config  Config
+	begun   time.Time
 	changed mutexbool.Bool
 
 	mu     sync.Mutex // guards the fields below
 	now    state
 	notify func(second.Connection) // nil if nobody asked
+	fresh  bool                    // and has been told nothing so far
 }
 
 // A Config is what there is to know of a store.
@@ -55,7 +57,8 @@ func (s state) is() second.ConnectionState {
 
 // NewConnection returns one that is yet to be made.
 func NewConnection(c Config) *Connection {
-	return &Connection{config: c, now: state{since: time.Now()}}
+	now := time.Now()
+	return &Connection{config: c, begun: now, now: state{since: now}}
 }
 
 // Reach says whether the store answers.
@@ -91,26 +94,25 @@ func (c *Connection) change(f func(*state)) {
 	c.changed.Set()
 }
 
-// Notify has f called, from the goroutine of Run, for each change from now on.
+// Notify has f called, from the goroutine of Run, with how things stand, and for each change from
+// then on.
 func (c *Connection) Notify(f func(second.Connection)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.notify = f
+	c.notify, c.fresh = f, true
+	c.changed.Set()
 }
 
-func (c *Connection) look() (state, func(second.Connection)) {
+func (c *Connection) look() (now state, notify func(second.Connection), fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.now, c.notify
+	fresh, c.fresh = c.fresh, false
+	return c.now, c.notify, fresh
 }
 
 // Run tells what becomes known until ctx is done.
 func (c *Connection) Run(ctx context.Context) {
-	before, _ := c.look()
-	if before.session != "" { // the first one came before Run
-		before = state{since: before.since}
-	}
-	r := &report{Connection: c, told: before}
+	r := &report{Connection: c, told: state{since: c.begun}}
 	alarm := time.NewTimer(r.next())
 	defer alarm.Stop()
 	for ctx.Err() == nil {

@@ -44,11 +44,16 @@ func (r *report) warn() {
 
 // tell tells how the present state differs from what was told.
 func (r *report) tell() {
-	now, notify := r.look()
+	now, listener, fresh := r.look()
 	before := r.told
 	r.told = now
-	if notify == nil {
-		notify = func(second.Connection) {}
+	notify := func(c second.Connection) {
+		if listener != nil && !fresh {
+			listener(c)
+		}
+	}
+	if fresh {
+		defer func() { listener(second.Connection{State: now.is(), Err: r.config.Why()}) }()
 	}
 	was, same := before.is(), now.session == r.session
 	if before.session != "" && now.session != before.session {

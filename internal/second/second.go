@@ -22,9 +22,9 @@ type Tier interface {
 	Err() error
 	// Done returns a channel that is closed when the tier is.
 	Done() <-chan struct{}
-	// Notify has f called for each change of the connection from now on, one at a time, until
-	// Close, which waits for the last call. Changes during a call are told as one. It is called
-	// once at most.
+	// Notify has f called with how the connection stands, and for each change from then on, one
+	// at a time, until Close, which waits for the last call. Changes during a call are told as
+	// one. It is called once at most.
 	Notify(f func(Connection))
 	// Close loses every grant and leaves no goroutine. It may be called again.
 	Close() error
@@ -103,7 +103,7 @@ type Contender struct {
 type Connection struct {
 	State ConnectionState
 	Away  time.Duration // how long there was none; with Connected
-	Err   error         // why there is none, nil if that is over already; with Suspended
+	Err   error         // why there is none, nil if that is not known or over already
 }
 
 // A ConnectionState is how this process stands with the store.

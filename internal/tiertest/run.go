@@ -30,6 +30,7 @@ var groups = []group{
 	{"Nothing is left of a call that was cancelled or lost a message, nor of a process that ended", leftPromises},
 	{"Release takes a third of the lease at most, and a cancelled call ends at once", boundPromises},
 	{"A try takes what is free, and writes nothing if it is taken", tryPromises},
+	{"What becomes of the connection", connectionPromises},
 	{"Close ends everything", closePromises},
 	{"The gate on top: what costs nothing, what costs one write, and how long others wait", enginePromises},
 }

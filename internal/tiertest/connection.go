@@ -1,0 +1,88 @@
+package tiertest
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+var connectionPromises = []promise{
+	{name: "connection", text: "Whoever asked is told how the connection stands, and in order when it is away, when the session is over, and when it is back", test: connectionIsTold},
+}
+
+// A record is what was told of a connection.
+type record struct {
+	mu     sync.Mutex // guards the fields below
+	states []second.ConnectionState
+	inside bool
+	twice  bool // two calls at a time
+}
+
+func (r *record) note(c second.Connection) {
+	r.mu.Lock()
+	r.twice = r.twice || r.inside
+	r.inside = true
+	r.states = append(r.states, c.State)
+	r.mu.Unlock()
+	time.Sleep(time.Millisecond)
+	r.mu.Lock()
+	r.inside = false
+	r.mu.Unlock()
+}
+
+func (r *record) take() []second.ConnectionState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	states := r.states
+	r.states = nil
+	return states
+}
+
+func (r *record) last() second.ConnectionState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.states) == 0 {
+		return ""
+	}
+	return r.states[len(r.states)-1]
+}
+
+func connectionIsTold(s *scene) {
+	p := s.process()
+	s.needs(p.Cut != nil, "cut a process off")
+	r := new(record)
+	p.Notify(r.note)
+	s.await("the state of the connection", s.news(), func() bool { return slices.Equal(r.take(), []second.ConnectionState{second.Connected}) })
+	back := func() {
+		s.await("the connection is back", s.patience(), func() bool { return r.last() == second.Connected })
+	}
+
+	heal := s.cut(p)
+	s.await("the connection is away", s.Lease, func() bool { return r.last() == second.Suspended })
+	heal()
+	back()
+	if states := r.take(); !slices.Equal(slices.DeleteFunc(slices.Clone(states), is(second.Expired)), []second.ConnectionState{second.Suspended, second.Connected}) {
+		s.Errorf("told of a short outage: %v", states)
+	}
+
+	heal = s.cut(p)
+	time.Sleep(s.expiry() + s.slack())
+	heal()
+	back()
+	if states := r.take(); !slices.Equal(states, []second.ConnectionState{second.Suspended, second.Expired, second.Connected}) {
+		s.Errorf("told of an outage that the session did not survive: %v", states)
+	}
+	s.release(p.acquire())
+	p.Close()
+	if states := r.take(); len(states) > 0 {
+		s.Errorf("told of an end that the program wanted: %v", states)
+	}
+	if r.twice {
+		s.Errorf("two things were told at a time")
+	}
+	s.none()
+}
+
+func is[T comparable](want T) func(T) bool { return func(got T) bool { return got == want } }
