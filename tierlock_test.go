@@ -164,6 +164,7 @@ func TestLockPathMayNotBeTooLongTogetherWithThatOfTheConnectString(t *testing.T)
 type elsewhere struct{ done chan struct{} }
 
 func (e elsewhere) Claim(string, second.Options) (second.Claim, error) { return e, nil }
+func (e elsewhere) Notify(func(second.Connection))                     {}
 func (e elsewhere) Err() error                                         { return nil }
 func (e elsewhere) Done() <-chan struct{}                              { return e.done }
 func (e elsewhere) Close() error                                       { return nil }
