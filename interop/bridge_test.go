@@ -61,7 +61,7 @@ func TestBridgedShareOnePath(t *testing.T) {
 		t.Run(strings.Join(kinds, "+"), func(t *testing.T) {
 			e := newEnsemble(t)
 			e.keepPath(t)
-			share(t, e, launch(t, e, sessionTimeout, kinds...))
+			share(t, e, 3, launch(t, e, sessionTimeout, kinds...))
 		})
 	}
 }

@@ -10,22 +10,22 @@ func TestAllShareOnePath(t *testing.T) {
 		for _, ours := range []string{"tier", "tier-strict", "tier-zk"} {
 			t.Run(others[0]+"+"+others[1]+"+"+ours, func(t *testing.T) {
 				e := newEnsemble(t)
-				share(t, e, launch(t, e, sessionTimeout, others[0], others[1], ours, ours))
+				share(t, e, 3, launch(t, e, sessionTimeout, others[0], others[1], ours, ours))
 			})
 		}
 	}
 }
 
-func share(t *testing.T, e *ensemble, drivers []*driver) {
+func share(t *testing.T, e *ensemble, threads int, drivers []*driver) {
 	t.Helper()
 	name := newOracle(t)
 	for _, d := range drivers {
-		d.order(t, "contend %d 3 %s", duration.Milliseconds(), name)
+		d.order(t, "contend %d %d %s", duration.Milliseconds(), threads, name)
 	}
 	var turns int64
 	for _, d := range drivers {
 		a := d.answer(t)
-		t.Logf("%-12s %5d turns, the fewest of a thread %d", d.kind, a.Turns, a.Fewest)
+		t.Logf("%-14s %5d turns, the fewest of a thread %d", d.kind, a.Turns, a.Fewest)
 		turns += a.Turns
 		if a.Overlaps > 0 {
 			t.Errorf("%s: %d of %d turns overlap with somebody else's", d.kind, a.Overlaps, a.Turns)

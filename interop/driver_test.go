@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/dropin"
+	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -30,6 +31,7 @@ import (
 //	acquire [<ms>]                  wait for the lock, for so long at most (not in Go)
 //	release
 //	contend <ms> <threads> <file>   let each thread take turns with the oracle in file
+//	leader                          say who leads (a LeaderSelector only)
 //
 // Each order is answered with one line of JSON, an [answer]. The end of the input ends
 // the session and the process, whatever the driver is doing.
@@ -43,6 +45,7 @@ type answer struct {
 	Turns    int64  `json:",omitempty"` // to contend: of all threads
 	Fewest   int64  `json:",omitempty"` // to contend: of the thread that had the fewest
 	Overlaps int64  `json:",omitempty"` // to contend: turns with somebody else inside
+	Leader   string `json:",omitempty"` // to leader
 	Error    string `json:",omitempty"`
 }
 
@@ -111,6 +114,11 @@ func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error)
 		return nil, err
 	}
 	newLock := func() goLock { return &tierLock{mu: locks.Mutex(path)} }
+	if kind == "election" {
+		newLock = func() goLock {
+			return &candidacy{election: election.New(locks, path, zklock.NodeData([]byte("ours")))}
+		}
+	}
 	return &goClient{0, newLock, func() { locks.Close() }}, nil
 }
 
@@ -211,3 +219,33 @@ func (l *tierLock) acquire() (err error) {
 }
 
 func (l *tierLock) release() error { return l.hold.Release() }
+
+// A candidacy leads while somebody has it as a lock.
+type candidacy struct {
+	election *election.Election
+	end      chan struct{}
+	ended    chan error
+}
+
+func (c *candidacy) acquire() error {
+	begun := make(chan struct{})
+	c.end, c.ended = make(chan struct{}), make(chan error, 1)
+	go func() {
+		c.ended <- c.election.Run(context.Background(), func(context.Context, int64) error {
+			close(begun)
+			<-c.end
+			return election.ErrStop
+		})
+	}()
+	select {
+	case <-begun:
+		return c.election.IsLeader(context.Background())
+	case err := <-c.ended:
+		return err
+	}
+}
+
+func (c *candidacy) release() error {
+	close(c.end)
+	return <-c.ended
+}

@@ -12,10 +12,13 @@ import java.util.List;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderSelector;
+import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
@@ -55,6 +58,7 @@ public final class CuratorDriver {
             case "curator" -> new InterProcessMutex(client, path);
             case "curator-write" -> new InterProcessReadWriteLock(client, path).writeLock();
             case "curator-read" -> new InterProcessReadWriteLock(client, path).readLock();
+            case "curator-leader" -> new Leadership(client, path);
             default -> throw new IllegalArgumentException(kind);
         };
     }
@@ -67,6 +71,7 @@ public final class CuratorDriver {
                     lock.release();
                     answer("");
                 }
+                case "leader" -> answer("\"Leader\":\"%s\"", ((Leadership) lock).selector.getLeader().getId());
                 case "contend" -> contend(Long.parseLong(order[1]), Integer.parseInt(order[2]), order[3]);
                 default -> throw new IllegalArgumentException(order[0]);
             }
@@ -121,6 +126,52 @@ public final class CuratorDriver {
 
     private static synchronized void answer(String format, Object... args) {
         System.out.println("{" + String.format(format, args) + "}");
+    }
+
+    /** Leads while somebody has it as a lock. */
+    private static final class Leadership extends LeaderSelectorListenerAdapter implements InterProcessLock {
+        private final LeaderSelector selector;
+        private final Semaphore begun = new Semaphore(0), end = new Semaphore(0);
+        private boolean started;
+
+        Leadership(CuratorFramework client, String path) {
+            selector = new LeaderSelector(client, path, this);
+            selector.setId("curator");
+        }
+
+        @Override
+        public void takeLeadership(CuratorFramework client) throws Exception {
+            begun.release();
+            end.acquire();
+        }
+
+        @Override
+        public void acquire() throws Exception {
+            if (!started) {
+                started = true;
+                selector.start();
+            } else {
+                while (!selector.requeue()) { // it still resigns
+                    Thread.sleep(1);
+                }
+            }
+            begun.acquire();
+        }
+
+        @Override
+        public boolean acquire(long time, TimeUnit unit) {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        public void release() {
+            end.release();
+        }
+
+        @Override
+        public boolean isAcquiredInThisProcess() {
+            return selector.hasLeadership();
+        }
     }
 
     /**

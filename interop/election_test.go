@@ -1,0 +1,47 @@
+package interop_test
+
+import (
+	"testing"
+	"time"
+)
+
+// A path of Curator's LeaderSelector is the same election: each waits for the other, follows it when it resigns or is
+// killed, and sees it lead.
+func TestLeaderSelectorIsTheSameElection(t *testing.T) {
+	const timeout = 2 * time.Second
+	e := newEnsemble(t)
+	drivers := launch(t, e, timeout, "curator-leader", "election", "curator-leader", "election", "curator-leader")
+	observer := launch(t, e, timeout, "curator-leader")[0]
+	for i, d := range drivers {
+		d.order(t, "acquire")
+		e.awaitChildren(t, i+1)
+	}
+	names := map[string]string{"curator-leader": "curator", "election": "ours"}
+	var ended time.Time
+	for i, d := range drivers {
+		d.answer(t)
+		if i > 0 {
+			t.Logf("%s leads, %v after the one before has gone", d.kind, time.Since(ended).Round(time.Millisecond))
+		}
+		for _, later := range drivers[i+1:] {
+			if len(later.answers) > 0 {
+				t.Errorf("%s did not wait for %s", later.kind, d.kind)
+			}
+		}
+		if got := observer.do(t, "leader").Leader; got != names[d.kind] {
+			t.Errorf("Curator sees %q lead, want %q", got, names[d.kind])
+		}
+		ended = time.Now()
+		if i < 2 {
+			d.kill()
+		} else {
+			d.release(t)
+		}
+	}
+	e.awaitChildren(t, 0)
+}
+
+func TestLeaderSelectorsNeverLeadBesideOurs(t *testing.T) {
+	e := newEnsemble(t)
+	share(t, e, 1, launch(t, e, sessionTimeout, "curator-leader", "election", "curator-leader", "election"))
+}
