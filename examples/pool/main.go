@@ -1,0 +1,65 @@
+// Pool is a process with 200 goroutines that work on 1,000 keys, each of them under a lock of its
+// own. Start it in several terminals: no two work on one key at the same time, in no process.
+//
+//	ZK_SERVERS=127.0.0.1:2181 DIR=/tmp/pool go run ./examples/pool
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/tier"
+	"golang.org/x/sync/errgroup"
+)
+
+const workers, keys = 200, 1000
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	start := time.Now()
+	if err := run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("process %d worked on %d keys in %v\n", os.Getpid(), keys, time.Since(start))
+}
+
+// run works on each key once. One registry is enough for all goroutines and all locks.
+func run(ctx context.Context) error {
+	locks, err := tierlock.Dial(ctx, os.Getenv("ZK_SERVERS"))
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	pool, ctx := errgroup.WithContext(ctx)
+	pool.SetLimit(workers)
+	for i := range keys {
+		key := fmt.Sprint("customer ", i)
+		lock := locks.Mutex(tier.Name("/pool", key)) // cheap, and need not be closed
+		pool.Go(func() error {
+			return lock.Do(ctx, func(context.Context) error { return count(key) })
+		})
+	}
+	return pool.Wait()
+}
+
+// count adds one to the number of key. Without the lock, two at a time would write the same one.
+func count(key string) error {
+	file := filepath.Join(os.Getenv("DIR"), key)
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	n, _ := strconv.Atoi(string(text)) // 0 at first
+	time.Sleep(time.Millisecond)       // work
+	return os.WriteFile(file, fmt.Append(nil, n+1), 0o600)
+}

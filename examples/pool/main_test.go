@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("POOL") != "" {
+		main() // as a process started by the test
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestNoTurnIsLost(t *testing.T) {
+	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
+	dir := t.TempDir()
+	const processes = 2
+	var wg sync.WaitGroup
+	for range processes {
+		wg.Go(func() {
+			cmd := exec.CommandContext(t.Context(), os.Args[0])
+			cmd.Env = append(os.Environ(), "POOL=1", "ZK_SERVERS="+server.Addr(), "DIR="+dir)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+			t.Logf("%s", out)
+		})
+	}
+	wg.Wait()
+	for i := range keys {
+		key := fmt.Sprint("customer ", i)
+		if text, _ := os.ReadFile(filepath.Join(dir, key)); string(text) != fmt.Sprint(processes) {
+			t.Errorf("the number of %s is %q after %d turns", key, text, processes)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+// Quartz is a service with a go-quartz job for every second, each slot of which is run by one process.
+// Copy once.
+//
+//	ZK_SERVERS=127.0.0.1:2181 RUNS=/tmp/runs go run .
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/reugn/go-quartz/job"
+	"github.com/reugn/go-quartz/quartz"
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// Once is a job that one process runs per slot: the lock is kept for atLeast, so that a process whose
+// clock is late finds it taken.
+type once struct {
+	quartz.Job
+	mutex   *tier.Mutex
+	atLeast time.Duration
+}
+
+func (o once) Execute(ctx context.Context) error {
+	hold, err := o.mutex.TryAcquire(ctx)
+	if errors.Is(err, tier.ErrLocked) {
+		return nil // another process runs this slot
+	}
+	if err != nil {
+		return err
+	}
+	defer hold.ReleaseAt(time.Now().Add(o.atLeast)) // from now on, in the background
+	return o.Job.Execute(hold.Context(ctx))
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := serve(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// serve does without quartz.WithQueue, which shares a queue between processes: its sync.Locker cannot
+// fail, and the default queue is in memory.
+func serve(ctx context.Context) error {
+	locks, err := tierlock.Dial(ctx, os.Getenv("ZK_SERVERS"))
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	scheduler, err := quartz.NewStdScheduler()
+	if err != nil {
+		return err
+	}
+	trigger, err := quartz.NewCronTrigger("* * * * * *")
+	if err != nil {
+		return err
+	}
+	task := once{job.NewFunctionJob(work), locks.Mutex("/jobs/work"), 500 * time.Millisecond}
+	if err := scheduler.ScheduleJob(quartz.NewJobDetail(task, quartz.NewJobKey("work")), trigger); err != nil {
+		return err
+	}
+	scheduler.Start(ctx)
+	<-ctx.Done()
+	end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	scheduler.Stop()
+	scheduler.Wait(end)
+	return locks.Shutdown(end) // waits for minimum times
+}
+
+// work is the job. It writes down which slot it runs; its context ends if the lock is lost.
+func work(context.Context) (int64, error) {
+	slot := time.Now().Round(time.Second).Unix()
+	runs, err := os.OpenFile(os.Getenv("RUNS"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Fprintln(runs, os.Getpid(), slot)
+	return slot, errors.Join(err, runs.Close())
+}

@@ -1,0 +1,99 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reugn/go-quartz/job"
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/witness"
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestMain(m *testing.M) {
+	switch witness.Role() {
+	case "":
+		os.Exit(m.Run())
+	case "service":
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() {
+			witness.Stopped()
+			cancel()
+		}()
+		if err := serve(ctx); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+}
+
+func TestEachSlotIsRunByOneProcess(t *testing.T) {
+	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
+	file := filepath.Join(t.TempDir(), "runs")
+	fleet := make([]*witness.Process, 2)
+	for i := range fleet {
+		fleet[i] = witness.Start(t, "service", "ZK_SERVERS="+server.Addr(), "RUNS="+file)
+	}
+	for deadline := time.Now().Add(time.Minute); len(slots(t, file)) < 5; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("slots that were run: %v", slots(t, file))
+		}
+	}
+	for _, p := range fleet {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	for slot, runs := range slots(t, file) {
+		if runs != 1 {
+			t.Errorf("slot %d was run %d times", slot, runs)
+		}
+	}
+}
+
+// slots returns how often each was run.
+func slots(t *testing.T, file string) map[int64]int {
+	text, _ := os.ReadFile(file) // there is none at first
+	runs := make(map[int64]int)
+	for line := range strings.Lines(string(text)) {
+		var pid, slot int64
+		if _, err := fmt.Sscan(line, &pid, &slot); err != nil {
+			t.Fatal(err)
+		}
+		runs[slot]++
+	}
+	return runs
+}
+
+func TestAProcessWhoseClockIsLateFindsTheSlotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := zktest.Start(t)
+		runs := 0
+		for _, late := range []time.Duration{0, 60 * time.Millisecond, time.Second} {
+			locks, err := tierlock.Dial(t.Context(), "127.0.0.1:2181", zklock.WithDialContext(server.DialContext))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer locks.Close()
+			time.Sleep(late)
+			task := once{job.NewFunctionJob(func(context.Context) (any, error) { runs++; return nil, nil }), locks.Mutex("/a"), time.Second / 2}
+			if err := task.Execute(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if runs != 2 {
+			t.Errorf("%d runs in two slots", runs)
+		}
+	})
+}

@@ -1,0 +1,71 @@
+// Scheduler is a service with a job for every second. Start it in two terminals: each slot is run
+// by one of the processes. Kill one with kill -9 while it works: the other takes over when the lease
+// of the dead one is over.
+//
+//	ZK_SERVERS=127.0.0.1:2181 RUNS=/tmp/runs go run .
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/tierlock/tierlock"
+	gocronlock "github.com/tierlock/tierlock/adapters/gocron"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// session is how long the lock of a killed process stays taken.
+const session = 8 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := serve(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func serve(ctx context.Context) error {
+	locks, err := tierlock.Dial(ctx, os.Getenv("ZK_SERVERS"), zklock.WithSessionTimeout(session))
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	locker := gocronlock.NewLocker(locks, "/jobs", gocronlock.AtLeast(500*time.Millisecond)) // no clock is that late
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+	if err != nil {
+		return err
+	}
+	if _, err := scheduler.NewJob(gocron.CronJob("* * * * * *", true), gocron.NewTask(work), gocron.WithName("work")); err != nil {
+		return err
+	}
+	scheduler.Start()
+	<-ctx.Done()
+	end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return errors.Join(scheduler.ShutdownWithContext(end), locks.Shutdown(end))
+}
+
+// work is the job. It writes down when it begins and ends.
+func work() error {
+	slot := time.Now().Round(time.Second)
+	begun := note("begins", slot)
+	time.Sleep(300 * time.Millisecond)
+	return errors.Join(begun, note("ends", slot))
+}
+
+func note(what string, slot time.Time) error {
+	runs, err := os.OpenFile(os.Getenv("RUNS"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(runs, os.Getpid(), what, slot.Unix())
+	return errors.Join(err, runs.Close())
+}

@@ -1,0 +1,78 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/witness"
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+)
+
+func TestMain(m *testing.M) {
+	if witness.Role() == "" {
+		os.Exit(m.Run())
+	}
+	go func() {
+		witness.Stopped()
+		os.Exit(1) // the test has gone
+	}()
+	main()
+}
+
+func TestTheOtherProcessTakesOver(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "runs")
+	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
+	fleet := make(map[int]*witness.Process)
+	for range 2 {
+		p := witness.Start(t, "scheduler", "ZK_SERVERS="+server.Addr(), "RUNS="+file)
+		fleet[p.Process.Pid] = p
+	}
+	before := await(t, file, 5, 0)
+	victim := before[len(before)-1].pid // at work
+	fleet[victim].Kill()
+	before = await(t, file, 5, victim)
+	last := before[len(before)-1].slot
+	for i, r := range await(t, file, len(before)+5, victim)[len(before):] {
+		if late := time.Duration(r.slot-last-1) * time.Second; r.pid == victim || i == 0 && late > session+time.Second || i > 0 && late > 0 {
+			t.Errorf("run %d after kill -9 of %d is of slot %d, by %d; the one before was of %d", i, victim, r.slot, r.pid, last)
+		}
+		last = r.slot
+	}
+}
+
+type run struct{ pid, slot int }
+
+// await returns the runs when there are n, the last of which is not over, unless it never will be. It fails
+// if one began while another process worked that had not been killed.
+func await(t *testing.T, file string, n, killed int) (runs []run) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		text, _ := os.ReadFile(file) // there is none at first
+		working := 0
+		runs = nil
+		for line := range strings.Lines(string(text)) {
+			r, what := run{}, ""
+			fmt.Sscan(line, &r.pid, &what, &r.slot)
+			if what == "begins" {
+				if working != 0 && working != killed {
+					t.Fatalf("process %d begins while %d works:\n%s", r.pid, working, text)
+				}
+				working, runs = r.pid, append(runs, r)
+			} else {
+				working = 0
+			}
+		}
+		if len(runs) >= n && (working != 0 || killed != 0) {
+			return runs
+		}
+	}
+	t.Fatalf("%d runs, want %d", len(runs), n)
+	return nil
+}
