@@ -1,4 +1,4 @@
-.PHONY: demo chaos partition bench bench-etcd etcd test compat sim mutants gremlins interop lint tidy-check server etcd-server
+.PHONY: demo chaos partition bench bench-etcd etcd test compat sim mutants gremlins interop lint tidy-check cross server etcd-server
 
 SHELL := bash
 
@@ -11,6 +11,8 @@ STARTERS = $(or $(shell go list -test -f '{{$$p := .ForTest}}{{if $$p}}{{range .
 	./... ./etcdlock/... ./stress/...),$(error no test starts a server))
 
 GREMLINS := go run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
+GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+ACTIONLINT := go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 # Ten seconds of four processes with fifty goroutines each on a private ZooKeeper, and the verdict.
 demo: server
@@ -80,8 +82,19 @@ interop: server
 	@scripts/get-interop.sh
 	TIERLOCK_REQUIRE_SERVER=1 TIERLOCK_REQUIRE_INTEROP=1 go test $(RACE) -v -count=1 ./interop -duration 20s
 
+# The linters are built from the module proxy in these versions, in Go's cache; what is on the PATH does not count.
 lint:
-	golangci-lint run $(PACKAGES)
+	$(GOLANGCI_LINT) run $(PACKAGES)
+	$(ACTIONLINT) -shellcheck= -pyflakes=
+
+# Everything builds, and passes vet, on the systems that users have. What is pure also runs with 32 bits, where Linux can.
+TARGETS ?= linux/amd64 linux/arm64 linux/386 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+PURE := ./mutexbool ./internal/contention ./internal/lease ./internal/reaper ./internal/wire ./zklock/internal/link ./tier
+cross: export CGO_ENABLED = 0
+cross:
+	@for target in $(TARGETS); do echo "go build and go vet for $$target"; export GOOS=$${target%/*} GOARCH=$${target#*/}; \
+		go build $(PACKAGES) && go vet $(PACKAGES) || exit 1; done
+	@[ "$$(go env GOHOSTOS GOHOSTARCH | paste -sd/)" != linux/amd64 ] || GOARCH=386 go test $(PURE)
 
 # The modules of go.work, and the one that builds an etcd.
 tidy-check:

@@ -3,11 +3,9 @@ package interop_test
 import (
 	"encoding/binary"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -39,23 +37,19 @@ func newOracle(t *testing.T) (name string) {
 // visit goes through one critical section and reports whether somebody else was inside.
 func (o *oracle) visit() (overlap bool, err error) {
 	alone := o.inside.TryLock()
-	mine := alone && o.set(syscall.F_WRLCK) == nil
+	mine := alone && lockFile(o.file) == nil
 	var counter [8]byte
 	_, err1 := o.file.ReadAt(counter[:], 0)
 	time.Sleep(time.Millisecond) // long enough for somebody else to come, if anybody can
 	binary.BigEndian.PutUint64(counter[:], binary.BigEndian.Uint64(counter[:])+1)
 	_, err2 := o.file.WriteAt(counter[:], 0)
 	if mine {
-		err = o.set(syscall.F_UNLCK)
+		err = unlockFile(o.file)
 	}
 	if alone {
 		o.inside.Unlock()
 	}
 	return !mine, errors.Join(err1, err2, err)
-}
-
-func (o *oracle) set(kind int16) error {
-	return syscall.FcntlFlock(o.file.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: kind, Whence: io.SeekStart})
 }
 
 // counted is how many visits the oracle in the file has seen.
@@ -76,7 +70,7 @@ func TestEveryDriverNoticesAnIntruder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := intruder.set(syscall.F_WRLCK); err != nil {
+		if err := lockFile(intruder.file); err != nil {
 			t.Fatal(err)
 		}
 		a := d.do(t, "contend 1000 1 %s", name)

@@ -3,7 +3,6 @@ package child
 import (
 	"os/exec"
 	"runtime"
-	"syscall"
 )
 
 // process is a started child. done is closed when it is gone.
@@ -13,10 +12,9 @@ type process struct {
 }
 
 func spawn(cmd *exec.Cmd) (*process, error) {
-	// In a group of its own, because a Ctrl-C in the terminal is meant for the parent,
-	// which may still need the server.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(cmd.SysProcAttr)
+	if err := Apart(cmd); err != nil {
+		return nil, err
+	}
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {

@@ -87,10 +87,10 @@ func (s *Server) Restart(ctx context.Context) error {
 }
 
 // Pause freezes the server with SIGSTOP: its connections stay open and mute.
-func (s *Server) Pause() error { return s.process.cmd.Process.Signal(syscall.SIGSTOP) }
+func (s *Server) Pause() error { return Pause(s.process.cmd.Process) }
 
 // Resume continues a paused server.
-func (s *Server) Resume() error { return s.process.cmd.Process.Signal(syscall.SIGCONT) }
+func (s *Server) Resume() error { return Resume(s.process.cmd.Process) }
 
 // Stop kills the server and removes its directory.
 func (s *Server) Stop() error {

@@ -15,7 +15,7 @@ import (
 // the machine was too busy. The error says that the ensemble does not serve any more.
 func (l *lab) try(ctx context.Context, name string, number int) (o outcome, err error) {
 	i := slices.Index(l.site.faultNames(), name)
-	random := rand.New(rand.NewPCG(l.plan.Seed, uint64(i<<32|number)))
+	random := rand.New(rand.NewPCG(l.plan.Seed, uint64(i)<<32|uint64(number)))
 	for again := range 3 {
 		if err := l.settle(ctx); err != nil {
 			return o, err

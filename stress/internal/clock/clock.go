@@ -3,20 +3,12 @@
 package clock
 
 import (
+	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Instant is a time on the machine's monotonic clock, in nanoseconds.
 type Instant int64
-
-// Now reads the clock.
-func Now() Instant {
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // fails only for a clock that does not exist
-	return Instant(t.Nano())
-}
 
 // Add is the instant d later.
 func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
@@ -26,7 +18,7 @@ func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
 // origin is one moment on both clocks of this process: the machine's, whose reading is
 // a system call, and the one of package time, whose reading is not.
-var origin = align()
+var origin = sync.OnceValue(align)
 
 type alignment struct {
 	wall time.Time
@@ -50,7 +42,10 @@ func align() (best alignment) {
 }
 
 // Tick is Now without the system call, to within a few microseconds.
-func Tick() Instant { return origin.at.Add(time.Since(origin.wall)) }
+func Tick() Instant {
+	o := origin()
+	return o.at.Add(time.Since(o.wall))
+}
 
 // Sleep waits for d, or less if end is closed before.
 func Sleep(d time.Duration, end <-chan struct{}) {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
-	"syscall"
 	"unsafe"
 )
 
@@ -64,7 +63,7 @@ func NewRegister(dir string, path int, how Judging) (*Register, error) {
 	if err := file.Truncate(int64(size)); err != nil {
 		return nil, err
 	}
-	memory, err := syscall.Mmap(int(file.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	memory, err := share(file, size)
 	if err != nil {
 		return nil, fmt.Errorf("map %s: %w", r.name, err)
 	}
@@ -116,10 +115,8 @@ func (s *Section) lock() (err error) {
 			return err
 		}
 	}
-	err = syscall.Flock(int(s.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	s.Overlap = errors.Is(err, syscall.EWOULDBLOCK)
-	if err != nil && !s.Overlap {
-		return errors.Join(fmt.Errorf("flock: %w", err), s.file.Close())
+	if s.Overlap, err = tryLock(s.file); err != nil {
+		return errors.Join(err, s.file.Close())
 	}
 	return nil
 }
@@ -146,8 +143,8 @@ func (s Section) Abandon() error {
 		return nil
 	}
 	if !s.Overlap {
-		if err := syscall.Flock(int(s.file.Fd()), syscall.LOCK_UN); err != nil {
-			return errors.Join(fmt.Errorf("flock: %w", err), s.file.Close())
+		if err := unlock(s.file); err != nil {
+			return errors.Join(err, s.file.Close())
 		}
 	}
 	select {

@@ -9,8 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"sync/atomic"
-	"syscall"
 
+	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 )
 
@@ -59,9 +59,9 @@ func StartChild(life context.Context, t Task) (*Child, error) {
 	e.cmd = exec.CommandContext(life, self)
 	e.cmd.Env = append(os.Environ(), workerEnv+"="+string(encoded))
 	e.cmd.Stderr = os.Stderr
-	// A Ctrl-C in the terminal is for the coordinator alone, which tells its workers.
-	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(e.cmd.SysProcAttr)
+	if err := child.Apart(e.cmd); err != nil { // Ctrl-C is for the coordinator, which tells its workers
+		return nil, err
+	}
 	in, err1 := e.cmd.StdinPipe()
 	out, err2 := e.cmd.StdoutPipe()
 	if err := errors.Join(err1, err2); err != nil {

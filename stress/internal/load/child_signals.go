@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/child"
 )
 
 // Kill ends the worker as kill -9 does, and reports whether it was alive until then.
@@ -22,7 +23,7 @@ func (e *Child) Kill() (alive bool) {
 
 // Pause stops the worker and reports whether that has happened.
 func (e *Child) Pause() bool {
-	if e.cmd.Process.Signal(syscall.SIGSTOP) != nil {
+	if child.Pause(e.cmd.Process) != nil {
 		return false
 	}
 	tick := time.NewTicker(time.Millisecond)
@@ -59,4 +60,4 @@ func (e *Child) paused() bool {
 }
 
 // Resume continues a worker that was paused.
-func (e *Child) Resume() { _ = e.cmd.Process.Signal(syscall.SIGCONT) }
+func (e *Child) Resume() { _ = child.Resume(e.cmd.Process) }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tierlock/tierlock/stress/internal/report/page"
 )
 
@@ -70,14 +68,6 @@ func processor() string {
 		}
 	}
 	return runtime.GOARCH
-}
-
-func system() string {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return runtime.GOOS
-	}
-	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
 }
 
 // Facts lists what is known, for a page.

@@ -1,0 +1,21 @@
+//go:build !unix
+
+package child
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+)
+
+var errNotUnix = fmt.Errorf("%w: child processes that can be paused take a Unix system", errors.ErrUnsupported)
+
+// Apart fails: child processes are for Unix.
+func Apart(*exec.Cmd) error { return errNotUnix }
+
+// Pause fails as Apart does.
+func Pause(*os.Process) error { return errNotUnix }
+
+// Resume fails as Apart does.
+func Resume(*os.Process) error { return errNotUnix }

@@ -1,0 +1,24 @@
+//go:build unix
+
+package child
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// Apart gives cmd, not yet started, a process group of its own, because a Ctrl-C in the
+// terminal is meant for the parent, which may still need the child. On Linux the child
+// dies with the thread that starts it.
+func Apart(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	dieWithParent(cmd.SysProcAttr)
+	return nil
+}
+
+// Pause stops a process as Ctrl-Z would, but it cannot refuse.
+func Pause(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
+
+// Resume continues a process that was paused.
+func Resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

@@ -1,0 +1,27 @@
+//go:build unix
+
+package evidence
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// share maps the first bytes of a file into the memory of this process.
+func share(file *os.File, size int) ([]byte, error) {
+	return syscall.Mmap(int(file.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+}
+
+// tryLock takes the kernel's lock on an open file, or says that it is taken.
+func tryLock(file *os.File) (taken bool, err error) {
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, os.NewSyscallError("flock", err)
+}
+
+func unlock(file *os.File) error {
+	return os.NewSyscallError("flock", syscall.Flock(int(file.Fd()), syscall.LOCK_UN))
+}

@@ -1,8 +1,0 @@
-//go:build unix && !linux
-
-package load
-
-import "syscall"
-
-// dieWithParent does nothing: only Linux can bind a child's life to its parent's.
-func dieWithParent(*syscall.SysProcAttr) {}

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package report
+
+import "runtime"
+
+// system is the name of the operating system.
+func system() string { return runtime.GOOS }
