@@ -27,7 +27,8 @@ type Config struct {
 
 // A Server is an ensemble of one or more members in this process. All methods may be called concurrently.
 type Server struct {
-	cfg Config
+	cfg  Config
+	made time.Time // on the wall clock, or on that of its bubble
 
 	wg sync.WaitGroup // goroutines of connections and listeners
 
@@ -62,6 +63,7 @@ func NewServer(cfg Config) *Server {
 	}
 	s := &Server{
 		cfg:          cfg,
+		made:         time.Now().Round(0),
 		tree:         newTree(),
 		members:      make(map[string]*Member),
 		sessions:     make(map[int64]*session),
@@ -87,10 +89,12 @@ func setDefault(d *time.Duration, value time.Duration) {
 
 // DialContext connects to the member at address through an in-memory pipe, whatever the network; see [Server.Member].
 // It fails with ECONNREFUSED if the member refuses or the server is closed, and with the cause of ctx if that is done.
+// It panics if it is called inside a synctest bubble and the server was made outside, or the other way round.
 func (s *Server) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if ctx.Err() != nil {
 		return nil, dialError(network, context.Cause(ctx))
 	}
+	s.sameClock()
 	client, server := net.Pipe()
 	if !s.serve(server, address) {
 		return nil, dialError(network, syscall.ECONNREFUSED)
