@@ -29,6 +29,7 @@ func subcommands() []*subcommand {
 		runSubcommand(),
 		lsSubcommand(),
 		whoSubcommand(),
+		watchSubcommand(),
 		breakSubcommand(),
 		doctorSubcommand(),
 		keepSubcommand(),

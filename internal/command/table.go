@@ -8,7 +8,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/tierlock/tierlock/internal/inspect"
 )
@@ -32,15 +31,7 @@ func (t table) row(cells ...string) {
 
 func (t table) end() error { return t.w.Flush() }
 
-// clean spells out all that is not plainly printed: control characters, what changes the direction
-// of text, and what is no text.
-func clean(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
-		return s
-	}
-	quoted := strconv.Quote(s)
-	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
-}
+func clean(s string) string { return inspect.Clean(s) }
 
 // age is a time that has passed, short enough for a column.
 func age(d time.Duration) string {

@@ -1,0 +1,88 @@
+package command
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/tierlock/tierlock/internal/inspect"
+)
+
+// A screen is a terminal on which a table is drawn again and again.
+type screen struct {
+	out    *os.File
+	path   string
+	recent []inspect.Event // the newest last
+}
+
+const (
+	enter = "\x1b[?1049h\x1b[?25l\x1b[?7l" // the other screen, no cursor, lines do not wrap
+	leave = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+	home  = "\x1b[H"
+	wipe  = "\x1b[K" // to the end of the line
+	below = "\x1b[J" // to the end of the screen
+)
+
+func openScreen(out *os.File, path string) *screen {
+	fmt.Fprint(out, enter)
+	return &screen{out: out, path: path}
+}
+
+func (s *screen) close() { fmt.Fprint(s.out, leave) }
+
+func (s *screen) draw(sight inspect.Sight) {
+	width, height := terminalSize(s.out)
+	s.recent = append(s.recent, sight.Events...)
+	s.recent = s.recent[max(0, len(s.recent)-height):]
+	var frame strings.Builder
+	frame.WriteString(home)
+	for i, line := range s.lines(sight, height) {
+		if i > 0 {
+			frame.WriteString("\r\n")
+		}
+		frame.WriteString(clip(line, width) + wipe)
+	}
+	frame.WriteString(below)
+	fmt.Fprint(s.out, frame.String())
+}
+
+// lines are the locks, and what has happened last as far as there is room.
+func (s *screen) lines(sight inspect.Sight, height int) []string {
+	state := "Ctrl-C ends"
+	if sight.Trouble != "" {
+		state = "NO ANSWER: " + clean(sight.Trouble)
+	} else if !sight.Complete {
+		state += "; there are more locks than -limit lets it look at"
+	}
+	lines := []string{fmt.Sprintf("%s  %s  %s", clean(s.path), sight.At.Format("15:04:05"), state), ""}
+	var text bytes.Buffer
+	t := newTable(&text, "LOCK", "WAIT", "NODE AGE", "HOLDER")
+	for _, q := range sight.Queues {
+		if h := q.Holder(); h != nil {
+			t.row(q.Path, strconv.Itoa(len(q.Contenders)-1), nodeAge(h), string(h.Kind)+" "+owner(h))
+		} else {
+			t.row(q.Path, "-", "-", "free")
+		}
+	}
+	t.end()
+	lines = append(lines, strings.Split(strings.TrimRight(text.String(), "\n"), "\n")...)
+	if len(lines) >= height {
+		return append(lines[:max(0, height-1)], fmt.Sprintf("… and more: %d locks", len(sight.Queues)))
+	}
+	lines = append(lines, "")
+	for _, e := range s.recent[max(0, len(s.recent)-max(0, height-len(lines))):] {
+		lines = append(lines, e.Time.Format("15:04:05.0")+" "+eventText(e))
+	}
+	return lines[:min(len(lines), height)]
+}
+
+// clip cuts a line to the width of the terminal.
+func clip(line string, width int) string {
+	runes := []rune(line)
+	if len(runes) <= width {
+		return line
+	}
+	return string(runes[:max(0, width-1)]) + "…"
+}

@@ -1,0 +1,170 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// A Follower looks at the locks below a path again and again. It sets no watches: those would tell
+// of every change, however many there are. So a turn that begins and ends between two looks is not
+// seen; only its number is.
+//
+// Each look costs the ensemble one read for each lock, and one for each node that is new. Every
+// five seconds it looks for locks, which costs one read for each path, Limit at most, and one for
+// each lock. Nothing is written.
+type Follower struct {
+	Client *zklock.Client
+	Path   string
+	Every  time.Duration
+	Limit  int // of the paths to look at
+
+	queues   map[string]*Queue // the last look at each lock
+	searched time.Time
+	complete bool
+	trouble  string
+}
+
+// search is how often a Follower looks for locks that are new, and patience how long it waits for
+// an answer.
+const (
+	search   = 5 * time.Second
+	patience = 3 * time.Second
+)
+
+// A Sight is what is known of the locks below a path.
+type Sight struct {
+	At       time.Time
+	Queues   []*Queue // by path; empty ones have been held not long ago
+	Complete bool     // else there are more locks below
+	Trouble  string   // why there is nothing newer, "" if it is new
+	Events   []Event  // since the last sight
+}
+
+// Follow calls tell after each look, from one goroutine, until ctx is done. It outlives the
+// connection and the session. The error says that the path may not be looked at.
+func (f *Follower) Follow(ctx context.Context, tell func(Sight)) error {
+	f.queues = make(map[string]*Queue)
+	f.complete = true
+	again := time.NewTicker(f.Every)
+	defer again.Stop()
+	for {
+		events, err := f.look(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrInvalidPath) {
+			return err
+		}
+		events = append(f.connection(err), events...)
+		tell(Sight{At: time.Now(), Queues: f.sorted(), Complete: f.complete, Trouble: f.trouble, Events: events})
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (f *Follower) sorted() []*Queue {
+	return slices.SortedFunc(maps.Values(f.queues), func(a, b *Queue) int { return cmp.Compare(a.Path, b.Path) })
+}
+
+// connection tells of its loss and its return.
+func (f *Follower) connection(err error) []Event {
+	before := f.trouble
+	f.trouble = ""
+	if err != nil {
+		f.trouble = err.Error()
+	}
+	switch {
+	case before == "" && err != nil:
+		return []Event{{Time: time.Now(), What: Disconnected, Text: f.trouble}}
+	case before != "" && err == nil:
+		return []Event{{Time: time.Now(), What: Connected}}
+	}
+	return nil
+}
+
+// look renews what is known, all of it or nothing.
+func (f *Follower) look(ctx context.Context) ([]Event, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	paths := slices.Collect(maps.Keys(f.queues))
+	if time.Since(f.searched) >= search {
+		found, err := f.find(ctx)
+		if err != nil {
+			return nil, err
+		}
+		paths = found
+	}
+	fresh, err := f.visit(ctx, paths)
+	if err != nil {
+		return nil, err
+	}
+	var events []Event
+	for _, path := range slices.Sorted(maps.Keys(fresh)) {
+		events = append(events, changes(f.queues[path], fresh[path])...)
+	}
+	f.queues = fresh
+	return events, nil
+}
+
+// find returns the paths to follow: locks with contenders, those that had some a moment ago, and
+// the path itself, where somebody may be about to queue.
+func (f *Follower) find(ctx context.Context) ([]string, error) {
+	paths := make(map[string]bool)
+	if f.Path != "/" {
+		paths[f.Path] = true
+	}
+	for path, q := range f.queues {
+		if len(q.Contenders) > 0 {
+			paths[path] = true
+		}
+	}
+	list, err := List(ctx, f.Client, f.Path, f.Limit, false)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return nil, err
+	}
+	if err == nil {
+		f.complete = list.Complete
+		for _, l := range list.Locks {
+			paths[l.Path] = true
+		}
+	}
+	f.searched = time.Now()
+	return slices.Collect(maps.Keys(paths)), nil
+}
+
+func (f *Follower) visit(ctx context.Context, paths []string) (map[string]*Queue, error) {
+	var mu sync.Mutex // guards fresh
+	fresh := make(map[string]*Queue)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, path := range paths {
+		before := f.queues[path]
+		group.Go(func() error {
+			q, _, err := glance(ctx, f.Client, path, before)
+			if errors.Is(err, zk.ErrNoAuth) && path != f.Path {
+				return nil // no longer ours to see
+			}
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			fresh[path] = q
+			return nil
+		})
+	}
+	return fresh, group.Wait()
+}

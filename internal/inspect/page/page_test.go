@@ -1,0 +1,230 @@
+package page
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/inspect"
+)
+
+// sight is a lock that has changed hands some times, at a moment, with a queue of some length.
+func sight(at time.Time, turn, length int) inspect.Sight {
+	q := &inspect.Queue{Path: "/jobs/" + strings.Repeat("a-rather-long-name-", 6), Exists: true, At: at}
+	for i := range length {
+		who := (turn + i) % length
+		q.Contenders = append(q.Contenders, inspect.Contender{
+			Node: fmt.Sprint("node-", turn+i), Kind: "tierlock", Sequence: int32(turn + i), State: inspect.Waits, Readable: true,
+			Token: 1<<62 + int64(turn+i), Host: "host.example", PID: 1000 + who, Label: fmt.Sprint("worker ", who), AgeMS: int64(1000 * (length - i)),
+		})
+	}
+	q.Contenders[0].State = inspect.Holds
+	q.Contenders[length-1].Label = "<img src=x onerror=alert(1)>\u202e" + strings.Repeat("W", 60)
+	return inspect.Sight{At: at, Queues: []*inspect.Queue{q}, Complete: true}
+}
+
+func filled(t *testing.T) *Site {
+	t.Helper()
+	s, err := Listen("127.0.0.1:0", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	begin := time.Now().Add(-time.Minute)
+	for turn := range 30 {
+		s.Show(sight(begin.Add(time.Duration(turn)*2*time.Second), turn, 12))
+	}
+	return s
+}
+
+func get(s *Site, host, path, method string) *httptest.ResponseRecorder {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, nil)
+	r.Host = host
+	s.server.Handler.ServeHTTP(w, r)
+	return w
+}
+
+// A page elsewhere may have its own name resolved to this address, and then read what is here.
+func TestOtherNamesAreRefused(t *testing.T) {
+	s := filled(t)
+	for host, want := range map[string]int{
+		"127.0.0.1:8080": 200, "localhost": 200, "[::1]:80": 200, "evil.example": 421, "evil.example:8080": 421, "": 421, "10.0.0.1": 421,
+	} {
+		if got := get(s, host, "/state.json", "GET"); got.Code != want {
+			t.Errorf("at %q: %d, want %d", host, got.Code, want)
+		} else if want != 200 && strings.Contains(got.Body.String(), "worker") {
+			t.Errorf("at %q: answers %s", host, got.Body)
+		}
+	}
+	s.public, s.name = true, "ops.example"
+	for host, want := range map[string]int{"ops.example:80": 200, "10.0.0.1": 200, "evil.example": 421} {
+		if got := get(s, host, "/", "GET"); got.Code != want {
+			t.Errorf("public, at %q: %d, want %d", host, got.Code, want)
+		}
+	}
+}
+
+func TestOnlyTheLoopbackUnlessPublic(t *testing.T) {
+	for _, address := range []string{":0", "0.0.0.0:0", "[::]:0", "10.0.0.1:0", "ops.example:0", "127.0.0.1", "8080"} {
+		if s, err := Listen(address, false); err == nil {
+			t.Errorf("listens at %s", s.URL())
+			s.Close()
+		}
+	}
+	s, err := Listen("0.0.0.0:0", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+}
+
+// The page only shows, loads nothing from elsewhere, and says so to the browser.
+func TestThePageIsReadOnlyAndAlone(t *testing.T) {
+	s := filled(t)
+	for _, method := range []string{"POST", "PUT", "DELETE"} {
+		if got := get(s, "localhost", "/state.json", method); got.Code != http.StatusMethodNotAllowed {
+			t.Errorf("%s: %d", method, got.Code)
+		}
+	}
+	elsewhere := regexp.MustCompile(`(?i)https?:|//[a-z]|\sstyle=|\son[a-z]+=|innerHTML|eval\(`)
+	for path, kind := range map[string]string{"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript"} {
+		got := get(s, "localhost", path, "GET")
+		if got.Code != 200 || !strings.HasPrefix(got.Header().Get("Content-Type"), kind) {
+			t.Errorf("%s: %d, %v", path, got.Code, got.Header())
+		}
+		if csp := got.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none';") || strings.Contains(csp, "unsafe") {
+			t.Errorf("%s: policy %q", path, csp)
+		}
+		text := strings.ReplaceAll(got.Body.String(), "http://www.w3.org/2000/svg", "")
+		if found := elsewhere.FindString(text); found != "" {
+			t.Errorf("%s has %q", path, found)
+		}
+	}
+}
+
+// However long it runs and however much there is, what the page gets is bounded.
+func TestTheAlbumIsBounded(t *testing.T) {
+	var a album
+	begin := time.Now()
+	var text []byte
+	for turn := range 3 * maxSpans {
+		s := sight(begin.Add(time.Duration(turn)*100*time.Millisecond), turn, 100)
+		for i := range maxLocks + 10 {
+			q := *s.Queues[0]
+			q.Path = fmt.Sprintf("/z/%d", i)
+			if turn == 0 || turn == 3*maxSpans-1 {
+				s.Queues = append(s.Queues, &q)
+			}
+		}
+		text = a.add(s)
+	}
+	var got state
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Locks) != maxLocks || got.More != 11 || len(got.Locks[0].Waiters) != maxWaiters || got.Locks[0].Waiting != 99 || len(got.Locks[0].Spans) > maxSpans {
+		t.Errorf("%d locks, %d more, %d waiters of %d, %d spans", len(got.Locks), got.More, len(got.Locks[0].Waiters), got.Locks[0].Waiting, len(got.Locks[0].Spans))
+	}
+	a.add(inspect.Sight{At: begin})
+	if len(a.locks) != 0 {
+		t.Errorf("%d locks are remembered that are gone", len(a.locks))
+	}
+}
+
+// probe tells what a browser makes of the page, in a frame as wide as a window could not be: how wide it is, and what
+// text does not fit.
+const probe = `
+setTimeout(() => {
+  const bad = [...document.querySelectorAll("body *")].filter((e) =>
+    !e.closest("svg") && !e.matches(".lane .who") && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline");
+  const body = parent.document.body;
+  body.dataset.width = innerWidth;
+  body.dataset.page = document.documentElement.scrollWidth;
+  body.dataset.bad = bad.map((e) => e.className || e.tagName).join(" ");
+  body.append(parent.document.importNode(document.querySelector("main"), true));
+}, 1500);`
+
+func TestTheBrowserShowsHolderAndWaitersAndAllTextFits(t *testing.T) {
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		if os.Getenv("TIERLOCK_REQUIRE_CHROMIUM") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	s := filled(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/probe.js":
+			w.Header().Set("Content-Type", "text/javascript")
+			fmt.Fprint(w, probe)
+		case "/frame":
+			fmt.Fprintf(w, `<!doctype html><body><iframe src="/" width="%s" height="1000" style="border: 0"></iframe>`, r.URL.RawQuery)
+		case "/":
+			s.server.Handler.ServeHTTP(&framed{w}, r)
+			fmt.Fprint(w, `<script src="probe.js"></script>`)
+		default:
+			s.server.Handler.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	for _, width := range []int{390, 1280} {
+		dom := dump(t, chromium, fmt.Sprintf("%s/frame?%d", server.URL, width))
+		for what, want := range map[string]string{
+			"width":  fmt.Sprintf(`data-width="%d"`, width),
+			"page":   fmt.Sprintf(`data-page="%d"`, width),
+			"bad":    `data-bad=""`,
+			"holder": `holds</span><span class="who">worker 5 · host.example:1005</span>`,
+			"token":  "token 4611686018427387933",
+			"waiter": `<span class="who">worker 6 · host.example:1006</span>`,
+			"more":   "and 3 more",
+			"lanes":  `class="lane"`,
+			"spans":  `<rect class="c`,
+		} {
+			if !strings.Contains(dom, want) {
+				t.Errorf("%d pixels: %s: no %s in the page; it has %s", width, what, want, regexp.MustCompile(`data-\w+="[^"]*"`).FindAllString(dom, -1))
+			}
+		}
+		if strings.Contains(dom, "<img") || strings.Contains(dom, "\u202e") {
+			t.Errorf("%d pixels: a label has become markup, or turns text around", width)
+		}
+	}
+}
+
+// framed lets a page of the same origin frame what must not be framed elsewhere.
+type framed struct{ http.ResponseWriter }
+
+func (f *framed) Write(text []byte) (int, error) {
+	h := f.Header()
+	h.Set("Content-Security-Policy", strings.Replace(h.Get("Content-Security-Policy"), "frame-ancestors 'none'", "frame-ancestors 'self'", 1))
+	return f.ResponseWriter.Write(text)
+}
+
+func dump(t *testing.T, chromium, url string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), chromium, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
+		"--hide-scrollbars", "--window-size=1400,1100", "--virtual-time-budget=5000", "--dump-dom", url)
+	cmd.WaitDelay = time.Second
+	stop := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	defer stop.Stop()
+	dom, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", cmd, err)
+	}
+	return string(dom)
+}
+
+func TestURLIsWhereItListens(t *testing.T) {
+	s := filled(t)
+	if _, port, err := net.SplitHostPort(s.listener.Addr().String()); err != nil || s.URL() != "http://127.0.0.1:"+port+"/" {
+		t.Errorf("got %s, %v", s.URL(), err)
+	}
+}
