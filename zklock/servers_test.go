@@ -107,19 +107,36 @@ func TestADialerGetsTheNameOfTheServer(t *testing.T) {
 }
 
 func TestAServerThatMovesIsFoundAgain(t *testing.T) {
+	for _, before := range [][]string{{"10.0.0.1"}, {"10.0.0.1", "10.0.0.2"}} { // of which one is not dialed at first
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			names := new(nameService)
+			names.set("zk", before...)
+			p := by(t, s, names, "zk")
+			n := p.acquire(t)
+			names.set("zk", "10.0.0.3")
+			s.CutAll()
+			if got := member(t, s); got != "10.0.0.3:2181" {
+				t.Errorf("connected to %q without a pause, want the new address", got)
+			}
+			if err := n.Release(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestClientsSpreadOverTheAddressesOfAName(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		names := new(nameService)
-		names.set("zk", "10.0.0.1")
-		p := by(t, s, names, "zk")
-		n := p.acquire(t)
-		s.Member("10.0.0.1:2181").Refuse()
-		names.set("zk", "10.0.0.2")
-		s.CutAll()
-		if got := member(t, s); got != "10.0.0.2:2181" {
-			t.Errorf("connected to %q without a pause, want the new address", got)
+		names.set("zk", "10.0.0.1", "10.0.0.2", "10.0.0.3")
+		dialed := make(map[string]bool)
+		for range 30 { // all to one of them: once in 10^13 runs
+			by(t, s, names, "zk")
+			sessions := s.Sessions()
+			dialed[sessions[len(sessions)-1].Member] = true
 		}
-		if err := n.Release(); err != nil {
-			t.Error(err)
+		if len(dialed) == 1 {
+			t.Errorf("all dialed %v", dialed)
 		}
 	})
 }
