@@ -5,10 +5,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./debian.sh
 
 fetch() {
-	unpack trixie libzookeeper-java libdropwizard-metrics-java libsnappy-java libslf4j-java
+	unpack trixie libzookeeper-java libdropwizard-metrics-java libsnappy-java libslf4j-java libnetty-java libjctools-java
 	mkdir -p "$work/got/lib"
-	# All that a server loads without an admin server and TLS.
-	for name in zookeeper zookeeper-jute metrics-core snappy-java slf4j-api slf4j-simple; do
+	# All that a server loads without an admin server.
+	for name in zookeeper zookeeper-jute metrics-core snappy-java slf4j-api slf4j-simple jctools-core \
+		netty-{buffer,codec,common,handler,resolver,transport,transport-native-epoll,transport-native-unix-common}; do
 		jar=$(realpath "$work/usr/share/java/$name.jar")
 		go run ./nomanifest "$jar" "$work/got/lib/$(basename "$jar")"
 	done
@@ -16,4 +17,4 @@ fetch() {
 	[[ $version == 3.9.* ]] || { echo "Debian 13 has ZooKeeper $version"; exit 1; }
 }
 
-cached "ZooKeeper 3.9" zookeeper-3.9
+cached "ZooKeeper 3.9" zookeeper-3.9-netty
