@@ -105,6 +105,20 @@ func TestKilledRunnerEndsTheCommandAndReleasesTheLock(t *testing.T) {
 	next.leave(0)
 }
 
+// The same when the command has ended, but not what it has started.
+func TestKilledRunnerEndsWhatIsLeft(t *testing.T) {
+	server := startServer(t)
+	stage := newStage(t)
+	p := start(t, server.Addr(), under("-grace 200ms", "/remains", stage.command("daemon")...)...)
+	command, rest := stage.first(), stage.next()
+	command.leave(3)
+	p.says("kept for what it has left running")
+	p.signal(syscall.SIGKILL)
+	rest.dies()
+	next := start(t, server.Addr(), under("-w 20s", "/remains", "true")...)
+	next.exits(0)
+}
+
 // After kill -9 of the keeper everything is killed at once, long before the session is over.
 func TestKilledKeeperKillsEverything(t *testing.T) {
 	server := startServer(t)

@@ -4,6 +4,7 @@ package main_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -107,6 +108,33 @@ func TestWhatTheCommandGets(t *testing.T) {
 	}
 	if tokens[0] >= tokens[1] || tokens[0] <= 0 {
 		t.Errorf("tokens %v do not grow", tokens)
+	}
+}
+
+// The command has the descriptors that the runner was given, such as those of a jobserver of make.
+func TestOpenFilesReachTheCommand(t *testing.T) {
+	server := startServer(t)
+	const script = `cat <&3; ls -l /proc/self/fd | sed 's/.* -> //' | grep -c pipe`
+	open := func(cmd *exec.Cmd) {
+		in, out, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { in.Close() })
+		out.WriteString("from three ")
+		out.Close()
+		cmd.ExtraFiles = []*os.File{in, in}
+	}
+	plain := exec.Command("sh", "-c", script)
+	open(plain)
+	want, err := plain.Output()
+	if err != nil || !strings.HasPrefix(string(want), "from three ") {
+		t.Fatalf("%q, %v", want, err)
+	}
+	p := startWith(t, server.Addr(), open, under("", "/files", "sh", "-c", script)...)
+	p.exits(0)
+	if got := p.stdout.String(); got != string(want) {
+		t.Errorf("the command prints %q, want what is in descriptor 3 and how many pipes there are without a lock, %q", got, want)
 	}
 }
 

@@ -142,3 +142,21 @@ func TestSuspendedAndContinued(t *testing.T) {
 	s.types("echo prompt is b\"\"ack\n")
 	s.shows("prompt is back")
 }
+
+// The same through two runs, one in the other.
+func TestNestedRunsAreSuspendedAndContinued(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip(err)
+	}
+	server := startServer(t)
+	s := newScreen(t, server.Addr(), "bash", "--norc", "--noprofile", "-i")
+	s.types("\"$TIERLOCK\" run /outer -- \"$TIERLOCK\" run /inner -- sh -c 'echo re\"\"ady; read line; echo command g\"\"ot $line'\n")
+	s.shows("ready")
+	s.types(ctrlZ)
+	s.shows("Stopped")
+	s.types("fg\n")
+	s.types("one\n")
+	s.shows("command got one")
+	s.types("echo prompt is b\"\"ack\n")
+	s.shows("prompt is back")
+}

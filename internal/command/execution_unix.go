@@ -4,7 +4,6 @@ package command
 
 import (
 	"errors"
-	"os/signal"
 	"strings"
 	"syscall"
 	"time"
@@ -22,18 +21,19 @@ type execution struct {
 	margin time.Duration
 	kill   *time.Timer // set when the command has to end
 	result error
+	ending bool // it is on its way to its end
+	had    bool // it had the terminal when it was stopped
 }
 
 // mind returns when nothing is left of the command nor of what it has started.
 func (e *execution) mind() error {
-	signal.Ignore(syscall.SIGTTOU) // nothing is executed any more that would inherit that
 	e.kill = stopped()
 	look, left := time.NewTimer(0), stopped()
 	lost, heard := e.hold.Lost(), e.front.heard
 	for {
 		select {
 		case sig := <-e.signals:
-			e.child.signal(sig.(syscall.Signal))
+			e.forward(sig.(syscall.Signal))
 		case <-look.C: // the front may be stopped, and ask no more
 			e.look()
 			look.Reset(min(time.Until(e.valid)/4, time.Second))
@@ -86,6 +86,7 @@ func (e *execution) answer(question string) {
 // lose ends the command while the store still keeps the lock, or at once if it may not.
 func (e *execution) lose() {
 	err := e.hold.Err()
+	e.ending = true
 	e.result = &failure{status: exitLost}
 	if time.Now().Before(e.valid) {
 		e.in.say("%s: %v; KILL at once, as the lock may be another's", e.path, err)
@@ -100,11 +101,21 @@ func (e *execution) lose() {
 
 // abandon ends the command because nobody waits for it any more. The lock is still ours.
 func (e *execution) abandon() {
-	if e.result == nil {
-		e.result = errAlone
-		e.child.end()
-		e.kill.Reset(e.grace)
+	if e.ending {
+		return
 	}
+	e.ending = true
+	e.result = errAlone
+	e.child.end()
+	e.kill.Reset(e.grace)
+}
+
+// forward passes a signal on. What goes on after a stop has the terminal as before.
+func (e *execution) forward(sig syscall.Signal) {
+	if sig == syscall.SIGCONT && e.had && e.terminal.foreground() == e.shell {
+		e.terminal.give(e.child.group)
+	}
+	e.child.signal(sig)
 }
 
 // see notes the end of the command, and does about a stop what a shell would.
@@ -119,6 +130,7 @@ func (e *execution) see(status syscall.WaitStatus) {
 		e.terminal.give(e.child.group)
 		e.child.signal(syscall.SIGCONT)
 	default:
+		e.had = e.terminal.foreground() == e.child.group
 		e.front.say("stopped")
 	}
 }

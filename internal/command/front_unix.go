@@ -79,17 +79,16 @@ func (f *front) start() error {
 	if err != nil {
 		return err
 	}
-	f.keeper = exec.Command(self, slices.Concat(f.in.before, []string{"keep"}, f.in.after)...)
+	var theirs lineEnd
+	if f.line, theirs, err = openLine(); err != nil {
+		return err
+	}
+	defer theirs.close()
+	f.keeper = exec.Command(self, slices.Concat(f.in.before, []string{"keep"}, theirs.pass(), f.in.after)...)
 	f.keeper.Stdin, f.keeper.Stdout, f.keeper.Stderr = os.Stdin, os.Stdout, os.Stderr
 	f.keeper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if f.line, err = callKeeper(f.keeper); err != nil {
-		return err
-	}
 	if err := f.keeper.Start(); err != nil {
 		return err
-	}
-	for _, end := range f.keeper.ExtraFiles { // or the line would not end with the keeper
-		end.Close()
 	}
 	go func() {
 		defer close(f.ended)
@@ -179,9 +178,12 @@ func (f *front) end() error {
 	case f.done && code >= 0:
 		return &failure{status: code}
 	}
-	f.slay()
 	if f.held {
+		f.slay()
 		return fail(exitLost, "%s: the process that had the lock, tierlock keep, ended (%v); the command was killed", f.in.args[0], state)
+	}
+	if sig := state.Sys().(syscall.WaitStatus).Signal(); slices.Contains(ending, sig) { // before it could catch it
+		return interrupted(f.in.args[0], sig)
 	}
 	return fail(exitInternal, "tierlock keep ended (%v) before it had the lock", state)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"syscall"
 	"time"
@@ -34,10 +35,11 @@ func (o *runOptions) keep(_ context.Context, in *invocation) error {
 	if err := o.check(in); err != nil {
 		return err
 	}
-	front, err := answerFront()
+	front, err := takeLine(o.line)
 	if err != nil {
 		return err
 	}
+	signal.Ignore(syscall.SIGTTOU) // in the background of the terminal it may have to print something
 	k := &keeper{runOptions: o, in: in, path: in.args[0], signals: catch(), front: front}
 	defer k.close()
 	if err = k.acquire(); err == nil {
@@ -111,7 +113,7 @@ func interrupted(path string, sig os.Signal) error {
 
 // queue connects and acquires the lock, or says with what status not.
 func (k *keeper) queue(ctx context.Context) error {
-	s, err := k.in.zk.store(ctx, k.session, "run "+k.in.command[0])
+	s, err := k.in.zk.store(ctx, k.session, "run "+k.in.command[0], k.logger(k.in))
 	if err != nil {
 		return err
 	}
@@ -161,13 +163,18 @@ func (k *keeper) underLock() error {
 func (k *keeper) start(question string) error {
 	e := &execution{keeper: k}
 	e.look()
+	if err := k.hold.Err(); err != nil {
+		return fail(exitLost, "%s: %w; the command was not started", k.path, err)
+	}
 	e.answer(question)
 	env := []string{"TIERLOCK_PATH=" + k.path, fmt.Sprintf("TIERLOCK_TOKEN=%d", k.hold.Token())}
 	e.terminal = openTerminal()
 	e.shell, _ = syscall.Getpgid(os.Getppid())
 	// In a pipeline others may want the terminal as well: there the command gets it when it asks.
 	foreground := isOurTerminal(os.Stdin) && isOurTerminal(os.Stdout) && e.terminal.foreground() == e.shell
+	unignoreTTOU() // which the command would inherit
 	child, err := startChild(k.in.command, env, foreground)
+	signal.Ignore(syscall.SIGTTOU)
 	if err != nil {
 		return cannotRun(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"fmt"
 	"os"
-	"os/exec"
 	"syscall"
 )
 
@@ -24,11 +23,6 @@ type line struct {
 	heard <-chan string // closed when the other process is gone
 }
 
-const (
-	lineIn  = 3 // descriptors of keep
-	lineOut = 4
-)
-
 func newLine(in, out *os.File) line {
 	heard := make(chan string, 16)
 	go func() {
@@ -40,30 +34,50 @@ func newLine(in, out *os.File) line {
 	return line{out, heard}
 }
 
-// callKeeper prepares cmd to be the other end.
-func callKeeper(cmd *exec.Cmd) (line, error) {
-	keeperIn, out, err := os.Pipe()
+// A lineEnd is what keep inherits of a line. The descriptors are not moved: those below may be
+// the command's, such as those of a jobserver of make.
+type lineEnd struct{ in, out *os.File }
+
+// openLine returns the end of run, and the other one.
+func openLine() (line, lineEnd, error) {
+	theirIn, out, err := os.Pipe()
 	if err != nil {
-		return line{}, err
+		return line{}, lineEnd{}, err
 	}
-	in, keeperOut, err := os.Pipe()
+	in, theirOut, err := os.Pipe()
 	if err != nil {
-		return line{}, err
+		return line{}, lineEnd{}, err
 	}
-	cmd.ExtraFiles = []*os.File{keeperIn, keeperOut} // lineIn, lineOut
-	return newLine(in, out), nil
+	return newLine(in, out), lineEnd{theirIn, theirOut}, nil
 }
 
-// answerFront is the end of keep. The command does not inherit it: it may outlive this process.
-func answerFront() (line, error) {
-	for _, fd := range []int{lineIn, lineOut} {
+// pass has the process that is started next inherit the end, and returns what tells it so.
+func (e lineEnd) pass() []string {
+	for _, file := range []*os.File{e.in, e.out} {
+		syscall.Syscall(syscall.SYS_FCNTL, file.Fd(), syscall.F_SETFD, 0)
+	}
+	return []string{"-line", fmt.Sprintf("%d,%d", e.in.Fd(), e.out.Fd())}
+}
+
+// close closes this process's copies, or the line would not end with the other process.
+func (e lineEnd) close() {
+	e.in.Close()
+	e.out.Close()
+}
+
+// takeLine opens the end that pass has told of. The command does not inherit it: it may outlive
+// this process.
+func takeLine(text string) (line, error) {
+	var in, out int
+	_, err := fmt.Sscanf(text, "%d,%d", &in, &out)
+	for _, fd := range []int{in, out} {
 		var stat syscall.Stat_t
-		if err := syscall.Fstat(fd, &stat); err != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFIFO {
+		if err != nil || syscall.Fstat(fd, &stat) != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFIFO {
 			return line{}, usageError("keep is started by tierlock run, not by hand")
 		}
 		syscall.CloseOnExec(fd)
 	}
-	return newLine(os.NewFile(lineIn, "from run"), os.NewFile(lineOut, "to run")), nil
+	return newLine(os.NewFile(uintptr(in), "from run"), os.NewFile(uintptr(out), "to run")), nil
 }
 
 // say tells the other process, if it is still there: whoever is not is noticed otherwise.

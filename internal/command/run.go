@@ -19,6 +19,7 @@ type runOptions struct {
 	grace       time.Duration // negative: half of the margin
 	session     time.Duration // 0: the library's
 	verbose     bool
+	line        string // of keep: how it talks to run
 }
 
 const runHelp = `Waits for the lock at PATH, runs the command while it is held, and exits with the
@@ -77,7 +78,11 @@ func runSubcommand() *subcommand {
 // keepSubcommand is the other process of run; see [keeper].
 func keepSubcommand() *subcommand {
 	o := newRunOptions()
-	return &subcommand{name: "keep", usage: runUsage, help: "Is started by tierlock run.\n", hidden: true, flags: o.flags, run: o.keep}
+	flags := func(flags *flag.FlagSet) {
+		o.flags(flags)
+		flags.StringVar(&o.line, "line", o.line, "`descriptors` of two pipes to tierlock run")
+	}
+	return &subcommand{name: "keep", usage: runUsage, help: "Is started by tierlock run.\n", hidden: true, flags: flags, run: o.keep}
 }
 
 func newRunOptions() *runOptions { return &runOptions{notAcquired: exitNotAcquired, grace: -1} }

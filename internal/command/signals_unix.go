@@ -20,7 +20,11 @@ func catch() <-chan os.Signal {
 			signal.Notify(caught, sig)
 		}
 	}
-	// Nobody reads stderr any more: no reason to die, and to ignore it would make the command do so.
+	// Nobody may read stderr any more: no reason to die. To ignore that would have the command ignore it, too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return caught
 }
+
+// unignoreTTOU makes a signal that this process ignores one with its default action for the next
+// process that is executed. Reset does not.
+func unignoreTTOU() { signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU) }

@@ -1,9 +1,11 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"time"
@@ -39,28 +41,33 @@ func (w *waiting) acquire(ctx context.Context, limit time.Duration) (*tier.Hold,
 
 // explain says for whom it waits, if somebody wants to know or nobody expects it.
 func (w *waiting) explain() {
-	queue := w.queue()
-	if w.verbose || w.nested(queue) {
-		w.in.say("%s: waiting: %s", w.mutex.Path(), w.describe(queue))
+	holder, err := w.holder()
+	if w.verbose || holder != nil && w.under(holder) {
+		w.in.say("%s: waiting: %s", w.mutex.Path(), w.describe(holder, err))
 	}
 }
 
 // inTheWay says who had the lock just now.
-func (w *waiting) inTheWay() string { return w.describe(w.queue()) }
+func (w *waiting) inTheWay() string { return w.describe(w.holder()) }
 
-// queue returns the holder and whoever waits, nothing if that cannot be found out soon.
-func (w *waiting) queue() []tier.Contender {
+// holder returns who has the lock, nil if nobody has, or an error if that cannot be found out soon.
+func (w *waiting) holder() (*tier.Contender, error) {
 	soon, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	queue, _ := w.mutex.Contenders(soon)
-	return queue
+	queue, err := w.mutex.Contenders(soon)
+	if len(queue) == 0 {
+		return nil, err
+	}
+	return &queue[0], nil
 }
 
-func (w *waiting) describe(queue []tier.Contender) string {
-	if len(queue) == 0 {
+func (w *waiting) describe(holder *tier.Contender, err error) string {
+	switch {
+	case err != nil:
+		return fmt.Sprintf("who has it is not known: %v", err)
+	case holder == nil:
 		return "nobody has it any more"
 	}
-	holder := queue[0]
 	who := holder.ID
 	if holder.PID != 0 {
 		who = fmt.Sprintf("process %d on %s", holder.PID, holder.Host)
@@ -68,16 +75,15 @@ func (w *waiting) describe(queue []tier.Contender) string {
 	if holder.Label != "" {
 		who += fmt.Sprintf(" (%s)", holder.Label)
 	}
-	if w.nested(queue) {
+	if w.under(holder) {
 		return "held by the tierlock run that this one runs under, " + who + ": it would wait for itself"
 	}
 	return "held by " + who
 }
 
-// nested reports whether the holder is the run that this process is a part of.
-func (w *waiting) nested(queue []tier.Contender) bool {
-	return len(queue) > 0 && os.Getenv("TIERLOCK_PATH") == w.mutex.Path() &&
-		os.Getenv("TIERLOCK_TOKEN") == strconv.FormatInt(queue[0].Token, 10)
+// under reports whether the holder is the run that this process is a part of.
+func (w *waiting) under(holder *tier.Contender) bool {
+	return os.Getenv("TIERLOCK_PATH") == w.mutex.Path() && os.Getenv("TIERLOCK_TOKEN") == strconv.FormatInt(holder.Token, 10)
 }
 
 // limit is what an error says about a limit of the wait.
@@ -86,4 +92,28 @@ func (w *waiting) limit(d time.Duration) string {
 		return ""
 	}
 	return fmt.Sprintf(" within %v", d)
+}
+
+// logger reports trouble with the servers, if somebody wants to know.
+func (o *runOptions) logger(in *invocation) *slog.Logger {
+	if !o.verbose {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(messages{in}, &slog.HandlerOptions{
+		Level: slog.LevelWarn,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+}
+
+// messages are written as those of this process.
+type messages struct{ in *invocation }
+
+func (m messages) Write(line []byte) (int, error) {
+	m.in.say("%s", bytes.TrimSuffix(line, []byte("\n")))
+	return len(line), nil
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"flag"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -49,8 +50,8 @@ type store struct {
 }
 
 // store connects under a label that others see in the queue. A session of 0 is the library's.
-func (z *zooKeeper) store(ctx context.Context, session time.Duration, label string) (*store, error) {
-	opts := []zklock.Option{zklock.WithLabel(readable(label))}
+func (z *zooKeeper) store(ctx context.Context, session time.Duration, label string, logger *slog.Logger) (*store, error) {
+	opts := []zklock.Option{zklock.WithLabel(readable(label)), zklock.WithLogger(logger)}
 	if session > 0 {
 		opts = append(opts, zklock.WithSessionTimeout(session))
 	}
