@@ -37,3 +37,27 @@ func ExampleNewLocker() {
 	defer cancel()
 	log.Print(locks.Shutdown(ends)) // waits for minimum times
 }
+
+// Every process of the fleet runs this; one of them runs the jobs.
+func ExampleNewElector() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	locks, err := tierlock.Dial(ctx, os.Getenv("ZK_SERVERS"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	elector := gocronlock.NewElector(locks, "/elections/scheduler", gocronlock.AtLeast(2*time.Second))
+	defer elector.Close()
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
+	if err != nil {
+		log.Fatal(err)
+	}
+	report := gocron.NewTask(func(ctx context.Context) error { return nil })
+	if _, err := scheduler.NewJob(gocron.CronJob("0 * * * *", false), report); err != nil {
+		log.Fatal(err)
+	}
+	scheduler.Start()
+	<-ctx.Done()
+	log.Print(scheduler.Shutdown())
+}

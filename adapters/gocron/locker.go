@@ -2,6 +2,11 @@
 //
 //	locker := gocronlock.NewLocker(locks, "/jobs", gocronlock.AtLeast(2*time.Second))
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+//
+// With an elector, one process runs all jobs:
+//
+//	elector := gocronlock.NewElector(locks, "/elections/scheduler", gocronlock.AtLeast(2*time.Second))
+//	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
 package gocronlock
 
 import (
@@ -15,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An Option changes a [Locker].
+// An Option changes a [Locker] or an [Elector].
 type Option func(*slot.Rule)
 
 // AtLeast keeps the lock of a run for at least d after the run got it, however short the run is. A

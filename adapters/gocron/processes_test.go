@@ -79,21 +79,9 @@ func schedule() int {
 		"with":    gocronlock.NewLocker(locks, "/with", gocronlock.AtLeast(atLeast)),
 		"without": gocronlock.NewLocker(locks, "/without"),
 	} {
-		for job := range jobs {
-			phase := time.Duration(job) * interval / jobs // of the job's slots, to have one after the other
-			name := fmt.Sprintf("%s-%d", kind, job)
-			work := func() {
-				slot := clock.Now().Add(-phase).Round(interval).Unix()
-				if err := w.Work(name, slot, func() { time.Sleep(time.Millisecond) }); err != nil {
-					log.Print(err)
-				}
-			}
-			start := clock.Now().Truncate(interval).Add(2*interval + phase)
-			if _, err := scheduler.NewJob(gocron.DurationJob(interval), gocron.NewTask(work), gocron.WithName(name),
-				gocron.WithStartAt(gocron.WithStartDateTime(start)), gocron.WithDistributedJobLocker(locker)); err != nil {
-				log.Print(err)
-				return 1
-			}
+		if err := addJobs(scheduler, clock, kind, w, gocron.WithDistributedJobLocker(locker)); err != nil {
+			log.Print(err)
+			return 1
 		}
 	}
 	scheduler.Start()
@@ -103,6 +91,26 @@ func schedule() int {
 		return 1
 	}
 	return 0
+}
+
+// addJobs adds jobs that do next to nothing once per interval, one after the other.
+func addJobs(scheduler gocron.Scheduler, clock clockwork.Clock, kind string, w witness.Witness, opts ...gocron.JobOption) error {
+	for job := range jobs {
+		phase := time.Duration(job) * interval / jobs // of the job's slots
+		name := fmt.Sprintf("%s-%d", kind, job)
+		work := func() {
+			slot := clock.Now().Add(-phase).Round(interval).Unix()
+			if err := w.Work(name, slot, func() { time.Sleep(time.Millisecond) }); err != nil {
+				log.Print(err)
+			}
+		}
+		start := clock.Now().Truncate(interval).Add(2*interval + phase)
+		if _, err := scheduler.NewJob(gocron.DurationJob(interval), gocron.NewTask(work), append(opts, gocron.WithName(name),
+			gocron.WithStartAt(gocron.WithStartDateTime(start)))...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A shifted clock is ahead of the real one.

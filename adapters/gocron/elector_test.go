@@ -1,0 +1,109 @@
+//go:build unix
+
+package gocronlock_test
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	gocronlock "github.com/tierlock/tierlock/adapters/gocron"
+	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+var _ gocron.Elector = (*gocronlock.Elector)(nil)
+
+func elector(t *testing.T, locks *tier.Registry, opts ...gocronlock.Option) *gocronlock.Elector {
+	quiet := gocronlock.WithLogger(slog.New(slog.DiscardHandler))
+	e := gocronlock.NewElector(locks, "/scheduler", append([]gocronlock.Option{quiet}, opts...)...)
+	t.Cleanup(func() { e.Close() })
+	synctest.Wait()
+	return e
+}
+
+// leads checks that of some electors the first one leads.
+func leads(t *testing.T, leader *gocronlock.Elector, others ...*gocronlock.Elector) {
+	t.Helper()
+	synctest.Wait()
+	if err := leader.IsLeader(t.Context()); err != nil {
+		t.Errorf("the leader: %v", err)
+	}
+	for _, other := range others {
+		if err := other.IsLeader(t.Context()); !errors.Is(err, election.ErrNotLeader) {
+			t.Errorf("one that does not lead: %v, want ErrNotLeader", err)
+		}
+	}
+}
+
+func TestOneElectorLeadsUntilItIsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		one, other := elector(t, process(t, srv)), elector(t, process(t, srv))
+		leads(t, one, other)
+		for range 2 {
+			if err := one.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}
+		leads(t, other, one)
+	})
+}
+
+func TestAtLeastKeepsTheLeadAfterTheLastRun(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		one, other := elector(t, process(t, srv), gocronlock.AtLeast(time.Second)), elector(t, process(t, srv))
+		leads(t, one, other)
+		time.Sleep(time.Minute)
+		leads(t, one, other) // lets a run begin
+		time.Sleep(time.Second / 4)
+		closed := make(chan time.Time)
+		go func() {
+			one.Close()
+			closed <- time.Now()
+		}()
+		began := time.Now()
+		synctest.Wait()
+		if err := one.IsLeader(t.Context()); err == nil {
+			t.Error("a run could begin while the elector is closed")
+		}
+		time.Sleep(time.Second/2 + time.Second/8)
+		if err := other.IsLeader(t.Context()); err == nil {
+			t.Error("another one leads before the time is over")
+		}
+		if took := (<-closed).Sub(began); took < 3*time.Second/4 || took > time.Second {
+			t.Errorf("Close took %v, want what was left of a second", took)
+		}
+		leads(t, other, one)
+	})
+}
+
+func TestWhatBecomesOfTheLeadIsLogged(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var log strings.Builder
+		logged := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			for _, want := range want {
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("logged %q, want %q", log.String(), want)
+				}
+			}
+			log.Reset()
+		}
+		locks := process(t, srv)
+		e := elector(t, locks, gocronlock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		leads(t, e)
+		logged(`level=INFO msg="this process leads`)
+		locks.Close()
+		time.Sleep(time.Second) // for the next campaign
+		logged(`level=WARN msg="the lead is lost`, `level=WARN msg="this process takes no part`)
+		if err := e.Close(); !errors.Is(err, tier.ErrClosed) {
+			t.Errorf("Close of an elector whose registry was closed before: %v, want ErrClosed", err)
+		}
+	})
+}
