@@ -50,6 +50,7 @@ func TestLockWaitsForWhoeverHasIt(t *testing.T) {
 			}
 			unlock(t, second, "issue_cert_*.example.com")
 		}
+		synctest.Wait()                                                                         // one's last Unlock is over, too
 		if ok, err := one.TryLock(t.Context(), "issue_cert_*.example.com"); !ok || err != nil { // other had it last, and does not linger
 			t.Errorf("TryLock of a free lock: %t, %v, want true, nil", ok, err)
 		}

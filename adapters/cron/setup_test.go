@@ -3,11 +3,9 @@
 package cronlock_test
 
 import (
-	"context"
 	"os"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/witness"
@@ -26,23 +24,16 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// bubble runs f in virtual time, with a ZooKeeper of its own. The bubble makes sure that no
-// goroutine is left.
+// bubble runs f in virtual time, with a ZooKeeper of its own, and fails if a goroutine is left.
 func bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.NewServer(zktest.Config{})
-		t.Cleanup(srv.Close)
-		f(t, srv)
-	})
+	synctest.Test(t, func(t *testing.T) { f(t, zktest.Start(t)) })
 }
 
 // process returns the locks of one more process.
 func process(t *testing.T, srv *zktest.Server) *tier.Registry {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	locks, err := tierlock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext))
+	locks, err := tierlock.Dial(t.Context(), "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,6 +81,7 @@ func TestAtLeastKeepsTheLockAndNotTheWorker(t *testing.T) {
 			t.Errorf("the next run began after %v, want a second", took)
 		}
 		end(t, next)
+		synctest.Wait() // one has heard that its own lock is gone
 
 		start = time.Now()
 		run = begin(t, one, "report") // a long run leaves nothing to wait for

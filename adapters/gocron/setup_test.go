@@ -3,7 +3,6 @@
 package gocronlock_test
 
 import (
-	"context"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -28,23 +27,16 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// bubble runs f in virtual time, with a ZooKeeper of its own. The bubble makes sure that no
-// goroutine is left.
+// bubble runs f in virtual time, with a ZooKeeper of its own, and fails if a goroutine is left.
 func bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.NewServer(zktest.Config{})
-		t.Cleanup(srv.Close)
-		f(t, srv)
-	})
+	synctest.Test(t, func(t *testing.T) { f(t, zktest.Start(t)) })
 }
 
 // process returns the locks of one more process, which linger where nobody sees to it that they do not.
 func process(t *testing.T, srv *zktest.Server) *tier.Registry {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	locks, err := tierlock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext), tier.WithLinger(time.Hour))
+	locks, err := tierlock.Dial(t.Context(), "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext), tier.WithLinger(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Once is a job that one process runs per slot: the lock is kept for atLeast, so that a process whose
+// A once is a job that one process runs per slot: the lock is kept for atLeast, so that a process whose
 // clock is late finds it taken.
 type once struct {
 	quartz.Job
