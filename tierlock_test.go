@@ -168,9 +168,11 @@ func (e elsewhere) Notify(func(second.Connection))                     {}
 func (e elsewhere) Err() error                                         { return nil }
 func (e elsewhere) Done() <-chan struct{}                              { return e.done }
 func (e elsewhere) Close() error                                       { return nil }
-func (e elsewhere) Acquire(context.Context) (second.Grant, error)      { return foreign{}, nil }
-func (e elsewhere) TryAcquire(context.Context) (second.Grant, error)   { return foreign{}, nil }
-func (e elsewhere) Requeue(context.Context, second.Grant) (second.Grant, error) {
+func (e elsewhere) Acquire(context.Context, *second.Wait) (second.Grant, error) {
+	return foreign{}, nil
+}
+func (e elsewhere) TryAcquire(context.Context) (second.Grant, error) { return foreign{}, nil }
+func (e elsewhere) Requeue(context.Context, second.Grant, *second.Wait) (second.Grant, error) {
 	return foreign{}, nil
 }
 func (e elsewhere) Contenders(context.Context) ([]second.Contender, error) { return nil, nil }

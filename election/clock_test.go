@@ -32,8 +32,8 @@ type blindClaim struct {
 	tier *blindTier
 }
 
-func (c blindClaim) Acquire(ctx context.Context) (second.Grant, error) {
-	grant, err := c.Claim.Acquire(ctx)
+func (c blindClaim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
+	grant, err := c.Claim.Acquire(ctx, w)
 	if c.tier.used.Swap(true) {
 		return grant, err
 	}

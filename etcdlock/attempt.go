@@ -14,14 +14,14 @@ import (
 
 // queueUp queues and waits for the turn. An old contender, which has been given up, goes with
 // the transaction that creates the first new one.
-func (l *claim) queueUp(ctx context.Context, old *contender) (*contender, error) {
+func (l *claim) queueUp(ctx context.Context, old *contender, w *second.Wait) (*contender, error) {
 	for ; ; old = nil {
 		c, err := l.enter(ctx)
 		if err != nil {
 			old.deleteIfAny()
 			return nil, err
 		}
-		if err = c.acquire(ctx, old); err == nil {
+		if err = c.acquire(ctx, old, w); err == nil {
 			return c, nil
 		}
 		c.discard()
@@ -55,7 +55,7 @@ func (l *claim) enter(ctx context.Context) (*contender, error) {
 	}
 }
 
-func (c *contender) acquire(ctx context.Context, old *contender) error {
+func (c *contender) acquire(ctx context.Context, old *contender, w *second.Wait) error {
 	first, err := c.enqueue(ctx, old)
 	if err != nil {
 		old.deleteIfAny()
@@ -64,7 +64,7 @@ func (c *contender) acquire(ctx context.Context, old *contender) error {
 	if first && c.holdUnwatched() {
 		return nil
 	}
-	return c.wait(ctx)
+	return c.wait(ctx, w)
 }
 
 // enqueue creates the key, behind all others, and reports whether there are none. The same
@@ -213,11 +213,13 @@ func (c *contender) pause(ctx context.Context, d time.Duration) error {
 
 // wait waits until the contender is first, and holds the lock. errGone says that it has to
 // start again.
-func (c *contender) wait(ctx context.Context) error {
+func (c *contender) wait(ctx context.Context, w *second.Wait) error {
 	q := c.join()
 	if q == nil {
 		return second.ErrClosed
 	}
+	w.Stands(func() second.Standing { return q.standing(c) })
+	defer w.Forget()
 	for {
 		c.wake.Clear()
 		first, err := q.first(c)

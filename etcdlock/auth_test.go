@@ -39,11 +39,11 @@ func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
 	s := open(client, o)
 	defer s.Close()
 	follow := func(path string) *contender {
-		claim, err := s.Claim(path, second.Options{})
+		l, err := s.Claim(path, second.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := mustAcquire(t, claim)
+		c := mustAcquire(t, lock{l.(*claim)})
 		c.Contested().C()
 		return c
 	}

@@ -24,9 +24,9 @@ func (l *claim) Equal(other second.Claim) bool {
 }
 
 // Acquire takes one transaction if nobody else is there.
-func (l *claim) Acquire(ctx context.Context) (second.Grant, error) {
+func (l *claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
 	return l.start(ctx, "acquire", func(ctx context.Context) (*contender, error) {
-		return l.queueUp(ctx, nil)
+		return l.queueUp(ctx, nil, w)
 	})
 }
 
@@ -36,7 +36,7 @@ func (l *claim) TryAcquire(ctx context.Context) (second.Grant, error) {
 }
 
 // Requeue takes one transaction, which deletes the one key and creates the other.
-func (l *claim) Requeue(ctx context.Context, grant second.Grant) (second.Grant, error) {
+func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait) (second.Grant, error) {
 	old := grant.(*contender)
 	if old.spent.Swap(true) {
 		return nil, second.ErrReleased
@@ -46,14 +46,14 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant) (second.Grant, 
 	old.leave() // before its key goes, which is no loss
 	if loss != nil {
 		old.startDelete(loss)
-		return l.Acquire(ctx)
+		return l.Acquire(ctx, w)
 	}
 	var begun atomic.Bool // whoever sets it sees to the end of old
 	g, err := l.start(ctx, "requeue", func(ctx context.Context) (*contender, error) {
 		if begun.Swap(true) {
 			return nil, context.Cause(ctx)
 		}
-		return l.queueUp(ctx, old)
+		return l.queueUp(ctx, old, w)
 	})
 	if err != nil {
 		if !begun.Swap(true) {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tierlock/tierlock/internal/retry"
@@ -71,16 +70,16 @@ func (l *claim) contenders(ctx context.Context) ([]second.Contender, error) {
 	var queue []second.Contender
 	for _, kv := range answer.Kvs {
 		if isContender(l.prefix(), string(kv.Key)) {
-			queue = append(queue, describedBy(l.prefix(), kv))
+			queue = append(queue, placeOf(kv).describe(l.prefix()))
 		}
 	}
 	return queue, nil
 }
 
-func describedBy(prefix string, kv *mvccpb.KeyValue) second.Contender {
-	c := second.Contender{ID: string(kv.Key[len(prefix):]), Token: kv.CreateRevision}
+func (p place) describe(prefix string) second.Contender {
+	c := second.Contender{ID: p.key[len(prefix):], Token: p.created}
 	var o owner
-	if json.Unmarshal(kv.Value, &o) == nil && o.Version == 1 {
+	if json.Unmarshal([]byte(p.value), &o) == nil && o.Version == 1 {
 		c.Since, c.Host, c.PID, c.Label = o.Time, o.Host, o.PID, o.Label
 		c.Linger = time.Duration(o.Linger) * time.Millisecond
 	}

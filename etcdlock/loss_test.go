@@ -187,7 +187,7 @@ func TestLeaseRunsFromWhenAKeepAliveWasSent(t *testing.T) {
 func TestRenewedLeaseWakesWhoWaitsForNothingElse(t *testing.T) {
 	p := start(t)
 	x := p.sessions.last()
-	c := p.at(t, lockPath(t)).(*claim).newContender(x)
+	c := p.at(t, lockPath(t)).newContender(x)
 	if err := x.Enrol(c); err != nil {
 		t.Fatal(err)
 	}

@@ -62,12 +62,12 @@ func TestPathsOfLocks(t *testing.T) {
 
 func TestClaimsAreEqualIfTheirKeysAreAlike(t *testing.T) {
 	p, q := start(t), start(t)
-	one := p.at(t, "/a")
+	one := p.at(t, "/a").claim
 	lingering, _ := p.Claim("/a", second.Options{MayLinger: time.Second})
 	for _, tt := range []struct {
 		other second.Claim
 		equal bool
-	}{{p.at(t, "/a"), true}, {p.at(t, "/b"), false}, {q.at(t, "/a"), false}, {lingering, false}} {
+	}{{p.at(t, "/a").claim, true}, {p.at(t, "/b").claim, false}, {q.at(t, "/a").claim, false}, {lingering, false}} {
 		if one.Equal(tt.other) != tt.equal {
 			t.Errorf("%+v and %+v: want equal %v", one, tt.other, tt.equal)
 		}
@@ -76,16 +76,16 @@ func TestClaimsAreEqualIfTheirKeysAreAlike(t *testing.T) {
 
 func TestContendersTellOfThemselves(t *testing.T) {
 	p := start(t, WithLabel("<the label>"))
-	claim, err := p.Claim(lockPath(t), second.Options{MayLinger: 3 * time.Second})
+	l, err := p.Claim(lockPath(t), second.Options{MayLinger: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if queue, err := claim.Contenders(soon(t)); err != nil || len(queue) != 0 {
+	if queue, err := l.Contenders(soon(t)); err != nil || len(queue) != 0 {
 		t.Errorf("%v, %v", queue, err)
 	}
-	c := mustAcquire(t, claim)
+	c := mustAcquire(t, lock{l.(*claim)})
 	w := queueAt(t, start(t).at(t, lockPath(t)))
-	queue, err := claim.Contenders(soon(t))
+	queue, err := l.Contenders(soon(t))
 	if err != nil || len(queue) != 2 {
 		t.Fatalf("%v, %v", queue, err)
 	}
@@ -96,7 +96,7 @@ func TestContendersTellOfThemselves(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = claim.Contenders(over)
+	_, err = l.Contenders(over)
 	wantErr(t, err, context.Canceled)
 	mustRelease(t, c)
 	mustRelease(t, w.must(t))

@@ -10,12 +10,15 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A place is a key in a queue. Lower revisions go first.
 type place struct {
 	key     string
 	created int64
+	value   string // what the process says of itself
 }
 
 // placesOf returns the contenders among keys below prefix. Those of locks below, whose names
@@ -24,10 +27,14 @@ func placesOf(prefix string, keys []*mvccpb.KeyValue) []place {
 	var places []place
 	for _, kv := range keys {
 		if isContender(prefix, string(kv.Key)) {
-			places = append(places, place{string(kv.Key), kv.CreateRevision})
+			places = append(places, placeOf(kv))
 		}
 	}
 	return places
+}
+
+func placeOf(kv *mvccpb.KeyValue) place {
+	return place{string(kv.Key), kv.CreateRevision, string(kv.Value)}
 }
 
 func isContender(prefix, key string) bool { return !strings.Contains(key[len(prefix):], "/") }
@@ -35,7 +42,7 @@ func isContender(prefix, key string) bool { return !strings.Contains(key[len(pre
 // look reads the queue, as it was at the revision that it returns.
 func (l *claim) look(ctx context.Context) (revision int64, places []place, err error) {
 	err = l.store.call(ctx, func(ctx context.Context) error {
-		answer, err := l.store.client.Get(ctx, l.prefix(), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		answer, err := l.store.client.Get(ctx, l.prefix(), clientv3.WithPrefix(),
 			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		if err == nil {
 			revision, places = answer.Header.Revision, placesOf(l.prefix(), answer.Kvs)
@@ -69,6 +76,18 @@ func (q *queue) first(c *contender) (bool, error) {
 	defer q.mu.Unlock()
 	stand := q.standLocked(c)
 	return stand.present && stand.ahead == 0, q.refused
+}
+
+// standing is what the mirror shows of those ahead of a contender.
+func (q *queue) standing(c *contender) second.Standing {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	stand := q.standLocked(c)
+	if stand.ahead == 0 {
+		return second.Standing{}
+	}
+	p := q.places[stand.ahead-1]
+	return second.Standing{Ahead: stand.ahead, Nearest: p.describe(q.claim.prefix())}
 }
 
 // hold makes a contender that is first the holder.
@@ -157,7 +176,7 @@ func (q *queue) apply(events []*clientv3.Event) {
 		case e.Type == clientv3.EventTypeDelete:
 			q.places = slices.DeleteFunc(q.places, func(p place) bool { return p.key == key })
 		case e.IsCreate():
-			q.places = append(q.places, place{key, e.Kv.CreateRevision})
+			q.places = append(q.places, placeOf(e.Kv))
 		}
 	}
 	q.tellAllLocked(time.Now())

@@ -60,7 +60,7 @@ func TestLookThatWasSentBeforeTheGrantCountsFromTheGrant(t *testing.T) {
 	c := &contender{key: "/x/a", token: 1, held: true, granted: time.Now()}
 	c.contested = contention.New(func() {})
 	q := &queue{followers: map[*contender]struct{}{c: {}}}
-	q.replace(2, []place{{"/x/a", 1}, {"/x/b", 2}}, c.granted.Add(-time.Hour))
+	q.replace(2, []place{{key: "/x/a", created: 1}, {key: "/x/b", created: 2}}, c.granted.Add(-time.Hour))
 	if d := c.contested.For(); d == 0 || d > time.Minute {
 		t.Errorf("contested for %v", d)
 	}
@@ -245,7 +245,7 @@ func TestWhatIsNotPermittedFailsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lock.Acquire(ctx); err == nil || ctx.Err() != nil {
+	if _, err := lock.Acquire(ctx, nil); err == nil || ctx.Err() != nil {
 		t.Errorf("acquired without permission: %v", err)
 	}
 }

@@ -166,10 +166,10 @@ type foreign struct {
 	second.Grant
 }
 
-func (f foreign) Acquire(context.Context) (second.Grant, error) { return f, nil }
-func (foreign) Context() context.Context                        { return context.Background() }
-func (foreign) Err() error                                      { return nil }
-func (foreign) Idle() bool                                      { return true }
-func (foreign) Leased() bool                                    { return true }
-func (foreign) Contested() *contention.Signal                   { return contention.New(func() {}) }
-func (foreign) Release() error                                  { return nil }
+func (f foreign) Acquire(context.Context, *second.Wait) (second.Grant, error) { return f, nil }
+func (foreign) Context() context.Context                                      { return context.Background() }
+func (foreign) Err() error                                                    { return nil }
+func (foreign) Idle() bool                                                    { return true }
+func (foreign) Leased() bool                                                  { return true }
+func (foreign) Contested() *contention.Signal                                 { return contention.New(func() {}) }
+func (foreign) Release() error                                                { return nil }

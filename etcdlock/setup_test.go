@@ -68,13 +68,22 @@ func start(t *testing.T, opts ...Option) *process {
 // lockPath is that of the test's own lock.
 func lockPath(t *testing.T) string { return "/locks/" + strings.ReplaceAll(t.Name(), "/", "-") }
 
-func (p *process) at(t *testing.T, path string) second.Claim {
+// A lock is a claim of which nobody asks where its contender stands.
+type lock struct{ *claim }
+
+func (l lock) Acquire(ctx context.Context) (second.Grant, error) { return l.claim.Acquire(ctx, nil) }
+
+func (l lock) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
+	return l.claim.Requeue(ctx, old, nil)
+}
+
+func (p *process) at(t *testing.T, path string) lock {
 	t.Helper()
-	claim, err := p.Claim(path, second.Options{})
+	c, err := p.Claim(path, second.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return claim
+	return lock{c.(*claim)}
 }
 
 // soon bounds a test's wait.
@@ -85,16 +94,14 @@ func soon(t testing.TB) context.Context {
 	return ctx
 }
 
-func mustAcquire(t *testing.T, claim second.Claim) *contender {
+func mustAcquire(t *testing.T, l lock) *contender {
 	t.Helper()
-	g, err := claim.Acquire(soon(t))
+	g, err := l.Acquire(soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g.(*contender)
 }
-
-func prefixOf(l second.Claim) string { return l.(*claim).prefix() }
 
 // A wait is an acquisition under way.
 type wait struct {
@@ -104,11 +111,11 @@ type wait struct {
 }
 
 // queue begins an acquisition and returns when its key is in the queue.
-func queueAt(t *testing.T, claim second.Claim) *wait {
+func queueAt(t *testing.T, l lock) *wait {
 	t.Helper()
-	prefix := prefixOf(claim)
+	prefix := l.prefix()
 	before := len(left(t, prefix))
-	w := begin(t, claim.Acquire)
+	w := begin(t, l.Acquire)
 	eventually(t, "a key in the queue", func() bool { return len(left(t, prefix)) > before })
 	return w
 }

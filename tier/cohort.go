@@ -21,6 +21,7 @@ type cohort struct {
 	state    state
 	grant    second.Grant       // of the owner, or that lingers; meaningful while held or lingering
 	policy   *options           // of the mutex by which the present or last owner came
+	wait     *second.Wait       // of the courier, while there is one
 	quit     context.CancelFunc // calls the courier back; nil unless fetching for waiters
 	round    int64              // the last arrival before the grant came: up to it they waited then
 	lingerer lingerer

@@ -17,8 +17,8 @@ func (c *cohort) fetchLocked() {
 func (c *cohort) requeueLocked(grant second.Grant) bool {
 	c.lingerer.stop()
 	errand := c.gate.first.errand
-	return c.sendCourierLocked(errand, func(ctx context.Context) (second.Grant, error) {
-		return errand.claim.Requeue(ctx, grant)
+	return c.sendCourierLocked(errand, func(ctx context.Context, w *second.Wait) (second.Grant, error) {
+		return errand.claim.Requeue(ctx, grant, w)
 	})
 }
 
@@ -26,14 +26,16 @@ func (c *cohort) requeueLocked(grant second.Grant) bool {
 // with acquire. It is called back only when the last of them has left, so a waiter that
 // gives up does not cost the process its place in the queue. When the registry is
 // closed, it turns the waiters away and reports false.
-func (c *cohort) sendCourierLocked(errand *Mutex, acquire func(context.Context) (second.Grant, error)) bool {
+func (c *cohort) sendCourierLocked(errand *Mutex, acquire func(context.Context, *second.Wait) (second.Grant, error)) bool {
 	c.state = fetching
+	c.wait = new(second.Wait)
 	// Not derived from any waiter's context: it serves whoever is first when it returns.
 	ctx, quit := context.WithCancel(context.Background())
 	c.quit = quit
+	wait := c.wait
 	sent := c.registry.spawn(c, func() {
 		defer quit()
-		grant, err := acquire(ctx)
+		grant, err := acquire(ctx, wait)
 		c.deliver(ctx, errand, grant, err)
 	})
 	if !sent {

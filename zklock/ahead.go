@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/mutexbool"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
@@ -32,7 +33,10 @@ func (h *ahead) tell(w *link.Watcher) {
 	}
 }
 
-func (h *ahead) leave() { h.follow([2]string{}) }
+func (h *ahead) leave() {
+	h.attempt.wait.Forget()
+	h.follow([2]string{})
+}
 
 // follow has those that are given watched, and nobody else. Whoever was known to have gone is
 // still known for that, even if a list that was made before shows it.
@@ -64,6 +68,7 @@ func (h *ahead) gone(name string) bool { return h.watchers[name].Gone.Load() }
 func (h *ahead) wait(s standing) (head bool, err error) {
 	a, n := h.attempt, h.node
 	h.follow(s.nearest)
+	h.tellStanding(s)
 	h.tellOfRemains()
 	queue := &link.Watcher{Notify: n.wake.Set}
 	defer a.client.link.Events.Ignore(a.lock.path, queue)
@@ -93,6 +98,25 @@ func (h *ahead) wait(s standing) (head bool, err error) {
 		return false, a.explain(context.Cause(a.ctx))
 	}
 	return false, nil
+}
+
+// tellStanding says how to learn where the node stands. What is known of the one right ahead came
+// with its watch.
+func (h *ahead) tellStanding(s standing) {
+	watchers := [2]*link.Watcher{h.watchers[s.nearest[0]], h.watchers[s.nearest[1]]}
+	h.attempt.wait.Stands(func() second.Standing {
+		now := second.Standing{Ahead: s.ahead}
+		for i, name := range s.nearest {
+			switch {
+			case name == "":
+			case watchers[i].Gone.Load():
+				now.Ahead--
+			case now.Nearest.ID == "":
+				now.Nearest = h.attempt.lock.seen(name).forGate()
+			}
+		}
+		return now
+	})
 }
 
 // watch sees to it that the end of those ahead and of the node itself are heard of, in one

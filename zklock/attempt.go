@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
@@ -21,6 +22,7 @@ type attempt struct {
 	client *Client
 	ctx    context.Context // ends when nobody wants the lock, or with the client
 	once   bool            // do not wait for anything
+	wait   *second.Wait    // whom to tell where the node stands; may be nil
 
 	reported bool // that there are foreign children
 
@@ -46,7 +48,7 @@ const (
 var errGone = errors.New("lock node lost while queueing")
 
 // start makes an attempt and waits for its result or the end of ctx.
-func (l *Lock) start(ctx context.Context, run func(*attempt) (*Node, error)) (*Node, error) {
+func (l *Lock) start(ctx context.Context, w *second.Wait, run func(*attempt) (*Node, error)) (*Node, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -56,7 +58,7 @@ func (l *Lock) start(ctx context.Context, run func(*attempt) (*Node, error)) (*N
 		cancel()
 		return nil, l.client.link.Explain(err)
 	}
-	a := &attempt{lock: l, client: l.client, ctx: ctx, done: make(chan struct{})}
+	a := &attempt{lock: l, client: l.client, ctx: ctx, wait: w, done: make(chan struct{})}
 	if !l.client.link.Spawn(func() { a.deliver(run(a)); cancel() }) {
 		cancel()
 		return nil, ErrClosed

@@ -118,11 +118,25 @@ func (c *Client) fill(path string, q *Contender) error {
 	if err != nil {
 		return err
 	}
+	q.read(data, stat)
+	return nil
+}
+
+// read takes what a node tells.
+func (q *Contender) read(data []byte, stat *zk.Stat) {
 	q.Session, q.Token, q.Since, q.Data = stat.EphemeralOwner, stat.Czxid, time.UnixMilli(stat.Ctime), data
 	var d description
 	if json.Unmarshal(data, &d) == nil && d.Version == 1 {
 		q.Host, q.PID, q.Label = d.Host, d.PID, d.Label
 		q.Linger = time.Duration(d.Linger) * time.Millisecond
 	}
-	return nil
+}
+
+// seen is what is known of a contender that is watched, without another read.
+func (l *Lock) seen(name string) Contender {
+	q := Contender{Node: name}
+	if a, ok := l.client.link.Events.Seen(l.path + "/" + name); ok {
+		q.read(a.Data, &a.Stat)
+	}
+	return q
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A Lock is a lock path, seen by one client. Each acquisition is a contender of its own
@@ -115,8 +117,10 @@ func (l *Lock) Path() string { return strings.TrimPrefix(l.path, l.client.chroot
 //
 // If nobody else is there, it takes one round trip, or two where the path is missing, and
 // so does the last part of a wait: from the release of the last node ahead to the grant.
-func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
-	n, err := l.start(ctx, (*attempt).acquire)
+func (l *Lock) Acquire(ctx context.Context) (*Node, error) { return l.acquire(ctx, nil) }
+
+func (l *Lock) acquire(ctx context.Context, w *second.Wait) (*Node, error) {
+	n, err := l.start(ctx, w, (*attempt).acquire)
 	if err != nil {
 		return nil, fmt.Errorf("zklock: acquire %s: %w", l.path, err)
 	}
@@ -134,7 +138,7 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 	if err := l.client.Err(); err != nil {
 		return nil, fmt.Errorf("zklock: try %s: %w", l.path, err)
 	}
-	n, err := l.start(ctx, (*attempt).try)
+	n, err := l.start(ctx, nil, (*attempt).try)
 	if err != nil {
 		return nil, fmt.Errorf("zklock: try %s: %w", l.path, err)
 	}
@@ -145,7 +149,7 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 // transaction (but on a worn path): old goes and a new node joins the tail of the queue, at
 // the price of a single write. It then waits like [Lock.Acquire], with the same results. Old
 // is given up in any case; awaitRelease waits for that.
-func (l *Lock) requeue(ctx context.Context, old *Node) (*Node, error) {
+func (l *Lock) requeue(ctx context.Context, old *Node, w *second.Wait) (*Node, error) {
 	if old.spent.Swap(true) {
 		return nil, ErrReleased
 	}
@@ -154,10 +158,10 @@ func (l *Lock) requeue(ctx context.Context, old *Node) (*Node, error) {
 	if loss != nil || old.stepAside() { // then Acquire waits until the path is new
 		old.startDelete(loss)
 		old.awaitRelease() // or the new node would queue behind it
-		return l.Acquire(ctx)
+		return l.acquire(ctx, w)
 	}
 	var begun atomic.Bool // whoever sets it sees to the end of old
-	n, err := l.start(ctx, func(a *attempt) (*Node, error) {
+	n, err := l.start(ctx, w, func(a *attempt) (*Node, error) {
 		if begun.Swap(true) {
 			return nil, context.Cause(a.ctx)
 		}

@@ -47,27 +47,31 @@ func (t secondTier) Reaping() int { return t.reaper.Count() }
 // A claim is a lock whose nodes are granted to the gate of package tier.
 type claim struct{ lock *Lock }
 
-func (c claim) Acquire(ctx context.Context) (second.Grant, error) {
-	return granted(c.lock.Acquire(ctx))
+func (c claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
+	return granted(c.lock.acquire(ctx, w))
 }
 
 func (c claim) TryAcquire(ctx context.Context) (second.Grant, error) {
 	return granted(c.lock.TryAcquire(ctx))
 }
 
-func (c claim) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
-	return granted(c.lock.requeue(ctx, old.(grant).Node))
+func (c claim) Requeue(ctx context.Context, old second.Grant, w *second.Wait) (second.Grant, error) {
+	return granted(c.lock.requeue(ctx, old.(grant).Node, w))
 }
 
 func (c claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 	queue, err := c.lock.Contenders(ctx)
 	var contenders []second.Contender
 	for _, q := range queue {
-		contenders = append(contenders, second.Contender{
-			ID: q.Node, Token: q.Token, Since: q.Since, Host: q.Host, PID: q.PID, Label: q.Label, Linger: q.Linger,
-		})
+		contenders = append(contenders, q.forGate())
 	}
 	return contenders, err
+}
+
+func (c Contender) forGate() second.Contender {
+	return second.Contender{
+		ID: c.Node, Token: c.Token, Since: c.Since, Host: c.Host, PID: c.PID, Label: c.Label, Linger: c.Linger,
+	}
 }
 
 func (c claim) Equal(other second.Claim) bool {

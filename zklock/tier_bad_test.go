@@ -16,6 +16,7 @@ type badTier struct {
 	try     func(ctx context.Context, c badClaim) (second.Grant, error)
 	requeue func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error)
 	queue   func([]second.Contender)
+	wait    func(*second.Wait) *second.Wait
 	grant   func(badGrant) second.Grant // what a grant is wrapped in
 	close   func(second.Tier) error
 	notify  func(second.Connection, func(second.Connection))
@@ -32,6 +33,7 @@ func (b *badTier) Notify(f func(second.Connection)) {
 type badClaim struct {
 	second.Claim
 	tier *badTier
+	wait *second.Wait // of the call
 }
 
 // A badGrant is a good one, under what is wrong with it.
@@ -55,7 +57,7 @@ func (b *badTier) Claim(path string, o second.Options) (second.Claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	return badClaim{c, b}, nil
+	return badClaim{c, b, nil}, nil
 }
 
 func (b *badTier) Close() error {
@@ -72,11 +74,20 @@ func (b *badTier) granted(g second.Grant, err error) (second.Grant, error) {
 	return b.grant(badGrant{g, b}), nil
 }
 
-func (c badClaim) Acquire(ctx context.Context) (second.Grant, error) {
+// waiting is the claim for a call.
+func (c badClaim) waiting(w *second.Wait) badClaim {
+	if c.wait = w; w != nil && c.tier.wait != nil {
+		c.wait = c.tier.wait(w)
+	}
+	return c
+}
+
+func (c badClaim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
+	c = c.waiting(w)
 	if c.tier.acquire != nil {
 		return c.tier.granted(c.tier.acquire(ctx, c))
 	}
-	return c.tier.granted(c.Claim.Acquire(ctx))
+	return c.tier.granted(c.Claim.Acquire(ctx, c.wait))
 }
 
 func (c badClaim) TryAcquire(ctx context.Context) (second.Grant, error) {
@@ -86,11 +97,12 @@ func (c badClaim) TryAcquire(ctx context.Context) (second.Grant, error) {
 	return c.tier.granted(c.Claim.TryAcquire(ctx))
 }
 
-func (c badClaim) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
+func (c badClaim) Requeue(ctx context.Context, old second.Grant, w *second.Wait) (second.Grant, error) {
+	c = c.waiting(w)
 	if c.tier.requeue != nil {
 		return c.tier.granted(c.tier.requeue(ctx, c, good(old)))
 	}
-	return c.tier.granted(c.Claim.Requeue(ctx, good(old)))
+	return c.tier.granted(c.Claim.Requeue(ctx, good(old), c.wait))
 }
 
 func (c badClaim) Contenders(ctx context.Context) ([]second.Contender, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,14 +26,14 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 			if err := old.Release(); errors.Is(err, second.ErrReleased) {
 				return nil, err
 			}
-			return c.Claim.Acquire(ctx)
+			return c.Claim.Acquire(ctx, c.wait)
 		}}},
 		{"a requeue that keeps the grant when its context has ended", []string{"requeue-troubled"}, badTier{
 			requeue: func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error) {
 				if ctx.Err() != nil {
 					return nil, context.Cause(ctx)
 				}
-				return c.Claim.Requeue(ctx, old)
+				return c.Claim.Requeue(ctx, old, c.wait)
 			}}},
 		{"nobody is heard of", []string{"contested", "contested-troubled", "linger", "budget"}, badTier{grant: func(g badGrant) second.Grant {
 			return deaf{g, contention.New(func() {})}
@@ -61,14 +62,14 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 		{"nobody waits for the end of a requeue", []string{"requeue-order"},
 			badTier{grant: func(g badGrant) second.Grant { return impatient{g} }}},
 		{"a requeue keeps its token", []string{"requeue-writes", "requeue-order", "requeue-troubled", "tokens"}, badTier{requeue: func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error) {
-			g, err := c.Claim.Requeue(ctx, old)
+			g, err := c.Claim.Requeue(ctx, old, c.wait)
 			if err != nil {
 				return nil, err
 			}
 			return cheap{badGrant{g, c.tier}, old.Token()}, nil
 		}}},
 		{"a caller leaves late", []string{"bounds-cut", "bounds-frozen", "bounds-messages"}, badTier{acquire: func(ctx context.Context, c badClaim) (second.Grant, error) {
-			g, err := c.Claim.Acquire(ctx)
+			g, err := c.Claim.Acquire(ctx, c.wait)
 			if err != nil && ctx.Err() != nil {
 				time.Sleep(time.Second)
 			}
@@ -81,7 +82,7 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 			}
 			done := make(chan result, 1)
 			go func() {
-				g, err := c.Claim.Acquire(context.WithoutCancel(ctx))
+				g, err := c.Claim.Acquire(context.WithoutCancel(ctx), c.wait)
 				done <- result{g, err}
 			}()
 			select {
@@ -94,7 +95,7 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 		{"a try queues", []string{"try-writes"}, badTier{try: func(ctx context.Context, c badClaim) (second.Grant, error) {
 			ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
 			defer cancel()
-			g, err := c.Claim.Acquire(ctx)
+			g, err := c.Claim.Acquire(ctx, c.wait)
 			if errors.Is(err, context.DeadlineExceeded) && c.tier.Err() == nil {
 				err = second.ErrLocked
 			}
@@ -106,6 +107,12 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				err = second.ErrLocked
 			}
 			return g, err
+		}}},
+		{"nobody says where it stands", []string{"standing"}, badTier{wait: func(*second.Wait) *second.Wait { return nil }}},
+		{"one stands where it stood", []string{"standing"}, badTier{wait: func(w *second.Wait) *second.Wait {
+			first := new(second.Wait)
+			w.Stands(sync.OnceValue(func() second.Standing { return first.Standing() }))
+			return first
 		}}},
 		{"the queue is shown from its end", []string{"contenders"}, badTier{queue: func(queue []second.Contender) { slices.Reverse(queue) }}},
 		{"nobody is told of an expiry", []string{"connection"}, badTier{notify: func(c second.Connection, f func(second.Connection)) {

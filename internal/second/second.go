@@ -40,14 +40,15 @@ type Options struct {
 type Claim interface {
 	// Acquire queues and waits until it is first, ctx is done (the error wraps its cause) or
 	// there is an error that retrying cannot fix. It waits for a store that cannot be reached.
-	// After an error no contender is left, or it is removed in the background.
-	Acquire(ctx context.Context) (Grant, error)
+	// After an error no contender is left, or it is removed in the background. While it waits, w,
+	// if not nil, tells where it stands, from what the tier has read anyway.
+	Acquire(ctx context.Context, w *Wait) (Grant, error)
 	// TryAcquire returns [ErrLocked] if there is another contender, and fails at once while
 	// the store cannot be reached.
 	TryAcquire(ctx context.Context) (Grant, error)
 	// Requeue gives old, a grant of the same lock, up and queues again at the tail, in one
 	// write, and waits like Acquire. Old is given up in any case, also if ctx is done.
-	Requeue(ctx context.Context, old Grant) (Grant, error)
+	Requeue(ctx context.Context, old Grant, w *Wait) (Grant, error)
 	// Contenders returns the queue, the holder first.
 	Contenders(ctx context.Context) ([]Contender, error)
 	// Equal reports whether the contenders of both claims would be alike, so that an error

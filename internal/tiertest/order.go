@@ -13,6 +13,7 @@ var orderPromises = []promise{
 	{name: "overtaking", text: "A newcomer, a try and a requeue overtake nobody", test: nobodyOvertakes},
 	{name: "wake-up", text: "Whoever waits gets the lock when it is given up, whatever is under way then", test: wakeUp},
 	{name: "contenders", text: "Whoever asks sees the queue, the holder first, with the tokens that they get", test: contenders},
+	{name: "standing", text: "Whoever waits can learn, without a request, how many are ahead and who is right ahead", test: standing},
 	{name: "claims", text: "Claims for one lock are equal, those for two are not, and there is none for a path that cannot be a lock", test: claims},
 }
 

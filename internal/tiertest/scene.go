@@ -39,7 +39,16 @@ func (s *scene) patience() time.Duration { return 6 * s.Lease }
 type proc struct {
 	*Process
 	scene *scene
-	claim second.Claim
+	claim claim
+}
+
+// A claim is one of which nobody asks where its contender stands, unless a test does.
+type claim struct{ second.Claim }
+
+func (c claim) Acquire(ctx context.Context) (second.Grant, error) { return c.Claim.Acquire(ctx, nil) }
+
+func (c claim) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
+	return c.Claim.Requeue(ctx, old, nil)
 }
 
 func (s *scene) process() *proc {
@@ -52,11 +61,11 @@ func (s *scene) processIn(tb testing.TB) *proc {
 	s.Helper()
 	p := &proc{Process: s.Dial(tb), scene: s}
 	tb.Cleanup(func() { p.Close() })
-	claim, err := p.Claim(s.path, second.Options{})
+	c, err := p.Claim(s.path, second.Options{})
 	if err != nil {
 		s.Fatalf("Claim: %v", err)
 	}
-	p.claim = claim
+	p.claim = claim{c}
 	return p
 }
 

@@ -17,8 +17,12 @@ func (l *Link) Reading(path string, w *Watcher) reading {
 func (l *Link) Read(requests ...Request) []Answer {
 	answers := l.Ask(requests...)
 	for i, q := range requests {
-		if r, ok := q.(reading); ok && r.Watch && answers[i].Err != nil {
+		switch r, ok := q.(reading); {
+		case !ok || !r.Watch:
+		case answers[i].Err != nil:
 			l.Events.failed(r.path, r.watcher)
+		default:
+			l.Events.saw(r.path, answers[i])
 		}
 	}
 	return answers

@@ -19,6 +19,7 @@ import (
 type Events struct {
 	mu    sync.Mutex                       // guards the field below
 	armed map[string]map[*Watcher]struct{} // watched path → who wants to know
+	seen  map[string]Answer                // to the read that began its watch
 }
 
 // A Watcher wants to know about one path.
@@ -65,6 +66,25 @@ func (e *Events) failed(path string, w *Watcher) {
 	}
 }
 
+// saw keeps what the read told that began the watch of path: whoever comes later does not ask
+// again.
+func (e *Events) saw(path string, a Answer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, armed := e.armed[path]; armed {
+		e.seen[path] = a
+	}
+}
+
+// Seen returns what was known of a node when its watch began, and false if that is over, or was
+// not begun by reading the node.
+func (e *Events) Seen(path string) (a Answer, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a, ok = e.seen[path]
+	return a, ok
+}
+
 // begun says that path is watched now, because w asked for it. The others who relied on
 // it may have looked before that, and have to look again.
 func (e *Events) begun(path string, w *Watcher) {
@@ -98,6 +118,7 @@ func (e *Events) lapse() {
 	e.mu.Lock()
 	armed := e.armed
 	e.armed = make(map[string]map[*Watcher]struct{})
+	clear(e.seen)
 	e.mu.Unlock()
 	for _, watchers := range armed {
 		for w := range watchers {
@@ -109,6 +130,7 @@ func (e *Events) lapse() {
 func (e *Events) takeLocked(path string) []*Watcher {
 	watchers := slices.Collect(maps.Keys(e.armed[path]))
 	delete(e.armed, path)
+	delete(e.seen, path)
 	return watchers
 }
 

@@ -8,7 +8,7 @@ import (
 
 // Who relies on the watch of another may have looked before it was there.
 func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
-	e := Events{armed: make(map[string]map[*Watcher]struct{})}
+	e := Events{armed: make(map[string]map[*Watcher]struct{}), seen: make(map[string]Answer)}
 	var first, second int
 	asks := &Watcher{Notify: func() { first++ }}
 	relies := &Watcher{Notify: func() { second++ }}
@@ -30,7 +30,7 @@ func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
 // Whoever finds that a path is not watched any more knows why, and asks for no watch on a node that has gone: that would
 // cost a round trip on the way to the grant.
 func TestNothingIsAskedOfANodeWhoseEndWasHeardOf(t *testing.T) {
-	e := Events{armed: make(map[string]map[*Watcher]struct{})}
+	e := Events{armed: make(map[string]map[*Watcher]struct{}), seen: make(map[string]Answer)}
 	again := 0
 	w := &Watcher{}
 	w.Notify = func() {}

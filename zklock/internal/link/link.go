@@ -82,7 +82,7 @@ func New(c Config) *Link {
 	l := &Link{
 		config: c,
 		start:  time.Now(),
-		Events: Events{armed: make(map[string]map[*Watcher]struct{})},
+		Events: Events{armed: make(map[string]map[*Watcher]struct{}), seen: make(map[string]Answer)},
 	}
 	l.Notice = notice.NewConnection(notice.Config{
 		Logger: c.Logger, Package: "zklock", Store: "ZooKeeper", Patience: l.patience, Why: l.Err,

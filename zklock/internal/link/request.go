@@ -1,6 +1,8 @@
 package link
 
 import (
+	"bytes"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/wire"
 )
@@ -21,6 +23,7 @@ type Answer struct {
 	Created  []string // paths
 	Children []string
 	Stat     zk.Stat
+	Data     []byte // at most [maxData] of it
 
 	// Nothing of a connection that was made elsewhere:
 	Zxid    int64    // of the transaction
@@ -70,7 +73,7 @@ func (r reading) encode(e *wire.Encoder) {
 }
 
 func (r reading) decode(d *wire.Decoder, a *Answer) {
-	d.Buffer()
+	a.Data = kept(d.Buffer()) // the frame is read into again
 	a.Stat = zk.Stat{
 		Czxid: d.Int64(), Mzxid: d.Int64(), Ctime: d.Int64(), Mtime: d.Int64(),
 		Version: d.Int32(), Cversion: d.Int32(), Aversion: d.Int32(),
@@ -78,18 +81,29 @@ func (r reading) decode(d *wire.Decoder, a *Answer) {
 	}
 }
 
+// maxData is what a node may say of its owner: more than any of this package does.
+const maxData = 1 << 10
+
+func kept(data []byte) []byte {
+	if len(data) > maxData {
+		return nil
+	}
+	return bytes.Clone(data)
+}
+
 func (r reading) call(c *attached) (a Answer) {
 	var stat *zk.Stat
+	var data []byte
 	if r.Watch {
 		var events <-chan zk.Event
-		if _, stat, events, a.Err = c.link.Conn.GetW(r.path); a.Err == nil {
+		if data, stat, events, a.Err = c.link.Conn.GetW(r.path); a.Err == nil {
 			c.forward(events)
 		}
 	} else {
-		_, stat, a.Err = c.link.Conn.Get(r.path)
+		data, stat, a.Err = c.link.Conn.Get(r.path)
 	}
 	if a.Err == nil {
-		a.Stat = *stat
+		a.Stat, a.Data = *stat, kept(data)
 	}
 	return a
 }

@@ -1,0 +1,48 @@
+package second
+
+import "sync/atomic"
+
+// A Wait is an acquisition under way, as seen by those who wait for it. The tier says in it how to
+// learn where its contender stands; the gate asks when somebody wants to know. Nil is for an
+// acquisition that nobody will ask about.
+type Wait struct {
+	ask    atomic.Pointer[func() Standing]
+	behind atomic.Bool
+}
+
+// A Standing is the place of a contender in its queue, as far as the tier knows without asking
+// the store.
+type Standing struct {
+	Ahead   int       // how many are; 1 if only the holder is
+	Nearest Contender // the one right ahead, as far as its contender tells
+}
+
+// Stands says that there are others ahead, and what tells more. It is called once the tier has
+// seen them; ask must not wait, nor call the store.
+func (w *Wait) Stands(ask func() Standing) {
+	if w != nil {
+		w.behind.Store(true)
+		w.ask.Store(&ask)
+	}
+}
+
+// Forget says that there is no contender any more, or nothing known of its place.
+func (w *Wait) Forget() {
+	if w != nil {
+		w.ask.Store(nil)
+	}
+}
+
+// Standing returns what is known, and the zero Standing if nothing is.
+func (w *Wait) Standing() Standing {
+	if w == nil {
+		return Standing{}
+	}
+	if ask := w.ask.Load(); ask != nil {
+		return (*ask)()
+	}
+	return Standing{}
+}
+
+// Behind reports whether the acquisition has ever waited for another contender.
+func (w *Wait) Behind() bool { return w != nil && w.behind.Load() }
