@@ -1,0 +1,51 @@
+// Leader is a program of which one process works, however many run. Run it in two terminals at once, and end the one that
+// works: the other one goes on.
+//
+//	ZK_SERVERS=127.0.0.1:2181 go run ./examples/leader
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/election"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	locks, err := tierlock.Dial(ctx, os.Getenv("ZK_SERVERS")) // host:port,host:port/path
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	e := election.New(locks, "/examples/leader")
+	go func() {
+		for leader, err := range e.Observe(ctx) {
+			if err != nil {
+				log.Print(err)
+				return
+			}
+			fmt.Println("leader: process", leader.PID, "on", leader.Host)
+		}
+	}()
+	log.Print(e.Run(ctx, work))
+}
+
+// work is called when this process leads. When it returns, another one can.
+func work(ctx context.Context, term int64) error {
+	for ctx.Err() == nil {
+		fmt.Println("working in term", term)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}

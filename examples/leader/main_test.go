@@ -1,0 +1,77 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("LEADER") != "" {
+		main() // as a process started by the test
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestTheOtherGoesOnWhenOneIsEnded(t *testing.T) {
+	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
+	start := func() (cmd *exec.Cmd, lines <-chan string) {
+		cmd = exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), "LEADER=1", "ZK_SERVERS="+server.Addr())
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		said := make(chan string, 100)
+		go func() {
+			defer close(said)
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				said <- lines.Text()
+			}
+		}()
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		return cmd, said
+	}
+	await := func(lines <-chan string, want string) {
+		t.Helper()
+		for deadline := time.After(time.Minute); ; {
+			select {
+			case line, open := <-lines:
+				if strings.HasPrefix(line, want) {
+					return
+				}
+				if !open {
+					t.Fatalf("ended before it said %q", want)
+				}
+			case <-deadline:
+				t.Fatalf("never said: %s", want)
+			}
+		}
+	}
+	first, of := start()
+	await(of, "working")
+	second, other := start()
+	await(other, fmt.Sprintf("leader: process %d ", first.Process.Pid))
+	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	await(other, "working")
+	await(other, fmt.Sprintf("leader: process %d ", second.Process.Pid))
+}
