@@ -123,7 +123,7 @@ func (o *breakOptions) report(ctx context.Context, client *zklock.Client, in *in
 		fmt.Fprintln(in.stderr, "tierlock: who holds the lock now is not known:", clean(err.Error()))
 	}
 	if in.output == "json" {
-		if err := writeJSON(in.stdout, broken{path, o.token, former != nil, q.Holder()}); err != nil {
+		if err := writeJSON(in.stdout, broken{path, o.token, former != nil, q.Holder()}, "  "); err != nil {
 			return err
 		}
 	}

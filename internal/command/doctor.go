@@ -48,7 +48,7 @@ func runDoctor(ctx context.Context, in *invocation) error {
 		return lookFailure(err)
 	}
 	if in.output == "json" {
-		err = writeJSON(in.stdout, report)
+		err = writeJSON(in.stdout, report, "  ")
 	} else {
 		err = writeFindings(in.stdout, report)
 	}

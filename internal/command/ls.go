@@ -61,7 +61,7 @@ func (o *lsOptions) run(ctx context.Context, in *invocation) error {
 		return lookFailure(err)
 	}
 	if in.output == "json" {
-		return writeJSON(in.stdout, list)
+		return writeJSON(in.stdout, list, "  ")
 	}
 	if len(list.Locks) > 0 {
 		t := newTable(in.stdout, "LOCK", "QUEUE", "NODE AGE", "HOLDER")

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
+	"unicode/utf16"
 
 	"github.com/tierlock/tierlock/internal/inspect"
 )
@@ -61,9 +64,27 @@ func owner(c *inspect.Contender) string {
 	return "-"
 }
 
-// writeJSON prints one value, indented.
-func writeJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+// writeJSON prints one value, with indent if that is not "". What a terminal would obey is escaped
+// there, too: JSON leaves some of it as it is.
+func writeJSON(w io.Writer, value any, indent string) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", indent)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	var safe strings.Builder
+	for _, r := range text.String() {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			safe.WriteRune(r)
+		default:
+			for _, unit := range utf16.Encode([]rune{r}) {
+				fmt.Fprintf(&safe, `\u%04x`, unit)
+			}
+		}
+	}
+	_, err := io.WriteString(w, safe.String())
+	return err
 }

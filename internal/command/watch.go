@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -106,7 +105,7 @@ func (o *watchOptions) run(ctx context.Context, in *invocation) error {
 func writeEvents(in *invocation, s inspect.Sight) {
 	for _, e := range s.Events {
 		if in.output == "json" {
-			_ = json.NewEncoder(in.stdout).Encode(e) // whoever reads has gone: the signal ends the process
+			_ = writeJSON(in.stdout, e, "") // if whoever reads has gone, a signal ends the process
 			continue
 		}
 		writeEvent(in.stdout, e)

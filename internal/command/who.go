@@ -53,7 +53,7 @@ func runWho(ctx context.Context, in *invocation) error {
 		return lookFailure(err)
 	}
 	if in.output == "json" {
-		return writeJSON(in.stdout, q)
+		return writeJSON(in.stdout, q, "  ")
 	}
 	return writeQueue(in.stdout, q)
 }

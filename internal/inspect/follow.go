@@ -132,14 +132,12 @@ func (f *Follower) find(ctx context.Context) ([]string, error) {
 		}
 	}
 	list, err := List(ctx, f.Client, f.Path, f.Limit, false)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	if err != nil {
 		return nil, err
 	}
-	if err == nil {
-		f.complete = list.Complete
-		for _, l := range list.Locks {
-			paths[l.Path] = true
-		}
+	f.complete = list.Complete
+	for _, l := range list.Locks {
+		paths[l.Path] = true
 	}
 	f.searched = time.Now()
 	return slices.Collect(maps.Keys(paths)), nil

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -37,7 +38,7 @@ func bubble(t *testing.T, f func(t *testing.T, s site)) {
 	synctest.Test(t, func(t *testing.T) {
 		server := zktest.NewServer(zktest.Config{})
 		t.Cleanup(server.Close)
-		conn, events, err := zk.Connect([]string{addr, addr}, 10*time.Second, zk.WithDialer(server.DialTimeout), zk.WithLogInfo(false))
+		conn, events, err := zk.Connect([]string{addr, addr}, 10*time.Second, zk.WithDialer(server.DialTimeout), zk.WithLogger(zkconn.Silent{}), zk.WithLogInfo(false))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,8 +163,11 @@ func TestListFindsLocksAndSaysWhenItStops(t *testing.T) {
 		if l := list("/app/3/lock", 10, false); len(l.Locks) != 1 || l.Locks[0].Queue != 2 {
 			t.Errorf("of a lock itself: got %+v", l)
 		}
-		if _, err := inspect.List(t.Context(), s.client, "/none", 10, false); !errors.Is(err, zk.ErrNoNode) {
-			t.Errorf("of nothing: %v", err)
+		if l := list("/none", 10, false); len(l.Locks) != 0 || !l.Complete {
+			t.Errorf("of nothing: got %+v", l)
+		}
+		if _, err := inspect.List(t.Context(), s.client, "/secret", 10, false); !errors.Is(err, zk.ErrNoAuth) {
+			t.Errorf("of what may not be read: %v", err)
 		}
 	})
 }

@@ -32,10 +32,11 @@ type Summary struct {
 
 // List finds the locks at a path and below it: nodes with contenders among their children. It
 // lists at most so many paths, level by level, one read each, and reads the holder of each lock.
-// With all it also returns those that have no child, where nobody queues now.
+// With all it also returns those that have no child, where nobody queues now. A path that does not
+// exist has no locks.
 func List(ctx context.Context, client *zklock.Client, path string, limit int, all bool) (*Listing, error) {
 	l := &Listing{Path: path, Locks: []Summary{}, Complete: true}
-	if _, _, err := client.Children(ctx, path); err != nil {
+	if _, _, err := client.Children(ctx, path); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
 	}
 	for level := []string{path}; len(level) > 0; {

@@ -1,0 +1,47 @@
+package main_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// On a terminal break shows whom it is about, and deletes only after a yes.
+func TestBreakAsksOnATerminal(t *testing.T) {
+	c := console{startServer(t)}
+	node := acquire(t, c.lock(t, "/asks/report", zklock.WithLabel("billing")))
+	defer node.Release()
+	s := newScreen(t, c.server.Addr(), "sh", "-c", fmt.Sprintf(`
+		for i in 1 2 3; do "$TIERLOCK" break /asks/report -token %d; echo status $i $?; done`, node.Token()))
+	s.shows("held by tierlock")
+	s.shows("billing; its node is")
+	s.types("n\n")
+	s.shows("status 1 1")
+	if err := node.Err(); err != nil {
+		t.Errorf("after a no: %v", err)
+	}
+	s.types("yes\n")
+	s.shows("status 2 0")
+	s.shows("status 3 1") // and does not ask about what is not there
+	<-node.Lost()
+}
+
+// On a terminal watch draws one screen again and again, and leaves the terminal as it was.
+func TestWatchDrawsOnATerminal(t *testing.T) {
+	c := console{startServer(t)}
+	node := acquire(t, c.lock(t, "/draws/report", zklock.WithLabel(strings.Repeat("billing ", 20))))
+	defer node.Release()
+	s := newScreen(t, c.server.Addr(), "sh", "-c", `trap : INT; "$TIERLOCK" watch /draws -every 100ms; echo status $?`)
+	s.shows("/draws/report")
+	s.shows("\x1b[H/draws")
+	for line := range strings.Lines(s.shown.String()) {
+		if n := len([]rune(strings.TrimSpace(line))); n > 80+len("\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[H\x1b[K\x1b[J") {
+			t.Errorf("a line of %d characters on a screen of 80: %q", n, line)
+		}
+	}
+	s.types(ctrlC)
+	s.shows("\x1b[?1049l")
+	s.shows("status 0")
+}

@@ -1,0 +1,206 @@
+//go:build linux || darwin || freebsd
+
+package main_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// A console is a server as an operator has it.
+type console struct{ server *zkserver.Server }
+
+// want runs the command, checks its status and what it prints, on both outputs, and returns the standard one.
+func (c console) want(t *testing.T, args string, status int, texts ...string) string {
+	t.Helper()
+	p := start(t, c.server.Addr(), strings.Fields(args)...)
+	p.exits(status)
+	all := p.stdout.String() + p.stderr.String()
+	for _, text := range texts {
+		if !regexp.MustCompile(text).MatchString(all) {
+			t.Errorf("tierlock %s: no %q in\n%s", args, text, all)
+		}
+	}
+	if strings.ContainsAny(all, "\x1b\a\u202e") {
+		t.Errorf("tierlock %s: passes on what a terminal obeys: %q", args, all)
+	}
+	return p.stdout.String()
+}
+
+func (c console) lock(t *testing.T, path string, opts ...zklock.Option) *zklock.Lock {
+	t.Helper()
+	client, err := zklock.Dial(t.Context(), c.server.Addr(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	lock, err := client.Lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+func acquire(t *testing.T, lock *zklock.Lock) *zklock.Node {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	node, err := lock.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// evil is what a process may write into a node that a terminal would obey.
+const evil = `{"v":1,"host":"\u001b]0;owned\u0007","pid":7,"label":"\u001b[2J\u202egnp"}`
+
+func TestWhatAQueueIsIsSeenExplainedAndBroken(t *testing.T) {
+	c := console{startServer(t)}
+	conn := operate(t, c.server)
+	c.want(t, "ls /jobs", 0, "no lock at /jobs or below it")
+	c.want(t, "who /jobs/report", 0, "does not exist: nobody holds it or waits for it")
+
+	holder := acquire(t, c.lock(t, "/jobs/report", zklock.WithLabel("billing")))
+	c.want(t, "doctor /jobs/report", 0, "ok +these credentials may queue", "holds the lock")
+	stray, err := conn.CreateProtectedEphemeralSequential("/jobs/report/lock-", []byte(evil), zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := fmt.Sprint(os.Getpid())
+	c.want(t, "ls /jobs", 0, `/jobs/report +2 .*tierlock .* pid `+pid+` billing`)
+	c.want(t, "who /jobs/report", 0, `0 +holds +tierlock .* - .*billing`, `1 +waits +zk.Lock +\S+ +0 .*\\x1b\[2J\\u202egnp`, "A node's age is not a hold's")
+	c.want(t, "doctor /jobs/report", 0, `waits for 1 ahead of it, the nearest #0`)
+
+	var queue struct {
+		Contenders []struct {
+			Token     int64
+			State     string
+			WaitsFor  string `json:"waits_for"`
+			Node      string
+			NodeAgeMS *int64 `json:"node_age_ms"`
+		}
+	}
+	if err := json.Unmarshal([]byte(c.want(t, "who /jobs/report -o json", 0)), &queue); err != nil {
+		t.Fatal(err)
+	}
+	if q := queue.Contenders; len(q) != 2 || q[0].Token != holder.Token() || q[1].WaitsFor != q[0].Node || q[0].NodeAgeMS == nil {
+		t.Fatalf("got %+v", queue)
+	}
+
+	c.want(t, "break /jobs/report", 64, "wants -token N")
+	c.want(t, fmt.Sprintf("break /jobs/report -yes -token %d", queue.Contenders[1].Token), 1,
+		`nothing was deleted: \d+ is not the token of the holder; the lock is held by tierlock .* billing, token`)
+	if err := holder.Err(); err != nil {
+		t.Fatalf("after a break with another token: %v", err)
+	}
+	c.want(t, fmt.Sprintf("break /jobs/report -yes -token %d", holder.Token()), 0,
+		"deleted "+filepath.Base(holder.Path()), `the lock is held by zk.Lock`, "may still be working")
+	select {
+	case <-holder.Lost():
+	case <-time.After(time.Minute):
+		t.Error("the former holder does not hear of it")
+	}
+	holder.Release()
+
+	// What belongs to nobody stays until somebody breaks it.
+	if err := conn.Delete(stray, -1); err != nil {
+		t.Fatal(err)
+	}
+	left, err := conn.Create("/jobs/report/lock-", []byte("left over"), zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stat, err := conn.Get(left)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.want(t, "doctor /jobs/report", 1, "problem +belongs to no session", fmt.Sprintf("tierlock break /jobs/report -token %d", stat.Czxid))
+	c.want(t, fmt.Sprintf("break /jobs/report -yes -token %d", stat.Czxid), 0, "nobody holds the lock now")
+	acquire(t, c.lock(t, "/jobs/report")).Release()
+}
+
+// prints waits until stdout has a line that matches, and returns its parts.
+func prints(p *tool, o *output, pattern string) (found []string) {
+	p.t.Helper()
+	re := regexp.MustCompile("(?m)" + pattern)
+	eventually(p.t, fmt.Sprintf("%q in the output", pattern), func() bool {
+		found = re.FindStringSubmatch(o.String())
+		return found != nil
+	})
+	return found
+}
+
+func TestWatchTellsOfEachChangeAndOutlivesTheConnection(t *testing.T) {
+	c := console{startServer(t)}
+	proxy := proxyTo(t, c.server)
+	p := start(t, proxy.Addr(), "watch", "/watch/report", "-every", "100ms")
+	lock := c.lock(t, "/watch/report", zklock.WithLabel("billing"))
+	node := acquire(t, lock)
+	prints(p, p.stdout, fmt.Sprintf(`^\S+Z /watch/report held by tierlock .* billing, token %d, 0 wait$`, node.Token()))
+	proxy.Refuse()
+	proxy.Cut()
+	prints(p, p.stdout, "no answer from ZooKeeper")
+	proxy.Accept()
+	prints(p, p.stdout, "ZooKeeper answers again")
+	if err := node.Release(); err != nil {
+		t.Fatal(err)
+	}
+	prints(p, p.stdout, "/watch/report free$")
+	p.signal(syscall.SIGINT)
+	p.exits(0)
+}
+
+func TestWatchServesAPageUntilItIsInterrupted(t *testing.T) {
+	c := console{startServer(t)}
+	node := acquire(t, c.lock(t, "/page/report", zklock.WithLabel("billing")))
+	defer node.Release()
+	c.want(t, "watch /page -http 0.0.0.0:0", 64, "-public")
+	p := start(t, c.server.Addr(), "watch", "/page", "-http", "127.0.0.1:0", "-every", "100ms")
+	url := prints(p, p.stderr, `showing /page at (http://127\.0\.0\.1:\d+/)`)[1]
+	var state struct {
+		Locks []struct {
+			Path   string
+			Holder struct{ Who, Token string }
+		}
+	}
+	eventually(t, "a lock on the page", func() bool {
+		answer, err := http.Get(url + "state.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode == http.StatusOK {
+			err = json.NewDecoder(answer.Body).Decode(&state)
+		}
+		return err == nil && len(state.Locks) > 0
+	})
+	if l := state.Locks[0]; len(state.Locks) != 1 || l.Path != "/page/report" || l.Holder.Token != fmt.Sprint(node.Token()) || !strings.HasPrefix(l.Holder.Who, "billing · ") {
+		t.Errorf("got %+v", state)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	p.signal(syscall.SIGINT)
+	p.exits(0)
+}
+
+func TestWithoutAServerTheyExitWith69(t *testing.T) {
+	proxy := proxyTo(t, startServer(t))
+	proxy.Refuse()
+	for _, args := range []string{"ls", "who /x", "watch /x", "break /x -token 1 -yes", "doctor /x"} {
+		start(t, proxy.Addr(), strings.Fields(args+" -connect-timeout 300ms")...).exits(69)
+	}
+}

@@ -1,0 +1,205 @@
+package inspect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// A watcher remembers what it was told.
+type watcher struct {
+	mu     sync.Mutex
+	events []string // since the last take
+	last   inspect.Sight
+	end    chan error
+}
+
+func (s site) follow(t *testing.T, ctx context.Context, path string) *watcher {
+	t.Helper()
+	w := &watcher{end: make(chan error, 1)}
+	f := &inspect.Follower{Client: s.client, Path: path, Every: time.Second, Limit: 100}
+	go func() { w.end <- f.Follow(ctx, w.see) }()
+	return w
+}
+
+func (w *watcher) see(s inspect.Sight) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = s
+	for _, e := range s.Events {
+		text := e.What + " " + e.Path
+		if e.Contender != nil {
+			text += fmt.Sprint(" #", e.Contender.Sequence)
+		}
+		if e.Unseen > 0 {
+			text += fmt.Sprintf(" (%d unseen)", e.Unseen)
+		}
+		w.events = append(w.events, strings.TrimSpace(text))
+	}
+}
+
+// take waits for the next look and returns what has happened since the last take.
+func (w *watcher) take() string {
+	time.Sleep(1100 * time.Millisecond)
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := strings.Join(w.events, ", ")
+	w.events = nil
+	return text
+}
+
+func (w *watcher) want(t *testing.T, what, want string) {
+	t.Helper()
+	if got := w.take(); got != want {
+		t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+func TestFollowTellsOfEachChangeOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := s.follow(t, ctx, path)
+		w.want(t, "nobody", "")
+		join := func() string { return s.put(t, path+"/"+hex+"__lock__", "", ephemeral, zk.PermAll) }
+		leave := func(node string) {
+			if err := s.conn.Delete(node, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a, b, c := join(), join(), join()
+		w.want(t, "three come", "held /locks/x #0, queued /locks/x #1, queued /locks/x #2")
+		w.want(t, "nothing happens", "")
+		leave(b)
+		w.want(t, "a waiter goes", "left /locks/x #1")
+		leave(a)
+		w.want(t, "a hand-over", "held /locks/x #2")
+		d := join()
+		leave(c)
+		leave(d)
+		leave(join())
+		e := join()
+		w.want(t, "faster than the looks", "held /locks/x #5 (2 unseen)")
+		leave(e)
+		w.want(t, "nobody again", "free /locks/x")
+		cancel()
+		if err := <-w.end; err != nil {
+			t.Errorf("ends with %v", err)
+		}
+	})
+}
+
+func TestFollowFindsNewLocksBelow(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := s.follow(t, ctx, "/")
+		w.take()
+		s.queue(t, "/app/a")
+		s.queue(t, "/app/b/c")
+		time.Sleep(5 * time.Second)
+		w.want(t, "two locks", "held /app/a #0, held /app/b/c #0")
+		if len(w.last.Queues) != 2 || !w.last.Complete {
+			t.Errorf("got %+v", w.last)
+		}
+		cancel()
+		<-w.end
+	})
+}
+
+// A connection that goes and comes back is told of once each; what happened meanwhile is told then.
+func TestFollowOutlivesConnectionAndSession(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		ctx, cancel := context.WithCancel(t.Context())
+		a := s.put(t, path+"/"+hex+"__lock__", "", ephemeral, zk.PermAll)
+		w := s.follow(t, ctx, path)
+		w.want(t, "at first", "held /locks/x #0")
+		s.Freeze()
+		time.Sleep(time.Minute) // every session ends with its server's silence
+		if got := w.take(); got != "disconnected" {
+			t.Errorf("without a server: got %q", got)
+		}
+		if w.last.Trouble == "" || len(w.last.Queues) != 1 {
+			t.Errorf("got %+v, want what was seen last, and the trouble", w.last)
+		}
+		s.Unfreeze()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		s.conn.Delete(a, -1)
+		b := s.put(t, path+"/"+hex+"__lock__", "", ephemeral, zk.PermAll)
+		if got := w.take(); !strings.HasPrefix(got, "connected") || !strings.HasSuffix(got, fmt.Sprintf("held /locks/x #%s", strings.TrimLeft(b[len(b)-10:], "0"))) {
+			t.Errorf("with the server back: got %q", got)
+		}
+		if w.last.Trouble != "" {
+			t.Errorf("still in trouble: %s", w.last.Trouble)
+		}
+		cancel()
+		<-w.end
+	})
+}
+
+func TestFollowEndsWhereItMayNotLook(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		s.put(t, path, "", 0, zk.PermAll&^zk.PermRead)
+		w := s.follow(t, t.Context(), path)
+		if err := <-w.end; !errors.Is(err, zk.ErrNoAuth) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// What it costs is what its documentation says: nodes that are known are not read again.
+func TestALookCostsOneReadForEachLock(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		for i := range 10 {
+			s.queue(t, fmt.Sprintf("/app/%d", i))
+			s.queue(t, fmt.Sprintf("/app/%d", i))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		w := s.follow(t, ctx, "/app")
+		w.take()
+		var mu sync.Mutex
+		reads := make(map[zktest.Op]int)
+		session := int64(0) // the operator's
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case f.Stage != zktest.Request:
+			case f.Path == "/it/is/me":
+				session = f.Session
+			case f.Session == session:
+				reads[f.Op]++
+			}
+			return zktest.Pass
+		})
+		s.client.Get(t.Context(), "/it/is/me")
+		w.take()
+		mu.Lock()
+		if got := reads[zktest.OpGetChildren2] + reads[zktest.OpGetChildren]; got != 11 || reads[zktest.OpGetData] != 0 {
+			t.Errorf("got %v, want 11 reads of children", reads)
+		}
+		mu.Unlock()
+		cancel()
+		<-w.end
+	})
+}
+
+func TestCleanLeavesNothingForATerminalToObey(t *testing.T) {
+	for in, want := range map[string]string{
+		"größer 漢字 \"x\" <b>": "größer 漢字 \"x\" <b>", "\x1b[2J\a": `\x1b[2J\a`, "a\nb\tc": `a\nb\tc`, "\u202eabc": `\u202eabc`, "\xff\xfe": `\xff\xfe`, "\u009b31m": `\u009b31m`,
+	} {
+		if got := inspect.Clean(in); got != want {
+			t.Errorf("Clean(%q): got %q, want %q", in, got, want)
+		}
+	}
+}
