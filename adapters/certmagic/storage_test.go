@@ -120,7 +120,8 @@ func TestWhatIsNotLockedCannotBeUnlockedOrRenewed(t *testing.T) {
 func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var log strings.Builder
-		s := certmagiclock.New(&certmagic.FileStorage{}, process(t, srv), "/certmagic", certmagiclock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		s := certmagiclock.New(&certmagic.FileStorage{}, process(t, srv), "/certmagic",
+			certmagiclock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		other := storage(t, srv)
 		lock(t, s, "a")
 		if err := s.RenewLockLease(t.Context(), "a", time.Hour); err != nil || log.Len() > 0 {

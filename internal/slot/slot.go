@@ -3,6 +3,7 @@
 package slot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -51,12 +52,7 @@ func (r Rule) acquire(ctx context.Context, m *tier.Mutex) (*tier.Hold, error) {
 	return m.Acquire(ctx)
 }
 
-func (r Rule) log() *slog.Logger {
-	if r.Log == nil {
-		return slog.Default()
-	}
-	return r.Log
-}
+func (r Rule) log() *slog.Logger { return cmp.Or(r.Log, slog.Default()) }
 
 // End lets the lock go, in the background if its minimum time is not over.
 func (r *Run) End() error { return r.Hold.ReleaseAt(r.until) }
