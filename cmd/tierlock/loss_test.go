@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -54,6 +55,9 @@ func TestBlackholeEndsTheCommandBeforeTheLockGoes(t *testing.T) {
 			holder.exits(74)
 			if len(modes) > 0 {
 				victims[0].hears(syscall.SIGTERM)
+			}
+			if strings.Contains(holder.stderr.String(), "tierlock keep") {
+				t.Error("the keeper has left it to the front")
 			}
 			next.leave(0)
 		})

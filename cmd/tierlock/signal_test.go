@@ -80,6 +80,20 @@ func TestKilledWaiterLeavesTheQueue(t *testing.T) {
 	holder.leave(0)
 }
 
+// The command starts with the signals blocked and ignored that it would have without a lock.
+func TestDispositionsAreThoseOfTheRunner(t *testing.T) {
+	const script = "grep -E 'Sig(Blk|Ign|Cgt)' /proc/self/status"
+	want, err := exec.Command("sh", "-c", script).Output()
+	if err != nil {
+		t.Skip(err)
+	}
+	p := start(t, startServer(t).Addr(), under("", "/dispositions", "sh", "-c", script)...)
+	p.exits(0)
+	if got := p.stdout.String(); got != string(want) {
+		t.Errorf("the command has\n%swithout a lock it has\n%s", got, want)
+	}
+}
+
 // What is ignored when it starts stays ignored, as nohup wants.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	server := startServer(t)
