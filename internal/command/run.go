@@ -35,13 +35,14 @@ environment. Give the token to what the command writes to, and have it refuse lo
 no lock can stop a write that is on its way. A terminal is the command's when it wants it.
 
 The lock is released when the command and all that it started have ended. On Linux that
-includes what went into the background or to another session; elsewhere, its process group.
-Start daemons outside of run.
+includes what went into the background or to another session; elsewhere it is the process group.
+What others start for the command (docker run, systemd-run, ssh) is not part of it. Daemons that
+should not keep the lock have to be started outside of run.
 
 signals:  TERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT go to the command's process
-group. Before the lock is acquired, the first six end tierlock instead, and leave nothing in
-the queue. A waiter that is suspended keeps its place and goes on when its turn comes; so does
-the lock of a command that is.
+group. Before it has begun, the first six end tierlock instead, and nothing stays in the queue.
+A suspended command keeps the lock. If you suspend tierlock while it waits, it keeps its place,
+and the command begins when its turn comes.
 
 loss:  While no server can be reached, the lock is safe for as long as its lease runs. When
 that is over, the command gets TERM, and after -grace all that it started gets KILL, before
@@ -56,7 +57,7 @@ after -grace KILL, and then the lock is released. If tierlock keep is killed, ev
 KILL, and the lock is free when its session is over. If tierlock keep is stopped or hangs,
 everything gets KILL while the servers still keep the lock. If both are killed at once, the
 command is killed, too (Linux), but not what it has started; if both are stopped, nobody acts.
-What runs as another user (sudo) cannot be killed: have tierlock run as that user.
+What runs as another user (sudo) cannot be killed: run tierlock as that user.
 
 exit status:
   that of the command; 128+N if signal N ended it, or ended tierlock while it waited

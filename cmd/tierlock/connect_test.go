@@ -1,0 +1,55 @@
+//go:build linux || darwin || freebsd
+
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+)
+
+// With TLS both sides show certificates, and one that is not trusted is a missing server.
+func TestTLS(t *testing.T) {
+	authority := zkservertest.NewAuthority(t)
+	server := zkservertest.Start(t, zkserver.Config{NoSync: true, TLS: authority.TLS("localhost", "127.0.0.1")})
+	addr := zkserver.SecureAddr(server)
+	client := authority.Issue("client").File
+	pair := "-connect-timeout 30s -tls-cert " + client + " -tls-key " + client
+	start(t, addr, under(pair+" -tls-ca "+authority.File, "/tls", "true")...).exits(0)
+	start(t, addr, under(pair+" -tls-ca "+authority.File+" -tls-server-name localhost", "/tls", "true")...).exits(0)
+	for flags, want := range map[string]string{
+		pair: "certificate",
+		pair + " -tls-server-name other.test -tls-ca " + authority.File: "other.test",
+		"-tls-ca " + authority.File:                                     "certificate",
+	} {
+		p := start(t, addr, under(flags+" -connect-timeout 3s", "/tls", "true")...)
+		p.exits(69)
+		p.says(want)
+	}
+}
+
+// Credentials come from a file or the environment, and what they permit is done.
+func TestCredentials(t *testing.T) {
+	server := startServer(t)
+	conn := operate(t, server)
+	if _, err := conn.Create("/guarded", nil, 0, zk.DigestACL(zk.PermAll, "user", "secret")); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, server.Addr(), under("", "/guarded", "true")...)
+	p.exits(70)
+	p.says("permission on /guarded")
+	p = startWith(t, server.Addr(), func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "TIERLOCK_AUTH=digest:user:secret") },
+		under("", "/guarded", "true")...)
+	p.exits(0)
+	file := filepath.Join(t.TempDir(), "credentials")
+	if err := os.WriteFile(file, []byte("digest:user:secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start(t, server.Addr(), under("-auth-file "+file, "/guarded", "true")...).exits(0)
+}
