@@ -13,11 +13,15 @@ import (
 // lookEvery is how often an observer looks.
 const lookEvery = time.Second
 
-// Leader returns who leads: the first in the queue, whose Token is its term. It may be one that
-// has not heard of it yet, or one whose lease is over while the store has chosen nobody else; and
-// the answer may be old when it comes. Only [Election.IsLeader] is certain, about this process. The
-// error wraps [ErrNoLeader] if there is no candidate. Leader waits for a store that cannot be reached until ctx
-// is done; the error then wraps its cause.
+// Leader returns who leads: the first in the queue, whose Token is its term. Where it can be
+// reached is for its Label to say, which is set where it connects.
+//
+// It may be one that has not heard of it yet, or whose lease is over while the store has chosen
+// nobody else; and the answer may be old when it comes. Only [Election.IsLeader] is certain, about
+// this process.
+//
+// The error wraps [ErrNoLeader] if there is no candidate. Leader waits for a store that cannot be
+// reached until ctx is done; the error then wraps its cause.
 func (e *Election) Leader(ctx context.Context) (tier.Contender, error) {
 	queue, err := e.mutex.Contenders(ctx)
 	switch {
@@ -29,13 +33,16 @@ func (e *Election) Leader(ctx context.Context) (tier.Contender, error) {
 	return queue[0], nil
 }
 
-// Observe returns the leaders from now on, the present one first, each once and never one with a
-// lower term than one before. It looks once a second, while the caller waits for the next one; a
-// leader that came and went in between is left out, and so is that there is none. It lasts until
-// ctx ends, or the caller stops, over times in which the store cannot be reached. An error, which
-// no further look would change, is the last of the sequence.
+// Observe returns the leaders from now on, the present one first: each once, and none with a lower
+// term than one before.
 //
 //	for leader, err := range e.Observe(ctx) {
+//
+// It looks once a second while the caller waits for the next one. A look reads the queue: one
+// request on etcd, one and another for each candidate on ZooKeeper. A leader that comes and goes
+// between two looks is not seen, nor is that there is none. The sequence lasts until ctx ends or the
+// caller stops, also over times in which the store cannot be reached. An error, which no further
+// look would change, is its last element.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[tier.Contender, error] {
 	return func(yield func(tier.Contender, error) bool) {
 		var last tier.Contender

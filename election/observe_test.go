@@ -136,6 +136,7 @@ func TestObserverNeverGoesBack(t *testing.T) {
 		{leader("a", 0), tier.Contender{}, true},
 		{leader("a", 0), leader("a", 0), false},
 		{leader("b", 0), leader("a", 0), true},
+		{leader("a", 5), leader("a", 0), false},
 	} {
 		if got := election.Succeeds(c.leader, c.last); got != c.want {
 			t.Errorf("%+v after %+v: got %v, want %v", c.leader, c.last, got, c.want)

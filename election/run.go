@@ -28,7 +28,8 @@ const steady = 10 * time.Second
 // change, such as a lack of permission, and when the registry is closed. While the store cannot be
 // reached it keeps trying. If lead panics, the process resigns, and the panic goes on. Whenever Run
 // is over, this process does not lead and has left the queue; what cannot be removed at once is
-// removed in the background.
+// removed in the background. Whoever ends the program waits for that, or the others wait for the end of
+// its session.
 //
 // A lead that ignores the end of its context keeps this process from campaigning, but not others
 // from leading: if the lock is lost, another process leads at the end of the lease, while that
@@ -48,7 +49,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		switch {
 		case err != nil:
 			return errors.Join(err, led)
-		case led == ErrStop:
+		case led == ErrStop: //nolint:errorlint // one that says more is returned
 			return nil
 		case errors.Is(led, ErrStop):
 			return led
@@ -58,9 +59,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		if time.Since(elected) >= steady {
 			pace.Reset()
 		}
-		if err := retry.Pause(ctx, pace.NextBackOff()); err != nil {
-			return e.failure("run", err)
-		}
+		_ = retry.Pause(ctx, pace.NextBackOff()) // at the end of ctx the next campaign says why
 	}
 }
 
