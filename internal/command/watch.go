@@ -73,7 +73,7 @@ func (o *watchOptions) run(ctx context.Context, in *invocation) error {
 	defer stop()
 	var site *page.Site
 	if o.http != "" { // before the connection: a wrong address is a wrong command line
-		if site, err = page.Listen(o.http, o.public); err != nil {
+		if site, err = page.Listen(o.http, o.public, path, o.every); err != nil {
 			return usageError("-http: %w", err)
 		}
 		defer site.Close()
@@ -88,7 +88,7 @@ func (o *watchOptions) run(ctx context.Context, in *invocation) error {
 	switch out, ok := in.stdout.(*os.File); {
 	case site != nil:
 		fmt.Fprintf(in.stderr, "showing %s at %s\n", clean(path), site.URL())
-		go site.Serve(path, o.every)
+		go site.Serve()
 		show = site.Show
 	case ok && in.output == "text" && isTerminal(out):
 		screen := openScreen(out, path)

@@ -79,10 +79,10 @@ func (q *Queue) startedAfter(c *Contender) bool {
 
 // unseen is how many nodes came and went since a look before.
 func (q *Queue) unseen(before *Queue) int64 {
-	if q.born != before.born {
-		return 0
+	was, made := before.tokens(), q.Next
+	if q.born == before.born {
+		made -= before.Next
 	}
-	was, made := before.tokens(), q.Next-before.Next
 	for i := range q.Contenders {
 		if c := &q.Contenders[i]; !was[c.id()] {
 			made--

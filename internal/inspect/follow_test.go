@@ -88,14 +88,57 @@ func TestFollowTellsOfEachChangeOnce(t *testing.T) {
 		leave(c)
 		leave(d)
 		leave(join())
-		e := join()
-		w.want(t, "faster than the looks", "held /locks/x #5 (2 unseen)")
+		e, f, g := join(), join(), join()
+		w.want(t, "faster than the looks", "held /locks/x #5 (2 unseen), queued /locks/x #6, queued /locks/x #7")
 		leave(e)
+		leave(f)
+		w.want(t, "two turns", "held /locks/x #7")
+		leave(g)
 		w.want(t, "nobody again", "free /locks/x")
 		cancel()
 		if err := <-w.end; err != nil {
 			t.Errorf("ends with %v", err)
 		}
+	})
+}
+
+// Where a path is made anew, names and numbers recur.
+func TestFollowTellsNodesOfTheSameNameApart(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		ctx, cancel := context.WithCancel(t.Context())
+		first := s.put(t, path+"/lock-", "", ephemeral, zk.PermAll)
+		w := s.follow(t, ctx, path)
+		w.want(t, "at first", "held /locks/x #0")
+		for _, gone := range []string{first, path} {
+			if err := s.conn.Delete(gone, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if second := s.put(t, path+"/lock-", "", ephemeral, zk.PermAll); second != first {
+			t.Fatalf("got %s, want %s again", second, first)
+		}
+		s.conn.Delete(s.put(t, path+"/lock-", "", ephemeral, zk.PermAll), -1)
+		w.want(t, "anew", "held /locks/x #0 (1 unseen)")
+		cancel()
+		<-w.end
+	})
+}
+
+// One lock that may no longer be looked at does not hide the others.
+func TestFollowGoesOnWithoutALockThatMayNotBeRead(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s.queue(t, "/app/a")
+		s.queue(t, "/app/b")
+		w := s.follow(t, ctx, "/app")
+		w.want(t, "both", "held /app/a #0, held /app/b #0")
+		if _, err := s.conn.SetACL("/app/a", zk.WorldACL(zk.PermAll&^zk.PermRead), -1); err != nil {
+			t.Fatal(err)
+		}
+		s.put(t, "/app/b/"+hex+"__lock__", "", ephemeral, zk.PermAll)
+		w.want(t, "one", "queued /app/b #1")
+		cancel()
+		<-w.end
 	})
 }
 

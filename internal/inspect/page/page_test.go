@@ -21,19 +21,22 @@ func sight(at time.Time, turn, length int) inspect.Sight {
 	q := &inspect.Queue{Path: "/jobs/" + strings.Repeat("a-rather-long-name-", 6), Exists: true, At: at}
 	for i := range length {
 		who := (turn + i) % length
+		label := fmt.Sprint("worker ", who)
+		if who == 7 {
+			label = "<img src=x onerror=alert(1)>\u202e" + strings.Repeat("W", 60)
+		}
 		q.Contenders = append(q.Contenders, inspect.Contender{
 			Node: fmt.Sprint("node-", turn+i), Kind: "tierlock", Sequence: int32(turn + i), State: inspect.Waits, Readable: true,
-			Token: 1<<62 + int64(turn+i), Host: "host.example", PID: 1000 + who, Label: fmt.Sprint("worker ", who), AgeMS: int64(1000 * (length - i)),
+			Token: 1<<62 + int64(turn+i), Host: "host.example", PID: 1000 + who, Label: label, AgeMS: int64(1000 * (length - i)),
 		})
 	}
 	q.Contenders[0].State = inspect.Holds
-	q.Contenders[length-1].Label = "<img src=x onerror=alert(1)>\u202e" + strings.Repeat("W", 60)
 	return inspect.Sight{At: at, Queues: []*inspect.Queue{q}, Complete: true}
 }
 
 func filled(t *testing.T) *Site {
 	t.Helper()
-	s, err := Listen("127.0.0.1:0", false)
+	s, err := Listen("127.0.0.1:0", false, "/jobs", time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,12 +77,12 @@ func TestOtherNamesAreRefused(t *testing.T) {
 
 func TestOnlyTheLoopbackUnlessPublic(t *testing.T) {
 	for _, address := range []string{":0", "0.0.0.0:0", "[::]:0", "10.0.0.1:0", "ops.example:0", "127.0.0.1", "8080"} {
-		if s, err := Listen(address, false); err == nil {
+		if s, err := Listen(address, false, "/", time.Second); err == nil {
 			t.Errorf("listens at %s", s.URL())
 			s.Close()
 		}
 	}
-	s, err := Listen("0.0.0.0:0", true)
+	s, err := Listen("0.0.0.0:0", true, "/", time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,6 +188,7 @@ func TestTheBrowserShowsHolderAndWaitersAndAllTextFits(t *testing.T) {
 			"holder": `holds</span><span class="who">worker 5 · host.example:1005</span>`,
 			"token":  "token 4611686018427387933",
 			"waiter": `<span class="who">worker 6 · host.example:1006</span>`,
+			"evil":   `&lt;img src=x onerror=alert(1)&gt;\u202eWWW`,
 			"more":   "and 3 more",
 			"lanes":  `class="lane"`,
 			"spans":  `<rect class="c`,

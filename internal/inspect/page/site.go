@@ -27,9 +27,9 @@ type Site struct {
 	state    atomic.Pointer[[]byte] // JSON; nil before the first look
 }
 
-// Listen takes an address, host:port. Unless public is set, others than those of the loopback are
-// refused.
-func Listen(address string, public bool) (*Site, error) {
+// Listen takes an address, host:port, for a page about a path that is looked at so often. Unless
+// public is set, others than those of the loopback are refused.
+func Listen(address string, public bool, path string, every time.Duration) (*Site, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("%q: want host:port, such as 127.0.0.1:8080", address)
@@ -41,7 +41,7 @@ func Listen(address string, public bool) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Site{listener: listener, name: host, public: public}
+	s := &Site{listener: listener, name: host, public: public, album: album{path: path, every: every}}
 	s.server = &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
@@ -53,10 +53,7 @@ func Listen(address string, public bool) (*Site, error) {
 func (s *Site) URL() string { return "http://" + s.listener.Addr().String() + "/" }
 
 // Serve answers until Close is called.
-func (s *Site) Serve(path string, every time.Duration) {
-	s.album.path, s.album.every = path, every
-	_ = s.server.Serve(s.listener) // Close ends it
-}
+func (s *Site) Serve() { _ = s.server.Serve(s.listener) } // which Close ends
 
 // Close ends the page.
 func (s *Site) Close() error {
