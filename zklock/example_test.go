@@ -2,8 +2,12 @@ package zklock_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -74,4 +78,22 @@ func ExampleNode_Lost() {
 	// Output:
 	// true
 	// true
+}
+
+// Nobody else can take or break the locks, whoever can reach the servers.
+func ExampleWithTLS() {
+	roots := x509.NewCertPool() // with the authority that has signed the servers' certificates
+	own, err := tls.LoadX509KeyPair("service.pem", "service.key")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	client, err := zklock.Dial(context.Background(), "zk1.example.com:2281,zk2.example.com:2281/app",
+		zklock.WithTLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}),
+		zklock.WithACL(zk.AuthACL(zk.PermAll))) // for clients with the same certificate
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
 }

@@ -45,6 +45,21 @@ func dialSecure(t *testing.T, connect string, patience time.Duration, opts ...zk
 	return c, err
 }
 
+// wantNoSession fails unless Dial says what is wrong, sooner or later: a machine with a lot to do may have no answer at first.
+func wantNoSession(t *testing.T, connect string, want []string, opts ...zklock.Option) {
+	t.Helper()
+	var err error
+	for patience := time.Second; patience < time.Minute; patience *= 2 {
+		_, err = dialSecure(t, connect, patience, opts...)
+		wantErr(t, "Dial", err, context.DeadlineExceeded)
+		wantErr(t, "Dial", err, zk.ErrNoServer)
+		if err == nil || !slices.ContainsFunc(want, func(text string) bool { return !strings.Contains(err.Error(), text) }) {
+			return
+		}
+	}
+	wantMention(t, err, want...)
+}
+
 func TestRealServersAreVerifiedByTheirNamesInTheConnectString(t *testing.T) {
 	t.Parallel()
 	ca := zkservertest.NewAuthority(t)
@@ -57,7 +72,7 @@ func TestRealServersAreVerifiedByTheirNamesInTheConnectString(t *testing.T) {
 	}
 	cfg := &tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{ca.Issue("client").Certificate}}
 	for _, server := range servers {
-		c, err := dialSecure(t, server, 30*time.Second, zklock.WithTLS(cfg), zklock.WithDialContext(names.dial))
+		c, err := dialSecure(t, server, time.Minute, zklock.WithTLS(cfg), zklock.WithDialContext(names.dial))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,9 +85,8 @@ func TestRealServersAreVerifiedByTheirNamesInTheConnectString(t *testing.T) {
 		}
 	}
 	names[servers[0]], names[servers[1]] = names[servers[1]], names[servers[0]]
-	_, err := dialSecure(t, strings.Join(servers, ","), 4*time.Second, zklock.WithTLS(cfg), zklock.WithDialContext(names.dial))
-	wantErr(t, "Dial", err, zk.ErrNoServer)
-	wantMention(t, err, "TLS handshake with zk", "use a name that is in the server's certificate")
+	wantNoSession(t, strings.Join(servers, ","), []string{"TLS handshake with zk", "use a name that is in the server's certificate"},
+		zklock.WithTLS(cfg), zklock.WithDialContext(names.dial))
 }
 
 func TestRealHoldOutlivesItsServerBehindTLS(t *testing.T) {
@@ -86,7 +100,7 @@ func TestRealHoldOutlivesItsServerBehindTLS(t *testing.T) {
 	e, err := zkserver.StartMembers(t.Context(), members...)
 	zkservertest.Check(t, err)
 	defer func() { _ = e.Stop() }()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	leader, err := e.Leader(ctx)
 	if err != nil {
@@ -107,7 +121,7 @@ func TestRealHoldOutlivesItsServerBehindTLS(t *testing.T) {
 		}
 		return conn, err
 	}
-	c, err := dialSecure(t, strings.Join(slices.Sorted(maps.Keys(at)), ","), 40*time.Second, zklock.WithDialContext(dial),
+	c, err := dialSecure(t, strings.Join(slices.Sorted(maps.Keys(at)), ","), time.Minute, zklock.WithDialContext(dial),
 		zklock.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{ca.Issue("client").Certificate}}))
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +158,7 @@ func TestRealSecurePortRefusesWhomItShould(t *testing.T) {
 	}
 	secure := "localhost:" + port
 	client := ca.Issue("client").Certificate
-	if _, err := dialSecure(t, secure, 30*time.Second, zklock.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{client}})); err != nil {
+	if _, err := dialSecure(t, secure, time.Minute, zklock.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{client}})); err != nil {
 		t.Fatal(err) // and the server is warm
 	}
 	for _, c := range []struct {
@@ -165,10 +179,7 @@ func TestRealSecurePortRefusesWhomItShould(t *testing.T) {
 			if c.cfg != nil {
 				opts = append(opts, zklock.WithTLS(c.cfg))
 			}
-			_, err := dialSecure(t, c.connect, 6*time.Second, opts...)
-			wantErr(t, "Dial", err, context.DeadlineExceeded)
-			wantErr(t, "Dial", err, zk.ErrNoServer)
-			wantMention(t, err, c.connect, c.want)
+			wantNoSession(t, c.connect, []string{c.connect, c.want}, opts...)
 		})
 	}
 }
@@ -196,7 +207,7 @@ func TestRealACLsKeepOthersFromTheLock(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			owner, err := dialSecure(t, c.server, 30*time.Second, c.owner...)
+			owner, err := dialSecure(t, c.server, time.Minute, c.owner...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -206,7 +217,7 @@ func TestRealACLsKeepOthersFromTheLock(t *testing.T) {
 			}
 			for name, opts := range c.others {
 				t.Run(name, func(t *testing.T) {
-					other, err := dialSecure(t, c.server, 30*time.Second, opts...)
+					other, err := dialSecure(t, c.server, time.Minute, opts...)
 					if err != nil {
 						t.Fatal(err)
 					}

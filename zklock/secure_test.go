@@ -137,10 +137,27 @@ func TestEachServerShowsACertificateForItsName(t *testing.T) {
 	}
 }
 
-// ofZK1 starts a process that is connected to zk1 with TLS.
-func ofZK1(t *testing.T, s *zktest.Server, ca *zkservertest.Authority, f *front, connect string) process {
+// withTLS starts a process that knows its servers by name, and trusts ca.
+func withTLS(t *testing.T, s *zktest.Server, ca *zkservertest.Authority, f *front, connect string) process {
 	t.Helper()
 	return by(t, s, nil, connect, zklock.WithDialContext(f.dial), zklock.WithTLS(&tls.Config{RootCAs: ca.Pool}))
+}
+
+func TestAServerIsNotVerifiedByTheNameOfTheLastOne(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		ca := zkservertest.NewAuthority(t)
+		f := newFront(s)
+		f.set("zk1:2181", shows(ca.Issue("zk1")))
+		f.set("zk2:2181", shows(ca.Issue("zk2")))
+		withTLS(t, s, ca, f, "zk1,zk2")
+		for range 4 {
+			last := member(t, s)
+			s.CutAll()
+			if now := member(t, s); now == last || now == "" {
+				t.Fatalf("connected to %q after %q", now, last)
+			}
+		}
+	})
 }
 
 func TestAServerThatHangsInTheTLSHandshakeIsLeftInTime(t *testing.T) {
@@ -148,7 +165,7 @@ func TestAServerThatHangsInTheTLSHandshakeIsLeftInTime(t *testing.T) {
 		ca := zkservertest.NewAuthority(t)
 		f := newFront(s)
 		f.set("zk1:2181", shows(ca.Issue("zk1")))
-		p := ofZK1(t, s, ca, f, "zk1")
+		p := withTLS(t, s, ca, f, "zk1")
 		n := p.acquire(t)
 		f.set("zk1:2181", nil)
 		s.CutAll()
@@ -169,7 +186,7 @@ func TestCloseEndsATLSHandshake(t *testing.T) {
 		ca := zkservertest.NewAuthority(t)
 		f := newFront(s)
 		f.set("zk1:2181", shows(ca.Issue("zk1")))
-		p := ofZK1(t, s, ca, f, "zk1")
+		p := withTLS(t, s, ca, f, "zk1")
 		f.set("zk1:2181", nil)
 		s.CutAll()
 		time.Sleep(timeout / 12)
@@ -186,7 +203,7 @@ func TestACertificateThatHasExpiredDoesNotConnectAgain(t *testing.T) {
 		ca := zkservertest.NewAuthority(t)
 		f := newFront(s)
 		f.set("zk1:2181", shows(ca.IssueFor(time.Minute, "zk1")))
-		p := ofZK1(t, s, ca, f, "zk1")
+		p := withTLS(t, s, ca, f, "zk1")
 		n := p.acquire(t)
 		time.Sleep(time.Hour)
 		if err := n.Err(); err != nil {

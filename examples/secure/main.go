@@ -50,7 +50,7 @@ func connect(ctx context.Context) (*tier.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	return tierlock.Dial(ctx, os.Getenv("ZK_SERVERS"),
 		zklock.WithTLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}),

@@ -32,7 +32,7 @@ func service(ctx context.Context, ca, cert, servers, digest string) *exec.Cmd {
 func TestOnlyTheServiceGetsItsLock(t *testing.T) {
 	authority := zkservertest.NewAuthority(t)
 	server := zkservertest.Start(t, zkserver.Config{NoSync: true, TLS: authority.TLS("127.0.0.1")})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	servers, cert := zkserver.SecureAddr(server)+"/app", authority.Issue("service").File
 
