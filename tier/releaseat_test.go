@@ -99,3 +99,20 @@ func TestLossEndsAReleaseAt(t *testing.T) {
 		}
 	})
 }
+
+func TestShutdownWaitsForAReleaseAt(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		hold := acquire(t, locks.Mutex("/locks/a"))
+		start := time.Now()
+		if err := hold.ReleaseAt(start.Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if err := locks.Shutdown(t.Context()); err != nil || time.Since(start) < time.Hour {
+			t.Errorf("Shutdown: %v after %v, want nil after an hour", err, time.Since(start))
+		}
+		if err := hold.Err(); !errors.Is(err, tier.ErrReleased) {
+			t.Errorf("the hold: %v, want ErrReleased", err)
+		}
+	})
+}

@@ -1,0 +1,32 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A job that several processes start by their clocks, which differ, is run by one of them.
+func ExampleHold_ReleaseAt() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+	job := func() error {
+		hold, err := locks.Mutex("/jobs/report").TryAcquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer hold.ReleaseAt(time.Now().Add(time.Minute)) // a minute from now; the job does not wait for it
+		fmt.Println("report")
+		return nil
+	}
+	fmt.Println(job())
+	fmt.Println(errors.Is(job(), tier.ErrLocked)) // by a clock that is late
+	// Output:
+	// report
+	// <nil>
+	// true
+}
