@@ -34,8 +34,8 @@ type term struct {
 }
 
 // New returns the election at path, which is that of a lock. Options are those of
-// [tier.Registry.Mutex], such as zklock.NodeData for what other libraries show of the leader. But
-// the order is strict, without lingering, and campaigns are not limited, whatever is set in the
+// [tier.Registry.Mutex], such as zklock.NodeData for what other libraries show of the leader, in
+// place of its host, process and label. But the order is strict, without lingering, and campaigns are not limited, whatever is set in the
 // registry: else a change of leaders would have to wait. New sends nothing; a path that cannot be
 // a lock is reported by the methods.
 func New(locks *tier.Registry, path string, opts ...tier.MutexOption) *Election {
@@ -60,4 +60,8 @@ func (e *Election) IsLeader(context.Context) error {
 		return fmt.Errorf("%w: %w", ErrNotLeader, err)
 	}
 	return nil
+}
+
+func (e *Election) failure(op string, err error) error {
+	return fmt.Errorf("election: %s %s: %w", op, e.mutex.Path(), err)
 }

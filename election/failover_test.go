@@ -131,6 +131,7 @@ type event struct {
 
 func newScene(t *testing.T, n int) *scene {
 	t.Helper()
+	t.Parallel()
 	server := zkservertest.Start(t, zkserver.Config{TickTime: 200 * time.Millisecond, NoSync: true})
 	name := filepath.Join(t.TempDir(), "journal")
 	j, err := openJournal(name)

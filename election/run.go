@@ -88,7 +88,3 @@ func endOf(ctx context.Context, led error) error {
 	}
 	return fmt.Errorf("%w: %w", cause, led)
 }
-
-func (e *Election) failure(op string, err error) error {
-	return fmt.Errorf("election: %s %s: %w", op, e.mutex.Path(), err)
-}
