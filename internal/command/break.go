@@ -107,7 +107,7 @@ func (o *breakOptions) confirm(ctx context.Context, client *zklock.Client, path 
 		return nil // nothing will be deleted
 	}
 	fmt.Fprintf(w, "%s is held by %s; its node is %s old, %d wait.\nDelete the node with token %d? [y/N] ",
-		clean(path), clean(fmt.Sprint(h.Kind, " ", owner(h))), nodeAge(h), len(q.Contenders)-1, o.token)
+		clean(path), clean(h.KindName()+" "+owner(h)), nodeAge(h), len(q.Contenders)-1, o.token)
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 		return fail(exitNo, "nothing was deleted")
@@ -129,7 +129,7 @@ func (o *breakOptions) report(ctx context.Context, client *zklock.Client, in *in
 	}
 	now := "nobody holds the lock now"
 	if h := q.Holder(); h != nil {
-		now = fmt.Sprintf("the lock is held by %s, token %d, %d wait", clean(fmt.Sprint(h.Kind, " ", owner(h))), h.Token, len(q.Contenders)-1)
+		now = fmt.Sprintf("the lock is held by %s, token %d, %d wait", clean(h.KindName()+" "+owner(h)), h.Token, len(q.Contenders)-1)
 	}
 	if former == nil {
 		return fail(exitNo, "nothing was deleted: %d is not the token of the holder; %s", o.token, now)

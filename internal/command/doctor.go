@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/zklock"
 )
 
 func doctorSubcommand() *subcommand {
@@ -32,30 +33,25 @@ func runDoctor(ctx context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
-	client, err := in.zk.client(ctx)
-	if err != nil {
+	return in.look(ctx, func(ctx context.Context, client *zklock.Client) error {
+		lock, err := client.Lock(path)
+		if err != nil {
+			return usageError("%w", err)
+		}
+		report, err := inspect.Examine(ctx, client, lock)
+		if err != nil {
+			return err
+		}
+		if in.output == "json" {
+			err = writeJSON(in.stdout, report, "  ")
+		} else {
+			err = writeFindings(in.stdout, report)
+		}
+		if err == nil && report.Bad() {
+			return &failure{status: exitNo}
+		}
 		return err
-	}
-	defer client.Close()
-	lock, err := client.Lock(path)
-	if err != nil {
-		return usageError("%w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	report, err := inspect.Examine(ctx, client, lock)
-	if err != nil {
-		return lookFailure(err)
-	}
-	if in.output == "json" {
-		err = writeJSON(in.stdout, report, "  ")
-	} else {
-		err = writeFindings(in.stdout, report)
-	}
-	if err == nil && report.Bad() {
-		return &failure{status: exitNo}
-	}
-	return err
+	})
 }
 
 func writeFindings(w io.Writer, report *inspect.Report) error {

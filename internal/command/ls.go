@@ -4,9 +4,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"strconv"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/zklock"
 )
 
 // lsOptions are the flags of ls.
@@ -49,34 +51,23 @@ func (o *lsOptions) run(ctx context.Context, in *invocation) error {
 	if o.limit < 1 {
 		return usageError("-limit %d: want at least 1", o.limit)
 	}
-	client, err := in.zk.client(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	list, err := inspect.List(ctx, client, path, o.limit, o.all)
-	if err != nil {
-		return lookFailure(err)
-	}
-	if in.output == "json" {
-		return writeJSON(in.stdout, list, "  ")
-	}
-	if len(list.Locks) > 0 {
-		t := newTable(in.stdout, "LOCK", "QUEUE", "NODE AGE", "HOLDER")
-		for _, l := range list.Locks {
-			since, holder := "-", "-"
-			if l.Holder != nil {
-				since, holder = nodeAge(l.Holder), string(l.Holder.Kind)+" "+owner(l.Holder)
-			}
-			t.row(l.Path, strconv.Itoa(l.Queue), since, holder)
-		}
-		if err := t.end(); err != nil {
+	return in.look(ctx, func(ctx context.Context, client *zklock.Client) error {
+		list, err := inspect.List(ctx, client, path, o.limit, o.all)
+		switch {
+		case err != nil:
 			return err
+		case in.output == "json":
+			return writeJSON(in.stdout, list, "  ")
 		}
-	} else {
-		fmt.Fprintf(in.stderr, "no lock at %s or below it is held or waited for\n", clean(path))
+		return writeList(in, list)
+	})
+}
+
+func writeList(in *invocation, list *inspect.Listing) error {
+	if len(list.Locks) == 0 {
+		fmt.Fprintf(in.stderr, "no lock at %s or below it is held or waited for\n", clean(list.Path))
+	} else if err := writeLocks(in.stdout, list); err != nil {
+		return err
 	}
 	for _, path := range list.Unreadable {
 		fmt.Fprintf(in.stderr, "not permitted to look below %s\n", clean(path))
@@ -85,6 +76,18 @@ func (o *lsOptions) run(ctx context.Context, in *invocation) error {
 		fmt.Fprintf(in.stderr, "stopped after %d paths; there are more (-limit)\n", list.Looked)
 	}
 	return nil
+}
+
+func writeLocks(w io.Writer, list *inspect.Listing) error {
+	t := newTable(w, "LOCK", "QUEUE", "NODE AGE", "HOLDER")
+	for _, l := range list.Locks {
+		since, holder := "-", "-"
+		if l.Holder != nil {
+			since, holder = nodeAge(l.Holder), l.Holder.KindName()+" "+owner(l.Holder)
+		}
+		t.row(l.Path, strconv.Itoa(l.Queue), since, holder)
+	}
+	return t.end()
 }
 
 // nodeAge is the age of a node that may be read.

@@ -119,7 +119,7 @@ func writeEvent(w io.Writer, e inspect.Event) {
 func eventText(e inspect.Event) string {
 	who := ""
 	if e.Contender != nil {
-		who = clean(fmt.Sprint(e.Contender.Kind, " ", owner(e.Contender)))
+		who = clean(e.Contender.KindName() + " " + owner(e.Contender))
 	}
 	text := clean(e.Path)
 	switch e.What {

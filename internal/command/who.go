@@ -2,20 +2,14 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/zklock"
 )
-
-// lookTimeout is for a look at an ensemble that does not answer.
-const lookTimeout = time.Minute
 
 func whoSubcommand() *subcommand {
 	return &subcommand{
@@ -41,21 +35,16 @@ func runWho(ctx context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
-	client, err := in.zk.client(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	q, err := inspect.Look(ctx, client, path)
-	if err != nil {
-		return lookFailure(err)
-	}
-	if in.output == "json" {
-		return writeJSON(in.stdout, q, "  ")
-	}
-	return writeQueue(in.stdout, q)
+	return in.look(ctx, func(ctx context.Context, client *zklock.Client) error {
+		q, err := inspect.Look(ctx, client, path)
+		switch {
+		case err != nil:
+			return err
+		case in.output == "json":
+			return writeJSON(in.stdout, q, "  ")
+		}
+		return writeQueue(in.stdout, q)
+	})
 }
 
 func writeQueue(w io.Writer, q *inspect.Queue) error {
@@ -78,7 +67,7 @@ func writeContenders(w io.Writer, q *inspect.Queue) error {
 	t := newTable(w, "#", "STATE", "KIND", "NODE AGE", "WAITS FOR", "TOKEN", "SESSION", "WHO")
 	for i := range q.Contenders {
 		c := &q.Contenders[i]
-		kind := string(c.Kind)
+		kind := c.KindName()
 		if c.Pair != "" {
 			kind += "+kazoo"
 		}
@@ -117,35 +106,4 @@ func waitsFor(c *inspect.Contender) string {
 		return "-"
 	}
 	return strings.Join(parts, ", ")
-}
-
-// lookFailure tells servers that do not answer from what will not get better.
-func lookFailure(err error) error {
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, zk.ErrNoServer):
-		return fail(exitUnavailable, "%w", err)
-	case errors.Is(err, zk.ErrInvalidPath):
-		return usageError("%w", err)
-	}
-	return err
-}
-
-// lockPath returns the only argument, if it can be a lock.
-func (in *invocation) lockPath() (string, error) {
-	path, err := in.path()
-	if err != nil {
-		return "", err
-	}
-	return path, validate(path)
-}
-
-// pathOrRoot returns the only argument, or / if there is none.
-func (in *invocation) pathOrRoot() (string, error) {
-	if len(in.args) == 0 {
-		return "/", nil
-	}
-	if path, err := in.path(); err != nil || path == "/" {
-		return path, err
-	}
-	return in.lockPath()
 }

@@ -49,6 +49,9 @@ const maxContent = 200
 // Age is that of the node, by the clocks of server and machine.
 func (c Contender) Age() time.Duration { return time.Duration(c.AgeMS) * time.Millisecond }
 
+// KindName is what people call the kind.
+func (c Contender) KindName() string { return kindName(c.Kind) }
+
 // BehindSequence is the number of the nearest contender that c waits for.
 func (c Contender) BehindSequence() int32 { return c.behind }
 

@@ -195,7 +195,7 @@ func TestDoctorFinds(t *testing.T) {
 		"Curator's read/write lock": {func(t *testing.T, s site) {
 			s.queue(t, path)
 			s.put(t, path+"/_c_"+uuid+"-__WRIT__", "", ephemeral, zk.PermAll)
-		}, inspect.Problem, "write does not wait for tierlock"},
+		}, inspect.Problem, "curator-write does not wait for tierlock"},
 		"kazoo without a pair": {func(t *testing.T, s site) {
 			s.queue(t, path)
 			s.put(t, path+"/"+hex+"__lock__", "", ephemeral, zk.PermAll)

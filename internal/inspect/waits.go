@@ -16,9 +16,17 @@ func sortOf(c zklock.Contender) sort { return sort{c.Kind, c.Pair != ""} }
 
 func (s sort) String() string {
 	if s.pair {
-		return string(s.kind) + " WithKazoo"
+		return kindName(s.kind) + " WithKazoo"
 	}
-	return string(s.kind)
+	return kindName(s.kind)
+}
+
+// kindName says of whose read/write lock the sides are.
+func kindName(kind zklock.Kind) string {
+	if kind == zklock.KindRead || kind == zklock.KindWrite {
+		return "curator-" + string(kind)
+	}
+	return string(kind)
 }
 
 func (s sort) compare(other sort) int { return cmp.Compare(s.String(), other.String()) }

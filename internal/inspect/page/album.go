@@ -132,7 +132,7 @@ func show(q *inspect.Queue, h *history) lock {
 	l := lock{Path: inspect.Clean(q.Path), Waiters: []someone{}, Spans: h.spans, Unseen: h.unseen}
 	for i := range q.Contenders {
 		c := &q.Contenders[i]
-		s := someone{Who: name(c), Kind: string(c.Kind), State: string(c.State), Age: c.AgeMS, Token: fmt.Sprint(c.Token)}
+		s := someone{Who: name(c), Kind: c.KindName(), State: string(c.State), Age: c.AgeMS, Token: fmt.Sprint(c.Token)}
 		if !c.Readable {
 			s.Age = -1
 		}
