@@ -48,6 +48,7 @@ var packages = map[string]string{
 	"fmt":       "fmt",
 	"log":       "log",
 	"dropin":    "github.com/tierlock/tierlock/dropin",
+	"election":  "github.com/tierlock/tierlock/election",
 	"mutexbool": "github.com/tierlock/tierlock/mutexbool",
 	"os":        "os",
 	"slog":      "log/slog",
