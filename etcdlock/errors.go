@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -70,4 +69,4 @@ func codeOf(err error) codes.Code {
 // errGone says that a contender has lost its place in the queue and has to start again.
 var errGone = errors.New("place in the queue lost")
 
-func deleted(key string) error { return fmt.Errorf("%w: key %s was deleted", second.ErrLost, key) }
+func deleted(key string) error { return second.Lost(second.ByDeletion, "key %s was deleted", key) }

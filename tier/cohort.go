@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -20,12 +21,16 @@ type cohort struct {
 	gate     gate
 	state    state
 	grant    second.Grant       // of the owner, or that lingers; meaningful while held or lingering
+	owner    *ownership         // meaningful while held
+	since    time.Duration      // when that began, or the lingering, on the registry's clock
+	source   Source             // from where the grant came to the owner
 	policy   *options           // of the mutex by which the present or last owner came
-	wait     *second.Wait       // of the courier, while there is one
+	under    *second.Wait       // what the courier waits for; nil while there is none
 	quit     context.CancelFunc // calls the courier back; nil unless fetching for waiters
 	round    int64              // the last arrival before the grant came: up to it they waited then
 	lingerer lingerer
 	draining bool // nobody is to come any more
+	tally    tally
 }
 
 // A state says who acts for the cohort.
@@ -45,6 +50,11 @@ func (s state) String() string {
 
 // enter waits at the gate until its turn comes with the grant, or ctx is done.
 func (c *cohort) enter(ctx context.Context, lock *Mutex) (*ownership, error) {
+	if limit := lock.options.maxWait; limit > 0 {
+		wait, cancel := context.WithTimeoutCause(ctx, limit, ErrWaitLimit)
+		defer cancel()
+		ctx = wait
+	}
 	c.mu.Lock()
 	if c.draining {
 		c.mu.Unlock()
@@ -56,6 +66,8 @@ func (c *cohort) enter(ctx context.Context, lock *Mutex) (*ownership, error) {
 	}
 	w := c.gate.join()
 	w.errand = lock
+	begun := c.registry.now()
+	c.tally.waited -= begun
 	switch c.state {
 	case idle:
 		c.fetchLocked()
@@ -64,36 +76,49 @@ func (c *cohort) enter(ctx context.Context, lock *Mutex) (*ownership, error) {
 	}
 	c.mu.Unlock()
 
-	select {
-	case <-w.turn:
-		return w.own, w.err()
-	case <-ctx.Done():
-		return nil, c.giveUp(w, context.Cause(ctx))
-	case <-c.registry.second.Done():
-		return nil, c.giveUp(w, ErrClosed)
+	long, stop := c.registry.options.observer.alarm()
+	defer stop()
+	for {
+		select {
+		case <-w.turn:
+			return w.own, w.err()
+		case <-long:
+			c.tellWaiting(ctx, w, begun)
+		case <-ctx.Done():
+			return nil, c.giveUp(ctx, w, begun, context.Cause(ctx))
+		case <-c.registry.second.Done():
+			return nil, c.giveUp(ctx, w, begun, ErrClosed)
+		}
 	}
 }
 
-// giveUp takes a waiter out of the queue. If it was chosen a moment ago, the turn goes
+// giveUp ends a wait that began then, and says who was in the way.
+func (c *cohort) giveUp(ctx context.Context, w *waiter, begun time.Duration, cause error) error {
+	wait := c.wait(ctx, w.errand, begun)
+	c.withdraw(w)
+	if problem := c.registry.second.Err(); problem != nil && !errors.Is(cause, problem) {
+		cause = fmt.Errorf("%w: %w", cause, problem)
+	}
+	return &WaitError{wait, cause}
+}
+
+// withdraw takes a waiter out of the queue. If it was chosen a moment ago, the turn goes
 // to the next one, together with the grant: nobody loses the place.
-func (c *cohort) giveUp(w *waiter, cause error) error {
+func (c *cohort) withdraw(w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case !c.gate.leave(w):
-		if w.own != nil {
-			c.passOnLocked(w.own.grant)
+	if c.gate.leave(w) {
+		c.tally.waited += c.registry.now()
+		if c.gate.empty() && c.quit != nil {
+			c.quit() // nobody wants the grant any more
 		}
-	case c.gate.empty() && c.quit != nil:
-		c.quit() // nobody wants the grant any more
+		return
 	}
-	switch problem := c.registry.second.Err(); {
-	case problem != nil && !errors.Is(cause, problem):
-		cause = fmt.Errorf("%w: %w", cause, problem)
-	case problem == nil && c.state == held: // maybe by the caller itself, without the context of its hold
-		cause = fmt.Errorf("%w: this process has the lock", cause)
+	if w.own != nil { // it was no turn
+		*c.tally.of(c.source)--
+		c.tally.held += c.since
+		c.passOnLocked(w.own.grant)
 	}
-	return c.failure("acquire", cause)
 }
 
 // failure wraps an error that does not come from the second tier and so names no path yet.
@@ -105,7 +130,7 @@ func (c *cohort) failure(op string, err error) error {
 // away if there is none.
 func (c *cohort) passOnLocked(grant second.Grant) {
 	if !c.gate.empty() && grant.Err() == nil {
-		c.admitLocked(grant)
+		c.admitLocked(grant, c.registry.now())
 		return
 	}
 	c.leaveLocked()
@@ -117,22 +142,26 @@ func (c *cohort) passOnLocked(grant second.Grant) {
 	}
 }
 
-// admitLocked lets the first waiter through with grant.
-func (c *cohort) admitLocked(grant second.Grant) {
+// admitLocked lets the first waiter through with grant, now.
+func (c *cohort) admitLocked(grant second.Grant, now time.Duration) {
 	w := c.gate.first
-	c.gate.admit(c.ownLocked(&w.seat, w.errand, grant))
+	c.tally.waited += now
+	c.gate.admit(c.ownLocked(&w.seat, w.errand, grant, now))
 	c.expectHandOffLocked()
 }
 
-// ownLocked makes own the ownership of grant by way of m.
-func (c *cohort) ownLocked(own *ownership, m *Mutex, grant second.Grant) *ownership {
-	c.state, c.grant, c.policy = held, grant, m.options
+// ownLocked makes own the ownership of grant by way of m, from now on.
+func (c *cohort) ownLocked(own *ownership, m *Mutex, grant second.Grant, now time.Duration) *ownership {
+	c.state, c.grant, c.owner, c.policy = held, grant, own, m.options
+	c.since = now
+	c.tally.held -= now
+	*c.tally.of(c.source)++
 	return own.begin(c, grant)
 }
 
 // leaveLocked is called before the grant is given up.
 func (c *cohort) leaveLocked() {
-	c.state = leaving
+	c.state, c.owner = leaving, nil
 	c.lingerer.stop()
 }
 
@@ -175,8 +204,8 @@ func (c *cohort) try(ctx context.Context, lock *Mutex) (*ownership, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.round = c.gate.arrivals
-	own := c.ownLocked(new(ownership), lock, grant)
+	c.round, c.source = c.gate.arrivals, Found
+	own := c.ownLocked(new(ownership), lock, grant, c.registry.now())
 	c.expectHandOffLocked() // by who came meanwhile
 	return own, nil
 }
@@ -186,24 +215,38 @@ func (c *cohort) try(ctx context.Context, lock *Mutex) (*ownership, error) {
 func (c *cohort) release(own *ownership) error {
 	grant := own.grant
 	c.mu.Lock()
-	switch c.decideLocked(grant) {
+	now := c.registry.now()
+	next := c.decideLocked(grant)
+	c.tally.held += now
+	switch next {
 	case handOn:
-		c.admitLocked(grant)
+		c.source = HandOff
+		c.admitLocked(grant, now)
 		c.mu.Unlock()
 		return nil
 	case linger:
-		c.lingerLocked(grant)
+		c.lingerLocked(grant, now)
 		c.mu.Unlock()
 		return nil
 	case requeue:
 		if c.requeueLocked(grant) {
 			c.mu.Unlock()
-			return grant.AwaitRelease()
+			return c.noteLoss(grant.AwaitRelease())
 		}
 	}
 	c.leaveLocked()
 	c.mu.Unlock()
-	err := grant.Release()
+	err := c.noteLoss(grant.Release())
 	c.free()
+	return err
+}
+
+// noteLoss counts the loss of a lock, if err is one.
+func (c *cohort) noteLoss(err error) error {
+	if errors.Is(err, ErrLost) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.tally.lose(LossCause(second.CauseOf(err)))
+	}
 	return err
 }

@@ -3,6 +3,8 @@ package tier
 import (
 	"context"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A Contender is one process in the queue for a lock. What the store does not tell, or only to
@@ -11,6 +13,12 @@ type Contender struct {
 	ID    string    // its name in the queue, such as that of the node in ZooKeeper
 	Token int64     // fencing token it has as holder
 	Since time.Time // when it queued, by ZooKeeper's clock; on etcd, by that of its process
+
+	// HeldSince is when the present hold began, if it is one of this process; else zero, as only
+	// its process knows. Since says nothing of it: a process keeps its place in the queue while it
+	// hands the lock on among its goroutines, so a contender that is old may well be in use for
+	// many short holds, and healthy.
+	HeldSince time.Time
 
 	// What the process says of itself; zero for those of other libraries.
 	Host  string
@@ -31,12 +39,22 @@ func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
 		return nil, m.invalid
 	}
 	queue, err := m.claim.Contenders(ctx)
-	kept := m.registry.lingering(m.path)
+	ours := m.registry.heldLock(m.path)
 	var contenders []Contender
 	for _, q := range queue {
-		c := Contender(q)
-		c.Lingering = kept != nil && kept.Token() == c.Token
+		c := contender(q)
+		if ours.Token != 0 && ours.Token == c.Token {
+			if c.Lingering = ours.Lingering; !c.Lingering {
+				c.HeldSince = ours.Since
+			}
+		}
 		contenders = append(contenders, c)
 	}
 	return contenders, err
+}
+
+func contender(q second.Contender) Contender {
+	return Contender{
+		ID: q.ID, Token: q.Token, Since: q.Since, Host: q.Host, PID: q.PID, Label: q.Label, Linger: q.Linger,
+	}
 }

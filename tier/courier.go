@@ -2,6 +2,7 @@ package tier
 
 import (
 	"context"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -28,11 +29,11 @@ func (c *cohort) requeueLocked(grant second.Grant) bool {
 // closed, it turns the waiters away and reports false.
 func (c *cohort) sendCourierLocked(errand *Mutex, acquire func(context.Context, *second.Wait) (second.Grant, error)) bool {
 	c.state = fetching
-	c.wait = new(second.Wait)
+	c.under, c.owner = new(second.Wait), nil
 	// Not derived from any waiter's context: it serves whoever is first when it returns.
 	ctx, quit := context.WithCancel(context.Background())
 	c.quit = quit
-	wait := c.wait
+	wait := c.under
 	sent := c.registry.spawn(c, func() {
 		defer quit()
 		grant, err := acquire(ctx, wait)
@@ -41,7 +42,7 @@ func (c *cohort) sendCourierLocked(errand *Mutex, acquire func(context.Context, 
 	if !sent {
 		quit()
 		c.state = idle
-		c.gate.refuse(c.failure("acquire", ErrClosed))
+		c.refuseAllLocked(c.failure("acquire", ErrClosed))
 	}
 	return sent
 }
@@ -53,10 +54,15 @@ func (c *cohort) deliver(ctx context.Context, errand *Mutex, grant second.Grant,
 	defer c.mu.Unlock()
 	c.quit = nil
 	if err == nil {
-		c.round = c.gate.arrivals
+		c.round, c.source = c.gate.arrivals, Found
+		if c.under.Behind() {
+			c.source = HandOver
+		}
+		c.under = nil
 		c.passOnLocked(grant)
 		return
 	}
+	c.under = nil
 	if ctx.Err() == nil { // else it was called back, and somebody may have come since
 		c.refuseLocked(errand, err)
 	}
@@ -68,7 +74,14 @@ func (c *cohort) refuseLocked(errand *Mutex, err error) {
 		next := w.next
 		if w.errand.claim.Equal(errand.claim) {
 			c.gate.turnAway(w, err)
+			c.tally.waited += c.registry.now()
 		}
 		w = next
 	}
+}
+
+// refuseAllLocked turns all waiters away.
+func (c *cohort) refuseAllLocked(err error) {
+	c.tally.waited += time.Duration(c.gate.waiting) * c.registry.now()
+	c.gate.refuse(err)
 }

@@ -24,12 +24,14 @@ func (w *waiter) err() error {
 // it; its user guards it with a mutex.
 type gate struct {
 	first, last *waiter
+	waiting     int
 	arrivals    int64 // waiters that ever came
 }
 
 // join puts a new waiter at the end.
 func (g *gate) join() *waiter {
 	g.arrivals++
+	g.waiting++
 	w := &waiter{turn: make(chan struct{}), arrival: g.arrivals, prev: g.last}
 	if g.last != nil {
 		g.last.next = w
@@ -70,6 +72,7 @@ func (g *gate) leave(w *waiter) bool {
 		return false
 	}
 	w.arrival = 0
+	g.waiting--
 	if w.prev != nil {
 		w.prev.next = w.next
 	} else {

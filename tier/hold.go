@@ -16,6 +16,8 @@ type ownership struct {
 	grant  second.Grant
 	holds  atomic.Int64 // not released yet; 0 is final
 	first  Hold         // kept here to save an allocation
+
+	watched *watched // for the observer, nil if there is none
 }
 
 // begin makes o the ownership of node.
@@ -119,6 +121,9 @@ func (h *Hold) Release() error {
 	if h.own.holds.Add(-1) == 0 {
 		c := h.own.cohort
 		defer c.registry.part(c)
+		if h.own.watched != nil {
+			return h.own.releaseWatched()
+		}
 		return c.release(h.own)
 	}
 	if life := h.own.grant.Context(); life.Err() != nil { // reads no clock

@@ -10,7 +10,6 @@ import (
 // by the cohort's mutex.
 type lingerer struct {
 	limit time.Duration
-	since time.Time
 	spent chan struct{} // closed when its watch is over; nil if nobody watches
 }
 
@@ -22,11 +21,10 @@ func (l *lingerer) stop() {
 	}
 }
 
-// lingerLocked keeps a grant that nobody waits for.
-func (c *cohort) lingerLocked(grant second.Grant) {
-	c.state, c.grant = lingering, grant
+// lingerLocked keeps a grant that nobody waits for, from now on.
+func (c *cohort) lingerLocked(grant second.Grant, now time.Duration) {
+	c.state, c.grant, c.owner, c.since = lingering, grant, nil, now
 	l := &c.lingerer
-	l.since = time.Now()
 	if limit := c.policy.linger; l.limit != limit { // another mutex of the path may have another one
 		l.stop()
 		l.limit = limit
@@ -57,7 +55,8 @@ func (c *cohort) resumeLocked(m *Mutex) *ownership {
 		c.passOnLocked(grant)
 		return nil
 	}
-	return c.ownLocked(new(ownership), m, grant)
+	c.source = Resumption
+	return c.ownLocked(new(ownership), m, grant, c.registry.now())
 }
 
 // watchLingering runs from the first time that a grant lingers until it never will
@@ -95,7 +94,7 @@ func (c *cohort) endLingering(grant second.Grant, now bool) (left time.Duration)
 	if c.lingeringLocked() != grant {
 		return limit
 	}
-	if left := limit - time.Since(c.lingerer.since); left > 0 && !now {
+	if left := limit - (c.registry.now() - c.since); left > 0 && !now {
 		return left
 	}
 	c.passOnLocked(grant)

@@ -31,15 +31,10 @@ func (m *Mutex) Path() string { return m.path }
 // again: it returns at once with another hold of the same ownership, or with [ErrLost] if the
 // lock was lost. With any other context a goroutine that holds the lock waits for itself.
 //
-// When ctx is done the error wraps its cause, and the reason if the store cannot be reached; its
-// text says if this process has the lock.
+// When ctx is done the error is a [*WaitError]: it wraps the cause of ctx, and the reason if the
+// store cannot be reached, and says who is in the way as far as this process knows.
 // After any error nothing of this call is left, or it is removed in the background.
 func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
-	if limit := m.options.maxWait; limit > 0 {
-		wait, cancel := context.WithTimeoutCause(ctx, limit, ErrWaitLimit)
-		defer cancel()
-		ctx = wait
-	}
 	return m.acquire(ctx, "acquire", (*cohort).enter)
 }
 
@@ -65,6 +60,9 @@ func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, conte
 	c := m.registry.join(m.path)
 	if c == nil {
 		return nil, fmt.Errorf("tier: %s %s: %w", op, m.path, ErrClosed)
+	}
+	if o := m.registry.options.observer; o != nil {
+		return o.acquire(ctx, c, m, op == "acquire", take)
 	}
 	own, err := take(c, ctx, m)
 	if err != nil {

@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -30,6 +31,8 @@ type options struct {
 	rounds  bool
 	linger  time.Duration
 	maxWait time.Duration // 0: no limit
+
+	observer *Observer // nil if nobody observes
 }
 
 // defaultHandOff is measured; see DESIGN.md.
@@ -112,6 +115,9 @@ func (o *options) forMutex(opts []MutexOption) (changed *options, own []any, err
 	for _, opt := range opts {
 		if share, ok := opt.(Option); ok {
 			share(&other)
+			if other.observer != o.observer {
+				return o, nil, errors.New("an observer is for a registry, not for one lock")
+			}
 		} else {
 			own = append(own, opt)
 		}

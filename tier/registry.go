@@ -3,6 +3,7 @@ package tier
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -13,9 +14,11 @@ import (
 type Registry struct {
 	second  second.Tier
 	options *options
+	start   time.Time // of the registry's clock
 
 	mu      sync.Mutex // guards the fields below; taken last
 	cohorts map[string]*cohort
+	past    Stats // of cohorts that are gone
 	closed  bool
 	drained chan struct{}  // closed when there are no cohorts; nil before Shutdown
 	tasks   sync.WaitGroup // goroutines of the cohorts
@@ -29,8 +32,17 @@ func New(t second.Tier, opts ...Option) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{second: t, options: &o, cohorts: make(map[string]*cohort)}, nil
+	r := &Registry{second: t, options: &o, start: time.Now(), cohorts: make(map[string]*cohort)}
+	r.past.Losses = make(map[LossCause]int64)
+	o.observer.follow(t)
+	return r, nil
 }
+
+// now is the registry's clock: what it has run. It is cheaper than the time of day.
+func (r *Registry) now() time.Duration { return time.Since(r.start) }
+
+// at is the time of day on the registry's clock.
+func (r *Registry) at(now time.Duration) time.Time { return r.start.Add(now) }
 
 // Close ends the session of this process in the store, and with it every contender; where the
 // store cannot be reached they go when the session times out. Every hold is lost, and whoever
@@ -109,25 +121,34 @@ func (r *Registry) spawn(c *cohort, f func()) bool {
 	return true
 }
 
+// begin counts a task that Close waits for, unless the registry is closed.
+func (r *Registry) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.tasks.Add(1)
+	}
+	return !r.closed
+}
+
 func (r *Registry) part(c *cohort) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.members--; c.members == 0 {
 		delete(r.cohorts, c.path)
+		r.past.add(&c.tally) // nobody counts there any more
 		r.noteDrained()
 	}
 }
 
-// lingering returns the node at path that nobody wants for the moment, nil if there is
-// none.
-func (r *Registry) lingering(path string) second.Grant {
+// heldLock returns what this process has of the lock at path, the zero HeldLock if it is nothing.
+func (r *Registry) heldLock(path string) HeldLock {
 	r.mu.Lock()
 	c := r.cohorts[path]
 	r.mu.Unlock()
 	if c == nil {
-		return nil
+		return HeldLock{}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lingeringLocked()
+	l, _ := c.heldLock()
+	return l
 }

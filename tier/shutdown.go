@@ -83,7 +83,7 @@ func (c *cohort) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.draining = true
-	c.gate.refuse(c.failure("acquire", ErrClosed))
+	c.refuseAllLocked(c.failure("acquire", ErrClosed))
 	if c.quit != nil {
 		c.quit()
 	}

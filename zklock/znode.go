@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
@@ -101,4 +102,6 @@ func (zs znodes) deleted(answer outcome) {
 }
 
 // errDeleted says that a znode was deleted by somebody else.
-func errDeleted(path string) error { return fmt.Errorf("%w: node %s was deleted", ErrLost, path) }
+func errDeleted(path string) error {
+	return second.Lost(second.ByDeletion, "node %s was deleted", path)
+}

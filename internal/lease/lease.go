@@ -3,7 +3,7 @@
 package lease
 
 import (
-	"fmt"
+	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -118,7 +118,7 @@ func (l *Lease[C]) Lapse() {
 			l.contenders[c] = false
 			l.held--
 			// Under the mutex: whoever calls Lapse at the same time finds all lost.
-			l.config.Lose(c, fmt.Errorf("%w: the lease of %s ran out", second.ErrLost, l.config.Name))
+			l.config.Lose(c, second.Lost(second.ByLease, "the lease of %s ran out", l.config.Name))
 		}
 	}
 }
@@ -208,8 +208,12 @@ func (l *Lease[C]) End(reason error) {
 	if l.watchdog != nil {
 		l.watchdog.Stop()
 	}
+	cause := second.BySession
+	if errors.Is(reason, second.ErrClosed) {
+		cause = second.ByClose
+	}
 	for c := range l.contenders {
-		l.config.Lose(c, fmt.Errorf("%w: %s: %w", second.ErrLost, l.config.Name, reason))
+		l.config.Lose(c, second.Lost(cause, "%s: %w", l.config.Name, reason))
 	}
 }
 

@@ -90,14 +90,13 @@ type Grant interface {
 
 // A Contender is one process in the queue for a lock; see [tier.Contender].
 type Contender struct {
-	ID        string
-	Token     int64
-	Since     time.Time
-	Host      string
-	PID       int
-	Label     string
-	Linger    time.Duration
-	Lingering bool
+	ID     string
+	Token  int64
+	Since  time.Time
+	Host   string
+	PID    int
+	Label  string
+	Linger time.Duration
 }
 
 // A Connection is a change of the connection to the store.

@@ -1,0 +1,42 @@
+package second
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A LossCause says how a lock was lost.
+type LossCause string
+
+const (
+	ByLease    LossCause = "lease"    // it ran out, as the store was not heard from
+	BySession  LossCause = "session"  // the store says that the session is over
+	ByDeletion LossCause = "deletion" // somebody deleted the contender
+	ByClose    LossCause = "close"    // the program closed everything
+	ByOther    LossCause = "other"
+)
+
+// A loss is an error that wraps [ErrLost] and knows the cause.
+type loss struct {
+	error
+	cause LossCause
+}
+
+func (l loss) Unwrap() error { return l.error }
+
+// Lost returns an error that wraps [ErrLost], with a text behind that.
+func Lost(cause LossCause, format string, args ...any) error {
+	return loss{fmt.Errorf("%w: "+format, append([]any{ErrLost}, args...)...), cause}
+}
+
+// CauseOf tells how a lock was lost, of which err says that it was.
+func CauseOf(err error) LossCause {
+	var l loss
+	if errors.As(err, &l) {
+		return l.cause
+	}
+	if errors.Is(err, ErrClosed) {
+		return ByClose
+	}
+	return ByOther
+}

@@ -1,0 +1,143 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// What is done for an observer. Without one, nothing of this runs.
+
+const defaultWaitingAfter = time.Second
+
+// follow has the observer told of the connection.
+func (o *Observer) follow(t second.Tier) {
+	if o != nil && o.Connection != nil {
+		t.Notify(func(c second.Connection) {
+			o.Connection(Connection{State: ConnectionState(c.State), Away: c.Away, Err: c.Err})
+		})
+	}
+}
+
+// alarm tells when a wait that begins now is long.
+func (o *Observer) alarm() (long <-chan time.Time, stop func()) {
+	if o == nil || o.Waiting == nil {
+		return nil, func() {}
+	}
+	after := o.WaitingAfter
+	if after <= 0 {
+		after = defaultWaitingAfter
+	}
+	timer := time.NewTimer(after)
+	return timer.C, func() { timer.Stop() }
+}
+
+// tellWaiting tells of the wait of w. If that panics, the wait is over.
+func (c *cohort) tellWaiting(ctx context.Context, w *waiter, begun time.Duration) {
+	returned := false
+	defer func() {
+		if !returned {
+			c.withdraw(w)
+		}
+	}()
+	c.registry.options.observer.Waiting(ctx, c.wait(ctx, w.errand, begun))
+	returned = true
+}
+
+// acquire takes the lock and tells of it.
+func (o *Observer) acquire(ctx context.Context, c *cohort, m *Mutex, waits bool, take func(*cohort, context.Context, *Mutex) (*ownership, error)) (*Hold, error) {
+	r := c.registry
+	begun := r.now()
+	var own *ownership
+	returned := false
+	defer func() {
+		switch {
+		case returned:
+		case own != nil:
+			own.first.Release()
+		default:
+			r.part(c)
+		}
+	}()
+	own, err := take(c, ctx, m)
+	if err == nil {
+		o.acquired(ctx, own, begun)
+		returned = true
+		return &own.first, nil
+	}
+	returned = true
+	r.part(c)
+	if waits && o.Failed != nil {
+		now := r.now()
+		o.Failed(ctx, Failed{Path: c.path, At: r.at(now), Waited: now - begun, Err: err})
+	}
+	return nil, err
+}
+
+// A watched is what is kept of an ownership for the observer.
+type watched struct {
+	observer *Observer
+	ctx      context.Context // of its acquisition
+	since    time.Duration
+	stop     func() (stopped bool) // watching for its loss; nil if nobody does
+	told     chan struct{}         // closed when its loss has been told
+}
+
+func (o *Observer) acquired(ctx context.Context, own *ownership, begun time.Duration) {
+	c := own.cohort
+	c.mu.Lock()
+	since, source := c.since, c.source // of the owner: own
+	c.mu.Unlock()
+	own.watched = &watched{observer: o, ctx: ctx, since: since}
+	if o.Acquired != nil {
+		o.Acquired(ctx, Acquired{Hold: &own.first, At: c.registry.at(since), Waited: since - begun, From: source})
+	}
+	if o.Lost != nil {
+		own.watchLoss()
+	}
+}
+
+// watchLoss has the observer told of a loss at once. Once the registry is being closed, the
+// release tells it.
+func (own *ownership) watchLoss() {
+	w, r, life := own.watched, own.cohort.registry, own.grant.Context()
+	if !r.begin() {
+		return
+	}
+	w.told = make(chan struct{})
+	w.stop = context.AfterFunc(life, func() {
+		defer r.tasks.Done()
+		defer close(w.told)
+		own.tellLoss(context.Cause(life))
+	})
+}
+
+func (own *ownership) tellLoss(err error) {
+	w, r := own.watched, own.cohort.registry
+	w.observer.Lost(w.ctx, Lost{Hold: &own.first, At: r.at(r.now()), Err: err, Cause: LossCause(second.CauseOf(err))})
+}
+
+// releaseWatched is the release of an ownership of which an observer was told.
+func (own *ownership) releaseWatched() error {
+	w, c := own.watched, own.cohort
+	r, o := c.registry, w.observer
+	now := r.now()
+	// Before the release: what becomes of a grant that is handed on is no loss of this hold.
+	pending := w.stop != nil && !w.stop()
+	if w.stop != nil && !pending {
+		r.tasks.Done()
+	}
+	err := c.release(own)
+	switch {
+	case pending:
+		<-w.told
+	case o.Lost != nil && errors.Is(err, ErrLost):
+		own.tellLoss(err)
+	}
+	if o.Released != nil {
+		o.Released(w.ctx, Released{Hold: &own.first, At: r.at(now), Held: now - w.since, Err: err})
+	}
+	return err
+}

@@ -1,0 +1,99 @@
+package tier
+
+import (
+	"context"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// An Observer is told what becomes of the locks of a registry, for metrics, traces and alarms. Any
+// of its functions may be nil.
+//
+// Each is called outside of all locks, in the goroutine that it is about, unless it says otherwise:
+// one that is slow slows nobody but its caller. That caller may have the lock by then, so
+// Acquired should be quick. They must not acquire or release the lock they are told of. A panic is
+// the caller's; a lock that was about to be acquired is given back.
+//
+// The context is that of the call of Acquire or TryAcquire. It may have ended. For a trace, the
+// events have what spans need, after the fact: a wait began Waited before At, a hold Held before
+// At.
+//
+// For one hold the order is Waiting, Acquired, Lost, Released, each once at most. Between holds of
+// a lock there is none: the next one may be acquired before Released is called for the one before.
+// Their times, At, are in order.
+//
+// Entering again is no event, and neither is the release of any hold but the last. A grant that
+// lingers is not held: its end is no event.
+type Observer struct {
+	// Waiting tells once of a wait that takes longer than WaitingAfter, by default a second.
+	Waiting      func(ctx context.Context, w Wait)
+	WaitingAfter time.Duration
+	// Acquired tells that a lock is held, before Acquire or TryAcquire returns.
+	Acquired func(ctx context.Context, a Acquired)
+	// Failed tells that a wait ended without the lock. A TryAcquire does not wait: that it finds a
+	// lock taken, or fails, is for its caller alone.
+	Failed func(ctx context.Context, f Failed)
+	// Lost tells that a lock was lost while it was held, as soon as that is known, in a goroutine of
+	// its own, or, if only the release finds out, there. Until it returns, Release does not.
+	Lost func(ctx context.Context, l Lost)
+	// Released tells that the last hold of an ownership was released, before Release returns.
+	Released func(ctx context.Context, r Released)
+	// Connection tells first how the connection to the store stands, then how that changes; all
+	// from one goroutine. What changes during a call is told as one change. Over a connection made
+	// elsewhere (package dropin) it is not known.
+	Connection func(c Connection)
+}
+
+// Acquired is what an observer is told of a lock that was acquired.
+type Acquired struct {
+	Hold   *Hold // identifies the hold in what is told later; not to be released
+	At     time.Time
+	Waited time.Duration
+	From   Source
+}
+
+// Failed is what an observer is told of a wait that ended without the lock.
+type Failed struct {
+	Path   string
+	At     time.Time
+	Waited time.Duration
+	Err    error // what Acquire returns
+}
+
+// Lost is what an observer is told of a hold that was lost.
+type Lost struct {
+	Hold  *Hold
+	At    time.Time
+	Err   error // wraps [ErrLost]
+	Cause LossCause
+}
+
+// Released is what an observer is told of a hold that is over.
+type Released struct {
+	Hold *Hold
+	At   time.Time // when Release was called
+	Held time.Duration
+	Err  error // what Release returns
+}
+
+// A Connection is what an observer is told of the connection to the store.
+type Connection struct {
+	State ConnectionState
+	Away  time.Duration // how long there was none; with Connected
+	Err   error         // why there is none, if that is known
+}
+
+// A ConnectionState says how this process stands with the store.
+type ConnectionState string
+
+const (
+	Connected ConnectionState = ConnectionState(second.Connected)
+	Suspended ConnectionState = ConnectionState(second.Suspended) // no connection; what is held may be kept
+	Expired   ConnectionState = ConnectionState(second.Expired)   // the session is over, and all that was held is lost
+)
+
+// WithObserver has an observer told of all locks of a registry.
+func WithObserver(o Observer) Option {
+	return func(all *options) { all.observer = &o }
+}

@@ -1,0 +1,161 @@
+package tier
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// Stats are figures of a registry: of now, and sums since it was made.
+type Stats struct {
+	Holds     int // locks that are held
+	Lingering int // locks that are kept though nobody holds them
+	Waiters   int // goroutines that wait for a lock
+
+	// Acquisitions are turns: locks that were acquired, without those that were entered again. How
+	// each came is counted in one of Found to Resumptions.
+	Acquisitions int64
+	Found        int64 // in the store, with nobody there
+	HandOvers    int64 // in the store, behind another contender: most often, from another process
+	HandOffs     int64 // from another goroutine of this process, at its release
+	Resumptions  int64 // from this process, where it lingered
+
+	// Losses are holds that were lost, by cause, counted when they are released.
+	Losses map[LossCause]int64
+
+	WaitTime time.Duration // of all waits, those included that go on or were in vain
+	HoldTime time.Duration // of all holds, those included that go on
+}
+
+// A LossCause says how a lock was lost.
+type LossCause string
+
+const (
+	LossOfLease    LossCause = LossCause(second.ByLease)    // the lease ran out: the store was not heard from
+	LossOfSession  LossCause = LossCause(second.BySession)  // the store ended the session, or the etcd lease
+	LossByDeletion LossCause = LossCause(second.ByDeletion) // somebody deleted the contender
+	LossByClose    LossCause = LossCause(second.ByClose)    // the registry was closed
+	LossOtherwise  LossCause = LossCause(second.ByOther)    // such as a permission that was taken away
+)
+
+// A Source says from where a lock came to its owner.
+type Source string
+
+const (
+	Found      Source = "found"      // nobody was there
+	HandOver   Source = "hand-over"  // from another contender in the store
+	HandOff    Source = "hand-off"   // from another goroutine of this process
+	Resumption Source = "resumption" // it lingered in this process
+)
+
+// A tally is what a cohort counts, guarded by its mutex. Sums of time are those of the ends less
+// those of the beginnings, on the registry's clock: what goes on is the number of those who are
+// at it, times now.
+type tally struct {
+	found, handOvers, handOffs, resumptions int64
+	waited, held                            time.Duration
+	losses                                  map[LossCause]int64 // nil before the first
+}
+
+// of returns the counter of a source.
+func (t *tally) of(s Source) *int64 {
+	switch s {
+	case HandOver:
+		return &t.handOvers
+	case HandOff:
+		return &t.handOffs
+	case Resumption:
+		return &t.resumptions
+	}
+	return &t.found
+}
+
+func (t *tally) lose(cause LossCause) {
+	if t.losses == nil {
+		t.losses = make(map[LossCause]int64)
+	}
+	t.losses[cause]++
+}
+
+// add adds what a cohort has counted.
+func (s *Stats) add(t *tally) {
+	s.Found += t.found
+	s.HandOvers += t.handOvers
+	s.HandOffs += t.handOffs
+	s.Resumptions += t.resumptions
+	s.Acquisitions = s.Found + s.HandOvers + s.HandOffs + s.Resumptions
+	s.WaitTime += t.waited
+	s.HoldTime += t.held
+	for cause, n := range t.losses {
+		s.Losses[cause] += n
+	}
+}
+
+// Stats returns figures of all locks of the registry. It asks nobody, and is not a snapshot of one
+// instant.
+func (r *Registry) Stats() Stats {
+	r.mu.Lock()
+	s := r.past
+	s.Losses = maps.Clone(s.Losses)
+	cohorts := slices.Collect(maps.Values(r.cohorts))
+	r.mu.Unlock()
+	for _, c := range cohorts {
+		c.addTo(&s)
+	}
+	return s
+}
+
+func (c *cohort) addTo(s *Stats) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.add(&c.tally)
+	s.Waiters += c.gate.waiting
+	now := c.registry.now()
+	s.WaitTime += time.Duration(c.gate.waiting) * now
+	switch c.state {
+	case held:
+		s.Holds++
+		s.HoldTime += now
+	case lingering:
+		s.Lingering++
+	}
+}
+
+// A HeldLock is one that this process has.
+type HeldLock struct {
+	Path      string
+	Token     int64
+	Since     time.Time // when the present owner got it, or it began to linger
+	Waiters   int       // goroutines of this process that wait for it
+	Lingering bool      // nobody holds it, but it is kept
+}
+
+// Holds returns the locks that this process has, in order of their paths.
+func (r *Registry) Holds() []HeldLock {
+	r.mu.Lock()
+	cohorts := slices.Collect(maps.Values(r.cohorts))
+	r.mu.Unlock()
+	var locks []HeldLock
+	for _, c := range cohorts {
+		if l, ok := c.heldLock(); ok {
+			locks = append(locks, l)
+		}
+	}
+	slices.SortFunc(locks, func(a, b HeldLock) int { return cmp.Compare(a.Path, b.Path) })
+	return locks
+}
+
+func (c *cohort) heldLock() (l HeldLock, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != held && c.state != lingering {
+		return HeldLock{}, false
+	}
+	return HeldLock{
+		Path: c.path, Token: c.grant.Token(), Since: c.registry.at(c.since),
+		Waiters: c.gate.waiting, Lingering: c.state == lingering,
+	}, true
+}

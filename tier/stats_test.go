@@ -1,0 +1,208 @@
+package tier_test
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func wantStats(t *testing.T, when string, locks *tier.Registry, want tier.Stats) {
+	t.Helper()
+	synctest.Wait()
+	got := locks.Stats()
+	for cause, n := range want.Losses {
+		if got.Losses[cause] != n {
+			t.Errorf("%s: %d losses by %s, want %d", when, got.Losses[cause], cause, n)
+		}
+	}
+	if len(got.Losses) != len(want.Losses) {
+		t.Errorf("%s: losses %v, want %v", when, got.Losses, want.Losses)
+	}
+	got.Losses, want.Losses = nil, nil
+	if sum := got.Found + got.HandOvers + got.HandOffs + got.Resumptions; got.Acquisitions != sum {
+		t.Errorf("%s: %d acquisitions from %d sources", when, got.Acquisitions, sum)
+	}
+	want.Acquisitions = got.Acquisitions
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s:\ngot  %+v\nwant %+v", when, got, want)
+	}
+}
+
+func TestStatsCountFromWhereEachLockCame(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks, other := process(t, srv), process(t, srv)
+		mu := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour), tier.WithLinger(time.Minute))
+		wantStats(t, "at first", locks, tier.Stats{})
+
+		hold := acquire(t, mu) // found
+		waiting := start(soon(t), mu).blocked(t)
+		time.Sleep(2 * time.Second)
+		wantStats(t, "held", locks, tier.Stats{Holds: 1, Waiters: 1, Found: 1, WaitTime: 2 * time.Second, HoldTime: 2 * time.Second})
+		release(t, hold)
+		hold = waiting.granted(t) // handed off
+		time.Sleep(time.Second)
+		release(t, hold)
+		want := tier.Stats{Lingering: 1, Found: 1, HandOffs: 1, WaitTime: 2 * time.Second, HoldTime: 3 * time.Second}
+		time.Sleep(time.Second)
+		wantStats(t, "lingering", locks, want)
+
+		hold = acquire(t, mu) // resumed
+		inner, err := mu.Acquire(hold.Context(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, inner) // entering again is no acquisition
+		release(t, hold)
+		want.Resumptions++
+		wantStats(t, "lingering again", locks, want)
+
+		theirs := acquire(t, other.Mutex("/locks/a"))
+		waiting = start(soon(t), mu).blocked(t)
+		time.Sleep(time.Second)
+		release(t, theirs)
+		release(t, waiting.granted(t)) // handed over
+		want.HandOvers++
+		want.WaitTime += time.Second
+		wantStats(t, "handed over", locks, want)
+
+		time.Sleep(time.Hour) // the cohort is gone
+		want.Lingering = 0
+		wantStats(t, "after all", locks, want)
+	})
+}
+
+func TestStatsCountWaitsInVain(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		mu := locks.Mutex("/locks/a")
+		hold := acquire(t, mu)
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+1)*time.Second)
+				defer cancel()
+				mu.Acquire(ctx)
+			})
+		}
+		all.Wait()
+		if _, err := mu.TryAcquire(t.Context()); err == nil {
+			t.Error("taken twice")
+		}
+		wantStats(t, "after the waits", locks, tier.Stats{Holds: 1, Found: 1, WaitTime: 55 * time.Second, HoldTime: 10 * time.Second})
+		waiting := start(soon(t), mu).blocked(t)
+		locks.Close()
+		<-waiting.done
+		hold.Release()
+		wantStats(t, "after Close", locks, tier.Stats{
+			Found: 1, WaitTime: 55 * time.Second, HoldTime: 10 * time.Second,
+			Losses: map[tier.LossCause]int64{tier.LossByClose: 1},
+		})
+	})
+}
+
+// The one who was chosen gives up in the same moment: that is no acquisition, and no time is lost or won.
+func TestStatsOfATurnThatIsPassedOn(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		mu := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour))
+		turns := 0
+		for range 200 {
+			hold := acquire(t, mu)
+			turns++
+			ctx, cancel := context.WithCancel(t.Context())
+			a := start(ctx, mu).blocked(t)
+			time.Sleep(time.Second)
+			go cancel()
+			release(t, hold)
+			<-a.done
+			if a.err == nil {
+				turns++
+				release(t, a.hold)
+			}
+			cancel()
+		}
+		synctest.Wait()
+		s := locks.Stats()
+		if s.Acquisitions != int64(turns) || s.HoldTime != 200*time.Second || s.WaitTime != 200*time.Second || s.Holds != 0 || s.Waiters != 0 {
+			t.Errorf("%d turns: %+v", turns, s)
+		}
+	})
+}
+
+func TestStatsTellHowLocksWereLost(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		mu := locks.Mutex("/locks/a")
+		lose := func(how func()) {
+			hold := acquire(t, mu)
+			time.Sleep(sessionTimeout / 6) // watched
+			how()
+			<-hold.Lost()
+			hold.Release()
+		}
+		lose(func() { srv.Expire(srv.Sessions()[0].ID) })
+		lose(func() { outsiderDelete(t, srv) })
+		lose(srv.Freeze)
+		srv.Unfreeze()
+		wantStats(t, "after three losses", locks, tier.Stats{
+			Found: 3, WaitTime: time.Second, HoldTime: locks.Stats().HoldTime, // a second to connect again
+			Losses: map[tier.LossCause]int64{tier.LossOfSession: 1, tier.LossByDeletion: 1, tier.LossOfLease: 1},
+		})
+	})
+}
+
+func outsiderDelete(t *testing.T, srv *zktest.Server) {
+	t.Helper()
+	look := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+	for _, name := range srv.Children("/locks/a") {
+		if err := look.Delete("/locks/a/"+name, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks, other := process(t, srv), process(t, srv)
+		a, b := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour)), locks.Mutex("/locks/b", tier.WithLinger(time.Hour))
+		release(t, acquire(t, b))
+		hold := acquire(t, a)
+		queued := time.Now()
+		waiting, last := start(soon(t), a).blocked(t), start(soon(t), a).blocked(t)
+		time.Sleep(time.Minute)
+		release(t, hold)
+		hold = waiting.granted(t)
+		since := time.Now()
+		time.Sleep(time.Second)
+
+		held := locks.Holds()
+		if len(held) != 2 || held[0].Path != "/locks/a" || held[0].Token != hold.Token() || !held[0].Since.Equal(since) ||
+			held[0].Waiters != 1 || held[0].Lingering || held[1].Path != "/locks/b" || !held[1].Lingering {
+			t.Errorf("holds: %+v", held)
+		}
+		for _, asker := range []*tier.Registry{locks, other} {
+			queue, err := asker.Mutex("/locks/a").Contenders(soon(t))
+			if err != nil || len(queue) != 1 {
+				t.Fatal(queue, err)
+			}
+			want := since
+			if asker == other {
+				want = time.Time{}
+			}
+			if !queue[0].HeldSince.Equal(want) || !queue[0].Since.Equal(queued) {
+				t.Errorf("%+v, want in the queue since %v, held since %v", queue[0], queued, want)
+			}
+		}
+		release(t, hold)
+		release(t, last.granted(t))
+		if held := locks.Holds(); len(held) != 1 {
+			t.Errorf("holds after all: %+v", held)
+		}
+	})
+}
