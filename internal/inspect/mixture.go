@@ -1,0 +1,50 @@
+package inspect
+
+import "github.com/tierlock/tierlock/zklock"
+
+// examineMixture looks for sorts of locks that do not exclude each other.
+func (r *Report) examineMixture() {
+	sorts := r.kinds()
+	for i, a := range sorts {
+		for _, b := range sorts[i:] {
+			if shared(a, b) {
+				continue
+			}
+			r.examineTwo(a, b)
+			if a != b {
+				r.examineTwo(b, a)
+			}
+		}
+	}
+}
+
+func (r *Report) examineTwo(a, b sort) {
+	readers := a.kind == zklock.KindKazoo && b.kind == zklock.KindKazooRead
+	switch a.waitsFor(b) {
+	case no:
+		r.find(Problem, "", "%s does not wait for %s: on this path they do not exclude each other%s", a, b, remedy(a, b))
+	case perhaps:
+		switch {
+		case readers:
+			r.find(Note, "", "kazoo's Lock does not wait for its readers, its WriteLock does; names do not tell them apart")
+		case a.kind == zklock.KindMutex:
+			r.find(Warning, "", "%s is of a library that is not known here: it may not wait for %s", a, b)
+		default:
+			r.find(Warning, "", `%s waits for %s only with extra_lock_patterns=["lock-"], which its name does not tell%s`, a, b, remedy(a, b))
+		}
+	}
+	if a.kind == zklock.KindKazooRead && b.pair {
+		r.find(Note, "", "kazoo's ReadLock can get stuck beside %s before kazoo 2.9.0", b)
+	}
+}
+
+// remedy is what helps where a does not wait for b.
+func remedy(a, b sort) string {
+	switch {
+	case a.kind == zklock.KindRead || a.kind == zklock.KindWrite:
+		return "; give Curator's read/write lock a path of its own"
+	case a.kind != zklock.KindCurator && b.kind == zklock.KindTierlock:
+		return "; or have every tierlock process connect WithKazoo"
+	}
+	return ""
+}
