@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,6 +148,24 @@ func TestKilledKeeperKillsEverything(t *testing.T) {
 		}
 	}
 	next.leave(0)
+}
+
+// On Linux the kernel kills the command with its keeper, even if the front is stopped and cannot.
+func TestKilledKeeperKillsTheCommandWithoutTheFront(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no death signal")
+	}
+	server := startServer(t)
+	stage := newStage(t)
+	p := start(t, server.Addr(), under("", "/both", stage.command()...)...)
+	section, keeper := stage.first(), p.keeper()
+	p.signal(syscall.SIGSTOP)
+	if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	section.dies()
+	p.signal(syscall.SIGCONT)
+	p.exits(74)
 }
 
 // A keeper that is stopped can neither renew the lease nor end the command: the front kills all

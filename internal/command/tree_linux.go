@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -20,36 +21,52 @@ func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL
 
 // descendants returns the processes below this one that live.
 func descendants() []int {
-	parents := make(map[int]int)
+	processes := make(map[int]process)
 	entries, _ := os.ReadDir("/proc")
 	for _, entry := range entries {
 		if pid, err := strconv.Atoi(entry.Name()); err == nil {
-			if parent, lives := parentOf(pid); lives {
-				parents[pid] = parent
-			}
+			processes[pid] = look(pid)
 		}
 	}
 	var below []int
-	for pid := range parents {
-		for up := parents[pid]; up != 0; up = parents[up] {
-			if up == os.Getpid() {
-				below = append(below, pid)
-				break
-			}
+	for pid, p := range processes {
+		if p.lives && isBelow(processes, p) {
+			below = append(below, pid)
 		}
 	}
 	return below
 }
 
-// parentOf reads /proc/PID/stat: "PID (name) state parent …", where the name may hold anything.
-func parentOf(pid int) (parent int, lives bool) {
-	stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 2 || bytes.ContainsAny(fields[0], "ZX") {
-		return 0, false
+// isBelow goes up from p. Numbers that were used again meanwhile must not lead it round for ever.
+func isBelow(processes map[int]process, p process) bool {
+	for range processes {
+		switch p.parent {
+		case os.Getpid():
+			return true
+		case 0:
+			return false
+		}
+		p = processes[p.parent]
 	}
-	parent, err := strconv.Atoi(string(fields[1]))
-	return parent, err == nil
+	return false
+}
+
+// A process may be dead and still the parent of others: until the last of its threads has gone.
+type process struct {
+	parent int
+	lives  bool
+}
+
+// look reads /proc/PID/stat: "PID (name) state parent …", where the name may hold anything.
+func look(pid int) process {
+	stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	const state, parent, threads = 0, 1, 17 // those of proc(5), less the first two, from 0
+	if len(fields) <= threads {
+		return process{} // gone
+	}
+	up, _ := strconv.Atoi(fields[parent])
+	return process{up, fields[state] != "Z" && fields[state] != "X" || fields[threads] != "1" && fields[threads] != "0"}
 }
 
 // signalRest sends sig to what a command, which was the leader of group, has left behind.
@@ -63,15 +80,14 @@ func signalRest(_ int, sig syscall.Signal) {
 // resisted once about what does not go.
 func slay(_ int, resisted func(pids []int)) {
 	begun, pause := time.Now(), time.Millisecond
-	for {
+	for empty := 0; empty < 2; { // one look may miss what changed its parent meanwhile
 		below := descendants()
-		if len(below) == 0 {
-			return
-		}
+		empty++
 		for _, pid := range below {
 			syscall.Kill(pid, syscall.SIGKILL)
+			empty = 0
 		}
-		if resisted != nil && time.Since(begun) > time.Second {
+		if resisted != nil && len(below) > 0 && time.Since(begun) > time.Second {
 			resisted(below)
 			resisted = nil
 		}
