@@ -1,0 +1,53 @@
+package main
+
+import (
+	"math"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(memberEnv) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// What docs/capacity.md says of the cost is what a server counts.
+func TestTheServerCountsWhatTheFormulasSay(t *testing.T) {
+	zkservertest.Start(t, zkserver.Config{NoSync: true}) // or the test is skipped
+	for name, p := range map[string]plan{
+		"contended":              {Procs: 5, Goroutines: 2},
+		"contended by two":       {Procs: 2, Goroutines: 3},
+		"own locks":              {Procs: 3, Goroutines: 1, Private: true},
+		"own locks, many waiter": {Procs: 3, Goroutines: 3, Private: true},
+	} {
+		p.Locks, p.Session, p.Turns = 20, 4*time.Second, time.Second
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rows, err := p.measure(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range rows {
+				c, e := r.counted, r.expected
+				check := func(what string, counted, expected, slack float64) {
+					if math.Abs(counted-expected) > slack {
+						t.Errorf("%s, %v, %.0f turns: %s: %.0f, want %.0f ± %.0f", r.stage, r.took, r.turns, what, counted, expected, slack)
+					}
+				}
+				beats := 3 * float64(p.Procs) // one more or less of each kind
+				check("znodes", c.Znodes, e.Znodes, 0)
+				check("watches", c.Watches, e.Watches, 0)
+				check("writes", c.Writes, e.Writes, beats+0.02*e.Writes)
+				check("requests", c.Requests, e.Requests, beats+0.1*e.Requests)
+				check("sent", c.Sent, e.Sent, beats+0.1*e.Sent)
+			}
+		})
+	}
+}
