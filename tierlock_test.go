@@ -59,8 +59,7 @@ func TestDialRefusesBadArgumentsByName(t *testing.T) {
 func bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.NewServer(zktest.Config{})
-		t.Cleanup(srv.Close)
+		srv := zktest.Start(t)
 		f(t, srv)
 	})
 }

@@ -22,8 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.NewServer(zktest.Config{MinSessionTimeout: time.Second, ContainerCheck: time.Second})
-		t.Cleanup(srv.Close)
+		srv := zktest.Start(t, zktest.Config{MinSessionTimeout: time.Second, ContainerCheck: time.Second})
 		f(t, srv)
 	})
 }

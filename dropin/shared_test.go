@@ -97,8 +97,7 @@ func collected(t *testing.T, what string, condition func() bool) {
 }
 
 func TestClosedConnectionIsCollected(t *testing.T) { // I10
-	srv := zktest.NewServer(zktest.Config{})
-	t.Cleanup(srv.Close)
+	srv := zktest.Start(t)
 	uses := map[string]func(t *testing.T, conn *zk.Conn){
 		"never locked":        func(*testing.T, *zk.Conn) {},
 		"locked and unlocked": func(t *testing.T, conn *zk.Conn) { lockAndUnlock(t, conn, 3) },
@@ -128,8 +127,7 @@ func TestClosedConnectionIsCollected(t *testing.T) { // I10
 
 // An idle connection that the program keeps has no registry either.
 func TestEntryGoesWithTheLastHandle(t *testing.T) { // I10
-	srv := zktest.NewServer(zktest.Config{})
-	t.Cleanup(srv.Close)
+	srv := zktest.Start(t)
 	s := newScene(t, modelAddr, srv.DialTimeout)
 	conn := weak.Make(s.conn)
 	lockAndUnlock(t, s.conn, 2)
@@ -140,8 +138,7 @@ func TestEntryGoesWithTheLastHandle(t *testing.T) { // I10
 
 // The end of a registry is noticed late, when another one may have taken its place.
 func TestLateCleanupSparesTheNextEntry(t *testing.T) {
-	srv := zktest.NewServer(zktest.Config{})
-	t.Cleanup(srv.Close)
+	srv := zktest.Start(t)
 	s := newScene(t, modelAddr, srv.DialTimeout)
 	conn := weak.Make(s.conn)
 	for range 50 {

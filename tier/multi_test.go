@@ -87,8 +87,7 @@ func TestMultiThatOverlapsTheReleaseTakesNoEffectUnderTheNextOwner(t *testing.T)
 // third one waits: nothing that the first one asked for takes effect once the third one
 // has the lock.
 func TestNoWriteOfTheFormerOwnerTakesEffectAfterTheHandOff(t *testing.T) {
-	srv := zktest.NewServer(zktest.Config{})
-	defer srv.Close()
+	srv := zktest.Start(t)
 	client, err := zklock.Dial(soon(t), "127.0.0.1", zklock.WithDialContext(srv.DialContext))
 	if err != nil {
 		t.Fatal(err)

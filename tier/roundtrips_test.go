@@ -61,8 +61,7 @@ func meteredFrom(t *testing.T, latency time.Duration,
 ) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := zktest.NewServer(zktest.Config{Latency: latency})
-		defer s.Close()
+		s := zktest.Start(t, zktest.Config{Latency: latency})
 		m := &meter{}
 		s.Intercept(m.note)
 		var open []*tier.Registry

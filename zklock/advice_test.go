@@ -50,8 +50,7 @@ func TestDialTellsWhatIsWrongWithThePort(t *testing.T) {
 	secure.Config.ErrorLog = quiet
 	secure.StartTLS()
 	defer secure.Close()
-	plain := zktest.NewServer(zktest.Config{})
-	defer plain.Close()
+	plain := zktest.Start(t)
 	overTLS := func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := plain.DialContext(ctx, network, address)
 		if err != nil {

@@ -36,8 +36,7 @@ func TestContestedTellsOfAWaiterAndOnlyThen(t *testing.T) {
 func TestContestedSinceTheLookWasSent(t *testing.T) { // I11
 	synctest.Test(t, func(t *testing.T) {
 		const roundTrip = 40 * time.Millisecond
-		s := zktest.NewServer(zktest.Config{Latency: roundTrip / 2})
-		defer s.Close()
+		s := zktest.Start(t, zktest.Config{Latency: roundTrip / 2})
 		p, other := start(t, s), start(t, s)
 		n := p.acquire(t)
 		other.queue(t.Context())

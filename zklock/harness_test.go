@@ -223,34 +223,10 @@ func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {
 		Writes: writes.Load,
 		Remove: func(path string, i int) { operator.remove(t, path, i) },
 		Freeze: func() (thaw func()) {
-			for _, m := range e.Members {
-				check(m.Pause())
-			}
-			return func() {
-				for _, m := range e.Members {
-					check(m.Resume())
-				}
-			}
+			check(e.Pause())
+			return func() { check(e.Resume()) }
 		},
-		Failover: func() {
-			leader, err := e.Leader(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			leader.Kill()
-			_, err = e.Leader(ctx)
-			check(err)
-			check(leader.Restart(ctx))
-		},
-		Restart: func() {
-			var all sync.WaitGroup
-			for _, m := range e.Members {
-				m.Kill()
-			}
-			for _, m := range e.Members {
-				all.Go(func() { check(m.Restart(ctx)) })
-			}
-			all.Wait()
-		},
+		Failover: func() { check(e.Failover(ctx)) },
+		Restart:  func() { check(e.Restart(ctx)) },
 	}
 }

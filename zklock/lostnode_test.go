@@ -108,8 +108,7 @@ func TestTimeoutThatMayBeTooShortForTheTickIsToldAtWarn(t *testing.T) {
 		{10 * time.Second, 12 * time.Second, true}, // raised to two ticks, which must be of 6 s
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := zktest.NewServer(zktest.Config{MinSessionTimeout: tt.least})
-			t.Cleanup(s.Close)
+			s := zktest.Start(t, zktest.Config{MinSessionTimeout: tt.least})
 			var log bytes.Buffer
 			p := start(t, s, zklock.WithSessionTimeout(tt.asked), zklock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 			p.Close()

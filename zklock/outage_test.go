@@ -245,8 +245,7 @@ func TestEnsembleThatLostItsDataIsJoinedAnewWithLowTokens(t *testing.T) {
 			p.acquire(t).Release()
 		}
 		n := p.acquire(t)
-		wiped := zktest.NewServer(zktest.Config{})
-		t.Cleanup(wiped.Close)
+		wiped := zktest.Start(t)
 		current.Store(wiped)
 		old.CutAll()
 		awaitLoss(t, n)

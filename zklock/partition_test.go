@@ -22,8 +22,7 @@ func divided(t *testing.T, name string, divide func(t *testing.T, m *zktest.Memb
 	t.Run(name, func(t *testing.T) {
 		for after := time.Duration(0); after <= timeout; after += 270 * time.Millisecond {
 			synctest.Test(t, func(t *testing.T) {
-				s := zktest.NewServer(zktest.Config{Tick: tick})
-				t.Cleanup(s.Close)
+				s := zktest.Start(t, zktest.Config{Tick: tick})
 				n := start(t, s).acquire(t)
 				gone := deleted(s, n)
 				time.Sleep(after)

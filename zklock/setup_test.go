@@ -29,8 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := zktest.NewServer(zktest.Config{})
-		t.Cleanup(s.Close)
+		s := zktest.Start(t)
 		f(t, s)
 	})
 }

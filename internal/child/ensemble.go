@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -92,14 +93,50 @@ func (e *Ensemble) in(mode string) []*Server {
 	return members
 }
 
+// Pause freezes all members.
+func (e *Ensemble) Pause() error { return e.each((*Server).Pause) }
+
+// Resume continues them.
+func (e *Ensemble) Resume() error { return e.each((*Server).Resume) }
+
+// Failover kills the leader, and starts it again when there is another one.
+func (e *Ensemble) Failover(ctx context.Context) error {
+	leader, err := e.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	leader.Kill()
+	_, err = e.Leader(ctx)
+	return errors.Join(err, leader.Restart(ctx))
+}
+
+// Restart kills all members, and starts them again together: none serves without the others.
+func (e *Ensemble) Restart(ctx context.Context) error {
+	for _, s := range e.Members {
+		s.Kill()
+	}
+	errs := make([]error, len(e.Members))
+	var all sync.WaitGroup
+	for i, s := range e.Members {
+		all.Go(func() { errs[i] = s.Restart(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
 // Stop kills all members and removes what was theirs.
 func (e *Ensemble) Stop() error {
+	err := e.each((*Server).Stop)
+	if e.Network != nil {
+		err = errors.Join(err, e.Network.Close())
+	}
+	return err
+}
+
+func (e *Ensemble) each(do func(*Server) error) error {
 	var errs []error
 	for _, s := range e.Members {
-		errs = append(errs, s.Stop())
-	}
-	if e.Network != nil {
-		errs = append(errs, e.Network.Close())
+		errs = append(errs, do(s))
 	}
 	return errors.Join(errs...)
 }

@@ -36,8 +36,7 @@ type site struct {
 func bubble(t *testing.T, f func(t *testing.T, s site)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server := zktest.NewServer(zktest.Config{})
-		t.Cleanup(server.Close)
+		server := zktest.Start(t)
 		conn, events, err := zk.Connect([]string{addr, addr}, 10*time.Second, zk.WithDialer(server.DialTimeout), zk.WithLogger(zkconn.Silent{}), zk.WithLogInfo(false))
 		if err != nil {
 			t.Fatal(err)
