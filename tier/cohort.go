@@ -116,7 +116,7 @@ func (c *cohort) withdraw(w *waiter) {
 	}
 	if w.own != nil { // it was no turn
 		*c.tally.of(c.source)--
-		c.tally.held += c.since
+		c.tally.held += c.registry.now() // or the sum would go back
 		c.passOnLocked(w.own.grant)
 	}
 }

@@ -53,7 +53,7 @@ const (
 
 // A tally is what a cohort counts, guarded by its mutex. Sums of time are those of the ends less
 // those of the beginnings, on the registry's clock: what goes on is the number of those who are
-// at it, times now.
+// at it, times now. That they overflow on the way does no harm.
 type tally struct {
 	found, handOvers, handOffs, resumptions int64
 	waited, held                            time.Duration

@@ -1,0 +1,42 @@
+package tierprom
+
+import (
+	"context"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// failed stands for the source of a lock that did not come.
+const failed = "failed"
+
+// Observer returns what the metrics are fed by, for [tier.WithObserver]. A registry has one
+// observer: a program that has another one calls both.
+func (m *Metrics) Observer() tier.Observer {
+	return tier.Observer{
+		Waiting: func(_ context.Context, w tier.Wait) { m.long.WithLabelValues(m.label(w.Path)).Inc() },
+		Acquired: func(_ context.Context, a tier.Acquired) {
+			m.wait.WithLabelValues(m.label(a.Hold.Path()), string(a.From)).Observe(a.Waited.Seconds())
+		},
+		Failed: func(_ context.Context, f tier.Failed) {
+			m.wait.WithLabelValues(m.label(f.Path), failed).Observe(f.Waited.Seconds())
+		},
+		Lost: func(_ context.Context, l tier.Lost) {
+			m.losses.WithLabelValues(m.label(l.Hold.Path()), string(l.Cause)).Inc()
+		},
+		Released: func(_ context.Context, r tier.Released) {
+			m.hold.WithLabelValues(m.label(r.Hold.Path())).Observe(r.Held.Seconds())
+		},
+		Connection: m.follow,
+	}
+}
+
+func (m *Metrics) follow(c tier.Connection) {
+	connected := 0.0
+	switch c.State {
+	case tier.Connected:
+		connected = 1
+	case tier.Expired:
+		m.expired.Inc()
+	}
+	m.connected.Set(connected)
+}

@@ -1,0 +1,230 @@
+package tierprom_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/goleak"
+
+	tierprom "github.com/tierlock/tierlock/metrics/prometheus"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// process returns the locks of a process, and its page of metrics.
+func process(t *testing.T, srv *zktest.Server, patterns ...string) (*tier.Registry, *httptest.Server) {
+	t.Helper()
+	metrics, err := tierprom.New(patterns...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := zklock.Dial(t.Context(), "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext))
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks, err := tier.New(client.Tier(), tier.WithObserver(metrics.Observer()), tier.WithHandOff(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	metrics.Follow(locks)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(metrics)
+	page := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	t.Cleanup(page.Close)
+	return locks, page
+}
+
+func server(t *testing.T) *zktest.Server {
+	t.Helper()
+	srv := zktest.NewServer(zktest.Config{})
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+// wait has one goroutine wait for a lock while another has it for d.
+func wait(t *testing.T, locks *tier.Registry, path string, d time.Duration) {
+	t.Helper()
+	mu := locks.Mutex(path)
+	hold, err := mu.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := make(chan error)
+	go func() { next <- mu.Do(t.Context(), func(context.Context) error { return nil }) }()
+	for deadline := time.Now().Add(time.Minute); locks.Stats().Waiters == 0; time.Sleep(time.Millisecond / 10) {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody waits")
+		}
+	}
+	time.Sleep(d)
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+	if err := <-next; err != nil {
+		t.Error(err)
+	}
+}
+
+func scrape(t *testing.T, page *httptest.Server) string {
+	t.Helper()
+	answer, err := page.Client().Get(page.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var b strings.Builder
+	if err := answer.Write(&b); err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatal(err, b.String())
+	}
+	return b.String()
+}
+
+func TestScrape(t *testing.T) {
+	locks, page := process(t, server(t), "/jobs/*", "/customers/*/*")
+	for i := range 100 { // any number of paths are few labels
+		wait(t, locks, fmt.Sprintf("/jobs/%d", i), 0)
+		wait(t, locks, fmt.Sprintf("/customers/%d/bill", i), 0)
+		wait(t, locks, fmt.Sprintf("/elsewhere/%d", i), 0)
+	}
+	hold, err := locks.Mutex("/jobs/kept").Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := locks.Mutex("/jobs/kept").Acquire(ctx); err == nil {
+		t.Error("acquired twice")
+	}
+	text := scrape(t, page)
+	for _, want := range []string{
+		`tierlock_hold_seconds_count{path="/jobs/*"} 200`,
+		`tierlock_hold_seconds_count{path="/customers/*/*"} 200`,
+		`tierlock_hold_seconds_count{path="other"} 200`,
+		`tierlock_wait_seconds_count{from="hand-off",path="/jobs/*"} 100`,
+		`tierlock_wait_seconds_count{from="found",path="/jobs/*"} 101`,
+		`tierlock_wait_seconds_count{from="failed",path="/jobs/*"} 1`,
+		"tierlock_holds 1\n", "tierlock_waiters 0\n", "tierlock_connected 1\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("not on the page: %s", want)
+		}
+	}
+	if n := strings.Count(text, "\n"); n > 300 {
+		t.Errorf("%d lines on the page", n)
+	}
+	hold.Release()
+	locks.Close()
+}
+
+func TestMalformedPatternIsRefused(t *testing.T) {
+	if _, err := tierprom.New("/jobs/[a"); err == nil {
+		t.Error("took a pattern that matches nothing")
+	}
+}
+
+// A real Prometheus scrapes two processes and answers which lock is waited for the longest.
+func TestPrometheusSaysWhichLockIsWaitedForLongest(t *testing.T) {
+	program := os.Getenv("PROMETHEUS")
+	if program == "" {
+		program = "prometheus"
+	}
+	program, err := exec.LookPath(program)
+	if err != nil {
+		if os.Getenv("TIERLOCK_REQUIRE_SERVER") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err, "; scripts/get-prometheus.sh installs it")
+	}
+	srv := server(t)
+	var targets []string
+	var all []*tier.Registry
+	for range 2 {
+		locks, page := process(t, srv, "/jobs/*", "/reports/*")
+		all, targets = append(all, locks), append(targets, strings.TrimPrefix(page.URL, "http://"))
+	}
+	ask := runPrometheus(t, program, targets)
+	const query = `topk(1, sum by (path) (rate(tierlock_wait_seconds_sum[30s])))`
+	for deadline := time.Now().Add(time.Minute); ; {
+		for _, locks := range all {
+			wait(t, locks, "/jobs/a", 5*time.Millisecond)
+			wait(t, locks, "/reports/b", 60*time.Millisecond)
+		}
+		longest := ask(query)
+		if len(longest) == 1 && longest[0] == "/reports/*" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("Prometheus answers %q to %s", longest, query)
+		}
+	}
+}
+
+// runPrometheus starts one, and returns what asks it for the label "path" of what a query yields.
+func runPrometheus(t *testing.T, program string, targets []string) func(query string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	config := fmt.Sprintf("global: {scrape_interval: 500ms}\nscrape_configs: [{job_name: locks, static_configs: [{targets: [%s]}]}]\n",
+		strings.Join(targets, ", "))
+	file := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
+	var log strings.Builder
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Timeout: 5 * time.Second}
+	t.Cleanup(func() {
+		client.CloseIdleConnections()
+		cancel()
+		cmd.Wait()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	return func(query string) (paths []string) {
+		answer, err := client.Get("http://" + addr + "/api/v1/query?query=" + url.QueryEscape(query))
+		if err != nil {
+			return nil // not there yet
+		}
+		defer answer.Body.Close()
+		var result struct {
+			Data struct {
+				Result []struct{ Metric struct{ Path string } }
+			}
+		}
+		if json.NewDecoder(answer.Body).Decode(&result) != nil {
+			return nil
+		}
+		for _, r := range result.Data.Result {
+			paths = append(paths, r.Metric.Path)
+		}
+		return paths
+	}
+}

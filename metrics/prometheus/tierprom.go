@@ -1,0 +1,134 @@
+// Package tierprom has Prometheus metrics of the locks of a process.
+//
+//	metrics, err := tierprom.New("/jobs/*", "/customers/*")
+//	…
+//	locks, err := tierlock.Dial(ctx, "zk1:2181", tier.WithObserver(metrics.Observer()))
+//	…
+//	metrics.Follow(locks)
+//	prometheus.MustRegister(metrics)
+//
+// Locks are grouped by patterns that the program gives, as there may be any number of paths: each
+// pattern is one value of the label "path". What fits none is "other".
+//
+// The metrics, where _seconds are histograms:
+//
+//	tierlock_wait_seconds{path,from}    waits; from is found, hand-over, hand-off, resumption or failed
+//	tierlock_hold_seconds{path}         holds that are over
+//	tierlock_long_waits_total{path}     waits that took longer than a second
+//	tierlock_losses_total{path,cause}   holds that were lost; cause is lease, session, deletion, close or other
+//	tierlock_connected                  1 while there is a connection and a session
+//	tierlock_sessions_expired_total
+//	tierlock_holds, _lingering, _waiters
+//	tierlock_held_seconds_total, tierlock_waited_seconds_total
+//	                                    sums that go on while a hold or a wait does
+//
+// Which locks are waited for the longest:
+//
+//	topk(3, sum by (path) (rate(tierlock_wait_seconds_sum[5m])))
+package tierprom
+
+import (
+	"fmt"
+	"path"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// other is the label of locks that fit no pattern.
+const other = "other"
+
+// Metrics are those of one registry: a [prometheus.Collector].
+type Metrics struct {
+	patterns []string
+	locks    atomic.Pointer[tier.Registry] // nil before Follow
+
+	wait, hold           *prometheus.HistogramVec
+	long, losses         *prometheus.CounterVec
+	connected            prometheus.Gauge
+	expired              prometheus.Counter
+	holds, kept, waiting *prometheus.Desc
+	held, waited         *prometheus.Desc
+}
+
+// buckets are for waits and holds from a tenth of a millisecond, a hand-off, to minutes.
+var buckets = []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+
+// New returns metrics with a label for each pattern, in the syntax of [path.Match]; the first that
+// fits counts. The error says which pattern is malformed.
+func New(patterns ...string) (*Metrics, error) {
+	for _, p := range patterns {
+		if _, err := path.Match(p, "/"); err != nil {
+			return nil, fmt.Errorf("tierprom: pattern %q: %w", p, err)
+		}
+	}
+	m := &Metrics{patterns: patterns}
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
+	m.wait = histogram("tierlock_wait_seconds", "Waits for a lock, by from where it came.", "path", "from")
+	m.hold = histogram("tierlock_hold_seconds", "Holds of a lock that are over.", "path")
+	m.long = counter("tierlock_long_waits_total", "Waits that took longer than a second.", "path")
+	m.losses = counter("tierlock_losses_total", "Holds that were lost.", "path", "cause")
+	m.connected = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tierlock_connected", Help: "Whether there is a connection and a session."})
+	m.expired = prometheus.NewCounter(prometheus.CounterOpts{Name: "tierlock_sessions_expired_total", Help: "Sessions that have expired."})
+	m.holds = desc("tierlock_holds", "Locks that are held.")
+	m.kept = desc("tierlock_lingering", "Locks that are kept though nobody holds them.")
+	m.waiting = desc("tierlock_waiters", "Goroutines that wait for a lock.")
+	m.held = desc("tierlock_held_seconds_total", "Time of all holds, those included that go on.")
+	m.waited = desc("tierlock_waited_seconds_total", "Time of all waits, those included that go on.")
+	return m, nil
+}
+
+// Follow has the metrics show the state of locks, which has the observer of m.
+func (m *Metrics) Follow(locks *tier.Registry) { m.locks.Store(locks) }
+
+// label is the pattern that the lock at p fits.
+func (m *Metrics) label(p string) string {
+	for _, pattern := range m.patterns {
+		if ok, _ := path.Match(pattern, p); ok {
+			return pattern
+		}
+	}
+	return other
+}
+
+func (m *Metrics) vectors() []prometheus.Collector {
+	return []prometheus.Collector{m.wait, m.hold, m.long, m.losses, m.connected, m.expired}
+}
+
+// Describe implements [prometheus.Collector].
+func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
+	for _, v := range m.vectors() {
+		v.Describe(c)
+	}
+	for _, d := range []*prometheus.Desc{m.holds, m.kept, m.waiting, m.held, m.waited} {
+		c <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (m *Metrics) Collect(c chan<- prometheus.Metric) {
+	for _, v := range m.vectors() {
+		v.Collect(c)
+	}
+	locks := m.locks.Load()
+	if locks == nil {
+		return
+	}
+	s := locks.Stats()
+	gauge := func(d *prometheus.Desc, v int) {
+		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
+	}
+	gauge(m.holds, s.Holds)
+	gauge(m.kept, s.Lingering)
+	gauge(m.waiting, s.Waiters)
+	c <- prometheus.MustNewConstMetric(m.held, prometheus.CounterValue, s.HoldTime.Seconds())
+	c <- prometheus.MustNewConstMetric(m.waited, prometheus.CounterValue, s.WaitTime.Seconds())
+}

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Makes sure that a Prometheus is on this machine, for the test of metrics/prometheus; changes nothing if there is one.
+set -euo pipefail
+
+command -v "${PROMETHEUS:-prometheus}" >/dev/null && exit 0
+
+as_root=()
+[ "$(id -u)" -eq 0 ] || as_root=(sudo)
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends prometheus
