@@ -20,6 +20,7 @@ type blindTier struct {
 	second.Tier
 	valid atomic.Int64 // looks at the clock before it is over
 	used  atomic.Bool
+	stuck error // what the first Release returns, if anything
 }
 
 func (b *blindTier) Claim(path string, o second.Options) (second.Claim, error) {
@@ -50,6 +51,13 @@ func (g blindGrant) Err() error {
 		return fmt.Errorf("the clock says: %w", second.ErrLost)
 	}
 	return g.Grant.Err()
+}
+
+func (g blindGrant) Release() error {
+	if err := g.Grant.Release(); g.tier.stuck == nil {
+		return err
+	}
+	return g.tier.stuck
 }
 
 func blind(t *testing.T, srv *zktest.Server) (*election.Election, *blindTier) {
@@ -103,6 +111,25 @@ func TestNothingIsDoneInATermThatIsOver(t *testing.T) {
 			return election.ErrStop
 		}); err != nil || led != 1 {
 			t.Errorf("Run: %v, led %d times; want one term, the second", err, led)
+		}
+	})
+}
+
+func TestOneThatCannotResignSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		e, tier := blind(t, srv)
+		tier.valid.Store(100)
+		tier.stuck = errors.New("no permission to delete")
+		led := errors.New("a failure")
+		terms := 0
+		err := e.Run(t.Context(), func(context.Context, int64) error {
+			if terms++; terms > 1 {
+				return election.ErrStop
+			}
+			return led
+		})
+		if !errors.Is(err, tier.stuck) || !errors.Is(err, led) {
+			t.Errorf("Run: got %v, want that it cannot resign, and the failure", err)
 		}
 	})
 }

@@ -121,6 +121,21 @@ func TestObserverSurvivesOutages(t *testing.T) {
 	})
 }
 
+func TestTheEndOfAnObservationIsNoError(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		p := start(t, srv, new(diary), "a")
+		o := observe(t, election.New(registry(t, srv, "observer"), path))
+		o.saw(t, "a")
+		srv.Freeze() // so that it ends in the middle of a look
+		time.Sleep(5 * time.Second)
+		o.stop()
+		<-o.ended
+		o.saw(t, "a")
+		srv.Unfreeze()
+		p[0].stop()
+	})
+}
+
 // A server that lags may show who led before, and one that has to hide the tokens shows none.
 func TestObserverNeverGoesBack(t *testing.T) {
 	leader := func(id string, term int64) tier.Contender { return tier.Contender{ID: id, Token: term} }
@@ -137,6 +152,7 @@ func TestObserverNeverGoesBack(t *testing.T) {
 		{leader("a", 0), leader("a", 0), false},
 		{leader("b", 0), leader("a", 0), true},
 		{leader("a", 5), leader("a", 0), false},
+		{leader("b", 0), leader("a", 5), true},
 	} {
 		if got := election.Succeeds(c.leader, c.last); got != c.want {
 			t.Errorf("%+v after %+v: got %v, want %v", c.leader, c.last, got, c.want)
