@@ -134,9 +134,9 @@ func nextSequence(path *zk.Stat) int64 {
 	return int64(uint32(path.Cversion)+uint32(path.NumChildren)) / 2
 }
 
-// Holder returns who has the lock, nil if nobody does.
+// Holder returns who has the lock, nil if nobody does, or if q is nil.
 func (q *Queue) Holder() *Contender {
-	if len(q.Contenders) == 0 {
+	if q == nil || len(q.Contenders) == 0 {
 		return nil
 	}
 	return &q.Contenders[0]

@@ -3,6 +3,8 @@ package page
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,51 +72,56 @@ type someone struct {
 
 // add puts a sight into the album and returns the state of the page.
 func (a *album) add(sight inspect.Sight) []byte {
+	queues := make(map[string]*inspect.Queue)
+	for _, q := range sight.Queues {
+		queues[q.Path] = q
+	}
+	if sight.Trouble == "" {
+		a.remember(queues, sight)
+	}
+	s := state{
+		Path: inspect.Clean(a.path), At: sight.At.UnixMilli(), Every: a.every.Milliseconds(), Window: window.Milliseconds(),
+		Trouble: inspect.Clean(sight.Trouble), Complete: sight.Complete, Locks: []lock{},
+	}
+	for _, path := range slices.Sorted(maps.Keys(a.locks)) {
+		if len(s.Locks) == maxLocks {
+			s.More = len(a.locks) - maxLocks
+			break
+		}
+		s.Locks = append(s.Locks, show(path, queues[path], a.locks[path]))
+	}
+	text, _ := json.Marshal(s) // numbers and strings: cannot fail
+	return text
+}
+
+// remember adds what was seen to the histories. That of a lock which is free, or gone, stays for as
+// long as there is room and something to show.
+func (a *album) remember(queues map[string]*inspect.Queue, sight inspect.Sight) {
 	if a.locks == nil {
 		a.locks = make(map[string]*history)
+	}
+	for path, q := range queues {
+		if a.locks[path] == nil && len(q.Contenders) > 0 {
+			a.locks[path] = new(history)
+		}
 	}
 	for _, e := range sight.Events {
 		if h := a.locks[e.Path]; h != nil {
 			h.unseen += e.Unseen
 		}
 	}
-	s := state{
-		Path: inspect.Clean(a.path), At: sight.At.UnixMilli(), Every: a.every.Milliseconds(), Window: window.Milliseconds(),
-		Trouble: inspect.Clean(sight.Trouble), Complete: sight.Complete, Locks: []lock{},
-	}
-	seen := make(map[string]bool)
-	for _, q := range sight.Queues {
-		h := a.locks[q.Path]
-		if h == nil {
-			if len(q.Contenders) == 0 {
-				continue
-			}
-			h = new(history)
-			a.locks[q.Path] = h
-		}
-		seen[q.Path] = true
-		if sight.Trouble == "" {
-			h.see(q)
-		}
-		if len(s.Locks) == maxLocks {
-			s.More++
-			continue
-		}
-		s.Locks = append(s.Locks, show(q, h))
-	}
-	for path := range a.locks {
-		if !seen[path] {
+	for path, h := range a.locks {
+		q := queues[path]
+		h.see(q, sight.At)
+		if q.Holder() == nil && (len(h.spans) == 0 || len(a.locks) > maxLocks) {
 			delete(a.locks, path)
 		}
 	}
-	text, _ := json.Marshal(s) // numbers and strings: cannot fail
-	return text
 }
 
-// see prolongs the last span, or begins one.
-func (h *history) see(q *inspect.Queue) {
-	at := q.At.UnixMilli()
-	holder := q.Holder()
+// see prolongs the last span, or begins one, if q is there.
+func (h *history) see(q *inspect.Queue, now time.Time) {
+	at, holder := now.UnixMilli(), q.Holder()
 	if n := len(h.spans); n > 0 && h.spans[n-1].open {
 		last := &h.spans[n-1]
 		last.To = at
@@ -128,8 +135,11 @@ func (h *history) see(q *inspect.Queue) {
 	}
 }
 
-func show(q *inspect.Queue, h *history) lock {
-	l := lock{Path: inspect.Clean(q.Path), Waiters: []someone{}, Spans: h.spans, Unseen: h.unseen}
+func show(path string, q *inspect.Queue, h *history) lock {
+	l := lock{Path: inspect.Clean(path), Waiters: []someone{}, Spans: h.spans, Unseen: h.unseen}
+	if q == nil {
+		return l
+	}
 	for i := range q.Contenders {
 		c := &q.Contenders[i]
 		s := someone{Who: name(c), Kind: c.KindName(), State: string(c.State), Age: c.AgeMS, Token: fmt.Sprint(c.Token)}

@@ -136,9 +136,18 @@ func TestTheAlbumIsBounded(t *testing.T) {
 	if len(got.Locks) != maxLocks || got.More != 11 || len(got.Locks[0].Waiters) != maxWaiters || got.Locks[0].Waiting != 99 || len(got.Locks[0].Spans) > maxSpans {
 		t.Errorf("%d locks, %d more, %d waiters of %d, %d spans", len(got.Locks), got.More, len(got.Locks[0].Waiters), got.Locks[0].Waiting, len(got.Locks[0].Spans))
 	}
-	a.add(inspect.Sight{At: begin})
+	last := begin.Add(3 * maxSpans * 100 * time.Millisecond)
+	a.add(inspect.Sight{At: last})
+	if len(a.locks) == 0 || len(a.locks) > maxLocks {
+		t.Errorf("%d locks are remembered that were held a moment ago", len(a.locks))
+	}
+	a.add(inspect.Sight{At: last.Add(window), Trouble: "no answer"})
+	if len(a.locks) == 0 {
+		t.Error("what was seen is forgotten although there is nothing newer")
+	}
+	a.add(inspect.Sight{At: last.Add(window + time.Second)})
 	if len(a.locks) != 0 {
-		t.Errorf("%d locks are remembered that are gone", len(a.locks))
+		t.Errorf("%d locks are remembered that are long gone", len(a.locks))
 	}
 }
 
