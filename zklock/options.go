@@ -110,8 +110,9 @@ func WithDialContext(dial func(ctx context.Context, network, address string) (ne
 //
 //   - WARN: a lock is lost, once per hold, with path, token and cause, unless the client was closed;
 //     the connection is away for longer than a third of the session timeout, once per outage, or
-//     cannot be made at all, after 3 s and then ever more rarely; the session has expired; what
-//     should be gone cannot be deleted; the servers are configured so that the lease is not safe.
+//     cannot be made at all, after 3 s and then ever more rarely; Dial cannot look up some of the
+//     servers; the session has expired; what should be gone cannot be deleted; the servers are
+//     configured so that the lease is not safe.
 //   - INFO: the connection is back, and after how long (not each time if it keeps breaking); there
 //     is a new session; children of a lock path that are no lock nodes.
 //   - DEBUG: each failure to connect, and what the client library says.
