@@ -38,7 +38,7 @@ func TestNothingRunsAfterAnError(t *testing.T) {
 		{64, under("-n -w 1s", "/x", stage.command()...), "want one of them"},
 		{64, under("-E 300", "/x", stage.command()...), "want a number from 0 to 255"},
 		{64, under("-grace 2s -session 4s", "/x", stage.command()...), "-grace 2s is too long"},
-		{64, under("-zk http://a:1", "/x", stage.command()...), "without a scheme"},
+		{64, under("-zk http://a:1", "/x", stage.command()...), "no scheme"},
 		{64, append([]string{"run", "/x"}, stage.command()...), "the command is missing"},
 		{64, []string{"run", "/x", "--"}, "the command is missing"},
 		{64, []string{"run", "--", "true"}, "the PATH of the lock is missing"},
