@@ -223,6 +223,27 @@ func TestLossOfTheNextHoldIsNotToldOfTheLast(t *testing.T) {
 	})
 }
 
+func TestReleaseWaitsUntilTheObserverKnowsOfTheLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		d := new(diary)
+		o := d.observer()
+		o.Connection = nil
+		o.Lost = func(ctx context.Context, l tier.Lost) {
+			time.Sleep(time.Minute)
+			d.note(ctx, l.At, "lost")
+		}
+		hold, err := observed(t, srv, o).Mutex("/locks/a").Acquire(caller(t, "A"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.Expire(srv.Sessions()[0].ID)
+		<-hold.Lost()
+		synctest.Wait()
+		hold.Release()
+		d.want(t, "A acquired found after 0s", "A lost", "A released after 0s lost true")
+	})
+}
+
 func TestCloseWaitsUntilTheObserverKnowsOfTheLosses(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var told []string

@@ -109,27 +109,31 @@ func TestStatsCountWaitsInVain(t *testing.T) {
 // The one who was chosen gives up in the same moment: that is no acquisition, and no time is lost or won.
 func TestStatsOfATurnThatIsPassedOn(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
-		mu := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour))
+		var meanwhile func() // between the second that it waits and the look at what has happened
+		locks := observed(t, srv, tier.Observer{Waiting: func(context.Context, tier.Wait) { meanwhile() }}, tier.WithHandOff(time.Hour))
+		mu := locks.Mutex("/locks/a")
+		const rounds = 50
 		turns := 0
-		for range 200 {
+		for range rounds {
 			hold := acquire(t, mu)
 			turns++
 			ctx, cancel := context.WithCancel(t.Context())
-			a := start(ctx, mu).blocked(t)
-			time.Sleep(time.Second)
-			go cancel()
-			release(t, hold)
-			<-a.done
-			if a.err == nil {
+			meanwhile = func() {
+				release(t, hold)
+				cancel()
+			}
+			if hold, err := mu.Acquire(ctx); err == nil {
 				turns++
-				release(t, a.hold)
+				release(t, hold)
 			}
 			cancel()
 		}
 		synctest.Wait()
+		if turns == 2*rounds {
+			t.Error("nobody gave up a turn")
+		}
 		s := locks.Stats()
-		if s.Acquisitions != int64(turns) || s.HoldTime != 200*time.Second || s.WaitTime != 200*time.Second || s.Holds != 0 || s.Waiters != 0 {
+		if s.Acquisitions != int64(turns) || s.HoldTime != rounds*time.Second || s.WaitTime != rounds*time.Second || s.Holds != 0 || s.Waiters != 0 {
 			t.Errorf("%d turns: %+v", turns, s)
 		}
 	})
