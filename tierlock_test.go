@@ -166,6 +166,7 @@ func (e elsewhere) Claim(string, second.Options) (second.Claim, error) { return 
 func (e elsewhere) Notify(func(second.Connection))                     {}
 func (e elsewhere) Err() error                                         { return nil }
 func (e elsewhere) Done() <-chan struct{}                              { return e.done }
+func (e elsewhere) Now() time.Duration                                 { return 0 }
 func (e elsewhere) Close() error                                       { return nil }
 func (e elsewhere) Acquire(context.Context, *second.Wait) (second.Grant, error) {
 	return foreign{}, nil
@@ -182,6 +183,7 @@ type foreign struct{}
 func (foreign) Context() context.Context      { return context.Background() }
 func (foreign) Err() error                    { return nil }
 func (foreign) ValidUntil() time.Time         { return time.Time{} }
+func (foreign) ErrAt(time.Duration) error     { return nil }
 func (foreign) Token() int64                  { return 1 }
 func (foreign) Contested() *contention.Signal { return contention.New(func() {}) }
 func (foreign) Idle() bool                    { return true }

@@ -33,8 +33,10 @@ func (c *contender) ValidUntil() time.Time {
 	return now.Add(left)
 }
 
-func (c *contender) Err() error {
-	loss := c.lossNow()
+func (c *contender) Err() error { return c.ErrAt(c.claim.store.now()) }
+
+func (c *contender) ErrAt(now time.Duration) error {
+	loss := c.lossAt(now)
 	if c.spent.Load() { // asked last: the end of a key that was given up is no loss
 		return second.ErrReleased
 	}
@@ -42,9 +44,11 @@ func (c *contender) Err() error {
 }
 
 // lossNow returns why the lock is lost, nil if it is not.
-func (c *contender) lossNow() error {
+func (c *contender) lossNow() error { return c.lossAt(c.claim.store.now()) }
+
+func (c *contender) lossAt(now time.Duration) error {
 	if c.life.Err() == nil {
-		if c.session.Valid() {
+		if c.session.ValidAt(now) {
 			return nil
 		}
 		c.session.Lapse()

@@ -89,6 +89,9 @@ func (s *store) Err() error {
 	return nil
 }
 
+// Now is the clock of the leases.
+func (s *store) Now() time.Duration { return s.now() }
+
 func (s *store) Done() <-chan struct{} { return s.ctx.Done() }
 
 func (s *store) Notify(f func(second.Connection)) { s.notice.Notify(f) }

@@ -129,8 +129,8 @@ func (c *cohort) failure(op string, err error) error {
 // passOnLocked gives a grant that was acquired but not used to the first waiter, and
 // away if there is none.
 func (c *cohort) passOnLocked(grant second.Grant) {
-	if !c.gate.empty() && grant.Err() == nil {
-		c.admitLocked(grant, c.registry.now())
+	if now := c.registry.now(); !c.gate.empty() && grant.ErrAt(now) == nil {
+		c.admitLocked(grant, now)
 		return
 	}
 	c.leaveLocked()
@@ -216,7 +216,7 @@ func (c *cohort) release(own *ownership) error {
 	grant := own.grant
 	c.mu.Lock()
 	now := c.registry.now()
-	next := c.decideLocked(grant)
+	next := c.decideLocked(grant, now)
 	c.tally.held += now
 	switch next {
 	case handOn:

@@ -1,6 +1,10 @@
 package tier
 
-import "github.com/tierlock/tierlock/internal/second"
+import (
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
 
 // A decision says what becomes of the grant when its owner has released it.
 type decision int
@@ -15,8 +19,8 @@ const (
 // decideLocked is afterReleaseLocked for a grant with a lease. Without one, a grant is kept
 // only if the store vouches for it: else nobody would know whether the lock was ours. That
 // takes a call, without the mutex; the state is held meanwhile, so nobody gets in.
-func (c *cohort) decideLocked(grant second.Grant) decision {
-	d := c.afterReleaseLocked(grant)
+func (c *cohort) decideLocked(grant second.Grant, now time.Duration) decision {
+	d := c.afterReleaseLocked(grant, now)
 	if grant.Leased() || d != handOn && d != linger {
 		return d
 	}
@@ -26,7 +30,7 @@ func (c *cohort) decideLocked(grant second.Grant) decision {
 	if !certain {
 		return giveUp
 	}
-	return c.afterReleaseLocked(grant)
+	return c.afterReleaseLocked(grant, c.registry.now())
 }
 
 // afterReleaseLocked is the rule of lock cohorting (Dice, Marathe, Shavit 2012): within
@@ -34,11 +38,11 @@ func (c *cohort) decideLocked(grant second.Grant) decision {
 // fair. A grant is never kept without a valid lease, nor while the connection is down;
 // nor while a guarded write of its last owner has not been answered, which could otherwise
 // take effect under the next one.
-func (c *cohort) afterReleaseLocked(grant second.Grant) decision {
+func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decision {
 	waiters := !c.gate.empty()
 	quiet := grant.Idle() // before the connection: its end answers a write that may be on its way
 	switch {
-	case grant.Err() != nil || c.registry.second.Err() != nil:
+	case grant.ErrAt(now) != nil || c.registry.second.Err() != nil:
 		return giveUp
 	case waiters && quiet && c.fairToHandOnLocked(grant):
 		return handOn

@@ -51,12 +51,13 @@ func (c *cohort) resumeLocked(m *Mutex) *ownership {
 	if grant == nil {
 		return nil
 	}
-	if grant.Err() != nil {
+	now := c.registry.now()
+	if grant.ErrAt(now) != nil {
 		c.passOnLocked(grant)
 		return nil
 	}
 	c.source = Resumption
-	return c.ownLocked(new(ownership), m, grant, c.registry.now())
+	return c.ownLocked(new(ownership), m, grant, now)
 }
 
 // watchLingering runs from the first time that a grant lingers until it never will

@@ -14,7 +14,7 @@ import (
 type Registry struct {
 	second  second.Tier
 	options *options
-	start   time.Time // of the registry's clock
+	start   time.Time // of the clock of the leases
 
 	mu      sync.Mutex // guards the fields below; taken last
 	cohorts map[string]*cohort
@@ -32,16 +32,16 @@ func New(t second.Tier, opts ...Option) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{second: t, options: &o, start: time.Now(), cohorts: make(map[string]*cohort)}
+	r := &Registry{second: t, options: &o, start: time.Now().Add(-t.Now()), cohorts: make(map[string]*cohort)}
 	r.past.Losses = make(map[LossCause]int64)
 	o.observer.follow(t)
 	return r, nil
 }
 
-// now is the registry's clock: what it has run. It is cheaper than the time of day.
-func (r *Registry) now() time.Duration { return time.Since(r.start) }
+// now is the clock of the leases: who reads it has it for the sums of time as well.
+func (r *Registry) now() time.Duration { return r.second.Now() }
 
-// at is the time of day on the registry's clock.
+// at is the time of day at a time on that clock.
 func (r *Registry) at(now time.Duration) time.Time { return r.start.Add(now) }
 
 // Close ends the session of this process in the store, and with it every contender; where the

@@ -88,8 +88,10 @@ func (n *Node) Context() context.Context { return n.life }
 // and [ErrReleased] once it was given up. It reads the clock itself, so it is right
 // also in a process that has just been continued after a stop. What it cannot tell is
 // what happens after it returned: use the token where that matters.
-func (n *Node) Err() error {
-	loss := n.lossNow()
+func (n *Node) Err() error { return n.errAt(n.lock.client.link.Now()) }
+
+func (n *Node) errAt(now time.Duration) error {
+	loss := n.lossAt(now)
 	if n.spent.Load() { // asked last: the end of a node that was given up is no loss
 		return ErrReleased
 	}
@@ -108,9 +110,11 @@ func (n *Node) ValidUntil() time.Time {
 }
 
 // lossNow returns why the lock is lost, nil if it is not.
-func (n *Node) lossNow() error {
+func (n *Node) lossNow() error { return n.lossAt(n.lock.client.link.Now()) }
+
+func (n *Node) lossAt(now time.Duration) error {
 	if n.life.Err() == nil {
-		if n.session.Valid() {
+		if n.session.ValidAt(now) {
 			return nil
 		}
 		n.session.Lapse()

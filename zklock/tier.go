@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/second"
@@ -40,6 +41,9 @@ func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
 
 // Notify is called for nothing over a connection made elsewhere.
 func (t secondTier) Notify(f func(second.Connection)) { t.link.Notice.Notify(f) }
+
+// Now is the clock of the leases.
+func (t secondTier) Now() time.Duration { return t.link.Now() }
 
 // Reaping returns the number of nodes that are still to be deleted in the background.
 func (t secondTier) Reaping() int { return t.reaper.Count() }
@@ -89,6 +93,8 @@ func granted(n *Node, err error) (second.Grant, error) {
 
 // A grant is a node as the gate sees it.
 type grant struct{ *Node }
+
+func (g grant) ErrAt(now time.Duration) error { return g.errAt(now) }
 
 func (g grant) Contested() *contention.Signal { return g.contested }
 

@@ -130,7 +130,11 @@ type clockless struct{ badGrant }
 
 func (g clockless) Err() error { return context.Cause(g.Context()) }
 
+func (g clockless) ErrAt(time.Duration) error { return g.Err() }
+
 type reviving struct{ badGrant }
+
+func (g reviving) ErrAt(time.Duration) error { return g.Err() }
 
 func (g reviving) Err() error {
 	if err := g.Grant.Err(); err == nil || g.tier.Err() != nil || errors.Is(err, second.ErrReleased) {

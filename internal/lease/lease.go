@@ -75,8 +75,11 @@ func (l *Lease[C]) Remaining() (d time.Duration, limited bool) {
 
 // Valid reports whether the lease still runs. It reads the clock, so it is right at the
 // first instruction of a process that was stopped.
-func (l *Lease[C]) Valid() bool {
-	return l.config.Now() < l.validUntil() && l.config.Vouches()
+func (l *Lease[C]) Valid() bool { return l.ValidAt(l.config.Now()) }
+
+// ValidAt is Valid for one that has just read the clock.
+func (l *Lease[C]) ValidAt(now time.Duration) bool {
+	return now < l.validUntil() && l.config.Vouches()
 }
 
 // Renew counts that the store has heard of the session at a time. Whoever held a lock when

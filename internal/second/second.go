@@ -20,6 +20,8 @@ type Tier interface {
 	// Err returns nil while the store can be reached as far as this process knows, and
 	// otherwise why not; [ErrClosed] once the tier is closed.
 	Err() error
+	// Now is the monotonic clock of the leases, from any beginning.
+	Now() time.Duration
 	// Done returns a channel that is closed when the tier is.
 	Done() <-chan struct{}
 	// Notify has f called with how the connection stands, and for each change from then on, one
@@ -65,6 +67,8 @@ type Grant interface {
 	// Err returns the loss, [ErrReleased] once the grant is given up, and else nil. It reads
 	// the clock.
 	Err() error
+	// ErrAt is Err for one that has just read the clock of the tier.
+	ErrAt(now time.Duration) error
 	// ValidUntil returns up to when the lease runs as far as it is renewed now; the zero time
 	// once the lock is lost or given up, or if there is no lease.
 	ValidUntil() time.Time

@@ -104,6 +104,9 @@ func stopped(s *scene) {
 	a.Blind(h.Grant)
 	heal := s.cut(a)
 	time.Sleep(s.Lease)
+	if err := h.ErrAt(a.Now()); !errors.Is(err, second.ErrLost) {
+		s.Errorf("at the first look, by the clock, %v; want ErrLost", err)
+	}
 	if err := h.lost(); err != nil {
 		s.Errorf("at the first look, after a lease, %v; want ErrLost", err)
 	}
