@@ -36,6 +36,7 @@ func (d *diary) note(ctx context.Context, at time.Time, format string, args ...a
 }
 
 func (d *diary) observer() tier.Observer {
+	var nobody context.Context // who is connected waits for nothing
 	return tier.Observer{
 		Waiting: func(ctx context.Context, w tier.Wait) {
 			d.note(ctx, time.Now(), "waits %v ahead %d here %t", w.Waited, w.Position, w.Here != nil)
@@ -48,7 +49,7 @@ func (d *diary) observer() tier.Observer {
 		Released: func(ctx context.Context, r tier.Released) {
 			d.note(ctx, r.At, "released after %v lost %t", r.Held, errors.Is(r.Err, tier.ErrLost))
 		},
-		Connection: func(c tier.Connection) { d.note(nil, time.Now(), "%s", c.State) },
+		Connection: func(c tier.Connection) { d.note(nobody, time.Now(), "%s", c.State) },
 	}
 }
 

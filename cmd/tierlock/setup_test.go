@@ -6,6 +6,7 @@ package main_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -199,7 +200,7 @@ func operate(t *testing.T, server *zkserver.Server) *zk.Conn {
 func queue(t *testing.T, conn *zk.Conn, path string) []string {
 	t.Helper()
 	children, _, err := conn.Children(path)
-	if err != nil && err != zk.ErrNoNode {
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		t.Fatal(err)
 	}
 	return children

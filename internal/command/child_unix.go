@@ -13,7 +13,6 @@ import (
 type child struct {
 	group  int // also the pid of the command
 	ended  bool
-	status syscall.WaitStatus // valid if ended
 	events chan syscall.WaitStatus
 }
 

@@ -10,7 +10,7 @@ import (
 // knownToZKLock reports whether zk.Lock finds a number in a name. It gives up where it does not.
 func knownToZKLock(name string) bool {
 	for _, mark := range []string{"lock-", "__"} {
-		if _, rest, ok := cutLast(name, mark); ok {
+		if rest, ok := afterLast(name, mark); ok {
 			name = rest
 			break
 		}
@@ -30,16 +30,16 @@ func curatorNumber(name string, kind zklock.Kind) string {
 		marks = []string{"__READ__", "__WRIT__"}
 	}
 	for _, mark := range marks {
-		if _, rest, ok := cutLast(name, mark); ok {
+		if rest, ok := afterLast(name, mark); ok {
 			return rest
 		}
 	}
 	return name
 }
 
-func cutLast(s, sep string) (before, after string, found bool) {
+func afterLast(s, sep string) (after string, found bool) {
 	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
+		return s[i+len(sep):], true
 	}
-	return s, "", false
+	return "", false
 }

@@ -96,7 +96,7 @@ func (f *fleet) stages(ctx context.Context) error {
 		if s.name == "others queue" && p.Private {
 			continue
 		}
-		before, turns, err := f.look(ctx)
+		before, turns, err := f.look()
 		begun := time.Now()
 		if err == nil {
 			err = s.do()
@@ -105,7 +105,7 @@ func (f *fleet) stages(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		after, turned, err := f.look(ctx)
+		after, turned, err := f.look()
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
@@ -117,7 +117,7 @@ func (f *fleet) stages(ctx context.Context) error {
 }
 
 // look is what the server counts, and what the processes do.
-func (f *fleet) look(ctx context.Context) (counted figures, turns float64, err error) {
+func (f *fleet) look() (counted figures, turns float64, err error) {
 	for _, p := range f.peers {
 		a, err := p.order("look")
 		if err != nil {
