@@ -1,4 +1,4 @@
-.PHONY: demo chaos partition bench bench-etcd etcd test compat sim mutants gremlins interop lint tidy-check cross server etcd-server
+.PHONY: demo chaos partition bench bench-etcd etcd test compat sim mutants gremlins interop lint tidy-check cross server etcd-server prometheus
 
 SHELL := bash
 
@@ -46,7 +46,7 @@ etcd: etcd-server
 	go run ./stress/partition -store etcd -trials 2 -labs 3
 
 # Everything, on real servers; fails where it cannot get one.
-test: server etcd-server
+test: server etcd-server prometheus
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet $(PACKAGES)
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 15m $(PACKAGES)
@@ -106,3 +106,6 @@ server:
 
 etcd-server:
 	@scripts/get-etcd.sh
+
+prometheus:
+	@scripts/get-prometheus.sh
