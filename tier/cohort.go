@@ -23,7 +23,8 @@ type cohort struct {
 	grant    second.Grant       // of the owner, or that lingers; meaningful while held or lingering
 	owner    *ownership         // meaningful while held
 	since    time.Duration      // when that began, or the lingering, on the registry's clock
-	source   Source             // from where the grant came to the owner
+	source   source             // from where the grant came to the owner
+	watched  *watched           // of the owner, for the observer; nil if there is none
 	policy   *options           // of the mutex by which the present or last owner came
 	under    *second.Wait       // what the courier waits for; nil while there is none
 	quit     context.CancelFunc // calls the courier back; nil unless fetching for waiters
@@ -115,7 +116,7 @@ func (c *cohort) withdraw(w *waiter) {
 		return
 	}
 	if w.own != nil { // it was no turn
-		*c.tally.of(c.source)--
+		c.tally.came[c.source]--
 		c.tally.held += c.registry.now() // or the sum would go back
 		c.passOnLocked(w.own.grant)
 	}
@@ -155,7 +156,7 @@ func (c *cohort) ownLocked(own *ownership, m *Mutex, grant second.Grant, now tim
 	c.state, c.grant, c.owner, c.policy = held, grant, own, m.options
 	c.since = now
 	c.tally.held -= now
-	*c.tally.of(c.source)++
+	c.tally.came[c.source]++
 	return own.begin(c, grant)
 }
 
@@ -204,7 +205,7 @@ func (c *cohort) try(ctx context.Context, lock *Mutex) (*ownership, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.round, c.source = c.gate.arrivals, Found
+	c.round, c.source = c.gate.arrivals, found
 	own := c.ownLocked(new(ownership), lock, grant, c.registry.now())
 	c.expectHandOffLocked() // by who came meanwhile
 	return own, nil
@@ -220,7 +221,7 @@ func (c *cohort) release(own *ownership) error {
 	c.tally.held += now
 	switch next {
 	case handOn:
-		c.source = HandOff
+		c.source = handOff
 		c.admitLocked(grant, now)
 		c.mu.Unlock()
 		return nil

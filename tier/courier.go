@@ -54,9 +54,9 @@ func (c *cohort) deliver(ctx context.Context, errand *Mutex, grant second.Grant,
 	defer c.mu.Unlock()
 	c.quit = nil
 	if err == nil {
-		c.round, c.source = c.gate.arrivals, Found
+		c.round, c.source = c.gate.arrivals, found
 		if c.under.Behind() {
-			c.source = HandOver
+			c.source = handOver
 		}
 		c.under = nil
 		c.passOnLocked(grant)

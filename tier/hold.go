@@ -16,8 +16,6 @@ type ownership struct {
 	grant  second.Grant
 	holds  atomic.Int64 // not released yet; 0 is final
 	first  Hold         // kept here to save an allocation
-
-	watched *watched // for the observer, nil if there is none
 }
 
 // begin makes o the ownership of node.
@@ -121,7 +119,7 @@ func (h *Hold) Release() error {
 	if h.own.holds.Add(-1) == 0 {
 		c := h.own.cohort
 		defer c.registry.part(c)
-		if h.own.watched != nil {
+		if c.registry.options.observer != nil {
 			return h.own.releaseWatched()
 		}
 		return c.release(h.own)

@@ -56,7 +56,7 @@ func (c *cohort) resumeLocked(m *Mutex) *ownership {
 		c.passOnLocked(grant)
 		return nil
 	}
-	c.source = Resumption
+	c.source = resumption
 	return c.ownLocked(new(ownership), m, grant, now)
 }
 

@@ -88,21 +88,22 @@ type watched struct {
 func (o *Observer) acquired(ctx context.Context, own *ownership, begun time.Duration) {
 	c := own.cohort
 	c.mu.Lock()
-	since, source := c.since, c.source // of the owner: own
+	since, from := c.since, sources[c.source] // of the owner: own
+	w := &watched{observer: o, ctx: ctx, since: since}
+	c.watched = w
 	c.mu.Unlock()
-	own.watched = &watched{observer: o, ctx: ctx, since: since}
 	if o.Acquired != nil {
-		o.Acquired(ctx, Acquired{Hold: &own.first, At: c.registry.at(since), Waited: since - begun, From: source})
+		o.Acquired(ctx, Acquired{Hold: &own.first, At: c.registry.at(since), Waited: since - begun, From: from})
 	}
 	if o.Lost != nil {
-		own.watchLoss()
+		own.watchLoss(w)
 	}
 }
 
 // watchLoss has the observer told of a loss at once. Once the registry is being closed, the
 // release tells it.
-func (own *ownership) watchLoss() {
-	w, r, life := own.watched, own.cohort.registry, own.grant.Context()
+func (own *ownership) watchLoss(w *watched) {
+	r, life := own.cohort.registry, own.grant.Context()
 	if !r.begin() {
 		return
 	}
@@ -110,18 +111,21 @@ func (own *ownership) watchLoss() {
 	w.stop = context.AfterFunc(life, func() {
 		defer r.tasks.Done()
 		defer close(w.told)
-		own.tellLoss(context.Cause(life))
+		own.tellLoss(w, context.Cause(life))
 	})
 }
 
-func (own *ownership) tellLoss(err error) {
-	w, r := own.watched, own.cohort.registry
+func (own *ownership) tellLoss(w *watched, err error) {
+	r := own.cohort.registry
 	w.observer.Lost(w.ctx, Lost{Hold: &own.first, At: r.at(r.now()), Err: err, Cause: LossCause(second.CauseOf(err))})
 }
 
 // releaseWatched is the release of an ownership of which an observer was told.
 func (own *ownership) releaseWatched() error {
-	w, c := own.watched, own.cohort
+	c := own.cohort
+	c.mu.Lock()
+	w := c.watched
+	c.mu.Unlock()
 	r, o := c.registry, w.observer
 	now := r.now()
 	// Before the release: what becomes of a grant that is handed on is no loss of this hold.
@@ -134,7 +138,7 @@ func (own *ownership) releaseWatched() error {
 	case pending:
 		<-w.told
 	case o.Lost != nil && errors.Is(err, ErrLost):
-		own.tellLoss(err)
+		own.tellLoss(w, err)
 	}
 	if o.Released != nil {
 		o.Released(w.ctx, Released{Hold: &own.first, At: r.at(now), Held: now - w.since, Err: err})

@@ -51,26 +51,25 @@ const (
 	Resumption Source = "resumption" // it lingered in this process
 )
 
+// A source is an index into sources.
+type source int
+
+const (
+	found source = iota
+	handOver
+	handOff
+	resumption
+)
+
+var sources = [...]Source{Found, HandOver, HandOff, Resumption}
+
 // A tally is what a cohort counts, guarded by its mutex. Sums of time are those of the ends less
 // those of the beginnings, on the registry's clock: what goes on is the number of those who are
 // at it, times now. That they overflow on the way does no harm.
 type tally struct {
-	found, handOvers, handOffs, resumptions int64
-	waited, held                            time.Duration
-	losses                                  map[LossCause]int64 // nil before the first
-}
-
-// of returns the counter of a source.
-func (t *tally) of(s Source) *int64 {
-	switch s {
-	case HandOver:
-		return &t.handOvers
-	case HandOff:
-		return &t.handOffs
-	case Resumption:
-		return &t.resumptions
-	}
-	return &t.found
+	came         [len(sources)]int64
+	waited, held time.Duration
+	losses       map[LossCause]int64 // nil before the first
 }
 
 func (t *tally) lose(cause LossCause) {
@@ -82,10 +81,10 @@ func (t *tally) lose(cause LossCause) {
 
 // add adds what a cohort has counted.
 func (s *Stats) add(t *tally) {
-	s.Found += t.found
-	s.HandOvers += t.handOvers
-	s.HandOffs += t.handOffs
-	s.Resumptions += t.resumptions
+	s.Found += t.came[found]
+	s.HandOvers += t.came[handOver]
+	s.HandOffs += t.came[handOff]
+	s.Resumptions += t.came[resumption]
 	s.Acquisitions = s.Found + s.HandOvers + s.HandOffs + s.Resumptions
 	s.WaitTime += t.waited
 	s.HoldTime += t.held
