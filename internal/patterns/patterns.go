@@ -1,0 +1,34 @@
+// Package patterns bounds what metrics tell of lock paths: programs make paths of customers and jobs,
+// and each new label of a metric costs memory for ever.
+package patterns
+
+import (
+	"fmt"
+	"path"
+)
+
+// Other stands for paths that match no pattern.
+const Other = "other"
+
+// Patterns are those of a program, as [path.Match] takes them: "/jobs/*".
+type Patterns []string
+
+// New returns an error for a pattern that is malformed.
+func New(patterns ...string) (Patterns, error) {
+	for _, p := range patterns {
+		if _, err := path.Match(p, ""); err != nil {
+			return nil, fmt.Errorf("path pattern %q: %w; want one of path.Match, such as /jobs/*", p, err)
+		}
+	}
+	return patterns, nil
+}
+
+// Of returns the first pattern that the path of a lock matches, or [Other].
+func (p Patterns) Of(lock string) string {
+	for _, pattern := range p {
+		if ok, _ := path.Match(pattern, lock); ok {
+			return pattern
+		}
+	}
+	return Other
+}

@@ -1,0 +1,181 @@
+// Package tierotel tells OpenTelemetry of the locks of a registry: a span for each wait and each
+// hold, and metrics.
+//
+//	telemetry, err := tierotel.New(tierotel.WithPaths("/jobs/*"))
+//	…
+//	locks, err := tierlock.Dial(ctx, "zk1:2181", tier.WithObserver(telemetry.Observer()))
+//	…
+//	registration, err := telemetry.Register(locks)
+//
+// # Spans
+//
+// A span "tierlock wait" for each acquisition that waited or failed to get the lock, and a span
+// "tierlock hold" for each hold, both children of the span in the context that Acquire was called with.
+// They are made when the wait, or the hold, has ended, with the times at which it began and ended: a hold
+// that is never released has none. A lock that was to be had at once makes no wait of its own. Attributes
+// are tierlock.path, tierlock.token and tierlock.source (see [tier.Source]). A wait that failed, and a
+// hold that was lost, have the status Error.
+//
+// # Metrics
+//
+//	tierlock.wait.duration  histogram, s   of acquisitions that got the lock (tierlock.source), and of those that failed (error.type)
+//	tierlock.hold.duration  histogram, s   of holds that were released
+//	tierlock.losses         counter        of holds that were lost, at once, by tierlock.cause
+//	tierlock.connected      gauge          1 while there is a connection to the store, else 0
+//	tierlock.holds          gauge          locks held now
+//	tierlock.waiters        gauge          goroutines that wait now
+//	tierlock.acquisitions   counter        by tierlock.source
+//
+// The last three come from [tier.Registry.Stats], once [Telemetry.Register] has the registry. The first
+// three also have tierlock.path, but as one of the patterns that [WithPaths] was given, or "other": lock
+// paths may be many. Entering again is neither a wait nor a hold.
+package tierotel
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+const scope = "github.com/tierlock/tierlock/metrics/otel"
+
+// A Telemetry is what makes the spans and metrics of one registry. It is safe for concurrent use.
+type Telemetry struct {
+	config
+	tracer    trace.Tracer
+	meter     metric.Meter
+	waits     metric.Float64Histogram
+	holds     metric.Float64Histogram
+	losses    metric.Int64Counter
+	connected atomic.Bool
+}
+
+// New returns a telemetry over the global providers, unless options say otherwise. The error says which
+// option or instrument is refused.
+func New(opts ...Option) (*Telemetry, error) {
+	t := &Telemetry{config: config{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider()}}
+	var failed []error
+	for _, opt := range opts {
+		failed = append(failed, opt(&t.config))
+	}
+	t.tracer, t.meter = t.tracers.Tracer(scope), t.meters.Meter(scope)
+	buckets := metric.WithExplicitBucketBoundaries(0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 3600)
+	var err error
+	t.waits, err = t.meter.Float64Histogram("tierlock.wait.duration", metric.WithUnit("s"), buckets,
+		metric.WithDescription("How long acquisitions took."))
+	failed = append(failed, err)
+	t.holds, err = t.meter.Float64Histogram("tierlock.hold.duration", metric.WithUnit("s"), buckets,
+		metric.WithDescription("How long locks were held."))
+	failed = append(failed, err)
+	t.losses, err = t.meter.Int64Counter("tierlock.losses", metric.WithUnit("{hold}"),
+		metric.WithDescription("Holds that were lost."))
+	return t, errors.Join(append(failed, err)...)
+}
+
+// Observer returns what to give to [tier.WithObserver].
+func (t *Telemetry) Observer() tier.Observer {
+	return tier.Observer{
+		Acquired: t.acquired, Failed: t.failed, Lost: t.lost, Released: t.released,
+		Connection: func(c tier.Connection) { t.connected.Store(c.State == tier.Connected) },
+	}
+}
+
+// Register has the state of a registry measured whenever metrics are collected, until the
+// registration is given up. It must be given up before the registry is dropped.
+func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) {
+	held, err1 := t.meter.Int64ObservableGauge("tierlock.holds", metric.WithUnit("{lock}"),
+		metric.WithDescription("Locks that are held."))
+	waiting, err2 := t.meter.Int64ObservableGauge("tierlock.waiters", metric.WithUnit("{goroutine}"),
+		metric.WithDescription("Goroutines that wait for a lock."))
+	turns, err3 := t.meter.Int64ObservableCounter("tierlock.acquisitions", metric.WithUnit("{acquisition}"),
+		metric.WithDescription("Locks that were acquired."))
+	up, err4 := t.meter.Int64ObservableGauge("tierlock.connected", metric.WithUnit("1"),
+		metric.WithDescription("Whether there is a connection to the store."))
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return nil, err
+	}
+	return t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		s := locks.Stats()
+		o.ObserveInt64(held, int64(s.Holds))
+		o.ObserveInt64(waiting, int64(s.Waiters))
+		for from, n := range map[tier.Source]int64{
+			tier.Found: s.Found, tier.HandOver: s.HandOvers, tier.HandOff: s.HandOffs, tier.Resumption: s.Resumptions,
+		} {
+			o.ObserveInt64(turns, n, metric.WithAttributes(source(from)))
+		}
+		var connected int64
+		if t.connected.Load() {
+			connected = 1
+		}
+		o.ObserveInt64(up, connected)
+		return nil
+	}, held, waiting, turns, up)
+}
+
+func (t *Telemetry) acquired(ctx context.Context, a tier.Acquired) {
+	path := a.Hold.Path()
+	t.waits.Record(ctx, a.Waited.Seconds(), metric.WithAttributes(t.pattern(path), source(a.From)))
+	if a.Waited > 0 {
+		span := t.begin(ctx, "tierlock wait", path, a.At.Add(-a.Waited), token(a.Hold), source(a.From))
+		span.End(trace.WithTimestamp(a.At))
+	}
+}
+
+func (t *Telemetry) failed(ctx context.Context, f tier.Failed) {
+	t.waits.Record(ctx, f.Waited.Seconds(), metric.WithAttributes(t.pattern(f.Path), attribute.String("error.type", kind(f.Err))))
+	span := t.begin(ctx, "tierlock wait", f.Path, f.At.Add(-f.Waited))
+	fail(span, f.Err, f.At)
+	span.End(trace.WithTimestamp(f.At))
+}
+
+func (t *Telemetry) lost(ctx context.Context, l tier.Lost) {
+	t.losses.Add(ctx, 1, metric.WithAttributes(t.pattern(l.Hold.Path()), attribute.String("tierlock.cause", string(l.Cause))))
+}
+
+func (t *Telemetry) released(ctx context.Context, r tier.Released) {
+	t.holds.Record(ctx, r.Held.Seconds(), metric.WithAttributes(t.pattern(r.Hold.Path())))
+	span := t.begin(ctx, "tierlock hold", r.Hold.Path(), r.At.Add(-r.Held), token(r.Hold))
+	if r.Err != nil {
+		fail(span, r.Err, r.At)
+	}
+	span.End(trace.WithTimestamp(r.At))
+}
+
+func (t *Telemetry) begin(ctx context.Context, name, path string, at time.Time, attributes ...attribute.KeyValue) trace.Span {
+	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(at),
+		trace.WithAttributes(append(attributes, attribute.String("tierlock.path", path))...))
+	return span
+}
+
+func fail(span trace.Span, err error, at time.Time) {
+	span.RecordError(err, trace.WithTimestamp(at))
+	span.SetStatus(codes.Error, err.Error())
+}
+
+func token(h *tier.Hold) attribute.KeyValue { return attribute.Int64("tierlock.token", h.Token()) }
+
+func source(s tier.Source) attribute.KeyValue {
+	return attribute.String("tierlock.source", string(s))
+}
+
+// kind is why a wait failed, in few words for an attribute.
+func kind(err error) string {
+	switch {
+	case errors.Is(err, tier.ErrWaitLimit), errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	case errors.Is(err, tier.ErrClosed):
+		return "closed"
+	}
+	return "other"
+}

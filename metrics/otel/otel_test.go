@@ -1,0 +1,235 @@
+package tierotel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock"
+	tierotel "github.com/tierlock/tierlock/metrics/otel"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A bench is a ZooKeeper with two processes, of which the first one is measured.
+type bench struct {
+	*testing.T
+	server        *zktest.Server
+	locks, others *tier.Registry
+	spans         *tracetest.InMemoryExporter
+	tracers       *trace.TracerProvider
+	reader        *metric.ManualReader
+}
+
+func bubble(t *testing.T, test func(b *bench)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, server: zktest.Start(t), spans: tracetest.NewInMemoryExporter(), reader: metric.NewManualReader()}
+		b.tracers = trace.NewTracerProvider(trace.WithSyncer(b.spans))
+		telemetry, err := tierotel.New(tierotel.WithPaths("/jobs/*"),
+			tierotel.WithTracerProvider(b.tracers), tierotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(b.reader))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.locks, b.others = b.dial(tier.WithObserver(telemetry.Observer())), b.dial()
+		registration, err := telemetry.Register(b.locks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer registration.Unregister()
+		test(b)
+	})
+}
+
+func (b *bench) dial(opts ...tierlock.Option) *tier.Registry {
+	b.Helper()
+	locks, err := tierlock.Dial(b.Context(), "127.0.0.1:2181", append(opts, zklock.WithDialContext(b.server.DialContext))...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { locks.Close() })
+	return locks
+}
+
+func (b *bench) acquire(ctx context.Context, mu *tier.Mutex) *tier.Hold {
+	b.Helper()
+	hold, err := mu.Acquire(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return hold
+}
+
+// ended returns the spans that have ended, by name.
+func (b *bench) ended(name string) (spans tracetest.SpanStubs) {
+	for _, s := range b.spans.GetSpans() {
+		if s.Name == name {
+			spans = append(spans, s)
+		}
+	}
+	return spans
+}
+
+// metrics returns all that is measured, a line for each set of attributes.
+func (b *bench) metrics() string {
+	b.Helper()
+	var all metricdata.ResourceMetrics
+	if err := b.reader.Collect(context.Background(), &all); err != nil { // a reading belongs to no request
+		b.Fatal(err)
+	}
+	var lines []string
+	add := func(name string, set attribute.Set, value any) {
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %v %s", name, value, set.Encoded(attribute.DefaultEncoder()))))
+	}
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		switch data := m.Data.(type) {
+		case metricdata.Histogram[float64]:
+			for _, p := range data.DataPoints {
+				add(m.Name, p.Attributes, fmt.Sprintf("%d×, %vs", p.Count, p.Sum))
+			}
+		case metricdata.Sum[int64]:
+			for _, p := range data.DataPoints {
+				add(m.Name, p.Attributes, p.Value)
+			}
+		case metricdata.Gauge[int64]:
+			for _, p := range data.DataPoints {
+				add(m.Name, p.Attributes, p.Value)
+			}
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func (b *bench) wantMetrics(lines ...string) {
+	b.Helper()
+	got := b.metrics()
+	for _, line := range lines {
+		if !slices.Contains(strings.Split(got, "\n"), line) {
+			b.Errorf("no %q in\n%s", line, got)
+		}
+	}
+}
+
+func TestWaitAndHoldAreSpansOfTheCaller(t *testing.T) {
+	bubble(t, func(b *bench) {
+		ctx, caller := b.tracers.Tracer("test").Start(b.Context(), "request")
+		taken := b.acquire(b.Context(), b.others.Mutex("/jobs/a"))
+		time.AfterFunc(3*time.Second, func() { taken.Release() })
+		began := time.Now()
+		hold := b.acquire(ctx, b.locks.Mutex("/jobs/a"))
+		acquired := time.Now()
+		time.Sleep(5 * time.Second)
+		if err := hold.Release(); err != nil {
+			b.Error(err)
+		}
+		waits, holds := b.ended("tierlock wait"), b.ended("tierlock hold")
+		if len(waits) != 1 || len(holds) != 1 {
+			b.Fatalf("%d waits and %d holds, want one each", len(waits), len(holds))
+		}
+		for _, s := range []tracetest.SpanStub{waits[0], holds[0]} {
+			if s.Parent.SpanID() != caller.SpanContext().SpanID() || s.SpanContext.TraceID() != caller.SpanContext().TraceID() {
+				b.Errorf("%s is no child of the caller's span", s.Name)
+			}
+			for _, want := range []attribute.KeyValue{
+				attribute.String("tierlock.path", "/jobs/a"), attribute.Int64("tierlock.token", hold.Token()),
+			} {
+				if !slices.Contains(s.Attributes, want) {
+					b.Errorf("%s has %v, want %v among them", s.Name, s.Attributes, want)
+				}
+			}
+		}
+		if !waits[0].StartTime.Equal(began) || !waits[0].EndTime.Equal(acquired) {
+			b.Errorf("the wait's span is from %v to %v, want %v to %v", waits[0].StartTime, waits[0].EndTime, began, acquired)
+		}
+		if !holds[0].StartTime.Equal(acquired) || holds[0].EndTime.Sub(acquired) != 5*time.Second {
+			b.Errorf("the hold's span is from %v to %v, want %v and 5s", holds[0].StartTime, holds[0].EndTime, acquired)
+		}
+		caller.End()
+	})
+}
+
+func TestWaitInVainIsASpanWithTheError(t *testing.T) {
+	bubble(t, func(b *bench) {
+		taken := b.acquire(b.Context(), b.others.Mutex("/jobs/a"))
+		defer taken.Release()
+		ctx, cancel := context.WithTimeout(b.Context(), 2*time.Second)
+		defer cancel()
+		_, err := b.locks.Mutex("/jobs/a").Acquire(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			b.Fatal(err)
+		}
+		waits := b.ended("tierlock wait")
+		if len(waits) != 1 || waits[0].Status.Code != codes.Error || waits[0].EndTime.Sub(waits[0].StartTime) != 2*time.Second {
+			b.Errorf("got %+v, want one of 2s with an error", waits)
+		}
+		b.wantMetrics("tierlock.wait.duration 1×, 2s error.type=timeout,tierlock.path=/jobs/*")
+	})
+}
+
+func TestLossIsCountedAtOnceAndMarksTheHold(t *testing.T) {
+	bubble(t, func(b *bench) {
+		hold := b.acquire(b.Context(), b.locks.Mutex("/customers/7"))
+		b.wantMetrics("tierlock.connected 1", "tierlock.holds 1")
+		b.server.Freeze()
+		<-hold.Lost()
+		synctest.Wait()
+		b.wantMetrics("tierlock.losses 1 tierlock.cause="+string(tier.LossOfLease)+",tierlock.path=other", "tierlock.connected 0")
+		b.server.Unfreeze()
+		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
+			b.Errorf("Release: %v, want ErrLost", err)
+		}
+		if holds := b.ended("tierlock hold"); len(holds) != 1 || holds[0].Status.Code != codes.Error {
+			b.Errorf("got %+v, want one with an error", holds)
+		}
+	})
+}
+
+func TestMetricsTellWhatARegistryDoes(t *testing.T) {
+	bubble(t, func(b *bench) {
+		mu := b.locks.Mutex("/jobs/a")
+		first := b.acquire(b.Context(), mu)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			b.acquire(b.Context(), mu).Release()
+		}()
+		time.Sleep(time.Second)
+		b.wantMetrics("tierlock.holds 1", "tierlock.waiters 1", "tierlock.connected 1")
+		first.Release()
+		<-done
+		b.acquire(b.Context(), b.locks.Mutex("/customers/7")).Release()
+		b.wantMetrics("tierlock.holds 0", "tierlock.waiters 0",
+			"tierlock.acquisitions 2 tierlock.source=found", "tierlock.acquisitions 1 tierlock.source=hand-off",
+			"tierlock.wait.duration 1×, 1s tierlock.path=/jobs/*,tierlock.source=hand-off",
+			"tierlock.wait.duration 1×, 0s tierlock.path=/jobs/*,tierlock.source=found",
+			"tierlock.wait.duration 1×, 0s tierlock.path=other,tierlock.source=found",
+			"tierlock.hold.duration 2×, 1s tierlock.path=/jobs/*",
+			"tierlock.hold.duration 1×, 0s tierlock.path=other")
+	})
+}
+
+func TestWrongOptionsAreRefused(t *testing.T) {
+	for name, opt := range map[string]tierotel.Option{
+		"malformed": tierotel.WithPaths("/jobs/["), "no tracers": tierotel.WithTracerProvider(nil), "no meters": tierotel.WithMeterProvider(nil),
+	} {
+		if _, err := tierotel.New(opt); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
