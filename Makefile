@@ -60,7 +60,7 @@ compat: server
 # Random schedules of simulated processes and faults.
 SEEDS ?= 500
 sim:
-	@set -o pipefail; go test -count=1 -timeout 60m -v ./internal/sim -run TestRandomSchedules -seeds $(SEEDS) | \
+	@set -o pipefail; go test -count=1 -timeout 5h -v ./internal/sim -run TestRandomSchedules -seeds $(SEEDS) | \
 		grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
 
 # Takes out one guard at a time; the tests have to notice.
