@@ -10,8 +10,6 @@ import (
 
 // What is done for an observer. Without one, nothing of this runs.
 
-const defaultWaitingAfter = time.Second
-
 // follow has the observer told of the connection.
 func (o *Observer) follow(t second.Tier) {
 	if o != nil && o.Connection != nil {
@@ -26,11 +24,7 @@ func (o *Observer) alarm() (long <-chan time.Time, stop func()) {
 	if o == nil || o.Waiting == nil {
 		return nil, func() {}
 	}
-	after := o.WaitingAfter
-	if after <= 0 {
-		after = defaultWaitingAfter
-	}
-	timer := time.NewTimer(after)
+	timer := time.NewTimer(o.waitingAfter())
 	return timer.C, func() { timer.Stop() }
 }
 

@@ -2,6 +2,7 @@ package tier
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -93,7 +94,57 @@ const (
 	Expired   ConnectionState = ConnectionState(second.Expired)   // the session is over, and all that was held is lost
 )
 
-// WithObserver has an observer told of all locks of a registry.
+// WithObserver has an observer told of all locks of a registry. It may be given more than once: the
+// observers are told one after the other, and the shortest WaitingAfter goes for all.
 func WithObserver(o Observer) Option {
-	return func(all *options) { all.observer = &o }
+	return func(all *options) {
+		both := o
+		if all.observer != nil {
+			both = all.observer.and(o)
+		}
+		all.observer = &both
+	}
+}
+
+// and returns an observer that tells o, then p.
+func (o Observer) and(p Observer) Observer {
+	return Observer{
+		Waiting:      inTurn(o.Waiting, p.Waiting),
+		WaitingAfter: min(o.waitingAfter(), p.waitingAfter()),
+		Acquired:     inTurn(o.Acquired, p.Acquired),
+		Failed:       inTurn(o.Failed, p.Failed),
+		Lost:         inTurn(o.Lost, p.Lost),
+		Released:     inTurn(o.Released, p.Released),
+		Connection: func(c Connection) {
+			for _, tell := range []func(Connection){o.Connection, p.Connection} {
+				if tell != nil {
+					tell(c)
+				}
+			}
+		},
+	}
+}
+
+func inTurn[Event any](first, second func(context.Context, Event)) func(context.Context, Event) {
+	if first == nil {
+		return second
+	}
+	if second == nil {
+		return first
+	}
+	return func(ctx context.Context, e Event) {
+		first(ctx, e)
+		second(ctx, e)
+	}
+}
+
+// waitingAfter is for how long somebody waits before it is told, never if nobody wants to know.
+func (o Observer) waitingAfter() time.Duration {
+	switch {
+	case o.Waiting == nil:
+		return math.MaxInt64
+	case o.WaitingAfter <= 0:
+		return time.Second
+	}
+	return o.WaitingAfter
 }

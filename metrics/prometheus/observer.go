@@ -13,18 +13,18 @@ const failed = "failed"
 // observer: a program that has another one calls both.
 func (m *Metrics) Observer() tier.Observer {
 	return tier.Observer{
-		Waiting: func(_ context.Context, w tier.Wait) { m.long.WithLabelValues(m.label(w.Path)).Inc() },
+		Waiting: func(_ context.Context, w tier.Wait) { m.long.WithLabelValues(m.patterns.Of(w.Path)).Inc() },
 		Acquired: func(_ context.Context, a tier.Acquired) {
-			m.wait.WithLabelValues(m.label(a.Hold.Path()), string(a.From)).Observe(a.Waited.Seconds())
+			m.wait.WithLabelValues(m.patterns.Of(a.Hold.Path()), string(a.From)).Observe(a.Waited.Seconds())
 		},
 		Failed: func(_ context.Context, f tier.Failed) {
-			m.wait.WithLabelValues(m.label(f.Path), failed).Observe(f.Waited.Seconds())
+			m.wait.WithLabelValues(m.patterns.Of(f.Path), failed).Observe(f.Waited.Seconds())
 		},
 		Lost: func(_ context.Context, l tier.Lost) {
-			m.losses.WithLabelValues(m.label(l.Hold.Path()), string(l.Cause)).Inc()
+			m.losses.WithLabelValues(m.patterns.Of(l.Hold.Path()), string(l.Cause)).Inc()
 		},
 		Released: func(_ context.Context, r tier.Released) {
-			m.hold.WithLabelValues(m.label(r.Hold.Path())).Observe(r.Held.Seconds())
+			m.hold.WithLabelValues(m.patterns.Of(r.Hold.Path())).Observe(r.Held.Seconds())
 		},
 		Connection: m.follow,
 	}

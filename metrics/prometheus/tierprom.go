@@ -29,20 +29,17 @@ package tierprom
 
 import (
 	"fmt"
-	"path"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tierlock/tierlock/internal/patterns"
 	"github.com/tierlock/tierlock/tier"
 )
 
-// other is the label of locks that fit no pattern.
-const other = "other"
-
 // Metrics are those of one registry: a [prometheus.Collector].
 type Metrics struct {
-	patterns []string
+	patterns patterns.Patterns
 	locks    atomic.Pointer[tier.Registry] // nil before Follow
 
 	wait, hold           *prometheus.HistogramVec
@@ -58,13 +55,12 @@ var buckets = []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25
 
 // New returns metrics with a label for each pattern, in the syntax of [path.Match]; the first that
 // fits counts. The error says which pattern is malformed.
-func New(patterns ...string) (*Metrics, error) {
-	for _, p := range patterns {
-		if _, err := path.Match(p, "/"); err != nil {
-			return nil, fmt.Errorf("tierprom: pattern %q: %w", p, err)
-		}
+func New(paths ...string) (*Metrics, error) {
+	labels, err := patterns.New(paths...)
+	if err != nil {
+		return nil, fmt.Errorf("tierprom: %w", err)
 	}
-	m := &Metrics{patterns: patterns}
+	m := &Metrics{patterns: labels}
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	}
@@ -88,16 +84,6 @@ func New(patterns ...string) (*Metrics, error) {
 
 // Follow has the metrics show the state of locks, which has the observer of m.
 func (m *Metrics) Follow(locks *tier.Registry) { m.locks.Store(locks) }
-
-// label is the pattern that the lock at p fits.
-func (m *Metrics) label(p string) string {
-	for _, pattern := range m.patterns {
-		if ok, _ := path.Match(pattern, p); ok {
-			return pattern
-		}
-	}
-	return other
-}
 
 func (m *Metrics) vectors() []prometheus.Collector {
 	return []prometheus.Collector{m.wait, m.hold, m.long, m.losses, m.connected, m.expired}
