@@ -1,8 +1,10 @@
 package interop_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,5 +124,87 @@ func TestConsoleTellsWhoHoldsInAMixedQueue(t *testing.T) {
 	}
 	if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
 		t.Errorf("release: %v", err)
+	}
+}
+
+// A command under the lock waits for locks of other libraries, and they wait for it.
+func TestRunExcludesOtherLibraries(t *testing.T) {
+	e := newEnsemble(t)
+	c := newConsole(t, e)
+	for _, d := range launch(t, e, sessionTimeout, "curator", "kazoo", "zk") {
+		d.acquire(t)
+		c.run(t, 75, "run", "-n", path, "--", "true")
+		command := c.start(t, "run", path, "--", "sh", "-c", "echo begun; read end")
+		e.awaitChildren(t, 2)
+		if command.begun() {
+			t.Fatalf("the command begins beside %s", d.kind)
+		}
+		d.release(t)
+		command.begins(t)
+		d.order(t, "acquire")
+		e.awaitChildren(t, 2)
+		time.Sleep(300 * time.Millisecond) // for it to look at the queue
+		if len(d.answers) > 0 {
+			t.Fatalf("%s has the lock beside the command", d.kind)
+		}
+		command.end(t)
+		d.answer(t)
+		d.release(t)
+	}
+}
+
+// A held command runs under the lock until it is told to end.
+type held struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	line  chan string // what the command prints; closed at its end
+}
+
+func (c console) start(t *testing.T, args ...string) *held {
+	t.Helper()
+	h := &held{cmd: exec.Command(c.binary, args...), line: make(chan string, 1)}
+	h.cmd.Env = append(os.Environ(), "TIERLOCK_ZK="+c.addr)
+	stdin, err := h.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.stdin = stdin
+	out, err := h.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(h.line)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			h.line <- lines.Text()
+		}
+	}()
+	t.Cleanup(func() { h.stdin.Close() })
+	return h
+}
+
+func (h *held) begun() bool { return len(h.line) > 0 }
+
+func (h *held) begins(t *testing.T) {
+	t.Helper()
+	select {
+	case <-h.line:
+	case <-time.After(patience):
+		t.Fatal("the command does not begin")
+	}
+}
+
+// end lets the command end, which then exits with what read says of the end of its input.
+func (h *held) end(t *testing.T) {
+	t.Helper()
+	h.stdin.Close()
+	for range h.line {
+	}
+	_ = h.cmd.Wait() // read fails at the end of its input
+	if got := h.cmd.ProcessState.ExitCode(); got != 1 {
+		t.Errorf("the command exits %d, want the 1 of read", got)
 	}
 }
