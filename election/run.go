@@ -28,8 +28,8 @@ const steady = 10 * time.Second
 // change, such as a lack of permission, and when the registry is closed. While the store cannot be
 // reached it keeps trying. If lead panics, the process resigns, and the panic goes on. Whenever Run
 // is over, this process does not lead and has left the queue; what cannot be removed at once is
-// removed in the background. Whoever ends the program waits for that, or the others wait for the end of
-// its session.
+// removed in the background. Whoever ends the program ends ctx and waits for Run before the registry
+// is shut down or closed: a shutdown does not tell leaders, and waits for them.
 //
 // A lead that ignores the end of its context keeps this process from campaigning, but not others
 // from leading: if the lock is lost, another process leads at the end of the lease, while that

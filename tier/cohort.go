@@ -82,6 +82,9 @@ func (c *cohort) enter(ctx context.Context, lock *Mutex) (*ownership, error) {
 	for {
 		select {
 		case <-w.turn:
+			if errors.Is(w.err(), ErrClosed) {
+				return nil, &WaitError{c.wait(ctx, lock, begun), ErrClosed}
+			}
 			return w.own, w.err()
 		case <-long:
 			c.tellWaiting(ctx, w, begun)

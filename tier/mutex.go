@@ -31,8 +31,10 @@ func (m *Mutex) Path() string { return m.path }
 // again: it returns at once with another hold of the same ownership, or with [ErrLost] if the
 // lock was lost. With any other context a goroutine that holds the lock waits for itself.
 //
-// When ctx is done the error is a [*WaitError]: it wraps the cause of ctx, and the reason if the
-// store cannot be reached, and says who is in the way as far as this process knows.
+// When the wait ended without the lock the error is a [*WaitError], which says who is in the way as
+// far as this process knows. It wraps context.Cause(ctx), which is ctx.Err() unless the program has
+// given another one; or [ErrWaitLimit], at the limit of [WithMaxWait]; or [ErrClosed]. If the store
+// cannot be reached it wraps the reason as well.
 // After any error nothing of this call is left, or it is removed in the background.
 func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "acquire", (*cohort).enter)
@@ -41,7 +43,9 @@ func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
 // TryAcquire is Acquire without waiting for others: it returns [ErrLocked] if somebody
 // has the lock or waits for it, or has only just given up waiting. If that is a
 // goroutine of this process, nothing is sent; otherwise it costs one round trip, and in
-// ZooKeeper a second one if nobody is there. While the store cannot be reached it fails at once.
+// ZooKeeper a second one if nobody is there. While [Registry.Err] says that the store cannot be
+// reached it fails at once. A server that has just fallen silent is waited for until that is known,
+// or ctx is done.
 func (m *Mutex) TryAcquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "try", (*cohort).try)
 }

@@ -18,6 +18,7 @@ func TestAllObserversAreTold(t *testing.T) {
 		o.WaitingAfter = 100 * time.Millisecond
 		locks := observed(t, srv, first.observer(), tier.WithObserver(tier.Observer{}), tier.WithObserver(o))
 		mu := locks.Mutex("/locks/a")
+		synctest.Wait() // the connection is told by a goroutine of its own
 		hold, err := mu.Acquire(caller(t, "A"))
 		if err != nil {
 			t.Fatal(err)

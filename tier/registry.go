@@ -56,7 +56,8 @@ func (r *Registry) Close() error {
 	return err
 }
 
-// Err returns nil while the store can be reached, and otherwise why not; [ErrClosed] once the
+// Err returns nil while the store can be reached as far as this process knows, and otherwise why
+// not: a server that falls silent is noticed within two thirds of the session timeout; [ErrClosed] once the
 // registry is closed or being shut down. Locks that are held at that time are suspended, not
 // lost, for as long as their lease runs.
 func (r *Registry) Err() error {

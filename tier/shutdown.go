@@ -11,6 +11,9 @@ import (
 // [ErrClosed]; owners may finish, and enter again with the contexts of their holds; when the last
 // hold is released, the registry is closed.
 //
+// Owners are not told. End first what holds a lock until it is told to end, such as a campaign of
+// package election.
+//
 // If ctx ends first, the registry is closed all the same and the holds that are left are lost; the
 // error then wraps the cause of ctx and names their locks. Call it once; Close may be called at any
 // time.

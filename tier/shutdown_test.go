@@ -29,8 +29,9 @@ func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
 		waiters := []*acquisition{start(soon(t), mu).blocked(t), start(soon(t), locks.Mutex("/locks/b")).blocked(t)}
 		done := shutdown(soon(t), locks)
 		for _, w := range waiters {
-			if <-w.done; !errors.Is(w.err, tier.ErrClosed) {
-				t.Errorf("a waiter: got %v, want ErrClosed", w.err)
+			<-w.done
+			if wait := (*tier.WaitError)(nil); !errors.Is(w.err, tier.ErrClosed) || !errors.As(w.err, &wait) {
+				t.Errorf("a waiter: got %v, want ErrClosed and a WaitError", w.err)
 			}
 		}
 		if err := locks.Err(); !errors.Is(err, tier.ErrClosed) {

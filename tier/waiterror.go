@@ -72,7 +72,7 @@ func (h *Here) hint() string {
 	if h.Carried {
 		return fmt.Sprintf("; the hold in the context of this call is released, but %d that entered again are not", h.Holds)
 	}
-	return ", and the context of this call carries no hold of it, which it has to if it is the owner's"
+	return ", and the context of this call carries no hold: an owner enters again with the context of its hold only"
 }
 
 // who names the process in words.

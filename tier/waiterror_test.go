@@ -101,7 +101,7 @@ func TestWaitErrorHintsAtAContextThatWasNotPassedOn(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		mu := process(t, srv).Mutex("/locks/a")
 		if err := mu.Do(t.Context(), func(context.Context) error {
-			wantText(t, waitError(t, t.Context(), mu), "the context of this call carries no hold of it, which it has to if it is the owner's")
+			wantText(t, waitError(t, t.Context(), mu), "the context of this call carries no hold: an owner enters again with the context of its hold only")
 			return nil
 		}); err != nil {
 			t.Error(err)

@@ -29,7 +29,7 @@ func checkPath(path string) error {
 	case path == "":
 		return errors.New("empty")
 	case path[0] != '/':
-		return errors.New("not absolute")
+		return errors.New("it has to begin with /")
 	case path == "/":
 		return errors.New("the root cannot be a lock")
 	case len(path) > maxPath:

@@ -103,6 +103,7 @@ func TestWhatAQueueIsIsSeenExplainedAndBroken(t *testing.T) {
 	}
 
 	c.want(t, "break /jobs/report", 64, "wants -token N")
+	c.want(t, fmt.Sprintf("break /jobs/report -token %d", holder.Token()), 64, "-yes") // there is nobody to ask at /dev/null
 	c.want(t, fmt.Sprintf("break /jobs/report -yes -token %d", queue.Contenders[1].Token), 1,
 		`nothing was deleted: \d+ is not the token of the holder; the lock is held by tierlock .* billing, token`)
 	if err := holder.Err(); err != nil {
@@ -151,7 +152,7 @@ func TestWatchTellsOfEachChangeAndOutlivesTheConnection(t *testing.T) {
 	p := start(t, proxy.Addr(), "watch", "/watch/report", "-every", "100ms")
 	lock := c.lock(t, "/watch/report", zklock.WithLabel("billing"))
 	node := acquire(t, lock)
-	prints(p, p.stdout, fmt.Sprintf(`^\S+Z /watch/report held by tierlock .* billing, token %d, 0 wait$`, node.Token()))
+	prints(p, p.stdout, fmt.Sprintf(`^\S+Z /watch/report held by tierlock .* billing, token %d, nobody waits$`, node.Token()))
 	proxy.Refuse()
 	proxy.Cut()
 	prints(p, p.stdout, "no answer from ZooKeeper")

@@ -33,7 +33,7 @@ func TestNothingRunsAfterAnError(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		{64, under("", "x", stage.command()...), "not absolute"},
+		{64, under("", "x", stage.command()...), "it has to begin with /"},
 		{64, under("", "/a//b", stage.command()...), "empty component"},
 		{64, under("-n -w 1s", "/x", stage.command()...), "want one of them"},
 		{64, under("-E 300", "/x", stage.command()...), "want a number from 0 to 255"},

@@ -106,8 +106,8 @@ func (o *breakOptions) confirm(ctx context.Context, client *zklock.Client, path 
 	if h == nil || h.Token != o.token {
 		return nil // nothing will be deleted
 	}
-	fmt.Fprintf(w, "%s is held by %s; its node is %s old, %d wait.\nDelete the node with token %d? [y/N] ",
-		clean(path), clean(h.KindName()+" "+owner(h)), nodeAge(h), len(q.Contenders)-1, o.token)
+	fmt.Fprintf(w, "%s is held by %s; its node is %s old, %s.\nDelete the node with token %d? [y/N] ",
+		clean(path), clean(h.KindName()+" "+owner(h)), nodeAge(h), waiters(len(q.Contenders)-1), o.token)
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 		return fail(exitNo, "nothing was deleted")
@@ -129,7 +129,7 @@ func (o *breakOptions) report(ctx context.Context, client *zklock.Client, in *in
 	}
 	now := "nobody holds the lock now"
 	if h := q.Holder(); h != nil {
-		now = fmt.Sprintf("the lock is held by %s, token %d, %d wait", clean(h.KindName()+" "+owner(h)), h.Token, len(q.Contenders)-1)
+		now = fmt.Sprintf("the lock is held by %s, token %d, %s", clean(h.KindName()+" "+owner(h)), h.Token, waiters(len(q.Contenders)-1))
 	}
 	if former == nil {
 		return fail(exitNo, "nothing was deleted: %d is not the token of the holder; %s", o.token, now)
@@ -148,8 +148,23 @@ func ownerOf(c *zklock.Contender) string {
 	return string(c.Kind)
 }
 
-// isTerminal reports whether a file is one, or another device that is read by characters.
+func waiters(n int) string {
+	switch n {
+	case 0:
+		return "nobody waits"
+	case 1:
+		return "1 process waits"
+	}
+	return fmt.Sprintf("%d processes wait", n)
+}
+
+// isTerminal reports whether a file is a device that is read by characters, and not the one for
+// nothing, which services have instead.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }

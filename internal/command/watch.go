@@ -124,7 +124,7 @@ func eventText(e inspect.Event) string {
 	text := clean(e.Path)
 	switch e.What {
 	case inspect.Held:
-		text += fmt.Sprintf(" held by %s, token %d, %d wait", who, e.Contender.Token, e.Waiting)
+		text += fmt.Sprintf(" held by %s, token %d, %s", who, e.Contender.Token, waiters(e.Waiting))
 	case inspect.Queued:
 		text += fmt.Sprintf(" waited for by %s, #%d", who, e.Contender.Sequence)
 	case inspect.Left:

@@ -64,7 +64,7 @@ func writeQueue(w io.Writer, q *inspect.Queue) error {
 }
 
 func writeContenders(w io.Writer, q *inspect.Queue) error {
-	t := newTable(w, "#", "STATE", "KIND", "NODE AGE", "WAITS FOR", "TOKEN", "SESSION", "WHO")
+	t := newTable(w, "SEQ", "STATE", "KIND", "NODE AGE", "WAITS FOR", "TOKEN", "SESSION", "WHO")
 	for i := range q.Contenders {
 		c := &q.Contenders[i]
 		kind := c.KindName()

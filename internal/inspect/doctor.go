@@ -92,7 +92,7 @@ func (r *Report) examineAccess(access error) {
 	case r.Exists:
 		r.find(OK, "", "these credentials may queue: CREATE, READ and DELETE are permitted")
 	default:
-		r.find(OK, "", "does not exist; whoever queues first makes it, which these credentials may do")
+		r.find(OK, "", "does not exist yet: the first to queue creates it, and these credentials may")
 	}
 }
 
@@ -131,7 +131,7 @@ func (r *Report) examineSessions() {
 		}
 	}
 	if len(sessions) > 0 {
-		r.find(OK, "", "%d sessions own these nodes; a process that has died stays in the queue until its session times out", len(sessions))
+		r.find(OK, "", "sessions that own these nodes: %d; a process that has died stays in the queue until its session times out", len(sessions))
 	}
 	for i := range r.Contenders {
 		if c := &r.Contenders[i]; c.State == Waits && c.Age() > longWait {

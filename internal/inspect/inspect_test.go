@@ -205,7 +205,7 @@ func TestDoctorFinds(t *testing.T) {
 			s.put(t, path+"/"+hex+"__rlock__", "", ephemeral, zk.PermAll)
 		}, inspect.Note, "before kazoo 2.9.0"},
 		"several processes": {func(t *testing.T, s site) { s.queue(t, path); s.queue(t, path) },
-			inspect.OK, "2 sessions own these nodes"},
+			inspect.OK, "sessions that own these nodes: 2"},
 		"a long wait": {func(t *testing.T, s site) { s.queue(t, path); s.queue(t, path); time.Sleep(10 * time.Minute) },
 			inspect.Note, "#1 has waited for 10m0s"},
 		"half a pair": {func(t *testing.T, s site) { s.put(t, path+"/_c_"+uuid+"-__lock__", "", ephemeral, zk.PermAll) },

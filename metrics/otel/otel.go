@@ -12,7 +12,7 @@
 // A span "tierlock wait" for each acquisition that waited or failed to get the lock, and a span
 // "tierlock hold" for each hold, both children of the span in the context that Acquire was called with.
 // They are made when the wait, or the hold, has ended, with the times at which it began and ended: a hold
-// that is never released has none. A lock that was to be had at once makes no wait of its own. Attributes
+// that is never released has none. A lock that lingered makes no wait. Attributes
 // are tierlock.path, tierlock.token and tierlock.source (see [tier.Source]). A wait that failed, and a
 // hold that was lost, have the status Error.
 //
@@ -90,7 +90,8 @@ func (t *Telemetry) Observer() tier.Observer {
 }
 
 // Register has the state of a registry measured whenever metrics are collected, until the
-// registration is given up. It must be given up before the registry is dropped.
+// registration is given up; defer that before the registry is closed. A registration keeps the
+// registry in memory.
 func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) {
 	held, err1 := t.meter.Int64ObservableGauge("tierlock.holds", metric.WithUnit("{lock}"),
 		metric.WithDescription("Locks that are held."))
@@ -124,7 +125,7 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 func (t *Telemetry) acquired(ctx context.Context, a tier.Acquired) {
 	path := a.Hold.Path()
 	t.waits.Record(ctx, a.Waited.Seconds(), metric.WithAttributes(t.pattern(path), source(a.From)))
-	if a.Waited > 0 {
+	if a.From != tier.Resumption {
 		span := t.begin(ctx, "tierlock wait", path, a.At.Add(-a.Waited), token(a.Hold), source(a.From))
 		span.End(trace.WithTimestamp(a.At))
 	}
@@ -158,7 +159,7 @@ func (t *Telemetry) begin(ctx context.Context, name, path string, at time.Time, 
 
 func fail(span trace.Span, err error, at time.Time) {
 	span.RecordError(err, trace.WithTimestamp(at))
-	span.SetStatus(codes.Error, err.Error())
+	span.SetStatus(codes.Error, kind(err)) // the event has the text
 }
 
 func token(h *tier.Hold) attribute.KeyValue { return attribute.Int64("tierlock.token", h.Token()) }
@@ -167,7 +168,7 @@ func source(s tier.Source) attribute.KeyValue {
 	return attribute.String("tierlock.source", string(s))
 }
 
-// kind is why a wait failed, in few words for an attribute.
+// kind is why a wait failed, or a hold, in a word for an attribute.
 func kind(err error) string {
 	switch {
 	case errors.Is(err, tier.ErrWaitLimit), errors.Is(err, context.DeadlineExceeded):
@@ -176,6 +177,8 @@ func kind(err error) string {
 		return "canceled"
 	case errors.Is(err, tier.ErrClosed):
 		return "closed"
+	case errors.Is(err, tier.ErrLost):
+		return "lost"
 	}
 	return "other"
 }

@@ -9,8 +9,8 @@ import (
 // failed stands for the source of a lock that did not come.
 const failed = "failed"
 
-// Observer returns what the metrics are fed by, for [tier.WithObserver]. A registry has one
-// observer: a program that has another one calls both.
+// Observer returns what the metrics are fed by, for [tier.WithObserver]. One that acquired by
+// TryAcquire counts as a wait, too; a try in vain is not told.
 func (m *Metrics) Observer() tier.Observer {
 	return tier.Observer{
 		Waiting: func(_ context.Context, w tier.Wait) { m.long.WithLabelValues(m.patterns.Of(w.Path)).Inc() },

@@ -82,7 +82,8 @@ func New(paths ...string) (*Metrics, error) {
 	return m, nil
 }
 
-// Follow has the metrics show the state of locks, which has the observer of m.
+// Follow shows the figures of locks, the registry that was given m.Observer(). Call it once; until then
+// only what the observer was told is there.
 func (m *Metrics) Follow(locks *tier.Registry) { m.locks.Store(locks) }
 
 func (m *Metrics) vectors() []prometheus.Collector {
