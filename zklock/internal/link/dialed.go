@@ -115,9 +115,9 @@ func (l *dialed) up() {
 	l.mu.Lock()
 	l.left = 0
 	l.mu.Unlock()
+	l.link.Notice.Reach(true) // before anybody who waits for it goes on
 	l.connected.Set()
 	l.verify.Set()
-	l.link.Notice.Reach(true)
 }
 
 // down is called after each attempt to connect, too.
