@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/internal/second"
@@ -52,6 +53,8 @@ func (g blindGrant) Err() error {
 	}
 	return g.Grant.Err()
 }
+
+func (g blindGrant) ErrAt(time.Duration) error { return g.Err() }
 
 func (g blindGrant) Release() error {
 	if err := g.Grant.Release(); g.tier.stuck == nil {

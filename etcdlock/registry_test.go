@@ -157,6 +157,7 @@ type elsewhere struct{ second.Tier }
 
 func (elsewhere) Claim(string, second.Options) (second.Claim, error) { return foreign{}, nil }
 func (elsewhere) Err() error                                         { return nil }
+func (elsewhere) Now() time.Duration                                 { return 0 }
 func (elsewhere) Done() <-chan struct{}                              { return nil }
 func (elsewhere) Close() error                                       { return nil }
 
@@ -169,6 +170,7 @@ type foreign struct {
 func (f foreign) Acquire(context.Context, *second.Wait) (second.Grant, error) { return f, nil }
 func (foreign) Context() context.Context                                      { return context.Background() }
 func (foreign) Err() error                                                    { return nil }
+func (foreign) ErrAt(time.Duration) error                                     { return nil }
 func (foreign) Idle() bool                                                    { return true }
 func (foreign) Leased() bool                                                  { return true }
 func (foreign) Contested() *contention.Signal                                 { return contention.New(func() {}) }
