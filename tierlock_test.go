@@ -177,6 +177,7 @@ func (e elsewhere) Requeue(context.Context, second.Grant, *second.Wait) (second.
 }
 func (e elsewhere) Contenders(context.Context) ([]second.Contender, error) { return nil, nil }
 func (e elsewhere) Equal(second.Claim) bool                                { return true }
+func (e elsewhere) Revoke(context.Context) error                           { return nil }
 
 type foreign struct{}
 
@@ -186,6 +187,9 @@ func (foreign) ValidUntil() time.Time         { return time.Time{} }
 func (foreign) ErrAt(time.Duration) error     { return nil }
 func (foreign) Token() int64                  { return 1 }
 func (foreign) Contested() *contention.Signal { return contention.New(func() {}) }
+func (foreign) Revoked() <-chan struct{}      { return nil }
+func (foreign) Shared() bool                  { return false }
+func (foreign) Share(context.Context) error   { return nil }
 func (foreign) Idle() bool                    { return true }
 func (foreign) Leased() bool                  { return true }
 func (foreign) Confirm() bool                 { return true }

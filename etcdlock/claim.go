@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -98,6 +99,8 @@ func (l *claim) start(ctx context.Context, op string, attempt func(context.Conte
 		return nil, l.failure(op, l.store.explain(context.Cause(scope)))
 	}
 }
+
+func (l *claim) Revoke(context.Context) error { return l.failure("revoke", errors.ErrUnsupported) }
 
 func (l *claim) failure(op string, err error) error {
 	return fmt.Errorf("etcdlock: %s %s: %w", op, l.path, err)

@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +18,14 @@ func (c *contender) Token() int64 { return c.token }
 func (c *contender) Context() context.Context { return c.life }
 
 func (c *contender) Contested() *contention.Signal { return c.contested }
+
+func (c *contender) Revoked() <-chan struct{} { return nil }
+
+func (c *contender) Shared() bool { return false }
+
+func (c *contender) Share(context.Context) error {
+	return c.claim.failure("share", errors.ErrUnsupported)
+}
 
 func (c *contender) Idle() bool { return c.pending.Load() == 0 }
 

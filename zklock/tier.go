@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,6 +35,9 @@ func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
 	l, err := t.Lock(path, opts...)
 	if err != nil {
 		return nil, err
+	}
+	if o.Mode != second.Exclusive {
+		return nil, fmt.Errorf("zklock: lock %s: readers and writers: %w", path, errors.ErrUnsupported)
 	}
 	l.linger = o.MayLinger
 	return claim{l}, nil
@@ -83,6 +87,10 @@ func (c claim) Equal(other second.Claim) bool {
 	return ok && c.lock.equal(o.lock)
 }
 
+func (c claim) Revoke(context.Context) error {
+	return fmt.Errorf("zklock: revoke %s: %w", c.lock.Path(), errors.ErrUnsupported)
+}
+
 // granted keeps a nil node from becoming a grant that is not nil.
 func granted(n *Node, err error) (second.Grant, error) {
 	if err != nil {
@@ -105,3 +113,11 @@ func (g grant) Leased() bool { return g.leased() }
 func (g grant) Confirm() bool { return g.confirm() }
 
 func (g grant) AwaitRelease() error { return g.awaitRelease() }
+
+func (g grant) Revoked() <-chan struct{} { return nil }
+
+func (g grant) Shared() bool { return false }
+
+func (g grant) Share(context.Context) error {
+	return fmt.Errorf("zklock: share %s: %w", g.lock.Path(), errors.ErrUnsupported)
+}

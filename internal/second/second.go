@@ -34,25 +34,39 @@ type Tier interface {
 
 // Options are what is particular to one lock.
 type Options struct {
+	Mode      Mode
 	MayLinger time.Duration // for how long a contender may be kept while nobody holds the lock; it says so of itself
 	Own       []any         // options of the tier's package; Claim refuses those that it does not know
 }
+
+// A Mode says with whom a contender shares the lock.
+type Mode int
+
+const (
+	Exclusive Mode = iota // with nobody: a mutex
+	Writing               // with nobody: the writer of a reader/writer lock
+	Reading               // with others that read
+)
 
 // A Claim is one way to queue for one lock: each grant of it is a contender of its own.
 type Claim interface {
 	// Acquire queues and waits until it is first, ctx is done (the error wraps its cause) or
 	// there is an error that retrying cannot fix. It waits for a store that cannot be reached.
+	// A claim to read is granted once only others that read are ahead.
 	// After an error no contender is left, or it is removed in the background. While it waits, w,
 	// if not nil, tells where it stands, from what the tier has read anyway.
 	Acquire(ctx context.Context, w *Wait) (Grant, error)
-	// TryAcquire returns [ErrLocked] if there is another contender, and fails at once while
-	// the store cannot be reached.
+	// TryAcquire returns [ErrLocked] if there is another contender, for a claim to read one that
+	// does not, and fails at once while the store cannot be reached.
 	TryAcquire(ctx context.Context) (Grant, error)
 	// Requeue gives old, a grant of the same lock, up and queues again at the tail, in one
 	// write, and waits like Acquire. Old is given up in any case, also if ctx is done.
 	Requeue(ctx context.Context, old Grant, w *Wait) (Grant, error)
 	// Contenders returns the queue, the holder first.
 	Contenders(ctx context.Context) ([]Contender, error)
+	// Revoke asks those that have the lock to give it up, which their grants tell. Nobody is made
+	// to.
+	Revoke(ctx context.Context) error
 	// Equal reports whether the contenders of both claims would be alike, so that an error
 	// that retrying cannot fix is one for both.
 	Equal(Claim) bool
@@ -72,10 +86,21 @@ type Grant interface {
 	// ValidUntil returns up to when the lease runs as far as it is renewed now; the zero time
 	// once the lock is lost or given up, or if there is no lease.
 	ValidUntil() time.Time
-	// Token is positive and greater than that of any grant before it.
+	// Token is positive and greater than that of any grant before it, and does not change. Grants
+	// that share the lock may have come in any order, so among them it says nothing.
 	Token() int64
-	// Contested tells whether another process waits because of this grant.
+	// Contested tells whether another process waits because of this grant: behind one that reads,
+	// one that does not. After Share it is another signal.
 	Contested() *contention.Signal
+	// Revoked returns a channel that is closed when somebody has asked for the lock.
+	Revoked() <-chan struct{}
+	// Shared reports whether the grant is one to read.
+	Shared() bool
+	// Share turns a grant to write into one to read, in one write and at the same place in the
+	// queue, so that those right behind who read get in. It waits until there is one; it returns
+	// nil once the grant is shared, and an error if ctx is done, or the grant lost or given up: it
+	// is then as it was. Release and Requeue may overtake it.
+	Share(ctx context.Context) error
 	// Idle reports whether nothing that was sent under the grant waits for its answer. What
 	// does may still take effect, under whoever has the grant then.
 	Idle() bool
@@ -101,6 +126,8 @@ type Contender struct {
 	PID    int
 	Label  string
 	Linger time.Duration
+	Shared bool // it reads: others that do have the lock at the same time
+	Asked  bool // somebody has asked it to give the lock up
 }
 
 // A Connection is a change of the connection to the store.
