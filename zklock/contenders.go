@@ -83,10 +83,7 @@ func ParseQueue(children []string) (queue []Contender, others []string) {
 			others = append(others, name)
 			continue
 		}
-		if kind == KindMutex {
-			kind = makerOf(name)
-		}
-		queue = append(queue, Contender{Node: name, Kind: kind, Sequence: sequence})
+		queue = append(queue, Contender{Node: name, Kind: makerOf(name, kind), Sequence: sequence})
 	}
 	slices.SortFunc(queue, func(a, b Contender) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	var first *Contender
@@ -134,7 +131,8 @@ func (q *Contender) read(data []byte, stat *zk.Stat) {
 
 // seen is what is known of a contender that is watched, without another read.
 func (l *Lock) seen(name string) Contender {
-	q := Contender{Node: name}
+	kind, _, _ := parseName(name)
+	q := Contender{Node: name, Kind: makerOf(name, kind)}
 	if a, ok := l.client.link.Events.Seen(l.path + "/" + name); ok {
 		q.read(a.Data, &a.Stat)
 	}

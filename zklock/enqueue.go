@@ -40,7 +40,7 @@ func (a *attempt) create() (arrival, error) {
 		if err := a.client.reaper.Room(a.ctx); err != nil {
 			return arrival{}, a.explain(err)
 		}
-		prefixes := newPrefixes(a.client.options.kazoo)
+		prefixes := newPrefixes(a.lock.mode, a.client.options.kazoo)
 		n, err := a.send(s, a.lock.creates(prefixes))
 		switch classify(err) {
 		case done:
@@ -145,7 +145,7 @@ func (a *attempt) replace(old *Node) (arrival, error) {
 		old.finish(old.doubt(nil))
 		return a.enqueue()
 	}
-	prefixes := newPrefixes(a.client.options.kazoo)
+	prefixes := newPrefixes(a.lock.mode, a.client.options.kazoo)
 	n, err := a.send(s, append(old.znodes.deletes(), a.lock.creates(prefixes)...))
 	answer := classify(err)
 	old.znodes.deleted(answer)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
@@ -19,6 +20,7 @@ func (n *Node) AwaitRelease() error         { return n.awaitRelease() }
 func (n *Node) Contested() <-chan struct{}  { return n.contested.C() }
 func (n *Node) ContestedFor() time.Duration { return n.contested.For() }
 func (n *Node) Writing() bool               { return !grant{n}.Idle() }
+func (n *Node) Shared() bool                { return n.shared() }
 func (n *Node) Leased() bool                { return n.leased() }
 func (n *Node) Confirm() bool               { return n.confirm() }
 func (l *Lock) Equal(other *Lock) bool      { return l.equal(other) }
@@ -33,6 +35,13 @@ func (n *Node) Released() <-chan struct{} { return n.released }
 func (l *Lock) MayLinger(d time.Duration) *Lock {
 	other := *l
 	other.linger = d
+	return &other
+}
+
+// Mode returns the same lock with nodes that share it so.
+func (l *Lock) Mode(m second.Mode) *Lock {
+	other := *l
+	other.mode = m
 	return &other
 }
 

@@ -23,6 +23,7 @@ import (
 type Lock struct {
 	client *Client
 	path   string // on the server
+	mode   second.Mode
 	acl    []zk.ACL
 	data   []byte        // of its nodes; nil for a description of the process
 	linger time.Duration // as its nodes say
@@ -82,10 +83,10 @@ func (c *Client) Lock(path string, opts ...LockOption) (*Lock, error) {
 	return l, nil
 }
 
-// equal reports whether the nodes of both locks would be alike: same client, path, ACL
+// equal reports whether the nodes of both locks would be alike: same client, path, mode, ACL
 // and content.
 func (l *Lock) equal(other *Lock) bool {
-	return l.client == other.client && l.path == other.path && l.linger == other.linger &&
+	return l.client == other.client && l.path == other.path && l.mode == other.mode && l.linger == other.linger &&
 		slices.Equal(l.acl, other.acl) &&
 		(l.data == nil) == (other.data == nil) && bytes.Equal(l.data, other.data)
 }

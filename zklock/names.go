@@ -5,11 +5,16 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 const (
-	mutexMarker = "lock-"
-	kazooMarker = "__lock__"
+	mutexMarker     = "lock-"
+	writeMarker     = "__WRIT__"
+	readMarker      = "__READ__"
+	kazooMarker     = "__lock__"
+	kazooReadMarker = "__rlock__"
 
 	sequenceDigits = 10
 )
@@ -22,9 +27,16 @@ var markers = []struct {
 }{
 	{mutexMarker, KindMutex},
 	{kazooMarker, KindKazoo},
-	{"__rlock__", KindKazooRead},
-	{"__WRIT__", KindWrite},
-	{"__READ__", KindRead},
+	{kazooReadMarker, KindKazooRead},
+	{writeMarker, KindWrite},
+	{readMarker, KindRead},
+}
+
+// ownMarkers are those of our znodes, by mode: of the first one, and of the second one, for kazoo.
+var ownMarkers = [...][2]string{
+	second.Exclusive: {mutexMarker, kazooMarker},
+	second.Writing:   {writeMarker, kazooMarker},
+	second.Reading:   {readMarker, kazooReadMarker},
 }
 
 // newID returns how the name of a lock node begins. The uuid is fresh for each attempt: a
@@ -44,12 +56,12 @@ func newID() string {
 // with a hexadecimal number: Curator compares the whole of a name that it does not know
 // with the numbers of those that it does, and would take one that begins with zeros for
 // a predecessor. It never takes "_" for one.
-func newPrefixes(kazoo bool) []string {
-	id := newID()
+func newPrefixes(mode second.Mode, kazoo bool) []string {
+	id, markers := newID(), ownMarkers[mode]
 	if kazoo {
-		return []string{id + mutexMarker, id + kazooMarker}
+		return []string{id + markers[0], id + markers[1]}
 	}
-	return []string{id + mutexMarker}
+	return []string{id + markers[0]}
 }
 
 // parseName splits the name of a contender into its kind and sequence number. It
@@ -80,7 +92,15 @@ func parseName(name string) (kind Kind, sequence int32, ok bool) {
 func paired(first, second string) bool {
 	_, m, ok1 := parseName(first)
 	_, k, ok2 := parseName(second)
-	id, bridged := strings.CutSuffix(second[:max(len(second)-sequenceDigits, 0)], kazooMarker)
-	return ok1 && ok2 && bridged && k == m+1 && strings.HasPrefix(id, "_c_") &&
-		first[:len(first)-sequenceDigits] == id+mutexMarker
+	if !ok1 || !ok2 || k != m+1 {
+		return false
+	}
+	first, second = first[:len(first)-sequenceDigits], second[:len(second)-sequenceDigits]
+	for _, markers := range ownMarkers {
+		id, bridged := strings.CutSuffix(second, markers[1])
+		if bridged && strings.HasPrefix(id, "_c_") && first == id+markers[0] {
+			return true
+		}
+	}
+	return false
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/mutexbool"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
@@ -72,6 +73,9 @@ func (n *Node) path() string { return n.znodes[0].path }
 // before, and only then resets the highest token that the resource remembers: a former
 // owner, should one be left, has a higher token than the new ones.
 func (n *Node) Token() int64 { return n.token }
+
+// shared reports whether others that read may have the lock at the same time.
+func (n *Node) shared() bool { return n.lock.mode == second.Reading }
 
 // Lost returns a channel that is closed when the lock is no longer certain to be ours:
 // no later than the lease ends, and so before the server can give the lock to anybody

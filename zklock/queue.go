@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A standing is the place of a node in its queue.
 type standing struct {
-	ahead   int       // contenders before ours, a pair counting once; 0 is the head of the queue
+	reads   bool      // it shares the lock with others that read, and counts only those that do not
+	ahead   int       // contenders before ours that it waits for, a pair counting once; 0 is for one whose turn it is
 	nearest [2]string // the last two of them, the predecessor first; "" where there is none
-	behind  int       // contenders after ours
+	behind  int       // contenders after ours that wait for it
 	foreign int       // children that are no contenders; they are ignored
 }
 
@@ -23,19 +26,20 @@ const lastSequence = math.MaxInt32 - 1<<20
 var errNotQueued = errors.New("lock node vanished from the queue")
 
 // stand is the queue rule: the contender with the lowest sequence number is the holder,
-// every other one watches the two right ahead of it. Our own contender has one name or,
-// made in one transaction, two, of which the first one counts.
+// every other one watches the two right ahead of it. One that reads waits for, and watches, those
+// alone that do not. Our own contender has one name or, made in one transaction, two, of which the
+// first one counts.
 //
 // A queue whose order cannot be trusted is refused with [ErrSequenceExhausted], which
 // says because of whom: our own number is next to the end of its range or there twice,
 // or there is a negative one.
 func stand(children []string, own ...string) (standing, error) {
-	_, ours, ok := parseName(own[0])
+	kind, ours, ok := parseName(own[0])
 	if !ok || ours < 0 || ours > lastSequence {
 		return standing{}, fmt.Errorf("%w: our own node would be %q; delete the path once it is empty, or use another one",
 			ErrSequenceExhausted, own[0])
 	}
-	var s standing
+	s := standing{reads: kind.Reads()}
 	var near nearby
 	queued := 0
 	var disorder error
@@ -44,7 +48,7 @@ func stand(children []string, own ...string) (standing, error) {
 			queued++
 			continue
 		}
-		_, sequence, ok := parseName(name)
+		kind, sequence, ok := parseName(name)
 		switch {
 		case !ok:
 			s.foreign++
@@ -52,6 +56,7 @@ func stand(children []string, own ...string) (standing, error) {
 			disorder = negative(name)
 		case sequence == ours:
 			disorder = stray(name, "has the number of our own node")
+		case s.reads && kind.Reads():
 		case sequence > ours:
 			s.behind++
 		default:
@@ -109,21 +114,20 @@ type outlook int
 
 const (
 	waiting outlook = iota // somebody who is watched is ahead, and nobody who is not
-	first                  // the head
+	first                  // nobody is whom it waits for
 	unclear                // somebody may be ahead who is not watched
 )
 
 // after tells what is known when some of the two right ahead have gone. Nobody can get
-// ahead any more, except behind a Curator writer: its downgrade creates a reader with the
-// writer's own number (CURATOR-621).
+// ahead any more, except for a writer that has become a reader.
 func (s standing) after(gone func(name string) bool) outlook {
 	ahead, watched := s.ahead, 0
-	for _, name := range s.nearest {
-		switch kind, _, _ := parseName(name); {
+	for i, name := range s.nearest {
+		switch {
 		case name == "":
 		case !gone(name):
 			watched++
-		case kind == KindWrite:
+		case s.downgrades(i):
 			return unclear
 		default:
 			ahead--
@@ -138,15 +142,34 @@ func (s standing) after(gone func(name string) bool) outlook {
 	return unclear
 }
 
-// occupied reports whether anybody stands in a queue in which we do not, or why we could
-// not. What numbers beyond the last one mean, only a node of our own can tell: those of
+// downgrades reports whether one of the two right ahead may have gone only to leave a reader with
+// its own number, for which we wait. A Curator writer may (CURATOR-621). One of ours does so only
+// while the contender right behind it reads: in this queue nobody can get between them. Of a pair
+// of ours, the name that is known does not tell a writer from a mutex.
+func (s standing) downgrades(i int) bool {
+	kind, _, _ := parseName(s.nearest[i])
+	switch {
+	case s.reads, kind != KindWrite && kind != KindKazoo:
+		return false
+	case !ownName.MatchString(s.nearest[i]):
+		return kind == KindWrite
+	case i == 0: // then we are right behind it
+		return false
+	}
+	behind, _, _ := parseName(s.nearest[i-1])
+	return behind.Reads()
+}
+
+// occupied reports whether anybody stands in a queue for whom a newcomer would wait, or why there
+// could be none. What numbers beyond the last one mean, only a node of our own can tell: those of
 // a worn-out path are shared by it, a stray one is behind it.
-func occupied(children []string) (taken bool, err error) {
+func occupied(children []string, mode second.Mode) (taken bool, err error) {
 	for _, name := range children {
-		switch _, sequence, ok := parseName(name); {
+		switch kind, sequence, ok := parseName(name); {
 		case !ok || sequence > lastSequence:
 		case sequence < 0:
 			return false, negative(name)
+		case mode == second.Reading && kind.Reads():
 		default:
 			taken = true
 		}

@@ -101,6 +101,28 @@ func TestStand(t *testing.T) {
 			"names do not order", "zzz-lock-0000000004 " + own + " ___-lock-0000000006", own,
 			standing{ahead: 1, nearest: near("zzz-lock-0000000004"), behind: 1}, nil,
 		},
+		{
+			"a reader waits for those that do not read",
+			"a__WRIT__0000000001 b-lock-0000000002 c__READ__0000000003 d__rlock__0000000004 r__READ__0000000005", "r__READ__0000000005",
+			standing{reads: true, ahead: 2, nearest: near("b-lock-0000000002", "a__WRIT__0000000001")}, nil,
+		},
+		{
+			"a reader is in behind readers", "c__READ__0000000003 r__READ__0000000005 d__rlock__0000000004", "r__READ__0000000005",
+			standing{reads: true}, nil,
+		},
+		{
+			"readers do not wait behind a reader", "r__READ__0000000005 c__READ__0000000006 d__rlock__0000000007 w__WRIT__0000000008 m-lock-0000000009",
+			"r__READ__0000000005", standing{reads: true, behind: 2}, nil,
+		},
+		{
+			"a reader refuses its number, too", "r__READ__0000000005 c__READ__0000000005", "r__READ__0000000005",
+			standing{}, ErrSequenceExhausted,
+		},
+		{"readers wait behind a writer", "w__WRIT__0000000005 c__READ__0000000006", "w__WRIT__0000000005", standing{behind: 1}, nil},
+		{
+			"a writer waits for readers", "a__READ__0000000001 b__READ__0000000002 w__WRIT__0000000005", "w__WRIT__0000000005",
+			standing{ahead: 2, nearest: near("b__READ__0000000002", "a__READ__0000000001")}, nil,
+		},
 		{"foreign children are counted", "leases 0000000001 x-1-0000000002 " + own, own, standing{foreign: 3}, nil},
 		{"a tie of others does not matter", "a__READ__0000000007 b__WRIT__0000000007 " + own, own, standing{behind: 2}, nil},
 
@@ -187,6 +209,64 @@ func TestTheLastDepartureMakesHeadIfEverybodyAheadWasWatched(t *testing.T) {
 	}
 }
 
+// A writer that becomes a reader keeps its number. Whoever is behind one of ours has nothing to ask unless
+// somebody who reads is right behind it: nobody else lets it.
+func TestADepartureTellsUnlessAReaderWithItsNumberMayBeLeft(t *testing.T) {
+	const (
+		id                 = "_c_01234567-89ab-4def-8123-456789abcdef-"
+		oursID             = "_c_01234567-89ab-8def-8123-456789abcdef-"
+		a                  = "a-lock-0000000001"
+		ours, curators     = oursID + "__WRIT__0000000003", id + "__WRIT__0000000003"
+		pair, second       = ours + " " + oursID + "__lock__0000000004", oursID + "__lock__0000000004"
+		reader, kazoos     = "c__READ__0000000006", "d__rlock__0000000006"
+		writer, other      = "e__WRIT__0000000006", "f-lock-0000000006"
+		asReader, asWriter = "__READ__0000000009", "__WRIT__0000000009"
+		asMutex            = "lock-0000000009"
+	)
+	for _, tt := range []struct {
+		own, ahead, gone string
+		want             outlook
+	}{
+		{asReader, curators, curators, first},
+		{asReader, a + " " + curators, curators, waiting},
+		{asReader, ours, ours, first},
+		{asReader, pair, second, first},
+		{asReader, ours + " " + reader, ours, first},
+		{asReader, ours + " " + reader + " " + other, ours, waiting},
+		{asReader, ours + " " + other, ours + " " + other, first},
+
+		{asWriter, curators, curators, unclear},
+		{asMutex, curators, curators, unclear},
+		{asWriter, curators + " " + other, curators, unclear},
+
+		{asWriter, ours, ours, first},
+		{asMutex, ours, ours, first},
+		{asWriter, pair, second, first},
+		{asWriter, a + " " + ours, ours, waiting},
+		{asWriter, a + " " + pair, second, waiting},
+
+		{asWriter, ours + " " + writer, ours, waiting},
+		{asMutex, ours + " " + other, ours, waiting},
+		{asWriter, pair + " " + other, second, waiting},
+		{asMutex, ours + " " + other, ours + " " + other, first},
+		{asWriter, ours + " " + reader, ours, unclear},
+		{asMutex, ours + " " + reader, ours + " " + reader, unclear},
+		{asWriter, ours + " " + kazoos, ours, unclear},
+		{asWriter, pair + " " + reader, second, unclear},
+		{asWriter, ours + " " + reader, reader, waiting},
+		{asWriter, "e__lock__0000000003 " + reader, "e__lock__0000000003", waiting},
+	} {
+		s, err := stand(append(strings.Fields(tt.ahead), tt.own), tt.own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone := strings.Fields(tt.gone)
+		if got := s.after(func(name string) bool { return slices.Contains(gone, name) }); got != tt.want {
+			t.Errorf("%q behind %q, gone %q: got %d, want %d", tt.own, tt.ahead, tt.gone, got, tt.want)
+		}
+	}
+}
+
 func TestTwoNamesArePairedIfOneTransactionMadeThem(t *testing.T) {
 	const mutex = "_c_01234567-89ab-4def-8123-456789abcdef-lock-0000000003"
 	for _, tt := range []struct {
@@ -201,6 +281,11 @@ func TestTwoNamesArePairedIfOneTransactionMadeThem(t *testing.T) {
 		{mutex, "0123456789abcdef0123456789abcdef__lock__0000000004", false},
 		{"lock-0000000003", "__lock__0000000004", false},
 		{"", "_c_01234567-89ab-4def-8123-456789abcdef-__lock__0000000004", false},
+		{"_c_x-__WRIT__0000000003", "_c_x-__lock__0000000004", true},
+		{"_c_x-__READ__0000000003", "_c_x-__rlock__0000000004", true},
+		{"_c_x-__READ__0000000003", "_c_x-__lock__0000000004", false},
+		{"_c_x-__WRIT__0000000003", "_c_x-__rlock__0000000004", false},
+		{"_c_x-__WRIT__0000000003", "_c_x-__READ__0000000004", false},
 		{mutex, "", false},
 	} {
 		if got := paired(tt.first, tt.second); got != tt.want {
@@ -286,6 +371,14 @@ func checkOrder(t *testing.T, a, b string) {
 	if m < 0 || n < 0 || m == n {
 		if erra == nil || errb == nil {
 			t.Fatalf("%q and %q: got errors %v and %v, want both to refuse", a, b, erra, errb)
+		}
+		return
+	}
+	ka, _, _ := parseName(a)
+	kb, _, _ := parseName(b)
+	if ka.Reads() && kb.Reads() {
+		if erra == nil && (sa.ahead > 0 || sa.behind > 0) || errb == nil && (sb.ahead > 0 || sb.behind > 0) {
+			t.Fatalf("%q stands at %+v, %q at %+v, and both read", a, sa, b, sb)
 		}
 		return
 	}

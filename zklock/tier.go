@@ -36,10 +36,7 @@ func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Mode != second.Exclusive {
-		return nil, fmt.Errorf("zklock: lock %s: readers and writers: %w", path, errors.ErrUnsupported)
-	}
-	l.linger = o.MayLinger
+	l.mode, l.linger = o.Mode, o.MayLinger
 	return claim{l}, nil
 }
 
@@ -79,6 +76,7 @@ func (c claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 func (c Contender) forGate() second.Contender {
 	return second.Contender{
 		ID: c.Node, Token: c.Token, Since: c.Since, Host: c.Host, PID: c.PID, Label: c.Label, Linger: c.Linger,
+		Shared: c.Kind.Reads(),
 	}
 }
 
@@ -116,7 +114,7 @@ func (g grant) AwaitRelease() error { return g.awaitRelease() }
 
 func (g grant) Revoked() <-chan struct{} { return nil }
 
-func (g grant) Shared() bool { return false }
+func (g grant) Shared() bool { return g.shared() }
 
 func (g grant) Share(context.Context) error {
 	return fmt.Errorf("zklock: share %s: %w", g.lock.Path(), errors.ErrUnsupported)

@@ -16,7 +16,7 @@ func (a *attempt) try() (*Node, error) {
 	queue := a.client.link.Ask(link.Listing{Path: a.lock.path})[0]
 	switch classify(queue.Err) {
 	case done:
-		taken, err := occupied(queue.Children)
+		taken, err := occupied(queue.Children, a.lock.mode)
 		if err != nil {
 			return nil, err
 		}

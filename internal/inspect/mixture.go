@@ -19,7 +19,7 @@ func (r *Report) examineMixture() {
 }
 
 func (r *Report) examineTwo(a, b sort) {
-	readers := a.kind == zklock.KindKazoo && b.kind == zklock.KindKazooRead
+	readers := a.kind == zklock.KindKazoo && b.kazooRead()
 	switch a.waitsFor(b) {
 	case no:
 		r.find(Problem, "", "%s does not wait for %s: on this path they do not exclude each other%s", a, b, remedy(a, b))
@@ -33,7 +33,7 @@ func (r *Report) examineTwo(a, b sort) {
 			r.find(Warning, "", `%s waits for %s only with extra_lock_patterns=["lock-"], which its name does not tell%s`, a, b, remedy(a, b))
 		}
 	}
-	if a.kind == zklock.KindKazooRead && b.pair {
+	if a.kind == zklock.KindKazooRead && b.pair && b.kazoo() {
 		r.find(Note, "", "kazoo's ReadLock can get stuck beside %s before kazoo 2.9.0", b)
 	}
 }
@@ -43,7 +43,7 @@ func remedy(a, b sort) string {
 	switch {
 	case a.kind == zklock.KindRead || a.kind == zklock.KindWrite:
 		return "; give Curator's read/write lock a path of its own"
-	case a.kind != zklock.KindCurator && b.kind == zklock.KindTierlock:
+	case a.kind != zklock.KindCurator && (b.kind == zklock.KindTierlock || b.kind == zklock.KindTierlockWrite):
 		return "; or have every tierlock process connect WithKazoo"
 	}
 	return ""

@@ -41,7 +41,24 @@ func (s sort) mutex() bool {
 }
 
 // kazoo reports whether kazoo's locks look for the names of a sort, however they are set up.
-func (s sort) kazoo() bool { return s.pair || s.kind == zklock.KindKazoo }
+func (s sort) kazoo() bool {
+	return s.pair && s.kind != zklock.KindTierlockRead || s.kind == zklock.KindKazoo
+}
+
+// kazooRead reports whether kazoo's WriteLock alone does.
+func (s sort) kazooRead() bool {
+	return s.pair && s.kind == zklock.KindTierlockRead || s.kind == zklock.KindKazooRead
+}
+
+// curatorWrite and curatorRead report whether the names of a sort are those of the sides of
+// Curator's read/write lock.
+func (s sort) curatorWrite() bool {
+	return s.kind == zklock.KindWrite || s.kind == zklock.KindTierlockWrite
+}
+
+func (s sort) curatorRead() bool {
+	return s.kind == zklock.KindRead || s.kind == zklock.KindTierlockRead
+}
 
 // A verdict is whether one contender waits for another that is ahead of it.
 type verdict int
@@ -56,8 +73,10 @@ const (
 // from its WriteLock, nor whether it has extra_lock_patterns.
 func (s sort) waitsFor(other sort) verdict {
 	switch s.kind {
-	case zklock.KindTierlock, zklock.KindZKLock:
+	case zklock.KindTierlock, zklock.KindTierlockWrite, zklock.KindZKLock:
 		return yes
+	case zklock.KindTierlockRead:
+		return sure(!other.kind.Reads())
 	case zklock.KindCurator:
 		return sure(other.mutex())
 	case zklock.KindMutex: // a library that nobody here knows
@@ -66,14 +85,14 @@ func (s sort) waitsFor(other sort) verdict {
 		}
 		return perhaps
 	case zklock.KindWrite:
-		return sure(other.kind == zklock.KindWrite || other.kind == zklock.KindRead)
+		return sure(other.curatorWrite() || other.curatorRead())
 	case zklock.KindRead:
-		return sure(other.kind == zklock.KindWrite)
+		return sure(other.curatorWrite())
 	case zklock.KindKazoo, zklock.KindKazooRead:
 		switch {
 		case other.kazoo():
 			return yes
-		case other.mutex(), s.kind == zklock.KindKazoo && other.kind == zklock.KindKazooRead:
+		case other.mutex(), s.kind == zklock.KindKazoo && other.kazooRead():
 			return perhaps
 		}
 	}
@@ -89,5 +108,6 @@ func sure(waits bool) verdict {
 
 // shared reports whether two sorts are meant to hold at the same time, as readers are.
 func shared(a, b sort) bool {
-	return a.kind == b.kind && (a.kind == zklock.KindRead || a.kind == zklock.KindKazooRead)
+	ours := a.kind == zklock.KindTierlockRead || b.kind == zklock.KindTierlockRead
+	return a.kind.Reads() && b.kind.Reads() && (ours || a.kind == b.kind)
 }

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,6 +73,43 @@ func TestWhoWaitsForWhomIsWhatTheTableSays(t *testing.T) {
 		}
 		if got := p.waiter.waitsFor(p.other); got != want {
 			t.Errorf("%v waits for %v: got %d, want %d (%v)", p.waiter, p.other, got, want, cells)
+		}
+	}
+}
+
+// Readers and writers of ours, beside whom Curator's and kazoo's look for the same names.
+func TestWhoWaitsForOurReadersAndWriters(t *testing.T) {
+	var (
+		write, read         = sort{kind: zklock.KindTierlockWrite}, sort{kind: zklock.KindTierlockRead}
+		writePair, readPair = sort{zklock.KindTierlockWrite, true}, sort{zklock.KindTierlockRead, true}
+	)
+	for _, tt := range []struct {
+		waiter                           sort
+		write, read, writePair, readPair verdict
+	}{
+		{sort{kind: zklock.KindTierlock}, yes, yes, yes, yes},
+		{write, yes, yes, yes, yes},
+		{read, yes, no, yes, no},
+		{sort{kind: zklock.KindZKLock}, yes, yes, yes, yes},
+		{sort{kind: zklock.KindCurator}, no, no, no, no},
+		{sort{kind: zklock.KindWrite}, yes, yes, yes, yes},
+		{sort{kind: zklock.KindRead}, yes, no, yes, no},
+		{sort{kind: zklock.KindKazoo}, no, no, yes, perhaps},
+		{sort{kind: zklock.KindKazooRead}, no, no, yes, no},
+	} {
+		got := []verdict{tt.waiter.waitsFor(write), tt.waiter.waitsFor(read), tt.waiter.waitsFor(writePair), tt.waiter.waitsFor(readPair)}
+		if want := []verdict{tt.write, tt.read, tt.writePair, tt.readPair}; !slices.Equal(got, want) {
+			t.Errorf("%v waits for a writer, a reader, and pairs of them: got %v, want %v", tt.waiter, got, want)
+		}
+	}
+	for kind, want := range map[zklock.Kind]bool{
+		zklock.KindTierlockRead: true, zklock.KindRead: true, zklock.KindKazooRead: true, zklock.KindWrite: false, zklock.KindTierlock: false,
+	} {
+		if got := shared(read, sort{kind: kind}); got != want {
+			t.Errorf("our reader shares with %s: got %t", kind, got)
+		}
+		if got := read.waitsFor(sort{kind: kind}); got != sure(!want) {
+			t.Errorf("our reader waits for %s: got %v", kind, got)
 		}
 	}
 }
