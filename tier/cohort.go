@@ -14,24 +14,32 @@ import (
 // the gate, the one behind it, and the grant they share.
 type cohort struct {
 	registry *Registry
-	path     string
+	key      lockKey
 	members  int // guarded by registry.mu: callers, holders and couriers
 
 	mu       sync.Mutex // guards the fields below; never held across a client call or a wait
 	gate     gate
 	state    state
-	grant    second.Grant       // of the owner, or that lingers; meaningful while held or lingering
-	owner    *ownership         // meaningful while held
-	since    time.Duration      // when that began, or the lingering, on the registry's clock
-	source   source             // from where the grant came to the owner
-	watched  *watched           // of the owner, for the observer; nil if there is none
-	policy   *options           // of the mutex by which the present or last owner came
+	grant    second.Grant       // of the owners, or that lingers; meaningful while held or lingering
+	owner    *ownership         // while held by one alone; else nil
+	readers  int                // owners at the same time, while held by those
+	since    time.Duration      // when the present hold began, or the lingering, on the registry's clock
+	policy   *options           // of the mutex by which the latest owner came
 	under    *second.Wait       // what the courier waits for; nil while there is none
 	quit     context.CancelFunc // calls the courier back; nil unless fetching for waiters
 	round    int64              // the last arrival before the grant came: up to it they waited then
 	lingerer lingerer
-	draining bool // nobody is to come any more
+	sharer   sharer
+	revoked  <-chan struct{} // of the grant, once an owner wants to know; else nil
+	draining bool            // nobody is to come any more
 	tally    tally
+}
+
+// A lockKey tells the locks of a registry apart: one path can be that of a mutex and of a
+// reader/writer lock, which exclude each other like locks of two processes.
+type lockKey struct {
+	path string
+	rw   bool
 }
 
 // A state says who acts for the cohort.
@@ -40,7 +48,7 @@ type state int
 const (
 	idle      state = iota // nobody: no grant, and nobody waits
 	fetching               // the courier or a TryAcquire is at the second tier
-	held                   // an owner is behind the gate
+	held                   // an owner is behind the gate, or several that read
 	lingering              // the grant is kept, and nobody wants it
 	leaving                // the grant is being given up, and nobody has the turn
 )
@@ -51,15 +59,20 @@ func (s state) String() string {
 
 // failure wraps an error that does not come from the second tier and so names no path yet.
 func (c *cohort) failure(op string, err error) error {
-	return fmt.Errorf("tier: %s %s: %w", op, c.path, err)
+	return fmt.Errorf("tier: %s %s: %w", op, c.key.path, err)
 }
 
 // passOnLocked gives a grant that was acquired but not used to the first waiter, and
 // away if there is none.
-func (c *cohort) passOnLocked(grant second.Grant) {
+func (c *cohort) passOnLocked(grant second.Grant, source source) {
 	if now := c.registry.now(); !c.gate.empty() && grant.ErrAt(now) == nil {
-		c.admitLocked(grant, now)
-		return
+		if c.admitsLocked(grant, c.gate.first.errand) {
+			c.admitLocked(grant, now, source)
+			return
+		}
+		if c.requeueLocked(grant) {
+			return
+		}
 	}
 	c.leaveLocked()
 	if !c.registry.spawn(c, func() {
@@ -70,27 +83,67 @@ func (c *cohort) passOnLocked(grant second.Grant) {
 	}
 }
 
-// admitLocked lets the first waiter through with grant, now.
-func (c *cohort) admitLocked(grant second.Grant, now time.Duration) {
-	w := c.gate.first
-	c.tally.waited += now
-	c.gate.admit(c.ownLocked(&w.seat, w.errand, grant, now))
+// admitLocked lets the first waiter through with grant, now, and if it reads, those right behind
+// that do, too.
+func (c *cohort) admitLocked(grant second.Grant, now time.Duration, source source) {
+	c.admitFirstLocked(grant, now, source)
+	for c.readers > 0 && !c.gate.empty() && c.gate.first.errand.reads() {
+		c.admitFirstLocked(grant, now, join)
+	}
 	c.expectHandOffLocked()
 }
 
-// ownLocked makes own the ownership of grant by way of m, from now on.
-func (c *cohort) ownLocked(own *ownership, m *Mutex, grant second.Grant, now time.Duration) *ownership {
-	c.state, c.grant, c.owner, c.policy = held, grant, own, m.options
-	c.since = now
+func (c *cohort) admitFirstLocked(grant second.Grant, now time.Duration, source source) {
+	w := c.gate.first
+	c.tally.waited += now
+	c.ownLocked(&w.seat, w.errand, grant, now, source)
+	c.gate.admit()
+}
+
+// ownLocked makes own an ownership of grant by way of m, from now on.
+func (c *cohort) ownLocked(own *ownership, m *Mutex, grant second.Grant, now time.Duration, source source) *ownership {
+	if source != join {
+		c.state, c.grant, c.since = held, grant, now
+	}
+	c.policy = m.options
+	own.source = source
+	if o := c.registry.options.observer; o != nil {
+		own.watched = &watched{observer: o, since: now}
+	}
 	c.tally.held -= now
-	c.tally.came[c.source]++
-	return own.begin(c, grant)
+	c.tally.came[source]++
+	if m.reads() {
+		c.readers++
+		c.shareLaterLocked(grant)
+	} else {
+		c.owner = own
+	}
+	return own.begin(c, grant, m.reads())
+}
+
+// disownLocked ends an ownership. It reports whether others, who read, have the lock still.
+func (c *cohort) disownLocked(own *ownership, now time.Duration) (others bool) {
+	own.left = true
+	c.tally.held += now
+	if own == c.owner {
+		c.owner = nil
+		return false
+	}
+	c.readers--
+	return c.readers > 0
 }
 
 // leaveLocked is called before the grant is given up.
 func (c *cohort) leaveLocked() {
-	c.state, c.owner = leaving, nil
+	c.state = leaving
+	c.forgetLocked()
+}
+
+// forgetLocked ends what is done for a grant that this process is to keep no longer.
+func (c *cohort) forgetLocked() {
 	c.lingerer.stop()
+	c.sharer.stop()
+	c.revoked = nil
 }
 
 // free follows the end of a grant: those who wait get a new one.
@@ -113,12 +166,17 @@ func (c *cohort) release(own *ownership) error {
 	grant := own.grant
 	c.mu.Lock()
 	now := c.registry.now()
-	next := c.decideLocked(grant, now)
-	c.tally.held += now
+	var next decision
+	if c.readers <= 1 {
+		next = c.decideLocked(grant, now)
+	}
+	if c.disownLocked(own, now) { // maybe somebody has joined meanwhile
+		c.mu.Unlock()
+		return c.noteLoss(c.standing(grant, now))
+	}
 	switch next {
 	case handOn:
-		c.source = handOff
-		c.admitLocked(grant, now)
+		c.admitLocked(grant, now, handOff)
 		c.mu.Unlock()
 		return nil
 	case linger:
@@ -136,6 +194,18 @@ func (c *cohort) release(own *ownership) error {
 	err := c.noteLoss(grant.Release())
 	c.free()
 	return err
+}
+
+// standing returns why a lock that stays with other owners was not ours to now.
+func (c *cohort) standing(grant second.Grant, now time.Duration) error {
+	err := grant.ErrAt(now)
+	if err == nil && !grant.Leased() && !grant.Confirm() {
+		err = errors.New("not known whether the lock was ours to the end")
+	}
+	if err != nil {
+		return c.failure("release", err)
+	}
+	return nil
 }
 
 // noteLoss counts the loss of a lock, if err is one.

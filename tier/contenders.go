@@ -29,6 +29,12 @@ type Contender struct {
 	// reports that it does so now, which only that process knows: others see false.
 	Linger    time.Duration
 	Lingering bool
+	// Shared says that it reads, of an [RWMutex]: those that do and have only such before them have
+	// the lock together. However many goroutines of a process read, it is one contender.
+	Shared bool
+	// Asked says that it was asked for the lock, with [Mutex.Revoke] or Curator's Revoker. In
+	// ZooKeeper nothing is known then of what its process says of itself.
+	Asked bool
 }
 
 // Contenders returns the queue of processes for the lock, the holder first. A lock that was
@@ -39,7 +45,7 @@ func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
 		return nil, m.invalid
 	}
 	queue, err := m.claim.Contenders(ctx)
-	ours := m.registry.heldLock(m.path)
+	ours := m.registry.heldLock(m.lockKey())
 	var contenders []Contender
 	for _, q := range queue {
 		c := contender(q)
@@ -56,5 +62,6 @@ func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
 func contender(q second.Contender) Contender {
 	return Contender{
 		ID: q.ID, Token: q.Token, Since: q.Since, Host: q.Host, PID: q.PID, Label: q.Label, Linger: q.Linger,
+		Shared: q.Shared, Asked: q.Asked,
 	}
 }

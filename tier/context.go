@@ -9,7 +9,7 @@ import (
 // An ownerKey is where a context carries the hold of a lock.
 type ownerKey struct {
 	registry *Registry
-	path     string
+	lockKey
 }
 
 // HoldFrom returns the hold of m that ctx carries, as the context of [Mutex.Do] and that of
@@ -49,7 +49,7 @@ type derivation struct {
 // may be asked any number of times. What is derived from others is kept until they end or
 // the hold is released.
 func (h *Hold) Context(ctx context.Context) context.Context {
-	h.derives.Store(true)
+	h.flags.Or(derives)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.Err(); err != nil {
@@ -81,7 +81,7 @@ func (h *Hold) derive(ctx context.Context) *derivation {
 // carriedBy returns ctx with the hold.
 func (h *Hold) carriedBy(ctx context.Context) context.Context {
 	c := h.own.cohort
-	return context.WithValue(ctx, ownerKey{c.registry, c.path}, h)
+	return context.WithValue(ctx, ownerKey{c.registry, c.key}, h)
 }
 
 // keyOf returns what stands for ctx in a map: nearly always ctx itself, but a type of

@@ -7,17 +7,17 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// fetchLocked sends the courier for a new grant, in the name of the first waiter.
+// fetchLocked sends the courier for a new grant, in the name of the first waiter; or of the first
+// that is to write, as such a grant serves those who read as well.
 func (c *cohort) fetchLocked() {
-	errand := c.gate.first.errand
+	errand := c.gate.errand()
 	c.sendCourierLocked(errand, errand.claim.Acquire)
 }
 
 // requeueLocked sends the courier to give grant up and queue for the first waiter, in one
 // transaction.
 func (c *cohort) requeueLocked(grant second.Grant) bool {
-	c.lingerer.stop()
-	errand := c.gate.first.errand
+	errand := c.gate.errand()
 	return c.sendCourierLocked(errand, func(ctx context.Context, w *second.Wait) (second.Grant, error) {
 		return errand.claim.Requeue(ctx, grant, w)
 	})
@@ -29,7 +29,8 @@ func (c *cohort) requeueLocked(grant second.Grant) bool {
 // closed, it turns the waiters away and reports false.
 func (c *cohort) sendCourierLocked(errand *Mutex, acquire func(context.Context, *second.Wait) (second.Grant, error)) bool {
 	c.state = fetching
-	c.under, c.owner = new(second.Wait), nil
+	c.under = new(second.Wait)
+	c.forgetLocked()
 	// Not derived from any waiter's context: it serves whoever is first when it returns.
 	ctx, quit := context.WithCancel(context.Background())
 	c.quit = quit
@@ -54,12 +55,13 @@ func (c *cohort) deliver(ctx context.Context, errand *Mutex, grant second.Grant,
 	defer c.mu.Unlock()
 	c.quit = nil
 	if err == nil {
-		c.round, c.source = c.gate.arrivals, found
+		c.round = c.gate.arrivals
+		source := found
 		if c.under.Behind() {
-			c.source = handOver
+			source = handOver
 		}
 		c.under = nil
-		c.passOnLocked(grant)
+		c.passOnLocked(grant, source)
 		return
 	}
 	c.under = nil

@@ -25,15 +25,21 @@ func (c *cohort) enter(ctx context.Context, lock *Mutex) (*ownership, error) {
 		c.mu.Unlock()
 		return own, nil
 	}
-	w := c.gate.join()
-	w.errand = lock
 	begun := c.registry.now()
+	if own := c.joinLocked(lock, begun); own != nil {
+		c.mu.Unlock()
+		return own, nil
+	}
+	w := c.gate.join(lock)
 	c.tally.waited -= begun
 	switch c.state {
 	case idle:
 		c.fetchLocked()
 	case held:
+		c.admitReadersLocked(begun)
 		c.expectHandOffLocked()
+	case lingering: // what is kept is to read, and that is not enough
+		c.requeueLocked(c.grant)
 	}
 	c.mu.Unlock()
 
@@ -45,7 +51,10 @@ func (c *cohort) enter(ctx context.Context, lock *Mutex) (*ownership, error) {
 			if errors.Is(w.err(), ErrClosed) {
 				return nil, &WaitError{c.wait(ctx, lock, begun), ErrClosed}
 			}
-			return w.own, w.err()
+			if err := w.err(); err != nil {
+				return nil, err
+			}
+			return &w.seat, nil
 		case <-long:
 			c.tellWaiting(ctx, w, begun)
 		case <-ctx.Done():
@@ -72,16 +81,19 @@ func (c *cohort) withdraw(w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.gate.leave(w) {
-		c.tally.waited += c.registry.now()
+		now := c.registry.now()
+		c.tally.waited += now
 		if c.gate.empty() && c.quit != nil {
 			c.quit() // nobody wants the grant any more
 		}
+		c.admitReadersLocked(now) // who waited behind it
 		return
 	}
-	if w.own != nil { // it was no turn
-		c.tally.came[c.source]--
-		c.tally.held += c.registry.now() // or the sum would go back
-		c.passOnLocked(w.own.grant)
+	if own := &w.seat; w.err() == nil { // it was no turn
+		c.tally.came[own.source]--
+		if !c.disownLocked(own, c.registry.now()) {
+			c.passOnLocked(own.grant, own.source)
+		}
 	}
 }
 
@@ -96,13 +108,22 @@ func (c *cohort) try(ctx context.Context, lock *Mutex) (*ownership, error) {
 		c.mu.Unlock()
 		return own, nil
 	}
-	if c.state != idle {
+	if own := c.joinLocked(lock, c.registry.now()); own != nil {
+		c.mu.Unlock()
+		return own, nil
+	}
+	kept := c.lingeringLocked() // to read, which is not enough
+	if c.state != idle && kept == nil {
 		c.mu.Unlock()
 		return nil, c.failure("try", ErrLocked)
 	}
 	c.state = fetching
+	c.forgetLocked()
 	c.mu.Unlock()
 
+	if kept != nil {
+		kept.Release()
+	}
 	grant, err := lock.claim.TryAcquire(ctx)
 	if err != nil {
 		c.free()
@@ -110,8 +131,10 @@ func (c *cohort) try(ctx context.Context, lock *Mutex) (*ownership, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.round, c.source = c.gate.arrivals, found
-	own := c.ownLocked(new(ownership), lock, grant, c.registry.now())
-	c.expectHandOffLocked() // by who came meanwhile
+	c.round = c.gate.arrivals
+	now := c.registry.now()
+	own := c.ownLocked(new(ownership), lock, grant, now, found)
+	c.admitReadersLocked(now) // who came meanwhile
+	c.expectHandOffLocked()
 	return own, nil
 }

@@ -17,6 +17,9 @@ var (
 	ErrReleased = second.ErrReleased
 	// ErrClosed says that the registry is closed, or is being shut down.
 	ErrClosed = second.ErrClosed
+	// ErrUpgrade says that the lock was asked for to write with the context of a hold that reads.
+	// Two that did so would wait for each other.
+	ErrUpgrade = errors.New("a reader cannot become the writer: release the hold first")
 	// ErrWaitLimit says that the lock could not be had within the limit of [WithMaxWait].
 	ErrWaitLimit = errors.New("wait limit reached")
 )

@@ -21,12 +21,12 @@ func PassOn(h *Hold) {
 	c := h.own.cohort
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.passOnLocked(h.own.grant)
+	c.passOnLocked(h.own.grant, found)
 }
 
 // Arrive is the first half of an acquisition; the second half queues.
 func Arrive(m *Mutex) (queue, try func(context.Context) error) {
-	c := m.registry.join(m.path)
+	c := m.registry.join(m.lockKey())
 	take := func(take func(*cohort, context.Context, *Mutex) (*ownership, error)) func(context.Context) error {
 		return func(ctx context.Context) error {
 			_, err := take(c, ctx, m)

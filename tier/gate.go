@@ -3,10 +3,9 @@ package tier
 // A waiter is a goroutine in front of the gate. There may be very many.
 type waiter struct {
 	turn    chan struct{} // closed when the waiter is chosen or turned away
-	own     *ownership    // what it was chosen for; nil if it was turned away
 	refusal *error        // why it was turned away; nil if it was not
-	errand  *Mutex        // for the courier, while the waiter is first
-	seat    ownership     // for own: kept here to save an allocation
+	errand  *Mutex        // by way of which it comes
+	seat    ownership     // what it is chosen for: kept here to save an allocation
 
 	arrival    int64 // the waiter's place among all that ever came, from 1; 0 when it is out of the queue
 	next, prev *waiter
@@ -25,14 +24,18 @@ func (w *waiter) err() error {
 type gate struct {
 	first, last *waiter
 	waiting     int
+	writers     int   // of those, who do not only read
 	arrivals    int64 // waiters that ever came
 }
 
 // join puts a new waiter at the end.
-func (g *gate) join() *waiter {
+func (g *gate) join(errand *Mutex) *waiter {
 	g.arrivals++
 	g.waiting++
-	w := &waiter{turn: make(chan struct{}), arrival: g.arrivals, prev: g.last}
+	if !errand.reads() {
+		g.writers++
+	}
+	w := &waiter{turn: make(chan struct{}), errand: errand, arrival: g.arrivals, prev: g.last}
 	if g.last != nil {
 		g.last.next = w
 	} else {
@@ -44,11 +47,20 @@ func (g *gate) join() *waiter {
 
 func (g *gate) empty() bool { return g.first == nil }
 
-// admit lets the first waiter through with own. The gate must not be empty.
-func (g *gate) admit(own *ownership) {
+// errand returns that of the first waiter who does not only read; if there is none, that of the
+// first. The gate must not be empty.
+func (g *gate) errand() *Mutex {
+	w := g.first
+	for g.writers > 0 && w.errand.reads() {
+		w = w.next
+	}
+	return w.errand
+}
+
+// admit lets the first waiter through, whose seat is taken. The gate must not be empty.
+func (g *gate) admit() {
 	w := g.first
 	g.leave(w)
-	w.own = own
 	close(w.turn)
 }
 
@@ -73,6 +85,9 @@ func (g *gate) leave(w *waiter) bool {
 	}
 	w.arrival = 0
 	g.waiting--
+	if !w.errand.reads() {
+		g.writers--
+	}
 	if w.prev != nil {
 		w.prev.next = w.next
 	} else {

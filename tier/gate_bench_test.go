@@ -26,12 +26,13 @@ func BenchmarkGate(b *testing.B) {
 		mu     sync.Mutex
 		g      gate
 		locked bool
+		errand = new(Mutex)
 	)
 	crowded(b, func() {
 		mu.Lock()
 		var w *waiter
 		if locked {
-			w = g.join()
+			w = g.join(errand)
 		}
 		locked = true
 		mu.Unlock()
@@ -42,7 +43,7 @@ func BenchmarkGate(b *testing.B) {
 		if g.empty() {
 			locked = false
 		} else {
-			g.admit(nil)
+			g.admit()
 		}
 		mu.Unlock()
 	})

@@ -20,12 +20,11 @@ func turned(w *waiter) bool {
 
 func TestGateAdmitsInOrderOfArrival(t *testing.T) { // I6
 	var g gate
-	waiters := []*waiter{g.join(), g.join(), g.join()}
+	waiters := []*waiter{g.join(new(Mutex)), g.join(new(Mutex)), g.join(new(Mutex))}
 	for i, w := range waiters {
-		own := &ownership{}
-		g.admit(own)
-		if !turned(w) || w.own != own || w.err() != nil {
-			t.Errorf("admission %d: waiter %d got %v, %v; want the ownership", i, i, w.own, w.err())
+		g.admit()
+		if !turned(w) || w.err() != nil {
+			t.Errorf("admission %d: waiter %d turned %v, with %v; want its turn", i, i, turned(w), w.err())
 		}
 		for j, later := range waiters[i+1:] {
 			if turned(later) {
@@ -41,12 +40,12 @@ func TestGateAdmitsInOrderOfArrival(t *testing.T) { // I6
 func TestGateKeepsOrderWhenOneLeaves(t *testing.T) { // I9
 	for leaver := range 3 {
 		var g gate
-		waiters := []*waiter{g.join(), g.join(), g.join()}
+		waiters := []*waiter{g.join(new(Mutex)), g.join(new(Mutex)), g.join(new(Mutex))}
 		if !g.leave(waiters[leaver]) {
 			t.Fatalf("leave of queued waiter %d: got false", leaver)
 		}
 		for i, w := range slices.Delete(slices.Clone(waiters), leaver, leaver+1) {
-			if g.admit(&ownership{}); !turned(w) {
+			if g.admit(); !turned(w) {
 				t.Errorf("waiter %d left: admission %d went to somebody else", leaver, i)
 			}
 		}
@@ -58,8 +57,8 @@ func TestGateKeepsOrderWhenOneLeaves(t *testing.T) { // I9
 
 func TestGateTellsLeaverThatItWasChosen(t *testing.T) {
 	var g gate
-	admitted, refused := g.join(), g.join()
-	g.admit(&ownership{})
+	admitted, refused := g.join(new(Mutex)), g.join(new(Mutex))
+	g.admit()
 	g.refuse(errors.New("no"))
 	for name, w := range map[string]*waiter{"admitted": admitted, "refused": refused} {
 		if g.leave(w) {
@@ -71,11 +70,11 @@ func TestGateTellsLeaverThatItWasChosen(t *testing.T) {
 func TestGateRefusesEverybody(t *testing.T) {
 	var g gate
 	reason := errors.New("reason")
-	waiters := []*waiter{g.join(), g.join(), g.join()}
+	waiters := []*waiter{g.join(new(Mutex)), g.join(new(Mutex)), g.join(new(Mutex))}
 	g.refuse(reason)
 	for i, w := range waiters {
-		if !turned(w) || w.own != nil || !errors.Is(w.err(), reason) {
-			t.Errorf("waiter %d after refuse: got %v, %v; want %v", i, w.own, w.err(), reason)
+		if !turned(w) || !errors.Is(w.err(), reason) {
+			t.Errorf("waiter %d after refuse: got %v; want %v", i, w.err(), reason)
 		}
 	}
 	if !g.empty() {
@@ -92,14 +91,13 @@ func TestGateIsAQueue(t *testing.T) {
 			out   []*waiter
 		)
 		t.Repeat(map[string]func(*rapid.T){
-			"join": func(*rapid.T) { model = append(model, g.join()) },
+			"join": func(*rapid.T) { model = append(model, g.join(new(Mutex))) },
 			"admit": func(t *rapid.T) {
 				if len(model) == 0 {
 					t.Skip("nobody waits")
 				}
-				own := &ownership{}
-				g.admit(own)
-				if w := model[0]; w.own != own || !turned(w) {
+				g.admit()
+				if w := model[0]; w.err() != nil || !turned(w) {
 					t.Fatal("admit did not choose the first")
 				}
 				out, model = append(out, model[0]), model[1:]

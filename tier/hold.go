@@ -14,41 +14,81 @@ import (
 type ownership struct {
 	cohort *cohort
 	grant  second.Grant
-	holds  atomic.Int64 // not released yet; 0 is final
+	source source
+	left   bool         // guarded by the cohort's mutex
+	holds  atomic.Int64 // not released yet: those that read, and writeHold for each of the others; 0 is final
 	first  Hold         // kept here to save an allocation
+
+	watched *watched // for the observer; nil if there is none
 }
 
-// begin makes o the ownership of node.
-func (o *ownership) begin(c *cohort, grant second.Grant) *ownership {
+const writeHold = 1 << 32
+
+// weight is what a hold counts in holds.
+func weight(reads bool) int64 {
+	if reads {
+		return 1
+	}
+	return writeHold
+}
+
+// begin makes o an ownership of grant, to read or not.
+func (o *ownership) begin(c *cohort, grant second.Grant, reads bool) *ownership {
 	o.cohort, o.grant = c, grant
-	o.holds.Store(1)
-	o.first.own = o
+	o.holds.Store(weight(reads))
+	o.first.enter(o, reads)
 	return o
 }
 
-// reenter adds a hold, unless the last one has been released.
-func (o *ownership) reenter() *Hold {
+// reenter adds a hold, unless the last one has been released. Who only reads does not get one to
+// write.
+func (o *ownership) reenter(reads bool) (*Hold, error) {
 	for {
 		n := o.holds.Load()
-		if n == 0 {
-			return nil
+		switch {
+		case n == 0:
+			return nil, nil
+		case n < writeHold && !reads:
+			return nil, ErrUpgrade
 		}
-		if o.holds.CompareAndSwap(n, n+1) {
-			return &Hold{own: o}
+		if o.holds.CompareAndSwap(n, n+weight(reads)) {
+			hold := new(Hold)
+			hold.enter(o, reads)
+			return hold, nil
 		}
 	}
+}
+
+// count returns how many holds were not released.
+func (o *ownership) count() int {
+	n := o.holds.Load()
+	return int(n/writeHold + n%writeHold)
 }
 
 // A Hold is one acquisition of a lock. It must be released exactly once. Its methods
 // may be called concurrently.
 type Hold struct {
-	own      *ownership
-	released atomic.Bool
-	derives  atomic.Bool // Context has been called
+	own   *ownership
+	flags atomic.Uint32 // of those below
 
 	mu      sync.Mutex          // guards the field below
 	derived map[any]*derivation // the contexts made by Context that have not ended, by their parents
 }
+
+const (
+	shared   uint32 = 1 << iota // it reads
+	released                    // for good
+	derives                     // Context has been called
+)
+
+func (h *Hold) enter(own *ownership, reads bool) {
+	h.own = own
+	if reads {
+		h.flags.Store(shared)
+	}
+}
+
+func (h *Hold) is(flag uint32) bool { return h.flags.Load()&flag != 0 }
 
 // Lost returns a channel that is closed when the lock is no longer certain to be ours,
 // before the store can give it to anybody else. If an operator deletes the contender, the
@@ -60,7 +100,7 @@ func (h *Hold) Lost() <-chan struct{} { return h.own.grant.Context().Done() }
 // right from the first instruction of a process that was stopped and continued.
 func (h *Hold) Err() error {
 	err := h.own.grant.Err()
-	if h.released.Load() { // asked last: the end of a node that was given up is no loss
+	if h.is(released) { // asked last: the end of a node that was given up is no loss
 		return ErrReleased
 	}
 	return err
@@ -75,7 +115,7 @@ func (h *Hold) Suspended() bool { return h.Err() == nil && h.own.cohort.registry
 // store answers it moves on, so ask again rather than keep it. It is the zero time once the lock is
 // lost or this hold is released, and always if there is no lease (package dropin).
 func (h *Hold) ValidUntil() time.Time {
-	if h.released.Load() {
+	if h.is(released) {
 		return time.Time{}
 	}
 	return h.own.grant.ValidUntil()
@@ -91,8 +131,26 @@ func (h *Hold) ValidUntil() time.Time {
 // then resets the highest token that the resource remembers.
 func (h *Hold) Token() int64 { return h.own.grant.Token() }
 
+// Shared reports whether the hold is one to read, of an [RWMutex].
+func (h *Hold) Shared() bool { return h.is(shared) }
+
+// Contested returns a channel that is closed once another process is known to wait because of this
+// process: for one that can stop early. Goroutines of this process do not count. The first call
+// begins to look, which costs the store a read and a watch; what is found may be a process that has
+// given up since, and the channel does not open again.
+//
+// A process that reads is not in the way of others that read. When the lock of a writer has become
+// one to read, as [RWMutex] says, the channel is another one.
+func (h *Hold) Contested() <-chan struct{} { return h.own.grant.Contested().C() }
+
+// Revoked returns a channel that is closed once somebody has asked for the lock with
+// [Mutex.Revoke], or in ZooKeeper with Curator's Revoker. Nothing else comes of it: it is for the
+// program to release the lock, which then goes to nobody in this process. Whoever does not call
+// Revoked is not told.
+func (h *Hold) Revoked() <-chan struct{} { return h.own.cohort.revokedOf(h.own.grant) }
+
 // Path returns the path of the lock.
-func (h *Hold) Path() string { return h.own.cohort.path }
+func (h *Hold) Path() string { return h.own.cohort.key.path }
 
 // Grant returns the grant of the second tier, for functions that write under the lock, such as
 // tierlock.Multi. Programs do not need it; the caller must not release it.
@@ -110,19 +168,23 @@ func (h *Hold) Grant() second.Grant { return h.own.grant }
 // lock was ours: if it does not answer, the error says so; and before the lock is handed on
 // within the process, Release waits for the answer, for a second at most.
 func (h *Hold) Release() error {
-	if h.released.Swap(true) {
+	if h.flags.Or(released)&released != 0 {
 		return ErrReleased
 	}
-	if h.derives.Load() { // whoever says so later finds that the hold is released
+	if h.is(derives) { // whoever says so later finds that the hold is released
 		h.endDerived()
 	}
-	if h.own.holds.Add(-1) == 0 {
-		c := h.own.cohort
+	c := h.own.cohort
+	left := h.own.holds.Add(-weight(h.Shared()))
+	if left == 0 {
 		defer c.registry.part(c)
 		if c.registry.options.observer != nil {
 			return h.own.releaseWatched()
 		}
 		return c.release(h.own)
+	}
+	if left < writeHold && !h.Shared() {
+		c.downgrade(h.own)
 	}
 	if life := h.own.grant.Context(); life.Err() != nil { // reads no clock
 		return context.Cause(life)

@@ -23,7 +23,7 @@ func (l *lingerer) stop() {
 
 // lingerLocked keeps a grant that nobody waits for, from now on.
 func (c *cohort) lingerLocked(grant second.Grant, now time.Duration) {
-	c.state, c.grant, c.owner, c.since = lingering, grant, nil, now
+	c.state, c.grant, c.since = lingering, grant, now
 	l := &c.lingerer
 	if limit := c.policy.linger; l.limit != limit { // another mutex of the path may have another one
 		l.stop()
@@ -45,7 +45,7 @@ func (c *cohort) lingeringLocked() second.Grant {
 }
 
 // resumeLocked takes a lingering grant back into use by way of m. It returns nil if there is
-// none, or if it is lost; then it lets it go.
+// none, or none that would do; and if it is lost, when it lets it go.
 func (c *cohort) resumeLocked(m *Mutex) *ownership {
 	grant := c.lingeringLocked()
 	if grant == nil {
@@ -53,11 +53,13 @@ func (c *cohort) resumeLocked(m *Mutex) *ownership {
 	}
 	now := c.registry.now()
 	if grant.ErrAt(now) != nil {
-		c.passOnLocked(grant)
+		c.passOnLocked(grant, resumption)
 		return nil
 	}
-	c.source = resumption
-	return c.ownLocked(new(ownership), m, grant, now)
+	if !c.admitsLocked(grant, m) {
+		return nil
+	}
+	return c.ownLocked(new(ownership), m, grant, now, resumption)
 }
 
 // watchLingering runs from the first time that a grant lingers until it never will
@@ -98,6 +100,6 @@ func (c *cohort) endLingering(grant second.Grant, now bool) (left time.Duration)
 	if left := limit - (c.registry.now() - c.since); left > 0 && !now {
 		return left
 	}
-	c.passOnLocked(grant)
+	c.passOnLocked(grant, resumption)
 	return 0
 }

@@ -14,11 +14,16 @@ import (
 type Mutex struct {
 	registry *Registry
 	path     string
+	mode     second.Mode
 	options  *options
 	claim    second.Claim
 	invalid  error // why path or an option cannot be used, nil if they can
 	key      any   // an ownerKey
 }
+
+func (m *Mutex) reads() bool { return m.mode == second.Reading }
+
+func (m *Mutex) lockKey() lockKey { return lockKey{m.path, m.mode != second.Exclusive} }
 
 // Path returns the path of the lock.
 func (m *Mutex) Path() string { return m.path }
@@ -61,7 +66,7 @@ func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, conte
 	if hold != nil {
 		return hold, nil
 	}
-	c := m.registry.join(m.path)
+	c := m.registry.join(m.lockKey())
 	if c == nil {
 		return nil, fmt.Errorf("tier: %s %s: %w", op, m.path, ErrClosed)
 	}
@@ -76,16 +81,16 @@ func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, conte
 	return &own.first, nil
 }
 
-// reenter returns another hold if ctx carries a live one, neither hold nor error if
-// not.
+// reenter returns another hold if ctx carries a live one that lets it, neither hold nor error if
+// there is none.
 func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 	if outer := m.carried(ctx); outer != nil {
 		if err := outer.own.grant.Err(); errors.Is(err, ErrLost) {
 			return nil, err
 		}
 		if ctx.Err() == nil {
-			if hold := outer.own.reenter(); hold != nil {
-				return hold, nil
+			if hold, err := outer.own.reenter(m.reads()); hold != nil || err != nil {
+				return hold, err
 			}
 		}
 	}
@@ -98,7 +103,7 @@ func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 // carried returns the hold that ctx carries, nil if there is none or it is released.
 func (m *Mutex) carried(ctx context.Context) *Hold {
 	hold, _ := ctx.Value(m.key).(*Hold)
-	if hold != nil && hold.released.Load() {
+	if hold != nil && hold.is(released) {
 		return nil
 	}
 	return hold
@@ -115,4 +120,17 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err 
 	}
 	defer func() { err = errors.Join(err, hold.Release()) }()
 	return f(hold.Context(ctx))
+}
+
+// Revoke asks whoever has the lock to give it up, in this process or another; all of them if they
+// read. It is a request: a program that listens to [Hold.Revoked] may do as it likes, and nothing
+// comes of it if nobody has the lock, or listens. In ZooKeeper it is that of Curator's Revoker, which
+// it can be used with both ways; it takes the permission to write to the holder's node.
+//
+// Revoke waits for a store that cannot be reached until ctx is done; the error then wraps its cause.
+func (m *Mutex) Revoke(ctx context.Context) error {
+	if m.invalid != nil {
+		return m.invalid
+	}
+	return m.claim.Revoke(ctx)
 }

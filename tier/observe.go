@@ -65,7 +65,7 @@ func (o *Observer) acquire(ctx context.Context, c *cohort, m *Mutex, waits bool,
 	r.part(c)
 	if waits && o.Failed != nil {
 		now := r.now()
-		o.Failed(ctx, Failed{Path: c.path, At: r.at(now), Waited: now - begun, Err: err})
+		o.Failed(ctx, Failed{Path: c.key.path, At: r.at(now), Waited: now - begun, Err: err})
 	}
 	return nil, err
 }
@@ -73,21 +73,19 @@ func (o *Observer) acquire(ctx context.Context, c *cohort, m *Mutex, waits bool,
 // A watched is what is kept of an ownership for the observer.
 type watched struct {
 	observer *Observer
-	ctx      context.Context // of its acquisition
-	since    time.Duration
+	since    time.Duration         // on the clock of the leases
+	ctx      context.Context       // of its acquisition
 	stop     func() (stopped bool) // watching for its loss; nil if nobody does
 	told     chan struct{}         // closed when its loss has been told
 }
 
 func (o *Observer) acquired(ctx context.Context, own *ownership, begun time.Duration) {
-	c := own.cohort
-	c.mu.Lock()
-	since, from := c.since, sources[c.source] // of the owner: own
-	w := &watched{observer: o, ctx: ctx, since: since}
-	c.watched = w
-	c.mu.Unlock()
+	c, w := own.cohort, own.watched
+	w.ctx = ctx
 	if o.Acquired != nil {
-		o.Acquired(ctx, Acquired{Hold: &own.first, At: c.registry.at(since), Waited: since - begun, From: from})
+		o.Acquired(ctx, Acquired{
+			Hold: &own.first, At: c.registry.at(w.since), Waited: w.since - begun, From: sources[own.source],
+		})
 	}
 	if o.Lost != nil {
 		own.watchLoss(w)
@@ -116,10 +114,7 @@ func (own *ownership) tellLoss(w *watched, err error) {
 
 // releaseWatched is the release of an ownership of which an observer was told.
 func (own *ownership) releaseWatched() error {
-	c := own.cohort
-	c.mu.Lock()
-	w := c.watched
-	c.mu.Unlock()
+	c, w := own.cohort, own.watched
 	r, o := c.registry, w.observer
 	now := r.now()
 	// Before the release: what becomes of a grant that is handed on is no loss of this hold.

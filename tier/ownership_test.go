@@ -1,15 +1,37 @@
 package tier
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 // Whoever re-enters while the last hold is being released is too late: the node is on
 // its way.
 func TestOwnershipThatHasEndedIsNotReentered(t *testing.T) {
-	own := new(ownership).begin(nil, nil)
-	if own.reenter() == nil {
-		t.Fatal("reenter of a live ownership: got nil")
+	for _, reads := range []bool{false, true} {
+		own := new(ownership).begin(nil, nil, reads)
+		if hold, err := own.reenter(reads); hold == nil || err != nil {
+			t.Fatalf("reenter of a live ownership: got %v, %v", hold, err)
+		}
+		own.holds.Add(-2 * weight(reads))
+		if hold, err := own.reenter(reads); hold != nil || err != nil {
+			t.Errorf("reenter of an ownership without holds: got %v, %v, want neither", hold, err)
+		}
 	}
-	if own.holds.Add(-2); own.reenter() != nil {
-		t.Error("reenter of an ownership without holds: got a hold, want nil")
+}
+
+// A writer may read, and write again as long as it still does.
+func TestOwnershipThatOnlyReadsIsNotToWrite(t *testing.T) {
+	own := new(ownership).begin(nil, nil, false)
+	own.reenter(true)
+	if hold, err := own.reenter(false); hold == nil || hold.Shared() || err != nil {
+		t.Errorf("reenter to write of an ownership that writes: got %v, %v", hold, err)
+	}
+	own.holds.Add(-2 * writeHold)
+	if hold, err := own.reenter(false); hold != nil || !errors.Is(err, ErrUpgrade) {
+		t.Errorf("reenter to write of an ownership that only reads: got %v, %v, want %v", hold, err, ErrUpgrade)
+	}
+	if n := own.count(); n != 1 {
+		t.Errorf("%d holds, want 1", n)
 	}
 }

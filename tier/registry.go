@@ -17,7 +17,7 @@ type Registry struct {
 	start   time.Time // of the clock of the leases
 
 	mu      sync.Mutex // guards the fields below; taken last
-	cohorts map[string]*cohort
+	cohorts map[lockKey]*cohort
 	past    Stats // of cohorts that are gone
 	closed  bool
 	drained chan struct{}  // closed when there are no cohorts; nil before Shutdown
@@ -32,7 +32,7 @@ func New(t second.Tier, opts ...Option) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{second: t, options: &o, start: time.Now().Add(-t.Now()), cohorts: make(map[string]*cohort)}
+	r := &Registry{second: t, options: &o, start: time.Now().Add(-t.Now()), cohorts: make(map[lockKey]*cohort)}
 	r.past.Losses = make(map[LossCause]int64)
 	o.observer.follow(t)
 	return r, nil
@@ -79,28 +79,33 @@ func (r *Registry) Done() <-chan struct{} { return r.second.Done() }
 // which the owner came. A path that cannot be a lock, or a wrong option, is reported by the
 // methods of the mutex.
 func (r *Registry) Mutex(path string, opts ...MutexOption) *Mutex {
-	m := &Mutex{registry: r, path: path, key: ownerKey{r, path}}
+	return r.mutex(path, second.Exclusive, opts)
+}
+
+func (r *Registry) mutex(path string, mode second.Mode, opts []MutexOption) *Mutex {
+	m := &Mutex{registry: r, path: path, mode: mode}
+	m.key = ownerKey{r, m.lockKey()}
 	var own []any
 	if m.options, own, m.invalid = r.options.forMutex(opts); m.invalid != nil {
 		m.invalid = fmt.Errorf("tier: mutex %s: %w", path, m.invalid)
 		return m
 	}
-	m.claim, m.invalid = r.second.Claim(path, second.Options{MayLinger: m.options.linger, Own: own})
+	m.claim, m.invalid = r.second.Claim(path, second.Options{Mode: mode, MayLinger: m.options.linger, Own: own})
 	return m
 }
 
-// join returns the cohort of path, which stays until as many calls of part; nil if there is to
+// join returns the cohort of a lock, which stays until as many calls of part; nil if there is to
 // be nothing new.
-func (r *Registry) join(path string) *cohort {
+func (r *Registry) join(key lockKey) *cohort {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.draining() {
 		return nil
 	}
-	c := r.cohorts[path]
+	c := r.cohorts[key]
 	if c == nil {
-		c = &cohort{registry: r, path: path}
-		r.cohorts[path] = c
+		c = &cohort{registry: r, key: key}
+		r.cohorts[key] = c
 	}
 	c.members++
 	return c
@@ -136,16 +141,16 @@ func (r *Registry) part(c *cohort) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.members--; c.members == 0 {
-		delete(r.cohorts, c.path)
+		delete(r.cohorts, c.key)
 		r.past.add(&c.tally) // nobody counts there any more
 		r.noteDrained()
 	}
 }
 
-// heldLock returns what this process has of the lock at path, the zero HeldLock if it is nothing.
-func (r *Registry) heldLock(path string) HeldLock {
+// heldLock returns what this process has of a lock, the zero HeldLock if it is nothing.
+func (r *Registry) heldLock(key lockKey) HeldLock {
 	r.mu.Lock()
-	c := r.cohorts[path]
+	c := r.cohorts[key]
 	r.mu.Unlock()
 	if c == nil {
 		return HeldLock{}

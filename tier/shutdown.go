@@ -73,11 +73,11 @@ func (r *Registry) noteDrained() {
 func (r *Registry) paths() (paths []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for path := range r.cohorts {
-		paths = append(paths, path)
+	for key := range r.cohorts {
+		paths = append(paths, key.path)
 	}
 	slices.Sort(paths)
-	return paths
+	return slices.Compact(paths)
 }
 
 // drain turns the waiters away, those as well who are about to come, and keeps the grant for
@@ -91,6 +91,6 @@ func (c *cohort) drain() {
 		c.quit()
 	}
 	if grant := c.lingeringLocked(); grant != nil {
-		c.passOnLocked(grant)
+		c.passOnLocked(grant, resumption)
 	}
 }

@@ -16,12 +16,13 @@ type Stats struct {
 	Waiters   int // goroutines that wait for a lock
 
 	// Acquisitions are turns: locks that were acquired, without those that were entered again. How
-	// each came is counted in one of Found to Resumptions.
+	// each came is counted in one of Found to Joins.
 	Acquisitions int64
 	Found        int64 // in the store, with nobody there
 	HandOvers    int64 // in the store, behind another contender: most often, from another process
 	HandOffs     int64 // from another goroutine of this process, at its release
 	Resumptions  int64 // from this process, where it lingered
+	Joins        int64 // to read, beside others of this process that read
 
 	// Losses are holds that were lost, by cause, counted when they are released.
 	Losses map[LossCause]int64
@@ -49,19 +50,21 @@ const (
 	HandOver   Source = "hand-over"  // from another contender in the store
 	HandOff    Source = "hand-off"   // from another goroutine of this process
 	Resumption Source = "resumption" // it lingered in this process
+	Join       Source = "join"       // others of this process read, too
 )
 
 // A source is an index into sources.
-type source int
+type source int8
 
 const (
 	found source = iota
 	handOver
 	handOff
 	resumption
+	join
 )
 
-var sources = [...]Source{Found, HandOver, HandOff, Resumption}
+var sources = [...]Source{Found, HandOver, HandOff, Resumption, Join}
 
 // A tally is what a cohort counts, guarded by its mutex. Sums of time are those of the ends less
 // those of the beginnings, on the registry's clock: what goes on is the number of those who are
@@ -85,7 +88,8 @@ func (s *Stats) add(t *tally) {
 	s.HandOvers += t.came[handOver]
 	s.HandOffs += t.came[handOff]
 	s.Resumptions += t.came[resumption]
-	s.Acquisitions = s.Found + s.HandOvers + s.HandOffs + s.Resumptions
+	s.Joins += t.came[join]
+	s.Acquisitions = s.Found + s.HandOvers + s.HandOffs + s.Resumptions + s.Joins
 	s.WaitTime += t.waited
 	s.HoldTime += t.held
 	for cause, n := range t.losses {
@@ -117,7 +121,7 @@ func (c *cohort) addTo(s *Stats) {
 	switch c.state {
 	case held:
 		s.Holds++
-		s.HoldTime += now
+		s.HoldTime += now * time.Duration(max(1, c.readers))
 	case lingering:
 		s.Lingering++
 	}
@@ -127,7 +131,8 @@ func (c *cohort) addTo(s *Stats) {
 type HeldLock struct {
 	Path      string
 	Token     int64
-	Since     time.Time // when the present owner got it, or it began to linger
+	Since     time.Time // when the present owner got it, or the first of those who read; or it began to linger
+	Readers   int       // who have it at the same time, as it is held to read; else 0
 	Waiters   int       // goroutines of this process that wait for it
 	Lingering bool      // nobody holds it, but it is kept
 }
@@ -154,7 +159,7 @@ func (c *cohort) heldLock() (l HeldLock, ok bool) {
 		return HeldLock{}, false
 	}
 	return HeldLock{
-		Path: c.path, Token: c.grant.Token(), Since: c.registry.at(c.since),
-		Waiters: c.gate.waiting, Lingering: c.state == lingering,
+		Path: c.key.path, Token: c.grant.Token(), Since: c.registry.at(c.since),
+		Readers: c.readers, Waiters: c.gate.waiting, Lingering: c.state == lingering,
 	}, true
 }

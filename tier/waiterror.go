@@ -29,7 +29,7 @@ type Wait struct {
 type Here struct {
 	Since time.Time
 	Token int64
-	Holds int // that were not released: more than one if the owner has entered again
+	Holds int // that were not released: more than one if the owner has entered again, or several read
 
 	// Carried reports that the context of the call carries a hold of it that was released, so that
 	// it is another one of the same call tree that was not. Else the owner is another goroutine,
@@ -99,15 +99,18 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // wait returns what is known of a wait with ctx that began then.
 func (c *cohort) wait(ctx context.Context, m *Mutex, begun time.Duration) Wait {
-	w := Wait{Path: c.path, Waited: c.registry.now() - begun}
+	w := Wait{Path: c.key.path, Waited: c.registry.now() - begun}
 	var standing second.Standing
 	c.mu.Lock()
 	asked := c.under
 	if c.state == held {
 		carried, _ := ctx.Value(m.key).(*Hold)
 		w.Here = &Here{
-			Since: c.registry.at(c.since), Token: c.grant.Token(), Holds: int(c.owner.holds.Load()),
-			Carried: carried != nil && carried.own == c.owner,
+			Since: c.registry.at(c.since), Token: c.grant.Token(), Holds: c.readers,
+			Carried: carried != nil && !carried.own.left,
+		}
+		if c.owner != nil {
+			w.Here.Holds = c.owner.count()
 		}
 	}
 	c.mu.Unlock()

@@ -110,6 +110,7 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		o.ObserveInt64(waiting, int64(s.Waiters))
 		for from, n := range map[tier.Source]int64{
 			tier.Found: s.Found, tier.HandOver: s.HandOvers, tier.HandOff: s.HandOffs, tier.Resumption: s.Resumptions,
+			tier.Join: s.Joins,
 		} {
 			o.ObserveInt64(turns, n, metric.WithAttributes(source(from)))
 		}

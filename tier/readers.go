@@ -1,0 +1,168 @@
+package tier
+
+import (
+	"context"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// What is particular to owners that read: several of a process are inside at the same time, under
+// one grant.
+
+// admitsLocked reports whether grant is enough for m: to write, one that others may share is not.
+func (c *cohort) admitsLocked(grant second.Grant, m *Mutex) bool {
+	return !c.key.rw || m.reads() || !c.sharer.begun && !grant.Shared()
+}
+
+// openLocked reports whether one more may join those who read: as long as that is fair to others. If
+// not, they come to an end, and with them the grant. Who came before the grant counts for a round.
+func (c *cohort) openLocked(now time.Duration, arrival int64) bool {
+	if c.state != held || c.readers == 0 || c.grant.ErrAt(now) != nil {
+		return false
+	}
+	o := c.policy
+	return o.rounds && arrival <= c.round || c.grant.Contested().For() < max(o.handOff, 1)
+}
+
+// joinLocked makes one who comes by way of m an owner beside those who read, unless somebody waits
+// for them to end. It returns nil if that cannot be.
+func (c *cohort) joinLocked(m *Mutex, now time.Duration) *ownership {
+	if !m.reads() || !c.gate.empty() || !c.openLocked(now, c.gate.arrivals+1) {
+		return nil
+	}
+	return c.ownLocked(new(ownership), m, c.grant, now, join)
+}
+
+// admitReadersLocked lets those at the head of the gate who read join those inside who do.
+func (c *cohort) admitReadersLocked(now time.Duration) {
+	for !c.gate.empty() && c.gate.first.errand.reads() && c.openLocked(now, c.gate.first.arrival) {
+		c.admitFirstLocked(c.grant, now, join)
+	}
+}
+
+// downgrade follows the release of the last hold to write of an ownership that has others, to read.
+// While a guarded write is not answered nobody is let in, who would see it come.
+func (c *cohort) downgrade(own *ownership) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if own.left || !own.grant.Idle() {
+		return
+	}
+	c.owner, c.readers = nil, 1
+	c.shareLaterLocked(own.grant)
+	c.admitReadersLocked(c.registry.now())
+}
+
+// A sharer sees to it that readers of other processes are not kept out for long by a grant to write
+// under which only readers are left. Its fields are guarded by the cohort's mutex.
+type sharer struct {
+	quit  context.CancelFunc // nil if nobody watches
+	begun bool               // the grant is being shared, or was: it is not to write any more
+}
+
+// stop is called when the grant is given up.
+func (s *sharer) stop() {
+	if s.quit != nil {
+		s.quit()
+	}
+	*s = sharer{}
+}
+
+// shareLaterLocked is called when somebody begins to read under grant.
+func (c *cohort) shareLaterLocked(grant second.Grant) {
+	if c.sharer.quit != nil || grant.Shared() {
+		return
+	}
+	ctx, quit := context.WithCancel(grant.Context())
+	c.sharer.quit = quit
+	if !c.registry.spawn(c, func() {
+		defer quit()
+		c.watchSharing(ctx, grant)
+	}) {
+		quit() // closed: nobody gets in any more
+	}
+}
+
+// watchSharing has grant shared once another process has waited for the hand-off budget. Those who
+// wait in this process will not be let in any more, so as a rule the grant soon goes: then they are
+// given as much time again.
+func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
+	select {
+	case <-grant.Contested().C():
+	case <-ctx.Done():
+		return
+	}
+	for extended := false; ; {
+		c.mu.Lock()
+		budget := c.policy.handOff
+		left := budget - grant.Contested().For()
+		reading, alone := c.readers > 0, c.gate.empty()
+		switch {
+		case ctx.Err() != nil: // given up
+			c.mu.Unlock()
+			return
+		case left > 0:
+		case !reading: // whoever reads next begins again
+			c.sharer.quit = nil
+			c.mu.Unlock()
+			return
+		case alone || extended:
+			c.sharer.begun = true
+			c.mu.Unlock()
+			c.share(ctx, grant)
+			return
+		default:
+			left, extended = budget, true
+		}
+		c.mu.Unlock()
+		if !pause(ctx, left) {
+			return
+		}
+	}
+}
+
+// share lets readers of other processes in beside those of this one.
+func (c *cohort) share(ctx context.Context, grant second.Grant) {
+	err := grant.Share(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && ctx.Err() == nil && c.state == held {
+		c.admitReadersLocked(c.registry.now())
+		c.expectHandOffLocked()
+	}
+}
+
+// pause reports whether ctx has not ended by then.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// revokedOf returns what tells that somebody has asked for grant.
+func (c *cohort) revokedOf(grant second.Grant) <-chan struct{} {
+	revoked := grant.Revoked()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == held && c.grant == grant {
+		c.revoked = revoked
+	}
+	return revoked
+}
+
+// revokedLocked reports whether an owner who wants to know was told that somebody has asked for the
+// grant.
+func (c *cohort) revokedLocked() bool {
+	select {
+	case <-c.revoked: // never if nil
+		return true
+	default:
+		return false
+	}
+}
