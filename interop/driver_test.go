@@ -2,6 +2,7 @@ package interop_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -28,10 +28,17 @@ import (
 // It opens its session, answers with its id, and obeys the orders on its standard
 // input, one a line, one after the other:
 //
-//	acquire [<ms>]                  wait for the lock, for so long at most (not in Go)
+//	acquire [<ms> [<units>]]        wait for the lock, for so long at most if not 0 (not zk.Lock), or for some units of it
+//	downgrade                       go on as a reader, of a writer
 //	release
-//	contend <ms> <threads> <file>   let each thread take turns with the oracle in file
-//	leader                          say who leads (a LeaderSelector only)
+//	yield                           release when asked to (Curator's revocable mutex)
+//	revoke <node>                   ask for the lock of a node (Curator)
+//	leader                          say who leads (a LeaderSelector)
+//	contend <ms> <threads> <section in ms> <file> <all> <turn>…
+//
+// Contend lets each thread take turns with the oracle in file, or with none if that is "-" (Curator). The lock has so many
+// units in all, and a turn is how many to take: of a reader/writer lock 1 to read and more to write; 9>1 writes, and
+// goes on as a reader. Each thread begins with another turn of the list.
 //
 // Each order is answered with one line of JSON, an [answer]. The end of the input ends
 // the session and the process, whatever the driver is doing.
@@ -43,17 +50,22 @@ type answer struct {
 	Session  int64  `json:",omitempty"` // at the start
 	TimedOut bool   `json:",omitempty"` // to acquire
 	Turns    int64  `json:",omitempty"` // to contend: of all threads
+	Alone    int64  `json:",omitempty"` // to contend: turns that took all units
 	Fewest   int64  `json:",omitempty"` // to contend: of the thread that had the fewest
 	Overlaps int64  `json:",omitempty"` // to contend: turns with somebody else inside
+	GivenUp  int64  `json:",omitempty"` // to contend: acquisitions that lasted too long (kazoo's reader/writer lock)
 	Leader   string `json:",omitempty"` // to leader
 	Error    string `json:",omitempty"`
 }
 
-// A goLock is one contender of the Go driver. Its methods are called in turn.
+// A goLock is one contender of the Go driver. Its methods are called in turn. 0 units are what is usual for it.
 type goLock interface {
-	acquire() error
+	acquire(ctx context.Context, units int64) error
 	release() error
 }
+
+// A downgrader goes on as a reader.
+type downgrader interface{ downgrade() error }
 
 // A goClient is the connection of the Go driver.
 type goClient struct {
@@ -98,7 +110,8 @@ func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error)
 		return dialConn(ctx, kind, addr, path, timeout)
 	}
 	dial := []zklock.Option{zklock.WithSessionTimeout(timeout)}
-	if kind == "tier-kazoo" {
+	own, kazoo := strings.CutSuffix(kind, "-kazoo")
+	if kazoo {
 		dial = append(dial, zklock.WithKazoo())
 	}
 	client, err := zklock.Dial(ctx, addr, dial...)
@@ -114,7 +127,12 @@ func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error)
 		return nil, err
 	}
 	newLock := func() goLock { return &tierLock{mu: locks.Mutex(path)} }
-	if kind == "election" {
+	switch own {
+	case "tier-rw", "tier-write":
+		newLock = func() goLock { return &sides{RWMutex: locks.RWMutex(path), usual: everything} }
+	case "tier-read":
+		newLock = func() goLock { return &sides{RWMutex: locks.RWMutex(path), usual: 1} }
+	case "election":
 		newLock = func() goLock {
 			return &candidacy{election: election.New(locks, path, zklock.NodeData([]byte("ours")))}
 		}
@@ -139,58 +157,43 @@ func dialConn(ctx context.Context, kind, addr, path string, timeout time.Duratio
 func obey(client *goClient, lock goLock, order []string) (answer, error) {
 	switch order[0] {
 	case "acquire":
-		if len(order) > 1 {
-			return answer{}, errors.New("no acquire with a timeout in Go")
-		}
-		return answer{}, lock.acquire()
+		return acquireWithin(lock, order[1:])
+	case "downgrade":
+		return answer{}, lock.(downgrader).downgrade()
 	case "release":
 		return answer{}, lock.release()
 	case "contend":
-		millis, err1 := time.ParseDuration(order[1] + "ms")
-		threads, err2 := strconv.Atoi(order[2])
-		o, err3 := openOracle(order[3])
-		if err := errors.Join(err1, err2, err3); err != nil {
+		c, err := newContention(client, order[1:])
+		if err != nil {
 			return answer{}, err
 		}
-		defer o.file.Close()
-		return contend(client, o, millis, threads)
+		defer c.oracle.file.Close()
+		return c.run()
 	default:
 		return answer{}, fmt.Errorf("no such order: %s", order[0])
 	}
 }
 
-// contend lets each of some goroutines take turns for a while.
-func contend(client *goClient, o *oracle, d time.Duration, threads int) (answer, error) {
-	end := time.Now().Add(d)
-	answers, errs := make([]answer, threads), make([]error, threads)
-	var wg sync.WaitGroup
-	for i := range threads {
-		wg.Go(func() { answers[i], errs[i] = takeTurns(client.newLock(), o, end) })
-	}
-	wg.Wait()
-	sum := answer{Fewest: answers[0].Turns}
-	for _, a := range answers {
-		sum.Turns += a.Turns
-		sum.Overlaps += a.Overlaps
-		sum.Fewest = min(sum.Fewest, a.Turns)
-	}
-	return sum, errors.Join(errs...)
-}
-
-func takeTurns(lock goLock, o *oracle, end time.Time) (a answer, err error) {
-	for ; time.Now().Before(end); a.Turns++ {
-		if err := lock.acquire(); err != nil {
-			return a, err
-		}
-		overlap, err := o.visit()
-		if err := errors.Join(err, lock.release()); err != nil {
-			return a, err
-		}
-		if overlap {
-			a.Overlaps++
+// acquireWithin is for an order of some milliseconds and units.
+func acquireWithin(lock goLock, order []string) (answer, error) {
+	var numbers [2]int64
+	for i, s := range order {
+		var err error
+		if numbers[i], err = strconv.ParseInt(s, 10, 64); err != nil {
+			return answer{}, err
 		}
 	}
-	return a, nil
+	ctx := context.Background()
+	if millis := numbers[0]; millis > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(millis)*time.Millisecond)
+		defer cancel()
+	}
+	err := lock.acquire(ctx, numbers[1])
+	if errors.Is(err, context.DeadlineExceeded) {
+		return answer{TimedOut: true}, nil
+	}
+	return answer{}, err
 }
 
 func reply(a answer) {
@@ -205,7 +208,9 @@ type connLock struct {
 	}
 }
 
-func (l connLock) acquire() error { return l.lock.LockWithData([]byte("interop")) }
+func (l connLock) acquire(context.Context, int64) error {
+	return l.lock.LockWithData([]byte("interop"))
+}
 func (l connLock) release() error { return l.lock.Unlock() }
 
 type tierLock struct {
@@ -213,12 +218,37 @@ type tierLock struct {
 	hold *tier.Hold
 }
 
-func (l *tierLock) acquire() (err error) {
-	l.hold, err = l.mu.Acquire(context.Background())
+func (l *tierLock) acquire(ctx context.Context, _ int64) (err error) {
+	l.hold, err = l.mu.Acquire(ctx)
 	return err
 }
 
 func (l *tierLock) release() error { return l.hold.Release() }
+
+// Sides are those of a reader/writer lock.
+type sides struct {
+	*tier.RWMutex
+	usual int64
+	hold  *tier.Hold
+}
+
+func (s *sides) acquire(ctx context.Context, units int64) (err error) {
+	if cmp.Or(units, s.usual) == 1 {
+		s.hold, err = s.AcquireRead(ctx)
+	} else {
+		s.hold, err = s.Acquire(ctx)
+	}
+	return err
+}
+
+func (s *sides) downgrade() error {
+	reader, err := s.AcquireRead(s.hold.Context(context.Background()))
+	err = errors.Join(err, s.hold.Release())
+	s.hold = reader
+	return err
+}
+
+func (s *sides) release() error { return s.hold.Release() }
 
 // A candidacy leads while somebody has it as a lock.
 type candidacy struct {
@@ -227,7 +257,7 @@ type candidacy struct {
 	ended    chan error
 }
 
-func (c *candidacy) acquire() error {
+func (c *candidacy) acquire(context.Context, int64) error {
 	begun := make(chan struct{})
 	c.end, c.ended = make(chan struct{}), make(chan error, 1)
 	go func() {

@@ -2,6 +2,7 @@ package interop_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -48,12 +49,14 @@ const vitess = ""
 // create makes a child of the lock path and returns its full path.
 func (e *ensemble) create(t *testing.T, name string, flags int32) string {
 	t.Helper()
-	for _, parent := range []string{"/interop", path} {
+	parent := ""
+	for name := range strings.SplitSeq(e.path[1:], "/") {
+		parent += "/" + name
 		if _, err := e.conn.Create(parent, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			t.Fatal(err)
 		}
 	}
-	made, err := e.conn.Create(path+"/"+name, nil, flags, zk.WorldACL(zk.PermAll))
+	made, err := e.conn.Create(e.path+"/"+name, nil, flags, zk.WorldACL(zk.PermAll))
 	if err != nil {
 		t.Fatalf("create %q: %v", name, err)
 	}

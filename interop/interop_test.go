@@ -31,8 +31,17 @@ func TestMain(m *testing.M) {
 	if os.Getenv(driverEnv) != "" {
 		os.Exit(driverMain(os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	var err error
+	if scratch, err = os.MkdirTemp("", "interop"); err != nil {
+		panic(err)
+	}
+	status := m.Run()
+	_ = os.RemoveAll(scratch) // of the system's temporary files, whatever is left
+	os.Exit(status)
 }
+
+// scratch is a directory for the time of the tests.
+var scratch string
 
 const (
 	sessionTimeout = 10 * time.Second
@@ -40,26 +49,32 @@ const (
 	patience       = time.Minute // with whatever ought to happen soon
 )
 
-// An ensemble is a ZooKeeper with a view on the lock path that knows nothing of locks.
+// An ensemble is a ZooKeeper with a view on a lock path that knows nothing of locks.
 type ensemble struct {
 	addr string
 	conn *zk.Conn
+	path string
 }
 
 func newEnsemble(t *testing.T) *ensemble {
 	t.Helper()
 	addr := zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr()
 	conn := zkconn.Start(t, []string{addr}, sessionTimeout, nil)
-	return &ensemble{addr, conn}
+	return &ensemble{addr, conn, path}
+}
+
+// below returns the same ensemble with a view on a path below.
+func (e *ensemble) below(name string) *ensemble {
+	return &ensemble{e.addr, e.conn, e.path + "/" + name}
 }
 
 // children are the names below the lock path.
 func (e *ensemble) children(t *testing.T) []string {
 	t.Helper()
-	if _, err := e.conn.Sync(path); err != nil {
+	if _, err := e.conn.Sync(e.path); err != nil {
 		t.Fatal(err)
 	}
-	names, _, err := e.conn.Children(path)
+	names, _, err := e.conn.Children(e.path)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		t.Fatal(err)
 	}
@@ -91,7 +106,7 @@ func (e *ensemble) tier(t *testing.T, opts ...zklock.Option) *tier.Mutex {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { locks.Close() })
-	return locks.Mutex(path)
+	return locks.Mutex(e.path)
 }
 
 func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {

@@ -5,78 +5,182 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// An oracle knows nothing of ZooKeeper. It is a counter in a file that only the lock
-// under test protects, and a POSIX lock on that file, taken without waiting for each
-// visit, that tells whether it does. POSIX locks are what Java, Python and Go have in
-// common; they belong to the process, so a lock of the goroutines stands in front.
+// An oracle knows nothing of ZooKeeper. It counts in a file how many units of a lock are taken: a mutex has one, a
+// semaphore its permits; of a reader/writer lock a reader takes one and a writer all. It counts under a POSIX lock on that
+// file, which is what Java, Python and Go have in common; POSIX locks belong to the process, so a lock of the goroutines
+// stands in front. A counter in the file is written by whoever has all units, and protected by nothing but the lock
+// under test.
 type oracle struct {
-	file   *os.File // opened once: closing any descriptor of a file drops the locks of the process on it
-	inside sync.Mutex
+	file *os.File // opened once: closing any descriptor of a file drops the locks of the process on it
+	mine sync.Mutex
+	time time.Duration // of a critical section
+	all  int64
 }
 
-func openOracle(name string) (*oracle, error) {
+// What is in the file, 8 bytes each.
+const (
+	counterAt = 8 * iota
+	takenAt
+	mostAt // taken at a time by those that did not want all
+	oracleSize
+)
+
+func openOracle(name string, section time.Duration, all int64) (*oracle, error) {
 	file, err := os.OpenFile(name, os.O_RDWR, 0)
-	return &oracle{file: file}, err
+	return &oracle{file: file, time: section, all: all}, err
 }
 
 // newOracle makes the file of an oracle.
 func newOracle(t *testing.T) (name string) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "counter")
-	if err := os.WriteFile(name, make([]byte, 8), 0o600); err != nil {
+	if err := os.WriteFile(name, make([]byte, oracleSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return name
 }
 
-// visit goes through one critical section and reports whether somebody else was inside.
-func (o *oracle) visit() (overlap bool, err error) {
-	alone := o.inside.TryLock()
-	mine := alone && lockFile(o.file) == nil
-	var counter [8]byte
-	_, err1 := o.file.ReadAt(counter[:], 0)
-	time.Sleep(time.Millisecond) // long enough for somebody else to come, if anybody can
-	binary.BigEndian.PutUint64(counter[:], binary.BigEndian.Uint64(counter[:])+1)
-	_, err2 := o.file.WriteAt(counter[:], 0)
-	if mine {
-		err = unlockFile(o.file)
-	}
-	if alone {
-		o.inside.Unlock()
-	}
-	return !mine, errors.Join(err1, err2, err)
+// enter reports whether more units are taken than there are.
+func (o *oracle) enter(units int64) (overlap bool, err error) {
+	taken, err := o.take(units)
+	return taken > o.all, err
 }
 
-// counted is how many visits the oracle in the file has seen.
-func counted(t *testing.T, name string) int64 {
+func (o *oracle) leave(units int64) error {
+	_, err := o.take(-units)
+	return err
+}
+
+// stay spends the time of a critical section and reports whether the counter tells of somebody else.
+func (o *oracle) stay(units int64) (overlap bool, err error) {
+	before, err1 := o.get(counterAt)
+	time.Sleep(o.time)
+	if units == o.all {
+		return false, errors.Join(err1, o.put(counterAt, before+1))
+	}
+	after, err2 := o.get(counterAt)
+	return after != before, errors.Join(err1, err2)
+}
+
+func (o *oracle) take(units int64) (taken int64, err error) {
+	o.mine.Lock()
+	defer o.mine.Unlock()
+	if err := lockFile(o.file); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, unlockFile(o.file)) }()
+	before, err1 := o.get(takenAt)
+	taken = before + units
+	err = errors.Join(err1, o.put(takenAt, taken))
+	if most, err2 := o.get(mostAt); units != o.all && most < taken {
+		err = errors.Join(err, err2, o.put(mostAt, taken))
+	}
+	return taken, err
+}
+
+func (o *oracle) get(offset int64) (int64, error) {
+	var value [8]byte
+	_, err := o.file.ReadAt(value[:], offset)
+	return int64(binary.BigEndian.Uint64(value[:])), err
+}
+
+func (o *oracle) put(offset, value int64) error {
+	_, err := o.file.WriteAt(binary.BigEndian.AppendUint64(nil, uint64(value)), offset)
+	return err
+}
+
+// A record is what an oracle has seen when all is over.
+type record struct{ alone, most int64 }
+
+func recorded(t *testing.T, name string) record {
 	t.Helper()
-	counter, err := os.ReadFile(name)
+	o, err := openOracle(name, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return int64(binary.BigEndian.Uint64(counter))
+	defer o.file.Close()
+	alone, err1 := o.get(counterAt)
+	taken, err2 := o.get(takenAt)
+	most, err3 := o.get(mostAt)
+	if err := errors.Join(err1, err2, err3); err != nil || taken != 0 {
+		t.Errorf("%d units are taken at the end: %v", taken, err)
+	}
+	return record{alone, most}
 }
 
+// A driver whose lock does nothing for it is what each of these would be with somebody inside who does not queue.
 func TestEveryDriverNoticesAnIntruder(t *testing.T) {
+	const all = 3
 	e := newEnsemble(t)
-	for _, d := range launch(t, e, sessionTimeout, "curator", "kazoo", "zk", "tier") {
+	for _, d := range launch(t, e, sessionTimeout, "curator-rw", "kazoo-rw", "zk", "tier") {
+		for _, c := range []struct {
+			intruder int64
+			turn     string
+			overlaps bool
+		}{
+			{intruder: 1, turn: "3", overlaps: true},  // a reader beside a writer
+			{intruder: 1, turn: "1", overlaps: false}, // and beside a reader
+			{intruder: 3, turn: "1", overlaps: true},  // a writer beside a reader
+			{intruder: 3, turn: "3", overlaps: true},
+		} {
+			name := newOracle(t)
+			intruder, err := openOracle(name, 0, all)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := intruder.enter(c.intruder); err != nil {
+				t.Fatal(err)
+			}
+			a := d.do(t, "contend 300 1 1 %s %d %s", name, all, c.turn)
+			if want := map[bool]int64{true: a.Turns}[c.overlaps]; a.Turns == 0 || a.Overlaps != want {
+				t.Errorf("%s, with %d taken by somebody else, takes %s of %d: got %+v, want %d overlaps", d.kind, c.intruder, c.turn, all, a, want)
+			}
+			intruder.file.Close()
+		}
+	}
+}
+
+// Two that do not wait for each other, as Curator's mutex and its reader/writer lock do not.
+func TestOracleNoticesABrokenLock(t *testing.T) {
+	const all = 100
+	e := newEnsemble(t)
+	for _, turns := range []string{"100 100", "100 1"} {
 		name := newOracle(t)
-		intruder, err := openOracle(name)
-		if err != nil {
-			t.Fatal(err)
+		drivers := launch(t, e, sessionTimeout, "curator", "curator-rw")
+		var overlaps int64
+		for i, turn := range strings.Fields(turns) {
+			drivers[i].order(t, "contend 1000 2 1 %s %d %s", name, all, turn)
 		}
-		if err := lockFile(intruder.file); err != nil {
-			t.Fatal(err)
+		for _, d := range drivers {
+			overlaps += d.answer(t).Overlaps
+			d.dismiss()
 		}
-		a := d.do(t, "contend 1000 1 %s", name)
-		if a.Turns == 0 || a.Overlaps != a.Turns {
-			t.Errorf("%s, with somebody always inside: got %+v, want an overlap in each turn", d.kind, a)
+		if overlaps == 0 {
+			t.Errorf("turns of %s: nobody has noticed that there is no lock", turns)
 		}
-		intruder.file.Close()
+		recorded(t, name)
+	}
+}
+
+// More permits than there are, because two sides do not agree how many.
+func TestOracleNoticesAPermitTooMany(t *testing.T) {
+	e := newEnsemble(t)
+	name := newOracle(t)
+	drivers := launch(t, e, sessionTimeout, "curator-semaphore-3", "curator-semaphore-2")
+	var overlaps int64
+	for _, d := range drivers {
+		d.order(t, "contend 1000 3 20 %s 2 1", name)
+	}
+	for _, d := range drivers {
+		overlaps += d.answer(t).Overlaps
+	}
+	if most := recorded(t, name).most; overlaps == 0 || most != 3 {
+		t.Errorf("3 permits where 2 are allowed: %d overlaps, %d permits at a time at most", overlaps, most)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// No visit is alone where there are no POSIX locks, so no test passes there by mistake.
+// Where there are no POSIX locks the oracle fails, so no test passes there by mistake.
 func lockFile(*os.File) error { return errors.ErrUnsupported }
 
 func unlockFile(*os.File) error { return errors.ErrUnsupported }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -36,7 +37,7 @@ func launch(t *testing.T, e *ensemble, timeout time.Duration, kinds ...string) [
 	var drivers []*driver
 	for _, kind := range kinds {
 		d := &driver{kind: kind, answers: make(chan answer, 1)}
-		d.run(t, command(t, kind), e.addr, path, strconv.FormatInt(timeout.Milliseconds(), 10), kind)
+		d.run(t, command(t, kind), e.addr, e.path, strconv.FormatInt(timeout.Milliseconds(), 10), kind)
 		drivers = append(drivers, d)
 	}
 	for _, d := range drivers {
@@ -70,20 +71,41 @@ func curator(t *testing.T) *exec.Cmd {
 			missing(t, "Curator", err)
 		}
 	}
-	java := "java"
+	java, err := jdk()
+	if err != nil {
+		missing(t, "a JDK", err)
+	}
+	classes, err := compiled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command(java, "-XX:TieredStopAtLevel=1", "-Xmx128m",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classes+":"+classpath, "CuratorDriver")
+}
+
+// jdk returns the java command of a JDK.
+var jdk = sync.OnceValues(func() (java string, err error) {
+	java = "java"
 	if home := os.Getenv("JAVA_HOME"); home != "" {
-		java = filepath.Join(home, "bin", "java")
+		java = filepath.Join(home, "bin", java)
 	}
 	modules, err := exec.Command(java, "--list-modules").Output()
 	if err == nil && !strings.Contains(string(modules), "jdk.compiler") {
 		err = errors.New("no compiler")
 	}
+	return java, err
+})
+
+// compiled returns the directory with the classes of the Curator driver.
+var compiled = sync.OnceValues(func() (dir string, err error) {
+	java, _ := jdk()
+	out, err := exec.Command(java, "-m", "jdk.compiler/com.sun.tools.javac.Main", "-d", scratch, "-cp", classpath,
+		"drivers/CuratorDriver.java").CombinedOutput()
 	if err != nil {
-		missing(t, "a JDK", err)
+		err = fmt.Errorf("%w: %s", err, out)
 	}
-	return exec.Command(java, "-XX:TieredStopAtLevel=1", "-Xmx128m",
-		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath, "drivers/CuratorDriver.java")
-}
+	return scratch, err
+})
 
 // missing ends a test for want of a library.
 func missing(t *testing.T, what string, why error) {

@@ -13,28 +13,37 @@ import (
 
 // kinds of drivers by their names in docs/interop.md.
 var kinds = map[string]string{
-	"tierlock":           "tier",
-	"tierlock WithKazoo": "tier-kazoo",
-	"zk.Lock":            "zk",
-	"Curator mutex":      "curator",
-	"Curator write":      "curator-write",
-	"Curator read":       "curator-read",
-	"kazoo Lock":         "kazoo-default",
-	"kazoo WriteLock":    "kazoo-write",
-	"kazoo ReadLock":     "kazoo-read",
-	"kazoo Lock +":       "kazoo",
-	"kazoo WriteLock +":  "kazoo-write-extra",
-	"kazoo ReadLock +":   "kazoo-read-extra",
+	"tierlock":                 "tier",
+	"tierlock WithKazoo":       "tier-kazoo",
+	"tierlock write":           "tier-write",
+	"tierlock write WithKazoo": "tier-write-kazoo",
+	"tierlock read":            "tier-read",
+	"tierlock read WithKazoo":  "tier-read-kazoo",
+	"zk.Lock":                  "zk",
+	"Curator mutex":            "curator",
+	"Curator write":            "curator-write",
+	"Curator read":             "curator-read",
+	"kazoo Lock":               "kazoo-default",
+	"kazoo WriteLock":          "kazoo-write",
+	"kazoo ReadLock":           "kazoo-read",
+	"kazoo Lock +":             "kazoo",
+	"kazoo WriteLock +":        "kazoo-write-extra",
+	"kazoo ReadLock +":         "kazoo-read-extra",
 }
 
-// A row says for which of the kinds in the head of the table a kind waits.
+// A table says of each kind in its first column for which of those in its head it waits.
+type table struct {
+	head []string
+	rows []row
+}
+
 type row struct {
 	kind  string
 	waits []bool
 }
 
-// readTable returns the only table of docs/interop.md.
-func readTable(t *testing.T) (head []string, rows []row) {
+// readTables returns the tables of docs/interop.md, which have the same rows.
+func readTables(t *testing.T) (all []*table) {
 	t.Helper()
 	text, err := os.ReadFile("../docs/interop.md")
 	if err != nil {
@@ -53,10 +62,12 @@ func readTable(t *testing.T) (head []string, rows []row) {
 			continue
 		}
 		cells := strings.Split(strings.TrimSuffix(line, "|"), "|")
-		if head == nil {
+		if strings.TrimSpace(cells[0]) == "waits for" {
+			head := new(table)
 			for _, cell := range cells[1:] {
-				head = append(head, kindOf(cell))
+				head.head = append(head.head, kindOf(cell))
 			}
+			all = append(all, head)
 			continue
 		}
 		r := row{kind: kindOf(cells[0])}
@@ -70,34 +81,42 @@ func readTable(t *testing.T) (head []string, rows []row) {
 				t.Fatalf("the table has %q in the line of %s", cell, r.kind)
 			}
 		}
-		if len(r.waits) != len(head) {
-			t.Fatalf("the table has %d cells in the line of %s, and %d in its head", len(r.waits), r.kind, len(head))
+		last := all[len(all)-1]
+		if len(r.waits) != len(last.head) {
+			t.Fatalf("the table has %d cells in the line of %s, and %d in its head", len(r.waits), r.kind, len(last.head))
 		}
-		rows = append(rows, r)
+		last.rows = append(last.rows, r)
 	}
-	if len(rows) != len(kinds) {
-		t.Fatalf("the table has %d lines, want %d", len(rows), len(kinds))
+	for _, one := range all {
+		if len(one.rows) != len(kinds) {
+			t.Fatalf("the table has %d lines, want %d", len(one.rows), len(kinds))
+		}
 	}
-	return head, rows
+	return all
 }
 
 func TestTheyWaitForOneAnotherAsDocumented(t *testing.T) {
-	head, rows := readTable(t)
 	e := newEnsemble(t)
-	e.keepPath(t)
-	holders := launch(t, e, sessionTimeout, head...)
-	for _, r := range rows {
-		d := launch(t, e, sessionTimeout, r.kind)[0]
-		for i, holder := range holders {
-			holder.acquire(t)
-			if r.waits[i] {
-				d.waits(t, e, holder)
-			} else {
-				d.passes(t, holder)
+	for _, one := range readTables(t) {
+		t.Run(one.head[0], func(t *testing.T) {
+			t.Parallel()
+			e := e.below(one.head[0])
+			e.keepPath(t)
+			holders := launch(t, e, sessionTimeout, one.head...)
+			for _, r := range one.rows {
+				d := launch(t, e, sessionTimeout, r.kind)[0]
+				for i, holder := range holders {
+					holder.acquire(t)
+					if r.waits[i] {
+						d.waits(t, e, holder)
+					} else {
+						d.passes(t, holder)
+					}
+					e.awaitChildren(t, 0)
+				}
+				d.dismiss()
 			}
-			e.awaitChildren(t, 0)
-		}
-		d.dismiss()
+		})
 	}
 }
 
@@ -128,7 +147,7 @@ func (d *driver) passes(t *testing.T, holder *driver) {
 
 // znodes is the length of the queue with this driver alone.
 func (d *driver) znodes() int {
-	if d.kind == "tier-kazoo" {
+	if strings.HasPrefix(d.kind, "tier") && strings.HasSuffix(d.kind, "-kazoo") {
 		return 2
 	}
 	return 1

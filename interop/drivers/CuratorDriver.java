@@ -4,17 +4,18 @@ import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileLock;
-import java.nio.channels.OverlappingFileLockException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collection;
 import java.util.List;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Supplier;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.leader.LeaderSelector;
@@ -22,14 +23,22 @@ import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
+import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /** A Curator lock at the command of its standard input; see driver_test.go for the orders and the answers. */
 public final class CuratorDriver {
-    private final InterProcessLock lock;
+    private final CuratorFramework client;
+    private final Supplier<Contender> newContender;
+    private final Contender contender;
 
-    private CuratorDriver(InterProcessLock lock) {
-        this.lock = lock;
+    private CuratorDriver(CuratorFramework client, Supplier<Contender> newContender) {
+        this.client = client;
+        this.newContender = newContender;
+        this.contender = newContender.get();
     }
 
     public static void main(String[] args) throws Exception {
@@ -39,7 +48,7 @@ public final class CuratorDriver {
                 servers, sessionMillis, sessionMillis, new ExponentialBackoffRetry(100, 5));
         client.start();
         client.blockUntilConnected();
-        CuratorDriver driver = new CuratorDriver(newLock(client, path, kind));
+        CuratorDriver driver = new CuratorDriver(client, contenders(client, path, kind));
         answer("\"Session\":%d", client.getZookeeperClient().getZooKeeper().getSessionId());
 
         // One thread for all orders: the locks of Curator belong to the thread that acquired them.
@@ -53,26 +62,49 @@ public final class CuratorDriver {
         System.exit(0);
     }
 
-    private static InterProcessLock newLock(CuratorFramework client, String path, String kind) {
+    private static Supplier<Contender> contenders(CuratorFramework client, String path, String kind) {
+        InterProcessReadWriteLock sides = new InterProcessReadWriteLock(client, path);
+        InterProcessMutex mutex = new InterProcessMutex(client, path);
         return switch (kind) {
-            case "curator" -> new InterProcessMutex(client, path);
-            case "curator-write" -> new InterProcessReadWriteLock(client, path).writeLock();
-            case "curator-read" -> new InterProcessReadWriteLock(client, path).readLock();
-            case "curator-leader" -> new Leadership(client, path);
-            default -> throw new IllegalArgumentException(kind);
+            case "curator" -> () -> new Simple(mutex);
+            case "curator-write", "curator-rw" -> () -> new Sides(sides, Integer.MAX_VALUE);
+            case "curator-read" -> () -> new Sides(sides, 1);
+            case "curator-semaphore-mutex" -> () -> new Simple(new InterProcessSemaphoreMutex(client, path));
+            case "curator-revocable" -> () -> new Revocable(mutex);
+            case "curator-leader" -> () -> new Leadership(client, path);
+            default -> {
+                int permits = Integer.parseInt(kind.replaceFirst("^curator-semaphore-", ""));
+                yield () -> new Permits(new InterProcessSemaphoreV2(client, path, permits));
+            }
         };
     }
 
     private void obey(String[] order) {
         try {
             switch (order[0]) {
-                case "acquire" -> answer("\"TimedOut\":%b", !acquire(order));
-                case "release" -> {
-                    lock.release();
+                case "acquire" -> {
+                    long millis = order.length > 1 ? Long.parseLong(order[1]) : 0;
+                    int units = order.length > 2 ? Integer.parseInt(order[2]) : 0;
+                    answer("\"TimedOut\":%b", !contender.acquire(units, millis));
+                }
+                case "downgrade" -> {
+                    contender.downgrade();
                     answer("");
                 }
-                case "leader" -> answer("\"Leader\":\"%s\"", ((Leadership) lock).selector.getLeader().getId());
-                case "contend" -> contend(Long.parseLong(order[1]), Integer.parseInt(order[2]), order[3]);
+                case "release" -> {
+                    contender.release();
+                    answer("");
+                }
+                case "yield" -> {
+                    ((Revocable) contender).yield();
+                    answer("");
+                }
+                case "revoke" -> {
+                    Revoker.attemptRevoke(client, order[1]);
+                    answer("");
+                }
+                case "leader" -> answer("\"Leader\":\"%s\"", ((Leadership) contender).selector.getLeader().getId());
+                case "contend" -> contend(order);
                 default -> throw new IllegalArgumentException(order[0]);
             }
         } catch (Exception e) {
@@ -80,56 +112,186 @@ public final class CuratorDriver {
         }
     }
 
-    private boolean acquire(String[] order) throws Exception {
-        if (order.length > 1) {
-            return lock.acquire(Long.parseLong(order[1]), TimeUnit.MILLISECONDS);
-        }
-        lock.acquire();
-        return true;
-    }
-
     /** Lets each of some threads take turns for a while. */
-    private void contend(long millis, int threads, String file) throws Exception {
-        AtomicLong overlaps = new AtomicLong();
+    private void contend(String[] order) throws Exception {
+        long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(Long.parseLong(order[1]));
+        int threads = Integer.parseInt(order[2]);
+        int[][] turns = Arrays.stream(order).skip(6).map(CuratorDriver::turn).toArray(int[][]::new);
         ExecutorService pool = Executors.newFixedThreadPool(threads);
-        try (Oracle oracle = new Oracle(file)) {
-            long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(millis);
-            List<Future<Long>> results = new ArrayList<>();
+        try (Oracle oracle = Oracle.open(order[4], Long.parseLong(order[3]), Long.parseLong(order[5]))) {
+            List<Future<Tally>> results = new ArrayList<>();
             for (int i = 0; i < threads; i++) {
-                results.add(pool.submit(() -> takeTurns(oracle, end, overlaps)));
+                int first = i;
+                results.add(pool.submit(() -> takeTurns(oracle, end, turns, first)));
             }
-            long turns = 0, fewest = Long.MAX_VALUE;
-            for (Future<Long> result : results) {
-                turns += result.get();
-                fewest = Math.min(fewest, result.get());
+            Tally sum = new Tally();
+            long fewest = Long.MAX_VALUE;
+            for (Future<Tally> result : results) {
+                Tally tally = result.get();
+                sum.turns += tally.turns;
+                sum.alone += tally.alone;
+                sum.overlaps += tally.overlaps;
+                fewest = Math.min(fewest, tally.turns);
             }
-            answer("\"Turns\":%d,\"Fewest\":%d,\"Overlaps\":%d", turns, fewest, overlaps.get());
+            answer("\"Turns\":%d,\"Alone\":%d,\"Fewest\":%d,\"Overlaps\":%d", sum.turns, sum.alone, fewest, sum.overlaps);
         } finally {
             pool.shutdown();
         }
     }
 
-    private long takeTurns(Oracle oracle, long end, AtomicLong overlaps) throws Exception {
-        long turns = 0;
-        for (; System.nanoTime() < end; turns++) {
-            lock.acquire();
+    private static int[] turn(String units) {
+        return Arrays.stream(units.split(">")).mapToInt(Integer::parseInt).toArray();
+    }
+
+    private Tally takeTurns(Oracle oracle, long end, int[][] turns, int first) throws Exception {
+        Tally tally = new Tally();
+        Contender contender = newContender.get();
+        for (int i = first; System.nanoTime() < end; i++) {
+            int[] units = turns[i % turns.length];
+            contender.acquire(units[0], 0);
+            boolean overlap = oracle.enter(units[0]);
             try {
-                if (oracle.visit()) {
-                    overlaps.incrementAndGet();
+                overlap |= oracle.stay(units[0]);
+                for (int j = 1; j < units.length; j++) {
+                    oracle.leave(units[j - 1] - units[j]);
+                    contender.downgrade();
+                    overlap |= oracle.stay(units[j]);
                 }
             } finally {
-                lock.release();
+                oracle.leave(units[units.length - 1]);
+                contender.release();
+            }
+            tally.turns++;
+            if (oracle.alone(units[0])) {
+                tally.alone++;
+            }
+            if (overlap) {
+                tally.overlaps++;
             }
         }
-        return turns;
+        return tally;
+    }
+
+    private static final class Tally {
+        private long turns, alone, overlaps;
     }
 
     private static synchronized void answer(String format, Object... args) {
         System.out.println("{" + String.format(format, args) + "}");
     }
 
+    /** What a thread queues with, to have some units of a lock. 0 units are what is usual for it. */
+    private interface Contender {
+        /** Waits for so long at most, or without end; and says whether it has them. */
+        boolean acquire(int units, long millis) throws Exception;
+
+        void release() throws Exception;
+
+        /** Goes on as a reader. */
+        default void downgrade() throws Exception {
+            throw new UnsupportedOperationException();
+        }
+    }
+
+    private static boolean acquire(InterProcessLock lock, long millis) throws Exception {
+        if (millis > 0) {
+            return lock.acquire(millis, TimeUnit.MILLISECONDS);
+        }
+        lock.acquire();
+        return true;
+    }
+
+    private record Simple(InterProcessLock lock) implements Contender {
+        @Override
+        public boolean acquire(int units, long millis) throws Exception {
+            return CuratorDriver.acquire(lock, millis);
+        }
+
+        @Override
+        public void release() throws Exception {
+            lock.release();
+        }
+    }
+
+    /** The sides of a reader/writer lock, of which a reader takes one unit. */
+    private static final class Sides implements Contender {
+        private final InterProcessReadWriteLock sides;
+        private final int usual;
+        private InterProcessLock held;
+
+        Sides(InterProcessReadWriteLock sides, int usual) {
+            this.sides = sides;
+            this.usual = usual;
+        }
+
+        @Override
+        public boolean acquire(int units, long millis) throws Exception {
+            held = (units == 0 ? usual : units) == 1 ? sides.readLock() : sides.writeLock();
+            return CuratorDriver.acquire(held, millis);
+        }
+
+        @Override
+        public void downgrade() throws Exception {
+            sides.readLock().acquire();
+            held.release();
+            held = sides.readLock();
+        }
+
+        @Override
+        public void release() throws Exception {
+            held.release();
+        }
+    }
+
+    private static final class Permits implements Contender {
+        private final InterProcessSemaphoreV2 semaphore;
+        private Collection<Lease> leases;
+
+        Permits(InterProcessSemaphoreV2 semaphore) {
+            this.semaphore = semaphore;
+        }
+
+        @Override
+        public boolean acquire(int units, long millis) throws Exception {
+            int count = Math.max(units, 1);
+            leases = millis == 0 ? semaphore.acquire(count) : semaphore.acquire(count, millis, TimeUnit.MILLISECONDS);
+            return leases != null;
+        }
+
+        @Override
+        public void release() {
+            semaphore.returnAll(leases);
+        }
+    }
+
+    /** A mutex that gives up when it is asked to. */
+    private static final class Revocable implements Contender {
+        private final InterProcessMutex mutex;
+        private final Semaphore asked = new Semaphore(0);
+
+        Revocable(InterProcessMutex mutex) {
+            this.mutex = mutex;
+            mutex.makeRevocable(held -> asked.release());
+        }
+
+        @Override
+        public boolean acquire(int units, long millis) throws Exception {
+            return CuratorDriver.acquire(mutex, millis);
+        }
+
+        @Override
+        public void release() throws Exception {
+            mutex.release();
+        }
+
+        void yield() throws Exception {
+            asked.acquire();
+            mutex.release();
+        }
+    }
+
     /** Leads while somebody has it as a lock. */
-    private static final class Leadership extends LeaderSelectorListenerAdapter implements InterProcessLock {
+    private static final class Leadership extends LeaderSelectorListenerAdapter implements Contender {
         private final LeaderSelector selector;
         private final Semaphore begun = new Semaphore(0), end = new Semaphore(0);
         private boolean started;
@@ -146,7 +308,7 @@ public final class CuratorDriver {
         }
 
         @Override
-        public void acquire() throws Exception {
+        public boolean acquire(int units, long millis) throws Exception {
             if (!started) {
                 started = true;
                 selector.start();
@@ -156,61 +318,96 @@ public final class CuratorDriver {
                 }
             }
             begun.acquire();
-        }
-
-        @Override
-        public boolean acquire(long time, TimeUnit unit) {
-            throw new UnsupportedOperationException();
+            return true;
         }
 
         @Override
         public void release() {
             end.release();
         }
-
-        @Override
-        public boolean isAcquiredInThisProcess() {
-            return selector.hasLeadership();
-        }
     }
 
     /**
-     * A counter in a file that only the lock under test protects, and a POSIX lock that tells whether it does. POSIX
-     * locks belong to the process, which Java makes up for with an exception.
+     * How many units of a lock are taken, counted in a file under a lock of the kernel, and a counter there that changes
+     * only while all are taken by one; see oracle_test.go. Without a file it sees nothing.
      */
     private static final class Oracle implements AutoCloseable {
+        private static final int COUNTER = 0, TAKEN = 8, MOST = 16;
         private final FileChannel file;
+        private final long millis, all;
+
+        private Oracle(FileChannel file, long millis, long all) {
+            this.file = file;
+            this.millis = millis;
+            this.all = all;
+        }
 
         // Opened once: closing any descriptor of a file drops the locks of the process on it.
-        Oracle(String name) throws IOException {
-            file = FileChannel.open(Path.of(name), StandardOpenOption.READ, StandardOpenOption.WRITE);
+        static Oracle open(String name, long millis, long all) throws IOException {
+            FileChannel file = name.equals("-") ? null
+                    : FileChannel.open(Path.of(name), StandardOpenOption.READ, StandardOpenOption.WRITE);
+            return new Oracle(file, millis, all);
         }
 
-        /** Goes through one critical section and reports whether somebody else was inside. */
-        boolean visit() throws Exception {
-            FileLock mine = tryLock();
-            ByteBuffer counter = ByteBuffer.allocate(Long.BYTES);
-            file.read(counter, 0);
-            long turns = counter.getLong(0);
-            Thread.sleep(1);
-            file.write(counter.clear().putLong(0, turns + 1), 0);
-            if (mine != null) {
+        boolean alone(long units) {
+            return units == all;
+        }
+
+        /** Says whether more are taken than there are. */
+        boolean enter(long units) throws IOException {
+            return take(units) > all;
+        }
+
+        void leave(long units) throws IOException {
+            take(-units);
+        }
+
+        /** Spends the time of a critical section and says whether the counter tells of somebody else. */
+        boolean stay(long units) throws Exception {
+            long before = file == null ? 0 : get(COUNTER);
+            Thread.sleep(millis);
+            if (file == null) {
+                return false;
+            }
+            if (!alone(units)) {
+                return get(COUNTER) != before;
+            }
+            put(COUNTER, before + 1);
+            return false;
+        }
+
+        private synchronized long take(long units) throws IOException {
+            if (file == null) {
+                return 0;
+            }
+            FileLock mine = file.lock();
+            try {
+                long taken = get(TAKEN) + units;
+                put(TAKEN, taken);
+                if (!alone(units)) {
+                    put(MOST, Math.max(get(MOST), taken));
+                }
+                return taken;
+            } finally {
                 mine.release();
             }
-            return mine == null;
         }
 
-        private FileLock tryLock() throws IOException {
-            try {
-                return file.tryLock();
-            } catch (OverlappingFileLockException e) {
-                return null;
-            }
+        private long get(int offset) throws IOException {
+            ByteBuffer value = ByteBuffer.allocate(Long.BYTES);
+            file.read(value, offset);
+            return value.getLong(0);
+        }
+
+        private void put(int offset, long value) throws IOException {
+            file.write(ByteBuffer.allocate(Long.BYTES).putLong(0, value), offset);
         }
 
         @Override
         public void close() throws IOException {
-            file.close();
+            if (file != null) {
+                file.close();
+            }
         }
     }
 }

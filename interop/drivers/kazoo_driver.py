@@ -14,75 +14,119 @@ from kazoo.exceptions import LockTimeout
 
 
 class Oracle:
-    """A counter in a file that only the lock under test protects, and a POSIX lock that tells whether it does.
-
-    POSIX locks belong to the process, hence a lock of the threads in front of it.
+    """How many units of a lock are taken, counted in a file under a lock of the kernel, and a counter there that
+    changes only while all are taken by one; see oracle_test.go.
     """
 
-    def __init__(self, name):
+    COUNTER, TAKEN, MOST = 0, 8, 16
+
+    def __init__(self, name, millis, units):
         # Opened once: closing any descriptor of a file drops the locks of the process on it.
         self.file = os.open(name, os.O_RDWR)
-        self.inside = threading.Lock()
+        self.mine = threading.Lock()
+        self.seconds = millis / 1000
+        self.all = units
 
-    def visit(self):
-        """Goes through one critical section and returns whether somebody else was inside."""
-        alone = self.inside.acquire(blocking=False)
-        mine = alone and self.try_lock()
-        turns = int.from_bytes(os.pread(self.file, 8, 0), "big")
-        time.sleep(0.001)
-        os.pwrite(self.file, (turns + 1).to_bytes(8, "big"), 0)
-        if mine:
-            fcntl.lockf(self.file, fcntl.LOCK_UN)
-        if alone:
-            self.inside.release()
-        return not mine
+    def enter(self, units):
+        """Returns whether more are taken than there are."""
+        return self.take(units) > self.all
 
-    def try_lock(self):
+    def leave(self, units):
+        self.take(-units)
+
+    def stay(self, units):
+        """Spends the time of a critical section and returns whether the counter tells of somebody else."""
+        before = self.get(self.COUNTER)
+        time.sleep(self.seconds)
+        if units != self.all:
+            return self.get(self.COUNTER) != before
+        self.put(self.COUNTER, before + 1)
+        return False
+
+    def take(self, units):
+        with self.mine:
+            fcntl.lockf(self.file, fcntl.LOCK_EX)
+            try:
+                taken = self.get(self.TAKEN) + units
+                self.put(self.TAKEN, taken)
+                if units != self.all:
+                    self.put(self.MOST, max(self.get(self.MOST), taken))
+                return taken
+            finally:
+                fcntl.lockf(self.file, fcntl.LOCK_UN)
+
+    def get(self, offset):
+        return int.from_bytes(os.pread(self.file, 8, offset), "big")
+
+    def put(self, offset, value):
+        os.pwrite(self.file, value.to_bytes(8, "big"), offset)
+
+
+class Contender:
+    """What a thread queues with. Of a reader/writer lock a reader takes one unit."""
+
+    def __init__(self, usual, reader):
+        self.usual, self.reader = usual, reader
+
+    def acquire(self, units=None, millis=0):
+        self.held = self.reader if units == 1 else self.usual
         try:
-            fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except OSError:
+            return self.held.acquire(timeout=millis / 1000 if millis else None)
+        except LockTimeout:
             return False
+
+    def release(self):
+        if not self.held.release():
+            raise RuntimeError("released nothing")
 
 
 class Driver:
-    def __init__(self, new_lock):
-        self.new_lock = new_lock
-        self.lock = new_lock()
+    def __init__(self, new_contender, impatience):
+        self.new_contender, self.impatience = new_contender, impatience
+        self.contender = new_contender()
 
-    def acquire(self, millis=None):
-        try:
-            got = self.lock.acquire(timeout=millis and int(millis) / 1000)
-        except LockTimeout:
-            got = False
-        return {"TimedOut": not got}
+    def acquire(self, millis=0):
+        return {"TimedOut": not self.contender.acquire(millis=int(millis))}
 
     def release(self):
-        if not self.lock.release():
-            raise RuntimeError("released nothing")
+        self.contender.release()
         return {}
 
-    def contend(self, millis, threads, file):
+    def contend(self, millis, threads, stay, file, units, *turns):
         """Lets each of some threads take turns for a while."""
         end = time.monotonic() + int(millis) / 1000
-        oracle = Oracle(file)
+        oracle = Oracle(file, int(stay), int(units))
+        turns = [int(units) for units in turns]
         with concurrent.futures.ThreadPoolExecutor(int(threads)) as pool:
-            pending = [pool.submit(self.take_turns, oracle, end) for _ in range(int(threads))]
+            pending = [pool.submit(self.take_turns, oracle, end, turns, i) for i in range(int(threads))]
             results = [p.result() for p in pending]
-        turns = [turns for turns, _ in results]
-        return {"Turns": sum(turns), "Fewest": min(turns), "Overlaps": sum(overlaps for _, overlaps in results)}
+        return {
+            "Turns": sum(r["Turns"] for r in results),
+            "Alone": sum(r["Alone"] for r in results),
+            "Fewest": min(r["Turns"] for r in results),
+            "Overlaps": sum(r["Overlaps"] for r in results),
+            "GivenUp": sum(r["GivenUp"] for r in results),
+        }
 
-    def take_turns(self, oracle, end):
-        lock = self.new_lock()
-        turns = overlaps = 0
+    def take_turns(self, oracle, end, turns, i):
+        contender = self.new_contender()
+        tally = dict.fromkeys(["Turns", "Alone", "Overlaps", "GivenUp"], 0)
         while time.monotonic() < end:
-            lock.acquire()
+            units = turns[i % len(turns)]
+            i += 1
+            if not contender.acquire(units, self.impatience):
+                tally["GivenUp"] += 1
+                continue
+            overlap = oracle.enter(units)
             try:
-                overlaps += oracle.visit()
+                overlap |= oracle.stay(units)
             finally:
-                lock.release()
-            turns += 1
-        return turns, overlaps
+                oracle.leave(units)
+                contender.release()
+            tally["Turns"] += 1
+            tally["Alone"] += units == oracle.all
+            tally["Overlaps"] += overlap
+        return tally
 
     def obey(self, orders):
         while True:
@@ -97,22 +141,29 @@ def answer(**fields):
     print(json.dumps(fields), flush=True)
 
 
-def lock_maker(client, path, kind):
+def contender_maker(client, path, kind):
     recipes = {
         "kazoo": client.Lock,
         "kazoo-default": client.Lock,
         "kazoo-write": client.WriteLock,
         "kazoo-read": client.ReadLock,
+        "kazoo-rw": client.WriteLock,
     }
-    recipe = recipes[kind.removesuffix("-extra")]
     patterns = ["lock-"] if kind == "kazoo" or kind.endswith("-extra") else []
-    return lambda: recipe(path, "interop", extra_lock_patterns=patterns)
+
+    def new(recipe):
+        return recipe(path, "interop", extra_lock_patterns=patterns)
+
+    usual = recipes[kind.removesuffix("-extra")]
+    reader = client.ReadLock if kind.startswith("kazoo-rw") else usual
+    return lambda: Contender(new(usual), new(reader))
 
 
 def main(servers, path, session_millis, kind):
     client = KazooClient(hosts=servers, timeout=int(session_millis) / 1000)
     client.start()
-    driver = Driver(lock_maker(client, path, kind))
+    # Before 2.9.0 a reader can wait for a writer that waits for it, until one of them gives up.
+    driver = Driver(contender_maker(client, path, kind), 1000 if kind.startswith("kazoo-rw") else 0)
     answer(Session=client.client_id[0])
     orders = queue.Queue()
     threading.Thread(target=driver.obey, args=[orders], daemon=True).start()
