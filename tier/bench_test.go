@@ -2,6 +2,8 @@ package tier_test
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -103,5 +105,24 @@ func BenchmarkZKLock(b *testing.B) {
 		if err := lock.Unlock(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkReadWrite is a crowd in one process of which so many in a hundred turns read, beside the
+// same crowd with a mutex.
+func BenchmarkReadWrite(b *testing.B) {
+	mu := benchMutex(b)
+	rw := tier.RWSibling(mu)
+	b.Run("mutex", func(b *testing.B) { tier.Crowded(b, func() { turn(b.Context(), b, mu) }) })
+	for _, reads := range []int32{0, 50, 90, 99, 100} {
+		b.Run(fmt.Sprintf("%d%%", reads), func(b *testing.B) {
+			tier.Crowded(b, func() {
+				if side := rw.Writer(); rand.Int32N(100) >= reads {
+					turn(b.Context(), b, side)
+				} else {
+					turn(b.Context(), b, rw.Reader())
+				}
+			})
+		})
 	}
 }

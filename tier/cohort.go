@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -15,14 +16,14 @@ import (
 type cohort struct {
 	registry *Registry
 	key      lockKey
-	members  int // guarded by registry.mu: callers, holders and couriers
+	members  atomic.Int64 // callers, holders and couriers; the first one comes, and the last one goes, under registry.mu
 
 	mu       sync.Mutex // guards the fields below; never held across a client call or a wait
 	gate     gate
 	state    state
 	grant    second.Grant       // of the owners, or that lingers; meaningful while held or lingering
 	owner    *ownership         // while held by one alone; else nil
-	readers  int                // owners at the same time, while held by those
+	readers  atomic.Int64       // owners at the same time, while held by those; who is not the last leaves without the mutex
 	since    time.Duration      // when the present hold began, or the lingering, on the registry's clock
 	policy   *options           // of the mutex by which the latest owner came
 	under    *second.Wait       // what the courier waits for; nil while there is none
@@ -87,7 +88,7 @@ func (c *cohort) passOnLocked(grant second.Grant, source source) {
 // that do, too.
 func (c *cohort) admitLocked(grant second.Grant, now time.Duration, source source) {
 	c.admitFirstLocked(grant, now, source)
-	for c.readers > 0 && !c.gate.empty() && c.gate.first.errand.reads() {
+	for c.reading() && !c.gate.empty() && c.gate.first.errand.reads() {
 		c.admitFirstLocked(grant, now, join)
 	}
 	c.expectHandOffLocked()
@@ -113,7 +114,7 @@ func (c *cohort) ownLocked(own *ownership, m *Mutex, grant second.Grant, now tim
 	c.tally.held -= now
 	c.tally.came[source]++
 	if m.reads() {
-		c.readers++
+		c.readers.Add(1)
 		c.shareLaterLocked(grant)
 	} else {
 		c.owner = own
@@ -129,8 +130,7 @@ func (c *cohort) disownLocked(own *ownership, now time.Duration) (others bool) {
 		c.owner = nil
 		return false
 	}
-	c.readers--
-	return c.readers > 0
+	return c.readers.Add(-1) > 0
 }
 
 // leaveLocked is called before the grant is given up.
@@ -164,15 +164,16 @@ func (c *cohort) freeLocked() {
 // first, and the gate opens after it.
 func (c *cohort) release(own *ownership) error {
 	grant := own.grant
+	if loss, left := c.slipOut(own); left {
+		return c.left(loss)
+	}
 	c.mu.Lock()
 	now := c.registry.now()
-	var next decision
-	if c.readers <= 1 {
-		next = c.decideLocked(grant, now)
-	}
-	if c.disownLocked(own, now) { // maybe somebody has joined meanwhile
+	next := c.decideLocked(grant, now)
+	if c.disownLocked(own, now) { // somebody has joined meanwhile, and keeps the grant
+		loss := grant.ErrAt(now)
 		c.mu.Unlock()
-		return c.noteLoss(c.standing(grant, now))
+		return c.left(loss)
 	}
 	switch next {
 	case handOn:
@@ -194,18 +195,6 @@ func (c *cohort) release(own *ownership) error {
 	err := c.noteLoss(grant.Release())
 	c.free()
 	return err
-}
-
-// standing returns why a lock that stays with other owners was not ours to now.
-func (c *cohort) standing(grant second.Grant, now time.Duration) error {
-	err := grant.ErrAt(now)
-	if err == nil && !grant.Leased() && !grant.Confirm() {
-		err = errors.New("not known whether the lock was ours to the end")
-	}
-	if err != nil {
-		return c.failure("release", err)
-	}
-	return nil
 }
 
 // noteLoss counts the loss of a lock, if err is one.

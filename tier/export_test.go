@@ -41,3 +41,12 @@ func Sibling(m *Mutex, path string) *Mutex { return m.registry.Mutex(path) }
 
 // Close closes the registry of a mutex.
 func Close(m *Mutex) error { return m.registry.Close() }
+
+// RWSibling returns the reader/writer lock of the same path and registry.
+func RWSibling(m *Mutex) *RWMutex { return m.registry.RWMutex(m.path) }
+
+// RegistryOf returns the registry of a lock.
+func RegistryOf(m *RWMutex) *Registry { return m.writer.registry }
+
+// Crowded runs a benchmark in a hundred goroutines or more.
+var Crowded = crowded

@@ -16,6 +16,7 @@ type ownership struct {
 	grant  second.Grant
 	source source
 	left   bool         // guarded by the cohort's mutex
+	reads  atomic.Bool  // from the beginning, or by now
 	holds  atomic.Int64 // not released yet: those that read, and writeHold for each of the others; 0 is final
 	first  Hold         // kept here to save an allocation
 
@@ -36,6 +37,7 @@ func weight(reads bool) int64 {
 func (o *ownership) begin(c *cohort, grant second.Grant, reads bool) *ownership {
 	o.cohort, o.grant = c, grant
 	o.holds.Store(weight(reads))
+	o.reads.Store(reads)
 	o.first.enter(o, reads)
 	return o
 }

@@ -2,6 +2,7 @@ package tier
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -18,7 +19,7 @@ func (c *cohort) admitsLocked(grant second.Grant, m *Mutex) bool {
 // openLocked reports whether one more may join those who read: as long as that is fair to others. If
 // not, they come to an end, and with them the grant. Who came before the grant counts for a round.
 func (c *cohort) openLocked(now time.Duration, arrival int64) bool {
-	if c.state != held || c.readers == 0 || c.grant.ErrAt(now) != nil {
+	if c.state != held || !c.reading() || c.grant.ErrAt(now) != nil {
 		return false
 	}
 	o := c.policy
@@ -41,6 +42,49 @@ func (c *cohort) admitReadersLocked(now time.Duration) {
 	}
 }
 
+// reading reports whether owners read. Who holds the mutex and sees that it is so may rely on it, as
+// the last one does not leave without.
+func (c *cohort) reading() bool { return c.readers.Load() > 0 }
+
+// slipOut ends an ownership that reads unless it is the last one, and returns why the lock was not
+// ours up to then. It takes no mutex: many who were let in together leave together. The grant stays
+// while it counts.
+func (c *cohort) slipOut(own *ownership) (loss error, left bool) {
+	if !own.reads.Load() {
+		return nil, false
+	}
+	for asked := false; ; {
+		n := c.readers.Load()
+		if n == 1 {
+			return nil, false
+		}
+		if !asked {
+			loss, asked = own.standing(), true
+		}
+		if c.readers.CompareAndSwap(n, n-1) {
+			c.tally.read.Add(int64(c.registry.now()))
+			return loss, true
+		}
+	}
+}
+
+// standing returns why the lock is not ours. Without a lease only the store can tell.
+func (o *ownership) standing() error {
+	err := o.grant.Err()
+	if err == nil && !o.grant.Leased() && !o.grant.Confirm() {
+		err = errors.New("not known whether the lock was ours to the end")
+	}
+	return err
+}
+
+// left is what a release returns that left the lock to others who read.
+func (c *cohort) left(loss error) error {
+	if loss == nil {
+		return nil
+	}
+	return c.noteLoss(c.failure("release", loss))
+}
+
 // downgrade follows the release of the last hold to write of an ownership that has others, to read.
 // While a guarded write is not answered nobody is let in, who would see it come.
 func (c *cohort) downgrade(own *ownership) {
@@ -49,7 +93,9 @@ func (c *cohort) downgrade(own *ownership) {
 	if own.left || !own.grant.Idle() {
 		return
 	}
-	c.owner, c.readers = nil, 1
+	c.owner = nil
+	c.readers.Store(1)
+	own.reads.Store(true)
 	c.shareLaterLocked(own.grant)
 	c.admitReadersLocked(c.registry.now())
 }
@@ -97,7 +143,7 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 		c.mu.Lock()
 		budget := c.policy.handOff
 		left := budget - grant.Contested().For()
-		reading, alone := c.readers > 0, c.gate.empty()
+		reading, alone := c.reading(), c.gate.empty()
 		switch {
 		case ctx.Err() != nil: // given up
 			c.mu.Unlock()

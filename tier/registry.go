@@ -16,7 +16,7 @@ type Registry struct {
 	options *options
 	start   time.Time // of the clock of the leases
 
-	mu      sync.Mutex // guards the fields below; taken last
+	mu      sync.RWMutex // guards the fields below; taken last
 	cohorts map[lockKey]*cohort
 	past    Stats // of cohorts that are gone
 	closed  bool
@@ -97,6 +97,9 @@ func (r *Registry) mutex(path string, mode second.Mode, opts []MutexOption) *Mut
 // join returns the cohort of a lock, which stays until as many calls of part; nil if there is to
 // be nothing new.
 func (r *Registry) join(key lockKey) *cohort {
+	if c := r.joinPresent(key); c != nil {
+		return c
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.draining() {
@@ -107,7 +110,19 @@ func (r *Registry) join(key lockKey) *cohort {
 		c = &cohort{registry: r, key: key}
 		r.cohorts[key] = c
 	}
-	c.members++
+	c.members.Add(1)
+	return c
+}
+
+// joinPresent joins a cohort that is there, as on a lock that many want; else it returns nil.
+func (r *Registry) joinPresent(key lockKey) *cohort {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	c := r.cohorts[key]
+	if c == nil || r.draining() {
+		return nil
+	}
+	c.members.Add(1)
 	return c
 }
 
@@ -119,7 +134,7 @@ func (r *Registry) spawn(c *cohort, f func()) bool {
 	if r.closed {
 		return false
 	}
-	c.members++
+	c.members.Add(1)
 	r.tasks.Go(func() {
 		defer r.part(c)
 		f()
@@ -138,9 +153,14 @@ func (r *Registry) begin() bool {
 }
 
 func (r *Registry) part(c *cohort) {
+	for n := c.members.Load(); n > 1; n = c.members.Load() {
+		if c.members.CompareAndSwap(n, n-1) {
+			return
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.members--; c.members == 0 {
+	if c.members.Add(-1) == 0 {
 		delete(r.cohorts, c.key)
 		r.past.add(&c.tally) // nobody counts there any more
 		r.noteDrained()

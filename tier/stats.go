@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -73,6 +74,7 @@ type tally struct {
 	came         [len(sources)]int64
 	waited, held time.Duration
 	losses       map[LossCause]int64 // nil before the first
+	read         atomic.Int64        // a part of held, of those who slipped out
 }
 
 func (t *tally) lose(cause LossCause) {
@@ -91,7 +93,7 @@ func (s *Stats) add(t *tally) {
 	s.Joins += t.came[join]
 	s.Acquisitions = s.Found + s.HandOvers + s.HandOffs + s.Resumptions + s.Joins
 	s.WaitTime += t.waited
-	s.HoldTime += t.held
+	s.HoldTime += t.held + time.Duration(t.read.Load())
 	for cause, n := range t.losses {
 		s.Losses[cause] += n
 	}
@@ -121,7 +123,7 @@ func (c *cohort) addTo(s *Stats) {
 	switch c.state {
 	case held:
 		s.Holds++
-		s.HoldTime += now * time.Duration(max(1, c.readers))
+		s.HoldTime += now * time.Duration(max(1, c.readers.Load()))
 	case lingering:
 		s.Lingering++
 	}
@@ -160,6 +162,6 @@ func (c *cohort) heldLock() (l HeldLock, ok bool) {
 	}
 	return HeldLock{
 		Path: c.key.path, Token: c.grant.Token(), Since: c.registry.at(c.since),
-		Readers: c.readers, Waiters: c.gate.waiting, Lingering: c.state == lingering,
+		Readers: int(c.readers.Load()), Waiters: c.gate.waiting, Lingering: c.state == lingering,
 	}, true
 }

@@ -106,8 +106,8 @@ func (c *cohort) wait(ctx context.Context, m *Mutex, begun time.Duration) Wait {
 	if c.state == held {
 		carried, _ := ctx.Value(m.key).(*Hold)
 		w.Here = &Here{
-			Since: c.registry.at(c.since), Token: c.grant.Token(), Holds: c.readers,
-			Carried: carried != nil && !carried.own.left,
+			Since: c.registry.at(c.since), Token: c.grant.Token(), Holds: int(c.readers.Load()),
+			Carried: carried != nil && carried.own.holds.Load() > 0,
 		}
 		if c.owner != nil {
 			w.Here.Holds = c.owner.count()

@@ -1,0 +1,419 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// rwMetered is metered with reader/writer locks of one path.
+func rwMetered(t *testing.T, f func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.RWMutex)) {
+	t.Helper()
+	metered(t, func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
+		f(t, s, m, func(opts ...tier.Option) *tier.RWMutex { return tier.RWSibling(process(opts...)) })
+	})
+}
+
+func TestReadersShareAndAWriterIsAlone(t *testing.T) { // I1
+	rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		a, b, c := process(), process(), process()
+		r1, r2 := acquire(t, a.Reader()), acquire(t, b.Reader())
+		r3 := acquire(t, a.Reader())
+		if !r1.Shared() || !r3.Shared() {
+			t.Error("a hold to read says that it is not shared")
+		}
+		w := start(soon(t), c.Writer()).blocked(t)
+		release(t, r1)
+		release(t, r2)
+		w.blocked(t) // the second reader of a is there still
+		release(t, r3)
+		hold := w.granted(t)
+		if hold.Shared() {
+			t.Error("a hold to write says that it is shared")
+		}
+		reader, writer := start(soon(t), a.Reader()), start(soon(t), b.Writer())
+		here, there := start(soon(t), c.Reader()), start(soon(t), c.Writer())
+		for _, other := range []*acquisition{reader, writer, here, there} {
+			other.blocked(t)
+		}
+		release(t, hold)
+		for _, other := range []*acquisition{reader, writer, here, there} {
+			go func() {
+				<-other.done
+				release(t, other.hold)
+			}()
+		}
+		for _, other := range []*acquisition{reader, writer, here, there} {
+			other.granted(t)
+		}
+	})
+}
+
+func TestReadersOfAProcessAreOneNode(t *testing.T) {
+	rwMetered(t, func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+		const readers = 1000
+		mu := process()
+		first := acquire(t, mu.Reader())
+		m.take()
+		var holds []*tier.Hold
+		for range readers - 1 {
+			holds = append(holds, acquire(t, mu.Reader()))
+		}
+		if nodes := s.Children("/locks/a"); len(nodes) != 1 || !strings.Contains(nodes[0], "__READ__") {
+			t.Errorf("%d readers of a process: nodes %v, want one to read", readers, nodes)
+		}
+		if ops := m.take(); writes(ops) > 0 || len(ops) > 1 {
+			t.Errorf("%d readers beside the first: requests %v, want at most a look at the queue", readers-1, ops)
+		}
+		if stats := tier.RegistryOf(mu).Stats(); stats.Joins != readers-1 || stats.Found != 1 || stats.Holds != 1 {
+			t.Errorf("stats: %+v, want %d joins, 1 found, 1 lock", stats, readers-1)
+		}
+		if held := tier.RegistryOf(mu).Holds(); len(held) != 1 || held[0].Readers != readers {
+			t.Errorf("Holds: %+v, want one lock with %d readers", held, readers)
+		}
+		for _, hold := range append(holds, first) {
+			if nodes := s.Children("/locks/a"); len(nodes) != 1 {
+				t.Fatalf("nodes %v while somebody reads", nodes)
+			}
+			release(t, hold)
+		}
+		if nodes := s.Children("/locks/a"); len(nodes) != 0 {
+			t.Errorf("nodes %v after the last release", nodes)
+		}
+	})
+}
+
+// Whoever comes waits behind those who wait; the turn is that of a writer, or of all readers up to
+// the next one.
+func TestPhasesAreFair(t *testing.T) { // I6
+	rwMetered(t, func(t *testing.T, _ *zktest.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+		mu := process()
+		inside := acquire(t, mu.Writer())
+		var phases [][]*acquisition
+		for _, members := range []string{"rrr", "w", "rr", "w", "w", "r"} {
+			var phase []*acquisition
+			for _, kind := range members {
+				side := mu.Writer()
+				if kind == 'r' {
+					side = mu.Reader()
+				}
+				phase = append(phase, start(soon(t), side).blocked(t))
+			}
+			phases = append(phases, phase)
+		}
+		m.take()
+		release(t, inside)
+		for i, phase := range phases {
+			for _, a := range phase {
+				a.granted(t)
+			}
+			for _, later := range phases[i+1:] {
+				later[0].blocked(t)
+			}
+			for _, a := range phase {
+				release(t, a.hold)
+			}
+		}
+		if ops := m.take(); writes(ops) != 1 {
+			t.Errorf("%d phases: requests %v, want one write, the last release", len(phases), ops)
+		}
+	})
+}
+
+// Behind a writer that waits, a reader that would fit in waits all the same, until the writer gives up.
+func TestReadersBehindAWriterThatGivesUpJoin(t *testing.T) {
+	rwMetered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		mu := process()
+		inside := acquire(t, mu.Reader())
+		ctx, cancel := context.WithCancel(soon(t))
+		writer := start(ctx, mu.Writer()).blocked(t)
+		r1, r2 := start(soon(t), mu.Reader()).blocked(t), start(soon(t), mu.Reader()).blocked(t)
+		if _, err := mu.TryAcquireRead(soon(t)); !errors.Is(err, tier.ErrLocked) {
+			t.Errorf("TryAcquireRead while a writer waits: %v, want %v", err, tier.ErrLocked)
+		}
+		cancel()
+		<-writer.done
+		release(t, r1.granted(t))
+		release(t, r2.granted(t))
+		release(t, inside)
+	})
+}
+
+// The rules of entering again: what the context's hold is, what is asked for, what comes of it.
+func TestEnteringAgainInBothModes(t *testing.T) {
+	rwMetered(t, func(t *testing.T, _ *zktest.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+		mu := process()
+		write := acquire(t, mu.Writer())
+		inWrite := write.Context(soon(t))
+		m.take()
+		again, err := mu.Acquire(inWrite)
+		if err != nil || again.Shared() {
+			t.Fatalf("write in write: %v, %v", again, err)
+		}
+		read, err := mu.AcquireRead(inWrite)
+		if err != nil || !read.Shared() {
+			t.Fatalf("read in write: %v, %v", read, err)
+		}
+		inRead := read.Context(soon(t))
+		more, err := mu.Acquire(inRead)
+		if err != nil {
+			t.Fatalf("write in read, in write: %v", err)
+		}
+		for _, h := range []*tier.Hold{more, again, write} {
+			release(t, h)
+		}
+		if !read.Shared() || read.Err() != nil {
+			t.Errorf("after the downgrade: shared %t, err %v", read.Shared(), read.Err())
+		}
+		for name, take := range map[string]func(context.Context) (*tier.Hold, error){"Acquire": mu.Acquire, "TryAcquire": mu.TryAcquire} {
+			if _, err := take(inRead); !errors.Is(err, tier.ErrUpgrade) {
+				t.Errorf("%s to write with the context of a hold to read: %v, want %v", name, err, tier.ErrUpgrade)
+			}
+		}
+		deeper, err := mu.AcquireRead(inRead)
+		if err != nil {
+			t.Fatalf("read in read: %v", err)
+		}
+		if ops := m.take(); writes(ops) > 0 {
+			t.Errorf("entering again and the downgrade: requests %v, want no write", ops)
+		}
+		// Others of the process come in now, and a writer has to wait.
+		beside := acquire(t, mu.Reader())
+		writer := start(soon(t), mu.Writer()).blocked(t)
+		release(t, read)
+		release(t, deeper)
+		writer.blocked(t)
+		release(t, beside)
+		release(t, writer.granted(t))
+	})
+}
+
+// A reader of the same call tree enters again although a writer waits: else both would wait for ever.
+func TestReaderEntersAgainBeforeAWaitingWriter(t *testing.T) {
+	rwMetered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		a, b := process(), process()
+		read := acquire(t, a.Reader())
+		here, there := start(soon(t), a.Writer()).blocked(t), start(soon(t), b.Writer()).blocked(t)
+		again, err := a.AcquireRead(read.Context(soon(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, read)
+		here.blocked(t)
+		there.blocked(t)
+		release(t, again)
+		go func() { release(t, here.granted(t)) }()
+		release(t, there.granted(t))
+	})
+}
+
+// Readers that overlap without end do not keep a writer out: neither one of their process nor one of
+// another. Nor do those of several processes.
+func TestReadersWithoutEndDoNotKeepAWriterOut(t *testing.T) { // I11
+	const budget, section = 20 * time.Millisecond, 3 * time.Millisecond
+	for _, crowds := range []int{1, 3} {
+		rwMetered(t, func(t *testing.T, _ *zktest.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+			ctx, stop := context.WithCancel(soon(t))
+			var readers sync.WaitGroup
+			var mutexes []*tier.RWMutex
+			for range crowds {
+				mu := process(tier.WithHandOff(budget))
+				mutexes = append(mutexes, mu)
+				for i := range 4 {
+					readers.Go(func() {
+						time.Sleep(time.Duration(i) * time.Millisecond)
+						for ctx.Err() == nil {
+							hold := acquire(t, mu.Reader())
+							time.Sleep(section)
+							release(t, hold)
+						}
+					})
+				}
+			}
+			time.Sleep(time.Second)
+			if ops := m.take(); writes(ops) > 2*crowds+3 {
+				t.Errorf("%d processes only read for a second: %d writes, want one contender each", crowds, writes(ops))
+			}
+			outside := process()
+			for _, w := range []struct {
+				name  string
+				mu    *tier.RWMutex
+				bound time.Duration
+			}{
+				{"of another process", outside, budget + 2*section + 5*time.Millisecond},
+				{"of theirs", mutexes[0], budget + 2*section + 5*time.Millisecond},
+			} {
+				for range 5 {
+					begun := time.Now()
+					hold := acquire(t, w.mu.Writer())
+					if d := time.Since(begun); d > w.bound {
+						t.Errorf("%d processes read without end: a writer %s waited %v, at most %v are due", crowds, w.name, d, w.bound)
+					}
+					release(t, hold)
+					time.Sleep(50 * time.Millisecond)
+				}
+			}
+			stop()
+			readers.Wait()
+		})
+	}
+}
+
+func TestTryAcquireOfBothSides(t *testing.T) {
+	rwMetered(t, func(t *testing.T, _ *zktest.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+		a, b := process(), process()
+		try := func(take func(context.Context) (*tier.Hold, error), want error) *tier.Hold {
+			t.Helper()
+			hold, err := take(soon(t))
+			if !errors.Is(err, want) || (err == nil) != (hold != nil) {
+				t.Fatalf("got %v, %v; want %v", hold, err, want)
+			}
+			return hold
+		}
+		r := try(a.TryAcquireRead, nil)
+		m.take()
+		here := try(a.TryAcquireRead, nil)
+		there := try(b.TryAcquireRead, nil)
+		try(a.TryAcquire, tier.ErrLocked)
+		try(b.TryAcquire, tier.ErrLocked)
+		w := start(soon(t), b.Writer()).blocked(t)
+		release(t, there)
+		try(b.TryAcquireRead, tier.ErrLocked)
+		release(t, r)
+		release(t, here)
+		hold := w.granted(t)
+		for _, take := range []func(context.Context) (*tier.Hold, error){a.TryAcquire, a.TryAcquireRead, b.TryAcquire, b.TryAcquireRead} {
+			try(take, tier.ErrLocked)
+		}
+		release(t, hold)
+		release(t, try(a.TryAcquire, nil))
+	})
+}
+
+func TestMutexAndRWMutexOfAPathExclude(t *testing.T) { // I1
+	rwMetered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		for _, other := range []*tier.RWMutex{process(), nil} {
+			rw := process()
+			if other == nil {
+				other = rw // of one process
+			}
+			mu := tier.RegistryOf(other).Mutex(rw.Path())
+			for _, pair := range [][2]*tier.Mutex{{mu, rw.Reader()}, {mu, rw.Writer()}, {rw.Reader(), mu}, {rw.Writer(), mu}} {
+				hold := acquire(t, pair[0])
+				waits := start(soon(t), pair[1]).blocked(t)
+				release(t, hold)
+				release(t, waits.granted(t))
+			}
+		}
+	})
+}
+
+// What a process that only reads keeps is enough to read again, and nobody is kept out who reads.
+func TestLingeringReader(t *testing.T) {
+	rwMetered(t, func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+		a, b := process(tier.WithLinger(time.Minute)), process()
+		release(t, acquire(t, a.Reader()))
+		synctest.Wait()
+		m.take()
+		release(t, acquire(t, a.Reader()))
+		if ops := m.take(); len(ops) > 0 {
+			t.Errorf("to read what lingers: requests %v, want none", ops)
+		}
+		other := acquire(t, b.Reader())
+		synctest.Wait()
+		if nodes := s.Children("/locks/a"); len(nodes) != 2 {
+			t.Errorf("nodes %v, want that which lingers and the reader's", nodes)
+		}
+		writer := start(soon(t), a.Writer()).blocked(t) // gives up what lingers, and queues
+		release(t, other)
+		release(t, writer.granted(t))
+		release(t, acquire(t, a.Reader())) // in what lingers of the writer
+		if hold, err := a.TryAcquire(soon(t)); err != nil {
+			t.Errorf("TryAcquire of what lingers: %v", err)
+		} else {
+			release(t, hold)
+		}
+		release(t, acquire(t, b.Writer())) // ends the lingering
+		release(t, acquire(t, a.Reader()))
+		hold, err := a.TryAcquire(soon(t)) // a node to read lingers
+		if err != nil {
+			t.Fatalf("TryAcquire while a node to read lingers here: %v", err)
+		}
+		release(t, hold)
+	})
+}
+
+// Every reader hears of the loss, and each release says so.
+func TestLossIsToldToAllReaders(t *testing.T) { // I7
+	rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		mu := process()
+		var holds []*tier.Hold
+		for range 3 {
+			holds = append(holds, acquire(t, mu.Reader()))
+		}
+		for _, session := range s.Sessions() {
+			s.Expire(session.ID)
+		}
+		for _, hold := range holds {
+			<-hold.Lost()
+		}
+		for i, hold := range holds {
+			if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
+				t.Errorf("release of reader %d after the loss: %v, want %v", i, err, tier.ErrLost)
+			}
+		}
+		if losses := tier.RegistryOf(mu).Stats().Losses; losses[tier.LossOfSession] != 3 {
+			t.Errorf("losses %v, want 3 of the session", losses)
+		}
+		release(t, acquire(t, mu.Reader()))
+	})
+}
+
+// A process with a writer among those who wait queues as one, and as a reader otherwise.
+func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
+	rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		for _, c := range []struct{ waiters, want string }{{"rr", "__READ__"}, {"rrwr", "__WRIT__"}, {"wr", "__WRIT__"}} {
+			a, b := process(tier.WithHandOff(0)), process()
+			hold := acquire(t, a.Writer())
+			other := start(soon(t), b.Writer()).blocked(t)
+			var waiting []*acquisition
+			for _, kind := range c.waiters {
+				side := a.Writer()
+				if kind == 'r' {
+					side = a.Reader()
+				}
+				waiting = append(waiting, start(soon(t), side).blocked(t))
+			}
+			release(t, hold)
+			got := other.granted(t)
+			synctest.Wait()
+			nodes := s.Children("/locks/a")
+			if !slices.ContainsFunc(nodes, func(n string) bool { return strings.Contains(n, c.want) && !strings.HasSuffix(n, nodeOf(t, s, got)) }) {
+				t.Errorf("%s wait: nodes %v, want one more with %s", c.waiters, nodes, c.want)
+			}
+			release(t, got)
+			for _, w := range waiting {
+				go func() { <-w.done; release(t, w.hold) }()
+			}
+			for _, w := range waiting {
+				w.granted(t)
+			}
+			synctest.Wait()
+		}
+	})
+}
+
+// nodeOf returns the name of the node at the head of the queue.
+func nodeOf(t *testing.T, s *zktest.Server, _ *tier.Hold) string {
+	t.Helper()
+	nodes := s.Children("/locks/a")
+	return slices.MinFunc(nodes, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
+}
