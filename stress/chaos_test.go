@@ -29,18 +29,36 @@ func TestLockSurvivesChaosOnEtcd(t *testing.T) {
 }
 
 func TestBrokenLockDoesNotSurviveChaos(t *testing.T) {
-	evidence, err := os.MkdirTemp("", "chaos-") //nolint:usetesting // t.TempDir is too long for the address of a unix socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(evidence)
+	evidence := shortTempDir(t)
 	t.Setenv("TMPDIR", evidence)
 	r := runJSON(t, exitViolation, "-chaos", "-duration", "1s", "-procs", "2", "-lock", "broken")
 	if r.Overlaps == 0 || r.LostUpdates == 0 || r.TokenRegressions == 0 || r.Chaos.History != "Illegal" {
 		t.Errorf("a lock that lets everybody in: got %+v, %+v", r, r.Chaos)
 	}
 	drawing, err := os.ReadFile(r.Chaos.Drawing)
-	if err != nil || !strings.HasPrefix(r.Chaos.Drawing, evidence) || !strings.Contains(string(drawing), ": acquire, token 0") {
+	if err != nil || !strings.HasPrefix(r.Chaos.Drawing, evidence) || !strings.Contains(string(drawing), ": acquire, token 1") {
 		t.Errorf("drawn in %q: %v, want a page beside what the workers saw, with the operations", r.Chaos.Drawing, err)
 	}
+}
+
+func TestReaderWriterLockSurvivesChaos(t *testing.T) {
+	r := runJSON(t, exitPass, "-chaos", "-lock", "rw", "-reads", "0.7", "-duration", "4s", "-procs", "3")
+	c := r.Chaos
+	if r.Verdict != "PASS" || c == nil {
+		t.Fatalf("got %+v", r)
+	}
+	if len(c.Faults) == 0 || c.FencedWrites == 0 || c.AfterFaults == 0 || c.History != "Ok" || r.Readers.Acquisitions == 0 {
+		t.Errorf("got %+v, %+v", c, r.Readers)
+	}
+}
+
+// shortTempDir is for the address of a unix socket, for which t.TempDir is too long.
+func shortTempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "chaos-") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }

@@ -40,8 +40,12 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	flags.SetOutput(stderr)
 	flags.Func("store", "`store` of the locks: "+strings.Join(store.Names(), "|")+" (default zookeeper)", c.setStore)
 	flags.StringVar(&servers, "zk", "", "`host:port[,...][/chroot]` of ZooKeeper (default: a private server)")
-	flags.StringVar(&c.Lock, "lock", "tier", "`kind` of lock to hammer: tier; on ZooKeeper also zklock, its lower half, and zk, go-zookeeper's, "+
-		"one per goroutine; on etcd also etcd, the client library's concurrency.Mutex, one per goroutine")
+	flags.StringVar(&c.Lock, "lock", "mutex", "`kind` of lock to hammer: mutex; rw, a reader/writer lock; semaphore; on ZooKeeper also zklock, "+
+		"the lower half of mutex, and zk, go-zookeeper's, one per goroutine; on etcd also etcd, the client library's concurrency.Mutex, "+
+		"one per goroutine")
+	flags.Float64Var(&c.Reads, "reads", 0.9, "`share` of the turns that read, for -lock rw")
+	flags.IntVar(&c.Permits, "permits", 10, "permits of -lock semaphore")
+	flags.IntVar(&c.Weight, "weight", 1, "permits that a turn of -lock semaphore takes at most; from one to so many at random")
 	flags.IntVar(&c.Procs, "procs", 4, "worker processes")
 	flags.IntVar(&c.Goroutines, "goroutines", 50, "goroutines per process")
 	flags.IntVar(&c.Paths, "paths", 1, "lock paths; each turn takes one at random")
@@ -50,7 +54,7 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	flags.DurationVar(&c.RTT, "rtt", 0, "round trip from workers to servers: half of it each way, on top of the network's own")
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the run")
 	flags.Uint64Var(&c.Seed, "seed", 0, "of all random choices (default: random, printed)")
-	flags.BoolVar(&c.Baseline, "baseline", false, "run the store's own lock first, -lock zk or etcd, on the same server in the same shape, and compare")
+	flags.BoolVar(&c.Baseline, "baseline", false, "run the store's own lock first, -lock zk or etcd, or for rw the mutex, on the same server in the same shape, and compare")
 	flags.StringVar(&format, "o", "text", "text|json: form of the result")
 	flags.StringVar(&c.HTML, "html", "", "`file` to write a report with charts to")
 	flags.StringVar(&c.Bench, "bench", "", "measure all that tierlock is held against, with -duration 5s each by default, and write it to `dir`")
@@ -70,7 +74,7 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	if c.Bench != "" && !set["duration"] {
 		c.Duration = 5 * time.Second
 	}
-	err := errors.Join(c.setServers(servers), c.check(), c.checkChaos(), c.checkBench(set), checkFormat(format), checkArgs(flags.Args()))
+	err := errors.Join(c.setServers(servers), c.check(), c.checkSort(set), c.checkChaos(), c.checkBench(set), checkFormat(format), checkArgs(flags.Args()))
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		flags.Usage()
@@ -113,6 +117,24 @@ func (c *command) check() error {
 	return nil
 }
 
+// checkSort refuses what is for another sort of lock.
+func (c *command) checkSort(set map[string]bool) error {
+	sort := c.Kind().Sort
+	switch {
+	case set["reads"] && sort != store.ReadersWriter:
+		return errors.New("-reads is for -lock rw")
+	case (set["permits"] || set["weight"]) && sort != store.Semaphore:
+		return errors.New("-permits and -weight are for -lock semaphore")
+	case !(c.Reads >= 0 && c.Reads <= 1): // nor NaN
+		return errors.New("-reads must be from 0 to 1")
+	case c.Weight < 1 || c.Weight > c.Permits:
+		return errors.New("-weight must be at least 1, and -permits no less")
+	case c.Baseline && sort == store.Semaphore:
+		return errors.New("-baseline is for locks, not for -lock semaphore")
+	}
+	return nil
+}
+
 // shapeForChaos replaces defaults: under chaos each turn is written down and judged.
 func (c *command) shapeForChaos(set map[string]bool) {
 	if !set["goroutines"] {
@@ -127,6 +149,9 @@ func (c *command) shapeForChaos(set map[string]bool) {
 	if !set["think"] {
 		c.Think = 5 * time.Millisecond
 	}
+	if !set["permits"] {
+		c.Permits = max(3, c.Weight) // of which there are never enough
+	}
 }
 
 func (c *command) checkChaos() error {
@@ -135,8 +160,8 @@ func (c *command) checkChaos() error {
 		return errors.New("-ensemble must be 1 or at least 3")
 	case c.Ensemble > 1 && c.Servers != nil:
 		return errors.New("-ensemble is for private servers, without -zk")
-	case c.Lock != "tier" && (c.HandOff != nil || c.Linger != nil):
-		return errors.New("-handoff and -linger are for -lock tier")
+	case !c.Kind().Tier && (c.HandOff != nil || c.Linger != nil):
+		return errors.New("-handoff and -linger are for -lock mutex, rw and semaphore")
 	case c.Chaos && c.Servers != nil:
 		return errors.New("-chaos kills servers, and so works on private ones only, without -zk")
 	case c.Chaos && (c.Baseline || c.Lock == c.Store.Baseline):

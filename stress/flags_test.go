@@ -14,7 +14,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		"-ensemble 0", "-ensemble 2", "-ensemble 3 -zk host", "-chaos -zk host", "-chaos -baseline", "-chaos -lock zk",
 		"-handoff -1s", "-linger x", "-handoff 1s -lock zk",
 		"-store none", "-store etcd -lock zk", "-lock etcd", "-store etcd -zk host", "-store etcd -chaos -lock etcd",
-		"-store etcd -handoff 1s -lock etcd",
+		"-store etcd -handoff 1s -lock etcd", "-reads 0.5", "-permits 2", "-weight 1 -lock rw",
 		"-bench x -procs 2", "-bench x -zk host", "-bench x -html y",
 	} {
 		code, stdout, stderr := runWith(strings.Fields(args)...)
@@ -26,7 +26,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 
 func TestLockThatTheStoreDoesNotHave(t *testing.T) {
 	for _, order := range []string{"-store etcd -lock zk", "-lock zk -store etcd"} {
-		if _, _, stderr := runWith(strings.Fields(order)...); !strings.Contains(stderr, `-lock "zk": no such lock on etcd, which has etcd, tier`) {
+		if _, _, stderr := runWith(strings.Fields(order)...); !strings.Contains(stderr, `-lock "zk": no such lock on etcd, which has etcd, mutex`) {
 			t.Errorf("%s: got %q", order, stderr)
 		}
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// leakyLocker is tier's lock and a node that goes only with the session.
+// leakyLocker is tier's mutex and a node that goes only with the session.
 type leakyLocker struct {
 	store.Locker
 	conn *zk.Conn
 }
 
 func dialLeaky(ctx context.Context, o store.Options) (store.Locker, error) {
-	inner, err := store.ZooKeeper.Locks["tier"](ctx, o)
+	inner, err := store.ZooKeeper.Locks["mutex"].Dial(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -31,8 +31,8 @@ func dialLeaky(ctx context.Context, o store.Options) (store.Locker, error) {
 
 func (l leakyLocker) Contender(path string) (store.Contender, error) {
 	acquire, err := l.Locker.Contender(path)
-	return func(ctx context.Context) (store.Hold, error) {
-		h, err := acquire(ctx)
+	return func(ctx context.Context, weight int64) (store.Hold, error) {
+		h, err := acquire(ctx, weight)
 		if err == nil {
 			_, _ = l.conn.Create(path+"/leak", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		}

@@ -22,8 +22,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	store.ZooKeeper.Locks["broken"] = storetest.DialBroken
-	store.ZooKeeper.Locks["leaky"] = dialLeaky
+	store.ZooKeeper.Locks["broken"] = store.Kind{Dial: storetest.DialBroken}
+	store.ZooKeeper.Locks["leaky"] = store.Kind{Dial: dialLeaky}
+	addFlawed()
 	load.BeWorker()
 	os.Exit(m.Run())
 }
@@ -50,7 +51,7 @@ func TestMissingServerExitsWith69(t *testing.T) {
 
 func TestRealLocksPass(t *testing.T) {
 	servers := zkservertest.Start(t, zkserver.Config{}).Addr() + "/a/b"
-	for _, lock := range []string{"tier", "zklock", "zk"} {
+	for _, lock := range []string{"mutex", "zklock", "zk"} {
 		t.Run(lock, func(t *testing.T) {
 			r := runJSON(t, exitPass, "-zk", servers, "-lock", lock,
 				"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
@@ -68,8 +69,21 @@ func TestRealLocksPass(t *testing.T) {
 	}
 }
 
+func TestReaderWriterLockPasses(t *testing.T) {
+	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
+	r := runJSON(t, exitPass, "-zk", servers, "-lock", "rw", "-reads", "0.8", "-baseline",
+		"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
+	if r.Verdict != "PASS" || *r.Reads != 0.8 || r.Baseline.Lock != "mutex" || r.Ratio == 0 || r.Inside == 0 || len(r.Errors) > 0 {
+		t.Errorf("got %+v", r)
+	}
+	reads := float64(r.Readers.Acquisitions) / float64(r.Acquisitions)
+	if reads < 0.7 || reads > 0.9 || r.Writers.Wait.Max == 0 || r.Writers.Jain == 0 {
+		t.Errorf("got readers %+v, writers %+v", r.Readers, r.Writers)
+	}
+}
+
 func TestRealLocksPassOnEtcd(t *testing.T) {
-	for _, lock := range []string{"tier", "etcd"} {
+	for _, lock := range []string{"mutex", "etcd"} {
 		t.Run(lock, func(t *testing.T) {
 			r := runJSON(t, exitPass, "-store", "etcd", "-lock", lock,
 				"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
@@ -92,7 +106,7 @@ func TestRealLocksPassOnEtcd(t *testing.T) {
 func TestServersAreAnRTTAway(t *testing.T) {
 	const rtt = 40 * time.Millisecond
 	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
-	for _, lock := range []string{"tier", "zklock", "zk"} {
+	for _, lock := range []string{"mutex", "zklock", "zk"} {
 		r := runJSON(t, exitPass, "-zk", servers, "-rtt", rtt.String(), "-lock", lock, "-procs", "1", "-goroutines", "1", "-duration", "1s")
 		if r.RTT != rtt.Nanoseconds() || r.Release == nil {
 			t.Fatalf("%s: got an RTT of %v, release %+v", lock, time.Duration(r.RTT), r.Release)
@@ -152,7 +166,7 @@ func TestLeakedNodesFailTheRun(t *testing.T) {
 }
 
 func TestDeadWorkerFailsTheRun(t *testing.T) {
-	store.ZooKeeper.Locks["deadly"] = storetest.DialBroken // the workers do not know it and die
+	store.ZooKeeper.Locks["deadly"] = store.Kind{Dial: storetest.DialBroken} // the workers do not know it and die
 	defer delete(store.ZooKeeper.Locks, "deadly")
 	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
 	r := runJSON(t, exitViolation, "-zk", servers, "-lock", "deadly", "-procs", "2", "-duration", "1s")

@@ -123,7 +123,7 @@ func (b *benchmark) round(ctx context.Context, cfg load.Config, trials []trial, 
 
 func (t trial) run(ctx context.Context, cfg load.Config, stderr io.Writer) (*report.Result, error) {
 	shape := t.shape
-	shape.Lock, shape.Paths = "tier", max(1, shape.Paths)
+	shape.Lock, shape.Paths = cmp.Or(shape.Lock, "mutex"), max(1, shape.Paths)
 	shape.Store, shape.Servers, shape.Duration, shape.Seed = cfg.Store, cfg.Servers, cfg.Duration, cfg.Seed
 	result, err := load.Run(ctx, shape, stderr)
 	switch {

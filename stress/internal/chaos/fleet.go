@@ -49,7 +49,7 @@ func (f *fleet) launch(s *slot) error {
 	t := f.template
 	t.Process = s.process + t.Procs
 	t.Servers = s.relay.Addrs()
-	if t.Lock == "tier" {
+	if t.Kind().Tier {
 		t.HandOff = f.mix(t.HandOff, 0, time.Millisecond, 10*time.Millisecond, 100*time.Millisecond)
 		t.Linger = f.mix(t.Linger, 0, 0, 5*time.Millisecond, 100*time.Millisecond)
 	}

@@ -8,8 +8,10 @@ import (
 )
 
 // Fence is a service outside the workers that has two registers for each lock path,
-// which all owners of the lock increment. One refuses any token lower than the highest
-// it has seen; the other takes every write, and so shows what the fence prevents.
+// which owners of the lock increment if they are alone; others read them twice. One refuses
+// a write whose token is lower than the highest it has seen, and a read whose token is lower
+// than the highest of a writer; the other takes every write, and so shows what the fence
+// prevents. Who has no token is always admitted, and may read alone.
 type Fence struct {
 	mu    sync.Mutex // guards the cells
 	cells []cell
@@ -21,20 +23,23 @@ func NewFence(paths int) *Fence { return &Fence{cells: make([]cell, paths)} }
 type cell struct {
 	seen    int64 // the highest token
 	process int64 // that brought it
-	inside  int64 // the process that has read and not written yet, 0 if none
+	alone   int64 // the highest token of one that may write
+	inside  int64 // the last process to begin that has not ended yet, 0 if none
 
 	fenced, accepted  int64 // value, and number of writes
 	unfenced, written int64
 
 	refused     int64
 	regressions int64 // accesses of another process with the same token
+	torn        int64 // second reads that differ
 }
 
-// Access is a read or a write under a lock. A write brings the values as they were
-// read; the registers become one more.
+// Access is a read or a write under a lock. All but the first read bring the values as
+// they were read.
 type Access struct {
 	Path             int
 	Token, Process   int64
+	Shared           bool // it never writes, and others may be beside it
 	Fenced, Unfenced int64
 }
 
@@ -64,9 +69,7 @@ func (f *Fence) Write(a Access, answer *Answer) error {
 	c := &f.cells[a.Path]
 	c.written++
 	c.unfenced = a.Unfenced + 1
-	if c.inside == a.Process {
-		c.inside = 0
-	}
+	c.leave(a)
 	if c.admit(a) {
 		c.accepted++
 		c.fenced = a.Fenced + 1
@@ -76,15 +79,44 @@ func (f *Fence) Write(a Access, answer *Answer) error {
 	return nil
 }
 
+// Check reads again.
+func (f *Fence) Check(a Access, answer *Answer) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := &f.cells[a.Path]
+	c.leave(a)
+	answer.Refused = !c.admit(a)
+	if !answer.Refused && c.fenced != a.Fenced {
+		c.torn++
+	}
+	return nil
+}
+
+func (c *cell) leave(a Access) {
+	if c.inside == a.Process {
+		c.inside = 0
+	}
+}
+
 func (c *cell) admit(a Access) bool {
-	if a.Token < c.seen {
+	if a.Token == 0 {
+		return true
+	}
+	least := c.seen
+	if a.Shared {
+		least = c.alone
+	}
+	if a.Token < least {
 		c.refused++
 		return false
 	}
 	if a.Token > c.seen {
 		c.seen, c.process = a.Token, a.Process
-	} else if a.Process != c.process {
+	} else if a.Token == c.seen && a.Process != c.process {
 		c.regressions++
+	}
+	if !a.Shared {
+		c.alone = a.Token
 	}
 	return true
 }
@@ -109,6 +141,7 @@ func (f *Fence) Total() (t Total) {
 		t.Accepted += c.accepted
 		t.Refused += c.refused
 		t.Regressions += c.regressions
+		t.Torn += c.torn
 		t.LostFenced += distance(c.accepted, c.fenced)
 		t.LostUnfenced += distance(c.written, c.unfenced)
 	}
@@ -116,8 +149,8 @@ func (f *Fence) Total() (t Total) {
 }
 
 // Total is what a fence has seen: writes, accesses that it refused, tokens of two
-// processes, and lost updates of either register.
-type Total struct{ Accepted, Refused, Regressions, LostFenced, LostUnfenced int64 }
+// processes, reads that changed under their reader, and lost updates of either register.
+type Total struct{ Accepted, Refused, Regressions, Torn, LostFenced, LostUnfenced int64 }
 
 func distance(a, b int64) int64 { return max(a-b, b-a) }
 
@@ -167,6 +200,11 @@ func (g *Gate) Read(a Access, answer *Answer) error {
 // Write is [Fence.Write].
 func (g *Gate) Write(a Access, answer *Answer) error {
 	return g.client.Call(fenceService+".Write", a, answer)
+}
+
+// Check is [Fence.Check].
+func (g *Gate) Check(a Access, answer *Answer) error {
+	return g.client.Call(fenceService+".Check", a, answer)
 }
 
 // Close ends the connection.

@@ -94,3 +94,51 @@ func writeBack(t *testing.T, f *Fence, token, process int64, based Answer) Answe
 	}
 	return answer
 }
+
+func TestFenceLetsReadersInBetweenWriters(t *testing.T) {
+	f := NewFence(1)
+	written := readBy(t, f, 5, 1)
+	writeBack(t, f, 5, 1, written)
+	later := readShared(t, f.Read, 8, 3, Answer{})
+	first := readShared(t, f.Read, 7, 2, Answer{})
+	if first.Refused || later.Refused || first.Fenced != 1 {
+		t.Fatalf("readers after a writer, in any order: got %+v, %+v", first, later)
+	}
+	if !writeBack(t, f, 5, 1, written).Refused {
+		t.Error("a late write beside readers: accepted")
+	}
+	if readShared(t, f.Check, 7, 2, first).Refused || readShared(t, f.Check, 8, 3, later).Refused {
+		t.Error("readers without a writer after them: refused")
+	}
+	if total := f.Total(); total.Torn != 0 || total.Regressions != 0 {
+		t.Errorf("got %+v, want nothing wrong", total)
+	}
+	next := readBy(t, f, 9, 1)
+	if !readShared(t, f.Check, 8, 3, later).Refused {
+		t.Error("a late read after the next writer: admitted")
+	}
+	writeBack(t, f, 9, 1, next)
+	if !readShared(t, f.Read, 8, 3, Answer{}).Refused {
+		t.Error("a late reader: admitted")
+	}
+}
+
+func TestReaderBesideAWriterSeesTheWrite(t *testing.T) {
+	for _, token := range []int64{5, 0} { // with none nobody is refused
+		f := NewFence(1)
+		was := readShared(t, f.Read, token, 2, Answer{})
+		writeBack(t, f, 5, 2, readBy(t, f, 5, 2))
+		if readShared(t, f.Check, token, 2, was).Refused || f.Total().Torn != 1 {
+			t.Errorf("token %d: got %+v, want one torn read", token, f.Total())
+		}
+	}
+}
+
+// readShared is a reader's access, on what it has read before.
+func readShared(t *testing.T, access func(Access, *Answer) error, token, process int64, was Answer) (answer Answer) {
+	t.Helper()
+	if err := access(Access{Token: token, Process: process, Shared: true, Fenced: was.Fenced}, &answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}

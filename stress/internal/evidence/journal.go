@@ -17,6 +17,7 @@ type Hold struct {
 	Process    int // no two workers have the same, restarted ones included
 	ID         int // within the process
 	Path       int
+	Weight     int64 // see package rule
 	Token      int64
 	Asked, Got clock.Instant // call and return of Acquire
 	// Valid is the newest instant at which the hold is known to have been ours: the

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 // Judging is how a register finds out that two sections overlap.
@@ -17,89 +19,89 @@ const (
 	// to nothing, so that an empty section is one, but a process that is killed in its
 	// section stays counted.
 	ByCount Judging = iota
-	// ByKernel has each section take a kernel lock without waiting. The kernel lets go
-	// for a process that was killed.
+	// ByKernel has each section take kernel locks without waiting for any. The kernel lets
+	// go for a process that was killed.
 	ByKernel
 )
 
 // Register is the oracle of one lock path. It trusts nothing but the memory and the
 // kernel of this machine.
 //
-// It is a file with a counter, the highest fencing token seen, and the process that
-// brought it, read at the start of a section and written at its end: whatever is lost
-// there was not protected by the lock. Moreover it knows whether somebody is inside
-// when a section starts: then two sections overlap.
+// It is a file with a counter, the highest fencing tokens seen, and the process that
+// brought the one of a section that was alone. These read the counter at their start and
+// write it at their end: whatever is lost there was not protected by the lock. The others
+// must find it as it was when they leave. Moreover the register knows whether there was
+// room when a section starts: if not, it overlaps another one.
 type Register struct {
 	judging Judging
+	rule    rule.Rule
 	name    string
-	record  *record // the file itself, mapped: sections are serial, so a read and a write call in each would set the pace
-	// idle keeps an open file for the next section. Kernel locks belong to open file
-	// descriptions, so goroutines of one process that are in the section at once need
-	// one each; with a correct lock a single one goes round.
-	idle chan *os.File
+	record  *record // the file itself, mapped: a read and a write call in each section would set the pace
+	// idle keeps open files for the next section. Kernel locks belong to open file
+	// descriptions, so goroutines of one process that are in a section at once need
+	// their own; with a mutex the same go round.
+	idle chan *latch
 	mine atomic.Int64 // instant at which this process's last section here ended, 0 before
 }
 
 // record is the content of a register's file.
 type record struct {
 	counter atomic.Int64
-	token   atomic.Int64
+	token   atomic.Int64 // of sections that were alone
 	process atomic.Int64
-	inside  atomic.Int64 // sections, when judging by count
+	shared  atomic.Int64 // token of the others
+	inside  atomic.Int64 // weights of the sections, when judging by count
 	left    atomic.Int64 // instant at which the last section ended
 	leaver  atomic.Int64 // its process, 0 before the first
 }
 
 // NewRegister opens the register of a path, and makes it if it is new. It stays mapped
 // until the process ends.
-func NewRegister(dir string, path int, how Judging) (*Register, error) {
-	r := &Register{judging: how, name: filepath.Join(dir, fmt.Sprint("register-", path)), idle: make(chan *os.File, 1)}
-	file, err := r.open()
+func NewRegister(dir string, path int, r rule.Rule, how Judging) (*Register, error) {
+	g := &Register{judging: how, rule: r, name: filepath.Join(dir, fmt.Sprint("register-", path)), idle: make(chan *latch, 1)}
+	file, err := os.OpenFile(g.name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	r.idle <- file
+	defer file.Close()
 	const size = int(unsafe.Sizeof(record{}))
 	if err := file.Truncate(int64(size)); err != nil {
 		return nil, err
 	}
 	memory, err := share(file, size)
 	if err != nil {
-		return nil, fmt.Errorf("map %s: %w", r.name, err)
+		return nil, fmt.Errorf("map %s: %w", g.name, err)
 	}
-	r.record = (*record)(unsafe.Pointer(&memory[0]))
-	return r, nil
+	g.record = (*record)(unsafe.Pointer(&memory[0]))
+	return g, nil
 }
 
 // NewRegisters opens those of all paths.
-func NewRegisters(dir string, paths int, how Judging) ([]*Register, error) {
+func NewRegisters(dir string, paths int, r rule.Rule, how Judging) ([]*Register, error) {
 	registers := make([]*Register, paths)
 	for i := range registers {
 		var err error
-		if registers[i], err = NewRegister(dir, i, how); err != nil {
+		if registers[i], err = NewRegister(dir, i, r, how); err != nil {
 			return nil, err
 		}
 	}
 	return registers, nil
 }
 
-func (r *Register) open() (*os.File, error) {
-	return os.OpenFile(r.name, os.O_RDWR|os.O_CREATE, 0o600)
-}
-
 // Section is one critical section, from Enter to Leave or Abandon.
 type Section struct {
 	register *Register
-	file     *os.File // with the kernel's lock, unless overlap; nil when judging by count
-	counter  int64    // as found at Enter
-	Overlap  bool     // somebody else was inside at Enter
+	weight   int64
+	latch    *latch // nil when judging by count
+	counter  int64  // as found at Enter
+	Overlap  bool   // there was no room at Enter
 }
 
-// Enter begins a section.
-func (r *Register) Enter() (s Section, err error) {
-	s.register = r
+// Enter begins a section of a weight that the rule has.
+func (r *Register) Enter(weight int64) (s Section, err error) {
+	s.register, s.weight = r, weight
 	if r.judging == ByCount {
-		s.Overlap = r.record.inside.Add(1) > 1
+		s.Overlap = r.record.inside.Add(weight) > r.rule.Room
 	} else if err := s.lock(); err != nil {
 		return s, err
 	}
@@ -109,49 +111,72 @@ func (r *Register) Enter() (s Section, err error) {
 
 func (s *Section) lock() (err error) {
 	select {
-	case s.file = <-s.register.idle:
+	case s.latch = <-s.register.idle:
 	default:
-		if s.file, err = s.register.open(); err != nil {
+		if s.latch, err = openLatch(s.register.name, s.register.rule); err != nil {
 			return err
 		}
 	}
-	if s.Overlap, err = tryLock(s.file); err != nil {
-		return errors.Join(err, s.file.Close())
+	if s.Overlap, err = s.latch.lock(s.weight); err != nil {
+		return errors.Join(err, s.latch.close())
 	}
 	return nil
 }
 
-// Leave counts the section and reports whether its token went back: a token must exceed
+// Leave counts the section, if it is alone, and says what it found: whether its token
+// went back, and whether another section, which should have been alone, has counted itself
+// in the meantime.
+func (s Section) Leave(token, process int64) (regression, torn bool, err error) {
+	if s.register.rule.Alone(s.weight) {
+		regression = s.register.record.follow(token, process)
+		s.register.record.counter.Store(s.counter + 1)
+	} else {
+		regression = s.register.record.accompany(token, process)
+		torn = s.register.record.counter.Load() != s.counter
+	}
+	return regression, torn, s.Abandon()
+}
+
+// follow reports whether the token of a section that is alone goes back: it must exceed
 // that of any other process before, and in one process, which may pass its node on, it
 // must not fall. Tokens of zero do not count.
-func (s Section) Leave(token, process int64) (regression bool, err error) {
-	record := s.register.record
-	last := record.token.Load()
-	regression = token != 0 && (token < last || token == last && process != record.process.Load())
+func (r *record) follow(token, process int64) (regression bool) {
+	last := r.token.Load()
+	regression = token != 0 && (token < max(last, r.shared.Load()) || token == last && process != r.process.Load())
 	if token > last {
-		record.token.Store(token)
-		record.process.Store(process)
+		r.token.Store(token)
+		r.process.Store(process)
 	}
-	record.counter.Store(s.counter + 1)
-	return regression, s.Abandon()
+	return regression
+}
+
+// accompany is follow for a section that others may be beside. Tokens of such may come in
+// any order.
+func (r *record) accompany(token, process int64) (regression bool) {
+	last := r.token.Load()
+	regression = token != 0 && (token < last || token == last && process != r.process.Load())
+	for {
+		seen := r.shared.Load()
+		if token <= seen || r.shared.CompareAndSwap(seen, token) {
+			return regression
+		}
+	}
 }
 
 // Abandon ends the section without counting it.
 func (s Section) Abandon() error {
-	if s.file == nil {
-		s.register.record.inside.Add(-1)
+	if s.latch == nil {
+		s.register.record.inside.Add(-s.weight)
 		return nil
 	}
-	if !s.Overlap {
-		if err := unlock(s.file); err != nil {
-			return errors.Join(err, s.file.Close())
-		}
+	if err := s.latch.unlock(); err != nil {
+		return errors.Join(err, s.latch.close())
 	}
 	select {
-	case s.register.idle <- s.file:
+	case s.register.idle <- s.latch:
 		return nil
 	default:
-		return s.file.Close()
+		return s.latch.close()
 	}
 }
 

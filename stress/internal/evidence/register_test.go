@@ -1,6 +1,10 @@
 package evidence
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tierlock/tierlock/stress/internal/rule"
+)
 
 // bothWays runs a test for each way to find overlaps.
 func bothWays(t *testing.T, test func(t *testing.T, how Judging)) {
@@ -92,7 +96,7 @@ func TestTokens(t *testing.T) {
 
 func open(t *testing.T, dir string, path int, how Judging) *Register {
 	t.Helper()
-	r, err := NewRegister(dir, path, how)
+	r, err := NewRegister(dir, path, rule.Mutex(), how)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +105,7 @@ func open(t *testing.T, dir string, path int, how Judging) *Register {
 
 func enter(t *testing.T, r *Register) Section {
 	t.Helper()
-	s, err := r.Enter()
+	s, err := r.Enter(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +114,7 @@ func enter(t *testing.T, r *Register) Section {
 
 func leave(t *testing.T, s Section, token, process int64) (regression bool) {
 	t.Helper()
-	regression, err := s.Leave(token, process)
+	regression, _, err := s.Leave(token, process)
 	if err != nil {
 		t.Fatal(err)
 	}

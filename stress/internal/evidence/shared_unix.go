@@ -14,8 +14,12 @@ func share(file *os.File, size int) ([]byte, error) {
 }
 
 // tryLock takes the kernel's lock on an open file, or says that it is taken.
-func tryLock(file *os.File) (taken bool, err error) {
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+func tryLock(file *os.File, shared bool) (taken bool, err error) {
+	how := syscall.LOCK_EX
+	if shared {
+		how = syscall.LOCK_SH
+	}
+	err = syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return true, nil
 	}

@@ -14,14 +14,18 @@ import (
 type Tally struct {
 	Elapsed     time.Duration
 	InSection   time.Duration
-	Sections    []int64 // completed, per path
-	Late        int64   // acquisitions after the end, which did nothing
+	Used        time.Duration // the same, but times what a section weighs if that is not for everybody
+	Sections    []int64       // completed, per path
+	Shared      []int64       // those of them that others may have been beside
+	Late        int64         // acquisitions after the end, which did nothing
 	Overlaps    int64
+	Torn        int64 // sections that saw the counter change
 	Regressions int64
 	Stuck       int64
 	Lost        int64
 	Errors      map[string]int64
-	Wait        *durations.Snapshot
+	Wait        *durations.Snapshot // of sections that were alone
+	SharedWait  *durations.Snapshot // of the others
 	Release     *durations.Snapshot
 	HandOver    *durations.Snapshot
 	Away        *durations.Snapshot

@@ -14,7 +14,7 @@ const defaultHandOff = 20 * time.Millisecond
 // a section and a hand-over take is as measured: the mean, and the longest. A budget of
 // nil is the lock's default.
 func AwayBound(r *report.Result, handOff *time.Duration) (time.Duration, bool) {
-	if r.Lock != "tier" || r.Away == nil || r.Procs < 2 || r.Acquisitions == 0 {
+	if r.Lock != "mutex" || r.Away == nil || r.Procs < 2 || r.Acquisitions == 0 {
 		return 0, false
 	}
 	budget := defaultHandOff

@@ -23,11 +23,11 @@ func TestAwayBound(t *testing.T) {
 		handOff *time.Duration
 		want    time.Duration
 	}{
-		{"strict", "tier", 4, 0, &strict, 3 * 5 * time.Millisecond},
-		{"default", "tier", 3, 0, nil, 2 * (defaultHandOff + 5*time.Millisecond)},
-		{"default, far away", "tier", 3, far, nil, 2 * (far + 5*time.Millisecond)},
-		{"strict, far away", "tier", 4, time.Second, &strict, 3 * 5 * time.Millisecond},
-		{"alone", "tier", 1, 0, nil, nobody},
+		{"strict", "mutex", 4, 0, &strict, 3 * 5 * time.Millisecond},
+		{"default", "mutex", 3, 0, nil, 2 * (defaultHandOff + 5*time.Millisecond)},
+		{"default, far away", "mutex", 3, far, nil, 2 * (far + 5*time.Millisecond)},
+		{"strict, far away", "mutex", 4, time.Second, &strict, 3 * 5 * time.Millisecond},
+		{"alone", "mutex", 1, 0, nil, nobody},
 		{"peer", "zk", 4, 0, nil, nobody},
 	} {
 		r := measured
@@ -37,7 +37,7 @@ func TestAwayBound(t *testing.T) {
 		}
 	}
 	r := measured
-	r.Lock, r.Procs, r.Away = "tier", 4, nil
+	r.Lock, r.Procs, r.Away = "mutex", 4, nil
 	if got, ok := AwayBound(&r, nil); ok {
 		t.Errorf("where nobody wants the lock all the time: got %v", got)
 	}

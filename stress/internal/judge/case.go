@@ -7,9 +7,9 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/tierlock/tierlock/stress/internal/clock"
-	"github.com/tierlock/tierlock/stress/internal/durations"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/report"
+	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 const (
@@ -22,6 +22,7 @@ const (
 
 // Case is what a run with faults is judged by.
 type Case struct {
+	Rule               rule.Rule
 	SessionTimeout     time.Duration
 	Lease              time.Duration // of a session; a holder that was stopped for longer must find its loss
 	Begin, Healed, End clock.Instant // Healed is when the last fault was
@@ -44,19 +45,18 @@ func (c *Case) Judge(r *report.Result) {
 		AfterFaults: math.MaxInt64, History: string(porcupine.Ok), Interrupted: c.Interrupted,
 	}
 	r.Chaos = found
-	r.LeakedNodes, r.LostUpdates, r.TokenRegressions = c.Leaked, c.Fence.LostFenced, c.Fence.Regressions
+	r.LeakedNodes, r.LostUpdates, r.TornReads, r.TokenRegressions = c.Leaked, c.Fence.LostFenced, c.Fence.Torn, c.Fence.Regressions
 	c.count(r)
 	deadline := time.Now().Add(checkingTime)
 	for _, all := range perPath(c.Holds, r.Paths) {
-		late, unexplained := meetings(all)
+		late, unexplained := meetings(all, c.Rule)
 		path := ours(all)
 		found.WouldBeOverlaps += late
-		r.Overlaps += unexplained + overlaps(path)
-		n, gap := stalls(path, c.Begin, c.End, c.Faults.Disturbances, c.SessionTimeout+recovery)
-		found.Stalls += n
-		found.LongestGap = max(found.LongestGap, gap.Nanoseconds())
-		found.AfterFaults = min(found.AfterFaults, countSince(path, c.Healed))
-		verdict, illegal := checkHistory(path, deadline)
+		r.Overlaps += unexplained + overlaps(path, c.Rule)
+		for _, s := range c.Rule.Shares { // readers may not keep writers out, nor they them
+			c.judgeProgress(found, ofWeight(path, s.Weight))
+		}
+		verdict, illegal := checkHistory(path, c.Rule, deadline)
 		if found.History != string(porcupine.Illegal) && verdict != porcupine.Ok {
 			found.History, c.contradiction = string(verdict), illegal
 		}
@@ -69,19 +69,27 @@ func (c *Case) Judge(r *report.Result) {
 	r.Decide()
 }
 
+// judgeProgress looks at some holds of one path, in the order of Got.
+func (c *Case) judgeProgress(found *report.Chaos, holds []evidence.Hold) {
+	n, gap := stalls(holds, c.Begin, c.End, c.Faults.Disturbances, c.SessionTimeout+recovery)
+	found.Stalls += n
+	found.LongestGap = max(found.LongestGap, gap.Nanoseconds())
+	found.AfterFaults = min(found.AfterFaults, countSince(holds, c.Healed))
+}
+
 // count adds what any run has: throughput, waits and the tallies of the workers. Those
 // of killed workers are in the holds alone.
 func (c *Case) count(r *report.Result) {
-	r.PerProcess = make([]int64, r.Procs)
-	waits := durations.NewHistogram()
-	var inSection time.Duration
+	t := newTotals(r.Procs)
 	for _, h := range c.Holds {
-		r.Acquisitions++
-		r.PerProcess[evidence.SlotOf(h.Process, r.Procs)]++
 		r.Lost += count(h.Lost)
-		waits.Keep(h.Got.Sub(h.Asked))
+		alone := c.Rule.Alone(h.Weight)
+		t.turns(alone)[evidence.SlotOf(h.Process, r.Procs)]++
+		t.waits(alone).Keep(h.Got.Sub(h.Asked))
 		if h.Over != 0 {
-			inSection += h.Left.Sub(h.Got)
+			inside := h.Left.Sub(h.Got)
+			t.inSection += inside
+			t.used += c.Rule.Used(h.Weight, inside)
 		}
 	}
 	r.Errors = map[string]int64{}
@@ -99,10 +107,5 @@ func (c *Case) count(r *report.Result) {
 			r.Errors[kind] += n
 		}
 	}
-	elapsed := c.End.Sub(c.Begin)
-	r.Duration = elapsed.Nanoseconds()
-	r.PerSecond = float64(r.Acquisitions) / elapsed.Seconds()
-	r.Busy = inSection.Seconds() / elapsed.Seconds() / float64(r.Paths)
-	r.Jain = jain(r.PerProcess)
-	r.Wait, r.Curve = waits.Quantiles(), waits.Curve()
+	t.report(r, c.Rule, c.End.Sub(c.Begin))
 }

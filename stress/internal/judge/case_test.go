@@ -9,6 +9,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/report"
+	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 func TestVerdictOfChaosFailsOn(t *testing.T) {
@@ -24,6 +25,7 @@ func TestVerdictOfChaosFailsOn(t *testing.T) {
 			e.Holds[1].Met = &evidence.Overlap{From: e.Holds[1].Got + 1, Until: e.Holds[1].Got + 2}
 		}, "overlap"},
 		{"lost update", func(e *Case) { e.Fence.LostFenced = 1 }, "lost updates"},
+		{"torn read", func(e *Case) { e.Fence.Torn = 1 }, "reads that a write changed"},
 		{"equal tokens", func(e *Case) { e.Fence.Regressions = 1 }, "tokens"},
 		{"blind holder", func(e *Case) { e.Holds[0].Blind = true }, "saw no loss"},
 		{"illegal history", func(e *Case) { e.Holds[1].Token = e.Holds[0].Token }, "illegal history"},
@@ -37,7 +39,7 @@ func TestVerdictOfChaosFailsOn(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e := &Case{
-				SessionTimeout: time.Second, Healed: 2 * second, End: 4 * second,
+				Rule: rule.Mutex(), SessionTimeout: time.Second, Healed: 2 * second, End: 4 * second,
 				Holds:   []evidence.Hold{span(1, 5, second, second+10), span(2, 6, 3*second, 3*second+10)},
 				Tallies: []*evidence.Tally{{}, {}},
 			}
@@ -52,5 +54,18 @@ func TestVerdictOfChaosFailsOn(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+func TestReadersDoNotHideThatNobodyWrites(t *testing.T) {
+	const second = clock.Instant(time.Second)
+	e := &Case{Rule: rule.ReadersWriter(0.9), SessionTimeout: time.Second, Healed: 40 * second, End: 42 * second, Tallies: []*evidence.Tally{{}}}
+	for i := range clock.Instant(42) {
+		e.Holds = append(e.Holds, span(1, int64(i+1), i*second+1, i*second+10))
+	}
+	r := &report.Result{Procs: 1, Goroutines: 1, Paths: 1}
+	e.Judge(r)
+	if r.Chaos.Stalls != 1 || r.Chaos.AfterFaults != 0 || r.Verdict != "FAIL" {
+		t.Errorf("got %s, %d stalls, %d acquisitions after the faults, want FAIL, 1, 0", r.Verdict, r.Chaos.Stalls, r.Chaos.AfterFaults)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/report"
+	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 // turns are so many legal holds of two processes in turn.
@@ -39,7 +40,7 @@ func TestContradictionIsTheHoldsThatDoNotGoTogether(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			holds := turns(100)
 			test.spoil(holds)
-			verdict, found := checkHistory(holds, time.Now().Add(checkingTime))
+			verdict, found := checkHistory(holds, rule.Mutex(), time.Now().Add(checkingTime))
 			if got := ids(found); verdict != porcupine.Illegal || !slices.Equal(got, test.ids) {
 				t.Errorf("got %v because of the holds %v, want %v", verdict, got, test.ids)
 			}
@@ -57,14 +58,14 @@ func ids(holds []evidence.Hold) (all []int) {
 func TestContradictionStaysWholeWithoutTimeToFindIt(t *testing.T) {
 	holds := turns(3)
 	holds[1].Token = holds[0].Token
-	if found := contradiction(holds, time.Now()); len(found) != 3 {
+	if found := contradiction(holds, rule.Mutex(), time.Now()); len(found) != 3 {
 		t.Errorf("got the holds %v, want all of what is known to be illegal", ids(found))
 	}
 }
 
 func TestDrawingNamesTheOperationsAndTheFaultsOfTheirTime(t *testing.T) {
 	c := &Case{
-		SessionTimeout: time.Second, End: 1000, Holds: turns(100), Tallies: []*evidence.Tally{{}, {}},
+		Rule: rule.Mutex(), SessionTimeout: time.Second, End: 1000, Holds: turns(100), Tallies: []*evidence.Tally{{}, {}},
 		Faults: Faults{Disturbances: []Disturbance{{"stop worker", 600, 706}, {"kill worker", 100, 200}}},
 	}
 	c.Holds[71].Token = c.Holds[70].Token

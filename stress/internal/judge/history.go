@@ -2,18 +2,21 @@ package judge
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
+	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 // operation is a step of a history, of one lock path.
 type operation struct {
 	kind    operationKind
 	owner   owner
+	weight  int64
 	token   int64
 	process int
 }
@@ -23,55 +26,114 @@ type owner struct{ process, id int }
 type operationKind int
 
 const (
-	opAcquire operationKind = iota // of a new owner, or re-entry of the present one
+	opAcquire operationKind = iota // of a new owner, or re-entry of a present one
 	opRelease
-	opExpire // the owner, if it is still the owner, loses the lock
+	opExpire // the owner, if it is still one, loses the lock
 )
 
-// mutexState is a state of the model. count is zero while nobody owns the lock; token
-// and process are those of the last owner.
-type mutexState struct {
-	owner   owner
-	count   int
+// state is one of the model: who is inside, and the last tokens.
+type state struct {
+	inside []entry
+	seen   mark // the highest of all
+	alone  mark // of those that were alone
+}
+
+// entry is an owner.
+type entry struct {
+	owner
+	weight, token int64
+	count         int // how deep it is inside
+}
+
+// mark is a token and the process that had it.
+type mark struct {
 	token   int64
 	process int
 }
 
-// mutexModel is a reentrant, fenced mutex. A process may pass its token on from one of
-// its owners to the next; from process to process tokens grow.
-var mutexModel = porcupine.Model{
-	Init: func() any { return mutexState{} },
-	Step: func(state, input, _ any) (bool, any) { return state.(mutexState).step(input.(operation)) },
-
-	DescribeOperation: func(input, _ any) string { return input.(operation).String() },
-	DescribeState:     func(state any) string { return state.(mutexState).String() },
+// precedes reports whether another token may come after the mark: a process may pass its
+// token on from one of its owners to the next; from process to process tokens grow.
+func (m mark) precedes(token int64, process int) bool {
+	return token > m.token || token == m.token && process == m.process
 }
 
-func (s mutexState) step(op operation) (legal bool, next mutexState) {
-	mine := s.count > 0 && s.owner == op.owner
-	switch {
+// modelOf is a reentrant, fenced lock with the room of a rule. Those who are alone have
+// higher tokens than all before; tokens of the others are in order only towards these. No
+// token is no promise.
+func modelOf(r rule.Rule) porcupine.Model {
+	return porcupine.Model{
+		Init:  func() any { return state{} },
+		Step:  func(s, input, _ any) (bool, any) { return s.(state).step(input.(operation), r) },
+		Equal: func(a, b any) bool { return a.(state).equal(b.(state)) },
+
+		DescribeOperation: func(input, _ any) string { return input.(operation).String() },
+		DescribeState:     func(s any) string { return s.(state).String() },
+	}
+}
+
+// equal ignores in which order the owners came.
+func (s state) equal(other state) bool {
+	if s.seen != other.seen || s.alone != other.alone || len(s.inside) != len(other.inside) {
+		return false
+	}
+	return !slices.ContainsFunc(s.inside, func(e entry) bool { return !slices.Contains(other.inside, e) })
+}
+
+func (s state) step(op operation, r rule.Rule) (legal bool, next state) {
+	at := slices.IndexFunc(s.inside, func(e entry) bool { return e.owner == op.owner })
+	switch mine := at >= 0; {
 	case op.kind == opExpire:
-		if mine {
-			s.count = 0
-		}
-		return true, s
+		return true, s.with(at, 0)
 	case op.kind == opRelease:
-		s.count--
-		return mine, s
+		return mine, s.with(at, -1)
 	case mine:
-		s.count++
-		return op.token == s.token, s
-	case s.count > 0 || op.token < s.token || op.token == s.token && op.process != s.process:
+		return op.token == s.inside[at].token, s.with(at, +1)
+	}
+	return s.admit(op, r)
+}
+
+// admit lets a new owner in.
+func (s state) admit(op operation, r rule.Rule) (legal bool, next state) {
+	weight := op.weight
+	for _, e := range s.inside {
+		weight += e.weight
+	}
+	last := s.alone
+	if r.Alone(op.weight) {
+		last = s.seen
+	}
+	if weight > r.Room || op.token != 0 && !last.precedes(op.token, op.process) {
 		return false, s
 	}
-	return true, mutexState{op.owner, 1, op.token, op.process}
+	next = s
+	next.inside = append(slices.Clone(s.inside), entry{op.owner, op.weight, op.token, 1})
+	if op.token > s.seen.token {
+		next.seen = mark{op.token, op.process}
+	}
+	if r.Alone(op.weight) && op.token != 0 {
+		next.alone = mark{op.token, op.process}
+	}
+	return true, next
+}
+
+// with changes how deep an owner is inside, by one or to nothing.
+func (s state) with(at, change int) state {
+	if at < 0 {
+		return s
+	}
+	s.inside = slices.Clone(s.inside)
+	s.inside[at].count += change
+	if change == 0 || s.inside[at].count == 0 {
+		s.inside = slices.Delete(s.inside, at, at+1)
+	}
+	return s
 }
 
 // operations are the steps of one hold. An acquisition that never returned has none:
 // nothing was done under it, and a correct history stays correct without it.
 func operations(h evidence.Hold) []porcupine.Operation {
 	step := func(kind operationKind, token int64, from, until clock.Instant) porcupine.Operation {
-		op := operation{kind, owner{h.Process, h.ID}, token, h.Process}
+		op := operation{kind, owner{h.Process, h.ID}, h.Weight, token, h.Process}
 		return porcupine.Operation{Input: op, Call: int64(from), Return: int64(until)}
 	}
 	ops := []porcupine.Operation{step(opAcquire, h.Token, h.Asked, h.Got)}
@@ -96,13 +158,13 @@ const (
 // until the deadline. It does so in windows, since leaving out whole holds keeps a
 // correct history correct; and as the windows overlap, each hold is compared with its
 // neighbours. With Illegal comes what is.
-func checkHistory(holds []evidence.Hold, deadline time.Time) (porcupine.CheckResult, []evidence.Hold) {
+func checkHistory(holds []evidence.Hold, r rule.Rule, deadline time.Time) (porcupine.CheckResult, []evidence.Hold) {
 	verdict := porcupine.Ok
 	for from := 0; from < len(holds); from += windowSize - windowOverlap {
 		window := holds[from:min(from+windowSize, len(holds))]
-		switch checkWindow(window, deadline) {
+		switch checkWindow(window, r, deadline) {
 		case porcupine.Illegal:
-			return porcupine.Illegal, contradiction(window, deadline)
+			return porcupine.Illegal, contradiction(window, r, deadline)
 		case porcupine.Unknown:
 			verdict = porcupine.Unknown
 		}
@@ -110,14 +172,34 @@ func checkHistory(holds []evidence.Hold, deadline time.Time) (porcupine.CheckRes
 	return verdict, nil
 }
 
-func checkWindow(holds []evidence.Hold, deadline time.Time) porcupine.CheckResult {
-	left := time.Until(deadline)
-	if left <= 0 {
-		return porcupine.Unknown
-	}
-	var ops []porcupine.Operation
+func checkWindow(holds []evidence.Hold, r rule.Rule, deadline time.Time) porcupine.CheckResult {
+	var ops, instants []porcupine.Operation
 	for _, h := range holds {
-		ops = append(ops, operations(h)...)
+		for _, op := range operations(h) {
+			ops, instants = append(ops, op), append(instants, instant(op))
+		}
 	}
-	return porcupine.CheckOperationsTimeout(mutexModel, ops, left)
+	verdict := porcupine.Unknown
+	for _, all := range [][]porcupine.Operation{instants, ops} {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return porcupine.Unknown
+		}
+		if verdict = porcupine.CheckOperationsTimeout(modelOf(r), all, left); verdict == porcupine.Ok {
+			break
+		}
+	}
+	return verdict
+}
+
+// instant takes a step for done when a hold was known to have begun, or for the last time to
+// last. A history that is legal so is legal, and there are no orders to search: among many readers
+// these are too many.
+func instant(op porcupine.Operation) porcupine.Operation {
+	if op.Input.(operation).kind == opAcquire {
+		op.Call = op.Return
+	} else {
+		op.Return = op.Call
+	}
+	return op
 }

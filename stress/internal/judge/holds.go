@@ -7,6 +7,7 @@ import (
 
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
+	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 // perPath sorts holds by path, and then by Got.
@@ -26,21 +27,26 @@ func ours(holds []evidence.Hold) []evidence.Hold {
 	return slices.DeleteFunc(slices.Clone(holds), func(h evidence.Hold) bool { return h.Valid == 0 })
 }
 
-// overlaps counts the holds of one path, in the order of Got, that began while another
-// was still known to be valid.
-func overlaps(holds []evidence.Hold) (n int64) {
-	var valid clock.Instant // the furthest that any hold so far was
+// overlaps counts the holds of one path, in the order of Got, that began while there was no
+// room beside those that were still known to be valid.
+func overlaps(holds []evidence.Hold, r rule.Rule) (n int64) {
+	var inside []evidence.Hold
 	for _, h := range holds {
-		n += count(h.Got < valid)
-		valid = max(valid, h.Valid)
+		inside = slices.DeleteFunc(inside, func(other evidence.Hold) bool { return other.Valid <= h.Got })
+		weight := h.Weight
+		for _, other := range inside {
+			weight += other.Weight
+		}
+		n += count(weight > r.Room)
+		inside = append(inside, h)
 	}
 	return n
 }
 
-// meetings sorts the failures to get the kernel's lock of one path: into those that a
+// meetings sorts the failures to get the kernel's locks of one path: into those that a
 // late holder explains, who was still inside though it had lost the lock or who had
 // died with it, and those that nothing explains.
-func meetings(holds []evidence.Hold) (late, unexplained int64) {
+func meetings(holds []evidence.Hold, r rule.Rule) (late, unexplained int64) {
 	var suspects []evidence.Hold
 	for _, h := range holds {
 		if h.Lost || h.Over == 0 {
@@ -53,12 +59,18 @@ func meetings(holds []evidence.Hold) (late, unexplained int64) {
 		}
 		explained := h.Valid < h.Met.Until || slices.ContainsFunc(suspects, func(other evidence.Hold) bool {
 			inside := other.Got < h.Met.Until && (other.Over == 0 || other.Left > h.Met.From)
-			return inside && other.Valid < h.Met.Until && (other.Process != h.Process || other.ID != h.ID)
+			inTheWay := r.Room != rule.Everybody || h.Weight+other.Weight > r.Room // not one reader in that of another
+			return inside && inTheWay && other.Valid < h.Met.Until && (other.Process != h.Process || other.ID != h.ID)
 		})
 		late += count(explained)
 		unexplained += count(!explained)
 	}
 	return late, unexplained
+}
+
+// ofWeight are the holds of sections that weigh so much.
+func ofWeight(holds []evidence.Hold, weight int64) []evidence.Hold {
+	return slices.DeleteFunc(slices.Clone(holds), func(h evidence.Hold) bool { return h.Weight != weight })
 }
 
 // stopped finds the holds during which their process was stopped, those of them that
@@ -78,8 +90,8 @@ func stopped(holds []evidence.Hold, stops []Stop, lease time.Duration) (spanned,
 	return spanned, lost, missing
 }
 
-// stalls counts the times that a path, whose holds are given in the order of Got, was
-// not acquired for longer than patience, on top of as much for each disturbance of that
+// stalls counts the times that a path, of whose holds some are given in the order of Got, was
+// not acquired like these for longer than patience, on top of as much for each disturbance of that
 // time and the length of it. It also returns the longest time.
 func stalls(holds []evidence.Hold, begin, end clock.Instant, faults []Disturbance, patience time.Duration) (n int64, longest time.Duration) {
 	last := begin

@@ -5,12 +5,13 @@ import (
 
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
+	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 // span is a hold that was released in good order, by process and time.
 func span(process int, token int64, got, until clock.Instant) evidence.Hold {
 	return evidence.Hold{
-		Process: process, ID: int(got), Token: token, Asked: got - 1, Got: got, Left: until, Valid: until, Over: until + 1,
+		Process: process, ID: int(got), Weight: 1, Token: token, Asked: got - 1, Got: got, Left: until, Valid: until, Over: until + 1,
 	}
 }
 
@@ -48,8 +49,59 @@ func TestOverlapsAreThoseOfValidHolds(t *testing.T) {
 		{"with a dead one", []evidence.Hold{killed(1, 1, 10, 20), span(2, 2, 21, 30)}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := overlaps(perPath(test.holds, 1)[0]); got != test.want {
+			if got := overlaps(perPath(test.holds, 1)[0], rule.Mutex()); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+// weighing is a hold of another weight.
+func weighing(weight int64, h evidence.Hold) evidence.Hold {
+	h.Weight = weight
+	return h
+}
+
+func writing(h evidence.Hold) evidence.Hold { return weighing(rule.Everybody, h) }
+
+func TestOverlapsDependOnTheRoom(t *testing.T) {
+	rw, three := rule.ReadersWriter(0.9), rule.Permits(3, 2)
+	for _, test := range []struct {
+		name  string
+		rule  rule.Rule
+		holds []evidence.Hold
+		want  int64
+	}{
+		{"readers", rw, []evidence.Hold{span(1, 1, 10, 30), span(2, 2, 11, 20), span(3, 3, 12, 20)}, 0},
+		{"a writer after all readers", rw, []evidence.Hold{span(1, 1, 10, 30), span(2, 2, 11, 20), writing(span(3, 3, 31, 40))}, 0},
+		{"a writer after one of them", rw, []evidence.Hold{span(1, 1, 10, 30), span(2, 2, 11, 20), writing(span(3, 3, 21, 40))}, 1},
+		{"readers beside a writer", rw, []evidence.Hold{writing(span(1, 1, 10, 30)), span(2, 2, 11, 20), span(3, 3, 25, 40)}, 2},
+		{"a writer with a late reader", rw, []evidence.Hold{late(1, 1, 10, 20, 90), writing(span(2, 2, 21, 30))}, 0},
+		{"permits", three, []evidence.Hold{span(1, 0, 10, 30), weighing(2, span(2, 0, 11, 20)), weighing(2, span(3, 0, 20, 40))}, 0},
+		{"too many permits", three, []evidence.Hold{span(1, 0, 10, 30), span(2, 0, 11, 30), weighing(2, span(3, 0, 20, 40))}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := overlaps(perPath(test.holds, 1)[0], test.rule); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAReaderIsNotMetByReaders(t *testing.T) {
+	reader, after := late(1, 1, 10, 20, 90), met(span(2, 2, 30, 40), 31, 32)
+	for _, test := range []struct {
+		name  string
+		holds []evidence.Hold
+		late  int64
+	}{
+		{"a late reader", []evidence.Hold{reader, after}, 0},
+		{"a late writer", []evidence.Hold{writing(reader), after}, 1},
+		{"a late reader in a writer's way", []evidence.Hold{reader, writing(after)}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if late, not := meetings(test.holds, rule.ReadersWriter(0.9)); late != test.late || not != 1-test.late {
+				t.Errorf("got %d explained, %d not, want %d, %d", late, not, test.late, 1-test.late)
 			}
 		})
 	}
@@ -78,7 +130,7 @@ func TestMeetingsNeedALateHolder(t *testing.T) {
 		{"a late one that had left", []evidence.Hold{late(1, 1, 10, 20, 30), met(span(2, 2, 30, 40), 31, 32)}, 0, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if late, not := meetings(test.holds); late != test.late || not != test.not {
+			if late, not := meetings(test.holds, rule.Mutex()); late != test.late || not != test.not {
 				t.Errorf("got %d explained, %d not, want %d, %d", late, not, test.late, test.not)
 			}
 		})

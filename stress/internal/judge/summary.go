@@ -8,56 +8,55 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/durations"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/report"
+	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 // Summarize completes r, which says what the work was, with what the workers of a run
 // without faults tell, nil for one that died, and with what the registers have counted.
-func Summarize(r *report.Result, tallies []*evidence.Tally, counted []int64) {
+func Summarize(r *report.Result, rule rule.Rule, tallies []*evidence.Tally, counted []int64) {
 	r.Errors = map[string]int64{}
-	r.PerProcess = make([]int64, len(tallies))
-	sections := make([]int64, len(counted))
-	waits, releases, handOvers, aways := durations.NewHistogram(), durations.NewHistogram(), durations.NewHistogram(), durations.NewHistogram()
-	var elapsed, inSection time.Duration
+	t := newTotals(len(tallies))
+	alone := make([]int64, len(counted))
+	releases, handOvers, aways := durations.NewHistogram(), durations.NewHistogram(), durations.NewHistogram()
+	var elapsed time.Duration
 	for i, w := range tallies {
 		if w == nil {
 			r.DeadWorkers++
 			continue
 		}
 		elapsed = max(elapsed, w.Elapsed)
-		inSection += w.InSection
+		t.inSection += w.InSection
+		t.used += w.Used
 		for path, n := range w.Sections {
-			sections[path] += n
-			r.PerProcess[i] += n
+			t.shared[i] += w.Shared[path]
+			t.alone[i] += n - w.Shared[path]
+			alone[path] += n - w.Shared[path]
 		}
-		r.Acquisitions += r.PerProcess[i]
 		r.Late += w.Late
 		r.Overlaps += w.Overlaps
+		r.TornReads += w.Torn
 		r.TokenRegressions += w.Regressions
 		r.Stuck += w.Stuck
 		r.Lost += w.Lost
 		for kind, n := range w.Errors {
 			r.Errors[kind] += n
 		}
-		waits.Merge(w.Wait)
+		t.aloneWaits.Merge(w.Wait)
+		t.sharedWaits.Merge(w.SharedWait)
 		releases.Merge(w.Release)
 		handOvers.Merge(w.HandOver)
 		aways.Merge(w.Away)
 	}
-	for path, n := range sections {
+	for path, n := range alone {
 		r.LostUpdates += max(n-counted[path], counted[path]-n)
 	}
-	r.Duration = elapsed.Nanoseconds()
-	if elapsed > 0 {
-		r.PerSecond = float64(r.Acquisitions) / elapsed.Seconds()
-		r.Busy = inSection.Seconds() / elapsed.Seconds() / float64(len(counted))
-	}
-	r.Jain = jain(r.PerProcess)
-	r.Wait, r.Curve, r.HandOver = waits.Quantiles(), waits.Curve(), handOvers.Quantiles()
+	t.report(r, rule, elapsed)
+	r.HandOver = handOvers.Quantiles()
 	if r.RTT > 0 {
 		release := releases.Quantiles()
 		r.Release = &release
 	}
-	if r.Think == 0 && r.Paths == 1 {
+	if r.Think == 0 && r.Paths == 1 && rule.Room == 1 {
 		away := aways.Quantiles()
 		r.Away = &away
 	}

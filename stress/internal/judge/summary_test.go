@@ -9,6 +9,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/durations"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/report"
+	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 func TestSummaryAddsUpTheWorkers(t *testing.T) {
@@ -17,7 +18,7 @@ func TestSummaryAddsUpTheWorkers(t *testing.T) {
 	a.Lost, a.Errors = 1, map[string]int64{"x": 1}
 	b.Lost, b.Errors = 2, map[string]int64{"x": 2, "y": 1}
 	var r report.Result
-	Summarize(&r, []*evidence.Tally{a, b}, []int64{50, 30})
+	Summarize(&r, rule.Mutex(), []*evidence.Tally{a, b}, []int64{50, 30})
 	if r.Verdict != "PASS" {
 		t.Errorf("verdict: got %s because of %v, want PASS", r.Verdict, r.Violations())
 	}
@@ -57,7 +58,7 @@ func TestVerdictFailsOn(t *testing.T) {
 			if test.dead {
 				tallies = append(tallies, nil)
 			}
-			Summarize(&r, tallies, []int64{test.counted})
+			Summarize(&r, rule.Mutex(), tallies, []int64{test.counted})
 			if r.Verdict != "FAIL" || len(r.Violations()) != 1 {
 				t.Errorf("got %s with %v, want FAIL for one reason", r.Verdict, r.Violations())
 			}
@@ -66,6 +67,35 @@ func TestVerdictFailsOn(t *testing.T) {
 				t.Errorf("the text does not say why: %v\n%s", err, &text)
 			}
 		})
+	}
+}
+
+func TestSidesOfAReaderWriterLock(t *testing.T) {
+	a, b := tallyOf(30), tallyOf(30)
+	a.Shared[0], b.Shared[0] = 28, 20
+	reads := durations.NewHistogram()
+	reads.Keep(3 * time.Second)
+	a.SharedWait, a.InSection = reads.Export(), 5*time.Second
+	share := 0.8
+	r := report.Result{Reads: &share, Paths: 1}
+	Summarize(&r, rule.ReadersWriter(share), []*evidence.Tally{a, b}, []int64{12})
+	if r.Verdict != "PASS" || r.Acquisitions != 60 || r.Away != nil {
+		t.Errorf("got %s with %v, %d turns, away %v", r.Verdict, r.Violations(), r.Acquisitions, r.Away)
+	}
+	if r.Readers.PerSecond != 48 || r.Writers.PerSecond != 12 || r.Writers.PerProcess[0] != 2 || r.Writers.Jain == 1 || r.Inside != 5 {
+		t.Errorf("got %+v, %+v, %v inside", r.Readers, r.Writers, r.Inside)
+	}
+	if slow := 2 * time.Second.Nanoseconds(); r.Readers.Wait.Max < slow || r.Writers.Wait.Max > slow || r.Wait.Max < slow {
+		t.Errorf("longest waits: got %d, %d, of all %d", r.Readers.Wait.Max, r.Writers.Wait.Max, r.Wait.Max)
+	}
+}
+
+func TestPermitsInUse(t *testing.T) {
+	a := tallyOf(10)
+	a.Used = 8 * time.Second
+	r := report.Result{Permits: 10, Paths: 1}
+	if Summarize(&r, rule.Permits(10, 2), []*evidence.Tally{a}, []int64{10}); r.Busy != 0.8 {
+		t.Errorf("got a share of %v, want 0.8", r.Busy)
 	}
 }
 
@@ -95,5 +125,5 @@ func tallyOf(sections ...int64) *evidence.Tally {
 		}
 	}
 	none := durations.NewHistogram().Export()
-	return &evidence.Tally{Elapsed: time.Second, Sections: sections, Wait: waits.Export(), Release: none, HandOver: none, Away: none}
+	return &evidence.Tally{Elapsed: time.Second, Sections: sections, Shared: make([]int64, len(sections)), Wait: waits.Export(), SharedWait: none, Release: none, HandOver: none, Away: none}
 }

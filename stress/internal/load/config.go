@@ -7,6 +7,7 @@ import (
 
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/report"
+	"github.com/tierlock/tierlock/stress/internal/rule"
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
@@ -17,6 +18,9 @@ type Config struct {
 	Private    bool     // the servers were started for this run
 	Prefix     string   // of all paths, "" or "/..."
 	Lock       string   // a kind that the store has
+	Reads      float64  // share of the turns, for a reader/writer lock
+	Permits    int      // of a semaphore
+	Weight     int      // permits that a turn takes at most
 	Procs      int
 	Goroutines int // per process
 	Paths      int
@@ -25,7 +29,7 @@ type Config struct {
 	RTT        time.Duration // from workers to servers, on top of what it is
 	Duration   time.Duration
 	Seed       uint64
-	Baseline   bool
+	Baseline   bool // first comes the lock that this one is compared with
 
 	Chaos          bool
 	Ensemble       int            // number of private servers
@@ -41,8 +45,25 @@ func (c *Config) judging() evidence.Judging {
 	return evidence.ByCount
 }
 
+// Rule says who may be in a section beside whom.
+func (c *Config) Rule() rule.Rule {
+	switch c.Kind().Sort {
+	case store.ReadersWriter:
+		return rule.ReadersWriter(c.Reads)
+	case store.Semaphore:
+		return rule.Permits(c.Permits, c.Weight)
+	}
+	return rule.Mutex()
+}
+
+// Kind is that of the lock.
+func (c *Config) Kind() store.Kind { return c.Store.Locks[c.Lock] }
+
 func (c *Config) options() store.Options {
-	return store.Options{Servers: c.Servers, Goroutines: c.Goroutines, SessionTimeout: c.SessionTimeout, HandOff: c.HandOff, Linger: c.Linger}
+	return store.Options{
+		Servers: c.Servers, Goroutines: c.Goroutines, Permits: c.Permits,
+		SessionTimeout: c.SessionTimeout, HandOff: c.HandOff, Linger: c.Linger,
+	}
 }
 
 // Shape is what private servers for the run are to be like.
@@ -55,10 +76,17 @@ func (c *Config) Place() store.Place {
 
 // Result says what the work is. What it showed is not known yet.
 func (c *Config) Result() *report.Result {
-	return &report.Result{
+	r := &report.Result{
 		Store: c.Store.Name, Lock: c.Lock, Procs: c.Procs, Goroutines: c.Goroutines, Paths: c.Paths,
 		Section: c.Section.Nanoseconds(), Think: c.Think.Nanoseconds(), RTT: c.RTT.Nanoseconds(), Seed: c.Seed,
 	}
+	switch c.Kind().Sort {
+	case store.ReadersWriter:
+		r.Reads = &c.Reads
+	case store.Semaphore:
+		r.Permits, r.Weight = c.Permits, c.Weight
+	}
+	return r
 }
 
 // Environment is where the run is measured.

@@ -23,7 +23,7 @@ func Run(ctx context.Context, cfg Config, stderr io.Writer) (*report.Result, err
 	var baseline *report.Result
 	if cfg.Baseline {
 		peer := cfg
-		peer.Lock = cfg.Store.Baseline
+		peer.Lock = cfg.Store.BaselineOf(cfg.Lock)
 		var err error
 		if baseline, err = measure(ctx, peer, stderr); err != nil {
 			return nil, err
@@ -54,7 +54,7 @@ func measure(ctx context.Context, cfg Config, stderr io.Writer) (*report.Result,
 	}
 	defer os.RemoveAll(dir)
 
-	registers, err := evidence.NewRegisters(dir, cfg.Paths, cfg.judging())
+	registers, err := evidence.NewRegisters(dir, cfg.Paths, cfg.Rule(), cfg.judging())
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (c Children) perform(
 	}
 	result := cfg.Result()
 	result.LeakedNodes = leaked
-	judge.Summarize(result, c.Tallies(), counted)
+	judge.Summarize(result, cfg.Rule(), c.Tallies(), counted)
 	if n := float64(result.Acquisitions + result.Late); known && stillKnown && n > 0 {
 		packets, writes := float64(after.Packets-before.Packets)/n, float64(after.Writes-before.Writes)/n
 		result.Packets, result.Writes = &packets, &writes

@@ -35,8 +35,9 @@ func newWitness(w *worker) (*witness, error) {
 // turn acquires the lock, goes through one section and releases, and writes down what
 // it saw.
 func (w *witness) turn(ctx context.Context, random *rand.Rand, acquire store.Contender, path int) error {
+	weight := w.worker.rule.Draw(random)
 	asked := clock.Now()
-	h, err := acquire(ctx)
+	h, err := acquire(ctx, weight)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -46,7 +47,7 @@ func (w *witness) turn(ctx context.Context, random *rand.Rand, acquire store.Con
 	s := &stay{witness: w, held: h, acquire: acquire, random: random}
 	s.Hold = evidence.Hold{
 		Process: w.worker.task.Process, ID: w.journal.NextID(),
-		Path: path, Token: h.Token(), Asked: asked, Got: clock.Now(),
+		Path: path, Weight: weight, Token: h.Token(), Asked: asked, Got: clock.Now(),
 	}
 	s.look()
 	return errors.Join(w.journal.Write(&s.Hold), s.visit(ctx), s.release(), w.journal.Write(&s.Hold))
@@ -76,24 +77,29 @@ func (s *stay) look() bool {
 // looks and the fence are what is tested.
 func (s *stay) visit(ctx context.Context) error {
 	from := clock.Now()
-	section, err := s.witness.worker.registers[s.Path].Enter()
+	section, err := s.witness.worker.registers[s.Path].Enter(s.Weight)
 	if err != nil {
 		return err
 	}
 	if section.Overlap {
 		s.Met = &evidence.Overlap{From: from, Until: clock.Now()}
 	}
-	err = s.increment(ctx)
+	err = s.pass(ctx)
 	left := section.Abandon()
 	s.Left = clock.Now()
 	return errors.Join(err, left)
 }
 
-// increment adds one to the registers of the fence.
-func (s *stay) increment(ctx context.Context) error {
+// pass goes through the fence: it adds one to the registers if it may, and else reads them
+// twice.
+func (s *stay) pass(ctx context.Context) error {
+	begin, end := s.witness.fence.Read, s.witness.fence.Write
 	access := evidence.Access{Path: s.Path, Token: s.Token, Process: int64(s.Process)}
+	if access.Shared = s.Token == 0 || !s.witness.worker.rule.Alone(s.Weight); access.Shared {
+		end = s.witness.fence.Check
+	}
 	var answer evidence.Answer
-	if err := s.pass(s.witness.fence.Read, access, &answer); err != nil || answer.Refused {
+	if err := s.ask(begin, access, &answer); err != nil || answer.Refused {
 		return err
 	}
 	var nested error
@@ -110,10 +116,10 @@ func (s *stay) increment(ctx context.Context) error {
 		return err
 	}
 	access.Fenced, access.Unfenced = answer.Fenced, answer.Unfenced
-	return errors.Join(nested, s.pass(s.witness.fence.Write, access, &answer))
+	return errors.Join(nested, s.ask(end, access, &answer))
 }
 
-func (s *stay) pass(
+func (s *stay) ask(
 	call func(evidence.Access, *evidence.Answer) error, access evidence.Access, answer *evidence.Answer,
 ) error {
 	if err := call(access, answer); err != nil {
@@ -127,7 +133,8 @@ func (s *stay) pass(
 	return nil
 }
 
-// reenter acquires the lock again, if it is of a kind that can be.
+// reenter acquires the lock again, if it is of a kind that can be: as it is held, or to read
+// what it may write.
 func (s *stay) reenter(ctx context.Context) error {
 	outer, ok := s.held.(interface {
 		Context(ctx context.Context) context.Context
@@ -136,7 +143,7 @@ func (s *stay) reenter(ctx context.Context) error {
 		return nil
 	}
 	n := evidence.Nesting{Asked: clock.Now()}
-	h, err := s.acquire(outer.Context(ctx))
+	h, err := s.acquire(outer.Context(ctx), [...]int64{s.Weight, 1}[s.random.IntN(2)])
 	if err != nil {
 		if !s.look() || ctx.Err() != nil {
 			return nil

@@ -51,11 +51,11 @@ func TestTurnIsWrittenDown(t *testing.T) {
 	if !(h.Asked <= h.Got && h.Got <= h.Left && h.Left <= h.Valid && h.Valid <= h.Over) {
 		t.Errorf("times out of order: %+v", h)
 	}
-	register, err := evidence.NewRegister(w.worker.task.Dir, 0, w.worker.task.judging())
+	register, err := evidence.NewRegister(w.worker.task.Dir, 0, w.worker.rule, w.worker.task.judging())
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside, err := register.Enter()
+	inside, err := register.Enter(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func newTestWitness(t *testing.T) (*witness, *evidence.Fence) {
 // turn is one with h, as it was written down.
 func turn(t *testing.T, w *witness, h store.Hold) evidence.Hold {
 	t.Helper()
-	acquire := func(context.Context) (store.Hold, error) { return h, nil }
+	acquire := func(context.Context, int64) (store.Hold, error) { return h, nil }
 	if err := w.turn(t.Context(), rand.New(rand.NewPCG(1, 1)), acquire, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -39,14 +39,14 @@ func (w *worker) takeTurn(ctx context.Context, random *rand.Rand, acquire store.
 	if w.witness != nil {
 		return w.witness.turn(ctx, random, acquire, path)
 	}
-	return w.turn(ctx, acquire, path)
+	return w.turn(ctx, acquire, path, w.rule.Draw(random))
 }
 
 // turn acquires the lock, goes through one section and releases. Its error is not about
 // a lock that was lost.
-func (w *worker) turn(ctx context.Context, acquire store.Contender, path int) error {
+func (w *worker) turn(ctx context.Context, acquire store.Contender, path int, weight int64) error {
 	asked := clock.Tick()
-	h, err := acquire(ctx)
+	h, err := acquire(ctx, weight)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -58,7 +58,7 @@ func (w *worker) turn(ctx context.Context, acquire store.Contender, path int) er
 		w.countLate()
 		return h.Release()
 	}
-	v, err := w.visit(h, path, got)
+	v, err := w.visit(h, path, weight, got)
 	released := h.Release()
 	if w.task.RTT > 0 { // elsewhere the clock alone is a twentieth of the shortest turns
 		w.countRelease(clock.Tick().Sub(v.left))
@@ -66,7 +66,7 @@ func (w *worker) turn(ctx context.Context, acquire store.Contender, path int) er
 	if errors.Is(released, store.ErrLost) {
 		v.lost, released = true, nil
 	}
-	w.record(v, path, got.Sub(asked), v.left.Sub(got))
+	w.record(v, path, weight, got.Sub(asked), v.left.Sub(got))
 	return errors.Join(err, released)
 }
 
@@ -85,45 +85,54 @@ func (w *worker) countRelease(took time.Duration) {
 
 // visit is what one section showed.
 type visit struct {
-	overlap, regression, lost, completed bool
+	overlap, regression, torn, lost, completed bool
 
 	passage evidence.Passage
 	passed  bool // there was one
 	left    clock.Instant
 }
 
-func (w *worker) visit(h store.Hold, path int, got clock.Instant) (v visit, err error) {
+func (w *worker) visit(h store.Hold, path int, weight int64, got clock.Instant) (v visit, err error) {
 	v.left = got
 	r, process := w.registers[path], int64(w.task.Process)
-	s, err := r.Enter()
+	s, err := r.Enter(weight)
 	if err != nil {
 		return v, err
 	}
 	v.overlap = s.Overlap
-	v.passage, v.passed = r.Arrive(process, got)
+	mutex := w.rule.Room == 1 // else the lock goes from some to some others
+	if mutex {
+		v.passage, v.passed = r.Arrive(process, got)
+	}
 	if w.task.Section > 0 {
 		clock.Sleep(w.task.Section, h.Lost())
 	}
 	v.left = clock.Tick()
-	r.Depart(process, v.left)
+	if mutex {
+		r.Depart(process, v.left)
+	}
 	if h.Err() != nil {
 		v.lost = true
 		return v, s.Abandon()
 	}
-	v.regression, err = s.Leave(h.Token(), process)
+	v.regression, v.torn, err = s.Leave(h.Token(), process)
 	v.completed = err == nil
 	return v, err
 }
 
-func (w *worker) record(v visit, path int, wait, inside time.Duration) {
+func (w *worker) record(v visit, path int, weight int64, wait, inside time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.found.InSection += inside
+	w.found.Used += w.rule.Used(weight, inside)
 	if v.overlap {
 		w.found.Overlaps++
 	}
 	if v.regression {
 		w.found.Regressions++
+	}
+	if v.torn {
+		w.found.Torn++
 	}
 	if v.lost {
 		w.found.Lost++
@@ -132,7 +141,12 @@ func (w *worker) record(v visit, path int, wait, inside time.Duration) {
 		return
 	}
 	w.found.Sections[path]++
-	w.waits.Keep(wait)
+	if w.rule.Alone(weight) {
+		w.waits.Keep(wait)
+	} else {
+		w.found.Shared[path]++
+		w.shared.Keep(wait)
+	}
 	if v.passed {
 		w.handOvers.Keep(v.passage.HandOver)
 	}

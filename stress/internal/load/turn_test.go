@@ -18,8 +18,8 @@ func (lostHold) Release() error { return store.ErrLost }
 
 func TestSectionOfALostHoldIsNotCounted(t *testing.T) {
 	w := newTestWorker(t)
-	acquire := func(context.Context) (store.Hold, error) { return lostHold{}, nil }
-	if err := w.turn(t.Context(), acquire, 0); err != nil {
+	acquire := func(context.Context, int64) (store.Hold, error) { return lostHold{}, nil }
+	if err := w.turn(t.Context(), acquire, 0, 1); err != nil {
 		t.Errorf("turn: %v, want nothing beyond the loss", err)
 	}
 	r := w.tally(0, 0)
@@ -31,11 +31,11 @@ func TestSectionOfALostHoldIsNotCounted(t *testing.T) {
 func TestTurnAfterTheEndDoesNotEnter(t *testing.T) {
 	w := newTestWorker(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	acquire := func(context.Context) (store.Hold, error) {
+	acquire := func(context.Context, int64) (store.Hold, error) {
 		cancel()
 		return storetest.Hold{}, nil
 	}
-	if err := w.turn(ctx, acquire, 0); err != nil {
+	if err := w.turn(ctx, acquire, 0, 1); err != nil {
 		t.Error(err)
 	}
 	if n := w.registers[0].Counted(); n != 0 {
@@ -59,7 +59,7 @@ func TestErrorsAreCountedByTheirRoot(t *testing.T) {
 
 func newTestWorker(t *testing.T) *worker {
 	t.Helper()
-	w, err := newWorker(Task{Process: 1, LockPaths: []string{"/x"}, Dir: t.TempDir()}, nil)
+	w, err := newWorker(Task{Config: Config{Store: store.ZooKeeper, Lock: "mutex"}, Process: 1, LockPaths: []string{"/x"}, Dir: t.TempDir()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

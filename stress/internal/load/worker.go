@@ -14,6 +14,7 @@ import (
 
 	"github.com/tierlock/tierlock/stress/internal/durations"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
+	"github.com/tierlock/tierlock/stress/internal/rule"
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
@@ -63,11 +64,11 @@ func dial(t Task) (store.Locker, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	connect, ok := t.Store.Locks[t.Lock]
+	kind, ok := t.Store.Locks[t.Lock]
 	if !ok {
 		return nil, fmt.Errorf("%q: no such lock", t.Lock)
 	}
-	return connect(ctx, t.options())
+	return kind.Dial(ctx, t.options())
 }
 
 // obey follows the orders that come in until they end.
@@ -100,27 +101,30 @@ func obey(t Task, locker store.Locker, in io.Reader, out io.Writer) error {
 
 type worker struct {
 	task      Task
+	rule      rule.Rule
 	locker    store.Locker
 	registers []*evidence.Register
 	witness   *witness // nil without chaos
 
 	mu        sync.Mutex // guards the fields below
 	found     evidence.Tally
-	waits     *durations.Histogram
+	waits     *durations.Histogram // of sections that were alone
+	shared    *durations.Histogram // waits of the others
 	releases  *durations.Histogram
 	handOvers *durations.Histogram
 	aways     *durations.Histogram
 }
 
 func newWorker(t Task, locker store.Locker) (*worker, error) {
-	registers, err := evidence.NewRegisters(t.Dir, len(t.LockPaths), t.judging())
+	paths := len(t.LockPaths)
+	registers, err := evidence.NewRegisters(t.Dir, paths, t.Rule(), t.judging())
 	if err != nil {
 		return nil, err
 	}
 	w := &worker{
-		task: t, locker: locker, registers: registers,
-		found: evidence.Tally{Sections: make([]int64, len(t.LockPaths)), Errors: map[string]int64{}},
-		waits: durations.NewHistogram(), releases: durations.NewHistogram(),
+		task: t, rule: t.Rule(), locker: locker, registers: registers,
+		found: evidence.Tally{Sections: make([]int64, paths), Shared: make([]int64, paths), Errors: map[string]int64{}},
+		waits: durations.NewHistogram(), shared: durations.NewHistogram(), releases: durations.NewHistogram(),
 		handOvers: durations.NewHistogram(), aways: durations.NewHistogram(),
 	}
 	if t.Chaos {
@@ -162,7 +166,7 @@ func (w *worker) run(ctx context.Context, send func(any) error) *evidence.Tally 
 func (w *worker) progress() *live {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return &live{Acquisitions: w.waits.Count(), Overlaps: w.found.Overlaps}
+	return &live{Acquisitions: w.waits.Count() + w.shared.Count(), Overlaps: w.found.Overlaps}
 }
 
 func (w *worker) tally(elapsed time.Duration, stuck int) *evidence.Tally {
@@ -171,6 +175,7 @@ func (w *worker) tally(elapsed time.Duration, stuck int) *evidence.Tally {
 	t := w.found
 	t.Elapsed, t.Stuck = elapsed, int64(stuck)
 	t.Errors = maps.Clone(t.Errors) // a stuck goroutine may still add to the original
-	t.Wait, t.Release, t.HandOver, t.Away = w.waits.Export(), w.releases.Export(), w.handOvers.Export(), w.aways.Export()
+	t.Wait, t.SharedWait, t.Release = w.waits.Export(), w.shared.Export(), w.releases.Export()
+	t.HandOver, t.Away = w.handOvers.Export(), w.aways.Export()
 	return &t
 }

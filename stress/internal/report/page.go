@@ -12,7 +12,7 @@ import (
 )
 
 // names are those of the locks for people.
-var names = map[string]string{"tier": "tierlock", "zk": "zk.Lock", "etcd": "concurrency.Mutex"}
+var names = map[string]string{"mutex": "tierlock", "zk": "zk.Lock", "etcd": "concurrency.Mutex"}
 
 // NameOf returns the name of a kind of lock for people.
 func NameOf(lock string) string {

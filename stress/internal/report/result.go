@@ -20,12 +20,20 @@ type Result struct {
 	Duration   int64  `json:"duration_ns"` // as run, which an interrupt makes shorter than asked for
 	Seed       uint64 `json:"seed"`
 
+	Reads   *float64 `json:"reads,omitempty"`   // share of the turns, of a reader/writer lock
+	Permits int      `json:"permits,omitempty"` // of a semaphore
+	Weight  int      `json:"weight,omitempty"`  // permits that a turn took at most
+
 	Acquisitions int64   `json:"acquisitions"`
 	Late         int64   `json:"late_acquisitions"` // after the end of the run, by locks that cannot be stopped from it
 	PerSecond    float64 `json:"per_second"`
 	PerProcess   []int64 `json:"per_process"`
 	Jain         float64 `json:"jain"`
-	Busy         float64 `json:"busy"` // share of the time in which a path was in its section
+	Busy         float64 `json:"busy"`   // share of the time in which a path was in its section; of a semaphore, of its permits
+	Inside       float64 `json:"inside"` // sections of a path at once, on average
+
+	Readers *Side `json:"readers,omitempty"` // of a reader/writer lock
+	Writers *Side `json:"writers,omitempty"`
 
 	Wait     durations.Quantiles  `json:"wait_ns"` // from asking for the lock to having it
 	Curve    []durations.Quantile `json:"wait_curve"`
@@ -39,6 +47,7 @@ type Result struct {
 
 	Overlaps         int64 `json:"overlaps"`
 	LostUpdates      int64 `json:"lost_updates"`
+	TornReads        int64 `json:"torn_reads"` // sections of readers during which a writer wrote
 	TokenRegressions int64 `json:"token_regressions"`
 	LeakedNodes      int64 `json:"leaked_nodes"` // nodes, or keys, below the lock paths once all goroutines had released
 	Stuck            int64 `json:"stuck"`        // goroutines that Acquire kept long after the end of its ctx
@@ -56,6 +65,15 @@ type Result struct {
 	Baseline *Result `json:"baseline"`
 	Ratio    float64 `json:"ratio"`   // to the baseline's rate; zero without one
 	Verdict  string  `json:"verdict"` // PASS or FAIL
+}
+
+// Side is what the readers did, or the writers.
+type Side struct {
+	Acquisitions int64               `json:"acquisitions"`
+	PerSecond    float64             `json:"per_second"`
+	PerProcess   []int64             `json:"per_process"`
+	Jain         float64             `json:"jain"`
+	Wait         durations.Quantiles `json:"wait_ns"`
 }
 
 // Decide reaches the verdict.
@@ -86,6 +104,7 @@ func (r *Result) Violations() []string {
 	for _, v := range append(r.Chaos.violations(), []violation{
 		{r.Overlaps, "sections that overlap another"},
 		{r.LostUpdates, "lost updates of a protected counter"},
+		{r.TornReads, "reads that a write changed"},
 		{r.TokenRegressions, "fencing tokens that went back"},
 		{r.LeakedNodes, "nodes or keys left behind"},
 		{r.Stuck, "goroutines stuck in Acquire"},

@@ -27,10 +27,11 @@ func (r *Result) print(w io.Writer) error {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
-	row("run", "%s, lock %s, procs %d, goroutines %d, paths %d, cs %v, think %v, rtt %v, duration %v, seed %d",
-		r.Store, r.Lock, r.Procs, r.Goroutines, r.Paths, ns(r.Section), ns(r.Think), ns(r.RTT), ns(r.Duration), r.Seed)
-	row("throughput", "%s/s, %d acquisitions, in the section %.1f %% of the time",
-		rate(r.PerSecond), r.Acquisitions, 100*r.Busy)
+	row("run", "%s, lock %s%s, procs %d, goroutines %d, paths %d, cs %v, think %v, rtt %v, duration %v, seed %d",
+		r.Store, r.Lock, r.lockText(), r.Procs, r.Goroutines, r.Paths, ns(r.Section), ns(r.Think), ns(r.RTT), ns(r.Duration), r.Seed)
+	row("throughput", "%s/s, %d acquisitions, %s", rate(r.PerSecond), r.Acquisitions, r.usageText())
+	r.Readers.row("readers", row)
+	r.Writers.row("writers", row)
 	row("wait", "p50 %v  p90 %v  p99 %v  max %v", ns(r.Wait.P50), ns(r.Wait.P90), ns(r.Wait.P99), ns(r.Wait.Max))
 	if q := r.Release; q != nil {
 		row("release", "p50 %v  p90 %v  p99 %v  max %v", ns(q.P50), ns(q.P90), ns(q.P99), ns(q.Max))
@@ -45,8 +46,8 @@ func (r *Result) print(w io.Writer) error {
 	if b := r.Baseline; b != nil {
 		row("baseline", "%s %s/s, p99 %v; ratio %.4g", b.Lock, rate(b.PerSecond), ns(b.Wait.P99), r.Ratio)
 	}
-	row("safety", "overlaps %d, lost updates %d, token regressions %d, left behind %d",
-		r.Overlaps, r.LostUpdates, r.TokenRegressions, r.LeakedNodes)
+	row("safety", "overlaps %d, lost updates %d, torn reads %d, token regressions %d, left behind %d",
+		r.Overlaps, r.LostUpdates, r.TornReads, r.TokenRegressions, r.LeakedNodes)
 	if r.Chaos != nil {
 		r.Chaos.rows(row)
 	}
@@ -61,6 +62,36 @@ func (r *Result) print(w io.Writer) error {
 	}
 	_, err := fmt.Fprintln(w, strings.TrimSuffix(r.Verdict+": "+strings.Join(r.Violations(), "; "), ": "))
 	return err
+}
+
+// lockText says more of the lock than its kind.
+func (r *Result) lockText() string {
+	switch {
+	case r.Reads != nil:
+		return fmt.Sprintf(" with %.4g %% reads", 100**r.Reads)
+	case r.Permits > 0:
+		return fmt.Sprintf(" of %d permits, up to %d at once", r.Permits, r.Weight)
+	}
+	return ""
+}
+
+func (r *Result) usageText() string {
+	switch {
+	case r.Reads != nil:
+		return fmt.Sprintf("%.3g inside on average", r.Inside)
+	case r.Permits > 0:
+		return fmt.Sprintf("%.3g permits in use on average, %.1f %%", r.Busy*float64(r.Permits), 100*r.Busy)
+	}
+	return fmt.Sprintf("in the section %.1f %% of the time", 100*r.Busy)
+}
+
+// row writes what one side did; s is nil where there are no sides.
+func (s *Side) row(name string, row func(name, format string, args ...any)) {
+	if s == nil {
+		return
+	}
+	row(name, "%s/s, Jain index %.4f, wait p50 %v  p99 %v  max %v",
+		rate(s.PerSecond), s.Jain, ns(s.Wait.P50), ns(s.Wait.P99), ns(s.Wait.Max))
 }
 
 func (r *Result) handOverText() string {

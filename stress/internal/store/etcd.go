@@ -14,9 +14,12 @@ import (
 
 // Etcd is the store of etcdlock.
 var Etcd = &Store{
-	Name:     "etcd",
-	Title:    "etcd",
-	Locks:    map[string]Dial{"tier": dialEtcdTier, "etcd": dialEtcdMutexes},
+	Name:  "etcd",
+	Title: "etcd",
+	Locks: map[string]Kind{
+		"mutex": {Dial: dialEtcdTier, Tier: true},
+		"etcd":  {Dial: dialEtcdMutexes},
+	},
 	Baseline: "etcd",
 	Start:    startEtcd,
 	Observe:  observeEtcd,

@@ -27,7 +27,7 @@ func dialEtcdTier(ctx context.Context, o Options) (Locker, error) {
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	return etcdTier{tiered{registry}, client}, nil
+	return etcdTier{tiered{Registry: registry}, client}, nil
 }
 
 func newEtcdRegistry(client *clientv3.Client, o Options) (*tier.Registry, error) {
@@ -99,7 +99,7 @@ func (l etcdMutexes) Close() error {
 }
 
 func (l etcdMutexes) Contender(path string) (Contender, error) {
-	return func(ctx context.Context) (Hold, error) {
+	return func(ctx context.Context, _ int64) (Hold, error) {
 		s := <-l.sessions // there is one for each goroutine
 		mutex := concurrency.NewMutex(s, path)
 		if err := mutex.Lock(ctx); err != nil {

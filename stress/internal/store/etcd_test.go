@@ -60,13 +60,13 @@ func TestGoroutinesOfOneProcessExcludeOneAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := acquire(t.Context())
+	first, err := acquire(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := acquire(ctx); err == nil {
+	if _, err := acquire(ctx, 1); err == nil {
 		t.Fatal("two goroutines have the lock")
 	}
 	if n, err := o.Orphans(); n != 1 || err != nil {
@@ -75,7 +75,7 @@ func TestGoroutinesOfOneProcessExcludeOneAnother(t *testing.T) {
 	if err := first.Release(); err != nil {
 		t.Fatal(err)
 	}
-	second, err := acquire(t.Context())
+	second, err := acquire(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestGoroutinesOfOneProcessExcludeOneAnother(t *testing.T) {
 func observed(t *testing.T) (o Observer, server string) {
 	t.Helper()
 	server = etcdservertest.Start(t, etcdserver.Config{NoSync: true}).Addr()
-	o, err := Etcd.Observe(t.Context(), Place{Servers: []string{server}, Lock: "tier", Paths: 2})
+	o, err := Etcd.Observe(t.Context(), Place{Servers: []string{server}, Lock: "mutex", Paths: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

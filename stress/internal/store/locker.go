@@ -4,16 +4,35 @@ import (
 	"context"
 	"time"
 
+	"github.com/tierlock/tierlock/stress/internal/rule"
 	"github.com/tierlock/tierlock/tier"
+)
+
+// Kind is a kind of lock.
+type Kind struct {
+	Dial Dial
+	Sort Sort
+	Tier bool // it is one of package tier, with a hand-off budget and lingering
+}
+
+// Sort says what a lock is.
+type Sort int
+
+// The sorts of locks.
+const (
+	Mutex Sort = iota
+	ReadersWriter
+	Semaphore
 )
 
 // Dial connects a worker process with the lock under test.
 type Dial func(ctx context.Context, options Options) (Locker, error)
 
-// Options are those of a lock. A baseline knows none but the first two.
+// Options are those of a lock. A store's baseline knows none but the first two.
 type Options struct {
 	Servers        []string
 	Goroutines     int            // that may have, or wait for, a lock at a time
+	Permits        int            // of a semaphore
 	SessionTimeout time.Duration  // zero: the lock's default
 	HandOff        *time.Duration // nil: the lock's default
 	Linger         *time.Duration // likewise
@@ -26,8 +45,8 @@ type Locker interface {
 	Close() error
 }
 
-// Contender acquires a lock.
-type Contender func(ctx context.Context) (Hold, error)
+// Contender acquires a lock for a section of a weight, which package rule explains.
+type Contender func(ctx context.Context, weight int64) (Hold, error)
 
 // Hold is one acquisition.
 type Hold interface {
@@ -40,9 +59,9 @@ type Hold interface {
 // ErrLost is what Err and Release return, perhaps wrapped, if the lock was lost.
 var ErrLost = tier.ErrLost
 
-// contend makes a Contender of an Acquire that returns a type of its own.
+// contend makes a Contender of a mutex's Acquire, which returns a type of its own.
 func contend[H Hold](acquire func(context.Context) (H, error)) Contender {
-	return func(ctx context.Context) (Hold, error) {
+	return func(ctx context.Context, _ int64) (Hold, error) {
 		h, err := acquire(ctx)
 		if err != nil {
 			return nil, err // not h: a nil *tier.Hold is not a nil Hold
@@ -51,11 +70,30 @@ func contend[H Hold](acquire func(context.Context) (H, error)) Contender {
 	}
 }
 
-// tiered is package tier's lock, over whatever store.
-type tiered struct{ *tier.Registry }
+// tiered is package tier's locks, of one sort, over whatever store.
+type tiered struct {
+	*tier.Registry
+	sort    Sort
+	permits int
+}
 
 func (l tiered) Contender(path string) (Contender, error) {
+	switch l.sort {
+	case ReadersWriter:
+		return contendEither(l.RWMutex(path)), nil
+	}
 	return contend(l.Mutex(path).Acquire), nil
+}
+
+// contendEither reads, unless the section is to be alone.
+func contendEither(m *tier.RWMutex) Contender {
+	write, read := contend(m.Acquire), contend(m.AcquireRead)
+	return func(ctx context.Context, weight int64) (Hold, error) {
+		if weight == rule.Everybody {
+			return write(ctx, weight)
+		}
+		return read(ctx, weight)
+	}
 }
 
 func (o Options) policy() []tier.Option {

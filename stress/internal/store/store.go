@@ -17,9 +17,9 @@ import (
 type Store struct {
 	Name  string // in a task, and for -store
 	Title string // for people
-	// Locks are the kinds of lock by the name that -lock gives them: tier, and others.
-	Locks map[string]Dial
-	// Baseline is the kind that tier is compared with. It neither tells of its loss nor
+	// Locks are the kinds of lock by the name that -lock gives them.
+	Locks map[string]Kind
+	// Baseline is the mutex that tier's is compared with. It neither tells of its loss nor
 	// has any option.
 	Baseline string
 	// Start starts private servers. Its error is [ErrNoServer] if that is not possible.
@@ -62,6 +62,15 @@ func Named(name string) (*Store, error) {
 		}
 	}
 	return nil, fmt.Errorf("%q: no such store", name)
+}
+
+// BaselineOf is the lock that one is compared with: for a reader/writer lock the mutex of
+// package tier.
+func (s *Store) BaselineOf(lock string) string {
+	if s.Locks[lock].Sort == ReadersWriter {
+		return "mutex"
+	}
+	return s.Baseline
 }
 
 // MarshalText and UnmarshalText let a task name its store.

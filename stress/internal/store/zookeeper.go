@@ -18,9 +18,14 @@ import (
 
 // ZooKeeper is the store of zklock.
 var ZooKeeper = &Store{
-	Name:     "zookeeper",
-	Title:    "ZooKeeper",
-	Locks:    map[string]Dial{"tier": dialTier, "zklock": dialZklock, "zk": dialZK},
+	Name:  "zookeeper",
+	Title: "ZooKeeper",
+	Locks: map[string]Kind{
+		"mutex":  {Dial: dialTier(Mutex), Tier: true},
+		"rw":     {Dial: dialTier(ReadersWriter), Sort: ReadersWriter, Tier: true},
+		"zklock": {Dial: dialZklock},
+		"zk":     {Dial: dialZK},
+	},
 	Baseline: "zk",
 	Start:    startZooKeeper,
 	Observe:  observeZooKeeper,

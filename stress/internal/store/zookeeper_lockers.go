@@ -11,16 +11,19 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-func dialTier(ctx context.Context, o Options) (Locker, error) {
-	client, err := zklock.Dial(ctx, strings.Join(o.Servers, ","), clientOptions(o)...)
-	if err != nil {
-		return nil, err
+// dialTier dials package tier's locks of one sort.
+func dialTier(sort Sort) Dial {
+	return func(ctx context.Context, o Options) (Locker, error) {
+		client, err := zklock.Dial(ctx, strings.Join(o.Servers, ","), clientOptions(o)...)
+		if err != nil {
+			return nil, err
+		}
+		registry, err := tier.New(client.Tier(), o.policy()...)
+		if err != nil {
+			return nil, errors.Join(err, client.Close())
+		}
+		return tiered{registry, sort, o.Permits}, nil
 	}
-	registry, err := tier.New(client.Tier(), o.policy()...)
-	if err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
-	return tiered{registry}, nil
 }
 
 func clientOptions(o Options) []zklock.Option {
@@ -67,7 +70,7 @@ func (l zkLocker) Close() error {
 }
 
 func (l zkLocker) Contender(path string) (Contender, error) {
-	return func(context.Context) (Hold, error) {
+	return func(context.Context, int64) (Hold, error) {
 		// A zk.Lock that failed once is stuck for ever, hence a new one for each turn.
 		// It knows no ctx: after the end of the run the waiters take their turns and do
 		// nothing with them.

@@ -13,7 +13,7 @@ func DialBroken(context.Context, store.Options) (store.Locker, error) { return b
 type broken struct{}
 
 func (broken) Contender(string) (store.Contender, error) {
-	return func(context.Context) (store.Hold, error) { return Hold{}, nil }, nil
+	return func(context.Context, int64) (store.Hold, error) { return Hold{Fence: 1}, nil }, nil
 }
 
 func (broken) Close() error { return nil }

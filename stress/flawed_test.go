@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/stress/internal/rule"
+	"github.com/tierlock/tierlock/stress/internal/store"
+	"github.com/tierlock/tierlock/stress/internal/store/storetest"
+)
+
+// flawed is tier's reader/writer lock, but sections of one weight wait for nobody.
+type flawed struct {
+	store.Locker
+	weight int64
+}
+
+func dialFlawed(weight int64) store.Dial {
+	return func(ctx context.Context, o store.Options) (store.Locker, error) {
+		inner, err := store.ZooKeeper.Locks["rw"].Dial(ctx, o)
+		return flawed{inner, weight}, err
+	}
+}
+
+func (l flawed) Contender(path string) (store.Contender, error) {
+	acquire, err := l.Locker.Contender(path)
+	return func(ctx context.Context, weight int64) (store.Hold, error) {
+		if weight == l.weight {
+			return storetest.Hold{}, nil
+		}
+		return acquire(ctx, weight)
+	}, err
+}
+
+func addFlawed() {
+	store.ZooKeeper.Locks["rash-readers"] = store.Kind{Dial: dialFlawed(1), Sort: store.ReadersWriter}
+	store.ZooKeeper.Locks["rash-writers"] = store.Kind{Dial: dialFlawed(rule.Everybody), Sort: store.ReadersWriter}
+}
+
+func TestReaderBesideAWriterFails(t *testing.T) {
+	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
+	for _, lock := range []string{"rash-readers", "rash-writers"} {
+		r := runJSON(t, exitViolation, "-zk", servers, "-lock", lock, "-reads", "0.5",
+			"-procs", "2", "-goroutines", "3", "-cs", "1ms", "-think", "1ms", "-duration", "1s")
+		if r.Overlaps == 0 || r.TornReads == 0 {
+			t.Errorf("%s: got %d overlaps, %d torn reads", lock, r.Overlaps, r.TornReads)
+		}
+	}
+}
+
+func TestReaderBesideAWriterFailsUnderChaos(t *testing.T) {
+	t.Setenv("TMPDIR", shortTempDir(t))
+	for _, lock := range []string{"rash-readers", "rash-writers"} {
+		r := runJSON(t, exitViolation, "-chaos", "-lock", lock, "-reads", "0.5", "-duration", "1s", "-procs", "2")
+		if r.Overlaps == 0 || r.Chaos.History != "Illegal" {
+			t.Errorf("%s: got %d overlaps, history %s", lock, r.Overlaps, r.Chaos.History)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package evidence
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/tierlock/tierlock/stress/internal/rule"
+)
+
+// inTurn enters sections of some weights one after the other, each from a process of its
+// own, and returns what the last one found. All are inside then.
+func inTurn(t *testing.T, r rule.Rule, how Judging, weights ...int64) (all []Section, overlap bool) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, weight := range weights {
+		register, err := NewRegister(dir, 0, r, how)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := register.Enter(weight)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, overlap = append(all, s), s.Overlap
+	}
+	return all, overlap
+}
+
+func TestWhoFindsNoRoomOverlaps(t *testing.T) {
+	const all = rule.Everybody
+	rw, three := rule.ReadersWriter(0.9), rule.Permits(3, 3)
+	bothWays(t, func(t *testing.T, how Judging) {
+		for _, test := range []struct {
+			name   string
+			rule   rule.Rule
+			inside []int64
+			want   bool
+		}{
+			{"readers", rw, []int64{1, 1, 1, 1}, false},
+			{"a writer beside readers", rw, []int64{1, 1, all}, true},
+			{"a reader beside a writer", rw, []int64{all, 1}, true},
+			{"two writers", rw, []int64{all, all}, true},
+			{"three permits of three", three, []int64{1, 1, 1}, false},
+			{"four of three", three, []int64{1, 1, 1, 1}, true},
+			{"three at once", three, []int64{3}, false},
+			{"two and one", three, []int64{2, 1}, false},
+			{"two and two", three, []int64{2, 2}, true},
+			{"one beside three", three, []int64{3, 1}, true},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				inside, overlap := inTurn(t, test.rule, how, test.inside...)
+				if overlap != test.want {
+					t.Errorf("overlap: got %t, want %t", overlap, test.want)
+				}
+				for _, s := range inside {
+					if err := s.Abandon(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				again, err := inside[0].register.Enter(test.inside[0])
+				if err != nil || again.Overlap {
+					t.Errorf("when all have left: overlap %t, %v", again.Overlap, err)
+				}
+			})
+		}
+	})
+}
+
+func TestTheDeadTakeNoPermits(t *testing.T) {
+	inside, _ := inTurn(t, rule.Permits(2, 1), ByKernel, 1, 1)
+	if err := inside[0].latch.close(); err != nil { // as the kernel does for one that was killed
+		t.Fatal(err)
+	}
+	for _, want := range []bool{false, true} {
+		s, err := inside[1].register.Enter(1)
+		if err != nil || s.Overlap != want {
+			t.Errorf("beside one that lives: overlap %t, %v, want %t", s.Overlap, err, want)
+		}
+	}
+}
+
+func TestReadersSeeAWrite(t *testing.T) {
+	bothWays(t, func(t *testing.T, how Judging) {
+		inside, _ := inTurn(t, rule.ReadersWriter(0.9), how, 1, 1, rule.Everybody)
+		if _, torn, err := inside[0].Leave(0, 1); err != nil || torn {
+			t.Errorf("before the write: torn %t, %v", torn, err)
+		}
+		if _, torn, err := inside[2].Leave(0, 3); err != nil || torn {
+			t.Errorf("the writer itself: torn %t, %v", torn, err)
+		}
+		if _, torn, err := inside[1].Leave(0, 2); err != nil || !torn {
+			t.Errorf("after the write: torn %t, %v", torn, err)
+		}
+	})
+}
+
+func TestTokensOfReaders(t *testing.T) {
+	const read, write = 1, rule.Everybody
+	type step struct{ weight, token, process int64 }
+	for _, test := range []struct {
+		name  string
+		steps []step
+		want  bool // the last step goes back
+	}{
+		{"after a writer", []step{{write, 5, 1}, {read, 6, 2}}, false},
+		{"in any order", []step{{write, 5, 1}, {read, 7, 2}, {read, 6, 3}}, false},
+		{"of the writer's process", []step{{write, 5, 1}, {read, 5, 1}, {write, 5, 1}}, false},
+		{"of the writer's token elsewhere", []step{{write, 5, 1}, {read, 5, 2}}, true},
+		{"before the writer", []step{{write, 5, 1}, {read, 4, 2}}, true},
+		{"a writer before a reader", []step{{read, 6, 2}, {write, 5, 1}}, true},
+		{"none", []step{{write, 5, 1}, {read, 0, 2}, {write, 0, 2}}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r, err := NewRegister(t.TempDir(), 0, rule.ReadersWriter(0.9), ByCount)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got bool
+			for _, s := range test.steps {
+				section, err := r.Enter(s.weight)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, _, err = section.Leave(s.token, s.process); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got != test.want {
+				t.Errorf("regression after %v: got %t, want %t", test.steps, got, test.want)
+			}
+		})
+	}
+}
+
+// Those that a correct semaphore lets in always find room, whoever leaves meanwhile.
+func TestRoomIsFoundWhileOthersLeave(t *testing.T) {
+	const goroutines, turns = 16, 300
+	r := rule.Permits(6, 3)
+	dir := t.TempDir()
+	var mu sync.Mutex
+	left, changed := r.Room, sync.NewCond(&mu)
+	var all sync.WaitGroup
+	for i := range goroutines {
+		register, err := NewRegister(dir, 0, r, ByKernel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(i)))
+			for range turns {
+				weight := r.Draw(random)
+				mu.Lock()
+				for left < weight {
+					changed.Wait()
+				}
+				left -= weight
+				mu.Unlock()
+				s, err := register.Enter(weight)
+				if err != nil || s.Overlap {
+					t.Errorf("no room for %d: %v", weight, err)
+				}
+				if err := s.Abandon(); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				left += weight
+				changed.Broadcast()
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,53 @@
+package rule
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestSectionsAreDrawnByTheirShares(t *testing.T) {
+	const draws = 10000
+	for _, test := range []struct {
+		name string
+		rule Rule
+		want map[int64]float64
+	}{
+		{"mutex", Mutex(), map[int64]float64{1: 1}},
+		{"readers and writer", ReadersWriter(0.9), map[int64]float64{1: 0.9, Everybody: 0.1}},
+		{"readers alone", ReadersWriter(1), map[int64]float64{1: 1}},
+		{"writers alone", ReadersWriter(0), map[int64]float64{Everybody: 1}},
+		{"permits", Permits(10, 1), map[int64]float64{1: 1}},
+		{"permits, several at once", Permits(10, 4), map[int64]float64{1: 0.25, 2: 0.25, 3: 0.25, 4: 0.25}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			random, got := rand.New(rand.NewPCG(1, 1)), map[int64]float64{}
+			for range draws {
+				got[test.rule.Draw(random)] += 1.0 / draws
+			}
+			if len(got) != len(test.want) {
+				t.Errorf("got the weights %v, want %v", got, test.want)
+			}
+			for weight, share := range test.want {
+				if math.Abs(got[weight]-share) > 0.02 {
+					t.Errorf("weight %d: got a share of %.3f, want %v", weight, got[weight], share)
+				}
+			}
+		})
+	}
+}
+
+func TestWhoIsAlone(t *testing.T) {
+	for _, test := range []struct {
+		rule   Rule
+		weight int64
+		want   bool
+	}{
+		{Mutex(), 1, true}, {ReadersWriter(0.5), 1, false}, {ReadersWriter(0.5), Everybody, true},
+		{Permits(3, 3), 2, false}, {Permits(3, 3), 3, true},
+	} {
+		if got := test.rule.Alone(test.weight); got != test.want {
+			t.Errorf("weight %d in room for %d: got %t", test.weight, test.rule.Room, got)
+		}
+	}
+}
