@@ -20,6 +20,8 @@ var (
 	// ErrUpgrade says that the lock was asked for to write with the context of a hold that reads.
 	// Two that did so would wait for each other.
 	ErrUpgrade = errors.New("a reader cannot become the writer: release the hold first")
+	// ErrPermits says that a semaphore has another number of permits than the one it was asked for.
+	ErrPermits = second.ErrPermits
 	// ErrWaitLimit says that the lock could not be had within the limit of [WithMaxWait].
 	ErrWaitLimit = errors.New("wait limit reached")
 )

@@ -50,3 +50,10 @@ func RegistryOf(m *RWMutex) *Registry { return m.writer.registry }
 
 // Crowded runs a benchmark in a hundred goroutines or more.
 var Crowded = crowded
+
+// Pools returns the number of semaphores that a registry knows of.
+func Pools(r *Registry) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pools)
+}

@@ -18,6 +18,7 @@ type Registry struct {
 
 	mu      sync.RWMutex // guards the fields below; taken last
 	cohorts map[lockKey]*cohort
+	pools   map[string]*pool
 	past    Stats // of cohorts that are gone
 	closed  bool
 	drained chan struct{}  // closed when there are no cohorts; nil before Shutdown
@@ -32,7 +33,7 @@ func New(t second.Tier, opts ...Option) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{second: t, options: &o, start: time.Now().Add(-t.Now()), cohorts: make(map[lockKey]*cohort)}
+	r := &Registry{second: t, options: &o, start: time.Now().Add(-t.Now()), cohorts: make(map[lockKey]*cohort), pools: make(map[string]*pool)}
 	r.past.Losses = make(map[LossCause]int64)
 	o.observer.follow(t)
 	return r, nil

@@ -3,6 +3,7 @@ package tier
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -45,22 +46,22 @@ func (r *Registry) drain() <-chan struct{} {
 		r.noteDrained()
 	}
 	drained := r.drained
-	var cohorts []*cohort
-	for _, c := range r.cohorts {
-		cohorts = append(cohorts, c)
-	}
+	cohorts, pools := slices.Collect(maps.Values(r.cohorts)), slices.Collect(maps.Values(r.pools))
 	r.mu.Unlock()
 	if first {
 		for _, c := range cohorts {
 			c.drain()
 		}
+		for _, p := range pools {
+			p.drain()
+		}
 	}
 	return drained
 }
 
-// noteDrained is called when cohorts may have become none. The registry's mutex is held.
+// noteDrained is called when cohorts and pools may have become none. The registry's mutex is held.
 func (r *Registry) noteDrained() {
-	if r.draining() && len(r.cohorts) == 0 {
+	if r.draining() && len(r.cohorts) == 0 && len(r.pools) == 0 {
 		select {
 		case <-r.drained:
 		default:
@@ -69,12 +70,15 @@ func (r *Registry) noteDrained() {
 	}
 }
 
-// paths returns those of the locks that somebody still has a stake in.
+// paths returns those of the locks and semaphores that somebody still has a stake in.
 func (r *Registry) paths() (paths []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key := range r.cohorts {
 		paths = append(paths, key.path)
+	}
+	for path := range r.pools {
+		paths = append(paths, path)
 	}
 	slices.Sort(paths)
 	return slices.Compact(paths)

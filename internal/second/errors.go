@@ -8,4 +8,5 @@ var (
 	ErrLost     = errors.New("lock lost")
 	ErrReleased = errors.New("lock already released")
 	ErrClosed   = errors.New("locks closed")
+	ErrPermits  = errors.New("another number of permits")
 )

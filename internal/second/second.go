@@ -17,6 +17,9 @@ type Tier interface {
 	// Claim prepares to queue for the lock at path. The error says what is wrong with path or an
 	// option.
 	Claim(path string, o Options) (Claim, error)
+	// Semaphore prepares to take permits of the semaphore at path, of which there are so many. An
+	// error that wraps [errors.ErrUnsupported] says that the store has none.
+	Semaphore(path string, permits int, o Options) (Semaphore, error)
 	// Err returns nil while the store can be reached as far as this process knows, and
 	// otherwise why not; [ErrClosed] once the tier is closed.
 	Err() error

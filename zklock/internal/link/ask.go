@@ -30,14 +30,20 @@ func (l *Link) Read(requests ...Request) []Answer {
 
 // WatchQueue lists the queue at path and sees to it that w hears of its next change.
 func (l *Link) WatchQueue(path string, w *Watcher) ([]string, error) {
+	queue := l.WatchWith(path, w)[0]
+	return queue.Children, queue.Err
+}
+
+// WatchWith is WatchQueue with other requests beside it, whose answers come behind that to the list.
+func (l *Link) WatchWith(path string, w *Watcher, others ...Request) []Answer {
 	armed := l.Events.listen(path, w)
-	queue := l.Ask(Listing{path, !armed})[0]
+	answers := l.Read(append([]Request{Listing{path, !armed}}, others...)...)
 	switch {
 	case armed:
-	case queue.Err != nil:
+	case answers[0].Err != nil:
 		l.Events.failed(path, w)
 	default:
 		l.Events.begun(path, w)
 	}
-	return queue.Children, queue.Err
+	return answers
 }

@@ -1,0 +1,59 @@
+package second
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/tierlock/tierlock/mutexbool"
+)
+
+// A Semaphore is one way to take permits, of which all processes together may have a fixed number.
+// A permit is taken and given up in the store one by one, but a request for several is served whole.
+type Semaphore interface {
+	// Acquire queues and waits until it is first and d takes of the permits that are free. These
+	// come in one write, all or none, with which it leaves the queue. As long as it is first,
+	// nobody else gets any. It ends like [Claim.Acquire].
+	Acquire(ctx context.Context, d *Demand) ([]Permit, error)
+	// TryAcquire returns [ErrLocked] unless k permits are free and nobody queues for them, and
+	// fails at once while the store cannot be reached.
+	TryAcquire(ctx context.Context, k int) ([]Permit, error)
+	// Release gives permits up, each of them once, in one write, and waits until they are gone,
+	// for a third of the lease at most; what is left is removed in the background. It returns nil
+	// if all were ours to the end, and else the loss of one.
+	Release([]Permit) error
+	// Most is how many permits one write can take.
+	Most() int
+	// Equal reports whether what both leave in the store would be alike, so that an error that
+	// retrying cannot fix is one for both.
+	Equal(Semaphore) bool
+}
+
+// A Permit is given to this process until it is released. Its methods are like those of a [Grant].
+type Permit interface {
+	Context() context.Context
+	ErrAt(now time.Duration) error
+	ValidUntil() time.Time
+	// Token is that of the place in the queue with which the permit was taken.
+	Token() int64
+	Leased() bool
+}
+
+// A Demand is what the goroutines of a process want of a semaphore, as told to an acquisition under
+// way, and what that tells them.
+type Demand struct {
+	// Take returns how many permits to take when so many are free: 0 to wait for more. It is not
+	// called concurrently.
+	Take func(free int) int
+	// Changed is set when Take may return something else.
+	Changed mutexbool.Bool
+
+	Wait      // where the acquisition stands in the queue
+	contested atomic.Bool
+}
+
+// Contest says that another process waits for permits.
+func (d *Demand) Contest() { d.contested.Store(true) }
+
+// Contested reports whether another process has been seen in the queue since the acquisition began.
+func (d *Demand) Contested() bool { return d.contested.Load() || d.Behind() }

@@ -1,0 +1,76 @@
+package tier
+
+import (
+	"context"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// fetchLocked sends the courier for all who wait, by way of the first one's semaphore.
+func (p *pool) fetchLocked() {
+	store := p.first().semaphore.store
+	trip := &second.Demand{Take: p.want}
+	p.sendLocked(trip, func(ctx context.Context) ([]second.Permit, error) {
+		return store.Acquire(ctx, trip)
+	}, store, func(c *claimant) bool { return c.semaphore.store.Equal(store) })
+}
+
+// tryLocked sends the courier for one claimant. Whoever comes meanwhile waits for its return.
+func (p *pool) tryLocked(c *claimant) {
+	store := c.semaphore.store
+	p.sendLocked(new(second.Demand), func(ctx context.Context) ([]second.Permit, error) {
+		return store.TryAcquire(ctx, c.count)
+	}, store, func(other *claimant) bool { return other == c })
+}
+
+// sendLocked starts the one goroutine that goes to the store, to take permits. What it brings is for
+// those who are first when it returns, and what nobody wants it gives back. An error that retrying
+// cannot fix is for those who are concerned.
+func (p *pool) sendLocked(trip *second.Demand, take func(context.Context) ([]second.Permit, error),
+	store second.Semaphore, concerned func(*claimant) bool,
+) {
+	// Not derived from anybody's context: it serves whoever is first when it returns.
+	ctx, quit := context.WithCancel(context.Background())
+	p.trip, p.quit = trip, quit
+	if p.spawn(func() {
+		defer quit()
+		permits, err := take(ctx)
+		p.mu.Lock()
+		p.trip, p.quit = nil, nil
+		if err == nil {
+			permits = p.serveLocked(permits, p.registry.now())
+		} else if ctx.Err() == nil { // else it was called back, and somebody may have come since
+			p.refuse(err, concerned)
+		}
+		if !p.empty() {
+			p.fetchLocked()
+		}
+		p.mu.Unlock()
+		if len(permits) > 0 {
+			store.Release(permits)
+		}
+	}) {
+		return
+	}
+	quit()
+	p.trip, p.quit = nil, nil
+	p.refuse(ErrClosed, everybody)
+}
+
+// want is how many permits those who are first want of so many that are free, as far as these go.
+// In strict order that is the first one alone, so that each has to queue among the processes.
+func (p *pool) want(free int) (k int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for e := p.queue.Front(); e != nil; e = e.Next() {
+		c := e.Value.(*claimant)
+		if k+c.count > free {
+			break
+		}
+		k += c.count
+		if c.semaphore.options.handOff == 0 {
+			break
+		}
+	}
+	return k
+}

@@ -1,0 +1,36 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// Ten calls at a time to a service that bears no more, in all processes together; a large one counts
+// for four.
+func ExampleSemaphore() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+	calls := locks.Semaphore("/limits/geocoder", 10)
+
+	large, err := calls.Acquire(ctx, 4)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer large.Release()
+	_, err = calls.TryAcquire(ctx, 7)
+	fmt.Println("seven more:", errors.Is(err, tier.ErrLocked))
+	err = calls.Do(ctx, 6, func(ctx context.Context) error { // the context ends if a permit is lost
+		fmt.Println("six more")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// seven more: true
+	// six more
+	// <nil>
+}

@@ -1,0 +1,152 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A Semaphore is a path in a registry at which all processes together may have a fixed number of
+// permits. It is safe for concurrent use.
+//
+// It is not reentrant: each Acquire takes more permits. Whoever holds some and waits for more may
+// wait for another one who does the same; ask for all at once.
+type Semaphore struct {
+	registry *Registry
+	path     string
+	permits  int
+	options  *options
+	store    second.Semaphore
+	invalid  error // why path, number or an option cannot be used, nil if they can
+}
+
+// Semaphore returns the semaphore at path, of which all processes together may have so many
+// permits. It is cheap and need not be closed; all of one path share what this process has. What
+// is wrong with path, number or an option is reported by its methods. On etcd there is none: the
+// error wraps [errors.ErrUnsupported].
+//
+// The number is kept with the path, and every process has to give the same: another one gets
+// [ErrPermits]. It is forgotten when the path is, some time after nobody uses it any more.
+//
+// Of the options, [WithHandOff] and [WithMaxWait] go for semaphores, and those of the store's
+// package, such as zklock.NodeACL. [WithLinger] and [WithRounds] do not: a permit that nobody
+// wants goes at once. Observers and [Stats] do not tell of semaphores.
+func (r *Registry) Semaphore(path string, permits int, opts ...MutexOption) *Semaphore {
+	s := &Semaphore{registry: r, path: path, permits: permits}
+	var own []any
+	if s.options, own, s.invalid = r.options.forMutex(opts); s.invalid == nil && permits < 1 {
+		s.invalid = fmt.Errorf("%d permits in all: want at least one", permits)
+	}
+	if s.invalid != nil {
+		s.invalid = fmt.Errorf("tier: semaphore %s: %w", path, s.invalid)
+		return s
+	}
+	s.store, s.invalid = r.second.Semaphore(path, permits, second.Options{Own: own})
+	return s
+}
+
+// Path returns the path of the semaphore.
+func (s *Semaphore) Path() string { return s.path }
+
+// Acquire waits until it has k permits, all of them or none, ctx is done, or an error occurs that
+// retrying cannot fix; every waiter of the process then gets that error. While the store cannot be
+// reached it keeps trying.
+//
+// Requests are served whole and in order: processes in the order in which they queue, goroutines of
+// a process in the order of their calls. A large request is not overtaken by small ones behind it,
+// but for what its own process or another one may hand on among its goroutines within the budget of
+// [WithHandOff].
+//
+// When the wait ended without permits the error is a [*WaitError] as that of [Mutex.Acquire]. After
+// any error nothing of this call is left, or it is removed in the background. [ErrPermits] says that
+// the path is for another number of permits.
+func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
+	return s.take(ctx, "acquire", k, (*pool).enter)
+}
+
+// TryAcquire is Acquire without waiting for others: it returns [ErrLocked] if fewer than k permits
+// are free, or somebody waits for some, or has only just taken or given up some. While
+// [Registry.Err] says that the store cannot be reached it fails at once.
+func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permits, error) {
+	return s.take(ctx, "try", k, (*pool).try)
+}
+
+func (s *Semaphore) take(ctx context.Context, op string, k int, take func(*pool, context.Context, *claimant) error) (*Permits, error) {
+	err := s.check(k)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, s.failure(op, err)
+	}
+	p, err := s.registry.joinPool(s.path, s.permits)
+	if err != nil {
+		return nil, s.failure(op, err)
+	}
+	c := &claimant{semaphore: s, count: k, turn: make(chan struct{})}
+	if err := take(p, ctx, c); err != nil {
+		s.registry.partPool(p)
+		return nil, err
+	}
+	return newPermits(p, c), nil
+}
+
+func (s *Semaphore) failure(op string, err error) error {
+	if err == s.invalid {
+		return err
+	}
+	return fmt.Errorf("tier: %s %s: %w", op, s.path, err)
+}
+
+// check reports a request that can never be served.
+func (s *Semaphore) check(k int) error {
+	switch {
+	case s.invalid != nil:
+		return s.invalid
+	case k < 1:
+		return fmt.Errorf("%d permits: want at least one", k)
+	case k > s.permits:
+		return fmt.Errorf("%d permits of %d: there will never be so many; ask for fewer", k, s.permits)
+	case k > s.store.Most():
+		return fmt.Errorf("%d permits: the store takes no more than %d in one write; ask for fewer", k, s.store.Most())
+	}
+	return nil
+}
+
+// Do calls f while it holds k permits. It is otherwise like [Mutex.Do].
+func (s *Semaphore) Do(ctx context.Context, k int, f func(ctx context.Context) error) (err error) {
+	permits, err := s.Acquire(ctx, k)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, permits.Release()) }()
+	return f(permits.Context(ctx))
+}
+
+// await waits for the turn of a claimant, or the end of ctx.
+func (p *pool) await(ctx context.Context, c *claimant, begun time.Duration) error {
+	cause := ErrClosed
+	select {
+	case <-c.turn:
+		if errors.Is(c.refusal, ErrClosed) {
+			return &WaitError{p.wait(begun), ErrClosed}
+		}
+		return c.refusal
+	case <-ctx.Done():
+		cause = context.Cause(ctx)
+	case <-p.registry.second.Done():
+	}
+	p.withdraw(c)
+	if problem := p.registry.second.Err(); problem != nil && !errors.Is(cause, problem) {
+		cause = fmt.Errorf("%w: %w", cause, problem)
+	}
+	return &WaitError{p.wait(begun), cause}
+}
+
+// wait is what is known of a wait that began then.
+func (p *pool) wait(begun time.Duration) Wait {
+	return Wait{Path: p.path, Waited: p.registry.now() - begun}
+}

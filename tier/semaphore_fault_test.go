@@ -1,0 +1,371 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// A moment is a frame of a process, counted from 1 without those that come by themselves.
+type moment struct {
+	number int64
+	found  atomic.Bool // there was such a frame
+}
+
+// at calls f when the frame of a session is seen, and returns what f decides.
+func (m *moment) at(srv *zktest.Server, session int64, f func(*zktest.Frame) zktest.Action) {
+	var seen atomic.Int64
+	srv.Intercept(func(frame *zktest.Frame) zktest.Action {
+		if frame.Session != session || frame.Op == zktest.OpConnect || frame.Op == zktest.OpClose || heartbeat(frame) {
+			return zktest.Pass
+		}
+		if seen.Add(1) != m.number {
+			return zktest.Pass
+		}
+		m.found.Store(true)
+		return f(frame)
+	})
+}
+
+// moments runs a scene of its own for each frame of the second process, from its first request
+// to the last answer, until there are no more.
+func moments(t *testing.T, scene func(t *testing.T, srv *zktest.Server, m *moment)) {
+	t.Helper()
+	for number := int64(1); ; number++ {
+		m := &moment{number: number}
+		t.Run(fmt.Sprint(number), func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				atMost(t, srv, 4)
+				scene(t, srv, m)
+			})
+		})
+		if !m.found.Load() {
+			if number < 10 {
+				t.Errorf("there were %d frames only", number-1)
+			}
+			return
+		}
+	}
+}
+
+func session(srv *zktest.Server) int64 {
+	all := srv.Sessions()
+	return all[len(all)-1].ID
+}
+
+// Whatever connection breaks at whatever frame, permits come in the end, whole, and nothing is left.
+func TestLostAnswersToASemaphore(t *testing.T) {
+	for name, action := range map[string]zktest.Action{"cut": zktest.Cut, "late": zktest.Delay(sessionTimeout / 4)} {
+		t.Run(name, func(t *testing.T) {
+			moments(t, func(t *testing.T, srv *zktest.Server, m *moment) {
+				a, b := process(t, srv), process(t, srv)
+				two := take(t, a.Semaphore(pool, 4), 2)
+				m.at(srv, session(srv), func(*zktest.Frame) zktest.Action { return action })
+				waiting := ask(soon(t), b.Semaphore(pool, 4), 3)
+				time.Sleep(time.Second)
+				giveBack(t, two)
+				got := waiting.served(t)
+				if n := len(srv.Children(pool + "/leases")); got.Count() != 3 || n != 3 {
+					<-time.After(sessionTimeout)
+					if n := len(srv.Children(pool + "/leases")); n != 3 {
+						t.Errorf("%d permits are taken, %d of them are known; want 3", n, got.Count())
+					}
+				}
+				if err := got.Release(); err != nil && !errors.Is(err, tier.ErrLost) {
+					t.Error(err)
+				}
+				wantNothing(t, srv, a, b)
+			})
+		})
+	}
+}
+
+// Whenever a wait ends, nothing of it is left, and the next one is served.
+func TestContextThatEndsAtAnyMomentOfAnAcquisition(t *testing.T) {
+	for _, try := range []bool{false, true} {
+		t.Run(fmt.Sprintf("try %v", try), func(t *testing.T) {
+			moments(t, func(t *testing.T, srv *zktest.Server, m *moment) {
+				a, b := process(t, srv), process(t, srv)
+				held := 2
+				if try {
+					held = 1
+				}
+				two := take(t, a.Semaphore(pool, 4), held)
+				ctx, cancel := context.WithCancelCause(soon(t))
+				mine := errors.New("mine")
+				m.at(srv, session(srv), func(*zktest.Frame) zktest.Action {
+					cancel(mine)
+					synctest.Wait()
+					return zktest.Pass
+				})
+				s := b.Semaphore(pool, 4)
+				if try {
+					permits, err := s.TryAcquire(ctx, 3)
+					if err == nil {
+						giveBack(t, permits)
+					} else if !errors.Is(err, mine) {
+						t.Errorf("TryAcquire: %v", err)
+					}
+					giveBack(t, two)
+				} else {
+					waiting := ask(ctx, s, 3)
+					time.Sleep(time.Second)
+					giveBack(t, two)
+					<-waiting.done
+					if waiting.err == nil {
+						giveBack(t, waiting.permits)
+					} else if !errors.Is(waiting.err, mine) {
+						t.Errorf("Acquire: %v", waiting.err)
+					}
+				}
+				giveBack(t, take(t, a.Semaphore(pool, 4), 4))
+				giveBack(t, take(t, s, 4))
+				wantNothing(t, srv, a, b)
+			})
+		})
+	}
+}
+
+// A session that expires at whatever frame costs the place in the queue, and nothing else.
+func TestSessionThatExpiresAtAnyMomentOfAnAcquisition(t *testing.T) {
+	moments(t, func(t *testing.T, srv *zktest.Server, m *moment) {
+		a, b := process(t, srv), process(t, srv)
+		two := take(t, a.Semaphore(pool, 4), 2)
+		id := session(srv)
+		m.at(srv, id, func(*zktest.Frame) zktest.Action {
+			srv.Expire(id)
+			return zktest.Pass
+		})
+		waiting := ask(soon(t), b.Semaphore(pool, 4), 3)
+		time.Sleep(time.Second)
+		giveBack(t, two)
+		got := waiting.served(t)
+		time.Sleep(sessionTimeout)
+		err := got.Err()
+		if n := len(srv.Children(pool + "/leases")); err == nil && n != 3 || err != nil && n != 0 {
+			t.Errorf("%d permits are taken, and the owner is told %v", n, err)
+		}
+		if released := got.Release(); errors.Is(err, tier.ErrLost) != errors.Is(released, tier.ErrLost) {
+			t.Errorf("Release: %v, after %v", released, err)
+		}
+		giveBack(t, take(t, a.Semaphore(pool, 4), 4))
+		wantNothing(t, srv, a, b)
+	})
+}
+
+func TestPermitsAreLostWithTheSession(t *testing.T) {
+	limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		a, b := process(), process()
+		three := take(t, a, 3)
+		work := three.Context(context.Background())
+		if until := three.ValidUntil(); until.Before(time.Now()) {
+			t.Errorf("valid until %v, want later than now", until)
+		}
+		for _, s := range srv.Sessions() {
+			if len(s.Ephemerals) > 0 {
+				srv.Mute(s.ID, zktest.ToServer)
+			}
+		}
+		waiting := ask(soon(t), b, 2)
+		<-three.Lost()
+		synctest.Wait()
+		if !waiting.pending() {
+			t.Error("others have permits of one who has not lost them yet")
+		}
+		if err := context.Cause(work); !errors.Is(err, tier.ErrLost) || !errors.Is(three.Err(), tier.ErrLost) || !three.ValidUntil().IsZero() {
+			t.Errorf("lost, but the context says %v, Err %v, and ValidUntil %v", err, three.Err(), three.ValidUntil())
+		}
+		giveBack(t, waiting.served(t))
+		for _, s := range srv.Sessions() {
+			srv.Unmute(s.ID, zktest.ToServer)
+		}
+		if err := three.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release: %v, want ErrLost", err)
+		}
+	})
+}
+
+// A permit that somebody deletes is told to those who hold it, and to nobody else; they keep none.
+func TestPermitThatIsDeleted(t *testing.T) {
+	limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		a := process()
+		two := take(t, a, 2)
+		names := srv.Children(pool + "/leases")
+		one := take(t, a, 1)
+		time.Sleep(sessionTimeout / 3) // by then its end is watched
+		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+		if err := conn.Delete(pool+"/leases/"+names[0], -1); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		select {
+		case <-two.Lost():
+		default:
+			t.Error("not told")
+		}
+		if one.Err() != nil {
+			t.Errorf("told to others: %v", one.Err())
+		}
+		waiting := ask(soon(t), a, 3).waits(t)
+		if err := two.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release: %v, want ErrLost", err)
+		}
+		got := waiting.served(t)
+		if n := len(srv.Children(pool + "/leases")); n != 4 {
+			t.Errorf("%d permits are taken, want 1 and 3", n)
+		}
+		giveBack(t, got)
+		giveBack(t, one)
+	})
+}
+
+// The owner releases before it could be told.
+func TestPermitThatIsDeletedBeforeTheRelease(t *testing.T) {
+	limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		three := take(t, process(), 3)
+		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+		if err := conn.Delete(pool+"/leases/"+srv.Children(pool + "/leases")[1], -1); err != nil {
+			t.Fatal(err)
+		}
+		if err := three.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release: %v, want ErrLost", err)
+		}
+	})
+}
+
+func TestPermitsAreReleasedOnce(t *testing.T) {
+	limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		s := process()
+		two := take(t, s, 2)
+		work := two.Context(context.Background())
+		if two.Count() != 2 || two.Path() != pool || two.Err() != nil || two.Token() <= 0 || work.Err() != nil {
+			t.Errorf("permits: %d at %s, %v, token %d, context %v", two.Count(), two.Path(), two.Err(), two.Token(), work.Err())
+		}
+		giveBack(t, two)
+		if err := context.Cause(work); !errors.Is(err, tier.ErrReleased) {
+			t.Errorf("the context says %v, want ErrReleased", err)
+		}
+		if err := context.Cause(two.Context(context.Background())); !errors.Is(err, tier.ErrReleased) {
+			t.Errorf("a later context says %v, want ErrReleased", err)
+		}
+		later := take(t, s, 4)
+		if err := two.Release(); !errors.Is(err, tier.ErrReleased) || !errors.Is(two.Err(), tier.ErrReleased) {
+			t.Errorf("Release again: %v, Err %v, want ErrReleased", err, two.Err())
+		}
+		if n := len(srv.Children(pool + "/leases")); n != 4 {
+			t.Errorf("%d permits are taken after a second release, want 4", n)
+		}
+		if later.Token() <= two.Token() {
+			t.Errorf("token %d after %d", later.Token(), two.Token())
+		}
+		giveBack(t, later)
+		select {
+		case <-two.Lost():
+			t.Error("a release is told as a loss")
+		default:
+		}
+	})
+}
+
+func TestDoWithPermits(t *testing.T) {
+	limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		mine := errors.New("mine")
+		var work context.Context
+		if err := process().Do(soon(t), 3, func(ctx context.Context) error {
+			if n := len(srv.Children(pool + "/leases")); n != 3 {
+				t.Errorf("%d permits are taken, want 3", n)
+			}
+			work = ctx
+			return mine
+		}); !errors.Is(err, mine) || work.Err() == nil {
+			t.Errorf("got %v, and the context says %v", err, work.Err())
+		}
+	})
+}
+
+func TestShutdownOfASemaphore(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		s := locks.Semaphore(pool, 2)
+		two := take(t, s, 2)
+		waiting := ask(soon(t), s, 1).waits(t)
+		over := make(chan error)
+		go func() { over <- locks.Shutdown(soon(t)) }()
+		<-waiting.done
+		_, late := s.Acquire(soon(t), 1)
+		for _, err := range []error{waiting.err, late} {
+			if !errors.Is(err, tier.ErrClosed) {
+				t.Errorf("got %v, want ErrClosed", err)
+			}
+		}
+		synctest.Wait()
+		select {
+		case err := <-over:
+			t.Errorf("Shutdown did not wait for the permits: %v", err)
+		default:
+		}
+		giveBack(t, two)
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+		if left := srv.Children(pool + "/leases"); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+func TestCloseOfASemaphore(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		s := locks.Semaphore(pool, 2)
+		two := take(t, s, 2)
+		waiting := ask(soon(t), s, 1).waits(t)
+		locks.Close()
+		<-waiting.done
+		_, late := s.Acquire(soon(t), 1)
+		_, tried := s.TryAcquire(soon(t), 1)
+		for _, err := range []error{waiting.err, late, tried} {
+			if !errors.Is(err, tier.ErrClosed) {
+				t.Errorf("got %v, want ErrClosed", err)
+			}
+		}
+		if err := two.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release: %v, want ErrLost", err)
+		}
+		wantNothing(t, srv, locks)
+	})
+}
+
+// What another program puts below leases counts, as that of Curator does.
+func TestPermitsOfOthersCount(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := process(t, srv).Semaphore(pool, 4)
+		giveBack(t, take(t, s, 1))
+		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+		theirs, err := conn.Create(pool+"/leases/_c_00000000-0000-4000-8000-000000000000-lease-", nil,
+			zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		if err == nil {
+			_, err = conn.Create(pool+"/leases/x", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := ask(soon(t), s, 3).waits(t)
+		if err := conn.Delete(theirs, -1); err != nil {
+			t.Fatal(err)
+		}
+		giveBack(t, waiting.served(t))
+		if err := conn.Delete(pool+"/leases/x", -1); err != nil {
+			t.Fatal(err)
+		}
+		wantNothing(t, srv)
+	})
+}

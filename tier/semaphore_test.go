@@ -1,0 +1,437 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// limited runs f in a bubble with a server that keeps the number of permits, and processes with
+// the default budget.
+func limited(t *testing.T, n int, f func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore)) {
+	t.Helper()
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		atMost(t, srv, n)
+		var all []*tier.Registry
+		f(t, srv, func(opts ...tier.MutexOption) *tier.Semaphore {
+			locks := process(t, srv)
+			all = append(all, locks)
+			return locks.Semaphore(pool, n, append([]tier.MutexOption{tier.WithHandOff(20 * time.Millisecond)}, opts...)...)
+		})
+		wantNothing(t, srv, all...)
+	})
+}
+
+// Turns cost what the documentation says.
+func TestRoundTripsOfASemaphore(t *testing.T) {
+	const trip = 10 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t, zktest.Config{Latency: trip / 2})
+		var m meter
+		srv.Intercept(m.note)
+		s := process(t, srv).Semaphore(pool, 10)
+		giveBack(t, take(t, s, 1)) // makes the parents
+		m.take()
+		for _, k := range []int{1, 10} {
+			begun := time.Now()
+			permits := take(t, s, k)
+			if d := time.Since(begun); d != 3*trip {
+				t.Errorf("Acquire(%d) took %v, want three round trips of %v", k, d, trip)
+			}
+			if ops := m.take(); writes(ops) != 2 || len(ops) != 5 {
+				t.Errorf("Acquire(%d): requests %v, want a turn, two looks, and one write for all permits and the turn", k, ops)
+			}
+			begun = time.Now()
+			giveBack(t, permits)
+			if d := time.Since(begun); d != trip {
+				t.Errorf("Release of %d took %v, want a round trip of %v", k, d, trip)
+			}
+			if ops := m.take(); len(ops) != 1 {
+				t.Errorf("Release of %d: requests %v, want one", k, ops)
+			}
+		}
+	})
+}
+
+func TestPermitsAreTakenAllOrNone(t *testing.T) {
+	limited(t, 5, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		a, b := process(), process()
+		three := take(t, a, 3)
+		waiting := ask(soon(t), b, 3).waits(t)
+		if taken := len(srv.Children(pool + "/leases")); taken != 3 {
+			t.Errorf("%d permits are taken while three are wanted and two are free, want 3", taken)
+		}
+		giveBack(t, three)
+		got := waiting.served(t)
+		if n := got.Count(); n != 3 {
+			t.Errorf("got %d permits, want 3", n)
+		}
+		giveBack(t, got)
+	})
+}
+
+// Two that want more than half each would wait for each other if they took a part.
+func TestHalvesDoNotWaitForEachOther(t *testing.T) {
+	limited(t, 6, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		a, b := process(), process()
+		var held []*tier.Permits
+		for range 3 {
+			held = append(held, take(t, a, 1), take(t, b, 1))
+		}
+		big := []*claim{ask(soon(t), a, 5).waits(t), ask(soon(t), b, 5).waits(t)}
+		for _, one := range held {
+			giveBack(t, one)
+		}
+		for _, c := range big {
+			giveBack(t, c.served(t))
+		}
+	})
+}
+
+func TestRequestsAreServedInOrderAcrossProcesses(t *testing.T) {
+	limited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		strict := tier.WithHandOff(0)
+		a, b := process(strict), process(strict)
+		all := take(t, a, 3)
+		order := []struct {
+			s *tier.Semaphore
+			k int
+		}{{b, 2}, {a, 3}, {b, 2}, {a, 2}, {b, 3}}
+		var mu sync.Mutex
+		var got []int
+		var wg sync.WaitGroup
+		for i, want := range order {
+			c := ask(soon(t), want.s, want.k).waits(t)
+			wg.Go(func() {
+				permits := c.served(t)
+				mu.Lock()
+				got = append(got, i)
+				mu.Unlock()
+				time.Sleep(time.Millisecond)
+				giveBack(t, permits)
+			})
+		}
+		giveBack(t, all)
+		wg.Wait()
+		// b has one place in the queue, so its second request is behind the second of a.
+		if want := []int{0, 1, 2, 3, 4}; !slices.Equal(got, want) {
+			t.Errorf("served in the order %v, want %v", got, want)
+		}
+	})
+}
+
+// A goroutine that wants all is served though others come and go without a pause.
+func TestSmallRequestsDoNotStarveALargeOne(t *testing.T) {
+	for _, where := range []string{"same process", "another process"} {
+		t.Run(where, func(t *testing.T) {
+			limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+				a, b := process(), process()
+				big := a
+				if where == "another process" {
+					big = process()
+				}
+				ctx, stop := context.WithCancel(soon(t))
+				var wg sync.WaitGroup
+				for i := range 12 {
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							if permits, err := []*tier.Semaphore{a, b}[i%2].Acquire(ctx, 1); err == nil {
+								time.Sleep(time.Millisecond)
+								giveBack(t, permits)
+							}
+						}
+					})
+				}
+				time.Sleep(time.Second)
+				begun := time.Now()
+				permits := take(t, big, 4)
+				if d := time.Since(begun); d > 100*time.Millisecond {
+					t.Errorf("waited %v for all permits beside others that hold one for 1 ms, want budgets and sections", d)
+				}
+				giveBack(t, permits)
+				stop()
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// Within the process permits change hands for nothing while no other process waits.
+func TestPermitsAreHandedOnForNothing(t *testing.T) {
+	limited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		s := process()
+		var m meter
+		all := take(t, s, 3)
+		var wg sync.WaitGroup
+		var waiting []*claim
+		for range 999 {
+			waiting = append(waiting, ask(soon(t), s, 1))
+		}
+		waiting[0].waits(t)
+		srv.Intercept(m.note)
+		giveBack(t, all)
+		for _, c := range waiting {
+			wg.Go(func() { giveBack(t, c.served(t)) })
+		}
+		wg.Wait()
+		synctest.Wait()
+		if ops := m.take(); len(ops) > 4 {
+			t.Errorf("999 turns: requests %v, want one to leave the queue and one for each permit that goes", ops)
+		}
+	})
+}
+
+// While another process waits, permits stay here for the budget from when they came.
+func TestBudgetOfASemaphore(t *testing.T) {
+	limited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		a, b := process(), process()
+		ctx, stop := context.WithCancel(soon(t))
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					if permits, err := a.Acquire(ctx, 1); err == nil {
+						time.Sleep(time.Millisecond)
+						giveBack(t, permits)
+					}
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		for range 20 {
+			begun := time.Now()
+			permits := take(t, b, 2)
+			if d := time.Since(begun); d < 20*time.Millisecond || d > 45*time.Millisecond {
+				t.Errorf("another process waited %v, want the budget of 20 ms, for its place in the queue and once more at its head, and two sections", d)
+			}
+			giveBack(t, permits)
+			time.Sleep(50 * time.Millisecond)
+		}
+		stop()
+		wg.Wait()
+	})
+}
+
+// Surplus goes at once, in one write.
+func TestPermitsThatNobodyWantsGoInOneWrite(t *testing.T) {
+	limited(t, 8, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		s := process()
+		permits := take(t, s, 8)
+		waiting := ask(soon(t), s, 2).waits(t)
+		var m meter
+		srv.Intercept(m.note)
+		giveBack(t, permits)
+		got := waiting.served(t)
+		synctest.Wait()
+		if taken := len(srv.Children(pool + "/leases")); taken != 2 {
+			t.Errorf("%d permits are taken, want the two that were handed on", taken)
+		}
+		if ops := m.take(); writes(ops) != 2 {
+			t.Errorf("requests %v, want one write for six permits and one for the turn", ops)
+		}
+		giveBack(t, got)
+	})
+}
+
+// Those who wait together are served with one write, as far as there is room.
+func TestWaitersAreServedTogether(t *testing.T) {
+	limited(t, 10, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		a, b := process(), process()
+		all := take(t, a, 10)
+		var waiting []*claim
+		for range 8 {
+			waiting = append(waiting, ask(soon(t), b, 1).waits(t))
+		}
+		var m meter
+		srv.Intercept(m.note)
+		giveBack(t, all)
+		tokens := make(map[int64]bool)
+		for _, c := range waiting {
+			permits := c.served(t)
+			tokens[permits.Token()] = true
+			defer giveBack(t, permits)
+		}
+		if ops := m.take(); writes(ops) != 2 || len(tokens) != 1 {
+			t.Errorf("requests %v and tokens %v, want one write to give up and one to take", ops, tokens)
+		}
+	})
+}
+
+func TestTryAcquireOfASemaphore(t *testing.T) {
+	limited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		a, b := process(), process()
+		two, err := a.TryAcquire(soon(t), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m meter
+		srv.Intercept(m.note)
+		for _, s := range []*tier.Semaphore{a, b} {
+			if _, err := s.TryAcquire(soon(t), 2); !errors.Is(err, tier.ErrLocked) {
+				t.Errorf("try for two of one that is free: got %v, want ErrLocked", err)
+			}
+		}
+		if ops := m.take(); writes(ops) != 0 {
+			t.Errorf("tries in vain: requests %v, want no write", ops)
+		}
+		waiting := ask(soon(t), b, 3).waits(t)
+		for _, s := range []*tier.Semaphore{a, b} {
+			if _, err := s.TryAcquire(soon(t), 1); !errors.Is(err, tier.ErrLocked) {
+				t.Errorf("try past one who waits: got %v, want ErrLocked", err)
+			}
+		}
+		giveBack(t, two)
+		giveBack(t, waiting.served(t))
+	})
+}
+
+func TestRequestsThatCannotBeServed(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		for _, c := range []struct {
+			s    *tier.Semaphore
+			k    int
+			want string
+		}{
+			{locks.Semaphore(pool, 3), 0, "0 permits: want at least one"},
+			{locks.Semaphore(pool, 3), -1, "-1 permits: want at least one"},
+			{locks.Semaphore(pool, 3), 4, "4 permits of 3"},
+			{locks.Semaphore(pool, 1e6), 1e6, "ask for fewer"},
+			{locks.Semaphore(pool, 0), 1, "0 permits in all: want at least one"},
+			{locks.Semaphore("limits", 3), 1, "has to begin with /"},
+			{locks.Semaphore(pool, 3, tier.WithHandOff(-1)), 1, "negative"},
+		} {
+			_, err := c.s.Acquire(soon(t), c.k)
+			_, tried := c.s.TryAcquire(soon(t), c.k)
+			for _, err := range []error{err, tried} {
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%d: got %v, want an error that says %q", c.k, err, c.want)
+				}
+			}
+		}
+		wantNothing(t, srv, locks)
+	})
+}
+
+// The number belongs to the path, as far as that is ours to write to.
+func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
+	for _, c := range []struct {
+		name, content, after string
+		want                 []string // in the error; none: no error
+	}{
+		{"nothing", "", "tierlock permits=3", nil},
+		{"ours", "tierlock permits=3", "tierlock permits=3", nil},
+		{"somebody's", "10.0.0.7", "10.0.0.7", nil},
+		{"another number", "tierlock permits=10", "tierlock permits=10", []string{`"10"`, "3", "one number everywhere"}},
+		{"kazoo's", "3", "3", []string{"kazoo", "another path"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+				for _, path := range []string{"/limits", pool} {
+					if _, err := conn.Create(path, []byte(c.content), 0, zk.WorldACL(zk.PermAll)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				s := process(t, srv).Semaphore(pool, 3)
+				for _, take := range []func(context.Context, int) (*tier.Permits, error){s.Acquire, s.TryAcquire} {
+					permits, err := take(soon(t), 1)
+					if len(c.want) == 0 {
+						if err != nil {
+							t.Fatal(err)
+						}
+						giveBack(t, permits)
+						continue
+					}
+					if !errors.Is(err, tier.ErrPermits) {
+						t.Errorf("got %v, want ErrPermits", err)
+					}
+					for _, part := range c.want {
+						if !strings.Contains(fmt.Sprint(err), part) {
+							t.Errorf("got %v, want it to say %s", err, part)
+						}
+					}
+				}
+				if got := stored(srv); got != c.after {
+					t.Errorf("content of the path: %q, want %q", got, c.after)
+				}
+				wantNothing(t, srv)
+			})
+		})
+	}
+}
+
+// Within a process no request is needed to find out.
+func TestNumberOfPermitsIsTheSameInAProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		permits := take(t, locks.Semaphore(pool, 3), 1)
+		_, err := locks.Semaphore(pool, 4).Acquire(soon(t), 1)
+		if !errors.Is(err, tier.ErrPermits) || !strings.Contains(err.Error(), "3") || !strings.Contains(err.Error(), "4") {
+			t.Errorf("got %v, want ErrPermits with both numbers", err)
+		}
+		giveBack(t, permits)
+	})
+}
+
+// Whoever may not write the number still gets permits.
+func TestNumberThatMayNotBeWritten(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+		for _, path := range []string{"/limits", pool} {
+			if _, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermWrite)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		giveBack(t, take(t, process(t, srv).Semaphore(pool, 3), 2))
+		if got := stored(srv); got != "" {
+			t.Errorf("content of the path: %q, want none", got)
+		}
+		wantNothing(t, srv)
+	})
+}
+
+// The first one that waits leaves, and the next one wants no more than is free.
+func TestWhoeverIsBehindOneThatLeavesIsServed(t *testing.T) {
+	limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		a, b := process(), process()
+		two := take(t, a, 2)
+		ctx, cancel := context.WithCancel(soon(t))
+		big := ask(ctx, b, 4).waits(t)
+		small := ask(soon(t), b, 2).waits(t)
+		cancel()
+		begun := time.Now()
+		giveBack(t, small.served(t))
+		if d := time.Since(begun); d > 0 {
+			t.Errorf("waited %v more, want no time at all", d)
+		}
+		<-big.done
+		var wait *tier.WaitError
+		if !errors.As(big.err, &wait) || !errors.Is(big.err, context.Canceled) || wait.Path != pool {
+			t.Errorf("got %v, want a WaitError for the end of the context", big.err)
+		}
+		giveBack(t, two)
+	})
+}
+
+func TestWaitLimitOfASemaphore(t *testing.T) {
+	limited(t, 1, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		one := take(t, process(), 1)
+		begun := time.Now()
+		_, err := process(tier.WithMaxWait(3*time.Second)).Acquire(soon(t), 1)
+		if d := time.Since(begun); !errors.Is(err, tier.ErrWaitLimit) || d != 3*time.Second {
+			t.Errorf("got %v after %v, want ErrWaitLimit after 3s", err, d)
+		}
+		giveBack(t, one)
+	})
+}
