@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -60,6 +61,18 @@ func TestRoundTripsOfASemaphore(t *testing.T) {
 				t.Errorf("Release of %d: requests %v, want one", k, ops)
 			}
 		}
+		begun := time.Now()
+		all, err := s.TryAcquire(soon(t), 10)
+		if d := time.Since(begun); err != nil || d != 5*trip {
+			t.Errorf("TryAcquire: %v after %v, want permits after five round trips of %v", err, d, trip)
+		}
+		other := process(t, srv).Semaphore(pool, 10)
+		begun = time.Now()
+		_, err = other.TryAcquire(soon(t), 1)
+		if d := time.Since(begun); !errors.Is(err, tier.ErrLocked) || d != trip {
+			t.Errorf("TryAcquire with none free: %v after %v, want ErrLocked after a round trip of %v", err, d, trip)
+		}
+		giveBack(t, all)
 	})
 }
 
@@ -433,5 +446,32 @@ func TestWaitLimitOfASemaphore(t *testing.T) {
 			t.Errorf("got %v after %v, want ErrWaitLimit after 3s", err, d)
 		}
 		giveBack(t, one)
+	})
+}
+
+// Over a connection made elsewhere there is no lease, and nothing is handed on.
+func TestSemaphoreOverAConnectionMadeElsewhere(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		atMost(t, srv, 3)
+		client, err := zklock.Attach(outsider(t, "127.0.0.1:2181", srv.DialTimeout))
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks, err := tier.New(client.Tier())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locks.Close()
+		s := locks.Semaphore(pool, 3)
+		two := take(t, s, 2)
+		waiting := ask(soon(t), s, 2).waits(t)
+		token := two.Token()
+		giveBack(t, two)
+		got := waiting.served(t)
+		if got.Token() <= token {
+			t.Errorf("token %d after %d, want permits from the store", got.Token(), token)
+		}
+		giveBack(t, got)
+		wantNothing(t, srv, locks)
 	})
 }

@@ -1,0 +1,14 @@
+package etcdlock
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+func TestSemaphoreIsRefused(t *testing.T) {
+	if _, err := new(store).Semaphore("/a", 3, second.Options{}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("got %v, want ErrUnsupported", err)
+	}
+}
