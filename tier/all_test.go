@@ -1,0 +1,389 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// abc returns the same three locks, as one registry has them.
+func abc(r *tier.Registry) (a, b, c *tier.Mutex) {
+	return r.Mutex("/locks/a"), r.Mutex("/locks/b"), r.Mutex("/locks/c")
+}
+
+func acquireAll(t *testing.T, ctx context.Context, mutexes ...*tier.Mutex) *tier.Bundle {
+	t.Helper()
+	bundle, err := tier.AcquireAll(ctx, mutexes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bundle
+}
+
+// A gathering is a call of AcquireAll in a goroutine of its own.
+type gathering struct {
+	done   chan struct{} // closed when the call has returned
+	bundle *tier.Bundle
+	err    error
+}
+
+func gather(ctx context.Context, mutexes ...*tier.Mutex) *gathering {
+	g := &gathering{done: make(chan struct{})}
+	go func() {
+		defer close(g.done)
+		g.bundle, g.err = tier.AcquireAll(ctx, mutexes...)
+	}()
+	return g
+}
+
+// wantQueues checks how many contenders each of the locks a, b and c has.
+func wantQueues(t *testing.T, srv *zktest.Server, when string, want ...int) {
+	t.Helper()
+	synctest.Wait()
+	var got []int
+	for _, name := range []string{"a", "b", "c"} {
+		got = append(got, len(srv.Children("/locks/"+name)))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: queues of a, b, c: %d, want %d", when, got, want)
+	}
+}
+
+func TestAcquireAllTakesLocksInTheOrderOfTheirPaths(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b, c := abc(process(t, srv))
+		for _, all := range [][]*tier.Mutex{{a, b, c}, {a, c, b}, {b, a, c}, {b, c, a}, {c, a, b}, {c, b, a}} {
+			_, other, _ := abc(process(t, srv))
+			hold := acquire(t, other)
+			g := gather(soon(t), all...)
+			wantQueues(t, srv, "while b is held elsewhere", 1, 2, 0)
+			release(t, hold)
+			<-g.done
+			if g.err != nil {
+				t.Fatal(g.err)
+			}
+			wantQueues(t, srv, "with all", 1, 1, 1)
+			for i, h := range g.bundle.Holds() {
+				if h.Path() != all[i].Path() {
+					t.Errorf("hold %d is of %s, want %s", i, h.Path(), all[i].Path())
+				}
+			}
+			if err := g.bundle.Release(); err != nil {
+				t.Error(err)
+			}
+			wantQueues(t, srv, "after the release", 0, 0, 0)
+		}
+	})
+}
+
+func TestAcquireAllHoldsNothingAfterAnError(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		a, b, c := abc(locks)
+		_, _, other := abc(process(t, srv))
+		hold := acquire(t, other)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := tier.AcquireAll(ctx, c, a, b)
+		var wait *tier.WaitError
+		if !errors.As(err, &wait) || wait.Path != c.Path() || wait.Ahead.Token != hold.Token() || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want a WaitError about %s", err, c.Path())
+		}
+		wantQueues(t, srv, "after the error", 0, 0, 1)
+
+		impatient := locks.Mutex("/locks/c", tier.WithMaxWait(time.Second))
+		if _, err = tier.AcquireAll(t.Context(), impatient, a); !errors.Is(err, tier.ErrWaitLimit) {
+			t.Errorf("with a limit of one lock: %v", err)
+		}
+		wantQueues(t, srv, "after the limit", 0, 0, 1)
+		release(t, hold)
+		if _, err = tier.AcquireAll(ctx, a, b); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("with a context that has ended: %v", err)
+		}
+		wantQueues(t, srv, "with a context that has ended", 0, 0, 0)
+	})
+}
+
+// What can be refused is refused before anything is sent.
+func TestAcquireAllRefusesBeforeItAcquires(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		a, b, _ := abc(locks)
+		again, _, _ := abc(process(t, srv))
+		var m meter
+		srv.Intercept(m.note)
+		for what, c := range map[string]struct {
+			mutexes []*tier.Mutex
+			want    string
+		}{
+			"nil":                              {[]*tier.Mutex{a, nil, b}, "mutex 2 of 3 is nil"},
+			"a path that cannot be a lock":     {[]*tier.Mutex{a, locks.Mutex("//")}, "//"},
+			"an option that is wrong":          {[]*tier.Mutex{a, locks.Mutex("/z", tier.WithLinger(-1))}, "linger -1ns"},
+			"the same path in two registries":  {[]*tier.Mutex{a, b, again}, "two locks at /locks/a"},
+			"a mutex and one to read":          {[]*tier.Mutex{b, locks.RWMutex("/locks/b").Reader()}, "two locks at /locks/b"},
+			"the same, with others in between": {[]*tier.Mutex{again, b, a, a}, "two locks at /locks/a"},
+		} {
+			if _, err := tier.AcquireAll(t.Context(), c.mutexes...); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: got %v, want %q", what, err, c.want)
+			}
+		}
+		synctest.Wait()
+		if ops := m.take(); len(ops) != 0 {
+			t.Errorf("sent %v, want nothing", ops)
+		}
+	})
+}
+
+func TestAcquireAllEntersAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		a, b, c := abc(locks)
+		outer := acquire(t, a)
+		bundle := acquireAll(t, outer.Context(soon(t)), b, locks.Mutex("/locks/b"), a, b)
+		holds := bundle.Holds()
+		if holds[0].Token() != holds[1].Token() || holds[0].Token() != holds[3].Token() || holds[2].Token() != outer.Token() {
+			t.Error("what is there twice, or held already, was not entered again")
+		}
+		wantQueues(t, srv, "with holds of a and b", 1, 1, 0)
+		inner := acquireAll(t, bundle.Context(soon(t)), c, b, a)
+		for _, bundle := range []*tier.Bundle{inner, bundle} {
+			if err := bundle.Release(); err != nil {
+				t.Error(err)
+			}
+		}
+		wantQueues(t, srv, "with the outer hold", 1, 0, 0)
+		release(t, outer)
+	})
+}
+
+// The side that writes comes first, as nobody who reads can become the writer.
+func TestAcquireAllTakesBothSidesOfALock(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		rw := process(t, srv).RWMutex("/locks/b")
+		other := process(t, srv).RWMutex("/locks/b").Reader()
+		bundle := acquireAll(t, soon(t), rw.Reader(), rw.Writer(), rw.Reader())
+		waiting := start(soon(t), other).blocked(t)
+		if err := bundle.Release(); err != nil {
+			t.Error(err)
+		}
+		release(t, waiting.granted(t))
+
+		reading := acquire(t, rw.Reader())
+		if _, err := tier.AcquireAll(reading.Context(soon(t)), rw.Writer()); !errors.Is(err, tier.ErrUpgrade) {
+			t.Errorf("one who reads asks to write: %v, want ErrUpgrade", err)
+		}
+		release(t, reading)
+	})
+}
+
+func TestABundleReleasesInReverseAndOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b, c := abc(process(t, srv))
+		bundle := acquireAll(t, soon(t), c, a, b)
+		work := bundle.Context(t.Context())
+		if work != bundle.Context(t.Context()) || bundle.Err() != nil {
+			t.Errorf("another context, or an error: %v", bundle.Err())
+		}
+		paths := make(chan string, 9) // of what is deleted, in order
+		srv.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Stage == zktest.Request && f.Op == zktest.OpDelete {
+				paths <- f.Path[:len("/locks/a")]
+			}
+			return zktest.Pass
+		})
+		if err := bundle.Release(); err != nil {
+			t.Error(err)
+		}
+		var order []string
+		for range len(paths) {
+			order = append(order, <-paths)
+		}
+		if want := []string{"/locks/c", "/locks/b", "/locks/a"}; !slices.Equal(order, want) {
+			t.Errorf("released %v, want %v", order, want)
+		}
+		if cause := context.Cause(work); !errors.Is(cause, tier.ErrReleased) {
+			t.Errorf("cause of the context: %v, want ErrReleased", cause)
+		}
+		next := acquire(t, b)
+		if err := bundle.Release(); !errors.Is(err, tier.ErrReleased) || !errors.Is(bundle.Err(), tier.ErrReleased) {
+			t.Errorf("second Release: %v, Err: %v; want ErrReleased", err, bundle.Err())
+		}
+		wantQueues(t, srv, "with the next hold of b", 0, 1, 0)
+		release(t, next)
+	})
+}
+
+func TestABundleIsLostWithAnyOfItsLocks(t *testing.T) { // I7
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b, _ := abc(process(t, srv))
+		_, _, c := abc(process(t, srv)) // another session
+		operator := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+		for _, gone := range []*tier.Mutex{a, b, c} {
+			bundle := acquireAll(t, soon(t), a, b, c)
+			work := bundle.Context(t.Context())
+			time.Sleep(sessionTimeout) // the node is watched from a while after the grant on
+			if err := operator.Delete(gone.Path()+"/"+srv.Children(gone.Path())[0], -1); err != nil {
+				t.Fatal(err)
+			}
+			<-work.Done()
+			if cause := context.Cause(work); !errors.Is(cause, tier.ErrLost) {
+				t.Errorf("%s: cause of the context: %v, want ErrLost", gone.Path(), cause)
+			}
+			if err := bundle.Err(); !errors.Is(err, tier.ErrLost) || !strings.Contains(err.Error(), "hold of "+gone.Path()) {
+				t.Errorf("Err: %v, want the loss of %s", err, gone.Path())
+			}
+			if err := bundle.Release(); !errors.Is(err, tier.ErrLost) {
+				t.Errorf("%s: Release: %v, want ErrLost", gone.Path(), err)
+			}
+			wantQueues(t, srv, "after the release", 0, 0, 0)
+		}
+	})
+}
+
+func TestALockThatIsLostWhileOthersAreWaitedForEndsTheWait(t *testing.T) { // I7
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, _, _ := abc(process(t, srv))
+		_, b, c := abc(process(t, srv)) // another session
+		_, _, other := abc(process(t, srv))
+		hold := acquire(t, other)
+		g := gather(soon(t), a, b, c)
+		wantQueues(t, srv, "while c is waited for", 1, 1, 2)
+		srv.Expire(sessionOf(t, srv, a, 0))
+		<-g.done
+		if !errors.Is(g.err, tier.ErrLost) || !strings.Contains(g.err.Error(), "hold of /locks/a") {
+			t.Errorf("got %v, want the loss of a", g.err)
+		}
+		wantQueues(t, srv, "after the loss", 0, 0, 1)
+		release(t, hold)
+	})
+}
+
+// The last lock comes, and only then is it known that another one has gone.
+func TestAcquireAllReturnsNoLockThatIsLost(t *testing.T) { // I1
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		first := process(t, srv)
+		second, err := tierlock.Dial(soon(t), "127.0.0.1", zklock.WithDialContext(srv.DialContext),
+			tier.WithObserver(tier.Observer{Acquired: func(context.Context, tier.Acquired) { first.Close() }}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer second.Close()
+		bundle, err := tier.AcquireAll(soon(t), second.Mutex("/locks/b"), first.Mutex("/locks/a"))
+		if bundle != nil || !errors.Is(err, tier.ErrLost) {
+			t.Errorf("got %v, %v; want ErrLost", bundle, err)
+		}
+		wantQueues(t, srv, "after the loss", 0, 0, 0)
+	})
+}
+
+func TestAcquireAllGivesAllBackWhenAnObserverPanics(t *testing.T) { // I5
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, _, _ := abc(process(t, srv))
+		second, err := tierlock.Dial(soon(t), "127.0.0.1", zklock.WithDialContext(srv.DialContext),
+			tier.WithObserver(tier.Observer{Acquired: func(context.Context, tier.Acquired) { panic("observer") }}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer second.Close()
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic of the observer is gone")
+				}
+			}()
+			tier.AcquireAll(soon(t), a, second.Mutex("/locks/b"))
+		}()
+		wantQueues(t, srv, "after the panic", 0, 0, 0)
+	})
+}
+
+func TestABundleOfNothing(t *testing.T) {
+	bundle := acquireAll(t, t.Context())
+	if len(bundle.Holds()) != 0 || bundle.Err() != nil || bundle.Context(t.Context()) != t.Context() {
+		t.Errorf("holds %v, Err %v", bundle.Holds(), bundle.Err())
+	}
+	if err := bundle.Release(); err != nil {
+		t.Error(err)
+	}
+	if err := bundle.Release(); !errors.Is(err, tier.ErrReleased) {
+		t.Errorf("second Release: %v, want ErrReleased", err)
+	}
+}
+
+// Nothing that belongs to the wait stays with the holds.
+func TestAcquireAllLeavesNoContextBehind(t *testing.T) { // I10
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b, _ := abc(process(t, srv))
+		bundle := acquireAll(t, soon(t), a, b)
+		synctest.Wait()
+		for _, h := range bundle.Holds() {
+			if n := tier.Derived(h); n != 0 {
+				t.Errorf("%s: %d contexts", h.Path(), n)
+			}
+		}
+		if err := bundle.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What AcquireAll is for. Two processes, or two goroutines of one, take two locks in opposite order.
+func TestLocksTakenOneByOneInOppositeOrderWaitForEachOther(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		others bool // in another process
+		all    bool // with AcquireAll
+	}{{"two processes by hand", true, false}, {"two goroutines by hand", false, false}, {"two processes", true, true}, {"two goroutines", false, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				one := process(t, srv)
+				two := one
+				if c.others {
+					two = process(t, srv)
+				}
+				// Both take their time with the first lock.
+				take := func(ctx context.Context, first, second *tier.Mutex) error {
+					if c.all {
+						bundle, err := tier.AcquireAll(ctx, first, second)
+						if err != nil {
+							return err
+						}
+						time.Sleep(time.Second)
+						return bundle.Release()
+					}
+					return first.Do(ctx, func(ctx context.Context) error {
+						time.Sleep(time.Second)
+						return second.Do(ctx, func(context.Context) error { return nil })
+					})
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				begun := time.Now()
+				results := make(chan error, 2)
+				go func() { results <- take(ctx, one.Mutex("/locks/a"), one.Mutex("/locks/b")) }()
+				go func() { results <- take(ctx, two.Mutex("/locks/b"), two.Mutex("/locks/a")) }()
+				err := <-results
+				took := time.Since(begun)
+				switch {
+				case c.all && err != nil:
+					t.Errorf("with AcquireAll: %v", err)
+				case !c.all && (!errors.Is(err, context.DeadlineExceeded) || took < time.Hour):
+					t.Errorf("by hand, after %v: %v; want both to wait until their context ends", took, err)
+				}
+				err = <-results // by hand the other one may have got what the first one gave up
+				if took := time.Since(begun); c.all && (err != nil || took > time.Minute) {
+					t.Errorf("with AcquireAll, after %v: %v", took, err)
+				}
+			})
+		})
+	}
+}

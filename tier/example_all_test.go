@@ -1,0 +1,34 @@
+package tier_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A transfer needs both accounts, and the one the other way round may happen at the same time.
+func ExampleAcquireAll() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+
+	transfer := func(ctx context.Context, from, to string) error {
+		both, err := tier.AcquireAll(ctx, locks.Mutex("/accounts/"+from), locks.Mutex("/accounts/"+to))
+		if err != nil {
+			return err // nothing is held
+		}
+		defer both.Release()
+		work := both.Context(ctx) // ends if either lock is lost
+		fmt.Println("transferring:", work.Err() == nil)
+		return both.Err()
+	}
+	results := make(chan error)
+	go func() { results <- transfer(ctx, "alice", "bob") }()
+	go func() { results <- transfer(ctx, "bob", "alice") }()
+	fmt.Println(<-results, <-results)
+	// Output:
+	// transferring: true
+	// transferring: true
+	// <nil> <nil>
+}
