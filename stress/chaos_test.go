@@ -52,6 +52,17 @@ func TestReaderWriterLockSurvivesChaos(t *testing.T) {
 	}
 }
 
+func TestSemaphoreSurvivesChaos(t *testing.T) {
+	r := runJSON(t, exitPass, "-chaos", "-lock", "semaphore", "-weight", "2", "-duration", "4s", "-procs", "3")
+	c := r.Chaos
+	if r.Verdict != "PASS" || c == nil {
+		t.Fatalf("got %+v", r)
+	}
+	if len(c.Faults) == 0 || c.AfterFaults == 0 || c.History != "Ok" || r.Permits != 3 || r.Busy == 0 {
+		t.Errorf("got %+v, %+v", r, c)
+	}
+}
+
 // shortTempDir is for the address of a unix socket, for which t.TempDir is too long.
 func shortTempDir(t *testing.T) string {
 	t.Helper()

@@ -34,7 +34,14 @@ func (l flawed) Contender(path string) (store.Contender, error) {
 	}, err
 }
 
+// dialTooMany is tier's semaphore with one permit more than it should have.
+func dialTooMany(ctx context.Context, o store.Options) (store.Locker, error) {
+	o.Permits++
+	return store.ZooKeeper.Locks["semaphore"].Dial(ctx, o)
+}
+
 func addFlawed() {
+	store.ZooKeeper.Locks["too-many"] = store.Kind{Dial: dialTooMany, Sort: store.Semaphore}
 	store.ZooKeeper.Locks["rash-readers"] = store.Kind{Dial: dialFlawed(1), Sort: store.ReadersWriter}
 	store.ZooKeeper.Locks["rash-writers"] = store.Kind{Dial: dialFlawed(rule.Everybody), Sort: store.ReadersWriter}
 }
@@ -57,5 +64,22 @@ func TestReaderBesideAWriterFailsUnderChaos(t *testing.T) {
 		if r.Overlaps == 0 || r.Chaos.History != "Illegal" {
 			t.Errorf("%s: got %d overlaps, history %s", lock, r.Overlaps, r.Chaos.History)
 		}
+	}
+}
+
+func TestOnePermitTooManyFails(t *testing.T) {
+	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
+	r := runJSON(t, exitViolation, "-zk", servers, "-lock", "too-many", "-permits", "3", "-weight", "2",
+		"-procs", "2", "-goroutines", "3", "-cs", "1ms", "-duration", "1s")
+	if r.Overlaps == 0 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestOnePermitTooManyFailsUnderChaos(t *testing.T) {
+	t.Setenv("TMPDIR", shortTempDir(t))
+	r := runJSON(t, exitViolation, "-chaos", "-lock", "too-many", "-duration", "1s", "-procs", "2")
+	if r.Overlaps == 0 || r.Chaos.History != "Illegal" {
+		t.Errorf("got %d overlaps, history %s", r.Overlaps, r.Chaos.History)
 	}
 }

@@ -82,6 +82,15 @@ func TestReaderWriterLockPasses(t *testing.T) {
 	}
 }
 
+func TestSemaphorePasses(t *testing.T) {
+	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
+	r := runJSON(t, exitPass, "-zk", servers, "-lock", "semaphore", "-permits", "4", "-weight", "3",
+		"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
+	if r.Verdict != "PASS" || r.Permits != 4 || r.Weight != 3 || r.Acquisitions == 0 || r.Busy == 0 || len(r.Errors) > 0 {
+		t.Errorf("got %+v", r)
+	}
+}
+
 func TestRealLocksPassOnEtcd(t *testing.T) {
 	for _, lock := range []string{"mutex", "etcd"} {
 		t.Run(lock, func(t *testing.T) {

@@ -81,6 +81,8 @@ func (l tiered) Contender(path string) (Contender, error) {
 	switch l.sort {
 	case ReadersWriter:
 		return contendEither(l.RWMutex(path)), nil
+	case Semaphore:
+		return contendSome(l.Semaphore(path, l.permits)), nil
 	}
 	return contend(l.Mutex(path).Acquire), nil
 }
@@ -95,6 +97,25 @@ func contendEither(m *tier.RWMutex) Contender {
 		return read(ctx, weight)
 	}
 }
+
+// contendSome takes as many permits as the section weighs.
+func contendSome(s *tier.Semaphore) Contender {
+	return func(ctx context.Context, weight int64) (Hold, error) {
+		p, err := s.Acquire(ctx, int(weight))
+		if err != nil {
+			return nil, err
+		}
+		return permits{p}, nil
+	}
+}
+
+// permits are no ownership that can be entered again, and their tokens no fence.
+type permits struct{ all *tier.Permits }
+
+func (permits) Token() int64            { return 0 }
+func (p permits) Lost() <-chan struct{} { return p.all.Lost() }
+func (p permits) Err() error            { return p.all.Err() }
+func (p permits) Release() error        { return p.all.Release() }
 
 func (o Options) policy() []tier.Option {
 	var options []tier.Option

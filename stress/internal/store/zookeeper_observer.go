@@ -52,20 +52,30 @@ func (o *zkObserver) Renew(ctx context.Context) error {
 	return nil
 }
 
-// Orphans counts the children of the lock paths.
+// Orphans counts the children of the lock paths, and of what semaphores have there.
 func (o *zkObserver) Orphans() (n int64, err error) {
 	for _, p := range o.paths {
 		if _, err := o.conn.Sync(p); err != nil {
 			return n, fmt.Errorf("look for leaked nodes: %w", err)
 		}
-		children, _, err := o.conn.Children(p)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return n, fmt.Errorf("look for leaked nodes: %w", err)
+		for _, parent := range parentsAt(p) {
+			children, _, err := o.conn.Children(parent)
+			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+				return n, fmt.Errorf("look for leaked nodes: %w", err)
+			}
+			for _, child := range children {
+				if !slices.Contains(parentsAt(p), p+"/"+child) {
+					n++
+				}
+			}
 		}
-		n += int64(len(children))
 	}
 	return n, nil
 }
+
+// parentsAt are what contenders and permits may be below, the deepest first. They are
+// containers, which stay for a while.
+func parentsAt(path string) []string { return []string{path + "/locks", path + "/leases", path} }
 
 func (o *zkObserver) Write() error {
 	_, err := o.conn.Set(o.base, []byte("x"), -1)
@@ -96,7 +106,11 @@ func (o *zkObserver) createBase() error {
 }
 
 func (o *zkObserver) Close() {
-	for _, p := range slices.Concat(o.paths, []string{o.base}, o.created) {
+	var parents []string
+	for _, p := range o.paths {
+		parents = append(parents, parentsAt(p)...)
+	}
+	for _, p := range slices.Concat(parents, []string{o.base}, o.created) {
 		_ = o.conn.Delete(p, -1) // a container may be gone already, a leaked node may be in the way
 	}
 	o.conn.Close()
