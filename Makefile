@@ -18,10 +18,12 @@ ACTIONLINT := go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 demo: server
 	go run ./stress -duration 10s
 
-# A minute of kill -9, stops and cuts on one private ZooKeeper, and one on an ensemble.
+# A minute of kill -9, stops and cuts on one private ZooKeeper, and on an ensemble one for each sort of lock.
 chaos: server
 	go run ./stress -chaos -duration 60s
 	go run ./stress -chaos -duration 60s -ensemble 3
+	go run ./stress -chaos -duration 60s -ensemble 3 -lock rw
+	go run ./stress -chaos -duration 60s -ensemble 3 -lock semaphore -weight 2
 
 # Servers of an ensemble cut off from one another, in network namespaces, in about six minutes: the holder has to know
 # of its loss before another process acquires.
@@ -30,7 +32,8 @@ partition: server
 	@scripts/get-iproute2.sh
 	go run ./stress/partition -trials $(TRIALS)
 
-# Each piece of work three times beside zk.Lock, in about eight minutes, on a machine that has nothing else to do.
+# Each piece of work three times beside zk.Lock, readers and writers beside the mutex, in about eleven minutes, on a machine that
+# has nothing else to do.
 bench: server
 	go run -buildvcs=true ./stress -bench docs
 

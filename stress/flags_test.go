@@ -15,6 +15,8 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		"-handoff -1s", "-linger x", "-handoff 1s -lock zk",
 		"-store none", "-store etcd -lock zk", "-lock etcd", "-store etcd -zk host", "-store etcd -chaos -lock etcd",
 		"-store etcd -handoff 1s -lock etcd", "-reads 0.5", "-permits 2", "-weight 1 -lock rw",
+		"-lock rw -reads -0.1", "-lock rw -reads 1.1", "-lock rw -reads NaN",
+		"-lock semaphore -permits 0", "-lock semaphore -weight 0", "-lock semaphore -permits 2 -weight 3", "-lock semaphore -baseline",
 		"-bench x -procs 2", "-bench x -zk host", "-bench x -html y",
 	} {
 		code, stdout, stderr := runWith(strings.Fields(args)...)
@@ -39,6 +41,12 @@ func TestShapeOfChaos(t *testing.T) {
 	}
 	if c.Paths != 7 || c.Section == 0 || *c.HandOff != 0 || *c.Linger != 5*time.Millisecond {
 		t.Errorf("got %+v", c)
+	}
+	for args, want := range map[string]int{"-weight 2": 3, "-weight 4": 4, "-permits 7": 7} {
+		c, err := parseFlags(strings.Fields("-chaos -lock semaphore "+args), os.Stderr)
+		if err != nil || c.Permits != want {
+			t.Errorf("%s: got %d permits, %v, want %d", args, c.Permits, err, want)
+		}
 	}
 	c, err = parseFlags([]string{"-chaos", "-cs", "0s"}, os.Stderr)
 	if err != nil || c.Section != 0 || c.HandOff != nil {

@@ -1,16 +1,20 @@
 // Stress hammers a lock from many goroutines of several processes and judges it.
 //
-// The judge does not trust the store: a section that finds another one inside overlaps
-// it, a counter in a file shows updates that were lost, and a fencing token must never
-// go back. Who is inside is counted in memory that the processes share; under -chaos,
-// where a process may be killed in its section, a kernel file lock that is not free at
-// once tells. On top of that come throughput, waits, hand-overs, fairness between the
-// processes, and the traffic with the servers.
+// The judge does not trust the store: a section for which there is no room beside those
+// inside overlaps them, a counter in a file shows updates that were lost, and reads that a
+// write has changed, and a fencing token must never go back. Who is inside is counted in
+// memory that the processes share; under -chaos, where a process may be killed in its
+// section, kernel file locks that are not free at once tell: one that readers share, or one
+// for each permit. On top of that come throughput, waits, hand-overs, fairness between the
+// processes, and the traffic with the servers; of a reader/writer lock both sides by
+// themselves, of a semaphore how many permits were in use.
 //
 //	go run ./stress                            # on a private server
 //	go run ./stress -zk host:2181/some/path    # on yours
 //	go run ./stress -store etcd                # on etcd, on a private server
 //	go run ./stress -baseline -cs 1ms          # beside the client library's own lock
+//	go run ./stress -lock rw -reads 0.99       # readers and writers
+//	go run ./stress -lock semaphore -permits 3 # permits
 //	go run ./stress -rtt 20ms                  # with the servers that far away
 //	go run ./stress -chaos -ensemble 3         # with kill -9, stops and cuts
 //	go run ./stress -html report.html          # with charts of the run
@@ -20,7 +24,8 @@
 // lock is another's. What counts then is that holds known to be valid never overlap,
 // that a late holder's first look at the hold finds the loss, that a fenced register in
 // another process loses no update, and that the history is one of a reentrant, fenced
-// mutex. What the late ones would have done without a fence is counted and printed.
+// lock. What the late ones would have done without a fence is counted and printed. Readers
+// and writers, and permits in each number, have to get on by themselves.
 //
 // Exit status: 0 for PASS, 1 for FAIL, 2 for wrong usage, 69 when there is no
 // server.

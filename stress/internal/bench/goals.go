@@ -58,9 +58,25 @@ var goals = []goal{
 	inRTT(remote, "median Acquire", 1.2, func(r *report.Result) int64 { return r.Wait.P50 }),
 	inRTT(remote, "median Release", 1.2, func(r *report.Result) int64 { return r.Release.P50 }),
 	inRTT(handed, "median hand-over", 1.25, func(r *report.Result) int64 { return r.HandOver.P50 }),
+	faster(reading, 0.8, tierMutex),
+	faster(readingMost, 1, tierMutex),
+	{
+		trial: readingLonger, figure: "turns per second against a writer alone and nine readers at once, in turn", limit: 80, unit: " %",
+		of: func(r round) float64 { return 100 * r[readingLonger].PerSecond / nineAtOnce },
+	},
+	faster(readingMostLonger, 20, tierMutex),
+	{
+		trial: permitted, figure: "permits in use", limit: 90, unit: " %",
+		of: func(r round) float64 { return 100 * r[permitted].Busy },
+	},
 }
 
-const zkLock = "zk.Lock"
+const (
+	zkLock    = "zk.Lock"
+	tierMutex = "the mutex"
+	// nineAtOnce is ten turns in two sections of a millisecond, per second.
+	nineAtOnce = 5000
+)
 
 func faster(trial string, limit float64, than string) goal {
 	return goal{

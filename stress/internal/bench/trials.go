@@ -31,6 +31,12 @@ const (
 	revisited = "4 × 50 on 200 locks, linger 1 s"
 	remote    = "1 × 1, empty section, RTT of 20 ms"
 	handed    = "4 × 1, section of 5 ms, strict, RTT of 20 ms"
+
+	reading           = "4 × 50, 90 % reads, empty section"
+	readingMost       = "4 × 50, 99 % reads, empty section"
+	readingLonger     = "4 × 50, 90 % reads, section of 1 ms"
+	readingMostLonger = "4 × 50, 99 % reads, section of 1 ms"
+	permitted         = "4 × 50 on 10 permits, section of 1 ms"
 )
 
 var (
@@ -38,6 +44,11 @@ var (
 	generous  = 50 * time.Millisecond
 	lingering = time.Second
 )
+
+// The lock that readers and writers are compared with is the mutex.
+func readers(reads float64, section time.Duration) load.Config {
+	return load.Config{Lock: "rw", Reads: reads, Procs: 4, Goroutines: 50, Section: section, Baseline: true}
+}
 
 // far is as from one continent to its neighbour: what a machine does itself is lost in it.
 const far = 20 * time.Millisecond
@@ -62,4 +73,9 @@ var trials = []trial{
 	{name: revisited, shape: load.Config{Procs: 4, Goroutines: 50, Paths: 200, Linger: &lingering}, beside: shared},
 	{name: remote, shape: load.Config{Procs: 1, Goroutines: 1, Baseline: true, RTT: far}},
 	{name: handed, shape: load.Config{Procs: 4, Goroutines: 1, Section: 5 * time.Millisecond, Baseline: true, HandOff: &strict, RTT: far}},
+	{name: reading, shape: readers(0.9, 0)},
+	{name: readingMost, shape: readers(0.99, 0)},
+	{name: readingLonger, shape: readers(0.9, time.Millisecond)},
+	{name: readingMostLonger, shape: readers(0.99, time.Millisecond)},
+	{name: permitted, shape: load.Config{Lock: "semaphore", Permits: 10, Weight: 1, Procs: 4, Goroutines: 50, Section: time.Millisecond}},
 }

@@ -173,28 +173,22 @@ func checkHistory(holds []evidence.Hold, r rule.Rule, deadline time.Time) (porcu
 }
 
 func checkWindow(holds []evidence.Hold, r rule.Rule, deadline time.Time) porcupine.CheckResult {
-	var ops, instants []porcupine.Operation
+	left := time.Until(deadline)
+	if left <= 0 {
+		return porcupine.Unknown
+	}
+	var ops []porcupine.Operation
 	for _, h := range holds {
 		for _, op := range operations(h) {
-			ops, instants = append(ops, op), append(instants, instant(op))
+			ops = append(ops, instant(op))
 		}
 	}
-	verdict := porcupine.Unknown
-	for _, all := range [][]porcupine.Operation{instants, ops} {
-		left := time.Until(deadline)
-		if left <= 0 {
-			return porcupine.Unknown
-		}
-		if verdict = porcupine.CheckOperationsTimeout(modelOf(r), all, left); verdict == porcupine.Ok {
-			break
-		}
-	}
-	return verdict
+	return porcupine.CheckOperationsTimeout(modelOf(r), ops, left)
 }
 
-// instant takes a step for done when a hold was known to have begun, or for the last time to
-// last. A history that is legal so is legal, and there are no orders to search: among many readers
-// these are too many.
+// instant takes an acquisition for done when it returned, and an end when it was called. What a
+// hold is known to have lasted is within what it did, so a correct history is legal like that, too;
+// and there are no orders to search, of which many readers that wait have too many.
 func instant(op porcupine.Operation) porcupine.Operation {
 	if op.Input.(operation).kind == opAcquire {
 		op.Call = op.Return

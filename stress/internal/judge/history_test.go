@@ -80,6 +80,21 @@ func TestHistoryOfReadersAndWriters(t *testing.T) {
 	}
 }
 
+func TestManyReadersWaitAtTheSameTime(t *testing.T) {
+	var holds []evidence.Hold
+	for i := range clock.Instant(30) {
+		holds = append(holds, writing(span(1, int64(i+1), 10*i+1, 10*i+5)))
+	}
+	for i := range 30 {
+		h := span(2+i, int64(100+i), clock.Instant(400+i), 500)
+		h.Asked = 1
+		holds = append(holds, h)
+	}
+	if got, _ := checkHistory(holds, rule.ReadersWriter(0.9), time.Now().Add(5*time.Second)); got != porcupine.Ok {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestHistoryOfPermits(t *testing.T) {
 	for _, test := range []struct {
 		name  string

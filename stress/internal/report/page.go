@@ -12,7 +12,9 @@ import (
 )
 
 // names are those of the locks for people.
-var names = map[string]string{"mutex": "tierlock", "zk": "zk.Lock", "etcd": "concurrency.Mutex"}
+var names = map[string]string{
+	"mutex": "tierlock", "rw": "RWMutex", "semaphore": "Semaphore", "zk": "zk.Lock", "etcd": "concurrency.Mutex",
+}
 
 // NameOf returns the name of a kind of lock for people.
 func NameOf(lock string) string {
@@ -48,7 +50,7 @@ func (r *Result) drawn() page.Run {
 
 // work says what the processes did.
 func (r *Result) work() string {
-	text := fmt.Sprintf("%d × %d", r.Procs, r.Goroutines)
+	text := fmt.Sprintf("%d × %d%s", r.Procs, r.Goroutines, r.lockText())
 	if r.Paths > 1 {
 		text += fmt.Sprintf(" on %d locks", r.Paths)
 	}

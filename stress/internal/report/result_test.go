@@ -19,3 +19,37 @@ func TestRTTIsPartOfTheWork(t *testing.T) {
 		t.Errorf("as text: %v\n%s", err, &text)
 	}
 }
+
+func TestTheSortOfLockIsShown(t *testing.T) {
+	reads := 0.9
+	for _, test := range []struct {
+		result Result
+		work   string
+		text   []string
+	}{
+		{Result{}, "2 × 3, empty section", []string{"in the section 50.0 % of the time"}},
+		{
+			Result{Reads: &reads, Inside: 4.5, Readers: &Side{PerSecond: 900}, Writers: &Side{PerSecond: 100, Wait: durations.Quantiles{Max: 7e6}}},
+			"2 × 3 with 90 % reads, empty section", []string{"4.5 inside on average", "readers     900/s", "writers     100/s", "max 7ms"},
+		},
+		{
+			Result{Permits: 10, Weight: 2}, "2 × 3 of 10 permits, up to 2 at once, empty section",
+			[]string{"5 permits in use on average, 50.0 %"},
+		},
+	} {
+		r := test.result
+		r.Procs, r.Goroutines, r.Busy = 2, 3, 0.5
+		if got := r.work(); got != test.work {
+			t.Errorf("on a page: got %q, want %q", got, test.work)
+		}
+		var text strings.Builder
+		if err := r.Write(&text, false); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range test.text {
+			if !strings.Contains(text.String(), want) {
+				t.Errorf("as text: no %q in\n%s", want, &text)
+			}
+		}
+	}
+}

@@ -166,11 +166,12 @@ func colourOf(run int) color.Color {
 }
 
 // RatioSVG is a picture of how many times as many turns per second as its peer the
-// first lock of each comparison did, for a README.
+// first lock of each comparison did, for a README. Comparisons with others than the first
+// peer are left out.
 func (p *Page) RatioSVG() (string, error) {
 	b := &bars{title: "Turns per second against " + p.peer(), log: true, tick: ratio, from: 1}
 	for _, c := range p.Comparisons {
-		if c.Ratio > 0 {
+		if c.Ratio > 0 && c.Peer.Lock == p.peer() {
 			b.rows = append(b.rows, row{c.Work, []bar{{value: c.Ratio, label: ratio(c.Ratio), colour: accent}}})
 			b.from = min(b.from, math.Pow(10, math.Floor(math.Log10(c.Ratio))))
 		}

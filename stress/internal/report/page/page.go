@@ -45,7 +45,7 @@ type Run struct {
 	PerSecond  float64
 	PerProcess []int64 // turns
 	Jain       float64
-	Busy       float64    // share of the time in the critical section
+	Busy       float64    // share of the time in the critical section, or of the permits in use; zero if it does not apply
 	Wait       []Quantile // in ascending order; the last one is the longest wait
 	HandOver   time.Duration
 	Away       time.Duration // the longest, zero if it does not apply

@@ -45,13 +45,15 @@ func TestPicturesAreXML(t *testing.T) {
 	if n != 2+2+1+1+1-1 { // waits of two, else one each, but no share of a single process
 		t.Errorf("got %d pictures, want 6", n)
 	}
-	ratios, err := sample().RatioSVG()
+	p := sample()
+	p.Comparisons = append(p.Comparisons, Comparison{Work: "9 × 9", Ratio: 7, Run: p.Comparisons[0].Run, Peer: &Run{Lock: "other"}})
+	ratios, err := p.RatioSVG()
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkXML(t, ratios)
-	if !strings.Contains(ratios, ">615 ×<") || strings.Contains(ratios, "1 × 100") {
-		t.Error("the ratios are not those of the comparisons that have one")
+	if !strings.Contains(ratios, ">615 ×<") || strings.Contains(ratios, "1 × 100") || strings.Contains(ratios, "9 × 9") {
+		t.Error("the ratios are not those of the comparisons with the same peer")
 	}
 }
 
