@@ -10,7 +10,8 @@ import (
 )
 
 // Break deletes the node of the holder of the lock if its fencing token is the given one, whoever
-// made it, and returns what it was. It is for operators: the next contender is granted the lock
+// made it, and returns what it was. Of several that read it deletes the one with the token, which is
+// that of [Contender]. It is for operators: the next contender is granted the lock
 // at once, although the former holder may still work. That holder hears of it from its server,
 // or T/6 after the grant if that is later.
 //
@@ -38,7 +39,7 @@ type breaking struct {
 var errDeparted = errors.New("the holder has just gone")
 
 func (b *breaking) try(context.Context) (Contender, error) {
-	head, err := b.head()
+	head, err := b.holder()
 	if err != nil {
 		return Contender{}, err
 	}
@@ -60,9 +61,28 @@ func (b *breaking) try(context.Context) (Contender, error) {
 	return Contender{}, err
 }
 
-// head reads who holds the lock now, nil if nobody does. The sync is for a server that lags.
-func (b *breaking) head() (*Contender, error) {
-	conn, path := b.lock.client.link.Conn, b.lock.path
+// holder reads who holds the lock now: with the token, if anybody does, or else the first; nil if
+// nobody does.
+func (b *breaking) holder() (*Contender, error) {
+	holders, err := b.lock.holders()
+	if err != nil || len(holders) == 0 {
+		return nil, err
+	}
+	for i, h := range holders {
+		switch {
+		case h.Since.IsZero():
+			return nil, lacking("READ", b.lock.path+"/"+h.Node, zk.ErrNoAuth)
+		case h.Token == b.token:
+			return &holders[i], nil
+		}
+	}
+	return &holders[0], nil
+}
+
+// holders reads who has the lock now: the head of the queue or, if that reads, those up to the first
+// that does not. The sync is for a server that lags.
+func (l *Lock) holders() ([]Contender, error) {
+	conn, path := l.client.link.Conn, l.path
 	if _, err := conn.Sync(path); err != nil && classify(err) != missing {
 		return nil, err
 	}
@@ -74,19 +94,23 @@ func (b *breaking) head() (*Contender, error) {
 		return nil, lacking("READ", path, err)
 	}
 	queue, _ := ParseQueue(children)
-	if len(queue) == 0 {
-		return nil, nil
+	var holders []Contender
+	for i, q := range queue {
+		if i > 0 && !(queue[0].Kind.Reads() && q.Kind.Reads()) {
+			break
+		}
+		switch err := l.client.fill(path, &q); {
+		case classify(err) == missing:
+		case err != nil:
+			return nil, err
+		default:
+			holders = append(holders, q)
+		}
 	}
-	head := queue[0]
-	switch err := b.lock.client.fill(path, &head); {
-	case classify(err) == missing:
+	if len(holders) == 0 && len(queue) > 0 {
 		return nil, errDeparted
-	case err != nil:
-		return nil, err
-	case head.Since.IsZero():
-		return nil, lacking("READ", path+"/"+head.Node, zk.ErrNoAuth)
 	}
-	return &head, nil
+	return holders, nil
 }
 
 func (b *breaking) refuse(head *Contender) error {

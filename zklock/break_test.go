@@ -190,3 +190,25 @@ func TestBreakNamesThePermissionThatIsMissing(t *testing.T) {
 		}
 	})
 }
+
+// Readers have the lock together, so each of them can be broken.
+func TestBreakTakesTheReaderWithTheToken(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		first, second := start(t, s).reading().acquire(t), start(t, s).reading().acquire(t)
+		start(t, s).writing().queue(t.Context())
+		late := start(t, s).reading().queue(t.Context())
+		p := start(t, s)
+		broken, err := p.lock.Break(t.Context(), second.Token())
+		if err != nil || path+"/"+broken.Node != second.Path() || s.Exists(second.Path()) || !s.Exists(first.Path()) {
+			t.Errorf("got %+v, %v; want %s", broken, err, second.Path())
+		}
+		queue, err := p.lock.Contenders(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.lock.Break(t.Context(), queue[2].Token)
+		if wantErr(t, "Break of one that waits", err, zklock.ErrNotHolder); !late.waiting() {
+			t.Error("granted behind a writer")
+		}
+	})
+}

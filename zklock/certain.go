@@ -38,7 +38,12 @@ func (n *Node) certain() bool {
 	}
 	l := n.lock.client.link
 	if asked := l.Now(); asked-time.Duration(n.heard.Load()) > min(heardLasts, n.session.Negotiated()/3) {
-		if _, err := l.Transact(n.znodes.checks()...); err != nil {
+		zs, unpin := n.pin()
+		defer unpin()
+		if zs == nil {
+			return false
+		}
+		if _, err := l.Transact(zs.checks()...); err != nil {
 			return false
 		}
 		n.heard.Store(int64(asked))

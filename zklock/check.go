@@ -24,10 +24,20 @@ func (n *Node) checkLater() *time.Timer {
 
 // check looks whether a node is still there and still ours, and has its end watched.
 func (n *Node) check() {
+	zs, unpin := n.pin()
+	defer unpin()
+	if zs != nil {
+		n.look(zs)
+	}
+}
+
+// look is check for one who knows the znodes.
+
+func (n *Node) look(zs znodes) {
 	c := n.lock.client
 	again := false
-	for i, seen := range c.link.Read(n.readings()...) {
-		z := n.znodes[i]
+	for i, seen := range c.link.Read(n.readings(zs)...) {
+		z := zs[i]
 		switch {
 		case errors.Is(seen.Err, zk.ErrNoNode):
 			n.loseTo(z)
@@ -37,6 +47,8 @@ func (n *Node) check() {
 			again = true
 		case n.bound.Load() && seen.Stat.EphemeralOwner != n.session.ID: // before that, the attempt looks itself
 			n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(seen.Stat.EphemeralOwner)))
+		case asked(seen.Data):
+			n.revoked.told.Set()
 		}
 	}
 	if again && c.Err() == nil && !n.spent.Load() { // else there is another check at the reconnect
@@ -45,23 +57,34 @@ func (n *Node) check() {
 }
 
 // readings are the requests that read the znodes, and have their end watched.
-func (n *Node) readings() []link.Request {
+func (n *Node) readings(zs znodes) []link.Request {
 	var requests []link.Request
-	for _, z := range n.znodes {
+	for _, z := range zs {
 		requests = append(requests, n.lock.client.link.Reading(z.path, &z.watch))
 	}
 	return requests
 }
 
-// prove has the server agree, by a write, that a node is there.
+// prove has the server agree, by a write, that a node is there. While that is being replaced the write
+// is about the path: the lease does not wait.
 func (n *Node) prove() {
-	if _, err := n.lock.client.link.Transact(n.znodes.checks()...); errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
-		n.check()
+	l := n.lock.client.link
+	zs, unpin := n.tryPin()
+	defer unpin()
+	if zs == nil {
+		l.Transact(&zk.CheckVersionRequest{Path: n.lock.path, Version: -1})
+		return
+	}
+	if _, err := l.Transact(zs.checks()...); errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
+		n.look(zs)
 	}
 }
 
 // changed is called when something happened to one of the znodes.
 func (n *Node) changed(z *znode) {
+	if n.replaced(z) {
+		return
+	}
 	if z.gone() {
 		n.loseTo(z)
 	} else if n.life.Err() == nil && !n.spent.Load() {

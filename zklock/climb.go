@@ -127,7 +127,7 @@ func (a *attempt) list(n *Node) (standing, error) {
 	asked := a.client.link.Now()
 	requests := []link.Request{link.Listing{Path: a.lock.path}}
 	if !n.bound.Load() {
-		requests = append(requests, n.readings()...)
+		requests = append(requests, n.readings(n.znodes)...)
 	}
 	answers := a.client.link.Read(requests...)
 	for i, seen := range answers[1:] {

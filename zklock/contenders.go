@@ -30,6 +30,10 @@ type Contender struct {
 	PID   int
 	Label string
 
+	// Asked reports that somebody has asked the contender to give the lock up, see [Lock.Revoke],
+	// which has taken the place of what the process says of itself.
+	Asked bool
+
 	// Linger is for how long the process may keep the node while nobody holds the lock.
 	// Lingering reports that it does so now, which only that process knows: others see
 	// false.
@@ -122,6 +126,7 @@ func (c *Client) fill(path string, q *Contender) error {
 // read takes what a node tells.
 func (q *Contender) read(data []byte, stat *zk.Stat) {
 	q.Session, q.Token, q.Since, q.Data = stat.EphemeralOwner, stat.Czxid, time.UnixMilli(stat.Ctime), data
+	q.Asked = asked(data)
 	var d description
 	if json.Unmarshal(data, &d) == nil && d.Version == 1 {
 		q.Host, q.PID, q.Label = d.Host, d.PID, d.Label

@@ -114,18 +114,21 @@ func (a *attempt) send(s *link.Session, ops link.Transaction) (arrival, error) {
 	return arrival{n, &listed{answers[len(requests)], asked}}, nil
 }
 
-// creates are the operations that make the znodes with these prefixes. kazoo shows the
-// content of the second one to people and fails unless it is UTF-8, so that is always
-// the description of the process.
+// contentOf is that of the znode with this index. kazoo shows the content of the second one to
+// people and fails unless it is UTF-8, so that is always the description of the process.
+func (l *Lock) contentOf(i int) []byte {
+	if i > 0 {
+		return l.describe()
+	}
+	return l.content()
+}
+
+// creates are the operations that make the znodes with these prefixes.
 func (l *Lock) creates(prefixes []string) []any {
 	var ops []any
 	for i, prefix := range prefixes {
-		data := l.content()
-		if i > 0 {
-			data = l.describe()
-		}
 		ops = append(ops, &zk.CreateRequest{
-			Path: l.path + "/" + prefix, Data: data, Acl: l.acl,
+			Path: l.path + "/" + prefix, Data: l.contentOf(i), Acl: l.acl,
 			Flags: zk.FlagEphemeral | zk.FlagSequence,
 		})
 	}
@@ -145,10 +148,17 @@ func (a *attempt) replace(old *Node) (arrival, error) {
 		old.finish(old.doubt(nil))
 		return a.enqueue()
 	}
+	zs, unpin := old.pin()
+	if zs == nil { // nobody knows their names: both go to the reaper
+		unpin()
+		old.finish(old.doubt(nil))
+		return a.enqueue()
+	}
 	prefixes := newPrefixes(a.lock.mode, a.client.options.kazoo)
-	n, err := a.send(s, append(old.znodes.deletes(), a.lock.creates(prefixes)...))
+	n, err := a.send(s, append(zs.deletes(), a.lock.creates(prefixes)...))
 	answer := classify(err)
-	old.znodes.deleted(answer)
+	zs.deleted(answer)
+	unpin()
 	switch answer {
 	case done:
 		old.finish(nil)

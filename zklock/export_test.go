@@ -16,16 +16,18 @@ func (n *Node) Requeue(ctx context.Context) (*Node, error) { return n.lock.reque
 func (l *Lock) Requeue(ctx context.Context, old *Node) (*Node, error) {
 	return l.requeue(ctx, old, nil)
 }
-func (n *Node) AwaitRelease() error         { return n.awaitRelease() }
-func (n *Node) Contested() <-chan struct{}  { return n.contested.C() }
-func (n *Node) ContestedFor() time.Duration { return n.contested.For() }
-func (n *Node) Writing() bool               { return !grant{n}.Idle() }
-func (n *Node) Shared() bool                { return n.shared() }
-func (n *Node) Leased() bool                { return n.leased() }
-func (n *Node) Confirm() bool               { return n.confirm() }
-func (l *Lock) Equal(other *Lock) bool      { return l.equal(other) }
-func (c *Client) Attend() (leave func())    { return c.link.Attend() }
-func (c *Client) Reaping() int              { return c.reaper.Count() }
+func (n *Node) AwaitRelease() error             { return n.awaitRelease() }
+func (n *Node) Contested() <-chan struct{}      { return n.signal().C() }
+func (n *Node) ContestedFor() time.Duration     { return n.signal().For() }
+func (n *Node) Writing() bool                   { return !grant{n}.Idle() }
+func (n *Node) Share(ctx context.Context) error { return n.share(ctx) }
+func (n *Node) Revoked() <-chan struct{}        { return n.revokedC() }
+func (n *Node) Shared() bool                    { return n.shared() }
+func (n *Node) Leased() bool                    { return n.leased() }
+func (n *Node) Confirm() bool                   { return n.confirm() }
+func (l *Lock) Equal(other *Lock) bool          { return l.equal(other) }
+func (c *Client) Attend() (leave func())        { return c.link.Attend() }
+func (c *Client) Reaping() int                  { return c.reaper.Count() }
 
 // Released returns a channel that is closed when the node has been given up: it is gone, or
 // left to be deleted in the background.

@@ -46,19 +46,25 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 		return nil, err
 	}
 	type answer struct {
+		guards  znodes
 		results []zk.MultiResponse
 		err     error
 	}
 	answers := make(chan answer, 1)
-	guards := n.znodes.checks()
 	if !n.lock.client.link.Spawn(func() {
 		defer n.writing.Add(-1)
-		all := append(guards, n.lock.client.below(ops)...)
+		guards, unpin := n.pin()
+		defer unpin()
+		if err := n.recheck(guards, check); err != nil {
+			answers <- answer{err: err}
+			return
+		}
+		all := append(guards.checks(), n.lock.client.below(ops)...)
 		results, err := n.lock.client.link.Conn.Multi(all...)
 		if err == nil && len(results) != len(all) {
 			err = fmt.Errorf("the server answered %d results to %d operations", len(results), len(all))
 		}
-		answers <- answer{results, err}
+		answers <- answer{guards, results, err}
 	}) {
 		n.writing.Add(-1)
 		return nil, ErrClosed
@@ -66,17 +72,29 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 	select {
 	case a := <-answers:
 		for i, r := range a.results {
-			if i < len(guards) && errors.Is(r.Error, zk.ErrNoNode) {
-				return nil, cmp.Or(check(), errDeleted(n.znodes[i].path))
+			if i < len(a.guards) && errors.Is(r.Error, zk.ErrNoNode) {
+				return nil, cmp.Or(check(), errDeleted(a.guards[i].path))
 			}
 		}
 		if a.err != nil {
 			return nil, a.err
 		}
-		return n.lock.client.above(a.results[len(guards):]), nil
+		return n.lock.client.above(a.results[len(a.guards):]), nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// recheck is for a node that may have become a reader's since check was asked, whose user then has
+// to be one.
+func (n *Node) recheck(guards znodes, check func() error) error {
+	switch {
+	case n.sharing == nil:
+		return nil
+	case guards == nil: // lost or given up
+		return cmp.Or(check(), n.Err(), ErrLost)
+	}
+	return check()
 }
 
 // below returns operations as they are for a server that knows nothing of the path which all

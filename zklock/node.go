@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,7 @@ import (
 // exactly once, with [Node.Release]. Methods may be called concurrently.
 type Node struct {
 	lock   *Lock
-	znodes znodes
+	znodes znodes         // that the node was made of; see mine
 	wake   mutexbool.Bool // look again: the queue, the connection or the session changed
 
 	// Set by the attempt that made the node, before anybody else sees it; a node is
@@ -34,6 +35,8 @@ type Node struct {
 	reaped  atomic.Bool // left to the reaper
 
 	contested *contention.Signal // whether another contender waits behind the node
+	sharing   *sharing           // by which a writer becomes a reader; nil for others
+	revoked   revocation
 
 	checking *time.Timer   // to have the end watched, nil if it is; set at the grant
 	unattend func()        // ends the attention to the connection; nil before the grant
@@ -49,7 +52,10 @@ func newNode(l *Lock, s *link.Session, paths []string) *Node {
 		released: make(chan struct{}),
 	}
 	n.znodes = newZnodes(paths, n.changed)
-	n.contested = contention.New(func() { l.client.link.Spawn(n.observe) })
+	n.contested = n.newContested(&n.wake)
+	if l.mode == second.Writing {
+		n.sharing = newSharing()
+	}
 	// Not derived from the context of Acquire, which bounds only the wait.
 	n.life, n.endHold = context.WithCancelCause(context.Background())
 	return n
@@ -59,7 +65,7 @@ func newNode(l *Lock, s *link.Session, paths []string) *Node {
 func (n *Node) Path() string { return strings.TrimPrefix(n.path(), n.lock.client.chroot) }
 
 // path is that on the server.
-func (n *Node) path() string { return n.znodes[0].path }
+func (n *Node) path() string { return n.mine()[0].path }
 
 // Token returns the fencing token: the transaction id that created the node (czxid). It
 // is positive and grows with every later owner of any lock of the ensemble, even if the
@@ -73,9 +79,6 @@ func (n *Node) path() string { return n.znodes[0].path }
 // before, and only then resets the highest token that the resource remembers: a former
 // owner, should one be left, has a higher token than the new ones.
 func (n *Node) Token() int64 { return n.token }
-
-// shared reports whether others that read may have the lock at the same time.
-func (n *Node) shared() bool { return n.lock.mode == second.Reading }
 
 // Lost returns a channel that is closed when the lock is no longer certain to be ours:
 // no later than the lease ends, and so before the server can give the lock to anybody
@@ -187,7 +190,8 @@ func (n *Node) reapRest() {
 	}
 }
 
-// reap leaves the znodes to the reaper, except those that are gone. A request less is not only
+// reap leaves the znodes to the reaper, except those that are gone, and those that they may have been
+// replaced by. A request less is not only
 // cheaper: one that meets a closing connection can stop the library for ever (conn.go:527).
 // When the client is closed they go with the session.
 func (n *Node) reap() {
@@ -195,7 +199,8 @@ func (n *Node) reap() {
 	if n.reaped.Swap(true) || c.link.Context().Err() != nil {
 		return
 	}
-	for _, z := range n.znodes {
+	maybe := n.maybe() // asked first: what it is by then is asked for next
+	for _, z := range slices.Concat(maybe, n.mine()) {
 		if !z.gone() {
 			c.reaper.Add(remains{path: z.path})
 		}

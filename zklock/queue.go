@@ -74,6 +74,28 @@ func stand(children []string, own ...string) (standing, error) {
 	return s, nil
 }
 
+// follower returns the contender right behind our own if it reads, and else "".
+func follower(children []string, own ...string) (reader string, err error) {
+	if _, err := stand(children, own...); err != nil {
+		return "", err
+	}
+	_, ours, _ := parseName(own[0])
+	next := int32(math.MaxInt32)
+	reads := false
+	for _, name := range children {
+		kind, sequence, ok := parseName(name)
+		if !ok || sequence <= ours || sequence > next || slices.Contains(own, name) {
+			continue
+		}
+		reads = kind.Reads() && (reads || sequence < next) // of two with one number, both
+		next, reader = sequence, name
+	}
+	if !reads {
+		return "", nil
+	}
+	return reader, nil
+}
+
 // nearby are the last znodes ahead, the nearest first: enough for two contenders, each of
 // which may be a pair.
 type nearby [4]struct {

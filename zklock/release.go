@@ -66,7 +66,7 @@ func (n *Node) awaitRelease() error {
 func (n *Node) startDelete(loss error) {
 	c := n.lock.client
 	switch err := c.Err(); {
-	case n.znodes.gone(): // by another hand, and nobody has said so yet
+	case n.unsure() == nil && n.mine().gone(): // by another hand, and nobody has said so yet
 		n.finish(cmp.Or(loss, errDeleted(n.path())))
 	case errors.Is(err, ErrClosed):
 		n.finish(cmp.Or(loss, fmt.Errorf("%w: %w", ErrLost, err)))
@@ -85,9 +85,15 @@ func (n *Node) delete(loss error) {
 		n.finish(cmp.Or(loss, n.doubt(ErrClosed)))
 		return
 	}
-	_, err := c.link.Transact(n.znodes.deletes()...)
+	zs, unpin := n.pin()
+	defer unpin()
+	if zs == nil { // nobody knows their names: both go to the reaper
+		n.finish(cmp.Or(loss, n.doubt(nil)))
+		return
+	}
+	_, err := c.link.Transact(zs.deletes()...)
 	answer := classify(err)
-	n.znodes.deleted(answer)
+	zs.deleted(answer)
 	switch answer {
 	case done:
 		n.finish(loss)
@@ -123,7 +129,7 @@ func (n *Node) finish(fate error) {
 	if n.unattend != nil {
 		n.unattend()
 	}
-	for _, z := range n.znodes {
+	for _, z := range n.mine() {
 		n.lock.client.link.Events.Ignore(z.path, &z.watch)
 	}
 	n.fate = fate

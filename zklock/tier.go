@@ -2,7 +2,6 @@ package zklock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -76,7 +75,7 @@ func (c claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 func (c Contender) forGate() second.Contender {
 	return second.Contender{
 		ID: c.Node, Token: c.Token, Since: c.Since, Host: c.Host, PID: c.PID, Label: c.Label, Linger: c.Linger,
-		Shared: c.Kind.Reads(),
+		Shared: c.Kind.Reads(), Asked: c.Asked,
 	}
 }
 
@@ -85,8 +84,9 @@ func (c claim) Equal(other second.Claim) bool {
 	return ok && c.lock.equal(o.lock)
 }
 
-func (c claim) Revoke(context.Context) error {
-	return fmt.Errorf("zklock: revoke %s: %w", c.lock.Path(), errors.ErrUnsupported)
+func (c claim) Revoke(ctx context.Context) error {
+	_, err := c.lock.Revoke(ctx)
+	return err
 }
 
 // granted keeps a nil node from becoming a grant that is not nil.
@@ -102,7 +102,7 @@ type grant struct{ *Node }
 
 func (g grant) ErrAt(now time.Duration) error { return g.errAt(now) }
 
-func (g grant) Contested() *contention.Signal { return g.contested }
+func (g grant) Contested() *contention.Signal { return g.signal() }
 
 func (g grant) Idle() bool { return g.writing.Load() == 0 }
 
@@ -112,10 +112,13 @@ func (g grant) Confirm() bool { return g.confirm() }
 
 func (g grant) AwaitRelease() error { return g.awaitRelease() }
 
-func (g grant) Revoked() <-chan struct{} { return nil }
-
 func (g grant) Shared() bool { return g.shared() }
 
-func (g grant) Share(context.Context) error {
-	return fmt.Errorf("zklock: share %s: %w", g.lock.Path(), errors.ErrUnsupported)
+func (g grant) Share(ctx context.Context) error {
+	if err := g.share(ctx); err != nil {
+		return fmt.Errorf("zklock: share %s: %w", g.lock.Path(), err)
+	}
+	return nil
 }
+
+func (g grant) Revoked() <-chan struct{} { return g.Node.revokedC() }

@@ -137,7 +137,7 @@ func (t Transaction) verify(a *Answer, results int) {
 			return
 		}
 		number, ok := strings.CutPrefix(paths[0], op.Path)
-		if !ok || number == "" || strings.Contains(number, "/") {
+		if !ok || (number != "") != (op.Flags&zk.FlagSequence != 0) || strings.Contains(number, "/") {
 			a.Err = fmt.Errorf("the server answered %q to the creation of %s", paths[0], op.Path)
 			return
 		}

@@ -1,0 +1,236 @@
+package zklock_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// revoked reports whether n is known to be asked for, once nothing moves any more.
+func revoked(n *zklock.Node) bool {
+	c := n.Revoked()
+	synctest.Wait()
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestTheHolderIsToldThatSomebodyHasAskedForItsLock(t *testing.T) {
+	for name, begin := range map[string]func(*testing.T, *zktest.Server, ...zklock.Option) process{"plain": start, "WithKazoo": bridge} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				n := begin(t, s, zklock.WithLabel("mine")).acquire(t)
+				next := begin(t, s).queue(t.Context())
+				if revoked(n) {
+					t.Fatal("nobody has asked")
+				}
+				operator := start(t, s)
+				told, err := operator.lock.Revoke(t.Context())
+				if err != nil || len(told) != 1 || path+"/"+told[0].Node != n.Path() || told[0].Label != "mine" || told[0].Asked {
+					t.Errorf("Revoke: got %+v, %v; want the holder as it was", told, err)
+				}
+				if !revoked(n) {
+					t.Error("not told")
+				}
+				if data, _, _ := s.Get(n.Path()); string(data) != "__REVOKE__" {
+					t.Errorf("content: %q", data)
+				}
+				queue, err := operator.lock.Contenders(t.Context())
+				if err != nil || len(queue) != 2 || !queue[0].Asked || queue[1].Asked {
+					t.Errorf("Contenders: got %+v, %v", queue, err)
+				}
+				time.Sleep(timeout)
+				if n.Err() != nil || !next.waiting() {
+					t.Errorf("asking has taken the lock: %v", n.Err())
+				}
+				n.Release()
+				if revoked(next.granted(t)) {
+					t.Error("the next one is told, too")
+				}
+			})
+		})
+	}
+}
+
+// Whoever asks only now whether somebody has asked learns what came before.
+func TestARequestFromBeforeIsSeen(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		waited := start(t, s).acquire(t)
+		r := start(t, s).queue(t.Context())
+		waited.Release()
+		for _, n := range []*zklock.Node{r.granted(t), start(t, s).as(second.Exclusive).acquireElsewhere(t)} {
+			if _, err := raw(t, s).Set(n.Path(), []byte("__REVOKE__"), -1); err != nil {
+				t.Fatal(err)
+			}
+			if !revoked(n) {
+				t.Errorf("%s: not told", n.Path())
+			}
+		}
+	})
+}
+
+// acquireElsewhere acquires another lock.
+func (p process) acquireElsewhere(t *testing.T) *zklock.Node {
+	t.Helper()
+	p.lock = lockAt(t, p.Client, "/locks/elsewhere")
+	return p.acquire(t)
+}
+
+func TestOtherContentIsNoRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n, conn := start(t, s).acquire(t), raw(t, s)
+		for _, data := range []string{"", "__REVOKE", "__REVOKE__\n", "revoke"} {
+			if conn.Set(n.Path(), []byte(data), -1); revoked(n) {
+				t.Errorf("%q was taken for a request", data)
+			}
+		}
+		conn.Set(n.Path(), []byte("__REVOKE__"), -1)
+		if !revoked(n) {
+			t.Error("not told after other writes")
+		}
+	})
+}
+
+// A node that nobody asks about is not read for it.
+func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		n := p.acquire(t)
+		tr := record(s)
+		time.Sleep(timeout / 7)
+		if ops := tr.take(); len(ops) > 1 { // a heartbeat
+			t.Errorf("sent: %v", ops)
+		}
+		n.Revoked()
+		if ops := tr.take(); len(ops) != 1 || ops[0] != zktest.OpGetData {
+			t.Errorf("sent for the first question: %v, want a read", ops)
+		}
+		n.Revoked()
+		if ops := tr.take(); len(ops) != 0 {
+			t.Errorf("sent for the second question: %v", ops)
+		}
+	})
+}
+
+func TestRevokeAsksAllReadersThatHaveTheLock(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		w := start(t, s).writing().acquire(t)
+		r := start(t, s).reading().queue(t.Context())
+		if err := w.Share(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		start(t, s).writing().queue(t.Context())
+		late := start(t, s).reading().queue(t.Context())
+		told, err := start(t, s).reading().lock.Revoke(t.Context())
+		if err != nil || len(told) != 2 || !revoked(w) || !revoked(r.granted(t)) {
+			t.Errorf("Revoke: got %+v, %v; told: %t, %t", told, err, revoked(w), revoked(r.node))
+		}
+		w.Release()
+		r.node.Release()
+		if late.waiting(); s.Exists(w.Path()) {
+			t.Error("left")
+		}
+	})
+}
+
+// What becomes of a writer's node is asked about anew, without another question.
+func TestASharedNodeIsWatchedForRequests(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		w := start(t, s).writing().acquire(t)
+		start(t, s).reading().queue(t.Context())
+		if revoked(w) {
+			t.Fatal("nobody has asked")
+		}
+		if err := w.Share(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if revoked(w) {
+			t.Fatal("nobody has asked")
+		}
+		if _, err := start(t, s).lock.Revoke(t.Context()); err != nil || !revoked(w) {
+			t.Errorf("not told: %v", err)
+		}
+	})
+}
+
+func TestRevokeOfALockThatNobodyHas(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		told, err := p.lock.Revoke(t.Context())
+		if err != nil || len(told) != 0 {
+			t.Errorf("a path that does not exist: got %+v, %v", told, err)
+		}
+		p.acquire(t).Release()
+		if told, err := p.lock.Revoke(t.Context()); err != nil || len(told) != 0 {
+			t.Errorf("an empty queue: got %+v, %v", told, err)
+		}
+	})
+}
+
+// The holder goes between the look and the request: the next one is asked.
+func TestRevokeAsksTheHolderOfTheMoment(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).acquire(t)
+		next := start(t, s).queue(t.Context())
+		operator := start(t, s)
+		gone := false
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpSetData && f.Stage == zktest.Request && !gone {
+				gone = true
+				n.Release()
+			}
+			return zktest.Pass
+		})
+		told, err := operator.lock.Revoke(t.Context())
+		if err != nil || len(told) != 1 || path+"/"+told[0].Node != next.granted(t).Path() || !revoked(next.node) {
+			t.Errorf("Revoke: got %+v, %v", told, err)
+		}
+	})
+}
+
+func TestRevokeWithoutPermissionSaysWhich(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := raw(t, s)
+		put(t, conn, 0, "/locks", path)
+		if _, err := conn.Create(path+"/_c_x-lock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermRead)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := start(t, s).lock.Revoke(t.Context())
+		wantErr(t, "Revoke", err, zk.ErrNoAuth)
+	})
+}
+
+// Whoever is behind wakes for each write to the node ahead, and goes on waiting.
+func TestARequestDoesNotDisturbTheQueue(t *testing.T) { // I6
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).acquire(t)
+		var queue []*request
+		for range 4 {
+			queue = append(queue, start(t, s).queue(t.Context()))
+		}
+		operator := start(t, s)
+		for _, next := range queue {
+			for range 3 {
+				if _, err := operator.lock.Revoke(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !next.waiting() {
+				t.Fatal("granted beside the holder")
+			}
+			n.Release()
+			n = next.granted(t)
+		}
+		n.Release()
+		wantEmpty(t, s)
+	})
+}

@@ -1,0 +1,254 @@
+package zklock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/mutexbool"
+	"github.com/tierlock/tierlock/zklock/internal/link"
+)
+
+// share makes the node of a writer that of a reader with the same number, in one transaction, as soon
+// as the contender right behind it reads. While nobody else is right behind, nobody else can be waiting
+// for its departure alone: so whoever is behind a writer of ours, and no reader in between, need not look
+// for a reader when it goes.
+func (n *Node) share(ctx context.Context) error {
+	if err := n.shareable(); err != nil || n.shared() {
+		return err
+	}
+	l := n.lock.client.link
+	wanted, leave := l.Scope(ctx)
+	defer leave()
+	open, stop := l.Scope(n.life)
+	defer stop()
+	d := &downgrade{node: n, wanted: wanted, open: open}
+	result := make(chan error, 1)
+	if !l.Spawn(func() { result <- d.run() }) {
+		return ErrClosed
+	}
+	left := wanted.Done()
+	for {
+		select {
+		case err := <-result:
+			return err
+		case <-n.released:
+			return ErrReleased
+		case <-n.life.Done():
+			return n.Err()
+		case <-left:
+			if d.sent.CompareAndSwap(false, true) { // nothing is under way, nor will be
+				return l.Explain(context.Cause(wanted))
+			}
+			left = nil // what it comes to has to be known
+		}
+	}
+}
+
+func (n *Node) shareable() error {
+	switch {
+	case n.Err() != nil:
+		return n.Err()
+	case n.shared():
+		return nil
+	case n.sharing == nil:
+		return errors.New("a mutex is not shared")
+	case n.worn():
+		return errors.New("half of the sequence numbers of the path are used up")
+	}
+	return nil
+}
+
+// A downgrade is one call of share. It runs in a goroutine of its own, as an [attempt] does.
+type downgrade struct {
+	node   *Node
+	wanted context.Context // ends when the caller has left, or the client
+	open   context.Context // ends when it does not matter any more what the node is: it is lost or given up
+	sent   atomic.Bool     // not to be taken back
+	wake   mutexbool.Bool  // look at the queue again
+}
+
+// errAgain says that nothing was changed, and that another time it may be.
+var errAgain = errors.New("the queue has changed")
+
+func (d *downgrade) run() error {
+	n, c := d.node, d.node.lock.client
+	w := &link.Watcher{Notify: d.wake.Set}
+	defer c.link.Events.Ignore(n.lock.path, w)
+	for pace := retry.New(); ; {
+		d.wake.Clear() // before the look: what comes later ends the wait
+		again := n.session.Recheck()
+		switch err := d.try(w); {
+		case err == nil, n.shared():
+			return nil
+		case errors.Is(err, errNobody):
+			pace.Reset()
+		case classify(err) == permanent, errors.Is(err, ErrSequenceExhausted):
+			return err
+		default:
+			again = pace.NextBackOff()
+		}
+		if err := d.pause(again); err != nil {
+			return err
+		}
+	}
+}
+
+// errNobody says that whoever is right behind does not read, if anybody is.
+var errNobody = errors.New("no reader right behind")
+
+// try looks at the queue once.
+func (d *downgrade) try(w *link.Watcher) error {
+	n := d.node
+	children, err := n.lock.client.link.WatchQueue(n.lock.path, w)
+	if err != nil {
+		return err
+	}
+	reader, err := follower(children, n.znodes.names()...)
+	switch {
+	case errors.Is(err, errNotQueued):
+		n.check() // which knows whether it is lost
+		return errAgain
+	case err != nil:
+		return err
+	case reader == "":
+		return errNobody
+	}
+	return d.replace(reader)
+}
+
+// pause waits for a reason to look again.
+func (d *downgrade) pause(again time.Duration) error {
+	timer := time.NewTimer(again)
+	defer timer.Stop()
+	select {
+	case <-d.wake.C():
+	case <-timer.C:
+	case <-d.wanted.Done():
+	case <-d.open.Done():
+	}
+	if err := d.node.Err(); err != nil {
+		return err
+	}
+	return context.Cause(d.wanted)
+}
+
+// replace makes the znodes of the node those of a reader while the one right behind is there. It
+// returns nil once that is done, and an error if nothing was changed, or nobody knows.
+func (d *downgrade) replace(behind string) error {
+	n := d.node
+	s, l := n.sharing, n.lock.client.link
+	if err := s.names.Acquire(d.wanted, allNames); err != nil {
+		return context.Cause(d.wanted)
+	}
+	defer s.names.Release(allNames)
+	if n.shared() {
+		return nil
+	}
+	if !d.sent.CompareAndSwap(false, true) {
+		return context.Cause(d.wanted)
+	}
+	defer d.sent.Store(false)
+	r := n.newReader()
+	s.missed.Store(false)
+	s.next.Store(r)
+	if err := n.Err(); err != nil || n.reaped.Load() { // asked last: whoever gives the node up finds what is asked for
+		s.next.Store(nil)
+		return cmp.Or(err, errAgain)
+	}
+	ops := []any{&zk.CheckVersionRequest{Path: n.lock.path + "/" + behind, Version: -1}}
+	ops = append(ops, n.znodes.deletes()...)
+	_, err := l.Transact(append(ops, n.lock.downgrades(r.znodes)...)...)
+	changed := err == nil
+	if classify(err) == uncertain {
+		if changed, err = d.lookUp(r); err != nil {
+			return err // and next stays: the reaper takes both
+		}
+		err = errAgain
+	}
+	if !changed {
+		s.next.Store(nil)
+		n.resume()
+		return lacking("CREATE or DELETE", n.lock.path, err)
+	}
+	s.reader.Store(r)
+	s.next.Store(nil)
+	n.begin(r)
+	return nil
+}
+
+// lookUp finds out whether a transaction without an answer has made the znodes of r. The error is that
+// it does not matter any more.
+func (d *downgrade) lookUp(r *reader) (changed bool, err error) {
+	l := d.node.lock.client.link
+	for pace := retry.New(); ; {
+		if err := retry.Pause(d.open, pace.NextBackOff()); err != nil {
+			return false, err
+		}
+		if _, err := l.AwaitSession(d.open); err != nil {
+			return false, err
+		}
+		paths, err := find(l, d.node.lock.path, r.znodes.names()...)
+		if err == nil {
+			return len(paths) > 0, nil
+		}
+	}
+}
+
+// newReader is what the node would be as a reader.
+func (n *Node) newReader() *reader {
+	r := new(reader)
+	var paths []string
+	for i, z := range n.znodes {
+		paths = append(paths, asReader(z.path, i))
+	}
+	r.znodes = newZnodes(paths, n.changed)
+	r.contested = n.newContested(&r.wake)
+	return r
+}
+
+// asReader is the name that the writer's znode at path has as a reader's: the same id and number.
+func asReader(path string, i int) string {
+	end := len(path) - sequenceDigits
+	id := strings.TrimSuffix(path[:end], ownMarkers[second.Writing][i])
+	return id + ownMarkers[second.Reading][i] + path[end:]
+}
+
+// downgrades are the operations that make the znodes of a reader in the place of a writer's.
+func (l *Lock) downgrades(zs znodes) []any {
+	var ops []any
+	for i, z := range zs {
+		ops = append(ops, &zk.CreateRequest{Path: z.path, Data: l.contentOf(i), Acl: l.acl, Flags: zk.FlagEphemeral})
+	}
+	return ops
+}
+
+// begin is called when the node has become that of a reader.
+func (n *Node) begin(r *reader) {
+	events := &n.lock.client.link.Events
+	for _, z := range n.znodes {
+		z.watch.Gone.Store(true)
+		events.Ignore(z.path, &z.watch)
+	}
+	n.wake.Set() // whoever looks for those behind the writer need not any more
+	if !n.spent.Load() {
+		n.lock.client.link.Spawn(n.check)
+	}
+}
+
+// resume is called when the node has not become that of a reader. What happened to its znodes in the
+// meantime was not believed.
+func (n *Node) resume() {
+	if n.sharing.missed.Load() {
+		for _, z := range n.znodes {
+			n.changed(z)
+		}
+	}
+}
