@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -129,6 +130,7 @@ func shareAmid(t *testing.T, s *zktest.Server, at int, happen event, opts ...zkl
 	g.node = g.writer.acquire(t)
 	g.reader = start(t, s).reading().queue(t.Context())
 	g.another = start(t, s).writing().queue(t.Context())
+	awaitWatch()
 	var mu sync.Mutex
 	frames, over := 0, false
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
@@ -223,38 +225,161 @@ func TestShareIsTriedAgainUntilTheServerTakesIt(t *testing.T) {
 // heartbeatOf reports whether a frame is the heartbeat's about n, which begins with its own node.
 func heartbeatOf(f *zktest.Frame, n *zklock.Node) bool { return f.Path == n.Path() }
 
-// The lease of a process does not depend on what becomes of one transaction.
+// during has f happen while the transaction of a Share is on its way to the server.
+func during(s *zktest.Server, n *zklock.Node, f func()) {
+	var once sync.Once
+	s.Intercept(func(frame *zktest.Frame) zktest.Action {
+		fate := zktest.Pass
+		if frame.Op == zktest.OpMulti && frame.Stage == zktest.Request && strings.Contains(frame.Path, "__READ__") && frame.Path != n.Path() {
+			once.Do(func() {
+				go f()
+				fate = zktest.Delay(time.Second)
+			})
+		}
+		return fate
+	})
+}
+
+// Else a writer that comes when the reader has gone would take the departure of the node for its turn.
+func TestShareIsOffIfTheReaderGoesBeforeIt(t *testing.T) { // I1
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).writing().acquire(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		start(t, s).reading().queue(ctx)
+		other := start(t, s).writing()
+		var w *request
+		during(s, n, func() {
+			cancel()
+			time.Sleep(time.Millisecond)
+			w = other.queue(t.Context())
+		})
+		d := sharing(t.Context(), n)
+		time.Sleep(3 * timeout)
+		if !w.waiting() || !d.waiting() || n.Shared() {
+			t.Fatalf("a writer is granted: %t; shared: %t", !w.waiting(), n.Shared())
+		}
+		n.Release()
+		w.granted(t)
+	})
+}
+
+// The end of the writer's znode is heard of before the answer.
+func TestAReleaseDuringShareIsNoLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s).writing()
+		n := p.acquire(t)
+		r := start(t, s).reading().queue(t.Context())
+		awaitWatch()
+		released := make(chan error, 1)
+		var once sync.Once
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			fate := zktest.Pass
+			if f.Op == zktest.OpMulti && f.Stage == zktest.Reply && f.Session == p.session && f.Path != n.Path() && f.Path != path {
+				once.Do(func() {
+					fate = zktest.Delay(time.Second)
+					go func() { released <- n.Release() }()
+				})
+			}
+			return fate
+		})
+		d := sharing(t.Context(), n)
+		wantErr(t, "Release", <-released, nil)
+		d.await(t)
+		r.granted(t).Release()
+		wantEmpty(t, s)
+	})
+}
+
+// What happens to the node while its replacement is asked for is looked at when nothing has come of it.
+func TestARequestDuringShareIsNotMissed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).writing().acquire(t)
+		conn := raw(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		start(t, s).reading().queue(ctx)
+		awaitWatch()
+		told := n.Revoked()
+		during(s, n, func() {
+			conn.Set(n.Path(), []byte("__REVOKE__"), -1)
+			cancel()
+		})
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+		defer stop()
+		wantErr(t, "Share", n.Share(ctx), context.DeadlineExceeded)
+		select {
+		case <-told:
+		default:
+			t.Error("not told")
+		}
+		conn.Delete(n.Path(), -1)
+		synctest.Wait()
+		wantErr(t, "after the deletion", n.Err(), zklock.ErrLost)
+	})
+}
+
+// Share waits for a guarded write, and finds that the node has been given up.
+func TestNothingIsSharedThatIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t, zktest.Config{Latency: 100 * time.Millisecond})
+		n := start(t, s).writing().acquire(t)
+		r := start(t, s).reading().queue(t.Context())
+		time.Sleep(time.Second)
+		s.OnChange(func(_ zktest.View, changes []zktest.Change) {
+			for _, c := range changes {
+				if c.Kind == zktest.Created && strings.Contains(c.Path, "__READ__") {
+					t.Errorf("%s was made", c.Path)
+				}
+			}
+		})
+		go n.Share(t.Context())
+		time.Sleep(150 * time.Millisecond) // the answer to its look is on its way
+		go n.Multi(t.Context(), write("/a"))
+		time.Sleep(100 * time.Millisecond)
+		n.Release()
+		r.await(t)
+		r.granted(t)
+		time.Sleep(time.Second)
+	})
+}
+
+// Nobody learns for long what has become of the node. The heartbeat does not wait for that.
 func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s).writing()
 		n := p.acquire(t)
-		start(t, s).reading().queue(t.Context())
-		sharing := true // and nobody learns whether it has
+		r := start(t, s).reading().queue(t.Context())
+		var mu sync.Mutex
+		lost, beats, lifted := false, 0, false
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if !sharing || f.Session != p.session {
-				return zktest.Pass
-			}
-			if f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Request {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case f.Session != p.session || lifted:
+			case f.Op == zktest.OpMulti && f.Stage == zktest.Reply && !lost && f.Path != n.Path():
+				lost = true
+				return zktest.Cut
+			case f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Request && lost:
 				return zktest.Error(throttled)
+			case f.Op == zktest.OpSync && f.Stage == zktest.Request && f.Path == "/":
+				beats++
 			}
 			return zktest.Pass
 		})
-		first := true
-		s.OnChange(func(_ zktest.View, changes []zktest.Change) {
-			if first && len(changes) > 1 {
-				first = false
-				go s.Cut(p.session)
-			}
-		})
-		d := submit(func() (*zklock.Node, error) {
-			sharing = false
-			err := n.Share(t.Context())
-			return n, err
-		})
-		d.await(t)
+		d := sharing(t.Context(), n)
 		time.Sleep(3 * timeout)
-		if err := n.Err(); err != nil {
+		if mu.Lock(); beats < 20 || !lost {
+			t.Errorf("%d heartbeats in %v", beats, 3*timeout)
+		}
+		lifted = true
+		mu.Unlock()
+		if err := n.Err(); err != nil || !d.waiting() {
 			t.Errorf("lost: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		d.granted(t)
+		r.granted(t)
+		if !n.Shared() {
+			t.Error("not shared")
 		}
 	})
 }

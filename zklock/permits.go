@@ -123,7 +123,7 @@ func (s *semaphore) adopt(a *attempt, turn *Node, paths []string, session *link.
 		case session != nil:
 			err = n.bind(session, turn.token)
 		default:
-			err = a.verify(n, n.znodes[0], s.link.Read(n.readings()...)[0])
+			err = a.verify(n, n.znodes[0], s.link.Read(n.readings(n.znodes)...)[0])
 			n.token = turn.token
 		}
 		if err == nil && !n.grant(standing{}) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"golang.org/x/sync/semaphore"
+	weighted "golang.org/x/sync/semaphore"
 
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/second"
@@ -16,7 +16,7 @@ import (
 // its own. All that is sent about znodes goes by their names, so it waits while it is not known which
 // there are.
 type sharing struct {
-	names *semaphore.Weighted // one to send what names the znodes, all to replace them; never waited for by events or a heartbeat
+	names *weighted.Weighted // one to send what names the znodes, all to replace them; never waited for by events or a heartbeat
 
 	next   atomic.Pointer[reader] // what was asked for without an answer so far, or ever
 	reader atomic.Pointer[reader] // what the node is since
@@ -25,7 +25,7 @@ type sharing struct {
 
 const allNames = 1 << 30
 
-func newSharing() *sharing { return &sharing{names: semaphore.NewWeighted(allNames)} }
+func newSharing() *sharing { return &sharing{names: weighted.NewWeighted(allNames)} }
 
 func (s *sharing) unpin() { s.names.Release(1) }
 
