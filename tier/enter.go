@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // The ways into a cohort, and out of its queue.
@@ -121,8 +123,8 @@ func (c *cohort) try(ctx context.Context, lock *Mutex) (*ownership, error) {
 	c.forgetLocked()
 	c.mu.Unlock()
 
-	if kept != nil {
-		kept.Release()
+	if kept != nil && !c.drop(ctx, kept) {
+		return nil, c.failure("try", context.Cause(ctx))
 	}
 	grant, err := lock.claim.TryAcquire(ctx)
 	if err != nil {
@@ -137,4 +139,24 @@ func (c *cohort) try(ctx context.Context, lock *Mutex) (*ownership, error) {
 	c.admitReadersLocked(now) // who came meanwhile
 	c.expectHandOffLocked()
 	return own, nil
+}
+
+// drop gives up a grant that lingered, in favour of another. It reports whether that is done; if ctx ends
+// before, it goes on, and the cohort is free after it.
+func (c *cohort) drop(ctx context.Context, kept second.Grant) bool {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		kept.Release() // if it does not go at once, that is the second tier's business
+	}()
+	select {
+	case <-gone:
+		return true
+	case <-ctx.Done():
+	}
+	if !c.registry.spawn(c, func() { <-gone; c.free() }) {
+		<-gone
+		c.free()
+	}
+	return false
 }

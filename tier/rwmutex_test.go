@@ -351,6 +351,29 @@ func TestLingeringReader(t *testing.T) {
 	})
 }
 
+// To write, what lingers to read has to go first, which takes as long as the server does. The caller waits no longer than
+// it wants to, and the others get the lock in the end.
+func TestTryAcquireBesideALingeringReaderEndsWithItsContext(t *testing.T) { // I9
+	rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		a := process(tier.WithLinger(time.Minute))
+		release(t, acquire(t, a.Reader()))
+		s.Freeze()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		begin := time.Now()
+		if _, err := a.TryAcquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		if took := time.Since(begin); took != time.Millisecond {
+			t.Errorf("TryAcquire took %v", took)
+		}
+		waiter := start(soon(t), a.Writer()).blocked(t)
+		s.Unfreeze()
+		release(t, waiter.granted(t))
+		release(t, acquire(t, process().Writer()))
+	})
+}
+
 // Every reader hears of the loss, and each release says so.
 func TestLossIsToldToAllReaders(t *testing.T) { // I7
 	rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
