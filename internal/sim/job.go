@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -19,11 +20,12 @@ type job struct {
 	id      int
 	worker  *worker
 	path    string
+	mode    second.Mode
 	ticket  int // order of arrival; those that come together share one, and 0 is without order
 	manner  manner
 	try     bool
 	section time.Duration // how long it holds the lock
-	nested  int           // times it enters again below the first hold
+	inner   []second.Mode // in which it enters again below the first hold
 	heeds   bool          // it stops working when the lock is lost
 	spoils  bool          // at its release, the next one in line gives up
 
@@ -31,6 +33,9 @@ type job struct {
 	cancel   context.CancelFunc
 	deadline time.Time // of ctx, zero if there is none
 	done     bool      // guarded by World.mu
+
+	since  time.Time // it asks; guarded by book.mu, like the next one
+	passed time.Time // by a reader that came later, when it is let in itself
 }
 
 // A manner is a way to use the lock.
@@ -43,12 +48,22 @@ const (
 	twice     manner = "twice"           // released once too often
 	again     manner = "again"           // a second acquisition with the dead context of the first
 	guarded   manner = "guarded"         // writes through Hold.Multi
+	downgrade manner = "downgrade"       // of a writer, which goes on reading
+	upgrade   manner = "upgrade"         // of a reader, which must not become the writer
 )
 
 func (j *job) String() string { return fmt.Sprintf("%s#%d", j.worker, j.id) }
 
+func (j *job) reads() bool { return j.mode == second.Reading }
+
+func (j *job) cohort() cohort { return cohort{j.worker, j.path, j.mode != second.Exclusive} }
+
+// side returns what the job asks for the lock.
+func (j *job) side() *tier.Mutex { return j.worker.side(j.path, j.mode) }
+
 func (j *job) describe() string {
-	text := fmt.Sprintf("%v %s, %s, section %v, nested %d, heeds %v", j, j.path, j.manner, j.section, j.nested, j.heeds)
+	text := fmt.Sprintf("%v %s, mode %d, %s, section %v, nested %v, heeds %v", j, j.path, j.mode, j.manner, j.section,
+		j.inner, j.heeds)
 	if j.try {
 		text += ", try"
 	}
@@ -60,17 +75,30 @@ func (j *job) describe() string {
 
 // drawJob decides everything about a job but its place among others.
 func (w *World) drawJob(rng *rand.Rand, p *worker) *job {
-	paths := w.plan.paths()
+	path := rng.IntN(w.plan.Paths)
+	return w.drawJobFor(rng, p, w.plan.paths()[path], w.plan.drawMode(rng, path))
+}
+
+func (w *World) drawJobFor(rng *rand.Rand, p *worker, path string, mode second.Mode) *job {
 	j := &job{
 		worker: p,
-		path:   paths[rng.IntN(len(paths))],
+		path:   path,
+		mode:   mode,
 		manner: []manner{plain, plain, plain, do, outermost, twice, again, guarded}[rng.IntN(8)],
 		try:    rng.IntN(8) == 0,
 		heeds:  rng.IntN(2) == 0,
 	}
 	j.spoils = rng.IntN(5) == 0
 	if rng.IntN(4) == 0 {
-		j.nested = 1 + rng.IntN(3)
+		for range 1 + rng.IntN(3) {
+			j.inner = append(j.inner, drawInner(rng, mode))
+		}
+	}
+	switch {
+	case mode == second.Writing && rng.IntN(4) == 0:
+		j.manner, j.inner = downgrade, append(j.inner, second.Reading)
+	case mode == second.Reading && rng.IntN(6) == 0:
+		j.manner = upgrade
 	}
 	j.section = min(drawSection(rng), w.plan.maxSection())
 	if j.try && j.manner == do {
@@ -84,6 +112,14 @@ func (w *World) drawJob(rng *rand.Rand, p *worker) *job {
 		j.ctx, j.cancel = context.WithDeadline(w.ctx, j.deadline)
 	}
 	return j
+}
+
+// drawInner decides in which mode one enters again who has the lock in a mode.
+func drawInner(rng *rand.Rand, outer second.Mode) second.Mode {
+	if outer == second.Writing && rng.IntN(2) == 0 {
+		return second.Reading
+	}
+	return outer
 }
 
 func drawSection(rng *rand.Rand) time.Duration {
@@ -103,6 +139,13 @@ func around(rng *rand.Rand, d time.Duration) time.Duration {
 	return d/2 + time.Duration(rng.Int64N(int64(d)))
 }
 
+// arrive starts j, behind all jobs that arrived before.
+func (w *World) arrive(j *job) {
+	w.book.tickets++
+	j.ticket = w.book.tickets
+	w.start(j)
+}
+
 // start runs j in a goroutine.
 func (w *World) start(j *job) {
 	w.mu.Lock()
@@ -120,10 +163,8 @@ func (w *World) start(j *job) {
 }
 
 func (w *World) run(j *job) {
-	mu := j.worker.mutex[j.path]
-	if !j.try {
-		w.book.queued(j)
-	}
+	mu := j.side()
+	w.book.queued(j)
 	if j.manner == do {
 		called := false
 		err := mu.Do(j.ctx, func(ctx context.Context) error {
@@ -149,13 +190,19 @@ func (w *World) run(j *job) {
 	w.inTime(j)
 	t := w.book.grant(j, hold)
 	ctx := hold.Context(w.ctx)
-	if j.manner == guarded {
+	switch j.manner {
+	case guarded:
 		w.writeGuarded(j, hold, j.section/2)
-	} else {
+	case upgrade:
+		w.refuseUpgrade(j, ctx)
+		fallthrough
+	default:
 		w.section(j, ctx, hold, j.section/2)
 	}
 	inner := w.enterAgain(j, ctx, t)
-	w.section(j, ctx, hold, j.section/2)
+	if j.manner != downgrade { // which has yet to go on
+		w.section(j, ctx, hold, j.section/2)
+	}
 	w.giveUp(j, t, hold, inner)
 	if ctx.Err() == nil {
 		w.diary.violate("API", "%v: the context of a released hold lives", j)
@@ -168,7 +215,7 @@ func (w *World) run(j *job) {
 // work is the body of Do. It has no hold of its own, so it enters again to get one.
 func (w *World) work(j *job, ctx context.Context) error {
 	w.inTime(j)
-	hold, err := j.worker.mutex[j.path].Acquire(ctx)
+	hold, err := j.side().Acquire(ctx)
 	if err != nil {
 		w.book.left(j)
 		if !errors.Is(err, tier.ErrLost) && !errors.Is(err, context.Canceled) { // by the job's own giving up

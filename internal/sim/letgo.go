@@ -11,7 +11,11 @@ import (
 // giveUp releases all holds of a tenure, in one order or the other.
 func (w *World) giveUp(j *job, t *tenure, outer *tier.Hold, inner []*tier.Hold) {
 	holds := append([]*tier.Hold{outer}, inner...)
-	if j.manner != outermost {
+	switch j.manner {
+	case outermost:
+	case downgrade:
+		slices.SortStableFunc(holds, writersFirst)
+	default:
 		slices.Reverse(holds)
 	}
 	last := len(holds) - 1
@@ -21,16 +25,38 @@ func (w *World) giveUp(j *job, t *tenure, outer *tier.Hold, inner []*tier.Hold) 
 			w.diary.note("%v gives up as its turn comes", next)
 			next.cancel() // it may be chosen before it gets to know
 		}
-		if i == last {
+		rest := holds[i+1:]
+		readsOn := !t.reads && i < last && !slices.ContainsFunc(rest, writes)
+		switch {
+		case i == last:
 			w.book.release(t)
+		case readsOn:
+			w.book.downgrade(t)
 		}
 		w.released(j, hold)
+		if readsOn && j.manner == downgrade {
+			ctx := rest[0].Context(w.ctx)
+			w.refuseUpgrade(j, ctx)
+			w.section(j, ctx, rest[0], j.section/2)
+		}
 	}
 	if j.manner == twice {
 		if err := outer.Release(); !errors.Is(err, tier.ErrReleased) {
 			w.diary.violate("API", "%v: a second release returned %v", j, err)
 		}
 	}
+}
+
+func writes(hold *tier.Hold) bool { return !hold.Shared() }
+
+func writersFirst(a, b *tier.Hold) int {
+	switch {
+	case writes(a) == writes(b):
+		return 0
+	case writes(a):
+		return -1
+	}
+	return 1
 }
 
 // released releases a hold. Whatever the network does, that takes a third of the session timeout at most.

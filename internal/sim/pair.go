@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"regexp"
-	"strconv"
 	"time"
 
 	"github.com/tierlock/tierlock/zktest"
@@ -13,30 +11,29 @@ func (p Plan) bridges(name string) bool {
 	return p.Bridged && mix(p.Seed, uint64(len(name)), uint64(name[len(name)-1]), 2)%2 == 0
 }
 
-// A bridged process has a second znode for each node. kazoo, which sees nothing else, stays out for as long as it is
-// there: so it has to come and go with the first one.
-var secondZnode = regexp.MustCompile(`/_c_[0-9a-f-]{36}-__lock__\d{10}$`)
+// A bridged process has a second znode for each node, which has to come and go with the first one.
 
-func (b *book) secondChanged(c zktest.Change) {
-	switch c.Kind {
-	case zktest.Created:
-		n := b.byToken[c.Zxid]
-		if n == nil || sequence(c.Path) != sequence(n.path)+1 {
-			b.diary.violate("bridge", "%s was not created right behind its first znode", c.Path)
-			return
-		}
-		n.second, b.seconds[c.Path] = c.Path, n
-	case zktest.Deleted:
-		if n := b.seconds[c.Path]; n != nil { // else that was said at its creation
-			b.secondDeleted(n, b.sessions[c.Session], b.ended[c.Session])
-		}
+func (b *book) secondCreated(z znodeName, c zktest.Change) {
+	n := b.named[z.id]
+	if n == nil {
+		b.diary.violate("bridge", "%s was created without its first znode", c.Path)
+		return
 	}
+	if first, _ := parseZnode(n.path); !first.pairs(z) {
+		b.diary.violate("bridge", "%s was created for %s", c.Path, n.path)
+	}
+	n.second = c.Path
 }
 
-func (b *book) secondDeleted(n *node, by *worker, ended bool) {
+func (b *book) secondDeleted(z znodeName, c zktest.Change) {
+	n := b.named[z.id]
+	if n == nil { // which was said at its creation
+		return
+	}
+	by := b.sessions[c.Session]
 	b.diary.note("server: second znode of %s deleted by %v", short(n.path), by)
 	n.halved = true
-	if by == operator || ended {
+	if by == operator || b.ended[c.Session] {
 		n.revoked = time.Now()
 	} else if by != n.owner {
 		b.diary.violate("I12", "%s of %v was deleted by %v", n.second, n.owner, by)
@@ -48,15 +45,9 @@ func (b *book) secondDeleted(n *node, by *worker, ended bool) {
 	}
 }
 
-// checkPair is called at the creation of n, the whole transaction being done.
+// checkPair is called when the first znode of n was created, the whole transaction being done.
 func (b *book) checkPair(n *node) {
 	if n.owner != nil && n.owner.bridged != (n.second != "") {
 		b.diary.violate("bridge", "%v, bridged %t, has the second znode %q", n.owner, n.owner.bridged, n.second)
 	}
-}
-
-func sequence(path string) int {
-	const digits = 10
-	n, _ := strconv.Atoi(path[len(path)-digits:]) // the pattern sees to it
-	return n
 }

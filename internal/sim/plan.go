@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A Trouble is a way in which a run may go wrong.
@@ -45,6 +47,29 @@ type Plan struct {
 	Bridged   bool          // some processes make their nodes with kazoo
 	Worn      bool          // the sequence numbers of paths come to where they have to begin anew
 	Troubles  []Trouble
+	Uses      [2]Use // of paths
+	Reads     int    // percent of the jobs with a reader/writer lock that read
+}
+
+// A Use says by which locks a path is used.
+type Use string
+
+const (
+	OfMutex   Use = "mutex"
+	OfReaders Use = "rw"
+	OfBoth    Use = "mutex and rw"
+)
+
+// drawMode decides in which mode a job asks for the lock of a path.
+func (p Plan) drawMode(rng *rand.Rand, path int) second.Mode {
+	use := p.Uses[path]
+	switch reads := rng.IntN(100) < p.Reads; {
+	case use == OfMutex || use == OfBoth && rng.IntN(3) == 0:
+		return second.Exclusive
+	case reads:
+		return second.Reading
+	}
+	return second.Writing
 }
 
 // NewPlan draws a plan. Not every run has every trouble: one that is always there hides what happens without it.
@@ -68,6 +93,10 @@ func NewPlan(seed uint64) Plan {
 	p.Bridged = rng.IntN(2) == 0
 	p.Worn = rng.IntN(2) == 0
 	p.Tick = []time.Duration{0, sessionTimeout / 12, sessionTimeout / 6, sessionTimeout/4 - 100*time.Millisecond}[rng.IntN(4)]
+	for i := range p.Uses {
+		p.Uses[i] = []Use{OfMutex, OfMutex, OfReaders, OfReaders, OfReaders, OfBoth}[rng.IntN(6)]
+	}
+	p.Reads = []int{20, 50, 90}[rng.IntN(3)]
 	return p
 }
 
@@ -106,6 +135,14 @@ func (p Plan) Smaller() iter.Seq[Plan] {
 		if p.Paths > 1 {
 			reduce(func(q *Plan) { q.Paths = 1 })
 		}
+		for i := range p.Paths {
+			if p.Uses[i] == OfBoth {
+				reduce(func(q *Plan) { q.Uses[i] = OfReaders })
+			}
+			if p.Uses[i] != OfMutex {
+				reduce(func(q *Plan) { q.Uses[i] = OfMutex })
+			}
+		}
 		for _, q := range smaller {
 			if !yield(q) {
 				return
@@ -139,6 +176,6 @@ func (p Plan) String() string {
 	for i, t := range p.Troubles {
 		troubles[i] = string(t)
 	}
-	return fmt.Sprintf("seed %d: %d processes, %d members, tick %v, %d paths, %d steps, latency %v, bridged %t, worn %t, troubles [%s]",
-		p.Seed, p.Processes, p.Members, p.Tick, p.Paths, p.Steps, p.Latency, p.Bridged, p.Worn, strings.Join(troubles, " "))
+	return fmt.Sprintf("seed %d: %d processes, %d members, tick %v, %d paths, %d steps, latency %v, bridged %t, worn %t, uses %q, reads %d, troubles [%s]",
+		p.Seed, p.Processes, p.Members, p.Tick, p.Paths, p.Steps, p.Latency, p.Bridged, p.Worn, p.Uses[:p.Paths], p.Reads, strings.Join(troubles, " "))
 }

@@ -11,10 +11,16 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// queued notes that a job is about to wait for its lock.
+// queued notes that a job is about to ask for its lock.
 func (b *book) queued(j *job) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	j.since = time.Now()
+	if j.try {
+		tried := b.tried[j.cohort()]
+		tried.count++
+		b.tried[j.cohort()] = tried
+	}
 	b.waiting[j] = struct{}{}
 }
 
@@ -23,7 +29,7 @@ func (b *book) next(j *job) (next *job) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for other := range b.waiting {
-		if other.worker == j.worker && other.path == j.path && other.ticket != 0 && (next == nil || other.id < next.id) {
+		if other.cohort() == j.cohort() && !other.try && other.ticket != 0 && (next == nil || other.id < next.id) {
 			next = other
 		}
 	}
@@ -34,7 +40,7 @@ func (b *book) next(j *job) (next *job) {
 func (b *book) left(j *job) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.waiting, j)
+	b.answered(j)
 }
 
 // grant notes that a job got its lock, and checks that it may.
@@ -43,23 +49,23 @@ func (b *book) grant(j *job, hold *tier.Hold) *tenure {
 	defer b.mu.Unlock()
 	lostBefore := closed(hold.Lost())
 	err := hold.Err()
-	t := &tenure{job: j, token: hold.Token(), hold: hold, node: b.byToken[hold.Token()]}
+	t := &tenure{job: j, token: hold.Token(), hold: hold, node: b.byToken[hold.Token()], reads: hold.Shared()}
 	b.diary.note("%v has the lock, token %d, err %v", j, t.token, err)
 	b.granted++
-	_, waited := b.waiting[j]
-	delete(b.waiting, j)
-	if t.node == nil || t.node.owner != j.worker || t.node.lock != j.path {
-		b.diary.violate("I8", "%v got token %d, which is no node of its process", j, t.token)
+	b.answered(j)
+	if t.node == nil || t.node.cohort() != j.cohort() {
+		b.diary.violate("I8", "%v got token %d, which is no node of its process for this lock", j, t.token)
 		return t
 	}
-	b.checkGate(t)
-	if waited {
-		b.checkArrival(j)
+	if t.reads != j.reads() {
+		b.diary.violate("API", "%v asked for %v and got a hold that says shared %t", j, j.mode, t.reads)
 	}
+	b.checkGate(t)
+	b.checkArrival(j)
 	switch {
 	case err == nil:
 		b.checkExclusion(t)
-		b.checkOrder(t)
+		b.checkTokens(t)
 		b.checkPatience(t)
 	case !lostBefore, strings.Contains(err.Error(), "ran out"):
 		// No time passes between grant and return: the lease was over at the grant.
@@ -67,6 +73,14 @@ func (b *book) grant(j *job, hold *tier.Hold) *tenure {
 	}
 	b.tenures[t] = struct{}{}
 	return t
+}
+
+// downgrade notes that the last hold of a tenure that writes is about to be released, while others, that read, remain.
+func (b *book) downgrade(t *tenure) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.diary.note("%v writes no more, err %v", t.job, t.hold.Err())
+	t.reads = true
 }
 
 // release notes that the last hold of a tenure is about to be released.
@@ -78,25 +92,32 @@ func (b *book) release(t *tenure) {
 	delete(b.tenures, t)
 }
 
+// beside reports whether both may have the lock at the same time.
+func (t *tenure) beside(other *tenure) bool { return t.reads && other.reads }
+
 // checkGate is I2: whatever became of its lease, the owner before has to be through.
 func (b *book) checkGate(t *tenure) {
 	for other := range b.tenures {
-		if other.node.owner == t.node.owner && other.node.lock == t.node.lock {
+		if other.node.cohort() == t.node.cohort() && !t.beside(other) {
 			b.diary.violate("I2", "%v has the lock while %v has not released it", t.job, other.job)
 		}
 	}
 }
 
-// checkExclusion is I1, and what it rests on: the server has the node at the head of the queue. It counts for nodes
-// that no operator deleted.
+// checkExclusion is I1, and what it rests on: the server has nobody before the node in the queue but readers before one that
+// reads. It counts for nodes that no operator deleted.
 func (b *book) checkExclusion(t *tenure) {
 	if !t.node.revoked.IsZero() {
 		return
 	}
 	for other := range b.tenures {
-		if other.node.owner != t.node.owner && other.node.lock == t.node.lock && other.node.revoked.IsZero() && other.hold.Err() == nil {
+		if other.node.cohort() != t.node.cohort() && other.node.lock == t.node.lock && !t.beside(other) &&
+			other.node.revoked.IsZero() && other.hold.Err() == nil {
 			b.diary.violate("I1", "%v has the lock while %v has it, too", t.job, other.job)
 		}
+	}
+	if t.node.reads() && !t.reads {
+		b.diary.violate("I1", "%v writes with %s, a node to read", t.job, short(t.node.path))
 	}
 	if t.node.session != b.newest[t.node.owner] {
 		b.diary.violate("I7", "%v has the lock with a node of session %#x, which is over for its process", t.job, t.node.session)
@@ -105,61 +126,11 @@ func (b *book) checkExclusion(t *tenure) {
 		b.diary.violate("I7", "%v has the lock, whose node is gone from the server", t.job)
 	}
 	for _, n := range b.queues[t.node.lock] {
-		if n.token < t.token && !n.halved {
+		if n.token < t.token && !n.halved && !t.node.beside(n) {
 			b.diary.violate("I6", "%v has the lock while %s of %v is before it in the queue", t.job, short(n.path), n.owner)
 		}
 	}
 }
-
-// checkOrder is I8.
-func (b *book) checkOrder(t *tenure) {
-	if !t.node.revoked.IsZero() {
-		return
-	}
-	last := b.last[t.node.lock]
-	b.last[t.node.lock] = t
-	switch {
-	case last == nil:
-	case t.token < last.token:
-		b.diary.violate("I8", "%v got token %d after %v got %d", t.job, t.token, last.job, last.token)
-	case t.token == last.token && t.node != last.node:
-		b.diary.violate("I8", "%v and %v got the same token %d", t.job, last.job, t.token)
-	}
-}
-
-// checkArrival is the local half of I6: nobody overtakes a goroutine of the same process that still waits.
-func (b *book) checkArrival(j *job) {
-	if j.ticket == 0 {
-		return
-	}
-	for other := range b.waiting {
-		if other.worker == j.worker && other.path == j.path && other.ticket != 0 && other.ticket < j.ticket &&
-			other.ctx.Err() == nil && !j.worker.closing() {
-			b.diary.violate("I6", "%v overtook %v, which came first and still waits", j, other)
-		}
-	}
-}
-
-// checkPatience is I11. Faults can make any wait longer.
-func (b *book) checkPatience(t *tenure) {
-	if n := t.node; len(b.plan.Troubles) == 0 && n.served.IsZero() {
-		var bound time.Duration
-		for _, p := range n.ahead {
-			// One section may begin at the end of the budget. Another one may run before it: the process looks for
-			// contenders, and the budget begins, only when somebody waits for a hand-off.
-			bound += p.handOff + 2*b.plan.maxSection() + handOver + 20*b.plan.Latency
-		}
-		if wait := time.Since(n.created); wait > bound+20*b.plan.Latency {
-			b.diary.violate("I11", "%v waited %v for its turn behind %v, at most %v are due", t.node.owner, wait, n.ahead, bound)
-		}
-	}
-	if t.node.served.IsZero() {
-		t.node.served = time.Now()
-	}
-}
-
-// handOver is what a node may take to pass from process to process, besides the time its frames take.
-const handOver = time.Millisecond
 
 // checkTold is I7 for what no lease covers: a holder whose node was taken away has to be told, though not before it
 // can be, nor before the node has been held for long enough to be watched.
@@ -202,10 +173,29 @@ func (b *book) written(view zktest.View, c zktest.Change) {
 		b.diary.violate("guard", "the register holds %q", data)
 	case n.gone || !view.Exists(n.path), n.second != "" && !view.Exists(n.second):
 		b.diary.violate("guard", "a write under %s took effect after the node", n.path)
-	case token < b.fences[c.Path]:
-		b.diary.violate("guard", "a write with token %d came after one with %d", token, b.fences[c.Path])
+	default:
+		b.checkFence(n, c.Path)
 	}
-	b.fences[c.Path] = max(b.fences[c.Path], token)
+}
+
+// A fence is the highest token of those that have written to a register, and of those of them that had the lock alone.
+type fence struct{ any, alone int64 }
+
+// checkFence is I8 for writes: among readers that overlap, tokens say nothing.
+func (b *book) checkFence(n *node, register string) {
+	f := b.fences[register]
+	bound := f.any
+	if n.reads() {
+		bound = f.alone
+	}
+	if n.token < bound {
+		b.diary.violate("guard", "a write with token %d came after one with %d", n.token, bound)
+	}
+	f.any = max(f.any, n.token)
+	if !n.reads() {
+		f.alone = max(f.alone, n.token)
+	}
+	b.fences[register] = f
 }
 
 // checkOutcome checks an error that a job got for its lock.

@@ -57,9 +57,7 @@ func (w *World) trouble(rng *rand.Rand, kind Trouble) {
 func (w *World) occupy(rng *rand.Rand, p *worker) {
 	j := w.drawJob(rng, p)
 	j.section = around(rng, 2*sessionTimeout)
-	w.book.tickets++
-	j.ticket = w.book.tickets
-	w.start(j)
+	w.arrive(j)
 	time.Sleep(around(rng, 20*time.Millisecond))
 }
 
@@ -128,9 +126,7 @@ func (w *World) split(rng *rand.Rand, p *worker, d time.Duration) {
 func (w *World) flap(rng *rand.Rand, p *worker, m *zktest.Member) {
 	time.Sleep(time.Duration(rng.Int64N(int64(sessionTimeout * 2 / 3))))
 	j := w.drawJob(rng, p)
-	w.book.tickets++
-	j.ticket = w.book.tickets
-	w.start(j)
+	w.arrive(j)
 	synctest.Wait()
 	w.diary.note("a moment with the leader")
 	m.Glimpse(1 + rng.IntN(6))

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -19,14 +20,14 @@ type worker struct {
 	handOff time.Duration
 	linger  time.Duration
 	bridged bool
-	mutex   map[string]*tier.Mutex // by path
-	end     context.CancelFunc     // of life
-	life    context.Context        // ends when the worker begins to close
+	sides   map[string][3]*tier.Mutex // by path and mode
+	end     context.CancelFunc        // of life
+	life    context.Context           // ends when the worker begins to close
 }
 
 // dial starts a worker. It keeps trying until ctx ends.
 func (w *World) dial(ctx context.Context, name string, handOff, linger time.Duration) (*worker, error) {
-	p := &worker{name: name, handOff: handOff, linger: linger, mutex: make(map[string]*tier.Mutex)}
+	p := &worker{name: name, handOff: handOff, linger: linger, sides: make(map[string][3]*tier.Mutex)}
 	var connect []zklock.Option
 	if p.bridged = w.plan.bridges(name); p.bridged {
 		connect = append(connect, zklock.WithKazoo())
@@ -36,12 +37,18 @@ func (w *World) dial(ctx context.Context, name string, handOff, linger time.Dura
 		return nil, err
 	}
 	for _, path := range w.plan.paths() {
-		p.mutex[path] = p.locks.Mutex(path)
+		rw := p.locks.RWMutex(path)
+		p.sides[path] = [...]*tier.Mutex{
+			second.Exclusive: p.locks.Mutex(path), second.Writing: rw.Writer(), second.Reading: rw.Reader(),
+		}
 	}
 	p.life, p.end = context.WithCancel(context.Background()) // ends with close, after whatever dialed it
 	w.diary.note("%s started: hand-off %v, linger %v, bridged %t", name, handOff, linger, p.bridged)
 	return p, nil
 }
+
+// side returns what to ask for a lock in a mode.
+func (p *worker) side(path string, mode second.Mode) *tier.Mutex { return p.sides[path][mode] }
 
 func (p *worker) close() {
 	p.end()

@@ -107,6 +107,8 @@ func (w *World) step(i int) {
 		w.cancelOne(rng)
 	case n < 30 && w.plan.has(kind):
 		w.trouble(rng, kind)
+	case n >= 97:
+		w.stream(rng)
 	default:
 		w.book.tickets++
 		burst := 1
