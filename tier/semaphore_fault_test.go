@@ -1,9 +1,11 @@
 package tier_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -367,5 +370,60 @@ func TestPermitsOfOthersCount(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantNothing(t, srv)
+	})
+}
+
+// Whoever loses the turn while it waits queues again, though nothing becomes free.
+func TestTurnThatIsDeleted(t *testing.T) {
+	limited(t, 1, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		one := take(t, process(), 1)
+		waiting := ask(soon(t), process(), 1).waits(t)
+		time.Sleep(sessionTimeout / 3) // by then its end is watched
+		turn := srv.Children(pool + "/locks")[0]
+		srv.OnChange(nil)
+		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+		if err := conn.Delete(pool+"/locks/"+turn, -1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if now := srv.Children(pool + "/locks"); len(now) != 1 || now[0] == turn {
+			t.Errorf("a second later those who queue are %v, want one more turn", now)
+		}
+		giveBack(t, one)
+		giveBack(t, waiting.served(t))
+	})
+}
+
+// A turn that was traded for permits is no lock that was lost.
+func TestTurnThatIsTradedIsNoLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var log bytes.Buffer
+		s := process(t, srv, zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))).Semaphore(pool, 1)
+		one := take(t, process(t, srv).Semaphore(pool, 1), 1)
+		waiting := ask(soon(t), s, 1).waits(t)
+		time.Sleep(sessionTimeout / 3) // by then the end of the turn is watched
+		giveBack(t, one)
+		giveBack(t, waiting.served(t))
+		synctest.Wait()
+		if log.Len() > 0 {
+			t.Errorf("logged: %s", log.String())
+		}
+	})
+}
+
+// Whoever leaves in the moment in which it is served leaves its permits to others.
+func TestContextThatEndsWhenPermitsAreHandedOn(t *testing.T) {
+	limited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		s := process()
+		for range 300 {
+			two := take(t, s, 2)
+			ctx, cancel := context.WithCancel(soon(t))
+			waiting := ask(ctx, s, 2).waits(t)
+			giveBack(t, two)
+			cancel()
+			if <-waiting.done; waiting.err == nil {
+				giveBack(t, waiting.permits)
+			}
+		}
 	})
 }
