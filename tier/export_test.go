@@ -57,3 +57,18 @@ func Pools(r *Registry) int {
 	defer r.mu.Unlock()
 	return len(r.pools)
 }
+
+// LeaveServed takes permits and does what a claimant does whose context ends in that moment.
+func LeaveServed(ctx context.Context, s *Semaphore, k int) error {
+	p, err := s.registry.joinPool(s.path, s.permits)
+	if err != nil {
+		return err
+	}
+	defer s.registry.partPool(p)
+	c := &claimant{semaphore: s, count: k, turn: make(chan struct{})}
+	if err := p.enter(ctx, c); err != nil {
+		return err
+	}
+	p.withdraw(c)
+	return nil
+}

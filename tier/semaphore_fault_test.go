@@ -412,18 +412,14 @@ func TestTurnThatIsTradedIsNoLoss(t *testing.T) {
 }
 
 // Whoever leaves in the moment in which it is served leaves its permits to others.
-func TestContextThatEndsWhenPermitsAreHandedOn(t *testing.T) {
+func TestContextThatEndsWhenPermitsCome(t *testing.T) {
 	limited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		s := process()
-		for range 300 {
-			two := take(t, s, 2)
-			ctx, cancel := context.WithCancel(soon(t))
-			waiting := ask(ctx, s, 2).waits(t)
-			giveBack(t, two)
-			cancel()
-			if <-waiting.done; waiting.err == nil {
-				giveBack(t, waiting.permits)
-			}
+		if err := tier.LeaveServed(soon(t), s, 2); err != nil {
+			t.Fatal(err)
+		}
+		if left := srv.Children(pool + "/leases"); len(left) > 0 {
+			t.Errorf("left: %v", left)
 		}
 	})
 }
