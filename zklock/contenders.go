@@ -22,7 +22,7 @@ type Contender struct {
 
 	// Zero if the server does not tell those who may not read the node.
 	Session int64     // that owns the node; 0 for a node that outlives its session
-	Token   int64     // fencing token it has as holder
+	Token   int64     // fencing token it has as holder; of a writer that is shared by now, a higher number than that
 	Since   time.Time // creation of the node, by the server's clock
 
 	// What the process says of itself; zero for other libraries' nodes.

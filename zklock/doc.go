@@ -6,9 +6,20 @@
 // and itself. Nodes are granted in the order in which they were created, whoever
 // created them: go-zookeeper's zk.Lock, Curator's InterProcessMutex and (with
 // extra_lock_patterns=["lock-"]) kazoo queue on the same path. [WithKazoo] is for kazoo
-// without that setting. Keep Curator's InterProcessReadWriteLock on other paths: this package
-// waits for its nodes, but it ignores ours. docs/interop.md in the repository says who waits
-// for whom.
+// without that setting. The nodes of the reader/writer lock of package tier exclude those of
+// Curator's InterProcessReadWriteLock, which ignores the nodes of a mutex: keep the latter on
+// other paths. docs/interop.md in the repository says who waits for whom.
+//
+// The names of nodes end in the number that the server gives them. What is before it:
+//
+//	_c_<uuid>-lock-     a mutex
+//	_c_<uuid>-__WRIT__  a writer
+//	_c_<uuid>-__READ__  a reader; one that was a writer keeps its uuid and number
+//	_c_<uuid>-__lock__  the second node of a mutex or a writer, which WithKazoo makes
+//	_c_<uuid>-__rlock__ the second node of a reader
+//
+// The uuid is of version 8, which tells our nodes from Curator's. A node with the content "__REVOKE__" is
+// asked to give the lock up, see [Lock.Revoke]; otherwise the content is for people.
 //
 // The lock is not reentrant and gives each acquisition a node of its own. Package tier
 // builds the lock for many goroutines of one process on top of it.

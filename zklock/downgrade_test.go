@@ -199,6 +199,25 @@ func TestASharedNodeIsContestedByThoseThatWaitForIt(t *testing.T) {
 	})
 }
 
+// Whoever looked for those behind the writer is not the one who looks for those behind the reader.
+func TestNobodyLooksForThoseBehindTheWriterThatIsShared(t *testing.T) { // I10
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s).writing()
+		n := p.acquire(t)
+		start(t, s).reading().queue(t.Context())
+		on(s, zktest.OpGetChildren2, zktest.Request, zktest.Error(throttled))
+		n.Contested() // whose look fails
+		synctest.Wait()
+		if err := n.Share(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if got := p.Watchers(path); got != 0 {
+			t.Errorf("%d look at the queue", got)
+		}
+	})
+}
+
 func TestTheEndOfASharedNodeIsHeardOf(t *testing.T) { // I7
 	eitherZnode(t, func(t *testing.T, s *zktest.Server, i int) {
 		n := bridge(t, s).writing().acquire(t)

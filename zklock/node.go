@@ -73,6 +73,11 @@ func (n *Node) path() string { return n.mine()[0].path }
 // seen and refuses lower ones is safe from owners that do not know yet that they lost
 // the lock.
 //
+// Those of a reader/writer lock grow from a writer to whoever comes behind, and from readers to the
+// writer behind them. Readers that have the lock together have tokens in any order, and a writer that
+// is shared keeps its own. So the resource refuses a write with a token below the highest that it has
+// seen at all, and a read with one below that of the latest write.
+//
 // Tokens grow for as long as the ensemble keeps its data. If the data is lost, or
 // restored from a backup, they start lower again (5 after 406), and the resource refuses
 // every new owner. An operator then ends every process that may have held the lock
