@@ -83,7 +83,7 @@ gremlins:
 # Curator, kazoo and zk.Lock on the same paths.
 interop: server
 	@scripts/get-interop.sh
-	TIERLOCK_REQUIRE_SERVER=1 TIERLOCK_REQUIRE_INTEROP=1 go test $(RACE) -v -count=1 ./interop -duration 20s
+	TIERLOCK_REQUIRE_SERVER=1 TIERLOCK_REQUIRE_INTEROP=1 go test $(RACE) -v -count=1 -parallel 5 ./interop -duration 20s
 
 # The linters are built from the module proxy in these versions, in Go's cache; what is on the PATH does not count.
 lint:

@@ -137,6 +137,13 @@ func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error)
 			return &candidacy{election: election.New(locks, path, zklock.NodeData([]byte("ours")))}
 		}
 	}
+	if n, ok := strings.CutPrefix(own, "tier-semaphore-"); ok {
+		permits, err := strconv.Atoi(n)
+		if err != nil {
+			return nil, err
+		}
+		newLock = func() goLock { return &someOf{semaphore: locks.Semaphore(path, permits)} }
+	}
 	return &goClient{0, newLock, func() { locks.Close() }}, nil
 }
 
@@ -249,6 +256,19 @@ func (s *sides) downgrade() error {
 }
 
 func (s *sides) release() error { return s.hold.Release() }
+
+// SomeOf are permits of a semaphore.
+type someOf struct {
+	semaphore *tier.Semaphore
+	permits   *tier.Permits
+}
+
+func (s *someOf) acquire(ctx context.Context, units int64) (err error) {
+	s.permits, err = s.semaphore.Acquire(ctx, int(max(units, 1)))
+	return err
+}
+
+func (s *someOf) release() error { return s.permits.Release() }
 
 // A candidacy leads while somebody has it as a lock.
 type candidacy struct {

@@ -24,19 +24,34 @@ type fleet struct {
 	below []string // the parents of nodes, if not the path
 }
 
-// All fleets run at once, each on a path of its own: nobody overlaps who should not, those do who may, everybody gets
-// turns, nothing is left. Curator does not downgrade: before 5.5 it lets a writer in.
+// The fleets run side by side, each on a path of its own: nobody overlaps who should not, those do who may, everybody gets
+// turns, nothing is left. Before 2.9 a reader of kazoo can wait for a writer that waits for it, until one of them gives
+// up: kazoo does, and ours get their turns.
 func TestFamilySharesItsPaths(t *testing.T) {
 	rw := load{threads: 3, section: time.Millisecond, all: everything}
+	semaphore := []string{"locks", "leases"}
+	downgrade := downgrades // of Curator
+	if curatorBefore55(t) {
+		downgrade = mostly
+	}
 	e := newEnsemble(t)
 	for name, f := range map[string]fleet{
 		"readers beside writers": {load: rw, kinds: []string{"tier-rw", "curator-rw"}, turns: []string{reads, writes}, most: 2},
 		"writers beside readers": {load: rw, kinds: []string{"tier-rw", "curator-rw"}, turns: []string{writes, reads}, most: 2},
 		"writers":                {load: rw, kinds: []string{"tier-rw", "curator-rw"}, turns: []string{writes}},
 		"readers":                {load: rw, kinds: []string{"tier-rw", "curator-rw"}, turns: []string{reads}, most: 4},
-		"all":                    {load: rw, kinds: []string{"tier-rw", "curator-rw", "tier-rw", "curator-rw"}, turns: []string{downgrades, mostly, downgrades, writes}, most: 4},
+		"all":                    {load: rw, kinds: []string{"tier-rw", "curator-rw", "tier-rw", "curator-rw"}, turns: []string{downgrades, downgrade, downgrades, writes}, most: 4},
 		"writers of kazoo":       {load: rw, kinds: []string{"tier-rw-kazoo", "kazoo-write", "tier-rw-kazoo"}, turns: []string{mostly, writes, downgrades}, most: 4},
 		"readers of kazoo":       {load: rw, kinds: []string{"tier-rw-kazoo", "kazoo-read"}, turns: []string{reads}, most: 4},
+		"all of kazoo":           {load: rw, kinds: []string{"tier-rw-kazoo", "kazoo-rw", "tier-rw-kazoo"}, turns: []string{mostly}, most: 2},
+		"permits": {
+			load: load{threads: 3, section: 20 * time.Millisecond, all: 4}, below: semaphore,
+			kinds: []string{"tier-semaphore-4", "curator-semaphore-4", "tier-semaphore-4"}, turns: []string{"1 2 1 4", "1", "1 3"}, most: 3,
+		},
+		"one permit": {
+			load: load{threads: 3, section: time.Millisecond, all: 1}, below: semaphore,
+			kinds: []string{"tier-semaphore-1", "curator-semaphore-mutex", "curator-semaphore-1"}, turns: []string{"1"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,15 +71,4 @@ func TestFamilySharesItsPaths(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Before 2.9 a reader of kazoo can wait for a writer that waits for it, until one of them gives up. It is kazoo that does
-// so here; nobody overlaps, and ours get their turns.
-func TestReadersOfKazooGiveUpBesideWriters(t *testing.T) {
-	e := newEnsemble(t)
-	e.keepPath(t)
-	l := load{threads: 3, section: time.Millisecond, all: everything}
-	drivers := launch(t, e, sessionTimeout, "tier-rw-kazoo", "kazoo-rw", "tier-rw-kazoo")
-	shareUnits(t, l, drivers, mostly)
-	e.awaitChildren(t, 0)
 }

@@ -56,7 +56,7 @@ type ensemble struct {
 	path string
 }
 
-func newEnsemble(t *testing.T) *ensemble {
+func newEnsemble(t testing.TB) *ensemble {
 	t.Helper()
 	addr := zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr()
 	conn := zkconn.Start(t, []string{addr}, sessionTimeout, nil)
@@ -97,6 +97,12 @@ func (e *ensemble) awaitChildren(t *testing.T, n int) {
 // tier returns the lock of a new registry in this process.
 func (e *ensemble) tier(t *testing.T, opts ...zklock.Option) *tier.Mutex {
 	t.Helper()
+	return e.registry(t, opts...).Mutex(e.path)
+}
+
+// registry returns a new registry in this process.
+func (e *ensemble) registry(t *testing.T, opts ...zklock.Option) *tier.Registry {
+	t.Helper()
 	client, err := zklock.Dial(soon(t), e.addr, opts...)
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +112,7 @@ func (e *ensemble) tier(t *testing.T, opts ...zklock.Option) *tier.Mutex {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { locks.Close() })
-	return locks.Mutex(e.path)
+	return locks
 }
 
 func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {

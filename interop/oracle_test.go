@@ -114,7 +114,7 @@ func recorded(t *testing.T, name string) record {
 	return record{alone, most}
 }
 
-// A driver whose lock does nothing for it is what each of these would be with somebody inside who does not queue.
+// Somebody who is inside without having queued is to a driver what a broken lock would let in.
 func TestEveryDriverNoticesAnIntruder(t *testing.T) {
 	const all = 3
 	e := newEnsemble(t)

@@ -32,7 +32,7 @@ type driver struct {
 }
 
 // launch starts a driver of each kind and returns when all of them have a session.
-func launch(t *testing.T, e *ensemble, timeout time.Duration, kinds ...string) []*driver {
+func launch(t testing.TB, e *ensemble, timeout time.Duration, kinds ...string) []*driver {
 	t.Helper()
 	var drivers []*driver
 	for _, kind := range kinds {
@@ -47,7 +47,7 @@ func launch(t *testing.T, e *ensemble, timeout time.Duration, kinds ...string) [
 }
 
 // command returns the driver of a kind, without arguments.
-func command(t *testing.T, kind string) *exec.Cmd {
+func command(t testing.TB, kind string) *exec.Cmd {
 	t.Helper()
 	switch {
 	case strings.HasPrefix(kind, "curator"):
@@ -64,7 +64,7 @@ func command(t *testing.T, kind string) *exec.Cmd {
 	}
 }
 
-func curator(t *testing.T) *exec.Cmd {
+func curator(t testing.TB) *exec.Cmd {
 	t.Helper()
 	for jar := range strings.SplitSeq(classpath, ":") {
 		if _, err := os.Stat(jar); err != nil {
@@ -108,7 +108,7 @@ var compiled = sync.OnceValues(func() (dir string, err error) {
 })
 
 // missing ends a test for want of a library.
-func missing(t *testing.T, what string, why error) {
+func missing(t testing.TB, what string, why error) {
 	t.Helper()
 	end := t.Skipf
 	if os.Getenv("TIERLOCK_REQUIRE_INTEROP") == "1" {
@@ -117,7 +117,7 @@ func missing(t *testing.T, what string, why error) {
 	end("%s is not on this machine (%v); scripts/get-interop.sh gets it", what, why)
 }
 
-func (d *driver) run(t *testing.T, cmd *exec.Cmd, args ...string) {
+func (d *driver) run(t testing.TB, cmd *exec.Cmd, args ...string) {
 	t.Helper()
 	d.cmd = cmd
 	d.cmd.Args = append(d.cmd.Args, args...)
@@ -148,7 +148,7 @@ func (d *driver) run(t *testing.T, cmd *exec.Cmd, args ...string) {
 }
 
 // order tells the driver what to do.
-func (d *driver) order(t *testing.T, format string, args ...any) {
+func (d *driver) order(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if _, err := fmt.Fprintf(d.in, format+"\n", args...); err != nil {
 		t.Fatalf("%s: %v", d.kind, err)
@@ -156,7 +156,7 @@ func (d *driver) order(t *testing.T, format string, args ...any) {
 }
 
 // answer waits for the answer to the oldest open order.
-func (d *driver) answer(t *testing.T) answer {
+func (d *driver) answer(t testing.TB) answer {
 	t.Helper()
 	select {
 	case a, ok := <-d.answers:
@@ -173,25 +173,25 @@ func (d *driver) answer(t *testing.T) answer {
 	}
 }
 
-func (d *driver) do(t *testing.T, format string, args ...any) answer {
+func (d *driver) do(t testing.TB, format string, args ...any) answer {
 	t.Helper()
 	d.order(t, format, args...)
 	return d.answer(t)
 }
 
 // acquire makes the driver hold the lock.
-func (d *driver) acquire(t *testing.T) {
+func (d *driver) acquire(t testing.TB) {
 	t.Helper()
 	d.do(t, "acquire")
 }
 
-func (d *driver) release(t *testing.T) {
+func (d *driver) release(t testing.TB) {
 	t.Helper()
 	d.do(t, "release")
 }
 
 // excluded checks that the driver does not get the lock while others have it.
-func (d *driver) excluded(t *testing.T) {
+func (d *driver) excluded(t testing.TB) {
 	t.Helper()
 	if !d.do(t, "acquire 300").TimedOut {
 		t.Errorf("%s has the lock together with somebody else", d.kind)

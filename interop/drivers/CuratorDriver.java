@@ -271,11 +271,11 @@ public final class CuratorDriver {
 
         Revocable(InterProcessMutex mutex) {
             this.mutex = mutex;
-            mutex.makeRevocable(held -> asked.release());
         }
 
         @Override
         public boolean acquire(int units, long millis) throws Exception {
+            mutex.makeRevocable(held -> asked.release()); // up to the next release
             return CuratorDriver.acquire(mutex, millis);
         }
 

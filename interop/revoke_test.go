@@ -1,0 +1,96 @@
+package interop_test
+
+import (
+	"testing"
+	"time"
+)
+
+func TestCuratorGivesUpWhenOursAsk(t *testing.T) {
+	e := newEnsemble(t)
+	holder := launch(t, e, sessionTimeout, "curator-revocable")[0]
+	mu := e.tier(t)
+	for range 2 {
+		holder.acquire(t)
+		holder.order(t, "yield")
+		a := start(soon(t), mu)
+		e.awaitChildren(t, 2)
+		select {
+		case <-a.done:
+			t.Fatal("tier did not wait for Curator")
+		case <-holder.answers:
+			t.Fatal("Curator gives up although nobody has asked")
+		case <-time.After(100 * time.Millisecond):
+		}
+		if err := mu.Revoke(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		holder.answer(t)
+		release(t, a.granted(t))
+	}
+	e.awaitChildren(t, 0)
+}
+
+func TestOursAreToldWhenCuratorAsks(t *testing.T) {
+	e := newEnsemble(t)
+	curator := launch(t, e, sessionTimeout, "curator-revocable")[0]
+	mu := e.tier(t)
+	for _, early := range []bool{true, false} { // whether the holder listens before it is asked
+		hold := acquire(t, mu)
+		var revoked <-chan struct{}
+		if early {
+			revoked = hold.Revoked()
+		}
+		select {
+		case <-revoked:
+			t.Error("revoked, although nobody has asked")
+		case <-time.After(100 * time.Millisecond):
+		}
+		curator.do(t, "revoke %s", e.path+"/"+e.children(t)[0])
+		select {
+		case <-hold.Revoked():
+		case <-time.After(patience):
+			t.Fatal("the holder does not hear of it")
+		}
+		if early {
+			<-revoked
+		}
+		if err := hold.Err(); err != nil {
+			t.Errorf("the lock is lost: %v", err)
+		}
+		curator.order(t, "acquire")
+		e.awaitChildren(t, 2)
+		release(t, hold)
+		curator.answer(t)
+		curator.release(t)
+	}
+	e.awaitChildren(t, 0)
+}
+
+// All who have the lock are asked, of whatever library.
+func TestReadersAreAsked(t *testing.T) {
+	e := newEnsemble(t)
+	reader := launch(t, e, sessionTimeout, "curator-read")[0]
+	reader.acquire(t)
+	var holds []<-chan struct{}
+	for range 2 {
+		hold := acquire(t, e.registry(t).RWMutex(e.path).Reader())
+		defer release(t, hold)
+		holds = append(holds, hold.Revoked())
+	}
+	if err := e.registry(t).RWMutex(e.path).Revoke(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, revoked := range holds {
+		select {
+		case <-revoked:
+		case <-time.After(patience):
+			t.Error("a reader does not hear of it")
+		}
+	}
+	for _, name := range e.children(t) {
+		if data, _, err := e.conn.Get(e.path + "/" + name); err != nil || string(data) != "__REVOKE__" {
+			t.Errorf("%s says %q, %v; want Curator's request", name, data, err)
+		}
+	}
+	reader.release(t)
+}
