@@ -48,7 +48,7 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 		return handOn
 	case waiters:
 		return requeue
-	case c.policy.linger > 0 && !c.revokedLocked() && !c.sharer.begun && !c.draining && quiet && grant.Contested().For() == 0:
+	case c.policy.linger > 0 && !c.revokedLocked() && !c.draining && quiet && grant.Contested().For() == 0:
 		return linger
 	}
 	return giveUp
