@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,8 +28,8 @@ type stage struct {
 	node    *zklock.Node
 	reader  *request
 	another *request
-	again   *request // the requeue of the writer, nil if there is none
-	conn    *zk.Conn // an operator's
+	again   atomic.Pointer[request] // the requeue of the writer, nil if there is none
+	conn    *zk.Conn                // an operator's
 }
 
 func (g *stage) operator(delete func(name string) bool) {
@@ -55,9 +56,8 @@ func (g *stage) release() {
 }
 
 func (g *stage) requeue() {
-	if g.again == nil {
-		r := &request{done: make(chan struct{})}
-		g.again = r
+	r := &request{done: make(chan struct{})}
+	if g.again.CompareAndSwap(nil, r) {
 		go func() {
 			defer close(r.done)
 			r.node, r.err = g.node.Requeue(g.t.Context())
@@ -179,7 +179,7 @@ func shareAmid(t *testing.T, s *zktest.Server, at int, happen event, opts ...zkl
 	}
 
 	g.release()
-	for left := []*request{g.reader, g.another, g.again}; len(left) > 0; {
+	for left := []*request{g.reader, g.another, g.again.Load()}; len(left) > 0; {
 		time.Sleep(5 * timeout)
 		var waiting []*request
 		for _, r := range left {
@@ -247,13 +247,14 @@ func TestShareIsOffIfTheReaderGoesBeforeIt(t *testing.T) { // I1
 		ctx, cancel := context.WithCancel(t.Context())
 		start(t, s).reading().queue(ctx)
 		other := start(t, s).writing()
-		var w *request
+		queued := make(chan *request, 1)
 		during(s, n, func() {
 			cancel()
 			time.Sleep(time.Millisecond)
-			w = other.queue(t.Context())
+			queued <- other.queue(t.Context())
 		})
 		d := sharing(t.Context(), n)
+		w := <-queued
 		time.Sleep(3 * timeout)
 		if !w.waiting() || !d.waiting() || n.Shared() {
 			t.Fatalf("a writer is granted: %t; shared: %t", !w.waiting(), n.Shared())
