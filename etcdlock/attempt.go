@@ -67,7 +67,7 @@ func (c *contender) acquire(ctx context.Context, old *contender, w *second.Wait)
 	return c.wait(ctx, w)
 }
 
-// enqueue creates the key, behind all others, and reports whether there are none. The same
+// enqueue creates the key, behind all others, and reports whether it waits for none of them. The same
 // transaction is sent until it is answered: a later one finds what an earlier one has done.
 func (c *contender) enqueue(ctx context.Context, old *contender) (first bool, err error) {
 	for pace := retry.New(); ; {
@@ -87,13 +87,13 @@ func (c *contender) enqueue(ctx context.Context, old *contender) (first bool, er
 // create sends the transaction of enqueue once.
 func (c *contender) create(old *contender) (first bool, err error) {
 	missing := clientv3.Compare(clientv3.CreateRevision(c.key), "=", 0)
-	head := clientv3.OpGet(c.claim.prefix(), append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...)
-	conditions, then := []clientv3.Cmp{missing}, []clientv3.Op{c.put(), head}
+	heads := c.claim.heads()
+	conditions, then := []clientv3.Cmp{missing}, append([]clientv3.Op{c.put()}, heads...)
 	if old != nil {
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(old.key), "=", old.token))
 		then = slices.Insert(then, 0, clientv3.OpDelete(old.key))
 	}
-	answer, err := c.commit(conditions, then, []clientv3.Op{clientv3.OpGet(c.key, clientv3.WithKeysOnly()), head})
+	answer, err := c.commit(conditions, then, append([]clientv3.Op{clientv3.OpGet(c.key, clientv3.WithKeysOnly())}, heads...))
 	switch {
 	case classify(err) == leaseGone:
 		c.claim.store.expire(c.session)
@@ -114,11 +114,10 @@ func (c *contender) create(old *contender) (first bool, err error) {
 			old.deleteIfAny() // an older request for a key of that name was applied late
 		}
 	}
-	heads := answer.Responses[len(answer.Responses)-1].GetResponseRange().Kvs
-	return len(heads) > 0 && string(heads[0].Key) == c.key, nil
+	return c.firstBy(answer.Responses[len(answer.Responses)-len(heads):]), nil
 }
 
-// try takes the lock if nobody has it.
+// try takes the lock if nobody is in the way.
 func (l *claim) try(ctx context.Context) (*contender, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -148,13 +147,9 @@ func (l *claim) try(ctx context.Context) (*contender, error) {
 // lock below this one.
 const maxBelow = 64
 
-// tryOnce creates the key on the condition that there is no other.
+// tryOnce creates the key on the condition that there are no rivals.
 func (c *contender) tryOnce(ctx context.Context) error {
-	prefix := c.claim.prefix()
-	answer, err := c.commit(
-		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(prefix), "=", 0).WithPrefix()},
-		[]clientv3.Op{c.put()},
-		[]clientv3.Op{clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(maxBelow))})
+	answer, err := c.commit(c.claim.nobody(), []clientv3.Op{c.put()}, c.claim.reads(clientv3.WithLimit(maxBelow)))
 	switch {
 	case err != nil:
 		if classify(err) == leaseGone {
@@ -163,18 +158,21 @@ func (c *contender) tryOnce(ctx context.Context) error {
 		return err
 	case answer.Succeeded:
 		return nil
-	case len(placesOf(prefix, answer.Responses[0].GetResponseRange().Kvs)) > 0:
-		return second.ErrLocked
 	}
-	// Nobody but contenders of locks below, as far as that showed.
+	for _, r := range answer.Responses {
+		if slices.ContainsFunc(placesOf(c.claim.prefix(), r.GetResponseRange().Kvs), c.excludes) {
+			return second.ErrLocked
+		}
+	}
+	// Nobody but contenders of locks below, and a writer that lets readers in, as far as that showed.
 	if first, err := c.create(nil); err != nil || first {
 		return err
 	}
-	_, queue, err := c.claim.look(ctx)
-	switch {
-	case err != nil:
+	revision, places, err := c.claim.look(ctx)
+	if err != nil {
 		return err
-	case len(queue) == 0 || queue[0].key != c.key:
+	}
+	if s := (&queue{revision: revision, places: places}).standLocked(c); !s.present || s.ahead > 0 {
 		return second.ErrLocked
 	}
 	return nil

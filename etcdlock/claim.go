@@ -14,6 +14,7 @@ import (
 type claim struct {
 	store  *store
 	path   string
+	mode   second.Mode
 	linger time.Duration // as its keys say
 }
 
@@ -24,14 +25,15 @@ func (l *claim) Equal(other second.Claim) bool {
 	return ok && *l == *o
 }
 
-// Acquire takes one transaction if nobody else is there.
+// Acquire takes one transaction if it need not wait for anybody.
 func (l *claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
 	return l.start(ctx, "acquire", func(ctx context.Context) (*contender, error) {
 		return l.queueUp(ctx, nil, w)
 	})
 }
 
-// TryAcquire takes one transaction, which writes nothing if somebody else is there.
+// TryAcquire takes one transaction, which writes nothing if somebody is in the way. Behind a writer
+// that has let readers in, or with locks below this one, it takes two.
 func (l *claim) TryAcquire(ctx context.Context) (second.Grant, error) {
 	return l.start(ctx, "try", l.try)
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"golang.org/x/sync/errgroup"
@@ -40,6 +41,40 @@ func TestEtcdsMutexAndWeExcludeEachOther(t *testing.T) {
 	if queue, err := lock.Contenders(soon(t)); err != nil || len(queue) != 2 || queue[0].PID != 0 || queue[1].PID != os.Getpid() {
 		t.Errorf("contenders %v, %v", queue, err)
 	}
+	if err := theirs.Unlock(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	mustRelease(t, w.must(t))
+}
+
+func TestEtcdsMutexAndOurReadersExcludeEachOther(t *testing.T) {
+	session, err := concurrency.NewSession(outside(t), concurrency.WithTTL(5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	theirs := concurrency.NewMutex(session, lockPath(t))
+	l := start(t).in(t, lockPath(t), second.Reading)
+	readers := []*contender{mustAcquire(t, l), mustAcquire(t, start(t).in(t, lockPath(t), second.Reading))}
+	wantErr(t, theirs.TryLock(soon(t)), concurrency.ErrLocked)
+	locked := make(chan error, 1)
+	go func() { locked <- theirs.Lock(soon(t)) }()
+	ended(t, "contested", readers[0].Contested().C(), ttl)
+	w := queueAt(t, l)
+	mustRelease(t, readers[0])
+	select {
+	case err := <-locked:
+		t.Fatalf("locked beside a reader: %v", err)
+	case <-time.After(200 * time.Millisecond): // longer than their watch may take
+	}
+	w.pending(t)
+	mustRelease(t, readers[1])
+	if err := <-locked; err != nil {
+		t.Fatal(err)
+	}
+	w.pending(t)
+	_, err = l.TryAcquire(soon(t))
+	wantErr(t, err, second.ErrLocked)
 	if err := theirs.Unlock(soon(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/notice"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
@@ -28,14 +29,21 @@ type contender struct {
 
 	doomed bool // a requeue that deletes the key was not answered; set by that, before it looks further
 
-	loss notice.Loss
-	life context.Context // ends when the lock, or the place in the queue, is lost
-	end  context.CancelCauseFunc
-	gone atomic.Bool // the key is known not to be there any more
+	loss   notice.Loss
+	life   context.Context // ends when the lock, or the place in the queue, is lost
+	end    context.CancelCauseFunc
+	tenure context.Context // ends with life, and when it is given up
+	quit   context.CancelCauseFunc
+	gone   atomic.Bool // the key is known not to be there any more
 
-	contested *contention.Signal
+	contested atomic.Pointer[contention.Signal]
 	held      bool      // both guarded by the queue, once that is joined
 	granted   time.Time // valid when held
+	revoked   mutexbool.Bool
+
+	shared  atomic.Bool // it reads, or a request is sent that may make it read
+	opening sync.Mutex  // guards the field below; one Share at a time is at it, for as long as that takes
+	opened  bool        // by Share
 
 	mu    sync.Mutex // guards the fields below; before that of the queue
 	queue *queue     // nil until it is joined
@@ -52,10 +60,12 @@ type contender struct {
 
 func (l *claim) newContender(x *session) *contender {
 	name := x.takeName()
-	c := &contender{claim: l, session: x, name: name, key: l.prefix() + name, released: make(chan struct{})}
+	c := &contender{claim: l, session: x, name: name, key: l.prefix() + markOf(l.mode) + name, released: make(chan struct{})}
 	// Not derived from the context of Acquire, which bounds only the wait.
 	c.life, c.end = context.WithCancelCause(context.Background())
-	c.contested = contention.New(func() { c.join() })
+	c.tenure, c.quit = context.WithCancelCause(c.life)
+	c.contested.Store(contention.New(func() { c.join() }))
+	c.shared.Store(l.mode == second.Reading)
 	return c
 }
 

@@ -7,8 +7,6 @@ import (
 	"os"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -20,7 +18,9 @@ type owner struct {
 	PID     int       `json:"pid"`
 	Label   string    `json:"label,omitempty"`
 	Linger  int64     `json:"linger_ms,omitempty"`
-	Time    time.Time `json:"time"` // by the owner's clock
+	Time    time.Time `json:"time"`             // by the owner's clock
+	Shared  bool      `json:"shared,omitempty"` // a writer that has let readers in
+	Revoke  bool      `json:"revoke,omitempty"` // somebody has asked it to give the lock up
 }
 
 func newOwner(label string) owner {
@@ -32,56 +32,76 @@ func newOwner(label string) owner {
 func (l *claim) describe() string {
 	o := l.store.owner
 	o.Linger, o.Time = l.linger.Milliseconds(), time.Now().UTC()
+	return encode(o)
+}
+
+// marked returns the value of a key of this package with another field set. What a later version
+// has put there stays.
+func marked(value, field string) string {
+	fields := make(map[string]json.RawMessage)
+	json.Unmarshal([]byte(value), &fields) // has been read before
+	fields[field] = json.RawMessage("true")
+	return encode(fields)
+}
+
+func encode(fields any) string {
 	var value bytes.Buffer
 	encoder := json.NewEncoder(&value)
 	encoder.SetEscapeHTML(false) // keeps the value below one KiB whatever the label
-	encoder.Encode(o)            // strings, a number and a present time: cannot fail
+	encoder.Encode(fields)       // strings, numbers and a time that was present: cannot fail
 	return string(bytes.TrimSpace(value.Bytes()))
+}
+
+// owner is what the process says that made the key, if that is of this package.
+func (p place) owner() (o owner, ours bool) {
+	ours = json.Unmarshal([]byte(p.value), &o) == nil && o.Version == 1
+	if !ours {
+		return owner{}, false
+	}
+	return o, true
 }
 
 // Contenders reads the queue with one request, as it was at one revision.
 func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
-	ctx, end := l.store.scope(ctx)
-	defer end()
-	for pace := retry.New(); ; {
-		queue, err := l.contenders(ctx)
-		if err == nil {
-			return queue, nil
-		}
-		if classify(err) != permanent {
-			err = retry.Pause(ctx, pace.NextBackOff())
-		}
-		if err != nil {
-			return nil, l.failure("contenders of", l.store.explain(err))
-		}
-	}
-}
-
-func (l *claim) contenders(ctx context.Context) ([]second.Contender, error) {
-	var answer *clientv3.GetResponse
-	err := l.store.call(ctx, func(ctx context.Context) (err error) {
-		answer, err = l.store.client.Get(ctx, l.prefix(), clientv3.WithPrefix(),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-		return err
-	})
+	places, err := l.read(ctx)
 	if err != nil {
-		return nil, err
+		return nil, l.failure("contenders of", err)
 	}
 	var queue []second.Contender
-	for _, kv := range answer.Kvs {
-		if isContender(l.prefix(), string(kv.Key)) {
-			queue = append(queue, placeOf(kv).describe(l.prefix()))
-		}
+	for _, p := range places {
+		queue = append(queue, p.describe(l.prefix()))
 	}
 	return queue, nil
 }
 
-func (p place) describe(prefix string) second.Contender {
-	c := second.Contender{ID: p.key[len(prefix):], Token: p.created}
-	var o owner
-	if json.Unmarshal([]byte(p.value), &o) == nil && o.Version == 1 {
-		c.Since, c.Host, c.PID, c.Label = o.Time, o.Host, o.PID, o.Label
-		c.Linger = time.Duration(o.Linger) * time.Millisecond
+// read looks at the queue until that is answered.
+func (l *claim) read(ctx context.Context) (places []place, err error) {
+	err = l.store.insist(ctx, func(ctx context.Context) (err error) {
+		_, places, err = l.look(ctx)
+		return err
+	})
+	return places, err
+}
+
+// insist repeats a request until it is answered, or ctx is done.
+func (s *store) insist(ctx context.Context, request func(context.Context) error) error {
+	ctx, end := s.scope(ctx)
+	defer end()
+	for pace := retry.New(); ; {
+		err := request(ctx)
+		if err == nil || classify(err) == permanent {
+			return err
+		}
+		if err := retry.Pause(ctx, pace.NextBackOff()); err != nil {
+			return s.explain(err)
+		}
 	}
-	return c
+}
+
+func (p place) describe(prefix string) second.Contender {
+	o, _ := p.owner()
+	return second.Contender{
+		ID: p.key[len(prefix):], Token: p.created, Since: o.Time, Host: o.Host, PID: o.PID, Label: o.Label,
+		Linger: time.Duration(o.Linger) * time.Millisecond, Shared: p.reads, Asked: p.asked,
+	}
 }

@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,14 +16,12 @@ func (c *contender) Token() int64 { return c.token }
 
 func (c *contender) Context() context.Context { return c.life }
 
-func (c *contender) Contested() *contention.Signal { return c.contested }
+func (c *contender) Contested() *contention.Signal { return c.contested.Load() }
 
-func (c *contender) Revoked() <-chan struct{} { return nil }
-
-func (c *contender) Shared() bool { return false }
-
-func (c *contender) Share(context.Context) error {
-	return c.claim.failure("share", errors.ErrUnsupported)
+// Revoked has the contender follow its queue, where it is told.
+func (c *contender) Revoked() <-chan struct{} {
+	c.join()
+	return c.revoked.C()
 }
 
 func (c *contender) Idle() bool { return c.pending.Load() == 0 }
@@ -79,6 +76,7 @@ func (c *contender) Release() error {
 // giveUp comes before the key goes, which is then no loss. The audit leaves that to whoever
 // is at it: if its delete were the first, the other one would find nothing.
 func (c *contender) giveUp() {
+	c.quit(second.ErrReleased)
 	c.session.leaving.Store(c.key, nil)
 	c.session.Leave(c)
 }

@@ -11,9 +11,9 @@ import (
 // looks for the first key of a queue: were each name fresh, a lock would become slower with each
 // turn.
 //
-// A name comes back when all that was asked about its key has been answered. What the client may
-// have sent twice does no harm to the next key of that name: deletes ask for the revision at which
-// theirs was created.
+// A name comes back when its key has been deleted, and what else was asked to create or delete it has
+// been answered. What may be executed later does no harm to the next key of that name: deletes ask
+// for the revision at which theirs was created, and changes for the one at which it was written last.
 type names struct {
 	mu   sync.Mutex // guards the field below
 	free []string   // the last one first, so that few are in use

@@ -16,9 +16,13 @@ import (
 
 // A place is a key in a queue. Lower revisions go first.
 type place struct {
-	key     string
-	created int64
-	value   string // what the process says of itself
+	key      string
+	created  int64
+	modified int64
+	value    string // what the process says of itself
+	ours     bool   // it is of this package
+	reads    bool
+	asked    bool // to give the lock up
 }
 
 // placesOf returns the contenders among keys below prefix. Those of locks below, whose names
@@ -34,7 +38,11 @@ func placesOf(prefix string, keys []*mvccpb.KeyValue) []place {
 }
 
 func placeOf(kv *mvccpb.KeyValue) place {
-	return place{string(kv.Key), kv.CreateRevision, string(kv.Value)}
+	p := place{key: string(kv.Key), created: kv.CreateRevision, modified: kv.ModRevision, value: string(kv.Value)}
+	o, ours := p.owner()
+	p.ours, p.asked = ours, o.Revoke
+	p.reads = o.Shared || strings.HasPrefix(p.key[strings.LastIndex(p.key, "/")+1:], readMark)
+	return p
 }
 
 func isContender(prefix, key string) bool { return !strings.Contains(key[len(prefix):], "/") }
@@ -69,8 +77,8 @@ type queue struct {
 }
 
 // first reports whether a contender is known to be the first one, or why it never will be.
-// Nobody can come before it any more, so that this is true however old the mirror is, for as
-// long as its key is there.
+// Nobody can come before it any more, nor write who reads, so that this is true however old the
+// mirror is, for as long as its key is there.
 func (q *queue) first(c *contender) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -86,8 +94,7 @@ func (q *queue) standing(c *contender) second.Standing {
 	if stand.ahead == 0 {
 		return second.Standing{}
 	}
-	p := q.places[stand.ahead-1]
-	return second.Standing{Ahead: stand.ahead, Nearest: p.describe(q.claim.prefix())}
+	return second.Standing{Ahead: stand.ahead, Nearest: stand.nearest.describe(q.claim.prefix())}
 }
 
 // hold makes a contender that is first the holder.
@@ -103,43 +110,60 @@ func (q *queue) hold(c *contender) bool {
 	return true
 }
 
-// A stand is what the mirror shows of a contender.
+// A stand is what the mirror shows of a contender. It counts those alone with which the contender
+// cannot share the lock.
 type stand struct {
-	known         bool // the mirror is not older than the key
-	present       bool
-	ahead, behind int
+	known   bool // the mirror is not older than the key
+	present bool
+	own     place
+	ahead   int
+	nearest place // of those ahead
+	behind  bool  // somebody is
+	next    place // the one right behind, whoever it is
 }
 
 func (q *queue) standLocked(c *contender) stand {
-	if q.revision < c.token {
-		return stand{}
-	}
-	i, _ := slices.BinarySearchFunc(q.places, c.token, func(p place, created int64) int { return cmp.Compare(p.created, created) })
-	for j := i; j < len(q.places) && q.places[j].created == c.token; j++ {
-		if q.places[j].key == c.key {
-			return stand{known: true, present: true, ahead: i, behind: len(q.places) - 1 - j}
+	s := stand{known: q.revision >= c.token}
+	for _, p := range q.places {
+		switch excludes := c.excludes(p); {
+		case p.key == c.key && p.created == c.token:
+			s.own, s.present = p, true
+		case p.created < c.token && excludes:
+			s.ahead, s.nearest = s.ahead+1, p
+		case p.created > c.token:
+			s.behind = s.behind || excludes
+			s.next = cmp.Or(s.next, p)
 		}
 	}
-	return stand{known: true}
+	if !s.known || !s.present {
+		return stand{known: s.known}
+	}
+	return s
 }
 
 // tellLocked tells a contender what it has to know of the mirror, which shows what was asked
 // for, or heard of, at a time.
 func (q *queue) tellLocked(c *contender, asked time.Time) {
-	switch stand := q.standLocked(c); {
+	stand := q.standLocked(c)
+	switch {
 	case !stand.known:
+		return
 	case !stand.present:
 		c.gone.Store(true)
 		c.lose(deleted(c.key))
-	case !c.held:
-		if stand.ahead == 0 {
-			c.wake.Set()
-		}
-	case stand.behind > 0 && !c.contested.Raised():
+		return
+	}
+	if stand.own.asked {
+		c.revoked.Set()
+	}
+	if contested := c.contested.Load(); c.held && stand.behind && !contested.Raised() {
 		if asked.Before(c.granted) {
 			asked = c.granted
 		}
-		c.contested.Raise(asked)
+		contested.Raise(asked)
+	}
+	if !c.held && stand.ahead == 0 || c.held && stand.next.reads {
+		c.wake.Set()
 	}
 }
 
@@ -177,6 +201,12 @@ func (q *queue) apply(events []*clientv3.Event) {
 			q.places = slices.DeleteFunc(q.places, func(p place) bool { return p.key == key })
 		case e.IsCreate():
 			q.places = append(q.places, placeOf(e.Kv))
+		default:
+			for i, p := range q.places {
+				if p.key == key {
+					q.places[i] = placeOf(e.Kv)
+				}
+			}
 		}
 	}
 	q.tellAllLocked(time.Now())

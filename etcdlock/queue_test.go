@@ -58,10 +58,10 @@ func TestContestedIsCountedFromTheGrantAtMost(t *testing.T) {
 
 func TestLookThatWasSentBeforeTheGrantCountsFromTheGrant(t *testing.T) {
 	c := &contender{key: "/x/a", token: 1, held: true, granted: time.Now()}
-	c.contested = contention.New(func() {})
+	c.contested.Store(contention.New(func() {}))
 	q := &queue{followers: map[*contender]struct{}{c: {}}}
 	q.replace(2, []place{{key: "/x/a", created: 1}, {key: "/x/b", created: 2}}, c.granted.Add(-time.Hour))
-	if d := c.contested.For(); d == 0 || d > time.Minute {
+	if d := c.Contested().For(); d == 0 || d > time.Minute {
 		t.Errorf("contested for %v", d)
 	}
 }

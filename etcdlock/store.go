@@ -72,10 +72,7 @@ func (s *store) Claim(path string, o second.Options) (second.Claim, error) {
 	if len(o.Own) > 0 {
 		return nil, fmt.Errorf("etcdlock: lock %s: option of type %T; want a tier.Option", path, o.Own[0])
 	}
-	if o.Mode != second.Exclusive {
-		return nil, fmt.Errorf("etcdlock: lock %s: readers and writers: %w", path, errors.ErrUnsupported)
-	}
-	return &claim{store: s, path: path, linger: o.MayLinger}, nil
+	return &claim{store: s, path: path, mode: o.Mode, linger: o.MayLinger}, nil
 }
 
 // Err returns nil while etcd answers, [second.ErrClosed] at the end.

@@ -1,0 +1,426 @@
+package etcdlock
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// sharing begins a Share.
+func sharing(t *testing.T, ctx context.Context, c *contender) <-chan error {
+	t.Helper()
+	result := make(chan error, 1)
+	done := make(chan struct{})
+	go func() { defer close(done); result <- c.Share(ctx) }()
+	t.Cleanup(func() { <-done })
+	return result
+}
+
+func notYet(t *testing.T, result <-chan error) {
+	t.Helper()
+	select {
+	case err := <-result:
+		t.Fatalf("did not wait: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+}
+
+// stored returns what etcd has of a key.
+func stored(t *testing.T, key string) (*mvccpb.KeyValue, owner) {
+	t.Helper()
+	answer, err := outside(t).Get(soon(t), key)
+	if err != nil || len(answer.Kvs) != 1 {
+		t.Fatalf("%s: %v, %v", key, answer, err)
+	}
+	var o owner
+	if err := json.Unmarshal(answer.Kvs[0].Value, &o); err != nil {
+		t.Fatal(err)
+	}
+	return answer.Kvs[0], o
+}
+
+func TestShareLetsTheReadersBehindInAtThePlace(t *testing.T) {
+	p := start(t)
+	c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
+	before, _ := stored(t, c.key)
+	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+	next := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+	writer := queueAt(t, start(t).in(t, lockPath(t), second.Writing))
+	late := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+	contested := c.Contested()
+	ended(t, "contested", contested.C(), ttl/3)
+	revision, token := writes(t), c.Token()
+	if err := c.Share(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if n := writes(t) - revision; n != 1 {
+		t.Errorf("%d writes", n)
+	}
+	after, o := stored(t, c.key)
+	if after.CreateRevision != token || c.Token() != token || after.Lease != before.Lease || !o.Shared || o.Host == "" {
+		t.Errorf("key %v of %+v, want the place, the lease and the description kept", after, o)
+	}
+	if !c.Shared() || c.Contested() == contested {
+		t.Errorf("shared %v, with the old signal: %v", c.Shared(), c.Contested() == contested)
+	}
+	r, n := reader.must(t), next.must(t)
+	writer.pending(t)
+	late.pending(t)
+	ended(t, "contested by the writer", c.Contested().C(), ttl/3)
+	if queue, err := p.at(t, lockPath(t)).Contenders(soon(t)); err != nil || len(queue) != 5 || !queue[0].Shared {
+		t.Errorf("contenders %+v, %v", queue, err)
+	}
+	mustRelease(t, r)
+	mustRelease(t, n)
+	writer.pending(t)
+	if err := c.Share(soon(t)); err != nil {
+		t.Errorf("shared again: %v", err)
+	}
+	mustRelease(t, c)
+	mustRelease(t, writer.must(t))
+	mustRelease(t, late.must(t))
+	wantErr(t, c.Share(soon(t)), second.ErrReleased)
+}
+
+func TestSharedWriterIsContestedByAWriterThatComes(t *testing.T) {
+	c := mustAcquire(t, start(t).in(t, lockPath(t), second.Writing))
+	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+	if err := c.Share(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	r := reader.must(t)
+	another := mustAcquire(t, start(t).in(t, lockPath(t), second.Reading))
+	if c.Contested().For() != 0 {
+		t.Error("contested by readers")
+	}
+	writer := queueAt(t, start(t).in(t, lockPath(t), second.Exclusive))
+	ended(t, "contested", c.Contested().C(), ttl/3)
+	for _, g := range []*contender{c, r, another} {
+		mustRelease(t, g)
+	}
+	mustRelease(t, writer.must(t))
+}
+
+func TestReadersComeInBesideASharedWriter(t *testing.T) {
+	c := mustAcquire(t, start(t).in(t, lockPath(t), second.Exclusive))
+	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+	if err := c.Share(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	mustRelease(t, reader.must(t))
+	p := start(t)
+	l := p.in(t, lockPath(t), second.Reading)
+	requests := p.calls.count("")
+	r := mustAcquire(t, l)
+	if n := p.calls.count("") - requests; n != 1 {
+		t.Errorf("acquired with %d requests, want one", n)
+	}
+	g, err := l.TryAcquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := p.calls.count("") - requests; n != 3 {
+		t.Errorf("tried with %d requests, want two", n-1)
+	}
+	for _, mode := range []second.Mode{second.Exclusive, second.Writing} {
+		_, err := p.in(t, lockPath(t), mode).TryAcquire(soon(t))
+		wantErr(t, err, second.ErrLocked)
+	}
+	writer := queueAt(t, start(t).in(t, lockPath(t), second.Writing))
+	writer.pending(t)
+	_, err = l.TryAcquire(soon(t))
+	wantErr(t, err, second.ErrLocked)
+	behind := queueAt(t, l)
+	behind.pending(t)
+	mustRelease(t, g)
+	mustRelease(t, r)
+	behind.pending(t)
+	mustRelease(t, c)
+	mustRelease(t, writer.must(t))
+	mustRelease(t, behind.must(t))
+}
+
+// Whoever is behind the one that is read may not read.
+func TestReaderTrustsNoHeadsThatHideOthers(t *testing.T) {
+	p := start(t)
+	c := p.in(t, lockPath(t), second.Reading).newContender(p.sessions.last())
+	c.token = 9
+	shared := func(created int64) *mvccpb.KeyValue {
+		return &mvccpb.KeyValue{Key: []byte(lockPath(t) + "/x"), CreateRevision: created, Value: []byte(`{"v":1,"shared":true}`)}
+	}
+	for _, r := range []struct {
+		what  string
+		heads *etcdserverpb.RangeResponse
+		first bool
+	}{
+		{"all known", &etcdserverpb.RangeResponse{Kvs: []*mvccpb.KeyValue{shared(1)}}, true},
+		{"more unknown", &etcdserverpb.RangeResponse{Kvs: []*mvccpb.KeyValue{shared(1)}, More: true}, false},
+		{"more behind", &etcdserverpb.RangeResponse{Kvs: []*mvccpb.KeyValue{shared(10)}, More: true}, true},
+	} {
+		if first := c.firstAmong(r.heads); first != r.first {
+			t.Errorf("%s: first %v", r.what, first)
+		}
+	}
+}
+
+func TestShareWaitsForAReaderRightBehind(t *testing.T) {
+	p := start(t)
+	c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
+	result := sharing(t, soon(t), c)
+	notYet(t, result)
+	writer := queueAt(t, start(t).in(t, lockPath(t), second.Writing))
+	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+	notYet(t, result)
+	if c.Shared() {
+		t.Error("shared with a writer right behind")
+	}
+	reader.pending(t)
+	writer.cancel()
+	if err := <-result; err != nil {
+		t.Fatal(err)
+	}
+	mustRelease(t, reader.must(t))
+	mustRelease(t, c)
+}
+
+func TestShareThatIsGivenUpChangesNothing(t *testing.T) {
+	p := start(t)
+	c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
+	ctx, cancel := context.WithCancel(t.Context())
+	result := sharing(t, ctx, c)
+	notYet(t, result)
+	cancel()
+	wantErr(t, <-result, context.Canceled)
+	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+	ended(t, "contested", c.Contested().C(), ttl/3)
+	wantErr(t, c.Share(ctx), context.Canceled)
+	reader.pending(t)
+	if _, o := stored(t, c.key); c.Shared() || o.Shared {
+		t.Error("shared")
+	}
+	mustRelease(t, c)
+	mustRelease(t, reader.must(t))
+}
+
+func TestLostReplyOfAShareIsFoundOut(t *testing.T) {
+	p := start(t)
+	c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
+	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+	before := writes(t)
+	p.calls.dropReply("Txn", 1)
+	if err := c.Share(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if n := writes(t) - before; n != 1 {
+		t.Errorf("%d writes", n)
+	}
+	mustRelease(t, reader.must(t))
+	mustRelease(t, c)
+}
+
+func TestShareThatIsExecutedLateChangesNothingMore(t *testing.T) {
+	p := start(t)
+	c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
+	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+	_, deliver := p.calls.delay(t, "Txn", 1)
+	if err := c.Share(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	mustRelease(t, c)
+	mustRelease(t, reader.must(t))
+	again := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
+	if again.key != c.key {
+		t.Fatal("the name is not used again")
+	}
+	deliver()
+	if _, o := stored(t, again.key); o.Shared {
+		t.Error("the next writer is shared by the request of the last one")
+	}
+	mustRelease(t, again)
+}
+
+// To say that it failed would let this process write, beside readers that the request lets in.
+func TestShareThatMayYetBeExecutedIsNotGivenUp(t *testing.T) {
+	for what, answer := range map[string]error{
+		"no answer":     errDropped,
+		"then a denial": rpctypes.ErrGRPCPermissionDenied,
+	} {
+		t.Run(what, func(t *testing.T) {
+			p := start(t)
+			c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
+			reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+			ended(t, "contested", c.Contested().C(), ttl/3)
+			late, deliver := p.calls.delay(t, "Txn", 1)
+			p.calls.on("Txn", func(context.Context, any, func(context.Context) error) (bool, error) { return true, answer })
+			ctx, cancel := context.WithCancel(t.Context())
+			result := sharing(t, ctx, c)
+			<-late
+			cancel()
+			notYet(t, result)
+			if !c.Shared() {
+				t.Error("the process may write")
+			}
+			deliver()
+			r := reader.must(t)
+			if !c.Shared() {
+				t.Error("the process may write beside a reader")
+			}
+			mustRelease(t, r)
+			mustRelease(t, c)
+			wantErr(t, <-result, second.ErrReleased)
+		})
+	}
+}
+
+func TestShareThatIsRefusedIsNone(t *testing.T) {
+	p := start(t)
+	c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
+	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+	p.calls.once("Txn", 1, func(context.Context, func(context.Context) error) error {
+		return rpctypes.ErrGRPCPermissionDenied
+	})
+	wantErr(t, c.Share(soon(t)), rpctypes.ErrPermissionDenied)
+	if c.Shared() {
+		t.Error("shared")
+	}
+	if err := c.Share(soon(t)); err != nil {
+		t.Error(err)
+	}
+	mustRelease(t, c)
+	mustRelease(t, reader.must(t))
+}
+
+func TestReleaseOvertakesAShare(t *testing.T) {
+	t.Run("that waits", func(t *testing.T) {
+		c := mustAcquire(t, start(t).in(t, lockPath(t), second.Writing))
+		result := sharing(t, soon(t), c)
+		notYet(t, result)
+		mustRelease(t, c)
+		wantErr(t, <-result, second.ErrReleased)
+	})
+	t.Run("by a requeue", func(t *testing.T) {
+		l := start(t).in(t, lockPath(t), second.Writing)
+		c := mustAcquire(t, l)
+		result := sharing(t, soon(t), c)
+		notYet(t, result)
+		g, err := l.Requeue(soon(t), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, <-result, second.ErrReleased)
+		mustRelease(t, g)
+	})
+	t.Run("that is not answered", func(t *testing.T) {
+		p := start(t)
+		c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
+		reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+		ended(t, "contested", c.Contested().C(), ttl/3)
+		heal := p.wire.sever()
+		result := sharing(t, soon(t), c)
+		notYet(t, result)
+		began := time.Now()
+		c.Release()
+		wantErr(t, <-result, second.ErrReleased)
+		if d := time.Since(began); d > ttl/3+ttl/6 {
+			t.Errorf("after %v", d)
+		}
+		heal()
+		mustRelease(t, reader.must(t))
+	})
+	t.Run("that is executed", func(t *testing.T) {
+		p := start(t)
+		c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
+		reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+		p.calls.once("Txn", 1, func(ctx context.Context, send func(context.Context) error) error {
+			if err := c.Release(); err != nil {
+				t.Error(err)
+			}
+			return send(context.Background())
+		})
+		wantErr(t, c.Share(soon(t)), second.ErrReleased)
+		if err := c.Context().Err(); err != nil {
+			t.Errorf("a grant that is given up has a context that ends: %v", context.Cause(c.Context()))
+		}
+		mustRelease(t, reader.must(t))
+	})
+}
+
+func TestLossEndsAShare(t *testing.T) {
+	t.Run("that waits", func(t *testing.T) {
+		c := mustAcquire(t, start(t).in(t, lockPath(t), second.Writing))
+		result := sharing(t, soon(t), c)
+		notYet(t, result)
+		removeKey(t, c.key)
+		wantErr(t, <-result, second.ErrLost)
+		wantErr(t, c.Release(), second.ErrLost)
+	})
+	t.Run("that finds no key", func(t *testing.T) {
+		p := start(t)
+		c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
+		reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+		ended(t, "contested", c.Contested().C(), ttl/3)
+		p.calls.silence() // it hears of nothing
+		removeKey(t, c.key)
+		wantErr(t, c.Share(soon(t)), second.ErrLost)
+		wantErr(t, c.Release(), second.ErrLost)
+		mustRelease(t, reader.must(t))
+	})
+	t.Run("by the lease", func(t *testing.T) {
+		p := start(t)
+		c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
+		reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+		ended(t, "contested", c.Contested().C(), ttl/3)
+		heal := p.wire.sever()
+		wantErr(t, c.Share(soon(t)), second.ErrLost)
+		heal()
+		wantErr(t, c.Release(), second.ErrLost)
+		mustRelease(t, reader.must(t))
+	})
+}
+
+func TestShareOfAReaderIsNothing(t *testing.T) {
+	c := mustAcquire(t, start(t).in(t, lockPath(t), second.Reading))
+	before := writes(t)
+	if err := c.Share(soon(t)); err != nil || writes(t) != before {
+		t.Errorf("shared with %d writes, %v", writes(t)-before, err)
+	}
+	mustRelease(t, c)
+	wantErr(t, c.Share(soon(t)), second.ErrReleased)
+}
+
+func TestSharesAtTheSameTimeAreOne(t *testing.T) {
+	c := mustAcquire(t, start(t).in(t, lockPath(t), second.Writing))
+	var results []<-chan error
+	for range 4 {
+		results = append(results, sharing(t, soon(t), c))
+	}
+	notYet(t, results[0])
+	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+	for _, result := range results {
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+	}
+	mustRelease(t, reader.must(t))
+	mustRelease(t, c)
+}
+
+func TestQueueIsReadAnewWithWhatKeysSay(t *testing.T) { // a look in place of the event
+	p := start(t)
+	c := mustAcquire(t, start(t).in(t, lockPath(t), second.Writing))
+	reader := queueAt(t, p.in(t, lockPath(t), second.Reading))
+	reader.pending(t)
+	p.calls.silence()
+	if err := c.Share(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	mustRelease(t, reader.must(t))
+	mustRelease(t, c)
+}
