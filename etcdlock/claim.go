@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -101,8 +100,6 @@ func (l *claim) start(ctx context.Context, op string, attempt func(context.Conte
 		return nil, l.failure(op, l.store.explain(context.Cause(scope)))
 	}
 }
-
-func (l *claim) Revoke(context.Context) error { return l.failure("revoke", errors.ErrUnsupported) }
 
 func (l *claim) failure(op string, err error) error {
 	return fmt.Errorf("etcdlock: %s %s: %w", op, l.path, err)

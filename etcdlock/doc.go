@@ -28,6 +28,21 @@
 // another slash in its name belongs to a lock below and does not count here, but
 // concurrency.Mutex waits for it.
 //
+// # Readers and writers
+//
+// The key of a process that reads has a name that begins with read-. It is first once only such keys
+// are ahead. Everybody else waits for it in turn: the writers of the lock, its mutexes, and
+// concurrency.Mutex, which readers wait for, too.
+//
+// A writer whose process goes on reading can let the readers behind in: it writes to the value of its
+// key that it reads now, and keeps its place, its token and its lease. It never writes again under
+// that key, so it does no harm if another process learns of that late.
+//
+// To ask for a lock is to write to the values of the keys that have it, which their processes watch
+// once somebody listens, or else a sixth of the TTL after the grant. Only keys of this package can be
+// asked; for others, errors.ErrUnsupported is returned. Whoever asks needs the permission to write to
+// the keys of others.
+//
 // # What is promised
 //
 // Etcd decides which key is first, so there is one at most. A holder learns that it lost the lock
@@ -48,9 +63,11 @@
 //
 // # What it costs
 //
-// An acquisition is one transaction if nobody else is there, a release one delete, a requeue
-// one transaction that deletes one key and creates another; each is one write to etcd. A
-// try is one transaction, which writes nothing if somebody else is there.
+// An acquisition is one transaction if nobody is in the way, so for a reader also beside others, a
+// release one delete, a requeue one transaction that deletes one key and creates another; each is
+// one write to etcd. A try is one transaction, which writes nothing if somebody is in the way; for
+// a reader beside a writer that has let readers in, it is two. A writer lets readers in with one
+// write. To ask for a lock is a read, and a write for each key that has it.
 //
 // etcd remembers the name of each key that was deleted until its history is compacted, and whoever
 // looks at a queue passes by all of them. So a process uses the names of its keys again. New ones
@@ -87,8 +104,8 @@
 // authenticates for each keep-alive, for which the server hashes the password: choose a TTL that
 // leaves room for that.
 //
-// Nobody else may put to a key of the lock: that takes it off the lease, so that it outlives a
-// process that dies.
+// Nobody else may put to a key of the lock, unless the lease is kept (clientv3.WithIgnoreLease): that
+// takes it off the lease, so that it outlives a process that dies.
 //
 // # Client requests
 //
@@ -96,7 +113,8 @@
 // repeats reads and requests about leases by itself, and transactions only if they were not
 // sent, but for two cases: an auth token that has expired, and an answer that says "cancelled"
 // or "deadline exceeded" before the deadline. Any request may be repeated without harm: a key is
-// created only if it is not there, and deleted only if it is the one that was meant.
+// created only if it is not there, deleted only if it is the one that was meant, and changed only
+// if nobody has changed it since.
 //
 // # What is not promised
 //
