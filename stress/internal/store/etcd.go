@@ -17,7 +17,8 @@ var Etcd = &Store{
 	Name:  "etcd",
 	Title: "etcd",
 	Locks: map[string]Kind{
-		"mutex": {Dial: dialEtcdTier, Tier: true},
+		"mutex": {Dial: dialEtcdTier(Mutex), Tier: true},
+		"rw":    {Dial: dialEtcdTier(ReadersWriter), Sort: ReadersWriter, Tier: true},
 		"etcd":  {Dial: dialEtcdMutexes},
 	},
 	Baseline: "etcd",

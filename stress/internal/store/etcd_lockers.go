@@ -18,16 +18,19 @@ type etcdTier struct {
 	client *clientv3.Client
 }
 
-func dialEtcdTier(ctx context.Context, o Options) (Locker, error) {
-	client, err := connectEtcd(o.Servers)
-	if err != nil {
-		return nil, err
+// dialEtcdTier dials package tier's locks of one sort.
+func dialEtcdTier(sort Sort) Dial {
+	return func(ctx context.Context, o Options) (Locker, error) {
+		client, err := connectEtcd(o.Servers)
+		if err != nil {
+			return nil, err
+		}
+		registry, err := newEtcdRegistry(client, o)
+		if err != nil {
+			return nil, errors.Join(err, client.Close())
+		}
+		return etcdTier{tiered{registry, sort, o.Permits}, client}, nil
 	}
-	registry, err := newEtcdRegistry(client, o)
-	if err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
-	return etcdTier{tiered{Registry: registry}, client}, nil
 }
 
 func newEtcdRegistry(client *clientv3.Client, o Options) (*tier.Registry, error) {
