@@ -39,6 +39,7 @@ var (
 )
 
 func write(ctx context.Context, token int64) error { return nil }
+func report(ctx context.Context) error            { return nil }
 `
 
 // packages are those that a snippet may use without importing them.

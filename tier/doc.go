@@ -46,6 +46,13 @@
 // store that takes effect only while the lock is ours: tierlock.Multi, etcdlock.Txn. Packages
 // zklock and etcdlock document the lease, what it assumes, and who else can share a path.
 //
+// # The family
+//
+// [Registry.RWMutex] has readers that share the lock, of which a process is one contender.
+// [Registry.Semaphore] has a number of permits for all processes. [AcquireAll] takes several locks
+// without deadlocks. [Hold.Contested] tells an owner that another process waits, and
+// [Hold.Revoked] that it was asked for the lock, with [Mutex.Revoke].
+//
 // # What it costs
 //
 // In round trips to the store, over a connection of the lock's own:

@@ -28,11 +28,11 @@ import (
 // ZooKeeper the contenders are those of Curator's InterProcessReadWriteLock; README says who excludes
 // whom.
 //
-// The token of a writer is higher than those of all who had the lock before, to read or write, and
-// lower than those of all writers after; that of a reader lies between those of the writers before
-// and after it. Among readers that overlap, tokens say nothing. So a resource that remembers the
-// highest token of a writer, and refuses lower ones, is safe from late writes, and late reads, of
-// those who do not know yet that they lost the lock.
+// The token of a writer is never lower than that of anybody who had the lock before, nor higher than
+// that of anybody who has it after; to another process it differs. Among readers that overlap, tokens
+// say nothing. So a resource is safe from those who do not know yet that they lost the lock if it
+// refuses a write whose token is lower than the highest it has seen, and a read whose token is
+// lower than the highest it has seen of a writer.
 type RWMutex struct{ writer, reader *Mutex }
 
 // RWMutex returns the reader/writer lock at path. Options are as with [Registry.Mutex], and errors
