@@ -17,7 +17,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
 
@@ -53,6 +55,17 @@ func (c console) lock(t *testing.T, path string, opts ...zklock.Option) *zklock.
 		t.Fatal(err)
 	}
 	return lock
+}
+
+// locks returns those of one more process.
+func (c console) locks(t *testing.T, opts ...tierlock.Option) *tier.Registry {
+	t.Helper()
+	locks, err := tierlock.Dial(t.Context(), c.server.Addr(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	return locks
 }
 
 func acquire(t *testing.T, lock *zklock.Lock) *zklock.Node {
@@ -135,6 +148,117 @@ func TestWhatAQueueIsIsSeenExplainedAndBroken(t *testing.T) {
 	acquire(t, c.lock(t, "/jobs/report")).Release()
 }
 
+// Readers, of whichever library, have a lock together, and may be asked for it.
+func TestReadersAreSeenAndAskedForTheLock(t *testing.T) {
+	c := console{startServer(t)}
+	conn := operate(t, c.server)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c.want(t, "revoke /rw/report", 1, "nobody holds /rw/report, so nobody was asked")
+
+	var holds []*tier.Hold
+	for _, label := range []string{"billing", "search"} {
+		rw := c.locks(t, zklock.WithLabel(label)).RWMutex("/rw/report")
+		for range 3 {
+			hold, err := rw.AcquireRead(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			holds = append(holds, hold)
+		}
+	}
+	curators, err := conn.Create("/rw/report/_c_5f1c9a3e-7a54-4c1e-9d0b-2f6d1c8e4b70-__READ__", []byte("10.0.0.1"),
+		zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error, 1)
+	writer := c.locks(t, zklock.WithLabel("writer")).RWMutex("/rw/report")
+	go func() {
+		hold, err := writer.Acquire(ctx)
+		if err == nil {
+			err = hold.Release()
+		}
+		waiting <- err
+	}()
+	eventually(t, "a writer in the queue", func() bool { return len(queue(t, conn, "/rw/report")) == 4 })
+
+	c.want(t, "ls /rw", 0, `/rw/report +4 .*tierlock read .* billing and 2 more`)
+	c.want(t, "who /rw/report", 0, `0 +holds +tierlock read .* billing`, `1 +holds +tierlock read .* search`,
+		`2 +holds +curator read .*10.0.0.1`, `3 +waits +tierlock write +\S+ +2 and 2 more .* writer`)
+	p := start(t, c.server.Addr(), "watch", "/rw", "-every", "100ms")
+	prints(p, p.stdout, `/rw/report held by tierlock read .* search, token \d+, 1 process waits$`)
+	prints(p, p.stdout, `/rw/report waited for by tierlock write .* writer, #3$`)
+
+	var told struct {
+		Asked []struct{ Kind, Label string }
+	}
+	if err := json.Unmarshal([]byte(c.want(t, "revoke /rw/report -o json", 0)), &told); err != nil {
+		t.Fatal(err)
+	}
+	if a := told.Asked; len(a) != 3 || a[0].Label != "billing" || a[1].Kind != "tierlock-read" || a[2].Kind != "read" {
+		t.Errorf("asked %+v", told)
+	}
+	c.want(t, "who /rw/report", 0, `0 +holds, asked +tierlock read`, `2 +holds, asked +curator read`)
+	prints(p, p.stdout, `/rw/report wanted: somebody has asked tierlock read .* billing for it$`)
+	if data, _, err := conn.Get(curators); err != nil || string(data) != "__REVOKE__" {
+		t.Errorf("Curator's node says %q, %v", data, err)
+	}
+	for _, hold := range holds {
+		select {
+		case <-hold.Revoked():
+		case <-ctx.Done():
+			t.Fatal("a reader does not hear of it")
+		}
+		if err := hold.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := conn.Delete(curators, -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waiting; err != nil {
+		t.Errorf("the writer: %v", err)
+	}
+	p.signal(syscall.SIGINT)
+	p.exits(0)
+
+	kazoos, err := conn.Create("/rw/kazoo", nil, 0, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Create(kazoos+"/f7a2c0d9e8b64f13a5d4c3b2a1908f7e__lock__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	c.want(t, "revoke /rw/kazoo", 0, "asked kazoo -, whose library takes no notice")
+}
+
+func TestPermitsAreSeen(t *testing.T) {
+	c := console{startServer(t)}
+	conn := operate(t, c.server)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := c.locks(t, zklock.WithLabel("billing")).Semaphore("/pool/db", 5).Acquire(ctx, 3); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.CreateProtectedEphemeralSequential("/pool/db/leases/lease-", []byte("10.0.0.1"), zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	c.want(t, "who /pool/db", 0, "/pool/db: 4 of 5 permits in use", `3 +.* billing`, `1 +.*"10.0.0.1"`, "nobody waits for permits")
+	batch := c.locks(t, zklock.WithLabel("batch")).Semaphore("/pool/db", 5)
+	go batch.Acquire(ctx, 2)
+	eventually(t, "one who waits", func() bool { return len(queue(t, conn, "/pool/db/locks")) == 1 })
+	c.want(t, "who /pool/db", 0, "waiting for permits, in this order:", `\d+ +next +tierlock .* batch`)
+	c.want(t, "ls /pool", 0, `/pool/db +1 +- +4 of 5 permits in use`)
+	c.want(t, "doctor /pool/db", 0, "a semaphore, 4 of 5 permits in use, 1 in the queue for permits")
+	mutex := acquire(t, c.lock(t, "/pool/db"))
+	c.want(t, "doctor /pool/db", 1, "problem +a lock and a semaphore do not exclude each other")
+	c.want(t, "who /pool/db", 0, "holds +tierlock", "4 of 5 permits in use")
+	if err := mutex.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
 // prints waits until stdout has a line that matches, and returns its parts.
 func prints(p *tool, o *output, pattern string) (found []string) {
 	p.t.Helper()
@@ -175,8 +299,8 @@ func TestWatchServesAPageUntilItIsInterrupted(t *testing.T) {
 	url := prints(p, p.stderr, `showing /page at (http://127\.0\.0\.1:\d+/)`)[1]
 	var state struct {
 		Locks []struct {
-			Path   string
-			Holder struct{ Who, Token string }
+			Path    string
+			Holders []struct{ Who, Token string }
 		}
 	}
 	eventually(t, "a lock on the page", func() bool {
@@ -190,7 +314,7 @@ func TestWatchServesAPageUntilItIsInterrupted(t *testing.T) {
 		}
 		return err == nil && len(state.Locks) > 0
 	})
-	if l := state.Locks[0]; len(state.Locks) != 1 || l.Path != "/page/report" || l.Holder.Token != fmt.Sprint(node.Token()) || !strings.HasPrefix(l.Holder.Who, "billing · ") {
+	if l := state.Locks[0]; len(state.Locks) != 1 || l.Path != "/page/report" || len(l.Holders) != 1 || l.Holders[0].Token != fmt.Sprint(node.Token()) || !strings.HasPrefix(l.Holders[0].Who, "billing · ") {
 		t.Errorf("got %+v", state)
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -201,7 +325,7 @@ func TestWatchServesAPageUntilItIsInterrupted(t *testing.T) {
 func TestWithoutAServerTheyExitWith69(t *testing.T) {
 	proxy := proxyTo(t, startServer(t))
 	proxy.Refuse()
-	for _, args := range []string{"ls", "who /x", "watch /x", "break /x -token 1 -yes", "doctor /x"} {
+	for _, args := range []string{"ls", "who /x", "watch /x", "break /x -token 1 -yes", "revoke /x", "doctor /x"} {
 		start(t, proxy.Addr(), strings.Fields(args+" -connect-timeout 300ms")...).exits(69)
 	}
 }

@@ -102,12 +102,17 @@ func (o *breakOptions) confirm(ctx context.Context, client *zklock.Client, path 
 	if err != nil {
 		return lookFailure(err)
 	}
-	h := q.Holder()
-	if h == nil || h.Token != o.token {
+	var h *inspect.Contender
+	for _, holder := range q.Holders() {
+		if holder.Token == o.token {
+			h = holder
+		}
+	}
+	if h == nil {
 		return nil // nothing will be deleted
 	}
 	fmt.Fprintf(w, "%s is held by %s; its node is %s old, %s.\nDelete the node with token %d? [y/N] ",
-		clean(path), clean(h.KindName()+" "+owner(h)), nodeAge(h), waiters(len(q.Contenders)-1), o.token)
+		clean(path), clean(h.KindName()+" "+owner(h)), nodeAge(h), waiters(q.Waiting()), o.token)
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 		return fail(exitNo, "nothing was deleted")
@@ -129,7 +134,7 @@ func (o *breakOptions) report(ctx context.Context, client *zklock.Client, in *in
 	}
 	now := "nobody holds the lock now"
 	if h := q.Holder(); h != nil {
-		now = fmt.Sprintf("the lock is held by %s, token %d, %s", clean(h.KindName()+" "+owner(h)), h.Token, waiters(len(q.Contenders)-1))
+		now = fmt.Sprintf("the lock is held by %s, token %d, %s", clean(h.KindName()+" "+owner(h)), h.Token, waiters(q.Waiting()))
 	}
 	if former == nil {
 		return fail(exitNo, "nothing was deleted: %d is not the token of the holder; %s", o.token, now)

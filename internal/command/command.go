@@ -30,6 +30,7 @@ func subcommands() []*subcommand {
 		lsSubcommand(),
 		whoSubcommand(),
 		watchSubcommand(),
+		revokeSubcommand(),
 		breakSubcommand(),
 		doctorSubcommand(),
 		keepSubcommand(),

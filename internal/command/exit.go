@@ -8,7 +8,7 @@ import (
 // Exit statuses, those of sysexits.h where it has one. A child's own are passed through.
 const (
 	exitOK          = 0
-	exitNo          = 1   // doctor found something; break deleted nothing
+	exitNo          = 1   // doctor found something; break deleted nothing; revoke asked nobody
 	exitUsage       = 64  // EX_USAGE: the command line
 	exitUnavailable = 69  // EX_UNAVAILABLE: no server
 	exitInternal    = 70  // EX_SOFTWARE: anything else

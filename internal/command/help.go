@@ -22,7 +22,7 @@ environment:
                     such as digest:user:password
 
 exit status:
-  1   doctor found something; break deleted nothing
+  1   doctor found something; break deleted nothing; revoke asked nobody
   64  the command line is wrong          74  the lock was lost (run)
   69  no server could be reached         75  the lock was not acquired (run)
   70  anything else

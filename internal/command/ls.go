@@ -24,12 +24,13 @@ func lsSubcommand() *subcommand {
 		usage: "[-a] [-limit N] [PATH]",
 		about: "list the locks below a path, their holders and queues",
 		help: `Lists the locks at PATH and below it, / if there is none: paths with nodes that compete for a
-lock, tierlock's or other libraries'. It reads one node for each path that it looks at and one for
-each lock.
+lock, tierlock's or other libraries', and semaphores. It reads one node for each path that it looks
+at, one for each lock, and three for each semaphore.
 
   tierlock ls /jobs
   tierlock ls -o json
 
+QUEUE counts processes, those that hold the lock among them; of a semaphore, those that wait.
 NODE AGE is the age of the holder's node, not of a hold: the goroutines of a tierlock process hand
 the lock on among themselves, with one node.
 `,
@@ -82,12 +83,23 @@ func writeLocks(w io.Writer, list *inspect.Listing) error {
 	t := newTable(w, "LOCK", "QUEUE", "NODE AGE", "HOLDER")
 	for _, l := range list.Locks {
 		since, holder := "-", "-"
-		if l.Holder != nil {
-			since, holder = nodeAge(l.Holder), l.Holder.KindName()+" "+owner(l.Holder)
+		switch {
+		case l.Permits != nil:
+			holder = l.Permits.String()
+		case l.Holder != nil:
+			since, holder = nodeAge(l.Holder), l.Holder.KindName()+" "+owner(l.Holder)+more(l.Holders)
 		}
 		t.row(l.Path, strconv.Itoa(l.Queue), since, holder)
 	}
 	return t.end()
+}
+
+// more says that there are n holders, of which the first was named.
+func more(n int) string {
+	if n <= 1 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n-1)
 }
 
 // nodeAge is the age of a node that may be read.

@@ -61,7 +61,7 @@ func (s *screen) lines(sight inspect.Sight, height int) []string {
 	t := newTable(&text, "LOCK", "WAIT", "NODE AGE", "HOLDER")
 	for _, q := range sight.Queues {
 		if h := q.Holder(); h != nil {
-			t.row(q.Path, strconv.Itoa(len(q.Contenders)-1), nodeAge(h), h.KindName()+" "+owner(h))
+			t.row(q.Path, strconv.Itoa(q.Waiting()), nodeAge(h), h.KindName()+" "+owner(h)+more(len(q.Holders())))
 		} else {
 			t.row(q.Path, "-", "-", "free")
 		}

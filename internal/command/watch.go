@@ -38,11 +38,13 @@ connection, and says when it has lost it.
   tierlock watch /jobs
   tierlock watch / -http 127.0.0.1:8080
 
-With -http it serves a page instead: who holds, who waits and for how long, and hand-overs over time.
+With -http it serves a page instead: who holds, who waits and for how long, and turns over time.
 The page only shows. It has no password, so other addresses than those of the loopback want -public.
 
 It looks each -every, and does not see what begins and ends in between. A look costs the ensemble a
-read for each lock and each new node; every 5 s it looks for new locks, a read for each path.
+read for each lock and each new node; every 5 s it looks for new locks, a read for each path and one
+for each lock, which tells whether the holder was asked for it. Of a semaphore it follows the queue
+for permits, PATH/locks; tierlock who shows who has some.
 `,
 		flags: o.flags,
 		run:   o.run,
@@ -125,6 +127,10 @@ func eventText(e inspect.Event) string {
 	switch e.What {
 	case inspect.Held:
 		text += fmt.Sprintf(" held by %s, token %d, %s", who, e.Contender.Token, waiters(e.Waiting))
+	case inspect.Released:
+		text += fmt.Sprintf(" released by %s, and held by others", who)
+	case inspect.Asked:
+		text += fmt.Sprintf(" wanted: somebody has asked %s for it", who)
 	case inspect.Queued:
 		text += fmt.Sprintf(" waited for by %s, #%d", who, e.Contender.Sequence)
 	case inspect.Left:

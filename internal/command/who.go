@@ -17,12 +17,16 @@ func whoSubcommand() *subcommand {
 		usage: "PATH",
 		about: "show who holds a lock, and who waits for whom",
 		help: `Shows the queue for the lock at PATH: contenders of tierlock, Curator, kazoo and zk.Lock by the
-names of their nodes, with what they say of themselves, and the other children of the path.
+names of their nodes, with what they say of themselves, and the other children of the path. However
+many goroutines of a tierlock process hold the lock to read, the process is one of them. Of a
+semaphore, tierlock's or Curator's, it shows who has how many permits, and who waits for some.
 
   tierlock who /jobs/report
 
 STATE is what the rules of each library make of the order: not all of them wait for all others, so
-several can hold. "perhaps" is a kazoo lock that waits only with extra_lock_patterns=["lock-"].
+several can hold. "perhaps" is a kazoo lock that waits only with extra_lock_patterns=["lock-"], and
+"asked" one that somebody has asked for the lock: its node no longer says whose it is.
+WAITS FOR is the number of the nearest that is in the way.
 NODE AGE is not the time for which the lock has been held: the goroutines of a tierlock process hand
 it on among themselves, with one node. TOKEN is what tierlock break wants.
 `,
@@ -48,14 +52,23 @@ func runWho(ctx context.Context, in *invocation) error {
 }
 
 func writeQueue(w io.Writer, q *inspect.Queue) error {
-	if len(q.Contenders) == 0 {
+	if len(q.Contenders) == 0 && q.Semaphore == nil {
 		state := "nobody holds it or waits for it"
 		if !q.Exists {
 			state = "does not exist: " + state
 		}
 		fmt.Fprintf(w, "%s: %s\n", clean(q.Path), state)
-	} else if err := writeContenders(w, q); err != nil {
-		return err
+	}
+	if len(q.Contenders) > 0 {
+		if err := writeContenders(w, q.Contenders); err != nil {
+			return err
+		}
+		fmt.Fprintln(w, "A node's age is not a hold's: a tierlock process hands the lock on among its goroutines, with one node.")
+	}
+	if q.Semaphore != nil {
+		if err := writeSemaphore(w, q.Path, q.Semaphore); err != nil {
+			return err
+		}
 	}
 	for _, o := range q.Others {
 		fmt.Fprintf(w, "no contender: %s (tierlock doctor says what that means)\n", clean(o.Name))
@@ -63,28 +76,54 @@ func writeQueue(w io.Writer, q *inspect.Queue) error {
 	return nil
 }
 
-func writeContenders(w io.Writer, q *inspect.Queue) error {
+func writeSemaphore(w io.Writer, path string, s *inspect.Semaphore) error {
+	fmt.Fprintf(w, "%s: %s\n", clean(path), s.Permits)
+	if len(s.Shares) > 0 {
+		t := newTable(w, "PERMITS", "NODE AGE", "SESSION", "WHO")
+		for _, share := range s.Shares {
+			c := inspect.Contender{
+				Readable: share.Readable, Session: share.Session, Ephemeral: share.Ephemeral, AgeMS: share.AgeMS,
+				Host: share.Host, PID: share.PID, Label: share.Label, Content: share.Content,
+			}
+			t.row(strconv.Itoa(share.Count), nodeAge(&c), session(&c), owner(&c))
+		}
+		if err := t.end(); err != nil {
+			return err
+		}
+	}
+	if len(s.Queue) == 0 {
+		_, err := fmt.Fprintln(w, "nobody waits for permits")
+		return err
+	}
+	fmt.Fprintln(w, "waiting for permits, in this order:")
+	return writeContenders(w, s.Queue)
+}
+
+func writeContenders(w io.Writer, contenders []inspect.Contender) error {
 	t := newTable(w, "SEQ", "STATE", "KIND", "NODE AGE", "WAITS FOR", "TOKEN", "SESSION", "WHO")
-	for i := range q.Contenders {
-		c := &q.Contenders[i]
+	for i := range contenders {
+		c := &contenders[i]
 		kind := c.KindName()
 		if c.Pair != "" {
 			kind += "+kazoo"
 		}
-		session := c.Session
-		switch {
-		case !c.Readable:
-			session = "?"
-		case !c.Ephemeral:
-			session = "none!"
+		state := string(c.State)
+		if c.Asked {
+			state += ", asked"
 		}
-		t.row(strconv.Itoa(int(c.Sequence)), string(c.State), kind, nodeAge(c), waitsFor(c), strconv.FormatInt(c.Token, 10), session, owner(c))
+		t.row(strconv.Itoa(int(c.Sequence)), state, kind, nodeAge(c), waitsFor(c), strconv.FormatInt(c.Token, 10), session(c), owner(c))
 	}
-	if err := t.end(); err != nil {
-		return err
+	return t.end()
+}
+
+func session(c *inspect.Contender) string {
+	switch {
+	case !c.Readable:
+		return "?"
+	case !c.Ephemeral:
+		return "none!"
 	}
-	_, err := fmt.Fprintln(w, "A node's age is not a hold's: a tierlock process hands the lock on among its goroutines, with one node.")
-	return err
+	return c.Session
 }
 
 // waitsFor names the nearest contender that c waits for, and how many more there are.

@@ -27,16 +27,19 @@ func (r *Report) examineContender(i int) {
 	case i > 0 && c.Sequence == r.Contenders[i-1].Sequence:
 		r.find(Problem, c.Node, "has the number of %s: both may take themselves for the first", r.Contenders[i-1].Node)
 	}
-	if c.Kind == zklock.KindKazoo && strings.HasPrefix(c.Node, "_c_") {
+	if (c.Kind == zklock.KindKazoo || c.Kind == zklock.KindKazooRead) && strings.HasPrefix(c.Node, "_c_") {
 		r.find(Warning, c.Node, "is one half of a pair whose other half is gone: its process has lost the lock")
 	}
-	if c.Kind == zklock.KindTierlock && c.Ephemeral {
+	if ours(c.Kind) && c.Ephemeral {
 		for _, other := range r.Contenders[:i] {
 			if other.Kind == c.Kind && other.Session == c.Session && other.Label == c.Label {
 				r.find(Note, c.Node, "its session also made %s: two clients on one connection, or a node about to be deleted", other.Node)
 				break
 			}
 		}
+	}
+	if c.Asked {
+		r.find(Note, c.Node, "somebody has asked it for the lock, which has replaced what it said of itself")
 	}
 	if c.LingerMS > 0 {
 		r.find(Note, c.Node, "its process may keep it for %d ms while nobody there wants the lock", c.LingerMS)
@@ -61,8 +64,11 @@ func (r *Report) explain(c *Contender) string {
 	case Perhaps:
 		return fmt.Sprintf("%s; waits for %d ahead of it, if set up so, and else holds the lock", who, c.Unsure)
 	}
-	if c.Ignored > 0 {
+	switch {
+	case c.Ignored > 0:
 		return fmt.Sprintf("%s; holds the lock, past %d ahead of it", who, c.Ignored)
+	case c.Beside > 0:
+		return fmt.Sprintf("%s; holds the lock, beside %d ahead of it that read, too", who, c.Beside)
 	}
 	return who + "; holds the lock"
 }

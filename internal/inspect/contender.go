@@ -14,6 +14,7 @@ const (
 	Holds   State = "holds"   // it waits for nobody
 	Waits   State = "waits"   // it waits for somebody
 	Perhaps State = "perhaps" // it holds unless its library is set up to wait for one of those ahead
+	Next    State = "next"    // it takes permits of a semaphore as soon as there are enough
 )
 
 // A Contender is one node in a queue, or a pair of nodes that is one.
@@ -26,7 +27,8 @@ type Contender struct {
 	Ahead     int         `json:"ahead"`                   // how many before it it waits for
 	Behind    string      `json:"waits_for,omitempty"`     // the nearest of them
 	Unsure    int         `json:"perhaps_ahead,omitempty"` // how many it waits for only if set up so
-	Ignored   int         `json:"ignores,omitempty"`       // how many before it it does not wait for
+	Beside    int         `json:"beside,omitempty"`        // how many before it read as it does
+	Ignored   int         `json:"ignores,omitempty"`       // how many others before it it does not wait for
 	Readable  bool        `json:"readable"`                // else what follows is unknown
 	Token     int64       `json:"token"`
 	Session   string      `json:"session,omitempty"`
@@ -37,6 +39,7 @@ type Contender struct {
 	PID       int         `json:"pid,omitempty"`
 	Label     string      `json:"label,omitempty"`
 	LingerMS  int64       `json:"linger_ms,omitempty"`
+	Asked     bool        `json:"asked,omitempty"`   // for the lock; in its node that has replaced what it says of itself
 	Content   string      `json:"content,omitempty"` // of another library's node
 
 	behind int32 // the number of the nearest
@@ -55,15 +58,15 @@ func (c Contender) KindName() string { return kindName(c.Kind) }
 // BehindSequence is the number of the nearest contender that c waits for.
 func (c Contender) BehindSequence() int32 { return c.behind }
 
-// describe turns a queue into what is shown of it.
-func describe(queue []zklock.Contender, now time.Time) []Contender {
+// Describe turns a queue into what is shown of it.
+func Describe(queue []zklock.Contender, now time.Time) []Contender {
 	var line line
 	var contenders []Contender
 	for _, read := range queue {
 		c := Contender{
 			Node: read.Node, Pair: read.Pair, Kind: read.Kind, Sequence: read.Sequence,
 			Readable: !read.Since.IsZero(), Token: read.Token, Ephemeral: read.Session != 0,
-			Host: read.Host, PID: read.PID, Label: read.Label, LingerMS: read.Linger.Milliseconds(),
+			Host: read.Host, PID: read.PID, Label: read.Label, LingerMS: read.Linger.Milliseconds(), Asked: read.Asked,
 			read: read,
 		}
 		if c.Readable {
@@ -73,7 +76,7 @@ func describe(queue []zklock.Contender, now time.Time) []Contender {
 		if c.Ephemeral {
 			c.Session = fmt.Sprintf("0x%x", uint64(read.Session))
 		}
-		if c.PID == 0 && c.Host == "" {
+		if c.PID == 0 && c.Host == "" && !c.Asked {
 			c.Content = string(read.Data[:min(len(read.Data), maxContent)])
 		}
 		line.place(&c)
@@ -106,7 +109,11 @@ func (l *line) place(c *Contender) {
 		case perhaps:
 			c.Unsure += g.count
 		case no:
-			c.Ignored += g.count
+			if shared(own, other) {
+				c.Beside += g.count
+			} else {
+				c.Ignored += g.count
+			}
 		}
 	}
 	switch {

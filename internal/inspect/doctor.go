@@ -67,10 +67,15 @@ func Examine(ctx context.Context, client *zklock.Client, lock *zklock.Lock) (*Re
 	if err != nil && !errors.Is(err, zk.ErrNoAuth) && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
 	}
+	content, err := contentOf(ctx, client, lock.Path())
+	if err != nil {
+		return nil, err
+	}
 	r := &Report{Queue: q}
 	r.examineAccess(access)
 	r.examineNumbers(renewable)
 	r.examineMixture()
+	r.examineSemaphore(content)
 	r.examineSessions()
 	for i := range q.Contenders {
 		r.examineContender(i)

@@ -1,13 +1,18 @@
 package inspect
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // What happened, as [Event] says it.
 const (
-	Held         = "held"   // by the contender
-	Queued       = "queued" // the contender waits
-	Left         = "left"   // the contender, without having been seen to hold
-	Free         = "free"   // nobody holds the lock
+	Held         = "held"     // by the contender
+	Released     = "released" // by the contender, while others that were there hold the lock
+	Asked        = "asked"    // the contender, for the lock
+	Queued       = "queued"   // the contender waits
+	Left         = "left"     // the contender, without having been seen to hold
+	Free         = "free"     // nobody holds the lock
 	Disconnected = "disconnected"
 	Connected    = "connected"
 )
@@ -18,7 +23,7 @@ type Event struct {
 	What      string     `json:"event"`
 	Path      string     `json:"path,omitempty"`
 	Contender *Contender `json:"contender,omitempty"`
-	Waiting   int        `json:"waiting"`          // contenders behind the holder
+	Waiting   int        `json:"waiting"`          // contenders that do not hold the lock
 	Unseen    int64      `json:"unseen,omitempty"` // nodes that came and went between the looks
 	Text      string     `json:"text,omitempty"`
 }
@@ -28,28 +33,41 @@ func changes(before, after *Queue) []Event {
 	var events []Event
 	add := func(what string, c *Contender, unseen int64) {
 		events = append(events, Event{
-			Time: after.At, What: what, Path: after.Path, Contender: c, Waiting: max(0, len(after.Contenders)-1), Unseen: unseen,
+			Time: after.At, What: what, Path: after.Path, Contender: c, Waiting: after.Waiting(), Unseen: unseen,
 		})
 	}
 	if before == nil {
 		before = &Queue{born: after.born, Next: after.Next}
 	}
-	was, is := before.tokens(), after.tokens()
+	was, is := before.states(), after.states()
+	kept := slices.ContainsFunc(after.Holders(), func(c *Contender) bool { return was[c.id()] == Holds })
 	for i := range before.Contenders {
-		if c := &before.Contenders[i]; i > 0 && !is[c.id()] && !after.startedAfter(c) {
+		switch c := &before.Contenders[i]; {
+		case is[c.id()] != "":
+		case c.State == Holds && kept:
+			add(Released, c, 0)
+		case c.State != Holds && !after.startedAfter(c):
 			add(Left, c, 0)
 		}
 	}
-	former, holder := before.Holder(), after.Holder()
-	switch {
-	case holder == nil && former != nil:
-		add(Free, nil, after.unseen(before))
-	case holder != nil && (former == nil || former.id() != holder.id()):
-		add(Held, holder, after.unseen(before))
+	unseen := after.unseen(before)
+	if len(is) == 0 && len(was) > 0 {
+		add(Free, nil, unseen)
 	}
+	for _, c := range after.Holders() {
+		if was[c.id()] != Holds {
+			add(Held, c, unseen)
+			unseen = 0 // told
+		}
+	}
+	asked := before.asked()
 	for i := range after.Contenders {
-		if c := &after.Contenders[i]; i > 0 && !was[c.id()] {
+		c := &after.Contenders[i]
+		if c.State != Holds && was[c.id()] == "" {
 			add(Queued, c, 0)
+		}
+		if c.Asked && !asked[c.id()] {
+			add(Asked, c, 0)
 		}
 	}
 	return events
@@ -63,12 +81,20 @@ type id struct {
 
 func (c *Contender) id() id { return id{c.Node, c.Token} }
 
-func (q *Queue) tokens() map[id]bool {
-	ids := make(map[id]bool)
+func (q *Queue) states() map[id]State {
+	states := make(map[id]State)
 	for i := range q.Contenders {
-		ids[q.Contenders[i].id()] = true
+		states[q.Contenders[i].id()] = q.Contenders[i].State
 	}
-	return ids
+	return states
+}
+
+func (q *Queue) asked() map[id]bool {
+	asked := make(map[id]bool)
+	for i := range q.Contenders {
+		asked[q.Contenders[i].id()] = q.Contenders[i].Asked
+	}
+	return asked
 }
 
 // startedAfter reports whether the queue now begins behind c, which may then have had its turn.
@@ -79,12 +105,12 @@ func (q *Queue) startedAfter(c *Contender) bool {
 
 // unseen is how many nodes came and went since a look before.
 func (q *Queue) unseen(before *Queue) int64 {
-	was, made := before.tokens(), q.Next
+	was, made := before.states(), q.Next
 	if q.born == before.born {
 		made -= before.Next
 	}
 	for i := range q.Contenders {
-		if c := &q.Contenders[i]; !was[c.id()] {
+		if c := &q.Contenders[i]; was[c.id()] == "" {
 			made--
 			if c.Pair != "" {
 				made--

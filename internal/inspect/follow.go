@@ -21,7 +21,8 @@ import (
 //
 // Each look costs the ensemble one read for each lock, and one for each node that is new. Every
 // five seconds it looks for locks, which costs one read for each path, Limit at most, and one for
-// each lock. Nothing is written.
+// each lock; only that tells that a holder was asked for its lock. Of a semaphore it follows the
+// queue for permits. Nothing is written.
 type Follower struct {
 	Client *zklock.Client
 	Path   string
@@ -137,7 +138,14 @@ func (f *Follower) find(ctx context.Context) ([]string, error) {
 	}
 	f.complete = list.Complete
 	for _, l := range list.Locks {
+		if l.Permits != nil {
+			paths[join(l.Path, turnChild)] = true
+			continue
+		}
 		paths[l.Path] = true
+		if h := f.queues[l.Path].Holder(); h != nil && l.Holder != nil && h.Node == l.Holder.Node && !h.Asked && l.Holder.Asked {
+			f.queues[l.Path].stale = true
+		}
 	}
 	f.searched = time.Now()
 	return slices.Collect(maps.Keys(paths)), nil

@@ -97,6 +97,14 @@ func (s site) look(t *testing.T) *inspect.Queue {
 	return q
 }
 
+// permits has a process take some of eight.
+func (s site) permits(t *testing.T, k int) {
+	t.Helper()
+	if _, err := s.locks(t).Semaphore(path, 8).Acquire(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+}
+
 const stay, ephemeral = zk.FlagSequence, zk.FlagEphemeral | zk.FlagSequence
 
 func TestLookTellsWhoWaitsForWhom(t *testing.T) {
@@ -194,7 +202,7 @@ func TestDoctorFinds(t *testing.T) {
 		"Curator's read/write lock": {func(t *testing.T, s site) {
 			s.queue(t, path)
 			s.put(t, path+"/_c_"+uuid+"-__WRIT__", "", ephemeral, zk.PermAll)
-		}, inspect.Problem, "curator-write does not wait for tierlock"},
+		}, inspect.Problem, "curator write does not wait for tierlock"},
 		"kazoo without a pair": {func(t *testing.T, s site) {
 			s.queue(t, path)
 			s.put(t, path+"/"+hex+"__lock__", "", ephemeral, zk.PermAll)
@@ -208,6 +216,49 @@ func TestDoctorFinds(t *testing.T) {
 			inspect.OK, "sessions that own these nodes: 2"},
 		"a long wait": {func(t *testing.T, s site) { s.queue(t, path); s.queue(t, path); time.Sleep(10 * time.Minute) },
 			inspect.Note, "#1 has waited for 10m0s"},
+		"Curator's mutex beside a reader/writer lock": {func(t *testing.T, s site) {
+			s.put(t, path+"/_c_"+uuid+"-lock-", "", ephemeral, zk.PermAll)
+			go s.locks(t).RWMutex(path).Acquire(t.Context())
+			synctest.Wait()
+		}, inspect.Problem, "curator does not wait for tierlock write: on this path they do not exclude each other; give the reader/writer lock a path"},
+		"Curator's mutex beside its read/write lock": {func(t *testing.T, s site) {
+			s.put(t, path+"/_c_"+uuid+"-lock-", "", ephemeral, zk.PermAll)
+			s.put(t, path+"/_c_"+uuid+"-__WRIT__", "", ephemeral, zk.PermAll)
+		}, inspect.Problem, "curator write does not wait for curator: "},
+		"readers of all processes": {func(t *testing.T, s site) {
+			acquire(t, s.locks(t).RWMutex(path).Reader())
+			acquire(t, s.locks(t).RWMutex(path).Reader())
+			s.put(t, path+"/_c_"+uuid+"-__READ__", "", ephemeral, zk.PermAll)
+		}, inspect.OK, "holds the lock, beside 2 ahead of it that read, too"},
+		"a request": {func(t *testing.T, s site) {
+			mu := s.locks(t).Mutex(path)
+			acquire(t, mu)
+			mu.Revoke(t.Context())
+		}, inspect.Note, "somebody has asked it for the lock"},
+		"a semaphore": {func(t *testing.T, s site) { s.permits(t, 3) },
+			inspect.OK, "a semaphore, 3 of 8 permits in use, 0 in the queue"},
+		"whose permits": {func(t *testing.T, s site) { s.permits(t, 3) }, inspect.OK, "3 permits: host "},
+		"a mutex on a semaphore's path": {func(t *testing.T, s site) { s.permits(t, 3); s.queue(t, path) },
+			inspect.Problem, "a lock and a semaphore do not exclude each other"},
+		"more permits than there are": {func(t *testing.T, s site) {
+			s.permits(t, 8)
+			s.put(t, path+"/leases/_c_"+uuid+"-lease-", "", ephemeral, zk.PermAll)
+		}, inspect.Problem, "more permits are in use than there are"},
+		"a permit that belongs to nobody": {func(t *testing.T, s site) {
+			s.permits(t, 1)
+			s.put(t, path+"/leases/_c_"+uuid+"-lease-", "", stay, zk.PermAll)
+		}, inspect.Problem, "its permit stays taken"},
+		"a stranger among permits": {func(t *testing.T, s site) {
+			s.permits(t, 1)
+			s.put(t, path+"/leases/x", "", zk.FlagEphemeral, zk.PermAll)
+		}, inspect.Warning, "it takes up a permit all the same"},
+		"a number of permits that is none": {func(t *testing.T, s site) { s.permits(t, 1); s.conn.Set(path, []byte("tierlock permits=many"), -1) },
+			inspect.Problem, `the number of permits is "many"`},
+		"Curator's semaphore": {func(t *testing.T, s site) { s.put(t, path+"/leases/_c_"+uuid+"-lease-", "", ephemeral, zk.PermAll) },
+			inspect.Note, "does not say how many permits there are"},
+		"kazoo's semaphore": {func(t *testing.T, s site) { s.put(t, path, "5", 0, zk.PermAll) }, inspect.Note, "as of kazoo's Semaphore"},
+		"kazoo's semaphore and a mutex": {func(t *testing.T, s site) { s.put(t, path, "5", 0, zk.PermAll); s.queue(t, path) },
+			inspect.Warning, "as of kazoo's Semaphore"},
 		"half a pair": {func(t *testing.T, s site) { s.put(t, path+"/_c_"+uuid+"-__lock__", "", ephemeral, zk.PermAll) },
 			inspect.Warning, "one half of a pair"},
 		"a stranger": {func(t *testing.T, s site) { s.queue(t, path); s.put(t, path+"/config", "", 0, zk.PermAll) },

@@ -25,13 +25,16 @@ type Listing struct {
 
 // A Summary is a lock in a list.
 type Summary struct {
-	Path   string     `json:"path"`
-	Holder *Contender `json:"holder,omitempty"`
-	Queue  int        `json:"queue"` // contenders, the holder among them
+	Path    string     `json:"path"`
+	Holder  *Contender `json:"holder,omitempty"`
+	Holders int        `json:"holders"`             // more than one if they read
+	Queue   int        `json:"queue"`               // contenders, the holders among them; of a semaphore those that wait
+	Permits *Permits   `json:"semaphore,omitempty"` // null if the path is no semaphore
 }
 
-// List finds the locks at a path and below it: nodes with contenders among their children. It
-// lists at most so many paths, level by level, one read each, and reads the holder of each lock.
+// List finds the locks at a path and below it: nodes with contenders among their children, and
+// semaphores. It lists at most so many paths, level by level, one read each, and reads the holder of
+// each lock; for a semaphore it reads three nodes more, and nothing below that.
 // With all it also returns those that have no child, where nobody queues now. A path that does not
 // exist has no locks.
 func List(ctx context.Context, client *zklock.Client, path string, limit int, all bool) (*Listing, error) {
@@ -74,17 +77,14 @@ func (l *Listing) listLevel(ctx context.Context, client *zklock.Client, level []
 			case err != nil:
 				return err
 			}
-			queue, others := zklock.ParseQueue(names)
-			lock := Summary{Path: path, Queue: len(queue)}
-			if len(queue) > 0 {
-				if lock.Holder, err = first(ctx, client, path, queue); err != nil {
-					return err
-				}
+			locks, others, err := summarize(ctx, client, path, names)
+			if err != nil {
+				return err
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if lock.Queue > 0 || all && len(names) == 0 {
-				l.Locks = append(l.Locks, lock)
+			if l.Locks = append(l.Locks, locks...); all && len(names) == 0 {
+				l.Locks = append(l.Locks, Summary{Path: path})
 			}
 			for _, name := range others {
 				if child := join(path, name); child != "/zookeeper" {
@@ -99,6 +99,34 @@ func (l *Listing) listLevel(ctx context.Context, client *zklock.Client, level []
 	return below, err
 }
 
+// summarize returns what is at a path with these children, and the children to look below.
+func summarize(ctx context.Context, client *zklock.Client, path string, children []string) (locks []Summary, others []string, err error) {
+	queue, others := zklock.ParseQueue(children)
+	if len(queue) > 0 {
+		lock := Summary{Path: path, Queue: len(queue)}
+		for _, c := range Describe(queue, time.Now()) { // by their names
+			if c.State == Holds {
+				lock.Holders++
+			}
+		}
+		if lock.Holder, err = first(ctx, client, path, queue); err != nil {
+			return nil, nil, err
+		}
+		locks = append(locks, lock)
+	}
+	permits, _, err := count(ctx, client, path, others)
+	if permits == nil || err != nil {
+		return locks, others, err
+	}
+	turn, _, err := client.Children(ctx, join(path, turnChild))
+	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
+		return nil, nil, err
+	}
+	waiting, _ := zklock.ParseQueue(turn)
+	others = slices.DeleteFunc(others, ofSemaphore)
+	return append(locks, Summary{Path: path, Queue: len(waiting), Permits: permits}), others, nil
+}
+
 // first reads the holder, nil if it has gone since.
 func first(ctx context.Context, client *zklock.Client, path string, queue []zklock.Contender) (*Contender, error) {
 	read, err := client.Inspect(ctx, path, queue[0])
@@ -108,5 +136,5 @@ func first(ctx context.Context, client *zklock.Client, path string, queue []zklo
 	if err != nil {
 		return nil, err
 	}
-	return &describe([]zklock.Contender{read}, time.Now())[0], nil
+	return &Describe([]zklock.Contender{read}, time.Now())[0], nil
 }

@@ -43,6 +43,8 @@ func remedy(a, b sort) string {
 	switch {
 	case a.kind == zklock.KindRead || a.kind == zklock.KindWrite:
 		return "; give Curator's read/write lock a path of its own"
+	case a.kind == zklock.KindCurator && (b.curatorWrite() || b.curatorRead()):
+		return "; give the reader/writer lock a path of its own"
 	case a.kind != zklock.KindCurator && (b.kind == zklock.KindTierlock || b.kind == zklock.KindTierlockWrite):
 		return "; or have every tierlock process connect WithKazoo"
 	}

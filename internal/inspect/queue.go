@@ -25,8 +25,10 @@ type Queue struct {
 	Next       int64       `json:"next_sequence"` // number of the next node
 	Contenders []Contender `json:"contenders"`
 	Others     []Other     `json:"others"`
+	Semaphore  *Semaphore  `json:"semaphore,omitempty"` // null if there is none at the path
 
-	born int64 // transaction that made the path
+	born  int64 // transaction that made the path
+	stale bool  // its nodes have to be read again
 }
 
 // An Other is a child of a lock path that is no contender.
@@ -47,6 +49,12 @@ func Look(ctx context.Context, client *zklock.Client, path string) (*Queue, erro
 	if err != nil {
 		return nil, err
 	}
+	if q.Semaphore, err = lookAtSemaphore(ctx, client, path, others); err != nil {
+		return nil, err
+	}
+	if q.Semaphore != nil {
+		others = slices.DeleteFunc(others, ofSemaphore)
+	}
 	q.Others = make([]Other, len(others))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -63,8 +71,9 @@ func Look(ctx context.Context, client *zklock.Client, path string) (*Queue, erro
 	return q, nil
 }
 
-// glance reads a queue, but of other children the names only. Nodes do not change, and their names
-// do not recur while the path lives, so those that were known before are not read again.
+// glance reads a queue, but of other children the names only. Names of nodes do not recur while the
+// path lives, and nodes do not change unless somebody asks for the lock, so those that were known
+// before are not read again if nothing says so.
 func glance(ctx context.Context, client *zklock.Client, path string, before *Queue) (q *Queue, others []string, err error) {
 	q = &Queue{Path: path, At: time.Now(), Contenders: []Contender{}, Others: []Other{}}
 	names, stat, err := client.Children(ctx, path)
@@ -82,20 +91,22 @@ func glance(ctx context.Context, client *zklock.Client, path string, before *Que
 			known[c.Node+c.Pair] = c.read
 		}
 	}
-	if err := fill(ctx, client, path, queue, known); err != nil {
+	if err := fill(ctx, client, path, queue, known, before != nil && before.stale); err != nil {
 		return nil, nil, err
 	}
 	queue = slices.DeleteFunc(queue, func(c zklock.Contender) bool { return c.Node == "" })
-	q.Contenders = append(q.Contenders, describe(queue, q.At)...)
+	q.Contenders = append(q.Contenders, Describe(queue, q.At)...)
 	return q, slices.Sorted(slices.Values(others)), nil
 }
 
-// fill reads the nodes of a queue. Those that have gone since lose their names.
-func fill(ctx context.Context, client *zklock.Client, path string, queue []zklock.Contender, known map[string]zklock.Contender) error {
+// fill reads the nodes of a queue, those that are known only if they are stale. Those that have gone
+// since lose their names.
+func fill(ctx context.Context, client *zklock.Client, path string, queue []zklock.Contender, known map[string]zklock.Contender, stale bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, c := range queue {
-		if k, ok := known[c.Node+c.Pair]; ok {
+		k, ok := known[c.Node+c.Pair]
+		if ok && !stale {
 			queue[i] = k
 			continue
 		}
@@ -103,6 +114,10 @@ func fill(ctx context.Context, client *zklock.Client, path string, queue []zkloc
 			read, err := client.Inspect(ctx, path, c)
 			if err != nil && !errors.Is(err, zk.ErrNoNode) {
 				return err
+			}
+			if ok && read.Asked { // in place of what it said of itself
+				k.Asked = true
+				read = k
 			}
 			queue[i] = read
 			return nil
@@ -134,7 +149,23 @@ func nextSequence(path *zk.Stat) int64 {
 	return int64(uint32(path.Cversion)+uint32(path.NumChildren)) / 2
 }
 
-// Holder returns who has the lock, nil if nobody does, or if q is nil.
+// Holders returns all that have the lock: several if they read, or do not exclude each other.
+func (q *Queue) Holders() (holders []*Contender) {
+	if q == nil {
+		return nil
+	}
+	for i := range q.Contenders {
+		if c := &q.Contenders[i]; c.State == Holds {
+			holders = append(holders, c)
+		}
+	}
+	return holders
+}
+
+// Waiting returns how many contenders do not have the lock, as far as names tell.
+func (q *Queue) Waiting() int { return len(q.Contenders) - len(q.Holders()) }
+
+// Holder returns who has had the lock for longest, nil if nobody has it, or if q is nil.
 func (q *Queue) Holder() *Contender {
 	if q == nil || len(q.Contenders) == 0 {
 		return nil

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -24,12 +25,17 @@ func (s sort) String() string {
 // kindName says of whose read/write lock the sides are.
 func kindName(kind zklock.Kind) string {
 	if kind == zklock.KindRead || kind == zklock.KindWrite {
-		return "curator-" + string(kind)
+		return "curator " + string(kind)
 	}
-	return string(kind)
+	return strings.ReplaceAll(string(kind), "-", " ")
 }
 
 func (s sort) compare(other sort) int { return cmp.Compare(s.String(), other.String()) }
+
+// ours reports whether a kind is tierlock's.
+func ours(kind zklock.Kind) bool {
+	return kind == zklock.KindTierlock || kind == zklock.KindTierlockWrite || kind == zklock.KindTierlockRead
+}
 
 // mutex reports whether the names of a sort are those that Curator's mutex looks for.
 func (s sort) mutex() bool {
@@ -108,6 +114,6 @@ func sure(waits bool) verdict {
 
 // shared reports whether two sorts are meant to hold at the same time, as readers are.
 func shared(a, b sort) bool {
-	ours := a.kind == zklock.KindTierlockRead || b.kind == zklock.KindTierlockRead
-	return a.kind.Reads() && b.kind.Reads() && (ours || a.kind == b.kind)
+	either := a.kind == zklock.KindTierlockRead || b.kind == zklock.KindTierlockRead
+	return a.kind.Reads() && b.kind.Reads() && (either || a.kind == b.kind)
 }

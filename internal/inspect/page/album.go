@@ -15,6 +15,7 @@ import (
 const (
 	window     = 5 * time.Minute // of history
 	maxLocks   = 200
+	maxHolders = 30
 	maxWaiters = 30
 	maxSpans   = 300
 )
@@ -32,7 +33,7 @@ type history struct {
 	unseen int64
 }
 
-// A span is a time during which each look found the same node at the head of the queue.
+// A span is a time during which each look found that the same node had the lock.
 type span struct {
 	Who  string `json:"who"`
 	From int64  `json:"from"` // in ms, as State.At
@@ -55,7 +56,8 @@ type state struct {
 
 type lock struct {
 	Path    string    `json:"path"`
-	Holder  *someone  `json:"holder"`
+	Holding int       `json:"holding"`
+	Holders []someone `json:"holders"` // the first of them: several if they read
 	Waiting int       `json:"waiting"`
 	Waiters []someone `json:"waiters"` // the first of them
 	Spans   []span    `json:"spans"`
@@ -68,6 +70,8 @@ type someone struct {
 	State string `json:"state"`
 	Age   int64  `json:"age"` // of the node, in ms; -1 if it may not be read
 	Token string `json:"token"`
+	For   string `json:"for"`   // whom it waits for, the nearest; "" if nobody
+	Asked bool   `json:"asked"` // for the lock
 }
 
 // add puts a sight into the album and returns the state of the page.
@@ -119,41 +123,61 @@ func (a *album) remember(queues map[string]*inspect.Queue, sight inspect.Sight) 
 	}
 }
 
-// see prolongs the last span, or begins one, if q is there.
+// see prolongs the spans of those who still have the lock, and begins those of others, if q is there.
 func (h *history) see(q *inspect.Queue, now time.Time) {
-	at, holder := now.UnixMilli(), q.Holder()
-	if n := len(h.spans); n > 0 && h.spans[n-1].open {
-		last := &h.spans[n-1]
-		last.To = at
-		last.open = holder != nil && holder.Node == last.node
+	at, holders := now.UnixMilli(), q.Holders()
+	holders = holders[:min(len(holders), maxHolders)]
+	seen := make(map[string]bool) // nodes with an open span
+	for i := range h.spans {
+		s := &h.spans[i]
+		if !s.open {
+			continue
+		}
+		s.To = at
+		s.open = slices.ContainsFunc(holders, func(c *inspect.Contender) bool { return c.Node == s.node })
+		seen[s.node] = s.open
 	}
-	if n := len(h.spans); holder != nil && (n == 0 || !h.spans[n-1].open) {
-		h.spans = append(h.spans, span{Who: name(holder), From: at, To: at, node: holder.Node, open: true})
+	for _, c := range holders {
+		if !seen[c.Node] {
+			h.spans = append(h.spans, span{Who: name(c), From: at, To: at, node: c.Node, open: true})
+		}
 	}
-	for len(h.spans) > maxSpans || len(h.spans) > 0 && h.spans[0].To < at-window.Milliseconds() {
-		h.spans = h.spans[1:]
-	}
+	h.spans = slices.DeleteFunc(h.spans, func(s span) bool { return s.To < at-window.Milliseconds() })
+	surplus := len(h.spans) - maxSpans
+	h.spans = slices.DeleteFunc(h.spans, func(s span) bool {
+		if surplus <= 0 || s.open {
+			return false
+		}
+		surplus--
+		return true
+	})
 }
 
 func show(path string, q *inspect.Queue, h *history) lock {
-	l := lock{Path: inspect.Clean(path), Waiters: []someone{}, Spans: h.spans, Unseen: h.unseen}
+	l := lock{Path: inspect.Clean(path), Holders: []someone{}, Waiters: []someone{}, Spans: h.spans, Unseen: h.unseen}
 	if q == nil {
 		return l
 	}
+	names := make(map[string]string) // by node
 	for i := range q.Contenders {
 		c := &q.Contenders[i]
-		s := someone{Who: name(c), Kind: c.KindName(), State: string(c.State), Age: c.AgeMS, Token: fmt.Sprint(c.Token)}
+		names[c.Node] = name(c)
+		s := someone{
+			Who: names[c.Node], Kind: c.KindName(), State: string(c.State), Age: c.AgeMS, Token: fmt.Sprint(c.Token),
+			For: names[c.Behind], Asked: c.Asked,
+		}
 		if !c.Readable {
 			s.Age = -1
 		}
 		switch {
-		case i == 0:
-			l.Holder = &s
-		case i <= maxWaiters:
+		case c.State == inspect.Holds && len(l.Holders) < maxHolders:
+			l.Holders = append(l.Holders, s)
+		case c.State != inspect.Holds && len(l.Waiters) < maxWaiters:
 			l.Waiters = append(l.Waiters, s)
 		}
 	}
-	l.Waiting = max(0, len(q.Contenders)-1)
+	l.Waiting = q.Waiting()
+	l.Holding = len(q.Contenders) - l.Waiting
 	return l
 }
 

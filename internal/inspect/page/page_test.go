@@ -28,6 +28,7 @@ func sight(at time.Time, turn, length int) inspect.Sight {
 		q.Contenders = append(q.Contenders, inspect.Contender{
 			Node: fmt.Sprint("node-", turn+i), Kind: "tierlock", Sequence: int32(turn + i), State: inspect.Waits, Readable: true,
 			Token: 1<<62 + int64(turn+i), Host: "host.example", PID: 1000 + who, Label: label, AgeMS: int64(1000 * (length - i)),
+			Behind: fmt.Sprint("node-", turn+i-1), Asked: i == 0,
 		})
 	}
 	q.Contenders[0].State = inspect.Holds
@@ -151,6 +152,35 @@ func TestTheAlbumIsBounded(t *testing.T) {
 	}
 }
 
+// Readers have the lock at the same time, each with a lane of its own.
+func TestAllHoldersAreShown(t *testing.T) {
+	var a album
+	begin := time.Now()
+	var got state
+	for look := range 3 {
+		s := sight(begin.Add(time.Duration(look)*time.Second), 0, 5)
+		for i := range look + 1 { // one more each time
+			s.Queues[0].Contenders[i].State, s.Queues[0].Contenders[i].Behind = inspect.Holds, ""
+		}
+		if err := json.Unmarshal(a.add(s), &got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := got.Locks[0]
+	if l.Holding != 3 || len(l.Holders) != 3 || l.Waiting != 2 || len(l.Waiters) != 2 || l.Waiters[0].For != l.Holders[2].Who {
+		t.Errorf("got %+v", l)
+	}
+	last := begin.Add(2 * time.Second).UnixMilli()
+	for i, s := range l.Spans {
+		if want := begin.Add(time.Duration(i) * time.Second).UnixMilli(); s.From != want || s.To != last || s.Who != l.Holders[i].Who {
+			t.Errorf("span %d: %+v, want it from %d to %d", i, s, want, last)
+		}
+	}
+	if len(l.Spans) != 3 {
+		t.Errorf("%d spans", len(l.Spans))
+	}
+}
+
 // probe tells what a browser makes of the page, in a frame as wide as a window could not be: how wide it is, and what
 // text does not fit.
 const probe = `
@@ -196,6 +226,8 @@ func TestTheBrowserShowsHolderAndWaitersAndAllTextFits(t *testing.T) {
 			"bad":    `data-bad=""`,
 			"holder": `holds</span><span class="who">worker 5 · host.example:1005</span>`,
 			"token":  "token 4611686018427387933",
+			"asked":  "asked to give it up",
+			"for":    `waits for worker 5 · host.example:1005`,
 			"waiter": `<span class="who">worker 6 · host.example:1006</span>`,
 			"evil":   `&lt;img src=x onerror=alert(1)&gt;\u202eWWW`,
 			"more":   "and 3 more",

@@ -1,5 +1,5 @@
 // Package page shows locks to people who would rather look: who holds them, who waits, and
-// hand-overs over time. It only shows; there is nothing on it to change a lock with.
+// turns over time. It only shows; there is nothing on it to change a lock with.
 package page
 
 import (

@@ -28,23 +28,26 @@ function age(ms) {
   return Math.floor(s / 86400) + " days";
 }
 
-function holder(lock) {
-  const h = lock.holder;
-  if (!h) return element("p", "holder", element("span", "tag free", "free"));
-  return element("p", "holder",
-    element("span", h.state === "perhaps" ? "tag perhaps" : "tag", h.state === "perhaps" ? "first" : "holds"),
+function holders(lock) {
+  if (!lock.holding) return [element("p", "holder", element("span", "tag free", "free"))];
+  const list = lock.holders.slice(0, maxListed).map((h) => element("p", "holder",
+    element("span", "tag", "holds"),
     element("span", "who", h.who),
-    element("span", "soft", `${h.kind} · node ${age(h.age)} · token ${h.token}`));
+    element("span", "soft", `${h.kind} · node ${age(h.age)} · token ${h.token}${h.asked ? " · asked to give it up" : ""}`)));
+  const hidden = lock.holding - list.length;
+  if (hidden > 0) list.push(element("p", "holder", element("span", "soft", `and ${hidden} more hold it`)));
+  return list;
 }
 
 function waiters(lock) {
   const list = element("ol", "");
   const longest = Math.max(1000, ...lock.waiters.map((w) => w.age));
   for (const w of lock.waiters.slice(0, maxListed)) {
-    const state = w.state === "waits" ? "" : w.state === "holds" ? " · holds too" : " · may hold too";
+    const state = w.state === "waits" ? "" : " · may hold too";
     const bar = drawing("svg", { class: "bar", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" },
       drawing("rect", { x: 0, y: 0, height: 1, width: Math.max(0, 100 * w.age / longest) }));
-    list.append(element("li", "waiter", element("span", "who", w.who), element("span", "soft", `${w.kind}${state} · ${age(w.age)}`), bar));
+    list.append(element("li", "waiter", element("span", "who", w.who), element("span", "soft", `${w.kind}${state} · ${age(w.age)}`),
+      ...(w.for ? [element("span", "soft for", "waits for " + w.for)] : []), bar));
   }
   const hidden = lock.waiting - Math.min(lock.waiters.length, maxListed);
   if (hidden > 0) list.append(element("li", "", element("span", "soft", `and ${hidden} more`)));
@@ -79,14 +82,14 @@ function timeline(lock, state, colour) {
   }
   if (lanes.size > maxLanes) box.append(element("p", "soft", `and ${lanes.size - maxLanes} more processes`));
   box.append(element("div", "axis", element("span", "", age(length) + " ago"), element("span", "", "now")));
-  const handOvers = Math.max(0, lock.spans.length - 1);
-  box.append(element("p", "soft", (handOvers === 1 ? "1 hand-over" : handOvers + " hand-overs") + " seen" + (lock.unseen ? `, ${lock.unseen} more came and went between two looks` : "")));
+  const turns = lock.spans.length;
+  box.append(element("p", "soft", (turns === 1 ? "1 turn" : turns + " turns") + " seen" + (lock.unseen ? `, ${lock.unseen} more came and went between two looks` : "")));
   return box;
 }
 
 function card(lock, state, colour) {
   const count = element("span", lock.waiting ? "count" : "count none", lock.waiting === 1 ? "1 waits" : lock.waiting + " wait");
-  const c = element("section", "lock", element("div", "top", element("h2", "", lock.path), count), holder(lock));
+  const c = element("section", "lock", element("div", "top", element("h2", "", lock.path), count), ...holders(lock));
   if (lock.waiting) c.append(waiters(lock));
   if (lock.spans.length) c.append(timeline(lock, state, colour));
   return c;

@@ -1,0 +1,188 @@
+package inspect_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// locks returns those of one more process.
+func (s site) locks(t *testing.T, opts ...zklock.Option) *tier.Registry {
+	t.Helper()
+	locks, err := tier.New(dial(t, s.Server, opts...).Tier())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	return locks
+}
+
+// acquire takes a lock that is free for mu.
+func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
+	t.Helper()
+	hold, err := mu.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hold
+}
+
+// However many goroutines read, their process is one of those that hold the lock.
+func TestReadersAtTheHeadAllHold(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		for i := range 3 {
+			rw := s.locks(t, zklock.WithLabel(fmt.Sprint("reader ", i))).RWMutex(path)
+			for range 10 {
+				acquire(t, rw.Reader())
+			}
+		}
+		s.put(t, path+"/_c_"+uuid+"-__READ__", "", ephemeral, zk.PermAll)
+		writer, late := s.locks(t).RWMutex(path), s.locks(t).RWMutex(path)
+		go writer.Acquire(t.Context())
+		synctest.Wait()
+		go late.AcquireRead(t.Context())
+		synctest.Wait()
+
+		q := s.look(t)
+		var got []string
+		for _, c := range q.Contenders {
+			got = append(got, fmt.Sprint(c.KindName(), " ", c.State, " ", c.Beside, " ", c.Ahead, " ", c.Ignored, " ", c.BehindSequence()))
+		}
+		want := []string{
+			"tierlock read holds 0 0 0 0", "tierlock read holds 1 0 0 0", "tierlock read holds 2 0 0 0", "curator read holds 3 0 0 0",
+			"tierlock write waits 0 4 0 3", "tierlock read waits 4 1 0 4",
+		}
+		if strings.Join(got, ", ") != strings.Join(want, ", ") {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+		if len(q.Holders()) != 4 || q.Waiting() != 2 {
+			t.Errorf("%d hold, %d wait; want 4, 2", len(q.Holders()), q.Waiting())
+		}
+		l, err := inspect.List(t.Context(), s.client, "/", 100, false)
+		if err != nil || len(l.Locks) != 1 || l.Locks[0].Holders != 4 || l.Locks[0].Queue != 6 || l.Locks[0].Holder.Label != "reader 0" {
+			t.Errorf("listed: %+v, %v", l, err)
+		}
+	})
+}
+
+func TestFollowTellsOfEachReader(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := s.follow(t, ctx, path)
+		read := func() string { return s.put(t, path+"/_c_"+uuid+"-__READ__", "", ephemeral, zk.PermAll) }
+		leave := func(node string) {
+			if err := s.conn.Delete(node, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a, b := read(), read()
+		w.want(t, "two readers", "held /locks/x #0, held /locks/x #1")
+		c := s.put(t, path+"/_c_"+uuid+"-__WRIT__", "", ephemeral, zk.PermAll)
+		d := read()
+		w.want(t, "a writer, and a reader behind it", "queued /locks/x #2, queued /locks/x #3")
+		leave(a)
+		w.want(t, "a reader goes", "released /locks/x #0")
+		leave(b)
+		w.want(t, "the last one goes", "held /locks/x #2")
+		e := read()
+		leave(c)
+		w.want(t, "the writer goes", "held /locks/x #3, held /locks/x #4")
+		leave(d)
+		leave(e)
+		w.want(t, "all go", "free /locks/x")
+		cancel()
+		<-w.end
+	})
+}
+
+// A request for the lock changes a node that was read before, and what it said of itself is gone.
+func TestAskedIsSeenAndTheHolderStillKnown(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		ctx, cancel := context.WithCancel(t.Context())
+		mu := s.locks(t, zklock.WithLabel("billing")).Mutex(path)
+		hold := acquire(t, mu)
+		w := s.follow(t, ctx, path)
+		w.want(t, "at first", "held /locks/x #0")
+		if err := mu.Revoke(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-hold.Revoked()
+		time.Sleep(5 * time.Second) // from search to search
+		w.want(t, "a while after the request", "asked /locks/x #0")
+		time.Sleep(10 * time.Second)
+		w.want(t, "later", "")
+		if c := s.look(t).Contenders[0]; !c.Asked || c.Content != "" {
+			t.Errorf("seen for the first time: %+v", c)
+		}
+		cancel()
+		<-w.end
+		if c := w.last.Queues[0].Contenders[0]; !c.Asked || c.Label != "billing" {
+			t.Errorf("followed: %+v", c)
+		}
+	})
+}
+
+func TestSemaphoresAreRecognized(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		for i, k := range []int{4, 2} {
+			sem := s.locks(t, zklock.WithLabel(fmt.Sprint("worker ", i))).Semaphore(path, 8)
+			for range 2 { // two goroutines
+				if _, err := sem.Acquire(t.Context(), k/2); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		s.put(t, path+"/leases/_c_"+uuid+"-lease-", "10.0.0.1", ephemeral, zk.PermAll) // Curator's
+		go s.locks(t, zklock.WithLabel("waiter")).Semaphore(path, 8).Acquire(t.Context(), 3)
+		synctest.Wait()
+		s.put(t, path+"/locks/_c_"+uuid+"-lock-", "10.0.0.2", ephemeral, zk.PermAll)
+
+		q := s.look(t)
+		sem := q.Semaphore
+		if sem == nil || sem.Permits != (inspect.Permits{All: 8, InUse: 7}) || len(q.Others) != 0 || len(q.Contenders) != 0 {
+			t.Fatalf("got %+v, %+v", q, sem)
+		}
+		got := ""
+		for _, share := range sem.Shares {
+			got += fmt.Sprint(share.Count, " ", share.Label+share.Content, ", ")
+		}
+		if want := "4 worker 0, 2 worker 1, 1 10.0.0.1, "; got != want {
+			t.Errorf("shares: got %q, want %q", got, want)
+		}
+		if len(sem.Queue) != 2 || sem.Queue[0].State != inspect.Next || sem.Queue[0].Label != "waiter" || sem.Queue[1].State != inspect.Waits {
+			t.Errorf("queue: %+v", sem.Queue)
+		}
+		l, err := inspect.List(t.Context(), s.client, "/", 100, false)
+		if err != nil || len(l.Locks) != 1 || l.Locks[0].Path != path || *l.Locks[0].Permits != sem.Permits || l.Locks[0].Queue != 2 {
+			t.Errorf("listed: %+v, %v", l, err)
+		}
+	})
+}
+
+// Curator's never says how many permits there are, and any path may have children of these names.
+func TestOtherSemaphoresAndNone(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		s.put(t, path+"/locks/tenant/a", "", 0, zk.PermAll)
+		s.queue(t, path+"/leases/b")
+		if q := s.look(t); q.Semaphore != nil || len(q.Others) != 2 {
+			t.Errorf("two directories: %+v", q)
+		}
+		if l, err := inspect.List(t.Context(), s.client, "/", 100, false); err != nil || len(l.Locks) != 1 || l.Locks[0].Path != path+"/leases/b" {
+			t.Errorf("listed: %+v, %v", l, err)
+		}
+		s.put(t, "/curator/leases/_c_"+uuid+"-lease-", "", ephemeral, zk.PermAll)
+		q, err := inspect.Look(t.Context(), s.client, "/curator")
+		if err != nil || q.Semaphore == nil || q.Semaphore.String() != "1 permit in use" {
+			t.Errorf("Curator's: %+v, %v", q, err)
+		}
+	})
+}
