@@ -15,12 +15,12 @@ type acquisition struct {
 }
 
 // begin calls Acquire. If that succeeds, it calls granted before it closes done.
-func (a *acquisition) begin(ctx context.Context, p process, path string, granted func()) {
+func (a *acquisition) begin(ctx context.Context, mu *tier.Mutex, granted func()) {
 	ctx, a.cancel = context.WithCancel(ctx)
 	a.done = make(chan struct{})
 	go func() {
 		defer close(a.done)
-		if a.hold, a.err = p.locks.Mutex(path).Acquire(ctx); a.err == nil {
+		if a.hold, a.err = mu.Acquire(ctx); a.err == nil {
 			granted()
 		}
 	}()

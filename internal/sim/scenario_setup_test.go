@@ -95,8 +95,8 @@ func (s *scene) observe(view zktest.View, changes []zktest.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range changes {
-		switch {
-		case !strings.Contains(c.Path, "-lock-"):
+		switch z, ok := parseZnode(c.Path); {
+		case !ok || z.forKazoo():
 		case c.Kind == zktest.Created:
 			s.owners[c.Path] = c.Session
 			s.created = append(s.created, c.Path)

@@ -16,6 +16,7 @@ type turn struct {
 	acquisition
 	actor *actor
 	path  string
+	outer *turn         // whose context it was started with
 	over  chan struct{} // closed when the owner has finished its section
 	ended chan struct{} // closed when the turn is over or lost
 
@@ -27,11 +28,19 @@ type turn struct {
 func (p *actor) start(ctx context.Context) *turn { return p.startAt(ctx, lockPath) }
 
 func (p *actor) startAt(ctx context.Context, path string) *turn {
-	u := &turn{actor: p, path: path, over: make(chan struct{}), ended: make(chan struct{})}
+	return p.startWith(ctx, p.locks.Mutex(path), nil)
+}
+
+// startWith is start with a lock of the process, below a turn if outer is not nil.
+func (p *actor) startWith(ctx context.Context, mu *tier.Mutex, outer *turn) *turn {
+	if outer != nil {
+		ctx = outer.hold.Context(ctx)
+	}
+	u := &turn{actor: p, path: mu.Path(), outer: outer, over: make(chan struct{}), ended: make(chan struct{})}
 	p.scene.mu.Lock()
 	p.scene.turns = append(p.scene.turns, u)
 	p.scene.mu.Unlock()
-	u.begin(ctx, p.process, path, func() {
+	u.begin(ctx, mu, func() {
 		u.since = time.Now()
 		u.number = int(p.scene.grants.Add(1))
 		go u.watch()
@@ -154,17 +163,17 @@ func (u *turn) end() {
 	}
 }
 
-// checkExclusion checks that no turn began before all earlier ones were over or lost.
-// It goes by virtual time, so that it holds at every instant.
+// checkExclusion checks that no turn began before all earlier ones were over or lost, but for those that read beside others,
+// or within another. It goes by virtual time, so that it holds at every instant.
 func (s *scene) checkExclusion() {
 	s.Helper()
-	last := make(map[string]*turn)
-	slices.SortFunc(s.turns, func(a, b *turn) int { return cmp.Compare(a.number, b.number) })
-	for _, u := range s.turns {
-		if u.hold == nil {
-			continue
-		}
-		if before := last[u.path]; before != nil {
+	held := slices.DeleteFunc(slices.Clone(s.turns), func(u *turn) bool { return u.hold == nil })
+	slices.SortFunc(held, func(a, b *turn) int { return cmp.Compare(a.number, b.number) })
+	for i, u := range held {
+		for _, before := range held[:i] {
+			if u.path != before.path || u.outer == before || u.hold.Shared() && before.hold.Shared() {
+				continue
+			}
 			if u.since.Before(before.until) {
 				s.Errorf("%s: granted to %s at %v, while %s held it until %v", u.path,
 					u.actor.servers[0], u.since, before.actor.servers[0], before.until)
@@ -172,10 +181,6 @@ func (s *scene) checkExclusion() {
 			if u.hold.Token() < before.hold.Token() {
 				s.Errorf("%s: token %d after %d", u.path, u.hold.Token(), before.hold.Token())
 			}
-			if before.until.After(u.until) {
-				continue
-			}
 		}
-		last[u.path] = u
 	}
 }

@@ -133,7 +133,7 @@ type bid struct {
 
 func (tr *trial) bid(p *party) *bid {
 	b := &bid{by: p.name}
-	b.begin(tr.Context(), p.process, tr.path, func() {})
+	b.begin(tr.Context(), p.locks.Mutex(tr.path), func() {})
 	tr.Cleanup(b.cancel)
 	return b
 }
