@@ -181,6 +181,25 @@ func TestAllHoldersAreShown(t *testing.T) {
 	}
 }
 
+// One that reads on is not forgotten for those that come and go.
+func TestALongSpanOutlastsManyShortOnes(t *testing.T) {
+	var a album
+	begin := time.Now()
+	var got state
+	for look := range 2 * maxSpans {
+		s := sight(begin.Add(time.Duration(look)*100*time.Millisecond), 0, 2)
+		c := &s.Queues[0].Contenders[1]
+		c.State, c.Node = inspect.Holds, fmt.Sprint("short-", look)
+		if err := json.Unmarshal(a.add(s), &got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spans := got.Locks[0].Spans
+	if spans[0].From != begin.UnixMilli() || spans[0].To != got.At || len(spans) != maxSpans {
+		t.Errorf("%d spans, the first: %+v", len(spans), spans[0])
+	}
+}
+
 // probe tells what a browser makes of the page, in a frame as wide as a window could not be: how wide it is, and what
 // text does not fit.
 const probe = `
