@@ -156,7 +156,7 @@ var readerScenarios = []scenario{
 			share := f.armShare(s, p, s.created[1])
 			inside := writer.readsOn()
 			<-share.Hit
-			<-reader.done
+			reader.end() // it may have come in at that very instant
 			time.Sleep(2 * time.Second)
 			next.waits()
 			shared := slices.ContainsFunc(s.srv.Children(lockPath), func(name string) bool { return strings.Contains(name, "__READ__") })
