@@ -15,6 +15,7 @@ type claimant struct {
 	turn      chan struct{} // closed when it has them or is turned away
 	taken     []second.Permit
 	since     time.Duration // when they were taken from the store
+	served    time.Duration // when they came here
 	refusal   error         // why it was turned away
 	place     *list.Element // nil when it is out of the queue
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Contender is one process in the queue for a lock. What the store does not tell, or only to
+// A Contender is one process in the queue for a lock, or one that has permits of a semaphore. What the store does not tell, or only to
 // those with more permissions, is zero.
 type Contender struct {
 	ID    string    // its name in the queue, such as that of the node in ZooKeeper
@@ -35,6 +35,9 @@ type Contender struct {
 	// Asked says that it was asked for the lock, with [Mutex.Revoke] or Curator's Revoker. In
 	// ZooKeeper nothing is known then of what its process says of itself.
 	Asked bool
+
+	// Permits is how many it has of a semaphore: 0 for one in the queue.
+	Permits int
 }
 
 // Contenders returns the queue of processes for the lock, the holder first. A lock that was
@@ -59,9 +62,25 @@ func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
 	return contenders, err
 }
 
+// Contenders returns the processes that have permits, in the order in which they took the first one that
+// they still have, and then the queue of those that wait for some. One that has permits and waits for
+// more is in both places. Of those that have permits the token is not known. It is otherwise like
+// [Mutex.Contenders].
+func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
+	if s.invalid != nil {
+		return nil, s.invalid
+	}
+	all, err := s.store.Contenders(ctx)
+	var contenders []Contender
+	for _, q := range all {
+		contenders = append(contenders, contender(q))
+	}
+	return contenders, err
+}
+
 func contender(q second.Contender) Contender {
 	return Contender{
 		ID: q.ID, Token: q.Token, Since: q.Since, Host: q.Host, PID: q.PID, Label: q.Label, Linger: q.Linger,
-		Shared: q.Shared, Asked: q.Asked,
+		Shared: q.Shared, Asked: q.Asked, Permits: q.Permits,
 	}
 }

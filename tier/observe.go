@@ -70,7 +70,7 @@ func (o *Observer) acquire(ctx context.Context, c *cohort, m *Mutex, waits bool,
 	return nil, err
 }
 
-// A watched is what is kept of an ownership for the observer.
+// A watched is what is kept of an ownership, or of permits, for the observer.
 type watched struct {
 	observer *Observer
 	since    time.Duration         // on the clock of the leases
@@ -88,14 +88,13 @@ func (o *Observer) acquired(ctx context.Context, own *ownership, begun time.Dura
 		})
 	}
 	if o.Lost != nil {
-		own.watchLoss(w)
+		w.watch(c.registry, own.grant.Context(), func(err error) { own.tellLoss(w, err) })
 	}
 }
 
-// watchLoss has the observer told of a loss at once. Once the registry is being closed, the
-// release tells it.
-func (own *ownership) watchLoss(w *watched) {
-	r, life := own.cohort.registry, own.grant.Context()
+// watch has the loss told that ends life, at once. When the registry is closed already, the release
+// tells it.
+func (w *watched) watch(r *Registry, life context.Context, tell func(error)) {
 	if !r.begin() {
 		return
 	}
@@ -103,8 +102,20 @@ func (own *ownership) watchLoss(w *watched) {
 	w.stop = context.AfterFunc(life, func() {
 		defer r.tasks.Done()
 		defer close(w.told)
-		own.tellLoss(w, context.Cause(life))
+		tell(context.Cause(life))
 	})
+}
+
+// unwatch ends that. It reports whether a loss has been or is being told.
+func (w *watched) unwatch(r *Registry) (pending bool) {
+	if w.stop == nil {
+		return false
+	}
+	if w.stop() {
+		r.tasks.Done()
+		return false
+	}
+	return true
 }
 
 func (own *ownership) tellLoss(w *watched, err error) {
@@ -118,10 +129,7 @@ func (own *ownership) releaseWatched() error {
 	r, o := c.registry, w.observer
 	now := r.now()
 	// Before the release: what becomes of a grant that is handed on is no loss of this hold.
-	pending := w.stop != nil && !w.stop()
-	if w.stop != nil && !pending {
-		r.tasks.Done()
-	}
+	pending := w.unwatch(r)
 	err := c.release(own)
 	switch {
 	case pending:

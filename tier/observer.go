@@ -8,8 +8,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// An Observer is told what becomes of the locks of a registry, for metrics, traces and alarms. Any
-// of its functions may be nil.
+// An Observer is told what becomes of the locks and permits of a registry, for metrics, traces and
+// alarms. Any of its functions may be nil.
 //
 // Each is called outside of all locks, in the goroutine that it is about, unless it says otherwise:
 // one that is slow slows nobody but its caller. That caller may have the lock by then, so
@@ -26,13 +26,16 @@ import (
 //
 // Entering again is no event, and neither is the release of any hold but the last. A grant that
 // lingers is not held: its end is no event.
+//
+// All of this goes for permits, of a [Semaphore], as well: those of one Acquire are told together.
 type Observer struct {
-	// Waiting tells once of a wait that takes longer than WaitingAfter, by default a second.
+	// Waiting tells once of a wait, for a lock or permits, that takes longer than WaitingAfter, by
+	// default a second.
 	Waiting      func(ctx context.Context, w Wait)
 	WaitingAfter time.Duration
 	// Acquired tells that a lock is held, before Acquire or TryAcquire returns.
 	Acquired func(ctx context.Context, a Acquired)
-	// Failed tells that a wait ended without the lock. A TryAcquire does not wait: that it finds a
+	// Failed tells that a wait ended without the lock, or the permits. A TryAcquire does not wait: that it finds a
 	// lock taken, or fails, is for its caller alone.
 	Failed func(ctx context.Context, f Failed)
 	// Lost tells that a lock was lost while it was held, as soon as that is known, in a goroutine of
@@ -40,6 +43,10 @@ type Observer struct {
 	Lost func(ctx context.Context, l Lost)
 	// Released tells that the last hold of an ownership was released, before Release returns.
 	Released func(ctx context.Context, r Released)
+	// What Acquired, Lost and Released are for a lock.
+	PermitsAcquired func(ctx context.Context, a PermitsAcquired)
+	PermitsLost     func(ctx context.Context, l PermitsLost)
+	PermitsReleased func(ctx context.Context, r PermitsReleased)
 	// Connection tells first how the connection to the store stands, then how that changes; all
 	// from one goroutine. What changes during a call is told as one change. Over a connection made
 	// elsewhere (package dropin) it is not known.
@@ -54,7 +61,7 @@ type Acquired struct {
 	From   Source
 }
 
-// Failed is what an observer is told of a wait that ended without the lock.
+// Failed is what an observer is told of a wait that ended without the lock, or the permits.
 type Failed struct {
 	Path   string
 	At     time.Time
@@ -78,6 +85,29 @@ type Released struct {
 	Err  error // what Release returns
 }
 
+// PermitsAcquired is what an observer is told of permits that were acquired.
+type PermitsAcquired struct {
+	Permits *Permits // identifies them in what is told later; not to be released
+	At      time.Time
+	Waited  time.Duration
+}
+
+// PermitsLost is what an observer is told of permits of which one was lost.
+type PermitsLost struct {
+	Permits *Permits
+	At      time.Time
+	Err     error // wraps [ErrLost]
+	Cause   LossCause
+}
+
+// PermitsReleased is what an observer is told of permits that were released.
+type PermitsReleased struct {
+	Permits *Permits
+	At      time.Time // when Release was called
+	Held    time.Duration
+	Err     error // what Release returns
+}
+
 // A Connection is what an observer is told of the connection to the store.
 type Connection struct {
 	State ConnectionState
@@ -94,7 +124,7 @@ const (
 	Expired   ConnectionState = ConnectionState(second.Expired)   // the session is over, and all that was held is lost
 )
 
-// WithObserver has an observer told of all locks of a registry. It may be given more than once: the
+// WithObserver has an observer told of all locks and permits of a registry. It may be given more than once: the
 // observers are told one after the other, and the shortest WaitingAfter goes for all.
 func WithObserver(o Observer) Option {
 	return func(all *options) {
@@ -115,6 +145,11 @@ func (o Observer) and(p Observer) Observer {
 		Failed:       inTurn(o.Failed, p.Failed),
 		Lost:         inTurn(o.Lost, p.Lost),
 		Released:     inTurn(o.Released, p.Released),
+
+		PermitsAcquired: inTurn(o.PermitsAcquired, p.PermitsAcquired),
+		PermitsLost:     inTurn(o.PermitsLost, p.PermitsLost),
+		PermitsReleased: inTurn(o.PermitsReleased, p.PermitsReleased),
+
 		Connection: func(c Connection) {
 			for _, tell := range []func(Connection){o.Connection, p.Connection} {
 				if tell != nil {

@@ -17,6 +17,7 @@ type Permits struct {
 	lost    context.Context // ends with the loss of any of them
 	endLost context.CancelCauseFunc
 	unwatch []func() bool
+	watched *watched // nil without an observer
 
 	mu      sync.Mutex // guards the field below
 	derived map[context.Context]context.CancelCauseFunc
@@ -121,5 +122,8 @@ func (p *Permits) Release() error {
 		p.endDerived(ErrReleased)
 	}
 	defer p.pool.registry.partPool(p.pool)
+	if p.watched != nil {
+		return p.releaseWatched()
+	}
 	return p.pool.release(p.claimant)
 }

@@ -25,6 +25,7 @@ type pool struct {
 	draining bool
 	trip     *second.Demand     // what the courier is out for; nil while there is none
 	quit     context.CancelFunc // calls it back
+	taken    int                // permits that claimants have
 	alone    time.Duration      // when permits were released last while no other process was known to wait
 }
 
@@ -80,6 +81,8 @@ func (p *pool) enter(ctx context.Context, c *claimant) error {
 		defer cancel()
 		ctx = wait
 	}
+	long, stop := p.registry.options.observer.alarm()
+	defer stop()
 	begun := p.registry.now()
 	p.mu.Lock()
 	if p.draining {
@@ -91,7 +94,7 @@ func (p *pool) enter(ctx context.Context, c *claimant) error {
 		p.fetchLocked()
 	}
 	p.mu.Unlock()
-	return p.await(ctx, c, begun)
+	return p.await(ctx, c, begun, long)
 }
 
 // try takes permits if enough are free and nobody waits.
@@ -109,7 +112,7 @@ func (p *pool) try(ctx context.Context, c *claimant) error {
 	p.join(c)
 	p.tryLocked(c)
 	p.mu.Unlock()
-	err := p.await(ctx, c, begun)
+	err := p.await(ctx, c, begun, nil)
 	if ended := (*WaitError)(nil); errors.As(err, &ended) {
 		return c.semaphore.failure("try", ended.Err)
 	}
@@ -145,6 +148,7 @@ func (p *pool) changedLocked() {
 // rest.
 func (p *pool) release(c *claimant) error {
 	p.mu.Lock()
+	p.taken -= len(c.taken)
 	rest := c.taken
 	if p.fairLocked(c) {
 		rest = p.serveLocked(c.taken, c.since)
@@ -173,9 +177,12 @@ func (p *pool) fairLocked(c *claimant) bool {
 
 // serveLocked gives permits to those who are first, as far as they go, and returns the rest.
 func (p *pool) serveLocked(permits []second.Permit, since time.Duration) []second.Permit {
+	now := p.registry.now()
 	for c := p.first(); c != nil && c.count <= len(permits); c = p.first() {
 		p.leave(c)
 		c.taken, c.since = permits[:c.count:c.count], since
+		c.served = now
+		p.taken += c.count
 		permits = permits[c.count:]
 		close(c.turn)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -37,7 +36,7 @@ type Semaphore struct {
 //
 // Of the options, [WithHandOff] and [WithMaxWait] go for semaphores, and those of the store's
 // package, such as zklock.NodeACL. [WithLinger] and [WithRounds] do not: a permit that nobody
-// wants goes at once. Observers and [Stats] do not tell of semaphores.
+// wants goes at once.
 func (r *Registry) Semaphore(path string, permits int, opts ...MutexOption) *Semaphore {
 	s := &Semaphore{registry: r, path: path, permits: permits}
 	var own []any
@@ -64,7 +63,8 @@ func (s *Semaphore) Path() string { return s.path }
 // but for what its own process or another one may hand on among its goroutines within the budget of
 // [WithHandOff].
 //
-// When the wait ended without permits the error is a [*WaitError] as that of [Mutex.Acquire]. After
+// When the wait ended without permits the error is a [*WaitError] as that of [Mutex.Acquire], which says
+// which process is ahead in the queue, and how many permits this process has itself. After
 // any error nothing of this call is left, or it is removed in the background. [ErrPermits] says that
 // the path is for another number of permits.
 func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
@@ -91,6 +91,9 @@ func (s *Semaphore) take(ctx context.Context, op string, k int, take func(*pool,
 		return nil, s.failure(op, err)
 	}
 	c := &claimant{semaphore: s, count: k, turn: make(chan struct{})}
+	if o := s.registry.options.observer; o != nil {
+		return o.take(ctx, p, c, op == "acquire", take)
+	}
 	if err := take(p, ctx, c); err != nil {
 		s.registry.partPool(p)
 		return nil, err
@@ -128,29 +131,4 @@ func (s *Semaphore) Do(ctx context.Context, k int, f func(ctx context.Context) e
 	}
 	defer func() { err = errors.Join(err, permits.Release()) }()
 	return f(permits.Context(ctx))
-}
-
-// await waits for the turn of a claimant, or the end of ctx.
-func (p *pool) await(ctx context.Context, c *claimant, begun time.Duration) error {
-	cause := ErrClosed
-	select {
-	case <-c.turn:
-		if errors.Is(c.refusal, ErrClosed) {
-			return &WaitError{p.wait(begun), ErrClosed}
-		}
-		return c.refusal
-	case <-ctx.Done():
-		cause = context.Cause(ctx)
-	case <-p.registry.second.Done():
-	}
-	p.withdraw(c)
-	if problem := p.registry.second.Err(); problem != nil && !errors.Is(cause, problem) {
-		cause = fmt.Errorf("%w: %w", cause, problem)
-	}
-	return &WaitError{p.wait(begun), cause}
-}
-
-// wait is what is known of a wait that began then.
-func (p *pool) wait(begun time.Duration) Wait {
-	return Wait{Path: p.path, Waited: p.registry.now() - begun}
 }

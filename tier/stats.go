@@ -16,6 +16,10 @@ type Stats struct {
 	Lingering int // locks that are kept though nobody holds them
 	Waiters   int // goroutines that wait for a lock
 
+	// Of semaphores, which count nowhere else here; an [Observer] can tell more.
+	Permits       int // that are held
+	PermitWaiters int // goroutines that wait for some
+
 	// Acquisitions are turns: locks that were acquired, without those that were entered again. How
 	// each came is counted in one of Found to Joins.
 	Acquisitions int64
@@ -99,18 +103,28 @@ func (s *Stats) add(t *tally) {
 	}
 }
 
-// Stats returns figures of all locks of the registry. It asks nobody, and is not a snapshot of one
+// Stats returns figures of all locks and semaphores of the registry. It asks nobody, and is not a snapshot of one
 // instant.
 func (r *Registry) Stats() Stats {
 	r.mu.Lock()
 	s := r.past
 	s.Losses = maps.Clone(s.Losses)
-	cohorts := slices.Collect(maps.Values(r.cohorts))
+	cohorts, pools := slices.Collect(maps.Values(r.cohorts)), slices.Collect(maps.Values(r.pools))
 	r.mu.Unlock()
 	for _, c := range cohorts {
 		c.addTo(&s)
 	}
+	for _, p := range pools {
+		p.addTo(&s)
+	}
 	return s
+}
+
+func (p *pool) addTo(s *Stats) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.Permits += p.taken
+	s.PermitWaiters += p.queue.Len()
 }
 
 func (c *cohort) addTo(s *Stats) {
@@ -139,7 +153,8 @@ type HeldLock struct {
 	Lingering bool      // nobody holds it, but it is kept
 }
 
-// Holds returns the locks that this process has, in order of their paths.
+// Holds returns the locks that this process has, in order of their paths. Permits of semaphores are
+// not among them.
 func (r *Registry) Holds() []HeldLock {
 	r.mu.Lock()
 	cohorts := slices.Collect(maps.Values(r.cohorts))

@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Wait is one for a lock, with what this process knows of who is in the way. It knows what it
+// A Wait is one for a lock, or for permits, with what this process knows of who is in the way. It knows what it
 // has read to queue, and asks for nothing more.
 type Wait struct {
 	Path   string
@@ -23,6 +23,11 @@ type Wait struct {
 	Position   int
 	Ahead      Contender
 	AheadHolds bool // nobody is ahead of that one
+
+	// Of a wait for permits: how many it is for, and how many this process has. Whoever is ahead then
+	// waits for permits, too: those who have them do not queue.
+	Permits int
+	Taken   int
 }
 
 // Here is the hold in the way of a wait in the same process.
@@ -58,6 +63,8 @@ func (e *WaitError) Error() string {
 // obstacle says who is in the way, "" if that is not known.
 func (w Wait) obstacle() string {
 	switch {
+	case w.Permits > 0:
+		return w.shortage()
 	case w.Here != nil:
 		return "this process has the lock, since " + stamp(w.Here.Since) + w.Here.hint()
 	case w.AheadHolds:
@@ -66,6 +73,26 @@ func (w Wait) obstacle() string {
 		return fmt.Sprintf("%d processes are ahead, the last of them %s", w.Position, w.Ahead.who())
 	}
 	return ""
+}
+
+// shortage is the obstacle to permits.
+func (w Wait) shortage() string {
+	var who []string
+	switch {
+	case w.AheadHolds:
+		who = append(who, w.Ahead.who()+" is ahead")
+	case w.Position > 0:
+		who = append(who, fmt.Sprintf("%d processes are ahead, the last of them %s", w.Position, w.Ahead.who()))
+	}
+	if w.Taken > 0 {
+		who = append(who, fmt.Sprintf("this process has %d of the permits", w.Taken))
+	}
+	return strings.Join(who, "; ")
+}
+
+// stand takes what the store has told of the place in the queue.
+func (w *Wait) stand(s second.Standing) {
+	w.Position, w.Ahead, w.AheadHolds = s.Ahead, contender(s.Nearest), s.Ahead == 1
 }
 
 func (h *Here) hint() string {
@@ -100,7 +127,6 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // wait returns what is known of a wait with ctx that began then.
 func (c *cohort) wait(ctx context.Context, m *Mutex, begun time.Duration) Wait {
 	w := Wait{Path: c.key.path, Waited: c.registry.now() - begun}
-	var standing second.Standing
 	c.mu.Lock()
 	asked := c.under
 	if c.state == held {
@@ -115,8 +141,7 @@ func (c *cohort) wait(ctx context.Context, m *Mutex, begun time.Duration) Wait {
 	}
 	c.mu.Unlock()
 	if w.Here == nil {
-		standing = asked.Standing()
-		w.Position, w.Ahead, w.AheadHolds = standing.Ahead, contender(standing.Nearest), standing.Ahead == 1
+		w.stand(asked.Standing())
 	}
 	return w
 }

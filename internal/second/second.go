@@ -131,6 +131,8 @@ type Contender struct {
 	Linger time.Duration
 	Shared bool // it reads: others that do have the lock at the same time
 	Asked  bool // somebody has asked it to give the lock up
+
+	Permits int // that it has of a semaphore
 }
 
 // A Connection is a change of the connection to the store.

@@ -22,6 +22,8 @@ type Semaphore interface {
 	// for a third of the lease at most; what is left is removed in the background. It returns nil
 	// if all were ours to the end, and else the loss of one.
 	Release([]Permit) error
+	// Contenders returns those that have permits, with Permits, and then the queue.
+	Contenders(ctx context.Context) ([]Contender, error)
 	// Most is how many permits one write can take.
 	Most() int
 	// Equal reports whether what both leave in the store would be alike, so that an error that
