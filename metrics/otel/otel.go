@@ -1,4 +1,4 @@
-// Package tierotel tells OpenTelemetry of the locks of a registry: a span for each wait and each
+// Package tierotel tells OpenTelemetry of the locks and semaphores of a registry: a span for each wait and each
 // hold, and metrics.
 //
 //	telemetry, err := tierotel.New(tierotel.WithPaths("/jobs/*"))
@@ -13,21 +13,24 @@
 // "tierlock hold" for each hold, both children of the span in the context that Acquire was called with.
 // They are made when the wait, or the hold, has ended, with the times at which it began and ended: a hold
 // that is never released has none. A lock that lingered makes no wait. Attributes
-// are tierlock.path, tierlock.token and tierlock.source (see [tier.Source]). A wait that failed, and a
+// are tierlock.path, tierlock.token and tierlock.source (see [tier.Source]). The permits of one Acquire make
+// such spans, too, with the source "permits" and their number as tierlock.permits. A wait that failed, and a
 // hold that was lost, have the status Error.
 //
 // # Metrics
 //
 //	tierlock.wait.duration  histogram, s   of acquisitions that got the lock (tierlock.source), and of those that failed (error.type)
-//	tierlock.hold.duration  histogram, s   of holds that were released
-//	tierlock.losses         counter        of holds that were lost, at once, by tierlock.cause
+//	tierlock.hold.duration  histogram, s   of holds that were released, of locks only
+//	tierlock.losses         counter        of holds, and permits of one Acquire, that were lost, at once, by tierlock.cause
+//	tierlock.permits        updowncounter  permits of semaphores held now
 //	tierlock.connected      gauge          1 while there is a connection to the store, else 0
 //	tierlock.holds          gauge          locks held now
 //	tierlock.waiters        gauge          goroutines that wait now
-//	tierlock.acquisitions   counter        by tierlock.source
+//	tierlock.permit_waiters gauge          goroutines that wait for permits now
+//	tierlock.acquisitions   counter        of locks, by tierlock.source
 //
-// The last three come from [tier.Registry.Stats], once [Telemetry.Register] has the registry. The first
-// three also have tierlock.path, but as one of the patterns that [WithPaths] was given, or "other": lock
+// The last four come from [tier.Registry.Stats], once [Telemetry.Register] has the registry. The first
+// four also have tierlock.path, but as one of the patterns that [WithPaths] was given, or "other": lock
 // paths may be many. Entering again is neither a wait nor a hold.
 package tierotel
 
@@ -56,6 +59,7 @@ type Telemetry struct {
 	waits     metric.Float64Histogram
 	holds     metric.Float64Histogram
 	losses    metric.Int64Counter
+	permits   metric.Int64UpDownCounter
 	connected atomic.Bool
 }
 
@@ -78,6 +82,9 @@ func New(opts ...Option) (*Telemetry, error) {
 	failed = append(failed, err)
 	t.losses, err = t.meter.Int64Counter("tierlock.losses", metric.WithUnit("{hold}"),
 		metric.WithDescription("Holds that were lost."))
+	failed = append(failed, err)
+	t.permits, err = t.meter.Int64UpDownCounter("tierlock.permits", metric.WithUnit("{permit}"),
+		metric.WithDescription("Permits of semaphores that are held."))
 	return t, errors.Join(append(failed, err)...)
 }
 
@@ -85,6 +92,7 @@ func New(opts ...Option) (*Telemetry, error) {
 func (t *Telemetry) Observer() tier.Observer {
 	return tier.Observer{
 		Acquired: t.acquired, Failed: t.failed, Lost: t.lost, Released: t.released,
+		PermitsAcquired: t.permitsAcquired, PermitsLost: t.permitsLost, PermitsReleased: t.permitsReleased,
 		Connection: func(c tier.Connection) { t.connected.Store(c.State == tier.Connected) },
 	}
 }
@@ -97,17 +105,20 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		metric.WithDescription("Locks that are held."))
 	waiting, err2 := t.meter.Int64ObservableGauge("tierlock.waiters", metric.WithUnit("{goroutine}"),
 		metric.WithDescription("Goroutines that wait for a lock."))
+	starved, err5 := t.meter.Int64ObservableGauge("tierlock.permit_waiters", metric.WithUnit("{goroutine}"),
+		metric.WithDescription("Goroutines that wait for permits."))
 	turns, err3 := t.meter.Int64ObservableCounter("tierlock.acquisitions", metric.WithUnit("{acquisition}"),
 		metric.WithDescription("Locks that were acquired."))
 	up, err4 := t.meter.Int64ObservableGauge("tierlock.connected", metric.WithUnit("1"),
 		metric.WithDescription("Whether there is a connection to the store."))
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, err
 	}
 	return t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		s := locks.Stats()
 		o.ObserveInt64(held, int64(s.Holds))
 		o.ObserveInt64(waiting, int64(s.Waiters))
+		o.ObserveInt64(starved, int64(s.PermitWaiters))
 		for from, n := range map[tier.Source]int64{
 			tier.Found: s.Found, tier.HandOver: s.HandOvers, tier.HandOff: s.HandOffs, tier.Resumption: s.Resumptions,
 			tier.Join: s.Joins,
@@ -120,7 +131,7 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		}
 		o.ObserveInt64(up, connected)
 		return nil
-	}, held, waiting, turns, up)
+	}, held, waiting, starved, turns, up)
 }
 
 func (t *Telemetry) acquired(ctx context.Context, a tier.Acquired) {
@@ -145,11 +156,16 @@ func (t *Telemetry) lost(ctx context.Context, l tier.Lost) {
 
 func (t *Telemetry) released(ctx context.Context, r tier.Released) {
 	t.holds.Record(ctx, r.Held.Seconds(), metric.WithAttributes(t.pattern(r.Hold.Path())))
-	span := t.begin(ctx, "tierlock hold", r.Hold.Path(), r.At.Add(-r.Held), token(r.Hold))
-	if r.Err != nil {
-		fail(span, r.Err, r.At)
+	t.held(ctx, r.Hold.Path(), r.At, r.Held, r.Err, token(r.Hold))
+}
+
+// held makes the span of a hold, or of permits, that was released then.
+func (t *Telemetry) held(ctx context.Context, path string, at time.Time, held time.Duration, err error, attributes ...attribute.KeyValue) {
+	span := t.begin(ctx, "tierlock hold", path, at.Add(-held), attributes...)
+	if err != nil {
+		fail(span, err, at)
 	}
-	span.End(trace.WithTimestamp(r.At))
+	span.End(trace.WithTimestamp(at))
 }
 
 func (t *Telemetry) begin(ctx context.Context, name, path string, at time.Time, attributes ...attribute.KeyValue) trace.Span {
@@ -163,7 +179,9 @@ func fail(span trace.Span, err error, at time.Time) {
 	span.SetStatus(codes.Error, kind(err)) // the event has the text
 }
 
-func token(h *tier.Hold) attribute.KeyValue { return attribute.Int64("tierlock.token", h.Token()) }
+func token(h interface{ Token() int64 }) attribute.KeyValue {
+	return attribute.Int64("tierlock.token", h.Token())
+}
 
 func source(s tier.Source) attribute.KeyValue {
 	return attribute.String("tierlock.source", string(s))

@@ -224,6 +224,58 @@ func TestMetricsTellWhatARegistryDoes(t *testing.T) {
 	})
 }
 
+func TestPermitsAreMeasured(t *testing.T) {
+	bubble(t, func(b *bench) {
+		theirs, err := b.others.Semaphore("/jobs/a", 3).Acquire(b.Context(), 2)
+		if err != nil {
+			b.Fatal(err)
+		}
+		time.AfterFunc(3*time.Second, func() { theirs.Release() })
+		s := b.locks.Semaphore("/jobs/a", 3)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			time.Sleep(time.Second)
+			b.wantMetrics("tierlock.permit_waiters 1", "tierlock.waiters 0")
+		}()
+		two, err := s.Acquire(b.Context(), 2)
+		if err != nil {
+			b.Fatal(err)
+		}
+		<-done
+		b.wantMetrics("tierlock.permits 2 tierlock.path=/jobs/*", "tierlock.permit_waiters 0", "tierlock.holds 0",
+			"tierlock.wait.duration 1×, 3s tierlock.path=/jobs/*,tierlock.source=permits")
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		defer cancel()
+		if _, err := s.Acquire(ctx, 2); err == nil {
+			b.Error("got four permits of three")
+		}
+		b.wantMetrics("tierlock.wait.duration 1×, 1s error.type=timeout,tierlock.path=/jobs/*")
+		b.server.Freeze()
+		<-two.Lost()
+		synctest.Wait()
+		b.wantMetrics("tierlock.losses 1 tierlock.cause=" + string(tier.LossOfLease) + ",tierlock.path=/jobs/*")
+		b.server.Unfreeze()
+		if err := two.Release(); !errors.Is(err, tier.ErrLost) {
+			b.Errorf("Release: %v, want ErrLost", err)
+		}
+		b.wantMetrics("tierlock.permits 0 tierlock.path=/jobs/*")
+		waits, holds := b.ended("tierlock wait"), b.ended("tierlock hold")
+		if len(waits) != 2 || waits[0].EndTime.Sub(waits[0].StartTime) != 3*time.Second || len(holds) != 1 || holds[0].Status.Code != codes.Error {
+			b.Fatalf("waits %+v, holds %+v; want a wait of 3 s, one in vain, and a hold that was lost", waits, holds)
+		}
+		for _, s := range []tracetest.SpanStub{waits[0], holds[0]} {
+			for _, want := range []attribute.KeyValue{
+				attribute.String("tierlock.path", "/jobs/a"), attribute.Int64("tierlock.token", two.Token()), attribute.Int("tierlock.permits", 2),
+			} {
+				if !slices.Contains(s.Attributes, want) {
+					b.Errorf("%s has %v, want %v among them", s.Name, s.Attributes, want)
+				}
+			}
+		}
+	})
+}
+
 func TestWrongOptionsAreRefused(t *testing.T) {
 	for name, opt := range map[string]tierotel.Option{
 		"malformed": tierotel.WithPaths("/jobs/["), "no tracers": tierotel.WithTracerProvider(nil), "no meters": tierotel.WithMeterProvider(nil),

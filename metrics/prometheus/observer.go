@@ -9,6 +9,9 @@ import (
 // failed stands for the source of a lock that did not come.
 const failed = "failed"
 
+// permits stands for the source of permits of a semaphore.
+const permits = "permits"
+
 // Observer returns what the metrics are fed by, for [tier.WithObserver]. One that acquired by
 // TryAcquire counts as a wait, too; a try in vain is not told.
 func (m *Metrics) Observer() tier.Observer {
@@ -25,6 +28,17 @@ func (m *Metrics) Observer() tier.Observer {
 		},
 		Released: func(_ context.Context, r tier.Released) {
 			m.hold.WithLabelValues(m.patterns.Of(r.Hold.Path())).Observe(r.Held.Seconds())
+		},
+		PermitsAcquired: func(_ context.Context, a tier.PermitsAcquired) {
+			path := m.patterns.Of(a.Permits.Path())
+			m.wait.WithLabelValues(path, permits).Observe(a.Waited.Seconds())
+			m.permits.WithLabelValues(path).Add(float64(a.Permits.Count()))
+		},
+		PermitsLost: func(_ context.Context, l tier.PermitsLost) {
+			m.losses.WithLabelValues(m.patterns.Of(l.Permits.Path()), string(l.Cause)).Inc()
+		},
+		PermitsReleased: func(_ context.Context, r tier.PermitsReleased) {
+			m.permits.WithLabelValues(m.patterns.Of(r.Permits.Path())).Sub(float64(r.Permits.Count()))
 		},
 		Connection: m.follow,
 	}

@@ -133,6 +133,52 @@ func TestScrape(t *testing.T) {
 	locks.Close()
 }
 
+func TestScrapeOfASemaphore(t *testing.T) {
+	srv := server(t)
+	locks, page := process(t, srv, "/limits/*")
+	s := locks.Semaphore("/limits/a", 5)
+	three, err := s.Acquire(t.Context(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 1100*time.Millisecond)
+	defer cancel()
+	if _, err := s.Acquire(ctx, 3); err == nil {
+		t.Error("got six permits of five")
+	}
+	other, err := locks.Semaphore("/elsewhere", 1).Acquire(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := scrape(t, page)
+	for _, want := range []string{
+		"tierlock_permits{path=\"/limits/*\"} 3\n", "tierlock_permits{path=\"other\"} 1\n",
+		`tierlock_wait_seconds_count{from="permits",path="/limits/*"} 1`,
+		`tierlock_wait_seconds_count{from="failed",path="/limits/*"} 1`,
+		`tierlock_long_waits_total{path="/limits/*"} 1`,
+		"tierlock_permit_waiters 0\n", "tierlock_holds 0\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("not on the page: %s", want)
+		}
+	}
+	lost := make(chan struct{})
+	context.AfterFunc(other.Context(t.Context()), func() { close(lost) })
+	srv.Expire(srv.Sessions()[0].ID)
+	<-lost
+	three.Release()
+	other.Release()
+	text = scrape(t, page)
+	for _, want := range []string{
+		"tierlock_permits{path=\"/limits/*\"} 0\n", "tierlock_permits{path=\"other\"} 0\n",
+		`tierlock_losses_total{cause="session",path="/limits/*"} 1`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("not on the page: %s", want)
+		}
+	}
+}
+
 func TestMalformedPatternIsRefused(t *testing.T) {
 	if _, err := tierprom.New("/jobs/[a"); err == nil {
 		t.Error("took a pattern that matches nothing")

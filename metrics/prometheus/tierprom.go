@@ -12,13 +12,15 @@
 //
 // The metrics, where _seconds are histograms:
 //
-//	tierlock_wait_seconds{path,from}    waits; from is found, hand-over, hand-off, resumption or failed
+//	tierlock_wait_seconds{path,from}    waits; from is found, hand-over, hand-off, resumption, join,
+//	                                    permits (of a semaphore) or failed
 //	tierlock_hold_seconds{path}         holds that are over
 //	tierlock_long_waits_total{path}     waits that took longer than a second
-//	tierlock_losses_total{path,cause}   holds that were lost; cause is lease, session, deletion, close or other
+//	tierlock_permits{path}              permits of semaphores that are held
+//	tierlock_losses_total{path,cause}   holds, and permits of one call, that were lost; cause is lease, session, deletion, close or other
 //	tierlock_connected                  1 while there is a connection and a session
 //	tierlock_sessions_expired_total
-//	tierlock_holds, _lingering, _waiters
+//	tierlock_holds, _lingering, _waiters, _permit_waiters
 //	tierlock_held_seconds_total, tierlock_waited_seconds_total
 //	                                    sums that go on while a hold or a wait does
 //
@@ -44,9 +46,11 @@ type Metrics struct {
 
 	wait, hold           *prometheus.HistogramVec
 	long, losses         *prometheus.CounterVec
+	permits              *prometheus.GaugeVec
 	connected            prometheus.Gauge
 	expired              prometheus.Counter
 	holds, kept, waiting *prometheus.Desc
+	permitWaiting        *prometheus.Desc
 	held, waited         *prometheus.Desc
 }
 
@@ -68,15 +72,17 @@ func New(paths ...string) (*Metrics, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
-	m.wait = histogram("tierlock_wait_seconds", "Waits for a lock, by from where it came.", "path", "from")
+	m.wait = histogram("tierlock_wait_seconds", "Waits for a lock or permits, by from where it came.", "path", "from")
 	m.hold = histogram("tierlock_hold_seconds", "Holds of a lock that are over.", "path")
 	m.long = counter("tierlock_long_waits_total", "Waits that took longer than a second.", "path")
 	m.losses = counter("tierlock_losses_total", "Holds that were lost.", "path", "cause")
+	m.permits = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tierlock_permits", Help: "Permits of semaphores that are held."}, []string{"path"})
 	m.connected = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tierlock_connected", Help: "Whether there is a connection and a session."})
 	m.expired = prometheus.NewCounter(prometheus.CounterOpts{Name: "tierlock_sessions_expired_total", Help: "Sessions that have expired."})
 	m.holds = desc("tierlock_holds", "Locks that are held.")
 	m.kept = desc("tierlock_lingering", "Locks that are kept though nobody holds them.")
 	m.waiting = desc("tierlock_waiters", "Goroutines that wait for a lock.")
+	m.permitWaiting = desc("tierlock_permit_waiters", "Goroutines that wait for permits of a semaphore.")
 	m.held = desc("tierlock_held_seconds_total", "Time of all holds, those included that go on.")
 	m.waited = desc("tierlock_waited_seconds_total", "Time of all waits, those included that go on.")
 	return m, nil
@@ -87,7 +93,7 @@ func New(paths ...string) (*Metrics, error) {
 func (m *Metrics) Follow(locks *tier.Registry) { m.locks.Store(locks) }
 
 func (m *Metrics) vectors() []prometheus.Collector {
-	return []prometheus.Collector{m.wait, m.hold, m.long, m.losses, m.connected, m.expired}
+	return []prometheus.Collector{m.wait, m.hold, m.long, m.losses, m.permits, m.connected, m.expired}
 }
 
 // Describe implements [prometheus.Collector].
@@ -95,7 +101,7 @@ func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
 	for _, v := range m.vectors() {
 		v.Describe(c)
 	}
-	for _, d := range []*prometheus.Desc{m.holds, m.kept, m.waiting, m.held, m.waited} {
+	for _, d := range []*prometheus.Desc{m.holds, m.kept, m.waiting, m.permitWaiting, m.held, m.waited} {
 		c <- d
 	}
 }
@@ -116,6 +122,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	gauge(m.holds, s.Holds)
 	gauge(m.kept, s.Lingering)
 	gauge(m.waiting, s.Waiters)
+	gauge(m.permitWaiting, s.PermitWaiters)
 	c <- prometheus.MustNewConstMetric(m.held, prometheus.CounterValue, s.HoldTime.Seconds())
 	c <- prometheus.MustNewConstMetric(m.waited, prometheus.CounterValue, s.WaitTime.Seconds())
 }
