@@ -64,9 +64,9 @@ func TestHolderIsAskedForTheLockByAnotherProcess(t *testing.T) {
 }
 
 func TestWhoListensLateHearsThatItWasAsked(t *testing.T) {
-	c := mustAcquire(t, start(t).at(t, lockPath(t)))
+	c := mustAcquire(t, startPatient(t).at(t, lockPath(t)))
 	mustRevoke(t, start(t).at(t, lockPath(t)))
-	ended(t, "revoked", c.Revoked(), ttl/3)
+	ended(t, "revoked", c.Revoked(), atOnce)
 	mustRelease(t, c)
 	if c.Revoked() == nil {
 		t.Error("nothing to wait for after the release")

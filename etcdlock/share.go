@@ -27,7 +27,6 @@ func (c *contender) Share(ctx context.Context) error {
 	if c.claim.mode == second.Reading {
 		return c.Err()
 	}
-	defer c.wake.Set() // for another call, from which this one may have taken it
 	own, err := c.awaitReader(ctx)
 	if err == nil {
 		err = c.open(own)

@@ -32,6 +32,27 @@ func notYet(t *testing.T, result <-chan error) {
 	}
 }
 
+// startPatient starts a process that does not look again for long: it goes by what it is told.
+func startPatient(t *testing.T) *process {
+	t.Helper()
+	return start(t, WithLeaseTTL(time.Minute))
+}
+
+// atOnce is sooner than anything that a patient process does by the clock.
+const atOnce = 5 * time.Second
+
+// mustSoon returns what a call comes to, which is to be told and not found out.
+func mustSoon(t *testing.T, result <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(atOnce):
+		t.Fatal("not at once")
+		return nil
+	}
+}
+
 // stored returns what etcd has of a key.
 func stored(t *testing.T, key string) (*mvccpb.KeyValue, owner) {
 	t.Helper()
@@ -50,7 +71,7 @@ func TestShareLetsTheReadersBehindInAtThePlace(t *testing.T) {
 	p := start(t)
 	c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
 	before, _ := stored(t, c.key)
-	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
+	reader := queueAt(t, startPatient(t).in(t, lockPath(t), second.Reading))
 	next := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
 	writer := queueAt(t, start(t).in(t, lockPath(t), second.Writing))
 	late := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
@@ -70,7 +91,12 @@ func TestShareLetsTheReadersBehindInAtThePlace(t *testing.T) {
 	if !c.Shared() || c.Contested() == contested {
 		t.Errorf("shared %v, with the old signal: %v", c.Shared(), c.Contested() == contested)
 	}
-	r, n := reader.must(t), next.must(t)
+	began := time.Now()
+	r := reader.must(t)
+	if d := time.Since(began); d > atOnce {
+		t.Errorf("the reader came in after %v", d)
+	}
+	n := next.must(t)
 	writer.pending(t)
 	late.pending(t)
 	ended(t, "contested by the writer", c.Contested().C(), ttl/3)
@@ -171,8 +197,7 @@ func TestReaderTrustsNoHeadsThatHideOthers(t *testing.T) {
 }
 
 func TestShareWaitsForAReaderRightBehind(t *testing.T) {
-	p := start(t)
-	c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
+	c := mustAcquire(t, startPatient(t).in(t, lockPath(t), second.Writing))
 	result := sharing(t, soon(t), c)
 	notYet(t, result)
 	writer := queueAt(t, start(t).in(t, lockPath(t), second.Writing))
@@ -183,7 +208,7 @@ func TestShareWaitsForAReaderRightBehind(t *testing.T) {
 	}
 	reader.pending(t)
 	writer.cancel()
-	if err := <-result; err != nil {
+	if err := mustSoon(t, result); err != nil {
 		t.Fatal(err)
 	}
 	mustRelease(t, reader.must(t))
@@ -299,11 +324,11 @@ func TestShareThatIsRefusedIsNone(t *testing.T) {
 
 func TestReleaseOvertakesAShare(t *testing.T) {
 	t.Run("that waits", func(t *testing.T) {
-		c := mustAcquire(t, start(t).in(t, lockPath(t), second.Writing))
+		c := mustAcquire(t, startPatient(t).in(t, lockPath(t), second.Writing))
 		result := sharing(t, soon(t), c)
 		notYet(t, result)
 		mustRelease(t, c)
-		wantErr(t, <-result, second.ErrReleased)
+		wantErr(t, mustSoon(t, result), second.ErrReleased)
 	})
 	t.Run("by a requeue", func(t *testing.T) {
 		l := start(t).in(t, lockPath(t), second.Writing)
@@ -318,20 +343,18 @@ func TestReleaseOvertakesAShare(t *testing.T) {
 		mustRelease(t, g)
 	})
 	t.Run("that is not answered", func(t *testing.T) {
-		p := start(t)
+		p := startPatient(t)
 		c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
 		reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
 		ended(t, "contested", c.Contested().C(), ttl/3)
-		heal := p.wire.sever()
+		p.calls.once("Txn", 1, func(ctx context.Context, _ func(context.Context) error) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
 		result := sharing(t, soon(t), c)
 		notYet(t, result)
-		began := time.Now()
-		c.Release()
-		wantErr(t, <-result, second.ErrReleased)
-		if d := time.Since(began); d > ttl/3+ttl/6 {
-			t.Errorf("after %v", d)
-		}
-		heal()
+		mustRelease(t, c)
+		wantErr(t, mustSoon(t, result), second.ErrReleased)
 		mustRelease(t, reader.must(t))
 	})
 	t.Run("that is executed", func(t *testing.T) {
