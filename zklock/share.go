@@ -95,6 +95,7 @@ func (d *downgrade) run() error {
 		default:
 			again = pace.NextBackOff()
 		}
+		d.sent.Store(false) // and it stays set once the node is shared
 		if err := d.pause(again); err != nil {
 			return err
 		}
@@ -155,7 +156,6 @@ func (d *downgrade) replace(behind string) error {
 	if !d.sent.CompareAndSwap(false, true) {
 		return context.Cause(d.wanted)
 	}
-	defer d.sent.Store(false)
 	r := n.newReader()
 	s.missed.Store(false)
 	s.next.Store(r)
