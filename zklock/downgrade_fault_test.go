@@ -211,7 +211,7 @@ func TestShareIsTriedAgainUntilTheServerTakesIt(t *testing.T) {
 		r := start(t, s).reading().queue(t.Context())
 		refused := 0
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpMulti && f.Stage == zktest.Request && !heartbeatOf(f, n) && refused < 5 {
+			if shares(f) && f.Stage == zktest.Request && refused < 5 {
 				refused++
 				return zktest.Error(throttled)
 			}
@@ -222,15 +222,15 @@ func TestShareIsTriedAgainUntilTheServerTakesIt(t *testing.T) {
 	})
 }
 
-// heartbeatOf reports whether a frame is the heartbeat's about n, which begins with its own node.
-func heartbeatOf(f *zktest.Frame, n *zklock.Node) bool { return f.Path == n.Path() }
+// shares reports whether a frame is about the transaction of a Share.
+func shares(f *zktest.Frame) bool { return f.Op == zktest.OpMulti && f.First == zktest.OpDelete }
 
 // during has f happen while the transaction of a Share is on its way to the server.
 func during(s *zktest.Server, n *zklock.Node, f func()) {
 	var once sync.Once
 	s.Intercept(func(frame *zktest.Frame) zktest.Action {
 		fate := zktest.Pass
-		if frame.Op == zktest.OpMulti && frame.Stage == zktest.Request && strings.Contains(frame.Path, "__READ__") && frame.Path != n.Path() {
+		if shares(frame) && frame.Stage == zktest.Request {
 			once.Do(func() {
 				go f()
 				fate = zktest.Delay(time.Second)
@@ -275,7 +275,7 @@ func TestAReleaseDuringShareIsNoLoss(t *testing.T) {
 		var once sync.Once
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			fate := zktest.Pass
-			if f.Op == zktest.OpMulti && f.Stage == zktest.Reply && f.Session == p.session && f.Path != n.Path() && f.Path != path {
+			if shares(f) && f.Stage == zktest.Reply {
 				once.Do(func() {
 					fate = zktest.Delay(time.Second)
 					go func() { released <- n.Release() }()
@@ -356,7 +356,7 @@ func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
 			defer mu.Unlock()
 			switch {
 			case f.Session != p.session || lifted:
-			case f.Op == zktest.OpMulti && f.Stage == zktest.Reply && !lost && f.Path != n.Path():
+			case shares(f) && f.Stage == zktest.Reply && !lost:
 				lost = true
 				return zktest.Cut
 			case f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Request && lost:

@@ -163,9 +163,8 @@ func (d *downgrade) replace(behind string) error {
 		s.next.Store(nil)
 		return cmp.Or(err, errAgain)
 	}
-	ops := []any{&zk.CheckVersionRequest{Path: n.lock.path + "/" + behind, Version: -1}}
-	ops = append(ops, n.znodes.deletes()...)
-	_, err := l.Transact(append(ops, n.lock.downgrades(r.znodes)...)...)
+	ops := append(n.znodes.deletes(), n.lock.downgrades(r.znodes)...)
+	_, err := l.Transact(append(ops, &zk.CheckVersionRequest{Path: n.lock.path + "/" + behind, Version: -1})...)
 	changed := err == nil
 	if classify(err) == uncertain {
 		if changed, err = d.lookUp(r); err != nil {
