@@ -16,6 +16,7 @@ type badTier struct {
 	try     func(ctx context.Context, c badClaim) (second.Grant, error)
 	requeue func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error)
 	queue   func([]second.Contender)
+	mode    func(second.Mode) second.Mode // what a claim is in truth
 	wait    func(*second.Wait) *second.Wait
 	grant   func(badGrant) second.Grant // what a grant is wrapped in
 	close   func(second.Tier) error
@@ -53,6 +54,9 @@ func good(g second.Grant) second.Grant {
 }
 
 func (b *badTier) Claim(path string, o second.Options) (second.Claim, error) {
+	if b.mode != nil {
+		o.Mode = b.mode(o.Mode)
+	}
 	c, err := b.Tier.Claim(path, o)
 	if err != nil {
 		return nil, err
@@ -202,3 +206,25 @@ type cheap struct {
 }
 
 func (g cheap) Token() int64 { return g.token }
+
+type dishonest struct{ badGrant }
+
+func (dishonest) Shared() bool { return false }
+
+type steady struct {
+	badGrant
+	contested *contention.Signal
+}
+
+func (g steady) Contested() *contention.Signal { return g.contested }
+
+type generous struct{ badGrant }
+
+func (g generous) Share(ctx context.Context) error {
+	go g.Grant.Share(g.Context())
+	return context.Cause(ctx)
+}
+
+type unasked struct{ badGrant }
+
+func (unasked) Revoked() <-chan struct{} { return nil }

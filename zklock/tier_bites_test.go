@@ -35,15 +35,33 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				}
 				return c.Claim.Requeue(ctx, old, c.wait)
 			}}},
-		{"nobody is heard of", []string{"contested", "contested-troubled", "linger", "budget"}, badTier{grant: func(g badGrant) second.Grant {
+		{"nobody is heard of", []string{"contested", "contested-troubled", "readers-contested", "share-contested", "linger", "budget"}, badTier{grant: func(g badGrant) second.Grant {
 			return deaf{g, contention.New(func() {})}
 		}}},
-		{"somebody is always heard of", []string{"contested", "uncontested", "linger"}, badTier{grant: func(g badGrant) second.Grant {
+		{"somebody is always heard of", []string{"contested", "uncontested", "readers-uncontested", "share-contested", "linger"}, badTier{grant: func(g badGrant) second.Grant {
 			s := contention.New(func() {})
 			s.Raise(time.Now())
 			return deaf{g, s}
 		}}},
-		{"the context does not end", []string{"loss-cut", "loss-frozen", "loss-stopped", "removal", "close", "hold-lost"},
+		{"a writer is let in beside readers", []string{"readers-share", "readers-order", "readers-try", "readers-requeue", "readers-tokens"},
+			badTier{
+				mode: func(m second.Mode) second.Mode {
+					if m == second.Writing {
+						return second.Reading
+					}
+					return m
+				},
+				grant: func(g badGrant) second.Grant { return dishonest{g} },
+			}},
+		{"readers keep each other out", []string{"readers-share", "readers-order", "readers-try", "readers-contested", "revoke-readers"},
+			badTier{mode: func(m second.Mode) second.Mode { return min(m, second.Writing) }}},
+		{"somebody shares and waits for nobody", []string{"share", "share-ends"},
+			badTier{grant: func(g badGrant) second.Grant { return generous{g} }}},
+		{"a writer that shares is contested by readers", []string{"share-contested"},
+			badTier{grant: func(g badGrant) second.Grant { return steady{g, g.Grant.Contested()} }}},
+		{"nobody hears that it was asked", []string{"revoke", "revoke-readers"},
+			badTier{grant: func(g badGrant) second.Grant { return unasked{g} }}},
+		{"the context does not end", []string{"loss-cut", "loss-readers", "loss-frozen", "loss-stopped", "removal", "share-removal", "close", "hold-lost"},
 			badTier{grant: func(g badGrant) second.Grant { return unending{g} }}},
 		{"nobody looks at the clock", []string{"requeue-troubled", "loss-stopped", "release-once"},
 			badTier{grant: func(g badGrant) second.Grant { return clockless{g} }}},

@@ -10,6 +10,7 @@ import (
 
 var lossPromises = []promise{
 	{name: "loss-cut", text: "A holder that is cut off knows of its loss before its lease is over and before another holds", test: cutOff},
+	{name: "loss-readers", text: "… also a reader, and one that was a writer; other readers lose nothing", test: readersCutOff},
 	{name: "loss-frozen", text: "When the store answers nobody, a holder knows of its loss before its lease is over, and when that will be", alone: true, test: frozen},
 	{name: "loss-stopped", text: "A holder that was stopped knows of its loss at the first look", test: stopped},
 	{name: "removal", text: "A holder that an operator removed knows of it soon", test: removed},
@@ -26,6 +27,31 @@ func cutOff(s *scene) {
 	next := r.granted()
 	heal()
 	s.staysLost(h)
+	s.release(next)
+	s.none()
+}
+
+func readersCutOff(s *scene) {
+	a, b, c, d := s.process(), s.process(), s.process(), s.process()
+	s.needs(a.Cut != nil, "cut a process off")
+	first := a.as(second.Writing).acquire()
+	reader := s.shared(first, b)
+	other := c.as(second.Reading).acquire()
+	r := d.as(second.Writing).queue()
+	struck := time.Now()
+	heals := []func(){s.cut(a), s.cut(b)}
+	s.awaitLoss(first, struck, r)
+	s.awaitLoss(reader, struck, r)
+	if err := other.Err(); err != nil {
+		s.Errorf("a reader that was not cut off: %v", err)
+	}
+	s.release(other)
+	next := r.granted()
+	for _, heal := range heals {
+		heal()
+	}
+	s.staysLost(first)
+	s.staysLost(reader)
 	s.release(next)
 	s.none()
 }
@@ -125,18 +151,24 @@ func removed(s *scene) {
 	h.leave() // the other one may have the lock before the holder hears of it
 	s.Remove(s.path, 0)
 	next := r.granted()
-	select {
-	case <-h.Context().Done():
-	case <-time.After(s.Lease/3 + s.slack()):
-		s.Errorf("the holder has not heard within %v that its contender was removed", s.Lease/3)
-	}
-	s.staysLost(h)
+	s.awaitRemoval(h)
 	waiting := a.queue()
 	s.Remove(s.path, 1)
 	time.Sleep(s.Lease / 20)
 	s.release(next)
 	s.release(waiting.granted()) // it has queued again
 	s.none()
+}
+
+// awaitRemoval waits until a holder knows that its contender was removed, and releases the grant.
+func (s *scene) awaitRemoval(h *hold) {
+	s.Helper()
+	select {
+	case <-h.Context().Done():
+	case <-time.After(s.Lease/3 + s.slack()):
+		s.Errorf("the holder has not heard within %v that its contender was removed", s.Lease/3)
+	}
+	s.staysLost(h)
 }
 
 var tokenPromises = []promise{

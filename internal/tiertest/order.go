@@ -207,7 +207,7 @@ func requeueGoesToTheTail(s *scene) {
 		}
 		s.release(h)
 	}
-	gone.givenUp()
+	gone.succeeded("AwaitRelease")
 	s.none()
 }
 
@@ -216,15 +216,15 @@ func (s *scene) awaitRelease(h *hold) *request {
 	return s.begin(s.Context(), func(context.Context) (second.Grant, error) { return nil, orNothing(h.AwaitRelease()) })
 }
 
-// givenUp checks how that ends.
-func (r *request) givenUp() {
+// succeeded checks how a call ends that grants nothing.
+func (r *request) succeeded(call string) {
 	r.scene.Helper()
 	if r.end(); !errors.Is(r.err, errNothing) {
-		r.scene.Errorf("AwaitRelease: %v, want nil", r.err)
+		r.scene.Errorf("%s: %v, want nil", call, r.err)
 	}
 }
 
-// errNothing stands for no error of a call that grants nothing.
+// errNothing stands for no error of such a call.
 var errNothing = errors.New("nothing is granted")
 
 func orNothing(err error) error {
@@ -253,7 +253,7 @@ func (s *scene) givesUp(ctx context.Context, a, b *proc) {
 	gone := s.awaitRelease(old)
 	again := a.requeue(ctx, old)
 	h := waiting.granted()
-	gone.givenUp()
+	gone.succeeded("AwaitRelease")
 	if err := old.Err(); !errors.Is(err, second.ErrReleased) {
 		s.Errorf("Err of a grant that was requeued: %v, want ErrReleased", err)
 	}

@@ -21,7 +21,7 @@ type scene struct {
 
 	mu     sync.Mutex // guards the fields below
 	holds  map[*hold]bool
-	grants []*hold // in the order of their tokens, or the test has failed
+	grants []*hold // in the order in which they came
 }
 
 func newScene(w *witness, h Harness) *scene {
@@ -61,12 +61,17 @@ func (s *scene) processIn(tb testing.TB) *proc {
 	s.Helper()
 	p := &proc{Process: s.Dial(tb), scene: s}
 	tb.Cleanup(func() { p.Close() })
-	c, err := p.Claim(s.path, second.Options{})
+	return p.as(second.Exclusive)
+}
+
+// as is the same process as one that queues in a mode.
+func (p *proc) as(m second.Mode) *proc {
+	p.scene.Helper()
+	c, err := p.Claim(p.scene.path, second.Options{Mode: m})
 	if err != nil {
-		s.Fatalf("Claim: %v", err)
+		p.scene.Fatalf("Claim: %v", err)
 	}
-	p.claim = claim{c}
-	return p
+	return &proc{p.Process, p.scene, claim{c}}
 }
 
 // A scope is a part of a test that has an end of its own.
@@ -95,24 +100,28 @@ func (s *scene) processes(n int) []*proc {
 type hold struct {
 	second.Grant
 	scene *scene
+	reads bool // since it was granted
+	open  bool // to others that read; guarded by scene.mu
 }
 
 // enter notes a grant, at the moment at which it is made.
 func (s *scene) enter(g second.Grant) *hold {
-	h := &hold{g, s}
+	h := &hold{Grant: g, scene: s, reads: g.Shared(), open: g.Shared()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other := range s.holds {
-		if other.Err() == nil {
+		if !(h.open && other.open) && other.Err() == nil {
 			s.Errorf("the lock is granted to a process while another holds it (tokens %d, %d)", g.Token(), other.Token())
 		}
 	}
-	var last int64
-	if n := len(s.grants); n > 0 {
-		last = s.grants[n-1].Token()
+	if g.Token() <= 0 {
+		s.Errorf("token %d", g.Token())
 	}
-	if g.Token() <= last {
-		s.Errorf("token %d after %d", g.Token(), last)
+	for _, before := range s.grants {
+		if !(h.reads && before.reads) && g.Token() <= before.Token() {
+			s.Errorf("token %d after %d", g.Token(), before.Token())
+			break
+		}
 	}
 	s.holds[h] = true
 	s.grants = append(s.grants, h)

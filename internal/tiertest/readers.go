@@ -1,0 +1,219 @@
+package tiertest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+var readerPromises = []promise{
+	{name: "readers-share", text: "Readers of several processes have the lock at the same time, and who does not read waits for all of them", test: readersShare},
+	{name: "readers-order", text: "A reader overtakes nobody who does not read, though others read", test: readersKeepOrder},
+	{name: "readers-try", text: "A try to read takes what is free or read, unless somebody waits who does not; any other try, what is free", test: triesOfEachMode},
+	{name: "readers-requeue", text: "A requeue from each mode to each is one write and goes to the tail", alone: true, test: requeueInEachMode},
+	{name: "readers-tokens", text: "Whatever queues, the token of one that does not read is above all before, and a reader's above all that did not read", test: tokensOfEachMode},
+	{name: "readers-left", text: "A reader may leave, or a message to it be lost, at any step: nothing is left", test: nothingLeftByReaders},
+}
+
+var (
+	modes = []second.Mode{second.Exclusive, second.Writing, second.Reading}
+	alone = []second.Mode{second.Exclusive, second.Writing}
+)
+
+// settled gives those time that might go on although they should not.
+func (s *scene) settled() { time.Sleep(s.Lease / 50) }
+
+// wait checks that requests do.
+func (s *scene) wait(requests ...*request) {
+	s.Helper()
+	s.settled()
+	for _, r := range requests {
+		if r.ended() {
+			s.Errorf("one that is to wait was granted, or failed: %v", r.err)
+		}
+	}
+}
+
+func readersShare(s *scene) {
+	p := s.processes(3)
+	for _, mode := range alone {
+		var readers []*hold
+		for _, p := range []*proc{p[0], p[1], p[0]} {
+			readers = append(readers, p.as(second.Reading).acquire())
+		}
+		next := p[2].as(mode).queue()
+		for _, i := range []int{1, 0, 2} {
+			s.wait(next)
+			s.release(readers[i])
+		}
+		h := next.granted()
+		if h.Shared() {
+			s.Errorf("one that does not read says that it shares the lock")
+		}
+		s.release(h)
+		s.none()
+	}
+}
+
+func readersKeepOrder(s *scene) {
+	p := s.processes(4)
+	for _, mode := range alone {
+		reading := p[0].as(second.Reading).acquire()
+		first := p[1].as(mode).queue()
+		readers := []*request{p[2].as(second.Reading).queue(), p[3].as(second.Reading).queue()}
+		later := p[0].as(mode).queue()
+		last := p[1].as(second.Reading).queue()
+		s.wait(first, readers[0], readers[1], later, last)
+		s.release(reading)
+		h := first.granted()
+		s.wait(readers[0], readers[1], later, last)
+		s.release(h)
+		together := []*hold{readers[0].granted(), readers[1].granted()}
+		s.wait(later, last)
+		for _, h := range together {
+			s.release(h)
+		}
+		h = later.granted()
+		s.wait(last)
+		s.release(h)
+		s.release(last.granted())
+		s.none()
+	}
+}
+
+func triesOfEachMode(s *scene) {
+	a, b, c := s.process(), s.process(), s.process()
+	for _, held := range modes {
+		h := a.as(held).takes()
+		for _, mode := range modes {
+			if held == second.Reading && mode == second.Reading {
+				s.release(b.as(mode).takes())
+			} else {
+				b.as(mode).refused()
+			}
+		}
+		waiting := c.as(second.Writing).queue()
+		b.as(second.Reading).refused()
+		s.release(h)
+		s.release(waiting.granted())
+		s.none()
+	}
+}
+
+func requeueInEachMode(s *scene) {
+	s.needs(s.Writes != nil, "count writes")
+	a, b, c := s.process(), s.process(), s.process()
+	for _, from := range modes {
+		for _, to := range modes {
+			h := a.as(from).acquire()
+			waiting := b.as(second.Writing).queue()
+			before := s.Writes()
+			again := a.as(to).requeue(s.Context(), h)
+			next := waiting.granted()
+			s.awaitLeft(2)
+			if n := s.Writes() - before; n != 1 {
+				s.Errorf("%d writes for a requeue, want 1", n)
+			}
+			reader := c.as(second.Reading).queue()
+			s.wait(again, reader)
+			s.release(next)
+			h = again.granted()
+			if to == second.Reading {
+				s.release(reader.granted())
+				h = a.as(to).requeue(s.Context(), h).granted() // nobody is ahead
+				s.release(h)
+			} else {
+				s.wait(reader)
+				s.release(h)
+				s.release(reader.granted())
+			}
+			s.none()
+		}
+	}
+}
+
+// tokensOfEachMode has processes queue in all modes at once; the book tells.
+func tokensOfEachMode(s *scene) {
+	var all sync.WaitGroup
+	for i, p := range s.processes(4) {
+		var turns []*proc
+		for n := range 9 {
+			turns = append(turns, p.as(modes[(i+n)%len(modes)]))
+		}
+		all.Go(func() {
+			for _, p := range turns {
+				r := p.begin(p.claim.Acquire)
+				if r.end(); r.err != nil {
+					s.Errorf("not granted: %v", r.err)
+					return
+				}
+				time.Sleep(s.Lease / 1000)
+				s.release(r.hold)
+			}
+		})
+	}
+	all.Wait()
+	s.none()
+}
+
+func nothingLeftByReaders(s *scene) {
+	holder, p := s.process(), s.process()
+	for _, m := range []mishap{lost, cancelled, both} {
+		s.each(p, m, func(ctx context.Context) { // the turn comes at the same time
+			h := holder.as(second.Writing).acquire()
+			r := s.begin(ctx, p.as(second.Reading).claim.Acquire)
+			s.settled()
+			s.release(h)
+			r.settle()
+			s.none()
+		})
+	}
+}
+
+var readerContestedPromises = []promise{
+	{name: "readers-contested", text: "Each reader hears of one that does not read and waits behind it, whoever came first", test: readersContested},
+	{name: "readers-uncontested", text: "A reader does not hear of other readers", test: readersUncontested},
+}
+
+func readersContested(s *scene) {
+	a, b, c := s.process(), s.process(), s.process()
+	for _, mode := range alone {
+		for _, asked := range []bool{false, true} {
+			readers := []*hold{a.as(second.Reading).acquire(), b.as(second.Reading).acquire()}
+			if asked {
+				for _, h := range readers {
+					h.Contested().C()
+				}
+				s.settled() // the look may have been answered
+			}
+			r := c.as(mode).queue()
+			for _, h := range readers {
+				s.awaitContested(h)
+				s.release(h)
+			}
+			s.release(r.granted())
+			s.none()
+		}
+	}
+}
+
+func readersUncontested(s *scene) {
+	p := s.processes(3)
+	first := p[0].as(second.Reading).acquire()
+	first.Contested().C()
+	readers := []*hold{p[1].as(second.Reading).acquire(), p[2].as(second.Reading).acquire()}
+	select {
+	case <-first.Contested().C():
+		s.Errorf("contested by readers")
+	case <-time.After(s.Lease / 2):
+	}
+	for _, h := range append(readers, first) {
+		if d := h.Contested().For(); d != 0 {
+			s.Errorf("contested for %v by readers", d)
+		}
+		s.release(h)
+	}
+	s.none()
+}

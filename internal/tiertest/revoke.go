@@ -1,0 +1,115 @@
+package tiertest
+
+import (
+	"context"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+var revokePromises = []promise{
+	{name: "revoke", text: "A holder hears that another process has asked for the lock, whatever its mode, and still has it", test: revoked},
+	{name: "revoke-readers", text: "All readers hear of it, also one that was a writer, and nobody who waits", test: readersRevoked},
+	{name: "revoke-nobody", text: "To ask where nobody has the lock is no error", test: nobodyRevoked},
+}
+
+// revoke asks those that have the lock for it.
+func (p *proc) revoke() {
+	p.scene.Helper()
+	ctx, cancel := context.WithTimeout(p.scene.Context(), p.scene.patience())
+	defer cancel()
+	if err := p.claim.Revoke(ctx); err != nil {
+		p.scene.Fatalf("Revoke: %v", err)
+	}
+}
+
+// awaitRevoked checks that a holder hears that it was asked, and has what it had.
+func (s *scene) awaitRevoked(h *hold) {
+	s.Helper()
+	select {
+	case <-h.Revoked():
+	case <-time.After(s.news() + s.slack()):
+		s.Fatalf("the holder has not heard within %v that it was asked for the lock", s.news())
+	}
+	if err := h.Err(); err != nil || h.Context().Err() != nil {
+		s.Errorf("the holder that was asked: %v", err)
+	}
+}
+
+func (s *scene) notRevoked(h *hold) {
+	s.Helper()
+	select {
+	case <-h.Revoked():
+		s.Errorf("told of what nobody has asked for")
+	default:
+	}
+}
+
+func revoked(s *scene) {
+	a, b, asker := s.process(), s.process(), s.process()
+	for _, mode := range modes {
+		for _, late := range []bool{false, true} {
+			h := a.as(mode).acquire()
+			if !late {
+				h.Revoked()
+				s.settled() // the look may have been answered
+				s.notRevoked(h)
+			}
+			waiting := b.queue()
+			asker.revoke()
+			s.awaitRevoked(h)
+			s.wait(waiting)
+			again := a.as(mode).requeue(s.Context(), h)
+			next := waiting.granted()
+			s.notRevoked(next)
+			s.release(next)
+			h = again.granted()
+			s.settled()
+			s.notRevoked(h) // it is another one
+			s.release(h)
+			s.none()
+		}
+	}
+}
+
+func readersRevoked(s *scene) {
+	p := s.processes(4)
+	h := p[0].as(second.Writing).acquire()
+	readers := []*hold{h, s.shared(h, p[1]), p[2].as(second.Reading).acquire()}
+	waiting := []*request{p[3].as(second.Writing).queue(), p[1].as(second.Reading).queue()}
+	p[3].revoke()
+	for _, h := range readers {
+		s.awaitRevoked(h)
+	}
+	queue, err := p[3].claim.Contenders(s.Context())
+	if err != nil || len(queue) != 5 {
+		s.Fatalf("Contenders: %v, %v", queue, err)
+	}
+	for i, c := range queue {
+		if c.Shared != (i != 3) || c.Asked != (i < 3) {
+			s.Errorf("contender %d of three that read, a writer, and one that reads: %+v", i, c)
+		}
+	}
+	for _, h := range readers {
+		s.release(h)
+	}
+	for _, r := range waiting {
+		h := r.granted()
+		s.settled()
+		s.notRevoked(h)
+		s.release(h)
+	}
+	s.none()
+}
+
+func nobodyRevoked(s *scene) {
+	p := s.process()
+	p.revoke() // never used
+	s.used(p)
+	p.revoke()
+	h := p.acquire()
+	s.settled()
+	s.notRevoked(h)
+	s.release(h)
+	s.none()
+}
