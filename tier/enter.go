@@ -94,7 +94,7 @@ func (c *cohort) withdraw(w *waiter) {
 	if own := &w.seat; w.err() == nil { // it was no turn
 		c.tally.came[own.source]--
 		if !c.disownLocked(own, c.registry.now()) {
-			c.passOnLocked(own.grant, own.source)
+			c.passOnLocked(own.grant, own.source.ofNext())
 		}
 	}
 }

@@ -69,6 +69,14 @@ const (
 	join
 )
 
+// ofNext is the source of the turn of one who gets the lock instead of another, who left at once.
+func (s source) ofNext() source {
+	if s == join { // those beside whom it was have left since
+		return handOff
+	}
+	return s
+}
+
 var sources = [...]Source{Found, HandOver, HandOff, Resumption, Join}
 
 // A tally is what a cohort counts, guarded by its mutex. Sums of time are those of the ends less
