@@ -27,6 +27,7 @@ type cohort struct {
 	since    time.Duration      // when the present hold began, or the lingering, on the registry's clock
 	policy   *options           // of the mutex by which the latest owner came
 	under    *second.Wait       // what the courier waits for; nil while there is none
+	errand   *Mutex             // in whose name the courier is out, or was last
 	quit     context.CancelFunc // calls the courier back; nil unless fetching for waiters
 	round    int64              // the last arrival before the grant came: up to it they waited then
 	lingerer lingerer
