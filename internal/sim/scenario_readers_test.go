@@ -182,6 +182,17 @@ var readerScenarios = []scenario{
 		inside.keeps()
 	})},
 
+	// Guard: what was shared does not linger.
+	{"shared_node_goes_with_its_readers", play(func(s *scene) {
+		p := s.join(role{tier: append(sharing.tier, tier.WithLinger(time.Minute))})
+		q, r := s.join(role{}), s.join(role{})
+		p.write().granted(0).end() // lingers, and is watched from now on
+		inside := p.read().granted(0)
+		q.read().granted(2 * shareBudget).end()
+		inside.end()
+		r.write().granted(0)
+	})},
+
 	// Guard: a Curator writer that goes may have left a reader with its number.
 	{"CURATOR-621_writer_and_reader_of_one_number", each(map[string]int{
 		"ours came before": 0, "ours came between": 1, "ours came after": 2,
