@@ -34,8 +34,9 @@ func inVain(t *testing.T, s *tier.Semaphore, k int) *tier.WaitError {
 
 func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		holder, first := process(t, srv).Semaphore(pool, 3), process(t, srv, zklock.WithLabel("billing")).Semaphore(pool, 3)
-		p := process(t, srv).Semaphore(pool, 3)
+		holder, first := process(t, srv).Semaphore(pool, 4), process(t, srv, zklock.WithLabel("billing")).Semaphore(pool, 4)
+		p := process(t, srv).Semaphore(pool, 4)
+		kept := take(t, process(t, srv).Semaphore(pool, 4), 1) // so that the server does not remove the parent of permits meanwhile
 		two := take(t, holder, 2)
 
 		err := inVain(t, p, 3)
@@ -62,6 +63,7 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 		giveBack(t, two)
 		giveBack(t, ahead.served(t))
 		giveBack(t, second.served(t))
+		giveBack(t, kept)
 	})
 }
 
