@@ -37,8 +37,7 @@ func (c *cohort) decideLocked(grant second.Grant, now time.Duration) decision {
 // a process the lock changes hands for nothing, so it stays there as long as that is
 // fair. A grant is never kept without a valid lease, nor while the connection is down;
 // nor while a guarded write of its last owner has not been answered, which could otherwise
-// take effect under the next one; nor once somebody was told that it is wanted elsewhere. One that was
-// shared does not linger: whoever watches it while it does has seen that it is contested, and left.
+// take effect under the next one; nor once somebody was told that it is wanted elsewhere.
 func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decision {
 	waiters := !c.gate.empty()
 	quiet := grant.Idle() // before the connection: its end answers a write that may be on its way
@@ -49,7 +48,7 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 		return handOn
 	case waiters:
 		return requeue
-	case c.policy.linger > 0 && !c.revokedLocked() && !c.sharer.begun && !c.draining && quiet && grant.Contested().For() == 0:
+	case c.policy.linger > 0 && !c.revokedLocked() && !c.draining && quiet && grant.Contested().For() == 0:
 		return linger
 	}
 	return giveUp

@@ -182,8 +182,8 @@ var readerScenarios = []scenario{
 		inside.keeps()
 	})},
 
-	// Guard: what was shared does not linger.
-	{"shared_node_goes_with_its_readers", play(func(s *scene) {
+	// Guard: what lingers is watched, also once it is shared.
+	{"shared_node_that_lingers_goes_to_a_writer", play(func(s *scene) {
 		p := s.join(role{tier: append(sharing.tier, tier.WithLinger(time.Minute))})
 		q, r := s.join(role{}), s.join(role{})
 		p.write().granted(0).end() // lingers, and is watched from now on
