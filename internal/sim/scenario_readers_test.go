@@ -95,15 +95,25 @@ func expireNow(s *scene, p *actor) {
 
 func closeNow(s *scene, p *actor) { s.background.Go(func() { p.locks.Close() }) }
 
-// armShare lets the next request that shares p's node with the reader at path meet its fate.
+// armShare lets the next request that replaces p's node at path by a reader's meet its fate.
 func (f fate) armShare(s *scene, p *actor, path string) *fault.Armed {
 	return p.arm(fault.Fault{Op: zktest.OpMulti, At: f.at, Do: f.do, Times: 1,
-		About: func(frame *zktest.Frame) bool { return frame.First == zktest.OpCheck && frame.Path == path },
+		About: func(frame *zktest.Frame) bool { return frame.First == zktest.OpDelete && frame.Path == path },
 		Before: func(*zktest.Frame) {
 			if f.before != nil {
 				f.before(s, p)
 			}
 		}})
+}
+
+// hit waits for a fault to strike.
+func (s *scene) hit(f *fault.Armed) {
+	s.Helper()
+	select {
+	case <-f.Hit:
+	case <-time.After(bound):
+		s.Fatal("the fault did not strike")
+	}
 }
 
 var readerScenarios = []scenario{
@@ -113,7 +123,7 @@ var readerScenarios = []scenario{
 		writer := p.write().granted(0)
 		reader := q.read().queued()
 		next := r.write().queued()
-		share := f.armShare(s, p, s.created[1])
+		share := f.armShare(s, p, s.created[0])
 		inside := writer.readsOn()
 		reader.granted(bound)
 		if synctest.Wait(); share.Struck() != 1 {
@@ -134,9 +144,9 @@ var readerScenarios = []scenario{
 		writer := p.write().granted(0)
 		reader := q.read().queued()
 		next := r.write().queued()
-		share := f.armShare(s, p, s.created[1])
+		share := f.armShare(s, p, s.created[0])
 		inside := writer.readsOn()
-		<-share.Hit
+		s.hit(share)
 		inside.end()
 		reader.granted(bound).end()
 		next.granted(bound)
@@ -153,9 +163,9 @@ var readerScenarios = []scenario{
 			if before {
 				f.at = zktest.Request
 			}
-			share := f.armShare(s, p, s.created[1])
+			share := f.armShare(s, p, s.created[0])
 			inside := writer.readsOn()
-			<-share.Hit
+			s.hit(share)
 			reader.end() // it may have come in at that very instant
 			time.Sleep(2 * time.Second)
 			next.waits()
