@@ -58,8 +58,8 @@ func Pools(r *Registry) int {
 	return len(r.pools)
 }
 
-// LeaveServed takes permits and does what a claimant does whose context ends in that moment.
-func LeaveServed(ctx context.Context, s *Semaphore, k int) error {
+// LeaveServed takes permits, calls then, and does what a claimant does whose context ends in that moment.
+func LeaveServed(ctx context.Context, s *Semaphore, k int, then func()) error {
 	p, err := s.registry.joinPool(s.path, s.permits)
 	if err != nil {
 		return err
@@ -69,6 +69,7 @@ func LeaveServed(ctx context.Context, s *Semaphore, k int) error {
 	if err := p.enter(ctx, c); err != nil {
 		return err
 	}
+	then()
 	p.withdraw(c)
 	return nil
 }

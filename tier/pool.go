@@ -119,7 +119,8 @@ func (p *pool) try(ctx context.Context, c *claimant) error {
 	return err
 }
 
-// withdraw takes a claimant out of the queue. If it was served a moment ago, others get what it had.
+// withdraw takes a claimant out of the queue. If it was served a moment ago, others get what it had; it
+// waits for nothing any more.
 func (p *pool) withdraw(c *claimant) {
 	p.mu.Lock()
 	served, first := c.place == nil && c.refusal == nil, p.first() == c
@@ -128,8 +129,8 @@ func (p *pool) withdraw(c *claimant) {
 		p.changedLocked()
 	}
 	p.mu.Unlock()
-	if served {
-		p.release(c)
+	if served { // when the registry is closed they go with the session
+		p.spawn(func() { p.release(c) })
 	}
 }
 

@@ -45,15 +45,11 @@ func TestReadersShareAndAWriterIsAlone(t *testing.T) { // I1
 			other.blocked(t)
 		}
 		release(t, hold)
+		var leaving sync.WaitGroup
 		for _, other := range []*acquisition{reader, writer, here, there} {
-			go func() {
-				<-other.done
-				release(t, other.hold)
-			}()
+			leaving.Go(func() { release(t, other.granted(t)) })
 		}
-		for _, other := range []*acquisition{reader, writer, here, there} {
-			other.granted(t)
-		}
+		leaving.Wait()
 	})
 }
 

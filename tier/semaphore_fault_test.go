@@ -414,10 +414,15 @@ func TestTurnThatIsTradedIsNoLoss(t *testing.T) {
 // Whoever leaves in the moment in which it is served leaves its permits to others.
 func TestContextThatEndsWhenPermitsCome(t *testing.T) {
 	limited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		s := process()
-		if err := tier.LeaveServed(soon(t), s, 2); err != nil {
+		s, begin := process(), time.Now()
+		if err := tier.LeaveServed(soon(t), s, 2, srv.Freeze); err != nil {
 			t.Fatal(err)
 		}
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("it took %v to leave while the server is silent", took)
+		}
+		srv.Unfreeze()
+		synctest.Wait()
 		if left := srv.Children(pool + "/leases"); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}

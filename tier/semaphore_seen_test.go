@@ -97,9 +97,10 @@ func TestStatsCountPermits(t *testing.T) {
 		three.Release()
 		giveBack(t, got)
 		want("all released", 0, 0)
-		if err := tier.LeaveServed(soon(t), s, 2); err != nil {
+		if err := tier.LeaveServed(soon(t), s, 2, func() {}); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait()
 		want("after one that left with permits", 0, 0)
 	})
 }
