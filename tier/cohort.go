@@ -27,7 +27,6 @@ type cohort struct {
 	since    time.Duration      // when the present hold began, or the lingering, on the registry's clock
 	policy   *options           // of the mutex by which the latest owner came
 	under    *second.Wait       // what the courier waits for; nil while there is none
-	errand   *Mutex             // in whose name the courier is out, or was last
 	quit     context.CancelFunc // calls the courier back; nil unless fetching for waiters
 	round    int64              // the last arrival before the grant came: up to it they waited then
 	lingerer lingerer
@@ -125,7 +124,6 @@ func (c *cohort) ownLocked(own *ownership, m *Mutex, grant second.Grant, now tim
 
 // disownLocked ends an ownership. It reports whether others, who read, have the lock still.
 func (c *cohort) disownLocked(own *ownership, now time.Duration) (others bool) {
-	own.left = true
 	c.tally.held += now
 	if own == c.owner {
 		c.owner = nil
@@ -164,18 +162,18 @@ func (c *cohort) freeLocked() {
 // release follows the last release of an ownership. Unless the grant stays, it goes
 // first, and the gate opens after it.
 func (c *cohort) release(own *ownership) error {
-	grant := own.grant
 	if loss, left := c.slipOut(own); left {
 		return c.left(loss)
 	}
+	grant := own.grant
 	c.mu.Lock()
 	now := c.registry.now()
 	next := c.decideLocked(grant, now)
-	if c.disownLocked(own, now) { // somebody has joined meanwhile, and keeps the grant
-		loss := grant.ErrAt(now)
+	if own != c.owner && c.readers.Load() > 1 { // somebody has joined meanwhile, and keeps the grant
 		c.mu.Unlock()
-		return c.left(loss)
+		return c.release(own)
 	}
+	c.disownLocked(own, now)
 	switch next {
 	case handOn:
 		c.admitLocked(grant, now, handOff)

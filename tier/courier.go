@@ -25,12 +25,11 @@ func (c *cohort) requeueLocked(grant second.Grant) bool {
 
 // sendCourierLocked starts the one goroutine that goes to the second tier for the waiters,
 // with acquire. It is called back only when the last of them has left, so a waiter that
-// gives up does not cost the process its place in the queue; and when those who are left all read
-// and it queues to write, as others that read are in its way, or it in theirs. When the registry
-// is closed, it turns the waiters away and reports false.
+// gives up does not cost the process its place in the queue. When the registry is
+// closed, it turns the waiters away and reports false.
 func (c *cohort) sendCourierLocked(errand *Mutex, acquire func(context.Context, *second.Wait) (second.Grant, error)) bool {
 	c.state = fetching
-	c.errand, c.under = errand, new(second.Wait)
+	c.under = new(second.Wait)
 	c.forgetLocked()
 	// Not derived from any waiter's context: it serves whoever is first when it returns.
 	ctx, quit := context.WithCancel(context.Background())

@@ -85,8 +85,8 @@ func (c *cohort) withdraw(w *waiter) {
 	if c.gate.leave(w) {
 		now := c.registry.now()
 		c.tally.waited += now
-		if c.quit != nil && (c.gate.empty() || c.gate.writers == 0 && !c.errand.reads()) {
-			c.quit() // nobody wants such a grant any more
+		if c.gate.empty() && c.quit != nil {
+			c.quit() // nobody wants the grant any more
 		}
 		c.admitReadersLocked(now) // who waited behind it
 		return

@@ -15,7 +15,6 @@ type ownership struct {
 	cohort *cohort
 	grant  second.Grant
 	source source
-	left   bool         // guarded by the cohort's mutex
 	reads  atomic.Bool  // from the beginning, or by now
 	holds  atomic.Int64 // not released yet: those that read, and writeHold for each of the others; 0 is final
 	first  Hold         // kept here to save an allocation

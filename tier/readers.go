@@ -29,6 +29,7 @@ func (c *cohort) openLocked(now time.Duration, arrival int64) bool {
 // joinLocked makes one who comes by way of m an owner beside those who read, unless somebody waits
 // for them to end. It returns nil if that cannot be.
 func (c *cohort) joinLocked(m *Mutex, now time.Duration) *ownership {
+	c.downgradeLocked(c.owner)
 	if !m.reads() || !c.gate.empty() || !c.openLocked(now, c.gate.arrivals+1) {
 		return nil
 	}
@@ -61,8 +62,7 @@ func (c *cohort) slipOut(own *ownership) (loss error, left bool) {
 		if !asked {
 			loss, asked = own.standing(), true
 		}
-		if c.readers.CompareAndSwap(n, n-1) {
-			c.tally.read.Add(int64(c.registry.now()))
+		if c.tally.slipOut(&c.readers, n, c.registry.now()) {
 			return loss, true
 		}
 	}
@@ -90,7 +90,12 @@ func (c *cohort) left(loss error) error {
 func (c *cohort) downgrade(own *ownership) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if own.left || !own.grant.Idle() {
+	c.downgradeLocked(own)
+}
+
+// downgradeLocked is also called when somebody comes, if the owner was not let be a reader yet.
+func (c *cohort) downgradeLocked(own *ownership) {
+	if own == nil || own != c.owner || own.holds.Load() >= writeHold || !own.grant.Idle() {
 		return
 	}
 	c.owner = nil

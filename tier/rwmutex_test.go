@@ -497,9 +497,13 @@ func TestReadersDoNotSeeAGuardedWriteCome(t *testing.T) {
 		if s.Exists("/written") {
 			t.Fatal("the write came early")
 		}
+		time.Sleep(3 * time.Second)
+		if !s.Exists("/written") {
+			t.Fatal("the write has not come")
+		}
+		release(t, acquire(t, mu.Reader())) // now it can join, and so can the other one
+		release(t, other.granted(t))
 		release(t, read)
-		hold = other.granted(t)
-		release(t, hold)
 	})
 }
 

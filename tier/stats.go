@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -86,6 +87,7 @@ type tally struct {
 	came         [len(sources)]int64
 	waited, held time.Duration
 	losses       map[LossCause]int64 // nil before the first
+	slipping     sync.RWMutex        // shared by those who slip out, while number and sum do not fit
 	read         atomic.Int64        // a part of held, of those who slipped out
 }
 
@@ -94,6 +96,17 @@ func (t *tally) lose(cause LossCause) {
 		t.losses = make(map[LossCause]int64)
 	}
 	t.losses[cause]++
+}
+
+// slipOut takes one who leaves now from a number of readers. It reports false if that has changed.
+func (t *tally) slipOut(readers *atomic.Int64, number int64, now time.Duration) bool {
+	t.slipping.RLock()
+	defer t.slipping.RUnlock()
+	if !readers.CompareAndSwap(number, number-1) {
+		return false
+	}
+	t.read.Add(int64(now))
+	return true
 }
 
 // add adds what a cohort has counted.
@@ -138,6 +151,8 @@ func (p *pool) addTo(s *Stats) {
 func (c *cohort) addTo(s *Stats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.tally.slipping.Lock()
+	defer c.tally.slipping.Unlock()
 	s.add(&c.tally)
 	s.Waiters += c.gate.waiting
 	now := c.registry.now()

@@ -47,8 +47,11 @@ func (n *Node) look(zs znodes) {
 			again = true
 		case n.bound.Load() && seen.Stat.EphemeralOwner != n.session.ID: // before that, the attempt looks itself
 			n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(seen.Stat.EphemeralOwner)))
-		case asked(seen.Data):
-			n.revoked.told.Set()
+		default:
+			z.version.Store(seen.Stat.Version)
+			if asked(seen.Data) {
+				n.revoked.told.Set()
+			}
 		}
 	}
 	if again && c.Err() == nil && !n.spent.Load() { // else there is another check at the reconnect

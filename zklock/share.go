@@ -163,7 +163,7 @@ func (d *downgrade) replace(behind string) error {
 		s.next.Store(nil)
 		return cmp.Or(err, errAgain)
 	}
-	ops := append(n.znodes.deletes(), n.lock.downgrades(r.znodes)...)
+	ops := append(n.znodes.deletesAsSeen(), n.downgrades(r.znodes)...)
 	_, err := l.Transact(append(ops, &zk.CheckVersionRequest{Path: n.lock.path + "/" + behind, Version: -1})...)
 	changed := err == nil
 	if classify(err) == uncertain {
@@ -175,6 +175,10 @@ func (d *downgrade) replace(behind string) error {
 	if !changed {
 		s.next.Store(nil)
 		n.resume()
+		if errors.Is(err, zk.ErrBadVersion) { // somebody has written to it: maybe a request, which is not to be lost
+			n.look(n.znodes)
+			err = errAgain
+		}
 		return lacking("CREATE or DELETE", n.lock.path, err)
 	}
 	s.reader.Store(r)
@@ -220,11 +224,16 @@ func asReader(path string, i int) string {
 	return id + ownMarkers[second.Reading][i] + path[end:]
 }
 
-// downgrades are the operations that make the znodes of a reader in the place of a writer's.
-func (l *Lock) downgrades(zs znodes) []any {
+// downgrades are the operations that make the znodes of a reader in the place of a writer's. Who was
+// asked for the lock still is.
+func (n *Node) downgrades(zs znodes) []any {
 	var ops []any
 	for i, z := range zs {
-		ops = append(ops, &zk.CreateRequest{Path: z.path, Data: l.contentOf(i), Acl: l.acl, Flags: zk.FlagEphemeral})
+		data := n.lock.contentOf(i)
+		if i == 0 && n.revoked.told.IsSet() {
+			data = []byte(request)
+		}
+		ops = append(ops, &zk.CreateRequest{Path: z.path, Data: data, Acl: n.lock.acl, Flags: zk.FlagEphemeral})
 	}
 	return ops
 }

@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/second"
@@ -13,6 +14,7 @@ type znode struct {
 	path    string
 	watch   link.Watcher // of the znode itself
 	watched bool         // its end is heard of; used by the attempt only
+	version atomic.Int32 // of its content, as last seen
 }
 
 // znodes are those of one node: one, or a pair of which neither is worth anything alone.
@@ -43,6 +45,15 @@ func (zs znodes) deletes() []any {
 	var ops []any
 	for _, z := range zs {
 		ops = append(ops, &zk.DeleteRequest{Path: z.path, Version: -1})
+	}
+	return ops
+}
+
+// deletesAsSeen are those that fail if somebody has written to a znode since it was last seen.
+func (zs znodes) deletesAsSeen() []any {
+	var ops []any
+	for _, z := range zs {
+		ops = append(ops, &zk.DeleteRequest{Path: z.path, Version: z.version.Load()})
 	}
 	return ops
 }

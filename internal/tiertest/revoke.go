@@ -10,6 +10,7 @@ import (
 var revokePromises = []promise{
 	{name: "revoke", text: "A holder hears that another process has asked for the lock, whatever its mode, and still has it", test: revoked},
 	{name: "revoke-readers", text: "All readers hear of it, also one that was a writer, and nobody who waits", test: readersRevoked},
+	{name: "revoke-messages", text: "A writer hears of it at whatever step it was asked, also while it becomes a reader", test: revokedAtEachMessage},
 	{name: "revoke-nobody", text: "To ask where nobody has the lock is no error", test: nobodyRevoked},
 }
 
@@ -112,4 +113,38 @@ func nobodyRevoked(s *scene) {
 	s.notRevoked(h)
 	s.release(h)
 	s.none()
+}
+
+// revokedAtEachMessage has a writer, which shares the lock in the end, asked for it at each message to it.
+func revokedAtEachMessage(s *scene) {
+	a, b, asker := s.process(), s.process(), s.process()
+	s.used(b)
+	asked := make(chan bool, 1)
+	ask := func() {
+		queues := s.Left(s.path) > 0
+		if queues {
+			asker.revoke()
+		}
+		asked <- queues
+	}
+	s.each(a, mishap{name: "somebody asks for the lock", do: ask}, func(context.Context) {
+		h := a.as(second.Writing).acquire()
+		h.Revoked()
+		reader := s.shared(h, b)
+		select {
+		case queued := <-asked:
+			if queued {
+				s.awaitRevoked(h)
+			}
+			s.release(h)
+		case <-time.After(s.Lease / 50): // the next message is that of the release, if any
+			s.release(h)
+			select {
+			case <-asked:
+			default:
+			}
+		}
+		s.release(reader)
+		s.none()
+	})
 }
