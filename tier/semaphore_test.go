@@ -198,8 +198,9 @@ func TestPermitsAreHandedOnForNothing(t *testing.T) {
 		}
 		wg.Wait()
 		synctest.Wait()
-		if ops := m.take(); len(ops) > 4 {
-			t.Errorf("999 turns: requests %v, want one to leave the queue and one for each permit that goes", ops)
+		// Before it is called back, the courier may have seen a permit go, and looked.
+		if ops := m.take(); writes(ops) > 4 || len(ops) > 8 {
+			t.Errorf("999 turns: requests %v, want a write to leave the queue and one for each permit that goes", ops)
 		}
 	})
 }
