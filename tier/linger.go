@@ -71,16 +71,16 @@ func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <
 	for {
 		select {
 		case <-timer.C:
-			left := c.endLingering(grant, false)
+			left := c.endLingering(grant, spent, false)
 			if left <= 0 {
 				return
 			}
 			timer.Reset(left)
-		case <-grant.Contested().C(): // from now on a release does not leave it lingering
-			c.endLingering(grant, true)
+		case <-grant.Contested().C(): // from now on a release does not leave it lingering, unless it is shared
+			c.endLingering(grant, spent, true)
 			return
 		case <-grant.Context().Done():
-			c.endLingering(grant, true)
+			c.endLingering(grant, spent, true)
 			return
 		case <-spent:
 			return
@@ -89,12 +89,17 @@ func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <
 }
 
 // endLingering lets the grant go if it has lingered for long enough, or if that has to be now. It
-// returns how long that still takes: as long as it may linger while the grant is in use.
-func (c *cohort) endLingering(grant second.Grant, now bool) (left time.Duration) {
+// returns how long that still takes: as long as it may linger while the grant is in use. If it has to be
+// now, the watch is over in any case, and a grant that lingers later needs another one.
+func (c *cohort) endLingering(grant second.Grant, spent <-chan struct{}, now bool) (left time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	limit := c.lingerer.limit
+	l := &c.lingerer
+	limit := l.limit
 	if c.lingeringLocked() != grant {
+		if now && l.spent == spent {
+			l.spent = nil
+		}
 		return limit
 	}
 	if left := limit - (c.registry.now() - c.since); left > 0 && !now {

@@ -9,19 +9,31 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// A grant that lingered before and was shared since does not linger again: whoever watched it while it
-// did has left, when it was contested.
-func TestSharedGrantDoesNotLinger(t *testing.T) { // I10
-	rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
-		a, b := process(tier.WithLinger(time.Minute)), process()
-		release(t, acquire(t, a.Writer()))
-		read := acquire(t, a.Reader()) // under the node that lingered
-		other := start(soon(t), b.Reader()).granted(t)
-		synctest.Wait() // a knows
-		release(t, other)
-		release(t, read)
-		if nodes := s.Children("/locks/a"); len(nodes) != 0 {
-			t.Errorf("nodes %v after the releases, want none", nodes)
-		}
-	})
+// A grant that lingered once, was shared since and lingers again is let go in time, and for others.
+func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
+	for name, wanted := range map[string]bool{"at the limit": false, "when a writer comes": true} {
+		t.Run(name, func(t *testing.T) {
+			rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+				a, b := process(tier.WithLinger(time.Minute)), process()
+				release(t, acquire(t, a.Writer()))
+				read := acquire(t, a.Reader()) // under the node that lingered
+				other := start(soon(t), b.Reader()).granted(t)
+				synctest.Wait() // a knows
+				release(t, other)
+				release(t, read)
+				if nodes := s.Children("/locks/a"); len(nodes) != 1 {
+					t.Errorf("nodes %v after the releases, want one that lingers", nodes)
+				}
+				if wanted {
+					release(t, start(soon(t), b.Writer()).granted(t))
+					return
+				}
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				if nodes := s.Children("/locks/a"); len(nodes) != 0 {
+					t.Errorf("nodes %v after twice the limit, want none", nodes)
+				}
+			})
+		})
+	}
 }
