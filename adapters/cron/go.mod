@@ -11,6 +11,7 @@ require (
 require (
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/go-zookeeper/zk v1.0.4 // indirect
+	golang.org/x/sync v0.16.0 // indirect
 )
 
 replace github.com/tierlock/tierlock => ../..

@@ -14,6 +14,7 @@ require (
 	github.com/go-zookeeper/zk v1.0.4 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
+	golang.org/x/sync v0.16.0 // indirect
 )
 
 replace github.com/tierlock/tierlock => ../..
