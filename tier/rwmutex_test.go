@@ -47,7 +47,10 @@ func TestReadersShareAndAWriterIsAlone(t *testing.T) { // I1
 		release(t, hold)
 		var leaving sync.WaitGroup
 		for _, other := range []*acquisition{reader, writer, here, there} {
-			leaving.Go(func() { release(t, other.granted(t)) })
+			leaving.Go(func() {
+				<-other.done
+				release(t, other.hold)
+			})
 		}
 		leaving.Wait()
 	})

@@ -20,11 +20,14 @@ type book struct {
 	ended    map[int64]bool    // sessions that were ended before their time
 	named    map[string]*node  // by id, all there ever were
 	byToken  map[int64]*node
-	queues   map[string][]*node   // live nodes by lock path, in order of creation
-	tenures  map[*tenure]struct{} // not released yet
-	waiting  map[*job]struct{}    // jobs that have asked for a lock and not been answered
-	writer   map[string]*tenure   // granted last of those that write, by lock path
-	highest  map[string]*tenure   // of those granted, the one with the highest token, by lock path
+	queues   map[string][]*node    // live nodes by lock path, in order of creation
+	tenures  map[*tenure]struct{}  // not released yet
+	waiting  map[*job]struct{}     // jobs that have asked for a lock and not been answered
+	writer   map[string]*tenure    // granted last of those that write, by lock path
+	highest  map[string]*tenure    // of those granted, the one with the highest token, by lock path
+	leases   map[string]int64      // sessions that have permits, by id of the permit
+	takers   map[string]*worker    // of permits, by id of the permit, all there ever were
+	portions map[*portion]struct{} // not released yet
 	tried    map[cohort]tries
 	fences   map[string]fence // by register
 	calmAt   time.Time        // when the latest fault cannot matter any more
@@ -53,6 +56,9 @@ func newBook(p Plan, d *diary) *book {
 		waiting:  make(map[*job]struct{}),
 		writer:   make(map[string]*tenure),
 		highest:  make(map[string]*tenure),
+		leases:   make(map[string]int64),
+		takers:   make(map[string]*worker),
+		portions: make(map[*portion]struct{}),
 		tried:    make(map[cohort]tries),
 		fences:   make(map[string]fence),
 		calmAt:   time.Now(),

@@ -21,6 +21,7 @@ type job struct {
 	worker  *worker
 	path    string
 	mode    second.Mode
+	permits int // that it wants of the semaphore; 0 if it is for a lock
 	ticket  int // order of arrival; those that come together share one, and 0 is without order
 	manner  manner
 	try     bool
@@ -35,7 +36,7 @@ type job struct {
 	done     bool      // guarded by World.mu
 
 	since  time.Time // it asks; guarded by book.mu, like the next one
-	passed time.Time // by a reader that came later, when it is let in itself
+	passed time.Time // by one that came later, when it is let in itself
 }
 
 // A manner is a way to use the lock.
@@ -64,6 +65,9 @@ func (j *job) side() *tier.Mutex { return j.worker.side(j.path, j.mode) }
 func (j *job) describe() string {
 	text := fmt.Sprintf("%v %s, mode %d, %s, section %v, nested %v, heeds %v", j, j.path, j.mode, j.manner, j.section,
 		j.inner, j.heeds)
+	if j.permits > 0 {
+		text += fmt.Sprintf(", %d permits", j.permits)
+	}
 	if j.try {
 		text += ", try"
 	}
@@ -75,6 +79,9 @@ func (j *job) describe() string {
 
 // drawJob decides everything about a job but its place among others.
 func (w *World) drawJob(rng *rand.Rand, p *worker) *job {
+	if w.plan.Permits > 0 && rng.IntN(4) == 0 {
+		return w.drawPermits(rng, p)
+	}
 	path := rng.IntN(w.plan.Paths)
 	return w.drawJobFor(rng, p, w.plan.paths()[path], w.plan.drawMode(rng, path))
 }
@@ -155,7 +162,11 @@ func (w *World) start(j *job) {
 	w.diary.note("step: %s", j.describe())
 	w.tasks.Go(func() {
 		defer j.cancel()
-		w.run(j)
+		if j.permits > 0 {
+			w.runPermits(j)
+		} else {
+			w.run(j)
+		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		j.done = true
@@ -244,8 +255,15 @@ func (w *World) inTime(j *job) {
 	}
 }
 
+// held is a hold, or permits.
+type held interface {
+	Lost() <-chan struct{}
+	Err() error
+	Release() error
+}
+
 // section is what the lock is for.
-func (w *World) section(j *job, ctx context.Context, hold *tier.Hold, d time.Duration) {
+func (w *World) section(j *job, ctx context.Context, hold held, d time.Duration) {
 	begin := time.Now()
 	stop := ctx.Done()
 	if !j.heeds {

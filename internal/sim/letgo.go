@@ -21,9 +21,8 @@ func (w *World) giveUp(j *job, t *tenure, outer *tier.Hold, inner []*tier.Hold) 
 	last := len(holds) - 1
 	w.book.keeps(t, holds[last])
 	for i, hold := range holds {
-		if next := w.book.next(j); i == last && j.spoils && next != nil {
-			w.diary.note("%v gives up as its turn comes", next)
-			next.cancel() // it may be chosen before it gets to know
+		if i == last {
+			w.spoil(j)
 		}
 		rest := holds[i+1:]
 		readsOn := !t.reads && i < last && !slices.ContainsFunc(rest, writes)
@@ -47,6 +46,14 @@ func (w *World) giveUp(j *job, t *tenure, outer *tier.Hold, inner []*tier.Hold) 
 	}
 }
 
+// spoil has the next one in line give up.
+func (w *World) spoil(j *job) {
+	if next := w.book.next(j); j.spoils && next != nil {
+		w.diary.note("%v gives up as its turn comes", next)
+		next.cancel() // it may be chosen before it gets to know
+	}
+}
+
 func writes(hold *tier.Hold) bool { return !hold.Shared() }
 
 func writersFirst(a, b *tier.Hold) int {
@@ -60,7 +67,7 @@ func writersFirst(a, b *tier.Hold) int {
 }
 
 // released releases a hold. Whatever the network does, that takes a third of the session timeout at most.
-func (w *World) released(j *job, hold *tier.Hold) {
+func (w *World) released(j *job, hold held) {
 	begin, lost := time.Now(), closed(hold.Lost())
 	err := hold.Release()
 	if err != nil {

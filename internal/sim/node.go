@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -45,15 +46,20 @@ func (n *node) cohort() cohort { return cohort{n.owner, n.lock, n.mode != second
 func (b *book) changed(view zktest.View, changes []zktest.Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	var first *node // in the queue for permits
+	if queue := b.queues[permitQueue]; len(queue) > 0 {
+		first = queue[0]
+	}
 	var fresh []*node
 	shared := b.sharedBy(changes)
 	for _, c := range changes {
 		z, ok := parseZnode(c.Path)
 		switch {
-		case !ok && c.Kind == zktest.DataChanged:
+		case !ok && c.Kind == zktest.DataChanged && strings.HasPrefix(c.Path, register("")):
 			b.written(view, c)
 		case !ok:
 			b.diary.note("server: %v %s", c.Kind, c.Path)
+		case z.marker == permitMarker: // later, all together
 		case c.Kind == zktest.Created && z.forKazoo():
 			b.secondCreated(z, c)
 		case c.Kind == zktest.Created && shared[z.id] != nil:
@@ -73,6 +79,9 @@ func (b *book) changed(view zktest.View, changes []zktest.Change) {
 	}
 	for _, n := range shared {
 		b.checkPair(n)
+	}
+	if b.plan.Permits > 0 {
+		b.permitsChanged(changes, first)
 	}
 }
 
@@ -128,8 +137,11 @@ func (b *book) requested(f *zktest.Frame) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	by, n := b.sessions[f.Session], b.named[z.id]
-	if by != operator && (n == nil || n.owner != by) {
+	by, of := b.sessions[f.Session], b.takers[z.id]
+	if n := b.named[z.id]; n != nil {
+		of = n.owner
+	}
+	if by != operator && by != of {
 		b.diary.violate("I12", "%v asks to delete %s, which it did not create", by, f.Path)
 	}
 }

@@ -19,12 +19,12 @@ func (b *book) answered(j *job) {
 	}
 	delete(b.waiting, j)
 	if !j.passed.IsZero() && time.Now().After(j.passed) {
-		b.diary.violate("I6", "a reader overtook %v, which came first and waited on", j)
+		b.diary.violate("I6", "somebody overtook %v, which came first and waited on", j)
 	}
 }
 
-// checkArrival is the local half of I6: nobody overtakes a goroutine of the same process that still waits. Readers that are let
-// in together may come back in any order, but at the same time.
+// checkArrival is the local half of I6: nobody overtakes a goroutine of the same process that still waits. Readers, and those who
+// want permits, may be let in together and then come back in any order, but at the same time.
 func (b *book) checkArrival(j *job) {
 	if j.ticket == 0 {
 		return
@@ -33,7 +33,7 @@ func (b *book) checkArrival(j *job) {
 		switch {
 		case other.try, other.cohort() != j.cohort(), other.ticket == 0, other.ticket >= j.ticket,
 			other.ctx.Err() != nil, j.worker.closing():
-		case !j.reads() || !other.reads():
+		case !(j.reads() && other.reads()) && j.permits == 0:
 			b.diary.violate("I6", "%v overtook %v, which came first and still waits", j, other)
 		case other.passed.IsZero():
 			other.passed = time.Now()
@@ -55,7 +55,7 @@ func (b *book) checkPlace(n *node) {
 	for j := range b.waiting {
 		switch {
 		case j.try, j.cohort() != n.cohort():
-		case j.since.Before(sent) && j.ctx.Err() == nil && !j.worker.closing() && (j.reads() || !n.reads()):
+		case j.since.Before(sent) && j.ctx.Err() == nil && !j.worker.closing() && j.reads() == n.reads():
 			left = j
 		}
 	}

@@ -48,6 +48,7 @@ type Plan struct {
 	Worn      bool          // the sequence numbers of paths come to where they have to begin anew
 	Troubles  []Trouble
 	Uses      [2]Use // of paths
+	Permits   int    // of the semaphore, 0 if there is none
 	Reads     int    // percent of the jobs with a reader/writer lock that read
 }
 
@@ -80,7 +81,7 @@ func NewPlan(seed uint64) Plan {
 		Processes: 2 + rng.IntN(4),
 		Members:   1 + 2*rng.IntN(2),
 		Paths:     1 + rng.IntN(2),
-		Steps:     150 + rng.IntN(150),
+		Steps:     100 + rng.IntN(110),
 		Latency:   []time.Duration{0, 300 * time.Microsecond, 3 * time.Millisecond}[rng.IntN(3)],
 	}
 	if rng.IntN(4) > 0 {
@@ -96,6 +97,7 @@ func NewPlan(seed uint64) Plan {
 	for i := range p.Uses {
 		p.Uses[i] = []Use{OfMutex, OfMutex, OfReaders, OfReaders, OfReaders, OfBoth}[rng.IntN(6)]
 	}
+	p.Permits = []int{0, 0, 0, 1, 2, 5}[rng.IntN(6)]
 	p.Reads = []int{20, 50, 90}[rng.IntN(3)]
 	return p
 }
@@ -134,6 +136,9 @@ func (p Plan) Smaller() iter.Seq[Plan] {
 		}
 		if p.Paths > 1 {
 			reduce(func(q *Plan) { q.Paths = 1 })
+		}
+		if p.Permits > 0 {
+			reduce(func(q *Plan) { q.Permits = 0 })
 		}
 		for i := range p.Paths {
 			if p.Uses[i] == OfBoth {
@@ -176,6 +181,6 @@ func (p Plan) String() string {
 	for i, t := range p.Troubles {
 		troubles[i] = string(t)
 	}
-	return fmt.Sprintf("seed %d: %d processes, %d members, tick %v, %d paths, %d steps, latency %v, bridged %t, worn %t, uses %q, reads %d, troubles [%s]",
-		p.Seed, p.Processes, p.Members, p.Tick, p.Paths, p.Steps, p.Latency, p.Bridged, p.Worn, p.Uses[:p.Paths], p.Reads, strings.Join(troubles, " "))
+	return fmt.Sprintf("seed %d: %d processes, %d members, tick %v, %d paths, %d steps, latency %v, bridged %t, worn %t, uses %q, reads %d, permits %d, troubles [%s]",
+		p.Seed, p.Processes, p.Members, p.Tick, p.Paths, p.Steps, p.Latency, p.Bridged, p.Worn, p.Uses[:p.Paths], p.Reads, p.Permits, strings.Join(troubles, " "))
 }

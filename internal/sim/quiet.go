@@ -57,7 +57,9 @@ func (w *World) checkQuiet() {
 	// Nodes of former sessions go with them; a lingering node and those of the reaper have to go by themselves.
 	time.Sleep(4 * sessionTimeout)
 	synctest.Wait()
-	for _, path := range w.plan.paths() {
+	w.checkAllPermits()
+	synctest.Wait()
+	for _, path := range append(w.plan.paths(), permitQueue, permitHome) {
 		for _, name := range w.server.Children(path) {
 			w.diary.violate("I5", "%s/%s is left", path, name)
 		}
@@ -70,8 +72,8 @@ func (w *World) checkQuiet() {
 			w.diary.violate("I5", "%v: %d nodes are still to be reaped", p, n)
 		}
 	}
-	// A watch on the children of a lock path stays until the next change there.
-	if n := w.server.Watches(); n > len(w.workers)*w.plan.Paths {
+	// A watch on the children of a lock path, or of the two of a semaphore, stays until the next change there.
+	if n := w.server.Watches(); n > len(w.workers)*(w.plan.Paths+2) {
 		w.diary.violate("I10", "%d watches are left", n)
 	}
 }

@@ -16,13 +16,14 @@ import (
 // A worker is a process that jobs run in. A restart makes another one.
 type worker struct {
 	process
-	name    string
-	handOff time.Duration
-	linger  time.Duration
-	bridged bool
-	sides   map[string][3]*tier.Mutex // by path and mode
-	end     context.CancelFunc        // of life
-	life    context.Context           // ends when the worker begins to close
+	name      string
+	handOff   time.Duration
+	linger    time.Duration
+	bridged   bool
+	sides     map[string][3]*tier.Mutex // by path and mode
+	semaphore *tier.Semaphore           // nil if the plan has none
+	end       context.CancelFunc        // of life
+	life      context.Context           // ends when the worker begins to close
 }
 
 // dial starts a worker. It keeps trying until ctx ends.
@@ -41,6 +42,9 @@ func (w *World) dial(ctx context.Context, name string, handOff, linger time.Dura
 		p.sides[path] = [...]*tier.Mutex{
 			second.Exclusive: p.locks.Mutex(path), second.Writing: rw.Writer(), second.Reading: rw.Reader(),
 		}
+	}
+	if w.plan.Permits > 0 {
+		p.semaphore = p.locks.Semaphore(semaphorePath, w.plan.Permits)
 	}
 	p.life, p.end = context.WithCancel(context.Background()) // ends with close, after whatever dialed it
 	w.diary.note("%s started: hand-off %v, linger %v, bridged %t", name, handOff, linger, p.bridged)

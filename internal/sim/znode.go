@@ -16,7 +16,7 @@ type znodeName struct {
 	number int // that the server gave it
 }
 
-var znodePath = regexp.MustCompile(`^(.*)/(_c_[0-9a-f-]{36})-(lock-|__WRIT__|__READ__|__lock__|__rlock__)(\d{10})$`)
+var znodePath = regexp.MustCompile(`^(.*)/(_c_[0-9a-f-]{36})-(lock-|__WRIT__|__READ__|__lock__|__rlock__|lease-)(\d{10})$`)
 
 // parseZnode reports false for a path of any other form.
 func parseZnode(path string) (z znodeName, ok bool) {
@@ -27,6 +27,9 @@ func parseZnode(path string) (z znodeName, ok bool) {
 	number, _ := strconv.Atoi(m[4]) // the pattern sees to it
 	return znodeName{lock: m[1], id: m[2], marker: m[3], number: number}, true
 }
+
+// permitMarker is that of the node of a permit, which is in no queue.
+const permitMarker = "lease-"
 
 // modes are the modes of nodes by the marker of their first znode.
 var modes = map[string]second.Mode{"lock-": second.Exclusive, "__WRIT__": second.Writing, "__READ__": second.Reading}
