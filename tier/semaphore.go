@@ -102,7 +102,7 @@ func (s *Semaphore) take(ctx context.Context, op string, k int, take func(*pool,
 }
 
 func (s *Semaphore) failure(op string, err error) error {
-	if err == s.invalid {
+	if s.invalid != nil { // which says it all
 		return err
 	}
 	return fmt.Errorf("tier: %s %s: %w", op, s.path, err)

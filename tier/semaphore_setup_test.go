@@ -2,7 +2,6 @@ package tier_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -110,5 +109,5 @@ func wantNothing(t *testing.T, srv *zktest.Server, locks ...*tier.Registry) {
 
 func stored(srv *zktest.Server) string {
 	data, _, _ := srv.Get(pool)
-	return fmt.Sprintf("%s", data)
+	return string(data)
 }

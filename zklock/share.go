@@ -183,7 +183,7 @@ func (d *downgrade) replace(behind string) error {
 	}
 	s.reader.Store(r)
 	s.next.Store(nil)
-	n.begin(r)
+	n.becomeReader()
 	return nil
 }
 
@@ -238,8 +238,8 @@ func (n *Node) downgrades(zs znodes) []any {
 	return ops
 }
 
-// begin is called when the node has become that of a reader.
-func (n *Node) begin(r *reader) {
+// becomeReader is called when the node has become that of a reader.
+func (n *Node) becomeReader() {
 	events := &n.lock.client.link.Events
 	for _, z := range n.znodes {
 		z.watch.Gone.Store(true)
