@@ -60,7 +60,16 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 // its waiter's alone: who gives up takes it along, and who comes later has none.
 func (c *cohort) fairToHandOnLocked(grant second.Grant) bool {
 	o := c.policy
-	return o.rounds && c.gate.first.arrival <= c.round || o.handOff > 0 && grant.Contested().For() < o.handOff
+	return o.rounds && c.gate.first.arrival <= c.round || o.handOff > 0 && grant.Contested().For() < c.budgetLocked()
+}
+
+// budgetLocked is for how long others that wait leave the grant here. One that is shared has had its
+// budget, while those waited who read; its signal is a new one, so from now on nobody has to wait.
+func (c *cohort) budgetLocked() time.Duration {
+	if c.sharer.begun {
+		return 1
+	}
+	return c.policy.handOff
 }
 
 // expectHandOffLocked is called when there is a new owner, and when somebody begins to

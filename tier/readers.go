@@ -23,7 +23,7 @@ func (c *cohort) openLocked(now time.Duration, arrival int64) bool {
 		return false
 	}
 	o := c.policy
-	return o.rounds && arrival <= c.round || c.grant.Contested().For() < max(o.handOff, 1)
+	return o.rounds && arrival <= c.round || c.grant.Contested().For() < max(c.budgetLocked(), 1)
 }
 
 // joinLocked makes one who comes by way of m an owner beside those who read, unless somebody waits

@@ -203,6 +203,36 @@ var readerScenarios = []scenario{
 		r.write().granted(0)
 	})},
 
+	// Guard: a shared grant has had its budget.
+	{"writer_behind_a_shared_node_waits_for_one_budget", play(func(s *scene) {
+		const budget, section, overlap = 100 * time.Millisecond, 14 * time.Millisecond, 5 * time.Millisecond
+		p := s.join(role{tier: []tier.Option{tier.WithHandOff(budget)}})
+		q, r := s.join(role{}), s.join(role{})
+		inside := p.write().granted(0).readsOn()
+		reader := q.read().queued()
+		next := r.write().queued()
+		begin := time.Now()
+		stream, stop := context.WithCancel(s.Context())
+		defer stop()
+		s.background.Go(func() { // readers of p that overlap
+			for stream.Err() == nil {
+				u := p.startWith(stream, p.locks.RWMutex(lockPath).Reader(), nil)
+				time.Sleep(overlap)
+				inside.end()
+				inside = u
+				time.Sleep(section - 2*overlap)
+			}
+			inside.end()
+		})
+		reader.granted(budget).end()
+		next.granted(bound)
+		if took := time.Since(begin); took > budget+2*section {
+			s.Errorf("the writer waited %v", took)
+		}
+		stop()
+		next.end()
+	})},
+
 	// Guard: a Curator writer that goes may have left a reader with its number.
 	{"CURATOR-621_writer_and_reader_of_one_number", each(map[string]int{
 		"ours came before": 0, "ours came between": 1, "ours came after": 2,
