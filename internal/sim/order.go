@@ -50,12 +50,14 @@ func (b *book) checkPlace(n *node) {
 	if tried := b.tried[n.cohort()]; tried.count > 0 || time.Since(tried.ended) < 40*b.plan.Latency { // it may be of one who tries
 		return
 	}
-	sent := n.created.Add(-4 * b.plan.Latency) // before that: it was not made for somebody who had left by then
+	sent := n.created.Add(-10 * b.plan.Latency) // before that: it was not made for somebody who had left by then
 	var left *job
 	for j := range b.waiting {
 		switch {
 		case j.try, j.cohort() != n.cohort():
-		case j.since.Before(sent) && j.ctx.Err() == nil && !j.worker.closing() && j.reads() == n.reads():
+		case n.reads() && !j.reads(): // whoever is first may write now, and it does not do
+			return
+		case j.since.Before(sent) && j.ctx.Err() == nil && !j.worker.closing():
 			left = j
 		}
 	}
