@@ -36,7 +36,9 @@ const (
 	readingMost       = "4 × 50, 99 % reads, empty section"
 	readingLonger     = "4 × 50, 90 % reads, section of 1 ms"
 	readingMostLonger = "4 × 50, 99 % reads, section of 1 ms"
+	readingPatient    = "4 × 50, 90 % reads, section of 1 ms, budget 50 ms"
 	permitted         = "4 × 50 on 10 permits, section of 1 ms"
+	permittedPatient  = "4 × 50 on 10 permits, section of 1 ms, budget 50 ms"
 )
 
 var (
@@ -76,6 +78,8 @@ var trials = []trial{
 	{name: reading, shape: readers(0.9, 0)},
 	{name: readingMost, shape: readers(0.99, 0)},
 	{name: readingLonger, shape: readers(0.9, time.Millisecond)},
+	{name: readingPatient, shape: load.Config{Lock: "rw", Reads: 0.9, Procs: 4, Goroutines: 50, Section: time.Millisecond, HandOff: &generous}, beside: readingLonger},
 	{name: readingMostLonger, shape: readers(0.99, time.Millisecond)},
 	{name: permitted, shape: load.Config{Lock: "semaphore", Permits: 10, Weight: 1, Procs: 4, Goroutines: 50, Section: time.Millisecond}},
+	{name: permittedPatient, shape: load.Config{Lock: "semaphore", Permits: 10, Weight: 1, Procs: 4, Goroutines: 50, Section: time.Millisecond, HandOff: &generous}},
 }
