@@ -97,7 +97,7 @@ func TestConsoleTellsWhoHoldsInAMixedQueue(t *testing.T) {
 	}
 	report := c.run(t, 1, "doctor", path)
 	for _, want := range []string{
-		"problem  curator-write does not wait for tierlock WithKazoo", "problem  curator does not wait for kazoo",
+		"problem  curator write does not wait for tierlock WithKazoo", "problem  curator does not wait for kazoo",
 		`warning  kazoo waits for zk.Lock only with extra_lock_patterns=["lock-"]`, "curator, says ", "holds the lock, past 4 ahead of it",
 	} {
 		if !strings.Contains(report, want) {
