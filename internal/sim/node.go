@@ -46,9 +46,9 @@ func (n *node) cohort() cohort { return cohort{n.owner, n.lock, n.mode != second
 func (b *book) changed(view zktest.View, changes []zktest.Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var first *node // in the queue for permits
-	if queue := b.queues[permitQueue]; len(queue) > 0 {
-		first = queue[0]
+	var first *node // in the queue for permits; a half of a pair does not count
+	if at := slices.IndexFunc(b.queues[permitQueue], func(n *node) bool { return !n.halved }); at >= 0 {
+		first = b.queues[permitQueue][at]
 	}
 	var fresh []*node
 	shared := b.sharedBy(changes)
