@@ -7,8 +7,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Contender is one process in the queue for a lock, or one that has permits of a semaphore. What the store does not tell, or only to
-// those with more permissions, is zero.
+// A Contender is one process in the queue for a lock, or one that has permits of a semaphore. What
+// the store does not tell, or only to those with more permissions, is zero.
 type Contender struct {
 	ID    string    // its name in the queue, such as that of the node in ZooKeeper
 	Token int64     // fencing token it has as holder
