@@ -1,0 +1,28 @@
+package tier_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// The time of readers counts for each, also of those who leave before the last one.
+func TestHoldTimeOfReaders(t *testing.T) {
+	rwMetered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		mu := process()
+		var holds []*tier.Hold
+		for range 3 {
+			holds = append(holds, acquire(t, mu.Reader()))
+		}
+		for i, hold := range holds {
+			time.Sleep(time.Second)
+			release(t, hold)
+			want := []time.Duration{3, 5, 6}[i] * time.Second
+			if got := tier.RegistryOf(mu).Stats().HoldTime; got < want || got > want+100*time.Millisecond {
+				t.Errorf("after %d releases: %v held in all, want %v", i+1, got, want)
+			}
+		}
+	})
+}
