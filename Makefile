@@ -1,4 +1,4 @@
-.PHONY: demo chaos partition bench bench-etcd etcd test compat sim mutants gremlins interop lint tidy-check cross server etcd-server prometheus
+.PHONY: demo chaos partition bench bench-etcd etcd test compat sim mutants gremlins interop lint tidy-check cross server etcd-server redis-server prometheus
 
 SHELL := bash
 
@@ -49,7 +49,7 @@ etcd: etcd-server
 	go run ./stress/partition -store etcd -trials 2 -labs 3
 
 # Everything, on real servers; fails where it cannot get one.
-test: server etcd-server prometheus
+test: server etcd-server redis-server prometheus
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet $(PACKAGES)
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 15m $(PACKAGES)
@@ -109,6 +109,9 @@ server:
 
 etcd-server:
 	@scripts/get-etcd.sh
+
+redis-server:
+	@scripts/get-redis.sh
 
 prometheus:
 	@scripts/get-prometheus.sh

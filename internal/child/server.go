@@ -1,5 +1,5 @@
 // Package child runs private servers as child processes, for tests and demos: what
-// zkserver and etcdserver have in common.
+// zkserver, etcdserver and redisserver have in common.
 //
 // On Linux the kernel kills a child when its parent dies, however it dies. Unix only:
 // pausing and killing servers is half of what they are here for.

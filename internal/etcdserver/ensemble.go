@@ -19,7 +19,7 @@ import (
 // their words: an ensemble ends with it.
 type Ensemble struct {
 	*child.Ensemble
-	network *network
+	network *child.Network
 }
 
 var kind = child.Kind{Package: "etcdserver", Taken: "address already in use"}
@@ -40,7 +40,7 @@ func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 		if err != nil {
 			return nil, fmt.Errorf("etcdserver: %w", err)
 		}
-		e.network = members.Network.(*network)
+		e.network = members.Network.(*child.Network)
 		return members, nil
 	})
 	if err != nil {
@@ -50,7 +50,7 @@ func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 }
 
 func build(etcd string, n int, cfg Config) (_ *child.Ensemble, err error) {
-	network := newNetwork()
+	network := child.NewNetwork()
 	e := &child.Ensemble{Network: network}
 	defer func() {
 		if err != nil {
@@ -79,10 +79,12 @@ func build(etcd string, n int, cfg Config) (_ *child.Ensemble, err error) {
 			if other == p {
 				continue
 			}
-			from, to := filepath.Join(p.dir, peerSocket(other.id)), filepath.Join(other.dir, ownSocket)
-			if err := network.join(way{p.id, other.id}, from, to); err != nil {
+			from, err := net.Listen("unix", filepath.Join(p.dir, peerSocket(other.id)))
+			if err != nil {
 				return nil, err
 			}
+			to := &net.UnixAddr{Net: "unix", Name: filepath.Join(other.dir, ownSocket)}
+			network.Join(child.Way{From: p.id, To: other.id}, from, to)
 		}
 	}
 	return e, nil
@@ -92,8 +94,8 @@ func build(etcd string, n int, cfg Config) (_ *child.Ensemble, err error) {
 // to clients. Connections between them stay open and mute, new ones get no answer. A
 // member that is off serves nobody, and cannot be restarted, until [Ensemble.Heal].
 func (e *Ensemble) Isolate(member *Server) {
-	e.network.isolate(slices.Index(e.Members, member) + 1)
+	e.network.Isolate(slices.Index(e.Members, member) + 1)
 }
 
 // Heal puts all members in touch again; what was said meanwhile and not given up arrives.
-func (e *Ensemble) Heal() { e.network.heal() }
+func (e *Ensemble) Heal() { e.network.Heal() }

@@ -1,4 +1,4 @@
-package etcdserver
+package child
 
 import (
 	"context"
@@ -6,53 +6,53 @@ import (
 	"sync"
 )
 
-// network carries what members say to one another, unless the way is cut.
-type network struct {
+// Network carries what the members of an ensemble say to one another, unless the way is
+// cut. Members count from 1.
+type Network struct {
 	ctx     context.Context
 	end     context.CancelFunc
 	wires   []*wire
 	workers sync.WaitGroup
 }
 
-// way is from the member that dials to the one it reaches, which count from 1.
-type way struct{ from, to int }
+// Way is from the member that dials to the one it reaches.
+type Way struct{ From, To int }
 
-func newNetwork() *network {
-	n := &network{}
+// NewNetwork returns a network without a way. Close ends it.
+func NewNetwork() *Network {
+	n := &Network{}
 	n.ctx, n.end = context.WithCancel(context.Background())
 	return n
 }
 
-// join carries connections to the socket from on to the socket to.
-func (n *network) join(way way, from, to string) error {
-	listener, err := net.Listen("unix", from)
-	if err != nil {
-		return err
-	}
+// Join carries connections to the listener, which it owns from now on, on to the address.
+func (n *Network) Join(way Way, from net.Listener, to net.Addr) {
 	w := &wire{network: n, way: way, to: to, whole: make(chan struct{})}
 	w.set(true)
 	n.wires = append(n.wires, w)
-	context.AfterFunc(n.ctx, func() { listener.Close() })
-	n.workers.Go(func() { w.serve(listener) })
-	return nil
+	context.AfterFunc(n.ctx, func() { from.Close() })
+	n.workers.Go(func() { w.serve(from) })
 }
 
-func (n *network) isolate(id int) {
+// Isolate cuts all ways from and to a member, until Heal. Connections stay open and mute,
+// new ones get no answer.
+func (n *Network) Isolate(id int) {
 	for _, w := range n.wires {
-		if w.way.from == id || w.way.to == id {
+		if w.way.From == id || w.way.To == id {
 			w.set(false)
 		}
 	}
 }
 
-func (n *network) heal() {
+// Heal makes all ways whole; what was said meanwhile and not given up arrives.
+func (n *Network) Heal() {
 	for _, w := range n.wires {
 		w.set(true)
 	}
 }
 
 // Close ends all connections and returns when nothing of the network is left.
-func (n *network) Close() error {
+func (n *Network) Close() error {
 	n.end()
 	n.workers.Wait()
 	return nil
@@ -60,9 +60,9 @@ func (n *network) Close() error {
 
 // wire carries one way's connections, each in both directions.
 type wire struct {
-	network *network
-	way     way
-	to      string
+	network *Network
+	way     Way
+	to      net.Addr
 	mu      sync.Mutex
 	whole   chan struct{} // closed while the wire is whole
 }
@@ -110,7 +110,7 @@ func (w *wire) carry(near net.Conn) {
 	if !w.passes() {
 		return
 	}
-	far, err := net.Dial("unix", w.to)
+	far, err := net.Dial(w.to.Network(), w.to.String())
 	if err != nil {
 		return
 	}

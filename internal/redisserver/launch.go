@@ -1,0 +1,58 @@
+package redisserver
+
+import (
+	"net"
+	"os/exec"
+	"strconv"
+)
+
+// program is what a server runs.
+type program struct {
+	redis  string // the path of the program
+	cfg    Config
+	dir    string
+	addr   string
+	ways   map[*program]string // where this one finds each of the others
+	follow *program            // nil for a primary
+}
+
+// Command returns the redis-server to run.
+func (p *program) Command() (*exec.Cmd, error) {
+	host, port, err := net.SplitHostPort(p.addr)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{
+		"--bind", host,
+		"--port", port,
+		"--dir", p.dir,
+		"--daemonize", "no",
+		"--logfile", "",
+		"--save", "",
+		"--appendonly", yes(!p.cfg.Volatile),
+		"--appendfsync", "everysec", // what kill -9 leaves to the kernel is not lost
+		"--maxmemory-policy", "noeviction",
+		"--min-replicas-to-write", strconv.Itoa(p.cfg.MinReplicas),
+		"--min-replicas-max-lag", strconv.Itoa(p.cfg.MaxLag),
+		"--repl-diskless-sync", "yes",
+		"--repl-diskless-sync-delay", "0",
+		"--repl-ping-replica-period", "1",
+	}
+	if p.follow != nil {
+		host, port, err := net.SplitHostPort(p.ways[p.follow])
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--replicaof", host, port)
+	}
+	cmd := exec.Command(p.redis, args...)
+	cmd.Dir = p.dir
+	return cmd, nil
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
