@@ -40,10 +40,12 @@ func (s *scene) meets(p *proc, m mishap, n int64, play func(context.Context)) bo
 	defer cancel()
 	s.await("the process is connected again", s.patience(), func() bool { return p.Err() == nil })
 	var messages atomic.Int64
+	over := make(chan struct{})
 	p.Messages(func() bool {
 		if messages.Add(1) != n {
 			return false
 		}
+		defer close(over)
 		if m.cancel {
 			cancel()
 		}
@@ -60,6 +62,7 @@ func (s *scene) meets(p *proc, m mishap, n int64, play func(context.Context)) bo
 	case s.verdict.failed():
 		s.Fatalf("that was when %s (message %d)", m.name, n)
 	case met:
+		<-over
 		return true
 	}
 	return false

@@ -3,6 +3,7 @@ package tiertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -65,31 +66,42 @@ func wakeUp(s *scene) {
 	})
 }
 
+// look returns the queue as the process sees it.
+func (p *proc) look() []second.Contender {
+	p.scene.Helper()
+	ctx, cancel := context.WithTimeout(p.scene.Context(), p.scene.patience())
+	defer cancel()
+	queue, err := p.claim.Contenders(ctx)
+	if err != nil {
+		p.scene.Fatalf("Contenders: %v", err)
+	}
+	return queue
+}
+
+// sees waits until the process sees so many contenders: its server may learn late of what others have written.
+func (p *proc) sees(contenders int) (queue []second.Contender) {
+	p.scene.Helper()
+	p.scene.await(fmt.Sprint(contenders, " contenders are seen"), p.scene.news(), func() bool {
+		queue = p.look()
+		return len(queue) == contenders
+	})
+	return queue
+}
+
 func contenders(s *scene) {
 	p := s.processes(3)
-	look := func(p *proc) []second.Contender {
-		s.Helper()
-		ctx, cancel := context.WithTimeout(s.Context(), s.patience())
-		defer cancel()
-		queue, err := p.claim.Contenders(ctx)
-		if err != nil {
-			s.Fatalf("Contenders: %v", err)
-		}
-		return queue
-	}
-	if queue := look(p[0]); len(queue) > 0 {
+	if queue := p[0].look(); len(queue) > 0 {
 		s.Errorf("contenders for a lock that was never used: %+v", queue)
 	}
 	h := p[0].acquire()
 	waiting := []*request{p[1].queue(), p[2].queue()}
+	var queue []second.Contender
 	for _, asker := range p {
-		var queue []second.Contender
-		s.await("three contenders are seen", s.news(), func() bool { queue = look(asker); return len(queue) == 3 })
+		queue = asker.sees(3)
 		if queue[0].Token != h.Token() {
 			s.Fatalf("contenders: %+v, want first the holder with token %d", queue, h.Token())
 		}
 	}
-	queue := look(p[2])
 	s.release(h)
 	for i, r := range waiting {
 		h := r.granted()

@@ -128,6 +128,10 @@ func revokedAtEachMessage(s *scene) {
 		asked <- queues
 	}
 	s.each(a, mishap{name: "somebody asks for the lock", do: ask}, func(context.Context) {
+		select {
+		case <-asked: // in the scene before, after its release
+		default:
+		}
 		h := a.as(second.Writing).acquire()
 		h.Revoked()
 		reader := s.shared(h, b)
@@ -139,10 +143,6 @@ func revokedAtEachMessage(s *scene) {
 			s.release(h)
 		case <-time.After(s.Lease / 50): // the next message is that of the release, if any
 			s.release(h)
-			select {
-			case <-asked:
-			default:
-			}
 		}
 		s.release(reader)
 		s.none()

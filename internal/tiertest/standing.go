@@ -37,11 +37,7 @@ func standing(s *scene) {
 	next, w1 := p[1].queueAsking()
 	last, w2 := p[2].queueAsking()
 	s.awaitStanding(w1, 1, h.Token())
-	queue, err := p[1].claim.Contenders(s.Context())
-	if err != nil || len(queue) != 3 {
-		s.Fatalf("Contenders: %v, %v", queue, err)
-	}
-	s.awaitStanding(w2, 2, queue[1].Token)
+	s.awaitStanding(w2, 2, p[1].sees(3)[1].Token)
 
 	s.release(h)
 	h = next.granted()
