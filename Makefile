@@ -1,4 +1,4 @@
-.PHONY: demo chaos partition bench bench-etcd etcd test compat sim mutants gremlins interop lint tidy-check cross server etcd-server redis-server prometheus
+.PHONY: demo chaos partition bench bench-etcd etcd test compat sim mutants gremlins interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
 
 SHELL := bash
 
@@ -49,7 +49,7 @@ etcd: etcd-server
 	go run ./stress/partition -store etcd -trials 2 -labs 3
 
 # Everything, on real servers; fails where it cannot get one.
-test: server etcd-server redis-server prometheus
+test: server etcd-server redis-server postgresql-server prometheus
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet $(PACKAGES)
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 15m $(PACKAGES)
@@ -112,6 +112,9 @@ etcd-server:
 
 redis-server:
 	@scripts/get-redis.sh
+
+postgresql-server:
+	@scripts/get-postgresql.sh
 
 prometheus:
 	@scripts/get-prometheus.sh

@@ -15,6 +15,9 @@ import (
 type Ensemble struct {
 	Members []*Server
 	Network io.Closer // what carries their words to one another, closed by Stop; may be nil
+	// Succeed makes another member the leader in place of one that was killed; nil where
+	// the servers elect one.
+	Succeed func(ctx context.Context) error
 }
 
 // Start starts what build describes, and returns once each of the servers serves. The end
@@ -106,6 +109,11 @@ func (e *Ensemble) Failover(ctx context.Context) error {
 		return err
 	}
 	leader.Kill()
+	if e.Succeed != nil {
+		if err := e.Succeed(ctx); err != nil {
+			return err
+		}
+	}
 	_, err = e.Leader(ctx)
 	return errors.Join(err, leader.Restart(ctx))
 }

@@ -1,11 +1,16 @@
 package child
 
 import (
+	"errors"
+	"io"
+	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 )
 
-// process is a started child. done is closed when it is gone.
+// process is a started child and the processes that it started itself. done is closed
+// when all of them are gone.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -15,6 +20,12 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 	if err := Apart(cmd); err != nil {
 		return nil, err
 	}
+	// Whoever comes of the child has the writing end, and nobody else: it ends with them.
+	ended, alive, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.ExtraFiles = append(cmd.ExtraFiles, alive)
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
@@ -23,10 +34,13 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(p.done)
+		defer ended.Close()
 		err := cmd.Start()
+		alive.Close()
 		started <- err
 		if err == nil {
 			_ = cmd.Wait() // it is killed, as a rule; why it ended is in its log
+			_, _ = io.Copy(io.Discard, ended)
 		}
 	}()
 	if err := <-started; err != nil {
@@ -35,8 +49,51 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// kill ends the child, paused or not, and returns when it is gone.
+// pause stops the child first: after that it starts no others.
+func (p *process) pause() error {
+	if err := Pause(p.cmd.Process); err != nil {
+		return err
+	}
+	// The signal may take a moment, and in that moment it may start one more.
+	var paused []int
+	for {
+		pids := kin(p.cmd.Process.Pid)
+		fresh := slices.DeleteFunc(pids, func(pid int) bool { return slices.Contains(paused, pid) })
+		if len(fresh) == 0 {
+			return nil
+		}
+		if err := each(fresh, Pause); err != nil {
+			return err
+		}
+		paused = append(paused, fresh...)
+	}
+}
+
+func (p *process) resume() error {
+	return errors.Join(each(kin(p.cmd.Process.Pid), Resume), Resume(p.cmd.Process))
+}
+
+// kill ends the child and all that it started, paused or not, and returns when they are
+// gone.
 func (p *process) kill() {
+	if p.pause() == nil {
+		_ = each(kin(p.cmd.Process.Pid), (*os.Process).Kill)
+	}
 	_ = p.cmd.Process.Kill() // fails only if it is gone already
 	<-p.done
+}
+
+func each(pids []int, do func(*os.Process) error) error {
+	var errs []error
+	for _, pid := range pids {
+		process, err := os.FindProcess(pid)
+		if err == nil {
+			err = do(process)
+			_ = process.Release()
+		}
+		if !errors.Is(err, os.ErrProcessDone) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -1,5 +1,5 @@
 // Package child runs private servers as child processes, for tests and demos: what
-// zkserver, etcdserver and redisserver have in common.
+// zkserver, etcdserver, redisserver and pgserver have in common.
 //
 // On Linux the kernel kills a child when its parent dies, however it dies. Unix only:
 // pausing and killing servers is half of what they are here for.
@@ -37,6 +37,9 @@ type Program interface {
 type Kind struct {
 	Package string // whose errors theirs are, such as "zkserver"
 	Taken   string // what a log says if the address is in use
+	// Clear removes what a server that was killed leaves outside of its directory, which is
+	// dir; nil if it leaves nothing.
+	Clear func(dir string) error
 }
 
 // Server is a server in a child process, with a directory of its own. Addr and Pid apart,
@@ -87,15 +90,19 @@ func (s *Server) Restart(ctx context.Context) error {
 }
 
 // Pause freezes the server with SIGSTOP: its connections stay open and mute.
-func (s *Server) Pause() error { return Pause(s.process.cmd.Process) }
+func (s *Server) Pause() error { return s.process.pause() }
 
 // Resume continues a paused server.
-func (s *Server) Resume() error { return Resume(s.process.cmd.Process) }
+func (s *Server) Resume() error { return s.process.resume() }
 
 // Stop kills the server and removes its directory.
 func (s *Server) Stop() error {
 	s.Kill()
-	return os.RemoveAll(s.dir)
+	var err error
+	if s.kind.Clear != nil && s.process != nil {
+		err = s.kind.Clear(s.dir)
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
 // launch starts the child; it does not wait until the child serves.

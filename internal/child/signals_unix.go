@@ -12,7 +12,10 @@ import (
 // terminal is meant for the parent, which may still need the child. On Linux the child
 // dies with the thread that starts it.
 func Apart(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
 	dieWithParent(cmd.SysProcAttr)
 	return nil
 }

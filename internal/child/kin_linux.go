@@ -1,0 +1,27 @@
+package child
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// kin lists the children of a process.
+func kin(pid int) (pids []int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, stat := range stats {
+		text, _ := os.ReadFile(stat) // a process that is gone has none
+		var state string
+		var parent int
+		// Its name, in parentheses, may be anything.
+		if _, err := fmt.Sscan(string(text[bytes.LastIndexByte(text, ')')+1:]), &state, &parent); err != nil || parent != pid {
+			continue
+		}
+		var child int
+		if _, err := fmt.Sscan(filepath.Base(filepath.Dir(stat)), &child); err == nil {
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}

@@ -1,0 +1,20 @@
+//go:build !linux
+
+package child
+
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+)
+
+// kin lists the children of a process.
+func kin(pid int) (pids []int) {
+	list, _ := exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output() // fails if there are none
+	for _, field := range strings.Fields(string(list)) {
+		if pid, err := strconv.Atoi(field); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

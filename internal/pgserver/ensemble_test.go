@@ -1,0 +1,130 @@
+package pgserver_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/pgserver"
+	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
+)
+
+func TestStandbyFollowsAndIsPromoted(t *testing.T) {
+	t.Parallel()
+	e := pgservertest.StartEnsemble(t, 2, pgserver.Config{NoSync: true})
+	primary, standby := e.Members[0], e.Members[1]
+	if leader := leader(t, e); leader != primary {
+		t.Errorf("%s leads, want the first member", leader.Addr())
+	}
+	write(t, primary, "CREATE TABLE kept AS SELECT 7 AS n")
+	eventually(t, "the standby has it", func() bool { return read(t, standby, "SELECT n FROM kept") == "7" })
+	primary.Kill()
+	if err := e.Promote(t.Context(), standby); err != nil {
+		t.Fatal(err)
+	}
+	write(t, standby, "INSERT INTO kept VALUES (8)")
+	if err := primary.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the old primary follows", func() bool {
+		mode, _ := primary.Mode()
+		return mode == "follower" && read(t, primary, "SELECT max(n) FROM kept") == "8"
+	})
+	if got := read(t, standby, "SELECT count(*) FROM pg_stat_replication"); got != "1" {
+		t.Errorf("%s standbys, want 1", got)
+	}
+}
+
+func TestFailoverLosesNoSynchronousWrite(t *testing.T) {
+	t.Parallel()
+	e := pgservertest.StartEnsemble(t, 3, pgserver.Config{NoSync: true, Synchronous: true})
+	write(t, leader(t, e), "CREATE TABLE kept AS SELECT 1 AS n")
+	for i := range 2 {
+		old := leader(t, e)
+		write(t, old, "UPDATE kept SET n = n + 1")
+		if err := e.Failover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		now := leader(t, e)
+		if now == old {
+			t.Error("the same server leads after Failover")
+		}
+		if got, want := read(t, now, "SELECT n FROM kept"), []string{"2", "3"}[i]; got != want {
+			t.Errorf("after Failover: got %q, want %s", got, want)
+		}
+		eventually(t, "all the others follow", func() bool {
+			return read(t, now, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == "2"
+		})
+	}
+}
+
+func TestIsolatedPrimaryGoesOnAndReachesNobody(t *testing.T) {
+	t.Parallel()
+	e := pgservertest.StartEnsemble(t, 2, pgserver.Config{NoSync: true})
+	primary, standby := e.Members[0], e.Members[1]
+	write(t, primary, "CREATE TABLE kept AS SELECT 1 AS n")
+	eventually(t, "the standby has it", func() bool { return read(t, standby, "SELECT n FROM kept") == "1" })
+	e.Isolate(primary)
+	write(t, primary, "UPDATE kept SET n = 2")
+	if err := e.Promote(t.Context(), standby); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, standby, "SELECT n FROM kept"); got != "1" {
+		t.Errorf("the promoted standby has %q, which was written to the isolated primary", got)
+	}
+	write(t, standby, "UPDATE kept SET n = 3")
+	write(t, primary, "UPDATE kept SET n = 4")
+	e.Heal()
+	if got := read(t, primary, "SELECT n FROM kept"); got != "4" {
+		t.Errorf("the old primary has %q, want its own 4", got)
+	}
+}
+
+func TestSynchronousWriteWaitsForAStandby(t *testing.T) {
+	t.Parallel()
+	e := pgservertest.StartEnsemble(t, 2, pgserver.Config{NoSync: true, Synchronous: true})
+	primary := e.Members[0]
+	write(t, primary, "CREATE TABLE kept AS SELECT 1 AS n")
+	e.Isolate(primary)
+	written := make(chan error, 1)
+	go func() {
+		_, err := ask(t, pgserver.URL(primary.Addr()), "UPDATE kept SET n = 2")
+		written <- err
+	}()
+	eventually(t, "the write waits", func() bool {
+		return read(t, primary, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1"
+	})
+	e.Heal()
+	if err := <-written; err != nil {
+		t.Errorf("the write, after Heal: %v", err)
+	}
+}
+
+func leader(t *testing.T, e *pgserver.Ensemble) *pgserver.Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := e.Leader(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(e.Members, s) {
+		t.Fatalf("%s is no member", s.Addr())
+	}
+	return s
+}
+
+func write(t *testing.T, s *pgserver.Server, query string) {
+	t.Helper()
+	if out, err := ask(t, pgserver.URL(s.Addr()), query); err != nil {
+		t.Fatalf("%s: %v: %s", query, err, out)
+	}
+}
+
+// read is what the server answers, be it an error.
+func read(t *testing.T, s *pgserver.Server, query string) string {
+	t.Helper()
+	out, _ := ask(t, pgserver.URL(s.Addr()), query)
+	return out
+}
