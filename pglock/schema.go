@@ -1,0 +1,79 @@
+package pglock
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Schema is the SQL that makes the schema tierlock with all that the locks need, for those who
+// migrate their databases themselves. It runs as it is in a transaction, once, under any role
+// that may create a schema in the database.
+//
+//go:embed schema.sql
+var Schema string
+
+// schemaVersion is what tierlock.version() returns. A change of schema.sql is another version.
+const schemaVersion = 1
+
+// Migrate creates the schema tierlock in the database of pool, in one transaction, and does nothing
+// if it is there. It may run in several processes at once. After an error nothing is changed, unless
+// the answer of the commit was lost; it can be called again.
+//
+// The role of pool then owns the schema. Another role that is to use locks needs
+//
+//	GRANT USAGE ON SCHEMA tierlock TO locker;
+//	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tierlock TO locker;
+//	GRANT USAGE ON ALL SEQUENCES IN SCHEMA tierlock TO locker;
+func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
+	err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('tierlock schema', 0))"); err != nil {
+			return err
+		}
+		var present bool
+		if err := tx.QueryRow(ctx, "SELECT to_regnamespace('tierlock') IS NOT NULL").Scan(&present); err != nil {
+			return err
+		}
+		if present {
+			return checkSchema(ctx, tx)
+		}
+		_, err := tx.Exec(ctx, Schema)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("pglock: migrate: %w", err)
+	}
+	return nil
+}
+
+// A querier is a connection, a pool or a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// errSchema says that the database has no schema tierlock that this package can use.
+var errSchema = errors.New("the database has no schema tierlock of the version wanted")
+
+// checkSchema returns errSchema, with what to do about it, unless all is there.
+func checkSchema(ctx context.Context, q querier) error {
+	var version int
+	var database string
+	err := q.QueryRow(ctx, "SELECT tierlock.version(), current_database()").Scan(&version, &database)
+	var refusal *pgconn.PgError
+	switch {
+	case errors.As(err, &refusal) && (refusal.Code == "3F000" || refusal.Code == "42883"): // no such schema, no such function
+		return fmt.Errorf("%w: there is none, want version %d; run pglock.Migrate, or the SQL of pglock.Schema", errSchema, schemaVersion)
+	case err != nil:
+		return err
+	case version > schemaVersion:
+		return fmt.Errorf("%w: database %s has version %d, this program wants %d; use a later release of pglock in it", errSchema, database, version, schemaVersion)
+	case version < schemaVersion:
+		return fmt.Errorf("%w: database %s has version %d, this program wants %d; end all programs with locks in it, drop the schema and run pglock.Migrate", errSchema, database, version, schemaVersion)
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+-- What pglock needs in a database, all in the schema tierlock.
+--
+-- A process has a session, and for each lock that it has or wants a contender. The contenders of one path are a queue, in
+-- the order of their tokens. Times are the server's, at the moment.
+
+CREATE SCHEMA tierlock;
+
+CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1';
+
+CREATE SEQUENCE tierlock.token;
+
+-- A session is over once it has expired, for whoever looks: it is never renewed then.
+CREATE TABLE tierlock.session (
+	id uuid PRIMARY KEY,
+	expires timestamptz NOT NULL,
+	host text NOT NULL,
+	pid int NOT NULL,
+	label text NOT NULL
+) WITH (fillfactor = 50); -- room for renewals
+
+CREATE TABLE tierlock.contender (
+	path text COLLATE "C" NOT NULL,
+	token bigint NOT NULL,
+	id uuid NOT NULL UNIQUE,
+	session uuid NOT NULL REFERENCES tierlock.session ON DELETE CASCADE,
+	reads boolean NOT NULL, -- so that it shares the lock with others that do
+	asked boolean NOT NULL DEFAULT false, -- to give the lock up
+	linger_ms bigint NOT NULL,
+	since timestamptz NOT NULL DEFAULT clock_timestamp(),
+	PRIMARY KEY (path, token)
+);
+
+CREATE INDEX ON tierlock.contender (session);
+
+-- What a process was told has to be so after a crash, and after a standby has taken over. The role's own setting may be weaker.
+CREATE FUNCTION tierlock.durably() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+		PERFORM set_config('synchronous_commit', 'on', true);
+	END IF;
+END $$;
+
+CREATE FUNCTION tierlock.key(queue text) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+	'SELECT hashtextextended(queue, 7308604759847199084)';
+
+-- Whoever changes a queue has it alone until its transaction ends. So tokens become visible in their order, and whoever sees
+-- its own with none before it is the first for good. It needs a fresh snapshot for each statement.
+CREATE FUNCTION tierlock.enclose(queue text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE 'pglock needs transactions that are read committed, not %', current_setting('transaction_isolation');
+	END IF;
+	PERFORM tierlock.durably();
+	PERFORM pg_advisory_xact_lock(tierlock.key(queue));
+END $$;
+
+-- heads are those that have the lock: the first, and if that reads, all that read before the first that does not.
+CREATE FUNCTION tierlock.heads(queue text) RETURNS SETOF tierlock.contender LANGUAGE plpgsql AS $$
+DECLARE
+	writer bigint := (SELECT token FROM tierlock.contender WHERE path = queue AND NOT reads ORDER BY token LIMIT 1);
+	reader bigint := (SELECT token FROM tierlock.contender WHERE path = queue ORDER BY token LIMIT 1);
+BEGIN
+	RETURN QUERY SELECT * FROM tierlock.contender c WHERE c.path = queue
+		AND (c.token = reader OR c.token < coalesce(writer, 9223372036854775807)) ORDER BY c.token;
+END $$;
+
+CREATE FUNCTION tierlock.notify(session uuid, message text) RETURNS void LANGUAGE sql AS
+	$$ SELECT pg_notify('tierlock ' || session, message) $$;
+
+-- tell tells those that have the lock and were not among the heads before that it is their turn, and whether somebody waits
+-- behind them; if there is other news, the others.
+CREATE FUNCTION tierlock.tell(queue text, before uuid[], news boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	head tierlock.contender;
+BEGIN
+	FOR head IN SELECT * FROM tierlock.heads(queue) LOOP
+		IF head.id <> ALL (before) THEN
+			PERFORM tierlock.notify(head.session, 'turn ' || head.id || ' ' || EXISTS (SELECT FROM tierlock.contender c
+				WHERE c.path = queue AND c.token > head.token AND NOT (c.reads AND head.reads)));
+		ELSIF news THEN
+			PERFORM tierlock.notify(head.session, 'look ' || queue);
+		END IF;
+	END LOOP;
+END $$;
+
+-- expire deletes the contenders in an enclosed queue whose sessions are over. It waits for renewals under way.
+CREATE FUNCTION tierlock.expire(queue text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	dead uuid[] := ARRAY(SELECT s.id FROM tierlock.session s WHERE s.expires <= clock_timestamp()
+		AND s.id IN (SELECT c.session FROM tierlock.contender c WHERE c.path = queue) FOR SHARE OF s);
+BEGIN
+	DELETE FROM tierlock.contender WHERE path = queue AND session = ANY (dead);
+END $$;
+
+-- enter puts a contender at the tail of a queue, and deletes an old one with that; a try, only if nobody is in the way. If it is
+-- repeated it finds what it did before, and yet writes: so it waits for the standby that the first one may not have waited for.
+CREATE FUNCTION tierlock.enter(queue text, me uuid, mine uuid, reading boolean, lingers bigint, old uuid, try boolean,
+	OUT alive boolean, OUT number bigint, OUT first boolean, OUT removed boolean) LANGUAGE plpgsql AS $$
+DECLARE
+	before uuid[];
+	waited boolean;
+BEGIN
+	PERFORM tierlock.enclose(queue);
+	PERFORM FROM tierlock.session WHERE id = mine AND expires > clock_timestamp() FOR KEY SHARE;
+	alive := FOUND;
+	IF NOT alive THEN
+		RETURN;
+	END IF;
+	before := ARRAY(SELECT h.id FROM tierlock.heads(queue) h);
+	PERFORM tierlock.expire(queue);
+	DELETE FROM tierlock.contender WHERE id = old;
+	removed := FOUND;
+	UPDATE tierlock.contender SET linger_ms = lingers WHERE id = me RETURNING token INTO number;
+	IF NOT FOUND AND NOT (try AND EXISTS (SELECT FROM tierlock.contender WHERE path = queue AND NOT (reads AND reading))) THEN
+		waited := EXISTS (SELECT FROM tierlock.contender c WHERE c.path = queue AND c.id NOT IN (SELECT h.id FROM tierlock.heads(queue) h));
+		INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms)
+			VALUES (queue, nextval('tierlock.token'), me, mine, reading, lingers) RETURNING token INTO number;
+	END IF;
+	first := NOT EXISTS (SELECT FROM tierlock.contender WHERE path = queue AND token < number AND NOT (reads AND reading));
+	PERFORM tierlock.tell(queue, before || me, NOT first AND NOT waited);
+END $$;
+
+-- leave deletes a contender, and reports whether it was there.
+CREATE FUNCTION tierlock.leave(queue text, me uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	before uuid[];
+BEGIN
+	PERFORM tierlock.enclose(queue);
+	before := ARRAY(SELECT h.id FROM tierlock.heads(queue) h);
+	DELETE FROM tierlock.contender WHERE id = me;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	PERFORM tierlock.tell(queue, before, me <> ALL (before));
+	RETURN true;
+END $$;
+
+-- share has a contender read from now on, and reports whether it is there.
+CREATE FUNCTION tierlock.share(queue text, me uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	before uuid[];
+BEGIN
+	PERFORM tierlock.enclose(queue);
+	before := ARRAY(SELECT h.id FROM tierlock.heads(queue) h);
+	UPDATE tierlock.contender SET reads = true WHERE id = me;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	PERFORM tierlock.tell(queue, before, false);
+	RETURN true;
+END $$;
+
+-- ask asks those that have the lock to give it up.
+CREATE FUNCTION tierlock.ask(queue text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	head tierlock.contender;
+BEGIN
+	PERFORM tierlock.enclose(queue);
+	FOR head IN SELECT * FROM tierlock.heads(queue) h WHERE NOT h.asked LOOP
+		UPDATE tierlock.contender SET asked = true WHERE id = head.id;
+		PERFORM tierlock.notify(head.session, 'look ' || queue);
+	END LOOP;
+END $$;
+
+-- settle removes from a queue whoever has no session any more.
+CREATE FUNCTION tierlock.settle(queue text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	before uuid[];
+BEGIN
+	PERFORM tierlock.enclose(queue);
+	before := ARRAY(SELECT h.id FROM tierlock.heads(queue) h);
+	PERFORM tierlock.expire(queue);
+	PERFORM tierlock.tell(queue, before, true);
+END $$;
+
+-- open begins a session.
+CREATE FUNCTION tierlock.open(me uuid, ttl_ms bigint, host text, pid int, label text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM tierlock.durably();
+	INSERT INTO tierlock.session VALUES (me, clock_timestamp() + ttl_ms * interval '1 ms', host, pid, label);
+END $$;
+
+-- beat renews a session unless it is over, and names the queues with contenders whose sessions are. It locks the row first: once
+-- it has seen that the session is not over, nobody else can find the opposite. It waits for nobody but those who just have.
+CREATE FUNCTION tierlock.beat(me uuid, ttl_ms bigint, OUT alive boolean, OUT stale text[]) LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM tierlock.durably();
+	PERFORM FROM tierlock.session WHERE id = me FOR NO KEY UPDATE;
+	UPDATE tierlock.session SET expires = clock_timestamp() + ttl_ms * interval '1 ms' WHERE id = me AND expires > clock_timestamp();
+	alive := FOUND;
+	stale := ARRAY(SELECT DISTINCT c.path FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session
+		WHERE s.expires <= clock_timestamp() LIMIT 100);
+	DELETE FROM tierlock.session WHERE id IN (SELECT s.id FROM tierlock.session s WHERE s.expires <= clock_timestamp() - interval '1 minute'
+		AND NOT EXISTS (SELECT FROM tierlock.contender c WHERE c.session = s.id) FOR UPDATE OF s SKIP LOCKED);
+END $$;
+
+-- finish ends a session with its contenders. It encloses queues in one order, as others may do the same.
+CREATE FUNCTION tierlock.finish(me uuid) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	queue text;
+	before uuid[];
+BEGIN
+	FOR queue IN SELECT DISTINCT path FROM tierlock.contender WHERE session = me ORDER BY path LOOP
+		PERFORM tierlock.enclose(queue);
+		before := ARRAY(SELECT h.id FROM tierlock.heads(queue) h);
+		DELETE FROM tierlock.contender WHERE path = queue AND session = me;
+		PERFORM tierlock.tell(queue, before, true);
+	END LOOP;
+	DELETE FROM tierlock.session WHERE id = me;
+END $$;
+
+-- guard fails unless a contender is there and its session not over. From then until the end of the transaction the contender
+-- cannot be deleted, so that nobody else gets the lock.
+CREATE FUNCTION tierlock.guard(me uuid) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	mine uuid;
+BEGIN
+	PERFORM tierlock.durably();
+	SELECT session INTO mine FROM tierlock.contender WHERE id = me FOR KEY SHARE;
+	IF NOT FOUND OR NOT EXISTS (SELECT FROM tierlock.session WHERE id = mine AND expires > clock_timestamp()) THEN
+		RAISE 'the lock is lost' USING ERRCODE = 'TL001';
+	END IF;
+END $$;
