@@ -1,0 +1,113 @@
+package pglock
+
+import (
+	"context"
+	"net"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// maxRequests is how many requests are sent at a time. Each is over when its transaction is.
+const maxRequests = 4
+
+// config says how to connect: as the program's pool does. A request is one round trip, so that nothing
+// is prepared, and no connection tried out before.
+func (s *store) config() *pgxpool.Config {
+	c := s.pool.Config()
+	c.MaxConns, c.MinConns, c.MinIdleConns = maxRequests, 0, 0
+	c.PrepareConn, c.BeforeAcquire, c.AfterRelease, c.BeforeClose = nil, nil, nil, nil //nolint:staticcheck // it may be set
+	c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	c.ConnConfig.DialFunc = s.dial(c.ConnConfig.DialFunc)
+	greet := c.AfterConnect
+	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if greet != nil {
+			if err := greet(ctx, conn); err != nil {
+				return err
+			}
+		}
+		_, err := conn.Exec(ctx, "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE")
+		return err
+	}
+	return c
+}
+
+// connect makes a connection that is in no pool.
+func (s *store) connect(ctx context.Context) (*pgx.Conn, error) {
+	c := s.requests.Config()
+	if c.BeforeConnect != nil {
+		if err := c.BeforeConnect(ctx, c.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, c.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.AfterConnect(ctx, conn); err != nil {
+		conn.Close(ctx)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// dial makes connections that end with the store, whatever is under way: the driver takes up to 15 s to
+// close one in the middle of a request.
+func (s *store) dial(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.wires, cancel)()
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &wire{Conn: conn, stop: context.AfterFunc(s.wires, func() { conn.Close() })}, nil
+	}
+}
+
+type wire struct {
+	net.Conn
+	stop func() bool
+}
+
+func (w *wire) Close() error {
+	w.stop()
+	return w.Conn.Close()
+}
+
+// A nudge ends a wait.
+type nudge struct {
+	mu     sync.Mutex // guards the fields below
+	poked  bool
+	cancel context.CancelFunc // of the wait under way, nil if there is none
+}
+
+// poke ends the wait under way, or else the next one.
+func (n *nudge) poke() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.poked = true
+	if n.cancel != nil {
+		n.cancel()
+	}
+}
+
+// wait has f wait, until it is poked.
+func (n *nudge) wait(ctx context.Context, f func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n.mu.Lock()
+	n.cancel = cancel
+	if n.poked {
+		cancel()
+	}
+	n.mu.Unlock()
+	f(ctx)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.poked, n.cancel = false, nil
+}

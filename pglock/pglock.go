@@ -1,0 +1,36 @@
+package pglock
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// New returns the locks of this process in the database of pool, where [Migrate] has made the schema.
+// It connects as pool does, with its hooks BeforeConnect and AfterConnect, but on connections of its
+// own, which nobody else can keep busy: one that renews and listens, and up to four for requests.
+// Pool itself serves [Tx].
+//
+// New does not wait for the server: it connects in the background, and acquisitions wait for that. If
+// the schema is missing, or of another version, they fail and say so. An error says which option is
+// wrong; then nothing is left.
+func New(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
+	o, share, err := newOptions(opts)
+	if err == nil && pool == nil {
+		err = errors.New("nil pool")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pglock: %w", err)
+	}
+	if err := tier.Check(share...); err != nil { // before there is anything to close
+		return nil, err
+	}
+	s, err := open(pool, o)
+	if err != nil {
+		return nil, fmt.Errorf("pglock: %w", err)
+	}
+	return tier.New(s, share...)
+}

@@ -1,0 +1,91 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tierlock/tierlock/internal/pgserver"
+	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
+	"github.com/tierlock/tierlock/internal/tiertest"
+)
+
+func TestTier(t *testing.T) {
+	e := pgservertest.StartEnsemble(t, 3, pgserver.Config{NoSync: true, Synchronous: true})
+	url := pgserver.PlainURL(e.Addrs()...)
+	pool := poolAt(t, url, nil)
+	if err := Migrate(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), countWrites); err != nil {
+		t.Fatal(err)
+	}
+	pool.Close()
+	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
+		test(t, ensembleHarness(t, e, url))
+	}).Record(t, "PostgreSQL", "../docs/promises/postgres.md")
+}
+
+// countWrites notes each transaction that changes a queue.
+const countWrites = `
+	CREATE TABLE writes (transaction xid8 PRIMARY KEY);
+	CREATE FUNCTION count_write() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO public.writes VALUES (pg_current_xact_id()) ON CONFLICT DO NOTHING;
+		RETURN NULL;
+	END $$;
+	CREATE TRIGGER count AFTER INSERT OR UPDATE OR DELETE ON tierlock.contender FOR EACH ROW EXECUTE FUNCTION count_write();`
+
+// ensembleHarness is a primary and standbys, of which one at least has each write that is acknowledged.
+func ensembleHarness(t *testing.T, e *pgserver.Ensemble, url string) tiertest.Harness {
+	ctx := t.Context()
+	check := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	// An operator comes and goes: a test counts goroutines.
+	do := func(sql string, args ...any) (number int64, err error) {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		operator, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return 0, err
+		}
+		defer operator.Close(ctx)
+		return number, operator.QueryRow(ctx, sql, args...).Scan(&number)
+	}
+	return tiertest.Harness{
+		Lease: ttl,
+		Dial:  func(tb testing.TB) *tiertest.Process { return launch(tb, url).forSuite() },
+		Left: func(path string) int {
+			n, err := do("SELECT count(*) FROM tierlock.contender WHERE path = $1", path)
+			if err != nil {
+				return -1
+			}
+			return int(n)
+		},
+		Writes: func() int64 {
+			n, err := do("SELECT count(*) FROM writes")
+			check(err)
+			return n
+		},
+		Remove: func(path string, i int) {
+			n, err := do(`WITH gone AS (DELETE FROM tierlock.contender WHERE path = $1 AND token =
+				(SELECT token FROM tierlock.contender WHERE path = $1 ORDER BY token OFFSET $2 LIMIT 1) RETURNING 1) SELECT count(*) FROM gone`, path, i)
+			if err == nil && n == 0 {
+				err = errors.New("nobody there")
+			}
+			check(err)
+		},
+		Freeze: func() (thaw func()) {
+			check(e.Pause())
+			return func() { check(e.Resume()) }
+		},
+		Failover: func() { check(e.Failover(ctx)) },
+		Restart:  func() { check(e.Restart(ctx)) },
+	}
+}
