@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,17 +48,9 @@ func ensembleHarness(t *testing.T, e *pgserver.Ensemble, url string) tiertest.Ha
 			t.Error(err)
 		}
 	}
-	// An operator comes and goes: a test counts goroutines.
-	do := func(sql string, args ...any) (number int64, err error) {
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		operator, err := pgx.Connect(ctx, url)
-		if err != nil {
-			return 0, err
-		}
-		defer operator.Close(ctx)
-		return number, operator.QueryRow(ctx, sql, args...).Scan(&number)
-	}
+	o := &operator{url: url}
+	t.Cleanup(o.leave)
+	do := func(sql string, args ...any) (int64, error) { return o.do(ctx, sql, args...) }
 	return tiertest.Harness{
 		Lease: ttl,
 		Dial:  func(tb testing.TB) *tiertest.Process { return launch(tb, url).forSuite() },
@@ -87,5 +80,38 @@ func ensembleHarness(t *testing.T, e *pgserver.Ensemble, url string) tiertest.Ha
 		},
 		Failover: func() { check(e.Failover(ctx)) },
 		Restart:  func() { check(e.Restart(ctx)) },
+	}
+}
+
+// An operator looks from outside the library. No goroutine is theirs, as tests count those.
+type operator struct {
+	url string
+
+	mu   sync.Mutex // guards the field below
+	conn *pgx.Conn  // nil until it is needed
+}
+
+// do returns the number that a query does.
+func (o *operator) do(ctx context.Context, sql string, args ...any) (number int64, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if o.conn == nil || o.conn.IsClosed() {
+		if o.conn, err = pgx.Connect(ctx, o.url); err != nil {
+			return 0, err
+		}
+	}
+	if err = o.conn.QueryRow(ctx, sql, args...).Scan(&number); err != nil {
+		o.conn.Close(ctx) // the server may not be the primary any more
+	}
+	return number, err
+}
+
+func (o *operator) leave() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.conn != nil {
+		o.conn.Close(context.Background())
 	}
 }
