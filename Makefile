@@ -8,7 +8,7 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # All packages of the modules in go.work, and those of the locks and of stress whose tests start servers.
 PACKAGES = $(or $(shell go list -m -f '{{.Dir}}/...'),$(error go.work has no modules))
 STARTERS = $(or $(shell go list -test -f '{{$$p := .ForTest}}{{if $$p}}{{range .Deps}}{{if eq . "github.com/tierlock/tierlock/internal/child"}}{{$$p}} {{end}}{{end}}{{end}}' \
-	./... ./etcdlock/... ./stress/...),$(error no test starts a server))
+	./... ./etcdlock/... ./redislock/... ./stress/...),$(error no test starts a server))
 
 GREMLINS := go run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0

@@ -30,7 +30,7 @@ func (p *program) Command() (*exec.Cmd, error) {
 		"--logfile", "",
 		"--save", "",
 		"--appendonly", yes(!p.cfg.Volatile),
-		"--appendfsync", "everysec", // what kill -9 leaves to the kernel is not lost
+		"--appendfsync", p.sync(),
 		"--maxmemory-policy", "noeviction",
 		"--min-replicas-to-write", strconv.Itoa(p.cfg.MinReplicas),
 		"--min-replicas-max-lag", strconv.Itoa(p.cfg.MaxLag),
@@ -48,6 +48,13 @@ func (p *program) Command() (*exec.Cmd, error) {
 	cmd := exec.Command(p.redis, args...)
 	cmd.Dir = p.dir
 	return cmd, nil
+}
+
+func (p *program) sync() string {
+	if p.cfg.NoSync {
+		return "no"
+	}
+	return "everysec"
 }
 
 func yes(b bool) string {

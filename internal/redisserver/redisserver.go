@@ -15,9 +15,12 @@ import (
 	"github.com/tierlock/tierlock/internal/child"
 )
 
-// Config says how a server runs. The zero value is a server that writes each command to
-// an append-only file before it answers, so that nothing is lost by kill -9.
+// Config says how a server runs. The zero value is a server that keeps an append-only file,
+// which it syncs each second.
 type Config struct {
+	// NoSync leaves the syncs to the kernel, and never waits for one: what was answered is
+	// not lost by kill -9. Never set it where speed is measured.
+	NoSync bool
 	// Volatile servers write nothing down: a restart begins empty.
 	Volatile bool
 	// MinReplicas is how many replicas a primary has to have heard from within MaxLag to

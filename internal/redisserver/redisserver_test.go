@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestServerServesUntilStop(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	s := redisservertest.Start(t, redisserver.Config{})
+	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
 	put(t, s, "k", "v")
 	if mode, err := s.Mode(); err != nil || mode != "leader" {
 		t.Errorf("Mode: got %q, %v, want leader", mode, err)
@@ -47,7 +47,7 @@ func TestServerServesUntilStop(t *testing.T) {
 }
 
 func TestRestartKeepsDataAndAddress(t *testing.T) {
-	s := redisservertest.Start(t, redisserver.Config{})
+	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
 	addr, pid := s.Addr(), s.Pid()
 	put(t, s, "kept", "data")
 	s.Kill()
@@ -77,7 +77,7 @@ func TestVolatileServerRestartsEmpty(t *testing.T) {
 }
 
 func TestPausedServerIsMuteUntilResumed(t *testing.T) {
-	s := redisservertest.Start(t, redisserver.Config{})
+	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
 	if err := s.Pause(); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestPausedServerIsMuteUntilResumed(t *testing.T) {
 }
 
 func TestFailoverPromotesAReplicaAndTheOldPrimaryFollows(t *testing.T) {
-	e := redisservertest.StartEnsemble(t, 3, redisserver.Config{})
+	e := redisservertest.StartEnsemble(t, 3, redisserver.Config{NoSync: true})
 	first := e.Members[0]
 	put(t, first, "k", "v")
 	eventually(t, "the replicas have it", func() bool { return get(e.Members[1], "k") == "v" && get(e.Members[2], "k") == "v" })
@@ -145,7 +145,7 @@ func TestIsolatedPrimaryGoesOnUntilItMissesItsReplicas(t *testing.T) {
 }
 
 func TestHealedPrimaryRemainsItIfNobodyWasPromoted(t *testing.T) {
-	e := redisservertest.StartEnsemble(t, 2, redisserver.Config{})
+	e := redisservertest.StartEnsemble(t, 2, redisserver.Config{NoSync: true})
 	e.Isolate(e.Members[0])
 	e.Heal()
 	put(t, e.Members[0], "k", "v")
@@ -154,7 +154,7 @@ func TestHealedPrimaryRemainsItIfNobodyWasPromoted(t *testing.T) {
 
 func TestNotFoundSaysHowToGetAServer(t *testing.T) {
 	t.Setenv("REDIS_SERVER", t.TempDir()+"/redis-server")
-	_, err := redisserver.Start(t.Context(), redisserver.Config{})
+	_, err := redisserver.Start(t.Context(), redisserver.Config{NoSync: true})
 	if !errors.Is(err, redisserver.ErrNotFound) {
 		t.Fatalf("Start: got %v, want ErrNotFound", err)
 	}

@@ -1,0 +1,71 @@
+package redislock
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// An answer is what Redis says of a contender, on request or by a message.
+type answer struct {
+	known  bool // it queues
+	token  int64
+	at     time.Duration // by the server's clock
+	has    bool          // the lock
+	reads  bool
+	asked  bool // to give the lock up
+	behind bool // somebody waits because of it
+	reader bool // the one right behind reads
+
+	wait    time.Duration // after which the first one is to look again; 0 if it will be told
+	ahead   int
+	nearest place // of those ahead
+}
+
+// A place is one in a queue.
+type place struct {
+	id    string
+	token int64
+	about string // what the process says of itself, behind what the script knows
+}
+
+// size is that of an answer about a contender that queues.
+const size = 13
+
+// parse reads what the script returns.
+func parse(words []string) (a answer, err error) {
+	if len(words) == 1 && words[0] == "0" {
+		return answer{}, nil
+	}
+	if len(words) != size {
+		return answer{}, fmt.Errorf("an answer of %d words", len(words))
+	}
+	number := func(i int) int64 {
+		n, e := strconv.ParseInt(words[i], 10, 64)
+		if e != nil {
+			err = e
+		}
+		return n
+	}
+	flag := func(i int) bool { return words[i] == "1" }
+	duration := func(i int) time.Duration { return time.Duration(number(i)) * time.Microsecond }
+	a = answer{
+		known: true, token: number(1), at: duration(2), has: flag(3), reads: flag(4), asked: flag(5),
+		behind: flag(6), reader: flag(7), wait: duration(8), ahead: int(number(9)),
+		nearest: place{id: words[10], token: number(11), about: words[12]},
+	}
+	return a, err
+}
+
+func (p place) reads() bool { return len(p.about) > 0 && p.about[0] == 'r' }
+func (p place) asked() bool { return len(p.about) > 1 && p.about[1] == 'a' }
+
+func (p place) describe() second.Contender {
+	o := p.owner()
+	return second.Contender{
+		ID: p.id, Token: p.token, Since: o.Time, Host: o.Host, PID: o.PID, Label: o.Label,
+		Linger: time.Duration(o.Linger) * time.Millisecond, Shared: p.reads(), Asked: p.asked(),
+	}
+}

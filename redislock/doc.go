@@ -1,0 +1,115 @@
+// Package redislock is the lock of package tier on Redis: each process queues with one contender,
+// however many of its goroutines wait.
+//
+//	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+//	defer client.Close()
+//	locks, err := redislock.New(client)
+//	…
+//	defer locks.Close()
+//	hold, err := locks.Mutex("locks:report").Acquire(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer hold.Release()
+//	ctx = hold.Context(ctx) // ends if the lock is lost
+//
+// Package tier documents the lock, which is the same on every store. This is what is particular to
+// Redis.
+//
+// The lock at path is the key path: whoever has the lock has its id there, with an expiry. It is what
+// SET path id NX PX makes, so that this lock and those of redsync (with one server), bsm/redislock,
+// Spring's RedisLockRegistry and whatever else locks that way exclude one another on the same key.
+// Beside it are the queue of the processes that wait, their leases, and a little state, as
+// {path}:tierlock:queue, :leases and :state; if path has a hash tag, without the braces. All that is
+// done to them is one script, which goes by the server's clock and never by a client's.
+//
+// # Beside other locks
+//
+// A lock of another library tells nobody when it ends, so the first in the queue looks each 10 to
+// 100 ms, as its expiry says. Such a lock cannot be seen to wait, either. So from the first look that
+// showed one, and for a minute after the last, the key is left free for 25 ms when a process has used up
+// its hand-off budget and another one waits, ten times a second at most: time for those who try again
+// and again. One that has never been seen can be starved by a queue that never ends. A key of another
+// type than a string counts as a lock that is taken. Nobody is told how a lock of another library ends, and
+// after a fail-over nothing excludes it.
+//
+// A key that is deleted or overwritten is a lock that is lost: its holder hears of that within a quarter of
+// the TTL, and the next one may have it before. Do not write to the key; to ask for the lock is
+// Revoke.
+//
+// # What is promised
+//
+// There is one holder at most, or readers only. A holder learns that it lost the lock no later than its
+// lease ends, on the process's own monotonic clock, and a margin before Redis can give it to anybody
+// else (a third of the TTL by default). A broken connection alone loses nothing: the lock is
+// suspended until Redis answers again or the lease ends.
+//
+// Processes are served in the order in which the server has queued them. A message tells the next one
+// that it has its turn, and the holder that another one waits. Redis delivers messages at most
+// once; one that is lost is made up for by the next heartbeat, a quarter of the TTL later at most.
+//
+// What nobody wants any more is removed, or goes with its lease at the latest. A request may be
+// repeated without harm: each contender has an id that no other one ever has.
+//
+// # Fail-over
+//
+// Redis replicates without waiting. A primary that takes over may not know of the newest grants,
+// and one that was restarted may have lost them, even with an append-only file, which is synced once
+// a second. So whenever the replication id of the primary has changed, nobody is granted a lock
+// until the leases of all who could have one are over: for the TTL, plus, if min-replicas-to-write is
+// set, min-replicas-max-lag and a second. Locks that are held and known to the new primary stay held, those
+// that it does not know are lost, tries find every lock taken, and waiters keep their place. The record of the
+// replication id is the key tierlock:primary, in a cluster {path}:tierlock:primary. Where there is no
+// such record, a server that was promoted, or has been up for less than that time, is taken for a new
+// one. Redis also changes its replication id when the first replica comes, and an hour after the last one has gone.
+//
+// A primary that is cut off from its replicas, and replaced, does not know that. It goes on answering
+// those it can reach unless it is told to miss its replicas:
+//
+//	min-replicas-to-write 1    # more than half of the replicas, if there are several
+//	min-replicas-max-lag 10
+//
+// Then it refuses heartbeats after that lag, and its holders know of their loss before anybody else is
+// granted the lock. New asks the server in the background and warns on the logger if there are replicas
+// and min-replicas-to-write is not set, or if maxmemory is set and maxmemory-policy is not
+// noeviction. If the configuration cannot be read, a lag of ten seconds is assumed.
+//
+// # What is not promised
+//
+//   - Leases end by the wall clock of the server. If that is set forward, they end early, and two may
+//     hold the lock. Let clocks be slewed, not stepped. The clock of a new primary must not be behind
+//     that of the old one by more than the fail-over took, or tokens may start lower.
+//   - Without min-replicas-to-write, a primary that was replaced goes on granting locks to those that
+//     it can reach.
+//   - A server that evicts keys, is flushed, or whose keys an operator deletes, gives locks away.
+//   - Nothing excludes locks of other libraries across a fail-over or a restart that lost data.
+//
+// A process can be stopped between looking and acting, and then acts late; no lock service can
+// prevent that. Give [tier.Hold.Token] to the resource and let it refuse lower tokens than the highest
+// it has seen, or write with [Eval] if the data is in the same Redis.
+//
+// # Why not Redlock
+//
+// Redlock locks a majority of independent servers, each with SET NX PX. It promises no more than
+// one server does as long as the clocks of the servers agree, none is restarted without its data, and
+// no process or network pauses for longer than a lease, all of which has to be assumed; and it
+// has no token, so that nothing notices when it fails. It also costs a request to each server for
+// each turn, and none of them knows who waits. Redisson, whose implementation is the best known,
+// has deprecated its RedissonRedLock. If the lock must survive the loss of any server without a pause and
+// without a word about clocks, use a store with a majority that agrees: ZooKeeper or etcd, on which
+// this lock is the same.
+//
+// # What it costs
+//
+// An acquisition, a release, a requeue, a try and a hand-over to another process are one script call
+// each. So is letting readers in, asking for a lock, and each heartbeat, a quarter of the TTL apart, for each
+// contender of the process; these are sent together. A process has one connection that listens.
+//
+// The client belongs to the program. Its ReadTimeout should not be longer than a sixth of the TTL with a
+// ClusterClient; for a Client, calls have that already. Close may take as long as such a timeout if Redis does
+// not answer. Users of Redis ACLs need all commands of the script, EVALSHA, EVAL, SCRIPT LOAD, INFO, CONFIG GET
+// (optional), PING, SUBSCRIBE and PUBLISH for channels tierlock:*, and the keys above.
+//
+// In a cluster all keys of a lock are in one slot. Each path has a record of its own for fail-overs there, and the
+// lease of a process depends on all primaries that it uses. Redis 6.2 or later, tested with 7.0.
+package redislock

@@ -1,0 +1,82 @@
+package redislock
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// usualLag is what Redis has for min-replicas-max-lag unless told otherwise.
+const usualLag = 10 * time.Second
+
+// quarantine is how long nobody gets a lock from a primary that is a new one: until what the old one
+// has granted is over, or been renewed for the last time, if that one does not know that it was
+// replaced, and ceases to take writes once it misses its replicas.
+func (s *store) quarantine() time.Duration {
+	return s.options.ttl + time.Duration(s.lag.Load())
+}
+
+// examine asks what a server is like, of a cluster each primary. It warns of what breaks promises.
+func (s *store) examine(ctx context.Context) error {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return s.examineOne(ctx, s.client)
+	}
+	s.lag.Store(0)
+	var mu sync.Mutex
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		before := s.lag.Load()
+		err := s.examineOne(ctx, one)
+		s.lag.Store(max(before, s.lag.Load()))
+		return err
+	})
+}
+
+func (s *store) examineOne(ctx context.Context, one redis.Cmdable) error {
+	info, err := one.Info(ctx, "replication").Result()
+	if err != nil {
+		return err
+	}
+	config, err := one.ConfigGet(ctx, "m*").Result()
+	switch classify(err) {
+	case done:
+	case permanent: // as with most of those who run Redis for others
+		s.lag.Store(int64(usualLag))
+		s.options.logger.Info("redislock: the configuration of the server cannot be read", "err", err)
+		return nil
+	default:
+		return err
+	}
+	// One that may be told of a lag counts it in whole seconds.
+	lag, _ := strconv.Atoi(cmp.Or(config["min-replicas-max-lag"], config["min-slaves-max-lag"]))
+	writers := cmp.Or(config["min-replicas-to-write"], config["min-slaves-to-write"], "0")
+	if writers == "0" {
+		lag = -1
+		if replicas := field(info, "connected_slaves"); replicas != "0" {
+			s.options.logger.Warn("redislock: min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, goes on granting locks",
+				"replicas", replicas)
+		}
+	}
+	if policy := config["maxmemory-policy"]; config["maxmemory"] != "0" && policy != "noeviction" {
+		s.options.logger.Warn("redislock: maxmemory-policy is not noeviction: locks may be evicted", "policy", policy)
+	}
+	s.lag.Store(int64(time.Duration(lag+1) * time.Second))
+	return nil
+}
+
+// field returns a field of the answer to INFO.
+func field(info, name string) string {
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,222 @@
+package redislock
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/redisserver"
+)
+
+// A process is what one process has of the library: a store, over a client of its own whose
+// connections can be interfered with.
+type process struct {
+	*store
+	client *redis.Client
+	wire   *wire
+}
+
+// startAt starts a process at the servers of these addresses that ends with the test.
+func startAt(t testing.TB, addrs []string, opts ...Option) *process {
+	t.Helper()
+	p := launch(t, addrs, opts...)
+	t.Cleanup(p.end)
+	return p
+}
+
+// launch starts a process and waits for its session.
+func launch(t testing.TB, addrs []string, opts ...Option) *process {
+	t.Helper()
+	o, _, err := newOptions(append([]Option{WithLeaseTTL(ttl)}, opts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := newWire(addrs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{wire: w, client: redis.NewClient(&redis.Options{Dialer: w.dial})}
+	p.store = open(p.client, o)
+	if _, err := p.await(soon(t), true); err != nil {
+		p.end()
+		t.Fatal(err)
+	}
+	return p
+}
+
+// end ends the process in good order.
+func (p *process) end() {
+	p.store.end()
+	p.wire.reset() // or the client waits for answers that do not come
+	p.Close()
+	p.client.Close()
+	p.wire.network.Close()
+}
+
+// kill ends the process without a goodbye: what it has at Redis stays until its lease ends.
+func (p *process) kill() {
+	p.wire.sever()
+	problem := fmt.Errorf("killed")
+	p.problem.Store(&problem)
+	p.end()
+}
+
+// A wire carries the connections of one client, each by way of a network that can be cut.
+type wire struct {
+	network *child.Network
+	addrs   []string // where the servers are found
+
+	mu    sync.Mutex // guards the fields below
+	conns map[*conn]bool
+	hook  func() (lose bool)
+	rules []rule
+}
+
+func newWire(addrs []string) (*wire, error) {
+	w := &wire{network: child.NewNetwork(), conns: make(map[*conn]bool)}
+	for i, addr := range addrs {
+		from, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		to, err := net.ResolveTCPAddr("tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		w.network.Join(child.Way{From: 0, To: i + 1}, from, to)
+		w.addrs = append(w.addrs, from.Addr().String())
+	}
+	return w, nil
+}
+
+// dial connects to the primary.
+func (w *wire) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	inner, err := redisserver.Dial(ctx, w.addrs)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: inner, wire: w}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conns[c] = true
+	return c, nil
+}
+
+// sever stops everything that is sent in either direction; nobody is told. heal breaks the old
+// connections, and what was on the way arrives.
+func (w *wire) sever() (heal func()) {
+	w.network.Isolate(0)
+	return sync.OnceFunc(func() {
+		w.network.Heal()
+		w.reset()
+	})
+}
+
+// reset breaks all connections.
+func (w *wire) reset() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.conns {
+		c.Conn.Close()
+	}
+	clear(w.conns)
+}
+
+// messages has hook see each message to the process, but those that keep its session.
+func (w *wire) messages(hook func() (lose bool)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hook = hook
+}
+
+// A rule decides what becomes of a message of a kind: an operation, or "message" for those of the
+// channel. It returns true to lose it.
+type rule struct {
+	kind   string
+	handle func() (lose bool)
+}
+
+func (w *wire) on(kind string, handle func() (lose bool)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rules = append(w.rules, rule{kind, handle})
+}
+
+// dropReply loses the answer to the n-th request of an operation from now, which is executed, and
+// returns a channel that is closed when it has.
+func (w *wire) dropReply(op string, n int64) <-chan struct{} {
+	met := make(chan struct{})
+	var count atomic.Int64
+	w.on(op, func() bool {
+		if count.Add(1) != n {
+			return false
+		}
+		close(met)
+		return true
+	})
+	return met
+}
+
+// loses reports whether a message of a kind does not arrive.
+func (w *wire) loses(kind string) bool {
+	w.mu.Lock()
+	hook, rules := w.hook, w.rules
+	w.mu.Unlock()
+	for _, r := range rules {
+		if r.kind == kind && r.handle() {
+			return true
+		}
+	}
+	return hook != nil && kind != "" && kind != "beat" && hook()
+}
+
+var operations = []string{"enqueue", "try", "beat", "look", "release", "share", "revoke", "list"}
+
+// A conn knows what the answer will be to that comes next.
+type conn struct {
+	net.Conn
+	wire *wire
+	kind atomic.Value
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	kind := ""
+	for _, op := range operations {
+		if bytes.Contains(b, []byte("\r\n"+op+"\r\n")) {
+			kind = op
+		}
+	}
+	c.kind.Store(kind)
+	return c.Conn.Write(b)
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil || n == 0 {
+		return n, err
+	}
+	kind, _ := c.kind.Load().(string)
+	if bytes.Contains(b[:n], []byte("\r\nmessage\r\n")) {
+		kind = "message"
+	}
+	if c.wire.loses(kind) {
+		c.Close()
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (c *conn) Close() error {
+	c.wire.mu.Lock()
+	defer c.wire.mu.Unlock()
+	delete(c.wire.conns, c)
+	return c.Conn.Close()
+}

@@ -1,0 +1,106 @@
+package redislock
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// An Option is one of this package, which says how to use Redis, or a [tier.Option], which says
+// how this process shares its locks with others.
+type Option interface{ ForDial() }
+
+type option func(*options)
+
+func (option) ForDial() {}
+
+type options struct {
+	ttl    time.Duration
+	margin time.Duration // 0: a third of the TTL
+	logger *slog.Logger
+	label  string
+}
+
+// maxLabel keeps what a contender says of itself under one KiB.
+const maxLabel = 256
+
+// maxTTL keeps a lease far below the time that the keys of a lock outlive their last use.
+const maxTTL = time.Hour
+
+// WithLeaseTTL sets for how long Redis keeps what a silent process has, in whole milliseconds; default
+// 15 s. It plays the part of ZooKeeper's session timeout: for so long the lock of a process that died
+// stays taken, and with the margin it bounds the lease of the lock. All processes should have the same,
+// since the longest is what a fail-over costs.
+func WithLeaseTTL(d time.Duration) Option {
+	return option(func(o *options) { o.ttl = d })
+}
+
+// WithLeaseMargin sets how long before Redis can give it away a lock counts as lost; by default
+// (and with 0) a third of the TTL, at most half of it. It is the time that a holder has
+// to stop, less the error of the clocks. What is left of the TTL, less a quarter for the
+// renewals, is how long an outage may last without a loss.
+func WithLeaseMargin(d time.Duration) Option {
+	return option(func(o *options) { o.margin = d })
+}
+
+// WithLogger sets where to report what no return value can carry; by default nothing is logged.
+//
+//   - WARN: a lock is lost, once per hold, with path, token and cause, unless the registry was
+//     closed; Redis does not answer for longer than a third of the TTL, once per outage, or has not
+//     answered yet, after 3 s and then ever more rarely; it has not answered for a whole TTL; the
+//     server is set up so that it may break promises: see the package documentation.
+//   - INFO: Redis answers again, and after how long (not each time if that keeps changing); the
+//     configuration of the server cannot be read.
+func WithLogger(logger *slog.Logger) Option {
+	return option(func(o *options) { o.logger = logger })
+}
+
+// WithLabel sets a name for this process that Contenders shows beside its host and pid; at
+// most 256 bytes of UTF-8 without control characters.
+func WithLabel(label string) Option {
+	return option(func(o *options) { o.label = label })
+}
+
+// newOptions returns what opts say of the store, and those that are for the registry.
+func newOptions(opts []Option) (o options, share []tier.Option, err error) {
+	o = options{ttl: 15 * time.Second, logger: slog.New(slog.DiscardHandler)}
+	for _, opt := range opts {
+		switch opt := opt.(type) {
+		case option:
+			opt(&o)
+		case tier.Option:
+			share = append(share, opt)
+		default:
+			return o, nil, fmt.Errorf("option of type %T; want one of redislock or a tier.Option", opt)
+		}
+	}
+	return o, share, o.check()
+}
+
+func (o options) check() error {
+	switch {
+	case o.ttl < time.Second || o.ttl > maxTTL:
+		return fmt.Errorf("lease TTL %v: want 1s to %v", o.ttl, maxTTL)
+	case o.ttl%time.Millisecond != 0:
+		return fmt.Errorf("lease TTL %v: want whole milliseconds", o.ttl)
+	case o.margin < 0:
+		return fmt.Errorf("lease margin %v: negative", o.margin)
+	case o.margin > o.ttl/2:
+		return fmt.Errorf("lease margin %v: more than half of the lease TTL %v", o.margin, o.ttl)
+	case o.logger == nil:
+		return errors.New("nil logger")
+	case len(o.label) > maxLabel:
+		return fmt.Errorf("label of %d bytes: more than %d", len(o.label), maxLabel)
+	case !utf8.ValidString(o.label):
+		return errors.New("label is not valid UTF-8")
+	case strings.ContainsFunc(o.label, unicode.IsControl):
+		return errors.New("label has a control character")
+	}
+	return nil
+}

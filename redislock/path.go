@@ -1,0 +1,62 @@
+package redislock
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// maxPath leaves room for a human reader in a log line.
+const maxPath = 1024
+
+// ValidatePath reports whether path may name a lock: not empty, valid UTF-8 without control
+// characters, at most 1024 bytes, and no braces but those of one hash tag. It is the key of the
+// lock in Redis.
+func ValidatePath(path string) error {
+	if err := checkPath(path); err != nil {
+		return fmt.Errorf("redislock: lock path %q: %w", path, err)
+	}
+	return nil
+}
+
+func checkPath(path string) error {
+	switch {
+	case path == "":
+		return errors.New("empty")
+	case len(path) > maxPath:
+		return fmt.Errorf("longer than %d bytes", maxPath)
+	case !utf8.ValidString(path):
+		return errors.New("not valid UTF-8")
+	case strings.ContainsFunc(path, unicode.IsControl):
+		return errors.New("control character")
+	case strings.ContainsAny(path, "{}") && !hasTag(path):
+		return errors.New("braces that are no hash tag")
+	}
+	return nil
+}
+
+// hasTag reports whether a key has a hash tag, and no braces besides.
+func hasTag(key string) bool {
+	_, rest, found := strings.Cut(key, "{")
+	tag, after, closed := strings.Cut(rest, "}")
+	return found && closed && tag != "" && !strings.ContainsAny(tag, "{") && !strings.ContainsAny(after, "{}") &&
+		!strings.Contains(key[:strings.Index(key, "{")], "}")
+}
+
+// keysOf are the keys of the script, which in a cluster are all in one slot.
+func keysOf(path string, client redis.UniversalClient) []string {
+	prefix := "{" + path + "}"
+	if hasTag(path) {
+		prefix = path
+	}
+	prefix += ":tierlock:"
+	record := "tierlock:primary"
+	if _, cluster := client.(*redis.ClusterClient); cluster {
+		record = prefix + "primary"
+	}
+	return []string{path, prefix + "queue", prefix + "leases", prefix + "state", record}
+}

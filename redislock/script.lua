@@ -1,0 +1,292 @@
+-- The state of one lock, and all that is done to it.
+--
+-- KEYS: the lock, its queue (contenders by token), their leases (by end), its state, and
+-- the record of the primary. ARGV: what to do, the lease and the quarantine of the caller in
+-- microseconds, the contender, and what that takes.
+--
+-- A contender with a token up to top has the lock, whose key then has the value that state
+-- calls key. All times are the server's, in microseconds.
+
+local lock, queue, leases, state, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local op, ttl, unsure, me = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+local keep = 2 * 60 * 60 * 1000 -- ms that keys outlive their last use
+local known = 60 * 1000000 -- for so long after a look at foreign locks there may be others
+local gap, apart = 25000, 100000 -- the key is left to them for so long, so often at most
+
+local function int(n) return string.format('%.0f', n) end
+
+local function about(id) return redis.call('HGET', state, 'c:' .. id) or 'x-' end
+local function reads(id) return about(id):sub(1, 1) == 'r' end
+
+local function drop(id)
+	redis.call('ZREM', queue, id)
+	redis.call('ZREM', leases, id)
+	redis.call('HDEL', state, 'c:' .. id, 'n:' .. id)
+end
+
+local known_state = redis.call('HMGET', state, 'key', 'top', 'last', 'foreign', 'gap')
+local mine = known_state[1]
+local top, last = tonumber(known_state[2] or 0), tonumber(known_state[3] or 0)
+local foreign, left = tonumber(known_state[4] or 0), tonumber(known_state[5] or 0)
+
+local function first() return redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES') end
+local function front() return redis.call('ZRANGEBYSCORE', queue, '(' .. int(top), '+inf', 'LIMIT', 0, 1)[1] end
+local function holders() return redis.call('ZRANGEBYSCORE', queue, '-inf', int(top)) end
+
+-- What is at the key of the lock, nil if nothing is.
+local function look()
+	local kind = redis.call('TYPE', lock).ok
+	if kind == 'none' then return nil end
+	if kind == 'string' then return redis.call('GET', lock) end
+	return 'a ' .. kind
+end
+
+if op == 'list' then
+	local list, held = {}, look()
+	if held and held ~= mine then
+		list = { held, '0', 'x-' }
+	end
+	for _, id in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+		if tonumber(redis.call('ZSCORE', leases, id) or 0) > now then
+			list[#list + 1] = id
+			list[#list + 1] = int(tonumber(redis.call('ZSCORE', queue, id)))
+			list[#list + 1] = about(id)
+		end
+	end
+	return list
+end
+
+-- A primary that is another one than before, or began anew, may have lost the newest grants.
+-- So nobody gets a lock until all who may have got one there have lost it. Where there is
+-- no record, nothing was lost if the server has been the same for long enough.
+local function quarantine()
+	local info = redis.call('INFO', 'replication')
+	local id = info:match('master_replid:(%w+)')
+	local r = redis.call('HMGET', record, 'id', 'from', 'until', 'longest')
+	local from, till, longest = tonumber(r[2] or 0), tonumber(r[3] or 0), tonumber(r[4] or 0)
+	if r[1] ~= id then
+		local uptime = tonumber(redis.call('INFO', 'server'):match('uptime_in_seconds:(%d+)'))
+		if r[1] or info:match('master_replid2:(%w+)'):find('[^0]') or uptime * 1000000 < unsure then
+			from, till = now, now + math.max(longest, unsure)
+		end
+		redis.call('HSET', record, 'id', id, 'from', int(from), 'until', int(till), 'longest', int(unsure))
+	elseif unsure > longest then
+		till = math.max(till, from + unsure)
+		redis.call('HSET', record, 'until', int(till), 'longest', int(unsure))
+	end
+	return math.max(till - now, 0)
+end
+
+local secluded = quarantine()
+local head_before, front_before = first()[1], front()
+local lost, granted, ended, wait = {}, {}, false, 0
+
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', int(now))) do
+	drop(id)
+end
+
+local held = look()
+if mine and held ~= mine then -- by an operator, or whoever came after one
+	for _, id in ipairs(holders()) do
+		drop(id)
+		lost[#lost + 1] = id
+	end
+	redis.call('HDEL', state, 'key', 'top')
+	mine, top = false, 0
+end
+
+local function give_up(id)
+	local token = tonumber(redis.call('ZSCORE', queue, id) or 0)
+	if token == 0 then return 0 end
+	drop(id)
+	ended = ended or token <= top
+	return 1
+end
+
+local function insert()
+	if not redis.call('ZSCORE', queue, me) then
+		last = math.max(last + 1, now)
+		redis.call('ZADD', queue, int(last), me)
+		redis.call('HSET', state, 'last', int(last), 'c:' .. me, ARGV[5])
+	end
+	redis.call('ZADD', leases, int(now + ttl), me)
+end
+
+local function last_until()
+	redis.call('PEXPIRE', queue, keep)
+	redis.call('PEXPIRE', leases, keep)
+	redis.call('PEXPIRE', state, keep)
+end
+
+-- free frees the key of the lock.
+local function free()
+	if mine then
+		redis.call('DEL', lock)
+		redis.call('HDEL', state, 'key', 'top')
+		mine, held, top = false, nil, 0
+	end
+end
+
+-- extend gives the lock to all who may have it now.
+local function extend()
+	local function grant(id, token)
+		if token > top then
+			top = token
+			granted[#granted + 1] = id
+		end
+	end
+	local head = first()
+	grant(head[1], tonumber(head[2]))
+	if not reads(head[1]) then return end
+	while true do
+		local next = redis.call('ZRANGEBYSCORE', queue, '(' .. int(top), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+		if not next[1] or not reads(next[1]) then return end
+		grant(next[1], tonumber(next[2]))
+	end
+end
+
+-- put has the key of the lock say that the first in the queue has it, up to the end of the
+-- last of the leases under which it is had.
+local function put(head)
+	local ends = 0
+	for _, id in ipairs(holders()) do
+		ends = math.max(ends, tonumber(redis.call('ZSCORE', leases, id) or 0))
+	end
+	local px = math.max(math.ceil((ends - now) / 1000), 0) + 1
+	if mine ~= head then
+		redis.call('SET', lock, head, 'PX', int(px))
+	elseif redis.call('PTTL', lock) < px - 1 then
+		redis.call('PEXPIRE', lock, int(px))
+	end
+	if mine ~= head or #granted > 0 then
+		redis.call('HSET', state, 'key', head, 'top', int(top))
+	end
+	mine, held = head, head
+end
+
+-- settle has the lock with whom it belongs to, or sets wait to when the first in the
+-- queue is to look again.
+local function settle()
+	local head = first()
+	if not head[1] then
+		free()
+		return
+	end
+	if held and not mine then
+		if now - foreign > 1000000 then
+			redis.call('HSET', state, 'foreign', int(now))
+		end
+		local ttl = redis.call('PTTL', lock)
+		wait = ttl < 0 and 100000 or math.min(math.max(ttl * 1000, 10000), 100000)
+		return
+	end
+	if mine and tonumber(head[2]) <= top then
+		if secluded == 0 then extend() end
+		put(head[1])
+		return
+	end
+	if ended and now - foreign < known and now - left > apart then
+		left = now
+		redis.call('HSET', state, 'gap', int(now))
+	end
+	wait = math.max(secluded, left + gap - now)
+	if wait > 0 then
+		free()
+		return
+	end
+	wait, top = 0, 0
+	extend()
+	put(head[1])
+end
+
+local function answer(id)
+	local token = tonumber(redis.call('ZSCORE', queue, id) or 0)
+	if token == 0 then return { '0' } end
+	local self = about(id)
+	local self_reads, has = self:sub(1, 1) == 'r', mine and token <= top
+	local ahead, nearest = 0, nil
+	local next = front()
+	if not has then
+		local rank = redis.call('ZRANK', queue, id)
+		if not self_reads then
+			ahead = rank
+			if rank > 0 then nearest = redis.call('ZRANGE', queue, rank - 1, rank - 1)[1] end
+		elseif rank > 0 then
+			for _, other in ipairs(redis.call('ZRANGE', queue, 0, rank - 1)) do
+				if not reads(other) then ahead, nearest = ahead + 1, other end
+			end
+		end
+	end
+	local nearest_token, nearest_about = 0, ''
+	if nearest then
+		nearest_token, nearest_about = tonumber(redis.call('ZSCORE', queue, nearest)), about(nearest)
+	elseif not has and held and not mine then
+		ahead, nearest = 1, held
+	end
+	local pause = 0
+	if has then pause = secluded elseif first()[1] == id then pause = wait end
+	local function flag(b) return b and '1' or '0' end
+	return {
+		'1', int(token), int(now), flag(has and secluded == 0), flag(self_reads), flag(self:sub(2, 2) == 'a'),
+		flag(has and next and not (self_reads and reads(next))), flag(has and next and reads(next)),
+		int(pause), int(ahead), nearest or '', int(nearest_token), nearest_about,
+	}
+end
+
+local told = {}
+local function tell(id)
+	if id ~= me and not told[id] then
+		told[id] = true
+		redis.call('PUBLISH', 'tierlock:' .. id:match('^[^.]*'), cjson.encode({ id, unpack(answer(id)) }))
+	end
+end
+
+local result
+if op == 'enqueue' then
+	give_up(ARGV[6])
+	insert()
+	last_until()
+elseif op == 'try' then
+	if not redis.call('ZSCORE', queue, me) then
+		local head, read = first()[1], ARGV[5]:sub(1, 1) == 'r'
+		local joins = read and mine and head and reads(head) and not front()
+		if held and not mine or head and not joins or secluded > 0 or left + gap > now then
+			return { 'busy' }
+		end
+		insert()
+		last_until()
+	end
+elseif op == 'beat' then
+	if redis.call('ZSCORE', queue, me) then
+		redis.call('ZADD', leases, int(now + ttl), me)
+		last_until()
+	end
+elseif op == 'release' then
+	result = { int(give_up(me)) }
+elseif op == 'share' then
+	if redis.call('ZSCORE', queue, me) then
+		redis.call('HSET', state, 'c:' .. me, 'r' .. about(me):sub(2))
+	end
+elseif op == 'revoke' then
+	if held and not mine then return { 'foreign' } end
+	for _, id in ipairs(mine and holders() or {}) do
+		redis.call('HSET', state, 'c:' .. id, about(id):sub(1, 1) .. 'a' .. about(id):sub(3))
+	end
+	result = {}
+end
+
+settle()
+
+for _, id in ipairs(lost) do tell(id) end
+for _, id in ipairs(granted) do tell(id) end
+local head, next = first()[1], front()
+if op == 'revoke' or next and next ~= front_before then
+	for _, id in ipairs(mine and holders() or {}) do tell(id) end
+end
+if head and head ~= head_before and not mine then tell(head) end
+
+return result or answer(me)

@@ -1,0 +1,220 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// suite stops the shared server before goroutines are counted.
+type suite struct{ *testing.M }
+
+func (s suite) Run() int {
+	defer func() {
+		if shared.client != nil {
+			shared.client.Close()
+		}
+		if shared.server != nil {
+			shared.server.Stop()
+		}
+	}()
+	return s.M.Run()
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
+
+// ttl is that of processes in tests.
+const ttl = 3 * time.Second
+
+var shared struct {
+	once   sync.Once
+	server *redisserver.Server
+	client *redis.Client
+	err    error
+}
+
+// server returns the Redis that tests share which do it no harm.
+func server(t *testing.T) *redisserver.Server {
+	t.Helper()
+	shared.once.Do(func() {
+		shared.server, shared.err = redisserver.Start(context.Background(), redisserver.Config{NoSync: true})
+		if shared.err == nil {
+			shared.client = redis.NewClient(&redis.Options{Addr: shared.server.Addr()})
+		}
+	})
+	redisservertest.Check(t, shared.err)
+	return shared.server
+}
+
+// start returns another process at the shared server.
+func start(t *testing.T, opts ...Option) *process {
+	t.Helper()
+	return startAt(t, []string{server(t).Addr()}, opts...)
+}
+
+// lockPath is that of the test's own lock.
+func lockPath(t *testing.T) string { return "/locks/" + strings.ReplaceAll(t.Name(), "/", "-") }
+
+// A lock is a claim of which nobody asks where its contender stands.
+type lock struct{ *claim }
+
+func (l lock) Acquire(ctx context.Context) (second.Grant, error) { return l.claim.Acquire(ctx, nil) }
+
+func (l lock) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
+	return l.claim.Requeue(ctx, old, nil)
+}
+
+func (p *process) at(t *testing.T, path string) lock {
+	t.Helper()
+	c, err := p.Claim(path, second.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock{c.(*claim)}
+}
+
+// soon bounds a test's wait.
+func soon(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func mustAcquire(t *testing.T, l lock) *contender {
+	t.Helper()
+	g, err := l.Acquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g.(*contender)
+}
+
+// A wait is an acquisition under way.
+type wait struct {
+	granted chan *contender
+	err     error
+	cancel  context.CancelFunc
+}
+
+// queue begins an acquisition and returns when it is in the queue.
+func queueAt(t *testing.T, l lock) *wait {
+	t.Helper()
+	before := len(left(t, l.path))
+	w := begin(t, l.Acquire)
+	eventually(t, "a contender in the queue", func() bool { return len(left(t, l.path)) > before })
+	return w
+}
+
+// begin begins an acquisition, which ends at the latest with the test.
+func begin(t *testing.T, acquire func(context.Context) (second.Grant, error)) *wait {
+	t.Helper()
+	ctx, cancel := context.WithCancel(soon(t))
+	w := &wait{granted: make(chan *contender, 1), cancel: cancel}
+	go func() {
+		defer close(w.granted)
+		g, err := acquire(ctx)
+		if w.err = err; err == nil {
+			w.granted <- g.(*contender)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-w.granted
+	})
+	return w
+}
+
+func (w *wait) must(t *testing.T) *contender {
+	t.Helper()
+	c, ok := <-w.granted
+	if !ok {
+		t.Fatal(w.err)
+	}
+	return c
+}
+
+func (w *wait) fails(t *testing.T, want error) {
+	t.Helper()
+	if c, ok := <-w.granted; ok {
+		t.Fatalf("granted with token %d, want %v", c.Token(), want)
+	}
+	wantErr(t, w.err, want)
+}
+
+func (w *wait) pending(t *testing.T) {
+	t.Helper()
+	select {
+	case c, ok := <-w.granted:
+		t.Fatalf("did not wait: granted %v %v, %v", ok, c, w.err)
+	case <-time.After(50 * time.Millisecond):
+	}
+}
+
+func wantErr(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("error %v, want %v", err, want)
+	}
+}
+
+func mustRelease(t *testing.T, g second.Grant) {
+	t.Helper()
+	if err := g.Release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func ended(t *testing.T, what string, done <-chan struct{}, within time.Duration) {
+	t.Helper()
+	select {
+	case <-done:
+		return
+	default:
+	}
+	select {
+	case <-done:
+	case <-time.After(within):
+		t.Fatalf("%s: not within %v", what, within)
+	}
+}
+
+// outside returns a client that looks from outside the library.
+func outside(t *testing.T) *redis.Client {
+	t.Helper()
+	server(t)
+	return shared.client
+}
+
+// left returns the queue for a lock at the shared server, in order.
+func left(t *testing.T, path string) []string {
+	t.Helper()
+	queue, err := outside(t).ZRange(soon(t), keysOf(path, nil)[1], 0, -1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return queue
+}
+
+func logged(w io.Writer) Option { return WithLogger(slog.New(slog.NewTextHandler(w, nil))) }
