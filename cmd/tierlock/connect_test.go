@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
@@ -21,16 +22,16 @@ func TestTLS(t *testing.T) {
 	addr := zkserver.SecureAddr(server)
 	client := authority.Issue("client").File
 	pair := "-connect-timeout 30s -tls-cert " + client + " -tls-key " + client
-	start(t, addr, under(pair+" -tls-ca "+authority.File, "/tls", "true")...).exits(0)
-	start(t, addr, under(pair+" -tls-ca "+authority.File+" -tls-server-name localhost", "/tls", "true")...).exits(0)
+	start(t, addr, commandtest.Under(pair+" -tls-ca "+authority.File, "/tls", "true")...).Exits(0)
+	start(t, addr, commandtest.Under(pair+" -tls-ca "+authority.File+" -tls-server-name localhost", "/tls", "true")...).Exits(0)
 	for flags, want := range map[string]string{
 		pair: "certificate",
 		pair + " -tls-server-name other.test -tls-ca " + authority.File: "other.test",
 		"-tls-ca " + authority.File:                                     "certificate",
 	} {
-		p := start(t, addr, under(flags+" -connect-timeout 3s", "/tls", "true")...)
-		p.exits(69)
-		p.says(want)
+		p := start(t, addr, commandtest.Under(flags+" -connect-timeout 3s", "/tls", "true")...)
+		p.Exits(69)
+		p.Says(want)
 	}
 }
 
@@ -41,15 +42,15 @@ func TestCredentials(t *testing.T) {
 	if _, err := conn.Create("/guarded", nil, 0, zk.DigestACL(zk.PermAll, "user", "secret")); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, server.Addr(), under("", "/guarded", "true")...)
-	p.exits(70)
-	p.says("permission on /guarded")
+	p := start(t, server.Addr(), commandtest.Under("", "/guarded", "true")...)
+	p.Exits(70)
+	p.Says("permission on /guarded")
 	p = startWith(t, server.Addr(), func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "TIERLOCK_AUTH=digest:user:secret") },
-		under("", "/guarded", "true")...)
-	p.exits(0)
+		commandtest.Under("", "/guarded", "true")...)
+	p.Exits(0)
 	file := filepath.Join(t.TempDir(), "credentials")
 	if err := os.WriteFile(file, []byte("digest:user:secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	start(t, server.Addr(), under("-auth-file "+file, "/guarded", "true")...).exits(0)
+	start(t, server.Addr(), commandtest.Under("-auth-file "+file, "/guarded", "true")...).Exits(0)
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -26,21 +26,10 @@ import (
 // A console is a server as an operator has it.
 type console struct{ server *zkserver.Server }
 
-// want runs the command, checks its status and what it prints, on both outputs, and returns the standard one.
-func (c console) want(t *testing.T, args string, status int, texts ...string) string {
+// want runs the command and returns what it prints; see [commandtest.Want].
+func (c console) want(t *testing.T, args string, status int, patterns ...string) string {
 	t.Helper()
-	p := start(t, c.server.Addr(), strings.Fields(args)...)
-	p.exits(status)
-	all := p.stdout.String() + p.stderr.String()
-	for _, text := range texts {
-		if !regexp.MustCompile(text).MatchString(all) {
-			t.Errorf("tierlock %s: no %q in\n%s", args, text, all)
-		}
-	}
-	if strings.ContainsAny(all, "\x1b\a\u202e") {
-		t.Errorf("tierlock %s: passes on what a terminal obeys: %q", args, all)
-	}
-	return p.stdout.String()
+	return commandtest.Want(t, at(c.server.Addr()), args, status, patterns...)
 }
 
 func (c console) lock(t *testing.T, path string, opts ...zklock.Option) *zklock.Lock {
@@ -181,14 +170,14 @@ func TestReadersAreSeenAndAskedForTheLock(t *testing.T) {
 		}
 		waiting <- err
 	}()
-	eventually(t, "a writer in the queue", func() bool { return len(queue(t, conn, "/rw/report")) == 4 })
+	commandtest.Eventually(t, "a writer in the queue", func() bool { return len(queue(t, conn, "/rw/report")) == 4 })
 
 	c.want(t, "ls /rw", 0, `/rw/report +4 .*tierlock read .* billing and 2 more`)
 	c.want(t, "who /rw/report", 0, `0 +holds +tierlock read .* billing`, `1 +holds +tierlock read .* search`,
 		`2 +holds +curator read .*10.0.0.1`, `3 +waits +tierlock write +\S+ +2 and 2 more .* writer`)
 	p := start(t, c.server.Addr(), "watch", "/rw", "-every", "100ms")
-	prints(p, p.stdout, `/rw/report held by tierlock read .* search, token \d+, 1 process waits$`)
-	prints(p, p.stdout, `/rw/report waited for by tierlock write .* writer, #3$`)
+	p.Prints(p.Stdout, `/rw/report held by tierlock read .* search, token \d+, 1 process waits$`)
+	p.Prints(p.Stdout, `/rw/report waited for by tierlock write .* writer, #3$`)
 
 	var told struct {
 		Asked []struct{ Kind, Label string }
@@ -200,7 +189,7 @@ func TestReadersAreSeenAndAskedForTheLock(t *testing.T) {
 		t.Errorf("asked %+v", told)
 	}
 	c.want(t, "who /rw/report", 0, `0 +holds, asked +tierlock read`, `2 +holds, asked +curator read`)
-	prints(p, p.stdout, `/rw/report wanted: somebody has asked tierlock read .* billing for it$`)
+	p.Prints(p.Stdout, `/rw/report wanted: somebody has asked tierlock read .* billing for it$`)
 	if data, _, err := conn.Get(curators); err != nil || string(data) != "__REVOKE__" {
 		t.Errorf("Curator's node says %q, %v", data, err)
 	}
@@ -220,8 +209,8 @@ func TestReadersAreSeenAndAskedForTheLock(t *testing.T) {
 	if err := <-waiting; err != nil {
 		t.Errorf("the writer: %v", err)
 	}
-	p.signal(syscall.SIGINT)
-	p.exits(0)
+	p.Signal(syscall.SIGINT)
+	p.Exits(0)
 
 	kazoos, err := conn.Create("/rw/kazoo", nil, 0, zk.WorldACL(zk.PermAll))
 	if err != nil {
@@ -247,7 +236,7 @@ func TestPermitsAreSeen(t *testing.T) {
 	c.want(t, "who /pool/db", 0, "/pool/db: 4 of 5 permits in use", `3 +.* billing`, `1 +.*"10.0.0.1"`, "nobody waits for permits")
 	batch := c.locks(t, zklock.WithLabel("batch")).Semaphore("/pool/db", 5)
 	go batch.Acquire(ctx, 2)
-	eventually(t, "one who waits", func() bool { return len(queue(t, conn, "/pool/db/locks")) == 1 })
+	commandtest.Eventually(t, "one who waits", func() bool { return len(queue(t, conn, "/pool/db/locks")) == 1 })
 	c.want(t, "who /pool/db", 0, "waiting for permits, in this order:", `\d+ +next +tierlock .* batch`)
 	c.want(t, "ls /pool", 0, `/pool/db +1 +- +4 of 5 permits in use`)
 	c.want(t, "doctor /pool/db", 0, "a semaphore, 4 of 5 permits in use, 1 in the queue for permits")
@@ -259,35 +248,24 @@ func TestPermitsAreSeen(t *testing.T) {
 	}
 }
 
-// prints waits until stdout has a line that matches, and returns its parts.
-func prints(p *tool, o *output, pattern string) (found []string) {
-	p.t.Helper()
-	re := regexp.MustCompile("(?m)" + pattern)
-	eventually(p.t, fmt.Sprintf("%q in the output", pattern), func() bool {
-		found = re.FindStringSubmatch(o.String())
-		return found != nil
-	})
-	return found
-}
-
 func TestWatchTellsOfEachChangeAndOutlivesTheConnection(t *testing.T) {
 	c := console{startServer(t)}
 	proxy := proxyTo(t, c.server)
 	p := start(t, proxy.Addr(), "watch", "/watch/report", "-every", "100ms")
 	lock := c.lock(t, "/watch/report", zklock.WithLabel("billing"))
 	node := acquire(t, lock)
-	prints(p, p.stdout, fmt.Sprintf(`^\S+Z /watch/report held by tierlock .* billing, token %d, nobody waits$`, node.Token()))
+	p.Prints(p.Stdout, fmt.Sprintf(`^\S+Z /watch/report held by tierlock .* billing, token %d, nobody waits$`, node.Token()))
 	proxy.Refuse()
 	proxy.Cut()
-	prints(p, p.stdout, "no answer from ZooKeeper")
+	p.Prints(p.Stdout, "no answer from ZooKeeper")
 	proxy.Accept()
-	prints(p, p.stdout, "ZooKeeper answers again")
+	p.Prints(p.Stdout, "ZooKeeper answers again")
 	if err := node.Release(); err != nil {
 		t.Fatal(err)
 	}
-	prints(p, p.stdout, "/watch/report free$")
-	p.signal(syscall.SIGINT)
-	p.exits(0)
+	p.Prints(p.Stdout, "/watch/report free$")
+	p.Signal(syscall.SIGINT)
+	p.Exits(0)
 }
 
 func TestWatchServesAPageUntilItIsInterrupted(t *testing.T) {
@@ -296,14 +274,14 @@ func TestWatchServesAPageUntilItIsInterrupted(t *testing.T) {
 	defer node.Release()
 	c.want(t, "watch /page -http 0.0.0.0:0", 64, "-public")
 	p := start(t, c.server.Addr(), "watch", "/page", "-http", "127.0.0.1:0", "-every", "100ms")
-	url := prints(p, p.stderr, `showing /page at (http://127\.0\.0\.1:\d+/)`)[1]
+	url := p.Prints(p.Stderr, `showing /page at (http://127\.0\.0\.1:\d+/)`)[1]
 	var state struct {
 		Locks []struct {
 			Path    string
 			Holders []struct{ Who, Token string }
 		}
 	}
-	eventually(t, "a lock on the page", func() bool {
+	commandtest.Eventually(t, "a lock on the page", func() bool {
 		answer, err := http.Get(url + "state.json")
 		if err != nil {
 			t.Fatal(err)
@@ -318,14 +296,14 @@ func TestWatchServesAPageUntilItIsInterrupted(t *testing.T) {
 		t.Errorf("got %+v", state)
 	}
 	http.DefaultClient.CloseIdleConnections()
-	p.signal(syscall.SIGINT)
-	p.exits(0)
+	p.Signal(syscall.SIGINT)
+	p.Exits(0)
 }
 
 func TestWithoutAServerTheyExitWith69(t *testing.T) {
 	proxy := proxyTo(t, startServer(t))
 	proxy.Refuse()
 	for _, args := range []string{"ls", "who /x", "watch /x", "break /x -token 1 -yes", "revoke /x", "doctor /x"} {
-		start(t, proxy.Addr(), strings.Fields(args+" -connect-timeout 300ms")...).exits(69)
+		start(t, proxy.Addr(), strings.Fields(args+" -connect-timeout 300ms")...).Exits(69)
 	}
 }

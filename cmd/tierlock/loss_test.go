@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -16,11 +17,11 @@ import (
 const short = "-session 4s "
 
 // contend starts another run that waits for the path, and returns when it is in the queue.
-func contend(t *testing.T, servers, path string, stage *stage, waiting func() int) *tool {
+func contend(t *testing.T, servers, path string, stage *commandtest.Stage, waiting func() int) *commandtest.Tool {
 	t.Helper()
 	before := waiting()
-	p := start(t, servers, under(short, path, stage.command()...)...)
-	eventually(t, "another contender", func() bool { return waiting() > before })
+	p := start(t, servers, commandtest.Under(short, path, stage.Command()...)...)
+	commandtest.Eventually(t, "another contender", func() bool { return waiting() > before })
 	return p
 }
 
@@ -33,34 +34,34 @@ func TestBlackholeEndsTheCommandBeforeTheLockGoes(t *testing.T) {
 			server := startServer(t)
 			conn := operate(t, server)
 			proxy := proxyTo(t, server)
-			stage := newStage(t)
+			stage := commandtest.NewStage(t)
 			path := "/blackhole-" + name
-			holder := start(t, proxy.Addr(), under(short, path, stage.command(modes...)...)...)
-			victims := []*section{stage.first()}
+			holder := start(t, proxy.Addr(), commandtest.Under(short, path, stage.Command(modes...)...)...)
+			victims := []*commandtest.Section{stage.First()}
 			if name == "family" {
-				victims = append(victims, stage.next())
+				victims = append(victims, stage.Next())
 			}
 			contend(t, server.Addr(), path, stage, func() int { return len(queue(t, conn, path)) })
 			proxy.Mute(zktest.ToServer)
 			proxy.Mute(zktest.ToClient)
 			muted := time.Now()
-			next := stage.first()
+			next := stage.First()
 			for _, victim := range victims {
-				end := victim.dies()
-				if margin := next.begun.Sub(end); margin < 0 {
+				end := victim.Dies()
+				if margin := next.Begun.Sub(end); margin < 0 {
 					t.Errorf("the command ends %v after the next one began", -margin)
 				} else {
 					t.Logf("died %v after the cut, %v before the next one", end.Sub(muted), margin)
 				}
 			}
-			holder.exits(74)
+			holder.Exits(74)
 			if len(modes) > 0 {
-				victims[0].hears(syscall.SIGTERM)
+				victims[0].Hears(syscall.SIGTERM)
 			}
-			if strings.Contains(holder.stderr.String(), "tierlock keep") {
+			if strings.Contains(holder.Stderr.String(), "tierlock keep") {
 				t.Error("the keeper has left it to the front")
 			}
-			next.leave(0)
+			next.Leave(0)
 		})
 	}
 }
@@ -69,18 +70,18 @@ func TestBlackholeEndsTheCommandBeforeTheLockGoes(t *testing.T) {
 func TestBreakKillsAtOnce(t *testing.T) {
 	server := startServer(t)
 	conn := operate(t, server)
-	stage := newStage(t)
-	holder := start(t, server.Addr(), under("-v", "/broken", stage.command("stubborn")...)...)
-	section := stage.first()
+	stage := commandtest.NewStage(t)
+	holder := start(t, server.Addr(), commandtest.Under("-v", "/broken", stage.Command("stubborn")...)...)
+	section := stage.First()
 	for _, name := range queue(t, conn, "/broken") {
 		if err := conn.Delete("/broken/"+name, -1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	section.dies()
-	holder.exits(74)
-	holder.says("KILL at once")
-	if len(section.said) > 0 {
+	section.Dies()
+	holder.Exits(74)
+	holder.Says("KILL at once")
+	if len(section.Said) > 0 {
 		t.Error("the command got TERM")
 	}
 }
@@ -89,65 +90,65 @@ func TestBreakKillsAtOnce(t *testing.T) {
 func TestKilledRunnerEndsTheCommandAndReleasesTheLock(t *testing.T) {
 	server := startServer(t)
 	conn := operate(t, server)
-	stage := newStage(t)
-	p := start(t, server.Addr(), under("-grace 200ms", "/killed", stage.command("stubborn", "daemon")...)...)
-	victims := []*section{stage.first(), stage.next()}
+	stage := commandtest.NewStage(t)
+	p := start(t, server.Addr(), commandtest.Under("-grace 200ms", "/killed", stage.Command("stubborn", "daemon")...)...)
+	victims := []*commandtest.Section{stage.First(), stage.Next()}
 	contend(t, server.Addr(), "/killed", stage, func() int { return len(queue(t, conn, "/killed")) })
-	p.signal(syscall.SIGKILL)
+	p.Signal(syscall.SIGKILL)
 	killed := time.Now()
-	victims[0].hears(syscall.SIGTERM)
-	next := stage.first()
+	victims[0].Hears(syscall.SIGTERM)
+	next := stage.First()
 	for _, victim := range victims {
-		if end := victim.dies(); end.After(next.begun) {
-			t.Errorf("a command outlives the lock by %v", end.Sub(next.begun))
+		if end := victim.Dies(); end.After(next.Begun) {
+			t.Errorf("a command outlives the lock by %v", end.Sub(next.Begun))
 		}
 	}
-	if took := next.begun.Sub(killed); took > 5*time.Second {
+	if took := next.Begun.Sub(killed); took > 5*time.Second {
 		t.Errorf("the lock is free after %v, as if its session had to time out", took)
 	} else {
 		t.Logf("the next one has the lock %v after the kill", took)
 	}
-	next.leave(0)
+	next.Leave(0)
 }
 
 // The same when the command has ended, but not what it has started.
 func TestKilledRunnerEndsWhatIsLeft(t *testing.T) {
 	server := startServer(t)
-	stage := newStage(t)
-	p := start(t, server.Addr(), under("-grace 200ms", "/remains", stage.command("daemon")...)...)
-	command, rest := stage.first(), stage.next()
-	command.leave(3)
-	p.says("kept for what it has left running")
-	p.signal(syscall.SIGKILL)
-	rest.dies()
-	next := start(t, server.Addr(), under("-w 20s", "/remains", "true")...)
-	next.exits(0)
+	stage := commandtest.NewStage(t)
+	p := start(t, server.Addr(), commandtest.Under("-grace 200ms", "/remains", stage.Command("daemon")...)...)
+	command, rest := stage.First(), stage.Next()
+	command.Leave(3)
+	p.Says("kept for what it has left running")
+	p.Signal(syscall.SIGKILL)
+	rest.Dies()
+	next := start(t, server.Addr(), commandtest.Under("-w 20s", "/remains", "true")...)
+	next.Exits(0)
 }
 
 // After kill -9 of the keeper everything is killed at once, long before the session is over.
 func TestKilledKeeperKillsEverything(t *testing.T) {
 	server := startServer(t)
 	conn := operate(t, server)
-	stage := newStage(t)
-	p := start(t, server.Addr(), under(short, "/orphaned", stage.command("stubborn", "family", "daemon")...)...)
-	victims := []*section{stage.first(), stage.next(), stage.next()}
+	stage := commandtest.NewStage(t)
+	p := start(t, server.Addr(), commandtest.Under(short, "/orphaned", stage.Command("stubborn", "family", "daemon")...)...)
+	victims := []*commandtest.Section{stage.First(), stage.Next(), stage.Next()}
 	contend(t, server.Addr(), "/orphaned", stage, func() int { return len(queue(t, conn, "/orphaned")) })
 	killed := time.Now()
-	if err := syscall.Kill(p.keeper(), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(p.Keeper(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	p.exits(74)
+	p.Exits(74)
 	for _, victim := range victims {
-		took := victim.dies().Sub(killed)
+		took := victim.Dies().Sub(killed)
 		t.Logf("dead %v after the kill", took)
 	}
-	next := stage.first()
+	next := stage.First()
 	for _, victim := range victims {
-		if victim.end.After(next.begun) {
-			t.Errorf("a command outlives the lock by %v", victim.end.Sub(next.begun))
+		if victim.Dies().After(next.Begun) {
+			t.Errorf("a command outlives the lock by %v", victim.Dies().Sub(next.Begun))
 		}
 	}
-	next.leave(0)
+	next.Leave(0)
 }
 
 // On Linux the kernel kills the command with its keeper, even if the front is stopped and cannot.
@@ -156,16 +157,16 @@ func TestKilledKeeperKillsTheCommandWithoutTheFront(t *testing.T) {
 		t.Skip("there is no death signal")
 	}
 	server := startServer(t)
-	stage := newStage(t)
-	p := start(t, server.Addr(), under("", "/both", stage.command()...)...)
-	section, keeper := stage.first(), p.keeper()
-	p.signal(syscall.SIGSTOP)
+	stage := commandtest.NewStage(t)
+	p := start(t, server.Addr(), commandtest.Under("", "/both", stage.Command()...)...)
+	section, keeper := stage.First(), p.Keeper()
+	p.Signal(syscall.SIGSTOP)
 	if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	section.dies()
-	p.signal(syscall.SIGCONT)
-	p.exits(74)
+	section.Dies()
+	p.Signal(syscall.SIGCONT)
+	p.Exits(74)
 }
 
 // A keeper that is stopped can neither renew the lease nor end the command: the front kills all
@@ -173,53 +174,53 @@ func TestKilledKeeperKillsTheCommandWithoutTheFront(t *testing.T) {
 func TestStoppedKeeperKillsEverythingInTime(t *testing.T) {
 	server := startServer(t)
 	conn := operate(t, server)
-	stage := newStage(t)
-	p := start(t, server.Addr(), under(short, "/stopped", stage.command("family")...)...)
-	victims := []*section{stage.first(), stage.next()}
+	stage := commandtest.NewStage(t)
+	p := start(t, server.Addr(), commandtest.Under(short, "/stopped", stage.Command("family")...)...)
+	victims := []*commandtest.Section{stage.First(), stage.Next()}
 	contend(t, server.Addr(), "/stopped", stage, func() int { return len(queue(t, conn, "/stopped")) })
-	if err := syscall.Kill(p.keeper(), syscall.SIGSTOP); err != nil {
+	if err := syscall.Kill(p.Keeper(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	next := stage.first()
+	next := stage.First()
 	for _, victim := range victims {
-		if margin := next.begun.Sub(victim.dies()); margin < 0 {
+		if margin := next.Begun.Sub(victim.Dies()); margin < 0 {
 			t.Errorf("the command ends %v after the next one began", -margin)
 		} else {
 			t.Logf("died %v before the next one began", margin)
 		}
 	}
-	p.exits(74)
-	next.leave(0)
+	p.Exits(74)
+	next.Leave(0)
 }
 
 // A runner that is stopped is not missed: the lease is renewed, and the command lives.
 func TestStoppedRunnerLosesNothing(t *testing.T) {
 	server := startServer(t)
-	stage := newStage(t)
-	p := start(t, server.Addr(), under("-session 2s", "/paused", stage.command()...)...)
-	section := stage.first()
-	p.signal(syscall.SIGSTOP)
+	stage := commandtest.NewStage(t)
+	p := start(t, server.Addr(), commandtest.Under("-session 2s", "/paused", stage.Command()...)...)
+	section := stage.First()
+	p.Signal(syscall.SIGSTOP)
 	time.Sleep(3 * time.Second) // longer than the session
-	section.lives()
-	start(t, server.Addr(), under("-n", "/paused", "true")...).exits(75)
-	p.signal(syscall.SIGCONT)
-	section.leave(6)
-	p.exits(6)
+	section.Lives()
+	start(t, server.Addr(), commandtest.Under("-n", "/paused", "true")...).Exits(75)
+	p.Signal(syscall.SIGCONT)
+	section.Leave(6)
+	p.Exits(6)
 }
 
 // A command that is stopped keeps its lock, and KILL reaches it all the same.
 func TestStoppedCommandIsKilledOnLoss(t *testing.T) {
 	server := startServer(t)
 	proxy := proxyTo(t, server)
-	stage := newStage(t)
-	p := start(t, proxy.Addr(), under("-session 2s", "/halted", stage.command("stubborn")...)...)
-	section := stage.first()
-	section.signal(syscall.SIGSTOP)
+	stage := commandtest.NewStage(t)
+	p := start(t, proxy.Addr(), commandtest.Under("-session 2s", "/halted", stage.Command("stubborn")...)...)
+	section := stage.First()
+	section.Signal(syscall.SIGSTOP)
 	time.Sleep(3 * time.Second) // longer than the session
-	start(t, server.Addr(), under("-n", "/halted", "true")...).exits(75)
-	section.lives()
+	start(t, server.Addr(), commandtest.Under("-n", "/halted", "true")...).Exits(75)
+	section.Lives()
 	proxy.Mute(zktest.ToServer)
 	proxy.Mute(zktest.ToClient)
-	section.dies()
-	p.exits(74)
+	section.Dies()
+	p.Exits(74)
 }

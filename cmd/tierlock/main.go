@@ -11,4 +11,6 @@ import (
 	"github.com/tierlock/tierlock/internal/command"
 )
 
-func main() { os.Exit(command.Main(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	os.Exit(command.Main(new(zooKeeper).store(), os.Args[1:], os.Stdout, os.Stderr))
+}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/command/commandtest"
 )
 
 // The command's end is run's own, in the way of a shell.
@@ -17,78 +19,78 @@ func TestStatusIsTheCommands(t *testing.T) {
 	for script, want := range map[string]int{
 		"exit 0": 0, "exit 3": 3, "exit 75": 75, "kill -TERM $$": 143, "kill -KILL $$": 137,
 	} {
-		start(t, server.Addr(), under("", "/status", "sh", "-c", script)...).exits(want)
+		start(t, server.Addr(), commandtest.Under("", "/status", "sh", "-c", script)...).Exits(want)
 	}
-	start(t, server.Addr(), under("", "/status", "no-such-command")...).exits(127)
-	start(t, server.Addr(), under("", "/status", "./no-such-command")...).exits(127)
-	start(t, server.Addr(), under("", "/status", "./main.go")...).exits(126)
+	start(t, server.Addr(), commandtest.Under("", "/status", "no-such-command")...).Exits(127)
+	start(t, server.Addr(), commandtest.Under("", "/status", "./no-such-command")...).Exits(127)
+	start(t, server.Addr(), commandtest.Under("", "/status", "./main.go")...).Exits(126)
 }
 
 // A wrong command line runs nothing and exits 64; a missing server exits 69.
 func TestNothingRunsAfterAnError(t *testing.T) {
 	server := startServer(t)
-	stage := newStage(t)
+	stage := commandtest.NewStage(t)
 	for _, c := range []struct {
 		status int
 		args   []string
 		want   string
 	}{
-		{64, under("", "x", stage.command()...), "it has to begin with /"},
-		{64, under("", "/a//b", stage.command()...), "empty component"},
-		{64, under("-n -w 1s", "/x", stage.command()...), "want one of them"},
-		{64, under("-E 300", "/x", stage.command()...), "want a number from 0 to 255"},
-		{64, under("-grace 2s -session 4s", "/x", stage.command()...), "-grace 2s is too long"},
-		{64, under("-zk http://a:1", "/x", stage.command()...), "no scheme"},
-		{64, append([]string{"run", "/x"}, stage.command()...), "the command is missing"},
+		{64, commandtest.Under("", "x", stage.Command()...), "it has to begin with /"},
+		{64, commandtest.Under("", "/a//b", stage.Command()...), "empty component"},
+		{64, commandtest.Under("-n -w 1s", "/x", stage.Command()...), "want one of them"},
+		{64, commandtest.Under("-E 300", "/x", stage.Command()...), "want a number from 0 to 255"},
+		{64, commandtest.Under("-grace 2s -session 4s", "/x", stage.Command()...), "-grace 2s is too long"},
+		{64, commandtest.Under("-zk http://a:1", "/x", stage.Command()...), "no scheme"},
+		{64, append([]string{"run", "/x"}, stage.Command()...), "the command is missing"},
 		{64, []string{"run", "/x", "--"}, "the command is missing"},
 		{64, []string{"run", "--", "true"}, "the PATH of the lock is missing"},
 		{64, []string{"keep", "/x", "--", "true"}, "not by hand"},
-		{64, under("-tls-cert x", "/x", stage.command()...), "one is missing"},
-		{64, under("-auth-file /nonexistent", "/x", stage.command()...), "-auth-file"},
-		{69, under("-zk 127.0.0.1:1 -connect-timeout 500ms", "/x", stage.command()...), "refused"},
-		{69, under("-zk no-such-host.invalid:2181 -connect-timeout 4s", "/x", stage.command()...), "no-such-host.invalid"},
+		{64, commandtest.Under("-tls-cert x", "/x", stage.Command()...), "one is missing"},
+		{64, commandtest.Under("-auth-file /nonexistent", "/x", stage.Command()...), "-auth-file"},
+		{69, commandtest.Under("-zk 127.0.0.1:1 -connect-timeout 500ms", "/x", stage.Command()...), "refused"},
+		{69, commandtest.Under("-zk no-such-host.invalid:2181 -connect-timeout 4s", "/x", stage.Command()...), "no-such-host.invalid"},
 	} {
 		p := start(t, server.Addr(), c.args...)
-		p.exits(c.status)
-		p.says(c.want)
-		if text := p.stderr.String(); !strings.HasPrefix(text, "tierlock: ") || strings.Count(text, "\n") != 1 {
+		p.Exits(c.status)
+		p.Says(c.want)
+		if text := p.Stderr.String(); !strings.HasPrefix(text, "tierlock: ") || strings.Count(text, "\n") != 1 {
 			t.Errorf("%v says more or less than a line:\n%s", c.args, text)
 		}
 	}
-	stage.nobody()
+	stage.Nobody()
 }
 
 // What is taken is not waited for with -n, and for as long as -w says. The status is 75, or that
 // of -E, and who has the lock is named.
 func TestNotAcquired(t *testing.T) {
 	server := startServer(t)
-	stage := newStage(t)
+	stage := commandtest.NewStage(t)
 	conn := operate(t, server)
-	holder := start(t, server.Addr(), under("", "/taken", stage.command()...)...)
-	section := stage.first()
+	holder := start(t, server.Addr(), commandtest.Under("", "/taken", stage.Command()...)...)
+	section := stage.First()
 	for flags, status := range map[string]int{"-n": 75, "-w 300ms": 75, "-n -E 0": 0, "-w 300ms -E 9": 9} {
-		p := start(t, server.Addr(), under(flags, "/taken", stage.command()...)...)
-		p.exits(status)
-		p.says(fmt.Sprintf("held by process %d on ", holder.keeper()))
+		p := start(t, server.Addr(), commandtest.Under(flags, "/taken", stage.Command()...)...)
+		p.Exits(status)
+		p.Says(fmt.Sprintf("held by process %d on ", holder.Keeper()))
 	}
-	stage.nobody()
+	stage.Nobody()
 	if left := queue(t, conn, "/taken"); len(left) != 1 {
 		t.Errorf("the queue is %v, want the holder alone", left)
 	}
-	section.lives()
-	section.leave(5)
-	holder.exits(5)
-	start(t, server.Addr(), under("-n", "/taken", "true")...).exits(0)
+	section.Lives()
+	section.Leave(5)
+	holder.Exits(5)
+	start(t, server.Addr(), commandtest.Under("-n", "/taken", "true")...).Exits(0)
 }
 
 // A command that wants the lock of its own run waits for itself, and is told so.
 func TestNestedRunIsToldThatItWaitsForItself(t *testing.T) {
 	server := startServer(t)
-	inner := append([]string{program}, under("-w 2s", "/nested", "true")...)
-	p := start(t, server.Addr(), under("", "/nested", inner...)...)
-	p.exits(75)
-	p.says("/nested: waiting: held by the tierlock run that this one runs under")
-	p.says("/nested: not acquired within 2s: held by the tierlock run that this one runs under")
+	inner := append([]string{commandtest.Program}, commandtest.Under("-w 2s", "/nested", "true")...)
+	p := start(t, server.Addr(), commandtest.Under("", "/nested", inner...)...)
+	p.Exits(75)
+	p.Says("/nested: waiting: held by the tierlock run that this one runs under")
+	p.Says("/nested: not acquired within 2s: held by the tierlock run that this one runs under")
 }
 
 // Standard input, the path and the token reach the command; tokens grow.
@@ -97,13 +99,13 @@ func TestWhatTheCommandGets(t *testing.T) {
 	var tokens [2]int64
 	for i := range tokens {
 		p := startWith(t, server.Addr(), func(cmd *exec.Cmd) { cmd.Stdin = strings.NewReader("from stdin") },
-			under("", "/gets", "sh", "-c", `cat; echo " $TIERLOCK_PATH $TIERLOCK_TOKEN"`)...)
-		p.exits(0)
-		if _, err := fmt.Sscanf(p.stdout.String(), "from stdin /gets %d\n", &tokens[i]); err != nil {
-			t.Errorf("the command prints %q: %v", p.stdout, err)
+			commandtest.Under("", "/gets", "sh", "-c", `cat; echo " $TIERLOCK_PATH $TIERLOCK_TOKEN"`)...)
+		p.Exits(0)
+		if _, err := fmt.Sscanf(p.Stdout.String(), "from stdin /gets %d\n", &tokens[i]); err != nil {
+			t.Errorf("the command prints %q: %v", p.Stdout, err)
 		}
-		if p.stderr.String() != "" {
-			t.Errorf("there are messages without -v: %s", p.stderr)
+		if p.Stderr.String() != "" {
+			t.Errorf("there are messages without -v: %s", p.Stderr)
 		}
 	}
 	if tokens[0] >= tokens[1] || tokens[0] <= 0 {
@@ -131,9 +133,9 @@ func TestOpenFilesReachTheCommand(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(want), "from three ") {
 		t.Fatalf("%q, %v", want, err)
 	}
-	p := startWith(t, server.Addr(), open, under("", "/files", "sh", "-c", script)...)
-	p.exits(0)
-	if got := p.stdout.String(); got != string(want) {
+	p := startWith(t, server.Addr(), open, commandtest.Under("", "/files", "sh", "-c", script)...)
+	p.Exits(0)
+	if got := p.Stdout.String(); got != string(want) {
 		t.Errorf("the command prints %q, want what is in descriptor 3 and how many pipes there are without a lock, %q", got, want)
 	}
 }
@@ -141,36 +143,36 @@ func TestOpenFilesReachTheCommand(t *testing.T) {
 // Runs on one path take turns.
 func TestOneAtATime(t *testing.T) {
 	server := startServer(t)
-	stage := newStage(t)
-	var tools []*tool
+	stage := commandtest.NewStage(t)
+	var tools []*commandtest.Tool
 	for range 4 {
-		tools = append(tools, start(t, server.Addr(), under("-v", "/turns", stage.command()...)...))
+		tools = append(tools, start(t, server.Addr(), commandtest.Under("-v", "/turns", stage.Command()...)...))
 	}
 	for range tools {
-		section := stage.first()
+		section := stage.First()
 		time.Sleep(20 * time.Millisecond) // for others to intrude
-		section.leave(0)
+		section.Leave(0)
 	}
 	for _, p := range tools {
-		p.exits(0)
-		p.says("acquired after")
+		p.Exits(0)
+		p.Says("acquired after")
 	}
 }
 
 // The lock stays until all that the command has started is gone, also what has left its session.
 func TestLockStaysForWhatIsLeft(t *testing.T) {
 	server := startServer(t)
-	stage := newStage(t)
-	p := start(t, server.Addr(), under("", "/left", stage.command("family", "daemon")...)...)
-	command, one, other := stage.first(), stage.next(), stage.next()
-	command.leave(4)
-	command.dies()
-	p.says("kept for what it has left running")
-	start(t, server.Addr(), under("-n", "/left", "true")...).exits(75)
-	one.leave(0)
-	one.dies()
-	start(t, server.Addr(), under("-n", "/left", "true")...).exits(75)
-	other.leave(0)
-	p.exits(4)
-	start(t, server.Addr(), under("-n", "/left", "true")...).exits(0)
+	stage := commandtest.NewStage(t)
+	p := start(t, server.Addr(), commandtest.Under("", "/left", stage.Command("family", "daemon")...)...)
+	command, one, other := stage.First(), stage.Next(), stage.Next()
+	command.Leave(4)
+	command.Dies()
+	p.Says("kept for what it has left running")
+	start(t, server.Addr(), commandtest.Under("-n", "/left", "true")...).Exits(75)
+	one.Leave(0)
+	one.Dies()
+	start(t, server.Addr(), commandtest.Under("-n", "/left", "true")...).Exits(75)
+	other.Leave(0)
+	p.Exits(4)
+	start(t, server.Addr(), commandtest.Under("-n", "/left", "true")...).Exits(0)
 }

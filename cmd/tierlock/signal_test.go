@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/command/commandtest"
 )
 
 // Signals reach the command's process group, and its end is the runner's.
@@ -17,19 +19,19 @@ func TestSignalsReachTheCommand(t *testing.T) {
 		if signal.Ignored(sig) { // under nohup, which the command inherits
 			continue
 		}
-		stage := newStage(t)
-		p := start(t, server.Addr(), under("", "/signals", stage.command("family")...)...)
-		sections := []*section{stage.first(), stage.next()}
+		stage := commandtest.NewStage(t)
+		p := start(t, server.Addr(), commandtest.Under("", "/signals", stage.Command("family")...)...)
+		sections := []*commandtest.Section{stage.First(), stage.Next()}
 		for _, other := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGWINCH, syscall.SIGQUIT} {
-			p.signal(other)
+			p.Signal(other)
 			for _, section := range sections {
-				section.hears(other)
+				section.Hears(other)
 			}
 		}
-		p.signal(sig)
-		p.exits(128 + int(sig))
+		p.Signal(sig)
+		p.Exits(128 + int(sig))
 		for _, section := range sections {
-			section.dies()
+			section.Dies()
 		}
 	}
 }
@@ -38,20 +40,20 @@ func TestSignalsReachTheCommand(t *testing.T) {
 func TestSignalEndsTheWait(t *testing.T) {
 	server := startServer(t)
 	conn := operate(t, server)
-	stage := newStage(t)
-	start(t, server.Addr(), under("", "/wait", stage.command()...)...)
-	holder := stage.first()
+	stage := commandtest.NewStage(t)
+	start(t, server.Addr(), commandtest.Under("", "/wait", stage.Command()...)...)
+	holder := stage.First()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1} {
-		p := start(t, server.Addr(), under("", "/wait", stage.command()...)...)
-		eventually(t, "a contender", func() bool { return len(queue(t, conn, "/wait")) == 2 })
-		p.signal(sig)
-		p.exits(128 + int(sig))
+		p := start(t, server.Addr(), commandtest.Under("", "/wait", stage.Command()...)...)
+		commandtest.Eventually(t, "a contender", func() bool { return len(queue(t, conn, "/wait")) == 2 })
+		p.Signal(sig)
+		p.Exits(128 + int(sig))
 		if left := queue(t, conn, "/wait"); len(left) != 1 {
 			t.Errorf("after %v the queue is %v", sig, left)
 		}
 	}
-	stage.nobody()
-	holder.leave(0)
+	stage.Nobody()
+	holder.Leave(0)
 }
 
 // It also ends whoever still looks for a server.
@@ -59,29 +61,29 @@ func TestSignalEndsTheConnecting(t *testing.T) {
 	server := startServer(t)
 	proxy := proxyTo(t, server)
 	proxy.Refuse()
-	p := start(t, proxy.Addr(), under("", "/connecting", "true")...)
-	p.keeper() // which may die of the signal before it can catch it
-	p.signal(syscall.SIGTERM)
-	p.exits(128 + int(syscall.SIGTERM))
+	p := start(t, proxy.Addr(), commandtest.Under("", "/connecting", "true")...)
+	p.Keeper() // which may die of the signal before it can catch it
+	p.Signal(syscall.SIGTERM)
+	p.Exits(128 + int(syscall.SIGTERM))
 }
 
 // A kill -9 of a runner that waits leaves nothing in the queue, either.
 func TestKilledWaiterLeavesTheQueue(t *testing.T) {
 	server := startServer(t)
 	conn := operate(t, server)
-	stage := newStage(t)
-	start(t, server.Addr(), under("", "/waiter", stage.command()...)...)
-	holder := stage.first()
-	p := start(t, server.Addr(), under("-session 4s", "/waiter", stage.command()...)...)
-	eventually(t, "a contender", func() bool { return len(queue(t, conn, "/waiter")) == 2 })
+	stage := commandtest.NewStage(t)
+	start(t, server.Addr(), commandtest.Under("", "/waiter", stage.Command()...)...)
+	holder := stage.First()
+	p := start(t, server.Addr(), commandtest.Under("-session 4s", "/waiter", stage.Command()...)...)
+	commandtest.Eventually(t, "a contender", func() bool { return len(queue(t, conn, "/waiter")) == 2 })
 	killed := time.Now()
-	p.signal(syscall.SIGKILL)
-	eventually(t, "a shorter queue", func() bool { return len(queue(t, conn, "/waiter")) == 1 })
+	p.Signal(syscall.SIGKILL)
+	commandtest.Eventually(t, "a shorter queue", func() bool { return len(queue(t, conn, "/waiter")) == 1 })
 	if took := time.Since(killed); took > 3*time.Second {
 		t.Errorf("the contender stayed for %v", took)
 	}
-	stage.nobody()
-	holder.leave(0)
+	stage.Nobody()
+	holder.Leave(0)
 }
 
 // The command starts with the signals blocked and ignored that it would have without a lock.
@@ -91,9 +93,9 @@ func TestDispositionsAreThoseOfTheRunner(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	p := start(t, startServer(t).Addr(), under("", "/dispositions", "sh", "-c", script)...)
-	p.exits(0)
-	if got := p.stdout.String(); got != string(want) {
+	p := start(t, startServer(t).Addr(), commandtest.Under("", "/dispositions", "sh", "-c", script)...)
+	p.Exits(0)
+	if got := p.Stdout.String(); got != string(want) {
 		t.Errorf("the command has\n%swithout a lock it has\n%s", got, want)
 	}
 }
@@ -101,17 +103,17 @@ func TestDispositionsAreThoseOfTheRunner(t *testing.T) {
 // What is ignored when it starts stays ignored, as nohup wants.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	server := startServer(t)
-	stage := newStage(t)
-	line := append([]string{"-c", `trap "" HUP; exec "$0" "$@"`, program}, under("", "/nohup", stage.command()...)...)
+	stage := commandtest.NewStage(t)
+	line := append([]string{"-c", `trap "" HUP; exec "$0" "$@"`, commandtest.Program}, commandtest.Under("", "/nohup", stage.Command()...)...)
 	p := startWith(t, server.Addr(), func(cmd *exec.Cmd) {
 		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh"}, line...)
 	})
-	section := stage.first()
-	p.signal(syscall.SIGHUP)
-	section.signal(syscall.SIGHUP)
-	p.signal(syscall.SIGUSR1)
-	section.hears(syscall.SIGUSR1)
-	section.lives()
-	section.leave(0)
-	p.exits(0)
+	section := stage.First()
+	p.Signal(syscall.SIGHUP)
+	section.Signal(syscall.SIGHUP)
+	p.Signal(syscall.SIGUSR1)
+	section.Hears(syscall.SIGUSR1)
+	section.Lives()
+	section.Leave(0)
+	p.Exits(0)
 }

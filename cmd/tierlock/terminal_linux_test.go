@@ -8,13 +8,15 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/tierlock/tierlock/internal/command/commandtest"
 )
 
 // A screen is a terminal with a shell in it, as a person has.
 type screen struct {
 	t      *testing.T
 	master *os.File
-	shown  *output
+	shown  *commandtest.Output
 }
 
 func newScreen(t *testing.T, servers string, shell ...string) *screen {
@@ -34,14 +36,14 @@ func newScreen(t *testing.T, servers string, shell ...string) *screen {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(shell[0], shell[1:]...)
-	cmd.Env = append(os.Environ(), "TIERLOCK_ZK="+servers, "TIERLOCK="+program, "PS1=$ ", "TERM=dumb")
+	cmd.Env = append(os.Environ(), "TIERLOCK_ZK="+servers, "TIERLOCK="+commandtest.Program, "PS1=$ ", "TERM=dumb")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	slave.Close()
-	s := &screen{t, master, &output{}}
+	s := &screen{t, master, &commandtest.Output{}}
 	shown := make(chan struct{})
 	go func() {
 		defer close(shown)
@@ -75,7 +77,7 @@ func (s *screen) types(text string) {
 
 func (s *screen) shows(want string) {
 	s.t.Helper()
-	eventually(s.t, fmt.Sprintf("%q on the screen", want), func() bool { return strings.Contains(s.shown.String(), want) })
+	commandtest.Eventually(s.t, fmt.Sprintf("%q on the screen", want), func() bool { return strings.Contains(s.shown.String(), want) })
 }
 
 const (
@@ -103,7 +105,7 @@ func TestTerminalIsTheCommandsAndGoesBack(t *testing.T) {
 	s.types(ctrlC)
 	s.shows("command interrupted")
 	s.shows("status 3")
-	eventually(t, "sleep", func() bool { return exec.Command("pgrep", "-x", "-f", "sleep 100").Run() == nil })
+	commandtest.Eventually(t, "sleep", func() bool { return exec.Command("pgrep", "-x", "-f", "sleep 100").Run() == nil })
 	s.types(ctrlC)
 	s.shows("status 130")
 	s.types("three\n")

@@ -3,15 +3,12 @@ package command
 import (
 	"bufio"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 // breakOptions are the flags of break.
@@ -63,44 +60,37 @@ func (o *breakOptions) run(ctx context.Context, in *invocation) error {
 		return err
 	}
 	if o.token <= 0 {
-		return usageError("break wants -token N, which tierlock who %s shows", path)
+		return usageError("break wants -token N, which %s who %s shows", in.store.Program, path)
 	}
 	if !o.yes && !isTerminal(os.Stdin) {
 		return usageError("break asks before it deletes, and there is no terminal to ask on; give -yes if you are sure")
 	}
-	client, err := in.zk.client(ctx)
+	locks, err := in.dial(ctx, Options{})
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	lock, err := client.Lock(path)
-	if err != nil {
-		return err
-	}
+	defer locks.Close()
 	if !o.yes {
-		if err := o.confirm(ctx, client, path, in.stderr); err != nil {
+		if err := o.confirm(ctx, locks.Desk, in, path); err != nil {
 			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	former, err := lock.Break(ctx, o.token)
-	if errors.Is(err, zklock.ErrNotHolder) {
-		return o.report(ctx, client, in, path, nil)
-	}
+	former, err := locks.Desk.Break(ctx, path, o.token)
 	if err != nil {
-		return lookFailure(err)
+		return in.lookFailure(err)
 	}
-	return o.report(ctx, client, in, path, &former)
+	return o.report(ctx, locks.Desk, in, path, former)
 }
 
 // confirm shows whom it is about and asks, unless the token is not that of the holder.
-func (o *breakOptions) confirm(ctx context.Context, client *zklock.Client, path string, w io.Writer) error {
+func (o *breakOptions) confirm(ctx context.Context, desk Desk, in *invocation, path string) error {
 	look, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	q, err := inspect.Look(look, client, path)
+	q, err := desk.Look(look, path)
 	if err != nil {
-		return lookFailure(err)
+		return in.lookFailure(err)
 	}
 	var h *inspect.Contender
 	for _, holder := range q.Holders() {
@@ -111,7 +101,7 @@ func (o *breakOptions) confirm(ctx context.Context, client *zklock.Client, path 
 	if h == nil {
 		return nil // nothing will be deleted
 	}
-	fmt.Fprintf(w, "%s is held by %s; its node is %s old, %s.\nDelete the node with token %d? [y/N] ",
+	fmt.Fprintf(in.stderr, "%s is held by %s; its node is %s old, %s.\nDelete the node with token %d? [y/N] ",
 		clean(path), clean(h.KindName()+" "+owner(h)), nodeAge(h), waiters(q.Waiting()), o.token)
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
@@ -121,11 +111,11 @@ func (o *breakOptions) confirm(ctx context.Context, client *zklock.Client, path 
 }
 
 // report says what was done, former being nil if nothing was, and who holds the lock now.
-func (o *breakOptions) report(ctx context.Context, client *zklock.Client, in *invocation, path string, former *zklock.Contender) error {
-	q, err := inspect.Look(ctx, client, path)
+func (o *breakOptions) report(ctx context.Context, desk Desk, in *invocation, path string, former *inspect.Contender) error {
+	q, err := desk.Look(ctx, path)
 	if err != nil {
 		q = &inspect.Queue{} // what was done is what counts
-		fmt.Fprintln(in.stderr, "tierlock: who holds the lock now is not known:", clean(err.Error()))
+		in.say("who holds the lock now is not known: %s", clean(err.Error()))
 	}
 	if in.output == "json" {
 		if err := writeJSON(in.stdout, broken{path, o.token, former != nil, q.Holder()}, "  "); err != nil {
@@ -146,11 +136,11 @@ func (o *breakOptions) report(ctx context.Context, client *zklock.Client, in *in
 	return nil
 }
 
-func ownerOf(c *zklock.Contender) string {
+func ownerOf(c *inspect.Contender) string {
 	if c.PID != 0 {
 		return strings.TrimSpace(fmt.Sprintf("%s %s pid %d %s", c.Kind, c.Host, c.PID, c.Label))
 	}
-	return string(c.Kind)
+	return c.Kind
 }
 
 func waiters(n int) string {

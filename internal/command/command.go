@@ -1,7 +1,8 @@
-// Package command is what cmd/tierlock does.
+// Package command is what cmd/tierlock does, and the commands of the other stores: the same on each
+// of them. What a store brings is a [Store].
 //
 // A subcommand is one function that returns a [subcommand]: its name, its help and its flags in
-// one place. What is ZooKeeper's own is in zookeeper.go.
+// one place.
 package command
 
 import (
@@ -10,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"time"
 )
 
 // A subcommand is one verb of the command line.
@@ -39,23 +41,24 @@ func subcommands() []*subcommand {
 
 // An invocation is what the command line asks for.
 type invocation struct {
-	zk      zooKeeper // how to connect
-	output  string    // "text" or "json"
-	args    []string  // that are no flags, up to "--"
-	command []string  // all that follows "--"
-	before  []string  // the whole command line before the name of the subcommand, and after it
+	store   *Store
+	timeout time.Duration // for connecting
+	output  string        // "text" or "json"
+	args    []string      // that are no flags, up to "--"
+	command []string      // all that follows "--"
+	before  []string      // the whole command line before the name of the subcommand, and after it
 	after   []string
 	stdout  io.Writer
 	stderr  io.Writer
 }
 
-// Main does what args ask for and returns the exit status.
-func Main(args []string, stdout, stderr io.Writer) int {
-	in := &invocation{output: "text", stdout: stdout, stderr: stderr}
+// Main does what args ask for and returns the exit status. A store is for one call.
+func Main(store *Store, args []string, stdout, stderr io.Writer) int {
+	in := newInvocation(store, stdout, stderr)
 	sub, err := in.parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		help(stdout, sub)
+		in.help(sub)
 		return exitOK
 	case err == nil:
 		err = sub.run(context.Background(), in)
@@ -64,9 +67,18 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	if err.Error() != "" {
-		fmt.Fprintln(stderr, "tierlock:", err)
+		in.say("%v", err)
 	}
 	return status(err)
+}
+
+func newInvocation(store *Store, stdout, stderr io.Writer) *invocation {
+	return &invocation{store: store, timeout: connectTimeout, output: "text", stdout: stdout, stderr: stderr}
+}
+
+// say prints a message of this process.
+func (in *invocation) say(format string, args ...any) {
+	fmt.Fprintf(in.stderr, in.store.Program+": "+format+"\n", args...)
 }
 
 // path returns the lock path, the only argument.

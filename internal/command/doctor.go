@@ -6,7 +6,6 @@ import (
 	"io"
 
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 func doctorSubcommand() *subcommand {
@@ -14,15 +13,13 @@ func doctorSubcommand() *subcommand {
 		name:  "doctor",
 		usage: "PATH",
 		about: "explain all that is at a lock path, and what is wrong with it",
-		help: `Examines the lock at PATH: what these credentials may do there, how many sequence numbers are
-left, whether the locks of several libraries on the path exclude each other, and each child: what it
-is and what it waits for. It changes nothing.
+		help: `Examines the lock at PATH: what these credentials may do there, and each contender: who it is
+and what it waits for. It changes nothing.
 
   tierlock doctor /jobs/report
 
-Findings are ok, note, warning or problem. It exits with 1 if there is a warning or a problem. An
-ephemeral node says that its session was alive when the server last counted: a process that died may
-stay in the queue for its session timeout.
+Findings are ok, note, warning or problem. It exits with 1 if there is a warning or a problem. A
+process that has died may stay in the queue for its session timeout.
 `,
 		run: runDoctor,
 	}
@@ -33,12 +30,8 @@ func runDoctor(ctx context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
-	return in.look(ctx, func(ctx context.Context, client *zklock.Client) error {
-		lock, err := client.Lock(path)
-		if err != nil {
-			return usageError("%w", err)
-		}
-		report, err := inspect.Examine(ctx, client, lock)
+	return in.look(ctx, func(ctx context.Context, desk Desk) error {
+		report, err := desk.Examine(ctx, path)
 		if err != nil {
 			return err
 		}

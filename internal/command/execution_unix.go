@@ -67,7 +67,7 @@ func (e *execution) mind() error {
 
 // look notes until when the lock is ours for certain.
 func (e *execution) look() {
-	margin := e.store.margin()
+	margin := e.locks.Margin()
 	if until := e.hold.ValidUntil(); !until.IsZero() {
 		e.valid, e.margin = until, margin
 		if grace, err := e.within(margin); err == nil {
@@ -105,7 +105,7 @@ func (e *execution) abandon() {
 		return
 	}
 	e.ending = true
-	e.result = errAlone
+	e.result = e.alone()
 	e.child.end()
 	e.kill.Reset(e.grace)
 }

@@ -41,6 +41,14 @@ func fail(status int, format string, args ...any) error {
 // usageError says what is wrong with the command line.
 func usageError(format string, args ...any) error { return fail(exitUsage, format, args...) }
 
+// usage is a usage error with the text of err; nil if that is.
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return usageError("%w", err)
+}
+
 // status is what to exit with after err.
 func status(err error) int {
 	if f := (*failure)(nil); errors.As(err, &f) {

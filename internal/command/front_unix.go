@@ -62,7 +62,7 @@ func watchKeeper(in *invocation) error {
 				continue
 			}
 			f.slay()
-			return fail(exitLost, "%s: the process that has the lock, tierlock keep, does not say that it is still ours; the command was killed", in.args[0])
+			return fail(exitLost, "%s: the process that has the lock, %s keep, does not say that it is still ours; the command was killed", in.args[0], in.store.Program)
 		}
 	}
 }
@@ -180,12 +180,12 @@ func (f *front) end() error {
 	}
 	if f.held {
 		f.slay()
-		return fail(exitLost, "%s: the process that had the lock, tierlock keep, ended (%v); the command was killed", f.in.args[0], state)
+		return fail(exitLost, "%s: the process that had the lock, %s keep, ended (%v); the command was killed", f.in.args[0], f.in.store.Program, state)
 	}
 	if sig := state.Sys().(syscall.WaitStatus).Signal(); slices.Contains(ending, sig) { // before it could catch it
 		return interrupted(f.in.args[0], sig)
 	}
-	return fail(exitInternal, "tierlock keep ended (%v) before it had the lock", state)
+	return fail(exitInternal, "%s keep ended (%v) before it had the lock", f.in.store.Program, state)
 }
 
 // interrupt ends this process by SIGINT, as the command has: a shell whose loop it is part of

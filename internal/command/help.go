@@ -3,24 +3,10 @@ package command
 import (
 	"flag"
 	"fmt"
-	"io"
 	"strings"
 )
 
-const generalHelp = `Tierlock runs a command under a distributed lock on ZooKeeper, and shows who holds
-locks and who waits for them.
-
-usage: tierlock [flags] SUBCOMMAND [flags] …
-
-subcommands:
-`
-
 const statusHelp = `
-environment:
-  TIERLOCK_ZK       the servers, if there is no -zk
-  TIERLOCK_AUTH     credentials, if there is no -auth-file: lines of scheme:credentials,
-                    such as digest:user:password
-
 exit status:
   1   doctor found something; break deleted nothing; revoke asked nobody
   64  the command line is wrong          74  the lock was lost (run)
@@ -31,25 +17,45 @@ tierlock help SUBCOMMAND has the details and examples.
 `
 
 // help explains a subcommand, or all if it is nil.
-func help(w io.Writer, sub *subcommand) {
-	shared := (&invocation{}).flags("", nil)
+func (in *invocation) help(sub *subcommand) {
+	shared := newInvocation(in.store, nil, nil).flags("", nil)
+	var text strings.Builder
+	defer func() { fmt.Fprint(in.stdout, in.named(text.String())) }()
 	if sub == nil {
-		fmt.Fprint(w, generalHelp)
+		fmt.Fprintf(&text, "Tierlock runs a command under a distributed lock on %s, and shows who holds\nlocks and who waits for them.\n\n", in.store.Name)
+		fmt.Fprint(&text, "usage: tierlock [flags] SUBCOMMAND [flags] …\n\nsubcommands:\n")
 		for _, sub := range subcommands() {
 			if !sub.hidden {
-				fmt.Fprintf(w, "  %-8s %s\n", sub.name, sub.about)
+				fmt.Fprintf(&text, "  %-8s %s\n", sub.name, sub.about)
 			}
 		}
-		fmt.Fprintf(w, "\nflags, before or after the subcommand's name:\n%s%s", list(shared.FlagSet), statusHelp)
+		fmt.Fprintf(&text, "\nflags, before or after the subcommand's name:\n%s", list(shared.FlagSet))
+		fmt.Fprintf(&text, "\nenvironment:\n%s%s", in.store.Environment, statusHelp)
 		return
 	}
-	fmt.Fprintf(w, "usage: tierlock %s %s\n\n%s", sub.name, sub.usage, strings.TrimPrefix(sub.help, "\n"))
+	fmt.Fprintf(&text, "usage: tierlock %s %s\n\n%s", sub.name, sub.usage, strings.TrimPrefix(sub.help, "\n"))
+	if note := in.store.Notes[sub.name]; note != "" {
+		fmt.Fprintf(&text, "\nOn %s, %s\n", in.store.Name, strings.TrimSpace(note))
+	}
 	if sub.flags != nil {
 		own := flag.NewFlagSet("", flag.ContinueOnError)
 		sub.flags(own)
-		fmt.Fprintf(w, "\nflags:\n%s", list(own))
+		fmt.Fprintf(&text, "\nflags:\n%s", list(own))
 	}
-	fmt.Fprintf(w, "\nflags of all subcommands:\n%s", list(shared.FlagSet))
+	fmt.Fprintf(&text, "\nflags of all subcommands:\n%s", list(shared.FlagSet))
+}
+
+// named has a text about the command call it by its name, where it is written "tierlock" before a
+// subcommand or a flag. Elsewhere that is the library.
+func (in *invocation) named(text string) string {
+	var pairs []string
+	for _, after := range []string{"help", "SUBCOMMAND", "[flags]"} {
+		pairs = append(pairs, "tierlock "+after, in.store.Program+" "+after)
+	}
+	for _, sub := range subcommands() {
+		pairs = append(pairs, "tierlock "+sub.name, in.store.Program+" "+sub.name)
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
 }
 
 // list returns one line for each flag.

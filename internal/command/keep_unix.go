@@ -23,12 +23,12 @@ type keeper struct {
 	signals <-chan os.Signal
 	front   line
 
-	store *store
+	locks *Locks
 	hold  *tier.Hold
 }
 
-// errAlone says that the process is gone that the shell knows.
-var errAlone = &failure{status: exitInternal, err: errors.New("tierlock run is gone")}
+// alone says that the process is gone that the shell knows.
+func (k *keeper) alone() error { return fail(exitInternal, "%s run is gone", k.in.store.Program) }
 
 // keep acquires the lock, sees the command through, and releases the lock.
 func (o *runOptions) keep(_ context.Context, in *invocation) error {
@@ -53,8 +53,8 @@ func (o *runOptions) keep(_ context.Context, in *invocation) error {
 }
 
 func (k *keeper) close() {
-	if k.store != nil {
-		k.store.Close() // whatever is left in the queue goes with the session
+	if k.locks != nil {
+		k.locks.Close() // whatever is left in the queue goes with the session
 	}
 }
 
@@ -93,7 +93,7 @@ func (k *keeper) acquire() error {
 		case _, open := <-heard:
 			if !open {
 				heard = nil
-				cancel(errAlone)
+				cancel(k.alone())
 			}
 		}
 	}
@@ -113,12 +113,12 @@ func interrupted(path string, sig os.Signal) error {
 
 // queue connects and acquires the lock, or says with what status not.
 func (k *keeper) queue(ctx context.Context) error {
-	s, err := k.in.zk.store(ctx, k.session, "run "+k.in.command[0], k.logger(k.in))
+	s, err := k.in.dial(ctx, Options{Session: k.session, Label: "run " + k.in.command[0], Logger: k.logger(k.in)})
 	if err != nil {
 		return err
 	}
-	k.store = s
-	if _, err := k.within(s.margin()); err != nil {
+	k.locks = s
+	if _, err := k.within(s.Margin()); err != nil {
 		return err
 	}
 	w := &waiting{in: k.in, mutex: s.Mutex(k.path), begun: time.Now(), verbose: k.verbose}
@@ -152,7 +152,7 @@ func (k *keeper) underLock() error {
 			return fail(exitLost, "%s: %w; the command was not started", k.path, k.hold.Err())
 		case question, open := <-k.front.heard:
 			if !open {
-				return errAlone
+				return k.alone()
 			}
 			return k.start(question)
 		}

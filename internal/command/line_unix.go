@@ -73,7 +73,7 @@ func takeLine(text string) (line, error) {
 	for _, fd := range []int{in, out} {
 		var stat syscall.Stat_t
 		if err != nil || syscall.Fstat(fd, &stat) != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFIFO {
-			return line{}, usageError("keep is started by tierlock run, not by hand")
+			return line{}, usageError("keep is started by run, not by hand")
 		}
 		syscall.CloseOnExec(fd)
 	}

@@ -4,34 +4,33 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/go-zookeeper/zk"
-
-	"github.com/tierlock/tierlock/zklock"
 )
 
-// lookTimeout is for a look at an ensemble that does not answer.
+// lookTimeout is for a look at a store that does not answer.
 const lookTimeout = time.Minute
 
 // look connects, and has do look at locks, for so long at most.
-func (in *invocation) look(ctx context.Context, do func(context.Context, *zklock.Client) error) error {
-	client, err := in.zk.client(ctx)
+func (in *invocation) look(ctx context.Context, do func(context.Context, Desk) error) error {
+	locks, err := in.dial(ctx, Options{})
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer locks.Close()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	return lookFailure(do(ctx, client))
+	return in.lookFailure(do(ctx, locks.Desk))
 }
 
-// lookFailure tells servers that do not answer from what will not get better.
-func lookFailure(err error) error {
+// lookFailure tells servers that do not answer, and what they cannot do, from what else is wrong.
+func (in *invocation) lookFailure(err error) error {
+	signal := (*failure)(nil)
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, zk.ErrNoServer):
+	case err == nil || errors.As(err, &signal):
+		return err
+	case errors.Is(err, context.DeadlineExceeded), in.store.Unreachable(err):
 		return fail(exitUnavailable, "%w", err)
-	case errors.Is(err, zk.ErrInvalidPath):
-		return usageError("%w", err)
+	case errors.Is(err, errors.ErrUnsupported):
+		return usage(err)
 	}
 	return err
 }
@@ -42,7 +41,7 @@ func (in *invocation) lockPath() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return path, validate(path)
+	return path, usage(in.store.ValidatePath(path))
 }
 
 // pathOrRoot returns the only argument, or / if there is none.

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 // lsOptions are the flags of ls.
@@ -23,9 +22,8 @@ func lsSubcommand() *subcommand {
 		name:  "ls",
 		usage: "[-a] [-limit N] [PATH]",
 		about: "list the locks below a path, their holders and queues",
-		help: `Lists the locks at PATH and below it, / if there is none: paths with nodes that compete for a
-lock, tierlock's or other libraries', and semaphores. It reads one node for each path that it looks
-at, one for each lock, and three for each semaphore.
+		help: `Lists the locks at PATH and below it, / if there is none: paths where somebody competes for a
+lock, tierlock or another program, and semaphores.
 
   tierlock ls /jobs
   tierlock ls -o json
@@ -40,7 +38,7 @@ the lock on among themselves, with one node.
 }
 
 func (o *lsOptions) flags(flags *flag.FlagSet) {
-	flags.BoolVar(&o.all, "a", o.all, "also paths without children, where nobody queues now")
+	flags.BoolVar(&o.all, "a", o.all, "also paths where nobody queues now")
 	flags.IntVar(&o.limit, "limit", o.limit, "look at `N` paths at most (default 10000)")
 }
 
@@ -52,8 +50,8 @@ func (o *lsOptions) run(ctx context.Context, in *invocation) error {
 	if o.limit < 1 {
 		return usageError("-limit %d: want at least 1", o.limit)
 	}
-	return in.look(ctx, func(ctx context.Context, client *zklock.Client) error {
-		list, err := inspect.List(ctx, client, path, o.limit, o.all)
+	return in.look(ctx, func(ctx context.Context, desk Desk) error {
+		list, err := desk.List(ctx, path, o.limit, o.all)
 		switch {
 		case err != nil:
 			return err
@@ -102,9 +100,9 @@ func more(n int) string {
 	return fmt.Sprintf(" and %d more", n-1)
 }
 
-// nodeAge is the age of a node that may be read.
+// nodeAge is the age of a node, if it is known.
 func nodeAge(c *inspect.Contender) string {
-	if !c.Readable {
+	if !c.Aged() {
 		return "?"
 	}
 	return age(c.Age())

@@ -19,24 +19,24 @@ func (in *invocation) parse(args []string) (*subcommand, error) {
 		args, in.command = args[:i], args[i+1:]
 	}
 	ours := len(args)
-	args, err := in.flags("tierlock", nil).parse(args)
+	args, err := in.flags("", nil).parse(args)
 	if err != nil {
 		return nil, err
 	}
 	if len(args) == 0 {
-		return nil, usageError("no subcommand; tierlock help lists them")
+		return nil, usageError("no subcommand; %s help lists them", in.store.Program)
 	}
 	at := ours - len(args)
 	in.before, in.after = line[:at], line[at+1:]
 	name, args := args[0], args[1:]
 	if name == "help" {
-		return explained(args)
+		return in.explained(args)
 	}
 	sub := find(name)
 	if sub == nil {
-		return nil, usageError("there is no subcommand %q; tierlock help lists them", name)
+		return nil, usageError("there is no subcommand %q; %s help lists them", name, in.store.Program)
 	}
-	for flags := in.flags("tierlock "+name, sub.flags); ; {
+	for flags := in.flags(name, sub.flags); ; {
 		args, err = flags.parse(args)
 		if err != nil || len(args) == 0 {
 			return sub, err
@@ -46,14 +46,14 @@ func (in *invocation) parse(args []string) (*subcommand, error) {
 }
 
 // explained returns the subcommand that help is asked for.
-func explained(args []string) (*subcommand, error) {
+func (in *invocation) explained(args []string) (*subcommand, error) {
 	if len(args) == 0 {
 		return nil, flag.ErrHelp
 	}
 	if sub := find(args[0]); sub != nil {
 		return sub, flag.ErrHelp
 	}
-	return nil, usageError("help: there is no subcommand %q; tierlock help lists them", args[0])
+	return nil, usageError("help: there is no subcommand %q; %s help lists them", args[0], in.store.Program)
 }
 
 func find(name string) *subcommand {
@@ -70,7 +70,8 @@ func find(name string) *subcommand {
 func (in *invocation) flags(name string, own func(*flag.FlagSet)) flagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // Main reports the error
-	in.zk.flags(flags)
+	in.store.Flags(flags)
+	duration(flags, &in.timeout, "connect-timeout", "`time` after which to give up connecting (default 10s)", true)
 	flags.Func("o", "`form` of what is printed: text or json (default text)", func(form string) error {
 		if form != "text" && form != "json" {
 			return errors.New("want text or json")
@@ -81,10 +82,13 @@ func (in *invocation) flags(name string, own func(*flag.FlagSet)) flagSet {
 	if own != nil {
 		own(flags)
 	}
-	return flagSet{flags}
+	return flagSet{flags, in.store.Program}
 }
 
-type flagSet struct{ *flag.FlagSet }
+type flagSet struct {
+	*flag.FlagSet
+	program string
+}
 
 // parse reads flags up to the first argument that is none, and returns the rest.
 func (f flagSet) parse(args []string) ([]string, error) {
@@ -92,10 +96,7 @@ func (f flagSet) parse(args []string) ([]string, error) {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return f.Args(), err
 	}
-	advice := "tierlock help"
-	if name, ok := strings.CutPrefix(f.Name(), "tierlock "); ok {
-		advice += " " + name
-	}
+	advice := strings.TrimSpace(f.program + " help " + f.Name())
 	return nil, usageError("%w; %s lists the flags", err, advice)
 }
 

@@ -2,34 +2,53 @@ package command
 
 import (
 	"bytes"
+	"errors"
+	"flag"
 	"strings"
 	"testing"
 )
 
+// plain is a store that tells where it would connect to.
+func plain() *Store {
+	at := ""
+	return &Store{
+		Program: "plainlock", Name: "Plain", Environment: "  PLAIN  is not used\n", Notes: map[string]string{"who": "plain, and nothing else."},
+		Flags: func(flags *flag.FlagSet) { flags.StringVar(&at, "at", at, "`host`") },
+		Check: func() error { return errors.New(at) },
+		ValidatePath: func(path string) error {
+			if path == "/wrong" {
+				return errors.New("not like that")
+			}
+			return nil
+		},
+	}
+}
+
 // A command line that is wrong runs nothing, exits 64, and says what is wrong, where, and what helps.
 func TestWrongCommandLines(t *testing.T) {
-	t.Setenv("TIERLOCK_ZK", "")
 	for _, c := range []struct{ line, want string }{
-		{"", "no subcommand; tierlock help lists them"},
-		{"-x run", "not defined: -x; tierlock help lists the flags"},
+		{"", "no subcommand; plainlock help lists them"},
+		{"-x run", "not defined: -x; plainlock help lists the flags"},
 		{"rum /x", `no subcommand "rum"`},
 		{"help rum", `no subcommand "rum"`},
 		{"run -w 5 /x -- true", `"5" for flag -w: want a duration such as`},
 		{"run -w 0s /x -- true", "too short"},
 		{"run /x -grace -1s -- true", "too short"},
-		{"run -q /x -- true", "not defined: -q; tierlock help run lists the flags"},
+		{"run -q /x -- true", "not defined: -q; plainlock help run lists the flags"},
+		{"run /wrong -- true", "not like that"},
+		{"run /x -at nowhere -- true", "nowhere"},
 		{"-o xml run /x -- true", "want text or json"},
 		{"run /x -o xml -- true", "want text or json"},
 	} {
 		var out, err bytes.Buffer
-		if got := Main(strings.Fields(c.line), &out, &err); got != exitUsage {
-			t.Errorf("tierlock %s: exits %d, want %d", c.line, got, exitUsage)
+		if got := Main(plain(), strings.Fields(c.line), &out, &err); got != exitUsage {
+			t.Errorf("plainlock %s: exits %d, want %d", c.line, got, exitUsage)
 		}
-		if text := err.String(); !strings.HasPrefix(text, "tierlock: ") || !strings.Contains(text, c.want) || strings.Count(text, "\n") != 1 {
-			t.Errorf("tierlock %s: says %q, want a line with %q", c.line, text, c.want)
+		if text := err.String(); !strings.HasPrefix(text, "plainlock: ") || !strings.Contains(text, c.want) || strings.Count(text, "\n") != 1 {
+			t.Errorf("plainlock %s: says %q, want a line with %q", c.line, text, c.want)
 		}
 		if out.Len() > 0 {
-			t.Errorf("tierlock %s: prints %q", c.line, &out)
+			t.Errorf("plainlock %s: prints %q", c.line, &out)
 		}
 	}
 }
@@ -38,15 +57,23 @@ func TestWrongCommandLines(t *testing.T) {
 func TestHelp(t *testing.T) {
 	ask := func(line string) string {
 		var out, err bytes.Buffer
-		if got := Main(strings.Fields(line), &out, &err); got != exitOK || err.Len() > 0 {
-			t.Errorf("tierlock %s: exits %d, says %q", line, got, &err)
+		if got := Main(plain(), strings.Fields(line), &out, &err); got != exitOK || err.Len() > 0 {
+			t.Errorf("plainlock %s: exits %d, says %q", line, got, &err)
 		}
 		return out.String()
 	}
 	all := ask("help")
+	for _, want := range []string{"lock on Plain,", "usage: plainlock [flags]", "-at host", "PLAIN  is not used", "plainlock help SUBCOMMAND"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("help has no %q", want)
+		}
+	}
+	if text := ask("help who"); !strings.Contains(text, "\nOn Plain, plain, and nothing else.\n") {
+		t.Errorf("help who does not say what is the store's: %s", text)
+	}
 	for _, line := range []string{"-h", "--help"} {
 		if ask(line) != all {
-			t.Errorf("tierlock %s differs from tierlock help", line)
+			t.Errorf("plainlock %s differs from plainlock help", line)
 		}
 	}
 	for _, sub := range subcommands() {
@@ -54,12 +81,12 @@ func TestHelp(t *testing.T) {
 			t.Errorf("help does not list %s", sub.name)
 		}
 		text := ask("help " + sub.name)
-		if !sub.hidden && !strings.Contains(text, "\n  tierlock "+sub.name+" ") {
+		if !sub.hidden && !strings.Contains(text, "\n  plainlock "+sub.name+" ") {
 			t.Errorf("help %s has no example", sub.name)
 		}
 		for _, line := range []string{sub.name + " -h", "-o json " + sub.name + " /x --help"} {
 			if ask(line) != text {
-				t.Errorf("tierlock %s differs from tierlock help %s", line, sub.name)
+				t.Errorf("plainlock %s differs from plainlock help %s", line, sub.name)
 			}
 		}
 	}
@@ -68,27 +95,19 @@ func TestHelp(t *testing.T) {
 // Flags that all subcommands share are taken anywhere before "--"; what follows that is left alone.
 func TestFlagsAnywhere(t *testing.T) {
 	for _, line := range []string{
-		"-zk a:1 -o json run /x -- c -o text -zk b",
-		"run -zk a:1 -o json /x -- c -o text -zk b",
-		"run /x -zk a:1 -o json -- c -o text -zk b",
-		"-zk z:9 run -zk a:1 /x -o json -- c -o text -zk b",
+		"-at a:1 -o json run /x -- c -o text -at b",
+		"run -at a:1 -o json /x -- c -o text -at b",
+		"run /x -at a:1 -o json -- c -o text -at b",
+		"-at z:9 run -at a:1 /x -o json -- c -o text -at b",
 	} {
-		in := &invocation{}
+		store := plain()
+		in := newInvocation(store, nil, nil)
 		sub, err := in.parse(strings.Fields(line))
 		if err != nil || sub.name != "run" {
 			t.Fatalf("%s: %v", line, err)
 		}
-		if in.zk.connect != "a:1" || in.output != "json" || strings.Join(in.args, " ") != "/x" || strings.Join(in.command, " ") != "c -o text -zk b" {
+		if store.Check().Error() != "a:1" || in.output != "json" || strings.Join(in.args, " ") != "/x" || strings.Join(in.command, " ") != "c -o text -at b" {
 			t.Errorf("%s: got %+v", line, in)
 		}
-	}
-}
-
-// No secret is quoted in an error.
-func TestCredentialsAreNotQuoted(t *testing.T) {
-	t.Setenv("TIERLOCK_AUTH", "digest:a:b\n\nhunter2")
-	_, err := (&zooKeeper{}).auth()
-	if err == nil || status(err) != exitUsage || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "line 3") {
-		t.Errorf("got %v, want a usage error about line 3", err)
 	}
 }

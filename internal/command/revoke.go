@@ -2,11 +2,10 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
 
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 func revokeSubcommand() *subcommand {
@@ -20,10 +19,8 @@ away.
 
   tierlock revoke /jobs/report
 
-A tierlock program hears of it where it listens to Hold.Revoked, and Curator's where its lock was
-made revocable. zk.Lock and kazoo take no notice. The request is that of Curator's Revoker: it is
-written to the node of the holder, in place of what that says of itself, and takes the permission to
-write there. It goes with the node; a holder that goes on holds the node that was asked.
+A tierlock program hears of it where it listens to Hold.Revoked. The request goes with the place in
+the queue; a holder that goes on holds the one that was asked.
 
 It exits with 1 if nobody holds the lock, so that nobody was asked.
 `,
@@ -42,16 +39,15 @@ func runRevoke(ctx context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
-	return in.look(ctx, func(ctx context.Context, client *zklock.Client) error {
-		lock, err := client.Lock(path)
-		if err != nil {
-			return usageError("%w", err)
+	return in.look(ctx, func(ctx context.Context, desk Desk) error {
+		holders, err := desk.Revoke(ctx, path)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return fail(exitNo, "%w; to take the lock away there is %s break", err, in.store.Program)
 		}
-		holders, err := lock.Revoke(ctx)
 		if err != nil {
 			return err
 		}
-		r := revoked{path, append([]inspect.Contender{}, inspect.Describe(holders, time.Now())...)}
+		r := revoked{path, append([]inspect.Contender{}, holders...)}
 		if in.output == "json" {
 			err = writeJSON(in.stdout, r, "  ")
 		} else {
@@ -67,11 +63,11 @@ func runRevoke(ctx context.Context, in *invocation) error {
 }
 
 // answerOf says what can be expected of a holder.
-func answerOf(kind zklock.Kind) string {
+func answerOf(kind string) string {
 	switch kind {
-	case zklock.KindZKLock, zklock.KindKazoo, zklock.KindKazooRead:
+	case "zk.Lock", "kazoo", "kazoo-read":
 		return ", whose library takes no notice"
-	case zklock.KindTierlock, zklock.KindTierlockWrite, zklock.KindTierlockRead:
+	case inspect.KindTierlock, "tierlock-write", inspect.KindTierlockRead:
 		return ", which gives the lock up if its program listens"
 	}
 	return ", which gives the lock up if it is revocable"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io/fs"
 	"os/exec"
 	"strconv"
@@ -122,13 +121,13 @@ func (o *runOptions) check(in *invocation) error {
 	case o.try && o.wait > 0:
 		return usageError("-n does not wait, -w %v does; want one of them", o.wait)
 	}
-	if err := validate(path); err != nil {
-		return err
+	if err := in.store.ValidatePath(path); err != nil {
+		return usage(err)
 	}
 	if _, err := exec.LookPath(in.command[0]); err != nil {
 		return cannotRun(err)
 	}
-	return in.zk.check()
+	return usage(in.store.Check())
 }
 
 // cannotRun says why there is no command, with the statuses of a shell.
@@ -153,9 +152,4 @@ func (o *runOptions) within(margin time.Duration) (time.Duration, error) {
 			o.grace, limit.Round(time.Millisecond))
 	}
 	return o.grace, nil
-}
-
-// say prints a message of this process.
-func (in *invocation) say(format string, args ...any) {
-	fmt.Fprintf(in.stderr, "tierlock: "+format+"\n", args...)
 }

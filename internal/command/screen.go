@@ -14,6 +14,7 @@ import (
 type screen struct {
 	out    *os.File
 	path   string
+	store  string
 	recent []inspect.Event // the newest last
 }
 
@@ -25,9 +26,9 @@ const (
 	below = "\x1b[J" // to the end of the screen
 )
 
-func openScreen(out *os.File, path string) *screen {
+func openScreen(out *os.File, path, store string) *screen {
 	fmt.Fprint(out, enter)
-	return &screen{out: out, path: path}
+	return &screen{out: out, path: path, store: store}
 }
 
 func (s *screen) close() { fmt.Fprint(s.out, leave) }
@@ -73,7 +74,7 @@ func (s *screen) lines(sight inspect.Sight, height int) []string {
 	}
 	lines = append(lines, "")
 	for _, e := range s.recent[max(0, len(s.recent)-max(0, height-len(lines))):] {
-		lines = append(lines, e.Time.Format("15:04:05.0")+" "+eventText(e))
+		lines = append(lines, e.Time.Format("15:04:05.0")+" "+eventText(e, s.store))
 	}
 	return lines[:min(len(lines), height)]
 }

@@ -76,7 +76,7 @@ func (w *waiting) describe(holder *tier.Contender, err error) string {
 		who += fmt.Sprintf(" (%s)", holder.Label)
 	}
 	if w.under(holder) {
-		return "held by the tierlock run that this one runs under, " + who + ": it would wait for itself"
+		return "held by the " + w.in.store.Program + " run that this one runs under, " + who + ": it would wait for itself"
 	}
 	return "held by " + who
 }

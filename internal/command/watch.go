@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -41,10 +40,8 @@ connection, and says when it has lost it.
 With -http it serves a page instead: who holds, who waits and for how long, and turns over time.
 The page only shows. It has no password, so other addresses than those of the loopback want -public.
 
-It looks each -every, and does not see what begins and ends in between. A look costs the ensemble a
-read for each lock and each new node; every 5 s it looks for new locks, a read for each path and one
-for each lock, which tells whether the holder was asked for it. Of a semaphore it follows the queue
-for permits, PATH/locks; tierlock who shows who has some.
+It looks each -every, at each lock, and does not see what begins and ends in between. Every 5 s it
+looks for new locks.
 `,
 		flags: o.flags,
 		run:   o.run,
@@ -80,12 +77,12 @@ func (o *watchOptions) run(ctx context.Context, in *invocation) error {
 		}
 		defer site.Close()
 	}
-	client, err := in.zk.client(ctx)
+	locks, err := in.dial(ctx, Options{})
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	follower := &inspect.Follower{Client: client, Path: path, Every: o.every, Limit: o.limit}
+	defer locks.Close()
+	follower := &inspect.Follower{Reader: locks.Desk, Path: path, Every: o.every, Limit: o.limit}
 	show := func(s inspect.Sight) { writeEvents(in, s) }
 	switch out, ok := in.stdout.(*os.File); {
 	case site != nil:
@@ -93,12 +90,12 @@ func (o *watchOptions) run(ctx context.Context, in *invocation) error {
 		go site.Serve()
 		show = site.Show
 	case ok && in.output == "text" && isTerminal(out):
-		screen := openScreen(out, path)
+		screen := openScreen(out, path, in.store.Name)
 		defer screen.close()
 		show = screen.draw
 	}
 	if err := follower.Follow(ctx, show); err != nil {
-		return lookFailure(err)
+		return in.lookFailure(err)
 	}
 	return nil
 }
@@ -110,15 +107,12 @@ func writeEvents(in *invocation, s inspect.Sight) {
 			_ = writeJSON(in.stdout, e, "") // if whoever reads has gone, a signal ends the process
 			continue
 		}
-		writeEvent(in.stdout, e)
+		fmt.Fprintf(in.stdout, "%s %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), eventText(e, in.store.Name))
 	}
 }
 
-func writeEvent(w io.Writer, e inspect.Event) {
-	fmt.Fprintf(w, "%s %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), eventText(e))
-}
-
-func eventText(e inspect.Event) string {
+// eventText says what has happened in a store of that name.
+func eventText(e inspect.Event, store string) string {
 	who := ""
 	if e.Contender != nil {
 		who = clean(e.Contender.KindName() + " " + owner(e.Contender))
@@ -138,9 +132,9 @@ func eventText(e inspect.Event) string {
 	case inspect.Free:
 		text += " free"
 	case inspect.Disconnected:
-		return "no answer from ZooKeeper: " + clean(e.Text)
+		return "no answer from " + store + ": " + clean(e.Text)
 	case inspect.Connected:
-		return "ZooKeeper answers again"
+		return store + " answers again"
 	}
 	if e.Unseen > 0 {
 		text += fmt.Sprintf(" (%d came and went between two looks)", e.Unseen)

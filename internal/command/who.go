@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 func whoSubcommand() *subcommand {
@@ -16,17 +15,13 @@ func whoSubcommand() *subcommand {
 		name:  "who",
 		usage: "PATH",
 		about: "show who holds a lock, and who waits for whom",
-		help: `Shows the queue for the lock at PATH: contenders of tierlock, Curator, kazoo and zk.Lock by the
-names of their nodes, with what they say of themselves, and the other children of the path. However
-many goroutines of a tierlock process hold the lock to read, the process is one of them. Of a
-semaphore, tierlock's or Curator's, it shows who has how many permits, and who waits for some.
+		help: `Shows the queue for the lock at PATH: who contends, with what they say of themselves. However
+many goroutines of a tierlock process hold the lock to read, the process is one of them.
 
   tierlock who /jobs/report
 
-STATE is what the rules of each library make of the order: not all of them wait for all others, so
-several can hold. "perhaps" is a kazoo lock that waits only with extra_lock_patterns=["lock-"], and
-"asked" one that somebody has asked for the lock: its node no longer says whose it is.
-WAITS FOR is the number of the nearest that is in the way.
+WAITS FOR is the number of the nearest that is in the way. "asked" is one that somebody has asked for
+the lock.
 NODE AGE is not the time for which the lock has been held: the goroutines of a tierlock process hand
 it on among themselves, with one node. TOKEN is what tierlock break wants.
 `,
@@ -39,19 +34,20 @@ func runWho(ctx context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
-	return in.look(ctx, func(ctx context.Context, client *zklock.Client) error {
-		q, err := inspect.Look(ctx, client, path)
+	return in.look(ctx, func(ctx context.Context, desk Desk) error {
+		q, err := desk.Look(ctx, path)
 		switch {
 		case err != nil:
 			return err
 		case in.output == "json":
 			return writeJSON(in.stdout, q, "  ")
 		}
-		return writeQueue(in.stdout, q)
+		return in.writeQueue(q)
 	})
 }
 
-func writeQueue(w io.Writer, q *inspect.Queue) error {
+func (in *invocation) writeQueue(q *inspect.Queue) error {
+	w := in.stdout
 	if len(q.Contenders) == 0 && q.Semaphore == nil {
 		state := "nobody holds it or waits for it"
 		if !q.Exists {
@@ -71,7 +67,7 @@ func writeQueue(w io.Writer, q *inspect.Queue) error {
 		}
 	}
 	for _, o := range q.Others {
-		fmt.Fprintf(w, "no contender: %s (tierlock doctor says what that means)\n", clean(o.Name))
+		fmt.Fprintf(w, "no contender: %s (%s doctor says what that means)\n", clean(o.Name), in.store.Program)
 	}
 	return nil
 }
@@ -82,7 +78,7 @@ func writeSemaphore(w io.Writer, path string, s *inspect.Semaphore) error {
 		t := newTable(w, "PERMITS", "NODE AGE", "SESSION", "WHO")
 		for _, share := range s.Shares {
 			c := inspect.Contender{
-				Readable: share.Readable, Session: share.Session, Ephemeral: share.Ephemeral, AgeMS: share.AgeMS,
+				Readable: share.Readable, Session: share.Session, Ephemeral: share.Ephemeral, Since: share.Since, AgeMS: share.AgeMS,
 				Host: share.Host, PID: share.PID, Label: share.Label, Content: share.Content,
 			}
 			t.row(strconv.Itoa(share.Count), nodeAge(&c), session(&c), owner(&c))
@@ -122,6 +118,8 @@ func session(c *inspect.Contender) string {
 		return "?"
 	case !c.Ephemeral:
 		return "none!"
+	case c.Session == "":
+		return "-"
 	}
 	return c.Session
 }
@@ -131,9 +129,9 @@ func waitsFor(c *inspect.Contender) string {
 	var parts []string
 	switch {
 	case c.Ahead == 1:
-		parts = append(parts, fmt.Sprintf("%d", c.BehindSequence()))
+		parts = append(parts, fmt.Sprintf("%d", c.Nearest))
 	case c.Ahead > 1:
-		parts = append(parts, fmt.Sprintf("%d and %d more", c.BehindSequence(), c.Ahead-1))
+		parts = append(parts, fmt.Sprintf("%d and %d more", c.Nearest, c.Ahead-1))
 	}
 	if c.Unsure > 0 {
 		parts = append(parts, fmt.Sprintf("perhaps %d", c.Unsure))

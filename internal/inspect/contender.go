@@ -2,9 +2,8 @@ package inspect
 
 import (
 	"fmt"
+	"strings"
 	"time"
-
-	"github.com/tierlock/tierlock/zklock"
 )
 
 // A State is what can be told of a contender by those ahead of it.
@@ -17,120 +16,81 @@ const (
 	Next    State = "next"    // it takes permits of a semaphore as soon as there are enough
 )
 
-// A Contender is one node in a queue, or a pair of nodes that is one.
+// Kinds of contenders that are in every store.
+const (
+	KindTierlock     = "tierlock"
+	KindTierlockRead = "tierlock-read"
+	KindOther        = "other" // of another program, which says nothing of itself
+)
+
+// A Contender is one process in a queue. In ZooKeeper it is a node, or a pair of nodes that is one.
 type Contender struct {
-	Node      string      `json:"node"`
-	Pair      string      `json:"pair,omitempty"` // second node, for kazoo
-	Kind      zklock.Kind `json:"kind"`
-	Sequence  int32       `json:"sequence"`
-	State     State       `json:"state"`
-	Ahead     int         `json:"ahead"`                   // how many before it it waits for
-	Behind    string      `json:"waits_for,omitempty"`     // the nearest of them
-	Unsure    int         `json:"perhaps_ahead,omitempty"` // how many it waits for only if set up so
-	Beside    int         `json:"beside,omitempty"`        // how many before it read as it does
-	Ignored   int         `json:"ignores,omitempty"`       // how many others before it it does not wait for
-	Readable  bool        `json:"readable"`                // else what follows is unknown
-	Token     int64       `json:"token"`
-	Session   string      `json:"session,omitempty"`
-	Ephemeral bool        `json:"ephemeral"` // else it outlives its process
-	Since     time.Time   `json:"node_since,omitzero"`
-	AgeMS     int64       `json:"node_age_ms"` // of the node, not of a hold
-	Host      string      `json:"host,omitempty"`
-	PID       int         `json:"pid,omitempty"`
-	Label     string      `json:"label,omitempty"`
-	LingerMS  int64       `json:"linger_ms,omitempty"`
-	Asked     bool        `json:"asked,omitempty"`   // for the lock; in its node that has replaced what it says of itself
-	Content   string      `json:"content,omitempty"` // of another library's node
+	Node      string    `json:"node"`           // its name in the queue
+	Pair      string    `json:"pair,omitempty"` // second node, for kazoo
+	Kind      string    `json:"kind"`
+	Sequence  int32     `json:"sequence"` // in ZooKeeper the number of its node, elsewhere its place in the queue
+	State     State     `json:"state"`
+	Ahead     int       `json:"ahead"`                   // how many before it it waits for
+	Behind    string    `json:"waits_for,omitempty"`     // the nearest of them
+	Unsure    int       `json:"perhaps_ahead,omitempty"` // how many it waits for only if set up so
+	Beside    int       `json:"beside,omitempty"`        // how many before it read as it does
+	Ignored   int       `json:"ignores,omitempty"`       // how many others before it it does not wait for
+	Readable  bool      `json:"readable"`                // else what follows is unknown
+	Token     int64     `json:"token"`
+	Session   string    `json:"session,omitempty"`
+	Ephemeral bool      `json:"ephemeral"` // else it outlives its process
+	Since     time.Time `json:"node_since,omitzero"`
+	AgeMS     int64     `json:"node_age_ms"` // of the node, not of a hold
+	Host      string    `json:"host,omitempty"`
+	PID       int       `json:"pid,omitempty"`
+	Label     string    `json:"label,omitempty"`
+	LingerMS  int64     `json:"linger_ms,omitempty"`
+	Asked     bool      `json:"asked,omitempty"`   // for the lock; in ZooKeeper that has replaced what it says of itself
+	Content   string    `json:"content,omitempty"` // of another library's node
 
-	behind int32 // the number of the nearest
-	read   zklock.Contender
+	Nearest int32 `json:"-"` // the number of the nearest that it waits for
 }
-
-// maxContent is how much is shown of what another library writes into its nodes.
-const maxContent = 200
 
 // Age is that of the node, by the clocks of server and machine.
 func (c Contender) Age() time.Duration { return time.Duration(c.AgeMS) * time.Millisecond }
 
-// KindName is what people call the kind.
-func (c Contender) KindName() string { return kindName(c.Kind) }
+// Aged reports whether that is known.
+func (c Contender) Aged() bool { return c.Readable && (c.AgeMS > 0 || !c.Since.IsZero()) }
 
-// BehindSequence is the number of the nearest contender that c waits for.
-func (c Contender) BehindSequence() int32 { return c.behind }
-
-// Describe turns a queue into what is shown of it.
-func Describe(queue []zklock.Contender, now time.Time) []Contender {
-	var line line
-	var contenders []Contender
-	for _, read := range queue {
-		c := Contender{
-			Node: read.Node, Pair: read.Pair, Kind: read.Kind, Sequence: read.Sequence,
-			Readable: !read.Since.IsZero(), Token: read.Token, Ephemeral: read.Session != 0,
-			Host: read.Host, PID: read.PID, Label: read.Label, LingerMS: read.Linger.Milliseconds(), Asked: read.Asked,
-			read: read,
-		}
-		if c.Readable {
-			c.Since = read.Since
-			c.AgeMS = max(0, now.Sub(read.Since).Milliseconds())
-		}
-		if c.Ephemeral {
-			c.Session = fmt.Sprintf("0x%x", uint64(read.Session))
-		}
-		if c.PID == 0 && c.Host == "" && !c.Asked {
-			c.Content = string(read.Data[:min(len(read.Data), maxContent)])
-		}
-		line.place(&c)
-		contenders = append(contenders, c)
+// KindName is what people call the kind: it says of whose read/write lock the sides are.
+func (c Contender) KindName() string {
+	if c.Kind == "read" || c.Kind == "write" {
+		return "curator " + c.Kind
 	}
-	return contenders
+	return strings.ReplaceAll(c.Kind, "-", " ")
 }
 
-// A line is a queue up to some contender.
-type line struct {
-	ahead map[sort]*group
-}
-
-// A group is those of one sort.
-type group struct {
-	count int
-	last  *Contender
-}
-
-// place tells what c waits for, and has it join.
-func (l *line) place(c *Contender) {
-	own := sortOf(c.read)
-	for other, g := range l.ahead {
-		switch own.waitsFor(other) {
-		case yes:
-			c.Ahead += g.count
-			if c.Behind == "" || g.last.Sequence > c.behind {
-				c.Behind, c.behind = g.last.Node, g.last.Sequence
-			}
-		case perhaps:
-			c.Unsure += g.count
-		case no:
-			if shared(own, other) {
-				c.Beside += g.count
-			} else {
-				c.Ignored += g.count
-			}
-		}
+// explain says what a contender is and what it waits for.
+func (c *Contender) explain() string {
+	who := c.KindName()
+	if c.Pair != "" {
+		who += " WithKazoo"
 	}
 	switch {
-	case c.Ahead > 0:
-		c.State = Waits
-	case c.Unsure > 0:
-		c.State = Perhaps
-	default:
-		c.State = Holds
+	case c.PID != 0:
+		who += fmt.Sprintf(" on host %q, pid %d", c.Host, c.PID)
+		if c.Label != "" {
+			who += fmt.Sprintf(", label %q", c.Label)
+		}
+	case c.Content != "":
+		who += fmt.Sprintf(", says %q", c.Content)
 	}
-	if l.ahead == nil {
-		l.ahead = make(map[sort]*group)
+	switch c.State {
+	case Waits:
+		return fmt.Sprintf("%s; waits for %d ahead of it, the nearest #%d", who, c.Ahead, c.Nearest)
+	case Perhaps:
+		return fmt.Sprintf("%s; waits for %d ahead of it, if set up so, and else holds the lock", who, c.Unsure)
 	}
-	if l.ahead[own] == nil {
-		l.ahead[own] = new(group)
+	switch {
+	case c.Ignored > 0:
+		return fmt.Sprintf("%s; holds the lock, past %d ahead of it", who, c.Ignored)
+	case c.Beside > 0:
+		return fmt.Sprintf("%s; holds the lock, beside %d ahead of it that read, too", who, c.Beside)
 	}
-	copied := *c
-	l.ahead[own].count++
-	l.ahead[own].last = &copied
+	return who + "; holds the lock"
 }

@@ -37,16 +37,18 @@ func changes(before, after *Queue) []Event {
 		})
 	}
 	if before == nil {
-		before = &Queue{born: after.born, Next: after.Next}
+		before = &Queue{Born: after.Born, Next: after.Next}
 	}
 	was, is := before.states(), after.states()
 	kept := slices.ContainsFunc(after.Holders(), func(c *Contender) bool { return was[c.id()] == Holds })
+	blocked := false // somebody ahead is still there: those behind have not had their turn
 	for i := range before.Contenders {
 		switch c := &before.Contenders[i]; {
 		case is[c.id()] != "":
+			blocked = true
 		case c.State == Holds && kept:
 			add(Released, c, 0)
-		case c.State != Holds && !after.startedAfter(c):
+		case c.State != Holds && blocked:
 			add(Left, c, 0)
 		}
 	}
@@ -97,16 +99,10 @@ func (q *Queue) asked() map[id]bool {
 	return asked
 }
 
-// startedAfter reports whether the queue now begins behind c, which may then have had its turn.
-func (q *Queue) startedAfter(c *Contender) bool {
-	h := q.Holder()
-	return h == nil || h.Sequence > c.Sequence
-}
-
 // unseen is how many nodes came and went since a look before.
 func (q *Queue) unseen(before *Queue) int64 {
 	was, made := before.states(), q.Next
-	if q.born == before.born {
+	if q.Born == before.Born {
 		made -= before.Next
 	}
 	for i := range q.Contenders {

@@ -9,22 +9,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/tierlock/tierlock/zklock"
 )
 
 // A Follower looks at the locks below a path again and again. It sets no watches: those would tell
 // of every change, however many there are. So a turn that begins and ends between two looks is not
-// seen; only its number is.
+// seen; only its number is, where the store counts.
 //
-// Each look costs the ensemble one read for each lock, and one for each node that is new. Every
-// five seconds it looks for locks, which costs one read for each path, Limit at most, and one for
-// each lock; only that tells that a holder was asked for its lock. Of a semaphore it follows the
-// queue for permits. Nothing is written.
+// Each look is a glance at each lock. Every five seconds it lists the locks. In ZooKeeper only that
+// tells that a holder was asked for its lock. Of a semaphore it follows the queue for permits.
+// Nothing is written.
 type Follower struct {
-	Client *zklock.Client
+	Reader Reader
 	Path   string
 	Every  time.Duration
 	Limit  int // of the paths to look at
@@ -35,11 +31,10 @@ type Follower struct {
 	trouble  string
 }
 
-// search is how often a Follower looks for locks that are new, and patience how long it waits for
-// an answer.
 const (
-	search   = 5 * time.Second
-	patience = 3 * time.Second
+	search   = 5 * time.Second // how often a Follower looks for locks that are new
+	patience = 3 * time.Second // how long it waits for an answer
+	parallel = 16              // how many reads are under way at a time
 )
 
 // A Sight is what is known of the locks below a path.
@@ -63,7 +58,7 @@ func (f *Follower) Follow(ctx context.Context, tell func(Sight)) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrInvalidPath) {
+		if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
 			return err
 		}
 		events = append(f.connection(err), events...)
@@ -132,19 +127,19 @@ func (f *Follower) find(ctx context.Context) ([]string, error) {
 			paths[path] = true
 		}
 	}
-	list, err := List(ctx, f.Client, f.Path, f.Limit, false)
+	list, err := f.Reader.List(ctx, f.Path, f.Limit, false)
 	if err != nil {
 		return nil, err
 	}
 	f.complete = list.Complete
 	for _, l := range list.Locks {
-		if l.Permits != nil {
-			paths[join(l.Path, turnChild)] = true
+		if l.Turns != "" {
+			paths[l.Turns] = true
 			continue
 		}
 		paths[l.Path] = true
 		if h := f.queues[l.Path].Holder(); h != nil && l.Holder != nil && h.Node == l.Holder.Node && !h.Asked && l.Holder.Asked {
-			f.queues[l.Path].stale = true
+			f.queues[l.Path].Stale = true
 		}
 	}
 	f.searched = time.Now()
@@ -159,8 +154,8 @@ func (f *Follower) visit(ctx context.Context, paths []string) (map[string]*Queue
 	for _, path := range paths {
 		before := f.queues[path]
 		group.Go(func() error {
-			q, _, err := glance(ctx, f.Client, path, before)
-			if errors.Is(err, zk.ErrNoAuth) && path != f.Path {
+			q, err := f.Reader.Glance(ctx, path, before)
+			if refusal := (*Refusal)(nil); errors.As(err, &refusal) && path != f.Path {
 				return nil // no longer ours to see
 			}
 			if err != nil {

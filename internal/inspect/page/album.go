@@ -68,7 +68,7 @@ type someone struct {
 	Who   string `json:"who"`
 	Kind  string `json:"kind"`
 	State string `json:"state"`
-	Age   int64  `json:"age"` // of the node, in ms; -1 if it may not be read
+	Age   int64  `json:"age"` // of the node, in ms; -1 if that is not known
 	Token string `json:"token"`
 	For   string `json:"for"`   // whom it waits for, the nearest; "" if nobody
 	Asked bool   `json:"asked"` // for the lock
@@ -166,7 +166,7 @@ func show(path string, q *inspect.Queue, h *history) lock {
 			Who: names[c.Node], Kind: c.KindName(), State: string(c.State), Age: c.AgeMS, Token: fmt.Sprint(c.Token),
 			For: names[c.Behind], Asked: c.Asked,
 		}
-		if !c.Readable {
+		if !c.Aged() {
 			s.Age = -1
 		}
 		switch {

@@ -103,7 +103,7 @@ function status(text, bad) {
 
 function show(state) {
   if (state.trouble) {
-    status("No answer from ZooKeeper; what is shown is old. " + state.trouble, true);
+    status("No answer from the servers; what is shown is old. " + state.trouble, true);
   } else {
     status("Live, at " + new Date(state.at).toLocaleTimeString(), false);
   }

@@ -1,4 +1,4 @@
-package inspect
+package zkinspect
 
 import (
 	"cmp"
@@ -11,34 +11,22 @@ import (
 	"github.com/go-zookeeper/zk"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/zklock"
 )
-
-// A Listing is the locks below a path, in the order of their paths.
-type Listing struct {
-	Path       string    `json:"path"`
-	Locks      []Summary `json:"locks"`
-	Looked     int       `json:"looked_at"`            // paths that were listed
-	Complete   bool      `json:"complete"`             // else there is more below
-	Unreadable []string  `json:"unreadable,omitempty"` // paths that may not be listed
-}
-
-// A Summary is a lock in a list.
-type Summary struct {
-	Path    string     `json:"path"`
-	Holder  *Contender `json:"holder,omitempty"`
-	Holders int        `json:"holders"`             // more than one if they read
-	Queue   int        `json:"queue"`               // contenders, the holders among them; of a semaphore those that wait
-	Permits *Permits   `json:"semaphore,omitempty"` // null if the path is no semaphore
-}
 
 // List finds the locks at a path and below it: nodes with contenders among their children, and
 // semaphores. It lists at most so many paths, level by level, one read each, and reads the holder of
 // each lock; for a semaphore it reads three nodes more, and nothing below that.
 // With all it also returns those that have no child, where nobody queues now. A path that does not
 // exist has no locks.
-func List(ctx context.Context, client *zklock.Client, path string, limit int, all bool) (*Listing, error) {
-	l := &Listing{Path: path, Locks: []Summary{}, Complete: true}
+func (r Reader) List(ctx context.Context, path string, limit int, all bool) (*inspect.Listing, error) {
+	l, err := list(ctx, r.Client, path, limit, all)
+	return l, refusal(err)
+}
+
+func list(ctx context.Context, client *zklock.Client, path string, limit int, all bool) (*inspect.Listing, error) {
+	l := &inspect.Listing{Path: path, Locks: []inspect.Summary{}, Complete: true}
 	if _, _, err := client.Children(ctx, path); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
 	}
@@ -47,19 +35,19 @@ func List(ctx context.Context, client *zklock.Client, path string, limit int, al
 			l.Complete, level = false, level[:left]
 		}
 		l.Looked += len(level)
-		below, err := l.listLevel(ctx, client, level, all)
+		below, err := listLevel(ctx, client, l, level, all)
 		if err != nil {
 			return nil, err
 		}
 		level = below
 	}
-	slices.SortFunc(l.Locks, func(a, b Summary) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(l.Locks, func(a, b inspect.Summary) int { return cmp.Compare(a.Path, b.Path) })
 	slices.Sort(l.Unreadable)
 	return l, nil
 }
 
-// listLevel lists some paths, and returns what is right below them.
-func (l *Listing) listLevel(ctx context.Context, client *zklock.Client, level []string, all bool) (below []string, err error) {
+// listLevel lists some paths into l, and returns what is right below them.
+func listLevel(ctx context.Context, client *zklock.Client, l *inspect.Listing, level []string, all bool) (below []string, err error) {
 	var mu sync.Mutex // guards l and below
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -84,7 +72,7 @@ func (l *Listing) listLevel(ctx context.Context, client *zklock.Client, level []
 			mu.Lock()
 			defer mu.Unlock()
 			if l.Locks = append(l.Locks, locks...); all && len(names) == 0 {
-				l.Locks = append(l.Locks, Summary{Path: path})
+				l.Locks = append(l.Locks, inspect.Summary{Path: path})
 			}
 			for _, name := range others {
 				if child := join(path, name); child != "/zookeeper" {
@@ -100,12 +88,12 @@ func (l *Listing) listLevel(ctx context.Context, client *zklock.Client, level []
 }
 
 // summarize returns what is at a path with these children, and the children to look below.
-func summarize(ctx context.Context, client *zklock.Client, path string, children []string) (locks []Summary, others []string, err error) {
+func summarize(ctx context.Context, client *zklock.Client, path string, children []string) (locks []inspect.Summary, others []string, err error) {
 	queue, others := zklock.ParseQueue(children)
 	if len(queue) > 0 {
-		lock := Summary{Path: path, Queue: len(queue)}
+		lock := inspect.Summary{Path: path, Queue: len(queue)}
 		for _, c := range Describe(queue, time.Now()) { // by their names
-			if c.State == Holds {
+			if c.State == inspect.Holds {
 				lock.Holders++
 			}
 		}
@@ -124,11 +112,11 @@ func summarize(ctx context.Context, client *zklock.Client, path string, children
 	}
 	waiting, _ := zklock.ParseQueue(turn)
 	others = slices.DeleteFunc(others, ofSemaphore)
-	return append(locks, Summary{Path: path, Queue: len(waiting), Permits: permits}), others, nil
+	return append(locks, inspect.Summary{Path: path, Queue: len(waiting), Permits: permits, Turns: join(path, turnChild)}), others, nil
 }
 
 // first reads the holder, nil if it has gone since.
-func first(ctx context.Context, client *zklock.Client, path string, queue []zklock.Contender) (*Contender, error) {
+func first(ctx context.Context, client *zklock.Client, path string, queue []zklock.Contender) (*inspect.Contender, error) {
 	read, err := client.Inspect(ctx, path, queue[0])
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil

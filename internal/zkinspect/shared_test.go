@@ -1,4 +1,4 @@
-package inspect_test
+package zkinspect_test
 
 import (
 	"context"
@@ -55,7 +55,7 @@ func TestReadersAtTheHeadAllHold(t *testing.T) {
 		q := s.look(t)
 		var got []string
 		for _, c := range q.Contenders {
-			got = append(got, fmt.Sprint(c.KindName(), " ", c.State, " ", c.Beside, " ", c.Ahead, " ", c.Ignored, " ", c.BehindSequence()))
+			got = append(got, fmt.Sprint(c.KindName(), " ", c.State, " ", c.Beside, " ", c.Ahead, " ", c.Ignored, " ", c.Nearest))
 		}
 		want := []string{
 			"tierlock read holds 0 0 0 0", "tierlock read holds 1 0 0 0", "tierlock read holds 2 0 0 0", "curator read holds 3 0 0 0",
@@ -67,7 +67,7 @@ func TestReadersAtTheHeadAllHold(t *testing.T) {
 		if len(q.Holders()) != 4 || q.Waiting() != 2 {
 			t.Errorf("%d hold, %d wait; want 4, 2", len(q.Holders()), q.Waiting())
 		}
-		l, err := inspect.List(t.Context(), s.client, "/", 100, false)
+		l, err := s.reader().List(t.Context(), "/", 100, false)
 		if err != nil || len(l.Locks) != 1 || l.Locks[0].Holders != 4 || l.Locks[0].Queue != 6 || l.Locks[0].Holder.Label != "reader 0" {
 			t.Errorf("listed: %+v, %v", l, err)
 		}
@@ -163,7 +163,7 @@ func TestSemaphoresAreRecognized(t *testing.T) {
 		if len(sem.Queue) != 2 || sem.Queue[0].State != inspect.Next || sem.Queue[0].Label != "waiter" || sem.Queue[1].State != inspect.Waits {
 			t.Errorf("queue: %+v", sem.Queue)
 		}
-		l, err := inspect.List(t.Context(), s.client, "/", 100, false)
+		l, err := s.reader().List(t.Context(), "/", 100, false)
 		if err != nil || len(l.Locks) != 1 || l.Locks[0].Path != path || *l.Locks[0].Permits != sem.Permits || l.Locks[0].Queue != 2 {
 			t.Errorf("listed: %+v, %v", l, err)
 		}
@@ -178,11 +178,11 @@ func TestOtherSemaphoresAndNone(t *testing.T) {
 		if q := s.look(t); q.Semaphore != nil || len(q.Others) != 2 {
 			t.Errorf("two directories: %+v", q)
 		}
-		if l, err := inspect.List(t.Context(), s.client, "/", 100, false); err != nil || len(l.Locks) != 1 || l.Locks[0].Path != path+"/leases/b" {
+		if l, err := s.reader().List(t.Context(), "/", 100, false); err != nil || len(l.Locks) != 1 || l.Locks[0].Path != path+"/leases/b" {
 			t.Errorf("listed: %+v, %v", l, err)
 		}
 		s.put(t, "/curator/leases/_c_"+uuid+"-lease-", "", ephemeral, zk.PermAll)
-		q, err := inspect.Look(t.Context(), s.client, "/curator")
+		q, err := s.reader().Look(t.Context(), "/curator")
 		if err != nil || q.Semaphore == nil || q.Semaphore.String() != "1 permit in use" {
 			t.Errorf("Curator's: %+v, %v", q, err)
 		}

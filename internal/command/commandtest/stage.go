@@ -1,6 +1,6 @@
 //go:build linux || darwin || freebsd
 
-package main_test
+package commandtest
 
 import (
 	"bufio"
@@ -19,34 +19,35 @@ import (
 	"time"
 )
 
-// A stage is where commands under the lock tell the test that they are there. A lock of the
+// A Stage is where commands under the lock tell the test that they are there. A lock of the
 // kernel, which goes at the death of its process, tells whether two are there at once.
-type stage struct {
+type Stage struct {
 	t        *testing.T
 	listener net.Listener
 	file     string
-	entries  chan *section
+	entries  chan *Section
 }
 
-// A section is a command that runs. Its end is when the kernel closed its connection.
-type section struct {
+// A Section is a command that runs. Its end is when the kernel closed its connection.
+type Section struct {
 	t     *testing.T
 	conn  net.Conn
 	pid   int
 	alone bool
-	begun time.Time
-	said  chan string // signals it has caught
+	Begun time.Time   // when it was seen
+	Said  chan string // the signals it has caught
 	ended chan struct{}
 	end   time.Time
 }
 
-func newStage(t *testing.T) *stage {
+// NewStage returns one that is there for the test.
+func NewStage(t *testing.T) *Stage {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{t: t, listener: listener, file: filepath.Join(t.TempDir(), "occupied"), entries: make(chan *section, 16)}
+	s := &Stage{t: t, listener: listener, file: filepath.Join(t.TempDir(), "occupied"), entries: make(chan *Section, 16)}
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -60,51 +61,52 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-func (s *stage) enter(conn net.Conn) {
+func (s *Stage) enter(conn net.Conn) {
 	defer conn.Close()
 	lines := bufio.NewScanner(conn)
 	if !lines.Scan() {
 		return
 	}
-	e := &section{t: s.t, conn: conn, begun: time.Now(), said: make(chan string, 16), ended: make(chan struct{})}
+	e := &Section{t: s.t, conn: conn, Begun: time.Now(), Said: make(chan string, 16), ended: make(chan struct{})}
 	fmt.Sscan(lines.Text(), &e.pid, &e.alone)
 	s.entries <- e
 	for lines.Scan() {
-		e.said <- lines.Text()
+		e.Said <- lines.Text()
 	}
 	e.end = time.Now()
 	close(e.ended)
 }
 
-// command is what to run to get on the stage. Modes: stubborn ignores TERM; family has a
+// Command is what to run to get on the stage. Modes: stubborn ignores TERM; family has a
 // grandchild on the stage, too, and daemon one in a session of its own, which outlives it.
-func (s *stage) command(modes ...string) []string {
+func (s *Stage) Command(modes ...string) []string {
 	return append([]string{os.Args[0], "section", s.listener.Addr().String(), s.file}, modes...)
 }
 
-// next returns the next one to get there.
-func (s *stage) next() *section {
+// Next returns the next one to get there.
+func (s *Stage) Next() *Section {
 	s.t.Helper()
 	select {
 	case e := <-s.entries:
 		return e
-	case <-time.After(patience):
+	case <-time.After(Patience):
 		s.t.Fatal("nobody gets to the section")
 		return nil
 	}
 }
 
-// first is next, and must have been alone.
-func (s *stage) first() *section {
+// First is Next, and must have been alone.
+func (s *Stage) First() *Section {
 	s.t.Helper()
-	e := s.next()
+	e := s.Next()
 	if !e.alone {
 		s.t.Error("another process is in the section")
 	}
 	return e
 }
 
-func (s *stage) nobody() {
+// Nobody checks that no command has begun.
+func (s *Stage) Nobody() {
 	s.t.Helper()
 	select {
 	case <-s.entries:
@@ -113,28 +115,30 @@ func (s *stage) nobody() {
 	}
 }
 
-// leave makes the command exit.
-func (e *section) leave(status int) { fmt.Fprintln(e.conn, "exit", status) }
+// Leave makes the command exit.
+func (e *Section) Leave(status int) { fmt.Fprintln(e.conn, "exit", status) }
 
-func (e *section) signal(sig syscall.Signal) {
+// Signal sends sig to the command itself.
+func (e *Section) Signal(sig syscall.Signal) {
 	e.t.Helper()
 	if err := syscall.Kill(e.pid, sig); err != nil {
 		e.t.Fatal(err)
 	}
 }
 
-// dies waits for its end and returns when that was.
-func (e *section) dies() time.Time {
+// Dies waits for its end and returns when that was.
+func (e *Section) Dies() time.Time {
 	e.t.Helper()
 	select {
 	case <-e.ended:
-	case <-time.After(patience):
+	case <-time.After(Patience):
 		e.t.Fatal("the command lives on")
 	}
 	return e.end
 }
 
-func (e *section) lives() {
+// Lives checks that it has not ended.
+func (e *Section) Lives() {
 	e.t.Helper()
 	select {
 	case <-e.ended:
@@ -143,15 +147,15 @@ func (e *section) lives() {
 	}
 }
 
-// hears waits for a signal to be caught.
-func (e *section) hears(want syscall.Signal) {
+// Hears waits for a signal to be caught.
+func (e *Section) Hears(want syscall.Signal) {
 	e.t.Helper()
 	select {
-	case got := <-e.said:
+	case got := <-e.Said:
 		if got != want.String() {
 			e.t.Errorf("the command got %v, want %v", got, want)
 		}
-	case <-time.After(patience):
+	case <-time.After(Patience):
 		e.t.Fatalf("the command does not get %v", want)
 	}
 }
@@ -197,7 +201,7 @@ func beSection(args []string) {
 	os.Exit(0)
 }
 
-// under returns the arguments for a run of command.
-func under(flags string, path string, command ...string) []string {
+// Under returns the arguments for a run of command.
+func Under(flags string, path string, command ...string) []string {
 	return append(append(append([]string{"run"}, strings.Fields(flags)...), path, "--"), command...)
 }

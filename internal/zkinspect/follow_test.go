@@ -1,4 +1,4 @@
-package inspect_test
+package zkinspect_test
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type watcher struct {
 func (s site) follow(t *testing.T, ctx context.Context, path string) *watcher {
 	t.Helper()
 	w := &watcher{end: make(chan error, 1)}
-	f := &inspect.Follower{Client: s.client, Path: path, Every: time.Second, Limit: 100}
+	f := &inspect.Follower{Reader: s.reader(), Path: path, Every: time.Second, Limit: 100}
 	go func() { w.end <- f.Follow(ctx, w.see) }()
 	return w
 }
@@ -235,14 +235,4 @@ func TestALookCostsOneReadForEachLock(t *testing.T) {
 		cancel()
 		<-w.end
 	})
-}
-
-func TestCleanLeavesNothingForATerminalToObey(t *testing.T) {
-	for in, want := range map[string]string{
-		"größer 漢字 \"x\" <b>": "größer 漢字 \"x\" <b>", "\x1b[2J\a": `\x1b[2J\a`, "a\nb\tc": `a\nb\tc`, "\u202eabc": `\u202eabc`, "\xff\xfe": `\xff\xfe`, "\u009b31m": `\u009b31m`,
-	} {
-		if got := inspect.Clean(in); got != want {
-			t.Errorf("Clean(%q): got %q, want %q", in, got, want)
-		}
-	}
 }

@@ -1,9 +1,9 @@
-package inspect
+package zkinspect
 
 import (
 	"cmp"
-	"strings"
 
+	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/zklock"
 )
 
@@ -13,21 +13,14 @@ type sort struct {
 	pair bool
 }
 
-func sortOf(c zklock.Contender) sort { return sort{c.Kind, c.Pair != ""} }
+func sortOf(c *inspect.Contender) sort { return sort{zklock.Kind(c.Kind), c.Pair != ""} }
 
 func (s sort) String() string {
+	name := inspect.Contender{Kind: string(s.kind)}.KindName()
 	if s.pair {
-		return kindName(s.kind) + " WithKazoo"
+		return name + " WithKazoo"
 	}
-	return kindName(s.kind)
-}
-
-// kindName says of whose read/write lock the sides are.
-func kindName(kind zklock.Kind) string {
-	if kind == zklock.KindRead || kind == zklock.KindWrite {
-		return "curator " + string(kind)
-	}
-	return strings.ReplaceAll(string(kind), "-", " ")
+	return name
 }
 
 func (s sort) compare(other sort) int { return cmp.Compare(s.String(), other.String()) }

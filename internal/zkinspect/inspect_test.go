@@ -1,4 +1,4 @@
-package inspect_test
+package zkinspect_test
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/zkconn"
+	"github.com/tierlock/tierlock/internal/zkinspect"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -88,9 +89,11 @@ func (s site) put(t *testing.T, path, data string, flags int32, perms int32) str
 	return made
 }
 
+func (s site) reader() zkinspect.Reader { return zkinspect.Reader{Client: s.client} }
+
 func (s site) look(t *testing.T) *inspect.Queue {
 	t.Helper()
-	q, err := inspect.Look(t.Context(), s.client, path)
+	q, err := s.reader().Look(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +151,7 @@ func TestListFindsLocksAndSaysWhenItStops(t *testing.T) {
 		s.put(t, "/secret", "", 0, zk.PermAll&^zk.PermRead)
 
 		list := func(path string, limit int, all bool) *inspect.Listing {
-			l, err := inspect.List(t.Context(), s.client, path, limit, all)
+			l, err := s.reader().List(t.Context(), path, limit, all)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +176,7 @@ func TestListFindsLocksAndSaysWhenItStops(t *testing.T) {
 		if l := list("/none", 10, false); len(l.Locks) != 0 || !l.Complete {
 			t.Errorf("of nothing: got %+v", l)
 		}
-		if _, err := inspect.List(t.Context(), s.client, "/secret", 10, false); !errors.Is(err, zk.ErrNoAuth) {
+		if _, err := s.reader().List(t.Context(), "/secret", 10, false); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("of what may not be read: %v", err)
 		}
 	})
@@ -287,7 +290,7 @@ func TestDoctorFinds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				report, err := inspect.Examine(t.Context(), s.client, lock)
+				report, err := zkinspect.Examine(t.Context(), s.client, lock)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,10 +1,13 @@
-package inspect
+package zkinspect
 
-import "github.com/tierlock/tierlock/zklock"
+import (
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/zklock"
+)
 
 // examineMixture looks for sorts of locks that do not exclude each other.
-func (r *Report) examineMixture() {
-	sorts := r.kinds()
+func (r examination) examineMixture() {
+	sorts := kinds(r.Queue)
 	for i, a := range sorts {
 		for _, b := range sorts[i:] {
 			if shared(a, b) {
@@ -18,23 +21,23 @@ func (r *Report) examineMixture() {
 	}
 }
 
-func (r *Report) examineTwo(a, b sort) {
+func (r examination) examineTwo(a, b sort) {
 	readers := a.kind == zklock.KindKazoo && b.kazooRead()
 	switch a.waitsFor(b) {
 	case no:
-		r.find(Problem, "", "%s does not wait for %s: on this path they do not exclude each other%s", a, b, remedy(a, b))
+		r.Find(inspect.Problem, "", "%s does not wait for %s: on this path they do not exclude each other%s", a, b, remedy(a, b))
 	case perhaps:
 		switch {
 		case readers:
-			r.find(Note, "", "kazoo's Lock does not wait for its readers, its WriteLock does; names do not tell them apart")
+			r.Find(inspect.Note, "", "kazoo's Lock does not wait for its readers, its WriteLock does; names do not tell them apart")
 		case a.kind == zklock.KindMutex:
-			r.find(Warning, "", "%s is of a library that is not known here: it may not wait for %s", a, b)
+			r.Find(inspect.Warning, "", "%s is of a library that is not known here: it may not wait for %s", a, b)
 		default:
-			r.find(Warning, "", `%s waits for %s only with extra_lock_patterns=["lock-"], which its name does not tell%s`, a, b, remedy(a, b))
+			r.Find(inspect.Warning, "", `%s waits for %s only with extra_lock_patterns=["lock-"], which its name does not tell%s`, a, b, remedy(a, b))
 		}
 	}
 	if a.kind == zklock.KindKazooRead && b.pair && b.kazoo() {
-		r.find(Note, "", "kazoo's ReadLock can get stuck beside %s before kazoo 2.9.0", b)
+		r.Find(inspect.Note, "", "kazoo's ReadLock can get stuck beside %s before kazoo 2.9.0", b)
 	}
 }
 

@@ -1,0 +1,39 @@
+//go:build linux || darwin || freebsd
+
+package main_test
+
+import (
+	"testing"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// What the command does on every store. The other tests are of what it does here in detail.
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	commandtest.Run(t, func(t *testing.T, own bool) commandtest.Site {
+		server := startServer(t)
+		if own {
+			server = zkservertest.Start(t, zkserver.Config{NoSync: true})
+		}
+		return commandtest.Site{
+			Env:     at(server.Addr()),
+			Nowhere: at("127.0.0.1:1"),
+			Locks: func(t *testing.T, label string) *tier.Registry {
+				t.Helper()
+				locks, err := tierlock.Dial(t.Context(), server.Addr(), zklock.WithLabel(label))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { locks.Close() })
+				return locks
+			},
+			Pause: server.Pause, Resume: server.Resume,
+		}
+	})
+}

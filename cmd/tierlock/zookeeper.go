@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"net"
+	"os"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/command"
+	"github.com/tierlock/tierlock/internal/zkinspect"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// A zooKeeper is how to connect to an ensemble.
+type zooKeeper struct {
+	connect  string // host:port,host:port/path
+	authFile string
+	tls      command.TLS
+}
+
+// store is what the command has to know of ZooKeeper.
+func (z *zooKeeper) store() *command.Store {
+	return &command.Store{
+		Program: "tierlock", Name: "ZooKeeper", Environment: environment, Notes: notes,
+		Flags: z.flags, Check: z.check, ValidatePath: zklock.ValidatePath, Dial: z.dial, Unreachable: unreachable,
+	}
+}
+
+func (z *zooKeeper) flags(flags *flag.FlagSet) {
+	flags.StringVar(&z.connect, "zk", z.connect, "`servers`: host:port[,host:port…][/chroot] (default $TIERLOCK_ZK)")
+	flags.StringVar(&z.authFile, "auth-file", z.authFile, "`file` with credentials, lines of scheme:credentials (default $TIERLOCK_AUTH)")
+	z.tls.Flags(flags, "-zk")
+}
+
+func (z *zooKeeper) check() error {
+	if _, err := z.servers(); err != nil {
+		return err
+	}
+	_, err := z.options()
+	return err
+}
+
+func (z *zooKeeper) dial(ctx context.Context, o command.Options) (*command.Locks, error) {
+	connect, err := z.servers()
+	if err != nil {
+		return nil, err
+	}
+	opts, err := z.options()
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts, zklock.WithLabel(o.Label))
+	if o.Logger != nil {
+		opts = append(opts, zklock.WithLogger(o.Logger))
+	}
+	if o.Session > 0 {
+		opts = append(opts, zklock.WithSessionTimeout(o.Session))
+	}
+	client, err := zklock.Dial(ctx, connect, opts...)
+	if err != nil {
+		return nil, err
+	}
+	locks, err := tier.New(client.Tier())
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	return &command.Locks{Registry: locks, Margin: client.LeaseMargin, Desk: desk{zkinspect.Reader{Client: client}}}, nil
+}
+
+func unreachable(err error) bool {
+	unknown := (*net.DNSError)(nil)
+	return errors.As(err, &unknown) || errors.Is(err, zk.ErrAuthFailed) || errors.Is(err, zk.ErrNoServer)
+}
+
+func (z *zooKeeper) servers() (string, error) {
+	if z.connect != "" {
+		return z.connect, nil
+	}
+	if connect := os.Getenv("TIERLOCK_ZK"); connect != "" {
+		return connect, nil
+	}
+	return "", errors.New("no servers; give -zk host:port or set TIERLOCK_ZK")
+}
+
+// options are those that the flags ask for.
+func (z *zooKeeper) options() ([]zklock.Option, error) {
+	opts, err := z.auth()
+	if err != nil {
+		return nil, err
+	}
+	config, err := z.tls.Config()
+	if err != nil {
+		return nil, err
+	}
+	if config != nil {
+		opts = append(opts, zklock.WithTLS(config))
+	}
+	return opts, nil
+}

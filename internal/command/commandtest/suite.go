@@ -1,0 +1,387 @@
+//go:build linux || darwin || freebsd
+
+package commandtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A Site is a server of the store, and how to get there.
+type Site struct {
+	Env     []string // has the command find it
+	Nowhere []string // has the command find no server
+
+	// Locks returns those of another process, under a label, until the end of the test.
+	Locks func(t *testing.T, label string) *tier.Registry
+	// Ailing says that doctor finds something wrong with the server itself.
+	Ailing bool
+	// Pause has the server answer nothing until Resume.
+	Pause, Resume func() error
+}
+
+// Run runs the suite on servers of a store. Each test may use a server that it shares with others, but
+// for those that pause it, which ask for one of their own.
+func Run(t *testing.T, site func(t *testing.T, own bool) Site) {
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, Site)
+		own  bool
+	}{
+		{"runs take turns", oneAtATime, false},
+		{"status and environment", statusAndEnvironment, false},
+		{"not acquired", notAcquired, false},
+		{"a signal ends the wait", signalEndsTheWait, false},
+		{"a killed runner lets go", killedRunner, false},
+		{"the queue is seen", queueIsSeen, false},
+		{"changes are seen", changesAreSeen, false},
+		{"holders are asked", holdersAreAsked, false},
+		{"locks are broken", locksAreBroken, false},
+		{"wrong command lines", wrongCommandLines, false},
+		{"without a server", withoutAServer, false},
+		{"loss ends the command in time", lossEndsTheCommand, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.test(t, site(t, c.own))
+		})
+	}
+}
+
+func (s Site) start(t *testing.T, args ...string) *Tool {
+	t.Helper()
+	return Start(t, s.Env, args...)
+}
+
+func (s Site) want(t *testing.T, args string, status int, patterns ...string) string {
+	t.Helper()
+	return Want(t, s.Env, args, status, patterns...)
+}
+
+// examine checks what doctor says of a lock that is in order.
+func (s Site) examine(t *testing.T, path string, patterns ...string) {
+	t.Helper()
+	status := 0
+	if s.Ailing {
+		status = 1
+	}
+	s.want(t, "doctor "+path, status, patterns...)
+}
+
+// acquire has another process hold a lock.
+func (s Site) acquire(t *testing.T, path, label string) *tier.Hold {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	defer cancel()
+	hold, err := s.Locks(t, label).Mutex(path).Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hold
+}
+
+// A seen contender is one as who prints it for programs.
+type seen struct {
+	Node  string
+	Kind  string
+	State string
+	Token int64
+	PID   int
+	Label string
+	Asked bool
+	Waits string `json:"waits_for"`
+}
+
+// who returns the queue.
+func (s Site) who(t *testing.T, path string) []seen {
+	t.Helper()
+	var queue struct{ Contenders []seen }
+	if err := json.Unmarshal([]byte(s.want(t, "who "+path+" -o json", 0)), &queue); err != nil {
+		t.Fatal(err)
+	}
+	return queue.Contenders
+}
+
+// Of runs on one path one at a time runs its command, whichever process has it.
+func oneAtATime(t *testing.T, s Site) {
+	stage := NewStage(t)
+	var tools []*Tool
+	for range 4 {
+		tools = append(tools, s.start(t, Under("-v", "/turns", stage.Command()...)...))
+	}
+	for range tools {
+		section := stage.First()
+		time.Sleep(20 * time.Millisecond) // for others to intrude
+		section.Leave(0)
+	}
+	for _, p := range tools {
+		p.Exits(0)
+		p.Says("acquired after")
+	}
+}
+
+// The command's status is run's; it gets the path and a token that grows.
+func statusAndEnvironment(t *testing.T, s Site) {
+	s.start(t, Under("", "/status", "sh", "-c", "exit 3")...).Exits(3)
+	s.start(t, Under("", "/status", "sh", "-c", "kill -KILL $$")...).Exits(137)
+	s.start(t, Under("", "/status", "no-such-command")...).Exits(127)
+	var tokens [2]int64
+	for i := range tokens {
+		p := s.start(t, Under("", "/status", "sh", "-c", `echo "$TIERLOCK_PATH $TIERLOCK_TOKEN"`)...)
+		p.Exits(0)
+		if _, err := fmt.Sscanf(p.Stdout.String(), "/status %d\n", &tokens[i]); err != nil {
+			t.Errorf("the command prints %q: %v", p.Stdout, err)
+		}
+		if p.Stderr.String() != "" {
+			t.Errorf("there are messages without -v: %s", p.Stderr)
+		}
+	}
+	if tokens[0] >= tokens[1] || tokens[0] <= 0 {
+		t.Errorf("tokens %v do not grow", tokens)
+	}
+}
+
+// What is taken is not waited for with -n, and for as long as -w says, and who has it is named.
+func notAcquired(t *testing.T, s Site) {
+	stage := NewStage(t)
+	holder := s.start(t, Under("", "/taken", stage.Command()...)...)
+	section := stage.First()
+	for flags, status := range map[string]int{"-n": 75, "-w 300ms -E 9": 9} {
+		p := s.start(t, Under(flags, "/taken", stage.Command()...)...)
+		p.Exits(status)
+		p.Says(fmt.Sprintf("held by process %d on ", holder.Keeper()))
+	}
+	stage.Nobody()
+	if queue := s.who(t, "/taken"); len(queue) != 1 {
+		t.Errorf("the queue is %+v, want the holder alone", queue)
+	}
+	section.Lives()
+	section.Leave(5)
+	holder.Exits(5)
+	s.start(t, Under("-n", "/taken", "true")...).Exits(0)
+}
+
+// A signal while it waits ends it, and leaves nothing in the queue.
+func signalEndsTheWait(t *testing.T, s Site) {
+	stage := NewStage(t)
+	hold := s.acquire(t, "/waits", "")
+	p := s.start(t, Under("", "/waits", stage.Command()...)...)
+	Eventually(t, "a contender", func() bool { return len(s.who(t, "/waits")) == 2 })
+	p.Signal(syscall.SIGTERM)
+	p.Exits(128 + int(syscall.SIGTERM))
+	if queue := s.who(t, "/waits"); len(queue) != 1 {
+		t.Errorf("the queue is %+v, want the holder alone", queue)
+	}
+	stage.Nobody()
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// After kill -9 of the runner the command gets TERM, then KILL, and then the lock is released: nobody
+// waits for the end of the session.
+func killedRunner(t *testing.T, s Site) {
+	stage := NewStage(t)
+	p := s.start(t, Under("-grace 200ms -session 60s", "/killed", stage.Command("stubborn", "daemon")...)...)
+	victims := []*Section{stage.First(), stage.Next()}
+	s.start(t, Under("", "/killed", stage.Command()...)...)
+	Eventually(t, "a contender", func() bool { return len(s.who(t, "/killed")) == 2 })
+	p.Signal(syscall.SIGKILL)
+	killed := time.Now()
+	victims[0].Hears(syscall.SIGTERM)
+	next := stage.First()
+	for _, victim := range victims {
+		if end := victim.Dies(); end.After(next.Begun) {
+			t.Errorf("a command outlives the lock by %v", end.Sub(next.Begun))
+		}
+	}
+	if took := next.Begun.Sub(killed); took > 30*time.Second {
+		t.Errorf("the lock is free after %v, as if its session had to time out", took)
+	}
+	next.Leave(0)
+}
+
+// What ls, who and doctor say is who holds and who waits.
+func queueIsSeen(t *testing.T, s Site) {
+	s.want(t, "ls /seen", 0, "no lock at /seen or below it")
+	s.want(t, "who /seen/report", 0, "nobody holds it or waits for it")
+	s.examine(t, "/seen/report", "ok +.*these credentials may")
+
+	hold := s.acquire(t, "/seen/report", "billing")
+	stage := NewStage(t)
+	waiter := s.start(t, Under("", "/seen/report", stage.Command()...)...)
+	Eventually(t, "a contender", func() bool { return len(s.who(t, "/seen/report")) == 2 })
+	pid := fmt.Sprint(os.Getpid())
+	s.want(t, "ls /seen", 0, `(?m)^/seen/report +2 .*tierlock .* pid `+pid+` billing$`)
+	s.want(t, "ls", 0, `(?m)^/seen/report +2 `)
+	s.want(t, "ls /see", 0, "no lock at /see or below it")
+	s.want(t, "who /seen/report", 0, `holds +tierlock .* pid `+pid+` billing`, `waits +tierlock .* run \S+`)
+	s.examine(t, "/seen/report", `tierlock on host .*, pid `+pid+`, label "billing"; holds the lock`, `; waits for 1 ahead of it, the nearest #0`)
+	queue := s.who(t, "/seen/report")
+	if h, w := queue[0], queue[1]; h.Token != hold.Token() || h.State != "holds" || h.Kind != "tierlock" || h.PID != os.Getpid() || w.State != "waits" || w.Waits != h.Node {
+		t.Errorf("got %+v", queue)
+	}
+	var list struct {
+		Locks []struct {
+			Path   string
+			Queue  int
+			Holder seen
+		}
+	}
+	if err := json.Unmarshal([]byte(s.want(t, "ls /seen -o json", 0)), &list); err != nil {
+		t.Fatal(err)
+	}
+	if l := list.Locks; len(l) != 1 || l[0].Path != "/seen/report" || l[0].Queue != 2 || l[0].Holder.Token != hold.Token() {
+		t.Errorf("got %+v", list)
+	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+	stage.First().Leave(0)
+	waiter.Exits(0)
+}
+
+// What watch says is each change, once.
+func changesAreSeen(t *testing.T, s Site) {
+	p := s.start(t, "watch", "/changes/report", "-every", "100ms")
+	hold := s.acquire(t, "/changes/report", "billing")
+	p.Prints(p.Stdout, fmt.Sprintf(`^\S+Z /changes/report held by tierlock .* billing, token %d, nobody waits$`, hold.Token()))
+	stage := NewStage(t)
+	waiter := s.start(t, Under("", "/changes/report", stage.Command()...)...)
+	p.Prints(p.Stdout, `^\S+Z /changes/report waited for by tierlock .* run \S+, #1$`)
+	waiter.Signal(syscall.SIGTERM)
+	p.Prints(p.Stdout, `^\S+Z /changes/report left by tierlock .* run \S+, which waited$`)
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+	p.Prints(p.Stdout, `/changes/report free$`)
+	p.Signal(syscall.SIGINT)
+	p.Exits(0)
+	if n := strings.Count(p.Stdout.String(), "\n"); n != 4 {
+		t.Errorf("%d lines, want 4:\n%s", n, p.Stdout)
+	}
+}
+
+// Whoever has a lock hears that somebody wants it, and need not give it up.
+func holdersAreAsked(t *testing.T, s Site) {
+	s.want(t, "revoke /asked", 1, "nobody holds /asked, so nobody was asked")
+	hold := s.acquire(t, "/asked", "billing")
+	revoked := hold.Revoked()
+	s.want(t, "revoke /asked", 0, "asked tierlock .* billing, which gives the lock up if its program listens")
+	select {
+	case <-revoked:
+	case <-time.After(Patience):
+		t.Error("the holder does not hear of it")
+	}
+	s.want(t, "who /asked", 0, "holds, asked +tierlock")
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A lock is taken away from the holder with the token, and from nobody else.
+func locksAreBroken(t *testing.T, s Site) {
+	hold := s.acquire(t, "/broken", "billing")
+	stage := NewStage(t)
+	next := s.start(t, Under("", "/broken", stage.Command("stubborn")...)...)
+	Eventually(t, "a contender", func() bool { return len(s.who(t, "/broken")) == 2 })
+	s.want(t, "break /broken", 64, "wants -token N")
+	s.want(t, fmt.Sprintf("break /broken -token %d", hold.Token()), 64, "-yes") // there is nobody to ask at /dev/null
+	s.want(t, fmt.Sprintf("break /broken -yes -token %d", hold.Token()+1<<40), 1,
+		`nothing was deleted: \d+ is not the token of the holder; the lock is held by tierlock .* billing, token`)
+	if err := hold.Err(); err != nil {
+		t.Fatalf("after a break with another token: %v", err)
+	}
+	s.want(t, fmt.Sprintf("break /broken -yes -token %d", hold.Token()), 0, "deleted .* of tierlock .* billing", "the lock is held by tierlock", "may still be working")
+	section := stage.First()
+	select {
+	case <-hold.Lost():
+	case <-time.After(Patience):
+		t.Error("the former holder does not hear of it")
+	}
+	hold.Release()
+
+	queue := s.who(t, "/broken")
+	s.want(t, fmt.Sprintf("break /broken -yes -token %d", queue[0].Token), 0, "nobody holds the lock now")
+	section.Dies()
+	next.Exits(74)
+	if len(section.Said) > 0 {
+		t.Error("the command got TERM")
+	}
+	s.start(t, Under("-n", "/broken", "true")...).Exits(0)
+}
+
+// A wrong command line exits with 64, before anything begins.
+func wrongCommandLines(t *testing.T, s Site) {
+	stage := NewStage(t)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{Under("", "/a//b", stage.Command()...), "/a//b"},
+		{Under("-grace 20s -session 4s", "/x", stage.Command()...), "-grace 20s is too long"},
+		{[]string{"keep", "/x", "--", "true"}, "not by hand"},
+		{[]string{"who", "/a//b"}, "/a//b"},
+		{[]string{"watch"}, "the PATH to watch is missing"},
+	} {
+		p := s.start(t, c.args...)
+		p.Exits(64)
+		p.Says(c.want)
+		if text := p.Stderr.String(); !strings.HasPrefix(text, filepath.Base(Program)+": ") || strings.Count(text, "\n") != 1 {
+			t.Errorf("%v says more or less than a line:\n%s", c.args, text)
+		}
+	}
+	stage.Nobody()
+}
+
+// Where there is no server they say so, and exit with 69.
+func withoutAServer(t *testing.T, s Site) {
+	for _, line := range []string{"run /x -- true", "ls", "who /x", "watch /x", "break /x -token 1 -yes", "revoke /x", "doctor /x"} {
+		Start(t, s.Nowhere, append([]string{"-connect-timeout", "500ms"}, strings.Fields(line)...)...).Exits(69)
+	}
+}
+
+// While no server answers the command may run as long as the lease; then it ends, although it ignores
+// TERM, and before the lock can be another's. Who watches is told.
+func lossEndsTheCommand(t *testing.T, s Site) {
+	const session = 4 * time.Second
+	watch := s.start(t, "watch", "/lost", "-every", "100ms")
+	stage := NewStage(t)
+	flags := fmt.Sprintf("-session %v", session)
+	holder := s.start(t, Under(flags, "/lost", stage.Command("stubborn", "daemon")...)...)
+	victims := []*Section{stage.First(), stage.Next()}
+	next := s.start(t, Under(flags, "/lost", stage.Command()...)...)
+	watch.Prints(watch.Stdout, "/lost waited for by")
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	paused := time.Now()
+	var ends []time.Time
+	for _, victim := range victims {
+		ends = append(ends, victim.Dies())
+	}
+	took := slices.MaxFunc(ends, time.Time.Compare).Sub(paused)
+	if t.Logf("dead %v after the server fell silent", took); took > session {
+		t.Errorf("the command lives for %v without a server, with a session of %v", took, session)
+	}
+	victims[0].Hears(syscall.SIGTERM)
+	holder.Exits(74)
+	holder.Says("TERM, and KILL in")
+	watch.Prints(watch.Stdout, "no answer from")
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	stage.First().Leave(0)
+	next.Exits(0)
+	watch.Prints(watch.Stdout, "answers again")
+}

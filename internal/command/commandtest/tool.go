@@ -1,0 +1,192 @@
+//go:build linux || darwin || freebsd
+
+// Package commandtest runs the command as its users do, whatever the store: the real program, real
+// servers, real signals. [Run] is what the command of each store has to pass.
+package commandtest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Patience is for what has to happen, on a machine that has other things to do.
+const Patience = 60 * time.Second
+
+// Program is the command, built by [Main].
+var Program string
+
+// Main is what TestMain does: it builds the command, which is in the working directory, under a name,
+// runs the tests, and then end.
+func Main(m *testing.M, name string, end func()) {
+	if len(os.Args) > 1 && os.Args[1] == "section" {
+		beSection(os.Args[2:])
+	}
+	os.Exit(run(m, name, end))
+}
+
+func run(m *testing.M, name string, end func()) int {
+	dir, err := os.MkdirTemp("", "tierlock-command-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	Program = filepath.Join(dir, name)
+	if out, err := exec.Command("go", "build", "-o", Program, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+		return 1
+	}
+	defer end()
+	return m.Run()
+}
+
+// A Tool is a command that runs.
+type Tool struct {
+	Stdout, Stderr *Output
+
+	t     *testing.T
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// An Output is what a process has printed until now.
+type Output struct {
+	mu   sync.Mutex // guards the text
+	text bytes.Buffer
+}
+
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// Start starts the command with more in its environment. It is killed at the end of the test.
+func Start(t *testing.T, env []string, args ...string) *Tool {
+	t.Helper()
+	return StartWith(t, env, func(*exec.Cmd) {}, args...)
+}
+
+// StartWith is Start with something done first.
+func StartWith(t *testing.T, env []string, prepare func(*exec.Cmd), args ...string) *Tool {
+	t.Helper()
+	p := &Tool{t: t, cmd: exec.Command(Program, args...), Stdout: &Output{}, Stderr: &Output{}, ended: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = p.Stdout, p.Stderr
+	p.cmd.WaitDelay = time.Second // what outlives it may keep its output open
+	prepare(p.cmd)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.ended)
+		p.cmd.Wait() // the state tells
+	}()
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		<-p.ended
+		if t.Failed() {
+			t.Logf("%s %s said:\n%s", filepath.Base(Program), strings.Join(args, " "), p.Stderr)
+		}
+	})
+	return p
+}
+
+// Signal sends one to the process that was started.
+func (p *Tool) Signal(sig syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Exits waits for the end and checks the status.
+func (p *Tool) Exits(want int) {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(Patience):
+		p.t.Fatalf("%v does not end", p.cmd.Args[1:])
+	}
+	if got := p.cmd.ProcessState.ExitCode(); got != want {
+		p.t.Errorf("%v: %v, want exit status %d; it says:\n%s", p.cmd.Args[1:], p.cmd.ProcessState, want, p.Stderr)
+	}
+}
+
+// Says waits until stderr has want.
+func (p *Tool) Says(want string) {
+	p.t.Helper()
+	Eventually(p.t, fmt.Sprintf("%q on stderr", want), func() bool { return strings.Contains(p.Stderr.String(), want) })
+}
+
+// Prints waits until an output has a line that matches, and returns its parts.
+func (p *Tool) Prints(o *Output, pattern string) (found []string) {
+	p.t.Helper()
+	re := regexp.MustCompile("(?m)" + pattern)
+	Eventually(p.t, fmt.Sprintf("%q in the output", pattern), func() bool {
+		found = re.FindStringSubmatch(o.String())
+		return found != nil
+	})
+	return found
+}
+
+// Keeper returns the process that has the lock.
+func (p *Tool) Keeper() int {
+	p.t.Helper()
+	var pid int
+	Eventually(p.t, "a keeper", func() bool {
+		out, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.cmd.Process.Pid, p.cmd.Process.Pid))
+		for _, field := range strings.Fields(string(out)) {
+			fmt.Sscan(field, &pid)
+		}
+		if pid == 0 { // started by another thread
+			out, _ = exec.Command("pgrep", "-P", fmt.Sprint(p.cmd.Process.Pid)).Output()
+			fmt.Sscan(string(out), &pid)
+		}
+		return pid != 0
+	})
+	return pid
+}
+
+// Want runs the command, checks its status and what it prints, on both outputs, and returns the
+// standard one.
+func Want(t *testing.T, env []string, args string, status int, patterns ...string) string {
+	t.Helper()
+	p := Start(t, env, strings.Fields(args)...)
+	p.Exits(status)
+	all := p.Stdout.String() + p.Stderr.String()
+	for _, pattern := range patterns {
+		if !regexp.MustCompile(pattern).MatchString(all) {
+			t.Errorf("%s %s: no %q in\n%s", filepath.Base(Program), args, pattern, all)
+		}
+	}
+	if strings.ContainsAny(all, "\x1b\a\u202e") {
+		t.Errorf("%s %s: passes on what a terminal obeys: %q", filepath.Base(Program), args, all)
+	}
+	return p.Stdout.String()
+}
+
+// Eventually waits until something holds.
+func Eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("there is not: %s", what)
+		}
+	}
+}

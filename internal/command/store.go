@@ -1,0 +1,113 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"log/slog"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A Store is where the locks are: all that the command knows of one.
+type Store struct {
+	Program     string            // what the command is called
+	Name        string            // what people call the store
+	Environment string            // the variables that say how to connect, as help lists them
+	Notes       map[string]string // what help says of the store, by the name of the subcommand
+
+	// Flags adds those that say how to connect. It is called more than once: what has been read
+	// already is their default.
+	Flags func(*flag.FlagSet)
+	// Check reports what can be known to be wrong with them without a server.
+	Check func() error
+	// ValidatePath reports a path that cannot be a lock.
+	ValidatePath func(path string) error
+	// Dial connects, and returns once a server has answered or ctx is done. An error that neither
+	// comes of ctx nor is Unreachable says that it can never be right.
+	Dial func(ctx context.Context, o Options) (*Locks, error)
+	// Unreachable reports whether an error says that there is no server to be had.
+	Unreachable func(error) bool
+}
+
+// Options are what a subcommand asks of a connection.
+type Options struct {
+	Session time.Duration // for how long a lock of a process that has died stays taken; 0: the store's default
+	Label   string        // that others see in the queue
+	Logger  *slog.Logger
+}
+
+// Locks are those of a store, by one connection.
+type Locks struct {
+	*tier.Registry
+	// Margin is for how long a lock whose lease is over is not given to others.
+	Margin func() time.Duration
+	// Desk is where they are looked at and taken away.
+	Desk Desk
+	// Disconnect ends what is left once the registry is closed; nil if that is nothing.
+	Disconnect func() error
+}
+
+// Close gives up all that is held or waited for.
+func (l *Locks) Close() error {
+	err := l.Registry.Close()
+	if l.Disconnect != nil {
+		err = errors.Join(err, l.Disconnect())
+	}
+	return err
+}
+
+// A Desk is what operators have of a store. What a store cannot do fails with an error that wraps
+// [errors.ErrUnsupported], and says why, and what to do instead.
+type Desk interface {
+	inspect.Reader
+	// Revoke asks those that have the lock to give it up, and returns them as they were before.
+	Revoke(ctx context.Context, path string) ([]inspect.Contender, error)
+	// Break removes the contender that has the lock under a token from the queue, and returns it;
+	// nil if there is none.
+	Break(ctx context.Context, path string, token int64) (*inspect.Contender, error)
+	// Examine says what to make of all that is at a path.
+	Examine(ctx context.Context, path string) (*inspect.Report, error)
+}
+
+const connectTimeout = 10 * time.Second
+
+// dial connects, for -connect-timeout at most. Its error says with what status to exit.
+func (in *invocation) dial(ctx context.Context, o Options) (*Locks, error) {
+	if err := in.store.Check(); err != nil {
+		return nil, usage(err)
+	}
+	wait, cancel := context.WithTimeout(ctx, in.timeout)
+	defer cancel()
+	o.Label = readable(o.Label)
+	locks, err := in.store.Dial(wait, o)
+	signal := (*failure)(nil)
+	switch {
+	case err == nil:
+		return locks, nil
+	case errors.As(err, &signal):
+		return nil, signal
+	case wait.Err() != nil || in.store.Unreachable(err):
+		return nil, fail(exitUnavailable, "%w", err)
+	}
+	return nil, usage(err)
+}
+
+// readable makes any text a label.
+func readable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '.'
+		}
+		return r
+	}, strings.ToValidUTF8(text, "."))
+	const most = 64
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most-1]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,141 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A Registry reads the locks of a store where a registry tells of all that contend. Its contenders
+// wait by the rules of package tier, those of other programs as mutexes. A glance costs as much as
+// [tier.Mutex.Contenders].
+type Registry struct {
+	Locks *tier.Registry
+	// Paths finds the locks at a path and below it, / standing for all there are. It looks at so many
+	// things at most, and tells at how many it did, and whether that was all.
+	Paths func(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error)
+}
+
+// List finds the locks, and reads the queue of each.
+func (r Registry) List(ctx context.Context, path string, limit int, all bool) (*Listing, error) {
+	paths, looked, complete, err := r.Paths(ctx, path, limit)
+	if err != nil {
+		return nil, settle(ctx, err)
+	}
+	slices.Sort(paths)
+	locks := make([]Summary, len(paths))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i, path := range paths {
+		group.Go(func() error {
+			q, err := r.Look(ctx, path)
+			if err != nil {
+				return err
+			}
+			locks[i] = Summary{Path: path, Holder: q.Holder(), Holders: len(q.Holders()), Queue: len(q.Contenders)}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	free := func(l Summary) bool { return l.Queue == 0 && !all }
+	return &Listing{Path: path, Locks: slices.DeleteFunc(locks, free), Looked: looked, Complete: complete}, nil
+}
+
+// Look reads a queue.
+func (r Registry) Look(ctx context.Context, path string) (*Queue, error) {
+	now := time.Now()
+	queue, err := r.Locks.Mutex(path).Contenders(ctx)
+	if err != nil {
+		return nil, settle(ctx, err)
+	}
+	q := &Queue{Path: path, Exists: len(queue) > 0, At: now, Contenders: []Contender{}, Others: []Other{}}
+	readers, other := 0, 0 // how many read so far, and the place of the last that does not
+	for i, seen := range queue {
+		c := contender(seen, now)
+		nearest := i - 1
+		c.Sequence, c.Ahead = int32(i), i
+		if seen.Shared {
+			c.Ahead, c.Beside, nearest = i-readers, readers, other
+			readers++
+		} else {
+			other = i
+		}
+		if c.Ahead > 0 {
+			c.State, c.Behind, c.Nearest = Waits, q.Contenders[nearest].Node, int32(nearest)
+		}
+		q.Contenders = append(q.Contenders, c)
+	}
+	return q, nil
+}
+
+// contender is what a process says of itself; it does not wait as far as that tells.
+func contender(seen tier.Contender, now time.Time) Contender {
+	c := Contender{
+		Node: seen.ID, Kind: KindTierlock, State: Holds, Readable: true, Token: seen.Token, Ephemeral: true, Since: seen.Since,
+		Host: seen.Host, PID: seen.PID, Label: seen.Label, LingerMS: seen.Linger.Milliseconds(), Asked: seen.Asked,
+	}
+	if !seen.Since.IsZero() {
+		c.AgeMS = max(0, now.Sub(seen.Since).Milliseconds())
+	}
+	switch {
+	case seen.PID == 0 && seen.Host == "":
+		c.Kind = KindOther
+	case seen.Shared:
+		c.Kind = KindTierlockRead
+	}
+	return c
+}
+
+// Glance is Look: there is nothing else.
+func (r Registry) Glance(ctx context.Context, path string, _ *Queue) (*Queue, error) {
+	return r.Look(ctx, path)
+}
+
+// settle makes a refusal of an error that came although there was time to try again.
+func settle(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, tier.ErrClosed) {
+		return err
+	}
+	return &Refusal{err}
+}
+
+// Examine says what to make of a queue. What find adds of a contender is told with the rest of it.
+func (r Registry) Examine(ctx context.Context, path string, find func(context.Context, *Report) error) (*Report, error) {
+	q, err := r.Look(ctx, path)
+	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
+		report := &Report{Queue: &Queue{Path: path, Contenders: []Contender{}, Others: []Other{}}}
+		report.Find(Problem, "", "%v", err)
+		return report, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	report := &Report{Queue: q}
+	if err := find(ctx, report); err != nil {
+		return nil, settle(ctx, err)
+	}
+	report.FindLongWait()
+	found := report.Findings
+	report.Findings = slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return f.Child != "" })
+	for i := range q.Contenders {
+		c := &q.Contenders[i]
+		report.FindRole(c)
+		for _, f := range found {
+			if f.Child == c.Node {
+				report.Findings = append(report.Findings, f)
+			}
+		}
+		if c.Kind == KindOther {
+			report.Find(Note, c.Node, "says nothing of itself: it is of another program, which waits by rules of its own")
+		}
+		report.FindWishes(c)
+	}
+	return report, nil
+}

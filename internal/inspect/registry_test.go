@@ -1,0 +1,126 @@
+package inspect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const path = "/locks/x"
+
+// bubble runs f with what connects another process.
+func bubble(t *testing.T, f func(t *testing.T, process func(label string) *tier.Registry)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := zktest.Start(t)
+		f(t, func(label string) *tier.Registry {
+			t.Helper()
+			locks, err := tierlock.Dial(t.Context(), "127.0.0.1:2181", zklock.WithDialContext(server.DialContext), zklock.WithLabel(label))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { locks.Close() })
+			return locks
+		})
+	})
+}
+
+// What a registry tells of contenders is who waits for whom: readers for those that do not read, all
+// others for everybody.
+func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
+	bubble(t, func(t *testing.T, process func(string) *tier.Registry) {
+		for _, label := range []string{"reader a", "reader b"} {
+			if _, err := process(label).RWMutex(path).AcquireRead(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, label := range []string{"writer a", "writer b"} {
+			writer := process(label).RWMutex(path)
+			go writer.Acquire(t.Context())
+			synctest.Wait()
+		}
+		late := process("late").RWMutex(path)
+		go late.AcquireRead(t.Context())
+		synctest.Wait()
+
+		r := inspect.Registry{Locks: process("operator")}
+		q, err := r.Look(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, c := range q.Contenders {
+			got = append(got, fmt.Sprint(c.Label, ": ", c.Kind, " ", c.State, " #", c.Sequence, " ahead ", c.Ahead, " beside ", c.Beside, " nearest ", c.Nearest))
+			if c.State == inspect.Waits && c.Behind != q.Contenders[c.Nearest].Node {
+				t.Errorf("%s waits for %s", c.Label, c.Behind)
+			}
+		}
+		want := []string{
+			"reader a: tierlock-read holds #0 ahead 0 beside 0 nearest 0",
+			"reader b: tierlock-read holds #1 ahead 0 beside 1 nearest 0",
+			"writer a: tierlock waits #2 ahead 2 beside 0 nearest 1",
+			"writer b: tierlock waits #3 ahead 3 beside 0 nearest 2",
+			"late: tierlock-read waits #4 ahead 2 beside 2 nearest 3",
+		}
+		if strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if len(q.Holders()) != 2 || q.Waiting() != 3 {
+			t.Errorf("%d hold, %d wait; want 2, 3", len(q.Holders()), q.Waiting())
+		}
+	})
+}
+
+// A list has the locks that are wanted, with all also the others; what a store says of a lock in an
+// examination is told with the rest of it.
+func TestARegistryListsAndExamines(t *testing.T) {
+	bubble(t, func(t *testing.T, process func(string) *tier.Registry) {
+		if _, err := process("billing").Mutex(path).Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r := inspect.Registry{Locks: process("operator"), Paths: func(_ context.Context, below string, limit int) ([]string, int, bool, error) {
+			if below == "/secret" {
+				return nil, 0, false, errors.New("not permitted")
+			}
+			return []string{path, "/locks/idle"}, limit, false, nil
+		}}
+		l, err := r.List(t.Context(), "/locks", 7, false)
+		if err != nil || len(l.Locks) != 1 || l.Locks[0].Path != path || l.Locks[0].Holder.Label != "billing" || l.Looked != 7 || l.Complete {
+			t.Errorf("got %+v, %v", l, err)
+		}
+		if l, err := r.List(t.Context(), "/locks", 7, true); err != nil || len(l.Locks) != 2 || l.Locks[0].Path != "/locks/idle" || l.Locks[0].Holder != nil {
+			t.Errorf("with all: got %+v, %v", l, err)
+		}
+		if refusal := (*inspect.Refusal)(nil); !errors.As(errorOf(r.List(t.Context(), "/secret", 7, false)), &refusal) {
+			t.Error("an error that comes in time is no refusal")
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err, refusal := errorOf(r.Look(over, path)), (*inspect.Refusal)(nil); err == nil || errors.As(err, &refusal) {
+			t.Errorf("without time: %v is a refusal", err)
+		}
+		report, err := r.Examine(t.Context(), path, func(_ context.Context, r *inspect.Report) error {
+			r.Find(inspect.Warning, r.Contenders[0].Node, "of the contender")
+			r.Find(inspect.OK, "", "of the path")
+			return nil
+		})
+		if err != nil || len(report.Findings) != 3 || report.Findings[0].Text != "of the path" || report.Findings[2].Text != "of the contender" || !report.Bad() {
+			t.Errorf("got %+v, %v", report.Findings, err)
+		}
+	})
+}
+
+func errorOf[T any](_ T, err error) error { return err }

@@ -1,0 +1,77 @@
+package inspect
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Grade says how bad a finding is.
+type Grade string
+
+const (
+	OK      Grade = "ok"
+	Note    Grade = "note"    // good to know
+	Warning Grade = "warning" // may fail, or will
+	Problem Grade = "problem" // a lock that does not exclude, or that nobody can get
+)
+
+// Bad reports whether somebody should do something.
+func (g Grade) Bad() bool { return g == Warning || g == Problem }
+
+// A Finding is something that can be said of a lock path or of one of its children.
+type Finding struct {
+	Grade Grade  `json:"grade"`
+	Child string `json:"child,omitempty"` // whom it is about; "" for the path
+	Text  string `json:"text"`
+}
+
+// A Report is what is known of a lock path, and what to make of it.
+type Report struct {
+	*Queue
+	Findings []Finding `json:"findings"`
+}
+
+// Bad reports whether somebody should do something.
+func (r *Report) Bad() bool {
+	for _, f := range r.Findings {
+		if f.Grade.Bad() {
+			return true
+		}
+	}
+	return false
+}
+
+// Find adds a finding.
+func (r *Report) Find(grade Grade, child, format string, args ...any) {
+	r.Findings = append(r.Findings, Finding{grade, child, fmt.Sprintf(format, args...)})
+}
+
+// FindRole says what a contender is and what it waits for.
+func (r *Report) FindRole(c *Contender) { r.Find(OK, c.Node, "%s", c.explain()) }
+
+// FindWishes says what somebody has asked of a contender, and what that has in mind.
+func (r *Report) FindWishes(c *Contender) {
+	switch {
+	case c.Asked && c.PID == 0:
+		r.Find(Note, c.Node, "somebody has asked it for the lock, which has replaced what it said of itself")
+	case c.Asked:
+		r.Find(Note, c.Node, "somebody has asked it for the lock")
+	}
+	if c.LingerMS > 0 {
+		r.Find(Note, c.Node, "its process may keep it for %d ms while nobody there wants the lock", c.LingerMS)
+	}
+}
+
+// longWait is after how long somebody may ask whether a lock changes hands at all.
+const longWait = time.Minute
+
+// FindLongWait says that somebody has waited for long.
+func (r *Report) FindLongWait() {
+	for i := range r.Contenders {
+		if c := &r.Contenders[i]; c.State == Waits && c.Age() > longWait {
+			r.Find(Note, "", "#%d has waited for %v; tierlock watch tells whether the lock changes hands, or one process keeps it",
+				c.Sequence, c.Age().Truncate(time.Second))
+			break
+		}
+	}
+}

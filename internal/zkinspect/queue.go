@@ -1,0 +1,168 @@
+// Package zkinspect looks at locks in ZooKeeper: tierlock's and those of other libraries on the same
+// paths. It only reads; a look at a queue is not one of a single instant.
+package zkinspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// A Reader looks at locks by way of a client. Its glance costs the ensemble one read for each lock,
+// and one for each node that is new.
+type Reader struct{ Client *zklock.Client }
+
+// refusal makes one of an error that stays.
+func refusal(err error) error {
+	if errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrInvalidPath) {
+		return &inspect.Refusal{Err: err}
+	}
+	return err
+}
+
+// parallel is how many reads are under way at a time.
+const parallel = 16
+
+// Look reads a lock path and all that is below it. A path that does not exist is an empty queue.
+func (r Reader) Look(ctx context.Context, path string) (*inspect.Queue, error) {
+	q, err := look(ctx, r.Client, path)
+	return q, refusal(err)
+}
+
+// Glance reads a queue.
+func (r Reader) Glance(ctx context.Context, path string, before *inspect.Queue) (*inspect.Queue, error) {
+	q, _, err := glance(ctx, r.Client, path, before)
+	return q, refusal(err)
+}
+
+func look(ctx context.Context, client *zklock.Client, path string) (*inspect.Queue, error) {
+	q, others, err := glance(ctx, client, path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if q.Semaphore, err = lookAtSemaphore(ctx, client, path, others); err != nil {
+		return nil, err
+	}
+	if q.Semaphore != nil {
+		others = slices.DeleteFunc(others, ofSemaphore)
+	}
+	q.Others = make([]inspect.Other, len(others))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i, name := range others {
+		group.Go(func() (err error) {
+			q.Others[i], err = readOther(ctx, client, path, name)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	q.Others = slices.DeleteFunc(q.Others, func(o inspect.Other) bool { return o.Name == "" })
+	return q, nil
+}
+
+// glance reads a queue, but of other children the names only. Names of nodes do not recur while the
+// path lives, and nodes do not change unless somebody asks for the lock, so those that were known
+// before are not read again if nothing says so.
+func glance(ctx context.Context, client *zklock.Client, path string, before *inspect.Queue) (q *inspect.Queue, others []string, err error) {
+	q = &inspect.Queue{Path: path, At: time.Now(), Contenders: []inspect.Contender{}, Others: []inspect.Other{}}
+	names, stat, err := client.Children(ctx, path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return q, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	q.Exists, q.Born, q.Next = true, stat.Czxid, nextSequence(stat)
+	queue, others := zklock.ParseQueue(names)
+	known := make(map[string]zklock.Contender)
+	if before != nil && before.Born == q.Born {
+		read, _ := before.Memory.([]zklock.Contender)
+		for _, c := range read {
+			known[c.Node+c.Pair] = c
+		}
+	}
+	if err := fill(ctx, client, path, queue, known, before != nil && before.Stale); err != nil {
+		return nil, nil, err
+	}
+	queue = slices.DeleteFunc(queue, func(c zklock.Contender) bool { return c.Node == "" })
+	q.Memory = queue
+	q.Contenders = append(q.Contenders, Describe(queue, q.At)...)
+	return q, slices.Sorted(slices.Values(others)), nil
+}
+
+// fill reads the nodes of a queue, those that are known only if they are stale. Those that have gone
+// since lose their names.
+func fill(ctx context.Context, client *zklock.Client, path string, queue []zklock.Contender, known map[string]zklock.Contender, stale bool) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i, c := range queue {
+		k, ok := known[c.Node+c.Pair]
+		if ok && !stale {
+			queue[i] = k
+			continue
+		}
+		group.Go(func() error {
+			read, err := client.Inspect(ctx, path, c)
+			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+			if ok && read.Asked { // in place of what it said of itself
+				k.Asked = true
+				read = k
+			}
+			queue[i] = read
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// readOther returns nothing of a child that has gone since.
+func readOther(ctx context.Context, client *zklock.Client, path, name string) (inspect.Other, error) {
+	_, stat, err := client.Get(ctx, join(path, name))
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return inspect.Other{}, nil
+	case errors.Is(err, zk.ErrNoAuth):
+		return inspect.Other{Name: name}, nil
+	case err != nil:
+		return inspect.Other{}, err
+	}
+	return inspect.Other{
+		Name: name, Readable: true, Ephemeral: stat.EphemeralOwner != 0,
+		Since: time.UnixMilli(stat.Ctime), Children: int(stat.NumChildren),
+	}, nil
+}
+
+// nextSequence is the number that the next sequential node below a path gets. A server counts
+// creations, and tells twice that count less the children there are, in 32 bits.
+func nextSequence(path *zk.Stat) int64 {
+	return int64(uint32(path.Cversion)+uint32(path.NumChildren)) / 2
+}
+
+// kinds returns what sorts of locks share the path.
+func kinds(q *inspect.Queue) []sort {
+	sorts := make(map[sort]bool)
+	for i := range q.Contenders {
+		sorts[sortOf(&q.Contenders[i])] = true
+	}
+	return slices.SortedFunc(maps.Keys(sorts), sort.compare)
+}
+
+func join(path, name string) string {
+	if path == "/" {
+		return path + name
+	}
+	return fmt.Sprintf("%s/%s", path, name)
+}
