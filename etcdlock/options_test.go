@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tierlock/tierlock/etcdlock/internal/version"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -102,17 +103,6 @@ func TestContendersTellOfThemselves(t *testing.T) {
 	mustRelease(t, w.must(t))
 }
 
-func TestVersionsThatAreTooOld(t *testing.T) {
-	for version, old := range map[string]bool{
-		"3.4.37": true, "3.4.38": false, "3.5.22": true, "3.5.23": false, "3.6.4": true, "3.6.5": false, "3.6.5-rc.1": false, "3.3.27": true,
-		"3.7.0": false, "4.0.0": false, "2.3.8": true, "": false, "main": false,
-	} {
-		if tooOld(version) != old {
-			t.Errorf("%q: want %v", version, old)
-		}
-	}
-}
-
 // A builder is a strings.Builder for several goroutines.
 type builder struct {
 	mu sync.Mutex
@@ -154,7 +144,7 @@ func TestOldServersAreWarnedAbout(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "a look at the version", func() bool { return p.calls.count("Status") > 0 || strings.Contains(log.String(), "too old") })
-	if old := tooOld(status.Version); old {
+	if old := version.TooOld(status.Version); old {
 		eventually(t, "a warning", func() bool { return strings.Contains(log.String(), status.Version) })
 	} else if strings.Contains(log.String(), "too old") {
 		t.Errorf("about %s: %s", status.Version, log.String())

@@ -1,0 +1,90 @@
+//go:build linux || darwin || freebsd
+
+package main
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/tierlock/tierlock/etcdlock"
+	"github.com/tierlock/tierlock/etcdlock/internal/version"
+	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/etcdserver"
+	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// shared is a server for all tests, which each use paths of their own.
+var shared = sync.OnceValues(func() (*etcdserver.Server, error) {
+	return etcdserver.Start(context.Background(), etcdserver.Config{NoSync: true})
+})
+
+func TestMain(m *testing.M) {
+	commandtest.Main(m, "tierlock-etcd", func() {
+		if server, err := shared(); err == nil {
+			server.Stop()
+		}
+	})
+}
+
+func startServer(t *testing.T) *etcdserver.Server {
+	t.Helper()
+	server, err := shared()
+	etcdservertest.Check(t, err)
+	return server
+}
+
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	commandtest.Run(t, func(t *testing.T, own bool) commandtest.Site {
+		server := startServer(t)
+		if own {
+			server = etcdservertest.Start(t, etcdserver.Config{NoSync: true})
+		}
+		return commandtest.Site{
+			Env:     at(server.Addr()),
+			Nowhere: at("127.0.0.1:1"),
+			Locks: func(t *testing.T, label string) *tier.Registry {
+				t.Helper()
+				locks, err := etcdlock.New(dial(t, server), etcdlock.WithLabel(label))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { locks.Close() })
+				return locks
+			},
+			Ailing: ailing(t, server) == 1,
+			Pause:  server.Pause, Resume: server.Resume,
+		}
+	})
+}
+
+// ailing is the status of doctor if nothing but the server is wrong.
+func ailing(t *testing.T, server *etcdserver.Server) int {
+	t.Helper()
+	release, err := server.Version()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version.TooOld(release) {
+		return 1
+	}
+	return 0
+}
+
+func at(servers string) []string { return []string{"TIERLOCK_ETCD=" + servers} }
+
+// dial returns a plain client, such as operators have.
+func dial(t *testing.T, server *etcdserver.Server) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}

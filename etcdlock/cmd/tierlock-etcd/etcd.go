@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+
+	"github.com/tierlock/tierlock/etcdlock"
+	"github.com/tierlock/tierlock/internal/command"
+	"github.com/tierlock/tierlock/internal/inspect"
+)
+
+// An etcd is how to connect to a cluster.
+type etcd struct {
+	endpoints string // host:port,host:port
+	authFile  string
+	tls       command.TLS
+}
+
+// store is what the command has to know of etcd.
+func (e *etcd) store() *command.Store {
+	return &command.Store{
+		Program: "tierlock-etcd", Name: "etcd", Environment: environment, Notes: notes,
+		Flags: e.flags, Check: e.check, ValidatePath: etcdlock.ValidatePath, Dial: e.dial, Unreachable: unreachable,
+	}
+}
+
+func (e *etcd) flags(flags *flag.FlagSet) {
+	flags.StringVar(&e.endpoints, "etcd", e.endpoints, "`servers`: host:port[,host:port…] (default $TIERLOCK_ETCD)")
+	flags.StringVar(&e.authFile, "auth-file", e.authFile, "`file` with user:password (default $TIERLOCK_AUTH)")
+	e.tls.Flags(flags, "-etcd")
+}
+
+func (e *etcd) check() error {
+	_, err := e.config()
+	return err
+}
+
+// config is what the flags and the environment say.
+func (e *etcd) config() (clientv3.Config, error) {
+	config := clientv3.Config{DialKeepAliveTime: 3 * time.Second, DialKeepAliveTimeout: 3 * time.Second, Logger: zap.NewNop()}
+	servers := e.endpoints
+	if servers == "" {
+		servers = os.Getenv("TIERLOCK_ETCD")
+	}
+	if servers == "" {
+		return config, errors.New("no servers; give -etcd host:port or set TIERLOCK_ETCD")
+	}
+	config.Endpoints = strings.Split(servers, ",")
+	var err error
+	if config.Username, config.Password, err = e.auth(); err != nil {
+		return config, err
+	}
+	config.TLS, err = e.tls.Config()
+	return config, err
+}
+
+// auth reads the credentials, which never come from the command line: everybody can see that.
+func (e *etcd) auth() (user, password string, err error) {
+	text, source := os.Getenv("TIERLOCK_AUTH"), "TIERLOCK_AUTH"
+	if e.authFile != "" {
+		content, err := os.ReadFile(e.authFile)
+		if err != nil {
+			return "", "", fmt.Errorf("-auth-file: %w", err)
+		}
+		text, source = string(content), e.authFile
+	}
+	if text = strings.TrimSpace(text); text == "" {
+		return "", "", nil
+	}
+	user, password, _ = strings.Cut(text, ":")
+	if user == "" || password == "" { // not quoted: it may be a secret
+		return "", "", fmt.Errorf("%s: want user:password", source)
+	}
+	return user, password, nil
+}
+
+const defaultSession = 15 * time.Second
+
+// dial sets the margin of the lease itself, so that it is known before the lease is.
+func (e *etcd) dial(ctx context.Context, o command.Options) (*command.Locks, error) {
+	config, err := e.config()
+	if err != nil {
+		return nil, err
+	}
+	client, err := connect(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	session := o.Session
+	if session == 0 {
+		session = defaultSession
+	}
+	margin := session / 3
+	opts := []etcdlock.Option{etcdlock.WithLabel(o.Label), etcdlock.WithLeaseTTL(session), etcdlock.WithLeaseMargin(margin)}
+	if o.Logger != nil {
+		opts = append(opts, etcdlock.WithLogger(o.Logger))
+	}
+	locks, err := etcdlock.New(client, opts...)
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	keys := keys{client}
+	return &command.Locks{
+		Registry:   locks,
+		Margin:     func() time.Duration { return margin },
+		Desk:       command.RegistryDesk{Registry: inspect.Registry{Locks: locks, Paths: keys.paths}, Remove: keys.remove, Find: keys.find},
+		Disconnect: client.Close,
+	}, nil
+}
+
+// connect returns a client once a server has answered.
+func connect(ctx context.Context, config clientv3.Config) (*clientv3.Client, error) {
+	life, end := context.WithCancelCause(context.Background())
+	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })() // New waits for a token
+	config.Context = life
+	client, err := clientv3.New(config)
+	if err == nil {
+		_, err = client.Get(ctx, "tierlock", clientv3.WithCountOnly())
+		if err == nil || codeOf(err) == codes.PermissionDenied {
+			return client, nil
+		}
+		client.Close()
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	return nil, fmt.Errorf("connect to %s: %w", strings.Join(config.Endpoints, ","), err)
+}
+
+func unreachable(err error) bool {
+	return errors.Is(err, rpctypes.ErrAuthFailed) || errors.Is(err, rpctypes.ErrUserEmpty) || codeOf(err) == codes.Unavailable
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tierlock/tierlock/etcdlock"
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/retry"
+)
+
+// Keys are what is in an etcd.
+type keys struct{ client *clientv3.Client }
+
+// page is how many keys are read at a time.
+const page = 1000
+
+// paths finds the locks below a path by the names of keys under a lease. It looks at so many keys, with
+// their values: servers do not tell the lease otherwise.
+func (k keys) paths(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error) {
+	from, end := below+"/", clientv3.GetPrefixRangeEnd(below+"/")
+	if below == "/" {
+		from, end = "\x00", "\x00" // all keys
+	}
+	seen := make(map[string]bool)
+	for looked < limit {
+		answer, err := k.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(int64(min(page, limit-looked))))
+		if err != nil {
+			return nil, looked, false, fmt.Errorf("locks below %s: %w", below, err)
+		}
+		for _, kv := range answer.Kvs {
+			key := string(kv.Key)
+			from = key + "\x00"
+			slash := max(0, strings.LastIndexByte(key, '/'))
+			if path := key[:slash]; !seen[path] && etcdlock.ValidatePath(path) == nil && contends(key[slash+1:], kv.Lease) {
+				seen[path] = true
+				paths = append(paths, path)
+			}
+		}
+		looked += len(answer.Kvs)
+		if !answer.More {
+			return paths, looked, true, nil
+		}
+	}
+	return paths, looked, false, nil
+}
+
+// ours are the names of the keys of etcdlock.
+var ours = regexp.MustCompile(`^(read-)?[0-9a-f]{32}$`)
+
+// contends reports whether a key is one of those with which etcdlock, or concurrency.Mutex, which
+// takes the lease for a name, competes for a lock. There may be anything else in an etcd.
+func contends(name string, lease int64) bool {
+	return lease != 0 && (ours.MatchString(name) || name == fmt.Sprintf("%x", lease))
+}
+
+// remove deletes the key of a contender, if it is the one that was made at the revision that is its
+// token. It asks until there is an answer; if the key is gone by then, it was this that did it.
+func (k keys) remove(ctx context.Context, path string, c *inspect.Contender) (bool, error) {
+	key := path + "/" + c.Node
+	pace := retry.New()
+	for again := false; ; again = true {
+		answer, err := k.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", c.Token)).Then(clientv3.OpDelete(key)).Commit()
+		switch {
+		case err == nil:
+			return answer.Succeeded || again, nil
+		case refused(err):
+			return false, fmt.Errorf("delete %s: %w", key, err)
+		}
+		if retry.Pause(ctx, pace.NextBackOff()) != nil {
+			return false, fmt.Errorf("delete %s: %w; the key may yet be deleted", key, err)
+		}
+	}
+}
+
+// refused reports whether etcd has answered that it will not.
+func refused(err error) bool {
+	code := codeOf(err)
+	return code == codes.PermissionDenied || code == codes.InvalidArgument
+}
+
+func codeOf(err error) codes.Code {
+	var answer rpctypes.EtcdError
+	if errors.As(err, &answer) {
+		return answer.Code()
+	}
+	return status.Code(err)
+}

@@ -1,0 +1,134 @@
+//go:build linux || darwin || freebsd
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/etcdserver"
+	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+)
+
+// Others compete on the same path. They are seen, and cannot be asked.
+func TestLocksOfTheClientAreSeen(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	client := dial(t, server)
+	session, err := concurrency.NewSession(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	mutex := concurrency.NewMutex(session, "/others/report")
+	if err := mutex.Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	put(t, client, "/others/config", "of a program")
+	put(t, client, "/others/d41d8cd98f00b204e9800998ecf8427e", "a name like one of ours, under no lease")
+	env := at(server.Addr())
+	commandtest.Want(t, env, "ls /others", 0, `(?m)^/others/report +1 +\? +other -$`)
+	if out := commandtest.Want(t, env, "ls /others -o json", 0); !json.Valid([]byte(out)) {
+		t.Error(out)
+	}
+	commandtest.Want(t, env, "who /others/report", 0, `0 +holds +other +\? +- +\d+ +- +-`)
+	commandtest.Want(t, env, "doctor /others/report", ailing(t, server), "says nothing of itself", `its lease \w+, of 60 s`)
+	put(t, client, "/others/report/below/key", "")
+	commandtest.Want(t, env, "doctor /others/report", 1, "warning +/others/report/below/key is a key of a lock below")
+	commandtest.Want(t, env, "revoke /others/report", 1, "its owner would not hear of it.*tierlock-etcd break")
+	commandtest.Want(t, env, fmt.Sprintf("break /others/report -yes -token %d", mutex.Header().Revision), 0, "deleted", "nobody holds the lock now")
+}
+
+// A key under no lease stays until somebody deletes it.
+func TestAKeyUnderNoLeaseIsFoundAndBroken(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	client := dial(t, server)
+	token := put(t, client, "/left/report/over", "")
+	put(t, client, "/left/report/over-too", "")
+	env := at(server.Addr())
+	commandtest.Want(t, env, "doctor /left/report", 1, "(?m)^over\n.*\n +problem +belongs to no lease.*tierlock-etcd break /left/report -token "+fmt.Sprint(token), "(?m)^over-too\n.*waits for 1 ahead.*\n.*delete it$")
+	commandtest.Want(t, env, fmt.Sprintf("break /left/report -yes -token %d", token), 0, "deleted over of other")
+	commandtest.Want(t, env, fmt.Sprintf("break /left/report -yes -token %d", token), 1, "nothing was deleted")
+}
+
+// Where there is more than -limit, it says so.
+func TestListStopsAtTheLimit(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	client := dial(t, server)
+	lease, err := client.Grant(t.Context(), 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Revoke(context.Background(), lease.ID)
+	for i := range 5 {
+		put(t, client, fmt.Sprintf("/many/%d/%x", i, lease.ID), "", clientv3.WithLease(lease.ID))
+	}
+	env := at(server.Addr())
+	commandtest.Want(t, env, "ls /many -limit 3", 0, "(?m)^/many/2 ", "stopped after 3 paths; there are more")
+	for limit, want := range map[int]int{3: 3, 4: 4, 5: 5, 6: 5} {
+		paths, looked, complete, err := keys{client}.paths(t.Context(), "/many", limit)
+		if err != nil || len(paths) != want || looked != want || complete != (limit >= 5) {
+			t.Errorf("of 5 locks with a limit of %d: %v, looked at %d, complete: %t, %v", limit, paths, looked, complete, err)
+		}
+	}
+}
+
+// Credentials come from a file or the environment, and what they permit is done.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	server := etcdservertest.Start(t, etcdserver.Config{NoSync: true})
+	root := dial(t, server)
+	ctx := t.Context()
+	for _, err := range []error{
+		errorOf(root.UserAdd(ctx, "root", "r")), errorOf(root.UserGrantRole(ctx, "root", "root")),
+		errorOf(root.RoleAdd(ctx, "jobs")), errorOf(root.RoleGrantPermission(ctx, "jobs", "/jobs/", clientv3.GetPrefixRangeEnd("/jobs/"), clientv3.PermissionType(clientv3.PermReadWrite))),
+		errorOf(root.UserAdd(ctx, "user", "secret")), errorOf(root.UserGrantRole(ctx, "user", "jobs")),
+		errorOf(root.AuthEnable(ctx)),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := at(server.Addr())
+	commandtest.Want(t, env, "who /jobs/report", 69, "user name is empty")
+	wrong := append(at(server.Addr()), "TIERLOCK_AUTH=user:wrong")
+	commandtest.Want(t, wrong, "who /jobs/report", 69, "authentication failed")
+	right := append(at(server.Addr()), "TIERLOCK_AUTH=user:secret")
+	commandtest.Want(t, right, "run -n /jobs/report -- true", 0)
+	commandtest.Want(t, right, "doctor /jobs/report", ailing(t, server), "ok +these credentials may queue")
+	commandtest.Want(t, right, "run -n /other -- true", 70, "permission denied")
+	commandtest.Want(t, right, "doctor /other", 1, "problem +.*permission denied")
+	commandtest.Want(t, append(at(server.Addr()), "TIERLOCK_AUTH=hunter2"), "ls", 64, "TIERLOCK_AUTH: want user:password")
+	file := filepath.Join(t.TempDir(), "credentials")
+	if err := os.WriteFile(file, []byte("user:secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	commandtest.Want(t, env, "run -auth-file "+file+" /jobs/report -- true", 0)
+}
+
+// A lease is of whole seconds.
+func TestSessionsAreOfWholeSeconds(t *testing.T) {
+	t.Parallel()
+	commandtest.Want(t, at(startServer(t).Addr()), "run -session 1500ms /seconds -- true", 64, "lease TTL 1.5s: want whole seconds")
+}
+
+func put(t *testing.T, client *clientv3.Client, key, value string, opts ...clientv3.OpOption) (revision int64) {
+	t.Helper()
+	answer, err := client.Put(t.Context(), key, value, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Header.Revision
+}
+
+func errorOf[T any](_ T, err error) error { return err }

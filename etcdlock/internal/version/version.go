@@ -1,0 +1,28 @@
+// Package version knows which etcd servers do not keep their word about leases.
+package version
+
+import "fmt"
+
+// Needed is what to run instead.
+const Needed = "3.4.38, 3.5.23, 3.6.5 or later"
+
+// TooOld reports whether servers of a version answer keep-alives of leases that they have
+// revoked (etcd issue 20615), or let a leader that was deposed renew and revoke (15247).
+func TooOld(version string) bool {
+	var major, minor, patch int
+	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n < 3 {
+		return false // nobody knows
+	}
+	if major != 3 {
+		return major < 3
+	}
+	switch minor {
+	case 4:
+		return patch < 38
+	case 5:
+		return patch < 23
+	case 6:
+		return patch < 5
+	}
+	return minor < 4
+}
