@@ -31,8 +31,8 @@ type cohort struct {
 	round    int64              // the last arrival before the grant came: up to it they waited then
 	lingerer lingerer
 	sharer   sharer
-	revoked  <-chan struct{} // of the grant, once an owner wants to know; else nil
-	draining bool            // nobody is to come any more
+	heed     heed
+	draining bool // nobody is to come any more
 	tally    tally
 }
 
@@ -142,7 +142,7 @@ func (c *cohort) leaveLocked() {
 func (c *cohort) forgetLocked() {
 	c.lingerer.stop()
 	c.sharer.stop()
-	c.revoked = nil
+	c.heed = heed{}
 }
 
 // free follows the end of a grant: those who wait get a new one.

@@ -44,11 +44,11 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 	switch {
 	case grant.ErrAt(now) != nil || c.registry.second.Err() != nil:
 		return giveUp
-	case waiters && quiet && !c.revokedLocked() && c.admitsLocked(grant, c.gate.first.errand) && c.fairToHandOnLocked(grant):
+	case waiters && quiet && !c.toldLocked(grant) && c.admitsLocked(grant, c.gate.first.errand) && c.fairToHandOnLocked(grant):
 		return handOn
 	case waiters:
 		return requeue
-	case c.policy.linger > 0 && !c.revokedLocked() && !c.draining && quiet && grant.Contested().For() == 0:
+	case c.policy.linger > 0 && !c.toldLocked(grant) && !c.draining && quiet && grant.Contested().For() == 0:
 		return linger
 	}
 	return giveUp

@@ -64,8 +64,9 @@ func (c *cohort) resumeLocked(m *Mutex) *ownership {
 
 // watchLingering runs from the first time that a grant lingers until it never will
 // again. It lets the grant go when nobody has come for long enough, when another process
-// wants the lock, and when the lock is lost.
+// wants the lock or has asked for it, and when the lock is lost.
 func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <-chan struct{}) {
+	revoked := c.revokedOf(grant)
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
@@ -77,6 +78,9 @@ func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <
 			}
 			timer.Reset(left)
 		case <-grant.Contested().C(): // from now on a release does not leave it lingering, unless it is shared
+			c.endLingering(grant, spent, true)
+			return
+		case <-revoked: // nor from now on
 			c.endLingering(grant, spent, true)
 			return
 		case <-grant.Context().Done():

@@ -124,8 +124,9 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err 
 
 // Revoke asks whoever has the lock to give it up, in this process or another; all of them if they
 // read. It is a request: a program that listens to [Hold.Revoked] may do as it likes, and nothing
-// comes of it if nobody has the lock, or listens. In ZooKeeper it is that of Curator's Revoker, which
-// it can be used with both ways; it takes the permission to write to the holder's node.
+// comes of it if nobody has the lock, or listens. A lock that is only kept ([WithLinger]) goes at once.
+// In ZooKeeper the request is that of Curator's Revoker, which it can be used with both ways; it takes
+// the permission to write to the holder's node.
 //
 // Revoke waits for a store that cannot be reached until ctx is done; the error then wraps its cause.
 func (m *Mutex) Revoke(ctx context.Context) error {

@@ -65,10 +65,10 @@ func WithRounds() Option {
 
 // WithLinger keeps the lock for up to d after the last release when nobody waits, so
 // that the next acquisition of this process needs no round trip; default 0. Another
-// process that queues ends it at once.
+// process that queues ends it at once, and so does one that asks for the lock with [Mutex.Revoke].
 //
 // It is for many locks, such as one per customer, each of which mostly the same process wants.
-// Then a turn costs the store nothing; what lingers is a contender and one or two watches. It
+// Then a turn costs the store nothing; what lingers is a contender and two watches. It
 // does not help where several processes want the same locks: whoever finds a lock lingering
 // waits two round trips longer than if it had gone, and TryAcquire in another process gets
 // [ErrLocked], which does not end the lingering.

@@ -19,7 +19,7 @@ func (c *cohort) admitsLocked(grant second.Grant, m *Mutex) bool {
 // openLocked reports whether one more may join those who read: as long as that is fair to others. If
 // not, they come to an end, and with them the grant. Who came before the grant counts for a round.
 func (c *cohort) openLocked(now time.Duration, arrival int64) bool {
-	if c.state != held || !c.reading() || c.grant.ErrAt(now) != nil {
+	if c.state != held || !c.reading() || c.grant.ErrAt(now) != nil || c.toldLocked(c.grant) {
 		return false
 	}
 	o := c.policy
@@ -192,28 +192,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-timer.C:
 		return true
 	case <-ctx.Done():
-		return false
-	}
-}
-
-// revokedOf returns what tells that somebody has asked for grant.
-func (c *cohort) revokedOf(grant second.Grant) <-chan struct{} {
-	revoked := grant.Revoked()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state == held && c.grant == grant {
-		c.revoked = revoked
-	}
-	return revoked
-}
-
-// revokedLocked reports whether an owner who wants to know was told that somebody has asked for the
-// grant.
-func (c *cohort) revokedLocked() bool {
-	select {
-	case <-c.revoked: // never if nil
-		return true
-	default:
 		return false
 	}
 }

@@ -22,7 +22,13 @@ import (
 // a reader: acquire to read with the context of the hold to write, then release the latter. That
 // sends nothing; the process still has the lock as a writer, and lets its own readers in. When
 // readers of another process are next and have waited for the budget (for two if somebody waits
-// here, too), they are let in as well. A reader cannot become the writer: that is [ErrUpgrade].
+// here, too), they are let in as well. The context of the hold to write ends with its release, so what
+// is read under needs one of its own: read.Context(ctx), with a ctx that does not come from the writer's.
+// DoRead within Do is no downgrade: until Do returns, the lock is held to write.
+//
+// A reader cannot become the writer: to acquire to write with the context of a hold to read is
+// [ErrUpgrade], at once. With any other context the call waits until all readers have left, and so for
+// itself if it is one of them.
 //
 // A Mutex of the same path is another lock, which excludes this one, also within a process. In
 // ZooKeeper the contenders are those of Curator's InterProcessReadWriteLock; README says who excludes
@@ -60,7 +66,10 @@ func (m *RWMutex) TryAcquire(ctx context.Context) (*Hold, error) { return m.writ
 func (m *RWMutex) AcquireRead(ctx context.Context) (*Hold, error) { return m.reader.Acquire(ctx) }
 
 // TryAcquireRead is AcquireRead without waiting for others: it returns [ErrLocked] if somebody
-// has the lock to write, or waits for that.
+// has the lock to write, or waits for that; or reads after it wrote, as long as no reader of another
+// process has waited for the budget. Within a process it also does while readers are inside whom nobody
+// may join any more: another process has waited for the budget, or one of them was told that the lock is
+// wanted elsewhere ([Hold.Contested], [Hold.Revoked]).
 func (m *RWMutex) TryAcquireRead(ctx context.Context) (*Hold, error) {
 	return m.reader.TryAcquire(ctx)
 }

@@ -1,0 +1,45 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// Who has written goes on as a reader, so that nobody writes in between; the other way round is an error.
+func ExampleRWMutex() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+	prices := locks.RWMutex("/locks/prices")
+
+	publish := func(ctx context.Context) error {
+		write, err := prices.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println("new prices")
+		read, err := prices.AcquireRead(write.Context(ctx)) // enters again, beside the hold to write
+		if err != nil {
+			return errors.Join(err, write.Release())
+		}
+		defer read.Release()
+		if err := write.Release(); err != nil {
+			return err // it was lost while prices were written
+		}
+		work := read.Context(ctx) // not that of the writer, which has ended
+		fmt.Println("others may read them:", read.Shared(), work.Err() == nil)
+
+		_, err = prices.Acquire(work)
+		fmt.Println("back to writing:", errors.Is(err, tier.ErrUpgrade))
+		return nil
+	}
+	fmt.Println(publish(ctx))
+	// Output:
+	// new prices
+	// others may read them: true true
+	// back to writing: true
+	// <nil>
+}

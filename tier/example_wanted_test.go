@@ -1,0 +1,105 @@
+package tier_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// connectTwo is connect for two processes.
+func connectTwo(ctx context.Context) (here, there *tier.Registry, disconnect func()) {
+	srv := zktest.NewServer(zktest.Config{})
+	var both [2]*tier.Registry
+	for i := range both {
+		locks, err := tierlock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext))
+		if err != nil {
+			panic(err)
+		}
+		both[i] = locks
+	}
+	return both[0], both[1], func() {
+		both[0].Close()
+		both[1].Close()
+		srv.Close()
+	}
+}
+
+// A sweep that takes hours makes way for any other process, but not before it has got somewhere: if the
+// others do the same, each turn is worth the hand-over.
+func ExampleHold_Contested() {
+	ctx := context.Background()
+	here, there, disconnect := connectTwo(ctx)
+	defer disconnect()
+
+	hold, err := here.Mutex("/locks/rows").Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	done := make(chan error)
+	go func() {
+		done <- there.Mutex("/locks/rows").Do(ctx, func(context.Context) error {
+			fmt.Println("the other process has its turn")
+			return nil
+		})
+	}()
+
+	enough := time.After(20 * time.Millisecond)
+	var contested <-chan struct{} // nobody looks before
+	for more := true; more; {
+		select {
+		case <-enough:
+			contested = hold.Contested()
+		case <-contested:
+			fmt.Println("the rest can wait")
+			more = false
+		case <-hold.Lost():
+			more = false
+		default:
+			time.Sleep(time.Millisecond) // a step of work
+		}
+	}
+	hold.Release() // then Acquire, for the rest
+	fmt.Println(<-done)
+	// Output:
+	// the rest can wait
+	// the other process has its turn
+	// <nil>
+}
+
+// An operator wants a lock whose holder has nothing to do for the moment.
+func ExampleHold_Revoked() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+	mu := locks.Mutex("/locks/printer")
+
+	hold, err := mu.Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer hold.Release()
+	revoked := hold.Revoked()
+	if err := mu.Revoke(ctx); err != nil { // anywhere; also: tierlock revoke /locks/printer
+		fmt.Println(err)
+		return
+	}
+	for jobs := make(chan string); ; {
+		select {
+		case job := <-jobs:
+			fmt.Println("printing", job)
+		case <-revoked:
+			fmt.Println("somebody else may have it")
+			return
+		case <-hold.Lost():
+			return
+		}
+	}
+	// Output: somebody else may have it
+}
