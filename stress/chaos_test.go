@@ -17,14 +17,19 @@ func TestLockSurvivesChaos(t *testing.T) {
 	}
 }
 
-func TestLockSurvivesChaosOnEtcd(t *testing.T) {
-	r := runJSON(t, exitPass, "-store", "etcd", "-chaos", "-ensemble", "3", "-duration", "4s", "-procs", "3")
-	c := r.Chaos
-	if r.Verdict != "PASS" || c == nil {
-		t.Fatalf("got %+v", r)
-	}
-	if len(c.Faults) == 0 || c.FencedWrites == 0 || c.AfterFaults == 0 || c.History != "Ok" {
-		t.Errorf("got %+v", c)
+func TestLockSurvivesChaosOnTheOtherStores(t *testing.T) {
+	for _, name := range []string{"etcd", "postgres", "redis"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each has servers of its own
+			r := runJSON(t, exitPass, "-store", name, "-chaos", "-ensemble", "3", "-duration", "4s", "-procs", "3")
+			c := r.Chaos
+			if r.Verdict != "PASS" || c == nil {
+				t.Fatalf("got %+v", r)
+			}
+			if len(c.Faults) == 0 || c.FencedWrites == 0 || c.AfterFaults == 0 || c.History != "Ok" {
+				t.Errorf("got %+v", c)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -35,14 +36,15 @@ func (c *command) drawing() string {
 // parseFlags reads the command line. Its error is already on stderr, with the usage.
 func parseFlags(args []string, stderr io.Writer) (command, error) {
 	c := command{Config: load.Config{Store: store.ZooKeeper}}
-	var servers, format string
+	var servers, format, baseline string
 	flags := flag.NewFlagSet("stress", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Func("store", "`store` of the locks: "+strings.Join(store.Names(), "|")+" (default zookeeper)", c.setStore)
 	flags.StringVar(&servers, "zk", "", "`host:port[,...][/chroot]` of ZooKeeper (default: a private server)")
-	flags.StringVar(&c.Lock, "lock", "mutex", "`kind` of lock to hammer: mutex; rw, a reader/writer lock; semaphore; on ZooKeeper also zklock, "+
-		"the lower half of mutex, and zk, go-zookeeper's, one per goroutine; on etcd also etcd, the client library's concurrency.Mutex, "+
-		"one per goroutine")
+	flags.StringVar(&c.Lock, "lock", "mutex", "`kind` of lock to hammer: mutex; rw, a reader/writer lock; semaphore; on ZooKeeper zklock, "+
+		"the lower half of mutex; or what others would take, one per goroutine: on ZooKeeper zk, go-zookeeper's; on etcd etcd, the client library's "+
+		"concurrency.Mutex; on PostgreSQL advisory, pg_advisory_lock, and version, a loop over a version column; on Redis rueidislock, redsync, and "+
+		"redislock, bsm's")
 	flags.Float64Var(&c.Reads, "reads", 0.9, "`share` of the turns that read, for -lock rw")
 	flags.IntVar(&c.Permits, "permits", 10, "permits of -lock semaphore")
 	flags.IntVar(&c.Weight, "weight", 1, "permits that a turn of -lock semaphore takes at most; from one to so many at random")
@@ -54,7 +56,8 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	flags.DurationVar(&c.RTT, "rtt", 0, "round trip from workers to servers: half of it each way, on top of the network's own")
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the run")
 	flags.Uint64Var(&c.Seed, "seed", 0, "of all random choices (default: random, printed)")
-	flags.BoolVar(&c.Baseline, "baseline", false, "run the store's own lock first, -lock zk or etcd, or for rw the mutex, on the same server in the same shape, and compare")
+	flags.BoolFunc("baseline", "run what others would take first, on the same server in the same shape, and compare: zk, etcd, advisory or rueidislock, "+
+		"for rw the mutex; -baseline=`lock` names another one", setBaseline(&baseline))
 	flags.StringVar(&format, "o", "text", "text|json: form of the result")
 	flags.StringVar(&c.HTML, "html", "", "`file` to write a report with charts to")
 	flags.StringVar(&c.Bench, "bench", "", "measure all that tierlock is held against, with -duration 5s each by default, and write it to `dir`")
@@ -74,6 +77,7 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	if c.Bench != "" && !set["duration"] {
 		c.Duration = 5 * time.Second
 	}
+	c.chooseBaseline(baseline)
 	err := errors.Join(c.setServers(servers), c.check(), c.checkSort(set), c.checkChaos(), c.checkBench(set), checkFormat(format), checkArgs(flags.Args()))
 	if err != nil {
 		fmt.Fprintln(stderr, err)
@@ -88,6 +92,24 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 func (c *command) setStore(name string) (err error) {
 	c.Store, err = store.Named(name)
 	return err
+}
+
+// setBaseline takes "true" of a flag without a value, which stands for the store's first.
+func setBaseline(name *string) func(string) error {
+	return func(s string) error {
+		if s == "false" {
+			s = ""
+		}
+		*name = s
+		return nil
+	}
+}
+
+func (c *command) chooseBaseline(name string) {
+	c.Baseline = name
+	if all := c.Store.BaselinesOf(c.Lock); name == "true" && len(all) > 0 {
+		c.Baseline = all[0]
+	}
 }
 
 func (c *command) setServers(s string) (err error) {
@@ -129,8 +151,9 @@ func (c *command) checkSort(set map[string]bool) error {
 		return errors.New("-reads must be from 0 to 1")
 	case c.Weight < 1 || c.Weight > c.Permits:
 		return errors.New("-weight must be at least 1, and -permits no less")
-	case c.Baseline && sort == store.Semaphore:
-		return errors.New("-baseline is for locks, not for -lock semaphore")
+	case c.Baseline != "" && !slices.Contains(c.Store.BaselinesOf(c.Lock), c.Baseline):
+		return fmt.Errorf("-baseline: -lock %s on %s can be compared with %s", c.Lock, c.Store.Title,
+			cmp.Or(strings.Join(c.Store.BaselinesOf(c.Lock), ", "), "none"))
 	}
 	return nil
 }
@@ -164,8 +187,8 @@ func (c *command) checkChaos() error {
 		return errors.New("-handoff and -linger are for -lock mutex, rw and semaphore")
 	case c.Chaos && c.Servers != nil:
 		return errors.New("-chaos kills servers, and so works on private ones only, without -zk")
-	case c.Chaos && (c.Baseline || c.Lock == c.Store.Baseline):
-		return errors.New("-chaos is for locks that tell of their loss, and has no baseline")
+	case c.Chaos && (c.Baseline != "" || slices.Contains(c.Store.Baselines, c.Lock)):
+		return errors.New("-chaos is not for what others would take, and has no baseline")
 	}
 	return nil
 }

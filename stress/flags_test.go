@@ -17,7 +17,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		"-store etcd -handoff 1s -lock etcd", "-reads 0.5", "-permits 2", "-weight 1 -lock rw",
 		"-lock rw -reads -0.1", "-lock rw -reads 1.1", "-lock rw -reads NaN",
 		"-lock semaphore -permits 0", "-lock semaphore -weight 0", "-lock semaphore -permits 2 -weight 3", "-lock semaphore -baseline",
-		"-bench x -procs 2", "-bench x -zk host", "-bench x -html y",
+		"-baseline=none", "-baseline=etcd", "-lock rw -baseline=zk", "-bench x -procs 2", "-bench x -zk host", "-bench x -html y",
 	} {
 		code, stdout, stderr := runWith(strings.Fields(args)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "Usage of stress") {
@@ -30,6 +30,18 @@ func TestLockThatTheStoreDoesNotHave(t *testing.T) {
 	for _, order := range []string{"-store etcd -lock zk", "-lock zk -store etcd"} {
 		if _, _, stderr := runWith(strings.Fields(order)...); !strings.Contains(stderr, `-lock "zk": no such lock on etcd, which has etcd, mutex, rw`) {
 			t.Errorf("%s: got %q", order, stderr)
+		}
+	}
+}
+
+func TestBaselineIsTheFirstOneUnlessNamed(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "", "-baseline": "zk", "-baseline=zk": "zk", "-baseline=false": "", "-baseline -lock rw": "mutex", "-baseline -store etcd": "etcd",
+		"-baseline -store redis": "rueidislock", "-baseline=redsync -store redis": "redsync",
+		"-baseline -store postgres": "advisory", "-baseline=version -store postgres": "version",
+	} {
+		if c, err := parseFlags(strings.Fields(args), os.Stderr); err != nil || c.Baseline != want {
+			t.Errorf("%q: got %q, %v, want %q", args, c.Baseline, err, want)
 		}
 	}
 }

@@ -12,7 +12,9 @@
 //	go run ./stress                            # on a private server
 //	go run ./stress -zk host:2181/some/path    # on yours
 //	go run ./stress -store etcd                # on etcd, on a private server
+//	go run ./stress -store redis               # on Redis; so postgres
 //	go run ./stress -baseline -cs 1ms          # beside the client library's own lock
+//	go run ./stress -store redis -baseline=redsync
 //	go run ./stress -lock rw -reads 0.99       # readers and writers
 //	go run ./stress -lock semaphore -permits 3 # permits
 //	go run ./stress -rtt 20ms                  # with the servers that far away
@@ -26,6 +28,10 @@
 // another process loses no update, and that the history is one of a reentrant, fenced
 // lock. What the late ones would have done without a fence is counted and printed. Readers
 // and writers, and permits in each number, have to get on by themselves.
+//
+// With -ensemble, PostgreSQL and Redis have a primary and standbys that take its place when
+// it is killed; of PostgreSQL one always has what was acknowledged, of Redis perhaps none.
+// The same is demanded there: the locks promise it on servers that are set up like these.
 //
 // Exit status: 0 for PASS, 1 for FAIL, 2 for wrong usage, 69 when there is no
 // server.

@@ -12,6 +12,10 @@ import (
 
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/pgserver"
+	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
+	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -36,9 +40,15 @@ func TestMissingServerExitsWith69(t *testing.T) {
 		t.Errorf("no server on the machine: got exit %d, stderr %q", code, stderr)
 	}
 	t.Setenv("ETCD", t.TempDir()+"/etcd")
-	code, _, stderr = runWith("-store", "etcd")
-	if code != exitNoServer || !strings.Contains(stderr, "scripts/get-etcd.sh") {
-		t.Errorf("no etcd on the machine: got exit %d, stderr %q", code, stderr)
+	t.Setenv("POSTGRESQL_HOME", t.TempDir())
+	t.Setenv("REDIS_SERVER", t.TempDir()+"/redis-server")
+	for store, script := range map[string]string{
+		"etcd": "get-etcd.sh", "postgres": "get-postgresql.sh", "redis": "get-redis.sh",
+	} {
+		code, _, stderr = runWith("-store", store)
+		if code != exitNoServer || !strings.Contains(stderr, "scripts/"+script) {
+			t.Errorf("no %s on the machine: got exit %d, stderr %q", store, code, stderr)
+		}
 	}
 	start := time.Now()
 	if code, _, stderr := runWith("-zk", "127.0.0.1:1"); code != exitNoServer {
@@ -91,24 +101,42 @@ func TestSemaphorePasses(t *testing.T) {
 	}
 }
 
-func TestRealLocksPassOnEtcd(t *testing.T) {
-	for _, lock := range []string{"mutex", "rw", "etcd"} {
-		t.Run(lock, func(t *testing.T) {
-			r := runJSON(t, exitPass, "-store", "etcd", "-lock", lock,
-				"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
-			if r.Verdict != "PASS" || r.Store != "etcd" || r.Acquisitions == 0 || r.HandOver.Max == 0 && lock != "rw" || r.QuorumWrite == 0 {
-				t.Errorf("got %+v", r)
-			}
-			if r.Packets == nil || *r.Packets == 0 || *r.Writes == 0 {
-				t.Errorf("got %v packets and %v writes per turn", r.Packets, r.Writes)
-			}
-			if e := r.Environment; e.Etcd == "" || e.ZooKeeper != "" {
-				t.Errorf("got etcd %q, ZooKeeper %q", e.Etcd, e.ZooKeeper)
-			}
-			if len(r.Errors) > 0 || r.Lost > 0 {
-				t.Errorf("errors on a healthy server: %v, lost %d", r.Errors, r.Lost)
-			}
-		})
+func TestRealLocksPassOnTheOtherStores(t *testing.T) {
+	for name, locks := range map[string][]string{
+		"etcd":     {"mutex", "rw", "etcd"},
+		"postgres": {"mutex", "rw", "advisory", "version"},
+		"redis":    {"mutex", "rw", "rueidislock", "redsync", "redislock"},
+	} {
+		for _, lock := range locks {
+			t.Run(name+"/"+lock, func(t *testing.T) {
+				t.Parallel() // each has servers of its own
+				r := runJSON(t, exitPass, "-store", name, "-lock", lock,
+					"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
+				if r.Verdict != "PASS" || r.Store != name || r.Acquisitions == 0 || r.HandOver.Max == 0 && lock != "rw" || r.QuorumWrite == 0 {
+					t.Errorf("got %+v", r)
+				}
+				checkTraffic(t, name, lock, r)
+				if len(r.Errors) > 0 || r.Lost > 0 {
+					t.Errorf("errors on a healthy server: %v, lost %d", r.Errors, r.Lost)
+				}
+			})
+		}
+	}
+}
+
+// checkTraffic: PostgreSQL does not count packets, and its advisory locks are no writes.
+func checkTraffic(t *testing.T, name, lock string, r report.Result) {
+	t.Helper()
+	e := r.Environment
+	versions := map[string]string{"etcd": e.Etcd, "postgres": e.PostgreSQL, "redis": e.Redis}
+	if versions[name] == "" || e.ZooKeeper != "" {
+		t.Errorf("got version %q, ZooKeeper's %q", versions[name], e.ZooKeeper)
+	}
+	if r.Writes == nil || *r.Writes == 0 && lock != "advisory" {
+		t.Errorf("got %v writes per turn", r.Writes)
+	}
+	if counted := r.Packets != nil; counted != (e.PostgreSQL == "") {
+		t.Errorf("got %v packets per turn", r.Packets)
 	}
 }
 
@@ -210,11 +238,15 @@ func runWith(args ...string) (code int, stdout, stderr string) {
 func runJSON(t *testing.T, want int, args ...string) report.Result {
 	t.Helper()
 	code, stdout, stderr := runWith(append(args, "-o", "json")...)
-	if code == exitNoServer && strings.Contains(stderr, zkserver.ErrNotFound.Error()) {
-		zkservertest.Check(t, zkserver.ErrNotFound)
-	}
-	if code == exitNoServer && strings.Contains(stderr, etcdserver.ErrNotFound.Error()) {
-		etcdservertest.Check(t, etcdserver.ErrNotFound)
+	for missing, check := range map[error]func(testing.TB, error){
+		zkserver.ErrNotFound:    zkservertest.Check,
+		etcdserver.ErrNotFound:  etcdservertest.Check,
+		pgserver.ErrNotFound:    pgservertest.Check,
+		redisserver.ErrNotFound: redisservertest.Check,
+	} {
+		if code == exitNoServer && strings.Contains(stderr, missing.Error()) {
+			check(t, missing)
+		}
 	}
 	if code != want {
 		t.Fatalf("%v: got exit %d, want %d; stderr:\n%s\nstdout:\n%s", args, code, want, stderr, stdout)

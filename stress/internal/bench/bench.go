@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -42,17 +43,25 @@ type measured struct {
 	Median int              `json:"median"` // index of the run that stands for all, the middle one by ratio or rate
 }
 
+// works is what is measured on each store, and how it ought to be.
+var works = map[string]struct {
+	trials []trial
+	goals  []goal
+}{
+	"zookeeper": {trials, goals},
+	"etcd":      {etcdTrials, etcdGoals},
+	"postgres":  {postgresTrials, postgresGoals},
+	"redis":     {redisTrials, redisGoals},
+}
+
 var errInterrupted = errors.New("interrupted; nothing was written")
 
 // Run measures all trials of a store on one private server, with the duration and the
 // seed of cfg, and writes what it found to dir, which it makes if need be: all of it, or
 // nothing. stdout gets the goals.
 func Run(ctx context.Context, cfg load.Config, dir string, stdout, stderr io.Writer) error {
-	work, goals := trials, goals
-	if cfg.Store == store.Etcd {
-		work, goals = etcdTrials, etcdGoals
-	}
-	b, err := measure(ctx, cfg, work, goals, stderr)
+	work := works[cfg.Store.Name]
+	b, err := measure(ctx, cfg, work.trials, work.goals, stderr)
 	if err != nil {
 		return err
 	}
@@ -181,17 +190,23 @@ func (b *benchmark) write(dir string) error {
 		report.WriteFile(b.fileIn(dir, "report", ".html"), p))
 }
 
-// peer is the client library's own lock.
-func (b *benchmark) peer() string { return report.NameOf(b.store.Baseline) }
+// peers are the locks that tierlock is compared with. It is the first one's figures that
+// are put beside those of a goal.
+func (b *benchmark) peers() (names []string) {
+	for _, lock := range b.store.Baselines {
+		names = append(names, report.NameOf(lock))
+	}
+	return names
+}
 
 func (b *benchmark) page() *page.Page {
 	p := &page.Page{
-		Title: "tierlock beside " + b.peer(),
+		Title: "tierlock beside " + strings.Join(b.peers(), ", "),
 		Summary: fmt.Sprintf("Processes × goroutines that want one lock, or one of several at random, for %s each, on one private %s on the same "+
 			"machine. Each piece of work is done with %s and right after that with tierlock, %d times. "+
 			"Goals are held against medians; all else is of the run in the middle. "+
-			"Only ratios mean anything on another machine.", page.Duration(time.Duration(b.Duration)), b.store.Title, b.peer(), rounds),
-		Peer:        b.peer(),
+			"Only ratios mean anything on another machine.", page.Duration(time.Duration(b.Duration)), b.store.Title, strings.Join(b.peers(), " or "), rounds),
+		Peer:        b.peers()[0],
 		Environment: b.Environment.Facts(),
 	}
 	for _, g := range b.Goals {
@@ -205,7 +220,7 @@ func (b *benchmark) page() *page.Page {
 
 func (b *benchmark) print(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "work\tfigure\tgoal\tmeasured\t%s\t\n", b.peer())
+	fmt.Fprintf(table, "work\tfigure\tgoal\tmeasured\t%s\t\n", b.peers()[0])
 	for _, j := range b.Goals {
 		g := j.drawn()
 		verdict := "met"

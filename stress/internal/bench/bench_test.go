@@ -29,7 +29,7 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 	cfg := load.Config{Store: store.ZooKeeper, Duration: 500 * time.Millisecond, Seed: 1}
 	dir := filepath.Join(t.TempDir(), "new")
 	work := []trial{
-		{name: "little", shape: load.Config{Procs: 2, Goroutines: 5, Baseline: true}},
+		{name: "little", shape: load.Config{Procs: 2, Goroutines: 5, Baseline: "zk"}},
 		{name: "less", shape: load.Config{Procs: 2, Goroutines: 5, Paths: 3}, beside: "little"},
 	}
 	b, err := measure(t.Context(), cfg, work, []goal{faster("little", 1, zkLock)}, io.Discard)
@@ -92,15 +92,6 @@ func (f writerFunc) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// works is that of each store.
-var works = map[string]struct {
-	trials []trial
-	goals  []goal
-}{
-	"zookeeper": {trials, goals},
-	"etcd":      {etcdTrials, etcdGoals},
-}
-
 func TestGoalsCanBeJudgedByTheTrials(t *testing.T) {
 	one := 1.0
 	for name, work := range works {
@@ -110,7 +101,7 @@ func TestGoalsCanBeJudgedByTheTrials(t *testing.T) {
 			if found.RTT > 0 {
 				found.Release = &durations.Quantiles{}
 			}
-			if t.shape.Baseline || t.beside != "" {
+			if t.shape.Baseline != "" || t.beside != "" {
 				baseline := found
 				found.Baseline, found.Ratio = &baseline, 1
 			}
@@ -131,7 +122,7 @@ func TestTrialsShareTheBaselineOfTheSameWork(t *testing.T) {
 			if tr.beside != "" {
 				own, other := tr.shape, before[tr.beside]
 				own.HandOff, own.Linger = nil, nil // which the store's own lock does not have
-				own.Baseline = true
+				own.Baseline = other.Baseline
 				if !reflect.DeepEqual(own, other) {
 					t.Errorf("%s, %s: got the baseline of %+v for %+v", name, tr.name, other, own)
 				}

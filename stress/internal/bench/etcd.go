@@ -8,10 +8,10 @@ import (
 
 // etcdTrials is the work of a benchmark on etcd, in this order.
 var etcdTrials = []trial{
-	{name: alone, shape: load.Config{Procs: 1, Goroutines: 100, Baseline: true}},
-	{name: many, shape: load.Config{Procs: 4, Goroutines: 50, Baseline: true}},
-	{name: strictly, shape: load.Config{Procs: 4, Goroutines: 50, Baseline: true, HandOff: &strict}},
-	{name: bouncing, shape: load.Config{Procs: 2, Goroutines: 1, Baseline: true, Section: 5 * time.Millisecond, HandOff: &strict}},
+	{name: alone, shape: load.Config{Procs: 1, Goroutines: 100, Baseline: "etcd"}},
+	{name: many, shape: load.Config{Procs: 4, Goroutines: 50, Baseline: "etcd"}},
+	{name: strictly, shape: load.Config{Procs: 4, Goroutines: 50, Baseline: "etcd", HandOff: &strict}},
+	{name: bouncing, shape: load.Config{Procs: 2, Goroutines: 1, Baseline: "etcd", Section: 5 * time.Millisecond, HandOff: &strict}},
 }
 
 const etcdMutex = "concurrency.Mutex"

@@ -49,7 +49,7 @@ var (
 
 // The lock that readers and writers are compared with is the mutex.
 func readers(reads float64, section time.Duration) load.Config {
-	return load.Config{Lock: "rw", Reads: reads, Procs: 4, Goroutines: 50, Section: section, Baseline: true}
+	return load.Config{Lock: "rw", Reads: reads, Procs: 4, Goroutines: 50, Section: section, Baseline: "mutex"}
 }
 
 // far is as from one continent to its neighbour: what a machine does itself is lost in it.
@@ -57,24 +57,24 @@ const far = 20 * time.Millisecond
 
 // trials is the work of a benchmark, in this order.
 var trials = []trial{
-	{name: alone, shape: load.Config{Procs: 1, Goroutines: 100, Baseline: true}},
-	{name: many, shape: load.Config{Procs: 4, Goroutines: 50, Baseline: true}},
-	{name: longer, shape: load.Config{Procs: 4, Goroutines: 50, Baseline: true, Section: time.Millisecond}},
+	{name: alone, shape: load.Config{Procs: 1, Goroutines: 100, Baseline: "zk"}},
+	{name: many, shape: load.Config{Procs: 4, Goroutines: 50, Baseline: "zk"}},
+	{name: longer, shape: load.Config{Procs: 4, Goroutines: 50, Baseline: "zk", Section: time.Millisecond}},
 	{name: patient, shape: load.Config{Procs: 4, Goroutines: 50, Section: time.Millisecond, HandOff: &generous}, beside: longer},
-	{name: strictly, shape: load.Config{Procs: 4, Goroutines: 50, Baseline: true, HandOff: &strict}},
+	{name: strictly, shape: load.Config{Procs: 4, Goroutines: 50, Baseline: "zk", HandOff: &strict}},
 	// zk.Lock's 4000 znodes would take long to go away.
 	{name: crowded, shape: load.Config{Procs: 4, Goroutines: 1000, HandOff: &strict}},
-	{name: single, shape: load.Config{Procs: 1, Goroutines: 1, Baseline: true}},
+	{name: single, shape: load.Config{Procs: 1, Goroutines: 1, Baseline: "zk"}},
 	{name: looped, shape: load.Config{Procs: 1, Goroutines: 1, Linger: &lingering}, beside: single},
 	// The section lasts until the former owner's next node is written: a hand-over is
 	// held against a single write, so no other one may be in its way.
 	{name: bouncing, shape: load.Config{Procs: 2, Goroutines: 1, Section: 5 * time.Millisecond, HandOff: &strict}},
-	{name: spread, shape: load.Config{Procs: 1, Goroutines: 200, Paths: 1000, Baseline: true}},
+	{name: spread, shape: load.Config{Procs: 1, Goroutines: 200, Paths: 1000, Baseline: "zk"}},
 	{name: returning, shape: load.Config{Procs: 1, Goroutines: 200, Paths: 1000, Linger: &lingering}, beside: spread},
-	{name: shared, shape: load.Config{Procs: 4, Goroutines: 50, Paths: 200, Baseline: true}},
+	{name: shared, shape: load.Config{Procs: 4, Goroutines: 50, Paths: 200, Baseline: "zk"}},
 	{name: revisited, shape: load.Config{Procs: 4, Goroutines: 50, Paths: 200, Linger: &lingering}, beside: shared},
-	{name: remote, shape: load.Config{Procs: 1, Goroutines: 1, Baseline: true, RTT: far}},
-	{name: handed, shape: load.Config{Procs: 4, Goroutines: 1, Section: 5 * time.Millisecond, Baseline: true, HandOff: &strict, RTT: far}},
+	{name: remote, shape: load.Config{Procs: 1, Goroutines: 1, Baseline: "zk", RTT: far}},
+	{name: handed, shape: load.Config{Procs: 4, Goroutines: 1, Section: 5 * time.Millisecond, Baseline: "zk", HandOff: &strict, RTT: far}},
 	{name: reading, shape: readers(0.9, 0)},
 	{name: readingMost, shape: readers(0.99, 0)},
 	{name: readingLonger, shape: readers(0.9, time.Millisecond)},

@@ -2,11 +2,15 @@ package chaos
 
 import (
 	"context"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
+
+// failoverTimeout bounds a fail-over, which copies the data of a server.
+const failoverTimeout = time.Minute
 
 // serverFaults are what can happen to a server. There is only one at a time, so an
 // ensemble keeps its majority.
@@ -30,6 +34,9 @@ func (n *nemesis) serverFaults(cluster *store.Cluster) []func(context.Context) {
 				faults = append(faults, func(ctx context.Context) { n.isolateServer(ctx, role, victim(), cluster) })
 			}
 		}
+	}
+	if cluster.Replace != nil && len(cluster.Members) > 1 {
+		faults = append(faults, func(context.Context) { n.replaceLeader(cluster) })
 	}
 	return faults
 }
@@ -73,6 +80,19 @@ func (n *nemesis) stopServer(ctx context.Context, role string, s *child.Server) 
 		err = s.Resume()
 	}
 	n.diary.did("stop "+role, from, err)
+}
+
+// replaceLeader waits for the standbys to follow again; a fault that came before might
+// otherwise leave none to lead.
+func (n *nemesis) replaceLeader(cluster *store.Cluster) {
+	from := clock.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), failoverTimeout)
+	defer cancel()
+	err := child.Until(ctx, func() bool { return len(cluster.Followers()) == len(cluster.Members)-1 })
+	if err == nil {
+		err = cluster.Replace(ctx)
+	}
+	n.diary.did("replace leader", from, err)
 }
 
 // isolateServer cuts a server off from the others, while workers still reach it.

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"context"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -29,7 +30,11 @@ func TestMemberIsCutOffAndHealed(t *testing.T) {
 	if !slices.Equal(done, []string{"isolate", "heal"}) || d.faults.Counts["cut leader off"] != 1 {
 		t.Errorf("did %q, counted %v", done, d.faults.Counts)
 	}
-	cluster.Isolate = nil
+	cluster.Replace = func(context.Context) error { return nil }
+	if with := len(n.serverFaults(cluster)); with != 7 {
+		t.Errorf("got %d faults where nobody elects a leader, want one more", with)
+	}
+	cluster.Isolate, cluster.Replace = nil, nil
 	if without := len(n.serverFaults(cluster)); without != 4 {
 		t.Errorf("got %d faults where nothing can be cut", without)
 	}

@@ -29,7 +29,7 @@ type Config struct {
 	RTT        time.Duration // from workers to servers, on top of what it is
 	Duration   time.Duration
 	Seed       uint64
-	Baseline   bool // first comes the lock that this one is compared with
+	Baseline   string // the lock that comes first, and that this one is compared with; "" for none
 
 	Chaos          bool
 	Ensemble       int            // number of private servers
@@ -92,17 +92,18 @@ func (c *Config) Result() *report.Result {
 // Environment is where the run is measured.
 func (c *Config) Environment() *report.Environment {
 	e := report.Machine()
-	e.Servers, e.Sync = len(c.Servers), "forced"
-	version := &e.ZooKeeper
-	if c.Store == store.Etcd {
-		version = &e.Etcd
-	}
+	e.Servers = len(c.Servers)
+	version := map[string]*string{"ZooKeeper": &e.ZooKeeper, "etcd": &e.Etcd, "PostgreSQL": &e.PostgreSQL, "Redis": &e.Redis}[c.Store.Title]
 	*version = c.Store.Version(c.Servers)
 	switch {
 	case !c.Private:
 		e.Sync = "as the server is configured"
+	case c.Store.Title == "Redis":
+		e.Sync = "each second"
 	case c.Chaos:
 		e.Sync = "off"
+	default:
+		e.Sync = "forced"
 	}
 	return e
 }

@@ -21,9 +21,9 @@ const leakPatience = 3 * time.Second
 // ends the measuring early; what was done by then is judged. stderr gets a live line.
 func Run(ctx context.Context, cfg Config, stderr io.Writer) (*report.Result, error) {
 	var baseline *report.Result
-	if cfg.Baseline {
+	if cfg.Baseline != "" {
 		peer := cfg
-		peer.Lock = cfg.Store.BaselineOf(cfg.Lock)
+		peer.Lock = cfg.Baseline
 		var err error
 		if baseline, err = measure(ctx, peer, stderr); err != nil {
 			return nil, err
@@ -114,7 +114,10 @@ func (c Children) perform(
 	judge.Summarize(result, cfg.Rule(), c.Tallies(), counted)
 	if n := float64(result.Acquisitions + result.Late); known && stillKnown && n > 0 {
 		packets, writes := float64(after.Packets-before.Packets)/n, float64(after.Writes-before.Writes)/n
-		result.Packets, result.Writes = &packets, &writes
+		result.Writes = &writes
+		if after.Packets > 0 {
+			result.Packets = &packets
+		}
 	}
 	if bound, ok := judge.AwayBound(result, cfg.HandOff); ok {
 		result.AwayBound = bound.Nanoseconds()

@@ -15,16 +15,18 @@ import (
 
 // Environment is where something was measured. What is not known is empty.
 type Environment struct {
-	Date      time.Time `json:"date"`
-	Commit    string    `json:"commit,omitempty"`
-	Go        string    `json:"go"`
-	CPU       string    `json:"cpu"`
-	CPUs      int       `json:"cpus"`
-	System    string    `json:"system"`
-	ZooKeeper string    `json:"zookeeper,omitempty"` // the version of the servers
-	Etcd      string    `json:"etcd,omitempty"`      // likewise
-	Servers   int       `json:"servers"`
-	Sync      string    `json:"fsync"`
+	Date       time.Time `json:"date"`
+	Commit     string    `json:"commit,omitempty"`
+	Go         string    `json:"go"`
+	CPU        string    `json:"cpu"`
+	CPUs       int       `json:"cpus"`
+	System     string    `json:"system"`
+	ZooKeeper  string    `json:"zookeeper,omitempty"` // the version of the servers
+	Etcd       string    `json:"etcd,omitempty"`      // likewise
+	PostgreSQL string    `json:"postgresql,omitempty"`
+	Redis      string    `json:"redis,omitempty"`
+	Servers    int       `json:"servers"`
+	Sync       string    `json:"fsync"`
 }
 
 // Machine is the environment as far as this machine knows it.
@@ -81,6 +83,8 @@ func (e *Environment) Facts() []page.Fact {
 		{Name: "system", Value: e.System},
 		{Name: "ZooKeeper", Value: e.ZooKeeper},
 		{Name: "etcd", Value: e.Etcd},
+		{Name: "PostgreSQL", Value: e.PostgreSQL},
+		{Name: "Redis", Value: e.Redis},
 		{Name: "servers", Value: strconv.Itoa(e.Servers)},
 		{Name: "sync of the log", Value: e.Sync},
 	}

@@ -14,6 +14,7 @@ import (
 // names are those of the locks for people.
 var names = map[string]string{
 	"mutex": "tierlock", "rw": "RWMutex", "semaphore": "Semaphore", "zk": "zk.Lock", "etcd": "concurrency.Mutex",
+	"advisory": "pg_advisory_lock", "version": "a version column", "redislock": "bsm/redislock",
 }
 
 // NameOf returns the name of a kind of lock for people.

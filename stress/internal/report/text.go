@@ -40,8 +40,11 @@ func (r *Result) print(w io.Writer) error {
 	if r.HandOver.Max > 0 {
 		row("hand-over", "%s", r.handOverText())
 	}
-	if r.Packets != nil {
+	switch {
+	case r.Packets != nil:
 		row("traffic", "%.4g packets and %.4g writes per acquisition", *r.Packets, *r.Writes)
+	case r.Writes != nil:
+		row("traffic", "%.4g writes per acquisition", *r.Writes)
 	}
 	if b := r.Baseline; b != nil {
 		row("baseline", "%s %s/s, p99 %v; ratio %.4g", b.Lock, rate(b.PerSecond), ns(b.Wait.P99), r.Ratio)

@@ -21,10 +21,10 @@ var Etcd = &Store{
 		"rw":    {Dial: dialEtcdTier(ReadersWriter), Sort: ReadersWriter, Tier: true},
 		"etcd":  {Dial: dialEtcdMutexes},
 	},
-	Baseline: "etcd",
-	Start:    startEtcd,
-	Observe:  observeEtcd,
-	Version:  etcdVersion,
+	Baselines: []string{"etcd"},
+	Start:     startEtcd,
+	Observe:   observeEtcd,
+	Version:   etcdVersion,
 	// In whole seconds, and more than the server's least with its ticks.
 	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(2+random.IntN(3)) * time.Second },
 	// By default a third is no part of the lease.

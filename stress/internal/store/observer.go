@@ -35,7 +35,7 @@ type Observer interface {
 
 // Traffic is what servers have done so far.
 type Traffic struct {
-	Packets int64 // received and sent
+	Packets int64 // received and sent; zero if they do not count them
 	Writes  int64 // transactions
 }
 

@@ -19,9 +19,9 @@ type Store struct {
 	Title string // for people
 	// Locks are the kinds of lock by the name that -lock gives them.
 	Locks map[string]Kind
-	// Baseline is the mutex that tier's is compared with. It neither tells of its loss nor
-	// has any option.
-	Baseline string
+	// Baselines are the mutexes that tier's is compared with, the first one unless another
+	// is asked for. They know no option.
+	Baselines []string
 	// Start starts private servers. Its error is [ErrNoServer] if that is not possible.
 	Start func(ctx context.Context, shape Shape) (*Cluster, error)
 	// Observe opens a session. Its error is [ErrNoServer] if the servers do not answer.
@@ -35,7 +35,7 @@ type Store struct {
 	Lease func(timeout time.Duration) time.Duration
 }
 
-var all = []*Store{ZooKeeper, Etcd}
+var all = []*Store{ZooKeeper, Etcd, Postgres, Redis}
 
 // ErrNoServer says that there is no server to be had; the text says of which store.
 var ErrNoServer = errors.New("no server to be had")
@@ -64,13 +64,16 @@ func Named(name string) (*Store, error) {
 	return nil, fmt.Errorf("%q: no such store", name)
 }
 
-// BaselineOf is the lock that one is compared with: for a reader/writer lock the mutex of
-// package tier.
-func (s *Store) BaselineOf(lock string) string {
-	if s.Locks[lock].Sort == ReadersWriter {
-		return "mutex"
+// BaselinesOf are the locks that one can be compared with: for a reader/writer lock the
+// mutex of package tier.
+func (s *Store) BaselinesOf(lock string) []string {
+	switch s.Locks[lock].Sort {
+	case ReadersWriter:
+		return []string{"mutex"}
+	case Semaphore:
+		return nil
 	}
-	return s.Baseline
+	return s.Baselines
 }
 
 // MarshalText and UnmarshalText let a task name its store.
@@ -92,6 +95,9 @@ type Cluster struct {
 	// be done.
 	Isolate func(*child.Server)
 	Heal    func()
+	// Replace kills the leader, has another member lead, and starts it again to follow that
+	// one; nil where the servers elect a leader themselves.
+	Replace func(context.Context) error
 }
 
 // Shape is what private servers are to be like.

@@ -15,7 +15,7 @@ func TestTaskNamesItsStore(t *testing.T) {
 		if err := json.Unmarshal(text, &got); err != nil || got.Name != want.Name || len(got.Locks) != len(want.Locks) {
 			t.Errorf("%s: got %q with %d locks, %v", text, got.Name, len(got.Locks), err)
 		}
-		for _, lock := range []string{"mutex", got.Baseline} {
+		for _, lock := range append(got.BaselinesOf("mutex"), "mutex") {
 			if got.Locks[lock].Dial == nil {
 				t.Errorf("%s has no lock %q", got.Name, lock)
 			}

@@ -27,10 +27,10 @@ var ZooKeeper = &Store{
 		"zklock":    {Dial: dialZklock},
 		"zk":        {Dial: dialZK},
 	},
-	Baseline: "zk",
-	Start:    startZooKeeper,
-	Observe:  observeZooKeeper,
-	Version:  zooKeeperVersion,
+	Baselines: []string{"zk"},
+	Start:     startZooKeeper,
+	Observe:   observeZooKeeper,
+	Version:   zooKeeperVersion,
 	// At least 13 ticks, 2·(syncLimit+1.5) as the lease wants it: see the documentation
 	// of zklock.
 	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(13+random.IntN(3)) * hastyTick },

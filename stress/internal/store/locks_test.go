@@ -1,0 +1,129 @@
+package store
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/pgserver"
+	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
+	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
+)
+
+func TestLocksOnPostgres(t *testing.T) {
+	server := startPostgresFor(t)
+	testLocks(t, Postgres, server, append(Postgres.Baselines, "mutex")...)
+}
+
+func TestLocksOnRedis(t *testing.T) {
+	testLocks(t, Redis, startRedisFor(t), append(Redis.Baselines, "mutex")...)
+}
+
+// testLocks: processes exclude one another, an observer sees who has the lock, and nothing
+// is left of requests that were given up, or came through.
+func testLocks(t *testing.T, s *Store, server string, locks ...string) {
+	for _, lock := range locks {
+		t.Run(lock, func(t *testing.T) {
+			o, err := s.Observe(t.Context(), Place{Servers: []string{server}, Lock: lock, Paths: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(o.Close)
+			first, second := contender(t, s, lock, server, o.Paths()[1]), contender(t, s, lock, server, o.Paths()[1])
+			hold, err := first(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			if _, err := second(ctx, 1); err == nil {
+				t.Fatal("two processes have the lock")
+			}
+			if n, err := o.Orphans(); n == 0 || err != nil {
+				t.Errorf("got %d orphans, %v while the lock is held", n, err)
+			}
+			if err := hold.Release(); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := Leaked(t.Context(), o, 20*time.Second); n != 0 || err != nil {
+				t.Errorf("got %d orphans, %v after the release", n, err)
+			}
+			if hold, err = second(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+			if err := hold.Release(); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := Leaked(t.Context(), o, 20*time.Second); n != 0 || err != nil {
+				t.Errorf("got %d orphans, %v at the end", n, err)
+			}
+		})
+	}
+}
+
+func startPostgresFor(t *testing.T) (server string) {
+	t.Helper()
+	server = pgservertest.Start(t, pgserver.Config{NoSync: true}).Addr()
+	if err := migrate(t.Context(), []string{server}); err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+func startRedisFor(t *testing.T) (server string) {
+	t.Helper()
+	server = redisservertest.Start(t, redisserver.Config{}).Addr()
+	if err := trust(server); err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+// contender is that of a process of its own.
+func contender(t *testing.T, s *Store, lock, server, path string) Contender {
+	t.Helper()
+	locker, err := s.Locks[lock].Dial(t.Context(), Options{Servers: []string{server}, Goroutines: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := locker.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	acquire, err := locker.Contender(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return acquire
+}
+
+func TestTrafficOfPostgresIsItsTransactions(t *testing.T) {
+	testTraffic(t, Postgres, startPostgresFor(t), false)
+}
+
+func TestTrafficOfRedisIsItsReadsAndWrites(t *testing.T) {
+	testTraffic(t, Redis, startRedisFor(t), true)
+}
+
+func testTraffic(t *testing.T, s *Store, server string, packets bool) {
+	o, err := s.Observe(t.Context(), Place{Servers: []string{server}, Lock: "mutex", Paths: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	before, known := o.Traffic()
+	for range 3 {
+		if err := o.Write(); err != nil || !known {
+			t.Fatal(err, known)
+		}
+	}
+	after, known := o.Traffic()
+	if !known || after.Writes != before.Writes+3 || packets != (after.Packets > before.Packets) {
+		t.Errorf("three writes: got %+v, then %+v", before, after)
+	}
+	if version := s.Version([]string{server}); version == "" {
+		t.Error("no version")
+	}
+}

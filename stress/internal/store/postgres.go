@@ -1,0 +1,89 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tierlock/tierlock/internal/pgserver"
+	"github.com/tierlock/tierlock/pglock"
+)
+
+// Postgres is the store of pglock.
+var Postgres = postgres("postgres", map[string]Kind{
+	"mutex": {Dial: dialPostgresTier(Mutex, pglock.New), Tier: true},
+	"rw":    {Dial: dialPostgresTier(ReadersWriter, pglock.New), Sort: ReadersWriter, Tier: true},
+})
+
+// postgres is a store on PostgreSQL with locks of package tier, which all are compared with
+// the same.
+func postgres(name string, locks map[string]Kind) *Store {
+	locks["advisory"] = Kind{Dial: dialAdvisory}
+	locks["version"] = Kind{Dial: dialVersion}
+	return &Store{
+		Name:      name,
+		Title:     "PostgreSQL",
+		Locks:     locks,
+		Baselines: []string{"advisory", "version"},
+		Start:     startPostgres,
+		Observe:   observePostgres,
+		Version:   postgresVersion,
+		HastyTimeout: func(random *rand.Rand) time.Duration {
+			return 2*time.Second + time.Duration(random.IntN(2000))*time.Millisecond
+		},
+		// By default a third is no part of the lease.
+		Lease: func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
+	}
+}
+
+const noPostgres = none("PostgreSQL")
+
+// startPostgres starts servers of which a standby, if there is one, has each write that was
+// acknowledged.
+func startPostgres(ctx context.Context, shape Shape) (*Cluster, error) {
+	ensemble, err := pgserver.StartEnsemble(ctx, shape.Members, pgserver.Config{NoSync: shape.Hasty, Synchronous: shape.Members > 1})
+	if err != nil {
+		return nil, errors.Join(noPostgres, err)
+	}
+	if err := migrate(ctx, ensemble.Addrs()); err != nil {
+		return nil, errors.Join(noPostgres, err, ensemble.Stop())
+	}
+	return &Cluster{Ensemble: ensemble.Ensemble, Isolate: ensemble.Isolate, Heal: ensemble.Heal, Replace: ensemble.Failover}, nil
+}
+
+func migrate(ctx context.Context, servers []string) error {
+	pool, err := connectPostgres(servers, 1)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return pglock.Migrate(ctx, pool)
+}
+
+// connectPostgres does not wait for a connection. Of several servers it finds the primary.
+// The pool has as many connections as pgx gives it, unless there are to be others.
+func connectPostgres(servers []string, connections int) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(pgserver.URL(servers...))
+	if err != nil {
+		return nil, err
+	}
+	if connections > 0 {
+		cfg.MaxConns = int32(connections)
+	}
+	return pgxpool.NewWithConfig(context.Background(), cfg)
+}
+
+func postgresVersion(servers []string) (version string) {
+	pool, err := connectPostgres(servers, 1)
+	if err != nil {
+		return ""
+	}
+	defer pool.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	_ = pool.QueryRow(ctx, "SELECT split_part(current_setting('server_version'), ' ', 1)").Scan(&version) // Debian adds its own
+	return version
+}

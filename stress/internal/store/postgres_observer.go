@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// postgresObserver has a pool of its own.
+type postgresObserver struct {
+	pool    *pgxpool.Pool
+	servers []string
+	base    string // of the lock paths, of this run alone
+	paths   []string
+}
+
+func observePostgres(ctx context.Context, place Place) (Observer, error) {
+	o := &postgresObserver{servers: place.Servers}
+	o.base = fmt.Sprintf("%s/tierlock-stress-%s-%s", place.Prefix, rand.Text()[:8], place.Lock)
+	for i := range place.Paths {
+		o.paths = append(o.paths, fmt.Sprintf("%s/%d", o.base, i))
+	}
+	var err error
+	if o.pool, err = connectPostgres(o.servers, 1); err != nil {
+		return nil, err
+	}
+	if err := o.prepare(ctx); err != nil {
+		o.pool.Close()
+		return nil, fmt.Errorf("%w: %w", noPostgres, err)
+	}
+	return o, nil
+}
+
+// prepare makes what the version locks need.
+func (o *postgresObserver) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	if _, err := o.pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS stress_version
+		(path text PRIMARY KEY, held boolean NOT NULL DEFAULT false, version bigint NOT NULL DEFAULT 0)`); err != nil {
+		return err
+	}
+	_, err := o.pool.Exec(ctx, "INSERT INTO stress_version (path) SELECT unnest($1::text[])", append([]string{o.base}, o.paths...))
+	return err
+}
+
+func (o *postgresObserver) Paths() []string { return o.paths }
+
+// Renew is for connections to a server that was replaced.
+func (o *postgresObserver) Renew(context.Context) error {
+	pool, err := connectPostgres(o.servers, 1)
+	if err != nil {
+		return err
+	}
+	o.pool.Close()
+	o.pool = pool
+	return nil
+}
+
+// Orphans counts the contenders at the lock paths, advisory locks of any session that has or
+// wants them, and rows that are held.
+func (o *postgresObserver) Orphans() (n int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	if err := o.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM tierlock.contender WHERE path = ANY ($1))
+		+ (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')
+		+ (SELECT count(*) FROM stress_version WHERE held AND path = ANY ($1))`, o.paths).Scan(&n); err != nil {
+		return 0, fmt.Errorf("look for what is left: %w", err)
+	}
+	return n, nil
+}
+
+func (o *postgresObserver) Write() error {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	_, err := o.pool.Exec(ctx, "UPDATE stress_version SET version = version + 1 WHERE path = $1", o.base)
+	return err
+}
+
+func (o *postgresObserver) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	_, _ = o.pool.Exec(ctx, "DELETE FROM stress_version WHERE path = ANY ($1)", append([]string{o.base}, o.paths...))
+	o.pool.Close()
+}
+
+// Traffic knows of no packets. Writes are the transactions that have a number: those that
+// wrote.
+func (o *postgresObserver) Traffic() (t Traffic, ok bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	err := o.pool.QueryRow(ctx, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").Scan(&t.Writes)
+	return t, err == nil
+}

@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/tierlock/tierlock/internal/redisserver"
+)
+
+// Redis is the store of redislock.
+var Redis = &Store{
+	Name:  "redis",
+	Title: "Redis",
+	Locks: map[string]Kind{
+		"mutex":       {Dial: dialRedisTier(Mutex), Tier: true},
+		"rw":          {Dial: dialRedisTier(ReadersWriter), Sort: ReadersWriter, Tier: true},
+		"rueidislock": {Dial: dialRueidislock},
+		"redsync":     {Dial: dialRedsync},
+		"redislock":   {Dial: dialBsm},
+	},
+	Baselines: []string{"rueidislock", "redsync", "redislock"},
+	Start:     startRedis,
+	Observe:   observeRedis,
+	Version:   redisVersion,
+	HastyTimeout: func(random *rand.Rand) time.Duration {
+		return 2*time.Second + time.Duration(random.IntN(2000))*time.Millisecond
+	},
+	// By default a third is no part of the lease.
+	Lease: func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
+}
+
+const noRedis = none("Redis")
+
+// startRedis starts servers that lose nothing by kill -9; all of them sync their log each
+// second, as Redis does by default. A primary takes no writes that a majority could miss.
+func startRedis(ctx context.Context, shape Shape) (*Cluster, error) {
+	ensemble, err := redisserver.StartEnsemble(ctx, shape.Members, redisserver.Config{MinReplicas: shape.Members / 2, MaxLag: 1})
+	if err != nil {
+		return nil, errors.Join(noRedis, err)
+	}
+	// Nobody has had locks there before, which redislock would else wait for.
+	if err := trust(ensemble.Members[0].Addr()); err != nil {
+		return nil, errors.Join(noRedis, err, ensemble.Stop())
+	}
+	return &Cluster{Ensemble: ensemble.Ensemble, Isolate: ensemble.Isolate, Heal: ensemble.Heal, Replace: ensemble.Failover}, nil
+}
+
+// trust notes that a primary is the one that has been there all the time.
+func trust(addr string) error {
+	info, err := infoOf(context.Background(), addr, "replication")
+	if err != nil {
+		return err
+	}
+	_, err = redisserver.Ask(addr, "HSET", "tierlock:primary", "id", info["master_replid"], "from", "0", "until", "0", "longest", "0")
+	return err
+}
+
+// connectRedis does not wait for a connection. Of several servers it finds the primary.
+func connectRedis(servers []string) *redis.Client {
+	logging.Disable() // which is for all clients
+	options := &redis.Options{Addr: servers[0]}
+	if len(servers) > 1 {
+		options.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return redisserver.Dial(ctx, servers) }
+	}
+	return redis.NewClient(options)
+}
+
+func redisVersion(servers []string) string {
+	info, err := infoOf(context.Background(), servers[0], "server")
+	if err != nil {
+		return ""
+	}
+	return info["redis_version"]
+}

@@ -1,0 +1,120 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// redisObserver has a client of its own.
+type redisObserver struct {
+	client  *redis.Client
+	servers []string
+	base    string // of the lock paths, of this run alone
+	paths   []string
+}
+
+func observeRedis(_ context.Context, place Place) (Observer, error) {
+	o := &redisObserver{client: connectRedis(place.Servers), servers: place.Servers}
+	o.base = fmt.Sprintf("%s/tierlock-stress-%s-%s", place.Prefix, rand.Text()[:8], place.Lock)
+	for i := range place.Paths {
+		o.paths = append(o.paths, fmt.Sprintf("%s/%d", o.base, i))
+	}
+	if _, err := o.Orphans(); err != nil {
+		o.client.Close()
+		return nil, fmt.Errorf("%w: %w", noRedis, err)
+	}
+	return o, nil
+}
+
+func (o *redisObserver) Paths() []string { return o.paths }
+
+// Renew is for connections to a server that was replaced.
+func (o *redisObserver) Renew(context.Context) error {
+	o.client.Close()
+	o.client = connectRedis(o.servers)
+	return nil
+}
+
+// Orphans counts the keys with a lock path in their name, but for those in which redislock
+// keeps a while what tokens it has given.
+func (o *redisObserver) Orphans() (n int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	keys := o.client.Scan(ctx, 0, "*"+o.base+"/*", 1000).Iterator()
+	for keys.Next(ctx) {
+		if !strings.HasSuffix(keys.Val(), ":tierlock:state") {
+			n++
+		}
+	}
+	if err := keys.Err(); err != nil {
+		return 0, fmt.Errorf("look for leaked keys: %w", err)
+	}
+	return n, nil
+}
+
+func (o *redisObserver) Write() error {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	return o.client.Set(ctx, o.base, "x", 0).Err()
+}
+
+func (o *redisObserver) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	_ = o.client.Del(ctx, o.base).Err()
+	_ = o.client.Close()
+}
+
+// Traffic counts reads from connections and writes to them as packets, and changes of keys
+// as writes: a script may make several at once.
+func (o *redisObserver) Traffic() (sum Traffic, ok bool) {
+	for _, server := range o.servers {
+		info, err := infoOf(context.Background(), server, "everything")
+		if err != nil {
+			return sum, false
+		}
+		t, ok := trafficIn(info)
+		if !ok {
+			return sum, false
+		}
+		sum.Packets += t.Packets
+		sum.Writes = max(sum.Writes, t.Writes) // those of the primary
+	}
+	return sum, true
+}
+
+// trafficIn needs what servers tell from Redis 6 on.
+func trafficIn(info map[string]string) (Traffic, bool) {
+	var n [3]int64
+	for i, name := range []string{"total_reads_processed", "total_writes_processed", "rdb_changes_since_last_save"} {
+		var err error
+		if n[i], err = strconv.ParseInt(info[name], 10, 64); err != nil {
+			return Traffic{}, false
+		}
+	}
+	return Traffic{Packets: n[0] + n[1], Writes: n[2]}, true
+}
+
+// infoOf is what one server says of itself.
+func infoOf(ctx context.Context, server, section string) (map[string]string, error) {
+	client := connectRedis([]string{server})
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	text, err := client.Info(ctx, section).Result()
+	if err != nil {
+		return nil, err
+	}
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
+			info[name] = value
+		}
+	}
+	return info, nil
+}
