@@ -31,6 +31,9 @@ func conduct(ctx context.Context, p plan, labs int, stdout io.Writer) ([]outcome
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // root's PostgreSQL runs as another user
+		return nil, err
+	}
 	p.Of = min(labs, p.Trials*len(p.Faults))
 	var all []outcome
 	var failed error

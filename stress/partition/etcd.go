@@ -18,14 +18,13 @@ import (
 
 var etcd = &site{
 	store: store.Etcd,
-	tick:  etcdTick,
 	faults: []fault{
 		{name: "stopped", on: anyone, strike: stop},
 		{name: "killed", on: leader, strike: kill},
 		{name: "cut", on: anyone, strike: cut},
 	},
 	start: startEtcd,
-	dial: func(_ context.Context, servers []string) (*tier.Registry, error) {
+	dial: func(_ context.Context, servers []string) (locks, error) {
 		client, err := clientv3.New(clientv3.Config{
 			Endpoints: servers, Logger: zap.NewNop(), DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
 		})
@@ -89,6 +88,10 @@ func (l *lab) away(ctx context.Context, victim int, random *rand.Rand) (string, 
 		return "", err
 	}
 	led := clock.Now().Sub(from)
-	clock.Sleep(between(random, sessionTimeout*2/3, sessionTimeout*3/2)-led, ctx.Done())
+	clock.Sleep(absence(random)-led, ctx.Done())
 	return fmt.Sprintf("the others have a leader after %.3f s, back after %.3f s", led.Seconds(), clock.Now().Sub(from).Seconds()), nil
+}
+
+func absence(random *rand.Rand) time.Duration {
+	return between(random, sessionTimeout*2/3, sessionTimeout*3/2)
 }

@@ -14,6 +14,7 @@ type fault struct {
 	name         string
 	on           role // of the server that it befalls
 	whileWriting bool // whether it takes a holder that writes all the time; otherwise every other one does
+	halting      bool // whether it halts the holder itself
 	// strike lets the fault loose on a server, and returns when all that there is to it
 	// has happened. It describes what chance decided.
 	strike func(ctx context.Context, l *lab, victim int, random *rand.Rand) (choice string, err error)

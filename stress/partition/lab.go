@@ -12,6 +12,8 @@ import (
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/relay"
+	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
 // patience is for whatever has to come some time, also on a busy machine.
@@ -25,6 +27,8 @@ type lab struct {
 	isolate  func(victim int) error // from the other servers
 	heal     func() error           // all that is between servers
 	network  *network               // nil but for ZooKeeper
+	distance *relay.Relay           // between holders and a server that is alone; else nil
+	holder   *locker                // of the trial under way
 }
 
 // labMain is the process of one lab: it gets a plan, and says the outcome of each trial.
@@ -41,7 +45,8 @@ func labMain() int {
 	if ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "partition:", err)
 	}
-	if errors.Is(err, errUnavailable) || errors.Is(err, zkserver.ErrNotFound) || errors.Is(err, etcdserver.ErrNotFound) {
+	if errors.Is(err, errUnavailable) || errors.Is(err, store.ErrNoServer) ||
+		errors.Is(err, zkserver.ErrNotFound) || errors.Is(err, etcdserver.ErrNotFound) {
 		return exitUnavailable
 	}
 	return exitBreach
@@ -75,11 +80,28 @@ func (l *lab) settle(ctx context.Context) error {
 			return err
 		}
 	}
+	want := append(slices.Repeat([]string{"follower"}, len(l.ensemble.Members)-1), "leader")
 	return eventually(ctx, "all servers serve", func() bool {
-		modes := l.modes(1, 2, 3)
+		modes := l.modes(l.everybody()...)
 		slices.Sort(modes)
-		return slices.Equal(modes, []string{"follower", "follower", "leader"})
+		return slices.Equal(modes, want)
 	})
+}
+
+func (l *lab) everybody() (ids []int) {
+	for i := range l.ensemble.Members {
+		ids = append(ids, i+1)
+	}
+	return ids
+}
+
+// besides are the servers that a fault of the victim leaves to the waiter: the others, or
+// the only one.
+func (l *lab) besides(victim int) []int {
+	if len(l.ensemble.Members) == 1 {
+		return []int{victim}
+	}
+	return others(victim)
 }
 
 // awaitLeader waits until another server than the given one leads.

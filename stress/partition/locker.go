@@ -18,6 +18,7 @@ type job struct {
 	Servers []string
 	Path    string
 	Writes  bool // whether to write under the lock all the time
+	Halted  bool // whether it is going to be stopped: who is cannot know, so what counts is when it last believed
 }
 
 // event is what a lock process says, and when it happened.
@@ -65,8 +66,11 @@ func (j job) do(ctx context.Context) error {
 	if j.Writes {
 		go site.writeOn(ctx, hold, j.Path)
 	}
-	awaitEnd(hold)
-	say(event{What: lost, At: clock.Now()})
+	e := event{What: lost, At: awaitEnd(hold)}
+	if !j.Halted {
+		e.At = clock.Now()
+	}
+	say(e)
 	<-ctx.Done()
 	return nil
 }
@@ -83,14 +87,20 @@ func awaitPlace(ctx context.Context, mutex *tier.Mutex) {
 	}
 }
 
-// awaitEnd returns when the hold is lost, as soon as a look can tell.
-func awaitEnd(hold *tier.Hold) {
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	for hold.Err() == nil {
+// awaitEnd returns when the hold is lost, as soon as a look can tell. Until believed, at
+// least, it was not.
+func awaitEnd(hold *tier.Hold) (believed clock.Instant) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		look := clock.Now()
+		if hold.Err() != nil {
+			return believed
+		}
+		believed = look
 		select {
 		case <-hold.Lost():
-		case <-look.C:
+		case <-tick.C:
 		}
 	}
 }

@@ -52,7 +52,13 @@ func TestFlagsNameTheFaults(t *testing.T) {
 	if err != nil || len(p.Faults) != 3 {
 		t.Errorf("etcd: got %+v, %v, want all its faults", p, err)
 	}
-	for _, args := range [][]string{{"-fault", "quake"}, {"-store", "etcd", "-fault", "flap"}, {"-store", "none"}, {"-trials", "0"}, {"-labs", "0"}, {"more"}} {
+	for _, lone := range []string{"postgres", "redis"} {
+		p, _, err = parseFlags([]string{"-store", lone, "-fault", "stopped,mute,halted"}, io.Discard)
+		if err != nil || len(p.Faults) != 3 {
+			t.Errorf("%s: got %+v, %v", lone, p, err)
+		}
+	}
+	for _, args := range [][]string{{"-store", "redis", "-fault", "cut"}, {"-fault", "quake"}, {"-store", "etcd", "-fault", "flap"}, {"-store", "none"}, {"-trials", "0"}, {"-labs", "0"}, {"more"}} {
 		if _, _, err := parseFlags(args, io.Discard); err == nil {
 			t.Errorf("%q: no error", args)
 		}

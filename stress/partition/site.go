@@ -13,22 +13,28 @@ const (
 	sessionTimeout = 4 * time.Second
 )
 
-// site is a store whose servers can lose one another.
+// site is a store whose servers can lose one another, or the holder a single one.
 type site struct {
 	store  *store.Store
-	tick   time.Duration // of the servers
 	faults []fault
 	// namespaces says that the servers are to have networks of their own.
 	namespaces bool
 	// start starts an ensemble and what is between its members, for a lab.
 	start func(ctx context.Context, l *lab) error
 	// dial connects a lock process.
-	dial func(ctx context.Context, servers []string) (*tier.Registry, error)
-	// write makes a guarded write. What becomes of it does not matter.
+	dial func(ctx context.Context, servers []string) (locks, error)
+	// write makes a guarded write. What becomes of it does not matter. Without it holders do
+	// not write.
 	write func(ctx context.Context, hold *tier.Hold, path string)
 }
 
-var sites = []*site{zooKeeper, etcd}
+// locks are a [tier.Registry], on whatever store.
+type locks interface {
+	Mutex(path string, options ...tier.MutexOption) *tier.Mutex
+	Close() error
+}
+
+var sites = []*site{zooKeeper, etcd, lone(store.Postgres), lone(store.Redis)}
 
 // siteOf is nil if there is none for the store.
 func siteOf(name string) *site {

@@ -48,16 +48,18 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 	if err != nil {
 		return o, err
 	}
-	writes := t.fault.whileWriting || t.random.IntN(2) == 0
-	holder, err := startLocker(job{Store: t.lab.plan.Store, Servers: t.addrs(victim), Path: t.path, Writes: writes})
+	writes := t.lab.site.write != nil && (t.fault.whileWriting || t.random.IntN(2) == 0)
+	holder, err := startLocker(job{Store: t.lab.plan.Store, Servers: t.holderAddrs(victim), Path: t.path, Writes: writes, Halted: t.fault.halting})
 	if err != nil {
 		return o, err
 	}
 	defer holder.kill()
+	t.lab.holder = holder
+	t.lab.holder = holder
 	if _, err := holder.await(ctx, held, patience); err != nil {
 		return o, fmt.Errorf("holder: %w", err)
 	}
-	waiter, err := startLocker(job{Store: t.lab.plan.Store, Servers: t.addrs(others(victim)...), Path: t.path})
+	waiter, err := startLocker(job{Store: t.lab.plan.Store, Servers: t.addrs(t.lab.besides(victim)...), Path: t.path})
 	if err != nil {
 		return o, err
 	}
@@ -108,10 +110,13 @@ func (t *trial) measure(ctx context.Context, victim int, holder, waiter *locker)
 
 // victim chooses whom the fault is to befall, and says what it is.
 func (t *trial) victim() (id int, mode string, err error) {
-	modes := t.lab.modes(1, 2, 3)
+	modes := t.lab.modes(t.lab.everybody()...)
 	lead := slices.Index(modes, "leader") + 1
-	if lead == 0 {
+	switch {
+	case lead == 0:
 		return 0, "", fmt.Errorf("no leader among %q", modes)
+	case len(modes) == 1:
+		return lead, "", nil
 	}
 	victims := others(lead)
 	switch t.fault.on {
@@ -122,6 +127,14 @@ func (t *trial) victim() (id int, mode string, err error) {
 	}
 	id = victims[t.random.IntN(len(victims))]
 	return id, modes[id-1], nil
+}
+
+// holderAddrs is how the holder reaches the victim.
+func (t *trial) holderAddrs(victim int) []string {
+	if t.lab.distance != nil {
+		return t.lab.distance.Addrs()
+	}
+	return t.addrs(victim)
 }
 
 func (t *trial) addrs(ids ...int) (addrs []string) {

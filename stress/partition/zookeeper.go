@@ -22,7 +22,6 @@ const (
 
 var zooKeeper = &site{
 	store: store.ZooKeeper,
-	tick:  tick,
 	faults: []fault{
 		{name: "follower", on: follower, strike: cut},
 		{name: "leader", on: leader, strike: cut},
@@ -31,7 +30,7 @@ var zooKeeper = &site{
 	},
 	namespaces: true,
 	start:      startZooKeeper,
-	dial: func(ctx context.Context, servers []string) (*tier.Registry, error) {
+	dial: func(ctx context.Context, servers []string) (locks, error) {
 		// All else as it comes: what is on trial is what users get.
 		return tierlock.Dial(ctx, strings.Join(servers, ","), zklock.WithSessionTimeout(sessionTimeout))
 	},

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/relay"
+	"github.com/tierlock/tierlock/stress/internal/store"
+)
+
+// lone is a store on a single server.
+func lone(s *store.Store) *site {
+	return &site{
+		store: s,
+		faults: []fault{
+			{name: "stopped", on: leader, strike: stopLone},
+			{name: "killed", on: leader, strike: killLone},
+			{name: "mute", on: leader, strike: mute},
+			{name: "halted", on: leader, halting: true, strike: halt},
+		},
+		start: func(ctx context.Context, l *lab) error {
+			cluster, err := s.Start(ctx, store.Shape{Members: 1, Hasty: true})
+			if err != nil {
+				return err
+			}
+			l.ensemble = cluster.Ensemble
+			l.distance, err = relay.New(cluster.Addrs(), 0)
+			l.heal = func() error { l.distance.Heal(); return nil }
+			return err
+		},
+		dial: func(ctx context.Context, servers []string) (locks, error) {
+			locker, err := s.Locks["mutex"].Dial(ctx, store.Options{Servers: servers, SessionTimeout: sessionTimeout})
+			if err != nil {
+				return nil, err
+			}
+			return locker.(locks), nil
+		},
+	}
+}
+
+func stopLone(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
+	if err := l.server(victim).Pause(); err != nil {
+		return "", err
+	}
+	return pass(ctx, random), l.server(victim).Resume()
+}
+
+func killLone(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
+	l.server(victim).Kill()
+	return pass(ctx, random), l.server(victim).Restart(ctx)
+}
+
+// mute lets nothing through between the holder and the server.
+func mute(ctx context.Context, l *lab, _ int, random *rand.Rand) (string, error) {
+	l.distance.Mute()
+	defer l.distance.Heal()
+	return pass(ctx, random), nil
+}
+
+// halt stops the holder, when it has had a look at its lock.
+func halt(ctx context.Context, l *lab, _ int, random *rand.Rand) (string, error) {
+	clock.Sleep(20*time.Millisecond, ctx.Done())
+	holder := l.holder.cmd.Process
+	if err := child.Pause(holder); err != nil {
+		return "", err
+	}
+	return pass(ctx, random), child.Resume(holder)
+}
+
+// pass waits until the lease of the holder is over, or the lock is with the waiter.
+func pass(ctx context.Context, random *rand.Rand) string {
+	from := clock.Now()
+	clock.Sleep(absence(random), ctx.Done())
+	return fmt.Sprintf("back after %.3f s", clock.Now().Sub(from).Seconds())
+}
