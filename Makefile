@@ -1,4 +1,4 @@
-.PHONY: demo chaos partition bench bench-etcd etcd test compat sim mutants gremlins interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
+.PHONY: demo chaos partition bench bench-etcd bench-postgres bench-redis etcd postgres redis test compat sim mutants gremlins interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
 
 SHELL := bash
 
@@ -47,6 +47,26 @@ etcd: etcd-server
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./etcdlock/... ./internal/etcdserver/...
 	go run ./stress -store etcd -chaos -ensemble 3 -duration 30s
 	go run ./stress/partition -store etcd -trials 2 -labs 3
+
+# The same on PostgreSQL beside pg_advisory_lock and a version column, and on Redis, beside rueidislock,
+# redsync and bsm's redislock: each in less than three minutes.
+bench-postgres: postgresql-server
+	go run -buildvcs=true ./stress -store postgres -bench docs -duration 4s
+
+bench-redis: redis-server
+	go run -buildvcs=true ./stress -store redis -bench docs -duration 4s
+
+# All that is PostgreSQL's, and all that is Redis's, as for etcd. Here it is a single server that stops or dies, or a holder
+# that stops, or is not heard.
+postgres: postgresql-server
+	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./pglock/... ./internal/pgserver/...
+	go run ./stress -store postgres -chaos -ensemble 3 -duration 30s
+	go run ./stress/partition -store postgres -trials 2 -labs 3
+
+redis: redis-server
+	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./redislock/... ./internal/redisserver/...
+	go run ./stress -store redis -chaos -ensemble 3 -duration 30s
+	go run ./stress/partition -store redis -trials 2 -labs 3
 
 # Everything, on real servers; fails where it cannot get one.
 test: server etcd-server redis-server postgresql-server prometheus
