@@ -4,8 +4,6 @@ import (
 	"container/list"
 	"sync"
 	"time"
-
-	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A claimant is a goroutine that wants permits.
@@ -13,8 +11,7 @@ type claimant struct {
 	semaphore *Semaphore
 	count     int
 	turn      chan struct{} // closed when it has them or is turned away
-	taken     []second.Permit
-	since     time.Duration // when they were taken from the store
+	taken     []permit
 	served    time.Duration // when they came here
 	refusal   error         // why it was turned away
 	place     *list.Element // nil when it is out of the queue

@@ -36,19 +36,17 @@ func (p *pool) sendLocked(trip *second.Demand, take func(context.Context) ([]sec
 		defer quit()
 		permits, err := take(ctx)
 		p.mu.Lock()
-		p.trip, p.quit = nil, nil
-		if err == nil {
-			permits = p.serveLocked(permits, p.registry.now())
-		} else if ctx.Err() == nil { // else it was called back, and somebody may have come since
+		if err != nil && ctx.Err() == nil { // else it was called back, and somebody may have come since
 			p.refuse(err, concerned)
 		}
+		rest := p.passLocked(p.portionOf(permits, store))
+		p.rivals = trip.Contested()
+		p.trip, p.quit = nil, nil
 		if !p.empty() {
 			p.fetchLocked()
 		}
 		p.mu.Unlock()
-		if len(permits) > 0 {
-			store.Release(permits)
-		}
+		giveBack(rest)
 	}) {
 		return
 	}
@@ -57,12 +55,16 @@ func (p *pool) sendLocked(trip *second.Demand, take func(context.Context) ([]sec
 	p.refuse(ErrClosed, everybody)
 }
 
-// want is how many permits those who are first want of so many that are free, as far as these go.
-// In strict order that is the first one alone, so that each has to queue among the processes.
+// want is how many permits to take of so many that are free: for those who are first, as far as these
+// go, until the process has its share. In strict order it is for the first one alone, so that each
+// has to queue among the processes.
 func (p *pool) want(free int) (k int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for e := p.queue.Front(); e != nil; e = e.Next() {
+	queueing := 1 + p.trip.Others()
+	share := (p.permits + queueing - 1) / queueing
+	k = -len(p.kept)
+	for e := p.queue.Front(); e != nil && k < share; e = e.Next() {
 		c := e.Value.(*claimant)
 		if k+c.count > free {
 			break
@@ -72,5 +74,5 @@ func (p *pool) want(free int) (k int) {
 			break
 		}
 	}
-	return k
+	return max(k, 0)
 }

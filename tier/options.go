@@ -50,6 +50,7 @@ const defaultHandOff = 20 * time.Millisecond
 // Nobody works while a lock changes process, which takes one round trip with a write to the
 // store. A budget of ten times that keeps the lock in use for nine tenths of the time, but
 // every process ahead may use all of its budget. Processes with equal budgets get equal shares.
+// What the budget is for permits, [Registry.Semaphore] says.
 func WithHandOff(budget time.Duration) Option {
 	return func(o *options) { o.handOff = budget }
 }

@@ -12,9 +12,8 @@ import (
 // A pool is what this process has at stake in one semaphore: those who wait for permits, first in,
 // first out, and the courier that goes to the store for them while there are any.
 //
-// It keeps no permits. What is released goes on to whoever is first, if that is enough for all that
-// he wants, and else back to the store: two processes that each kept a part of what their first
-// ones want would wait for each other.
+// What is released goes on to whoever is first. It keeps permits only for him, and only while this
+// process has enough for all that he wants.
 type pool struct {
 	registry *Registry
 	path     string
@@ -26,7 +25,10 @@ type pool struct {
 	trip     *second.Demand     // what the courier is out for; nil while there is none
 	quit     context.CancelFunc // calls it back
 	taken    int                // permits that claimants have
-	alone    time.Duration      // when permits were released last while no other process was known to wait
+	kept     []permit           // for the first one, too few for him as yet
+	expiry   *time.Timer        // when the first of those has to go
+	rivals   bool               // the last courier saw others in the queue
+	alone    time.Duration      // when it was last looked while no other process was known to wait
 }
 
 // joinPool returns the pool of path, which stays until as many calls of partPool.
@@ -126,69 +128,12 @@ func (p *pool) withdraw(c *claimant) {
 	served, first := c.place == nil && c.refusal == nil, p.first() == c
 	p.leave(c)
 	if first {
-		p.changedLocked()
+		p.passLocked(nil)
 	}
 	p.mu.Unlock()
 	if served { // when the registry is closed they go with the session
 		p.spawn(func() { p.release(c) })
 	}
-}
-
-// changedLocked is called when somebody else is first, or nobody.
-func (p *pool) changedLocked() {
-	switch {
-	case p.trip == nil:
-	case p.empty():
-		p.quit() // nobody wants anything any more
-	default:
-		p.trip.Changed.Set()
-	}
-}
-
-// release passes what a claimant had on to those who wait, as far as that is fair, and gives up the
-// rest.
-func (p *pool) release(c *claimant) error {
-	p.mu.Lock()
-	p.taken -= len(c.taken)
-	rest := c.taken
-	if p.fairLocked(c) {
-		rest = p.serveLocked(c.taken, c.since)
-	}
-	p.mu.Unlock()
-	if len(rest) == 0 {
-		return nil
-	}
-	return c.semaphore.store.Release(rest)
-}
-
-// fairLocked: permits stay in the process while no other one waits, and else for the budget, which
-// runs from when they came or, if that is later, from the last release before another process was
-// seen. They are never kept without a valid lease, nor while the connection is down.
-func (p *pool) fairLocked(c *claimant) bool {
-	now := p.registry.now()
-	if p.empty() || c.errAt(now) != nil || p.registry.second.Err() != nil || !c.taken[0].Leased() {
-		return false
-	}
-	if p.trip == nil || !p.trip.Contested() {
-		p.alone = now
-	}
-	budget := c.semaphore.options.handOff
-	return budget > 0 && now-max(p.alone, c.since) < budget
-}
-
-// serveLocked gives permits to those who are first, as far as they go, and returns the rest.
-func (p *pool) serveLocked(permits []second.Permit, since time.Duration) []second.Permit {
-	now := p.registry.now()
-	for c := p.first(); c != nil && c.count <= len(permits); c = p.first() {
-		p.leave(c)
-		c.taken, c.since = permits[:c.count:c.count], since
-		c.served = now
-		p.taken += c.count
-		permits = permits[c.count:]
-		close(c.turn)
-	}
-	p.changedLocked()
-	return permits
 }
 
 // drain turns away those who wait, and those who are about to.
@@ -197,7 +142,5 @@ func (p *pool) drain() {
 	defer p.mu.Unlock()
 	p.draining = true
 	p.refuse(ErrClosed, everybody)
-	if p.trip != nil {
-		p.quit()
-	}
+	p.passLocked(nil)
 }

@@ -37,6 +37,13 @@ type Semaphore struct {
 // Of the options, [WithHandOff] and [WithMaxWait] go for semaphores, and those of the store's
 // package, such as zklock.NodeACL. [WithLinger] and [WithRounds] do not: a permit that nobody
 // wants goes at once.
+//
+// While others queue, a process takes no more than its share of the permits, or one request, and hands
+// them on for three times the budget of [WithHandOff]: on its way to another process a permit is idle
+// for three round trips, where a lock is for one. A part of all permits that came together stays for longer
+// in proportion, half of them for twice as long, up to three budgets for each process that queued
+// then. So whoever is first in the queue waits for so long and a section at most, whatever it wants, and if
+// requests are alike, about three budgets for each process ahead.
 func (r *Registry) Semaphore(path string, permits int, opts ...MutexOption) *Semaphore {
 	s := &Semaphore{registry: r, path: path, permits: permits}
 	var own []any
@@ -60,8 +67,7 @@ func (s *Semaphore) Path() string { return s.path }
 //
 // Requests are served whole and in order: processes in the order in which they queue, goroutines of
 // a process in the order of their calls. A large request is not overtaken by small ones behind it,
-// but for what its own process or another one may hand on among its goroutines within the budget of
-// [WithHandOff].
+// but for what another process may hand on among its goroutines, see [Registry.Semaphore].
 //
 // When the wait ended without permits the error is a [*WaitError] as that of [Mutex.Acquire], which says
 // which process is ahead in the queue, and how many permits this process has itself. After

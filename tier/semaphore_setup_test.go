@@ -70,8 +70,10 @@ func giveBack(t *testing.T, permits *tier.Permits) {
 }
 
 // atMost fails the test when more than n permits are taken on the server, or one without the turn.
-func atMost(t *testing.T, srv *zktest.Server, n int) {
-	srv.OnChange(func(v zktest.View, changes []zktest.Change) {
+func atMost(t *testing.T, srv *zktest.Server, n int) { srv.OnChange(wantAtMost(t, n)) }
+
+func wantAtMost(t *testing.T, n int) func(zktest.View, []zktest.Change) {
+	return func(v zktest.View, changes []zktest.Change) {
 		if taken := len(v.Children(pool + "/leases")); taken > n {
 			t.Errorf("%d permits are taken, want %d at most", taken, n)
 		}
@@ -87,7 +89,7 @@ func atMost(t *testing.T, srv *zktest.Server, n int) {
 		if created > 0 && turns != 1 {
 			t.Errorf("%d permits were taken for %d turns, want one", created, turns)
 		}
-	})
+	}
 }
 
 // wantNothing fails unless nobody queues, no permit is taken and no pool is known any more.

@@ -95,6 +95,7 @@ func (n *Node) grant(s standing) bool {
 		return false
 	}
 	n.loss.Held()
+	n.beside = s.ahead + s.behind
 	n.unattend = n.lock.client.link.Attend()
 	n.watchLater()
 	switch {

@@ -27,6 +27,7 @@ type Node struct {
 	session *link.Session
 	token   int64
 	bound   atomic.Bool  // both are final
+	beside  int          // other contenders in the last list of the queue before the grant
 	heard   atomic.Int64 // when the server was last asked that said that the node is there, on the client's clock
 
 	life    context.Context // ends when the lock is lost, with the reason as its cause

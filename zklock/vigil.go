@@ -31,6 +31,7 @@ func (s *semaphore) newVigil(turn *Node, d *second.Demand) *vigil {
 // keep returns what was taken. The turn is given up in any case; with errGone it was lost.
 func (v *vigil) keep(ctx context.Context) ([]*Node, error) {
 	defer v.end()
+	v.demand.Contest(v.turn.beside)
 	for pace := retry.New(); ; {
 		v.changed.Clear() // before the look: what comes later ends the wait
 		seen, err := v.look(v)
@@ -73,7 +74,7 @@ func (v *vigil) wait(ctx context.Context, free int, again time.Duration) (k int,
 		select {
 		case <-v.demand.Changed.C():
 		case <-v.contested:
-			v.demand.Contest()
+			v.demand.Contest(1)
 			v.contested = make(chan struct{})
 		case <-v.changed.C():
 			return 0, nil

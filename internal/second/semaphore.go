@@ -50,12 +50,15 @@ type Demand struct {
 	// Changed is set when Take may return something else.
 	Changed mutexbool.Bool
 
-	Wait      // where the acquisition stands in the queue
-	contested atomic.Bool
+	Wait   // where the acquisition stands in the queue
+	others atomic.Int64
 }
 
-// Contest says that another process waits for permits.
-func (d *Demand) Contest() { d.contested.Store(true) }
+// Contest says how many others have been seen in the queue. It is called by the acquisition alone.
+func (d *Demand) Contest(others int) { d.others.Store(max(d.others.Load(), int64(others))) }
+
+// Others returns how many others were in the queue, as far as is known to whoever is first.
+func (d *Demand) Others() int { return int(d.others.Load()) }
 
 // Contested reports whether another process has been seen in the queue since the acquisition began.
-func (d *Demand) Contested() bool { return d.contested.Load() || d.Behind() }
+func (d *Demand) Contested() bool { return d.Others() > 0 || d.Behind() }
