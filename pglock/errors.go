@@ -19,7 +19,8 @@ const (
 )
 
 // classify tells what became of a request that ended with err. A server that says why has rolled the
-// transaction back, unless it is about to end the connection.
+// transaction back, unless it is about to end the connection. The driver is not asked whether a request
+// was sent: of a connection that breaks before the answer, it says that it was closed before.
 func classify(err error) outcome {
 	var refusal *pgconn.PgError
 	var unsent *pgconn.ConnectError
@@ -28,7 +29,7 @@ func classify(err error) outcome {
 		return done
 	case errors.Is(err, errSchema):
 		return permanent
-	case !answered(err) && (pgconn.SafeToRetry(err) || errors.As(err, &unsent)):
+	case !answered(err) && errors.As(err, &unsent):
 		return refused
 	case !errors.As(err, &refusal):
 		return uncertain

@@ -1,0 +1,162 @@
+package pglock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A guarded grant is one that a transaction can depend on. Once check, which includes [second.Grant.Err],
+// returns an error, nothing begins to be committed any more; the grant is not idle while something is.
+type guarded interface {
+	tx(ctx context.Context, check func() error, f func(pgx.Tx) error) error
+}
+
+// Tx runs f in a transaction, on a connection of the pool that the locks were made with, and commits it
+// if f returns nil and the lock of hold is still ours: an exact fence for data in the same database. The
+// server makes sure of that in the message that commits. From then until the commit is done, it gives
+// the lock to nobody else; before, the transaction keeps nobody from getting the lock, however long it
+// takes.
+//
+// The transaction is read committed. A statement that takes longer than the lease TTL ends with an error, and so does
+// the transaction if nothing is sent for as long: what a process that is cut off has locked in the
+// database is free again then. When the lock is lost or the contender given up, the connection is closed
+// at once. F neither commits nor rolls back, and uses tx only until it returns.
+//
+// Nothing was changed when the error is that of f, or wraps [tier.ErrLost] or [tier.ErrReleased], or is
+// one with which the server refuses something, or the lock is not one of this package. When the answer
+// to the commit is lost, or does not come within a sixth of the lease TTL, or ctx ends first, the outcome
+// is unknown: it may still be committed, but never after the lock went to another process. Until the
+// outcome is known the lock is not handed on within the process either; if it never is known, the lock
+// leaves the process with the release.
+func Tx(ctx context.Context, hold *tier.Hold, f func(tx pgx.Tx) error) error {
+	g, ok := hold.Grant().(guarded)
+	if !ok {
+		return fmt.Errorf("pglock: transaction under %s: that lock is not on PostgreSQL", hold.Path())
+	}
+	if err := g.tx(ctx, hold.Err, f); err != nil {
+		return fmt.Errorf("pglock: transaction under %s: %w", hold.Path(), err)
+	}
+	return nil
+}
+
+// beginQuery is how a guarded transaction begins. Whoever is stuck in it keeps nobody for ever.
+const beginQuery = `begin isolation level read committed read write;
+	set local statement_timeout = %[1]d; set local idle_in_transaction_session_timeout = %[1]d`
+
+func (c *contender) tx(ctx context.Context, check func() error, f func(pgx.Tx) error) error {
+	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
+		return err
+	}
+	s := c.claim.store
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	t := &transaction{Conn: conn, contender: c}
+	defer t.end(ctx)
+	stop := context.AfterFunc(c.tenure, t.abort)
+	defer stop()
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginQuery, s.options.ttl.Milliseconds())})
+	if err == nil {
+		err = f(body{tx})
+	}
+	if err == nil && conn.Conn().PgConn().TxStatus() != inTransaction {
+		err = errors.New("the function has ended the transaction, or a statement has failed")
+	}
+	if err != nil || !stop() {
+		return cmp.Or(check(), err, context.Cause(c.tenure))
+	}
+	return t.commit(ctx, check)
+}
+
+const inTransaction = 'T'
+
+// A body is what the user has of a transaction.
+type body struct{ pgx.Tx }
+
+func (body) Commit(context.Context) error {
+	return errors.New("pglock: Tx commits when the function has returned")
+}
+
+// A transaction is one under a contender.
+type transaction struct {
+	*pgxpool.Conn
+	contender *contender
+	passed    bool // on to the one who commits
+}
+
+// abort breaks the connection, whoever uses it.
+func (t *transaction) abort() { t.Conn.Conn().PgConn().Conn().Close() }
+
+// end gives the connection back, unless that is left to somebody else. The pool closes one that is in a
+// transaction, which rolls that back.
+func (t *transaction) end(ctx context.Context) {
+	if t.passed {
+		return
+	}
+	if t.Conn.Conn().PgConn().TxStatus() != 'I' {
+		t.Exec(ctx, "rollback")
+	}
+	t.Release()
+}
+
+// commit commits the transaction if the server still has the contender. It does nothing if check returns
+// an error. The contender is not idle from before that is asked. So whoever makes check fail first and
+// then finds it idle may hand the lock on: no write of the former user takes effect any more.
+func (t *transaction) commit(ctx context.Context, check func() error) error {
+	c := t.contender
+	c.pending.Add(1) // count first, look after
+	if err := check(); err != nil {
+		c.pending.Add(-1)
+		return err
+	}
+	answer := make(chan error, 1)
+	if t.passed = c.claim.store.spawn(func() {
+		defer t.Release()
+		err := t.commitOnce()
+		if classify(err) != uncertain { // else it may take effect for as long as the contender is there
+			c.pending.Add(-1)
+		}
+		answer <- err
+	}); !t.passed {
+		c.pending.Add(-1)
+		return second.ErrClosed
+	}
+	select {
+	case err := <-answer:
+		var refusal *pgconn.PgError
+		if errors.As(err, &refusal) && refusal.Code == "TL001" {
+			return cmp.Or(check(), c.refused())
+		}
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// refused says that the server does not have the contender any more, or not its session.
+func (c *contender) refused() error {
+	err := second.Lost(second.ByDeletion, "contender %s, or its session, is not there", c.id)
+	if !c.spent.Load() {
+		c.lose(err)
+	}
+	return err
+}
+
+// commitOnce sends one message, so that the server has both statements or none.
+func (t *transaction) commitOnce() error {
+	s := t.contender.claim.store
+	ctx, cancel := context.WithTimeout(s.ctx, s.patience())
+	defer cancel()
+	_, err := t.Conn.Conn().PgConn().Exec(ctx, fmt.Sprintf("select tierlock.guard('%s'); commit", t.contender.id)).ReadAll()
+	return err
+}

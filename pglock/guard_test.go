@@ -1,0 +1,240 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// locks are those of the process.
+func (p *process) locks(t *testing.T, opts ...tier.Option) *tier.Registry {
+	t.Helper()
+	locks, err := tier.New(p.store, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	return locks
+}
+
+func mustHold(t *testing.T, locks *tier.Registry, path string) *tier.Hold {
+	t.Helper()
+	hold, err := locks.Mutex(path).Acquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hold
+}
+
+// A table of the test's own, which its transactions write to.
+func table(t *testing.T) string {
+	t.Helper()
+	name := "t_" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "_"))
+	exec(t, "CREATE TABLE "+name+" (n int)")
+	exec(t, "INSERT INTO "+name+" VALUES (0)")
+	return name
+}
+
+func value(t *testing.T, table string) (n int) {
+	t.Helper()
+	if err := outside(t).QueryRow(soon(t), "SELECT n FROM "+table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func increment(ctx context.Context, table string) func(pgx.Tx) error {
+	return func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "UPDATE "+table+" SET n = n + 1")
+		return err
+	}
+}
+
+func TestTransactionIsCommittedWhileHeld(t *testing.T) {
+	hold := mustHold(t, start(t).locks(t), lockPath(t))
+	tab := table(t)
+	if err := Tx(soon(t), hold, increment(soon(t), tab)); err != nil {
+		t.Fatal(err)
+	}
+	if n := value(t, tab); n != 1 {
+		t.Errorf("%d, want 1", n)
+	}
+	wrong := errors.New("wrong")
+	for _, f := range []func(pgx.Tx) error{
+		func(tx pgx.Tx) error { increment(soon(t), tab)(tx); return wrong },
+		func(tx pgx.Tx) error { increment(soon(t), tab)(tx); return tx.Commit(soon(t)) },
+		func(tx pgx.Tx) error { increment(soon(t), tab)(tx); return tx.Rollback(soon(t)) },
+		func(tx pgx.Tx) error { increment(soon(t), tab)(tx); tx.Exec(soon(t), "nonsense"); return nil },
+	} {
+		if err := Tx(soon(t), hold, f); err == nil {
+			t.Error("no error")
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantErr(t, Tx(ended, hold, increment(soon(t), tab)), context.Canceled)
+	mustRelease(t, hold.Grant())
+	wantErr(t, Tx(soon(t), hold, increment(soon(t), tab)), second.ErrReleased)
+	if n := value(t, tab); n != 1 {
+		t.Errorf("%d after those that failed, want 1", n)
+	}
+}
+
+// The process does not know yet, the server does.
+func TestTransactionOfOneThatWasDeletedIsNotCommitted(t *testing.T) {
+	p := start(t)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	tab := table(t)
+	err := c.tx(soon(t), func() error { return nil }, func(tx pgx.Tx) error {
+		exec(t, "DELETE FROM tierlock.contender WHERE id = $1", c.id)
+		return increment(soon(t), tab)(tx)
+	})
+	wantErr(t, err, second.ErrLost)
+	wantErr(t, c.Err(), second.ErrLost)
+	if n := value(t, tab); n != 0 {
+		t.Errorf("%d was committed", n)
+	}
+	wantErr(t, c.Release(), second.ErrLost)
+}
+
+func TestTransactionOfOneWhoseSessionIsOverIsNotCommitted(t *testing.T) {
+	p := start(t)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	tab := table(t)
+	err := c.tx(soon(t), func() error { return nil }, func(tx pgx.Tx) error {
+		exec(t, "UPDATE tierlock.session SET expires = clock_timestamp() - interval '1 hour' WHERE id = $1", c.session.id)
+		return increment(soon(t), tab)(tx)
+	})
+	wantErr(t, err, second.ErrLost)
+	if n := value(t, tab); n != 0 {
+		t.Errorf("%d was committed", n)
+	}
+	c.Release()
+}
+
+// What keeps the lock from the next one is the guard, from its look to the end of the transaction.
+func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
+	p, q := start(t), start(t)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	tx, err := outside(t).Begin(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(soon(t), "SELECT tierlock.guard($1)", c.id); err != nil {
+		t.Fatal(err)
+	}
+	next := queueAt(t, q.at(t, lockPath(t)))
+	go c.Release()
+	next.pending(t)
+	if err := tx.Commit(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	mustRelease(t, next.must(t))
+}
+
+func TestLongTransactionKeepsTheLease(t *testing.T) {
+	hold := mustHold(t, start(t).locks(t), lockPath(t))
+	other := queueAt(t, start(t).at(t, lockPath(t)))
+	tab := table(t)
+	if err := Tx(soon(t), hold, func(tx pgx.Tx) error {
+		for end := time.Now().Add(2 * ttl); time.Now().Before(end); { // each statement shorter than the lease
+			if _, err := tx.Exec(soon(t), "SELECT pg_sleep(0.2)"); err != nil {
+				return err
+			}
+		}
+		return increment(soon(t), tab)(tx)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	other.pending(t)
+	if n := value(t, tab); n != 1 {
+		t.Errorf("%d, want 1", n)
+	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+	mustRelease(t, other.must(t))
+}
+
+func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
+	p, q := start(t), start(t)
+	hold := mustHold(t, p.locks(t), lockPath(t))
+	tab := table(t)
+	result := make(chan error, 1)
+	stuck, goOn := make(chan struct{}), make(chan struct{})
+	go func() {
+		result <- Tx(soon(t), hold, func(tx pgx.Tx) error {
+			err := increment(soon(t), tab)(tx)
+			close(stuck)
+			<-goOn
+			return err
+		})
+	}()
+	<-stuck
+	heal := p.line.sever() // so that nobody tells the server either
+	defer heal()
+	begun := time.Now()
+	next := mustHold(t, q.locks(t), lockPath(t))
+	if err := Tx(soon(t), next, increment(soon(t), tab)); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took > 3*ttl {
+		t.Errorf("the next one had the row after %v", took)
+	}
+	close(goOn)
+	wantErr(t, <-result, tier.ErrLost)
+	if n := value(t, tab); n != 1 {
+		t.Errorf("%d, want what the next one has written", n)
+	}
+	if err := next.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The statement ends on the server, too, when the lock is lost in the middle of it.
+func TestStatementEndsWithTheLease(t *testing.T) {
+	hold := mustHold(t, start(t).locks(t), lockPath(t))
+	err := Tx(soon(t), hold, func(tx pgx.Tx) error {
+		_, err := tx.Exec(soon(t), "SELECT pg_sleep(60)")
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "statement timeout") {
+		t.Errorf("%v, want a statement timeout", err)
+	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnswerOfTheCommitIsLost(t *testing.T) {
+	p := start(t)
+	locks := p.locks(t)
+	hold := mustHold(t, locks, lockPath(t))
+	tab := table(t)
+	err := Tx(soon(t), hold, func(tx pgx.Tx) error {
+		err := increment(soon(t), tab)(tx)
+		p.line.messages(func() bool { return true })
+		return err
+	})
+	p.line.messages(nil)
+	if err == nil || errors.Is(err, tier.ErrLost) {
+		t.Errorf("%v, want that the outcome is unknown", err)
+	}
+	if hold.Grant().Idle() {
+		t.Errorf("the grant is idle, though the transaction may yet be committed: %v", err)
+	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+	if n := value(t, tab); n != 1 {
+		t.Errorf("%d, want 1", n)
+	}
+}
