@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -169,12 +170,14 @@ func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 	hold := mustHold(t, p.locks(t), lockPath(t))
 	tab := table(t)
 	result := make(chan error, 1)
-	stuck, goOn := make(chan struct{}), make(chan struct{})
+	stuck, end := make(chan struct{}), make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(end) })
+	t.Cleanup(goOn)
 	go func() {
 		result <- Tx(soon(t), hold, func(tx pgx.Tx) error {
 			err := increment(soon(t), tab)(tx)
 			close(stuck)
-			<-goOn
+			<-end
 			return err
 		})
 	}()
@@ -189,7 +192,7 @@ func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 	if took := time.Since(begun); took > 3*ttl {
 		t.Errorf("the next one had the row after %v", took)
 	}
-	close(goOn)
+	goOn()
 	wantErr(t, <-result, tier.ErrLost)
 	if n := value(t, tab); n != 1 {
 		t.Errorf("%d, want what the next one has written", n)

@@ -144,9 +144,15 @@ func (c *lane) pass() bool {
 	}
 }
 
+// hang ends the connection when one side has: the other one hears of that if the line is whole.
+func (c *lane) hang() {
+	c.pass()
+	c.close()
+}
+
 // up carries what the process says.
 func (c *lane) up() {
-	defer c.close()
+	defer c.hang()
 	for chunk := make([]byte, 1<<16); ; {
 		n, err := c.far.Read(chunk)
 		if err != nil || !c.pass() {
@@ -171,7 +177,7 @@ func keepsSession(request []byte) bool {
 // down carries what the server says: answers, each up to the server's readiness for the next request,
 // and notifications.
 func (c *lane) down() {
-	defer c.close()
+	defer c.hang()
 	c.keeps.Store(true) // the greeting
 	var message bytes.Buffer
 	for {
@@ -188,7 +194,11 @@ func (c *lane) down() {
 		if kind != ready && (kind != notification || message.Bytes()[0] != notification) {
 			continue
 		}
-		if counts := kind == notification || !c.keeps.Load(); counts && c.line.loses() || !c.pass() {
+		if counts := kind == notification || !c.keeps.Load(); counts && c.line.loses() {
+			c.close()
+			return
+		}
+		if !c.pass() {
 			return
 		}
 		if _, err := c.far.Write(message.Bytes()); err != nil {
