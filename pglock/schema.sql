@@ -221,3 +221,39 @@ BEGIN
 		RAISE 'the lock is lost' USING ERRCODE = 'TL001';
 	END IF;
 END $$;
+
+-- Advisory locks are gone when their server starts again, when one of its processes has crashed, and when another server takes
+-- over. A holder that has not heard of it counts on its lock until its lease is over. So whoever finds a new life of the
+-- server notes when that was, and for the longest lease that anybody has had nobody is granted an advisory lock. What was
+-- there before the schema does not count.
+CREATE TABLE tierlock.server (
+	one boolean PRIMARY KEY DEFAULT true CHECK (one),
+	life text NOT NULL,
+	since timestamptz NOT NULL,
+	ttl_ms bigint NOT NULL
+);
+
+-- life is when the server was started, its timeline, which a promotion changes, and when its statistics began, which are
+-- discarded where the locks are after a crash.
+CREATE FUNCTION tierlock.life() RETURNS text LANGUAGE sql AS $$
+	SELECT extract(epoch FROM pg_postmaster_start_time()) || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8) || ' '
+		|| coalesce(extract(epoch FROM stats_reset), 0) FROM pg_stat_bgwriter
+$$;
+
+INSERT INTO tierlock.server SELECT true, tierlock.life(), 'epoch', 0;
+
+-- quarantine returns for how many milliseconds nobody is granted anything by this server.
+CREATE FUNCTION tierlock.quarantine(ttl bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	present text := tierlock.life();
+	known tierlock.server;
+BEGIN
+	SELECT * INTO known FROM tierlock.server;
+	IF NOT FOUND OR known.life <> present OR known.ttl_ms < ttl THEN
+		PERFORM tierlock.durably();
+		INSERT INTO tierlock.server AS s VALUES (true, present, clock_timestamp(), ttl) ON CONFLICT (one) DO UPDATE SET
+			since = CASE s.life WHEN present THEN s.since ELSE clock_timestamp() END,
+			life = present, ttl_ms = greatest(s.ttl_ms, ttl) RETURNING * INTO known;
+	END IF;
+	RETURN greatest(0, ceil(extract(epoch FROM known.since + known.ttl_ms * interval '1 ms' - clock_timestamp()) * 1000));
+END $$;

@@ -30,6 +30,9 @@ type Harness struct {
 	// Lease is for how long the store keeps what a silent process has, as configured: a session timeout, a time to live.
 	// The store may take as long again, since a server that takes over may begin anew.
 	Lease time.Duration
+	// Unpromised are the promises that the tier does not make, by the names of their tests, and why. The suite shows that
+	// they are not kept.
+	Unpromised map[string]string
 	// Dial starts a process: a tier with a connection of its own, which is established. The suite closes it.
 	Dial func(testing.TB) *Process
 	// Left is how many contenders there are for the lock at path, seen from outside the library, by a read that sees all

@@ -77,6 +77,14 @@ func (p promise) judge(t *testing.T, with With, quiet bool, result *string) {
 	v := &verdict{quiet: quiet}
 	defer func() { *result = v.result() }() // however the test ends
 	with(t, func(t *testing.T, h Harness) {
+		if why, not := h.Unpromised[p.name]; not {
+			v.quiet, v.unpromised = true, why
+			defer func() {
+				if !v.failed() {
+					t.Errorf("kept, but said to be not promised: %s", why)
+				}
+			}()
+		}
 		p.test(newScene(&witness{t, v}, h))
 	})
 	if v.lacking != "" {
@@ -86,10 +94,11 @@ func (p promise) judge(t *testing.T, with With, quiet bool, result *string) {
 
 // A verdict is what becomes known of a promise.
 type verdict struct {
-	quiet   bool
-	mu      sync.Mutex // guards the fields below
-	failure string     // the first one
-	lacking string
+	quiet      bool
+	unpromised string     // why, "" if it is promised
+	mu         sync.Mutex // guards the fields below
+	failure    string     // the first one
+	lacking    string
 }
 
 func (v *verdict) fail(text string) {
@@ -110,6 +119,8 @@ func (v *verdict) result() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
+	case v.unpromised != "" && v.failure != "":
+		return Unpromised + ": " + v.unpromised
 	case v.failure != "":
 		return Broken + ": " + v.failure
 	case v.lacking != "":

@@ -19,9 +19,10 @@ type Row struct {
 	Result  string // "" if it was not tested
 }
 
-// Results of rows. Behind what is not available it says why, and behind what is broken, how.
+// Results of rows. Behind what is not promised or not available it says why, and behind what is broken, how.
 const (
 	Kept         = "kept"
+	Unpromised   = "not promised"
 	NotAvailable = "not available"
 	Broken       = "BROKEN"
 )

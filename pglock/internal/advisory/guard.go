@@ -1,0 +1,63 @@
+package advisory
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// Tx runs f in a transaction of the session that has the lock: what is committed there is committed
+// while the lock is ours. It sends nothing if check, which should include [Contender.Err], returns
+// an error. The contender is not idle from before that is asked.
+//
+// While it lasts nothing else is sent in the session, so it has to end within the lease as it is
+// renewed at its beginning: its context ends with that. If ctx ends during a statement, or there is no
+// answer, the connection is closed, and with it the lock is lost.
+func (c *Contender) Tx(ctx context.Context, check func() error, f func(pgx.Tx) error) error {
+	c.pending.Add(1) // count first, look after
+	defer c.pending.Add(-1)
+	if err := check(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	x := c.session
+	if !x.begin() {
+		return c.Err()
+	}
+	defer x.done()
+	if err := c.renew(); err != nil {
+		return err
+	}
+	left, _ := x.Remaining()
+	ctx, cancel := context.WithTimeoutCause(ctx, left, second.Lost(second.ByLease, "the transaction has lasted for the whole lease"))
+	defer cancel()
+	err := x.transact(ctx, f)
+	if x.conn.IsClosed() {
+		x.broken(errors.Join(errDropped, err))
+	}
+	return err
+}
+
+// renew makes sure that the lease runs and the session lives.
+func (c *Contender) renew() error {
+	if err := c.Err(); err != nil {
+		return err
+	}
+	if _, err := c.session.ask("look", array(nil)); err != nil {
+		return errors.Join(c.Err(), err)
+	}
+	return c.Err()
+}
+
+func (x *session) transact(ctx context.Context, f func(pgx.Tx) error) error {
+	x.wire.SetDeadline(time.Time{})
+	x.calling.Store(true) // a request to cancel is wanted
+	defer x.calling.Store(false)
+	return pgx.BeginFunc(ctx, x.conn, f)
+}

@@ -1,0 +1,314 @@
+package advisory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A line is one connection. One at a time talks on it; while nobody does, somebody may listen.
+type line struct {
+	conn  *pgx.Conn
+	wire  net.Conn // below pgx, for deadlines of our own: with a context, pgx starts a goroutine for each request
+	pid   uint32   // of the server's process
+	bound time.Duration
+
+	calm    time.Duration // how long from its beginning on nobody is granted anything
+	calling atomic.Bool   // further dials, of requests to cancel, are permitted
+	turn    chan struct{} // has whoever talks or listens
+
+	mu        sync.Mutex // guards the fields below
+	wanted    int        // so many want to talk
+	listening bool
+	next      time.Time // when the listener is to do something else
+	closed    bool
+}
+
+// dial makes a connection whose session the server ends when it has been idle for the TTL.
+func dial(ctx context.Context, c Config, bound time.Duration, heard func(*pgconn.PgConn, *pgconn.Notification)) (*line, error) {
+	l := &line{turn: make(chan struct{}, 1), bound: bound}
+	pool := c.Pool.Config()
+	config := pool.ConnConfig
+	config.OnNotification = heard
+	config.ConnectTimeout = bound
+	l.calling.Store(true)
+	dial := config.DialFunc
+	config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if !l.calling.Load() {
+			return nil, errors.New("pgx wants to cancel what is over")
+		}
+		return dial(ctx, network, addr)
+	}
+	ms := strconv.FormatInt(c.TTL.Milliseconds(), 10)
+	seconds := strconv.FormatInt(int64((c.TTL+time.Second-1)/time.Second), 10)
+	maps.Copy(config.RuntimeParams, map[string]string{
+		"application_name":                    "tierlock",
+		"idle_session_timeout":                ms,
+		"idle_in_transaction_session_timeout": ms,
+		"statement_timeout":                   "0", // a wait is one
+		"lock_timeout":                        "0",
+		"default_transaction_read_only":       "off",
+		// A peer that has fallen silent is noticed, but not before its lease is over.
+		"tcp_user_timeout":        ms,
+		"tcp_keepalives_idle":     seconds,
+		"tcp_keepalives_interval": "1",
+		"tcp_keepalives_count":    "3",
+	})
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	if pool.BeforeConnect != nil {
+		if err := pool.BeforeConnect(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	l.conn, l.wire, l.pid = conn, conn.PgConn().Conn(), conn.PgConn().PID()
+	if pool.AfterConnect != nil {
+		err = pool.AfterConnect(ctx, conn)
+	}
+	if err == nil {
+		err = c.CheckSchema(ctx, conn)
+	}
+	if err == nil {
+		err = l.prepare(ctx, c)
+	}
+	if err != nil {
+		conn.Close(ctx)
+		return nil, err
+	}
+	l.calling.Store(false)
+	return l, nil
+}
+
+// prepare has the session know our statements, and asks how long the quarantine lasts.
+func (l *line) prepare(ctx context.Context, c Config) error {
+	p := l.conn.PgConn().StartPipeline(ctx)
+	for _, name := range slices.Sorted(maps.Keys(statements)) {
+		p.SendPrepare(name, statements[name], nil)
+	}
+	p.SendPipelineSync()
+	// What is missing in some versions and on some systems.
+	optional := map[string]string{
+		// A session that waits is not idle: only this tells that its client is gone.
+		"client_connection_check_interval": strconv.FormatInt(min(c.TTL/8, time.Second).Milliseconds(), 10),
+		"transaction_timeout":              "0",
+	}
+	for name, value := range optional {
+		p.SendQueryParams("SELECT set_config($1, $2, false)", [][]byte{[]byte(name), []byte(value)}, nil, nil, nil)
+		p.SendPipelineSync()
+	}
+	p.SendQueryParams("SELECT tierlock.quarantine($1)", [][]byte{[]byte(strconv.FormatInt(c.TTL.Milliseconds(), 10))}, nil, nil, nil)
+	p.SendPipelineSync()
+	if err := p.Flush(); err != nil {
+		return err
+	}
+	if _, err := answer(p); err != nil {
+		return err
+	}
+	for range optional {
+		var refusal *pgconn.PgError
+		if _, err := answer(p); err != nil && !errors.As(err, &refusal) {
+			return err
+		}
+	}
+	rows, err := answer(p)
+	if err != nil {
+		return err
+	}
+	left, err := strconv.ParseInt(string(rows[0][0]), 10, 64)
+	if err != nil {
+		return err
+	}
+	l.calm = time.Duration(left) * time.Millisecond
+	return p.Close()
+}
+
+// answer reads what the statements up to the next sync have answered, and returns the last rows.
+func answer(p *pgconn.Pipeline) (rows [][][]byte, failure error) {
+	for {
+		results, err := p.GetResults()
+		var refusal *pgconn.PgError
+		switch {
+		case errors.As(err, &refusal) && refusal.Severity != "FATAL":
+			failure = err
+			continue
+		case err != nil:
+			return nil, err
+		}
+		switch r := results.(type) {
+		case *pgconn.PipelineSync:
+			return rows, failure
+		case *pgconn.ResultReader:
+			result := r.Read()
+			if failure == nil {
+				failure = result.Err
+			}
+			rows = result.Rows
+		case nil:
+			return nil, errors.New("the pipeline is over")
+		}
+	}
+}
+
+// A call is a prepared statement with its parameters.
+type call struct {
+	statement string
+	args      []string
+}
+
+func (l *line) send(calls ...call) (*pgconn.Pipeline, error) {
+	p := l.conn.PgConn().StartPipeline(context.Background())
+	for _, c := range calls {
+		values := make([][]byte, len(c.args))
+		for i, arg := range c.args {
+			values[i] = []byte(arg)
+		}
+		p.SendQueryPrepared(c.statement, values, nil, nil)
+		p.SendPipelineSync() // what is answered so far is sent before the next one waits
+	}
+	return p, p.Flush()
+}
+
+// ask sends one statement, which does not wait, and returns its answer. Whoever calls it has the turn.
+func (l *line) ask(bound time.Duration, c call) (rows [][][]byte, err error) {
+	l.wire.SetDeadline(time.Now().Add(bound))
+	p, err := l.send(c)
+	if err != nil {
+		return nil, err
+	}
+	rows, err = answer(p)
+	var refusal *pgconn.PgError
+	if err != nil && !(errors.As(err, &refusal) && refusal.Severity != "FATAL") {
+		return nil, err
+	}
+	if closing := p.Close(); closing != nil && err == nil {
+		err = closing
+	}
+	return rows, err
+}
+
+// begin waits for the turn to talk, which done gives back. It is false on a line that is closed.
+func (l *line) begin() bool {
+	l.mu.Lock()
+	l.wanted++
+	l.interruptLocked()
+	l.mu.Unlock()
+	l.turn <- struct{}{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wanted--
+	if l.closed {
+		<-l.turn
+	}
+	return !l.closed
+}
+
+func (l *line) done() { <-l.turn }
+
+// interruptLocked has the listener stop.
+func (l *line) interruptLocked() {
+	if l.listening {
+		l.wire.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// hurry has the listener stop to do something else by then.
+func (l *line) hurry(by time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.next.After(by) {
+		l.next = by
+		l.interruptLocked()
+	}
+}
+
+// due reports whether it is time to do something else.
+func (l *line) due() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !time.Now().Before(l.next)
+}
+
+func (l *line) schedule(next time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next = next
+}
+
+var errDropped = errors.New("the connection is closed")
+
+// listen returns when it is time to do something else, or somebody wants to talk. An error says that
+// the connection is broken.
+func (l *line) listen() error {
+	l.turn <- struct{}{}
+	defer l.done()
+	l.mu.Lock()
+	if l.closed || l.wanted > 0 || !time.Now().Before(l.next) {
+		closed := l.closed
+		l.mu.Unlock()
+		if closed {
+			return errDropped
+		}
+		return nil
+	}
+	l.wire.SetDeadline(l.next)
+	l.listening = true
+	l.mu.Unlock()
+	err := l.conn.PgConn().WaitForNotification(context.Background())
+	l.mu.Lock()
+	l.listening = false
+	l.mu.Unlock()
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return nil
+	}
+	return err
+}
+
+// cancel asks the server to end the statement under way.
+func (l *line) cancel() {
+	ctx, end := context.WithTimeout(context.Background(), l.bound)
+	defer end()
+	l.calling.Store(true)
+	defer l.calling.Store(false)
+	l.conn.PgConn().CancelRequest(ctx)
+}
+
+// drop closes the connection, whoever is at it.
+func (l *line) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.wire.Close()
+}
+
+func (l *line) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
+
+// close says goodbye if nobody is at it and the server can hear it.
+func (l *line) close() {
+	if l.begin() {
+		l.wire.SetDeadline(time.Now().Add(l.bound))
+		l.conn.PgConn().Close(context.Background())
+		l.done()
+	}
+	l.drop()
+}
+
+func (l *line) String() string { return fmt.Sprintf("server process %d", l.pid) }

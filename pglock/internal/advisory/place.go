@@ -1,0 +1,108 @@
+package advisory
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A place is one session in the queue for a lock.
+type place struct {
+	key            int64
+	pid            uint32
+	reads, granted bool
+	name           string // of its application
+}
+
+// places takes the rows of a look: for each key, those that have the lock in the order of their tokens,
+// then those that wait. A session may have the lock in both modes for a moment.
+func places(rows [][][]byte) (all []place) {
+	for _, row := range rows {
+		key, _ := strconv.ParseInt(string(row[0]), 10, 64)
+		pid, _ := strconv.ParseUint(string(row[1]), 10, 32)
+		p := place{key: key, pid: uint32(pid), reads: string(row[2]) == "t", granted: string(row[3]) == "t", name: string(row[4])}
+		twin := slices.IndexFunc(all, func(q place) bool { return q.key == p.key && q.pid == p.pid })
+		if twin >= 0 {
+			all[twin].reads = all[twin].reads && p.reads
+			continue
+		}
+		all = append(all, p)
+	}
+	slices.SortStableFunc(all, func(a, b place) int {
+		if a.granted && b.granted {
+			return int(a.describe().Token - b.describe().Token)
+		}
+		return 0
+	})
+	return all
+}
+
+func indexOf(queue []place, pid uint32) int {
+	return slices.IndexFunc(queue, func(p place) bool { return p.pid == pid })
+}
+
+// array is the text of an array of keys.
+func array(keys []int64) string {
+	text, _ := json.Marshal(keys) // cannot fail
+	return "{" + strings.Trim(string(text), "[]nul") + "}"
+}
+
+// The name of a session's application says who it is: "tierlock", its token, 1 if it was asked for the
+// lock, pid, milliseconds of linger, milliseconds since 1970 at which it queued, host and label. The
+// server cuts it to 63 bytes, which leaves some 20 for the last two.
+type owner struct {
+	host, label string
+	pid         int
+}
+
+func newOwner(label string) owner {
+	host, _ := os.Hostname() // only for people to read
+	host, _, _ = strings.Cut(host, ".")
+	return owner{host: strings.ReplaceAll(host, " ", "_"), label: label, pid: os.Getpid()}
+}
+
+// name is that of a contender, behind its token.
+func (c *Contender) name(asked bool) string {
+	o := c.claim.tier.owner
+	mark := "0"
+	if asked {
+		mark = "1"
+	}
+	return " " + mark + " " + strconv.FormatInt(int64(o.pid), 36) + " " + strconv.FormatInt(c.claim.linger.Milliseconds(), 36) +
+		" " + strconv.FormatInt(c.queued.UnixMilli(), 36) + " " + o.host + " " + o.label
+}
+
+func (p place) ours() bool { return strings.HasPrefix(p.name, "tierlock ") }
+
+// describe is what a place tells of its contender. One that waits has no token yet.
+func (p place) describe() second.Contender {
+	c := second.Contender{ID: strconv.FormatUint(uint64(p.pid), 10), Shared: p.reads}
+	if !p.ours() {
+		return c
+	}
+	fields := strings.SplitN(p.name, " ", 8)
+	if len(fields) < 7 {
+		return c
+	}
+	number := func(text string, base int) int64 {
+		n, _ := strconv.ParseInt(text, base, 64)
+		return n
+	}
+	if p.granted {
+		c.Token = number(fields[1], 10)
+		c.Asked = fields[2] == "1"
+	}
+	c.PID = int(number(fields[3], 36))
+	c.Linger = time.Duration(number(fields[4], 36)) * time.Millisecond
+	c.Since = time.UnixMilli(number(fields[5], 36)).UTC()
+	c.Host = fields[6]
+	if len(fields) == 8 {
+		c.Label = fields[7]
+	}
+	return c
+}
