@@ -36,12 +36,6 @@ const size = 13
 
 // parse reads what the script returns.
 func parse(words []string) (a answer, err error) {
-	if len(words) == 1 && words[0] == "0" {
-		return answer{}, nil
-	}
-	if len(words) != size {
-		return answer{}, fmt.Errorf("an answer of %d words", len(words))
-	}
 	number := func(i int) int64 {
 		n, e := strconv.ParseInt(words[i], 10, 64)
 		if e != nil {
@@ -51,6 +45,13 @@ func parse(words []string) (a answer, err error) {
 	}
 	flag := func(i int) bool { return words[i] == "1" }
 	duration := func(i int) time.Duration { return time.Duration(number(i)) * time.Microsecond }
+	if len(words) == 2 {
+		a.at = duration(1)
+		return a, err
+	}
+	if len(words) != size {
+		return a, fmt.Errorf("an answer of %d words", len(words))
+	}
 	a = answer{
 		known: true, token: number(1), at: duration(2), has: flag(3), reads: flag(4), asked: flag(5),
 		behind: flag(6), reader: flag(7), wait: duration(8), ahead: int(number(9)),

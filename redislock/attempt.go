@@ -91,6 +91,7 @@ func (c *contender) enqueue(ctx context.Context, old *contender) error {
 
 // ask sends an operation about the contender once, and takes the answer.
 func (c *contender) ask(ctx context.Context, op string, more ...string) error {
+	sent := c.claim.store.now()
 	words, err := c.claim.do(ctx, op, c.id, more...)
 	if err != nil {
 		return err
@@ -102,7 +103,7 @@ func (c *contender) ask(ctx context.Context, op string, more ...string) error {
 	if err != nil {
 		return err
 	}
-	c.apply(a)
+	c.apply(a, sent)
 	return nil
 }
 
@@ -152,7 +153,7 @@ func (c *contender) pause(ctx context.Context, d time.Duration) error {
 func (c *contender) wait(ctx context.Context, w *second.Wait) error {
 	w.Stands(c.standing)
 	defer w.Forget()
-	for {
+	for pace := shortest; ; pace = min(2*pace, longest) {
 		c.wake.Clear()
 		if c.life.Err() != nil {
 			return errGone
@@ -160,18 +161,25 @@ func (c *contender) wait(ctx context.Context, w *second.Wait) error {
 		if c.hold() { // else it is not its turn, or the lease has run out and may be renewed
 			return nil
 		}
-		if err := c.awaitNews(ctx); err != nil {
+		if err := c.awaitNews(ctx, pace); err != nil {
 			return c.claim.store.explain(err)
 		}
 	}
 }
 
+// shortest and longest are the times between two looks at a lock of another library, or at a key
+// that is left free.
+const shortest, longest = 10 * time.Millisecond, 100 * time.Millisecond
+
 // awaitNews waits until the contender is told something. The first one in a queue who cannot have the
 // lock yet is told by nobody, and asks.
-func (c *contender) awaitNews(ctx context.Context) error {
+func (c *contender) awaitNews(ctx context.Context, pace time.Duration) error {
 	look := c.newest().wait
-	if look == 0 {
+	switch {
+	case look == 0:
 		return c.wake.Wait(ctx)
+	case look <= longest:
+		look = min(look, pace)
 	}
 	timer := time.NewTimer(look)
 	defer timer.Stop()

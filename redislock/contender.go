@@ -20,7 +20,7 @@ type contender struct {
 	id      string
 	wake    mutexbool.Bool // look again
 
-	token   atomic.Int64 // 0 as long as it is not known to queue
+	token   atomic.Int64 // 0 until it is known to queue
 	unclear atomic.Bool  // a request to queue was not answered
 
 	loss   notice.Loss
@@ -40,9 +40,11 @@ type contender struct {
 	writing sync.Mutex // one guarded write is under way at a time; guards the field below
 	writes  int64
 
-	mu   sync.Mutex // guards the fields below; before that of the lease
-	said answer     // the newest
-	held bool
+	mu      sync.Mutex    // guards the fields below; before that of the lease
+	said    answer        // the newest
+	heard   time.Duration // when that came, by the clock of the store
+	missing time.Duration // when it was seen not to queue, by the clock of the server
+	held    bool
 
 	pending  atomic.Int32 // guarded writes that may still take effect
 	spent    atomic.Bool  // given up
@@ -65,30 +67,40 @@ func (l *claim) newContender(x *session) *contender {
 // newSignal is one for which there is no need to look: heartbeats tell anyway.
 func newSignal() *contention.Signal { return contention.New(func() {}) }
 
-// stepBack is more than one answer can be behind another: then it is the server's clock that was set
-// back.
-const stepBack = time.Second
-
-// apply takes over what Redis says. What one connection brings can be older than what another one
-// has brought.
-func (c *contender) apply(a answer) {
-	if !a.known {
+// apply takes over what Redis says, in answer to a request that was sent then. Answers and messages
+// come by several connections, and a process can be stopped before it looks at one: what counts is the
+// time of the server. Only an answer to what was asked since is newer in any case, as that time may be
+// set back.
+func (c *contender) apply(a answer, sent time.Duration) {
+	if !c.takes(a, sent) {
 		c.gone.Store(true)
 		c.lose(deleted(c.claim.path))
-		return
 	}
+	c.wake.Set()
+}
+
+// takes reports false if the contender has been removed from the queue. Where it has not been seen to
+// queue, it may be yet to come there; what was said before it was missing, does not count any more.
+func (c *contender) takes(a answer, sent time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old := c.said.at - a.at; 0 < old && old < stepBack {
-		return
+	queued := c.token.Load() != 0
+	switch {
+	case queued && a.at < c.said.at && sent <= c.heard:
+		return true // overtaken by what it said later
+	case !a.known:
+		c.missing = max(c.missing, a.at)
+		return !queued
+	case a.at <= c.missing:
+		return false
 	}
 	c.token.Store(a.token)
-	c.said = a
+	c.said, c.heard = a, c.claim.store.now()
 	if a.asked {
 		c.revoked.Set()
 	}
 	c.contestLocked()
-	c.wake.Set()
+	return true
 }
 
 func (c *contender) contestLocked() {
@@ -104,8 +116,8 @@ func (c *contender) newest() answer {
 }
 
 // hold makes a contender that has the lock the holder. Nobody can come before it any more, so that
-// this is right however old the word is, if the lease runs: a round of heartbeats would have told of a
-// loss before it renews that.
+// this is right however old the word is, if the lease runs: each round of heartbeats asks for all
+// contenders, and tells of a loss before it renews the lease.
 func (c *contender) hold() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

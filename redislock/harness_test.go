@@ -178,7 +178,7 @@ func (w *wire) loses(kind string) bool {
 	return hook != nil && kind != "" && kind != "beat" && hook()
 }
 
-var operations = []string{"enqueue", "try", "beat", "look", "release", "share", "revoke", "list"}
+var operations = []string{"script", "enqueue", "try", "beat", "look", "release", "share", "revoke", "list"}
 
 // A conn knows what the answer will be to that comes next.
 type conn struct {

@@ -45,7 +45,7 @@ func (s *store) round() (answered bool) {
 	}
 	var alive []*contender
 	for _, c := range x.Contenders() {
-		if c.token.Load() != 0 && !c.lost() {
+		if !c.lost() {
 			alive = append(alive, c)
 		}
 	}
@@ -54,7 +54,7 @@ func (s *store) round() (answered bool) {
 		return false
 	}
 	for i, c := range alive { // before the lease is renewed, or one that was lost could become a holder
-		c.beaten(cmds[i])
+		c.beaten(cmds[i], sent)
 	}
 	x.heard(sent)
 	return true
@@ -121,7 +121,7 @@ func (s *store) send(ctx context.Context, op string, some []*contender) (cmds []
 }
 
 // beaten takes the answer to a heartbeat.
-func (c *contender) beaten(cmd *redis.Cmd) {
+func (c *contender) beaten(cmd *redis.Cmd, sent time.Duration) {
 	words, err := cmd.StringSlice()
 	var a answer
 	if err == nil {
@@ -131,7 +131,7 @@ func (c *contender) beaten(cmd *redis.Cmd) {
 		c.lose(second.Lost(second.ByOther, "%s cannot be renewed: %w", c.claim.path, err))
 		return
 	}
-	c.apply(a)
+	c.apply(a, sent)
 }
 
 // goodbye bounds the last request of a process.

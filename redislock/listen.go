@@ -56,7 +56,7 @@ func (s *store) deliver(message string) {
 	}
 	if c, ok := s.byID.Load(words[0]); ok {
 		if a, err := parse(words[1:]); err == nil {
-			c.(*contender).apply(a)
+			c.(*contender).apply(a, 0)
 		}
 	}
 }

@@ -14,8 +14,10 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 local keep = 2 * 60 * 60 * 1000 -- ms that keys outlive their last use
-local known = 60 * 1000000 -- for so long after a look at foreign locks there may be others
-local gap, apart = 25000, 100000 -- the key is left to them for so long, so often at most
+local gap = 25000 -- for so long the key is left to locks of others, who try again and again
+local apart, seldom = 100000, 10000000 -- so often at most; and where none was seen
+local memory = 60000000 -- for so long
+local longest = 100000 -- between two looks at such a lock
 
 local function int(n) return string.format('%.0f', n) end
 
@@ -67,14 +69,14 @@ local function quarantine()
 	local info = redis.call('INFO', 'replication')
 	local id = info:match('master_replid:(%w+)')
 	local r = redis.call('HMGET', record, 'id', 'from', 'until', 'longest')
-	local from, till, longest = tonumber(r[2] or 0), tonumber(r[3] or 0), tonumber(r[4] or 0)
+	local from, till, worst = tonumber(r[2] or 0), tonumber(r[3] or 0), tonumber(r[4] or 0)
 	if r[1] ~= id then
 		local uptime = tonumber(redis.call('INFO', 'server'):match('uptime_in_seconds:(%d+)'))
 		if r[1] or info:match('master_replid2:(%w+)'):find('[^0]') or uptime * 1000000 < unsure then
-			from, till = now, now + math.max(longest, unsure)
+			from, till = now, now + math.max(worst, unsure)
 		end
 		redis.call('HSET', record, 'id', id, 'from', int(from), 'until', int(till), 'longest', int(unsure))
-	elseif unsure > longest then
+	elseif unsure > worst then
 		till = math.max(till, from + unsure)
 		redis.call('HSET', record, 'until', int(till), 'longest', int(unsure))
 	end
@@ -109,6 +111,10 @@ end
 
 local function insert()
 	if not redis.call('ZSCORE', queue, me) then
+		if left == 0 then -- nobody can have waited for long
+			left = now - gap
+			redis.call('HSET', state, 'gap', int(left))
+		end
 		last = math.max(last + 1, now)
 		redis.call('ZADD', queue, int(last), me)
 		redis.call('HSET', state, 'last', int(last), 'c:' .. me, ARGV[5])
@@ -181,7 +187,7 @@ local function settle()
 			redis.call('HSET', state, 'foreign', int(now))
 		end
 		local ttl = redis.call('PTTL', lock)
-		wait = ttl < 0 and 100000 or math.min(math.max(ttl * 1000, 10000), 100000)
+		wait = ttl < 0 and longest or math.min(ttl * 1000 + 1000, longest)
 		return
 	end
 	if mine and tonumber(head[2]) <= top then
@@ -189,7 +195,7 @@ local function settle()
 		put(head[1])
 		return
 	end
-	if ended and now - foreign < known and now - left > apart then
+	if ended and now - left > (now - foreign < memory and apart or seldom) then
 		left = now
 		redis.call('HSET', state, 'gap', int(now))
 	end
@@ -205,7 +211,7 @@ end
 
 local function answer(id)
 	local token = tonumber(redis.call('ZSCORE', queue, id) or 0)
-	if token == 0 then return { '0' } end
+	if token == 0 then return { '0', int(now) } end
 	local self = about(id)
 	local self_reads, has = self:sub(1, 1) == 'r', mine and token <= top
 	local ahead, nearest = 0, nil

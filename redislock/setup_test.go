@@ -22,6 +22,7 @@ import (
 type suite struct{ *testing.M }
 
 func (s suite) Run() int {
+	redis.SetLogger(silence{}) // about connections that tests break
 	defer func() {
 		if shared.client != nil {
 			shared.client.Close()
@@ -32,6 +33,10 @@ func (s suite) Run() int {
 	}()
 	return s.M.Run()
 }
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
 
@@ -51,11 +56,21 @@ func server(t *testing.T) *redisserver.Server {
 	shared.once.Do(func() {
 		shared.server, shared.err = redisserver.Start(context.Background(), redisserver.Config{NoSync: true})
 		if shared.err == nil {
+			shared.err = remember(shared.server.Addr())
 			shared.client = redis.NewClient(&redis.Options{Addr: shared.server.Addr()})
 		}
 	})
 	redisservertest.Check(t, shared.err)
 	return shared.server
+}
+
+// remember has a server be one that has been the primary for long.
+func remember(addr string) error {
+	info, err := redisserver.Ask(addr, "INFO", "replication")
+	if err == nil {
+		_, err = redisserver.Ask(addr, "HSET", "tierlock:primary", "id", field(info[0], "master_replid"), "from", "0", "until", "0")
+	}
+	return err
 }
 
 // start returns another process at the shared server.

@@ -1,0 +1,269 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
+)
+
+const increment = `return redis.call('INCR', KEYS[1])`
+
+// held returns a hold of a registry over a process.
+func held(t *testing.T, p *process, opts ...tier.Option) (*tier.Registry, *tier.Hold) {
+	t.Helper()
+	locks, err := tier.New(p.store, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold, err := locks.Mutex(lockPath(t)).Acquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return locks, hold
+}
+
+func counter(t *testing.T) string { return "counter:" + t.Name() }
+
+func count(t *testing.T) string { return outside(t).Get(soon(t), counter(t)).Val() }
+
+func TestEvalRunsAScriptWithItsKeysAndArguments(t *testing.T) {
+	t.Parallel()
+	_, hold := held(t, start(t))
+	for script, want := range map[string]any{
+		`return {KEYS[1], KEYS[2], #KEYS, ARGV[1], #ARGV}`: []any{"a", "b", int64(2), "x", int64(1)},
+		`return 'text'`:             "text",
+		`return nil`:                nil,
+		`local x = 1`:               nil,
+		`return redis.call('PING')`: "PONG",
+		`if #ARGV > 5 then return 1 end return 2`: int64(2),
+	} {
+		got, err := Eval(soon(t), hold, script, []string{"a", "b"}, "x")
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %#v, %v, want %#v", script, got, err, want)
+		}
+	}
+	for _, script := range []string{`return redis.error_reply('MINE refuses')`, `error('MINE refuses')`} {
+		if got, err := Eval(soon(t), hold, script, nil); err == nil || !strings.Contains(err.Error(), "MINE refuses") {
+			t.Errorf("%s: got %v, %v, want its error", script, got, err)
+		}
+	}
+	if _, err := Eval(soon(t), hold, `syntax error`, nil); err == nil {
+		t.Error("no error of a script that is none")
+	}
+	if !hold.Grant().Idle() {
+		t.Error("not idle although all was answered")
+	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+	if _, err := Eval(soon(t), hold, increment, []string{counter(t)}); !errors.Is(err, tier.ErrReleased) {
+		t.Errorf("after Release: %v, want ErrReleased", err)
+	}
+	if n := count(t); n != "" {
+		t.Errorf("a script ran %s times after Release", n)
+	}
+}
+
+// The server decides, not what the holder believes.
+func TestEvalDoesNothingOnceTheLockIsAnothers(t *testing.T) {
+	t.Parallel()
+	for name, strike := range map[string]func(path, id string) error{
+		"key deleted":     func(path, _ string) error { return outside(t).Del(soon(t), path).Err() },
+		"key overwritten": func(path, _ string) error { return outside(t).Set(soon(t), path, "theirs", time.Minute).Err() },
+		"key of another type": func(path, _ string) error {
+			return errors.Join(outside(t).Del(soon(t), path).Err(), outside(t).RPush(soon(t), path, "x").Err())
+		},
+		"removed": func(path, id string) error { return outside(t).ZRem(soon(t), keysOf(path, nil)[1], id).Err() },
+		"lease expired": func(path, id string) error {
+			return outside(t).ZAdd(soon(t), keysOf(path, nil)[2], redis.Z{Score: 1, Member: id}).Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, hold := held(t, start(t))
+			if err := strike(lockPath(t), hold.Grant().(*contender).id); err != nil {
+				t.Fatal(err)
+			}
+			got, err := Eval(soon(t), hold, increment, []string{counter(t)})
+			if !errors.Is(err, tier.ErrLost) || got != nil {
+				t.Errorf("got %v, %v, want ErrLost", got, err)
+			}
+			if n := count(t); n != "" {
+				t.Errorf("the script ran %s times", n)
+			}
+			if err := hold.Err(); !errors.Is(err, tier.ErrLost) {
+				t.Errorf("then the hold says %v", err)
+			}
+		})
+	}
+}
+
+// Readers have the lock as well, also behind another one, and who waits has not.
+func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
+	t.Parallel()
+	a, b := start(t), start(t)
+	reader := func(p *process) *contender {
+		c, err := p.Claim(lockPath(t), second.Options{Mode: second.Reading})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mustAcquire(t, lock{c.(*claim)})
+	}
+	readers := []*contender{reader(a), reader(b)}
+	waits := b.at(t, lockPath(t)).newContender(readers[1].session)
+	if err := waits.enqueue(soon(t), nil); err != nil {
+		t.Fatal(err)
+	}
+	fine := func() error { return nil }
+	for _, c := range readers {
+		if _, err := c.eval(soon(t), c.Err, increment, []string{counter(t)}, nil); err != nil {
+			t.Errorf("a reader: %v", err)
+		}
+	}
+	if _, err := waits.eval(soon(t), fine, increment, []string{counter(t)}, nil); !errors.Is(err, second.ErrLost) {
+		t.Errorf("who waits: %v, want ErrLost", err)
+	}
+	if n := count(t); n != "2" {
+		t.Errorf("the script ran %s times, want 2", n)
+	}
+	waits.discard()
+	for _, c := range readers {
+		mustRelease(t, c)
+	}
+}
+
+// A client may repeat what was executed, and a server execute it late.
+func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
+	t.Parallel()
+	_, hold := held(t, start(t))
+	c := hold.Grant().(*contender)
+	key := []string{counter(t)}
+	for range 2 {
+		if _, err := Eval(soon(t), hold, increment, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.writes-- // as if it had not counted
+	if _, err := Eval(soon(t), hold, increment, key); !errors.Is(err, errAgain) {
+		t.Errorf("sent again: %v, want that it was executed", err)
+	}
+	if n := count(t); n != "2" {
+		t.Errorf("executed %s times, want 2", n)
+	}
+	if !c.Idle() {
+		t.Error("not idle although it is known what became of it")
+	}
+}
+
+func TestEvalsOfOneHoldGoOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	_, hold := held(t, start(t))
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if _, err := Eval(soon(t), hold, increment, []string{counter(t)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := count(t); n != "20" {
+		t.Errorf("executed %s times, want 20", n)
+	}
+}
+
+// Until it is known what became of a script, the lock is not handed on within the process.
+func TestEvalWithoutAnAnswerKeepsTheLockFromBeingHandedOn(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	locks, hold := held(t, p, tier.WithHandOff(time.Hour))
+	p.wire.on("script", func() bool { return true })
+	if _, err := Eval(soon(t), hold, increment, []string{counter(t)}, "script"); err == nil {
+		t.Error("no error although the answer was lost")
+	}
+	first := hold.Grant()
+	if first.Idle() {
+		t.Error("idle although a script may yet run")
+	}
+	next := make(chan *tier.Hold)
+	go func() {
+		h, err := locks.Mutex(lockPath(t)).Acquire(soon(t))
+		if err != nil {
+			t.Error(err)
+		}
+		next <- h
+	}()
+	time.Sleep(20 * time.Millisecond) // likely queued locally; true either way
+	hold.Release()
+	h := <-next
+	if h.Grant() == first {
+		t.Error("handed on within the process")
+	}
+	if err := h.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEvalSendsNothingWhenItsContextHasEnded(t *testing.T) {
+	t.Parallel()
+	_, hold := held(t, start(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Eval(ctx, hold, increment, []string{counter(t)}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want Canceled", err)
+	}
+	if n := count(t); n != "" {
+		t.Errorf("executed %s times", n)
+	}
+}
+
+func TestEvalRefusesALockThatIsNotOnRedis(t *testing.T) {
+	t.Parallel()
+	locks, err := tier.New(elsewhere{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	hold, err := locks.Mutex("x").Acquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Release()
+	if _, err := Eval(soon(t), hold, increment, nil); err == nil || !strings.Contains(err.Error(), "not on Redis") {
+		t.Errorf("got %v, want that the lock is not on Redis", err)
+	}
+}
+
+// elsewhere is another store, with a lock that nobody else wants.
+type elsewhere struct{ second.Tier }
+
+func (elsewhere) Claim(string, second.Options) (second.Claim, error) { return free{}, nil }
+func (elsewhere) Err() error                                         { return nil }
+func (elsewhere) Now() time.Duration                                 { return 0 }
+func (elsewhere) Done() <-chan struct{}                              { return nil }
+func (elsewhere) Close() error                                       { return nil }
+
+// free is its claim and its grant.
+type free struct {
+	second.Claim
+	second.Grant
+}
+
+func (f free) Acquire(context.Context, *second.Wait) (second.Grant, error) { return f, nil }
+func (free) Context() context.Context                                      { return context.Background() }
+func (free) Err() error                                                    { return nil }
+func (free) ErrAt(time.Duration) error                                     { return nil }
+func (free) Idle() bool                                                    { return true }
+func (free) Leased() bool                                                  { return true }
+func (free) Contested() *contention.Signal                                 { return newSignal() }
+func (free) Release() error                                                { return nil }
