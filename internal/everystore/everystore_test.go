@@ -1,0 +1,134 @@
+//go:build unix
+
+package everystore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A place is where one may be at a time.
+type place struct {
+	t     *testing.T
+	taken atomic.Bool
+}
+
+func (p *place) enter() {
+	if p.taken.Swap(true) {
+		p.t.Error("two are at the place at a time")
+	}
+}
+
+func (p *place) leave() { p.taken.Store(false) }
+
+func TestEveryStore(t *testing.T) {
+	for _, store := range stores {
+		t.Run(store.name, func(t *testing.T) {
+			t.Parallel()
+			addr, connect := store.start(t)
+			s := site{addr, connect}
+			run := func(name string, test func(*testing.T)) {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					test(t)
+				})
+			}
+			run("elections", func(t *testing.T) { testElection(t, s) })
+			for _, p := range parts {
+				run(p.name+", one at a time", func(t *testing.T) { testOneAtATime(t, s, p) })
+				run(p.name+", loss comes first", func(t *testing.T) { testLossComesFirst(t, s, p) })
+			}
+		})
+	}
+}
+
+// Of two processes one is at the place at a time, and both come.
+func testOneAtATime(t *testing.T, s site, p part) {
+	place := &place{t: t}
+	ctx, cancel := context.WithCancel(soon(t))
+	defer cancel()
+	var processes, enough sync.WaitGroup
+	for range 2 {
+		locks, _ := s.process(t)
+		turns := 0
+		enough.Add(1)
+		processes.Go(func() {
+			p.compete(ctx, t, locks, pathOf(t), func(context.Context) {
+				place.enter()
+				time.Sleep(time.Millisecond) // for the other one to intrude
+				place.leave()
+				if turns++; turns == 3 {
+					enough.Done()
+				}
+			})
+		})
+	}
+	enough.Wait()
+	cancel()
+	processes.Wait()
+}
+
+// A process that is cut off learns that it has lost its place before another one comes.
+func testLossComesFirst(t *testing.T, s site, p part) {
+	place := &place{t: t}
+	ctx, cancel := context.WithCancel(soon(t))
+	var processes sync.WaitGroup
+	defer processes.Wait()
+	defer cancel()
+	there, next, told := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+
+	locks, cut := s.process(t)
+	processes.Go(func() {
+		arrived := false
+		p.compete(ctx, t, locks, pathOf(t), func(held context.Context) {
+			if arrived {
+				return
+			}
+			arrived = true
+			place.enter()
+			close(there)
+			select {
+			case <-held.Done():
+			case <-ctx.Done():
+			}
+			place.leave()
+			told <- context.Cause(held)
+		})
+	})
+	await(t, there, "the first one")
+	other, _ := s.process(t)
+	processes.Go(func() {
+		arrived := sync.OnceFunc(func() { close(next) })
+		p.compete(ctx, t, other, pathOf(t), func(context.Context) {
+			place.enter()
+			arrived()
+			<-ctx.Done()
+			place.leave()
+		})
+	})
+	cut()
+	await(t, next, "another one")
+	select {
+	case err := <-told:
+		if !errors.Is(err, tier.ErrLost) {
+			t.Errorf("the first one is told of %v, want ErrLost", err)
+		}
+	default:
+		t.Error("the first one has not been told")
+	}
+}
+
+func await(t *testing.T, c <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("there is not: %s", what)
+	}
+}

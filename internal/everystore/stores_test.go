@@ -1,0 +1,159 @@
+//go:build unix
+
+package everystore
+
+import (
+	"context"
+	"flag"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/etcdlock"
+	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/etcdserver"
+	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/pgserver"
+	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
+	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/pglock"
+	"github.com/tierlock/tierlock/redislock"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "32") // nearly all of the time is waiting for leases to end
+	goleak.VerifyTestMain(m)
+}
+
+// session is for how long a store keeps what a silent process has.
+const session = 3 * time.Second
+
+// patience is for what has to happen, on a machine that has other things to do.
+const patience = time.Minute
+
+// A connect makes the locks of one more process, at an address.
+type connect func(t *testing.T, addr string) (*tier.Registry, error)
+
+// A store is how to start a server, and to connect to one.
+type store struct {
+	name  string
+	start func(t *testing.T) (addr string, c connect)
+}
+
+var stores = []store{{"ZooKeeper", startZooKeeper}, {"etcd", startEtcd}, {"PostgreSQL", startPostgres}, {"Redis", startRedis}}
+
+func startZooKeeper(t *testing.T) (string, connect) {
+	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
+	return server.Addr(), func(t *testing.T, addr string) (*tier.Registry, error) {
+		return tierlock.Dial(t.Context(), addr, zklock.WithSessionTimeout(session))
+	}
+}
+
+func startEtcd(t *testing.T) (string, connect) {
+	server := etcdservertest.Start(t, etcdserver.Config{NoSync: true})
+	return server.Addr(), func(t *testing.T, addr string) (*tier.Registry, error) {
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()})
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { client.Close() })
+		return etcdlock.New(client, etcdlock.WithLeaseTTL(session))
+	}
+}
+
+func startPostgres(t *testing.T) (string, connect) {
+	server := pgservertest.Start(t, pgserver.Config{NoSync: true})
+	pool := func(t *testing.T, addr string) (*pgxpool.Pool, error) {
+		pool, err := pgxpool.New(t.Context(), pgserver.PlainURL(addr))
+		if err == nil {
+			t.Cleanup(pool.Close)
+		}
+		return pool, err
+	}
+	operator, err := pool(t, server.Addr())
+	if err == nil {
+		err = pglock.Migrate(t.Context(), operator)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server.Addr(), func(t *testing.T, addr string) (*tier.Registry, error) {
+		own, err := pool(t, addr)
+		if err != nil {
+			return nil, err
+		}
+		return pglock.New(own, pglock.WithLeaseTTL(session))
+	}
+}
+
+func startRedis(t *testing.T) (string, connect) {
+	server := redisservertest.Start(t, redisserver.Config{NoSync: true})
+	return server.Addr(), func(t *testing.T, addr string) (*tier.Registry, error) {
+		client := redis.NewClient(&redis.Options{Addr: addr})
+		t.Cleanup(func() { client.Close() })
+		return redislock.New(client, redislock.WithLeaseTTL(session))
+	}
+}
+
+// A site is a server to which each process has a way of its own.
+type site struct {
+	addr    string
+	connect connect
+}
+
+// process returns the locks of one more process, and what cuts it off: nothing it sends arrives any
+// more, and nobody is told.
+func (s site) process(t *testing.T) (locks *tier.Registry, cut func()) {
+	t.Helper()
+	near, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err := net.ResolveTCPAddr("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network := child.NewNetwork()
+	network.Join(child.Way{From: 1, To: 2}, near, far)
+	t.Cleanup(func() { network.Close() })
+	locks, err = s.connect(t, near.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		network.Heal() // or the end takes as long as a client waits for answers
+		locks.Close()
+	})
+	return locks, func() { network.Isolate(1) }
+}
+
+// pathOf is the test's own.
+func pathOf(t *testing.T) string {
+	return "/" + strings.Map(func(r rune) rune {
+		if r == '/' || r == ' ' {
+			return '-'
+		}
+		return r
+	}, t.Name())
+}
+
+// soon bounds a test's wait.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
