@@ -91,11 +91,17 @@ func inOrder(mutexes []*Mutex) ([]int, error) {
 }
 
 // Holds returns the hold of each mutex, in the order in which they were given to AcquireAll: for
-// their tokens, and for writes under a lock. They are released with the bundle.
+// their tokens, and for writes under a lock. Functions that have the context of the bundle find them
+// with [HoldFrom].
+//
+// They are released with the bundle. To release one by itself gives up that lock alone, or the hold on it
+// if the lock was entered again, and ends the contexts of the bundle; Err then wraps [ErrReleased], and so
+// does the error of Release, which releases the others.
 func (b *Bundle) Holds() []*Hold { return slices.Clone(b.holds) }
 
 // Err returns nil while all locks are held, [ErrReleased] once the bundle was released, and else an
-// error that names a lock that is lost and wraps [ErrLost]. Like [Hold.Err] it reads the clock.
+// error that names a lock and wraps [ErrLost] if it is lost, [ErrReleased] if its hold was released by
+// itself. Like [Hold.Err] it reads the clock.
 func (b *Bundle) Err() error {
 	if b.released.Load() {
 		return ErrReleased

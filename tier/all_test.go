@@ -222,6 +222,30 @@ func TestABundleReleasesInReverseAndOnce(t *testing.T) {
 	})
 }
 
+// One hold that was released by itself spoils the bundle, but not the end of the others.
+func TestABundleOfWhichOneHoldWasReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b, c := abc(process(t, srv))
+		bundle := acquireAll(t, soon(t), c, a, b)
+		work := bundle.Context(t.Context())
+		if tier.HoldFrom(work, a) != bundle.Holds()[1] {
+			t.Error("the context of the bundle does not carry the hold of a")
+		}
+		release(t, bundle.Holds()[1])
+		wantQueues(t, srv, "without a", 0, 1, 1)
+		if err := bundle.Err(); !errors.Is(err, tier.ErrReleased) || !strings.Contains(err.Error(), a.Path()) {
+			t.Errorf("Err: %v, want ErrReleased of %s", err, a.Path())
+		}
+		if cause := context.Cause(work); !errors.Is(cause, tier.ErrReleased) {
+			t.Errorf("cause of the context: %v, want ErrReleased", cause)
+		}
+		if err := bundle.Release(); !errors.Is(err, tier.ErrReleased) {
+			t.Errorf("Release: %v, want ErrReleased", err)
+		}
+		wantQueues(t, srv, "after the release", 0, 0, 0)
+	})
+}
+
 func TestABundleIsLostWithAnyOfItsLocks(t *testing.T) { // I7
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		a, b, _ := abc(process(t, srv))

@@ -61,6 +61,7 @@ func (p *pool) sendLocked(trip *second.Demand, take func(context.Context) ([]sec
 func (p *pool) want(free int) (k int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.asked = p.trip
 	queueing := 1 + p.trip.Others()
 	share := (p.permits + queueing - 1) / queueing
 	k = -len(p.kept)

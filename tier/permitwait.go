@@ -41,7 +41,7 @@ func (p *pool) wait(c *claimant, begun time.Duration) Wait {
 	w := Wait{Path: p.path, Waited: p.registry.now() - begun, Permits: c.count}
 	p.mu.Lock()
 	trip := p.trip
-	w.Taken = p.taken
+	w.Taken, w.First = p.taken, trip != nil && trip == p.asked
 	p.mu.Unlock()
 	if trip != nil {
 		w.stand(trip.Standing())

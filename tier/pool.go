@@ -23,6 +23,7 @@ type pool struct {
 	waiting  // guarded by its mutex, as are the fields below
 	draining bool
 	trip     *second.Demand     // what the courier is out for; nil while there is none
+	asked    *second.Demand     // what it was last asked about, as it was first in the queue then
 	quit     context.CancelFunc // calls it back
 	taken    int                // permits that claimants have
 	kept     []permit           // for the first one, too few for him as yet

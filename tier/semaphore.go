@@ -17,6 +17,9 @@ import (
 //
 // It is not reentrant: each Acquire takes more permits. Whoever holds some and waits for more may
 // wait for another one who does the same; ask for all at once.
+//
+// A process that dies keeps its permits for the session timeout; if it was also waiting for some, it keeps
+// its place, and nobody behind it gets any for as long, however many are free.
 type Semaphore struct {
 	registry *Registry
 	path     string
@@ -32,7 +35,9 @@ type Semaphore struct {
 // error wraps [errors.ErrUnsupported].
 //
 // The number is kept with the path, and every process has to give the same: another one gets
-// [ErrPermits]. It is forgotten when the path is, some time after nobody uses it any more.
+// [ErrPermits]. To change it, stop all processes that use the path and set its content to
+// "tierlock permits=" and the number. It is forgotten when the path is, some time after nobody uses it
+// any more.
 //
 // Of the options, [WithHandOff] and [WithMaxWait] go for semaphores, and those of the store's
 // package, such as zklock.NodeACL. [WithLinger] and [WithRounds] do not: a permit that nobody
@@ -81,8 +86,24 @@ func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
 // are free, or somebody waits for some, or has only just taken or given up some. While
 // [Registry.Err] says that the store cannot be reached it fails at once.
 func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permits, error) {
-	return s.take(ctx, "try", k, (*pool).try)
+	permits, err := s.take(ctx, "try", k, (*pool).try)
+	if errors.Is(err, ErrLocked) {
+		err = &tooFewError{s.path, k}
+	}
+	return permits, err
 }
+
+// A tooFewError is [ErrLocked] in the words of a semaphore.
+type tooFewError struct {
+	path string
+	k    int
+}
+
+func (e *tooFewError) Error() string {
+	return fmt.Sprintf("tier: try %s: fewer than %s free, or somebody waits", e.path, permitsOf(e.k))
+}
+
+func (e *tooFewError) Unwrap() error { return ErrLocked }
 
 func (s *Semaphore) take(ctx context.Context, op string, k int, take func(*pool, context.Context, *claimant) error) (*Permits, error) {
 	err := s.check(k)

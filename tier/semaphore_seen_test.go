@@ -40,24 +40,26 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 		two := take(t, holder, 2)
 
 		err := inVain(t, p, 3)
-		if err.Position != 0 || err.Taken != 0 {
-			t.Errorf("nobody queues: %+v", err)
+		if err.Position != 0 || err.Taken != 0 || !err.First ||
+			err.Error() != "tier: acquire "+pool+": waited 2s for 3 permits: context deadline exceeded; this process is first in the queue, and too few are free: see Contenders" {
+			t.Errorf("nobody else queues: %+v", err)
 		}
 		err = inVain(t, holder, 3)
-		if err.Taken != 2 || !strings.HasSuffix(err.Error(), "; this process has 2 of the permits") {
+		if err.Taken != 2 || !strings.HasSuffix(err.Error(), ": see Contenders; this process has 2 permits") {
 			t.Errorf("one that waits for itself: %v", err)
 		}
+		queued := time.Now().UTC().Format(time.RFC3339)
 		ahead := ask(soon(t), first, 3).waits(t)
 		err = inVain(t, p, 1)
-		if err.Position != 1 || !err.AheadHolds || err.Ahead.PID != os.Getpid() || err.Ahead.Label != "billing" || err.Here != nil {
+		if err.Position != 1 || !err.AheadHolds || err.First || err.Ahead.PID != os.Getpid() || err.Ahead.Label != "billing" || err.Here != nil {
 			t.Errorf("behind another one: %+v", err)
 		}
-		if text := err.Error(); !strings.Contains(text, "(billing), in the queue since 20") || !strings.HasSuffix(text, " is ahead") {
+		if text := err.Error(); !strings.Contains(text, "waited 2s for 1 permit: ") || !strings.HasSuffix(text, "(billing) is ahead, in the queue since "+queued) {
 			t.Errorf("behind another one: %v", err)
 		}
 		second := ask(soon(t), p, 1).waits(t)
 		err = inVain(t, holder, 1)
-		if err.Position != 2 || err.AheadHolds || err.Taken != 2 || !strings.Contains(err.Error(), "; 2 processes are ahead, the last of them process ") {
+		if err.Position != 2 || err.AheadHolds || err.Taken != 2 || !strings.Contains(err.Error(), "; 2 processes are ahead, of which the last is process ") {
 			t.Errorf("behind two: %v", err)
 		}
 		giveBack(t, two)

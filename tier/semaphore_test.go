@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -292,7 +293,8 @@ func TestTryAcquireOfASemaphore(t *testing.T) {
 		var m meter
 		srv.Intercept(m.note)
 		for _, s := range []*tier.Semaphore{a, b} {
-			if _, err := s.TryAcquire(soon(t), 2); !errors.Is(err, tier.ErrLocked) {
+			if _, err := s.TryAcquire(soon(t), 2); !errors.Is(err, tier.ErrLocked) ||
+				err.Error() != "tier: try "+pool+": fewer than 2 permits free, or somebody waits" {
 				t.Errorf("try for two of one that is free: got %v, want ErrLocked", err)
 			}
 		}
@@ -347,7 +349,7 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 		{"nothing", "", "tierlock permits=3", nil},
 		{"ours", "tierlock permits=3", "tierlock permits=3", nil},
 		{"somebody's", "10.0.0.7", "10.0.0.7", nil},
-		{"another number", "tierlock permits=10", "tierlock permits=10", []string{`"10"`, "3", "one number everywhere"}},
+		{"another number", "tierlock permits=10", "tierlock permits=10", []string{"says 10, this process 3", "one number everywhere", "set the content of " + pool + ` to "tierlock permits=3"`}},
 		{"kazoo's", "3", "3", []string{"kazoo", "another path"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -384,6 +386,26 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whoever follows the error, once nobody uses the path, has the number changed.
+func TestNumberOfPermitsCanBeChanged(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		before := process(t, srv)
+		keep := take(t, before.Semaphore(pool, 3), 1)
+		after := process(t, srv).Semaphore(pool, 4)
+		_, err := after.Acquire(soon(t), 1)
+		advice := regexp.MustCompile(`stop all processes and set the content of (\S+) to "(.*)"`).FindStringSubmatch(fmt.Sprint(err))
+		if advice == nil {
+			t.Fatalf("got %v, want it to say how to change the number", err)
+		}
+		giveBack(t, keep)
+		before.Close()
+		if _, err := outsider(t, "127.0.0.1:2181", srv.DialTimeout).Set(advice[1], []byte(advice[2]), -1); err != nil {
+			t.Fatal(err)
+		}
+		giveBack(t, take(t, after, 4))
+	})
 }
 
 // Within a process no request is needed to find out.

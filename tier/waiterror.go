@@ -24,10 +24,12 @@ type Wait struct {
 	Ahead      Contender
 	AheadHolds bool // nobody is ahead of that one
 
-	// Of a wait for permits: how many it is for, and how many this process has. Whoever is ahead then
-	// waits for permits, too: those who have them do not queue.
+	// Of a wait for permits: how many it is for, how many this process has, and whether it is first in
+	// the queue, so that too few are free. Whoever is ahead waits for permits, too: those who have them
+	// do not queue.
 	Permits int
 	Taken   int
+	First   bool
 }
 
 // Here is the hold in the way of a wait in the same process.
@@ -53,7 +55,11 @@ type WaitError struct {
 func (e *WaitError) Unwrap() error { return e.Err }
 
 func (e *WaitError) Error() string {
-	text := fmt.Sprintf("tier: acquire %s: waited %v: %v", e.Path, e.Waited.Round(time.Millisecond), e.Err)
+	waited := e.Waited.Round(time.Millisecond).String()
+	if e.Permits > 0 {
+		waited += " for " + permitsOf(e.Permits)
+	}
+	text := fmt.Sprintf("tier: acquire %s: waited %s: %v", e.Path, waited, e.Err)
 	if who := e.obstacle(); who != "" {
 		text += "; " + who
 	}
@@ -66,28 +72,42 @@ func (w Wait) obstacle() string {
 	case w.Permits > 0:
 		return w.shortage()
 	case w.Here != nil:
-		return "this process has the lock, since " + stamp(w.Here.Since) + w.Here.hint()
+		return w.Here.owner()
 	case w.AheadHolds:
-		return w.Ahead.who() + " has the lock"
+		return w.Ahead.who() + " has the lock" + w.Ahead.since()
 	case w.Position > 0:
-		return fmt.Sprintf("%d processes are ahead, the last of them %s", w.Position, w.Ahead.who())
+		return w.queue()
 	}
 	return ""
+}
+
+// queue says who is ahead, if there are several.
+func (w Wait) queue() string {
+	return fmt.Sprintf("%d processes are ahead, of which the last is %s%s", w.Position, w.Ahead.who(), w.Ahead.since())
 }
 
 // shortage is the obstacle to permits.
 func (w Wait) shortage() string {
 	var who []string
 	switch {
+	case w.First:
+		who = append(who, "this process is first in the queue, and too few are free: see Contenders")
 	case w.AheadHolds:
-		who = append(who, w.Ahead.who()+" is ahead")
+		who = append(who, w.Ahead.who()+" is ahead"+w.Ahead.since())
 	case w.Position > 0:
-		who = append(who, fmt.Sprintf("%d processes are ahead, the last of them %s", w.Position, w.Ahead.who()))
+		who = append(who, w.queue())
 	}
 	if w.Taken > 0 {
-		who = append(who, fmt.Sprintf("this process has %d of the permits", w.Taken))
+		who = append(who, "this process has "+permitsOf(w.Taken))
 	}
 	return strings.Join(who, "; ")
+}
+
+func permitsOf(n int) string {
+	if n == 1 {
+		return "1 permit"
+	}
+	return fmt.Sprintf("%d permits", n)
 }
 
 // stand takes what the store has told of the place in the queue.
@@ -95,31 +115,35 @@ func (w *Wait) stand(s second.Standing) {
 	w.Position, w.Ahead, w.AheadHolds = s.Ahead, contender(s.Nearest), s.Ahead == 1
 }
 
-func (h *Here) hint() string {
+// owner says whose hold it is.
+func (h *Here) owner() string {
 	if h.Carried {
-		return fmt.Sprintf("; the hold in the context of this call is released, but %d that entered again are not", h.Holds)
+		return fmt.Sprintf("this process has the lock, since %s: the hold in the context of this call was released, and %d that entered again not yet",
+			stamp(h.Since), h.Holds)
 	}
-	return ", and the context of this call carries no hold: an owner enters again with the context of its hold only"
+	return "another goroutine of this process has the lock, since " + stamp(h.Since) +
+		"; or the caller has, and did not pass the context of its hold"
 }
 
 // who names the process in words.
 func (c Contender) who() string {
-	var b strings.Builder
 	switch {
+	case c.PID != 0 && c.Label != "":
+		return fmt.Sprintf("process %d on %s (%s)", c.PID, c.Host, c.Label)
 	case c.PID != 0:
-		fmt.Fprintf(&b, "process %d on %s", c.PID, c.Host)
-		if c.Label != "" {
-			fmt.Fprintf(&b, " (%s)", c.Label)
-		}
+		return fmt.Sprintf("process %d on %s", c.PID, c.Host)
 	case c.ID != "":
-		b.WriteString("contender " + c.ID)
-	default:
-		b.WriteString("another process")
+		return "contender " + c.ID
 	}
-	if !c.Since.IsZero() {
-		b.WriteString(", in the queue since " + stamp(c.Since) + ",")
+	return "another process"
+}
+
+// since says from when on it has been in the queue, for the end of a clause.
+func (c Contender) since() string {
+	if c.Since.IsZero() {
+		return ""
 	}
-	return b.String()
+	return ", in the queue since " + stamp(c.Since)
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -55,8 +55,8 @@ func (s *semaphore) compare(path link.Answer) (blank bool, err error) {
 		return true, nil
 	}
 	if number, ours := strings.CutPrefix(text, permitsMark); ours && number != strconv.Itoa(s.permits) {
-		return false, fmt.Errorf("%w: %s says %q, this process %d; use one number everywhere, and to change it set the content of that node",
-			second.ErrPermits, s.path, number, s.permits)
+		return false, fmt.Errorf("%w: %s says %s, this process %d; use one number everywhere; to change it, stop all processes and set the content of %s to %q",
+			second.ErrPermits, s.path, number, s.permits, s.path, s.marking())
 	}
 	if _, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
 		return false, fmt.Errorf("%w: the content of %s is %q, as of kazoo's Semaphore, which cannot share permits with this one; use another path",
@@ -73,7 +73,7 @@ func (s *semaphore) mark(seen sight) error {
 	if !seen.blank || s.unmarked.Load() {
 		return nil
 	}
-	_, err := s.link.Conn.Set(s.path, []byte(permitsMark+strconv.Itoa(s.permits)), seen.version)
+	_, err := s.link.Conn.Set(s.path, []byte(s.marking()), seen.version)
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
 		s.unmarked.Store(true)
@@ -85,3 +85,6 @@ func (s *semaphore) mark(seen sight) error {
 	}
 	return nil
 }
+
+// marking is the content of the path that says how many permits there are.
+func (s *semaphore) marking() string { return permitsMark + strconv.Itoa(s.permits) }
