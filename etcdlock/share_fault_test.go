@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -105,7 +106,7 @@ func TestShareThatMayYetBeExecutedIsNotGivenUp(t *testing.T) {
 }
 
 func TestShareThatIsRefusedIsNone(t *testing.T) {
-	p := start(t)
+	p, log := startLogged(t)
 	c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
 	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
 	p.calls.once("Txn", 1, func(context.Context, func(context.Context) error) error {
@@ -115,6 +116,7 @@ func TestShareThatIsRefusedIsNone(t *testing.T) {
 	if c.Shared() {
 		t.Error("shared")
 	}
+	wantLines(t, log, slog.LevelWarn, "cannot let readers of other processes in", 1)
 	if err := c.Share(soon(t)); err != nil {
 		t.Error(err)
 	}

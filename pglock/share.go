@@ -27,10 +27,14 @@ func (c *contender) Share(ctx context.Context) error {
 	if err == nil {
 		err = c.open()
 	}
-	if err != nil {
-		return c.claim.failure("share", err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if ctx.Err() == nil && c.Err() == nil {
+		c.claim.store.options.logger.Warn("pglock: a writer that reads now cannot let readers of other processes in; they wait for its release",
+			"path", c.claim.path, "err", err)
+	}
+	return c.claim.failure("share", err)
 }
 
 // awaitReader waits until the contender right behind reads.

@@ -2,11 +2,14 @@ package zklock_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/zklock"
@@ -243,4 +246,53 @@ func (b blocking) Handle(_ context.Context, r slog.Record) error {
 		<-b.until
 	}
 	return nil
+}
+
+func TestShareThatFailsForGoodIsLogged(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, log := startLogged(t, s)
+		n := p.writing().acquire(t)
+		reader := start(t, s).reading().queue(t.Context())
+		acl := func(perms int32) {
+			t.Helper()
+			if _, err := raw(t, s).SetACL(path, zk.WorldACL(perms), -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		acl(zk.PermAll &^ zk.PermCreate)
+		if err := sharing(t.Context(), n).failed(t); !errors.Is(err, zk.ErrNoAuth) {
+			t.Errorf("Share: %v, want %v", err, zk.ErrNoAuth)
+		}
+		if line := wantLines(t, log, slog.LevelWarn, "cannot let readers of other processes in", 1); len(line) == 1 && !strings.Contains(line[0], "path="+path) {
+			t.Errorf("no path in %s", line[0])
+		}
+		acl(zk.PermAll)
+		n.Release()
+		reader.granted(t).Release()
+	})
+}
+
+func TestShareThatIsCalledOffIsNotLogged(t *testing.T) {
+	for name, callOff := range map[string]func(p process, n *zklock.Node, cancel func()){
+		"by its caller": func(_ process, _ *zklock.Node, cancel func()) { cancel() },
+		"by a release":  func(_ process, n *zklock.Node, _ func()) { n.Release() },
+		"by Close":      func(p process, _ *zklock.Node, _ func()) { p.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				p, log := startLogged(t, s)
+				n := p.writing().acquire(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				share := sharing(ctx, n)
+				synctest.Wait()
+				callOff(p, n, cancel)
+				if share.failed(t) == nil {
+					t.Error("shared")
+				}
+				wantLines(t, log, slog.LevelWarn, "cannot let readers", 0)
+				n.Release()
+			})
+		})
+	}
 }

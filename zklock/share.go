@@ -21,6 +21,15 @@ import (
 // for its departure alone: so whoever is behind a writer of ours, and no reader in between, need not look
 // for a reader when it goes.
 func (n *Node) share(ctx context.Context) error {
+	err := n.becomeShared(ctx)
+	if err != nil && !errors.Is(err, ErrClosed) && ctx.Err() == nil && n.Err() == nil {
+		n.lock.client.options.logger.Warn("zklock: a writer that reads now cannot let readers of other processes in; they wait for its release",
+			"path", n.lock.Path(), "err", err)
+	}
+	return err
+}
+
+func (n *Node) becomeShared(ctx context.Context) error {
 	if err := n.shareable(); err != nil || n.shared() {
 		return err
 	}
