@@ -88,10 +88,11 @@ func (c *contender) request(old *contender, try bool) (first bool, err error) {
 	var alive bool
 	var removed *bool
 	var number *int64
+	var quiet int64
 	err = s.call(s.ctx, func(ctx context.Context) error {
-		return s.requests.QueryRow(ctx, "SELECT alive, coalesce(first, false), number, removed FROM tierlock.enter($1, $2, $3, $4, $5, $6, $7)",
+		return s.requests.QueryRow(ctx, "SELECT alive, coalesce(first, false), number, removed, quiet FROM tierlock.enter($1, $2, $3, $4, $5, $6, $7)",
 			c.claim.path, c.id, c.session.id, c.claim.mode == second.Reading, c.claim.linger.Milliseconds(), old.idIfAny(), try).
-			Scan(&alive, &first, &number, &removed)
+			Scan(&alive, &first, &number, &removed, &quiet)
 	})
 	switch {
 	case classify(err) == uncertain:
@@ -104,11 +105,13 @@ func (c *contender) request(old *contender, try bool) (first bool, err error) {
 		s.expire(c.session)
 		return false, errGone
 	}
+	s.quarantine.extend(quiet, s.now())
 	old.finishIfAny(removed != nil && *removed)
 	if number == nil {
 		return false, second.ErrLocked
 	}
-	c.token, c.entered = *number, s.now()
+	c.token = *number
+	c.entered.Store(int64(s.now()))
 	return first, nil
 }
 

@@ -21,9 +21,9 @@ type contender struct {
 	wake    mutexbool.Bool // look again
 
 	// Set by the attempt, before anybody else sees them.
-	token   int64         // 0 as long as it is not known to be in the queue
-	entered time.Duration // when it was
-	unclear bool          // a request that puts it there was not answered
+	token   int64        // 0 as long as it is not known to be in the queue
+	entered atomic.Int64 // when it was, a time.Duration; 0 likewise
+	unclear bool         // a request that puts it there was not answered
 
 	doomed bool // a requeue that deletes it was not answered; set by that, before it looks further
 
@@ -123,15 +123,35 @@ func (c *contender) contestLocked(since time.Time) {
 // holdUnfollowed makes a contender that never waited the holder. A short hold costs no look at the queue;
 // for one that lasts, it is time to hear of its deletion.
 func (c *contender) holdUnfollowed() bool {
+	if !c.take() {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.later = time.AfterFunc(c.claim.store.options.ttl/6, func() { c.join() })
+	return true
+}
+
+// take makes a contender that is first the holder, unless its lease has run out, or nobody is to be given
+// a lock yet. It is woken when that changes.
+func (c *contender) take() bool {
+	s := c.claim.store
+	if d := s.quarantine.left(s.now()); d > 0 {
+		time.AfterFunc(d, c.wake.Set)
+		return false
+	}
 	if !c.session.Hold(c) {
 		return false
 	}
 	c.held, c.granted = true, time.Now()
 	c.loss.Held()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.later = time.AfterFunc(c.claim.store.options.ttl/6, func() { c.join() })
 	return true
+}
+
+// wasThere reports whether the contender was in the queue at a time.
+func (c *contender) wasThere(at time.Duration) bool {
+	entered := time.Duration(c.entered.Load())
+	return entered > 0 && entered <= at
 }
 
 // lose ends the hold, or the wait. If the contender is still in the queue, others wait behind it: it goes

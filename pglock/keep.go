@@ -40,7 +40,7 @@ func (s *store) attend() bool {
 			s.refuse(err)
 			return false
 		}
-	} else if err := a.listen(); err != nil {
+	} else if a.listen() != nil || a.confirm() != nil {
 		return false
 	}
 	a.run()
@@ -105,6 +105,23 @@ func (a *attendant) listen() error {
 	})
 }
 
+// confirm comes before the first renewal on a connection, which may be to another server than the one
+// before. That may not know all contenders; what it then renews is not their lease.
+func (a *attendant) confirm() error {
+	asked := a.now()
+	present, err := a.contendersOf(a.conn, a.session)
+	if err != nil {
+		return err
+	}
+	for _, c := range a.session.Contenders() {
+		if _, ok := present[c.id]; !ok && c.wasThere(asked) {
+			c.gone.Store(true)
+			c.lose(deleted(c.id))
+		}
+	}
+	return nil
+}
+
 // run renews the session each quarter of the TTL. With that it reads all queues that are followed, as a
 // notification may be lost, be it with the connection before this one.
 func (a *attendant) run() {
@@ -129,12 +146,14 @@ func (a *attendant) run() {
 func (a *attendant) beat() error {
 	var alive bool
 	var stale []string
+	var quiet int64
 	sent := a.now()
 	if err := a.call(a.ctx, func(ctx context.Context) error {
-		return a.conn.QueryRow(ctx, "SELECT alive, stale FROM tierlock.beat($1, $2)", a.session.id, a.options.ttl.Milliseconds()).Scan(&alive, &stale)
+		return a.conn.QueryRow(ctx, "SELECT alive, stale, quiet FROM tierlock.beat($1, $2)", a.session.id, a.options.ttl.Milliseconds()).Scan(&alive, &stale, &quiet)
 	}); err != nil {
 		return err
 	}
+	a.quarantine.extend(quiet, a.now())
 	if !alive {
 		a.expire(a.session)
 		return nil
@@ -199,29 +218,34 @@ func (s *store) settle(paths []string) {
 // does nothing, makes sure that it is not; and until then this finds what it has done. Contenders are
 // enrolled before they are in a queue.
 func (s *store) audit(x *session) {
-	type found struct{ path, id string }
-	var present []found
-	if err := s.call(s.ctx, func(ctx context.Context) error {
-		rows, err := s.requests.Query(ctx, "SELECT path, id::text FROM tierlock.contender WHERE session = $1", x.id)
-		if err != nil {
-			return err
-		}
-		present, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (f found, err error) {
-			return f, row.Scan(&f.path, &f.id)
-		})
-		return err
-	}); err != nil {
+	present, err := s.contendersOf(s.requests, x)
+	if err != nil {
 		return // next time
 	}
 	wanted := make(map[string]bool) // asked for after the answer: what comes later does not matter
 	for _, c := range x.Contenders() {
 		wanted[c.id] = true
 	}
-	for _, f := range present {
-		if _, leaving := x.leaving.Load(f.id); !wanted[f.id] && !leaving {
-			s.reaper.Add(remains{path: f.path, id: f.id, session: x})
+	for id, path := range present {
+		if _, leaving := x.leaving.Load(id); !wanted[id] && !leaving {
+			s.reaper.Add(remains{path: path, id: id, session: x})
 		}
 	}
+}
+
+// contendersOf returns the paths of those that the server has under a session, by their ids.
+func (s *store) contendersOf(q pgxQuerier, x *session) (paths map[string]string, err error) {
+	paths = make(map[string]string)
+	err = s.call(s.ctx, func(ctx context.Context) error {
+		rows, err := q.Query(ctx, "SELECT id::text, path FROM tierlock.contender WHERE session = $1", x.id)
+		if err != nil {
+			return err
+		}
+		var id, path string
+		_, err = pgx.ForEachRow(rows, []any{&id, &path}, func() error { paths[id] = path; return nil })
+		return err
+	})
+	return paths, err
 }
 
 // finish ends the session at the close of the store.

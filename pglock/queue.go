@@ -74,11 +74,9 @@ func (q *queue) standing(c *contender) second.Standing {
 func (q *queue) hold(c *contender) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !c.session.Hold(c) {
+	if !c.take() {
 		return false
 	}
-	c.held, c.granted = true, time.Now()
-	c.loss.Held()
 	if c.behind.Load() {
 		c.contestLocked(c.granted)
 	}
@@ -99,7 +97,7 @@ type stand struct {
 }
 
 func (q *queue) standLocked(c *contender) stand {
-	s := stand{known: q.asked >= c.entered && q.asked > 0}
+	s := stand{known: c.wasThere(q.asked)}
 	for _, p := range q.places {
 		switch excludes := !c.shared.Load() || !p.Shared; {
 		case p.ID == c.id:

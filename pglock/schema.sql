@@ -32,6 +32,27 @@ CREATE TABLE tierlock.contender (
 
 CREATE INDEX ON tierlock.contender (session);
 
+-- What this server may not know: whether whoever was here before it has given a lock to somebody whose contender did not get here.
+-- So after a promotion nobody is given any for as long as a lease may last.
+CREATE FUNCTION tierlock.timeline() RETURNS text LANGUAGE sql AS
+	'SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)';
+
+CREATE TABLE tierlock.promotion (
+	timeline text NOT NULL, -- another one with each promotion
+	longest_ms bigint NOT NULL, -- the TTL of any session
+	quiet timestamptz NOT NULL -- until then
+);
+
+INSERT INTO tierlock.promotion VALUES (tierlock.timeline(), 0, clock_timestamp());
+
+-- quiet_ms is for how long nobody is given a lock yet.
+CREATE FUNCTION tierlock.quiet_ms() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+	UPDATE tierlock.promotion SET timeline = tierlock.timeline(), quiet = clock_timestamp() + longest_ms * interval '1 ms'
+		WHERE timeline <> tierlock.timeline();
+	RETURN (SELECT greatest(0, ceil(1000 * extract(epoch FROM quiet - clock_timestamp()))) FROM tierlock.promotion);
+END $$;
+
 -- What a process was told has to be so after a crash, and after a standby has taken over. The role's own setting may be weaker.
 CREATE FUNCTION tierlock.durably() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -95,12 +116,13 @@ END $$;
 -- enter puts a contender at the tail of a queue, and deletes an old one with that; a try, only if nobody is in the way. If it is
 -- repeated it finds what it did before, and yet writes: so it waits for the standby that the first one may not have waited for.
 CREATE FUNCTION tierlock.enter(queue text, me uuid, mine uuid, reading boolean, lingers bigint, old uuid, try boolean,
-	OUT alive boolean, OUT number bigint, OUT first boolean, OUT removed boolean) LANGUAGE plpgsql AS $$
+	OUT alive boolean, OUT number bigint, OUT first boolean, OUT removed boolean, OUT quiet bigint) LANGUAGE plpgsql AS $$
 DECLARE
 	before uuid[];
 	waited boolean;
 BEGIN
 	PERFORM tierlock.enclose(queue);
+	quiet := tierlock.quiet_ms();
 	PERFORM FROM tierlock.session WHERE id = mine AND expires > clock_timestamp() FOR KEY SHARE;
 	alive := FOUND;
 	IF NOT alive THEN
@@ -111,7 +133,7 @@ BEGIN
 	DELETE FROM tierlock.contender WHERE id = old;
 	removed := FOUND;
 	UPDATE tierlock.contender SET linger_ms = lingers WHERE id = me RETURNING token INTO number;
-	IF NOT FOUND AND NOT (try AND EXISTS (SELECT FROM tierlock.contender WHERE path = queue AND NOT (reads AND reading))) THEN
+	IF NOT FOUND AND NOT (try AND (quiet > 0 OR EXISTS (SELECT FROM tierlock.contender WHERE path = queue AND NOT (reads AND reading)))) THEN
 		waited := EXISTS (SELECT FROM tierlock.contender c WHERE c.path = queue AND c.id NOT IN (SELECT h.id FROM tierlock.heads(queue) h));
 		INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms)
 			VALUES (queue, nextval('tierlock.token'), me, mine, reading, lingers) RETURNING token INTO number;
@@ -177,14 +199,16 @@ END $$;
 CREATE FUNCTION tierlock.open(me uuid, ttl_ms bigint, host text, pid int, label text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM tierlock.durably();
+	UPDATE tierlock.promotion SET longest_ms = ttl_ms WHERE longest_ms < ttl_ms;
 	INSERT INTO tierlock.session VALUES (me, clock_timestamp() + ttl_ms * interval '1 ms', host, pid, label);
 END $$;
 
 -- beat renews a session unless it is over, and names the queues with contenders whose sessions are. It locks the row first: once
 -- it has seen that the session is not over, nobody else can find the opposite. It waits for nobody but those who just have.
-CREATE FUNCTION tierlock.beat(me uuid, ttl_ms bigint, OUT alive boolean, OUT stale text[]) LANGUAGE plpgsql AS $$
+CREATE FUNCTION tierlock.beat(me uuid, ttl_ms bigint, OUT alive boolean, OUT stale text[], OUT quiet bigint) LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM tierlock.durably();
+	quiet := tierlock.quiet_ms();
 	PERFORM FROM tierlock.session WHERE id = me FOR NO KEY UPDATE;
 	UPDATE tierlock.session SET expires = clock_timestamp() + ttl_ms * interval '1 ms' WHERE id = me AND expires > clock_timestamp();
 	alive := FOUND;

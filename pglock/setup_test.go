@@ -210,3 +210,12 @@ func exec(t testing.TB, sql string, args ...any) {
 }
 
 func logged(w io.Writer) Option { return WithLogger(slog.New(slog.NewTextHandler(w, nil))) }
+
+func ended(t *testing.T, what string, done <-chan struct{}, within time.Duration) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(within):
+		t.Fatalf("%s: not within %v", what, within)
+	}
+}

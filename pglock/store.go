@@ -31,10 +31,11 @@ type store struct {
 	wires  context.Context // ends when nothing is to be said any more
 	hangUp context.CancelFunc
 
-	sessions sessions
-	queues   queues
-	reaper   *reaper.Reaper[remains]
-	notice   *notice.Connection
+	sessions   sessions
+	quarantine quarantine
+	queues     queues
+	reaper     *reaper.Reaper[remains]
+	notice     *notice.Connection
 
 	problem atomic.Pointer[error] // why the server does not answer, nil if it does
 	up      mutexbool.Bool        // problem is nil
