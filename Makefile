@@ -1,4 +1,4 @@
-.PHONY: demo chaos partition bench bench-etcd bench-postgres bench-redis etcd postgres redis test compat sim mutants gremlins interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
+.PHONY: demo chaos partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants gremlins interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
 
 SHELL := bash
 
@@ -48,10 +48,13 @@ etcd: etcd-server
 	go run ./stress -store etcd -chaos -ensemble 3 -duration 30s
 	go run ./stress/partition -store etcd -trials 2 -labs 3
 
-# The same on PostgreSQL beside pg_advisory_lock and a version column, and on Redis, beside rueidislock,
+# The same on PostgreSQL with either tier, beside pg_advisory_lock and a version column, and on Redis, beside rueidislock,
 # redsync and bsm's redislock: each in less than three minutes.
 bench-postgres: postgresql-server
 	go run -buildvcs=true ./stress -store postgres -bench docs -duration 4s
+
+bench-postgres-advisory: postgresql-server
+	go run -buildvcs=true ./stress -store postgres-advisory -bench docs -duration 4s
 
 bench-redis: redis-server
 	go run -buildvcs=true ./stress -store redis -bench docs -duration 4s
@@ -61,7 +64,9 @@ bench-redis: redis-server
 postgres: postgresql-server
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./pglock/... ./internal/pgserver/...
 	go run ./stress -store postgres -chaos -ensemble 3 -duration 30s
+	go run ./stress -store postgres-advisory -chaos -ensemble 3 -duration 30s
 	go run ./stress/partition -store postgres -trials 2 -labs 3
+	go run ./stress/partition -store postgres-advisory -trials 2 -labs 3
 
 redis: redis-server
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./redislock/... ./internal/redisserver/...

@@ -18,7 +18,7 @@ func TestLockSurvivesChaos(t *testing.T) {
 }
 
 func TestLockSurvivesChaosOnTheOtherStores(t *testing.T) {
-	for _, name := range []string{"etcd", "postgres", "redis"} {
+	for _, name := range []string{"etcd", "postgres", "postgres-advisory", "redis"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // each has servers of its own
 			r := runJSON(t, exitPass, "-store", name, "-chaos", "-ensemble", "3", "-duration", "4s", "-procs", "3")

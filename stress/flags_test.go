@@ -38,7 +38,7 @@ func TestBaselineIsTheFirstOneUnlessNamed(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "", "-baseline": "zk", "-baseline=zk": "zk", "-baseline=false": "", "-baseline -lock rw": "mutex", "-baseline -store etcd": "etcd",
 		"-baseline -store redis": "rueidislock", "-baseline=redsync -store redis": "redsync",
-		"-baseline -store postgres": "advisory", "-baseline=version -store postgres": "version",
+		"-baseline -store postgres": "advisory", "-baseline=version -store postgres-advisory": "version",
 	} {
 		if c, err := parseFlags(strings.Fields(args), os.Stderr); err != nil || c.Baseline != want {
 			t.Errorf("%q: got %q, %v, want %q", args, c.Baseline, err, want)

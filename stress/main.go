@@ -12,7 +12,7 @@
 //	go run ./stress                            # on a private server
 //	go run ./stress -zk host:2181/some/path    # on yours
 //	go run ./stress -store etcd                # on etcd, on a private server
-//	go run ./stress -store redis               # on Redis; so postgres
+//	go run ./stress -store redis               # on Redis; so postgres, and postgres-advisory
 //	go run ./stress -baseline -cs 1ms          # beside the client library's own lock
 //	go run ./stress -store redis -baseline=redsync
 //	go run ./stress -lock rw -reads 0.99       # readers and writers
@@ -32,6 +32,7 @@
 // With -ensemble, PostgreSQL and Redis have a primary and standbys that take its place when
 // it is killed; of PostgreSQL one always has what was acknowledged, of Redis perhaps none.
 // The same is demanded there: the locks promise it on servers that are set up like these.
+// No connection is cut under postgres-advisory, whose locks go with it.
 //
 // Exit status: 0 for PASS, 1 for FAIL, 2 for wrong usage, 69 when there is no
 // server.

@@ -52,7 +52,7 @@ func TestFlagsNameTheFaults(t *testing.T) {
 	if err != nil || len(p.Faults) != 3 {
 		t.Errorf("etcd: got %+v, %v, want all its faults", p, err)
 	}
-	for _, lone := range []string{"postgres", "redis"} {
+	for _, lone := range []string{"postgres", "postgres-advisory", "redis"} {
 		p, _, err = parseFlags([]string{"-store", lone, "-fault", "stopped,mute,halted"}, io.Discard)
 		if err != nil || len(p.Faults) != 3 {
 			t.Errorf("%s: got %+v, %v", lone, p, err)

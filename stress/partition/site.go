@@ -34,7 +34,7 @@ type locks interface {
 	Close() error
 }
 
-var sites = []*site{zooKeeper, etcd, lone(store.Postgres), lone(store.Redis)}
+var sites = []*site{zooKeeper, etcd, lone(store.Postgres), lone(store.PostgresAdvisory), lone(store.Redis)}
 
 // siteOf is nil if there is none for the store.
 func siteOf(name string) *site {

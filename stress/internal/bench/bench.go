@@ -48,10 +48,11 @@ var works = map[string]struct {
 	trials []trial
 	goals  []goal
 }{
-	"zookeeper": {trials, goals},
-	"etcd":      {etcdTrials, etcdGoals},
-	"postgres":  {postgresTrials, postgresGoals},
-	"redis":     {redisTrials, redisGoals},
+	"zookeeper":         {trials, goals},
+	"etcd":              {etcdTrials, etcdGoals},
+	"postgres":          {postgresTrials, postgresGoals},
+	"postgres-advisory": {postgresTrials, postgresGoals},
+	"redis":             {redisTrials, redisGoals},
 }
 
 var errInterrupted = errors.New("interrupted; nothing was written")

@@ -10,6 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/judge"
+	"github.com/tierlock/tierlock/stress/internal/load"
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
@@ -37,5 +38,15 @@ func TestMemberIsCutOffAndHealed(t *testing.T) {
 	cluster.Isolate, cluster.Replace = nil, nil
 	if without := len(n.serverFaults(cluster)); without != 4 {
 		t.Errorf("got %d faults where nothing can be cut", without)
+	}
+}
+
+func TestNobodyIsCutOffWhereThatBreaksLocks(t *testing.T) {
+	n := &nemesis{rand.New(rand.NewPCG(1, 1)), 1, nil}
+	for s, want := range map[*store.Store]int{store.Postgres: 5, store.PostgresAdvisory: 4} {
+		f := &fleet{template: load.Task{Config: load.Config{Store: s}}}
+		if got := len(n.workerFaults(f, nil)); got != want {
+			t.Errorf("%s: got %d faults, want %d", s.Name, got, want)
+		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // workerFaults are what can happen to a worker.
 func (n *nemesis) workerFaults(f *fleet, fence *evidence.Fence) []func(context.Context) {
 	someone := func() *slot { return f.slots[n.random.IntN(len(f.slots))] }
-	return []func(context.Context){
+	faults := []func(context.Context){
 		func(ctx context.Context) {
 			s := n.holder(ctx, f, fence)
 			from := clock.Now()
@@ -24,19 +24,22 @@ func (n *nemesis) workerFaults(f *fleet, fence *evidence.Fence) []func(context.C
 		func(ctx context.Context) { n.stopWorker(ctx, someone()) },
 		func(ctx context.Context) {
 			s, from := someone(), clock.Now()
-			s.relay.Cut()
-			n.pause(ctx, 0, 1.3)
-			s.relay.Heal()
-			n.diary.did("cut worker off", from, nil)
-		},
-		func(ctx context.Context) {
-			s, from := someone(), clock.Now()
 			s.relay.Mute()
 			n.pause(ctx, 0, 1.3)
 			s.relay.Heal()
 			n.diary.did("mute worker", from, nil)
 		},
 	}
+	if f.template.Store.Brittle {
+		return faults
+	}
+	return append(faults, func(ctx context.Context) {
+		s, from := someone(), clock.Now()
+		s.relay.Cut()
+		n.pause(ctx, 0, 1.3)
+		s.relay.Heal()
+		n.diary.did("cut worker off", from, nil)
+	})
 }
 
 // holder waits until a worker is in a section, and takes the first one if that takes too

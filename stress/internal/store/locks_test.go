@@ -14,6 +14,7 @@ import (
 func TestLocksOnPostgres(t *testing.T) {
 	server := startPostgresFor(t)
 	testLocks(t, Postgres, server, append(Postgres.Baselines, "mutex")...)
+	testLocks(t, PostgresAdvisory, server, "mutex")
 }
 
 func TestLocksOnRedis(t *testing.T) {

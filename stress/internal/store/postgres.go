@@ -10,23 +10,29 @@ import (
 
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/pglock"
+	"github.com/tierlock/tierlock/tier"
 )
 
-// Postgres is the store of pglock.
-var Postgres = postgres("postgres", map[string]Kind{
-	"mutex": {Dial: dialPostgresTier(Mutex, pglock.New), Tier: true},
-	"rw":    {Dial: dialPostgresTier(ReadersWriter, pglock.New), Sort: ReadersWriter, Tier: true},
-})
+// Postgres is the store of pglock with queues in a table, PostgresAdvisory with the locks of
+// sessions: those go with the connection.
+var (
+	Postgres         = postgres("postgres", pglock.New, false)
+	PostgresAdvisory = postgres("postgres-advisory", pglock.NewAdvisory, true)
+)
 
-// postgres is a store on PostgreSQL with locks of package tier, which all are compared with
-// the same.
-func postgres(name string, locks map[string]Kind) *Store {
-	locks["advisory"] = Kind{Dial: dialAdvisory}
-	locks["version"] = Kind{Dial: dialVersion}
+// opener opens package tier's locks on PostgreSQL.
+type opener func(*pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)
+
+func postgres(name string, open opener, brittle bool) *Store {
 	return &Store{
-		Name:      name,
-		Title:     "PostgreSQL",
-		Locks:     locks,
+		Name:  name,
+		Title: "PostgreSQL",
+		Locks: map[string]Kind{
+			"mutex":    {Dial: dialPostgresTier(Mutex, open), Tier: true},
+			"rw":       {Dial: dialPostgresTier(ReadersWriter, open), Sort: ReadersWriter, Tier: true},
+			"advisory": {Dial: dialAdvisory},
+			"version":  {Dial: dialVersion},
+		},
 		Baselines: []string{"advisory", "version"},
 		Start:     startPostgres,
 		Observe:   observePostgres,
@@ -35,7 +41,8 @@ func postgres(name string, locks map[string]Kind) *Store {
 			return 2*time.Second + time.Duration(random.IntN(2000))*time.Millisecond
 		},
 		// By default a third is no part of the lease.
-		Lease: func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
+		Lease:   func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
+		Brittle: brittle,
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/stress/internal/clock"
-	"github.com/tierlock/tierlock/tier"
 )
 
 // postgresTier is package tier's lock and the pool that it is over.
@@ -18,8 +17,8 @@ type postgresTier struct {
 	pool *pgxpool.Pool
 }
 
-// dialPostgresTier dials package tier's locks of one sort, on one of pglock's two ways.
-func dialPostgresTier(sort Sort, open func(*pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)) Dial {
+// dialPostgresTier dials package tier's locks of one sort.
+func dialPostgresTier(sort Sort, open opener) Dial {
 	return func(_ context.Context, o Options) (Locker, error) {
 		pool, err := connectPostgres(o.Servers, 0)
 		if err != nil {

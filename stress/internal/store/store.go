@@ -33,9 +33,12 @@ type Store struct {
 	// Lease is the part of a session timeout that a holder may believe in its hold
 	// without hearing from the store.
 	Lease func(timeout time.Duration) time.Duration
+	// Brittle says that a connection that breaks ends its locks at the server at once, which
+	// a holder may hear of a moment too late. Nothing is promised then.
+	Brittle bool
 }
 
-var all = []*Store{ZooKeeper, Etcd, Postgres, Redis}
+var all = []*Store{ZooKeeper, Etcd, Postgres, PostgresAdvisory, Redis}
 
 // ErrNoServer says that there is no server to be had; the text says of which store.
 var ErrNoServer = errors.New("no server to be had")
