@@ -86,6 +86,6 @@ func (o options) advisory(pool *pgxpool.Pool) advisory.Config {
 		Pool: pool, TTL: o.ttl, Margin: o.safety(), Logger: o.logger, Label: o.label,
 		CheckPath:   ValidatePath,
 		CheckSchema: func(ctx context.Context, conn *pgx.Conn) error { return checkSchema(ctx, conn) },
-		Permanent:   func(err error) bool { return classify(err) == permanent },
+		Permanent:   func(err error) bool { return errors.Is(err, advisory.ErrNoLease) || classify(err) == permanent },
 	}
 }

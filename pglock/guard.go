@@ -17,7 +17,7 @@ import (
 // A guarded grant is one that a transaction can depend on. Once check, which includes [second.Grant.Err],
 // returns an error, nothing begins to be committed any more; the grant is not idle while something is.
 type guarded interface {
-	tx(ctx context.Context, check func() error, f func(pgx.Tx) error) error
+	Tx(ctx context.Context, check func() error, f func(pgx.Tx) error) error
 }
 
 // Tx runs f in a transaction, on a connection of the pool that the locks were made with, and commits it
@@ -37,12 +37,17 @@ type guarded interface {
 // is unknown: it may still be committed, but never after the lock went to another process. Until the
 // outcome is known the lock is not handed on within the process either; if it never is known, the lock
 // leaves the process with the release.
+//
+// With a lock of [NewAdvisory] the transaction is one of the session that has the lock, which is the fence.
+// Nothing else is sent there meanwhile, so that the lease is not renewed: ctx, which f should use, ends with the
+// lease, and with a statement under way so does the connection. If ctx ends first, or an answer is lost,
+// the lock is lost as well.
 func Tx(ctx context.Context, hold *tier.Hold, f func(tx pgx.Tx) error) error {
 	g, ok := hold.Grant().(guarded)
 	if !ok {
 		return fmt.Errorf("pglock: transaction under %s: that lock is not on PostgreSQL", hold.Path())
 	}
-	if err := g.tx(ctx, hold.Err, f); err != nil {
+	if err := g.Tx(ctx, hold.Err, f); err != nil {
 		return fmt.Errorf("pglock: transaction under %s: %w", hold.Path(), err)
 	}
 	return nil
@@ -52,7 +57,8 @@ func Tx(ctx context.Context, hold *tier.Hold, f func(tx pgx.Tx) error) error {
 const beginQuery = `begin isolation level read committed read write;
 	set local statement_timeout = %[1]d; set local idle_in_transaction_session_timeout = %[1]d`
 
-func (c *contender) tx(ctx context.Context, check func() error, f func(pgx.Tx) error) error {
+// Tx is [Tx] for one that has just been asked.
+func (c *contender) Tx(ctx context.Context, check func() error, f func(pgx.Tx) error) error {
 	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
 		return err
 	}

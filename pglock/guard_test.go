@@ -93,7 +93,7 @@ func TestTransactionOfOneThatWasDeletedIsNotCommitted(t *testing.T) {
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	tab := table(t)
-	err := c.tx(soon(t), func() error { return nil }, func(tx pgx.Tx) error {
+	err := c.Tx(soon(t), func() error { return nil }, func(tx pgx.Tx) error {
 		exec(t, "DELETE FROM tierlock.contender WHERE id = $1", c.id)
 		return increment(soon(t), tab)(tx)
 	})
@@ -109,7 +109,7 @@ func TestTransactionOfOneWhoseSessionIsOverIsNotCommitted(t *testing.T) {
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	tab := table(t)
-	err := c.tx(soon(t), func() error { return nil }, func(tx pgx.Tx) error {
+	err := c.Tx(soon(t), func() error { return nil }, func(tx pgx.Tx) error {
 		exec(t, "UPDATE tierlock.session SET expires = clock_timestamp() - interval '1 hour' WHERE id = $1", c.session.id)
 		return increment(soon(t), tab)(tx)
 	})

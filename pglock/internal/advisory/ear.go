@@ -29,15 +29,19 @@ func (t *Tier) hear() {
 			session = fmt.Sprint(ear, " ", n)
 			n++
 		}
-		t.report(ear, nil)
 		t.notice.Begin(session)
 		t.notice.Reach(true)
-		pace.Reset()
+		t.report(ear, nil) // last: who knows by Err that it is connected may ask to be told so
+		begun := t.Now()
 		heard, err = t.follow(ear)
+		if heard-begun > t.beat() {
+			pace.Reset()
+		}
 		t.report(nil, err)
 		t.notice.Reach(false)
 		ear.close()
 		t.dropSpares(true)
+		retry.Pause(t.ctx, pace.NextBackOff())
 	}
 }
 

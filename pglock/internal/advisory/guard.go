@@ -1,6 +1,7 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -28,7 +29,7 @@ func (c *Contender) Tx(ctx context.Context, check func() error, f func(pgx.Tx) e
 	}
 	x := c.session
 	if !x.begin() {
-		return c.Err()
+		return cmp.Or(c.Err(), errDropped)
 	}
 	defer x.done()
 	if err := c.renew(); err != nil {
@@ -41,7 +42,10 @@ func (c *Contender) Tx(ctx context.Context, check func() error, f func(pgx.Tx) e
 	if x.conn.IsClosed() {
 		x.broken(errors.Join(errDropped, err))
 	}
-	return err
+	if err != nil {
+		return cmp.Or(check(), err)
+	}
+	return nil
 }
 
 // renew makes sure that the lease runs and the session lives.
@@ -59,5 +63,5 @@ func (x *session) transact(ctx context.Context, f func(pgx.Tx) error) error {
 	x.wire.SetDeadline(time.Time{})
 	x.calling.Store(true) // a request to cancel is wanted
 	defer x.calling.Store(false)
-	return pgx.BeginFunc(ctx, x.conn, f)
+	return pgx.BeginTxFunc(ctx, x.conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, f)
 }

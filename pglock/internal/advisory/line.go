@@ -95,6 +95,7 @@ func dial(ctx context.Context, c Config, bound time.Duration, heard func(*pgconn
 
 // prepare has the session know our statements, and asks how long the quarantine lasts.
 func (l *line) prepare(ctx context.Context, c Config) error {
+	ttl := strconv.FormatInt(c.TTL.Milliseconds(), 10)
 	p := l.conn.PgConn().StartPipeline(ctx)
 	for _, name := range slices.Sorted(maps.Keys(statements)) {
 		p.SendPrepare(name, statements[name], nil)
@@ -110,7 +111,7 @@ func (l *line) prepare(ctx context.Context, c Config) error {
 		p.SendQueryParams("SELECT set_config($1, $2, false)", [][]byte{[]byte(name), []byte(value)}, nil, nil, nil)
 		p.SendPipelineSync()
 	}
-	p.SendQueryParams("SELECT tierlock.quarantine($1)", [][]byte{[]byte(strconv.FormatInt(c.TTL.Milliseconds(), 10))}, nil, nil, nil)
+	p.SendQueryParams("SELECT tierlock.quarantine($1), setting FROM pg_settings WHERE name = 'idle_session_timeout'", [][]byte{[]byte(ttl)}, nil, nil, nil)
 	p.SendPipelineSync()
 	if err := p.Flush(); err != nil {
 		return err
@@ -128,6 +129,9 @@ func (l *line) prepare(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	if got := string(rows[0][1]); got != ttl {
+		return fmt.Errorf("%w: it is %s ms where %s was asked for", ErrNoLease, got, ttl)
+	}
 	left, err := strconv.ParseInt(string(rows[0][0]), 10, 64)
 	if err != nil {
 		return err
@@ -135,6 +139,9 @@ func (l *line) prepare(ctx context.Context, c Config) error {
 	l.calm = time.Duration(left) * time.Millisecond
 	return p.Close()
 }
+
+// ErrNoLease says that the server would not end an idle session in time.
+var ErrNoLease = errors.New("the session does not have the idle_session_timeout that was asked for; a pooler in between, or a hook of the pool, may have changed it")
 
 // answer reads what the statements up to the next sync have answered, and returns the last rows.
 func answer(p *pgconn.Pipeline) (rows [][][]byte, failure error) {
@@ -301,8 +308,10 @@ func (l *line) isClosed() bool {
 	return l.closed
 }
 
-// close says goodbye if nobody is at it and the server can hear it.
+// close says goodbye if the server can hear it. Whoever is at it has a moment to come to an end.
 func (l *line) close() {
+	impatience := time.AfterFunc(l.bound, l.drop)
+	defer impatience.Stop()
 	if l.begin() {
 		l.wire.SetDeadline(time.Now().Add(l.bound))
 		l.conn.PgConn().Close(context.Background())
