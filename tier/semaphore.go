@@ -43,12 +43,13 @@ type Semaphore struct {
 // package, such as zklock.NodeACL. [WithLinger] and [WithRounds] do not: a permit that nobody
 // wants goes at once.
 //
-// While others queue, a process takes no more than its share of the permits, or one request, and hands
-// them on for three times the budget of [WithHandOff]: on its way to another process a permit is idle
-// for three round trips, where a lock is for one. A part of all permits that came together stays for longer
-// in proportion, half of them for twice as long, up to three budgets for each process that queued
-// then. So whoever is first in the queue waits for so long and a section at most, whatever it wants, and if
-// requests are alike, about three budgets for each process ahead.
+// While others queue, a process takes at once its share of all permits, or as many more as its last
+// request needs, and hands them on for three times the budget of [WithHandOff]: on its way to another
+// process a permit is idle for three round trips, where a lock is for one. A part of all permits that
+// was taken at once stays for longer in proportion, half of them for twice as long, but for no more
+// than three budgets for each process that queued then. So the first in the queue waits for so long
+// and a section at most, whatever it wants, and where requests are alike the others wait for about
+// three budgets for each process ahead.
 func (r *Registry) Semaphore(path string, permits int, opts ...MutexOption) *Semaphore {
 	s := &Semaphore{registry: r, path: path, permits: permits}
 	var own []any
