@@ -1,0 +1,124 @@
+//go:build linux || darwin || freebsd
+
+package main
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/pgserver"
+	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
+	"github.com/tierlock/tierlock/pglock"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// shared is a server for all tests, which each use paths of their own. It has the schema.
+var shared = sync.OnceValues(func() (*pgserver.Server, error) {
+	server, err := pgserver.Start(context.Background(), pgserver.Config{})
+	if err != nil {
+		return nil, err
+	}
+	return server, migrate(context.Background(), server)
+})
+
+func migrate(ctx context.Context, server *pgserver.Server) error {
+	pool, err := pgxpool.New(ctx, pgserver.PlainURL(server.Addr()))
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return pglock.Migrate(ctx, pool)
+}
+
+func TestMain(m *testing.M) {
+	commandtest.Main(m, "tierlock-postgres", func() {
+		if server, _ := shared(); server != nil {
+			server.Stop()
+		}
+	})
+}
+
+func startServer(t *testing.T) *pgserver.Server {
+	t.Helper()
+	server, err := shared()
+	pgservertest.Check(t, err)
+	return server
+}
+
+func at(url string) []string { return []string{"TIERLOCK_POSTGRES=" + url} }
+
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	commandtest.Run(t, func(t *testing.T, own bool) commandtest.Site {
+		server := startServer(t)
+		if own {
+			server = pgservertest.Start(t, pgserver.Config{NoSync: true})
+			if err := migrate(t.Context(), server); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return commandtest.Site{
+			Env:     at(pgserver.PlainURL(server.Addr())),
+			Nowhere: at(pgserver.PlainURL("127.0.0.1:1")),
+			Locks: func(t *testing.T, label string) *tier.Registry {
+				t.Helper()
+				pool, err := pgxpool.New(t.Context(), pgserver.PlainURL(server.Addr()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(pool.Close)
+				locks, err := pglock.New(pool, pglock.WithLabel(label))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { locks.Close() })
+				return locks
+			},
+			Pause: server.Pause, Resume: server.Resume,
+		}
+	})
+}
+
+// A database without the schema is told from a server that is missing, and what to do is said.
+func TestWithoutTheSchema(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	other := at(pgserver.URL(server.Addr())) // another database
+	for _, line := range []string{"run /x -- true", "ls", "doctor /x"} {
+		commandtest.Want(t, other, line, 64, "has no schema tierlock; run pglock.Migrate")
+	}
+}
+
+// Who lacks privileges is told so; a name that nobody has is a missing server.
+func TestPrivileges(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	pool, err := pgxpool.New(t.Context(), pgserver.PlainURL(server.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	super, err := pgxpool.New(t.Context(), pgserver.URL(server.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer super.Close()
+	if _, err := super.Exec(t.Context(), "CREATE ROLE looker LOGIN"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), "GRANT USAGE ON SCHEMA tierlock TO looker; GRANT SELECT ON ALL TABLES IN SCHEMA tierlock TO looker"); err != nil {
+		t.Fatal(err)
+	}
+	user, _, _ := strings.Cut(strings.TrimPrefix(pgserver.PlainURL(server.Addr()), "postgres://"), "@")
+	as := func(name string) []string {
+		return at(strings.Replace(pgserver.PlainURL(server.Addr()), user+"@", name+"@", 1))
+	}
+	commandtest.Want(t, as("looker"), "doctor /x", 1, "problem +these credentials cannot queue")
+	commandtest.Want(t, as("nobody-at-all"), "who /x", 69, "nobody-at-all")
+	commandtest.Want(t, at("postgres://127.0.0.1:none/"), "who /x", 64, "-postgres")
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tierlock/tierlock/internal/command"
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/pglock"
+)
+
+// A postgres is how to connect to a database.
+type postgres struct{ url string }
+
+// store is what the command has to know of PostgreSQL.
+func (p *postgres) store() *command.Store {
+	return &command.Store{
+		Program: "tierlock-postgres", Name: "PostgreSQL", Environment: environment, Notes: notes,
+		Flags: p.flags, Check: p.check, ValidatePath: pglock.ValidatePath, Dial: p.dial, Unreachable: unreachable,
+	}
+}
+
+func (p *postgres) flags(flags *flag.FlagSet) {
+	flags.StringVar(&p.url, "postgres", p.url, "`database`: a URL or key=value settings, as for psql (default $TIERLOCK_POSTGRES, or as psql does)")
+}
+
+func (p *postgres) check() error {
+	_, err := p.config()
+	return err
+}
+
+func (p *postgres) config() (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(cmp.Or(p.url, os.Getenv("TIERLOCK_POSTGRES")))
+	if err != nil {
+		return nil, fmt.Errorf("-postgres: %w", err)
+	}
+	return config, nil
+}
+
+const defaultSession = 15 * time.Second
+
+// dial sets the margin of the lease itself, so that it is known here.
+func (p *postgres) dial(ctx context.Context, o command.Options) (*command.Locks, error) {
+	config, err := p.config()
+	if err != nil {
+		return nil, err
+	}
+	pool, err := connect(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	session := cmp.Or(o.Session, defaultSession)
+	margin := session / 3
+	opts := []pglock.Option{pglock.WithLabel(o.Label), pglock.WithLeaseTTL(session), pglock.WithLeaseMargin(margin)}
+	if o.Logger != nil {
+		opts = append(opts, pglock.WithLogger(o.Logger))
+	}
+	locks, err := pglock.New(pool, opts...)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	rows := rows{pool}
+	return &command.Locks{
+		Registry:   locks,
+		Margin:     func() time.Duration { return margin },
+		Desk:       command.RegistryDesk{Registry: inspect.Registry{Locks: locks, Paths: rows.paths}, Remove: rows.remove, Find: rows.find},
+		Disconnect: func() error { pool.Close(); return nil },
+	}, nil
+}
+
+// connect returns a pool once a server has answered, of a database with the schema.
+func connect(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
+	if err != nil {
+		return nil, err
+	}
+	for pace := retry.New(); ; {
+		var present bool
+		err := pool.QueryRow(ctx, "SELECT to_regnamespace('tierlock') IS NOT NULL").Scan(&present)
+		switch {
+		case err == nil && present:
+			return pool, nil
+		case err == nil:
+			pool.Close()
+			return nil, fmt.Errorf("database %s has no schema tierlock; run pglock.Migrate there, or the SQL of pglock.Schema", config.ConnConfig.Database)
+		case refused(err), retry.Pause(ctx, pace.NextBackOff()) != nil:
+			pool.Close()
+			if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+				err = fmt.Errorf("%w: %w", cause, err)
+			}
+			return nil, err
+		}
+	}
+}
+
+// refused reports whether a server has answered that it will not, which another try does not change. One
+// that begins or ends, or has no connection to spare, has not.
+func refused(err error) bool {
+	answer := (*pgconn.PgError)(nil)
+	if !errors.As(err, &answer) {
+		return false
+	}
+	switch answer.Code[:min(2, len(answer.Code))] {
+	case "08", "40", "53", "55", "57", "58", "XX":
+		return false
+	}
+	return true
+}
+
+// unreachable reports whether there is no server that serves this user.
+func unreachable(err error) bool {
+	answer := (*pgconn.PgError)(nil)
+	if errors.As(err, &answer) {
+		return answer.Code[:min(2, len(answer.Code))] == "28" // a password that is wrong or missing
+	}
+	unsent := (*pgconn.ConnectError)(nil)
+	return errors.As(err, &unsent)
+}
