@@ -1,3 +1,111 @@
 // Package pglock is the lock of package tier on PostgreSQL: each process queues with one row,
 // however many of its goroutines wait.
+//
+//	pool, err := pgxpool.New(ctx, "postgres://db1,db2/app?target_session_attrs=read-write")
+//	…
+//	defer pool.Close()
+//	if err := pglock.Migrate(ctx, pool); err != nil { // once, or with your own migrations: pglock.Schema
+//		return err
+//	}
+//	locks, err := pglock.New(pool)
+//	…
+//	defer locks.Close()
+//	hold, err := locks.Mutex("/locks/report").Acquire(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer hold.Release()
+//	ctx = hold.Context(ctx) // ends if the lock is lost
+//
+// Package tier documents the lock, which is the same on every store. This is what is particular to
+// PostgreSQL. There are two tiers. [New] has the locks in tables: they are durable, and there may be any
+// number of them. [NewAdvisory] has session advisory locks, which are faster, and says what they cannot
+// promise. The locks of one tier do not exclude those of the other. The rest of this is about New.
+//
+// A process that wants the lock at path inserts a row into tierlock.contender. Whoever inserts or deletes
+// one has the queue of that path to itself until its transaction ends (pg_advisory_xact_lock), and draws
+// the number of its row from a sequence only then: numbers become visible in their order. So a process
+// that sees its own row and none with a lower number is first, and nobody comes before it any more. That
+// number is the token.
+//
+// # What is promised
+//
+// The server decides who is first, so there is one at most. A holder learns that it lost the lock no
+// later than its lease ends, on the process's own monotonic clock, and a margin before the server can
+// give it to anybody else (a third of the TTL by default). A broken connection alone loses nothing: the
+// lock is suspended until the server answers again or the lease ends.
+//
+// [Tx] is a transaction that cannot be committed once the lock is lost. It is for data in the same
+// database, and needs no token there.
+//
+// Rows are on disk: a server that is restarted, or has crashed, goes on as before. Where another one
+// takes over:
+//
+//   - With synchronous standbys (synchronous_standby_names), of which one that has all that was
+//     acknowledged is promoted, holders keep their locks, and those who wait their places.
+//   - With others the rows of the last moments may be missing. A holder without a row learns that it has
+//     lost the lock when it connects to the new primary, before its lease is renewed there, or else when
+//     its lease ends. Tokens may start lower again.
+//   - In either case the new primary gives nobody a lock for as long as the longest TTL that was ever used
+//     in the database, from when a process first calls it: for so long it cannot know who has it. A try
+//     then returns [tier.ErrLocked].
+//   - The old primary has to be dead. One that goes on, with clients that go on to reach it, keeps their
+//     leases, and two processes may have one lock; unless it acknowledges nothing without a standby, which
+//     synchronous ones see to. Fence it.
+//
+// synchronous_commit is set to on in each transaction that a lease or a place in a queue depends on if the
+// role has less: what a process was told would otherwise not be there after a crash.
+//
+// The lease does not cover an operator who deletes the row of a holder. The next contender then gets the
+// lock within a quarter of the TTL, and the holder hears of it within another.
+//
+// No row outlives its purpose. A request that is not answered is sent again, under the same fresh id, and
+// then finds what it did before; if nobody wants the lock any more, its row is deleted in the background. A
+// server may execute a request late, after that delete. So once a request has gone unanswered, and until
+// the session ends, the process lists its rows with each renewal and deletes those that it does not want.
+//
+// # The lease
+//
+// A process has one session, a row that it renews each quarter of the TTL with one statement, however many
+// locks it has. That waits for no queue, and no lock of anybody's. The lease runs from when the process
+// sent the newest renewal that was answered, for the TTL, less the margin; the server counts from when it
+// executed it. A holder keeps its lock through any outage of TTL - margin - TTL/4, less a request. A
+// session that has expired is never renewed. This assumes that
+//
+//   - clocks run at the same rate, but for a small part of the margin; the monotonic clock of a machine that
+//     is suspended stands still;
+//   - the clock of the server, which is its wall clock (clock_timestamp), is not stepped forward by more than
+//     the margin, nor that of a server that takes over ahead by more than that: such a step ends leases
+//     early. One that is behind keeps locks taken for longer.
+//
+// The process with the next turn is told by NOTIFY, and so is a holder that somebody waits, or that somebody
+// asks for the lock. What is lost of that, it reads with the next renewal.
+//
+// # Connections
+//
+// The tier connects as the pool does, with its hooks BeforeConnect and AfterConnect, but on connections of
+// its own: one that renews and listens, and up to four for requests, which are one round trip each. So a
+// busy pool does not end leases. The pool itself serves Tx. The connections have to reach a server that
+// takes writes: name all of them in the URL, with target_session_attrs=read-write. Through PgBouncer in
+// transaction mode LISTEN is lost; then a turn takes up to a quarter of the TTL.
+//
+// The role needs no more than the rights that [Migrate] names. Transactions of the tier are read committed,
+// whatever the role's default.
+//
+// # What it costs
+//
+// An acquisition is one transaction, and so are a release and a requeue; a try is one, which writes nothing
+// if somebody is in the way. A lock goes from one process to the next with that commit and its
+// notification, without another request. Behind somebody there is a read besides. Each commit waits for
+// the disk, and for a synchronous standby.
+//
+// Rows that were deleted are passed by until vacuum removes them, which a transaction that stays open for
+// long keeps it from, anywhere in the database. Notifications of a database are committed one at a time.
+//
+// # What is not promised
+//
+// A process can be stopped between looking and acting, and then acts late; no lock service can prevent that.
+// Give [tier.Hold.Token] to the resource and let it refuse lower tokens than the highest it has seen, or
+// write with [Tx]. Tokens grow for as long as the database keeps its data; one that is restored from a
+// backup starts lower again. There are no semaphores: the error wraps [errors.ErrUnsupported].
 package pglock

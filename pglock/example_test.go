@@ -1,0 +1,69 @@
+package pglock_test
+
+import (
+	"context"
+	"log"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tierlock/tierlock/internal/pgserver"
+	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
+	"github.com/tierlock/tierlock/pglock"
+)
+
+func Example() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, "postgres://app@db1,db2/app?target_session_attrs=read-write")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	if err := report(ctx, pool); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// report writes under a lock, and not once that is lost.
+func report(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := pglock.Migrate(ctx, pool); err != nil {
+		return err
+	}
+	locks, err := pglock.New(pool, pglock.WithLabel("reports"))
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+
+	hold, err := locks.Mutex("/locks/report").Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer hold.Release()
+	ctx = hold.Context(ctx) // ends if the lock is lost
+	return pglock.Tx(ctx, hold, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "INSERT INTO reports VALUES ('today')")
+		return err
+	})
+}
+
+// What Example calls does what it says, on a real server.
+func TestExampleRuns(t *testing.T) {
+	server := pgservertest.Start(t, pgserver.Config{NoSync: true})
+	pool, err := pgxpool.New(t.Context(), pgserver.PlainURL(server.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := pool.Exec(t.Context(), "CREATE TABLE reports (day text)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := report(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	var reports int
+	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM reports").Scan(&reports); err != nil || reports != 1 {
+		t.Errorf("%d reports, %v", reports, err)
+	}
+}
