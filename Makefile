@@ -79,11 +79,12 @@ test: server etcd-server redis-server postgresql-server prometheus
 	go vet $(PACKAGES)
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 15m $(PACKAGES)
 
-# What starts servers again on ZooKeeper 3.9 and etcd 3.4, where Debian 13 and 12 can be reached. It is the servers that are
+# What starts servers again on ZooKeeper 3.9, etcd 3.4 and Valkey 8, where Debian 13 and 12 can be reached. It is the servers that are
 # other: without the race detector.
 compat: server
-	@home=$$(scripts/get-zookeeper-3.9.sh) && etcd=$$(scripts/get-etcd-3.4.sh) && echo "ZOOKEEPER_HOME=$$home ETCD=$$etcd" && \
-		ZOOKEEPER_HOME=$$home ETCD=$$etcd TIERLOCK_REQUIRE_SERVER=1 go test -shuffle=on -timeout 15m $(STARTERS)
+	@home=$$(scripts/get-zookeeper-3.9.sh) && etcd=$$(scripts/get-etcd-3.4.sh) && valkey=$$(scripts/get-valkey.sh) && \
+		echo "ZOOKEEPER_HOME=$$home ETCD=$$etcd REDIS_SERVER=$$valkey" && \
+		ZOOKEEPER_HOME=$$home ETCD=$$etcd REDIS_SERVER=$$valkey TIERLOCK_REQUIRE_SERVER=1 go test -shuffle=on -timeout 15m $(STARTERS)
 
 # Random schedules of simulated processes and faults.
 SEEDS ?= 500

@@ -109,5 +109,6 @@
 // (optional), PING, SUBSCRIBE and PUBLISH for channels tierlock:*, and the keys above.
 //
 // In a cluster all keys of a lock are in one slot. Each path has a record of its own for fail-overs there, and the
-// lease of a process depends on all primaries that it uses. Redis 6.2 or later, tested with 7.0.
+// lease of a process depends on all primaries that it uses. Redis 6.2 or later, or Valkey; tested with
+// Redis 7.0 and Valkey 8.1, and with a cluster of one primary.
 package redislock

@@ -38,6 +38,9 @@ func (p *program) Command() (*exec.Cmd, error) {
 		"--repl-diskless-sync-delay", "0",
 		"--repl-ping-replica-period", "1",
 	}
+	if p.cfg.Cluster {
+		args = append(args, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf")
+	}
 	if p.follow != nil {
 		host, port, err := net.SplitHostPort(p.ways[p.follow])
 		if err != nil {

@@ -11,6 +11,8 @@ package redisserver
 
 import (
 	"context"
+	"errors"
+	"strings"
 
 	"github.com/tierlock/tierlock/internal/child"
 )
@@ -26,6 +28,8 @@ type Config struct {
 	// MinReplicas is how many replicas a primary has to have heard from within MaxLag to
 	// take writes.
 	MinReplicas int
+	// Cluster makes a server that is alone a cluster, with all slots.
+	Cluster bool
 	// MaxLag is in seconds, 10 if zero.
 	MaxLag int
 }
@@ -42,5 +46,17 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.Members[0], nil
+	s := e.Members[0]
+	if cfg.Cluster {
+		if _, err := Ask(s.Addr(), "CLUSTER", "ADDSLOTSRANGE", "0", "16383"); err != nil {
+			return nil, errors.Join(err, s.Stop())
+		}
+		if err := child.Until(ctx, func() bool {
+			info, err := Ask(s.Addr(), "CLUSTER", "INFO")
+			return err == nil && strings.Contains(info[0], "cluster_state:ok")
+		}); err != nil {
+			return nil, errors.Join(err, s.Stop())
+		}
+	}
+	return s, nil
 }
