@@ -116,8 +116,8 @@ func (t *Tier) hurry(key int64, but uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c := range t.waiters {
-		if c.claim.key == key && t.ear != nil {
-			t.ear.hurry(time.Now())
+		if c.claim.key == key {
+			t.lookSoonLocked()
 		}
 	}
 }
@@ -145,8 +145,13 @@ func (t *Tier) wait(c *Contender) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.waiters[c] = struct{}{}
+	t.lookSoonLocked()
+}
+
+// lookSoonLocked has the ear look around, but not for waits that are short.
+func (t *Tier) lookSoonLocked() {
 	if t.ear != nil {
-		t.ear.hurry(time.Now())
+		t.ear.hurry(time.Now().Add(t.config.TTL / 24))
 	}
 }
 
