@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"time"
 
@@ -124,15 +123,10 @@ func dialRedsync(_ context.Context, o Options) (Locker, error) {
 func (l redsyncLocker) Close() error { return l.client.Close() }
 
 func (l redsyncLocker) Contender(path string) (Contender, error) {
-	var value string
-	mutex := l.NewMutex(path, redsync.WithGenValueFunc(func() (string, error) {
-		value = rand.Text()
-		return value, nil
-	}))
+	mutex := l.NewMutex(path)
 	return func(ctx context.Context, _ int64) (Hold, error) {
+		// A command that was sent is waited for, whatever becomes of ctx: nothing is left.
 		if err := mutex.LockContext(ctx); err != nil {
-			// A request that was given up may have set the key.
-			_, _ = l.NewMutex(path, redsync.WithValue(value)).Unlock()
 			return nil, err
 		}
 		return redsyncHold{mutex}, nil
@@ -170,27 +164,12 @@ func (l bsmLocker) Close() error { return l.client.Close() }
 
 func (l bsmLocker) Contender(path string) (Contender, error) {
 	return func(ctx context.Context, _ int64) (Hold, error) {
-		token := rand.Text()
-		lock, err := l.Obtain(ctx, path, bsmTTL, &bsm.Options{RetryStrategy: bsm.LinearBackoff(bsmRetry), Token: token})
+		lock, err := l.Obtain(ctx, path, bsmTTL, &bsm.Options{RetryStrategy: bsm.LinearBackoff(bsmRetry)})
 		if err != nil {
-			return nil, errors.Join(err, l.giveUp(path, token))
+			return nil, err
 		}
 		return bsmHold{lock}, nil
 	}, nil
-}
-
-// giveUp releases what a request that was given up may have obtained: who has the token
-// obtains it again.
-func (l bsmLocker) giveUp(path, token string) error {
-	ctx := context.Background()
-	lock, err := l.Obtain(ctx, path, bsmTTL, &bsm.Options{Token: token})
-	if errors.Is(err, bsm.ErrNotObtained) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return lock.Release(ctx)
 }
 
 type bsmHold struct{ lock *bsm.Lock }
