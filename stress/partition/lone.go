@@ -46,34 +46,33 @@ func stopLone(ctx context.Context, l *lab, victim int, random *rand.Rand) (strin
 	if err := l.server(victim).Pause(); err != nil {
 		return "", err
 	}
-	return pass(ctx, random), l.server(victim).Resume()
+	return pass(ctx, absence(random)), l.server(victim).Resume()
 }
 
 func killLone(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	l.server(victim).Kill()
-	return pass(ctx, random), l.server(victim).Restart(ctx)
+	return pass(ctx, absence(random)), l.server(victim).Restart(ctx)
 }
 
 // mute lets nothing through between the holder and the server.
 func mute(ctx context.Context, l *lab, _ int, random *rand.Rand) (string, error) {
 	l.distance.Mute()
 	defer l.distance.Heal()
-	return pass(ctx, random), nil
+	return pass(ctx, absence(random)), nil
 }
 
-// halt stops the holder, when it has had a look at its lock.
+// halt stops the holder, when it has had a look at its lock, for longer than the server waits for it.
 func halt(ctx context.Context, l *lab, _ int, random *rand.Rand) (string, error) {
 	clock.Sleep(20*time.Millisecond, ctx.Done())
 	holder := l.holder.cmd.Process
 	if err := child.Pause(holder); err != nil {
 		return "", err
 	}
-	return pass(ctx, random), child.Resume(holder)
+	return pass(ctx, between(random, sessionTimeout*5/4, sessionTimeout*2)), child.Resume(holder)
 }
 
-// pass waits until the lease of the holder is over, or the lock is with the waiter.
-func pass(ctx context.Context, random *rand.Rand) string {
+func pass(ctx context.Context, long time.Duration) string {
 	from := clock.Now()
-	clock.Sleep(absence(random), ctx.Done())
+	clock.Sleep(long, ctx.Done())
 	return fmt.Sprintf("back after %.3f s", clock.Now().Sub(from).Seconds())
 }
