@@ -1,4 +1,4 @@
-.PHONY: demo chaos partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants gremlins interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
+.PHONY: demo zookeeper chaos partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants gremlins interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
 
 SHELL := bash
 
@@ -17,6 +17,10 @@ ACTIONLINT := go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 # Ten seconds of four processes with fifty goroutines each on a private ZooKeeper, and the verdict.
 demo: server
 	go run ./stress -duration 10s
+
+# A ZooKeeper on 127.0.0.1:2181 until it is interrupted, to try things with.
+zookeeper: server
+	@go run ./internal/zkserver/zookeeper
 
 # A minute of kill -9, stops and cuts on one private ZooKeeper, and on an ensemble one for each sort of lock.
 chaos: server

@@ -239,6 +239,7 @@ func TestPermitsAreSeen(t *testing.T) {
 	commandtest.Eventually(t, "one who waits", func() bool { return len(queue(t, conn, "/pool/db/locks")) == 1 })
 	c.want(t, "who /pool/db", 0, "waiting for permits, in this order:", `\d+ +next +tierlock .* batch`)
 	c.want(t, "ls /pool", 0, `/pool/db +1 +- +4 of 5 permits in use`)
+	c.want(t, "revoke /pool/db", 1, "/pool/db is a semaphore: permits cannot be asked for")
 	c.want(t, "doctor /pool/db", 0, "a semaphore, 4 of 5 permits in use, 1 in the queue for permits")
 	mutex := acquire(t, c.lock(t, "/pool/db"))
 	c.want(t, "doctor /pool/db", 1, "problem +a lock and a semaphore do not exclude each other")

@@ -30,6 +30,10 @@ func (e *execution) mind() error {
 	e.kill = stopped()
 	look, left := time.NewTimer(0), stopped()
 	lost, heard := e.hold.Lost(), e.front.heard
+	var asked <-chan struct{}
+	if e.revocable {
+		asked = e.hold.Revoked()
+	}
 	for {
 		select {
 		case sig := <-e.signals:
@@ -49,6 +53,9 @@ func (e *execution) mind() error {
 			lost = nil
 			look.Stop()
 			e.lose()
+		case <-asked:
+			asked = nil
+			e.giveWay()
 		case <-e.kill.C:
 			go slay(e.child.group, e.in.resisted)
 		case status, open := <-e.child.events:
@@ -104,8 +111,23 @@ func (e *execution) abandon() {
 	if e.ending {
 		return
 	}
-	e.ending = true
 	e.result = e.alone()
+	e.stop()
+}
+
+// giveWay ends the command because somebody has asked for the lock. It is still ours, and goes when nothing
+// of the command is left.
+func (e *execution) giveWay() {
+	if e.ending {
+		return
+	}
+	e.in.say("%s: somebody has asked for the lock; TERM, and KILL in %v", e.path, e.grace.Round(time.Millisecond))
+	e.stop()
+}
+
+// stop ends the command under a lock that is ours.
+func (e *execution) stop() {
+	e.ending = true
 	e.child.end()
 	e.kill.Reset(e.grace)
 }

@@ -113,7 +113,7 @@ func interrupted(path string, sig os.Signal) error {
 
 // queue connects and acquires the lock, or says with what status not.
 func (k *keeper) queue(ctx context.Context) error {
-	s, err := k.in.dial(ctx, Options{Session: k.session, Label: "run " + k.in.command[0], Logger: k.logger(k.in)})
+	s, err := k.in.dial(ctx, Options{Session: k.session, Label: k.label(k.in.command[0]), Logger: k.logger(k.in)})
 	if err != nil {
 		return err
 	}

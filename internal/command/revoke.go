@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tierlock/tierlock/internal/inspect"
 )
@@ -19,10 +20,12 @@ away.
 
   tierlock revoke /jobs/report
 
-A tierlock program hears of it where it listens to Hold.Revoked. The request goes with the place in
-the queue; a holder that goes on holds the one that was asked.
+A tierlock program hears of it where it listens to Hold.Revoked; tierlock run does with -revocable,
+and else goes on. The request goes with the place in the queue; a holder that goes on holds the one
+that was asked.
 
-It exits with 1 if nobody holds the lock, so that nobody was asked.
+It exits with 1 if nobody holds the lock, so that nobody was asked. Permits of a semaphore cannot be
+asked for.
 `,
 		run: runRevoke,
 	}
@@ -52,22 +55,36 @@ func runRevoke(ctx context.Context, in *invocation) error {
 			err = writeJSON(in.stdout, r, "  ")
 		} else {
 			for i := range r.Asked {
-				fmt.Fprintf(in.stdout, "asked %s%s\n", clean(r.Asked[i].KindName()+" "+owner(&r.Asked[i])), answerOf(r.Asked[i].Kind))
+				fmt.Fprintf(in.stdout, "asked %s%s\n", clean(r.Asked[i].KindName()+" "+owner(&r.Asked[i])), answerOf(&r.Asked[i]))
 			}
 		}
 		if err == nil && len(r.Asked) == 0 {
-			return fail(exitNo, "nobody holds %s, so nobody was asked", clean(path))
+			return nobodyAsked(ctx, desk, path)
 		}
 		return err
 	})
 }
 
+// nobodyAsked says why nobody was.
+func nobodyAsked(ctx context.Context, desk Desk, path string) error {
+	if q, err := desk.Look(ctx, path); err == nil && q.Semaphore != nil {
+		return fail(exitNo, "%s is a semaphore: permits cannot be asked for", clean(path))
+	}
+	return fail(exitNo, "nobody holds %s, so nobody was asked", clean(path))
+}
+
 // answerOf says what can be expected of a holder.
-func answerOf(kind string) string {
-	switch kind {
+func answerOf(c *inspect.Contender) string {
+	switch c.Kind {
 	case "zk.Lock", "kazoo", "kazoo-read":
 		return ", whose library takes no notice"
 	case inspect.KindTierlock, "tierlock-write", inspect.KindTierlockRead:
+		switch {
+		case strings.HasPrefix(c.Label, revocableLabel):
+			return ", which ends its command"
+		case strings.HasPrefix(c.Label, runLabel):
+			return ", which takes no notice: run listens with -revocable only"
+		}
 		return ", which gives the lock up if its program listens"
 	}
 	return ", which gives the lock up if it is revocable"

@@ -17,6 +17,7 @@ type runOptions struct {
 	notAcquired int           // the status then
 	grace       time.Duration // negative: half of the margin
 	session     time.Duration // 0: the library's
+	revocable   bool          // end the command when somebody asks for the lock
 	verbose     bool
 	line        string // of keep: how it talks to run
 }
@@ -49,6 +50,10 @@ the servers can give the lock to anybody else. They keep it for a third of the s
 timeout, the margin; -grace may take three quarters of that. If the contender was deleted
 (tierlock break) or the servers ended the session, KILL comes at once, and somebody else may
 have had the lock for a moment.
+
+asked:  With -revocable the command gets TERM when somebody asks for the lock (tierlock revoke),
+after -grace all that it started gets KILL, and then the lock is released. The exit status is the
+command's. Without -revocable a request changes nothing.
 
 kill -9:  Two processes look after each other: tierlock run and its child tierlock keep,
 which has the lock and starts the command. If tierlock run is killed, the command gets TERM,
@@ -98,8 +103,9 @@ func (o *runOptions) flags(flags *flag.FlagSet) {
 		o.notAcquired = int(n)
 		return nil
 	})
-	duration(flags, &o.grace, "grace", "`time` from TERM to KILL when the lock is lost (default: a sixth of the session's timeout)", false)
+	duration(flags, &o.grace, "grace", "`time` from TERM to KILL when the lock is lost or asked for (default: a sixth of the session's timeout)", false)
 	duration(flags, &o.session, "session", "`timeout` of the session to ask the servers for (default 15s)", true)
+	flags.BoolVar(&o.revocable, "revocable", o.revocable, "end the command when somebody asks for the lock")
 	flags.BoolVar(&o.verbose, "v", o.verbose, "say for whom it waits, and how long it waited")
 }
 
@@ -128,6 +134,19 @@ func (o *runOptions) check(in *invocation) error {
 		return cannotRun(err)
 	}
 	return usage(in.store.Check())
+}
+
+// What others see in the queue begins with one of these.
+const (
+	runLabel       = "run "
+	revocableLabel = runLabel + "-revocable "
+)
+
+func (o *runOptions) label(command string) string {
+	if o.revocable {
+		return revocableLabel + command
+	}
+	return runLabel + command
 }
 
 // cannotRun says why there is no command, with the statuses of a shell.

@@ -46,6 +46,7 @@ func Run(t *testing.T, site func(t *testing.T, own bool) Site) {
 		{"the queue is seen", queueIsSeen, false},
 		{"changes are seen", changesAreSeen, false},
 		{"holders are asked", holdersAreAsked, false},
+		{"runs are asked", runsAreAsked, false},
 		{"locks are broken", locksAreBroken, false},
 		{"wrong command lines", wrongCommandLines, false},
 		{"without a server", withoutAServer, false},
@@ -286,6 +287,37 @@ func holdersAreAsked(t *testing.T, s Site) {
 	s.want(t, "who /asked", 0, "holds, asked +tierlock")
 	if err := hold.Release(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A run that was asked for its lock goes on, or with -revocable ends its command and lets go: at once when
+// the command ends itself, after -grace if it does not.
+func runsAreAsked(t *testing.T, s Site) {
+	stage := NewStage(t)
+	p := s.start(t, Under("", "/goes-on", stage.Command()...)...)
+	section := stage.First()
+	s.want(t, "revoke /goes-on", 0, "asked tierlock .* run .*, which takes no notice: run listens with -revocable only")
+	section.Lives()
+	section.Leave(4)
+	p.Exits(4)
+
+	for _, modes := range [][]string{nil, {"stubborn"}} {
+		stage := NewStage(t)
+		p := s.start(t, Under("-revocable -grace 500ms", "/gives-way", stage.Command(modes...)...)...)
+		section := stage.First()
+		next := s.start(t, Under("", "/gives-way", stage.Command()...)...)
+		Eventually(t, "a contender", func() bool { return len(s.who(t, "/gives-way")) == 2 })
+		section.Lives()
+		asked := time.Now()
+		s.want(t, "revoke /gives-way", 0, "asked tierlock .* run -revocable .*, which ends its command")
+		after := stage.First()
+		if early := asked.Add(500 * time.Millisecond); modes != nil && after.Begun.Before(early) {
+			t.Errorf("KILL came %v before the end of -grace", early.Sub(after.Begun))
+		}
+		p.Exits(map[bool]int{true: 128 + int(syscall.SIGTERM), false: 128 + int(syscall.SIGKILL)}[modes == nil])
+		p.Says("somebody has asked for the lock; TERM, and KILL in 500ms")
+		after.Leave(0)
+		next.Exits(0)
 	}
 }
 
