@@ -45,7 +45,7 @@ func runRevoke(ctx context.Context, in *invocation) error {
 	return in.look(ctx, func(ctx context.Context, desk Desk) error {
 		holders, err := desk.Revoke(ctx, path)
 		if errors.Is(err, errors.ErrUnsupported) {
-			return fail(exitNo, "%w; to take the lock away there is %s break", err, in.store.Program)
+			return fail(exitNo, "%w", err)
 		}
 		if err != nil {
 			return err

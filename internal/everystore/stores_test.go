@@ -54,7 +54,10 @@ type store struct {
 	start func(t *testing.T) (addr string, c connect)
 }
 
-var stores = []store{{"ZooKeeper", startZooKeeper}, {"etcd", startEtcd}, {"PostgreSQL", startPostgres}, {"Redis", startRedis}}
+var stores = []store{
+	{"ZooKeeper", startZooKeeper}, {"etcd", startEtcd}, {"Redis", startRedis},
+	{"PostgreSQL", postgres(pglock.New)}, {"PostgreSQL, advisory", postgres(pglock.NewAdvisory)},
+}
 
 func startZooKeeper(t *testing.T) (string, connect) {
 	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
@@ -75,8 +78,7 @@ func startEtcd(t *testing.T) (string, connect) {
 	}
 }
 
-func startPostgres(t *testing.T) (string, connect) {
-	server := pgservertest.Start(t, pgserver.Config{NoSync: true})
+func postgres(open func(*pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)) func(*testing.T) (string, connect) {
 	pool := func(t *testing.T, addr string) (*pgxpool.Pool, error) {
 		pool, err := pgxpool.New(t.Context(), pgserver.PlainURL(addr))
 		if err == nil {
@@ -84,19 +86,22 @@ func startPostgres(t *testing.T) (string, connect) {
 		}
 		return pool, err
 	}
-	operator, err := pool(t, server.Addr())
-	if err == nil {
-		err = pglock.Migrate(t.Context(), operator)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return server.Addr(), func(t *testing.T, addr string) (*tier.Registry, error) {
-		own, err := pool(t, addr)
-		if err != nil {
-			return nil, err
+	return func(t *testing.T) (string, connect) {
+		server := pgservertest.Start(t, pgserver.Config{NoSync: true})
+		operator, err := pool(t, server.Addr())
+		if err == nil {
+			err = pglock.Migrate(t.Context(), operator)
 		}
-		return pglock.New(own, pglock.WithLeaseTTL(session))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return server.Addr(), func(t *testing.T, addr string) (*tier.Registry, error) {
+			own, err := pool(t, addr)
+			if err != nil {
+				return nil, err
+			}
+			return open(own, pglock.WithLeaseTTL(session))
+		}
 	}
 }
 

@@ -3,6 +3,7 @@
 package commandtest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,7 +24,9 @@ type Site struct {
 	Nowhere []string // has the command find no server
 
 	// Locks returns those of another process, under a label, until the end of the test.
-	Locks func(t *testing.T, label string) *tier.Registry
+	Locks   func(t *testing.T, label string) *tier.Registry
+	BadPath string // is no path of a lock; "" is one with an empty component
+
 	// Ailing says that doctor finds something wrong with the server itself.
 	Ailing bool
 	// Pause has the server answer nothing until Resume.
@@ -193,7 +196,7 @@ func signalEndsTheWait(t *testing.T, s Site) {
 // waits for the end of the session.
 func killedRunner(t *testing.T, s Site) {
 	stage := NewStage(t)
-	p := s.start(t, Under("-grace 200ms -session 60s", "/killed", stage.Command("stubborn", "daemon")...)...)
+	p := s.start(t, Under("-grace 200ms -session 30s", "/killed", stage.Command("stubborn", "daemon")...)...)
 	victims := []*Section{stage.First(), stage.Next()}
 	s.start(t, Under("", "/killed", stage.Command()...)...)
 	Eventually(t, "a contender", func() bool { return len(s.who(t, "/killed")) == 2 })
@@ -206,7 +209,7 @@ func killedRunner(t *testing.T, s Site) {
 			t.Errorf("a command outlives the lock by %v", end.Sub(next.Begun))
 		}
 	}
-	if took := next.Begun.Sub(killed); took > 30*time.Second {
+	if took := next.Begun.Sub(killed); took > 20*time.Second {
 		t.Errorf("the lock is free after %v, as if its session had to time out", took)
 	}
 	next.Leave(0)
@@ -356,14 +359,15 @@ func locksAreBroken(t *testing.T, s Site) {
 // A wrong command line exits with 64, before anything begins.
 func wrongCommandLines(t *testing.T, s Site) {
 	stage := NewStage(t)
+	bad := cmp.Or(s.BadPath, "/a//b")
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{Under("", "/a//b", stage.Command()...), "/a//b"},
+		{Under("", bad, stage.Command()...), bad},
 		{Under("-grace 20s -session 4s", "/x", stage.Command()...), "-grace 20s is too long"},
 		{[]string{"keep", "/x", "--", "true"}, "not by hand"},
-		{[]string{"who", "/a//b"}, "/a//b"},
+		{[]string{"who", bad}, bad},
 		{[]string{"watch"}, "the PATH to watch is missing"},
 	} {
 		p := s.start(t, c.args...)

@@ -1,0 +1,165 @@
+//go:build linux || darwin || freebsd
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
+	"github.com/tierlock/tierlock/redislock"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// shared is a server for all tests, which each use paths of their own.
+var shared = sync.OnceValues(func() (*redisserver.Server, error) {
+	server, err := redisserver.Start(context.Background(), redisserver.Config{NoSync: true})
+	if err != nil {
+		return nil, err
+	}
+	return server, remember(server)
+})
+
+// remember has a server be one that has been the primary for long.
+func remember(server *redisserver.Server) error {
+	ctx := context.Background()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	info, err := client.InfoMap(ctx, "replication").Result()
+	if err != nil {
+		return err
+	}
+	return client.HSet(ctx, "tierlock:primary", "id", info["Replication"]["master_replid"], "from", "0", "until", "0").Err()
+}
+
+func TestMain(m *testing.M) {
+	commandtest.Main(m, "tierlock-redis", func() {
+		if server, _ := shared(); server != nil {
+			server.Stop()
+		}
+	})
+}
+
+func startServer(t *testing.T) *redisserver.Server {
+	t.Helper()
+	server, err := shared()
+	redisservertest.Check(t, err)
+	return server
+}
+
+func at(addr string) []string { return []string{"TIERLOCK_REDIS=" + addr} }
+
+// dial returns a plain client, such as operators have.
+func dial(t *testing.T, server *redisserver.Server) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	commandtest.Run(t, func(t *testing.T, own bool) commandtest.Site {
+		server := startServer(t)
+		if own {
+			server = redisservertest.Start(t, redisserver.Config{NoSync: true})
+			if err := remember(server); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return commandtest.Site{
+			Env:     at(server.Addr()),
+			Nowhere: at("127.0.0.1:1"),
+			BadPath: "a{b",
+			Locks: func(t *testing.T, label string) *tier.Registry {
+				t.Helper()
+				locks, err := redislock.New(dial(t, server), redislock.WithLabel(label))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { locks.Close() })
+				return locks
+			},
+			Pause: server.Pause, Resume: server.Resume,
+		}
+	})
+}
+
+// Locks of other libraries are seen, and nobody is told that they could be asked or broken.
+func TestLocksOfOthersAreSeen(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	client, env := dial(t, server), at(server.Addr())
+	if err := client.SetNX(t.Context(), "others:report", "theirs", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	commandtest.Want(t, env, "who others:report", 0, `0 +holds +other +\? +- +0 +- +-`)
+	commandtest.Want(t, env, "doctor others:report", 0, "says nothing of itself", "(?m)^theirs\n.*\n +ok +the key of the lock expires in ", "DEL can")
+	commandtest.Want(t, env, "run -n others:report -- true", 75)
+	commandtest.Want(t, env, "revoke others:report", 1, "its owner would not hear of it")
+	commandtest.Want(t, env, "break others:report -token 1 -yes", 1, "nothing was deleted")
+	if err := client.Persist(t.Context(), "others:report").Err(); err != nil {
+		t.Fatal(err)
+	}
+	commandtest.Want(t, env, "doctor others:report", 1, "problem +the key does not expire")
+}
+
+// Locks are found by their queues, whatever divides their names.
+func TestLocksAreFound(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	locks, err := redislock.New(dial(t, server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	paths := []string{"found:a", "found:a:b", "found/a", "found:{tag}:c", "foundling"}
+	for _, path := range paths {
+		hold, err := locks.Mutex(path).Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hold.Release()
+	}
+	for below, want := range map[string][]string{
+		"found": {"found/a", "found:a", "found:a:b", "found:{tag}:c"}, "found:a": {"found:a", "found:a:b"}, "foun": nil, "foundling": {"foundling"},
+	} {
+		got, looked, complete, err := keys{dial(t, server)}.paths(t.Context(), below, 1_000_000)
+		slices.Sort(got)
+		if err != nil || !slices.Equal(got, want) || !complete || looked == 0 {
+			t.Errorf("below %s: %q, looked at %d, complete: %t, %v; want %q", below, got, looked, complete, err, want)
+		}
+	}
+	commandtest.Want(t, at(server.Addr()), "ls found:a", 0, `(?m)^found:a +1 `, `(?m)^found:a:b +1 `)
+}
+
+// Credentials come from the environment or a file, and a URL says which database.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	server := redisservertest.Start(t, redisserver.Config{NoSync: true})
+	root := dial(t, server)
+	if err := root.Do(t.Context(), "ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all").Err(); err != nil {
+		t.Fatal(err)
+	}
+	wrong := append(at(server.Addr()), "TIERLOCK_AUTH=worker:wrong")
+	commandtest.Want(t, wrong, "who /x", 69, "WRONGPASS")
+	commandtest.Want(t, append(at(server.Addr()), "TIERLOCK_AUTH=hunter2"), "who /x", 64, "TIERLOCK_AUTH: want user:password")
+	right := append(at(fmt.Sprintf("redis://%s/3", server.Addr())), "TIERLOCK_AUTH=worker:secret")
+	commandtest.Want(t, right, "run -session 1s /x -- true", 0)
+	third := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 3})
+	defer third.Close()
+	if n, err := third.DBSize(t.Context()).Result(); err != nil || n == 0 {
+		t.Errorf("%d keys in database 3, %v", n, err)
+	}
+	if n, err := root.DBSize(t.Context()).Result(); err != nil || n != 0 {
+		t.Errorf("%d keys in database 0, %v", n, err)
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/redislock"
+)
+
+// Keys are those of a Redis.
+type keys struct{ client *redis.Client }
+
+// paths finds the locks below a path by their queues. It looks at so many keys, or a few more, as the
+// server gives them.
+func (k keys) paths(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error) {
+	seen := make(map[string]bool) // a scan may give a key twice
+	for cursor := uint64(0); ; {
+		found, next, err := k.client.Scan(ctx, cursor, "*"+queueMark, page).Result()
+		if err != nil {
+			return nil, looked, false, fmt.Errorf("locks below %s: %w", below, err)
+		}
+		looked += page
+		for _, key := range found {
+			if path := pathOf(key); !seen[path] && within(path, below) {
+				seen[path] = true
+				paths = append(paths, path)
+			}
+		}
+		if cursor = next; cursor == 0 || looked >= limit {
+			return paths, looked, cursor == 0, nil
+		}
+	}
+}
+
+const (
+	page      = 1000              // keys that the server looks at for one answer
+	queueMark = ":tierlock:queue" // ends the key of a queue
+)
+
+// pathOf is the lock of a queue, as redislock names it.
+func pathOf(queue string) string {
+	path := strings.TrimSuffix(queue, queueMark)
+	if strings.HasPrefix(path, "{") && strings.HasSuffix(path, "}") && strings.Count(path, "{") == 1 {
+		return path[1 : len(path)-1]
+	}
+	return path
+}
+
+// within reports whether a path is at another one or below it, in the ways in which keys of Redis are
+// usually divided. All are below /.
+func within(path, below string) bool {
+	rest, found := strings.CutPrefix(path, below)
+	return below == "/" || found && (rest == "" || rest[0] == '/' || rest[0] == ':')
+}
+
+// remove removes a contender. It asks until there is an answer; if it is gone by then, it was this that
+// did it.
+func (k keys) remove(ctx context.Context, path string, c *inspect.Contender) (bool, error) {
+	pace := retry.New()
+	for again := false; ; again = true {
+		removed, err := redislock.Remove(ctx, k.client, path, c.Node)
+		switch {
+		case err == nil:
+			return removed || again, nil
+		case refused(err):
+			return false, err
+		}
+		if retry.Pause(ctx, pace.NextBackOff()) != nil {
+			return false, fmt.Errorf("%w; it may yet be removed", err)
+		}
+	}
+}
+
+// find says what is particular to Redis: whether the server keeps what it was told, what is at the key of
+// the lock, and for how long.
+func (k keys) find(ctx context.Context, r *inspect.Report) error {
+	r.Find(inspect.OK, "", "these credentials may read the queue; whether they may write shows when somebody queues")
+	if err := k.findServer(ctx, r); err != nil {
+		return err
+	}
+	kind, err := k.client.Type(ctx, r.Path).Result()
+	if err != nil {
+		return err
+	}
+	left, err := k.client.PTTL(ctx, r.Path).Result()
+	if err != nil {
+		return err
+	}
+	h := r.Holder()
+	switch {
+	case kind == "none":
+	case kind != "string":
+		r.Find(inspect.Problem, "", "the key is a %s, which nobody can lock: it counts as a lock that is taken, and all wait for ever", kind)
+	case left < 0:
+		r.Find(inspect.Problem, "", "the key does not expire: if it is nobody's, delete it, or all wait for ever")
+	case h != nil:
+		r.Find(inspect.OK, h.Node, "the key of the lock expires in %v unless its process renews it", left.Round(time.Millisecond))
+	}
+	if h != nil && h.Kind == inspect.KindOther {
+		r.Find(inspect.Note, h.Node, "is the value of a key that another library has set; tierlock-redis break cannot take that away, DEL can")
+	}
+	return nil
+}
+
+// findServer looks for what breaks promises, as far as the server tells it.
+func (k keys) findServer(ctx context.Context, r *inspect.Report) error {
+	info, err := k.client.InfoMap(ctx, "server", "replication").Result()
+	if err != nil {
+		return err
+	}
+	release, replication := info["Server"]["redis_version"], info["Replication"]
+	config, err := k.client.ConfigGet(ctx, "m*").Result()
+	if err != nil {
+		r.Find(inspect.Note, "", "the configuration of the server cannot be read: %v", err)
+	}
+	replicas, _ := strconv.Atoi(replication["connected_slaves"])
+	switch {
+	case replication["role"] != "master":
+		r.Find(inspect.Problem, "", "the server is a replica: nobody can queue there")
+	case replicas > 0 && config["min-replicas-to-write"] == "0":
+		r.Find(inspect.Warning, "", "min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, goes on granting locks")
+	case config["maxmemory"] != "" && config["maxmemory"] != "0" && config["maxmemory-policy"] != "noeviction":
+		r.Find(inspect.Warning, "", "maxmemory-policy is %s: locks may be evicted", config["maxmemory-policy"])
+	default:
+		r.Find(inspect.OK, "", "the server has Redis %s, and is a primary", release)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock/internal/command"
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/redislock"
+)
+
+// A server is how to connect to Redis.
+type server struct {
+	addr     string // host:port or redis://…
+	authFile string
+	tls      command.TLS
+}
+
+// store is what the command has to know of Redis.
+func (s *server) store() *command.Store {
+	return &command.Store{
+		Program: "tierlock-redis", Name: "Redis", Environment: environment, Notes: notes,
+		Flags: s.flags, Check: s.check, ValidatePath: redislock.ValidatePath, Dial: s.dial, Unreachable: unreachable,
+	}
+}
+
+func (s *server) flags(flags *flag.FlagSet) {
+	flags.StringVar(&s.addr, "redis", s.addr, "`server`: host:port, or a URL redis[s]://host:port/database (default $TIERLOCK_REDIS)")
+	flags.StringVar(&s.authFile, "auth-file", s.authFile, "`file` with user:password (default $TIERLOCK_AUTH)")
+	s.tls.Flags(flags, "-redis")
+}
+
+func (s *server) check() error {
+	_, err := s.options()
+	return err
+}
+
+// options are what the flags and the environment say.
+func (s *server) options() (*redis.Options, error) {
+	addr := cmp.Or(s.addr, os.Getenv("TIERLOCK_REDIS"))
+	if addr == "" {
+		return nil, errors.New("no server; give -redis host:port or set TIERLOCK_REDIS")
+	}
+	options := &redis.Options{Addr: addr}
+	var err error
+	if strings.Contains(addr, "://") {
+		if options, err = redis.ParseURL(addr); err != nil {
+			return nil, fmt.Errorf("-redis: %w", err)
+		}
+	}
+	if err := s.auth(options); err != nil {
+		return nil, err
+	}
+	config, err := s.tls.Config()
+	if err != nil {
+		return nil, err
+	}
+	if config != nil {
+		options.TLSConfig = config
+	}
+	return options, nil
+}
+
+// auth reads the credentials. A command line is no place for them: everybody can see that.
+func (s *server) auth(options *redis.Options) error {
+	text, source := os.Getenv("TIERLOCK_AUTH"), "TIERLOCK_AUTH"
+	if s.authFile != "" {
+		content, err := os.ReadFile(s.authFile)
+		if err != nil {
+			return fmt.Errorf("-auth-file: %w", err)
+		}
+		text, source = string(content), s.authFile
+	}
+	if text = strings.TrimSpace(text); text == "" {
+		return nil
+	}
+	user, password, found := strings.Cut(text, ":")
+	if !found { // not quoted: it may be a secret
+		return fmt.Errorf("%s: want user:password, or :password", source)
+	}
+	options.Username, options.Password = user, password
+	return nil
+}
+
+const defaultSession = 15 * time.Second
+
+// dial sets the margin of the lease itself, so that it is known here.
+func (s *server) dial(ctx context.Context, o command.Options) (*command.Locks, error) {
+	options, err := s.options()
+	if err != nil {
+		return nil, err
+	}
+	client := redis.NewClient(options)
+	if err := answers(ctx, client); err != nil {
+		client.Close()
+		return nil, err
+	}
+	session := cmp.Or(o.Session, defaultSession)
+	margin := session / 3
+	opts := []redislock.Option{redislock.WithLabel(o.Label), redislock.WithLeaseTTL(session), redislock.WithLeaseMargin(margin)}
+	if o.Logger != nil {
+		opts = append(opts, redislock.WithLogger(o.Logger))
+	}
+	locks, err := redislock.New(client, opts...)
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	keys := keys{client}
+	return &command.Locks{
+		Registry:   locks,
+		Margin:     func() time.Duration { return margin },
+		Desk:       command.RegistryDesk{Registry: inspect.Registry{Locks: locks, Paths: keys.paths}, Remove: keys.remove, Find: keys.find},
+		Disconnect: client.Close,
+	}, nil
+}
+
+// answers returns once the server has answered.
+func answers(ctx context.Context, client *redis.Client) error {
+	for pace := retry.New(); ; {
+		err := client.Ping(ctx).Err()
+		switch {
+		case err == nil:
+			return nil
+		case refused(err), retry.Pause(ctx, pace.NextBackOff()) != nil:
+			if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+				err = fmt.Errorf("%w: %w", cause, err)
+			}
+			return fmt.Errorf("connect to %s: %w", client.Options().Addr, err)
+		}
+	}
+}
+
+// refused reports whether the server has answered that it will not.
+func refused(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer) && !redis.HasErrorPrefix(err, "LOADING") && !redis.HasErrorPrefix(err, "READONLY")
+}
+
+// unreachable reports whether there is no server that serves this user.
+func unreachable(err error) bool {
+	return redis.HasErrorPrefix(err, "WRONGPASS") || redis.HasErrorPrefix(err, "NOAUTH")
+}
