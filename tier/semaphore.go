@@ -76,9 +76,9 @@ func (s *Semaphore) Path() string { return s.path }
 // but for what another process may hand on among its goroutines, see [Registry.Semaphore].
 //
 // When the wait ended without permits the error is a [*WaitError] as that of [Mutex.Acquire], which says
-// which process is ahead in the queue, and how many permits this process has itself. After
-// any error nothing of this call is left, or it is removed in the background. [ErrPermits] says that
-// the path is for another number of permits.
+// which process is ahead in the queue, or that nobody is and too few are free, and how many permits this
+// process has itself. After any error nothing of this call is left, or it is removed in the background.
+// [ErrPermits] says that the path is for another number of permits.
 func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
 	return s.take(ctx, "acquire", k, (*pool).enter)
 }
