@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -324,4 +325,64 @@ func TestAdvisoryHasNoSemaphore(t *testing.T) {
 	if _, err := NewAdvisory(pool, tier.WithHandOff(-1)); err == nil {
 		t.Error("NewAdvisory with a negative hand-off")
 	}
+}
+
+// Not promised, for the same reason.
+func TestWaiterHoldsUpAnIndexThatIsCreatedConcurrently(t *testing.T) {
+	t.Parallel()
+	table := table(t)
+	url := pgserver.PlainURL(server(t).Addr())
+	g := startAdvisory(t, url).mustAcquire(t, lockPath(t))
+	granted, _ := startAdvisory(t, url).waitAt(t, lockPath(t))
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	created := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(soon(t), "CREATE INDEX CONCURRENTLY ON "+table+" (n)")
+		created <- err
+	}()
+	eventually(t, "the index waits for a snapshot", func() bool {
+		select {
+		case err := <-created:
+			t.Fatalf("the index was created (%v); is it promised now?", err)
+		default:
+		}
+		return number(t, outside(t), "SELECT count(*) FROM pg_stat_progress_create_index WHERE phase LIKE 'waiting for old snapshots'") > 0
+	})
+	mustRelease(t, g)
+	mustRelease(t, <-granted)
+	if err := <-created; err != nil {
+		t.Errorf("the index, once nobody waits: %v", err)
+	}
+}
+
+// A wait that is cancelled costs no connection.
+func TestCancelledWaiterKeepsItsSession(t *testing.T) {
+	t.Parallel()
+	url := pgserver.PlainURL(server(t).Addr())
+	g := startAdvisory(t, url).mustAcquire(t, lockPath(t))
+	label := WithLabel("C")
+	waiter := startAdvisory(t, url, label)
+	var pids []string
+	for range 3 {
+		granted, cancel := waiter.waitAt(t, lockPath(t))
+		queue, err := waiter.at(t, lockPath(t)).Contenders(soon(t))
+		if err != nil || len(queue) != 2 {
+			t.Fatalf("Contenders: %+v, %v", queue, err)
+		}
+		pids = append(pids, queue[1].ID)
+		cancel()
+		if g, ok := <-granted; ok {
+			t.Fatalf("granted with token %d", g.Token())
+		}
+		eventually(t, "nobody waits", func() bool { return waiters(t, lockPath(t)) == 0 })
+	}
+	// One of them may have been that of Contenders meanwhile.
+	if slices.Sort(pids); len(slices.Compact(pids)) > 2 {
+		t.Errorf("three waits in the sessions %v", pids)
+	}
+	mustRelease(t, g)
 }

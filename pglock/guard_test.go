@@ -38,6 +38,7 @@ func mustHold(t *testing.T, locks *tier.Registry, path string) *tier.Hold {
 func table(t *testing.T) string {
 	t.Helper()
 	name := "t_" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "_"))
+	exec(t, "DROP TABLE IF EXISTS "+name) // of an earlier run
 	exec(t, "CREATE TABLE "+name+" (n int)")
 	exec(t, "INSERT INTO "+name+" VALUES (0)")
 	return name

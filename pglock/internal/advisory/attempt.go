@@ -108,11 +108,20 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, before call) error
 	}
 	err := c.waitInTurn(ctx, w, before, func() {})
 	c.session.done()
-	if err != nil {
-		c.abandon(err)
-		return err
+	return c.waited(ctx, err)
+}
+
+// waited goes on behind a wait.
+func (c *Contender) waited(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return c.settle(ctx)
+	case errors.Is(err, errCancelled):
+		c.withdraw()
+		return context.Cause(ctx)
 	}
-	return c.settle(ctx)
+	c.abandon(err)
+	return err
 }
 
 // succeed is wait for one that has the session, and the lock, of an old contender.
@@ -123,16 +132,21 @@ func (c *Contender) succeed(ctx context.Context, old *Contender, w *second.Wait)
 	before := call{inMode("leave", old.shared.Load()), []string{strconv.FormatInt(old.claim.key, 10), "tierlock 0" + c.name(false)}}
 	err := c.waitInTurn(ctx, w, before, func() { old.finish(nil) })
 	c.session.done()
-	if err != nil {
-		c.abandon(err)
-		old.finish(nil) // by now
-		return err
-	}
-	return c.settle(ctx)
+	err = c.waited(ctx, err)
+	old.finish(nil) // if its session is over, and it with that
+	return err
 }
 
-// waitInTurn returns when the lock is granted. When ctx is done, the server is asked to end the wait; the
-// lock may be granted all the same, and the session goes with it.
+// errCancelled says that the server has ended a wait when it was asked to, and has nothing more to end.
+var errCancelled = errors.New("the wait was cancelled")
+
+func cancelled(err error) bool {
+	var refusal *pgconn.PgError
+	return errors.As(err, &refusal) && refusal.Code == "57014"
+}
+
+// waitInTurn returns when the lock is granted. When ctx is done, the server is asked to end the wait. It
+// may grant the lock all the same, or end what comes later; then the session is of no use any more.
 func (c *Contender) waitInTurn(ctx context.Context, w *second.Wait, before call, answered func()) error {
 	x := c.session
 	sent := x.tier.Now()
@@ -156,15 +170,17 @@ func (c *Contender) waitInTurn(ctx context.Context, w *second.Wait, before call,
 		return x.tier.standing(c)
 	})
 	defer w.Forget()
-	cancelled := make(chan struct{})
+	tried := make(chan bool, 1)
 	stop := context.AfterFunc(ctx, func() {
-		defer close(cancelled)
-		x.cancel()
+		did := x.cancel()
 		x.wire.SetDeadline(time.Now().Add(x.bound))
+		tried <- did
 	})
 	rows, err := answer(p)
 	if !stop() {
-		<-cancelled
+		if <-tried && cancelled(err) && p.Close() == nil {
+			return errCancelled
+		}
 		return context.Cause(ctx)
 	}
 	if err != nil {
@@ -208,7 +224,7 @@ func (c *Contender) confirm() error {
 		return errGone
 	}
 	defer c.session.done()
-	_, err := c.session.ask("look", array(nil))
+	_, err := c.session.ask("look", array())
 	if err != nil {
 		c.abandon(err)
 	}

@@ -64,7 +64,7 @@ func (c *Contender) look() error {
 		return nil
 	}
 	asked := time.Now()
-	rows, err := c.session.askPatiently("look", array([]int64{c.claim.key}))
+	rows, err := c.session.askPatiently("look", array(c.claim.key))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pause = min(4*c.pause, c.claim.tier.beat())
@@ -81,23 +81,20 @@ func (c *Contender) look() error {
 			c.behind = append(c.behind, p)
 		}
 	}
-	c.raiseLocked(asked)
+	c.raiseLocked()
 	c.news.Set()
 	return nil
 }
 
 // raiseLocked tells that somebody waits, if so: behind a reader, one that does not read.
-func (c *Contender) raiseLocked(asked time.Time) {
+func (c *Contender) raiseLocked() {
 	signal := c.contested.Load()
 	if signal.Raised() {
 		return
 	}
 	for _, p := range c.behind {
 		if !p.reads || !c.shared.Load() {
-			if asked.Before(c.granted) {
-				asked = c.granted
-			}
-			signal.Raise(asked)
+			signal.Raise(time.Now()) // the look may have been sent before anybody came
 			return
 		}
 	}

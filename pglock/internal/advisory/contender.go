@@ -23,8 +23,7 @@ type Contender struct {
 	queued  time.Time
 	unseen  time.Time // since when the ear has not seen it waiting; the ear's
 
-	token   int64 // set by the attempt, before anybody else sees it
-	granted time.Time
+	token int64 // set by the attempt, before anybody else sees it
 
 	loss notice.Loss
 	life context.Context // ends when the lock, or the place in the queue, is lost
@@ -65,11 +64,10 @@ func (c *Contender) hold() bool {
 		return false
 	}
 	c.loss.Held()
-	c.granted = time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pause = c.claim.tier.beat()
-	c.session.schedule(c.granted.Add(c.pause))
+	c.session.schedule(time.Now().Add(c.pause))
 	c.later = time.AfterFunc(soon, c.attendOnce)
 	return true
 }

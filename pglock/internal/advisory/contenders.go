@@ -26,7 +26,7 @@ func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 
 func (l *claim) read(ctx context.Context) (queue []place, err error) {
 	err = l.insist(ctx, func(x *session) error {
-		rows, err := x.ask("look", array([]int64{l.key}))
+		rows, err := x.ask("look", array(l.key))
 		queue = places(rows)
 		return err
 	})

@@ -180,7 +180,7 @@ func (t *Tier) lookAround(ear *line) error {
 	if !ear.begin() {
 		return errDropped
 	}
-	rows, err := ear.ask(ear.bound, call{"look", []string{array(keys)}})
+	rows, err := ear.ask(ear.bound, call{"look", []string{array(keys...)}})
 	ear.done()
 	if err != nil {
 		return err

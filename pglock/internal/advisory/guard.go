@@ -53,7 +53,7 @@ func (c *Contender) renew() error {
 	if err := c.Err(); err != nil {
 		return err
 	}
-	if _, err := c.session.ask("look", array(nil)); err != nil {
+	if _, err := c.session.ask("look", array()); err != nil {
 		return errors.Join(c.Err(), err)
 	}
 	return c.Err()

@@ -1,7 +1,7 @@
 package advisory
 
 import (
-	"encoding/json"
+	"cmp"
 	"os"
 	"slices"
 	"strconv"
@@ -35,7 +35,7 @@ func places(rows [][][]byte) (all []place) {
 	}
 	slices.SortStableFunc(all, func(a, b place) int {
 		if a.granted && b.granted {
-			return int(a.describe().Token - b.describe().Token)
+			return cmp.Compare(a.describe().Token, b.describe().Token)
 		}
 		return 0
 	})
@@ -47,9 +47,12 @@ func indexOf(queue []place, pid uint32) int {
 }
 
 // array is the text of an array of keys.
-func array(keys []int64) string {
-	text, _ := json.Marshal(keys) // cannot fail
-	return "{" + strings.Trim(string(text), "[]nul") + "}"
+func array(keys ...int64) string {
+	var texts []string
+	for _, key := range keys {
+		texts = append(texts, strconv.FormatInt(key, 10))
+	}
+	return "{" + strings.Join(texts, ",") + "}"
 }
 
 // The name of a session's application says who it is: "tierlock", its token, 1 if it was asked for the

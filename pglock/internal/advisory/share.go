@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"strconv"
-	"time"
 
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/second"
@@ -90,7 +89,7 @@ func (c *Contender) open() error {
 	defer c.mu.Unlock()
 	c.shared.Store(true)
 	c.contested.Store(contention.New(c.lookSoon))
-	c.raiseLocked(time.Now())
+	c.raiseLocked()
 	return nil
 }
 
