@@ -13,6 +13,9 @@ import (
 
 // A line carries the connections of one process. It can be cut, and lose messages.
 type line struct {
+	deaf     atomic.Bool  // it loses notifications, and nobody is told
+	renewals atomic.Int64 // of sessions
+
 	mu    sync.Mutex // guards the fields below
 	whole chan struct{}
 	over  bool
@@ -159,6 +162,9 @@ func (c *lane) up() {
 			return
 		}
 		c.keeps.Store(keepsSession(chunk[:n]))
+		if bytes.Contains(chunk[:n], []byte("tierlock.beat")) {
+			c.line.renewals.Add(1)
+		}
 		if _, err := c.server.Write(chunk[:n]); err != nil {
 			return
 		}
@@ -193,6 +199,10 @@ func (c *lane) down() {
 		const ready, notification = 'Z', 'A'
 		kind := header[0]
 		if kind != ready && (kind != notification || message.Bytes()[0] != notification) {
+			continue
+		}
+		if kind == notification && c.line.deaf.Load() {
+			message.Reset()
 			continue
 		}
 		if counts := kind == notification || !c.keeps.Load(); counts && c.line.loses() {

@@ -123,8 +123,7 @@ DECLARE
 BEGIN
 	PERFORM tierlock.enclose(queue);
 	quiet := tierlock.quiet_ms();
-	PERFORM FROM tierlock.session WHERE id = mine AND expires > clock_timestamp() FOR KEY SHARE;
-	alive := FOUND;
+	alive := EXISTS (SELECT FROM tierlock.session WHERE id = mine AND expires > clock_timestamp());
 	IF NOT alive THEN
 		RETURN;
 	END IF;

@@ -1,0 +1,122 @@
+package pglock
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tierlock/tierlock/internal/pgserver"
+)
+
+// The program keeps all its connections busy, for longer than a lease.
+func TestBusyPoolEndsNoLease(t *testing.T) {
+	t.Parallel()
+	config, err := pgxpool.ParseConfig(pgserver.PlainURL(server(t).Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	conn, err := pool.Acquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	locks, err := New(pool, WithLeaseTTL(ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	hold := mustHold(t, locks, lockPath(t))
+	select {
+	case <-hold.Lost():
+		t.Error(hold.Err())
+	case <-time.After(2 * ttl):
+	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A transaction of somebody else's has the queue, for longer than a lease.
+func TestRenewalsWaitForNoQueue(t *testing.T) {
+	t.Parallel()
+	c := mustAcquire(t, start(t).at(t, lockPath(t)))
+	tx := begun(t, outside(t))
+	mustExec(t, tx, "SELECT pg_advisory_xact_lock(tierlock.key($1))::text", lockPath(t))
+	select {
+	case <-c.life.Done():
+		t.Error(c.Err())
+	case <-time.After(2 * ttl):
+	}
+	tx.Rollback(soon(t))
+	mustRelease(t, c)
+}
+
+func TestOneRenewalIsForAllLocks(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	var all []*contender
+	for i := range 40 {
+		all = append(all, mustAcquire(t, p.at(t, fmt.Sprintf("%s-%d", lockPath(t), i))))
+	}
+	before, begun := p.line.renewals.Load(), time.Now()
+	time.Sleep(ttl)
+	n, most := p.line.renewals.Load()-before, 2+4*int64(time.Since(begun)/ttl+1)
+	if n < 1 || n > most {
+		t.Errorf("%d renewals, want at most %d", n, most)
+	}
+	for _, c := range all {
+		mustRelease(t, c)
+	}
+}
+
+// Notifications get lost, and nobody is told: all is known by the next renewal.
+func TestNotificationsMayBeLost(t *testing.T) {
+	t.Parallel()
+	p, q := start(t), start(t)
+	p.line.deaf.Store(true)
+	q.line.deaf.Store(true)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	contested := c.Contested().C()
+	w := queueAt(t, q.at(t, lockPath(t)))
+	ended(t, "the holder is contested", contested, ttl/3+ttl/8)
+	released := time.Now()
+	mustRelease(t, c)
+	next := w.must(t)
+	if took := time.Since(released); took > ttl/3+ttl/8 {
+		t.Errorf("the next one had the lock after %v", took)
+	}
+	mustRelease(t, next)
+}
+
+// A request without an answer is executed after the release of what it was for.
+func TestLateRequestLeavesNothing(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	c.session.doubtful.Store(true) // as after any request without an answer
+	mustRelease(t, c)
+	exec(t, "SELECT tierlock.enter($1, $2, $3, false, 0, NULL, false)", lockPath(t), c.id, c.session.id)
+	eventually(t, "an empty queue", func() bool { return len(left(t, lockPath(t))) == 0 })
+	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t))))
+}
+
+// What a process asked for that is executed when its session is over has no effect.
+func TestRequestOfASessionThatIsOverHasNoEffect(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	x := p.sessions.last()
+	p.end()
+	exec(t, "SELECT tierlock.enter($1, $2, $3, false, 0, NULL, false)", lockPath(t), newID(), x.id)
+	if n := len(left(t, lockPath(t))); n != 0 {
+		t.Errorf("%d contenders", n)
+	}
+}
