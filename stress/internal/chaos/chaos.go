@@ -97,6 +97,9 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	}
 	defer stop()
 	calm := cfg.SessionTimeout + recovery
+	if cfg.Store.Quarantine {
+		calm += cfg.SessionTimeout
+	}
 	// No worker outlives this, whatever happens to it. Healing the last fault can take
 	// the start of a server.
 	life, kill := context.WithTimeout(context.Background(), cfg.Duration+calm+load.DrainTime+2*time.Minute)

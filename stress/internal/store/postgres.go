@@ -41,8 +41,9 @@ func postgres(name string, open opener, brittle bool) *Store {
 			return 2*time.Second + time.Duration(random.IntN(2000))*time.Millisecond
 		},
 		// By default a third is no part of the lease.
-		Lease:   func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
-		Brittle: brittle,
+		Lease:      func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
+		Quarantine: true,
+		Brittle:    brittle,
 	}
 }
 

@@ -32,7 +32,8 @@ var Redis = &Store{
 		return 2*time.Second + time.Duration(random.IntN(2000))*time.Millisecond
 	},
 	// By default a third is no part of the lease.
-	Lease: func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
+	Lease:      func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
+	Quarantine: true,
 }
 
 const noRedis = none("Redis")

@@ -33,6 +33,9 @@ type Store struct {
 	// Lease is the part of a session timeout that a holder may believe in its hold
 	// without hearing from the store.
 	Lease func(timeout time.Duration) time.Duration
+	// Quarantine says that a server that begins anew, or in another's place, may give nobody
+	// a lock for a session timeout.
+	Quarantine bool
 	// Brittle says that a connection that breaks ends its locks at the server at once, which
 	// a holder may hear of a moment too late. Nothing is promised then.
 	Brittle bool
