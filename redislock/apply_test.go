@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -200,6 +201,51 @@ func TestMessageTellsWhoIsNext(t *testing.T) {
 		t.Errorf("granted after %v", d)
 	}
 	mustRelease(t, n)
+}
+
+// A holder hears of the first one who waits at once.
+func TestMessageTellsTheHolderWhoWaits(t *testing.T) {
+	t.Parallel()
+	a, b := start(t), start(t)
+	c := mustAcquire(t, a.at(t, lockPath(t)))
+	next := queueAt(t, b.at(t, lockPath(t)))
+	ended(t, "the holder hears of it", c.Contested().C(), ttl/8)
+	mustRelease(t, c)
+	mustRelease(t, next.must(t))
+}
+
+// A connection that has died silently is noticed, and replaced.
+func TestChannelThatFallsSilentIsSubscribedToAnew(t *testing.T) {
+	t.Parallel()
+	a, b := start(t), start(t)
+	b.wire.deafen()
+	time.Sleep(ttl/2 + ttl/4) // two silences, and a moment
+	c := mustAcquire(t, a.at(t, lockPath(t)))
+	next := queueAt(t, b.at(t, lockPath(t)))
+	told := make(chan struct{})
+	var once sync.Once
+	b.wire.on("message", func() bool { once.Do(func() { close(told) }); return false })
+	mustRelease(t, c)
+	ended(t, "the message of the turn", told, ttl/3)
+	mustRelease(t, next.must(t))
+}
+
+// The old contender of a requeue that was executed is gone because of that.
+func TestReleaseOfWhatARequeueHasRemovedIsNoLoss(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	successor := p.newID()
+	if _, err := c.claim.do(soon(t), "enqueue", successor, c.claim.describe(), c.id); err != nil {
+		t.Fatal(err)
+	}
+	c.spent.Store(true)
+	c.giveUp()
+	c.releaseIfAny()
+	if err := c.AwaitRelease(); err != nil {
+		t.Error(err)
+	}
+	c.claim.do(soon(t), "release", successor)
 }
 
 // Not even an answer to the release says anything once it may have been executed before.

@@ -26,10 +26,12 @@
 // # Beside other locks
 //
 // A lock of another library tells nobody when it ends, so the first in the queue looks again and
-// again, after 10 ms and then ever more rarely, each 100 ms at last, or when it expires. Such a lock cannot be seen to wait, either. So where a process has used up
-// its hand-off budget and another one waits, the key is left free for 25 ms, for those who try again and again: ten
-// times a second at most if a lock of another library was seen within a minute, and else once in ten
-// seconds. A key of another type than a string counts as a lock that is taken.
+// again, after 10 ms and then ever more rarely, each 100 ms at last, or when it expires. Such a lock
+// cannot be seen to wait, either. So where a process has used up its hand-off budget and another one
+// waits, the key is left free for 25 ms, for those who try again and again: ten times a second at most if
+// a lock of another library was seen within a minute, and else once in ten seconds in which the key
+// was never free. A lock that lingers is not given up for them. A key of another type than a string
+// counts as a lock that is taken.
 //
 // A key that is deleted or overwritten is a lock that is lost: its holder hears of that within a quarter of
 // the TTL, and the next one may have it before. Do not write to the key; to ask for the lock is

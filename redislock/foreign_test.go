@@ -259,7 +259,7 @@ func TestDeletedKeyGoesToTheNextOneWhoSeesIt(t *testing.T) {
 // A lock that nobody has seen gets its chance, too.
 func TestKeyIsLeftFreeNowAndThenWhereNoForeignLockWasSeen(t *testing.T) {
 	t.Parallel()
-	path := lockPath(t)
+	path := lockPath(t) + newName() // without a past
 	a, b := start(t).at(t, path), start(t).at(t, path)
 	c := mustAcquire(t, a)
 	next := queueAt(t, b)

@@ -130,6 +130,15 @@ func (w *wire) reset() {
 	clear(w.conns)
 }
 
+// deafen has the connections that listen hear nothing any more, and nobody is told.
+func (w *wire) deafen() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.conns {
+		c.deaf.Store(c.listens.Load())
+	}
+}
+
 // messages has hook see each message to the process, but those that keep its session.
 func (w *wire) messages(hook func() (lose bool)) {
 	w.mu.Lock()
@@ -183,8 +192,10 @@ var operations = []string{"script", "enqueue", "try", "beat", "look", "release",
 // A conn knows what the answer will be to that comes next.
 type conn struct {
 	net.Conn
-	wire *wire
-	kind atomic.Value
+	wire    *wire
+	kind    atomic.Value
+	listens atomic.Bool
+	deaf    atomic.Bool
 }
 
 func (c *conn) Write(b []byte) (int, error) {
@@ -195,11 +206,17 @@ func (c *conn) Write(b []byte) (int, error) {
 		}
 	}
 	c.kind.Store(kind)
+	if bytes.Contains(b, []byte("subscribe")) {
+		c.listens.Store(true)
+	}
 	return c.Conn.Write(b)
 }
 
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	for err == nil && c.deaf.Load() {
+		n, err = c.Conn.Read(b)
+	}
 	if err != nil || n == 0 {
 		return n, err
 	}

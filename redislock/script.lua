@@ -102,22 +102,20 @@ if mine and held ~= mine then -- by an operator, or whoever came after one
 end
 
 local function give_up(id)
-	local token = tonumber(redis.call('ZSCORE', queue, id) or 0)
-	if token == 0 then return 0 end
+	if not redis.call('ZSCORE', queue, id) then return 0 end
 	drop(id)
-	ended = ended or token <= top
+	ended = true
 	return 1
 end
 
 local function insert()
 	if not redis.call('ZSCORE', queue, me) then
-		if left == 0 then -- nobody can have waited for long
+		if not first()[1] then -- the key was free until now
 			left = now - gap
-			redis.call('HSET', state, 'gap', int(left))
 		end
 		last = math.max(last + 1, now)
 		redis.call('ZADD', queue, int(last), me)
-		redis.call('HSET', state, 'last', int(last), 'c:' .. me, ARGV[5])
+		redis.call('HSET', state, 'last', int(last), 'gap', int(left), 'c:' .. me, ARGV[5])
 	end
 	redis.call('ZADD', leases, int(now + ttl), me)
 end
@@ -191,7 +189,7 @@ local function settle()
 		return
 	end
 	if mine and tonumber(head[2]) <= top then
-		if secluded == 0 then extend() end
+		extend()
 		put(head[1])
 		return
 	end
