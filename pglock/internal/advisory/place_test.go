@@ -1,0 +1,59 @@
+package advisory
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+func TestNameSaysWhoItIs(t *testing.T) {
+	c := &Contender{
+		claim:  &claim{tier: &Tier{owner: owner{host: "db-7", label: "night run"}}, linger: 1500 * time.Millisecond},
+		queued: time.UnixMilli(1_700_000_000_123).UTC(),
+	}
+	c.claim.tier.owner.pid = 4711
+	want := second.Contender{ID: "31", Token: 99, Since: c.queued, Host: "db-7", PID: 4711, Label: "night run", Linger: c.claim.linger, Asked: true}
+	p := place{pid: 31, granted: true, name: "tierlock 99" + c.name(true)}
+	if got := p.describe(); got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	p.granted = false
+	want.Token, want.Asked = 0, false
+	if got := p.describe(); got != want {
+		t.Errorf("one that waits: got  %+v\nwant %+v", got, want)
+	}
+	p.name = p.name[:strings.Index(p.name, "night")+2] // as a server cuts it
+	if got := p.describe(); got.Label != "ni" || got.PID != 4711 {
+		t.Errorf("cut: %+v", got)
+	}
+	for _, name := range []string{"", "psql", "tierlock", "tierlock ", "tierlock x y"} {
+		if got := (place{pid: 31, name: name}).describe(); got != (second.Contender{ID: "31"}) {
+			t.Errorf("%q: %+v", name, got)
+		}
+	}
+}
+
+func TestPlacesAreInTheOrderOfTokensThenOfTheWait(t *testing.T) {
+	row := func(pid, shared, granted, name string) [][]byte {
+		return [][]byte{[]byte("-5"), []byte(pid), []byte(shared), []byte(granted), []byte(name)}
+	}
+	places := places([][][]byte{
+		row("1", "t", "t", "tierlock 30 0 1 1 1 h "),
+		row("2", "t", "t", "tierlock 9 0 1 1 1 h "),
+		row("2", "f", "t", "tierlock 9 0 1 1 1 h "), // for a moment, as it becomes a reader
+		row("7", "f", "f", "tierlock 0 0 1 1 1 h "),
+		row("6", "t", "f", "tierlock 0 0 1 1 1 h "),
+	})
+	var order []uint32
+	for _, p := range places {
+		order = append(order, p.pid)
+		if p.key != -5 || p.reads != (p.pid == 1 || p.pid == 6) {
+			t.Errorf("%+v", p)
+		}
+	}
+	if len(order) != 4 || order[0] != 2 || order[1] != 1 || order[2] != 7 || order[3] != 6 {
+		t.Errorf("order %v, want 2 1 7 6", order)
+	}
+}
