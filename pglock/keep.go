@@ -106,7 +106,8 @@ func (a *attendant) listen() error {
 }
 
 // confirm comes before the first renewal on a connection, which may be to another server than the one
-// before. That may not know all contenders; what it then renews is not their lease.
+// before. That may not know all contenders; what it then renews is not their lease. And it may know some
+// that were deleted.
 func (a *attendant) confirm() error {
 	asked := a.now()
 	present, err := a.contendersOf(a.conn, a.session)
@@ -119,6 +120,7 @@ func (a *attendant) confirm() error {
 			c.lose(deleted(c.id))
 		}
 	}
+	a.reapUnwanted(present, a.session)
 	return nil
 }
 
@@ -222,6 +224,11 @@ func (s *store) audit(x *session) {
 	if err != nil {
 		return // next time
 	}
+	s.reapUnwanted(present, x)
+}
+
+// reapUnwanted deletes those contenders that were present for whom nobody stands any more.
+func (s *store) reapUnwanted(present map[string]string, x *session) {
 	wanted := make(map[string]bool) // asked for after the answer: what comes later does not matter
 	for _, c := range x.Contenders() {
 		wanted[c.id] = true

@@ -172,7 +172,7 @@ func (c *lane) up() {
 }
 
 func keepsSession(request []byte) bool {
-	for _, s := range []string{"tierlock.version", "tierlock.open", "tierlock.beat", "WHERE session = $1", "LISTEN", "SET SESSION",
+	for _, s := range []string{"tierlock.version", "pg_proc", "tierlock.open", "tierlock.beat", "WHERE session = $1", "LISTEN", "SET SESSION",
 		"tierlock.quarantine", "\x00look\x00", "\x00name\x00"} {
 		if bytes.Contains(request, []byte(s)) {
 			return true

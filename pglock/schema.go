@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -57,23 +56,30 @@ type querier interface {
 }
 
 // errSchema says that the database has no schema tierlock that this package can use.
-var errSchema = errors.New("the database has no schema tierlock of the version wanted")
+var errSchema = errors.New("no schema tierlock of the right version")
 
 // checkSchema returns errSchema, with what to do about it, unless all is there.
 func checkSchema(ctx context.Context, q querier) error {
-	var version int
 	var database string
-	err := q.QueryRow(ctx, "SELECT tierlock.version(), current_database()").Scan(&version, &database)
-	var refusal *pgconn.PgError
-	switch {
-	case errors.As(err, &refusal) && (refusal.Code == "3F000" || refusal.Code == "42883"): // no such schema, no such function
-		return fmt.Errorf("%w: there is none, want version %d; run pglock.Migrate, or the SQL of pglock.Schema", errSchema, schemaVersion)
-	case err != nil:
+	var present bool
+	if err := q.QueryRow(ctx, `SELECT current_database(), EXISTS (SELECT FROM pg_proc f JOIN pg_namespace n ON n.oid = f.pronamespace
+		WHERE n.nspname = 'tierlock' AND f.proname = 'version')`).Scan(&database, &present); err != nil {
 		return err
-	case version > schemaVersion:
-		return fmt.Errorf("%w: database %s has version %d, this program wants %d; use a later release of pglock in it", errSchema, database, version, schemaVersion)
-	case version < schemaVersion:
-		return fmt.Errorf("%w: database %s has version %d, this program wants %d; end all programs with locks in it, drop the schema and run pglock.Migrate", errSchema, database, version, schemaVersion)
 	}
-	return nil
+	if !present {
+		return fmt.Errorf("%w: database %s has none, this program needs version %d; run pglock.Migrate, or the SQL of pglock.Schema",
+			errSchema, database, schemaVersion)
+	}
+	var version int
+	if err := q.QueryRow(ctx, "SELECT tierlock.version()").Scan(&version); err != nil {
+		return err
+	}
+	remedy := "use a later release of pglock"
+	switch {
+	case version == schemaVersion:
+		return nil
+	case version < schemaVersion:
+		remedy = "end all programs that have locks there, drop the schema, and run pglock.Migrate"
+	}
+	return fmt.Errorf("%w: database %s has version %d, this program needs version %d; %s", errSchema, database, version, schemaVersion, remedy)
 }

@@ -109,6 +109,20 @@ func TestLateRequestLeavesNothing(t *testing.T) {
 	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t))))
 }
 
+// A server that takes over may not have heard of a release that was acknowledged.
+func TestWhatCameBackIsRemovedOnReconnection(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	mustRelease(t, c)
+	exec(t, "SELECT tierlock.enter($1, $2, $3, false, 0, NULL, false)", lockPath(t), c.id, c.session.id)
+	p.line.reset()
+	eventually(t, "an empty queue", func() bool { return len(left(t, lockPath(t))) == 0 })
+	if c.session.doubtful.Load() || c.session.Over() {
+		t.Error("it was removed for another reason")
+	}
+}
+
 // What a process asked for that is executed when its session is over has no effect.
 func TestRequestOfASessionThatIsOverHasNoEffect(t *testing.T) {
 	t.Parallel()
