@@ -73,14 +73,19 @@ func newSignal() *contention.Signal { return contention.New(func() {}) }
 // set back.
 func (c *contender) apply(a answer, sent time.Duration) {
 	if !c.takes(a, sent) {
-		c.gone.Store(true)
+		if a.known {
+			c.unclear.Store(true) // it may still have to be removed
+		} else {
+			c.gone.Store(true)
+		}
 		c.lose(deleted(c.claim.path))
 	}
 	c.wake.Set()
 }
 
-// takes reports false if the contender has been removed from the queue. Where it has not been seen to
-// queue, it may be yet to come there; what was said before it was missing, does not count any more.
+// takes reports false if the contender has been removed from its place in the queue. Where it has not
+// been seen to queue, it may be yet to come there; what was said before it was missing, does not count
+// any more.
 func (c *contender) takes(a answer, sent time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,6 +98,8 @@ func (c *contender) takes(a answer, sent time.Duration) bool {
 		return !queued
 	case a.at <= c.missing:
 		return false
+	case queued && a.token != c.token.Load():
+		return false // a late request has given it another place; the one that it had is lost
 	}
 	c.token.Store(a.token)
 	c.said, c.heard = a, c.claim.store.now()

@@ -20,7 +20,7 @@
 // SET path id NX PX makes, so that this lock and those of redsync (with one server), bsm/redislock,
 // Spring's RedisLockRegistry and whatever else locks that way exclude one another on the same key.
 // Beside it are the queue of the processes that wait, their leases, and a little state, as
-// {path}:tierlock:queue, :leases and :state; if path has a hash tag, without the braces. All that is
+// {path}:tierlock:queue, :leases and :state; if path has a hash tag, path::tierlock:queue and so on. All that is
 // done to them is one script, which goes by the server's clock and never by a client's.
 //
 // # Beside other locks
@@ -57,9 +57,10 @@
 // and one that was restarted may have lost them, even with an append-only file, which is synced once
 // a second. So whenever the replication id of the primary has changed, nobody is granted a lock
 // until the leases of all who could have one are over: for the TTL, plus, if min-replicas-to-write is
-// set, min-replicas-max-lag and a second. Locks that are held and known to the new primary stay held, those
+// set, min-replicas-max-lag and two seconds. Locks that are held and known to the new primary stay held, those
 // that it does not know are lost, tries find every lock taken, and waiters keep their place. The record of the
-// replication id is the key tierlock:primary, in a cluster {path}:tierlock:primary. Where there is no
+// replication id is the key tierlock:primary, in a cluster {path}:tierlock:primary; it also has the longest such time
+// that any process has had, which is the one that counts. Where there is no
 // such record, a server that was promoted, or has been up for less than that time, is taken for a new
 // one. Redis also changes its replication id when the first replica comes, and an hour after the last one has gone.
 //

@@ -14,6 +14,10 @@ import (
 // usualLag is what Redis has for min-replicas-max-lag unless told otherwise.
 const usualLag = 10 * time.Second
 
+// rounding is for how long after the lag a primary may still take writes: it counts whole seconds of
+// its clock, and does so once a second.
+const rounding = 2 * time.Second
+
 // quarantine is how long nobody gets a lock from a primary that is a new one: until what the old one
 // has granted is over, or been renewed for the last time, if that one does not know that it was
 // replaced, and ceases to take writes once it misses its replicas.
@@ -48,17 +52,17 @@ func (s *store) examineOne(ctx context.Context, one redis.Cmdable) error {
 	switch classify(err) {
 	case done:
 	case permanent: // as with most of those who run Redis for others
-		s.lag.Store(int64(usualLag))
+		s.lag.Store(int64(usualLag + rounding))
 		s.options.logger.Info("redislock: the configuration of the server cannot be read", "err", err)
 		return nil
 	default:
 		return err
 	}
-	// One that may be told of a lag counts it in whole seconds.
 	lag, _ := strconv.Atoi(cmp.Or(config["min-replicas-max-lag"], config["min-slaves-max-lag"]))
+	window := time.Duration(lag)*time.Second + rounding
 	writers := cmp.Or(config["min-replicas-to-write"], config["min-slaves-to-write"], "0")
 	if writers == "0" {
-		lag = -1
+		window = 0
 		if replicas := field(info, "connected_slaves"); replicas != "0" {
 			s.options.logger.Warn("redislock: min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, goes on granting locks",
 				"replicas", replicas)
@@ -67,7 +71,7 @@ func (s *store) examineOne(ctx context.Context, one redis.Cmdable) error {
 	if policy := config["maxmemory-policy"]; config["maxmemory"] != "0" && policy != "noeviction" {
 		s.options.logger.Warn("redislock: maxmemory-policy is not noeviction: locks may be evicted", "policy", policy)
 	}
-	s.lag.Store(int64(time.Duration(lag+1) * time.Second))
+	s.lag.Store(int64(window))
 	return nil
 }
 

@@ -133,7 +133,7 @@ func TestHolderAtAnIsolatedPrimaryKnowsOfItsLossInTime(t *testing.T) {
 	old, replica := e.Members[0], e.Members[1]
 	a := startAt(t, []string{old.Addr()})
 	b := startAt(t, []string{replica.Addr(), old.Addr()})
-	if got, want := a.quarantine(), ttl+2*time.Second; got != want {
+	if got, want := a.quarantine(), ttl+3*time.Second; got != want {
 		t.Fatalf("a quarantine of %v, want %v", got, want)
 	}
 

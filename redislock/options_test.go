@@ -89,6 +89,19 @@ func TestKeysOfALockAreInOneSlot(t *testing.T) {
 	}
 }
 
+// What belongs to one lock is no other's.
+func TestKeysOfLocksDiffer(t *testing.T) {
+	owner := make(map[string]string)
+	for _, path := range []string{"a", "{a}", "{a}:", "{a}:b", "b{a}", "a:", ":a"} {
+		for _, key := range keysOf(path, nil)[:4] {
+			if other, taken := owner[key]; taken {
+				t.Errorf("%s is of %s and %s", key, other, path)
+			}
+			owner[key] = path
+		}
+	}
+}
+
 func TestClaimsAreEqualIfTheirContendersAreAlike(t *testing.T) {
 	t.Parallel()
 	p, q := start(t), start(t)
@@ -183,7 +196,7 @@ func TestQuarantineOfAServerWhoseConfigurationCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := startAt(t, []string{s.Addr()})
-	if got, want := p.quarantine(), ttl+usualLag; got != want {
+	if got, want := p.quarantine(), ttl+usualLag+rounding; got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

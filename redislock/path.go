@@ -51,7 +51,7 @@ func hasTag(key string) bool {
 func keysOf(path string, client redis.UniversalClient) []string {
 	prefix := "{" + path + "}"
 	if hasTag(path) {
-		prefix = path
+		prefix = path + ":" // or {a} would have the keys of a
 	}
 	prefix += ":tierlock:"
 	record := "tierlock:primary"

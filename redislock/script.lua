@@ -34,6 +34,7 @@ local known_state = redis.call('HMGET', state, 'key', 'top', 'last', 'foreign', 
 local mine = known_state[1]
 local top, last = tonumber(known_state[2] or 0), tonumber(known_state[3] or 0)
 local foreign, left = tonumber(known_state[4] or 0), tonumber(known_state[5] or 0)
+if left > now then left = now - gap end -- the clock was set back
 
 local function first() return redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES') end
 local function front() return redis.call('ZRANGEBYSCORE', queue, '(' .. int(top), '+inf', 'LIMIT', 0, 1)[1] end
@@ -71,11 +72,12 @@ local function quarantine()
 	local r = redis.call('HMGET', record, 'id', 'from', 'until', 'longest')
 	local from, till, worst = tonumber(r[2] or 0), tonumber(r[3] or 0), tonumber(r[4] or 0)
 	if r[1] ~= id then
-		local uptime = tonumber(redis.call('INFO', 'server'):match('uptime_in_seconds:(%d+)'))
+		local uptime = tonumber(redis.call('INFO', 'server'):match('uptime_in_seconds:(%d+)')) - 1 -- or almost one more
+		worst = math.max(worst, unsure)
 		if r[1] or info:match('master_replid2:(%w+)'):find('[^0]') or uptime * 1000000 < unsure then
-			from, till = now, now + math.max(worst, unsure)
+			from, till = now, now + worst
 		end
-		redis.call('HSET', record, 'id', id, 'from', int(from), 'until', int(till), 'longest', int(unsure))
+		redis.call('HSET', record, 'id', id, 'from', int(from), 'until', int(till), 'longest', int(worst))
 	elseif unsure > worst then
 		till = math.max(till, from + unsure)
 		redis.call('HSET', record, 'until', int(till), 'longest', int(unsure))

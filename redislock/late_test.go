@@ -1,0 +1,110 @@
+package redislock
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
+)
+
+// A request to queue that arrives late, after its contender has lost the lock, gives it another place.
+func TestHolderWithAnotherPlaceThanBeforeHasLostTheLock(t *testing.T) {
+	t.Parallel()
+	p := start(t, WithLeaseTTL(time.Minute)) // hardly a heartbeat comes in between
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	if err := outside(t).Del(soon(t), c.claim.keys[:4]...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	other := mustAcquire(t, start(t).at(t, lockPath(t)))
+	if _, err := c.claim.do(soon(t), "enqueue", c.id, c.claim.describe(), ""); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an answer to the heartbeats", p.round)
+	if c.Err() == nil && other.Err() == nil {
+		t.Error("two have the lock")
+	}
+	c.Release()
+	if queue := left(t, c.claim.path); !c.gone.Load() && (len(queue) != 1 || queue[0] != other.id) {
+		t.Errorf("queue %v, want the holder alone", queue)
+	}
+	mustRelease(t, other)
+}
+
+// The clock of a new primary may be behind that of the old one, which has said that it was not queued.
+func TestPlaceThatIsNotTakenIsLeft(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	c := enrolled(t, p, lockPath(t))
+	c.apply(answer{at: time.Duration(time.Now().Add(time.Hour).UnixNano())}, p.now())
+	if err := c.acquire(soon(t), nil, nil); err == nil {
+		t.Fatal("granted by what was said before it was missing")
+	}
+	c.discard()
+	c.AwaitRelease()
+	if queue := left(t, c.claim.path); len(queue) != 0 {
+		t.Errorf("queue %v is left", queue)
+	}
+}
+
+// A clock that is set back, or that of a new primary which is behind, does not keep the key free.
+func TestKeyIsNotLeftFreeForLongThoughTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	l := start(t).at(t, lockPath(t))
+	mustRelease(t, mustAcquire(t, l))
+	ahead := time.Now().Add(time.Hour).UnixMicro()
+	if err := outside(t).HSet(soon(t), l.keys[3], "gap", ahead).Err(); err != nil {
+		t.Fatal(err)
+	}
+	g, err := l.TryAcquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustRelease(t, g)
+}
+
+// The server counts whole seconds, and the first may have begun just before it did.
+func TestAgeOfAServerIsNotOverstated(t *testing.T) {
+	t.Parallel()
+	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
+	p := startAt(t, []string{s.Addr()}, WithLeaseTTL(time.Second))
+	eventually(t, "a second has begun since the start", func() bool {
+		info, err := redisserver.Ask(s.Addr(), "INFO", "server")
+		return err == nil && field(info[0], "uptime_in_seconds") >= "1"
+	})
+	c := enrolled(t, p, lockPath(t)) // whose first heartbeat would begin a quarantine
+	if err := c.ask(soon(t), "enqueue", c.claim.describe(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if a := c.newest(); a.has {
+		t.Errorf("a server that may be up for less than a second has granted the lock: %+v", a)
+	}
+	c.discard()
+}
+
+// What the longest lease is, is still known when the next primary is replaced as well.
+func TestSecondFailoverKeepsTheQuarantineOfTheFirst(t *testing.T) {
+	t.Parallel()
+	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
+	if err := remember(s.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := redisserver.Ask(s.Addr(), "HSET", "tierlock:primary", "longest", strconv.FormatInt(time.Minute.Microseconds(), 10)); err != nil {
+		t.Fatal(err)
+	}
+	p := startAt(t, []string{s.Addr()})
+	c := enrolled(t, p, lockPath(t))
+	for _, former := range []string{"first", "second"} {
+		if _, err := redisserver.Ask(s.Addr(), "HSET", "tierlock:primary", "id", former); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.ask(soon(t), "enqueue", c.claim.describe(), ""); err != nil {
+			t.Fatal(err)
+		}
+		if a := c.newest(); a.wait < time.Minute-ttl {
+			t.Errorf("after the %s primary: a quarantine of %v, want a minute", former, a.wait)
+		}
+	}
+	c.discard()
+}
