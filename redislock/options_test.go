@@ -61,11 +61,26 @@ func TestPathsOfLocks(t *testing.T) {
 	for path, ok := range map[string]bool{
 		"/locks/x": true, "locks:x": true, "x": true, "/": true, "a//b": true, "": false, "l\xff": false, "a\nb": false,
 		strings.Repeat("x", 1024): true, strings.Repeat("x", 1025): false, "schlösser/ü 1": true,
-		"{a}": true, "{a}:b": true, "b:{a}:c": true, "{}": false, "a{b": false, "a}b": false, "}{a}": false, "{a}{b}": false, "{a{b}": false,
+		"{a}": false, "{a}:b": true, "b:{a}:c": true, "{}": false, "a{b": false, "a}b": false, "}{a}": false, "{a}{b}": false, "{a{b}": false,
 	} {
 		if err := ValidatePath(path); (err == nil) != ok {
 			t.Errorf("%.40q: %v", path, err)
 		}
+	}
+}
+
+// Each lock has a queue of its own.
+func TestPathsDoNotShareAQueue(t *testing.T) {
+	of := make(map[string]string)
+	for _, path := range []string{"a", "{a}", "{a}a", "a{a}", "a:{a}", "{a}:a", "a:a"} {
+		if ValidatePath(path) != nil {
+			continue
+		}
+		queue := keysOf(path, nil)[1]
+		if other, shared := of[queue]; shared {
+			t.Errorf("%q and %q share %q", path, other, queue)
+		}
+		of[queue] = path
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 const maxPath = 1024
 
 // ValidatePath reports whether path may name a lock: not empty, valid UTF-8 without control
-// characters, at most 1024 bytes, and no braces but those of one hash tag. It is the key of the
-// lock in Redis.
+// characters, at most 1024 bytes, and no braces but those of one hash tag, which is not all of it. It is
+// the key of the lock in Redis.
 func ValidatePath(path string) error {
 	if err := checkPath(path); err != nil {
 		return fmt.Errorf("redislock: lock path %q: %w", path, err)
@@ -35,6 +35,8 @@ func checkPath(path string) error {
 		return errors.New("control character")
 	case strings.ContainsAny(path, "{}") && !hasTag(path):
 		return errors.New("braces that are no hash tag")
+	case path[0] == '{' && path[len(path)-1] == '}':
+		return errors.New("nothing but a hash tag, which would have the queue of the lock without the braces")
 	}
 	return nil
 }
