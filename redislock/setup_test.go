@@ -3,8 +3,6 @@ package redislock
 import (
 	"context"
 	"errors"
-	"io"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -161,14 +159,6 @@ func (w *wait) must(t *testing.T) *contender {
 	return c
 }
 
-func (w *wait) fails(t *testing.T, want error) {
-	t.Helper()
-	if c, ok := <-w.granted; ok {
-		t.Fatalf("granted with token %d, want %v", c.Token(), want)
-	}
-	wantErr(t, w.err, want)
-}
-
 func (w *wait) pending(t *testing.T) {
 	t.Helper()
 	select {
@@ -231,5 +221,3 @@ func left(t *testing.T, path string) []string {
 	}
 	return queue
 }
-
-func logged(w io.Writer) Option { return WithLogger(slog.New(slog.NewTextHandler(w, nil))) }

@@ -140,7 +140,7 @@ func transactions(file string) (n int64, err error) {
 	inside, counts := false, false
 	for {
 		words, err := command(r)
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return n, nil
 		}
 		if err != nil {
