@@ -3,8 +3,6 @@ package pglock
 import (
 	"context"
 	"errors"
-	"io"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -208,8 +206,6 @@ func exec(t testing.TB, sql string, args ...any) {
 		t.Fatal(err)
 	}
 }
-
-func logged(w io.Writer) Option { return WithLogger(slog.New(slog.NewTextHandler(w, nil))) }
 
 func ended(t *testing.T, what string, done <-chan struct{}, within time.Duration) {
 	t.Helper()
