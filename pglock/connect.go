@@ -13,6 +13,11 @@ import (
 // maxRequests is how many requests are sent at a time. Each is over when its transaction is.
 const maxRequests = 4
 
+// settings are those of a connection that must not be the role's. A path has to be the same text for all,
+// and times have to be readable.
+const settings = `SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+	SET client_encoding = 'UTF8'; SET datestyle = 'ISO'`
+
 // config says how to connect: as the program's pool does. A request is one round trip, so that nothing
 // is prepared, and no connection tried out before.
 func (s *store) config() *pgxpool.Config {
@@ -29,7 +34,7 @@ func (s *store) config() *pgxpool.Config {
 				return err
 			}
 		}
-		_, err := conn.Exec(ctx, "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE")
+		_, err := conn.Exec(ctx, settings)
 		return err
 	}
 	return c

@@ -45,7 +45,8 @@
 //     acknowledged is promoted, holders keep their locks, and those who wait their places.
 //   - With others the rows of the last moments may be missing. A holder without a row learns that it has
 //     lost the lock when it connects to the new primary, before its lease is renewed there, or else when
-//     its lease ends. Tokens may start lower again.
+//     its lease ends. Rows of the last moments that were deleted may be back; their process deletes them
+//     when it connects. Tokens may start lower again.
 //   - In either case the new primary gives nobody a lock for as long as the longest TTL that was ever used
 //     in the database, from when a process first calls it: for so long it cannot know who has it. A try
 //     then returns [tier.ErrLocked].

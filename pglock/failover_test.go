@@ -87,6 +87,32 @@ func TestHolderWhoIsMissingAtTheNewPrimaryKnows(t *testing.T) {
 	c.Release()
 }
 
+// What was acknowledged by a primary that is lost may be back at the standby that took over: here the row
+// of a contender that had been deleted, whose session lives on.
+func TestContenderThatIsBackAtTheNewPrimaryIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	e, primary, standby := pair(t)
+	a := startAt(t, pgserver.PlainURL(e.Addrs()...))
+	c := mustAcquire(t, a.at(t, lockPath(t)))
+	pool := poolAt(t, pgserver.PlainURL(standby.Addr()), nil)
+	defer pool.Close()
+	eventually(t, "the contender at the standby", func() bool {
+		var known bool
+		err := pool.QueryRow(soon(t), "SELECT EXISTS (SELECT FROM tierlock.contender WHERE id = $1)", c.id).Scan(&known)
+		return err == nil && known
+	})
+	e.Isolate(primary)
+	mustRelease(t, c)
+	primary.Kill()
+	if err := e.Promote(soon(t), standby); err != nil {
+		t.Fatal(err)
+	}
+	mustRelease(t, mustAcquire(t, startAt(t, pgserver.PlainURL(e.Addrs()...)).at(t, lockPath(t))))
+	if a.sessions.last() != c.session || c.session.Over() {
+		t.Error("the session is another one: nothing was tested")
+	}
+}
+
 // Not promised: whoever promotes a standby has to see to it that the old primary is dead, or that it
 // acknowledges nothing without a standby.
 func TestNotPromisedBesideAnOldPrimaryThatGoesOn(t *testing.T) {

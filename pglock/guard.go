@@ -22,7 +22,7 @@ type guarded interface {
 
 // Tx runs f in a transaction, on a connection of the pool that the locks were made with, and commits it
 // if f returns nil and the lock of hold is still ours: an exact fence for data in the same database. The
-// server makes sure of that in the message that commits. From then until the commit is done, it gives
+// server makes sure of that in the message that commits, once deferred constraints are checked. From then until the commit is done, it gives
 // the lock to nobody else; before, the transaction keeps nobody from getting the lock, however long it
 // takes.
 //
@@ -57,6 +57,10 @@ func Tx(ctx context.Context, hold *tier.Hold, f func(tx pgx.Tx) error) error {
 const beginQuery = `begin isolation level read committed read write;
 	set local statement_timeout = %[1]d; set local idle_in_transaction_session_timeout = %[1]d`
 
+// checkDeferred leaves nothing to be checked in the commit, which no timeout ends, and nobody else gets the
+// lock meanwhile.
+const checkDeferred = "set constraints all immediate"
+
 // Tx is [Tx] for one that has just been asked.
 func (c *contender) Tx(ctx context.Context, check func() error, f func(pgx.Tx) error) error {
 	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
@@ -74,6 +78,9 @@ func (c *contender) Tx(ctx context.Context, check func() error, f func(pgx.Tx) e
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginQuery, s.options.ttl.Milliseconds())})
 	if err == nil {
 		err = f(body{tx})
+	}
+	if err == nil {
+		_, err = conn.Exec(ctx, checkDeferred)
 	}
 	if err == nil && conn.Conn().PgConn().TxStatus() != inTransaction {
 		err = errors.New("the function has ended the transaction, or a statement has failed")

@@ -203,6 +203,30 @@ func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 	}
 }
 
+// A commit checks what was deferred, for which no statement_timeout holds.
+func TestCommitThatIsStuckLocksNobodyOut(t *testing.T) {
+	p, q := start(t), start(t)
+	tab := table(t)
+	exec(t, `CREATE OR REPLACE FUNCTION stuck_check() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(30); RETURN NULL; END'`)
+	exec(t, "CREATE CONSTRAINT TRIGGER stuck AFTER UPDATE ON "+tab+" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION stuck_check()")
+	hold := mustHold(t, p.locks(t), lockPath(t))
+	result := make(chan error, 1)
+	go func() { result <- Tx(soon(t), hold, increment(soon(t), tab)) }()
+	eventually(t, "a check under way", func() bool {
+		var n int
+		err := outside(t).QueryRow(soon(t), "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'").Scan(&n)
+		return err == nil && n == 1
+	})
+	heal := p.line.sever() // so that nobody tells the server either
+	begun := time.Now()
+	mustRelease(t, mustAcquire(t, q.at(t, lockPath(t))))
+	if took := time.Since(begun); took > 3*ttl {
+		t.Errorf("the next one had the lock after %v", took)
+	}
+	heal()
+	wantErr(t, <-result, tier.ErrLost)
+}
+
 // The statement ends on the server, too, when the lock is lost in the middle of it.
 func TestStatementEndsWithTheLease(t *testing.T) {
 	hold := mustHold(t, start(t).locks(t), lockPath(t))

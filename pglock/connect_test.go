@@ -1,0 +1,25 @@
+package pglock
+
+import (
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/pgserver"
+)
+
+// A role may have settings of how values are written, text is encoded, and transactions begin.
+func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
+	url := pgserver.PlainURL(server(t).Addr())
+	p, path := startAt(t, url), lockPath(t)+"/é"
+	c := mustAcquire(t, p.at(t, path))
+	for _, setting := range []string{
+		"datestyle=SQL,DMY", "client_encoding=LATIN1", "timezone=Asia/Kathmandu", "search_path=none",
+		"default_transaction_isolation=serializable", "default_transaction_read_only=on",
+	} {
+		w := begin(t, startAt(t, url+"&"+setting).at(t, path).Acquire)
+		eventually(t, "a contender that waits, with "+setting, func() bool { return len(left(t, path)) == 2 })
+		w.pending(t)
+		mustRelease(t, c)
+		c = w.must(t)
+	}
+	mustRelease(t, c)
+}
