@@ -71,11 +71,31 @@ func TestAdvisoryTransactionOfASessionThatIsOverIsNotCommitted(t *testing.T) {
 		exec(t, "SELECT pg_terminate_backend($1)", tx.Conn().PgConn().PID())
 		return nil
 	})
-	if !errors.Is(err, tier.ErrLost) || !errors.Is(hold.Err(), tier.ErrLost) {
+	if err == nil || !errors.Is(hold.Err(), tier.ErrLost) {
 		t.Errorf("Tx: %v, the hold: %v; want ErrLost", err, hold.Err())
 	}
 	if n := value(t, table); n != 0 {
 		t.Errorf("%d were committed", n)
+	}
+}
+
+// The commit is done, and nobody hears of it. ErrLost would say that it is not.
+func TestAnswerOfTheCommitIsLostWithAnAdvisoryLock(t *testing.T) {
+	t.Parallel()
+	_, hold := holdAdvisory(t)
+	table, ctx := table(t), soon(t)
+	exec(t, `CREATE OR REPLACE FUNCTION slow_check() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END'`)
+	exec(t, "CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON "+table+" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow_check()")
+	err := Tx(ctx, hold, func(tx pgx.Tx) error {
+		wire := tx.Conn().PgConn().Conn()
+		time.AfterFunc(ttl/10, func() { wire.Close() }) // in the commit
+		return increment(ctx, table)(tx)
+	})
+	if err == nil || errors.Is(err, tier.ErrLost) {
+		t.Errorf("Tx: %v, want that the outcome is unknown", err)
+	}
+	if !errors.Is(hold.Err(), tier.ErrLost) {
+		t.Errorf("the hold: %v, want ErrLost", hold.Err())
 	}
 }
 
@@ -120,15 +140,15 @@ func TestNobodyGetsAnAdvisoryLockDuringATransaction(t *testing.T) {
 		case <-time.After(ttl / 10):
 		}
 		return increment(ctx, table)(tx)
-	}); err != nil {
-		t.Errorf("Tx: %v", err)
+	}); !errors.Is(err, tier.ErrReleased) {
+		t.Errorf("Tx: %v, want ErrReleased", err)
 	}
 	if err := <-released; err != nil {
 		t.Errorf("Release: %v", err)
 	}
 	next := <-granted
-	if n := value(t, table); n != 1 {
-		t.Errorf("%d when the next one has the lock, want 1", n)
+	if n := value(t, table); n != 0 {
+		t.Errorf("%d were committed by one that has given the lock up", n)
 	}
 	mustRelease(t, next)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -243,13 +244,14 @@ func TestStatementEndsWithTheLease(t *testing.T) {
 }
 
 func TestAnswerOfTheCommitIsLost(t *testing.T) {
-	p := start(t)
+	p := start(t, WithLeaseTTL(time.Minute)) // so that nothing else is said meanwhile
 	locks := p.locks(t)
 	hold := mustHold(t, locks, lockPath(t))
 	tab := table(t)
 	err := Tx(soon(t), hold, func(tx pgx.Tx) error {
 		err := increment(soon(t), tab)(tx)
-		p.line.messages(func() bool { return true })
+		var answers atomic.Int32
+		p.line.messages(func() bool { return answers.Add(1) == 2 }) // behind that of the check of what is deferred
 		return err
 	})
 	p.line.messages(nil)

@@ -38,14 +38,11 @@ func (c *Contender) Tx(ctx context.Context, check func() error, f func(pgx.Tx) e
 	left, _ := x.Remaining()
 	ctx, cancel := context.WithTimeoutCause(ctx, left, second.Lost(second.ByLease, "the transaction has lasted for the whole lease"))
 	defer cancel()
-	err := x.transact(ctx, f)
+	err := x.transact(ctx, check, f)
 	if x.conn.IsClosed() {
 		x.broken(errors.Join(errDropped, err))
 	}
-	if err != nil {
-		return cmp.Or(check(), err)
-	}
-	return nil
+	return err
 }
 
 // renew makes sure that the lease runs and the session lives.
@@ -59,9 +56,19 @@ func (c *Contender) renew() error {
 	return c.Err()
 }
 
-func (x *session) transact(ctx context.Context, f func(pgx.Tx) error) error {
+// transact commits unless check fails. When the commit does, that alone does not say that the lock was lost
+// before: it may be done.
+func (x *session) transact(ctx context.Context, check func() error, f func(pgx.Tx) error) error {
 	x.wire.SetDeadline(time.Time{})
 	x.calling.Store(true) // a request to cancel is wanted
 	defer x.calling.Store(false)
-	return pgx.BeginTxFunc(ctx, x.conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, f)
+	tx, err := x.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+	if err == nil {
+		defer tx.Rollback(ctx) // nothing once it is committed
+		err = f(tx)
+	}
+	if lost := check(); lost != nil || err != nil {
+		return cmp.Or(lost, err)
+	}
+	return tx.Commit(ctx)
 }
