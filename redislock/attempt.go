@@ -94,6 +94,9 @@ func (c *contender) ask(ctx context.Context, op string, more ...string) error {
 	sent := c.claim.store.now()
 	words, err := c.claim.do(ctx, op, c.id, more...)
 	if err != nil {
+		if begun(err) {
+			c.unclear.Store(true)
+		}
 		return err
 	}
 	if len(words) == 1 && words[0] == "busy" {

@@ -20,7 +20,7 @@
 // SET path id NX PX makes, so that this lock and those of redsync (with one server), bsm/redislock,
 // Spring's RedisLockRegistry and whatever else locks that way exclude one another on the same key.
 // Beside it are the queue of the processes that wait, their leases, and a little state, as
-// {path}:tierlock:queue, :leases and :state; if path has a hash tag, path::tierlock:queue and so on. All that is
+// {path}:tierlock:queue, :leases and :state; if path has a hash tag, without the braces. All that is
 // done to them is one script, which goes by the server's clock and never by a client's.
 //
 // # Beside other locks

@@ -45,6 +45,9 @@ func classify(err error) outcome {
 	return permanent
 }
 
+// begun reports whether an answer comes from within a script, which may have written before.
+func begun(err error) bool { return err != nil && strings.Contains(err.Error(), "@user_script") }
+
 // errGone says that a contender has lost its place in the queue and has to start again.
 var errGone = errors.New("place in the queue lost")
 

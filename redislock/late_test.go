@@ -5,8 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A request to queue that arrives late, after its contender has lost the lock, gives it another place.
@@ -46,6 +49,48 @@ func TestPlaceThatIsNotTakenIsLeft(t *testing.T) {
 	if queue := left(t, c.claim.path); len(queue) != 0 {
 		t.Errorf("queue %v is left", queue)
 	}
+}
+
+// A user may be allowed to do everything but to tell others, which a script finds out when it has queued.
+func TestScriptThatIsRefusedHalfwayLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
+	if err := remember(s.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	c := mustAcquire(t, startAt(t, []string{s.Addr()}).at(t, "job"))
+	if _, err := redisserver.Ask(s.Addr(), "ACL", "SETUSER", "mute", "on", "nopass", "allkeys", "allcommands", "resetchannels"); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "mute", Password: "-"})
+	defer client.Close()
+	o, _, _ := newOptions([]Option{WithLeaseTTL(time.Minute)})
+	mute := open(client, o)
+	defer mute.Close()
+	l, err := mute.Claim("job", second.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Acquire(soon(t), nil); err == nil || !begun(err) {
+		t.Errorf("error %v, want that of the script", err)
+	}
+	eventually(t, "the holder is alone", func() bool {
+		n, err := redisserver.Ask(s.Addr(), "ZCARD", c.claim.keys[1])
+		return err == nil && n[0] == "1"
+	})
+	mustRelease(t, c)
+}
+
+// A server that evicts keys may leave the queue and forget the leases.
+func TestDeadContenderGoesThoughItsLeaseWasForgotten(t *testing.T) {
+	t.Parallel()
+	a, b := start(t), start(t)
+	c := mustAcquire(t, a.at(t, lockPath(t)))
+	a.kill()
+	if err := outside(t).Del(soon(t), c.claim.keys[2]).Err(); err != nil {
+		t.Fatal(err)
+	}
+	mustRelease(t, mustAcquire(t, b.at(t, lockPath(t))))
 }
 
 // A clock that is set back, or that of a new primary which is behind, does not keep the key free.

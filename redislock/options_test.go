@@ -104,19 +104,6 @@ func TestKeysOfALockAreInOneSlot(t *testing.T) {
 	}
 }
 
-// What belongs to one lock is no other's.
-func TestKeysOfLocksDiffer(t *testing.T) {
-	owner := make(map[string]string)
-	for _, path := range []string{"a", "{a}", "{a}:", "{a}:b", "b{a}", "a:", ":a"} {
-		for _, key := range keysOf(path, nil)[:4] {
-			if other, taken := owner[key]; taken {
-				t.Errorf("%s is of %s and %s", key, other, path)
-			}
-			owner[key] = path
-		}
-	}
-}
-
 func TestClaimsAreEqualIfTheirContendersAreAlike(t *testing.T) {
 	t.Parallel()
 	p, q := start(t), start(t)

@@ -53,7 +53,7 @@ func hasTag(key string) bool {
 func keysOf(path string, client redis.UniversalClient) []string {
 	prefix := "{" + path + "}"
 	if hasTag(path) {
-		prefix = path + ":" // or {a} would have the keys of a
+		prefix = path
 	}
 	prefix += ":tierlock:"
 	record := "tierlock:primary"

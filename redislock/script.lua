@@ -92,6 +92,11 @@ local lost, granted, ended, wait = {}, {}, false, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', int(now))) do
 	drop(id)
 end
+if redis.call('ZCARD', leases) < redis.call('ZCARD', queue) then -- evicted, or deleted by an operator
+	for _, id in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+		redis.call('ZADD', leases, 'NX', int(now + unsure), id)
+	end
+end
 
 local held = look()
 if mine and held ~= mine then -- by an operator, or whoever came after one
@@ -156,13 +161,10 @@ local function extend()
 end
 
 -- put has the key of the lock say that the first in the queue has it, up to the end of the
--- last of the leases under which it is had.
+-- last lease of all, which readers by the thousand need not look for.
 local function put(head)
-	local ends = 0
-	for _, id in ipairs(holders()) do
-		ends = math.max(ends, tonumber(redis.call('ZSCORE', leases, id) or 0))
-	end
-	local px = math.max(math.ceil((ends - now) / 1000), 0) + 1
+	local last_lease = redis.call('ZRANGE', leases, -1, -1, 'WITHSCORES')
+	local px = math.max(math.ceil((tonumber(last_lease[2] or 0) - now) / 1000), 0) + 1
 	if mine ~= head then
 		redis.call('SET', lock, head, 'PX', int(px))
 	elseif redis.call('PTTL', lock) < px - 1 then
