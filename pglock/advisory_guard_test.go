@@ -125,6 +125,38 @@ func TestAdvisoryTransactionEndsWithTheLease(t *testing.T) {
 	mustRelease(t, next)
 }
 
+func TestStuckAdvisoryTransactionLocksNobodyOut(t *testing.T) {
+	t.Parallel()
+	_, hold := holdAdvisory(t)
+	begun := time.Now()
+	err := Tx(soon(t), hold, func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), "SELECT pg_sleep(60)")
+		return err
+	})
+	if took := time.Since(begun); took > ttl || !errors.Is(err, tier.ErrLost) {
+		t.Errorf("Tx: %v after %v, want ErrLost within %v", err, took, ttl)
+	}
+	mustRelease(t, startAdvisory(t, pgserver.PlainURL(server(t).Addr())).mustAcquire(t, lockPath(t)))
+	if took := time.Since(begun); took > 2*ttl {
+		t.Errorf("the next one has the lock after %v", took)
+	}
+}
+
+func TestAdvisoryTransactionHasAWholeLease(t *testing.T) {
+	t.Parallel()
+	_, hold := holdAdvisory(t)
+	time.Sleep(ttl / 10) // since when the lease has not been renewed, as a rule
+	begun := time.Now()
+	if err := Tx(soon(t), hold, func(pgx.Tx) error {
+		if end := hold.Grant().ValidUntil(); end.Before(begun.Add(ttl - ttl/3 - time.Millisecond)) {
+			t.Errorf("at the beginning the lease ends %v after it", end.Sub(begun))
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNobodyGetsAnAdvisoryLockDuringATransaction(t *testing.T) {
 	t.Parallel()
 	_, hold := holdAdvisory(t)

@@ -39,9 +39,9 @@ type guarded interface {
 // leaves the process with the release.
 //
 // With a lock of [NewAdvisory] the transaction is one of the session that has the lock, which is the fence.
-// Nothing else is sent there meanwhile, so that the lease is not renewed: ctx, which f should use, ends with the
-// lease, and with a statement under way so does the connection. If ctx ends first, or an answer is lost,
-// the lock is lost as well.
+// Nothing else is sent there meanwhile, and so the lease is renewed at its beginning and not again until its end.
+// When the lease is over, or ctx ends, the connection is closed and the lock is lost, whatever is under way;
+// also when an answer is lost.
 func Tx(ctx context.Context, hold *tier.Hold, f func(tx pgx.Tx) error) error {
 	g, ok := hold.Grant().(guarded)
 	if !ok {

@@ -29,7 +29,7 @@ func dial(ctx context.Context, c Config, bound time.Duration, heard func(*pgconn
 		}
 		return dial(ctx, network, addr)
 	}
-	ms := strconv.FormatInt(c.TTL.Milliseconds(), 10)
+	ms := milliseconds(c.TTL)
 	seconds := strconv.FormatInt(int64((c.TTL+time.Second-1)/time.Second), 10)
 	maps.Copy(config.RuntimeParams, map[string]string{
 		"application_name":                    "tierlock",
@@ -75,7 +75,7 @@ func dial(ctx context.Context, c Config, bound time.Duration, heard func(*pgconn
 
 // prepare has the session know our statements, and asks how long the quarantine lasts.
 func (l *line) prepare(ctx context.Context, c Config) error {
-	ttl := strconv.FormatInt(c.TTL.Milliseconds(), 10)
+	ttl := milliseconds(c.TTL)
 	p := l.conn.PgConn().StartPipeline(ctx)
 	for _, name := range slices.Sorted(maps.Keys(statements)) {
 		p.SendPrepare(name, statements[name], nil)
@@ -84,7 +84,7 @@ func (l *line) prepare(ctx context.Context, c Config) error {
 	// What is missing in some versions and on some systems.
 	optional := map[string]string{
 		// A session that waits is not idle: only this tells that its client is gone.
-		"client_connection_check_interval": strconv.FormatInt(min(c.TTL/8, time.Second).Milliseconds(), 10),
+		"client_connection_check_interval": milliseconds(min(c.TTL/8, time.Second)),
 		"transaction_timeout":              "0",
 	}
 	for name, value := range optional {
@@ -122,3 +122,5 @@ func (l *line) prepare(ctx context.Context, c Config) error {
 
 // ErrNoLease says that the server would not end an idle session in time.
 var ErrNoLease = errors.New("the session does not have the idle_session_timeout that was asked for; a pooler in between, or a hook of the pool, may have changed it")
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -16,31 +16,25 @@ import (
 // an error. The contender is not idle from before that is asked.
 //
 // While it lasts nothing else is sent in the session, so it has to end within the lease as it is
-// renewed at its beginning: its context ends with that. If ctx ends during a statement, or there is no
-// answer, the connection is closed, and with it the lock is lost.
+// renewed at its beginning. When that is over, or ctx ends, the connection is closed, whatever is under
+// way, and with it the lock is lost.
 func (c *Contender) Tx(ctx context.Context, check func() error, f func(pgx.Tx) error) error {
 	c.pending.Add(1) // count first, look after
 	defer c.pending.Add(-1)
-	if err := check(); err != nil {
+	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
 		return err
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
 	}
 	x := c.session
 	if !x.begin() {
 		return cmp.Or(c.Err(), errDropped)
 	}
 	defer x.done()
-	if err := c.renew(); err != nil {
-		return err
+	err := c.renew()
+	if err == nil {
+		err = x.transact(ctx, check, f)
 	}
-	left, _ := x.Remaining()
-	ctx, cancel := context.WithTimeoutCause(ctx, left, second.Lost(second.ByLease, "the transaction has lasted for the whole lease"))
-	defer cancel()
-	err := x.transact(ctx, check, f)
-	if x.conn.IsClosed() {
-		x.broken(errors.Join(errDropped, err))
+	if x.conn.IsClosed() || x.isClosed() {
+		x.broken(cmp.Or(err, errDropped))
 	}
 	return err
 }
@@ -57,12 +51,26 @@ func (c *Contender) renew() error {
 }
 
 // transact commits unless check fails. When the commit does, that alone does not say that the lock was lost
-// before: it may be done.
+// before: it may be done. The server itself ends what is stuck, should nobody be there to do so once the
+// lease is over.
 func (x *session) transact(ctx context.Context, check func() error, f func(pgx.Tx) error) error {
+	left, _ := x.Remaining()
+	ctx, cancel := context.WithTimeoutCause(ctx, left, second.Lost(second.ByLease, "the transaction has lasted for the whole lease"))
+	defer cancel()
+	aborted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(aborted)
+		x.cancel()
+		x.drop()
+	})
+	defer func() {
+		if !stop() {
+			<-aborted
+		}
+	}()
 	x.wire.SetDeadline(time.Time{})
-	x.calling.Store(true) // a request to cancel is wanted
-	defer x.calling.Store(false)
-	tx, err := x.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+	timeout := "set local statement_timeout = " + milliseconds(x.tier.config.TTL)
+	tx, err := x.conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: "begin isolation level read committed read write; " + timeout})
 	if err == nil {
 		defer tx.Rollback(ctx) // nothing once it is committed
 		err = f(tx)
