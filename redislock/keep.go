@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -49,7 +50,7 @@ func (s *store) round() (answered bool) {
 			alive = append(alive, c)
 		}
 	}
-	cmds, err := call(s, s.ctx, func(ctx context.Context) ([]*redis.Cmd, error) { return s.beat(ctx, alive) })
+	cmds, err := s.beat(alive)
 	if err != nil {
 		return false
 	}
@@ -76,17 +77,19 @@ func (s *store) introduce(sent time.Duration) bool {
 // most is how many heartbeats are sent together.
 const most = 256
 
-// beat sends one heartbeat for each contender. The error says that not all were answered.
-func (s *store) beat(ctx context.Context, all []*contender) (cmds []*redis.Cmd, err error) {
+// beat sends one heartbeat for each contender, and is as patient with each so many of them as with any
+// request. The error says that not all were answered.
+func (s *store) beat(all []*contender) (cmds []*redis.Cmd, err error) {
 	if len(all) == 0 {
-		return nil, s.client.Ping(ctx).Err()
+		_, err := call(s, s.ctx, func(ctx context.Context) (string, error) { return s.client.Ping(ctx).Result() })
+		return nil, err
 	}
-	for rest := all; len(rest) > 0; rest = rest[min(most, len(rest)):] {
-		some, err := s.send(ctx, "beat", rest[:min(most, len(rest))])
+	for some := range slices.Chunk(all, most) {
+		answered, err := call(s, s.ctx, func(ctx context.Context) ([]*redis.Cmd, error) { return s.send(ctx, "beat", some) })
 		if err != nil {
 			return nil, err
 		}
-		cmds = append(cmds, some...)
+		cmds = append(cmds, answered...)
 	}
 	return cmds, nil
 }

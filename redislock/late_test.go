@@ -153,3 +153,38 @@ func TestSecondFailoverKeepsTheQuarantineOfTheFirst(t *testing.T) {
 	}
 	c.discard()
 }
+
+func TestQuarantineEndsThoughTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
+	if err := remember(s.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	ahead := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
+	if _, err := redisserver.Ask(s.Addr(), "HSET", "tierlock:primary", "from", ahead, "until", ahead); err != nil {
+		t.Fatal(err)
+	}
+	p := startAt(t, []string{s.Addr()})
+	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t))))
+}
+
+// A process with many locks takes its time to renew them all.
+func TestRoundOfManyHeartbeatsMayTakeLong(t *testing.T) {
+	t.Parallel()
+	p := start(t, WithLeaseTTL(6*time.Second))
+	var all []*contender
+	for range 8 * most {
+		all = append(all, enrolled(t, p, lockPath(t)))
+	}
+	p.wire.on("beat", func() bool { time.Sleep(p.patience() / 7); return false })
+	begun := time.Now()
+	if !p.round() {
+		t.Error("a round that goes on was given up")
+	}
+	if d := time.Since(begun); d < p.patience() {
+		t.Errorf("it took %v: no test", d)
+	}
+	for _, c := range all {
+		c.discard()
+	}
+}

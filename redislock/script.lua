@@ -71,7 +71,7 @@ local function quarantine()
 	local id = info:match('master_replid:(%w+)')
 	local r = redis.call('HMGET', record, 'id', 'from', 'until', 'longest')
 	local from, till, worst = tonumber(r[2] or 0), tonumber(r[3] or 0), tonumber(r[4] or 0)
-	if r[1] ~= id then
+	if r[1] ~= id or from > now then -- or the clock was set back
 		local uptime = tonumber(redis.call('INFO', 'server'):match('uptime_in_seconds:(%d+)')) - 1 -- or almost one more
 		worst = math.max(worst, unsure)
 		if r[1] or info:match('master_replid2:(%w+)'):find('[^0]') or uptime * 1000000 < unsure then
