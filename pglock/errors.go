@@ -35,7 +35,7 @@ func classify(err error) outcome {
 		return uncertain
 	case answered(err):
 		switch refusal.Code[:2] {
-		case "40", "53", "55": // a deadlock, no room, a lock that cannot be had
+		case "40", "53", "54", "55": // a deadlock, no room, be it for notifications, a lock that cannot be had
 			return refused
 		}
 		if refusal.Code == "57014" { // cancelled

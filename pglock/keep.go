@@ -263,5 +263,9 @@ func (s *store) finish() {
 	}
 	ctx, cancel := context.WithTimeout(s.wires, time.Second)
 	defer cancel()
-	s.requests.Exec(ctx, "SELECT tierlock.finish($1)", x.id) // if that fails, the session expires
+	for all := false; !all; {
+		if s.requests.QueryRow(ctx, "SELECT tierlock.finish($1)", x.id).Scan(&all) != nil {
+			return // the session expires
+		}
+	}
 }

@@ -107,8 +107,8 @@ END $$;
 -- expire deletes the contenders in an enclosed queue whose sessions are over. It waits for renewals under way.
 CREATE FUNCTION tierlock.expire(queue text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-	dead uuid[] := ARRAY(SELECT s.id FROM tierlock.session s WHERE s.expires <= clock_timestamp()
-		AND s.id IN (SELECT c.session FROM tierlock.contender c WHERE c.path = queue) FOR SHARE OF s);
+	present uuid[] := ARRAY(SELECT session FROM tierlock.contender WHERE path = queue ORDER BY token); -- by the index of that
+	dead uuid[] := ARRAY(SELECT id FROM tierlock.session WHERE expires <= clock_timestamp() AND id = ANY (present) FOR SHARE);
 BEGIN
 	DELETE FROM tierlock.contender WHERE path = queue AND session = ANY (dead);
 END $$;
@@ -211,25 +211,31 @@ BEGIN
 	PERFORM FROM tierlock.session WHERE id = me FOR NO KEY UPDATE;
 	UPDATE tierlock.session SET expires = clock_timestamp() + ttl_ms * interval '1 ms' WHERE id = me AND expires > clock_timestamp();
 	alive := FOUND;
-	stale := ARRAY(SELECT DISTINCT c.path FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session
+	stale := ARRAY(SELECT DISTINCT c.path FROM tierlock.session s, LATERAL (SELECT path FROM tierlock.contender
+		WHERE session = s.id OFFSET 0) c -- or else it may read the rows of all, and those that are dead
 		WHERE s.expires <= clock_timestamp() LIMIT 100);
 	DELETE FROM tierlock.session WHERE id IN (SELECT s.id FROM tierlock.session s WHERE s.expires <= clock_timestamp() - interval '1 minute'
 		AND NOT EXISTS (SELECT FROM tierlock.contender c WHERE c.session = s.id) FOR UPDATE OF s SKIP LOCKED);
 END $$;
 
--- finish ends a session with its contenders. It encloses queues in one order, as others may do the same.
-CREATE FUNCTION tierlock.finish(me uuid) RETURNS void LANGUAGE plpgsql AS $$
+-- finish ends a session with its contenders, in a hundred queues at a time, as the server has room for some thousand locks only.
+-- It reports whether that is all. It encloses queues in one order, as others may do the same.
+CREATE FUNCTION tierlock.finish(me uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	queue text;
 	before uuid[];
 BEGIN
-	FOR queue IN SELECT DISTINCT path FROM tierlock.contender WHERE session = me ORDER BY path LOOP
+	FOR queue IN SELECT DISTINCT path FROM tierlock.contender WHERE session = me ORDER BY path LIMIT 100 LOOP
 		PERFORM tierlock.enclose(queue);
 		before := ARRAY(SELECT h.id FROM tierlock.heads(queue) h);
 		DELETE FROM tierlock.contender WHERE path = queue AND session = me;
 		PERFORM tierlock.tell(queue, before, true);
 	END LOOP;
+	IF EXISTS (SELECT FROM tierlock.contender WHERE session = me) THEN
+		RETURN false;
+	END IF;
 	DELETE FROM tierlock.session WHERE id = me;
+	RETURN true;
 END $$;
 
 -- guard fails unless a contender is there and its session not over. From then until the end of the transaction the contender

@@ -1,0 +1,89 @@
+package pglock
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// crowd inserts contenders of the session of p, each in a queue of its own below path.
+func (p *process) crowd(t *testing.T, path string, n int) {
+	t.Helper()
+	exec(t, `INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms)
+		SELECT $1 || '/' || i, nextval('tierlock.token'), gen_random_uuid(), $2, false, 0 FROM generate_series(1, $3::int) i`,
+		path, p.sessions.last().id, n)
+}
+
+// A server has room for some thousand locks. A process that takes them all at its end would have others fail.
+func TestEndOfAProcessWithManyLocksTakesFewAtATime(t *testing.T) {
+	p := start(t, WithLeaseTTL(time.Minute))
+	id := p.sessions.last().id
+	p.crowd(t, lockPath(t), 250)
+	tx, err := outside(t).Begin(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var locks int
+	if _, err = tx.Exec(soon(t), "SELECT tierlock.finish($1)", id); err == nil {
+		err = tx.QueryRow(soon(t), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()").Scan(&locks)
+	}
+	tx.Rollback(soon(t))
+	if err != nil || locks == 0 || locks > 100 {
+		t.Errorf("%d at a time, want 1 to 100; %v", locks, err)
+	}
+	p.end()
+	var n int
+	if err := outside(t).QueryRow(soon(t), `SELECT (SELECT count(*) FROM tierlock.contender WHERE session = $1) +
+		(SELECT count(*) FROM tierlock.session WHERE id = $1)`, id).Scan(&n); err != nil || n > 0 {
+		t.Errorf("%d rows are left, %v", n, err)
+	}
+}
+
+// While a transaction is open anywhere in the database, rows that are deleted are not removed. That concerns
+// their queue, and neither the others nor the lease.
+func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
+	p, path := start(t, WithLeaseTTL(time.Minute)), lockPath(t)
+	long, err := outside(t).BeginTx(soon(t), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer long.Rollback(soon(t))
+	if _, err := long.Exec(soon(t), "SELECT pg_current_xact_id()"); err != nil {
+		t.Fatal(err)
+	}
+	// blocks is how many a statement looks at.
+	blocks := func(sql string) (n int) {
+		var text string
+		if err := outside(t).QueryRow(soon(t), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, pgx.QueryExecModeSimpleProtocol).Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		var explained []struct {
+			Plan struct {
+				Hit  int `json:"Shared Hit Blocks"`
+				Read int `json:"Shared Read Blocks"`
+			}
+		}
+		if err := json.Unmarshal([]byte(text), &explained); err != nil {
+			t.Fatal(err)
+		}
+		return explained[0].Plan.Hit + explained[0].Plan.Read
+	}
+	id := p.sessions.last().id
+	renewal := "SELECT tierlock.beat('" + id + "', 60000)"
+	entry := "SELECT tierlock.enter('" + path + "', gen_random_uuid(), '" + id + "', false, 0, NULL, false)"
+	before, beforeEntry := blocks(renewal), blocks(entry)
+	const dead = 50_000
+	p.crowd(t, path+"/crowd", dead)
+	exec(t, "DELETE FROM tierlock.contender WHERE path LIKE $1 || '/crowd/%'", path)
+	exec(t, "ANALYZE tierlock.contender") // as autovacuum does: the table looks small
+	for _, c := range []struct {
+		what          string
+		before, after int
+	}{{"a renewal", before, blocks(renewal)}, {"an entry in another queue", beforeEntry, blocks(entry)}} {
+		if c.after > c.before+dead/100 {
+			t.Errorf("%s looks at %d blocks with %d dead rows, %d before", c.what, c.after, dead, c.before)
+		}
+	}
+}
