@@ -188,3 +188,26 @@ func TestRoundOfManyHeartbeatsMayTakeLong(t *testing.T) {
 		c.discard()
 	}
 }
+
+// Who has the longest lease may be heard of after the first one that finds a new primary.
+func TestQuarantineGrowsForTheLongestLease(t *testing.T) {
+	t.Parallel()
+	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
+	if err := remember(s.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := redisserver.Ask(s.Addr(), "HSET", "tierlock:primary", "id", "former"); err != nil {
+		t.Fatal(err)
+	}
+	for _, lease := range []time.Duration{ttl, time.Minute} {
+		p := startAt(t, []string{s.Addr()}, WithLeaseTTL(lease))
+		c := enrolled(t, p, "lock of "+lease.String())
+		if err := c.ask(soon(t), "enqueue", c.claim.describe(), ""); err != nil {
+			t.Fatal(err)
+		}
+		if a := c.newest(); a.wait < lease-ttl/2 {
+			t.Errorf("a quarantine of %v for leases of %v", a.wait, lease)
+		}
+		c.discard()
+	}
+}
