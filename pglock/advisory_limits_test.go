@@ -142,6 +142,27 @@ func TestRestartedServerGrantsNothingForALease(t *testing.T) {
 	heir(t, pgserver.PlainURL(s.Addr()), lockPath(t), g)
 }
 
+// Nothing that was granted has reached the disk.
+func TestTokensGrowOverACrash(t *testing.T) {
+	t.Parallel()
+	s := pgservertest.Start(t, pgserver.Config{NoSync: true, Settings: []string{"wal_writer_delay = '10s'"}})
+	migrated(t, s.Addr())
+	url := pgserver.PlainURL(s.Addr()) + "&synchronous_commit=off"
+	for earlier := startAdvisory(t, url); ; {
+		g := earlier.mustAcquire(t, lockPath(t))
+		mustRelease(t, g)
+		if g.Token() >= 20 {
+			break
+		}
+	}
+	_, g := silentHolder(t, url, lockPath(t))
+	s.Kill()
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	heir(t, url, lockPath(t), g)
+}
+
 // The server goes on, as the same postmaster on the same timeline, but its lock table is a new one.
 func TestServerAfterACrashOfOneProcessGrantsNothingForALease(t *testing.T) {
 	t.Parallel()

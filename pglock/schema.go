@@ -28,7 +28,7 @@ const schemaVersion = 1
 //
 //	GRANT USAGE ON SCHEMA tierlock TO locker;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tierlock TO locker;
-//	GRANT USAGE ON ALL SEQUENCES IN SCHEMA tierlock TO locker;
+//	GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA tierlock TO locker;
 func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('tierlock schema', 0))"); err != nil {

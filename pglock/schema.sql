@@ -283,6 +283,8 @@ BEGIN
 		INSERT INTO tierlock.server AS s VALUES (true, present, clock_timestamp(), ttl) ON CONFLICT (one) DO UPDATE SET
 			since = CASE s.life WHEN present THEN s.since ELSE clock_timestamp() END,
 			life = present, ttl_ms = greatest(s.ttl_ms, ttl) RETURNING * INTO known;
+		-- A grant does not wait for the disk, so a crash may have the sequence go back.
+		PERFORM setval('tierlock.token', nextval('tierlock.token') + 1000000);
 	END IF;
 	RETURN greatest(0, ceil(extract(epoch FROM known.since + known.ttl_ms * interval '1 ms' - clock_timestamp()) * 1000));
 END $$;
