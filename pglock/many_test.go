@@ -87,3 +87,22 @@ func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
 		}
 	}
 }
+
+// It would take its contenders with it, and nobody would tell those behind them.
+func TestSessionThatIsOverStaysWithItsContenders(t *testing.T) {
+	pool := database(t)
+	if err := Migrate(soon(t), pool); err != nil {
+		t.Fatal(err)
+	}
+	id := opened(t, pool)
+	mustExec(t, pool, "SELECT number FROM tierlock.enter('/x', gen_random_uuid(), $1, false, 0, NULL, false)", id)
+	if _, err := pool.Exec(soon(t), "UPDATE tierlock.session SET expires = expires - interval '1 hour' WHERE id = $1", id); err != nil {
+		t.Fatal(err)
+	}
+	if stale := mustExec(t, pool, "SELECT stale[1] FROM tierlock.beat($1, 60000)", opened(t, pool)); stale != "/x" {
+		t.Errorf("the queue with one whose session is over is %v, want /x", stale)
+	}
+	if n := mustExec(t, pool, "SELECT count(*) FROM tierlock.contender"); n != int64(1) {
+		t.Errorf("%v contenders, want the one that is to be settled", n)
+	}
+}
