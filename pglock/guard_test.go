@@ -204,6 +204,25 @@ func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 	}
 }
 
+// Within the process the lock may have been handed on meanwhile, with the same contender.
+func TestTransactionOfAHoldThatHasEndedIsNotCommitted(t *testing.T) {
+	c := mustAcquire(t, start(t).at(t, lockPath(t)))
+	tab := table(t)
+	var ended error
+	err := c.Tx(soon(t), func() error { return ended }, func(tx pgx.Tx) error {
+		ended = second.ErrReleased
+		return increment(soon(t), tab)(tx)
+	})
+	wantErr(t, err, second.ErrReleased)
+	if n := value(t, tab); n != 0 {
+		t.Errorf("%d was committed", n)
+	}
+	if !c.Idle() {
+		t.Error("not idle")
+	}
+	mustRelease(t, c)
+}
+
 // A commit checks what was deferred, for which no statement_timeout holds.
 func TestCommitThatIsStuckLocksNobodyOut(t *testing.T) {
 	p, q := start(t), start(t)
