@@ -3,10 +3,10 @@ package pglock
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strconv"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -169,8 +169,11 @@ func TestServerAfterACrashOfOneProcessGrantsNothingForALease(t *testing.T) {
 	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
 	pool := migrated(t, s.Addr())
 	_, g := silentHolder(t, pgserver.PlainURL(s.Addr()), lockPath(t))
-	victim := number(t, pool, "SELECT pg_backend_pid()")
-	if err := syscall.Kill(int(victim), syscall.SIGKILL); err != nil {
+	victim, err := os.FindProcess(int(number(t, pool, "SELECT pg_backend_pid()")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the server serves again", func() bool {

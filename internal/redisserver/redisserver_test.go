@@ -31,11 +31,15 @@ func TestServerServesUntilStop(t *testing.T) {
 	if err != nil || !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(version) {
 		t.Errorf("Version: got %q, %v, want the number of a release", version, err)
 	}
+	process, err := os.FindProcess(s.Pid())
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(s.Pid(), 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("process %d after Stop: got %v, want %v", s.Pid(), err, syscall.ESRCH)
+	if err := process.Signal(syscall.Signal(0)); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("process %d after Stop: got %v, want %v", s.Pid(), err, os.ErrProcessDone)
 	}
 	if conn, err := net.Dial("tcp", s.Addr()); err == nil {
 		conn.Close()
