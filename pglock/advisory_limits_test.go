@@ -410,3 +410,38 @@ func TestCancelledWaiterKeepsItsSession(t *testing.T) {
 	}
 	mustRelease(t, g)
 }
+
+// A session keeps what it was granted right before the statement that waited was cancelled.
+func TestWaitThatIsCancelledOnceItIsGrantedLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
+	pool := migrated(t, s.Addr())
+	url, path := pgserver.PlainURL(s.Addr()), lockPath(t)
+	g := startAdvisory(t, url).mustAcquire(t, path)
+	seen := func(granted bool) int64 {
+		return number(t, pool, "SELECT count(*) FROM pg_locks WHERE granted = $2 AND "+ofLock, advisory.KeyOf(path), granted)
+	}
+	ctx, cancel := context.WithCancel(soon(t))
+	defer cancel()
+	waiter := startAdvisory(t, url, WithLeaseTTL(time.Minute)).at(t, path) // for half of which it would be kept
+	result := make(chan error, 1)
+	go func() {
+		_, err := waiter.Acquire(ctx, nil)
+		result <- err
+	}()
+	eventually(t, "somebody waits", func() bool { return seen(false) == 1 })
+
+	numbers, err := pool.Begin(soon(t)) // nobody draws a token meanwhile
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer numbers.Rollback(context.Background())
+	if _, err := numbers.Exec(soon(t), "ALTER SEQUENCE tierlock.token CACHE 1"); err != nil {
+		t.Fatal(err)
+	}
+	mustRelease(t, g)
+	eventually(t, "the next one is granted the lock, and draws its token", func() bool { return seen(true) == 1 && seen(false) == 0 })
+	cancel()
+	wantErr(t, <-result, context.Canceled)
+	eventually(t, "nobody has the lock", func() bool { return seen(true) == 0 })
+}

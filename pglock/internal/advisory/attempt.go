@@ -179,6 +179,10 @@ func (c *Contender) waitInTurn(ctx context.Context, w *second.Wait, before call,
 	rows, err := answer(p)
 	if !stop() {
 		if <-tried && cancelled(err) && p.Close() == nil {
+			// The lock may have been granted right before: it outlives the statement.
+			if _, err := x.ask("leave-all"); err != nil {
+				return err
+			}
 			return errCancelled
 		}
 		return context.Cause(ctx)

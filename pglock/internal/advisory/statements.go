@@ -15,6 +15,8 @@ var statements = map[string]string{
 	"leave":        "SELECT pg_advisory_unlock($1), set_config('application_name', $2, false)",
 	"leave-shared": "SELECT pg_advisory_unlock_shared($1), set_config('application_name', $2, false)",
 
+	"leave-all": "SELECT pg_advisory_unlock_all()",
+
 	// Who holds a lock alone and asks for a share of it is granted that before all who wait.
 	"share": "WITH l AS MATERIALIZED (SELECT pg_advisory_lock_shared($1)) SELECT pg_advisory_unlock($1) FROM l",
 
