@@ -22,6 +22,9 @@ var (
 	ErrUpgrade = errors.New("a reader cannot become the writer: release the hold first")
 	// ErrPermits says that a semaphore has another number of permits than the one it was asked for.
 	ErrPermits = second.ErrPermits
+	// ErrUnknown says that the outcome of a guarded write is unknown: it may have taken effect, or may yet,
+	// but never after the lock went to another process.
+	ErrUnknown = second.ErrUnknown
 	// ErrWaitLimit says that the lock could not be had within the limit of [WithMaxWait].
 	ErrWaitLimit = errors.New("wait limit reached")
 )

@@ -28,6 +28,10 @@ var (
 	// ErrClosed is returned by every call that needs a client which is closed.
 	ErrClosed = second.ErrClosed
 
+	// ErrUnknown says that the outcome of a guarded write is unknown: it may have taken
+	// effect, or may yet, but never after the lock went to somebody else.
+	ErrUnknown = second.ErrUnknown
+
 	// ErrNotHolder is returned by Break when the token is not that of the holder.
 	ErrNotHolder = errors.New("not the holder's token")
 

@@ -9,4 +9,5 @@ var (
 	ErrReleased = errors.New("lock already released")
 	ErrClosed   = errors.New("locks closed")
 	ErrPermits  = errors.New("another number of permits")
+	ErrUnknown  = errors.New("outcome unknown")
 )
