@@ -166,11 +166,12 @@ func (e elsewhere) Claim(string, second.Options) (second.Claim, error) { return 
 func (e elsewhere) Semaphore(string, int, second.Options) (second.Semaphore, error) {
 	return nil, errors.ErrUnsupported
 }
-func (e elsewhere) Notify(func(second.Connection)) {}
-func (e elsewhere) Err() error                     { return nil }
-func (e elsewhere) Done() <-chan struct{}          { return e.done }
-func (e elsewhere) Now() time.Duration             { return 0 }
-func (e elsewhere) Close() error                   { return nil }
+func (e elsewhere) Notify(func(second.Connection))      {}
+func (e elsewhere) Err() error                          { return nil }
+func (e elsewhere) Quarantine() *second.QuarantineError { return nil }
+func (e elsewhere) Done() <-chan struct{}               { return e.done }
+func (e elsewhere) Now() time.Duration                  { return 0 }
+func (e elsewhere) Close() error                        { return nil }
 func (e elsewhere) Acquire(context.Context, *second.Wait) (second.Grant, error) {
 	return foreign{}, nil
 }

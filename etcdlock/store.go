@@ -89,6 +89,9 @@ func (s *store) Err() error {
 	return nil
 }
 
+// Quarantine is none: a cluster that answers knows who holds.
+func (s *store) Quarantine() *second.QuarantineError { return nil }
+
 // Now is the clock of the leases.
 func (s *store) Now() time.Duration { return s.now() }
 

@@ -58,7 +58,7 @@ import (
 // A server that starts again, or is promoted, or whose lock table is emptied because one of its
 // processes has crashed, knows no locks, while a holder that is cut off counts on its lease. So it
 // grants nothing for the longest TTL that any process in the database has ever used, from when a
-// process first connects to it: its quarantine. A try then returns [tier.ErrLocked].
+// process first connects to it: its quarantine, which a [*tier.QuarantineError] tells.
 //
 // # What is different
 //

@@ -89,6 +89,7 @@ func (c *contender) request(old *contender, try bool) (first bool, err error) {
 	var removed *bool
 	var number *int64
 	var quiet int64
+	sent := time.Now()
 	err = s.call(s.ctx, func(ctx context.Context) error {
 		return s.requests.QueryRow(ctx, "SELECT alive, coalesce(first, false), number, removed, quiet FROM tierlock.enter($1, $2, $3, $4, $5, $6, $7)",
 			c.claim.path, c.id, c.session.id, c.claim.mode == second.Reading, c.claim.linger.Milliseconds(), old.idIfAny(), try).
@@ -105,10 +106,10 @@ func (c *contender) request(old *contender, try bool) (first bool, err error) {
 		s.expire(c.session)
 		return false, errGone
 	}
-	s.quarantine.extend(quiet, s.now())
+	s.hush(quiet, sent)
 	old.finishIfAny(removed != nil && *removed)
 	if number == nil {
-		return false, second.ErrLocked
+		return false, s.Quarantine().Locked()
 	}
 	c.token = *number
 	c.entered.Store(int64(s.now()))
@@ -131,7 +132,11 @@ func (l *claim) try(ctx context.Context) (*contender, error) {
 	if err = x.Enrol(c); err == nil {
 		_, err = c.request(nil, true)
 	}
-	if err == nil && !c.holdUnfollowed() {
+	switch q := l.store.Quarantine(); {
+	case err != nil || c.holdUnfollowed():
+	case q != nil:
+		err = q.Locked()
+	default:
 		err = errors.New("the lease has run out and is not renewed yet")
 	}
 	if err != nil {
@@ -161,7 +166,11 @@ func (c *contender) wait(ctx context.Context, w *second.Wait) error {
 	if q == nil {
 		return second.ErrClosed
 	}
-	w.Stands(func() second.Standing { return q.standing(c) })
+	w.Stands(func() second.Standing {
+		stands := q.standing(c)
+		stands.Quarantine = c.claim.store.Quarantine()
+		return stands
+	})
 	defer w.Forget()
 	for {
 		c.wake.Clear()

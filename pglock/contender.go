@@ -136,8 +136,8 @@ func (c *contender) holdUnfollowed() bool {
 // a lock yet. It is woken when that changes.
 func (c *contender) take() bool {
 	s := c.claim.store
-	if d := s.quarantine.left(s.now()); d > 0 {
-		time.AfterFunc(d, c.wake.Set)
+	if q := s.Quarantine(); q != nil {
+		time.AfterFunc(time.Until(q.Until), c.wake.Set)
 		return false
 	}
 	if !c.session.Hold(c) {

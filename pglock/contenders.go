@@ -2,18 +2,34 @@ package pglock
 
 import (
 	"context"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// Contenders reads the queue with one request, as it was at one moment.
+// Contenders reads the queue as it was at one moment. In a quarantine, whoever is first has the
+// lock if it was in the queue before that, as it then had it already.
 func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
+	s := l.store
 	var queue []second.Contender
-	err := l.store.insist(ctx, func(ctx context.Context) error {
-		places, err := look(ctx, l.store.requests, []string{l.path})
+	err := s.insist(ctx, func(ctx context.Context) error {
+		var quiet, longest int64
+		var now time.Time
+		sent := time.Now()
+		if err := s.requests.QueryRow(ctx, "SELECT tierlock.quiet_ms(), longest_ms, clock_timestamp() FROM tierlock.promotion").
+			Scan(&quiet, &longest, &now); err != nil {
+			return err
+		}
+		s.hush(quiet, sent)
+		begun := now.Add(time.Duration(quiet-longest) * time.Millisecond)
+		places, err := look(ctx, s.requests, []string{l.path})
 		queue = nil
-		for _, p := range places {
+		alike := true // so far all read
+		for i, p := range places {
+			first := i == 0 || alike && p.Shared
+			alike = alike && p.Shared
+			p.Quarantined = quiet > 0 && first && p.Since.After(begun)
 			queue = append(queue, p.Contender)
 		}
 		return err

@@ -149,13 +149,13 @@ func (a *attendant) beat() error {
 	var alive bool
 	var stale []string
 	var quiet int64
-	sent := a.now()
+	sent, at := a.now(), time.Now()
 	if err := a.call(a.ctx, func(ctx context.Context) error {
 		return a.conn.QueryRow(ctx, "SELECT alive, stale, quiet FROM tierlock.beat($1, $2)", a.session.id, a.options.ttl.Milliseconds()).Scan(&alive, &stale, &quiet)
 	}); err != nil {
 		return err
 	}
-	a.quarantine.extend(quiet, a.now())
+	a.hush(quiet, at)
 	if !alive {
 		a.expire(a.session)
 		return nil

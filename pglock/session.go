@@ -118,19 +118,3 @@ func (s *store) expire(x *session) {
 	s.notice.End(x.id)
 	s.nudge.poke()
 }
-
-// A quarantine is the time, on the store's clock, before which the server gives no lock to anybody: it was
-// promoted, and may not know to whom the one before it has.
-type quarantine struct{ end atomic.Int64 }
-
-// extend takes over what a server has said.
-func (q *quarantine) extend(ms int64, heard time.Duration) {
-	if ms == 0 {
-		return
-	}
-	end := int64(heard + time.Duration(ms)*time.Millisecond)
-	for old := q.end.Load(); old < end && !q.end.CompareAndSwap(old, end); old = q.end.Load() {
-	}
-}
-
-func (q *quarantine) left(now time.Duration) time.Duration { return time.Duration(q.end.Load()) - now }

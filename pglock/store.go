@@ -31,11 +31,10 @@ type store struct {
 	wires  context.Context // ends when nothing is to be said any more
 	hangUp context.CancelFunc
 
-	sessions   sessions
-	quarantine quarantine
-	queues     queues
-	reaper     *reaper.Reaper[remains]
-	notice     *notice.Connection
+	sessions sessions
+	queues   queues
+	reaper   *reaper.Reaper[remains]
+	notice   *notice.Connection
 
 	problem atomic.Pointer[error] // why the server does not answer, nil if it does
 	up      mutexbool.Bool        // problem is nil
@@ -100,6 +99,15 @@ func (s *store) Err() error {
 	}
 	_, refused, _ := s.sessions.now()
 	return refused
+}
+
+// Quarantine is the time before which the server gives no lock to anybody: it was promoted, and may not know to
+// whom the one before it has.
+func (s *store) Quarantine() *second.QuarantineError { return s.notice.Quarantined() }
+
+// hush takes over for how long a server has said that it gives no lock to anybody, in answer to what was sent then.
+func (s *store) hush(ms int64, sent time.Time) {
+	s.notice.Quarantine(time.Duration(ms)*time.Millisecond, sent, "the server was promoted, and first used less than a lease ago")
 }
 
 // Now is the clock of the leases.

@@ -103,6 +103,9 @@ func (s *store) Err() error {
 	return nil
 }
 
+// Quarantine is the time before which a primary that began anew, or took over, grants nothing.
+func (s *store) Quarantine() *second.QuarantineError { return s.notice.Quarantined() }
+
 // Now is the clock of the leases.
 func (s *store) Now() time.Duration { return s.now() }
 

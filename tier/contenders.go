@@ -36,6 +36,9 @@ type Contender struct {
 	// ZooKeeper nothing is known then of what its process says of itself.
 	Asked bool
 
+	// Quarantined says that it is first, and does not have the lock yet: see [QuarantineError].
+	Quarantined bool
+
 	// Permits is how many it has of a semaphore: 0 for one in the queue.
 	Permits int
 }
@@ -81,6 +84,6 @@ func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 func contender(q second.Contender) Contender {
 	return Contender{
 		ID: q.ID, Token: q.Token, Since: q.Since, Host: q.Host, PID: q.PID, Label: q.Label, Linger: q.Linger,
-		Shared: q.Shared, Asked: q.Asked, Permits: q.Permits,
+		Shared: q.Shared, Asked: q.Asked, Quarantined: q.Quarantined, Permits: q.Permits,
 	}
 }

@@ -74,7 +74,7 @@ func (c *cohort) giveUp(ctx context.Context, w *waiter, begun time.Duration, cau
 	if problem := c.registry.second.Err(); problem != nil && !errors.Is(cause, problem) {
 		cause = fmt.Errorf("%w: %w", cause, problem)
 	}
-	return &WaitError{wait, cause}
+	return &WaitError{wait, wait.Quarantine.Explain(cause)}
 }
 
 // withdraw takes a waiter out of the queue. If it was chosen a moment ago, the turn goes

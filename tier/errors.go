@@ -9,7 +9,8 @@ import (
 // Errors are wrapped; test for these with errors.Is. They are the same on every store, whose own
 // error is wrapped beside them where there is one.
 var (
-	// ErrLocked is returned by TryAcquire when somebody else has the lock or waits for it.
+	// ErrLocked is returned by TryAcquire when somebody else has the lock or waits for it, or the store
+	// grants none: see [QuarantineError].
 	ErrLocked = second.ErrLocked
 	// ErrLost says that the lock was lost while it was held. It is final for that hold.
 	ErrLost = second.ErrLost
@@ -28,3 +29,12 @@ var (
 	// ErrWaitLimit says that the lock could not be had within the limit of [WithMaxWait].
 	ErrWaitLimit = errors.New("wait limit reached")
 )
+
+// A QuarantineError says that the store grants no lock to anybody up to a time, its field Until, and why, its
+// field Reason. A server that began anew, or took over from another one, may not know all who were granted a lock
+// before: so it waits until they have lost it, for as long as the longest lease lasts. Locks that it knows to be
+// held stay so. PostgreSQL and Redis have such times, ZooKeeper and etcd none.
+//
+// Get at it with errors.As, as a *QuarantineError, in the error of TryAcquire, which wraps [ErrLocked] as well, in
+// that of [Registry.Err], and in a [*WaitError], which has it as a field, too.
+type QuarantineError = second.QuarantineError

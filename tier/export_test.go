@@ -1,6 +1,10 @@
 package tier
 
-import "context"
+import (
+	"context"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
 
 // Cohorts returns the number of lock paths that a registry knows of.
 func Cohorts(r *Registry) int {
@@ -72,4 +76,10 @@ func LeaveServed(ctx context.Context, s *Semaphore, k int, then func()) error {
 	then()
 	p.withdraw(c)
 	return nil
+}
+
+// StandingWait is what is told of a wait that stands so.
+func StandingWait(s second.Standing) (w Wait) {
+	w.stand(s)
+	return w
 }

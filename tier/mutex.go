@@ -39,7 +39,7 @@ func (m *Mutex) Path() string { return m.path }
 // When the wait ended without the lock the error is a [*WaitError], which says who is in the way as
 // far as this process knows. It wraps context.Cause(ctx), which is ctx.Err() unless the program has
 // given another one; or [ErrWaitLimit], at the limit of [WithMaxWait]; or [ErrClosed]. If the store
-// cannot be reached it wraps the reason as well.
+// cannot be reached, or grants nothing, it wraps the reason as well.
 // After any error nothing of this call is left, or it is removed in the background.
 func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "acquire", (*cohort).enter)

@@ -33,7 +33,7 @@ func (p *pool) giveUp(c *claimant, begun time.Duration, cause error) error {
 	if problem := p.registry.second.Err(); problem != nil && !errors.Is(cause, problem) {
 		cause = fmt.Errorf("%w: %w", cause, problem)
 	}
-	return &WaitError{wait, cause}
+	return &WaitError{wait, wait.Quarantine.Explain(cause)}
 }
 
 // wait is what is known of a wait that began then.

@@ -60,7 +60,8 @@ func (r *Registry) Close() error {
 // Err returns nil while the store can be reached as far as this process knows, and otherwise why
 // not: a server that falls silent is noticed within two thirds of the session timeout; [ErrClosed] once the
 // registry is closed or being shut down. Locks that are held at that time are suspended, not
-// lost, for as long as their lease runs.
+// lost, for as long as their lease runs. Of a store that can be reached and grants nothing it
+// returns a [*QuarantineError].
 func (r *Registry) Err() error {
 	r.mu.Lock()
 	refusing := r.draining()
@@ -68,7 +69,13 @@ func (r *Registry) Err() error {
 	if refusing {
 		return ErrClosed
 	}
-	return r.second.Err()
+	if err := r.second.Err(); err != nil {
+		return err
+	}
+	if q := r.second.Quarantine(); q != nil { // else it would be an error that is not nil
+		return q
+	}
+	return nil
 }
 
 // Done returns a channel that is closed when the registry is.

@@ -22,7 +22,10 @@ type Wait struct {
 	// as its contender tells. Zero if this process has yet to see the queue, or has the lock.
 	Position   int
 	Ahead      Contender
-	AheadHolds bool // nobody is ahead of that one
+	AheadHolds bool // nobody is ahead of that one, and there is no quarantine
+
+	// Quarantine says that the store grants the lock to nobody as yet, nil if it does.
+	Quarantine *QuarantineError
 
 	// Of a wait for permits: how many it is for, how many this process has, and whether it is first in
 	// the queue, so that too few are free. Whoever is ahead waits for permits, too: those who have them
@@ -81,8 +84,11 @@ func (w Wait) obstacle() string {
 	return ""
 }
 
-// queue says who is ahead, if there are several.
+// queue says who is ahead of those that do not have the lock.
 func (w Wait) queue() string {
+	if w.Position == 1 {
+		return w.Ahead.who() + " is ahead" + w.Ahead.since()
+	}
 	return fmt.Sprintf("%d processes are ahead, of which the last is %s%s", w.Position, w.Ahead.who(), w.Ahead.since())
 }
 
@@ -92,8 +98,6 @@ func (w Wait) shortage() string {
 	switch {
 	case w.First:
 		who = append(who, "this process is first in the queue, and too few are free: see Contenders")
-	case w.AheadHolds:
-		who = append(who, w.Ahead.who()+" is ahead"+w.Ahead.since())
 	case w.Position > 0:
 		who = append(who, w.queue())
 	}
@@ -112,7 +116,8 @@ func permitsOf(n int) string {
 
 // stand takes what the store has told of the place in the queue.
 func (w *Wait) stand(s second.Standing) {
-	w.Position, w.Ahead, w.AheadHolds = s.Ahead, contender(s.Nearest), s.Ahead == 1
+	w.Position, w.Ahead, w.AheadHolds = s.Ahead, contender(s.Nearest), s.Ahead == 1 && s.Quarantine == nil
+	w.Quarantine = s.Quarantine
 }
 
 // owner says whose hold it is.

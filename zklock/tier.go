@@ -42,6 +42,9 @@ func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
 // Notify is called for nothing over a connection made elsewhere.
 func (t secondTier) Notify(f func(second.Connection)) { t.link.Notice.Notify(f) }
 
+// Quarantine is none: an ensemble that answers knows who holds.
+func (t secondTier) Quarantine() *second.QuarantineError { return nil }
+
 // Now is the clock of the leases.
 func (t secondTier) Now() time.Duration { return t.link.Now() }
 

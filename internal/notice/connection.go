@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -23,10 +24,14 @@ type Connection struct {
 	begun   time.Time
 	changed mutexbool.Bool
 
+	quarantine atomic.Pointer[second.QuarantineError] // the last one; nil before the first
+
 	mu     sync.Mutex // guards the fields below
 	now    state
 	notify func(second.Connection) // nil if nobody asked
 	fresh  bool                    // and has been told nothing so far
+	warned time.Time               // the end of the quarantine that the log was last warned of
+	news   bool                    // it is yet to be
 }
 
 // A Config is what there is to know of a store.
@@ -117,6 +122,7 @@ func (c *Connection) Run(ctx context.Context) {
 	defer alarm.Stop()
 	for ctx.Err() == nil {
 		c.changed.Clear() // before the look: what comes later ends the wait
+		c.warnOfQuarantine()
 		if r.tell(); r.told.is() == second.Connected {
 			alarm.Stop()
 		} else if r.warnings == 0 {

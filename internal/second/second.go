@@ -23,6 +23,9 @@ type Tier interface {
 	// Err returns nil while the store can be reached as far as this process knows, and
 	// otherwise why not; [ErrClosed] once the tier is closed.
 	Err() error
+	// Quarantine returns what is known of a time in which the store grants nothing to anybody, nil if it is over or
+	// there is none. What a claim has just read counts.
+	Quarantine() *QuarantineError
 	// Now is the monotonic clock of the leases, from any beginning.
 	Now() time.Duration
 	// Done returns a channel that is closed when the tier is.
@@ -60,7 +63,8 @@ type Claim interface {
 	// if not nil, tells where it stands, from what the tier has read anyway.
 	Acquire(ctx context.Context, w *Wait) (Grant, error)
 	// TryAcquire returns [ErrLocked] if there is another contender, for a claim to read one that
-	// does not, and fails at once while the store cannot be reached.
+	// does not, and fails at once while the store cannot be reached. In a quarantine the error is
+	// that of [QuarantineError.Locked].
 	TryAcquire(ctx context.Context) (Grant, error)
 	// Requeue gives old, a grant of the same lock, up and queues again at the tail, in one
 	// write, and waits like Acquire. Old is given up in any case, also if ctx is done.
@@ -131,6 +135,8 @@ type Contender struct {
 	Linger time.Duration
 	Shared bool // it reads: others that do have the lock at the same time
 	Asked  bool // somebody has asked it to give the lock up
+
+	Quarantined bool // it waits for nobody, and is not granted the lock as the store grants none
 
 	Permits int // that it has of a semaphore
 }

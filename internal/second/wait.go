@@ -15,10 +15,12 @@ type Wait struct {
 type Standing struct {
 	Ahead   int       // how many are; 1 if only the holder is
 	Nearest Contender // the one right ahead, as far as its contender tells
+
+	Quarantine *QuarantineError // the store grants nothing to anybody; nil if it does
 }
 
-// Stands says that there are others ahead, and what tells more. It is called once the tier has
-// seen them; ask must not wait, nor call the store.
+// Stands says that the contender has to wait, and what tells for whom. It is called once the tier has
+// seen that; ask must not wait, nor call the store.
 func (w *Wait) Stands(ask func() Standing) {
 	if w != nil {
 		w.behind.Store(true)

@@ -79,7 +79,7 @@ func (c *Contender) acquire(ctx context.Context, w *second.Wait) error {
 		c.abandon(err)
 		return err
 	case taken:
-		return c.settle(ctx)
+		return c.settle(ctx, w)
 	case ctx.Err() != nil:
 		c.withdraw()
 		return context.Cause(ctx)
@@ -108,14 +108,14 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, before call) error
 	}
 	err := c.waitInTurn(ctx, w, before, func() {})
 	c.session.done()
-	return c.waited(ctx, err)
+	return c.waited(ctx, w, err)
 }
 
 // waited goes on behind a wait.
-func (c *Contender) waited(ctx context.Context, err error) error {
+func (c *Contender) waited(ctx context.Context, w *second.Wait, err error) error {
 	switch {
 	case err == nil:
-		return c.settle(ctx)
+		return c.settle(ctx, w)
 	case errors.Is(err, errCancelled):
 		c.withdraw()
 		return context.Cause(ctx)
@@ -132,7 +132,7 @@ func (c *Contender) succeed(ctx context.Context, old *Contender, w *second.Wait)
 	before := call{inMode("leave", old.shared.Load()), []string{strconv.FormatInt(old.claim.key, 10), "tierlock 0" + c.name(false)}}
 	err := c.waitInTurn(ctx, w, before, func() { old.finish(nil) })
 	c.session.done()
-	err = c.waited(ctx, err)
+	err = c.waited(ctx, w, err)
 	old.finish(nil) // if its session is over, and it with that
 	return err
 }
@@ -167,7 +167,9 @@ func (c *Contender) waitInTurn(ctx context.Context, w *second.Wait, before call,
 		if ctx.Err() != nil {
 			return second.Standing{}
 		}
-		return x.tier.standing(c)
+		s := x.tier.standing(c)
+		s.Quarantine = x.tier.Quarantine()
+		return s
 	})
 	defer w.Forget()
 	tried := make(chan bool, 1)
@@ -198,8 +200,12 @@ func (c *Contender) waitInTurn(ctx context.Context, w *second.Wait, before call,
 
 // settle makes the holder of one that the server has granted the lock: once the lease is known to run for
 // long enough, and the quarantine is over.
-func (c *Contender) settle(ctx context.Context) error {
+func (c *Contender) settle(ctx context.Context, w *second.Wait) error {
 	x, t := c.session, c.claim.tier
+	if t.Quarantine() != nil {
+		w.Stands(func() second.Standing { return second.Standing{Quarantine: t.Quarantine()} })
+		defer w.Forget()
+	}
 	for {
 		left, _ := x.Remaining()
 		calm := x.calm - t.Now()
@@ -254,10 +260,10 @@ func (l *claim) try(ctx context.Context) (*Contender, error) {
 		return nil, err
 	case !taken:
 		c.withdraw()
-		return nil, second.ErrLocked
+		return nil, l.tier.Quarantine().Locked()
 	case calm > 0:
 		c.discard()
-		return nil, fmt.Errorf("%w: whoever had it of the server before may still count on it for %v", second.ErrLocked, calm)
+		return nil, l.tier.Quarantine().Locked()
 	case !c.hold():
 		c.discard()
 		return nil, errors.New("the answer has taken longer than the lease")

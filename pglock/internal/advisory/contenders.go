@@ -11,12 +11,15 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// Contenders reads the lock table of the server once. Those that wait have no token yet.
+// Contenders reads the lock table of the server once. Those that wait have no token yet. In a quarantine, all that
+// the server has granted was granted since that began.
 func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 	var queue []second.Contender
 	places, err := l.read(ctx)
 	for _, p := range places {
-		queue = append(queue, p.describe())
+		d := p.describe()
+		d.Quarantined = l.tier.Quarantine() != nil && p.granted && p.ours()
+		queue = append(queue, d)
 	}
 	if err != nil {
 		return nil, l.failure("contenders of", err)

@@ -46,7 +46,7 @@ func (t *Tier) hear() {
 }
 
 func (t *Tier) dialEar() (*line, error) {
-	ear, err := dial(t.ctx, t.config, t.patience(), func(_ *pgconn.PgConn, n *pgconn.Notification) { t.told(n) })
+	ear, err := t.dial(t.ctx, func(_ *pgconn.PgConn, n *pgconn.Notification) { t.told(n) })
 	if err != nil {
 		return nil, err
 	}

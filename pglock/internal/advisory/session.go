@@ -27,7 +27,7 @@ func (t *Tier) session(ctx context.Context) (*session, error) {
 		return x, nil
 	}
 	sent := t.Now()
-	l, err := dial(ctx, t.config, t.patience(), nil)
+	l, err := t.dial(ctx, nil)
 	if err != nil {
 		return nil, err
 	}

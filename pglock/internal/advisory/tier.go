@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -74,6 +76,20 @@ func (t *Tier) Err() error {
 		return second.ErrClosed
 	}
 	return t.problem
+}
+
+// Quarantine is the time before which the server, which was started or promoted, gives no lock to anybody.
+func (t *Tier) Quarantine() *second.QuarantineError { return t.notice.Quarantined() }
+
+// dial makes a connection, and notes what the server says of its quarantine.
+func (t *Tier) dial(ctx context.Context, heard func(*pgconn.PgConn, *pgconn.Notification)) (*line, error) {
+	sent := time.Now()
+	l, err := dial(ctx, t.config, t.patience(), heard)
+	if err != nil {
+		return nil, err
+	}
+	t.notice.Quarantine(l.calm, sent, "the server was started or promoted, and first used less than a lease ago")
+	return l, nil
 }
 
 // Now is the clock of the leases.

@@ -1,0 +1,134 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tierlock/tierlock/internal/logtest"
+	"github.com/tierlock/tierlock/internal/pgserver"
+	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A flavour is one of the two ways in which locks are in PostgreSQL.
+type flavour struct {
+	name   string
+	open   func(*pgxpool.Pool, ...Option) (*tier.Registry, error)
+	forget string // has the server be another one than before
+}
+
+var flavours = []flavour{
+	{"tables", New, "UPDATE tierlock.promotion SET timeline = 'another'"},
+	{"advisory", NewAdvisory, "UPDATE tierlock.server SET life = 'another'"},
+}
+
+// locksAt returns the locks of a process, once it is connected.
+func (f flavour) locksAt(t *testing.T, url string, opts ...Option) *tier.Registry {
+	t.Helper()
+	pool := poolAt(t, url, nil)
+	t.Cleanup(pool.Close)
+	locks, err := f.open(pool, append([]Option{WithLeaseTTL(ttl)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	if _, err := locks.Mutex(lockPath(t)).Contenders(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	return locks
+}
+
+func TestQuarantineIsTold(t *testing.T) {
+	t.Parallel()
+	addr := pgservertest.Start(t, pgserver.Config{NoSync: true}).Addr()
+	url, outside := pgserver.PlainURL(addr), migrated(t, addr)
+	for _, f := range flavours {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			f.locksAt(t, url).Close() // knows the lease
+			if _, err := outside.Exec(soon(t), f.forget); err != nil {
+				t.Fatal(err)
+			}
+			log, logger := logtest.New(slog.LevelInfo)
+			locks := f.locksAt(t, url, WithLogger(logger))
+			mu := locks.Mutex(lockPath(t))
+
+			var q *tier.QuarantineError
+			if err := locks.Err(); !errors.As(err, &q) || q.Until.Before(time.Now()) || time.Until(q.Until) > ttl {
+				t.Fatalf("Err: %v, want a quarantine of %v", err, ttl)
+			}
+			if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) || !errors.As(err, &q) || !strings.HasSuffix(err.Error(), ": "+q.Error()) {
+				t.Errorf("TryAcquire: %v, want ErrLocked as there is a quarantine", err)
+			}
+			var wait *tier.WaitError
+			_, err := locks.Mutex(lockPath(t), tier.WithMaxWait(ttl/10)).Acquire(soon(t))
+			if !errors.As(err, &wait) || wait.Quarantine == nil || !errors.As(err, &q) || !strings.Contains(err.Error(), q.Error()) {
+				t.Errorf("Acquire with a limit: %v, want that of a quarantine", err)
+			}
+			begun := time.Now()
+			waiter := make(chan error, 1)
+			go func() {
+				waiter <- f.locksAt(t, url).Mutex(lockPath(t)).Do(soon(t), func(context.Context) error { return nil })
+			}()
+			eventually(t, "the first in the queue has no lock yet", func() bool {
+				queue, err := mu.Contenders(soon(t))
+				return err == nil && len(queue) == 1 && queue[0].Quarantined || time.Now().After(q.Until)
+			})
+			if time.Now().After(q.Until) {
+				t.Errorf("nobody was seen to be quarantined")
+			}
+
+			hold, err := mu.Acquire(soon(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := <-waiter; err != nil {
+				t.Error(err)
+			}
+			if time.Now().Before(q.Until.Add(-time.Second / 10)) {
+				t.Errorf("granted after %v, before %v", time.Since(begun), q.Until)
+			}
+			if queue, err := mu.Contenders(soon(t)); err != nil || len(queue) != 1 || queue[0].Quarantined || locks.Err() != nil {
+				t.Errorf("after the quarantine: %+v, %v, %v", queue, err, locks.Err())
+			}
+			if _, err := f.locksAt(t, url).Mutex(lockPath(t)).TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) || errors.As(err, new(*tier.QuarantineError)) {
+				t.Errorf("a try after the quarantine: %v, want ErrLocked", err)
+			}
+			if err := hold.Release(); err != nil {
+				t.Error(err)
+			}
+			if lines := log.Lines(slog.LevelWarn, "pglock: no grants until "); len(lines) != 1 {
+				t.Errorf("logged %q, want one line: %s", lines, log)
+			}
+		})
+	}
+}
+
+// A holder whom the server knows keeps its lock, and is seen to.
+func TestHolderOfBeforeIsNotQuarantined(t *testing.T) {
+	t.Parallel()
+	addr := pgservertest.Start(t, pgserver.Config{NoSync: true}).Addr()
+	url, outside := pgserver.PlainURL(addr), migrated(t, addr)
+	f := flavours[0]
+	holder, locks := f.locksAt(t, url), f.locksAt(t, url)
+	hold, err := holder.Mutex(lockPath(t)).Acquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := outside.Exec(soon(t), f.forget); err != nil {
+		t.Fatal(err)
+	}
+	queue, err := locks.Mutex(lockPath(t)).Contenders(soon(t))
+	if err != nil || len(queue) != 1 || queue[0].Quarantined || !errors.As(locks.Err(), new(*tier.QuarantineError)) {
+		t.Errorf("%+v, %v, %v; want the holder in a quarantine", queue, err, locks.Err())
+	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+}
