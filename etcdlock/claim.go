@@ -43,8 +43,7 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait)
 	if old.spent.Swap(true) {
 		return nil, second.ErrReleased
 	}
-	loss := old.lossNow()
-	old.giveUp()
+	loss := old.giveUp()
 	old.leave() // before its key goes, which is no loss
 	if loss != nil {
 		old.startDelete(loss)

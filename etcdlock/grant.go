@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -67,18 +68,20 @@ func (c *contender) Release() error {
 	if c.spent.Swap(true) {
 		return second.ErrReleased
 	}
-	loss := c.lossNow()
-	c.giveUp()
+	loss := c.giveUp()
 	c.startDelete(loss)
 	return c.AwaitRelease()
 }
 
-// giveUp comes before the key goes, which is then no loss. The audit leaves that to whoever
-// is at it: if its delete were the first, the other one would find nothing.
-func (c *contender) giveUp() {
+// giveUp comes before the key goes, and returns the loss, which is none from then on unless the answer to
+// the delete says so. The audit leaves that to whoever is at it: if its delete were the first, the other
+// one would find nothing.
+func (c *contender) giveUp() (loss error) {
+	c.lossNow() // reads the clock
 	c.quit(second.ErrReleased)
 	c.session.leaving.Store(c.key, nil)
 	c.session.Leave(c)
+	return context.Cause(c.life)
 }
 
 func (c *contender) AwaitRelease() error {
@@ -86,6 +89,9 @@ func (c *contender) AwaitRelease() error {
 	defer bound.Stop()
 	select {
 	case <-c.released:
+		if errors.Is(c.fate, second.ErrLost) {
+			c.end(c.fate)
+		}
 		if c.fate != nil {
 			return c.claim.failure("release", c.fate)
 		}

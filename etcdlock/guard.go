@@ -44,7 +44,7 @@ func (c *contender) txn(ctx context.Context, check func() error, ops []clientv3.
 			return nil, a.err
 		}
 		if !a.resp.Succeeded {
-			return nil, cmp.Or(check(), context.Cause(c.life))
+			return nil, cmp.Or(check(), c.Err())
 		}
 		return a.resp, nil
 	case <-ctx.Done():
@@ -61,8 +61,7 @@ func (c *contender) guarded(ops []clientv3.Op) (resp *clientv3.TxnResponse, err 
 		return err
 	})
 	if err == nil && !resp.Succeeded {
-		c.gone.Store(true)
-		c.lose(deleted(c.key))
+		c.missing()
 	}
 	return resp, err
 }

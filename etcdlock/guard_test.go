@@ -120,3 +120,14 @@ func valueOf(t *testing.T, key string) string {
 	}
 	return string(answer.Kvs[0].Value)
 }
+
+func TestGuardedWriteThatComesBehindTheReleaseTellsOfNoLoss(t *testing.T) {
+	c := mustAcquire(t, start(t).at(t, lockPath(t)))
+	mustRelease(t, c)
+	if answer, err := c.guarded(nil); err != nil || answer.Succeeded {
+		t.Fatalf("%v, %v, want that it is not there", answer, err)
+	}
+	if c.lost() {
+		t.Errorf("lost once it was released: %v", context.Cause(c.Context()))
+	}
+}

@@ -40,8 +40,7 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait)
 	if old.spent.Swap(true) {
 		return nil, second.ErrReleased
 	}
-	loss := old.lossNow()
-	old.giveUp()
+	loss := old.giveUp()
 	old.leave() // before it is deleted, which is no loss
 	if loss != nil {
 		old.startDelete(loss)

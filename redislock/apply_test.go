@@ -1,6 +1,8 @@
 package redislock
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -258,4 +260,26 @@ func TestReleaseWhoseRequestIsExecutedTwiceIsNoLoss(t *testing.T) {
 	ended(t, "a lost answer", met, ttl)
 	wantErr(t, c.Err(), second.ErrReleased)
 	eventually(t, "nothing is left to remove", func() bool { return p.reaper.Count() == 0 })
+}
+
+// Heartbeats and guarded writes are under way while the lock is released.
+func TestWhatFindsAReleasedContenderGoneTellsOfNoLoss(t *testing.T) {
+	t.Parallel()
+	c := mustAcquire(t, start(t).at(t, lockPath(t)))
+	c.spent.Store(true)
+	c.giveUp()
+	c.apply(answer{at: c.newest().at + time.Hour}, c.claim.store.now()) // the answer to a heartbeat
+	c.startRelease(nil)
+	if err := c.AwaitRelease(); err != nil {
+		t.Error(err)
+	}
+	words := redis.NewCmd(soon(t))
+	words.SetErr(errors.New("no"))
+	c.beaten(words, c.claim.store.now())
+	if _, err := c.guarded(func() error { return nil }, "return 1", nil, nil); !errors.Is(err, second.ErrReleased) {
+		t.Errorf("a guarded write behind the release: %v, want ErrReleased", err)
+	}
+	if c.lost() {
+		t.Errorf("lost once it was released: %v", context.Cause(c.Context()))
+	}
 }

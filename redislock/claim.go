@@ -41,8 +41,7 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait)
 	if old.spent.Swap(true) {
 		return nil, second.ErrReleased
 	}
-	loss := old.lossNow()
-	old.giveUp()
+	loss := old.giveUp()
 	if loss != nil {
 		old.startRelease(loss)
 		return l.Acquire(ctx, w)

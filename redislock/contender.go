@@ -40,11 +40,11 @@ type contender struct {
 	writing sync.Mutex // one guarded write is under way at a time; guards the field below
 	writes  int64
 
-	mu      sync.Mutex    // guards the fields below; before that of the lease
-	said    answer        // the newest
-	heard   time.Duration // when that came, by the clock of the store
-	missing time.Duration // when it was seen not to queue, by the clock of the server
-	held    bool
+	mu     sync.Mutex    // guards the fields below; before that of the lease
+	said   answer        // the newest
+	heard  time.Duration // when that came, by the clock of the store
+	unseen time.Duration // when it was seen not to queue, by the clock of the server
+	held   bool
 
 	pending  atomic.Int32 // guarded writes that may still take effect
 	spent    atomic.Bool  // given up
@@ -75,12 +75,22 @@ func (c *contender) apply(a answer, sent time.Duration) {
 	if !c.takes(a, sent) {
 		if a.known {
 			c.unclear.Store(true) // it may still have to be removed
-		} else {
-			c.gone.Store(true)
 		}
-		c.lose(deleted(c.claim.path))
+		c.missing(!a.known)
 	}
 	c.wake.Set()
+}
+
+// missing says that the contender is not at its place any more, and maybe not in the queue at all. That
+// is a loss unless it was given up: then it is most often our own doing, and the answer to that tells.
+func (c *contender) missing(gone bool) {
+	if c.spent.Load() {
+		return
+	}
+	if gone {
+		c.gone.Store(true)
+	}
+	c.lose(deleted(c.claim.path))
 }
 
 // takes reports false if the contender has been removed from its place in the queue. Where it has not
@@ -94,9 +104,9 @@ func (c *contender) takes(a answer, sent time.Duration) bool {
 	case queued && a.at < c.said.at && sent <= c.heard:
 		return true // overtaken by what it said later
 	case !a.known:
-		c.missing = max(c.missing, a.at)
+		c.unseen = max(c.unseen, a.at)
 		return !queued
-	case a.at <= c.missing:
+	case a.at <= c.unseen:
 		return false
 	case queued && a.token != c.token.Load():
 		return false // a late request has given it another place; the one that it had is lost

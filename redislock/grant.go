@@ -3,6 +3,7 @@ package redislock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -65,16 +66,18 @@ func (c *contender) Release() error {
 	if c.spent.Swap(true) {
 		return second.ErrReleased
 	}
-	loss := c.lossNow()
-	c.giveUp()
+	loss := c.giveUp()
 	c.startRelease(loss)
 	return c.AwaitRelease()
 }
 
-// giveUp comes before the contender leaves the queue, which is then no loss.
-func (c *contender) giveUp() {
+// giveUp comes before the contender leaves the queue, and returns the loss, which is none from then on
+// unless the answer to that says so.
+func (c *contender) giveUp() (loss error) {
+	c.lossNow() // reads the clock
 	c.quit(second.ErrReleased)
 	c.session.Leave(c)
+	return context.Cause(c.life)
 }
 
 func (c *contender) AwaitRelease() error {
@@ -82,6 +85,9 @@ func (c *contender) AwaitRelease() error {
 	defer bound.Stop()
 	select {
 	case <-c.released:
+		if errors.Is(c.fate, second.ErrLost) {
+			c.end(c.fate)
+		}
 		if c.fate != nil {
 			return c.claim.failure("release", c.fate)
 		}

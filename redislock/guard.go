@@ -96,9 +96,8 @@ func (c *contender) guarded(check func() error, source string, keys []string, ar
 	case err != nil:
 		return nil, err
 	case words[0] == "lost":
-		c.gone.Store(true)
-		c.lose(deleted(c.claim.path))
-		return nil, cmp.Or(check(), context.Cause(c.life))
+		c.missing(true)
+		return nil, cmp.Or(check(), c.Err())
 	case words[0] == "again":
 		return nil, errAgain
 	case len(words) == 1:

@@ -131,7 +131,7 @@ func (c *contender) beaten(cmd *redis.Cmd, sent time.Duration) {
 		a, err = parse(words)
 	}
 	if err != nil {
-		c.lose(second.Lost(second.ByOther, "%s cannot be renewed: %w", c.claim.path, err))
+		c.session.Lose(c, second.Lost(second.ByOther, "%s cannot be renewed: %w", c.claim.path, err))
 		return
 	}
 	c.apply(a, sent)

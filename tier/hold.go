@@ -93,7 +93,8 @@ func (h *Hold) is(flag uint32) bool { return h.flags.Load()&flag != 0 }
 
 // Lost returns a channel that is closed when the lock is no longer certain to be ours,
 // before the store can give it to anybody else. If an operator deletes the contender, the
-// channel is closed a little later than that.
+// channel is closed a little later than that. A release does not close it, unless it finds the lock lost;
+// after the release it says nothing, as goroutines of this process may have the lock in turn.
 func (h *Hold) Lost() <-chan struct{} { return h.own.grant.Context().Done() }
 
 // Err returns nil while the lock is held, an error wrapping [ErrLost] once it is lost,

@@ -72,7 +72,7 @@ func (p *Permits) releaseWatched() error {
 	r, w, o := p.pool.registry, p.watched, p.watched.observer
 	now := r.now()
 	pending := w.unwatch(r)
-	err := p.pool.release(p.claimant)
+	err := p.giveUp()
 	switch {
 	case pending:
 		<-w.told

@@ -2,6 +2,7 @@ package tier
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,7 +46,7 @@ func (p *Permits) Count() int { return len(p.claimant.taken) }
 func (p *Permits) Path() string { return p.pool.path }
 
 // Lost returns a channel that is closed when one of the permits is no longer certain to be ours,
-// before the store can give it to anybody else; see [Hold.Lost].
+// before the store can give it to anybody else; see [Hold.Lost]. After the release it stays as it is.
 func (p *Permits) Lost() <-chan struct{} { return p.lost.Done() }
 
 // Err returns nil while all permits are held, an error wrapping [ErrLost] once one is lost, and
@@ -125,5 +126,14 @@ func (p *Permits) Release() error {
 	if p.watched != nil {
 		return p.releaseWatched()
 	}
-	return p.pool.release(p.claimant)
+	return p.giveUp()
+}
+
+// giveUp returns the loss if there was one, and tells of it if nobody has yet.
+func (p *Permits) giveUp() error {
+	err := p.pool.release(p.claimant)
+	if errors.Is(err, ErrLost) {
+		p.endLost(err)
+	}
+	return err
 }

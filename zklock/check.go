@@ -32,7 +32,6 @@ func (n *Node) check() {
 }
 
 // look is check for one who knows the znodes.
-
 func (n *Node) look(zs znodes) {
 	c := n.lock.client
 	again := false
@@ -42,11 +41,11 @@ func (n *Node) look(zs znodes) {
 		case errors.Is(seen.Err, zk.ErrNoNode):
 			n.loseTo(z)
 		case errors.Is(seen.Err, zk.ErrNoAuth): // nor could the lease be renewed
-			n.lose(fmt.Errorf("%w: read %s: %w", ErrLost, z.path, lacking("READ", z.path, seen.Err)))
+			n.session.Lose(member{n}, fmt.Errorf("%w: read %s: %w", ErrLost, z.path, lacking("READ", z.path, seen.Err)))
 		case seen.Err != nil: // nothing learned; the lease decides
 			again = true
 		case n.bound.Load() && seen.Stat.EphemeralOwner != n.session.ID: // before that, the attempt looks itself
-			n.lose(fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(seen.Stat.EphemeralOwner)))
+			n.session.Lose(member{n}, fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(seen.Stat.EphemeralOwner)))
 		default:
 			z.version.Store(seen.Stat.Version)
 			if asked(seen.Data) {

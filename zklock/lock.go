@@ -154,8 +154,7 @@ func (l *Lock) requeue(ctx context.Context, old *Node, w *second.Wait) (*Node, e
 	if old.spent.Swap(true) {
 		return nil, ErrReleased
 	}
-	loss := old.lossNow()
-	old.session.Leave(member{old})
+	loss := old.leave()
 	if loss != nil || old.stepAside() { // then Acquire waits until the path is new
 		old.startDelete(loss)
 		old.awaitRelease() // or the new node would queue behind it

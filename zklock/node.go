@@ -179,11 +179,14 @@ func (n *Node) reapAfterMargin() {
 }
 
 // loseTo ends the hold because one of the znodes is gone. The other one is worth nothing any
-// more.
+// more. Those of a node that was given up go by our own hand; if not, the answer to that tells.
 func (n *Node) loseTo(z *znode) {
-	z.watch.Gone.Store(true)
+	z.watch.Gone.Store(true) // before the look: whoever gives the node up meanwhile finds it
+	if n.spent.Load() {
+		return
+	}
 	n.end(errDeleted(z.path))
-	if len(n.znodes) > 1 && !n.spent.Load() {
+	if len(n.znodes) > 1 {
 		n.lock.client.link.Spawn(n.reapRest)
 	}
 }

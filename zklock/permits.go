@@ -3,6 +3,7 @@ package zklock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
@@ -150,8 +151,7 @@ func (s *semaphore) Release(permits []second.Permit) error {
 		n := p.(grant).Node
 		nodes[i] = n
 		n.spent.Store(true)
-		loss = cmp.Or(loss, n.lossNow())
-		n.session.Leave(member{n})
+		loss = cmp.Or(loss, n.leave())
 	}
 	together := len(nodes) > 1 && loss == nil && s.Err() == nil
 	if !together || !s.link.Spawn(func() { s.delete(nodes) }) {
@@ -191,6 +191,9 @@ func (s *semaphore) awaitRelease(nodes []*Node) (fate error) {
 	for _, n := range nodes {
 		select {
 		case <-n.released:
+			if errors.Is(n.fate, ErrLost) {
+				n.endHold(n.fate)
+			}
 			fate = cmp.Or(fate, n.fate)
 		case <-bound.Done():
 			fate = cmp.Or(fate, n.doubt(nil))

@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -27,8 +28,7 @@ func (n *Node) Release() error {
 	if n.spent.Swap(true) {
 		return ErrReleased
 	}
-	loss := n.lossNow()
-	n.session.Leave(member{n})
+	loss := n.leave()
 	n.stepAside()
 	n.startDelete(loss)
 	err := n.awaitRelease()
@@ -36,6 +36,14 @@ func (n *Node) Release() error {
 		return fmt.Errorf("zklock: release %s: %w", n.lock.path, loss)
 	}
 	return err
+}
+
+// leave comes before a node that is given up is deleted, and returns the loss, which is none from then on
+// unless the answer to the delete says so.
+func (n *Node) leave() (loss error) {
+	n.lossNow() // reads the clock
+	n.session.Leave(member{n})
+	return context.Cause(n.life)
 }
 
 // awaitRelease waits for the end of a node that is being given up, for as long as Release
@@ -54,6 +62,9 @@ func (n *Node) awaitRelease() error {
 		fate = n.fate
 	default:
 		fate = n.doubt(nil)
+	}
+	if errors.Is(fate, ErrLost) {
+		n.endHold(fate)
 	}
 	if fate != nil {
 		return fmt.Errorf("zklock: release %s: %w", n.lock.path, fate)

@@ -157,6 +157,24 @@ func (g hopeful) ValidUntil() time.Time {
 	return end.Add(time.Second / 4)
 }
 
+type alarm struct {
+	badGrant
+	life context.Context
+	end  context.CancelFunc
+}
+
+func alarming(g badGrant) second.Grant {
+	life, end := context.WithCancel(g.Grant.Context())
+	return &alarm{g, life, end}
+}
+
+func (g *alarm) Context() context.Context { return g.life }
+
+func (g *alarm) Release() error {
+	defer g.end()
+	return g.Grant.Release()
+}
+
 type carefree struct{ badGrant }
 
 func (g carefree) Release() error {

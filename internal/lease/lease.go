@@ -183,6 +183,16 @@ func (l *Lease[C]) StopWatchdog() {
 	l.watchdog.Stop()
 }
 
+// Lose ends the hold, or the wait, of a contender that is covered. One that has left was given up, and
+// is lost no more.
+func (l *Lease[C]) Lose(c C, reason error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, enrolled := l.contenders[c]; enrolled {
+		l.config.Lose(c, reason)
+	}
+}
+
 // Leave ends the cover of a contender.
 func (l *Lease[C]) Leave(c C) {
 	l.mu.Lock()

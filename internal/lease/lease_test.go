@@ -282,3 +282,17 @@ func TestLapseIsSeenWhole(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatHasLeftCannotBeLost(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
+		hold(t, l, "a", "b")
+		l.Leave("a")
+		reason := errors.New("not ours any more")
+		l.Lose("a", reason)
+		l.Lose("b", reason)
+		l.Lose("stranger", reason)
+		if got := b.lost(); !slices.Equal(got, []string{"b"}) || !errors.Is(b.loss("b"), reason) {
+			t.Errorf("lost %v, want b", got)
+		}
+	})
+}

@@ -14,6 +14,8 @@ var lossPromises = []promise{
 	{name: "loss-frozen", text: "When the store answers nobody, a holder knows of its loss before its lease is over, and when that will be", alone: true, test: frozen},
 	{name: "loss-stopped", text: "A holder that was stopped knows of its loss at the first look", test: stopped},
 	{name: "removal", text: "A holder that an operator removed knows of it soon", test: removed},
+	{name: "no-loss", text: "No release tells of a loss where there is none, whatever the holder listens to", test: noLoss},
+	{name: "loss-release", text: "Whose release finds that it was removed has lost the lock in every way", test: foundByRelease},
 }
 
 func cutOff(s *scene) {
@@ -157,6 +159,66 @@ func removed(s *scene) {
 	time.Sleep(s.Lease / 20)
 	s.release(next)
 	s.release(waiting.granted()) // it has queued again
+	s.none()
+}
+
+// noLoss has grants end in each way, when whatever watches them has begun. What comes of that late is judged at the end.
+func noLoss(s *scene) {
+	a, b := s.process(), s.process()
+	h := a.acquire()
+	time.Sleep(s.Lease / 4)
+	waiting := b.queue()
+	s.keep(h)
+	h = waiting.granted()
+	s.listen(h)
+	next := a.queue()
+	gone := s.awaitRelease(h)
+	again := b.requeue(s.Context(), h)
+	gone.succeeded("AwaitRelease")
+	h = next.granted()
+	s.listen(h)
+	s.keep(h)
+	s.keep(again.granted())
+
+	h = a.as(second.Writing).acquire()
+	s.listen(h)
+	reader := s.shared(h, b)
+	s.listen(reader)
+	s.keep(h)
+	s.keep(reader)
+	h = a.as(second.Writing).acquire()
+	sharing := h.share(s.Context())
+	s.wait(sharing)
+	s.keep(h)
+	s.sharingEnds(sharing, second.ErrReleased)
+	time.Sleep(s.news())
+	s.none()
+}
+
+// listen has a holder ask for all that it can be told.
+func (s *scene) listen(h *hold) {
+	h.Contested().C()
+	h.Revoked()
+	s.settled()
+}
+
+// keep releases a grant that is not lost, before or meanwhile.
+func (s *scene) keep(h *hold) {
+	s.Helper()
+	s.release(h)
+	if h.Context().Err() != nil {
+		s.Errorf("a release without a loss has ended the context: %v", context.Cause(h.Context()))
+	}
+}
+
+func foundByRelease(s *scene) {
+	s.needs(s.Remove != nil, "remove a contender")
+	p := s.process()
+	h := p.acquire()
+	s.Remove(s.path, 0)
+	if err := h.Release(); err != nil && !errors.Is(err, second.ErrLost) { // nil if the connection went with it
+		s.Errorf("Release of what was removed: %v, want ErrLost", err)
+	}
 	s.none()
 }
 

@@ -225,7 +225,7 @@ func requeueGoesToTheTail(s *scene) {
 
 // awaitRelease begins to wait for the end of a grant that a requeue will give up.
 func (s *scene) awaitRelease(h *hold) *request {
-	return s.begin(s.Context(), func(context.Context) (second.Grant, error) { return nil, orNothing(h.AwaitRelease()) })
+	return s.begin(s.Context(), func(context.Context) (second.Grant, error) { return nil, orNothing(h.released(h.AwaitRelease())) })
 }
 
 // succeeded checks how a call ends that grants nothing.

@@ -85,7 +85,9 @@ func (p promise) judge(t *testing.T, with With, quiet bool, result *string) {
 				}
 			}()
 		}
-		p.test(newScene(&witness{t, v}, h))
+		s := newScene(&witness{t, v}, h)
+		p.test(s)
+		s.noFalseLoss()
 	})
 	if v.lacking != "" {
 		t.Skip(v.result())

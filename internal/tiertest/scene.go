@@ -102,6 +102,7 @@ type hold struct {
 	scene *scene
 	reads bool // since it was granted
 	open  bool // to others that read; guarded by scene.mu
+	kept  bool // released without a loss; guarded by scene.mu
 }
 
 // enter notes a grant, at the moment at which it is made.
@@ -144,7 +145,30 @@ func (h *hold) leave() {
 
 func (h *hold) Release() error {
 	h.leave()
-	return h.Grant.Release()
+	return h.released(h.Grant.Release())
+}
+
+// released notes what a grant has come to: its context has ended if that is a loss, and else never does.
+func (h *hold) released(err error) error {
+	if errors.Is(err, second.ErrLost) && h.Context().Err() == nil {
+		h.scene.Errorf("a release has found a loss, but the context has not ended: %v", err)
+	}
+	h.scene.mu.Lock()
+	h.kept = err == nil
+	h.scene.mu.Unlock()
+	return err
+}
+
+// noFalseLoss checks that the context of no grant has ended that was released without a loss.
+func (s *scene) noFalseLoss() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.grants {
+		if h.kept && h.Context().Err() != nil {
+			s.Errorf("the context of a grant has ended that was released without a loss: %v", context.Cause(h.Context()))
+			return // one is enough
+		}
+	}
 }
 
 // lost reports whether the grant says so in every way.

@@ -95,8 +95,10 @@ func (c *Contender) lost() bool { return c.life.Err() != nil }
 // over reports whether nobody needs the session to be looked after.
 func (c *Contender) over() bool { return c.spent.Load() || c.lost() }
 
-// giveUp comes before the lock goes, which is then no loss.
-func (c *Contender) giveUp() {
+// giveUp comes before the lock goes, and returns the loss, which is none from then on unless the answer
+// to that says so.
+func (c *Contender) giveUp() (loss error) {
+	c.lossNow() // reads the clock
 	c.session.Leave(c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,6 +106,7 @@ func (c *Contender) giveUp() {
 		c.later.Stop()
 	}
 	c.news.Set()
+	return context.Cause(c.life)
 }
 
 // finish says that nobody has to wait for the end of the lock any more.

@@ -67,8 +67,7 @@ func (c *Contender) Release() error {
 	if c.spent.Swap(true) {
 		return second.ErrReleased
 	}
-	loss := c.lossNow()
-	c.giveUp()
+	loss := c.giveUp()
 	c.startRelease(loss)
 	return c.AwaitRelease()
 }
@@ -78,6 +77,9 @@ func (c *Contender) AwaitRelease() error {
 	defer bound.Stop()
 	select {
 	case <-c.released:
+		if errors.Is(c.fate, second.ErrLost) {
+			c.end(c.fate)
+		}
 		if c.fate != nil {
 			return c.claim.failure("release", c.fate)
 		}
