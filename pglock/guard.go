@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -33,8 +34,8 @@ type guarded interface {
 //
 // Nothing was changed when the error is that of f, or wraps [tier.ErrLost] or [tier.ErrReleased], or is
 // one with which the server refuses something, or the lock is not one of this package. When the answer
-// to the commit is lost, or does not come within a sixth of the lease TTL, or ctx ends first, the outcome
-// is unknown: it may still be committed, but never after the lock went to another process. Until the
+// to the commit is lost, or does not come within a sixth of the lease TTL, or ctx ends first, the error wraps
+// [tier.ErrUnknown]: it may still be committed, but never after the lock went to another process. Until the
 // outcome is known the lock is not handed on within the process either; if it never is known, the lock
 // leaves the process with the release.
 //
@@ -71,10 +72,8 @@ func (c *contender) Tx(ctx context.Context, check func() error, f func(pgx.Tx) e
 	if err != nil {
 		return err
 	}
-	t := &transaction{Conn: conn, contender: c}
+	t := newTransaction(conn, c)
 	defer t.end(ctx)
-	stop := context.AfterFunc(c.tenure, t.abort)
-	defer stop()
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginQuery, s.options.ttl.Milliseconds())})
 	if err == nil {
 		err = f(body{tx})
@@ -85,7 +84,7 @@ func (c *contender) Tx(ctx context.Context, check func() error, f func(pgx.Tx) e
 	if err == nil && conn.Conn().PgConn().TxStatus() != inTransaction {
 		err = errors.New("the function has ended the transaction, or a statement has failed")
 	}
-	if err != nil || !stop() {
+	if err != nil || !t.spare() {
 		return cmp.Or(check(), err, context.Cause(c.tenure))
 	}
 	return t.commit(ctx, check)
@@ -104,20 +103,35 @@ func (body) Commit(context.Context) error {
 type transaction struct {
 	*pgxpool.Conn
 	contender *contender
-	passed    bool // on to the one who commits
+	passed    bool          // on to the one who commits
+	spare     func() bool   // reports whether the connection is not broken, and will not be
+	broken    chan struct{} // closed when it is
 }
 
-// abort breaks the connection, whoever uses it.
-func (t *transaction) abort() { t.Conn.Conn().PgConn().Conn().Close() }
+// newTransaction returns a transaction whose connection is broken, whoever uses it, at the end of the tenure.
+func newTransaction(conn *pgxpool.Conn, c *contender) *transaction {
+	t := &transaction{Conn: conn, contender: c, broken: make(chan struct{})}
+	wire := conn.Conn().PgConn().Conn() // asked now: the pool takes conn back
+	t.spare = sync.OnceValue(context.AfterFunc(c.tenure, func() {
+		defer close(t.broken)
+		wire.Close()
+	}))
+	return t
+}
 
-// end gives the connection back, unless that is left to somebody else. The pool closes one that is in a
-// transaction, which rolls that back.
+// end gives the connection back, unless that is left to somebody else: not before nobody breaks it any more, or else
+// that may be somebody else's by then. The pool closes one that is in a transaction, which rolls that back.
 func (t *transaction) end(ctx context.Context) {
 	if t.passed {
 		return
 	}
 	if t.Conn.Conn().PgConn().TxStatus() != 'I' {
+		ctx, cancel := context.WithTimeout(ctx, t.contender.claim.store.patience())
+		defer cancel()
 		t.Exec(ctx, "rollback")
+	}
+	if !t.spare() {
+		<-t.broken
 	}
 	t.Release()
 }
@@ -150,9 +164,12 @@ func (t *transaction) commit(ctx context.Context, check func() error) error {
 		if errors.As(err, &refusal) && refusal.Code == "TL001" {
 			return cmp.Or(check(), c.refused())
 		}
+		if classify(err) == uncertain {
+			return fmt.Errorf("%w: %w", second.ErrUnknown, err)
+		}
 		return err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return fmt.Errorf("%w: %w", second.ErrUnknown, context.Cause(ctx))
 	}
 }
 

@@ -3,6 +3,9 @@ package pglock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -88,6 +92,93 @@ func TestTransactionIsCommittedWhileHeld(t *testing.T) {
 	if n := value(t, tab); n != 1 {
 		t.Errorf("%d after those that failed, want 1", n)
 	}
+}
+
+// The loss and the end of the function meet, in many ways.
+func TestLossWhileTheFunctionReturns(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	for range 20 {
+		var all sync.WaitGroup
+		for i := range 4 { // as many as the pool has connections
+			c := mustAcquire(t, p.at(t, fmt.Sprintf("%s-%d", lockPath(t), i)))
+			all.Go(func() {
+				err := c.Tx(soon(t), c.Err, func(tx pgx.Tx) error {
+					tx.Exec(soon(t), "SELECT 1")
+					switch i {
+					case 0: // whoever waits for the loss
+						go c.lose(deleted(c.id))
+						<-c.life.Done()
+					case 1: // whoever does not know
+						go c.lose(deleted(c.id))
+						runtime.Gosched()
+					case 2:
+						exec(t, "DELETE FROM tierlock.contender WHERE id = $1", c.id)
+						c.join()
+						<-c.life.Done()
+					}
+					return nil
+				})
+				if known := i != 1 && i != 3; err != nil && !errors.Is(err, second.ErrLost) || err == nil && known {
+					t.Errorf("%d: %v, want ErrLost", i, err)
+				}
+				if err := c.Release(); i == 3 && err != nil {
+					t.Errorf("a lock that is not lost: %v", err)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
+// It would be somebody else's by then, or nobody's.
+func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	config := p.pool.Config()
+	slow := &slowClose{closing: make(chan struct{}), goOn: make(chan struct{})}
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (_ net.Conn, err error) {
+		slow.Conn, err = new(net.Dialer).DialContext(ctx, network, addr)
+		return slow, err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.store.pool = pool
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	result := make(chan error, 1)
+	go func() {
+		result <- c.Tx(soon(t), c.Err, func(pgx.Tx) error {
+			c.lose(deleted(c.id))
+			<-slow.closing
+			return nil
+		})
+	}()
+	<-slow.closing
+	time.AfterFunc(50*time.Millisecond, func() { close(slow.goOn) })
+	wantErr(t, <-result, second.ErrLost)
+	select {
+	case <-slow.goOn:
+	default:
+		t.Error("ended before the connection was broken")
+	}
+	c.Release()
+	<-slow.goOn
+	pool.Close()
+}
+
+// slowClose is a connection that takes its time to close.
+type slowClose struct {
+	net.Conn
+	once          sync.Once
+	closing, goOn chan struct{}
+}
+
+func (c *slowClose) Close() error {
+	c.once.Do(func() { close(c.closing) })
+	<-c.goOn
+	return c.Conn.Close()
 }
 
 // The process does not know yet, the server does.
@@ -262,6 +353,59 @@ func TestStatementEndsWithTheLease(t *testing.T) {
 	}
 }
 
+// Only then: it may be committed, and the caller has to know what errors say so.
+func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	p := start(t, WithLeaseTTL(time.Minute))
+	hold := mustHold(t, p.locks(t), lockPath(t))
+	tab := table(t)
+	ctx, cancel := context.WithCancel(soon(t))
+	late := make(chan struct{})
+	answer := sync.OnceFunc(func() { close(late) })
+	t.Cleanup(answer)
+	err := Tx(ctx, hold, func(tx pgx.Tx) error {
+		err := increment(soon(t), tab)(tx)
+		var answers atomic.Int32
+		p.line.messages(func() bool {
+			if answers.Add(1) == 2 { // behind that of the check of what is deferred
+				cancel()
+				<-late
+			}
+			return false
+		})
+		return err
+	})
+	wantErr(t, err, tier.ErrUnknown)
+	wantErr(t, err, context.Canceled)
+	if errors.Is(err, tier.ErrLost) || hold.Grant().Idle() {
+		t.Errorf("%v; idle: %t", err, hold.Grant().Idle())
+	}
+	answer()
+	p.line.messages(nil)
+	eventually(t, "the outcome is known", hold.Grant().Idle)
+
+	exec(t, "ALTER TABLE "+tab+" ADD CONSTRAINT few CHECK (n < 2)")
+	if err := Tx(soon(t), hold, increment(soon(t), tab)); err == nil || errors.Is(err, tier.ErrUnknown) || errors.Is(err, tier.ErrLost) {
+		t.Errorf("a statement that is refused: %v", err)
+	}
+	stopper := begun(t, outside(t))
+	mustExec(t, stopper, "SELECT id::text FROM tierlock.contender WHERE path = $1 FOR UPDATE", lockPath(t))
+	committing := make(chan error, 1)
+	go func() { committing <- Tx(soon(t), hold, func(pgx.Tx) error { return nil }) }()
+	eventually(t, "a commit that is refused", func() bool {
+		return mustExec(t, outside(t), "SELECT count(pg_cancel_backend(pid)) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND query LIKE '%tierlock.guard(''"+
+			hold.Grant().(*contender).id+"%'") == int64(1)
+	})
+	err = <-committing
+	stopper.Rollback(soon(t))
+	if err == nil || errors.Is(err, tier.ErrUnknown) || errors.Is(err, tier.ErrLost) || !hold.Grant().Idle() {
+		t.Errorf("a commit that is refused: %v", err)
+	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAnswerOfTheCommitIsLost(t *testing.T) {
 	p := start(t, WithLeaseTTL(time.Minute)) // so that nothing else is said meanwhile
 	locks := p.locks(t)
@@ -274,8 +418,9 @@ func TestAnswerOfTheCommitIsLost(t *testing.T) {
 		return err
 	})
 	p.line.messages(nil)
-	if err == nil || errors.Is(err, tier.ErrLost) {
-		t.Errorf("%v, want that the outcome is unknown", err)
+	wantErr(t, err, tier.ErrUnknown)
+	if errors.Is(err, tier.ErrLost) {
+		t.Error(err)
 	}
 	if hold.Grant().Idle() {
 		t.Errorf("the grant is idle, though the transaction may yet be committed: %v", err)
