@@ -2,11 +2,19 @@ package pglock
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
+
+// quietSQL is quiet_ms for one who only looks: of a promotion that nobody has noted, it begins now.
+const quietSQL = `SELECT greatest(0, least(longest_ms, ceil(1000 * extract(epoch FROM CASE WHEN pg_is_in_recovery() THEN interval '0'
+	WHEN timeline = tierlock.timeline() THEN quiet - clock_timestamp() ELSE longest_ms * interval '1 ms' END))))::bigint,
+	longest_ms, clock_timestamp() FROM tierlock.promotion`
 
 // Contenders reads the queue as it was at one moment. In a quarantine, whoever is first has the
 // lock if it was in the queue before that, as it then had it already.
@@ -17,8 +25,7 @@ func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 		var quiet, longest int64
 		var now time.Time
 		sent := time.Now()
-		if err := s.requests.QueryRow(ctx, "SELECT tierlock.quiet_ms(), longest_ms, clock_timestamp() FROM tierlock.promotion").
-			Scan(&quiet, &longest, &now); err != nil {
+		if err := s.requests.QueryRow(ctx, quietSQL).Scan(&quiet, &longest, &now); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
 		s.hush(quiet, sent)

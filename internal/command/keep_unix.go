@@ -121,7 +121,7 @@ func (k *keeper) queue(ctx context.Context) error {
 	if _, err := k.within(s.Margin()); err != nil {
 		return err
 	}
-	w := &waiting{in: k.in, mutex: s.Mutex(k.path), begun: time.Now(), verbose: k.verbose}
+	w := &waiting{in: k.in, locks: s.Registry, mutex: s.Mutex(k.path), begun: time.Now(), verbose: k.verbose}
 	if k.try {
 		k.hold, err = w.mutex.TryAcquire(ctx)
 	} else {
@@ -130,8 +130,8 @@ func (k *keeper) queue(ctx context.Context) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, tier.ErrLocked), errors.Is(err, errWaited) && s.Err() == nil:
-		return fail(k.notAcquired, "%s: not acquired%s: %s", k.path, w.limit(k.wait), w.inTheWay())
+	case errors.Is(err, tier.ErrLocked), errors.Is(err, errWaited) && (s.Err() == nil || quarantineOf(s.Err()) != nil):
+		return fail(k.notAcquired, "%s: not acquired%s: %s", k.path, w.limit(k.wait), w.inTheWay(err))
 	case s.Err() != nil:
 		return fail(exitUnavailable, "%w", err)
 	}

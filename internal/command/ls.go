@@ -68,6 +68,9 @@ func writeList(in *invocation, list *inspect.Listing) error {
 	} else if err := writeLocks(in.stdout, list); err != nil {
 		return err
 	}
+	if list.Quarantine != nil {
+		fmt.Fprintln(in.stderr, list.Quarantine)
+	}
 	for _, path := range list.Unreadable {
 		fmt.Fprintf(in.stderr, "not permitted to look below %s\n", clean(path))
 	}
@@ -86,6 +89,8 @@ func writeLocks(w io.Writer, list *inspect.Listing) error {
 			holder = l.Permits.String()
 		case l.Holder != nil:
 			since, holder = nodeAge(l.Holder), l.Holder.KindName()+" "+owner(l.Holder)+more(l.Holders)
+		case l.Queue > 0:
+			holder = "none yet"
 		}
 		t.row(l.Path, strconv.Itoa(l.Queue), since, holder)
 	}

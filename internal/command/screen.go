@@ -54,6 +54,8 @@ func (s *screen) lines(sight inspect.Sight, height int) []string {
 	state := "Ctrl-C ends"
 	if sight.Trouble != "" {
 		state = "NO ANSWER: " + clean(sight.Trouble)
+	} else if sight.Quarantine != nil {
+		state += "; " + sight.Quarantine.Error()
 	} else if !sight.Complete {
 		state += "; there are more locks than -limit lets it look at"
 	}
@@ -63,6 +65,8 @@ func (s *screen) lines(sight inspect.Sight, height int) []string {
 	for _, q := range sight.Queues {
 		if h := q.Holder(); h != nil {
 			t.row(q.Path, strconv.Itoa(q.Waiting()), nodeAge(h), h.KindName()+" "+owner(h)+more(len(q.Holders())))
+		} else if q.Waiting() > 0 {
+			t.row(q.Path, strconv.Itoa(q.Waiting()), "-", "none yet")
 		} else {
 			t.row(q.Path, "-", "-", "free")
 		}

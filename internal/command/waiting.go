@@ -16,6 +16,7 @@ import (
 // A waiting is the time before the lock is acquired.
 type waiting struct {
 	in      *invocation
+	locks   *tier.Registry
 	mutex   *tier.Mutex
 	begun   time.Time
 	verbose bool
@@ -47,8 +48,13 @@ func (w *waiting) explain() {
 	}
 }
 
-// inTheWay says who had the lock just now.
-func (w *waiting) inTheWay() string { return w.describe(w.holder()) }
+// inTheWay says why an acquisition has failed: who had the lock just now, or that nobody can have it.
+func (w *waiting) inTheWay(err error) string {
+	if q := quarantineOf(err); q != nil {
+		return q.Error()
+	}
+	return w.describe(w.holder())
+}
 
 // holder returns who has the lock, nil if nobody has, or an error if that cannot be found out soon.
 func (w *waiting) holder() (*tier.Contender, error) {
@@ -65,7 +71,10 @@ func (w *waiting) describe(holder *tier.Contender, err error) string {
 	switch {
 	case err != nil:
 		return fmt.Sprintf("who has it is not known: %v", err)
-	case holder == nil:
+	case holder == nil || holder.Quarantined:
+		if q := quarantineOf(w.locks.Err()); q != nil {
+			return q.Error()
+		}
 		return "nobody has it any more"
 	}
 	who := holder.ID
@@ -79,6 +88,12 @@ func (w *waiting) describe(holder *tier.Contender, err error) string {
 		return "held by the " + w.in.store.Program + " run that this one runs under, " + who + ": it would wait for itself"
 	}
 	return "held by " + who
+}
+
+// quarantineOf is the one that an error tells of, nil if it tells of none.
+func quarantineOf(err error) (q *tier.QuarantineError) {
+	errors.As(err, &q)
+	return q
 }
 
 // under reports whether the holder is the run that this process is a part of.

@@ -135,6 +135,10 @@ func eventText(e inspect.Event, store string) string {
 		return "no answer from " + store + ": " + clean(e.Text)
 	case inspect.Connected:
 		return store + " answers again"
+	case inspect.Quarantine:
+		return store + ": " + clean(e.Text)
+	case inspect.Granting:
+		return store + " grants locks again"
 	}
 	if e.Unseen > 0 {
 		text += fmt.Sprintf(" (%d came and went between two looks)", e.Unseen)

@@ -66,6 +66,9 @@ func (in *invocation) writeQueue(q *inspect.Queue) error {
 			return err
 		}
 	}
+	if q.Quarantine != nil {
+		fmt.Fprintln(w, q.Quarantine)
+	}
 	for _, o := range q.Others {
 		fmt.Fprintf(w, "no contender: %s (%s doctor says what that means)\n", clean(o.Name), in.store.Program)
 	}

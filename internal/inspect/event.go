@@ -15,6 +15,8 @@ const (
 	Free         = "free"     // nobody holds the lock
 	Disconnected = "disconnected"
 	Connected    = "connected"
+	Quarantine   = "quarantine" // nobody is granted a lock, as the text says
+	Granting     = "granting"   // the quarantine is over
 )
 
 // An Event is a difference between two looks. Its names in JSON are for programs to rely on.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tierlock/tierlock/tier"
 )
 
 // A Follower looks at the locks below a path again and again. It sets no watches: those would tell
@@ -29,6 +31,8 @@ type Follower struct {
 	searched time.Time
 	complete bool
 	trouble  string
+
+	quarantine *tier.QuarantineError
 }
 
 const (
@@ -44,6 +48,8 @@ type Sight struct {
 	Complete bool     // else there are more locks below
 	Trouble  string   // why there is nothing newer, "" if it is new
 	Events   []Event  // since the last sight
+
+	Quarantine *tier.QuarantineError // nil if the store grants locks
 }
 
 // Follow calls tell after each look, from one goroutine, until ctx is done. It outlives the
@@ -62,7 +68,9 @@ func (f *Follower) Follow(ctx context.Context, tell func(Sight)) error {
 			return err
 		}
 		events = append(f.connection(err), events...)
-		tell(Sight{At: time.Now(), Queues: f.sorted(), Complete: f.complete, Trouble: f.trouble, Events: events})
+		tell(Sight{
+			At: time.Now(), Queues: f.sorted(), Complete: f.complete, Trouble: f.trouble, Events: events, Quarantine: f.quarantine,
+		})
 		select {
 		case <-again.C:
 		case <-ctx.Done():
@@ -107,12 +115,30 @@ func (f *Follower) look(ctx context.Context) ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	var events []Event
+	events := f.quarantined(fresh)
 	for _, path := range slices.Sorted(maps.Keys(fresh)) {
 		events = append(events, changes(f.queues[path], fresh[path])...)
 	}
 	f.queues = fresh
 	return events, nil
+}
+
+// quarantined tells of the beginning and the end of a quarantine.
+func (f *Follower) quarantined(fresh map[string]*Queue) []Event {
+	before := f.quarantine
+	f.quarantine = nil
+	for _, q := range fresh {
+		if q.Quarantine != nil {
+			f.quarantine = q.Quarantine
+		}
+	}
+	switch {
+	case before == nil && f.quarantine != nil:
+		return []Event{{Time: time.Now(), What: Quarantine, Text: f.quarantine.Error()}}
+	case before != nil && f.quarantine == nil:
+		return []Event{{Time: time.Now(), What: Granting}}
+	}
+	return nil
 }
 
 // find returns the paths to follow: locks with contenders, those that had some a moment ago, and

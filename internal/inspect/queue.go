@@ -6,6 +6,8 @@ package inspect
 import (
 	"context"
 	"time"
+
+	"github.com/tierlock/tierlock/tier"
 )
 
 // A Reader looks at the locks of a store. It waits until the store answers or ctx is done.
@@ -37,6 +39,8 @@ type Queue struct {
 	Contenders []Contender `json:"contenders"`
 	Others     []Other     `json:"others"`
 	Semaphore  *Semaphore  `json:"semaphore,omitempty"` // null if there is none at the path
+
+	Quarantine *tier.QuarantineError `json:"quarantine,omitempty"` // null if the store grants locks
 
 	Born   int64 `json:"-"` // tells the path from one made anew at the same place
 	Stale  bool  `json:"-"` // its nodes have to be read again
@@ -70,7 +74,7 @@ func (q *Queue) Waiting() int { return len(q.Contenders) - len(q.Holders()) }
 
 // Holder returns who has had the lock for longest, nil if nobody has it, or if q is nil.
 func (q *Queue) Holder() *Contender {
-	if q == nil || len(q.Contenders) == 0 {
+	if q == nil || len(q.Contenders) == 0 || q.Contenders[0].State == Quarantined {
 		return nil
 	}
 	return &q.Contenders[0]
@@ -83,6 +87,8 @@ type Listing struct {
 	Looked     int       `json:"looked_at"`            // paths that were listed
 	Complete   bool      `json:"complete"`             // else there is more below
 	Unreadable []string  `json:"unreadable,omitempty"` // paths that may not be listed
+
+	Quarantine *tier.QuarantineError `json:"quarantine,omitempty"` // null if the store grants locks
 }
 
 // A Summary is a lock in a list.

@@ -45,7 +45,13 @@ func (r Registry) List(ctx context.Context, path string, limit int, all bool) (*
 		return nil, err
 	}
 	free := func(l Summary) bool { return l.Queue == 0 && !all }
-	return &Listing{Path: path, Locks: slices.DeleteFunc(locks, free), Looked: looked, Complete: complete}, nil
+	return &Listing{Path: path, Locks: slices.DeleteFunc(locks, free), Looked: looked, Complete: complete, Quarantine: r.quarantine()}, nil
+}
+
+// quarantine is what the registry knows of one, nil if that is nothing.
+func (r Registry) quarantine() (q *tier.QuarantineError) {
+	errors.As(r.Locks.Err(), &q)
+	return q
 }
 
 // Look reads a queue.
@@ -55,7 +61,7 @@ func (r Registry) Look(ctx context.Context, path string) (*Queue, error) {
 	if err != nil {
 		return nil, settle(ctx, err)
 	}
-	q := &Queue{Path: path, Exists: len(queue) > 0, At: now, Contenders: []Contender{}, Others: []Other{}}
+	q := &Queue{Path: path, Exists: len(queue) > 0, At: now, Contenders: []Contender{}, Others: []Other{}, Quarantine: r.quarantine()}
 	readers, other := 0, 0 // how many read so far, and the place of the last that does not
 	for i, seen := range queue {
 		c := contender(seen, now)
@@ -83,6 +89,9 @@ func contender(seen tier.Contender, now time.Time) Contender {
 	}
 	if !seen.Since.IsZero() {
 		c.AgeMS = max(0, now.Sub(seen.Since).Milliseconds())
+	}
+	if seen.Quarantined {
+		c.State = Quarantined
 	}
 	switch {
 	case seen.PID == 0 && seen.Host == "":
@@ -118,6 +127,9 @@ func (r Registry) Examine(ctx context.Context, path string, find func(context.Co
 		return nil, err
 	}
 	report := &Report{Queue: q}
+	if q.Quarantine != nil {
+		report.Find(Warning, "", "%v", q.Quarantine)
+	}
 	if err := find(ctx, report); err != nil {
 		return nil, settle(ctx, err)
 	}

@@ -8,8 +8,8 @@ import (
 // A QuarantineError says that a store grants nothing to anybody until a time, and why: those to whom it may have
 // granted something before, and does not know any more, have to lose it first.
 type QuarantineError struct {
-	Until  time.Time // by the clock of this machine
-	Reason string
+	Until  time.Time `json:"until"` // by the clock of this machine
+	Reason string    `json:"reason"`
 }
 
 func (q *QuarantineError) Error() string {

@@ -31,6 +31,9 @@ type Site struct {
 	Ailing bool
 	// Pause has the server answer nothing until Resume.
 	Pause, Resume func() error
+	// Forget has the server grant nothing for a lease from now on, as one that may have forgotten grants; nil if the
+	// store has none of these.
+	Forget func() error
 }
 
 // Run runs the suite on servers of a store. Each test may use a server that it shares with others, but
@@ -54,6 +57,7 @@ func Run(t *testing.T, site func(t *testing.T, own bool) Site) {
 		{"wrong command lines", wrongCommandLines, false},
 		{"without a server", withoutAServer, false},
 		{"loss ends the command in time", lossEndsTheCommand, true},
+		{"a quarantine is seen", quarantineIsSeen, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -420,4 +424,37 @@ func lossEndsTheCommand(t *testing.T, s Site) {
 	stage.First().Leave(0)
 	next.Exits(0)
 	watch.Prints(watch.Stdout, "answers again")
+}
+
+// A server that grants nothing as yet says so, and nobody is said to have the lock.
+func quarantineIsSeen(t *testing.T, s Site) {
+	if s.Forget == nil {
+		t.Skip("this store has no quarantine")
+	}
+	const why = `no grants until \d\d:\d\d:\d\d: the server `
+	s.acquire(t, "/quarantined", "former").Release() // so that the lease is known
+	if err := s.Forget(); err != nil {
+		t.Fatal(err)
+	}
+	watch := s.start(t, "watch", "-every", "100ms", "/quarantined")
+	s.want(t, "run -n /quarantined -- true", 75, "not acquired: "+why)
+	s.want(t, "run -w 200ms /quarantined -- true", 75, "not acquired within 200ms: "+why)
+	s.want(t, "who /quarantined", 0, "nobody holds it or waits for it", "(?m)^"+why)
+
+	waiting := s.start(t, Under("-v", "/quarantined", "true")...)
+	waiting.Prints(waiting.Stderr, "waiting: "+why)
+	waiting.Prints(waiting.Stderr, `level=WARN msg="\w+: `+why)
+	watch.Prints(watch.Stdout, why)
+	watch.Prints(watch.Stdout, "/quarantined waited for by tierlock ")
+	s.want(t, "who /quarantined", 0, `0 +quarantined +tierlock `, "(?m)^"+why)
+	s.want(t, "who /quarantined -o json", 0, `"state": "quarantined"`, `"quarantine": \{\s+"until": "20[^"]+",\s+"reason": "the server `)
+	s.want(t, "ls /quarantined", 0, `(?m)^/quarantined +1 +- +none yet$`, "(?m)^"+why)
+	s.want(t, "doctor /quarantined", 1, `warning +`+why, "is first, and does not have the lock yet")
+	for _, wrong := range []string{"held by", "nobody has it"} {
+		if strings.Contains(waiting.Stderr.String()+watch.Stdout.String(), wrong) {
+			t.Errorf("somebody is said to have the lock: %s%s", waiting.Stderr, watch.Stdout)
+		}
+	}
+	waiting.Signal(syscall.SIGTERM) // all of a default lease is too long
+	waiting.Exits(128 + int(syscall.SIGTERM))
 }

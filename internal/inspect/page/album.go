@@ -49,6 +49,7 @@ type state struct {
 	Every    int64  `json:"every"`
 	Window   int64  `json:"window"`
 	Trouble  string `json:"trouble"`
+	Grants   string `json:"grants"` // why there are none, "" if there are
 	Complete bool   `json:"complete"`
 	More     int    `json:"more"` // locks that are not shown
 	Locks    []lock `json:"locks"`
@@ -87,6 +88,9 @@ func (a *album) add(sight inspect.Sight) []byte {
 		Path: inspect.Clean(a.path), At: sight.At.UnixMilli(), Every: a.every.Milliseconds(), Window: window.Milliseconds(),
 		Trouble: inspect.Clean(sight.Trouble), Complete: sight.Complete, Locks: []lock{},
 	}
+	if sight.Quarantine != nil {
+		s.Grants = inspect.Clean(sight.Quarantine.Error())
+	}
 	for _, path := range slices.Sorted(maps.Keys(a.locks)) {
 		if len(s.Locks) == maxLocks {
 			s.More = len(a.locks) - maxLocks
@@ -117,7 +121,7 @@ func (a *album) remember(queues map[string]*inspect.Queue, sight inspect.Sight) 
 	for path, h := range a.locks {
 		q := queues[path]
 		h.see(q, sight.At)
-		if q.Holder() == nil && (len(h.spans) == 0 || len(a.locks) > maxLocks) {
+		if (q == nil || len(q.Contenders) == 0) && (len(h.spans) == 0 || len(a.locks) > maxLocks) {
 			delete(a.locks, path)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // sight is a lock that has changed hands some times, at a moment, with a queue of some length.
@@ -291,4 +292,32 @@ func TestURLIsWhereItListens(t *testing.T) {
 	if _, port, err := net.SplitHostPort(s.listener.Addr().String()); err != nil || s.URL() != "http://127.0.0.1:"+port+"/" {
 		t.Errorf("got %s, %v", s.URL(), err)
 	}
+}
+
+func TestPageSaysThatNothingIsGranted(t *testing.T) {
+	s := filled(t)
+	now := sight(time.Now(), 31, 1)
+	now.Quarantine = &tier.QuarantineError{Until: time.Now(), Reason: "the server is new"}
+	now.Queues[0].Path, now.Queues[0].Contenders[0].State = "/jobs/new", inspect.Quarantined
+	s.Show(now)
+	var state struct {
+		Grants string
+		Locks  []struct {
+			Path             string
+			Holding, Waiting int
+			Waiters          []struct{ State string }
+		}
+	}
+	if err := json.Unmarshal(get(s, "127.0.0.1", "/state.json", "GET").Body.Bytes(), &state); err != nil {
+		t.Fatal(err)
+	}
+	if state.Grants != now.Quarantine.Error() {
+		t.Errorf("grants: %q, want %v", state.Grants, now.Quarantine)
+	}
+	for _, l := range state.Locks {
+		if l.Path == "/jobs/new" && l.Holding == 0 && l.Waiting == 1 && len(l.Waiters) == 1 && l.Waiters[0].State == "quarantined" {
+			return
+		}
+	}
+	t.Errorf("want one that waits for /jobs/new: %+v", state.Locks)
 }

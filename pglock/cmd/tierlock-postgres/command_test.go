@@ -80,6 +80,15 @@ func TestCommand(t *testing.T) {
 				return locks
 			},
 			Pause: server.Pause, Resume: server.Resume,
+			Forget: func() error {
+				pool, err := pgxpool.New(t.Context(), pgserver.PlainURL(server.Addr()))
+				if err != nil {
+					return err
+				}
+				defer pool.Close()
+				_, err = pool.Exec(t.Context(), "UPDATE tierlock.promotion SET timeline = 'another'")
+				return err
+			},
 		}
 	})
 }

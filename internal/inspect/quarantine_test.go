@@ -1,0 +1,57 @@
+package inspect_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A newStore has one lock, which it grants to whoever waits once its quarantine is over.
+type newStore struct{ quarantine *tier.QuarantineError }
+
+func (s newStore) Look(_ context.Context, path string) (*inspect.Queue, error) {
+	waits := inspect.Contender{Node: "first", Kind: inspect.KindTierlock, State: inspect.Holds, Readable: true, Token: 7}
+	q := &inspect.Queue{Path: path, Exists: true, At: time.Now()}
+	if time.Now().Before(s.quarantine.Until) {
+		waits.State, q.Quarantine = inspect.Quarantined, s.quarantine
+	}
+	q.Contenders = []inspect.Contender{waits}
+	return q, nil
+}
+
+func (s newStore) Glance(ctx context.Context, path string, _ *inspect.Queue) (*inspect.Queue, error) {
+	return s.Look(ctx, path)
+}
+
+func (newStore) List(context.Context, string, int, bool) (*inspect.Listing, error) {
+	return &inspect.Listing{Complete: true}, nil
+}
+
+func TestFollowerTellsOfTheBeginningAndTheEndOfAQuarantine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &tier.QuarantineError{Until: time.Now().Add(10 * time.Second), Reason: "the server is new"}
+		f := inspect.Follower{Reader: newStore{q}, Path: path, Every: time.Second, Limit: 1}
+		var told []string
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := f.Follow(ctx, func(s inspect.Sight) {
+			if quarantined := time.Now().Before(q.Until); (s.Quarantine != nil) != quarantined || (s.Queues[0].Holder() == nil) != quarantined {
+				t.Errorf("at %v: %v, held by %v", s.At, s.Quarantine, s.Queues[0].Holder())
+			}
+			for _, e := range s.Events {
+				told = append(told, fmt.Sprint(e.What, " ", e.Path, e.Text))
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"quarantine " + q.Error(), "queued " + path, "granting ", "held " + path}; !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
+}
