@@ -14,6 +14,7 @@ type child struct {
 	group  int // also the pid of the command
 	ended  bool
 	events chan syscall.WaitStatus
+	gone   chan struct{} // closed when nothing is left of the command nor of what it started
 }
 
 // startChild starts the command in a process group of its own, to which it gives the terminal
@@ -25,7 +26,7 @@ func startChild(command, env []string, foreground bool) (*child, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: foreground, Ctty: 0}
 	dieWithParent(cmd.SysProcAttr)
 	adopt()
-	c := &child{events: make(chan syscall.WaitStatus)}
+	c := &child{events: make(chan syscall.WaitStatus), gone: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // whose end the kernel takes for the parent's
@@ -33,7 +34,9 @@ func startChild(command, env []string, foreground bool) (*child, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			c.reap(cmd.Process.Pid)
+			reap(cmd.Process.Pid, func(status syscall.WaitStatus) { c.events <- status })
+			awaitRest(cmd.Process.Pid)
+			close(c.gone)
 		}
 	}()
 	if err := <-started; err != nil {
@@ -43,20 +46,18 @@ func startChild(command, env []string, foreground bool) (*child, error) {
 	return c, nil
 }
 
-// reap tells what happens to the command, and closes events when nothing is left of it nor of
-// what it started.
-func (c *child) reap(command int) {
-	defer close(c.events)
+// reap tells what happens to one child, and returns when this process has none any more. Those whose parents
+// have died are among them; see adopt.
+func reap(pid int, tell func(syscall.WaitStatus)) {
 	for {
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
+		changed, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
 		switch {
 		case err == syscall.EINTR:
 		case err != nil: // no children
-			awaitRest(command)
 			return
-		case pid == command:
-			c.events <- status
+		case changed == pid:
+			tell(status)
 		}
 	}
 }

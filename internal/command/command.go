@@ -50,11 +50,13 @@ type invocation struct {
 	after   []string
 	stdout  io.Writer
 	stderr  io.Writer
+	flush   func() // returns when messages are written
 }
 
 // Main does what args ask for and returns the exit status. A store is for one call.
 func Main(store *Store, args []string, stdout, stderr io.Writer) int {
 	in := newInvocation(store, stdout, stderr)
+	defer func() { in.flush() }()
 	sub, err := in.parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -73,7 +75,7 @@ func Main(store *Store, args []string, stdout, stderr io.Writer) int {
 }
 
 func newInvocation(store *Store, stdout, stderr io.Writer) *invocation {
-	return &invocation{store: store, timeout: connectTimeout, output: "text", stdout: stdout, stderr: stderr}
+	return &invocation{store: store, timeout: connectTimeout, output: "text", stdout: stdout, stderr: stderr, flush: func() {}}
 }
 
 // say prints a message of this process.

@@ -57,11 +57,10 @@ func (e *execution) mind() error {
 			asked = nil
 			e.giveWay()
 		case <-e.kill.C:
-			go slay(e.child.group, e.in.resisted)
-		case status, open := <-e.child.events:
-			if !open {
-				return e.result
-			}
+			go slay(e.child.group, e.child.gone, e.in.resisted)
+		case <-e.child.gone:
+			return e.result
+		case status := <-e.child.events:
 			e.see(status)
 			if e.child.ended {
 				left.Reset(time.Second)
@@ -96,14 +95,14 @@ func (e *execution) lose() {
 	e.ending = true
 	e.result = &failure{status: exitLost}
 	if time.Now().Before(e.valid) {
-		e.in.say("%s: %v; KILL at once, as the lock may be another's", e.path, err)
 		e.kill.Reset(0)
+		e.in.say("%s: %v; KILL at once, as the lock may be another's", e.path, err)
 		return
 	}
 	left := time.Until(e.valid.Add(e.grace))
-	e.in.say("%s: %v; TERM, and KILL in %v", e.path, err, max(left, 0).Round(time.Millisecond))
-	e.child.end()
 	e.kill.Reset(left)
+	e.child.end()
+	e.in.say("%s: %v; TERM, and KILL in %v", e.path, err, max(left, 0).Round(time.Millisecond))
 }
 
 // abandon ends the command because nobody waits for it any more. The lock is still ours.
@@ -121,15 +120,15 @@ func (e *execution) giveWay() {
 	if e.ending {
 		return
 	}
-	e.in.say("%s: somebody has asked for the lock; TERM, and KILL in %v", e.path, e.grace.Round(time.Millisecond))
 	e.stop()
+	e.in.say("%s: somebody has asked for the lock; TERM, and KILL in %v", e.path, e.grace.Round(time.Millisecond))
 }
 
 // stop ends the command under a lock that is ours.
 func (e *execution) stop() {
 	e.ending = true
-	e.child.end()
 	e.kill.Reset(e.grace)
+	e.child.end()
 }
 
 // forward passes a signal on. What goes on after a stop has the terminal as before.

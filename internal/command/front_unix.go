@@ -3,7 +3,6 @@
 package command
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,7 +19,9 @@ type front struct {
 	in      *invocation
 	keeper  *exec.Cmd
 	line    line
-	ended   chan struct{} // closed when the keeper is gone
+	ended   chan struct{}      // closed when the keeper is gone
+	status  syscall.WaitStatus // of the keeper then
+	gone    chan struct{}      // closed when nothing is left of it either
 	signals <-chan os.Signal
 
 	asked    time.Time // when the last question left, and which it was
@@ -38,7 +39,7 @@ type front struct {
 
 // watchKeeper starts the keeper and returns when it and the command are gone.
 func watchKeeper(in *invocation) error {
-	f := &front{in: in, signals: catch(), terminal: openTerminal(), ended: make(chan struct{}), ask: stopped(), deadline: stopped()}
+	f := &front{in: in, signals: catch(), terminal: openTerminal(), ended: make(chan struct{}), gone: make(chan struct{}), ask: stopped(), deadline: stopped()}
 	adopt() // what the keeper leaves behind, if it is killed
 	if err := f.start(); err != nil {
 		return err
@@ -91,8 +92,13 @@ func (f *front) start() error {
 		return err
 	}
 	go func() {
-		defer close(f.ended)
-		f.keeper.Wait() // its state tells
+		defer close(f.gone)
+		reap(f.keeper.Process.Pid, func(status syscall.WaitStatus) {
+			if !status.Stopped() {
+				f.status = status
+				close(f.ended)
+			}
+		})
 	}()
 	return nil
 }
@@ -170,8 +176,7 @@ func (f *front) takeTerminal() {
 
 // end returns what the keeper ended with.
 func (f *front) end() error {
-	state := f.keeper.ProcessState
-	switch code := state.ExitCode(); {
+	switch code := f.status.ExitStatus(); {
 	case f.done && code == exitSignal+int(syscall.SIGINT) && isOurTerminal(os.Stdin):
 		f.interrupt()
 		fallthrough
@@ -180,12 +185,12 @@ func (f *front) end() error {
 	}
 	if f.held {
 		f.slay()
-		return fail(exitLost, "%s: the process that had the lock, %s keep, ended (%v); the command was killed", f.in.args[0], f.in.store.Program, state)
+		return fail(exitLost, "%s: the process that had the lock, %s keep, ended with status %d; the command was killed", f.in.args[0], f.in.store.Program, exitOf(f.status))
 	}
-	if sig := state.Sys().(syscall.WaitStatus).Signal(); slices.Contains(ending, sig) { // before it could catch it
+	if sig := f.status.Signal(); slices.Contains(ending, sig) { // before it could catch it
 		return interrupted(f.in.args[0], sig)
 	}
-	return fail(exitInternal, "%s keep ended (%v) before it had the lock", f.in.store.Program, state)
+	return fail(exitInternal, "%s keep ended with status %d before it had the lock", f.in.store.Program, exitOf(f.status))
 }
 
 // interrupt ends this process by SIGINT, as the command has: a shell whose loop it is part of
@@ -197,12 +202,15 @@ func (f *front) interrupt() {
 	time.Sleep(100 * time.Millisecond) // unless it is ignored
 }
 
-// slay kills the command, all that it has started, and the keeper.
+// slay kills the keeper, the command, and all that it has started.
 func (f *front) slay() {
-	slay(f.group, f.in.resisted)
-	if err := f.keeper.Process.Kill(); !errors.Is(err, os.ErrProcessDone) {
-		<-f.ended
+	select {
+	case <-f.ended: // its pid may be another's
+	default:
+		f.keeper.Process.Kill()
 	}
+	slay(f.group, f.gone, f.in.resisted)
+	<-f.ended
 }
 
 // resisted says what KILL has not ended within a second.

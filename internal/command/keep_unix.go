@@ -32,6 +32,7 @@ func (k *keeper) alone() error { return fail(exitInternal, "%s run is gone", k.i
 
 // keep acquires the lock, sees the command through, and releases the lock.
 func (o *runOptions) keep(_ context.Context, in *invocation) error {
+	in.speakAside()
 	if err := o.check(in); err != nil {
 		return err
 	}

@@ -111,6 +111,7 @@ func (o *runOptions) flags(flags *flag.FlagSet) {
 
 // run finds out what is wrong before anything begins.
 func (o *runOptions) run(_ context.Context, in *invocation) error {
+	in.speakAside()
 	if err := o.check(in); err != nil {
 		return err
 	}

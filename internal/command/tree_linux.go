@@ -2,7 +2,9 @@ package command
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -11,18 +13,52 @@ import (
 
 const prSetChildSubreaper = 36 // prctl(2)
 
+// lastPID is no smaller than any number of a process.
+var lastPID = 1 << 22
+
 // adopt makes whatever loses its parent below this process a child of it, and no stranger.
 func adopt() {
 	syscall.RawSyscall6(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0, 0, 0, 0) // there since Linux 3.4
+	if text, err := os.ReadFile("/proc/sys/kernel/pid_max"); err == nil {
+		fmt.Sscan(string(text), &lastPID)
+	}
 }
 
 // dieWithParent has the kernel kill the child when the thread that started it ends.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// descendants returns the processes below this one that live.
+// What isChild can be asked about; see waitid(2).
+const (
+	aProcess = 1
+	aGroup   = 2
+)
+
+// isChild reports whether a process, or one in a process group, is a child of this one, dead or alive: the number is
+// nobody else's then. It opens no file.
+func isChild(what, id int) bool {
+	const anyChild = syscall.WEXITED | syscall.WNOHANG | syscall.WNOWAIT | syscall.WALL
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_WAITID, uintptr(what), uintptr(id), 0, anyChild, 0, 0)
+	return errno == 0
+}
+
+// children returns those of this process, by the numbers that there can be.
+func children() (pids []int) {
+	for pid := 1; pid <= lastPID; pid++ {
+		if isChild(aProcess, pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// descendants returns the processes below this one that live: only children if no file can be opened, but what their
+// deaths leave behind becomes such.
 func descendants() []int {
 	processes := make(map[int]process)
-	entries, _ := os.ReadDir("/proc")
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return children()
+	}
 	for _, entry := range entries {
 		if pid, err := strconv.Atoi(entry.Name()); err == nil {
 			processes[pid] = look(pid)
@@ -76,24 +112,40 @@ func signalRest(_ int, sig syscall.Signal) {
 	}
 }
 
-// slay kills everything below this process, and returns when nothing is left. It calls
+// slay kills everything below this process, until gone is closed: as long as there is anything. It calls
 // resisted once about what does not go.
-func slay(_ int, resisted func(pids []int)) {
-	begun, pause := time.Now(), time.Millisecond
-	for empty := 0; empty < 2; { // one look may miss what changed its parent meanwhile
-		below := descendants()
-		empty++
-		for _, pid := range below {
-			syscall.Kill(pid, syscall.SIGKILL)
-			empty = 0
-		}
-		if resisted != nil && len(below) > 0 && time.Since(begun) > time.Second {
-			resisted(below)
+func slay(group int, gone <-chan struct{}, resisted func(pids []int)) {
+	begun, pause, before := time.Now(), time.Duration(0), []int(nil)
+	for {
+		struck := strike(group)
+		if resisted != nil && len(struck) > 0 && time.Since(begun) > time.Second {
+			resisted(struck)
 			resisted = nil
 		}
-		time.Sleep(pause)
-		pause = min(2*pause, 100*time.Millisecond)
+		pause = min(max(2*pause, time.Millisecond), 100*time.Millisecond)
+		if slices.ContainsFunc(struck, func(pid int) bool { return !slices.Contains(before, pid) }) {
+			pause = 0 // somebody starts others faster than they are found
+		}
+		select {
+		case <-gone:
+			return
+		case <-time.After(pause):
+		}
+		before = struck
 	}
+}
+
+// strike sends KILL to all that it finds, and returns it. Of what starts others meanwhile it may miss some, but
+// in the group of the command: that is killed at one stroke.
+func strike(group int) (struck []int) {
+	if group > 0 && isChild(aGroup, group) {
+		syscall.Kill(-group, syscall.SIGKILL)
+	}
+	below := descendants()
+	for _, pid := range below {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	return below
 }
 
 // awaitRest has nothing to wait for: what a command leaves behind is among the children.

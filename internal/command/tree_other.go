@@ -19,7 +19,7 @@ func signalRest(group int, sig syscall.Signal) { syscall.Kill(-group, sig) }
 
 // slay kills the process group, and returns when nothing is left of it. It calls resisted once
 // if that takes long.
-func slay(group int, resisted func(pids []int)) {
+func slay(group int, _ <-chan struct{}, resisted func(pids []int)) {
 	begun := time.Now()
 	for group > 0 && !groupEnded(group) {
 		syscall.Kill(-group, syscall.SIGKILL)

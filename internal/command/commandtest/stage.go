@@ -70,6 +70,7 @@ func (s *Stage) enter(conn net.Conn) {
 	e := &Section{t: s.t, conn: conn, Begun: time.Now(), Said: make(chan string, 16), ended: make(chan struct{})}
 	fmt.Sscan(lines.Text(), &e.pid, &e.alone)
 	s.entries <- e
+	fmt.Fprintln(conn, "seen")
 	for lines.Scan() {
 		e.Said <- lines.Text()
 	}
@@ -178,6 +179,8 @@ func beSection(args []string) {
 		panic(err)
 	}
 	fmt.Fprintln(conn, os.Getpid(), alone)
+	lines := bufio.NewScanner(conn)
+	lines.Scan() // it was seen: the others come after it
 	for _, mode := range modes {
 		if mode == "family" || mode == "daemon" {
 			relative := exec.Command(os.Args[0], "section", addr, file+"-"+mode)
@@ -192,7 +195,7 @@ func beSection(args []string) {
 			fmt.Fprintln(conn, sig)
 		}
 	}()
-	for lines := bufio.NewScanner(conn); lines.Scan(); {
+	for lines.Scan() {
 		if status, ok := strings.CutPrefix(lines.Text(), "exit "); ok {
 			n, _ := strconv.Atoi(status)
 			os.Exit(n)

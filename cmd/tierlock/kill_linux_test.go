@@ -1,0 +1,87 @@
+package main_test
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/tierlock/tierlock/internal/command/commandtest"
+)
+
+// In a chain each process forks the next one and ends, as long as the directory is there that is its argument.
+const chain = `while (-d $ARGV[0]) { exit if fork }`
+
+// What is in many processes, one after the other, is killed as well, in the group of the command and outside, and
+// before the run ends.
+func TestForksDoNotOutrunKILL(t *testing.T) {
+	server := startServer(t)
+	conn := operate(t, server)
+	for name, command := range map[string][]string{
+		"in the group":     {"perl", "-e", chain},
+		"in another group": {"setsid", "perl", "-e", chain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(command[0]); err != nil {
+				t.Skip(err)
+			}
+			alive, theirs, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer alive.Close()
+			path := "/chain/" + name
+			p := startWith(t, server.Addr(), func(cmd *exec.Cmd) { cmd.ExtraFiles = []*os.File{theirs} },
+				commandtest.Under("", path, append(command, t.TempDir())...)...)
+			theirs.Close()
+			p.Says("kept for what it has left running")
+			for _, node := range queue(t, conn, path) {
+				if err := conn.Delete(path+"/"+node, -1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			begun := time.Now()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := io.Copy(io.Discard, alive)
+				ended <- err
+			}()
+			select {
+			case <-ended:
+			case <-time.After(commandtest.Patience):
+				t.Fatal("it lives on")
+			}
+			t.Logf("dead %v after the node was deleted", time.Since(begun))
+			p.Exits(74)
+		})
+	}
+}
+
+// KILL takes no file to be opened: the table of files may be full.
+func TestKILLOpensNoFile(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	conn := operate(t, server)
+	stage := commandtest.NewStage(t)
+	p := start(t, server.Addr(), commandtest.Under("", "/full", stage.Command("stubborn", "daemon")...)...)
+	victims := []*commandtest.Section{stage.First(), stage.Next()}
+	none := syscall.Rlimit{Cur: 0, Max: 1 << 10}
+	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(p.Keeper()), syscall.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&none)), 0, 0, 0); errno != 0 {
+		t.Skip(errno)
+	}
+	runtime.KeepAlive(&none)
+	for _, node := range queue(t, conn, "/full") {
+		if err := conn.Delete("/full/"+node, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, victim := range victims {
+		victim.Dies()
+	}
+	p.Exits(74)
+}

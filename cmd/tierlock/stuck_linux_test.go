@@ -1,0 +1,132 @@
+package main_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// startStuck starts tierlock with a stderr that is full and that nobody reads.
+func startStuck(t *testing.T, servers string, args ...string) *commandtest.Tool {
+	t.Helper()
+	var ends [2]int
+	if err := syscall.Pipe(ends[:]); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(ends[0]) })
+	syscall.SetNonblock(ends[1], true)
+	for chunk := make([]byte, 4096); len(chunk) > 0; {
+		if _, err := syscall.Write(ends[1], chunk); errors.Is(err, syscall.EAGAIN) {
+			chunk = chunk[:len(chunk)/2]
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	syscall.SetNonblock(ends[1], false)
+	full := os.NewFile(uintptr(ends[1]), "a pipe that is full")
+	defer full.Close()
+	return startWith(t, servers, func(cmd *exec.Cmd) { cmd.Stderr = full }, args...)
+}
+
+// isStuck reports whether a thread of a process waits for somebody to read a pipe.
+func isStuck(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/wchan", pid))
+	for _, thread := range threads {
+		if where, _ := os.ReadFile(thread); strings.Contains(string(where), "pipe_w") {
+			return true
+		}
+	}
+	return false
+}
+
+// A stderr that nobody reads keeps nobody from ending the command in time, nor from passing signals on.
+func TestNothingWaitsForTheReaderOfStderr(t *testing.T) {
+	server := startServer(t)
+	conn := operate(t, server)
+	waiting := func(path string) func() int { return func() int { return len(queue(t, conn, path)) } }
+	for name, test := range map[string]func(t *testing.T, path string, stage *commandtest.Stage){
+		"loss": func(t *testing.T, path string, stage *commandtest.Stage) {
+			proxy := proxyTo(t, server)
+			p := startStuck(t, proxy.Addr(), commandtest.Under(short, path, stage.Command("stubborn")...)...)
+			section := stage.First()
+			contend(t, server.Addr(), path, stage, waiting(path))
+			proxy.Mute(zktest.ToServer)
+			proxy.Mute(zktest.ToClient)
+			next := stage.First()
+			if margin := next.Begun.Sub(section.Dies()); margin < 0 {
+				t.Errorf("the command ends %v after the next one began", -margin)
+			}
+			section.Hears(syscall.SIGTERM)
+			next.Leave(0)
+			p.Exits(74)
+		},
+		"deletion": func(t *testing.T, path string, stage *commandtest.Stage) {
+			p := startStuck(t, server.Addr(), commandtest.Under("", path, stage.Command("stubborn")...)...)
+			section := stage.First()
+			for _, name := range queue(t, conn, path) {
+				if err := conn.Delete(path+"/"+name, -1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			section.Dies()
+			p.Exits(74)
+		},
+		"asked for the lock": func(t *testing.T, path string, stage *commandtest.Stage) {
+			p := startStuck(t, server.Addr(), commandtest.Under("-revocable -grace 200ms", path, stage.Command("stubborn")...)...)
+			section := stage.First()
+			(console{server}).want(t, "revoke "+path, 0, "which ends its command")
+			section.Dies()
+			p.Exits(137)
+		},
+		"something is left": func(t *testing.T, path string, stage *commandtest.Stage) {
+			p := startStuck(t, server.Addr(), commandtest.Under("", path, stage.Command("daemon")...)...)
+			command, rest := stage.First(), stage.Next()
+			command.Leave(4)
+			commandtest.Eventually(t, "a message that nobody reads", func() bool { return isStuck(p.Keeper()) })
+			p.Signal(syscall.SIGUSR1)
+			rest.Hears(syscall.SIGUSR1)
+			rest.Leave(0)
+			p.Exits(4)
+		},
+		"verbose": func(t *testing.T, path string, stage *commandtest.Stage) {
+			p := startStuck(t, server.Addr(), commandtest.Under("-v", path, stage.Command()...)...)
+			stage.First().Leave(5)
+			p.Exits(5)
+		},
+		"no keeper": func(t *testing.T, path string, stage *commandtest.Stage) {
+			p := startStuck(t, server.Addr(), commandtest.Under("", path, stage.Command("daemon")...)...)
+			victims := []*commandtest.Section{stage.First(), stage.Next()}
+			if err := syscall.Kill(p.Keeper(), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			for _, victim := range victims {
+				victim.Dies()
+			}
+			p.Exits(74)
+		},
+		"a signal while it waits": func(t *testing.T, path string, stage *commandtest.Stage) {
+			holder := start(t, server.Addr(), commandtest.Under("", path, stage.Command()...)...)
+			section := stage.First()
+			p := startStuck(t, server.Addr(), commandtest.Under("-v", path, stage.Command()...)...)
+			commandtest.Eventually(t, "a contender", func() bool { return len(queue(t, conn, path)) == 2 })
+			commandtest.Eventually(t, "a message that nobody reads", func() bool { return isStuck(p.Keeper()) })
+			p.Signal(syscall.SIGTERM)
+			p.Exits(143)
+			section.Leave(0)
+			holder.Exits(0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, "/stuck/"+strings.ReplaceAll(name, " ", "-"), commandtest.NewStage(t))
+		})
+	}
+}

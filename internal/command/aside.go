@@ -1,0 +1,99 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+const (
+	mostAside = 64 << 10    // bytes of messages that are kept for whoever reads them
+	lastWords = time.Second // for how long the end of the process waits for that
+)
+
+// An aside is where those write that have more urgent things to do than to wait for the reader of their
+// messages, who may have stopped reading: a goroutine of its own passes these on, in order. Of more than
+// it may keep, the oldest are left out.
+type aside struct {
+	to   io.Writer
+	name string // of the program
+
+	mu      sync.Mutex // guards the fields below
+	waiting [][]byte   // messages
+	size    int        // of those
+	omitted int        // messages that were there before those
+	idle    chan struct{}
+}
+
+// speakAside has nobody wait for messages from now on. Main waits for the last ones, for lastWords at most.
+func (in *invocation) speakAside() {
+	a := &aside{to: in.stderr, name: in.store.Program}
+	in.stderr, in.flush = a, a.flush
+}
+
+// Write takes one message. It never fails.
+func (a *aside) Write(message []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.waiting = append(a.waiting, append([]byte(nil), message...))
+	a.size += len(message)
+	for a.size > mostAside && len(a.waiting) > 1 {
+		a.takeLocked()
+		a.omitted++
+	}
+	if a.idle == nil {
+		a.idle = make(chan struct{})
+		go a.pass()
+	}
+	return len(message), nil
+}
+
+// pass writes what waits, until nothing does.
+func (a *aside) pass() {
+	for {
+		message := a.next()
+		if message == nil {
+			return
+		}
+		a.to.Write(message) // there is nobody to tell of an error
+	}
+}
+
+// next returns nil when nothing waits any more.
+func (a *aside) next() []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.omitted > 0:
+		text := fmt.Appendf(nil, "%s: %d messages are left out here: nobody read them in time\n", a.name, a.omitted)
+		a.omitted = 0
+		return text
+	case len(a.waiting) > 0:
+		return a.takeLocked()
+	}
+	close(a.idle)
+	a.idle = nil
+	return nil
+}
+
+func (a *aside) takeLocked() []byte {
+	oldest := a.waiting[0]
+	a.waiting = a.waiting[1:]
+	a.size -= len(oldest)
+	return oldest
+}
+
+// flush waits until all is written, for lastWords at most.
+func (a *aside) flush() {
+	a.mu.Lock()
+	idle := a.idle
+	a.mu.Unlock()
+	if idle == nil {
+		return
+	}
+	select {
+	case <-idle:
+	case <-time.After(lastWords):
+	}
+}

@@ -1,0 +1,96 @@
+package command
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A reader is somebody who reads only when told to.
+type reader struct {
+	may  chan struct{}
+	text bytes.Buffer
+}
+
+func (r *reader) Write(p []byte) (int, error) {
+	<-r.may
+	return r.text.Write(p)
+}
+
+func newReader() (*reader, *invocation) {
+	r := &reader{may: make(chan struct{})}
+	in := newInvocation(&Store{Program: "tierlock"}, nil, r)
+	in.speakAside()
+	return r, in
+}
+
+func TestNobodyWaitsForTheReaderOfMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, in := newReader()
+		begun := time.Now()
+		for i := range 1000 {
+			in.say("message %d", i)
+		}
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("waited for %v", took)
+		}
+		close(r.may)
+		in.flush()
+		lines := strings.Split(strings.TrimSpace(r.text.String()), "\n")
+		for i, line := range lines {
+			if want := fmt.Sprint("tierlock: message ", i); line != want {
+				t.Fatalf("line %d is %q, want %q", i, line, want)
+			}
+		}
+		if len(lines) != 1000 {
+			t.Errorf("%d lines, want 1000", len(lines))
+		}
+	})
+}
+
+func TestOfTooManyMessagesTheLastAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, in := newReader()
+		in.say("the first")
+		synctest.Wait() // it is about to be written
+		const long, many = 1000, 1000
+		for i := range many {
+			in.say("%04d %s", i, strings.Repeat("x", long))
+		}
+		close(r.may)
+		in.flush()
+		lines := strings.Split(strings.TrimSpace(r.text.String()), "\n")
+		kept := len(lines) - 2
+		if kept*long > mostAside || kept*long < mostAside/2 {
+			t.Errorf("%d messages of %d bytes are kept", kept, long)
+		}
+		if lines[0] != "tierlock: the first" || lines[1] != fmt.Sprintf("tierlock: %d messages are left out here: nobody read them in time", many-kept) {
+			t.Errorf("it begins with %q, %q", lines[0], lines[1])
+		}
+		for i, line := range lines[2:] {
+			if want := fmt.Sprintf("tierlock: %04d ", many-kept+i); !strings.HasPrefix(line, want) {
+				t.Fatalf("%q, want %q", line[:20], want)
+			}
+		}
+	})
+}
+
+func TestTheEndWaitsForTheReaderOnlySoLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, in := newReader()
+		in.say("the last")
+		begun := time.Now()
+		in.flush()
+		if took := time.Since(begun); took != lastWords {
+			t.Errorf("took %v, want %v", took, lastWords)
+		}
+		close(r.may)
+		in.flush()
+		if took := time.Since(begun); took != lastWords || r.text.String() != "tierlock: the last\n" {
+			t.Errorf("after %v: %q", took, r.text.String())
+		}
+	})
+}
