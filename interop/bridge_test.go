@@ -18,6 +18,7 @@ func (e *ensemble) keepPath(t *testing.T) {
 }
 
 func TestBridgedTierAndKazooAsItComesExcludeEachOther(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	e.keepPath(t)
 	mu := e.tier(t, zklock.WithKazoo())
@@ -40,6 +41,7 @@ func TestBridgedTierAndKazooAsItComesExcludeEachOther(t *testing.T) {
 
 // The bridge excludes each of its two sides, not one side from the other.
 func TestDefaultKazooExcludesNobodyElseForTheBridge(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	e.keepPath(t)
 	a := start(soon(t), e.tier(t, zklock.WithKazoo()))
@@ -53,12 +55,14 @@ func TestDefaultKazooExcludesNobodyElseForTheBridge(t *testing.T) {
 
 // In each of these mixes everybody excludes everybody.
 func TestBridgedShareOnePath(t *testing.T) {
+	t.Parallel()
 	for _, kinds := range [][]string{
 		{"kazoo-default", "kazoo-default", "tier-kazoo", "tier-kazoo"},
 		{"kazoo", "zk", "tier", "tier-kazoo"},
 		{"curator", "zk", "tier", "tier-kazoo"},
 	} {
 		t.Run(strings.Join(kinds, "+"), func(t *testing.T) {
+			t.Parallel()
 			e := newEnsemble(t)
 			e.keepPath(t)
 			share(t, e, 3, launch(t, e, sessionTimeout, kinds...))

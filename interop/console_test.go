@@ -18,7 +18,7 @@ import (
 )
 
 // A console is cmd/tierlock as an operator has it.
-type console struct{ binary, addr string }
+type console struct{ binary, addr, path string }
 
 func newConsole(t *testing.T, e *ensemble) console {
 	t.Helper()
@@ -26,7 +26,7 @@ func newConsole(t *testing.T, e *ensemble) console {
 	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/tierlock").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return console{binary, e.addr}
+	return console{binary, e.addr, e.path}
 }
 
 // run returns what the command prints.
@@ -55,7 +55,7 @@ type queued struct {
 func (c console) who(t *testing.T) []queued {
 	t.Helper()
 	var q struct{ Contenders []queued }
-	if err := json.Unmarshal([]byte(c.run(t, 0, "who", path, "-o", "json")), &q); err != nil {
+	if err := json.Unmarshal([]byte(c.run(t, 0, "who", c.path, "-o", "json")), &q); err != nil {
 		t.Fatal(err)
 	}
 	return q.Contenders
@@ -63,6 +63,7 @@ func (c console) who(t *testing.T) []queued {
 
 // What who says of a mixed queue is what the libraries do, before and after holders are broken.
 func TestConsoleTellsWhoHoldsInAMixedQueue(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	c := newConsole(t, e)
 	drivers := launch(t, e, sessionTimeout, "curator", "zk", "kazoo-default", "curator-write")
@@ -95,7 +96,7 @@ func TestConsoleTellsWhoHoldsInAMixedQueue(t *testing.T) {
 	if !has(curator) || has(zkLock) || has(kazoo) || !has(writer) {
 		t.Errorf("hold: Curator %t, zk.Lock %t, kazoo %t, writer %t", has(curator), has(zkLock), has(kazoo), has(writer))
 	}
-	report := c.run(t, 1, "doctor", path)
+	report := c.run(t, 1, "doctor", e.path)
 	for _, want := range []string{
 		"problem  curator write does not wait for tierlock WithKazoo", "problem  curator does not wait for kazoo",
 		`warning  kazoo waits for zk.Lock only with extra_lock_patterns=["lock-"]`, "curator, says ", "holds the lock, past 4 ahead of it",
@@ -105,15 +106,15 @@ func TestConsoleTellsWhoHoldsInAMixedQueue(t *testing.T) {
 		}
 	}
 
-	c.run(t, 1, "break", path, "-yes", "-token", strconv.FormatInt(queue[1].Token, 10)) // a waiter's
-	c.run(t, 0, "break", path, "-yes", "-token", strconv.FormatInt(queue[0].Token, 10))
+	c.run(t, 1, "break", e.path, "-yes", "-token", strconv.FormatInt(queue[1].Token, 10)) // a waiter's
+	c.run(t, 0, "break", e.path, "-yes", "-token", strconv.FormatInt(queue[0].Token, 10))
 	hold := ours.granted(t)
 	queue = check("after Curator", "tierlock holds", "zk.Lock waits", "kazoo waits", "write holds")
 	if has(zkLock) || has(kazoo) || hold.Token() != queue[0].Token || queue[0].Pair == "" {
 		t.Errorf("hold: zk.Lock %t, kazoo %t, and ours with %d: %+v", has(zkLock), has(kazoo), hold.Token(), queue[0])
 	}
 
-	c.run(t, 0, "break", path, "-yes", "-token", strconv.FormatInt(queue[0].Token, 10))
+	c.run(t, 0, "break", e.path, "-yes", "-token", strconv.FormatInt(queue[0].Token, 10))
 	zkLock.answer(t)
 	kazoo.answer(t) // without the pattern it has waited for our pair only
 	check("after ours", "zk.Lock holds", "kazoo perhaps", "write holds")
@@ -129,12 +130,13 @@ func TestConsoleTellsWhoHoldsInAMixedQueue(t *testing.T) {
 
 // A command under the lock waits for locks of other libraries, and they wait for it.
 func TestRunExcludesOtherLibraries(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	c := newConsole(t, e)
 	for _, d := range launch(t, e, sessionTimeout, "curator", "kazoo", "zk") {
 		d.acquire(t)
-		c.run(t, 75, "run", "-n", path, "--", "true")
-		command := c.start(t, "run", path, "--", "sh", "-c", "echo begun; read end")
+		c.run(t, 75, "run", "-n", e.path, "--", "true")
+		command := c.start(t, "run", e.path, "--", "sh", "-c", "echo begun; read end")
 		e.awaitChildren(t, 2)
 		if command.begun() {
 			t.Fatalf("the command begins beside %s", d.kind)

@@ -16,13 +16,13 @@ import (
 // turns, nothing is left. Curator and kazoo keep apart, because Curator never waits for
 // kazoo's nodes, whoever else is there.
 func TestAllShareOnePath(t *testing.T) {
-	for _, others := range [][]string{{"curator", "zk"}, {"kazoo", "zk"}} {
-		for _, ours := range []string{"tier", "tier-strict", "tier-zk"} {
-			t.Run(others[0]+"+"+others[1]+"+"+ours, func(t *testing.T) {
-				e := newEnsemble(t)
-				share(t, e, 3, launch(t, e, sessionTimeout, others[0], others[1], ours, ours))
-			})
-		}
+	t.Parallel()
+	for _, other := range []string{"curator", "kazoo"} {
+		t.Run(other, func(t *testing.T) {
+			t.Parallel()
+			e := newEnsemble(t)
+			share(t, e, 3, launch(t, e, sessionTimeout, other, "zk", "tier", "tier", "tier-strict", "tier-zk"))
+		})
 	}
 }
 
@@ -122,7 +122,7 @@ func (c *contention) run() (answer, error) {
 
 func (c *contention) takeTurns(first int) (a answer, err error) {
 	lock := c.client.newLock()
-	for i := first; time.Now().Before(c.end); i++ {
+	for i := first; a.Turns == 0 || time.Now().Before(c.end); i++ {
 		units := c.turns[i%len(c.turns)]
 		if err := lock.acquire(context.Background(), units[0]); err != nil {
 			return a, err

@@ -10,6 +10,7 @@ import (
 )
 
 func TestContendersListsEveryKind(t *testing.T) {
+	t.Parallel()
 	want := []struct {
 		driver string
 		kind   zklock.Kind
@@ -78,7 +79,7 @@ func (e *ensemble) queue(t *testing.T) []zklock.Contender {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	lock, err := client.Lock(path)
+	lock, err := client.Lock(e.path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,10 @@ import (
 )
 
 func TestOthersGoOnWhenAHolderIsKilled(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"curator", "tier"} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			const timeout = 2 * time.Second
 			e := newEnsemble(t)
 			drivers := launch(t, e, timeout, kind, "curator", "kazoo", "zk", "tier")
@@ -43,6 +45,7 @@ func TestOthersGoOnWhenAHolderIsKilled(t *testing.T) {
 // Whoever gives up in the middle of the queue leaves the others as they were.
 
 func TestKazooThatTimesOutBlocksNobody(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	kazoo := launch(t, e, sessionTimeout, "kazoo")[0]
 	first, second := e.tier(t), e.tier(t)
@@ -61,6 +64,7 @@ func TestKazooThatTimesOutBlocksNobody(t *testing.T) {
 }
 
 func TestTierThatGivesUpBlocksNobody(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	drivers := launch(t, e, sessionTimeout, "curator", "curator", "kazoo", "zk")
 	holder, behind := drivers[0], drivers[1:]
@@ -87,6 +91,7 @@ func TestTierThatGivesUpBlocksNobody(t *testing.T) {
 }
 
 func TestTryLeavesNothingBehindOthers(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	mu := e.tier(t)
 	for _, d := range launch(t, e, sessionTimeout, "curator", "kazoo", "kazoo-default", "zk") {

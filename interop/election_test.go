@@ -8,6 +8,7 @@ import (
 // A path of Curator's LeaderSelector is the same election: each waits for the other, follows it when it resigns or is
 // killed, and sees it lead.
 func TestLeaderSelectorIsTheSameElection(t *testing.T) {
+	t.Parallel()
 	const timeout = 2 * time.Second
 	e := newEnsemble(t)
 	drivers := launch(t, e, timeout, "curator-leader", "election", "curator-leader", "election", "curator-leader")
@@ -42,6 +43,7 @@ func TestLeaderSelectorIsTheSameElection(t *testing.T) {
 }
 
 func TestLeaderSelectorsNeverLeadBesideOurs(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	share(t, e, 1, launch(t, e, sessionTimeout, "curator-leader", "election", "curator-leader", "election"))
 }

@@ -71,6 +71,7 @@ func (e *ensemble) remove(t *testing.T, node string) {
 }
 
 func TestTierWaitsForEveryContender(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	mu := e.tier(t)
 	for who, name := range contenders {
@@ -91,6 +92,7 @@ func TestTierWaitsForEveryContender(t *testing.T) {
 }
 
 func TestTierIgnoresEveryStranger(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	mu := e.tier(t)
 	e.create(t, vitess, zk.FlagEphemeral|zk.FlagSequence)
@@ -110,6 +112,7 @@ func TestTierIgnoresEveryStranger(t *testing.T) {
 
 // zk.Lock is left out: it fails on any of them.
 func TestTierAndOthersExcludeAmongStrangers(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	mu := e.tier(t)
 	for _, s := range strangers {
@@ -131,6 +134,7 @@ func TestTierAndOthersExcludeAmongStrangers(t *testing.T) {
 // Without extra_lock_patterns=["lock-"] kazoo looks for its own nodes only: tier waits
 // for kazoo, kazoo does not wait for tier.
 func TestDefaultKazooExcludesOneWayOnly(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	mu := e.tier(t)
 	drivers := launch(t, e, sessionTimeout, "kazoo-default", "kazoo")

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-var duration = flag.Duration("duration", 5*time.Second, "of the tests in which all contend for one lock")
+var duration = flag.Duration("duration", 2*time.Second, "of the tests in which all contend for one lock")
 
 func TestMain(m *testing.M) {
 	if os.Getenv(driverEnv) != "" {
@@ -36,6 +37,13 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	status := m.Run()
+	if s, err := server(); err == nil {
+		err = s.Stop()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			status = 1
+		}
+	}
 	_ = os.RemoveAll(scratch) // of the system's temporary files, whatever is left
 	os.Exit(status)
 }
@@ -43,9 +51,13 @@ func TestMain(m *testing.M) {
 // scratch is a directory for the time of the tests.
 var scratch string
 
+// server is one for all tests, which each have a path of their own.
+var server = sync.OnceValues(func() (*zkserver.Server, error) {
+	return zkserver.Start(context.Background(), zkserver.Config{NoSync: true})
+})
+
 const (
 	sessionTimeout = 10 * time.Second
-	path           = "/interop/lock"
 	patience       = time.Minute // with whatever ought to happen soon
 )
 
@@ -58,9 +70,10 @@ type ensemble struct {
 
 func newEnsemble(t testing.TB) *ensemble {
 	t.Helper()
-	addr := zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr()
-	conn := zkconn.Start(t, []string{addr}, sessionTimeout, nil)
-	return &ensemble{addr, conn, path}
+	s, err := server()
+	zkservertest.Check(t, err)
+	conn := zkconn.Start(t, []string{s.Addr()}, sessionTimeout, nil)
+	return &ensemble{s.Addr(), conn, "/interop/" + t.Name()}
 }
 
 // below returns the same ensemble with a view on a path below.

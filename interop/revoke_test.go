@@ -6,6 +6,7 @@ import (
 )
 
 func TestCuratorGivesUpWhenOursAsk(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	holder := launch(t, e, sessionTimeout, "curator-revocable")[0]
 	mu := e.tier(t)
@@ -31,6 +32,7 @@ func TestCuratorGivesUpWhenOursAsk(t *testing.T) {
 }
 
 func TestOursAreToldWhenCuratorAsks(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	curator := launch(t, e, sessionTimeout, "curator-revocable")[0]
 	mu := e.tier(t)
@@ -68,6 +70,7 @@ func TestOursAreToldWhenCuratorAsks(t *testing.T) {
 
 // All who have the lock are asked, of whatever library.
 func TestReadersAreAsked(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	reader := launch(t, e, sessionTimeout, "curator-read")[0]
 	reader.acquire(t)

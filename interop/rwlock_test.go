@@ -13,6 +13,7 @@ import (
 // A writer of ours that goes on as a reader keeps Curator's writers out, and in time lets Curator's readers in: it becomes
 // a node that they know, with its place in the queue.
 func TestDowngradeOfOursIsOneForCurator(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	drivers := launch(t, e, sessionTimeout, "curator-write", "curator-read")
 	writer, reader := drivers[0], drivers[1]
@@ -56,6 +57,7 @@ func TestDowngradeOfOursIsOneForCurator(t *testing.T) {
 // Before 5.5 Curator downgrades to a reader at the tail of the queue, behind the writers that wait (CURATOR-621): the next
 // one gets in beside it, whoever it is.
 func TestDowngradeOfCuratorHoldsFrom55On(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	for _, kind := range []string{"curator-write", "tier-write"} {
 		drivers := launch(t, e, sessionTimeout, "curator-write", kind)
@@ -96,6 +98,7 @@ func curatorBefore55(t *testing.T) bool {
 
 // A mutex and a reader/writer lock of one path exclude each other if both are ours.
 func TestMutexAndSidesOfOnePathExclude(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	mu := e.tier(t)
 	rw := e.registry(t).RWMutex(e.path)

@@ -11,6 +11,7 @@ import (
 // wait for the other one without end. Nothing that ours do helps one that is caught so, nor those of ours behind it; among
 // ours nobody waits with a part.
 func TestHalvesOfPermits(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		kinds [2]string
 		stuck bool
@@ -51,6 +52,7 @@ func TestHalvesOfPermits(t *testing.T) {
 
 // Whoever of ours gives up its wait lets a Curator go on that was caught with a part.
 func TestOursThatGivesUpFreesCuratorsHalf(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	drivers := launch(t, e, sessionTimeout, "curator-semaphore-2", "curator-semaphore-2")
 	holder, half := drivers[0], drivers[1]

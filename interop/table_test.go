@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,28 +96,33 @@ func readTables(t *testing.T) (all []*table) {
 	return all
 }
 
+// Several chunks of rows have their turn side by side, on paths and with holders of their own.
 func TestTheyWaitForOneAnotherAsDocumented(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t)
 	for _, one := range readTables(t) {
-		t.Run(one.head[0], func(t *testing.T) {
-			t.Parallel()
-			e := e.below(one.head[0])
-			e.keepPath(t)
-			holders := launch(t, e, sessionTimeout, one.head...)
-			for _, r := range one.rows {
-				d := launch(t, e, sessionTimeout, r.kind)[0]
-				for i, holder := range holders {
-					holder.acquire(t)
-					if r.waits[i] {
-						d.waits(t, e, holder)
-					} else {
-						d.passes(t, holder)
+		for chunk := range slices.Chunk(one.rows, 6) {
+			name := one.head[0] + "/" + chunk[0].kind
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				e := e.below(name)
+				e.keepPath(t)
+				holders := launch(t, e, sessionTimeout, one.head...)
+				for _, r := range chunk {
+					d := launch(t, e, sessionTimeout, r.kind)[0]
+					for i, holder := range holders {
+						holder.acquire(t)
+						if r.waits[i] {
+							d.waits(t, e, holder)
+						} else {
+							d.passes(t, holder)
+						}
+						e.awaitChildren(t, 0)
 					}
-					e.awaitChildren(t, 0)
+					d.dismiss()
 				}
-				d.dismiss()
-			}
-		})
+			})
+		}
 	}
 }
 
@@ -154,11 +160,13 @@ func (d *driver) znodes() int {
 }
 
 func TestReadLockOfKazooSticksOnlyBefore29(t *testing.T) {
+	t.Parallel()
 	for kind, opts := range map[string][]zklock.Option{
 		"kazoo-read":       {zklock.WithKazoo()},
 		"kazoo-read-extra": nil,
 	} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			e := newEnsemble(t)
 			e.keepPath(t)
 			reader := launch(t, e, sessionTimeout, kind)[0]

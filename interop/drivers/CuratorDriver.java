@@ -146,7 +146,7 @@ public final class CuratorDriver {
     private Tally takeTurns(Oracle oracle, long end, int[][] turns, int first) throws Exception {
         Tally tally = new Tally();
         Contender contender = newContender.get();
-        for (int i = first; System.nanoTime() < end; i++) {
+        for (int i = first; tally.turns == 0 || System.nanoTime() < end; i++) {
             int[] units = turns[i % turns.length];
             contender.acquire(units[0], 0);
             boolean overlap = oracle.enter(units[0]);

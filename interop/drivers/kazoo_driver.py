@@ -111,7 +111,7 @@ class Driver:
     def take_turns(self, oracle, end, turns, i):
         contender = self.new_contender()
         tally = dict.fromkeys(["Turns", "Alone", "Overlaps", "GivenUp"], 0)
-        while time.monotonic() < end:
+        while not (tally["Turns"] or tally["GivenUp"]) or time.monotonic() < end:
             units = turns[i % len(turns)]
             i += 1
             if not contender.acquire(units, self.impatience):
