@@ -12,6 +12,7 @@ STARTERS = $(or $(shell go list -test -f '{{$$p := .ForTest}}{{if $$p}}{{range .
 
 GREMLINS := go run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOTESTSUM := go run gotest.tools/gotestsum@v1.13.0
 ACTIONLINT := go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 # Ten seconds of four processes with fifty goroutines each on a private ZooKeeper, and the verdict.
@@ -77,11 +78,16 @@ redis: redis-server
 	go run ./stress -store redis -chaos -ensemble 3 -duration 30s
 	go run ./stress/partition -store redis -trials 2 -labs 3
 
-# Everything, on real servers; fails where it cannot get one.
+# Everything, on real servers; fails where it cannot get one. Most tests wait for a server, or for a lease to end: so there are more of
+# them at a time than cores, and packages that take long begin first. At the end come the twenty that took longest.
+LONGEST = ./zklock ./pglock/... ./redislock/... ./etcdlock/... ./interop ./tier
 test: server etcd-server redis-server postgresql-server prometheus
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet $(PACKAGES)
-	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 15m $(PACKAGES)
+	@events=$$(mktemp) && trap 'rm -f "$$events"' EXIT && status=0 && export TIERLOCK_REQUIRE_SERVER=1 && \
+		$(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile "$$events" -- \
+			$(RACE) -shuffle=on -timeout 20m -p 4 -parallel 8 $(LONGEST) $(PACKAGES) || status=$$?; \
+		$(GOTESTSUM) tool slowest --num 20 --jsonfile "$$events" || status=1; exit $$status
 
 # What starts servers again on ZooKeeper 3.9, etcd 3.4 and Valkey 8, where Debian 13 and 12 can be reached. It is the servers that are
 # other: without the race detector.

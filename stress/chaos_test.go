@@ -7,6 +7,7 @@ import (
 )
 
 func TestLockSurvivesChaos(t *testing.T) {
+	t.Parallel()
 	r := runJSON(t, exitPass, "-chaos", "-duration", "4s", "-procs", "3")
 	c := r.Chaos
 	if r.Verdict != "PASS" || c == nil {
@@ -18,6 +19,7 @@ func TestLockSurvivesChaos(t *testing.T) {
 }
 
 func TestLockSurvivesChaosOnTheOtherStores(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"etcd", "postgres", "postgres-advisory", "redis"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // each has servers of its own
@@ -34,19 +36,19 @@ func TestLockSurvivesChaosOnTheOtherStores(t *testing.T) {
 }
 
 func TestBrokenLockDoesNotSurviveChaos(t *testing.T) {
-	evidence := shortTempDir(t)
-	t.Setenv("TMPDIR", evidence)
+	t.Parallel()
 	r := runJSON(t, exitViolation, "-chaos", "-duration", "1s", "-procs", "2", "-lock", "broken")
 	if r.Overlaps == 0 || r.LostUpdates == 0 || r.TokenRegressions == 0 || r.Chaos.History != "Illegal" {
 		t.Errorf("a lock that lets everybody in: got %+v, %+v", r, r.Chaos)
 	}
 	drawing, err := os.ReadFile(r.Chaos.Drawing)
-	if err != nil || !strings.HasPrefix(r.Chaos.Drawing, evidence) || !strings.Contains(string(drawing), ": acquire, token 1") {
+	if err != nil || !strings.HasPrefix(r.Chaos.Drawing, os.TempDir()) || !strings.Contains(string(drawing), ": acquire, token 1") {
 		t.Errorf("drawn in %q: %v, want a page beside what the workers saw, with the operations", r.Chaos.Drawing, err)
 	}
 }
 
 func TestReaderWriterLockSurvivesChaos(t *testing.T) {
+	t.Parallel()
 	r := runJSON(t, exitPass, "-chaos", "-lock", "rw", "-reads", "0.7", "-duration", "4s", "-procs", "3")
 	c := r.Chaos
 	if r.Verdict != "PASS" || c == nil {
@@ -58,6 +60,7 @@ func TestReaderWriterLockSurvivesChaos(t *testing.T) {
 }
 
 func TestSemaphoreSurvivesChaos(t *testing.T) {
+	t.Parallel()
 	r := runJSON(t, exitPass, "-chaos", "-lock", "semaphore", "-weight", "2", "-duration", "4s", "-procs", "3")
 	c := r.Chaos
 	if r.Verdict != "PASS" || c == nil {
@@ -66,15 +69,4 @@ func TestSemaphoreSurvivesChaos(t *testing.T) {
 	if len(c.Faults) == 0 || c.AfterFaults == 0 || c.History != "Ok" || r.Permits != 3 || r.Busy == 0 {
 		t.Errorf("got %+v, %+v", r, c)
 	}
-}
-
-// shortTempDir is for the address of a unix socket, for which t.TempDir is too long.
-func shortTempDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "chaos-") //nolint:usetesting // see above
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/stress/internal/rule"
 	"github.com/tierlock/tierlock/stress/internal/store"
 	"github.com/tierlock/tierlock/stress/internal/store/storetest"
@@ -47,9 +45,8 @@ func addFlawed() {
 }
 
 func TestReaderBesideAWriterFails(t *testing.T) {
-	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
 	for _, lock := range []string{"rash-readers", "rash-writers"} {
-		r := runJSON(t, exitViolation, "-zk", servers, "-lock", lock, "-reads", "0.5",
+		r := runJSON(t, exitViolation, "-zk", servers(t)+"/"+lock, "-lock", lock, "-reads", "0.5",
 			"-procs", "2", "-goroutines", "3", "-cs", "1ms", "-think", "1ms", "-duration", "1s")
 		if r.Overlaps == 0 || r.TornReads == 0 {
 			t.Errorf("%s: got %d overlaps, %d torn reads", lock, r.Overlaps, r.TornReads)
@@ -58,7 +55,7 @@ func TestReaderBesideAWriterFails(t *testing.T) {
 }
 
 func TestReaderBesideAWriterFailsUnderChaos(t *testing.T) {
-	t.Setenv("TMPDIR", shortTempDir(t))
+	t.Parallel()
 	for _, lock := range []string{"rash-readers", "rash-writers"} {
 		r := runJSON(t, exitViolation, "-chaos", "-lock", lock, "-reads", "0.5", "-duration", "1s", "-procs", "2")
 		if r.Overlaps == 0 || r.Chaos.History != "Illegal" {
@@ -68,8 +65,7 @@ func TestReaderBesideAWriterFailsUnderChaos(t *testing.T) {
 }
 
 func TestOnePermitTooManyFails(t *testing.T) {
-	servers := zkservertest.Start(t, zkserver.Config{}).Addr()
-	r := runJSON(t, exitViolation, "-zk", servers, "-lock", "too-many", "-permits", "3", "-weight", "2",
+	r := runJSON(t, exitViolation, "-zk", servers(t), "-lock", "too-many", "-permits", "3", "-weight", "2",
 		"-procs", "2", "-goroutines", "3", "-cs", "1ms", "-duration", "1s")
 	if r.Overlaps == 0 {
 		t.Errorf("got %+v", r)
@@ -77,7 +73,7 @@ func TestOnePermitTooManyFails(t *testing.T) {
 }
 
 func TestOnePermitTooManyFailsUnderChaos(t *testing.T) {
-	t.Setenv("TMPDIR", shortTempDir(t))
+	t.Parallel()
 	r := runJSON(t, exitViolation, "-chaos", "-lock", "too-many", "-duration", "1s", "-procs", "2")
 	if r.Overlaps == 0 || r.Chaos.History != "Illegal" {
 		t.Errorf("got %d overlaps, history %s", r.Overlaps, r.Chaos.History)

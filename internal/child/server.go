@@ -18,7 +18,7 @@ import (
 )
 
 // startTimeout bounds a start whose ctx has no deadline of its own.
-const startTimeout = 30 * time.Second
+const startTimeout = 2 * time.Minute
 
 // Program is what a Server runs.
 type Program interface {

@@ -27,7 +27,7 @@ func TestTheServerCountsWhatTheFormulasSay(t *testing.T) {
 		"own locks":              {Procs: 3, Goroutines: 1, Private: true},
 		"own locks, many waiter": {Procs: 3, Goroutines: 3, Private: true},
 	} {
-		p.Locks, p.Session, p.Turns = 20, 4*time.Second, time.Second
+		p.Locks, p.Session, p.Turns = 20, 10*time.Second, 300*time.Millisecond
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rows, err := p.measure(t.Context())
