@@ -102,7 +102,7 @@ func newContention(client *goClient, order []string) (*contention, error) {
 	return c, err
 }
 
-// run lets each of some goroutines take turns for a while.
+// run lets each of some goroutines take turns for a while, one at least.
 func (c *contention) run() (answer, error) {
 	answers, errs := make([]answer, c.threads), make([]error, c.threads)
 	var wg sync.WaitGroup

@@ -38,7 +38,7 @@ import (
 //
 // Contend lets each thread take turns with the oracle in file, or with none if that is "-" (Curator). The lock has so many
 // units in all, and a turn is how many to take: of a reader/writer lock 1 to read and more to write; 9>1 writes, and
-// goes on as a reader. Each thread begins with another turn of the list, and takes one at least.
+// goes on as a reader. Each thread begins with another turn of the list, and has one at least: for 0 ms it is one.
 //
 // Each order is answered with one line of JSON, an [answer]. The end of the input ends
 // the session and the process, whatever the driver is doing.

@@ -130,36 +130,51 @@ func TestEveryDriverNoticesAnIntruder(t *testing.T) {
 			{intruder: 3, turn: "3", overlaps: true},
 		} {
 			name := newOracle(t)
-			intruder, err := openOracle(name, 0, all)
-			if err != nil {
-				t.Fatal(err)
+			leave := intrude(t, name, all, c.intruder)
+			a := d.do(t, "contend 0 1 1 %s %d %s", name, all, c.turn)
+			if want := map[bool]int64{true: 1}[c.overlaps]; a.Turns != 1 || a.Overlaps != want {
+				t.Errorf("%s, with %d taken by somebody else, takes %s of %d: got %+v, want one turn, and %d overlaps", d.kind, c.intruder, c.turn, all, a, want)
 			}
-			if _, err := intruder.enter(c.intruder); err != nil {
-				t.Fatal(err)
-			}
-			a := d.do(t, "contend 100 1 1 %s %d %s", name, all, c.turn)
-			if want := map[bool]int64{true: a.Turns}[c.overlaps]; a.Turns == 0 || a.Overlaps != want {
-				t.Errorf("%s, with %d taken by somebody else, takes %s of %d: got %+v, want %d overlaps", d.kind, c.intruder, c.turn, all, a, want)
-			}
-			intruder.file.Close()
+			leave()
 		}
 	}
 }
 
-// More permits than there are, because two sides do not agree how many.
+// intrude takes units in the file of an oracle, for somebody who is inside.
+func intrude(t *testing.T, name string, all int64, units ...int64) (leave func()) {
+	t.Helper()
+	o, err := openOracle(name, 0, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range units {
+		if overlap, err := o.enter(n); overlap || err != nil {
+			t.Fatal(overlap, err)
+		}
+	}
+	return func() {
+		for _, n := range units {
+			if err := o.leave(n); err != nil {
+				t.Error(err)
+			}
+		}
+		o.file.Close()
+	}
+}
+
+// A permit more than there are, because two sides do not agree how many: one has both of two, and the other takes the third.
 func TestOracleNoticesAPermitTooMany(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t)
 	name := newOracle(t)
-	drivers := launch(t, e, sessionTimeout, "curator-semaphore-3", "curator-semaphore-2")
-	var overlaps int64
-	for _, d := range drivers {
-		d.order(t, "contend 1000 3 20 %s 2 1", name)
-	}
-	for _, d := range drivers {
-		overlaps += d.answer(t).Overlaps
-	}
-	if most := recorded(t, name).most; overlaps == 0 || most != 3 {
-		t.Errorf("3 permits where 2 are allowed: %d overlaps, %d permits at a time at most", overlaps, most)
+	drivers := launch(t, e, sessionTimeout, "curator-semaphore-2", "curator-semaphore-3")
+	holder, other := drivers[0], drivers[1]
+	holder.do(t, "acquire 0 2")
+	leave := intrude(t, name, 2, 1, 1)
+	a := other.do(t, "contend 0 1 1 %s 2 1", name)
+	leave()
+	holder.release(t)
+	if most := recorded(t, name).most; a.Turns != 1 || a.Overlaps != 1 || most != 3 {
+		t.Errorf("3 permits where 2 are allowed: got %+v, %d permits at a time at most; want one turn, noticed, and 3", a, most)
 	}
 }

@@ -207,31 +207,32 @@ func TestPermitsAreHandedOnForNothing(t *testing.T) {
 }
 
 // While another process waits, permits stay here for three budgets from when they came, and one of two
-// that came by itself for twice as long.
+// that came by itself for twice as long. The other one comes in the middle of a section, as at the end of one it would be
+// open which of both is seen first; so the last look without it was half a section before.
 func TestBudgetOfASemaphore(t *testing.T) {
+	const budget, section = 20 * time.Millisecond, time.Millisecond
 	limited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		a, b := process(), process()
+		a, b := process(tier.WithHandOff(budget)), process()
 		ctx, stop := context.WithCancel(soon(t))
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
 				for ctx.Err() == nil {
 					if permits, err := a.Acquire(ctx, 1); err == nil {
-						time.Sleep(time.Millisecond)
+						time.Sleep(section)
 						giveBack(t, permits)
 					}
 				}
 			})
 		}
-		time.Sleep(time.Second)
 		for range 20 {
+			time.Sleep(50*section + section/2)
 			begun := time.Now()
 			permits := take(t, b, 2)
-			if d := time.Since(begun); d < 180*time.Millisecond || d > 185*time.Millisecond {
-				t.Errorf("another process waited %v, want three budgets of 20 ms for its place in the queue, twice as much at its head, and sections", d)
+			if d, want := time.Since(begun), 3*budget+6*budget-section/2; d != want {
+				t.Errorf("another process waited %v, want three budgets of %v for its place in the queue, twice as much at its head, from the look before it came: %v", d, budget, want)
 			}
 			giveBack(t, permits)
-			time.Sleep(50 * time.Millisecond)
 		}
 		stop()
 		wg.Wait()

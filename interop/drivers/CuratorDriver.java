@@ -112,7 +112,7 @@ public final class CuratorDriver {
         }
     }
 
-    /** Lets each of some threads take turns for a while. */
+    /** Lets each of some threads take turns for a while, one at least. */
     private void contend(String[] order) throws Exception {
         long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(Long.parseLong(order[1]));
         int threads = Integer.parseInt(order[2]);

@@ -93,7 +93,7 @@ class Driver:
         return {}
 
     def contend(self, millis, threads, stay, file, units, *turns):
-        """Lets each of some threads take turns for a while."""
+        """Lets each of some threads take turns for a while, one at least."""
         end = time.monotonic() + int(millis) / 1000
         oracle = Oracle(file, int(stay), int(units))
         turns = [int(units) for units in turns]
@@ -111,7 +111,7 @@ class Driver:
     def take_turns(self, oracle, end, turns, i):
         contender = self.new_contender()
         tally = dict.fromkeys(["Turns", "Alone", "Overlaps", "GivenUp"], 0)
-        while not (tally["Turns"] or tally["GivenUp"]) or time.monotonic() < end:
+        while tally["Turns"] == 0 or time.monotonic() < end:
             units = turns[i % len(turns)]
             i += 1
             if not contender.acquire(units, self.impatience):
