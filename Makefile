@@ -1,4 +1,4 @@
-.PHONY: demo zookeeper chaos partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants gremlins interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
+.PHONY: demo zookeeper chaos partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
 
 SHELL := bash
 
@@ -10,7 +10,6 @@ PACKAGES = $(or $(shell go list -m -f '{{.Dir}}/...'),$(error go.work has no mod
 STARTERS = $(or $(shell go list -test -f '{{$$p := .ForTest}}{{if $$p}}{{range .Deps}}{{if eq . "github.com/tierlock/tierlock/internal/child"}}{{$$p}} {{end}}{{end}}{{end}}' \
 	./... ./etcdlock/... ./redislock/... ./stress/...),$(error no test starts a server))
 
-GREMLINS := go run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOTESTSUM := go run gotest.tools/gotestsum@v1.13.0
 ACTIONLINT := go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
@@ -106,15 +105,6 @@ sim:
 N ?= 200
 mutants:
 	@go run ./internal/mutants -n $(N)
-
-# The pure parts again, with the operators of a tool that others keep up: also arithmetic and negation. It takes the conditions
-# of cases for not covered, and needs no server.
-gremlins: pure = $(GREMLINS) unleash --workers 1 --timeout-coefficient 30 \
-	$(foreach f,$(filter-out $(2),$(patsubst $(1)/%,%,$(filter-out %_test.go,$(wildcard $(1)/*.go)))),-E '^$(f)$$') ./$(1)
-gremlins: export ZOOKEEPER_HOME = /nonexistent
-gremlins:
-	$(call pure,zklock,queue.go path.go frame.go mirror.go bridge.go)
-	$(call pure,tier,gate.go handoff.go)
 
 # Curator, kazoo and zk.Lock on the same paths.
 interop: server
