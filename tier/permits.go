@@ -34,9 +34,12 @@ func newPermits(p *pool, c *claimant) *Permits {
 	return all
 }
 
+// lose is one step to whoever releases the permits at that moment: what ended with a loss did so with its cause.
 func (p *Permits) lose(cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.endLost(cause)
-	p.endDerived(cause)
+	p.endDerivedLocked(cause)
 }
 
 // Count returns how many permits they are.
@@ -96,9 +99,7 @@ func (p *Permits) forget(work context.Context) {
 	delete(p.derived, work)
 }
 
-func (p *Permits) endDerived(cause error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (p *Permits) endDerivedLocked(cause error) {
 	for _, cancel := range p.derived {
 		cancel(cause)
 	}
@@ -117,11 +118,9 @@ func (p *Permits) Release() error {
 	for _, unwatch := range p.unwatch {
 		unwatch()
 	}
-	if cause := context.Cause(p.lost); cause != nil {
-		p.endDerived(cause)
-	} else {
-		p.endDerived(ErrReleased)
-	}
+	p.mu.Lock()
+	p.endDerivedLocked(ErrReleased)
+	p.mu.Unlock()
 	defer p.pool.registry.partPool(p.pool)
 	if p.watched != nil {
 		return p.releaseWatched()
