@@ -357,7 +357,11 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
 				for _, path := range []string{"/limits", pool} {
-					if _, err := conn.Create(path, []byte(c.content), 0, zk.WorldACL(zk.PermAll)); err != nil {
+					_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+					if err == nil {
+						_, err = conn.Set(path, []byte(c.content), -1) // so that it is not the first version
+					}
+					if err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -409,14 +413,25 @@ func TestNumberOfPermitsCanBeChanged(t *testing.T) {
 	})
 }
 
-// Within a process no request is needed to find out.
+// Within a process no request is needed to find out, and nothing has to be written at the path.
 func TestNumberOfPermitsIsTheSameInAProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+		for _, path := range []string{"/limits", pool} {
+			if _, err := conn.Create(path, []byte("somebody's"), 0, zk.WorldACL(zk.PermAll)); err != nil {
+				t.Fatal(err)
+			}
+		}
 		locks := process(t, srv)
 		permits := take(t, locks.Semaphore(pool, 3), 1)
+		var m meter
+		srv.Intercept(m.note)
 		_, err := locks.Semaphore(pool, 4).Acquire(soon(t), 1)
 		if !errors.Is(err, tier.ErrPermits) || !strings.Contains(err.Error(), "3") || !strings.Contains(err.Error(), "4") {
 			t.Errorf("got %v, want ErrPermits with both numbers", err)
+		}
+		if ops := m.take(); len(ops) > 0 {
+			t.Errorf("requests %v, want none", ops)
 		}
 		giveBack(t, permits)
 	})

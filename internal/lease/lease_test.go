@@ -259,6 +259,36 @@ func TestEndOfTheSessionLosesAllOnce(t *testing.T) {
 	})
 }
 
+// Whatever is said of the contender itself.
+func TestNothingIsHeldOnceTheSessionIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, _ *lease.Lease[string]) {
+		config := b.config()
+		config.Lost = func(string) bool { return false }
+		l := lease.New(config, 0, term)
+		if err := l.Enrol("a"); err != nil {
+			t.Fatal(err)
+		}
+		l.End(errors.New("expired"))
+		if l.Hold("a") {
+			t.Error("held after the end")
+		}
+	})
+}
+
+// As when a node is looked up that was granted meanwhile.
+func TestEnrolledAgainIsStillHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
+		hold(t, l, "a")
+		if err := l.Enrol("a"); err != nil || !slices.Equal(l.Held(), []string{"a"}) {
+			t.Fatalf("held: %v, %v; want a", l.Held(), err)
+		}
+		time.Sleep(term)
+		if synctest.Wait(); b.loss("a") == nil {
+			t.Error("not lost at the end of the lease")
+		}
+	})
+}
+
 // Whoever looks at the same moment finds all lost: a lapse is one step.
 func TestLapseIsSeenWhole(t *testing.T) {
 	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
