@@ -52,9 +52,9 @@ func encode(fields any) string {
 	return string(bytes.TrimSpace(value.Bytes()))
 }
 
-// owner is what the process says that made the key, if that is of this package.
-func (p place) owner() (o owner, ours bool) {
-	ours = json.Unmarshal([]byte(p.value), &o) == nil && o.Version == 1
+// ownerIn is what the process says that made a key of this value, if that is of this package.
+func ownerIn(value []byte) (o owner, ours bool) {
+	ours = json.Unmarshal(value, &o) == nil && o.Version == 1
 	if !ours {
 		return owner{}, false
 	}
@@ -99,7 +99,7 @@ func (s *store) insist(ctx context.Context, request func(context.Context) error)
 }
 
 func (p place) describe(prefix string) second.Contender {
-	o, _ := p.owner()
+	o, _ := ownerIn([]byte(p.value))
 	return second.Contender{
 		ID: p.key[len(prefix):], Token: p.created, Since: o.Time, Host: o.Host, PID: o.PID, Label: o.Label,
 		Linger: time.Duration(o.Linger) * time.Millisecond, Shared: p.reads, Asked: p.asked,

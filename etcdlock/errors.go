@@ -35,7 +35,7 @@ func classify(err error) outcome {
 		return permanent
 	}
 	switch codeOf(err) {
-	case codes.PermissionDenied, codes.InvalidArgument, codes.Unimplemented:
+	case codes.PermissionDenied, codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented:
 		return permanent
 	}
 	return uncertain

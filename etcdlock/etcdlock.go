@@ -14,8 +14,9 @@ import (
 // closes it after the registry, whose Close revokes the lease. If the client is closed first,
 // every lock is lost at once.
 //
-// New does not wait for etcd: it asks for a lease in the background, and acquisitions wait for
-// that. An error says which option is wrong; then nothing is left.
+// New does not wait for etcd, as it has no context to end that: it asks for a lease in the background.
+// Acquisitions wait for that, and a try until it is known whether etcd can be reached. An error says
+// which option is wrong; then nothing is left.
 func New(client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err == nil && client == nil {
@@ -36,9 +37,9 @@ func New(client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
 //
 // Nothing was changed when the error wraps [tier.ErrLost] or [tier.ErrReleased], or is one with
 // which etcd refuses the transaction, or ctx had ended before, or the lock is not one on etcd.
-// When the answer is lost, or does not come within a sixth of the lease TTL, or ctx ends first,
-// the outcome is unknown: ops may still take effect, but never after the lock went to
-// another process. Until the outcome is known the lock is not handed on within the process
+// When the answer is lost, or does not come within a sixth of the lease TTL, or ctx ends first, the
+// error wraps [tier.ErrUnknown], and the cause of ctx: ops may still take effect, but never after the
+// lock went to another process. Until the outcome is known the lock is not handed on within the process
 // either; if it never is known, the lock leaves the process with the release.
 func Txn(ctx context.Context, hold *tier.Hold, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	c, ok := hold.Grant().(*contender)

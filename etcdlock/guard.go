@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -14,12 +15,9 @@ import (
 // not idle from before that is asked. So whoever makes check fail first and then finds it idle
 // may hand the lock on: no write of the former user takes effect any more.
 func (c *contender) txn(ctx context.Context, check func() error, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
-	c.pending.Add(1) // count first, look after
-	err := check()
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
+	c.claim.store.client.Txn(ctx).Then(ops...) // panics for an op that is none, and that is for the caller to see
+	c.pending.Add(1)                           // count first, look after
+	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
 		c.pending.Add(-1)
 		return nil, err
 	}
@@ -40,15 +38,17 @@ func (c *contender) txn(ctx context.Context, check func() error, ops []clientv3.
 	}
 	select {
 	case a := <-answers:
-		if a.err != nil {
+		switch {
+		case classify(a.err) == uncertain:
+			return nil, fmt.Errorf("%w: %w", second.ErrUnknown, a.err)
+		case a.err != nil:
 			return nil, a.err
-		}
-		if !a.resp.Succeeded {
-			return nil, cmp.Or(check(), c.Err())
+		case !a.resp.Succeeded:
+			return nil, cmp.Or(check(), c.missing())
 		}
 		return a.resp, nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, fmt.Errorf("%w: %w", second.ErrUnknown, context.Cause(ctx))
 	}
 }
 

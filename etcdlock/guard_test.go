@@ -2,11 +2,13 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
 )
 
 func TestGuardedWriteTakesEffectWhileTheLockIsOurs(t *testing.T) {
@@ -69,6 +71,108 @@ func TestGrantIsNotIdleWhileAGuardedWriteMayTakeEffect(t *testing.T) {
 		t.Error("idle though nobody knows what becomes of a write")
 	}
 	mustRelease(t, c)
+}
+
+// Whoever gets ErrUnknown has to look, and whoever gets ErrLost or a refusal need not.
+func TestErrorOfAGuardedWriteSaysWhetherItsOutcomeIsKnown(t *testing.T) {
+	t.Parallel()
+	mine := errors.New("mine")
+	for name, c := range map[string]struct {
+		trouble func(t *testing.T, p *process, hold *tier.Hold, end context.CancelCauseFunc) // for the write
+		op      func(data string) clientv3.Op
+		want    []error
+		not     []error
+	}{
+		"the answer is lost": {
+			trouble: func(_ *testing.T, p *process, _ *tier.Hold, _ context.CancelCauseFunc) { p.calls.dropReply("Txn", 1) },
+			want:    []error{tier.ErrUnknown}, not: []error{tier.ErrLost},
+		},
+		"the context ends first": {
+			trouble: func(_ *testing.T, p *process, _ *tier.Hold, end context.CancelCauseFunc) {
+				p.calls.once("Txn", 1, func(ctx context.Context, send func(context.Context) error) error {
+					end(mine)
+					<-ctx.Done()
+					return send(ctx)
+				})
+			},
+			want: []error{tier.ErrUnknown, mine}, not: []error{tier.ErrLost},
+		},
+		"the registry is closed": {
+			trouble: func(_ *testing.T, p *process, _ *tier.Hold, _ context.CancelCauseFunc) {
+				p.calls.once("Txn", 1, func(ctx context.Context, send func(context.Context) error) error {
+					go p.Close()
+					<-ctx.Done()
+					return send(ctx)
+				})
+			},
+			want: []error{tier.ErrUnknown, tier.ErrClosed}, not: []error{tier.ErrLost},
+		},
+		"the server refuses it": {
+			op:  func(data string) clientv3.Op { return clientv3.OpPut(data, "1", clientv3.WithLease(1)) },
+			not: []error{tier.ErrUnknown, tier.ErrLost},
+		},
+		"the server does not have that revision yet": {
+			op:  func(data string) clientv3.Op { return clientv3.OpGet(data, clientv3.WithRev(1<<40)) },
+			not: []error{tier.ErrUnknown, tier.ErrLost},
+		},
+		"the lock is lost": {
+			trouble: func(t *testing.T, p *process, hold *tier.Hold, _ context.CancelCauseFunc) {
+				p.calls.once("Txn", 1, func(ctx context.Context, send func(context.Context) error) error {
+					removeKey(t, hold.Grant().(*contender).key)
+					return send(ctx)
+				})
+			},
+			want: []error{tier.ErrLost}, not: []error{tier.ErrUnknown},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, path := start(t), lockPath(t)
+			locks, err := tier.New(p.store)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hold, err := locks.Mutex(path).Acquire(soon(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, end := context.WithCancelCause(soon(t))
+			defer end(nil)
+			op := clientv3.OpPut(path+"-data", "1")
+			if c.op != nil {
+				op = c.op(path + "-data")
+			}
+			if c.trouble != nil {
+				c.trouble(t, p, hold, end)
+			}
+			_, err = Txn(ctx, hold, op)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range c.want {
+				wantErr(t, err, want)
+			}
+			for _, not := range c.not {
+				if errors.Is(err, not) {
+					t.Errorf("error %v, which is not %v", err, not)
+				}
+			}
+		})
+	}
+}
+
+// The client panics for it, and must not do so where nobody can recover.
+func TestGuardedWriteThatIsNonePanicsInItsCaller(t *testing.T) {
+	t.Parallel()
+	c := mustAcquire(t, start(t).at(t, lockPath(t)))
+	defer func() {
+		if recover() == nil || !c.Idle() {
+			t.Errorf("no panic, or not idle")
+		}
+		mustRelease(t, c)
+	}()
+	_, err := c.txn(soon(t), c.Err, []clientv3.Op{{}})
+	t.Errorf("no panic: %v", err)
 }
 
 func TestLateGuardedWriteHasNoEffectUnderTheNextOwner(t *testing.T) {

@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -47,7 +48,10 @@ func (s *store) grant() (*session, error) {
 		return nil, nil
 	}
 	ttl := time.Duration(granted.TTL) * time.Second
-	if ttl > s.options.ttl {
+	switch {
+	case ttl <= 0:
+		return nil, fmt.Errorf("etcd has granted a lease of %v, where %v was asked for", ttl, s.options.ttl)
+	case ttl > s.options.ttl:
 		s.options.logger.Warn("etcdlock: the server has raised the TTL of the lease",
 			"asked", s.options.ttl, "granted", ttl)
 	}

@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/tierlock/tierlock/etcdlock/internal/version"
 	"github.com/tierlock/tierlock/internal/second"
@@ -133,6 +135,27 @@ func TestRaisedTTLCounts(t *testing.T) {
 	}
 	if answer, err := p.client.TimeToLive(soon(t), x.id); err != nil || time.Duration(answer.GrantedTTL)*time.Second != x.ttl {
 		t.Errorf("%v of %v, %v", x.ttl, answer, err)
+	}
+}
+
+func TestLeaseOfNoTimeIsRefused(t *testing.T) {
+	t.Parallel()
+	client := dial(t, clientv3.Config{Endpoints: []string{server(t).Addr()}, DialOptions: []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			err := invoke(ctx, method, req, reply, cc, opts...)
+			if granted, ok := reply.(*etcdserverpb.LeaseGrantResponse); ok {
+				granted.TTL = 0
+			}
+			return err
+		}),
+	}})
+	registry, err := New(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer registry.Close()
+	if _, err := registry.Mutex(lockPath(t)).Acquire(soon(t)); err == nil || !strings.Contains(err.Error(), "a lease of 0s") {
+		t.Errorf("Acquire: %v", err)
 	}
 }
 

@@ -19,8 +19,8 @@ type place struct {
 	key      string
 	created  int64
 	modified int64
-	value    string // what the process says of itself
 	ours     bool   // it is of this package
+	value    string // what the process then says of itself, and else ""
 	reads    bool
 	asked    bool // to give the lock up
 }
@@ -38,9 +38,11 @@ func placesOf(prefix string, keys []*mvccpb.KeyValue) []place {
 }
 
 func placeOf(kv *mvccpb.KeyValue) place {
-	p := place{key: string(kv.Key), created: kv.CreateRevision, modified: kv.ModRevision, value: string(kv.Value)}
-	o, ours := p.owner()
-	p.ours, p.asked = ours, o.Revoke
+	p := place{key: string(kv.Key), created: kv.CreateRevision, modified: kv.ModRevision}
+	o, ours := ownerIn(kv.Value)
+	if p.ours, p.asked = ours, o.Revoke; ours {
+		p.value = string(kv.Value)
+	}
 	p.reads = o.Shared || strings.HasPrefix(p.key[strings.LastIndex(p.key, "/")+1:], readMark)
 	return p
 }

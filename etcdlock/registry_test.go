@@ -3,13 +3,17 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -97,6 +101,46 @@ func TestStrictTurnIsOneWrite(t *testing.T) {
 	const turns = processes * 4 * each
 	if n := writes(t) - before; n > turns+turns/10+2*processes {
 		t.Errorf("%d writes for %d strict turns", n, turns)
+	}
+}
+
+// slow is a client of the server at addr whose connections take that long.
+func slow(t *testing.T, addr string, delay time.Duration) *clientv3.Client {
+	t.Helper()
+	return dial(t, clientv3.Config{Endpoints: []string{addr}, DialOptions: []grpc.DialOption{
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			if err := retry.Pause(ctx, delay); err != nil {
+				return nil, err
+			}
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		}),
+	}})
+}
+
+func TestTryRightAfterNewWaitsForTheFirstConnection(t *testing.T) {
+	t.Parallel()
+	try := func(client *clientv3.Client, within time.Duration) (*tier.Hold, error) {
+		registry, err := New(client) // for whose lease so short a delay is nothing
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { registry.Close() })
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		return registry.Mutex(lockPath(t)).TryAcquire(ctx)
+	}
+	hold, err := try(slow(t, server(t).Addr(), 200*time.Millisecond), 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+	if _, err := try(slow(t, shared.server.Addr(), time.Hour), 50*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a try that is given up: %v", err)
+	}
+	if _, err := try(dial(t, clientv3.Config{Endpoints: []string{"127.0.0.1:1"}}), time.Minute); err == nil || errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "cannot be reached") {
+		t.Errorf("a try where nobody is: %v", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode"
 
 	"go.etcd.io/etcd/client/v3/concurrency"
 
@@ -110,6 +111,18 @@ func TestNobodyIsAskedForALockThatIsFree(t *testing.T) {
 	mustRevoke(t, start(t).at(t, lockPath(t)))
 	if writes(t) != before {
 		t.Error("written")
+	}
+}
+
+func TestNamesOfForeignKeysAreQuotedInErrors(t *testing.T) {
+	t.Parallel()
+	if _, err := outside(t).Put(soon(t), lockPath(t)+"/a\n\x1b[2Jb", ""); err != nil {
+		t.Fatal(err)
+	}
+	err := start(t).at(t, lockPath(t)).Revoke(soon(t))
+	wantErr(t, err, errors.ErrUnsupported)
+	if strings.ContainsFunc(err.Error(), unicode.IsControl) {
+		t.Errorf("a text of others as it came: %q", err)
 	}
 }
 
