@@ -44,7 +44,7 @@ func (c *contender) txn(ctx context.Context, check func() error, ops []clientv3.
 		case a.err != nil:
 			return nil, a.err
 		case !a.resp.Succeeded:
-			return nil, cmp.Or(check(), c.missing())
+			return nil, cmp.Or(check(), c.Err())
 		}
 		return a.resp, nil
 	case <-ctx.Done():

@@ -188,6 +188,7 @@ func (s *store) missed(err error) {
 	problem := fmt.Errorf("PostgreSQL cannot be reached: %w", err)
 	s.up.Clear()
 	s.problem.Store(&problem)
+	s.sessions.stir() // a try does not wait any more
 	s.notice.Reach(false)
 	s.requests.Reset() // the other connections may be as dead
 	s.nudge.poke()

@@ -14,8 +14,8 @@ import (
 // follows Sentinels, or a [redis.ClusterClient]. The program keeps the client and closes it after
 // the registry. If the client is closed first, every lock is lost at once.
 //
-// New does not wait for Redis, and acquisitions do. An error says which option is wrong; then nothing
-// is left.
+// New does not wait for Redis, as it has no context to end that. Acquisitions do, and a try until it
+// is known whether Redis can be reached. An error says which option is wrong; then nothing is left.
 func New(client redis.UniversalClient, opts ...Option) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err == nil {

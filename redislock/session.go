@@ -74,6 +74,17 @@ func (l *sessions) report(x *session, refused error) {
 		l.newest = x
 	}
 	l.refused = refused
+	l.stirLocked()
+}
+
+// stir has those who wait for a session look again.
+func (l *sessions) stir() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stirLocked()
+}
+
+func (l *sessions) stirLocked() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }

@@ -214,6 +214,7 @@ func (s *store) missed(err error) {
 	}
 	s.up.Clear()
 	s.problem.Store(&problem)
+	s.sessions.stir() // a try does not wait any more
 	s.notice.Reach(false)
 	s.renew.Set()
 }

@@ -19,7 +19,7 @@ var errGone = errors.New("place in the queue lost")
 // queueUp queues and waits for the turn, again if the connection breaks meanwhile.
 func (l *claim) queueUp(ctx context.Context, w *second.Wait) (*Contender, error) {
 	for pace := retry.New(); ; {
-		c, err := l.enter(ctx)
+		c, err := l.enter(ctx, true)
 		if err == nil {
 			if err = c.acquire(ctx, w); err == nil {
 				return c, nil
@@ -53,11 +53,11 @@ func (l *claim) requeue(ctx context.Context, old *Contender, w *second.Wait) (*C
 }
 
 // enter makes a contender that is yet to queue.
-func (l *claim) enter(ctx context.Context) (*Contender, error) {
+func (l *claim) enter(ctx context.Context, patient bool) (*Contender, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := l.tier.await(ctx); err != nil {
+	if err := l.tier.await(ctx, patient); err != nil {
 		return nil, err
 	}
 	x, err := l.tier.session(ctx)
@@ -243,13 +243,7 @@ func (c *Contender) confirm() error {
 
 // try takes the lock if nobody is in the way.
 func (l *claim) try(ctx context.Context) (*Contender, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if problem := l.tier.Err(); problem != nil {
-		return nil, problem
-	}
-	c, err := l.enter(ctx)
+	c, err := l.enter(ctx, false)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (l *claim) insist(ctx context.Context, request func(*session) error) error 
 	ctx, end := l.tier.scope(ctx)
 	defer end()
 	for pace := retry.New(); ; {
-		err := l.tier.await(ctx)
+		err := l.tier.await(ctx, true)
 		if err == nil {
 			err = l.tier.once(ctx, request)
 		}
@@ -146,7 +146,7 @@ func (c *Contender) revoke() {
 		}
 		defer c.session.done()
 		if !c.over() {
-			c.session.ask("name", "tierlock "+strconv.FormatInt(c.token, 10)+c.name(true))
+			c.session.askPatiently("name", "tierlock "+strconv.FormatInt(c.token, 10)+c.name(true))
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
 
 // dial makes a connection whose session the server ends when it has been idle for the TTL.
@@ -28,6 +29,9 @@ func dial(ctx context.Context, c Config, bound time.Duration, heard func(*pgconn
 			return nil, errors.New("pgx wants to cancel what is over")
 		}
 		return dial(ctx, network, addr)
+	}
+	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &watcher{pgconn.DeadlineContextWatcherHandler{Conn: conn.Conn()}, l}
 	}
 	ms := milliseconds(c.TTL)
 	seconds := strconv.FormatInt(int64((c.TTL+time.Second-1)/time.Second), 10)
@@ -71,6 +75,19 @@ func dial(ctx context.Context, c Config, bound time.Duration, heard func(*pgconn
 	}
 	l.calling.Store(false)
 	return l, nil
+}
+
+// A watcher is that of the driver, which closes a connection with which it was busy when a context ended.
+type watcher struct {
+	pgconn.DeadlineContextWatcherHandler
+	line *line
+}
+
+func (w *watcher) HandleCancel(ctx context.Context) {
+	if w.line.dying != nil {
+		w.line.dying(context.Cause(ctx))
+	}
+	w.DeadlineContextWatcherHandler.HandleCancel(ctx)
 }
 
 // prepare has the session know our statements, and asks how long the quarantine lasts.

@@ -23,6 +23,7 @@ type line struct {
 	calm    time.Duration // how long from its beginning on nobody is granted anything
 	calling atomic.Bool   // further dials, of requests to cancel, are permitted
 	turn    chan struct{} // has whoever talks or listens
+	dying   func(error)   // called before the driver closes the connection as a context has ended; set before it is used
 
 	mu        sync.Mutex // guards the fields below
 	wanted    int        // so many want to talk

@@ -38,6 +38,7 @@ func (t *Tier) session(ctx context.Context) (*session, error) {
 		Lose:    (*Contender).lose,
 		Lost:    (*Contender).lost,
 	}, sent, t.config.TTL-t.config.Margin)}
+	l.dying = x.end
 	if !t.enter(x) {
 		x.close()
 		return nil, context.Cause(t.ctx)
@@ -51,6 +52,7 @@ func (x *session) ask(statement string, args ...string) ([][][]byte, error) {
 }
 
 // askPatiently waits for as long as the lease lasts: for a holder, an answer that is late is none that is lost.
+// When none comes the driver closes the connection, and nobody may hold the lock by then.
 func (x *session) askPatiently(statement string, args ...string) ([][][]byte, error) {
 	left, _ := x.Remaining()
 	return x.askFor(max(left, x.bound), call{statement, args})
@@ -68,10 +70,16 @@ func (x *session) askFor(bound time.Duration, c call) ([][][]byte, error) {
 }
 
 // broken ends a session whose connection is of no use any more: the server ends it as soon as it
-// notices, after the TTL at the latest.
+// notices, after the TTL at the latest. A holder knows before that.
 func (x *session) broken(why error) {
-	x.drop()
+	x.end(why)
 	x.tier.forget(x)
+	x.drop()
+}
+
+// end says that the connection is, or is about to be, closed.
+func (x *session) end(why error) {
+	x.Lapse() // a lease that is over has ended before
 	x.End(fmt.Errorf("the session at the server is over: %w", why))
 }
 

@@ -42,7 +42,7 @@ func Open(c Config) *Tier {
 		changed: make(chan struct{}), sessions: make(map[uint32]*session),
 		waiters: make(map[*Contender]struct{}), views: make(map[int64][]place)}
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
-	t.problem = errors.New("PostgreSQL has not been reached yet")
+	t.problem = errUntried
 	t.notice = notice.NewConnection(notice.Config{
 		Logger: c.Logger, Package: "pglock", Store: "PostgreSQL", Why: t.Err,
 		Patience: func() time.Duration { return c.TTL / 3 },
@@ -51,6 +51,9 @@ func Open(c Config) *Tier {
 	t.spawn(t.hear)
 	return t
 }
+
+// errUntried says that it is not known yet whether the server can be reached.
+var errUntried = errors.New("PostgreSQL has not been reached yet")
 
 // Claim returns what queues for the lock at path.
 func (t *Tier) Claim(path string, o second.Options) (second.Claim, error) {
@@ -152,8 +155,9 @@ func (t *Tier) scope(ctx context.Context) (context.Context, context.CancelFunc) 
 	}
 }
 
-// await waits until the server can be reached. It returns at once if that will not be as things stand.
-func (t *Tier) await(ctx context.Context) error {
+// await waits until the server can be reached, or for who is not patient, until it is known whether it can. It
+// returns at once if that will not be as things stand.
+func (t *Tier) await(ctx context.Context, patient bool) error {
 	for {
 		t.mu.Lock()
 		problem, refused, changed := t.problem, t.refused, t.changed
@@ -161,7 +165,7 @@ func (t *Tier) await(ctx context.Context) error {
 		switch {
 		case problem == nil:
 			return nil
-		case refused:
+		case refused, !patient && problem != errUntried: //nolint:errorlint // nobody wraps it
 			return problem
 		}
 		select {
