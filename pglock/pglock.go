@@ -15,7 +15,8 @@ import (
 // Pool itself serves [Tx].
 //
 // New does not wait for the server, as it has no context to end that: it connects in the background.
-// Acquisitions wait for that, and a try until it is known whether the server can be reached. If the schema is missing, or of another version, they fail and say so. An error says which option is
+// Acquisitions wait for that, and a try until it is known whether the server can be reached. If the
+// schema is missing, or of another version, they fail and say so. An error says which option is
 // wrong; then nothing is left.
 func New(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)

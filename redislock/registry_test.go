@@ -3,12 +3,14 @@ package redislock
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -27,6 +29,44 @@ func ownClient(t *testing.T) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: server(t).Addr()})
 	t.Cleanup(func() { client.Close() })
 	return client
+}
+
+func TestTryRightAfterNewWaitsForTheFirstConnection(t *testing.T) {
+	t.Parallel()
+	// try is right after New, over a client whose connections take a while.
+	try := func(addr string, delay, within time.Duration) (*tier.Hold, error) {
+		client := redis.NewClient(&redis.Options{Addr: addr, DialerRetries: 1, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if err := retry.Pause(t.Context(), delay); err != nil { // ctx does not end with the client
+				return nil, err
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}})
+		t.Cleanup(func() { client.Close() })
+		registry, err := New(client) // for whose lease so short a delay is nothing
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { registry.Close() })
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		return registry.Mutex(lockPath(t)).TryAcquire(ctx)
+	}
+	hold, err := try(server(t).Addr(), 200*time.Millisecond, time.Minute)
+	if err == nil {
+		err = hold.Release()
+	} else if errors.Is(err, tier.ErrLocked) {
+		err = nil // the server is new, as its answer says
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if _, err := try(server(t).Addr(), time.Hour, 50*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a try that is given up: %v", err)
+	}
+	begun := time.Now()
+	if _, err := try("127.0.0.1:1", 0, time.Minute); err == nil || time.Since(begun) > 30*time.Second {
+		t.Errorf("a try where nobody is: %v after %v", err, time.Since(begun))
+	}
 }
 
 func TestGoroutinesOfSeveralProcessesAreOneAtATime(t *testing.T) {
