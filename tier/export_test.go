@@ -80,6 +80,6 @@ func LeaveServed(ctx context.Context, s *Semaphore, k int, then func()) error {
 
 // StandingWait is what is told of a wait that stands so.
 func StandingWait(s second.Standing) (w Wait) {
-	w.stand(s)
+	w.stand(s, nil)
 	return w
 }

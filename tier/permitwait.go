@@ -44,7 +44,7 @@ func (p *pool) wait(c *claimant, begun time.Duration) Wait {
 	w.Taken, w.First = p.taken, trip != nil && trip == p.asked
 	p.mu.Unlock()
 	if trip != nil {
-		w.stand(trip.Standing())
+		w.stand(trip.Standing(), p.registry.second)
 	}
 	return w
 }

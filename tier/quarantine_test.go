@@ -17,6 +17,7 @@ import (
 type newStore struct {
 	second.Tier
 	quarantine *second.QuarantineError
+	unseen     bool // who waits knows nothing of its place
 }
 
 func (s newStore) Quarantine() *second.QuarantineError {
@@ -37,7 +38,9 @@ type newClaim struct {
 }
 
 func (c newClaim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
-	w.Stands(func() second.Standing { return second.Standing{Quarantine: c.store.Quarantine()} })
+	if !c.store.unseen {
+		w.Stands(func() second.Standing { return second.Standing{Quarantine: c.store.Quarantine()} })
+	}
 	if err := retry.Pause(ctx, time.Until(c.store.quarantine.Until)); err != nil {
 		return nil, err
 	}
@@ -51,20 +54,24 @@ func (c newClaim) TryAcquire(ctx context.Context) (second.Grant, error) {
 	return c.Claim.TryAcquire(ctx)
 }
 
+func seclusion(length time.Duration) *second.QuarantineError {
+	return &second.QuarantineError{Until: time.Now().Add(length), Reason: "the server is new"}
+}
+
 // quarantined returns the locks of a process, and the quarantine of its store.
-func quarantined(t *testing.T, srv *zktest.Server, length time.Duration) (*tier.Registry, *second.QuarantineError) {
+func quarantined(t *testing.T, srv *zktest.Server, s newStore) (*tier.Registry, *second.QuarantineError) {
 	t.Helper()
 	client, err := zklock.Dial(soon(t), "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext))
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := &second.QuarantineError{Until: time.Now().Add(length), Reason: "the server is new"}
-	locks, err := tier.New(newStore{client.Tier(), q})
+	s.Tier = client.Tier()
+	locks, err := tier.New(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { locks.Close() })
-	return locks, q
+	return locks, s.quarantine
 }
 
 // wantQuarantine checks that an error is one of a quarantine.
@@ -78,7 +85,7 @@ func wantQuarantine(t *testing.T, err error, want *second.QuarantineError) {
 
 func TestQuarantineIsToldByTryByWaitAndByErr(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks, q := quarantined(t, srv, 10*time.Second)
+		locks, q := quarantined(t, srv, newStore{quarantine: seclusion(10 * time.Second)})
 		mu := locks.Mutex("/locks/a")
 		wantQuarantine(t, locks.Err(), q)
 		if errors.Is(locks.Err(), tier.ErrLocked) {
@@ -110,9 +117,17 @@ func TestQuarantineIsToldByTryByWaitAndByErr(t *testing.T) {
 	})
 }
 
+// Whoever is yet to be seen in the queue knows of the quarantine all the same.
+func TestWaitWhosePlaceIsUnknownTellsOfTheQuarantine(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks, q := quarantined(t, srv, newStore{quarantine: seclusion(10 * time.Second), unseen: true})
+		wantQuarantine(t, waitError(t, t.Context(), locks.Mutex("/locks/a")), q)
+	})
+}
+
 // Who is ahead has no lock, either.
 func TestWaitInAQuarantineNamesNoHolder(t *testing.T) {
-	q := &second.QuarantineError{Until: time.Now(), Reason: "the server is new"}
+	q := seclusion(0)
 	wait := tier.StandingWait(second.Standing{Ahead: 1, Nearest: second.Contender{PID: 7, Host: "there"}, Quarantine: q})
 	err := &tier.WaitError{Wait: wait, Err: q.Explain(tier.ErrWaitLimit)}
 	if want := ": wait limit reached: " + q.Error() + "; process 7 on there is ahead"; wait.AheadHolds || err.Error() != "tier: acquire : waited 0s"+want {
@@ -123,7 +138,7 @@ func TestWaitInAQuarantineNamesNoHolder(t *testing.T) {
 // A holder that was granted the lock before keeps it, and can hand it on.
 func TestQuarantineIsNoSuspension(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks, q := quarantined(t, srv, 0)
+		locks, q := quarantined(t, srv, newStore{quarantine: seclusion(0)})
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		q.Until = time.Now().Add(time.Minute)
 		next := start(soon(t), locks.Mutex("/locks/a")).blocked(t)

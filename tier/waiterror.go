@@ -114,8 +114,11 @@ func permitsOf(n int) string {
 	return fmt.Sprintf("%d permits", n)
 }
 
-// stand takes what the store has told of the place in the queue.
-func (w *Wait) stand(s second.Standing) {
+// stand takes what the store has told of the place in the queue. Before it has, a quarantine is known all the same.
+func (w *Wait) stand(s second.Standing, t second.Tier) {
+	if s.Ahead == 0 && s.Quarantine == nil {
+		s.Quarantine = t.Quarantine()
+	}
 	w.Position, w.Ahead, w.AheadHolds = s.Ahead, contender(s.Nearest), s.Ahead == 1 && s.Quarantine == nil
 	w.Quarantine = s.Quarantine
 }
@@ -170,7 +173,7 @@ func (c *cohort) wait(ctx context.Context, m *Mutex, begun time.Duration) Wait {
 	}
 	c.mu.Unlock()
 	if w.Here == nil {
-		w.stand(asked.Standing())
+		w.stand(asked.Standing(), c.registry.second)
 	}
 	return w
 }
