@@ -238,6 +238,20 @@ func TestShorterTimeoutOfAReconnectCountsForGood(t *testing.T) {
 	}
 }
 
+func TestSessionTimeoutThatIsNoneIsRefused(t *testing.T) {
+	for _, none := range []time.Duration{0, -time.Second} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			p := start(t, s, zklock.WithDialContext(granting(s, []time.Duration{none, timeout, none, none, timeout})))
+			n := p.acquire(t)
+			s.Cut(p.session)
+			awaitLoss(t, n)
+			wantMention(t, p.Err(), "session timeout of "+none.String())
+			wantErr(t, "Release", n.Release(), zklock.ErrLost)
+			p.acquire(t).Release() // goes on with what is granted next
+		})
+	}
+}
+
 // What watches the lease was set for the end of the longer one.
 func TestShorterTimeoutOfAReconnectEndsTheHoldInTime(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {

@@ -24,6 +24,10 @@ func (l *dialed) handshakeTimeout() time.Duration {
 // sentAt, before the library knows.
 func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session, error) {
 	c := l.link
+	if timeout <= 0 { // nor has a session any time left that was to be resumed
+		l.expired()
+		return nil, fmt.Errorf("the server granted a session timeout of %v", timeout)
+	}
 	var refusal error
 	if margin := c.Margin(timeout); margin > timeout/2 {
 		refusal = fmt.Errorf("the server granted a session timeout of %v; the lease margin of %v is more than half of it",
@@ -85,7 +89,7 @@ func (l *dialed) away(now time.Duration) (away, timeout time.Duration) {
 	return now - l.left, l.current.Negotiated()
 }
 
-// expired is called by the socket when the server says so in a handshake.
+// expired is called when a server says so in a handshake.
 func (l *dialed) expired() {
 	l.mu.Lock()
 	old := l.current
