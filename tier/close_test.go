@@ -129,3 +129,81 @@ func TestCloseAtAnyFrameLeavesNothing(t *testing.T) { // I5 I10
 	}
 	t.Errorf("three turns of more than %d frames?", enough)
 }
+
+func TestCloseFromAnObserverReturns(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		operator := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+		lose := func(parent string) {
+			nodes, _, err := operator.Children(parent)
+			if err == nil {
+				err = operator.Delete(parent+"/"+nodes[0], -1)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, from := range []string{"Lost", "PermitsLost", "Connection", "Shutdown"} {
+			var locks *tier.Registry
+			begin := make(chan struct{})
+			closes := func() {
+				<-begin
+				if err := locks.Close(); err != nil {
+					t.Errorf("Close from %s: %v", from, err)
+				}
+			}
+			observer := map[string]tier.Observer{
+				"Lost":        {Lost: func(context.Context, tier.Lost) { closes() }},
+				"PermitsLost": {PermitsLost: func(context.Context, tier.PermitsLost) { closes() }},
+				"Connection":  {Connection: func(tier.Connection) { closes() }},
+				"Shutdown": {Lost: func(context.Context, tier.Lost) {
+					<-begin
+					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+					defer cancel()
+					if err := locks.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("Shutdown of a lock that is held: %v", err)
+					}
+				}},
+			}[from]
+			locks = observed(t, srv, observer)
+			hold := acquire(t, locks.Mutex("/locks/a"))
+			permits, err := locks.Semaphore("/permits", 3).Acquire(soon(t), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(sessionTimeout) // until it is watched
+			lose("/locks/a")
+			lose("/permits/leases")
+			close(begin)
+			hold.Release()
+			permits.Release()
+			<-locks.Done()
+			if err := locks.Close(); err != nil { // waits for all, elsewhere
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestTryAfterCloseSaysSoWhileALostHoldIsLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := process(t, srv)
+		mu, sem := locks.Mutex("/locks/a"), locks.Semaphore("/permits", 1)
+		hold := acquire(t, mu)
+		permits, err := sem.Acquire(soon(t), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
+			t.Errorf("TryAcquire before Close: %v, want ErrLocked", err)
+		}
+		locks.Close()
+		if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrClosed) || errors.Is(err, tier.ErrLocked) {
+			t.Errorf("TryAcquire: %v, want ErrClosed", err)
+		}
+		if _, err := sem.TryAcquire(soon(t), 1); !errors.Is(err, tier.ErrClosed) || errors.Is(err, tier.ErrLocked) {
+			t.Errorf("TryAcquire of a permit: %v, want ErrClosed", err)
+		}
+		hold.Release()
+		permits.Release()
+	})
+}

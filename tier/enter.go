@@ -117,7 +117,7 @@ func (c *cohort) try(ctx context.Context, lock *Mutex) (*ownership, error) {
 	kept := c.lingeringLocked() // to read, which is not enough
 	if c.state != idle && kept == nil {
 		c.mu.Unlock()
-		return nil, c.failure("try", ErrLocked)
+		return nil, c.failure("try", c.registry.taken())
 	}
 	c.state = fetching
 	c.forgetLocked()

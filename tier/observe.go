@@ -3,6 +3,8 @@ package tier
 import (
 	"context"
 	"errors"
+	"reflect"
+	"runtime"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -14,8 +16,32 @@ import (
 func (o *Observer) follow(t second.Tier) {
 	if o != nil && o.Connection != nil {
 		t.Notify(func(c second.Connection) {
-			o.Connection(Connection{State: ConnectionState(c.State), Away: c.Away, Err: c.Err})
+			tell(func() { o.Connection(Connection{State: ConnectionState(c.State), Away: c.Away, Err: c.Err}) })
 		})
+	}
+}
+
+// tell calls an observer in a goroutine whose end Close waits for.
+//
+//go:noinline
+func tell(f func()) { f() }
+
+var tellName = runtime.FuncForPC(reflect.ValueOf(tell).Pointer()).Name()
+
+// telling reports whether an observer calls, in such a goroutine. Only the stack knows: what an observer is
+// told need not carry anything to Close.
+func telling() bool {
+	callers := make([]uintptr, 64)
+	n := runtime.Callers(0, callers)
+	for ; n == len(callers); n = runtime.Callers(0, callers) {
+		callers = make([]uintptr, 2*len(callers))
+	}
+	frames := runtime.CallersFrames(callers[:n])
+	for {
+		frame, more := frames.Next()
+		if frame.Function == tellName || !more {
+			return frame.Function == tellName
+		}
 	}
 }
 
@@ -94,7 +120,7 @@ func (o *Observer) acquired(ctx context.Context, own *ownership, begun time.Dura
 
 // watch has the loss told that ends life, at once. When the registry is closed already, the release
 // tells it.
-func (w *watched) watch(r *Registry, life context.Context, tell func(error)) {
+func (w *watched) watch(r *Registry, life context.Context, told func(error)) {
 	if !r.begin() {
 		return
 	}
@@ -102,7 +128,7 @@ func (w *watched) watch(r *Registry, life context.Context, tell func(error)) {
 	w.stop = context.AfterFunc(life, func() {
 		defer r.tasks.Done()
 		defer close(w.told)
-		tell(context.Cause(life))
+		tell(func() { told(context.Cause(life)) })
 	})
 }
 

@@ -13,7 +13,8 @@ import (
 //
 // Each is called outside of all locks, in the goroutine that it is about, unless it says otherwise:
 // one that is slow slows nobody but its caller. That caller may have the lock by then, so
-// Acquired should be quick. They must not acquire or release the lock they are told of. A panic is
+// Acquired should be quick. They must not acquire or release the lock they are told of, nor wait for another
+// goroutine that closes the registry. A panic is
 // the caller's; a lock that was about to be acquired is given back.
 //
 // The context is that of the call of Acquire or TryAcquire. It may have ended. For a trace, the

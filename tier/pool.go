@@ -110,7 +110,7 @@ func (p *pool) try(ctx context.Context, c *claimant) error {
 		return c.semaphore.failure("try", ErrClosed)
 	case p.trip != nil:
 		p.mu.Unlock()
-		return c.semaphore.failure("try", ErrLocked)
+		return c.semaphore.failure("try", p.registry.taken())
 	}
 	p.join(c)
 	p.tryLocked(c)

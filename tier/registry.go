@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -48,10 +49,21 @@ func (r *Registry) at(now time.Duration) time.Time { return r.start.Add(now) }
 // Close ends the session of this process in the store, and with it every contender; where the
 // store cannot be reached they go when the session times out. Every hold is lost, and whoever
 // waits gets [ErrClosed]. It leaves no goroutine and may be called again.
+//
+// Close waits until the [Observer] has been told of all losses. Called by an observer's Lost, PermitsLost or
+// Connection it returns at once, and the rest is done in the background.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
+	if telling() {
+		go r.close()
+		return nil
+	}
+	return r.close()
+}
+
+func (r *Registry) close() error {
 	err := r.second.Close()
 	r.tasks.Wait()
 	return err
@@ -64,7 +76,7 @@ func (r *Registry) Close() error {
 // returns a [*QuarantineError].
 func (r *Registry) Err() error {
 	r.mu.Lock()
-	refusing := r.draining()
+	refusing := r.closed || r.draining()
 	r.mu.Unlock()
 	if refusing {
 		return ErrClosed
@@ -76,6 +88,14 @@ func (r *Registry) Err() error {
 		return q
 	}
 	return nil
+}
+
+// taken is what a try fails with that finds somebody of this process in the way.
+func (r *Registry) taken() error {
+	if errors.Is(r.Err(), ErrClosed) {
+		return ErrClosed
+	}
+	return ErrLocked
 }
 
 // Done returns a channel that is closed when the registry is.
