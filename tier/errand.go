@@ -63,7 +63,7 @@ func (p *pool) want(free int) (k int) {
 	defer p.mu.Unlock()
 	p.asked = p.trip
 	queueing := 1 + p.trip.Others()
-	share := (p.permits + queueing - 1) / queueing
+	share := (p.permits-1)/queueing + 1 // rounded up
 	k = -len(p.kept)
 	for e := p.queue.Front(); e != nil && k < share; e = e.Next() {
 		c := e.Value.(*claimant)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -513,5 +514,25 @@ func TestSemaphoreOverAConnectionMadeElsewhere(t *testing.T) {
 		}
 		giveBack(t, got)
 		wantNothing(t, srv, locks)
+	})
+}
+
+func TestPermitsWithoutNumberAreHadBesideOthersWhoQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var all sync.WaitGroup
+		for range 3 {
+			sem := process(t, srv).Semaphore("/permits", math.MaxInt)
+			for range 3 {
+				all.Go(func() {
+					if err := sem.Do(soon(t), 2, func(context.Context) error {
+						time.Sleep(10 * time.Millisecond)
+						return nil
+					}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		all.Wait()
 	})
 }
