@@ -73,9 +73,9 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*tier.Registry, 
 //
 // Nothing was changed when the error wraps [tier.ErrLost] or [tier.ErrReleased], or is that of
 // one of the operations, or ctx had ended before, or the lock is not one on ZooKeeper. When the
-// answer is lost, or ctx ends first, the outcome is unknown: the operations may still take
-// effect, but never after somebody else got the lock. Until the outcome is known the lock is not
-// handed on within the process either.
+// answer is lost, or ctx ends first, the error wraps [tier.ErrUnknown], and the cause: the operations
+// may still take effect, but never after somebody else got the lock. Until the outcome is known the lock
+// is not handed on within the process either.
 func Multi(ctx context.Context, hold *tier.Hold, ops ...any) ([]zk.MultiResponse, error) {
 	node, ok := zklock.NodeOf(hold.Grant())
 	if !ok {

@@ -24,7 +24,10 @@ var (
 	// ErrPermits says that a semaphore has another number of permits than the one it was asked for.
 	ErrPermits = second.ErrPermits
 	// ErrUnknown says that the outcome of a guarded write is unknown: it may have taken effect, or may yet,
-	// but never after the lock went to another process.
+	// but never after the lock went to another process. So it is on every store, with tierlock.Multi,
+	// etcdlock.Txn, pglock.Tx and redislock.Eval, when the answer is lost or the context ends first, whose
+	// cause is wrapped as well. A write that was refused is not unknown, and one that was refused because
+	// the lock was lost wraps [ErrLost] alone.
 	ErrUnknown = second.ErrUnknown
 	// ErrWaitLimit says that the lock could not be had within the limit of [WithMaxWait].
 	ErrWaitLimit = errors.New("wait limit reached")

@@ -16,8 +16,8 @@ import (
 //
 // Nothing was changed when the error wraps [ErrLost] or [ErrReleased], or is that of
 // one of the operations, or ctx had ended before. When the answer is lost, or ctx ends
-// first, the outcome is unknown; the operations may then still take effect, but never
-// after the lock went to somebody else.
+// first, the error wraps [ErrUnknown], and the cause: the operations may then still take
+// effect, but never after the lock went to somebody else.
 func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	return n.MultiIf(ctx, n.Err, ops...)
 }
@@ -36,6 +36,9 @@ func (n *Node) MultiIf(ctx context.Context, check func() error, ops ...any) ([]z
 }
 
 func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.MultiResponse, error) {
+	if err := checkOperations(ops); err != nil {
+		return nil, err
+	}
 	n.writing.Add(1) // count first, look after: see MultiIf
 	err := check()
 	if err == nil && ctx.Err() != nil {
@@ -61,8 +64,11 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 		}
 		all := append(guards.checks(), n.lock.client.below(ops)...)
 		results, err := n.lock.client.link.Conn.Multi(all...)
-		if err == nil && len(results) != len(all) {
-			err = fmt.Errorf("the server answered %d results to %d operations", len(results), len(all))
+		switch {
+		case err == nil && len(results) != len(all):
+			err = fmt.Errorf("%w: the server answered %d results to %d operations", ErrUnknown, len(results), len(all))
+		case len(results) == 0 && classify(err) == uncertain:
+			err = fmt.Errorf("%w: %w", ErrUnknown, err)
 		}
 		answers <- answer{guards, results, err}
 	}) {
@@ -81,8 +87,31 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 		}
 		return n.lock.client.above(a.results[len(a.guards):]), nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, fmt.Errorf("%w: %w", ErrUnknown, context.Cause(ctx))
 	}
+}
+
+// checkOperations refuses what the library would: nothing of that is sent.
+func checkOperations(ops []any) error {
+	for _, op := range ops {
+		missing := false
+		switch op := op.(type) {
+		case *zk.CreateRequest:
+			missing = op == nil
+		case *zk.DeleteRequest:
+			missing = op == nil
+		case *zk.SetDataRequest:
+			missing = op == nil
+		case *zk.CheckVersionRequest:
+			missing = op == nil
+		default:
+			return fmt.Errorf("unknown operation type %T", op)
+		}
+		if missing {
+			return fmt.Errorf("a %T that is nil: %w", op, zk.ErrUnhandledFieldType)
+		}
+	}
+	return nil
 }
 
 // recheck is for a node that may have become a reader's since check was asked, whose user then has
@@ -124,8 +153,6 @@ func (c *Client) below(ops []any) []any {
 			q := *op
 			q.Path = c.pathBelow(q.Path)
 			all = append(all, &q)
-		default:
-			all = append(all, op) // which the library refuses
 		}
 	}
 	return all

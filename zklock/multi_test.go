@@ -108,6 +108,93 @@ func TestMultiEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		_, err := n.Multi(ctx, write("/a"))
 		wantErr(t, "Multi", err, context.DeadlineExceeded)
+		wantErr(t, "Multi", err, zklock.ErrUnknown)
+	})
+}
+
+func TestMultiWhoseAnswerIsLostIsUnknown(t *testing.T) {
+	for stage, there := range map[zktest.Stage]bool{zktest.Request: false, zktest.Reply: true} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			n := start(t, s).acquire(t)
+			s.Intercept(func(f *zktest.Frame) zktest.Action {
+				if f.Stage == stage && f.Op == zktest.OpMulti {
+					return zktest.Cut
+				}
+				return zktest.Pass
+			})
+			_, err := n.Multi(t.Context(), write("/a"))
+			wantErr(t, "Multi", err, zklock.ErrUnknown)
+			wantErr(t, "Multi", err, zk.ErrConnectionClosed)
+			if errors.Is(err, zklock.ErrLost) || s.Exists("/a") != there {
+				t.Errorf("%v; written: %t, want %t", err, s.Exists("/a"), there)
+			}
+		})
+	}
+}
+
+func TestMultiThatIsRefusedIsNotUnknown(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		n := p.acquire(t)
+		var code zktest.Code
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Stage == zktest.Request && f.Op == zktest.OpMulti && code != 0 {
+				return zktest.Error(code)
+			}
+			return zktest.Pass
+		})
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for what, call := range map[string]func() error{
+			"no node":     func() error { _, err := n.Multi(t.Context(), &zk.SetDataRequest{Path: "/no"}); return err },
+			"exists":      func() error { _, err := n.Multi(t.Context(), write("/locks")); return err },
+			"ended":       func() error { _, err := n.Multi(ended, write("/a")); return err },
+			"throttled":   func() error { code = zktest.CodeThrottled; _, err := n.Multi(t.Context(), write("/a")); return err },
+			"no such op":  func() error { _, err := n.Multi(t.Context(), write("/a"), 7); return err },
+			"operation 0": func() error { _, err := n.Multi(t.Context(), (*zk.DeleteRequest)(nil)); return err },
+		} {
+			code = 0
+			if err := call(); err == nil || errors.Is(err, zklock.ErrUnknown) || errors.Is(err, zklock.ErrLost) {
+				t.Errorf("%s: %v, want its own error", what, err)
+			}
+		}
+		if s.Exists("/a") {
+			t.Error("written")
+		}
+		code = 0
+		if err := raw(t, s).Delete(n.Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		_, err := n.Multi(t.Context(), write("/a"))
+		wantErr(t, "Multi", err, zklock.ErrLost)
+		if errors.Is(err, zklock.ErrUnknown) {
+			t.Errorf("unknown although the lock was lost: %v", err)
+		}
+		p.Close()
+		_, err = n.MultiIf(t.Context(), func() error { return nil }, write("/a"))
+		wantErr(t, "Multi of a closed client", err, zklock.ErrClosed)
+	})
+}
+
+func TestOperationThatIsNilIsRefusedAsByTheLibrary(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		for _, chroot := range []string{"", "/app"} {
+			c, err := zklock.Dial(t.Context(), addr+chroot, zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			n, err := lockAt(t, c, path).Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, op := range []any{(*zk.CreateRequest)(nil), (*zk.DeleteRequest)(nil), (*zk.SetDataRequest)(nil), (*zk.CheckVersionRequest)(nil)} {
+				_, library := raw(t, s).Multi(op)
+				_, err := n.Multi(t.Context(), write("/a"), op)
+				wantErr(t, "Multi", err, library)
+			}
+			n.Release()
+		}
 	})
 }
 
