@@ -2,7 +2,9 @@ package pglock
 
 import (
 	"context"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -165,8 +167,10 @@ func (a *attendant) beat() error {
 	if len(stale) > 0 {
 		a.spawn(func() { a.settle(stale) })
 	}
-	if x := a.session; x.doubtful.Load() {
-		a.spawn(func() { a.audit(x) })
+	if a.session.doubtful.Load() {
+		if err := a.audit(); classify(err) == uncertain {
+			return err
+		}
 	}
 	return nil
 }
@@ -214,29 +218,34 @@ func (s *store) settle(paths []string) {
 	}
 }
 
-// audit deletes the contenders of a session for whom nobody of this process stands. A request whose
+// audit deletes the contenders of the session for whom nobody of this process stands. A request whose
 // answer did not come may be executed at any later time, also after the delete of its contender: by a
 // server, say, that was stopped and continued. Nothing but the end of the session, without which it
-// does nothing, makes sure that it is not; and until then this finds what it has done. Contenders are
-// enrolled before they are in a queue.
-func (s *store) audit(x *session) {
-	present, err := s.contendersOf(s.requests, x)
+// does nothing, makes sure that it is not; and until then this finds what it has done. Nor may a delete be
+// possible, as the server is full, while this connection renews the session. Contenders are enrolled
+// before they are in a queue.
+func (a *attendant) audit() error {
+	present, err := a.contendersOf(a.conn, a.session)
 	if err != nil {
-		return // next time
+		return err
 	}
-	s.reapUnwanted(present, x)
+	ids := slices.Collect(maps.Keys(a.session.unwanted(present)))
+	if len(ids) == 0 {
+		return nil
+	}
+	return a.call(a.ctx, func(ctx context.Context) error {
+		_, err := a.conn.Exec(ctx, "SELECT tierlock.drop($1::uuid[])", ids[:min(len(ids), maxDrops)])
+		return err
+	})
 }
 
-// reapUnwanted deletes those contenders that were present for whom nobody stands any more.
+// maxDrops is how many contenders are deleted with one renewal: the server has room for some thousand locks only.
+const maxDrops = 100
+
+// reapUnwanted leaves to the reaper those that were present for whom nobody stands any more.
 func (s *store) reapUnwanted(present map[string]string, x *session) {
-	wanted := make(map[string]bool) // asked for after the answer: what comes later does not matter
-	for _, c := range x.Contenders() {
-		wanted[c.id] = true
-	}
-	for id, path := range present {
-		if _, leaving := x.leaving.Load(id); !wanted[id] && !leaving {
-			s.reaper.Add(remains{path: path, id: id, session: x})
-		}
+	for id, path := range x.unwanted(present) {
+		s.reaper.Add(remains{path: path, id: id, session: x})
 	}
 }
 

@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
@@ -45,31 +46,8 @@ func TestEndOfAProcessWithManyLocksTakesFewAtATime(t *testing.T) {
 // their queue, and neither the others nor the lease.
 func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
 	p, path := start(t, WithLeaseTTL(time.Minute)), lockPath(t)
-	long, err := outside(t).BeginTx(soon(t), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer long.Rollback(soon(t))
-	if _, err := long.Exec(soon(t), "SELECT pg_current_xact_id()"); err != nil {
-		t.Fatal(err)
-	}
-	// blocks is how many a statement looks at.
-	blocks := func(sql string) (n int) {
-		var text string
-		if err := outside(t).QueryRow(soon(t), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, pgx.QueryExecModeSimpleProtocol).Scan(&text); err != nil {
-			t.Fatal(err)
-		}
-		var explained []struct {
-			Plan struct {
-				Hit  int `json:"Shared Hit Blocks"`
-				Read int `json:"Shared Read Blocks"`
-			}
-		}
-		if err := json.Unmarshal([]byte(text), &explained); err != nil {
-			t.Fatal(err)
-		}
-		return explained[0].Plan.Hit + explained[0].Plan.Read
-	}
+	keepDeadRows(t)
+	blocks := func(sql string) int { return blocks(t, sql) }
 	id := p.sessions.last().id
 	renewal := "SELECT tierlock.beat('" + id + "', 60000)"
 	entry := "SELECT tierlock.enter('" + path + "', gen_random_uuid(), '" + id + "', false, 0, NULL, false)"
@@ -84,6 +62,65 @@ func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
 	}{{"a renewal", before, blocks(renewal)}, {"an entry in another queue", beforeEntry, blocks(entry)}} {
 		if c.after > c.before+dead/100 {
 			t.Errorf("%s looks at %d blocks with %d dead rows, %d before", c.what, c.after, dead, c.before)
+		}
+	}
+}
+
+// keepDeadRows has a transaction that is open until the end of the test, and may look at them.
+func keepDeadRows(t *testing.T) {
+	t.Helper()
+	long, err := outside(t).BeginTx(soon(t), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { long.Rollback(context.Background()) })
+	if _, err := long.Exec(soon(t), "SELECT pg_current_xact_id()"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// blocks is how many a statement looks at.
+func blocks(t *testing.T, sql string) int {
+	t.Helper()
+	var text string
+	if err := outside(t).QueryRow(soon(t), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, pgx.QueryExecModeSimpleProtocol).Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	var explained []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &explained); err != nil {
+		t.Fatal(err)
+	}
+	return explained[0].Plan.Hit + explained[0].Plan.Read
+}
+
+// Whoever comes or goes passes by them once.
+func TestRowsOfAQueueThatAreNotRemovedYetArePassedByOnce(t *testing.T) {
+	p, path := start(t, WithLeaseTTL(time.Minute)), lockPath(t)
+	keepDeadRows(t)
+	id, head, me := p.sessions.last().id, newID(), newID()
+	enter := func(c string) string {
+		return "SELECT tierlock.enter('" + path + "', '" + c + "', '" + id + "', false, 0, NULL, false)"
+	}
+	leave := func(c string) string { return "SELECT tierlock.leave('" + path + "', '" + c + "')" }
+	const dead = 2000
+	exec(t, `INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms)
+		SELECT $1, nextval('tierlock.token'), gen_random_uuid(), $2, false, 0 FROM generate_series(1, $3::int)`, path, id, dead)
+	exec(t, "DELETE FROM tierlock.contender WHERE path = $1", path)
+	tx := begun(t, outside(t))
+	for _, call := range []struct{ what, sql string }{
+		{"an entry into an empty queue", enter(head)}, {"an entry behind somebody", enter(me)}, {"the end of a wait", leave(me)},
+		{"a release", leave(head)}, {"a settlement", "SELECT tierlock.settle('" + path + "')"},
+	} {
+		const entries = "SELECT pg_stat_get_xact_tuples_returned('tierlock.contender_pkey'::regclass)"
+		before := mustExec(t, tx, entries).(int64)
+		mustExec(t, tx, call.sql+"::text")
+		if n := mustExec(t, tx, entries).(int64) - before; n < dead || n > dead*3/2 {
+			t.Errorf("%s looks at %d rows, %d of which are dead", call.what, n, dead)
 		}
 	}
 }

@@ -10,12 +10,15 @@ type remains struct {
 }
 
 // remove tries once to delete a contender, and reports whether it is certain to be gone as far as
-// the requests that were answered can make it; see [store.audit] for the others.
+// the requests that were answered can make it; see [attendant.audit] for the others.
 func (s *store) remove(item *remains) bool {
 	if item.session.Over() {
 		return true // it goes with the session
 	}
 	_, err := s.delete(item.path, item.id)
+	if err != nil {
+		item.session.doubtful.Store(true)
+	}
 	if classify(err) == permanent && !item.refused {
 		item.refused = true
 		s.options.logger.Warn("pglock: cannot delete a contender; it stays in the queue until its session is over, also in the way of this process",

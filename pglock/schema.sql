@@ -38,19 +38,29 @@ CREATE FUNCTION tierlock.timeline() RETURNS text LANGUAGE sql AS
 	'SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)';
 
 CREATE TABLE tierlock.promotion (
+	one boolean PRIMARY KEY DEFAULT true CHECK (one),
 	timeline text NOT NULL, -- another one with each promotion
 	longest_ms bigint NOT NULL, -- the TTL of any session
 	quiet timestamptz NOT NULL -- until then
 );
 
-INSERT INTO tierlock.promotion VALUES (tierlock.timeline(), 0, clock_timestamp());
+INSERT INTO tierlock.promotion VALUES (true, tierlock.timeline(), 0, clock_timestamp());
 
--- quiet_ms is for how long nobody is given a lock yet.
+-- quiet_ms is for how long nobody is given a lock yet. If that is longer than any lease, the clock has been set back since, and it
+-- begins anew. In a database that was restored without its rows it lasts until the sessions that are there may be over.
 CREATE FUNCTION tierlock.quiet_ms() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	left_ms bigint;
 BEGIN
 	UPDATE tierlock.promotion SET timeline = tierlock.timeline(), quiet = clock_timestamp() + longest_ms * interval '1 ms'
-		WHERE timeline <> tierlock.timeline();
-	RETURN (SELECT greatest(0, ceil(1000 * extract(epoch FROM quiet - clock_timestamp()))) FROM tierlock.promotion);
+		WHERE timeline <> tierlock.timeline() OR quiet > clock_timestamp() + longest_ms * interval '1 ms';
+	SELECT greatest(0, ceil(1000 * extract(epoch FROM quiet - clock_timestamp()))) INTO left_ms FROM tierlock.promotion;
+	IF NOT FOUND THEN
+		left_ms := (SELECT greatest(0, ceil(1000 * extract(epoch FROM max(expires) - clock_timestamp()))) FROM tierlock.session);
+		INSERT INTO tierlock.promotion VALUES (true, tierlock.timeline(), left_ms, clock_timestamp() + left_ms * interval '1 ms')
+			ON CONFLICT DO NOTHING;
+	END IF;
+	RETURN left_ms;
 END $$;
 
 -- What a process was told has to be so after a crash, and after a standby has taken over. The role's own setting may be weaker.
@@ -65,23 +75,26 @@ CREATE FUNCTION tierlock.key(queue text) RETURNS bigint LANGUAGE sql IMMUTABLE A
 	'SELECT hashtextextended(queue, 7308604759847199084)';
 
 -- Whoever changes a queue has it alone until its transaction ends. So tokens become visible in their order, and whoever sees
--- its own with none before it is the first for good. It needs a fresh snapshot for each statement.
-CREATE FUNCTION tierlock.enclose(queue text) RETURNS void LANGUAGE plpgsql AS $$
+-- its own with none before it is the first for good. It needs a fresh snapshot for each statement. The result is the lowest
+-- token there, null in an empty queue: none that is lower comes any more, and who does not look below it passes by what is
+-- deleted there once, and not with each statement.
+CREATE FUNCTION tierlock.enclose(queue text) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
 		RAISE 'pglock needs transactions that are read committed, not %', current_setting('transaction_isolation');
 	END IF;
 	PERFORM tierlock.durably();
 	PERFORM pg_advisory_xact_lock(tierlock.key(queue));
+	RETURN (SELECT token FROM tierlock.contender WHERE path = queue ORDER BY token LIMIT 1);
 END $$;
 
 -- heads are those that have the lock: the first, and if that reads, all that read before the first that does not.
-CREATE FUNCTION tierlock.heads(queue text) RETURNS SETOF tierlock.contender LANGUAGE plpgsql AS $$
+CREATE FUNCTION tierlock.heads(queue text, lowest bigint) RETURNS SETOF tierlock.contender LANGUAGE plpgsql AS $$
 DECLARE
-	writer bigint := (SELECT token FROM tierlock.contender WHERE path = queue AND NOT reads ORDER BY token LIMIT 1);
-	reader bigint := (SELECT token FROM tierlock.contender WHERE path = queue ORDER BY token LIMIT 1);
+	writer bigint := (SELECT token FROM tierlock.contender WHERE path = queue AND token >= lowest AND NOT reads ORDER BY token LIMIT 1);
+	reader bigint := (SELECT token FROM tierlock.contender WHERE path = queue AND token >= lowest ORDER BY token LIMIT 1);
 BEGIN
-	RETURN QUERY SELECT * FROM tierlock.contender c WHERE c.path = queue
+	RETURN QUERY SELECT * FROM tierlock.contender c WHERE c.path = queue AND c.token >= lowest
 		AND (c.token = reader OR c.token < coalesce(writer, 9223372036854775807)) ORDER BY c.token;
 END $$;
 
@@ -90,11 +103,11 @@ CREATE FUNCTION tierlock.notify(session uuid, message text) RETURNS void LANGUAG
 
 -- tell tells those that have the lock and were not among the heads before that it is their turn, and whether somebody waits
 -- behind them; if there is other news, the others.
-CREATE FUNCTION tierlock.tell(queue text, before uuid[], news boolean) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tierlock.tell(queue text, lowest bigint, before uuid[], news boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	head tierlock.contender;
 BEGIN
-	FOR head IN SELECT * FROM tierlock.heads(queue) LOOP
+	FOR head IN SELECT * FROM tierlock.heads(queue, lowest) LOOP
 		IF head.id <> ALL (before) THEN
 			PERFORM tierlock.notify(head.session, 'turn ' || head.id || ' ' || EXISTS (SELECT FROM tierlock.contender c
 				WHERE c.path = queue AND c.token > head.token AND NOT (c.reads AND head.reads)));
@@ -105,12 +118,13 @@ BEGIN
 END $$;
 
 -- expire deletes the contenders in an enclosed queue whose sessions are over. It waits for renewals under way.
-CREATE FUNCTION tierlock.expire(queue text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tierlock.expire(queue text, lowest bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-	present uuid[] := ARRAY(SELECT session FROM tierlock.contender WHERE path = queue ORDER BY token); -- by the index of that
+	present uuid[] := ARRAY(SELECT session FROM tierlock.contender WHERE path = queue AND token >= lowest
+		ORDER BY token); -- by the index of that
 	dead uuid[] := ARRAY(SELECT id FROM tierlock.session WHERE expires <= clock_timestamp() AND id = ANY (present) FOR SHARE);
 BEGIN
-	DELETE FROM tierlock.contender WHERE path = queue AND session = ANY (dead);
+	DELETE FROM tierlock.contender WHERE path = queue AND token >= lowest AND session = ANY (dead);
 END $$;
 
 -- enter puts a contender at the tail of a queue, and deletes an old one with that; a try, only if nobody is in the way. If it is
@@ -118,66 +132,79 @@ END $$;
 CREATE FUNCTION tierlock.enter(queue text, me uuid, mine uuid, reading boolean, lingers bigint, old uuid, try boolean,
 	OUT alive boolean, OUT number bigint, OUT first boolean, OUT removed boolean, OUT quiet bigint) LANGUAGE plpgsql AS $$
 DECLARE
+	lowest bigint := tierlock.enclose(queue);
 	before uuid[];
 	waited boolean;
 BEGIN
-	PERFORM tierlock.enclose(queue);
 	quiet := tierlock.quiet_ms();
 	alive := EXISTS (SELECT FROM tierlock.session WHERE id = mine AND expires > clock_timestamp());
 	IF NOT alive THEN
 		RETURN;
 	END IF;
-	before := ARRAY(SELECT h.id FROM tierlock.heads(queue) h);
-	PERFORM tierlock.expire(queue);
+	before := ARRAY(SELECT h.id FROM tierlock.heads(queue, lowest) h);
+	PERFORM tierlock.expire(queue, lowest);
 	DELETE FROM tierlock.contender WHERE id = old;
 	removed := FOUND;
 	UPDATE tierlock.contender SET linger_ms = lingers WHERE id = me RETURNING token INTO number;
-	IF NOT FOUND AND NOT (try AND (quiet > 0 OR EXISTS (SELECT FROM tierlock.contender WHERE path = queue AND NOT (reads AND reading)))) THEN
-		waited := EXISTS (SELECT FROM tierlock.contender c WHERE c.path = queue AND c.id NOT IN (SELECT h.id FROM tierlock.heads(queue) h));
+	IF NOT FOUND AND NOT (try AND (quiet > 0 OR EXISTS (SELECT FROM tierlock.contender
+		WHERE path = queue AND token >= lowest AND NOT (reads AND reading)))) THEN
+		waited := EXISTS (SELECT FROM tierlock.contender c WHERE c.path = queue AND c.token >= lowest
+			AND c.id NOT IN (SELECT h.id FROM tierlock.heads(queue, lowest) h));
 		INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms)
 			VALUES (queue, nextval('tierlock.token'), me, mine, reading, lingers) RETURNING token INTO number;
 	END IF;
-	first := NOT EXISTS (SELECT FROM tierlock.contender WHERE path = queue AND token < number AND NOT (reads AND reading));
-	PERFORM tierlock.tell(queue, before || me, NOT first AND NOT waited);
+	lowest := coalesce(lowest, number);
+	first := NOT EXISTS (SELECT FROM tierlock.contender WHERE path = queue AND token >= lowest AND token < number AND NOT (reads AND reading));
+	PERFORM tierlock.tell(queue, lowest, before || me, NOT first AND NOT waited);
 END $$;
 
 -- leave deletes a contender, and reports whether it was there.
 CREATE FUNCTION tierlock.leave(queue text, me uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-	before uuid[];
+	lowest bigint := tierlock.enclose(queue);
+	before uuid[] := ARRAY(SELECT h.id FROM tierlock.heads(queue, lowest) h);
 BEGIN
-	PERFORM tierlock.enclose(queue);
-	before := ARRAY(SELECT h.id FROM tierlock.heads(queue) h);
 	DELETE FROM tierlock.contender WHERE id = me;
 	IF NOT FOUND THEN
 		RETURN false;
 	END IF;
-	PERFORM tierlock.tell(queue, before, me <> ALL (before));
+	PERFORM tierlock.tell(queue, lowest, before, me <> ALL (before));
 	RETURN true;
+END $$;
+
+-- drop deletes contenders as far as it need not wait for anybody, which a renewal that comes next could not.
+CREATE FUNCTION tierlock.drop(unwanted uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	c tierlock.contender;
+BEGIN
+	FOR c IN SELECT * FROM tierlock.contender WHERE id = ANY (unwanted) ORDER BY path FOR UPDATE SKIP LOCKED LOOP
+		IF pg_try_advisory_xact_lock(tierlock.key(c.path)) THEN
+			PERFORM tierlock.leave(c.path, c.id);
+		END IF;
+	END LOOP;
 END $$;
 
 -- share has a contender read from now on, and reports whether it is there.
 CREATE FUNCTION tierlock.share(queue text, me uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-	before uuid[];
+	lowest bigint := tierlock.enclose(queue);
+	before uuid[] := ARRAY(SELECT h.id FROM tierlock.heads(queue, lowest) h);
 BEGIN
-	PERFORM tierlock.enclose(queue);
-	before := ARRAY(SELECT h.id FROM tierlock.heads(queue) h);
 	UPDATE tierlock.contender SET reads = true WHERE id = me;
 	IF NOT FOUND THEN
 		RETURN false;
 	END IF;
-	PERFORM tierlock.tell(queue, before, false);
+	PERFORM tierlock.tell(queue, lowest, before, false);
 	RETURN true;
 END $$;
 
 -- ask asks those that have the lock to give it up.
 CREATE FUNCTION tierlock.ask(queue text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
+	lowest bigint := tierlock.enclose(queue);
 	head tierlock.contender;
 BEGIN
-	PERFORM tierlock.enclose(queue);
-	FOR head IN SELECT * FROM tierlock.heads(queue) h WHERE NOT h.asked LOOP
+	FOR head IN SELECT * FROM tierlock.heads(queue, lowest) h WHERE NOT h.asked LOOP
 		UPDATE tierlock.contender SET asked = true WHERE id = head.id;
 		PERFORM tierlock.notify(head.session, 'look ' || queue);
 	END LOOP;
@@ -186,18 +213,18 @@ END $$;
 -- settle removes from a queue whoever has no session any more.
 CREATE FUNCTION tierlock.settle(queue text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-	before uuid[];
+	lowest bigint := tierlock.enclose(queue);
+	before uuid[] := ARRAY(SELECT h.id FROM tierlock.heads(queue, lowest) h);
 BEGIN
-	PERFORM tierlock.enclose(queue);
-	before := ARRAY(SELECT h.id FROM tierlock.heads(queue) h);
-	PERFORM tierlock.expire(queue);
-	PERFORM tierlock.tell(queue, before, true);
+	PERFORM tierlock.expire(queue, lowest);
+	PERFORM tierlock.tell(queue, lowest, before, true);
 END $$;
 
 -- open begins a session.
 CREATE FUNCTION tierlock.open(me uuid, ttl_ms bigint, host text, pid int, label text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM tierlock.durably();
+	PERFORM tierlock.quiet_ms();
 	UPDATE tierlock.promotion SET longest_ms = ttl_ms WHERE longest_ms < ttl_ms;
 	INSERT INTO tierlock.session VALUES (me, clock_timestamp() + ttl_ms * interval '1 ms', host, pid, label);
 END $$;
@@ -208,6 +235,7 @@ CREATE FUNCTION tierlock.beat(me uuid, ttl_ms bigint, OUT alive boolean, OUT sta
 BEGIN
 	PERFORM tierlock.durably();
 	quiet := tierlock.quiet_ms();
+	UPDATE tierlock.promotion SET longest_ms = ttl_ms WHERE longest_ms < ttl_ms; -- somebody may have reset it
 	PERFORM FROM tierlock.session WHERE id = me FOR NO KEY UPDATE;
 	UPDATE tierlock.session SET expires = clock_timestamp() + ttl_ms * interval '1 ms' WHERE id = me AND expires > clock_timestamp();
 	alive := FOUND;
@@ -223,13 +251,14 @@ END $$;
 CREATE FUNCTION tierlock.finish(me uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	queue text;
+	lowest bigint;
 	before uuid[];
 BEGIN
 	FOR queue IN SELECT DISTINCT path FROM tierlock.contender WHERE session = me ORDER BY path LIMIT 100 LOOP
-		PERFORM tierlock.enclose(queue);
-		before := ARRAY(SELECT h.id FROM tierlock.heads(queue) h);
-		DELETE FROM tierlock.contender WHERE path = queue AND session = me;
-		PERFORM tierlock.tell(queue, before, true);
+		lowest := tierlock.enclose(queue);
+		before := ARRAY(SELECT h.id FROM tierlock.heads(queue, lowest) h);
+		DELETE FROM tierlock.contender WHERE path = queue AND token >= lowest AND session = me;
+		PERFORM tierlock.tell(queue, lowest, before, true);
 	END LOOP;
 	IF EXISTS (SELECT FROM tierlock.contender WHERE session = me) THEN
 		RETURN false;
@@ -278,10 +307,10 @@ DECLARE
 	known tierlock.server;
 BEGIN
 	SELECT * INTO known FROM tierlock.server;
-	IF NOT FOUND OR known.life <> present OR known.ttl_ms < ttl THEN
+	IF NOT FOUND OR known.life <> present OR known.ttl_ms < ttl OR known.since > clock_timestamp() THEN -- the clock was set back
 		PERFORM tierlock.durably();
 		INSERT INTO tierlock.server AS s VALUES (true, present, clock_timestamp(), ttl) ON CONFLICT (one) DO UPDATE SET
-			since = CASE s.life WHEN present THEN s.since ELSE clock_timestamp() END,
+			since = CASE s.life WHEN present THEN least(s.since, clock_timestamp()) ELSE clock_timestamp() END,
 			life = present, ttl_ms = greatest(s.ttl_ms, ttl) RETURNING * INTO known;
 		-- A grant does not wait for the disk, so a crash may have the sequence go back.
 		PERFORM setval('tierlock.token', nextval('tierlock.token') + 1000000);

@@ -321,6 +321,84 @@ func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	})
 }
 
+// The clock of the server was ahead when it was promoted, or started, and then set right.
+func TestQuarantineIsNeverLongerThanTheLongestLease(t *testing.T) {
+	t.Parallel()
+	pool := database(t)
+	if err := Migrate(soon(t), pool); err != nil {
+		t.Fatal(err)
+	}
+	opened(t, pool) // for a minute
+	for _, tier := range []struct{ ahead, left, begun string }{
+		{"UPDATE tierlock.promotion SET quiet = clock_timestamp() + interval '1 hour' RETURNING one", "SELECT tierlock.quiet_ms()",
+			"UPDATE tierlock.promotion SET quiet = quiet - interval '20 seconds' RETURNING one"},
+		{"INSERT INTO tierlock.server SELECT true, tierlock.life(), clock_timestamp() + interval '1 hour', 60000 ON CONFLICT (one) DO UPDATE SET since = excluded.since, ttl_ms = 60000 RETURNING one",
+			"SELECT tierlock.quarantine(60000)", "UPDATE tierlock.server SET since = since - interval '20 seconds' RETURNING one"},
+	} {
+		mustExec(t, pool, tier.ahead)
+		if left := mustExec(t, pool, tier.left).(int64); left > 60_000 || left < 40_000 {
+			t.Errorf("%s is %d, want that the quarantine of a minute begins anew", tier.left, left)
+		}
+		mustExec(t, pool, tier.begun)
+		if left := mustExec(t, pool, tier.left).(int64); left > 40_000 {
+			t.Errorf("%s is %d after 20 s, want that it goes on", tier.left, left)
+		}
+	}
+}
+
+// As pg_dump --schema-only and a restore leave it, or TRUNCATE.
+func TestSchemaWithoutItsRowsServes(t *testing.T) {
+	t.Parallel()
+	pool := database(t)
+	if err := Migrate(soon(t), pool); err != nil {
+		t.Fatal(err)
+	}
+	o, _, _ := newOptions([]Option{WithLeaseTTL(ttl)})
+	empty := func() {
+		if _, err := pool.Exec(soon(t), "TRUNCATE tierlock.promotion, tierlock.server, tierlock.session, tierlock.contender"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	empty()
+	s, err := open(pool, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{line: newLine(), pool: pool, store: s}
+	defer p.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*ttl)
+	defer cancel()
+	g, err := p.at(t, "/x").Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustRelease(t, g)
+	if n := mustExec(t, pool, "SELECT longest_ms FROM tierlock.promotion"); n != ttl.Milliseconds() {
+		t.Errorf("the longest TTL is %v", n)
+	}
+	empty()
+	mustRelease(t, mustAcquire(t, p.at(t, "/x"))) // the process has a session again, and nobody else a lease
+	if queue, err := p.at(t, "/x").Contenders(soon(t)); err != nil || len(queue) != 0 {
+		t.Errorf("%v, %v", queue, err)
+	}
+}
+
+// Somebody wants short quarantines again while others run.
+func TestLongestLeaseIsNotedWithEachRenewal(t *testing.T) {
+	pool := database(t)
+	if err := Migrate(soon(t), pool); err != nil {
+		t.Fatal(err)
+	}
+	id := opened(t, pool)
+	if _, err := pool.Exec(soon(t), "UPDATE tierlock.promotion SET longest_ms = 0"); err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, pool, "SELECT alive FROM tierlock.beat($1, 60000)", id)
+	if n := mustExec(t, pool, "SELECT longest_ms FROM tierlock.promotion"); n != int64(60_000) {
+		t.Errorf("the longest TTL is %v, want that of who runs", n)
+	}
+}
+
 func TestSessionsThatAreLongOverAreRemoved(t *testing.T) {
 	pool := outside(t)
 	id := opened(t, pool)

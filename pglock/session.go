@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,8 @@ type session struct {
 	*lease.Lease[*contender]
 	id string
 
-	// A request without an answer may still put a contender into a queue; see [store.audit].
+	// A request without an answer may still put a contender into a queue, or a delete was not possible; see
+	// [attendant.audit].
 	doubtful atomic.Bool
 	leaving  sync.Map // ids of contenders that were given up and are not finished yet
 	byID     sync.Map // of those whose turn may be told
@@ -55,6 +57,19 @@ func (x *session) heard(sent time.Duration) {
 	for _, c := range x.Contenders() {
 		c.wake.Set()
 	}
+}
+
+// unwanted returns those that were present for whom nobody stands any more.
+func (x *session) unwanted(present map[string]string) map[string]string {
+	unwanted := maps.Clone(present)
+	for _, c := range x.Contenders() { // asked for after the answer: what comes later does not matter
+		delete(unwanted, c.id)
+	}
+	maps.DeleteFunc(unwanted, func(id, _ string) bool {
+		_, leaving := x.leaving.Load(id)
+		return leaving
+	})
+	return unwanted
 }
 
 // sessions are those of a store, one after the other.

@@ -3,6 +3,8 @@ package pglock
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,6 +109,68 @@ func TestLateRequestLeavesNothing(t *testing.T) {
 	exec(t, "SELECT tierlock.enter($1, $2, $3, false, 0, NULL, false)", lockPath(t), c.id, c.session.id)
 	eventually(t, "an empty queue", func() bool { return len(left(t, lockPath(t))) == 0 })
 	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t))))
+}
+
+// The server is full, and only the connection that renews the session is left.
+func TestReleaseAtAFullServerMakesWay(t *testing.T) {
+	t.Parallel()
+	admin := database(t)
+	if err := Migrate(soon(t), admin); err != nil {
+		t.Fatal(err)
+	}
+	url := admin.Config().ConnString()
+	role := "few_" + strings.ReplaceAll(newID(), "-", "")
+	if _, err := admin.Exec(soon(t), "CREATE ROLE "+role+" LOGIN SUPERUSER"); err != nil {
+		t.Fatal(err)
+	}
+	p, q := startAt(t, strings.Replace(url, "//postgres@", "//"+role+"@", 1)), startAt(t, url)
+	c := mustAcquire(t, p.at(t, "/x"))
+	w := begin(t, q.at(t, "/x").Acquire)
+	eventually(t, "somebody waits", func() bool { return mustExec(t, admin, "SELECT count(*) FROM tierlock.contender") == int64(2) })
+	if _, err := admin.Exec(soon(t), "ALTER ROLE "+role+" NOSUPERUSER CONNECTION LIMIT 1; GRANT ALL ON ALL TABLES IN SCHEMA tierlock TO "+role+
+		"; GRANT USAGE ON SCHEMA tierlock TO "+role); err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, admin, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = $1 AND query LIKE '%tierlock.enter%'", role)
+	released := time.Now()
+	mustRelease(t, c)
+	mustRelease(t, w.must(t))
+	if took := time.Since(released); took > ttl {
+		t.Errorf("the next one had the lock after %v, want at most %v", took, ttl)
+	}
+	if c.session.Over() {
+		t.Error("the session is over: nothing was tested")
+	}
+}
+
+// Nobody may be waited for on the connection that renews the session.
+func TestWhatIsDroppedWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	pool := outside(t)
+	session, id, other := opened(t, pool), newID(), newID()
+	const enter = "SELECT first FROM tierlock.enter($1, $2, $3, false, 0, NULL, false)"
+	mustExec(t, pool, enter, lockPath(t), id, session)
+	mustExec(t, pool, enter, lockPath(t)+"-2", other, session)
+	enclosed, guarded := begun(t, pool), begun(t, pool)
+	mustExec(t, enclosed, "SELECT tierlock.enclose($1)", lockPath(t))
+	mustExec(t, guarded, "SELECT tierlock.guard($1)::text", other)
+	drop := func(want ...int) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := pool.Exec(ctx, "SELECT tierlock.drop($1)", []string{id, other}); err != nil {
+			t.Error(err)
+		}
+		if got := []int{len(left(t, lockPath(t))), len(left(t, lockPath(t)+"-2"))}; !slices.Equal(got, want) {
+			t.Errorf("%v contenders are left, want %v", got, want)
+		}
+	}
+	drop(1, 1)
+	enclosed.Rollback(soon(t))
+	drop(0, 1)
+	guarded.Rollback(soon(t))
+	drop(0, 0)
+	mustExec(t, pool, "SELECT tierlock.finish($1)::text", session)
 }
 
 // A server that takes over may not have heard of a release that was acknowledged.
