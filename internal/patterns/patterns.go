@@ -5,6 +5,7 @@ package patterns
 import (
 	"fmt"
 	"path"
+	"slices"
 )
 
 // Other stands for paths that match no pattern.
@@ -22,6 +23,9 @@ func New(patterns ...string) (Patterns, error) {
 	}
 	return patterns, nil
 }
+
+// All returns all that Of can return.
+func (p Patterns) All() []string { return append(slices.Clone(p), Other) }
 
 // Of returns the first pattern that the path of a lock matches, or [Other].
 func (p Patterns) Of(lock string) string {

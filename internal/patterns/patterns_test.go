@@ -3,6 +3,7 @@ package patterns_test
 import (
 	"errors"
 	"path"
+	"slices"
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/patterns"
@@ -20,6 +21,9 @@ func TestPathBelongsToTheFirstPatternThatItMatches(t *testing.T) {
 		if got := p.Of(lock); got != want {
 			t.Errorf("%q is told as %q, want %q", lock, got, want)
 		}
+	}
+	if got, want := p.All(), []string{"/jobs/nightly", "/jobs/*", "/customers/*/invoice", patterns.Other}; !slices.Equal(got, want) {
+		t.Errorf("all are %q, want %q", got, want)
 	}
 	if got := patterns.Patterns(nil).Of("/a"); got != patterns.Other {
 		t.Errorf("without patterns, /a is told as %q", got)

@@ -16,6 +16,9 @@ const (
 	ByOther    LossCause = "other"
 )
 
+// LossCauses are all that there are.
+var LossCauses = [...]LossCause{ByLease, BySession, ByDeletion, ByClose, ByOther}
+
 // A loss is an error that wraps [ErrLost] and knows the cause.
 type loss struct {
 	error

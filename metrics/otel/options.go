@@ -51,5 +51,7 @@ func WithPaths(paths ...string) Option {
 }
 
 func (c *config) pattern(path string) attribute.KeyValue {
-	return attribute.String("tierlock.path", c.patterns.Of(path))
+	return label(c.patterns.Of(path))
 }
+
+func label(pattern string) attribute.KeyValue { return attribute.String("tierlock.path", pattern) }

@@ -22,6 +22,7 @@
 //	tierlock.wait.duration  histogram, s   of acquisitions that got the lock (tierlock.source), and of those that failed (error.type)
 //	tierlock.hold.duration  histogram, s   of holds that were released, of locks only
 //	tierlock.losses         counter        of holds, and permits of one Acquire, that were lost, at once, by tierlock.cause
+//	tierlock.failures       counter        of acquisitions that waited in vain, by error.type: timeout, canceled, closed, lost or other
 //	tierlock.permits        updowncounter  permits of semaphores held now
 //	tierlock.connected      gauge          1 while there is a connection to the store, else 0
 //	tierlock.holds          gauge          locks held now
@@ -29,14 +30,16 @@
 //	tierlock.permit_waiters gauge          goroutines that wait for permits now
 //	tierlock.acquisitions   counter        of locks, by tierlock.source
 //
-// The last four come from [tier.Registry.Stats], once [Telemetry.Register] has the registry. The first
-// four also have tierlock.path, but as one of the patterns that [WithPaths] was given, or "other": lock
+// The last four come from [tier.Registry.Stats], once [Telemetry.Register] has the registry. From then on losses and failures
+// are there at 0, for each pattern and each cause or type, so that the first one is an increase. The first
+// five also have tierlock.path, but as one of the patterns that [WithPaths] was given, or "other": lock
 // paths may be many. Entering again is neither a wait nor a hold.
 package tierotel
 
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,6 +49,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -59,6 +63,7 @@ type Telemetry struct {
 	waits     metric.Float64Histogram
 	holds     metric.Float64Histogram
 	losses    metric.Int64Counter
+	failures  metric.Int64Counter
 	permits   metric.Int64UpDownCounter
 	connected atomic.Bool
 }
@@ -82,6 +87,9 @@ func New(opts ...Option) (*Telemetry, error) {
 	failed = append(failed, err)
 	t.losses, err = t.meter.Int64Counter("tierlock.losses", metric.WithUnit("{hold}"),
 		metric.WithDescription("Holds that were lost."))
+	failed = append(failed, err)
+	t.failures, err = t.meter.Int64Counter("tierlock.failures", metric.WithUnit("{acquisition}"),
+		metric.WithDescription("Acquisitions that waited in vain."))
 	failed = append(failed, err)
 	t.permits, err = t.meter.Int64UpDownCounter("tierlock.permits", metric.WithUnit("{permit}"),
 		metric.WithDescription("Permits of semaphores that are held."))
@@ -114,7 +122,9 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, err
 	}
-	return t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	var first sync.Once
+	return t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		first.Do(func() { t.zero(ctx) })
 		s := locks.Stats()
 		o.ObserveInt64(held, int64(s.Holds))
 		o.ObserveInt64(waiting, int64(s.Waiters))
@@ -134,6 +144,19 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 	}, held, waiting, starved, turns, up)
 }
 
+// zero has the counters that alerts are about begin at 0: one that begins at 1 shows no increase. It is called when metrics are
+// collected: a global provider may come late, and keeps nothing that was counted before.
+func (t *Telemetry) zero(ctx context.Context) {
+	for _, path := range t.patterns.All() {
+		for _, cause := range second.LossCauses {
+			t.losses.Add(ctx, 0, metric.WithAttributes(label(path), lossCause(tier.LossCause(cause))))
+		}
+		for _, kind := range kinds {
+			t.failures.Add(ctx, 0, metric.WithAttributes(label(path), errorType(kind)))
+		}
+	}
+}
+
 func (t *Telemetry) acquired(ctx context.Context, a tier.Acquired) {
 	path := a.Hold.Path()
 	t.waits.Record(ctx, a.Waited.Seconds(), metric.WithAttributes(t.pattern(path), source(a.From)))
@@ -144,14 +167,16 @@ func (t *Telemetry) acquired(ctx context.Context, a tier.Acquired) {
 }
 
 func (t *Telemetry) failed(ctx context.Context, f tier.Failed) {
-	t.waits.Record(ctx, f.Waited.Seconds(), metric.WithAttributes(t.pattern(f.Path), attribute.String("error.type", kind(f.Err))))
+	attributes := metric.WithAttributes(t.pattern(f.Path), errorType(kind(f.Err)))
+	t.waits.Record(ctx, f.Waited.Seconds(), attributes)
+	t.failures.Add(ctx, 1, attributes)
 	span := t.begin(ctx, "tierlock wait", f.Path, f.At.Add(-f.Waited))
 	fail(span, f.Err, f.At)
 	span.End(trace.WithTimestamp(f.At))
 }
 
 func (t *Telemetry) lost(ctx context.Context, l tier.Lost) {
-	t.losses.Add(ctx, 1, metric.WithAttributes(t.pattern(l.Hold.Path()), attribute.String("tierlock.cause", string(l.Cause))))
+	t.losses.Add(ctx, 1, metric.WithAttributes(t.pattern(l.Hold.Path()), lossCause(l.Cause)))
 }
 
 func (t *Telemetry) released(ctx context.Context, r tier.Released) {
@@ -187,17 +212,34 @@ func source(s tier.Source) attribute.KeyValue {
 	return attribute.String("tierlock.source", string(s))
 }
 
+func lossCause(c tier.LossCause) attribute.KeyValue {
+	return attribute.String("tierlock.cause", string(c))
+}
+
+func errorType(kind string) attribute.KeyValue { return attribute.String("error.type", kind) }
+
+// What kind can return.
+const (
+	timedOut = "timeout"
+	canceled = "canceled"
+	closed   = "closed"
+	lost     = "lost"
+	other    = "other"
+)
+
+var kinds = [...]string{timedOut, canceled, closed, lost, other}
+
 // kind is why a wait failed, or a hold, in a word for an attribute.
 func kind(err error) string {
 	switch {
 	case errors.Is(err, tier.ErrWaitLimit), errors.Is(err, context.DeadlineExceeded):
-		return "timeout"
+		return timedOut
 	case errors.Is(err, context.Canceled):
-		return "canceled"
+		return canceled
 	case errors.Is(err, tier.ErrClosed):
-		return "closed"
+		return closed
 	case errors.Is(err, tier.ErrLost):
-		return "lost"
+		return lost
 	}
-	return "other"
+	return other
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/metric"
@@ -178,7 +179,8 @@ func TestWaitInVainIsASpanWithTheError(t *testing.T) {
 		if len(waits) != 1 || waits[0].Status.Code != codes.Error || waits[0].EndTime.Sub(waits[0].StartTime) != 2*time.Second {
 			b.Errorf("got %+v, want one of 2s with an error", waits)
 		}
-		b.wantMetrics("tierlock.wait.duration 1×, 2s error.type=timeout,tierlock.path=/jobs/*")
+		b.wantMetrics("tierlock.wait.duration 1×, 2s error.type=timeout,tierlock.path=/jobs/*",
+			"tierlock.failures 1 error.type=timeout,tierlock.path=/jobs/*")
 	})
 }
 
@@ -197,6 +199,45 @@ func TestLossIsCountedAtOnceAndMarksTheHold(t *testing.T) {
 		if holds := b.ended("tierlock hold"); len(holds) != 1 || holds[0].Status.Code != codes.Error {
 			b.Errorf("got %+v, want one with an error", holds)
 		}
+	})
+}
+
+// zeros are the metrics that are there before anything has happened.
+func zeros() (lines []string) {
+	for _, path := range []string{"/jobs/*", "other"} {
+		for _, cause := range []tier.LossCause{tier.LossOfLease, tier.LossOfSession, tier.LossByDeletion, tier.LossByClose, tier.LossOtherwise} {
+			lines = append(lines, fmt.Sprintf("tierlock.losses 0 tierlock.cause=%s,tierlock.path=%s", cause, path))
+		}
+		for _, kind := range []string{"timeout", "canceled", "closed", "lost", "other"} {
+			lines = append(lines, fmt.Sprintf("tierlock.failures 0 error.type=%s,tierlock.path=%s", kind, path))
+		}
+	}
+	return lines
+}
+
+// A counter that begins at 1 shows no increase.
+func TestLossesAndFailuresBeginAtZero(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.wantMetrics(zeros()...)
+		b.wantMetrics(zeros()...) // and stay there
+	})
+}
+
+// A program may set the global provider when the locks are there already.
+func TestLossesAndFailuresBeginAtZeroWithALateProvider(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, server: zktest.Start(t), reader: metric.NewManualReader()}
+		telemetry, err := tierotel.New(tierotel.WithPaths("/jobs/*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		registration, err := telemetry.Register(b.dial(tier.WithObserver(telemetry.Observer())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer registration.Unregister()
+		otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(b.reader)))
+		b.wantMetrics(zeros()...)
 	})
 }
 

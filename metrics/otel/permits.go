@@ -22,7 +22,7 @@ func (t *Telemetry) permitsAcquired(ctx context.Context, a tier.PermitsAcquired)
 }
 
 func (t *Telemetry) permitsLost(ctx context.Context, l tier.PermitsLost) {
-	t.losses.Add(ctx, 1, metric.WithAttributes(t.pattern(l.Permits.Path()), attribute.String("tierlock.cause", string(l.Cause))))
+	t.losses.Add(ctx, 1, metric.WithAttributes(t.pattern(l.Permits.Path()), lossCause(l.Cause)))
 }
 
 func (t *Telemetry) permitsReleased(ctx context.Context, r tier.PermitsReleased) {

@@ -1,6 +1,7 @@
 package tierprom_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,7 +128,7 @@ func TestScrape(t *testing.T) {
 			t.Errorf("not on the page: %s", want)
 		}
 	}
-	if n := strings.Count(text, "\n"); n > 300 {
+	if n := strings.Count(text, "\n"); n > 350 {
 		t.Errorf("%d lines on the page", n)
 	}
 	hold.Release()
@@ -185,19 +187,81 @@ func TestMalformedPatternIsRefused(t *testing.T) {
 	}
 }
 
+// What alerts are about is on the page before it has happened, at 0, for each pattern.
+func TestLossesAndWaitsInVainBeginAtZero(t *testing.T) {
+	_, page := process(t, server(t), "/jobs/*")
+	text := scrape(t, page)
+	for _, path := range []string{"/jobs/*", "other"} {
+		want := []string{
+			fmt.Sprintf("tierlock_long_waits_total{path=%q} 0\n", path),
+			fmt.Sprintf("tierlock_wait_seconds_count{from=\"failed\",path=%q} 0\n", path),
+		}
+		for _, cause := range []tier.LossCause{tier.LossOfLease, tier.LossOfSession, tier.LossByDeletion, tier.LossByClose, tier.LossOtherwise} {
+			want = append(want, fmt.Sprintf("tierlock_losses_total{cause=%q,path=%q} 0\n", cause, path))
+		}
+		for _, line := range want {
+			if !strings.Contains(text, line) {
+				t.Errorf("not on the page: %s", line)
+			}
+		}
+	}
+}
+
+// documentedRules are those of the README.
+func documentedRules(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "```yaml\n")
+	rules, _, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		t.Fatal("no rules in the README")
+	}
+	return rules
+}
+
+// hanging is longer than a Prometheus takes for anything here, however busy the machine is.
+const hanging = 5 * time.Minute
+
+// eventually asks until a query yields what is wanted.
+func eventually(t *testing.T, ask func(string) []string, query string, want ...string) {
+	t.Helper()
+	for deadline := time.Now().Add(hanging); ; time.Sleep(50 * time.Millisecond) {
+		got := ask(query)
+		if slices.Sort(got); slices.Equal(got, want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("Prometheus answers %q to %s, want %q", got, query, want)
+		}
+	}
+}
+
+// A real Prometheus fires the documented alert at the first loss there ever was, and not before.
+func TestPrometheusFiresAtTheFirstLoss(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	locks, page := process(t, srv, "/jobs/*")
+	ask := runPrometheus(t, []string{strings.TrimPrefix(page.URL, "http://")}, documentedRules(t))
+	eventually(t, ask, `tierlock_losses_total{cause="session"} == 0`, "/jobs/*", "other")
+	hold, err := locks.Mutex("/jobs/a").Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if early := ask("ALERTS"); len(early) > 0 {
+		t.Errorf("fires without a loss: %q", early)
+	}
+	srv.Expire(srv.Sessions()[0].ID)
+	<-hold.Lost()
+	hold.Release()
+	eventually(t, ask, `ALERTS{alertname="LockLost", alertstate="firing", cause="session"}`, "/jobs/*")
+}
+
 // A real Prometheus scrapes two processes and answers which lock is waited for the longest.
 func TestPrometheusSaysWhichLockIsWaitedForLongest(t *testing.T) {
-	program := os.Getenv("PROMETHEUS")
-	if program == "" {
-		program = "prometheus"
-	}
-	program, err := exec.LookPath(program)
-	if err != nil {
-		if os.Getenv("TIERLOCK_REQUIRE_SERVER") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err, "; scripts/get-prometheus.sh installs it")
-	}
+	t.Parallel()
 	srv := server(t)
 	var targets []string
 	var all []*tier.Registry
@@ -205,9 +269,9 @@ func TestPrometheusSaysWhichLockIsWaitedForLongest(t *testing.T) {
 		locks, page := process(t, srv, "/jobs/*", "/reports/*")
 		all, targets = append(all, locks), append(targets, strings.TrimPrefix(page.URL, "http://"))
 	}
-	ask := runPrometheus(t, program, targets)
+	ask := runPrometheus(t, targets, "")
 	const query = `topk(1, sum by (path) (rate(tierlock_wait_seconds_sum[30s])))`
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(hanging); ; {
 		for _, locks := range all {
 			wait(t, locks, "/jobs/a", 5*time.Millisecond)
 			wait(t, locks, "/reports/b", 60*time.Millisecond)
@@ -222,15 +286,24 @@ func TestPrometheusSaysWhichLockIsWaitedForLongest(t *testing.T) {
 	}
 }
 
-// runPrometheus starts one, and returns what asks it for the label "path" of what a query yields.
-func runPrometheus(t *testing.T, program string, targets []string) func(query string) []string {
+// runPrometheus starts one with rules, and returns what asks it for the label "path" of what a query yields.
+func runPrometheus(t *testing.T, targets []string, rules string) func(query string) []string {
 	t.Helper()
+	program, err := exec.LookPath(cmp.Or(os.Getenv("PROMETHEUS"), "prometheus"))
+	if err != nil {
+		if os.Getenv("TIERLOCK_REQUIRE_SERVER") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err, "; scripts/get-prometheus.sh installs it")
+	}
 	dir := t.TempDir()
-	config := fmt.Sprintf("global: {scrape_interval: 500ms}\nscrape_configs: [{job_name: locks, static_configs: [{targets: [%s]}]}]\n",
-		strings.Join(targets, ", "))
 	file := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
+	config := fmt.Sprintf("global: {scrape_interval: 200ms, evaluation_interval: 200ms}\nrule_files: [rules.yml]\n"+
+		"scrape_configs: [{job_name: locks, static_configs: [{targets: [%s]}]}]\n", strings.Join(targets, ", "))
+	for name, text := range map[string]string{file: config, filepath.Join(dir, "rules.yml"): rules} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

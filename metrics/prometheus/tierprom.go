@@ -24,6 +24,9 @@
 //	tierlock_held_seconds_total, tierlock_waited_seconds_total
 //	                                    sums that go on while a hold or a wait does
 //
+// Losses of each cause, long waits and waits in vain are there from the beginning, at 0 for each pattern, so that increase sees the
+// first one. What happens before Prometheus has come for the first time it does not see.
+//
 // Which locks are waited for the longest:
 //
 //	topk(3, sum by (path) (rate(tierlock_wait_seconds_sum[5m])))
@@ -36,6 +39,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tierlock/tierlock/internal/patterns"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -85,7 +89,19 @@ func New(paths ...string) (*Metrics, error) {
 	m.permitWaiting = desc("tierlock_permit_waiters", "Goroutines that wait for permits of a semaphore.")
 	m.held = desc("tierlock_held_seconds_total", "Time of all holds, those included that go on.")
 	m.waited = desc("tierlock_waited_seconds_total", "Time of all waits, those included that go on.")
+	m.begin()
 	return m, nil
+}
+
+// begin has the series that alerts are about begin at 0: one that begins at 1 shows no increase.
+func (m *Metrics) begin() {
+	for _, path := range m.patterns.All() {
+		m.long.WithLabelValues(path)
+		m.wait.WithLabelValues(path, failed)
+		for _, cause := range second.LossCauses {
+			m.losses.WithLabelValues(path, string(cause))
+		}
+	}
 }
 
 // Follow shows the figures of locks, the registry that was given m.Observer(). Call it once; until then
