@@ -20,9 +20,17 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	locks, err := tierlock.Dial(ctx, os.Getenv("ZK_SERVERS")) // host:port,host:port/path
-	if err != nil {
+	if err := run(ctx); ctx.Err() == nil {
 		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) error {
+	connect, cancel := context.WithTimeout(ctx, 10*time.Second)
+	locks, err := tierlock.Dial(connect, os.Getenv("ZK_SERVERS")) // host:port,host:port/path
+	cancel()
+	if err != nil {
+		return err
 	}
 	defer locks.Close()
 	e := election.New(locks, "/examples/leader")
@@ -35,7 +43,7 @@ func main() {
 			fmt.Println("leader: process", leader.PID, "on", leader.Host)
 		}
 	}()
-	log.Print(e.Run(ctx, work))
+	return e.Run(ctx, work)
 }
 
 // work is called when this process leads. When it returns, another one can.

@@ -35,7 +35,9 @@ func main() {
 
 // run works on each key once. One registry is enough for all goroutines and all locks.
 func run(ctx context.Context) error {
-	locks, err := tierlock.Dial(ctx, os.Getenv("ZK_SERVERS"))
+	connect, cancel := context.WithTimeout(ctx, 10*time.Second)
+	locks, err := tierlock.Dial(connect, os.Getenv("ZK_SERVERS"))
+	cancel()
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,9 @@ func main() {
 }
 
 func serve(ctx context.Context) error {
-	locks, err := tierlock.Dial(ctx, os.Getenv("ZK_SERVERS"), zklock.WithSessionTimeout(session))
+	connect, cancel := context.WithTimeout(ctx, 10*time.Second)
+	locks, err := tierlock.Dial(connect, os.Getenv("ZK_SERVERS"), zklock.WithSessionTimeout(session))
+	cancel()
 	if err != nil {
 		return err
 	}
