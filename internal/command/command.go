@@ -26,8 +26,8 @@ type subcommand struct {
 }
 
 // subcommands returns all there are, in the order in which help lists them.
-func subcommands() []*subcommand {
-	return []*subcommand{
+func (s *Store) subcommands() []*subcommand {
+	all := []*subcommand{
 		runSubcommand(),
 		lsSubcommand(),
 		whoSubcommand(),
@@ -37,6 +37,10 @@ func subcommands() []*subcommand {
 		doctorSubcommand(),
 		keepSubcommand(),
 	}
+	for _, t := range s.Tasks {
+		all = append(all, t.subcommand())
+	}
+	return all
 }
 
 // An invocation is what the command line asks for.

@@ -24,7 +24,7 @@ func (in *invocation) help(sub *subcommand) {
 	if sub == nil {
 		fmt.Fprintf(&text, "Tierlock runs a command under a distributed lock on %s, and shows who holds\nlocks and who waits for them.\n\n", in.store.Name)
 		fmt.Fprint(&text, "usage: tierlock [flags] SUBCOMMAND [flags] …\n\nsubcommands:\n")
-		for _, sub := range subcommands() {
+		for _, sub := range in.store.subcommands() {
 			if !sub.hidden {
 				fmt.Fprintf(&text, "  %-8s %s\n", sub.name, sub.about)
 			}
@@ -33,7 +33,7 @@ func (in *invocation) help(sub *subcommand) {
 		fmt.Fprintf(&text, "\nenvironment:\n%s%s", in.store.Environment, statusHelp)
 		return
 	}
-	fmt.Fprintf(&text, "usage: tierlock %s %s\n\n%s", sub.name, sub.usage, strings.TrimPrefix(sub.help, "\n"))
+	fmt.Fprintf(&text, "usage: %s\n\n%s", strings.TrimSpace("tierlock "+sub.name+" "+sub.usage), strings.TrimPrefix(sub.help, "\n"))
 	if note := in.store.Notes[sub.name]; note != "" {
 		fmt.Fprintf(&text, "\nOn %s, %s\n", in.store.Name, strings.TrimSpace(note))
 	}
@@ -52,7 +52,7 @@ func (in *invocation) named(text string) string {
 	for _, after := range []string{"help", "SUBCOMMAND", "[flags]"} {
 		pairs = append(pairs, "tierlock "+after, in.store.Program+" "+after)
 	}
-	for _, sub := range subcommands() {
+	for _, sub := range in.store.subcommands() {
 		pairs = append(pairs, "tierlock "+sub.name, in.store.Program+" "+sub.name)
 	}
 	return strings.NewReplacer(pairs...).Replace(text)

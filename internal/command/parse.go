@@ -32,7 +32,7 @@ func (in *invocation) parse(args []string) (*subcommand, error) {
 	if name == "help" {
 		return in.explained(args)
 	}
-	sub := find(name)
+	sub := in.store.find(name)
 	if sub == nil {
 		return nil, usageError("there is no subcommand %q; %s help lists them", name, in.store.Program)
 	}
@@ -50,14 +50,14 @@ func (in *invocation) explained(args []string) (*subcommand, error) {
 	if len(args) == 0 {
 		return nil, flag.ErrHelp
 	}
-	if sub := find(args[0]); sub != nil {
+	if sub := in.store.find(args[0]); sub != nil {
 		return sub, flag.ErrHelp
 	}
 	return nil, usageError("help: there is no subcommand %q; %s help lists them", args[0], in.store.Program)
 }
 
-func find(name string) *subcommand {
-	for _, sub := range subcommands() {
+func (s *Store) find(name string) *subcommand {
+	for _, sub := range s.subcommands() {
 		if sub.name == name {
 			return sub
 		}

@@ -76,7 +76,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("plainlock %s differs from plainlock help", line)
 		}
 	}
-	for _, sub := range subcommands() {
+	for _, sub := range plain().subcommands() {
 		if !sub.hidden && !strings.Contains(all, "\n  "+sub.name+" ") {
 			t.Errorf("help does not list %s", sub.name)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -32,6 +33,29 @@ type Store struct {
 	Dial func(ctx context.Context, o Options) (*Locks, error)
 	// Unreachable reports whether an error says that there is no server to be had.
 	Unreachable func(error) bool
+	// Tasks are the subcommands that no other store has.
+	Tasks []Task
+}
+
+// A Task is a subcommand without arguments.
+type Task struct {
+	Name, About, Help string // as of a subcommand
+	// Do prints to w. It connects, if it has to, until ctx is done.
+	Do func(ctx context.Context, w io.Writer) error
+}
+
+func (t Task) subcommand() *subcommand {
+	return &subcommand{name: t.Name, about: t.About, help: t.Help, run: func(ctx context.Context, in *invocation) error {
+		if len(in.args) > 0 {
+			return usageError("%q is too much; %s takes no arguments", in.args[0], t.Name)
+		}
+		if err := in.store.Check(); err != nil {
+			return usage(err)
+		}
+		ctx, cancel := context.WithTimeout(ctx, in.timeout)
+		defer cancel()
+		return in.lookFailure(t.Do(ctx, in.stdout))
+	}}
 }
 
 // Options are what a subcommand asks of a connection.

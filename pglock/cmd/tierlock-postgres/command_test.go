@@ -99,8 +99,77 @@ func TestWithoutTheSchema(t *testing.T) {
 	server := startServer(t)
 	other := at(pgserver.URL(server.Addr())) // another database
 	for _, line := range []string{"run /x -- true", "ls", "doctor /x"} {
-		commandtest.Want(t, other, line, 64, "has no schema tierlock; run pglock.Migrate")
+		commandtest.Want(t, other, line, 64, "has no schema tierlock; run tierlock-postgres migrate or pglock.Migrate")
 	}
+}
+
+// makeDatabase makes one that has no schema yet, and returns its URL.
+func makeDatabase(t *testing.T, name string) string {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), pgserver.URL(startServer(t).Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for _, sql := range []string{"DROP DATABASE IF EXISTS " + name, "CREATE DATABASE " + name} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	url, query, _ := strings.Cut(pgserver.URL(startServer(t).Addr()), "?")
+	return url[:strings.LastIndex(url, "/")+1] + name + "?" + query
+}
+
+func TestMigrateMakesTheSchema(t *testing.T) {
+	t.Parallel()
+	url := makeDatabase(t, "migrated")
+	commandtest.Want(t, at(url), "ls", 64, "no schema")
+	for range 2 {
+		commandtest.Want(t, at(url), "migrate", 0, "^database migrated has the schema tierlock\n$")
+	}
+	commandtest.Want(t, at(url), "run /x -- true", 0)
+	commandtest.Want(t, at(url), "migrate twice", 64, `"twice" is too much`)
+	commandtest.Want(t, at(pgserver.PlainURL("127.0.0.1:1")), "-connect-timeout 50ms migrate", 69)
+	commandtest.Want(t, at("postgres://127.0.0.1:none/"), "migrate", 64, "-postgres")
+	commandtest.Want(t, at(url), "migrat", 64, "there is no subcommand")
+}
+
+func TestMigrateSaysWhyItCannot(t *testing.T) {
+	t.Parallel()
+	url := makeDatabase(t, "refusing")
+	super, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer super.Close()
+	if _, err := super.Exec(t.Context(), "CREATE ROLE nobody_here LOGIN"); err != nil {
+		t.Fatal(err)
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commandtest.Want(t, at(strings.Replace(url, config.ConnConfig.User+"@", "nobody_here@", 1)), "migrate", 70, "permission denied")
+	if _, err := super.Exec(t.Context(), "CREATE SCHEMA tierlock"); err != nil {
+		t.Fatal(err)
+	}
+	commandtest.Want(t, at(url), "migrate", 70, "no schema tierlock of the right version")
+}
+
+func TestSchemaIsTheSQLOfMigrate(t *testing.T) {
+	t.Parallel()
+	url := makeDatabase(t, "by_hand")
+	sql := commandtest.Want(t, at(pgserver.PlainURL("127.0.0.1:1")), "schema", 0)
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := pool.Exec(t.Context(), sql); err != nil {
+		t.Fatal(err)
+	}
+	commandtest.Want(t, at(url), "run /x -- true", 0)
+	commandtest.Want(t, at(url), "help schema", 0, "usage: tierlock-postgres schema\n", "\n  tierlock-postgres schema [|] psql")
 }
 
 // Who lacks privileges is told so; a name that nobody has is a missing server.

@@ -7,8 +7,8 @@ const environment = `  TIERLOCK_POSTGRES  the database, if there is no -postgres
 
 // notes are what help says of PostgreSQL.
 var notes = map[string]string{
-	"run": `the database needs the schema of package pglock, once: pglock.Migrate makes it, or the SQL of
-pglock.Schema.`,
+	"run": `the database needs the schema of package pglock, once: tierlock-postgres migrate makes it, or
+the SQL of tierlock-postgres schema.`,
 	"ls": `a PATH need not begin with a slash, and / stands for all locks of the database that somebody
 has or wants. It is one query for the paths, and one for the queue of each.`,
 	"who": `the locks are those in tables, of pglock.New. SEQ is the place in the queue.

@@ -26,6 +26,7 @@ func (p *postgres) store() *command.Store {
 	return &command.Store{
 		Program: "tierlock-postgres", Name: "PostgreSQL", Environment: environment, Notes: notes,
 		Flags: p.flags, Check: p.check, ValidatePath: pglock.ValidatePath, Dial: p.dial, Unreachable: unreachable,
+		Tasks: p.tasks(),
 	}
 }
 
@@ -54,9 +55,13 @@ func (p *postgres) dial(ctx context.Context, o command.Options) (*command.Locks,
 	if err != nil {
 		return nil, err
 	}
-	pool, err := connect(ctx, config)
+	pool, present, err := connect(ctx, config)
 	if err != nil {
 		return nil, err
+	}
+	if !present {
+		pool.Close()
+		return nil, fmt.Errorf("database %s has no schema tierlock; run tierlock-postgres migrate or pglock.Migrate, or the SQL of tierlock-postgres schema", config.ConnConfig.Database)
 	}
 	session := cmp.Or(o.Session, defaultSession)
 	margin := session / 3
@@ -78,27 +83,23 @@ func (p *postgres) dial(ctx context.Context, o command.Options) (*command.Locks,
 	}, nil
 }
 
-// connect returns a pool once a server has answered, of a database with the schema.
-func connect(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
+// connect returns a pool once a server has answered, and whether the database has a schema of ours.
+func connect(ctx context.Context, config *pgxpool.Config) (_ *pgxpool.Pool, present bool, _ error) {
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for pace := retry.New(); ; {
-		var present bool
 		err := pool.QueryRow(ctx, "SELECT to_regnamespace('tierlock') IS NOT NULL").Scan(&present)
 		switch {
-		case err == nil && present:
-			return pool, nil
 		case err == nil:
-			pool.Close()
-			return nil, fmt.Errorf("database %s has no schema tierlock; run pglock.Migrate there, or the SQL of pglock.Schema", config.ConnConfig.Database)
+			return pool, present, nil
 		case refused(err), retry.Pause(ctx, pace.NextBackOff()) != nil:
 			pool.Close()
 			if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 				err = fmt.Errorf("%w: %w", cause, err)
 			}
-			return nil, err
+			return nil, false, err
 		}
 	}
 }
