@@ -92,8 +92,13 @@ func NewAdvisory(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
 func (o options) advisory(pool *pgxpool.Pool) advisory.Config {
 	return advisory.Config{
 		Pool: pool, TTL: o.ttl, Margin: o.safety(), Logger: o.logger, Label: o.label,
-		CheckPath:   ValidatePath,
-		CheckSchema: func(ctx context.Context, conn *pgx.Conn) error { return checkSchema(ctx, conn) },
-		Permanent:   func(err error) bool { return errors.Is(err, advisory.ErrNoLease) || classify(err) == permanent },
+		CheckPath: ValidatePath,
+		CheckSchema: func(ctx context.Context, conn *pgx.Conn) error {
+			if err := checkSchema(ctx, conn); err != nil {
+				return err
+			}
+			return o.first.declare(ctx, conn, o.ttl.Milliseconds())
+		},
+		Permanent: func(err error) bool { return errors.Is(err, advisory.ErrNoLease) || classify(err) == permanent },
 	}
 }

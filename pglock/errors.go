@@ -27,7 +27,7 @@ func classify(err error) outcome {
 	switch {
 	case err == nil:
 		return done
-	case errors.Is(err, errSchema):
+	case errors.Is(err, errSchema) || errors.Is(err, errUsed):
 		return permanent
 	case !answered(err) && errors.As(err, &unsent):
 		return refused
@@ -50,7 +50,7 @@ func classify(err error) outcome {
 // down, does not serve yet, has no connection to spare, or is a standby, does not count.
 func answered(err error) bool {
 	var refusal *pgconn.PgError
-	if err == nil || errors.Is(err, errSchema) {
+	if err == nil || errors.Is(err, errSchema) || errors.Is(err, errUsed) {
 		return true
 	}
 	if !errors.As(err, &refusal) || len(refusal.Code) != 5 {

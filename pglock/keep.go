@@ -84,6 +84,9 @@ func (a *attendant) open() error {
 		if err := checkSchema(ctx, a.conn); err != nil {
 			return err
 		}
+		if err := s.options.first.declare(ctx, a.conn, s.options.ttl.Milliseconds()); err != nil {
+			return err
+		}
 		x = s.newSession(s.now())
 		_, err := a.conn.Exec(ctx, "SELECT tierlock.open($1, $2, $3, $4, $5)", x.id, s.options.ttl.Milliseconds(), s.host, os.Getpid(), s.options.label)
 		return err

@@ -25,6 +25,7 @@ type options struct {
 	margin time.Duration // 0: a third of the TTL
 	logger *slog.Logger
 	label  string
+	first  *firstUse // nil unless WithNewServer
 }
 
 const (
@@ -64,6 +65,14 @@ func WithLogger(logger *slog.Logger) Option {
 // most 256 bytes of UTF-8 without control characters.
 func WithLabel(label string) Option {
 	return option(func(o *options) { o.label = label })
+}
+
+// WithNewServer says that nobody has had a lock in the database before, so that its server grants locks at once
+// though it was started or promoted a moment ago: for tests, and for the first program of a new server. Where there
+// is a record of any process before this one, or the server was promoted since [Migrate], there is no session:
+// acquisitions fail, and [tier.Registry.Err] says so as well. Later quarantines are as ever.
+func WithNewServer() Option {
+	return option(func(o *options) { o.first = newFirstUse() })
 }
 
 // newOptions returns what opts say of the store, and those that are for the registry.

@@ -128,3 +128,93 @@ func TestHolderOfBeforeIsNotQuarantined(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A server that was started again before anybody has had a lock there, or promoted, is taken for one with a past. Only
+// the first process can say that it is new.
+func TestNewServerHasNoQuarantine(t *testing.T) {
+	t.Parallel()
+	for _, f := range flavours {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			s := pgservertest.Start(t, pgserver.Config{NoSync: true})
+			url, outside := pgserver.PlainURL(s.Addr()), migrated(t, s.Addr())
+			if _, err := outside.Exec(soon(t), "UPDATE tierlock.server SET life = 'another'"); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			first := f.locksAt(t, url, WithNewServer(), WithLeaseTTL(time.Minute))
+			hold, err := first.Mutex(lockPath(t)).Acquire(soon(t))
+			if err != nil {
+				t.Fatalf("after %v: %v", time.Since(begun), err)
+			}
+			f.locksAt(t, url) // for whom there is none, either
+			if err := hold.Release(); err != nil {
+				t.Error(err)
+			}
+			for _, other := range flavours { // whose record it is does not matter
+				other.refused(t, url)
+			}
+
+			if _, err := outside.Exec(soon(t), f.forget); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.locksAt(t, url).Mutex(lockPath(t)).TryAcquire(soon(t)); !errors.As(err, new(*tier.QuarantineError)) {
+				t.Errorf("after the next promotion: %v, want a quarantine", err)
+			}
+		})
+	}
+}
+
+// refused checks that a process cannot say that the server is new.
+func (f flavour) refused(t *testing.T, url string) {
+	t.Helper()
+	pool := poolAt(t, url, nil)
+	defer pool.Close()
+	locks, err := f.open(pool, WithNewServer())
+	if err == nil {
+		defer locks.Close()
+		_, err = locks.Mutex(lockPath(t)).Acquire(soon(t))
+	}
+	if !errors.Is(err, errUsed) {
+		t.Errorf("%s: %v, want %v", f.name, err, errUsed)
+	}
+}
+
+// What another process has written a moment ago counts, and so does a promotion since the schema was made; not what
+// the process has written itself, which may not have heard that its word was taken.
+func TestServerWithARecordIsNotNew(t *testing.T) {
+	t.Parallel()
+	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
+	outside := migrated(t, s.Addr())
+	conn, err := outside.Acquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for _, sql := range []string{
+		"UPDATE tierlock.promotion SET timeline = 'another'",
+		"SELECT tierlock.open(gen_random_uuid(), 1000, 'host', 1, '')",
+		"SELECT tierlock.quarantine(1000)",
+	} {
+		const asNew = "UPDATE tierlock.promotion SET timeline = tierlock.timeline(), longest_ms = 0; DELETE FROM tierlock.session; UPDATE tierlock.server SET ttl_ms = 0"
+		if _, err := outside.Exec(soon(t), asNew); err != nil {
+			t.Fatal(err)
+		}
+		f := newFirstUse()
+		for range 2 {
+			if err := f.declare(soon(t), conn.Conn(), 1000); err != nil {
+				t.Errorf("a new server: %v", err)
+			}
+			f.taken.Store(false)
+		}
+		if err := newFirstUse().declare(soon(t), conn.Conn(), 1000); !errors.Is(err, errUsed) {
+			t.Errorf("another process: %v, want %v", err, errUsed)
+		}
+		if _, err := outside.Exec(soon(t), asNew+";"+sql); err != nil {
+			t.Fatal(err)
+		}
+		if err := newFirstUse().declare(soon(t), conn.Conn(), 1000); !errors.Is(err, errUsed) {
+			t.Errorf("after %s: %v, want %v", sql, err, errUsed)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A firstUse is the word of the program that nobody has used the server before.
+type firstUse struct {
+	mark  int64 // is in the record of whoever gave it, in microseconds
+	taken atomic.Bool
+}
+
+func newFirstUse() *firstUse { return &firstUse{mark: rand.Int64N(1 << 50)} }
+
+// errUsed says that the server knows better.
+var errUsed = errors.New("WithNewServer: the database has a record of locks before this process, or was promoted; leave the option out")
+
+// firstSQL makes the record, since long ago, so that there is no quarantine. It is found by who repeats it as the answer
+// was lost.
+const firstSQL = `WITH first AS (UPDATE tierlock.server SET life = tierlock.life(), since = 'epoch'::timestamptz + $1::bigint * interval '1 us', ttl_ms = $2::bigint
+	WHERE ttl_ms = 0 AND NOT EXISTS (SELECT FROM tierlock.session)
+	AND EXISTS (SELECT FROM tierlock.promotion WHERE longest_ms = 0 AND timeline = tierlock.timeline()) RETURNING 1)
+	SELECT EXISTS (SELECT FROM first) OR EXISTS (SELECT FROM tierlock.server WHERE since = 'epoch'::timestamptz + $1::bigint * interval '1 us')`
+
+// declare has the server note the word, once, before it is asked for its quarantine. Nil is for a server like any other.
+func (f *firstUse) declare(ctx context.Context, conn *pgx.Conn, ttlMS int64) error {
+	if f == nil || f.taken.Load() {
+		return nil
+	}
+	err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT tierlock.durably()"); err != nil {
+			return err
+		}
+		var first bool
+		if err := tx.QueryRow(ctx, firstSQL, f.mark, ttlMS).Scan(&first); err != nil {
+			return err
+		}
+		if !first {
+			return errUsed
+		}
+		return nil
+	})
+	f.taken.Store(err == nil)
+	return err
+}
