@@ -99,7 +99,7 @@ func (c *contender) ask(ctx context.Context, op string, more ...string) error {
 		}
 		return err
 	}
-	if len(words) == 1 && words[0] == "busy" {
+	if len(words) > 0 && words[0] == "busy" {
 		return errBusy
 	}
 	a, err := parse(words)

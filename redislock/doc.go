@@ -55,21 +55,31 @@
 //
 // Redis replicates without waiting. A primary that takes over may not know of the newest grants,
 // and one that was restarted may have lost them, even with an append-only file, which is synced once
-// a second. So whenever the replication id of the primary has changed, nobody is granted a lock
-// until the leases of all who could have one are over: for the TTL, plus, if min-replicas-to-write is
-// set, min-replicas-max-lag and two seconds. Locks that are held and known to the new primary stay held, those
-// that it does not know are lost, tries find every lock taken, and waiters keep their place. The record of the
-// replication id is the key tierlock:primary, in a cluster {path}:tierlock:primary; it also has the longest such time
-// that any process has had, which is the one that counts. Where there is no
-// such record, a server that was promoted, or has been up for less than that time, is taken for a new
-// one. Redis also changes its replication id when the first replica comes, and an hour after the last one has gone.
+// a second. So nobody is granted a lock by a primary that is a new one, until the leases of all who
+// could have one are over: for the TTL, plus, if min-replicas-to-write is set, min-replicas-max-lag and two
+// seconds. That is its quarantine. Locks that are held and known to the new primary stay held, those
+// that it does not know are lost, tries find every lock taken, and waiters keep their place.
+//
+// A server takes another replication id whenever it becomes the primary. Since when there has been one
+// with that id, is the key {tierlock:primary}:ID, which expires when no process has come for a month. One that has no such key
+// is as old as the server, and new if it was promoted. In a cluster, each primary has a quarantine of its own, for all its
+// paths; all these keys are in one slot. A slot can be moved to another primary at any time but in the quarantine of the one
+// that has it: the other one does not know of that. A repl-backlog-ttl that is shorter than a quarantine
+// hides that a server was promoted; by default it is an hour.
+//
+// The key {tierlock:primary}:longest has the longest such time that any process has ever had, in microseconds, which is the
+// one that counts for all. To have a shorter one, end all processes with a longer one, wait for so long, and delete that key; the others
+// write it again when they start.
 //
 // A primary that is cut off from its replicas, and replaced, does not know that. It goes on answering
 // those it can reach unless it is told to miss its replicas:
 //
-//	min-replicas-to-write 1    # more than half of the replicas, if there are several
+//	min-replicas-to-write 1    # with two or three servers; 2 with four or five
 //	min-replicas-max-lag 10
 //
+// That is half of all servers, rounded down: no two primaries can have as many, and with three or more the
+// promoted one has them although one server is gone. With two, it takes no writes until the other one is back:
+// a third server is what helps.
 // Then it refuses heartbeats after that lag, and its holders know of their loss before anybody else is
 // granted the lock. New asks the server in the background and warns on the logger if there are replicas
 // and min-replicas-to-write is not set, or if maxmemory is set and maxmemory-policy is not
@@ -111,7 +121,10 @@
 // not answer. Users of Redis ACLs need all commands of the script, EVALSHA, EVAL, SCRIPT LOAD, INFO, CONFIG GET
 // (optional), PING, SUBSCRIBE and PUBLISH for channels tierlock:*, and the keys above.
 //
-// In a cluster all keys of a lock are in one slot. Each path has a record of its own for fail-overs there, and the
-// lease of a process depends on all primaries that it uses. Redis 6.2 or later, or Valkey; tested with
-// Redis 7.0 and Valkey 8.1, and with a cluster of one primary.
+// A path that is not used any more takes some 440 bytes, in one key, for two hours.
+//
+// In a cluster all keys of a lock are in one slot. The lease of a process depends on all primaries that it uses, and
+// a process that meets a new primary on the one with the slot of {tierlock:primary}. While a slot is being moved, locks there
+// that are not held may have to wait for the end of that. Redis 6.2 or later, or Valkey; tested with
+// Redis 7.0 and Valkey 8.1, and with a cluster of three primaries.
 package redislock

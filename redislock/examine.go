@@ -25,54 +25,61 @@ func (s *store) quarantine() time.Duration {
 	return s.options.ttl + time.Duration(s.lag.Load())
 }
 
-// examine asks what a server is like, of a cluster each primary. It warns of what breaks promises.
+// examine asks what a server is like, of a cluster each primary, and meets it. It warns of what breaks
+// promises.
 func (s *store) examine(ctx context.Context) error {
-	cluster, ok := s.client.(*redis.ClusterClient)
-	if !ok {
-		return s.examineOne(ctx, s.client)
-	}
-	s.lag.Store(0)
-	var mu sync.Mutex
-	return cluster.ForEachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
+	var mu sync.Mutex // guards the variable below
+	longest := time.Duration(0)
+	err := s.each(ctx, func(ctx context.Context, one *redis.Client) error {
+		lag, err := s.examineOne(ctx, one)
 		mu.Lock()
 		defer mu.Unlock()
-		before := s.lag.Load()
-		err := s.examineOne(ctx, one)
-		s.lag.Store(max(before, s.lag.Load()))
+		longest = max(longest, lag)
 		return err
 	})
-}
-
-func (s *store) examineOne(ctx context.Context, one redis.Cmdable) error {
-	info, err := one.Info(ctx, "replication").Result()
 	if err != nil {
 		return err
+	}
+	s.lag.Store(int64(longest))
+	return s.each(ctx, s.meetAt)
+}
+
+// each does something at the primary, in a cluster at each of them.
+func (s *store) each(ctx context.Context, do func(context.Context, *redis.Client) error) error {
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, do)
+	}
+	return do(ctx, s.client.(*redis.Client))
+}
+
+// examineOne returns for how long a primary that was replaced may still take writes, as far as that is
+// bounded.
+func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Duration, err error) {
+	info, err := one.Info(ctx, "replication").Result()
+	if err != nil {
+		return 0, err
 	}
 	config, err := one.ConfigGet(ctx, "m*").Result()
 	switch classify(err) {
 	case done:
 	case permanent: // as with most of those who run Redis for others
-		s.lag.Store(int64(usualLag + rounding))
 		s.options.logger.Info("redislock: the configuration of the server cannot be read", "err", err)
-		return nil
+		return usualLag + rounding, nil
 	default:
-		return err
-	}
-	lag, _ := strconv.Atoi(cmp.Or(config["min-replicas-max-lag"], config["min-slaves-max-lag"]))
-	window := time.Duration(lag)*time.Second + rounding
-	writers := cmp.Or(config["min-replicas-to-write"], config["min-slaves-to-write"], "0")
-	if writers == "0" {
-		window = 0
-		if replicas := field(info, "connected_slaves"); replicas != "0" {
-			s.options.logger.Warn("redislock: min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, goes on granting locks",
-				"replicas", replicas)
-		}
+		return 0, err
 	}
 	if policy := config["maxmemory-policy"]; config["maxmemory"] != "0" && policy != "noeviction" {
 		s.options.logger.Warn("redislock: maxmemory-policy is not noeviction: locks may be evicted", "policy", policy)
 	}
-	s.lag.Store(int64(window))
-	return nil
+	if writers := cmp.Or(config["min-replicas-to-write"], config["min-slaves-to-write"], "0"); writers == "0" {
+		if replicas := field(info, "connected_slaves"); replicas != "0" {
+			s.options.logger.Warn("redislock: min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, goes on granting locks",
+				"replicas", replicas)
+		}
+		return 0, nil
+	}
+	seconds, _ := strconv.Atoi(cmp.Or(config["min-replicas-max-lag"], config["min-slaves-max-lag"]))
+	return time.Duration(seconds)*time.Second + rounding, nil
 }
 
 // field returns a field of the answer to INFO.

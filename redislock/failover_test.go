@@ -19,10 +19,14 @@ func known(t *testing.T, e *redisserver.Ensemble) {
 	if err := remember(e.Members[0].Addr()); err != nil {
 		t.Fatal(err)
 	}
+	info, err := redisserver.Ask(e.Members[0].Addr(), "INFO", "replication")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, s := range e.Members {
 		eventually(t, "all have the record", func() bool {
-			id, err := redisserver.Ask(s.Addr(), "HGET", "tierlock:primary", "id")
-			return err == nil && id[0] != ""
+			since, err := redisserver.Ask(s.Addr(), "GET", recordOf(info[0]))
+			return err == nil && since[0] != ""
 		})
 	}
 }
@@ -97,7 +101,7 @@ func TestLockThatTheNewPrimaryKnowsStaysHeldAndWaitersKeepTheirPlace(t *testing.
 	c := mustAcquire(t, a.at(t, lockPath(t)))
 	queued := func(n int) {
 		eventually(t, "the replica has it", func() bool {
-			count, err := redisserver.Ask(e.Members[1].Addr(), "ZCARD", keysOf(lockPath(t), nil)[1])
+			count, err := redisserver.Ask(e.Members[1].Addr(), "ZCARD", keysOf(lockPath(t))[1])
 			return err == nil && count[0] == string(rune('0'+n))
 		})
 	}

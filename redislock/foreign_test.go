@@ -278,15 +278,15 @@ func TestKeyIsLeftFreeNowAndThenWhereNoForeignLockWasSeen(t *testing.T) {
 		next, a, b = again, b, a
 	}
 	pass()
-	if n := outside(t).HExists(soon(t), keysOf(path, nil)[3], "foreign").Val(); n {
+	if n := outside(t).HExists(soon(t), keysOf(path)[3], "foreign").Val(); n {
 		t.Fatal("the key was free right after the first grant")
 	}
 	// As if ten seconds had gone by.
-	if err := outside(t).HIncrBy(soon(t), keysOf(path, nil)[3], "gap", -11e6).Err(); err != nil {
+	if err := outside(t).HIncrBy(soon(t), keysOf(path)[3], "gap", -11e6).Err(); err != nil {
 		t.Fatal(err)
 	}
 	pass()
-	if n := outside(t).HExists(soon(t), keysOf(path, nil)[3], "foreign").Val(); !n {
+	if n := outside(t).HExists(soon(t), keysOf(path)[3], "foreign").Val(); !n {
 		t.Error("the key was not free for a moment")
 	}
 	mustRelease(t, c)

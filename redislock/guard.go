@@ -33,7 +33,7 @@ local function script(KEYS, ARGV)
 %s
 end
 local keys, args = {}, {}
-for i = 6, #KEYS do keys[#keys + 1] = KEYS[i] end
+for i = 5, #KEYS do keys[#keys + 1] = KEYS[i] end
 for i = 3, #ARGV do args[#args + 1] = ARGV[i] end
 return {has, script(keys, args)}
 `

@@ -83,9 +83,9 @@ func TestEvalDoesNothingOnceTheLockIsAnothers(t *testing.T) {
 		"key of another type": func(path, _ string) error {
 			return errors.Join(outside(t).Del(soon(t), path).Err(), outside(t).RPush(soon(t), path, "x").Err())
 		},
-		"removed": func(path, id string) error { return outside(t).ZRem(soon(t), keysOf(path, nil)[1], id).Err() },
+		"removed": func(path, id string) error { return outside(t).ZRem(soon(t), keysOf(path)[1], id).Err() },
 		"lease expired": func(path, id string) error {
-			return outside(t).ZAdd(soon(t), keysOf(path, nil)[2], redis.Z{Score: 1, Member: id}).Err()
+			return outside(t).ZAdd(soon(t), keysOf(path)[2], redis.Z{Score: 1, Member: id}).Err()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -97,30 +97,49 @@ func (s *store) beat(all []*contender) (cmds []*redis.Cmd, err error) {
 // send runs an operation for some contenders at once. What cannot be done for one of them is in its
 // command.
 func (s *store) send(ctx context.Context, op string, some []*contender) (cmds []*redis.Cmd, err error) {
-	for range 2 {
+	addrs, primaries := make([]string, len(some)), make([]primary, len(some))
+	for i, c := range some {
+		addrs[i], primaries[i] = s.primaryOf(ctx, c.claim.path)
+	}
+	for again := true; again; {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		cmds = nil
 		s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // whose error is one of the commands'
-			for _, c := range some {
-				cmds = append(cmds, p.EvalSha(ctx, script.Hash(), c.claim.keys, s.args(op, c.id)...))
+			for i, c := range some {
+				cmds = append(cmds, p.EvalSha(ctx, script.Hash(), c.claim.keys, s.args(primaries[i], op, c.id)...))
 			}
 			return nil
 		})
-		untold := false
-		for _, cmd := range cmds {
-			if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-				untold = true
-			} else if o := classify(cmd.Err()); o == refused || o == uncertain {
-				return nil, cmd.Err()
-			}
-		}
-		if !untold {
-			return cmds, nil
-		}
-		if err := script.Load(ctx, s.client).Err(); err != nil {
+		if again, err = s.prepare(ctx, cmds, addrs, primaries); err != nil {
 			return nil, err
 		}
 	}
 	return cmds, nil
+}
+
+// prepare tells servers the script if one of them did not have it, and meets primaries that were not
+// known. It reports whether there were such.
+func (s *store) prepare(ctx context.Context, cmds []*redis.Cmd, addrs []string, primaries []primary) (again bool, err error) {
+	untold := false
+	for i, cmd := range cmds {
+		words, err := cmd.StringSlice()
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			untold = true
+		} else if o := classify(cmd.Err()); o == refused || o == uncertain {
+			return false, cmd.Err()
+		} else if introduced(words) {
+			again = true
+			if primaries[i], err = s.meet(ctx, addrs[i], words); err != nil {
+				return false, err
+			}
+		}
+	}
+	if untold {
+		return true, script.Load(ctx, s.client).Err()
+	}
+	return again, nil
 }
 
 // beaten takes the answer to a heartbeat.

@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"strconv"
 	"testing"
 	"time"
 
@@ -135,15 +134,13 @@ func TestSecondFailoverKeepsTheQuarantineOfTheFirst(t *testing.T) {
 	if err := remember(s.Addr()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := redisserver.Ask(s.Addr(), "HSET", "tierlock:primary", "longest", strconv.FormatInt(time.Minute.Microseconds(), 10)); err != nil {
+	if _, err := redisserver.Ask(s.Addr(), "SET", recordKeys("")[1], micros(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	p := startAt(t, []string{s.Addr()})
 	c := enrolled(t, p, lockPath(t))
 	for _, former := range []string{"first", "second"} {
-		if _, err := redisserver.Ask(s.Addr(), "HSET", "tierlock:primary", "id", former); err != nil {
-			t.Fatal(err)
-		}
+		renew(t, s)
 		if err := c.ask(soon(t), "enqueue", c.claim.describe(), ""); err != nil {
 			t.Fatal(err)
 		}
@@ -160,8 +157,7 @@ func TestQuarantineEndsThoughTheClockIsSetBack(t *testing.T) {
 	if err := remember(s.Addr()); err != nil {
 		t.Fatal(err)
 	}
-	ahead := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
-	if _, err := redisserver.Ask(s.Addr(), "HSET", "tierlock:primary", "from", ahead, "until", ahead); err != nil {
+	if err := record(s.Addr(), time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	p := startAt(t, []string{s.Addr()})
@@ -196,9 +192,7 @@ func TestQuarantineGrowsForTheLongestLease(t *testing.T) {
 	if err := remember(s.Addr()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := redisserver.Ask(s.Addr(), "HSET", "tierlock:primary", "id", "former"); err != nil {
-		t.Fatal(err)
-	}
+	renew(t, s)
 	for _, lease := range []time.Duration{ttl, time.Minute} {
 		p := startAt(t, []string{s.Addr()}, WithLeaseTTL(lease))
 		c := enrolled(t, p, "lock of "+lease.String())

@@ -76,7 +76,7 @@ func TestPathsDoNotShareAQueue(t *testing.T) {
 		if ValidatePath(path) != nil {
 			continue
 		}
-		queue := keysOf(path, nil)[1]
+		queue := keysOf(path)[1]
 		if other, shared := of[queue]; shared {
 			t.Errorf("%q and %q share %q", path, other, queue)
 		}
@@ -96,7 +96,7 @@ func TestKeysOfALockAreInOneSlot(t *testing.T) {
 		return key
 	}
 	for _, path := range []string{"x", "/locks/x", "{a}", "b:{a}:c"} {
-		for _, key := range keysOf(path, new(redis.ClusterClient)) {
+		for _, key := range keysOf(path) {
 			if slotted(key) != slotted(path) {
 				t.Errorf("%s is in another slot than %s", key, path)
 			}

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // maxPath leaves room for a human reader in a log line.
@@ -50,15 +48,11 @@ func hasTag(key string) bool {
 }
 
 // keysOf are the keys of the script, which in a cluster are all in one slot.
-func keysOf(path string, client redis.UniversalClient) []string {
+func keysOf(path string) []string {
 	prefix := "{" + path + "}"
 	if hasTag(path) {
 		prefix = path
 	}
 	prefix += ":tierlock:"
-	record := "tierlock:primary"
-	if _, cluster := client.(*redis.ClusterClient); cluster {
-		record = prefix + "primary"
-	}
-	return []string{path, prefix + "queue", prefix + "leases", prefix + "state", record}
+	return []string{path, prefix + "queue", prefix + "leases", prefix + "state"}
 }

@@ -39,9 +39,7 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 		t.Fatal(err, untold.newest())
 	}
 	ageing(t, s)
-	if _, err := redisserver.Ask(s.Addr(), "HSET", "tierlock:primary", "id", "another"); err != nil {
-		t.Fatal(err)
-	}
+	renew(t, s)
 	begun := time.Now()
 
 	if err := untold.ask(soon(t), "beat"); err != nil || untold.newest().has || untold.newest().wait == 0 {

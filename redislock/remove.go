@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -22,7 +21,7 @@ func Remove(ctx context.Context, client redis.UniversalClient, path, id string) 
 		return false, fmt.Errorf("redislock: remove from %s: %w", path, err)
 	}
 	o, _, _ := newOptions(nil)
-	removed, err := eval(ctx, client, script, text, keysOf(path, client), "release", micros(o.ttl), micros(o.ttl+usualLag+time.Second), id).StringSlice()
+	removed, err := eval(ctx, client, script, text, keysOf(path), "remove", micros(o.ttl), micros(o.ttl), id, "", "1").StringSlice()
 	if err != nil {
 		return false, fmt.Errorf("redislock: remove %s from %s: %w", id, path, err)
 	}

@@ -41,21 +41,23 @@ func eval(ctx context.Context, client redis.UniversalClient, s *redis.Script, te
 	return cmd
 }
 
-// args are those of the script for an operation.
-func (s *store) args(op, id string, more ...string) []any {
-	args := []any{op, micros(s.options.ttl), micros(s.quarantine()), id}
-	for _, arg := range more {
-		args = append(args, arg)
-	}
-	return args
-}
-
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 
 // do runs an operation and returns the answer of the script.
 func (l *claim) do(ctx context.Context, op, id string, more ...string) ([]string, error) {
 	s := l.store
 	return call(s, ctx, func(ctx context.Context) ([]string, error) {
-		return eval(ctx, s.client, script, text, l.keys, s.args(op, id, more...)...).StringSlice()
+		for addr, p := s.primaryOf(ctx, l.path); ; {
+			words, err := eval(ctx, s.client, script, text, l.keys, s.args(p, op, id, more...)...).StringSlice()
+			if err != nil || !introduced(words) {
+				return words, err
+			}
+			if p, err = s.meet(ctx, addr, words); err != nil {
+				return nil, err
+			}
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+		}
 	})
 }

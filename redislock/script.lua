@@ -1,14 +1,15 @@
 -- The state of one lock, and all that is done to it.
 --
--- KEYS: the lock, its queue (contenders by token), their leases (by end), its state, and
--- the record of the primary. ARGV: what to do, the lease and the quarantine of the caller in
--- microseconds, the contender, and what that takes.
+-- KEYS: the lock, its queue (contenders by token), their leases (by end), and its state. ARGV: what to
+-- do, the lease and the quarantine of the caller in microseconds, the contender; the primary that the
+-- caller has met, and for how long that one grants nothing yet; and what the operation takes.
 --
 -- A contender with a token up to top has the lock, whose key then has the value that state
 -- calls key. All times are the server's, in microseconds.
 
-local lock, queue, leases, state, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lock, queue, leases, state = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local op, ttl, unsure, me = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local met, secluded = ARGV[5], tonumber(ARGV[6])
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -20,6 +21,21 @@ local memory = 60000000 -- for so long
 local longest = 100000 -- between two looks at such a lock
 
 local function int(n) return string.format('%.0f', n) end
+
+-- A primary that is another one than before, or began anew, may have lost the newest grants. So
+-- nobody gets a lock from one that the caller has not met. How long it has been the primary is known
+-- by its age, unless it was promoted.
+if op ~= 'list' and op ~= 'remove' then
+	local info = redis.call('INFO', 'replication')
+	local id, age = info:match('master_replid:(%w+)'), 0
+	if id ~= met then
+		if not info:match('master_replid2:(%w+)'):find('[^0]') then
+			local uptime = redis.call('INFO', 'server'):match('uptime_in_seconds:(%-?%d+)')
+			age = math.max(tonumber(uptime) - 1, 0) * 1000000 -- or almost a second more
+		end
+		return { 'stranger', id, int(age) }
+	end
+end
 
 local function about(id) return redis.call('HGET', state, 'c:' .. id) or 'x-' end
 local function reads(id) return about(id):sub(1, 1) == 'r' end
@@ -63,29 +79,6 @@ if op == 'list' then
 	return list
 end
 
--- A primary that is another one than before, or began anew, may have lost the newest grants.
--- So nobody gets a lock until all who may have got one there have lost it. Where there is
--- no record, nothing was lost if the server has been the same for long enough.
-local function quarantine()
-	local info = redis.call('INFO', 'replication')
-	local id = info:match('master_replid:(%w+)')
-	local r = redis.call('HMGET', record, 'id', 'from', 'until', 'longest')
-	local from, till, worst = tonumber(r[2] or 0), tonumber(r[3] or 0), tonumber(r[4] or 0)
-	if r[1] ~= id or from > now then -- or the clock was set back
-		local uptime = tonumber(redis.call('INFO', 'server'):match('uptime_in_seconds:(%d+)')) - 1 -- or almost one more
-		worst = math.max(worst, unsure)
-		if r[1] or info:match('master_replid2:(%w+)'):find('[^0]') or uptime * 1000000 < unsure then
-			from, till = now, now + worst
-		end
-		redis.call('HSET', record, 'id', id, 'from', int(from), 'until', int(till), 'longest', int(worst))
-	elseif unsure > worst then
-		till = math.max(till, from + unsure)
-		redis.call('HSET', record, 'until', int(till), 'longest', int(unsure))
-	end
-	return math.max(till - now, 0)
-end
-
-local secluded = quarantine()
 local head_before, front_before = first()[1], front()
 local lost, granted, ended, wait = {}, {}, false, 0
 
@@ -122,7 +115,7 @@ local function insert()
 		end
 		last = math.max(last + 1, now)
 		redis.call('ZADD', queue, int(last), me)
-		redis.call('HSET', state, 'last', int(last), 'gap', int(left), 'c:' .. me, ARGV[5])
+		redis.call('HSET', state, 'last', int(last), 'gap', int(left), 'c:' .. me, ARGV[7])
 	end
 	redis.call('ZADD', leases, int(now + ttl), me)
 end
@@ -241,7 +234,7 @@ local function answer(id)
 	return {
 		'1', int(token), int(now), flag(has and secluded == 0), flag(self_reads), flag(self:sub(2, 2) == 'a'),
 		flag(has and next and not (self_reads and reads(next))), flag(has and next and reads(next)),
-		int(pause), int(ahead), nearest or '', int(nearest_token), nearest_about,
+		int(pause), int(secluded), int(ahead), nearest or '', int(nearest_token), nearest_about,
 	}
 end
 
@@ -255,15 +248,15 @@ end
 
 local result
 if op == 'enqueue' then
-	give_up(ARGV[6])
+	give_up(ARGV[8])
 	insert()
 	last_until()
 elseif op == 'try' then
 	if not redis.call('ZSCORE', queue, me) then
-		local head, read = first()[1], ARGV[5]:sub(1, 1) == 'r'
+		local head, read = first()[1], ARGV[7]:sub(1, 1) == 'r'
 		local joins = read and mine and head and reads(head) and not front()
 		if held and not mine or head and not joins or secluded > 0 or left + gap > now then
-			return { 'busy' }
+			return { 'busy', int(secluded) }
 		end
 		insert()
 		last_until()
@@ -273,7 +266,7 @@ elseif op == 'beat' then
 		redis.call('ZADD', leases, int(now + ttl), me)
 		last_until()
 	end
-elseif op == 'release' then
+elseif op == 'release' or op == 'remove' then
 	result = { int(give_up(me)) }
 elseif op == 'share' then
 	if redis.call('ZSCORE', queue, me) then

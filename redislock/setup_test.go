@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -63,12 +64,27 @@ func server(t *testing.T) *redisserver.Server {
 }
 
 // remember has a server be one that has been the primary for long.
-func remember(addr string) error {
+func remember(addr string) error { return record(addr, time.Time{}) }
+
+// record has a server be one that became the primary then, the zero time for long ago.
+func record(addr string, since time.Time) error {
 	info, err := redisserver.Ask(addr, "INFO", "replication")
 	if err == nil {
-		_, err = redisserver.Ask(addr, "HSET", "tierlock:primary", "id", field(info[0], "master_replid"), "from", "0", "until", "0")
+		_, err = redisserver.Ask(addr, "SET", recordOf(info[0]), strconv.FormatInt(max(since.UnixMicro(), 0), 10))
 	}
 	return err
+}
+
+func recordOf(info string) string { return records + field(info, "master_replid") }
+
+// renew has a server be another primary than before, which was promoted, as far as processes can tell.
+func renew(t *testing.T, s *redisserver.Server) {
+	t.Helper()
+	for _, role := range [][]string{{"127.0.0.1", "1"}, {"NO", "ONE"}} {
+		if _, err := redisserver.Ask(s.Addr(), append([]string{"REPLICAOF"}, role...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // start returns another process at the shared server.
@@ -215,7 +231,7 @@ func outside(t *testing.T) *redis.Client {
 // left returns the queue for a lock at the shared server, in order.
 func left(t *testing.T, path string) []string {
 	t.Helper()
-	queue, err := outside(t).ZRange(soon(t), keysOf(path, nil)[1], 0, -1).Result()
+	queue, err := outside(t).ZRange(soon(t), keysOf(path)[1], 0, -1).Result()
 	if err != nil {
 		t.Fatal(err)
 	}

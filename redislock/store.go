@@ -38,10 +38,11 @@ type store struct {
 	reaper   *reaper.Reaper[remains]
 	notice   *notice.Connection
 
-	lag     atomic.Int64          // a time.Duration; see [store.quarantine]
-	problem atomic.Pointer[error] // why Redis does not answer, nil if it does
-	up      mutexbool.Bool        // problem is nil
-	renew   mutexbool.Bool        // the keeper is to ask at once
+	lag       atomic.Int64          // a time.Duration; see [store.quarantine]
+	primaries sync.Map              // by address, what was last met there
+	problem   atomic.Pointer[error] // why Redis does not answer, nil if it does
+	up        mutexbool.Bool        // problem is nil
+	renew     mutexbool.Bool        // the keeper is to ask at once
 
 	mu     sync.Mutex // guards the fields below; taken last, never held across a request
 	closed bool
@@ -89,7 +90,7 @@ func (s *store) Claim(path string, o second.Options) (second.Claim, error) {
 	if len(o.Own) > 0 {
 		return nil, fmt.Errorf("redislock: lock %s: option of type %T; want a tier.Option", path, o.Own[0])
 	}
-	return &claim{store: s, path: path, keys: keysOf(path, s.client), mode: o.Mode, linger: o.MayLinger}, nil
+	return &claim{store: s, path: path, keys: keysOf(path), mode: o.Mode, linger: o.MayLinger}, nil
 }
 
 // Err returns nil while Redis answers, [second.ErrClosed] at the end.

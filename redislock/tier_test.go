@@ -38,7 +38,7 @@ func ensembleHarness(t *testing.T, e *redisserver.Ensemble) tiertest.Harness {
 		if err != nil {
 			return nil, err
 		}
-		return redisserver.Ask(leader, append([]string{command, keysOf(path, nil)[1]}, args...)...)
+		return redisserver.Ask(leader, append([]string{command, keysOf(path)[1]}, args...)...)
 	}
 	return tiertest.Harness{
 		Lease: ttl,
@@ -155,8 +155,8 @@ func transactions(file string) (n int64, err error) {
 		case "SELECT", "PEXPIRE", "PEXPIREAT":
 		case "ZADD":
 			counts = counts || !strings.HasSuffix(words[1], ":leases")
-		case "HSET":
-			counts = counts || words[1] != "tierlock:primary"
+		case "SET":
+			counts = counts || !strings.HasPrefix(words[1], records)
 		default:
 			counts = true
 		}

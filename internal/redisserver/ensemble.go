@@ -26,6 +26,18 @@ var kind = child.Kind{Package: "redisserver", Taken: "Address already in use"}
 // StartEnsemble starts a primary and n-1 replicas, and returns once each of them serves
 // and the replicas have what the primary has. Errors are those of [Start].
 func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
+	e, err := start(ctx, n, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := child.Until(ctx, func() bool { return len(e.Followers()) == n-1 }); err != nil {
+		return nil, errors.Join(fmt.Errorf("redisserver: no replica in touch: %w", err), e.Stop())
+	}
+	return e, nil
+}
+
+// start returns once each of n servers serves.
+func start(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	redis, err := find()
 	if err != nil {
 		return nil, err
@@ -43,9 +55,6 @@ func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	})
 	if err != nil {
 		return nil, err
-	}
-	if err := child.Until(ctx, func() bool { return len(e.Followers()) == n-1 }); err != nil {
-		return nil, errors.Join(fmt.Errorf("redisserver: no replica in touch: %w", err), e.Stop())
 	}
 	return e, nil
 }
@@ -73,6 +82,9 @@ func (e *Ensemble) build(redis string, n int, cfg Config) (_ *child.Ensemble, er
 		p := &program{redis: redis, cfg: cfg, dir: dir, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), ways: make(map[*program]string)}
 		e.programs = append(e.programs, p)
 		members.Members = append(members.Members, child.New(kind, dir, p.addr, p))
+	}
+	if cfg.cluster { // whose members find one another
+		return members, nil
 	}
 	for _, p := range e.programs {
 		if err := e.connect(p); err != nil {

@@ -38,7 +38,7 @@ func (p *program) Command() (*exec.Cmd, error) {
 		"--repl-diskless-sync-delay", "0",
 		"--repl-ping-replica-period", "1",
 	}
-	if p.cfg.Cluster {
+	if p.cfg.cluster {
 		args = append(args, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf")
 	}
 	if p.follow != nil {

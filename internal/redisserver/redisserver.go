@@ -1,18 +1,16 @@
 // Package redisserver runs private, real Redis servers as child processes, for tests and
-// demos: one that is alone, or a primary with its replicas.
+// demos: one that is alone, a primary with its replicas, or a cluster.
 //
 // A server takes clients on the loopback, on a port nobody else uses, keeps its data in a
 // temporary directory, and ends with its Stop; on Linux the kernel also kills it when its
 // parent dies in any other way. Unix only.
 //
-// Nobody watches over the servers: who is to replace a primary, and when, is the caller's
-// word. See [Ensemble.Promote].
+// Nobody watches over the servers of an ensemble: who is to replace a primary, and when, is the
+// caller's word. See [Ensemble.Promote].
 package redisserver
 
 import (
 	"context"
-	"errors"
-	"strings"
 
 	"github.com/tierlock/tierlock/internal/child"
 )
@@ -28,10 +26,10 @@ type Config struct {
 	// MinReplicas is how many replicas a primary has to have heard from within MaxLag to
 	// take writes.
 	MinReplicas int
-	// Cluster makes a server that is alone a cluster, with all slots.
-	Cluster bool
 	// MaxLag is in seconds, 10 if zero.
 	MaxLag int
+
+	cluster bool
 }
 
 // Server is one Redis. Addr and Pid apart, its methods are not safe for concurrent use.
@@ -46,17 +44,5 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := e.Members[0]
-	if cfg.Cluster {
-		if _, err := Ask(s.Addr(), "CLUSTER", "ADDSLOTSRANGE", "0", "16383"); err != nil {
-			return nil, errors.Join(err, s.Stop())
-		}
-		if err := child.Until(ctx, func() bool {
-			info, err := Ask(s.Addr(), "CLUSTER", "INFO")
-			return err == nil && strings.Contains(info[0], "cluster_state:ok")
-		}); err != nil {
-			return nil, errors.Join(err, s.Stop())
-		}
-	}
-	return s, nil
+	return e.Members[0], nil
 }

@@ -193,3 +193,15 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		t.Fatalf("never: %s", what)
 	}
 }
+
+func TestReplicaOfAClusterTakesOver(t *testing.T) {
+	c := redisservertest.StartCluster(t, 3, redisserver.Config{NoSync: true})
+	if err := c.Promote(t.Context(), c.Replica(0)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the others know", func() bool {
+		_, err := redisserver.Ask(c.Members[1].Addr(), "GET", "3560") // in slot 0
+		return err != nil && strings.HasSuffix(err.Error(), c.Replica(0).Addr())
+	})
+	eventually(t, "the former primary follows", func() bool { return len(c.Followers()) == 3 })
+}

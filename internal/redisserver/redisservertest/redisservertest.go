@@ -27,6 +27,14 @@ func StartEnsemble(tb testing.TB, n int, cfg redisserver.Config) *redisserver.En
 	return e
 }
 
+// StartCluster starts a cluster of so many primaries, with a replica each, that stops at the end of the test.
+func StartCluster(tb testing.TB, shards int, cfg redisserver.Config) *redisserver.Cluster {
+	tb.Helper()
+	c, err := redisserver.StartCluster(tb.Context(), shards, cfg)
+	childtest.Use(tb, c, err, redisserver.ErrNotFound)
+	return c
+}
+
 // Check ends the test unless err is nil: it skips it if a server is missing and may be,
 // and fails it otherwise.
 func Check(tb testing.TB, err error) {

@@ -37,7 +37,7 @@ func remember(server *redisserver.Server) error {
 	if err != nil {
 		return err
 	}
-	return client.HSet(ctx, "tierlock:primary", "id", info["Replication"]["master_replid"], "from", "0", "until", "0").Err()
+	return client.Set(ctx, "{tierlock:primary}:"+info["Replication"]["master_replid"], 0, 0).Err()
 }
 
 func TestMain(m *testing.M) {

@@ -58,7 +58,7 @@ func trust(addr string) error {
 	if err != nil {
 		return err
 	}
-	_, err = redisserver.Ask(addr, "HSET", "tierlock:primary", "id", info["master_replid"], "from", "0", "until", "0", "longest", "0")
+	_, err = redisserver.Ask(addr, "SET", "{tierlock:primary}:"+info["master_replid"], "0")
 	return err
 }
 
