@@ -101,7 +101,7 @@ func (s *store) insist(ctx context.Context, request func(context.Context) error)
 func (p place) describe(prefix string) second.Contender {
 	o, _ := ownerIn([]byte(p.value))
 	return second.Contender{
-		ID: p.key[len(prefix):], Token: p.created, Since: o.Time, Host: o.Host, PID: o.PID, Label: o.Label,
+		ID: second.Text(p.key[len(prefix):]), Token: p.created, Since: o.Time, Host: second.Text(o.Host), PID: o.PID, Label: second.Text(o.Label),
 		Linger: time.Duration(o.Linger) * time.Millisecond, Shared: p.reads, Asked: p.asked,
 	}
 }

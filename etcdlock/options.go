@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -27,9 +25,6 @@ type options struct {
 	logger *slog.Logger
 	label  string
 }
-
-// maxLabel keeps the value of a key under one KiB.
-const maxLabel = 256
 
 // WithLeaseTTL sets the TTL of the etcd lease to ask for, in whole seconds; default 15 s. It
 // plays the part of ZooKeeper's session timeout: for so long the lock of a process that died
@@ -60,7 +55,7 @@ func WithLogger(logger *slog.Logger) Option {
 }
 
 // WithLabel sets a name for this process that Contenders shows beside its host and pid; at
-// most 256 bytes of UTF-8 without control characters.
+// most 256 bytes of UTF-8, and only characters that are printed.
 func WithLabel(label string) Option {
 	return option(func(o *options) { o.label = label })
 }
@@ -93,12 +88,6 @@ func (o options) check() error {
 		return fmt.Errorf("lease margin %v: more than half of the lease TTL %v", o.margin, o.ttl)
 	case o.logger == nil:
 		return errors.New("nil logger")
-	case len(o.label) > maxLabel:
-		return fmt.Errorf("label of %d bytes: more than %d", len(o.label), maxLabel)
-	case !utf8.ValidString(o.label):
-		return errors.New("label is not valid UTF-8")
-	case strings.ContainsFunc(o.label, unicode.IsControl):
-		return errors.New("label has a control character")
 	}
-	return nil
+	return second.CheckLabel(o.label)
 }

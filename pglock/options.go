@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -29,9 +27,8 @@ type options struct {
 }
 
 const (
-	minTTL   = time.Second
-	maxTTL   = 24 * time.Hour
-	maxLabel = 256
+	minTTL = time.Second
+	maxTTL = 24 * time.Hour
 )
 
 // WithLeaseTTL sets for how long the server keeps what a process has that it does not hear from;
@@ -62,7 +59,7 @@ func WithLogger(logger *slog.Logger) Option {
 }
 
 // WithLabel sets a name for this process that Contenders shows beside its host and pid; at
-// most 256 bytes of UTF-8 without control characters.
+// most 256 bytes of UTF-8, and only characters that are printed.
 func WithLabel(label string) Option {
 	return option(func(o *options) { o.label = label })
 }
@@ -103,14 +100,8 @@ func (o options) check() error {
 		return fmt.Errorf("lease margin %v: more than half of the lease TTL %v", o.margin, o.ttl)
 	case o.logger == nil:
 		return errors.New("nil logger")
-	case len(o.label) > maxLabel:
-		return fmt.Errorf("label of %d bytes: more than %d", len(o.label), maxLabel)
-	case !utf8.ValidString(o.label):
-		return errors.New("label is not valid UTF-8")
-	case strings.ContainsFunc(o.label, unicode.IsControl):
-		return errors.New("label has a control character")
 	}
-	return nil
+	return second.CheckLabel(o.label)
 }
 
 // safety is how long before its end by the server's count a lease counts as over.

@@ -20,7 +20,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		{WithLogger(nil), "nil logger"},
 		{WithLabel(strings.Repeat("x", 257)), "label of 257 bytes"},
 		{WithLabel("\xff"), "label is not"},
-		{WithLabel("a\nb"), "control character"},
+		{WithLabel("a\nb"), "not printed"},
 		{nil, "option of type <nil>"},
 		{strange{}, "option of type pglock.strange"},
 	} {

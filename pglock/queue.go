@@ -35,6 +35,7 @@ func look(ctx context.Context, q pgxQuerier, paths []string) ([]place, error) {
 		var linger int64
 		err = row.Scan(&p.path, &p.ID, &p.Token, &p.Since, &p.Shared, &p.Asked, &linger, &p.Host, &p.PID, &p.Label)
 		p.Linger = time.Duration(linger) * time.Millisecond
+		p.Host, p.Label = second.Text(p.Host), second.Text(p.Label)
 		return p, err
 	})
 }

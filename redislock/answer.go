@@ -67,7 +67,7 @@ func (p place) asked() bool { return len(p.about) > 1 && p.about[1] == 'a' }
 func (p place) describe() second.Contender {
 	o := p.owner()
 	return second.Contender{
-		ID: p.id, Token: p.token, Since: o.Time, Host: o.Host, PID: o.PID, Label: o.Label,
+		ID: second.Text(p.id), Token: p.token, Since: o.Time, Host: second.Text(o.Host), PID: o.PID, Label: second.Text(o.Label),
 		Linger: time.Duration(o.Linger) * time.Millisecond, Shared: p.reads(), Asked: p.asked(),
 	}
 }

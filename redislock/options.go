@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -26,9 +24,6 @@ type options struct {
 	logger *slog.Logger
 	label  string
 }
-
-// maxLabel keeps what a contender says of itself under one KiB.
-const maxLabel = 256
 
 // maxTTL keeps a lease far below the time that the keys of a lock outlive their last use.
 const maxTTL = time.Hour
@@ -62,7 +57,7 @@ func WithLogger(logger *slog.Logger) Option {
 }
 
 // WithLabel sets a name for this process that Contenders shows beside its host and pid; at
-// most 256 bytes of UTF-8 without control characters.
+// most 256 bytes of UTF-8, and only characters that are printed.
 func WithLabel(label string) Option {
 	return option(func(o *options) { o.label = label })
 }
@@ -95,12 +90,6 @@ func (o options) check() error {
 		return fmt.Errorf("lease margin %v: more than half of the lease TTL %v", o.margin, o.ttl)
 	case o.logger == nil:
 		return errors.New("nil logger")
-	case len(o.label) > maxLabel:
-		return fmt.Errorf("label of %d bytes: more than %d", len(o.label), maxLabel)
-	case !utf8.ValidString(o.label):
-		return errors.New("label is not valid UTF-8")
-	case strings.ContainsFunc(o.label, unicode.IsControl):
-		return errors.New("label has a control character")
 	}
-	return nil
+	return second.CheckLabel(o.label)
 }

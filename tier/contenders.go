@@ -20,7 +20,8 @@ type Contender struct {
 	// many short holds, and healthy.
 	HeldSince time.Time
 
-	// What the process says of itself; zero for those of other libraries.
+	// What the process says of itself; zero for those of other libraries. Of a text, the ID included, the first 256 bytes
+	// count, "…" stands for more, and what is not plainly printed is spelled out, such as \n and \u202e.
 	Host  string
 	PID   int
 	Label string

@@ -7,6 +7,8 @@ import (
 	"regexp"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // Break deletes the node of the holder of the lock if its fencing token is the given one, whoever
@@ -117,8 +119,8 @@ func (b *breaking) refuse(head *Contender) error {
 	if head == nil {
 		return fmt.Errorf("%w: token %d, but nobody holds the lock", ErrNotHolder, b.token)
 	}
-	return fmt.Errorf("%w: token %d, but the lock is held with token %d by %q (%s, host %q, pid %d, label %q)",
-		ErrNotHolder, b.token, head.Token, head.Node, head.Kind, head.Host, head.PID, head.Label)
+	return fmt.Errorf("%w: token %d, but the lock is held with token %d by %s (%s, host \"%s\", pid %d, label \"%s\")",
+		ErrNotHolder, b.token, head.Token, second.Text(head.Node), head.Kind, head.Host, head.PID, head.Label)
 }
 
 // delete asks for all that is left of the node to go. Whoever is at the head stays there until it

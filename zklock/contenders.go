@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A Contender is one node in the queue for a lock.
@@ -25,7 +27,8 @@ type Contender struct {
 	Token   int64     // fencing token it has as holder; of a writer that is shared by now, a higher number than that
 	Since   time.Time // creation of the node, by the server's clock
 
-	// What the process says of itself; zero for other libraries' nodes.
+	// What the process says of itself; zero for other libraries' nodes. Of a text 256 bytes count, and
+	// what is not plainly printed is spelled out.
 	Host  string
 	PID   int
 	Label string
@@ -129,7 +132,7 @@ func (q *Contender) read(data []byte, stat *zk.Stat) {
 	q.Asked = asked(data)
 	var d description
 	if json.Unmarshal(data, &d) == nil && d.Version == 1 {
-		q.Host, q.PID, q.Label = d.Host, d.PID, d.Label
+		q.Host, q.PID, q.Label = second.Text(d.Host), d.PID, second.Text(d.Label)
 		q.Linger = time.Duration(d.Linger) * time.Millisecond
 	}
 }

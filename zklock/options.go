@@ -8,13 +8,11 @@ import (
 	"log/slog"
 	"math"
 	"net"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
@@ -41,9 +39,6 @@ type credential struct {
 	scheme string
 	secret []byte
 }
-
-// maxLabel keeps the data of a lock node under one KiB.
-const maxLabel = 256
 
 // WithSessionTimeout sets the session timeout to ask for; default 15 s. The server
 // bounds it to 2–20 of its ticks (of 2 s by default), and the lease needs four of them:
@@ -123,7 +118,7 @@ func WithLogger(logger *slog.Logger) Option {
 }
 
 // WithLabel sets a name for this process that Contenders shows beside its host and pid;
-// at most 256 bytes of UTF-8 without control characters.
+// at most 256 bytes of UTF-8, and only characters that are printed.
 func WithLabel(label string) Option {
 	return func(o *options) { o.label = label }
 }
@@ -178,17 +173,11 @@ func (o options) check() error {
 		return errors.New("nil dial function")
 	case o.logger == nil:
 		return errors.New("nil logger")
-	case len(o.label) > maxLabel:
-		return fmt.Errorf("label of %d bytes: more than %d", len(o.label), maxLabel)
-	case !utf8.ValidString(o.label):
-		return errors.New("label is not valid UTF-8")
-	case strings.ContainsFunc(o.label, unicode.IsControl):
-		return errors.New("label has a control character")
 	}
 	for _, c := range o.auth {
 		if c.scheme == "" {
 			return errors.New("auth without a scheme")
 		}
 	}
-	return nil
+	return second.CheckLabel(o.label)
 }

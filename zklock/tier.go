@@ -77,7 +77,7 @@ func (c claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 
 func (c Contender) forGate() second.Contender {
 	return second.Contender{
-		ID: c.Node, Token: c.Token, Since: c.Since, Host: c.Host, PID: c.PID, Label: c.Label, Linger: c.Linger,
+		ID: second.Text(c.Node), Token: c.Token, Since: c.Since, Host: c.Host, PID: c.PID, Label: c.Label, Linger: c.Linger,
 		Shared: c.Kind.Reads(), Asked: c.Asked,
 	}
 }

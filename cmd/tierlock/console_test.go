@@ -69,7 +69,7 @@ func acquire(t *testing.T, lock *zklock.Lock) *zklock.Node {
 }
 
 // evil is what a process may write into a node that a terminal would obey.
-const evil = `{"v":1,"host":"\u001b]0;owned\u0007","pid":7,"label":"\u001b[2J\u202egnp"}`
+var evil = `{"v":1,"host":"\u001b]0;owned\u0007","pid":7,"label":"\u001b[2J\u202egnp\n\u2028level=ERROR` + strings.Repeat("x", 900<<10) + `"}`
 
 func TestWhatAQueueIsIsSeenExplainedAndBroken(t *testing.T) {
 	c := console{startServer(t)}
@@ -97,8 +97,12 @@ func TestWhatAQueueIsIsSeenExplainedAndBroken(t *testing.T) {
 			NodeAgeMS *int64 `json:"node_age_ms"`
 		}
 	}
-	if err := json.Unmarshal([]byte(c.want(t, "who /jobs/report -o json", 0)), &queue); err != nil {
+	text := c.want(t, "who /jobs/report -o json", 0)
+	if err := json.Unmarshal([]byte(text), &queue); err != nil {
 		t.Fatal(err)
+	}
+	if len(text) > 8<<10 {
+		t.Errorf("%d bytes about two contenders", len(text))
 	}
 	if q := queue.Contenders; len(q) != 2 || q[0].Token != holder.Token() || q[1].WaitsFor != q[0].Node || q[0].NodeAgeMS == nil {
 		t.Fatalf("got %+v", queue)
@@ -119,6 +123,10 @@ func TestWhatAQueueIsIsSeenExplainedAndBroken(t *testing.T) {
 		t.Error("the former holder does not hear of it")
 	}
 	holder.Release()
+
+	const said = `held by process 7 on \\x1b\]0;owned\\a \(\\x1b\[2J\\u202egnp\\n\\u2028level=ERRORx{200,256}…\)\n$`
+	c.want(t, "run -n /jobs/report -- true", 75, "^[^\n]*not acquired: "+said)
+	c.want(t, "run -v -w 1200ms /jobs/report -- true", 75, "^[^\n]*waiting: held by process 7 on [^\n]*\n[^\n]*not acquired within 1.2s: "+said)
 
 	// What belongs to nobody stays until somebody breaks it.
 	if err := conn.Delete(stray, -1); err != nil {

@@ -124,7 +124,7 @@ func (in *invocation) dial(ctx context.Context, o Options) (*Locks, error) {
 // readable makes any text a label.
 func readable(text string) string {
 	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
 			return '.'
 		}
 		return r

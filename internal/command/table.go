@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A table is columns of text, aligned. Its cells are made harmless: much of what is in nodes was
@@ -34,7 +34,7 @@ func (t table) row(cells ...string) {
 
 func (t table) end() error { return t.w.Flush() }
 
-func clean(s string) string { return inspect.Clean(s) }
+func clean(s string) string { return second.Clean(s) }
 
 // age is a time that has passed, short enough for a column.
 func age(d time.Duration) string {
@@ -57,7 +57,7 @@ func owner(c *inspect.Contender) string {
 	case c.PID != 0 || c.Host != "":
 		return strings.TrimSpace(fmt.Sprintf("%s pid %d %s", c.Host, c.PID, c.Label))
 	case c.Content != "":
-		return strconv.Quote(c.Content)
+		return `"` + c.Content + `"`
 	case !c.Readable:
 		return "(may not be read)"
 	}

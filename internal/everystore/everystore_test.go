@@ -39,6 +39,9 @@ func TestEveryStore(t *testing.T) {
 					test(t)
 				})
 			}
+			if store.deface != nil { // PostgreSQL lets nothing else into the name of a session, and cuts that
+				run("foreign text", func(t *testing.T) { testForeignText(t, s, store.deface) })
+			}
 			run("elections", func(t *testing.T) { testElection(t, s) })
 			for _, p := range parts {
 				run(p.name+", one at a time", func(t *testing.T) { testOneAtATime(t, s, p) })

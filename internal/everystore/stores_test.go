@@ -50,13 +50,14 @@ type connect func(t *testing.T, addr string) (*tier.Registry, error)
 
 // A store is how to start a server, and to connect to one.
 type store struct {
-	name  string
-	start func(t *testing.T) (addr string, c connect)
+	name   string
+	start  func(t *testing.T) (addr string, c connect)
+	deface deface
 }
 
 var stores = []store{
-	{"ZooKeeper", startZooKeeper}, {"etcd", startEtcd}, {"Redis", startRedis},
-	{"PostgreSQL", postgres(pglock.New)}, {"PostgreSQL, advisory", postgres(pglock.NewAdvisory)},
+	{"ZooKeeper", startZooKeeper, defaceZooKeeper}, {"etcd", startEtcd, defaceEtcd}, {"Redis", startRedis, defaceRedis},
+	{"PostgreSQL", postgres(pglock.New), defacePostgres}, {"PostgreSQL, advisory", postgres(pglock.NewAdvisory), nil},
 }
 
 func startZooKeeper(t *testing.T) (string, connect) {

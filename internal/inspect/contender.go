@@ -75,12 +75,12 @@ func (c *Contender) explain() string {
 	}
 	switch {
 	case c.PID != 0:
-		who += fmt.Sprintf(" on host %q, pid %d", c.Host, c.PID)
+		who += fmt.Sprintf(` on host "%s", pid %d`, c.Host, c.PID)
 		if c.Label != "" {
-			who += fmt.Sprintf(", label %q", c.Label)
+			who += fmt.Sprintf(`, label "%s"`, c.Label)
 		}
 	case c.Content != "":
-		who += fmt.Sprintf(", says %q", c.Content)
+		who += fmt.Sprintf(`, says "%s"`, c.Content)
 	}
 	switch c.State {
 	case Waits:

@@ -124,7 +124,8 @@ type Grant interface {
 	AwaitRelease() error
 }
 
-// A Contender is one process in the queue for a lock; see [tier.Contender].
+// A Contender is one process in the queue for a lock; see [tier.Contender]. The tier has [Text] of each text: anybody may have
+// put it there.
 type Contender struct {
 	ID     string
 	Token  int64

@@ -5,11 +5,9 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zklock"
 )
-
-// maxContent is how much is shown of what another library writes into its nodes.
-const maxContent = 200
 
 // Describe turns a queue into what is shown of it.
 func Describe(queue []zklock.Contender, now time.Time) []inspect.Contender {
@@ -17,7 +15,7 @@ func Describe(queue []zklock.Contender, now time.Time) []inspect.Contender {
 	var contenders []inspect.Contender
 	for _, read := range queue {
 		c := inspect.Contender{
-			Node: read.Node, Pair: read.Pair, Kind: string(read.Kind), Sequence: read.Sequence,
+			Node: second.Text(read.Node), Pair: second.Text(read.Pair), Kind: string(read.Kind), Sequence: read.Sequence,
 			Readable: !read.Since.IsZero(), Token: read.Token, Ephemeral: read.Session != 0,
 			Host: read.Host, PID: read.PID, Label: read.Label, LingerMS: read.Linger.Milliseconds(), Asked: read.Asked,
 		}
@@ -29,7 +27,7 @@ func Describe(queue []zklock.Contender, now time.Time) []inspect.Contender {
 			c.Session = fmt.Sprintf("0x%x", uint64(read.Session))
 		}
 		if c.PID == 0 && c.Host == "" && !c.Asked {
-			c.Content = string(read.Data[:min(len(read.Data), maxContent)])
+			c.Content = second.Text(string(read.Data))
 		}
 		line.place(&c)
 		contenders = append(contenders, c)

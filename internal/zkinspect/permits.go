@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // examineSemaphore looks at permits, and at what does not share a path with them.
@@ -20,7 +21,7 @@ func (r examination) examineSemaphore(content string) {
 	number, marked := strings.CutPrefix(content, permitsMark)
 	switch {
 	case marked && s.All == 0:
-		r.Find(inspect.Problem, "", "the number of permits is %q: no tierlock process can take any; set the content of the path", number)
+		r.Find(inspect.Problem, "", "the number of permits is \"%s\": no tierlock process can take any; set the content of the path", second.Text(number))
 	case !marked:
 		r.Find(inspect.Note, "", "the path does not say how many permits there are, as Curator's do not: whoever takes permits has to know")
 	}
@@ -61,16 +62,16 @@ func (r examination) examineKazooSemaphore(content string) {
 	if len(r.Contenders) > 0 || r.Semaphore != nil {
 		grade = inspect.Warning
 	}
-	r.Find(grade, "", "the content of the path is %q, as of kazoo's Semaphore: that shares a path with no lock or semaphore of another library, "+
-		"and tierlock's semaphore refuses it", content)
+	r.Find(grade, "", "the content of the path is \"%s\", as of kazoo's Semaphore: that shares a path with no lock or semaphore of another library, "+
+		"and tierlock's semaphore refuses it", second.Text(content))
 }
 
 func who(s *inspect.Share) string {
 	switch {
 	case s.PID != 0 || s.Host != "":
-		return strings.TrimSpace(fmt.Sprintf("host %q, pid %d, label %q", s.Host, s.PID, s.Label))
+		return strings.TrimSpace(fmt.Sprintf(`host "%s", pid %d, label "%s"`, s.Host, s.PID, s.Label))
 	case s.Content != "":
-		return fmt.Sprintf("says %q", s.Content)
+		return fmt.Sprintf(`says "%s"`, s.Content)
 	}
 	return "says nothing of itself"
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tierlock/tierlock/etcdlock/internal/version"
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // find says what is particular to etcd: permissions, the servers, and keys that belong to no lease.
@@ -66,14 +67,14 @@ func (k keys) findKeys(ctx context.Context, r *inspect.Report) error {
 	if err != nil {
 		return err
 	}
-	leases := make(map[string]int64) // by name
+	leases := make(map[string]int64) // by name, as contenders have it
 	below := ""
 	for _, kv := range answer.Kvs {
 		name := strings.TrimPrefix(string(kv.Key), prefix)
 		if strings.Contains(name, "/") {
-			below = name
+			below = second.Text(name)
 		}
-		leases[name] = kv.Lease
+		leases[second.Text(name)] = kv.Lease
 	}
 	others := false
 	for i := range r.Contenders {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
@@ -15,6 +17,7 @@ import (
 	"github.com/tierlock/tierlock/etcdlock"
 	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // Keys are what is in an etcd.
@@ -62,10 +65,20 @@ func contends(name string, lease int64) bool {
 	return lease != 0 && (ours.MatchString(name) || name == fmt.Sprintf("%x", lease))
 }
 
-// remove deletes the key of a contender, if it is the one that was made at the revision that is its
+// remove deletes the key of a contender, which is the one that was made at the revision that is its
 // token. It asks until there is an answer; if the key is gone by then, it was this that did it.
 func (k keys) remove(ctx context.Context, path string, c *inspect.Contender) (bool, error) {
-	key := path + "/" + c.Node
+	found, err := k.client.Get(ctx, path+"/", clientv3.WithPrefix(), clientv3.WithMinCreateRev(c.Token), clientv3.WithMaxCreateRev(c.Token), clientv3.WithKeysOnly())
+	if err != nil {
+		return false, err
+	}
+	at := slices.IndexFunc(found.Kvs, func(kv *mvccpb.KeyValue) bool {
+		return second.Text(strings.TrimPrefix(string(kv.Key), path+"/")) == c.Node
+	})
+	if at < 0 {
+		return false, nil
+	}
+	key := string(found.Kvs[at].Key)
 	pace := retry.New()
 	for again := false; ; again = true {
 		answer, err := k.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", c.Token)).Then(clientv3.OpDelete(key)).Commit()
@@ -73,10 +86,10 @@ func (k keys) remove(ctx context.Context, path string, c *inspect.Contender) (bo
 		case err == nil:
 			return answer.Succeeded || again, nil
 		case refused(err):
-			return false, fmt.Errorf("delete %s: %w", key, err)
+			return false, fmt.Errorf("delete %s: %w", second.Text(key), err)
 		}
 		if retry.Pause(ctx, pace.NextBackOff()) != nil {
-			return false, fmt.Errorf("delete %s: %w; the key may yet be deleted", key, err)
+			return false, fmt.Errorf("delete %s: %w; the key may yet be deleted", second.Text(key), err)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -58,6 +59,18 @@ func TestAKeyUnderNoLeaseIsFoundAndBroken(t *testing.T) {
 	commandtest.Want(t, env, "doctor /left/report", 1, "(?m)^over\n.*\n +problem +belongs to no lease.*tierlock-etcd break /left/report -token "+fmt.Sprint(token), "(?m)^over-too\n.*waits for 1 ahead.*\n.*delete it$")
 	commandtest.Want(t, env, fmt.Sprintf("break /left/report -yes -token %d", token), 0, "deleted over of other")
 	commandtest.Want(t, env, fmt.Sprintf("break /left/report -yes -token %d", token), 1, "nothing was deleted")
+}
+
+// Any bytes can be the name of a key: it is shown as a short line, and found all the same.
+func TestAKeyOfAnyNameIsShownAndBroken(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	token := put(t, dial(t, server), "/odd/report/\x1b[2J\n\u202e\xff"+strings.Repeat("x", 1000), "")
+	env := at(server.Addr())
+	const name = `\\x1b\[2J\\n\\u202e\\xffx{200,256}…`
+	commandtest.Want(t, env, "doctor /odd/report", 1, "(?m)^"+name+"\n.*\n +problem +belongs to no lease")
+	commandtest.Want(t, env, "run -n /odd/report -- true", 75, "held by "+name+"\n$")
+	commandtest.Want(t, env, fmt.Sprintf("break /odd/report -yes -token %d", token), 0, "deleted "+name+" of other")
 }
 
 // Where there is more than -limit, it says so.

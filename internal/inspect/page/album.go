@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // What the page gets is bounded, however many locks there are and however fast they change hands.
@@ -85,11 +86,11 @@ func (a *album) add(sight inspect.Sight) []byte {
 		a.remember(queues, sight)
 	}
 	s := state{
-		Path: inspect.Clean(a.path), At: sight.At.UnixMilli(), Every: a.every.Milliseconds(), Window: window.Milliseconds(),
-		Trouble: inspect.Clean(sight.Trouble), Complete: sight.Complete, Locks: []lock{},
+		Path: second.Clean(a.path), At: sight.At.UnixMilli(), Every: a.every.Milliseconds(), Window: window.Milliseconds(),
+		Trouble: second.Clean(sight.Trouble), Complete: sight.Complete, Locks: []lock{},
 	}
 	if sight.Quarantine != nil {
-		s.Grants = inspect.Clean(sight.Quarantine.Error())
+		s.Grants = second.Clean(sight.Quarantine.Error())
 	}
 	for _, path := range slices.Sorted(maps.Keys(a.locks)) {
 		if len(s.Locks) == maxLocks {
@@ -158,7 +159,7 @@ func (h *history) see(q *inspect.Queue, now time.Time) {
 }
 
 func show(path string, q *inspect.Queue, h *history) lock {
-	l := lock{Path: inspect.Clean(path), Holders: []someone{}, Waiters: []someone{}, Spans: h.spans, Unseen: h.unseen}
+	l := lock{Path: second.Clean(path), Holders: []someone{}, Waiters: []someone{}, Spans: h.spans, Unseen: h.unseen}
 	if q == nil {
 		return l
 	}
@@ -186,7 +187,7 @@ func show(path string, q *inspect.Queue, h *history) lock {
 }
 
 // name is what a process is called, the same in all its nodes.
-func name(c *inspect.Contender) string { return inspect.Clean(rawName(c)) }
+func name(c *inspect.Contender) string { return second.Clean(rawName(c)) }
 
 func rawName(c *inspect.Contender) string {
 	switch {
@@ -195,7 +196,7 @@ func rawName(c *inspect.Contender) string {
 	case c.PID != 0 || c.Host != "":
 		return fmt.Sprintf("%s:%d", c.Host, c.PID)
 	case strings.TrimSpace(c.Content) != "":
-		return fmt.Sprintf("%q %s", c.Content, c.Session)
+		return fmt.Sprintf(`"%s" %s`, c.Content, c.Session)
 	}
 	return strings.TrimSpace("unnamed " + c.Session)
 }

@@ -103,9 +103,9 @@ func (p place) describe() second.Contender {
 	c.PID = int(number(fields[3], 36))
 	c.Linger = time.Duration(number(fields[4], 36)) * time.Millisecond
 	c.Since = time.UnixMilli(number(fields[5], 36)).UTC()
-	c.Host = fields[6]
+	c.Host = second.Text(fields[6])
 	if len(fields) == 8 {
-		c.Label = fields[7]
+		c.Label = second.Text(fields[7])
 	}
 	return c
 }

@@ -1,0 +1,47 @@
+package second
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+func TestCleanLeavesNothingForATerminalToObey(t *testing.T) {
+	for in, want := range map[string]string{
+		"größer 漢字 \"x\" <b>": "größer 漢字 \"x\" <b>", "\x1b[2J\a": `\x1b[2J\a`, "a\nb\tc": `a\nb\tc`, "\u202eabc": `\u202eabc`,
+		"\xff\xfe": `\xff\xfe`, "\u009b31m": `\u009b31m`, "a\u2028b\u2029c\u0085": `a\u2028b\u2029c\u0085`, "\u2066a\u2069\u200b": `\u2066a\u2069\u200b`,
+	} {
+		if got := Clean(in); got != want {
+			t.Errorf("Clean(%q): got %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzTextIsAShortLineThatIsPrinted(f *testing.F) {
+	for _, s := range []string{"", "billing", strings.Repeat("x", 1<<20), strings.Repeat("漢", 200), strings.Repeat("\x80", 300), strings.Repeat("\U000e0001", 300)} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		text := Text(s)
+		if len(text) > 4*maxText+len("…") {
+			t.Errorf("%d bytes of %d", len(text), len(s))
+		}
+		if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q", text)
+		}
+		if CheckLabel(s) == nil && text != s {
+			t.Errorf("the label %q is %q to others", s, text)
+		}
+	})
+}
+
+func TestLabelsThatOthersWouldSeeOtherwiseAreRefused(t *testing.T) {
+	for label, fine := range map[string]bool{
+		"night run": true, strings.Repeat("x", 256): true, strings.Repeat("x", 257): false, "\xff": false, "a\nb": false, "a\u2028b": false, "\u202ea": false,
+	} {
+		if err := CheckLabel(label); (err == nil) != fine {
+			t.Errorf("%q: %v", label, err)
+		}
+	}
+}
