@@ -428,3 +428,73 @@ func TestContextThatEndsWhenPermitsCome(t *testing.T) {
 		}
 	})
 }
+
+// What is left of many permits goes with one look and one write.
+func TestManyPermitsWhoseAnswerIsLostGoTogether(t *testing.T) {
+	const many = 1000
+	for _, lost := range []string{"of the exchange", "of the release", "of the release, which is not executed", "of a release without connection"} {
+		t.Run(lost, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				s := process(t, srv).Semaphore(pool, many)
+				if err := s.Do(soon(t), 1, func(context.Context) error { return nil }); err != nil { // the path is there
+					t.Fatal(err)
+				}
+				requests := make(map[zktest.Op]int)
+				strike := func(stage zktest.Stage, then func()) {
+					struck := false
+					srv.Intercept(func(f *zktest.Frame) zktest.Action {
+						if f.Stage == zktest.Request && !heartbeat(f) && f.Op != zktest.OpConnect {
+							requests[f.Op]++
+						}
+						if !struck && f.Op == zktest.OpMulti && f.Stage == stage && !heartbeat(f) {
+							struck = true
+							clear(requests)
+							then()
+							return zktest.Cut
+						}
+						return zktest.Pass
+					})
+				}
+				if lost == "of the exchange" {
+					ctx, cancel := context.WithCancel(soon(t))
+					strike(zktest.Reply, cancel)
+					if _, err := s.Acquire(ctx, many); !errors.Is(err, context.Canceled) {
+						t.Fatal(err)
+					}
+				} else {
+					permits, err := s.Acquire(soon(t), many)
+					if err != nil {
+						t.Fatal(err)
+					}
+					switch lost {
+					case "of the release":
+						strike(zktest.Reply, func() {})
+					case "of the release, which is not executed":
+						strike(zktest.Request, func() {})
+					default:
+						strike(zktest.Event, func() {})
+						member := srv.Member("127.0.0.1:2181")
+						member.Refuse()
+						srv.CutAll()
+						synctest.Wait()
+						time.AfterFunc(time.Second, member.Accept)
+					}
+					if err := permits.Release(); err != nil {
+						t.Error(err)
+					}
+				}
+				time.Sleep(sessionTimeout / 2)
+				if n := len(srv.Children(pool + "/leases")); n != 0 {
+					t.Errorf("%d permits are left", n)
+				}
+				sum := 0
+				for _, n := range requests {
+					sum += n
+				}
+				if sum > 20 {
+					t.Errorf("%d requests: %v", sum, requests)
+				}
+			})
+		})
+	}
+}

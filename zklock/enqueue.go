@@ -210,9 +210,7 @@ func (a *attempt) lookUp(prefixes []string, cause error) (*Node, error) {
 
 // reap gives up what a create with these prefixes may have left.
 func (a *attempt) reap(prefixes []string) {
-	for _, prefix := range prefixes {
-		a.client.reaper.Add(remains{parent: a.lock.path, prefix: prefix})
-	}
+	a.client.reaper.Add(remains{parent: a.lock.path, prefixes: prefixes})
 }
 
 // createError names the one failure that a sequential create can only have when its

@@ -211,7 +211,7 @@ func (n *Node) reap() {
 	maybe := n.maybe() // asked first: what it is by then is asked for next
 	for _, z := range slices.Concat(maybe, n.mine()) {
 		if !z.gone() {
-			c.reaper.Add(remains{path: z.path})
+			c.reaper.Add(remains{parent: parentOf(z.path), paths: []string{z.path}})
 		}
 	}
 }

@@ -98,11 +98,7 @@ func (s *semaphore) exchanged(a *attempt, turn *Node, prefixes []string, answer 
 		if err != nil || n == nil {
 			return nil, cmp.Or(err, errGone)
 		}
-		var paths []string
-		for _, z := range n.znodes {
-			paths = append(paths, z.path)
-		}
-		return s.adopt(a, turn, paths, nil)
+		return s.adopt(a, turn, n.znodes.paths(), nil)
 	}
 	turn.delete(nil)
 	if classify(a.obstacle) == permanent {
@@ -134,8 +130,15 @@ func (s *semaphore) adopt(a *attempt, turn *Node, paths []string, session *link.
 	if err == nil {
 		return taken, nil
 	}
+	lost := s.Err() != nil
 	for _, n := range taken {
-		n.discard()
+		n.spent.Store(true)
+		lost = n.leave() != nil || lost
+	}
+	if lost {
+		s.leaveToReaper(taken, nil)
+	} else {
+		s.delete(taken)
 	}
 	if classify(err) == permanent {
 		return nil, err
@@ -151,10 +154,16 @@ func (s *semaphore) Release(permits []second.Permit) error {
 		n := p.(grant).Node
 		nodes[i] = n
 		n.spent.Store(true)
+		if n.znodes.gone() { // by another hand, and nobody has said so yet
+			n.endHold(errDeleted(n.path()))
+		}
 		loss = cmp.Or(loss, n.leave())
 	}
-	together := len(nodes) > 1 && loss == nil && s.Err() == nil
-	if !together || !s.link.Spawn(func() { s.delete(nodes) }) {
+	switch err := s.Err(); {
+	case err != nil && !errors.Is(err, ErrClosed) && s.link.Leased():
+		s.leaveToReaper(nodes, err)
+	case err == nil && loss == nil && len(nodes) > 1 && s.link.Spawn(func() { s.delete(nodes) }):
+	default:
 		for _, n := range nodes {
 			n.startDelete(n.lossNow())
 		}
@@ -171,16 +180,34 @@ func (s *semaphore) delete(nodes []*Node) {
 		ops = append(ops, n.znodes.deletes()...)
 	}
 	_, err := s.link.Transact(ops...)
-	for _, n := range nodes {
-		switch classify(err) {
-		case done:
+	switch classify(err) {
+	case done:
+		for _, n := range nodes {
 			n.znodes.deleted(done)
 			n.finish(nil)
-		case missing, permanent: // one of them, and nothing was done
-			n.delete(nil)
-		default:
-			n.finish(n.doubt(err))
 		}
+	case missing, permanent: // one of them, and nothing was done
+		for _, n := range nodes {
+			n.delete(nil)
+		}
+	default:
+		s.leaveToReaper(nodes, err)
+	}
+}
+
+// leaveToReaper has all that is not gone deleted together. Err is why the server has not answered.
+func (s *semaphore) leaveToReaper(nodes []*Node, err error) {
+	var paths []string
+	for _, n := range nodes {
+		if !n.reaped.Swap(true) && !n.znodes.gone() {
+			paths = append(paths, n.path())
+		}
+	}
+	if len(paths) > 0 && s.link.Context().Err() == nil { // else they go with the session
+		s.reaper.Add(remains{parent: s.leases.path, paths: paths})
+	}
+	for _, n := range nodes {
+		n.finish(cmp.Or(context.Cause(n.life), n.doubt(err)))
 	}
 }
 

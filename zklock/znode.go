@@ -32,19 +32,31 @@ func newZnodes(paths []string, changed func(*znode)) znodes {
 }
 
 // names returns the names below the lock path.
-func (zs znodes) names() []string {
-	names := make([]string, len(zs))
+func (zs znodes) names() []string { return namesOf(zs.paths()) }
+
+func (zs znodes) paths() []string {
+	paths := make([]string, len(zs))
 	for i, z := range zs {
-		names[i] = baseOf(z.path)
+		paths[i] = z.path
+	}
+	return paths
+}
+
+func namesOf(paths []string) []string {
+	names := make([]string, len(paths))
+	for i, path := range paths {
+		names[i] = baseOf(path)
 	}
 	return names
 }
 
 // deletes are the operations that delete the znodes.
-func (zs znodes) deletes() []any {
-	var ops []any
-	for _, z := range zs {
-		ops = append(ops, &zk.DeleteRequest{Path: z.path, Version: -1})
+func (zs znodes) deletes() []any { return deletesOf(zs.paths()) }
+
+func deletesOf(paths []string) []any {
+	ops := make([]any, len(paths))
+	for i, path := range paths {
+		ops[i] = &zk.DeleteRequest{Path: path, Version: -1}
 	}
 	return ops
 }
