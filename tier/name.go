@@ -2,6 +2,7 @@ package tier
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -9,7 +10,9 @@ import (
 
 // Name returns the path of a lock below dir for any name, such as that of a job: letters and digits
 // of any script stay as they are, and so do - _ . ~ : @ = + and commas; all else is escaped as in
-// URLs. Different names give different paths, and url.PathUnescape gives back the name.
+// URLs. Different names give different paths, and url.PathUnescape gives back the name. One that a store
+// has a use for itself has its last character escaped: in ZooKeeper a lock at dir would take "lock-0000000001"
+// for one that queues.
 //
 //	tier.Name("/jobs", "daily report/größe") == "/jobs/daily%20report%2Fgröße"
 //
@@ -35,8 +38,15 @@ func Name(dir, name string) string {
 	if b.String() == "/zookeeper" { // reserved there
 		return b.String()[:kept] + "%7Aookeeper"
 	}
+	if last := b.Len() - 1; reserved.MatchString(name) {
+		return fmt.Sprintf("%s%%%02X", b.String()[:last], b.String()[last])
+	}
 	return b.String()
 }
+
+// reserved are the names of those who queue in ZooKeeper, whichever library they use, and how the keys end
+// that a lock in Redis has beside its own.
+var reserved = regexp.MustCompile(`(lock-|__WRIT__|__READ__|__lock__|__rlock__)(\d{10}|-\d{9,10})$|:tierlock:\w+$`)
 
 // plain reports whether a character can stand in a path everywhere; above U+FFFF ZooKeeper takes
 // none.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
 	"pgregory.net/rapid"
 )
 
@@ -23,6 +24,9 @@ func TestNameIsAReadablePath(t *testing.T) {
 		{"/jobs", "zookeeper", "/jobs/zookeeper"},
 		{"", "zookeeper", "/%7Aookeeper"},
 		{"/", "a", "/a"},
+		{"/jobs", "lock-1", "/jobs/lock-1"},
+		{"/jobs", "lock-0000000001", "/jobs/lock-000000000%31"},
+		{"{jobs}", "a:tierlock:queue", "{jobs}/a:tierlock:queu%65"},
 	} {
 		if got := tier.Name(c.dir, c.name); got != c.want {
 			t.Errorf("Name(%q, %q): got %q, want %q", c.dir, c.name, got, c.want)
@@ -33,7 +37,7 @@ func TestNameIsAReadablePath(t *testing.T) {
 func TestEveryNameIsALockThatUnescapesToIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.StringN(1, 80, 300), rapid.Map(rapid.SliceOfN(rapid.Byte(), 1, 300), func(b []byte) string { return string(b) }),
-			rapid.SampledFrom([]string{".", "..", "zookeeper", "%", "%2F", "/", "/zookeeper", "\u0600\u06dd"})).Draw(t, "name")
+			rapid.SampledFrom([]string{".", "..", "zookeeper", "lock-0000000001", "lock-000000000%31", ":tierlock:a", "%", "%2F", "/", "/zookeeper", "\u0600\u06dd"})).Draw(t, "name")
 		dir := rapid.SampledFrom([]string{"", "/", "/jobs", "/jobs/"}).Draw(t, "dir")
 		p := tier.Name(dir, name)
 		if err := zklock.ValidatePath(p); err != nil {
@@ -44,6 +48,33 @@ func TestEveryNameIsALockThatUnescapesToIt(t *testing.T) {
 		}
 		if got, err := url.PathUnescape(path.Base(p)); err != nil || got != name {
 			t.Fatalf("Name(%q, %q) unescapes to %q, %v", dir, name, got, err)
+		}
+	})
+}
+
+// Whatever has a lock below that of dir does not queue for it.
+func TestNoNameIsAContenderOfTheLockAbove(t *testing.T) {
+	var names []string
+	for _, mark := range []string{"lock-", "__WRIT__", "__READ__", "__lock__", "__rlock__"} {
+		for _, number := range []string{"0000000000", "2147483647", "9999999999", "-000000001", "-2147483648"} {
+			names = append(names, mark+number, "_c_00000000-0000-8000-8000-000000000000-"+mark+number, "x"+mark+number)
+		}
+	}
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks, other := process(t, srv), process(t, srv)
+		for _, name := range names {
+			below := acquire(t, locks.Mutex(tier.Name("/jobs", name)))
+			for _, above := range []*tier.Mutex{other.Mutex("/jobs"), other.RWMutex("/jobs").Reader(), other.RWMutex("/jobs").Writer()} {
+				hold, err := above.TryAcquire(soon(t))
+				if err != nil {
+					t.Fatalf("%s is in the way of the lock above: %v", name, err)
+				}
+				release(t, hold)
+			}
+			release(t, below)
+			if got, err := url.PathUnescape(path.Base(tier.Name("/jobs", name))); err != nil || got != name {
+				t.Errorf("%q unescapes to %q, %v", name, got, err)
+			}
 		}
 	})
 }
