@@ -99,8 +99,11 @@ func (c *contender) ask(ctx context.Context, op string, more ...string) error {
 		}
 		return err
 	}
-	if len(words) > 0 && words[0] == "busy" {
-		return errBusy
+	if len(words) == 2 && words[0] == "busy" {
+		if words[1] == "0" {
+			return second.ErrLocked
+		}
+		return c.claim.store.Quarantine().Locked()
 	}
 	a, err := parse(words)
 	if err != nil {
@@ -124,7 +127,7 @@ func (l *claim) try(ctx context.Context) (*contender, error) {
 	}
 	c := l.newContender(x)
 	if err = x.Enrol(c); err == nil {
-		if err = c.ask(l.store.ctx, "try", l.describe()); classify(err) == uncertain && !errors.Is(err, errBusy) {
+		if err = c.ask(l.store.ctx, "try", l.describe()); classify(err) == uncertain && !errors.Is(err, second.ErrLocked) {
 			c.unclear.Store(true)
 		}
 	}

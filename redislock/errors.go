@@ -51,9 +51,6 @@ func begun(err error) bool { return err != nil && strings.Contains(err.Error(), 
 // errGone says that a contender has lost its place in the queue and has to start again.
 var errGone = errors.New("place in the queue lost")
 
-// errBusy is ErrLocked as the script says it.
-var errBusy = second.ErrLocked
-
 func deleted(path string) error {
 	return second.Lost(second.ByDeletion, "the key %s was deleted or overwritten, or its queue was", path)
 }

@@ -54,13 +54,14 @@ func (s *store) meet(ctx context.Context, addr string, words []string) (primary,
 			return p, nil
 		}
 	}
-	p := primary{id: words[1]}
-	secluded, err := eval(ctx, s.client, recordScript, recordText, recordKeys(p.id), micros(s.quarantine()), words[2]).Int64()
+	p, sent := primary{id: words[1]}, time.Now()
+	answer, err := eval(ctx, s.client, recordScript, recordText, recordKeys(p.id), micros(s.quarantine()), words[2]).Int64()
 	if err != nil {
 		return p, err
 	}
-	if secluded > 0 {
-		p.until = s.now() + time.Duration(secluded)*time.Microsecond
+	if left := time.Duration(answer) * time.Microsecond; left > 0 {
+		p.until = s.now() + left
+		s.notice.Quarantine(left, sent, "the server was started or promoted, and first used less than a lease ago")
 	}
 	s.primaries.Store(addr, p)
 	return p, nil

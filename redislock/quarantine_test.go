@@ -45,8 +45,13 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 	if err := untold.ask(soon(t), "beat"); err != nil || untold.newest().has || untold.newest().wait == 0 {
 		t.Errorf("%v: one that was not told has the lock: %+v", err, untold.newest())
 	}
-	if _, err := q.at(t, "free").TryAcquire(soon(t)); !errors.Is(err, second.ErrLocked) {
-		t.Errorf("a try: %v, want ErrLocked", err)
+	_, err = q.at(t, "free").TryAcquire(soon(t))
+	var quarantine *second.QuarantineError
+	if !errors.Is(err, second.ErrLocked) || !errors.As(err, &quarantine) {
+		t.Fatalf("a try: %v, want ErrLocked because of a quarantine", err)
+	}
+	if d := quarantine.Until.Sub(begun); d < ttl-50*time.Millisecond || time.Until(quarantine.Until) > ttl {
+		t.Errorf("a quarantine of %v, want %v", d, ttl)
 	}
 	free := begin(t, q.at(t, "free").Acquire)
 	sharing, err := q.Claim("read", second.Options{Mode: second.Reading})

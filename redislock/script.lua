@@ -234,7 +234,7 @@ local function answer(id)
 	return {
 		'1', int(token), int(now), flag(has and secluded == 0), flag(self_reads), flag(self:sub(2, 2) == 'a'),
 		flag(has and next and not (self_reads and reads(next))), flag(has and next and reads(next)),
-		int(pause), int(secluded), int(ahead), nearest or '', int(nearest_token), nearest_about,
+		int(pause), int(ahead), nearest or '', int(nearest_token), nearest_about,
 	}
 end
 
