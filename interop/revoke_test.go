@@ -90,9 +90,14 @@ func TestReadersAreAsked(t *testing.T) {
 			t.Error("a reader does not hear of it")
 		}
 	}
-	for _, name := range e.children(t) {
-		if data, _, err := e.conn.Get(e.path + "/" + name); err != nil || string(data) != "__REVOKE__" {
-			t.Errorf("%s says %q, %v; want Curator's request", name, data, err)
+	queue, err := e.registry(t).RWMutex(e.path).Contenders(soon(t))
+	if err != nil || len(queue) != 3 {
+		t.Errorf("contenders: %+v, %v", queue, err)
+	}
+	for _, c := range queue {
+		data, _, err := e.conn.Get(e.path + "/" + c.ID)
+		if !c.Asked || err != nil || c.PID == 0 && string(data) != "__REVOKE__" {
+			t.Errorf("%+v says %q, %v; want a request, and Curator's if it is of Curator", c, data, err)
 		}
 	}
 	reader.release(t)

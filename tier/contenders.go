@@ -33,8 +33,8 @@ type Contender struct {
 	// Shared says that it reads, of an [RWMutex]: those that do and have only such before them have
 	// the lock together. However many goroutines of a process read, it is one contender.
 	Shared bool
-	// Asked says that it was asked for the lock, with [Mutex.Revoke] or Curator's Revoker. In
-	// ZooKeeper nothing is known then of what its process says of itself.
+	// Asked says that it was asked for the lock, with [Mutex.Revoke], or with Curator's Revoker: nothing
+	// is known then of what its process says of itself.
 	Asked bool
 
 	// Quarantined says that it is first, and does not have the lock yet: see [QuarantineError].

@@ -3,7 +3,6 @@ package zklock
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,8 +32,8 @@ type Contender struct {
 	PID   int
 	Label string
 
-	// Asked reports that somebody has asked the contender to give the lock up, see [Lock.Revoke],
-	// which has taken the place of what the process says of itself.
+	// Asked reports that somebody has asked the contender to give the lock up, see [Lock.Revoke]. If that was
+	// Curator's Revoker, its request has taken the place of what the process says of itself.
 	Asked bool
 
 	// Linger is for how long the process may keep the node while nobody holds the lock.
@@ -130,8 +129,7 @@ func (c *Client) fill(path string, q *Contender) error {
 func (q *Contender) read(data []byte, stat *zk.Stat) {
 	q.Session, q.Token, q.Since, q.Data = stat.EphemeralOwner, stat.Czxid, time.UnixMilli(stat.Ctime), data
 	q.Asked = asked(data)
-	var d description
-	if json.Unmarshal(data, &d) == nil && d.Version == 1 {
+	if d, ok := parseDescription(data); ok {
 		q.Host, q.PID, q.Label = second.Text(d.Host), d.PID, second.Text(d.Label)
 		q.Linger = time.Duration(d.Linger) * time.Millisecond
 	}

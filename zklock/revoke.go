@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync/atomic"
 
@@ -11,7 +12,23 @@ import (
 // request is what Curator writes to a node to ask its owner for the lock.
 const request = "__REVOKE__"
 
-func asked(data []byte) bool { return string(data) == request }
+// asked reports whether the content of a node is such a request, or has one in it.
+func asked(data []byte) bool {
+	d, _ := parseDescription(data)
+	return d.Revoke || string(data) == request
+}
+
+// request is what to write to a node to ask its owner for the lock. A description of ours goes on saying who that is, with
+// all that a later version has put there.
+func (q Contender) request() []byte {
+	if _, described := parseDescription(q.Data); !described || !ownName.MatchString(q.Node) {
+		return []byte(request)
+	}
+	fields := make(map[string]json.RawMessage)
+	json.Unmarshal(q.Data, &fields) // has just been read
+	fields["revoke"] = json.RawMessage("true")
+	return encode(fields)
+}
 
 // A revocation is whether somebody has asked for the lock of a node.
 type revocation struct {
@@ -28,10 +45,10 @@ func (n *Node) revokedC() <-chan struct{} {
 }
 
 // Revoke asks those that have the lock to give it up, and returns who they are: the one at the head of
-// the queue, or if that reads, all that do so without anybody else in between. Whoever made them, it
-// writes "__REVOKE__" to their nodes, as Curator's Revoker does, instead of what they say of
-// themselves. This package tells the holder, Curator one that is revocable; other libraries take no
-// notice. Nobody is made to do anything, and nobody need have the lock: then nobody is asked, and
+// the queue, or if that reads, all that do so without anybody else in between. It adds the request to what
+// our nodes say of themselves, and writes "__REVOKE__" to those that say nothing, or what [NodeData] has
+// put there, or are of others, as Curator's Revoker does. This package tells the holder, Curator one that is revocable; other
+// libraries take no notice. Nobody is made to do anything, and nobody need have the lock: then nobody is asked, and
 // that is no error.
 //
 // It takes WRITE permission on the nodes; an error that wraps [zk.ErrNoAuth] says so. Some may have
@@ -51,7 +68,7 @@ func (l *Lock) revoke(context.Context) (told []Contender, err error) {
 		return nil, err
 	}
 	for _, h := range holders {
-		_, err := l.client.link.Conn.Set(l.path+"/"+h.Node, []byte(request), -1)
+		_, err := l.client.link.Conn.Set(l.path+"/"+h.Node, h.request(), -1)
 		switch classify(err) {
 		case done:
 			told = append(told, h)

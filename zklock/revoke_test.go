@@ -1,6 +1,7 @@
 package zklock_test
 
 import (
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,12 +42,12 @@ func TestTheHolderIsToldThatSomebodyHasAskedForItsLock(t *testing.T) {
 				if !revoked(n) {
 					t.Error("not told")
 				}
-				if data, _, _ := s.Get(n.Path()); string(data) != "__REVOKE__" {
-					t.Errorf("content: %q", data)
-				}
 				queue, err := operator.lock.Contenders(t.Context())
 				if err != nil || len(queue) != 2 || !queue[0].Asked || queue[1].Asked {
 					t.Errorf("Contenders: got %+v, %v", queue, err)
+				}
+				if h := queue[0]; h.Host != told[0].Host || h.PID != os.Getpid() || h.Label != "mine" {
+					t.Errorf("the request has erased who holds the lock: %+v", h)
 				}
 				time.Sleep(timeout)
 				if n.Err() != nil || !next.waiting() {
@@ -57,6 +58,38 @@ func TestTheHolderIsToldThatSomebodyHasAskedForItsLock(t *testing.T) {
 					t.Error("the next one is told, too")
 				}
 			})
+		})
+	}
+}
+
+// What a node says goes on being there if it is a description of ours, whatever else is in it, and else gives way to Curator's
+// request, which other libraries know.
+func TestARequestIsInTheFormThatTheOwnerKnows(t *testing.T) {
+	const ours, theirs = "_c_00000000-0000-8000-8000-000000000000-lock-", "_c_00000000-0000-4000-8000-000000000000-lock-"
+	for _, c := range []struct{ prefix, before, after string }{
+		{ours, `{"later":[1],"pid":7,"v":1}`, `{"later":[1],"pid":7,"revoke":true,"v":1}`},
+		{ours, `{"pid":7,"revoke":true,"v":1}`, `{"pid":7,"revoke":true,"v":1}`},
+		{ours, `{"pid":7,"v":2}`, "__REVOKE__"},
+		{ours, "what NodeData has put there", "__REVOKE__"},
+		{theirs, `{"pid":7,"v":1}`, "__REVOKE__"},
+	} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			conn := raw(t, s)
+			put(t, conn, 0, "/locks", path)
+			name, err := conn.Create(path+"/"+c.prefix, []byte(c.before), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			if err != nil {
+				t.Fatal(err)
+			}
+			operator := start(t, s)
+			if _, err := operator.lock.Revoke(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if data, _, _ := s.Get(name); string(data) != c.after {
+				t.Errorf("%s becomes %s, want %s", c.before, data, c.after)
+			}
+			if queue, err := operator.lock.Contenders(t.Context()); err != nil || !queue[0].Asked {
+				t.Errorf("%s: not asked: %+v, %v", c.after, queue, err)
+			}
 		})
 	}
 }

@@ -196,7 +196,7 @@ func TestReadersAreSeenAndAskedForTheLock(t *testing.T) {
 	if a := told.Asked; len(a) != 3 || a[0].Label != "billing" || a[1].Kind != "tierlock-read" || a[2].Kind != "read" {
 		t.Errorf("asked %+v", told)
 	}
-	c.want(t, "who /rw/report", 0, `0 +holds, asked +tierlock read`, `2 +holds, asked +curator read`)
+	c.want(t, "who /rw/report", 0, `0 +holds, asked +tierlock read .* billing\n`, `2 +holds, asked +curator read`)
 	p.Prints(p.Stdout, `/rw/report wanted: somebody has asked tierlock read .* billing for it$`)
 	if data, _, err := conn.Get(curators); err != nil || string(data) != "__REVOKE__" {
 		t.Errorf("Curator's node says %q, %v", data, err)

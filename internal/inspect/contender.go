@@ -47,7 +47,7 @@ type Contender struct {
 	PID       int       `json:"pid,omitempty"`
 	Label     string    `json:"label,omitempty"`
 	LingerMS  int64     `json:"linger_ms,omitempty"`
-	Asked     bool      `json:"asked,omitempty"`   // for the lock; in ZooKeeper that has replaced what it says of itself
+	Asked     bool      `json:"asked,omitempty"`   // for the lock; Curator's Revoker replaces what it says of itself by that
 	Content   string    `json:"content,omitempty"` // of another library's node
 
 	Nearest int32 `json:"-"` // the number of the nearest that it waits for
