@@ -183,3 +183,21 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 		})
 	}
 }
+
+// On a busy machine it takes a lease until the store has stopped, and the lock is lost before that.
+func TestTierSuiteFindsNothingWrongWithASlowMachine(t *testing.T) {
+	table := tiertest.Judge(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
+		inBubble(t, func(t *testing.T, h tiertest.Harness) {
+			freeze := h.Freeze
+			h.Freeze = func() func() {
+				thaw := freeze()
+				time.Sleep(h.Lease)
+				return thaw
+			}
+			test(t, h)
+		})
+	})
+	if broken := table.Broken(); len(broken) > 0 {
+		t.Errorf("failed: %q", broken)
+	}
+}
