@@ -141,6 +141,7 @@ redis-server:
 
 postgresql-server:
 	@scripts/get-postgresql.sh
+	@scripts/get-pgbouncer.sh
 
 prometheus:
 	@scripts/get-prometheus.sh

@@ -24,10 +24,9 @@ import (
 //     the promoted one grants their locks again once its quarantine is over: fence the old one
 //     (Patroni's watchdog, STONITH). Tokens may start lower again on a standby that was promoted
 //     without all that the primary wrote.
-//   - PgBouncer in transaction mode gives each transaction to another session. It refuses these
-//     connections, which ask for settings that it does not know, and so does this package if it is
-//     told to ignore them, or if a hook of the pool takes the session its idle_session_timeout:
-//     acquisitions fail at once. Connect past it.
+//   - PgBouncer does not pass on that an idle session is to end, without which there is no lease, and in
+//     transaction mode gives each transaction to another session. Acquisitions fail at once, and say so.
+//     Connect to the server itself.
 //   - A session that waits for a lock holds a snapshot all the while. It keeps vacuum from removing
 //     what is dead, and CREATE INDEX CONCURRENTLY waits for it: run by the holder of the lock, for
 //     ever.
@@ -58,7 +57,9 @@ import (
 // A server that starts again, or is promoted, or whose lock table is emptied because one of its
 // processes has crashed, knows no locks, while a holder that is cut off counts on its lease. So it
 // grants nothing for the longest TTL that any process in the database has ever used, from when a
-// process first connects to it: its quarantine, which a [*tier.QuarantineError] tells.
+// process first connects to it: its quarantine, which a [*tier.QuarantineError] tells. After one TTL that
+// was too long, and once its process has ended, set what is noted to the longest that is in use, in
+// milliseconds: UPDATE tierlock.server SET ttl_ms = 15000.
 //
 // # What is different
 //
@@ -94,6 +95,9 @@ func (o options) advisory(pool *pgxpool.Pool) advisory.Config {
 		Pool: pool, TTL: o.ttl, Margin: o.safety(), Logger: o.logger, Label: o.label,
 		CheckPath: ValidatePath,
 		CheckSchema: func(ctx context.Context, conn *pgx.Conn) error {
+			if err := checkPooler(ctx, conn); err != nil {
+				return err
+			}
 			if err := checkSchema(ctx, conn); err != nil {
 				return err
 			}

@@ -13,10 +13,11 @@ import (
 // maxRequests is how many requests are sent at a time. Each is over when its transaction is.
 const maxRequests = 4
 
-// settings are those of a connection that must not be the role's. A path has to be the same text for all,
-// and times have to be readable.
+// settings are those of a session that must not be the role's. A path has to be the same text for all,
+// times have to be readable, and a connection is idle between two renewals. Not all versions have the last one.
 const settings = `SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-	SET client_encoding = 'UTF8'; SET datestyle = 'ISO'`
+	SET client_encoding = 'UTF8'; SET datestyle = 'ISO';
+	SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'`
 
 // config says how to connect: as the program's pool does. A request is one round trip, so that nothing
 // is prepared, and no connection tried out before.
@@ -29,6 +30,9 @@ func (s *store) config() *pgxpool.Config {
 	c.ConnConfig.DialFunc = s.dial(c.ConnConfig.DialFunc)
 	greet := c.AfterConnect
 	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := checkPooler(ctx, conn); err != nil {
+			return err
+		}
 		if greet != nil {
 			if err := greet(ctx, conn); err != nil {
 				return err

@@ -49,7 +49,8 @@
 //     when it connects. Tokens may start lower again.
 //   - In either case the new primary gives nobody a lock for as long as the longest TTL that was ever used
 //     in the database, from when a process first calls it: for so long it cannot know who has it. A try
-//     then returns [tier.ErrLocked].
+//     then returns [tier.ErrLocked]. After one TTL that was too long, and once its process has ended, set
+//     what is noted to the longest that is in use, in milliseconds: UPDATE tierlock.promotion SET longest_ms = 15000.
 //   - The old primary has to be dead. One that goes on, with clients that go on to reach it, keeps their
 //     leases, and two processes may have one lock; unless it acknowledges nothing without a standby, which
 //     synchronous ones see to. Fence it.
@@ -63,7 +64,8 @@
 // No row outlives its purpose. A request that is not answered is sent again, under the same fresh id, and
 // then finds what it did before; if nobody wants the lock any more, its row is deleted in the background. A
 // server may execute a request late, after that delete. So once a request has gone unanswered, and until
-// the session ends, the process lists its rows with each renewal and deletes those that it does not want.
+// the session ends, the process lists its rows with each renewal and deletes those that it does not want; also
+// once a delete was not possible, as the server has no connection to spare but the one that renews.
 //
 // # The lease
 //
@@ -87,11 +89,12 @@
 // The tier connects as the pool does, with its hooks BeforeConnect and AfterConnect, but on connections of
 // its own: one that renews and listens, and up to four for requests, which are one round trip each. So a
 // busy pool does not end leases. The pool itself serves Tx. The connections have to reach a server that
-// takes writes: name all of them in the URL, with target_session_attrs=read-write. Through PgBouncer in
-// transaction mode LISTEN is lost; then a turn takes up to a quarter of the TTL.
+// takes writes: name all of them in the URL, with target_session_attrs=read-write. Each needs a session of its
+// own, to listen and for its settings: PgBouncer in session mode will do, in transaction mode it is refused, and
+// acquisitions fail at once. Idle connections stay whatever idle_session_timeout the role has.
 //
-// The role needs no more than the rights that [Migrate] names. Transactions of the tier are read committed,
-// whatever the role's default.
+// The role needs no more than the rights that [Migrate] names; acquisitions fail with what is missing.
+// Transactions of the tier are read committed, whatever the role's default.
 //
 // # What it costs
 //
@@ -100,8 +103,9 @@
 // notification, without another request. Behind somebody there is a read besides. Each commit waits for
 // the disk, and for a synchronous standby.
 //
-// Rows that were deleted are passed by until vacuum removes them, which a transaction that stays open for
-// long keeps it from, anywhere in the database. Notifications of a database are committed one at a time.
+// Rows that were deleted are passed by, once for whoever comes to their queue or goes, until vacuum removes them,
+// which a transaction that stays open for long keeps it from, anywhere in the database: so an old transaction
+// makes the turns of a busy lock slower the more there were since it began. Notifications of a database are committed one at a time.
 //
 // # What is not promised
 //

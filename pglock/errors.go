@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -27,7 +28,7 @@ func classify(err error) outcome {
 	switch {
 	case err == nil:
 		return done
-	case errors.Is(err, errSchema) || errors.Is(err, errUsed):
+	case unfit(err):
 		return permanent
 	case !answered(err) && errors.As(err, &unsent):
 		return refused
@@ -46,11 +47,16 @@ func classify(err error) outcome {
 	return uncertain
 }
 
+// unfit reports whether err says that the database, or the way to it, is none for these locks.
+func unfit(err error) bool {
+	return slices.ContainsFunc([]error{errSchema, errUsed, errPooler, errRights, errEncoding}, func(unfit error) bool { return errors.Is(err, unfit) })
+}
+
 // answered reports whether a server has said something that holds, be it that it refuses. One that shuts
 // down, does not serve yet, has no connection to spare, or is a standby, does not count.
 func answered(err error) bool {
 	var refusal *pgconn.PgError
-	if err == nil || errors.Is(err, errSchema) || errors.Is(err, errUsed) {
+	if err == nil || unfit(err) {
 		return true
 	}
 	if !errors.As(err, &refusal) || len(refusal.Code) != 5 {

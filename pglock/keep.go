@@ -2,6 +2,8 @@ package pglock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tierlock/tierlock/internal/retry"
 )
@@ -84,11 +87,18 @@ func (a *attendant) open() error {
 		if err := checkSchema(ctx, a.conn); err != nil {
 			return err
 		}
+		if err := checkRights(ctx, a.conn); err != nil {
+			return err
+		}
 		if err := s.options.first.declare(ctx, a.conn, s.options.ttl.Milliseconds()); err != nil {
 			return err
 		}
 		x = s.newSession(s.now())
 		_, err := a.conn.Exec(ctx, "SELECT tierlock.open($1, $2, $3, $4, $5)", x.id, s.options.ttl.Milliseconds(), s.host, os.Getpid(), s.options.label)
+		var refusal *pgconn.PgError
+		if errors.As(err, &refusal) && refusal.Code == "22P05" {
+			return fmt.Errorf("label %q, host %q: %w: %w; set another label, or take a database in UTF8", s.options.label, s.host, errEncoding, err)
+		}
 		return err
 	}); err != nil {
 		return err

@@ -173,6 +173,7 @@ func (c *lane) up() {
 
 func keepsSession(request []byte) bool {
 	for _, s := range []string{"tierlock.version", "pg_proc", "tierlock.open", "tierlock.beat", "WHERE session = $1", "LISTEN", "SET SESSION",
+		"pg_backend_pid", "has_table_privilege", "tierlock.drop",
 		"tierlock.quarantine", "\x00look\x00", "\x00name\x00"} {
 		if bytes.Contains(request, []byte(s)) {
 			return true

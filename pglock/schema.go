@@ -55,6 +55,27 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
+// errRights says that the role may not do all that locks need.
+var errRights = errors.New("rights are missing")
+
+const rightsSQL = `SELECT current_user::text, coalesce(string_agg(privilege || ' ON ' || object, ', ' ORDER BY object, privilege), '') FROM (
+	SELECT 'tierlock.' || name AS object, privilege, has_table_privilege('tierlock.' || name, privilege) AS has
+		FROM unnest(ARRAY['session', 'contender', 'promotion']) name, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) privilege
+		WHERE name <> 'promotion' OR privilege <> 'DELETE'
+	UNION ALL SELECT 'SEQUENCE tierlock.token', 'USAGE', has_sequence_privilege('tierlock.token', 'USAGE')) rights WHERE NOT has`
+
+// checkRights returns errRights, with what is missing, unless the role has all that locks in tables need.
+func checkRights(ctx context.Context, q querier) error {
+	var role, missing string
+	if err := q.QueryRow(ctx, rightsSQL).Scan(&role, &missing); err != nil || missing == "" {
+		return err
+	}
+	return fmt.Errorf("%w: role %s has not %s; grant it what pglock.Migrate names", errRights, role, missing)
+}
+
+// errEncoding says that the database cannot encode what this process says of itself.
+var errEncoding = errors.New("the database cannot encode it")
+
 // errSchema says that the database has no schema tierlock that this package can use.
 var errSchema = errors.New("no schema tierlock of the right version")
 

@@ -310,6 +310,14 @@ func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	if g, err := p.at(t, "/x").Acquire(soon(t)); err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("%v, %v", g, err)
 	}
+	if _, err := admin.Exec(soon(t), "GRANT USAGE ON SCHEMA tierlock TO plain; GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA tierlock TO plain"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an error that names what is missing", func() bool {
+		_, err := p.at(t, "/x").Acquire(soon(t))
+		return errors.Is(err, errRights) && strings.Contains(err.Error(),
+			"role plain has not USAGE ON SEQUENCE tierlock.token, DELETE ON tierlock.contender, DELETE ON tierlock.session;") && strings.Contains(err.Error(), "pglock.Migrate")
+	})
 	for _, grant := range []string{"USAGE ON SCHEMA tierlock", "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tierlock", "USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA tierlock"} {
 		if _, err := admin.Exec(soon(t), "GRANT "+grant+" TO plain"); err != nil {
 			t.Fatal(err)
@@ -396,6 +404,52 @@ func TestLongestLeaseIsNotedWithEachRenewal(t *testing.T) {
 	mustExec(t, pool, "SELECT alive FROM tierlock.beat($1, 60000)", id)
 	if n := mustExec(t, pool, "SELECT longest_ms FROM tierlock.promotion"); n != int64(60_000) {
 		t.Errorf("the longest TTL is %v, want that of who runs", n)
+	}
+}
+
+func TestWhatTheDatabaseCannotEncodeIsNamed(t *testing.T) {
+	t.Parallel()
+	for encoding, refuses := range map[string]bool{"LATIN1": true, "SQL_ASCII": false} {
+		name := "db_" + strings.ReplaceAll(newID(), "-", "")
+		url := pgserver.URL(server(t).Addr())
+		admin := poolAt(t, url, nil)
+		defer admin.Close()
+		if _, err := admin.Exec(soon(t), "CREATE DATABASE "+name+" ENCODING '"+encoding+"' LOCALE 'C' TEMPLATE template0"); err != nil {
+			t.Fatal(err)
+		}
+		pool := poolAt(t, strings.Replace(url, "/postgres?", "/"+name+"?", 1), nil)
+		defer pool.Close()
+		if err := Migrate(soon(t), pool); err != nil {
+			t.Fatal(err)
+		}
+		const label, path = "the first → the last", "/→"
+		locks, err := New(pool, WithLeaseTTL(ttl), WithLabel(label))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locks.Close()
+		hold, err := locks.Mutex(path).Acquire(soon(t))
+		if !refuses {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if queue, err := locks.Mutex(path).Contenders(soon(t)); err != nil || queue[0].Label != label {
+				t.Errorf("%s: %v, %v", encoding, queue, err)
+			}
+			mustRelease(t, hold.Grant())
+			continue
+		}
+		if !errors.Is(err, errEncoding) || !strings.Contains(err.Error(), label) || !strings.Contains(err.Error(), encoding) {
+			t.Errorf("%s: %v, want that it cannot encode the label", encoding, err)
+		}
+		other, err := New(pool, WithLeaseTTL(ttl))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		if _, err := other.Mutex(path).Acquire(soon(t)); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), encoding) {
+			t.Errorf("%s: %v, want that it cannot encode the path", encoding, err)
+		}
 	}
 }
 

@@ -33,3 +33,11 @@ func Check(tb testing.TB, err error) {
 	tb.Helper()
 	childtest.Check(tb, err, pgserver.ErrNotFound)
 }
+
+// StartPooler starts a PgBouncer that stops at the end of the test.
+func StartPooler(tb testing.TB, server *pgserver.Server, mode string, settings ...string) *pgserver.Server {
+	tb.Helper()
+	s, err := pgserver.StartPooler(tb.Context(), server.Addr(), mode, settings...)
+	childtest.Use(tb, s, err, pgserver.ErrNoPooler)
+	return s
+}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -56,6 +57,10 @@ func dial(ctx context.Context, c Config, bound time.Duration, heard func(*pgconn
 		}
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) && strings.HasPrefix(refusal.Message, "unsupported startup parameter") { // says PgBouncer
+		err = fmt.Errorf("%w: %w", ErrNoLease, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -138,6 +143,7 @@ func (l *line) prepare(ctx context.Context, c Config) error {
 }
 
 // ErrNoLease says that the server would not end an idle session in time.
-var ErrNoLease = errors.New("the session does not have the idle_session_timeout that was asked for; a pooler in between, or a hook of the pool, may have changed it")
+var ErrNoLease = errors.New("the session does not have the idle_session_timeout that was asked for: a pooler in between, such as PgBouncer, does not pass it on, " +
+	"or a hook of the pool has changed it; connect to the server itself")
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -1,0 +1,128 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/pglock/internal/advisory"
+)
+
+// pooled starts a PgBouncer, and returns how to reach a database with the schema through it. Its transactions are
+// serializable if nobody sets anything else.
+func pooled(t *testing.T, mode string, settings ...string) (url string) {
+	t.Helper()
+	pooler := pgservertest.StartPooler(t, server(t), mode, settings...)
+	admin := database(t)
+	if err := Migrate(soon(t), admin); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Exec(soon(t), "ALTER DATABASE "+admin.Config().ConnConfig.Database+" SET default_transaction_isolation = 'serializable'"); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Replace(admin.Config().ConnString(), server(t).Addr(), pooler.Addr(), 1)
+}
+
+// undisturbed checks that other programs get what their database has been set to.
+func undisturbed(t *testing.T, url string) {
+	t.Helper()
+	pool := poolAt(t, url, nil)
+	defer pool.Close()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			var isolation, listens any
+			err := pool.QueryRow(soon(t), "SELECT current_setting('default_transaction_isolation'), (SELECT count(*) FROM pg_listening_channels()), pg_sleep(0.1)::text", pgx.QueryExecModeExec).
+				Scan(&isolation, &listens, new(any))
+			if err != nil || isolation != "serializable" || listens != int64(0) {
+				t.Errorf("another client has isolation %v, and listens to %v channels: %v", isolation, listens, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestPoolerOfTransactionsIsRefused(t *testing.T) {
+	t.Parallel()
+	const ignore = "ignore_startup_parameters = idle_session_timeout, idle_in_transaction_session_timeout, statement_timeout, lock_timeout, " +
+		"default_transaction_read_only, tcp_user_timeout, tcp_keepalives_idle, tcp_keepalives_interval, tcp_keepalives_count"
+	for name, settings := range map[string][]string{
+		"the newest first":          {ignore},
+		"the oldest first":          {ignore, "server_round_robin = 1"},
+		"one":                       {ignore, "default_pool_size = 1"},
+		"not all that is asked for": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := pooled(t, "transaction", settings...)
+			busy := poolAt(t, url, nil)
+			defer busy.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			var others sync.WaitGroup
+			for range 2 {
+				others.Go(func() {
+					for ctx.Err() == nil {
+						busy.Exec(ctx, "SELECT 1", pgx.QueryExecModeExec)
+					}
+				})
+			}
+			defer others.Wait()
+			defer cancel()
+			for _, f := range flavours {
+				for range 3 {
+					pool := poolAt(t, url, nil)
+					locks, err := f.open(pool, WithLeaseTTL(10*time.Second))
+					if err == nil {
+						_, err = locks.Mutex("/x").Acquire(soon(t))
+						locks.Close()
+					}
+					pool.Close()
+					want := errPooler
+					if settings == nil && f.name == "advisory" {
+						want = advisory.ErrNoLease
+					}
+					if !errors.Is(err, want) || !strings.Contains(err.Error(), "PgBouncer") {
+						t.Errorf("%s: %v, want that it is PgBouncer's transaction mode", f.name, err)
+					}
+				}
+			}
+			cancel()
+			others.Wait()
+			undisturbed(t, url)
+		})
+	}
+}
+
+func TestPoolerOfSessionsServes(t *testing.T) {
+	t.Parallel()
+	url := pooled(t, "session")
+	p, q := launch(t, url), launch(t, url)
+	path := lockPath(t)
+	c := mustAcquire(t, p.at(t, path))
+	w := begin(t, q.at(t, path).Acquire)
+	ended(t, "the holder hears of a waiter", c.Contested().C(), 10*time.Second)
+	mustRelease(t, c)
+	next := w.must(t)
+	_, err := p.at(t, path).TryAcquire(soon(t))
+	wantErr(t, err, second.ErrLocked)
+	mustRelease(t, next)
+	p.end()
+	q.end()
+	undisturbed(t, url)
+
+	pool := poolAt(t, url, nil)
+	defer pool.Close()
+	locks, err := NewAdvisory(pool)
+	if err == nil {
+		_, err = locks.Mutex(path).Acquire(soon(t))
+		locks.Close()
+	}
+	wantErr(t, err, advisory.ErrNoLease)
+}

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Prints the path of a pgbouncer: one on the PATH, otherwise Debian's, which it fetches into the cache if it is not there.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+# Root's cache has to be open to the user who runs the server.
+[ "$(id -u)" -ne 0 ] || export XDG_CACHE_HOME=/var/cache
+PATH=$PATH:/usr/sbin
+command -v pgbouncer && exit
+. ./debian.sh
+
+# Libraries come along, but for those that every Debian with OpenSSL has.
+fetch() {
+	suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+	unpack "$suite" pgbouncer
+	unpack "$suite" $(dpkg-deb -f "$work"/pgbouncer_*.deb Depends | grep -o -e 'libc-\?ares[^ ]*' -e 'libevent[^ ]*')
+	mkdir -p "$work/got/lib"
+	find "$work/usr/lib" -name '*.so*' -exec cp -P -t "$work/got/lib" {} +
+	cp "$work/usr/sbin/pgbouncer" "$work/got/program"
+	cat >"$work/got/pgbouncer" <<-'END'
+		#!/bin/bash
+		here=$(dirname "$0")
+		export LD_LIBRARY_PATH=$here/lib
+		exec "$here/program" "$@"
+	END
+	chmod -R go+rX "$work"
+	chmod +x "$work/got/pgbouncer"
+	"$work/got/pgbouncer" --version
+}
+
+echo "$(cached PgBouncer pgbouncer)/pgbouncer"
