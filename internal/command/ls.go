@@ -38,7 +38,7 @@ the lock on among themselves, with one node.
 }
 
 func (o *lsOptions) flags(flags *flag.FlagSet) {
-	flags.BoolVar(&o.all, "a", o.all, "also paths where nobody queues now")
+	flags.BoolVar(&o.all, "a", o.all, "also paths where nobody queues now (in ZooKeeper those that tierlock made)")
 	flags.IntVar(&o.limit, "limit", o.limit, "look at `N` paths at most (default 10000)")
 }
 

@@ -63,6 +63,12 @@ func (s *screen) lines(sight inspect.Sight, height int) []string {
 	var text bytes.Buffer
 	t := newTable(&text, "LOCK", "WAIT", "NODE AGE", "HOLDER")
 	for _, q := range sight.Queues {
+		if s := q.Semaphore; s != nil {
+			t.row(q.Path, strconv.Itoa(len(s.Queue)), "-", s.Permits.String())
+			if len(q.Contenders) == 0 {
+				continue
+			}
+		}
 		if h := q.Holder(); h != nil {
 			t.row(q.Path, strconv.Itoa(q.Waiting()), nodeAge(h), h.KindName()+" "+owner(h)+more(len(q.Holders())))
 		} else if q.Waiting() > 0 {

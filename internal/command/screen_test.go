@@ -23,3 +23,18 @@ func TestScreenSaysThatNothingIsGranted(t *testing.T) {
 		}
 	}
 }
+
+func TestASemaphoreIsShownAsOne(t *testing.T) {
+	q := &inspect.Queue{Path: "/pool/db", Semaphore: &inspect.Semaphore{
+		Permits: inspect.Permits{All: 5, InUse: 4}, Queue: []inspect.Contender{{Node: "first", State: inspect.Next}},
+	}}
+	s := &screen{path: "/", store: "Store"}
+	text := strings.Join(s.lines(inspect.Sight{Complete: true, Queues: []*inspect.Queue{q}}, 24), "\n")
+	if want := "\n/pool/db  1     -         4 of 5 permits in use\n"; !strings.Contains(text, want) || strings.Count(text, "/pool/db") != 1 {
+		t.Errorf("want %q in\n%s", want, text)
+	}
+	event := inspect.Event{What: inspect.Taken, Path: q.Path, Permits: &q.Semaphore.Permits, Waiting: 1}
+	if got, want := eventText(event, "Store"), "/pool/db 4 of 5 permits in use, 1 process waits"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

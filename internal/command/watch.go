@@ -131,6 +131,8 @@ func eventText(e inspect.Event, store string) string {
 		text += fmt.Sprintf(" left by %s, which waited", who)
 	case inspect.Free:
 		text += " free"
+	case inspect.Taken:
+		text += fmt.Sprintf(" %s, %s", e.Permits, waiters(e.Waiting))
 	case inspect.Disconnected:
 		return "no answer from " + store + ": " + clean(e.Text)
 	case inspect.Connected:

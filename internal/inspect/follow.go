@@ -19,8 +19,8 @@ import (
 // seen; only its number is, where the store counts.
 //
 // Each look is a glance at each lock. Every five seconds it lists the locks. In ZooKeeper only that
-// tells that a holder was asked for its lock. Of a semaphore it follows the queue for permits.
-// Nothing is written.
+// tells that a holder was asked for its lock. Of a semaphore it follows how many permits are in use, and how many
+// processes wait for some. Nothing is written.
 type Follower struct {
 	Reader Reader
 	Path   string
@@ -159,10 +159,6 @@ func (f *Follower) find(ctx context.Context) ([]string, error) {
 	}
 	f.complete = list.Complete
 	for _, l := range list.Locks {
-		if l.Turns != "" {
-			paths[l.Turns] = true
-			continue
-		}
 		paths[l.Path] = true
 		if h := f.queues[l.Path].Holder(); h != nil && l.Holder != nil && h.Node == l.Holder.Node && !h.Asked && l.Holder.Asked {
 			f.queues[l.Path].Stale = true

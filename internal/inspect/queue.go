@@ -98,6 +98,4 @@ type Summary struct {
 	Holders int        `json:"holders"`             // more than one if they read
 	Queue   int        `json:"queue"`               // contenders, the holders among them; of a semaphore those that wait
 	Permits *Permits   `json:"semaphore,omitempty"` // null if the path is no semaphore
-
-	Turns string `json:"-"` // the path of the queue, if that is another one
 }

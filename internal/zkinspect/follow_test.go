@@ -13,6 +13,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -40,6 +42,9 @@ func (w *watcher) see(s inspect.Sight) {
 		text := e.What + " " + e.Path
 		if e.Contender != nil {
 			text += fmt.Sprint(" #", e.Contender.Sequence)
+		}
+		if e.Permits != nil {
+			text += fmt.Sprintf(" %s, %d wait", e.Permits, e.Waiting)
 		}
 		if e.Unseen > 0 {
 			text += fmt.Sprintf(" (%d unseen)", e.Unseen)
@@ -232,6 +237,39 @@ func TestALookCostsOneReadForEachLock(t *testing.T) {
 			t.Errorf("got %v, want 11 reads of children", reads)
 		}
 		mu.Unlock()
+		cancel()
+		<-w.end
+	})
+}
+
+// A semaphore is none of the locks: it has permits, which several have, and those who wait for some.
+func TestFollowTellsOfPermits(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := s.follow(t, ctx, "/")
+		w.want(t, "nothing is there", "")
+		permits, err := s.locks(t).Semaphore("/pool/db", 3).Acquire(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // from search to search
+		w.want(t, "two are taken", "permits /pool/db 2 of 3 permits in use, 0 wait")
+		waiting := make(chan *tier.Permits, 1)
+		go func() {
+			permits, _ := s.locks(t, zklock.WithLabel("batch")).Semaphore("/pool/db", 3).Acquire(t.Context(), 3)
+			waiting <- permits
+		}()
+		w.want(t, "somebody wants three", "permits /pool/db 2 of 3 permits in use, 1 wait")
+		w.want(t, "nothing happens", "")
+		w.mu.Lock()
+		if q := w.last.Queues; len(q) != 1 || q[0].Path != "/pool/db" || len(q[0].Contenders) != 0 || q[0].Semaphore.Queue[0].Label != "batch" || q[0].Semaphore.Queue[0].State != inspect.Next {
+			t.Errorf("got %+v", q)
+		}
+		w.mu.Unlock()
+		permits.Release()
+		w.want(t, "they are its", "permits /pool/db 3 of 3 permits in use, 0 wait")
+		(<-waiting).Release()
+		w.want(t, "all are free", "permits /pool/db 0 of 3 permits in use, 0 wait")
 		cancel()
 		<-w.end
 	})

@@ -147,7 +147,12 @@ func TestListFindsLocksAndSaysWhenItStops(t *testing.T) {
 			s.queue(t, fmt.Sprintf("/app/%d/lock", i))
 		}
 		s.queue(t, "/app/3/lock")
-		s.put(t, "/other/deep/idle", "", 0, zk.PermAll)
+		s.put(t, "/other/deep/data", "of a program", 0, zk.PermAll)
+		s.put(t, "/other/nothing", "", 0, zk.PermAll)
+		s.put(t, "/pool", "tierlock permits=3", 0, zk.PermAll)
+		if err := acquire(t, s.locks(t).Mutex("/other/deep/idle")).Release(); err != nil {
+			t.Fatal(err)
+		}
 		s.put(t, "/secret", "", 0, zk.PermAll&^zk.PermRead)
 
 		list := func(path string, limit int, all bool) *inspect.Listing {
@@ -164,7 +169,7 @@ func TestListFindsLocksAndSaysWhenItStops(t *testing.T) {
 		if third := l.Locks[3]; third.Path != "/app/3/lock" || third.Queue != 2 || third.Holder == nil || third.Holder.PID == 0 {
 			t.Errorf("got %+v", third)
 		}
-		if l := list("/", 1000, true); len(l.Locks) != 6 || l.Locks[5].Path != "/other/deep/idle" {
+		if l := list("/", 1000, true); len(l.Locks) != 7 || l.Locks[5].Path != "/other/deep/idle" || l.Locks[6].Path != "/pool" {
 			t.Errorf("with all: got %+v", l.Locks)
 		}
 		if l := list("/", 6, false); l.Complete || l.Looked != 6 {

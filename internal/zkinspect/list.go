@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 // List finds the locks at a path and below it: nodes with contenders among their children, and
 // semaphores. It lists at most so many paths, level by level, one read each, and reads the holder of
 // each lock; for a semaphore it reads three nodes more, and nothing below that.
-// With all it also returns those that have no child, where nobody queues now. A path that does not
-// exist has no locks.
+// With all it also returns those where nobody queues now, as far as their content says that tierlock made them: a path
+// without children may be anything. A path that does not exist has no locks.
 func (r Reader) List(ctx context.Context, path string, limit int, all bool) (*inspect.Listing, error) {
 	l, err := list(ctx, r.Client, path, limit, all)
 	return l, refusal(err)
@@ -66,14 +67,15 @@ func listLevel(ctx context.Context, client *zklock.Client, l *inspect.Listing, l
 				return err
 			}
 			locks, others, err := summarize(ctx, client, path, names)
+			if err == nil && all && len(names) == 0 {
+				locks, err = idle(ctx, client, path)
+			}
 			if err != nil {
 				return err
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if l.Locks = append(l.Locks, locks...); all && len(names) == 0 {
-				l.Locks = append(l.Locks, inspect.Summary{Path: path})
-			}
+			l.Locks = append(l.Locks, locks...)
 			for _, name := range others {
 				if child := join(path, name); child != "/zookeeper" {
 					below = append(below, child)
@@ -86,6 +88,18 @@ func listLevel(ctx context.Context, client *zklock.Client, l *inspect.Listing, l
 	slices.Sort(below) // so that what a limit leaves out does not depend on the order of answers
 	return below, err
 }
+
+// idle returns a path without children if tierlock has made it, or said how many permits there are.
+func idle(ctx context.Context, client *zklock.Client, path string) ([]inspect.Summary, error) {
+	content, err := contentOf(ctx, client, path)
+	if err != nil || content != containerData && !strings.HasPrefix(content, permitsMark) {
+		return nil, err
+	}
+	return []inspect.Summary{{Path: path}}, nil
+}
+
+// containerData is what tierlock writes into the containers that it makes.
+const containerData = "tierlock: a container, which goes when it is empty"
 
 // summarize returns what is at a path with these children, and the children to look below.
 func summarize(ctx context.Context, client *zklock.Client, path string, children []string) (locks []inspect.Summary, others []string, err error) {
@@ -112,7 +126,7 @@ func summarize(ctx context.Context, client *zklock.Client, path string, children
 	}
 	waiting, _ := zklock.ParseQueue(turn)
 	others = slices.DeleteFunc(others, ofSemaphore)
-	return append(locks, inspect.Summary{Path: path, Queue: len(waiting), Permits: permits, Turns: join(path, turnChild)}), others, nil
+	return append(locks, inspect.Summary{Path: path, Queue: len(waiting), Permits: permits}), others, nil
 }
 
 // first reads the holder, nil if it has gone since.

@@ -17,8 +17,8 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// A Reader looks at locks by way of a client. Its glance costs the ensemble one read for each lock,
-// and one for each node that is new.
+// A Reader looks at locks by way of a client. Its glance costs the ensemble one read for each lock, three
+// more for a semaphore, and one for each node in a queue that is new.
 type Reader struct{ Client *zklock.Client }
 
 // refusal makes one of an error that stays.
@@ -40,8 +40,27 @@ func (r Reader) Look(ctx context.Context, path string) (*inspect.Queue, error) {
 
 // Glance reads a queue.
 func (r Reader) Glance(ctx context.Context, path string, before *inspect.Queue) (*inspect.Queue, error) {
-	q, _, err := glance(ctx, r.Client, path, before)
+	q, others, err := glance(ctx, r.Client, path, before)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	m, _ := q.Memory.(memory)
+	q.Semaphore, m.turn, _, err = glanceAtSemaphore(ctx, r.Client, path, others, memoryOf(before).turn)
+	q.Memory = m
 	return q, refusal(err)
+}
+
+// A memory is what a glance wants to know of the last one.
+type memory struct {
+	queue []zklock.Contender
+	turn  *inspect.Queue // the glance at the queue for permits
+}
+
+func memoryOf(q *inspect.Queue) (m memory) {
+	if q != nil {
+		m, _ = q.Memory.(memory)
+	}
+	return m
 }
 
 func look(ctx context.Context, client *zklock.Client, path string) (*inspect.Queue, error) {
@@ -87,8 +106,7 @@ func glance(ctx context.Context, client *zklock.Client, path string, before *ins
 	queue, others := zklock.ParseQueue(names)
 	known := make(map[string]zklock.Contender)
 	if before != nil && before.Born == q.Born {
-		read, _ := before.Memory.([]zklock.Contender)
-		for _, c := range read {
+		for _, c := range memoryOf(before).queue {
 			known[c.Node+c.Pair] = c
 		}
 	}
@@ -96,7 +114,7 @@ func glance(ctx context.Context, client *zklock.Client, path string, before *ins
 		return nil, nil, err
 	}
 	queue = slices.DeleteFunc(queue, func(c zklock.Contender) bool { return c.Node == "" })
-	q.Memory = queue
+	q.Memory = memory{queue: queue}
 	q.Contenders = append(q.Contenders, Describe(queue, q.At)...)
 	return q, slices.Sorted(slices.Values(others)), nil
 }

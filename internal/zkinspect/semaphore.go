@@ -62,23 +62,33 @@ func contentOf(ctx context.Context, client *zklock.Client, path string) (string,
 	return string(content), err
 }
 
-// lookAtSemaphore reads all that is known of a semaphore, nil if there is none.
-func lookAtSemaphore(ctx context.Context, client *zklock.Client, path string, children []string) (*inspect.Semaphore, error) {
+// glanceAtSemaphore reads the permits in use and the queue for them, of which before is the last glance, nil if there is no
+// semaphore. The nodes of the permits are not read.
+func glanceAtSemaphore(ctx context.Context, client *zklock.Client, path string, children []string, before *inspect.Queue) (
+	s *inspect.Semaphore, turn *inspect.Queue, nodes []string, err error) {
 	permits, nodes, err := count(ctx, client, path, children)
 	if permits == nil || err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	turn, _, err := glance(ctx, client, join(path, turnChild), nil)
+	turn, _, err = glance(ctx, client, join(path, turnChild), before)
 	if errors.Is(err, zk.ErrNoAuth) {
 		turn, err = &inspect.Queue{Contenders: []inspect.Contender{}}, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	for _, c := range turn.Holders() {
 		c.State = inspect.Next
 	}
-	s := &inspect.Semaphore{Permits: *permits, Shares: []inspect.Share{}, Queue: turn.Contenders}
+	return &inspect.Semaphore{Permits: *permits, Shares: []inspect.Share{}, Queue: turn.Contenders}, turn, nodes, nil
+}
+
+// lookAtSemaphore reads all that is known of a semaphore, nil if there is none.
+func lookAtSemaphore(ctx context.Context, client *zklock.Client, path string, children []string) (*inspect.Semaphore, error) {
+	s, _, nodes, err := glanceAtSemaphore(ctx, client, path, children, nil)
+	if s == nil || err != nil {
+		return nil, err
+	}
 	leases, err := readLeases(ctx, client, join(path, leasesChild), nodes)
 	s.InUse = len(leases)
 	for _, c := range Describe(leases, time.Now()) {

@@ -60,6 +60,7 @@ type lock struct {
 	Path    string    `json:"path"`
 	Holding int       `json:"holding"`
 	Holders []someone `json:"holders"` // the first of them: several if they read
+	Permits string    `json:"permits"` // of a semaphore, in words; "" if it is none
 	Waiting int       `json:"waiting"`
 	Waiters []someone `json:"waiters"` // the first of them
 	Spans   []span    `json:"spans"`
@@ -110,7 +111,7 @@ func (a *album) remember(queues map[string]*inspect.Queue, sight inspect.Sight) 
 		a.locks = make(map[string]*history)
 	}
 	for path, q := range queues {
-		if a.locks[path] == nil && len(q.Contenders) > 0 {
+		if a.locks[path] == nil && (len(q.Contenders) > 0 || q.Semaphore != nil) {
 			a.locks[path] = new(history)
 		}
 	}
@@ -122,7 +123,7 @@ func (a *album) remember(queues map[string]*inspect.Queue, sight inspect.Sight) 
 	for path, h := range a.locks {
 		q := queues[path]
 		h.see(q, sight.At)
-		if (q == nil || len(q.Contenders) == 0) && (len(h.spans) == 0 || len(a.locks) > maxLocks) {
+		if (q == nil || len(q.Contenders) == 0 && q.Semaphore == nil) && (len(h.spans) == 0 || len(a.locks) > maxLocks) {
 			delete(a.locks, path)
 		}
 	}
@@ -163,9 +164,17 @@ func show(path string, q *inspect.Queue, h *history) lock {
 	if q == nil {
 		return l
 	}
+	contenders := q.Contenders
+	l.Waiting = q.Waiting()
+	l.Holding = len(q.Contenders) - l.Waiting
+	if q.Semaphore != nil {
+		l.Permits = q.Semaphore.Permits.String()
+		l.Waiting += len(q.Semaphore.Queue)
+		contenders = slices.Concat(contenders, q.Semaphore.Queue)
+	}
 	names := make(map[string]string) // by node
-	for i := range q.Contenders {
-		c := &q.Contenders[i]
+	for i := range contenders {
+		c := &contenders[i]
 		names[c.Node] = name(c)
 		s := someone{
 			Who: names[c.Node], Kind: c.KindName(), State: string(c.State), Age: c.AgeMS, Token: fmt.Sprint(c.Token),
@@ -181,8 +190,6 @@ func show(path string, q *inspect.Queue, h *history) lock {
 			l.Waiters = append(l.Waiters, s)
 		}
 	}
-	l.Waiting = q.Waiting()
-	l.Holding = len(q.Contenders) - l.Waiting
 	return l
 }
 

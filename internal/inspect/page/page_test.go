@@ -321,3 +321,16 @@ func TestPageSaysThatNothingIsGranted(t *testing.T) {
 	}
 	t.Errorf("want one that waits for /jobs/new: %+v", state.Locks)
 }
+
+func TestASemaphoreIsOneOnThePage(t *testing.T) {
+	q := &inspect.Queue{Path: "/pool", Semaphore: &inspect.Semaphore{
+		Permits: inspect.Permits{All: 5, InUse: 4}, Queue: []inspect.Contender{{Node: "first", Label: "batch", State: inspect.Next}},
+	}}
+	var got state
+	if err := json.Unmarshal(new(album).add(inspect.Sight{At: time.Now(), Queues: []*inspect.Queue{q}}), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Locks) != 1 || got.Locks[0].Permits != "4 of 5 permits in use" || got.Locks[0].Holding != 0 || got.Locks[0].Waiting != 1 || got.Locks[0].Waiters[0].State != "next" {
+		t.Errorf("got %+v", got.Locks)
+	}
+}

@@ -29,6 +29,7 @@ function age(ms) {
 }
 
 function holders(lock) {
+  if (lock.permits && !lock.holding) return [element("p", "holder", element("span", "tag", lock.permits))];
   if (!lock.holding) return [element("p", "holder", element("span", "tag free", lock.waiting ? "granted to nobody yet" : "free"))];
   const list = lock.holders.slice(0, maxListed).map((h) => element("p", "holder",
     element("span", "tag", "holds"),
@@ -43,7 +44,7 @@ function waiters(lock) {
   const list = element("ol", "");
   const longest = Math.max(1000, ...lock.waiters.map((w) => w.age));
   for (const w of lock.waiters.slice(0, maxListed)) {
-    const state = { waits: "", quarantined: " · is first" }[w.state] ?? " · may hold too";
+    const state = { waits: "", quarantined: " · is first", next: " · is next" }[w.state] ?? " · may hold too";
     const bar = drawing("svg", { class: "bar", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" },
       drawing("rect", { x: 0, y: 0, height: 1, width: Math.max(0, 100 * w.age / longest) }));
     list.append(element("li", "waiter", element("span", "who", w.who), element("span", "soft", `${w.kind}${state} · ${age(w.age)}`),
