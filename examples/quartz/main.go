@@ -51,7 +51,9 @@ func main() {
 // serve does without quartz.WithQueue, which shares a queue between processes: its sync.Locker cannot
 // fail, and the default queue is in memory.
 func serve(ctx context.Context) error {
-	locks, err := tierlock.Dial(ctx, os.Getenv("ZK_SERVERS"))
+	connect, cancel := context.WithTimeout(ctx, 10*time.Second)
+	locks, err := tierlock.Dial(connect, os.Getenv("ZK_SERVERS"))
+	cancel()
 	if err != nil {
 		return err
 	}

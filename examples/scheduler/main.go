@@ -22,7 +22,7 @@ import (
 )
 
 // session is how long the lock of a killed process stays taken.
-const session = 8 * time.Second
+const session = 4 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -48,12 +48,12 @@ func TestTheOtherProcessTakesOver(t *testing.T) {
 		p := witness.Start(t, "scheduler", "ZK_SERVERS="+server.Addr(), "RUNS="+file)
 		fleet[p.Process.Pid] = p
 	}
-	before := await(t, file, 5, 0)
+	before := await(t, file, 3, 0)
 	victim := before[len(before)-1].pid // at work
 	fleet[victim].Kill()
-	before = await(t, file, 5, victim)
+	before = await(t, file, 3, victim)
 	last := before[len(before)-1].slot
-	for i, r := range await(t, file, len(before)+5, victim)[len(before):] {
+	for i, r := range await(t, file, len(before)+3, victim)[len(before):] {
 		if late := time.Duration(r.slot-last-1) * time.Second; r.pid == victim || i == 0 && late > session+time.Second || i > 0 && late > 0 {
 			t.Errorf("run %d after kill -9 of %d is of slot %d, by %d; the one before was of %d", i, victim, r.slot, r.pid, last)
 		}

@@ -372,6 +372,7 @@ func wrongCommandLines(t *testing.T, s Site) {
 		{Under("-grace 20s -session 4s", "/x", stage.Command()...), "-grace 20s is too long"},
 		{[]string{"keep", "/x", "--", "true"}, "not by hand"},
 		{[]string{"who", bad}, bad},
+		{[]string{"rum", "/x"}, `no subcommand "rum"`},
 		{[]string{"watch"}, "the PATH to watch is missing"},
 	} {
 		p := s.start(t, c.args...)
