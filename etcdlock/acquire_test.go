@@ -10,6 +10,7 @@ import (
 )
 
 func TestUncontendedTurnIsOneTransactionAndOneDelete(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	lock := p.at(t, lockPath(t))
 	before := p.calls.count("")
@@ -27,6 +28,7 @@ func TestUncontendedTurnIsOneTransactionAndOneDelete(t *testing.T) {
 }
 
 func TestContendersAreServedInTheOrderOfTheirKeys(t *testing.T) {
+	t.Parallel()
 	first := mustAcquire(t, start(t).at(t, lockPath(t)))
 	var waits []*wait
 	for range 4 {
@@ -48,6 +50,7 @@ func TestContendersAreServedInTheOrderOfTheirKeys(t *testing.T) {
 }
 
 func TestTokenIsTheCreateRevisionOfTheKey(t *testing.T) {
+	t.Parallel()
 	c := mustAcquire(t, start(t).at(t, lockPath(t)))
 	answer, err := outside(t).Get(soon(t), c.key)
 	if err != nil || len(answer.Kvs) != 1 || answer.Kvs[0].CreateRevision != c.Token() {
@@ -79,6 +82,7 @@ func TestRequeueIsOneWriteAndGoesToTheTail(t *testing.T) {
 }
 
 func TestRequeueGivesTheOldGrantUpInAnyCase(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	lock := p.at(t, lockPath(t))
 	over, cancel := context.WithCancel(t.Context())
@@ -97,6 +101,7 @@ func TestRequeueGivesTheOldGrantUpInAnyCase(t *testing.T) {
 }
 
 func TestEventThatOvertakesTheAnswerOfARequeueIsNoLoss(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	lock := p.at(t, lockPath(t))
 	c := mustAcquire(t, lock)
@@ -117,6 +122,7 @@ func TestEventThatOvertakesTheAnswerOfARequeueIsNoLoss(t *testing.T) {
 }
 
 func TestEndOfTheContextIsHeardBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -155,6 +161,7 @@ func TestBusyTryIsOneTransactionThatWritesNothing(t *testing.T) {
 }
 
 func TestLocksBelowAreOtherLocks(t *testing.T) {
+	t.Parallel()
 	p, q := start(t), start(t)
 	below := mustAcquire(t, p.at(t, lockPath(t)+"/below"))
 	above := mustAcquire(t, q.at(t, lockPath(t)))
@@ -176,6 +183,7 @@ func TestLocksBelowAreOtherLocks(t *testing.T) {
 }
 
 func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
+	t.Parallel()
 	holder := mustAcquire(t, start(t).at(t, lockPath(t)))
 	p := start(t)
 	w := queueAt(t, p.at(t, lockPath(t)))
@@ -187,6 +195,7 @@ func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
 }
 
 func TestClosedProcessIsGone(t *testing.T) {
+	t.Parallel()
 	p, q := start(t), start(t)
 	lock := p.at(t, lockPath(t))
 	c := mustAcquire(t, lock)
@@ -221,6 +230,7 @@ func TestClosedProcessIsGone(t *testing.T) {
 }
 
 func TestProcessEndsWithItsClient(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	p.client.Close()

@@ -16,6 +16,7 @@ import (
 // A stream of watches keeps the token that it began with. When that is not valid any more,
 // the stream lives on, but takes no new watch.
 func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
+	t.Parallel()
 	srv := etcdservertest.Start(t, etcdserver.Config{NoSync: true})
 	root := dial(t, clientv3.Config{Endpoints: []string{srv.Addr()}})
 	ctx := soon(t)
@@ -63,6 +64,7 @@ func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
 
 // Servers before 3.5 say of an expired token that the watch is not permitted.
 func TestRefusalOfAWatchIsNoneOfTheQueue(t *testing.T) {
+	t.Parallel()
 	p, q := start(t), start(t)
 	refused := q.calls.refuseWatch("etcdserver: permission denied")
 	holder := mustAcquire(t, p.at(t, lockPath(t)))

@@ -16,6 +16,7 @@ import (
 )
 
 func TestEtcdsMutexAndWeExcludeEachOther(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	lock := p.at(t, lockPath(t))
 	session, err := concurrency.NewSession(outside(t), concurrency.WithTTL(5))
@@ -48,6 +49,7 @@ func TestEtcdsMutexAndWeExcludeEachOther(t *testing.T) {
 }
 
 func TestEtcdsMutexAndOurReadersExcludeEachOther(t *testing.T) {
+	t.Parallel()
 	session, err := concurrency.NewSession(outside(t), concurrency.WithTTL(5))
 	if err != nil {
 		t.Fatal(err)
@@ -82,6 +84,7 @@ func TestEtcdsMutexAndOurReadersExcludeEachOther(t *testing.T) {
 }
 
 func TestManyOfEtcdsMutexesAndOfUsAreOneAtATime(t *testing.T) {
+	t.Parallel()
 	var inside, turns atomic.Int32
 	turn := func() {
 		if n := inside.Add(1); n != 1 {
@@ -135,6 +138,7 @@ func TestManyOfEtcdsMutexesAndOfUsAreOneAtATime(t *testing.T) {
 }
 
 func TestEtcdctlLockAndWeExcludeEachOther(t *testing.T) {
+	t.Parallel()
 	etcdctl, err := exec.LookPath("etcdctl")
 	if err != nil {
 		t.Skip("no etcdctl; it locks with concurrency.Mutex")

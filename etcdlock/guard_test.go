@@ -12,6 +12,7 @@ import (
 )
 
 func TestGuardedWriteTakesEffectWhileTheLockIsOurs(t *testing.T) {
+	t.Parallel()
 	c := mustAcquire(t, start(t).at(t, lockPath(t)))
 	data := lockPath(t) + "-data"
 	answer, err := c.txn(soon(t), c.Err, []clientv3.Op{clientv3.OpPut(data, "1"), clientv3.OpGet(data)})
@@ -34,6 +35,7 @@ func TestGuardedWriteTakesEffectWhileTheLockIsOurs(t *testing.T) {
 }
 
 func TestErrorOfAGuardedWriteChangesNothing(t *testing.T) {
+	t.Parallel()
 	c := mustAcquire(t, start(t).at(t, lockPath(t)))
 	data := lockPath(t) + "-data"
 	if _, err := c.txn(soon(t), c.Err, []clientv3.Op{clientv3.OpPut(data, "1"), clientv3.OpPut(data, "2")}); err == nil {
@@ -46,6 +48,7 @@ func TestErrorOfAGuardedWriteChangesNothing(t *testing.T) {
 }
 
 func TestGrantIsNotIdleWhileAGuardedWriteMayTakeEffect(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	data := lockPath(t) + "-data"
@@ -176,6 +179,7 @@ func TestGuardedWriteThatIsNonePanicsInItsCaller(t *testing.T) {
 }
 
 func TestLateGuardedWriteHasNoEffectUnderTheNextOwner(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	data := lockPath(t) + "-data"
@@ -193,6 +197,7 @@ func TestLateGuardedWriteHasNoEffectUnderTheNextOwner(t *testing.T) {
 }
 
 func TestGuardedWriteOfWhoMayNotIsNotSent(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	before := p.calls.count("Txn")
@@ -226,6 +231,7 @@ func valueOf(t *testing.T, key string) string {
 }
 
 func TestGuardedWriteThatComesBehindTheReleaseTellsOfNoLoss(t *testing.T) {
+	t.Parallel()
 	c := mustAcquire(t, start(t).at(t, lockPath(t)))
 	mustRelease(t, c)
 	if answer, err := c.guarded(nil); err != nil || answer.Succeeded {

@@ -26,6 +26,7 @@ func wantLines(t *testing.T, log *logtest.Log, level slog.Level, text string, wa
 }
 
 func TestLossIsLoggedOnce(t *testing.T) {
+	t.Parallel()
 	p, log := startLogged(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	waiting := queueAt(t, p.at(t, lockPath(t))) // loses a place, and no lock
@@ -44,6 +45,7 @@ func TestLossIsLoggedOnce(t *testing.T) {
 }
 
 func TestDeletionIsLoggedOnce(t *testing.T) {
+	t.Parallel()
 	p, log := startLogged(t)
 	for range 2 { // of a key that nobody watches yet, and the release finds it
 		c := mustAcquire(t, p.at(t, lockPath(t)))
@@ -60,6 +62,7 @@ func TestDeletionIsLoggedOnce(t *testing.T) {
 }
 
 func TestOutageIsLoggedOnce(t *testing.T) {
+	t.Parallel()
 	p, log := startLogged(t)
 	heal := p.wire.sever()
 	time.Sleep(ttl + ttl/3)

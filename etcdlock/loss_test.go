@@ -10,66 +10,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-func TestHoldIsLostByTheClockBeforeItIsGivenAway(t *testing.T) {
-	p, q := start(t), start(t)
-	c := mustAcquire(t, p.at(t, lockPath(t)))
-	w := queueAt(t, q.at(t, lockPath(t)))
-	heal := p.wire.sever()
-	defer heal()
-	cut := time.Now()
-	ended(t, "the hold", c.Context().Done(), ttl)
-	lost := time.Since(cut)
-	wantErr(t, c.Err(), second.ErrLost)
-	w.pending(t)
-	next := w.must(t)
-	if given := time.Since(cut); given < lost+ttl/6 {
-		t.Errorf("lost after %v, given away after %v", lost, given)
-	}
-	released := time.Now()
-	wantErr(t, c.Release(), second.ErrLost)
-	if d := time.Since(released); d > ttl/10 {
-		t.Errorf("a release of %v", d)
-	}
-	heal()
-	wantErr(t, c.Err(), second.ErrReleased)
-	mustRelease(t, next)
-	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t))))
-}
-
-func TestStoppedServerLosesEveryHoldInTime(t *testing.T) {
-	srv := etcdservertest.Start(t, etcdserver.Config{NoSync: true})
-	p := startAt(t, []string{srv.Addr()})
-	lock := p.at(t, lockPath(t))
-	c := mustAcquire(t, lock)
-	if err := srv.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	paused := time.Now()
-	ended(t, "the hold", c.Context().Done(), ttl)
-	if d := time.Since(paused); d < ttl/6 {
-		t.Errorf("lost after %v", d)
-	}
-	if p.Err() == nil {
-		t.Error("a stopped server can be reached")
-	}
-	began := time.Now()
-	if _, err := lock.TryAcquire(soon(t)); err == nil || time.Since(began) > 100*time.Millisecond {
-		t.Errorf("a try took %v: %v", time.Since(began), err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := lock.Acquire(ctx); err == nil {
-		t.Error("acquired")
-	}
-	if err := srv.Resume(); err != nil {
-		t.Fatal(err)
-	}
-	wantErr(t, c.Release(), second.ErrLost)
-	mustRelease(t, mustAcquire(t, lock))
-	eventually(t, "no problem", func() bool { return p.Err() == nil })
-}
-
 func TestWhoHoldsKeepsTheLockOverAShortOutage(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	for range 3 {
@@ -83,6 +25,7 @@ func TestWhoHoldsKeepsTheLockOverAShortOutage(t *testing.T) {
 }
 
 func TestNothingRevivesALostHold(t *testing.T) {
+	t.Parallel()
 	p := start(t, WithLeaseMargin(ttl/2))
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	x := c.session
@@ -99,6 +42,7 @@ func TestNothingRevivesALostHold(t *testing.T) {
 }
 
 func TestRevokedLeaseLosesAllAtOnce(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	held, path := mustAcquire(t, p.at(t, lockPath(t)+"1")), lockPath(t)+"2"
 	other := mustAcquire(t, start(t).at(t, path))
@@ -128,6 +72,7 @@ func TestWhoseLeaseIsGoneGetsAnotherAtOnce(t *testing.T) {
 }
 
 func TestHolderHearsThatItsKeyWasDeleted(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	first := mustAcquire(t, p.at(t, lockPath(t)))
 	w := queueAt(t, p.at(t, lockPath(t)))
@@ -142,6 +87,7 @@ func TestHolderHearsThatItsKeyWasDeleted(t *testing.T) {
 }
 
 func TestWhoseKeyIsDeletedQueuesAgain(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	holder := mustAcquire(t, start(t).at(t, lockPath(t)))
 	w := queueAt(t, p.at(t, lockPath(t)))
@@ -156,21 +102,14 @@ func TestWhoseKeyIsDeletedQueuesAgain(t *testing.T) {
 }
 
 func TestReleaseSaysThatTheKeyWasDeleted(t *testing.T) {
+	t.Parallel()
 	c := mustAcquire(t, start(t).at(t, lockPath(t)))
 	removeKey(t, c.key)
 	wantErr(t, c.Release(), second.ErrLost)
 }
 
-func TestKilledProcessFreesItsLockWithItsLease(t *testing.T) {
-	p := start(t)
-	mustAcquire(t, p.at(t, lockPath(t)))
-	w := queueAt(t, start(t).at(t, lockPath(t)))
-	p.kill()
-	w.pending(t)
-	mustRelease(t, w.must(t))
-}
-
 func TestLeaseRunsFromWhenAKeepAliveWasSent(t *testing.T) {
+	t.Parallel()
 	const delay = ttl / 8
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
@@ -185,6 +124,7 @@ func TestLeaseRunsFromWhenAKeepAliveWasSent(t *testing.T) {
 }
 
 func TestRenewedLeaseWakesWhoWaitsForNothingElse(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	x := p.sessions.last()
 	c := p.at(t, lockPath(t)).newContender(x)
@@ -196,6 +136,7 @@ func TestRenewedLeaseWakesWhoWaitsForNothingElse(t *testing.T) {
 }
 
 func TestLossComesFirstWhoeverFails(t *testing.T) {
+	t.Parallel()
 	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
 	for name, fail := range map[string]func(leader *etcdserver.Server) (undo func()){
 		"leader killed": func(leader *etcdserver.Server) func() {

@@ -12,6 +12,7 @@ import (
 )
 
 func TestLostReplyOfAnAcquisitionIsFoundOut(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	p.calls.dropReply("Txn", 1)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
@@ -22,6 +23,7 @@ func TestLostReplyOfAnAcquisitionIsFoundOut(t *testing.T) {
 }
 
 func TestLostReplyOfARequeueIsFoundOut(t *testing.T) {
+	t.Parallel()
 	p, q := start(t), start(t)
 	lock := p.at(t, lockPath(t))
 	c := mustAcquire(t, lock)
@@ -40,6 +42,7 @@ func TestLostReplyOfARequeueIsFoundOut(t *testing.T) {
 
 // What deleted the key was its own requeue.
 func TestRequeueThatIsGivenUpWithoutAReplyIsNoLoss(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	lock := p.at(t, lockPath(t))
 	c := mustAcquire(t, lock)
@@ -60,6 +63,7 @@ func TestRequeueThatIsGivenUpWithoutAReplyIsNoLoss(t *testing.T) {
 }
 
 func TestAttemptThatIsGivenUpWithoutAReplyLeavesNothing(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	p.calls.once("Txn", 1, func(ctx context.Context, send func(context.Context) error) error {
@@ -78,6 +82,7 @@ func TestAttemptThatIsGivenUpWithoutAReplyLeavesNothing(t *testing.T) {
 }
 
 func TestCancelledAcquisitionReturnsAtOnceAndUndoesItself(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	answer := make(chan struct{})
@@ -97,6 +102,7 @@ func TestCancelledAcquisitionReturnsAtOnceAndUndoesItself(t *testing.T) {
 }
 
 func TestNobodyQueuesWhileEtcdDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	lock := p.at(t, lockPath(t))
 	mustRelease(t, mustAcquire(t, lock))
@@ -119,6 +125,7 @@ func TestNobodyQueuesWhileEtcdDoesNotAnswer(t *testing.T) {
 }
 
 func TestRequeueThatDoesNotBeginReturnsWhenTheKeyIsGone(t *testing.T) { // I3
+	t.Parallel()
 	p := start(t)
 	lock := p.at(t, lockPath(t))
 	g := mustAcquire(t, lock)
@@ -136,6 +143,7 @@ func TestRequeueThatDoesNotBeginReturnsWhenTheKeyIsGone(t *testing.T) { // I3
 }
 
 func TestTransactionThatIsExecutedLateLeavesNothing(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	late, deliver := p.calls.delay(t, "Txn", 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -158,6 +166,7 @@ func TestTransactionThatIsExecutedLateLeavesNothing(t *testing.T) {
 }
 
 func TestTransactionThatIsExecutedAfterTheReleaseLeavesNothing(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	_, deliver := p.calls.delay(t, "Txn", 1)
 	c := mustAcquire(t, p.at(t, lockPath(t))) // by the second one
@@ -168,6 +177,7 @@ func TestTransactionThatIsExecutedAfterTheReleaseLeavesNothing(t *testing.T) {
 }
 
 func TestAuditSparesWhatIsWanted(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	p.sessions.last().doubtful.Store(true)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
@@ -185,6 +195,7 @@ func TestAuditSparesWhatIsWanted(t *testing.T) {
 
 // A key that is being deleted is not wanted, but neither is it the audit's.
 func TestAuditDoesNotMakeALossOfARelease(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	listed, deleting := make(chan struct{}), make(chan struct{})
@@ -204,6 +215,7 @@ func TestAuditDoesNotMakeALossOfARelease(t *testing.T) {
 }
 
 func TestTryWithoutAReplyFailsAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	p.calls.dropReply("Txn", 1)
 	if _, err := p.at(t, lockPath(t)).TryAcquire(soon(t)); err == nil {
@@ -213,6 +225,7 @@ func TestTryWithoutAReplyFailsAndLeavesNothing(t *testing.T) {
 }
 
 func TestLostReplyOfAReleaseIsASuccess(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	p.calls.dropReply("DeleteRange", 1)
@@ -221,6 +234,7 @@ func TestLostReplyOfAReleaseIsASuccess(t *testing.T) {
 }
 
 func TestReleaseThatWasNotHeardIsRepeated(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	p.calls.once("DeleteRange", 1, func(context.Context, func(context.Context) error) error { return errDropped })
@@ -229,6 +243,7 @@ func TestReleaseThatWasNotHeardIsRepeated(t *testing.T) {
 }
 
 func TestTryAboveALockThatIsHeldDoesNotWaitForEtcd(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	mustAcquire(t, p.at(t, lockPath(t)+"/below"))
 	p.calls.once("Txn", 2, func(context.Context, func(context.Context) error) error {

@@ -10,6 +10,7 @@ import (
 
 // etcd goes through the names of deleted keys until it compacts its history.
 func TestTurnsUseFewNames(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	lock := p.at(t, lockPath(t))
 	used := map[string]bool{}
@@ -40,6 +41,7 @@ func TestTurnsUseFewNames(t *testing.T) {
 }
 
 func TestNameIsNotUsedAgainWhileARequestMayStillBeApplied(t *testing.T) {
+	t.Parallel()
 	for _, method := range []string{"Txn", "DeleteRange"} {
 		p := start(t)
 		lock := p.at(t, lockPath(t))
@@ -57,6 +59,7 @@ func TestNameIsNotUsedAgainWhileARequestMayStillBeApplied(t *testing.T) {
 
 // The client repeats some requests by itself.
 func TestRequestThatIsAppliedAgainDoesNotHitTheNextKeyOfThatName(t *testing.T) {
+	t.Parallel()
 	for what, method := range map[string]string{"release": "DeleteRange", "requeue": "Txn"} {
 		t.Run(what, func(t *testing.T) {
 			p := start(t)
@@ -92,6 +95,7 @@ func TestRequestThatIsAppliedAgainDoesNotHitTheNextKeyOfThatName(t *testing.T) {
 }
 
 func TestKeyThatAnOldRequestCreatesIsTakenOver(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	lock, other := p.at(t, lockPath(t)), p.at(t, lockPath(t)+"-other")
 	again := p.replay(t, "Txn")

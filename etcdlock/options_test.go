@@ -17,6 +17,7 @@ import (
 )
 
 func TestBadOptionsAreNamed(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		option Option
 		name   string // what the error has to mention
@@ -47,12 +48,14 @@ type strange struct{}
 func (strange) ForDial() {}
 
 func TestNoClientIsRefused(t *testing.T) {
+	t.Parallel()
 	if _, err := New(nil); err == nil {
 		t.Error("no error")
 	}
 }
 
 func TestPathsOfLocks(t *testing.T) {
+	t.Parallel()
 	for path, ok := range map[string]bool{
 		"/locks/x": true, "locks/x": true, "x": true, "/": false, "": false, "/locks/": false, "/locks//x": false,
 		"/l\xff": false, "/a\nb": false, "/" + strings.Repeat("x", 1023): true, "/" + strings.Repeat("x", 1024): false, "/schlösser/ü 1": true,
@@ -64,6 +67,7 @@ func TestPathsOfLocks(t *testing.T) {
 }
 
 func TestClaimsAreEqualIfTheirKeysAreAlike(t *testing.T) {
+	t.Parallel()
 	p, q := start(t), start(t)
 	one := p.at(t, "/a").claim
 	lingering, _ := p.Claim("/a", second.Options{MayLinger: time.Second})
@@ -78,6 +82,7 @@ func TestClaimsAreEqualIfTheirKeysAreAlike(t *testing.T) {
 }
 
 func TestContendersTellOfThemselves(t *testing.T) {
+	t.Parallel()
 	p := start(t, WithLabel("<the label>"))
 	l, err := p.Claim(lockPath(t), second.Options{MayLinger: 3 * time.Second})
 	if err != nil {
@@ -124,6 +129,7 @@ func (b *builder) String() string {
 }
 
 func TestRaisedTTLCounts(t *testing.T) {
+	t.Parallel()
 	var log builder
 	p := start(t, WithLeaseTTL(time.Second), logged(&log))
 	x := p.sessions.last()
@@ -160,6 +166,7 @@ func TestLeaseOfNoTimeIsRefused(t *testing.T) {
 }
 
 func TestOldServersAreWarnedAbout(t *testing.T) {
+	t.Parallel()
 	var log builder
 	p := start(t, logged(&log))
 	status, err := p.client.Status(soon(t), p.client.Endpoints()[0])

@@ -15,6 +15,7 @@ import (
 )
 
 func TestHolderHearsOfAWaiterThatCameBeforeTheQuestion(t *testing.T) {
+	t.Parallel()
 	c := mustAcquire(t, start(t).at(t, lockPath(t)))
 	w := queueAt(t, start(t).at(t, lockPath(t)))
 	ended(t, "contested", c.Contested().C(), ttl/3)
@@ -23,6 +24,7 @@ func TestHolderHearsOfAWaiterThatCameBeforeTheQuestion(t *testing.T) {
 }
 
 func TestHolderHearsOfAWaiterThatComesAfterTheQuestion(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	contested := c.Contested()
@@ -42,6 +44,7 @@ func TestHolderHearsOfAWaiterThatComesAfterTheQuestion(t *testing.T) {
 }
 
 func TestContestedIsCountedFromTheGrantAtMost(t *testing.T) {
+	t.Parallel()
 	holder := mustAcquire(t, start(t).at(t, lockPath(t)))
 	w := queueAt(t, start(t).at(t, lockPath(t)))
 	behind := queueAt(t, start(t).at(t, lockPath(t)))
@@ -57,6 +60,7 @@ func TestContestedIsCountedFromTheGrantAtMost(t *testing.T) {
 }
 
 func TestLookThatWasSentBeforeTheGrantCountsFromTheGrant(t *testing.T) {
+	t.Parallel()
 	c := &contender{key: "/x/a", token: 1, held: true, granted: time.Now()}
 	c.contested.Store(contention.New(func() {}))
 	q := &queue{followers: map[*contender]struct{}{c: {}}}
@@ -67,6 +71,7 @@ func TestLookThatWasSentBeforeTheGrantCountsFromTheGrant(t *testing.T) {
 }
 
 func TestWhoNeverAsksCausesNoLooking(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	w := queueAt(t, start(t).at(t, lockPath(t)))
@@ -109,6 +114,7 @@ func TestHandOverWaitsForNoResync(t *testing.T) {
 }
 
 func TestQueueIsWatchedFromTurnToTurnAndThenNoMore(t *testing.T) {
+	t.Parallel()
 	p, q := start(t), start(t)
 	lock := p.at(t, lockPath(t))
 	held := mustAcquire(t, lock)
@@ -132,6 +138,7 @@ func TestQueueIsWatchedFromTurnToTurnAndThenNoMore(t *testing.T) {
 }
 
 func TestWaiterSurvivesTheEndOfItsWatch(t *testing.T) {
+	t.Parallel()
 	for name, trouble := range map[string]func(*process){
 		"broken connection": func(p *process) { p.wire.reset() },
 		"short cut":         func(p *process) { heal := p.wire.sever(); time.Sleep(ttl / 4); heal() },
@@ -166,6 +173,7 @@ func TestWaiterSurvivesACompaction(t *testing.T) {
 }
 
 func TestWaiterNoticesAWatchThatFellSilent(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	holder := mustAcquire(t, start(t).at(t, lockPath(t)))
 	w := queueAt(t, p.at(t, lockPath(t)))
@@ -193,6 +201,7 @@ func TestWaiterNoticesAWatchThatFellSilent(t *testing.T) {
 }
 
 func TestWaiterNoticesAWatchThatNeverBegins(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	q := start(t)
 	elsewhere := mustAcquire(t, q.at(t, lockPath(t)+"2"))
@@ -209,6 +218,7 @@ func TestWaiterNoticesAWatchThatNeverBegins(t *testing.T) {
 }
 
 func TestWaiterOutlivesTheServersRestart(t *testing.T) {
+	t.Parallel()
 	srv := etcdservertest.Start(t, etcdserver.Config{NoSync: true})
 	p, q := startAt(t, []string{srv.Addr()}), startAt(t, []string{srv.Addr()})
 	holder := mustAcquire(t, p.at(t, lockPath(t)))
@@ -227,6 +237,7 @@ func TestWaiterOutlivesTheServersRestart(t *testing.T) {
 }
 
 func TestWhatIsNotPermittedFailsAtOnce(t *testing.T) {
+	t.Parallel()
 	srv := etcdservertest.Start(t, etcdserver.Config{NoSync: true})
 	root := dial(t, clientv3.Config{Endpoints: []string{srv.Addr()}})
 	ctx := soon(t)

@@ -56,6 +56,7 @@ func TestOnlyReadersHaveTheLockTogether(t *testing.T) {
 }
 
 func TestReaderThatNeedNotWaitTakesOneTransaction(t *testing.T) {
+	t.Parallel()
 	readers := []*contender{mustAcquire(t, start(t).in(t, lockPath(t), second.Reading))}
 	for range 3 {
 		p := start(t)
@@ -79,6 +80,7 @@ func TestReaderThatNeedNotWaitTakesOneTransaction(t *testing.T) {
 }
 
 func TestReaderDoesNotOvertakeAWriterThatWaits(t *testing.T) {
+	t.Parallel()
 	first := mustAcquire(t, start(t).in(t, lockPath(t), second.Reading))
 	w := queueAt(t, start(t).in(t, lockPath(t), second.Writing))
 	var behind []*wait
@@ -106,6 +108,7 @@ func TestReaderDoesNotOvertakeAWriterThatWaits(t *testing.T) {
 }
 
 func TestReaderIsContestedByThoseWhoDoNotRead(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []second.Mode{second.Exclusive, second.Writing} {
 		path := fmt.Sprintf("%s/%d", lockPath(t), mode)
 		p, q := start(t), start(t)
@@ -132,6 +135,7 @@ func TestReaderIsContestedByThoseWhoDoNotRead(t *testing.T) {
 }
 
 func TestContendersTellWhoReads(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	var waits []*wait
 	for _, mode := range []second.Mode{second.Reading, second.Writing, second.Reading, second.Exclusive} {
@@ -154,6 +158,7 @@ func TestContendersTellWhoReads(t *testing.T) {
 }
 
 func TestReaderStandsBehindThoseItWaitsFor(t *testing.T) {
+	t.Parallel()
 	first := mustAcquire(t, start(t).in(t, lockPath(t), second.Reading))
 	writer := queueAt(t, start(t).in(t, lockPath(t), second.Writing))
 	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
@@ -194,6 +199,7 @@ func TestRequeueInAnotherModeIsOneWrite(t *testing.T) {
 }
 
 func TestReadersOfLocksBelowAreOtherReaders(t *testing.T) {
+	t.Parallel()
 	p, q := start(t), start(t)
 	var below []*contender
 	for _, sub := range []string{"/a", "/b", "/read-", "/z"} {
@@ -216,6 +222,7 @@ func TestReadersOfLocksBelowAreOtherReaders(t *testing.T) {
 }
 
 func TestLostReplyOfAReadersAcquisitionIsFoundOut(t *testing.T) {
+	t.Parallel()
 	p, q := start(t), start(t)
 	reader := mustAcquire(t, q.in(t, lockPath(t), second.Reading))
 	p.calls.dropReply("Txn", 1)

@@ -145,6 +145,7 @@ func TestTryRightAfterNewWaitsForTheFirstConnection(t *testing.T) {
 }
 
 func TestTxnIsGuardedByTheHold(t *testing.T) {
+	t.Parallel()
 	hold := mustHold(t, locks(t).Mutex(lockPath(t)))
 	data := lockPath(t) + "-data"
 	if _, err := Txn(soon(t), hold, clientv3.OpPut(data, "1")); err != nil {
@@ -161,6 +162,7 @@ func TestTxnIsGuardedByTheHold(t *testing.T) {
 }
 
 func TestTxnOfAHoldThatHasHandedOnIsNotSent(t *testing.T) {
+	t.Parallel()
 	mutex := locks(t).Mutex(lockPath(t))
 	first := mustHold(t, mutex)
 	next := make(chan *tier.Hold)
@@ -184,6 +186,7 @@ func TestTxnOfAHoldThatHasHandedOnIsNotSent(t *testing.T) {
 }
 
 func TestTxnRefusesAHoldOfAnotherStore(t *testing.T) {
+	t.Parallel()
 	registry, err := tier.New(elsewhere{})
 	if err != nil {
 		t.Fatal(err)

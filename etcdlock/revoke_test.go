@@ -65,6 +65,7 @@ func TestHolderIsAskedForTheLockByAnotherProcess(t *testing.T) {
 }
 
 func TestWhoListensLateHearsThatItWasAsked(t *testing.T) {
+	t.Parallel()
 	c := mustAcquire(t, startPatient(t).at(t, lockPath(t)))
 	mustRevoke(t, start(t).at(t, lockPath(t)))
 	ended(t, "revoked", c.Revoked(), atOnce)
@@ -75,6 +76,7 @@ func TestWhoListensLateHearsThatItWasAsked(t *testing.T) {
 }
 
 func TestAllThatReadAreAskedAndNobodyBehind(t *testing.T) {
+	t.Parallel()
 	path := lockPath(t)
 	writer := mustAcquire(t, start(t).in(t, path, second.Writing))
 	w := queueAt(t, start(t).in(t, path, second.Reading))
@@ -163,6 +165,7 @@ func TestLostReplyOfARevocationIsFoundOut(t *testing.T) {
 }
 
 func TestRevocationWaitsForEtcdAsLongAsTheContext(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := mustAcquire(t, start(t).at(t, lockPath(t)))
 	defer p.wire.sever()()
@@ -173,6 +176,7 @@ func TestRevocationWaitsForEtcdAsLongAsTheContext(t *testing.T) {
 }
 
 func TestNeitherTheNextOneIsAskedNorAKeyMadeWhenTheHolderHasGone(t *testing.T) {
+	t.Parallel()
 	for _, again := range []bool{false, true} {
 		q := start(t)
 		l := q.at(t, lockPath(t))
@@ -200,6 +204,7 @@ func TestNeitherTheNextOneIsAskedNorAKeyMadeWhenTheHolderHasGone(t *testing.T) {
 
 // Each keeps what the other has written.
 func TestShareAndRevocationAtTheSameTime(t *testing.T) {
+	t.Parallel()
 	for _, late := range []string{"share", "revocation"} {
 		p, q := start(t), start(t)
 		c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
@@ -234,6 +239,7 @@ func TestShareAndRevocationAtTheSameTime(t *testing.T) {
 }
 
 func TestMarkKeepsWhatOthersSay(t *testing.T) {
+	t.Parallel()
 	label := strings.Repeat("<", 256)
 	value := marked(`{"v":1,"pid":7,"label":"`+label+`","later":{"a":[1]}}`, "revoke")
 	var fields map[string]any

@@ -14,6 +14,7 @@ import (
 
 // Whoever is behind the one that is read may not read.
 func TestReaderTrustsNoHeadsThatHideOthers(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := p.in(t, lockPath(t), second.Reading).newContender(p.sessions.last())
 	c.token = 9
@@ -52,6 +53,7 @@ func TestLostReplyOfAShareIsFoundOut(t *testing.T) {
 }
 
 func TestShareThatIsExecutedLateChangesNothingMore(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
 	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
@@ -74,6 +76,7 @@ func TestShareThatIsExecutedLateChangesNothingMore(t *testing.T) {
 
 // To say that it failed would let this process write, beside readers that the request lets in.
 func TestShareThatMayYetBeExecutedIsNotGivenUp(t *testing.T) {
+	t.Parallel()
 	for what, answer := range map[string]error{
 		"no answer":     errDropped,
 		"then a denial": rpctypes.ErrGRPCPermissionDenied,
@@ -106,6 +109,7 @@ func TestShareThatMayYetBeExecutedIsNotGivenUp(t *testing.T) {
 }
 
 func TestShareThatIsRefusedIsNone(t *testing.T) {
+	t.Parallel()
 	p, log := startLogged(t)
 	c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
 	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
@@ -125,6 +129,7 @@ func TestShareThatIsRefusedIsNone(t *testing.T) {
 }
 
 func TestReleaseOvertakesAShare(t *testing.T) {
+	t.Parallel()
 	t.Run("that waits", func(t *testing.T) {
 		c := mustAcquire(t, startPatient(t).in(t, lockPath(t), second.Writing))
 		result := sharing(t, soon(t), c)
@@ -178,6 +183,7 @@ func TestReleaseOvertakesAShare(t *testing.T) {
 }
 
 func TestLossEndsAShare(t *testing.T) {
+	t.Parallel()
 	t.Run("that waits", func(t *testing.T) {
 		c := mustAcquire(t, start(t).in(t, lockPath(t), second.Writing))
 		result := sharing(t, soon(t), c)
@@ -211,6 +217,7 @@ func TestLossEndsAShare(t *testing.T) {
 }
 
 func TestQueueIsReadAnewWithWhatKeysSay(t *testing.T) { // a look in place of the event
+	t.Parallel()
 	p := start(t)
 	c := mustAcquire(t, start(t).in(t, lockPath(t), second.Writing))
 	reader := queueAt(t, p.in(t, lockPath(t), second.Reading))

@@ -114,6 +114,7 @@ func TestShareLetsTheReadersBehindInAtThePlace(t *testing.T) {
 }
 
 func TestSharedWriterIsContestedByAWriterThatComes(t *testing.T) {
+	t.Parallel()
 	c := mustAcquire(t, start(t).in(t, lockPath(t), second.Writing))
 	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
 	if err := c.Share(soon(t)); err != nil {
@@ -133,6 +134,7 @@ func TestSharedWriterIsContestedByAWriterThatComes(t *testing.T) {
 }
 
 func TestReadersComeInBesideASharedWriter(t *testing.T) {
+	t.Parallel()
 	c := mustAcquire(t, start(t).in(t, lockPath(t), second.Exclusive))
 	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
 	if err := c.Share(soon(t)); err != nil {
@@ -172,6 +174,7 @@ func TestReadersComeInBesideASharedWriter(t *testing.T) {
 }
 
 func TestShareWaitsForAReaderRightBehind(t *testing.T) {
+	t.Parallel()
 	c := mustAcquire(t, startPatient(t).in(t, lockPath(t), second.Writing))
 	result := sharing(t, soon(t), c)
 	notYet(t, result)
@@ -191,6 +194,7 @@ func TestShareWaitsForAReaderRightBehind(t *testing.T) {
 }
 
 func TestShareThatIsGivenUpChangesNothing(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -220,6 +224,7 @@ func TestShareOfAReaderIsNothing(t *testing.T) {
 }
 
 func TestSharesAtTheSameTimeAreOne(t *testing.T) {
+	t.Parallel()
 	c := mustAcquire(t, start(t).in(t, lockPath(t), second.Writing))
 	var results []<-chan error
 	for range 4 {
