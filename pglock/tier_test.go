@@ -79,6 +79,7 @@ func ensembleHarness(t *testing.T, e *pgserver.Ensemble, url string) tiertest.Ha
 			return func() { check(e.Resume()) }
 		},
 		Failover: func() { check(e.Failover(ctx)) },
+		Forgets:  true,
 		Restart:  func() { check(e.Restart(ctx)) },
 	}
 }

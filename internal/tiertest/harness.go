@@ -47,6 +47,8 @@ type Harness struct {
 	Freeze func() (thaw func())
 	// Failover has another server take over, and returns when it serves.
 	Failover func()
+	// Forgets says that the server that takes over may not know all that the one before has granted.
+	Forgets bool
 	// Restart ends the store and starts it on the same data, and returns when it serves.
 	Restart func()
 }

@@ -31,6 +31,7 @@ var groups = []group{
 	{"Whoever has the lock can be asked for it", revokePromises},
 	{"A holder knows of its loss before its lease is over and before another process holds", lossPromises},
 	{"Tokens grow from grant to grant", tokenPromises},
+	{"A server that may have forgotten grants gives none until they are over", quarantinePromises},
 	{"Nothing is left of a call that was cancelled or lost a message, nor of a process that ended", leftPromises},
 	{"Release takes a third of the lease at most, and a cancelled call ends at once", boundPromises},
 	{"A try takes what is free, and writes nothing if it is taken", tryPromises},

@@ -1,0 +1,91 @@
+package tiertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+var quarantinePromises = []promise{
+	{name: "quarantine", text: "A server that takes over and may not know all grants gives none for a lease; a try, a wait, the queue and the tier say so", alone: true, test: quarantine},
+}
+
+// quarantine has a server take over once more if the time in which it grants nothing was over before all had looked.
+func quarantine(s *scene) {
+	if !s.Forgets {
+		s.verdict.lacking = "it needs no such time"
+		s.SkipNow()
+	}
+	p, looker := s.process(), s.process()
+	s.used(p)
+	for range 3 {
+		if unseen := s.quarantined(p, looker); unseen == "" {
+			return
+		} else {
+			s.Logf("not seen in time: %s", unseen)
+		}
+	}
+	s.Fatalf("a quarantine is not told")
+}
+
+// quarantined has another server take over, which may serve long before all others do, and looks what is told. It
+// returns what it has not seen of the quarantine.
+func (s *scene) quarantined(p, looker *proc) (unseen string) {
+	struck := time.Now()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.Failover()
+	}()
+	defer func() { <-over }()
+	if !s.poll(s.patience(), func() bool { return p.Quarantine() != nil }) {
+		return "by the tier"
+	}
+	var q *second.QuarantineError
+	r := p.begin(p.claim.TryAcquire)
+	if r.end(); r.err == nil {
+		s.granted(r.hold, struck)
+	}
+	if !errors.As(r.err, &q) || !errors.Is(r.err, second.ErrLocked) {
+		return fmt.Sprintf("by a try: %v", r.err)
+	}
+	w := new(second.Wait)
+	r = p.begin(func(ctx context.Context) (second.Grant, error) { return p.claim.Claim.Acquire(ctx, w) })
+	sees := func(what string, is func() bool) {
+		for unseen == "" && !is() {
+			if r.ended() {
+				unseen = what
+			}
+			time.Sleep(s.Lease / 100)
+		}
+	}
+	sees("by a wait", func() bool { return w.Standing().Quarantine != nil })
+	sees("in the queue", func() bool {
+		queue := looker.look()
+		return len(queue) == 1 && queue[0].Quarantined
+	})
+	h := r.granted()
+	s.await("the quarantine is over", s.patience(), func() bool {
+		queue := looker.look()
+		return p.Quarantine() == nil && looker.Quarantine() == nil && len(queue) == 1 && !queue[0].Quarantined
+	})
+	r = looker.begin(looker.claim.TryAcquire)
+	if r.end(); !errors.Is(r.err, second.ErrLocked) || errors.As(r.err, &q) {
+		s.Errorf("a try after the quarantine: %v, want ErrLocked", r.err)
+	}
+	s.granted(h, struck)
+	s.none()
+	return unseen
+}
+
+// granted checks that a grant came no sooner than a lease after another server took over, and releases it.
+func (s *scene) granted(h *hold, struck time.Time) {
+	s.Helper()
+	if d := time.Since(struck); d < s.Lease {
+		s.Errorf("granted %v after another server took over, want a lease of %v at least", d, s.Lease)
+	}
+	s.release(h)
+}
