@@ -32,12 +32,11 @@ func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 		begun := now.Add(time.Duration(quiet-longest) * time.Millisecond)
 		places, err := look(ctx, s.requests, []string{l.path})
 		queue = nil
-		alike := true // so far all read
-		for i, p := range places {
-			first := i == 0 || alike && p.Shared
-			alike = alike && p.Shared
-			p.Quarantined = quiet > 0 && first && p.Since.After(begun)
+		for _, p := range places {
 			queue = append(queue, p.Contender)
+		}
+		if quiet > 0 {
+			second.Quarantined(queue, func(i int) bool { return !queue[i].Since.After(begun) })
 		}
 		return err
 	})

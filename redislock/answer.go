@@ -19,9 +19,10 @@ type answer struct {
 	behind bool // somebody waits because of it
 	reader bool // the one right behind reads
 
-	wait    time.Duration // after which the first one is to look again; 0 if it will be told
-	ahead   int
-	nearest place // of those ahead
+	wait     time.Duration // after which the first one is to look again; 0 if it will be told
+	secluded time.Duration // for so long the primary grants nothing
+	ahead    int
+	nearest  place // of those ahead
 }
 
 // A place is one in a queue.
@@ -32,7 +33,7 @@ type place struct {
 }
 
 // size is that of an answer about a contender that queues.
-const size = 13
+const size = 14
 
 // parse reads what the script returns.
 func parse(words []string) (a answer, err error) {
@@ -54,8 +55,8 @@ func parse(words []string) (a answer, err error) {
 	}
 	a = answer{
 		known: true, token: number(1), at: duration(2), has: flag(3), reads: flag(4), asked: flag(5),
-		behind: flag(6), reader: flag(7), wait: duration(8), ahead: int(number(9)),
-		nearest: place{id: words[10], token: number(11), about: words[12]},
+		behind: flag(6), reader: flag(7), wait: duration(8), secluded: duration(9), ahead: int(number(10)),
+		nearest: place{id: words[11], token: number(12), about: words[13]},
 	}
 	return a, err
 }

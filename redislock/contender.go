@@ -147,13 +147,17 @@ func (c *contender) hold() bool {
 	return true
 }
 
-// standing is what was said of those ahead.
+// standing is what was said of those ahead, and whether the primary grants anything.
 func (c *contender) standing() second.Standing {
 	a := c.newest()
-	if a.ahead == 0 {
-		return second.Standing{}
+	var s second.Standing
+	if a.secluded > 0 {
+		s.Quarantine = c.claim.store.Quarantine()
 	}
-	return second.Standing{Ahead: a.ahead, Nearest: a.nearest.describe()}
+	if a.ahead > 0 {
+		s.Ahead, s.Nearest = a.ahead, a.nearest.describe()
+	}
+	return s
 }
 
 // lose ends the hold, or the wait. What is in the queue goes when the owner has given it up, who may

@@ -52,22 +52,31 @@ func (p place) owner() (o owner) {
 }
 
 // Contenders reads the queue with one request. A lock of another library comes first, as the value
-// of its key.
+// of its key. A process meets the primary before, unless it cannot, and knows whether that grants anything.
 func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
+	scope, end := l.store.scope(ctx)
+	l.store.await(scope, false)
+	end()
 	words, err := l.insist(ctx, "list")
 	if err != nil {
 		return nil, l.failure("contenders of", err)
 	}
-	if len(words)%3 != 0 {
+	const size = 4
+	if len(words)%size != 0 {
 		return nil, l.failure("contenders of", fmt.Errorf("an answer of %d words", len(words)))
 	}
 	var queue []second.Contender
-	for ; len(words) > 0; words = words[3:] {
+	var has []bool
+	for ; len(words) > 0; words = words[size:] {
 		token, err := strconv.ParseInt(words[1], 10, 64)
 		if err != nil {
 			return nil, l.failure("contenders of", err)
 		}
 		queue = append(queue, place{words[0], token, words[2]}.describe())
+		has = append(has, words[3] == "1")
+	}
+	if l.store.Quarantine() != nil {
+		second.Quarantined(queue, func(i int) bool { return has[i] })
 	}
 	return queue, nil
 }

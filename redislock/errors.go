@@ -33,6 +33,8 @@ func classify(err error) outcome {
 	switch {
 	case err == nil:
 		return done
+	case errors.Is(err, errUsed):
+		return permanent
 	case !errors.As(err, &answer):
 		return uncertain
 	}

@@ -41,6 +41,11 @@ func (s *store) examine(ctx context.Context) error {
 		return err
 	}
 	s.lag.Store(int64(longest))
+	if s.options.newServer && !s.declared.Load() {
+		if err := s.declare(ctx); err != nil {
+			return err
+		}
+	}
 	return s.each(ctx, s.meetAt)
 }
 

@@ -81,7 +81,7 @@ const most = 256
 // request. The error says that not all were answered.
 func (s *store) beat(all []*contender) (cmds []*redis.Cmd, err error) {
 	if len(all) == 0 {
-		_, err := call(s, s.ctx, func(ctx context.Context) (string, error) { return s.client.Ping(ctx).Result() })
+		_, err := call(s, s.ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.greet(ctx) })
 		return nil, err
 	}
 	for some := range slices.Chunk(all, most) {
@@ -92,6 +92,14 @@ func (s *store) beat(all []*contender) (cmds []*redis.Cmd, err error) {
 		cmds = append(cmds, answered...)
 	}
 	return cmds, nil
+}
+
+// greet has Redis answer. It meets a primary that took over; in a cluster, the first request to each does.
+func (s *store) greet(ctx context.Context) error {
+	if one, ok := s.client.(*redis.Client); ok {
+		return s.meetAt(ctx, one)
+	}
+	return s.client.Ping(ctx).Err()
 }
 
 // send runs an operation for some contenders at once. What cannot be done for one of them is in its

@@ -23,6 +23,8 @@ type options struct {
 	margin time.Duration // 0: a third of the TTL
 	logger *slog.Logger
 	label  string
+
+	newServer bool
 }
 
 // maxTTL keeps a lease far below the time that the keys of a lock outlive their last use.
@@ -48,7 +50,8 @@ func WithLeaseMargin(d time.Duration) Option {
 //
 //   - WARN: a lock is lost, once per hold, with path, token and cause, unless the registry was
 //     closed; Redis does not answer for longer than a third of the TTL, once per outage, or has not
-//     answered yet, after 3 s and then ever more rarely; it has not answered for a whole TTL; the
+//     answered yet, after 3 s and then ever more rarely; it has not answered for a whole TTL; it grants
+//     nothing, until when and why, once per quarantine; the
 //     server is set up so that it may break promises: see the package documentation.
 //   - INFO: Redis answers again, and after how long (not each time if that keeps changing); the
 //     configuration of the server cannot be read.
@@ -60,6 +63,16 @@ func WithLogger(logger *slog.Logger) Option {
 // most 256 bytes of UTF-8, and only characters that are printed.
 func WithLabel(label string) Option {
 	return option(func(o *options) { o.label = label })
+}
+
+// WithNewServer says that nobody has had a lock on the server before, in a cluster on none of its primaries, so that it
+// grants locks at once though it was started a moment ago: for tests, and for the first program of a new server. Where
+// there is a record of any process before this one, or a server that was promoted or started with data, there is no
+// session: acquisitions fail, and [tier.Registry.Err] says so as well. Later quarantines are as ever.
+//
+// The record goes with the data: after FLUSHALL it is the word of the program alone.
+func WithNewServer() Option {
+	return option(func(o *options) { o.newServer = true })
 }
 
 // newOptions returns what opts say of the store, and those that are for the registry.

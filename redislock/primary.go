@@ -45,7 +45,15 @@ func (s *store) args(p primary, op, id string, more ...string) []any {
 }
 
 // introduced reports whether an answer is that of a primary which the caller has not met.
-func introduced(words []string) bool { return len(words) == 3 && words[0] == "stranger" }
+func introduced(words []string) bool { return len(words) == 4 && words[0] == "stranger" }
+
+// reason is why a primary that has introduced itself grants nothing.
+func reason(words []string) string {
+	if heir := words[3] == "1"; heir {
+		return "the server was started or promoted, and first used less than a lease ago"
+	}
+	return "the server started less than a lease ago"
+}
 
 // meet asks the record of a primary, which has introduced itself, for how long it grants nothing.
 func (s *store) meet(ctx context.Context, addr string, words []string) (primary, error) {
@@ -61,7 +69,7 @@ func (s *store) meet(ctx context.Context, addr string, words []string) (primary,
 	}
 	if left := time.Duration(answer) * time.Microsecond; left > 0 {
 		p.until = s.now() + left
-		s.notice.Quarantine(left, sent, "the server was started or promoted, and first used less than a lease ago")
+		s.notice.Quarantine(left, sent, reason(words))
 	}
 	s.primaries.Store(addr, p)
 	return p, nil

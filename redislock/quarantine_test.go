@@ -2,12 +2,18 @@ package redislock
 
 import (
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // ageing waits until a server is up for longer than a quarantine, so that its age says nothing any
@@ -93,4 +99,148 @@ func TestPromotedServerWithoutARecordOpensAQuarantine(t *testing.T) {
 	if d := time.Since(begun); d < ttl-50*time.Millisecond {
 		t.Errorf("granted after %v, want a quarantine of %v", d, ttl)
 	}
+}
+
+// locksAt returns the locks of a process, which has met the primary.
+func locksAt(t *testing.T, s *redisserver.Server, opts ...Option) *tier.Registry {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { client.Close() })
+	locks, err := New(client, append([]Option{WithLeaseTTL(ttl)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	if _, err := locks.Mutex(lockPath(t)).Contenders(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	return locks
+}
+
+func TestQuarantineIsTold(t *testing.T) {
+	t.Parallel()
+	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
+	log, logger := logtest.New(slog.LevelInfo)
+	const ttl = 5 * time.Second // of which the age of the server takes one
+	locks, looker := locksAt(t, s, WithLeaseTTL(ttl), WithLogger(logger)), locksAt(t, s, WithLeaseTTL(ttl))
+	mu := locks.Mutex(lockPath(t))
+
+	var q *tier.QuarantineError
+	if err := locks.Err(); !errors.As(err, &q) || time.Until(q.Until) > ttl || q.Reason != "the server started less than a lease ago" {
+		t.Fatalf("Err: %v, want a quarantine of %v", err, ttl)
+	}
+	if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) || !errors.As(err, &q) || !strings.HasSuffix(err.Error(), ": "+q.Error()) {
+		t.Errorf("TryAcquire: %v, want ErrLocked as there is a quarantine", err)
+	}
+	var wait *tier.WaitError
+	_, err := locks.Mutex(lockPath(t), tier.WithMaxWait(ttl/10)).Acquire(soon(t))
+	if !errors.As(err, &wait) || wait.Quarantine == nil || !errors.As(err, &q) || !strings.Contains(err.Error(), q.Error()) {
+		t.Errorf("Acquire with a limit: %v, want that of a quarantine", err)
+	}
+	granted := make(chan *tier.Hold, 1)
+	go func() {
+		hold, err := mu.Acquire(soon(t))
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- hold
+	}()
+	eventually(t, "the first in the queue has no lock yet", func() bool {
+		queue, err := looker.Mutex(lockPath(t)).Contenders(soon(t))
+		return err == nil && len(queue) > 0 && queue[0].Quarantined
+	})
+	hold := <-granted
+	if hold == nil {
+		return
+	}
+	eventually(t, "the quarantine is over", func() bool { return locks.Err() == nil && looker.Err() == nil })
+	if queue, err := looker.Mutex(lockPath(t)).Contenders(soon(t)); err != nil || len(queue) != 1 || queue[0].Quarantined {
+		t.Errorf("after the quarantine: %+v, %v", queue, err)
+	}
+	if _, err := looker.Mutex(lockPath(t)).TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) || errors.As(err, new(*tier.QuarantineError)) {
+		t.Errorf("a try after the quarantine: %v, want ErrLocked", err)
+	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+	if lines := log.Lines(slog.LevelWarn, "redislock: no grants until "); len(lines) != 1 {
+		t.Errorf("logged %q, want one line: %s", lines, log)
+	}
+}
+
+// A holder whom the promoted server knows keeps its lock, and is seen to.
+func TestHolderOfBeforeIsNotQuarantined(t *testing.T) {
+	t.Parallel()
+	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
+	holder := locksAt(t, s, WithNewServer())
+	hold, err := holder.Mutex(lockPath(t)).Acquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	renew(t, s)
+	looker := locksAt(t, s)
+	queue, err := looker.Mutex(lockPath(t)).Contenders(soon(t))
+	if err != nil || len(queue) != 1 || queue[0].Quarantined || !errors.As(looker.Err(), new(*tier.QuarantineError)) {
+		t.Errorf("%+v, %v, %v; want the holder in a quarantine", queue, err, looker.Err())
+	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Only the first process can say that a server is new, and only of its first primary.
+func TestNewServerHasNoQuarantine(t *testing.T) {
+	t.Parallel()
+	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
+	first := locksAt(t, s, WithNewServer(), WithLeaseTTL(time.Minute))
+	hold, err := first.Mutex(lockPath(t)).TryAcquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+	mustRelease(t, mustAcquire(t, startAt(t, []string{s.Addr()}).at(t, lockPath(t)))) // for others there is none, either
+	refusedAsNew(t, s)
+	renew(t, s)
+	if _, err := locksAt(t, s).Mutex(lockPath(t)).TryAcquire(soon(t)); !errors.As(err, new(*tier.QuarantineError)) {
+		t.Errorf("after a promotion: %v, want a quarantine", err)
+	}
+}
+
+// refusedAsNew checks that a process cannot say that the server is new.
+func refusedAsNew(t *testing.T, s *redisserver.Server) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	defer client.Close()
+	locks, err := New(client, WithNewServer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	if _, err := locks.Mutex(lockPath(t)).Acquire(soon(t)); !errors.Is(err, errUsed) || !errors.Is(locks.Err(), errUsed) {
+		t.Errorf("%v, %v; want %v", err, locks.Err(), errUsed)
+	}
+}
+
+// What another process has written a moment ago counts, and so do data and a promotion; not what the process has
+// written itself, which may not have heard that its word was taken.
+func TestServerWithARecordIsNotNew(t *testing.T) {
+	t.Parallel()
+	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
+	locksAt(t, s).Close()
+	refusedAsNew(t, s)
+	if _, err := redisserver.Ask(s.Addr(), "FLUSHALL"); err != nil {
+		t.Fatal(err)
+	}
+	p := startAt(t, []string{s.Addr()}, WithNewServer())
+	p.declared.Store(false)
+	if err := p.examine(soon(t)); err != nil || !p.declared.Load() {
+		t.Errorf("what was said before: %v", err)
+	}
+	renew(t, s)
+	if _, err := redisserver.Ask(s.Addr(), "FLUSHALL"); err != nil {
+		t.Fatal(err)
+	}
+	refusedAsNew(t, s)
 }

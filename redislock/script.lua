@@ -24,16 +24,17 @@ local function int(n) return string.format('%.0f', n) end
 
 -- A primary that is another one than before, or began anew, may have lost the newest grants. So
 -- nobody gets a lock from one that the caller has not met. How long it has been the primary is known
--- by its age, unless it was promoted.
+-- by its age, unless it was promoted, or started with the data of one.
 if op ~= 'list' and op ~= 'remove' then
 	local info = redis.call('INFO', 'replication')
-	local id, age = info:match('master_replid:(%w+)'), 0
+	local id, age, heir = info:match('master_replid:(%w+)'), 0, '1'
 	if id ~= met then
 		if not info:match('master_replid2:(%w+)'):find('[^0]') then
+			heir = '0'
 			local uptime = redis.call('INFO', 'server'):match('uptime_in_seconds:(%-?%d+)')
 			age = math.max(tonumber(uptime) - 1, 0) * 1000000 -- or almost a second more
 		end
-		return { 'stranger', id, int(age) }
+		return { 'stranger', id, int(age), heir }
 	end
 end
 
@@ -67,13 +68,15 @@ end
 if op == 'list' then
 	local list, held = {}, look()
 	if held and held ~= mine then
-		list = { held, '0', 'x-' }
+		list = { held, '0', 'x-', '1' }
 	end
 	for _, id in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
 		if tonumber(redis.call('ZSCORE', leases, id) or 0) > now then
+			local token = tonumber(redis.call('ZSCORE', queue, id))
 			list[#list + 1] = id
-			list[#list + 1] = int(tonumber(redis.call('ZSCORE', queue, id)))
+			list[#list + 1] = int(token)
 			list[#list + 1] = about(id)
+			list[#list + 1] = mine and held == mine and token <= top and '1' or '0'
 		end
 	end
 	return list
@@ -234,7 +237,7 @@ local function answer(id)
 	return {
 		'1', int(token), int(now), flag(has and secluded == 0), flag(self_reads), flag(self:sub(2, 2) == 'a'),
 		flag(has and next and not (self_reads and reads(next))), flag(has and next and reads(next)),
-		int(pause), int(ahead), nearest or '', int(nearest_token), nearest_about,
+		int(pause), int(secluded), int(ahead), nearest or '', int(nearest_token), nearest_about,
 	}
 end
 

@@ -36,6 +36,7 @@ type store struct {
 	sessions sessions
 	byID     sync.Map // of contenders that may be in a queue
 	reaper   *reaper.Reaper[remains]
+	declared atomic.Bool // that the server is new
 	notice   *notice.Connection
 
 	lag       atomic.Int64          // a time.Duration; see [store.quarantine]
@@ -93,7 +94,7 @@ func (s *store) Claim(path string, o second.Options) (second.Claim, error) {
 	return &claim{store: s, path: path, keys: keysOf(path), mode: o.Mode, linger: o.MayLinger}, nil
 }
 
-// Err returns nil while Redis answers, [second.ErrClosed] at the end.
+// Err returns nil while Redis answers and there may be a session, [second.ErrClosed] at the end.
 func (s *store) Err() error {
 	if s.ctx.Err() != nil {
 		return second.ErrClosed
@@ -101,7 +102,8 @@ func (s *store) Err() error {
 	if problem := s.problem.Load(); problem != nil {
 		return *problem
 	}
-	return nil
+	_, refused, _ := s.sessions.now()
+	return refused
 }
 
 // Quarantine is the time before which a primary that began anew, or took over, grants nothing.

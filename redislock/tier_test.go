@@ -76,6 +76,7 @@ func ensembleHarness(t *testing.T, e *redisserver.Ensemble) tiertest.Harness {
 			return func() { check(e.Resume()) }
 		},
 		Failover: func() { check(e.Failover(context.Background())) },
+		Forgets:  true,
 		Restart:  func() { check(e.Restart(context.Background())) },
 	}
 }

@@ -35,3 +35,15 @@ func (q *QuarantineError) Explain(cause error) error {
 	}
 	return fmt.Errorf("%w: %w", cause, q)
 }
+
+// Quarantined marks who of a queue waits for nobody, and does not have the lock, in a quarantine. Has tells of each whether
+// it was granted the lock before.
+func Quarantined(queue []Contender, has func(i int) bool) {
+	read := true // all so far
+	for i := range queue {
+		c := &queue[i]
+		first := i == 0 || read && c.Shared
+		read = read && c.Shared
+		c.Quarantined = first && !has(i)
+	}
+}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -89,6 +90,10 @@ func TestCommand(t *testing.T) {
 				return locks
 			},
 			Pause: server.Pause, Resume: server.Resume,
+			Forget: func() error { // it is another primary after this
+				client := dial(t, server)
+				return errors.Join(client.SlaveOf(t.Context(), "127.0.0.1", "1").Err(), client.SlaveOf(t.Context(), "NO", "ONE").Err())
+			},
 		}
 	})
 }
