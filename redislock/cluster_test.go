@@ -50,13 +50,12 @@ func pathsAt(t *testing.T, client *redis.ClusterClient, s *redisserver.Server, p
 	return paths
 }
 
-// settled has each primary be one for longer than a quarantine.
-func settled(t *testing.T, c *redisserver.Cluster, locks *tier.Registry) {
+// firstLocks are those of the first process at a cluster, which is there when it returns.
+func firstLocks(t *testing.T, c *redisserver.Cluster, opts ...Option) *tier.Registry {
 	t.Helper()
-	client := clusterClient(t, c)
-	for i := range len(c.Members) / 2 {
-		take(t, locks, pathsAt(t, client, c.Members[i], "settled:", 1)[0])
-	}
+	locks := clusterLocks(t, c, append(opts, WithNewServer())...)
+	take(t, locks, "first")
+	return locks
 }
 
 func take(t *testing.T, locks *tier.Registry, path string) {
@@ -74,8 +73,7 @@ func take(t *testing.T, locks *tier.Registry, path string) {
 func TestLockInACluster(t *testing.T) {
 	t.Parallel()
 	c := redisservertest.StartCluster(t, 3, redisserver.Config{NoSync: true})
-	a, b := clusterLocks(t, c, tier.WithHandOff(0)), clusterLocks(t, c, tier.WithHandOff(0))
-	settled(t, c, a)
+	a, b := firstLocks(t, c, tier.WithHandOff(0)), clusterLocks(t, c, tier.WithHandOff(0))
 	for _, path := range []string{"job", "{job}:1", "other"} {
 		hold, err := a.Mutex(path).Acquire(soon(t))
 		if err != nil {
@@ -114,8 +112,7 @@ func TestQuarantineInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := redisservertest.StartCluster(t, 3, redisserver.Config{NoSync: true})
-			client, locks := clusterClient(t, c), clusterLocks(t, c)
-			settled(t, c, locks)
+			client, locks := clusterClient(t, c), firstLocks(t, c)
 			early := pathsAt(t, client, c.Members[0], "early:", 50)
 			late := pathsAt(t, client, c.Members[0], "late:", 100)
 			elsewhere := pathsAt(t, client, c.Members[1], "elsewhere:", 1)[0]

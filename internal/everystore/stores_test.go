@@ -108,11 +108,20 @@ func postgres(open func(*pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)
 
 func startRedis(t *testing.T) (string, connect) {
 	server := redisservertest.Start(t, redisserver.Config{NoSync: true})
-	return server.Addr(), func(t *testing.T, addr string) (*tier.Registry, error) {
+	connect := func(t *testing.T, addr string, opts ...redislock.Option) (*tier.Registry, error) {
 		client := redis.NewClient(&redis.Options{Addr: addr})
 		t.Cleanup(func() { client.Close() })
-		return redislock.New(client, redislock.WithLeaseTTL(session))
+		return redislock.New(client, append(opts, redislock.WithLeaseTTL(session))...)
 	}
+	first, err := connect(t, server.Addr(), redislock.WithNewServer())
+	if err == nil {
+		defer first.Close()
+		err = first.Mutex("first").Do(t.Context(), func(context.Context) error { return nil })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server.Addr(), func(t *testing.T, addr string) (*tier.Registry, error) { return connect(t, addr) }
 }
 
 // A site is a server to which each process has a way of its own.

@@ -75,7 +75,7 @@ func startPostgresFor(t *testing.T) (server string) {
 func startRedisFor(t *testing.T) (server string) {
 	t.Helper()
 	server = redisservertest.Start(t, redisserver.Config{}).Addr()
-	if err := trust(server); err != nil {
+	if err := trust(t.Context(), server); err != nil {
 		t.Fatal(err)
 	}
 	return server

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/redislock"
 )
 
 // Redis is the store of redislock.
@@ -46,20 +47,22 @@ func startRedis(ctx context.Context, shape Shape) (*Cluster, error) {
 		return nil, errors.Join(noRedis, err)
 	}
 	// Nobody has had locks there before, which redislock would else wait for.
-	if err := trust(ensemble.Members[0].Addr()); err != nil {
+	if err := trust(ctx, ensemble.Members[0].Addr()); err != nil {
 		return nil, errors.Join(noRedis, err, ensemble.Stop())
 	}
 	return &Cluster{Ensemble: ensemble.Ensemble, Isolate: ensemble.Isolate, Heal: ensemble.Heal, Replace: ensemble.Failover}, nil
 }
 
-// trust notes that a primary is the one that has been there all the time.
-func trust(addr string) error {
-	info, err := infoOf(context.Background(), addr, "replication")
+// trust has a first process at a primary take a lock. Its lease is shorter than that of any other.
+func trust(ctx context.Context, addr string) error {
+	client := connectRedis([]string{addr})
+	defer client.Close()
+	locks, err := redislock.New(client, redislock.WithNewServer(), redislock.WithLeaseTTL(time.Second))
 	if err != nil {
 		return err
 	}
-	_, err = redisserver.Ask(addr, "SET", "{tierlock:primary}:"+info["master_replid"], "0")
-	return err
+	defer locks.Close()
+	return locks.Mutex("first").Do(ctx, func(context.Context) error { return nil })
 }
 
 // connectRedis does not wait for a connection. Of several servers it finds the primary.
