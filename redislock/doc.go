@@ -58,7 +58,8 @@
 // a second. So nobody is granted a lock by a primary that is a new one, until the leases of all who
 // could have one are over: for the TTL, plus, if min-replicas-to-write is set, min-replicas-max-lag and two
 // seconds. That is its quarantine. Locks that are held and known to the new primary stay held, those
-// that it does not know are lost, tries find every lock taken, and waiters keep their place.
+// that it does not know are lost, tries fail, and waiters keep their place. A [tier.QuarantineError] says until
+// when, in all that asks. A server that has just been started has one as well; [WithNewServer] says that it needs none.
 //
 // A server takes another replication id whenever it becomes the primary. Since when there has been one
 // with that id, is the key {tierlock:primary}:ID, which expires when no process has come for a month. One that has no such key
