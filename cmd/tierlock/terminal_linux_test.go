@@ -85,15 +85,16 @@ const (
 	ctrlZ = "\x1a"
 )
 
-// The command has the terminal, its Ctrl-C included, and the shell has it back afterwards.
+// The command has the terminal, its Ctrl-C included, and the shell has it back afterwards. A shell that has begun to read
+// as its signal comes may miss it until there is something to read, so the second command does not read.
 func TestTerminalIsTheCommandsAndGoesBack(t *testing.T) {
 	server := startServer(t)
 	s := newScreen(t, server.Addr(), "sh", "-c", `
 		"$TIERLOCK" run /terminal -- sh -c 'echo ready 1; read line; echo command got $line'
 		read line; echo shell got $line
-		"$TIERLOCK" run /terminal -- sh -c 'trap "echo command interrupted; exit 3" INT; echo ready 2; read line'
+		"$TIERLOCK" run /terminal -- sh -c 'trap "echo command interrupted; exit 3" INT; echo ready 2; while :; do sleep 0.1; done'
 		echo status $?
-		"$TIERLOCK" run /terminal -- sleep 100
+		"$TIERLOCK" run /terminal -- sh -c 'echo ready 3; exec sleep 100'
 		echo status $?
 		read line; echo shell got $line`)
 	s.shows("ready 1")
@@ -105,7 +106,7 @@ func TestTerminalIsTheCommandsAndGoesBack(t *testing.T) {
 	s.types(ctrlC)
 	s.shows("command interrupted")
 	s.shows("status 3")
-	commandtest.Eventually(t, "sleep", func() bool { return exec.Command("pgrep", "-x", "-f", "sleep 100").Run() == nil })
+	s.shows("ready 3")
 	s.types(ctrlC)
 	s.shows("status 130")
 	s.types("three\n")
