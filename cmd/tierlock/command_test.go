@@ -16,7 +16,7 @@ import (
 // What the command does on every store. The other tests are of what it does here in detail.
 func TestCommand(t *testing.T) {
 	t.Parallel()
-	commandtest.Run(t, func(t *testing.T, own bool) commandtest.Site {
+	site := func(t *testing.T, own bool) commandtest.Site {
 		server := startServer(t)
 		if own {
 			server = zkservertest.Start(t, zkserver.Config{NoSync: true})
@@ -35,5 +35,7 @@ func TestCommand(t *testing.T) {
 			},
 			Pause: server.Pause, Resume: server.Resume,
 		}
-	})
+	}
+	commandtest.Run(t, site)
+	commandtest.RunAlike(t, site)
 }

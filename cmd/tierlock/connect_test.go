@@ -17,19 +17,28 @@ import (
 
 // With TLS both sides show certificates, and one that is not trusted is a missing server.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	authority := zkservertest.NewAuthority(t)
 	server := zkservertest.Start(t, zkserver.Config{NoSync: true, TLS: authority.TLS("localhost", "127.0.0.1")})
 	addr := zkserver.SecureAddr(server)
 	client := authority.Issue("client").File
 	pair := "-connect-timeout 30s -tls-cert " + client + " -tls-key " + client
-	start(t, addr, commandtest.Under(pair+" -tls-ca "+authority.File, "/tls", "true")...).Exits(0)
-	start(t, addr, commandtest.Under(pair+" -tls-ca "+authority.File+" -tls-server-name localhost", "/tls", "true")...).Exits(0)
+	trusted := []*commandtest.Tool{
+		start(t, addr, commandtest.Under(pair+" -tls-ca "+authority.File, "/tls/a", "true")...),
+		start(t, addr, commandtest.Under(pair+" -tls-ca "+authority.File+" -tls-server-name localhost", "/tls/b", "true")...),
+	}
+	refused := make(map[*commandtest.Tool]string)
 	for flags, want := range map[string]string{
 		pair: "certificate",
 		pair + " -tls-server-name other.test -tls-ca " + authority.File: "other.test",
 		"-tls-ca " + authority.File:                                     "certificate",
 	} {
-		p := start(t, addr, commandtest.Under(flags+" -connect-timeout 3s", "/tls", "true")...)
+		refused[start(t, addr, commandtest.Under(flags+" -connect-timeout 10s", "/tls", "true")...)] = want
+	}
+	for _, p := range trusted {
+		p.Exits(0)
+	}
+	for p, want := range refused {
 		p.Exits(69)
 		p.Says(want)
 	}
@@ -37,6 +46,7 @@ func TestTLS(t *testing.T) {
 
 // Credentials come from a file or the environment, and what they permit is done.
 func TestCredentials(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	conn := operate(t, server)
 	if _, err := conn.Create("/guarded", nil, 0, zk.DigestACL(zk.PermAll, "user", "secret")); err != nil {

@@ -10,6 +10,7 @@ import (
 
 // On a terminal break shows whom it is about, and deletes only after a yes.
 func TestBreakAsksOnATerminal(t *testing.T) {
+	t.Parallel()
 	c := console{startServer(t)}
 	node := acquire(t, c.lock(t, "/asks/report", zklock.WithLabel("billing")))
 	defer node.Release()
@@ -30,6 +31,7 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 
 // On a terminal watch draws one screen again and again, and leaves the terminal as it was.
 func TestWatchDrawsOnATerminal(t *testing.T) {
+	t.Parallel()
 	c := console{startServer(t)}
 	node := acquire(t, c.lock(t, "/draws/report", zklock.WithLabel(strings.Repeat("billing ", 20))))
 	defer node.Release()

@@ -72,6 +72,7 @@ func acquire(t *testing.T, lock *zklock.Lock) *zklock.Node {
 var evil = `{"v":1,"host":"\u001b]0;owned\u0007","pid":7,"label":"\u001b[2J\u202egnp\n\u2028level=ERROR` + strings.Repeat("x", 900<<10) + `"}`
 
 func TestWhatAQueueIsIsSeenExplainedAndBroken(t *testing.T) {
+	t.Parallel()
 	c := console{startServer(t)}
 	conn := operate(t, c.server)
 	c.want(t, "ls /jobs", 0, "no lock at /jobs or below it")
@@ -147,6 +148,7 @@ func TestWhatAQueueIsIsSeenExplainedAndBroken(t *testing.T) {
 
 // Readers, of whichever library, have a lock together, and may be asked for it.
 func TestReadersAreSeenAndAskedForTheLock(t *testing.T) {
+	t.Parallel()
 	c := console{startServer(t)}
 	conn := operate(t, c.server)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -231,6 +233,7 @@ func TestReadersAreSeenAndAskedForTheLock(t *testing.T) {
 }
 
 func TestPermitsAreSeen(t *testing.T) {
+	t.Parallel()
 	c := console{startServer(t)}
 	conn := operate(t, c.server)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -258,6 +261,7 @@ func TestPermitsAreSeen(t *testing.T) {
 }
 
 func TestWatchTellsOfEachChangeAndOutlivesTheConnection(t *testing.T) {
+	t.Parallel()
 	c := console{startServer(t)}
 	proxy := proxyTo(t, c.server)
 	p := start(t, proxy.Addr(), "watch", "/watch/report", "-every", "100ms")
@@ -278,6 +282,7 @@ func TestWatchTellsOfEachChangeAndOutlivesTheConnection(t *testing.T) {
 }
 
 func TestWatchServesAPageUntilItIsInterrupted(t *testing.T) {
+	t.Parallel()
 	c := console{startServer(t)}
 	node := acquire(t, c.lock(t, "/page/report", zklock.WithLabel("billing")))
 	defer node.Release()
@@ -307,12 +312,4 @@ func TestWatchServesAPageUntilItIsInterrupted(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	p.Signal(syscall.SIGINT)
 	p.Exits(0)
-}
-
-func TestWithoutAServerTheyExitWith69(t *testing.T) {
-	proxy := proxyTo(t, startServer(t))
-	proxy.Refuse()
-	for _, args := range []string{"ls", "who /x", "watch /x", "break /x -token 1 -yes", "revoke /x", "doctor /x"} {
-		start(t, proxy.Addr(), strings.Fields(args+" -connect-timeout 300ms")...).Exits(69)
-	}
 }

@@ -11,6 +11,7 @@ import (
 // The command installs from the root module alone: no workspace, no replacement, nothing to add
 // to go.mod.
 func TestInstallsFromACleanClone(t *testing.T) {
+	t.Parallel()
 	git := exec.Command("git", "rev-parse", "--show-toplevel")
 	top, err := git.Output()
 	if err != nil {

@@ -19,6 +19,7 @@ const chain = `while (-d $ARGV[0]) { exit if fork }`
 // What is in many processes, one after the other, is killed as well, in the group of the command and outside, and
 // before the run ends.
 func TestForksDoNotOutrunKILL(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	conn := operate(t, server)
 	for name, command := range map[string][]string{

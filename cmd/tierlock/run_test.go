@@ -8,13 +8,13 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 )
 
 // The command's end is run's own, in the way of a shell.
 func TestStatusIsTheCommands(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	for script, want := range map[string]int{
 		"exit 0": 0, "exit 3": 3, "exit 75": 75, "kill -TERM $$": 143, "kill -KILL $$": 137,
@@ -28,6 +28,7 @@ func TestStatusIsTheCommands(t *testing.T) {
 
 // A wrong command line runs nothing and exits 64; a missing server exits 69.
 func TestNothingRunsAfterAnError(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	stage := commandtest.NewStage(t)
 	for _, c := range []struct {
@@ -60,31 +61,9 @@ func TestNothingRunsAfterAnError(t *testing.T) {
 	stage.Nobody()
 }
 
-// What is taken is not waited for with -n, and for as long as -w says. The status is 75, or that
-// of -E, and who has the lock is named.
-func TestNotAcquired(t *testing.T) {
-	server := startServer(t)
-	stage := commandtest.NewStage(t)
-	conn := operate(t, server)
-	holder := start(t, server.Addr(), commandtest.Under("", "/taken", stage.Command()...)...)
-	section := stage.First()
-	for flags, status := range map[string]int{"-n": 75, "-w 300ms": 75, "-n -E 0": 0, "-w 300ms -E 9": 9} {
-		p := start(t, server.Addr(), commandtest.Under(flags, "/taken", stage.Command()...)...)
-		p.Exits(status)
-		p.Says(fmt.Sprintf("held by process %d on ", holder.Keeper()))
-	}
-	stage.Nobody()
-	if left := queue(t, conn, "/taken"); len(left) != 1 {
-		t.Errorf("the queue is %v, want the holder alone", left)
-	}
-	section.Lives()
-	section.Leave(5)
-	holder.Exits(5)
-	start(t, server.Addr(), commandtest.Under("-n", "/taken", "true")...).Exits(0)
-}
-
 // A command that wants the lock of its own run waits for itself, and is told so.
 func TestNestedRunIsToldThatItWaitsForItself(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	inner := append([]string{commandtest.Program}, commandtest.Under("-w 2s", "/nested", "true")...)
 	p := start(t, server.Addr(), commandtest.Under("", "/nested", inner...)...)
@@ -95,6 +74,7 @@ func TestNestedRunIsToldThatItWaitsForItself(t *testing.T) {
 
 // Standard input, the path and the token reach the command; tokens grow.
 func TestWhatTheCommandGets(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	var tokens [2]int64
 	for i := range tokens {
@@ -115,6 +95,7 @@ func TestWhatTheCommandGets(t *testing.T) {
 
 // The command has the descriptors that the runner was given, such as those of a jobserver of make.
 func TestOpenFilesReachTheCommand(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	const script = `cat <&3; ls -l /proc/self/fd | sed 's/.* -> //' | grep -c pipe`
 	open := func(cmd *exec.Cmd) {
@@ -140,27 +121,9 @@ func TestOpenFilesReachTheCommand(t *testing.T) {
 	}
 }
 
-// Runs on one path take turns.
-func TestOneAtATime(t *testing.T) {
-	server := startServer(t)
-	stage := commandtest.NewStage(t)
-	var tools []*commandtest.Tool
-	for range 4 {
-		tools = append(tools, start(t, server.Addr(), commandtest.Under("-v", "/turns", stage.Command()...)...))
-	}
-	for range tools {
-		section := stage.First()
-		time.Sleep(20 * time.Millisecond) // for others to intrude
-		section.Leave(0)
-	}
-	for _, p := range tools {
-		p.Exits(0)
-		p.Says("acquired after")
-	}
-}
-
 // The lock stays until all that the command has started is gone, also what has left its session.
 func TestLockStaysForWhatIsLeft(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	stage := commandtest.NewStage(t)
 	p := start(t, server.Addr(), commandtest.Under("", "/left", stage.Command("family", "daemon")...)...)

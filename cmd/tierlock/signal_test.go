@@ -14,6 +14,7 @@ import (
 
 // Signals reach the command's process group, and its end is the runner's.
 func TestSignalsReachTheCommand(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		if signal.Ignored(sig) { // under nohup, which the command inherits
@@ -38,6 +39,7 @@ func TestSignalsReachTheCommand(t *testing.T) {
 
 // A signal while it waits ends it, and leaves nothing in the queue.
 func TestSignalEndsTheWait(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	conn := operate(t, server)
 	stage := commandtest.NewStage(t)
@@ -58,6 +60,7 @@ func TestSignalEndsTheWait(t *testing.T) {
 
 // It also ends whoever still looks for a server.
 func TestSignalEndsTheConnecting(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	proxy := proxyTo(t, server)
 	proxy.Refuse()
@@ -69,6 +72,7 @@ func TestSignalEndsTheConnecting(t *testing.T) {
 
 // A kill -9 of a runner that waits leaves nothing in the queue, either.
 func TestKilledWaiterLeavesTheQueue(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	conn := operate(t, server)
 	stage := commandtest.NewStage(t)
@@ -88,6 +92,7 @@ func TestKilledWaiterLeavesTheQueue(t *testing.T) {
 
 // The command starts with the signals blocked and ignored that it would have without a lock.
 func TestDispositionsAreThoseOfTheRunner(t *testing.T) {
+	t.Parallel()
 	const script = "grep -E 'Sig(Blk|Ign|Cgt)' /proc/self/status"
 	want, err := exec.Command("sh", "-c", script).Output()
 	if err != nil {
@@ -102,6 +107,7 @@ func TestDispositionsAreThoseOfTheRunner(t *testing.T) {
 
 // What is ignored when it starts stays ignored, as nohup wants.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	stage := commandtest.NewStage(t)
 	line := append([]string{"-c", `trap "" HUP; exec "$0" "$@"`, commandtest.Program}, commandtest.Under("", "/nohup", stage.Command()...)...)

@@ -49,6 +49,7 @@ func isStuck(pid int) bool {
 
 // A stderr that nobody reads keeps nobody from ending the command in time, nor from passing signals on.
 func TestNothingWaitsForTheReaderOfStderr(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	conn := operate(t, server)
 	waiting := func(path string) func() int { return func() int { return len(queue(t, conn, path)) } }

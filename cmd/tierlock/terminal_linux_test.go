@@ -88,6 +88,7 @@ const (
 // The command has the terminal, its Ctrl-C included, and the shell has it back afterwards. A shell that has begun to read
 // as its signal comes may miss it until there is something to read, so the second command does not read.
 func TestTerminalIsTheCommandsAndGoesBack(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	s := newScreen(t, server.Addr(), "sh", "-c", `
 		"$TIERLOCK" run /terminal -- sh -c 'echo ready 1; read line; echo command got $line'
@@ -115,6 +116,7 @@ func TestTerminalIsTheCommandsAndGoesBack(t *testing.T) {
 
 // In a pipeline the others keep the terminal, until the command reads from it.
 func TestCommandInAPipelineGetsTheTerminalWhenItReads(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	s := newScreen(t, server.Addr(), "sh", "-c", `
 		"$TIERLOCK" run /pipeline -- sh -c 'echo ready; read line < /dev/tty; echo command got $line' | sed s/got/GOT/
@@ -128,16 +130,17 @@ func TestCommandInAPipelineGetsTheTerminalWhenItReads(t *testing.T) {
 
 // Ctrl-Z stops the command and gives the shell its prompt; fg goes on. The lock is kept.
 func TestSuspendedAndContinued(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip(err)
 	}
 	server := startServer(t)
 	s := newScreen(t, server.Addr(), "bash", "--norc", "--noprofile", "-i")
-	s.types("\"$TIERLOCK\" run -session 2s /suspended -- sh -c 'echo re\"\"ady; read line; echo command g\"\"ot $line'\n")
+	s.types("\"$TIERLOCK\" run -session 4s /suspended -- sh -c 'echo re\"\"ady; read line; echo command g\"\"ot $line'\n")
 	s.shows("ready")
 	s.types(ctrlZ)
 	s.shows("Stopped")
-	s.types("sleep 3; \"$TIERLOCK\" run -n -E 9 /suspended -- true; echo status $?\n")
+	s.types("sleep 5; \"$TIERLOCK\" run -n -E 9 /suspended -- true; echo status $?\n")
 	s.shows("status 9")
 	s.types("fg\n")
 	s.types("one\n")
@@ -148,6 +151,7 @@ func TestSuspendedAndContinued(t *testing.T) {
 
 // The same through two runs, one in the other.
 func TestNestedRunsAreSuspendedAndContinued(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip(err)
 	}

@@ -204,6 +204,9 @@ func (f *front) interrupt() {
 
 // slay kills the keeper, the command, and all that it has started.
 func (f *front) slay() {
+	if f.group > 0 {
+		signalRest(f.group, syscall.SIGKILL) // before the keeper's end changes who descends from whom
+	}
 	select {
 	case <-f.ended: // its pid may be another's
 	default:

@@ -179,8 +179,24 @@ func beSection(args []string) {
 		panic(err)
 	}
 	fmt.Fprintln(conn, os.Getpid(), alone)
-	lines := bufio.NewScanner(conn)
-	lines.Scan() // it was seen: the others come after it
+	go func() {
+		for sig := range caught {
+			fmt.Fprintln(conn, sig)
+		}
+	}()
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		if lines.Text() == "seen" { // so that the others come after it
+			startRelatives(addr, file, modes)
+		}
+		if status, ok := strings.CutPrefix(lines.Text(), "exit "); ok {
+			n, _ := strconv.Atoi(status)
+			os.Exit(n)
+		}
+	}
+	os.Exit(0)
+}
+
+func startRelatives(addr, file string, modes []string) {
 	for _, mode := range modes {
 		if mode == "family" || mode == "daemon" {
 			relative := exec.Command(os.Args[0], "section", addr, file+"-"+mode)
@@ -190,18 +206,6 @@ func beSection(args []string) {
 			}
 		}
 	}
-	go func() {
-		for sig := range caught {
-			fmt.Fprintln(conn, sig)
-		}
-	}()
-	for lines.Scan() {
-		if status, ok := strings.CutPrefix(lines.Text(), "exit "); ok {
-			n, _ := strconv.Atoi(status)
-			os.Exit(n)
-		}
-	}
-	os.Exit(0)
 }
 
 // Under returns the arguments for a run of command.

@@ -45,14 +45,10 @@ func Run(t *testing.T, site func(t *testing.T, own bool) Site) {
 		own  bool
 	}{
 		{"runs take turns", oneAtATime, false},
-		{"status and environment", statusAndEnvironment, false},
 		{"not acquired", notAcquired, false},
-		{"a signal ends the wait", signalEndsTheWait, false},
-		{"a killed runner lets go", killedRunner, false},
 		{"the queue is seen", queueIsSeen, false},
 		{"changes are seen", changesAreSeen, false},
 		{"holders are asked", holdersAreAsked, false},
-		{"runs are asked", runsAreAsked, false},
 		{"locks are broken", locksAreBroken, false},
 		{"wrong command lines", wrongCommandLines, false},
 		{"without a server", withoutAServer, false},
@@ -62,6 +58,22 @@ func Run(t *testing.T, site func(t *testing.T, own bool) Site) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.test(t, site(t, c.own))
+		})
+	}
+}
+
+// RunAlike runs what is the same on every store, because it is about the processes of run and their command. The command of
+// one store has to pass it.
+func RunAlike(t *testing.T, site func(t *testing.T, own bool) Site) {
+	for name, test := range map[string]func(*testing.T, Site){
+		"status and environment":  statusAndEnvironment,
+		"a signal ends the wait":  signalEndsTheWait,
+		"a killed runner lets go": killedRunner,
+		"runs are asked":          runsAreAsked,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, site(t, false))
 		})
 	}
 }
@@ -354,6 +366,7 @@ func locksAreBroken(t *testing.T, s Site) {
 	s.want(t, fmt.Sprintf("break /broken -yes -token %d", queue[0].Token), 0, "nobody holds the lock now")
 	section.Dies()
 	next.Exits(74)
+	next.Says("KILL at once")
 	if len(section.Said) > 0 {
 		t.Error("the command got TERM")
 	}
@@ -387,8 +400,12 @@ func wrongCommandLines(t *testing.T, s Site) {
 
 // Where there is no server they say so, and exit with 69.
 func withoutAServer(t *testing.T, s Site) {
+	var tools []*Tool
 	for _, line := range []string{"run /x -- true", "ls", "who /x", "watch /x", "break /x -token 1 -yes", "revoke /x", "doctor /x"} {
-		Start(t, s.Nowhere, append([]string{"-connect-timeout", "500ms"}, strings.Fields(line)...)...).Exits(69)
+		tools = append(tools, Start(t, s.Nowhere, append([]string{"-connect-timeout", "500ms"}, strings.Fields(line)...)...))
+	}
+	for _, p := range tools {
+		p.Exits(69)
 	}
 }
 

@@ -6,6 +6,7 @@ package commandtest
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,6 +31,8 @@ func Main(m *testing.M, name string, end func()) {
 	if len(os.Args) > 1 && os.Args[1] == "section" {
 		beSection(os.Args[2:])
 	}
+	flag.Parse()
+	flag.Set("test.parallel", "6") // nearly all of the time is waiting
 	os.Exit(run(m, name, end))
 }
 
