@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // Revoke writes to the keys of those that have the lock, in one transaction for each, that they
@@ -40,7 +42,7 @@ func holders(places []place) []place {
 // ask has the owner of a key know that somebody wants the lock, unless it has given that up.
 func (l *claim) ask(ctx context.Context, p place) error {
 	if !p.ours {
-		return fmt.Errorf("%q is not a key of this package, and its owner would not hear of it: %w", p.key, errors.ErrUnsupported)
+		return fmt.Errorf("%s is not a key of this package, and its owner would not hear of it: %w", second.Text(p.key), errors.ErrUnsupported)
 	}
 	created := p.created
 	return l.store.insist(ctx, func(ctx context.Context) error {

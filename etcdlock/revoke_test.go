@@ -116,7 +116,7 @@ func TestNobodyIsAskedForALockThatIsFree(t *testing.T) {
 	}
 }
 
-func TestNamesOfForeignKeysAreQuotedInErrors(t *testing.T) {
+func TestNamesOfForeignKeysAreCleanInErrors(t *testing.T) {
 	t.Parallel()
 	if _, err := outside(t).Put(soon(t), lockPath(t)+"/a\n\x1b[2Jb", ""); err != nil {
 		t.Fatal(err)
