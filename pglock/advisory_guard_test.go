@@ -33,7 +33,7 @@ func holdAdvisory(t *testing.T) (*advisor, *tier.Hold) {
 
 func TestAdvisoryTransactionIsCommittedWhileHeld(t *testing.T) {
 	t.Parallel()
-	_, hold := holdAdvisory(t)
+	_, hold := holdTapped(t)
 	table, ctx := table(t), soon(t)
 	if err := Tx(ctx, hold, increment(ctx, table)); err != nil {
 		t.Fatal(err)
@@ -67,8 +67,9 @@ func TestAdvisoryTransactionIsCommittedWhileHeld(t *testing.T) {
 
 // A wiretap sees the connections of a process.
 type wiretap struct {
-	committing func(net.Conn) // called once a commit is sent
-	closing    func()         // called before one is closed
+	committing func()      // called once a commit is sent, whose answer is lost
+	closing    func()      // called before one is closed
+	lost       atomic.Bool // nothing is heard any more
 }
 
 type tapped struct {
@@ -77,9 +78,21 @@ type tapped struct {
 }
 
 func (c tapped) Write(b []byte) (int, error) {
+	commits := c.tap.committing != nil && bytes.Contains(b, []byte("commit\x00"))
+	if commits {
+		c.tap.lost.Store(true)
+	}
 	n, err := c.Conn.Write(b)
-	if c.tap.committing != nil && bytes.Contains(b, []byte("commit\x00")) {
-		c.tap.committing(c.Conn)
+	if commits {
+		c.tap.committing()
+	}
+	return n, err
+}
+
+func (c tapped) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.tap.lost.Load() {
+		return 0, net.ErrClosed
 	}
 	return n, err
 }
@@ -91,7 +104,7 @@ func (c tapped) Close() error {
 	return c.Conn.Close()
 }
 
-// holdTapped has the lock of the test for long, over connections that are tapped. The tap is set
+// holdTapped has the lock of the test for as long as that takes, over connections that are tapped. The tap is set
 // before anything is sent under the lock.
 func holdTapped(t *testing.T) (*wiretap, *tier.Hold) {
 	t.Helper()
@@ -110,7 +123,7 @@ func holdTapped(t *testing.T) (*wiretap, *tier.Hold) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	locks, err := NewAdvisory(pool, WithLeaseTTL(time.Minute))
+	locks, err := NewAdvisory(pool, WithLeaseTTL(unhurried))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,15 +158,14 @@ func TestOutcomeOfAnAdvisoryTransaction(t *testing.T) {
 		survives bool
 	}{
 		"the answer of the commit is lost": {
-			before: func(s scene) { s.tap.committing = func(conn net.Conn) { conn.Close() } },
+			before: func(s scene) { s.tap.committing = func() {} },
 			want:   []error{tier.ErrUnknown},
 		},
 		"the context ends in the commit": {
 			before: func(s scene) {
-				s.tap.committing = func(conn net.Conn) {
+				s.tap.committing = func() {
 					s.end(mine)
 					<-s.hold.Lost()
-					conn.Close()
 				}
 			},
 			want: []error{tier.ErrUnknown, mine},
@@ -284,7 +296,6 @@ func TestAdvisoryTransactionEndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	_, hold := holdAdvisory(t)
 	table := table(t)
-	begun := time.Now()
 	err := Tx(soon(t), hold, func(tx pgx.Tx) error {
 		if err := increment(t.Context(), table)(tx); err != nil {
 			return err
@@ -292,9 +303,6 @@ func TestAdvisoryTransactionEndsWithTheLease(t *testing.T) {
 		<-hold.Lost()
 		return nil
 	})
-	if took := time.Since(begun); took > ttl {
-		t.Errorf("the loss came after %v, want it within %v", took, ttl)
-	}
 	if !errors.Is(err, tier.ErrLost) {
 		t.Errorf("Tx: %v, want ErrLost", err)
 	}
@@ -313,11 +321,11 @@ func TestStuckAdvisoryTransactionLocksNobodyOut(t *testing.T) {
 		_, err := tx.Exec(t.Context(), "SELECT pg_sleep(60)")
 		return err
 	})
-	if took := time.Since(begun); took > ttl || !errors.Is(err, tier.ErrLost) {
-		t.Errorf("Tx: %v after %v, want ErrLost within %v", err, took, ttl)
+	if !errors.Is(err, tier.ErrLost) {
+		t.Errorf("Tx: %v, want ErrLost", err)
 	}
 	mustRelease(t, startAdvisory(t, pgserver.PlainURL(server(t).Addr())).mustAcquire(t, lockPath(t)))
-	if took := time.Since(begun); took > 2*ttl {
+	if took := time.Since(begun); took > 30*time.Second {
 		t.Errorf("the next one has the lock after %v", took)
 	}
 }
@@ -339,7 +347,7 @@ func TestAdvisoryTransactionHasAWholeLease(t *testing.T) {
 
 func TestNobodyGetsAnAdvisoryLockDuringATransaction(t *testing.T) {
 	t.Parallel()
-	_, hold := holdAdvisory(t)
+	_, hold := holdTapped(t)
 	other := startAdvisory(t, pgserver.PlainURL(server(t).Addr()))
 	table, ctx := table(t), soon(t)
 	granted, _ := other.waitAt(t, lockPath(t))

@@ -28,6 +28,9 @@ func startAdvisory(t *testing.T, url string, opts ...Option) *advisor {
 	return a
 }
 
+// unhurried is the lease TTL of a process that is to keep its lease on a machine that is busy.
+const unhurried = time.Minute
+
 func (a *advisor) at(t *testing.T, path string) second.Claim {
 	t.Helper()
 	c, err := a.Claim(path, second.Options{})
@@ -194,7 +197,7 @@ func TestIsolatedPrimaryKeepsItsHolder(t *testing.T) {
 	t.Parallel()
 	e := pgservertest.StartEnsemble(t, 2, pgserver.Config{NoSync: true})
 	migrated(t, e.Members[0].Addr())
-	g := startAdvisory(t, pgserver.PlainURL(e.Members[0].Addr())).mustAcquire(t, lockPath(t))
+	g := startAdvisory(t, pgserver.PlainURL(e.Members[0].Addr()), WithLeaseTTL(3*ttl)).mustAcquire(t, lockPath(t))
 	replicated(t, e)
 	e.Isolate(e.Members[0])
 	if err := e.Promote(t.Context(), e.Members[1]); err != nil {
@@ -242,8 +245,8 @@ func TestWaiterHoldsASnapshot(t *testing.T) {
 	t.Parallel()
 	server(t)
 	url := pgserver.PlainURL(shared.server.Addr())
-	g := startAdvisory(t, url).mustAcquire(t, lockPath(t))
-	granted, _ := startAdvisory(t, url).waitAt(t, lockPath(t))
+	g := startAdvisory(t, url, WithLeaseTTL(unhurried)).mustAcquire(t, lockPath(t))
+	granted, _ := startAdvisory(t, url, WithLeaseTTL(unhurried)).waitAt(t, lockPath(t))
 	const xmins = "SELECT count(*) FROM pg_stat_activity JOIN pg_locks USING (pid) WHERE backend_xmin IS NOT NULL AND granted = $2 AND "
 	pool := poolAt(t, pgserver.URL(shared.server.Addr()), nil)
 	defer pool.Close()
@@ -263,7 +266,7 @@ func TestWaiterWhoseClientIsGoneLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	server(t)
 	url := pgserver.PlainURL(shared.server.Addr())
-	g := startAdvisory(t, url).mustAcquire(t, lockPath(t))
+	g := startAdvisory(t, url, WithLeaseTTL(unhurried)).mustAcquire(t, lockPath(t))
 	gone := startAdvisory(t, url)
 	gone.waitAt(t, lockPath(t))
 	begun := time.Now()
@@ -304,7 +307,7 @@ func TestSessionThatWouldNotEndIsRefused(t *testing.T) {
 
 func TestAdvisoryLockOfAnotherProgramExcludes(t *testing.T) {
 	t.Parallel()
-	a := startAdvisory(t, pgserver.PlainURL(server(t).Addr()), WithLeaseTTL(time.Minute)) // a try gives up a server that is slow for a sixth of it
+	a := startAdvisory(t, pgserver.PlainURL(server(t).Addr()), WithLeaseTTL(unhurried)) // a try gives up a server that is slow for a sixth of it
 	conn, err := pgx.Connect(t.Context(), pgserver.PlainURL(server(t).Addr()))
 	if err != nil {
 		t.Fatal(err)
@@ -358,8 +361,8 @@ func TestWaiterHoldsUpAnIndexThatIsCreatedConcurrently(t *testing.T) {
 	t.Parallel()
 	table := table(t)
 	url := pgserver.PlainURL(server(t).Addr())
-	g := startAdvisory(t, url).mustAcquire(t, lockPath(t))
-	granted, _ := startAdvisory(t, url).waitAt(t, lockPath(t))
+	g := startAdvisory(t, url, WithLeaseTTL(unhurried)).mustAcquire(t, lockPath(t))
+	granted, _ := startAdvisory(t, url, WithLeaseTTL(unhurried)).waitAt(t, lockPath(t))
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -389,9 +392,8 @@ func TestWaiterHoldsUpAnIndexThatIsCreatedConcurrently(t *testing.T) {
 func TestCancelledWaiterKeepsItsSession(t *testing.T) {
 	t.Parallel()
 	url := pgserver.PlainURL(server(t).Addr())
-	g := startAdvisory(t, url).mustAcquire(t, lockPath(t))
-	label := WithLabel("C")
-	waiter := startAdvisory(t, url, label)
+	g := startAdvisory(t, url, WithLeaseTTL(unhurried)).mustAcquire(t, lockPath(t))
+	waiter := startAdvisory(t, url, WithLeaseTTL(unhurried), WithLabel("C"))
 	var pids []string
 	for range 3 {
 		granted, cancel := waiter.waitAt(t, lockPath(t))
@@ -419,13 +421,13 @@ func TestWaitThatIsCancelledOnceItIsGrantedLeavesNothing(t *testing.T) {
 	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
 	pool := migrated(t, s.Addr())
 	url, path := pgserver.PlainURL(s.Addr()), lockPath(t)
-	g := startAdvisory(t, url).mustAcquire(t, path)
+	g := startAdvisory(t, url, WithLeaseTTL(unhurried)).mustAcquire(t, path)
 	seen := func(granted bool) int64 {
 		return number(t, pool, "SELECT count(*) FROM pg_locks WHERE granted = $2 AND "+ofLock, advisory.KeyOf(path), granted)
 	}
 	ctx, cancel := context.WithCancel(soon(t))
 	defer cancel()
-	waiter := startAdvisory(t, url, WithLeaseTTL(time.Minute)).at(t, path) // for half of which it would be kept
+	waiter := startAdvisory(t, url, WithLeaseTTL(unhurried)).at(t, path) // for half of which it would be kept
 	result := make(chan error, 1)
 	go func() {
 		_, err := waiter.Acquire(ctx, nil)

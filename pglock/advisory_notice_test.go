@@ -18,8 +18,8 @@ import (
 func TestHolderIsToldOfAWaiter(t *testing.T) {
 	t.Parallel()
 	url := pgserver.PlainURL(server(t).Addr())
-	g := startAdvisory(t, url, WithLeaseTTL(time.Minute)).mustAcquire(t, lockPath(t))
-	granted, _ := startAdvisory(t, url).waitAt(t, lockPath(t))
+	g := startAdvisory(t, url, WithLeaseTTL(unhurried)).mustAcquire(t, lockPath(t))
+	granted, _ := startAdvisory(t, url, WithLeaseTTL(unhurried)).waitAt(t, lockPath(t))
 	begun := time.Now()
 	eventually(t, "the holder is told", g.Contested().Raised)
 	if took := time.Since(begun); took > 5*time.Second {
@@ -33,7 +33,7 @@ func TestHolderIsToldOfAWaiter(t *testing.T) {
 func TestWaiterWhoseSessionIsGoneQueuesAgain(t *testing.T) {
 	t.Parallel()
 	url := pgserver.PlainURL(server(t).Addr())
-	g := startAdvisory(t, url).mustAcquire(t, lockPath(t))
+	g := startAdvisory(t, url, WithLeaseTTL(unhurried)).mustAcquire(t, lockPath(t))
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
