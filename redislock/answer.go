@@ -21,6 +21,7 @@ type answer struct {
 
 	wait     time.Duration // after which the first one is to look again; 0 if it will be told
 	secluded time.Duration // for so long the primary grants nothing
+	gap      time.Duration // after which the key is to be left to locks of others
 	ahead    int
 	nearest  place // of those ahead
 }
@@ -33,7 +34,7 @@ type place struct {
 }
 
 // size is that of an answer about a contender that queues.
-const size = 14
+const size = 15
 
 // parse reads what the script returns.
 func parse(words []string) (a answer, err error) {
@@ -55,8 +56,8 @@ func parse(words []string) (a answer, err error) {
 	}
 	a = answer{
 		known: true, token: number(1), at: duration(2), has: flag(3), reads: flag(4), asked: flag(5),
-		behind: flag(6), reader: flag(7), wait: duration(8), secluded: duration(9), ahead: int(number(10)),
-		nearest: place{id: words[11], token: number(12), about: words[13]},
+		behind: flag(6), reader: flag(7), wait: duration(8), secluded: duration(9), gap: duration(10), ahead: int(number(11)),
+		nearest: place{id: words[12], token: number(13), about: words[14]},
 	}
 	return a, err
 }

@@ -43,6 +43,7 @@ type contender struct {
 	mu     sync.Mutex    // guards the fields below; before that of the lease
 	said   answer        // the newest
 	heard  time.Duration // when that came, by the clock of the store
+	gap    time.Time     // when the key is to be left to locks of others
 	unseen time.Duration // when it was seen not to queue, by the clock of the server
 	held   bool
 
@@ -112,7 +113,7 @@ func (c *contender) takes(a answer, sent time.Duration) bool {
 		return false // a late request has given it another place; the one that it had is lost
 	}
 	c.token.Store(a.token)
-	c.said, c.heard = a, c.claim.store.now()
+	c.said, c.heard, c.gap = a, c.claim.store.now(), time.Now().Add(a.gap)
 	if a.asked {
 		c.revoked.Set()
 	}
@@ -121,7 +122,9 @@ func (c *contender) takes(a answer, sent time.Duration) bool {
 }
 
 func (c *contender) contestLocked() {
-	if signal := c.contested.Load(); c.held && c.said.behind && !signal.Raised() {
+	signal := c.contested.Load()
+	signal.Suspect(c.gap)
+	if c.held && c.said.behind && !signal.Raised() {
 		signal.Raise(time.Now())
 	}
 }

@@ -27,11 +27,17 @@
 //
 // A lock of another library tells nobody when it ends, so the first in the queue looks again and
 // again, after 10 ms and then ever more rarely, each 100 ms at last, or when it expires. Such a lock
-// cannot be seen to wait, either. So where a process has used up its hand-off budget and another one
-// waits, the key is left free for 25 ms, for those who try again and again: ten times a second at most if
-// a lock of another library was seen within a minute, and else once in ten seconds in which the key
-// was never free. A lock that lingers is not given up for them. A key of another type than a string
-// counts as a lock that is taken.
+// cannot be seen to wait, either. So the key is left free for 25 ms when the lock changes hands, for those who try again
+// and again: if that was 100 ms ago and a lock of another library was seen within a minute, and else after ten
+// seconds in which the key was never free. A process that keeps the lock among its goroutines gives it up for that,
+// when its hand-off budget is over as well. A lock that is held or lingers is not given up for them, nor are readers who
+// follow one another. A key of another type than a string counts as a lock that is taken.
+//
+// That costs a process that is always busy a fifth of its turns for a minute after the last lock of another library was
+// seen, and much more while there is one, since who tries often takes the lock several times before it is seen to be
+// free. Beside one, and four, processes with 8 goroutines each and sections of 1 ms, on two busy cores in 6 s, one goroutine
+// of redsync had 242 and 1064 turns, of bsm/redislock 1998 and 2192, of a SETNX each 10 ms 2477 and 2446; ours together 2727 and
+// 2205, 1274 and 696, 1184 and 780. Beside as many goroutines of its own kind it had 622 and 103, 481 and 59, 339 and 87.
 //
 // A key that is deleted or overwritten is a lock that is lost: its holder hears of that within a quarter of
 // the TTL, and the next one may have it before. Do not write to the key; to ask for the lock is

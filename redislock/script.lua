@@ -47,10 +47,11 @@ local function drop(id)
 	redis.call('HDEL', state, 'c:' .. id, 'n:' .. id)
 end
 
-local known_state = redis.call('HMGET', state, 'key', 'top', 'last', 'foreign', 'gap')
+local known_state = redis.call('HMGET', state, 'key', 'top', 'last', 'foreign', 'gap', 'free')
 local mine = known_state[1]
 local top, last = tonumber(known_state[2] or 0), tonumber(known_state[3] or 0)
 local foreign, left = tonumber(known_state[4] or 0), tonumber(known_state[5] or 0)
+local since = tonumber(known_state[6] or 0) -- when it was nobody's
 if left > now then left = now - gap end -- the clock was set back
 
 local function first() return redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES') end
@@ -113,7 +114,7 @@ end
 
 local function insert()
 	if not redis.call('ZSCORE', queue, me) then
-		if not first()[1] then -- the key was free until now
+		if not head_before and math.abs(now - since) >= gap then -- the key was free for long
 			left = now - gap
 		end
 		last = math.max(last + 1, now)
@@ -172,11 +173,18 @@ local function put(head)
 	mine, held = head, head
 end
 
+-- next_gap is when the key is to be left free again.
+local function next_gap() return left + (now - foreign < memory and apart or seldom) end
+
 -- settle has the lock with whom it belongs to, or sets wait to when the first in the
 -- queue is to look again.
 local function settle()
 	local head = first()
 	if not head[1] then
+		if ended then
+			redis.call('HSET', state, 'free', int(now))
+			redis.call('PEXPIRE', state, keep)
+		end
 		free()
 		return
 	end
@@ -193,7 +201,7 @@ local function settle()
 		put(head[1])
 		return
 	end
-	if ended and now - left > (now - foreign < memory and apart or seldom) then
+	if (ended or op == 'enqueue') and next_gap() < now then
 		left = now
 		redis.call('HSET', state, 'gap', int(now))
 	end
@@ -237,7 +245,7 @@ local function answer(id)
 	return {
 		'1', int(token), int(now), flag(has and secluded == 0), flag(self_reads), flag(self:sub(2, 2) == 'a'),
 		flag(has and next and not (self_reads and reads(next))), flag(has and next and reads(next)),
-		int(pause), int(secluded), int(ahead), nearest or '', int(nearest_token), nearest_about,
+		int(pause), int(secluded), int(math.max(next_gap() - now, 0)), int(ahead), nearest or '', int(nearest_token), nearest_about,
 	}
 end
 

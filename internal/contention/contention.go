@@ -3,6 +3,7 @@ package contention
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,6 +14,8 @@ type Signal struct {
 	looked sync.Once
 	raised chan struct{}
 	since  time.Time // valid when raised is closed
+
+	suspected atomic.Pointer[time.Time] // from when on somebody may wait who cannot be seen to
 }
 
 // New returns a signal for which look, which must not wait, begins to look: it is called
@@ -26,6 +29,10 @@ func (s *Signal) Raise(since time.Time) {
 	s.since = since
 	close(s.raised)
 }
+
+// Suspect says that from a time on somebody may wait who cannot be seen to. For counts from then; the
+// signal is not raised.
+func (s *Signal) Suspect(from time.Time) { s.suspected.Store(&from) }
 
 // C returns a channel that is closed when the signal is raised.
 func (s *Signal) C() <-chan struct{} {
@@ -48,12 +55,16 @@ func (s *Signal) Raised() bool {
 }
 
 // For returns for how long somebody has been known to wait: since the look that showed it
-// was sent, or since the grant if that came later. It is 0 if nobody is.
+// was sent, or since the grant if that came later. If nobody is, it is
+// since when somebody is suspected to, and else 0.
 func (s *Signal) For() time.Duration {
 	select {
 	case <-s.C():
 		return max(time.Since(s.since), 1)
 	default:
-		return 0
 	}
+	if from := s.suspected.Load(); from != nil && !time.Now().Before(*from) {
+		return max(time.Since(*from), 1)
+	}
+	return 0
 }

@@ -54,3 +54,22 @@ func TestForCountsFromTheTimeGiven(t *testing.T) {
 		}
 	})
 }
+
+func TestSuspicionCountsFromItsTimeAndRaisesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := contention.New(func() {})
+		s.Suspect(time.Now().Add(time.Second))
+		time.Sleep(time.Second - 1)
+		if d := s.For(); d != 0 {
+			t.Errorf("%v before the time", d)
+		}
+		time.Sleep(1 + time.Second)
+		if d := s.For(); d != time.Second || s.Raised() {
+			t.Errorf("%v, raised: %v; want 1s, and not raised", d, s.Raised())
+		}
+		s.Raise(time.Now().Add(-time.Minute))
+		if d := s.For(); d != time.Minute {
+			t.Errorf("%v since somebody was seen, want a minute", d)
+		}
+	})
+}
