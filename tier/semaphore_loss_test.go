@@ -1,8 +1,10 @@
 package tier_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -147,4 +150,127 @@ func TestNumberOfPermitsOfSomebodyElseIsNotOverwritten(t *testing.T) {
 			})
 		})
 	}
+}
+
+// exchanges lets act decide what becomes of the first transaction of a session that takes permits, at a stage.
+func exchanges(srv *zktest.Server, session int64, stage zktest.Stage, act func() zktest.Action) {
+	var once sync.Once
+	srv.Intercept(func(f *zktest.Frame) (a zktest.Action) {
+		if f.Session == session && f.Stage == stage && f.Op == zktest.OpMulti && strings.HasPrefix(f.Path, pool+"/locks/") {
+			once.Do(func() { a = act() })
+		}
+		return a
+	})
+}
+
+// The token is that of the turn, also if nobody answered: those who queue already have a higher one, and come later.
+func TestTokenOfPermitsWhoseAnswerIsLost(t *testing.T) { // I8
+	limited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		a, b := process(tier.WithHandOff(0)), process()
+		exchanges(srv, session(srv), zktest.Reply, func() zktest.Action { return zktest.Cut })
+		two := take(t, a, 2)
+		waiting := ask(soon(t), b, 2).waits(t)
+		later := ask(soon(t), a, 2).waits(t)
+		giveBack(t, two)
+		got := waiting.served(t)
+		giveBack(t, got)
+		next := later.served(t)
+		if next.Token() <= got.Token() {
+			t.Errorf("token %d after %d", next.Token(), got.Token())
+		}
+		giveBack(t, next)
+	})
+}
+
+// Somebody deletes one of the permits before whoever took them has learned that it did.
+func TestPermitsOfWhichOneIsGoneBeforeTheAnswer(t *testing.T) {
+	limited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		s := process()
+		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+		giveBack(t, take(t, s, 1)) // makes the parents
+		exchanges(srv, srv.Sessions()[0].ID, zktest.Reply, func() zktest.Action {
+			if err := conn.Delete(pool+"/leases/"+srv.Children(pool + "/leases")[1], -1); err != nil {
+				t.Error(err)
+			}
+			return zktest.Cut
+		})
+		got := take(t, s, 3)
+		if n := len(srv.Children(pool + "/leases")); got.Count() != 3 || n != 3 || got.Err() != nil {
+			t.Errorf("got %d permits, %d are taken, and Err says %v; want 3", got.Count(), n, got.Err())
+		}
+		giveBack(t, got)
+	})
+}
+
+// It is an error, and the turn goes.
+func TestPermitsThatMayNotBeTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+		for _, path := range []string{"/limits", pool, pool + "/leases"} {
+			perms := int32(zk.PermAll)
+			if path == pool+"/leases" {
+				perms &^= zk.PermCreate
+			}
+			if _, err := conn.Create(path, nil, 0, zk.WorldACL(perms)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := process(t, srv).Semaphore(pool, 3)
+		for _, take := range []func(context.Context, int) (*tier.Permits, error){s.Acquire, s.TryAcquire} {
+			if _, err := take(soon(t), 1); !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), "CREATE") {
+				t.Errorf("got %v, want what is not permitted", err)
+			}
+			synctest.Wait()
+			if queue := srv.Children(pool + "/locks"); len(queue) != 0 {
+				t.Errorf("left in the queue: %v", queue)
+			}
+		}
+	})
+}
+
+// No answer within a third of the timeout: what is left goes in the background.
+func TestReleaseOfPermitsDoesNotWaitForASilentServer(t *testing.T) {
+	limited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		permits := take(t, process(), 3)
+		srv.Freeze()
+		begun := time.Now()
+		giveBack(t, permits)
+		if d := time.Since(begun); d != sessionTimeout/3 {
+			t.Errorf("Release took %v, want a third of the session timeout", d)
+		}
+		srv.Unfreeze()
+	})
+}
+
+// The connection breaks before the server has read the request.
+func TestReleaseOfPermitsThatIsLost(t *testing.T) {
+	limited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		permits := take(t, process(), 3)
+		srv.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Stage == zktest.Request && f.Op == zktest.OpMulti && strings.HasPrefix(f.Path, pool+"/leases/") && f.NthOfSession == 2 {
+				return zktest.Cut
+			}
+			return zktest.Pass
+		})
+		begun := time.Now()
+		giveBack(t, permits)
+		if d := time.Since(begun); d != 0 {
+			t.Errorf("Release took %v, want it to leave the rest to the background", d)
+		}
+	})
+}
+
+// Nor is it told as a loss when their end is heard of.
+func TestPermitsThatAreReleasedAreNoLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var log bytes.Buffer
+		s := process(t, srv, zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))).Semaphore(pool, 3)
+		permits := take(t, s, 3)
+		time.Sleep(sessionTimeout / 3) // by then their end is watched
+		giveBack(t, permits)
+		synctest.Wait()
+		if log.Len() > 0 {
+			t.Errorf("logged: %s", log.String())
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -322,6 +323,30 @@ func TestBridgedLockOverAnAttachedConnection(t *testing.T) {
 		next.granted(t).Release()
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)
 		p.acquire(t).Release()
+		wantEmpty(t, s)
+	})
+}
+
+// Of a pair that was looked up, one has been deleted meanwhile: the other one alone keeps nobody out.
+func TestHalfOfAPairIsNotTakenForANode(t *testing.T) { // I1
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := start(t, s, zklock.WithKazoo()), raw(t, s)
+		p.acquire(t).Release() // makes the parents
+		var lost atomic.Bool
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Session == p.session && f.Stage == zktest.Reply && f.First == zktest.OpCreate && !lost.Swap(true) {
+				if err := conn.Delete(path+"/"+s.Children(path)[1], -1); err != nil {
+					t.Error(err)
+				}
+				return zktest.Cut
+			}
+			return zktest.Pass
+		})
+		n := p.acquire(t)
+		if pair := s.Children(path); len(pair) != 2 {
+			t.Errorf("the node is %v, want a pair", pair)
+		}
+		n.Release()
 		wantEmpty(t, s)
 	})
 }

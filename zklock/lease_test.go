@@ -306,6 +306,31 @@ func TestReconnectRenewsTheLeaseAtOnce(t *testing.T) {
 	})
 }
 
+// The server has heard of the session when the handshake was sent, and maybe not since.
+func TestReconnectRenewsTheLeaseFromItsHandshake(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		const late = 500 * time.Millisecond
+		p := start(t, s)
+		n := p.acquire(t)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Stage == zktest.Reply && f.Op == zktest.OpConnect {
+				return zktest.Delay(late)
+			}
+			return zktest.Pass
+		})
+		time.Sleep(beat / 2)
+		s.Cut(p.session)
+		resumed := time.Now()
+		time.Sleep(late)
+		synctest.Wait() // connected again
+		mute(s, p, zktest.ToServer, zktest.ToClient)
+		awaitLoss(t, n)
+		if d := time.Since(resumed); d != lease {
+			t.Errorf("lost %v after the handshake, want %v", d, lease)
+		}
+	})
+}
+
 func TestTryAcquireSaysThatTheLeaseIsToBeRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
