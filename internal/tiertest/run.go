@@ -2,6 +2,7 @@ package tiertest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,29 +44,29 @@ var groups = []group{
 // Run tests every promise, each in a subtest, and returns the table.
 func Run(t *testing.T, with With) Table {
 	t.Helper()
-	table := judge(t, with, false)
+	table := judge(t, with, false, nil)
 	t.Logf("promises:\n%s", table.markdown(t.Name()))
 	return table
 }
 
-// Judge is Run for a tier that may break promises: only the table tells.
-func Judge(t *testing.T, with With) Table { return judge(t, with, true) }
+// Judge is Run for a tier that may break promises: only the table tells. It tests those that are named, or all.
+func Judge(t *testing.T, with With, names ...string) Table { return judge(t, with, true, names) }
 
-func judge(t *testing.T, with With, quiet bool) Table {
+func judge(t *testing.T, with With, quiet bool, names []string) Table {
 	var table Table
+	var promises []promise
 	for _, g := range groups {
 		for _, p := range g.promises {
+			if names != nil && !slices.Contains(names, p.name) {
+				continue
+			}
+			promises = append(promises, p)
 			table = append(table, Row{Test: p.name, Group: g.text, Promise: p.text})
 		}
 	}
 	t.Run("promises", func(t *testing.T) { // ends when all those have that run in parallel
-		next := 0
-		for _, g := range groups {
-			for _, p := range g.promises {
-				result := &table[next].Result
-				next++
-				t.Run(p.name, func(t *testing.T) { p.judge(t, with, quiet, result) })
-			}
+		for i, p := range promises {
+			t.Run(p.name, func(t *testing.T) { p.judge(t, with, quiet, &table[i].Result) })
 		}
 	})
 	return table
