@@ -16,10 +16,8 @@ import (
 // What follows runs on a real server.
 
 func TestRealChrootThatIsMissingComesWithTheFirstLockAndGoesWithTheLast(t *testing.T) {
-	t.Parallel()
-	s := zkservertest.Start(t, zkserver.Config{NoSync: true, ContainerCheck: 100 * time.Millisecond})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	s := sharedServer(t)
+	ctx := patient(t)
 	conn := zkconn.Start(t, []string{s.Addr(), s.Addr()}, 4*time.Second, nil)
 	p := connect(ctx, t, s.Addr()+"/app/team")
 	if queue, err := p.lock.Contenders(ctx); err != nil || len(queue) > 0 {
@@ -52,31 +50,28 @@ func TestRealChrootThatIsMissingComesWithTheFirstLockAndGoesWithTheLast(t *testi
 }
 
 func TestRealChrootThatIsThereStays(t *testing.T) {
-	t.Parallel()
-	s := zkservertest.Start(t, zkserver.Config{NoSync: true, ContainerCheck: 100 * time.Millisecond})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	s := sharedServer(t)
+	ctx := patient(t)
 	conn := zkconn.Start(t, []string{s.Addr(), s.Addr()}, 4*time.Second, nil)
-	put(t, conn, 0, "/app")
-	if err := releaseOnce(connect(ctx, t, s.Addr()+"/app").lock, ctx); err != nil {
+	put(t, conn, 0, "/kept")
+	if err := releaseOnce(connect(ctx, t, s.Addr()+"/kept").lock, ctx); err != nil {
 		t.Fatal(err)
 	}
 	for there := true; there && ctx.Err() == nil; { // until the server has looked at containers
 		var err error
-		if there, _, err = conn.Exists("/app/locks"); err != nil {
+		if there, _, err = conn.Exists("/kept/locks"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if exists, _, err := conn.Exists("/app"); err != nil || !exists {
-		t.Errorf("/app is there: %v, %v", exists, err)
+	if exists, _, err := conn.Exists("/kept"); err != nil || !exists {
+		t.Errorf("/kept is there: %v, %v", exists, err)
 	}
 }
 
 func TestRealChrootThatMayNotBeMadeIsNamedWithThePermission(t *testing.T) {
 	t.Parallel()
 	s := zkservertest.Start(t, zkserver.Config{NoSync: true})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := patient(t)
 	conn := zkconn.Start(t, []string{s.Addr(), s.Addr()}, 4*time.Second, nil)
 	put(t, conn, 0, "/theirs")
 	for _, node := range []string{"/theirs", "/"} {

@@ -113,7 +113,7 @@ var events = map[string]event{
 // Each frame of one who shares its node meets each event, one in each run.
 func TestShareIsDoneOrNotWhateverHappens(t *testing.T) { // I1 I5
 	for name, event := range events {
-		for kind, opts := range map[string][]zklock.Option{"plain": nil, "bridged": {zklock.WithKazoo()}} {
+		for kind, opts := range kinds(name) {
 			for at, more := 1, true; more; at++ {
 				t.Run(fmt.Sprintf("%s %s %d", kind, name, at), func(t *testing.T) {
 					bubble(t, func(t *testing.T, s *zktest.Server) { more = shareAmid(t, s, at, event, opts...) })

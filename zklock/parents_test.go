@@ -14,8 +14,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/faultproxy"
-	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -224,8 +222,7 @@ func TestEmptyParentThatMayNotBeDeletedIsToldAndLeft(t *testing.T) {
 }
 
 func TestRealServerKeepsNoParentWithoutAChild(t *testing.T) {
-	t.Parallel()
-	s := zkservertest.Start(t, zkserver.Config{NoSync: true, ContainerCheck: 100 * time.Millisecond})
+	s := sharedServer(t)
 	conn, _, err := zk.Connect([]string{s.Addr()}, 4*time.Second, zk.WithLogger(silent{}), zk.WithDialer(net.DialTimeout))
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +240,7 @@ func TestRealServerKeepsNoParentWithoutAChild(t *testing.T) {
 		"the node is made, and the lock had": {zk.WorldACL(zk.PermAll), 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			proxy, err := faultproxy.Start(s.Addr())
 			if err != nil {

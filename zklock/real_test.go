@@ -21,14 +21,38 @@ func realServer(t *testing.T) (*zkserver.Server, context.Context) {
 	t.Helper()
 	t.Parallel()
 	s := zkservertest.Start(t, zkserver.Config{TickTime: 200 * time.Millisecond, NoSync: true})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	t.Cleanup(cancel)
-	return s, ctx
+	return s, patient(t)
 }
 
+// patient returns a context that ends a test that hangs, on any machine.
+func patient(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+var shared struct {
+	once   sync.Once
+	server *zkserver.Server
+	err    error
+}
+
+// sharedServer is for tests that leave it as it is, each with a path of its own.
+func sharedServer(t *testing.T) *zkserver.Server {
+	t.Helper()
+	t.Parallel()
+	shared.once.Do(func() {
+		shared.server, shared.err = zkserver.Start(context.Background(), zkserver.Config{NoSync: true, ContainerCheck: 100 * time.Millisecond})
+	})
+	zkservertest.Check(t, shared.err)
+	return shared.server
+}
+
+// connect starts a process whose lease no busy machine uses up.
 func connect(ctx context.Context, t *testing.T, servers string, opts ...zklock.Option) process {
 	t.Helper()
-	c, err := zklock.Dial(ctx, servers, append([]zklock.Option{zklock.WithSessionTimeout(2 * time.Second)}, opts...)...)
+	c, err := zklock.Dial(ctx, servers, append([]zklock.Option{zklock.WithSessionTimeout(30 * time.Second)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,8 +236,8 @@ func TestRealServerThatHangsDoesNotKeepTheClientFromAnother(t *testing.T) {
 	for range 4 { // the library shuffles its servers
 		connect(ctx, t, listener.Addr().String()+","+s.Addr())
 	}
-	// The library by itself would wait for 13 s at each mute one.
-	if d := time.Since(begun); d > 10*time.Second {
+	// The library by itself would wait for 200 s at each mute one.
+	if d := time.Since(begun); d > 100*time.Second {
 		t.Errorf("four sessions after %v", d)
 	}
 }

@@ -23,7 +23,19 @@ const (
 	beat    = timeout / 8
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A suite stops the shared server before goroutines are counted.
+type suite struct{ *testing.M }
+
+func (s suite) Run() int {
+	defer func() {
+		if shared.server != nil {
+			shared.server.Stop()
+		}
+	}()
+	return s.M.Run()
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
 
 // bubble runs f with a server of its own in virtual time. The end of the bubble checks that no goroutine is left.
 func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server)) {
