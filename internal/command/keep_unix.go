@@ -128,12 +128,13 @@ func (k *keeper) queue(ctx context.Context) error {
 	} else {
 		k.hold, err = w.acquire(ctx, k.wait)
 	}
+	away := s.Err() != nil && quarantineOf(s.Err()) == nil
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, tier.ErrLocked), errors.Is(err, errWaited) && (s.Err() == nil || quarantineOf(s.Err()) != nil):
+	case errors.Is(err, tier.ErrLocked), errors.Is(err, errWaited) && !away:
 		return fail(k.notAcquired, "%s: not acquired%s: %s", k.path, w.limit(k.wait), w.inTheWay(err))
-	case s.Err() != nil:
+	case away:
 		return fail(exitUnavailable, "%w", err)
 	}
 	return err
