@@ -25,6 +25,7 @@ func TestIdleConnectionsStay(t *testing.T) {
 
 // A role may have settings of how values are written, text is encoded, and transactions begin.
 func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
+	t.Parallel()
 	url := pgserver.PlainURL(server(t).Addr())
 	p, path := startAt(t, url), lockPath(t)+"/é"
 	c := mustAcquire(t, p.at(t, path))

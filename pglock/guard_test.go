@@ -235,6 +235,7 @@ func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
 }
 
 func TestLongTransactionKeepsTheLease(t *testing.T) {
+	t.Parallel()
 	hold := mustHold(t, start(t).locks(t), lockPath(t))
 	other := queueAt(t, start(t).at(t, lockPath(t)))
 	tab := table(t)
@@ -259,6 +260,7 @@ func TestLongTransactionKeepsTheLease(t *testing.T) {
 }
 
 func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
+	t.Parallel()
 	p, q := start(t), start(t)
 	hold := mustHold(t, p.locks(t), lockPath(t))
 	tab := table(t)
@@ -316,6 +318,7 @@ func TestTransactionOfAHoldThatHasEndedIsNotCommitted(t *testing.T) {
 
 // A commit checks what was deferred, for which no statement_timeout holds.
 func TestCommitThatIsStuckLocksNobodyOut(t *testing.T) {
+	t.Parallel()
 	p, q := start(t), start(t)
 	tab := table(t)
 	exec(t, `CREATE OR REPLACE FUNCTION stuck_check() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(30); RETURN NULL; END'`)
@@ -325,7 +328,7 @@ func TestCommitThatIsStuckLocksNobodyOut(t *testing.T) {
 	go func() { result <- Tx(soon(t), hold, increment(soon(t), tab)) }()
 	eventually(t, "a check under way", func() bool {
 		var n int
-		err := outside(t).QueryRow(soon(t), "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'").Scan(&n)
+		err := outside(t).QueryRow(soon(t), "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query = $1", checkDeferred).Scan(&n)
 		return err == nil && n == 1
 	})
 	heal := p.line.sever() // so that nobody tells the server either
@@ -340,6 +343,7 @@ func TestCommitThatIsStuckLocksNobodyOut(t *testing.T) {
 
 // The statement ends on the server, too, when the lock is lost in the middle of it.
 func TestStatementEndsWithTheLease(t *testing.T) {
+	t.Parallel()
 	hold := mustHold(t, start(t).locks(t), lockPath(t))
 	err := Tx(soon(t), hold, func(tx pgx.Tx) error {
 		_, err := tx.Exec(soon(t), "SELECT pg_sleep(60)")

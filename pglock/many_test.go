@@ -127,6 +127,7 @@ func TestRowsOfAQueueThatAreNotRemovedYetArePassedByOnce(t *testing.T) {
 
 // It would take its contenders with it, and nobody would tell those behind them.
 func TestSessionThatIsOverStaysWithItsContenders(t *testing.T) {
+	t.Parallel()
 	pool := database(t)
 	if err := Migrate(soon(t), pool); err != nil {
 		t.Fatal(err)

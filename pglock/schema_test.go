@@ -64,6 +64,7 @@ const enterSQL = "SELECT first FROM tierlock.enter('/q', $1, $2, false, 0, NULL,
 // Two processes enter one queue, and the transaction of the first is slow to commit. Without the lock of
 // the queue both are first.
 func TestNumbersAreDrawnUnderTheLockOfTheQueue(t *testing.T) {
+	t.Parallel()
 	const lock = "PERFORM pg_advisory_xact_lock(tierlock.key(queue));"
 	if !strings.Contains(Schema, lock) {
 		t.Fatal("the schema takes its lock in another way")
@@ -106,6 +107,7 @@ func TestNumbersAreDrawnUnderTheLockOfTheQueue(t *testing.T) {
 
 // A renewal that has to wait for one who has found the session over comes too late, though it came before.
 func TestSessionThatWasFoundOverIsNotRenewed(t *testing.T) {
+	t.Parallel()
 	pool := outside(t)
 	id := opened(t, pool)
 	finder := begun(t, pool)
@@ -136,6 +138,7 @@ func TestSessionThatWasFoundOverIsNotRenewed(t *testing.T) {
 
 // A renewal has come in time, and is slow to commit. Who finds the session over meanwhile waits for it.
 func TestRenewalUnderWayCounts(t *testing.T) {
+	t.Parallel()
 	pool := outside(t)
 	id, session := newID(), newID()
 	mustExec(t, pool, "SELECT tierlock.open($1, 400, 'host', 1, '')::text", session)
@@ -246,6 +249,7 @@ func TestTransactionsAreReadCommittedWhateverTheRoleHas(t *testing.T) {
 }
 
 func TestMissingSchemaIsNamed(t *testing.T) {
+	t.Parallel()
 	pool := database(t)
 	p := &process{line: newLine(), pool: pool}
 	o, _, _ := newOptions([]Option{WithLeaseTTL(ttl)})
@@ -293,6 +297,7 @@ func TestMissingSchemaIsNamed(t *testing.T) {
 }
 
 func TestRightsThatAreMissingAreNamed(t *testing.T) {
+	t.Parallel()
 	admin := database(t)
 	if err := Migrate(soon(t), admin); err != nil {
 		t.Fatal(err)
@@ -393,6 +398,7 @@ func TestSchemaWithoutItsRowsServes(t *testing.T) {
 
 // Somebody wants short quarantines again while others run.
 func TestLongestLeaseIsNotedWithEachRenewal(t *testing.T) {
+	t.Parallel()
 	pool := database(t)
 	if err := Migrate(soon(t), pool); err != nil {
 		t.Fatal(err)

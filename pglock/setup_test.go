@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"errors"
+	"flag"
 	"strings"
 	"sync"
 	"testing"
@@ -31,7 +32,11 @@ func (s suite) Run() int {
 	return s.M.Run()
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
+// TestMain has more tests under way than there are processors: they wait for leases.
+func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "4") // unless it is given
+	goleak.VerifyTestMain(suite{m})
+}
 
 // ttl is that of processes in tests.
 const ttl = 2 * time.Second

@@ -154,7 +154,7 @@ func tryWhileOthersCome(s *scene) {
 	s.used(other)
 	comes := make(chan *request, 1)
 	come := func() {
-		before := s.Left(s.path)
+		before := s.present()
 		comes <- other.begin(other.claim.Acquire)
 		s.poll(s.patience(), func() bool { return s.Left(s.path) > before })
 	}

@@ -257,7 +257,7 @@ func (p *proc) acquire() *hold {
 // queue begins to acquire the lock, and returns when that is seen from outside.
 func (p *proc) queue() *request {
 	p.scene.Helper()
-	want := p.scene.Left(p.scene.path) + 1
+	want := p.scene.present() + 1
 	r := p.begin(p.claim.Acquire)
 	p.scene.awaitLeft(want)
 	return r
@@ -321,6 +321,13 @@ func (s *scene) poll(within time.Duration, holds func() bool) bool {
 		time.Sleep(pause)
 	}
 	return true
+}
+
+// present is how many contenders there are, as soon as the harness can tell.
+func (s *scene) present() (n int) {
+	s.Helper()
+	s.await("a look at the queue", s.patience(), func() bool { n = s.Left(s.path); return n >= 0 })
+	return n
 }
 
 // awaitLeft waits until there are n contenders.

@@ -10,7 +10,7 @@ import (
 func (p *proc) queueAsking() (*request, *second.Wait) {
 	p.scene.Helper()
 	w := new(second.Wait)
-	want := p.scene.Left(p.scene.path) + 1
+	want := p.scene.present() + 1
 	r := p.begin(func(ctx context.Context) (second.Grant, error) { return p.claim.Claim.Acquire(ctx, w) })
 	p.scene.awaitLeft(want)
 	return r, w
