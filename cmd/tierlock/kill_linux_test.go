@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -23,8 +24,9 @@ func TestForksDoNotOutrunKILL(t *testing.T) {
 	server := startServer(t)
 	conn := operate(t, server)
 	for name, command := range map[string][]string{
-		"in the group":     {"perl", "-e", chain},
-		"in another group": {"setsid", "perl", "-e", chain},
+		"in the group":                        {"perl", "-e", chain},
+		"in the group, and no file is opened": {"perl", "-e", chain},
+		"in another group":                    {"setsid", "perl", "-e", chain},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,6 +43,9 @@ func TestForksDoNotOutrunKILL(t *testing.T) {
 				commandtest.Under("", path, append(command, t.TempDir())...)...)
 			theirs.Close()
 			p.Says("kept for what it has left running")
+			if strings.Contains(name, "no file") {
+				fillFiles(t, p.Keeper())
+			}
 			for _, node := range queue(t, conn, path) {
 				if err := conn.Delete(path+"/"+node, -1); err != nil {
 					t.Fatal(err)
@@ -71,11 +76,7 @@ func TestKILLOpensNoFile(t *testing.T) {
 	stage := commandtest.NewStage(t)
 	p := start(t, server.Addr(), commandtest.Under("", "/full", stage.Command("stubborn", "daemon")...)...)
 	victims := []*commandtest.Section{stage.First(), stage.Next()}
-	none := syscall.Rlimit{Cur: 0, Max: 1 << 10}
-	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(p.Keeper()), syscall.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&none)), 0, 0, 0); errno != 0 {
-		t.Skip(errno)
-	}
-	runtime.KeepAlive(&none)
+	fillFiles(t, p.Keeper())
 	for _, node := range queue(t, conn, "/full") {
 		if err := conn.Delete("/full/"+node, -1); err != nil {
 			t.Fatal(err)
@@ -85,4 +86,14 @@ func TestKILLOpensNoFile(t *testing.T) {
 		victim.Dies()
 	}
 	p.Exits(74)
+}
+
+// fillFiles keeps a process from opening any more files.
+func fillFiles(t *testing.T, pid int) {
+	t.Helper()
+	none := syscall.Rlimit{Cur: 0, Max: 1 << 10}
+	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), syscall.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&none)), 0, 0, 0); errno != 0 {
+		t.Skip(errno)
+	}
+	runtime.KeepAlive(&none)
 }

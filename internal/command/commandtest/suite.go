@@ -40,23 +40,27 @@ type Site struct {
 // for those that pause it, which ask for one of their own.
 func Run(t *testing.T, site func(t *testing.T, own bool) Site) {
 	for _, c := range []struct {
-		name string
-		test func(*testing.T, Site)
-		own  bool
+		name    string
+		test    func(*testing.T, Site)
+		own     bool // it takes a server of its own
+		forgets bool // and a store that may forget grants
 	}{
-		{"runs take turns", oneAtATime, false},
-		{"not acquired", notAcquired, false},
-		{"the queue is seen", queueIsSeen, false},
-		{"changes are seen", changesAreSeen, false},
-		{"holders are asked", holdersAreAsked, false},
-		{"locks are broken", locksAreBroken, false},
-		{"wrong command lines", wrongCommandLines, false},
-		{"without a server", withoutAServer, false},
-		{"loss ends the command in time", lossEndsTheCommand, true},
-		{"a quarantine is seen", quarantineIsSeen, true},
+		{"runs take turns", oneAtATime, false, false},
+		{"not acquired", notAcquired, false, false},
+		{"the queue is seen", queueIsSeen, false, false},
+		{"changes are seen", changesAreSeen, false, false},
+		{"holders are asked", holdersAreAsked, false, false},
+		{"locks are broken", locksAreBroken, false, false},
+		{"wrong command lines", wrongCommandLines, false, false},
+		{"without a server", withoutAServer, false, false},
+		{"loss ends the command in time", lossEndsTheCommand, true, false},
+		{"a quarantine is seen", quarantineIsSeen, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			if c.forgets && site(t, false).Forget == nil {
+				t.Skip("this store has no quarantine")
+			}
 			c.test(t, site(t, c.own))
 		})
 	}
@@ -446,9 +450,6 @@ func lossEndsTheCommand(t *testing.T, s Site) {
 
 // A server that grants nothing as yet says so, and nobody is said to have the lock.
 func quarantineIsSeen(t *testing.T, s Site) {
-	if s.Forget == nil {
-		t.Skip("this store has no quarantine")
-	}
 	const why = `no grants until \d\d:\d\d:\d\d: the server `
 	s.acquire(t, "/quarantined", "former").Release() // so that the lease is known
 	if err := s.Forget(); err != nil {
