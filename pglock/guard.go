@@ -41,8 +41,8 @@ type guarded interface {
 //
 // With a lock of [NewAdvisory] the transaction is one of the session that has the lock, which is the fence.
 // Nothing else is sent there meanwhile, and so the lease is renewed at its beginning and not again until its end.
-// When the lease is over, or ctx ends, the connection is closed and the lock is lost, whatever is under way;
-// also when an answer is lost.
+// When the lease is over, or ctx ends, or the context of a statement does, the connection is closed and the lock
+// is lost, whatever is under way; also when an answer is lost. The hold knows of it before.
 func Tx(ctx context.Context, hold *tier.Hold, f func(tx pgx.Tx) error) error {
 	g, ok := hold.Grant().(guarded)
 	if !ok {
