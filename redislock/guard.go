@@ -61,8 +61,12 @@ func (c *contender) eval(ctx context.Context, check func() error, source string,
 	answers := make(chan answer, 1)
 	if !c.claim.store.spawn(func() {
 		result, err := c.guarded(check, source, keys, args)
-		if classify(err) != uncertain || errors.Is(err, errAgain) || errors.Is(err, second.ErrLost) || errors.Is(err, second.ErrReleased) {
+		unknown := classify(err) == uncertain && !errors.Is(err, second.ErrLost) && !errors.Is(err, second.ErrReleased)
+		if !unknown || errors.Is(err, errAgain) {
 			c.pending.Add(-1) // else it may take effect for as long as the lock is ours
+		}
+		if unknown {
+			err = fmt.Errorf("%w: %w", second.ErrUnknown, err)
 		}
 		answers <- answer{result, err}
 	}) {
@@ -73,7 +77,7 @@ func (c *contender) eval(ctx context.Context, check func() error, source string,
 	case a := <-answers:
 		return a.result, a.err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, fmt.Errorf("%w: %w", second.ErrUnknown, context.Cause(ctx))
 	}
 }
 

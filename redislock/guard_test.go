@@ -267,3 +267,43 @@ func (free) Idle() bool                                                    { ret
 func (free) Leased() bool                                                  { return true }
 func (free) Contested() *contention.Signal                                 { return newSignal() }
 func (free) Release() error                                                { return nil }
+
+func TestEvalSaysWhetherItsOutcomeIsKnown(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		script string
+		before func(p *process, cancel func())
+		want   error
+	}{
+		"done":        {increment, func(*process, func()) {}, nil},
+		"answer lost": {increment, func(p *process, _ func()) { p.wire.on("script", func() bool { return true }) }, tier.ErrUnknown},
+		"ctx over first": {increment, func(p *process, cancel func()) {
+			p.wire.on("script", func() bool { cancel(); return true })
+		}, tier.ErrUnknown},
+		"refused":   {`return redis.error_reply('READONLY You cannot write')`, func(*process, func()) {}, nil},
+		"no script": {`syntax error`, func(*process, func()) {}, nil},
+		"lost":      {increment, nil, tier.ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t)
+			_, hold := held(t, p)
+			ctx, cancel := context.WithCancel(soon(t))
+			defer cancel()
+			if tt.want == tier.ErrLost {
+				outside(t).Del(soon(t), lockPath(t))
+			} else {
+				tt.before(p, cancel)
+			}
+			_, err := Eval(ctx, hold, tt.script, []string{counter(t)}, "script")
+			for _, is := range []error{tier.ErrUnknown, tier.ErrLost} {
+				if errors.Is(err, is) != (is == tt.want) {
+					t.Errorf("%v: want %v alone", err, tt.want)
+				}
+			}
+			if (err == nil) != (name == "done") {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}

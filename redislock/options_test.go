@@ -61,7 +61,8 @@ func TestPathsOfLocks(t *testing.T) {
 	for path, ok := range map[string]bool{
 		"/locks/x": true, "locks:x": true, "x": true, "/": true, "a//b": true, "": false, "l\xff": false, "a\nb": false,
 		strings.Repeat("x", 1024): true, strings.Repeat("x", 1025): false, "schlösser/ü 1": true,
-		"{a}": false, "{a}:b": true, "b:{a}:c": true, "{}": false, "a{b": false, "a}b": false, "}{a}": false, "{a}{b}": false, "{a{b}": false,
+		"{a}": false, "{a}:b": true, "b:{a}:c": true, "{}": false, "a{b": false, "a}b": false, "}{a}": false, "{a}:tierlock:queue": false, "b:{a}:tierlock:leases": false, "a:tierlock:state": false,
+		"{tierlock:primary}:x": false, "a:tierlock:other": true, "tierlock:queue": true, "{a}{b}": false, "{a{b}": false,
 	} {
 		if err := ValidatePath(path); (err == nil) != ok {
 			t.Errorf("%.40q: %v", path, err)

@@ -3,6 +3,7 @@ package redislock
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -12,8 +13,8 @@ import (
 const maxPath = 1024
 
 // ValidatePath reports whether path may name a lock: not empty, valid UTF-8 without control
-// characters, at most 1024 bytes, and no braces but those of one hash tag, which is not all of it. It is
-// the key of the lock in Redis.
+// characters, at most 1024 bytes, no braces but those of one hash tag, which is not all of it, and none of the
+// keys that this package keeps itself. It is the key of the lock in Redis.
 func ValidatePath(path string) error {
 	if err := checkPath(path); err != nil {
 		return fmt.Errorf("redislock: lock path %q: %w", path, err)
@@ -33,6 +34,10 @@ func checkPath(path string) error {
 		return errors.New("control character")
 	case strings.ContainsAny(path, "{}") && !hasTag(path):
 		return errors.New("braces that are no hash tag")
+	case strings.HasPrefix(path, records):
+		return errors.New("a key in which this package keeps what it knows of primaries")
+	case slices.ContainsFunc(ownKeys, func(key string) bool { return strings.HasSuffix(path, key) }):
+		return errors.New("a key in which this package keeps the state of another lock")
 	case path[0] == '{' && path[len(path)-1] == '}':
 		return errors.New("nothing but a hash tag, which would have the queue of the lock without the braces")
 	}
@@ -53,6 +58,12 @@ func keysOf(path string) []string {
 	if hasTag(path) {
 		prefix = path
 	}
-	prefix += ":tierlock:"
-	return []string{path, prefix + "queue", prefix + "leases", prefix + "state"}
+	keys := []string{path}
+	for _, key := range ownKeys {
+		keys = append(keys, prefix+key)
+	}
+	return keys
 }
+
+// ownKeys are the ends of the keys beside that of a lock.
+var ownKeys = []string{":tierlock:queue", ":tierlock:leases", ":tierlock:state"}

@@ -55,7 +55,7 @@ func checkClient(client redis.UniversalClient) error {
 // Nothing was changed when the error wraps [tier.ErrLost] or [tier.ErrReleased], or ctx had ended
 // before, or the lock is not one on Redis. An error of the script itself undoes nothing, as with
 // EVAL. When the answer is lost, or does not come within a sixth of the lease TTL, or ctx ends first,
-// the outcome is unknown: the script may still run, but once at most, and never after the lock went to
+// the error wraps [tier.ErrUnknown]: the script may still run, but once at most, and never after the lock went to
 // another process. Until the outcome is known the lock is not handed on within the process either; if
 // it never is known, the lock leaves the process with the release.
 //
