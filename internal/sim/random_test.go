@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", 120, "number of random schedules to run")
+	seeds   = flag.Int("seeds", 40, "number of random schedules to run; make sim runs more, without the race detector")
 	oneSeed = flag.Uint64("seed", 0, "run this schedule only")
 	first   = flag.Uint64("first", 1, "first seed of -seeds")
 	shrink  = flag.Bool("shrink", true, "look for smaller plans that fail, too")
