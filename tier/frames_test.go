@@ -69,8 +69,8 @@ func TestFramesOfAStrictTurn(t *testing.T) {
 		{4, 15},
 		{8, 15},
 	} {
-		for _, goroutines := range []int{4, 50} {
-			for _, section := range []float64{next, 0.5, 2} {
+		for section, crowds := range map[float64][]int{next: {4}, 0.5: {4, 50}, 2: {4}} {
+			for _, goroutines := range crowds {
 				t.Run(fmt.Sprintf("%d×%d, sections of %v", row.processes, goroutines, section), func(t *testing.T) {
 					far(t, func(t *testing.T, s *zktest.Server, process func(...tier.Option) *tier.Mutex) {
 						mutexes := several(row.processes, process, tier.WithHandOff(0))
