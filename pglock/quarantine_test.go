@@ -194,6 +194,7 @@ func TestServerWithARecordIsNotNew(t *testing.T) {
 	for _, sql := range []string{
 		"UPDATE tierlock.promotion SET timeline = 'another'",
 		"SELECT tierlock.open(gen_random_uuid(), 1000, 'host', 1, '')",
+		"SELECT tierlock.open(gen_random_uuid(), 1000, 'host', 1, ''); UPDATE tierlock.promotion SET longest_ms = 0",
 		"SELECT tierlock.quarantine(1000)",
 	} {
 		const asNew = "UPDATE tierlock.promotion SET timeline = tierlock.timeline(), longest_ms = 0; DELETE FROM tierlock.session; UPDATE tierlock.server SET ttl_ms = 0"
