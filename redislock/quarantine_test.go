@@ -244,3 +244,17 @@ func TestServerWithARecordIsNotNew(t *testing.T) {
 	}
 	refusedAsNew(t, s)
 }
+
+// The server counts from its start, also if its clock is set back behind that.
+func TestServerWhoseClockIsSetBackBehindItsStartIsANewOne(t *testing.T) {
+	t.Parallel()
+	source := strings.Replace(text, "redis.call('INFO', 'server')", "('uptime_in_seconds:-3600')", 1)
+	if source == text {
+		t.Fatal("the script asks for the age in another way")
+	}
+	p := start(t)
+	words, err := outside(t).Eval(soon(t), source, keysOf(lockPath(t)), p.args(primary{}, "look", "x")...).StringSlice()
+	if err != nil || !introduced(words) || words[2] != "0" {
+		t.Errorf("%q, %v, want an age of 0", words, err)
+	}
+}
