@@ -132,6 +132,7 @@ func (t *transaction) end(ctx context.Context) {
 	}
 	if !t.spare() {
 		<-t.broken
+		t.Conn.Conn().Close(ctx) // the pool would take one that is idle for a good one
 	}
 	t.Release()
 }

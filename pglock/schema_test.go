@@ -82,17 +82,24 @@ func TestNumbersAreDrawnUnderTheLockOfTheQueue(t *testing.T) {
 				owners++
 			}
 			first := make(chan bool)
+			answer := first
 			go func() {
 				var is bool
 				pool.QueryRow(soon(t), enterSQL, newID(), theirs).Scan(&is)
-				first <- is
+				answer <- is
 			}()
 			var is bool
-			select {
-			case is = <-first:
-				slow.Commit(soon(t))
-			case <-time.After(200 * time.Millisecond): // it waits
-				slow.Commit(soon(t))
+			eventually(t, "the second is answered, or waits", func() bool {
+				select {
+				case is = <-first:
+					first = nil
+					return true
+				default:
+					return mustExec(t, pool, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") == int64(1)
+				}
+			})
+			slow.Commit(soon(t))
+			if first != nil {
 				is = <-first
 			}
 			if is {
