@@ -37,7 +37,7 @@ type sharedLock interface {
 // and returns how many each locker had.
 func fleet(t *testing.T, section time.Duration, lockers ...locker) []int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second+500*section) // 16 rounds at least
 	defer cancel()
 	turns := make([]int, len(lockers)) // guarded by the lock under test
 	var wg sync.WaitGroup
