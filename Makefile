@@ -2,6 +2,9 @@
 
 SHELL := bash
 
+# What one clone has built serves the next one: without the paths of the sources in it, Go's cache knows it again.
+export GOFLAGS := -trimpath $(GOFLAGS)
+
 # The race detector needs a C compiler, which Go knows of when it enables cgo.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
