@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ type calls struct {
 	hook   func() (lose bool)
 
 	streams []*stream
+	watches []int64 // the revisions at which they were to begin, 0 for the present one
 	delays  map[string]func()
 	refuse  func(*etcdserverpb.WatchResponse) // nil if none is to be refused
 }
@@ -63,6 +65,13 @@ func (c *calls) loses(method string) bool {
 	hook := c.hook
 	c.mu.Unlock()
 	return hook != nil && !(strings.HasPrefix(method, "Lease") || method == "Status") && hook()
+}
+
+// begun returns at which revisions the watches were to begin.
+func (c *calls) begun() []int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.watches)
 }
 
 // A rule sees each request of a method. It returns true for what it has dealt with, by
@@ -128,6 +137,15 @@ type stream struct {
 	calls  *calls
 	method string
 	silent bool // guarded by calls.mu
+}
+
+func (s *stream) SendMsg(m any) error {
+	if r, ok := m.(*etcdserverpb.WatchRequest); ok && r.GetCreateRequest() != nil {
+		s.calls.mu.Lock()
+		s.calls.watches = append(s.calls.watches, r.GetCreateRequest().StartRevision)
+		s.calls.mu.Unlock()
+	}
+	return s.ClientStream.SendMsg(m)
 }
 
 func (s *stream) RecvMsg(m any) error {

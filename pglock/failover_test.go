@@ -92,7 +92,7 @@ func TestHolderWhoIsMissingAtTheNewPrimaryKnows(t *testing.T) {
 func TestContenderThatIsBackAtTheNewPrimaryIsInNobodysWay(t *testing.T) {
 	t.Parallel()
 	e, primary, standby := pair(t)
-	a := startAt(t, pgserver.PlainURL(e.Addrs()...))
+	a := startAt(t, pgserver.PlainURL(e.Addrs()...), WithLeaseTTL(10*time.Second)) // longer than a fail-over takes
 	c := mustAcquire(t, a.at(t, lockPath(t)))
 	pool := poolAt(t, pgserver.PlainURL(standby.Addr()), nil)
 	defer pool.Close()
