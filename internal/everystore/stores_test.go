@@ -40,10 +40,10 @@ func TestMain(m *testing.M) {
 }
 
 // session is for how long a store keeps what a silent process has.
-const session = 3 * time.Second
+const session = 8 * time.Second
 
 // patience is for what has to happen, on a machine that has other things to do.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // A connect makes the locks of one more process, at an address.
 type connect func(t *testing.T, addr string) (*tier.Registry, error)
