@@ -74,7 +74,7 @@ func TestOnePermitTooManyFails(t *testing.T) {
 
 func TestOnePermitTooManyFailsUnderChaos(t *testing.T) {
 	t.Parallel()
-	r := runJSON(t, exitViolation, "-chaos", "-lock", "too-many", "-duration", "1s", "-procs", "2")
+	r := runJSON(t, exitViolation, "-chaos", "-lock", "too-many", "-paths", "1", "-duration", "1s", "-procs", "2")
 	if r.Overlaps == 0 || r.Chaos.History != "Illegal" {
 		t.Errorf("got %d overlaps, history %s", r.Overlaps, r.Chaos.History)
 	}
