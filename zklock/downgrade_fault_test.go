@@ -384,3 +384,40 @@ func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
 		}
 	})
 }
+
+// Nobody knows whether the node that was lost is a reader's: there is no name to ask the server for.
+func TestReleaseOfALostNodeAsksForNothingUnlessItsNameIsKnown(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s).writing()
+		n := p.acquire(t)
+		r := start(t, s).reading().queue(t.Context())
+		directions := []zktest.Direction{zktest.ToServer, zktest.ToClient}
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if !shares(f) || f.Stage != zktest.Reply {
+				return zktest.Pass
+			}
+			for _, d := range directions {
+				s.Mute(p.session, d)
+			}
+			return zktest.Cut
+		})
+		wantErr(t, "Share", n.Share(t.Context()), zklock.ErrLost)
+		for _, d := range directions {
+			s.Unmute(p.session, d)
+		}
+		for end := time.Now().Add(timeout); p.Err() != nil && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		wantErr(t, "the connection", p.Err(), nil)
+		s.Freeze()
+		begun := time.Now()
+		wantErr(t, "Release", n.Release(), zklock.ErrLost)
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("Release waited %v for a server that it has nothing to ask", took)
+		}
+		s.Unfreeze()
+		r.granted(t).Release()
+		time.Sleep(timeout)
+		wantEmpty(t, s)
+	})
+}
