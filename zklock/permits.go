@@ -42,16 +42,17 @@ func (s *semaphore) creates(prefixes []string) (ops []any) {
 // is ours, and all of it or nothing does. The turn is given up in any case. With errGone nothing
 // was taken, and another turn is needed.
 func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight) ([]*Node, error) {
-	if turn.lossNow() != nil {
-		turn.Release()
-		return nil, errGone
-	}
 	a := &attempt{lock: s.leases, client: s.Client, ctx: ctx}
-	if seen.missing {
-		if err := a.beginBuilding(); err != nil {
-			turn.Release()
-			return nil, err
-		}
+	var err error
+	switch {
+	case turn.lossNow() != nil:
+		err = errGone
+	case seen.missing:
+		err = a.beginBuilding()
+	}
+	if err != nil {
+		turn.Release()
+		return nil, err
 	}
 	turn.spent.Store(true) // so that its end is no loss
 	turn.session.Leave(member{turn})
@@ -95,7 +96,7 @@ func (s *semaphore) exchanged(a *attempt, turn *Node, prefixes []string, answer 
 	case uncertain:
 		turn.finish(turn.doubt(answer.Err))
 		n, err := a.lookUp(prefixes, answer.Err)
-		if err != nil || n == nil {
+		if n == nil {
 			return nil, cmp.Or(err, errGone)
 		}
 		return s.adopt(a, turn, n.znodes.paths(), nil)
@@ -130,16 +131,11 @@ func (s *semaphore) adopt(a *attempt, turn *Node, paths []string, session *link.
 	if err == nil {
 		return taken, nil
 	}
-	lost := s.Err() != nil
 	for _, n := range taken {
 		n.spent.Store(true)
-		lost = n.leave() != nil || lost
+		n.leave()
 	}
-	if lost {
-		s.leaveToReaper(taken, nil)
-	} else {
-		s.delete(taken)
-	}
+	s.leaveToReaper(taken, nil)
 	if classify(err) == permanent {
 		return nil, err
 	}
@@ -162,7 +158,7 @@ func (s *semaphore) Release(permits []second.Permit) error {
 	switch err := s.Err(); {
 	case err != nil && !errors.Is(err, ErrClosed) && s.link.Leased():
 		s.leaveToReaper(nodes, err)
-	case err == nil && loss == nil && len(nodes) > 1 && s.link.Spawn(func() { s.delete(nodes) }):
+	case err == nil && loss == nil && s.link.Spawn(func() { s.delete(nodes) }):
 	default:
 		for _, n := range nodes {
 			n.startDelete(n.lossNow())

@@ -12,13 +12,20 @@ import (
 
 const limits = "/limits/x"
 
-// takers returns what takes permits, and says how many as take does.
-func takers(t *testing.T, p process, take func(free int) int) (acquire func() ([]second.Permit, error), release func([]second.Permit) error) {
+// semaphore returns one of two permits.
+func (p process) semaphore(t *testing.T) second.Semaphore {
 	t.Helper()
 	s, err := p.Tier().Semaphore(limits, 2, second.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// takers returns what takes permits, and says how many as take does.
+func takers(t *testing.T, p process, take func(free int) int) (acquire func() ([]second.Permit, error), release func([]second.Permit) error) {
+	t.Helper()
+	s := p.semaphore(t)
 	return func() ([]second.Permit, error) { return s.Acquire(t.Context(), &second.Demand{Take: take}) }, s.Release
 }
 
