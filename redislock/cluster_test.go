@@ -34,16 +34,25 @@ func clusterLocks(t *testing.T, c *redisserver.Cluster, opts ...Option) *tier.Re
 	return locks
 }
 
-// pathsAt returns paths, n of them in slots of the server.
+// pathsAt returns n paths, each in another slot of the server.
 func pathsAt(t *testing.T, client *redis.ClusterClient, s *redisserver.Server, prefix string, n int) (paths []string) {
 	t.Helper()
+	ctx, taken := soon(t), make(map[int64]bool)
 	for i := 0; len(paths) < n; i++ {
 		path := fmt.Sprint(prefix, i)
-		one, err := client.MasterForKey(soon(t), path)
+		one, err := client.MasterForKey(ctx, path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if one.Options().Addr == s.Addr() {
+		if one.Options().Addr != s.Addr() {
+			continue
+		}
+		slot, err := client.ClusterKeySlot(ctx, path).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !taken[slot] {
+			taken[slot] = true
 			paths = append(paths, path)
 		}
 	}
@@ -148,10 +157,11 @@ func TestQuarantineInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 			})
 			all.Wait()
 			for i, locks := range []*tier.Registry{locks, clusterLocks(t, c)} {
+				ctx := soon(t)
 				for _, path := range late[50*i : 50*(i+1)] {
-					hold, err := locks.Mutex(path).TryAcquire(soon(t))
-					for err != nil && !errors.Is(err, tier.ErrLocked) && soon(t).Err() == nil { // a client may find the dead server first
-						hold, err = locks.Mutex(path).TryAcquire(soon(t))
+					hold, err := locks.Mutex(path).TryAcquire(ctx)
+					for err != nil && !errors.Is(err, tier.ErrLocked) && ctx.Err() == nil { // a client may find the dead server first
+						hold, err = locks.Mutex(path).TryAcquire(ctx)
 					}
 					if err != nil {
 						t.Fatalf("process %d, after the quarantine: %v", i+1, err)
