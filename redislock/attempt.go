@@ -118,7 +118,7 @@ func (l *claim) try(ctx context.Context) (*contender, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if problem := l.store.Err(); problem != nil {
+	if problem := l.store.outage(); problem != nil {
 		return nil, problem
 	}
 	x, err := l.store.await(ctx, false)

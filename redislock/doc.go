@@ -125,8 +125,15 @@
 //
 // The client belongs to the program. Its ReadTimeout should not be longer than a sixth of the TTL with a
 // ClusterClient; for a Client, calls have that already. Close may take as long as such a timeout if Redis does
-// not answer. Users of Redis ACLs need all commands of the script, EVALSHA, EVAL, SCRIPT LOAD, INFO, CONFIG GET
-// (optional), PING, SUBSCRIBE and PUBLISH for channels tierlock:*, and the keys above.
+// not answer. A Redis user needs the
+// keys above, the channels tierlock:*, CONFIG GET (optional), what a ClusterClient asks for itself, and
+//
+//	+eval +evalsha +script|load +info +ping +publish +subscribe +time +type +get +set +del +pexpire +pttl +hget +hmget
+//	+hset +hdel +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore
+//
+// Of these, what is missing when a session begins refuses it: [tier.Registry.Err], acquisitions and a line on the logger say
+// what to allow. Before Redis 7, what is missing within the script is refused there, and not named. A
+// process that may not subscribe any more goes on, and Err says so: its turns come with heartbeats.
 //
 // A path that is not used any more takes some 440 bytes, in one key, for two hours.
 //

@@ -33,7 +33,7 @@ func classify(err error) outcome {
 	switch {
 	case err == nil:
 		return done
-	case errors.Is(err, errUsed):
+	case errors.Is(err, errUsed), errors.Is(err, errDenied):
 		return permanent
 	case !errors.As(err, &answer):
 		return uncertain

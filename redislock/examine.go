@@ -57,9 +57,12 @@ func (s *store) each(ctx context.Context, do func(context.Context, *redis.Client
 	return do(ctx, s.client.(*redis.Client))
 }
 
-// examineOne returns for how long a primary that was replaced may still take writes, as far as that is
+// examineOne checks that the server allows what is needed, and returns for how long a primary that was replaced may still take writes, as far as that is
 // bounded.
 func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Duration, err error) {
+	if err := s.permitted(ctx, one); err != nil {
+		return 0, err
+	}
 	info, err := one.Info(ctx, "replication").Result()
 	if err != nil {
 		return 0, err

@@ -4,7 +4,9 @@
 -- primary. ARGV: the first one of the caller, and its mark, by which it finds what it did if it repeats this.
 
 if redis.call('GET', KEYS[2]) == ARGV[2] then return 1 end
-if redis.call('EXISTS', KEYS[1], unpack(KEYS, 3)) > 0 then return 0 end
+for i, key in ipairs(KEYS) do
+	if i ~= 2 and redis.call('GET', key) then return 0 end
+end
 redis.call('SET', KEYS[1], ARGV[1])
 redis.call('SET', KEYS[2], ARGV[2], 'PX', 60 * 60 * 1000)
 for i = 3, #KEYS do

@@ -69,7 +69,9 @@ func (s *store) introduce(sent time.Duration) bool {
 		s.begin(sent)
 		return true
 	case permanent:
-		s.sessions.report(nil, err)
+		if err = advise(err, records+"*"); s.sessions.report(nil, err) {
+			s.options.logger.Warn("redislock: no lock can be acquired", "err", err)
+		}
 	}
 	return false
 }

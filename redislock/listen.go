@@ -15,13 +15,19 @@ import (
 // heartbeat tells.
 func (s *store) listen() {
 	for pace := retry.New(); s.ctx.Err() == nil; retry.Pause(s.ctx, pace.NextBackOff()) {
-		s.subscribe(pace.Reset)
+		err := advise(s.subscribe(pace.Reset))
+		if classify(err) == permanent && s.sessions.deafen(err) {
+			s.options.logger.Warn("redislock: this process is told of nothing: its turns wait for heartbeats", "err", err)
+		}
 	}
 }
 
+// channel is where the script tells this process.
+func (s *store) channel() string { return "tierlock:" + s.name }
+
 // subscribe listens until the connection breaks, or has been silent although it was asked.
-func (s *store) subscribe(well func()) {
-	sub := s.client.Subscribe(s.ctx, "tierlock:"+s.name)
+func (s *store) subscribe(well func()) error {
+	sub := s.client.Subscribe(s.ctx, s.channel())
 	defer sub.Close()
 	defer context.AfterFunc(s.ctx, func() { sub.Close() })()
 	for asked := false; ; {
@@ -32,15 +38,16 @@ func (s *store) subscribe(well func()) {
 			asked = false
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked:
 			asked = true
-			if sub.Ping(s.ctx) != nil {
-				return
+			if err := sub.Ping(s.ctx); err != nil {
+				return err
 			}
 		default:
-			return
+			return err
 		}
 		switch m := m.(type) {
 		case *redis.Subscription:
 			well()
+			s.sessions.deafen(nil)
 			s.renew.Set() // what was said before was not heard
 		case *redis.Message:
 			s.deliver(m.Payload)

@@ -52,7 +52,8 @@ func WithLeaseMargin(d time.Duration) Option {
 //     closed; Redis does not answer for longer than a third of the TTL, once per outage, or has not
 //     answered yet, after 3 s and then ever more rarely; it has not answered for a whole TTL; it grants
 //     nothing, until when and why, once per quarantine; the
-//     server is set up so that it may break promises: see the package documentation.
+//     server is set up so that it may break promises: see the package documentation; it refuses what every lock needs, with
+//     what to allow, or [WithNewServer], once for each reason; it refuses to tell this process of its turns.
 //   - INFO: Redis answers again, and after how long (not each time if that keeps changing); the
 //     configuration of the server cannot be read.
 func WithLogger(logger *slog.Logger) Option {

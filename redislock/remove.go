@@ -23,7 +23,7 @@ func Remove(ctx context.Context, client redis.UniversalClient, path, id string) 
 	o, _, _ := newOptions(nil)
 	removed, err := eval(ctx, client, script, text, keysOf(path), "remove", micros(o.ttl), micros(o.ttl), id, "", "1").StringSlice()
 	if err != nil {
-		return false, fmt.Errorf("redislock: remove %s from %s: %w", id, path, err)
+		return false, fmt.Errorf("redislock: remove %s from %s: %w", id, path, advise(err, patterns(path)...))
 	}
 	return len(removed) == 1 && removed[0] == "1", nil
 }

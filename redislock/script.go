@@ -50,7 +50,7 @@ func (l *claim) do(ctx context.Context, op, id string, more ...string) ([]string
 		for addr, p := s.primaryOf(ctx, l.path); ; {
 			words, err := eval(ctx, s.client, script, text, l.keys, s.args(p, op, id, more...)...).StringSlice()
 			if err != nil || !introduced(words) {
-				return words, err
+				return words, advise(err, patterns(l.path)...)
 			}
 			if p, err = s.meet(ctx, addr, words); err != nil {
 				return nil, err

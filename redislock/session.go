@@ -63,18 +63,41 @@ type sessions struct {
 	mu      sync.Mutex // guards the fields below
 	newest  *session   // nil before the first
 	refused error      // why there will be no session as things stand
+	deaf    error      // why no message can come as things stand, although there is a session
 	changed chan struct{}
 }
 
-// report says what became of the request for a session.
-func (l *sessions) report(x *session, refused error) {
+// report says what became of the request for a session. It reports whether that is a refusal, and for another
+// reason than before.
+func (l *sessions) report(x *session, refused error) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if x != nil {
 		l.newest = x
 	}
+	news = refused != nil && (l.refused == nil || l.refused.Error() != refused.Error())
 	l.refused = refused
 	l.stirLocked()
+	return news
+}
+
+// deafen notes why no message can come, nil if they can. It reports whether that is new; without a session, what
+// refuses that counts.
+func (l *sessions) deafen(why error) (news bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if why != nil && (l.newest == nil || l.refused != nil) {
+		return false
+	}
+	news = why != nil && l.deaf == nil
+	l.deaf = why
+	return news
+}
+
+func (l *sessions) deafness() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deaf
 }
 
 // stir has those who wait for a session look again.
@@ -105,8 +128,8 @@ func (s *store) await(ctx context.Context, patient bool) (*session, error) {
 			return x, nil
 		case refused != nil:
 			return nil, refused
-		case !patient && s.Err() != nil:
-			return nil, s.Err()
+		case !patient && s.outage() != nil:
+			return nil, s.outage()
 		}
 		select {
 		case <-changed:

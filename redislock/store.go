@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -94,8 +95,11 @@ func (s *store) Claim(path string, o second.Options) (second.Claim, error) {
 	return &claim{store: s, path: path, keys: keysOf(path), mode: o.Mode, linger: o.MayLinger}, nil
 }
 
-// Err returns nil while Redis answers and there may be a session, [second.ErrClosed] at the end.
-func (s *store) Err() error {
+// Err returns nil while Redis answers, there may be a session, and messages may come, [second.ErrClosed] at the end.
+func (s *store) Err() error { return cmp.Or(s.outage(), s.sessions.deafness()) }
+
+// outage is why there is no lock to be had.
+func (s *store) outage() error {
 	if s.ctx.Err() != nil {
 		return second.ErrClosed
 	}

@@ -1,0 +1,59 @@
+package redislock
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed permit.lua
+var permitText string
+
+var permitScript = redis.NewScript(permitText)
+
+// errDenied says that the user of the client may not do what it has to.
+var errDenied = errors.New("the Redis user may not do all it has to")
+
+// permitted returns an error that says what the user may not do at a server. A script that fails halfway
+// would not say which of its commands it was.
+func (s *store) permitted(ctx context.Context, one *redis.Client) error {
+	missing, err := eval(ctx, one, permitScript, permitText, nil, s.channel(), records).StringSlice()
+	if err == nil && len(missing) > 0 {
+		err = allow(errDenied, missing...)
+	}
+	return err
+}
+
+// allow adds to an error what would have helped.
+func allow(err error, rules ...string) error {
+	return fmt.Errorf("%w: allow it with ACL SETUSER … %s", err, strings.Join(rules, " "))
+}
+
+var commandDenied = regexp.MustCompile(`'(\S+)' command`)
+
+// advise adds to the error of a request about these keys, as patterns, what would have allowed it.
+func advise(err error, keys ...string) error {
+	if !redis.HasErrorPrefix(err, "NOPERM") {
+		return err
+	}
+	text := err.Error()
+	switch command := commandDenied.FindStringSubmatch(text); {
+	case command != nil:
+		return allow(err, "+"+command[1])
+	case strings.Contains(text, "channel"):
+		return allow(err, "&tierlock:*")
+	case strings.Contains(text, "key"):
+		return allow(err, "~"+strings.Join(keys, " ~"))
+	}
+	return err
+}
+
+// patterns are those of the keys of a lock.
+func patterns(path string) []string {
+	return []string{path, strings.TrimSuffix(keysOf(path)[1], "queue") + "*"}
+}

@@ -1,0 +1,154 @@
+package redislock
+
+import (
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock/internal/logtest"
+	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// setUser changes what a user may do at the shared server.
+func setUser(t *testing.T, user string, rules ...string) {
+	t.Helper()
+	if _, err := redisserver.Ask(server(t).Addr(), append([]string{"ACL", "SETUSER", user}, rules...)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// locksOf are those of a process of that user, and what it logs.
+func locksOf(t *testing.T, user string) (*tier.Registry, *logtest.Log) {
+	t.Helper()
+	log, logger := logtest.New(slog.LevelWarn)
+	client := redis.NewClient(&redis.Options{Addr: server(t).Addr(), Username: user, Password: "-"})
+	t.Cleanup(func() { client.Close() })
+	locks, err := New(client, WithLeaseTTL(ttl), WithLogger(logger))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	return locks, log
+}
+
+// rulesIn are those that an error says to allow.
+func rulesIn(err error) []string {
+	_, rules, _ := strings.Cut(err.Error(), "ACL SETUSER … ")
+	return strings.Fields(rules)
+}
+
+// What an error says to allow is what was missing, and with it there are locks. A server before Redis 7 does
+// not say all of it.
+func TestUserWhoMayNotDoAllIsToldWhatToAllow(t *testing.T) {
+	t.Parallel()
+	const all = "allkeys allchannels +@all "
+	for name, c := range map[string]struct{ rules, want string }{
+		"subscribe":        {all + "-subscribe", "+subscribe"},
+		"publish":          {all + "-publish", "+publish"},
+		"channel":          {all + "resetchannels &other:*", "&tierlock:*"},
+		"evalsha":          {all + "-evalsha", "+evalsha"},
+		"script load":      {all + "-script|load", "+script|load"},
+		"in the script":    {all + "-zadd", "+zadd"},
+		"set":              {all + "-set", "+set"},
+		"several":          {all + "-zadd -info resetchannels", "+info &tierlock:* +zadd"},
+		"key of a primary": {all + "resetkeys ~*users-*", "~{tierlock:primary}:*"},
+		"keys of a lock":   {all + "resetkeys ~{tierlock:primary}:*", "~users-keys-of-a-lock ~{users-keys-of-a-lock}:tierlock:*"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			user := "users-" + strings.ReplaceAll(name, " ", "-")
+			setUser(t, user, append(strings.Fields("reset on nopass"), strings.Fields(c.rules)...)...)
+			locks, log := locksOf(t, user)
+			_, err := locks.Mutex(user).Acquire(soon(t))
+			if err == nil || strings.Join(rulesIn(err), " ") != c.want {
+				t.Fatalf("Acquire: %v, want %s", err, c.want)
+			}
+			ofAll, lines := name != "keys of a lock", 0
+			if ofAll {
+				lines = 1
+				if _, err := locks.Mutex(user).TryAcquire(soon(t)); err == nil || strings.Join(rulesIn(err), " ") != c.want {
+					t.Errorf("TryAcquire: %v, want %s", err, c.want)
+				}
+			}
+			if err := locks.Err(); ofAll != (err != nil) || ofAll && strings.Join(rulesIn(err), " ") != c.want {
+				t.Errorf("Err: %v, want %s", err, c.want)
+			}
+			setUser(t, user, rulesIn(err)...)
+			eventually(t, "the registry is well", func() bool { return locks.Err() == nil })
+			take(t, locks, user)
+			if got := log.Lines(slog.LevelWarn, "ACL SETUSER"); len(got) != lines {
+				t.Errorf("logged %q, want %d lines", got, lines)
+			}
+		})
+	}
+}
+
+// A user who is given what errors ask for, and nothing else, has locks.
+func TestWhatErrorsSayToAllowIsAllThatIsNeeded(t *testing.T) {
+	t.Parallel()
+	const user = "minimal"
+	setUser(t, user, "reset", "on", "nopass", "+evalsha", "+eval")
+	locks, _ := locksOf(t, user)
+	for range 3 { // commands, which hide channels and keys; these; the keys of the lock
+		hold, err := locks.Mutex(user).Acquire(soon(t))
+		if err == nil {
+			t.Fatal(hold.Release())
+		}
+		missing := err.Error()
+		if len(rulesIn(err)) == 0 {
+			t.Fatal(err)
+		}
+		setUser(t, user, rulesIn(err)...)
+		eventually(t, "the registry has seen the change", func() bool {
+			err := locks.Err()
+			return err == nil || !strings.HasSuffix(missing, err.Error())
+		})
+	}
+	take(t, locks, user)
+}
+
+// No command of a script is missing from what is asked for, or from the documentation.
+func TestEveryCommandOfTheScriptsIsAskedFor(t *testing.T) {
+	for _, call := range regexp.MustCompile(`redis\.call\('(\w+)'`).FindAllStringSubmatch(text+recordText+firstText+guarded, -1) {
+		if command := "'" + strings.ToLower(call[1]) + "'"; !strings.Contains(permitText, command) {
+			t.Errorf("permit.lua does not have %s", command)
+		}
+	}
+}
+
+// What is forbidden later is told as well, once; turns then come with heartbeats.
+func TestUserWhoMayNotSubscribeAnyMoreIsTold(t *testing.T) {
+	t.Parallel()
+	const user = "deaf"
+	addr := server(t).Addr()
+	setUser(t, user, "reset", "on", "nopass", "allkeys", "allchannels", "allcommands")
+	locks, log := locksOf(t, user)
+	take(t, locks, user)
+	setUser(t, user, "-subscribe")
+	disconnect := func() {
+		if _, err := redisserver.Ask(addr, "CLIENT", "KILL", "USER", user); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disconnect()
+	eventually(t, "the registry says so", func() bool {
+		err := locks.Err()
+		return err != nil && strings.Join(rulesIn(err), " ") == "+subscribe"
+	})
+	take(t, locks, user)
+	eventually(t, "a try succeeds", func() bool { // the key may be left free
+		hold, err := locks.Mutex(user).TryAcquire(soon(t))
+		return err == nil && hold.Release() == nil
+	})
+	disconnect() // and it asks again
+	take(t, locks, user)
+	if got := log.Lines(slog.LevelWarn, "ACL SETUSER"); len(got) != 1 {
+		t.Errorf("logged %q, want one line", got)
+	}
+	setUser(t, user, "+subscribe")
+	eventually(t, "the registry is well", func() bool { return locks.Err() == nil })
+}
