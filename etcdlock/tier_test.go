@@ -32,18 +32,16 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 		}
 	}
 	// An operator comes and goes: a test counts goroutines.
-	do := func(op clientv3.Op) (clientv3.OpResponse, error) {
+	do := func(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 		operator, err := clientv3.New(clientv3.Config{Endpoints: e.Addrs(), Logger: zap.NewNop()})
 		if err != nil {
 			return clientv3.OpResponse{}, err
 		}
 		defer operator.Close()
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
 		return operator.Do(ctx, op)
 	}
-	queue := func(path string) ([]*mvccpb.KeyValue, error) {
-		answer, err := do(clientv3.OpGet(path+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+	queue := func(ctx context.Context, path string) ([]*mvccpb.KeyValue, error) {
+		answer, err := do(ctx, clientv3.OpGet(path+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly(),
 			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)))
 		if err != nil {
 			return nil, err
@@ -52,18 +50,20 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 	}
 	return tiertest.Harness{
 		Lease: ttl,
-		Dial: func(tb testing.TB) *tiertest.Process {
-			return launch(tb, e.Addrs()).forSuite()
+		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
+			return launch(tb, e.Addrs(), WithLeaseTTL(lease)).forSuite()
 		},
 		Left: func(path string) int {
-			keys, err := queue(path)
+			ctx, cancel := context.WithTimeout(ctx, time.Second) // it looks again
+			defer cancel()
+			keys, err := queue(ctx, path)
 			if err != nil {
 				return -1
 			}
 			return len(keys)
 		},
 		Writes: func() int64 {
-			answer, err := do(clientv3.OpGet("/"))
+			answer, err := do(soon(t), clientv3.OpGet("/"))
 			if err != nil {
 				t.Error(err)
 				return 0
@@ -71,12 +71,12 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 			return answer.Get().Header.Revision
 		},
 		Remove: func(path string, i int) {
-			keys, err := queue(path)
+			keys, err := queue(soon(t), path)
 			if err == nil && len(keys) <= i {
 				err = errors.New("nobody there")
 			}
 			if err == nil {
-				_, err = do(clientv3.OpDelete(string(keys[i].Key)))
+				_, err = do(soon(t), clientv3.OpDelete(string(keys[i].Key)))
 			}
 			check(err)
 		},

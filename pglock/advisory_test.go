@@ -37,21 +37,19 @@ func advisoryHarness(t *testing.T, e *pgserver.Ensemble, url string) tiertest.Ha
 	o := &operator{url: url}
 	t.Cleanup(o.leave)
 	var writes atomic.Int64
-	h.Dial = func(tb testing.TB) *tiertest.Process { return launchAdvisory(tb, url, &writes).forSuite() }
+	h.Dial = func(tb testing.TB, lease time.Duration) *tiertest.Process {
+		return launchAdvisory(tb, url, &writes, WithLeaseTTL(lease)).forSuite()
+	}
 	h.Writes = writes.Load
 	h.Unpromised = map[string]string{
 		"contenders":     "a token is drawn once the lock is granted, so one that waits has none",
 		"share-troubled": "the lock goes with the connection that loses a message",
 	}
 	h.Left = func(path string) int {
-		n, err := o.do(t.Context(), "SELECT count(DISTINCT pid) FROM pg_locks WHERE "+ofLock, advisory.KeyOf(path))
-		if err != nil {
-			return -1
-		}
-		return int(n)
+		return o.look(t.Context(), "SELECT count(DISTINCT pid) FROM pg_locks WHERE "+ofLock, advisory.KeyOf(path))
 	}
 	h.Remove = func(path string, i int) {
-		n, err := o.do(t.Context(), `WITH queue AS (SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE `+ofLock+`
+		n, err := o.do(soon(t), `WITH queue AS (SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE `+ofLock+`
 			ORDER BY granted DESC, CASE WHEN granted THEN split_part(application_name, ' ', 2)::bigint END, waitstart OFFSET $2 LIMIT 1)
 			SELECT count(*) FROM queue WHERE pg_terminate_backend(pid)`, advisory.KeyOf(path), i)
 		if err == nil && n == 0 {

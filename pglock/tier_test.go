@@ -50,16 +50,14 @@ func ensembleHarness(t *testing.T, e *pgserver.Ensemble, url string) tiertest.Ha
 	}
 	o := &operator{url: url}
 	t.Cleanup(o.leave)
-	do := func(sql string, args ...any) (int64, error) { return o.do(ctx, sql, args...) }
+	do := func(sql string, args ...any) (int64, error) { return o.do(soon(t), sql, args...) }
 	return tiertest.Harness{
-		Lease: ttl,
-		Dial:  func(tb testing.TB) *tiertest.Process { return launch(tb, url).forSuite() },
+		Lease: 3 * time.Second,
+		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
+			return launch(tb, url, WithLeaseTTL(lease)).forSuite()
+		},
 		Left: func(path string) int {
-			n, err := do("SELECT count(*) FROM tierlock.contender WHERE path = $1", path)
-			if err != nil {
-				return -1
-			}
-			return int(n)
+			return o.look(ctx, "SELECT count(*) FROM tierlock.contender WHERE path = $1", path)
 		},
 		Writes: func() int64 {
 			n, err := do("SELECT count(*) FROM writes")
@@ -92,12 +90,21 @@ type operator struct {
 	conn *pgx.Conn  // nil until it is needed
 }
 
+// look is do for one who looks again if there is no answer soon, which is a negative number.
+func (o *operator) look(ctx context.Context, sql string, args ...any) int {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	n, err := o.do(ctx, sql, args...)
+	if err != nil {
+		return -1
+	}
+	return int(n)
+}
+
 // do returns the number that a query does.
 func (o *operator) do(ctx context.Context, sql string, args ...any) (number int64, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
 	if o.conn == nil || o.conn.IsClosed() {
 		if o.conn, err = pgx.Connect(ctx, o.url); err != nil {
 			return 0, err

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
@@ -42,8 +43,8 @@ func ensembleHarness(t *testing.T, e *redisserver.Ensemble) tiertest.Harness {
 	}
 	return tiertest.Harness{
 		Lease: ttl,
-		Dial: func(tb testing.TB) *tiertest.Process {
-			return launch(tb, e.Addrs()).forSuite()
+		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
+			return launch(tb, e.Addrs(), WithLeaseTTL(lease)).forSuite()
 		},
 		Left: func(path string) int {
 			count, err := queue(path, "ZCARD")

@@ -62,13 +62,13 @@ func (w *cord) see(f *zktest.Frame) zktest.Action {
 }
 
 // process starts one at the end of the cord.
-func (w *cord) process(tb testing.TB) *tiertest.Process {
+func (w *cord) process(tb testing.TB, lease time.Duration) *tiertest.Process {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
 	// The library pauses for a second at the end of its list.
 	servers := strings.Join(slices.Concat(slices.Repeat([][]string{w.addrs}, 12)...), ",")
-	c, err := zklock.Dial(ctx, servers, zklock.WithSessionTimeout(tierTimeout), zklock.WithDialContext(w.dial))
+	c, err := zklock.Dial(ctx, servers, zklock.WithSessionTimeout(lease), zklock.WithDialContext(w.dial))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -170,13 +170,14 @@ func modelHarness(t *testing.T, s *zktest.Server) tiertest.Harness {
 		cords.Range(func(addr, _ any) bool { s.Member(addr.(string)).Accept(); return true })
 	}
 	return tiertest.Harness{
-		Lease: tierTimeout,
-		Dial: func(tb testing.TB) *tiertest.Process {
+		Lease:   tierTimeout,
+		Virtual: true,
+		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
 			n++
 			addr := fmt.Sprintf("127.0.1.%d:2181", n)
 			w := &cord{ends: []cordEnd{s.Member(addr)}, addrs: []string{addr}, dial: s.DialContext, writes: &writes}
 			cords.Store(addr, w)
-			return w.process(tb)
+			return w.process(tb, lease)
 		},
 		Left:     operator.left,
 		Writes:   writes.Load,
@@ -205,7 +206,7 @@ func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {
 	ctx := t.Context()
 	return tiertest.Harness{
 		Lease: tierTimeout,
-		Dial: func(tb testing.TB) *tiertest.Process {
+		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
 			w := &cord{dial: new(net.Dialer).DialContext, writes: &writes}
 			for _, addr := range e.Addrs() {
 				p, err := faultproxy.Start(addr)
@@ -217,7 +218,7 @@ func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {
 				w.ends = append(w.ends, mutableProxy{p})
 				w.addrs = append(w.addrs, p.Addr())
 			}
-			return w.process(tb)
+			return w.process(tb, lease)
 		},
 		Left:   operator.left,
 		Writes: writes.Load,

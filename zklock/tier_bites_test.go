@@ -160,8 +160,8 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				inBubble(t, func(t *testing.T, h tiertest.Harness) {
 					t.Cleanup(func() { time.Sleep(time.Hour) }) // for what is late
 					dial := h.Dial
-					h.Dial = func(tb testing.TB) *tiertest.Process {
-						p := dial(tb)
+					h.Dial = func(tb testing.TB, lease time.Duration) *tiertest.Process {
+						p := dial(tb, lease)
 						bad, blind := c.tier, p.Blind
 						bad.Tier = p.Tier
 						p.Tier = &bad

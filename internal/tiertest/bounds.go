@@ -18,7 +18,7 @@ var boundPromises = []promise{
 }
 
 func boundedWhenCutOff(s *scene) {
-	a, b := s.process(), s.process()
+	a, b := s.victim(), s.process()
 	s.needs(a.Cut != nil, "cut a process off")
 	h := a.acquire()
 	r := a.queue()
@@ -31,7 +31,7 @@ func boundedWhenCutOff(s *scene) {
 
 func boundedWhenFrozen(s *scene) {
 	s.needs(s.Freeze != nil, "freeze the store")
-	a, b := s.process(), s.process()
+	a, b := s.victim(), s.process()
 	h := a.acquire()
 	r := b.queue()
 	thaw := s.freeze()
@@ -44,7 +44,7 @@ func boundedWhenFrozen(s *scene) {
 // bounded has a store that answers nothing to p, which has h, and to the waiter r.
 func (s *scene) bounded(p *proc, h *hold, r *request) {
 	for _, r := range []*request{r, p.begin(p.claim.Acquire), p.begin(p.claim.TryAcquire)} {
-		time.Sleep(s.Lease / 50)
+		s.settled()
 		s.within(0, "a cancelled call", func() {
 			r.cancel()
 			r.end()
@@ -53,11 +53,11 @@ func (s *scene) bounded(p *proc, h *hold, r *request) {
 			s.Errorf("granted by a store that does not answer")
 		}
 	}
-	s.within(s.Lease/3, "Release", func() { h.Release() })
+	s.within(p.lease/3, "Release", func() { h.Release() })
 }
 
 func unreachable(s *scene) {
-	a, b := s.process(), s.process()
+	a, b := s.victim(), s.process()
 	s.needs(a.Cut != nil, "cut a process off")
 	h := b.acquire()
 	if err := a.Err(); err != nil {
@@ -83,7 +83,7 @@ func unreachable(s *scene) {
 
 // boundedAtEachMessage has each message of a call wait for its caller to leave.
 func boundedAtEachMessage(s *scene) {
-	p := s.process()
+	p := s.victim()
 	s.needs(p.Messages != nil, "hold a message up")
 	for n := 1; ; n++ {
 		if n == manyMessages {
@@ -123,7 +123,7 @@ func boundedAtEachMessage(s *scene) {
 		released := make(chan struct{})
 		go func() {
 			defer close(released)
-			s.within(s.Lease/3, "Release", func() { h.Release() })
+			s.within(p.lease/3, "Release", func() { h.Release() })
 		}()
 		select {
 		case <-met: // which comes again
@@ -155,8 +155,9 @@ func tryWhileOthersCome(s *scene) {
 	comes := make(chan *request, 1)
 	come := func() {
 		before := s.present()
-		comes <- other.begin(other.claim.Acquire)
-		s.poll(s.patience(), func() bool { return s.Left(s.path) > before })
+		r := other.begin(other.claim.Acquire)
+		comes <- r
+		s.poll(s.patience(), func() bool { return r.ended() || s.Left(s.path) > before })
 	}
 	s.each(p, mishap{name: "another process comes", do: come}, func(ctx context.Context) {
 		r := s.begin(ctx, p.claim.TryAcquire)
@@ -168,7 +169,7 @@ func tryWhileOthersCome(s *scene) {
 		select {
 		case r := <-comes:
 			s.release(r.granted())
-		case <-time.After(s.Lease / 50): // there was no such message, nor comes one behind the answer
+		case <-time.After(s.moment()): // there was no such message, nor comes one behind the answer
 		}
 		s.none()
 	})
@@ -222,13 +223,13 @@ func closeEndsAll(s *scene) {
 func (s *scene) leftByClose() error {
 	running := goleak.IgnoreCurrent()
 	inside := &scope{TB: s.witness.TB}
-	a, b := s.processIn(inside), s.processIn(inside)
+	a, b := s.processIn(inside, s.lease()), s.processIn(inside, s.lease())
 	h := a.acquire()
 	waiting := a.queue()
 	h.leave()
 	h.Contested().C()
 	for range 2 {
-		s.within(s.Lease/3, "Close", func() {
+		s.within(s.lease()/3, "Close", func() {
 			if err := a.Close(); err != nil {
 				s.Errorf("Close: %v", err)
 			}
@@ -277,7 +278,7 @@ func (s *scene) delay(p *proc) time.Duration {
 	if p.Messages == nil {
 		return 0
 	}
-	late := s.Lease / 20
+	late := 2 * s.moment()
 	p.Messages(func() bool { time.Sleep(late); return false })
 	s.Cleanup(func() { p.Messages(nil) })
 	return late
@@ -297,7 +298,7 @@ func givenUpOnce(s *scene) {
 	if took := time.Since(begun); took < late {
 		s.Errorf("Release returned after %v, although no answer came before %v", took, late)
 	}
-	if n := s.Left(s.path); n != 0 {
+	if n := s.present(); n != 0 {
 		s.Errorf("%d contenders when Release has returned", n)
 	}
 	next := b.acquire()

@@ -50,7 +50,7 @@ func (r *record) last() second.ConnectionState {
 }
 
 func connectionIsTold(s *scene) {
-	p := s.process()
+	p := s.victim()
 	s.needs(p.Cut != nil, "cut a process off")
 	r := new(record)
 	p.Notify(r.note)
@@ -68,7 +68,7 @@ func connectionIsTold(s *scene) {
 	}
 
 	heal = s.cut(p)
-	time.Sleep(s.expiry() + s.slack())
+	time.Sleep(2*s.Lease + s.Lease/8)
 	heal()
 	back()
 	if states := r.take(); !slices.Equal(states, []second.ConnectionState{second.Suspended, second.Expired, second.Connected}) {

@@ -12,7 +12,7 @@ var contestedPromises = []promise{
 }
 
 // news is by when a holder has heard of somebody who waits.
-func (s *scene) news() time.Duration { return s.Lease / 3 }
+func (s *scene) news() time.Duration { return s.lease() / 3 }
 
 func (s *scene) awaitContested(h *hold) {
 	s.Helper()
@@ -29,7 +29,7 @@ func contested(s *scene) {
 		h := a.acquire()
 		if asked {
 			h.Contested().C()
-			time.Sleep(s.Lease / 50) // the look may have been answered
+			s.settled() // the look may have been answered
 			if h.Contested().Raised() {
 				s.Errorf("contested before anybody came")
 			}
@@ -72,7 +72,7 @@ func uncontested(s *scene) {
 	select {
 	case <-h.Contested().C():
 		s.Errorf("contested although nobody has come")
-	case <-time.After(s.Lease):
+	case <-time.After(s.Lease): // of which any part may be the time of a look
 	}
 	if d := h.Contested().For(); d != 0 {
 		s.Errorf("contested for %v although nobody has come", d)

@@ -7,12 +7,12 @@
 // # What to bring
 //
 // Dial and Left are needed in any case. For whatever else is nil, the promises that need it are reported as not
-// available. Processes have a lease of a few seconds at most: many tests wait for its end, as many at a time as -parallel
-// says. The store can be used by all tests, since each has a lock path of its own. A test that troubles the whole store,
+// available. The store can be used by all tests, since each has a lock path of its own. A test that troubles the whole store,
 // counts writes or counts goroutines runs while no other does.
 //
 // The same suite runs in virtual time, in a bubble of testing/synctest, if the harness and all it talks to are made
-// there.
+// there. Only then are short times judged exactly. On a machine that has other things to do, processes have leases that
+// do not run out meanwhile, but for those that are to lose one, and what is judged is what comes before what.
 package tiertest
 
 import (
@@ -27,14 +27,18 @@ type With func(t *testing.T, test func(*testing.T, Harness))
 
 // A Harness is a store, and what can be done to it.
 type Harness struct {
-	// Lease is for how long the store keeps what a silent process has, as configured: a session timeout, a time to live.
-	// The store may take as long again, since a server that takes over may begin anew.
+	// Lease is for how long the store keeps what a silent process has: a session timeout, a time to live. It is the
+	// lease of processes whose end is waited for, a few seconds at most. The store may take as long again, since a server
+	// that takes over may begin anew.
 	Lease time.Duration
+	// Virtual says that time is: then no machine is slow, and all processes have that lease.
+	Virtual bool
 	// Unpromised are the promises that the tier does not make, by the names of their tests, and why. The suite shows that
 	// they are not kept.
 	Unpromised map[string]string
-	// Dial starts a process: a tier with a connection of its own, which is established. The suite closes it.
-	Dial func(testing.TB) *Process
+	// Dial starts a process with that lease: a tier with a connection of its own, which is established. The suite closes
+	// it.
+	Dial func(testing.TB, time.Duration) *Process
 	// Left is how many contenders there are for the lock at path, seen from outside the library, by a read that sees all
 	// writes before it. It may be anything below zero while the store does not answer.
 	Left func(path string) int

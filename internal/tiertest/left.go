@@ -40,7 +40,7 @@ func nothingLeftByCancelled(s *scene) {
 			r := s.begin(ctx, p.claim.Acquire)
 			select { // until it waits, or leaves before
 			case <-r.done:
-			case <-time.After(s.Lease / 20):
+			case <-time.After(2 * s.moment()):
 			}
 			r.cancel()
 			r.settle()
@@ -51,7 +51,7 @@ func nothingLeftByCancelled(s *scene) {
 		s.each(p, m, func(ctx context.Context) { // the turn comes at the same time
 			h := holder.acquire()
 			r := s.begin(ctx, p.claim.Acquire)
-			time.Sleep(s.Lease / 50)
+			s.settled()
 			s.release(h)
 			r.settle()
 			s.none()
@@ -89,18 +89,18 @@ func nothingLeftByClose(s *scene) {
 	if waiting.end(); waiting.err == nil {
 		s.Errorf("a waiter is granted the lock by a tier that is closed")
 	}
-	s.leftWithin(2, s.Lease/3)
+	s.leftWithin(2, s.lease()/3)
 	h.leave()
 	if err := a.Close(); err != nil {
 		s.Errorf("Close: %v", err)
 	}
-	s.leftWithin(1, s.Lease/3)
+	s.leftWithin(1, s.lease()/3)
 	s.release(next.granted())
 	s.none()
 }
 
 func nothingLeftByKilled(s *scene) {
-	a, b, c := s.process(), s.process(), s.process()
+	a, b, c := s.victim(), s.victim(), s.process()
 	s.needs(a.Kill != nil, "kill a process")
 	h := a.acquire()
 	b.queue()
@@ -108,7 +108,7 @@ func nothingLeftByKilled(s *scene) {
 	h.leave()
 	a.Kill()
 	b.Kill()
-	s.leftWithin(1, s.expiry())
+	s.leftWithin(1, 2*s.Lease)
 	s.release(next.granted())
 	s.none()
 }

@@ -57,7 +57,7 @@ func wakeUp(s *scene) {
 		r := s.begin(ctx, p.claim.Acquire)
 		select {
 		case <-r.done:
-		case <-time.After(s.Lease / 20):
+		case <-time.After(2 * s.moment()):
 			letGo()
 		}
 		s.within(s.news(), "the turn of a waiter", func() { <-r.done })
@@ -150,7 +150,7 @@ func nobodyOvertakes(s *scene) {
 					tries <- err
 					return
 				}
-				time.Sleep(s.Lease / 3000) // or virtual time would stand still
+				time.Sleep(s.moment() / 60) // or virtual time would stand still
 			}
 			tries <- second.ErrLocked
 		}()
@@ -185,6 +185,7 @@ var requeuePromises = []promise{
 func requeueIsOneWrite(s *scene) {
 	s.needs(s.Writes != nil, "count writes")
 	p := s.processes(2)
+	s.used(p[0])
 	h := p[0].acquire()
 	r := p[1].queue()
 	for turn := range 6 {
@@ -207,7 +208,7 @@ func requeueGoesToTheTail(s *scene) {
 	h := p[0].acquire()
 	second, third := p[1].queue(), p[2].queue()
 	gone := s.awaitRelease(h)
-	time.Sleep(s.Lease / 50)
+	s.settled()
 	if gone.ended() {
 		s.Errorf("AwaitRelease has not waited for the end of the grant")
 	}

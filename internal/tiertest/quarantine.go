@@ -10,7 +10,7 @@ import (
 )
 
 var quarantinePromises = []promise{
-	{name: "quarantine", text: "A server that takes over and may not know all grants gives none for a lease; a try, a wait, the queue and the tier say so", alone: true, test: quarantine},
+	{name: "quarantine", text: "A server that takes over and may not know all grants gives none for a lease; a try, a wait, the queue and the tier say so", alone: true, first: true, test: quarantine},
 }
 
 // quarantine has a server take over once more if the time in which it grants nothing was over before all had looked.
@@ -19,7 +19,7 @@ func quarantine(s *scene) {
 		s.verdict.lacking = "it needs no such time"
 		s.SkipNow()
 	}
-	p, looker := s.process(), s.process()
+	p, looker := s.victim(), s.victim()
 	s.used(p)
 	for range 3 {
 		if unseen := s.quarantined(p, looker); unseen == "" {
@@ -59,7 +59,7 @@ func (s *scene) quarantined(p, looker *proc) (unseen string) {
 			if r.ended() {
 				unseen = what
 			}
-			time.Sleep(s.Lease / 100)
+			time.Sleep(s.moment() / 2)
 		}
 	}
 	sees("by a wait", func() bool { return w.Standing().Quarantine != nil })

@@ -23,7 +23,7 @@ var (
 )
 
 // settled gives those time that might go on although they should not.
-func (s *scene) settled() { time.Sleep(s.Lease / 50) }
+func (s *scene) settled() { time.Sleep(s.moment()) }
 
 // wait checks that requests do.
 func (s *scene) wait(requests ...*request) {
@@ -149,7 +149,7 @@ func tokensOfEachMode(s *scene) {
 					s.Errorf("not granted: %v", r.err)
 					return
 				}
-				time.Sleep(s.Lease / 1000)
+				time.Sleep(s.moment() / 20)
 				s.release(r.hold)
 			}
 		})

@@ -141,7 +141,7 @@ func revokedAtEachMessage(s *scene) {
 				s.awaitRevoked(h)
 			}
 			s.release(h)
-		case <-time.After(s.Lease / 50): // the next message is that of the release, if any
+		case <-time.After(s.moment()): // the next message is that of the release, if any
 			s.release(h)
 		}
 		s.release(reader)

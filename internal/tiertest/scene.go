@@ -29,16 +29,42 @@ func newScene(w *witness, h Harness) *scene {
 	return &scene{witness: w, Harness: h, path: "/tiertest/" + name, holds: make(map[*hold]bool)}
 }
 
-// slack is what a bound leaves to machines that have something else to do.
-func (s *scene) slack() time.Duration { return s.Lease / 8 }
+// ample is a lease that does not run out on a machine that has something else to do.
+const ample = 20 * time.Second
+
+// lease is that of processes whose end no test waits for.
+func (s *scene) lease() time.Duration {
+	if s.Virtual {
+		return s.Lease
+	}
+	return ample
+}
+
+// slack is what a bound leaves to machines that have something else to do: less than a third of their lease, which is
+// the shortest wait that is wrong.
+func (s *scene) slack() time.Duration {
+	if s.Virtual {
+		return s.Lease / 8
+	}
+	return ample / 4
+}
 
 // patience bounds what is to happen some time.
-func (s *scene) patience() time.Duration { return 6 * s.Lease }
+func (s *scene) patience() time.Duration {
+	if s.Virtual {
+		return 6 * s.Lease
+	}
+	return 2 * ample
+}
+
+// moment is what goes on at once needs, on an idle machine. Nothing fails because it takes longer.
+func (s *scene) moment() time.Duration { return s.Lease / 50 }
 
 // A proc is a process, and its view of the scene's lock.
 type proc struct {
 	*Process
 	scene *scene
+	lease time.Duration
 	claim claim
 }
 
@@ -53,13 +79,19 @@ func (c claim) Requeue(ctx context.Context, old second.Grant) (second.Grant, err
 
 func (s *scene) process() *proc {
 	s.Helper()
-	return s.processIn(s.witness.TB)
+	return s.processIn(s.witness.TB, s.lease())
+}
+
+// victim starts a process whose lease the test is to see the end of, or waits for parts of.
+func (s *scene) victim() *proc {
+	s.Helper()
+	return s.processIn(s.witness.TB, s.Lease)
 }
 
 // processIn starts a process that ends, with whatever the harness needs for it, with tb.
-func (s *scene) processIn(tb testing.TB) *proc {
+func (s *scene) processIn(tb testing.TB, lease time.Duration) *proc {
 	s.Helper()
-	p := &proc{Process: s.Dial(tb), scene: s}
+	p := &proc{Process: s.Dial(tb, lease), scene: s, lease: lease}
 	tb.Cleanup(func() { p.Close() })
 	return p.as(second.Exclusive)
 }
@@ -71,7 +103,7 @@ func (p *proc) as(m second.Mode) *proc {
 	if err != nil {
 		p.scene.Fatalf("Claim: %v", err)
 	}
-	return &proc{p.Process, p.scene, claim{c}}
+	return &proc{p.Process, p.scene, p.lease, claim{c}}
 }
 
 // A scope is a part of a test that has an end of its own.
@@ -314,7 +346,7 @@ func (s *scene) await(what string, within time.Duration, holds func() bool) {
 
 func (s *scene) poll(within time.Duration, holds func() bool) bool {
 	deadline := time.Now().Add(within + s.slack())
-	for pause := s.Lease / 1000; !holds(); pause = min(2*pause, s.Lease/50) {
+	for pause := s.moment() / 20; !holds(); pause = min(2*pause, s.moment()) {
 		if time.Now().After(deadline) {
 			return false
 		}
@@ -351,7 +383,7 @@ func (s *scene) none() {
 }
 
 // expiry is by when the store has given away what a silent process had.
-func (s *scene) expiry() time.Duration { return 2 * s.Lease }
+func (s *scene) expiry() time.Duration { return 2 * s.lease() }
 
 // within checks that f takes no longer than that.
 func (s *scene) within(d time.Duration, what string, f func()) {

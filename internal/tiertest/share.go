@@ -100,7 +100,7 @@ func contestedAnew(s *scene) {
 		h.Contested().C()
 		reader := s.shared(h, b)
 		h.Contested().C()
-		time.Sleep(s.news())
+		time.Sleep(s.Lease / 3)
 		if h.Contested().Raised() {
 			s.Errorf("contested by readers")
 		}
