@@ -290,14 +290,14 @@ func TestEvalSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 			_, hold := held(t, p)
 			ctx, cancel := context.WithCancel(soon(t))
 			defer cancel()
-			if tt.want == tier.ErrLost {
+			if errors.Is(tt.want, tier.ErrLost) {
 				outside(t).Del(soon(t), lockPath(t))
 			} else {
 				tt.before(p, cancel)
 			}
 			_, err := Eval(ctx, hold, tt.script, []string{counter(t)}, "script")
 			for _, is := range []error{tier.ErrUnknown, tier.ErrLost} {
-				if errors.Is(err, is) != (is == tt.want) {
+				if errors.Is(err, is) != errors.Is(tt.want, is) {
 					t.Errorf("%v: want %v alone", err, tt.want)
 				}
 			}

@@ -92,7 +92,7 @@ func TestCommand(t *testing.T) {
 			Pause: server.Pause, Resume: server.Resume,
 			Forget: func() error { // it is another primary after this
 				client := dial(t, server)
-				return errors.Join(client.SlaveOf(t.Context(), "127.0.0.1", "1").Err(), client.SlaveOf(t.Context(), "NO", "ONE").Err())
+				return errors.Join(client.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(), client.ReplicaOf(t.Context(), "NO", "ONE").Err())
 			},
 		}
 	})
