@@ -1,0 +1,39 @@
+package memory_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/tiertest"
+)
+
+func TestTier(t *testing.T) {
+	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
+		synctest.Test(t, func(t *testing.T) { test(t, harness(memory.NewServer())) })
+	})
+}
+
+func harness(s *memory.Server) tiertest.Harness {
+	n := 0
+	return tiertest.Harness{
+		Lease:   3 * time.Second,
+		Virtual: true,
+		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
+			n++
+			p := s.Dial(fmt.Sprint("process ", n), lease, nil, nil)
+			return &tiertest.Process{
+				Tier: p.Tier, Cut: p.Cut, Kill: p.Kill, Messages: p.Messages,
+				Blind: func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },
+			}
+		},
+		Left:   func(path string) int { return len(s.Queue(path)) },
+		Writes: s.Writes,
+		Remove: s.Remove,
+		Freeze: s.Freeze,
+	}
+}

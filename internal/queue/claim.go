@@ -1,0 +1,234 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A claim is one way to queue for the lock at path.
+type claim struct {
+	tier   *Tier
+	path   string
+	mode   second.Mode
+	linger time.Duration // as its contenders say
+}
+
+func (l *claim) Equal(other second.Claim) bool {
+	o, ok := other.(*claim)
+	return ok && *l == *o
+}
+
+// Acquire takes one command if it need not wait for anybody.
+func (l *claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
+	return l.start(ctx, "acquire", func(ctx context.Context) (*Contender, error) {
+		return l.queueUp(ctx, nil, w)
+	})
+}
+
+// TryAcquire takes one command, which writes nothing if somebody is in the way.
+func (l *claim) TryAcquire(ctx context.Context) (second.Grant, error) {
+	return l.start(ctx, "try", l.try)
+}
+
+// Requeue takes one command, which removes the one contender and appends the other.
+func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait) (second.Grant, error) {
+	old := grant.(*Contender)
+	if old.spent.Swap(true) {
+		return nil, second.ErrReleased
+	}
+	loss := old.giveUp()
+	if loss != nil {
+		old.startRelease(loss)
+		return l.Acquire(ctx, w)
+	}
+	var begun atomic.Bool // whoever sets it sees to the end of old
+	g, err := l.start(ctx, "requeue", func(ctx context.Context) (*Contender, error) {
+		if begun.Swap(true) {
+			return nil, context.Cause(ctx)
+		}
+		return l.queueUp(ctx, old, w)
+	})
+	if err != nil {
+		if !begun.Swap(true) {
+			old.startRelease(nil)
+		}
+		old.AwaitRelease() // whoever comes next would queue behind it
+	}
+	return g, err
+}
+
+// start runs an attempt of which the caller may take leave at any time: the attempt then undoes itself, as soon as the commands
+// that are under way have been answered. To end these instead would leave it open whether they are executed.
+func (l *claim) start(ctx context.Context, op string, attempt func(context.Context) (*Contender, error)) (second.Grant, error) {
+	type result struct {
+		granted *Contender
+		err     error
+	}
+	results := make(chan result)
+	scope, end := l.tier.scope(ctx)
+	if !l.tier.Spawn(func() {
+		defer end()
+		c, err := attempt(scope)
+		select {
+		case results <- result{c, err}:
+		case <-scope.Done():
+			if c != nil {
+				c.discard()
+			}
+		}
+	}) {
+		end()
+		return nil, l.failure(op, second.ErrClosed)
+	}
+	select {
+	case r := <-results:
+		if r.err != nil {
+			return nil, l.failure(op, r.err)
+		}
+		return r.granted, nil
+	case <-scope.Done():
+		return nil, l.failure(op, l.tier.explain(context.Cause(scope)))
+	}
+}
+
+func (l *claim) failure(op string, err error) error {
+	return fmt.Errorf("%s: %s %s: %w", l.tier.config.Package, op, l.path, err)
+}
+
+// errGone says that a contender has lost its place in the queue and has to start again.
+var errGone = errors.New("place in the queue lost")
+
+// queueUp queues and waits for the turn. An old contender, which has been given up, goes with the command that appends the first
+// new one.
+func (l *claim) queueUp(ctx context.Context, old *Contender, w *second.Wait) (*Contender, error) {
+	for ; ; old = nil {
+		c, err := l.enrol(ctx)
+		if err != nil {
+			old.releaseIfAny()
+			return nil, err
+		}
+		if err = c.acquire(ctx, old, w); err == nil {
+			return c, nil
+		}
+		c.discard()
+		if !errors.Is(err, errGone) {
+			return nil, err
+		}
+	}
+}
+
+// enrol makes a contender that is yet to enter.
+func (l *claim) enrol(ctx context.Context) (*Contender, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := l.tier.reaper.Room(ctx); err != nil {
+		return nil, l.tier.explain(err)
+	}
+	// Callers who come and go while the store does not answer would otherwise pile up commands, which are all executed when it
+	// does.
+	if err := l.tier.up.Wait(ctx); err != nil {
+		return nil, l.tier.explain(err)
+	}
+	for {
+		x, err := l.tier.await(ctx, true)
+		if err != nil {
+			return nil, err
+		}
+		c := l.newContender(x)
+		if x.Enrol(c) == nil {
+			return c, nil
+		}
+		c.finish(nil, true)
+	}
+}
+
+// try takes the lock if nobody is in the way.
+func (l *claim) try(ctx context.Context) (*Contender, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if problem := l.tier.outage(); problem != nil {
+		return nil, problem
+	}
+	x, err := l.tier.await(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	c := l.newContender(x)
+	if err = x.Enrol(c); err == nil {
+		err = c.tryOnce()
+	}
+	if err != nil {
+		c.discard()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Contenders takes one command. A process meets the store before, unless it cannot, and knows whether that grants anything.
+func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
+	scope, end := l.tier.scope(ctx)
+	l.tier.await(scope, false)
+	end()
+	a, err := l.tier.insist(ctx, Command{Op: List, Ref: Ref{Path: l.path}})
+	if err != nil {
+		return nil, l.failure("contenders of", err)
+	}
+	return a.Queue, nil
+}
+
+// Revoke has those that have the lock know that they are asked for it. It is nothing if nobody has.
+func (l *claim) Revoke(ctx context.Context) error {
+	if _, err := l.tier.insist(ctx, Command{Op: Ask, Ref: Ref{Path: l.path}}); err != nil {
+		return l.failure("revoke", err)
+	}
+	return nil
+}
+
+// remains are a contender that nobody wants any more.
+type remains struct {
+	contender *Contender
+	until     time.Duration // when its lease is over at the latest, where that is its own
+	denied    bool          // which was reported
+}
+
+// remove tries once to remove a contender, and reports whether it is certain to be gone, as far as the commands that were
+// answered can make it; see [Tier.audit] for the others.
+func (t *Tier) remove(item *remains) bool {
+	c := item.contender
+	over := !t.config.OwnTTL && c.session.Over() || t.config.OwnTTL && t.Now() >= item.until
+	var a Answer
+	if !over {
+		a = t.do(t.ctx, c.command(Leave))
+	}
+	if over || a.Outcome == Done {
+		t.contenders.Delete(c.id)
+		return true
+	}
+	c.session.doubtful.Store(true)
+	if a.Outcome == Denied && !item.denied {
+		item.denied = true
+		t.config.Logger.Warn(t.config.Package+": cannot remove a contender; it stays in the queue until its lease ends, also in the way of this process",
+			"path", c.claim.path, "id", c.id, "err", a.Err)
+	}
+	return false
+}
+
+// pause waits before a command is sent again, and for the store to be back.
+func (t *Tier) pause(ctx context.Context, d time.Duration) error {
+	err := retry.Pause(ctx, d)
+	if err == nil {
+		err = t.up.Wait(ctx)
+	}
+	if err != nil {
+		return t.explain(err)
+	}
+	return nil
+}

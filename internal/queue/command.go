@@ -1,0 +1,142 @@
+// Package queue is the life of a contender in a store that keeps queues: session after session it enters, waits, has the
+// lock, enters again at the tail, shares it, loses it or leaves. It is the second tier of every store but ZooKeeper.
+//
+// A [Store] says how a command is spelled in its language, how it tells news, and what its errors mean. Commands and
+// answers are values, so that they can be written down and replayed.
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A Store executes commands. Its methods may be called concurrently.
+type Store interface {
+	// Do executes a command, in one round trip, and returns once it is answered, or at the end of ctx at the latest.
+	// It does not repeat what may have been executed.
+	Do(ctx context.Context, c Command) Answer
+	// Name returns one for a contender that is yet to enter under a session. No other has it, nor one that may still enter.
+	Name(session string) string
+	// CheckPath reports why no lock can be at path.
+	CheckPath(path string) error
+	// Close follows the last command, and leaves no goroutine.
+	Close()
+}
+
+// A Follower is a store that tells how a contender stands only as long as it is told to. Any other tells it unasked.
+type Follower interface {
+	// Follow has the store tell, by [Tier.Tell], how a contender stands and each change, until Unfollow. Both return at once, and
+	// may call Tell.
+	Follow(Ref)
+	Unfollow(Ref)
+}
+
+// A Ref is what a store has to know to find a contender.
+type Ref struct {
+	Path  string
+	ID    string
+	Reads bool  // it entered as a reader
+	Token int64 // 0 as long as it is not known to queue
+}
+
+// A Command is one request to a store.
+type Command struct {
+	Op      Op
+	Session string
+	Ref                   // the contender; of List and Ask the path alone
+	Linger  time.Duration // what it says of itself
+	Old     Ref           // the contender that an Enter removes, none if it has no ID
+	Among   []Ref
+}
+
+// An Op says what a command asks for.
+type Op string
+
+const (
+	Open    Op = "open"    // a session
+	Beat    Op = "beat"    // renew a session, with those Among
+	Audit   Op = "audit"   // who queues under a session
+	Drop    Op = "drop"    // remove those Among from their queues, whom nobody wants, as far as it need not wait for anybody
+	Goodbye Op = "goodbye" // end a session, with those Among
+	Enter   Op = "enter"   // queue behind all others, and remove Old
+	Try     Op = "try"     // queue if nobody is in the way
+	Look    Op = "look"    // how does it stand
+	Share   Op = "share"   // it reads from now on
+	Leave   Op = "leave"   // remove it
+	List    Op = "list"    // the queue
+	Ask     Op = "ask"     // ask those that have the lock to give it up
+)
+
+// An Outcome is what became of a command.
+type Outcome int
+
+const (
+	Unknown Outcome = iota // it may have been executed, or may yet be
+	Done                   // executed
+	Failed                 // not executed, and worth another try
+	Denied                 // not executed, and never will be as things stand
+	Locked                 // of a Try: somebody is in the way
+	Gone                   // not executed: an Enter has not found the contender that it was to remove
+	Expired                // not executed: there is no such session any more
+)
+
+// An Answer is what a store says to a command.
+type Answer struct {
+	Outcome Outcome
+	Err     error // why it is not Done
+	Away    error // why the store cannot be reached, or does not serve; nil if it does
+	Begun   bool  // what was Denied may have been executed in part
+
+	View        View    // of Enter, Try, Look and Share
+	Views       []View  // of Beat: what counts before the session does as renewed
+	Removed     Removal // of Leave, and by Enter of Old
+	Quarantined bool    // of Try: Locked, as the store grants nothing
+
+	Name    string             // of the session, by Open
+	TTL     time.Duration      // by Open
+	Doubt   bool               // by Open and Beat: some may queue who are not known to
+	Present []Ref              // by Audit
+	Queue   []second.Contender // by List
+}
+
+// A Removal is what became of a contender that was to be removed.
+type Removal int
+
+const (
+	Removed Removal = iota // or it cannot be told whether it was there
+	Missing                // it was not there
+	Kept                   // it may still be there
+)
+
+// A View is how a contender stands: an answer, or news.
+type View struct {
+	ID    string
+	Known bool  // it queues
+	Token int64 // of its place
+	// The order of views, by the store: its clock, or a revision. Of those that were told unasked, Sent is 0, and else
+	// it is when the command was sent, by the clock of [Tier.Now].
+	At   int64
+	Sent time.Duration
+	Err  error // if known, why it cannot be told how it stands; if not, why it cannot stay
+
+	Has     bool // the lock
+	Reads   bool
+	Asked   bool // to give the lock up
+	Behind  bool // somebody waits because of it
+	Reader  bool // the one right behind reads
+	Ahead   int  // with whom it cannot share the lock
+	Nearest second.Contender
+
+	Again       time.Duration // after which to look again; 0 if it will be told
+	Yield       time.Duration // after which the lock is to be left for a moment to others who cannot be seen; 0 if there are none
+	Quarantined bool          // it does not have the lock as the store grants nothing
+}
+
+// A Record is a command with its answer, or news.
+type Record struct {
+	Begun, Ended time.Duration // by the clock of [Tier.Now]
+	Command      Command       // none: the answer has news
+	Answer       Answer
+}

@@ -1,0 +1,519 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/notice"
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/mutexbool"
+)
+
+// A Contender is one in the queue for a lock, and the grant when it has that. It is enrolled in its session from before it enters
+// until it is given up.
+type Contender struct {
+	claim   *claim
+	session *session
+	id      string
+	wake    mutexbool.Bool // look again
+
+	token   atomic.Int64 // 0 until it is known to queue
+	unclear atomic.Bool  // an Enter was not answered
+	doomed  atomic.Bool  // an Enter that removes it was not answered
+
+	loss   notice.Loss
+	life   context.Context // ends when the lock, or the place in the queue, is lost
+	end    context.CancelCauseFunc
+	tenure context.Context // ends with life, and when it is given up
+	quit   context.CancelCauseFunc
+	gone   atomic.Bool // it is known not to queue any more
+
+	contested atomic.Pointer[contention.Signal]
+	revoked   mutexbool.Bool
+
+	shared  atomic.Bool // it reads, or a command was sent that may make it read
+	opening sync.Mutex  // guards the field below; one Share at a time is at it, for as long as that takes
+	opened  bool        // by Share
+
+	following sync.Mutex // guards the fields below; before mu
+	follows   bool
+	left      bool // and is not to follow any more
+	later     *time.Timer
+
+	mu      sync.Mutex    // guards the fields below; before that of the lease
+	said    View          // the newest
+	heard   time.Duration // when that came
+	gap     time.Time     // when the lock is to be left to others who cannot be seen
+	unseen  int64         // at which it was seen not to queue
+	held    bool
+	granted time.Time // valid when held
+
+	pending  atomic.Int32 // guarded writes that may still take effect
+	spent    atomic.Bool  // given up
+	reaped   atomic.Bool  // left to the reaper
+	finished sync.Once
+	fate     error         // what Release says about the end; valid when released is closed
+	released chan struct{} // closed when it is gone, or left to the reaper
+}
+
+func (l *claim) newContender(x *session) *Contender {
+	c := &Contender{claim: l, session: x, id: l.tier.store.Name(x.name), released: make(chan struct{})}
+	// Not derived from the context of Acquire, which bounds only the wait.
+	c.life, c.end = context.WithCancelCause(context.Background())
+	c.tenure, c.quit = context.WithCancelCause(c.life)
+	c.contested.Store(c.newSignal())
+	c.shared.Store(l.mode == second.Reading)
+	l.tier.contenders.Store(c.id, c)
+	return c
+}
+
+func (c *Contender) newSignal() *contention.Signal { return contention.New(func() { c.follow() }) }
+
+// Ref is how the store finds the contender.
+func (c *Contender) Ref() Ref {
+	return Ref{Path: c.claim.path, ID: c.id, Reads: c.claim.mode == second.Reading, Token: c.token.Load()}
+}
+
+func (c *Contender) command(op Op) Command {
+	return Command{Op: op, Session: c.session.name, Ref: c.Ref(), Linger: c.claim.linger}
+}
+
+// send sends a command about the contender once. Its answer is waited for whoever has lost interest: else nobody would know
+// whether it queues.
+func (c *Contender) send(cmd Command) Answer {
+	t := c.claim.tier
+	sent := t.Now()
+	a := t.do(t.ctx, cmd)
+	a.View.Sent = sent
+	switch {
+	case a.Outcome == Unknown || a.Begun:
+		c.session.doubtful.Store(true)
+		if cmd.Op == Enter || cmd.Op == Try {
+			c.unclear.Store(true)
+		}
+	case a.Outcome == Expired:
+		t.expire(c.session, a.Err)
+		a.Err = errGone
+	case a.Outcome == Gone:
+		a.Err = errGone
+	case a.Outcome == Done && cmd.Op != Leave:
+		c.apply(a.View)
+	}
+	return a
+}
+
+func (c *Contender) acquire(ctx context.Context, old *Contender, w *second.Wait) error {
+	if err := c.enter(ctx, old); err != nil {
+		old.releaseIfAny()
+		return err
+	}
+	if c.holdUnfollowed() {
+		return nil
+	}
+	return c.wait(ctx, w)
+}
+
+// enter appends the contender to the queue. The same command is sent until it is answered: a later one finds what an earlier one
+// has done.
+func (c *Contender) enter(ctx context.Context, old *Contender) error {
+	cmd := c.command(Enter)
+	if old != nil {
+		cmd.Old = old.Ref()
+	}
+	for pace := retry.New(); ; {
+		switch a := c.send(cmd); a.Outcome {
+		case Done:
+			old.finishIfAny(a.Removed)
+			return nil
+		case Unknown:
+			old.doom()
+		case Failed:
+		default:
+			return a.Err
+		}
+		if err := c.claim.tier.pause(ctx, pace.NextBackOff()); err != nil {
+			return err
+		}
+	}
+}
+
+// tryOnce holds the lock if nobody is in the way.
+func (c *Contender) tryOnce() error {
+	t := c.claim.tier
+	switch a := c.send(c.command(Try)); {
+	case a.Outcome == Locked && a.Quarantined:
+		return t.Quarantine().Locked()
+	case a.Outcome == Locked:
+		return second.ErrLocked
+	case a.Outcome != Done:
+		return a.Err
+	case c.holdUnfollowed():
+		return nil
+	case c.newest().Quarantined:
+		return t.Quarantine().Locked()
+	}
+	return errors.New("the lease has run out and is not renewed yet")
+}
+
+// wait waits until the contender has the lock, and holds it. errGone says that it has to start again.
+func (c *Contender) wait(ctx context.Context, w *second.Wait) error {
+	if !c.follow() {
+		return second.ErrClosed
+	}
+	w.Stands(c.standing)
+	defer w.Forget()
+	for pace := shortest; ; pace = min(2*pace, longest) {
+		c.wake.Clear()
+		if c.lost() {
+			return errGone
+		}
+		if err := c.newest().Err; err != nil {
+			return err
+		}
+		if c.hold() { // else it is not its turn, or the lease has run out and may be renewed
+			return nil
+		}
+		if err := c.awaitNews(ctx, pace); err != nil {
+			return c.claim.tier.explain(err)
+		}
+	}
+}
+
+// shortest and longest are the times between two looks at somebody who tells nobody.
+const shortest, longest = 10 * time.Millisecond, 100 * time.Millisecond
+
+// awaitNews waits until the contender is told something, or has to look again.
+func (c *Contender) awaitNews(ctx context.Context, pace time.Duration) error {
+	look := c.newest().Again
+	switch {
+	case look == 0:
+		return c.wake.Wait(ctx)
+	case look <= longest:
+		look = min(look, pace)
+	}
+	timer := time.NewTimer(look)
+	defer timer.Stop()
+	select {
+	case <-c.wake.C():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+	}
+	if c.send(c.command(Look)).Outcome != Done {
+		return c.claim.tier.up.Wait(ctx)
+	}
+	return nil
+}
+
+// standing is what was said of those ahead.
+func (c *Contender) standing() second.Standing {
+	v := c.newest()
+	s := second.Standing{Ahead: v.Ahead}
+	if v.Ahead > 0 {
+		s.Nearest = v.Nearest
+	}
+	if v.Quarantined {
+		s.Quarantine = c.claim.tier.Quarantine()
+	}
+	return s
+}
+
+// follow has the store tell of the contender. It reports false once that has been given up.
+func (c *Contender) follow() bool {
+	c.following.Lock()
+	defer c.following.Unlock()
+	if c.claim.tier.follower != nil && !c.follows && !c.left {
+		c.follows = true
+		c.claim.tier.follower.Follow(c.Ref())
+	}
+	return !c.left
+}
+
+func (c *Contender) unfollow() {
+	c.following.Lock()
+	defer c.following.Unlock()
+	if c.later != nil {
+		c.later.Stop()
+	}
+	if c.follows && !c.left {
+		c.claim.tier.follower.Unfollow(c.Ref())
+	}
+	c.left = true
+}
+
+// apply takes over how the contender stands.
+func (c *Contender) apply(v View) {
+	if !c.takes(v) {
+		if v.Known {
+			c.unclear.Store(true) // it may still have to be removed
+		}
+		c.missing(!v.Known, v.Err)
+	}
+	c.wake.Set()
+}
+
+// takes reports false if the contender has been removed from its place in the queue. Views come in several ways, and a process
+// can be stopped before it looks at one: what counts is the order of the store. Only an answer to what was sent since is newer in
+// any case, as that order may be set back. Where the contender has not been seen to queue, it may be yet to come there; what was
+// said before it was missing, does not count any more.
+func (c *Contender) takes(v View) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	queued := c.token.Load() != 0
+	switch {
+	case queued && v.At < c.said.At && v.Sent <= c.heard:
+		return true // overtaken
+	case !v.Known:
+		c.unseen = max(c.unseen, v.At)
+		return !queued && v.Err == nil
+	case v.At <= c.unseen:
+		return false
+	case queued && v.Token != c.token.Load():
+		return false // a late command has given it another place; the one that it had is lost
+	}
+	c.token.Store(v.Token)
+	c.said, c.heard = v, c.claim.tier.Now()
+	if v.Yield > 0 {
+		c.gap = time.Now().Add(v.Yield)
+	}
+	if v.Asked {
+		c.revoked.Set()
+	}
+	since := time.Now()
+	if v.Sent > 0 {
+		since = c.claim.tier.origin.Add(v.Sent)
+	}
+	c.contestLocked(since)
+	return true
+}
+
+// contestLocked tells the holder of one who has waited since then.
+func (c *Contender) contestLocked(since time.Time) {
+	signal := c.contested.Load()
+	if !c.gap.IsZero() {
+		signal.Suspect(c.gap)
+	}
+	if c.held && c.said.Behind && !signal.Raised() {
+		if since.Before(c.granted) {
+			since = c.granted
+		}
+		signal.Raise(since)
+	}
+}
+
+func (c *Contender) newest() View {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.said
+}
+
+// hold makes a contender that has the lock the holder. Nobody can come before it any more, so that this is right however old the
+// word is, if the lease runs: each renewal tells of a loss before it counts.
+func (c *Contender) hold() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.said.Has || !c.session.Hold(c) {
+		return false
+	}
+	c.held, c.granted = true, time.Now()
+	c.loss.Held()
+	c.contestLocked(c.granted)
+	return true
+}
+
+// holdUnfollowed is for a contender that never waited. A short hold costs no looking; for one that lasts, it is time to hear of
+// its removal.
+func (c *Contender) holdUnfollowed() bool {
+	if !c.hold() {
+		return false
+	}
+	if c.claim.tier.follower != nil {
+		c.following.Lock()
+		defer c.following.Unlock()
+		c.later = time.AfterFunc(c.session.ttl/6, func() { c.follow() })
+	}
+	return true
+}
+
+// Missing says that a command has not found the contender, and returns what that makes of it.
+func (c *Contender) Missing() error {
+	c.missing(true, nil)
+	return c.Err()
+}
+
+// missing says that the contender is not at its place any more, and maybe not in the queue at all. That is a loss unless it was
+// given up: then it is most often our own doing, and the answer to that tells.
+func (c *Contender) missing(gone bool, why error) {
+	if c.spent.Load() {
+		return
+	}
+	loss := c.removed()
+	if why != nil {
+		loss = second.Lost(second.ByOther, "%s: %w", c.claim.path, why)
+	} else if gone {
+		c.gone.Store(true)
+	}
+	c.session.Lose(c, loss)
+}
+
+// removed is the loss of a contender that somebody else has removed.
+func (c *Contender) removed() error {
+	return second.Lost(second.ByDeletion, "%s", c.claim.tier.config.Lost(c.Ref()))
+}
+
+// lose ends the hold, or the wait. If it still queues, others wait behind it: it goes when the owner has given it up, who may need
+// the margin to come to an end.
+func (c *Contender) lose(reason error) {
+	c.end(reason)
+	if !c.spent.Load() { // else the release says so
+		c.reportLoss(reason)
+	}
+	c.wake.Set()
+	if !c.gone.Load() {
+		c.claim.tier.Spawn(c.reapAfterMargin)
+	}
+}
+
+func (c *Contender) reportLoss(cause error) {
+	t := c.claim.tier
+	c.loss.Tell(cause, func() {
+		t.Spawn(func() {
+			t.config.Logger.Warn(t.config.Package+": lock lost", "path", c.claim.path, "token", c.token.Load(), "cause", cause)
+		})
+	})
+}
+
+func (c *Contender) lost() bool { return c.life.Err() != nil }
+
+func (c *Contender) reapAfterMargin() {
+	t := c.claim.tier
+	margin := time.NewTimer(t.margin(c.session.ttl))
+	defer margin.Stop()
+	select {
+	case <-margin.C:
+		if !c.session.Over() {
+			c.reap()
+		}
+	case <-c.released:
+	case <-t.ctx.Done():
+	}
+}
+
+// reap leaves the contender to the reaper, unless it is known to be gone.
+func (c *Contender) reap() {
+	if t := c.claim.tier; !c.gone.Load() && !c.reaped.Swap(true) {
+		t.reaper.Add(remains{contender: c, until: t.Now() + c.session.ttl})
+	}
+}
+
+// discard removes a contender that is not wanted, or lets the reaper do it.
+func (c *Contender) discard() {
+	c.spent.Store(true)
+	c.giveUp()
+	if c.token.Load() == 0 && !c.unclear.Load() {
+		c.finish(nil, true) // it never entered
+		return
+	}
+	c.startRelease(nil)
+}
+
+// giveUp comes before the contender leaves the queue, and returns the loss, which is none from then on unless the answer to that
+// says so. The audit leaves that to whoever is at it: if its removal were the first, the other one would find nothing.
+func (c *Contender) giveUp() (loss error) {
+	c.Err() // reads the clock
+	c.quit(second.ErrReleased)
+	c.session.leaving.Store(c.id, nil)
+	c.session.Leave(c)
+	c.unfollow() // before its place goes, which is no loss
+	return context.Cause(c.life)
+}
+
+// startRelease removes the contender from the queue, without waiting for the answer. A loss is what became of the lock before, nil
+// if it was held to the end.
+func (c *Contender) startRelease(loss error) {
+	t := c.claim.tier
+	switch {
+	case c.gone.Load(): // by another hand, and nobody has said so yet
+		c.finish(cmp.Or(loss, c.removed()), true)
+	case c.session.Over() && !t.config.OwnTTL:
+		c.finish(loss, true) // it goes with the session
+	case t.Err() != nil:
+		c.leaveToReaper(loss)
+	default:
+		if !t.Spawn(func() { c.release(loss) }) {
+			c.finish(loss, false)
+		}
+	}
+}
+
+// release removes the contender, or leaves it to the reaper.
+func (c *Contender) release(loss error) {
+	switch a := c.send(c.command(Leave)); a.Outcome {
+	case Done:
+		c.finishRemoved(a.Removed, loss)
+	case Denied:
+		c.leaveToReaper(cmp.Or(loss,
+			fmt.Errorf("%w; it stays in the queue until its lease ends, and even this process queues behind it", a.Err)))
+	default:
+		c.leaveToReaper(loss)
+	}
+}
+
+// finishRemoved follows a command that has removed the contender, or not found it.
+func (c *Contender) finishRemoved(r Removal, loss error) {
+	if r == Missing && loss == nil && !c.doomed.Load() && !c.session.Over() {
+		loss = c.removed()
+	}
+	c.gone.Store(true)
+	c.finish(loss, true)
+}
+
+func (c *Contender) leaveToReaper(fate error) {
+	c.reap()
+	c.finish(fate, false)
+}
+
+// finish says that nobody has to wait for the end of the contender any more, and whether it is known to be gone.
+func (c *Contender) finish(fate error, gone bool) {
+	c.finished.Do(func() {
+		c.reportLoss(fate)
+		c.fate = fate
+		c.session.leaving.Delete(c.id)
+		close(c.released)
+	})
+	if gone {
+		c.claim.tier.contenders.Delete(c.id)
+	}
+}
+
+// The old contender of a requeue, if there is one, has been given up and was not lost then.
+
+func (c *Contender) doom() {
+	if c != nil {
+		c.doomed.Store(true)
+	}
+}
+
+func (c *Contender) releaseIfAny() {
+	if c != nil {
+		c.startRelease(nil)
+	}
+}
+
+func (c *Contender) finishIfAny(r Removal) {
+	switch {
+	case c == nil:
+	case r == Kept:
+		c.startRelease(nil)
+	default:
+		c.finishRemoved(r, nil)
+	}
+}

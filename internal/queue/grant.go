@@ -1,0 +1,221 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// Token is that of the place in the queue.
+func (c *Contender) Token() int64 { return c.token.Load() }
+
+// Context ends when the lock is lost.
+func (c *Contender) Context() context.Context { return c.life }
+
+// Tenure ends when the lock is lost, and when it is given up.
+func (c *Contender) Tenure() context.Context { return c.tenure }
+
+// Contested is the signal that somebody waits.
+func (c *Contender) Contested() *contention.Signal { return c.contested.Load() }
+
+// Revoked is closed when somebody has asked for the lock.
+func (c *Contender) Revoked() <-chan struct{} {
+	c.follow()
+	return c.revoked.C()
+}
+
+// Idle reports whether no guarded write may still take effect.
+func (c *Contender) Idle() bool { return c.pending.Load() == 0 }
+
+// Leased is true: the lease tells.
+func (c *Contender) Leased() bool { return true }
+
+// Confirm asks the lease.
+func (c *Contender) Confirm() bool { return c.Err() == nil }
+
+// ValidUntil is the end of the lease.
+func (c *Contender) ValidUntil() time.Time {
+	now := time.Now() // before the look: who is stopped in between returns too early a time
+	left, _ := c.session.Remaining()
+	if c.Err() != nil {
+		return time.Time{}
+	}
+	return now.Add(left)
+}
+
+// Err returns why the lock is not ours.
+func (c *Contender) Err() error { return c.ErrAt(c.claim.tier.Now()) }
+
+// ErrAt is Err for one that has just read the clock.
+func (c *Contender) ErrAt(now time.Duration) error {
+	loss := c.lossAt(now)
+	if c.spent.Load() { // asked last: the end of what was given up is no loss
+		return second.ErrReleased
+	}
+	return loss
+}
+
+func (c *Contender) lossAt(now time.Duration) error {
+	if !c.lost() {
+		if c.session.ValidAt(now) {
+			return nil
+		}
+		c.session.Lapse()
+	}
+	return context.Cause(c.life) // nil if the lease has just been renewed
+}
+
+// Release does not wait for a store that cannot be reached.
+func (c *Contender) Release() error {
+	if c.spent.Swap(true) {
+		return second.ErrReleased
+	}
+	c.startRelease(c.giveUp())
+	return c.AwaitRelease()
+}
+
+// AwaitRelease waits until the contender is gone, for a third of the TTL at most.
+func (c *Contender) AwaitRelease() error {
+	bound := time.NewTimer(c.session.ttl / 3)
+	defer bound.Stop()
+	select {
+	case <-c.released:
+		if errors.Is(c.fate, second.ErrLost) {
+			c.end(c.fate)
+		}
+		if c.fate != nil {
+			return c.claim.failure("release", c.fate)
+		}
+		return nil
+	case <-bound.C: // the lease tells whether it was ours
+		return context.Cause(c.life)
+	}
+}
+
+// Shared is true from before the command of Share is sent, since that may be executed at any time.
+func (c *Contender) Shared() bool { return c.shared.Load() }
+
+// Share has the store note that the contender reads from now on. Place and token stay. Nobody in front can write again, so that
+// whoever has seen it, be it late, is right to go on.
+//
+// A command that was sent may be executed at any time. So from then on Share waits until it knows, also if ctx is done, for as
+// long as the grant lasts: an error would say that this process may write. A store that refuses it is an error.
+func (c *Contender) Share(ctx context.Context) error {
+	if c.claim.mode == second.Reading {
+		return c.Err()
+	}
+	err := c.awaitReader(ctx)
+	if err == nil {
+		err = c.open()
+	}
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() == nil && c.Err() == nil {
+		t := c.claim.tier
+		t.config.Logger.Warn(t.config.Package+": a writer that reads now cannot let readers of other processes in; they wait for its release",
+			"path", c.claim.path, "err", err)
+	}
+	return c.claim.failure("share", err)
+}
+
+// awaitReader waits until the contender right behind reads.
+func (c *Contender) awaitReader(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.tenure, func() { cancel(context.Cause(c.tenure)) })()
+	for {
+		c.wake.Clear()
+		if err := cmp.Or(c.Err(), context.Cause(ctx)); err != nil {
+			return c.claim.tier.explain(err)
+		}
+		if !c.follow() {
+			return cmp.Or(c.Err(), second.ErrClosed)
+		}
+		if v := c.newest(); v.Reads || v.Reader || v.Err != nil {
+			return v.Err
+		}
+		c.wake.Wait(ctx) // whose end is seen above
+	}
+}
+
+// open lets readers in.
+func (c *Contender) open() error {
+	c.opening.Lock()
+	defer c.opening.Unlock()
+	if c.opened {
+		return nil
+	}
+	c.shared.Store(true)
+	if err := c.sendShare(); err != nil {
+		return err
+	}
+	c.opened = true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.contested.Store(c.newSignal()) // for those who do not read
+	c.contestLocked(time.Now())
+	return nil
+}
+
+// sendShare sends the same command until it is answered.
+func (c *Contender) sendShare() error {
+	unclear := false
+	for pace := retry.New(); ; {
+		switch a := c.send(c.command(Share)); a.Outcome {
+		case Done:
+			return c.Err()
+		case Unknown:
+			unclear = true
+		case Denied:
+			if !unclear {
+				c.shared.Store(false)
+				return a.Err
+			}
+		}
+		if err := c.claim.tier.pause(c.tenure, pace.NextBackOff()); err != nil {
+			return cmp.Or(c.Err(), err)
+		}
+	}
+}
+
+// Write sends a guarded write, unless check, which should include [Contender.Err], returns an error. What it returns is wrapped
+// in [second.ErrUnknown] if the outcome is Unknown, or not known before ctx ends.
+//
+// The contender is not idle from before check is called until the write cannot take effect any more. So whoever makes check fail
+// first and then finds it idle may hand the lock on: no write of the former user takes effect later.
+func (c *Contender) Write(ctx context.Context, check func() error, send func() (Outcome, error)) error {
+	c.pending.Add(1) // count first, look after
+	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
+		c.pending.Add(-1)
+		return err
+	}
+	answer := make(chan error, 1)
+	if !c.claim.tier.Spawn(func() {
+		outcome, err := send()
+		if outcome == Unknown { // it may take effect for as long as the lock is ours
+			err = fmt.Errorf("%w: %w", second.ErrUnknown, err)
+		} else {
+			c.pending.Add(-1)
+		}
+		answer <- err
+	}) {
+		c.pending.Add(-1)
+		return second.ErrClosed
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", second.ErrUnknown, context.Cause(ctx))
+	}
+}
+
+// StopWatchdog is for tests; see [lease.Lease.StopWatchdog].
+func (c *Contender) StopWatchdog() { c.session.StopWatchdog() }

@@ -1,0 +1,240 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/lease"
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A session is the time for which the store knows this process, and its contenders with it.
+//
+// What is promised to holders runs from when the newest renewal that was answered was sent, for the TTL less the margin. The
+// store counts from when it got that, which is later.
+type session struct {
+	*lease.Lease[*Contender]
+	name string
+	ttl  time.Duration
+
+	doubtful atomic.Bool // some may queue under it for whom nobody stands; see [Tier.audit]
+	leaving  sync.Map    // IDs of contenders that were given up and are not gone yet
+}
+
+func (t *Tier) newSession(name string, ttl, sent time.Duration) *session {
+	return &session{name: name, ttl: ttl, Lease: lease.New(lease.Config[*Contender]{
+		Name:    t.config.Store + " session " + name,
+		Now:     t.Now,
+		Vouches: func() bool { return true },
+		Lose:    (*Contender).lose,
+		Lost:    (*Contender).lost,
+	}, sent, ttl-t.margin(ttl))}
+}
+
+func (t *Tier) margin(ttl time.Duration) time.Duration { return cmp.Or(t.config.Margin, ttl/3) }
+
+// keep sees to it that there is a session, from the first to the last.
+func (t *Tier) keep() {
+	for pace := retry.New(); t.ctx.Err() == nil; {
+		if x := t.open(); x != nil {
+			pace.Reset()
+			t.renewUntilOver(x)
+			continue
+		}
+		retry.Pause(t.ctx, pace.NextBackOff())
+	}
+}
+
+// open asks for a session once.
+func (t *Tier) open() *session {
+	sent := t.Now()
+	a := t.do(t.ctx, Command{Op: Open})
+	switch a.Outcome {
+	case Done:
+	case Denied:
+		if t.sessions.report(nil, a.Err) {
+			t.config.Logger.Warn(t.config.Package+": no lock can be acquired", "err", a.Err)
+		}
+		return nil
+	default:
+		return nil
+	}
+	x := t.newSession(a.Name, a.TTL, sent)
+	x.doubtful.Store(a.Doubt)
+	t.sessions.report(x, nil)
+	if t.ctx.Err() != nil { // End may not have seen it
+		x.End(second.ErrClosed)
+	}
+	t.notice.Begin(x.name)
+	return x
+}
+
+// renewUntilOver renews a session each quarter of its TTL until it is over. While the store does not answer it goes on
+// trying: the session may live there, and with it the places in the queues.
+func (t *Tier) renewUntilOver(x *session) {
+	timer := time.NewTimer(x.ttl / 4)
+	defer timer.Stop()
+	for pace := retry.New(); !x.Over(); {
+		select {
+		case <-timer.C:
+		case <-t.renew.C():
+		case <-t.ctx.Done():
+			return
+		}
+		renewed := t.beat(x)
+		t.renew.Clear() // before the look at problem: who has one later asks again
+		if renewed && t.problem.Load() == nil {
+			pace.Reset()
+			timer.Reset(x.ttl / 4)
+			continue
+		}
+		timer.Reset(pace.NextBackOff())
+	}
+}
+
+// beat renews a session once.
+func (t *Tier) beat(x *session) (renewed bool) {
+	sent := t.Now()
+	a := t.do(t.ctx, Command{Op: Beat, Session: x.name, Among: refs(x.Contenders())})
+	for _, v := range a.Views { // before the lease is renewed, or one that was lost could become a holder
+		v.Sent = sent
+		t.Tell(v)
+	}
+	switch a.Outcome {
+	case Expired:
+		t.expire(x, a.Err)
+	case Done:
+		x.Renew(sent)
+		for _, c := range x.Contenders() {
+			c.wake.Set() // it may have waited for nothing else
+		}
+		if a.Doubt {
+			x.doubtful.Store(true)
+		}
+		if x.doubtful.Load() {
+			t.Spawn(func() { t.audit(x) })
+		}
+	}
+	return a.Outcome == Done
+}
+
+// refs are those of contenders that are not lost.
+func refs(contenders []*Contender) (refs []Ref) {
+	for _, c := range contenders {
+		if !c.lost() {
+			refs = append(refs, c.Ref())
+		}
+	}
+	return refs
+}
+
+// expire ends a session of which the store says that it is over.
+func (t *Tier) expire(x *session, why error) {
+	x.End(why)
+	t.notice.End(x.name)
+	t.renew.Set()
+}
+
+// audit removes those from the queues for whom nobody of this process stands. A command whose answer did not come may be
+// executed at any later time, also after the removal of its contender: by a server, say, that was stopped and continued.
+// Nothing but the end of the session, without which it is refused, makes sure that it is not; and until then this finds what it
+// has done. Contenders are enrolled before they enter, so that nobody is removed who is wanted.
+func (t *Tier) audit(x *session) {
+	a := t.do(t.ctx, Command{Op: Audit, Session: x.name})
+	wanted := make(map[string]bool) // asked for after the answer: what enters later does not matter
+	for _, c := range x.Contenders() {
+		wanted[c.id] = true
+	}
+	var unwanted []Ref
+	for _, ref := range a.Present {
+		if _, leaving := x.leaving.Load(ref.ID); !leaving && !wanted[ref.ID] {
+			unwanted = append(unwanted, ref)
+		}
+	}
+	if len(unwanted) > 0 {
+		t.do(t.ctx, Command{Op: Drop, Session: x.name, Among: unwanted})
+	}
+}
+
+// sessions are those of a tier, one after the other.
+type sessions struct {
+	mu      sync.Mutex // guards the fields below
+	newest  *session   // nil before the first
+	refused error      // why there will be no session as things stand
+	deaf    error      // why no news can come as things stand, although there is a session
+	changed chan struct{}
+}
+
+// report says what became of the request for a session. It reports whether that is a refusal for another reason than before.
+func (l *sessions) report(x *session, refused error) (news bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if x != nil {
+		l.newest = x
+	}
+	news = refused != nil && (l.refused == nil || l.refused.Error() != refused.Error())
+	l.refused = refused
+	l.stirLocked()
+	return news
+}
+
+// deafen notes why no news can come, nil if it can. It reports whether that is new; without a session, what refuses that counts.
+func (l *sessions) deafen(why error) (news bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if why != nil && (l.newest == nil || l.refused != nil) {
+		return false
+	}
+	news = why != nil && l.deaf == nil
+	l.deaf = why
+	return news
+}
+
+func (l *sessions) deafness() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deaf
+}
+
+// stir has those who wait for a session look again.
+func (l *sessions) stir() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stirLocked()
+}
+
+func (l *sessions) stirLocked() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *sessions) now() (x *session, refused error, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.newest, l.refused, l.changed
+}
+
+// await waits for a session. It returns at once if none can be had as things stand, and, for who does not want to wait, while
+// the store does not answer.
+func (t *Tier) await(ctx context.Context, patient bool) (*session, error) {
+	for {
+		x, refused, changed := t.sessions.now()
+		switch {
+		case x != nil && !x.Over():
+			return x, nil
+		case refused != nil:
+			return nil, refused
+		case !patient && t.outage() != nil:
+			return nil, t.outage()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, t.explain(context.Cause(ctx))
+		}
+	}
+}

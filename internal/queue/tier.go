@@ -1,0 +1,288 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/notice"
+	"github.com/tierlock/tierlock/internal/reaper"
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/mutexbool"
+)
+
+// A Config is what there is to know of a store.
+type Config struct {
+	Package string // that logs, and begins errors
+	Store   string // its name
+	TTL     time.Duration
+	Margin  time.Duration // before the end of a session at which its lease ends; 0: a third of the TTL
+	Logger  *slog.Logger
+	Lost    func(Ref) string // what has become of a contender that is missing
+	Trouble func() error     // why the store cannot be reached, as known without a command; nil if that is never known
+	OwnTTL  bool             // a contender outlives its session, for a TTL, and not only one that is named by Beat
+	Record  func(Record)     // for tests; nil if nobody asks
+}
+
+// A Tier is a store as this process sees it: its session, and the contenders under it.
+type Tier struct {
+	config   Config
+	store    Store
+	follower Follower  // nil if the store tells unasked
+	origin   time.Time // of the monotonic clock
+
+	ctx    context.Context // ends, with cause ErrClosed, at Close
+	cancel context.CancelCauseFunc
+
+	sessions   sessions
+	contenders sync.Map // by ID, those that may be in a queue
+	reaper     *reaper.Reaper[remains]
+	notice     *notice.Connection
+
+	problem atomic.Pointer[error] // why the store does not answer, nil if it does
+	up      mutexbool.Bool        // problem is nil
+	renew   mutexbool.Bool        // the session is to be renewed at once
+
+	closing sync.Once
+	mu      sync.Mutex // guards the fields below; taken last, never held across a command
+	closed  bool
+	tasks   sync.WaitGroup // every goroutine
+}
+
+// New returns a tier that does nothing before Start.
+func New(config Config, store Store) *Tier {
+	t := &Tier{config: config, store: store, origin: time.Now()}
+	t.follower, _ = store.(Follower)
+	t.ctx, t.cancel = context.WithCancelCause(context.Background())
+	t.sessions.changed = make(chan struct{})
+	t.reaper = reaper.New(reaper.Config[remains]{Remove: t.remove, Await: t.up.Wait, Spawn: t.Spawn, Context: t.ctx})
+	t.notice = notice.NewConnection(notice.Config{
+		Logger: config.Logger, Package: config.Package, Store: config.Store, Why: t.Err,
+		Patience: func() time.Duration { return t.ttl() / 3 },
+	})
+	t.up.Set()
+	t.notice.Reach(true)
+	return t
+}
+
+// Start begins the first session.
+func (t *Tier) Start() {
+	t.Spawn(func() { t.notice.Run(t.ctx) })
+	t.Spawn(t.keep)
+}
+
+// Claim returns what queues for the lock at path.
+func (t *Tier) Claim(path string, o second.Options) (second.Claim, error) {
+	if err := t.store.CheckPath(path); err != nil {
+		return nil, err
+	}
+	if len(o.Own) > 0 {
+		return nil, fmt.Errorf("%s: lock %s: option of type %T; want a tier.Option", t.config.Package, path, o.Own[0])
+	}
+	return &claim{tier: t, path: path, mode: o.Mode, linger: o.MayLinger}, nil
+}
+
+// Semaphore is refused.
+func (t *Tier) Semaphore(path string, _ int, _ second.Options) (second.Semaphore, error) {
+	return nil, fmt.Errorf("%s: semaphore %s: %s has none here; ZooKeeper has: %w",
+		t.config.Package, path, t.config.Store, errors.ErrUnsupported)
+}
+
+// Err returns nil while the store answers, there may be a session, and news may come; [second.ErrClosed] at the end.
+func (t *Tier) Err() error { return cmp.Or(t.outage(), t.sessions.deafness()) }
+
+// outage is why there is no lock to be had.
+func (t *Tier) outage() error {
+	if t.ctx.Err() != nil {
+		return second.ErrClosed
+	}
+	if problem := t.problem.Load(); problem != nil {
+		return *problem
+	}
+	if _, refused, _ := t.sessions.now(); refused != nil {
+		return refused
+	}
+	if t.config.Trouble != nil {
+		return t.config.Trouble()
+	}
+	return nil
+}
+
+// explain adds to the end of a wait why the store could not be reached, if that is so.
+func (t *Tier) explain(cause error) error {
+	if problem := t.Err(); problem != nil && !errors.Is(cause, problem) {
+		return fmt.Errorf("%w: %w", cause, problem)
+	}
+	return cause
+}
+
+// Quarantine is the time before which the store grants nothing, as far as it has said so.
+func (t *Tier) Quarantine() *second.QuarantineError { return t.notice.Quarantined() }
+
+// Quarantined says that for so much longer the store grants nothing, as it has answered to what was sent then.
+func (t *Tier) Quarantined(left time.Duration, sent time.Time, reason string) {
+	t.notice.Quarantine(left, sent, reason)
+}
+
+// Now is the clock of the leases.
+func (t *Tier) Now() time.Duration { return time.Since(t.origin) }
+
+// Context ends with the tier.
+func (t *Tier) Context() context.Context { return t.ctx }
+
+// Done is closed with the tier.
+func (t *Tier) Done() <-chan struct{} { return t.ctx.Done() }
+
+// Notify has f told of each change of the connection.
+func (t *Tier) Notify(f func(second.Connection)) { t.notice.Notify(f) }
+
+// Renew has the session renewed at once.
+func (t *Tier) Renew() { t.renew.Set() }
+
+// Deafen says why no news can come, nil if it can.
+func (t *Tier) Deafen(why error) {
+	if t.sessions.deafen(why) {
+		t.config.Logger.Warn(t.config.Package+": this process is told of nothing: its turns wait for heartbeats", "err", why)
+	}
+}
+
+// Close loses every grant, and removes all that this process has in queues, unless the store cannot be reached; that takes a
+// second at most.
+func (t *Tier) Close() error {
+	t.closing.Do(func() {
+		t.End()
+		t.tasks.Wait()
+		t.sayGoodbye()
+		t.store.Close()
+	})
+	return nil
+}
+
+func (t *Tier) sayGoodbye() {
+	x, _, _ := t.sessions.now()
+	if x == nil || t.problem.Load() != nil {
+		return
+	}
+	goodbye := Command{Op: Goodbye, Session: x.name}
+	t.contenders.Range(func(_, c any) bool {
+		goodbye.Among = append(goodbye.Among, c.(*Contender).Ref())
+		return true
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	t.do(ctx, goodbye) // if that fails, the session expires
+}
+
+// End loses every grant and begins nothing new.
+func (t *Tier) End() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.cancel(second.ErrClosed)
+	if x, _, _ := t.sessions.now(); x != nil {
+		x.End(second.ErrClosed)
+	}
+}
+
+// Spawn runs f as a task of the tier, whose end Close waits for. It reports false when the tier is closed.
+func (t *Tier) Spawn(f func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.tasks.Go(f)
+	return true
+}
+
+// scope returns a context that ends with ctx or the tier, and its end.
+func (t *Tier) scope(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(t.ctx, func() { cancel(second.ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// do sends a command once, and waits no longer for its answer than that is worth.
+func (t *Tier) do(ctx context.Context, c Command) Answer {
+	bounded, cancel := context.WithTimeout(ctx, t.Patience())
+	defer cancel()
+	begun := t.Now()
+	a := t.store.Do(bounded, c)
+	if t.config.Record != nil {
+		t.config.Record(Record{Begun: begun, Ended: t.Now(), Command: c, Answer: a})
+	}
+	switch {
+	case a.Away == nil:
+		t.reached()
+	case ctx.Err() == nil:
+		t.missed(a.Away)
+	case a.Outcome == Unknown || a.Outcome == Failed:
+		a.Err = context.Cause(ctx)
+	}
+	return a
+}
+
+// insist repeats a command that does no harm until it is answered, or ctx is done.
+func (t *Tier) insist(ctx context.Context, c Command) (Answer, error) {
+	ctx, end := t.scope(ctx)
+	defer end()
+	for pace := retry.New(); ; {
+		if t.ctx.Err() != nil {
+			return Answer{}, second.ErrClosed
+		}
+		switch a := t.do(ctx, c); a.Outcome {
+		case Done, Denied:
+			return a, a.Err
+		}
+		if err := retry.Pause(ctx, pace.NextBackOff()); err != nil {
+			return Answer{}, t.explain(err)
+		}
+	}
+}
+
+func (t *Tier) reached() {
+	if t.problem.Swap(nil) != nil {
+		t.up.Set()
+	}
+	t.notice.Reach(true)
+}
+
+// missed notes that the store does not serve. The next renewal finds out when it is back.
+func (t *Tier) missed(problem error) {
+	t.up.Clear()
+	t.problem.Store(&problem)
+	t.sessions.stir() // a try does not wait any more
+	t.notice.Reach(false)
+	t.renew.Set()
+}
+
+// Patience is how long a command may take: a try is worth no more, as several have to fit into what a lease survives.
+func (t *Tier) Patience() time.Duration { return max(t.ttl()/6, 500*time.Millisecond) }
+
+// ttl is that of the present session, or the one to ask for.
+func (t *Tier) ttl() time.Duration {
+	if x, _, _ := t.sessions.now(); x != nil {
+		return x.ttl
+	}
+	return t.config.TTL
+}
+
+// Tell takes news of a contender. What nobody stands for any more is dropped.
+func (t *Tier) Tell(v View) {
+	if t.config.Record != nil {
+		now := t.Now()
+		t.config.Record(Record{Begun: now, Ended: now, Answer: Answer{View: v}})
+	}
+	if c, ok := t.contenders.Load(v.ID); ok {
+		c.(*Contender).apply(v)
+	}
+}
