@@ -26,6 +26,7 @@ func harness(s *memory.Server) tiertest.Harness {
 		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
 			n++
 			p := s.Dial(fmt.Sprint("process ", n), lease, nil, nil)
+			synctest.Wait() // until it is connected
 			return &tiertest.Process{
 				Tier: p.Tier, Cut: p.Cut, Kill: p.Kill, Messages: p.Messages,
 				Blind: func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },

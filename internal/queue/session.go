@@ -65,11 +65,11 @@ func (t *Tier) open() *session {
 	}
 	x := t.newSession(a.Name, a.TTL, sent)
 	x.doubtful.Store(a.Doubt)
+	t.notice.Begin(x.name) // before anybody acts on it
 	t.sessions.report(x, nil)
 	if t.ctx.Err() != nil { // End may not have seen it
 		x.End(second.ErrClosed)
 	}
-	t.notice.Begin(x.name)
 	return x
 }
 
