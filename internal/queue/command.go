@@ -14,8 +14,8 @@ import (
 
 // A Store executes commands. Its methods may be called concurrently.
 type Store interface {
-	// Do executes a command, in one round trip, and returns once it is answered, or at the end of ctx at the latest.
-	// It does not repeat what may have been executed.
+	// Do executes a command, in one round trip, and returns once it is answered, or at the end of ctx at the latest; a Beat
+	// that takes several may wait for each of them as long as that is worth. It does not repeat what may have been executed.
 	Do(ctx context.Context, c Command) Answer
 	// Name returns one for a contender that is yet to enter under a session. No other has it, nor one that may still enter.
 	Name(session string) string

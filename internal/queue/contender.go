@@ -26,7 +26,7 @@ type Contender struct {
 
 	token   atomic.Int64 // 0 until it is known to queue
 	unclear atomic.Bool  // an Enter was not answered
-	doomed  atomic.Bool  // an Enter that removes it was not answered
+	doomed  atomic.Bool  // an Enter that removes it may have been executed
 
 	loss   notice.Loss
 	life   context.Context // ends when the lock, or the place in the queue, is lost
@@ -128,13 +128,15 @@ func (c *Contender) enter(ctx context.Context, old *Contender) error {
 		cmd.Old = old.Ref()
 	}
 	for pace := retry.New(); ; {
-		switch a := c.send(cmd); a.Outcome {
+		a := c.send(cmd)
+		if a.Outcome == Unknown || a.Begun {
+			old.doom()
+		}
+		switch a.Outcome {
 		case Done:
 			old.finishIfAny(a.Removed)
 			return nil
-		case Unknown:
-			old.doom()
-		case Failed:
+		case Unknown, Failed:
 		default:
 			return a.Err
 		}
@@ -269,11 +271,13 @@ func (c *Contender) takes(v View) bool {
 	defer c.mu.Unlock()
 	queued := c.token.Load() != 0
 	switch {
+	case !v.Known && v.Err != nil:
+		return false // it cannot stay, whatever was said since
 	case queued && v.At < c.said.At && v.Sent <= c.heard:
 		return true // overtaken
 	case !v.Known:
 		c.unseen = max(c.unseen, v.At)
-		return !queued && v.Err == nil
+		return !queued
 	case v.At <= c.unseen:
 		return false
 	case queued && v.Token != c.token.Load():

@@ -115,7 +115,7 @@ func (t *Tier) beat(x *session) (renewed bool) {
 		if a.Doubt {
 			x.doubtful.Store(true)
 		}
-		if x.doubtful.Load() {
+		if x.doubtful.Load() && !t.config.OwnTTL {
 			t.Spawn(func() { t.audit(x) })
 		}
 	}

@@ -26,7 +26,7 @@ type Config struct {
 	Logger  *slog.Logger
 	Lost    func(Ref) string // what has become of a contender that is missing
 	Trouble func() error     // why the store cannot be reached, as known without a command; nil if that is never known
-	OwnTTL  bool             // a contender outlives its session, for a TTL, and not only one that is named by Beat
+	OwnTTL  bool             // a contender stays for a TTL from when a Beat names it, whatever becomes of the session
 	Record  func(Record)     // for tests; nil if nobody asks
 }
 
