@@ -4,7 +4,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/queue"
@@ -20,14 +20,15 @@ import (
 
 // A Server keeps the queues.
 type Server struct {
-	mu       sync.Mutex // guards the fields below
-	revision int64      // grows with each change
-	writes   int64
-	names    int
+	script atomic.Pointer[func(process string, c queue.Command) Fault]
+	frozen atomic.Pointer[chan struct{}] // closed by the thaw; nil while it answers
+	writes atomic.Int64
+	names  atomic.Int64
+
+	mu       sync.Mutex          // guards the fields below
+	revision int64               // grows with each change, and each look
 	queues   map[string][]*place // in order
 	sessions map[string]*session
-	script   func(process string, c queue.Command) Fault
-	frozen   chan struct{} // closed by the thaw; nil while it answers
 }
 
 // A Fault is what becomes of a command. The zero Fault is an answer at once.
@@ -41,17 +42,14 @@ type Fault struct {
 
 // A place is a contender in a queue.
 type place struct {
-	ref     queue.Ref // Reads as it is now
+	second.Contender
 	session *session
-	who     second.Contender
-	asked   bool
 	told    queue.View // as its process was told last
 }
 
 type session struct {
 	name    string
-	process *process
-	ttl     time.Duration
+	process *Process
 	expiry  *time.Timer
 }
 
@@ -61,37 +59,19 @@ func NewServer() *Server {
 }
 
 // Script has f decide what becomes of each command from now on; nil lets all be.
-func (s *Server) Script(f func(process string, c queue.Command) Fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.script = f
-}
+func (s *Server) Script(f func(process string, c queue.Command) Fault) { s.script.Store(&f) }
+
+// Writes is how many changes there were, but for sessions.
+func (s *Server) Writes() int64 { return s.writes.Load() }
 
 // Freeze stops the server until thaw: nobody is answered, and no session ends.
 func (s *Server) Freeze() (thaw func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	frozen := make(chan struct{})
-	s.frozen = frozen
-	for _, x := range s.sessions {
-		x.expiry.Stop()
-	}
+	s.frozen.Store(&frozen)
 	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.frozen = nil
-		for _, x := range s.sessions { // as a server that takes over: nobody is to suffer from its silence
-			x.expiry.Reset(x.ttl)
-		}
+		s.frozen.Store(nil)
 		close(frozen)
 	}
-}
-
-// Writes is how many changes there were, but for sessions.
-func (s *Server) Writes() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.writes
 }
 
 // Queue returns who is at path, the holder first.
@@ -103,9 +83,7 @@ func (s *Server) Queue(path string) []second.Contender {
 
 func (s *Server) listLocked(path string) (list []second.Contender) {
 	for _, p := range s.queues[path] {
-		c := p.who
-		c.ID, c.Token, c.Shared, c.Asked = p.ref.ID, p.ref.Token, p.ref.Reads, p.asked
-		list = append(list, c)
+		list = append(list, p.Contender)
 	}
 	return list
 }
@@ -114,76 +92,67 @@ func (s *Server) listLocked(path string) (list []second.Contender) {
 func (s *Server) Remove(path string, i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.removeLocked(path, func(p *place) bool { return p == s.queues[path][i] })
-	s.tellLocked(path)
+	s.leaveLocked(path, s.queues[path][i].ID)
 }
 
-// A process talks to the server.
-type process struct {
-	server *Server
-	name   string
-	lease  time.Duration
-	tier   *queue.Tier
-
-	mu     sync.Mutex    // guards the fields below
-	cut    chan struct{} // closed by the end of a cut; nil while there is none
-	hook   func() (lose bool)
-	closed bool
+// Expire ends the session of the i-th contender at path.
+func (s *Server) Expire(path string, i int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLocked(s.queues[path][i].session)
 }
 
 // A Process is a tier on the server, and what can be done to it.
 type Process struct {
 	*queue.Tier
-	process *process
+	server *Server
+	name   string
+	lease  time.Duration
+	cut    atomic.Bool
+	hook   atomic.Pointer[func() (lose bool)]
 }
 
+// A store is the server as a process sees it.
+type store struct{ *Process }
+
 // Dial returns the tier of a process, of which the store keeps what it has for so long.
-func (s *Server) Dial(name string, lease time.Duration, logger *slog.Logger, record func(queue.Record)) Process {
-	p := &process{server: s, name: name, lease: lease}
-	p.tier = queue.New(queue.Config{
-		Package: "memory", Store: "memory", TTL: lease, Logger: cmp.Or(logger, slog.New(slog.DiscardHandler)), Record: record,
+func (s *Server) Dial(name string, lease time.Duration, record func(queue.Record)) *Process {
+	p := &Process{server: s, name: name, lease: lease}
+	p.Tier = queue.New(queue.Config{
+		Package: "memory", Store: "memory", TTL: lease, Logger: slog.New(slog.DiscardHandler), Record: record,
 		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" },
-	}, p)
-	p.tier.Start()
-	return Process{p.tier, p}
+	}, store{p})
+	p.Start()
+	return p
 }
 
 // Cut keeps everything from getting through between the process and the server, until heal.
-func (p Process) Cut() (heal func()) {
-	p.process.mu.Lock()
-	defer p.process.mu.Unlock()
-	cut := make(chan struct{})
-	p.process.cut = cut
-	return func() {
-		p.process.mu.Lock()
-		defer p.process.mu.Unlock()
-		p.process.cut = nil
-		close(cut)
-	}
+func (p *Process) Cut() (heal func()) {
+	p.cut.Store(true)
+	return func() { p.cut.Store(false) }
 }
 
 // Kill ends the process, which says nothing to the server any more.
-func (p Process) Kill() {
+func (p *Process) Kill() {
 	p.Cut()
 	p.Close()
 }
 
-// Messages has hook see each answer and each news before the process does, and lose those for which it returns true.
-func (p Process) Messages(hook func() (lose bool)) {
-	p.process.mu.Lock()
-	defer p.process.mu.Unlock()
-	p.process.hook = hook
+// Messages has hook see each answer and each news before the process does, and lose those for which it returns true; nil ends it.
+func (p *Process) Messages(hook func() (lose bool)) { p.hook.Store(&hook) }
+
+// hears reports whether a message gets through to the process. What keeps its session is none that the hook sees.
+func (p *Process) hears(keeps bool) bool {
+	hook := p.hook.Load()
+	return !p.cut.Load() && (keeps || hook == nil || *hook == nil || !(*hook)())
 }
 
-var (
-	errAway    = errors.New("memory cannot be reached: no answer")
-	errExpired = errors.New("the server does not know it any more")
-)
+var errAway = errors.New("memory cannot be reached: no answer")
 
 // Do sends a command, and waits for the answer.
-func (p *process) Do(ctx context.Context, c queue.Command) queue.Answer {
+func (p store) Do(ctx context.Context, c queue.Command) queue.Answer {
 	answers := make(chan queue.Answer, 1)
-	go p.carry(ctx, c, answers)
+	go p.carry(c, answers)
 	select {
 	case a := <-answers:
 		return a
@@ -193,97 +162,68 @@ func (p *process) Do(ctx context.Context, c queue.Command) queue.Answer {
 }
 
 // carry takes a command to the server and its answer back, unless one is lost.
-func (p *process) carry(ctx context.Context, c queue.Command, answers chan<- queue.Answer) {
+func (p store) carry(c queue.Command, answers chan<- queue.Answer) {
 	s := p.server
-	s.mu.Lock()
-	script, frozen := s.script, s.frozen
-	s.mu.Unlock()
-	p.mu.Lock()
-	cut, hook := p.cut, p.hook
-	p.mu.Unlock()
 	var f Fault
-	if script != nil {
-		f = script(p.name, c)
+	if script := s.script.Load(); script != nil && *script != nil {
+		f = (*script)(p.name, c)
 	}
-	keeps := c.Op == queue.Open || c.Op == queue.Beat
+	frozen := s.frozen.Load()
 	switch {
-	case f.Never || cut != nil:
+	case f.Never || p.cut.Load():
 		return
 	case f.Refused != queue.Unknown:
 		answers <- queue.Answer{Outcome: f.Refused, Err: fmt.Errorf("%s refused", c.Op)}
 		return
 	case frozen != nil:
-		<-frozen // what it was sent, it executes when it goes on
+		<-*frozen // what it was sent, it executes when it goes on
 	}
 	time.Sleep(f.Before)
-	a := s.execute(p, c)
+	a := s.execute(p.Process, c)
 	if f.Again > 0 {
-		time.AfterFunc(f.Again, func() { s.execute(p, c) })
+		time.AfterFunc(f.Again, func() { s.execute(p.Process, c) })
 	}
 	time.Sleep(f.After)
-	p.mu.Lock()
-	cut = p.cut
-	p.mu.Unlock()
-	if f.Lost || cut != nil || hook != nil && !keeps && hook() {
-		return
-	}
-	answers <- a
-}
-
-// tell takes news to a process, unless it is lost.
-func (p *process) tell(v queue.View) {
-	p.mu.Lock()
-	cut, hook := p.cut, p.hook
-	p.mu.Unlock()
-	if cut == nil && (hook == nil || !hook()) {
-		p.tier.Tell(v)
+	if keeps := c.Op == queue.Open || c.Op == queue.Beat; !f.Lost && p.hears(keeps) {
+		answers <- a
 	}
 }
 
-func (p *process) Name(string) string {
-	p.server.mu.Lock()
-	defer p.server.mu.Unlock()
-	p.server.names++
-	return fmt.Sprintf("%s.%d", p.name, p.server.names)
+func (p store) Name(string) string {
+	return fmt.Sprintf("%s.%d", p.name, p.server.names.Add(1))
 }
 
-func (p *process) CheckPath(path string) error {
+func (p store) CheckPath(path string) error {
 	if path == "" {
 		return errors.New("memory: lock path \"\": empty")
 	}
 	return nil
 }
 
-func (p *process) Close() {}
+func (p store) Close() {}
 
 // execute does what a command asks for, all at once.
-func (s *Server) execute(p *process, c queue.Command) (a queue.Answer) {
+func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a.Outcome = queue.Done
+	a := queue.Answer{Outcome: queue.Done}
 	x := s.sessions[c.Session]
-	switch c.Op {
-	case queue.Open:
-		return s.openLocked(p)
-	case queue.List:
+	switch {
+	case c.Op == queue.Open:
+		a.Name, a.TTL = s.openLocked(p), p.lease
+		return a
+	case c.Op == queue.List:
 		a.Queue = s.listLocked(c.Path)
 		return a
-	case queue.Ask:
-		for i, q := range s.queues[c.Path] {
-			if has := s.viewLocked(c.Path, i).Has; has && !q.asked {
-				q.asked = true
-				s.writes++
-			}
-		}
-		s.tellLocked(c.Path)
+	case c.Op == queue.Ask:
+		s.askLocked(c.Path)
 		return a
-	}
-	if x == nil {
-		return queue.Answer{Outcome: queue.Expired, Err: errExpired}
+	case x == nil:
+		return queue.Answer{Outcome: queue.Expired, Err: errors.New("the server does not know it any more")}
 	}
 	switch c.Op {
 	case queue.Beat:
-		x.expiry.Reset(x.ttl)
+		x.expiry.Reset(p.lease)
 		for path := range s.queues {
 			s.tellLocked(path) // what was lost
 		}
@@ -291,154 +231,167 @@ func (s *Server) execute(p *process, c queue.Command) (a queue.Answer) {
 			a.Views = append(a.Views, s.standLocked(ref))
 		}
 	case queue.Audit:
-		for _, places := range s.queues {
+		for path, places := range s.queues {
 			for _, q := range places {
 				if q.session == x {
-					a.Present = append(a.Present, q.ref)
+					a.Present = append(a.Present, queue.Ref{Path: path, ID: q.ID, Token: q.Token})
 				}
 			}
 		}
 	case queue.Drop:
 		for _, ref := range c.Among {
-			s.leaveLocked(ref)
+			s.leaveLocked(ref.Path, ref.ID)
 		}
 	case queue.Goodbye:
 		s.endLocked(x)
 	case queue.Leave:
-		a.Removed = s.leaveLocked(c.Ref)
+		a.Removed = s.leaveLocked(c.Path, c.ID)
 	case queue.Enter, queue.Try:
-		a = s.enterLocked(x, c)
+		return s.enterLocked(x, c)
 	case queue.Share:
-		if i := s.find(c.Ref); i >= 0 && !s.queues[c.Path][i].ref.Reads {
-			s.queues[c.Path][i].ref.Reads = true
-			s.writes++
+		if i := s.find(c.Path, c.ID); i >= 0 && !s.queues[c.Path][i].Shared {
+			s.queues[c.Path][i].Shared = true
+			s.writes.Add(1)
 		}
-		a.View = s.standLocked(c.Ref)
 		s.tellLocked(c.Path)
+		a.View = s.standLocked(c.Ref)
 	case queue.Look:
 		a.View = s.standLocked(c.Ref)
 	}
 	return a
 }
 
-func (s *Server) openLocked(p *process) queue.Answer {
-	s.names++
-	x := &session{name: fmt.Sprint(s.names), process: p, ttl: p.lease}
-	x.expiry = time.AfterFunc(x.ttl, func() {
+func (s *Server) openLocked(p *Process) (name string) {
+	x := &session{name: fmt.Sprint(s.names.Add(1)), process: p}
+	x.expiry = time.AfterFunc(p.lease, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.sessions[x.name] == x && s.frozen == nil {
-			s.endLocked(x)
+		if s.frozen.Load() != nil { // nobody is to suffer from its silence
+			x.expiry.Reset(p.lease)
+			return
 		}
+		s.endLocked(x)
 	})
 	s.sessions[x.name] = x
-	return queue.Answer{Outcome: queue.Done, Name: x.name, TTL: x.ttl}
+	return x.name
 }
 
+// endLocked ends a session. Its process is not told what that has cost it, but that it should ask.
 func (s *Server) endLocked(x *session) {
 	x.expiry.Stop()
 	delete(s.sessions, x.name)
 	for path := range s.queues {
-		if s.removeLocked(path, func(p *place) bool { return p.session == x }) {
-			s.tellLocked(path)
-		}
+		s.removeLocked(path, func(p *place) bool { return p.session == x })
 	}
+	x.process.Renew()
 }
 
-func (s *Server) enterLocked(x *session, c queue.Command) (a queue.Answer) {
-	a.Outcome = queue.Done
-	if c.Old.ID != "" && s.removeLocked(c.Path, func(p *place) bool { return p.ref.ID == c.Old.ID }) {
-		s.writes-- // with the write of the other
-		defer func() { a.Removed = queue.Removed }()
+func (s *Server) askLocked(path string) {
+	for i, q := range s.queues[path] {
+		if has := s.viewLocked(path, i).Has; has && !q.Asked {
+			q.Asked = true
+			s.writes.Add(1)
+		}
 	}
-	a.Removed = queue.Missing
-	if s.find(c.Ref) < 0 {
-		s.revision++
-		p := &place{ref: c.Ref, session: x, who: second.Contender{
-			Since: time.Now(), Host: "memory", PID: os.Getpid(), Label: x.process.name, Linger: c.Linger,
-		}}
-		p.ref.Token = s.revision
-		if slices.ContainsFunc(s.queues[c.Path], func(q *place) bool { return !q.ref.Reads || !p.ref.Reads }) && c.Op == queue.Try {
+	s.tellLocked(path)
+}
+
+func (s *Server) enterLocked(x *session, c queue.Command) queue.Answer {
+	a := queue.Answer{Outcome: queue.Done}
+	if c.Old.ID != "" {
+		if a.Removed = s.leaveLocked(c.Path, c.Old.ID); a.Removed == queue.Removed {
+			s.writes.Add(-1) // with the write of the other
+		}
+	}
+	if s.find(c.Path, c.ID) < 0 {
+		excludes := func(q *place) bool { return !q.Shared || !c.Reads }
+		if c.Op == queue.Try && slices.ContainsFunc(s.queues[c.Path], excludes) {
 			return queue.Answer{Outcome: queue.Locked}
 		}
-		s.queues[c.Path] = append(s.queues[c.Path], p)
-		s.writes++
+		s.revision++
+		s.queues[c.Path] = append(s.queues[c.Path], &place{session: x, Contender: second.Contender{
+			ID: c.ID, Token: s.revision, Shared: c.Reads, Linger: c.Linger,
+			Since: time.Now(), Host: "memory", PID: os.Getpid(), Label: x.process.name,
+		}})
+		s.writes.Add(1)
 	}
-	a.View = s.standLocked(c.Ref)
 	s.tellLocked(c.Path)
+	a.View = s.standLocked(c.Ref)
 	return a
 }
 
-// leaveLocked removes a contender.
-func (s *Server) leaveLocked(ref queue.Ref) queue.Removal {
-	if !s.removeLocked(ref.Path, func(p *place) bool { return p.ref.ID == ref.ID }) {
-		return queue.Missing
-	}
-	s.tellLocked(ref.Path)
-	return queue.Removed
+func (s *Server) leaveLocked(path, id string) queue.Removal {
+	return s.removeLocked(path, func(p *place) bool { return p.ID == id })
 }
 
-// removeLocked removes those that are meant, and tells them so.
-func (s *Server) removeLocked(path string, meant func(*place) bool) (found bool) {
+// removeLocked removes those that are meant, and tells all.
+func (s *Server) removeLocked(path string, meant func(*place) bool) queue.Removal {
+	removal := queue.Missing
 	s.queues[path] = slices.DeleteFunc(s.queues[path], func(p *place) bool {
 		if !meant(p) {
 			return false
 		}
-		found = true
-		s.revision++
-		s.writes++
-		s.news(p, queue.View{ID: p.ref.ID, At: s.revision})
+		removal = queue.Removed
+		s.writes.Add(1)
+		s.news(p, queue.View{ID: p.ID})
 		return true
 	})
-	return found
+	s.tellLocked(path)
+	return removal
 }
 
 // tellLocked tells all in a queue for whom something has changed.
 func (s *Server) tellLocked(path string) {
-	s.revision++
 	for i, p := range s.queues[path] {
-		v := s.viewLocked(path, i)
-		at := v.At
-		if v.At = p.told.At; v != p.told {
-			v.At = at
+		if v := s.viewLocked(path, i); v != p.told {
 			p.told = v
 			s.news(p, v)
 		}
 	}
 }
 
-// news goes its own way, one after the other.
+// news goes its own way, to those whose session has not ended.
 func (s *Server) news(p *place, v queue.View) {
-	time.AfterFunc(0, func() { p.session.process.tell(v) })
+	s.revision++
+	v.At = s.revision
+	if process := p.session.process; s.sessions[p.session.name] != nil {
+		time.AfterFunc(0, func() {
+			if process.hears(false) {
+				process.Tell(v)
+			}
+		})
+	}
 }
 
-func (s *Server) find(ref queue.Ref) int {
-	return slices.IndexFunc(s.queues[ref.Path], func(p *place) bool { return p.ref.ID == ref.ID })
+func (s *Server) find(path, id string) int {
+	return slices.IndexFunc(s.queues[path], func(p *place) bool { return p.ID == id })
 }
 
 // standLocked is how a contender stands.
 func (s *Server) standLocked(ref queue.Ref) queue.View {
-	s.revision++
-	if i := s.find(ref); i >= 0 {
-		return s.viewLocked(ref.Path, i)
+	v := queue.View{ID: ref.ID}
+	if i := s.find(ref.Path, ref.ID); i >= 0 {
+		v = s.viewLocked(ref.Path, i)
 	}
-	return queue.View{ID: ref.ID, At: s.revision}
+	s.revision++
+	v.At = s.revision
+	return v
 }
 
+// viewLocked is how the i-th contender stands, at no time.
 func (s *Server) viewLocked(path string, i int) queue.View {
 	places := s.queues[path]
 	p := places[i]
-	v := queue.View{ID: p.ref.ID, Known: true, Token: p.ref.Token, At: s.revision, Reads: p.ref.Reads, Asked: p.asked}
-	list := s.listLocked(path)
+	v := queue.View{ID: p.ID, Known: true, Token: p.Token, Reads: p.Shared, Asked: p.Asked}
 	for j, q := range places {
-		switch excludes := !p.ref.Reads || !q.ref.Reads; {
+		switch excludes := !p.Shared || !q.Shared; {
 		case j < i && excludes:
-			v.Ahead, v.Nearest = v.Ahead+1, list[j]
+			v.Ahead, v.Nearest = v.Ahead+1, q.Contender
 		case j > i && excludes:
 			v.Behind = true
 		}
 	}
 	v.Has = v.Ahead == 0
-	v.Reader = i+1 < len(places) && places[i+1].ref.Reads
+	v.Reader = i+1 < len(places) && places[i+1].Shared
 	return v
 }

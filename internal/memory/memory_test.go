@@ -25,7 +25,7 @@ func harness(s *memory.Server) tiertest.Harness {
 		Virtual: true,
 		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
 			n++
-			p := s.Dial(fmt.Sprint("process ", n), lease, nil, nil)
+			p := s.Dial(fmt.Sprint("process ", n), lease, nil)
 			synctest.Wait() // until it is connected
 			return &tiertest.Process{
 				Tier: p.Tier, Cut: p.Cut, Kill: p.Kill, Messages: p.Messages,
