@@ -9,7 +9,8 @@ import (
 // fetchLocked sends the courier for all who wait, by way of the first one's semaphore.
 func (p *pool) fetchLocked() {
 	store := p.first().semaphore.store
-	trip := &second.Demand{Take: p.want}
+	trip := &second.Demand{Want: p.wantAtFirst}
+	trip.Take = func(free int) int { return p.want(trip, free) }
 	p.sendLocked(trip, func(ctx context.Context) ([]second.Permit, error) {
 		return store.Acquire(ctx, trip)
 	}, store, func(c *claimant) bool { return c.semaphore.store.Equal(store) })
@@ -40,7 +41,7 @@ func (p *pool) sendLocked(trip *second.Demand, take func(context.Context) ([]sec
 			p.refuse(err, concerned)
 		}
 		rest := p.passLocked(p.portionOf(permits, store))
-		p.rivals = trip.Contested()
+		p.rivals, p.others = trip.Contested(), trip.Others()
 		p.trip, p.quit = nil, nil
 		if !p.empty() {
 			p.fetchLocked()
@@ -58,11 +59,25 @@ func (p *pool) sendLocked(trip *second.Demand, take func(context.Context) ([]sec
 // want is how many permits to take of so many that are free: for those who are first, as far as these
 // go, until the process has its share. In strict order it is for the first one alone, so that each
 // has to queue among the processes.
-func (p *pool) want(free int) (k int) {
+func (p *pool) want(trip *second.Demand, free int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked = p.trip
-	queueing := 1 + p.trip.Others()
+	if p.trip != trip { // it was called back
+		return 0
+	}
+	p.asked = trip
+	return p.wantLocked(free, trip.Others())
+}
+
+// wantAtFirst is how many permits to take if all are free and as many others queue as last time.
+func (p *pool) wantAtFirst() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.wantLocked(p.permits, p.others)
+}
+
+func (p *pool) wantLocked(free, others int) (k int) {
+	queueing := 1 + others
 	share := (p.permits-1)/queueing + 1 // rounded up
 	k = -len(p.kept)
 	for e := p.queue.Front(); e != nil && k < share; e = e.Next() {

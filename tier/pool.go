@@ -29,6 +29,7 @@ type pool struct {
 	kept     []permit           // for the first one, too few for him as yet
 	expiry   *time.Timer        // when the first of those has to go
 	rivals   bool               // the last courier saw others in the queue
+	others   int                // how many
 	alone    time.Duration      // when it was last looked while no other process was known to wait
 }
 

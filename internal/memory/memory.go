@@ -42,9 +42,10 @@ type Fault struct {
 
 // A place is a contender in a queue.
 type place struct {
-	second.Contender
-	session *session
-	told    queue.View // as its process was told last
+	second.Contender     // Permits is how many it wants, or has
+	permits          int // of how many; 0 of a lock
+	session          *session
+	told             queue.View // as its process was told last
 }
 
 type session struct {
@@ -82,8 +83,12 @@ func (s *Server) Queue(path string) []second.Contender {
 }
 
 func (s *Server) listLocked(path string) (list []second.Contender) {
-	for _, p := range s.queues[path] {
-		list = append(list, p.Contender)
+	for i, p := range s.queues[path] {
+		c := p.Contender
+		if !has(s.queues[path], i) {
+			c.Permits = 0
+		}
+		list = append(list, c)
 	}
 	return list
 }
@@ -119,7 +124,7 @@ type store struct{ *Process }
 func (s *Server) Dial(name string, lease time.Duration, record func(queue.Record)) *Process {
 	p := &Process{server: s, name: name, lease: lease}
 	p.Tier = queue.New(queue.Config{
-		Package: "memory", Store: "memory", TTL: lease, Logger: slog.New(slog.DiscardHandler), Record: record,
+		Package: "memory", Store: "memory", TTL: lease, Permits: true, Logger: slog.New(slog.DiscardHandler), Record: record,
 		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" },
 	}, store{p})
 	p.Start()
@@ -208,6 +213,7 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	defer s.mu.Unlock()
 	a := queue.Answer{Outcome: queue.Done}
 	x := s.sessions[c.Session]
+	c.Ref = at(c.Ref)
 	switch {
 	case c.Op == queue.Open:
 		a.Name, a.TTL = s.openLocked(p), p.lease
@@ -228,7 +234,7 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 			s.tellLocked(path) // what was lost
 		}
 		for _, ref := range c.Among {
-			a.Views = append(a.Views, s.standLocked(ref))
+			a.Views = append(a.Views, s.standLocked(at(ref)))
 		}
 	case queue.Audit:
 		for path, places := range s.queues {
@@ -251,6 +257,13 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	case queue.Share:
 		if i := s.find(c.Path, c.ID); i >= 0 && !s.queues[c.Path][i].Shared {
 			s.queues[c.Path][i].Shared = true
+			s.writes.Add(1)
+		}
+		s.tellLocked(c.Path)
+		a.View = s.standLocked(c.Ref)
+	case queue.Weigh:
+		if i := s.find(c.Path, c.ID); i >= 0 && c.Weight < s.queues[c.Path][i].Permits {
+			s.queues[c.Path][i].Permits = c.Weight
 			s.writes.Add(1)
 		}
 		s.tellLocked(c.Path)
@@ -303,16 +316,20 @@ func (s *Server) enterLocked(x *session, c queue.Command) queue.Answer {
 			s.writes.Add(-1) // with the write of the other
 		}
 	}
+	places := s.queues[c.Path]
 	if s.find(c.Path, c.ID) < 0 {
-		excludes := func(q *place) bool { return !q.Shared || !c.Reads }
-		if c.Op == queue.Try && slices.ContainsFunc(s.queues[c.Path], excludes) {
+		if len(places) > 0 && places[0].permits != c.Ref.Permits {
+			return queue.Answer{Outcome: queue.Denied, Err: fmt.Errorf("%w: the path is for %d", second.ErrPermits, places[0].permits)}
+		}
+		places = append(places, &place{session: x, permits: c.Ref.Permits, Contender: second.Contender{
+			ID: c.ID, Token: s.revision + 1, Shared: c.Reads, Linger: c.Linger, Permits: c.Weight,
+			Since: time.Now(), Host: "memory", PID: os.Getpid(), Label: x.process.name,
+		}})
+		if c.Op == queue.Try && !has(places, len(places)-1) {
 			return queue.Answer{Outcome: queue.Locked}
 		}
 		s.revision++
-		s.queues[c.Path] = append(s.queues[c.Path], &place{session: x, Contender: second.Contender{
-			ID: c.ID, Token: s.revision, Shared: c.Reads, Linger: c.Linger,
-			Since: time.Now(), Host: "memory", PID: os.Getpid(), Label: x.process.name,
-		}})
+		s.queues[c.Path] = places
 		s.writes.Add(1)
 	}
 	s.tellLocked(c.Path)
@@ -363,6 +380,30 @@ func (s *Server) news(p *place, v queue.View) {
 	}
 }
 
+// at is a contender in its queue: permits have one of their own.
+func at(ref queue.Ref) queue.Ref {
+	if ref.Permits > 0 {
+		ref.Path = "permits of " + ref.Path
+	}
+	return ref
+}
+
+// has reports whether the i-th of a queue has what it wants.
+func has(places []*place, i int) bool {
+	p := places[i]
+	if p.permits > 0 {
+		return sum(places[:i+1]) <= p.permits
+	}
+	return !slices.ContainsFunc(places[:i], func(q *place) bool { return !q.Shared || !p.Shared })
+}
+
+func sum(places []*place) (permits int) {
+	for _, p := range places {
+		permits += p.Permits
+	}
+	return permits
+}
+
 func (s *Server) find(path, id string) int {
 	return slices.IndexFunc(s.queues[path], func(p *place) bool { return p.ID == id })
 }
@@ -383,15 +424,23 @@ func (s *Server) viewLocked(path string, i int) queue.View {
 	places := s.queues[path]
 	p := places[i]
 	v := queue.View{ID: p.ID, Known: true, Token: p.Token, Reads: p.Shared, Asked: p.Asked}
+	v.Has = has(places, i)
 	for j, q := range places {
-		switch excludes := !p.Shared || !q.Shared; {
+		waits := q.permits > 0 && !has(places, j)
+		excludes := waits || q.permits == 0 && (!p.Shared || !q.Shared)
+		if waits && j != i {
+			v.Waiting++
+		}
+		switch {
 		case j < i && excludes:
 			v.Ahead, v.Nearest = v.Ahead+1, q.Contender
 		case j > i && excludes:
 			v.Behind = true
 		}
 	}
-	v.Has = v.Ahead == 0
+	if !v.Has {
+		v.Free = p.permits - sum(places[:i])
+	}
 	v.Reader = i+1 < len(places) && places[i+1].Shared
 	return v
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A claim is one way to queue for the lock at path.
+// A claim is one way to queue for the lock at path, or for some of so many permits.
 type claim struct {
-	tier   *Tier
-	path   string
-	mode   second.Mode
-	linger time.Duration // as its contenders say
+	tier    *Tier
+	path    string
+	mode    second.Mode
+	permits int           // 0: the lock
+	linger  time.Duration // as its contenders say
 }
 
 func (l *claim) Equal(other second.Claim) bool {
@@ -27,13 +28,13 @@ func (l *claim) Equal(other second.Claim) bool {
 // Acquire takes one command if it need not wait for anybody.
 func (l *claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
 	return l.start(ctx, "acquire", func(ctx context.Context) (*Contender, error) {
-		return l.queueUp(ctx, nil, w)
+		return l.queueUp(ctx, nil, w, nil)
 	})
 }
 
 // TryAcquire takes one command, which writes nothing if somebody is in the way.
 func (l *claim) TryAcquire(ctx context.Context) (second.Grant, error) {
-	return l.start(ctx, "try", l.try)
+	return l.start(ctx, "try", func(ctx context.Context) (*Contender, error) { return l.try(ctx, 1) })
 }
 
 // Requeue takes one command, which removes the one contender and appends the other.
@@ -52,7 +53,7 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait)
 		if begun.Swap(true) {
 			return nil, context.Cause(ctx)
 		}
-		return l.queueUp(ctx, old, w)
+		return l.queueUp(ctx, old, w, nil)
 	})
 	if err != nil {
 		if !begun.Swap(true) {
@@ -106,14 +107,17 @@ var errGone = errors.New("place in the queue lost")
 
 // queueUp queues and waits for the turn. An old contender, which has been given up, goes with the command that appends the first
 // new one.
-func (l *claim) queueUp(ctx context.Context, old *Contender, w *second.Wait) (*Contender, error) {
+func (l *claim) queueUp(ctx context.Context, old *Contender, w *second.Wait, d *second.Demand) (*Contender, error) {
 	for ; ; old = nil {
 		c, err := l.enrol(ctx)
 		if err != nil {
 			old.releaseIfAny()
 			return nil, err
 		}
-		if err = c.acquire(ctx, old, w); err == nil {
+		if d != nil {
+			c.weight.Store(max(1, int64(d.Want())))
+		}
+		if err = c.acquire(ctx, old, w, d); err == nil {
 			return c, nil
 		}
 		c.discard()
@@ -150,7 +154,7 @@ func (l *claim) enrol(ctx context.Context) (*Contender, error) {
 }
 
 // try takes the lock if nobody is in the way.
-func (l *claim) try(ctx context.Context) (*Contender, error) {
+func (l *claim) try(ctx context.Context, weight int) (*Contender, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -162,6 +166,7 @@ func (l *claim) try(ctx context.Context) (*Contender, error) {
 		return nil, err
 	}
 	c := l.newContender(x)
+	c.weight.Store(int64(weight))
 	if err = x.Enrol(c); err == nil {
 		err = c.tryOnce()
 	}
@@ -177,7 +182,7 @@ func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 	scope, end := l.tier.scope(ctx)
 	l.tier.await(scope, false)
 	end()
-	a, err := l.tier.insist(ctx, Command{Op: List, Ref: Ref{Path: l.path}})
+	a, err := l.tier.insist(ctx, Command{Op: List, Ref: Ref{Path: l.path, Permits: l.permits}})
 	if err != nil {
 		return nil, l.failure("contenders of", err)
 	}
@@ -186,7 +191,7 @@ func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 
 // Revoke has those that have the lock know that they are asked for it. It is nothing if nobody has.
 func (l *claim) Revoke(ctx context.Context) error {
-	if _, err := l.tier.insist(ctx, Command{Op: Ask, Ref: Ref{Path: l.path}}); err != nil {
+	if _, err := l.tier.insist(ctx, Command{Op: Ask, Ref: Ref{Path: l.path, Permits: l.permits}}); err != nil {
 		return l.failure("revoke", err)
 	}
 	return nil

@@ -39,6 +39,10 @@ type Ref struct {
 	ID    string
 	Reads bool  // it entered as a reader
 	Token int64 // 0 as long as it is not known to queue
+
+	// Permits is of how many it wants some, and 0 if it wants a lock, which is another queue. Those in a queue have the
+	// permits of which those ahead and they together want no more than there are.
+	Permits int
 }
 
 // A Command is one request to a store.
@@ -46,6 +50,7 @@ type Command struct {
 	Op      Op
 	Session string
 	Ref                   // the contender; of List and Ask the path alone
+	Weight  int           // how many permits it wants
 	Linger  time.Duration // what it says of itself
 	Old     Ref           // the contender that an Enter removes, none if it has no ID
 	Among   []Ref
@@ -64,6 +69,7 @@ const (
 	Try     Op = "try"     // queue if nobody is in the way
 	Look    Op = "look"    // how does it stand
 	Share   Op = "share"   // it reads from now on
+	Weigh   Op = "weigh"   // it wants no more than Weight permits, or has none above that, from now on
 	Leave   Op = "leave"   // remove it
 	List    Op = "list"    // the queue
 	Ask     Op = "ask"     // ask those that have the lock to give it up
@@ -126,6 +132,8 @@ type View struct {
 	Asked   bool // to give the lock up
 	Behind  bool // somebody waits because of it
 	Reader  bool // the one right behind reads
+	Free    int  // permits that nobody ahead wants, if it does not have its own
+	Waiting int  // others who wait for permits
 	Ahead   int  // with whom it cannot share the lock
 	Nearest second.Contender
 

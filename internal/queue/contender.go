@@ -25,6 +25,7 @@ type Contender struct {
 	wake    mutexbool.Bool // look again
 
 	token   atomic.Int64 // 0 until it is known to queue
+	weight  atomic.Int64 // permits that it wants, or has
 	unclear atomic.Bool  // an Enter was not answered
 	doomed  atomic.Bool  // an Enter that removes it may have been executed
 
@@ -78,11 +79,11 @@ func (c *Contender) newSignal() *contention.Signal { return contention.New(func(
 
 // Ref is how the store finds the contender.
 func (c *Contender) Ref() Ref {
-	return Ref{Path: c.claim.path, ID: c.id, Reads: c.claim.mode == second.Reading, Token: c.token.Load()}
+	return Ref{Path: c.claim.path, ID: c.id, Reads: c.claim.mode == second.Reading, Token: c.token.Load(), Permits: c.claim.permits}
 }
 
 func (c *Contender) command(op Op) Command {
-	return Command{Op: op, Session: c.session.name, Ref: c.Ref(), Linger: c.claim.linger}
+	return Command{Op: op, Session: c.session.name, Ref: c.Ref(), Weight: int(c.weight.Load()), Linger: c.claim.linger}
 }
 
 // send sends a command about the contender once. Its answer is waited for whoever has lost interest: else nobody would know
@@ -109,7 +110,7 @@ func (c *Contender) send(cmd Command) Answer {
 	return a
 }
 
-func (c *Contender) acquire(ctx context.Context, old *Contender, w *second.Wait) error {
+func (c *Contender) acquire(ctx context.Context, old *Contender, w *second.Wait, d *second.Demand) error {
 	if err := c.enter(ctx, old); err != nil {
 		old.releaseIfAny()
 		return err
@@ -117,7 +118,7 @@ func (c *Contender) acquire(ctx context.Context, old *Contender, w *second.Wait)
 	if c.holdUnfollowed() {
 		return nil
 	}
-	return c.wait(ctx, w)
+	return c.wait(ctx, w, d)
 }
 
 // enter appends the contender to the queue. The same command is sent until it is answered: a later one finds what an earlier one
@@ -165,7 +166,7 @@ func (c *Contender) tryOnce() error {
 }
 
 // wait waits until the contender has the lock, and holds it. errGone says that it has to start again.
-func (c *Contender) wait(ctx context.Context, w *second.Wait) error {
+func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) error {
 	if !c.follow() {
 		return second.ErrClosed
 	}
@@ -173,6 +174,11 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait) error {
 	defer w.Forget()
 	for pace := shortest; ; pace = min(2*pace, longest) {
 		c.wake.Clear()
+		var changed <-chan struct{} // the demand has
+		if d != nil {
+			d.Changed.Clear()
+			changed = d.Changed.C()
+		}
 		if c.lost() {
 			return errGone
 		}
@@ -182,7 +188,12 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait) error {
 		if c.hold() { // else it is not its turn, or the lease has run out and may be renewed
 			return nil
 		}
-		if err := c.awaitNews(ctx, pace); err != nil {
+		if d != nil {
+			if err := c.bid(ctx, d); err != nil {
+				return err
+			}
+		}
+		if err := c.awaitNews(ctx, pace, changed); err != nil {
 			return c.claim.tier.explain(err)
 		}
 	}
@@ -191,23 +202,25 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait) error {
 // shortest and longest are the times between two looks at somebody who tells nobody.
 const shortest, longest = 10 * time.Millisecond, 100 * time.Millisecond
 
-// awaitNews waits until the contender is told something, or has to look again.
-func (c *Contender) awaitNews(ctx context.Context, pace time.Duration) error {
-	look := c.newest().Again
-	switch {
-	case look == 0:
-		return c.wake.Wait(ctx)
-	case look <= longest:
-		look = min(look, pace)
+// awaitNews waits until the contender is told something, something has changed, or it has to look again.
+func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <-chan struct{}) error {
+	var look <-chan time.Time
+	if again := c.newest().Again; again > 0 {
+		if again <= longest {
+			again = min(again, pace)
+		}
+		timer := time.NewTimer(again)
+		defer timer.Stop()
+		look = timer.C
 	}
-	timer := time.NewTimer(look)
-	defer timer.Stop()
 	select {
 	case <-c.wake.C():
 		return nil
+	case <-changed:
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-timer.C:
+	case <-look:
 	}
 	if c.send(c.command(Look)).Outcome != Done {
 		return c.claim.tier.up.Wait(ctx)

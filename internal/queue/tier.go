@@ -26,6 +26,7 @@ type Config struct {
 	Logger  *slog.Logger
 	Lost    func(Ref) string // what has become of a contender that is missing
 	Trouble func() error     // why the store cannot be reached, as known without a command; nil if that is never known
+	Permits bool             // there are semaphores, too
 	OwnTTL  bool             // a contender stays for a TTL from when a Beat names it, whatever becomes of the session
 	Record  func(Record)     // for tests; nil if nobody asks
 }
@@ -88,10 +89,19 @@ func (t *Tier) Claim(path string, o second.Options) (second.Claim, error) {
 	return &claim{tier: t, path: path, mode: o.Mode, linger: o.MayLinger}, nil
 }
 
-// Semaphore is refused.
-func (t *Tier) Semaphore(path string, _ int, _ second.Options) (second.Semaphore, error) {
-	return nil, fmt.Errorf("%s: semaphore %s: %s has none here; ZooKeeper has: %w",
-		t.config.Package, path, t.config.Store, errors.ErrUnsupported)
+// Semaphore returns what queues for permits at path.
+func (t *Tier) Semaphore(path string, permits int, o second.Options) (second.Semaphore, error) {
+	if !t.config.Permits {
+		return nil, fmt.Errorf("%s: semaphore %s: %s has none here; ZooKeeper has: %w",
+			t.config.Package, path, t.config.Store, errors.ErrUnsupported)
+	}
+	l, err := t.Claim(path, o)
+	if err != nil {
+		return nil, err
+	}
+	s := semaphore{l.(*claim)}
+	s.permits = permits
+	return s, nil
 }
 
 // Err returns nil while the store answers, there may be a session, and news may come; [second.ErrClosed] at the end.

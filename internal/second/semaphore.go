@@ -44,9 +44,10 @@ type Permit interface {
 // A Demand is what the goroutines of a process want of a semaphore, as told to an acquisition under
 // way, and what that tells them.
 type Demand struct {
-	// Take returns how many permits to take when so many are free: 0 to wait for more. It is not
-	// called concurrently.
+	// Take returns how many permits to take when so many are free: 0 to wait for more, and once the acquisition has ended.
 	Take func(free int) int
+	// Want returns how many to ask for before it is known how many are free: no fewer than the first one wants.
+	Want func() int
 	// Changed is set when Take may return something else.
 	Changed mutexbool.Bool
 

@@ -1,0 +1,121 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A semaphore is a queue in which those have permits whose number, with what all ahead want, is no more than there are. So a request
+// is served whole and in order, and once it is served nobody ahead can ever want more. What one has or wants only becomes less; who
+// wants more queues for that anew.
+type semaphore struct{ *claim }
+
+// Acquire takes one command if as many permits are free as the process wants.
+func (s semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
+	return s.permitsOf(s.start(ctx, "acquire", func(ctx context.Context) (*Contender, error) {
+		return s.queueUp(ctx, nil, &d.Wait, d)
+	}))
+}
+
+// TryAcquire takes one command, which writes nothing if somebody waits or fewer than k permits are free.
+func (s semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
+	return s.permitsOf(s.start(ctx, "try", func(ctx context.Context) (*Contender, error) { return s.try(ctx, k) }))
+}
+
+// permitsOf are those of a grant: each is the contender, which is lost with all of them.
+func (s semaphore) permitsOf(g second.Grant, err error) ([]second.Permit, error) {
+	if err != nil {
+		return nil, err
+	}
+	c := g.(*Contender)
+	permits := make([]second.Permit, c.weight.Load())
+	for i := range permits {
+		permits[i] = c
+	}
+	return permits, nil
+}
+
+// Release gives permits up, with one command for those that came together.
+func (s semaphore) Release(permits []second.Permit) (err error) {
+	numbers := make(map[*Contender]int64)
+	for _, p := range permits {
+		numbers[p.(*Contender)]++
+	}
+	ends := make(chan error, len(numbers))
+	for c, n := range numbers {
+		go func() { ends <- c.releaseSome(n) }()
+	}
+	for range numbers {
+		err = cmp.Or(err, <-ends)
+	}
+	return err
+}
+
+// Most is how many permits one command can take.
+func (s semaphore) Most() int { return math.MaxInt32 }
+
+// Equal reports whether the contenders of both would be alike.
+func (s semaphore) Equal(other second.Semaphore) bool {
+	o, ok := other.(semaphore)
+	return ok && *s.claim == *o.claim
+}
+
+// bid asks for fewer permits if the contender is the first who waits, and the process takes those that are free.
+func (c *Contender) bid(ctx context.Context, d *second.Demand) error {
+	v := c.newest()
+	if !v.Known || v.Has {
+		return nil
+	}
+	d.Contest(v.Waiting)
+	if v.Ahead > 0 {
+		return nil
+	}
+	if k := int64(d.Take(v.Free)); k > 0 && k < c.weight.Load() {
+		c.weight.Store(k)
+		return c.weigh(ctx)
+	}
+	return nil
+}
+
+// weigh sends how many permits the contender has, or wants, until that is answered.
+func (c *Contender) weigh(ctx context.Context) error {
+	for pace := retry.New(); ; {
+		switch a := c.send(c.command(Weigh)); a.Outcome {
+		case Unknown, Failed:
+		default:
+			return a.Err
+		}
+		if err := c.claim.tier.pause(ctx, pace.NextBackOff()); err != nil {
+			return err
+		}
+	}
+}
+
+// releaseSome gives so many of the permits up, and waits until that is done, for a third of the TTL at most.
+func (c *Contender) releaseSome(n int64) error {
+	if c.weight.Add(-n) == 0 {
+		return c.Release()
+	}
+	if err := c.lossAt(c.claim.tier.Now()); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	if !c.claim.tier.Spawn(func() {
+		defer close(done)
+		c.weigh(c.tenure) // whose end takes the rest along
+	}) {
+		return second.ErrClosed
+	}
+	bound := time.NewTimer(c.session.ttl / 3)
+	defer bound.Stop()
+	select {
+	case <-done:
+	case <-bound.C:
+	}
+	return context.Cause(c.life)
+}
