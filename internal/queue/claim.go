@@ -214,7 +214,7 @@ func (t *Tier) remove(item *remains) bool {
 		a = t.do(t.ctx, c.command(Leave))
 	}
 	if over || a.Outcome == Done {
-		t.contenders.Delete(c.id)
+		t.contenders.CompareAndDelete(c.id, c)
 		return true
 	}
 	c.session.doubtful.Store(true)

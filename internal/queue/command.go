@@ -17,7 +17,7 @@ type Store interface {
 	// Do executes a command, in one round trip, and returns once it is answered, or at the end of ctx at the latest; a Beat
 	// that takes several may wait for each of them as long as that is worth. It does not repeat what may have been executed.
 	Do(ctx context.Context, c Command) Answer
-	// Name returns one for a contender that is yet to enter under a session. No other has it, nor one that may still enter.
+	// Name returns one for a contender that is yet to enter under a session. No other in the queue has it, nor one that may still enter.
 	Name(session string) string
 	// CheckPath reports why no lock can be at path.
 	CheckPath(path string) error
@@ -25,7 +25,8 @@ type Store interface {
 	Close()
 }
 
-// A Follower is a store that tells how a contender stands only as long as it is told to. Any other tells it unasked.
+// A Follower is a store that tells how a contender stands only as long as it is told to. Any other tells it unasked. Its names may be
+// used again, from when a contender is known to be removed; so all that it tells has the Token of the Ref, also of one that is missing.
 type Follower interface {
 	// Follow has the store tell, by [Tier.Tell], how a contender stands and each change, until Unfollow. Both return at once, and
 	// may call Tell.

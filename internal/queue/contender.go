@@ -161,6 +161,8 @@ func (c *Contender) tryOnce() error {
 		return nil
 	case c.newest().Quarantined:
 		return t.Quarantine().Locked()
+	case !c.newest().Has: // who was in the way showed too late
+		return second.ErrLocked
 	}
 	return errors.New("the lease has run out and is not renewed yet")
 }
@@ -447,7 +449,7 @@ func (c *Contender) discard() {
 func (c *Contender) giveUp() (loss error) {
 	c.Err() // reads the clock
 	c.quit(second.ErrReleased)
-	c.session.leaving.Store(c.id, nil)
+	c.session.leaving.Store(c.id, c)
 	c.session.Leave(c)
 	c.unfollow() // before its place goes, which is no loss
 	return context.Cause(c.life)
@@ -503,11 +505,11 @@ func (c *Contender) finish(fate error, gone bool) {
 	c.finished.Do(func() {
 		c.reportLoss(fate)
 		c.fate = fate
-		c.session.leaving.Delete(c.id)
+		c.session.leaving.CompareAndDelete(c.id, c)
 		close(c.released)
 	})
 	if gone {
-		c.claim.tier.contenders.Delete(c.id)
+		c.claim.tier.contenders.CompareAndDelete(c.id, c)
 	}
 }
 

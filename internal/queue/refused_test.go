@@ -25,13 +25,17 @@ type scripted struct {
 
 func script(t *testing.T, config queue.Config) *scripted {
 	s := new(scripted)
+	s.start(t, config, s)
+	return s
+}
+
+func (s *scripted) start(t *testing.T, config queue.Config, store queue.Store) {
 	s.says(func(queue.Command) (a queue.Answer, said bool) { return a, false })
 	config.Package, config.Store, config.TTL, config.Logger = "test", "Test", 3*time.Second, slog.New(slog.DiscardHandler)
 	config.Lost = func(r queue.Ref) string { return r.ID + " is gone" }
-	s.tier = queue.New(config, s)
+	s.tier = queue.New(config, store)
 	s.tier.Start()
 	t.Cleanup(func() { s.tier.Close() })
-	return s
 }
 
 func (s *scripted) says(f func(queue.Command) (a queue.Answer, said bool)) {

@@ -22,7 +22,7 @@ type session struct {
 	ttl  time.Duration
 
 	doubtful atomic.Bool // some may queue under it for whom nobody stands; see [Tier.audit]
-	leaving  sync.Map    // IDs of contenders that were given up and are not gone yet
+	leaving  sync.Map    // by ID, contenders that were given up and are not gone yet
 }
 
 func (t *Tier) newSession(name string, ttl, sent time.Duration) *session {

@@ -286,13 +286,13 @@ func (t *Tier) ttl() time.Duration {
 	return t.config.TTL
 }
 
-// Tell takes news of a contender. What nobody stands for any more is dropped.
+// Tell takes news of a contender. What nobody stands for any more is dropped, also where another has the name by now.
 func (t *Tier) Tell(v View) {
 	if t.config.Record != nil {
 		now := t.Now()
 		t.config.Record(Record{Begun: now, Ended: now, Answer: Answer{View: v}})
 	}
-	if c, ok := t.contenders.Load(v.ID); ok {
+	if c, ok := t.contenders.Load(v.ID); ok && (t.follower == nil || v.Token == c.(*Contender).Token()) {
 		c.(*Contender).apply(v)
 	}
 }
