@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// packages are those that the lock on ZooKeeper consists of, each before those that use it or whose tests do. Their guards
+// packages are those that the lock consists of, but for what is in nested modules, each before those that use it or whose tests do. Their guards
 // are taken out, and their tests have to see it. This is the one place that names them.
 var packages = []string{
 	"mutexbool", "internal/contention", "internal/lease", "internal/retry", "internal/reaper", "internal/second", "internal/notice",
-	"zklock/internal/link", "zklock", "tier", "dropin", ".", "election",
+	"internal/queue", "zklock/internal/link", "zklock", "tier", "dropin", ".", "election",
 }
 
 // findAll returns the mutants of the packages below root.

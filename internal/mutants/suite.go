@@ -16,7 +16,7 @@ import (
 )
 
 // viewers are the packages whose tests can see something, each before those farther away.
-var viewers = append(slices.Clone(packages), "internal/sim")
+var viewers = append(slices.Clone(packages), "internal/memory", "internal/sim")
 
 // A suite is the tests of one tree, but for those that need a real server: they take long, and what they see should be seen in
 // virtual time.
