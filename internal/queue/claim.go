@@ -146,7 +146,7 @@ func (l *claim) enrol(ctx context.Context) (*Contender, error) {
 			return nil, err
 		}
 		c := l.newContender(x)
-		if x.Enrol(c) == nil {
+		if c.session.Enrol(c) == nil {
 			return c, nil
 		}
 		c.finish(nil, true)
@@ -167,7 +167,7 @@ func (l *claim) try(ctx context.Context, weight int) (*Contender, error) {
 	}
 	c := l.newContender(x)
 	c.weight.Store(int64(weight))
-	if err = x.Enrol(c); err == nil {
+	if err = c.session.Enrol(c); err == nil {
 		err = c.tryOnce()
 	}
 	if err != nil {

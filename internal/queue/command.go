@@ -39,7 +39,7 @@ type Ref struct {
 	Path  string
 	ID    string
 	Reads bool  // it entered as a reader
-	Token int64 // 0 as long as it is not known to queue
+	Token int64 // 0 as long as it is not known
 
 	// Permits is of how many it wants some, and 0 if it wants a lock, which is another queue. Those in a queue have the
 	// permits of which those ahead and they together want no more than there are.
@@ -121,12 +121,12 @@ const (
 type View struct {
 	ID    string
 	Known bool  // it queues
-	Token int64 // of its place
+	Token int64 // of its place; 0 where that has none before it has the lock
 	// The order of views, by the store: its clock, or a revision. Of those that were told unasked, Sent is 0, and else
 	// it is when the command was sent, by the clock of [Tier.Now].
 	At   int64
 	Sent time.Duration
-	Err  error // if known, why it cannot be told how it stands; if not, why it cannot stay
+	Err  error // if known, why it cannot be told how it stands; if not, why it cannot stay, or has lost the lock
 
 	Has     bool // the lock
 	Reads   bool
@@ -138,7 +138,7 @@ type View struct {
 	Ahead   int  // with whom it cannot share the lock
 	Nearest second.Contender
 
-	Again       time.Duration // after which to look again; 0 if it will be told
+	Again       time.Duration // after which to look again, if it matters how it stands; 0 if it will be told
 	Yield       time.Duration // after which the lock is to be left for a moment to others who cannot be seen; 0 if there are none
 	Quarantined bool          // it does not have the lock as the store grants nothing
 }

@@ -24,7 +24,7 @@ type Contender struct {
 	id      string
 	wake    mutexbool.Bool // look again
 
-	token   atomic.Int64 // 0 until it is known to queue
+	token   atomic.Int64 // 0 until it is known
 	weight  atomic.Int64 // permits that it wants, or has
 	unclear atomic.Bool  // an Enter was not answered
 	doomed  atomic.Bool  // an Enter that removes it may have been executed
@@ -65,17 +65,32 @@ type Contender struct {
 }
 
 func (l *claim) newContender(x *session) *Contender {
-	c := &Contender{claim: l, session: x, id: l.tier.store.Name(x.name), released: make(chan struct{})}
+	t := l.tier
+	c := &Contender{claim: l, session: x, id: t.store.Name(x.name), released: make(chan struct{})}
+	if t.config.Apart {
+		c.session = t.newSession(x.name, x.ttl, t.Now())
+	}
 	// Not derived from the context of Acquire, which bounds only the wait.
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.tenure, c.quit = context.WithCancelCause(c.life)
 	c.contested.Store(c.newSignal())
 	c.shared.Store(l.mode == second.Reading)
-	l.tier.contenders.Store(c.id, c)
+	t.contenders.Store(c.id, c)
+	if t.ctx.Err() != nil { // End may not have seen it
+		c.session.End(second.ErrClosed)
+	}
 	return c
 }
 
-func (c *Contender) newSignal() *contention.Signal { return contention.New(func() { c.follow() }) }
+func (c *Contender) newSignal() *contention.Signal { return contention.New(c.attend) }
+
+// attend has whoever stands behind be seen.
+func (c *Contender) attend() {
+	c.follow()
+	if c.newest().Again > 0 {
+		c.claim.tier.Spawn(func() { c.send(c.command(Look)) })
+	}
+}
 
 // Ref is how the store finds the contender.
 func (c *Contender) Ref() Ref {
@@ -273,6 +288,8 @@ func (c *Contender) apply(v View) {
 			c.unclear.Store(true) // it may still have to be removed
 		}
 		c.missing(!v.Known, v.Err)
+	} else if c.claim.tier.config.Apart && v.Known {
+		c.session.Renew(v.Sent)
 	}
 	c.wake.Set()
 }
@@ -284,7 +301,7 @@ func (c *Contender) apply(v View) {
 func (c *Contender) takes(v View) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	queued := c.token.Load() != 0
+	queued, token := c.said.Known, c.token.Load()
 	switch {
 	case !v.Known && v.Err != nil:
 		return false // it cannot stay, whatever was said since
@@ -295,7 +312,7 @@ func (c *Contender) takes(v View) bool {
 		return !queued
 	case v.At <= c.unseen:
 		return false
-	case queued && v.Token != c.token.Load():
+	case token != 0 && v.Token != token:
 		return false // a late command has given it another place; the one that it had is lost
 	}
 	c.token.Store(v.Token)
@@ -374,8 +391,11 @@ func (c *Contender) missing(gone bool, why error) {
 	if c.spent.Load() {
 		return
 	}
+	c.lossAt(c.claim.tier.Now()) // a lease that is over has ended before
 	loss := c.removed()
-	if why != nil {
+	if errors.Is(why, second.ErrLost) {
+		loss = why
+	} else if why != nil {
 		loss = second.Lost(second.ByOther, "%s: %w", c.claim.path, why)
 	} else if gone {
 		c.gone.Store(true)
@@ -437,7 +457,7 @@ func (c *Contender) reap() {
 func (c *Contender) discard() {
 	c.spent.Store(true)
 	c.giveUp()
-	if c.token.Load() == 0 && !c.unclear.Load() {
+	if !c.newest().Known && !c.unclear.Load() {
 		c.finish(nil, true) // it never entered
 		return
 	}

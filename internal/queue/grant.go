@@ -133,6 +133,7 @@ func (c *Contender) awaitReader(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.tenure, func() { cancel(context.Cause(c.tenure)) })()
+	c.attend()
 	for {
 		c.wake.Clear()
 		if err := cmp.Or(c.Err(), context.Cause(ctx)); err != nil {
@@ -144,7 +145,7 @@ func (c *Contender) awaitReader(ctx context.Context) error {
 		if v := c.newest(); v.Reads || v.Reader || v.Err != nil {
 			return v.Err
 		}
-		c.wake.Wait(ctx) // whose end is seen above
+		c.awaitNews(ctx, longest, nil) // the end of ctx is seen above
 	}
 }
 
@@ -192,9 +193,7 @@ func (c *Contender) sendShare() error {
 // The contender is not idle from before check is called until the write cannot take effect any more. So whoever makes check fail
 // first and then finds it idle may hand the lock on: no write of the former user takes effect later.
 func (c *Contender) Write(ctx context.Context, check func() error, send func() (Outcome, error)) error {
-	c.pending.Add(1) // count first, look after
-	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
-		c.pending.Add(-1)
+	if err := c.Begin(ctx, check); err != nil {
 		return err
 	}
 	answer := make(chan error, 1)
@@ -203,11 +202,11 @@ func (c *Contender) Write(ctx context.Context, check func() error, send func() (
 		if outcome == Unknown { // it may take effect for as long as the lock is ours
 			err = fmt.Errorf("%w: %w", second.ErrUnknown, err)
 		} else {
-			c.pending.Add(-1)
+			c.Finish()
 		}
 		answer <- err
 	}) {
-		c.pending.Add(-1)
+		c.Finish()
 		return second.ErrClosed
 	}
 	select {
@@ -217,6 +216,20 @@ func (c *Contender) Write(ctx context.Context, check func() error, send func() (
 		return fmt.Errorf("%w: %w", second.ErrUnknown, context.Cause(ctx))
 	}
 }
+
+// Begin is the beginning of a [Contender.Write] that is sent by the caller: unless check returns an error, the contender is not idle
+// until Finish.
+func (c *Contender) Begin(ctx context.Context, check func() error) error {
+	c.pending.Add(1) // count first, look after
+	err := cmp.Or(check(), context.Cause(ctx))
+	if err != nil {
+		c.Finish()
+	}
+	return err
+}
+
+// Finish says that a write that has begun cannot take effect any more.
+func (c *Contender) Finish() { c.pending.Add(-1) }
 
 // StopWatchdog is for tests; see [lease.Lease.StopWatchdog].
 func (c *Contender) StopWatchdog() { c.session.StopWatchdog() }

@@ -27,6 +27,7 @@ type Config struct {
 	Lost    func(Ref) string // what has become of a contender that is missing
 	Trouble func() error     // why the store cannot be reached, as known without a command; nil if that is never known
 	Permits bool             // there are semaphores, too
+	Apart   bool             // each contender has a session of its own, which answers that say how it stands renew
 	OwnTTL  bool             // a contender stays for a TTL from when a Beat names it, whatever becomes of the session
 	Record  func(Record)     // for tests; nil if nobody asks
 }
@@ -201,6 +202,10 @@ func (t *Tier) End() {
 	if x, _, _ := t.sessions.now(); x != nil {
 		x.End(second.ErrClosed)
 	}
+	t.contenders.Range(func(_, c any) bool {
+		c.(*Contender).session.End(second.ErrClosed)
+		return true
+	})
 }
 
 // Spawn runs f as a task of the tier, whose end Close waits for. It reports false when the tier is closed.
