@@ -66,7 +66,7 @@ const ofLock = "locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 3
 
 // An advisor is what one process has of the advisory tier.
 type advisor struct {
-	*advisory.Tier
+	second.Tier
 	pool *pgxpool.Pool
 	line *line
 }
@@ -93,11 +93,13 @@ func launchAdvisory(tb testing.TB, url string, writes *atomic.Int64, opts ...Opt
 		tb.Fatal(err)
 	}
 	a.Tier = advisory.Open(o.advisory(a.pool))
-	for ctx := soon(tb); a.Err() != nil; time.Sleep(time.Millisecond) {
-		if ctx.Err() != nil {
-			a.Close()
-			tb.Fatal(a.Err())
-		}
+	c, err := a.Claim("/x", second.Options{})
+	if err == nil {
+		_, err = c.Contenders(soon(tb)) // once it is connected
+	}
+	if err != nil {
+		a.Close()
+		tb.Fatal(err)
 	}
 	return a
 }
@@ -121,7 +123,7 @@ func (a *advisor) forSuite() *tiertest.Process {
 		Cut:      a.line.sever,
 		Kill:     a.kill,
 		Messages: a.line.messages,
-		Blind:    func(g second.Grant) { g.(*advisory.Contender).StopWatchdog() },
+		Blind:    func(g second.Grant) { g.(interface{ StopWatchdog() }).StopWatchdog() },
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/pglock/internal/advisory"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -45,6 +46,9 @@ type guarded interface {
 // is lost, whatever is under way; also when an answer is lost. The hold knows of it before.
 func Tx(ctx context.Context, hold *tier.Hold, f func(tx pgx.Tx) error) error {
 	g, ok := hold.Grant().(guarded)
+	if !ok {
+		g, ok = advisory.GuardOf(hold.Grant())
+	}
 	if !ok {
 		return fmt.Errorf("pglock: transaction under %s: that lock is not on PostgreSQL", hold.Path())
 	}

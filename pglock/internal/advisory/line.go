@@ -1,29 +1,37 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
 
-// A line is one connection. One at a time talks on it; while nobody does, somebody may listen.
+// A line is one connection, whose session the server ends when it has been idle for the TTL. One at a time talks on it; while nobody
+// does, somebody may listen.
 type line struct {
 	conn  *pgx.Conn
 	wire  net.Conn // below pgx, for deadlines of our own: with a context, pgx starts a goroutine for each request
 	pid   uint32   // of the server's process
 	bound time.Duration
 
-	calm    time.Duration // how long from its beginning on nobody is granted anything
+	calm    time.Duration // until when nobody is granted anything, on the tier's clock
 	calling atomic.Bool   // further dials, of requests to cancel, are permitted
 	turn    chan struct{} // has whoever talks or listens
-	dying   func(error)   // called before the driver closes the connection as a context has ended; set before it is used
+	dying   func(error)   // called before the driver closes the connection as a context has ended; of whoever talks
+	spare   time.Time     // since when nobody uses it; guarded by the store
 
 	mu        sync.Mutex // guards the fields below
 	wanted    int        // so many want to talk
@@ -32,13 +40,147 @@ type line struct {
 	closed    bool
 }
 
+// dial makes a connection, and notes what the server says of its quarantine.
+func (s *Store) dial(ctx context.Context, heard func(*pgconn.PgConn, *pgconn.Notification)) (*line, error) {
+	c, sent := s.config, time.Now()
+	l := &line{turn: make(chan struct{}, 1), bound: s.tier.Patience()}
+	pool := c.Pool.Config()
+	config := pool.ConnConfig
+	config.OnNotification = heard
+	config.ConnectTimeout = l.bound
+	l.calling.Store(true)
+	dial := config.DialFunc
+	config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if !l.calling.Load() {
+			return nil, errors.New("pgx wants to cancel what is over")
+		}
+		return dial(ctx, network, addr)
+	}
+	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &watcher{pgconn.DeadlineContextWatcherHandler{Conn: conn.Conn()}, l}
+	}
+	ms := milliseconds(c.TTL)
+	seconds := strconv.FormatInt(int64((c.TTL+time.Second-1)/time.Second), 10)
+	maps.Copy(config.RuntimeParams, map[string]string{
+		"application_name":                    "tierlock",
+		"idle_session_timeout":                ms,
+		"idle_in_transaction_session_timeout": ms,
+		"statement_timeout":                   "0", // a wait is one
+		"lock_timeout":                        "0",
+		"default_transaction_read_only":       "off",
+		// A peer that has fallen silent is noticed, but not before its lease is over.
+		"tcp_user_timeout":        ms,
+		"tcp_keepalives_idle":     seconds,
+		"tcp_keepalives_interval": "1",
+		"tcp_keepalives_count":    "3",
+	})
+	ctx, cancel := context.WithTimeout(ctx, l.bound)
+	defer cancel()
+	if pool.BeforeConnect != nil {
+		if err := pool.BeforeConnect(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) && strings.HasPrefix(refusal.Message, "unsupported startup parameter") { // says PgBouncer
+		err = fmt.Errorf("%w: %w", ErrNoLease, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.conn, l.wire, l.pid = conn, conn.PgConn().Conn(), conn.PgConn().PID()
+	if pool.AfterConnect != nil {
+		err = pool.AfterConnect(ctx, conn)
+	}
+	if err == nil {
+		err = c.CheckSchema(ctx, conn)
+	}
+	var calm time.Duration
+	if err == nil {
+		calm, err = l.prepare(ctx, c)
+	}
+	if err != nil {
+		conn.Close(ctx)
+		return nil, err
+	}
+	l.calling.Store(false)
+	l.calm = s.tier.Now() + calm
+	s.tier.Quarantined(calm, sent, "the server was started or promoted, and first used less than a lease ago")
+	return l, nil
+}
+
+// A watcher is that of the driver, which closes a connection with which it was busy when a context ended.
+type watcher struct {
+	pgconn.DeadlineContextWatcherHandler
+	line *line
+}
+
+func (w *watcher) HandleCancel(ctx context.Context) {
+	if w.line.dying != nil {
+		w.line.dying(context.Cause(ctx))
+	}
+	w.DeadlineContextWatcherHandler.HandleCancel(ctx)
+}
+
+// prepare has the session know our statements, and asks how long the quarantine lasts.
+func (l *line) prepare(ctx context.Context, c Config) (calm time.Duration, err error) {
+	ttl := milliseconds(c.TTL)
+	p := l.conn.PgConn().StartPipeline(ctx)
+	for _, name := range slices.Sorted(maps.Keys(statements)) {
+		p.SendPrepare(name, statements[name], nil)
+	}
+	p.SendPipelineSync()
+	// What is missing in some versions and on some systems.
+	optional := map[string]string{
+		// A session that waits is not idle: only this tells that its client is gone.
+		"client_connection_check_interval": milliseconds(min(c.TTL/8, time.Second)),
+		"transaction_timeout":              "0",
+	}
+	for name, value := range optional {
+		p.SendQueryParams("SELECT set_config($1, $2, false)", [][]byte{[]byte(name), []byte(value)}, nil, nil, nil)
+		p.SendPipelineSync()
+	}
+	p.SendQueryParams("SELECT tierlock.quarantine($1), setting FROM pg_settings WHERE name = 'idle_session_timeout'", [][]byte{[]byte(ttl)}, nil, nil, nil)
+	p.SendPipelineSync()
+	if err := p.Flush(); err != nil {
+		return 0, err
+	}
+	if _, err := answer(p); err != nil {
+		return 0, err
+	}
+	for range optional {
+		var refusal *pgconn.PgError
+		if _, err := answer(p); err != nil && !errors.As(err, &refusal) {
+			return 0, err
+		}
+	}
+	rows, err := answer(p)
+	if err != nil {
+		return 0, err
+	}
+	if got := string(rows[0][1]); got != ttl {
+		return 0, fmt.Errorf("%w: it is %s ms where %s was asked for", ErrNoLease, got, ttl)
+	}
+	left, err := strconv.ParseInt(string(rows[0][0]), 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(left) * time.Millisecond, p.Close()
+}
+
+// ErrNoLease says that the server would not end an idle session in time.
+var ErrNoLease = errors.New("the session does not have the idle_session_timeout that was asked for: a pooler in between, such as PgBouncer, does not pass it on, " +
+	"or a hook of the pool has changed it; connect to the server itself")
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
 // answer reads what the statements up to the next sync have answered, and returns the last rows.
 func answer(p *pgconn.Pipeline) (rows [][][]byte, failure error) {
 	for {
 		results, err := p.GetResults()
-		var refusal *pgconn.PgError
 		switch {
-		case errors.As(err, &refusal) && refusal.Severity != "FATAL":
+		case refused(err):
 			failure = err
 			continue
 		case err != nil:
@@ -86,30 +228,38 @@ func (l *line) ask(bound time.Duration, c call) (rows [][][]byte, err error) {
 		return nil, err
 	}
 	rows, err = answer(p)
-	var refusal *pgconn.PgError
-	if err != nil && !(errors.As(err, &refusal) && refusal.Severity != "FATAL") {
+	if err != nil && !refused(err) {
 		return nil, err
 	}
-	if closing := p.Close(); closing != nil && err == nil {
-		err = closing
-	}
-	return rows, err
+	return rows, cmp.Or(err, p.Close())
 }
 
-// begin waits for the turn to talk, which done gives back. It is false on a line that is closed.
-func (l *line) begin() bool {
+// refused reports whether the server has answered with an error, and the connection goes on.
+func refused(err error) bool {
+	var refusal *pgconn.PgError
+	return errors.As(err, &refusal) && refusal.Severity != "FATAL" && refusal.Severity != "PANIC"
+}
+
+// begin waits for the turn to talk, which done gives back. An error says that the line is closed, or ctx done before.
+func (l *line) begin(ctx context.Context) error {
 	l.mu.Lock()
 	l.wanted++
 	l.interruptLocked()
 	l.mu.Unlock()
-	l.turn <- struct{}{}
+	var err error
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wanted--
-	if l.closed {
-		<-l.turn
+	if err == nil && l.closed {
+		l.done()
+		return errDropped
 	}
-	return !l.closed
+	return err
 }
 
 func (l *line) done() { <-l.turn }
@@ -153,9 +303,8 @@ func (l *line) listen() error {
 	defer l.done()
 	l.mu.Lock()
 	if l.closed || l.wanted > 0 || !time.Now().Before(l.next) {
-		closed := l.closed
-		l.mu.Unlock()
-		if closed {
+		defer l.mu.Unlock()
+		if l.closed {
 			return errDropped
 		}
 		return nil
@@ -191,19 +340,13 @@ func (l *line) drop() {
 	l.wire.Close()
 }
 
-func (l *line) isClosed() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.closed
-}
-
 // close says goodbye if the server can hear it. Whoever is at it has a moment to come to an end.
 func (l *line) close() {
-	impatience := time.AfterFunc(l.bound, l.drop)
-	defer impatience.Stop()
-	if l.begin() {
+	ctx, cancel := context.WithTimeout(context.Background(), l.bound)
+	defer cancel()
+	if l.begin(ctx) == nil {
 		l.wire.SetDeadline(time.Now().Add(l.bound))
-		l.conn.PgConn().Close(context.Background())
+		l.conn.PgConn().Close(ctx)
 		l.done()
 	}
 	l.drop()

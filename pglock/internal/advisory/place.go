@@ -70,14 +70,14 @@ func newOwner(label string) owner {
 }
 
 // name is that of a contender, behind its token.
-func (c *Contender) name(asked bool) string {
-	o := c.claim.tier.owner
+func (e *entry) name(asked bool) string {
+	o := e.store.owner
 	mark := "0"
 	if asked {
 		mark = "1"
 	}
-	return " " + mark + " " + strconv.FormatInt(int64(o.pid), 36) + " " + strconv.FormatInt(c.claim.linger.Milliseconds(), 36) +
-		" " + strconv.FormatInt(c.queued.UnixMilli(), 36) + " " + o.host + " " + o.label
+	return " " + mark + " " + strconv.FormatInt(int64(o.pid), 36) + " " + strconv.FormatInt(e.linger.Milliseconds(), 36) +
+		" " + strconv.FormatInt(e.queued.UnixMilli(), 36) + " " + o.host + " " + o.label
 }
 
 func (p place) ours() bool { return strings.HasPrefix(p.name, "tierlock ") }

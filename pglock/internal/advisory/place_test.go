@@ -9,12 +9,12 @@ import (
 )
 
 func TestNameSaysWhoItIs(t *testing.T) {
-	c := &Contender{
-		claim:  &claim{tier: &Tier{owner: owner{host: "db-7", label: "night run"}}, linger: 1500 * time.Millisecond},
+	c := &entry{
+		store:  &Store{owner: owner{host: "db-7", pid: 4711, label: "night run"}},
+		linger: 1500 * time.Millisecond,
 		queued: time.UnixMilli(1_700_000_000_123).UTC(),
 	}
-	c.claim.tier.owner.pid = 4711
-	want := second.Contender{ID: "31", Token: 99, Since: c.queued, Host: "db-7", PID: 4711, Label: "night run", Linger: c.claim.linger, Asked: true}
+	want := second.Contender{ID: "31", Token: 99, Since: c.queued, Host: "db-7", PID: 4711, Label: "night run", Linger: c.linger, Asked: true}
 	p := place{pid: 31, granted: true, name: "tierlock 99" + c.name(true)}
 	if got := p.describe(); got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
