@@ -103,16 +103,19 @@ func (c *Contender) command(op Op) Command {
 
 // send sends a command about the contender once. Its answer is waited for whoever has lost interest: else nobody would know
 // whether it queues.
-func (c *Contender) send(cmd Command) Answer {
+func (c *Contender) send(cmd Command) Answer { return c.sendFor(c.claim.tier.ctx, cmd) }
+
+// sendFor waits no longer than for ctx.
+func (c *Contender) sendFor(ctx context.Context, cmd Command) Answer {
 	t := c.claim.tier
 	sent := t.Now()
-	a := t.do(t.ctx, cmd)
+	a := t.do(ctx, cmd)
 	a.View.Sent = sent
 	switch {
 	case a.Outcome == Unknown || a.Begun:
+		c.session.doubtful.Store(true)
 		if cmd.Op == Enter || cmd.Op == Try {
 			c.unclear.Store(true)
-			c.session.doubtful.Store(true)
 		}
 	case a.Outcome == Expired:
 		t.expire(c.session, a.Err)
@@ -484,7 +487,7 @@ func (c *Contender) startRelease(loss error) {
 		c.finish(cmp.Or(loss, c.removed()), true)
 	case c.session.Over() && !t.config.OwnTTL:
 		c.finish(loss, true) // it goes with the session
-	case t.unreachable() != nil:
+	case t.Err() != nil:
 		c.leaveToReaper(loss)
 	default:
 		if !t.Spawn(func() { c.release(loss) }) {
@@ -498,8 +501,6 @@ func (c *Contender) release(loss error) {
 	switch a := c.send(c.command(Leave)); a.Outcome {
 	case Done:
 		c.finishRemoved(a.Removed, loss)
-	case Expired: // with all that was under it
-		c.finishRemoved(Missing, loss)
 	case Denied:
 		c.leaveToReaper(cmp.Or(loss,
 			fmt.Errorf("%w; it stays in the queue until its lease ends, and even this process queues behind it", a.Err)))
@@ -508,10 +509,9 @@ func (c *Contender) release(loss error) {
 	}
 }
 
-// finishRemoved follows a command that has removed the contender, or not found it. While the lease runs, nothing but another hand
-// takes it away.
+// finishRemoved follows a command that has removed the contender, or not found it.
 func (c *Contender) finishRemoved(r Removal, loss error) {
-	if r == Missing && loss == nil && !c.doomed.Load() && c.session.Valid() {
+	if r == Missing && loss == nil && !c.doomed.Load() && !c.session.Over() {
 		loss = c.removed()
 	}
 	c.gone.Store(true)
