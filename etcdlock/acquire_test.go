@@ -52,7 +52,7 @@ func TestContendersAreServedInTheOrderOfTheirKeys(t *testing.T) {
 func TestTokenIsTheCreateRevisionOfTheKey(t *testing.T) {
 	t.Parallel()
 	c := mustAcquire(t, start(t).at(t, lockPath(t)))
-	answer, err := outside(t).Get(soon(t), c.key)
+	answer, err := outside(t).Get(soon(t), keyOf(c.Ref()))
 	if err != nil || len(answer.Kvs) != 1 || answer.Kvs[0].CreateRevision != c.Token() {
 		t.Errorf("token %d, key %v, %v", c.Token(), answer, err)
 	}

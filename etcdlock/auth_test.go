@@ -10,6 +10,7 @@ import (
 	"github.com/tierlock/tierlock/etcdlock/internal/version"
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -39,13 +40,13 @@ func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
 	}})
 	o, _, _ := newOptions(nil) // a TTL that gives the server time to look at passwords
 	s := open(client, o)
-	defer s.Close()
-	follow := func(path string) *contender {
-		l, err := s.Claim(path, second.Options{})
+	defer s.tier.Close()
+	follow := func(path string) *queue.Contender {
+		l, err := s.tier.Claim(path, second.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := mustAcquire(t, lock{l.(*claim)})
+		c := mustAcquire(t, lock{l, path})
 		c.Contested().C()
 		return c
 	}

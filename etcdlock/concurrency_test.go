@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -57,7 +58,7 @@ func TestEtcdsMutexAndOurReadersExcludeEachOther(t *testing.T) {
 	defer session.Close()
 	theirs := concurrency.NewMutex(session, lockPath(t))
 	l := start(t).in(t, lockPath(t), second.Reading)
-	readers := []*contender{mustAcquire(t, l), mustAcquire(t, start(t).in(t, lockPath(t), second.Reading))}
+	readers := []*queue.Contender{mustAcquire(t, l), mustAcquire(t, start(t).in(t, lockPath(t), second.Reading))}
 	wantErr(t, theirs.TryLock(soon(t)), concurrency.ErrLocked)
 	locked := make(chan error, 1)
 	go func() { locked <- theirs.Lock(soon(t)) }()

@@ -1,12 +1,14 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -28,7 +30,7 @@ func New(client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
 	if err := tier.Check(share...); err != nil { // before there is anything to close
 		return nil, err
 	}
-	return tier.New(open(client, o), share...)
+	return tier.New(open(client, o).tier, share...)
 }
 
 // Txn runs ops in one etcd transaction that takes effect only while the lock of hold is ours:
@@ -41,14 +43,39 @@ func New(client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
 // error wraps [tier.ErrUnknown], and the cause of ctx: ops may still take effect, but never after the
 // lock went to another process. Until the outcome is known the lock is not handed on within the process
 // either; if it never is known, the lock leaves the process with the release.
-func Txn(ctx context.Context, hold *tier.Hold, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
-	c, ok := hold.Grant().(*contender)
+func Txn(ctx context.Context, hold *tier.Hold, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
+	c, ok := hold.Grant().(*queue.Contender)
+	if ok {
+		_, ok = c.Store().(*store)
+	}
 	if !ok {
 		return nil, fmt.Errorf("etcdlock: transaction under %s: that lock is not on etcd", hold.Path())
 	}
-	answer, err := c.txn(ctx, hold.Err, ops)
-	if err != nil {
+	if resp, err = guarded(ctx, c, hold.Err, ops); err != nil {
 		return nil, fmt.Errorf("etcdlock: transaction under %s: %w", hold.Path(), err)
 	}
-	return answer, nil
+	return resp, nil
+}
+
+// guarded runs ops in a transaction that takes effect only while the key is there; see [queue.Contender.Write]. A key that is not
+// there has been deleted, and the lock is lost.
+func guarded(ctx context.Context, c *queue.Contender, check func() error, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
+	s := c.Store().(*store)
+	s.client.Txn(ctx).Then(ops...) // panics for an op that is none, and that is for the caller to see
+	var resp *clientv3.TxnResponse
+	err := c.Write(ctx, check, func() (queue.Outcome, error) {
+		err := s.call(s.tier.Context(), func(ctx context.Context) (err error) {
+			resp, err = s.client.Txn(ctx).If(created(c.Ref())).Then(ops...).Commit()
+			return err
+		})
+		if err == nil && !resp.Succeeded {
+			err = c.Missing()
+			return queue.Done, cmp.Or(check(), err)
+		}
+		return outcomeOf(err), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -15,22 +16,22 @@ func TestGuardedWriteTakesEffectWhileTheLockIsOurs(t *testing.T) {
 	t.Parallel()
 	c := mustAcquire(t, start(t).at(t, lockPath(t)))
 	data := lockPath(t) + "-data"
-	answer, err := c.txn(soon(t), c.Err, []clientv3.Op{clientv3.OpPut(data, "1"), clientv3.OpGet(data)})
+	answer, err := guarded(soon(t), c, c.Err, []clientv3.Op{clientv3.OpPut(data, "1"), clientv3.OpGet(data)})
 	if err != nil || len(answer.Responses) != 2 || string(answer.Responses[1].GetResponseRange().Kvs[0].Value) != "1" {
 		t.Fatalf("%v, %v", answer, err)
 	}
 	if !c.Idle() {
 		t.Error("not idle after the answer")
 	}
-	removeKey(t, c.key)
-	_, err = c.txn(soon(t), func() error { return nil }, []clientv3.Op{clientv3.OpPut(data, "2")})
+	removeKey(t, keyOf(c.Ref()))
+	_, err = guarded(soon(t), c, func() error { return nil }, []clientv3.Op{clientv3.OpPut(data, "2")})
 	wantErr(t, err, second.ErrLost)
 	wantErr(t, c.Err(), second.ErrLost)
 	if value := valueOf(t, data); value != "1" {
 		t.Errorf("a write of %q after the loss", value)
 	}
 	wantErr(t, c.Release(), second.ErrLost)
-	_, err = c.txn(soon(t), c.Err, nil)
+	_, err = guarded(soon(t), c, c.Err, nil)
 	wantErr(t, err, second.ErrReleased)
 }
 
@@ -38,7 +39,7 @@ func TestErrorOfAGuardedWriteChangesNothing(t *testing.T) {
 	t.Parallel()
 	c := mustAcquire(t, start(t).at(t, lockPath(t)))
 	data := lockPath(t) + "-data"
-	if _, err := c.txn(soon(t), c.Err, []clientv3.Op{clientv3.OpPut(data, "1"), clientv3.OpPut(data, "2")}); err == nil {
+	if _, err := guarded(soon(t), c, c.Err, []clientv3.Op{clientv3.OpPut(data, "1"), clientv3.OpPut(data, "2")}); err == nil {
 		t.Error("two writes of one key in one transaction")
 	}
 	if value := valueOf(t, data); value != "" || !c.Idle() {
@@ -59,7 +60,7 @@ func TestGrantIsNotIdleWhileAGuardedWriteMayTakeEffect(t *testing.T) {
 		<-answer
 		return send(ctx)
 	})
-	_, err := c.txn(ctx, c.Err, []clientv3.Op{clientv3.OpPut(data, "1")})
+	_, err := guarded(ctx, c, c.Err, []clientv3.Op{clientv3.OpPut(data, "1")})
 	wantErr(t, err, context.Canceled)
 	if c.Idle() {
 		t.Error("idle before the answer")
@@ -67,7 +68,7 @@ func TestGrantIsNotIdleWhileAGuardedWriteMayTakeEffect(t *testing.T) {
 	close(answer)
 	eventually(t, "idle", c.Idle)
 	p.calls.dropReply("Txn", 1)
-	if _, err := c.txn(soon(t), c.Err, []clientv3.Op{clientv3.OpPut(data, "2")}); err == nil {
+	if _, err := guarded(soon(t), c, c.Err, []clientv3.Op{clientv3.OpPut(data, "2")}); err == nil {
 		t.Error("no error though there was no answer")
 	}
 	if c.Idle() {
@@ -121,7 +122,7 @@ func TestErrorOfAGuardedWriteSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 		"the lock is lost": {
 			trouble: func(t *testing.T, p *process, hold *tier.Hold, _ context.CancelCauseFunc) {
 				p.calls.once("Txn", 1, func(ctx context.Context, send func(context.Context) error) error {
-					removeKey(t, hold.Grant().(*contender).key)
+					removeKey(t, keyOf(hold.Grant().(*queue.Contender).Ref()))
 					return send(ctx)
 				})
 			},
@@ -131,7 +132,7 @@ func TestErrorOfAGuardedWriteSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, path := start(t), lockPath(t)
-			locks, err := tier.New(p.store)
+			locks, err := tier.New(p.Tier)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -174,7 +175,7 @@ func TestGuardedWriteThatIsNonePanicsInItsCaller(t *testing.T) {
 		}
 		mustRelease(t, c)
 	}()
-	_, err := c.txn(soon(t), c.Err, []clientv3.Op{{}})
+	_, err := guarded(soon(t), c, c.Err, []clientv3.Op{{}})
 	t.Errorf("no panic: %v", err)
 }
 
@@ -184,7 +185,7 @@ func TestLateGuardedWriteHasNoEffectUnderTheNextOwner(t *testing.T) {
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	data := lockPath(t) + "-data"
 	_, deliver := p.calls.delay(t, "Txn", 1)
-	if _, err := c.txn(soon(t), c.Err, []clientv3.Op{clientv3.OpPut(data, "1")}); err == nil {
+	if _, err := guarded(soon(t), c, c.Err, []clientv3.Op{clientv3.OpPut(data, "1")}); err == nil {
 		t.Error("no error though there was no answer")
 	}
 	mustRelease(t, c)
@@ -203,9 +204,9 @@ func TestGuardedWriteOfWhoMayNotIsNotSent(t *testing.T) {
 	before := p.calls.count("Txn")
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := c.txn(over, c.Err, nil)
+	_, err := guarded(over, c, c.Err, nil)
 	wantErr(t, err, context.Canceled)
-	_, err = c.txn(soon(t), func() error {
+	_, err = guarded(soon(t), c, func() error {
 		if c.Idle() {
 			t.Error("idle while it is asked whether the write may be sent")
 		}
@@ -234,10 +235,9 @@ func TestGuardedWriteThatComesBehindTheReleaseTellsOfNoLoss(t *testing.T) {
 	t.Parallel()
 	c := mustAcquire(t, start(t).at(t, lockPath(t)))
 	mustRelease(t, c)
-	if answer, err := c.guarded(nil); err != nil || answer.Succeeded {
-		t.Fatalf("%v, %v, want that it is not there", answer, err)
-	}
-	if c.lost() {
+	_, err := guarded(soon(t), c, func() error { return nil }, nil)
+	wantErr(t, err, second.ErrReleased)
+	if c.Context().Err() != nil {
 		t.Errorf("lost once it was released: %v", context.Cause(c.Context()))
 	}
 }

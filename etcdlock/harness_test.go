@@ -11,15 +11,20 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/tierlock/tierlock/internal/queue"
 )
 
-// A process is what one process has of the library: a store, over a client of its own whose
-// requests and connections can be interfered with.
+// A process is what one process has of the library: a tier, over a client of its own whose requests and connections can be
+// interfered with.
 type process struct {
-	*store
+	*queue.Tier
+	store  *store
 	client *clientv3.Client
 	wire   *wire
 	calls  *calls
+
+	records records
 }
 
 // startAt starts a process at the servers of these addresses that ends with the test.
@@ -46,12 +51,42 @@ func launch(t testing.TB, addrs []string, opts ...Option) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.record = p.records.add
 	p.store = open(p.client, o)
-	if _, err := p.await(soon(t), true); err != nil {
-		p.end()
-		t.Fatal(err)
-	}
+	p.Tier = p.store.tier
+	eventually(t, "a session", func() bool { return p.records.count(queue.Open, queue.Done) == 1 })
 	return p
+}
+
+// lease is that of the present session.
+func (p *process) lease() clientv3.LeaseID {
+	p.store.names.mu.Lock()
+	defer p.store.names.mu.Unlock()
+	return leaseOf(p.store.names.session)
+}
+
+// Records are the answers that a process had.
+type records struct {
+	mu  sync.Mutex // guards the field below
+	all []queue.Record
+}
+
+func (r *records) add(one queue.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, one)
+}
+
+// count returns how many commands ended with an outcome.
+func (r *records) count(op queue.Op, outcome queue.Outcome) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.all {
+		if one.Command.Op == op && one.Answer.Outcome == outcome {
+			n++
+		}
+	}
+	return n
 }
 
 // end ends the process in good order.

@@ -30,7 +30,7 @@ func TestLossIsLoggedOnce(t *testing.T) {
 	p, log := startLogged(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	waiting := queueAt(t, p.at(t, lockPath(t))) // loses a place, and no lock
-	if _, err := outside(t).Revoke(soon(t), c.session.id); err != nil {
+	if _, err := outside(t).Revoke(soon(t), p.lease()); err != nil {
 		t.Fatal(err)
 	}
 	ended(t, "the lock is lost", c.Context().Done(), ttl)
@@ -49,12 +49,12 @@ func TestDeletionIsLoggedOnce(t *testing.T) {
 	p, log := startLogged(t)
 	for range 2 { // of a key that nobody watches yet, and the release finds it
 		c := mustAcquire(t, p.at(t, lockPath(t)))
-		removeKey(t, c.key)
+		removeKey(t, keyOf(c.Ref()))
 		c.Release()
 	}
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	c.Contested().C() // watched
-	removeKey(t, c.key)
+	removeKey(t, keyOf(c.Ref()))
 	ended(t, "the lock is lost", c.Context().Done(), ttl)
 	c.Release()
 	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t))))

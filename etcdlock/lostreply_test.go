@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -16,7 +17,7 @@ func TestLostReplyOfAnAcquisitionIsFoundOut(t *testing.T) {
 	p := start(t)
 	p.calls.dropReply("Txn", 1)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
-	if keys := left(t, lockPath(t)); len(keys) != 1 || keys[0] != c.key {
+	if keys := left(t, lockPath(t)); len(keys) != 1 || keys[0] != keyOf(c.Ref()) {
 		t.Errorf("keys %v, want that of the grant", keys)
 	}
 	mustRelease(t, c)
@@ -78,7 +79,7 @@ func TestAttemptThatIsGivenUpWithoutAReplyLeavesNothing(t *testing.T) {
 	})
 	_, err := p.at(t, lockPath(t)).Acquire(ctx)
 	wantErr(t, err, context.Canceled)
-	eventually(t, "no key", func() bool { return len(left(t, lockPath(t))) == 0 && p.reaper.Count() == 0 })
+	eventually(t, "no key", func() bool { return len(left(t, lockPath(t))) == 0 })
 }
 
 func TestCancelledAcquisitionReturnsAtOnceAndUndoesItself(t *testing.T) {
@@ -96,7 +97,7 @@ func TestCancelledAcquisitionReturnsAtOnceAndUndoesItself(t *testing.T) {
 	w.fails(t, context.Canceled)
 	close(answer)
 	eventually(t, "no key", func() bool { return len(left(t, lockPath(t))) == 0 })
-	if p.sessions.last().doubtful.Load() {
+	if p.records.count(queue.Enter, queue.Unknown) > 0 {
 		t.Error("the end of the caller made a request that was answered doubtful")
 	}
 }
@@ -153,13 +154,13 @@ func TestTransactionThatIsExecutedLateLeavesNothing(t *testing.T) {
 	}()
 	_, err := p.at(t, lockPath(t)).Acquire(ctx)
 	wantErr(t, err, context.Canceled)
-	eventually(t, "an idle reaper", func() bool { return p.calls.count("DeleteRange") > 0 && p.reaper.Count() == 0 })
+	eventually(t, "an idle reaper", func() bool { return p.records.count(queue.Leave, queue.Done) > 0 })
 	deletes := p.calls.count("DeleteRange")
 	deliver()
 	eventually(t, "the end of the late key", func() bool { return p.calls.count("DeleteRange") > deletes })
 	held := mustAcquire(t, start(t).at(t, lockPath(t))) // long before the lease of p ends
 	mustRelease(t, held)
-	if over := p.sessions.last().Over(); over {
+	if p.records.count(queue.Open, queue.Done) > 1 {
 		t.Error("the session ended")
 	}
 }
@@ -178,7 +179,7 @@ func TestTransactionThatIsExecutedAfterTheReleaseLeavesNothing(t *testing.T) {
 func TestAuditSparesWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	p.sessions.last().doubtful.Store(true)
+	p.calls.dropReply("Txn", 1)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	w := queueAt(t, p.at(t, lockPath(t)))
 	for before := p.calls.count("LeaseTimeToLive"); p.calls.count("LeaseTimeToLive") < before+2; {
@@ -196,6 +197,7 @@ func TestAuditSparesWhatIsWanted(t *testing.T) {
 func TestAuditDoesNotMakeALossOfARelease(t *testing.T) {
 	t.Parallel()
 	p := start(t)
+	p.calls.dropReply("Txn", 1)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	listed, deleting := make(chan struct{}), make(chan struct{})
 	p.calls.once("LeaseTimeToLive", 1, func(ctx context.Context, send func(context.Context) error) error {
@@ -208,7 +210,6 @@ func TestAuditDoesNotMakeALossOfARelease(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // for another delete
 		return send(ctx)
 	})
-	p.sessions.last().doubtful.Store(true)
 	<-listed
 	mustRelease(t, c)
 }
@@ -220,7 +221,7 @@ func TestTryWithoutAReplyFailsAndLeavesNothing(t *testing.T) {
 	if _, err := p.at(t, lockPath(t)).TryAcquire(soon(t)); err == nil {
 		t.Error("tried with success, without a reply")
 	}
-	eventually(t, "no key", func() bool { return len(left(t, lockPath(t))) == 0 && p.reaper.Count() == 0 })
+	eventually(t, "no key", func() bool { return len(left(t, lockPath(t))) == 0 })
 }
 
 func TestLostReplyOfAReleaseIsASuccess(t *testing.T) {
@@ -229,7 +230,7 @@ func TestLostReplyOfAReleaseIsASuccess(t *testing.T) {
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	p.calls.dropReply("DeleteRange", 1)
 	mustRelease(t, c)
-	eventually(t, "nothing to remove", func() bool { return p.reaper.Count() == 0 })
+	eventually(t, "nothing to remove", func() bool { return p.records.count(queue.Leave, queue.Done) == 1 })
 }
 
 func TestReleaseThatWasNotHeardIsRepeated(t *testing.T) {

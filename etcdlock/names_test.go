@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -16,10 +17,10 @@ func TestTurnsUseFewNames(t *testing.T) {
 	used := map[string]bool{}
 	c := mustAcquire(t, lock)
 	for range 10 {
-		used[c.name] = true
+		used[c.Ref().ID] = true
 		mustRelease(t, c)
 		c = mustAcquire(t, p.at(t, lockPath(t)+"-other")) // names go from lock to lock
-		used[c.name] = true
+		used[c.Ref().ID] = true
 		mustRelease(t, c)
 		c = mustAcquire(t, lock)
 		for range 3 {
@@ -27,8 +28,8 @@ func TestTurnsUseFewNames(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c = next.(*contender)
-			used[c.name] = true
+			c = next.(*queue.Contender)
+			used[c.Ref().ID] = true
 		}
 		if _, err := lock.TryAcquire(soon(t)); err == nil {
 			t.Fatal("taken twice")
@@ -50,7 +51,7 @@ func TestNameIsNotUsedAgainWhileARequestMayStillBeApplied(t *testing.T) {
 		_ = c.Release()
 		eventually(t, "no key", func() bool { return len(left(t, lockPath(t))) == 0 })
 		next := mustAcquire(t, lock)
-		if next.name == c.name {
+		if next.Ref().ID == c.Ref().ID {
 			t.Errorf("%s: the name of a key whose request was not answered is used again", method)
 		}
 		mustRelease(t, next)
@@ -82,12 +83,12 @@ func TestRequestThatIsAppliedAgainDoesNotHitTheNextKeyOfThatName(t *testing.T) {
 				defer mustRelease(t, mustAcquire(t, p.at(t, lockPath(t)+"-other")))
 			}
 			c := mustAcquire(t, lock)
-			if c.key != first.key {
+			if keyOf(c.Ref()) != keyOf(first.Ref()) {
 				t.Fatal("the name is not used again")
 			}
 			again()
-			if keys := left(t, c.key); len(keys) != 1 {
-				t.Errorf("got %q, want %s", keys, c.key)
+			if keys := left(t, keyOf(c.Ref())); len(keys) != 1 {
+				t.Errorf("got %q, want %s", keys, keyOf(c.Ref()))
 			}
 			mustRelease(t, c)
 		})
@@ -104,13 +105,13 @@ func TestKeyThatAnOldRequestCreatesIsTakenOver(t *testing.T) {
 	mustRelease(t, first)
 	again()
 	c := mustAcquire(t, lock)
-	if c.key != first.key || c.token == first.token {
-		t.Errorf("got key %s with token %d, want %s with another token than %d", c.key, c.token, first.key, first.token)
+	if keyOf(c.Ref()) != keyOf(first.Ref()) || c.Token() == first.Token() {
+		t.Errorf("got key %s with token %d, want %s with another token than %d", keyOf(c.Ref()), c.Token(), keyOf(first.Ref()), first.Token())
 	}
 	mustRelease(t, c)
 	mustRelease(t, second)
 	c = mustAcquire(t, lock)
-	if c.key == first.key {
+	if keyOf(c.Ref()) == keyOf(first.Ref()) {
 		t.Fatal("no name is left for the requeue")
 	}
 	again()
@@ -118,8 +119,8 @@ func TestKeyThatAnOldRequestCreatesIsTakenOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g.(*contender).key != first.key {
-		t.Errorf("got key %s, want %s", g.(*contender).key, first.key)
+	if keyOf(g.(*queue.Contender).Ref()) != keyOf(first.Ref()) {
+		t.Errorf("got key %s, want %s", keyOf(g.(*queue.Contender).Ref()), keyOf(first.Ref()))
 	}
 	mustRelease(t, g)
 	eventually(t, "nothing is left", func() bool { return len(left(t, lockPath(t))) == 0 })

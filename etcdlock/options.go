@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -24,6 +25,7 @@ type options struct {
 	margin time.Duration // 0: a third of the granted TTL
 	logger *slog.Logger
 	label  string
+	record func(queue.Record) // for tests
 }
 
 // WithLeaseTTL sets the TTL of the etcd lease to ask for, in whole seconds; default 15 s. It
@@ -46,8 +48,9 @@ func WithLeaseMargin(d time.Duration) Option {
 //
 //   - WARN: a lock is lost, once per hold, with path, token and cause, unless the registry was
 //     closed; etcd does not answer for longer than a third of the TTL, once per outage, or has not
-//     answered yet, after 3 s and then ever more rarely; the etcd lease has expired; a key cannot be
-//     deleted; a server is too old, or has raised the TTL.
+//     answered yet, after 3 s and then ever more rarely; the etcd lease has expired, or none is to be had
+//     as things stand; a contender cannot be removed; a writer that reads now cannot let readers in; a server
+//     is too old, or has raised the TTL.
 //   - INFO: etcd answers again, and after how long (not each time if that keeps changing); there is
 //     a new etcd lease.
 func WithLogger(logger *slog.Logger) Option {

@@ -1,225 +1,391 @@
 package etcdlock
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A place is a key in a queue. Lower revisions go first.
-type place struct {
-	key      string
-	created  int64
-	modified int64
-	ours     bool   // it is of this package
-	value    string // what the process then says of itself, and else ""
-	reads    bool
-	asked    bool // to give the lock up
+// readMark begins the names of the keys of readers. Those of all others exclude everybody, whoever has made them, but for a
+// writer whose value says that it has let readers in; see [store.share]. It is the name that tells, as etcd has conditions on
+// ranges of names, and none on what is in many values.
+const readMark = "read-"
+
+// keyOf is <path>/<name>.
+func keyOf(r queue.Ref) string {
+	if r.Reads {
+		return r.Path + "/" + readMark + r.ID
+	}
+	return r.Path + "/" + r.ID
 }
 
-// placesOf returns the contenders among keys below prefix. Those of locks below, whose names
-// have another slash, are none; all others are, whoever has created them.
-func placesOf(prefix string, keys []*mvccpb.KeyValue) []place {
-	var places []place
+// refOf is the contender of a key of this package.
+func refOf(key string) queue.Ref {
+	slash := strings.LastIndex(key, "/")
+	name, reads := strings.CutPrefix(key[slash+1:], readMark)
+	return queue.Ref{Path: key[:slash], ID: name, Reads: reads}
+}
+
+// owner is the value of a key.
+type owner struct {
+	Version int       `json:"v"`
+	Host    string    `json:"host"`
+	PID     int       `json:"pid"`
+	Label   string    `json:"label,omitempty"`
+	Linger  int64     `json:"linger_ms,omitempty"`
+	Time    time.Time `json:"time"`             // by the owner's clock
+	Shared  bool      `json:"shared,omitempty"` // a writer that has let readers in
+	Revoke  bool      `json:"revoke,omitempty"` // somebody has asked it to give the lock up
+}
+
+func newOwner(label string) owner {
+	host, _ := os.Hostname() // only for people to read
+	return owner{Version: 1, Host: host, PID: os.Getpid(), Label: label}
+}
+
+// describe returns a description of the process for a key created now.
+func (s *store) describe(linger time.Duration) string {
+	o := s.owner
+	o.Linger, o.Time = linger.Milliseconds(), time.Now().UTC()
+	return encode(o)
+}
+
+// marked returns the value of a key of this package with another field set. What a later version has put there stays.
+func marked(value, field string) string {
+	fields := make(map[string]json.RawMessage)
+	json.Unmarshal([]byte(value), &fields) // has been read before
+	fields[field] = json.RawMessage("true")
+	return encode(fields)
+}
+
+func encode(fields any) string {
+	var value bytes.Buffer
+	encoder := json.NewEncoder(&value)
+	encoder.SetEscapeHTML(false) // keeps the value below one KiB whatever the label
+	encoder.Encode(fields)       // strings, numbers and a time that was present: cannot fail
+	return string(bytes.TrimSpace(value.Bytes()))
+}
+
+// ownerIn is what the process says that made a key of this value, if that is of this package.
+func ownerIn(value []byte) (o owner, ours bool) {
+	if json.Unmarshal(value, &o) != nil || o.Version != 1 {
+		return owner{}, false
+	}
+	return o, true
+}
+
+// A place is a key in a queue. Lower tokens, which are create revisions, go first.
+type place struct {
+	second.Contender
+	key      string
+	modified int64
+	ours     bool   // it is of this package
+	value    string // if ours
+}
+
+// placesOf returns the contenders among keys below path. Those of locks below, whose names have another slash, are none; all
+// others are, whoever has created them.
+func placesOf(path string, keys []*mvccpb.KeyValue) (places []place) {
 	for _, kv := range keys {
-		if isContender(prefix, string(kv.Key)) {
+		if isContender(path, kv) {
 			places = append(places, placeOf(kv))
 		}
 	}
 	return places
 }
 
+func isContender(path string, kv *mvccpb.KeyValue) bool {
+	return !bytes.Contains(kv.Key[len(path)+1:], []byte("/"))
+}
+
 func placeOf(kv *mvccpb.KeyValue) place {
-	p := place{key: string(kv.Key), created: kv.CreateRevision, modified: kv.ModRevision}
+	name := string(kv.Key[bytes.LastIndexByte(kv.Key, '/')+1:])
 	o, ours := ownerIn(kv.Value)
-	if p.ours, p.asked = ours, o.Revoke; ours {
+	p := place{key: string(kv.Key), modified: kv.ModRevision, ours: ours, Contender: second.Contender{
+		ID: second.Text(name), Token: kv.CreateRevision, Since: o.Time.UTC(),
+		Host: second.Text(o.Host), PID: o.PID, Label: second.Text(o.Label), Linger: time.Duration(o.Linger) * time.Millisecond,
+		Shared: o.Shared || strings.HasPrefix(name, readMark), Asked: o.Revoke,
+	}}
+	if ours {
 		p.value = string(kv.Value)
 	}
-	p.reads = o.Shared || strings.HasPrefix(p.key[strings.LastIndex(p.key, "/")+1:], readMark)
 	return p
 }
 
-func isContender(prefix, key string) bool { return !strings.Contains(key[len(prefix):], "/") }
-
-// look reads the queue, as it was at the revision that it returns.
-func (l *claim) look(ctx context.Context) (revision int64, places []place, err error) {
-	err = l.store.call(ctx, func(ctx context.Context) error {
-		answer, err := l.store.client.Get(ctx, l.prefix(), clientv3.WithPrefix(),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-		if err == nil {
-			revision, places = answer.Header.Revision, placesOf(l.prefix(), answer.Kvs)
+// viewOf is how a contender stands in a queue that is known up to a revision. Only those count with which it cannot share the lock.
+func viewOf(ref queue.Ref, revision int64, places []place) queue.View {
+	v := queue.View{ID: ref.ID, Token: ref.Token, At: revision}
+	key := keyOf(ref)
+	own := slices.IndexFunc(places, func(p place) bool { return p.key == key && p.Token == ref.Token })
+	if own < 0 {
+		return v
+	}
+	v.Known, v.Reads, v.Asked = true, places[own].Shared, places[own].Asked
+	for i, p := range places {
+		switch excludes := !v.Reads || !p.Shared; {
+		case i < own && excludes:
+			v.Ahead, v.Nearest = v.Ahead+1, p.Contender
+		case i > own && excludes:
+			v.Behind = true
 		}
-		return err
-	})
-	return revision, places, err
-}
-
-// A queue is the mirror of the contenders for one lock: a look, and the events since. So the
-// way from the delete of a key to the grant of the next one is that of the event, without a
-// request. It is kept while a contender of this process follows it, and a little longer.
-type queue struct {
-	claim *claim
-	stop  context.CancelFunc
-	users int         // guarded by queues.mu
-	idle  *time.Timer // ends the queue when nobody follows it; likewise
-
-	mu        sync.Mutex // guards the fields below; after that of a contender
-	revision  int64      // up to which all is known, 0 while nothing is
-	places    []place    // in order
-	refused   error      // why the queue can be neither read nor watched, as things stand
-	followers map[*contender]struct{}
-}
-
-// first reports whether a contender is known to be the first one, or why it never will be.
-// Nobody can come before it any more, nor write who reads, so that this is true however old the
-// mirror is, for as long as its key is there.
-func (q *queue) first(c *contender) (bool, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	stand := q.standLocked(c)
-	return stand.present && stand.ahead == 0, q.refused
-}
-
-// standing is what the mirror shows of those ahead of a contender.
-func (q *queue) standing(c *contender) second.Standing {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	stand := q.standLocked(c)
-	if stand.ahead == 0 {
-		return second.Standing{}
 	}
-	return second.Standing{Ahead: stand.ahead, Nearest: stand.nearest.describe(q.claim.prefix())}
+	v.Has = v.Ahead == 0
+	v.Reader = own+1 < len(places) && places[own+1].Shared
+	return v
 }
 
-// hold makes a contender that is first the holder.
-func (q *queue) hold(c *contender) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !c.session.Hold(c) {
-		return false
+// read reads the queue, as it was at the revision that it returns.
+func (s *store) read(ctx context.Context, path string) (revision int64, places []place, err error) {
+	answer, err := s.client.Get(ctx, path+"/", clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		return 0, nil, err
 	}
-	c.held, c.granted = true, time.Now()
-	c.loss.Held()
-	q.tellLocked(c, c.granted)
+	return answer.Header.Revision, placesOf(path, answer.Kvs), nil
+}
+
+func (s *store) list(ctx context.Context, path string) (queue []second.Contender, err error) {
+	_, places, err := s.read(ctx, path)
+	for _, p := range places {
+		queue = append(queue, p.Contender)
+	}
+	return queue, err
+}
+
+// A span is the keys from one up to another.
+type span struct{ from, to string }
+
+// rivals are where the keys are for which a contender waits, if they come before its own.
+func rivals(ref queue.Ref) []span {
+	all := span{ref.Path + "/", clientv3.GetPrefixRangeEnd(ref.Path + "/")}
+	if !ref.Reads {
+		return []span{all}
+	}
+	readers := all.from + readMark
+	return []span{{all.from, readers}, {clientv3.GetPrefixRangeEnd(readers), all.to}}
+}
+
+// nobody are the conditions that there are no rivals.
+func nobody(ref queue.Ref) (conditions []clientv3.Cmp) {
+	for _, s := range rivals(ref) {
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.from), "=", 0).WithRange(s.to))
+	}
+	return conditions
+}
+
+// reads are requests for the keys of rivals, and for a reader what these say.
+func reads(ref queue.Ref, opts ...clientv3.OpOption) (ops []clientv3.Op) {
+	if !ref.Reads {
+		opts = append(opts, clientv3.WithKeysOnly())
+	}
+	for _, s := range rivals(ref) {
+		ops = append(ops, clientv3.OpGet(s.from, append(slices.Clip(opts), clientv3.WithRange(s.to))...))
+	}
+	return ops
+}
+
+// heads read the first rival. If that lets readers in and there are more, those do not: only the first one in a queue can be a
+// writer that does.
+func heads(ref queue.Ref) []clientv3.Op {
+	return reads(ref, clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(1))
+}
+
+// firstBy reports whether the answers to heads show that the contender waits for nobody. If not, it may yet be so.
+func firstBy(heads []*etcdserverpb.ResponseOp, ref queue.Ref) bool {
+	for _, head := range heads {
+		if !firstAmong(head.GetResponseRange(), ref) {
+			return false
+		}
+	}
 	return true
 }
 
-// A stand is what the mirror shows of a contender. It counts those alone with which the contender
-// cannot share the lock.
-type stand struct {
-	known   bool // the mirror is not older than the key
-	present bool
-	own     place
-	ahead   int
-	nearest place // of those ahead
-	behind  bool  // somebody is
-	next    place // the one right behind, whoever it is
-}
-
-func (q *queue) standLocked(c *contender) stand {
-	s := stand{known: q.revision >= c.token}
-	for _, p := range q.places {
-		switch excludes := c.excludes(p); {
-		case p.key == c.key && p.created == c.token:
-			s.own, s.present = p, true
-		case p.created < c.token && excludes:
-			s.ahead, s.nearest = s.ahead+1, p
-		case p.created > c.token:
-			s.behind = s.behind || excludes
-			s.next = cmp.Or(s.next, p)
+func firstAmong(rivals *etcdserverpb.RangeResponse, ref queue.Ref) bool {
+	for _, kv := range rivals.Kvs {
+		if kv.CreateRevision >= ref.Token {
+			return true
+		}
+		if !ref.Reads || !placeOf(kv).Shared {
+			return false
 		}
 	}
-	if !s.known || !s.present {
-		return stand{known: s.known}
-	}
-	return s
+	return !rivals.More
 }
 
-// tellLocked tells a contender what it has to know of the mirror, which shows what was asked
-// for, or heard of, at a time.
-func (q *queue) tellLocked(c *contender, asked time.Time) {
-	stand := q.standLocked(c)
+func (s *store) put(c queue.Command) clientv3.Op {
+	return clientv3.OpPut(keyOf(c.Ref), s.describe(c.Linger), clientv3.WithLease(leaseOf(c.Session)))
+}
+
+func created(ref queue.Ref) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(keyOf(ref)), "=", ref.Token)
+}
+
+// enter creates the key, behind all others, in the transaction that deletes the old one.
+func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, removed queue.Removal, err error) {
+	missing := c.Ref
+	missing.Token = 0
+	conditions, heads := []clientv3.Cmp{created(missing)}, heads(c.Ref)
+	then := append([]clientv3.Op{s.put(c)}, heads...)
+	if c.Old.ID != "" {
+		conditions = append(conditions, created(c.Old))
+		then = slices.Insert(then, 0, clientv3.OpDelete(keyOf(c.Old)))
+	}
+	own := clientv3.OpGet(keyOf(c.Ref), clientv3.WithKeysOnly())
+	answer, err := s.client.Txn(ctx).If(conditions...).Then(then...).Else(append([]clientv3.Op{own}, heads...)...).Commit()
+	if err != nil {
+		return v, removed, err
+	}
+	c.Token = answer.Header.Revision
+	if !answer.Succeeded {
+		found := answer.Responses[0].GetResponseRange().Kvs
+		if len(found) == 0 {
+			return v, removed, errGone
+		}
+		// By an earlier request, which has deleted the old one most likely. But one for a former key of that name may be late.
+		c.Token, removed = found[0].CreateRevision, queue.Kept
+	} else if c.Old.ID != "" {
+		s.names.put(c.Session, c.Old.ID)
+	}
+	first := firstBy(answer.Responses[len(answer.Responses)-len(heads):], c.Ref)
+	return queue.View{ID: c.ID, Known: true, Token: c.Token, At: c.Token, Has: first, Reads: c.Reads}, removed, nil
+}
+
+// maxBelow is how many keys a try looks at for one that is a contender, and not that of a lock below this one.
+const maxBelow = 64
+
+// try creates the key on the condition that there are no rivals. Behind a writer that has let readers in, or with locks below this
+// one, it takes two transactions.
+func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err error) {
+	rivals := reads(c.Ref, clientv3.WithLimit(maxBelow))
+	answer, err := s.client.Txn(ctx).If(nobody(c.Ref)...).Then(s.put(c)).Else(rivals...).Commit()
+	if err != nil {
+		return v, err
+	}
+	if answer.Succeeded {
+		token := answer.Header.Revision
+		return queue.View{ID: c.ID, Known: true, Token: token, At: token, Has: true, Reads: c.Reads}, nil
+	}
+	for _, r := range answer.Responses {
+		excludes := func(p place) bool { return !c.Reads || !p.Shared }
+		if slices.ContainsFunc(placesOf(c.Path, r.GetResponseRange().Kvs), excludes) {
+			s.names.put(c.Session, c.ID)
+			return v, second.ErrLocked
+		}
+	}
+	// Nobody but contenders of locks below, and a writer that lets readers in, as far as that showed.
+	if v, _, err = s.enter(ctx, c); err != nil || v.Has {
+		return v, err
+	}
+	revision, places, err := s.read(ctx, c.Path)
+	c.Token = v.Token
+	return viewOf(c.Ref, revision, places), err
+}
+
+// leave deletes the key, and says so if it was there.
+func (s *store) leave(ctx context.Context, c queue.Command) (removed queue.Removal, err error) {
+	deleted, err := s.delete(ctx, c.Ref)
 	switch {
-	case !stand.known:
-		return
-	case !stand.present:
-		c.gone.Store(true)
-		c.lose(deleted(c.key))
-		return
+	case err != nil || c.Token == 0: // not known to queue
+	case deleted:
+		s.names.put(c.Session, c.ID)
+	default:
+		return queue.Missing, nil
 	}
-	if stand.own.asked {
-		c.revoked.Set()
+	return queue.Removed, err
+}
+
+// delete deletes the key that was created at the token, 0 for any.
+func (s *store) delete(ctx context.Context, ref queue.Ref) (deleted bool, err error) {
+	txn := s.client.Txn(ctx)
+	if ref.Token != 0 {
+		txn = txn.If(created(ref))
 	}
-	if contested := c.contested.Load(); c.held && stand.behind && !contested.Raised() {
-		if asked.Before(c.granted) {
-			asked = c.granted
+	answer, err := txn.Then(clientv3.OpDelete(keyOf(ref))).Commit()
+	if err != nil {
+		return false, fmt.Errorf("delete %s: %w", keyOf(ref), err)
+	}
+	return answer.Succeeded && answer.Responses[0].GetResponseDeleteRange().Deleted > 0, nil
+}
+
+// share writes to the value of the key that it reads from now on. The create revision, and with it place and token, stay.
+func (s *store) share(ctx context.Context, ref queue.Ref) (v queue.View, err error) {
+	m := s.mirror(ref.Path)
+	own, revision, err := s.mark(ctx, m.placeOf(ref), "shared", func(p place) bool { return p.Shared })
+	switch {
+	case err != nil:
+		return v, err
+	case own.Token != ref.Token:
+		return queue.View{ID: ref.ID, Token: ref.Token, At: revision}, nil
+	}
+	return m.write(ref, own), nil
+}
+
+// ask writes to the keys of those that have the lock, in one transaction for each, that they are asked for it. It is nothing if
+// nobody has the lock.
+func (s *store) ask(ctx context.Context, path string) error {
+	_, places, err := s.read(ctx, path)
+	if err != nil {
+		return err
+	}
+	for _, p := range holders(places) {
+		if !p.ours {
+			return denied{fmt.Errorf("%s is not a key of this package, and its owner would not hear of it: %w",
+				second.Text(p.key), errors.ErrUnsupported)}
 		}
-		contested.Raise(asked)
-	}
-	if !c.held && stand.ahead == 0 || c.held && stand.next.reads {
-		c.wake.Set()
-	}
-}
-
-func (q *queue) tellAllLocked(asked time.Time) {
-	for c := range q.followers {
-		q.tellLocked(c, asked)
-	}
-}
-
-// replace takes over what a look has shown that was sent at a time. It reports whether that
-// was news.
-func (q *queue) replace(revision int64, places []place, asked time.Time) (news bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	news = !slices.Equal(q.places, places)
-	q.revision, q.places, q.refused = revision, places, nil
-	q.tellAllLocked(asked)
-	return news
-}
-
-// apply takes over the events of one or more revisions.
-func (q *queue) apply(events []*clientv3.Event) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	known := q.revision
-	for _, e := range events {
-		if e.Kv.ModRevision <= known { // the look has shown it
-			continue
+		if _, _, err := s.mark(ctx, p, "revoke", func(p place) bool { return p.Asked }); err != nil {
+			return err
 		}
-		q.revision = e.Kv.ModRevision
-		key := string(e.Kv.Key)
-		switch {
-		case !isContender(q.claim.prefix(), key):
-		case e.Type == clientv3.EventTypeDelete:
-			q.places = slices.DeleteFunc(q.places, func(p place) bool { return p.key == key })
-		case e.IsCreate():
-			q.places = append(q.places, placeOf(e.Kv))
-		default:
-			for i, p := range q.places {
-				if p.key == key {
-					q.places[i] = placeOf(e.Kv)
-				}
+	}
+	return nil
+}
+
+// holders returns those of a queue that have the lock: the first one, and if that reads, those right behind it who read.
+func holders(places []place) []place {
+	if len(places) == 0 || !places[0].Shared {
+		return places[:min(len(places), 1)]
+	}
+	writer := slices.IndexFunc(places, func(p place) bool { return !p.Shared })
+	if writer < 0 {
+		return places
+	}
+	return places[:writer]
+}
+
+// mark sets a field in the value of a key until it is set, or another key, or none, is there. It returns what is there then, and at
+// which revision. The condition of each write is that nothing was written since: else a mark that somebody else has put there
+// would be lost. The key stays on its lease.
+func (s *store) mark(ctx context.Context, p place, field string, set func(place) bool) (found place, revision int64, err error) {
+	for token := p.Token; p.Token == token && !set(p); {
+		value := marked(p.value, field)
+		answer, err := s.client.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(p.key), "=", p.modified)).
+			Then(clientv3.OpPut(p.key, value, clientv3.WithIgnoreLease())).
+			Else(clientv3.OpGet(p.key)).Commit()
+		if err != nil {
+			return p, 0, err
+		}
+		revision = answer.Header.Revision
+		kv := &mvccpb.KeyValue{Key: []byte(p.key), Value: []byte(value), CreateRevision: token, ModRevision: revision}
+		if !answer.Succeeded {
+			if kvs := answer.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+				kv = kvs[0]
+			} else {
+				return place{}, revision, nil
 			}
 		}
+		p = placeOf(kv)
 	}
-	q.tellAllLocked(time.Now())
-}
-
-// refuse ends the wait for a queue that can be neither read nor watched.
-func (q *queue) refuse(err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.refused = err
-	for c := range q.followers {
-		c.wake.Set()
-	}
+	return p, revision, nil
 }

@@ -8,7 +8,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/second"
@@ -57,17 +56,6 @@ func TestContestedIsCountedFromTheGrantAtMost(t *testing.T) {
 	}
 	mustRelease(t, next)
 	mustRelease(t, behind.must(t))
-}
-
-func TestLookThatWasSentBeforeTheGrantCountsFromTheGrant(t *testing.T) {
-	t.Parallel()
-	c := &contender{key: "/x/a", token: 1, held: true, granted: time.Now()}
-	c.contested.Store(contention.New(func() {}))
-	q := &queue{followers: map[*contender]struct{}{c: {}}}
-	q.replace(2, []place{{key: "/x/a", created: 1}, {key: "/x/b", created: 2}}, c.granted.Add(-time.Hour))
-	if d := c.Contested().For(); d == 0 || d > time.Minute {
-		t.Errorf("contested for %v", d)
-	}
 }
 
 func TestWhoNeverAsksCausesNoLooking(t *testing.T) {
@@ -121,9 +109,7 @@ func TestQueueIsWatchedFromTurnToTurnAndThenNoMore(t *testing.T) {
 	mustRelease(t, held)
 	mustRelease(t, other.must(t))
 	eventually(t, "no queue", func() bool {
-		p.queues.mu.Lock()
-		defer p.queues.mu.Unlock()
-		return len(p.queues.byPath) == 0
+		return p.store.mirror(lockPath(t)) == nil
 	})
 }
 
@@ -240,7 +226,7 @@ func TestWhatIsNotPermittedFailsAtOnce(t *testing.T) {
 		}
 	}
 	o, _, _ := newOptions([]Option{WithLeaseTTL(ttl)})
-	s := open(dial(t, clientv3.Config{Endpoints: []string{srv.Addr()}}), o)
+	s := open(dial(t, clientv3.Config{Endpoints: []string{srv.Addr()}}), o).tier
 	defer s.Close()
 	lock, err := s.Claim(lockPath(t), second.Options{})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -16,7 +17,7 @@ func (p *process) in(t *testing.T, path string, mode second.Mode) lock {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lock{c.(*claim)}
+	return lock{c, path}
 }
 
 var modes = []second.Mode{second.Exclusive, second.Writing, second.Reading}
@@ -57,7 +58,7 @@ func TestOnlyReadersHaveTheLockTogether(t *testing.T) {
 
 func TestReaderThatNeedNotWaitTakesOneTransaction(t *testing.T) {
 	t.Parallel()
-	readers := []*contender{mustAcquire(t, start(t).in(t, lockPath(t), second.Reading))}
+	readers := []*queue.Contender{mustAcquire(t, start(t).in(t, lockPath(t), second.Reading))}
 	for range 3 {
 		p := start(t)
 		l := p.in(t, lockPath(t), second.Reading)
@@ -96,7 +97,7 @@ func TestReaderDoesNotOvertakeAWriterThatWaits(t *testing.T) {
 	writer := w.must(t)
 	behind[0].pending(t)
 	mustRelease(t, writer)
-	var together []*contender
+	var together []*queue.Contender
 	for _, b := range behind {
 		together = append(together, b.must(t))
 	}
@@ -112,11 +113,11 @@ func TestReaderIsContestedByThoseWhoDoNotRead(t *testing.T) {
 	for _, mode := range []second.Mode{second.Exclusive, second.Writing} {
 		path := fmt.Sprintf("%s/%d", lockPath(t), mode)
 		p, q := start(t), start(t)
-		readers := []*contender{mustAcquire(t, p.in(t, path, second.Reading)), mustAcquire(t, q.in(t, path, second.Reading))}
+		readers := []*queue.Contender{mustAcquire(t, p.in(t, path, second.Reading)), mustAcquire(t, q.in(t, path, second.Reading))}
 		for i, r := range readers {
 			r.Contested().C()
-			q := r.join()
-			eventually(t, "a mirror", func() bool { q.mu.Lock(); defer q.mu.Unlock(); return len(q.places) == 2 })
+			m := []*process{p, q}[i].store.mirror(path)
+			eventually(t, "a mirror", func() bool { m.mu.Lock(); defer m.mu.Unlock(); return len(m.places) == 2 })
 			if r.Contested().Raised() {
 				t.Errorf("reader %d is contested by a reader", i)
 			}
@@ -164,7 +165,7 @@ func TestReaderStandsBehindThoseItWaitsFor(t *testing.T) {
 	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
 	var w second.Wait
 	l := start(t).in(t, lockPath(t), second.Reading)
-	last := begin(t, func(ctx context.Context) (second.Grant, error) { return l.claim.Acquire(ctx, &w) })
+	last := begin(t, func(ctx context.Context) (second.Grant, error) { return l.Claim.Acquire(ctx, &w) })
 	eventually(t, "it stands behind one", func() bool { return w.Standing().Ahead == 1 })
 	if n := w.Standing().Nearest; n.Shared || n.Token <= first.Token() {
 		t.Errorf("behind %+v, want the writer", n)
@@ -201,7 +202,7 @@ func TestRequeueInAnotherModeIsOneWrite(t *testing.T) {
 func TestReadersOfLocksBelowAreOtherReaders(t *testing.T) {
 	t.Parallel()
 	p, q := start(t), start(t)
-	var below []*contender
+	var below []*queue.Contender
 	for _, sub := range []string{"/a", "/b", "/read-", "/z"} {
 		below = append(below, mustAcquire(t, p.in(t, lockPath(t)+sub, second.Writing)),
 			mustAcquire(t, p.in(t, lockPath(t)+sub+"/c", second.Reading)))
@@ -227,7 +228,7 @@ func TestLostReplyOfAReadersAcquisitionIsFoundOut(t *testing.T) {
 	reader := mustAcquire(t, q.in(t, lockPath(t), second.Reading))
 	p.calls.dropReply("Txn", 1)
 	c := mustAcquire(t, p.in(t, lockPath(t), second.Reading))
-	if keys := left(t, lockPath(t)); len(keys) != 2 || keys[1] != c.key {
+	if keys := left(t, lockPath(t)); len(keys) != 2 || keys[1] != keyOf(c.Ref()) {
 		t.Errorf("keys %v, want that of the grant behind the first", keys)
 	}
 	if n := p.calls.count("Watch"); n != 0 {

@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/etcd/client/v3/concurrency"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -20,7 +21,7 @@ func mustRevoke(t *testing.T, l lock) {
 	}
 }
 
-func asked(c *contender) bool {
+func asked(c *queue.Contender) bool {
 	select {
 	case <-c.Revoked():
 		return true
@@ -35,7 +36,7 @@ func TestHolderIsAskedForTheLockByAnotherProcess(t *testing.T) {
 		c := mustAcquire(t, p.in(t, lockPath(t), mode))
 		revoked := c.Revoked()
 		waiting := queueAt(t, q.in(t, lockPath(t), second.Writing))
-		before, _ := stored(t, c.key)
+		before, _ := stored(t, keyOf(c.Ref()))
 		revision := writes(t)
 		for range 3 {
 			mustRevoke(t, q.in(t, lockPath(t), second.Writing))
@@ -44,7 +45,7 @@ func TestHolderIsAskedForTheLockByAnotherProcess(t *testing.T) {
 			t.Errorf("asked three times with %d writes, want one", n)
 		}
 		ended(t, "revoked", revoked, ttl/3)
-		after, o := stored(t, c.key)
+		after, o := stored(t, keyOf(c.Ref()))
 		if after.Lease != before.Lease || after.CreateRevision != before.CreateRevision || o.PID == 0 || o.Shared {
 			t.Errorf("key %v of %+v", after, o)
 		}
@@ -83,7 +84,7 @@ func TestAllThatReadAreAskedAndNobodyBehind(t *testing.T) {
 	if err := writer.Share(soon(t)); err != nil {
 		t.Fatal(err)
 	}
-	readers := []*contender{writer, w.must(t), mustAcquire(t, start(t).in(t, path, second.Reading))}
+	readers := []*queue.Contender{writer, w.must(t), mustAcquire(t, start(t).in(t, path, second.Reading))}
 	var behind []*wait
 	for _, mode := range []second.Mode{second.Writing, second.Reading} {
 		behind = append(behind, queueAt(t, start(t).in(t, path, mode)))
@@ -92,7 +93,7 @@ func TestAllThatReadAreAskedAndNobodyBehind(t *testing.T) {
 	mustRevoke(t, l)
 	for _, r := range readers {
 		ended(t, "revoked", r.Revoked(), ttl/3)
-		if _, o := stored(t, r.key); o.Shared != (r == writer) {
+		if _, o := stored(t, keyOf(r.Ref())); o.Shared != (r == writer) {
 			t.Errorf("key of %+v", o)
 		}
 	}
@@ -191,7 +192,7 @@ func TestNeitherTheNextOneIsAskedNorAKeyMadeWhenTheHolderHasGone(t *testing.T) {
 		})
 		mustRevoke(t, p.at(t, lockPath(t)))
 		if again {
-			if _, o := stored(t, c.key); o.Revoke {
+			if _, o := stored(t, keyOf(c.Ref())); o.Revoke {
 				t.Error("the next one was asked")
 			}
 			mustRelease(t, c)
@@ -229,7 +230,7 @@ func TestShareAndRevocationAtTheSameTime(t *testing.T) {
 			})
 			revoke()
 		}
-		if _, o := stored(t, c.key); !o.Shared || !o.Revoke {
+		if _, o := stored(t, keyOf(c.Ref())); !o.Shared || !o.Revoke {
 			t.Errorf("with the %s last: %+v", late, o)
 		}
 		ended(t, "revoked", c.Revoked(), ttl/3)

@@ -9,7 +9,7 @@ import (
 
 func TestSemaphoreIsRefused(t *testing.T) {
 	t.Parallel()
-	if _, err := new(store).Semaphore("/a", 3, second.Options{}); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := start(t).Semaphore("/a", 3, second.Options{}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("got %v, want ErrUnsupported", err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -69,12 +70,15 @@ func start(t *testing.T, opts ...Option) *process {
 func lockPath(t *testing.T) string { return "/locks/" + strings.ReplaceAll(t.Name(), "/", "-") }
 
 // A lock is a claim of which nobody asks where its contender stands.
-type lock struct{ *claim }
+type lock struct {
+	second.Claim
+	path string
+}
 
-func (l lock) Acquire(ctx context.Context) (second.Grant, error) { return l.claim.Acquire(ctx, nil) }
+func (l lock) Acquire(ctx context.Context) (second.Grant, error) { return l.Claim.Acquire(ctx, nil) }
 
 func (l lock) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
-	return l.claim.Requeue(ctx, old, nil)
+	return l.Claim.Requeue(ctx, old, nil)
 }
 
 func (p *process) at(t *testing.T, path string) lock {
@@ -83,7 +87,7 @@ func (p *process) at(t *testing.T, path string) lock {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lock{c.(*claim)}
+	return lock{c, path}
 }
 
 // soon bounds a test's wait.
@@ -94,18 +98,18 @@ func soon(t testing.TB) context.Context {
 	return ctx
 }
 
-func mustAcquire(t *testing.T, l lock) *contender {
+func mustAcquire(t *testing.T, l lock) *queue.Contender {
 	t.Helper()
 	g, err := l.Acquire(soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g.(*contender)
+	return g.(*queue.Contender)
 }
 
 // A wait is an acquisition under way.
 type wait struct {
-	granted chan *contender
+	granted chan *queue.Contender
 	err     error
 	cancel  context.CancelFunc
 }
@@ -113,7 +117,7 @@ type wait struct {
 // queue begins an acquisition and returns when its key is in the queue.
 func queueAt(t *testing.T, l lock) *wait {
 	t.Helper()
-	prefix := l.prefix()
+	prefix := l.path + "/"
 	before := len(left(t, prefix))
 	w := begin(t, l.Acquire)
 	eventually(t, "a key in the queue", func() bool { return len(left(t, prefix)) > before })
@@ -124,12 +128,12 @@ func queueAt(t *testing.T, l lock) *wait {
 func begin(t *testing.T, acquire func(context.Context) (second.Grant, error)) *wait {
 	t.Helper()
 	ctx, cancel := context.WithCancel(soon(t))
-	w := &wait{granted: make(chan *contender, 1), cancel: cancel}
+	w := &wait{granted: make(chan *queue.Contender, 1), cancel: cancel}
 	go func() {
 		defer close(w.granted)
 		g, err := acquire(ctx)
 		if w.err = err; err == nil {
-			w.granted <- g.(*contender)
+			w.granted <- g.(*queue.Contender)
 		}
 	}()
 	t.Cleanup(func() {
@@ -139,7 +143,7 @@ func begin(t *testing.T, acquire func(context.Context) (second.Grant, error)) *w
 	return w
 }
 
-func (w *wait) must(t *testing.T) *contender {
+func (w *wait) must(t *testing.T) *queue.Contender {
 	t.Helper()
 	c, ok := <-w.granted
 	if !ok {
@@ -179,7 +183,7 @@ func mustRelease(t *testing.T, g second.Grant) {
 	}
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -9,15 +9,14 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
 // Whoever is behind the one that is read may not read.
 func TestReaderTrustsNoHeadsThatHideOthers(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	c := p.in(t, lockPath(t), second.Reading).newContender(p.sessions.last())
-	c.token = 9
+	ref := queue.Ref{Path: lockPath(t), ID: "x", Reads: true, Token: 9}
 	shared := func(created int64) *mvccpb.KeyValue {
 		return &mvccpb.KeyValue{Key: []byte(lockPath(t) + "/x"), CreateRevision: created, Value: []byte(`{"v":1,"shared":true}`)}
 	}
@@ -30,7 +29,7 @@ func TestReaderTrustsNoHeadsThatHideOthers(t *testing.T) {
 		{"more unknown", &etcdserverpb.RangeResponse{Kvs: []*mvccpb.KeyValue{shared(1)}, More: true}, false},
 		{"more behind", &etcdserverpb.RangeResponse{Kvs: []*mvccpb.KeyValue{shared(10)}, More: true}, true},
 	} {
-		if first := c.firstAmong(r.heads); first != r.first {
+		if first := firstAmong(r.heads, ref); first != r.first {
 			t.Errorf("%s: first %v", r.what, first)
 		}
 	}
@@ -57,18 +56,18 @@ func TestShareThatIsExecutedLateChangesNothingMore(t *testing.T) {
 	p := start(t)
 	c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
 	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
-	_, deliver := p.calls.delay(t, "Txn", 1)
+	deliver := p.replay(t, "Txn")
 	if err := c.Share(soon(t)); err != nil {
 		t.Fatal(err)
 	}
 	mustRelease(t, c)
 	mustRelease(t, reader.must(t))
 	again := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
-	if again.key != c.key {
+	if keyOf(again.Ref()) != keyOf(c.Ref()) {
 		t.Fatal("the name is not used again")
 	}
 	deliver()
-	if _, o := stored(t, again.key); o.Shared {
+	if _, o := stored(t, keyOf(again.Ref())); o.Shared {
 		t.Error("the next writer is shared by the request of the last one")
 	}
 	mustRelease(t, again)
@@ -103,7 +102,9 @@ func TestShareThatMayYetBeExecutedIsNotGivenUp(t *testing.T) {
 			}
 			mustRelease(t, r)
 			mustRelease(t, c)
-			wantErr(t, <-result, second.ErrReleased)
+			if err := <-result; err != nil { // else it has found out
+				wantErr(t, err, second.ErrReleased)
+			}
 		})
 	}
 }
@@ -188,7 +189,7 @@ func TestLossEndsAShare(t *testing.T) {
 		c := mustAcquire(t, start(t).in(t, lockPath(t), second.Writing))
 		result := sharing(t, soon(t), c)
 		notYet(t, result)
-		removeKey(t, c.key)
+		removeKey(t, keyOf(c.Ref()))
 		wantErr(t, <-result, second.ErrLost)
 		wantErr(t, c.Release(), second.ErrLost)
 	})
@@ -198,7 +199,7 @@ func TestLossEndsAShare(t *testing.T) {
 		reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
 		ended(t, "contested", c.Contested().C(), ttl/3)
 		p.calls.silence() // it hears of nothing
-		removeKey(t, c.key)
+		removeKey(t, keyOf(c.Ref()))
 		wantErr(t, c.Share(soon(t)), second.ErrLost)
 		wantErr(t, c.Release(), second.ErrLost)
 		mustRelease(t, reader.must(t))

@@ -8,11 +8,12 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
 // sharing begins a Share.
-func sharing(t *testing.T, ctx context.Context, c *contender) <-chan error {
+func sharing(t *testing.T, ctx context.Context, c *queue.Contender) <-chan error {
 	t.Helper()
 	result := make(chan error, 1)
 	done := make(chan struct{})
@@ -68,7 +69,7 @@ func stored(t *testing.T, key string) (*mvccpb.KeyValue, owner) {
 func TestShareLetsTheReadersBehindInAtThePlace(t *testing.T) {
 	p := start(t)
 	c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
-	before, _ := stored(t, c.key)
+	before, _ := stored(t, keyOf(c.Ref()))
 	reader := queueAt(t, startPatient(t).in(t, lockPath(t), second.Reading))
 	next := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
 	writer := queueAt(t, start(t).in(t, lockPath(t), second.Writing))
@@ -82,7 +83,7 @@ func TestShareLetsTheReadersBehindInAtThePlace(t *testing.T) {
 	if n := writes(t) - revision; n != 1 {
 		t.Errorf("%d writes", n)
 	}
-	after, o := stored(t, c.key)
+	after, o := stored(t, keyOf(c.Ref()))
 	if after.CreateRevision != token || c.Token() != token || after.Lease != before.Lease || !o.Shared || o.Host == "" {
 		t.Errorf("key %v of %+v, want the place, the lease and the description kept", after, o)
 	}
@@ -127,7 +128,7 @@ func TestSharedWriterIsContestedByAWriterThatComes(t *testing.T) {
 	}
 	writer := queueAt(t, start(t).in(t, lockPath(t), second.Exclusive))
 	ended(t, "contested", c.Contested().C(), ttl/3)
-	for _, g := range []*contender{c, r, another} {
+	for _, g := range []*queue.Contender{c, r, another} {
 		mustRelease(t, g)
 	}
 	mustRelease(t, writer.must(t))
@@ -206,7 +207,7 @@ func TestShareThatIsGivenUpChangesNothing(t *testing.T) {
 	ended(t, "contested", c.Contested().C(), ttl/3)
 	wantErr(t, c.Share(ctx), context.Canceled)
 	reader.pending(t)
-	if _, o := stored(t, c.key); c.Shared() || o.Shared {
+	if _, o := stored(t, keyOf(c.Ref())); c.Shared() || o.Shared {
 		t.Error("shared")
 	}
 	mustRelease(t, c)

@@ -1,204 +1,281 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
 
-	"github.com/tierlock/tierlock/internal/notice"
-	"github.com/tierlock/tierlock/internal/reaper"
+	"github.com/tierlock/tierlock/etcdlock/internal/version"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A store is etcd as this process sees it, over a client that belongs to somebody else: the
-// session with its lease, the queues that are watched, and the reaper of what is left over.
+// A store is etcd as this process sees it, over a client that belongs to somebody else. A session is an etcd lease, under which
+// all keys of the process are created.
 type store struct {
 	client  *clientv3.Client
 	options options
-	origin  time.Time // of the store's monotonic clock
-	owner   owner     // what keys say of this process
-
-	ctx    context.Context // ends, with cause ErrClosed, at Close or with the client
-	cancel context.CancelCauseFunc
-	detach func() bool // from the client
-
-	sessions sessions
-	queues   queues
-	reaper   *reaper.Reaper[remains]
-	notice   *notice.Connection
-
-	problem atomic.Pointer[error] // why etcd does not answer, nil if it does
-	up      mutexbool.Bool        // problem is nil
-	renew   mutexbool.Bool        // the keeper is to ask at once
-
-	mu     sync.Mutex // guards the fields below; taken last, never held across a request
-	closed bool
-	tasks  sync.WaitGroup // every goroutine of the store
+	owner   owner // what keys say of this process
+	tier    *queue.Tier
+	names   names
+	mirrors mirrors
+	detach  func() bool // from the client
 }
 
 // open returns a store over client and begins to ask for a lease.
 func open(client *clientv3.Client, o options) *store {
-	s := &store{client: client, options: o, origin: time.Now(), owner: newOwner(o.label)}
-	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.sessions.changed = make(chan struct{})
-	s.queues.byPath = make(map[string]*queue)
-	s.reaper = reaper.New(reaper.Config[remains]{
-		Remove: s.remove, Await: s.up.Wait, Spawn: s.spawn, Context: s.ctx,
-	})
-	s.notice = notice.NewConnection(notice.Config{
-		Logger: o.logger, Package: "etcdlock", Store: "etcd", Why: s.Err,
-		Patience: func() time.Duration { return s.ttl() / 3 },
-	})
-	s.up.Set()
-	s.notice.Reach(true)
-	s.spawn(func() { s.notice.Run(s.ctx) })
-	s.spawn(s.keep)
-	s.detach = context.AfterFunc(client.Ctx(), s.end)
+	s := &store{client: client, options: o, owner: newOwner(o.label)}
+	s.mirrors.byPath = make(map[string]*mirror)
+	s.tier = queue.New(queue.Config{
+		Package: "etcdlock", Store: "etcd", TTL: o.ttl, Margin: o.margin, Logger: o.logger, Trouble: s.trouble,
+		Record: o.record, Lost: func(r queue.Ref) string { return "key " + keyOf(r) + " was deleted" },
+	}, s)
+	s.tier.Start()
+	s.detach = context.AfterFunc(client.Ctx(), s.tier.End)
 	return s
 }
 
-// Claim returns what queues for the lock at path.
-func (s *store) Claim(path string, o second.Options) (second.Claim, error) {
-	if err := ValidatePath(path); err != nil {
-		return nil, err
-	}
-	if len(o.Own) > 0 {
-		return nil, fmt.Errorf("etcdlock: lock %s: option of type %T; want a tier.Option", path, o.Own[0])
-	}
-	return &claim{store: s, path: path, mode: o.Mode, linger: o.MayLinger}, nil
-}
-
-// Err returns nil while etcd answers, [second.ErrClosed] at the end.
-func (s *store) Err() error {
-	if s.ctx.Err() != nil {
-		return second.ErrClosed
-	}
-	if problem := s.problem.Load(); problem != nil {
-		return *problem
-	}
+func (s *store) trouble() error {
 	if s.client.ActiveConnection().GetState() == connectivity.TransientFailure {
 		return errors.New("etcd cannot be reached: no connection")
 	}
 	return nil
 }
 
-// Quarantine is none: a cluster that answers knows who holds.
-func (s *store) Quarantine() *second.QuarantineError { return nil }
+func (s *store) CheckPath(path string) error { return ValidatePath(path) }
 
-// Now is the clock of the leases.
-func (s *store) Now() time.Duration { return s.now() }
+// Close leaves the client open.
+func (s *store) Close() { s.detach() }
 
-func (s *store) Done() <-chan struct{} { return s.ctx.Done() }
-
-func (s *store) Notify(f func(second.Connection)) { s.notice.Notify(f) }
-
-// Close loses every grant, revokes the etcd lease, and with it deletes the keys, unless etcd
-// cannot be reached; that takes a second at most. The client stays open.
-func (s *store) Close() error {
-	s.detach()
-	s.end()
-	s.tasks.Wait()
-	return nil
+// Do sends what a command asks for. The context has a deadline: without one, the client waits for as long as there is no
+// connection, or for a server that hangs.
+func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
+	var err error
+	switch c.Op {
+	case queue.Open:
+		a.Name, a.TTL, err = s.grant(ctx)
+	case queue.Beat:
+		_, err = s.client.KeepAliveOnce(ctx, leaseOf(c.Session))
+	case queue.Audit:
+		a.Present, err = s.attached(ctx, c.Session)
+	case queue.Drop:
+		for _, ref := range c.Among { // one by one, as any may be refused; what is left is found again
+			_, refusal := s.delete(ctx, ref)
+			err = cmp.Or(err, refusal)
+		}
+	case queue.Goodbye:
+		_, err = s.client.Revoke(ctx, leaseOf(c.Session))
+	case queue.Enter:
+		a.View, a.Removed, err = s.enter(ctx, c)
+	case queue.Try:
+		a.View, err = s.try(ctx, c)
+	case queue.Share:
+		a.View, err = s.share(ctx, c.Ref)
+	case queue.Leave:
+		a.Removed, err = s.leave(ctx, c)
+	case queue.List:
+		a.Queue, err = s.list(ctx, c.Path)
+	case queue.Ask:
+		err = s.ask(ctx, c.Path)
+	default:
+		err = denied{fmt.Errorf("%s: %w", c.Op, errors.ErrUnsupported)} // all are told how they stand
+	}
+	return s.conclude(c, a, err)
 }
 
-// end loses every grant and begins nothing new.
-func (s *store) end() {
-	s.mu.Lock()
-	ended := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if ended {
-		return
+// conclude says in an answer what became of a command whose last request ended with err.
+func (s *store) conclude(c queue.Command, a queue.Answer, err error) queue.Answer {
+	a.Outcome, a.Err = outcomeOf(err), err
+	switch {
+	case a.Outcome == queue.Expired:
+		a.Err = errors.New("the etcd lease has expired or was revoked")
+	case a.Outcome == queue.Unknown && !answered(err):
+		a.Away = fmt.Errorf("etcd cannot be reached: %w", err)
+		if c.Op == queue.Open || c.Op == queue.Beat {
+			// Else grpc waits ever longer, up to two minutes, before it dials again.
+			s.client.ActiveConnection().ResetConnectBackoff()
+		}
 	}
-	s.cancel(second.ErrClosed)
-	if x := s.sessions.last(); x != nil {
-		x.End(second.ErrClosed)
+	if c.ID != "" && (a.Outcome == queue.Unknown || a.Outcome == queue.Denied) {
+		s.names.doubt(c.Session)
 	}
+	return a
 }
 
-// spawn runs f as a task of the store, whose end Close waits for. It reports false when the
-// store is closed.
-func (s *store) spawn(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+var errGone = errors.New("the key to be removed is not there")
+
+// denied is an error that no other try fixes, and not etcd's.
+type denied struct{ error }
+
+func (d denied) Unwrap() error { return d.error }
+
+// outcomeOf tells what became of a request that ended with err. Whatever is not known to be harmless is Unknown: a server
+// answers "request timed out" to what it may apply later.
+func outcomeOf(err error) queue.Outcome {
+	switch {
+	case err == nil:
+		return queue.Done
+	case errors.Is(err, second.ErrLocked):
+		return queue.Locked
+	case errors.Is(err, errGone):
+		return queue.Gone
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return queue.Expired
+	case errors.Is(err, rpctypes.ErrAuthOldRevision): // permissions have just changed: worth another try
+		return queue.Unknown
+	case errors.Is(err, rpctypes.ErrNoSpace), errors.As(err, new(denied)):
+		return queue.Denied
+	}
+	switch codeOf(err) {
+	case codes.PermissionDenied, codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented:
+		return queue.Denied
+	}
+	return queue.Unknown
+}
+
+// answered reports whether etcd has said something, be it that it refuses.
+func answered(err error) bool {
+	switch codeOf(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:
 		return false
 	}
-	s.tasks.Go(f)
 	return true
 }
 
-// scope returns a context that ends with ctx or the store, and its end.
-func (s *store) scope(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.ctx, func() { cancel(second.ErrClosed) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
+func codeOf(err error) codes.Code {
+	var refusal rpctypes.EtcdError
+	switch {
+	case errors.As(err, &refusal):
+		return refusal.Code()
+	case errors.Is(err, context.DeadlineExceeded):
+		return codes.DeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		return codes.Canceled
 	}
+	return status.Code(err)
 }
 
-// call makes one request, with a deadline of its own: without one, the client waits for as
-// long as there is no connection, or for a server that hangs.
+// call makes a request that is no command.
 func (s *store) call(ctx context.Context, request func(context.Context) error) error {
-	bounded, cancel := context.WithTimeout(ctx, s.patience())
+	bounded, cancel := context.WithTimeout(ctx, s.tier.Patience())
 	defer cancel()
 	err := request(bounded)
-	switch {
-	case answered(err):
-		s.problem.Store(nil)
-		s.up.Set()
-		s.notice.Reach(true)
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	default:
-		s.missed(err)
+	if !answered(err) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		s.tier.Renew() // which finds out whether etcd can be reached
 	}
 	return err
 }
 
-// missed notes that a request was not answered. The keeper finds out when etcd is back.
-func (s *store) missed(err error) {
-	problem := fmt.Errorf("etcd cannot be reached: %w", err)
-	s.up.Clear()
-	s.problem.Store(&problem)
-	s.notice.Reach(false)
-	s.renew.Set()
+// grant asks for a lease.
+func (s *store) grant(ctx context.Context) (session string, ttl time.Duration, err error) {
+	granted, err := s.client.Grant(ctx, int64(s.options.ttl/time.Second))
+	if err != nil {
+		return "", 0, err
+	}
+	ttl = time.Duration(granted.TTL) * time.Second
+	switch {
+	case ttl <= 0:
+		return "", 0, denied{fmt.Errorf("etcd has granted a lease of %v, where %v was asked for", ttl, s.options.ttl)}
+	case ttl > s.options.ttl:
+		s.options.logger.Warn("etcdlock: the server has raised the TTL of the lease", "asked", s.options.ttl, "granted", ttl)
+	}
+	session = strconv.FormatInt(int64(granted.ID), 16)
+	s.names.begin(session)
+	s.tier.Spawn(s.checkVersions)
+	return session, ttl, nil
 }
 
-// patience is how long a request may take: a try is worth no more, as several have to fit into
-// what a lease survives.
-func (s *store) patience() time.Duration { return max(s.ttl()/6, 500*time.Millisecond) }
-
-// ttl is that of the present session, or the one to ask for.
-func (s *store) ttl() time.Duration {
-	if x := s.sessions.last(); x != nil {
-		return x.ttl
-	}
-	return s.options.ttl
+func leaseOf(session string) clientv3.LeaseID {
+	id, _ := strconv.ParseInt(session, 16, 64) // is from grant
+	return clientv3.LeaseID(id)
 }
 
-// explain adds to the end of a wait why etcd could not be reached, if that is so.
-func (s *store) explain(cause error) error {
-	if problem := s.Err(); problem != nil && !errors.Is(cause, problem) {
-		return fmt.Errorf("%w: %w", cause, problem)
+// attached returns the contenders whose keys are under a lease.
+func (s *store) attached(ctx context.Context, session string) (present []queue.Ref, err error) {
+	answer, err := s.client.TimeToLive(ctx, leaseOf(session), clientv3.WithAttachedKeys())
+	if err != nil {
+		return nil, err
 	}
-	return cause
+	for _, key := range answer.Keys {
+		present = append(present, refOf(string(key)))
+	}
+	return present, nil
 }
 
-// now is the store's monotonic clock.
-func (s *store) now() time.Duration { return time.Since(s.origin) }
-
-func (s *store) margin(ttl time.Duration) time.Duration {
-	if s.options.margin > 0 {
-		return s.options.margin
+// checkVersions warns about servers that cannot keep what is promised. It asks each once, and says nothing about those that do
+// not answer.
+func (s *store) checkVersions() {
+	for _, endpoint := range s.client.Endpoints() {
+		ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
+		status, err := s.client.Status(ctx, endpoint)
+		cancel()
+		if err == nil && version.TooOld(status.Version) {
+			s.options.logger.Warn("etcdlock: a server is too old to keep its word about leases: a lock may be given away before its holder knows. It should be "+version.Needed,
+				"endpoint", endpoint, "version", status.Version)
+		}
 	}
-	return ttl / 3
+}
+
+// Names are those that the keys of a session had, and that can be used again. etcd keeps the name of a key that was deleted until
+// it compacts its history, and goes through all of them when it looks for the first key of a queue: were each name fresh, a lock
+// would become slower with each turn.
+//
+// A name comes back with the answer that its key was deleted, which there is once for each. What may be executed later does no harm
+// to the next key of that name: deletes ask for the revision at which theirs was created, and changes for the one at which it was
+// written last. But once a command was not answered, which may be executed at any time, names are fresh: the audit goes by them.
+type names struct {
+	mu      sync.Mutex // guards the fields below
+	session string
+	free    []string // the last one first, so that few are in use
+	fresh   bool     // from now on
+}
+
+// Name returns a name that no key has.
+func (s *store) Name(session string) string {
+	n := &s.names
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if last := len(n.free) - 1; last >= 0 && session == n.session && !n.fresh {
+		name := n.free[last]
+		n.free = n.free[:last]
+		return name
+	}
+	var id [16]byte
+	rand.Read(id[:]) // cannot fail
+	return hex.EncodeToString(id[:])
+}
+
+func (n *names) begin(session string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.session, n.free, n.fresh = session, nil, false
+}
+
+func (n *names) put(session, name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if session == n.session {
+		n.free = append(n.free, name)
+	}
+}
+
+func (n *names) doubt(session string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fresh = n.fresh || session == n.session
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/tiertest"
 )
@@ -99,7 +100,7 @@ func (p *process) forSuite() *tiertest.Process {
 			p.end()
 		},
 		Messages: p.calls.messages,
-		Blind:    func(g second.Grant) { g.(*contender).session.StopWatchdog() },
+		Blind:    func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },
 	}
 }
 

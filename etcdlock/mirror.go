@@ -1,0 +1,292 @@
+package etcdlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/retry"
+)
+
+// mirrors are those of the queues that are followed.
+type mirrors struct {
+	mu     sync.Mutex // guards the field below; before that of a mirror
+	byPath map[string]*mirror
+
+	// The stream that new watches share, among those of the client: they have one for each set of metadata. It is changed when
+	// one has fallen silent, or refuses a watch.
+	stream atomic.Int64
+}
+
+// idleAfter is how long a queue is watched after the last contender has left it: where locks change hands, the next one is not
+// far.
+const idleAfter = time.Second
+
+// A mirror shows the contenders for one lock: by a look, and the events since. So the way from the delete of a key to the grant
+// of the next one is that of the event, without a request. It is kept while a contender of this process follows it, and a little
+// longer.
+type mirror struct {
+	store *store
+	path  string
+	stop  context.CancelFunc
+	idle  *time.Timer // ends the mirror when nobody follows it
+
+	mu        sync.Mutex // guards the fields below
+	revision  int64      // up to which all is known, 0 while nothing is
+	places    []place    // in order
+	refused   error      // why the queue can be neither read nor watched, as things stand
+	followers map[queue.Ref]struct{}
+}
+
+// Follow has a mirror tell how a contender stands, unless the tier is closed.
+func (s *store) Follow(ref queue.Ref) {
+	s.mirrors.mu.Lock()
+	m := s.mirrors.byPath[ref.Path]
+	if m == nil {
+		ctx, stop := context.WithCancel(s.tier.Context())
+		m = &mirror{store: s, path: ref.Path, stop: stop, followers: make(map[queue.Ref]struct{})}
+		if !s.tier.Spawn(func() { m.run(ctx) }) {
+			s.mirrors.mu.Unlock()
+			stop()
+			return
+		}
+		s.mirrors.byPath[ref.Path] = m
+		m.idle = time.AfterFunc(idleAfter, m.endIfIdle)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.followers[ref] = struct{}{}
+	m.idle.Stop()
+	s.mirrors.mu.Unlock()
+	m.tellLocked(ref, 0)
+}
+
+// Unfollow ends what Follow began.
+func (s *store) Unfollow(ref queue.Ref) {
+	if m := s.mirror(ref.Path); m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.followers, ref)
+		if len(m.followers) == 0 {
+			m.idle.Reset(idleAfter)
+		}
+	}
+}
+
+// mirror returns the one of a queue, nil if there is none.
+func (s *store) mirror(path string) *mirror {
+	s.mirrors.mu.Lock()
+	defer s.mirrors.mu.Unlock()
+	return s.mirrors.byPath[path]
+}
+
+func (m *mirror) endIfIdle() {
+	all := &m.store.mirrors
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.followers) == 0 && all.byPath[m.path] == m {
+		delete(all.byPath, m.path)
+		m.stop()
+	}
+}
+
+// tellLocked tells a contender how it stands by a look that was sent at a time, or by events, with 0.
+func (m *mirror) tellLocked(ref queue.Ref, sent time.Duration) {
+	v := viewOf(ref, m.revision, m.places)
+	switch {
+	case m.refused != nil:
+		v = queue.View{ID: ref.ID, Known: true, Token: ref.Token, At: ref.Token, Err: m.refused}
+		sent = m.store.tier.Now()
+	case m.revision < ref.Token:
+		return
+	}
+	v.Sent = sent
+	m.store.tier.Tell(v)
+}
+
+func (m *mirror) tellAllLocked(sent time.Duration) {
+	for ref := range m.followers {
+		m.tellLocked(ref, sent)
+	}
+}
+
+// replace takes over what a look has shown that was sent at a time. It reports whether that was news.
+func (m *mirror) replace(revision int64, places []place, sent time.Duration) (news bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, p := range places {
+		if known := m.indexLocked(p.key); known >= 0 && m.places[known].modified > p.modified {
+			places[i] = m.places[known] // it was written since
+		}
+	}
+	news = !slices.Equal(m.places, places)
+	m.revision, m.places, m.refused = revision, places, nil
+	m.tellAllLocked(sent)
+	return news
+}
+
+// apply takes over the events of one or more revisions.
+func (m *mirror) apply(events []*clientv3.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.revision
+	for _, e := range events {
+		if e.Kv.ModRevision <= known { // the look has shown it
+			continue
+		}
+		m.revision = e.Kv.ModRevision
+		if !isContender(m.path, e.Kv) {
+			continue
+		}
+		switch i := m.indexLocked(string(e.Kv.Key)); {
+		case e.Type == clientv3.EventTypeDelete:
+			m.places = slices.DeleteFunc(m.places, func(p place) bool { return p.key == string(e.Kv.Key) })
+		case e.IsCreate():
+			m.places = append(m.places, placeOf(e.Kv))
+		case i >= 0 && m.places[i].modified < e.Kv.ModRevision:
+			m.places[i] = placeOf(e.Kv)
+		}
+	}
+	m.tellAllLocked(0)
+}
+
+func (m *mirror) indexLocked(key string) int {
+	return slices.IndexFunc(m.places, func(p place) bool { return p.key == key })
+}
+
+// refuse ends the wait for a queue that can be neither read nor watched.
+func (m *mirror) refuse(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refused = err
+	m.tellAllLocked(0)
+}
+
+// placeOf returns the place of a contender, or one that was never written, so that who means to write to it reads first.
+func (m *mirror) placeOf(ref queue.Ref) place {
+	if m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if i := m.indexLocked(keyOf(ref)); i >= 0 && m.places[i].Token == ref.Token {
+			return m.places[i]
+		}
+	}
+	never := place{key: keyOf(ref), modified: -1}
+	never.Token = ref.Token
+	return never
+}
+
+// write takes over what a contender has written to its place, and returns how it stands then.
+func (m *mirror) write(ref queue.Ref, own place) queue.View {
+	if m == nil { // nobody follows: it is given up
+		return queue.View{ID: ref.ID, Known: true, Token: ref.Token, At: ref.Token, Has: true, Reads: true}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := m.indexLocked(own.key); i >= 0 && m.places[i].Token == own.Token && m.places[i].modified < own.modified {
+		m.places[i] = own
+	}
+	return viewOf(ref, m.revision, m.places)
+}
+
+// run keeps the mirror until ctx is done.
+func (m *mirror) run(ctx context.Context) {
+	defer m.stop()
+	for pace := retry.New(); ; {
+		m.follow(ctx, pace.Reset)
+		if retry.Pause(ctx, pace.NextBackOff()) != nil {
+			return
+		}
+	}
+}
+
+var errSilent = errors.New("the watch has fallen silent")
+
+// follow watches, then looks, and goes by the events until the watch ends, for whatever reason: a revision that was compacted, a
+// server without a leader, a permission that was taken away. The other way round, the watch would have to begin at a revision of
+// the past, to which the server comes only each 100 ms. If there is no watch, there is a look at least, and only that tells what is
+// permitted: a watch is also refused whose auth token has expired.
+func (m *mirror) follow(ctx context.Context, well func()) {
+	watching, cancel := context.WithCancel(ctx)
+	events, err := m.watch(watching, cancel)
+	defer func() {
+		cancel()
+		for range events { // until the client has let go of it
+		}
+	}()
+	if _, refusal := m.look(ctx); outcomeOf(refusal) == queue.Denied {
+		m.refuse(refusal)
+		return
+	} else if refusal != nil || err != nil {
+		return
+	}
+	well()
+	silence := time.NewTimer(m.recheckAfter())
+	defer silence.Stop()
+	for {
+		select {
+		case r, open := <-events:
+			if r.Err() != nil || !open {
+				return
+			}
+			m.apply(r.Events)
+		case <-silence.C:
+			// A connection can die unnoticed: the client pings its servers only if it is told to.
+			if news, err := m.look(ctx); err == nil && news {
+				m.store.mirrors.stream.Add(1)
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+		silence.Reset(m.recheckAfter())
+	}
+}
+
+// watch begins a watch at the present revision. cancel ends it.
+func (m *mirror) watch(ctx context.Context, cancel func()) (clientv3.WatchChan, error) {
+	s := m.store
+	stream := s.mirrors.stream.Load()
+	ctx = metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx), "tierlock-stream", strconv.FormatInt(stream, 10))
+	bound := time.AfterFunc(s.tier.Patience(), cancel)
+	defer bound.Stop()
+	events := s.client.Watch(ctx, m.path+"/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	created, open := <-events
+	if err := created.Err(); err != nil || !open {
+		// A stream may take no more watches, as its auth token has expired, and yet live on.
+		s.mirrors.stream.CompareAndSwap(stream, stream+1)
+		return events, cmp.Or(err, errSilent)
+	}
+	return events, nil
+}
+
+// look takes a look at the queue into the mirror, and reports whether it was news.
+func (m *mirror) look(ctx context.Context) (news bool, err error) {
+	sent := m.store.tier.Now()
+	err = m.store.call(ctx, func(ctx context.Context) error {
+		revision, places, err := m.store.read(ctx, m.path)
+		if err == nil {
+			news = m.replace(revision, places, sent)
+		}
+		return err
+	})
+	return news, err
+}
+
+// recheckAfter spreads the looks of many processes over time.
+func (m *mirror) recheckAfter() time.Duration {
+	quarter := m.store.options.ttl / 4
+	return quarter + rand.N(quarter)
+}
