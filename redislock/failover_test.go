@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
@@ -32,10 +33,10 @@ func known(t *testing.T, e *redisserver.Ensemble) {
 }
 
 // before checks that a holder knows of its loss before the next one is granted the lock.
-func before(t *testing.T, holder *contender, next *wait) {
+func before(t *testing.T, holder *queue.Contender, next *wait) {
 	t.Helper()
 	select {
-	case <-holder.life.Done():
+	case <-holder.Context().Done():
 	case <-next.granted:
 		t.Fatalf("granted to the next one while the holder says %v", holder.Err())
 	}
@@ -87,7 +88,7 @@ func TestHolderThatTheNewPrimaryDoesNotKnowHearsThatAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Members[0].Kill()
-	ended(t, "the loss", c.life.Done(), ttl/2)
+	ended(t, "the loss", c.Context().Done(), ttl/2)
 	if cause := second.CauseOf(c.Err()); cause != second.ByDeletion {
 		t.Errorf("lost by %s, want %s", cause, second.ByDeletion)
 	}
@@ -232,7 +233,7 @@ func TestRestartWithDataKeepsHoldersAndOpensAQuarantine(t *testing.T) {
 	}
 	restarted := time.Now()
 	next := begin(t, b.at(t, lockPath(t)).Acquire)
-	eventually(t, "the heartbeat is answered again", func() bool { return a.Err() == nil && b.Err() == nil })
+	eventually(t, "the heartbeat is answered again", func() bool { return a.tier.Err() == nil && b.tier.Err() == nil })
 	if err := c.Err(); err != nil {
 		t.Fatalf("the holder: %v", err)
 	}

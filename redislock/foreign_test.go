@@ -2,7 +2,9 @@ package redislock
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -51,7 +54,7 @@ func TestLocksOfOtherLibrariesAndOursExcludeOneAnotherAndNobodyStarves(t *testin
 	path := lockPath(t)
 	turns := others(t, path)
 	for _, name := range []string{"ours, first process", "ours, second process"} {
-		locks, err := tier.New(start(t).store)
+		locks, err := tier.New(start(t).tier)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,12 +200,8 @@ func TestKeyGoesFromOneOfOursToTheNextAtOnce(t *testing.T) {
 func TestKeyIsThereForAsLongAsReadersAre(t *testing.T) {
 	t.Parallel()
 	a, b := start(t), start(t)
-	reader := func(p *process) *contender {
-		c, err := p.Claim(lockPath(t), second.Options{Mode: second.Reading})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return mustAcquire(t, lock{c.(*claim)})
+	reader := func(p *process) *queue.Contender {
+		return mustAcquire(t, p.with(t, lockPath(t), second.Options{Mode: second.Reading}))
 	}
 	first, other := reader(a), reader(b)
 	mustRelease(t, first)
@@ -231,10 +230,10 @@ func TestHolderHearsThatItsKeyIsDeletedOrOverwritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := mustAcquire(t, start(t).at(t, lockPath(t)))
-			if err := strike(c.claim.path); err != nil {
+			if err := strike(c.Ref().Path); err != nil {
 				t.Fatal(err)
 			}
-			ended(t, "the loss", c.life.Done(), ttl/3+ttl/8)
+			ended(t, "the loss", c.Context().Done(), ttl/3+ttl/8)
 			wantErr(t, c.Err(), second.ErrLost)
 			if cause := second.CauseOf(c.Err()); cause != second.ByDeletion {
 				t.Errorf("lost by %s, want %s", cause, second.ByDeletion)
@@ -252,14 +251,14 @@ func TestDeletedKeyGoesToTheNextOneWhoSeesIt(t *testing.T) {
 	c := mustAcquire(t, a)
 	outside(t).Del(soon(t), a.path)
 	next := mustAcquire(t, b)
-	ended(t, "the loss, by message", c.life.Done(), ttl/8)
+	ended(t, "the loss, by message", c.Context().Done(), ttl/8)
 	mustRelease(t, next)
 }
 
 // A lock that nobody has seen gets its chance, too.
 func TestKeyIsLeftFreeNowAndThenWhereNoForeignLockWasSeen(t *testing.T) {
 	t.Parallel()
-	path := lockPath(t) + newName() // without a past
+	path := lockPath(t) + rand.Text() // without a past
 	a, b := start(t).at(t, path), start(t).at(t, path)
 	c := mustAcquire(t, a)
 	next := queueAt(t, b)
@@ -268,8 +267,8 @@ func TestKeyIsLeftFreeNowAndThenWhereNoForeignLockWasSeen(t *testing.T) {
 		l, old := a, c
 		again := begin(t, func(ctx context.Context) (second.Grant, error) { return l.Requeue(ctx, old) })
 		eventually(t, "the requeue", func() bool {
-			queue := left(t, path)
-			return len(queue) == 2 && queue[1] != old.id && queue[0] != old.id
+			ids := left(t, path)
+			return len(ids) == 2 && !slices.Contains(ids, old.Ref().ID)
 		})
 		if theirs() {
 			t.Log("the key was free")

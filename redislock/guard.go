@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // guarded runs a script of the user if the contender has the lock, by the word of the server, and
@@ -40,75 +41,87 @@ return {has, script(keys, args)}
 
 var errAgain = errors.New("the script was executed, and its answer is lost")
 
-// eval runs a script in the server that takes effect only while the contender has the lock. It sends
-// nothing if check, which should include [contender.Err], returns an error. The contender is not idle
-// from before that is asked. So whoever makes check fail first and then finds it idle may hand the
-// lock on: no write of the former user takes effect any more.
-func (c *contender) eval(ctx context.Context, check func() error, source string, keys []string, args []any) (any, error) {
-	c.pending.Add(1) // count first, look after
-	err := check()
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		c.pending.Add(-1)
-		return nil, err
-	}
-	type answer struct {
-		result any
-		err    error
-	}
-	answers := make(chan answer, 1)
-	if !c.claim.store.spawn(func() {
-		result, err := c.guarded(check, source, keys, args)
-		unknown := classify(err) == uncertain && !errors.Is(err, second.ErrLost) && !errors.Is(err, second.ErrReleased)
-		if !unknown || errors.Is(err, errAgain) {
-			c.pending.Add(-1) // else it may take effect for as long as the lock is ours
-		}
-		if unknown {
-			err = fmt.Errorf("%w: %w", second.ErrUnknown, err)
-		}
-		answers <- answer{result, err}
-	}) {
-		c.pending.Add(-1)
-		return nil, second.ErrClosed
-	}
-	select {
-	case a := <-answers:
-		return a.result, a.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", second.ErrUnknown, context.Cause(ctx))
-	}
+// A writer has one guarded write of a contender under way at a time.
+type writer struct {
+	sync.Mutex // guards the field below
+	writes     int64
 }
 
-// guarded runs the script once.
-func (c *contender) guarded(check func() error, source string, keys []string, args []any) (any, error) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	if err := check(); err != nil { // there was time since
-		return nil, err
+// writerOf is that of a contender until this is lost or given up: then check fails, and nothing is sent any more.
+func (s *store) writerOf(c *queue.Contender) *writer {
+	id := c.Ref().ID
+	w, known := s.writers.LoadOrStore(id, new(writer))
+	if !known {
+		context.AfterFunc(c.Tenure(), func() { s.writers.Delete(id) })
 	}
-	c.writes++
-	s := c.claim.store
-	source = fmt.Sprintf(guarded, source)
-	keys = append(c.claim.keys[:len(c.claim.keys):len(c.claim.keys)], keys...)
-	args = append([]any{c.id, strconv.FormatInt(c.writes, 10)}, args...)
-	words, err := call(s, s.ctx, func(ctx context.Context) ([]any, error) {
-		return eval(ctx, s.client, redis.NewScript(source), source, keys, args...).Slice()
+	return w.(*writer)
+}
+
+// Eval runs a Lua script in Redis that takes effect only while the lock of hold is ours: an exact
+// fence for data in the same Redis. The script is given keys and args as EVAL does it; in a cluster,
+// the keys have to be in the slot of the lock, by a hash tag. It must return one value at most, and
+// what it returns is the result: an int64, a string, a []any, or nil.
+//
+// Nothing was changed when the error wraps [tier.ErrLost] or [tier.ErrReleased], or ctx had ended
+// before, or the lock is not one on Redis. An error of the script itself undoes nothing, as with
+// EVAL. When the answer is lost, or does not come within a sixth of the lease TTL, or ctx ends first,
+// the error wraps [tier.ErrUnknown]: the script may still run, but once at most, and never after the lock went to
+// another process. Until the outcome is known the lock is not handed on within the process either; if
+// it never is known, the lock leaves the process with the release.
+//
+// The scripts of one hold, and of those it is handed to within the process, run one after the other.
+func Eval(ctx context.Context, hold *tier.Hold, script string, keys []string, args ...any) (any, error) {
+	c, ok := hold.Grant().(*queue.Contender)
+	var s *store
+	if ok {
+		s, ok = c.Store().(*store)
+	}
+	if !ok {
+		return nil, fmt.Errorf("redislock: script under %s: that lock is not on Redis", hold.Path())
+	}
+	result := make(chan any, 1)
+	err := c.Write(ctx, hold.Err, func() (queue.Outcome, error) {
+		r, outcome, err := s.write(c, hold.Err, script, keys, args)
+		result <- r
+		return outcome, err
 	})
-	switch {
-	case err != nil:
-		return nil, err
-	case words[0] == "lost":
-		c.missing(true)
-		return nil, cmp.Or(check(), c.Err())
-	case words[0] == "again":
-		return nil, errAgain
-	case len(words) == 1:
-		return nil, nil
+	if err != nil {
+		return nil, fmt.Errorf("redislock: script under %s: %w", hold.Path(), err)
 	}
-	if err, failed := words[1].(error); failed {
-		return nil, err
+	return <-result, nil
+}
+
+// write runs a script under a lock once.
+func (s *store) write(c *queue.Contender, check func() error, source string, keys []string, args []any) (any, queue.Outcome, error) {
+	w := s.writerOf(c)
+	w.Lock()
+	defer w.Unlock()
+	if err := check(); err != nil { // there was time since
+		return nil, queue.Failed, err
 	}
-	return words[1], nil
+	w.writes++
+	ref, x := c.Ref(), newScript(fmt.Sprintf(guarded, source))
+	args = append([]any{ref.ID, strconv.FormatInt(w.writes, 10)}, args...)
+	words, err := call(s.tier.Context(), s, func(ctx context.Context) ([]any, error) {
+		return x.run(ctx, s.client, append(keysOf(ref.Path), keys...), args...).Slice()
+	})
+	if err != nil {
+		a := s.failed(err)
+		if a.Away != nil {
+			s.tier.Renew() // which tells whether Redis is away
+		}
+		return nil, a.Outcome, a.Err
+	}
+	switch words[0] {
+	case "lost":
+		loss := c.Missing()
+		return nil, queue.Failed, cmp.Or(check(), loss)
+	case "again":
+		return nil, queue.Done, fmt.Errorf("%w: %w", second.ErrUnknown, errAgain)
+	}
+	if len(words) == 1 {
+		return nil, queue.Done, nil
+	}
+	err, _ = words[1].(error)
+	return words[1], queue.Done, err
 }

@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -21,7 +23,7 @@ const increment = `return redis.call('INCR', KEYS[1])`
 // held returns a hold of a registry over a process.
 func held(t *testing.T, p *process, opts ...tier.Option) (*tier.Registry, *tier.Hold) {
 	t.Helper()
-	locks, err := tier.New(p.store, opts...)
+	locks, err := tier.New(p.tier, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +93,7 @@ func TestEvalDoesNothingOnceTheLockIsAnothers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, hold := held(t, start(t))
-			if err := strike(lockPath(t), hold.Grant().(*contender).id); err != nil {
+			if err := strike(lockPath(t), hold.Grant().(*queue.Contender).Ref().ID); err != nil {
 				t.Fatal(err)
 			}
 			got, err := Eval(soon(t), hold, increment, []string{counter(t)})
@@ -112,49 +114,55 @@ func TestEvalDoesNothingOnceTheLockIsAnothers(t *testing.T) {
 func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
 	t.Parallel()
 	a, b := start(t), start(t)
-	reader := func(p *process) *contender {
-		c, err := p.Claim(lockPath(t), second.Options{Mode: second.Reading})
+	ours := tier.WithHandOff(0)
+	hold := func(p *process) *tier.Hold {
+		locks, err := tier.New(p.tier, ours)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return mustAcquire(t, lock{c.(*claim)})
+		h, err := locks.RWMutex(lockPath(t)).AcquireRead(soon(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
 	}
-	readers := []*contender{reader(a), reader(b)}
-	waits := b.at(t, lockPath(t)).newContender(readers[1].session)
-	if err := waits.enqueue(soon(t), nil); err != nil {
-		t.Fatal(err)
-	}
-	fine := func() error { return nil }
-	for _, c := range readers {
-		if _, err := c.eval(soon(t), c.Err, increment, []string{counter(t)}, nil); err != nil {
+	readers := []*tier.Hold{hold(a), hold(b)}
+	for _, h := range readers {
+		if _, err := Eval(soon(t), h, increment, []string{counter(t)}); err != nil {
 			t.Errorf("a reader: %v", err)
 		}
 	}
-	if _, err := waits.eval(soon(t), fine, increment, []string{counter(t)}, nil); !errors.Is(err, second.ErrLost) {
-		t.Errorf("who waits: %v, want ErrLost", err)
+	waits := b.anew(lockPath(t))
+	b.does(t, queue.Command{Op: queue.Enter, Ref: waits})
+	words, err := newScript(fmt.Sprintf(guarded, increment)).run(soon(t), outside(t), append(keysOf(waits.Path), counter(t)), waits.ID, "1").Slice()
+	if err != nil || words[0] != "lost" {
+		t.Errorf("who waits: %v, %v, want that it does not have the lock", words, err)
 	}
 	if n := count(t); n != "2" {
 		t.Errorf("the script ran %s times, want 2", n)
 	}
-	waits.discard()
-	for _, c := range readers {
-		mustRelease(t, c)
+	b.does(t, queue.Command{Op: queue.Leave, Ref: waits})
+	for _, h := range readers {
+		if err := h.Release(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
 // A client may repeat what was executed, and a server execute it late.
 func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 	t.Parallel()
-	_, hold := held(t, start(t))
-	c := hold.Grant().(*contender)
+	p := start(t)
+	_, hold := held(t, p)
+	c := hold.Grant().(*queue.Contender)
 	key := []string{counter(t)}
 	for range 2 {
 		if _, err := Eval(soon(t), hold, increment, key); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.writes-- // as if it had not counted
-	if _, err := Eval(soon(t), hold, increment, key); !errors.Is(err, errAgain) {
+	p.writerOf(c).writes-- // as if it had not counted
+	if _, err := Eval(soon(t), hold, increment, key); !errors.Is(err, errAgain) || !errors.Is(err, tier.ErrUnknown) {
 		t.Errorf("sent again: %v, want that it was executed", err)
 	}
 	if n := count(t); n != "2" {
@@ -265,7 +273,7 @@ func (free) Err() error                                                    { ret
 func (free) ErrAt(time.Duration) error                                     { return nil }
 func (free) Idle() bool                                                    { return true }
 func (free) Leased() bool                                                  { return true }
-func (free) Contested() *contention.Signal                                 { return newSignal() }
+func (free) Contested() *contention.Signal                                 { return contention.New(func() {}) }
 func (free) Release() error                                                { return nil }
 
 func TestEvalSaysWhetherItsOutcomeIsKnown(t *testing.T) {

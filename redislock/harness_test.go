@@ -3,7 +3,6 @@ package redislock
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A process is what one process has of the library: a store, over a client of its own whose
@@ -45,27 +45,39 @@ func launch(t testing.TB, addrs []string, opts ...Option) *process {
 	}
 	p := &process{wire: w, client: redis.NewClient(&redis.Options{Dialer: w.dial})}
 	p.store = open(p.client, o)
-	if _, err := p.await(soon(t), true); err != nil {
-		p.end()
-		t.Fatal(err)
-	}
+	p.met(t)
 	return p
 }
 
-// end ends the process in good order.
+// met waits for a session.
+func (p *process) met(t testing.TB) {
+	t.Helper()
+	connected := make(chan struct{})
+	var once sync.Once
+	p.tier.Notify(func(c second.Connection) {
+		if c.State == second.Connected {
+			once.Do(func() { close(connected) })
+		}
+	})
+	select {
+	case <-connected:
+	case <-soon(t).Done():
+		p.end()
+		t.Fatal("no session")
+	}
+}
+
+// end ends the process, which says nothing to Redis any more: the client of its store is closed.
 func (p *process) end() {
-	p.store.end()
-	p.wire.reset() // or the client waits for answers that do not come
-	p.Close()
 	p.client.Close()
+	p.wire.reset()
+	p.tier.Close()
 	p.wire.network.Close()
 }
 
 // kill ends the process without a goodbye: what it has at Redis stays until its lease ends.
 func (p *process) kill() {
 	p.wire.sever()
-	problem := fmt.Errorf("killed")
-	p.problem.Store(&problem)
 	p.end()
 }
 
@@ -187,7 +199,7 @@ func (w *wire) loses(kind string) bool {
 	return hook != nil && kind != "" && kind != "beat" && hook()
 }
 
-var operations = []string{"script", "enqueue", "try", "beat", "look", "release", "share", "revoke", "list"}
+var operations = []string{"script", "enter", "try", "beat", "look", "leave", "share", "ask", "list"}
 
 // A conn knows what the answer will be to that comes next.
 type conn struct {

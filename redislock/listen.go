@@ -8,16 +8,17 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
 // listen takes the messages for this process. They come at most once: what is lost, the next
 // heartbeat tells.
 func (s *store) listen() {
-	for pace := retry.New(); s.ctx.Err() == nil; retry.Pause(s.ctx, pace.NextBackOff()) {
-		err := advise(s.subscribe(pace.Reset))
-		if classify(err) == permanent && s.sessions.deafen(err) {
-			s.options.logger.Warn("redislock: this process is told of nothing: its turns wait for heartbeats", "err", err)
+	ctx := s.tier.Context()
+	for pace := retry.New(); ctx.Err() == nil; retry.Pause(ctx, pace.NextBackOff()) {
+		if err := advise(s.subscribe(ctx, pace.Reset)); outcomeOf(err) == queue.Denied {
+			s.tier.Deafen(err)
 		}
 	}
 }
@@ -26,19 +27,19 @@ func (s *store) listen() {
 func (s *store) channel() string { return "tierlock:" + s.name }
 
 // subscribe listens until the connection breaks, or has been silent although it was asked.
-func (s *store) subscribe(well func()) error {
-	sub := s.client.Subscribe(s.ctx, s.channel())
+func (s *store) subscribe(ctx context.Context, well func()) error {
+	sub := s.client.Subscribe(ctx, s.channel())
 	defer sub.Close()
-	defer context.AfterFunc(s.ctx, func() { sub.Close() })()
+	defer context.AfterFunc(ctx, func() { sub.Close() })()
 	for asked := false; ; {
-		m, err := sub.ReceiveTimeout(s.ctx, s.options.ttl/4)
+		m, err := sub.ReceiveTimeout(ctx, s.options.ttl/4)
 		var timeout net.Error
 		switch {
 		case err == nil:
 			asked = false
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked:
 			asked = true
-			if err := sub.Ping(s.ctx); err != nil {
+			if err := sub.Ping(ctx); err != nil {
 				return err
 			}
 		default:
@@ -47,8 +48,8 @@ func (s *store) subscribe(well func()) error {
 		switch m := m.(type) {
 		case *redis.Subscription:
 			well()
-			s.sessions.deafen(nil)
-			s.renew.Set() // what was said before was not heard
+			s.tier.Deafen(nil)
+			s.tier.Renew() // what was said before was not heard
 		case *redis.Message:
 			s.deliver(m.Payload)
 		}
@@ -61,9 +62,7 @@ func (s *store) deliver(message string) {
 	if json.Unmarshal([]byte(message), &words) != nil || len(words) < 2 {
 		return // not of the script
 	}
-	if c, ok := s.byID.Load(words[0]); ok {
-		if a, err := parse(words[1:]); err == nil {
-			c.(*contender).apply(a, 0)
-		}
+	if v, err := view(words[0], words[1:]); err == nil {
+		s.tier.Tell(v)
 	}
 }

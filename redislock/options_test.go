@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock/internal/logtest"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
@@ -105,49 +106,21 @@ func TestKeysOfALockAreInOneSlot(t *testing.T) {
 	}
 }
 
-func TestClaimsAreEqualIfTheirContendersAreAlike(t *testing.T) {
-	t.Parallel()
-	p, q := start(t), start(t)
-	one := p.at(t, "/a").claim
-	lingering, _ := p.Claim("/a", second.Options{MayLinger: time.Second})
-	reading, _ := p.Claim("/a", second.Options{Mode: second.Reading})
-	for _, tt := range []struct {
-		other second.Claim
-		equal bool
-	}{{p.at(t, "/a").claim, true}, {p.at(t, "/b").claim, false}, {q.at(t, "/a").claim, false}, {lingering, false}, {reading, false}} {
-		if one.Equal(tt.other) != tt.equal {
-			t.Errorf("%+v and %+v: want equal %v", one, tt.other, tt.equal)
-		}
-	}
-	if _, err := p.Claim("/a", second.Options{Own: []any{1}}); err == nil {
-		t.Error("no error about an option of another store")
-	}
-}
-
-func TestSemaphoreIsRefused(t *testing.T) {
-	if _, err := new(store).Semaphore("/a", 3, second.Options{}); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("got %v, want ErrUnsupported", err)
-	}
-}
-
 func TestContendersTellOfThemselves(t *testing.T) {
 	t.Parallel()
 	p := start(t, WithLabel("<the label>"))
-	l, err := p.Claim(lockPath(t), second.Options{MayLinger: 3 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := p.with(t, lockPath(t), second.Options{MayLinger: 3 * time.Second})
 	if queue, err := l.Contenders(soon(t)); err != nil || len(queue) != 0 {
 		t.Errorf("%v, %v", queue, err)
 	}
-	c := mustAcquire(t, lock{l.(*claim)})
+	c := mustAcquire(t, l)
 	w := queueAt(t, start(t).at(t, lockPath(t)))
 	queue, err := l.Contenders(soon(t))
 	if err != nil || len(queue) != 2 {
 		t.Fatalf("%v, %v", queue, err)
 	}
 	first := queue[0]
-	if first.Token != c.Token() || first.ID != c.id || first.Label != "<the label>" || first.Linger != 3*time.Second ||
+	if first.Token != c.Token() || first.ID != c.Ref().ID || first.Label != "<the label>" || first.Linger != 3*time.Second ||
 		first.PID == 0 || first.Host == "" || time.Since(first.Since) > time.Minute {
 		t.Errorf("%+v", first)
 	}
@@ -205,29 +178,29 @@ func TestQuarantineOfAServerWhoseConfigurationCannotBeRead(t *testing.T) {
 }
 
 func TestErrorsOfTheServerAreToldApart(t *testing.T) {
-	for text, want := range map[string]outcome{
-		"":                                     done,
-		"NOREPLICAS Not enough good replicas":  refused,
-		"LOADING Redis is loading the dataset": refused,
-		"READONLY You can't write":             refused,
-		"OOM command not allowed":              refused,
-		"CLUSTERDOWN The cluster is down":      refused,
-		"ERR Error running script (call to f_1): @user_script:1: -NOREPLICAS Not enough": refused,
-		"NOPERM this user has no permissions":                                            permanent,
-		"WRONGTYPE Operation against a key":                                              permanent,
-		"ERR unknown command":                                                            permanent,
+	for text, want := range map[string]queue.Outcome{
+		"":                                     queue.Done,
+		"NOREPLICAS Not enough good replicas":  queue.Failed,
+		"LOADING Redis is loading the dataset": queue.Failed,
+		"READONLY You can't write":             queue.Failed,
+		"OOM command not allowed":              queue.Failed,
+		"CLUSTERDOWN The cluster is down":      queue.Failed,
+		"ERR Error running script (call to f_1): @user_script:1: -NOREPLICAS Not enough": queue.Failed,
+		"NOPERM this user has no permissions":                                            queue.Denied,
+		"WRONGTYPE Operation against a key":                                              queue.Denied,
+		"ERR unknown command":                                                            queue.Denied,
 	} {
 		var err error
 		if text != "" {
 			err = fmt.Errorf("sent: %w", answered(text))
 		}
-		if got := classify(err); got != want {
+		if got := outcomeOf(err); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
 	for _, err := range []error{context.DeadlineExceeded, errors.New("EOF"), redis.ErrClosed} {
-		if got := classify(err); got != uncertain {
-			t.Errorf("%v: %v, want uncertain", err, got)
+		if got := outcomeOf(err); got != queue.Unknown {
+			t.Errorf("%v: %v, want Unknown", err, got)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"regexp"
@@ -11,18 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed permit.lua
-var permitText string
-
-var permitScript = redis.NewScript(permitText)
-
 // errDenied says that the user of the client may not do what it has to.
 var errDenied = errors.New("the Redis user may not do all it has to")
 
 // permitted returns an error that says what the user may not do at a server. A script that fails halfway
 // would not say which of its commands it was.
 func (s *store) permitted(ctx context.Context, one *redis.Client) error {
-	missing, err := eval(ctx, one, permitScript, permitText, nil, s.channel(), records).StringSlice()
+	missing, err := permitScript.run(ctx, one, nil, s.channel(), records).StringSlice()
 	if err == nil && len(missing) > 0 {
 		err = allow(errDenied, missing...)
 	}

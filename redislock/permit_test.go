@@ -113,8 +113,8 @@ func TestWhatErrorsSayToAllowIsAllThatIsNeeded(t *testing.T) {
 
 // No command of a script is missing from what is asked for, or from the documentation.
 func TestEveryCommandOfTheScriptsIsAskedFor(t *testing.T) {
-	for _, call := range regexp.MustCompile(`redis\.call\('(\w+)'`).FindAllStringSubmatch(text+recordText+firstText+guarded, -1) {
-		if command := "'" + strings.ToLower(call[1]) + "'"; !strings.Contains(permitText, command) {
+	for _, call := range regexp.MustCompile(`redis\.call\('(\w+)'`).FindAllStringSubmatch(lockScript.text+recordScript.text+firstScript.text+guarded, -1) {
+		if command := "'" + strings.ToLower(call[1]) + "'"; !strings.Contains(permitScript.text, command) {
 			t.Errorf("permit.lua does not have %s", command)
 		}
 	}

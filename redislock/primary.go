@@ -1,26 +1,21 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
-	_ "embed"
-	"fmt"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock/internal/queue"
 )
 
-// A primary is what this process knows of a server, by its replication id: a server gets another one
-// whenever it begins to be the primary, by its start or by being promoted. The script grants nothing
-// for who does not know the id.
-type primary struct {
-	id    string
-	until time.Duration // nothing is granted before, by the clock of the store; 0 if that is over
-}
-
-//go:embed record.lua
-var recordText string
-
-var recordScript = redis.NewScript(recordText)
+// A server gets another replication id whenever it begins to be the primary, by its start or by being promoted. The script grants
+// nothing for who has not met the primary with its id, which is to ask the record of that for how long it grants nothing.
 
 // recordKeys are those of what is known of a primary. They are in one slot, whichever server has that:
 // a primary has no slot that it keeps.
@@ -28,84 +23,179 @@ func recordKeys(id string) []string { return []string{records + id, records + "l
 
 const records = "{tierlock:primary}:"
 
-// args are those of the script for an operation. A quarantine that seems to be over is looked at once
-// more, since it may have become longer.
-func (s *store) args(p primary, op, id string, more ...string) []any {
-	secluded := time.Duration(0)
-	if p.until != 0 {
-		if secluded = p.until - s.now(); secluded <= 0 {
-			p.id = ""
+// met are the primaries that this process has met, each with for how long it still grants nothing. One whose quarantine seems to be
+// over is met once more, since that may have become longer.
+func (s *store) met() string {
+	var met []string
+	s.primaries.Range(func(id, until any) bool {
+		if left := until.(time.Duration) - s.tier.Now(); until == time.Duration(0) {
+			met = append(met, id.(string)+"=0")
+		} else if left > 0 {
+			met = append(met, id.(string)+"="+micros(left))
 		}
-	}
-	args := []any{op, micros(s.options.ttl), micros(s.quarantine()), id, p.id, micros(secluded)}
-	for _, arg := range more {
-		args = append(args, arg)
-	}
-	return args
+		return true
+	})
+	return strings.Join(met, " ")
 }
 
 // introduced reports whether an answer is that of a primary which the caller has not met.
 func introduced(words []string) bool { return len(words) == 4 && words[0] == "stranger" }
 
-// reason is why a primary that has introduced itself grants nothing.
-func reason(words []string) string {
-	if heir := words[3] == "1"; heir {
-		return "the server was started or promoted, and first used less than a lease ago"
-	}
-	return "the server started less than a lease ago"
-}
-
 // meet asks the record of a primary, which has introduced itself, for how long it grants nothing.
-func (s *store) meet(ctx context.Context, addr string, words []string) (primary, error) {
-	if known, ok := s.primaries.Load(addr); ok { // by now, or for another lock
-		if p := known.(primary); p.id == words[1] && (p.until == 0 || p.until > s.now()) {
-			return p, nil
-		}
+func (s *store) meet(ctx context.Context, words []string) error {
+	id, age, heir := words[1], words[2], words[3] == "1"
+	if strings.Contains(s.met(), id) { // by now, or for another lock
+		return nil
 	}
-	p, sent := primary{id: words[1]}, time.Now()
-	answer, err := eval(ctx, s.client, recordScript, recordText, recordKeys(p.id), micros(s.quarantine()), words[2]).Int64()
+	sent := time.Now()
+	answer, err := recordScript.run(ctx, s.client, recordKeys(id), micros(s.quarantine()), age).Int64()
 	if err != nil {
-		return p, err
+		return err
 	}
+	until := time.Duration(0)
 	if left := time.Duration(answer) * time.Microsecond; left > 0 {
-		p.until = s.now() + left
-		s.notice.Quarantine(left, sent, reason(words))
+		until = s.tier.Now() + left
+		reason := "the server started less than a lease ago"
+		if heir {
+			reason = "the server was started or promoted, and first used less than a lease ago"
+		}
+		s.tier.Quarantined(left, sent, reason)
 	}
-	s.primaries.Store(addr, p)
-	return p, nil
+	if !s.clustered() { // there is no other one
+		s.primaries.Clear()
+	}
+	s.primaries.Store(id, until)
+	return nil
 }
 
 // meetAt meets the primary that one is connected to.
 func (s *store) meetAt(ctx context.Context, one *redis.Client) error {
-	words, err := eval(ctx, one, script, text, nil, s.args(primary{}, "meet", "")...).StringSlice()
-	if err == nil && !introduced(words) {
-		err = fmt.Errorf("an answer of %d words", len(words))
+	words, err := lockScript.run(ctx, one, nil, s.args("meet", "")...).StringSlice()
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		_, err = s.meet(ctx, s.addrOf(one), words)
-	}
-	return err
+	return s.meet(ctx, words)
 }
 
-// primaryOf is the primary that a key is at, as far as this process knows, and where that is.
-func (s *store) primaryOf(ctx context.Context, path string) (addr string, p primary) {
-	if cluster, ok := s.client.(*redis.ClusterClient); ok {
-		one, err := cluster.MasterForKey(ctx, path)
-		if err != nil { // the request will tell
-			return "", primary{}
+// usualLag is what Redis has for min-replicas-max-lag unless told otherwise.
+const usualLag = 10 * time.Second
+
+// rounding is for how long after the lag a primary may still take writes: it counts whole seconds of
+// its clock, and does so once a second.
+const rounding = 2 * time.Second
+
+// quarantine is how long nobody gets a lock from a primary that is a new one: until what the old one
+// has granted is over, or been renewed for the last time, if that one does not know that it was
+// replaced, and ceases to take writes once it misses its replicas.
+func (s *store) quarantine() time.Duration {
+	return s.options.ttl + time.Duration(s.lag.Load())
+}
+
+// examine asks what a server is like, of a cluster each primary, and meets it. It warns of what breaks
+// promises.
+func (s *store) examine(ctx context.Context) error {
+	var mu sync.Mutex // guards the variable below
+	longest := time.Duration(0)
+	err := s.each(ctx, func(ctx context.Context, one *redis.Client) error {
+		lag, err := s.examineOne(ctx, one)
+		mu.Lock()
+		defer mu.Unlock()
+		longest = max(longest, lag)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.lag.Store(int64(longest))
+	if s.options.newServer && !s.declared.Load() {
+		if err := s.declare(ctx); err != nil {
+			return err
 		}
-		addr = s.addrOf(one)
 	}
-	if known, ok := s.primaries.Load(addr); ok {
-		p = known.(primary)
-	}
-	return addr, p
+	return s.each(ctx, s.meetAt)
 }
 
-// addrOf is "" for a client that has one primary at a time, wherever that is.
-func (s *store) addrOf(one *redis.Client) string {
-	if _, ok := s.client.(*redis.ClusterClient); ok {
-		return one.Options().Addr
+// each does something at the primary, in a cluster at each of them.
+func (s *store) each(ctx context.Context, do func(context.Context, *redis.Client) error) error {
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, do)
+	}
+	return do(ctx, s.client.(*redis.Client))
+}
+
+// examineOne checks that the server allows what is needed, and returns for how long a primary that was replaced may still take writes, as far as that is
+// bounded.
+func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Duration, err error) {
+	if err := s.permitted(ctx, one); err != nil {
+		return 0, err
+	}
+	info, err := one.Info(ctx, "replication").Result()
+	if err != nil {
+		return 0, err
+	}
+	config, err := one.ConfigGet(ctx, "m*").Result()
+	switch outcomeOf(err) {
+	case queue.Done:
+	case queue.Denied: // as with most of those who run Redis for others
+		s.options.logger.Info("redislock: the configuration of the server cannot be read", "err", err)
+		return usualLag + rounding, nil
+	default:
+		return 0, err
+	}
+	if policy := config["maxmemory-policy"]; config["maxmemory"] != "0" && policy != "noeviction" {
+		s.options.logger.Warn("redislock: maxmemory-policy is not noeviction: locks may be evicted", "policy", policy)
+	}
+	if writers := cmp.Or(config["min-replicas-to-write"], config["min-slaves-to-write"], "0"); writers == "0" {
+		if replicas := field(info, "connected_slaves"); replicas != "0" {
+			s.options.logger.Warn("redislock: min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, goes on granting locks",
+				"replicas", replicas)
+		}
+		return 0, nil
+	}
+	seconds, _ := strconv.Atoi(cmp.Or(config["min-replicas-max-lag"], config["min-slaves-max-lag"]))
+	return time.Duration(seconds)*time.Second + rounding, nil
+}
+
+// field returns a field of the answer to INFO.
+func field(info, name string) string {
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
 	}
 	return ""
+}
+
+// errUsed says that the server knows better than the program.
+var errUsed = errors.New("WithNewServer: the server has a record of locks before this process, or was promoted, or has the data of another; leave the option out")
+
+// declare notes the word of the program that nobody has used the primaries before, once, before they are met.
+func (s *store) declare(ctx context.Context) error {
+	var mu sync.Mutex // guards the variable below
+	keys := []string{records + "longest", records + "first"}
+	err := s.each(ctx, func(ctx context.Context, one *redis.Client) error {
+		info, err := one.Info(ctx, "replication").Result()
+		switch {
+		case err != nil:
+			return err
+		case strings.Trim(field(info, "master_replid2"), "0") != "":
+			return errUsed
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		keys = append(keys, records+field(info, "master_replid"))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	first, err := firstScript.run(ctx, s.client, keys, micros(s.quarantine()), s.name).Bool()
+	switch {
+	case err != nil:
+		return err
+	case !first:
+		return errUsed
+	}
+	s.declared.Store(true)
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock/internal/logtest"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
@@ -35,23 +36,19 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, q := startAt(t, []string{s.Addr()}), startAt(t, []string{s.Addr()})
-	reading, err := p.Claim("read", second.Options{Mode: second.Reading})
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader := mustAcquire(t, lock{reading.(*claim)})
-	untold := enrolled(t, p, "untold")
-	if err := untold.enqueue(soon(t), nil); err != nil || !untold.newest().has {
-		t.Fatal(err, untold.newest())
-	}
+	reader := mustAcquire(t, p.with(t, "read", second.Options{Mode: second.Reading}))
 	ageing(t, s)
+	untold := p.anew("untold")
+	if v := p.does(t, queue.Command{Op: queue.Enter, Ref: untold}).View; !v.Has {
+		t.Fatalf("%+v", v)
+	}
 	renew(t, s)
 	begun := time.Now()
 
-	if err := untold.ask(soon(t), "beat"); err != nil || untold.newest().has || untold.newest().wait == 0 {
-		t.Errorf("%v: one that was not told has the lock: %+v", err, untold.newest())
+	if v := p.does(t, queue.Command{Op: queue.Beat, Among: []queue.Ref{untold}}).Views[0]; v.Has || v.Again == 0 || !v.Quarantined {
+		t.Errorf("one that was not told has the lock: %+v", v)
 	}
-	_, err = q.at(t, "free").TryAcquire(soon(t))
+	_, err := q.at(t, "free").TryAcquire(soon(t))
 	var quarantine *second.QuarantineError
 	if !errors.Is(err, second.ErrLocked) || !errors.As(err, &quarantine) {
 		t.Fatalf("a try: %v, want ErrLocked because of a quarantine", err)
@@ -60,11 +57,7 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 		t.Errorf("a quarantine of %v, want %v", d, ttl)
 	}
 	free := begin(t, q.at(t, "free").Acquire)
-	sharing, err := q.Claim("read", second.Options{Mode: second.Reading})
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := begin(t, lock{sharing.(*claim)}.Acquire)
+	other := begin(t, q.with(t, "read", second.Options{Mode: second.Reading}).Acquire)
 	time.Sleep(ttl / 2)
 	if value, err := redisserver.Ask(s.Addr(), "GET", "free"); err != nil || value[0] != "" {
 		t.Errorf("the key of a lock that nobody has says %q, %v", value, err)
@@ -80,7 +73,7 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 		t.Errorf("the reader that was there: %v", err)
 	}
 	mustRelease(t, reader)
-	untold.discard()
+	p.does(t, queue.Command{Op: queue.Leave, Ref: untold})
 }
 
 // A server that was promoted may have lost everything, the record as well.
@@ -248,12 +241,12 @@ func TestServerWithARecordIsNotNew(t *testing.T) {
 // The server counts from its start, also if its clock is set back behind that.
 func TestServerWhoseClockIsSetBackBehindItsStartIsANewOne(t *testing.T) {
 	t.Parallel()
-	source := strings.Replace(text, "redis.call('INFO', 'server')", "('uptime_in_seconds:-3600')", 1)
-	if source == text {
+	source := strings.Replace(lockScript.text, "redis.call('INFO', 'server')", "('uptime_in_seconds:-3600')", 1)
+	if source == lockScript.text {
 		t.Fatal("the script asks for the age in another way")
 	}
 	p := start(t)
-	words, err := outside(t).Eval(soon(t), source, keysOf(lockPath(t)), p.args(primary{}, "look", "x")...).StringSlice()
+	words, err := outside(t).Eval(soon(t), source, keysOf(lockPath(t)), p.args("meet", "")...).StringSlice()
 	if err != nil || !introduced(words) || words[2] != "0" {
 		t.Errorf("%q, %v, want an age of 0", words, err)
 	}

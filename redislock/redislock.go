@@ -27,7 +27,7 @@ func New(client redis.UniversalClient, opts ...Option) (*tier.Registry, error) {
 	if err := tier.Check(share...); err != nil { // before there is anything to close
 		return nil, err
 	}
-	return tier.New(open(client, o), share...)
+	return tier.New(open(client, o).tier, share...)
 }
 
 func checkClient(client redis.UniversalClient) error {
@@ -47,27 +47,23 @@ func checkClient(client redis.UniversalClient) error {
 	return errors.New("nil client")
 }
 
-// Eval runs a Lua script in Redis that takes effect only while the lock of hold is ours: an exact
-// fence for data in the same Redis. The script is given keys and args as EVAL does it; in a cluster,
-// the keys have to be in the slot of the lock, by a hash tag. It must return one value at most, and
-// what it returns is the result: an int64, a string, a []any, or nil.
-//
-// Nothing was changed when the error wraps [tier.ErrLost] or [tier.ErrReleased], or ctx had ended
-// before, or the lock is not one on Redis. An error of the script itself undoes nothing, as with
-// EVAL. When the answer is lost, or does not come within a sixth of the lease TTL, or ctx ends first,
-// the error wraps [tier.ErrUnknown]: the script may still run, but once at most, and never after the lock went to
-// another process. Until the outcome is known the lock is not handed on within the process either; if
-// it never is known, the lock leaves the process with the release.
-//
-// The scripts of one hold, and of those it is handed to within the process, run one after the other.
-func Eval(ctx context.Context, hold *tier.Hold, script string, keys []string, args ...any) (any, error) {
-	c, ok := hold.Grant().(*contender)
-	if !ok {
-		return nil, fmt.Errorf("redislock: script under %s: that lock is not on Redis", hold.Path())
+// Remove removes a contender from the queue for the lock at path, by the ID that [tier.Contender] says,
+// and reports whether it was there. It is for operators: if the contender has the lock, the next one is
+// granted it at once, although the process may still work under it. That hears of it with its next
+// heartbeat, after a quarter of its TTL at most. An ID never comes again, so nobody else is hit, and
+// Remove can be repeated when its answer is lost. Locks of other libraries have no ID.
+func Remove(ctx context.Context, client redis.UniversalClient, path, id string) (bool, error) {
+	err := checkClient(client)
+	if err == nil {
+		err = checkPath(path)
 	}
-	result, err := c.eval(ctx, hold.Err, script, keys, args)
 	if err != nil {
-		return nil, fmt.Errorf("redislock: script under %s: %w", hold.Path(), err)
+		return false, fmt.Errorf("redislock: remove from %s: %w", path, err)
 	}
-	return result, nil
+	o, _, _ := newOptions(nil)
+	removed, err := lockScript.run(ctx, client, keysOf(path), "remove", micros(o.ttl), micros(o.ttl), id, "").StringSlice()
+	if err != nil {
+		return false, fmt.Errorf("redislock: remove %s from %s: %w", id, path, advise(err, patterns(path)...))
+	}
+	return len(removed) == 1 && removed[0] == "1", nil
 }

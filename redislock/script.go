@@ -1,20 +1,36 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
-	_ "embed"
+	"embed"
 	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock/internal/queue"
 )
 
-//go:embed script.lua
-var text string
+//go:embed *.lua
+var files embed.FS
 
-// script is all that is done to locks. Each operation is about a contender with an id of its own,
-// so that to repeat it does no harm.
-var script = redis.NewScript(text)
+var (
+	lockScript   = load("script.lua") // all that is done to locks; to repeat it does no harm
+	recordScript = load("record.lua")
+	firstScript  = load("first.lua")
+	permitScript = load("permit.lua")
+)
+
+// A script is run by its hash, and by its text where the server has to be told that.
+type script struct{ text, hash string }
+
+func newScript(text string) script { return script{text, redis.NewScript(text).Hash()} }
+
+func load(name string) script {
+	text, _ := files.ReadFile(name) // it is there
+	return newScript(string(text))
+}
 
 // once is a command that the client does not repeat by itself: whoever sent it wants to know
 // whether it may have been executed twice.
@@ -22,8 +38,8 @@ type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
 
-// eval runs a script once, or twice if the server has to be told its text.
-func eval(ctx context.Context, client redis.UniversalClient, s *redis.Script, text string, keys []string, args ...any) *redis.Cmd {
+// run runs a script once, or twice if the server has to be told its text.
+func (x script) run(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
 	send := func(name, what string) *redis.Cmd {
 		words := make([]any, 0, 3+len(keys)+len(args))
 		words = append(words, name, what, len(keys))
@@ -34,30 +50,77 @@ func eval(ctx context.Context, client redis.UniversalClient, s *redis.Script, te
 		client.Process(ctx, once{cmd}) // whose error is the command's
 		return cmd
 	}
-	cmd := send("evalsha", s.Hash())
+	cmd := send("evalsha", x.hash)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		return send("eval", text)
+		return send("eval", x.text)
 	}
 	return cmd
 }
 
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 
-// do runs an operation and returns the answer of the script.
-func (l *claim) do(ctx context.Context, op, id string, more ...string) ([]string, error) {
-	s := l.store
-	return call(s, ctx, func(ctx context.Context) ([]string, error) {
-		for addr, p := s.primaryOf(ctx, l.path); ; {
-			words, err := eval(ctx, s.client, script, text, l.keys, s.args(p, op, id, more...)...).StringSlice()
-			if err != nil || !introduced(words) {
-				return words, advise(err, patterns(l.path)...)
+// args are those of the script for an operation.
+func (s *store) args(op, id string, more ...string) []any {
+	args := []any{op, micros(s.options.ttl), micros(s.quarantine()), id, s.met()}
+	for _, arg := range more {
+		args = append(args, arg)
+	}
+	return args
+}
+
+// run runs an operation and returns the answer of the script.
+func (s *store) run(ctx context.Context, path, op, id string, more ...string) ([]string, error) {
+	for {
+		words, err := lockScript.run(ctx, s.client, keysOf(path), s.args(op, id, more...)...).StringSlice()
+		if err != nil || !introduced(words) {
+			return words, advise(err, patterns(path)...)
+		}
+		if err = cmp.Or(s.meet(ctx, words), context.Cause(ctx)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// send runs an operation for some contenders at once. What cannot be done for one of them is in its command.
+func (s *store) send(ctx context.Context, op string, some []queue.Ref) (cmds []*redis.Cmd, err error) {
+	for again := true; again; {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		cmds = nil
+		s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // whose error is one of the commands'
+			for _, c := range some {
+				cmds = append(cmds, p.EvalSha(ctx, lockScript.hash, keysOf(c.Path), s.args(op, c.ID)...))
 			}
-			if p, err = s.meet(ctx, addr, words); err != nil {
-				return nil, err
-			}
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
+			return nil
+		})
+		if again, err = s.prepare(ctx, cmds); err != nil {
+			return nil, err
+		}
+	}
+	return cmds, nil
+}
+
+// prepare tells servers the script if one of them did not have it, and meets primaries that were not known. It reports whether
+// there were such.
+func (s *store) prepare(ctx context.Context, cmds []*redis.Cmd) (again bool, err error) {
+	untold := false
+	for _, cmd := range cmds {
+		words, err := cmd.StringSlice()
+		switch o := outcomeOf(cmd.Err()); {
+		case redis.HasErrorPrefix(err, "NOSCRIPT"):
+			untold = true
+		case o == queue.Failed || o == queue.Unknown:
+			return false, err
+		case introduced(words):
+			again = true
+			if err := s.meet(ctx, words); err != nil {
+				return false, err
 			}
 		}
-	})
+	}
+	if untold {
+		return true, s.client.ScriptLoad(ctx, lockScript.text).Err()
+	}
+	return again, nil
 }

@@ -1,15 +1,15 @@
 -- The state of one lock, and all that is done to it.
 --
 -- KEYS: the lock, its queue (contenders by token), their leases (by end), and its state. ARGV: what to
--- do, the lease and the quarantine of the caller in microseconds, the contender; the primary that the
--- caller has met, and for how long that one grants nothing yet; and what the operation takes.
+-- do, the lease and the quarantine of the caller in microseconds, the contender; the primaries that the
+-- caller has met, each with for how long it grants nothing yet; and what the operation takes.
 --
 -- A contender with a token up to top has the lock, whose key then has the value that state
 -- calls key. All times are the server's, in microseconds.
 
 local lock, queue, leases, state = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local op, ttl, unsure, me = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local met, secluded = ARGV[5], tonumber(ARGV[6])
+local met, secluded = ARGV[5], 1 -- who has met nobody grants nothing
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -28,7 +28,8 @@ local function int(n) return string.format('%.0f', n) end
 if op ~= 'list' and op ~= 'remove' then
 	local info = redis.call('INFO', 'replication')
 	local id, age, heir = info:match('master_replid:(%w+)'), 0, '1'
-	if id ~= met then
+	secluded = tonumber(met:match(id .. '=(%d+)'))
+	if not secluded or op == 'meet' then
 		if not info:match('master_replid2:(%w+)'):find('[^0]') then
 			heir = '0'
 			local uptime = redis.call('INFO', 'server'):match('uptime_in_seconds:(%-?%d+)')
@@ -119,7 +120,7 @@ local function insert()
 		end
 		last = math.max(last + 1, now)
 		redis.call('ZADD', queue, int(last), me)
-		redis.call('HSET', state, 'last', int(last), 'gap', int(left), 'c:' .. me, ARGV[7])
+		redis.call('HSET', state, 'last', int(last), 'gap', int(left), 'c:' .. me, ARGV[6])
 	end
 	redis.call('ZADD', leases, int(now + ttl), me)
 end
@@ -201,7 +202,7 @@ local function settle()
 		put(head[1])
 		return
 	end
-	if (ended or op == 'enqueue') and next_gap() < now then
+	if (ended or op == 'enter') and next_gap() < now then
 		left = now
 		redis.call('HSET', state, 'gap', int(now))
 	end
@@ -258,13 +259,13 @@ local function tell(id)
 end
 
 local result
-if op == 'enqueue' then
-	give_up(ARGV[8])
+if op == 'enter' then
+	give_up(ARGV[7])
 	insert()
 	last_until()
 elseif op == 'try' then
 	if not redis.call('ZSCORE', queue, me) then
-		local head, read = first()[1], ARGV[7]:sub(1, 1) == 'r'
+		local head, read = first()[1], ARGV[6]:sub(1, 1) == 'r'
 		local joins = read and mine and head and reads(head) and not front()
 		if held and not mine or head and not joins or secluded > 0 or left + gap > now then
 			return { 'busy', int(secluded) }
@@ -277,13 +278,13 @@ elseif op == 'beat' then
 		redis.call('ZADD', leases, int(now + ttl), me)
 		last_until()
 	end
-elseif op == 'release' or op == 'remove' then
+elseif op == 'leave' or op == 'remove' then
 	result = { int(give_up(me)) }
 elseif op == 'share' then
 	if redis.call('ZSCORE', queue, me) then
 		redis.call('HSET', state, 'c:' .. me, 'r' .. about(me):sub(2))
 	end
-elseif op == 'revoke' then
+elseif op == 'ask' then
 	if held and not mine then return { 'foreign' } end
 	for _, id in ipairs(mine and holders() or {}) do
 		redis.call('HSET', state, 'c:' .. id, about(id):sub(1, 1) .. 'a' .. about(id):sub(3))
@@ -296,7 +297,7 @@ settle()
 for _, id in ipairs(lost) do tell(id) end
 for _, id in ipairs(granted) do tell(id) end
 local head, next = first()[1], front()
-if op == 'revoke' or next and next ~= front_before then
+if op == 'ask' or next and next ~= front_before then
 	for _, id in ipairs(mine and holders() or {}) do tell(id) end
 end
 if head and head ~= head_before and not mine then tell(head) end

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
@@ -97,21 +98,36 @@ func start(t *testing.T, opts ...Option) *process {
 func lockPath(t *testing.T) string { return "/locks/" + strings.ReplaceAll(t.Name(), "/", "-") }
 
 // A lock is a claim of which nobody asks where its contender stands.
-type lock struct{ *claim }
-
-func (l lock) Acquire(ctx context.Context) (second.Grant, error) { return l.claim.Acquire(ctx, nil) }
-
-func (l lock) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
-	return l.claim.Requeue(ctx, old, nil)
+type lock struct {
+	second.Claim
+	path string
 }
 
-func (p *process) at(t *testing.T, path string) lock {
+func (l lock) Acquire(ctx context.Context) (second.Grant, error) { return l.Claim.Acquire(ctx, nil) }
+
+func (l lock) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
+	return l.Claim.Requeue(ctx, old, nil)
+}
+
+func (p *process) at(t *testing.T, path string) lock { return p.with(t, path, second.Options{}) }
+
+func (p *process) with(t *testing.T, path string, o second.Options) lock {
 	t.Helper()
-	c, err := p.Claim(path, second.Options{})
+	l, err := p.tier.Claim(path, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lock{c.(*claim)}
+	return lock{l, path}
+}
+
+// does sends a command once, which has to be executed.
+func (p *process) does(t *testing.T, c queue.Command) queue.Answer {
+	t.Helper()
+	a := p.Do(soon(t), c)
+	if a.Outcome != queue.Done {
+		t.Fatalf("%s: %+v", c.Op, a)
+	}
+	return a
 }
 
 // soon bounds a test's wait.
@@ -122,18 +138,18 @@ func soon(t testing.TB) context.Context {
 	return ctx
 }
 
-func mustAcquire(t *testing.T, l lock) *contender {
+func mustAcquire(t *testing.T, l lock) *queue.Contender {
 	t.Helper()
 	g, err := l.Acquire(soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g.(*contender)
+	return g.(*queue.Contender)
 }
 
 // A wait is an acquisition under way.
 type wait struct {
-	granted chan *contender
+	granted chan *queue.Contender
 	err     error
 	cancel  context.CancelFunc
 }
@@ -151,12 +167,12 @@ func queueAt(t *testing.T, l lock) *wait {
 func begin(t *testing.T, acquire func(context.Context) (second.Grant, error)) *wait {
 	t.Helper()
 	ctx, cancel := context.WithCancel(soon(t))
-	w := &wait{granted: make(chan *contender, 1), cancel: cancel}
+	w := &wait{granted: make(chan *queue.Contender, 1), cancel: cancel}
 	go func() {
 		defer close(w.granted)
 		g, err := acquire(ctx)
 		if w.err = err; err == nil {
-			w.granted <- g.(*contender)
+			w.granted <- g.(*queue.Contender)
 		}
 	}()
 	t.Cleanup(func() {
@@ -166,7 +182,7 @@ func begin(t *testing.T, acquire func(context.Context) (second.Grant, error)) *w
 	return w
 }
 
-func (w *wait) must(t *testing.T) *contender {
+func (w *wait) must(t *testing.T) *queue.Contender {
 	t.Helper()
 	c, ok := <-w.granted
 	if !ok {
@@ -236,4 +252,13 @@ func left(t *testing.T, path string) []string {
 		t.Fatal(err)
 	}
 	return queue
+}
+
+// anew is a contender that is yet to enter.
+func (p *process) anew(path string) queue.Ref { return queue.Ref{Path: path, ID: p.Name("")} }
+
+// enters is how a contender stands that enters.
+func (p *process) enters(t *testing.T, path string) queue.View {
+	t.Helper()
+	return p.does(t, queue.Command{Op: queue.Enter, Ref: p.anew(path)}).View
 }

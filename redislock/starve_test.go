@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"sync"
 	"testing"
@@ -18,7 +19,7 @@ func TestBusyProcessesLeaveTurnsToLocksOfOtherLibraries(t *testing.T) {
 		for what, seen := range map[string]bool{"seen": true, "not seen yet": false} {
 			t.Run(fmt.Sprintf("%d, %s", processes, what), func(t *testing.T) {
 				t.Parallel()
-				path := lockPath(t) + newName()
+				path := lockPath(t) + rand.Text()
 				if seen {
 					if err := outside(t).Set(soon(t), path, "theirs", 50*time.Millisecond).Err(); err != nil {
 						t.Fatal(err)
@@ -30,7 +31,7 @@ func TestBusyProcessesLeaveTurnsToLocksOfOtherLibraries(t *testing.T) {
 				defer all.Wait()
 				defer cancel()
 				for range processes {
-					locks, err := tier.New(start(t).store)
+					locks, err := tier.New(start(t).tier)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -1,246 +1,263 @@
 package redislock
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/notice"
-	"github.com/tierlock/tierlock/internal/reaper"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A store is Redis as this process sees it, over a client that belongs to somebody else: the
-// session with its lease, the channel by which it is told of its turn, and the reaper of what is left
-// over.
+// A store is Redis as this process sees it, over a client that belongs to somebody else.
+//
+// Redis knows the leases of contenders, each of which ends a TTL after Redis last heard of it, and no sessions. One exists only
+// here: it is a time in which Redis has never failed to answer for as long as a lease lasts.
 type store struct {
+	tier    *queue.Tier
 	client  redis.UniversalClient
 	options options
-	origin  time.Time // of the store's monotonic clock
-	owner   owner     // what contenders say of this process
-	name    string    // of this process at Redis
-	count   atomic.Int64
+	owner   owner  // what contenders say of this process
+	name    string // of this process at Redis
 
-	ctx    context.Context // ends, with cause ErrClosed, at Close
-	cancel context.CancelCauseFunc
+	sessions, contenders atomic.Int64 // how many there were
+	heard                atomic.Int64 // when the newest renewal was sent that was answered, by the clock of the tier
 
-	sessions sessions
-	byID     sync.Map // of contenders that may be in a queue
-	reaper   *reaper.Reaper[remains]
-	declared atomic.Bool // that the server is new
-	notice   *notice.Connection
-
-	lag       atomic.Int64          // a time.Duration; see [store.quarantine]
-	primaries sync.Map              // by address, what was last met there
-	problem   atomic.Pointer[error] // why Redis does not answer, nil if it does
-	up        mutexbool.Bool        // problem is nil
-	renew     mutexbool.Bool        // the keeper is to ask at once
-
-	mu     sync.Mutex // guards the fields below; taken last, never held across a request
-	closed bool
-	tasks  sync.WaitGroup // every goroutine of the store
+	lag       atomic.Int64 // a time.Duration; see [store.quarantine]
+	primaries sync.Map     // by replication id, those that were met, and until when they grant nothing, by the clock of the tier, or 0
+	declared  atomic.Bool  // that the server is new
+	writers   sync.Map     // by the ID of a contender
 }
 
 // open returns a store over client and begins a session.
 func open(client redis.UniversalClient, o options) *store {
-	s := &store{client: client, options: o, origin: time.Now(), owner: newOwner(o.label), name: newName()}
+	s := &store{client: client, options: o, owner: newOwner(o.label), name: rand.Text()}
+	s.tier = queue.New(queue.Config{
+		Package: "redislock", Store: "Redis", TTL: o.ttl, Margin: o.margin, OwnTTL: true, Logger: o.logger,
+		Lost: func(r queue.Ref) string { return "the key " + r.Path + " was deleted or overwritten, or its queue was" },
+	}, s)
 	if single, ok := client.(*redis.Client); ok {
-		s.client = single.WithTimeout(s.patience()) // of its connections, or a call outlives its end
+		s.client = single.WithTimeout(s.tier.Patience()) // of its connections, or a request outlives its end
 	}
-	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.sessions.changed = make(chan struct{})
-	s.reaper = reaper.New(reaper.Config[remains]{
-		Remove: s.remove, Await: s.up.Wait, Spawn: s.spawn, Context: s.ctx,
-	})
-	s.notice = notice.NewConnection(notice.Config{
-		Logger: o.logger, Package: "redislock", Store: "Redis", Why: s.Err,
-		Patience: func() time.Duration { return o.ttl / 3 },
-	})
-	s.up.Set()
-	s.notice.Reach(true)
-	s.spawn(func() { s.notice.Run(s.ctx) })
-	s.spawn(s.keep)
-	s.spawn(s.listen)
+	s.tier.Spawn(s.listen)
+	s.tier.Start()
 	return s
 }
 
-// newName is nobody else's.
-func newName() string {
-	var id [16]byte
-	rand.Read(id[:]) // cannot fail
-	return hex.EncodeToString(id[:])
+func (s *store) clustered() bool {
+	_, cluster := s.client.(*redis.ClusterClient)
+	return cluster
 }
 
-// newID is that of a contender. The script finds the process in it.
-func (s *store) newID() string { return s.name + "." + strconv.FormatInt(s.count.Add(1), 36) }
+// Name has the process in it, which the script finds there.
+func (s *store) Name(string) string { return s.name + "." + strconv.FormatInt(s.contenders.Add(1), 36) }
 
-// Claim returns what queues for the lock at path.
-func (s *store) Claim(path string, o second.Options) (second.Claim, error) {
-	if err := ValidatePath(path); err != nil {
-		return nil, err
+func (s *store) CheckPath(path string) error { return ValidatePath(path) }
+
+// Close leaves the client open.
+func (s *store) Close() {}
+
+// Do executes a command.
+func (s *store) Do(ctx context.Context, c queue.Command) queue.Answer {
+	switch c.Op {
+	case queue.Open:
+		return s.begin(ctx)
+	case queue.Beat:
+		return s.beat(c.Among)
+	case queue.Goodbye:
+		return s.goodbye(ctx, c.Among)
 	}
-	if len(o.Own) > 0 {
-		return nil, fmt.Errorf("redislock: lock %s: option of type %T; want a tier.Option", path, o.Own[0])
+	var more []string
+	switch c.Op {
+	case queue.Enter:
+		more = []string{s.describe(c), c.Old.ID}
+	case queue.Try:
+		more = []string{s.describe(c)}
 	}
-	return &claim{store: s, path: path, keys: keysOf(path), mode: o.Mode, linger: o.MayLinger}, nil
+	words, err := call(ctx, s, func(ctx context.Context) ([]string, error) {
+		return s.run(ctx, c.Path, string(c.Op), c.ID, more...)
+	})
+	if err != nil {
+		return s.failed(err)
+	}
+	return s.answered(c, words)
 }
 
-// Err returns nil while Redis answers, there may be a session, and messages may come, [second.ErrClosed] at the end.
-func (s *store) Err() error { return cmp.Or(s.outage(), s.sessions.deafness()) }
-
-// outage is why there is no lock to be had.
-func (s *store) outage() error {
-	if s.ctx.Err() != nil {
-		return second.ErrClosed
+// answered is what the script says to a command.
+func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
+	var err error
+	switch {
+	case c.Op == queue.List:
+		a.Queue, err = s.list(words)
+	case c.Op == queue.Ask && len(words) == 1:
+		err = fmt.Errorf("the key is not of this package, and its owner would not hear of it: %w", errors.ErrUnsupported)
+		return queue.Answer{Outcome: queue.Denied, Err: err}
+	case c.Op == queue.Ask:
+	case c.Op == queue.Leave:
+		if !s.clustered() && slices.Equal(words, []string{"0"}) { // else the client may have repeated the request
+			a.Removed = queue.Missing
+		}
+	case c.Op == queue.Try && len(words) == 2 && words[0] == "busy":
+		return queue.Answer{Outcome: queue.Locked, Quarantined: words[1] != "0"}
+	default:
+		a.View, err = view(c.ID, words)
 	}
-	if problem := s.problem.Load(); problem != nil {
-		return *problem
+	if err != nil {
+		return queue.Answer{Err: err} // and nobody knows what was done
 	}
-	_, refused, _ := s.sessions.now()
-	return refused
+	a.Outcome = queue.Done
+	return a
 }
 
-// Quarantine is the time before which a primary that began anew, or took over, grants nothing.
-func (s *store) Quarantine() *second.QuarantineError { return s.notice.Quarantined() }
-
-// Now is the clock of the leases.
-func (s *store) Now() time.Duration { return s.now() }
-
-func (s *store) now() time.Duration { return time.Since(s.origin) }
-
-func (s *store) Done() <-chan struct{} { return s.ctx.Done() }
-
-func (s *store) Notify(f func(second.Connection)) { s.notice.Notify(f) }
-
-// Close loses every grant and removes all that this process has in queues, unless Redis cannot be
-// reached. The client stays open.
-func (s *store) Close() error {
-	if s.end() {
-		s.tasks.Wait()
-		s.sayGoodbye()
+// begin asks the server what a process has to know of it, with which a session begins.
+func (s *store) begin(ctx context.Context) queue.Answer {
+	sent := s.tier.Now()
+	_, err := call(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.examine(ctx) })
+	if err != nil {
+		return s.failed(advise(err, records+"*"))
 	}
-	s.tasks.Wait()
-	return nil
+	s.heard.Store(int64(sent))
+	return queue.Answer{Outcome: queue.Done, Name: fmt.Sprint(s.sessions.Add(1)), TTL: s.options.ttl}
 }
 
-// end loses every grant and begins nothing new. It reports false if that has been done.
-func (s *store) end() bool {
-	s.mu.Lock()
-	ended := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if ended {
-		return false
+var errSilence = errors.New("not heard of for a lease TTL")
+
+// most is how many requests are sent together.
+const most = 256
+
+// beat sends one heartbeat for each contender, and is as patient with each so many of them as with any request. After a TTL of
+// silence the first answer is to none of them.
+func (s *store) beat(all []queue.Ref) (a queue.Answer) {
+	sent := s.tier.Now()
+	silent := sent-time.Duration(s.heard.Load()) > s.options.ttl
+	if silent || len(all) == 0 {
+		_, err := call(s.tier.Context(), s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.greet(ctx) })
+		switch {
+		case err != nil:
+			return s.failed(err)
+		case silent:
+			return queue.Answer{Outcome: queue.Expired, Err: errSilence}
+		}
 	}
-	s.cancel(second.ErrClosed)
-	if x, _, _ := s.sessions.now(); x != nil {
-		x.End(second.ErrClosed)
+	for some := range slices.Chunk(all, most) {
+		cmds, err := call(s.tier.Context(), s, func(ctx context.Context) ([]*redis.Cmd, error) { return s.send(ctx, "beat", some) })
+		if err != nil {
+			return s.failed(err)
+		}
+		for i, cmd := range cmds {
+			a.Views = append(a.Views, renewed(some[i].ID, cmd))
+		}
 	}
-	return true
+	s.heard.Store(int64(sent))
+	a.Outcome = queue.Done
+	return a
 }
 
-// spawn runs f as a task of the store, whose end Close waits for. It reports false when the
-// store is closed.
-func (s *store) spawn(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
+// renewed is the answer to a heartbeat. One that is refused loses its contender alone.
+func renewed(id string, cmd *redis.Cmd) queue.View {
+	words, err := cmd.StringSlice()
+	v, malformed := view(id, words)
+	if err == nil {
+		err = malformed
 	}
-	s.tasks.Go(f)
-	return true
+	if err != nil {
+		return queue.View{ID: id, Err: fmt.Errorf("cannot be renewed: %w", err)}
+	}
+	return v
 }
 
-// scope returns a context that ends with ctx or the store, and its end.
-func (s *store) scope(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.ctx, func() { cancel(second.ErrClosed) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
+// greet has Redis answer. It meets a primary that took over; in a cluster, the first request to each does.
+func (s *store) greet(ctx context.Context) error {
+	if one, ok := s.client.(*redis.Client); ok {
+		return s.meetAt(ctx, one)
 	}
+	return s.client.Ping(ctx).Err()
 }
 
-// call makes one request, and waits no longer for its answer than that is worth: by default the
-// client waits on, whatever becomes of the context.
-func call[T any](s *store, ctx context.Context, request func(context.Context) (T, error)) (answer T, err error) {
+// goodbye removes what the process has in queues. What is left ends with its lease. It is not sent as other commands are, since
+// the tier is closed.
+func (s *store) goodbye(ctx context.Context, all []queue.Ref) queue.Answer {
+	for some := range slices.Chunk(all, most) {
+		if _, err := s.send(ctx, string(queue.Leave), some); err != nil {
+			return s.failed(err)
+		}
+	}
+	return queue.Answer{Outcome: queue.Done}
+}
+
+// call makes one request, and waits no longer for its answer than that is worth: by default the client waits on, whatever
+// becomes of the context.
+func call[T any](ctx context.Context, s *store, request func(context.Context) (T, error)) (answer T, err error) {
 	type result struct {
 		answer T
 		err    error
 	}
 	results := make(chan result, 1)
-	bounded, cancel := context.WithTimeout(ctx, s.patience())
+	ctx, cancel := context.WithTimeout(ctx, s.tier.Patience())
 	defer cancel()
-	if !s.spawn(func() {
-		answer, err := request(bounded)
+	if !s.tier.Spawn(func() {
+		answer, err := request(ctx)
 		results <- result{answer, err}
 	}) {
 		return answer, second.ErrClosed
 	}
 	select {
 	case r := <-results:
-		answer, err = r.answer, r.err
-	case <-bounded.Done():
-		err = context.Cause(bounded)
+		return r.answer, r.err
+	case <-ctx.Done():
+		return answer, context.Cause(ctx)
 	}
-	switch outcome := classify(err); {
-	case outcome == done || outcome == permanent:
-		s.reached()
-	case errors.Is(err, redis.ErrClosed): // the program has closed its client
-		s.end()
-		err = second.ErrClosed
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	default:
-		s.missed(err)
-	}
-	return answer, err
 }
 
-func (s *store) reached() {
-	s.problem.Store(nil)
-	s.up.Set()
-	s.notice.Reach(true)
+// failed is the answer to a command that ended with an error.
+func (s *store) failed(err error) queue.Answer {
+	if errors.Is(err, redis.ErrClosed) { // the program has closed its client
+		s.tier.End()
+		return queue.Answer{Err: second.ErrClosed}
+	}
+	// What is answered from within a script may come after it has written.
+	a := queue.Answer{Outcome: outcomeOf(err), Err: err, Begun: strings.Contains(err.Error(), "@user_script")}
+	switch a.Outcome {
+	case queue.Unknown:
+		a.Away = fmt.Errorf("Redis cannot be reached: %w", err)
+	case queue.Failed:
+		a.Away = fmt.Errorf("Redis does not serve: %w", err)
+	}
+	return a
 }
 
-// missed notes that Redis does not serve. The keeper finds out when it is back.
-func (s *store) missed(err error) {
-	problem := fmt.Errorf("Redis cannot be reached: %w", err)
-	if classify(err) == refused {
-		problem = fmt.Errorf("Redis does not serve: %w", err)
-	}
-	s.up.Clear()
-	s.problem.Store(&problem)
-	s.sessions.stir() // a try does not wait any more
-	s.notice.Reach(false)
-	s.renew.Set()
+// passing are the errors of a server that does not serve for the moment, or not with these data. None of them comes once a script
+// has begun to write.
+var passing = []string{
+	"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN",
+	"ERR max number of clients reached",
 }
 
-// patience is how long a request may take: a try is worth no more, as several have to fit into
-// what a lease survives.
-func (s *store) patience() time.Duration { return max(s.options.ttl/6, 500*time.Millisecond) }
-
-// explain adds to the end of a wait why Redis could not be reached, if that is so.
-func (s *store) explain(cause error) error {
-	if problem := s.Err(); problem != nil && !errors.Is(cause, problem) {
-		return fmt.Errorf("%w: %w", cause, problem)
+// outcomeOf tells what became of a request that ended with err. Whatever is not known to be harmless is Unknown.
+func outcomeOf(err error) queue.Outcome {
+	var answer redis.Error
+	switch {
+	case err == nil:
+		return queue.Done
+	case errors.Is(err, errUsed), errors.Is(err, errDenied):
+		return queue.Denied
+	case !errors.As(err, &answer):
+		return queue.Unknown
 	}
-	return cause
-}
-
-func (s *store) margin() time.Duration {
-	if s.options.margin > 0 {
-		return s.options.margin
+	for _, prefix := range passing {
+		// Before Redis 7, the error of a command in a script stands at the end.
+		if redis.HasErrorPrefix(err, prefix) || strings.Contains(err.Error(), "-"+prefix+" ") {
+			return queue.Failed
+		}
 	}
-	return s.options.ttl / 3
+	return queue.Denied
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
@@ -94,20 +95,23 @@ func leaderOf(e *redisserver.Ensemble) (addr string, err error) {
 // forSuite is the process as the suite takes it, which closes no clients.
 func (p *process) forSuite() *tiertest.Process {
 	return &tiertest.Process{
-		Tier:     withClient{p},
+		Tier:     withClient{p.tier, p},
 		Cut:      p.wire.sever,
 		Kill:     p.kill,
 		Messages: p.wire.messages,
-		Blind:    func(g second.Grant) { g.(*contender).session.StopWatchdog() },
+		Blind:    func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },
 	}
 }
 
 // withClient is a process whose client is its own.
-type withClient struct{ *process }
+type withClient struct {
+	*queue.Tier
+	process *process
+}
 
 func (p withClient) Close() error {
-	p.store.Close()
-	p.end()
+	p.Tier.Close()
+	p.process.end()
 	return nil
 }
 

@@ -8,16 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestUsedPathsLeaveNothingBehind(t *testing.T) { // I10
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		const paths, goroutines = 1_000, 20
-		locks := zkProcess(t, srv)
+		locks := process(t, srv)
 		ctx := soon(t)
 		var wg sync.WaitGroup
 		for g := range goroutines {
@@ -50,8 +49,8 @@ func TestUsedPathsLeaveNothingBehind(t *testing.T) { // I10
 
 // An entry lives exactly as long as somebody holds the lock or waits for it.
 func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		locks, other := process(t, s), process(t, s)
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks, other := process(t, srv), process(t, srv)
 		mu := locks.Mutex("/locks/a")
 		entries := func(want int, when string) {
 			t.Helper()
@@ -81,7 +80,7 @@ func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 		}
 		release(t, inner)
 		entries(1, "after release of a nested hold")
-		s.Expire("/locks/a", 0)
+		srv.Expire(srv.Sessions()[0].ID)
 		<-hold.Lost()
 		entries(1, "while a lost hold is not released")
 		_ = hold.Release() // ErrLost
@@ -90,7 +89,7 @@ func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 }
 
 func TestNegativeOptionsAreRefused(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		client, err := zklock.Dial(soon(t), "127.0.0.1", zklock.WithDialContext(srv.DialContext))
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,103 @@
+package redislock
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// view reads what the script says of a contender, on request or by a message.
+func view(id string, words []string) (v queue.View, err error) {
+	number := func(i int) int64 {
+		n, e := strconv.ParseInt(words[i], 10, 64)
+		if e != nil {
+			err = e
+		}
+		return n
+	}
+	flag := func(i int) bool { return words[i] == "1" }
+	duration := func(i int) time.Duration { return time.Duration(number(i)) * time.Microsecond }
+	switch len(words) {
+	case 2:
+		v = queue.View{ID: id, At: number(1)}
+	case 15:
+		v = queue.View{
+			ID: id, Known: true, Token: number(1), At: number(2), Has: flag(3), Reads: flag(4), Asked: flag(5),
+			Behind: flag(6), Reader: flag(7), Again: duration(8), Quarantined: number(9) > 0,
+			Yield: max(duration(10), 1), // at once, if the script says 0
+			Ahead: int(number(11)), Nearest: contender(words[12], number(13), words[14]),
+		}
+	default:
+		err = fmt.Errorf("an answer of %d words", len(words))
+	}
+	return v, err
+}
+
+// list reads the queue. A lock of another library comes first, as the value of its key.
+func (s *store) list(words []string) (queue []second.Contender, err error) {
+	const size = 4
+	if len(words)%size != 0 {
+		return nil, fmt.Errorf("an answer of %d words", len(words))
+	}
+	var has []bool
+	for ; len(words) > 0; words = words[size:] {
+		token, err := strconv.ParseInt(words[1], 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		queue = append(queue, contender(words[0], token, words[2]))
+		has = append(has, words[3] == "1")
+	}
+	if s.tier.Quarantine() != nil {
+		second.Quarantined(queue, func(i int) bool { return has[i] })
+	}
+	return queue, nil
+}
+
+// owner is what a contender says of its process.
+type owner struct {
+	Host   string    `json:"host"`
+	PID    int       `json:"pid"`
+	Label  string    `json:"label,omitempty"`
+	Linger int64     `json:"linger_ms,omitempty"`
+	Time   time.Time `json:"time"` // by the owner's clock
+}
+
+func newOwner(label string) owner {
+	host, _ := os.Hostname() // only for people to read
+	return owner{Host: host, PID: os.Getpid(), Label: label}
+}
+
+// describe returns what a contender says that queues now: its mode, room for the script, and the process.
+func (s *store) describe(c queue.Command) string {
+	o := s.owner
+	o.Linger, o.Time = c.Linger.Milliseconds(), time.Now().UTC()
+	var value bytes.Buffer
+	encoder := json.NewEncoder(&value)
+	encoder.SetEscapeHTML(false)
+	encoder.Encode(o) // strings, numbers and a time that was present: cannot fail
+	mode := "x-"
+	if c.Reads {
+		mode = "r-"
+	}
+	return mode + string(bytes.TrimSpace(value.Bytes()))
+}
+
+// contender reads what one says of itself. A lock of another library says nothing.
+func contender(id string, token int64, about string) second.Contender {
+	var o owner
+	said := func(i int, what byte) bool { return len(about) > i && about[i] == what }
+	if len(about) > 2 {
+		json.Unmarshal([]byte(about[2:]), &o) // for people: what cannot be read is left out
+	}
+	return second.Contender{
+		ID: second.Text(id), Token: token, Since: o.Time, Host: second.Text(o.Host), PID: o.PID, Label: second.Text(o.Label),
+		Linger: time.Duration(o.Linger) * time.Millisecond, Shared: said(0, 'r'), Asked: said(1, 'a'),
+	}
+}
