@@ -39,10 +39,13 @@ func (t *Tier) margin(ttl time.Duration) time.Duration { return cmp.Or(t.config.
 
 // keep sees to it that there is a session, from the first to the last.
 func (t *Tier) keep() {
-	for pace := retry.New(); t.ctx.Err() == nil; retry.Pause(t.ctx, pace.NextBackOff()) {
+	for pace := retry.New(); t.ctx.Err() == nil; {
 		if x := t.open(); x != nil {
-			t.renewUntilOver(x, pace.Reset)
+			pace.Reset()
+			t.renewUntilOver(x)
+			continue
 		}
+		retry.Pause(t.ctx, pace.NextBackOff())
 	}
 }
 
@@ -53,7 +56,9 @@ func (t *Tier) open() *session {
 	switch a.Outcome {
 	case Done:
 	case Denied:
-		t.refuse(a.Err)
+		if t.sessions.report(nil, a.Err) {
+			t.config.Logger.Warn(t.config.Package+": no lock can be acquired", "err", a.Err)
+		}
 		return nil
 	default:
 		return nil
@@ -68,16 +73,9 @@ func (t *Tier) open() *session {
 	return x
 }
 
-// refuse says why no session is to be had, or renewed, as things stand.
-func (t *Tier) refuse(why error) {
-	if t.sessions.report(nil, why) {
-		t.config.Logger.Warn(t.config.Package+": no lock can be acquired", "err", why)
-	}
-}
-
 // renewUntilOver renews a session each quarter of its TTL until it is over. While the store does not answer it goes on
 // trying: the session may live there, and with it the places in the queues.
-func (t *Tier) renewUntilOver(x *session, well func()) {
+func (t *Tier) renewUntilOver(x *session) {
 	timer := time.NewTimer(x.ttl / 4)
 	defer timer.Stop()
 	for pace := retry.New(); !x.Over(); {
@@ -90,7 +88,6 @@ func (t *Tier) renewUntilOver(x *session, well func()) {
 		renewed := t.beat(x)
 		t.renew.Clear() // before the look at problem: who has one later asks again
 		if renewed && t.problem.Load() == nil {
-			well()
 			pace.Reset()
 			timer.Reset(x.ttl / 4)
 			continue
@@ -110,10 +107,7 @@ func (t *Tier) beat(x *session) (renewed bool) {
 	switch a.Outcome {
 	case Expired:
 		t.expire(x, a.Err)
-	case Denied:
-		t.refuse(a.Err)
 	case Done:
-		t.sessions.report(nil, nil)
 		x.Renew(sent)
 		for _, c := range x.Contenders() {
 			c.wake.Set() // it may have waited for nothing else
