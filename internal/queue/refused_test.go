@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -152,4 +153,30 @@ func TestNobodyIsLookedForWhereEachContenderHasItsOwnLease(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The answer that tells of the end of a session is also the first after an outage.
+func TestEndOfASessionIsToldBeforeTheStoreIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := script(t, queue.Config{})
+		for range 1000 { // their losses take a while
+			s.acquire(t)
+		}
+		var told []second.ConnectionState
+		s.tier.Notify(func(c second.Connection) { told = append(told, c.State) })
+		synctest.Wait()
+		for _, says := range []queue.Answer{{Away: errors.New("away")}, {Outcome: queue.Expired, Err: errors.New("over")}} {
+			s.says(func(c queue.Command) (queue.Answer, bool) {
+				if c.Op == queue.Open {
+					return queue.Answer{Outcome: queue.Done, Name: "2", TTL: 3 * time.Second}, true
+				}
+				return says, c.Op == queue.Beat
+			})
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if want := []second.ConnectionState{second.Connected, second.Suspended, second.Expired, second.Connected}; !slices.Equal(told[:min(4, len(told))], want) {
+			t.Errorf("told %v, want %v", told, want)
+		}
+	})
 }

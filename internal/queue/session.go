@@ -136,6 +136,7 @@ func refs(contenders []*Contender) (refs []Ref) {
 func (t *Tier) expire(x *session, why error) {
 	x.End(why)
 	t.notice.End(x.name)
+	t.reached()
 	t.renew.Set()
 }
 

@@ -236,6 +236,7 @@ func (t *Tier) do(ctx context.Context, c Command) Answer {
 		t.config.Record(Record{Begun: begun, Ended: t.Now(), Command: c, Answer: a})
 	}
 	switch {
+	case a.Outcome == Expired: // which is told first
 	case a.Away == nil:
 		t.reached()
 	case ctx.Err() == nil:
