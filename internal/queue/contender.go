@@ -190,7 +190,9 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 	if !c.follow() {
 		return second.ErrClosed
 	}
-	w.Stands(c.standing)
+	if v := c.newest(); v.Ahead > 0 || v.Quarantined { // else it waits for permits, and for nobody
+		w.Stands(c.standing)
+	}
 	defer w.Forget()
 	for pace := shortest; ; pace = min(2*pace, longest) {
 		c.wake.Clear()
