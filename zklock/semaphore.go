@@ -50,7 +50,7 @@ func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Per
 		if err != nil {
 			return nil, err
 		}
-		taken, err := s.task(func() ([]*Node, error) { return s.newVigil(turn, d).keep(ctx) })
+		taken, err := s.task(ctx, func() ([]*Node, error) { return s.newVigil(turn, d).keep(ctx) })
 		if !errors.Is(err, errGone) {
 			return s.granted("acquire", taken, err)
 		}
@@ -67,40 +67,58 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 	}
 	ctx, end := s.link.Scope(ctx)
 	defer end()
-	if _, err := s.room(k); err != nil {
+	if _, err := s.task(ctx, func() ([]*Node, error) { _, err := s.room(k); return nil, err }); err != nil {
 		return s.granted("try", nil, err)
 	}
 	turn, err := s.locks.TryAcquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	taken, err := s.task(func() ([]*Node, error) { return s.tryTake(ctx, turn, k) })
+	taken, err := s.task(ctx, func() ([]*Node, error) { return s.tryTake(ctx, turn, k) })
 	return s.granted("try", taken, err)
 }
 
-// granted names the path in an error, and makes permits of nodes.
+// granted names the path in an error.
 func (s *semaphore) granted(op string, taken []*Node, err error) ([]second.Permit, error) {
 	if err != nil {
 		return nil, fmt.Errorf("zklock: %s %s: %w", op, s.path, err)
 	}
+	return permitsOf(taken), nil
+}
+
+func permitsOf(taken []*Node) []second.Permit {
 	permits := make([]second.Permit, len(taken))
 	for i, n := range taken {
 		permits[i] = grant{n}
 	}
-	return permits, nil
+	return permits
 }
 
-// task runs f where Close waits for its end.
-func (s *semaphore) task(f func() ([]*Node, error)) (taken []*Node, err error) {
-	done := make(chan struct{})
+// task runs f where Close waits for its end. A caller who leaves before that has what was taken given up.
+func (s *semaphore) task(ctx context.Context, f func() ([]*Node, error)) ([]*Node, error) {
+	type result struct {
+		taken []*Node
+		err   error
+	}
+	results := make(chan result)
 	if !s.link.Spawn(func() {
-		defer close(done)
-		taken, err = f()
+		taken, err := f()
+		select {
+		case results <- result{taken, err}:
+		case <-ctx.Done():
+			if len(taken) > 0 {
+				s.Release(permitsOf(taken))
+			}
+		}
 	}) {
 		return nil, ErrClosed
 	}
-	<-done
-	return taken, err
+	select {
+	case r := <-results:
+		return r.taken, r.err
+	case <-ctx.Done():
+		return nil, s.link.Explain(context.Cause(ctx))
+	}
 }
 
 // tryTake takes permits if they are free, and gives the turn up in any case.
