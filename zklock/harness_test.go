@@ -25,6 +25,12 @@ import (
 
 const tierTimeout = 5 * time.Second // of the sessions of tiertest
 
+// curators are the promises that the layout of Curator's semaphore cannot keep.
+var curators = map[string]string{
+	"permits-one-write": "in the layout of Curator a turn in the queue comes before the permits",
+	"permits-renumber":  "the number stays at the path until the server removes that",
+}
+
 // A cord is what lies between one process and the servers.
 type cord struct {
 	ends   []cordEnd
@@ -134,6 +140,16 @@ func (l look) left(path string) int {
 	return len(names)
 }
 
+// leftPermits looks at the queue first: whoever trades its turn for permits meanwhile is seen twice, and not never.
+func (l look) leftPermits(path string) int {
+	waiting := l.left(path + "/locks")
+	taken := l.left(path + "/leases")
+	if waiting < 0 || taken < 0 {
+		return -1
+	}
+	return waiting + taken
+}
+
 func (l look) remove(tb testing.TB, path string, i int) {
 	tb.Helper()
 	names, err := l.queue(path)
@@ -179,12 +195,14 @@ func modelHarness(t *testing.T, s *zktest.Server) tiertest.Harness {
 			cords.Store(addr, w)
 			return w.process(tb, lease)
 		},
-		Left:     operator.left,
-		Writes:   writes.Load,
-		Remove:   func(path string, i int) { operator.remove(t, path, i) },
-		Freeze:   func() (thaw func()) { s.Freeze(); return s.Unfreeze },
-		Failover: s.CutAll,
-		Restart:  restart,
+		Left:        operator.left,
+		LeftPermits: operator.leftPermits,
+		Writes:      writes.Load,
+		Remove:      func(path string, i int) { operator.remove(t, path, i) },
+		Freeze:      func() (thaw func()) { s.Freeze(); return s.Unfreeze },
+		Failover:    s.CutAll,
+		Restart:     restart,
+		Unpromised:  curators,
 	}
 }
 
@@ -220,14 +238,16 @@ func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {
 			}
 			return w.process(tb, lease)
 		},
-		Left:   operator.left,
-		Writes: writes.Load,
-		Remove: func(path string, i int) { operator.remove(t, path, i) },
+		Left:        operator.left,
+		LeftPermits: operator.leftPermits,
+		Writes:      writes.Load,
+		Remove:      func(path string, i int) { operator.remove(t, path, i) },
 		Freeze: func() (thaw func()) {
 			check(e.Pause())
 			return func() { check(e.Resume()) }
 		},
-		Failover: func() { check(e.Failover(ctx)) },
-		Restart:  func() { check(e.Restart(ctx)) },
+		Failover:   func() { check(e.Failover(ctx)) },
+		Restart:    func() { check(e.Restart(ctx)) },
+		Unpromised: curators,
 	}
 }

@@ -32,9 +32,10 @@ func harness(s *memory.Server) tiertest.Harness {
 				Blind: func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },
 			}
 		},
-		Left:   func(path string) int { return len(s.Queue(path)) },
-		Writes: s.Writes,
-		Remove: s.Remove,
-		Freeze: s.Freeze,
+		Left:        func(path string) int { return len(s.Queue(path)) },
+		LeftPermits: func(path string) int { return len(s.Queue("permits of " + path)) },
+		Writes:      s.Writes,
+		Remove:      s.Remove,
+		Freeze:      s.Freeze,
 	}
 }

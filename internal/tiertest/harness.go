@@ -42,6 +42,9 @@ type Harness struct {
 	// Left is how many contenders there are for the lock at path, seen from outside the library, by a read that sees all
 	// writes before it. It may be anything below zero while the store does not answer.
 	Left func(path string) int
+	// LeftPermits is Left for the semaphore at path: one for each that waits, and at least one for each that has permits. It is
+	// not needed of a tier whose Semaphore wraps [errors.ErrUnsupported].
+	LeftPermits func(path string) int
 
 	// Writes is how many durable writes the processes of this harness have made, without those that keep their sessions.
 	Writes func() int64

@@ -16,8 +16,7 @@ var quarantinePromises = []promise{
 // quarantine has a server take over once more if the time in which it grants nothing was over before all had looked.
 func quarantine(s *scene) {
 	if !s.Forgets {
-		s.verdict.lacking = "it needs no such time"
-		s.SkipNow()
+		s.lacks("it needs no such time")
 	}
 	p, looker := s.victim(), s.victim()
 	s.used(p)

@@ -37,6 +37,10 @@ var groups = []group{
 	{"Nothing is left of a call that was cancelled or lost a message, nor of a process that ended", leftPromises},
 	{"Release takes a third of the lease at most, and a cancelled call ends at once", boundPromises},
 	{"A try takes what is free, and writes nothing if it is taken", tryPromises},
+	{"Never are more permits taken than there are, and requests are served whole and in order", permitPromises},
+	{"Permits that were taken together are lost together, before anybody else has them", permitLossPromises},
+	{"Nothing is left of permits, whatever became of a call, a message or a process", permitLeftPromises},
+	{"What permits cost does not depend on how many they are", permitCostPromises},
 	{"What becomes of the connection", connectionPromises},
 	{"Close ends everything", closePromises},
 	{"The gate on top: what costs nothing, what costs one write, and how long others wait", enginePromises},
@@ -169,7 +173,12 @@ func (w *witness) Fatalf(format string, args ...any) {
 // needs ends the test unless the harness is able to do something.
 func (w *witness) needs(able bool, what ...string) {
 	if !able {
-		w.verdict.lacking = "the harness cannot " + strings.Join(what, " ")
-		w.TB.SkipNow()
+		w.lacks("the harness cannot " + strings.Join(what, " "))
 	}
+}
+
+// lacks ends the test, as there is nothing to be tested.
+func (w *witness) lacks(what string) {
+	w.verdict.lacking = what
+	w.TB.SkipNow()
 }

@@ -21,7 +21,8 @@ type scene struct {
 
 	mu     sync.Mutex // guards the fields below
 	holds  map[*hold]bool
-	grants []*hold // in the order in which they came
+	grants []*hold    // in the order in which they came
+	taken  []*portion // likewise
 }
 
 func newScene(w *witness, h Harness) *scene {
@@ -201,6 +202,12 @@ func (s *scene) noFalseLoss() {
 			return // one is enough
 		}
 	}
+	for _, p := range s.taken {
+		if p.kept && p.life.Err() != nil {
+			s.Errorf("the context of permits has ended that were released without a loss: %v", context.Cause(p.life))
+			return
+		}
+	}
 }
 
 // lost reports whether the grant says so in every way.
@@ -214,37 +221,33 @@ func (h *hold) lost() error {
 	return nil
 }
 
-// A request is a call for the lock, in a goroutine of its own.
-type request struct {
+// A call is made in a goroutine of its own.
+type call struct {
 	scene  *scene
 	cancel context.CancelFunc
 	done   chan struct{}
-	hold   *hold // the result, valid when done is closed
-	err    error
+	err    error // valid when done is closed
 }
 
-// begin makes a call, which ends with the test at the latest.
-func (s *scene) begin(ctx context.Context, call func(context.Context) (second.Grant, error)) *request {
+// call makes one, which ends with the test at the latest.
+func (s *scene) call(ctx context.Context, f func(context.Context) error) *call {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*s.patience(), errors.New("it hangs"))
-	r := &request{scene: s, cancel: cancel, done: make(chan struct{})}
+	c := &call{scene: s, cancel: cancel, done: make(chan struct{})}
 	go func() {
-		defer close(r.done)
+		defer close(c.done)
 		defer cancel()
-		g, err := call(ctx)
-		if r.err = err; err == nil {
-			r.hold = s.enter(g)
-		}
+		c.err = f(ctx)
 	}()
 	s.Cleanup(func() {
 		cancel()
-		<-r.done
+		<-c.done
 	})
-	return r
+	return c
 }
 
-func (r *request) ended() bool {
+func (c *call) ended() bool {
 	select {
-	case <-r.done:
+	case <-c.done:
 		return true
 	default:
 		return false
@@ -252,13 +255,31 @@ func (r *request) ended() bool {
 }
 
 // end waits for the end of the call.
-func (r *request) end() {
-	r.scene.Helper()
+func (c *call) end() {
+	c.scene.Helper()
 	select {
-	case <-r.done:
-	case <-time.After(3 * r.scene.patience()):
-		r.scene.Fatalf("a call hangs")
+	case <-c.done:
+	case <-time.After(3 * c.scene.patience()):
+		c.scene.Fatalf("a call hangs")
 	}
+}
+
+// A request is a call for the lock.
+type request struct {
+	*call
+	hold *hold // the result, valid when it has ended
+}
+
+func (s *scene) begin(ctx context.Context, acquire func(context.Context) (second.Grant, error)) *request {
+	r := new(request)
+	r.call = s.call(ctx, func(ctx context.Context) error {
+		g, err := acquire(ctx)
+		if err == nil {
+			r.hold = s.enter(g)
+		}
+		return err
+	})
+	return r
 }
 
 func (r *request) granted() *hold {

@@ -1,6 +1,7 @@
 package tiertest
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -118,15 +119,15 @@ func summary(tb testing.TB, files []string) string {
 		lines[0] += fmt.Sprintf(" [%s](%s) |", store, file)
 		lines[1] += "---|"
 		for i, g := range groups {
-			lines[2+i] += fmt.Sprintf(" %s |", strings.Join(results[g.text], "; "))
+			lines[2+i] += fmt.Sprintf(" %s |", digest(results[g.text]))
 		}
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// read takes a table apart: for each group "kept", or what is not kept of it.
-func read(table string) (store string, results map[string][]string) {
-	results = make(map[string][]string)
+// read takes a table apart.
+func read(table string) (store string, groups map[string][]Row) {
+	groups = make(map[string][]Row)
 	group := ""
 	for i, line := range strings.Split(strings.TrimSpace(table), "\n") {
 		cells := strings.Split(strings.Trim(line, "| "), " | ")
@@ -137,12 +138,24 @@ func read(table string) (store string, results map[string][]string) {
 		case i == 1:
 		case bold:
 			group = strings.TrimSuffix(name, "**")
-			results[group] = []string{Kept}
-		case result != Kept && results[group][0] == Kept:
-			results[group] = []string{promise + ": " + result}
-		case result != Kept:
-			results[group] = append(results[group], promise+": "+result)
+		default:
+			groups[group] = append(groups[group], Row{Promise: promise, Result: result})
 		}
 	}
-	return store, results
+	return store, groups
+}
+
+// digest is the result of a group: of all, or of those that are not kept.
+func digest(rows []Row) string {
+	all := rows[0].Result
+	var not []string
+	for _, row := range rows {
+		if row.Result != rows[0].Result {
+			all = ""
+		}
+		if row.Result != Kept {
+			not = append(not, row.Promise+": "+row.Result)
+		}
+	}
+	return cmp.Or(all, strings.Join(not, "; "))
 }
