@@ -42,6 +42,8 @@ type Contender struct {
 
 	// Permits is how many it has of a semaphore: 0 for one in the queue.
 	Permits int
+	// Of is how many permits there are, 0 if the store does not say.
+	Of int
 }
 
 // Contenders returns the queue of processes for the lock, the holder first. A lock that was
@@ -85,6 +87,6 @@ func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 func contender(q second.Contender) Contender {
 	return Contender{
 		ID: q.ID, Token: q.Token, Since: q.Since, Host: q.Host, PID: q.PID, Label: q.Label, Linger: q.Linger,
-		Shared: q.Shared, Asked: q.Asked, Quarantined: q.Quarantined, Permits: q.Permits,
+		Shared: q.Shared, Asked: q.Asked, Quarantined: q.Quarantined, Permits: q.Permits, Of: q.Of,
 	}
 }

@@ -42,8 +42,7 @@ type Fault struct {
 
 // A place is a contender in a queue.
 type place struct {
-	second.Contender     // Permits is how many it wants, or has
-	permits          int // of how many; 0 of a lock
+	second.Contender // Permits is how many it wants, or has
 	session          *session
 	told             queue.View // as its process was told last
 }
@@ -318,11 +317,11 @@ func (s *Server) enterLocked(x *session, c queue.Command) queue.Answer {
 	}
 	places := s.queues[c.Path]
 	if s.find(c.Path, c.ID) < 0 {
-		if len(places) > 0 && places[0].permits != c.Ref.Permits {
-			return queue.Answer{Outcome: queue.Denied, Err: fmt.Errorf("%w: the path is for %d", second.ErrPermits, places[0].permits)}
+		if len(places) > 0 && places[0].Of != c.Ref.Permits {
+			return queue.Answer{Outcome: queue.Denied, Err: fmt.Errorf("%w: the path is for %d", second.ErrPermits, places[0].Of)}
 		}
-		places = append(places, &place{session: x, permits: c.Ref.Permits, Contender: second.Contender{
-			ID: c.ID, Token: s.revision + 1, Shared: c.Reads, Linger: c.Linger, Permits: c.Weight,
+		places = append(places, &place{session: x, Contender: second.Contender{
+			ID: c.ID, Token: s.revision + 1, Shared: c.Reads, Linger: c.Linger, Permits: c.Weight, Of: c.Ref.Permits,
 			Since: time.Now(), Host: "memory", PID: os.Getpid(), Label: x.process.name,
 		}})
 		if c.Op == queue.Try && !has(places, len(places)-1) {
@@ -391,8 +390,8 @@ func at(ref queue.Ref) queue.Ref {
 // has reports whether the i-th of a queue has what it wants.
 func has(places []*place, i int) bool {
 	p := places[i]
-	if p.permits > 0 {
-		return sum(places[:i+1]) <= p.permits
+	if p.Of > 0 {
+		return sum(places[:i+1]) <= p.Of
 	}
 	return !slices.ContainsFunc(places[:i], func(q *place) bool { return !q.Shared || !p.Shared })
 }
@@ -426,8 +425,8 @@ func (s *Server) viewLocked(path string, i int) queue.View {
 	v := queue.View{ID: p.ID, Known: true, Token: p.Token, Reads: p.Shared, Asked: p.Asked}
 	v.Has = has(places, i)
 	for j, q := range places {
-		waits := q.permits > 0 && !has(places, j)
-		excludes := waits || q.permits == 0 && (!p.Shared || !q.Shared)
+		waits := q.Of > 0 && !has(places, j)
+		excludes := waits || q.Of == 0 && (!p.Shared || !q.Shared)
 		if waits && j != i {
 			v.Waiting++
 		}
@@ -439,7 +438,7 @@ func (s *Server) viewLocked(path string, i int) queue.View {
 		}
 	}
 	if !v.Has {
-		v.Free = p.permits - sum(places[:i])
+		v.Free = p.Of - sum(places[:i])
 	}
 	v.Reader = i+1 < len(places) && places[i+1].Shared
 	return v

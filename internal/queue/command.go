@@ -105,7 +105,7 @@ type Answer struct {
 	TTL     time.Duration      // by Open
 	Doubt   bool               // by Open and Beat: some may queue who are not known to
 	Present []Ref              // by Audit
-	Queue   []second.Contender // by List
+	Queue   []second.Contender // by List; of permits with Of, and with Permits those that have some
 }
 
 // A Removal is what became of a contender that was to be removed.
