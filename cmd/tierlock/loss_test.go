@@ -186,3 +186,24 @@ func TestStoppedCommandIsKilledOnLoss(t *testing.T) {
 	section.Dies()
 	p.Exits(74)
 }
+
+// A command whose permits are lost in part is killed at once: somebody else may have one of them.
+func TestDeletedPermitKillsTheCommand(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	conn := operate(t, server)
+	stage := commandtest.NewStage(t)
+	p := start(t, server.Addr(), commandtest.Under("-permits 3 -weight 2", "/deleted/pool", stage.Command("stubborn")...)...)
+	section := stage.First()
+	permits, _, err := conn.Children("/deleted/pool/leases")
+	if err != nil || len(permits) != 2 {
+		t.Fatalf("permits %q, %v", permits, err)
+	}
+	if err := conn.Delete("/deleted/pool/leases/"+permits[1], -1); err != nil {
+		t.Fatal(err)
+	}
+	section.Dies()
+	p.Exits(74)
+	p.Says("KILL at once")
+	commandtest.Want(t, at(server.Addr()), "run -n -permits 3 -weight 3 /deleted/pool -- true", 0) // all are free
+}

@@ -16,8 +16,8 @@ STATE is what the rules of each library make of the order: not all of them wait 
 several can hold. "perhaps" is a kazoo lock that waits only with extra_lock_patterns=["lock-"]. The
 node of one that was asked for the lock no longer says whose it is.`,
 	"watch": `a look costs the ensemble a read for each lock and each new node; every 5 s it costs a
-read for each path and one for each lock, which tells whether the holder was asked for it. Of a
-semaphore it follows the queue for permits, PATH/locks; tierlock who shows who has some.`,
+read for each path and one for each lock, which tells whether the holder was asked for it. A
+semaphore costs three reads more, and one for each new node of a permit.`,
 	"revoke": `Curator's programs hear of it where their lock was made revocable; zk.Lock and kazoo take
 no notice. The request is that of Curator's Revoker: it is written to the node of the holder, in place
 of what that says of itself, and takes the permission to write there.`,

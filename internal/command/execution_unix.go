@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tierlock/tierlock/tier"
 )
 
 // An execution is the command while it runs under the lock.
@@ -31,8 +33,8 @@ func (e *execution) mind() error {
 	look, left := time.NewTimer(0), stopped()
 	lost, heard := e.hold.Lost(), e.front.heard
 	var asked <-chan struct{}
-	if e.revocable {
-		asked = e.hold.Revoked()
+	if lock, ok := e.hold.(*tier.Hold); ok && e.revocable {
+		asked = lock.Revoked()
 	}
 	for {
 		select {

@@ -24,7 +24,7 @@ type keeper struct {
 	front   line
 
 	locks *Locks
-	hold  *tier.Hold
+	hold  hold
 }
 
 // alone says that the process is gone that the shell knows.
@@ -122,9 +122,9 @@ func (k *keeper) queue(ctx context.Context) error {
 	if _, err := k.within(s.Margin()); err != nil {
 		return err
 	}
-	w := &waiting{in: k.in, locks: s.Registry, mutex: s.Mutex(k.path), begun: time.Now(), verbose: k.verbose}
+	w := &waiting{in: k.in, locks: s.Registry, path: k.path, claim: k.claim(s.Registry, k.path), begun: time.Now(), verbose: k.verbose}
 	if k.try {
-		k.hold, err = w.mutex.TryAcquire(ctx)
+		k.hold, err = w.claim.try(ctx)
 	} else {
 		k.hold, err = w.acquire(ctx, k.wait)
 	}
@@ -134,6 +134,8 @@ func (k *keeper) queue(ctx context.Context) error {
 		return nil
 	case errors.Is(err, tier.ErrLocked), errors.Is(err, errWaited) && !away:
 		return fail(k.notAcquired, "%s: not acquired%s: %s", k.path, w.limit(k.wait), w.inTheWay(err))
+	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, tier.ErrPermits):
+		return usage(err)
 	case away:
 		return fail(exitUnavailable, "%w", err)
 	}

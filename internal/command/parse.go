@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -98,6 +99,18 @@ func (f flagSet) parse(args []string) ([]string, error) {
 	}
 	advice := strings.TrimSpace(f.program + " help " + f.Name())
 	return nil, usageError("%w; %s lists the flags", err, advice)
+}
+
+// number adds a flag for a number of one or more.
+func number(flags *flag.FlagSet, n *int, name, usage string) {
+	flags.Func(name, usage, func(text string) error {
+		value, err := strconv.Atoi(text)
+		if err != nil || value < 1 {
+			return errors.New("want a number of 1 or more")
+		}
+		*n = value
+		return nil
+	})
 }
 
 // duration adds a flag for a time that is not negative, and positive if it must be.

@@ -18,6 +18,9 @@ type runOptions struct {
 	grace       time.Duration // negative: half of the margin
 	session     time.Duration // 0: the library's
 	revocable   bool          // end the command when somebody asks for the lock
+	share       bool          // hold the lock to read
+	permits     int           // of a semaphore; 0: a lock
+	weight      int           // permits to hold; 0: one
 	verbose     bool
 	line        string // of keep: how it talks to run
 }
@@ -29,6 +32,8 @@ command's status.
   tierlock run -n /jobs/nightly -- backup /data    only if nobody else is at it
   tierlock run -w 30s -E 0 /jobs/sync -- rsync …   waits for 30 s, and is content without
   tierlock run /jobs/x -- sh -c 'a | b >> log'     a shell, if you need one
+  tierlock run -s /data -- tar c /data             beside others with -s, but not beside those without
+  tierlock run -permits 5 -weight 2 /db -- load    while it holds 2 of the 5 permits of /db
 
 The command runs in a process group of its own, with TIERLOCK_PATH and TIERLOCK_TOKEN in its
 environment. Give the token to what the command writes to, and have it refuse lower ones:
@@ -38,6 +43,14 @@ The lock is released when the command and all that it started have ended. On Lin
 includes what went into the background or to another session; elsewhere it is the process group.
 What others start for the command (docker run, systemd-run, ssh) is not part of it. Daemons that
 should not keep the lock have to be started outside of run.
+
+readers:  With -s the command runs beside others that read: those of run -s and of RWMutex. It
+excludes, and waits for, those of run without -s, Mutex, and the writers of RWMutex.
+
+permits:  With -permits N all that run at PATH hold N permits together at most: -weight K of them
+each, or one. All have to give the same N. They are held, lost and given up as a lock is, and all at
+once; but nobody can ask for them, and TIERLOCK_TOKEN is no fence, as several have permits at a time.
+A lock at the same PATH is another thing, which neither waits for the other.
 
 signals:  TERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT go to the command's process
 group. Before it has begun, the first six end tierlock instead, and nothing stays in the queue.
@@ -65,11 +78,11 @@ What runs as another user (sudo) cannot be killed: run tierlock as that user.
 
 exit status:
   that of the command; 128+N if signal N ended it, or ended tierlock while it waited
-  64  the command line is wrong, or -grace too long for the session
+  64  the command line is wrong: -grace too long for the session, -permits not the number of PATH
   69  no server can be reached
   70  anything else
-  74  the lock was lost while the command ran
-  75  the lock was not acquired (-n, -w); see -E
+  74  the lock, or a permit, was lost while the command ran
+  75  the lock, or the permits, were not acquired (-n, -w); see -E
   126, 127  the command cannot be executed, or is not there
 `
 
@@ -77,7 +90,7 @@ const runUsage = "[-n | -w TIME] [flags] PATH -- COMMAND [ARGUMENT…]"
 
 func runSubcommand() *subcommand {
 	o := newRunOptions()
-	return &subcommand{name: "run", usage: runUsage, about: "run a command while holding a lock", help: runHelp, flags: o.flags, run: o.run}
+	return &subcommand{name: "run", usage: runUsage, about: "run a command while holding a lock, or permits of a semaphore", help: runHelp, flags: o.flags, run: o.run}
 }
 
 // keepSubcommand is the other process of run; see [keeper].
@@ -106,6 +119,9 @@ func (o *runOptions) flags(flags *flag.FlagSet) {
 	duration(flags, &o.grace, "grace", "`time` from TERM to KILL when the lock is lost or asked for (default: a sixth of the session's timeout)", false)
 	duration(flags, &o.session, "session", "`timeout` of the session to ask the servers for (default 15s)", true)
 	flags.BoolVar(&o.revocable, "revocable", o.revocable, "end the command when somebody asks for the lock")
+	flags.BoolVar(&o.share, "s", o.share, "hold the lock to read, together with others that read")
+	number(flags, &o.permits, "permits", "`number` of permits at PATH, of which to hold -weight instead of a lock")
+	number(flags, &o.weight, "weight", "`number` of permits to hold (default 1)")
 	flags.BoolVar(&o.verbose, "v", o.verbose, "say for whom it waits, and how long it waited")
 }
 
@@ -128,6 +144,9 @@ func (o *runOptions) check(in *invocation) error {
 	case o.try && o.wait > 0:
 		return usageError("-n does not wait, -w %v does; want one of them", o.wait)
 	}
+	if err := o.checkPermits(); err != nil {
+		return err
+	}
 	if err := in.store.ValidatePath(path); err != nil {
 		return usage(err)
 	}
@@ -135,6 +154,20 @@ func (o *runOptions) check(in *invocation) error {
 		return cannotRun(err)
 	}
 	return usage(in.store.Check())
+}
+
+func (o *runOptions) checkPermits() error {
+	switch {
+	case o.permits == 0 && o.weight > 0:
+		return usageError("-weight %d is how many of all permits to hold; give -permits, too", o.weight)
+	case o.permits > 0 && o.share:
+		return usageError("-s holds a lock to read, -permits %d some of a semaphore; want one of them", o.permits)
+	case o.permits > 0 && o.revocable:
+		return usageError("permits cannot be asked for; -revocable is for a lock")
+	case o.weight > o.permits:
+		return usageError("-weight %d of -permits %d: there will never be so many; want %d at most", o.weight, o.permits, o.permits)
+	}
+	return nil
 }
 
 // What others see in the queue begins with one of these.

@@ -64,7 +64,7 @@ func (s *screen) lines(sight inspect.Sight, height int) []string {
 	t := newTable(&text, "LOCK", "WAIT", "NODE AGE", "HOLDER")
 	for _, q := range sight.Queues {
 		if s := q.Semaphore; s != nil {
-			t.row(q.Path, strconv.Itoa(len(s.Queue)), "-", s.Permits.String())
+			t.row(q.Path, strconv.Itoa(len(s.Queue)), "-", s.Sum(owner))
 			if len(q.Contenders) == 0 {
 				continue
 			}

@@ -28,13 +28,16 @@ func TestASemaphoreIsShownAsOne(t *testing.T) {
 	q := &inspect.Queue{Path: "/pool/db", Semaphore: &inspect.Semaphore{
 		Permits: inspect.Permits{All: 5, InUse: 4}, Queue: []inspect.Contender{{Node: "first", State: inspect.Next}},
 	}}
+	for i, permits := range []int{2, 1, 1} {
+		q.Semaphore.Add(&inspect.Contender{Node: "node", Readable: true, Host: "h", PID: 7 + i%2}, permits)
+	}
 	s := &screen{path: "/", store: "Store"}
 	text := strings.Join(s.lines(inspect.Sight{Complete: true, Queues: []*inspect.Queue{q}}, 24), "\n")
-	if want := "\n/pool/db  1     -         4 of 5 permits in use\n"; !strings.Contains(text, want) || strings.Count(text, "/pool/db") != 1 {
+	if want := "\n/pool/db  1     -         4 of 5 permits in use: 3 by h pid 7, 1 by h pid 8\n"; !strings.Contains(text, want) || strings.Count(text, "/pool/db") != 1 {
 		t.Errorf("want %q in\n%s", want, text)
 	}
-	event := inspect.Event{What: inspect.Taken, Path: q.Path, Permits: &q.Semaphore.Permits, Waiting: 1}
-	if got, want := eventText(event, "Store"), "/pool/db 4 of 5 permits in use, 1 process waits"; got != want {
+	event := inspect.Event{What: inspect.Taken, Path: q.Path, Semaphore: q.Semaphore, Waiting: 1}
+	if got, want := eventText(event, "Store"), "/pool/db 4 of 5 permits in use: 3 by h pid 7, 1 by h pid 8; 1 process waits"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -6,26 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"strconv"
 	"time"
 
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A waiting is the time before the lock is acquired.
+// A waiting is the time before the lock is acquired, or the permits.
 type waiting struct {
 	in      *invocation
 	locks   *tier.Registry
-	mutex   *tier.Mutex
+	path    string
+	claim   claim
 	begun   time.Time
 	verbose bool
 }
 
 var errWaited = errors.New("waited for as long as -w says")
 
-// acquire waits for the lock, if limit is not 0 for that long at most.
-func (w *waiting) acquire(ctx context.Context, limit time.Duration) (*tier.Hold, error) {
+// acquire waits, if limit is not 0 for that long at most.
+func (w *waiting) acquire(ctx context.Context, limit time.Duration) (hold, error) {
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, errWaited)
@@ -33,72 +32,56 @@ func (w *waiting) acquire(ctx context.Context, limit time.Duration) (*tier.Hold,
 	}
 	patience := time.AfterFunc(time.Second, w.explain)
 	defer patience.Stop()
-	hold, err := w.mutex.Acquire(ctx)
+	hold, err := w.claim.acquire(ctx)
 	if err == nil && w.verbose {
-		w.in.say("%s: acquired after %v, token %d", w.mutex.Path(), time.Since(w.begun).Round(time.Millisecond), hold.Token())
+		w.in.say("%s: acquired after %v, token %d", w.path, time.Since(w.begun).Round(time.Millisecond), hold.Token())
 	}
 	return hold, err
 }
 
 // explain says for whom it waits, if somebody wants to know or nobody expects it.
 func (w *waiting) explain() {
-	holder, err := w.holder()
-	if w.verbose || holder != nil && w.under(holder) {
-		w.in.say("%s: waiting: %s", w.mutex.Path(), w.describe(holder, err))
+	contenders, err := w.contenders()
+	if w.verbose || w.claim.outer(contenders) >= 0 {
+		w.in.say("%s: waiting: %s", w.path, w.describe(contenders, err))
 	}
 }
 
-// inTheWay says why an acquisition has failed: who had the lock just now, or that nobody can have it.
+// inTheWay says why an acquisition has failed: who was in the way just now, or that nobody can have it.
 func (w *waiting) inTheWay(err error) string {
 	if q := quarantineOf(err); q != nil {
 		return q.Error()
 	}
-	return w.describe(w.holder())
+	return w.describe(w.contenders())
 }
 
-// holder returns who has the lock, nil if nobody has, or an error if that cannot be found out soon.
-func (w *waiting) holder() (*tier.Contender, error) {
+// contenders returns an error if they cannot be found out soon.
+func (w *waiting) contenders() ([]tier.Contender, error) {
 	soon, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	queue, err := w.mutex.Contenders(soon)
-	if len(queue) == 0 {
-		return nil, err
-	}
-	return &queue[0], nil
+	return w.claim.Contenders(soon)
 }
 
-func (w *waiting) describe(holder *tier.Contender, err error) string {
-	switch {
-	case err != nil:
+func (w *waiting) describe(contenders []tier.Contender, err error) string {
+	if err != nil {
 		return fmt.Sprintf("who has it is not known: %v", err)
-	case holder == nil || holder.Quarantined:
-		if q := quarantineOf(w.locks.Err()); q != nil {
-			return q.Error()
-		}
-		return "nobody has it any more"
 	}
-	who := holder.ID
-	if holder.PID != 0 {
-		who = fmt.Sprintf("process %d on %s", holder.PID, holder.Host)
+	if i := w.claim.outer(contenders); i >= 0 {
+		return "held by the " + w.in.store.Program + " run that this one runs under, " + nameOf(&contenders[i]) + ": it would wait for itself"
 	}
-	if holder.Label != "" {
-		who += fmt.Sprintf(" (%s)", holder.Label)
+	if who := w.claim.inTheWay(contenders); who != "" {
+		return who
 	}
-	if w.under(holder) {
-		return "held by the " + w.in.store.Program + " run that this one runs under, " + who + ": it would wait for itself"
+	if q := quarantineOf(w.locks.Err()); q != nil {
+		return q.Error()
 	}
-	return "held by " + who
+	return "nobody has it any more"
 }
 
 // quarantineOf is the one that an error tells of, nil if it tells of none.
 func quarantineOf(err error) (q *tier.QuarantineError) {
 	errors.As(err, &q)
 	return q
-}
-
-// under reports whether the holder is the run that this process is a part of.
-func (w *waiting) under(holder *tier.Contender) bool {
-	return os.Getenv("TIERLOCK_PATH") == w.mutex.Path() && os.Getenv("TIERLOCK_TOKEN") == strconv.FormatInt(holder.Token, 10)
 }
 
 // limit is what an error says about a limit of the wait.

@@ -132,7 +132,7 @@ func eventText(e inspect.Event, store string) string {
 	case inspect.Free:
 		text += " free"
 	case inspect.Taken:
-		text += fmt.Sprintf(" %s, %s", e.Permits, waiters(e.Waiting))
+		text += fmt.Sprintf(" %s; %s", clean(e.Semaphore.Sum(owner)), waiters(e.Waiting))
 	case inspect.Disconnected:
 		return "no answer from " + store + ": " + clean(e.Text)
 	case inspect.Connected:

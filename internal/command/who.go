@@ -80,11 +80,8 @@ func writeSemaphore(w io.Writer, path string, s *inspect.Semaphore) error {
 	if len(s.Shares) > 0 {
 		t := newTable(w, "PERMITS", "NODE AGE", "SESSION", "WHO")
 		for _, share := range s.Shares {
-			c := inspect.Contender{
-				Readable: share.Readable, Session: share.Session, Ephemeral: share.Ephemeral, Since: share.Since, AgeMS: share.AgeMS,
-				Host: share.Host, PID: share.PID, Label: share.Label, Content: share.Content,
-			}
-			t.row(strconv.Itoa(share.Count), nodeAge(&c), session(&c), owner(&c))
+			c := share.Owner()
+			t.row(strconv.Itoa(share.Count), nodeAge(c), session(c), owner(c))
 		}
 		if err := t.end(); err != nil {
 			return err

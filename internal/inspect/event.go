@@ -13,7 +13,7 @@ const (
 	Queued       = "queued"   // the contender waits
 	Left         = "left"     // the contender, without having been seen to hold
 	Free         = "free"     // nobody holds the lock
-	Taken        = "permits"  // of a semaphore, so many as the event says
+	Taken        = "permits"  // of a semaphore, as the event says
 	Disconnected = "disconnected"
 	Connected    = "connected"
 	Quarantine   = "quarantine" // nobody is granted a lock, as the text says
@@ -26,7 +26,7 @@ type Event struct {
 	What      string     `json:"event"`
 	Path      string     `json:"path,omitempty"`
 	Contender *Contender `json:"contender,omitempty"`
-	Permits   *Permits   `json:"semaphore,omitempty"`
+	Semaphore *Semaphore `json:"semaphore,omitempty"`
 	Waiting   int        `json:"waiting"`          // contenders that do not hold the lock, or that wait for permits
 	Unseen    int64      `json:"unseen,omitempty"` // nodes that came and went between the looks
 	Text      string     `json:"text,omitempty"`
@@ -76,18 +76,10 @@ func changes(before, after *Queue) []Event {
 			add(Asked, c, 0)
 		}
 	}
-	if after.Semaphore != nil && before.Semaphore.differs(after.Semaphore) {
-		events = append(events, Event{Time: after.At, What: Taken, Path: after.Path, Permits: &after.Semaphore.Permits, Waiting: len(after.Semaphore.Queue)})
+	if p := after.Semaphore; p != nil && before.Semaphore.differs(p) {
+		events = append(events, Event{Time: after.At, What: Taken, Path: after.Path, Semaphore: p, Waiting: len(p.Queue)})
 	}
 	return events
-}
-
-// differs reports whether somebody would say something else of two looks at a semaphore, of which the first may be nil.
-func (s *Semaphore) differs(after *Semaphore) bool {
-	if s == nil {
-		return after.InUse > 0 || len(after.Queue) > 0
-	}
-	return s.Permits != after.Permits || len(s.Queue) != len(after.Queue)
 }
 
 // An id names a node for good: the path may be made anew, and names with it.

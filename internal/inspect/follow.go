@@ -19,8 +19,8 @@ import (
 // seen; only its number is, where the store counts.
 //
 // Each look is a glance at each lock. Every five seconds it lists the locks. In ZooKeeper only that
-// tells that a holder was asked for its lock. Of a semaphore it follows how many permits are in use, and how many
-// processes wait for some. Nothing is written.
+// tells that a holder was asked for its lock. Of a semaphore it follows who has how many permits, and who waits for
+// some. Nothing is written.
 type Follower struct {
 	Reader Reader
 	Path   string

@@ -13,11 +13,11 @@ import (
 
 // A Registry reads the locks of a store where a registry tells of all that contend. Its contenders
 // wait by the rules of package tier, those of other programs as mutexes. A glance costs as much as
-// [tier.Mutex.Contenders].
+// [tier.Mutex.Contenders] and, if the store has semaphores, [tier.Semaphore.Contenders].
 type Registry struct {
 	Locks *tier.Registry
-	// Paths finds the locks at a path and below it, / standing for all there are. It looks at so many
-	// things at most, and tells at how many it did, and whether that was all.
+	// Paths finds the paths of locks and semaphores at a path and below it, / standing for all there are, each
+	// once. It looks at so many things at most, and tells at how many it did, and whether that was all.
 	Paths func(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error)
 }
 
@@ -28,24 +28,28 @@ func (r Registry) List(ctx context.Context, path string, limit int, all bool) (*
 		return nil, settle(ctx, err)
 	}
 	slices.Sort(paths)
-	locks := make([]Summary, len(paths))
+	queues := make([]*Queue, len(paths))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, path := range paths {
-		group.Go(func() error {
-			q, err := r.Look(ctx, path)
-			if err != nil {
-				return err
-			}
-			locks[i] = Summary{Path: path, Holder: q.Holder(), Holders: len(q.Holders()), Queue: len(q.Contenders)}
-			return nil
+		group.Go(func() (err error) {
+			queues[i], err = r.Look(ctx, path)
+			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	free := func(l Summary) bool { return l.Queue == 0 && !all }
-	return &Listing{Path: path, Locks: slices.DeleteFunc(locks, free), Looked: looked, Complete: complete, Quarantine: r.quarantine()}, nil
+	list := &Listing{Path: path, Locks: []Summary{}, Looked: looked, Complete: complete, Quarantine: r.quarantine()}
+	for _, q := range queues {
+		if len(q.Contenders) > 0 || all && q.Semaphore == nil {
+			list.Locks = append(list.Locks, Summary{Path: q.Path, Holder: q.Holder(), Holders: len(q.Holders()), Queue: len(q.Contenders)})
+		}
+		if s := q.Semaphore; s != nil {
+			list.Locks = append(list.Locks, Summary{Path: q.Path, Queue: len(s.Queue), Permits: &s.Permits})
+		}
+	}
+	return list, nil
 }
 
 // quarantine is what the registry knows of one, nil if that is nothing.
@@ -61,7 +65,14 @@ func (r Registry) Look(ctx context.Context, path string) (*Queue, error) {
 	if err != nil {
 		return nil, settle(ctx, err)
 	}
-	q := &Queue{Path: path, Exists: len(queue) > 0, At: now, Contenders: []Contender{}, Others: []Other{}, Quarantine: r.quarantine()}
+	semaphore, err := r.semaphore(ctx, path, now)
+	if err != nil {
+		return nil, settle(ctx, err)
+	}
+	q := &Queue{
+		Path: path, Exists: len(queue) > 0 || semaphore != nil, At: now,
+		Contenders: []Contender{}, Others: []Other{}, Semaphore: semaphore, Quarantine: r.quarantine(),
+	}
 	readers, other := 0, 0 // how many read so far, and the place of the last that does not
 	for i, seen := range queue {
 		c := contender(seen, now)
@@ -79,6 +90,33 @@ func (r Registry) Look(ctx context.Context, path string) (*Queue, error) {
 		q.Contenders = append(q.Contenders, c)
 	}
 	return q, nil
+}
+
+// semaphore reads who has permits at a path, and who waits for some; nil if nobody does.
+func (r Registry) semaphore(ctx context.Context, path string, now time.Time) (*Semaphore, error) {
+	all, err := r.Locks.Semaphore(path, 1).Contenders(ctx) // whatever their number is
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, nil
+	}
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	s := &Semaphore{Permits: Permits{All: all[0].Of}, Shares: []Share{}, Queue: []Contender{}}
+	for _, seen := range all {
+		c := contender(seen, now)
+		if seen.Permits > 0 {
+			s.InUse += seen.Permits
+			s.Add(&c, seen.Permits)
+			continue
+		}
+		ahead := len(s.Queue)
+		c.Sequence, c.Ahead, c.State = int32(ahead), ahead, Next
+		if ahead > 0 {
+			c.State, c.Behind, c.Nearest = Waits, s.Queue[ahead-1].Node, int32(ahead-1)
+		}
+		s.Queue = append(s.Queue, c)
+	}
+	return s, nil
 }
 
 // contender is what a process says of itself; it does not wait as far as that tells.
@@ -132,6 +170,9 @@ func (r Registry) Examine(ctx context.Context, path string, find func(context.Co
 	}
 	if err := find(ctx, report); err != nil {
 		return nil, settle(ctx, err)
+	}
+	if s := q.Semaphore; s != nil {
+		report.Find(OK, "", "a semaphore, %s, %d in the queue for permits", s.Permits, len(s.Queue))
 	}
 	report.FindLongWait()
 	found := report.Findings

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -119,6 +121,52 @@ func TestARegistryListsAndExamines(t *testing.T) {
 		})
 		if err != nil || len(report.Findings) != 3 || report.Findings[0].Text != "of the path" || report.Findings[2].Text != "of the contender" || !report.Bad() {
 			t.Errorf("got %+v, %v", report.Findings, err)
+		}
+	})
+}
+
+// A semaphore is none of the locks: it has permits, which several have, and those who wait for some.
+func TestARegistryTellsWhoHasPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := memory.NewServer()
+		process := func(label string) *tier.Registry {
+			locks, err := tier.New(server.Dial(label, 3*time.Second, nil).Tier)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { locks.Close() })
+			return locks
+		}
+		a, b := process("a").Semaphore(path, 5), process("b").Semaphore(path, 5)
+		for _, pool := range []*tier.Semaphore{a, b, a, a} {
+			if _, err := pool.Acquire(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, label := range []string{"first", "second"} {
+			go process(label).Semaphore(path, 5).Acquire(t.Context(), 3)
+			synctest.Wait()
+		}
+		r := inspect.Registry{Locks: process("operator"), Paths: func(context.Context, string, int) ([]string, int, bool, error) {
+			return []string{path, "/locks/idle"}, 2, true, nil
+		}}
+		q, err := r.Look(t.Context(), path)
+		if err != nil || q.Semaphore == nil || !q.Exists || len(q.Contenders) != 0 {
+			t.Fatalf("got %+v, %v", q, err)
+		}
+		got, want := q.Semaphore.Sum(func(c *inspect.Contender) string { return c.Label }), "4 of 5 permits in use: 3 by a, 1 by b"
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if w := q.Semaphore.Queue; len(w) != 2 || w[0].Label != "first" || w[0].State != inspect.Next || w[1].State != inspect.Waits || w[1].Behind != w[0].Node {
+			t.Errorf("waiting: %+v", w)
+		}
+		if l, err := r.List(t.Context(), "/", 9, false); err != nil || len(l.Locks) != 1 || *l.Locks[0].Permits != q.Semaphore.Permits || l.Locks[0].Queue != 2 {
+			t.Errorf("listed: %+v, %v", l, err)
+		}
+		report, err := r.Examine(t.Context(), path, func(context.Context, *inspect.Report) error { return nil })
+		if err != nil || len(report.Findings) != 1 || report.Findings[0].Text != "a semaphore, 4 of 5 permits in use, 2 in the queue for permits" {
+			t.Errorf("examined: %+v, %v", report, err)
 		}
 	})
 }

@@ -2,6 +2,8 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -34,6 +36,46 @@ type Semaphore struct {
 	Queue  []Contender `json:"queue"`  // for permits; the first takes some as soon as there are enough
 }
 
+// Add adds permits that a contender has to the share of its process.
+func (s *Semaphore) Add(c *Contender, permits int) {
+	share := Share{
+		Count: permits, Nodes: []string{c.Node}, Readable: c.Readable, Session: c.Session, Ephemeral: c.Ephemeral, Since: c.Since, AgeMS: c.AgeMS,
+		Host: c.Host, PID: c.PID, Label: c.Label, Content: c.Content,
+	}
+	at := slices.IndexFunc(s.Shares, func(t Share) bool { return c.Readable && t.owner() == share.owner() })
+	if at < 0 {
+		s.Shares = append(s.Shares, share)
+		return
+	}
+	s.Shares[at].Count += permits
+	s.Shares[at].Nodes = append(s.Shares[at].Nodes, c.Node)
+}
+
+// differs reports whether somebody would say something else of two looks at a semaphore, of which the first may be nil.
+func (s *Semaphore) differs(after *Semaphore) bool {
+	if s == nil {
+		return after.InUse > 0 || len(after.Queue) > 0
+	}
+	alike := func(a, b Share) bool { return a.Count == b.Count && a.owner() == b.owner() }
+	return s.Permits != after.Permits || len(s.Queue) != len(after.Queue) || !slices.EqualFunc(s.Shares, after.Shares, alike)
+}
+
+// Sum says how many permits are in use, and who has them, as name calls them; the first of them if they are many.
+func (s *Semaphore) Sum(name func(*Contender) string) string {
+	const most = 3
+	var parts []string
+	for i := range s.Shares[:min(len(s.Shares), most)] {
+		parts = append(parts, fmt.Sprintf("%d by %s", s.Shares[i].Count, name(s.Shares[i].Owner())))
+	}
+	if left := len(s.Shares) - most; left > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", left))
+	}
+	if len(parts) == 0 {
+		return s.Permits.String()
+	}
+	return s.Permits.String() + ": " + strings.Join(parts, ", ")
+}
+
 // A Share is the permits that one process has, or one session of another library.
 type Share struct {
 	Count     int       `json:"count"`
@@ -47,4 +89,17 @@ type Share struct {
 	PID       int       `json:"pid,omitempty"`
 	Label     string    `json:"label,omitempty"`
 	Content   string    `json:"content,omitempty"`
+}
+
+// Owner is whoever has the share.
+func (s *Share) Owner() *Contender {
+	return &Contender{
+		Node: s.Nodes[0], State: Holds, Readable: s.Readable, Session: s.Session, Ephemeral: s.Ephemeral, Since: s.Since, AgeMS: s.AgeMS,
+		Host: s.Host, PID: s.PID, Label: s.Label, Content: s.Content,
+	}
+}
+
+// owner tells processes from each other.
+func (s *Share) owner() [5]string {
+	return [...]string{s.Session, s.Host, fmt.Sprint(s.PID), s.Label, s.Content}
 }

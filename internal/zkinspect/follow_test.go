@@ -43,8 +43,8 @@ func (w *watcher) see(s inspect.Sight) {
 		if e.Contender != nil {
 			text += fmt.Sprint(" #", e.Contender.Sequence)
 		}
-		if e.Permits != nil {
-			text += fmt.Sprintf(" %s, %d wait", e.Permits, e.Waiting)
+		if e.Semaphore != nil {
+			text += fmt.Sprintf(" %s; %d wait", e.Semaphore.Sum(func(c *inspect.Contender) string { return c.Label + c.Content }), e.Waiting)
 		}
 		if e.Unseen > 0 {
 			text += fmt.Sprintf(" (%d unseen)", e.Unseen)
@@ -248,18 +248,18 @@ func TestFollowTellsOfPermits(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := s.follow(t, ctx, "/")
 		w.want(t, "nothing is there", "")
-		permits, err := s.locks(t).Semaphore("/pool/db", 3).Acquire(t.Context(), 2)
+		permits, err := s.locks(t, zklock.WithLabel("billing")).Semaphore("/pool/db", 3).Acquire(t.Context(), 2)
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second) // from search to search
-		w.want(t, "two are taken", "permits /pool/db 2 of 3 permits in use, 0 wait")
+		w.want(t, "two are taken", "permits /pool/db 2 of 3 permits in use: 2 by billing; 0 wait")
 		waiting := make(chan *tier.Permits, 1)
 		go func() {
 			permits, _ := s.locks(t, zklock.WithLabel("batch")).Semaphore("/pool/db", 3).Acquire(t.Context(), 3)
 			waiting <- permits
 		}()
-		w.want(t, "somebody wants three", "permits /pool/db 2 of 3 permits in use, 1 wait")
+		w.want(t, "somebody wants three", "permits /pool/db 2 of 3 permits in use: 2 by billing; 1 wait")
 		w.want(t, "nothing happens", "")
 		w.mu.Lock()
 		if q := w.last.Queues; len(q) != 1 || q[0].Path != "/pool/db" || len(q[0].Contenders) != 0 || q[0].Semaphore.Queue[0].Label != "batch" || q[0].Semaphore.Queue[0].State != inspect.Next {
@@ -267,9 +267,9 @@ func TestFollowTellsOfPermits(t *testing.T) {
 		}
 		w.mu.Unlock()
 		permits.Release()
-		w.want(t, "they are its", "permits /pool/db 3 of 3 permits in use, 0 wait")
+		w.want(t, "they are its", "permits /pool/db 3 of 3 permits in use: 3 by batch; 0 wait")
 		(<-waiting).Release()
-		w.want(t, "all are free", "permits /pool/db 0 of 3 permits in use, 0 wait")
+		w.want(t, "all are free", "permits /pool/db 0 of 3 permits in use; 0 wait")
 		cancel()
 		<-w.end
 	})

@@ -18,7 +18,7 @@ import (
 )
 
 // A Reader looks at locks by way of a client. Its glance costs the ensemble one read for each lock, three
-// more for a semaphore, and one for each node in a queue that is new.
+// more for a semaphore, and one for each node that is new in a queue or among the permits.
 type Reader struct{ Client *zklock.Client }
 
 // refusal makes one of an error that stays.
@@ -40,20 +40,33 @@ func (r Reader) Look(ctx context.Context, path string) (*inspect.Queue, error) {
 
 // Glance reads a queue.
 func (r Reader) Glance(ctx context.Context, path string, before *inspect.Queue) (*inspect.Queue, error) {
-	q, others, err := glance(ctx, r.Client, path, before)
-	if err != nil {
-		return nil, refusal(err)
-	}
-	m, _ := q.Memory.(memory)
-	q.Semaphore, m.turn, _, err = glanceAtSemaphore(ctx, r.Client, path, others, memoryOf(before).turn)
-	q.Memory = m
+	q, _, err := glanceAtAll(ctx, r.Client, path, before)
 	return q, refusal(err)
+}
+
+// glanceAtAll reads a queue and a semaphore, but of other children the names only.
+func glanceAtAll(ctx context.Context, client *zklock.Client, path string, before *inspect.Queue) (*inspect.Queue, []string, error) {
+	q, others, err := glance(ctx, client, path, before)
+	if err != nil {
+		return nil, nil, err
+	}
+	semaphore, m, err := glanceAtSemaphore(ctx, client, path, others, memoryOf(before))
+	if err != nil {
+		return nil, nil, err
+	}
+	if semaphore != nil {
+		others = slices.DeleteFunc(others, ofSemaphore)
+	}
+	m.queue = memoryOf(q).queue
+	q.Semaphore, q.Memory = semaphore, m
+	return q, others, nil
 }
 
 // A memory is what a glance wants to know of the last one.
 type memory struct {
-	queue []zklock.Contender
-	turn  *inspect.Queue // the glance at the queue for permits
+	queue  []zklock.Contender
+	turn   *inspect.Queue     // the glance at the queue for permits
+	leases []zklock.Contender // the permits in use, whose names never recur
 }
 
 func memoryOf(q *inspect.Queue) (m memory) {
@@ -64,15 +77,9 @@ func memoryOf(q *inspect.Queue) (m memory) {
 }
 
 func look(ctx context.Context, client *zklock.Client, path string) (*inspect.Queue, error) {
-	q, others, err := glance(ctx, client, path, nil)
+	q, others, err := glanceAtAll(ctx, client, path, nil)
 	if err != nil {
 		return nil, err
-	}
-	if q.Semaphore, err = lookAtSemaphore(ctx, client, path, others); err != nil {
-		return nil, err
-	}
-	if q.Semaphore != nil {
-		others = slices.DeleteFunc(others, ofSemaphore)
 	}
 	q.Others = make([]inspect.Other, len(others))
 	group, ctx := errgroup.WithContext(ctx)

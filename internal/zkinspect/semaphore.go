@@ -62,47 +62,48 @@ func contentOf(ctx context.Context, client *zklock.Client, path string) (string,
 	return string(content), err
 }
 
-// glanceAtSemaphore reads the permits in use and the queue for them, of which before is the last glance, nil if there is no
-// semaphore. The nodes of the permits are not read.
-func glanceAtSemaphore(ctx context.Context, client *zklock.Client, path string, children []string, before *inspect.Queue) (
-	s *inspect.Semaphore, turn *inspect.Queue, nodes []string, err error) {
+// glanceAtSemaphore reads who has permits and the queue for them, of which before is the last glance; nil if there is no semaphore.
+func glanceAtSemaphore(ctx context.Context, client *zklock.Client, path string, children []string, before memory) (*inspect.Semaphore, memory, error) {
 	permits, nodes, err := count(ctx, client, path, children)
 	if permits == nil || err != nil {
-		return nil, nil, nil, err
+		return nil, memory{}, err
 	}
-	turn, _, err = glance(ctx, client, join(path, turnChild), before)
+	turn, _, err := glance(ctx, client, join(path, turnChild), before.turn)
 	if errors.Is(err, zk.ErrNoAuth) {
 		turn, err = &inspect.Queue{Contenders: []inspect.Contender{}}, nil
 	}
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, memory{}, err
 	}
 	for _, c := range turn.Holders() {
 		c.State = inspect.Next
 	}
-	return &inspect.Semaphore{Permits: *permits, Shares: []inspect.Share{}, Queue: turn.Contenders}, turn, nodes, nil
-}
-
-// lookAtSemaphore reads all that is known of a semaphore, nil if there is none.
-func lookAtSemaphore(ctx context.Context, client *zklock.Client, path string, children []string) (*inspect.Semaphore, error) {
-	s, _, nodes, err := glanceAtSemaphore(ctx, client, path, children, nil)
-	if s == nil || err != nil {
-		return nil, err
+	leases, err := readLeases(ctx, client, join(path, leasesChild), nodes, before.leases)
+	if err != nil {
+		return nil, memory{}, err
 	}
-	leases, err := readLeases(ctx, client, join(path, leasesChild), nodes)
-	s.InUse = len(leases)
+	permits.InUse = len(leases)
+	s := &inspect.Semaphore{Permits: *permits, Shares: []inspect.Share{}, Queue: turn.Contenders}
 	for _, c := range Describe(leases, time.Now()) {
-		add(s, &c)
+		s.Add(&c, 1)
 	}
-	return s, err
+	return s, memory{turn: turn, leases: leases}, nil
 }
 
-// readLeases reads the nodes of permits that are still there, in the order in which they were taken.
-func readLeases(ctx context.Context, client *zklock.Client, path string, nodes []string) ([]zklock.Contender, error) {
+// readLeases reads the nodes of permits that are still there and were not known before, in the order in which they were taken.
+func readLeases(ctx context.Context, client *zklock.Client, path string, nodes []string, before []zklock.Contender) ([]zklock.Contender, error) {
+	known := make(map[string]zklock.Contender)
+	for _, c := range before {
+		known[c.Node] = c
+	}
 	leases := make([]zklock.Contender, len(nodes))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, node := range nodes {
+		if c, ok := known[node]; ok {
+			leases[i] = c
+			continue
+		}
 		group.Go(func() (err error) {
 			leases[i], err = client.Inspect(ctx, path, zklock.Contender{Node: node})
 			if errors.Is(err, zk.ErrNoNode) {
@@ -116,19 +117,4 @@ func readLeases(ctx context.Context, client *zklock.Client, path string, nodes [
 		return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.Node, b.Node))
 	})
 	return slices.DeleteFunc(leases, func(c zklock.Contender) bool { return c.Node == "" }), err
-}
-
-// add puts a permit into the share of its process.
-func add(s *inspect.Semaphore, c *inspect.Contender) {
-	for i := range s.Shares {
-		if t := &s.Shares[i]; c.Readable && t.Session == c.Session && t.Host == c.Host && t.PID == c.PID && t.Label == c.Label && t.Content == c.Content {
-			t.Count++
-			t.Nodes = append(t.Nodes, c.Node)
-			return
-		}
-	}
-	s.Shares = append(s.Shares, inspect.Share{
-		Count: 1, Nodes: []string{c.Node}, Readable: c.Readable, Session: c.Session, Ephemeral: c.Ephemeral, Since: c.Since, AgeMS: c.AgeMS,
-		Host: c.Host, PID: c.PID, Label: c.Label, Content: c.Content,
-	})
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,6 +48,8 @@ func Run(t *testing.T, site func(t *testing.T, own bool) Site) {
 	}{
 		{"runs take turns", oneAtATime, false, false},
 		{"not acquired", notAcquired, false, false},
+		{"readers run together", readersTogether, false, false},
+		{"permits are shared", permitsAreShared, false, false},
 		{"the queue is seen", queueIsSeen, false, false},
 		{"changes are seen", changesAreSeen, false, false},
 		{"holders are asked", holdersAreAsked, false, false},
@@ -193,6 +196,91 @@ func notAcquired(t *testing.T, s Site) {
 	section.Leave(5)
 	holder.Exits(5)
 	s.start(t, Under("-n", "/taken", "true")...).Exits(0)
+}
+
+// Who reads runs beside others that do, and not beside one that does not, which waits for all of them and is in
+// the way of those that come later.
+func readersTogether(t *testing.T, s Site) {
+	stage := NewStage(t)
+	readers := []*Tool{s.start(t, Under("-s", "/data", stage.Command()...)...), s.start(t, Under("-s", "/data", stage.Command()...)...)}
+	sections := []*Section{stage.Next(), stage.Next()}
+	p := s.start(t, Under("-n", "/data", stage.Command()...)...)
+	p.Exits(75)
+	p.Says("held by process ")
+	p.Says(" and 1 more\n")
+	writer := s.start(t, Under("", "/data", stage.Command()...)...)
+	Eventually(t, "a contender", func() bool { return len(s.who(t, "/data")) == 3 })
+	if queue := s.who(t, "/data"); queue[0].State != "holds" || queue[1].State != "holds" || queue[1].Kind != "tierlock-read" || queue[2].State != "waits" {
+		t.Errorf("the queue is %+v, want two that read, and one that waits", queue)
+	}
+	p = s.start(t, Under("-s -n", "/data", stage.Command()...)...)
+	p.Exits(75)
+	p.Says(fmt.Sprintf("wanted, and not to read, by process %d on ", writer.Keeper()))
+	stage.Nobody()
+	for _, section := range sections {
+		section.Leave(0)
+	}
+	for _, reader := range readers {
+		reader.Exits(0)
+	}
+	section := stage.Next()
+	p = s.start(t, Under("-s -w 300ms", "/data", stage.Command()...)...)
+	p.Exits(75)
+	p.Says(fmt.Sprintf("held by process %d on ", writer.Keeper()))
+	section.Leave(0)
+	writer.Exits(0)
+	s.start(t, Under("-s -n", "/data", "true")...).Exits(0)
+}
+
+// hasPermits reports whether the store has semaphores. A run for one is refused where it has none.
+func (s Site) hasPermits(t *testing.T) bool {
+	t.Helper()
+	_, err := s.Locks(t, "").Semaphore("/permits/none", 1).Contenders(t.Context())
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return true
+	}
+	s.want(t, "run -permits 1 /permits/none -- true", 64, "semaphore /permits/none")
+	return false
+}
+
+// Runs that want permits have them together, no more than there are, and whole requests in order; who has how many and
+// who waits is seen.
+func permitsAreShared(t *testing.T, s Site) {
+	if !s.hasPermits(t) {
+		return
+	}
+	watch := s.start(t, "watch", "/permits", "-every", "100ms")
+	stage := NewStage(t)
+	first := s.start(t, Under("-permits 5 -weight 3", "/permits/db", stage.Command()...)...)
+	large := stage.Next()
+	second := s.start(t, Under("-permits 5", "/permits/db", stage.Command()...)...)
+	small := stage.Next()
+	p := s.start(t, Under("-n -permits 5 -weight 2", "/permits/db", stage.Command()...)...)
+	p.Exits(75)
+	p.Says(fmt.Sprintf("/permits/db: not acquired: 4 of 5 permits in use, 3 by process %d on ", first.Keeper()))
+	p.Says(" and 1 more\n")
+	s.want(t, "run -permits 4 /permits/db -- true", 64, "another number of permits")
+
+	whole := s.start(t, Under("-v -permits 5 -weight 5", "/permits/db", stage.Command()...)...)
+	whole.Says("waiting: 4 of 5 permits in use, 3 by process ")
+	p = s.start(t, Under("-w 300ms -permits 5", "/permits/db", stage.Command()...)...)
+	p.Exits(75)
+	p.Says(fmt.Sprintf("next is process %d on ", whole.Keeper()))
+	pid := func(p *Tool) string { return fmt.Sprintf(`\S+ pid %d run \S+`, p.Keeper()) }
+	s.want(t, "ls /permits", 0, `(?m)^/permits/db +1 +- +4 of 5 permits in use$`)
+	s.want(t, "who /permits/db", 0, "/permits/db: 4 of 5 permits in use", `(?m)^3 .* `+pid(first), `(?m)^1 .* `+pid(second), "waiting for permits", `next +tierlock .*`+pid(whole))
+	s.want(t, "who /permits/db -o json", 0, `"permits": 5,\s+"in_use": 4`)
+	watch.Prints(watch.Stdout, `/permits/db 4 of 5 permits in use: 3 by `+pid(first)+`, 1 by `+pid(second)+`; 1 process waits$`)
+	s.want(t, "revoke /permits/db", 1, "permits cannot be asked for")
+
+	large.Leave(3)
+	first.Exits(3)
+	watch.Prints(watch.Stdout, `/permits/db 1 of 5 permits in use: 1 by `+pid(second))
+	stage.Nobody()
+	small.Leave(0)
+	second.Exits(0)
+	stage.Next().Leave(0)
+	whole.Exits(0)
 }
 
 // A signal while it waits ends it, and leaves nothing in the queue.
@@ -387,6 +475,11 @@ func wrongCommandLines(t *testing.T, s Site) {
 	}{
 		{Under("", bad, stage.Command()...), bad},
 		{Under("-grace 20s -session 4s", "/x", stage.Command()...), "-grace 20s is too long"},
+		{Under("-permits 0", "/x", stage.Command()...), "want a number of 1 or more"},
+		{Under("-weight 2", "/x", stage.Command()...), "give -permits, too"},
+		{Under("-permits 2 -weight 3", "/x", stage.Command()...), "there will never be so many"},
+		{Under("-permits 2 -s", "/x", stage.Command()...), "want one of them"},
+		{Under("-permits 2 -revocable", "/x", stage.Command()...), "permits cannot be asked for"},
 		{[]string{"keep", "/x", "--", "true"}, "not by hand"},
 		{[]string{"who", bad}, bad},
 		{[]string{"rum", "/x"}, `no subcommand "rum"`},
@@ -413,8 +506,8 @@ func withoutAServer(t *testing.T, s Site) {
 	}
 }
 
-// While no server answers the command may run as long as the lease; then it ends, although it ignores
-// TERM, and before the lock can be another's. Who watches is told.
+// While no server answers the command may run as long as the lease, of a lock, to read or not, as of permits; then it ends, although
+// it ignores TERM, and before the lock can be another's. Who watches is told.
 func lossEndsTheCommand(t *testing.T, s Site) {
 	const session = 4 * time.Second
 	watch := s.start(t, "watch", "/lost", "-every", "100ms")
@@ -422,6 +515,13 @@ func lossEndsTheCommand(t *testing.T, s Site) {
 	flags := fmt.Sprintf("-session %v", session)
 	holder := s.start(t, Under(flags, "/lost", stage.Command("stubborn", "daemon")...)...)
 	victims := []*Section{stage.First(), stage.Next()}
+	holders := []*Tool{holder, s.start(t, Under(flags+" -s", "/lost/data", stage.Command()...)...)}
+	if s.hasPermits(t) {
+		holders = append(holders, s.start(t, Under(flags+" -permits 5 -weight 2", "/lost/permits", stage.Command()...)...))
+	}
+	for range holders[1:] {
+		victims = append(victims, stage.Next())
+	}
 	next := s.start(t, Under(flags, "/lost", stage.Command()...)...)
 	watch.Prints(watch.Stdout, "/lost waited for by")
 	if err := s.Pause(); err != nil {
@@ -437,8 +537,10 @@ func lossEndsTheCommand(t *testing.T, s Site) {
 		t.Errorf("the command lives for %v without a server, with a session of %v", took, session)
 	}
 	victims[0].Hears(syscall.SIGTERM)
-	holder.Exits(74)
-	holder.Says("TERM, and KILL in")
+	for _, p := range holders {
+		p.Exits(74)
+		p.Says("TERM, and KILL in")
+	}
 	watch.Prints(watch.Stdout, "no answer from")
 	if err := s.Resume(); err != nil {
 		t.Fatal(err)

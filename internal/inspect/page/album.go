@@ -34,7 +34,7 @@ type history struct {
 	unseen int64
 }
 
-// A span is a time during which each look found that the same node had the lock.
+// A span is a time during which each look found that the same node had the lock, or the same process some permits.
 type span struct {
 	Who  string `json:"who"`
 	From int64  `json:"from"` // in ms, as State.At
@@ -59,7 +59,7 @@ type state struct {
 type lock struct {
 	Path    string    `json:"path"`
 	Holding int       `json:"holding"`
-	Holders []someone `json:"holders"` // the first of them: several if they read
+	Holders []someone `json:"holders"` // the first of them: several if they read, or have permits
 	Permits string    `json:"permits"` // of a semaphore, in words; "" if it is none
 	Waiting int       `json:"waiting"`
 	Waiters []someone `json:"waiters"` // the first of them
@@ -68,13 +68,14 @@ type lock struct {
 }
 
 type someone struct {
-	Who   string `json:"who"`
-	Kind  string `json:"kind"`
-	State string `json:"state"`
-	Age   int64  `json:"age"` // of the node, in ms; -1 if that is not known
-	Token string `json:"token"`
-	For   string `json:"for"`   // whom it waits for, the nearest; "" if nobody
-	Asked bool   `json:"asked"` // for the lock
+	Who     string `json:"who"`
+	Kind    string `json:"kind"`
+	State   string `json:"state"`
+	Age     int64  `json:"age"` // of the node, in ms; -1 if that is not known
+	Token   string `json:"token"`
+	For     string `json:"for"`     // whom it waits for, the nearest; "" if nobody
+	Asked   bool   `json:"asked"`   // for the lock
+	Permits string `json:"permits"` // that it has, in words; "" of a lock
 }
 
 // add puts a sight into the album and returns the state of the page.
@@ -131,7 +132,7 @@ func (a *album) remember(queues map[string]*inspect.Queue, sight inspect.Sight) 
 
 // see prolongs the spans of those who still have the lock, and begins those of others, if q is there.
 func (h *history) see(q *inspect.Queue, now time.Time) {
-	at, holders := now.UnixMilli(), q.Holders()
+	at, holders := now.UnixMilli(), holdersOf(q)
 	holders = holders[:min(len(holders), maxHolders)]
 	seen := make(map[string]bool) // nodes with an open span
 	for i := range h.spans {
@@ -159,6 +160,19 @@ func (h *history) see(q *inspect.Queue, now time.Time) {
 	})
 }
 
+// holdersOf returns who has the lock, and then who has permits: a process is one, whatever the nodes of its permits.
+func holdersOf(q *inspect.Queue) []*inspect.Contender {
+	holders := q.Holders()
+	if q != nil && q.Semaphore != nil {
+		for i := range q.Semaphore.Shares {
+			c := q.Semaphore.Shares[i].Owner()
+			c.Node = "permits of " + rawName(c)
+			holders = append(holders, c)
+		}
+	}
+	return holders
+}
+
 func show(path string, q *inspect.Queue, h *history) lock {
 	l := lock{Path: second.Clean(path), Holders: []someone{}, Waiters: []someone{}, Spans: h.spans, Unseen: h.unseen}
 	if q == nil {
@@ -167,21 +181,23 @@ func show(path string, q *inspect.Queue, h *history) lock {
 	contenders := q.Contenders
 	l.Waiting = q.Waiting()
 	l.Holding = len(q.Contenders) - l.Waiting
-	if q.Semaphore != nil {
-		l.Permits = q.Semaphore.Permits.String()
-		l.Waiting += len(q.Semaphore.Queue)
-		contenders = slices.Concat(contenders, q.Semaphore.Queue)
+	if s := q.Semaphore; s != nil {
+		l.Permits = s.Permits.String()
+		l.Waiting += len(s.Queue)
+		contenders = slices.Concat(contenders, s.Queue)
+		l.Holding += len(s.Shares)
+		for i := range s.Shares[:min(len(s.Shares), maxHolders)] {
+			c := s.Shares[i].Owner()
+			l.Holders = append(l.Holders, someone{Who: name(c), State: string(c.State), Age: ageOf(c), Permits: inspect.CountPermits(s.Shares[i].Count)})
+		}
 	}
 	names := make(map[string]string) // by node
 	for i := range contenders {
 		c := &contenders[i]
 		names[c.Node] = name(c)
 		s := someone{
-			Who: names[c.Node], Kind: c.KindName(), State: string(c.State), Age: c.AgeMS, Token: fmt.Sprint(c.Token),
+			Who: names[c.Node], Kind: c.KindName(), State: string(c.State), Age: ageOf(c), Token: fmt.Sprint(c.Token),
 			For: names[c.Behind], Asked: c.Asked,
-		}
-		if !c.Aged() {
-			s.Age = -1
 		}
 		switch {
 		case c.State == inspect.Holds && len(l.Holders) < maxHolders:
@@ -191,6 +207,13 @@ func show(path string, q *inspect.Queue, h *history) lock {
 		}
 	}
 	return l
+}
+
+func ageOf(c *inspect.Contender) int64 {
+	if !c.Aged() {
+		return -1
+	}
+	return c.AgeMS
 }
 
 // name is what a process is called, the same in all its nodes.

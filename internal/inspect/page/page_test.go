@@ -326,11 +326,23 @@ func TestASemaphoreIsOneOnThePage(t *testing.T) {
 	q := &inspect.Queue{Path: "/pool", Semaphore: &inspect.Semaphore{
 		Permits: inspect.Permits{All: 5, InUse: 4}, Queue: []inspect.Contender{{Node: "first", Label: "batch", State: inspect.Next}},
 	}}
+	album, begin := new(album), time.Now()
 	var got state
-	if err := json.Unmarshal(new(album).add(inspect.Sight{At: time.Now(), Queues: []*inspect.Queue{q}}), &got); err != nil {
-		t.Fatal(err)
+	for i := range 3 { // its permits are others each time
+		q.Semaphore.Shares = nil
+		q.Semaphore.Add(&inspect.Contender{Node: fmt.Sprint("a", i), Readable: true, Label: "billing", Host: "h", PID: 7}, 3)
+		q.Semaphore.Add(&inspect.Contender{Node: fmt.Sprint("b", i), Readable: true, Host: "h", PID: 8}, 1)
+		if err := json.Unmarshal(album.add(inspect.Sight{At: begin.Add(time.Duration(i) * time.Second), Queues: []*inspect.Queue{q}}), &got); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if len(got.Locks) != 1 || got.Locks[0].Permits != "4 of 5 permits in use" || got.Locks[0].Holding != 0 || got.Locks[0].Waiting != 1 || got.Locks[0].Waiters[0].State != "next" {
-		t.Errorf("got %+v", got.Locks)
+	if len(got.Locks) != 1 || got.Locks[0].Permits != "4 of 5 permits in use" || got.Locks[0].Holding != 2 || got.Locks[0].Waiting != 1 || got.Locks[0].Waiters[0].State != "next" {
+		t.Fatalf("got %+v", got.Locks)
+	}
+	if h := got.Locks[0].Holders; len(h) != 2 || h[0].Who != "billing · h:7" || h[0].Permits != "3 permits" || h[1].Who != "h:8" || h[1].Permits != "1 permit" {
+		t.Errorf("holders: %+v", h)
+	}
+	if s := got.Locks[0].Spans; len(s) != 2 || s[0].Who != "billing · h:7" || s[0].To-s[0].From != 2000 {
+		t.Errorf("spans: %+v, want one for each process", s)
 	}
 }

@@ -29,14 +29,14 @@ function age(ms) {
 }
 
 function holders(lock) {
-  if (lock.permits && !lock.holding) return [element("p", "holder", element("span", "tag", lock.permits))];
-  if (!lock.holding) return [element("p", "holder", element("span", "tag free", lock.waiting ? "granted to nobody yet" : "free"))];
   const list = lock.holders.slice(0, maxListed).map((h) => element("p", "holder",
-    element("span", "tag", "holds"),
+    element("span", "tag", h.permits || "holds"),
     element("span", "who", h.who),
-    element("span", "soft", `${h.kind} · node ${age(h.age)} · token ${h.token}${h.asked ? " · asked to give it up" : ""}`)));
+    element("span", "soft", [h.kind, "node " + age(h.age), h.token && "token " + h.token, h.asked && "asked to give it up"].filter(Boolean).join(" · "))));
   const hidden = lock.holding - list.length;
-  if (hidden > 0) list.push(element("p", "holder", element("span", "soft", `and ${hidden} more hold it`)));
+  if (hidden > 0) list.push(element("p", "holder", element("span", "soft", `and ${hidden} more`)));
+  if (lock.permits) list.unshift(element("p", "holder", element("span", "tag free", lock.permits)));
+  else if (!lock.holding) list.push(element("p", "holder", element("span", "tag free", lock.waiting ? "granted to nobody yet" : "free")));
   return list;
 }
 
