@@ -117,7 +117,7 @@ func TestProcessesThatTakeRandomSetsOfLocksNeverWaitForEachOther(t *testing.T) {
 		}
 	}
 	w.Tally(t, "") // fails if two had a lock at once
-	locks := dial(t, addr)
+	locks := zkDial(t, addr)
 	for lock := range gatherOf {
 		awaitContenders(t, locks.Mutex(fmt.Sprintf(gatherLock, lock)), 0)
 	}

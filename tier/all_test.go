@@ -9,10 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // abc returns the same three locks, as one registry has them.
@@ -46,12 +45,12 @@ func gather(ctx context.Context, mutexes ...*tier.Mutex) *gathering {
 }
 
 // wantQueues checks how many contenders each of the locks a, b and c has.
-func wantQueues(t *testing.T, srv *zktest.Server, when string, want ...int) {
+func wantQueues(t *testing.T, s *memory.Server, when string, want ...int) {
 	t.Helper()
 	synctest.Wait()
 	var got []int
 	for _, name := range []string{"a", "b", "c"} {
-		got = append(got, len(srv.Children("/locks/"+name)))
+		got = append(got, len(s.Queue("/locks/"+name)))
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: queues of a, b, c: %d, want %d", when, got, want)
@@ -59,19 +58,19 @@ func wantQueues(t *testing.T, srv *zktest.Server, when string, want ...int) {
 }
 
 func TestAcquireAllTakesLocksInTheOrderOfTheirPaths(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b, c := abc(process(t, srv))
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		a, b, c := abc(process(t, s))
 		for _, all := range [][]*tier.Mutex{{a, b, c}, {a, c, b}, {b, a, c}, {b, c, a}, {c, a, b}, {c, b, a}} {
-			_, other, _ := abc(process(t, srv))
+			_, other, _ := abc(process(t, s))
 			hold := acquire(t, other)
 			g := gather(soon(t), all...)
-			wantQueues(t, srv, "while b is held elsewhere", 1, 2, 0)
+			wantQueues(t, s, "while b is held elsewhere", 1, 2, 0)
 			release(t, hold)
 			<-g.done
 			if g.err != nil {
 				t.Fatal(g.err)
 			}
-			wantQueues(t, srv, "with all", 1, 1, 1)
+			wantQueues(t, s, "with all", 1, 1, 1)
 			for i, h := range g.bundle.Holds() {
 				if h.Path() != all[i].Path() {
 					t.Errorf("hold %d is of %s, want %s", i, h.Path(), all[i].Path())
@@ -80,16 +79,16 @@ func TestAcquireAllTakesLocksInTheOrderOfTheirPaths(t *testing.T) {
 			if err := g.bundle.Release(); err != nil {
 				t.Error(err)
 			}
-			wantQueues(t, srv, "after the release", 0, 0, 0)
+			wantQueues(t, s, "after the release", 0, 0, 0)
 		}
 	})
 }
 
 func TestAcquireAllHoldsNothingAfterAnError(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		a, b, c := abc(locks)
-		_, _, other := abc(process(t, srv))
+		_, _, other := abc(process(t, s))
 		hold := acquire(t, other)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
@@ -98,35 +97,35 @@ func TestAcquireAllHoldsNothingAfterAnError(t *testing.T) {
 		if !errors.As(err, &wait) || wait.Path != c.Path() || wait.Ahead.Token != hold.Token() || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want a WaitError about %s", err, c.Path())
 		}
-		wantQueues(t, srv, "after the error", 0, 0, 1)
+		wantQueues(t, s, "after the error", 0, 0, 1)
 
 		impatient := locks.Mutex("/locks/c", tier.WithMaxWait(time.Second))
 		if _, err = tier.AcquireAll(t.Context(), impatient, a); !errors.Is(err, tier.ErrWaitLimit) {
 			t.Errorf("with a limit of one lock: %v", err)
 		}
-		wantQueues(t, srv, "after the limit", 0, 0, 1)
+		wantQueues(t, s, "after the limit", 0, 0, 1)
 		release(t, hold)
 		if _, err = tier.AcquireAll(ctx, a, b); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("with a context that has ended: %v", err)
 		}
-		wantQueues(t, srv, "with a context that has ended", 0, 0, 0)
+		wantQueues(t, s, "with a context that has ended", 0, 0, 0)
 	})
 }
 
 // What can be refused is refused before anything is sent.
 func TestAcquireAllRefusesBeforeItAcquires(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		a, b, _ := abc(locks)
-		again, _, _ := abc(process(t, srv))
+		again, _, _ := abc(process(t, s))
 		var m meter
-		srv.Intercept(m.note)
+		s.Script(m.note)
 		for what, c := range map[string]struct {
 			mutexes []*tier.Mutex
 			want    string
 		}{
 			"nil":                              {[]*tier.Mutex{a, nil, b}, "mutex 2 of 3 is nil"},
-			"a path that cannot be a lock":     {[]*tier.Mutex{a, locks.Mutex("//")}, "//"},
+			"a path that cannot be a lock":     {[]*tier.Mutex{a, locks.Mutex("")}, "empty"},
 			"an option that is wrong":          {[]*tier.Mutex{a, locks.Mutex("/z", tier.WithLinger(-1))}, "linger -1ns"},
 			"the same path in two registries":  {[]*tier.Mutex{a, b, again}, "two locks at /locks/a"},
 			"a mutex and one to read":          {[]*tier.Mutex{b, locks.RWMutex("/locks/b").Reader()}, "two locks at /locks/b"},
@@ -144,8 +143,8 @@ func TestAcquireAllRefusesBeforeItAcquires(t *testing.T) {
 }
 
 func TestAcquireAllEntersAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		a, b, c := abc(locks)
 		outer := acquire(t, a)
 		bundle := acquireAll(t, outer.Context(soon(t)), b, locks.Mutex("/locks/b"), a, b)
@@ -153,23 +152,23 @@ func TestAcquireAllEntersAgain(t *testing.T) {
 		if holds[0].Token() != holds[1].Token() || holds[0].Token() != holds[3].Token() || holds[2].Token() != outer.Token() {
 			t.Error("what is there twice, or held already, was not entered again")
 		}
-		wantQueues(t, srv, "with holds of a and b", 1, 1, 0)
+		wantQueues(t, s, "with holds of a and b", 1, 1, 0)
 		inner := acquireAll(t, bundle.Context(soon(t)), c, b, a)
 		for _, bundle := range []*tier.Bundle{inner, bundle} {
 			if err := bundle.Release(); err != nil {
 				t.Error(err)
 			}
 		}
-		wantQueues(t, srv, "with the outer hold", 1, 0, 0)
+		wantQueues(t, s, "with the outer hold", 1, 0, 0)
 		release(t, outer)
 	})
 }
 
 // The side that writes comes first, as nobody who reads can become the writer.
 func TestAcquireAllTakesBothSidesOfALock(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		rw := process(t, srv).RWMutex("/locks/b")
-		other := process(t, srv).RWMutex("/locks/b").Reader()
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		rw := process(t, s).RWMutex("/locks/b")
+		other := process(t, s).RWMutex("/locks/b").Reader()
 		bundle := acquireAll(t, soon(t), rw.Reader(), rw.Writer(), rw.Reader())
 		waiting := start(soon(t), other).blocked(t)
 		if err := bundle.Release(); err != nil {
@@ -186,19 +185,19 @@ func TestAcquireAllTakesBothSidesOfALock(t *testing.T) {
 }
 
 func TestABundleReleasesInReverseAndOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b, c := abc(process(t, srv))
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		a, b, c := abc(process(t, s))
 		bundle := acquireAll(t, soon(t), c, a, b)
 		work := bundle.Context(t.Context())
 		if work != bundle.Context(t.Context()) || bundle.Err() != nil {
 			t.Errorf("another context, or an error: %v", bundle.Err())
 		}
 		paths := make(chan string, 9) // of what is deleted, in order
-		srv.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Request && f.Op == zktest.OpDelete {
-				paths <- f.Path[:len("/locks/a")]
+		s.Script(func(_ string, c queue.Command) memory.Fault {
+			if c.Op == queue.Leave {
+				paths <- c.Path
 			}
-			return zktest.Pass
+			return memory.Fault{}
 		})
 		if err := bundle.Release(); err != nil {
 			t.Error(err)
@@ -217,22 +216,22 @@ func TestABundleReleasesInReverseAndOnce(t *testing.T) {
 		if err := bundle.Release(); !errors.Is(err, tier.ErrReleased) || !errors.Is(bundle.Err(), tier.ErrReleased) {
 			t.Errorf("second Release: %v, Err: %v; want ErrReleased", err, bundle.Err())
 		}
-		wantQueues(t, srv, "with the next hold of b", 0, 1, 0)
+		wantQueues(t, s, "with the next hold of b", 0, 1, 0)
 		release(t, next)
 	})
 }
 
 // One hold that was released by itself spoils the bundle, but not the end of the others.
 func TestABundleOfWhichOneHoldWasReleased(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b, c := abc(process(t, srv))
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		a, b, c := abc(process(t, s))
 		bundle := acquireAll(t, soon(t), c, a, b)
 		work := bundle.Context(t.Context())
 		if tier.HoldFrom(work, a) != bundle.Holds()[1] {
 			t.Error("the context of the bundle does not carry the hold of a")
 		}
 		release(t, bundle.Holds()[1])
-		wantQueues(t, srv, "without a", 0, 1, 1)
+		wantQueues(t, s, "without a", 0, 1, 1)
 		if err := bundle.Err(); !errors.Is(err, tier.ErrReleased) || !strings.Contains(err.Error(), a.Path()) {
 			t.Errorf("Err: %v, want ErrReleased of %s", err, a.Path())
 		}
@@ -242,22 +241,18 @@ func TestABundleOfWhichOneHoldWasReleased(t *testing.T) {
 		if err := bundle.Release(); !errors.Is(err, tier.ErrReleased) {
 			t.Errorf("Release: %v, want ErrReleased", err)
 		}
-		wantQueues(t, srv, "after the release", 0, 0, 0)
+		wantQueues(t, s, "after the release", 0, 0, 0)
 	})
 }
 
 func TestABundleIsLostWithAnyOfItsLocks(t *testing.T) { // I7
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b, _ := abc(process(t, srv))
-		_, _, c := abc(process(t, srv)) // another session
-		operator := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		a, b, _ := abc(process(t, s))
+		_, _, c := abc(process(t, s)) // another session
 		for _, gone := range []*tier.Mutex{a, b, c} {
 			bundle := acquireAll(t, soon(t), a, b, c)
 			work := bundle.Context(t.Context())
-			time.Sleep(sessionTimeout) // the node is watched from a while after the grant on
-			if err := operator.Delete(gone.Path()+"/"+srv.Children(gone.Path())[0], -1); err != nil {
-				t.Fatal(err)
-			}
+			s.Remove(gone.Path(), 0)
 			<-work.Done()
 			if cause := context.Cause(work); !errors.Is(cause, tier.ErrLost) {
 				t.Errorf("%s: cause of the context: %v, want ErrLost", gone.Path(), cause)
@@ -268,56 +263,46 @@ func TestABundleIsLostWithAnyOfItsLocks(t *testing.T) { // I7
 			if err := bundle.Release(); !errors.Is(err, tier.ErrLost) {
 				t.Errorf("%s: Release: %v, want ErrLost", gone.Path(), err)
 			}
-			wantQueues(t, srv, "after the release", 0, 0, 0)
+			wantQueues(t, s, "after the release", 0, 0, 0)
 		}
 	})
 }
 
 func TestALockThatIsLostWhileOthersAreWaitedForEndsTheWait(t *testing.T) { // I7
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, _, _ := abc(process(t, srv))
-		_, b, c := abc(process(t, srv)) // another session
-		_, _, other := abc(process(t, srv))
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		a, _, _ := abc(process(t, s))
+		_, b, c := abc(process(t, s)) // another session
+		_, _, other := abc(process(t, s))
 		hold := acquire(t, other)
 		g := gather(soon(t), a, b, c)
-		wantQueues(t, srv, "while c is waited for", 1, 1, 2)
-		srv.Expire(sessionOf(t, srv, a, 0))
+		wantQueues(t, s, "while c is waited for", 1, 1, 2)
+		s.Expire("/locks/a", 0)
 		<-g.done
 		if !errors.Is(g.err, tier.ErrLost) || !strings.Contains(g.err.Error(), "hold of /locks/a") {
 			t.Errorf("got %v, want the loss of a", g.err)
 		}
-		wantQueues(t, srv, "after the loss", 0, 0, 1)
+		wantQueues(t, s, "after the loss", 0, 0, 1)
 		release(t, hold)
 	})
 }
 
 // The last lock comes, and only then is it known that another one has gone.
 func TestAcquireAllReturnsNoLockThatIsLost(t *testing.T) { // I1
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		first := process(t, srv)
-		second, err := tierlock.Dial(soon(t), "127.0.0.1", zklock.WithDialContext(srv.DialContext),
-			tier.WithObserver(tier.Observer{Acquired: func(context.Context, tier.Acquired) { first.Close() }}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer second.Close()
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		first := process(t, s)
+		second := observed(t, s, tier.Observer{Acquired: func(context.Context, tier.Acquired) { first.Close() }})
 		bundle, err := tier.AcquireAll(soon(t), second.Mutex("/locks/b"), first.Mutex("/locks/a"))
 		if bundle != nil || !errors.Is(err, tier.ErrLost) {
 			t.Errorf("got %v, %v; want ErrLost", bundle, err)
 		}
-		wantQueues(t, srv, "after the loss", 0, 0, 0)
+		wantQueues(t, s, "after the loss", 0, 0, 0)
 	})
 }
 
 func TestAcquireAllGivesAllBackWhenAnObserverPanics(t *testing.T) { // I5
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, _, _ := abc(process(t, srv))
-		second, err := tierlock.Dial(soon(t), "127.0.0.1", zklock.WithDialContext(srv.DialContext),
-			tier.WithObserver(tier.Observer{Acquired: func(context.Context, tier.Acquired) { panic("observer") }}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer second.Close()
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		a, _, _ := abc(process(t, s))
+		second := observed(t, s, tier.Observer{Acquired: func(context.Context, tier.Acquired) { panic("observer") }})
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -326,7 +311,7 @@ func TestAcquireAllGivesAllBackWhenAnObserverPanics(t *testing.T) { // I5
 			}()
 			tier.AcquireAll(soon(t), a, second.Mutex("/locks/b"))
 		}()
-		wantQueues(t, srv, "after the panic", 0, 0, 0)
+		wantQueues(t, s, "after the panic", 0, 0, 0)
 	})
 }
 
@@ -345,8 +330,8 @@ func TestABundleOfNothing(t *testing.T) {
 
 // Nothing that belongs to the wait stays with the holds.
 func TestAcquireAllLeavesNoContextBehind(t *testing.T) { // I10
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b, _ := abc(process(t, srv))
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		a, b, _ := abc(process(t, s))
 		bundle := acquireAll(t, soon(t), a, b)
 		synctest.Wait()
 		for _, h := range bundle.Holds() {
@@ -368,11 +353,11 @@ func TestLocksTakenOneByOneInOppositeOrderWaitForEachOther(t *testing.T) {
 		all    bool // with AcquireAll
 	}{{"two processes by hand", true, false}, {"two goroutines by hand", false, false}, {"two processes", true, true}, {"two goroutines", false, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				one := process(t, srv)
+			bubble(t, func(t *testing.T, s *memory.Server) {
+				one := process(t, s)
 				two := one
 				if c.others {
-					two = process(t, srv)
+					two = process(t, s)
 				}
 				// Both take their time with the first lock.
 				take := func(ctx context.Context, first, second *tier.Mutex) error {

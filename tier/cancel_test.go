@@ -8,8 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 var errChangedMind = errors.New("changed my mind")
@@ -23,12 +24,12 @@ func (a *acquisition) cancelled(t *testing.T) {
 }
 
 func TestAcquireWithDoneContextSendsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errChangedMind)
 		var m meter
-		srv.Intercept(m.note)
+		s.Script(m.note)
 		for _, take := range []func(context.Context) (*tier.Hold, error){mu.Acquire, mu.TryAcquire} {
 			if _, err := take(ctx); !errors.Is(err, errChangedMind) {
 				t.Errorf("Acquire with a done context: got %v, want %v", err, errChangedMind)
@@ -43,8 +44,8 @@ func TestAcquireWithDoneContextSendsNothing(t *testing.T) {
 
 func TestCancelAtTheGateChangesNothingForTheOthers(t *testing.T) { // I9
 	for leaver := range 3 {
-		bubble(t, func(t *testing.T, srv *zktest.Server) {
-			mu := process(t, srv).Mutex("/locks/a")
+		bubble(t, func(t *testing.T, s *memory.Server) {
+			mu := process(t, s).Mutex("/locks/a")
 			hold := acquire(t, mu)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var stay []*acquisition
@@ -64,28 +65,22 @@ func TestCancelAtTheGateChangesNothingForTheOthers(t *testing.T) { // I9
 			release(t, hold)
 			release(t, stay[0].granted(t))
 			release(t, stay[1].granted(t))
-			if nodes := srv.Children("/locks/a"); len(nodes) != 0 {
+			if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
 				t.Errorf("left behind: %v", nodes)
 			}
 		})
 	}
 }
 
-// The caller leaves at once; the node is deleted when its name is known.
-func TestCancelWhileCreateIsInFlightLeavesNoNode(t *testing.T) { // I5
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
-		release(t, acquire(t, mu)) // creates the parents
-		srv.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpCreate && f.Stage == zktest.Reply {
-				return zktest.Delay(time.Second)
-			}
-			return zktest.Pass
-		})
+// The caller leaves at once; the contender is removed when the answer has come.
+func TestCancelWhileTheAnswerIsUnderWayLeavesNobody(t *testing.T) { // I5
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		answerLate(s, queue.Enter, time.Second)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		leave := start(ctx, mu).blocked(t)
-		if n := len(srv.Children("/locks/a")); n != 1 {
-			t.Fatalf("%d nodes while the answer is under way, want 1", n)
+		if n := len(s.Queue("/locks/a")); n != 1 {
+			t.Fatalf("%d contenders while the answer is under way, want 1", n)
 		}
 		cancelled := time.Now()
 		cancel(errChangedMind)
@@ -94,27 +89,27 @@ func TestCancelWhileCreateIsInFlightLeavesNoNode(t *testing.T) { // I5
 			t.Errorf("Acquire returned %v after it was cancelled, want at once", waited)
 		}
 		next := acquire(t, mu)
-		if n := len(srv.Children("/locks/a")); n != 1 {
-			t.Errorf("%d nodes when the next one has the lock, want 1", n)
+		if n := len(s.Queue("/locks/a")); n != 1 {
+			t.Errorf("%d contenders when the next one has the lock, want 1", n)
 		}
 		release(t, next)
-		if nodes := srv.Children("/locks/a"); len(nodes) != 0 {
+		if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
 			t.Errorf("left behind: %v", nodes)
 		}
 	})
 }
 
 func TestCancelBehindAnotherProcessLeavesTheQueue(t *testing.T) { // I9
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		hold := acquire(t, process(t, srv).Mutex("/locks/a"))
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
 		ctx, cancel := context.WithCancelCause(t.Context())
-		leave := start(ctx, process(t, srv).Mutex("/locks/a")).blocked(t)
-		third := start(soon(t), process(t, srv).Mutex("/locks/a")).blocked(t)
+		leave := start(ctx, process(t, s).Mutex("/locks/a")).blocked(t)
+		third := start(soon(t), process(t, s).Mutex("/locks/a")).blocked(t)
 		cancel(errChangedMind)
 		leave.cancelled(t)
 		third.blocked(t) // the one in the middle has gone, which grants nothing
-		if n := len(srv.Children("/locks/a")); n != 2 {
-			t.Errorf("%d nodes after one of three has left, want 2", n)
+		if n := len(s.Queue("/locks/a")); n != 2 {
+			t.Errorf("%d contenders after one of three has left, want 2", n)
 		}
 		release(t, hold)
 		release(t, third.granted(t))
@@ -123,8 +118,8 @@ func TestCancelBehindAnotherProcessLeavesTheQueue(t *testing.T) { // I9
 
 // The place in the queue belongs to the process, not to the waiter that was first.
 func TestWaiterThatGivesUpDoesNotCostTheProcessItsPlace(t *testing.T) { // I9
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		holder, mu := process(t, srv).Mutex("/locks/a"), process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		holder, mu := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
 		hold := acquire(t, holder)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		leave := start(ctx, mu).blocked(t)
@@ -153,34 +148,33 @@ func TestWaiterThatGivesUpDoesNotCostTheProcessItsPlace(t *testing.T) { // I9
 }
 
 // The cancelled waiter is the first of its process, which is the next in the queue. Each
-// run cancels it at another frame on the way from the other process's release to the grant.
-func TestCancelAtAnyFrameOfTheGrantKeepsEverybodysPlace(t *testing.T) { // I5 I9
+// run cancels it at another message on the way from the other process's release to the grant.
+func TestCancelAtAnyMessageOfTheGrantKeepsEverybodysPlace(t *testing.T) { // I5 I9
 	const enough = 40
 	for at := range enough {
 		reached := false
-		bubble(t, func(t *testing.T, srv *zktest.Server) {
-			holder, mu, last := process(t, srv).Mutex("/locks/a"), process(t, srv).Mutex("/locks/a"), process(t, srv).Mutex("/locks/a")
+		bubble(t, func(t *testing.T, s *memory.Server) {
+			var mutexes []*tier.Mutex
+			var processes []*memory.Process
+			for range 3 {
+				locks, p := dial(t, s, "", tier.WithHandOff(0))
+				mutexes, processes = append(mutexes, locks.Mutex("/locks/a")), append(processes, p)
+			}
+			holder, mu, last := mutexes[0], mutexes[1], mutexes[2]
 			hold := acquire(t, holder)
 			ctx, cancel := context.WithCancelCause(soon(t))
 			first := start(ctx, mu).blocked(t)
 			second := start(soon(t), mu).blocked(t)
 			third := start(soon(t), last).blocked(t)
-			var frames sync.Mutex
-			n := 0
-			srv.Intercept(func(f *zktest.Frame) zktest.Action {
-				frames.Lock()
-				defer frames.Unlock()
-				if n++; n == at+1 {
-					reached = true
-					cancel(errChangedMind)
-				}
-				return zktest.Pass
-			})
+			atMessage(s, at, func() {
+				reached = true
+				cancel(errChangedMind)
+			}, processes...)
 			release(t, hold)
 			if <-first.done; first.err == nil {
 				release(t, first.hold)
 			} else if !errors.Is(first.err, errChangedMind) {
-				t.Errorf("frame %d: got %v, want the lock or the cause", at, first.err)
+				t.Errorf("message %d: got %v, want the lock or the cause", at, first.err)
 			}
 			b, c := second, third
 			if first.err == nil { // its process had its turn and queued again behind the other
@@ -190,24 +184,24 @@ func TestCancelAtAnyFrameOfTheGrantKeepsEverybodysPlace(t *testing.T) { // I5 I9
 			c.blocked(t)
 			release(t, next)
 			release(t, c.granted(t))
-			srv.Intercept(nil)
 			cancel(nil)
 			synctest.Wait()
-			if nodes := srv.Children("/locks/a"); len(nodes) != 0 {
-				t.Errorf("frame %d: left behind: %v", at, nodes)
+			if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
+				t.Errorf("message %d: left behind: %v", at, nodes)
 			}
 		})
 		if !reached {
 			return
 		}
 	}
-	t.Errorf("a grant of more than %d frames?", enough)
+	t.Errorf("a grant of more than %d messages?", enough)
 }
 
-// Without any frame to hang on to: the turn comes and the context ends at the same time.
+// Without any message to hang on to: the turn comes and the context ends at the same time.
 func TestCancelRacingWithTheTurnLosesNeitherTurnNorNode(t *testing.T) { // I5 I9
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, p := dial(t, s, "", tier.WithHandOff(0))
+		mu := locks.Mutex("/locks/a")
 		for round := range 300 {
 			hold := acquire(t, mu)
 			ctx, cancel := context.WithCancelCause(soon(t))
@@ -217,11 +211,9 @@ func TestCancelRacingWithTheTurnLosesNeitherTurnNorNode(t *testing.T) { // I5 I9
 				last = start(soon(t), mu).blocked(t)
 			}
 			var turn sync.Once
-			srv.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Stage == zktest.Reply && f.Op == zktest.OpGetData {
-					turn.Do(func() { go cancel(errChangedMind) })
-				}
-				return zktest.Pass
+			p.Messages(func() bool {
+				turn.Do(func() { go cancel(errChangedMind) })
+				return false
 			})
 			release(t, hold)
 			if <-racer.done; racer.err == nil {
@@ -233,9 +225,9 @@ func TestCancelRacingWithTheTurnLosesNeitherTurnNorNode(t *testing.T) { // I5 I9
 				release(t, last.granted(t))
 			}
 			synctest.Wait()
-			srv.Intercept(nil)
+			p.Messages(nil)
 			cancel(nil)
-			if nodes := srv.Children("/locks/a"); len(nodes) != 0 {
+			if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
 				t.Fatalf("left behind: %v", nodes)
 			}
 		}

@@ -13,9 +13,9 @@ import (
 )
 
 func TestCloseLosesHoldsAndTurnsWaitersAway(t *testing.T) { // I10
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		elsewhere := acquire(t, process(t, srv).Mutex("/locks/elsewhere"))
-		locks := process(t, srv)
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		elsewhere := acquire(t, zkProcess(t, srv).Mutex("/locks/elsewhere"))
+		locks := zkProcess(t, srv)
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		ctx := hold.Context(t.Context())
 		var waiters []*acquisition
@@ -51,8 +51,8 @@ func TestCloseLosesHoldsAndTurnsWaitersAway(t *testing.T) { // I10
 }
 
 func TestClosedRegistryRefusesEverything(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := zkProcess(t, srv)
 		mu := locks.Mutex("/locks/a")
 		for range 2 {
 			if err := locks.Close(); err != nil {
@@ -73,8 +73,8 @@ func TestClosedRegistryRefusesEverything(t *testing.T) {
 
 // The server decides when a session ends, but not when Close does.
 func TestCloseIsBoundedWhenTheServerIsMute(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := zkProcess(t, srv)
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		waiter := start(soon(t), locks.Mutex("/locks/a")).blocked(t)
 		srv.Freeze()
@@ -98,8 +98,8 @@ func TestCloseAtAnyFrameLeavesNothing(t *testing.T) { // I5 I10
 	const enough = 40
 	for at := range enough {
 		reached := false
-		bubble(t, func(t *testing.T, srv *zktest.Server) {
-			locks := process(t, srv)
+		zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+			locks := zkProcess(t, srv)
 			mu := locks.Mutex("/locks/a")
 			var frames atomic.Int32
 			srv.Intercept(func(*zktest.Frame) zktest.Action {
@@ -131,7 +131,7 @@ func TestCloseAtAnyFrameLeavesNothing(t *testing.T) { // I5 I10
 }
 
 func TestCloseFromAnObserverReturns(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		operator := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
 		lose := func(parent string) {
 			nodes, _, err := operator.Children(parent)
@@ -164,7 +164,7 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 					}
 				}},
 			}[from]
-			locks = observed(t, srv, observer)
+			locks = zkObserved(t, srv, observer)
 			hold := acquire(t, locks.Mutex("/locks/a"))
 			permits, err := locks.Semaphore("/permits", 3).Acquire(soon(t), 1)
 			if err != nil {
@@ -185,8 +185,8 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 }
 
 func TestTryAfterCloseSaysSoWhileALostHoldIsLeft(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := zkProcess(t, srv)
 		mu, sem := locks.Mutex("/locks/a"), locks.Semaphore("/permits", 1)
 		hold := acquire(t, mu)
 		permits, err := sem.Acquire(soon(t), 1)

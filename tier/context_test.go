@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // A jobKey is where the contexts of these tests carry a value.
@@ -36,11 +36,11 @@ func wantEnded(t *testing.T, what string, ctx context.Context, want error) {
 }
 
 func TestContextOfAHoldThatIsOverIsDoneWhenItReturns(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		hold := acquire(t, process(t, srv).Mutex("/locks/a"))
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
 		parents := map[string]context.Context{"a parent that ends": t.Context(), "one that does not": context.Background()}
 		hold.Context(parents["a parent that ends"]) // the hold knows of it
-		srv.Expire(srv.Sessions()[0].ID)
+		s.Expire("/locks/a", 0)
 		<-hold.Lost()
 		for name, parent := range parents {
 			wantEnded(t, "lost, "+name, hold.Context(parent), tier.ErrLost)
@@ -56,10 +56,10 @@ func TestContextOfAHoldThatIsOverIsDoneWhenItReturns(t *testing.T) {
 }
 
 func TestCauseOfALostHoldsContextIsTheLossThoughItIsReleasedAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		hold := acquire(t, process(t, srv).Mutex("/locks/a"))
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
 		ctx := hold.Context(t.Context())
-		srv.Expire(srv.Sessions()[0].ID)
+		s.Expire("/locks/a", 0)
 		<-hold.Lost()
 		_ = hold.Release() // ErrLost
 		wantEnded(t, "lost and released", ctx, tier.ErrLost)
@@ -67,8 +67,8 @@ func TestCauseOfALostHoldsContextIsTheLossThoughItIsReleasedAtOnce(t *testing.T)
 }
 
 func TestContextMadeDuringTheReleaseEndsWithIt(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		outer := acquire(t, mu)
 		ctx := outer.Context(t.Context())
 		for range 500 {
@@ -98,8 +98,8 @@ func TestContextMadeDuringTheReleaseEndsWithIt(t *testing.T) {
 // What is derived from a hold's context ends in the same instant, as with the contexts of
 // the standard library: before Release returns, and before cancel does.
 func TestContextEndsWhenItsHoldOrItsParentDoes(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		hold := acquire(t, process(t, srv).Mutex("/locks/a"))
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
 		enough := errors.New("enough")
 		parent, cancel := context.WithCancelCause(t.Context())
 		derive := func(parent context.Context) []context.Context {
@@ -126,8 +126,8 @@ func TestContextEndsWhenItsHoldOrItsParentDoes(t *testing.T) {
 }
 
 func TestContextHasTheValuesAndTheDeadlineOfItsParent(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		hold := acquire(t, process(t, srv).Mutex("/locks/a"))
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
 		defer release(t, hold)
 		hour, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -165,8 +165,8 @@ func (c counted) Value(key any) any {
 
 // A function that enters again and again asks its way through as many contexts.
 func TestALookUpTakesOneStepForEachNestedHold(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		asked := 0
 		ctx := context.Context(counted{t.Context(), &asked})
 		for range 40 {
@@ -191,8 +191,8 @@ type uncomparable struct {
 }
 
 func TestContextIsDerivedFromAnyKindOfContext(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		hold := acquire(t, process(t, srv).Mutex("/locks/a"))
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
 		first, second := hold.Context(uncomparable{Context: t.Context()}), hold.Context(uncomparable{Context: t.Context()})
 		release(t, hold)
 		wantEnded(t, "first", first, tier.ErrReleased)
@@ -203,7 +203,7 @@ func TestContextIsDerivedFromAnyKindOfContext(t *testing.T) {
 // A hold that lasts may serve any number of pieces of work under one context, and of others that end; and a node that
 // lasts any number of holds.
 func TestContextsKeepNothingInTheirHold(t *testing.T) { // I10
-	metered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+	metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process(tier.WithLinger(time.Hour))
 		hold := acquire(t, mu)
 		renew := func() { // with one context for all

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestDoRunsUnderTheLock(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		var inside context.Context
 		err := mu.Do(soon(t), func(ctx context.Context) error {
 			inside = ctx
@@ -19,7 +19,7 @@ func TestDoRunsUnderTheLock(t *testing.T) {
 			if hold == nil || hold.Err() != nil {
 				t.Errorf("HoldFrom inside Do: %v, want the hold", hold)
 			}
-			if n := len(srv.Children("/locks/a")); n != 1 {
+			if n := len(s.Queue("/locks/a")); n != 1 {
 				t.Errorf("%d nodes inside Do, want 1", n)
 			}
 			return mu.Do(ctx, func(context.Context) error { return nil }) // enters again
@@ -33,18 +33,18 @@ func TestDoRunsUnderTheLock(t *testing.T) {
 		if !errors.Is(context.Cause(inside), tier.ErrReleased) {
 			t.Errorf("cause of the context after Do: got %v, want ErrReleased", context.Cause(inside))
 		}
-		if n := len(srv.Children("/locks/a")); n != 0 {
+		if n := len(s.Queue("/locks/a")); n != 0 {
 			t.Errorf("%d nodes after Do, want 0", n)
 		}
 	})
 }
 
 func TestDoJoinsTheErrorsOfFunctionAndRelease(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		failed := errors.New("failed")
 		err := mu.Do(soon(t), func(ctx context.Context) error {
-			srv.Expire(srv.Sessions()[0].ID)
+			s.Expire("/locks/a", 0)
 			<-ctx.Done()
 			return failed
 		})
@@ -55,8 +55,8 @@ func TestDoJoinsTheErrorsOfFunctionAndRelease(t *testing.T) {
 }
 
 func TestDoReleasesOnPanic(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		func() {
 			defer func() {
 				if r := recover(); r != "oops" {
@@ -65,7 +65,7 @@ func TestDoReleasesOnPanic(t *testing.T) {
 			}()
 			_ = mu.Do(soon(t), func(context.Context) error { panic("oops") })
 		}()
-		if n := len(srv.Children("/locks/a")); n != 0 {
+		if n := len(s.Queue("/locks/a")); n != 0 {
 			t.Errorf("%d nodes after a panic, want 0", n)
 		}
 		release(t, acquire(t, mu))
@@ -73,8 +73,8 @@ func TestDoReleasesOnPanic(t *testing.T) {
 }
 
 func TestDoWithoutTheLockDoesNotCallTheFunction(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		hold := acquire(t, mu)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errChangedMind)

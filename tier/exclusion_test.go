@@ -43,7 +43,7 @@ func TestManyGoroutinesOfManyProcessesExcludeEachOther(t *testing.T) { // I1 I2 
 	var wg sync.WaitGroup
 	turns := make([]atomic.Int64, processes)
 	for p := range processes {
-		locks := dial(t, addr)
+		locks := zkDial(t, addr)
 		for g := range goroutines {
 			which := g % len(paths)
 			wg.Go(func() {
@@ -75,7 +75,7 @@ func TestManyGoroutinesOfManyProcessesExcludeEachOther(t *testing.T) { // I1 I2 
 			t.Errorf("process %d never had the lock", p)
 		}
 	}
-	observer := dial(t, addr)
+	observer := zkDial(t, addr)
 	for _, path := range paths {
 		awaitContenders(t, observer.Mutex(path), 0)
 	}

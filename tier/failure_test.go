@@ -15,8 +15,8 @@ import (
 )
 
 func TestUnreachableServerEndsAcquireWithBothCausesAtItsDeadline(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := zkProcess(t, srv).Mutex("/locks/a")
 		member := srv.Member("127.0.0.1:2181")
 		member.Refuse()
 		member.Cut()
@@ -54,8 +54,8 @@ func TestUnreachableServerEndsAcquireWithBothCausesAtItsDeadline(t *testing.T) {
 
 // Whoever forgets the context of its hold waits for itself, and has to find out why.
 func TestWaitThatEndsSaysWhetherThisProcessHasTheLock(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		here, elsewhere := process(t, srv).Mutex("/locks/a"), process(t, srv).Mutex("/locks/a")
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		here, elsewhere := zkProcess(t, srv).Mutex("/locks/a"), zkProcess(t, srv).Mutex("/locks/a")
 		hold := acquire(t, here)
 		for mu, want := range map[*tier.Mutex]bool{here: true, elsewhere: false} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -71,18 +71,18 @@ func TestWaitThatEndsSaysWhetherThisProcessHasTheLock(t *testing.T) {
 
 // An error that retrying cannot fix reaches everybody who waits, of one attempt.
 func TestPermanentErrorReachesEveryWaiterAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
 		mustCreate(t, conn, "/readonly", 0, zk.PermRead)
 		mustCreate(t, conn, "/ephemeral", zk.FlagEphemeral, zk.PermAll)
-		locks := process(t, srv)
+		locks := zkProcess(t, srv)
 		for path, want := range map[string]error{
 			"/readonly":       zk.ErrNoAuth,
 			"/readonly/lock":  zk.ErrNoAuth,
 			"/ephemeral":      zk.ErrNoChildrenForEphemerals,
 			"/ephemeral/lock": zk.ErrNoChildrenForEphemerals,
 		} {
-			answerLate(srv, zktest.OpCreate, time.Second)
+			zkAnswerLate(srv, zktest.OpCreate, time.Second)
 			answers := time.Second
 			if strings.HasSuffix(path, "/lock") { // first of all it is found to be missing
 				answers *= 2
@@ -109,7 +109,7 @@ func TestPermanentErrorsOfTheRealServer(t *testing.T) {
 	conn := outsider(t, addr, net.DialTimeout)
 	mustCreate(t, conn, "/real-readonly", 0, zk.PermRead)
 	mustCreate(t, conn, "/real-ephemeral", zk.FlagEphemeral, zk.PermAll)
-	locks := dial(t, addr)
+	locks := zkDial(t, addr)
 	for path, want := range map[string]error{
 		"/real-readonly":       zk.ErrNoAuth,
 		"/real-ephemeral":      zk.ErrNoChildrenForEphemerals,
@@ -124,9 +124,9 @@ func TestPermanentErrorsOfTheRealServer(t *testing.T) {
 }
 
 func TestBadPathSendsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
-		var m meter
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := zkProcess(t, srv)
+		var m zkMeter
 		srv.Intercept(m.note)
 		for _, path := range []string{"", "/", "relative", "/a//b", "/a/", "/zookeeper/x"} {
 			mu := locks.Mutex(path)

@@ -86,7 +86,7 @@ func TestFramesOfAStrictTurn(t *testing.T) {
 								if got := float64(frames) / float64(turns); got > row.want {
 									t.Errorf("%v frames for each turn, want %v at most", got, row.want)
 								}
-								if got := writes(requests); got != turns {
+								if got := zkWrites(requests); got != turns {
 									t.Errorf("%d writes for %d turns, want one each", got, turns)
 								}
 							}

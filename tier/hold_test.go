@@ -8,13 +8,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestReleaseEndsTheContextsOfItsHoldOnly(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		outer := acquire(t, mu)
 		outerCtx := outer.Context(t.Context())
 		inner, err := mu.Acquire(outerCtx)
@@ -43,8 +44,8 @@ func TestReleaseEndsTheContextsOfItsHoldOnly(t *testing.T) {
 
 // The context of Acquire bounds the wait, not the work.
 func TestHoldOutlivesContextOfAcquire(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		ctx, cancel := context.WithCancel(t.Context())
 		hold, err := mu.Acquire(ctx)
 		if err != nil {
@@ -60,8 +61,8 @@ func TestHoldOutlivesContextOfAcquire(t *testing.T) {
 }
 
 func TestMultiWritesWhileTheLockIsOursOnly(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := zkProcess(t, srv).Mutex("/locks/a")
 		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
 		write := func(hold *tier.Hold, name string) error {
 			_, err := tierlock.Multi(soon(t), hold, &zk.CreateRequest{Path: name, Acl: zk.WorldACL(zk.PermAll)})
@@ -107,8 +108,8 @@ func TestMultiWritesWhileTheLockIsOursOnly(t *testing.T) {
 
 // A hold that lasts may serve any number of short pieces of work.
 func TestHoldForgetsContextsThatEnd(t *testing.T) { // I10
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		hold := acquire(t, process(t, srv).Mutex("/locks/a"))
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
 		for range 100 {
 			ctx, cancel := context.WithCancel(t.Context())
 			hold.Context(ctx)

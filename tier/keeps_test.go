@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -14,14 +15,11 @@ import (
 
 // While the connection is up, too: only the grant is lost, not the session.
 func TestLostGrantIsNotHandedOn(t *testing.T) { // I1
-	metered(t, func(t *testing.T, srv *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process(tier.WithHandOff(time.Hour))
 		hold := acquire(t, mu)
 		next := start(soon(t), mu).blocked(t)
-		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
-		if err := conn.Delete("/locks/a/"+srv.Children("/locks/a")[0], -1); err != nil {
-			t.Fatal(err)
-		}
+		s.Remove("/locks/a", 0)
 		<-hold.Lost()
 		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
 			t.Errorf("Release: %v, want ErrLost", err)
@@ -37,7 +35,7 @@ func TestLostGrantIsNotHandedOn(t *testing.T) { // I1
 // The last one that reads is about to leave the lock to linger, which the server has to confirm where there is no lease. Whoever
 // joins meanwhile has it.
 func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I1
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		client, err := zklock.Attach(outsider(t, "127.0.0.1:2181", srv.DialTimeout))
 		if err != nil {
 			t.Fatal(err)
@@ -63,7 +61,7 @@ func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I
 		if err := <-left; err != nil {
 			t.Errorf("Release: %v", err)
 		}
-		writer := start(soon(t), process(t, srv).RWMutex("/locks/a").Writer())
+		writer := start(soon(t), zkProcess(t, srv).RWMutex("/locks/a").Writer())
 		time.Sleep(time.Second)
 		writer.blocked(t)
 		if err := joined.Err(); err != nil {
@@ -77,7 +75,7 @@ func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I
 // A reader of this process that had to wait behind a writer comes in with those of other processes, once that writer has left.
 func TestReadersThatWaitHereComeInOnceTheGrantIsShared(t *testing.T) {
 	const budget = 30 * time.Millisecond
-	rwMetered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(tier.WithHandOff(budget)), process()
 		write := acquire(t, a.Writer())
 		read, err := a.AcquireRead(write.Context(soon(t)))

@@ -41,7 +41,7 @@ func holdUntilKilled(addr string) {
 // kill -9 leaves the lock taken until the session ends, and no longer.
 func TestKilledHolderIsSucceededWithinTheSessionTimeout(t *testing.T) {
 	addr := realServer(t)
-	mu := dial(t, addr).Mutex(holderPath)
+	mu := zkDial(t, addr).Mutex(holderPath)
 	victim := exec.CommandContext(t.Context(), os.Args[0])
 	victim.Env = append(os.Environ(), holderEnv+"="+addr)
 	out, err := victim.StdoutPipe()
@@ -75,7 +75,7 @@ func TestKilledHolderIsSucceededWithinTheSessionTimeout(t *testing.T) {
 
 func TestSecondProcessReallyWaits(t *testing.T) { // I1
 	addr := realServer(t)
-	mu, other := dial(t, addr).Mutex("/second/lock"), dial(t, addr).Mutex("/second/lock")
+	mu, other := zkDial(t, addr).Mutex("/second/lock"), zkDial(t, addr).Mutex("/second/lock")
 	hold := acquire(t, mu)
 	next := start(soon(t), other)
 	awaitContenders(t, mu, 2)
@@ -95,7 +95,7 @@ func TestSecondProcessReallyWaits(t *testing.T) { // I1
 // Empty parents are the server's to remove, which it does with containers only.
 func TestNoEmptyParentsStayOnTheServer(t *testing.T) { // I5
 	addr := realServer(t)
-	locks := dial(t, addr)
+	locks := zkDial(t, addr)
 	conn := outsider(t, addr, net.DialTimeout)
 	for i := range 30 {
 		release(t, acquire(t, locks.Mutex(fmt.Sprint("/parents/", i, "/lock"))))

@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // A lingering node is not taken for a hold: by its own process never, and others are
 // told that it may be one.
 func TestContendersTellALingeringNodeFromAHold(t *testing.T) {
-	metered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+	metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(tier.WithLinger(time.Minute)), process()
 		look := func(mu *tier.Mutex) tier.Contender {
 			queue, err := mu.Contenders(soon(t))

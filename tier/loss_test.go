@@ -7,21 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
-
-// sessionOf returns the session of the process that stands at a place in the queue of
-// /locks/a.
-func sessionOf(t *testing.T, srv *zktest.Server, mu *tier.Mutex, place int) int64 {
-	t.Helper()
-	queue, err := mu.Contenders(soon(t))
-	if err != nil || len(queue) <= place {
-		t.Fatalf("contenders: got %v, %v; want at least %d", queue, err, place+1)
-	}
-	_, stat, _ := srv.Get("/locks/a/" + queue[place].ID)
-	return stat.EphemeralOwner
-}
 
 // lost checks everything that a hold of a lost lock says.
 func lost(ctx context.Context, t *testing.T, hold *tier.Hold) {
@@ -36,8 +25,8 @@ func lost(ctx context.Context, t *testing.T, hold *tier.Hold) {
 }
 
 func TestExpiredSessionEndsEveryHoldOnce(t *testing.T) { // I7
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		outer := acquire(t, mu)
 		outerCtx := outer.Context(t.Context())
 		inner, err := mu.Acquire(outerCtx)
@@ -45,7 +34,7 @@ func TestExpiredSessionEndsEveryHoldOnce(t *testing.T) { // I7
 			t.Fatal(err)
 		}
 		innerCtx := inner.Context(t.Context())
-		srv.Expire(sessionOf(t, srv, mu, 0))
+		s.Expire("/locks/a", 0)
 		lost(outerCtx, t, outer)
 		lost(innerCtx, t, inner)
 		lost(inner.Context(t.Context()), t, inner)
@@ -67,15 +56,15 @@ func TestExpiredSessionEndsEveryHoldOnce(t *testing.T) { // I7
 
 // A process never runs two sections at once, lease or no lease.
 func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		hold := acquire(t, mu)
 		inner, err := mu.Acquire(hold.Context(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		waiter := start(soon(t), mu).blocked(t)
-		srv.Expire(sessionOf(t, srv, mu, 0))
+		s.Expire("/locks/a", 0)
 		<-hold.Lost()
 		time.Sleep(10 * sessionTimeout) // time enough for anybody who does not care; virtual
 		waiter.blocked(t)
@@ -95,16 +84,16 @@ func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 }
 
 func TestWaiterSurvivesTheExpiryOfItsSession(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		holder, mu := process(t, srv).Mutex("/locks/a"), process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		holder, mu := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
 		hold := acquire(t, holder)
 		waiters := []*acquisition{start(soon(t), mu).blocked(t), start(soon(t), mu).blocked(t)}
-		old := sessionOf(t, srv, holder, 1)
-		srv.Expire(old)
+		old := s.Queue("/locks/a")[1]
+		s.Expire("/locks/a", 1)
 		time.Sleep(sessionTimeout) // virtual
 		synctest.Wait()
-		if session := sessionOf(t, srv, holder, 1); session == old {
-			t.Errorf("session of the queued node: got %#x, want a new one", session)
+		if queue := s.Queue("/locks/a"); len(queue) != 2 || queue[1].ID == old.ID {
+			t.Errorf("queue: %v, want a new contender in the place of %v", queue, old)
 		}
 		release(t, hold)
 		for _, w := range waiters {
@@ -118,18 +107,15 @@ func TestWaiterSurvivesTheExpiryOfItsSession(t *testing.T) {
 }
 
 func TestNodeDeletedBySomebodyElseIsLoss(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
-		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		hold := acquire(t, mu)
 		ctx := hold.Context(t.Context())
 		waiter := start(soon(t), mu).blocked(t)
 		<-time.After(sessionTimeout / 6) // from then on its end is heard of
 		synctest.Wait()
 		began := time.Now()
-		if err := conn.Delete("/locks/a/"+srv.Children("/locks/a")[0], -1); err != nil {
-			t.Fatal(err)
-		}
+		s.Remove("/locks/a", 0)
 		lost(ctx, t, hold)
 		if waited := time.Since(began); waited != 0 {
 			t.Errorf("the loss was noticed after %v, want at once", waited)
@@ -144,9 +130,9 @@ func TestNodeDeletedBySomebodyElseIsLoss(t *testing.T) {
 
 // Cut off from the server, the owner knows before anybody else can own the lock.
 func TestOwnerKnowsOfItsLossBeforeTheNextIsGranted(t *testing.T) { // I1 I7
-	for _, direction := range []zktest.Direction{zktest.ToServer, zktest.ToClient} {
-		bubble(t, func(t *testing.T, srv *zktest.Server) {
-			mu, other := process(t, srv).Mutex("/locks/a"), process(t, srv).Mutex("/locks/a")
+	for name, fault := range map[string]memory.Fault{"no command arrives": {Never: true}, "no answer does": {Lost: true}} {
+		bubble(t, func(t *testing.T, s *memory.Server) {
+			mu, other := named(t, s, "first").Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
 			hold := acquire(t, mu)
 			ctx := hold.Context(t.Context())
 			next := start(soon(t), other).blocked(t)
@@ -156,24 +142,27 @@ func TestOwnerKnowsOfItsLossBeforeTheNextIsGranted(t *testing.T) { // I1 I7
 				known <- hold.Err()
 			}()
 			time.Sleep(sessionTimeout) // virtual
-			victim := sessionOf(t, srv, mu, 0)
-			srv.Mute(victim, direction)
+			s.Script(func(process string, _ queue.Command) (f memory.Fault) {
+				if process == "first" {
+					f = fault
+				}
+				return f
+			})
 			cut := time.Now()
 			lost(ctx, t, hold)
 			if took := time.Since(cut); took > sessionTimeout-sessionTimeout/3 {
-				t.Errorf("the loss was known after %v, want by the end of the lease", took)
+				t.Errorf("%s: the loss was known after %v, want by the end of the lease", name, took)
 			}
-			if direction == zktest.ToClient { // its handshakes go on and keep the session alive
-				srv.Expire(victim)
+			if fault.Lost { // its commands go on and keep the session alive
+				s.Expire("/locks/a", 0)
 			}
 			release(t, next.granted(t))
 			if err := <-known; !errors.Is(err, tier.ErrLost) {
-				t.Errorf("first owner when the next one was granted: got %v, want ErrLost", err)
+				t.Errorf("%s: first owner when the next one was granted: got %v, want ErrLost", name, err)
 			}
 			if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-				t.Errorf("Release: got %v, want ErrLost", err)
+				t.Errorf("%s: Release: got %v, want ErrLost", name, err)
 			}
-			srv.Unmute(victim, direction)
 		})
 	}
 }

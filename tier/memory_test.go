@@ -5,13 +5,13 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // Waiting goroutines cost one znode together, and half a kilobyte each besides the goroutine itself.
 func TestWaiterIsCheap(t *testing.T) {
-	metered(t, func(t *testing.T, srv *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		const waiters = 20_000
 		mu, ctx := process(), soon(t)
 		hold := acquire(t, process())
@@ -37,7 +37,7 @@ func TestWaiterIsCheap(t *testing.T) {
 				}()
 			}
 		})
-		if n := len(srv.Children("/locks/a")); n != 2 {
+		if n := len(s.Queue("/locks/a")); n != 2 {
 			t.Errorf("%d waiting goroutines of one process: %d nodes with the holder's, want 2", waiters, n)
 		}
 		each := (waiting - idle) / waiters

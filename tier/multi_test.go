@@ -46,7 +46,7 @@ func TestMultiThatOverlapsTheReleaseTakesNoEffectUnderTheNextOwner(t *testing.T)
 		{"the hold is an inner one", nil, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			metered(t, func(t *testing.T, srv *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+			zkMetered(t, func(t *testing.T, srv *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
 				mu := process(c.opts...)
 				outer := acquire(t, mu)
 				holds := []*tier.Hold{outer}

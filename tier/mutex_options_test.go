@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestHandOffGoesByTheMutexOfTheOwner(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv) // strict
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s) // strict
 		generous := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour))
 		strict := locks.Mutex("/locks/a")
 		first := acquire(t, generous)
@@ -37,13 +38,13 @@ func TestHandOffGoesByTheMutexOfTheOwner(t *testing.T) {
 }
 
 func TestLingerGoesByTheMutexOfTheLastOwner(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		long, short := locks.Mutex("/locks/a", tier.WithLinger(time.Minute)), locks.Mutex("/locks/a", tier.WithLinger(time.Second))
 		gone := func(after time.Duration) bool {
 			time.Sleep(after)
 			synctest.Wait()
-			return len(srv.Children("/locks/a")) == 0
+			return len(s.Queue("/locks/a")) == 0
 		}
 		token := func(mu *tier.Mutex) int64 {
 			hold := acquire(t, mu)
@@ -74,8 +75,8 @@ func TestLingerGoesByTheMutexOfTheLastOwner(t *testing.T) {
 }
 
 func TestNodeOptionsAreForOneLock(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := zkProcess(t, srv)
 		hold := acquire(t, locks.Mutex("/locks/a", zklock.NodeData([]byte("mine")), zklock.NodeACL(zk.WorldACL(zk.PermAll&^zk.PermAdmin))))
 		plain := acquire(t, locks.Mutex("/locks/b"))
 		node, _ := zklock.NodeOf(hold.Grant())
@@ -92,6 +93,13 @@ func TestNodeOptionsAreForOneLock(t *testing.T) {
 		}
 		release(t, hold)
 		release(t, plain)
+		for want, opt := range map[string]tier.MutexOption{
+			"empty ACL": zklock.NodeACL(nil), "data of 524289 bytes": zklock.NodeData(make([]byte, 512<<10+1)),
+		} {
+			if _, err := locks.Mutex("/locks/a", opt).TryAcquire(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want it to say %q", err, want)
+			}
+		}
 	})
 }
 
@@ -100,15 +108,13 @@ type strange struct{}
 func (strange) ForMutex() {}
 
 func TestWrongOptionIsReportedByTheMethodsOfTheMutex(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		for want, opt := range map[string]tier.MutexOption{
 			"wait limit -1s: negative":       tier.WithMaxWait(-time.Second),
 			"hand-off budget -1s: negative":  tier.WithHandOff(-time.Second),
 			"linger -1s: negative":           tier.WithLinger(-time.Second),
 			"option of type tier_test.stran": strange{},
-			"empty ACL":                      zklock.NodeACL(nil),
-			"data of 524289 bytes":           zklock.NodeData(make([]byte, 512<<10+1)),
 		} {
 			mu := locks.Mutex("/locks/a", opt)
 			_, acquired := mu.Acquire(t.Context())
@@ -120,15 +126,15 @@ func TestWrongOptionIsReportedByTheMethodsOfTheMutex(t *testing.T) {
 				}
 			}
 		}
-		if n := len(srv.Children("/")); n != 1 { // /zookeeper
-			t.Errorf("%d nodes at the top", n)
+		if n := len(s.Queue("/locks/a")); n != 0 {
+			t.Errorf("%d contenders, want none", n)
 		}
 	})
 }
 
 func TestMaxWaitLimitsTheWaitAndNotTheWork(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		mu := locks.Mutex("/locks/a", tier.WithMaxWait(time.Second))
 		if err := mu.Do(soon(t), func(ctx context.Context) error {
 			time.Sleep(time.Minute)
@@ -147,8 +153,8 @@ func TestMaxWaitLimitsTheWaitAndNotTheWork(t *testing.T) {
 		}); err != nil {
 			t.Error(err)
 		}
-		if n := len(srv.Children("/locks/a")); n != 0 {
-			t.Errorf("%d nodes left", n)
+		if n := len(s.Queue("/locks/a")); n != 0 {
+			t.Errorf("%d contenders left", n)
 		}
 	})
 }

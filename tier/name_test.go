@@ -60,8 +60,8 @@ func TestNoNameIsAContenderOfTheLockAbove(t *testing.T) {
 			names = append(names, mark+number, "_c_00000000-0000-8000-8000-000000000000-"+mark+number, "x"+mark+number)
 		}
 	}
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks, other := process(t, srv), process(t, srv)
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks, other := zkProcess(t, srv), zkProcess(t, srv)
 		for _, name := range names {
 			below := acquire(t, locks.Mutex(tier.Name("/jobs", name)))
 			for _, above := range []*tier.Mutex{other.Mutex("/jobs"), other.RWMutex("/jobs").Reader(), other.RWMutex("/jobs").Writer()} {

@@ -23,8 +23,8 @@ func watchdog(t *testing.T, what string, lost <-chan struct{}) {
 }
 
 func TestReleaseWithoutLossTellsOfNone(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks, other := process(t, srv), process(t, srv)
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks, other := zkProcess(t, srv), zkProcess(t, srv)
 		mu := locks.Mutex("/locks/a")
 		hold := acquire(t, mu)
 		watchdog(t, "watched", hold.Lost())
@@ -66,9 +66,9 @@ func TestReleaseWithoutLossTellsOfNone(t *testing.T) {
 }
 
 func TestReleaseThatFindsALossTellsOfIt(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		operator := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
-		locks := process(t, srv)
+		locks := zkProcess(t, srv)
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		permits, err := locks.Semaphore("/permits", 3).Acquire(soon(t), 2)
 		if err != nil {

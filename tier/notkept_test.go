@@ -7,35 +7,25 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
-
-// disconnect breaks every connection and lets no other one come about. The lease still runs.
-func disconnect(s *zktest.Server) {
-	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Op == zktest.OpConnect {
-			return zktest.Cut
-		}
-		return zktest.Pass
-	})
-	s.CutAll()
-	synctest.Wait()
-}
 
 // Without a connection nobody can tell whether another process has come, and the lease may be about to end.
 func TestNodeIsNotHandedOnWhileTheConnectionIsDown(t *testing.T) {
-	metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
-		mu := process()
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, p := dial(t, s, "", tier.WithHandOff(time.Hour))
+		mu := locks.Mutex("/locks/a")
 		hold := acquire(t, mu)
 		waiter := start(soon(t), mu).blocked(t)
-		disconnect(s)
+		heal := cut(p)
 		if !hold.Suspended() {
 			t.Fatal("the lock is not suspended")
 		}
 		hold.Release()
 		waiter.blocked(t)
-		s.Intercept(nil)
+		heal()
 		next := waiter.granted(t)
 		if next.Token() == hold.Token() {
 			t.Error("the waiter got the node of the former owner")
@@ -45,13 +35,14 @@ func TestNodeIsNotHandedOnWhileTheConnectionIsDown(t *testing.T) {
 }
 
 func TestNodeDoesNotLingerWhileTheConnectionIsDown(t *testing.T) {
-	metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
-		mu := process(tier.WithLinger(time.Hour))
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, p := dial(t, s, "", tier.WithLinger(time.Hour))
+		mu := locks.Mutex("/locks/a")
 		hold := acquire(t, mu)
-		disconnect(s)
+		heal := cut(p)
 		hold.Release()
 		next := start(soon(t), mu).blocked(t)
-		s.Intercept(nil)
+		heal()
 		if next := next.granted(t); next.Token() == hold.Token() {
 			t.Error("the node was kept")
 		}
@@ -60,11 +51,11 @@ func TestNodeDoesNotLingerWhileTheConnectionIsDown(t *testing.T) {
 
 // A waiter that was chosen a moment ago and leaves gives the node to the next one, but not a lost one.
 func TestLostNodeIsNotPassedOn(t *testing.T) {
-	metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
 		hold := acquire(t, mu)
 		waiters := []*acquisition{start(soon(t), mu).blocked(t), start(soon(t), mu).blocked(t)}
-		s.Expire(sessionOf(t, s, mu, 0))
+		s.Expire("/locks/a", 0)
 		<-hold.Lost()
 		tier.PassOn(hold)
 		for _, w := range waiters {
@@ -80,20 +71,20 @@ func TestLostNodeIsNotPassedOn(t *testing.T) {
 // In the moment in which the lease ends, whoever wants the lock may come before those who are told of the end.
 func TestLostNodeIsNotTakenBackIntoUse(t *testing.T) {
 	for range 50 {
-		metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 			mu := process(tier.WithLinger(time.Hour))
 			other := tier.Sibling(mu, "/locks/b")
 			lease := acquire(t, other)
 			first := acquire(t, mu)
 			release(t, first)
-			s.Freeze()
+			thaw := s.Freeze()
 			<-lease.Lost() // of both
 			next := start(soon(t), mu)
 			synctest.Wait()
 			if !next.pending() && next.hold != nil {
 				t.Fatalf("a lost node was taken back: %v", next.hold.Err())
 			}
-			s.Unfreeze()
+			thaw()
 			release(t, next.granted(t))
 		})
 		if t.Failed() {
@@ -104,22 +95,23 @@ func TestLostNodeIsNotTakenBackIntoUse(t *testing.T) {
 
 // The delete of a node that is being given up has taken effect before anything else is done at its path.
 func TestNobodyQueuesBehindTheOwnNodeThatIsBeingGivenUp(t *testing.T) { // I3, I4
-	metered(t, func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
+	metered(t, func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
 		hold := acquire(t, mu)
 		answer := make(chan struct{})
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpDelete && f.Stage == zktest.Reply {
+		s.Script(func(process string, c queue.Command) memory.Fault {
+			m.note(process, c)
+			if c.Op == queue.Leave {
 				<-answer
 			}
-			return m.note(f)
+			return memory.Fault{}
 		})
 		m.take()
 		tier.PassOn(hold)
 		synctest.Wait()
 		next := start(soon(t), mu).blocked(t)
-		if ops := m.take(); !slices.Equal(ops, []zktest.Op{zktest.OpDelete}) {
-			t.Errorf("sent before the delete was answered: %v, want nothing but the delete", ops)
+		if ops := m.take(); !slices.Equal(ops, []queue.Op{queue.Leave}) {
+			t.Errorf("sent before the command to leave was answered: %v, want nothing but that", ops)
 		}
 		close(answer)
 		release(t, next.granted(t))
@@ -128,7 +120,7 @@ func TestNobodyQueuesBehindTheOwnNodeThatIsBeingGivenUp(t *testing.T) { // I3, I
 
 // A closed registry says so, whatever it was doing.
 func TestClosedRegistryIsNotLocked(t *testing.T) {
-	metered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+	metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
 		hold := acquire(t, mu)
 		tier.Close(mu)

@@ -11,9 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 type callerKey struct{}
@@ -67,28 +66,14 @@ func (d *diary) want(t *testing.T, want ...string) {
 	d.lines, d.ats = nil, nil
 }
 
-func observed(t *testing.T, srv *zktest.Server, o tier.Observer, opts ...tier.Option) *tier.Registry {
-	t.Helper()
-	client, err := zklock.Dial(soon(t), "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext), zklock.WithSessionTimeout(sessionTimeout))
-	if err != nil {
-		t.Fatal(err)
-	}
-	locks, err := tier.New(client.Tier(), append([]tier.Option{tier.WithObserver(o)}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { locks.Close() })
-	return locks
-}
-
 func caller(t *testing.T, name string) context.Context {
 	return context.WithValue(soon(t), callerKey{}, name)
 }
 
 func TestObserverIsToldOfEachTurn(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
-		locks := observed(t, srv, d.observer(), tier.WithHandOff(time.Hour), tier.WithLinger(time.Minute))
+		locks := observed(t, s, d.observer(), tier.WithHandOff(time.Hour), tier.WithLinger(time.Minute))
 		mu := locks.Mutex("/locks/a")
 		d.want(t, "connected")
 
@@ -135,12 +120,12 @@ func TestObserverIsToldOfEachTurn(t *testing.T) {
 }
 
 func TestObserverIsToldOfOtherProcesses(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
 		o := d.observer()
 		o.WaitingAfter = 10 * time.Second
-		mu := observed(t, srv, o).Mutex("/locks/a")
-		theirs := acquire(t, process(t, srv).Mutex("/locks/a"))
+		mu := observed(t, s, o).Mutex("/locks/a")
+		theirs := acquire(t, process(t, s).Mutex("/locks/a"))
 		a := start(caller(t, "A"), mu).blocked(t)
 		time.Sleep(9 * time.Second)
 		d.want(t, "connected")
@@ -155,51 +140,47 @@ func TestObserverIsToldOfOtherProcesses(t *testing.T) {
 }
 
 func TestObserverIsToldOfLossesAndTheConnection(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
-		mu := observed(t, srv, d.observer()).Mutex("/locks/a")
+		locks, p := dial(t, s, "", tier.WithObserver(d.observer()))
+		mu := locks.Mutex("/locks/a")
 		d.want(t, "connected")
 		hold, err := mu.Acquire(caller(t, "A"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		d.want(t, "A acquired found after 0s")
-		session := srv.Sessions()[0].ID
-		server := srv.Member("127.0.0.1:2181")
-		server.Refuse()
-		srv.CutAll()
+		heal := cut(p)
 		d.want(t, "suspended")
-		server.Accept()
-		time.Sleep(2 * time.Second)
+		heal()
+		p.Renew()
 		d.want(t, "connected")
-		srv.Expire(session)
-		time.Sleep(2 * time.Second)
+		s.Expire("/locks/a", 0)
 		synctest.Wait()
 		d.mu.Lock()
-		d.lines = slices.DeleteFunc(d.lines, func(line string) bool { return line == "suspended" }) // before
 		slices.Sort(d.lines)
 		d.mu.Unlock()
 		d.want(t, "A lost by session", "connected", "expired")
 		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
 			t.Error(err)
 		}
-		d.want(t, "A released after 4s lost true")
+		d.want(t, "A released after 1.5s lost true")
 
 		// Nobody but the delete finds out.
 		hold, err = mu.Acquire(caller(t, "B"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		outsiderDelete(t, srv)
+		s.Remove("/locks/a", 0)
 		hold.Release()
 		d.want(t, "B acquired found after 0s", "B lost by deletion", "B released after 0s lost true")
 	})
 }
 
 func TestLossOfTheNextHoldIsNotToldOfTheLast(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
-		mu := observed(t, srv, d.observer(), tier.WithHandOff(time.Hour)).Mutex("/locks/a")
+		mu := observed(t, s, d.observer(), tier.WithHandOff(time.Hour)).Mutex("/locks/a")
 		hold, err := mu.Acquire(caller(t, "A"))
 		if err != nil {
 			t.Fatal(err)
@@ -211,7 +192,7 @@ func TestLossOfTheNextHoldIsNotToldOfTheLast(t *testing.T) {
 		d.mu.Lock()
 		d.lines, d.ats = nil, nil
 		d.mu.Unlock()
-		srv.Expire(srv.Sessions()[0].ID)
+		s.Expire("/locks/a", 0)
 		<-hold.Lost()
 		synctest.Wait()
 		d.mu.Lock()
@@ -225,7 +206,7 @@ func TestLossOfTheNextHoldIsNotToldOfTheLast(t *testing.T) {
 }
 
 func TestReleaseWaitsUntilTheObserverKnowsOfTheLoss(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
 		o := d.observer()
 		o.Connection = nil
@@ -233,11 +214,11 @@ func TestReleaseWaitsUntilTheObserverKnowsOfTheLoss(t *testing.T) {
 			time.Sleep(time.Minute)
 			d.note(ctx, l.At, "lost")
 		}
-		hold, err := observed(t, srv, o).Mutex("/locks/a").Acquire(caller(t, "A"))
+		hold, err := observed(t, s, o).Mutex("/locks/a").Acquire(caller(t, "A"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		srv.Expire(srv.Sessions()[0].ID)
+		s.Expire("/locks/a", 0)
 		<-hold.Lost()
 		synctest.Wait()
 		hold.Release()
@@ -246,9 +227,9 @@ func TestReleaseWaitsUntilTheObserverKnowsOfTheLoss(t *testing.T) {
 }
 
 func TestCloseWaitsUntilTheObserverKnowsOfTheLosses(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		var told []string
-		locks := observed(t, srv, tier.Observer{Lost: func(_ context.Context, l tier.Lost) {
+		locks := observed(t, s, tier.Observer{Lost: func(_ context.Context, l tier.Lost) {
 			time.Sleep(time.Minute)
 			told = append(told, string(l.Cause)) // the detector sees to it that Close waits
 		}})
@@ -265,14 +246,14 @@ func TestCloseWaitsUntilTheObserverKnowsOfTheLosses(t *testing.T) {
 func TestObserverThatBlocksHoldsUpNobodyElse(t *testing.T) {
 	for _, blocks := range []string{"waiting", "acquired", "failed", "lost", "released", "connection"} {
 		t.Run(blocks, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, s *memory.Server) {
 				until := make(chan struct{})
 				block := func(what string, ctx context.Context) {
 					if what == blocks && (ctx == nil || ctx.Value(callerKey{}) == "slow") {
 						<-until
 					}
 				}
-				locks := observed(t, srv, tier.Observer{
+				locks := observed(t, s, tier.Observer{
 					Waiting:    func(ctx context.Context, _ tier.Wait) { block("waiting", ctx) },
 					Acquired:   func(ctx context.Context, _ tier.Acquired) { block("acquired", ctx) },
 					Failed:     func(ctx context.Context, _ tier.Failed) { block("failed", ctx) },
@@ -316,7 +297,7 @@ func TestObserverThatBlocksHoldsUpNobodyElse(t *testing.T) {
 func TestPanicOfAnObserverLeavesNoLock(t *testing.T) {
 	for _, panics := range []string{"waiting", "acquired"} {
 		t.Run(panics, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, s *memory.Server) {
 				armed := true
 				hurt := func(what string) {
 					if armed && what == panics {
@@ -324,11 +305,11 @@ func TestPanicOfAnObserverLeavesNoLock(t *testing.T) {
 						panic("observer")
 					}
 				}
-				locks := observed(t, srv, tier.Observer{
+				locks := observed(t, s, tier.Observer{
 					Waiting:  func(context.Context, tier.Wait) { hurt("waiting") },
 					Acquired: func(context.Context, tier.Acquired) { hurt("acquired") },
 				})
-				theirs := acquire(t, process(t, srv).Mutex("/locks/a"))
+				theirs := acquire(t, process(t, s).Mutex("/locks/a"))
 				time.AfterFunc(2*time.Second, func() { theirs.Release() })
 				mu := locks.Mutex("/locks/a")
 				func() {
@@ -349,8 +330,8 @@ func TestPanicOfAnObserverLeavesNoLock(t *testing.T) {
 }
 
 func TestObserverIsForARegistry(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		if _, err := process(t, srv).Mutex("/locks/a", tier.WithObserver(tier.Observer{})).TryAcquire(t.Context()); err == nil {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		if _, err := process(t, s).Mutex("/locks/a", tier.WithObserver(tier.Observer{})).TryAcquire(t.Context()); err == nil {
 			t.Error("one lock got an observer")
 		}
 	})

@@ -6,17 +6,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // Metrics and traces observe the same locks.
 func TestAllObserversAreTold(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		first, second := new(diary), new(diary)
 		o := second.observer()
 		o.WaitingAfter = 100 * time.Millisecond
-		locks := observed(t, srv, first.observer(), tier.WithObserver(tier.Observer{}), tier.WithObserver(o))
+		locks := observed(t, s, first.observer(), tier.WithObserver(tier.Observer{}), tier.WithObserver(o))
 		mu := locks.Mutex("/locks/a")
 		synctest.Wait() // the connection is told by a goroutine of its own
 		hold, err := mu.Acquire(caller(t, "A"))
@@ -26,7 +26,7 @@ func TestAllObserversAreTold(t *testing.T) {
 		ctx, cancel := context.WithTimeout(caller(t, "B"), time.Second/2)
 		defer cancel()
 		<-start(ctx, mu).done
-		srv.Expire(srv.Sessions()[0].ID)
+		s.Expire("/locks/a", 0)
 		<-hold.Lost()
 		synctest.Wait()
 		hold.Release()

@@ -1,49 +1,36 @@
 package tier_test
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
 )
 
-// answerLate delays the answers to one kind of request: what was asked has happened on
-// the server, and the client does not know.
-func answerLate(srv *zktest.Server, op zktest.Op, d time.Duration) {
-	srv.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Stage == zktest.Reply && f.Op == op {
-			return zktest.Delay(d)
-		}
-		return zktest.Pass
-	})
-}
-
-// Who waits when the owner releases gets a node made in the transaction that ends the
-// owner's, and no turn before that is known to have happened.
+// Who waits when the owner releases queues with the command that removes the
+// owner, and has no turn before that is known to have happened.
 func TestNodeGoesBeforeTheGateOpensForAWaiter(t *testing.T) { // I4
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		hold := acquire(t, mu)
-		old := srv.Children("/locks/a")[0]
 		waiter := start(soon(t), mu).blocked(t)
-		answerLate(srv, zktest.OpMulti, time.Second)
+		answerLate(s, queue.Enter, time.Second)
 		released := make(chan struct{})
 		go func() {
 			defer close(released)
 			release(t, hold)
 		}()
 		waiter.blocked(t)
-		if srv.Exists("/locks/a/" + old) {
-			t.Error("the owner's node is still there after its release")
-		}
 		select {
 		case <-released:
 			t.Error("Release returned before the answer")
 		default:
 		}
-		if n := len(srv.Children("/locks/a")); n != 1 {
-			t.Errorf("%d nodes after the release, want the waiter's", n)
+		if left := s.Queue("/locks/a"); len(left) != 1 || left[0].Token == hold.Token() {
+			t.Errorf("contenders after the release: %v, want the waiter's", left)
 		}
 		began := time.Now()
 		next := waiter.granted(t)
@@ -60,10 +47,10 @@ func TestNodeGoesBeforeTheGateOpensForAWaiter(t *testing.T) { // I4
 
 // Who comes while the node is being deleted waits for the end of that.
 func TestNodeGoesBeforeTheGateOpensForALatecomer(t *testing.T) { // I3 I4
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		hold := acquire(t, mu)
-		answerLate(srv, zktest.OpDelete, time.Second)
+		answerLate(s, queue.Leave, time.Second)
 		released := make(chan struct{})
 		go func() {
 			defer close(released)
@@ -71,7 +58,7 @@ func TestNodeGoesBeforeTheGateOpensForALatecomer(t *testing.T) { // I3 I4
 		}()
 		synctest.Wait()
 		latecomer := start(soon(t), mu).blocked(t)
-		if nodes := srv.Children("/locks/a"); len(nodes) != 0 {
+		if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
 			t.Errorf("nodes while the delete is not answered: got %v, want none", nodes)
 		}
 		began := time.Now()
@@ -80,21 +67,18 @@ func TestNodeGoesBeforeTheGateOpensForALatecomer(t *testing.T) { // I3 I4
 			t.Errorf("the gate opened %v before the answer", time.Second-waited)
 		}
 		<-released
-		srv.Intercept(nil)
+		s.Script(nil)
 		release(t, next)
 	})
 }
 
 // The one that waits elsewhere goes first: the gate is no way around the queue.
 func TestReleaseServesTheOtherProcessBeforeTheOwnWaiters(t *testing.T) { // I4 I6
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu, other := process(t, srv).Mutex("/locks/a"), process(t, srv).Mutex("/locks/a")
-		srv.OnChange(func(v zktest.View, _ []zktest.Change) {
-			for session, n := range lockNodes(v, "/locks/a") {
-				if n > 1 {
-					t.Errorf("session %#x has %d nodes, want 1", session, n)
-				}
-			}
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu, other := named(t, s, "one").Mutex("/locks/a"), named(t, s, "other").Mutex("/locks/a")
+		s.Script(func(string, queue.Command) memory.Fault {
+			wantOneEach(t, s)
+			return memory.Fault{}
 		})
 		hold := acquire(t, mu)
 		own := start(soon(t), mu).blocked(t)
@@ -110,25 +94,25 @@ func TestReleaseServesTheOtherProcessBeforeTheOwnWaiters(t *testing.T) { // I4 I
 // A release that the server does not answer neither hangs nor opens the gate to a second
 // node in front of the first.
 func TestReleaseWithoutAnAnswerIsBoundedAndLeavesNothing(t *testing.T) { // I5
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		hold := acquire(t, mu)
-		srv.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Request && f.Op == zktest.OpDelete && f.Nth == 1 {
-				return zktest.Drop
+		var first sync.Once
+		s.Script(func(_ string, c queue.Command) (f memory.Fault) {
+			if c.Op == queue.Leave {
+				first.Do(func() { f.Never = true })
 			}
-			return zktest.Pass
+			return f
 		})
 		began := time.Now()
 		release(t, hold)
 		if took := time.Since(began); took > sessionTimeout/3 {
 			t.Errorf("Release took %v, want at most %v", took, sessionTimeout/3)
 		}
-		srv.CutAll() // the library waits for the answer until then
 		release(t, acquire(t, mu))
 		time.Sleep(sessionTimeout) // virtual
 		synctest.Wait()
-		if nodes := srv.Children("/locks/a"); len(nodes) != 0 {
+		if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
 			t.Errorf("left behind: %v", nodes)
 		}
 	})

@@ -6,13 +6,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestHoldOfAnotherMutexDoesNotReenter(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks, other := process(t, srv), process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, other := process(t, s), process(t, s)
 		a := acquire(t, locks.Mutex("/locks/a"))
 		ctx := a.Context(soon(t))
 		b := acquire(t, locks.Mutex("/locks/b"))
@@ -30,8 +30,8 @@ func TestHoldOfAnotherMutexDoesNotReenter(t *testing.T) {
 
 // A context that outlived its hold queues like any other.
 func TestDeadHoldInDetachedContextQueues(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		dead := acquire(t, mu)
 		ctx := context.WithoutCancel(dead.Context(t.Context()))
 		release(t, dead)
@@ -49,8 +49,8 @@ func TestDeadHoldInDetachedContextQueues(t *testing.T) {
 // A dead hold is dead even while another hold of its ownership lives, and even if it
 // died of loss.
 func TestDetachedContextDoesNotReviveAHold(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		outer := acquire(t, mu)
 		dead := context.WithoutCancel(outer.Context(soon(t)))
 		inner, err := mu.Acquire(dead)
@@ -62,7 +62,7 @@ func TestDetachedContextDoesNotReviveAHold(t *testing.T) {
 		release(t, inner)
 		lostHold := waiter.granted(t)
 		dead = context.WithoutCancel(lostHold.Context(soon(t)))
-		srv.Expire(srv.Sessions()[0].ID)
+		s.Expire("/locks/a", 0)
 		<-lostHold.Lost()
 		_ = lostHold.Release() // ErrLost
 		next, err := mu.Acquire(dead)
@@ -74,8 +74,8 @@ func TestDetachedContextDoesNotReviveAHold(t *testing.T) {
 }
 
 func TestGoroutinesSharingContextShareHold(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		hold := acquire(t, mu)
 		ctx := hold.Context(t.Context())
 		inside, all := make(chan struct{}), make(chan struct{})
@@ -96,23 +96,23 @@ func TestGoroutinesSharingContextShareHold(t *testing.T) {
 			<-inside
 		}
 		release(t, hold)
-		if n := len(srv.Children("/locks/a")); n != 1 {
+		if n := len(s.Queue("/locks/a")); n != 1 {
 			t.Errorf("%d nodes while ten share the hold, want 1", n)
 		}
 		close(all)
 		wg.Wait()
-		if n := len(srv.Children("/locks/a")); n != 0 {
+		if n := len(s.Queue("/locks/a")); n != 0 {
 			t.Errorf("%d nodes after the last of ten, want 0", n)
 		}
 	})
 }
 
 func TestReentryFailsAfterLoss(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		hold := acquire(t, mu)
 		ctx := hold.Context(t.Context())
-		srv.Expire(srv.Sessions()[0].ID)
+		s.Expire("/locks/a", 0)
 		<-hold.Lost()
 		for name, ctx := range map[string]context.Context{"hold's": ctx, "detached": context.WithoutCancel(ctx)} {
 			if _, err := mu.Acquire(ctx); !errors.Is(err, tier.ErrLost) {
@@ -129,8 +129,8 @@ func TestReentryFailsAfterLoss(t *testing.T) {
 }
 
 func TestMutexesOfOnePathShareOneGate(t *testing.T) { // I3
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		one, two := locks.Mutex("/locks/a"), locks.Mutex("/locks/a")
 		hold := acquire(t, one)
 		inner, err := two.Acquire(hold.Context(t.Context()))
@@ -139,7 +139,7 @@ func TestMutexesOfOnePathShareOneGate(t *testing.T) { // I3
 		}
 		release(t, inner)
 		waiter := start(soon(t), two).blocked(t)
-		if n := len(srv.Children("/locks/a")); n != 1 {
+		if n := len(s.Queue("/locks/a")); n != 1 {
 			t.Errorf("%d nodes for two mutexes of one path, want 1", n)
 		}
 		release(t, hold)

@@ -84,7 +84,7 @@ func wantQuarantine(t *testing.T, err error, want *second.QuarantineError) {
 }
 
 func TestQuarantineIsToldByTryByWaitAndByErr(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks, q := quarantined(t, srv, newStore{quarantine: seclusion(10 * time.Second)})
 		mu := locks.Mutex("/locks/a")
 		wantQuarantine(t, locks.Err(), q)
@@ -119,7 +119,7 @@ func TestQuarantineIsToldByTryByWaitAndByErr(t *testing.T) {
 
 // Whoever is yet to be seen in the queue knows of the quarantine all the same.
 func TestWaitWhosePlaceIsUnknownTellsOfTheQuarantine(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks, q := quarantined(t, srv, newStore{quarantine: seclusion(10 * time.Second), unseen: true})
 		wantQuarantine(t, waitError(t, t.Context(), locks.Mutex("/locks/a")), q)
 	})
@@ -137,7 +137,7 @@ func TestWaitInAQuarantineNamesNoHolder(t *testing.T) {
 
 // A holder that was granted the lock before keeps it, and can hand it on.
 func TestQuarantineIsNoSuspension(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks, q := quarantined(t, srv, newStore{quarantine: seclusion(0)})
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		q.Until = time.Now().Add(time.Minute)

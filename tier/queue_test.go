@@ -8,49 +8,31 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
 )
 
-// lockNodes counts the nodes of each session below a lock path.
-func lockNodes(v zktest.View, path string) map[int64]int {
-	nodes := make(map[int64]int)
-	for _, name := range v.Children(path) {
-		_, stat, _ := v.Get(path + "/" + name)
-		nodes[stat.EphemeralOwner]++
-	}
-	return nodes
-}
-
-// A thousand goroutines cost one node, one watch and one create.
-func TestThousandWaitersCostOneNode(t *testing.T) { // I3
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		hold := acquire(t, process(t, srv).Mutex("/locks/a"))
-		mu := process(t, srv).Mutex("/locks/a")
-		srv.OnChange(func(v zktest.View, _ []zktest.Change) {
-			for session, n := range lockNodes(v, "/locks/a") {
-				if n > 1 {
-					t.Errorf("session %#x has %d nodes, want 1", session, n)
-				}
-			}
-		})
+// A thousand goroutines cost one contender and one command.
+func TestThousandWaitersCostOneContender(t *testing.T) { // I3
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, named(t, s, "holder").Mutex("/locks/a"))
+		mu := named(t, s, "other").Mutex("/locks/a")
 		var m meter
-		srv.Intercept(m.note)
-		before := srv.Watches()
+		s.Script(func(process string, c queue.Command) memory.Fault {
+			wantOneEach(t, s)
+			return m.note(process, c)
+		})
 		waiters := make([]*acquisition, 1000)
 		for i := range waiters {
 			waiters[i] = start(soon(t), mu)
 		}
 		synctest.Wait()
-		if n := len(srv.Children("/locks/a")); n != 2 {
-			t.Errorf("%d nodes of two processes, want 2", n)
+		if n := len(s.Queue("/locks/a")); n != 2 {
+			t.Errorf("%d contenders of two processes, want 2", n)
 		}
-		if n := srv.Watches() - before; n > 2 {
-			t.Errorf("%d watches for a thousand waiters, want those of node and predecessor", n)
-		}
-		if n := writes(m.take()); n != 1 {
-			t.Errorf("%d writes for a thousand waiters, want 1", n)
+		if ops := m.take(); !slices.Equal(ops, []queue.Op{queue.Enter}) {
+			t.Errorf("commands for a thousand waiters: %v, want one", ops)
 		}
 		release(t, hold)
 		var wg sync.WaitGroup
@@ -58,15 +40,15 @@ func TestThousandWaitersCostOneNode(t *testing.T) { // I3
 			wg.Go(func() { release(t, w.granted(t)) })
 		}
 		wg.Wait()
-		if n := len(srv.Children("/locks/a")); n != 0 {
-			t.Errorf("%d nodes in the end, want 0", n)
+		if n := len(s.Queue("/locks/a")); n != 0 {
+			t.Errorf("%d contenders in the end, want 0", n)
 		}
 	})
 }
 
 func TestGoroutinesAreServedInOrderOfTheirCalls(t *testing.T) { // I6
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		var waiters []*acquisition
 		for range 20 {
@@ -89,16 +71,16 @@ func TestGoroutinesAreServedInOrderOfTheirCalls(t *testing.T) { // I6
 // Strict: a process that wants another turn queues for it behind the others, however
 // many of its goroutines wait.
 func TestProcessesAreServedInOrderOfTheirNodes(t *testing.T) { // I6
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		var (
 			mu     sync.Mutex
 			served strings.Builder
 			wg     sync.WaitGroup
 		)
-		first := process(t, srv)
+		first := process(t, s)
 		hold := acquire(t, first.Mutex("/locks/a"))
 		names := []string{"a", "b", "c"}
-		processes := []*tier.Registry{first, process(t, srv), process(t, srv)}
+		processes := []*tier.Registry{first, process(t, s), process(t, s)}
 		for i, locks := range processes {
 			for range 4 {
 				wg.Go(func() {
@@ -120,11 +102,11 @@ func TestProcessesAreServedInOrderOfTheirNodes(t *testing.T) { // I6
 }
 
 func TestTokensGrowAndContendersShowTheQueue(t *testing.T) { // I8
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		var waiters []*acquisition
 		mutexes := make([]*tier.Mutex, 3)
 		for i := range mutexes {
-			mutexes[i] = process(t, srv, zklock.WithLabel(fmt.Sprint("p", i))).Mutex("/locks/a")
+			mutexes[i] = named(t, s, fmt.Sprint("p", i)).Mutex("/locks/a")
 		}
 		hold := acquire(t, mutexes[0])
 		for _, mu := range mutexes[1:] {

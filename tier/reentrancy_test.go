@@ -7,14 +7,14 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestNestedHoldsReleaseInAnyOrderAndTheLastReleasesTheLock(t *testing.T) {
 	orders := [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		for _, order := range orders {
 			outer := acquire(t, mu)
 			ctx := outer.Context(t.Context())
@@ -31,12 +31,12 @@ func TestNestedHoldsReleaseInAnyOrderAndTheLastReleasesTheLock(t *testing.T) {
 				holds = append(holds, inner)
 			}
 			for i, which := range order {
-				if n := len(srv.Children("/locks/a")); n != 1 {
+				if n := len(s.Queue("/locks/a")); n != 1 {
 					t.Errorf("order %v: %d nodes before release %d, want 1", order, n, i)
 				}
 				release(t, holds[which])
 			}
-			if n := len(srv.Children("/locks/a")); n != 0 {
+			if n := len(s.Queue("/locks/a")); n != 0 {
 				t.Errorf("order %v: %d nodes after the last release, want 0", order, n)
 			}
 		}
@@ -44,11 +44,11 @@ func TestNestedHoldsReleaseInAnyOrderAndTheLastReleasesTheLock(t *testing.T) {
 }
 
 func TestReentrySendsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		hold := acquire(t, mu)
 		var m meter
-		srv.Intercept(m.note)
+		s.Script(m.note)
 		for _, enter := range []func(context.Context) (*tier.Hold, error){mu.Acquire, mu.TryAcquire} {
 			inner, err := enter(hold.Context(t.Context()))
 			if err != nil {
@@ -66,8 +66,8 @@ func TestReentrySendsNothing(t *testing.T) {
 
 // A release too many must never touch what the next owner has.
 func TestReleaseTooManySendsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		hold := acquire(t, mu)
 		inner, err := mu.Acquire(hold.Context(t.Context()))
 		if err != nil {
@@ -85,7 +85,7 @@ func TestReleaseTooManySendsNothing(t *testing.T) {
 		synctest.Wait()
 
 		var m meter
-		srv.Intercept(m.note)
+		s.Script(m.note)
 		for range 3 {
 			if err := hold.Release(); !errors.Is(err, tier.ErrReleased) {
 				t.Errorf("second Release: got %v, want ErrReleased", err)
@@ -100,8 +100,8 @@ func TestReleaseTooManySendsNothing(t *testing.T) {
 }
 
 func TestConcurrentReleasesOfOneHoldReleaseItOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		for range 50 {
 			hold := acquire(t, mu)
 			inner, err := mu.Acquire(hold.Context(t.Context()))
@@ -132,8 +132,8 @@ func TestConcurrentReleasesOfOneHoldReleaseItOnce(t *testing.T) {
 
 // What re-enters is the ownership: it lives on after the hold that was there first.
 func TestInnerHoldReentersAfterOuterIsReleased(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		outer := acquire(t, mu)
 		outerCtx := outer.Context(t.Context())
 		inner, err := mu.Acquire(outerCtx)
@@ -149,7 +149,7 @@ func TestInnerHoldReentersAfterOuterIsReleased(t *testing.T) {
 			t.Fatalf("Acquire with the live hold's context: %v", err)
 		}
 		release(t, inner)
-		if n := len(srv.Children("/locks/a")); n != 1 {
+		if n := len(s.Queue("/locks/a")); n != 1 {
 			t.Errorf("%d nodes while one hold is left, want 1", n)
 		}
 		release(t, third)

@@ -8,15 +8,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestUsedPathsLeaveNothingBehind(t *testing.T) { // I10
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		const paths, goroutines = 1_000, 20
-		locks := process(t, srv)
+		locks := zkProcess(t, srv)
 		ctx := soon(t)
 		var wg sync.WaitGroup
 		for g := range goroutines {
@@ -49,8 +50,8 @@ func TestUsedPathsLeaveNothingBehind(t *testing.T) { // I10
 
 // An entry lives exactly as long as somebody holds the lock or waits for it.
 func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks, other := process(t, srv), process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, other := process(t, s), process(t, s)
 		mu := locks.Mutex("/locks/a")
 		entries := func(want int, when string) {
 			t.Helper()
@@ -80,7 +81,7 @@ func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 		}
 		release(t, inner)
 		entries(1, "after release of a nested hold")
-		srv.Expire(srv.Sessions()[0].ID)
+		s.Expire("/locks/a", 0)
 		<-hold.Lost()
 		entries(1, "while a lost hold is not released")
 		_ = hold.Release() // ErrLost
@@ -89,7 +90,7 @@ func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 }
 
 func TestNegativeOptionsAreRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		client, err := zklock.Dial(soon(t), "127.0.0.1", zklock.WithDialContext(srv.DialContext))
 		if err != nil {
 			t.Fatal(err)

@@ -7,14 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestReleaseAtKeepsTheLockUntilThenWithoutWaiting(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		hold := acquire(t, process(t, srv).Mutex("/locks/a"))
-		other := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
+		other := process(t, s).Mutex("/locks/a")
 		start := time.Now()
 		if err := hold.ReleaseAt(start.Add(time.Minute)); err != nil || time.Since(start) != 0 {
 			t.Errorf("ReleaseAt: %v after %v, want nil at once", err, time.Since(start))
@@ -37,8 +37,8 @@ func TestReleaseAtKeepsTheLockUntilThenWithoutWaiting(t *testing.T) {
 }
 
 func TestReleaseAtInThePastIsRelease(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		if err := hold.ReleaseAt(time.Now()); err != nil || !errors.Is(hold.Err(), tier.ErrReleased) {
 			t.Errorf("ReleaseAt: %v, the hold then: %v; want nil, ErrReleased", err, hold.Err())
@@ -59,8 +59,8 @@ func TestReleaseAtInThePastIsRelease(t *testing.T) {
 // A hold that was released early must not be watched until its time, nor may the end of that
 // time concern a later hold.
 func TestReleaseEndsAReleaseAt(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		mu := locks.Mutex("/locks/a")
 		early := acquire(t, mu)
 		if err := early.ReleaseAt(time.Now().Add(time.Hour)); err != nil {
@@ -82,8 +82,8 @@ func TestReleaseEndsAReleaseAt(t *testing.T) {
 
 // Whoever closes does not wait for minimum times.
 func TestLossEndsAReleaseAt(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		work := hold.Context(t.Context())
 		if err := hold.ReleaseAt(time.Now().Add(time.Hour)); err != nil {
@@ -101,8 +101,8 @@ func TestLossEndsAReleaseAt(t *testing.T) {
 }
 
 func TestShutdownWaitsForAReleaseAt(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		start := time.Now()
 		if err := hold.ReleaseAt(start.Add(time.Hour)); err != nil {

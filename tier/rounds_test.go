@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // startAll starts n acquisitions, in this order.
@@ -28,7 +28,7 @@ func TestLatecomersInheritNoTurns(t *testing.T) { // I6 I11
 			name = "after lingering"
 		}
 		t.Run(name, func(t *testing.T) {
-			metered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+			metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 				mu := process(tier.WithHandOff(0), tier.WithRounds(), tier.WithLinger(time.Hour))
 				other := process()
 				before := acquire(t, other)
@@ -72,7 +72,7 @@ func TestWhoWaitedWhenTheNodeCameHasATurnBeforeAnotherProcess(t *testing.T) { //
 			name = "TryAcquire"
 		}
 		t.Run(name, func(t *testing.T) {
-			metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+			metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 				mu, other := process(tier.WithHandOff(0), tier.WithRounds()), process()
 				var first *acquisition
 				var before *tier.Hold

@@ -24,7 +24,7 @@ func inTrips(d time.Duration) float64 { return float64(d) / float64(roundTrip) }
 // far is metered with the server half a round trip away.
 func far(t *testing.T, f func(t *testing.T, s *zktest.Server, process func(...tier.Option) *tier.Mutex)) {
 	t.Helper()
-	meteredFrom(t, roundTrip/2, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+	zkMeteredFrom(t, roundTrip/2, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
 		f(t, s, process)
 	})
 }

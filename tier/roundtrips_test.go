@@ -8,86 +8,12 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// A meter counts the requests that a server gets, except handshakes and what keeps the lease.
-type meter struct {
-	mu  sync.Mutex
-	ops []zktest.Op
-}
-
-func (m *meter) note(f *zktest.Frame) zktest.Action {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if f.Stage == zktest.Request && f.Op != zktest.OpConnect && !heartbeat(f) {
-		m.ops = append(m.ops, f.Op)
-	}
-	return zktest.Pass
-}
-
-func heartbeat(f *zktest.Frame) bool {
-	return f.Op == zktest.OpPing || f.Op == zktest.OpSync || f.First == zktest.OpCheck
-}
-
-// take returns the requests since the last call.
-func (m *meter) take() []zktest.Op {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	ops := m.ops
-	m.ops = nil
-	return ops
-}
-
-func writes(ops []zktest.Op) (n int) {
-	for _, op := range ops {
-		if op == zktest.OpCreate || op == zktest.OpDelete || op == zktest.OpMulti {
-			n++
-		}
-	}
-	return n
-}
-
-// metered runs f in a bubble with a server, its meter, and a function that starts processes.
-func metered(t *testing.T, f func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex)) {
-	t.Helper()
-	meteredFrom(t, 0, f)
-}
-
-// meteredFrom is metered with a server that is a latency away.
-func meteredFrom(t *testing.T, latency time.Duration,
-	f func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex),
-) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := zktest.Start(t, zktest.Config{Latency: latency})
-		m := &meter{}
-		s.Intercept(m.note)
-		var open []*tier.Registry
-		defer func() {
-			for _, locks := range open {
-				locks.Close()
-			}
-		}()
-		f(t, s, m, func(opts ...tier.Option) *tier.Mutex {
-			client, err := zklock.Dial(t.Context(), "127.0.0.1", zklock.WithDialContext(s.DialContext))
-			if err != nil {
-				t.Fatal(err)
-			}
-			locks, err := tier.New(client.Tier(), opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			open = append(open, locks)
-			return locks.Mutex("/locks/a")
-		})
-	})
-}
-
 // Neither request waits for the answer to the other one, and the server gets them in this order.
 func TestUncontendedAcquireIsACreateAndAListInOneFlight(t *testing.T) {
-	metered(t, func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
+	zkMetered(t, func(t *testing.T, s *zktest.Server, m *zkMeter, process func(...tier.Option) *tier.Mutex) {
 		mu := process(tier.WithHandOff(0))
 		release(t, acquire(t, mu)) // creates the parents
 		m.take()
@@ -114,7 +40,7 @@ func TestUncontendedAcquireIsACreateAndAListInOneFlight(t *testing.T) {
 
 // While no other process waits, turns within the process cost no request, save for one look at the queue.
 func TestHandOffSendsNothing(t *testing.T) {
-	metered(t, func(t *testing.T, _ *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
+	zkMetered(t, func(t *testing.T, _ *zktest.Server, m *zkMeter, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
 		hold := acquire(t, mu)
 		var wg sync.WaitGroup
@@ -127,7 +53,7 @@ func TestHandOffSendsNothing(t *testing.T) {
 		wg.Wait()
 		synctest.Wait()
 		got := m.take()
-		if writes(got) != 1 || len(got) > 2 {
+		if zkWrites(got) != 1 || len(got) > 2 {
 			t.Errorf("1000 turns: requests %v, want one look at the queue and one delete", got)
 		}
 	})
@@ -135,7 +61,7 @@ func TestHandOffSendsNothing(t *testing.T) {
 
 // A lingering node serves the next turn without a request, and another process ends it at once.
 func TestLingerSendsNothingAndYieldsAtOnce(t *testing.T) {
-	metered(t, func(t *testing.T, _ *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
+	zkMetered(t, func(t *testing.T, _ *zktest.Server, m *zkMeter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(tier.WithLinger(time.Hour)), process()
 		release(t, acquire(t, mu))
 		synctest.Wait()
@@ -160,7 +86,7 @@ func TestLingerSendsNothingAndYieldsAtOnce(t *testing.T) {
 
 // A lingering node goes after its time, and nothing stays behind.
 func TestLingerEnds(t *testing.T) {
-	metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+	zkMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
 		mu := process(tier.WithLinger(time.Minute))
 		release(t, acquire(t, mu))
 		<-time.After(30 * time.Second)

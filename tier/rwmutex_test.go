@@ -3,25 +3,16 @@ package tier_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
-// rwMetered is metered with reader/writer locks of one path.
-func rwMetered(t *testing.T, f func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.RWMutex)) {
-	t.Helper()
-	metered(t, func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
-		f(t, s, m, func(opts ...tier.Option) *tier.RWMutex { return tier.RWSibling(process(opts...)) })
-	})
-}
-
 func TestReadersShareAndAWriterIsAlone(t *testing.T) { // I1
-	rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b, c := process(), process(), process()
 		r1, r2 := acquire(t, a.Reader()), acquire(t, b.Reader())
 		r3 := acquire(t, a.Reader())
@@ -61,7 +52,7 @@ func TestReadersOfAProcessAreOneNode(t *testing.T) {
 }
 
 func testReadersOfAProcessAreOneNode(t *testing.T, handOff tier.Option) {
-	rwMetered(t, func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 		const readers = 1000
 		mu := process(handOff)
 		first := acquire(t, mu.Reader())
@@ -70,8 +61,8 @@ func testReadersOfAProcessAreOneNode(t *testing.T, handOff tier.Option) {
 		for range readers - 1 {
 			holds = append(holds, acquire(t, mu.Reader()))
 		}
-		if nodes := s.Children("/locks/a"); len(nodes) != 1 || !strings.Contains(nodes[0], "__READ__") {
-			t.Errorf("%d readers of a process: nodes %v, want one to read", readers, nodes)
+		if nodes := s.Queue("/locks/a"); len(nodes) != 1 || !nodes[0].Shared {
+			t.Errorf("%d readers of a process: contenders %v, want one to read", readers, nodes)
 		}
 		if ops := m.take(); writes(ops) > 0 || len(ops) > 1 {
 			t.Errorf("%d readers beside the first: requests %v, want at most a look at the queue", readers-1, ops)
@@ -83,20 +74,20 @@ func testReadersOfAProcessAreOneNode(t *testing.T, handOff tier.Option) {
 			t.Errorf("Holds: %+v, want one lock with %d readers", held, readers)
 		}
 		for _, hold := range append(holds, first) {
-			if nodes := s.Children("/locks/a"); len(nodes) != 1 {
-				t.Fatalf("nodes %v while somebody reads", nodes)
+			if nodes := s.Queue("/locks/a"); len(nodes) != 1 {
+				t.Fatalf("contenders %v while somebody reads", nodes)
 			}
 			release(t, hold)
 		}
-		if nodes := s.Children("/locks/a"); len(nodes) != 0 {
-			t.Errorf("nodes %v after the last release", nodes)
+		if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
+			t.Errorf("contenders %v after the last release", nodes)
 		}
 	})
 }
 
 // The rules of entering again: what the context's hold is, what is asked for, what comes of it.
 func TestEnteringAgainInBothModes(t *testing.T) {
-	rwMetered(t, func(t *testing.T, _ *zktest.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
 		write := acquire(t, mu.Writer())
 		inWrite := write.Context(soon(t))
@@ -144,7 +135,7 @@ func TestEnteringAgainInBothModes(t *testing.T) {
 }
 
 func TestTryAcquireOfBothSides(t *testing.T) {
-	rwMetered(t, func(t *testing.T, _ *zktest.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(), process()
 		try := func(take func(context.Context) (*tier.Hold, error), want error) *tier.Hold {
 			t.Helper()
@@ -175,7 +166,7 @@ func TestTryAcquireOfBothSides(t *testing.T) {
 }
 
 func TestMutexAndRWMutexOfAPathExclude(t *testing.T) { // I1
-	rwMetered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		for _, other := range []*tier.RWMutex{process(), nil} {
 			rw := process()
 			if other == nil {

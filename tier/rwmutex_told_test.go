@@ -7,21 +7,20 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
 
 // Every reader hears of the loss, and each release says so.
 func TestLossIsToldToAllReaders(t *testing.T) { // I7
-	rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
 		var holds []*tier.Hold
 		for range 3 {
 			holds = append(holds, acquire(t, mu.Reader()))
 		}
-		for _, session := range s.Sessions() {
-			s.Expire(session.ID)
-		}
+		s.Expire("/locks/a", 0)
 		for _, hold := range holds {
 			<-hold.Lost()
 		}
@@ -41,7 +40,7 @@ func TestLossIsToldToAllReaders(t *testing.T) { // I7
 // Nobody is let in beside a writer that has become a reader while one of its guarded writes may
 // still take effect.
 func TestReadersDoNotSeeAGuardedWriteCome(t *testing.T) {
-	rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	zkRWMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
 		hold := acquire(t, mu.Writer())
 		read, err := mu.AcquireRead(hold.Context(soon(t)))
@@ -76,7 +75,7 @@ func TestReadersDoNotSeeAGuardedWriteCome(t *testing.T) {
 
 // Once an owner was told that somebody has asked for the lock, its release gives it to nobody here.
 func TestRevokedLockLeavesTheProcess(t *testing.T) {
-	rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(tier.WithHandOff(time.Hour), tier.WithLinger(time.Hour)), process()
 		for _, waits := range []bool{true, false} {
 			hold := acquire(t, a.Writer())
@@ -104,15 +103,15 @@ func TestRevokedLockLeavesTheProcess(t *testing.T) {
 		}
 		<-revoked
 		release(t, hold)
-		if nodes := s.Children("/locks/a"); len(nodes) > 0 {
-			t.Errorf("nodes %v linger, though somebody asked for the lock", nodes)
+		if nodes := s.Queue("/locks/a"); len(nodes) > 0 {
+			t.Errorf("contenders %v linger, though somebody asked for the lock", nodes)
 		}
 	})
 }
 
 // Contested is about other processes, and about those that wait because of this one.
 func TestContestedByWhoWaits(t *testing.T) {
-	rwMetered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(), process()
 		told := func(hold *tier.Hold) bool {
 			contested := hold.Contested()

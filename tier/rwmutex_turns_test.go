@@ -3,21 +3,20 @@ package tier_test
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // Whoever comes waits behind those who wait; the turn is that of a writer, or of all readers up to
 // the next one.
 func TestPhasesAreFair(t *testing.T) { // I6
-	rwMetered(t, func(t *testing.T, _ *zktest.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
 		inside := acquire(t, mu.Writer())
 		var phases [][]*acquisition
@@ -53,7 +52,7 @@ func TestPhasesAreFair(t *testing.T) { // I6
 
 // Behind a writer that waits, a reader that would fit in waits all the same, until the writer gives up.
 func TestReadersBehindAWriterThatGivesUpJoin(t *testing.T) {
-	rwMetered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
 		inside := acquire(t, mu.Reader())
 		ctx, cancel := context.WithCancel(soon(t))
@@ -72,7 +71,7 @@ func TestReadersBehindAWriterThatGivesUpJoin(t *testing.T) {
 
 // A reader of the same call tree enters again although a writer waits: else both would wait for ever.
 func TestReaderEntersAgainBeforeAWaitingWriter(t *testing.T) {
-	rwMetered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(), process()
 		read := acquire(t, a.Reader())
 		here, there := start(soon(t), a.Writer()).blocked(t), start(soon(t), b.Writer()).blocked(t)
@@ -94,7 +93,7 @@ func TestReaderEntersAgainBeforeAWaitingWriter(t *testing.T) {
 func TestReadersWithoutEndDoNotKeepAWriterOut(t *testing.T) { // I11
 	const budget, section = 20 * time.Millisecond, 3 * time.Millisecond
 	for _, crowds := range []int{1, 3} {
-		rwMetered(t, func(t *testing.T, _ *zktest.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+		rwMetered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 			ctx, stop := context.WithCancel(soon(t))
 			var readers sync.WaitGroup
 			var mutexes []*tier.RWMutex
@@ -143,7 +142,7 @@ func TestReadersWithoutEndDoNotKeepAWriterOut(t *testing.T) { // I11
 
 // What a process that only reads keeps is enough to read again, and nobody is kept out who reads.
 func TestLingeringReader(t *testing.T) {
-	rwMetered(t, func(t *testing.T, s *zktest.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(tier.WithLinger(time.Minute)), process()
 		release(t, acquire(t, a.Reader()))
 		synctest.Wait()
@@ -154,8 +153,8 @@ func TestLingeringReader(t *testing.T) {
 		}
 		other := acquire(t, b.Reader())
 		synctest.Wait()
-		if nodes := s.Children("/locks/a"); len(nodes) != 2 {
-			t.Errorf("nodes %v, want that which lingers and the reader's", nodes)
+		if nodes := s.Queue("/locks/a"); len(nodes) != 2 {
+			t.Errorf("contenders %v, want that which lingers and the reader's", nodes)
 		}
 		writer := start(soon(t), a.Writer()).blocked(t) // gives up what lingers, and queues
 		release(t, other)
@@ -179,10 +178,10 @@ func TestLingeringReader(t *testing.T) {
 // To write, what lingers to read has to go first, which takes as long as the server does. The caller waits no longer than
 // it wants to, and the others get the lock in the end.
 func TestTryAcquireBesideALingeringReaderEndsWithItsContext(t *testing.T) { // I9
-	rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a := process(tier.WithLinger(time.Minute))
 		release(t, acquire(t, a.Reader()))
-		s.Freeze()
+		thaw := s.Freeze()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		begin := time.Now()
@@ -193,7 +192,7 @@ func TestTryAcquireBesideALingeringReaderEndsWithItsContext(t *testing.T) { // I
 			t.Errorf("TryAcquire took %v", took)
 		}
 		waiter := start(soon(t), a.Writer()).blocked(t)
-		s.Unfreeze()
+		thaw()
 		release(t, waiter.granted(t))
 		release(t, acquire(t, process().Writer()))
 	})
@@ -201,13 +200,13 @@ func TestTryAcquireBesideALingeringReaderEndsWithItsContext(t *testing.T) { // I
 
 // A process with a writer among those who wait queues as one, and as a reader otherwise.
 func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
-	rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
-		for _, c := range []struct{ waiters, want string }{{"rr", "__READ__"}, {"rrwr", "__WRIT__"}, {"wr", "__WRIT__"}} {
+	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		for waiters, reads := range map[string]bool{"rr": true, "rrwr": false, "wr": false} {
 			a, b := process(tier.WithHandOff(0)), process()
 			hold := acquire(t, a.Writer())
 			other := start(soon(t), b.Writer()).blocked(t)
 			var waiting []*acquisition
-			for _, kind := range c.waiters {
+			for _, kind := range waiters {
 				side := a.Writer()
 				if kind == 'r' {
 					side = a.Reader()
@@ -217,9 +216,8 @@ func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
 			release(t, hold)
 			got := other.granted(t)
 			synctest.Wait()
-			nodes := s.Children("/locks/a")
-			if !slices.ContainsFunc(nodes, func(n string) bool { return strings.Contains(n, c.want) && !strings.HasSuffix(n, nodeOf(t, s, got)) }) {
-				t.Errorf("%s wait: nodes %v, want one more with %s", c.waiters, nodes, c.want)
+			if queue := s.Queue("/locks/a"); len(queue) != 2 || queue[1].Shared != reads {
+				t.Errorf("%s wait: contenders %v, want one more, which reads: %t", waiters, queue, reads)
 			}
 			release(t, got)
 			for _, w := range waiting {
@@ -233,24 +231,11 @@ func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
 	})
 }
 
-// nodeOf returns the name of the node at the head of the queue.
-func nodeOf(t *testing.T, s *zktest.Server, _ *tier.Hold) string {
-	t.Helper()
-	nodes := s.Children("/locks/a")
-	return slices.MinFunc(nodes, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
-}
-
 // What a try takes serves those, too, who came while it was under way.
 func TestReadersJoinATryToRead(t *testing.T) {
-	rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
-		release(t, acquire(t, mu.Reader())) // makes the path
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Reply {
-				return zktest.Delay(time.Second)
-			}
-			return zktest.Pass
-		})
+		answerLate(s, queue.Try, time.Second)
 		tried := make(chan *tier.Hold)
 		go func() {
 			hold, err := mu.TryAcquireRead(soon(t))

@@ -45,7 +45,7 @@ func moments(t *testing.T, scene func(t *testing.T, srv *zktest.Server, m *momen
 	for number := int64(1); ; number++ {
 		m := &moment{number: number}
 		t.Run(fmt.Sprint(number), func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
+			zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 				atMost(t, srv, 4)
 				scene(t, srv, m)
 			})
@@ -69,7 +69,7 @@ func TestLostAnswersToASemaphore(t *testing.T) {
 	for name, action := range map[string]zktest.Action{"cut": zktest.Cut, "late": zktest.Delay(sessionTimeout / 4)} {
 		t.Run(name, func(t *testing.T) {
 			moments(t, func(t *testing.T, srv *zktest.Server, m *moment) {
-				a, b := process(t, srv), process(t, srv)
+				a, b := zkProcess(t, srv), zkProcess(t, srv)
 				two := take(t, a.Semaphore(pool, 4), 2)
 				m.at(srv, session(srv), func(*zktest.Frame) zktest.Action { return action })
 				waiting := ask(soon(t), b.Semaphore(pool, 4), 3)
@@ -96,7 +96,7 @@ func TestContextThatEndsAtAnyMomentOfAnAcquisition(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprintf("try %v", try), func(t *testing.T) {
 			moments(t, func(t *testing.T, srv *zktest.Server, m *moment) {
-				a, b := process(t, srv), process(t, srv)
+				a, b := zkProcess(t, srv), zkProcess(t, srv)
 				held := 2
 				if try {
 					held = 1
@@ -140,7 +140,7 @@ func TestContextThatEndsAtAnyMomentOfAnAcquisition(t *testing.T) {
 // A session that expires at whatever frame costs the place in the queue, and nothing else.
 func TestSessionThatExpiresAtAnyMomentOfAnAcquisition(t *testing.T) {
 	moments(t, func(t *testing.T, srv *zktest.Server, m *moment) {
-		a, b := process(t, srv), process(t, srv)
+		a, b := zkProcess(t, srv), zkProcess(t, srv)
 		two := take(t, a.Semaphore(pool, 4), 2)
 		id := session(srv)
 		m.at(srv, id, func(*zktest.Frame) zktest.Action {
@@ -295,8 +295,8 @@ func TestDoWithPermits(t *testing.T) {
 }
 
 func TestShutdownOfASemaphore(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := zkProcess(t, srv)
 		s := locks.Semaphore(pool, 2)
 		two := take(t, s, 2)
 		waiting := ask(soon(t), s, 1).waits(t)
@@ -326,8 +326,8 @@ func TestShutdownOfASemaphore(t *testing.T) {
 }
 
 func TestCloseOfASemaphore(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := zkProcess(t, srv)
 		s := locks.Semaphore(pool, 2)
 		two := take(t, s, 2)
 		waiting := ask(soon(t), s, 1).waits(t)
@@ -349,8 +349,8 @@ func TestCloseOfASemaphore(t *testing.T) {
 
 // What another program puts below leases counts, as that of Curator does.
 func TestPermitsOfOthersCount(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := process(t, srv).Semaphore(pool, 4)
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := zkProcess(t, srv).Semaphore(pool, 4)
 		giveBack(t, take(t, s, 1))
 		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
 		theirs, err := conn.Create(pool+"/leases/_c_00000000-0000-4000-8000-000000000000-lease-", nil,
@@ -396,10 +396,10 @@ func TestTurnThatIsDeleted(t *testing.T) {
 
 // A turn that was traded for permits is no lock that was lost.
 func TestTurnThatIsTradedIsNoLoss(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		var log bytes.Buffer
-		s := process(t, srv, zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))).Semaphore(pool, 1)
-		one := take(t, process(t, srv).Semaphore(pool, 1), 1)
+		s := zkProcess(t, srv, zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))).Semaphore(pool, 1)
+		one := take(t, zkProcess(t, srv).Semaphore(pool, 1), 1)
 		waiting := ask(soon(t), s, 1).waits(t)
 		time.Sleep(sessionTimeout / 3) // by then the end of the turn is watched
 		giveBack(t, one)
@@ -434,8 +434,8 @@ func TestManyPermitsWhoseAnswerIsLostGoTogether(t *testing.T) {
 	const many = 1000
 	for _, lost := range []string{"of the exchange", "of the release", "of the release, which is not executed", "of a release without connection"} {
 		t.Run(lost, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				s := process(t, srv).Semaphore(pool, many)
+			zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+				s := zkProcess(t, srv).Semaphore(pool, many)
 				if err := s.Do(soon(t), 1, func(context.Context) error { return nil }); err != nil { // the path is there
 					t.Fatal(err)
 				}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -119,14 +118,14 @@ func TestNumberOfPermitsOfSomebodyElseIsNotOverwritten(t *testing.T) {
 		"TryAcquire": {(*tier.Semaphore).TryAcquire, "the number of permits was changed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
+			zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 				conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
 				for _, path := range []string{"/limits", pool} {
 					if _, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 						t.Fatal(err)
 					}
 				}
-				s := process(t, srv).Semaphore(pool, 3)
+				s := zkProcess(t, srv).Semaphore(pool, 3)
 				id := session(srv)
 				srv.Intercept(func(f *zktest.Frame) zktest.Action {
 					if f.Session == id && f.Stage == zktest.Request && f.Op == zktest.OpSetData && f.NthOfSession == 1 {
@@ -204,7 +203,7 @@ func TestPermitsOfWhichOneIsGoneBeforeTheAnswer(t *testing.T) {
 
 // It is an error, and the turn goes.
 func TestPermitsThatMayNotBeTaken(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
 		for _, path := range []string{"/limits", pool, pool + "/leases"} {
 			perms := int32(zk.PermAll)
@@ -215,7 +214,7 @@ func TestPermitsThatMayNotBeTaken(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s := process(t, srv).Semaphore(pool, 3)
+		s := zkProcess(t, srv).Semaphore(pool, 3)
 		for _, take := range []func(context.Context, int) (*tier.Permits, error){s.Acquire, s.TryAcquire} {
 			if _, err := take(soon(t), 1); !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), "CREATE") {
 				t.Errorf("got %v, want what is not permitted", err)
@@ -262,9 +261,9 @@ func TestReleaseOfPermitsThatIsLost(t *testing.T) {
 
 // Nor is it told as a loss when their end is heard of.
 func TestPermitsThatAreReleasedAreNoLoss(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		var log bytes.Buffer
-		s := process(t, srv, zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))).Semaphore(pool, 3)
+		s := zkProcess(t, srv, zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))).Semaphore(pool, 3)
 		permits := take(t, s, 3)
 		time.Sleep(sessionTimeout / 3) // by then their end is watched
 		giveBack(t, permits)

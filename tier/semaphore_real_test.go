@@ -20,7 +20,7 @@ func TestSemaphoreOnARealServer(t *testing.T) {
 		all   []*tier.Registry
 	)
 	for range 4 {
-		locks := dial(t, addr)
+		locks := zkDial(t, addr)
 		all = append(all, locks)
 		s := locks.Semaphore(path, n, tier.WithHandOff(5*time.Millisecond))
 		for g := range 2 * n {

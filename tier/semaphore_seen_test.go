@@ -33,10 +33,10 @@ func inVain(t *testing.T, s *tier.Semaphore, k int) *tier.WaitError {
 }
 
 func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		holder, first := process(t, srv).Semaphore(pool, 4), process(t, srv, zklock.WithLabel("billing")).Semaphore(pool, 4)
-		p := process(t, srv).Semaphore(pool, 4)
-		kept := take(t, process(t, srv).Semaphore(pool, 4), 1) // so that the server does not remove the parent of permits meanwhile
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		holder, first := zkProcess(t, srv).Semaphore(pool, 4), zkProcess(t, srv, zklock.WithLabel("billing")).Semaphore(pool, 4)
+		p := zkProcess(t, srv).Semaphore(pool, 4)
+		kept := take(t, zkProcess(t, srv).Semaphore(pool, 4), 1) // so that the server does not remove the parent of permits meanwhile
 		two := take(t, holder, 2)
 
 		err := inVain(t, p, 3)
@@ -70,8 +70,8 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 }
 
 func TestStatsCountPermits(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := zkProcess(t, srv)
 		s := locks.Semaphore(pool, 5, tier.WithHandOff(time.Hour))
 		want := func(when string, permits, waiters int) {
 			t.Helper()
@@ -135,12 +135,12 @@ func permitsOf(t *testing.T, s *tier.Semaphore, name string, k int) *tier.Permit
 
 // Nothing of a lock is told, for which functions of an observer rely on a Hold.
 func TestObserverIsToldOfPermits(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		d := new(diary)
 		o := d.permitObserver()
 		o.Acquired = func(context.Context, tier.Acquired) { t.Error("told of a lock") }
 		o.Released = func(context.Context, tier.Released) { t.Error("told of the release of a lock") }
-		s := observed(t, srv, o, tier.WithHandOff(time.Hour)).Semaphore(pool, 3)
+		s := zkObserved(t, srv, o, tier.WithHandOff(time.Hour)).Semaphore(pool, 3)
 		two := permitsOf(t, s, "A", 2)
 		d.want(t, "A acquired 2 after 0s")
 		b := ask(caller(t, "B"), s, 3).waits(t)
@@ -171,9 +171,9 @@ func TestObserverIsToldOfPermits(t *testing.T) {
 }
 
 func TestObserverIsToldOfPermitsThatAreHandedOn(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		d := new(diary)
-		s := observed(t, srv, d.permitObserver(), tier.WithHandOff(time.Hour)).Semaphore(pool, 2)
+		s := zkObserved(t, srv, d.permitObserver(), tier.WithHandOff(time.Hour)).Semaphore(pool, 2)
 		both := permitsOf(t, s, "A", 2)
 		d.want(t, "A acquired 2 after 0s")
 		b := ask(caller(t, "B"), s, 2).waits(t)
@@ -192,9 +192,9 @@ func TestObserverIsToldOfPermitsThatAreHandedOn(t *testing.T) {
 }
 
 func TestObserverIsToldOfPermitsThatAreLost(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		d := new(diary)
-		s := observed(t, srv, d.permitObserver()).Semaphore(pool, 3)
+		s := zkObserved(t, srv, d.permitObserver()).Semaphore(pool, 3)
 		lost := permitsOf(t, s, "A", 2)
 		d.want(t, "A acquired 2 after 0s")
 		srv.Expire(srv.Sessions()[0].ID)
@@ -223,9 +223,9 @@ func TestObserverIsToldOfPermitsThatAreLost(t *testing.T) {
 func TestReleaseOfPermitsAndCloseWaitUntilTheObserverKnowsOfTheLoss(t *testing.T) {
 	for _, end := range []string{"release", "close"} {
 		t.Run(end, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
+			zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 				told := 0 // the detector sees to it that the test waits
-				locks := observed(t, srv, tier.Observer{PermitsLost: func(context.Context, tier.PermitsLost) {
+				locks := zkObserved(t, srv, tier.Observer{PermitsLost: func(context.Context, tier.PermitsLost) {
 					time.Sleep(time.Minute)
 					told++
 				}})
@@ -250,7 +250,7 @@ func TestReleaseOfPermitsAndCloseWaitUntilTheObserverKnowsOfTheLoss(t *testing.T
 func TestPanicOfAnObserverLeavesNoPermits(t *testing.T) {
 	for _, panics := range []string{"waiting", "acquired"} {
 		t.Run(panics, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
+			zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 				armed := true
 				hurt := func(what string) {
 					if armed && what == panics {
@@ -258,11 +258,11 @@ func TestPanicOfAnObserverLeavesNoPermits(t *testing.T) {
 						panic("observer")
 					}
 				}
-				locks := observed(t, srv, tier.Observer{
+				locks := zkObserved(t, srv, tier.Observer{
 					Waiting:         func(context.Context, tier.Wait) { hurt("waiting") },
 					PermitsAcquired: func(context.Context, tier.PermitsAcquired) { hurt("acquired") },
 				})
-				theirs := take(t, process(t, srv).Semaphore(pool, 1), 1)
+				theirs := take(t, zkProcess(t, srv).Semaphore(pool, 1), 1)
 				time.AfterFunc(2*time.Second, func() { theirs.Release() })
 				s := locks.Semaphore(pool, 1)
 				func() {
@@ -282,9 +282,9 @@ func TestPanicOfAnObserverLeavesNoPermits(t *testing.T) {
 }
 
 func TestObserversAreToldOfPermitsInTurn(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		first, second := new(diary), new(diary)
-		s := observed(t, srv, first.permitObserver(), tier.WithObserver(second.permitObserver())).Semaphore(pool, 1)
+		s := zkObserved(t, srv, first.permitObserver(), tier.WithObserver(second.permitObserver())).Semaphore(pool, 1)
 		one := permitsOf(t, s, "A", 1)
 		srv.Expire(srv.Sessions()[0].ID)
 		synctest.Wait()
@@ -296,9 +296,9 @@ func TestObserversAreToldOfPermitsInTurn(t *testing.T) {
 }
 
 func TestContendersOfASemaphore(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		a := process(t, srv, zklock.WithLabel("a")).Semaphore(pool, 5)
-		b := process(t, srv, zklock.WithLabel("b")).Semaphore(pool, 5)
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		a := zkProcess(t, srv, zklock.WithLabel("a")).Semaphore(pool, 5)
+		b := zkProcess(t, srv, zklock.WithLabel("b")).Semaphore(pool, 5)
 		want := func(when string, want ...string) {
 			t.Helper()
 			all, err := b.Contenders(soon(t))

@@ -23,11 +23,11 @@ import (
 // the default budget.
 func limited(t *testing.T, n int, f func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore)) {
 	t.Helper()
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		atMost(t, srv, n)
 		var all []*tier.Registry
 		f(t, srv, func(opts ...tier.MutexOption) *tier.Semaphore {
-			locks := process(t, srv)
+			locks := zkProcess(t, srv)
 			all = append(all, locks)
 			return locks.Semaphore(pool, n, append([]tier.MutexOption{tier.WithHandOff(20 * time.Millisecond)}, opts...)...)
 		})
@@ -40,9 +40,9 @@ func TestRoundTripsOfASemaphore(t *testing.T) {
 	const trip = 10 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t, zktest.Config{Latency: trip / 2})
-		var m meter
+		var m zkMeter
 		srv.Intercept(m.note)
-		s := process(t, srv).Semaphore(pool, 10)
+		s := zkProcess(t, srv).Semaphore(pool, 10)
 		giveBack(t, take(t, s, 1)) // makes the parents
 		m.take()
 		for _, k := range []int{1, 10} {
@@ -51,7 +51,7 @@ func TestRoundTripsOfASemaphore(t *testing.T) {
 			if d := time.Since(begun); d != 3*trip {
 				t.Errorf("Acquire(%d) took %v, want three round trips of %v", k, d, trip)
 			}
-			if ops := m.take(); writes(ops) != 2 || len(ops) != 5 {
+			if ops := m.take(); zkWrites(ops) != 2 || len(ops) != 5 {
 				t.Errorf("Acquire(%d): requests %v, want a turn, two looks, and one write for all permits and the turn", k, ops)
 			}
 			begun = time.Now()
@@ -68,7 +68,7 @@ func TestRoundTripsOfASemaphore(t *testing.T) {
 		if d := time.Since(begun); err != nil || d != 5*trip {
 			t.Errorf("TryAcquire: %v after %v, want permits after five round trips of %v", err, d, trip)
 		}
-		other := process(t, srv).Semaphore(pool, 10)
+		other := zkProcess(t, srv).Semaphore(pool, 10)
 		begun = time.Now()
 		_, err = other.TryAcquire(soon(t), 1)
 		if d := time.Since(begun); !errors.Is(err, tier.ErrLocked) || d != trip {
@@ -185,7 +185,7 @@ func TestSmallRequestsDoNotStarveALargeOne(t *testing.T) {
 func TestPermitsAreHandedOnForNothing(t *testing.T) {
 	limited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		s := process()
-		var m meter
+		var m zkMeter
 		all := take(t, s, 3)
 		var wg sync.WaitGroup
 		var waiting []*claim
@@ -201,7 +201,7 @@ func TestPermitsAreHandedOnForNothing(t *testing.T) {
 		wg.Wait()
 		synctest.Wait()
 		// Before it is called back, the courier may have seen a permit go, and looked.
-		if ops := m.take(); writes(ops) > 4 || len(ops) > 8 {
+		if ops := m.take(); zkWrites(ops) > 4 || len(ops) > 8 {
 			t.Errorf("999 turns: requests %v, want a write to leave the queue and one for each permit that goes", ops)
 		}
 	})
@@ -246,7 +246,7 @@ func TestPermitsThatNobodyWantsGoInOneWrite(t *testing.T) {
 		s := process()
 		permits := take(t, s, 8)
 		waiting := ask(soon(t), s, 2).waits(t)
-		var m meter
+		var m zkMeter
 		srv.Intercept(m.note)
 		giveBack(t, permits)
 		got := waiting.served(t)
@@ -254,7 +254,7 @@ func TestPermitsThatNobodyWantsGoInOneWrite(t *testing.T) {
 		if taken := len(srv.Children(pool + "/leases")); taken != 2 {
 			t.Errorf("%d permits are taken, want the two that were handed on", taken)
 		}
-		if ops := m.take(); writes(ops) != 2 {
+		if ops := m.take(); zkWrites(ops) != 2 {
 			t.Errorf("requests %v, want one write for six permits and one for the turn", ops)
 		}
 		giveBack(t, got)
@@ -270,7 +270,7 @@ func TestWaitersAreServedTogether(t *testing.T) {
 		for range 8 {
 			waiting = append(waiting, ask(soon(t), b, 1).waits(t))
 		}
-		var m meter
+		var m zkMeter
 		srv.Intercept(m.note)
 		giveBack(t, all)
 		tokens := make(map[int64]bool)
@@ -279,7 +279,7 @@ func TestWaitersAreServedTogether(t *testing.T) {
 			tokens[permits.Token()] = true
 			defer giveBack(t, permits)
 		}
-		if ops := m.take(); writes(ops) != 2 || len(tokens) != 1 {
+		if ops := m.take(); zkWrites(ops) != 2 || len(tokens) != 1 {
 			t.Errorf("requests %v and tokens %v, want one write to give up and one to take", ops, tokens)
 		}
 	})
@@ -292,7 +292,7 @@ func TestTryAcquireOfASemaphore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var m meter
+		var m zkMeter
 		srv.Intercept(m.note)
 		for _, s := range []*tier.Semaphore{a, b} {
 			if _, err := s.TryAcquire(soon(t), 2); !errors.Is(err, tier.ErrLocked) ||
@@ -300,7 +300,7 @@ func TestTryAcquireOfASemaphore(t *testing.T) {
 				t.Errorf("try for two of one that is free: got %v, want ErrLocked", err)
 			}
 		}
-		if ops := m.take(); writes(ops) != 0 {
+		if ops := m.take(); zkWrites(ops) != 0 {
 			t.Errorf("tries in vain: requests %v, want no write", ops)
 		}
 		waiting := ask(soon(t), b, 3).waits(t)
@@ -315,8 +315,8 @@ func TestTryAcquireOfASemaphore(t *testing.T) {
 }
 
 func TestRequestsThatCannotBeServed(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := zkProcess(t, srv)
 		for _, c := range []struct {
 			s    *tier.Semaphore
 			k    int
@@ -355,7 +355,7 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 		{"kazoo's", "3", "3", []string{"kazoo", "another path"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
+			zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 				conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
 				for _, path := range []string{"/limits", pool} {
 					_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
@@ -366,7 +366,7 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				s := process(t, srv).Semaphore(pool, 3)
+				s := zkProcess(t, srv).Semaphore(pool, 3)
 				for _, take := range []func(context.Context, int) (*tier.Permits, error){s.Acquire, s.TryAcquire} {
 					permits, err := take(soon(t), 1)
 					if len(c.want) == 0 {
@@ -396,10 +396,10 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 
 // Whoever follows the error, once nobody uses the path, has the number changed.
 func TestNumberOfPermitsCanBeChanged(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		before := process(t, srv)
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		before := zkProcess(t, srv)
 		keep := take(t, before.Semaphore(pool, 3), 1)
-		after := process(t, srv).Semaphore(pool, 4)
+		after := zkProcess(t, srv).Semaphore(pool, 4)
 		_, err := after.Acquire(soon(t), 1)
 		advice := regexp.MustCompile(`stop all processes and set the content of (\S+) to "(.*)"`).FindStringSubmatch(fmt.Sprint(err))
 		if advice == nil {
@@ -416,16 +416,16 @@ func TestNumberOfPermitsCanBeChanged(t *testing.T) {
 
 // Within a process no request is needed to find out, and nothing has to be written at the path.
 func TestNumberOfPermitsIsTheSameInAProcess(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
 		for _, path := range []string{"/limits", pool} {
 			if _, err := conn.Create(path, []byte("somebody's"), 0, zk.WorldACL(zk.PermAll)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		locks := process(t, srv)
+		locks := zkProcess(t, srv)
 		permits := take(t, locks.Semaphore(pool, 3), 1)
-		var m meter
+		var m zkMeter
 		srv.Intercept(m.note)
 		_, err := locks.Semaphore(pool, 4).Acquire(soon(t), 1)
 		if !errors.Is(err, tier.ErrPermits) || !strings.Contains(err.Error(), "3") || !strings.Contains(err.Error(), "4") {
@@ -440,14 +440,14 @@ func TestNumberOfPermitsIsTheSameInAProcess(t *testing.T) {
 
 // Whoever may not write the number still gets permits.
 func TestNumberThatMayNotBeWritten(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
 		for _, path := range []string{"/limits", pool} {
 			if _, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermWrite)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		giveBack(t, take(t, process(t, srv).Semaphore(pool, 3), 2))
+		giveBack(t, take(t, zkProcess(t, srv).Semaphore(pool, 3), 2))
 		if got := stored(srv); got != "" {
 			t.Errorf("content of the path: %q, want none", got)
 		}
@@ -492,7 +492,7 @@ func TestWaitLimitOfASemaphore(t *testing.T) {
 
 // Over a connection made elsewhere there is no lease, and nothing is handed on.
 func TestSemaphoreOverAConnectionMadeElsewhere(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		atMost(t, srv, 3)
 		client, err := zklock.Attach(outsider(t, "127.0.0.1:2181", srv.DialTimeout))
 		if err != nil {
@@ -518,10 +518,10 @@ func TestSemaphoreOverAConnectionMadeElsewhere(t *testing.T) {
 }
 
 func TestPermitsWithoutNumberAreHadBesideOthersWhoQueue(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		var all sync.WaitGroup
 		for range 3 {
-			sem := process(t, srv).Semaphore("/permits", math.MaxInt)
+			sem := zkProcess(t, srv).Semaphore("/permits", math.MaxInt)
 			for range 3 {
 				all.Go(func() {
 					if err := sem.Do(soon(t), 2, func(context.Context) error {

@@ -89,7 +89,7 @@ func use(t *testing.T, weight int, trip time.Duration) usage {
 	defer cancel()
 	begun := time.Now()
 	for p := range u.taken {
-		s := process(t, srv).Semaphore(pool, n, tier.WithHandOff(20*time.Millisecond))
+		s := zkProcess(t, srv).Semaphore(pool, n, tier.WithHandOff(20*time.Millisecond))
 		for i := range 50 {
 			random := rand.New(rand.NewPCG(uint64(p), uint64(i)))
 			wg.Go(func() {
@@ -155,7 +155,7 @@ func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 			held = append(held, take(t, s, 1))
 		}
 		big := ask(soon(t), s, 3).waits(t)
-		var m meter
+		var m zkMeter
 		srv.Intercept(m.note)
 		for _, one := range held[:3] {
 			big.waits(t)
@@ -164,7 +164,7 @@ func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 		}
 		giveBack(t, big.served(t))
 		giveBack(t, held[3])
-		if ops := m.take(); writes(ops) != 3 {
+		if ops := m.take(); zkWrites(ops) != 3 {
 			t.Errorf("requests %v, want one write to leave the queue, and one for each of two releases", ops)
 		}
 	})

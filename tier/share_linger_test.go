@@ -5,15 +5,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // A grant that lingered once, was shared since and lingers again is let go in time, and for others.
 func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
 	for name, wanted := range map[string]bool{"at the limit": false, "when a writer comes": true} {
 		t.Run(name, func(t *testing.T) {
-			rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+			rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 				a, b := process(tier.WithLinger(time.Minute)), process()
 				release(t, acquire(t, a.Writer()))
 				read := acquire(t, a.Reader()) // under the node that lingered
@@ -21,7 +21,7 @@ func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
 				synctest.Wait() // a knows
 				release(t, other)
 				release(t, read)
-				if nodes := s.Children("/locks/a"); len(nodes) != 1 {
+				if nodes := s.Queue("/locks/a"); len(nodes) != 1 {
 					t.Errorf("nodes %v after the releases, want one that lingers", nodes)
 				}
 				if wanted {
@@ -30,7 +30,7 @@ func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
 				}
 				time.Sleep(2 * time.Minute)
 				synctest.Wait()
-				if nodes := s.Children("/locks/a"); len(nodes) != 0 {
+				if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
 					t.Errorf("nodes %v after twice the limit, want none", nodes)
 				}
 			})

@@ -6,15 +6,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // A writer that comes after a reader who joined and left in the same moment has not joined anybody.
 func TestStatsOfAWriterInTheTurnOfAReader(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		type key struct{}
-		locks := observed(t, srv, tier.Observer{Waiting: func(ctx context.Context, _ tier.Wait) {
+		locks := observed(t, s, tier.Observer{Waiting: func(ctx context.Context, _ tier.Wait) {
 			if meanwhile, ok := ctx.Value(key{}).(func()); ok { // called while it waits
 				meanwhile()
 			}

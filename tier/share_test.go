@@ -2,20 +2,19 @@ package tier_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // While a downgraded writer reads, readers of other processes are kept out for the budget, and not
 // for longer. Whoever waits to write, here or there, goes on waiting.
 func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
 	const budget = 30 * time.Millisecond
-	rwMetered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b, c := process(tier.WithHandOff(budget)), process(), process()
 		write := acquire(t, a.Writer())
 		read, err := a.AcquireRead(write.Context(soon(t)))
@@ -26,13 +25,13 @@ func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
 		remote := start(soon(t), b.Reader()).blocked(t)
 		begun := time.Now()
 		writer := start(soon(t), c.Writer()).blocked(t)
-		queue := s.Children("/locks/a")
+		queue := s.Queue("/locks/a")
 		other := remote.granted(t)
 		if d := time.Since(begun); d < budget || d > budget+10*time.Millisecond {
 			t.Errorf("a reader of another process got in after %v, want the budget, %v", d, budget)
 		}
-		if now := s.Children("/locks/a"); strings.Count(strings.Join(now, " "), "__WRIT__") != 1 || len(now) != len(queue) {
-			t.Errorf("nodes %v, of %v before, want a reader's in the place of the first", now, queue)
+		if now := s.Queue("/locks/a"); len(now) != len(queue) || !now[0].Shared || now[0].Token != read.Token() {
+			t.Errorf("contenders %v, of %v before, want a reader's in the place of the first", now, queue)
 		}
 		if err := read.Err(); err != nil {
 			t.Errorf("the downgraded hold: %v", err)
@@ -44,15 +43,15 @@ func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
 		release(t, read)
 		release(t, writer.granted(t))
 		release(t, here.granted(t))
-		if nodes := s.Children("/locks/a"); len(nodes) != 0 {
-			t.Errorf("nodes %v at the end", nodes)
+		if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
+			t.Errorf("contenders %v at the end", nodes)
 		}
 	})
 }
 
 // A grant that others may share already is not enough for a writer of the process.
 func TestSharedGrantIsNotForAWriter(t *testing.T) { // I1
-	rwMetered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(), process()
 		write := acquire(t, a.Writer())
 		read, err := a.AcquireRead(write.Context(soon(t)))
@@ -72,7 +71,7 @@ func TestSharedGrantIsNotForAWriter(t *testing.T) { // I1
 // A grant that is about to be shared is not given to a writer any more, not even one whose round it is:
 // those who read could be let in beside it at any time.
 func TestGrantThatIsAboutToBeSharedIsNotForAWriter(t *testing.T) { // I1
-	rwMetered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(tier.WithRounds(), tier.WithHandOff(10*time.Millisecond)), process()
 		c, d := process(), process()
 		before := acquire(t, b.Writer())

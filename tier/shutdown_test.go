@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // shutdown begins to shut locks down.
@@ -21,8 +21,8 @@ func shutdown(ctx context.Context, locks *tier.Registry) <-chan error {
 }
 
 func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks, others := process(t, srv), process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, others := process(t, s), process(t, s)
 		mu := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour))
 		hold, taken := acquire(t, mu), acquire(t, others.Mutex("/locks/b"))
 		defer release(t, taken)
@@ -72,19 +72,19 @@ func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
 }
 
 func TestShutdownGivesALingeringNodeUp(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		kept := locks.Mutex("/locks/kept")
 		lingers := locks.Mutex("/locks/lingers", tier.WithLinger(time.Hour))
 		idle := locks.Mutex("/locks/idle", tier.WithLinger(time.Hour))
 		release(t, acquire(t, idle))
 		hold, later := acquire(t, kept), acquire(t, lingers)
 		done := shutdown(soon(t), locks)
-		if n := len(srv.Children("/locks/idle")); n != 0 {
+		if n := len(s.Queue("/locks/idle")); n != 0 {
 			t.Error("a node goes on lingering")
 		}
 		release(t, later)
-		if n := len(srv.Children("/locks/lingers")); n != 0 {
+		if n := len(s.Queue("/locks/lingers")); n != 0 {
 			t.Error("a node begins to linger")
 		}
 		release(t, hold)
@@ -95,8 +95,8 @@ func TestShutdownGivesALingeringNodeUp(t *testing.T) {
 }
 
 func TestShutdownEndsWithItsContextAndNamesWhatIsHeld(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -107,16 +107,16 @@ func TestShutdownEndsWithItsContextAndNamesWhatIsHeld(t *testing.T) {
 		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
 			t.Errorf("Release: got %v, want ErrLost", err)
 		}
-		if n := len(srv.Children("/locks/a")); n != 0 {
+		if n := len(s.Queue("/locks/a")); n != 0 {
 			t.Errorf("%d nodes left", n)
 		}
 	})
 }
 
 func TestShutdownOfAnIdleOrClosedRegistryReturnsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		for _, close := range []bool{false, true} {
-			locks := process(t, srv)
+			locks := process(t, s)
 			if close {
 				locks.Close()
 			}
@@ -130,8 +130,8 @@ func TestShutdownOfAnIdleOrClosedRegistryReturnsAtOnce(t *testing.T) {
 }
 
 func TestCloseEndsAShutdown(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		done := shutdown(soon(t), locks)
 		locks.Close()
@@ -146,8 +146,8 @@ func TestCloseEndsAShutdown(t *testing.T) {
 
 // Between an arrival and its place in the queue, a shutdown may begin.
 func TestShutdownTurnsAwayWhoIsAboutToQueue(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		queue, try := tier.Arrive(locks.Mutex("/locks/a"))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := shutdown(ctx, locks)

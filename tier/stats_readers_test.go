@@ -4,13 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // The time of readers counts for each, also of those who leave before the last one.
 func TestHoldTimeOfReaders(t *testing.T) {
-	rwMetered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
 		var holds []*tier.Hold
 		for range 3 {

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 func wantStats(t *testing.T, when string, locks *tier.Registry, want tier.Stats) {
@@ -35,8 +35,8 @@ func wantStats(t *testing.T, when string, locks *tier.Registry, want tier.Stats)
 }
 
 func TestStatsCountFromWhereEachLockCame(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks, other := process(t, srv), process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, other := process(t, s), process(t, s)
 		mu := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour), tier.WithLinger(time.Minute))
 		wantStats(t, "at first", locks, tier.Stats{})
 
@@ -78,8 +78,8 @@ func TestStatsCountFromWhereEachLockCame(t *testing.T) {
 }
 
 func TestStatsCountWaitsInVain(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		mu := locks.Mutex("/locks/a")
 		hold := acquire(t, mu)
 		var all sync.WaitGroup
@@ -108,9 +108,9 @@ func TestStatsCountWaitsInVain(t *testing.T) {
 
 // The one who was chosen gives up in the same moment: that is no acquisition, and no time is lost or won.
 func TestStatsOfATurnThatIsPassedOn(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		var meanwhile func() // between the second that it waits and the look at what has happened
-		locks := observed(t, srv, tier.Observer{Waiting: func(context.Context, tier.Wait) { meanwhile() }}, tier.WithHandOff(time.Hour))
+		locks := observed(t, s, tier.Observer{Waiting: func(context.Context, tier.Wait) { meanwhile() }}, tier.WithHandOff(time.Hour))
 		mu := locks.Mutex("/locks/a")
 		const rounds = 50
 		turns := 0
@@ -132,16 +132,16 @@ func TestStatsOfATurnThatIsPassedOn(t *testing.T) {
 		if turns == 2*rounds {
 			t.Error("nobody gave up a turn")
 		}
-		s := locks.Stats()
-		if s.Acquisitions != int64(turns) || s.HoldTime != rounds*time.Second || s.WaitTime != rounds*time.Second || s.Holds != 0 || s.Waiters != 0 {
-			t.Errorf("%d turns: %+v", turns, s)
+		got := locks.Stats()
+		if got.Acquisitions != int64(turns) || got.HoldTime != rounds*time.Second || got.WaitTime != rounds*time.Second || got.Holds != 0 || got.Waiters != 0 {
+			t.Errorf("%d turns: %+v", turns, got)
 		}
 	})
 }
 
 func TestStatsTellHowLocksWereLost(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		mu := locks.Mutex("/locks/a")
 		lose := func(how func()) {
 			hold := acquire(t, mu)
@@ -150,30 +150,21 @@ func TestStatsTellHowLocksWereLost(t *testing.T) {
 			<-hold.Lost()
 			hold.Release()
 		}
-		lose(func() { srv.Expire(srv.Sessions()[0].ID) })
-		lose(func() { outsiderDelete(t, srv) })
-		lose(srv.Freeze)
-		srv.Unfreeze()
+		lose(func() { s.Expire("/locks/a", 0) })
+		lose(func() { s.Remove("/locks/a", 0) })
+		var thaw func()
+		lose(func() { thaw = s.Freeze() })
+		thaw()
 		wantStats(t, "after three losses", locks, tier.Stats{
-			Found: 3, WaitTime: time.Second, HoldTime: locks.Stats().HoldTime, // a second to connect again
+			Found: 3, HoldTime: locks.Stats().HoldTime,
 			Losses: map[tier.LossCause]int64{tier.LossOfSession: 1, tier.LossByDeletion: 1, tier.LossOfLease: 1},
 		})
 	})
 }
 
-func outsiderDelete(t *testing.T, srv *zktest.Server) {
-	t.Helper()
-	look := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
-	for _, name := range srv.Children("/locks/a") {
-		if err := look.Delete("/locks/a/"+name, -1); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks, other := process(t, srv), process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, other := process(t, s), process(t, s)
 		a, b := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour)), locks.Mutex("/locks/b", tier.WithLinger(time.Hour))
 		release(t, acquire(t, b))
 		hold := acquire(t, a)

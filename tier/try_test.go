@@ -8,17 +8,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestTryAcquireSendsNothingWhileTheGateIsTaken(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		owner, mu := process(t, srv).Mutex("/locks/a"), process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		owner, mu := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
 		try := func(when string) {
 			t.Helper()
 			var m meter
-			srv.Intercept(m.note)
+			s.Script(m.note)
 			if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
 				t.Errorf("TryAcquire while %s: got %v, want ErrLocked", when, err)
 			}
@@ -26,7 +27,7 @@ func TestTryAcquireSendsNothingWhileTheGateIsTaken(t *testing.T) {
 			if ops := m.take(); len(ops) != 0 {
 				t.Errorf("TryAcquire while %s sent %v, want nothing", when, ops)
 			}
-			srv.Intercept(nil)
+			s.Script(nil)
 		}
 		hold := acquire(t, owner)
 		waiter := start(soon(t), mu).blocked(t)
@@ -39,11 +40,11 @@ func TestTryAcquireSendsNothingWhileTheGateIsTaken(t *testing.T) {
 }
 
 func TestTryAcquireLeavesNothingWhenLockedElsewhere(t *testing.T) { // I5
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		hold := acquire(t, process(t, srv).Mutex("/locks/a"))
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
+		mu := process(t, s).Mutex("/locks/a")
 		var m meter
-		srv.Intercept(m.note)
+		s.Script(m.note)
 		began := time.Now()
 		if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
 			t.Errorf("TryAcquire: got %v, want ErrLocked", err)
@@ -52,8 +53,8 @@ func TestTryAcquireLeavesNothingWhenLockedElsewhere(t *testing.T) { // I5
 			t.Errorf("TryAcquire waited %v", waited)
 		}
 		synctest.Wait()
-		if ops := m.take(); !slices.Equal(ops, []zktest.Op{zktest.OpGetChildren2}) {
-			t.Errorf("TryAcquire sent %v, want one read", ops)
+		if ops := m.take(); !slices.Equal(ops, []queue.Op{queue.Try}) {
+			t.Errorf("TryAcquire sent %v, want one command", ops)
 		}
 		release(t, hold)
 		free, err := mu.TryAcquire(soon(t))
@@ -61,21 +62,21 @@ func TestTryAcquireLeavesNothingWhenLockedElsewhere(t *testing.T) { // I5
 			t.Fatalf("TryAcquire of a free lock: %v", err)
 		}
 		release(t, free)
-		if n := len(srv.Children("/locks/a")); n != 0 {
-			t.Errorf("%d nodes in the end, want 0", n)
+		if n := len(s.Queue("/locks/a")); n != 0 {
+			t.Errorf("%d contenders in the end, want 0", n)
 		}
 	})
 }
 
-// hanging starts a TryAcquire whose first read is answered only when answer is closed.
-func hanging(ctx context.Context, t *testing.T, srv *zktest.Server, mu *tier.Mutex) (a *acquisition, answer chan struct{}) {
+// hanging starts a TryAcquire that arrives when answer is closed.
+func hanging(ctx context.Context, t *testing.T, s *memory.Server, mu *tier.Mutex) (a *acquisition, answer chan struct{}) {
 	t.Helper()
 	answer = make(chan struct{})
-	srv.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Stage == zktest.Reply && f.Op == zktest.OpGetChildren2 {
+	s.Script(func(_ string, c queue.Command) memory.Fault {
+		if c.Op == queue.Try {
 			<-answer
 		}
-		return zktest.Pass
+		return memory.Fault{}
 	})
 	a = &acquisition{done: make(chan struct{})}
 	go func() {
@@ -87,17 +88,17 @@ func hanging(ctx context.Context, t *testing.T, srv *zktest.Server, mu *tier.Mut
 
 // Whoever queues behind a TryAcquire is served whatever becomes of it.
 func TestWaiterBehindTryAcquireIsServed(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		other, mu := process(t, srv).Mutex("/locks/a"), process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		other, mu := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
 		for _, locked := range []bool{true, false} {
 			var elsewhere *tier.Hold
 			if locked {
 				elsewhere = acquire(t, other)
 			}
-			try, answer := hanging(soon(t), t, srv, mu)
+			try, answer := hanging(soon(t), t, s, mu)
 			waiter := start(soon(t), mu).blocked(t)
 			close(answer)
-			srv.Intercept(nil)
+			s.Script(nil)
 			waiter.blocked(t)
 			if <-try.done; locked {
 				if !errors.Is(try.err, tier.ErrLocked) {
@@ -114,7 +115,7 @@ func TestWaiterBehindTryAcquireIsServed(t *testing.T) {
 
 // Its holder owes other processes what any owner does, however early somebody waited for it.
 func TestBudgetRunsWhileTheHolderOfATryAcquireIsWaitedFor(t *testing.T) { // I11
-	metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(), process()
 		try, answer := hanging(soon(t), t, s, mu)
 		waiter := start(soon(t), mu).blocked(t)
@@ -130,11 +131,10 @@ func TestBudgetRunsWhileTheHolderOfATryAcquireIsWaitedFor(t *testing.T) { // I11
 }
 
 func TestTryAcquireEndsWithItsContextAndLeavesNothing(t *testing.T) { // I5
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
-		release(t, acquire(t, mu)) // creates the parents
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		try, answer := hanging(ctx, t, srv, mu)
+		try, answer := hanging(ctx, t, s, mu)
 		reason := errors.New("reason")
 		cancel(reason)
 		if <-try.done; !errors.Is(try.err, reason) {
@@ -142,7 +142,7 @@ func TestTryAcquireEndsWithItsContextAndLeavesNothing(t *testing.T) { // I5
 		}
 		close(answer)
 		synctest.Wait()
-		if nodes := srv.Children("/locks/a"); len(nodes) != 0 {
+		if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
 			t.Errorf("left behind: %v", nodes)
 		}
 		release(t, acquire(t, mu))

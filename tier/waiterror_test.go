@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // waitError is the error of a wait for mu that lasts for two seconds.
@@ -51,8 +51,8 @@ func wantText(t *testing.T, err error, parts ...string) {
 }
 
 func TestWaitErrorNamesTheProcessThatHolds(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		holder, p := process(t, srv, zklock.WithLabel("billing")), process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		holder, p := named(t, s, "billing"), process(t, s)
 		hold := acquire(t, holder.Mutex("/locks/a"))
 		mu := p.Mutex("/locks/a")
 		for range 2 { // the second time the watch is there already
@@ -67,8 +67,8 @@ func TestWaitErrorNamesTheProcessThatHolds(t *testing.T) {
 }
 
 func TestWaitErrorNamesTheProcessAhead(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		holder, second, p := process(t, srv), process(t, srv, zklock.WithLabel("ahead")), process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		holder, second, p := process(t, s), named(t, s, "ahead"), process(t, s)
 		hold := acquire(t, holder.Mutex("/locks/a"))
 		ahead := start(soon(t), second.Mutex("/locks/a")).blocked(t)
 		err := waitError(t, t.Context(), p.Mutex("/locks/a"))
@@ -85,8 +85,8 @@ func TestWaitErrorNamesTheProcessAhead(t *testing.T) {
 }
 
 func TestWaitErrorTellsOfAnotherGoroutine(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		hold := acquire(t, mu)
 		since := time.Now()
 		time.Sleep(time.Minute)
@@ -101,8 +101,8 @@ func TestWaitErrorTellsOfAnotherGoroutine(t *testing.T) {
 
 // The owner has not passed its context on: to the library it is another goroutine, so the error has to give the hint.
 func TestWaitErrorHintsAtAContextThatWasNotPassedOn(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		if err := mu.Do(t.Context(), func(context.Context) error {
 			wantText(t, waitError(t, t.Context(), mu), "; or the caller has, and did not pass the context of its hold")
 			return nil
@@ -113,8 +113,8 @@ func TestWaitErrorHintsAtAContextThatWasNotPassedOn(t *testing.T) {
 }
 
 func TestWaitErrorTellsOfAnInnerHoldThatWasNotReleased(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
 		outer := acquire(t, mu)
 		ctx := context.WithoutCancel(outer.Context(t.Context()))
 		inner, err := mu.Acquire(ctx)
@@ -132,25 +132,24 @@ func TestWaitErrorTellsOfAnInnerHoldThatWasNotReleased(t *testing.T) {
 }
 
 func TestWaitErrorSaysWhyTheStoreCannotBeReached(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		p := process(t, srv)
-		srv.Member("127.0.0.1:2181").Refuse()
-		srv.CutAll()
-		err := waitError(t, t.Context(), p.Mutex("/locks/a"))
-		wantText(t, err, "refused")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, p := dial(t, s, "")
+		cut(p)
+		err := waitError(t, t.Context(), locks.Mutex("/locks/a"))
+		wantText(t, err, "memory cannot be reached")
 	})
 }
 
 func TestWaitErrorAfterCloseAndAfterTheLimit(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		p := process(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		p := process(t, s)
 		hold := acquire(t, p.Mutex("/locks/a"))
 		var wait *tier.WaitError
 		_, err := p.Mutex("/locks/a", tier.WithMaxWait(time.Second)).Acquire(t.Context())
 		if !errors.As(err, &wait) || !errors.Is(err, tier.ErrWaitLimit) || wait.Here == nil {
 			t.Errorf("after the limit: %v", err)
 		}
-		other := process(t, srv)
+		other := process(t, s)
 		a := start(soon(t), other.Mutex("/locks/a")).blocked(t)
 		other.Close()
 		synctest.Wait()
@@ -163,7 +162,7 @@ func TestWaitErrorAfterCloseAndAfterTheLimit(t *testing.T) {
 
 func TestWaitErrorOnARealServer(t *testing.T) {
 	addr := realServer(t)
-	holder, p := dial(t, addr, zklock.WithLabel("billing")), dial(t, addr)
+	holder, p := zkDial(t, addr, zklock.WithLabel("billing")), zkDial(t, addr)
 	path := "/locks/" + t.Name()
 	hold := acquire(t, holder.Mutex(path))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)

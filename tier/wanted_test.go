@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -27,7 +28,7 @@ func closed(c <-chan struct{}) bool {
 func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 	for name, listens := range map[string]bool{"told": true, "not told": false} {
 		t.Run(name, func(t *testing.T) {
-			metered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+			metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 				a, b := process(tier.WithHandOff(time.Hour), tier.WithRounds()), process()
 				hold := acquire(t, a)
 				if listens && closed(hold.Contested()) {
@@ -56,7 +57,7 @@ func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 
 // As long as nobody else waits, to ask changes nothing.
 func TestOwnerThatIsNotContestedHandsOn(t *testing.T) {
-	metered(t, func(t *testing.T, _ *zktest.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
+	metered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
 		hold := acquire(t, mu)
 		hold.Contested()
@@ -73,7 +74,7 @@ func TestOwnerThatIsNotContestedHandsOn(t *testing.T) {
 // Two processes whose goroutines all give way when they are told take turns, and each turn is a step of work:
 // nobody spins on a lock that it has just given away.
 func TestThoseWhoGiveWayTakeTurns(t *testing.T) {
-	metered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+	zkMetered(t, func(t *testing.T, _ *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
 		const step = 5 * time.Millisecond
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -121,7 +122,7 @@ func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 		"contested": (*tier.Hold).Contested, "revoked": (*tier.Hold).Revoked, "not told": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			rwMetered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+			rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 				a, b := process(tier.WithHandOff(time.Hour)), process()
 				first, second := acquire(t, a.Reader()), acquire(t, a.Reader())
 				var told <-chan struct{}
@@ -163,7 +164,7 @@ func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 
 // A writer that was asked for the lock and goes on as a reader lets nobody of its process in.
 func TestWriterThatWasAskedBecomesTheOnlyReader(t *testing.T) {
-	rwMetered(t, func(t *testing.T, _ *zktest.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(tier.WithHandOff(time.Hour)), process()
 		write := acquire(t, a.Writer())
 		revoked := write.Revoked()
@@ -187,7 +188,7 @@ func TestWriterThatWasAskedBecomesTheOnlyReader(t *testing.T) {
 
 // Whoever asks for a lock that lingers gets it at once, and the request is answered with that.
 func TestRequestEndsTheLingering(t *testing.T) {
-	metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		a, b := process(tier.WithLinger(time.Hour)), process()
 		for _, resumed := range []bool{false, true} {
 			release(t, acquire(t, a))
@@ -206,8 +207,8 @@ func TestRequestEndsTheLingering(t *testing.T) {
 			if resumed {
 				release(t, inUse)
 			}
-			if nodes := s.Children("/locks/a"); len(nodes) > 0 {
-				t.Fatalf("resumed %t: nodes %v linger, though somebody has asked for the lock", resumed, nodes)
+			if nodes := s.Queue("/locks/a"); len(nodes) > 0 {
+				t.Fatalf("resumed %t: contenders %v linger, though somebody has asked for the lock", resumed, nodes)
 			}
 			hold, err := b.TryAcquire(soon(t))
 			if err != nil {
@@ -215,8 +216,8 @@ func TestRequestEndsTheLingering(t *testing.T) {
 			}
 			release(t, hold)
 			release(t, acquire(t, a))
-			if nodes := s.Children("/locks/a"); len(nodes) != 1 {
-				t.Errorf("nodes %v after the next release, want one that lingers", nodes)
+			if nodes := s.Queue("/locks/a"); len(nodes) != 1 {
+				t.Errorf("contenders %v after the next release, want one that lingers", nodes)
 			}
 			next := acquire(t, a)
 			if closed(next.Revoked()) {
@@ -233,7 +234,7 @@ func TestRequestEndsTheLingering(t *testing.T) {
 
 // A request is for what the process had of the lock then, not for what it gets next.
 func TestRequestIsForOneGrant(t *testing.T) {
-	metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process(tier.WithLinger(time.Hour))
 		hold := acquire(t, mu)
 		revoked := hold.Revoked()
@@ -244,8 +245,8 @@ func TestRequestIsForOneGrant(t *testing.T) {
 		<-revoked
 		release(t, hold)
 		release(t, next.granted(t))
-		if nodes := s.Children("/locks/a"); len(nodes) != 1 {
-			t.Errorf("nodes %v after the release, want one that lingers", nodes)
+		if nodes := s.Queue("/locks/a"); len(nodes) != 1 {
+			t.Errorf("contenders %v after the release, want one that lingers", nodes)
 		}
 	})
 }

@@ -27,7 +27,7 @@ func wear(t *testing.T, s *zktest.Server, mu *tier.Mutex, number int32) *tier.Ho
 func TestOnAWornPathNobodyIsKeptWaitingByHandOffs(t *testing.T) {
 	const budget = 20 * time.Millisecond
 	for _, opts := range [][]tier.Option{{}, {tier.WithHandOff(0)}, {tier.WithRounds()}} {
-		metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		zkMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
 			mutexes := []*tier.Mutex{process(opts...), process(opts...)}
 			release(t, wear(t, s, mutexes[0], wornFrom-1))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -55,7 +55,7 @@ func TestOnAWornPathNobodyIsKeptWaitingByHandOffs(t *testing.T) {
 }
 
 func TestNodeOfAWornPathDoesNotLinger(t *testing.T) {
-	metered(t, func(t *testing.T, s *zktest.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+	zkMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
 		mu := process(tier.WithLinger(time.Minute))
 		before := wear(t, s, process(), wornFrom)
 		next := start(soon(t), mu).blocked(t)

@@ -102,8 +102,8 @@ func (l *claim) failure(op string, err error) error {
 	return fmt.Errorf("%s: %s %s: %w", l.tier.config.Package, op, l.path, err)
 }
 
-// errGone says that a contender has lost its place in the queue and has to start again.
-var errGone = errors.New("place in the queue lost")
+// errGone says that a contender has lost its place in the queue and has to start again, which a try does not.
+var errGone = errors.New("the session is over, and the next one begins")
 
 // queueUp queues and waits for the turn. An old contender, which has been given up, goes with the command that appends the first
 // new one.
@@ -211,7 +211,7 @@ func (t *Tier) remove(item *remains) bool {
 	over := !t.config.OwnTTL && c.session.Over() || t.config.OwnTTL && t.Now() >= item.until
 	var a Answer
 	if !over {
-		a = t.do(t.ctx, c.command(Leave))
+		a = c.send(c.command(Leave))
 	}
 	if over || a.Outcome == Done {
 		t.contenders.CompareAndDelete(c.id, c)

@@ -113,9 +113,9 @@ func (c *Contender) sendFor(ctx context.Context, cmd Command) Answer {
 	a.View.Sent = sent
 	switch {
 	case a.Outcome == Unknown || a.Begun:
-		c.session.doubtful.Store(true)
 		if cmd.Op == Enter || cmd.Op == Try {
 			c.unclear.Store(true)
+			c.session.doubtful.Store(true)
 		}
 	case a.Outcome == Expired:
 		t.expire(c.session, a.Err)
@@ -489,7 +489,7 @@ func (c *Contender) startRelease(loss error) {
 		c.finish(cmp.Or(loss, c.removed()), true)
 	case c.session.Over() && !t.config.OwnTTL:
 		c.finish(loss, true) // it goes with the session
-	case t.Err() != nil:
+	case t.unreachable() != nil:
 		c.leaveToReaper(loss)
 	default:
 		if !t.Spawn(func() { c.release(loss) }) {
@@ -503,6 +503,8 @@ func (c *Contender) release(loss error) {
 	switch a := c.send(c.command(Leave)); a.Outcome {
 	case Done:
 		c.finishRemoved(a.Removed, loss)
+	case Expired: // with all that was under it
+		c.finishRemoved(Missing, loss)
 	case Denied:
 		c.leaveToReaper(cmp.Or(loss,
 			fmt.Errorf("%w; it stays in the queue until its lease ends, and even this process queues behind it", a.Err)))
@@ -511,9 +513,10 @@ func (c *Contender) release(loss error) {
 	}
 }
 
-// finishRemoved follows a command that has removed the contender, or not found it.
+// finishRemoved follows a command that has removed the contender, or not found it. While the lease runs, nothing but another hand
+// takes it away.
 func (c *Contender) finishRemoved(r Removal, loss error) {
-	if r == Missing && loss == nil && !c.doomed.Load() && !c.session.Over() {
+	if r == Missing && loss == nil && !c.doomed.Load() && c.session.Valid() {
 		loss = c.removed()
 	}
 	c.gone.Store(true)

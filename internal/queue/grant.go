@@ -172,16 +172,14 @@ func (c *Contender) open() error {
 func (c *Contender) sendShare() error {
 	unclear := false
 	for pace := retry.New(); ; {
-		switch a := c.sendFor(c.tenure, c.command(Share)); a.Outcome {
-		case Done:
+		a := c.sendFor(c.tenure, c.command(Share))
+		unclear = unclear || a.Outcome == Unknown || a.Begun
+		switch {
+		case a.Outcome == Done:
 			return c.Err()
-		case Unknown:
-			unclear = true
-		case Denied:
-			if !unclear {
-				c.shared.Store(false)
-				return a.Err
-			}
+		case a.Outcome == Denied && !unclear:
+			c.shared.Store(false)
+			return a.Err
 		}
 		if err := c.claim.tier.pause(c.tenure, pace.NextBackOff()); err != nil {
 			return cmp.Or(c.Err(), err)

@@ -104,17 +104,17 @@ func (c *Contender) releaseSome(n int64) error {
 	if err := c.lossAt(c.claim.tier.Now()); err != nil {
 		return err
 	}
-	done := make(chan struct{})
-	if !c.claim.tier.Spawn(func() {
-		defer close(done)
-		c.weigh(c.tenure) // whose end takes the rest along
-	}) {
+	done := make(chan error, 1)
+	if !c.claim.tier.Spawn(func() { done <- c.weigh(c.tenure) }) {
 		return second.ErrClosed
 	}
 	bound := time.NewTimer(c.session.ttl / 3)
 	defer bound.Stop()
 	select {
-	case <-done:
+	case err := <-done:
+		if c.tenure.Err() == nil && err != nil { // else it has gone with the rest
+			return c.claim.failure("release", err)
+		}
 	case <-bound.C:
 	}
 	return context.Cause(c.life)

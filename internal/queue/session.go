@@ -39,13 +39,10 @@ func (t *Tier) margin(ttl time.Duration) time.Duration { return cmp.Or(t.config.
 
 // keep sees to it that there is a session, from the first to the last.
 func (t *Tier) keep() {
-	for pace := retry.New(); t.ctx.Err() == nil; {
+	for pace := retry.New(); t.ctx.Err() == nil; retry.Pause(t.ctx, pace.NextBackOff()) {
 		if x := t.open(); x != nil {
-			pace.Reset()
-			t.renewUntilOver(x)
-			continue
+			t.renewUntilOver(x, pace.Reset)
 		}
-		retry.Pause(t.ctx, pace.NextBackOff())
 	}
 }
 
@@ -56,9 +53,7 @@ func (t *Tier) open() *session {
 	switch a.Outcome {
 	case Done:
 	case Denied:
-		if t.sessions.report(nil, a.Err) {
-			t.config.Logger.Warn(t.config.Package+": no lock can be acquired", "err", a.Err)
-		}
+		t.refuse(a.Err)
 		return nil
 	default:
 		return nil
@@ -73,9 +68,16 @@ func (t *Tier) open() *session {
 	return x
 }
 
+// refuse says why no session is to be had, or renewed, as things stand.
+func (t *Tier) refuse(why error) {
+	if t.sessions.report(nil, why) {
+		t.config.Logger.Warn(t.config.Package+": no lock can be acquired", "err", why)
+	}
+}
+
 // renewUntilOver renews a session each quarter of its TTL until it is over. While the store does not answer it goes on
 // trying: the session may live there, and with it the places in the queues.
-func (t *Tier) renewUntilOver(x *session) {
+func (t *Tier) renewUntilOver(x *session, well func()) {
 	timer := time.NewTimer(x.ttl / 4)
 	defer timer.Stop()
 	for pace := retry.New(); !x.Over(); {
@@ -88,6 +90,7 @@ func (t *Tier) renewUntilOver(x *session) {
 		renewed := t.beat(x)
 		t.renew.Clear() // before the look at problem: who has one later asks again
 		if renewed && t.problem.Load() == nil {
+			well()
 			pace.Reset()
 			timer.Reset(x.ttl / 4)
 			continue
@@ -107,7 +110,10 @@ func (t *Tier) beat(x *session) (renewed bool) {
 	switch a.Outcome {
 	case Expired:
 		t.expire(x, a.Err)
+	case Denied:
+		t.refuse(a.Err)
 	case Done:
+		t.sessions.report(nil, nil)
 		x.Renew(sent)
 		for _, c := range x.Contenders() {
 			c.wake.Set() // it may have waited for nothing else

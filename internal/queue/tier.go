@@ -110,14 +110,17 @@ func (t *Tier) Err() error { return cmp.Or(t.outage(), t.sessions.deafness()) }
 
 // outage is why there is no lock to be had.
 func (t *Tier) outage() error {
+	_, refused, _ := t.sessions.now()
+	return cmp.Or(t.unreachable(), refused)
+}
+
+// unreachable is why nothing is worth a command.
+func (t *Tier) unreachable() error {
 	if t.ctx.Err() != nil {
 		return second.ErrClosed
 	}
 	if problem := t.problem.Load(); problem != nil {
 		return *problem
-	}
-	if _, refused, _ := t.sessions.now(); refused != nil {
-		return refused
 	}
 	if t.config.Trouble != nil {
 		return t.config.Trouble()

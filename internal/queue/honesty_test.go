@@ -1,0 +1,166 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// What a refused command has begun may be the removal of the old contender, which is no loss.
+func TestRequeueThatWasBegunAndRefusedLosesNothing(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		f.then(Enter, func(_ context.Context, c Command, usual func() Answer) Answer {
+			usual()
+			return Answer{Outcome: Denied, Begun: true, Err: errRefused}
+		})
+		if _, err := f.claim(second.Exclusive).Requeue(t.Context(), h, nil); !errors.Is(err, errRefused) {
+			t.Errorf("Requeue: %v", err)
+		}
+		if err := h.AwaitRelease(); err != nil {
+			t.Errorf("the old one: %v", err)
+		}
+		f.none()
+	})
+}
+
+func TestReleaseThatFindsNothingTellsOfALossWhileTheLeaseRuns(t *testing.T) {
+	gone := says(Answer{Outcome: Done, Removed: Missing})
+	over := says(Answer{Outcome: Expired, Err: errors.New("no such session")})
+	for name, leave := range map[string]reply{"the contender": gone, "the session": over} {
+		t.Run(name+" within the lease", func(t *testing.T) {
+			play(t, Config{}, func(t *testing.T, f *fake) {
+				h := f.acquire(second.Exclusive)
+				f.then(Leave, leave)
+				if err := h.Release(); !errors.Is(err, second.ErrLost) {
+					t.Errorf("%v, want ErrLost", err)
+				}
+			})
+		})
+		// It was ours when it was given up.
+		t.Run(name+" after the lease", func(t *testing.T) {
+			play(t, Config{}, func(t *testing.T, f *fake) {
+				h := f.acquire(second.Exclusive)
+				f.then(Beat, never, never, never, never, never)
+				f.then(Leave, func(ctx context.Context, c Command, usual func() Answer) Answer {
+					time.Sleep(ttl)
+					return leave(ctx, c, usual)
+				})
+				h.Release()
+				time.Sleep(ttl)
+				if err := h.AwaitRelease(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// As long as a command may have been executed that makes it read, a writer is none.
+func TestShareThatMayHaveBeenExecutedIsNotTakenBack(t *testing.T) {
+	denied := Answer{Outcome: Denied, Err: errRefused}
+	begun := denied
+	begun.Begun = true
+	for name, c := range map[string]struct {
+		replies []reply
+		shared  bool
+	}{
+		"refused":           {[]reply{says(denied)}, false},
+		"begun and refused": {[]reply{says(begun), says(denied), says(denied)}, true},
+		"lost and refused":  {[]reply{lost, says(denied), says(denied)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, Config{}, func(t *testing.T, f *fake) {
+				f.reader = true
+				h := f.acquire(second.Writing)
+				f.then(Share, c.replies...)
+				if err := h.Share(t.Context()); (err == nil) != c.shared || h.Shared() != c.shared {
+					t.Errorf("%v; Shared is %v", err, h.Shared())
+				}
+				h.Release()
+			})
+		})
+	}
+}
+
+func TestOnlyWhatMayEnterLateIsAudited(t *testing.T) {
+	for op, want := range map[Op]bool{Enter: true, Look: false, Share: false} {
+		t.Run(string(op), func(t *testing.T) {
+			play(t, Config{}, func(t *testing.T, f *fake) {
+				f.then(op, never)
+				f.then(Enter, waits)
+				f.reader = true
+				h := f.acquire(second.Writing)
+				if err := h.Share(t.Context()); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(ttl)
+				if got := len(f.ops(Audit)) > 0; got != want {
+					t.Errorf("audited: %v", got)
+				}
+				h.Release()
+				f.none()
+			})
+		})
+	}
+}
+
+func TestRenewalThatIsRefusedIsToldOnce(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		refused := says(Answer{Outcome: Denied, Err: errRefused})
+		for range 20 {
+			f.then(Beat, refused)
+		}
+		h := f.acquire(second.Exclusive)
+		<-h.Context().Done()
+		if err := f.Err(); !errors.Is(err, errRefused) {
+			t.Errorf("Err: %v", err)
+		}
+		if _, err := f.claim(second.Exclusive).TryAcquire(t.Context()); !errors.Is(err, errRefused) {
+			t.Errorf("a try: %v", err)
+		}
+		if n := strings.Count(f.log.String(), errRefused.Error()); n != 1 {
+			t.Errorf("told %d times:\n%s", n, f.log)
+		}
+		time.Sleep(time.Minute)
+		if err := f.Err(); err != nil {
+			t.Errorf("when it is renewed again: %v", err)
+		}
+		h.Release()
+		f.none()
+	})
+}
+
+func TestServerThatForgetsEachSessionIsNotAskedWithoutEnd(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		for range 100000 {
+			f.then(Enter, says(Answer{Outcome: Expired, Err: errors.New("no such session")}))
+			f.then(Beat, says(Answer{Outcome: Expired, Err: errors.New("no such session")}))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := f.claim(second.Exclusive).Acquire(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Acquire: %v", err)
+		}
+		if n := len(f.ops(Open)); n > 200 {
+			t.Errorf("%d sessions in a second", n)
+		}
+	})
+}
+
+// Who hears of nothing has a store that answers.
+func TestReleaseOfTheDeafIsSentAtOnce(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		f.Deafen(errRefused)
+		f.then(Leave, late(100*time.Millisecond))
+		if err := h.Release(); err != nil {
+			t.Error(err)
+		}
+		f.none()
+	})
+}

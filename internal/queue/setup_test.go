@@ -1,0 +1,250 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/logtest"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+const ttl = 6 * time.Second // of the sessions of a fake; a command is waited for a second
+
+// A fake is a store in which everybody has every lock at once, but for what a test says becomes of its commands.
+type fake struct {
+	*Tier
+	testing.TB
+	log *logtest.Log
+
+	mu     sync.Mutex // guards the fields below
+	next   map[Op][]reply
+	sent   []Command
+	number int64
+	places map[string]int64 // tokens of those who queue, by ID
+	reader bool             // one queues right behind
+	told   []string         // of Follow and Unfollow
+}
+
+// A reply is what becomes of one command.
+type reply func(ctx context.Context, c Command, usual func() Answer) Answer
+
+type follower struct{ *fake }
+
+func (f follower) Follow(r Ref)   { f.tell("follow " + r.ID) }
+func (f follower) Unfollow(r Ref) { f.tell("unfollow " + r.ID) }
+
+func (f *fake) tell(s string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told = append(f.told, s)
+}
+
+// play runs a test in a bubble, with a tier that has a session.
+func play(t *testing.T, config Config, test func(*testing.T, *fake)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config)
+		f.Start()
+		synctest.Wait()
+		test(t, f)
+		f.Close()
+	})
+}
+
+func playFollowed(t *testing.T, test func(*testing.T, *fake)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, Config{})
+		f.store, f.follower = follower{f}, follower{f}
+		f.Start()
+		synctest.Wait()
+		test(t, f)
+		f.Close()
+	})
+}
+
+func newFake(t *testing.T, config Config) *fake {
+	f := &fake{TB: t, next: make(map[Op][]reply), places: make(map[string]int64)}
+	f.log, config.Logger = logtest.New(slog.LevelDebug)
+	config.Package, config.Store, config.TTL = "fake", "Fake", ttl
+	config.Lost = func(r Ref) string { return r.ID + " was removed" }
+	f.Tier = New(config, f)
+	return f
+}
+
+func (f *fake) CheckPath(string) error { return nil }
+func (f *fake) Name(string) string     { return fmt.Sprint("c", f.count()) }
+
+// Close may be the store's or, by a test, the tier's.
+func (f *fake) Close() {
+	if f.ctx.Err() == nil {
+		f.Tier.Close()
+	}
+}
+
+func (f *fake) count() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.number++
+	return f.number
+}
+
+func (f *fake) Do(ctx context.Context, c Command) Answer {
+	f.mu.Lock()
+	f.sent = append(f.sent, c)
+	var next reply
+	if all := f.next[c.Op]; len(all) > 0 {
+		next, f.next[c.Op] = all[0], all[1:]
+	}
+	f.mu.Unlock()
+	if next != nil {
+		return next(ctx, c, func() Answer { return f.execute(c) })
+	}
+	return f.execute(c)
+}
+
+func (f *fake) execute(c Command) Answer {
+	at := f.count()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	view := func(id string) View {
+		token := f.places[id]
+		return View{ID: id, At: at, Token: token, Known: token > 0, Has: token > 0, Behind: f.reader, Reader: f.reader}
+	}
+	remove := func(id string) Removal {
+		if f.places[id] == 0 {
+			return Missing
+		}
+		delete(f.places, id)
+		return Removed
+	}
+	a := Answer{Outcome: Done}
+	switch c.Op {
+	case Open:
+		a.Name, a.TTL = fmt.Sprint("s", at), ttl
+	case Beat:
+		for _, r := range c.Among {
+			a.Views = append(a.Views, view(r.ID))
+		}
+	case Enter, Try:
+		if c.Old.ID != "" {
+			a.Removed = remove(c.Old.ID)
+		}
+		if f.places[c.ID] == 0 {
+			f.places[c.ID] = at
+		}
+		a.View = view(c.ID)
+	case Look, Share:
+		a.View = view(c.ID)
+	case Leave:
+		a.Removed = remove(c.ID)
+	case Audit:
+		for id, token := range f.places {
+			a.Present = append(a.Present, Ref{Path: "/l", ID: id, Token: token})
+		}
+	case Drop, Goodbye:
+		for _, r := range c.Among {
+			remove(r.ID)
+		}
+	}
+	return a
+}
+
+// then says what becomes of the next commands of a kind.
+func (f *fake) then(op Op, replies ...reply) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.next[op] = append(f.next[op], replies...)
+}
+
+var (
+	errAway    = errors.New("no answer")
+	errRefused = errors.New("not permitted")
+)
+
+// lost is executed, and not answered.
+func lost(ctx context.Context, _ Command, usual func() Answer) Answer {
+	usual()
+	return never(ctx, Command{}, nil)
+}
+
+// never is neither executed nor answered.
+func never(ctx context.Context, _ Command, _ func() Answer) Answer {
+	<-ctx.Done()
+	return Answer{Err: context.Cause(ctx), Away: errAway}
+}
+
+func says(a Answer) reply {
+	return func(context.Context, Command, func() Answer) Answer { return a }
+}
+
+// late is executed at once, and answered later.
+func late(d time.Duration) reply {
+	return func(_ context.Context, _ Command, usual func() Answer) Answer {
+		a := usual()
+		time.Sleep(d)
+		return a
+	}
+}
+
+// waits is executed, and has the contender wait, and look.
+func waits(_ context.Context, _ Command, usual func() Answer) Answer {
+	a := usual()
+	a.View.Has, a.View.Ahead, a.View.Again = false, 1, time.Millisecond
+	return a
+}
+
+// ops are the commands of some kinds that were sent, but for the first session.
+func (f *fake) ops(kinds ...Op) (sent []Command) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.sent {
+		for _, k := range kinds {
+			if c.Op == k {
+				sent = append(sent, c)
+			}
+		}
+	}
+	return sent
+}
+
+func (f *fake) claim(mode second.Mode) second.Claim {
+	l, err := f.Claim("/l", second.Options{Mode: mode})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return l
+}
+
+func (f *fake) acquire(mode second.Mode) *Contender {
+	f.Helper()
+	g, err := f.claim(mode).Acquire(f.TB.Context(), nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return g.(*Contender)
+}
+
+// left is how many this process still keeps anything of.
+func (f *fake) left() (n int) {
+	f.contenders.Range(func(any, any) bool { n++; return true })
+	x, _, _ := f.sessions.now()
+	x.leaving.Range(func(any, any) bool { n++; return true })
+	return n + len(x.Contenders()) + f.reaper.Count()
+}
+
+// none checks that nothing is left, here and there.
+func (f *fake) none() {
+	f.Helper()
+	synctest.Wait()
+	f.mu.Lock()
+	there := len(f.places)
+	f.mu.Unlock()
+	if here := f.left(); here != 0 || there != 0 {
+		f.Errorf("%d are left here, %d there", here, there)
+	}
+}
