@@ -51,8 +51,8 @@ func play(t *testing.T, config Config, test func(*testing.T, *fake)) {
 		f := newFake(t, config)
 		f.Start()
 		synctest.Wait()
+		defer f.Close()
 		test(t, f)
-		f.Close()
 	})
 }
 
@@ -62,8 +62,8 @@ func playFollowed(t *testing.T, test func(*testing.T, *fake)) {
 		f.store, f.follower = follower{f}, follower{f}
 		f.Start()
 		synctest.Wait()
+		defer f.Close()
 		test(t, f)
-		f.Close()
 	})
 }
 
@@ -138,8 +138,9 @@ func (f *fake) execute(c Command) Answer {
 			f.places[c.ID] = at
 		}
 		a.View = view(c.ID)
-	case Look, Share:
+	case Look, Share, Weigh:
 		a.View = view(c.ID)
+		a.View.Reads = c.Op == Share
 	case Leave:
 		a.Removed = remove(c.ID)
 	case Audit:
@@ -196,6 +197,14 @@ func waits(_ context.Context, _ Command, usual func() Answer) Answer {
 	a := usual()
 	a.View.Has, a.View.Ahead, a.View.Again = false, 1, time.Millisecond
 	return a
+}
+
+// expired is what a store says that knows nobody any more.
+func (f *fake) expired(context.Context, Command, func() Answer) Answer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.places)
+	return Answer{Outcome: Expired, Err: errors.New("no such session")}
 }
 
 // ops are the commands of some kinds that were sent, but for the first session.

@@ -1,0 +1,228 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// Every command takes a while, so that each instant is one between two lines. Whoever leaves at one leaves nothing.
+func TestCallerMayLeaveAtEachInstant(t *testing.T) {
+	const step = 10 * time.Millisecond
+	slow := func(_ context.Context, _ Command, usual func() Answer) Answer {
+		time.Sleep(step)
+		a := usual()
+		time.Sleep(step)
+		return a
+	}
+	slowly := func(r reply) reply {
+		return func(ctx context.Context, c Command, usual func() Answer) Answer {
+			return slow(ctx, c, func() Answer { return r(ctx, c, usual) })
+		}
+	}
+	failed := says(Answer{Outcome: Failed, Err: errRefused})
+	for name, script := range map[string][]reply{
+		"at once": {slow}, "after a wait": {slowly(waits)}, "failed first": {slowly(failed), slow},
+		"lost first": {lost, slow}, "gone first": {slowly(says(Answer{Outcome: Gone})), slow},
+		"refused":       {slowly(says(Answer{Outcome: Denied, Err: errRefused}))},
+		"expired first": nil,
+	} {
+		for _, requeue := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, requeue %v", name, requeue), func(t *testing.T) {
+				for at := step / 2; at < 14*step; at += step {
+					synctest.Test(t, func(t *testing.T) { leaveAt(t, at, requeue, script, slow) })
+				}
+			})
+		}
+	}
+}
+
+func leaveAt(t *testing.T, at time.Duration, requeue bool, script []reply, slow reply) {
+	f := newFake(t, Config{})
+	f.Start()
+	defer f.Close()
+	synctest.Wait()
+	l := f.claim(second.Exclusive)
+	acquire := func(ctx context.Context) (second.Grant, error) { return l.Acquire(ctx, nil) }
+	var old *Contender
+	if requeue {
+		old = f.acquire(second.Exclusive)
+		acquire = func(ctx context.Context) (second.Grant, error) { return l.Requeue(ctx, old, nil) }
+	}
+	if script == nil {
+		f.then(Enter, f.expired)
+	}
+	f.then(Enter, script...)
+	f.then(Look, slow, slow)
+	f.then(Leave, slow, slow)
+	ctx, cancel := context.WithTimeout(t.Context(), at)
+	defer cancel()
+	g, err := acquire(ctx)
+	if err == nil {
+		g.Release()
+	} else if ctx.Err() == nil && !errors.Is(err, errRefused) {
+		t.Errorf("left at %v: %v", at, err)
+	}
+	if requeue {
+		if err := old.AwaitRelease(); err != nil && !errors.Is(err, second.ErrLost) {
+			t.Errorf("left at %v: the old one: %v", at, err)
+		}
+	}
+	time.Sleep(2 * ttl)
+	f.none()
+}
+
+// The first Enter of a requeue may have removed the old contender, or not, or may yet do so.
+func TestRequeueWhoseEnterIsLost(t *testing.T) {
+	for name, first := range map[string]reply{"executed": lost, "never executed": never} {
+		t.Run(name, func(t *testing.T) {
+			play(t, Config{}, func(t *testing.T, f *fake) {
+				old := f.acquire(second.Exclusive)
+				f.then(Enter, first)
+				g, err := f.claim(second.Exclusive).Requeue(t.Context(), old, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := old.AwaitRelease(); err != nil {
+					t.Errorf("the old one: %v", err)
+				}
+				for _, c := range f.ops(Enter)[1:] {
+					if c.Old.ID != old.id || c.ID != g.(*Contender).id {
+						t.Errorf("%+v is not the same again", c)
+					}
+				}
+				g.Release()
+				f.none()
+			})
+		})
+	}
+}
+
+func TestRequeueThatFindsTheOldContender(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer       Answer
+		lost         bool
+		enter, leave int
+	}{
+		"gone":    {Answer{Outcome: Gone}, true, 2, 1}, // it may have been there: its own Leave tells
+		"missing": {Answer{Outcome: Done, Removed: Missing}, true, 1, 0},
+		"kept":    {Answer{Outcome: Done, Removed: Kept}, false, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, Config{}, func(t *testing.T, f *fake) {
+				old := f.acquire(second.Exclusive)
+				f.then(Enter, func(_ context.Context, cmd Command, usual func() Answer) Answer {
+					if c.answer.Outcome == Gone {
+						f.mu.Lock()
+						delete(f.places, old.id)
+						f.mu.Unlock()
+						return c.answer
+					}
+					a := usual()
+					a.Removed = c.answer.Removed
+					if a.Removed == Kept {
+						f.mu.Lock()
+						f.places[old.id] = old.Token()
+						f.mu.Unlock()
+					}
+					return a
+				})
+				g, err := f.claim(second.Exclusive).Requeue(t.Context(), old, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := old.AwaitRelease(); errors.Is(err, second.ErrLost) != c.lost {
+					t.Errorf("the old one: %v", err)
+				}
+				if e, l := len(f.ops(Enter))-1, len(f.ops(Leave)); e != c.enter || l != c.leave {
+					t.Errorf("entered %d times, left %d times; want %d, %d", e, l, c.enter, c.leave)
+				}
+				if n := len(f.ops(Enter)); f.ops(Enter)[n-1].Old.ID != "" && c.enter == 2 {
+					t.Error("the next contender has an old one")
+				}
+				g.Release()
+				f.none()
+			})
+		})
+	}
+}
+
+func TestGrantIsGivenUpOnce(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		l := f.claim(second.Exclusive)
+		h := f.acquire(second.Exclusive)
+		g, err := l.Requeue(t.Context(), h, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Release(); !errors.Is(err, second.ErrReleased) {
+			t.Errorf("Release after Requeue: %v", err)
+		}
+		if _, err := l.Requeue(t.Context(), h, nil); !errors.Is(err, second.ErrReleased) {
+			t.Errorf("Requeue after Requeue: %v", err)
+		}
+		if err := h.Err(); !errors.Is(err, second.ErrReleased) {
+			t.Errorf("Err: %v", err)
+		}
+		g.Release()
+		f.none()
+	})
+}
+
+// Callers who come and go while the store does not answer do not pile up commands.
+func TestNobodyEntersWhileTheStoreDoesNotAnswer(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		f.missed(errAway)
+		f.then(Beat, never)
+		synctest.Wait()
+		for range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			if _, err := f.claim(second.Exclusive).Acquire(ctx, nil); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errAway) {
+				t.Errorf("Acquire: %v, want the deadline, and why", err)
+			}
+			if _, err := f.claim(second.Exclusive).TryAcquire(t.Context()); !errors.Is(err, errAway) {
+				t.Errorf("TryAcquire: %v", err)
+			}
+			cancel()
+		}
+		if n := len(f.ops(Enter, Try)); n != 0 {
+			t.Errorf("%d commands", n)
+		}
+		h := f.acquire(second.Exclusive) // once it answers
+		h.Release()
+		f.none()
+	})
+}
+
+// A command that is repeated until it is answered ends with its caller and with the tier, and not before.
+func TestListAndAskAreRepeated(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		l := f.claim(second.Exclusive)
+		f.then(List, never, says(Answer{Outcome: Failed}))
+		f.then(Ask, never, says(Answer{Outcome: Denied, Err: errRefused}))
+		if _, err := l.Contenders(t.Context()); err != nil || len(f.ops(List)) != 3 {
+			t.Errorf("Contenders: %v after %d", err, len(f.ops(List)))
+		}
+		if err := l.Revoke(t.Context()); !errors.Is(err, errRefused) || len(f.ops(Ask)) != 2 {
+			t.Errorf("Revoke: %v after %d", err, len(f.ops(Ask)))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		f.then(List, never)
+		if _, err := l.Contenders(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Contenders: %v", err)
+		}
+		if err := f.outage(); err != nil {
+			t.Errorf("a caller who leaves says nothing of the store: %v", err)
+		}
+		f.Close()
+		if _, err := l.Contenders(t.Context()); !errors.Is(err, second.ErrClosed) {
+			t.Errorf("Contenders: %v", err)
+		}
+	})
+}

@@ -1,0 +1,288 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// What counts is the order of the store, unless that was set back: then, what was said to a command that was sent since.
+func TestNewestWordCounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		view    View
+		asked   bool // the view is taken
+		behind  bool // it was sent since the last one came
+		nothing bool // the contender is lost
+	}{
+		"later":                       {view: View{Known: true, At: 11}, asked: true},
+		"at the same time":            {view: View{Known: true, At: 10}, asked: true},
+		"earlier":                     {view: View{Known: true, At: 9}},
+		"earlier, sent before":        {view: View{Known: true, At: 9, Sent: 1}},
+		"earlier, sent since":         {view: View{Known: true, At: 9}, behind: true, asked: true},
+		"missing earlier":             {view: View{At: 9}},
+		"missing later":               {view: View{At: 11}, nothing: true},
+		"missing earlier, sent since": {view: View{At: 9}, behind: true, nothing: true},
+		"another place":               {view: View{Known: true, At: 11, Token: 12}, nothing: true},
+		"cannot stay, earlier":        {view: View{At: 9, Err: errRefused}, nothing: true},
+		"cannot be told":              {view: View{Known: true, At: 11, Err: errRefused}, asked: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, Config{}, func(t *testing.T, f *fake) {
+				f.number = 9
+				time.Sleep(time.Second)
+				f.then(Enter, func(_ context.Context, c Command, _ func() Answer) Answer {
+					f.places[c.ID] = 5
+					return Answer{Outcome: Done, View: View{Known: true, Token: 5, At: 10, Has: true}}
+				})
+				h := f.acquire(second.Exclusive)
+				v := c.view
+				v.ID, v.Asked = h.id, true
+				if v.Known && v.Token == 0 {
+					v.Token = 5
+				}
+				if c.behind {
+					time.Sleep(time.Second)
+					v.Sent = f.Now()
+				}
+				f.Tell(v)
+				if asked := h.revoked.IsSet(); asked != c.asked {
+					t.Errorf("taken: %v", asked)
+				}
+				if lost := h.Err() != nil; lost != c.nothing {
+					t.Errorf("lost: %v", h.Err())
+				}
+				f.then(Leave, says(Answer{Outcome: Done}))
+				h.Release()
+			})
+		})
+	}
+}
+
+// Whoever was told that it is missing before it is known to queue may be yet to enter; what was seen of it before then is over.
+func TestMissingContenderMayBeYetToEnter(t *testing.T) {
+	for name, c := range map[string]struct {
+		at     int64 // of the answer; it was missing at 100
+		enters int
+	}{"entered later": {101, 1}, "entered before, and was removed": {99, 2}} {
+		t.Run(name, func(t *testing.T) {
+			play(t, Config{}, func(t *testing.T, f *fake) {
+				f.number = 200
+				f.then(Enter, func(_ context.Context, cmd Command, usual func() Answer) Answer {
+					f.Tell(View{ID: cmd.ID, At: 100})
+					a := usual()
+					a.View.At = c.at
+					return a
+				})
+				h := f.acquire(second.Exclusive)
+				if n := len(f.ops(Enter)); n != c.enters {
+					t.Errorf("entered %d times", n)
+				}
+				h.Release()
+				f.none()
+			})
+		})
+	}
+}
+
+// News may come before the answer to the command that it is of, and after the end.
+func TestNewsComesAtAnyTime(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		var id string
+		f.then(Enter, func(_ context.Context, c Command, usual func() Answer) Answer {
+			a := usual()
+			id = c.ID
+			a.View.ID = id
+			f.Tell(a.View)
+			f.Tell(View{ID: id, Known: true, Token: a.View.Token, At: a.View.At + 1, Has: true, Asked: true})
+			time.Sleep(time.Millisecond)
+			return a
+		})
+		h := f.acquire(second.Exclusive)
+		if !h.revoked.IsSet() {
+			t.Error("what was told before the answer is forgotten")
+		}
+		f.then(Leave, func(_ context.Context, c Command, usual func() Answer) Answer {
+			a := usual()
+			f.Tell(View{ID: id, At: 1000}) // our own doing
+			return a
+		})
+		if err := h.Release(); err != nil {
+			t.Error(err)
+		}
+		f.Tell(View{ID: id, Known: true, Token: h.Token(), At: 1001, Has: true})
+		f.none()
+	})
+}
+
+// A late command may give a contender another place. It has lost the one that it had, and does not keep the other.
+func TestContenderWithAnotherPlaceIsRemoved(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		f.Tell(View{ID: h.id, Known: true, Token: 500, At: 500, Has: true})
+		if second.CauseOf(h.Err()) != second.ByDeletion {
+			t.Errorf("Err: %v", h.Err())
+		}
+		if err := h.Release(); !errors.Is(err, second.ErrLost) {
+			t.Errorf("Release: %v", err)
+		}
+		f.none()
+	})
+}
+
+// A loss leaves the owner the margin to come to an end; then others are let in, whether it has or not.
+func TestLostContenderLeavesAfterTheMargin(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		for range 4 {
+			f.then(Beat, says(Answer{Outcome: Failed}))
+		}
+		f.then(Beat, late(0))
+		h.session.Lose(h, second.Lost(second.ByOther, "a test"))
+		time.Sleep(ttl/3 - time.Millisecond)
+		if n := len(f.ops(Leave)); n != 0 {
+			t.Errorf("%d removals within the margin", n)
+		}
+		time.Sleep(2 * time.Millisecond)
+		if n := len(f.ops(Leave)); n != 1 {
+			t.Errorf("%d removals after the margin", n)
+		}
+		f.mu.Lock()
+		if len(f.places) != 0 {
+			t.Error("it still queues")
+		}
+		f.mu.Unlock()
+		h.Release()
+		f.none()
+	})
+}
+
+func TestHolderThatIsGoneIsNotRemovedOnceMore(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		f.mu.Lock()
+		delete(f.places, h.id)
+		f.mu.Unlock()
+		f.Tell(View{ID: h.id, At: 100})
+		time.Sleep(ttl)
+		if err := h.Release(); !errors.Is(err, second.ErrLost) {
+			t.Error(err)
+		}
+		if n := len(f.ops(Leave)); n != 0 {
+			t.Errorf("%d removals", n)
+		}
+		f.none()
+	})
+}
+
+// A short hold costs no looking. Nobody follows after it has been given up, and whoever followed does not for longer.
+func TestWhoFollows(t *testing.T) {
+	follow := func(c *Contender) []string { return []string{"follow " + c.id} }
+	both := func(c *Contender) []string { return []string{"follow " + c.id, "unfollow " + c.id} }
+	for name, c := range map[string]struct {
+		do     func(f *fake, h *Contender)
+		before func(*Contender) []string // the end
+	}{
+		"short":     {func(*fake, *Contender) { time.Sleep(ttl/6 - 1) }, nil},
+		"long":      {func(*fake, *Contender) { time.Sleep(ttl/6 + 1) }, follow},
+		"asks":      {func(_ *fake, h *Contender) { h.Revoked() }, follow},
+		"listens":   {func(_ *fake, h *Contender) { h.Contested().C(); h.Revoked() }, follow},
+		"waits":     {func(f *fake, _ *Contender) {}, follow},
+		"after all": {func(_ *fake, h *Contender) { h.Revoked(); h.Release(); h.Revoked(); time.Sleep(ttl) }, both},
+	} {
+		t.Run(name, func(t *testing.T) {
+			playFollowed(t, func(t *testing.T, f *fake) {
+				if name == "waits" {
+					f.then(Enter, waits)
+				}
+				h := f.acquire(second.Exclusive)
+				c.do(f, h)
+				synctest.Wait()
+				f.mu.Lock()
+				var want []string
+				if c.before != nil {
+					want = c.before(h)
+				}
+				if !slices.Equal(f.told, want) {
+					t.Errorf("%v, want %v", f.told, want)
+				}
+				f.mu.Unlock()
+				h.Release()
+				time.Sleep(ttl)
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				if c.before != nil && !slices.Equal(f.told, both(h)) {
+					t.Errorf("at the end %v", f.told)
+				}
+			})
+		})
+	}
+}
+
+// Who cannot be told how it stands does not wait for ever, and who cannot stay has lost.
+func TestTwoMeaningsOfTrouble(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			a := usual()
+			a.View.Has, a.View.Err = false, errRefused
+			return a
+		})
+		if _, err := f.claim(second.Exclusive).Acquire(t.Context(), nil); !errors.Is(err, errRefused) || errors.Is(err, second.ErrLost) {
+			t.Errorf("a waiter that cannot be told: %v", err)
+		}
+		f.none()
+		h := f.acquire(second.Exclusive)
+		f.then(Beat, func(_ context.Context, c Command, usual func() Answer) Answer {
+			a := usual()
+			a.Views = []View{{ID: h.id, Err: errRefused}}
+			return a
+		})
+		<-h.Context().Done()
+		if err := h.Err(); second.CauseOf(err) != second.ByOther || !errors.Is(err, errRefused) {
+			t.Errorf("a holder that cannot stay: %v", err)
+		}
+		if err := h.Release(); !errors.Is(err, second.ErrLost) {
+			t.Errorf("Release: %v", err)
+		}
+		f.none()
+	})
+}
+
+// A try in the quarantine says so, and a waiter looks again at its end.
+func TestQuarantine(t *testing.T) {
+	quarantined := func(_ context.Context, _ Command, usual func() Answer) Answer {
+		a := usual()
+		a.View.Has, a.View.Quarantined, a.View.Again = false, true, time.Second
+		return a
+	}
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		begun := time.Now()
+		f.Quarantined(time.Second, begun, "a test")
+		var q *second.QuarantineError
+		f.then(Try, says(Answer{Outcome: Locked, Quarantined: true}), quarantined, says(Answer{Outcome: Locked}))
+		for _, want := range []bool{true, true, false} {
+			if _, err := f.claim(second.Exclusive).TryAcquire(t.Context()); !errors.Is(err, second.ErrLocked) || errors.As(err, &q) != want {
+				t.Errorf("a try: %v, want a quarantine: %v", err, want)
+			}
+			q = nil
+		}
+		f.then(Enter, quarantined)
+		w := new(second.Wait)
+		go func() {
+			time.Sleep(time.Second / 2)
+			if w.Standing().Quarantine == nil {
+				t.Error("who asks where it stands is not told of the quarantine")
+			}
+		}()
+		g, err := f.claim(second.Exclusive).Acquire(t.Context(), w)
+		if d := time.Since(begun); err != nil || d != time.Second {
+			t.Fatalf("%v after %v", err, d)
+		}
+		g.Release()
+		f.none()
+	})
+}

@@ -1,0 +1,172 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A grant is idle once nothing that was sent can take effect any more. Whoever makes the check fail and then finds it idle may hand
+// the lock on.
+func TestGuardedWrites(t *testing.T) {
+	fine := func() error { return nil }
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		err := h.Write(t.Context(), func() error {
+			if h.Idle() {
+				t.Error("idle while it is checked")
+			}
+			return errRefused
+		}, func() (Outcome, error) { t.Error("sent"); return Done, nil })
+		if !errors.Is(err, errRefused) || !h.Idle() {
+			t.Errorf("a check that fails: %v, idle %v", err, h.Idle())
+		}
+		for outcome, idle := range map[Outcome]bool{Done: true, Denied: true, Failed: true, Unknown: false} {
+			err := h.Write(t.Context(), fine, func() (Outcome, error) {
+				if h.Idle() {
+					t.Error("idle while it is sent")
+				}
+				return outcome, errRefused
+			})
+			if !errors.Is(err, errRefused) || errors.Is(err, second.ErrUnknown) == idle || h.Idle() != idle {
+				t.Errorf("outcome %v: %v, idle %v", outcome, err, h.Idle())
+			}
+			h.pending.Store(0)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err = h.Write(ctx, fine, func() (Outcome, error) { time.Sleep(2 * time.Second); return Done, nil })
+		if !errors.Is(err, second.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) || h.Idle() {
+			t.Errorf("a caller who leaves: %v, idle %v", err, h.Idle())
+		}
+		time.Sleep(time.Second + 1)
+		if !h.Idle() {
+			t.Error("not idle although the answer has come")
+		}
+		err = h.Write(ctx, fine, func() (Outcome, error) { t.Error("sent"); return Done, nil })
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, second.ErrUnknown) {
+			t.Errorf("too late: %v", err)
+		}
+		f.Close()
+		if err := h.Write(t.Context(), fine, func() (Outcome, error) { return Done, nil }); !errors.Is(err, second.ErrClosed) || !h.Idle() {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}
+
+// A release waits for a third of the TTL, and what is left is removed.
+func TestReleaseIsBounded(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		f.then(Leave, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			time.Sleep(ttl)
+			return usual()
+		})
+		begun := time.Now()
+		if err := h.Release(); err != nil || time.Since(begun) != ttl/3 {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+		time.Sleep(ttl)
+		f.none()
+	})
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		f.missed(errAway)
+		f.then(Beat, never, never)
+		begun := time.Now()
+		if err := h.Release(); err != nil || time.Since(begun) != 0 {
+			t.Errorf("with a store that does not answer: %v after %v", err, time.Since(begun))
+		}
+		time.Sleep(ttl)
+		f.none()
+	})
+}
+
+// The clock tells, also where nothing has fired.
+func TestLossIsSeenByTheClock(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		for range 100 {
+			f.then(Beat, never)
+		}
+		h.StopWatchdog()
+		time.Sleep(ttl - ttl/3 - 1)
+		if err := h.Err(); err != nil {
+			t.Errorf("before the end: %v", err)
+		}
+		if err := h.ErrAt(h.claim.tier.Now() + 1); err != nil && h.Context().Err() == nil {
+			t.Errorf("ErrAt: %v, and the context lives", err)
+		}
+		time.Sleep(1)
+		if err := h.Err(); second.CauseOf(err) != second.ByLease || h.Confirm() || !h.ValidUntil().IsZero() || h.Context().Err() == nil {
+			t.Errorf("at the end: %v", err)
+		}
+		h.Release()
+	})
+}
+
+// Readers behind a writer that waits to let them in are seen; whoever waits to share is told of the end.
+func TestShareEndsWithTheGrant(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Writing)
+		done := make(chan error, 1)
+		go func() { done <- h.Share(t.Context()) }()
+		synctest.Wait()
+		h.Release()
+		if err := <-done; !errors.Is(err, second.ErrReleased) || len(f.ops(Share)) != 0 {
+			t.Errorf("%v after %d commands", err, len(f.ops(Share)))
+		}
+		f.reader = true
+		h = f.acquire(second.Writing)
+		old := h.Contested()
+		if !old.Raised() {
+			t.Error("a reader is not seen to wait")
+		}
+		f.then(Share, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			f.reader = false
+			if !h.Shared() {
+				t.Error("it writes while the command is under way")
+			}
+			return usual()
+		})
+		for range 2 {
+			if err := h.Share(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := len(f.ops(Share)); n != 1 {
+			t.Errorf("%d commands", n)
+		}
+		if h.Contested() == old || h.Contested().Raised() {
+			t.Error("contested by those that it has let in")
+		}
+		h.Release()
+		f.none()
+	})
+}
+
+// A permit that cannot be given back is told of.
+func TestPermitsThatCannotBeGivenBack(t *testing.T) {
+	play(t, Config{Permits: true}, func(t *testing.T, f *fake) {
+		s, err := f.Semaphore("/l", 3, second.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		permits, err := s.TryAcquire(t.Context(), 3)
+		if err != nil || len(permits) != 3 {
+			t.Fatal(permits, err)
+		}
+		f.then(Weigh, lost, says(Answer{Outcome: Denied, Err: errRefused}))
+		if err := s.Release(permits[:1]); !errors.Is(err, errRefused) {
+			t.Errorf("Release: %v", err)
+		}
+		if err := s.Release(permits[1:]); err != nil {
+			t.Error(err)
+		}
+		f.none()
+	})
+}

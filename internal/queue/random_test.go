@@ -1,0 +1,269 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+var (
+	schedules = flag.Int("schedules", 500, "random schedules to play")
+	firstSeed = flag.Uint64("seed", 0, "of the first; 0: another one each time")
+)
+
+// TestRandomSchedules has processes acquire, wait, leave, requeue, share and release at random, while commands are late, lost, refused,
+// or executed twice, and in every other schedule processes are cut off, the server stops, and sessions end.
+func TestRandomSchedules(t *testing.T) {
+	seed := *firstSeed
+	if seed == 0 {
+		seed = rand.Uint64() >> 16
+	}
+	grants := 0
+	for n := range uint64(*schedules) {
+		if !t.Run(fmt.Sprint("seed ", seed+n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { grants += playSchedule(t, seed+n) })
+		}) {
+			t.Fatalf("go test ./internal/queue -run TestRandomSchedules -schedules 1 -seed %d", seed+n)
+		}
+	}
+	t.Logf("%d schedules from seed %d, %d grants", *schedules, seed, grants)
+}
+
+// A schedule is one play. Its judges are exclusion, order, that no grant is lost when it is handed out, that tokens grow, that nobody
+// loses without a blow, and that nothing is left.
+type schedule struct {
+	*testing.T
+	server    *memory.Server
+	processes []*memory.Process
+	rough     bool // there are blows
+
+	mu     sync.Mutex // guards the fields below
+	dice   *rand.Rand
+	held   map[*grant]bool
+	newest int64 // token that was granted to somebody who writes
+	grants int
+	blows  map[*memory.Process]bool // that ended a session or removed a contender: its process may learn of it too late
+}
+
+type grant struct {
+	second.Grant
+	process *memory.Process
+}
+
+const lease = 3 * time.Second
+
+func playSchedule(t *testing.T, seed uint64) (grants int) {
+	s := &schedule{
+		T: t, server: memory.NewServer(), rough: seed%2 == 1, dice: rand.New(rand.NewPCG(seed, 0)),
+		held: make(map[*grant]bool), blows: make(map[*memory.Process]bool),
+	}
+	for i := range 3 {
+		s.processes = append(s.processes, s.server.Dial(fmt.Sprint("p", i), lease, nil))
+	}
+	synctest.Wait()
+	s.server.Script(s.fault)
+	var work sync.WaitGroup
+	for i := range 6 {
+		work.Go(func() { s.work(s.processes[i%3]) })
+	}
+	if s.rough {
+		work.Go(s.strike)
+	}
+	work.Wait()
+	s.server.Script(nil)
+	time.Sleep(3 * lease) // what is late is executed, and what that has left is found
+	synctest.Wait()
+	if left := s.server.Queue("/l"); len(left) > 0 {
+		s.Errorf("%d are left in the queue: %v", len(left), left)
+	}
+	for i, p := range s.processes {
+		if n := p.Left(); n > 0 {
+			s.Errorf("process %d keeps %d", i, n)
+		}
+		p.Close()
+	}
+	return s.grants
+}
+
+// roll returns a number below n.
+func (s *schedule) roll(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dice.IntN(n)
+}
+
+func (s *schedule) chance(percent int) bool { return s.roll(100) < percent }
+
+func (s *schedule) upTo(d time.Duration) time.Duration { return time.Duration(s.roll(int(d))) }
+
+// fault leaves the sessions alone: what becomes of these is a blow.
+func (s *schedule) fault(_ string, c queue.Command) (f memory.Fault) {
+	f.Before, f.After = s.upTo(2*time.Millisecond), s.upTo(2*time.Millisecond)
+	if c.Op == queue.Beat || c.Op == queue.Open {
+		return f
+	}
+	switch s.roll(30) {
+	case 0:
+		f.Never = true
+	case 1:
+		f.Lost = true
+	case 2:
+		f.Lost, f.Again = true, s.upTo(lease)
+	case 3:
+		f.Before = s.upTo(lease)
+	case 4:
+		f.After = s.upTo(lease)
+	case 5:
+		f.Refused = queue.Failed
+	case 6:
+		if c.Op != queue.Leave && c.Op != queue.Drop { // who cannot leave stays for as long as the session
+			f.Refused = queue.Denied
+		}
+	}
+	return f
+}
+
+// strike deals blows: nobody else does.
+func (s *schedule) strike() {
+	for range 3 {
+		time.Sleep(s.upTo(lease))
+		p := s.processes[s.roll(3)]
+		switch s.roll(4) {
+		case 0:
+			heal := p.Cut()
+			time.Sleep(s.upTo(3 * lease / 2))
+			heal()
+		case 1:
+			thaw := s.server.Freeze()
+			time.Sleep(s.upTo(3 * lease / 2))
+			thaw()
+		case 2:
+			s.blow((*memory.Server).Expire)
+		case 3:
+			s.blow((*memory.Server).Remove)
+		}
+	}
+}
+
+// blow ends somebody in the queue.
+func (s *schedule) blow(f func(s *memory.Server, path string, i int)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if list := s.server.Queue("/l"); len(list) > 0 {
+		i := s.dice.IntN(len(list))
+		for _, p := range s.processes {
+			if fmt.Sprintf("p%d", slices.Index(s.processes, p)) == list[i].Label {
+				s.blows[p] = true
+			}
+		}
+		f(s.server, "/l", i)
+	}
+}
+
+// work is the life of one goroutine.
+func (s *schedule) work(p *memory.Process) {
+	for range 6 {
+		time.Sleep(s.upTo(100 * time.Millisecond))
+		mode := []second.Mode{second.Exclusive, second.Writing, second.Reading}[s.roll(3)]
+		l, err := p.Claim("/l", second.Options{Mode: mode})
+		if err != nil {
+			s.Fatal(err)
+		}
+		for g := s.ask(p, l.Acquire); g != nil; {
+			g = s.turn(p, l, g)
+		}
+	}
+}
+
+// ask tries to get a grant, with a context that may end at any time.
+func (s *schedule) ask(p *memory.Process, acquire func(context.Context, *second.Wait) (second.Grant, error)) *grant {
+	ctx, cancel := context.WithTimeout(s.Context(), 10*lease)
+	if s.chance(40) {
+		ctx, cancel = context.WithTimeout(s.Context(), s.upTo(200*time.Millisecond))
+	}
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	g, err := acquire(ctx, new(second.Wait))
+	if late := time.Since(deadline); late > lease/3 {
+		s.Errorf("a call went on for %v after its end", late)
+	}
+	if err != nil {
+		return nil
+	}
+	return s.granted(&grant{g, p})
+}
+
+// granted judges a grant that was just handed out.
+func (s *schedule) granted(g *grant) *grant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grants++
+	if err := g.Err(); err != nil && !s.rough {
+		s.Errorf("handed out lost: %v", err)
+	} else if err != nil {
+		return g
+	}
+	for h := range s.held {
+		if h.Err() == nil && !(h.Shared() && g.Shared()) && !s.blows[h.process] {
+			s.Errorf("two at a time: tokens %d and %d", h.Token(), g.Token())
+		}
+	}
+	if !g.Shared() {
+		if g.Token() <= s.newest {
+			s.Errorf("token %d after %d", g.Token(), s.newest)
+		}
+		s.newest = g.Token()
+	}
+	for _, c := range s.server.Queue("/l") {
+		if c.Token < g.Token() && !(c.Shared && g.Shared()) {
+			s.Errorf("token %d has overtaken %d", g.Token(), c.Token)
+		}
+	}
+	s.held[g] = true
+	return g
+}
+
+// turn holds the lock, and returns the next grant if that is asked for.
+func (s *schedule) turn(p *memory.Process, l second.Claim, g *grant) *grant {
+	time.Sleep(s.upTo(50 * time.Millisecond))
+	switch s.roll(5) {
+	case 0:
+		g.Contested().For()
+	case 1:
+		l.Revoke(s.Context())
+	case 2:
+		ctx, cancel := context.WithTimeout(s.Context(), s.upTo(20*time.Millisecond))
+		go func() {
+			defer cancel()
+			g.Share(ctx)
+		}()
+		time.Sleep(s.upTo(50 * time.Millisecond))
+	}
+	if s.chance(5) {
+		time.Sleep(s.upTo(2 * lease))
+	}
+	if !s.rough && g.Err() != nil {
+		s.Errorf("lost without a blow: %v", g.Err())
+	}
+	s.mu.Lock()
+	delete(s.held, g)
+	s.mu.Unlock()
+	if s.chance(30) {
+		return s.ask(p, func(ctx context.Context, w *second.Wait) (second.Grant, error) { return l.Requeue(ctx, g.Grant, w) })
+	}
+	if err := g.Release(); err != nil && !s.rough || err != nil && !errors.Is(err, second.ErrLost) {
+		s.Errorf("Release: %v", err)
+	}
+	return nil
+}

@@ -1,0 +1,371 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A session may end between any two commands: who waits enters again, and who holds has lost.
+func TestSessionThatEnds(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		f.then(Enter, f.expired, waits)
+		f.then(Look, f.expired)
+		g, err := f.claim(second.Exclusive).Acquire(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cause := second.CauseOf(h.Err()); cause != second.BySession {
+			t.Errorf("the holder: %v", h.Err())
+		}
+		sessions := make(map[string]bool)
+		for _, c := range f.ops(Enter) {
+			sessions[c.Session] = true
+		}
+		if len(sessions) != 3 {
+			t.Errorf("entered under %v, want three sessions", sessions)
+		}
+		if err := h.Release(); !errors.Is(err, second.ErrLost) {
+			t.Error(err)
+		}
+		g.Release()
+		f.none()
+	})
+}
+
+// What counts is the TTL that the store grants.
+func TestTTLIsTheStores(t *testing.T) {
+	const granted = 4 * ttl
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, Config{})
+		f.then(Open, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			a := usual()
+			a.TTL = granted
+			return a
+		})
+		f.Start()
+		defer f.Close()
+		h := f.acquire(second.Exclusive)
+		if d := time.Until(h.ValidUntil()); d != granted-granted/3 {
+			t.Errorf("the lease runs for %v", d)
+		}
+		if f.Patience() != granted/6 {
+			t.Errorf("patience of %v", f.Patience())
+		}
+		time.Sleep(granted - 1)
+		if n := len(f.ops(Beat)); n != 3 {
+			t.Errorf("%d renewals in a TTL", n)
+		}
+		h.Release()
+	})
+}
+
+// The lease runs from when a renewal was sent, and what is told with it counts first.
+func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		f.then(Beat, late(time.Second/2))
+		time.Sleep(ttl/4 + time.Second)
+		if d := time.Until(h.ValidUntil()); d != ttl-ttl/3-time.Second {
+			t.Errorf("a second after it was sent the lease runs for %v", d)
+		}
+		waiting := make(chan second.Grant)
+		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			a := usual()
+			a.View.Has = false
+			return a
+		})
+		go func() {
+			g, err := f.claim(second.Exclusive).Acquire(t.Context(), nil)
+			if err != nil {
+				t.Error(err)
+			}
+			waiting <- g
+		}()
+		synctest.Wait()
+		id := f.ops(Enter)[1].ID
+		for range 40 {
+			f.then(Beat, never)
+		}
+		time.Sleep(ttl) // the lease has run out
+		f.mu.Lock()
+		f.next[Beat] = nil
+		delete(f.places, id) // at another server, say, which renews the session
+		f.mu.Unlock()
+		f.Tell(View{ID: id, Known: true, Token: f.ops(Enter)[1].Token, Has: true})
+		g := <-waiting
+		if g.(*Contender).id == id {
+			t.Error("granted to one of whom the renewal says that it is gone")
+		}
+		g.Release()
+		h.Release()
+	})
+}
+
+// The audit finds what nobody stands for, and nobody who enters, holds, or leaves.
+func TestAudit(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		f.then(Beat, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			a := usual()
+			a.Doubt = true
+			return a
+		})
+		stray := func() {
+			f.mu.Lock()
+			f.places["stray"] = 1
+			f.mu.Unlock()
+		}
+		strays := func() int {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return int(f.places["stray"])
+		}
+		h := f.acquire(second.Exclusive)
+		lost := f.acquire(second.Exclusive) // its owner has yet to notice
+		lost.session.Lose(lost, second.Lost(second.ByOther, "a test"))
+		leaving := f.acquire(second.Exclusive)
+		var late *Contender
+		f.then(Audit, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			stray()
+			f.then(Leave, func(_ context.Context, _ Command, usual func() Answer) Answer {
+				time.Sleep(time.Second / 2)
+				return usual()
+			})
+			go func() { // it is listed, and gives up before the answer comes
+				if err := leaving.Release(); err != nil {
+					t.Errorf("removed before its own command: %v", err)
+				}
+			}()
+			late = f.acquire(second.Exclusive) // listed, and enrolled since the audit began
+			return usual()
+		})
+		time.Sleep(ttl/4 + time.Millisecond)
+		drops := f.ops(Drop)
+		if len(drops) != 1 || len(drops[0].Among) != 1 || drops[0].Among[0].ID != "stray" || strays() != 0 {
+			t.Errorf("dropped %+v", drops)
+		}
+		if h.Err() != nil || late.Err() != nil {
+			t.Errorf("%v, %v", h.Err(), late.Err())
+		}
+		stray() // at any later time
+		time.Sleep(ttl / 4)
+		if strays() != 0 {
+			t.Error("a session in doubt is audited with each renewal")
+		}
+		for _, c := range []*Contender{h, lost, late} {
+			c.Release()
+		}
+		f.none()
+	})
+}
+
+// Each session begins with no doubt, unless the store has some.
+func TestDoubtOfANewSession(t *testing.T) {
+	for _, doubt := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, Config{})
+			f.then(Open, func(_ context.Context, _ Command, usual func() Answer) Answer {
+				a := usual()
+				a.Doubt = doubt
+				return a
+			})
+			f.Start()
+			defer f.Close()
+			time.Sleep(ttl)
+			if got := len(f.ops(Audit)) > 0; got != doubt {
+				t.Errorf("doubt %v: audited %v", doubt, got)
+			}
+		})
+	}
+}
+
+// Where contenders have leases of their own, they outlive the session, and are removed one by one, until their time is over.
+func TestRemovalAfterTheSession(t *testing.T) {
+	for own, removals := range map[bool]int{true: 1, false: 0} {
+		play(t, Config{OwnTTL: own}, func(t *testing.T, f *fake) {
+			h := f.acquire(second.Exclusive)
+			f.then(Beat, f.expired)
+			<-h.Context().Done()
+			h.Release()
+			if n := len(f.ops(Leave)); n != removals {
+				t.Errorf("leases of their own %v: %d removals", own, n)
+			}
+		})
+	}
+	play(t, Config{OwnTTL: true}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		for range 1000 {
+			f.then(Leave, says(Answer{Outcome: Failed}))
+		}
+		h.Release()
+		time.Sleep(ttl + 2*time.Second)
+		if n := f.left(); n != 0 {
+			t.Errorf("%d are left after a TTL", n)
+		}
+	})
+}
+
+// Whom the store does not let go is reported once, tried on, and released as far as its owner is concerned.
+func TestContenderThatCannotLeave(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		for range 5 {
+			f.then(Leave, says(Answer{Outcome: Denied, Err: errRefused}))
+		}
+		if err := h.Release(); !errors.Is(err, errRefused) || errors.Is(err, second.ErrLost) {
+			t.Errorf("Release: %v", err)
+		}
+		time.Sleep(ttl)
+		if n := strings.Count(f.log.String(), "cannot remove a contender"); n != 1 {
+			t.Errorf("told %d times", n)
+		}
+		if len(f.ops(Audit)) == 0 {
+			t.Error("who cannot be removed by itself is not dropped with a renewal")
+		}
+		f.none()
+	})
+}
+
+// Close ends whatever is under way, says goodbye for all that may queue, and leaves nothing.
+func TestCloseAtAnyTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		do      func(f *fake) // in a goroutine
+		among   int
+		goodbye bool
+	}{
+		"idle":      {func(*fake) {}, 0, true},
+		"holding":   {func(f *fake) { f.acquire(second.Exclusive).Revoked() }, 1, true},
+		"waiting":   {func(f *fake) { f.then(Enter, waits); f.claim(second.Exclusive).Acquire(f.TB.Context(), nil) }, 0, true},
+		"entering":  {func(f *fake) { f.then(Enter, lost); f.claim(second.Exclusive).Acquire(f.TB.Context(), nil) }, 0, true},
+		"trying":    {func(f *fake) { f.then(Try, lost); f.claim(second.Exclusive).TryAcquire(f.TB.Context()) }, 0, true},
+		"releasing": {func(f *fake) { h := f.acquire(second.Exclusive); f.then(Leave, never); h.Release() }, 0, true},
+		"sharing":   {func(f *fake) { h := f.acquire(second.Writing); h.Share(f.TB.Context()) }, 1, true},
+		"shared": {func(f *fake) {
+			f.reader = true
+			f.then(Share, lost)
+			f.acquire(second.Writing).Share(f.TB.Context())
+		}, 1, true},
+		"requeueing": {func(f *fake) {
+			h := f.acquire(second.Exclusive)
+			f.then(Enter, never)
+			f.claim(second.Exclusive).Requeue(f.TB.Context(), h, nil)
+		}, 0, true},
+		"listing":  {func(f *fake) { f.then(List, never); f.claim(second.Exclusive).Contenders(f.TB.Context()) }, 0, true},
+		"reaping":  {func(f *fake) { h := f.acquire(second.Exclusive); f.then(Leave, never, never, never); h.Release() }, 0, true},
+		"auditing": {func(f *fake) { f.then(Audit, never); f.audit(f.sessions.newest) }, 0, true},
+		"away":     {func(f *fake) { f.then(Beat, never, never, never); f.missed(errAway) }, 0, false},
+	} {
+		for _, own := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, leases of their own %v", name, own), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFake(t, Config{OwnTTL: own})
+					f.Start()
+					synctest.Wait()
+					done := make(chan struct{})
+					go func() {
+						c.do(f)
+						close(done)
+					}()
+					time.Sleep(100 * time.Millisecond)
+					begun := time.Now()
+					f.Tier.Close()
+					if d := time.Since(begun); d > time.Second {
+						t.Errorf("Close took %v", d)
+					}
+					<-done
+					if d := time.Since(begun); d > time.Second {
+						t.Errorf("what was under way took %v more", d)
+					}
+					byes := f.ops(Goodbye)
+					if (len(byes) == 1) != c.goodbye {
+						t.Errorf("goodbyes: %+v", byes)
+					}
+					f.mu.Lock()
+					defer f.mu.Unlock()
+					if c.goodbye && own && len(f.places) > 0 { // else they go with the session
+						t.Errorf("%v are left", f.places)
+					}
+					if c.goodbye && !own && c.among > 0 && len(byes[0].Among) != c.among {
+						t.Errorf("goodbye for %v", byes[0].Among)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A store whose client was closed ends the tier. Close may come later, and more than once.
+func TestEndThenClose(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		f.End()
+		if second.CauseOf(h.Err()) != second.ByClose || !errors.Is(f.Err(), second.ErrClosed) {
+			t.Errorf("%v, %v", h.Err(), f.Err())
+		}
+		if _, err := f.claim(second.Exclusive).Acquire(t.Context(), nil); !errors.Is(err, second.ErrClosed) {
+			t.Error(err)
+		}
+		go f.Tier.Close()
+		f.Tier.Close()
+		if n := len(f.ops(Goodbye)); n != 1 {
+			t.Errorf("%d goodbyes", n)
+		}
+		if err := h.Release(); !errors.Is(err, second.ErrLost) {
+			t.Errorf("Release after Close: %v", err)
+		}
+	})
+}
+
+// Close while a session is being opened: nobody can have it.
+func TestSessionOfAnEndedTierIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, Config{})
+		f.then(Open, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			f.End()
+			return usual()
+		})
+		f.Start()
+		synctest.Wait()
+		if x, _, _ := f.sessions.now(); x == nil || !x.Over() {
+			t.Error("it can be used")
+		}
+		f.Tier.Close()
+	})
+}
+
+// Turns leave nothing behind, whatever becomes of their commands.
+func TestTurnsLeaveNothing(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		l := f.claim(second.Exclusive)
+		var g second.Grant = f.acquire(second.Exclusive)
+		replies := []reply{nil, lost, never, late(time.Millisecond), says(Answer{Outcome: Failed}), nil, nil}
+		for i := range 10_000 {
+			f.then([]Op{Enter, Leave, Try, Enter, Leave}[i%5], replies[i%7])
+			var err error
+			if i%2 == 0 {
+				g, err = l.Requeue(t.Context(), g, nil)
+			} else {
+				g.Release()
+				if g, err = l.TryAcquire(t.Context()); err != nil {
+					g, err = l.Acquire(t.Context(), nil)
+				}
+			}
+			if err != nil {
+				t.Fatal(i, err)
+			}
+			if n := f.left(); n > 20 {
+				t.Fatalf("%d are left after %d turns", n, i)
+			}
+		}
+		g.Release()
+		time.Sleep(ttl)
+		f.none()
+	})
+}
