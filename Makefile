@@ -48,11 +48,11 @@ bench: server
 bench-etcd: etcd-server
 	go run -buildvcs=true ./stress -store etcd -bench docs
 
-# All that is etcd's, in less than four minutes: its tests and those of every second tier, half a minute of faults on an
-# ensemble, and servers that stop, die, or are cut off: who knows first?
+# All that is etcd's, in less than four minutes: its tests and those of every second tier, faults on an ensemble for each
+# sort of lock, and servers that stop, die, or are cut off: who knows first?
 etcd: etcd-server
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./etcdlock/... ./internal/etcdserver/...
-	go run ./stress -store etcd -chaos -ensemble 3 -duration 30s
+	for lock in mutex rw; do go run ./stress -store etcd -chaos -ensemble 3 -duration 15s -lock $$lock || exit 1; done
 	go run ./stress/partition -store etcd -trials 2 -labs 3
 
 # The same on PostgreSQL with either tier, beside pg_advisory_lock and a version column, and on Redis, beside rueidislock,
@@ -70,14 +70,14 @@ bench-redis: redis-server
 # that stops, or is not heard.
 postgres: postgresql-server
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./pglock/... ./internal/pgserver/...
-	go run ./stress -store postgres -chaos -ensemble 3 -duration 30s
-	go run ./stress -store postgres-advisory -chaos -ensemble 3 -duration 30s
+	for lock in mutex rw; do go run ./stress -store postgres -chaos -ensemble 3 -duration 15s -lock $$lock || exit 1; done
+	for lock in mutex rw; do go run ./stress -store postgres-advisory -chaos -ensemble 3 -duration 15s -lock $$lock || exit 1; done
 	go run ./stress/partition -store postgres -trials 2 -labs 3
 	go run ./stress/partition -store postgres-advisory -trials 2 -labs 3
 
 redis: redis-server
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./redislock/... ./internal/redisserver/...
-	go run ./stress -store redis -chaos -ensemble 3 -duration 30s
+	for lock in mutex rw; do go run ./stress -store redis -chaos -ensemble 3 -duration 15s -lock $$lock || exit 1; done
 	go run ./stress/partition -store redis -trials 2 -labs 3
 
 # Everything, on real servers; fails where it cannot get one. Most tests wait for a server, or for a lease to end: so there are more of

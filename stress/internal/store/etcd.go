@@ -14,13 +14,9 @@ import (
 
 // Etcd is the store of etcdlock.
 var Etcd = &Store{
-	Name:  "etcd",
-	Title: "etcd",
-	Locks: map[string]Kind{
-		"mutex": {Dial: dialEtcdTier(Mutex), Tier: true},
-		"rw":    {Dial: dialEtcdTier(ReadersWriter), Sort: ReadersWriter, Tier: true},
-		"etcd":  {Dial: dialEtcdMutexes},
-	},
+	Name:      "etcd",
+	Title:     "etcd",
+	Locks:     locksOf(dialEtcdTier, []Sort{Mutex, ReadersWriter}, map[string]Dial{"etcd": dialEtcdMutexes}),
 	Baselines: []string{"etcd"},
 	Start:     startEtcd,
 	Observe:   observeEtcd,

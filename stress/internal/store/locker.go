@@ -25,6 +25,20 @@ const (
 	Semaphore
 )
 
+func (s Sort) String() string { return [...]string{"mutex", "rw", "semaphore"}[s] }
+
+// locksOf returns package tier's locks, of the sorts that a store has, and what others would take, which are mutexes.
+func locksOf(dial func(Sort) Dial, sorts []Sort, others map[string]Dial) map[string]Kind {
+	locks := map[string]Kind{}
+	for _, s := range sorts {
+		locks[s.String()] = Kind{Dial: dial(s), Sort: s, Tier: true}
+	}
+	for name, dial := range others {
+		locks[name] = Kind{Dial: dial}
+	}
+	return locks
+}
+
 // Dial connects a worker process with the lock under test.
 type Dial func(ctx context.Context, options Options) (Locker, error)
 

@@ -5,40 +5,57 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/etcdserver"
+	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 func TestLocksOnPostgres(t *testing.T) {
 	server := startPostgresFor(t)
-	testLocks(t, Postgres, server, append(Postgres.Baselines, "mutex")...)
-	testLocks(t, PostgresAdvisory, server, "mutex")
+	testLocks(t, Postgres, server)
+	testLocks(t, PostgresAdvisory, server)
 }
 
 func TestLocksOnRedis(t *testing.T) {
-	testLocks(t, Redis, startRedisFor(t), append(Redis.Baselines, "mutex")...)
+	testLocks(t, Redis, startRedisFor(t))
 }
 
-// testLocks: processes exclude one another, an observer sees who has the lock, and nothing
+func TestLocksOnEtcd(t *testing.T) {
+	testLocks(t, Etcd, etcdservertest.Start(t, etcdserver.Config{NoSync: true}).Addr())
+}
+
+func TestLocksOnZooKeeper(t *testing.T) {
+	testLocks(t, ZooKeeper, zkservertest.Start(t, zkserver.Config{}).Addr())
+}
+
+// testLocks: processes exclude one another, an observer sees who has the lock, or a permit, and nothing
 // is left of requests that were given up, or came through.
-func testLocks(t *testing.T, s *Store, server string, locks ...string) {
-	for _, lock := range locks {
-		t.Run(lock, func(t *testing.T) {
+func testLocks(t *testing.T, s *Store, server string) {
+	for lock, kind := range s.Locks {
+		if lock == "zk" { // which knows no context
+			continue
+		}
+		t.Run(s.Name+" "+lock, func(t *testing.T) {
+			weight := map[Sort]int64{Mutex: 1, ReadersWriter: rule.Everybody, Semaphore: 2}[kind.Sort]
 			o, err := s.Observe(t.Context(), Place{Servers: []string{server}, Lock: lock, Paths: 2})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(o.Close)
 			first, second := contender(t, s, lock, server, o.Paths()[1]), contender(t, s, lock, server, o.Paths()[1])
-			hold, err := first(t.Context(), 1)
+			hold, err := first(t.Context(), weight)
 			if err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			if _, err := second(ctx, 1); err == nil {
+			if _, err := second(ctx, weight); err == nil {
 				t.Fatal("two processes have the lock")
 			}
 			if n, err := o.Orphans(); n == 0 || err != nil {
@@ -50,7 +67,7 @@ func testLocks(t *testing.T, s *Store, server string, locks ...string) {
 			if n, err := Leaked(t.Context(), o, 20*time.Second); n != 0 || err != nil {
 				t.Errorf("got %d orphans, %v after the release", n, err)
 			}
-			if hold, err = second(t.Context(), 1); err != nil {
+			if hold, err = second(t.Context(), weight); err != nil {
 				t.Fatal(err)
 			}
 			if err := hold.Release(); err != nil {
@@ -84,7 +101,7 @@ func startRedisFor(t *testing.T) (server string) {
 // contender is that of a process of its own.
 func contender(t *testing.T, s *Store, lock, server, path string) Contender {
 	t.Helper()
-	locker, err := s.Locks[lock].Dial(t.Context(), Options{Servers: []string{server}, Goroutines: 1})
+	locker, err := s.Locks[lock].Dial(t.Context(), Options{Servers: []string{server}, Goroutines: 1, Permits: 3})
 	if err != nil {
 		t.Fatal(err)
 	}

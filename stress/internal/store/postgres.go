@@ -16,23 +16,18 @@ import (
 // Postgres is the store of pglock with queues in a table, PostgresAdvisory with the locks of
 // sessions: those go with the connection.
 var (
-	Postgres         = postgres("postgres", pglock.New, false)
-	PostgresAdvisory = postgres("postgres-advisory", pglock.NewAdvisory, true)
+	Postgres         = postgres("postgres", pglock.New, false, Mutex, ReadersWriter)
+	PostgresAdvisory = postgres("postgres-advisory", pglock.NewAdvisory, true, Mutex, ReadersWriter)
 )
 
 // opener opens package tier's locks on PostgreSQL.
 type opener func(*pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)
 
-func postgres(name string, open opener, brittle bool) *Store {
+func postgres(name string, open opener, brittle bool, sorts ...Sort) *Store {
 	return &Store{
-		Name:  name,
-		Title: "PostgreSQL",
-		Locks: map[string]Kind{
-			"mutex":    {Dial: dialPostgresTier(Mutex, open), Tier: true},
-			"rw":       {Dial: dialPostgresTier(ReadersWriter, open), Sort: ReadersWriter, Tier: true},
-			"advisory": {Dial: dialAdvisory},
-			"version":  {Dial: dialVersion},
-		},
+		Name:      name,
+		Title:     "PostgreSQL",
+		Locks:     locksOf(dialPostgresTier(open), sorts, map[string]Dial{"advisory": dialAdvisory, "version": dialVersion}),
 		Baselines: []string{"advisory", "version"},
 		Start:     startPostgres,
 		Observe:   observePostgres,

@@ -17,26 +17,28 @@ type postgresTier struct {
 	pool *pgxpool.Pool
 }
 
-// dialPostgresTier dials package tier's locks of one sort.
-func dialPostgresTier(sort Sort, open opener) Dial {
-	return func(_ context.Context, o Options) (Locker, error) {
-		pool, err := connectPostgres(o.Servers, 0)
-		if err != nil {
-			return nil, err
+// dialPostgresTier dials package tier's locks.
+func dialPostgresTier(open opener) func(Sort) Dial {
+	return func(sort Sort) Dial {
+		return func(_ context.Context, o Options) (Locker, error) {
+			pool, err := connectPostgres(o.Servers, 0)
+			if err != nil {
+				return nil, err
+			}
+			var options []pglock.Option
+			if o.SessionTimeout != 0 {
+				options = append(options, pglock.WithLeaseTTL(o.SessionTimeout))
+			}
+			for _, policy := range o.policy() {
+				options = append(options, policy)
+			}
+			registry, err := open(pool, options...)
+			if err != nil {
+				pool.Close()
+				return nil, err
+			}
+			return postgresTier{tiered{registry, sort, o.Permits}, pool}, nil
 		}
-		var options []pglock.Option
-		if o.SessionTimeout != 0 {
-			options = append(options, pglock.WithLeaseTTL(o.SessionTimeout))
-		}
-		for _, policy := range o.policy() {
-			options = append(options, policy)
-		}
-		registry, err := open(pool, options...)
-		if err != nil {
-			pool.Close()
-			return nil, err
-		}
-		return postgresTier{tiered{registry, sort, o.Permits}, pool}, nil
 	}
 }
 

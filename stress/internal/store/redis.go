@@ -18,13 +18,8 @@ import (
 var Redis = &Store{
 	Name:  "redis",
 	Title: "Redis",
-	Locks: map[string]Kind{
-		"mutex":       {Dial: dialRedisTier(Mutex), Tier: true},
-		"rw":          {Dial: dialRedisTier(ReadersWriter), Sort: ReadersWriter, Tier: true},
-		"rueidislock": {Dial: dialRueidislock},
-		"redsync":     {Dial: dialRedsync},
-		"redislock":   {Dial: dialBsm},
-	},
+	Locks: locksOf(dialRedisTier, []Sort{Mutex, ReadersWriter},
+		map[string]Dial{"rueidislock": dialRueidislock, "redsync": dialRedsync, "redislock": dialBsm}),
 	Baselines: []string{"rueidislock", "redsync", "redislock"},
 	Start:     startRedis,
 	Observe:   observeRedis,

@@ -18,15 +18,9 @@ import (
 
 // ZooKeeper is the store of zklock.
 var ZooKeeper = &Store{
-	Name:  "zookeeper",
-	Title: "ZooKeeper",
-	Locks: map[string]Kind{
-		"mutex":     {Dial: dialTier(Mutex), Tier: true},
-		"rw":        {Dial: dialTier(ReadersWriter), Sort: ReadersWriter, Tier: true},
-		"semaphore": {Dial: dialTier(Semaphore), Sort: Semaphore, Tier: true},
-		"zklock":    {Dial: dialZklock},
-		"zk":        {Dial: dialZK},
-	},
+	Name:      "zookeeper",
+	Title:     "ZooKeeper",
+	Locks:     locksOf(dialTier, []Sort{Mutex, ReadersWriter, Semaphore}, map[string]Dial{"zklock": dialZklock, "zk": dialZK}),
 	Baselines: []string{"zk"},
 	Start:     startZooKeeper,
 	Observe:   observeZooKeeper,
