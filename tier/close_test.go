@@ -3,19 +3,18 @@ package tier_test
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestCloseLosesHoldsAndTurnsWaitersAway(t *testing.T) { // I10
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		elsewhere := acquire(t, zkProcess(t, srv).Mutex("/locks/elsewhere"))
-		locks := zkProcess(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		elsewhere := acquire(t, process(t, s).Mutex("/locks/elsewhere"))
+		locks := process(t, s)
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		ctx := hold.Context(t.Context())
 		var waiters []*acquisition
@@ -37,7 +36,7 @@ func TestCloseLosesHoldsAndTurnsWaitersAway(t *testing.T) { // I10
 			t.Errorf("the waiters were turned away after %v, want at once", took)
 		}
 		lost(ctx, t, hold)
-		if nodes := srv.Children("/locks/a"); len(nodes) != 0 {
+		if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
 			t.Errorf("nodes of a closed process: %v", nodes)
 		}
 		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
@@ -51,8 +50,8 @@ func TestCloseLosesHoldsAndTurnsWaitersAway(t *testing.T) { // I10
 }
 
 func TestClosedRegistryRefusesEverything(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := zkProcess(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		mu := locks.Mutex("/locks/a")
 		for range 2 {
 			if err := locks.Close(); err != nil {
@@ -73,11 +72,11 @@ func TestClosedRegistryRefusesEverything(t *testing.T) {
 
 // The server decides when a session ends, but not when Close does.
 func TestCloseIsBoundedWhenTheServerIsMute(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := zkProcess(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		waiter := start(soon(t), locks.Mutex("/locks/a")).blocked(t)
-		srv.Freeze()
+		thaw := s.Freeze()
 		began := time.Now()
 		locks.Close()
 		if took := time.Since(began); took > 5*time.Second {
@@ -89,26 +88,22 @@ func TestCloseIsBoundedWhenTheServerIsMute(t *testing.T) {
 		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
 			t.Errorf("Release: got %v, want ErrLost", err)
 		}
-		srv.Unfreeze()
+		thaw()
 	})
 }
 
-// Close at any frame of a turn that is under way: nobody hangs, nothing stays.
-func TestCloseAtAnyFrameLeavesNothing(t *testing.T) { // I5 I10
+// Close at any message of a turn that is under way: nobody hangs, nothing stays.
+func TestCloseAtAnyMessageLeavesNothing(t *testing.T) { // I5 I10
 	const enough = 40
 	for at := range enough {
 		reached := false
-		zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-			locks := zkProcess(t, srv)
+		bubble(t, func(t *testing.T, s *memory.Server) {
+			locks, p := dial(t, s, "", tier.WithHandOff(0))
 			mu := locks.Mutex("/locks/a")
-			var frames atomic.Int32
-			srv.Intercept(func(*zktest.Frame) zktest.Action {
-				if int(frames.Add(1)) == at+1 {
-					reached = true
-					go locks.Close()
-				}
-				return zktest.Pass
-			})
+			atMessage(s, at, func() {
+				reached = true
+				go locks.Close()
+			}, p)
 			for range 3 {
 				go func() {
 					err := mu.Do(context.Background(), func(context.Context) error { return nil })
@@ -119,29 +114,19 @@ func TestCloseAtAnyFrameLeavesNothing(t *testing.T) { // I5 I10
 			}
 			synctest.Wait()
 			locks.Close()
-			if nodes := srv.Children("/locks/a"); len(nodes) != 0 || tier.Cohorts(locks) != 0 {
-				t.Errorf("closed at frame %d: left behind nodes %v, %d entries", at, nodes, tier.Cohorts(locks))
+			if nodes := s.Queue("/locks/a"); len(nodes) != 0 || tier.Cohorts(locks) != 0 {
+				t.Errorf("closed at message %d: left behind contenders %v, %d entries", at, nodes, tier.Cohorts(locks))
 			}
 		})
 		if !reached {
 			return
 		}
 	}
-	t.Errorf("three turns of more than %d frames?", enough)
+	t.Errorf("three turns of more than %d messages?", enough)
 }
 
 func TestCloseFromAnObserverReturns(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		operator := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
-		lose := func(parent string) {
-			nodes, _, err := operator.Children(parent)
-			if err == nil {
-				err = operator.Delete(parent+"/"+nodes[0], -1)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		for _, from := range []string{"Lost", "PermitsLost", "Connection", "Shutdown"} {
 			var locks *tier.Registry
 			begin := make(chan struct{})
@@ -164,15 +149,14 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 					}
 				}},
 			}[from]
-			locks = zkObserved(t, srv, observer)
+			locks = observed(t, s, observer)
 			hold := acquire(t, locks.Mutex("/locks/a"))
 			permits, err := locks.Semaphore("/permits", 3).Acquire(soon(t), 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(sessionTimeout) // until it is watched
-			lose("/locks/a")
-			lose("/permits/leases")
+			s.Remove("/locks/a", 0)
+			s.Remove("permits of /permits", 0)
 			close(begin)
 			hold.Release()
 			permits.Release()
@@ -185,8 +169,8 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 }
 
 func TestTryAfterCloseSaysSoWhileALostHoldIsLeft(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := zkProcess(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		mu, sem := locks.Mutex("/locks/a"), locks.Semaphore("/permits", 1)
 		hold := acquire(t, mu)
 		permits, err := sem.Acquire(soon(t), 1)

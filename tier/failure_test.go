@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -54,8 +55,8 @@ func TestUnreachableServerEndsAcquireWithBothCausesAtItsDeadline(t *testing.T) {
 
 // Whoever forgets the context of its hold waits for itself, and has to find out why.
 func TestWaitThatEndsSaysWhetherThisProcessHasTheLock(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		here, elsewhere := zkProcess(t, srv).Mutex("/locks/a"), zkProcess(t, srv).Mutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		here, elsewhere := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
 		hold := acquire(t, here)
 		for mu, want := range map[*tier.Mutex]bool{here: true, elsewhere: false} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // A watchdog notes whether a channel of losses is ever closed.
@@ -23,8 +23,8 @@ func watchdog(t *testing.T, what string, lost <-chan struct{}) {
 }
 
 func TestReleaseWithoutLossTellsOfNone(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks, other := zkProcess(t, srv), zkProcess(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, other := process(t, s), process(t, s)
 		mu := locks.Mutex("/locks/a")
 		hold := acquire(t, mu)
 		watchdog(t, "watched", hold.Lost())
@@ -66,23 +66,15 @@ func TestReleaseWithoutLossTellsOfNone(t *testing.T) {
 }
 
 func TestReleaseThatFindsALossTellsOfIt(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		operator := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
-		locks := zkProcess(t, srv)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		permits, err := locks.Semaphore("/permits", 3).Acquire(soon(t), 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, parent := range []string{"/locks/a", "/permits/leases"} {
-			nodes, _, err := operator.Children(parent)
-			if err == nil {
-				err = operator.Delete(parent+"/"+nodes[0], -1)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+		s.Remove("/locks/a", 0)
+		s.Remove("permits of /permits", 0)
 		for what, it := range map[string]struct {
 			release func() error
 			lost    <-chan struct{}

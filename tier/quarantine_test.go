@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // A newStore is a tier whose store grants nothing until a time.
@@ -59,19 +58,15 @@ func seclusion(length time.Duration) *second.QuarantineError {
 }
 
 // quarantined returns the locks of a process, and the quarantine of its store.
-func quarantined(t *testing.T, srv *zktest.Server, s newStore) (*tier.Registry, *second.QuarantineError) {
+func quarantined(t *testing.T, s *memory.Server, n newStore) (*tier.Registry, *second.QuarantineError) {
 	t.Helper()
-	client, err := zklock.Dial(soon(t), "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Tier = client.Tier()
-	locks, err := tier.New(s)
+	n.Tier = s.Dial("", sessionTimeout, nil)
+	locks, err := tier.New(n)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { locks.Close() })
-	return locks, s.quarantine
+	return locks, n.quarantine
 }
 
 // wantQuarantine checks that an error is one of a quarantine.
@@ -84,8 +79,8 @@ func wantQuarantine(t *testing.T, err error, want *second.QuarantineError) {
 }
 
 func TestQuarantineIsToldByTryByWaitAndByErr(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks, q := quarantined(t, srv, newStore{quarantine: seclusion(10 * time.Second)})
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, q := quarantined(t, s, newStore{quarantine: seclusion(10 * time.Second)})
 		mu := locks.Mutex("/locks/a")
 		wantQuarantine(t, locks.Err(), q)
 		if errors.Is(locks.Err(), tier.ErrLocked) {
@@ -119,8 +114,8 @@ func TestQuarantineIsToldByTryByWaitAndByErr(t *testing.T) {
 
 // Whoever is yet to be seen in the queue knows of the quarantine all the same.
 func TestWaitWhosePlaceIsUnknownTellsOfTheQuarantine(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks, q := quarantined(t, srv, newStore{quarantine: seclusion(10 * time.Second), unseen: true})
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, q := quarantined(t, s, newStore{quarantine: seclusion(10 * time.Second), unseen: true})
 		wantQuarantine(t, waitError(t, t.Context(), locks.Mutex("/locks/a")), q)
 	})
 }
@@ -137,8 +132,8 @@ func TestWaitInAQuarantineNamesNoHolder(t *testing.T) {
 
 // A holder that was granted the lock before keeps it, and can hand it on.
 func TestQuarantineIsNoSuspension(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks, q := quarantined(t, srv, newStore{quarantine: seclusion(0)})
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, q := quarantined(t, s, newStore{quarantine: seclusion(0)})
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		q.Until = time.Now().Add(time.Minute)
 		next := start(soon(t), locks.Mutex("/locks/a")).blocked(t)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -90,14 +89,12 @@ func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 }
 
 func TestNegativeOptionsAreRefused(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		client, err := zklock.Dial(soon(t), "127.0.0.1", zklock.WithDialContext(srv.DialContext))
-		if err != nil {
-			t.Fatal(err)
-		}
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		client := s.Dial("", sessionTimeout, nil)
 		defer client.Close()
+		synctest.Wait() // until it is connected
 		for name, opt := range map[string]tier.Option{"hand-off": tier.WithHandOff(-1), "linger": tier.WithLinger(-1)} {
-			if locks, err := tier.New(client.Tier(), opt); err == nil || locks != nil {
+			if locks, err := tier.New(client, opt); err == nil || locks != nil {
 				t.Errorf("New with a negative %s: got %v, %v; want an error", name, locks, err)
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -38,9 +40,9 @@ func TestUncontendedAcquireIsACreateAndAListInOneFlight(t *testing.T) {
 	})
 }
 
-// While no other process waits, turns within the process cost no request, save for one look at the queue.
+// While no other process waits, turns within the process cost nothing.
 func TestHandOffSendsNothing(t *testing.T) {
-	zkMetered(t, func(t *testing.T, _ *zktest.Server, m *zkMeter, process func(...tier.Option) *tier.Mutex) {
+	metered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
 		hold := acquire(t, mu)
 		var wg sync.WaitGroup
@@ -53,15 +55,15 @@ func TestHandOffSendsNothing(t *testing.T) {
 		wg.Wait()
 		synctest.Wait()
 		got := m.take()
-		if zkWrites(got) != 1 || len(got) > 2 {
-			t.Errorf("1000 turns: requests %v, want one look at the queue and one delete", got)
+		if !slices.Equal(got, []queue.Op{queue.Leave}) {
+			t.Errorf("1000 turns: commands %v, want one, to leave", got)
 		}
 	})
 }
 
 // A lingering node serves the next turn without a request, and another process ends it at once.
 func TestLingerSendsNothingAndYieldsAtOnce(t *testing.T) {
-	zkMetered(t, func(t *testing.T, _ *zktest.Server, m *zkMeter, process func(...tier.Option) *tier.Mutex) {
+	metered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(tier.WithLinger(time.Hour)), process()
 		release(t, acquire(t, mu))
 		synctest.Wait()
@@ -86,19 +88,19 @@ func TestLingerSendsNothingAndYieldsAtOnce(t *testing.T) {
 
 // A lingering node goes after its time, and nothing stays behind.
 func TestLingerEnds(t *testing.T) {
-	zkMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
+	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process(tier.WithLinger(time.Minute))
 		release(t, acquire(t, mu))
 		<-time.After(30 * time.Second)
 		release(t, acquire(t, mu)) // begins the minute anew
 		<-time.After(59 * time.Second)
-		if n := len(s.Children("/locks/a")); n != 1 {
-			t.Errorf("59 s after the last release: %d nodes, want the lingering one", n)
+		if n := len(s.Queue("/locks/a")); n != 1 {
+			t.Errorf("59 s after the last release: %d contenders, want the lingering one", n)
 		}
 		<-time.After(2 * time.Second)
 		synctest.Wait()
-		if n := len(s.Children("/locks/a")); n != 0 {
-			t.Errorf("61 s after the last release: %d nodes, want none", n)
+		if n := len(s.Queue("/locks/a")); n != 0 {
+			t.Errorf("61 s after the last release: %d contenders, want none", n)
 		}
 	})
 }
