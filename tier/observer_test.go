@@ -156,6 +156,7 @@ func TestObserverIsToldOfLossesAndTheConnection(t *testing.T) {
 		p.Renew()
 		d.want(t, "connected")
 		s.Expire("/locks/a", 0)
+		time.Sleep(time.Second)
 		synctest.Wait()
 		d.mu.Lock()
 		slices.Sort(d.lines)
@@ -164,7 +165,7 @@ func TestObserverIsToldOfLossesAndTheConnection(t *testing.T) {
 		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
 			t.Error(err)
 		}
-		d.want(t, "A released after 1.5s lost true")
+		d.want(t, "A released after 2.5s lost true")
 
 		// Nobody but the delete finds out.
 		hold, err = mu.Acquire(caller(t, "B"))

@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // A lone store gives permits to everybody, and they end when a test says so.
@@ -131,8 +131,9 @@ func TestReleaseOfPermitsAtTheMomentOfTheirLoss(t *testing.T) {
 
 // What was handed on is lost by its new owner alone.
 func TestPermitsThatWereHandedOnAreLostByTheirNewOwner(t *testing.T) {
-	limited(t, 1, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		s := process()
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		locks, _ := dial(t, srv, "")
+		s := locks.Semaphore(pool, 1)
 		one := take(t, s, 1)
 		next := ask(soon(t), s, 1).waits(t)
 		giveBack(t, one)
@@ -140,7 +141,7 @@ func TestPermitsThatWereHandedOnAreLostByTheirNewOwner(t *testing.T) {
 		if got.Token() != one.Token() {
 			t.Fatal("not handed on")
 		}
-		srv.Expire(srv.Sessions()[0].ID)
+		srv.Expire(queueOf(pool), 0)
 		<-got.Lost()
 		synctest.Wait()
 		select {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -85,7 +86,7 @@ func TestLostAnswersToASemaphore(t *testing.T) {
 				if err := got.Release(); err != nil && !errors.Is(err, tier.ErrLost) {
 					t.Error(err)
 				}
-				wantNothing(t, srv, a, b)
+				zkWantNothing(t, srv, a, b)
 			})
 		})
 	}
@@ -131,7 +132,7 @@ func TestContextThatEndsAtAnyMomentOfAnAcquisition(t *testing.T) {
 				}
 				giveBack(t, take(t, a.Semaphore(pool, 4), 4))
 				giveBack(t, take(t, s, 4))
-				wantNothing(t, srv, a, b)
+				zkWantNothing(t, srv, a, b)
 			})
 		})
 	}
@@ -160,23 +161,20 @@ func TestSessionThatExpiresAtAnyMomentOfAnAcquisition(t *testing.T) {
 			t.Errorf("Release: %v, after %v", released, err)
 		}
 		giveBack(t, take(t, a.Semaphore(pool, 4), 4))
-		wantNothing(t, srv, a, b)
+		zkWantNothing(t, srv, a, b)
 	})
 }
 
 func TestPermitsAreLostWithTheSession(t *testing.T) {
-	limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		a, b := process(), process()
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		locks, p := dial(t, srv, "")
+		a, b := locks.Semaphore(pool, 4), process(t, srv).Semaphore(pool, 4)
 		three := take(t, a, 3)
 		work := three.Context(context.Background())
 		if until := three.ValidUntil(); until.Before(time.Now()) {
 			t.Errorf("valid until %v, want later than now", until)
 		}
-		for _, s := range srv.Sessions() {
-			if len(s.Ephemerals) > 0 {
-				srv.Mute(s.ID, zktest.ToServer)
-			}
-		}
+		heal := p.Cut()
 		waiting := ask(soon(t), b, 2)
 		<-three.Lost()
 		synctest.Wait()
@@ -187,9 +185,7 @@ func TestPermitsAreLostWithTheSession(t *testing.T) {
 			t.Errorf("lost, but the context says %v, Err %v, and ValidUntil %v", err, three.Err(), three.ValidUntil())
 		}
 		giveBack(t, waiting.served(t))
-		for _, s := range srv.Sessions() {
-			srv.Unmute(s.ID, zktest.ToServer)
-		}
+		heal()
 		if err := three.Release(); !errors.Is(err, tier.ErrLost) {
 			t.Errorf("Release: %v, want ErrLost", err)
 		}
@@ -198,7 +194,7 @@ func TestPermitsAreLostWithTheSession(t *testing.T) {
 
 // A permit that somebody deletes is told to those who hold it, and to nobody else; they keep none.
 func TestPermitThatIsDeleted(t *testing.T) {
-	limited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		a := process()
 		two := take(t, a, 2)
 		names := srv.Children(pool + "/leases")
@@ -232,7 +228,7 @@ func TestPermitThatIsDeleted(t *testing.T) {
 
 // The owner releases before it could be told.
 func TestPermitThatIsDeletedBeforeTheRelease(t *testing.T) {
-	limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		three := take(t, process(), 3)
 		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
 		if err := conn.Delete(pool+"/leases/"+srv.Children(pool + "/leases")[1], -1); err != nil {
@@ -245,7 +241,7 @@ func TestPermitThatIsDeletedBeforeTheRelease(t *testing.T) {
 }
 
 func TestPermitsAreReleasedOnce(t *testing.T) {
-	limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 4, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, taken func() int) {
 		s := process()
 		two := take(t, s, 2)
 		work := two.Context(context.Background())
@@ -263,7 +259,7 @@ func TestPermitsAreReleasedOnce(t *testing.T) {
 		if err := two.Release(); !errors.Is(err, tier.ErrReleased) || !errors.Is(two.Err(), tier.ErrReleased) {
 			t.Errorf("Release again: %v, Err %v, want ErrReleased", err, two.Err())
 		}
-		if n := len(srv.Children(pool + "/leases")); n != 4 {
+		if n := taken(); n != 4 {
 			t.Errorf("%d permits are taken after a second release, want 4", n)
 		}
 		if later.Token() <= two.Token() {
@@ -279,11 +275,11 @@ func TestPermitsAreReleasedOnce(t *testing.T) {
 }
 
 func TestDoWithPermits(t *testing.T) {
-	limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 4, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, taken func() int) {
 		mine := errors.New("mine")
 		var work context.Context
 		if err := process().Do(soon(t), 3, func(ctx context.Context) error {
-			if n := len(srv.Children(pool + "/leases")); n != 3 {
+			if n := taken(); n != 3 {
 				t.Errorf("%d permits are taken, want 3", n)
 			}
 			work = ctx
@@ -295,8 +291,8 @@ func TestDoWithPermits(t *testing.T) {
 }
 
 func TestShutdownOfASemaphore(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := zkProcess(t, srv)
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		locks := process(t, srv)
 		s := locks.Semaphore(pool, 2)
 		two := take(t, s, 2)
 		waiting := ask(soon(t), s, 1).waits(t)
@@ -319,15 +315,15 @@ func TestShutdownOfASemaphore(t *testing.T) {
 		if err := <-over; err != nil {
 			t.Error(err)
 		}
-		if left := srv.Children(pool + "/leases"); len(left) > 0 {
+		if left := srv.Queue(queueOf(pool)); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
 	})
 }
 
 func TestCloseOfASemaphore(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := zkProcess(t, srv)
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		locks := process(t, srv)
 		s := locks.Semaphore(pool, 2)
 		two := take(t, s, 2)
 		waiting := ask(soon(t), s, 1).waits(t)
@@ -369,13 +365,13 @@ func TestPermitsOfOthersCount(t *testing.T) {
 		if err := conn.Delete(pool+"/leases/x", -1); err != nil {
 			t.Fatal(err)
 		}
-		wantNothing(t, srv)
+		zkWantNothing(t, srv)
 	})
 }
 
 // Whoever loses the turn while it waits queues again, though nothing becomes free.
 func TestTurnThatIsDeleted(t *testing.T) {
-	limited(t, 1, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 1, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		one := take(t, process(), 1)
 		waiting := ask(soon(t), process(), 1).waits(t)
 		time.Sleep(sessionTimeout / 3) // by then its end is watched
@@ -398,7 +394,8 @@ func TestTurnThatIsDeleted(t *testing.T) {
 func TestTurnThatIsTradedIsNoLoss(t *testing.T) {
 	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		var log bytes.Buffer
-		s := zkProcess(t, srv, zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))).Semaphore(pool, 1)
+		warnings := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		s := zkProcess(t, srv, zklock.WithLogger(warnings)).Semaphore(pool, 1)
 		one := take(t, zkProcess(t, srv).Semaphore(pool, 1), 1)
 		waiting := ask(soon(t), s, 1).waits(t)
 		time.Sleep(sessionTimeout / 3) // by then the end of the turn is watched
@@ -413,17 +410,18 @@ func TestTurnThatIsTradedIsNoLoss(t *testing.T) {
 
 // Whoever leaves in the moment in which it is served leaves its permits to others.
 func TestContextThatEndsWhenPermitsCome(t *testing.T) {
-	limited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		s, begin := process(), time.Now()
-		if err := tier.LeaveServed(soon(t), s, 2, srv.Freeze); err != nil {
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		s, begin := process(t, srv).Semaphore(pool, 2), time.Now()
+		var thaw func()
+		if err := tier.LeaveServed(soon(t), s, 2, func() { thaw = srv.Freeze() }); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(begin); took > 0 {
 			t.Errorf("it took %v to leave while the server is silent", took)
 		}
-		srv.Unfreeze()
+		thaw()
 		synctest.Wait()
-		if left := srv.Children(pool + "/leases"); len(left) > 0 {
+		if left := srv.Queue(queueOf(pool)); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
 	})

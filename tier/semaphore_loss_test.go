@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -37,7 +38,7 @@ func pass(*zktest.Frame) zktest.Action { return zktest.Pass }
 
 // The server knows of no loss, and would let them be released as if nothing had been.
 func TestPermitsWhoseLeaseRanOutAreLost(t *testing.T) {
-	limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		for _, k := range []int{1, 3} {
 			s := process()
 			unrenewed(srv, session(srv), pass)
@@ -56,7 +57,7 @@ func TestPermitsWhoseLeaseRanOutAreLost(t *testing.T) {
 
 // The answer to the one write that takes permits comes when the lease is over: nothing would tell of their loss.
 func TestPermitsAreNotTakenWithoutALease(t *testing.T) { // I1
-	limited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		a, b := process(), process()
 		begun := time.Now() // of the lease of b
 		late := make(chan struct{})
@@ -89,22 +90,21 @@ func TestPermitsAreNotTakenWithoutALease(t *testing.T) { // I1
 
 // While the connection is down nobody knows what has become of permits: they are not handed on, and those who wait get others.
 func TestPermitsAreNotHandedOnWithoutAConnection(t *testing.T) {
-	limited(t, 1, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		s := process(tier.WithHandOff(time.Hour))
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		locks, p := dial(t, srv, "")
+		s := locks.Semaphore(pool, 1, tier.WithHandOff(time.Hour))
 		one := take(t, s, 1)
 		next := ask(soon(t), s, 1).waits(t)
-		id := srv.Sessions()[0].ID
-		srv.Mute(id, zktest.ToServer)
-		srv.Cut(id)
-		synctest.Wait()
+		heal := cut(p)
 		giveBack(t, one)
 		next.waits(t)
-		srv.Unmute(id, zktest.ToServer)
+		heal()
 		got := next.served(t)
 		if got.Token() <= one.Token() {
 			t.Errorf("token %d after %d, want permits from the store", got.Token(), one.Token())
 		}
 		giveBack(t, got)
+		wantNothing(t, srv, locks)
 	})
 }
 
@@ -145,7 +145,7 @@ func TestNumberOfPermitsOfSomebodyElseIsNotOverwritten(t *testing.T) {
 				if got := stored(srv); got != "tierlock permits=4" {
 					t.Errorf("content of the path: %q, want what was written meanwhile", got)
 				}
-				wantNothing(t, srv)
+				zkWantNothing(t, srv)
 			})
 		})
 	}
@@ -164,7 +164,7 @@ func exchanges(srv *zktest.Server, session int64, stage zktest.Stage, act func()
 
 // The token is that of the turn, also if nobody answered: those who queue already have a higher one, and come later.
 func TestTokenOfPermitsWhoseAnswerIsLost(t *testing.T) { // I8
-	limited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		a, b := process(tier.WithHandOff(0)), process()
 		exchanges(srv, session(srv), zktest.Reply, func() zktest.Action { return zktest.Cut })
 		two := take(t, a, 2)
@@ -183,7 +183,7 @@ func TestTokenOfPermitsWhoseAnswerIsLost(t *testing.T) { // I8
 
 // Somebody deletes one of the permits before whoever took them has learned that it did.
 func TestPermitsOfWhichOneIsGoneBeforeTheAnswer(t *testing.T) {
-	limited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		s := process()
 		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
 		giveBack(t, take(t, s, 1)) // makes the parents
@@ -229,7 +229,7 @@ func TestPermitsThatMayNotBeTaken(t *testing.T) {
 
 // No answer within a third of the timeout: what is left goes in the background.
 func TestReleaseOfPermitsDoesNotWaitForASilentServer(t *testing.T) {
-	limited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		permits := take(t, process(), 3)
 		srv.Freeze()
 		begun := time.Now()
@@ -243,7 +243,7 @@ func TestReleaseOfPermitsDoesNotWaitForASilentServer(t *testing.T) {
 
 // The connection breaks before the server has read the request.
 func TestReleaseOfPermitsThatIsLost(t *testing.T) {
-	limited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		permits := take(t, process(), 3)
 		srv.Intercept(func(f *zktest.Frame) zktest.Action {
 			if f.Stage == zktest.Request && f.Op == zktest.OpMulti && strings.HasPrefix(f.Path, pool+"/leases/") && f.NthOfSession == 2 {
@@ -263,7 +263,8 @@ func TestReleaseOfPermitsThatIsLost(t *testing.T) {
 func TestPermitsThatAreReleasedAreNoLoss(t *testing.T) {
 	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
 		var log bytes.Buffer
-		s := zkProcess(t, srv, zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))).Semaphore(pool, 3)
+		warnings := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		s := zkProcess(t, srv, zklock.WithLogger(warnings)).Semaphore(pool, 3)
 		permits := take(t, s, 3)
 		time.Sleep(sessionTimeout / 3) // by then their end is watched
 		giveBack(t, permits)

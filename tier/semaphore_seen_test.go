@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -33,10 +34,10 @@ func inVain(t *testing.T, s *tier.Semaphore, k int) *tier.WaitError {
 }
 
 func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		holder, first := zkProcess(t, srv).Semaphore(pool, 4), zkProcess(t, srv, zklock.WithLabel("billing")).Semaphore(pool, 4)
-		p := zkProcess(t, srv).Semaphore(pool, 4)
-		kept := take(t, zkProcess(t, srv).Semaphore(pool, 4), 1) // so that the server does not remove the parent of permits meanwhile
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		holder, first := process(t, srv).Semaphore(pool, 4), named(t, srv, "billing").Semaphore(pool, 4)
+		p := process(t, srv).Semaphore(pool, 4)
+		kept := take(t, process(t, srv).Semaphore(pool, 4), 1) // so that the server does not remove the parent of permits meanwhile
 		two := take(t, holder, 2)
 
 		err := inVain(t, p, 3)
@@ -70,8 +71,8 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 }
 
 func TestStatsCountPermits(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := zkProcess(t, srv)
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		locks := process(t, srv)
 		s := locks.Semaphore(pool, 5, tier.WithHandOff(time.Hour))
 		want := func(when string, permits, waiters int) {
 			t.Helper()
@@ -92,7 +93,7 @@ func TestStatsCountPermits(t *testing.T) {
 		want("handed on", 4, 1)
 		giveBack(t, one)
 		want("one released", 3, 1)
-		srv.Expire(srv.Sessions()[0].ID)
+		srv.Expire(queueOf(pool), 0)
 		<-three.Lost()
 		got := waiting[1].served(t)
 		want("lost", 6, 0)
@@ -135,12 +136,12 @@ func permitsOf(t *testing.T, s *tier.Semaphore, name string, k int) *tier.Permit
 
 // Nothing of a lock is told, for which functions of an observer rely on a Hold.
 func TestObserverIsToldOfPermits(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *memory.Server) {
 		d := new(diary)
 		o := d.permitObserver()
 		o.Acquired = func(context.Context, tier.Acquired) { t.Error("told of a lock") }
 		o.Released = func(context.Context, tier.Released) { t.Error("told of the release of a lock") }
-		s := zkObserved(t, srv, o, tier.WithHandOff(time.Hour)).Semaphore(pool, 3)
+		s := observed(t, srv, o, tier.WithHandOff(time.Hour)).Semaphore(pool, 3)
 		two := permitsOf(t, s, "A", 2)
 		d.want(t, "A acquired 2 after 0s")
 		b := ask(caller(t, "B"), s, 3).waits(t)
@@ -157,6 +158,10 @@ func TestObserverIsToldOfPermits(t *testing.T) {
 		}
 		d.want(t)
 		giveBack(t, two)
+		synctest.Wait()
+		d.mu.Lock()
+		slices.Sort(d.lines) // between holds there is no order
+		d.mu.Unlock()
 		d.want(t, "A released 2 after 3.5s lost false", "B acquired 3 after 3.5s")
 		time.Sleep(time.Second)
 		giveBack(t, b.served(t))
@@ -171,9 +176,9 @@ func TestObserverIsToldOfPermits(t *testing.T) {
 }
 
 func TestObserverIsToldOfPermitsThatAreHandedOn(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *memory.Server) {
 		d := new(diary)
-		s := zkObserved(t, srv, d.permitObserver(), tier.WithHandOff(time.Hour)).Semaphore(pool, 2)
+		s := observed(t, srv, d.permitObserver(), tier.WithHandOff(time.Hour)).Semaphore(pool, 2)
 		both := permitsOf(t, s, "A", 2)
 		d.want(t, "A acquired 2 after 0s")
 		b := ask(caller(t, "B"), s, 2).waits(t)
@@ -192,12 +197,12 @@ func TestObserverIsToldOfPermitsThatAreHandedOn(t *testing.T) {
 }
 
 func TestObserverIsToldOfPermitsThatAreLost(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *memory.Server) {
 		d := new(diary)
-		s := zkObserved(t, srv, d.permitObserver()).Semaphore(pool, 3)
+		s := observed(t, srv, d.permitObserver()).Semaphore(pool, 3)
 		lost := permitsOf(t, s, "A", 2)
 		d.want(t, "A acquired 2 after 0s")
-		srv.Expire(srv.Sessions()[0].ID)
+		srv.Expire(queueOf(pool), 0)
 		d.want(t, "A lost by session") // once, before the release
 		if err := lost.Release(); !errors.Is(err, tier.ErrLost) {
 			t.Error(err)
@@ -207,12 +212,7 @@ func TestObserverIsToldOfPermitsThatAreLost(t *testing.T) {
 
 		// Nobody but the delete finds out.
 		lost = permitsOf(t, s, "B", 1)
-		look := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
-		for _, name := range srv.Children(pool + "/leases") {
-			if err := look.Delete(pool+"/leases/"+name, -1); err != nil {
-				t.Fatal(err)
-			}
-		}
+		srv.Remove(queueOf(pool), 0)
 		if err := lost.Release(); !errors.Is(err, tier.ErrLost) {
 			t.Error(err)
 		}
@@ -223,15 +223,15 @@ func TestObserverIsToldOfPermitsThatAreLost(t *testing.T) {
 func TestReleaseOfPermitsAndCloseWaitUntilTheObserverKnowsOfTheLoss(t *testing.T) {
 	for _, end := range []string{"release", "close"} {
 		t.Run(end, func(t *testing.T) {
-			zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, srv *memory.Server) {
 				told := 0 // the detector sees to it that the test waits
-				locks := zkObserved(t, srv, tier.Observer{PermitsLost: func(context.Context, tier.PermitsLost) {
+				locks := observed(t, srv, tier.Observer{PermitsLost: func(context.Context, tier.PermitsLost) {
 					time.Sleep(time.Minute)
 					told++
 				}})
 				permits := take(t, locks.Semaphore(pool, 3), 2)
 				if end == "release" {
-					srv.Expire(srv.Sessions()[0].ID)
+					srv.Expire(queueOf(pool), 0)
 					<-permits.Lost()
 					synctest.Wait()
 					permits.Release()
@@ -250,7 +250,7 @@ func TestReleaseOfPermitsAndCloseWaitUntilTheObserverKnowsOfTheLoss(t *testing.T
 func TestPanicOfAnObserverLeavesNoPermits(t *testing.T) {
 	for _, panics := range []string{"waiting", "acquired"} {
 		t.Run(panics, func(t *testing.T) {
-			zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, srv *memory.Server) {
 				armed := true
 				hurt := func(what string) {
 					if armed && what == panics {
@@ -258,11 +258,11 @@ func TestPanicOfAnObserverLeavesNoPermits(t *testing.T) {
 						panic("observer")
 					}
 				}
-				locks := zkObserved(t, srv, tier.Observer{
+				locks := observed(t, srv, tier.Observer{
 					Waiting:         func(context.Context, tier.Wait) { hurt("waiting") },
 					PermitsAcquired: func(context.Context, tier.PermitsAcquired) { hurt("acquired") },
 				})
-				theirs := take(t, zkProcess(t, srv).Semaphore(pool, 1), 1)
+				theirs := take(t, process(t, srv).Semaphore(pool, 1), 1)
 				time.AfterFunc(2*time.Second, func() { theirs.Release() })
 				s := locks.Semaphore(pool, 1)
 				func() {
@@ -282,11 +282,11 @@ func TestPanicOfAnObserverLeavesNoPermits(t *testing.T) {
 }
 
 func TestObserversAreToldOfPermitsInTurn(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *memory.Server) {
 		first, second := new(diary), new(diary)
-		s := zkObserved(t, srv, first.permitObserver(), tier.WithObserver(second.permitObserver())).Semaphore(pool, 1)
+		s := observed(t, srv, first.permitObserver(), tier.WithObserver(second.permitObserver())).Semaphore(pool, 1)
 		one := permitsOf(t, s, "A", 1)
-		srv.Expire(srv.Sessions()[0].ID)
+		srv.Expire(queueOf(pool), 0)
 		synctest.Wait()
 		one.Release()
 		for _, d := range []*diary{first, second} {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -69,6 +70,68 @@ func giveBack(t *testing.T, permits *tier.Permits) {
 	}
 }
 
+// limited runs f twice, in a bubble each: with processes of a store in memory, and with those of a ZooKeeper, which keeps permits
+// in another way. All have the default budget, and n permits of which taken tells how many they have.
+func limited(t *testing.T, n int, f func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, taken func() int)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) {
+		bubble(t, func(t *testing.T, srv *memory.Server) {
+			var all []*tier.Registry
+			process := func(opts ...tier.MutexOption) *tier.Semaphore {
+				locks, _ := dial(t, srv, "")
+				all = append(all, locks)
+				return locks.Semaphore(pool, n, opts...)
+			}
+			f(t, process, func() (taken int) {
+				for _, c := range srv.Queue(queueOf(pool)) {
+					taken += c.Permits
+				}
+				return taken
+			})
+			wantNothing(t, srv, all...)
+		})
+	})
+	t.Run("ZooKeeper", func(t *testing.T) {
+		zkLimited(t, n, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+			f(t, process, func() int { return len(srv.Children(pool + "/leases")) })
+		})
+	})
+}
+
+// zkLimited runs f in a bubble with a server that keeps the number of permits, and processes with
+// the default budget.
+func zkLimited(t *testing.T, n int, f func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore)) {
+	t.Helper()
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		atMost(t, srv, n)
+		var all []*tier.Registry
+		f(t, srv, func(opts ...tier.MutexOption) *tier.Semaphore {
+			locks := zkProcess(t, srv)
+			all = append(all, locks)
+			return locks.Semaphore(pool, n, append([]tier.MutexOption{tier.WithHandOff(20 * time.Millisecond)}, opts...)...)
+		})
+		zkWantNothing(t, srv, all...)
+	})
+}
+
+// queueOf is where the server keeps those who have or want permits.
+func queueOf(path string) string { return "permits of " + path }
+
+// wantNothing fails unless nobody has or wants permits, and no pool is known any more.
+func wantNothing(t *testing.T, s *memory.Server, locks ...*tier.Registry) {
+	t.Helper()
+	<-time.After(sessionTimeout) // for the reaper
+	synctest.Wait()
+	if left := s.Queue(queueOf(pool)); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	for i, r := range locks {
+		if n := tier.Pools(r); n != 0 {
+			t.Errorf("registry %d knows of %d pools", i, n)
+		}
+	}
+}
+
 // atMost fails the test when more than n permits are taken on the server, or one without the turn.
 func atMost(t *testing.T, srv *zktest.Server, n int) { srv.OnChange(wantAtMost(t, n)) }
 
@@ -92,8 +155,8 @@ func wantAtMost(t *testing.T, n int) func(zktest.View, []zktest.Change) {
 	}
 }
 
-// wantNothing fails unless nobody queues, no permit is taken and no pool is known any more.
-func wantNothing(t *testing.T, srv *zktest.Server, locks ...*tier.Registry) {
+// zkWantNothing fails unless nobody queues, no permit is taken and no pool is known any more.
+func zkWantNothing(t *testing.T, srv *zktest.Server, locks ...*tier.Registry) {
 	t.Helper()
 	<-time.After(sessionTimeout) // for the reaper
 	synctest.Wait()

@@ -14,26 +14,11 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
-
-// limited runs f in a bubble with a server that keeps the number of permits, and processes with
-// the default budget.
-func limited(t *testing.T, n int, f func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore)) {
-	t.Helper()
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		atMost(t, srv, n)
-		var all []*tier.Registry
-		f(t, srv, func(opts ...tier.MutexOption) *tier.Semaphore {
-			locks := zkProcess(t, srv)
-			all = append(all, locks)
-			return locks.Semaphore(pool, n, append([]tier.MutexOption{tier.WithHandOff(20 * time.Millisecond)}, opts...)...)
-		})
-		wantNothing(t, srv, all...)
-	})
-}
 
 // Turns cost what the documentation says.
 func TestRoundTripsOfASemaphore(t *testing.T) {
@@ -79,11 +64,11 @@ func TestRoundTripsOfASemaphore(t *testing.T) {
 }
 
 func TestPermitsAreTakenAllOrNone(t *testing.T) {
-	limited(t, 5, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 5, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, taken func() int) {
 		a, b := process(), process()
 		three := take(t, a, 3)
 		waiting := ask(soon(t), b, 3).waits(t)
-		if taken := len(srv.Children(pool + "/leases")); taken != 3 {
+		if taken := taken(); taken != 3 {
 			t.Errorf("%d permits are taken while three are wanted and two are free, want 3", taken)
 		}
 		giveBack(t, three)
@@ -97,7 +82,7 @@ func TestPermitsAreTakenAllOrNone(t *testing.T) {
 
 // Two that want more than half each would wait for each other if they took a part.
 func TestHalvesDoNotWaitForEachOther(t *testing.T) {
-	limited(t, 6, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 6, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, _ func() int) {
 		a, b := process(), process()
 		var held []*tier.Permits
 		for range 3 {
@@ -114,7 +99,7 @@ func TestHalvesDoNotWaitForEachOther(t *testing.T) {
 }
 
 func TestRequestsAreServedInOrderAcrossProcesses(t *testing.T) {
-	limited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 3, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, _ func() int) {
 		strict := tier.WithHandOff(0)
 		a, b := process(strict), process(strict)
 		all := take(t, a, 3)
@@ -149,7 +134,7 @@ func TestRequestsAreServedInOrderAcrossProcesses(t *testing.T) {
 func TestSmallRequestsDoNotStarveALargeOne(t *testing.T) {
 	for _, where := range []string{"same process", "another process"} {
 		t.Run(where, func(t *testing.T) {
-			limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+			zkLimited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 				a, b := process(), process()
 				big := a
 				if where == "another process" {
@@ -183,7 +168,7 @@ func TestSmallRequestsDoNotStarveALargeOne(t *testing.T) {
 
 // Within the process permits change hands for nothing while no other process waits.
 func TestPermitsAreHandedOnForNothing(t *testing.T) {
-	limited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		s := process()
 		var m zkMeter
 		all := take(t, s, 3)
@@ -212,7 +197,7 @@ func TestPermitsAreHandedOnForNothing(t *testing.T) {
 // open which of both is seen first; so the last look without it was half a section before.
 func TestBudgetOfASemaphore(t *testing.T) {
 	const budget, section = 20 * time.Millisecond, time.Millisecond
-	limited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		a, b := process(tier.WithHandOff(budget)), process()
 		ctx, stop := context.WithCancel(soon(t))
 		var wg sync.WaitGroup
@@ -242,7 +227,7 @@ func TestBudgetOfASemaphore(t *testing.T) {
 
 // Surplus goes at once, in one write.
 func TestPermitsThatNobodyWantsGoInOneWrite(t *testing.T) {
-	limited(t, 8, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 8, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		s := process()
 		permits := take(t, s, 8)
 		waiting := ask(soon(t), s, 2).waits(t)
@@ -263,7 +248,7 @@ func TestPermitsThatNobodyWantsGoInOneWrite(t *testing.T) {
 
 // Those who wait together are served with one write, as far as there is room.
 func TestWaitersAreServedTogether(t *testing.T) {
-	limited(t, 10, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 10, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		a, b := process(), process()
 		all := take(t, a, 10)
 		var waiting []*claim
@@ -286,7 +271,7 @@ func TestWaitersAreServedTogether(t *testing.T) {
 }
 
 func TestTryAcquireOfASemaphore(t *testing.T) {
-	limited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		a, b := process(), process()
 		two, err := a.TryAcquire(soon(t), 2)
 		if err != nil {
@@ -338,7 +323,7 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 				}
 			}
 		}
-		wantNothing(t, srv, locks)
+		zkWantNothing(t, srv, locks)
 	})
 }
 
@@ -388,7 +373,7 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 				if got := stored(srv); got != c.after {
 					t.Errorf("content of the path: %q, want %q", got, c.after)
 				}
-				wantNothing(t, srv)
+				zkWantNothing(t, srv)
 			})
 		})
 	}
@@ -416,17 +401,11 @@ func TestNumberOfPermitsCanBeChanged(t *testing.T) {
 
 // Within a process no request is needed to find out, and nothing has to be written at the path.
 func TestNumberOfPermitsIsTheSameInAProcess(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
-		for _, path := range []string{"/limits", pool} {
-			if _, err := conn.Create(path, []byte("somebody's"), 0, zk.WorldACL(zk.PermAll)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		locks := zkProcess(t, srv)
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		locks := process(t, srv)
 		permits := take(t, locks.Semaphore(pool, 3), 1)
-		var m zkMeter
-		srv.Intercept(m.note)
+		var m meter
+		srv.Script(m.note)
 		_, err := locks.Semaphore(pool, 4).Acquire(soon(t), 1)
 		if !errors.Is(err, tier.ErrPermits) || !strings.Contains(err.Error(), "3") || !strings.Contains(err.Error(), "4") {
 			t.Errorf("got %v, want ErrPermits with both numbers", err)
@@ -451,13 +430,13 @@ func TestNumberThatMayNotBeWritten(t *testing.T) {
 		if got := stored(srv); got != "" {
 			t.Errorf("content of the path: %q, want none", got)
 		}
-		wantNothing(t, srv)
+		zkWantNothing(t, srv)
 	})
 }
 
 // The first one that waits leaves, and the next one wants no more than is free.
 func TestWhoeverIsBehindOneThatLeavesIsServed(t *testing.T) {
-	limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 4, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, _ func() int) {
 		a, b := process(), process()
 		two := take(t, a, 2)
 		ctx, cancel := context.WithCancel(soon(t))
@@ -479,7 +458,7 @@ func TestWhoeverIsBehindOneThatLeavesIsServed(t *testing.T) {
 }
 
 func TestWaitLimitOfASemaphore(t *testing.T) {
-	limited(t, 1, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 1, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, _ func() int) {
 		one := take(t, process(), 1)
 		begun := time.Now()
 		_, err := process(tier.WithMaxWait(3*time.Second)).Acquire(soon(t), 1)
@@ -513,15 +492,15 @@ func TestSemaphoreOverAConnectionMadeElsewhere(t *testing.T) {
 			t.Errorf("token %d after %d, want permits from the store", got.Token(), token)
 		}
 		giveBack(t, got)
-		wantNothing(t, srv, locks)
+		zkWantNothing(t, srv, locks)
 	})
 }
 
 func TestPermitsWithoutNumberAreHadBesideOthersWhoQueue(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *memory.Server) {
 		var all sync.WaitGroup
 		for range 3 {
-			sem := zkProcess(t, srv).Semaphore("/permits", math.MaxInt)
+			sem := process(t, srv).Semaphore("/permits", math.MaxInt)
 			for range 3 {
 				all.Go(func() {
 					if err := sem.Do(soon(t), 2, func(context.Context) error {

@@ -119,7 +119,7 @@ func use(t *testing.T, weight int, trip time.Duration) usage {
 
 // Whoever is first in the queue takes what others leave it, however much is free.
 func TestProcessTakesItsShareOfWhatIsFree(t *testing.T) {
-	limited(t, 10, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 10, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		all := take(t, process(), 10)
 		var waiting []*claim
 		for range 3 {
@@ -148,7 +148,7 @@ func TestProcessTakesItsShareOfWhatIsFree(t *testing.T) {
 
 // What is too little for a large request stays in its process, if that has enough.
 func TestPermitsAreKeptForALargeRequest(t *testing.T) {
-	limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	zkLimited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		s := process()
 		var held []*tier.Permits
 		for range 4 {
@@ -172,7 +172,7 @@ func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 
 // Nobody keeps permits for longer than the budget for a request that waits for what its process has.
 func TestPermitsAreNotKeptForever(t *testing.T) {
-	limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 4, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, taken func() int) {
 		s := process()
 		one, three := take(t, s, 1), take(t, s, 3)
 		ctx, cancel := context.WithCancel(soon(t))
@@ -180,11 +180,11 @@ func TestPermitsAreNotKeptForever(t *testing.T) {
 		small := ask(soon(t), process(), 2).waits(t)
 		giveBack(t, three)
 		time.Sleep(59 * time.Millisecond)
-		if n := len(srv.Children(pool + "/leases")); n != 4 {
+		if n := taken(); n != 4 {
 			t.Errorf("%d permits are taken while the request waits, want 4", n)
 		}
 		time.Sleep(2 * time.Millisecond)
-		if n := len(srv.Children(pool + "/leases")); n != 1 {
+		if n := taken(); n != 1 {
 			t.Errorf("%d permits are taken after three budgets, want 1", n)
 		}
 		cancel()
@@ -197,7 +197,7 @@ func TestPermitsAreNotKeptForever(t *testing.T) {
 // What was kept for somebody who leaves is for those behind him, or goes.
 func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 	for _, next := range []bool{false, true} {
-		limited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		limited(t, 4, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, taken func() int) {
 			s := process()
 			one, three := take(t, s, 1), take(t, s, 3)
 			ctx, cancel := context.WithCancel(soon(t))
@@ -212,7 +212,7 @@ func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 			cancel()
 			<-big.done
 			synctest.Wait()
-			if n := len(srv.Children(pool + "/leases")); n != want {
+			if n := taken(); n != want {
 				t.Errorf("somebody behind him %v: %d permits are taken, want %d", next, n, want)
 			}
 			if next {
@@ -225,7 +225,7 @@ func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 
 // For what is kept only the rest has to come from elsewhere.
 func TestRestOfALargeRequestComesFromOthers(t *testing.T) {
-	limited(t, 5, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 5, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, _ func() int) {
 		s := process()
 		theirs, one, three := take(t, process(), 1), take(t, s, 1), take(t, s, 3)
 		big := ask(soon(t), s, 4).waits(t)
@@ -243,7 +243,7 @@ func TestRestOfALargeRequestComesFromOthers(t *testing.T) {
 
 // A process that has one of many permits does not keep it for as long as all of them would take.
 func TestSinglePermitOfMany(t *testing.T) {
-	limited(t, 10, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 10, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, _ func() int) {
 		nine, a, b := take(t, process(), 9), process(), process()
 		ctx, stop := context.WithCancel(soon(t))
 		var wg sync.WaitGroup

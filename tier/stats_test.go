@@ -133,7 +133,8 @@ func TestStatsOfATurnThatIsPassedOn(t *testing.T) {
 			t.Error("nobody gave up a turn")
 		}
 		got := locks.Stats()
-		if got.Acquisitions != int64(turns) || got.HoldTime != rounds*time.Second || got.WaitTime != rounds*time.Second || got.Holds != 0 || got.Waiters != 0 {
+		if got.Acquisitions != int64(turns) || got.HoldTime != rounds*time.Second || got.WaitTime != rounds*time.Second ||
+			got.Holds != 0 || got.Waiters != 0 {
 			t.Errorf("%d turns: %+v", turns, got)
 		}
 	})
@@ -149,6 +150,7 @@ func TestStatsTellHowLocksWereLost(t *testing.T) {
 			how()
 			<-hold.Lost()
 			hold.Release()
+			time.Sleep(time.Second) // until there is a session
 		}
 		lose(func() { s.Expire("/locks/a", 0) })
 		lose(func() { s.Remove("/locks/a", 0) })

@@ -66,20 +66,6 @@ func zkDial(t *testing.T, addr string, opts ...zklock.Option) *tier.Registry {
 	return locks
 }
 
-func zkObserved(t *testing.T, srv *zktest.Server, o tier.Observer, opts ...tier.Option) *tier.Registry {
-	t.Helper()
-	client, err := zklock.Dial(soon(t), "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext), zklock.WithSessionTimeout(sessionTimeout))
-	if err != nil {
-		t.Fatal(err)
-	}
-	locks, err := tier.New(client.Tier(), append([]tier.Option{tier.WithObserver(o)}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { locks.Close() })
-	return locks
-}
-
 // outsider returns a connection that knows nothing of locks.
 func outsider(t *testing.T, addr string, dialer zk.Dialer) *zk.Conn {
 	t.Helper()
@@ -95,16 +81,6 @@ func outsider(t *testing.T, addr string, dialer zk.Dialer) *zk.Conn {
 		}
 	})
 	return conn
-}
-
-func outsiderDelete(t *testing.T, srv *zktest.Server) {
-	t.Helper()
-	look := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
-	for _, name := range srv.Children("/locks/a") {
-		if err := look.Delete("/locks/a/"+name, -1); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // A zkMeter counts the requests that a server gets, except handshakes and what keeps the lease.
