@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/retry"
@@ -43,22 +42,17 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait)
 	if old.spent.Swap(true) {
 		return nil, second.ErrReleased
 	}
-	loss := old.giveUp()
-	if loss != nil {
+	if loss := old.giveUp(); loss != nil {
 		old.startRelease(loss)
 		return l.Acquire(ctx, w)
 	}
-	var begun atomic.Bool // whoever sets it sees to the end of old
 	g, err := l.start(ctx, "requeue", func(ctx context.Context) (*Contender, error) {
-		if begun.Swap(true) {
-			return nil, context.Cause(ctx)
-		}
 		return l.queueUp(ctx, old, w, nil)
 	})
+	if errors.Is(err, second.ErrClosed) { // nothing may have begun
+		old.startRelease(nil)
+	}
 	if err != nil {
-		if !begun.Swap(true) {
-			old.startRelease(nil)
-		}
 		old.AwaitRelease() // whoever comes next would queue behind it
 	}
 	return g, err
@@ -110,17 +104,24 @@ var errGone = errors.New("the session is over, and the next one begins")
 func (l *claim) queueUp(ctx context.Context, old *Contender, w *second.Wait, d *second.Demand) (*Contender, error) {
 	for ; ; old = nil {
 		c, err := l.enrol(ctx)
-		if err != nil {
-			old.releaseIfAny()
-			return nil, err
+		if err == nil {
+			if d != nil {
+				c.weight.Store(max(1, int64(d.Want())))
+			}
+			err = c.enter(ctx, old)
 		}
-		if d != nil {
-			c.weight.Store(max(1, int64(d.Want())))
+		if err != nil && old != nil {
+			old.startRelease(nil) // by itself
 		}
-		if err = c.acquire(ctx, old, w, d); err == nil {
+		if err == nil && !c.holdUnfollowed() {
+			err = c.wait(ctx, w, d)
+		}
+		if err == nil {
 			return c, nil
 		}
-		c.discard()
+		if c != nil {
+			c.discard()
+		}
 		if !errors.Is(err, errGone) {
 			return nil, err
 		}
@@ -132,25 +133,16 @@ func (l *claim) enrol(ctx context.Context) (*Contender, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := l.tier.reaper.Room(ctx); err != nil {
+	err := l.tier.reaper.Room(ctx)
+	if err == nil {
+		// Callers who come and go while the store does not answer would otherwise pile up commands, which are all executed
+		// when it does.
+		err = l.tier.up.Wait(ctx)
+	}
+	if err != nil {
 		return nil, l.tier.explain(err)
 	}
-	// Callers who come and go while the store does not answer would otherwise pile up commands, which are all executed when it
-	// does.
-	if err := l.tier.up.Wait(ctx); err != nil {
-		return nil, l.tier.explain(err)
-	}
-	for {
-		x, err := l.tier.await(ctx, true)
-		if err != nil {
-			return nil, err
-		}
-		c := l.newContender(x)
-		if c.session.Enrol(c) == nil {
-			return c, nil
-		}
-		c.finish(nil, true)
-	}
+	return l.newContender(ctx, true)
 }
 
 // try takes the lock if nobody is in the way.
@@ -161,16 +153,12 @@ func (l *claim) try(ctx context.Context, weight int) (*Contender, error) {
 	if problem := l.tier.outage(); problem != nil {
 		return nil, problem
 	}
-	x, err := l.tier.await(ctx, false)
+	c, err := l.newContender(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	c := l.newContender(x)
 	c.weight.Store(int64(weight))
-	if err = c.session.Enrol(c); err == nil {
-		err = c.tryOnce()
-	}
-	if err != nil {
+	if err := c.tryOnce(); err != nil {
 		c.discard()
 		return nil, err
 	}

@@ -152,6 +152,36 @@ func TestRequeueThatFindsTheOldContender(t *testing.T) {
 	}
 }
 
+// What was held is given up in any case, and at once.
+func TestRequeueThatCannotBegin(t *testing.T) {
+	for name, prevent := range map[string]func(f *fake, cancel func()){
+		"left":   func(_ *fake, cancel func()) { cancel() },
+		"away":   func(f *fake, _ func()) { f.then(Beat, never, never); f.missed(errAway) },
+		"closed": func(f *fake, _ func()) { f.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, Config{}, func(t *testing.T, f *fake) {
+				old := f.acquire(second.Exclusive)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+				defer cancel()
+				prevent(f, cancel)
+				if _, err := f.claim(second.Exclusive).Requeue(ctx, old, nil); err == nil || errors.Is(err, second.ErrLost) && name != "closed" {
+					t.Errorf("Requeue: %v", err)
+				}
+				begun := time.Now()
+				old.AwaitRelease()
+				if d := time.Since(begun); d != 0 {
+					t.Errorf("given up %v later", d)
+				}
+				time.Sleep(ttl)
+				if name != "closed" {
+					f.none()
+				}
+			})
+		})
+	}
+}
+
 func TestGrantIsGivenUpOnce(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		l := f.claim(second.Exclusive)

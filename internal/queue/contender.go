@@ -64,7 +64,24 @@ type Contender struct {
 	released chan struct{} // closed when it is gone, or left to the reaper
 }
 
-func (l *claim) newContender(x *session) *Contender {
+// newContender makes one that is enrolled in a session, as soon as there is one.
+func (l *claim) newContender(ctx context.Context, patient bool) (*Contender, error) {
+	for {
+		x, err := l.tier.await(ctx, patient)
+		if err != nil {
+			return nil, err
+		}
+		if c := l.contenderUnder(x); c.session.Enrol(c) == nil {
+			l.tier.contenders.Store(c.id, c)
+			if l.tier.ctx.Err() != nil { // End may not have seen it
+				c.session.End(second.ErrClosed)
+			}
+			return c, nil
+		}
+	}
+}
+
+func (l *claim) contenderUnder(x *session) *Contender {
 	t := l.tier
 	c := &Contender{claim: l, session: x, id: t.store.Name(x.name), released: make(chan struct{})}
 	if t.config.Apart {
@@ -75,10 +92,6 @@ func (l *claim) newContender(x *session) *Contender {
 	c.tenure, c.quit = context.WithCancelCause(c.life)
 	c.contested.Store(c.newSignal())
 	c.shared.Store(l.mode == second.Reading)
-	t.contenders.Store(c.id, c)
-	if t.ctx.Err() != nil { // End may not have seen it
-		c.session.End(second.ErrClosed)
-	}
 	return c
 }
 
@@ -128,17 +141,6 @@ func (c *Contender) sendFor(ctx context.Context, cmd Command) Answer {
 	return a
 }
 
-func (c *Contender) acquire(ctx context.Context, old *Contender, w *second.Wait, d *second.Demand) error {
-	if err := c.enter(ctx, old); err != nil {
-		old.releaseIfAny()
-		return err
-	}
-	if c.holdUnfollowed() {
-		return nil
-	}
-	return c.wait(ctx, w, d)
-}
-
 // enter appends the contender to the queue. The same command is sent until it is answered: a later one finds what an earlier one
 // has done.
 func (c *Contender) enter(ctx context.Context, old *Contender) error {
@@ -148,15 +150,10 @@ func (c *Contender) enter(ctx context.Context, old *Contender) error {
 	}
 	for pace := retry.New(); ; {
 		a := c.send(cmd)
-		if a.Outcome == Unknown || a.Begun {
-			old.doom()
+		if old != nil {
+			old.requeued(a)
 		}
-		switch a.Outcome {
-		case Done:
-			old.finishIfAny(a.Removed)
-			return nil
-		case Unknown, Failed:
-		default:
+		if a.Outcome != Unknown && a.Outcome != Failed {
 			return a.Err
 		}
 		if err := c.claim.tier.pause(ctx, pace.NextBackOff()); err != nil {
@@ -187,9 +184,7 @@ func (c *Contender) tryOnce() error {
 
 // wait waits until the contender has the lock, and holds it. errGone says that it has to start again.
 func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) error {
-	if !c.follow() {
-		return second.ErrClosed
-	}
+	c.follow()
 	if v := c.newest(); v.Ahead > 0 || v.Quarantined { // else it waits for permits, and for nobody
 		w.Stands(c.standing)
 	}
@@ -263,15 +258,14 @@ func (c *Contender) standing() second.Standing {
 	return s
 }
 
-// follow has the store tell of the contender. It reports false once that has been given up.
-func (c *Contender) follow() bool {
+// follow has the store tell of the contender, until that is given up.
+func (c *Contender) follow() {
 	c.following.Lock()
 	defer c.following.Unlock()
 	if c.claim.tier.follower != nil && !c.follows && !c.left {
 		c.follows = true
 		c.claim.tier.follower.Follow(c.Ref())
 	}
-	return !c.left
 }
 
 func (c *Contender) unfollow() {
@@ -379,7 +373,7 @@ func (c *Contender) holdUnfollowed() bool {
 	if c.claim.tier.follower != nil {
 		c.following.Lock()
 		defer c.following.Unlock()
-		c.later = time.AfterFunc(c.session.ttl/6, func() { c.follow() })
+		c.later = time.AfterFunc(c.session.ttl/6, c.follow)
 	}
 	return true
 }
@@ -541,26 +535,14 @@ func (c *Contender) finish(fate error, gone bool) {
 	}
 }
 
-// The old contender of a requeue, if there is one, has been given up and was not lost then.
-
-func (c *Contender) doom() {
-	if c != nil {
-		c.doomed.Store(true)
-	}
-}
-
-func (c *Contender) releaseIfAny() {
-	if c != nil {
-		c.startRelease(nil)
-	}
-}
-
-func (c *Contender) finishIfAny(r Removal) {
+// requeued is told what became of a command that removes the contender, which was given up and not lost then, and appends another.
+func (c *Contender) requeued(a Answer) {
 	switch {
-	case c == nil:
-	case r == Kept:
+	case a.Outcome == Unknown || a.Begun:
+		c.doomed.Store(true)
+	case a.Outcome == Done && a.Removed == Kept:
 		c.startRelease(nil)
-	default:
-		c.finishRemoved(r, nil)
+	case a.Outcome == Done:
+		c.finishRemoved(a.Removed, nil)
 	}
 }

@@ -139,9 +139,6 @@ func (c *Contender) awaitReader(ctx context.Context) error {
 		if err := cmp.Or(c.Err(), context.Cause(ctx)); err != nil {
 			return c.claim.tier.explain(err)
 		}
-		if !c.follow() {
-			return cmp.Or(c.Err(), second.ErrClosed)
-		}
 		if v := c.newest(); v.Reads || v.Reader || v.Err != nil {
 			return v.Err
 		}
