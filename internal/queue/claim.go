@@ -202,6 +202,7 @@ func (t *Tier) remove(item *remains) bool {
 		a = c.send(c.command(Leave))
 	}
 	if over || a.Outcome == Done {
+		c.gone.Store(true)
 		t.contenders.CompareAndDelete(c.id, c)
 		return true
 	}

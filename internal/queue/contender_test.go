@@ -157,6 +157,9 @@ func TestLostContenderLeavesAfterTheMargin(t *testing.T) {
 		}
 		f.mu.Unlock()
 		h.Release()
+		if n := len(f.ops(Leave)); n != 1 {
+			t.Errorf("%d removals at the end", n)
+		}
 		f.none()
 	})
 }
