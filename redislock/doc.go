@@ -1,5 +1,5 @@
-// Package redislock is the lock of package tier on Redis: each process queues with one contender,
-// however many of its goroutines wait.
+// Package redislock is the lock of package tier on Redis: each process queues with one contender, however many of its
+// goroutines wait.
 //
 //	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 //	defer client.Close()
@@ -13,132 +13,123 @@
 //	defer hold.Release()
 //	ctx = hold.Context(ctx) // ends if the lock is lost
 //
-// Package tier documents the lock, which is the same on every store. This is what is particular to
-// Redis.
+// Package tier documents the lock, which is the same on every store. This is what is particular to Redis.
 //
-// The lock at path is the key path: whoever has the lock has its id there, with an expiry. It is what
-// SET path id NX PX makes, so that this lock and those of redsync (with one server), bsm/redislock,
-// Spring's RedisLockRegistry and whatever else locks that way exclude one another on the same key.
-// Beside it are the queue of the processes that wait, their leases, and a little state, as
-// {path}:tierlock:queue, :leases and :state; if path has a hash tag, without the braces. All that is
-// done to them is one script, which goes by the server's clock and never by a client's.
+// The lock at path is the key path: whoever has the lock has its id there, with an expiry. It is what SET path id NX PX makes,
+// so that this lock and those of redsync (with one server), bsm/redislock, Spring's RedisLockRegistry and whatever else locks
+// that way exclude one another on the same key. Beside it are the queue of the processes that wait, their leases, and a little
+// state, as {path}:tierlock:queue, :leases and :state; if path has a hash tag, without the braces. All that is done to them is
+// one script, which goes by the server's clock and never by a client's.
 //
 // # Beside other locks
 //
-// A lock of another library tells nobody when it ends, so the first in the queue looks again and
-// again, after 10 ms and then ever more rarely, each 100 ms at last, or when it expires. Such a lock
-// cannot be seen to wait, either. So the key is left free for 25 ms when the lock changes hands, for those who try again
-// and again: if that was 100 ms ago and a lock of another library was seen within a minute, and else after ten
-// seconds in which the key was never free. A process that keeps the lock among its goroutines gives it up for that,
-// when its hand-off budget is over as well. A lock that is held or lingers is not given up for them, nor are readers who
-// follow one another. A key of another type than a string counts as a lock that is taken.
+// A lock of another library tells nobody when it ends, so the first in the queue looks again and again, after 10 ms and then
+// ever more rarely, each 100 ms at last, or when it expires. Such a lock cannot be seen to wait, either. So the key is left
+// free for 25 ms when the lock changes hands, for those who try again and again: if that was 100 ms ago and a lock of another
+// library was seen within a minute, and else after ten seconds in which the key was never free. A process that keeps the lock
+// among its goroutines gives it up for that, when its hand-off budget is over as well. A lock that is held or lingers is not
+// given up for them, nor are readers who follow one another. A key of another type than a string counts as a lock that is
+// taken.
 //
-// So for a minute after the last lock of another library was seen, a process that is always busy leaves the key free for up to 25 ms
-// in each 125. While there is one it has far fewer turns, since who tries often takes the lock several times before it is seen to be
-// free. Beside one, and four, processes with 8 goroutines each and sections of 1 ms, on two busy cores in 6 s, one goroutine
-// of redsync had 242 and 1064 turns, of bsm/redislock 1998 and 2192, of a SETNX each 10 ms 2477 and 2446; ours together 2727 and
-// 2205, 1274 and 696, 1184 and 780. Beside as many goroutines of its own kind it had 622 and 103, 481 and 59, 339 and 87.
+// So for a minute after the last lock of another library was seen, a process that is always busy leaves the key free for up to
+// 25 ms in each 125. While there is one it has far fewer turns, since who tries often takes the lock several times before it is
+// seen to be free. Beside one, and four, processes with 8 goroutines each and sections of 1 ms, on two busy cores in 6 s, one
+// goroutine of redsync had 242 and 1064 turns, of bsm/redislock 1998 and 2192, of a SETNX each 10 ms 2477 and 2446; ours
+// together 2727 and 2205, 1274 and 696, 1184 and 780. Beside as many goroutines of its own kind it had 622 and 103, 481 and 59,
+// 339 and 87.
 //
-// A key that is deleted or overwritten is a lock that is lost: its holder hears of that within a quarter of
-// the TTL, and the next one may have it before. Do not write to the key; to ask for the lock is
-// Revoke.
+// A key that is deleted or overwritten is a lock that is lost: its holder hears of that within a quarter of the TTL, and the
+// next one may have it before. Do not write to the key; to ask for the lock is Revoke.
 //
 // # What is promised
 //
-// There is one holder at most, or readers only. A holder learns that it lost the lock no later than its
-// lease ends, on the process's own monotonic clock, and a margin before Redis can give it to anybody
-// else (a third of the TTL by default). A broken connection alone loses nothing: the lock is
-// suspended until Redis answers again or the lease ends.
+// There is one holder at most, or readers only. A holder learns that it lost the lock no later than its lease ends, on the
+// process's own monotonic clock, and a margin before Redis can give it to anybody else (a third of the TTL by default). A
+// broken connection alone loses nothing: the lock is suspended until Redis answers again or the lease ends.
 //
-// Processes are served in the order in which the server has queued them. A message tells the next one
-// that it has its turn, and the holder that another one waits. Redis delivers messages at most
-// once; one that is lost is made up for by the next heartbeat, a quarter of the TTL later at most.
+// Processes are served in the order in which the server has queued them. A message tells the next one that it has its turn, and
+// the holder that another one waits. Redis delivers messages at most once; one that is lost is made up for by the next
+// heartbeat, a quarter of the TTL later at most.
 //
-// What nobody wants any more is removed, or goes with its lease at the latest. A request may be
-// repeated without harm: each contender has an id that no other one ever has.
+// What nobody wants any more is removed, or goes with its lease at the latest. A request may be repeated without harm: each
+// contender has an id that no other one ever has.
 //
 // # Fail-over
 //
-// Redis replicates without waiting. A primary that takes over may not know of the newest grants,
-// and one that was restarted may have lost them, even with an append-only file, which is synced once
-// a second. So nobody is granted a lock by a primary that is a new one, until the leases of all who
-// could have one are over: for the TTL, plus, if min-replicas-to-write is set, min-replicas-max-lag and two
-// seconds. That is its quarantine. Locks that are held and known to the new primary stay held, those
-// that it does not know are lost, tries fail, and waiters keep their place. A [tier.QuarantineError] says until
-// when, in all that asks. A server that has just been started has one as well; [WithNewServer] says that it needs none.
+// Redis replicates without waiting. A primary that takes over may not know of the newest grants, and one that was restarted may
+// have lost them, even with an append-only file, which is synced once a second. So nobody is granted a lock by a primary that
+// is a new one, until the leases of all who could have one are over: for the TTL, plus, if min-replicas-to-write is set,
+// min-replicas-max-lag and two seconds. That is its quarantine. Locks that are held and known to the new primary stay held,
+// those that it does not know are lost, tries fail, and waiters keep their place. A [tier.QuarantineError] says until when, in
+// all that asks. A server that has just been started has one as well; [WithNewServer] says that it needs none.
 //
-// A server takes another replication id whenever it becomes the primary. Since when there has been one
-// with that id, is the key {tierlock:primary}:ID, which expires when no process has come for a month. One that has no such key
-// is as old as the server, and new if it was promoted. In a cluster, each primary has a quarantine of its own, for all its
-// paths; all these keys are in one slot. A slot can be moved to another primary at any time but in the quarantine of the one
-// that has it: the other one does not know of that. A repl-backlog-ttl that is shorter than a quarantine
-// hides that a server was promoted; by default it is an hour.
+// A server takes another replication id whenever it becomes the primary. Since when there has been one with that id, is the key
+// {tierlock:primary}:ID, which expires when no process has come for a month. One that has no such key is as old as the server,
+// and new if it was promoted. In a cluster, each primary has a quarantine of its own, for all its paths; all these keys are in
+// one slot. A slot can be moved to another primary at any time but in the quarantine of the one that has it: the other one does
+// not know of that. A repl-backlog-ttl that is shorter than a quarantine hides that a server was promoted; by default it is an
+// hour.
 //
-// The key {tierlock:primary}:longest has the longest such time that any process has ever had, in microseconds, which is the
-// one that counts for all. To have a shorter one, end all processes with a longer one, wait for so long, and delete that key; the others
-// write it again when they start.
+// The key {tierlock:primary}:longest has the longest such time that any process has ever had, in microseconds, which is the one
+// that counts for all. To have a shorter one, end all processes with a longer one, wait for so long, and delete that key; the
+// others write it again when they start.
 //
-// A primary that is cut off from its replicas, and replaced, does not know that. It goes on answering
-// those it can reach unless it is told to miss its replicas:
+// A primary that is cut off from its replicas, and replaced, does not know that. It goes on answering those it can reach unless
+// it is told to miss its replicas:
 //
 //	min-replicas-to-write 1    # with two or three servers; 2 with four or five
 //	min-replicas-max-lag 10
 //
-// That is half of all servers, rounded down: no two primaries can have as many, and with three or more the
-// promoted one has them although one server is gone. With two, it takes no writes until the other one is back:
-// a third server is what helps.
-// Then it refuses heartbeats after that lag, and its holders know of their loss before anybody else is
-// granted the lock. New asks the server in the background and warns on the logger if there are replicas
-// and min-replicas-to-write is not set, or if maxmemory is set and maxmemory-policy is not
-// noeviction. If the configuration cannot be read, a lag of ten seconds is assumed.
+// That is half of all servers, rounded down: no two primaries can have as many, and with three or more the promoted one has
+// them although one server is gone. With two, it takes no writes until the other one is back: a third server is what helps.
+// Then it refuses heartbeats after that lag, and its holders know of their loss before anybody else is granted the lock. New
+// asks the server in the background and warns on the logger if there are replicas and min-replicas-to-write is not set, or if
+// maxmemory is set and maxmemory-policy is not noeviction. If the configuration cannot be read, a lag of ten seconds is
+// assumed.
 //
 // # What is not promised
 //
-//   - Leases end by the wall clock of the server. If that is set forward, they end early, and two may
-//     hold the lock. Let clocks be slewed, not stepped. The clock of a new primary must not be behind
-//     that of the old one by more than the fail-over took, or tokens may start lower.
-//   - Without min-replicas-to-write, a primary that was replaced goes on granting locks to those that
-//     it can reach.
+//   - Leases end by the wall clock of the server. If that is set forward, they end early, and two may hold the lock. Let clocks
+//     be slewed, not stepped. The clock of a new primary must not be behind that of the old one by more than the fail-over
+//     took, or tokens may start lower.
+//   - Without min-replicas-to-write, a primary that was replaced goes on granting locks to those that it can reach.
 //   - A server that evicts keys, is flushed, or whose keys an operator deletes, gives locks away.
 //   - Nothing excludes locks of other libraries across a fail-over or a restart that lost data.
 //
-// A process can be stopped between looking and acting, and then acts late; no lock service can
-// prevent that. Give [tier.Hold.Token] to the resource and let it refuse lower tokens than the highest
-// it has seen, or write with [Eval] if the data is in the same Redis.
+// A process can be stopped between looking and acting, and then acts late; no lock service can prevent that. Give
+// [tier.Hold.Token] to the resource and let it refuse lower tokens than the highest it has seen, or write with [Eval] if the
+// data is in the same Redis.
 //
 // # Why not Redlock
 //
-// Redlock locks a majority of independent servers, each with SET NX PX. It promises no more than
-// one server does as long as the clocks of the servers agree, none is restarted without its data, and
-// no process or network pauses for longer than a lease, all of which has to be assumed; and it
-// has no token, so that nothing notices when it fails. It also costs a request to each server for
-// each turn, and none of them knows who waits. Redisson, whose implementation is the best known,
-// has deprecated its RedissonRedLock. If the lock must survive the loss of any server without a pause and
-// without a word about clocks, use a store with a majority that agrees: ZooKeeper or etcd, on which
-// this lock is the same.
+// Redlock locks a majority of independent servers, each with SET NX PX. It promises no more than one server does as long as the
+// clocks of the servers agree, none is restarted without its data, and no process or network pauses for longer than a lease,
+// all of which has to be assumed; and it has no token, so that nothing notices when it fails. It also costs a request to each
+// server for each turn, and none of them knows who waits. Redisson, whose implementation is the best known, has deprecated its
+// RedissonRedLock. If the lock must survive the loss of any server without a pause and without a word about clocks, use a store
+// with a majority that agrees: ZooKeeper or etcd, on which this lock is the same.
 //
 // # What it costs
 //
-// An acquisition, a release, a requeue, a try and a hand-over to another process are one script call
-// each. So is letting readers in, asking for a lock, and each heartbeat, a quarter of the TTL apart, for each
-// contender of the process; these are sent together. A process has one connection that listens.
+// An acquisition, a release, a requeue, a try and a hand-over to another process are one script call each. So is letting
+// readers in, asking for a lock, and each heartbeat, a quarter of the TTL apart, for each contender of the process; these are
+// sent together. A process has one connection that listens.
 //
-// The client belongs to the program. Its ReadTimeout should not be longer than a sixth of the TTL with a
-// ClusterClient; for a Client, calls have that already. Close may take as long as such a timeout if Redis does
-// not answer. A Redis user needs the
+// The client belongs to the program. Its ReadTimeout should not be longer than a sixth of the TTL with a ClusterClient; for a
+// Client, calls have that already. Close may take as long as such a timeout if Redis does not answer. A Redis user needs the
 // keys above, the channels tierlock:*, CONFIG GET (optional), what a ClusterClient asks for itself, and
 //
 //	+eval +evalsha +script|load +info +ping +publish +subscribe +time +type +get +set +del +pexpire +pttl +hget +hmget
 //	+hset +hdel +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore
 //
 // Of these, what is missing when a session begins refuses it: [tier.Registry.Err], acquisitions and a line on the logger say
-// what to allow. Before Redis 7, what is missing within the script is refused there, and not named. A
-// process that may not subscribe any more goes on, and Err says so: its turns come with heartbeats.
+// what to allow. Before Redis 7, what is missing within the script is refused there, and not named. A process that may not
+// subscribe any more goes on, and Err says so: its turns come with heartbeats.
 //
 // A path that is not used any more takes some 440 bytes, in one key, for two hours.
 //
-// In a cluster all keys of a lock are in one slot. The lease of a process depends on all primaries that it uses, and
-// a process that meets a new primary on the one with the slot of {tierlock:primary}. While a slot is being moved, locks there
-// that are not held may have to wait for the end of that. Redis 6.2 or later, or Valkey; tested with
-// Redis 7.0 and Valkey 8.1, and with a cluster of three primaries.
+// In a cluster all keys of a lock are in one slot. The lease of a process depends on all primaries that it uses, and a process
+// that meets a new primary on the one with the slot of {tierlock:primary}. While a slot is being moved, locks there that are
+// not held may have to wait for the end of that. Redis 6.2 or later, or Valkey; tested with Redis 7.0 and Valkey 8.1, and with
+// a cluster of three primaries.
 package redislock

@@ -13,9 +13,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// guarded runs a script of the user if the contender has the lock, by the word of the server, and
-// the write is a new one. Those of one contender go one after the other, so that what is executed
-// late, or again, has a number that was there.
+// guarded runs a script of the user if the contender has the lock, by the word of the server, and the write is a new one. Those
+// of one contender go one after the other, so that what is executed late, or again, has a number that was there.
 const guarded = `
 local has = (function()
 	local time, me = redis.call('TIME'), ARGV[1]
@@ -57,17 +56,15 @@ func (s *store) writerOf(c *queue.Contender) *writer {
 	return w.(*writer)
 }
 
-// Eval runs a Lua script in Redis that takes effect only while the lock of hold is ours: an exact
-// fence for data in the same Redis. The script is given keys and args as EVAL does it; in a cluster,
-// the keys have to be in the slot of the lock, by a hash tag. It must return one value at most, and
-// what it returns is the result: an int64, a string, a []any, or nil.
+// Eval runs a Lua script in Redis that takes effect only while the lock of hold is ours: an exact fence for data in the same
+// Redis. The script is given keys and args as EVAL does it; in a cluster, the keys have to be in the slot of the lock, by a
+// hash tag. It must return one value at most, and what it returns is the result: an int64, a string, a []any, or nil.
 //
-// Nothing was changed when the error wraps [tier.ErrLost] or [tier.ErrReleased], or ctx had ended
-// before, or the lock is not one on Redis. An error of the script itself undoes nothing, as with
-// EVAL. When the answer is lost, or does not come within a sixth of the lease TTL, or ctx ends first,
-// the error wraps [tier.ErrUnknown]: the script may still run, but once at most, and never after the lock went to
-// another process. Until the outcome is known the lock is not handed on within the process either; if
-// it never is known, the lock leaves the process with the release.
+// Nothing was changed when the error wraps [tier.ErrLost] or [tier.ErrReleased], or ctx had ended before, or the lock is not
+// one on Redis. An error of the script itself undoes nothing, as with EVAL. When the answer is lost, or does not come within a
+// sixth of the lease TTL, or ctx ends first, the error wraps [tier.ErrUnknown]: the script may still run, but once at most, and
+// never after the lock went to another process. Until the outcome is known the lock is not handed on within the process either;
+// if it never is known, the lock leaves the process with the release.
 //
 // The scripts of one hold, and of those it is handed to within the process, run one after the other.
 func Eval(ctx context.Context, hold *tier.Hold, script string, keys []string, args ...any) (any, error) {

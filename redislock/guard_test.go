@@ -171,6 +171,10 @@ func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 	if !c.Idle() {
 		t.Error("not idle although it is known what became of it")
 	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "nothing is kept of it", func() bool { _, kept := p.writers.Load(c.Ref().ID); return !kept })
 }
 
 func TestEvalsOfOneHoldGoOneAfterTheOther(t *testing.T) {

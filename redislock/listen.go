@@ -12,8 +12,7 @@ import (
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
-// listen takes the messages for this process. They come at most once: what is lost, the next
-// heartbeat tells.
+// listen takes the messages for this process. They come at most once: what is lost, the next heartbeat tells.
 func (s *store) listen() {
 	ctx := s.tier.Context()
 	for pace := retry.New(); ctx.Err() == nil; retry.Pause(ctx, pace.NextBackOff()) {

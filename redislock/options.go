@@ -10,8 +10,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An Option is one of this package, which says how to use Redis, or a [tier.Option], which says
-// how this process shares its locks with others.
+// An Option is one of this package, which says how to use Redis, or a [tier.Option], which says how this process shares its
+// locks with others.
 type Option interface{ ForDial() }
 
 type option func(*options)
@@ -30,46 +30,44 @@ type options struct {
 // maxTTL keeps a lease far below the time that the keys of a lock outlive their last use.
 const maxTTL = time.Hour
 
-// WithLeaseTTL sets for how long Redis keeps what a silent process has, in whole milliseconds; default
-// 15 s. It plays the part of ZooKeeper's session timeout: for so long the lock of a process that died
-// stays taken, and with the margin it bounds the lease of the lock. All processes should have the same,
-// since the longest is what a fail-over costs.
+// WithLeaseTTL sets for how long Redis keeps what a silent process has, in whole milliseconds; default 15 s. It plays the part
+// of ZooKeeper's session timeout: for so long the lock of a process that died stays taken, and with the margin it bounds the
+// lease of the lock. All processes should have the same, since the longest is what a fail-over costs.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(o *options) { o.ttl = d })
 }
 
-// WithLeaseMargin sets how long before Redis can give it away a lock counts as lost; by default
-// (and with 0) a third of the TTL, at most half of it. It is the time that a holder has
-// to stop, less the error of the clocks. What is left of the TTL, less a quarter for the
-// renewals, is how long an outage may last without a loss.
+// WithLeaseMargin sets how long before Redis can give it away a lock counts as lost; by default (and with 0) a third of the
+// TTL, at most half of it. It is the time that a holder has to stop, less the error of the clocks. What is left of the TTL,
+// less a quarter for the renewals, is how long an outage may last without a loss.
 func WithLeaseMargin(d time.Duration) Option {
 	return option(func(o *options) { o.margin = d })
 }
 
 // WithLogger sets where to report what no return value can carry; by default nothing is logged.
 //
-//   - WARN: a lock is lost, once per hold, with path, token and cause, unless the registry was
-//     closed; Redis does not answer for longer than a third of the TTL, once per outage, or has not
-//     answered yet, after 3 s and then ever more rarely; it has not answered for a whole TTL; it grants
-//     nothing, until when and why, once per quarantine; the
-//     server is set up so that it may break promises: see the package documentation; it refuses what every lock needs, with
-//     what to allow, or [WithNewServer], once for each reason; it refuses to tell this process of its turns.
-//   - INFO: Redis answers again, and after how long (not each time if that keeps changing); the
-//     configuration of the server cannot be read.
+//   - WARN: a lock is lost, once per hold, with path, token and cause, unless the registry was closed; Redis does not answer
+//     for longer than a third of the TTL, once per outage, or has not answered yet, after 3 s and then ever more rarely; it has
+//     not answered for a whole TTL; it grants nothing, until when and why, once per quarantine; the server is set up so that it
+//     may break promises: see the package documentation; it refuses what every lock needs, with what to allow, or
+//     [WithNewServer], once for each reason; it refuses to tell this process of its turns, to remove a contender, which stays
+//     until its lease ends, or to let readers in beside a writer that reads.
+//   - INFO: Redis answers again, and after how long (not each time if that keeps changing); the configuration of the server
+//     cannot be read.
 func WithLogger(logger *slog.Logger) Option {
 	return option(func(o *options) { o.logger = logger })
 }
 
-// WithLabel sets a name for this process that Contenders shows beside its host and pid; at
-// most 256 bytes of UTF-8, and only characters that are printed.
+// WithLabel sets a name for this process that Contenders shows beside its host and pid; at most 256 bytes of UTF-8, and only
+// characters that are printed.
 func WithLabel(label string) Option {
 	return option(func(o *options) { o.label = label })
 }
 
-// WithNewServer says that nobody has had a lock on the server before, in a cluster on none of its primaries, so that it
-// grants locks at once though it was started a moment ago: for tests, and for the first program of a new server. Where
-// there is a record of any process before this one, or a server that was promoted or started with data, there is no
-// session: acquisitions fail, and [tier.Registry.Err] says so as well. Later quarantines are as ever.
+// WithNewServer says that nobody has had a lock on the server before, in a cluster on none of its primaries, so that it grants
+// locks at once though it was started a moment ago: for tests, and for the first program of a new server. Where there is a
+// record of any process before this one, or a server that was promoted or started with data, there is no session: acquisitions
+// fail, and [tier.Registry.Err] says so as well. Later quarantines are as ever.
 //
 // The record goes with the data: after FLUSHALL it is the word of the program alone.
 func WithNewServer() Option {

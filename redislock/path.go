@@ -12,9 +12,9 @@ import (
 // maxPath leaves room for a human reader in a log line.
 const maxPath = 1024
 
-// ValidatePath reports whether path may name a lock: not empty, valid UTF-8 without control
-// characters, at most 1024 bytes, no braces but those of one hash tag, which is not all of it, and none of the
-// keys that this package keeps itself. It is the key of the lock in Redis.
+// ValidatePath reports whether path may name a lock: not empty, valid UTF-8 without control characters, at most 1024 bytes, no
+// braces but those of one hash tag, which is not all of it, and none of the keys that this package keeps itself. It is the key
+// of the lock in Redis.
 func ValidatePath(path string) error {
 	if err := checkPath(path); err != nil {
 		return fmt.Errorf("redislock: lock path %q: %w", path, err)

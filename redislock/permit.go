@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -12,16 +11,6 @@ import (
 
 // errDenied says that the user of the client may not do what it has to.
 var errDenied = errors.New("the Redis user may not do all it has to")
-
-// permitted returns an error that says what the user may not do at a server. A script that fails halfway
-// would not say which of its commands it was.
-func (s *store) permitted(ctx context.Context, one *redis.Client) error {
-	missing, err := permitScript.run(ctx, one, nil, s.channel(), records).StringSlice()
-	if err == nil && len(missing) > 0 {
-		err = allow(errDenied, missing...)
-	}
-	return err
-}
 
 // allow adds to an error what would have helped.
 func allow(err error, rules ...string) error {

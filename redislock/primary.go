@@ -14,17 +14,18 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 )
 
-// A server gets another replication id whenever it begins to be the primary, by its start or by being promoted. The script grants
-// nothing for who has not met the primary with its id, which is to ask the record of that for how long it grants nothing.
+// A server gets another replication id whenever it begins to be the primary, by its start or by being promoted. The script
+// grants nothing for who has not met the primary with its id, which is to ask the record of that for how long it grants
+// nothing.
 
-// recordKeys are those of what is known of a primary. They are in one slot, whichever server has that:
-// a primary has no slot that it keeps.
+// recordKeys are those of what is known of a primary. They are in one slot, whichever server has that: a primary has no slot
+// that it keeps.
 func recordKeys(id string) []string { return []string{records + id, records + "longest"} }
 
 const records = "{tierlock:primary}:"
 
-// met are the primaries that this process has met, each with for how long it still grants nothing. One whose quarantine seems to be
-// over is met once more, since that may have become longer.
+// met are the primaries that this process has met, each with for how long it still grants nothing. One whose quarantine seems
+// to be over is met once more, since that may have become longer.
 func (s *store) met() string {
 	var met []string
 	s.primaries.Range(func(id, until any) bool {
@@ -80,19 +81,18 @@ func (s *store) meetAt(ctx context.Context, one *redis.Client) error {
 // usualLag is what Redis has for min-replicas-max-lag unless told otherwise.
 const usualLag = 10 * time.Second
 
-// rounding is for how long after the lag a primary may still take writes: it counts whole seconds of
-// its clock, and does so once a second.
+// rounding is for how long after the lag a primary may still take writes: it counts whole seconds of its clock, and does so
+// once a second.
 const rounding = 2 * time.Second
 
-// quarantine is how long nobody gets a lock from a primary that is a new one: until what the old one
-// has granted is over, or been renewed for the last time, if that one does not know that it was
-// replaced, and ceases to take writes once it misses its replicas.
+// quarantine is how long nobody gets a lock from a primary that is a new one: until what the old one has granted is over, or
+// been renewed for the last time, if that one does not know that it was replaced, and ceases to take writes once it misses its
+// replicas.
 func (s *store) quarantine() time.Duration {
 	return s.options.ttl + time.Duration(s.lag.Load())
 }
 
-// examine asks what a server is like, of a cluster each primary, and meets it. It warns of what breaks
-// promises.
+// examine asks what a server is like, of a cluster each primary, and meets it. It warns of what breaks promises.
 func (s *store) examine(ctx context.Context) error {
 	var mu sync.Mutex // guards the variable below
 	longest := time.Duration(0)
@@ -123,11 +123,14 @@ func (s *store) each(ctx context.Context, do func(context.Context, *redis.Client
 	return do(ctx, s.client.(*redis.Client))
 }
 
-// examineOne checks that the server allows what is needed, and returns for how long a primary that was replaced may still take writes, as far as that is
-// bounded.
+// examineOne checks that the server allows what is needed, since a script that fails halfway would not say which of its commands
+// it was. It returns for how long a primary that was replaced may still take writes, as far as that is bounded.
 func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Duration, err error) {
-	if err := s.permitted(ctx, one); err != nil {
+	missing, err := permitScript.run(ctx, one, nil, s.channel(), records).StringSlice()
+	if err != nil {
 		return 0, err
+	} else if len(missing) > 0 {
+		return 0, allow(errDenied, missing...)
 	}
 	info, err := one.Info(ctx, "replication").Result()
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// New returns the locks of this process in the Redis of client: a [redis.Client], also one that
-// follows Sentinels, or a [redis.ClusterClient]. The program keeps the client and closes it after
-// the registry. If the client is closed first, every lock is lost at once.
+// New returns the locks of this process in the Redis of client: a [redis.Client], also one that follows Sentinels, or a
+// [redis.ClusterClient]. The program keeps the client and closes it after the registry. If the client is closed first, every
+// lock is lost at once.
 //
-// New does not wait for Redis, as it has no context to end that. Acquisitions do, and a try until it
-// is known whether Redis can be reached. An error says which option is wrong; then nothing is left.
+// New does not wait for Redis, as it has no context to end that. Acquisitions do, and a try until it is known whether Redis can
+// be reached. An error says which option is wrong; then nothing is left.
 func New(client redis.UniversalClient, opts ...Option) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err == nil {
@@ -47,11 +47,10 @@ func checkClient(client redis.UniversalClient) error {
 	return errors.New("nil client")
 }
 
-// Remove removes a contender from the queue for the lock at path, by the ID that [tier.Contender] says,
-// and reports whether it was there. It is for operators: if the contender has the lock, the next one is
-// granted it at once, although the process may still work under it. That hears of it with its next
-// heartbeat, after a quarter of its TTL at most. An ID never comes again, so nobody else is hit, and
-// Remove can be repeated when its answer is lost. Locks of other libraries have no ID.
+// Remove removes a contender from the queue for the lock at path, by the ID that [tier.Contender] says, and reports whether it
+// was there. It is for operators: if the contender has the lock, the next one is granted it at once, although the process may
+// still work under it. That hears of it with its next heartbeat, after a quarter of its TTL at most. An ID never comes again,
+// so nobody else is hit, and Remove can be repeated when its answer is lost. Locks of other libraries have no ID.
 func Remove(ctx context.Context, client redis.UniversalClient, path, id string) (bool, error) {
 	err := checkClient(client)
 	if err == nil {

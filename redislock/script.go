@@ -32,8 +32,8 @@ func load(name string) script {
 	return newScript(string(text))
 }
 
-// once is a command that the client does not repeat by itself: whoever sent it wants to know
-// whether it may have been executed twice.
+// once is a command that the client does not repeat by itself: whoever sent it wants to know whether it may have been executed
+// twice.
 type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
@@ -69,11 +69,11 @@ func (s *store) args(op, id string, more ...string) []any {
 }
 
 // run runs an operation and returns the answer of the script.
-func (s *store) run(ctx context.Context, path, op, id string, more ...string) ([]string, error) {
+func (s *store) run(ctx context.Context, op string, c queue.Ref, more ...string) ([]string, error) {
 	for {
-		words, err := lockScript.run(ctx, s.client, keysOf(path), s.args(op, id, more...)...).StringSlice()
+		words, err := lockScript.run(ctx, s.client, keysOf(c.Path), s.args(op, c.ID, more...)...).StringSlice()
 		if err != nil || !introduced(words) {
-			return words, advise(err, patterns(path)...)
+			return words, advise(err, patterns(c.Path)...)
 		}
 		if err = cmp.Or(s.meet(ctx, words), context.Cause(ctx)); err != nil {
 			return nil, err
@@ -82,45 +82,30 @@ func (s *store) run(ctx context.Context, path, op, id string, more ...string) ([
 }
 
 // send runs an operation for some contenders at once. What cannot be done for one of them is in its command.
-func (s *store) send(ctx context.Context, op string, some []queue.Ref) (cmds []*redis.Cmd, err error) {
-	for again := true; again; {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		cmds = nil
+func (s *store) send(ctx context.Context, op string, some []queue.Ref) ([]*redis.Cmd, error) {
+	for {
+		var cmds []*redis.Cmd
 		s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // whose error is one of the commands'
 			for _, c := range some {
 				cmds = append(cmds, p.EvalSha(ctx, lockScript.hash, keysOf(c.Path), s.args(op, c.ID)...))
 			}
 			return nil
 		})
-		if again, err = s.prepare(ctx, cmds); err != nil {
+		unprepared := -1
+		for i, cmd := range cmds {
+			words, _ := cmd.StringSlice()
+			if introduced(words) || redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+				unprepared = i
+			} else if o := outcomeOf(cmd.Err()); o == queue.Failed || o == queue.Unknown {
+				return nil, cmd.Err()
+			}
+		}
+		if unprepared < 0 {
+			return cmds, nil
+		}
+		// A request of its own has the server know the script, and this process the primary.
+		if _, err := s.run(ctx, op, some[unprepared]); err != nil {
 			return nil, err
 		}
 	}
-	return cmds, nil
-}
-
-// prepare tells servers the script if one of them did not have it, and meets primaries that were not known. It reports whether
-// there were such.
-func (s *store) prepare(ctx context.Context, cmds []*redis.Cmd) (again bool, err error) {
-	untold := false
-	for _, cmd := range cmds {
-		words, err := cmd.StringSlice()
-		switch o := outcomeOf(cmd.Err()); {
-		case redis.HasErrorPrefix(err, "NOSCRIPT"):
-			untold = true
-		case o == queue.Failed || o == queue.Unknown:
-			return false, err
-		case introduced(words):
-			again = true
-			if err := s.meet(ctx, words); err != nil {
-				return false, err
-			}
-		}
-	}
-	if untold {
-		return true, s.client.ScriptLoad(ctx, lockScript.text).Err()
-	}
-	return again, nil
 }

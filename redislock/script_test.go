@@ -330,3 +330,29 @@ func TestHeartbeatThatIsRefusedLosesItsContenderAlone(t *testing.T) {
 		t.Errorf("%+v, want that it stays", v)
 	}
 }
+
+// A client for a cluster repeats what it is told not to.
+func TestReleaseThatFindsNothingInAClusterIsNoLoss(t *testing.T) {
+	for client, want := range map[redis.UniversalClient]queue.Removal{
+		new(redis.Client): queue.Missing, new(redis.ClusterClient): queue.Removed,
+	} {
+		a := (&store{client: client}).answered(queue.Command{Op: queue.Leave}, []string{"0"})
+		if a.Outcome != queue.Done || a.Removed != want {
+			t.Errorf("%T: %+v, want %v", client, a, want)
+		}
+	}
+}
+
+// Messages that were sent while nobody listened are made up for at once.
+func TestSubscriptionHasTheSessionRenewed(t *testing.T) {
+	t.Parallel()
+	p := start(t, WithLeaseTTL(time.Minute))
+	c := mustAcquire(t, p.at(t, lockPath(t)))
+	beaten := make(chan struct{})
+	var once sync.Once
+	p.wire.on("beat", func() bool { once.Do(func() { close(beaten) }); return false })
+	time.Sleep(100 * time.Millisecond) // likely without a heartbeat; true either way
+	p.wire.reset()
+	ended(t, "a heartbeat", beaten, 10*time.Second)
+	mustRelease(t, c)
+}

@@ -1,10 +1,12 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,7 +42,8 @@ type store struct {
 
 // open returns a store over client and begins a session.
 func open(client redis.UniversalClient, o options) *store {
-	s := &store{client: client, options: o, owner: newOwner(o.label), name: rand.Text()}
+	host, _ := os.Hostname() // only for people to read
+	s := &store{client: client, options: o, owner: owner{Host: host, PID: os.Getpid(), Label: o.label}, name: rand.Text()}
 	s.tier = queue.New(queue.Config{
 		Package: "redislock", Store: "Redis", TTL: o.ttl, Margin: o.margin, OwnTTL: true, Logger: o.logger,
 		Lost: func(r queue.Ref) string { return "the key " + r.Path + " was deleted or overwritten, or its queue was" },
@@ -83,9 +86,7 @@ func (s *store) Do(ctx context.Context, c queue.Command) queue.Answer {
 	case queue.Try:
 		more = []string{s.describe(c)}
 	}
-	words, err := call(ctx, s, func(ctx context.Context) ([]string, error) {
-		return s.run(ctx, c.Path, string(c.Op), c.ID, more...)
-	})
+	words, err := call(ctx, s, func(ctx context.Context) ([]string, error) { return s.run(ctx, string(c.Op), c.Ref, more...) })
 	if err != nil {
 		return s.failed(err)
 	}
@@ -165,11 +166,8 @@ func (s *store) beat(all []queue.Ref) (a queue.Answer) {
 // renewed is the answer to a heartbeat. One that is refused loses its contender alone.
 func renewed(id string, cmd *redis.Cmd) queue.View {
 	words, err := cmd.StringSlice()
-	v, malformed := view(id, words)
-	if err == nil {
-		err = malformed
-	}
-	if err != nil {
+	v, unread := view(id, words)
+	if err := cmp.Or(err, unread); err != nil {
 		return queue.View{ID: id, Err: fmt.Errorf("cannot be renewed: %w", err)}
 	}
 	return v
@@ -235,8 +233,8 @@ func (s *store) failed(err error) queue.Answer {
 	return a
 }
 
-// passing are the errors of a server that does not serve for the moment, or not with these data. None of them comes once a script
-// has begun to write.
+// passing are the errors of a server that does not serve for the moment, or not with these data. None of them comes once a
+// script has begun to write.
 var passing = []string{
 	"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN",
 	"ERR max number of clients reached",

@@ -1,10 +1,8 @@
 package redislock
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -69,24 +67,15 @@ type owner struct {
 	Time   time.Time `json:"time"` // by the owner's clock
 }
 
-func newOwner(label string) owner {
-	host, _ := os.Hostname() // only for people to read
-	return owner{Host: host, PID: os.Getpid(), Label: label}
-}
-
 // describe returns what a contender says that queues now: its mode, room for the script, and the process.
 func (s *store) describe(c queue.Command) string {
 	o := s.owner
 	o.Linger, o.Time = c.Linger.Milliseconds(), time.Now().UTC()
-	var value bytes.Buffer
-	encoder := json.NewEncoder(&value)
-	encoder.SetEscapeHTML(false)
-	encoder.Encode(o) // strings, numbers and a time that was present: cannot fail
-	mode := "x-"
+	about, _ := json.Marshal(o) // strings, numbers and a time that was present: cannot fail
 	if c.Reads {
-		mode = "r-"
+		return "r-" + string(about)
 	}
-	return mode + string(bytes.TrimSpace(value.Bytes()))
+	return "x-" + string(about)
 }
 
 // contender reads what one says of itself. A lock of another library says nothing.
