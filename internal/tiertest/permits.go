@@ -19,6 +19,7 @@ var permitPromises = []promise{
 	{name: "permits-order", text: "A request waits for those that queued before it, also if enough are free for it alone, and a try overtakes none", test: permitsInOrder},
 	{name: "permits-halves", text: "Two that want more than half each do not wait for each other", test: noHalves},
 	{name: "permits-part", text: "Some of a portion may be given up: others get exactly so many, and the rest stays", test: partOfAPortion},
+	{name: "permits-gone", text: "Permits are gone when Release returns, some of a portion as well as all", test: permitsAreGone},
 	{name: "permits-wake-up", text: "Whoever waits gets permits when they are given up, whatever is under way then", test: permitsWakeUp},
 	{name: "permits-demand", text: "Whoever is first takes fewer than it wanted once it says so, and is not passed meanwhile", test: demandShrinks},
 	{name: "permits-try", text: "A try takes what is free, unless somebody waits", test: tryPermits},
@@ -40,11 +41,11 @@ func neverMoreThanThereAre(s *scene) {
 			all.Go(func() {
 				for turn := range turns {
 					r := t.acquire(s.Context(), 1+(i+2*j+turn)%total)
-					if <-r.done; r.err != nil {
-						s.Errorf("no permits: %v", r.err)
+					if <-r.done; r.err != nil || len(r.portion.permits) != r.want {
+						s.Errorf("want %d permits, got %v (%v)", r.want, r.portion, r.err)
 						return
 					}
-					p := r.granted()
+					p := r.portion
 					time.Sleep(s.moment() / 30)
 					if len(p.permits) > 1 {
 						s.give(p, len(p.permits)/2)
@@ -106,11 +107,13 @@ func partOfAPortion(s *scene) {
 	if err := t[0].store.Release(slices.Concat(p.part(1), q.part(1))); err != nil {
 		s.Errorf("Release of permits that came in two writes: %v", err)
 	}
+	s.within(0, "what was given up goes to the next", r.end)
 	got := r.granted()
 	s.pending(next)
 	s.give(p, 1)
 	s.pending(next)
 	s.give(whole, 1)
+	s.within(0, "what was given up goes to the next", next.end)
 	other := next.granted()
 	for _, held := range []*portion{p, whole, got, other} {
 		if err := held.err(); err != nil || held.life.Err() != nil {
@@ -123,6 +126,23 @@ func partOfAPortion(s *scene) {
 	t[1].refused(1)
 	s.giveAll(got, other, last)
 	s.none()
+}
+
+func permitsAreGone(s *scene) {
+	t := s.process().of(3)
+	s.usedPermits(t)
+	p := t.take(3)
+	late := s.delay(t.proc)
+	for _, n := range []int{1, 2} {
+		begun := time.Now()
+		s.give(p, n)
+		if took := time.Since(begun); took < late {
+			s.Errorf("Release of %d permits returned after %v, although no answer came before %v", n, took, late)
+		}
+	}
+	if n := s.present(); n != 0 {
+		s.Errorf("%d have permits when Release has returned", n)
+	}
 }
 
 func permitsWakeUp(s *scene) {
@@ -151,21 +171,27 @@ func permitsWakeUp(s *scene) {
 	})
 }
 
+// demandThatShrinks is of k permits, and of fewer from when it is told to be.
+func demandThatShrinks(k, fewer int) (d *second.Demand, shrink func()) {
+	var wanted atomic.Pointer[second.Demand]
+	wanted.Store(demand(k))
+	d = &second.Demand{
+		Want: func() int { return wanted.Load().Want() },
+		Take: func(free int) int { return wanted.Load().Take(free) },
+	}
+	return d, func() {
+		wanted.Store(demand(fewer))
+		d.Changed.Set()
+	}
+}
+
 func demandShrinks(s *scene) {
 	t := s.takers(3, 4)
 	held := t[0].take(3)
-	var want atomic.Int64
-	want.Store(3)
-	d := &second.Demand{Want: func() int { return int(want.Load()) }, Take: func(free int) int {
-		if k := int(want.Load()); k <= free {
-			return k
-		}
-		return 0
-	}}
+	d, shrink := demandThatShrinks(3, 1)
 	first, next := t[1].queueWith(1, d), t[2].queue(1)
 	s.pending(first, next)
-	want.Store(1)
-	d.Changed.Set()
+	shrink()
 	p := first.granted()
 	s.pending(next)
 	s.give(held, 1)
@@ -350,35 +376,39 @@ func permitTokens(s *scene) {
 	}
 }
 
-// permitsThroughTheGate has those who want all compete with those who want one.
+// permitsThroughTheGate has others want one permit for as long as somebody wants all.
 func permitsThroughTheGate(s *scene) {
 	const total, turns = 4, 5
-	var taken atomic.Int64
-	var all sync.WaitGroup
 	ctx, cancel := context.WithTimeout(s.Context(), 2*s.patience())
 	defer cancel()
+	var taken atomic.Int64
+	turn := func(gate *tier.Semaphore, k int64) bool {
+		err := gate.Do(ctx, int(k), func(context.Context) error {
+			defer taken.Add(-k)
+			if n := taken.Add(k); n > total {
+				s.Errorf("%d permits are out, of %d", n, total)
+			}
+			time.Sleep(s.moment() / 60)
+			return nil
+		})
+		if err != nil {
+			s.Errorf("%d permits through the gate: %v", k, err)
+		}
+		return err == nil
+	}
+	var all sync.WaitGroup
+	var large atomic.Int32 // who want all, and have not had their turns
 	for _, t := range s.takers(3, total) {
 		gate := s.gateOf(t)
-		for j := range 6 {
-			k := 1
-			if j == 5 {
-				k = total
+		large.Add(1)
+		all.Go(func() {
+			defer large.Add(-1)
+			for i := 0; i < turns && turn(gate, total); i++ {
 			}
+		})
+		for range 4 {
 			all.Go(func() {
-				for range turns {
-					p, err := gate.Acquire(ctx, k)
-					if err != nil {
-						s.Errorf("%d permits through the gate: %v", k, err)
-						return
-					}
-					if n := taken.Add(int64(k)); n > total {
-						s.Errorf("%d permits are out, of %d", n, total)
-					}
-					time.Sleep(s.moment() / 60)
-					taken.Add(-int64(k))
-					if err := p.Release(); err != nil {
-						s.Errorf("Release: %v", err)
-					}
+				for large.Load() > 0 && turn(gate, 1) {
 				}
 			})
 		}
@@ -492,11 +522,13 @@ func (s *scene) permitsStayLost(p *portion) {
 			s.Fatalf("permits that were lost have come back: %v", err)
 		}
 	}
-	s.within(s.lease()/3, "Release of permits that are lost", func() {
-		if err := p.give(len(p.permits)); !errors.Is(err, second.ErrLost) {
-			s.Errorf("Release of permits that are lost: %v, want ErrLost", err)
-		}
-	})
+	for _, n := range []int{1, len(p.permits) - 1} {
+		s.within(s.lease()/3, "Release of permits that are lost", func() {
+			if err := p.give(n); !errors.Is(err, second.ErrLost) {
+				s.Errorf("Release of %d permits that are lost: %v, want ErrLost", n, err)
+			}
+		})
+	}
 }
 
 func permitsOfKilled(s *scene) {
@@ -569,6 +601,14 @@ func noPermitsLeftByLostMessages(s *scene) {
 		r := p.queue(3)
 		s.giveAll(held)
 		s.giveAll(r.granted())
+		s.none()
+	})
+	s.each(p.proc, lost, func(context.Context) {
+		held := holder.take(2)
+		d, shrink := demandThatShrinks(3, 1)
+		r := p.queueWith(1, d)
+		shrink()
+		s.giveAll(r.granted(), held)
 		s.none()
 	})
 }
@@ -656,8 +696,8 @@ func permitsBounded(s *scene) {
 			s.Errorf("permits from a store that does not answer")
 		}
 	}
+	s.within(a.lease/3, "Release of a part", func() { part.give(1) }) // as long as the lease runs
 	s.within(a.lease/3, "Release", func() { held.give(1) })
-	s.within(a.lease/3, "Release of a part", func() { part.give(1) })
 	part.part(1)
 	heal()
 	s.giveAll(b.take(2))

@@ -232,7 +232,7 @@ func (r *taking) granted() *portion {
 		r.scene.Fatalf("no permits: %v", r.err)
 	}
 	if n := len(r.portion.permits); n != r.want {
-		r.scene.Errorf("%d permits, want %d", n, r.want)
+		r.scene.Fatalf("%d permits, want %d", n, r.want)
 	}
 	return r.portion
 }
