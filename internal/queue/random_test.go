@@ -23,7 +23,8 @@ var (
 )
 
 // TestRandomSchedules has processes acquire, wait, leave, requeue, share and release at random, while commands are late, lost, refused,
-// or executed twice, and in every other schedule processes are cut off, the server stops, and sessions end.
+// or executed twice, and in every other schedule processes are cut off, the server stops, and sessions end. In every fourth they want
+// permits.
 func TestRandomSchedules(t *testing.T) {
 	seed := *firstSeed
 	if seed == 0 {
@@ -45,6 +46,7 @@ func TestRandomSchedules(t *testing.T) {
 type schedule struct {
 	*testing.T
 	server    *memory.Server
+	path      string // of the queue
 	processes []*memory.Process
 	rough     bool // there are blows
 
@@ -52,6 +54,7 @@ type schedule struct {
 	dice   *rand.Rand
 	held   map[*grant]bool
 	newest int64 // token that was granted to somebody who writes
+	taken  map[second.Permit]portion
 	grants int
 	blows  map[*memory.Process]bool // that ended a session or removed a contender: its process may learn of it too late
 }
@@ -61,12 +64,18 @@ type grant struct {
 	process *memory.Process
 }
 
+// A portion is of permits that came together.
+type portion struct {
+	process *memory.Process
+	n       int
+}
+
 const lease = 3 * time.Second
 
 func playSchedule(t *testing.T, seed uint64) (grants int) {
 	s := &schedule{
 		T: t, server: memory.NewServer(), rough: seed%2 == 1, dice: rand.New(rand.NewPCG(seed, 0)),
-		held: make(map[*grant]bool), blows: make(map[*memory.Process]bool),
+		held: make(map[*grant]bool), taken: make(map[second.Permit]portion), blows: make(map[*memory.Process]bool),
 	}
 	for i := range 3 {
 		s.processes = append(s.processes, s.server.Dial(fmt.Sprint("p", i), lease, nil))
@@ -74,8 +83,13 @@ func playSchedule(t *testing.T, seed uint64) (grants int) {
 	synctest.Wait()
 	s.server.Script(s.fault)
 	var work sync.WaitGroup
+	live := s.work
+	s.path = "/l"
+	if seed%4 < 2 {
+		live, s.path = s.workWithPermits, "permits of /l"
+	}
 	for i := range 6 {
-		work.Go(func() { s.work(s.processes[i%3]) })
+		work.Go(func() { live(s.processes[i%3]) })
 	}
 	if s.rough {
 		work.Go(s.strike)
@@ -84,7 +98,7 @@ func playSchedule(t *testing.T, seed uint64) (grants int) {
 	s.server.Script(nil)
 	time.Sleep(3 * lease) // what is late is executed, and what that has left is found
 	synctest.Wait()
-	if left := s.server.Queue("/l"); len(left) > 0 {
+	if left := s.server.Queue(s.path); len(left) > 0 {
 		s.Errorf("%d are left in the queue: %v", len(left), left)
 	}
 	for i, p := range s.processes {
@@ -127,7 +141,9 @@ func (s *schedule) fault(_ string, c queue.Command) (f memory.Fault) {
 	case 5:
 		f.Refused = queue.Failed
 	case 6:
-		if c.Op != queue.Leave && c.Op != queue.Drop { // who cannot leave stays for as long as the session
+		switch c.Op {
+		case queue.Leave, queue.Drop, queue.Weigh: // who cannot leave stays for as long as the session
+		default:
 			f.Refused = queue.Denied
 		}
 	}
@@ -160,14 +176,14 @@ func (s *schedule) strike() {
 func (s *schedule) blow(f func(s *memory.Server, path string, i int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if list := s.server.Queue("/l"); len(list) > 0 {
+	if list := s.server.Queue(s.path); len(list) > 0 {
 		i := s.dice.IntN(len(list))
 		for _, p := range s.processes {
 			if fmt.Sprintf("p%d", slices.Index(s.processes, p)) == list[i].Label {
 				s.blows[p] = true
 			}
 		}
-		f(s.server, "/l", i)
+		f(s.server, s.path, i)
 	}
 }
 
@@ -266,4 +282,73 @@ func (s *schedule) turn(p *memory.Process, l second.Claim, g *grant) *grant {
 		s.Errorf("Release: %v", err)
 	}
 	return nil
+}
+
+const permits = 3
+
+// workWithPermits is the life of one goroutine that wants permits. What it takes at the head of the queue may be fewer than it has
+// asked for.
+func (s *schedule) workWithPermits(p *memory.Process) {
+	l, err := p.Semaphore("/l", permits, second.Options{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	for range 6 {
+		time.Sleep(s.upTo(100 * time.Millisecond))
+		want, least := 1+s.roll(permits), 1+s.roll(permits)
+		d := &second.Demand{Want: func() int { return want }, Take: func(free int) int {
+			if free < least {
+				return 0
+			}
+			return min(want, free)
+		}}
+		ctx, cancel := context.WithTimeout(s.Context(), 10*lease)
+		if s.chance(40) {
+			ctx, cancel = context.WithTimeout(s.Context(), s.upTo(200*time.Millisecond))
+		}
+		var all []second.Permit
+		if s.chance(20) {
+			all, err = l.TryAcquire(ctx, want)
+		} else {
+			all, err = l.Acquire(ctx, d)
+		}
+		cancel()
+		for err == nil && len(all) > 0 {
+			s.has(p, all[0], len(all))
+			time.Sleep(s.upTo(50 * time.Millisecond))
+			k := 1 + s.roll(len(all))
+			if loss := all[0].ErrAt(p.Now()); loss != nil && !s.rough {
+				s.Errorf("lost without a blow: %v", loss)
+			}
+			s.has(p, all[0], len(all)-k)
+			if err := l.Release(all[:k]); err != nil && !s.rough || err != nil && !errors.Is(err, second.ErrLost) {
+				s.Errorf("Release: %v", err)
+			}
+			all = all[k:]
+		}
+	}
+}
+
+// has judges what a process has from now on of a portion.
+func (s *schedule) has(p *memory.Process, c second.Permit, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.taken[c]; !known {
+		s.grants++
+		for _, q := range s.server.Queue(s.path) {
+			if q.Token < c.Token() && q.Permits == 0 && c.ErrAt(p.Now()) == nil {
+				s.Errorf("token %d has overtaken %d", c.Token(), q.Token)
+			}
+		}
+	}
+	s.taken[c] = portion{p, n}
+	sum := 0
+	for c, portion := range s.taken {
+		if c.ErrAt(portion.process.Now()) == nil && !s.blows[portion.process] {
+			sum += portion.n
+		}
+	}
+	if sum > permits {
+		s.Errorf("%d permits at a time", sum)
+	}
 }
