@@ -42,7 +42,7 @@ type Contender struct {
 
 	// Permits is how many it has of a semaphore: 0 for one in the queue.
 	Permits int
-	// Of is how many permits there are, 0 if the store does not say.
+	// Of is how many permits there are, 0 if the path does not say.
 	Of int
 }
 

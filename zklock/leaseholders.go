@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -32,7 +34,28 @@ func (s *semaphore) survey(ctx context.Context) ([]second.Contender, error) {
 	for _, q := range queue {
 		all = append(all, q.forGate())
 	}
+	if err != nil || len(all) == 0 {
+		return all, err
+	}
+	of, err := s.marked()
+	for i := range all {
+		all[i].Of = of
+	}
 	return all, err
+}
+
+// marked is how many permits there are as the path says it, 0 if it does not, or may not be read.
+func (s *semaphore) marked() (int, error) {
+	content, _, err := s.link.Conn.Get(s.path)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
+		return 0, err
+	}
+	number, marked := strings.CutPrefix(string(content), permitsMark)
+	of, err := strconv.Atoi(number)
+	if !marked || err != nil {
+		return 0, nil
+	}
+	return of, nil
 }
 
 // leaseholders returns those that have permits, in the order in which they took the first one. What

@@ -42,6 +42,9 @@ func (w *waiting) acquire(ctx context.Context, limit time.Duration) (hold, error
 // explain says for whom it waits, if somebody wants to know or nobody expects it.
 func (w *waiting) explain() {
 	contenders, err := w.contenders()
+	if errors.Is(err, tier.ErrClosed) { // it does not wait any more
+		return
+	}
 	if w.verbose || w.claim.outer(contenders) >= 0 {
 		w.in.say("%s: waiting: %s", w.path, w.describe(contenders, err))
 	}

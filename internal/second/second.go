@@ -140,7 +140,7 @@ type Contender struct {
 	Quarantined bool // it waits for nobody, and is not granted the lock as the store grants none
 
 	Permits int // that it has of a semaphore
-	Of      int // the permits that there are; 0 if the store does not say
+	Of      int // the permits that there are; 0 if nobody says it at the path
 }
 
 // A Connection is a change of the connection to the store.

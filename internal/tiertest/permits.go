@@ -244,8 +244,8 @@ func (t *taker) sees(want ...int) (all []second.Contender) {
 		t.scene.Fatalf("contenders have %d permits, want %d", got, want)
 	}
 	for _, c := range all {
-		if c.ID == "" || c.PID == 0 || c.Host == "" || c.Since.IsZero() {
-			t.scene.Errorf("a contender is %+v, want to know its process", c)
+		if c.ID == "" || c.PID == 0 || c.Host == "" || c.Since.IsZero() || c.Of != t.total {
+			t.scene.Errorf("a contender is %+v, want to know its process, and that it has or wants some of %d", c, t.total)
 		}
 	}
 	return all
