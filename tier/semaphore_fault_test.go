@@ -92,52 +92,6 @@ func TestLostAnswersToASemaphore(t *testing.T) {
 	}
 }
 
-// Whenever a wait ends, nothing of it is left, and the next one is served.
-func TestContextThatEndsAtAnyMomentOfAnAcquisition(t *testing.T) {
-	for _, try := range []bool{false, true} {
-		t.Run(fmt.Sprintf("try %v", try), func(t *testing.T) {
-			moments(t, func(t *testing.T, srv *zktest.Server, m *moment) {
-				a, b := zkProcess(t, srv), zkProcess(t, srv)
-				held := 2
-				if try {
-					held = 1
-				}
-				two := take(t, a.Semaphore(pool, 4), held)
-				ctx, cancel := context.WithCancelCause(soon(t))
-				mine := errors.New("mine")
-				m.at(srv, session(srv), func(*zktest.Frame) zktest.Action {
-					cancel(mine)
-					synctest.Wait()
-					return zktest.Pass
-				})
-				s := b.Semaphore(pool, 4)
-				if try {
-					permits, err := s.TryAcquire(ctx, 3)
-					if err == nil {
-						giveBack(t, permits)
-					} else if !errors.Is(err, mine) {
-						t.Errorf("TryAcquire: %v", err)
-					}
-					giveBack(t, two)
-				} else {
-					waiting := ask(ctx, s, 3)
-					time.Sleep(time.Second)
-					giveBack(t, two)
-					<-waiting.done
-					if waiting.err == nil {
-						giveBack(t, waiting.permits)
-					} else if !errors.Is(waiting.err, mine) {
-						t.Errorf("Acquire: %v", waiting.err)
-					}
-				}
-				giveBack(t, take(t, a.Semaphore(pool, 4), 4))
-				giveBack(t, take(t, s, 4))
-				zkWantNothing(t, srv, a, b)
-			})
-		})
-	}
-}
-
 // A session that expires at whatever frame costs the place in the queue, and nothing else.
 func TestSessionThatExpiresAtAnyMomentOfAnAcquisition(t *testing.T) {
 	moments(t, func(t *testing.T, srv *zktest.Server, m *moment) {

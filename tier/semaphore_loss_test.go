@@ -227,20 +227,6 @@ func TestPermitsThatMayNotBeTaken(t *testing.T) {
 	})
 }
 
-// No answer within a third of the timeout: what is left goes in the background.
-func TestReleaseOfPermitsDoesNotWaitForASilentServer(t *testing.T) {
-	zkLimited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		permits := take(t, process(), 3)
-		srv.Freeze()
-		begun := time.Now()
-		giveBack(t, permits)
-		if d := time.Since(begun); d != sessionTimeout/3 {
-			t.Errorf("Release took %v, want a third of the session timeout", d)
-		}
-		srv.Unfreeze()
-	})
-}
-
 // The connection breaks before the server has read the request.
 func TestReleaseOfPermitsThatIsLost(t *testing.T) {
 	zkLimited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {

@@ -63,23 +63,6 @@ func TestRoundTripsOfASemaphore(t *testing.T) {
 	})
 }
 
-func TestPermitsAreTakenAllOrNone(t *testing.T) {
-	limited(t, 5, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, taken func() int) {
-		a, b := process(), process()
-		three := take(t, a, 3)
-		waiting := ask(soon(t), b, 3).waits(t)
-		if taken := taken(); taken != 3 {
-			t.Errorf("%d permits are taken while three are wanted and two are free, want 3", taken)
-		}
-		giveBack(t, three)
-		got := waiting.served(t)
-		if n := got.Count(); n != 3 {
-			t.Errorf("got %d permits, want 3", n)
-		}
-		giveBack(t, got)
-	})
-}
-
 // Two that want more than half each would wait for each other if they took a part.
 func TestHalvesDoNotWaitForEachOther(t *testing.T) {
 	limited(t, 6, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, _ func() int) {

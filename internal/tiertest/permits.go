@@ -633,6 +633,17 @@ func noPermitsLeftByCancelled(s *scene) {
 			s.giveAll(held, holder.take(2))
 			s.none()
 		})
+		s.each(p.proc, m, func(ctx context.Context) { // somebody waits behind it
+			held := holder.take(1)
+			r := p.acquire(ctx, 3)
+			s.settled()
+			next := holder.acquire(s.Context(), 2)
+			s.settled()
+			r.cancel()
+			r.settle()
+			s.giveAll(next.granted(), held)
+			s.none()
+		})
 		s.each(p.proc, m, func(ctx context.Context) { // the permits come at the same time
 			held := holder.take(2)
 			r := p.acquire(ctx, 3)
