@@ -185,9 +185,6 @@ func (c *Contender) tryOnce() error {
 // wait waits until the contender has the lock, and holds it. errGone says that it has to start again.
 func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) error {
 	c.follow()
-	if v := c.newest(); v.Ahead > 0 || v.Quarantined { // else it waits for permits, and for nobody
-		w.Stands(c.standing)
-	}
 	defer w.Forget()
 	for pace := shortest; ; pace = min(2*pace, longest) {
 		c.wake.Clear()
@@ -204,6 +201,9 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 		}
 		if c.hold() { // else it is not its turn, or the lease has run out and may be renewed
 			return nil
+		}
+		if v := c.newest(); v.Ahead > 0 || v.Quarantined { // else it waits for permits, and for nobody, or that is yet to be told
+			w.Stands(c.standing)
 		}
 		if d != nil {
 			if err := c.bid(ctx, d); err != nil {

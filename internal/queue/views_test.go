@@ -145,3 +145,48 @@ func TestReleaseOfWhatARequeueMayHaveRemovedIsNoLoss(t *testing.T) {
 		}
 	})
 }
+
+// Whoever has been seen to wait before the grant has waited for this holder since then.
+func TestContestedIsCountedFromTheLookAndFromTheGrantAtMost(t *testing.T) {
+	for sent, want := range map[time.Duration]time.Duration{
+		time.Nanosecond:         2 * time.Second, // long before the grant
+		1500 * time.Millisecond: 1500 * time.Millisecond,
+		0:                       time.Second, // it was told unasked
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := script(t, queue.Config{})
+			time.Sleep(time.Second)
+			_, c := s.acquire(t)
+			time.Sleep(time.Second)
+			v := has(c.Ref().ID, 2)
+			v.Behind, v.Sent = true, sent
+			s.tier.Tell(v)
+			time.Sleep(time.Second)
+			if d := c.Contested().For(); d != want {
+				t.Errorf("sent at %v: contested for %v, want %v", sent, d, want)
+			}
+		})
+	}
+}
+
+// A store may first tell that somebody is ahead, and then who.
+func TestWhoWaitsStandsBehindThoseOfWhomItIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := script(t, queue.Config{})
+		s.says(func(c queue.Command) (a queue.Answer, said bool) {
+			return queue.Answer{Outcome: queue.Done, View: queue.View{ID: c.ID, Known: true, Token: 1, At: 1}}, c.Op == queue.Enter
+		})
+		l, _ := s.tier.Claim("x", second.Options{})
+		var w second.Wait
+		go l.Acquire(t.Context(), &w)
+		synctest.Wait()
+		if w.Behind() {
+			t.Error("behind somebody before that is told")
+		}
+		s.tier.Tell(queue.View{ID: "contender 1", Known: true, Token: 1, At: 2, Ahead: 2})
+		synctest.Wait()
+		if !w.Behind() || w.Standing().Ahead != 2 {
+			t.Errorf("behind %v: %+v", w.Behind(), w.Standing())
+		}
+	})
+}
