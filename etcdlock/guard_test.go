@@ -48,35 +48,6 @@ func TestErrorOfAGuardedWriteChangesNothing(t *testing.T) {
 	mustRelease(t, c)
 }
 
-func TestGrantIsNotIdleWhileAGuardedWriteMayTakeEffect(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	c := mustAcquire(t, p.at(t, lockPath(t)))
-	data := lockPath(t) + "-data"
-	ctx, cancel := context.WithCancel(t.Context())
-	answer := make(chan struct{})
-	p.calls.once("Txn", 1, func(ctx context.Context, send func(context.Context) error) error {
-		cancel()
-		<-answer
-		return send(ctx)
-	})
-	_, err := guarded(ctx, c, c.Err, []clientv3.Op{clientv3.OpPut(data, "1")})
-	wantErr(t, err, context.Canceled)
-	if c.Idle() {
-		t.Error("idle before the answer")
-	}
-	close(answer)
-	eventually(t, "idle", c.Idle)
-	p.calls.dropReply("Txn", 1)
-	if _, err := guarded(soon(t), c, c.Err, []clientv3.Op{clientv3.OpPut(data, "2")}); err == nil {
-		t.Error("no error though there was no answer")
-	}
-	if c.Idle() {
-		t.Error("idle though nobody knows what becomes of a write")
-	}
-	mustRelease(t, c)
-}
-
 // Whoever gets ErrUnknown has to look, and whoever gets ErrLost or a refusal need not.
 func TestErrorOfAGuardedWriteSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 	t.Parallel()
@@ -195,28 +166,6 @@ func TestLateGuardedWriteHasNoEffectUnderTheNextOwner(t *testing.T) {
 		t.Errorf("a late write of %q", value)
 	}
 	mustRelease(t, next)
-}
-
-func TestGuardedWriteOfWhoMayNotIsNotSent(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	c := mustAcquire(t, p.at(t, lockPath(t)))
-	before := p.calls.count("Txn")
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := guarded(over, c, c.Err, nil)
-	wantErr(t, err, context.Canceled)
-	_, err = guarded(soon(t), c, func() error {
-		if c.Idle() {
-			t.Error("idle while it is asked whether the write may be sent")
-		}
-		return second.ErrReleased
-	}, nil)
-	wantErr(t, err, second.ErrReleased)
-	if p.calls.count("Txn") != before || !c.Idle() {
-		t.Error("sent")
-	}
-	mustRelease(t, c)
 }
 
 func valueOf(t *testing.T, key string) string {

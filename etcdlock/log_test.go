@@ -44,23 +44,6 @@ func TestLossIsLoggedOnce(t *testing.T) {
 	wantLines(t, log, slog.LevelInfo, "new session", 1)
 }
 
-func TestDeletionIsLoggedOnce(t *testing.T) {
-	t.Parallel()
-	p, log := startLogged(t)
-	for range 2 { // of a key that nobody watches yet, and the release finds it
-		c := mustAcquire(t, p.at(t, lockPath(t)))
-		removeKey(t, keyOf(c.Ref()))
-		c.Release()
-	}
-	c := mustAcquire(t, p.at(t, lockPath(t)))
-	c.Contested().C() // watched
-	removeKey(t, keyOf(c.Ref()))
-	ended(t, "the lock is lost", c.Context().Done(), ttl)
-	c.Release()
-	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t))))
-	wantLines(t, log, slog.LevelWarn, "lock lost", 3)
-}
-
 func TestOutageIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	p, log := startLogged(t)

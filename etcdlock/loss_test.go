@@ -7,7 +7,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
-	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -23,24 +22,6 @@ func TestWhoHoldsKeepsTheLockOverAShortOutage(t *testing.T) {
 		t.Error(err)
 	}
 	mustRelease(t, c)
-}
-
-func TestNothingRevivesALostHold(t *testing.T) {
-	t.Parallel()
-	p := start(t, WithLeaseMargin(ttl/2))
-	c := mustAcquire(t, p.at(t, lockPath(t)))
-	heal := p.wire.sever()
-	ended(t, "the hold", c.Context().Done(), ttl)
-	heal()
-	renewed := p.records.count(queue.Beat, queue.Done)
-	expired := func() bool { return p.records.count(queue.Beat, queue.Expired) > 0 }
-	eventually(t, "a renewed lease", func() bool { return p.records.count(queue.Beat, queue.Done) > renewed || expired() })
-	if expired() {
-		t.Skip("the lease ended at the server")
-	}
-	wantErr(t, c.Err(), second.ErrLost)
-	mustRelease(t, mustAcquire(t, start(t).at(t, lockPath(t)))) // though c is not released: it goes after the margin
-	wantErr(t, c.Release(), second.ErrLost)
 }
 
 func TestRevokedLeaseLosesAllAtOnce(t *testing.T) {
@@ -73,21 +54,6 @@ func TestWhoseLeaseIsGoneGetsAnotherAtOnce(t *testing.T) {
 	}
 }
 
-func TestHolderHearsThatItsKeyWasDeleted(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	first := mustAcquire(t, p.at(t, lockPath(t)))
-	w := queueAt(t, p.at(t, lockPath(t)))
-	removeKey(t, keyOf(first.Ref())) // nobody watched when it was acquired
-	ended(t, "the first hold", first.Context().Done(), ttl/6+time.Second)
-	wantErr(t, first.Release(), second.ErrLost)
-	waited := w.must(t)
-	removeKey(t, keyOf(waited.Ref()))
-	ended(t, "the second hold", waited.Context().Done(), time.Second)
-	wantErr(t, waited.Err(), second.ErrLost)
-	wantErr(t, waited.Release(), second.ErrLost)
-}
-
 func TestWhoseKeyIsDeletedQueuesAgain(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -101,28 +67,6 @@ func TestWhoseKeyIsDeletedQueuesAgain(t *testing.T) {
 	})
 	mustRelease(t, holder)
 	mustRelease(t, w.must(t))
-}
-
-func TestReleaseSaysThatTheKeyWasDeleted(t *testing.T) {
-	t.Parallel()
-	c := mustAcquire(t, start(t).at(t, lockPath(t)))
-	removeKey(t, keyOf(c.Ref()))
-	wantErr(t, c.Release(), second.ErrLost)
-}
-
-func TestLeaseRunsFromWhenAKeepAliveWasSent(t *testing.T) {
-	t.Parallel()
-	const delay = ttl / 8
-	p := start(t)
-	c := mustAcquire(t, p.at(t, lockPath(t)))
-	answered := make(chan time.Time, 1)
-	p.calls.slow("LeaseKeepAlive", delay, answered)
-	sent := (<-answered).Add(-delay) // roughly, and no earlier
-	p.wire.sever()
-	ended(t, "the hold", c.Context().Done(), ttl)
-	if d, want := time.Since(sent), ttl-ttl/3; d > want+delay/2 {
-		t.Errorf("lost %v after the last keep-alive was sent, want %v", d, want)
-	}
 }
 
 func TestLossComesFirstWhoeverFails(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -17,16 +16,6 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/retry"
 )
-
-// mirrors are those of the queues that are followed.
-type mirrors struct {
-	mu     sync.Mutex // guards the field below; before that of a mirror
-	byPath map[string]*mirror
-
-	// The stream that new watches share, among those of the client: they have one for each set of metadata. It is changed when
-	// one has fallen silent, or refuses a watch.
-	stream atomic.Int64
-}
 
 // idleAfter is how long a queue is watched after the last contender has left it: where locks change hands, the next one is not
 // far.
@@ -50,24 +39,24 @@ type mirror struct {
 
 // Follow has a mirror tell how a contender stands, unless the tier is closed.
 func (s *store) Follow(ref queue.Ref) {
-	s.mirrors.mu.Lock()
-	m := s.mirrors.byPath[ref.Path]
+	s.mu.Lock()
+	m := s.mirrors[ref.Path]
 	if m == nil {
 		ctx, stop := context.WithCancel(s.tier.Context())
 		m = &mirror{store: s, path: ref.Path, stop: stop, followers: make(map[queue.Ref]struct{})}
 		if !s.tier.Spawn(func() { m.run(ctx) }) {
-			s.mirrors.mu.Unlock()
+			s.mu.Unlock()
 			stop()
 			return
 		}
-		s.mirrors.byPath[ref.Path] = m
+		s.mirrors[ref.Path] = m
 		m.idle = time.AfterFunc(idleAfter, m.endIfIdle)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.followers[ref] = struct{}{}
 	m.idle.Stop()
-	s.mirrors.mu.Unlock()
+	s.mu.Unlock()
 	m.tellLocked(ref, 0)
 }
 
@@ -85,19 +74,19 @@ func (s *store) Unfollow(ref queue.Ref) {
 
 // mirror returns the one of a queue, nil if there is none.
 func (s *store) mirror(path string) *mirror {
-	s.mirrors.mu.Lock()
-	defer s.mirrors.mu.Unlock()
-	return s.mirrors.byPath[path]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mirrors[path]
 }
 
 func (m *mirror) endIfIdle() {
-	all := &m.store.mirrors
-	all.mu.Lock()
-	defer all.mu.Unlock()
+	s := m.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.followers) == 0 && all.byPath[m.path] == m {
-		delete(all.byPath, m.path)
+	if len(m.followers) == 0 && s.mirrors[m.path] == m {
+		delete(s.mirrors, m.path)
 		m.stop()
 	}
 }
@@ -176,12 +165,10 @@ func (m *mirror) refuse(err error) {
 
 // placeOf returns the place of a contender, or one that was never written, so that who means to write to it reads first.
 func (m *mirror) placeOf(ref queue.Ref) place {
-	if m != nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if i := m.indexLocked(keyOf(ref)); i >= 0 && m.places[i].Token == ref.Token {
-			return m.places[i]
-		}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := m.indexLocked(keyOf(ref)); i >= 0 && m.places[i].Token == ref.Token {
+		return m.places[i]
 	}
 	never := place{key: keyOf(ref), modified: -1}
 	never.Token = ref.Token
@@ -190,9 +177,6 @@ func (m *mirror) placeOf(ref queue.Ref) place {
 
 // write takes over what a contender has written to its place, and returns how it stands then.
 func (m *mirror) write(ref queue.Ref, own place) queue.View {
-	if m == nil { // nobody follows: it is given up
-		return queue.View{ID: ref.ID, Known: true, Token: ref.Token, At: ref.Token, Has: true, Reads: true}
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if i := m.indexLocked(own.key); i >= 0 && m.places[i].Token == own.Token && m.places[i].modified < own.modified {
@@ -245,7 +229,7 @@ func (m *mirror) follow(ctx context.Context, well func()) {
 		case <-silence.C:
 			// A connection can die unnoticed: the client pings its servers only if it is told to.
 			if news, err := m.look(ctx); err == nil && news {
-				m.store.mirrors.stream.Add(1)
+				m.store.stream.Add(1)
 				return
 			}
 		case <-ctx.Done():
@@ -258,7 +242,7 @@ func (m *mirror) follow(ctx context.Context, well func()) {
 // watch begins a watch at the present revision. cancel ends it.
 func (m *mirror) watch(ctx context.Context, cancel func()) (clientv3.WatchChan, error) {
 	s := m.store
-	stream := s.mirrors.stream.Load()
+	stream := s.stream.Load()
 	ctx = metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx), "tierlock-stream", strconv.FormatInt(stream, 10))
 	bound := time.AfterFunc(s.tier.Patience(), cancel)
 	defer bound.Stop()
@@ -266,7 +250,7 @@ func (m *mirror) watch(ctx context.Context, cancel func()) (clientv3.WatchChan, 
 	created, open := <-events
 	if err := created.Err(); err != nil || !open {
 		// A stream may take no more watches, as its auth token has expired, and yet live on.
-		s.mirrors.stream.CompareAndSwap(stream, stream+1)
+		s.stream.CompareAndSwap(stream, stream+1)
 		return events, cmp.Or(err, errSilent)
 	}
 	return events, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An Option is one of this package, which says how to use etcd, or a [tier.Option], which says
-// how this process shares its locks with others.
+// An Option is one of this package, which says how to use etcd, or a [tier.Option], which says how this process shares its locks
+// with others.
 type Option interface{ ForDial() }
 
 type option func(*options)
@@ -28,37 +28,33 @@ type options struct {
 	record func(queue.Record) // for tests
 }
 
-// WithLeaseTTL sets the TTL of the etcd lease to ask for, in whole seconds; default 15 s. It
-// plays the part of ZooKeeper's session timeout: for so long the lock of a process that died
-// stays taken, and with the margin it bounds the lease of the lock. The server raises a TTL
-// below one and a half times its election timeout (2 s by default), which the logger reports.
+// WithLeaseTTL sets the TTL of the etcd lease to ask for, in whole seconds; default 15 s. It plays the part of ZooKeeper's session
+// timeout: for so long the lock of a process that died stays taken, and with the margin it bounds the lease of the lock. The server
+// raises a TTL below one and a half times its election timeout (2 s by default), which the logger reports.
 func WithLeaseTTL(d time.Duration) Option {
 	return option(func(o *options) { o.ttl = d })
 }
 
-// WithLeaseMargin sets how long before etcd can give it away a lock counts as lost; by default
-// (and with 0) a third of the granted TTL, at most half of it. It is the time that a holder has
-// to stop, less the error of the clocks. What is left of the TTL, less a quarter for the
-// renewals, is how long an outage may last without a loss.
+// WithLeaseMargin sets how long before etcd can give it away a lock counts as lost; by default (and with 0) a third of the granted
+// TTL, at most half of it. It is the time that a holder has to stop, less the error of the clocks. What is left of the TTL, less a
+// quarter for the renewals, is how long an outage may last without a loss.
 func WithLeaseMargin(d time.Duration) Option {
 	return option(func(o *options) { o.margin = d })
 }
 
 // WithLogger sets where to report what no return value can carry; by default nothing is logged.
 //
-//   - WARN: a lock is lost, once per hold, with path, token and cause, unless the registry was
-//     closed; etcd does not answer for longer than a third of the TTL, once per outage, or has not
-//     answered yet, after 3 s and then ever more rarely; the etcd lease has expired, or none is to be had
-//     as things stand; a contender cannot be removed; a writer that reads now cannot let readers in; a server
-//     is too old, or has raised the TTL.
-//   - INFO: etcd answers again, and after how long (not each time if that keeps changing); there is
-//     a new etcd lease.
+//   - WARN: a lock is lost, once per hold, with path, token and cause, unless the registry was closed; etcd does not answer for
+//     longer than a third of the TTL, once per outage, or has not answered yet, after 3 s and then ever more rarely; the etcd lease
+//     has expired, or none is to be had as things stand; a contender cannot be removed; a writer that reads now cannot let readers
+//     in; a server is too old, or has raised the TTL.
+//   - INFO: etcd answers again, and after how long (not each time if that keeps changing); there is a new etcd lease.
 func WithLogger(logger *slog.Logger) Option {
 	return option(func(o *options) { o.logger = logger })
 }
 
-// WithLabel sets a name for this process that Contenders shows beside its host and pid; at
-// most 256 bytes of UTF-8, and only characters that are printed.
+// WithLabel sets a name for this process that Contenders shows beside its host and pid; at most 256 bytes of UTF-8, and only
+// characters that are printed.
 func WithLabel(label string) Option {
 	return option(func(o *options) { o.label = label })
 }

@@ -66,21 +66,6 @@ func TestPathsOfLocks(t *testing.T) {
 	}
 }
 
-func TestClaimsAreEqualIfTheirKeysAreAlike(t *testing.T) {
-	t.Parallel()
-	p, q := start(t), start(t)
-	one := p.at(t, "/a").Claim
-	lingering, _ := p.Claim("/a", second.Options{MayLinger: time.Second})
-	for _, tt := range []struct {
-		other second.Claim
-		equal bool
-	}{{p.at(t, "/a").Claim, true}, {p.at(t, "/b").Claim, false}, {q.at(t, "/a").Claim, false}, {lingering, false}} {
-		if one.Equal(tt.other) != tt.equal {
-			t.Errorf("%+v and %+v: want equal %v", one, tt.other, tt.equal)
-		}
-	}
-}
-
 func TestContendersTellOfThemselves(t *testing.T) {
 	t.Parallel()
 	p := start(t, WithLabel("<the label>"))

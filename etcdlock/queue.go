@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -18,6 +19,37 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
+
+// maxPath leaves room for a human reader in a log line.
+const maxPath = 1024
+
+// ValidatePath reports whether path may name a lock: not empty, no empty component, no slash at the end, valid UTF-8 without
+// control characters, at most 1024 bytes. Unlike in ZooKeeper it need not begin with a slash; "/locks/x" and "locks/x" are
+// different locks.
+func ValidatePath(path string) error {
+	if err := checkPath(path); err != nil {
+		return fmt.Errorf("etcdlock: lock path %q: %w", path, err)
+	}
+	return nil
+}
+
+func checkPath(path string) error {
+	switch {
+	case path == "":
+		return errors.New("empty")
+	case len(path) > maxPath:
+		return fmt.Errorf("longer than %d bytes", maxPath)
+	case !utf8.ValidString(path):
+		return errors.New("not valid UTF-8")
+	case strings.HasSuffix(path, "/"):
+		return errors.New("ends in a slash")
+	case strings.Contains(path, "//"):
+		return errors.New("empty component")
+	case strings.ContainsFunc(path, unicode.IsControl):
+		return errors.New("control character")
+	}
+	return nil
+}
 
 // readMark begins the names of the keys of readers. Those of all others exclude everybody, whoever has made them, but for a
 // writer whose value says that it has let readers in; see [store.share]. It is the name that tells, as etcd has conditions on
@@ -51,16 +83,11 @@ type owner struct {
 	Revoke  bool      `json:"revoke,omitempty"` // somebody has asked it to give the lock up
 }
 
-func newOwner(label string) owner {
-	host, _ := os.Hostname() // only for people to read
-	return owner{Version: 1, Host: host, PID: os.Getpid(), Label: label}
-}
-
-// describe returns a description of the process for a key created now.
-func (s *store) describe(linger time.Duration) string {
+// put creates a key, or would write to it.
+func (s *store) put(c queue.Command) clientv3.Op {
 	o := s.owner
-	o.Linger, o.Time = linger.Milliseconds(), time.Now().UTC()
-	return encode(o)
+	o.Linger, o.Time = c.Linger.Milliseconds(), time.Now().UTC()
+	return clientv3.OpPut(keyOf(c.Ref), encode(o), clientv3.WithLease(leaseOf(c.Session)))
 }
 
 // marked returns the value of a key of this package with another field set. What a later version has put there stays.
@@ -205,27 +232,14 @@ func heads(ref queue.Ref) []clientv3.Op {
 // firstBy reports whether the answers to heads show that the contender waits for nobody. If not, it may yet be so.
 func firstBy(heads []*etcdserverpb.ResponseOp, ref queue.Ref) bool {
 	for _, head := range heads {
-		if !firstAmong(head.GetResponseRange(), ref) {
+		rivals := head.GetResponseRange()
+		switch {
+		case len(rivals.Kvs) == 0 || rivals.Kvs[0].CreateRevision >= ref.Token:
+		case !ref.Reads || !placeOf(rivals.Kvs[0]).Shared || rivals.More:
 			return false
 		}
 	}
 	return true
-}
-
-func firstAmong(rivals *etcdserverpb.RangeResponse, ref queue.Ref) bool {
-	for _, kv := range rivals.Kvs {
-		if kv.CreateRevision >= ref.Token {
-			return true
-		}
-		if !ref.Reads || !placeOf(kv).Shared {
-			return false
-		}
-	}
-	return !rivals.More
-}
-
-func (s *store) put(c queue.Command) clientv3.Op {
-	return clientv3.OpPut(keyOf(c.Ref), s.describe(c.Linger), clientv3.WithLease(leaseOf(c.Session)))
 }
 
 func created(ref queue.Ref) clientv3.Cmp {
@@ -293,35 +307,30 @@ func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err err
 	return viewOf(c.Ref, revision, places), err
 }
 
-// leave deletes the key, and says so if it was there.
-func (s *store) leave(ctx context.Context, c queue.Command) (removed queue.Removal, err error) {
-	deleted, err := s.delete(ctx, c.Ref)
-	switch {
-	case err != nil || c.Token == 0: // not known to queue
-	case deleted:
-		s.names.put(c.Session, c.ID)
-	default:
-		return queue.Missing, nil
-	}
-	return queue.Removed, err
-}
-
-// delete deletes the key that was created at the token, 0 for any.
-func (s *store) delete(ctx context.Context, ref queue.Ref) (deleted bool, err error) {
+// leave deletes the key that was created at the token, 0 for any.
+func (s *store) leave(ctx context.Context, session string, ref queue.Ref) (removed queue.Removal, err error) {
 	txn := s.client.Txn(ctx)
 	if ref.Token != 0 {
 		txn = txn.If(created(ref))
 	}
 	answer, err := txn.Then(clientv3.OpDelete(keyOf(ref))).Commit()
-	if err != nil {
-		return false, fmt.Errorf("delete %s: %w", keyOf(ref), err)
+	switch {
+	case err != nil:
+		return removed, fmt.Errorf("delete %s: %w", keyOf(ref), err)
+	case !answer.Succeeded:
+		return queue.Missing, nil
+	case ref.Token != 0:
+		s.names.put(session, ref.ID)
 	}
-	return answer.Succeeded && answer.Responses[0].GetResponseDeleteRange().Deleted > 0, nil
+	return queue.Removed, nil
 }
 
 // share writes to the value of the key that it reads from now on. The create revision, and with it place and token, stay.
 func (s *store) share(ctx context.Context, ref queue.Ref) (v queue.View, err error) {
 	m := s.mirror(ref.Path)
+	if m == nil { // nobody follows: it is given up
+		return v, context.Canceled
+	}
 	own, revision, err := s.mark(ctx, m.placeOf(ref), "shared", func(p place) bool { return p.Shared })
 	switch {
 	case err != nil:

@@ -13,51 +13,6 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-func TestHolderHearsOfAWaiterThatCameBeforeTheQuestion(t *testing.T) {
-	t.Parallel()
-	c := mustAcquire(t, start(t).at(t, lockPath(t)))
-	w := queueAt(t, start(t).at(t, lockPath(t)))
-	ended(t, "contested", c.Contested().C(), ttl/3)
-	mustRelease(t, c)
-	mustRelease(t, w.must(t))
-}
-
-func TestHolderHearsOfAWaiterThatComesAfterTheQuestion(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	c := mustAcquire(t, p.at(t, lockPath(t)))
-	contested := c.Contested()
-	contested.C()
-	eventually(t, "a watch", func() bool { return p.calls.count("Range") > 0 })
-	if contested.For() != 0 {
-		t.Error("contested by nobody")
-	}
-	queued := time.Now()
-	w := queueAt(t, start(t).at(t, lockPath(t)))
-	ended(t, "contested", contested.C(), ttl/3)
-	if d := contested.For(); d > time.Since(queued) {
-		t.Errorf("contested for %v, longer than since %v", d, queued)
-	}
-	mustRelease(t, c)
-	mustRelease(t, w.must(t))
-}
-
-func TestContestedIsCountedFromTheGrantAtMost(t *testing.T) {
-	t.Parallel()
-	holder := mustAcquire(t, start(t).at(t, lockPath(t)))
-	w := queueAt(t, start(t).at(t, lockPath(t)))
-	behind := queueAt(t, start(t).at(t, lockPath(t)))
-	behind.pending(t)
-	released := time.Now()
-	mustRelease(t, holder)
-	next := w.must(t)
-	if d := next.Contested().For(); d == 0 || d > time.Since(released) {
-		t.Errorf("contested for %v right after the grant", d)
-	}
-	mustRelease(t, next)
-	mustRelease(t, behind.must(t))
-}
-
 func TestWhoNeverAsksCausesNoLooking(t *testing.T) {
 	t.Parallel()
 	p := start(t)

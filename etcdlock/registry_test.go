@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -36,72 +35,6 @@ func mustHold(t *testing.T, m *tier.Mutex) *tier.Hold {
 		t.Fatal(err)
 	}
 	return hold
-}
-
-func TestGoroutinesOfSeveralProcessesAreOneAtATime(t *testing.T) {
-	before := writes(t)
-	var all sync.WaitGroup
-	count, turns := 0, 0
-	for range 3 {
-		mutex := locks(t, tier.WithHandOff(5*time.Millisecond)).Mutex(lockPath(t))
-		for range 10 {
-			all.Go(func() {
-				for range 20 {
-					err := mutex.Do(soon(t), func(ctx context.Context) error {
-						if count++; count != 1 {
-							t.Errorf("%d at a time", count)
-						}
-						turns++
-						count--
-						return nil
-					})
-					if err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
-		}
-	}
-	all.Wait()
-	if turns != 600 {
-		t.Errorf("%d turns", turns)
-	}
-	if n := writes(t) - before; n > 300 {
-		t.Errorf("%d writes for %d turns: the lock is not handed on", n, turns)
-	}
-	eventually(t, "no key", func() bool { return len(left(t, lockPath(t))) == 0 })
-}
-
-func TestStrictTurnIsOneWrite(t *testing.T) {
-	const processes, each = 2, 15
-	var all sync.WaitGroup
-	ready := make(chan struct{})
-	for range processes {
-		mutex := locks(t, tier.WithHandOff(0)).Mutex(lockPath(t))
-		for range 4 {
-			all.Go(func() {
-				<-ready
-				for range each {
-					hold, err := mutex.Acquire(soon(t))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if err := hold.Release(); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-	}
-	before := writes(t)
-	close(ready)
-	all.Wait()
-	const turns = processes * 4 * each
-	if n := writes(t) - before; n > turns+turns/10+2*processes {
-		t.Errorf("%d writes for %d strict turns", n, turns)
-	}
 }
 
 // slow is a client of the server at addr whose connections take that long.

@@ -65,58 +65,6 @@ func TestHolderIsAskedForTheLockByAnotherProcess(t *testing.T) {
 	}
 }
 
-func TestWhoListensLateHearsThatItWasAsked(t *testing.T) {
-	t.Parallel()
-	c := mustAcquire(t, startPatient(t).at(t, lockPath(t)))
-	mustRevoke(t, start(t).at(t, lockPath(t)))
-	ended(t, "revoked", c.Revoked(), atOnce)
-	mustRelease(t, c)
-	if c.Revoked() == nil {
-		t.Error("nothing to wait for after the release")
-	}
-}
-
-func TestAllThatReadAreAskedAndNobodyBehind(t *testing.T) {
-	t.Parallel()
-	path := lockPath(t)
-	writer := mustAcquire(t, start(t).in(t, path, second.Writing))
-	w := queueAt(t, start(t).in(t, path, second.Reading))
-	if err := writer.Share(soon(t)); err != nil {
-		t.Fatal(err)
-	}
-	readers := []*queue.Contender{writer, w.must(t), mustAcquire(t, start(t).in(t, path, second.Reading))}
-	var behind []*wait
-	for _, mode := range []second.Mode{second.Writing, second.Reading} {
-		behind = append(behind, queueAt(t, start(t).in(t, path, mode)))
-	}
-	l := start(t).in(t, path, second.Writing)
-	mustRevoke(t, l)
-	for _, r := range readers {
-		ended(t, "revoked", r.Revoked(), ttl/3)
-		if _, o := stored(t, keyOf(r.Ref())); o.Shared != (r == writer) {
-			t.Errorf("key of %+v", o)
-		}
-	}
-	queue, err := l.Contenders(soon(t))
-	if err != nil || len(queue) != 5 || queue[3].Asked || queue[4].Asked {
-		t.Errorf("contenders %+v, %v", queue, err)
-	}
-	for _, r := range readers {
-		mustRelease(t, r)
-	}
-	for _, b := range behind {
-		mustRelease(t, b.must(t))
-	}
-}
-
-func TestNobodyIsAskedForALockThatIsFree(t *testing.T) {
-	before := writes(t)
-	mustRevoke(t, start(t).at(t, lockPath(t)))
-	if writes(t) != before {
-		t.Error("written")
-	}
-}
-
 func TestNamesOfForeignKeysAreCleanInErrors(t *testing.T) {
 	t.Parallel()
 	if _, err := outside(t).Put(soon(t), lockPath(t)+"/a\n\x1b[2Jb", ""); err != nil {
@@ -162,17 +110,6 @@ func TestLostReplyOfARevocationIsFoundOut(t *testing.T) {
 		t.Errorf("%d writes", n)
 	}
 	ended(t, "revoked", c.Revoked(), ttl/3)
-	mustRelease(t, c)
-}
-
-func TestRevocationWaitsForEtcdAsLongAsTheContext(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	c := mustAcquire(t, start(t).at(t, lockPath(t)))
-	defer p.wire.sever()()
-	ctx, cancel := context.WithTimeout(t.Context(), ttl/3)
-	defer cancel()
-	wantErr(t, p.at(t, lockPath(t)).Revoke(ctx), context.DeadlineExceeded)
 	mustRelease(t, c)
 }
 

@@ -29,7 +29,7 @@ func TestReaderTrustsNoHeadsThatHideOthers(t *testing.T) {
 		{"more unknown", &etcdserverpb.RangeResponse{Kvs: []*mvccpb.KeyValue{shared(1)}, More: true}, false},
 		{"more behind", &etcdserverpb.RangeResponse{Kvs: []*mvccpb.KeyValue{shared(10)}, More: true}, true},
 	} {
-		if first := firstAmong(r.heads, ref); first != r.first {
+		if first := firstBy([]*etcdserverpb.ResponseOp{{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: r.heads}}}, ref); first != r.first {
 			t.Errorf("%s: first %v", r.what, first)
 		}
 	}
@@ -71,42 +71,6 @@ func TestShareThatIsExecutedLateChangesNothingMore(t *testing.T) {
 		t.Error("the next writer is shared by the request of the last one")
 	}
 	mustRelease(t, again)
-}
-
-// To say that it failed would let this process write, beside readers that the request lets in.
-func TestShareThatMayYetBeExecutedIsNotGivenUp(t *testing.T) {
-	t.Parallel()
-	for what, answer := range map[string]error{
-		"no answer":     errDropped,
-		"then a denial": rpctypes.ErrGRPCPermissionDenied,
-	} {
-		t.Run(what, func(t *testing.T) {
-			p := start(t)
-			c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
-			reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
-			ended(t, "contested", c.Contested().C(), ttl/3)
-			late, deliver := p.calls.delay(t, "Txn", 1)
-			p.calls.on("Txn", func(context.Context, any, func(context.Context) error) (bool, error) { return true, answer })
-			ctx, cancel := context.WithCancel(t.Context())
-			result := sharing(t, ctx, c)
-			<-late
-			cancel()
-			notYet(t, result)
-			if !c.Shared() {
-				t.Error("the process may write")
-			}
-			deliver()
-			r := reader.must(t)
-			if !c.Shared() {
-				t.Error("the process may write beside a reader")
-			}
-			mustRelease(t, r)
-			mustRelease(t, c)
-			if err := <-result; err != nil { // else it has found out
-				wantErr(t, err, second.ErrReleased)
-			}
-		})
-	}
 }
 
 func TestShareThatIsRefusedIsNone(t *testing.T) {

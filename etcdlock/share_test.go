@@ -114,26 +114,6 @@ func TestShareLetsTheReadersBehindInAtThePlace(t *testing.T) {
 	wantErr(t, c.Share(soon(t)), second.ErrReleased)
 }
 
-func TestSharedWriterIsContestedByAWriterThatComes(t *testing.T) {
-	t.Parallel()
-	c := mustAcquire(t, start(t).in(t, lockPath(t), second.Writing))
-	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
-	if err := c.Share(soon(t)); err != nil {
-		t.Fatal(err)
-	}
-	r := reader.must(t)
-	another := mustAcquire(t, start(t).in(t, lockPath(t), second.Reading))
-	if c.Contested().For() != 0 {
-		t.Error("contested by readers")
-	}
-	writer := queueAt(t, start(t).in(t, lockPath(t), second.Exclusive))
-	ended(t, "contested", c.Contested().C(), ttl/3)
-	for _, g := range []*queue.Contender{c, r, another} {
-		mustRelease(t, g)
-	}
-	mustRelease(t, writer.must(t))
-}
-
 func TestReadersComeInBesideASharedWriter(t *testing.T) {
 	t.Parallel()
 	c := mustAcquire(t, start(t).in(t, lockPath(t), second.Exclusive))
@@ -172,56 +152,6 @@ func TestReadersComeInBesideASharedWriter(t *testing.T) {
 	mustRelease(t, c)
 	mustRelease(t, writer.must(t))
 	mustRelease(t, behind.must(t))
-}
-
-func TestShareWaitsForAReaderRightBehind(t *testing.T) {
-	t.Parallel()
-	c := mustAcquire(t, startPatient(t).in(t, lockPath(t), second.Writing))
-	result := sharing(t, soon(t), c)
-	notYet(t, result)
-	writer := queueAt(t, start(t).in(t, lockPath(t), second.Writing))
-	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
-	notYet(t, result)
-	if c.Shared() {
-		t.Error("shared with a writer right behind")
-	}
-	reader.pending(t)
-	writer.cancel()
-	if err := mustSoon(t, result); err != nil {
-		t.Fatal(err)
-	}
-	mustRelease(t, reader.must(t))
-	mustRelease(t, c)
-}
-
-func TestShareThatIsGivenUpChangesNothing(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	c := mustAcquire(t, p.in(t, lockPath(t), second.Writing))
-	ctx, cancel := context.WithCancel(t.Context())
-	result := sharing(t, ctx, c)
-	notYet(t, result)
-	cancel()
-	wantErr(t, <-result, context.Canceled)
-	reader := queueAt(t, start(t).in(t, lockPath(t), second.Reading))
-	ended(t, "contested", c.Contested().C(), ttl/3)
-	wantErr(t, c.Share(ctx), context.Canceled)
-	reader.pending(t)
-	if _, o := stored(t, keyOf(c.Ref())); c.Shared() || o.Shared {
-		t.Error("shared")
-	}
-	mustRelease(t, c)
-	mustRelease(t, reader.must(t))
-}
-
-func TestShareOfAReaderIsNothing(t *testing.T) {
-	c := mustAcquire(t, start(t).in(t, lockPath(t), second.Reading))
-	before := writes(t)
-	if err := c.Share(soon(t)); err != nil || writes(t) != before {
-		t.Errorf("shared with %d writes, %v", writes(t)-before, err)
-	}
-	mustRelease(t, c)
-	wantErr(t, c.Share(soon(t)), second.ErrReleased)
 }
 
 func TestSharesAtTheSameTimeAreOne(t *testing.T) {

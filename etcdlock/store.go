@@ -7,8 +7,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -30,14 +32,21 @@ type store struct {
 	owner   owner // what keys say of this process
 	tier    *queue.Tier
 	names   names
-	mirrors mirrors
 	detach  func() bool // from the client
+
+	// The stream that new watches share, among those of the client: they have one for each set of metadata. It is changed when one
+	// has fallen silent, or refuses a watch.
+	stream atomic.Int64
+
+	mu      sync.Mutex         // guards the field below; before that of a mirror
+	mirrors map[string]*mirror // by path
 }
 
 // open returns a store over client and begins to ask for a lease.
 func open(client *clientv3.Client, o options) *store {
-	s := &store{client: client, options: o, owner: newOwner(o.label)}
-	s.mirrors.byPath = make(map[string]*mirror)
+	host, _ := os.Hostname() // only for people to read
+	s := &store{client: client, options: o, mirrors: make(map[string]*mirror),
+		owner: owner{Version: 1, Host: host, PID: os.Getpid(), Label: o.label}}
 	s.tier = queue.New(queue.Config{
 		Package: "etcdlock", Store: "etcd", TTL: o.ttl, Margin: o.margin, Logger: o.logger, Trouble: s.trouble,
 		Record: o.record, Lost: func(r queue.Ref) string { return "key " + keyOf(r) + " was deleted" },
@@ -72,7 +81,7 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 		a.Present, err = s.attached(ctx, c.Session)
 	case queue.Drop:
 		for _, ref := range c.Among { // one by one, as any may be refused; what is left is found again
-			_, refusal := s.delete(ctx, ref)
+			_, refusal := s.leave(ctx, c.Session, ref)
 			err = cmp.Or(err, refusal)
 		}
 	case queue.Goodbye:
@@ -84,7 +93,7 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	case queue.Share:
 		a.View, err = s.share(ctx, c.Ref)
 	case queue.Leave:
-		a.Removed, err = s.leave(ctx, c)
+		a.Removed, err = s.leave(ctx, c.Session, c.Ref)
 	case queue.List:
 		a.Queue, err = s.list(ctx, c.Path)
 	case queue.Ask:
