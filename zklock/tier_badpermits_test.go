@@ -1,0 +1,230 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/tiertest"
+)
+
+// A badSemaphore is a good one with something wrong in it. Each function may be nil.
+type badSemaphore struct {
+	second.Semaphore
+	acquire func(ctx context.Context, s second.Semaphore, d *second.Demand) ([]second.Permit, error)
+	try     func(ctx context.Context, s second.Semaphore, k int) ([]second.Permit, error)
+	release func(s second.Semaphore, permits []second.Permit) error
+	permit  func(second.Permit) second.Permit // what each is wrapped in
+	queue   func([]second.Contender)
+	total   func(int) int // how many there are in truth
+}
+
+func (b badSemaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
+	if b.acquire == nil {
+		b.acquire = func(ctx context.Context, s second.Semaphore, d *second.Demand) ([]second.Permit, error) {
+			return s.Acquire(ctx, d)
+		}
+	}
+	return b.taken(b.acquire(ctx, b.Semaphore, d))
+}
+
+func (b badSemaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
+	if b.try == nil {
+		b.try = func(ctx context.Context, s second.Semaphore, k int) ([]second.Permit, error) {
+			return s.TryAcquire(ctx, k)
+		}
+	}
+	return b.taken(b.try(ctx, b.Semaphore, k))
+}
+
+func (b badSemaphore) taken(permits []second.Permit, err error) ([]second.Permit, error) {
+	if b.permit != nil {
+		for i, p := range permits {
+			permits[i] = badPermit{b.permit(p), p}
+		}
+	}
+	return permits, err
+}
+
+func (b badSemaphore) Release(permits []second.Permit) error {
+	permits = slices.Clone(permits)
+	for i, p := range permits {
+		if bad, ok := p.(badPermit); ok {
+			permits[i] = bad.good
+		}
+	}
+	if b.release != nil {
+		return b.release(b.Semaphore, permits)
+	}
+	return b.Semaphore.Release(permits)
+}
+
+func (b badSemaphore) Contenders(ctx context.Context) ([]second.Contender, error) {
+	all, err := b.Semaphore.Contenders(ctx)
+	if b.queue != nil {
+		b.queue(all)
+	}
+	return all, err
+}
+
+func (b badSemaphore) Equal(other second.Semaphore) bool {
+	return b.Semaphore.Equal(other.(badSemaphore).Semaphore)
+}
+
+type badPermit struct {
+	second.Permit
+	good second.Permit
+}
+
+// unlosable is never lost, as far as it says.
+type unlosable struct{ second.Permit }
+
+func (unlosable) Context() context.Context  { return context.Background() }
+func (unlosable) ErrAt(time.Duration) error { return nil }
+
+// falling has tokens that fall.
+type falling struct{ second.Permit }
+
+func (f falling) Token() int64 { return 1<<40 - f.Permit.Token() }
+
+// A badSemaphores is a tier whose semaphores are bad.
+type badSemaphores struct {
+	second.Tier
+	bad badSemaphore
+}
+
+func (t badSemaphores) Semaphore(path string, permits int, o second.Options) (second.Semaphore, error) {
+	if t.bad.total != nil {
+		permits = t.bad.total(permits)
+	}
+	s, err := t.Tier.Semaphore(path, permits, o)
+	if err != nil {
+		return nil, err
+	}
+	b := t.bad
+	b.Semaphore = s
+	return b, nil
+}
+
+func TestTierSuiteFindsWhatIsWrongWithPermits(t *testing.T) {
+	type semaphore = second.Semaphore
+	type permits = []second.Permit
+	for _, c := range []struct {
+		name string
+		want []string // tests that fail
+		bad  badSemaphore
+	}{
+		{"there is one more", []string{"permits", "permits-order", "permits-try", "permits-stopped"},
+			badSemaphore{total: func(n int) int { return n + 1 }}},
+		{"any number will do", []string{"permits-number"}, badSemaphore{total: func(int) int { return 2 }}},
+		{"they come one by one", []string{"permits-halves", "permits-writes", "permits-order"},
+			badSemaphore{acquire: func(ctx context.Context, s semaphore, d *second.Demand) (all permits, err error) {
+				for range d.Want() {
+					one, err := s.Acquire(ctx, &second.Demand{Want: func() int { return 1 }, Take: func(free int) int { return min(free, 1) }})
+					if err != nil {
+						return nil, err
+					}
+					all = append(all, one...)
+				}
+				return all, nil
+			}}},
+		{"tokens fall", []string{"permits-tokens", "permits-failover", "permits-restart", "permits-order"},
+			badSemaphore{permit: func(p second.Permit) second.Permit { return falling{p} }}},
+		{"a loss is not told", []string{"permits-cut", "permits-frozen", "permits-stopped", "permits-close"},
+			badSemaphore{permit: func(p second.Permit) second.Permit { return unlosable{p} }}},
+		{"a release waits for nothing", []string{"permits-gone"},
+			badSemaphore{release: func(s semaphore, all permits) error {
+				go s.Release(all)
+				return nil
+			}}},
+		{"they are given up one by one", []string{"permits-writes"},
+			badSemaphore{release: func(s semaphore, all permits) (err error) {
+				for _, one := range all {
+					err = errors.Join(err, s.Release(permits{one}))
+				}
+				return err
+			}}},
+		{"a release keeps the rest", []string{"permits-part", "permits-order", "permits-halves"},
+			badSemaphore{release: func(s semaphore, all permits) error { return s.Release(all[:1]) }}},
+		{"a try queues", []string{"permits-try-writes"},
+			badSemaphore{try: func(ctx context.Context, s semaphore, k int) (permits, error) {
+				ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
+				defer cancel()
+				all, err := s.Acquire(ctx, &second.Demand{Want: func() int { return k }, Take: func(free int) int {
+					if free < k {
+						return 0
+					}
+					return k
+				}})
+				if errors.Is(err, context.DeadlineExceeded) {
+					err = second.ErrLocked
+				}
+				return all, err
+			}}},
+		{"nobody says where it stands", []string{"permits-standing"},
+			badSemaphore{acquire: func(ctx context.Context, s semaphore, d *second.Demand) (permits, error) {
+				return s.Acquire(ctx, &second.Demand{Want: d.Want, Take: d.Take})
+			}}},
+		{"nobody hears of another demand", []string{"permits-demand", "permits-left-lost"},
+			badSemaphore{acquire: func(ctx context.Context, s semaphore, d *second.Demand) (permits, error) {
+				k := d.Want()
+				return s.Acquire(ctx, &second.Demand{Want: d.Want, Take: func(free int) int {
+					if free < k {
+						return 0
+					}
+					return k
+				}})
+			}}},
+		{"who has some is not shown", []string{"permits-contenders"},
+			badSemaphore{queue: func(all []second.Contender) {
+				for i := range all {
+					all[i].Permits = 0
+				}
+			}}},
+		{"a caller leaves what it gets", []string{"permits-left-cancelled", "permits-bounds"},
+			badSemaphore{acquire: func(ctx context.Context, s semaphore, d *second.Demand) (permits, error) {
+				type result struct {
+					permits
+					error
+				}
+				done := make(chan result, 1)
+				go func() {
+					all, err := s.Acquire(context.WithoutCancel(ctx), d)
+					done <- result{all, err}
+				}()
+				select {
+				case r := <-done:
+					return r.permits, r.error
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				}
+			}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			table := tiertest.Judge(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
+				inBubble(t, func(t *testing.T, h tiertest.Harness) {
+					t.Cleanup(func() { time.Sleep(time.Hour); synctest.Wait() }) // for what is late
+					dial := h.Dial
+					h.Dial = func(tb testing.TB, lease time.Duration) *tiertest.Process {
+						p := dial(tb, lease)
+						p.Tier = badSemaphores{p.Tier, c.bad}
+						return p
+					}
+					test(t, h)
+				})
+			}, c.want...)
+			if len(table) != len(c.want) {
+				t.Errorf("%d tests, want %q", len(table), c.want)
+			}
+			for _, row := range table {
+				if !slices.Contains(table.Broken(), row.Test) {
+					t.Errorf("%s: %s, want it to fail", row.Test, row.Result)
+				}
+			}
+		})
+	}
+}
