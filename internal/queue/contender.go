@@ -239,6 +239,9 @@ func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <
 		return context.Cause(ctx)
 	case <-look:
 	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if c.send(c.command(Look)).Outcome != Done {
 		return c.claim.tier.up.Wait(ctx)
 	}

@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,8 +59,9 @@ type Store struct {
 	tier   *queue.Tier
 	owner  owner // what is said of this process
 
-	names atomic.Int64 // of contenders, so far
-	views atomic.Int64 // that were told, so far
+	names   atomic.Int64 // of contenders, so far
+	views   atomic.Int64 // that were told, so far
+	entries entries
 
 	mu      sync.Mutex // guards the fields below; never held across a request
 	closed  bool
@@ -70,13 +70,12 @@ type Store struct {
 	problem error          // why there is none, nil before the first
 	heard   time.Duration  // what the server has answered last on the ear was sent then
 	opened  int            // sessions of the tier so far
-	entries map[string]*entry
 	spares  []*line
 }
 
 // Open returns a tier on a store that begins to connect.
 func Open(c Config) *queue.Tier {
-	s := &Store{config: c, owner: newOwner(c.Label), entries: make(map[string]*entry)}
+	s := &Store{config: c, owner: newOwner(c.Label)}
 	s.tier = queue.New(queue.Config{
 		Package: "pglock", Store: "PostgreSQL", TTL: c.TTL, Margin: c.Margin, Logger: c.Logger, Apart: true,
 		Lost: func(queue.Ref) string { return errUnseen.Error() },
@@ -208,8 +207,8 @@ func (s *Store) deafen(ear *line, why error) {
 // hear listens, and looks at the queues in which somebody waits, until the ear breaks.
 func (s *Store) hear(ear *line) {
 	for {
-		err := ear.listen()
-		if err == nil && ear.due() {
+		due, err := ear.listen()
+		if err == nil && due {
 			err = s.lookAround(context.Background(), ear)
 		}
 		if err != nil {
@@ -224,7 +223,7 @@ func (s *Store) told(n *pgconn.Notification) {
 	verb, rest, _ := strings.Cut(n.Payload, " ")
 	who, what, _ := strings.Cut(rest, " ")
 	number, err := strconv.ParseInt(who, 10, 64)
-	for _, e := range s.all() {
+	for e := range s.entries.all {
 		switch {
 		case err != nil:
 		case verb == "waits" && e.key == number && e.session.pid != n.PID:
@@ -248,8 +247,8 @@ func (s *Store) hurry() {
 func (s *Store) lookAround(ctx context.Context, ear *line) error {
 	var waiting []*entry
 	var keys []int64
-	for _, e := range s.all() {
-		if e.waits() {
+	for e := range s.entries.all {
+		if e.token.Load() == 0 && e.queues.Load() {
 			waiting, keys = append(waiting, e), append(keys, e.key)
 		}
 	}
@@ -274,15 +273,13 @@ func (s *Store) lookAround(ctx context.Context, ear *line) error {
 }
 
 // talk asks on the ear.
-func (s *Store) talk(ctx context.Context, ear *line, c call) ([][][]byte, error) {
-	if err := ear.begin(ctx); err != nil {
-		return nil, err
-	}
-	defer ear.done()
-	rows, err := ear.ask(ear.bound, c)
-	if err != nil && !refused(err) {
-		s.deafen(ear, err)
-	}
+func (s *Store) talk(ctx context.Context, ear *line, c call) (rows [][][]byte, err error) {
+	err = ear.talk(ctx, func() (err error) {
+		if rows, err = ear.ask(ear.bound, c); err != nil && !refused(err) {
+			s.deafen(ear, err)
+		}
+		return err
+	})
 	return rows, err
 }
 
@@ -388,7 +385,7 @@ func (s *Store) Close() {
 	for _, x := range lines {
 		all.Go(x.close)
 	}
-	for _, e := range s.all() {
+	for e := range s.entries.all {
 		all.Go(e.close)
 	}
 	all.Wait()
@@ -401,32 +398,6 @@ func (s *Store) spawn(f func()) {
 	defer s.mu.Unlock()
 	if !s.closed {
 		s.tasks.Go(f)
-	}
-}
-
-func (s *Store) all() []*entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.entries))
-}
-
-func (s *Store) entry(id string) *entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.entries[id]
-}
-
-func (s *Store) add(e *entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.entries[e.id] = e
-}
-
-func (s *Store) forget(e *entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.entries[e.id] == e {
-		delete(s.entries, e.id)
 	}
 }
 

@@ -1,10 +1,13 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -19,114 +22,110 @@ type entry struct {
 	session *line
 	id      string
 	key     int64
+	arg     string // the key
 	linger  time.Duration
 	queued  time.Time
-	unseen  time.Time // since when the ear has not seen it waiting; the ear's
 
 	ended chan struct{} // closed when its wait is over; nil if it never waited
 	err   error         // how the wait has ended; valid when that is closed
 
-	mu       sync.Mutex // guards the fields below
-	token    int64      // 0 as long as it waits
-	reads    bool
-	asked    bool          // to give the lock up
-	over     bool          // given up, or lost: nobody needs the session to be looked after
-	proven   time.Duration // what the server has answered last was sent then, as far as that is more than a wait
-	ahead    int           // while it waits, as last seen
+	token  atomic.Int64 // 0 as long as it waits
+	queues atomic.Bool  // it waits, or has waited, at the server
+	reads  atomic.Bool
+	over   atomic.Bool  // given up, or lost: nobody needs the session to be looked after
+	proven atomic.Int64 // on the tier's clock, when the newest was sent that the server has answered, as far as that is more than a wait
+
+	mu       sync.Mutex // guards the fields below, and orders views
+	asked    bool       // to give the lock up
+	ahead    int        // while it waits, as last seen
 	nearest  second.Contender
-	behind   []place // those that wait, as last seen
-	attended bool    // a goroutine is at it
+	unseen   time.Time // since when it has not been seen waiting
+	behind   []place   // those that wait, as last seen
+	attended bool      // a goroutine is at it
 	later    *time.Timer
 	pause    time.Duration // until the next look, which grows
 }
 
-func (s *Store) newEntry(c queue.Command, x *line) *entry {
-	return &entry{store: s, session: x, id: c.ID, key: KeyOf(c.Path), reads: c.Reads, linger: c.Linger, queued: time.Now()}
-}
-
-// enter takes the lock if it is free and nobody waits, and otherwise says that it waits and does so.
+// enter takes the lock if it is free and nobody waits. Otherwise it waits once it is asked how it stands: who has left by then leaves
+// nothing that begins to wait. In a requeue the session of the old entry unlocks, and queues again.
 func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
-	if old := s.entry(c.Old.ID); old != nil {
-		return s.requeue(ctx, old, c)
-	}
-	x, err := s.session(ctx)
+	key := KeyOf(c.Path)
+	e := &entry{store: s, id: c.ID, key: key, arg: strconv.FormatInt(key, 10), linger: c.Linger, queued: time.Now()}
+	e.reads.Store(c.Reads)
+	old := s.entries.find(c.Old.ID)
+	err := e.sit(ctx, old)
 	if err != nil {
 		return s.failed(err)
 	}
-	e := s.newEntry(c, x)
-	if err = x.begin(ctx); err == nil {
-		var taken bool
+	taken := false
+	if old == nil {
 		taken, err = e.try()
-		switch {
-		case taken, err != nil:
-			x.done()
-		case c.Op == queue.Try:
-			x.done()
-			s.keep(x)
-			return queue.Answer{Outcome: queue.Locked, Quarantined: s.tier.Quarantine() != nil}
-		default:
-			err = e.wait(call{"announce", []string{e.text(), "tierlock 0" + e.name(false)}})
-		}
+		e.session.done()
+	} else {
+		err = e.wait(inMode("leave", old.reads.Load()))
 	}
-	if err != nil {
-		x.drop()
+	switch {
+	case err != nil:
+		e.session.drop()
 		return s.failed(err)
+	case !taken && c.Op == queue.Try:
+		s.keep(e.session)
+		return queue.Answer{Outcome: queue.Locked, Quarantined: s.tier.Quarantine() != nil}
 	}
+	s.entries.add(e)
 	return queue.Answer{Outcome: queue.Done, View: e.view(0)}
 }
 
-// requeue has a session unlock and queue again.
-func (s *Store) requeue(ctx context.Context, old *entry, c queue.Command) queue.Answer {
-	x := old.session
-	e := s.newEntry(c, x)
-	if err := x.begin(ctx); err != nil {
-		if errors.Is(err, errDropped) {
-			s.forget(old)
+// sit has the entry talk in the session of the old one, or in one that nobody uses.
+func (e *entry) sit(ctx context.Context, old *entry) (err error) {
+	if old == nil {
+		if e.session, err = e.store.session(ctx); err != nil {
+			return err
 		}
-		return s.failed(err)
+		return e.session.begin(ctx)
 	}
-	old.end()
-	s.forget(old)
-	if err := e.wait(call{inMode("leave", old.shared()), []string{e.text(), "tierlock 0" + e.name(false)}}); err != nil {
-		x.drop()
-		return s.failed(err)
+	e.session = old.session
+	if err = e.session.begin(ctx); err == nil {
+		old.end()
 	}
-	return queue.Answer{Outcome: queue.Done, View: e.view(0)}
+	if err == nil || errors.Is(err, errDropped) {
+		e.store.entries.forget(old)
+	}
+	return err
 }
 
 // try reports whether the lock is taken now.
 func (e *entry) try() (taken bool, err error) {
-	sent := e.store.tier.Now()
-	rows, err := e.session.ask(e.session.bound, call{inMode("try", e.reads), []string{e.text(), e.name(false)}})
+	e.proven.Store(int64(e.store.tier.Now()))
+	rows, err := e.session.ask(e.session.bound, call{inMode("try", e.reads.Load()), []string{e.arg, e.name(false)}})
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
-	if err = e.granted(rows, sent); err == nil {
-		e.store.add(e)
-	}
-	return true, err
+	return true, e.granted(rows)
 }
 
 // soon after the grant, a hold is no longer a short one.
 const soon = 20 * time.Millisecond
 
 // granted notes that the server has granted the lock. Its session is looked after a moment later: a short hold costs nothing.
-func (e *entry) granted(rows [][][]byte, proven time.Duration) (err error) {
+func (e *entry) granted(rows [][][]byte) error {
+	token, err := strconv.ParseInt(string(rows[0][0]), 10, 64)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.token, err = strconv.ParseInt(string(rows[0][0]), 10, 64)
-	e.proven, e.pause = proven, e.store.config.TTL/4
+	e.token.Store(token)
+	e.pause = e.store.config.TTL / 4
 	e.session.schedule(time.Now().Add(e.pause))
 	e.later = time.AfterFunc(soon, e.attendOnce)
 	return err
 }
 
-// wait sends a statement, and with it the one that waits for the lock, and returns once the first is answered. It takes the turn over.
-func (e *entry) wait(before call) error {
-	s, x := e.store, e.session
-	sent := s.tier.Now()
+// wait sends a statement that says so, and with it the one that waits for the lock, and returns once the first is answered. It takes
+// the turn over.
+func (e *entry) wait(statement string) error {
+	x := e.session
+	e.proven.Store(int64(e.store.tier.Now()))
 	x.wire.SetDeadline(time.Now().Add(x.bound))
-	p, err := x.send(before, call{inMode("lock", e.reads), []string{e.text(), e.name(false)}})
+	p, err := x.send(call{statement, []string{e.arg, "tierlock 0" + e.name(false)}}, call{inMode("lock", e.reads.Load()), []string{e.arg, e.name(false)}})
 	if err == nil {
 		_, err = answer(p)
 	}
@@ -135,16 +134,17 @@ func (e *entry) wait(before call) error {
 		return err
 	}
 	x.wire.SetDeadline(time.Time{})
-	e.proven, e.ended = sent, make(chan struct{})
-	s.add(e)
-	s.hurry()
-	s.spawn(func() { e.await(p) })
+	e.ended = make(chan struct{})
+	e.queues.Store(true)
+	e.store.entries.add(e)
+	e.store.hurry()
+	e.store.spawn(func() { e.await(p) })
 	return nil
 }
 
 // await is the end of a wait. The time for which that has lasted is no lease: after long, the server has to answer once more.
 func (e *entry) await(p *pgconn.Pipeline) {
-	x, s := e.session, e.store
+	x := e.session
 	defer x.done()
 	defer close(e.ended)
 	rows, err := answer(p)
@@ -153,45 +153,44 @@ func (e *entry) await(p *pgconn.Pipeline) {
 		err = closing
 	}
 	if err == nil {
-		err = e.granted(rows, e.proven)
+		err = e.granted(rows)
 	}
 	e.err = err
 	switch {
-	case e.isOver(): // whoever has ended it looks
+	case e.over.Load(): // whoever has ended it looks
 	case err != nil:
 		e.lose(err)
-	case e.left() < s.config.TTL/4:
+	case e.left() < e.store.config.TTL/4:
 		e.look()
 	default:
-		s.tier.Tell(e.view(e.proven))
+		e.store.tier.Tell(e.view(time.Duration(e.proven.Load())))
 	}
 }
 
 // left is for how long the lease runs as it is renewed now.
 func (e *entry) left() time.Duration {
-	s := e.store
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.proven + s.config.TTL - s.config.Margin - s.tier.Now()
+	return time.Duration(e.proven.Load()) + e.store.config.TTL - e.store.config.Margin - e.store.tier.Now()
 }
 
-// view is how the entry stands, as answered to what was sent then.
+// view is how the entry stands, as answered to what was sent then. In a quarantine nobody has the lock whom the server has granted it.
 func (e *entry) view(sent time.Duration) queue.View {
 	s := e.store
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	v := queue.View{ID: e.id, Known: true, Token: e.token, At: s.views.Add(1), Sent: sent, Reads: e.reads, Asked: e.asked}
-	if e.token == 0 {
-		v.Ahead, v.Nearest, v.Quarantined = e.ahead, e.nearest, s.tier.Quarantine() != nil
-		return v
-	}
-	calm := e.session.calm - s.tier.Now()
-	v.Has, v.Quarantined, v.Again = calm <= 0, calm > 0, s.config.TTL/50
-	if calm > 0 {
-		v.Again = min(calm, s.config.TTL/16)
+	q, reads := s.tier.Quarantine(), e.reads.Load()
+	v := queue.View{ID: e.id, Known: true, Token: e.token.Load(), At: s.views.Add(1), Sent: sent, Reads: reads, Asked: e.asked, Quarantined: q != nil}
+	switch {
+	case v.Token == 0 && !e.queues.Load():
+		v.Again = 1
+	case v.Token == 0:
+		v.Ahead, v.Nearest = e.ahead, e.nearest
+	case q != nil:
+		v.Again = min(max(time.Until(q.Until), 1), s.config.TTL/16)
+	default:
+		v.Has, v.Again = true, s.config.TTL/50
 	}
 	for _, p := range e.behind {
-		v.Behind = v.Behind || !p.reads || !e.reads
+		v.Behind = v.Behind || !p.reads || !reads
 	}
 	v.Reader = len(e.behind) > 0 && e.behind[0].reads
 	return v
@@ -201,26 +200,29 @@ func (e *entry) view(sent time.Duration) queue.View {
 // lock already and was not told. The first look may have been too early.
 func (e *entry) seen(queue []place) {
 	i := indexOf(queue, e.session.pid)
+	e.mu.Lock()
 	switch {
-	case i >= 0 && !queue[i].granted:
-		e.unseen = time.Time{}
-		e.mu.Lock()
-		if e.ahead = i; i > 0 {
-			e.nearest = queue[i-1].describe()
-		}
-		e.mu.Unlock()
-		e.store.tier.Tell(e.view(0))
-	case e.unseen.IsZero():
-		e.unseen = time.Now()
-	case time.Since(e.unseen) > e.session.bound && e.waits():
-		e.lose(errUnseen)
+	case i < 0 || queue[i].granted:
+		e.unseen = cmp.Or(e.unseen, time.Now())
+	case i > 0:
+		e.ahead, e.nearest, e.unseen = i, queue[i-1].describe(), time.Time{}
 	}
+	gone := !e.unseen.IsZero() && time.Since(e.unseen) > e.session.bound
+	e.mu.Unlock()
+	if gone && e.token.Load() == 0 {
+		e.lose(errUnseen)
+		return
+	}
+	e.store.tier.Tell(e.view(0))
 }
+
+// nearest is the time between two looks at first.
+const nearest = 2 * time.Millisecond
 
 // stir has the session of a holder look who waits, and from then on ever more rarely: whoever is expected may still be on the way. For
 // a waiter the ear looks.
 func (e *entry) stir() {
-	if e.waits() {
+	if e.token.Load() == 0 {
 		e.store.hurry()
 		return
 	}
@@ -231,12 +233,9 @@ func (e *entry) stir() {
 	e.attendOnce()
 }
 
-// nearest is the time between two looks at first.
-const nearest = 2 * time.Millisecond
-
 func (e *entry) attendOnce() {
 	e.mu.Lock()
-	begins := !e.attended && !e.over
+	begins := !e.attended && !e.over.Load()
 	e.attended = true
 	e.mu.Unlock()
 	if begins {
@@ -247,59 +246,66 @@ func (e *entry) attendOnce() {
 // attend looks after the session of a holder: it listens for the end of the connection, and has the server answer often enough for the
 // lease.
 func (e *entry) attend() {
-	x := e.session
-	for !e.isOver() {
-		if !x.due() {
-			if err := x.listen(); err != nil && !e.isOver() {
-				e.lose(err)
-			}
-			continue
+	for !e.over.Load() {
+		due, err := e.session.listen()
+		if err == nil && due {
+			err = e.session.talk(context.Background(), e.look)
 		}
-		if x.begin(context.Background()) != nil {
-			return
+		if err != nil && !e.over.Load() && !refused(err) {
+			e.lose(err)
 		}
-		if !e.isOver() {
-			e.look()
-		}
-		x.done()
 	}
 }
 
-// look asks who waits, and renews the lease. It waits for as long as that lasts: for a holder, an answer that is late is none that is
-// lost. Whoever calls it has the turn.
+// look asks who waits, and renews the lease. Whoever calls it has the turn.
 func (e *entry) look() error {
-	s, x := e.store, e.session
-	sent, asked := s.tier.Now(), time.Now()
-	rows, err := x.ask(max(e.left(), x.bound), call{"look", []string{array(e.key)}})
+	asked, sent := time.Now(), e.store.tier.Now()
+	rows, err := e.ask(call{"look", []string{array(e.key)}})
+	e.mu.Lock()
+	e.pause = min(4*e.pause, e.store.config.TTL/4)
+	e.session.schedule(asked.Add(e.pause))
+	if err == nil {
+		e.behind = slices.DeleteFunc(places(rows), func(p place) bool { return p.granted })
+	}
+	e.mu.Unlock()
+	if err == nil {
+		e.store.tier.Tell(e.view(sent))
+	}
+	return err
+}
+
+// ask waits for the answer as long as the lease lasts: for a holder, one that is late is none that is lost. Whoever has given the lock
+// up asks nothing. Whoever calls it has the turn.
+func (e *entry) ask(c call) (rows [][][]byte, err error) {
+	if e.over.Load() {
+		return nil, errDropped
+	}
+	sent := e.store.tier.Now()
+	rows, err = e.session.ask(max(e.left(), e.session.bound), c)
 	if err != nil && !refused(err) {
 		e.lose(err)
-		return err
+		return nil, err
 	}
-	e.mu.Lock()
-	e.proven, e.behind = sent, nil
-	for _, p := range places(rows) {
-		if !p.granted {
-			e.behind = append(e.behind, p)
-		}
-	}
-	e.pause = min(4*e.pause, s.config.TTL/4)
-	x.schedule(asked.Add(e.pause))
-	e.mu.Unlock()
-	s.tier.Tell(e.view(sent))
-	return nil
+	e.proven.Store(int64(sent))
+	return rows, err
 }
 
 // tend has an entry do something in its session.
 func (s *Store) tend(ctx context.Context, c queue.Command, do func(*entry) error) queue.Answer {
-	e := s.entry(c.ID)
+	e := s.entries.find(c.ID)
 	if e == nil {
 		return s.failed(errDropped) // which was told
 	}
-	if err := e.session.begin(ctx); err != nil {
-		return s.failed(err)
-	}
-	defer e.session.done()
-	if err := do(e); err != nil {
+	if e.token.Load() == 0 && !e.queues.Load() {
+		err := e.session.begin(ctx)
+		if err == nil {
+			err = e.wait("announce")
+		}
+		if err != nil {
+			e.lose(err)
+			return s.failed(err)
+		}
+	} else if err := e.session.talk(ctx, func() error { return do(e) }); err != nil {
 		return s.failed(err)
 	}
 	return queue.Answer{Outcome: queue.Done, View: e.view(0)}
@@ -318,21 +324,19 @@ func (e *entry) lookSooner() error {
 // read then get in. It is one statement. If its answer does not come, nobody knows in which mode the session has the lock, and the
 // session ends.
 func (e *entry) share() error {
-	sent := e.store.tier.Now()
-	if _, err := e.session.ask(max(e.left(), e.session.bound), call{"share", []string{e.text()}}); err != nil {
+	_, err := e.ask(call{"share", []string{e.arg}})
+	if err == nil {
+		e.reads.Store(true)
+	} else if refused(err) {
 		e.lose(err)
-		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.reads, e.proven = true, sent
-	return nil
+	return err
 }
 
 // revoke tells the owner that it is asked for the lock, and shows that it knows.
 func (e *entry) revoke(token string) {
 	e.mu.Lock()
-	news := !e.asked && e.token != 0 && strconv.FormatInt(e.token, 10) == token
+	news := !e.asked && strconv.FormatInt(e.token.Load(), 10) == token
 	e.asked = e.asked || news
 	e.mu.Unlock()
 	if !news {
@@ -340,74 +344,73 @@ func (e *entry) revoke(token string) {
 	}
 	e.store.tier.Tell(e.view(0))
 	e.store.spawn(func() {
-		x := e.session
-		if x.begin(context.Background()) != nil {
-			return
-		}
-		defer x.done()
-		if e.isOver() {
-			return
-		}
-		if _, err := x.ask(max(e.left(), x.bound), call{"name", []string{"tierlock " + token + e.name(true)}}); err != nil && !refused(err) {
-			e.lose(err)
-		}
+		e.session.talk(context.Background(), func() error {
+			_, err := e.ask(call{"name", []string{"tierlock " + token + e.name(true)}})
+			return err
+		})
 	})
 }
 
 // leave unlocks, or ends the wait. If the server has something to end after that, or its answer does not come, the session ends.
 func (s *Store) leave(ctx context.Context, c queue.Command) queue.Answer {
-	e := s.entry(c.ID)
+	e := s.entries.find(c.ID)
 	if e == nil {
 		return queue.Answer{Outcome: queue.Done} // with its session
 	}
 	e.end()
-	x, last := e.session, call{inMode("leave", e.shared()), []string{e.text(), "tierlock"}}
-	if e.waits() {
+	if e.token.Load() == 0 && !e.queues.Load() {
+		s.entries.forget(e)
+		s.keep(e.session)
+		return queue.Answer{Outcome: queue.Done}
+	}
+	x, last := e.session, call{inMode("leave", e.reads.Load()), []string{e.arg, "tierlock"}}
+	if e.token.Load() == 0 {
 		if !e.cancel() {
 			x.drop()
 		}
 		last = call{"leave-all", nil} // the lock may have been granted right before: it outlives the statement
 	}
-	if err := x.begin(ctx); err != nil && !errors.Is(err, errDropped) {
-		return s.failed(err) // a transaction is under way
-	} else if err != nil {
-		s.forget(e)
-		return queue.Answer{Outcome: queue.Done}
-	}
-	rows, err := x.ask(x.bound, last)
-	x.done()
-	s.forget(e)
 	a := queue.Answer{Outcome: queue.Done}
-	var ended *pgconn.PgError
-	switch {
-	case err != nil:
+	err := x.talk(ctx, func() error {
+		rows, err := x.ask(x.bound, last)
+		var ended *pgconn.PgError
+		if err == nil && (last.args == nil || string(rows[0][0]) == "t") {
+			s.keep(x)
+			return nil
+		}
 		x.drop()
-		if errors.As(err, &ended) && !refused(err) { // before it came to that
+		if err == nil || errors.As(err, &ended) && !refused(err) { // before it came to that
 			a.Removed = queue.Missing
 		}
-	case last.args != nil && string(rows[0][0]) != "t":
-		x.drop()
-		a.Removed = queue.Missing
-	default:
-		s.keep(x)
+		return nil
+	})
+	if err != nil && !errors.Is(err, errDropped) {
+		return s.failed(err) // a transaction is under way
 	}
+	s.entries.forget(e)
 	return a
 }
 
-// cancel asks the server to end the wait, and reports whether that did. It may grant the lock all the same, or end what comes later;
-// then the session is of no use any more.
+// cancel asks the server to end the wait, and reports whether that did. What comes before the wait has begun ends nothing, so it is
+// asked again. It may grant the lock all the same, or end what comes later; then the session is of no use any more.
 func (e *entry) cancel() bool {
-	tried := e.session.cancel()
 	e.session.wire.SetDeadline(time.Now().Add(e.session.bound))
+	for e.session.cancel() {
+		select {
+		case <-e.ended:
+			var refusal *pgconn.PgError
+			return errors.As(e.err, &refusal) && refusal.Code == "57014"
+		case <-time.After(nearest):
+		}
+	}
 	<-e.ended
-	var refusal *pgconn.PgError
-	return tried && errors.As(e.err, &refusal) && refusal.Code == "57014"
+	return false
 }
 
 // close ends the session, and with it the wait or the hold.
 func (e *entry) close() {
 	e.end()
-	if e.waits() {
+	if e.token.Load() == 0 && e.queues.Load() {
 		e.cancel()
 	}
 	e.session.close()
@@ -416,7 +419,7 @@ func (e *entry) close() {
 // lose ends an entry whose connection is of no use any more. The holder knows before that is closed.
 func (e *entry) lose(why error) {
 	e.lost(why)
-	e.store.forget(e)
+	e.store.entries.forget(e)
 	e.session.drop()
 }
 
@@ -431,29 +434,24 @@ func (e *entry) lost(why error) {
 func (e *entry) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.over = true
+	e.over.Store(true)
 	if e.later != nil {
 		e.later.Stop()
 	}
 }
 
-func (e *entry) isOver() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.over
+// entries are those of a store, by ID.
+type entries struct{ byID sync.Map }
+
+func (l *entries) add(e *entry)    { l.byID.Store(e.id, e) }
+func (l *entries) forget(e *entry) { l.byID.CompareAndDelete(e.id, e) }
+
+func (l *entries) find(id string) *entry {
+	e, _ := l.byID.Load(id)
+	found, _ := e.(*entry)
+	return found
 }
 
-func (e *entry) waits() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.token == 0
+func (l *entries) all(yield func(*entry) bool) {
+	l.byID.Range(func(_, e any) bool { return yield(e.(*entry)) })
 }
-
-func (e *entry) shared() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.reads
-}
-
-// text is the key as an argument.
-func (e *entry) text() string { return strconv.FormatInt(e.key, 10) }

@@ -41,7 +41,7 @@ func (g Guard) Tx(ctx context.Context, check func() error, f func(pgx.Tx) error)
 		return err
 	}
 	defer c.Finish()
-	e := g.store.entry(c.Ref().ID)
+	e := g.store.entries.find(c.Ref().ID)
 	if e == nil {
 		return cmp.Or(c.Err(), errDropped)
 	}
@@ -53,7 +53,7 @@ func (g Guard) Tx(ctx context.Context, check func() error, f func(pgx.Tx) error)
 	x.dying = e.lost
 	err := e.transact(ctx, c, check, f)
 	x.dying = nil
-	if x.conn.IsClosed() || e.isOver() && c.Err() != second.ErrReleased { //nolint:errorlint // nobody wraps it
+	if x.conn.IsClosed() || e.over.Load() && c.Err() != second.ErrReleased { //nolint:errorlint // nobody wraps it
 		e.lose(cmp.Or(err, errDropped))
 	}
 	switch lost := check(); {

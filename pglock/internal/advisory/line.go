@@ -1,13 +1,11 @@
 package advisory
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,7 +25,6 @@ type line struct {
 	pid   uint32   // of the server's process
 	bound time.Duration
 
-	calm    time.Duration // until when nobody is granted anything, on the tier's clock
 	calling atomic.Bool   // further dials, of requests to cancel, are permitted
 	turn    chan struct{} // has whoever talks or listens
 	dying   func(error)   // called before the driver closes the connection as a context has ended; of whoever talks
@@ -105,7 +102,6 @@ func (s *Store) dial(ctx context.Context, heard func(*pgconn.PgConn, *pgconn.Not
 		return nil, err
 	}
 	l.calling.Store(false)
-	l.calm = s.tier.Now() + calm
 	s.tier.Quarantined(calm, sent, "the server was started or promoted, and first used less than a lease ago")
 	return l, nil
 }
@@ -125,48 +121,22 @@ func (w *watcher) HandleCancel(ctx context.Context) {
 
 // prepare has the session know our statements, and asks how long the quarantine lasts.
 func (l *line) prepare(ctx context.Context, c Config) (calm time.Duration, err error) {
-	ttl := milliseconds(c.TTL)
-	p := l.conn.PgConn().StartPipeline(ctx)
-	for _, name := range slices.Sorted(maps.Keys(statements)) {
-		p.SendPrepare(name, statements[name], nil)
+	// A session that waits is not idle: only this tells that its client is gone, on systems that can.
+	l.conn.PgConn().Exec(ctx, "SET client_connection_check_interval = "+milliseconds(min(c.TTL/8, time.Second))).Close()
+	setup := "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'" // not all versions have it
+	for name, statement := range statements {
+		setup += fmt.Sprintf("; PREPARE %q AS %s", name, statement)
 	}
-	p.SendPipelineSync()
-	// What is missing in some versions and on some systems.
-	optional := map[string]string{
-		// A session that waits is not idle: only this tells that its client is gone.
-		"client_connection_check_interval": milliseconds(min(c.TTL/8, time.Second)),
-		"transaction_timeout":              "0",
-	}
-	for name, value := range optional {
-		p.SendQueryParams("SELECT set_config($1, $2, false)", [][]byte{[]byte(name), []byte(value)}, nil, nil, nil)
-		p.SendPipelineSync()
-	}
-	p.SendQueryParams("SELECT tierlock.quarantine($1), setting FROM pg_settings WHERE name = 'idle_session_timeout'", [][]byte{[]byte(ttl)}, nil, nil, nil)
-	p.SendPipelineSync()
-	if err := p.Flush(); err != nil {
+	if err := l.conn.PgConn().Exec(ctx, setup).Close(); err != nil {
 		return 0, err
 	}
-	if _, err := answer(p); err != nil {
-		return 0, err
+	ttl, granted := c.TTL.Milliseconds(), ""
+	err = l.conn.QueryRow(ctx, "SELECT tierlock.quarantine($1), setting FROM pg_settings WHERE name = 'idle_session_timeout'", pgx.QueryExecModeExec, ttl).
+		Scan(&calm, &granted)
+	if err == nil && granted != strconv.FormatInt(ttl, 10) {
+		err = fmt.Errorf("%w: it is %s ms where %d was asked for", ErrNoLease, granted, ttl)
 	}
-	for range optional {
-		var refusal *pgconn.PgError
-		if _, err := answer(p); err != nil && !errors.As(err, &refusal) {
-			return 0, err
-		}
-	}
-	rows, err := answer(p)
-	if err != nil {
-		return 0, err
-	}
-	if got := string(rows[0][1]); got != ttl {
-		return 0, fmt.Errorf("%w: it is %s ms where %s was asked for", ErrNoLease, got, ttl)
-	}
-	left, err := strconv.ParseInt(string(rows[0][0]), 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	return time.Duration(left) * time.Millisecond, p.Close()
+	return calm * time.Millisecond, err
 }
 
 // ErrNoLease says that the server would not end an idle session in time.
@@ -207,31 +177,27 @@ type call struct {
 	args      []string
 }
 
+func (c call) values() (values [][]byte) {
+	for _, arg := range c.args {
+		values = append(values, []byte(arg))
+	}
+	return values
+}
+
 func (l *line) send(calls ...call) (*pgconn.Pipeline, error) {
 	p := l.conn.PgConn().StartPipeline(context.Background())
 	for _, c := range calls {
-		values := make([][]byte, len(c.args))
-		for i, arg := range c.args {
-			values[i] = []byte(arg)
-		}
-		p.SendQueryPrepared(c.statement, values, nil, nil)
+		p.SendQueryPrepared(c.statement, c.values(), nil, nil)
 		p.SendPipelineSync() // what is answered so far is sent before the next one waits
 	}
 	return p, p.Flush()
 }
 
 // ask sends one statement, which does not wait, and returns its answer. Whoever calls it has the turn.
-func (l *line) ask(bound time.Duration, c call) (rows [][][]byte, err error) {
+func (l *line) ask(bound time.Duration, c call) ([][][]byte, error) {
 	l.wire.SetDeadline(time.Now().Add(bound))
-	p, err := l.send(c)
-	if err != nil {
-		return nil, err
-	}
-	rows, err = answer(p)
-	if err != nil && !refused(err) {
-		return nil, err
-	}
-	return rows, cmp.Or(err, p.Close())
+	r := l.conn.PgConn().ExecPrepared(context.Background(), c.statement, c.values(), nil, nil).Read()
+	return r.Rows, r.Err
 }
 
 // refused reports whether the server has answered with an error, and the connection goes on.
@@ -264,6 +230,15 @@ func (l *line) begin(ctx context.Context) error {
 
 func (l *line) done() { <-l.turn }
 
+// talk has f talk.
+func (l *line) talk(ctx context.Context, f func() error) error {
+	if err := l.begin(ctx); err != nil {
+		return err
+	}
+	defer l.done()
+	return f()
+}
+
 // interruptLocked has the listener stop.
 func (l *line) interruptLocked() {
 	if l.listening {
@@ -281,13 +256,6 @@ func (l *line) hurry(by time.Time) {
 	}
 }
 
-// due reports whether it is time to do something else.
-func (l *line) due() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !time.Now().Before(l.next)
-}
-
 func (l *line) schedule(next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -296,31 +264,31 @@ func (l *line) schedule(next time.Time) {
 
 var errDropped = errors.New("the connection is closed")
 
-// listen returns when it is time to do something else, or somebody wants to talk. An error says that
-// the connection is broken.
-func (l *line) listen() error {
+// listen returns when it is time to do something else, which it reports, or somebody wants to talk. An error says that the connection
+// is broken.
+func (l *line) listen() (due bool, err error) {
 	l.turn <- struct{}{}
 	defer l.done()
 	l.mu.Lock()
-	if l.closed || l.wanted > 0 || !time.Now().Before(l.next) {
+	if due = !time.Now().Before(l.next); l.closed || due || l.wanted > 0 {
 		defer l.mu.Unlock()
 		if l.closed {
-			return errDropped
+			err = errDropped
 		}
-		return nil
+		return due, err
 	}
 	l.wire.SetDeadline(l.next)
 	l.listening = true
 	l.mu.Unlock()
-	err := l.conn.PgConn().WaitForNotification(context.Background())
+	err = l.conn.PgConn().WaitForNotification(context.Background())
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.listening = false
-	l.mu.Unlock()
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		return nil
+		err = nil
 	}
-	return err
+	return !time.Now().Before(l.next), err
 }
 
 // cancel asks the server to end the statement under way, and reports whether it has tried to.
@@ -344,11 +312,10 @@ func (l *line) drop() {
 func (l *line) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), l.bound)
 	defer cancel()
-	if l.begin(ctx) == nil {
+	l.talk(ctx, func() error {
 		l.wire.SetDeadline(time.Now().Add(l.bound))
-		l.conn.PgConn().Close(ctx)
-		l.done()
-	}
+		return l.conn.PgConn().Close(ctx)
+	})
 	l.drop()
 }
 

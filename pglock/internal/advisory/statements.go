@@ -1,16 +1,16 @@
 package advisory
 
-import "strings"
+import "fmt"
 
 // The statements, by the names under which each session has them prepared. $1 is a key; a name
 // is what pg_stat_activity shows of a session, behind its token.
 //
 // A token is drawn once the lock is granted, so that it is greater than all before.
 var statements = map[string]string{
-	"try":         try("pg_try_advisory_lock"),
-	"try-shared":  try("pg_try_advisory_lock_shared"),
-	"lock":        lock("pg_advisory_lock"),
-	"lock-shared": lock("pg_advisory_lock_shared"),
+	"try":         lock("pg_try_advisory_lock", "WHERE granted"),
+	"try-shared":  lock("pg_try_advisory_lock_shared", "WHERE granted"),
+	"lock":        lock("pg_advisory_lock", ""),
+	"lock-shared": lock("pg_advisory_lock_shared", ""),
 
 	"leave":        "SELECT pg_advisory_unlock($1), set_config('application_name', $2, false)",
 	"leave-shared": "SELECT pg_advisory_unlock_shared($1), set_config('application_name', $2, false)",
@@ -34,16 +34,10 @@ var statements = map[string]string{
 		AND k.key = ANY ($1::bigint[]) ORDER BY l.granted DESC, l.waitstart, l.pid`,
 }
 
-func try(function string) string {
-	return strings.ReplaceAll(`WITH l AS MATERIALIZED (SELECT FUNCTION($1) AS granted),
-		t AS MATERIALIZED (SELECT nextval('tierlock.token') AS token FROM l WHERE granted)
-		SELECT token, set_config('application_name', 'tierlock ' || token || $2, false) FROM t`, "FUNCTION", function)
-}
-
-func lock(function string) string {
-	return strings.ReplaceAll(`WITH l AS MATERIALIZED (SELECT FUNCTION($1)),
-		t AS MATERIALIZED (SELECT nextval('tierlock.token') AS token FROM l)
-		SELECT token, set_config('application_name', 'tierlock ' || token || $2, false) FROM t`, "FUNCTION", function)
+func lock(function, granted string) string {
+	return fmt.Sprintf(`WITH l AS MATERIALIZED (SELECT %s($1) AS granted),
+		t AS MATERIALIZED (SELECT nextval('tierlock.token') AS token FROM l %s)
+		SELECT token, set_config('application_name', 'tierlock ' || token || $2, false) FROM t`, function, granted)
 }
 
 // inMode is the statement for those that share the lock, or for the others.
