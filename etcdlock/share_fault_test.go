@@ -29,7 +29,8 @@ func TestReaderTrustsNoHeadsThatHideOthers(t *testing.T) {
 		{"more unknown", &etcdserverpb.RangeResponse{Kvs: []*mvccpb.KeyValue{shared(1)}, More: true}, false},
 		{"more behind", &etcdserverpb.RangeResponse{Kvs: []*mvccpb.KeyValue{shared(10)}, More: true}, true},
 	} {
-		if first := firstBy([]*etcdserverpb.ResponseOp{{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: r.heads}}}, ref); first != r.first {
+		head := &etcdserverpb.ResponseOp{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: r.heads}}
+		if first := firstBy([]*etcdserverpb.ResponseOp{head}, ref); first != r.first {
 			t.Errorf("%s: first %v", r.what, first)
 		}
 	}

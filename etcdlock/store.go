@@ -234,8 +234,8 @@ func (s *store) checkVersions() {
 		status, err := s.client.Status(ctx, endpoint)
 		cancel()
 		if err == nil && version.TooOld(status.Version) {
-			s.options.logger.Warn("etcdlock: a server is too old to keep its word about leases: a lock may be given away before its holder knows. It should be "+version.Needed,
-				"endpoint", endpoint, "version", status.Version)
+			s.options.logger.Warn("etcdlock: a server is too old to keep its word about leases: "+
+				"a lock may be given away before its holder knows. It should be "+version.Needed, "endpoint", endpoint, "version", status.Version)
 		}
 	}
 }
