@@ -6,10 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -193,3 +195,42 @@ func TestWhatIsNotPermittedFailsAtOnce(t *testing.T) {
 }
 
 func errorOf[T any](_ T, err error) error { return err }
+
+func TestMirrorTellsNothingOfAPlaceThatIsYounger(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	ref := queue.Ref{Path: lockPath(t), ID: "x", Token: 10}
+	m := &mirror{store: p.store, path: ref.Path, revision: 9}
+	m.tellLocked(ref, 0)
+	if n := p.records.count("", queue.Unknown); n != 0 {
+		t.Error("told that it is gone")
+	}
+	m.revision = 10
+	m.tellLocked(ref, 0)
+	if n := p.records.count("", queue.Unknown); n != 1 {
+		t.Errorf("told %d times", n)
+	}
+}
+
+// A look, or an event, may come behind the answer to a write that it does not know of.
+func TestMirrorKeepsWhatWasWrittenSince(t *testing.T) {
+	t.Parallel()
+	ref := queue.Ref{Path: "/x", ID: "a", Token: 1}
+	key := func(modified int64, value string) *mvccpb.KeyValue {
+		return &mvccpb.KeyValue{Key: []byte("/x/a"), Value: []byte(value), CreateRevision: 1, ModRevision: modified}
+	}
+	before, written := key(2, `{"v":1,"revoke":true}`), key(3, `{"v":1,"revoke":true,"shared":true}`)
+	for what, late := range map[string]func(*mirror){
+		"look":  func(m *mirror) { m.replace(2, []place{placeOf(before)}, 0) },
+		"event": func(m *mirror) { m.apply([]*clientv3.Event{{Kv: before}}) },
+	} {
+		m := &mirror{path: "/x", revision: 1, places: []place{placeOf(key(1, `{"v":1}`))}}
+		if v := m.write(ref, placeOf(written)); !v.Reads {
+			t.Errorf("%s: %+v, want that it reads", what, v)
+		}
+		late(m)
+		if p := m.placeOf(ref); !p.Shared || m.revision != 2 {
+			t.Errorf("%s: %+v at %d, want what was written, at 2", what, p, m.revision)
+		}
+	}
+}
