@@ -8,9 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/memory"
-	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
 )
 
 // A stay is a run of turns of one process.
@@ -61,12 +60,12 @@ func TestBudgetIsKept(t *testing.T) { // I11
 		{"shorter than a turn for each", []tier.Option{tier.WithHandOff(time.Millisecond)}, time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
-				s.Script(func(_ string, c queue.Command) (f memory.Fault) {
-					if c.Op == queue.Enter {
-						f.Before = 3 * time.Millisecond
+			zkMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
+				s.Intercept(func(f *zktest.Frame) zktest.Action {
+					if f.Stage == zktest.Request && f.Op == zktest.OpMulti && !heartbeat(f) {
+						return zktest.Delay(3 * time.Millisecond)
 					}
-					return f
+					return zktest.Pass
 				})
 				for _, s := range crowd(t, process(c.opts...), process(c.opts...), process(c.opts...)) {
 					if d := s.end.Sub(s.begin); d < c.budget || d > c.budget+2*time.Millisecond {
@@ -78,19 +77,25 @@ func TestBudgetIsKept(t *testing.T) { // I11
 	}
 }
 
-// Looking costs a command.
+// Looking costs a read and a watch, which fires whenever the queue changes.
 func TestNobodyLooksForOthersWhereNobodyWaitsLocally(t *testing.T) {
-	metered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
+	zkMetered(t, func(t *testing.T, _ *zktest.Server, m *zkMeter, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
-		for op, take := range map[queue.Op]func(context.Context) (*tier.Hold, error){queue.Enter: mu.Acquire, queue.Try: mu.TryAcquire} {
+		release(t, acquire(t, mu)) // creates the parents
+		for _, c := range []struct {
+			name  string
+			take  func(context.Context) (*tier.Hold, error)
+			lists int
+		}{{"Acquire", mu.Acquire, 1}, {"TryAcquire", mu.TryAcquire, 2}} {
 			m.take()
-			hold, err := take(soon(t))
+			hold, err := c.take(soon(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if ops := m.take(); !slices.Equal(ops, []queue.Op{op}) {
-				t.Errorf("commands %v, want %s alone", ops, op)
+			lists := slices.DeleteFunc(m.take(), func(op zktest.Op) bool { return op != zktest.OpGetChildren2 })
+			if len(lists) != c.lists {
+				t.Errorf("%s: the queue was listed %d times, want %d", c.name, len(lists), c.lists)
 			}
 			release(t, hold)
 		}
@@ -99,7 +104,7 @@ func TestNobodyLooksForOthersWhereNobodyWaitsLocally(t *testing.T) {
 
 // In strict order it is of no use to know who waits elsewhere.
 func TestStrictOrderLooksForNobody(t *testing.T) {
-	metered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
+	zkMetered(t, func(t *testing.T, _ *zktest.Server, m *zkMeter, process func(...tier.Option) *tier.Mutex) {
 		mu := process(tier.WithHandOff(0))
 		hold := acquire(t, mu)
 		m.take()
@@ -111,10 +116,12 @@ func TestStrictOrderLooksForNobody(t *testing.T) {
 			release(t, hold)
 			hold = next.granted(t)
 			synctest.Wait()
-			if ops := m.take(); !slices.Equal(ops, []queue.Op{queue.Enter}) {
-				t.Fatalf("sent for the turn: %v, want one command", ops)
+			if ops := m.take(); !slices.Equal(sorted(ops), sorted([]zktest.Op{zktest.OpMulti, zktest.OpGetChildren2})) {
+				t.Fatalf("sent for the turn: %v, want one transaction and one look at the queue", ops)
 			}
 		}
 		release(t, hold)
 	})
 }
+
+func sorted(ops []zktest.Op) []zktest.Op { return slices.Sorted(slices.Values(ops)) }

@@ -11,6 +11,7 @@ import (
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestTryAcquireSendsNothingWhileTheGateIsTaken(t *testing.T) {
@@ -113,11 +114,29 @@ func TestWaiterBehindTryAcquireIsServed(t *testing.T) {
 	})
 }
 
+// zkHanging starts a TryAcquire whose first read is answered only when answer is closed.
+func zkHanging(ctx context.Context, t *testing.T, srv *zktest.Server, mu *tier.Mutex) (a *acquisition, answer chan struct{}) {
+	t.Helper()
+	answer = make(chan struct{})
+	srv.Intercept(func(f *zktest.Frame) zktest.Action {
+		if f.Stage == zktest.Reply && f.Op == zktest.OpGetChildren2 {
+			<-answer
+		}
+		return zktest.Pass
+	})
+	a = &acquisition{done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		a.hold, a.err = mu.TryAcquire(ctx)
+	}()
+	return a.blocked(t), answer
+}
+
 // Its holder owes other processes what any owner does, however early somebody waited for it.
 func TestBudgetRunsWhileTheHolderOfATryAcquireIsWaitedFor(t *testing.T) { // I11
-	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+	zkMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(), process()
-		try, answer := hanging(soon(t), t, s, mu)
+		try, answer := zkHanging(soon(t), t, s, mu)
 		waiter := start(soon(t), mu).blocked(t)
 		close(answer)
 		hold := try.granted(t)

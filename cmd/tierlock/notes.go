@@ -10,8 +10,7 @@ var notes = map[string]string{
 	"ls": `the locks may be tierlock's or other libraries'. It reads one node for each path that it
 looks at, one for each lock, and three for each semaphore.`,
 	"who": `it knows contenders of tierlock, Curator, kazoo and zk.Lock by the names of their nodes,
-and shows the other children of the path, too. Of a semaphore, tierlock's or Curator's, it shows who
-has how many permits, and who waits for some.
+and shows the other children of the path, too. Semaphores are tierlock's or Curator's.
 STATE is what the rules of each library make of the order: not all of them wait for all others, so
 several can hold. "perhaps" is a kazoo lock that waits only with extra_lock_patterns=["lock-"]. The
 node of one that was asked for the lock no longer says whose it is.`,

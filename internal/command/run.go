@@ -90,7 +90,10 @@ const runUsage = "[-n | -w TIME] [flags] PATH -- COMMAND [ARGUMENT…]"
 
 func runSubcommand() *subcommand {
 	o := newRunOptions()
-	return &subcommand{name: "run", usage: runUsage, about: "run a command while holding a lock, or permits of a semaphore", help: runHelp, flags: o.flags, run: o.run}
+	return &subcommand{
+		name: "run", usage: runUsage, about: "run a command while holding a lock, or permits of a semaphore", help: runHelp,
+		flags: o.flags, run: o.run,
+	}
 }
 
 // keepSubcommand is the other process of run; see [keeper].

@@ -33,7 +33,8 @@ func TestASemaphoreIsShownAsOne(t *testing.T) {
 	}
 	s := &screen{path: "/", store: "Store"}
 	text := strings.Join(s.lines(inspect.Sight{Complete: true, Queues: []*inspect.Queue{q}}, 24), "\n")
-	if want := "\n/pool/db  1     -         4 of 5 permits in use: 3 by h pid 7, 1 by h pid 8\n"; !strings.Contains(text, want) || strings.Count(text, "/pool/db") != 1 {
+	want := "\n/pool/db  1     -         4 of 5 permits in use: 3 by h pid 7, 1 by h pid 8\n"
+	if !strings.Contains(text, want) || strings.Count(text, "/pool/db") != 1 {
 		t.Errorf("want %q in\n%s", want, text)
 	}
 	event := inspect.Event{What: inspect.Taken, Path: q.Path, Semaphore: q.Semaphore, Waiting: 1}

@@ -30,7 +30,7 @@ func watchSubcommand() *subcommand {
 		name:  "watch",
 		usage: "[-every DURATION] [-http HOST:PORT] PATH",
 		about: "follow the locks below a path, live or as a page",
-		help: `Follows the lock at PATH and those below it, until it is interrupted: on a terminal as a table
+		help: `Follows the locks and semaphores at PATH and below it, until it is interrupted: on a terminal as a table
 that is drawn again, else as one line for each change, with -o json as one object. It outlives the
 connection, and says when it has lost it.
 

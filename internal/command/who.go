@@ -16,7 +16,8 @@ func whoSubcommand() *subcommand {
 		usage: "PATH",
 		about: "show who holds a lock, and who waits for whom",
 		help: `Shows the queue for the lock at PATH: who contends, with what they say of themselves. However
-many goroutines of a tierlock process hold the lock to read, the process is one of them.
+many goroutines of a tierlock process hold the lock to read, the process is one of them. Of a semaphore
+it shows who has how many permits, and who waits for some.
 
   tierlock who /jobs/report
 

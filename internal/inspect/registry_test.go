@@ -158,14 +158,17 @@ func TestARegistryTellsWhoHasPermits(t *testing.T) {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if w := q.Semaphore.Queue; len(w) != 2 || w[0].Label != "first" || w[0].State != inspect.Next || w[1].State != inspect.Waits || w[1].Behind != w[0].Node {
+		w := q.Semaphore.Queue
+		if len(w) != 2 || w[0].Label != "first" || w[0].State != inspect.Next || w[1].State != inspect.Waits || w[1].Behind != w[0].Node {
 			t.Errorf("waiting: %+v", w)
 		}
-		if l, err := r.List(t.Context(), "/", 9, false); err != nil || len(l.Locks) != 1 || *l.Locks[0].Permits != q.Semaphore.Permits || l.Locks[0].Queue != 2 {
+		l, err := r.List(t.Context(), "/", 9, false)
+		if err != nil || len(l.Locks) != 1 || *l.Locks[0].Permits != q.Semaphore.Permits || l.Locks[0].Queue != 2 {
 			t.Errorf("listed: %+v, %v", l, err)
 		}
 		report, err := r.Examine(t.Context(), path, func(context.Context, *inspect.Report) error { return nil })
-		if err != nil || len(report.Findings) != 1 || report.Findings[0].Text != "a semaphore, 4 of 5 permits in use, 2 in the queue for permits" {
+		want = "a semaphore, 4 of 5 permits in use, 2 in the queue for permits"
+		if err != nil || len(report.Findings) != 1 || report.Findings[0].Text != want {
 			t.Errorf("examined: %+v, %v", report, err)
 		}
 	})

@@ -103,6 +103,29 @@ func TestRequeueWhoseEnterIsLost(t *testing.T) {
 	}
 }
 
+// Whoever comes next would queue behind it.
+func TestFailedRequeueReturnsWhenTheOldContenderIsGone(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		old := f.acquire(second.Exclusive)
+		f.then(Enter, func(context.Context, Command, func() Answer) Answer {
+			time.Sleep(100 * time.Millisecond)
+			return Answer{Outcome: Failed, Err: errRefused}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := f.claim(second.Exclusive).Requeue(ctx, old, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		f.mu.Lock()
+		if f.places[old.id] != 0 {
+			t.Error("the old one still queues")
+		}
+		f.mu.Unlock()
+		time.Sleep(ttl)
+		f.none()
+	})
+}
+
 func TestRequeueThatFindsTheOldContender(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer       Answer

@@ -195,6 +195,7 @@ func TestWhoFollows(t *testing.T) {
 		"asks":      {func(_ *fake, h *Contender) { h.Revoked() }, follow},
 		"listens":   {func(_ *fake, h *Contender) { h.Contested().C(); h.Revoked() }, follow},
 		"waits":     {func(f *fake, _ *Contender) {}, follow},
+		"too late":  {func(_ *fake, h *Contender) { h.Release(); h.Revoked(); h.Contested().C(); time.Sleep(ttl) }, nil},
 		"after all": {func(_ *fake, h *Contender) { h.Revoked(); h.Release(); h.Revoked(); time.Sleep(ttl) }, both},
 	} {
 		t.Run(name, func(t *testing.T) {

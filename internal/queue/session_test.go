@@ -340,6 +340,31 @@ func TestSessionOfAnEndedTierIsOver(t *testing.T) {
 	})
 }
 
+// The end may come at any line.
+func TestEndMeanwhile(t *testing.T) {
+	playFollowed(t, func(t *testing.T, f *fake) {
+		old := f.acquire(second.Exclusive)
+		old.Revoked()
+		f.meanwhile = f.End // as it is given up
+		if _, err := f.claim(second.Exclusive).Requeue(t.Context(), old, nil); !errors.Is(err, second.ErrClosed) {
+			t.Error(err)
+		}
+		begun := time.Now()
+		if err := old.AwaitRelease(); err != nil || time.Since(begun) != 0 {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+		f.Tier.Close()
+	})
+	play(t, Config{Apart: true}, func(t *testing.T, f *fake) {
+		f.meanwhile = f.End // as it is named
+		c, err := f.claim(second.Exclusive).(*claim).newContender(t.Context(), true)
+		if err == nil && !c.lost() {
+			t.Error("a contender of a closed tier can become a holder")
+		}
+		f.Tier.Close()
+	})
+}
+
 // Turns leave nothing behind, whatever becomes of their commands.
 func TestTurnsLeaveNothing(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {

@@ -29,6 +29,8 @@ type fake struct {
 	places map[string]int64 // tokens of those who queue, by ID
 	reader bool             // one queues right behind
 	told   []string         // of Follow and Unfollow
+
+	meanwhile func() // during Name and Unfollow
 }
 
 // A reply is what becomes of one command.
@@ -37,7 +39,7 @@ type reply func(ctx context.Context, c Command, usual func() Answer) Answer
 type follower struct{ *fake }
 
 func (f follower) Follow(r Ref)   { f.tell("follow " + r.ID) }
-func (f follower) Unfollow(r Ref) { f.tell("unfollow " + r.ID) }
+func (f follower) Unfollow(r Ref) { f.tell("unfollow " + r.ID); f.meanwhile() }
 
 func (f *fake) tell(s string) {
 	f.mu.Lock()
@@ -68,7 +70,7 @@ func playFollowed(t *testing.T, test func(*testing.T, *fake)) {
 }
 
 func newFake(t *testing.T, config Config) *fake {
-	f := &fake{TB: t, next: make(map[Op][]reply), places: make(map[string]int64)}
+	f := &fake{TB: t, next: make(map[Op][]reply), places: make(map[string]int64), meanwhile: func() {}}
 	f.log, config.Logger = logtest.New(slog.LevelDebug)
 	config.Package, config.Store, config.TTL = "fake", "Fake", ttl
 	config.Lost = func(r Ref) string { return r.ID + " was removed" }
@@ -77,7 +79,11 @@ func newFake(t *testing.T, config Config) *fake {
 }
 
 func (f *fake) CheckPath(string) error { return nil }
-func (f *fake) Name(string) string     { return fmt.Sprint("c", f.count()) }
+
+func (f *fake) Name(string) string {
+	f.meanwhile()
+	return fmt.Sprint("c", f.count())
+}
 
 // Close may be the store's or, by a test, the tier's.
 func (f *fake) Close() {

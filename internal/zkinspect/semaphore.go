@@ -63,7 +63,8 @@ func contentOf(ctx context.Context, client *zklock.Client, path string) (string,
 }
 
 // glanceAtSemaphore reads who has permits and the queue for them, of which before is the last glance; nil if there is no semaphore.
-func glanceAtSemaphore(ctx context.Context, client *zklock.Client, path string, children []string, before memory) (*inspect.Semaphore, memory, error) {
+func glanceAtSemaphore(ctx context.Context, client *zklock.Client, path string, children []string, before memory) (
+	*inspect.Semaphore, memory, error) {
 	permits, nodes, err := count(ctx, client, path, children)
 	if permits == nil || err != nil {
 		return nil, memory{}, err
@@ -91,7 +92,8 @@ func glanceAtSemaphore(ctx context.Context, client *zklock.Client, path string, 
 }
 
 // readLeases reads the nodes of permits that are still there and were not known before, in the order in which they were taken.
-func readLeases(ctx context.Context, client *zklock.Client, path string, nodes []string, before []zklock.Contender) ([]zklock.Contender, error) {
+func readLeases(ctx context.Context, client *zklock.Client, path string, nodes []string, before []zklock.Contender) (
+	[]zklock.Contender, error) {
 	known := make(map[string]zklock.Contender)
 	for _, c := range before {
 		known[c.Node] = c

@@ -210,7 +210,8 @@ func readersTogether(t *testing.T, s Site) {
 	p.Says(" and 1 more\n")
 	writer := s.start(t, Under("", "/data", stage.Command()...)...)
 	Eventually(t, "a contender", func() bool { return len(s.who(t, "/data")) == 3 })
-	if queue := s.who(t, "/data"); queue[0].State != "holds" || queue[1].State != "holds" || queue[1].Kind != "tierlock-read" || queue[2].State != "waits" {
+	queue := s.who(t, "/data")
+	if queue[0].State != "holds" || queue[1].State != "holds" || queue[1].Kind != "tierlock-read" || queue[2].State != "waits" {
 		t.Errorf("the queue is %+v, want two that read, and one that waits", queue)
 	}
 	p = s.start(t, Under("-s -n", "/data", stage.Command()...)...)
@@ -268,7 +269,8 @@ func permitsAreShared(t *testing.T, s Site) {
 	p.Says(fmt.Sprintf("next is process %d on ", whole.Keeper()))
 	pid := func(p *Tool) string { return fmt.Sprintf(`\S+ pid %d run \S+`, p.Keeper()) }
 	s.want(t, "ls /permits", 0, `(?m)^/permits/db +1 +- +4 of 5 permits in use$`)
-	s.want(t, "who /permits/db", 0, "/permits/db: 4 of 5 permits in use", `(?m)^3 .* `+pid(first), `(?m)^1 .* `+pid(second), "waiting for permits", `next +tierlock .*`+pid(whole))
+	s.want(t, "who /permits/db", 0, "/permits/db: 4 of 5 permits in use", `(?m)^3 .* `+pid(first), `(?m)^1 .* `+pid(second),
+		"waiting for permits", `next +tierlock .*`+pid(whole))
 	s.want(t, "who /permits/db -o json", 0, `"permits": 5,\s+"in_use": 4`)
 	watch.Prints(watch.Stdout, `/permits/db 4 of 5 permits in use: 3 by `+pid(first)+`, 1 by `+pid(second)+`; 1 process waits$`)
 	s.want(t, "revoke /permits/db", 1, "permits cannot be asked for")

@@ -187,8 +187,8 @@ func show(path string, q *inspect.Queue, h *history) lock {
 		contenders = slices.Concat(contenders, s.Queue)
 		l.Holding += len(s.Shares)
 		for i := range s.Shares[:min(len(s.Shares), maxHolders)] {
-			c := s.Shares[i].Owner()
-			l.Holders = append(l.Holders, someone{Who: name(c), State: string(c.State), Age: ageOf(c), Permits: inspect.CountPermits(s.Shares[i].Count)})
+			c, permits := s.Shares[i].Owner(), inspect.CountPermits(s.Shares[i].Count)
+			l.Holders = append(l.Holders, someone{Who: name(c), State: string(c.State), Age: ageOf(c), Permits: permits})
 		}
 	}
 	names := make(map[string]string) // by node
