@@ -205,6 +205,21 @@ func TestRequeueThatCannotBegin(t *testing.T) {
 	}
 }
 
+// Who has never entered has nothing to remove.
+func TestTryThatIsLockedIsOneCommand(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		f.then(Try, says(Answer{Outcome: Locked}))
+		if _, err := f.claim(second.Exclusive).TryAcquire(t.Context()); !errors.Is(err, second.ErrLocked) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := len(f.ops(Try, Leave)); n != 1 {
+			t.Errorf("%d commands", n)
+		}
+		f.none()
+	})
+}
+
 func TestGrantIsGivenUpOnce(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		l := f.claim(second.Exclusive)

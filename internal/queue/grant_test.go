@@ -109,6 +109,20 @@ func TestLossIsSeenByTheClock(t *testing.T) {
 	})
 }
 
+func TestReleaseReadsTheClock(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		for range 100 {
+			f.then(Beat, never)
+		}
+		h.StopWatchdog()
+		time.Sleep(ttl)
+		if err := h.Release(); second.CauseOf(err) != second.ByLease {
+			t.Errorf("Release: %v, want that the lease ran out", err)
+		}
+	})
+}
+
 // Readers behind a writer that waits to let them in are seen; whoever waits to share is told of the end.
 func TestShareEndsWithTheGrant(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {

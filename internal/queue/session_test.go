@@ -40,6 +40,25 @@ func TestSessionThatEnds(t *testing.T) {
 	})
 }
 
+// Whoever waits is told nothing by the store of a session that has ended.
+func TestWaiterHearsOfTheEndOfItsSession(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			a := usual()
+			a.View.Has = false
+			return a
+		})
+		f.then(Beat, f.expired)
+		begun := time.Now()
+		h := f.acquire(second.Exclusive)
+		if d := time.Since(begun); d > ttl/4+100*time.Millisecond {
+			t.Errorf("it enters again after %v", d)
+		}
+		h.Release()
+		f.none()
+	})
+}
+
 // What counts is the TTL that the store grants.
 func TestTTLIsTheStores(t *testing.T) {
 	const granted = 4 * ttl
@@ -144,9 +163,11 @@ func TestAudit(t *testing.T) {
 				}
 			}()
 			late = f.acquire(second.Exclusive) // listed, and enrolled since the audit began
-			return usual()
+			a := usual()
+			time.Sleep(time.Millisecond)
+			return a
 		})
-		time.Sleep(ttl/4 + time.Millisecond)
+		time.Sleep(ttl/4 + 10*time.Millisecond)
 		drops := f.ops(Drop)
 		if len(drops) != 1 || len(drops[0].Among) != 1 || drops[0].Among[0].ID != "stray" || strays() != 0 {
 			t.Errorf("dropped %+v", drops)
