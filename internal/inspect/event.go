@@ -76,7 +76,11 @@ func changes(before, after *Queue) []Event {
 			add(Asked, c, 0)
 		}
 	}
-	if p := after.Semaphore; p != nil && before.Semaphore.differs(p) {
+	p := after.Semaphore
+	if p == nil && before.Semaphore != nil { // where it is known only as long as somebody is there
+		p = &Semaphore{Permits: Permits{All: before.Semaphore.All}, Shares: []Share{}, Queue: []Contender{}}
+	}
+	if p != nil && before.Semaphore.differs(p) {
 		events = append(events, Event{Time: after.At, What: Taken, Path: after.Path, Semaphore: p, Waiting: len(p.Queue)})
 	}
 	return events

@@ -149,7 +149,7 @@ func (f *Follower) find(ctx context.Context) ([]string, error) {
 		paths[f.Path] = true
 	}
 	for path, q := range f.queues {
-		if len(q.Contenders) > 0 {
+		if len(q.Contenders) > 0 || q.Semaphore != nil {
 			paths[path] = true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -125,18 +126,22 @@ func TestARegistryListsAndExamines(t *testing.T) {
 	})
 }
 
+// inMemory connects another process to a server in memory.
+func inMemory(t *testing.T, server *memory.Server, label string) *tier.Registry {
+	t.Helper()
+	locks, err := tier.New(server.Dial(label, 3*time.Second, nil).Tier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	return locks
+}
+
 // A semaphore is none of the locks: it has permits, which several have, and those who wait for some.
 func TestARegistryTellsWhoHasPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memory.NewServer()
-		process := func(label string) *tier.Registry {
-			locks, err := tier.New(server.Dial(label, 3*time.Second, nil).Tier)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { locks.Close() })
-			return locks
-		}
+		process := func(label string) *tier.Registry { return inMemory(t, server, label) }
 		a, b := process("a").Semaphore(path, 5), process("b").Semaphore(path, 5)
 		for _, pool := range []*tier.Semaphore{a, b, a, a} {
 			if _, err := pool.Acquire(t.Context(), 1); err != nil {
@@ -170,6 +175,51 @@ func TestARegistryTellsWhoHasPermits(t *testing.T) {
 		want = "a semaphore, 4 of 5 permits in use, 2 in the queue for permits"
 		if err != nil || len(report.Findings) != 1 || report.Findings[0].Text != want {
 			t.Errorf("examined: %+v, %v", report, err)
+		}
+	})
+}
+
+// Where a semaphore is known only as long as somebody is there, a follower still tells that its permits are free, also if it looks for
+// new locks just then.
+func TestAFollowerTellsThatPermitsAreFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := memory.NewServer()
+		process := func(label string) *tier.Registry { return inMemory(t, server, label) }
+		pool, other := process("billing").Semaphore(path, 3), "/locks/other"
+		r := inspect.Registry{Locks: process("operator"), Paths: func(context.Context, string, int) ([]string, int, bool, error) {
+			paths := []string{other}
+			if len(server.Queue("permits of "+path)) > 0 {
+				paths = append(paths, path)
+			}
+			return paths, 2, true, nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		var told []string
+		end := make(chan error, 1)
+		f := inspect.Follower{Reader: r, Path: "/", Every: time.Second, Limit: 9}
+		go func() {
+			end <- f.Follow(ctx, func(s inspect.Sight) {
+				for _, e := range s.Events {
+					told = append(told, e.Semaphore.Sum(func(c *inspect.Contender) string { return c.Label }))
+				}
+			})
+		}()
+		for range 6 { // so that the search, each five looks, comes at any of the changes
+			permits, err := pool.Acquire(ctx, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5500 * time.Millisecond)
+			if err := permits.Release(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5500 * time.Millisecond)
+		}
+		cancel()
+		<-end
+		want := slices.Repeat([]string{"2 of 3 permits in use: 2 by billing", "0 of 3 permits in use"}, 6)
+		if !slices.Equal(told, want) {
+			t.Errorf("got %q, want %q", told, want)
 		}
 	})
 }
