@@ -125,7 +125,8 @@ func (e *entry) wait(statement string) error {
 	x := e.session
 	e.proven.Store(int64(e.store.tier.Now()))
 	x.wire.SetDeadline(time.Now().Add(x.bound))
-	p, err := x.send(call{statement, []string{e.arg, "tierlock 0" + e.name(false)}}, call{inMode("lock", e.reads.Load()), []string{e.arg, e.name(false)}})
+	says := call{statement, []string{e.arg, "tierlock 0" + e.name(false)}}
+	p, err := x.send(says, call{inMode("lock", e.reads.Load()), []string{e.arg, e.name(false)}})
 	if err == nil {
 		_, err = answer(p)
 	}
@@ -178,7 +179,8 @@ func (e *entry) view(sent time.Duration) queue.View {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	q, reads := s.tier.Quarantine(), e.reads.Load()
-	v := queue.View{ID: e.id, Known: true, Token: e.token.Load(), At: s.views.Add(1), Sent: sent, Reads: reads, Asked: e.asked, Quarantined: q != nil}
+	v := queue.View{ID: e.id, Known: true, Token: e.token.Load(), At: s.views.Add(1), Sent: sent,
+		Reads: reads, Asked: e.asked, Quarantined: q != nil}
 	switch {
 	case v.Token == 0 && !e.queues.Load():
 		v.Again = 1

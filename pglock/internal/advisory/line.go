@@ -131,8 +131,8 @@ func (l *line) prepare(ctx context.Context, c Config) (calm time.Duration, err e
 		return 0, err
 	}
 	ttl, granted := c.TTL.Milliseconds(), ""
-	err = l.conn.QueryRow(ctx, "SELECT tierlock.quarantine($1), setting FROM pg_settings WHERE name = 'idle_session_timeout'", pgx.QueryExecModeExec, ttl).
-		Scan(&calm, &granted)
+	const both = "SELECT tierlock.quarantine($1), setting FROM pg_settings WHERE name = 'idle_session_timeout'"
+	err = l.conn.QueryRow(ctx, both, pgx.QueryExecModeExec, ttl).Scan(&calm, &granted)
 	if err == nil && granted != strconv.FormatInt(ttl, 10) {
 		err = fmt.Errorf("%w: it is %s ms where %d was asked for", ErrNoLease, granted, ttl)
 	}
@@ -140,8 +140,8 @@ func (l *line) prepare(ctx context.Context, c Config) (calm time.Duration, err e
 }
 
 // ErrNoLease says that the server would not end an idle session in time.
-var ErrNoLease = errors.New("the session does not have the idle_session_timeout that was asked for: a pooler in between, such as PgBouncer, does not pass it on, " +
-	"or a hook of the pool has changed it; connect to the server itself")
+var ErrNoLease = errors.New("the session does not have the idle_session_timeout that was asked for: " +
+	"a pooler in between, such as PgBouncer, does not pass it on, or a hook of the pool has changed it; connect to the server itself")
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 

@@ -21,8 +21,9 @@ var statements = map[string]string{
 	"share": "WITH l AS MATERIALIZED (SELECT pg_advisory_lock_shared($1)) SELECT pg_advisory_unlock($1) FROM l",
 
 	// Nobody needs a notification that a server has lost in a crash: do not wait for the disk.
-	"announce": "SELECT set_config('synchronous_commit', 'off', true), set_config('application_name', $2, false), pg_notify('tierlock', 'waits ' || $1)",
-	"ask":      "SELECT set_config('synchronous_commit', 'off', true), pg_notify('tierlock', 'asked ' || $1)",
+	"announce": "SELECT set_config('synchronous_commit', 'off', true), set_config('application_name', $2, false), " +
+		"pg_notify('tierlock', 'waits ' || $1)",
+	"ask": "SELECT set_config('synchronous_commit', 'off', true), pg_notify('tierlock', 'asked ' || $1)",
 
 	"name": "SELECT set_config('application_name', $1, false)",
 
