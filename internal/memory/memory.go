@@ -221,7 +221,7 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 		a.Queue = s.listLocked(c.Path)
 		return a
 	case c.Op == queue.Ask:
-		s.askLocked(c.Path)
+		s.changeLocked(c.Path, func(i int, q *place) { q.Asked = q.Asked || has(s.queues[c.Path], i) })
 		return a
 	case x == nil:
 		return queue.Answer{Outcome: queue.Expired, Err: errors.New("the server does not know it any more")}
@@ -229,9 +229,6 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	switch c.Op {
 	case queue.Beat:
 		x.expiry.Reset(p.lease)
-		for path := range s.queues {
-			s.tellLocked(path) // what was lost
-		}
 		for _, ref := range c.Among {
 			a.Views = append(a.Views, s.standLocked(at(ref)))
 		}
@@ -252,25 +249,29 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	case queue.Leave:
 		a.Removed = s.leaveLocked(c.Path, c.ID)
 	case queue.Enter, queue.Try:
-		return s.enterLocked(x, c)
+		a = s.enterLocked(x, c)
 	case queue.Share:
-		if i := s.find(c.Path, c.ID); i >= 0 && !s.queues[c.Path][i].Shared {
-			s.queues[c.Path][i].Shared = true
-			s.writes.Add(1)
-		}
-		s.tellLocked(c.Path)
-		a.View = s.standLocked(c.Ref)
+		s.changeLocked(c.Path, func(_ int, q *place) { q.Shared = q.Shared || q.ID == c.ID })
 	case queue.Weigh:
-		if i := s.find(c.Path, c.ID); i >= 0 && c.Weight < s.queues[c.Path][i].Permits {
-			s.queues[c.Path][i].Permits = c.Weight
+		s.changeLocked(c.Path, func(_ int, q *place) {
+			if q.ID == c.ID {
+				q.Permits = min(q.Permits, c.Weight)
+			}
+		})
+	}
+	a.View = s.standLocked(c.Ref)
+	return a
+}
+
+// changeLocked has f change contenders, and tells all.
+func (s *Server) changeLocked(path string, f func(i int, q *place)) {
+	for i, q := range s.queues[path] {
+		before := q.Contender
+		if f(i, q); q.Contender != before {
 			s.writes.Add(1)
 		}
-		s.tellLocked(c.Path)
-		a.View = s.standLocked(c.Ref)
-	case queue.Look:
-		a.View = s.standLocked(c.Ref)
 	}
-	return a
+	s.tellLocked(path)
 }
 
 func (s *Server) openLocked(p *Process) (name string) {
@@ -298,16 +299,6 @@ func (s *Server) endLocked(x *session) {
 	x.process.Renew()
 }
 
-func (s *Server) askLocked(path string) {
-	for i, q := range s.queues[path] {
-		if has := s.viewLocked(path, i).Has; has && !q.Asked {
-			q.Asked = true
-			s.writes.Add(1)
-		}
-	}
-	s.tellLocked(path)
-}
-
 func (s *Server) enterLocked(x *session, c queue.Command) queue.Answer {
 	a := queue.Answer{Outcome: queue.Done}
 	if c.Old.ID != "" {
@@ -332,7 +323,6 @@ func (s *Server) enterLocked(x *session, c queue.Command) queue.Answer {
 		s.writes.Add(1)
 	}
 	s.tellLocked(c.Path)
-	a.View = s.standLocked(c.Ref)
 	return a
 }
 
