@@ -70,7 +70,8 @@ func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
 
 // Contenders returns the processes that have permits, in the order in which they took the first one that
 // they still have, and then the queue of those that wait for some. One that has permits and waits for
-// more is in both places. Of those that have permits the token is not known. It is otherwise like
+// more is in both places. On ZooKeeper a process that has permits is there once, and its token is not known;
+// elsewhere it is there for each time that it took some in the store. It is otherwise like
 // [Mutex.Contenders].
 func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 	if s.invalid != nil {
