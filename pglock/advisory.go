@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/pglock/internal/advisory"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -103,6 +104,6 @@ func (o options) advisory(pool *pgxpool.Pool) advisory.Config {
 			}
 			return o.first.declare(ctx, conn, o.ttl.Milliseconds())
 		},
-		Permanent: func(err error) bool { return errors.Is(err, advisory.ErrNoLease) || classify(err) == permanent },
+		Permanent: func(err error) bool { return errors.Is(err, advisory.ErrNoLease) || classify(err) == queue.Denied },
 	}
 }

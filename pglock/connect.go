@@ -3,7 +3,6 @@ package pglock
 import (
 	"context"
 	"net"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -86,37 +85,4 @@ type wire struct {
 func (w *wire) Close() error {
 	w.stop()
 	return w.Conn.Close()
-}
-
-// A nudge ends a wait.
-type nudge struct {
-	mu     sync.Mutex // guards the fields below
-	poked  bool
-	cancel context.CancelFunc // of the wait under way, nil if there is none
-}
-
-// poke ends the wait under way, or else the next one.
-func (n *nudge) poke() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.poked = true
-	if n.cancel != nil {
-		n.cancel()
-	}
-}
-
-// wait has f wait, until it is poked.
-func (n *nudge) wait(ctx context.Context, f func(context.Context)) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	n.mu.Lock()
-	n.cancel = cancel
-	if n.poked {
-		cancel()
-	}
-	n.mu.Unlock()
-	f(ctx)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.poked, n.cancel = false, nil
 }

@@ -33,7 +33,7 @@ func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
 		"datestyle=SQL,DMY", "client_encoding=LATIN1", "timezone=Asia/Kathmandu", "search_path=none",
 		"default_transaction_isolation=serializable", "default_transaction_read_only=on",
 	} {
-		w := begin(t, startAt(t, url+"&"+setting).at(t, path).Acquire)
+		w := wanting(t, startAt(t, url+"&"+setting).at(t, path).Acquire)
 		eventually(t, "a contender that waits, with "+setting, func() bool { return len(left(t, path)) == 2 })
 		w.pending(t)
 		mustRelease(t, c)

@@ -6,45 +6,39 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tierlock/tierlock/internal/second"
-)
-
-// An outcome is what the error of a request says about it.
-type outcome int
-
-const (
-	done      outcome = iota // answered with success
-	refused                  // not applied, and worth another try
-	permanent                // not applied, and never will be as things stand
-	uncertain                // may have been applied, or may yet be
+	"github.com/tierlock/tierlock/internal/queue"
 )
 
 // classify tells what became of a request that ended with err. A server that says why has rolled the
 // transaction back, unless it is about to end the connection. The driver is not asked whether a request
 // was sent: of a connection that breaks before the answer, it says that it was closed before.
-func classify(err error) outcome {
+func classify(err error) queue.Outcome {
 	var refusal *pgconn.PgError
 	var unsent *pgconn.ConnectError
 	switch {
 	case err == nil:
-		return done
+		return queue.Done
+	case errors.Is(err, errOver):
+		return queue.Expired
+	case errors.Is(err, errNew):
+		return queue.Failed
 	case unfit(err):
-		return permanent
+		return queue.Denied
 	case !answered(err) && errors.As(err, &unsent):
-		return refused
+		return queue.Failed
 	case !errors.As(err, &refusal):
-		return uncertain
+		return queue.Unknown
 	case answered(err):
 		switch refusal.Code[:2] {
 		case "40", "53", "54", "55": // a deadlock, no room, be it for notifications, a lock that cannot be had
-			return refused
+			return queue.Failed
 		}
 		if refusal.Code == "57014" { // cancelled
-			return refused
+			return queue.Failed
 		}
-		return permanent
+		return queue.Denied
 	}
-	return uncertain
+	return queue.Unknown
 }
 
 // unfit reports whether err says that the database, or the way to it, is none for these locks.
@@ -56,7 +50,7 @@ func unfit(err error) bool {
 // down, does not serve yet, has no connection to spare, or is a standby, does not count.
 func answered(err error) bool {
 	var refusal *pgconn.PgError
-	if err == nil || unfit(err) {
+	if err == nil || errors.Is(err, errOver) || unfit(err) {
 		return true
 	}
 	if !errors.As(err, &refusal) || len(refusal.Code) != 5 {
@@ -69,7 +63,7 @@ func answered(err error) bool {
 	return refusal.Code != "53300" && refusal.Code != "25006"
 }
 
-// errGone says that a contender has lost its place in the queue and has to start again.
-var errGone = errors.New("place in the queue lost")
+var errOver = errors.New("the server does not know it any more")
 
-func deleted(id string) error { return second.Lost(second.ByDeletion, "contender %s was deleted", id) }
+// errNew says that there is another connection, maybe to another server, over which the session was not renewed yet.
+var errNew = errors.New("over a new connection the session was not renewed yet")

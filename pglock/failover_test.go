@@ -34,7 +34,7 @@ func lag(t *testing.T, e *pgserver.Ensemble, primary, standby *pgserver.Server, 
 	defer pool.Close()
 	eventually(t, "the session at the standby", func() bool {
 		var known bool
-		err := pool.QueryRow(soon(t), "SELECT EXISTS (SELECT FROM tierlock.session WHERE id = $1)", p.sessions.last().id).Scan(&known)
+		err := pool.QueryRow(soon(t), "SELECT EXISTS (SELECT FROM tierlock.session WHERE id = $1)", p.session(t)).Scan(&known)
 		return err == nil && known
 	})
 	e.Isolate(primary)
@@ -73,15 +73,15 @@ func TestHolderWhoIsMissingAtTheNewPrimaryKnows(t *testing.T) {
 	a := startAt(t, pgserver.PlainURL(e.Addrs()...), WithLeaseTTL(20*time.Second))
 	lag(t, e, primary, standby, a)
 	c := mustAcquire(t, a.at(t, lockPath(t)))
-	c.leave() // it does not look at its queue
-	x := c.session
+	a.store.Unfollow(c.Ref()) // it does not look at its queue
+	x := a.session(t)
 	primary.Kill()
 	if err := e.Promote(soon(t), standby); err != nil {
 		t.Fatal(err)
 	}
-	ended(t, "the holder knows", c.life.Done(), 10*time.Second)
+	ended(t, "the holder knows", c.Context().Done(), 10*time.Second)
 	wantErr(t, c.Err(), second.ErrLost)
-	if a.sessions.last() != x || x.Over() {
+	if a.session(t) != x {
 		t.Error("the session is another one")
 	}
 	c.Release()
@@ -98,9 +98,10 @@ func TestContenderThatIsBackAtTheNewPrimaryIsInNobodysWay(t *testing.T) {
 	defer pool.Close()
 	eventually(t, "the contender at the standby", func() bool {
 		var known bool
-		err := pool.QueryRow(soon(t), "SELECT EXISTS (SELECT FROM tierlock.contender WHERE id = $1)", c.id).Scan(&known)
+		err := pool.QueryRow(soon(t), "SELECT EXISTS (SELECT FROM tierlock.contender WHERE id = $1)", c.Ref().ID).Scan(&known)
 		return err == nil && known
 	})
+	x := a.session(t)
 	e.Isolate(primary)
 	mustRelease(t, c)
 	primary.Kill()
@@ -108,7 +109,7 @@ func TestContenderThatIsBackAtTheNewPrimaryIsInNobodysWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustRelease(t, mustAcquire(t, startAt(t, pgserver.PlainURL(e.Addrs()...)).at(t, lockPath(t))))
-	if a.sessions.last() != c.session || c.session.Over() {
+	if a.session(t) != x {
 		t.Error("the session is another one: nothing was tested")
 	}
 }

@@ -6,21 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/pglock/internal/advisory"
 	"github.com/tierlock/tierlock/tier"
 )
-
-// A guarded grant is one that a transaction can depend on. Once check, which includes [second.Grant.Err],
-// returns an error, nothing begins to be committed any more; the grant is not idle while something is.
-type guarded interface {
-	Tx(ctx context.Context, check func() error, f func(pgx.Tx) error) error
-}
 
 // Tx runs f in a transaction, on a connection of the pool that the locks were made with, and commits it
 // if f returns nil and the lock of hold is still ours: an exact fence for data in the same database. The
@@ -45,14 +41,13 @@ type guarded interface {
 // When the lease is over, or ctx ends, or the context of a statement does, the connection is closed and the lock
 // is lost, whatever is under way; also when an answer is lost. The hold knows of it before.
 func Tx(ctx context.Context, hold *tier.Hold, f func(tx pgx.Tx) error) error {
-	g, ok := hold.Grant().(guarded)
-	if !ok {
-		g, ok = advisory.GuardOf(hold.Grant())
+	err := errors.New("that lock is not on PostgreSQL")
+	if g, ok := guardOf(hold.Grant()); ok {
+		err = g.Tx(ctx, hold.Err, f)
+	} else if g, ok := advisory.GuardOf(hold.Grant()); ok {
+		err = g.Tx(ctx, hold.Err, f)
 	}
-	if !ok {
-		return fmt.Errorf("pglock: transaction under %s: that lock is not on PostgreSQL", hold.Path())
-	}
-	if err := g.Tx(ctx, hold.Err, f); err != nil {
+	if err != nil {
 		return fmt.Errorf("pglock: transaction under %s: %w", hold.Path(), err)
 	}
 	return nil
@@ -66,19 +61,34 @@ const beginQuery = `begin isolation level read committed read write;
 // lock meanwhile.
 const checkDeferred = "set constraints all immediate"
 
+// A guard is a contender under which transactions are.
+type guard struct {
+	*queue.Contender
+	store *store
+}
+
+// guardOf is that of a grant, if that is one of a lock in tables.
+func guardOf(g second.Grant) (guard, bool) {
+	c, ok := g.(*queue.Contender)
+	if !ok {
+		return guard{}, false
+	}
+	s, ok := c.Store().(*store)
+	return guard{c, s}, ok
+}
+
 // Tx is [Tx] for one that has just been asked.
-func (c *contender) Tx(ctx context.Context, check func() error, f func(pgx.Tx) error) error {
+func (g guard) Tx(ctx context.Context, check func() error, f func(pgx.Tx) error) error {
 	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
 		return err
 	}
-	s := c.claim.store
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := g.store.pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	t := newTransaction(conn, c)
+	t := g.transaction(conn)
 	defer t.end(ctx)
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginQuery, s.options.ttl.Milliseconds())})
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginQuery, g.store.options.ttl.Milliseconds())})
 	if err == nil {
 		err = f(body{tx})
 	}
@@ -89,7 +99,7 @@ func (c *contender) Tx(ctx context.Context, check func() error, f func(pgx.Tx) e
 		err = errors.New("the function has ended the transaction, or a statement has failed")
 	}
 	if err != nil || !t.spare() {
-		return cmp.Or(check(), err, context.Cause(c.tenure))
+		return cmp.Or(check(), err, context.Cause(g.Tenure()))
 	}
 	return t.commit(ctx, check)
 }
@@ -106,17 +116,17 @@ func (body) Commit(context.Context) error {
 // A transaction is one under a contender.
 type transaction struct {
 	*pgxpool.Conn
-	contender *contender
-	passed    bool          // on to the one who commits
-	spare     func() bool   // reports whether the connection is not broken, and will not be
-	broken    chan struct{} // closed when it is
+	guard  guard
+	passed bool          // on to the one who commits
+	spare  func() bool   // reports whether the connection is not broken, and will not be
+	broken chan struct{} // closed when it is
 }
 
-// newTransaction returns a transaction whose connection is broken, whoever uses it, at the end of the tenure.
-func newTransaction(conn *pgxpool.Conn, c *contender) *transaction {
-	t := &transaction{Conn: conn, contender: c, broken: make(chan struct{})}
+// transaction returns one whose connection is broken, whoever uses it, at the end of the tenure.
+func (g guard) transaction(conn *pgxpool.Conn) *transaction {
+	t := &transaction{Conn: conn, guard: g, broken: make(chan struct{})}
 	wire := conn.Conn().PgConn().Conn() // asked now: the pool takes conn back
-	t.spare = sync.OnceValue(context.AfterFunc(c.tenure, func() {
+	t.spare = sync.OnceValue(context.AfterFunc(g.Tenure(), func() {
 		defer close(t.broken)
 		wire.Close()
 	}))
@@ -130,7 +140,7 @@ func (t *transaction) end(ctx context.Context) {
 		return
 	}
 	if t.Conn.Conn().PgConn().TxStatus() != 'I' {
-		ctx, cancel := context.WithTimeout(ctx, t.contender.claim.store.patience())
+		ctx, cancel := context.WithTimeout(ctx, t.guard.store.tier.Patience())
 		defer cancel()
 		t.Exec(ctx, "rollback")
 	}
@@ -141,57 +151,30 @@ func (t *transaction) end(ctx context.Context) {
 	t.Release()
 }
 
-// commit commits the transaction if the server still has the contender. It does nothing if check returns
-// an error. The contender is not idle from before that is asked. So whoever makes check fail first and
-// then finds it idle may hand the lock on: no write of the former user takes effect any more.
+// commit commits the transaction if the server still has the contender. It does nothing if check returns an error.
 func (t *transaction) commit(ctx context.Context, check func() error) error {
-	c := t.contender
-	c.pending.Add(1) // count first, look after
-	if err := check(); err != nil {
-		c.pending.Add(-1)
-		return err
-	}
-	answer := make(chan error, 1)
-	if t.passed = c.claim.store.spawn(func() {
+	var begun atomic.Bool // whoever sets it has the connection
+	err := t.guard.Write(ctx, check, func() (queue.Outcome, error) {
+		if begun.Swap(true) {
+			return queue.Failed, context.Cause(ctx)
+		}
 		defer t.Release()
 		err := t.commitOnce()
-		if classify(err) != uncertain { // else it may take effect for as long as the contender is there
-			c.pending.Add(-1)
-		}
-		answer <- err
-	}); !t.passed {
-		c.pending.Add(-1)
-		return second.ErrClosed
-	}
-	select {
-	case err := <-answer:
-		var refusal *pgconn.PgError
-		if errors.As(err, &refusal) && refusal.Code == "TL001" {
-			return cmp.Or(check(), c.refused())
-		}
-		if classify(err) == uncertain {
-			return fmt.Errorf("%w: %w", second.ErrUnknown, err)
-		}
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", second.ErrUnknown, context.Cause(ctx))
-	}
-}
-
-// refused says that the server does not have the contender any more, or not its session.
-func (c *contender) refused() error {
-	err := second.Lost(second.ByDeletion, "contender %s, or its session, is not there", c.id)
-	if !c.spent.Load() {
-		c.lose(err)
+		return classify(err), err
+	})
+	t.passed = begun.Swap(true)
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) && refusal.Code == "TL001" {
+		return cmp.Or(check(), t.guard.Missing())
 	}
 	return err
 }
 
 // commitOnce sends one message, so that the server has both statements or none.
 func (t *transaction) commitOnce() error {
-	s := t.contender.claim.store
-	ctx, cancel := context.WithTimeout(s.ctx, s.patience())
+	tier := t.guard.store.tier
+	ctx, cancel := context.WithTimeout(tier.Context(), tier.Patience())
 	defer cancel()
-	_, err := t.Conn.Conn().PgConn().Exec(ctx, fmt.Sprintf("select tierlock.guard('%s'); commit", t.contender.id)).ReadAll()
+	_, err := t.Conn.Conn().PgConn().Exec(ctx, fmt.Sprintf("select tierlock.guard('%s'); commit", t.guard.Ref().ID)).ReadAll()
 	return err
 }

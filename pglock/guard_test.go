@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -22,7 +23,7 @@ import (
 // locks are those of the process.
 func (p *process) locks(t *testing.T, opts ...tier.Option) *tier.Registry {
 	t.Helper()
-	locks, err := tier.New(p.store, opts...)
+	locks, err := tier.New(p.Tier, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,6 +95,11 @@ func TestTransactionIsCommittedWhileHeld(t *testing.T) {
 	}
 }
 
+// lose has a contender lost for another reason than those that the server knows.
+func lose(p *process, c *queue.Contender) {
+	p.Tell(queue.View{ID: c.Ref().ID, Token: c.Token(), Err: errors.New("for a test")})
+}
+
 // The loss and the end of the function meet, in many ways.
 func TestLossWhileTheFunctionReturns(t *testing.T) {
 	t.Parallel()
@@ -103,19 +109,19 @@ func TestLossWhileTheFunctionReturns(t *testing.T) {
 		for i := range 4 { // as many as the pool has connections
 			c := mustAcquire(t, p.at(t, fmt.Sprintf("%s-%d", lockPath(t), i)))
 			all.Go(func() {
-				err := c.Tx(soon(t), c.Err, func(tx pgx.Tx) error {
+				err := guard{c, p.store}.Tx(soon(t), c.Err, func(tx pgx.Tx) error {
 					tx.Exec(soon(t), "SELECT 1")
 					switch i {
 					case 0: // whoever waits for the loss
-						go c.lose(deleted(c.id))
-						<-c.life.Done()
+						go lose(p, c)
+						<-c.Context().Done()
 					case 1: // whoever does not know
-						go c.lose(deleted(c.id))
+						go lose(p, c)
 						runtime.Gosched()
 					case 2:
-						exec(t, "DELETE FROM tierlock.contender WHERE id = $1", c.id)
-						c.join()
-						<-c.life.Done()
+						exec(t, "DELETE FROM tierlock.contender WHERE id = $1", c.Ref().ID)
+						c.Revoked()
+						<-c.Context().Done()
 					}
 					return nil
 				})
@@ -149,8 +155,8 @@ func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	result := make(chan error, 1)
 	go func() {
-		result <- c.Tx(soon(t), c.Err, func(pgx.Tx) error {
-			c.lose(deleted(c.id))
+		result <- guard{c, p.store}.Tx(soon(t), c.Err, func(pgx.Tx) error {
+			lose(p, c)
 			<-slow.closing
 			return nil
 		})
@@ -186,8 +192,8 @@ func TestTransactionOfOneThatWasDeletedIsNotCommitted(t *testing.T) {
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	tab := table(t)
-	err := c.Tx(soon(t), func() error { return nil }, func(tx pgx.Tx) error {
-		exec(t, "DELETE FROM tierlock.contender WHERE id = $1", c.id)
+	err := guard{c, p.store}.Tx(soon(t), func() error { return nil }, func(tx pgx.Tx) error {
+		exec(t, "DELETE FROM tierlock.contender WHERE id = $1", c.Ref().ID)
 		return increment(soon(t), tab)(tx)
 	})
 	wantErr(t, err, second.ErrLost)
@@ -202,8 +208,8 @@ func TestTransactionOfOneWhoseSessionIsOverIsNotCommitted(t *testing.T) {
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	tab := table(t)
-	err := c.Tx(soon(t), func() error { return nil }, func(tx pgx.Tx) error {
-		exec(t, "UPDATE tierlock.session SET expires = clock_timestamp() - interval '1 hour' WHERE id = $1", c.session.id)
+	err := guard{c, p.store}.Tx(soon(t), func() error { return nil }, func(tx pgx.Tx) error {
+		exec(t, "UPDATE tierlock.session SET expires = clock_timestamp() - interval '1 hour' WHERE id = $1", p.session(t))
 		return increment(soon(t), tab)(tx)
 	})
 	wantErr(t, err, second.ErrLost)
@@ -222,7 +228,7 @@ func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.Background())
-	if _, err := tx.Exec(soon(t), "SELECT tierlock.guard($1)", c.id); err != nil {
+	if _, err := tx.Exec(soon(t), "SELECT tierlock.guard($1)", c.Ref().ID); err != nil {
 		t.Fatal(err)
 	}
 	next := queueAt(t, q.at(t, lockPath(t)))
@@ -299,10 +305,11 @@ func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 
 // Within the process the lock may have been handed on meanwhile, with the same contender.
 func TestTransactionOfAHoldThatHasEndedIsNotCommitted(t *testing.T) {
-	c := mustAcquire(t, start(t).at(t, lockPath(t)))
+	p := start(t)
+	c := mustAcquire(t, p.at(t, lockPath(t)))
 	tab := table(t)
 	var ended error
-	err := c.Tx(soon(t), func() error { return ended }, func(tx pgx.Tx) error {
+	err := guard{c, p.store}.Tx(soon(t), func() error { return ended }, func(tx pgx.Tx) error {
 		ended = second.ErrReleased
 		return increment(soon(t), tab)(tx)
 	})
@@ -398,7 +405,7 @@ func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 	go func() { committing <- Tx(soon(t), hold, func(pgx.Tx) error { return nil }) }()
 	eventually(t, "a commit that is refused", func() bool {
 		return mustExec(t, outside(t), "SELECT count(pg_cancel_backend(pid)) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND query LIKE '%tierlock.guard(''"+
-			hold.Grant().(*contender).id+"%'") == int64(1)
+			hold.Grant().(*queue.Contender).Ref().ID+"%'") == int64(1)
 	})
 	err = <-committing
 	stopper.Rollback(soon(t))

@@ -14,10 +14,11 @@ func TestLossAndOutageAreLoggedOnce(t *testing.T) {
 	p := start(t, WithLogger(logger))
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	waiting := queueAt(t, p.at(t, lockPath(t))) // loses a place, and no lock
+	x := p.session(t)
 	heal := p.line.sever()
 	ended(t, "the lock is lost", c.Context().Done(), ttl)
 	eventually(t, "the session is over", func() bool {
-		return mustExec(t, outside(t), "SELECT expires < clock_timestamp() FROM tierlock.session WHERE id = $1", c.session.id) == true
+		return mustExec(t, outside(t), "SELECT expires < clock_timestamp() FROM tierlock.session WHERE id = $1", x) == true
 	})
 	heal()
 	c.Release()

@@ -14,13 +14,13 @@ func (p *process) crowd(t *testing.T, path string, n int) {
 	t.Helper()
 	exec(t, `INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms)
 		SELECT $1 || '/' || i, nextval('tierlock.token'), gen_random_uuid(), $2, false, 0 FROM generate_series(1, $3::int) i`,
-		path, p.sessions.last().id, n)
+		path, p.session(t), n)
 }
 
 // A server has room for some thousand locks. A process that takes them all at its end would have others fail.
 func TestEndOfAProcessWithManyLocksTakesFewAtATime(t *testing.T) {
 	p := start(t, WithLeaseTTL(time.Minute))
-	id := p.sessions.last().id
+	id := p.session(t)
 	p.crowd(t, lockPath(t), 250)
 	tx, err := outside(t).Begin(soon(t))
 	if err != nil {
@@ -48,7 +48,7 @@ func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
 	p, path := start(t, WithLeaseTTL(time.Minute)), lockPath(t)
 	keepDeadRows(t)
 	blocks := func(sql string) int { return blocks(t, sql) }
-	id := p.sessions.last().id
+	id := p.session(t)
 	renewal := "SELECT tierlock.beat('" + id + "', 60000)"
 	entry := "SELECT tierlock.enter('" + path + "', gen_random_uuid(), '" + id + "', false, 0, NULL, false)"
 	before, beforeEntry := blocks(renewal), blocks(entry)
@@ -102,7 +102,7 @@ func blocks(t *testing.T, sql string) int {
 func TestRowsOfAQueueThatAreNotRemovedYetArePassedByOnce(t *testing.T) {
 	p, path := start(t, WithLeaseTTL(time.Minute)), lockPath(t)
 	keepDeadRows(t)
-	id, head, me := p.sessions.last().id, newID(), newID()
+	id, head, me := p.session(t), newID(), newID()
 	enter := func(c string) string {
 		return "SELECT tierlock.enter('" + path + "', '" + c + "', '" + id + "', false, 0, NULL, false)"
 	}

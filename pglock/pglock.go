@@ -33,5 +33,5 @@ func New(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pglock: %w", err)
 	}
-	return tier.New(s, share...)
+	return tier.New(s.tier, share...)
 }

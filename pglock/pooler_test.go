@@ -106,7 +106,7 @@ func TestPoolerOfSessionsServes(t *testing.T) {
 	p, q := launch(t, url), launch(t, url)
 	path := lockPath(t)
 	c := mustAcquire(t, p.at(t, path))
-	w := begin(t, q.at(t, path).Acquire)
+	w := wanting(t, q.at(t, path).Acquire)
 	ended(t, "the holder hears of a waiter", c.Contested().C(), 10*time.Second)
 	mustRelease(t, c)
 	next := w.must(t)

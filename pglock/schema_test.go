@@ -59,7 +59,7 @@ func opened(t *testing.T, pool *pgxpool.Pool) (id string) {
 	return id
 }
 
-const enterSQL = "SELECT first FROM tierlock.enter('/q', $1, $2, false, 0, NULL, false)"
+const enterFirst = "SELECT first FROM tierlock.enter('/q', $1, $2, false, 0, NULL, false)"
 
 // Two processes enter one queue, and the transaction of the first is slow to commit. Without the lock of
 // the queue both are first.
@@ -78,14 +78,14 @@ func TestNumbersAreDrawnUnderTheLockOfTheQueue(t *testing.T) {
 			}
 			mine, theirs := opened(t, pool), opened(t, pool)
 			slow := begun(t, pool)
-			if mustExec(t, slow, enterSQL, newID(), mine) == true {
+			if mustExec(t, slow, enterFirst, newID(), mine) == true {
 				owners++
 			}
 			first := make(chan bool)
 			answer := first
 			go func() {
 				var is bool
-				pool.QueryRow(soon(t), enterSQL, newID(), theirs).Scan(&is)
+				pool.QueryRow(soon(t), enterFirst, newID(), theirs).Scan(&is)
 				answer <- is
 			}()
 			var is bool
@@ -188,7 +188,7 @@ func TestRepeatedRequestWaitsForTheStandby(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		var first bool
-		return pool.QueryRow(ctx, enterSQL, id, session).Scan(&first)
+		return pool.QueryRow(ctx, enterFirst, id, session).Scan(&first)
 	}
 	wantErr(t, enter(), context.DeadlineExceeded)
 	eventually(t, "the contender at the primary", func() bool {
@@ -220,7 +220,7 @@ func TestTryOfWhatIsTakenWritesNothing(t *testing.T) {
 func TestWhatCountsIsDurableWhateverTheRoleHas(t *testing.T) {
 	pool := outside(t)
 	session, id := opened(t, pool), newID()
-	mustExec(t, pool, enterSQL, id, session)
+	mustExec(t, pool, enterFirst, id, session)
 	for _, call := range []string{
 		"SELECT tierlock.open('" + newID() + "', 1000, '', 0, '')::text",
 		"SELECT alive FROM tierlock.beat('" + session + "', 60000)",
@@ -258,12 +258,7 @@ func TestTransactionsAreReadCommittedWhateverTheRoleHas(t *testing.T) {
 func TestMissingSchemaIsNamed(t *testing.T) {
 	t.Parallel()
 	pool := database(t)
-	p := &process{line: newLine(), pool: pool}
-	o, _, _ := newOptions([]Option{WithLeaseTTL(ttl)})
-	var err error
-	if p.store, err = open(pool, o); err != nil {
-		t.Fatal(err)
-	}
+	p := begin(t, pool)
 	defer p.Close()
 	fails := func(want ...string) {
 		t.Helper()
@@ -289,16 +284,13 @@ func TestMissingSchemaIsNamed(t *testing.T) {
 		})
 	}
 	all.Wait()
-	eventually(t, "a session", func() bool {
-		_, err := p.await(soon(t), false)
-		return err == nil
-	})
+	eventually(t, "a session", func() bool { return p.Err() == nil })
 	mustRelease(t, mustAcquire(t, p.at(t, "/x")))
 
 	if _, err := pool.Exec(soon(t), "CREATE OR REPLACE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2'"); err != nil {
 		t.Fatal(err)
 	}
-	p.expire(p.sessions.last())
+	mustExec(t, pool, "WITH gone AS (DELETE FROM tierlock.session RETURNING 1) SELECT count(*) FROM gone")
 	fails("version 2", "later release")
 	wantErr(t, Migrate(soon(t), pool), errSchema)
 }
@@ -312,12 +304,7 @@ func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	url := strings.Replace(admin.Config().ConnString(), "//postgres@", "//plain@", 1)
 	pool := poolAt(t, url, nil)
 	defer pool.Close()
-	o, _, _ := newOptions([]Option{WithLeaseTTL(ttl)})
-	s, err := open(pool, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{line: newLine(), pool: pool, store: s}
+	p := begin(t, pool)
 	defer p.Close()
 	if g, err := p.at(t, "/x").Acquire(soon(t)); err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("%v, %v", g, err)
@@ -373,18 +360,13 @@ func TestSchemaWithoutItsRowsServes(t *testing.T) {
 	if err := Migrate(soon(t), pool); err != nil {
 		t.Fatal(err)
 	}
-	o, _, _ := newOptions([]Option{WithLeaseTTL(ttl)})
 	empty := func() {
 		if _, err := pool.Exec(soon(t), "TRUNCATE tierlock.promotion, tierlock.server, tierlock.session, tierlock.contender"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	empty()
-	s, err := open(pool, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{line: newLine(), pool: pool, store: s}
+	p := begin(t, pool)
 	defer p.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*ttl)
 	defer cancel()

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/pgserver"
+	"github.com/tierlock/tierlock/internal/queue"
 )
 
 // The program keeps all its connections busy, for longer than a lease.
@@ -54,7 +56,7 @@ func TestRenewalsWaitForNoQueue(t *testing.T) {
 	tx := begun(t, outside(t))
 	mustExec(t, tx, "SELECT pg_advisory_xact_lock(tierlock.key($1))::text", lockPath(t))
 	select {
-	case <-c.life.Done():
+	case <-c.Context().Done():
 		t.Error(c.Err())
 	case <-time.After(2 * ttl):
 	}
@@ -65,7 +67,7 @@ func TestRenewalsWaitForNoQueue(t *testing.T) {
 func TestOneRenewalIsForAllLocks(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	var all []*contender
+	var all []*queue.Contender
 	for i := range 40 {
 		all = append(all, mustAcquire(t, p.at(t, fmt.Sprintf("%s-%d", lockPath(t), i))))
 	}
@@ -104,9 +106,11 @@ func TestLateRequestLeavesNothing(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	c := mustAcquire(t, p.at(t, lockPath(t)))
-	c.session.doubtful.Store(true) // as after any request without an answer
+	var once atomic.Bool
+	p.line.messages(func() bool { return !once.Swap(true) }) // any request without an answer
+	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t)+"-2")))
 	mustRelease(t, c)
-	exec(t, "SELECT tierlock.enter($1, $2, $3, false, 0, NULL, false)", lockPath(t), c.id, c.session.id)
+	exec(t, "SELECT tierlock.enter($1, $2, $3, false, 0, NULL, false)", lockPath(t), c.Ref().ID, p.session(t))
 	eventually(t, "an empty queue", func() bool { return len(left(t, lockPath(t))) == 0 })
 	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t))))
 }
@@ -124,8 +128,8 @@ func TestReleaseAtAFullServerMakesWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, q := startAt(t, strings.Replace(url, "//postgres@", "//"+role+"@", 1)), startAt(t, url)
-	c := mustAcquire(t, p.at(t, "/x"))
-	w := begin(t, q.at(t, "/x").Acquire)
+	x, c := p.session(t), mustAcquire(t, p.at(t, "/x"))
+	w := wanting(t, q.at(t, "/x").Acquire)
 	eventually(t, "somebody waits", func() bool { return mustExec(t, admin, "SELECT count(*) FROM tierlock.contender") == int64(2) })
 	if _, err := admin.Exec(soon(t), "ALTER ROLE "+role+" NOSUPERUSER CONNECTION LIMIT 1; GRANT ALL ON ALL TABLES IN SCHEMA tierlock TO "+role+
 		"; GRANT USAGE ON SCHEMA tierlock TO "+role); err != nil {
@@ -138,7 +142,7 @@ func TestReleaseAtAFullServerMakesWay(t *testing.T) {
 	if took := time.Since(released); took > ttl {
 		t.Errorf("the next one had the lock after %v, want at most %v", took, ttl)
 	}
-	if c.session.Over() {
+	if mustExec(t, admin, "SELECT count(*) FROM tierlock.session WHERE id = $1 AND expires > clock_timestamp()", x) != int64(1) {
 		t.Error("the session is over: nothing was tested")
 	}
 }
@@ -177,12 +181,12 @@ func TestWhatIsDroppedWaitsForNobody(t *testing.T) {
 func TestWhatCameBackIsRemovedOnReconnection(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	c := mustAcquire(t, p.at(t, lockPath(t)))
+	x, c := p.session(t), mustAcquire(t, p.at(t, lockPath(t)))
 	mustRelease(t, c)
-	exec(t, "SELECT tierlock.enter($1, $2, $3, false, 0, NULL, false)", lockPath(t), c.id, c.session.id)
+	exec(t, "SELECT tierlock.enter($1, $2, $3, false, 0, NULL, false)", lockPath(t), c.Ref().ID, x)
 	p.line.reset()
 	eventually(t, "an empty queue", func() bool { return len(left(t, lockPath(t))) == 0 })
-	if c.session.doubtful.Load() || c.session.Over() {
+	if p.session(t) != x {
 		t.Error("it was removed for another reason")
 	}
 }
@@ -191,9 +195,9 @@ func TestWhatCameBackIsRemovedOnReconnection(t *testing.T) {
 func TestRequestOfASessionThatIsOverHasNoEffect(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	x := p.sessions.last()
+	x := p.session(t)
 	p.end()
-	exec(t, "SELECT tierlock.enter($1, $2, $3, false, 0, NULL, false)", lockPath(t), newID(), x.id)
+	exec(t, "SELECT tierlock.enter($1, $2, $3, false, 0, NULL, false)", lockPath(t), newID(), x)
 	if n := len(left(t, lockPath(t))); n != 0 {
 		t.Errorf("%d contenders", n)
 	}

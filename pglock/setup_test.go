@@ -14,6 +14,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -81,12 +82,15 @@ func start(t *testing.T, opts ...Option) *process {
 func lockPath(t *testing.T) string { return "/locks/" + strings.ReplaceAll(t.Name(), "/", "-") }
 
 // A lock is a claim of which nobody asks where its contender stands.
-type lock struct{ *claim }
+type lock struct {
+	second.Claim
+	path string
+}
 
-func (l lock) Acquire(ctx context.Context) (second.Grant, error) { return l.claim.Acquire(ctx, nil) }
+func (l lock) Acquire(ctx context.Context) (second.Grant, error) { return l.Claim.Acquire(ctx, nil) }
 
 func (l lock) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
-	return l.claim.Requeue(ctx, old, nil)
+	return l.Claim.Requeue(ctx, old, nil)
 }
 
 func (p *process) at(t *testing.T, path string) lock {
@@ -95,7 +99,7 @@ func (p *process) at(t *testing.T, path string) lock {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lock{c.(*claim)}
+	return lock{c, path}
 }
 
 // soon bounds a test's wait.
@@ -106,13 +110,13 @@ func soon(t testing.TB) context.Context {
 	return ctx
 }
 
-func mustAcquire(t *testing.T, l lock) *contender {
+func mustAcquire(t *testing.T, l lock) *queue.Contender {
 	t.Helper()
 	g, err := l.Acquire(soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g.(*contender)
+	return g.(*queue.Contender)
 }
 
 func mustRelease(t *testing.T, g second.Grant) {
@@ -124,7 +128,7 @@ func mustRelease(t *testing.T, g second.Grant) {
 
 // A wait is an acquisition under way.
 type wait struct {
-	granted chan *contender
+	granted chan *queue.Contender
 	err     error
 	cancel  context.CancelFunc
 }
@@ -133,21 +137,21 @@ type wait struct {
 func queueAt(t *testing.T, l lock) *wait {
 	t.Helper()
 	before := len(left(t, l.path))
-	w := begin(t, l.Acquire)
+	w := wanting(t, l.Acquire)
 	eventually(t, "a contender in the queue", func() bool { return len(left(t, l.path)) > before })
 	return w
 }
 
-// begin begins an acquisition, which ends at the latest with the test.
-func begin(t *testing.T, acquire func(context.Context) (second.Grant, error)) *wait {
+// wanting begins an acquisition, which ends at the latest with the test.
+func wanting(t *testing.T, acquire func(context.Context) (second.Grant, error)) *wait {
 	t.Helper()
 	ctx, cancel := context.WithCancel(soon(t))
-	w := &wait{granted: make(chan *contender, 1), cancel: cancel}
+	w := &wait{granted: make(chan *queue.Contender, 1), cancel: cancel}
 	go func() {
 		defer close(w.granted)
 		g, err := acquire(ctx)
 		if w.err = err; err == nil {
-			w.granted <- g.(*contender)
+			w.granted <- g.(*queue.Contender)
 		}
 	}()
 	t.Cleanup(func() {
@@ -157,7 +161,7 @@ func begin(t *testing.T, acquire func(context.Context) (second.Grant, error)) *w
 	return w
 }
 
-func (w *wait) must(t *testing.T) *contender {
+func (w *wait) must(t *testing.T) *queue.Contender {
 	t.Helper()
 	c, ok := <-w.granted
 	if !ok {
@@ -182,7 +186,7 @@ func wantErr(t *testing.T, err, want error) {
 	}
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -194,12 +198,12 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // left returns the ids of the contenders at path at the shared server, in order.
 func left(t testing.TB, path string) []string {
 	t.Helper()
-	places, err := look(soon(t), outside(t), []string{path})
+	queues, err := look(soon(t), outside(t), []string{path})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var ids []string
-	for _, p := range places {
+	for _, p := range queues[path] {
 		ids = append(ids, p.ID)
 	}
 	return ids

@@ -2,209 +2,189 @@ package pglock
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/notice"
-	"github.com/tierlock/tierlock/internal/reaper"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A store is the database as this process sees it: the session, the queues that are followed, and the
-// reaper of what is left over.
+// A store is the database as this process sees it. What the lease depends on goes over the connection of the keeper, what may have
+// to wait for others over a few more.
 type store struct {
+	*keeper
+	tier     *queue.Tier
 	pool     *pgxpool.Pool // somebody else's
 	requests *pgxpool.Pool
 	options  options
-	origin   time.Time // of the store's monotonic clock
-	host     string    // for people to read
+	host     string // for people to read
 
-	ctx    context.Context // ends, with cause ErrClosed, at Close
-	cancel context.CancelCauseFunc
 	wires  context.Context // ends when nothing is to be said any more
 	hangUp context.CancelFunc
-
-	sessions sessions
-	queues   queues
-	reaper   *reaper.Reaper[remains]
-	notice   *notice.Connection
-
-	problem atomic.Pointer[error] // why the server does not answer, nil if it does
-	up      mutexbool.Bool        // problem is nil
-	nudge   nudge                 // of the keeper, who waits for notifications
-
-	mu     sync.Mutex // guards the fields below; taken last, never held across a request
-	closed bool
-	tasks  sync.WaitGroup // every goroutine of the store
 }
 
 // open returns a store that begins to ask for a session.
 func open(pool *pgxpool.Pool, o options) (*store, error) {
-	s := &store{pool: pool, options: o, origin: time.Now()}
+	s := &store{pool: pool, options: o}
 	s.host, _ = os.Hostname()
-	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.wires, s.hangUp = context.WithCancel(context.Background())
-	s.sessions.changed = make(chan struct{})
-	s.queues.byPath = make(map[string]*queue)
-	s.queues.toRead = make(map[string]struct{})
 	var err error
 	if s.requests, err = pgxpool.NewWithConfig(s.wires, s.config()); err != nil {
 		s.hangUp()
 		return nil, err
 	}
-	s.reaper = reaper.New(reaper.Config[remains]{
-		Remove: s.remove, Await: s.up.Wait, Spawn: s.spawn, Context: s.ctx,
-	})
-	s.notice = notice.NewConnection(notice.Config{
-		Logger: o.logger, Package: "pglock", Store: "PostgreSQL", Why: s.Err,
-		Patience: func() time.Duration { return o.ttl / 3 },
-	})
-	s.up.Set()
-	s.notice.Reach(true)
-	s.spawn(func() { s.notice.Run(s.ctx) })
-	s.spawn(s.keep)
+	s.keeper = newKeeper(s)
+	s.tier = queue.New(queue.Config{
+		Package: "pglock", Store: "PostgreSQL", TTL: o.ttl, Margin: o.margin, Logger: o.logger,
+		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" },
+	}, s)
+	s.tier.Start()
+	s.tier.Spawn(s.listen)
 	return s, nil
 }
 
-// Claim returns what queues for the lock at path.
-func (s *store) Claim(path string, o second.Options) (second.Claim, error) {
-	if err := ValidatePath(path); err != nil {
+func (s *store) CheckPath(path string) error { return ValidatePath(path) }
+
+func (s *store) Name(string) string { return newID() }
+
+// newID returns a random uuid.
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:]) // cannot fail
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// Close takes a second at most.
+func (s *store) Close() {
+	defer time.AfterFunc(time.Second, s.hangUp).Stop()
+	if s.wire != nil {
+		s.wire.Close(s.wires)
+		<-s.wire.PgConn().CleanupDone()
+	}
+	s.requests.Close()
+	s.hangUp()
+}
+
+func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
+	var err error
+	switch c.Op {
+	case queue.Open, queue.Beat, queue.Audit, queue.Drop, queue.Look:
+		a, err = s.keep(ctx, c)
+	case queue.Enter, queue.Try:
+		a, err = s.enter(ctx, c)
+	default:
+		a, err = s.request(ctx, c)
+	}
+	if err != nil {
+		a.Outcome, a.Err = classify(err), err
+	}
+	if !answered(err) {
+		a.Away = fmt.Errorf("PostgreSQL cannot be reached: %w", err)
+		if !errors.Is(ctx.Err(), context.Canceled) { // else nobody waits for the answer
+			s.requests.Reset() // the other connections may be as dead
+		}
+	}
+	return a
+}
+
+func (s *store) request(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
+	a.Outcome = queue.Done
+	var present, all bool
+	switch c.Op {
+	case queue.Leave:
+		err = s.requests.QueryRow(ctx, "SELECT tierlock.leave($1, $2)", c.Path, c.ID).Scan(&present)
+		a.Removed = removal(present)
+	case queue.Share:
+		err = s.requests.QueryRow(ctx, "SELECT tierlock.share($1, $2)", c.Path, c.ID).Scan(&present)
+		a.View = queue.View{ID: c.ID, Known: present, Token: c.Token, At: s.now(), Has: present, Reads: present}
+		s.stir(c.Path) // who reads keeps others out than who writes
+	case queue.List:
+		a.Queue, err = s.list(ctx, c.Path)
+	case queue.Ask:
+		_, err = s.requests.Exec(ctx, "SELECT tierlock.ask($1)", c.Path)
+	case queue.Goodbye:
+		for !all && err == nil {
+			err = s.requests.QueryRow(ctx, "SELECT tierlock.finish($1)", c.Session).Scan(&all)
+		}
+	}
+	return a, err
+}
+
+func removal(present bool) queue.Removal {
+	if present {
+		return queue.Removed
+	}
+	return queue.Missing
+}
+
+const enterSQL = `SELECT alive, number, coalesce(first, false), coalesce(removed, false), quiet
+	FROM tierlock.enter($1, $2, $3, $4, $5, nullif($6, '')::uuid, $7)`
+
+func (s *store) enter(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
+	var alive, first, removed bool
+	var number *int64 // none if it does not queue
+	var quiet int64
+	sent := time.Now()
+	if err = s.requests.QueryRow(ctx, enterSQL, c.Path, c.ID, c.Session, c.Reads, c.Linger.Milliseconds(), c.Old.ID, c.Op == queue.Try).
+		Scan(&alive, &number, &first, &removed, &quiet); err != nil {
+		return a, err
+	}
+	s.hush(quiet, sent)
+	switch {
+	case !alive:
+		return a, errOver
+	case number == nil:
+		return queue.Answer{Outcome: queue.Locked, Quarantined: quiet > 0}, nil
+	}
+	v := queue.View{ID: c.ID, Known: true, Token: *number, At: s.now(), Reads: c.Reads}
+	return queue.Answer{Outcome: queue.Done, Removed: removal(removed), View: s.grant(v, first)}, nil
+}
+
+// quietSQL is quiet_ms for one who only looks: of a promotion that nobody has noted, it begins now.
+const quietSQL = `SELECT greatest(0, least(longest_ms, ceil(1000 * extract(epoch FROM CASE WHEN pg_is_in_recovery() THEN interval '0'
+	WHEN timeline = tierlock.timeline() THEN quiet - clock_timestamp() ELSE longest_ms * interval '1 ms' END))))::bigint,
+	longest_ms, clock_timestamp() FROM tierlock.promotion`
+
+// list reads the queue as it was at one moment. In a quarantine, whoever is first has the lock if it was in the queue before
+// that, as it then had it already.
+func (s *store) list(ctx context.Context, path string) ([]second.Contender, error) {
+	var quiet, longest int64
+	var now time.Time
+	sent := time.Now()
+	if err := s.requests.QueryRow(ctx, quietSQL).Scan(&quiet, &longest, &now); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, err
 	}
-	if len(o.Own) > 0 {
-		return nil, fmt.Errorf("pglock: lock %s: option of type %T; want a tier.Option", path, o.Own[0])
+	s.hush(quiet, sent)
+	queues, err := look(ctx, s.requests, []string{path})
+	list := queues[path]
+	if quiet > 0 {
+		begun := now.Add(time.Duration(quiet-longest) * time.Millisecond)
+		second.Quarantined(list, func(i int) bool { return !list[i].Since.After(begun) })
 	}
-	return &claim{store: s, path: path, mode: o.Mode, linger: o.MayLinger}, nil
+	return list, err
 }
-
-// Semaphore is refused.
-func (s *store) Semaphore(path string, _ int, _ second.Options) (second.Semaphore, error) {
-	return nil, fmt.Errorf("pglock: semaphore %s: PostgreSQL has none here; ZooKeeper has: %w", path, errors.ErrUnsupported)
-}
-
-// Err returns nil while the server answers and there may be a session, [second.ErrClosed] at the end.
-func (s *store) Err() error {
-	if s.ctx.Err() != nil {
-		return second.ErrClosed
-	}
-	if problem := s.problem.Load(); problem != nil {
-		return *problem
-	}
-	_, refused, _ := s.sessions.now()
-	return refused
-}
-
-// Quarantine is the time before which the server gives no lock to anybody: it was promoted, and may not know to
-// whom the one before it has.
-func (s *store) Quarantine() *second.QuarantineError { return s.notice.Quarantined() }
 
 // hush takes over for how long a server has said that it gives no lock to anybody, in answer to what was sent then.
 func (s *store) hush(ms int64, sent time.Time) {
-	s.notice.Quarantine(time.Duration(ms)*time.Millisecond, sent, "the server was promoted, and first used less than a lease ago")
+	s.tier.Quarantined(time.Duration(ms)*time.Millisecond, sent, "the server was promoted, and first used less than a lease ago")
 }
 
-// Now is the clock of the leases.
-func (s *store) Now() time.Duration { return s.now() }
-
-func (s *store) Done() <-chan struct{} { return s.ctx.Done() }
-
-func (s *store) Notify(f func(second.Connection)) { s.notice.Notify(f) }
-
-// Close loses every grant and ends the session, and with it deletes the contenders, unless the server
-// cannot be reached; that takes two seconds at most.
-func (s *store) Close() error {
-	s.mu.Lock()
-	ended := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if !ended {
-		s.cancel(second.ErrClosed)
-		s.nudge.poke()
-		if x := s.sessions.last(); x != nil {
-			x.End(second.ErrClosed)
-		}
+// grant completes how a contender stands that is first, or not. In a quarantine nobody is given a lock.
+func (s *store) grant(v queue.View, first bool) queue.View {
+	q := s.tier.Quarantine()
+	v.Has, v.Quarantined = first && q == nil, q != nil
+	if first && q != nil {
+		v.Again = max(time.Until(q.Until), time.Millisecond)
 	}
-	s.tasks.Wait()
-	defer time.AfterFunc(time.Second, s.hangUp).Stop()
-	s.requests.Close()
-	s.hangUp()
-	return nil
+	return v
 }
 
-// spawn runs f as a task of the store, whose end Close waits for. It reports false when the
-// store is closed.
-func (s *store) spawn(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.tasks.Go(f)
-	return true
-}
-
-// scope returns a context that ends with ctx or the store, and its end.
-func (s *store) scope(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.ctx, func() { cancel(second.ErrClosed) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
-}
-
-// call makes one request, with a deadline of its own. When one is not answered, the keeper finds out
-// when the server is back, and whether the session is still there.
-func (s *store) call(ctx context.Context, request func(context.Context) error) error {
-	bounded, cancel := context.WithTimeout(ctx, s.patience())
-	defer cancel()
-	err := request(bounded)
-	switch {
-	case answered(err):
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	default:
-		s.missed(err)
-	}
-	return err
-}
-
-// reached notes that the server answers.
-func (s *store) reached() {
-	s.problem.Store(nil)
-	s.up.Set()
-	s.notice.Reach(true)
-}
-
-// missed notes that a request was not answered.
-func (s *store) missed(err error) {
-	problem := fmt.Errorf("PostgreSQL cannot be reached: %w", err)
-	s.up.Clear()
-	s.problem.Store(&problem)
-	s.sessions.stir() // a try does not wait any more
-	s.notice.Reach(false)
-	s.requests.Reset() // the other connections may be as dead
-	s.nudge.poke()
-}
-
-// patience is how long a request may take: a try is worth no more, as several have to fit into
-// what a lease survives.
-func (s *store) patience() time.Duration { return max(s.options.ttl/6, 500*time.Millisecond) }
-
-// explain adds to the end of a wait why the server could not be reached, if that is so.
-func (s *store) explain(cause error) error {
-	if problem := s.Err(); problem != nil && !errors.Is(cause, problem) {
-		return fmt.Errorf("%w: %w", cause, problem)
-	}
-	return cause
-}
-
-// now is the store's monotonic clock.
-func (s *store) now() time.Duration { return time.Since(s.origin) }
+// now orders views: those of an answer or of a notification by when that came, those of a look by when it was asked.
+func (s *store) now() int64 { return int64(s.tier.Now()) }
