@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -22,7 +21,6 @@ type calls struct {
 
 	streams []*stream
 	watches []int64 // the revisions at which they were to begin, 0 for the present one
-	delays  map[string]func()
 	refuse  func(*etcdserverpb.WatchResponse) // nil if none is to be refused
 }
 
@@ -37,19 +35,6 @@ func (c *calls) refuseWatch(reason string) <-chan struct{} {
 		close(refused)
 	}
 	return refused
-}
-
-// slow delays each message of the streams of a method, and tells when one has arrived.
-func (c *calls) slow(method string, delay time.Duration, arrived chan<- time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.delays = map[string]func(){method: func() {
-		time.Sleep(delay)
-		select {
-		case arrived <- time.Now():
-		default:
-		}
-	}}
 }
 
 // messages has hook see each message to the process, but those that keep its session.
@@ -151,11 +136,8 @@ func (s *stream) SendMsg(m any) error {
 func (s *stream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	s.calls.mu.Lock()
-	silent, delay := s.silent, s.calls.delays[s.method]
+	silent := s.silent
 	s.calls.mu.Unlock()
-	if delay != nil {
-		delay()
-	}
 	if r, ok := m.(*etcdserverpb.WatchResponse); err == nil && ok && r.Created {
 		s.calls.mu.Lock()
 		if refuse := s.calls.refuse; refuse != nil {

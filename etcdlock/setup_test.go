@@ -152,14 +152,6 @@ func (w *wait) must(t *testing.T) *queue.Contender {
 	return c
 }
 
-func (w *wait) fails(t *testing.T, want error) {
-	t.Helper()
-	if c, ok := <-w.granted; ok {
-		t.Fatalf("granted with token %d, want %v", c.Token(), want)
-	}
-	wantErr(t, w.err, want)
-}
-
 func (w *wait) pending(t *testing.T) {
 	t.Helper()
 	select {
