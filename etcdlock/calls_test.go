@@ -20,7 +20,7 @@ type calls struct {
 	hook   func() (lose bool)
 
 	streams []*stream
-	watches []int64 // the revisions at which they were to begin, 0 for the present one
+	watches []int64                           // the revisions at which they were to begin, 0 for the present one
 	refuse  func(*etcdserverpb.WatchResponse) // nil if none is to be refused
 }
 
