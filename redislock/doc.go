@@ -54,6 +54,14 @@
 // What nobody wants any more is removed, or goes with its lease at the latest. A request may be repeated without harm: each
 // contender has an id that no other one ever has.
 //
+// # Permits
+//
+// Those of a [tier.Semaphore] at path are a queue of their own, with the keys of a lock at {path}:tierlock:permits, which is no
+// path for a lock. They have nothing to do with the lock at path, and nobody else's semaphore is compatible. The command that
+// queues compares how many there are: another number may begin once nobody has any, or waits. A command takes longer the
+// more portions are taken. A primary that takes over may not know that some of a portion were given up; then others get these
+// with the rest of it.
+//
 // # Fail-over
 //
 // Redis replicates without waiting. A primary that takes over may not know of the newest grants, and one that was restarted may
@@ -111,8 +119,8 @@
 //
 // # What it costs
 //
-// An acquisition, a release, a requeue, a try and a hand-over to another process are one script call each. So is letting
-// readers in, asking for a lock, and each heartbeat, a quarter of the TTL apart, for each contender of the process; these are
+// An acquisition, a release, a requeue, a try and a hand-over to another process are one script call each, of a lock and of
+// permits, however many they are. So is letting readers in, asking for a lock, and each heartbeat, a quarter of the TTL apart, for each contender of the process; these are
 // sent together. A process has one connection that listens.
 //
 // The client belongs to the program. Its ReadTimeout should not be longer than a sixth of the TTL with a ClusterClient; for a

@@ -199,7 +199,7 @@ func (w *wire) loses(kind string) bool {
 	return hook != nil && kind != "" && kind != "beat" && hook()
 }
 
-var operations = []string{"script", "enter", "try", "beat", "look", "leave", "share", "ask", "list"}
+var operations = []string{"script", "enter", "try", "beat", "look", "leave", "share", "weigh", "ask", "list"}
 
 // A conn knows what the answer will be to that comes next.
 type conn struct {

@@ -62,7 +62,8 @@ func TestPathsOfLocks(t *testing.T) {
 	for path, ok := range map[string]bool{
 		"/locks/x": true, "locks:x": true, "x": true, "/": true, "a//b": true, "": false, "l\xff": false, "a\nb": false,
 		strings.Repeat("x", 1024): true, strings.Repeat("x", 1025): false, "schlösser/ü 1": true,
-		"{a}": false, "{a}:b": true, "b:{a}:c": true, "{}": false, "a{b": false, "a}b": false, "}{a}": false, "{a}:tierlock:queue": false, "b:{a}:tierlock:leases": false, "a:tierlock:state": false,
+		"{a}": false, "{a}:b": true, "b:{a}:c": true, "{}": false, "a{b": false, "a}b": false, "}{a}": false,
+		"{a}:tierlock:queue": false, "b:{a}:tierlock:leases": false, "a:tierlock:state": false, "{a}:tierlock:permits": false,
 		"{tierlock:primary}:x": false, "a:tierlock:other": true, "tierlock:queue": true, "{a}{b}": false, "{a{b}": false,
 	} {
 		if err := ValidatePath(path); (err == nil) != ok {
@@ -78,11 +79,13 @@ func TestPathsDoNotShareAQueue(t *testing.T) {
 		if ValidatePath(path) != nil {
 			continue
 		}
-		queue := keysOf(path)[1]
-		if other, shared := of[queue]; shared {
-			t.Errorf("%q and %q share %q", path, other, queue)
+		for _, permits := range []int{0, 1} {
+			queue := keysOf(at(queue.Ref{Path: path, Permits: permits}))[1]
+			if other, shared := of[queue]; shared {
+				t.Errorf("%q and %q share %q", path, other, queue)
+			}
+			of[queue] = path
 		}
-		of[queue] = path
 	}
 }
 
@@ -98,7 +101,7 @@ func TestKeysOfALockAreInOneSlot(t *testing.T) {
 		return key
 	}
 	for _, path := range []string{"x", "/locks/x", "{a}", "b:{a}:c"} {
-		for _, key := range keysOf(path) {
+		for _, key := range append(keysOf(path), keysOf(at(queue.Ref{Path: path, Permits: 1}))...) {
 			if slotted(key) != slotted(path) {
 				t.Errorf("%s is in another slot than %s", key, path)
 			}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tierlock/tierlock/internal/queue"
 )
 
 // maxPath leaves room for a human reader in a log line.
@@ -36,7 +38,7 @@ func checkPath(path string) error {
 		return errors.New("braces that are no hash tag")
 	case strings.HasPrefix(path, records):
 		return errors.New("a key in which this package keeps what it knows of primaries")
-	case slices.ContainsFunc(ownKeys, func(key string) bool { return strings.HasSuffix(path, key) }):
+	case strings.HasSuffix(path, ofPermits) || slices.ContainsFunc(ownKeys, func(key string) bool { return strings.HasSuffix(path, key) }):
 		return errors.New("a key in which this package keeps the state of another lock")
 	case path[0] == '{' && path[len(path)-1] == '}':
 		return errors.New("nothing but a hash tag, which would have the queue of the lock without the braces")
@@ -52,18 +54,32 @@ func hasTag(key string) bool {
 		!strings.Contains(key[:strings.Index(key, "{")], "}")
 }
 
-// keysOf are the keys of the script, which in a cluster are all in one slot.
+// keysOf are the keys of the script for the lock at path, which in a cluster are all in one slot.
 func keysOf(path string) []string {
-	prefix := "{" + path + "}"
-	if hasTag(path) {
-		prefix = path
-	}
 	keys := []string{path}
 	for _, key := range ownKeys {
-		keys = append(keys, prefix+key)
+		keys = append(keys, tagged(path)+key)
 	}
 	return keys
 }
 
+// at is where the queue of a contender is: for permits at a path where no lock can be.
+func at(c queue.Ref) string {
+	if c.Permits > 0 {
+		return tagged(c.Path) + ofPermits
+	}
+	return c.Path
+}
+
+// tagged is the beginning of a key that is in the slot of a path.
+func tagged(path string) string {
+	if hasTag(path) {
+		return path
+	}
+	return "{" + path + "}"
+}
+
 // ownKeys are the ends of the keys beside that of a lock.
 var ownKeys = []string{":tierlock:queue", ":tierlock:leases", ":tierlock:state"}
+
+const ofPermits = ":tierlock:permits"

@@ -38,5 +38,5 @@ func advise(err error, keys ...string) error {
 
 // patterns are those of the keys of a lock.
 func patterns(path string) []string {
-	return []string{path, strings.TrimSuffix(keysOf(path)[1], "queue") + "*"}
+	return []string{path, tagged(path) + ":tierlock:*"}
 }

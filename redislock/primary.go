@@ -71,7 +71,7 @@ func (s *store) meet(ctx context.Context, words []string) error {
 
 // meetAt meets the primary that one is connected to.
 func (s *store) meetAt(ctx context.Context, one *redis.Client) error {
-	words, err := lockScript.run(ctx, one, nil, s.args("meet", "")...).StringSlice()
+	words, err := lockScript.run(ctx, one, nil, s.args("meet", queue.Ref{})...).StringSlice()
 	if err != nil {
 		return err
 	}

@@ -246,7 +246,7 @@ func TestServerWhoseClockIsSetBackBehindItsStartIsANewOne(t *testing.T) {
 		t.Fatal("the script asks for the age in another way")
 	}
 	p := start(t)
-	words, err := outside(t).Eval(soon(t), source, keysOf(lockPath(t)), p.args("meet", "")...).StringSlice()
+	words, err := outside(t).Eval(soon(t), source, keysOf(lockPath(t)), p.args("meet", queue.Ref{})...).StringSlice()
 	if err != nil || !introduced(words) || words[2] != "0" {
 		t.Errorf("%q, %v, want an age of 0", words, err)
 	}

@@ -60,7 +60,7 @@ func Remove(ctx context.Context, client redis.UniversalClient, path, id string) 
 		return false, fmt.Errorf("redislock: remove from %s: %w", path, err)
 	}
 	o, _, _ := newOptions(nil)
-	removed, err := lockScript.run(ctx, client, keysOf(path), "remove", micros(o.ttl), micros(o.ttl), id, "").StringSlice()
+	removed, err := lockScript.run(ctx, client, keysOf(path), "remove", micros(o.ttl), micros(o.ttl), id, "", 0).StringSlice()
 	if err != nil {
 		return false, fmt.Errorf("redislock: remove %s from %s: %w", id, path, advise(err, patterns(path)...))
 	}

@@ -60,8 +60,8 @@ func (x script) run(ctx context.Context, client redis.UniversalClient, keys []st
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 
 // args are those of the script for an operation.
-func (s *store) args(op, id string, more ...string) []any {
-	args := []any{op, micros(s.options.ttl), micros(s.quarantine()), id, s.met()}
+func (s *store) args(op string, c queue.Ref, more ...string) []any {
+	args := []any{op, micros(s.options.ttl), micros(s.quarantine()), c.ID, s.met(), c.Permits}
 	for _, arg := range more {
 		args = append(args, arg)
 	}
@@ -71,7 +71,7 @@ func (s *store) args(op, id string, more ...string) []any {
 // run runs an operation and returns the answer of the script.
 func (s *store) run(ctx context.Context, op string, c queue.Ref, more ...string) ([]string, error) {
 	for {
-		words, err := lockScript.run(ctx, s.client, keysOf(c.Path), s.args(op, c.ID, more...)...).StringSlice()
+		words, err := lockScript.run(ctx, s.client, keysOf(at(c)), s.args(op, c, more...)...).StringSlice()
 		if err != nil || !introduced(words) {
 			return words, advise(err, patterns(c.Path)...)
 		}
@@ -87,7 +87,7 @@ func (s *store) send(ctx context.Context, op string, some []queue.Ref) ([]*redis
 		var cmds []*redis.Cmd
 		s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // whose error is one of the commands'
 			for _, c := range some {
-				cmds = append(cmds, p.EvalSha(ctx, lockScript.hash, keysOf(c.Path), s.args(op, c.ID)...))
+				cmds = append(cmds, p.EvalSha(ctx, lockScript.hash, keysOf(at(c)), s.args(op, c)...))
 			}
 			return nil
 		})

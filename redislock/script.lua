@@ -1,15 +1,17 @@
--- The state of one lock, and all that is done to it.
+-- The state of one lock, or of the permits at its path, and all that is done to it.
 --
 -- KEYS: the lock, its queue (contenders by token), their leases (by end), and its state. ARGV: what to
 -- do, the lease and the quarantine of the caller in microseconds, the contender; the primaries that the
--- caller has met, each with for how long it grants nothing yet; and what the operation takes.
+-- caller has met, each with for how long it grants nothing yet; how many permits there are, 0 for a lock;
+-- and what the operation takes.
 --
--- A contender with a token up to top has the lock, whose key then has the value that state
--- calls key. All times are the server's, in microseconds.
+-- A contender with a token up to top has the lock, or the permits that it wants. The key of the lock then
+-- has the value that state calls key. All times are the server's, in microseconds.
 
 local lock, queue, leases, state = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local op, ttl, unsure, me = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local met, secluded = ARGV[5], 1 -- who has met nobody grants nothing
+local weight, description, old = tonumber(ARGV[7]), ARGV[8], ARGV[9]
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -45,46 +47,67 @@ local function reads(id) return about(id):sub(1, 1) == 'r' end
 local function drop(id)
 	redis.call('ZREM', queue, id)
 	redis.call('ZREM', leases, id)
-	redis.call('HDEL', state, 'c:' .. id, 'n:' .. id)
+	redis.call('HDEL', state, 'c:' .. id, 'n:' .. id, 'w:' .. id)
 end
 
-local known_state = redis.call('HMGET', state, 'key', 'top', 'last', 'foreign', 'gap', 'free')
+local known_state = redis.call('HMGET', state, 'key', 'top', 'last', 'foreign', 'gap', 'free', 'of')
 local mine = known_state[1]
 local top, last = tonumber(known_state[2] or 0), tonumber(known_state[3] or 0)
 local foreign, left = tonumber(known_state[4] or 0), tonumber(known_state[5] or 0)
 local since = tonumber(known_state[6] or 0) -- when it was nobody's
+local of = tonumber(known_state[7] or ARGV[6]) -- so many permits, or 0
+if of > 0 then gap = 0 end -- nobody else has any
 if left > now then left = now - gap end -- the clock was set back
 
 local function first() return redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES') end
 local function front() return redis.call('ZRANGEBYSCORE', queue, '(' .. int(top), '+inf', 'LIMIT', 0, 1)[1] end
 local function holders() return redis.call('ZRANGEBYSCORE', queue, '-inf', int(top)) end
 
--- What is at the key of the lock, nil if nothing is.
+-- What one has of the permits, or wants: all, if that was evicted.
+local function wants(id) return tonumber(redis.call('HGET', state, 'w:' .. id) or of) end
+
+-- How many permits are left beside some contenders.
+local function beside(ids)
+	local vacant = of
+	for _, id in ipairs(ids) do vacant = vacant - wants(id) end
+	return vacant
+end
+
+-- How many wait.
+local function waiting()
+	local next = front()
+	return next and redis.call('ZCARD', queue) - redis.call('ZRANK', queue, next) or 0
+end
+
+-- What the first one who waits for permits is to know.
+local function prospect() return of > 0 and beside(holders()) .. ' ' .. waiting() end
+
+-- What is at the key of the lock, nil if nothing is. That of permits is nobody else's.
 local function look()
 	local kind = redis.call('TYPE', lock).ok
 	if kind == 'none' then return nil end
-	if kind == 'string' then return redis.call('GET', lock) end
-	return 'a ' .. kind
+	local value = kind == 'string' and redis.call('GET', lock) or 'a ' .. kind
+	return (of == 0 or value == mine) and value or nil
 end
 
 if op == 'list' then
 	local list, held = {}, look()
 	if held and held ~= mine then
-		list = { held, '0', 'x-', '1' }
+		list = { held, '0', 'x-', '1', '0', '0' }
 	end
 	for _, id in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
 		if tonumber(redis.call('ZSCORE', leases, id) or 0) > now then
 			local token = tonumber(redis.call('ZSCORE', queue, id))
-			list[#list + 1] = id
-			list[#list + 1] = int(token)
-			list[#list + 1] = about(id)
-			list[#list + 1] = mine and held == mine and token <= top and '1' or '0'
+			local has = mine and held == mine and token <= top
+			for _, word in ipairs({ id, int(token), about(id), has and '1' or '0', int(has and of > 0 and wants(id) or 0), int(of) }) do
+				list[#list + 1] = word
+			end
 		end
 	end
 	return list
 end
 
-local head_before, front_before = first()[1], front()
+local head_before, front_before, prospect_before = first()[1], front(), prospect()
 local lost, granted, ended, wait = {}, {}, false, 0
 
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', int(now))) do
@@ -120,7 +143,8 @@ local function insert()
 		end
 		last = math.max(last + 1, now)
 		redis.call('ZADD', queue, int(last), me)
-		redis.call('HSET', state, 'last', int(last), 'gap', int(left), 'c:' .. me, ARGV[6])
+		redis.call('HSET', state, 'last', int(last), 'gap', int(left), 'c:' .. me, description)
+		if of > 0 then redis.call('HSET', state, 'of', int(of), 'w:' .. me, int(weight)) end
 	end
 	redis.call('ZADD', leases, int(now + ttl), me)
 end
@@ -140,7 +164,7 @@ local function free()
 	end
 end
 
--- extend gives the lock to all who may have it now.
+-- extend gives the lock to all who may have it now, and permits to all for whom there are enough.
 local function extend()
 	local function grant(id, token)
 		if token > top then
@@ -148,12 +172,19 @@ local function extend()
 			granted[#granted + 1] = id
 		end
 	end
-	local head = first()
-	grant(head[1], tonumber(head[2]))
-	if not reads(head[1]) then return end
+	local vacant = 0
+	if of > 0 then
+		vacant = beside(holders())
+	else
+		local head = first()
+		grant(head[1], tonumber(head[2]))
+		if not reads(head[1]) then return end
+	end
 	while true do
 		local next = redis.call('ZRANGEBYSCORE', queue, '(' .. int(top), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-		if not next[1] or not reads(next[1]) then return end
+		if not next[1] or of == 0 and not reads(next[1]) then return end
+		if of > 0 then vacant = vacant - wants(next[1]) end
+		if vacant < 0 then return end
 		grant(next[1], tonumber(next[2]))
 	end
 end
@@ -221,9 +252,17 @@ local function answer(id)
 	if token == 0 then return { '0', int(now) } end
 	local self = about(id)
 	local self_reads, has = self:sub(1, 1) == 'r', mine and token <= top
-	local ahead, nearest = 0, nil
+	local ahead, nearest, vacant, others = 0, nil, 0, 0
 	local next = front()
-	if not has then
+	if of > 0 then
+		others = waiting()
+		if not has then
+			others = others - 1
+			local before = redis.call('ZRANGEBYSCORE', queue, '-inf', '(' .. int(token))
+			ahead, vacant = #before - redis.call('ZRANK', queue, next), beside(before)
+			if ahead > 0 then nearest = before[#before] end
+		end
+	elseif not has then
 		local rank = redis.call('ZRANK', queue, id)
 		if not self_reads then
 			ahead = rank
@@ -243,10 +282,12 @@ local function answer(id)
 	local pause = 0
 	if has then pause = secluded elseif first()[1] == id then pause = wait end
 	local function flag(b) return b and '1' or '0' end
+	local yield = of > 0 and 0 or math.max(next_gap() - now, 1)
 	return {
 		'1', int(token), int(now), flag(has and secluded == 0), flag(self_reads), flag(self:sub(2, 2) == 'a'),
 		flag(has and next and not (self_reads and reads(next))), flag(has and next and reads(next)),
-		int(pause), int(secluded), int(math.max(next_gap() - now, 0)), int(ahead), nearest or '', int(nearest_token), nearest_about,
+		int(pause), int(secluded), int(yield), int(ahead), nearest or '', int(nearest_token), nearest_about,
+		int(vacant), int(others),
 	}
 end
 
@@ -258,16 +299,21 @@ local function tell(id)
 	end
 end
 
+if (op == 'enter' or op == 'try') and tonumber(ARGV[6]) ~= of then
+	if first()[1] then return { 'permits', int(of) } end
+	of = tonumber(ARGV[6])
+end
+
 local result
 if op == 'enter' then
-	give_up(ARGV[7])
+	give_up(old)
 	insert()
 	last_until()
 elseif op == 'try' then
 	if not redis.call('ZSCORE', queue, me) then
-		local head, read = first()[1], ARGV[6]:sub(1, 1) == 'r'
-		local joins = read and mine and head and reads(head) and not front()
-		if held and not mine or head and not joins or secluded > 0 or left + gap > now then
+		local head, read = first()[1], description:sub(1, 1) == 'r'
+		local fits = of > 0 and weight <= beside(holders()) or read and mine and head and reads(head)
+		if held and not mine or head and (front() or not fits) or secluded > 0 or left + gap > now then
 			return { 'busy', int(secluded) }
 		end
 		insert()
@@ -284,6 +330,10 @@ elseif op == 'share' then
 	if redis.call('ZSCORE', queue, me) then
 		redis.call('HSET', state, 'c:' .. me, 'r' .. about(me):sub(2))
 	end
+elseif op == 'weigh' then
+	if redis.call('ZSCORE', queue, me) and weight < wants(me) then
+		redis.call('HSET', state, 'w:' .. me, int(weight))
+	end
 elseif op == 'ask' then
 	if held and not mine then return { 'foreign' } end
 	for _, id in ipairs(mine and holders() or {}) do
@@ -297,7 +347,9 @@ settle()
 for _, id in ipairs(lost) do tell(id) end
 for _, id in ipairs(granted) do tell(id) end
 local head, next = first()[1], front()
-if op == 'ask' or next and next ~= front_before then
+if of > 0 then
+	if next and (next ~= front_before or prospect() ~= prospect_before) then tell(next) end
+elseif op == 'ask' or next and next ~= front_before then
 	for _, id in ipairs(mine and holders() or {}) do tell(id) end
 end
 if head and head ~= head_before and not mine then tell(head) end

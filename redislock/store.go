@@ -45,8 +45,8 @@ func open(client redis.UniversalClient, o options) *store {
 	host, _ := os.Hostname() // only for people to read
 	s := &store{client: client, options: o, owner: owner{Host: host, PID: os.Getpid(), Label: o.label}, name: rand.Text()}
 	s.tier = queue.New(queue.Config{
-		Package: "redislock", Store: "Redis", TTL: o.ttl, Margin: o.margin, OwnTTL: true, Logger: o.logger,
-		Lost: func(r queue.Ref) string { return "the key " + r.Path + " was deleted or overwritten, or its queue was" },
+		Package: "redislock", Store: "Redis", TTL: o.ttl, Margin: o.margin, OwnTTL: true, Permits: true, Logger: o.logger,
+		Lost: func(r queue.Ref) string { return "the key " + at(r) + " was deleted or overwritten, or its queue was" },
 	}, s)
 	if single, ok := client.(*redis.Client); ok {
 		s.client = single.WithTimeout(s.tier.Patience()) // of its connections, or a request outlives its end
@@ -81,10 +81,8 @@ func (s *store) Do(ctx context.Context, c queue.Command) queue.Answer {
 	}
 	var more []string
 	switch c.Op {
-	case queue.Enter:
-		more = []string{s.describe(c), c.Old.ID}
-	case queue.Try:
-		more = []string{s.describe(c)}
+	case queue.Enter, queue.Try, queue.Weigh:
+		more = []string{strconv.Itoa(c.Weight), s.describe(c), c.Old.ID}
 	}
 	words, err := call(ctx, s, func(ctx context.Context) ([]string, error) { return s.run(ctx, string(c.Op), c.Ref, more...) })
 	if err != nil {
@@ -109,6 +107,9 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 		}
 	case c.Op == queue.Try && len(words) == 2 && words[0] == "busy":
 		return queue.Answer{Outcome: queue.Locked, Quarantined: words[1] != "0"}
+	case len(words) == 2 && words[0] == "permits":
+		err = fmt.Errorf("%w: the path is for %s, not %d", second.ErrPermits, words[1], c.Permits)
+		return queue.Answer{Outcome: queue.Denied, Err: err}
 	default:
 		a.View, err = view(c.ID, words)
 	}

@@ -35,26 +35,28 @@ func ensembleHarness(t *testing.T, e *redisserver.Ensemble) tiertest.Harness {
 			t.Error(err)
 		}
 	}
-	queue := func(path, command string, args ...string) ([]string, error) {
+	inQueue := func(path, command string, args ...string) ([]string, error) {
 		leader, err := leaderOf(e)
 		if err != nil {
 			return nil, err
 		}
 		return redisserver.Ask(leader, append([]string{command, keysOf(path)[1]}, args...)...)
 	}
+	left := func(path string) int {
+		count, err := inQueue(path, "ZCARD")
+		if err != nil {
+			return -1
+		}
+		n, _ := strconv.Atoi(count[0])
+		return n
+	}
 	return tiertest.Harness{
 		Lease: ttl,
 		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
 			return launch(tb, e.Addrs(), WithLeaseTTL(lease)).forSuite()
 		},
-		Left: func(path string) int {
-			count, err := queue(path, "ZCARD")
-			if err != nil {
-				return -1
-			}
-			n, _ := strconv.Atoi(count[0])
-			return n
-		},
+		Left:        left,
+		LeftPermits: func(path string) int { return left(at(queue.Ref{Path: path, Permits: 1})) },
 		Writes: func() int64 {
 			leader, err := leaderOf(e)
 			check(err)
@@ -64,12 +66,12 @@ func ensembleHarness(t *testing.T, e *redisserver.Ensemble) tiertest.Harness {
 		},
 		Remove: func(path string, i int) {
 			place := strconv.Itoa(i)
-			ids, err := queue(path, "ZRANGE", place, place)
+			ids, err := inQueue(path, "ZRANGE", place, place)
 			if err == nil && len(ids) == 0 {
 				err = errors.New("nobody there")
 			}
 			if err == nil {
-				_, err = queue(path, "ZREM", ids[0])
+				_, err = inQueue(path, "ZREM", ids[0])
 			}
 			check(err)
 		},

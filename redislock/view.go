@@ -24,12 +24,12 @@ func view(id string, words []string) (v queue.View, err error) {
 	switch len(words) {
 	case 2:
 		v = queue.View{ID: id, At: number(1)}
-	case 15:
+	case 17:
 		v = queue.View{
 			ID: id, Known: true, Token: number(1), At: number(2), Has: flag(3), Reads: flag(4), Asked: flag(5),
 			Behind: flag(6), Reader: flag(7), Again: duration(8), Quarantined: number(9) > 0,
-			Yield: max(duration(10), 1), // at once, if the script says 0
-			Ahead: int(number(11)), Nearest: contender(words[12], number(13), words[14]),
+			Yield: duration(10), Ahead: int(number(11)), Nearest: contender(words[12], number(13), words[14]),
+			Free: int(number(15)), Waiting: int(number(16)),
 		}
 	default:
 		err = fmt.Errorf("an answer of %d words", len(words))
@@ -39,7 +39,7 @@ func view(id string, words []string) (v queue.View, err error) {
 
 // list reads the queue. A lock of another library comes first, as the value of its key.
 func (s *store) list(words []string) (queue []second.Contender, err error) {
-	const size = 4
+	const size = 6
 	if len(words)%size != 0 {
 		return nil, fmt.Errorf("an answer of %d words", len(words))
 	}
@@ -49,8 +49,10 @@ func (s *store) list(words []string) (queue []second.Contender, err error) {
 		if err != nil {
 			return nil, err
 		}
-		queue = append(queue, contender(words[0], token, words[2]))
-		has = append(has, words[3] == "1")
+		c := contender(words[0], token, words[2])
+		c.Permits, _ = strconv.Atoi(words[4])
+		c.Of, _ = strconv.Atoi(words[5])
+		queue, has = append(queue, c), append(has, words[3] == "1")
 	}
 	if s.tier.Quarantine() != nil {
 		second.Quarantined(queue, func(i int) bool { return has[i] })

@@ -11,9 +11,10 @@ import (
 // A Semaphore is a path in a registry at which all processes together may have a fixed number of
 // permits. It is safe for concurrent use.
 //
-// In round trips to ZooKeeper, with nobody else there: three for Acquire, five for TryAcquire, or one if
-// too few are free, and one for Release, however many permits it is about. What is handed on within
-// the process costs none.
+// In round trips, with nobody else there and however many permits it is about: one each for Acquire,
+// TryAcquire and Release on Redis; on ZooKeeper three for Acquire, five for TryAcquire, or one if too few
+// are free, and one for Release. What is handed on within the process costs none. On ZooKeeper Curator
+// shares the permits; on the other stores nobody else's semaphore is compatible.
 //
 // It is not reentrant: each Acquire takes more permits. Whoever holds some and waits for more may
 // wait for another one who does the same; ask for all at once.
@@ -31,13 +32,13 @@ type Semaphore struct {
 
 // Semaphore returns the semaphore at path, of which all processes together may have so many
 // permits. It is cheap and need not be closed; all of one path share what this process has. What
-// is wrong with path, number or an option is reported by its methods. On etcd there is none: the
+// is wrong with path, number or an option is reported by its methods. Where the store has none, the
 // error wraps [errors.ErrUnsupported].
 //
 // The number is kept with the path, and every process has to give the same: another one gets
-// [ErrPermits]. To change it, stop all processes that use the path and set its content to
-// "tierlock permits=" and the number. It is forgotten when the path is, some time after nobody uses it
-// any more.
+// [ErrPermits]. It is forgotten when nobody has permits or waits for some, on ZooKeeper with the path, some
+// time after that. To change it there at once, stop all processes that use the path and set its content to
+// "tierlock permits=" and the number.
 //
 // Of the options, [WithHandOff] and [WithMaxWait] go for semaphores, and those of the store's
 // package, such as zklock.NodeACL. [WithLinger] and [WithRounds] do not: a permit that nobody

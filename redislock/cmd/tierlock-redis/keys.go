@@ -17,8 +17,8 @@ import (
 // Keys are those of a Redis.
 type keys struct{ client *redis.Client }
 
-// paths finds the locks below a path by their queues. It looks at so many keys, or a few more, as the
-// server gives them.
+// paths finds the locks and semaphores below a path by their queues. It looks at so many keys, or a few
+// more, as the server gives them.
 func (k keys) paths(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error) {
 	seen := make(map[string]bool) // a scan may give a key twice
 	for cursor := uint64(0); ; {
@@ -40,13 +40,14 @@ func (k keys) paths(ctx context.Context, below string, limit int) (paths []strin
 }
 
 const (
-	page      = 1000              // keys that the server looks at for one answer
-	queueMark = ":tierlock:queue" // ends the key of a queue
+	page      = 1000                // keys that the server looks at for one answer
+	queueMark = ":tierlock:queue"   // ends the key of a queue
+	permits   = ":tierlock:permits" // and comes before that if they queue for permits
 )
 
-// pathOf is the lock of a queue, as redislock names it.
+// pathOf is the path of a queue for a lock, or for permits, as redislock names it.
 func pathOf(queue string) string {
-	path := strings.TrimSuffix(queue, queueMark)
+	path := strings.TrimSuffix(strings.TrimSuffix(queue, queueMark), permits)
 	if strings.HasPrefix(path, "{") && strings.HasSuffix(path, "}") && strings.Count(path, "{") == 1 {
 		return path[1 : len(path)-1]
 	}

@@ -18,7 +18,7 @@ import (
 var Redis = &Store{
 	Name:  "redis",
 	Title: "Redis",
-	Locks: locksOf(dialRedisTier, []Sort{Mutex, ReadersWriter},
+	Locks: locksOf(dialRedisTier, []Sort{Mutex, ReadersWriter, Semaphore},
 		map[string]Dial{"rueidislock": dialRueidislock, "redsync": dialRedsync, "redislock": dialBsm}),
 	Baselines: []string{"rueidislock", "redsync", "redislock"},
 	Start:     startRedis,
