@@ -37,6 +37,16 @@
 // a sixth of the TTL after the grant. Only keys of this package can be asked; for others, errors.ErrUnsupported is returned.
 // Whoever asks needs the permission to write to the keys of others.
 //
+// # Permits
+//
+// A process that wants permits of a semaphore creates a key path//permits/N-…, where N is how many there are. No lock is there, as its
+// path cannot have an empty component, so a lock at path is another queue. The value says how many permits the process wants, or
+// has: in the order of the create revisions, a process has what it wants once that, with what all ahead want, is at most N. It only
+// ever writes that it wants fewer. Nobody can begin with another N while there are keys of one. Nobody else's semaphore has this
+// layout, and concurrency.Mutex at path waits for these keys as for those of locks below.
+//
+// What is put there by others counts as one who wants all permits; under another number it keeps everybody out, and errors name it.
+//
 // # What is promised
 //
 // Etcd decides which key is first, so there is one at most. A holder learns that it lost the lock no later than its lease ends, on
@@ -58,6 +68,10 @@
 // one transaction that deletes one key and creates another; each is one write to etcd. A try is one transaction, which writes
 // nothing if somebody is in the way; for a reader beside a writer that has let readers in, it is two. A writer lets readers in with
 // one write. To ask for a lock is a read, and a write for each key that has it.
+//
+// To acquire permits is one transaction, too, if enough are free, and to give some of them up, or all, another one. A try is one if
+// too few are free, or nobody has any, and two beside others. Each but the last release reads the whole queue: a key or two for each
+// process that has permits or waits for some.
 //
 // etcd remembers the name of each key that was deleted until its history is compacted, and whoever looks at a queue passes by all
 // of them. So a process uses the names of its keys again. New ones come with each process and each lease, and for as long as a

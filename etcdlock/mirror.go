@@ -21,14 +21,14 @@ import (
 // far.
 const idleAfter = time.Second
 
-// A mirror shows the contenders for one lock: by a look, and the events since. So the way from the delete of a key to the grant
+// A mirror shows the contenders of one queue: by a look, and the events since. So the way from the delete of a key to the grant
 // of the next one is that of the event, without a request. It is kept while a contender of this process follows it, and a little
 // longer.
 type mirror struct {
-	store *store
-	path  string
-	stop  context.CancelFunc
-	idle  *time.Timer // ends the mirror when nobody follows it
+	store  *store
+	prefix string // of the keys of the queue
+	stop   context.CancelFunc
+	idle   *time.Timer // ends the mirror when nobody follows it
 
 	mu        sync.Mutex // guards the fields below
 	revision  int64      // up to which all is known, 0 while nothing is
@@ -39,17 +39,18 @@ type mirror struct {
 
 // Follow has a mirror tell how a contender stands, unless the tier is closed.
 func (s *store) Follow(ref queue.Ref) {
+	prefix := prefixOf(ref)
 	s.mu.Lock()
-	m := s.mirrors[ref.Path]
+	m := s.mirrors[prefix]
 	if m == nil {
 		ctx, stop := context.WithCancel(s.tier.Context())
-		m = &mirror{store: s, path: ref.Path, stop: stop, followers: make(map[queue.Ref]struct{})}
+		m = &mirror{store: s, prefix: prefix, stop: stop, followers: make(map[queue.Ref]struct{})}
 		if !s.tier.Spawn(func() { m.run(ctx) }) {
 			s.mu.Unlock()
 			stop()
 			return
 		}
-		s.mirrors[ref.Path] = m
+		s.mirrors[prefix] = m
 		m.idle = time.AfterFunc(idleAfter, m.endIfIdle)
 	}
 	m.mu.Lock()
@@ -62,7 +63,7 @@ func (s *store) Follow(ref queue.Ref) {
 
 // Unfollow ends what Follow began.
 func (s *store) Unfollow(ref queue.Ref) {
-	if m := s.mirror(ref.Path); m != nil {
+	if m := s.mirror(prefixOf(ref)); m != nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		delete(m.followers, ref)
@@ -73,10 +74,10 @@ func (s *store) Unfollow(ref queue.Ref) {
 }
 
 // mirror returns the one of a queue, nil if there is none.
-func (s *store) mirror(path string) *mirror {
+func (s *store) mirror(prefix string) *mirror {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mirrors[path]
+	return s.mirrors[prefix]
 }
 
 func (m *mirror) endIfIdle() {
@@ -85,8 +86,8 @@ func (m *mirror) endIfIdle() {
 	defer s.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.followers) == 0 && s.mirrors[m.path] == m {
-		delete(s.mirrors, m.path)
+	if len(m.followers) == 0 && s.mirrors[m.prefix] == m {
+		delete(s.mirrors, m.prefix)
 		m.stop()
 	}
 }
@@ -136,7 +137,7 @@ func (m *mirror) apply(events []*clientv3.Event) {
 			continue
 		}
 		m.revision = e.Kv.ModRevision
-		if !isContender(m.path, e.Kv) {
+		if !isContender(m.prefix, e.Kv) {
 			continue
 		}
 		switch i := m.indexLocked(string(e.Kv.Key)); {
@@ -246,7 +247,7 @@ func (m *mirror) watch(ctx context.Context, cancel func()) (clientv3.WatchChan, 
 	ctx = metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx), "tierlock-stream", strconv.FormatInt(stream, 10))
 	bound := time.AfterFunc(s.tier.Patience(), cancel)
 	defer bound.Stop()
-	events := s.client.Watch(ctx, m.path+"/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	events := s.client.Watch(ctx, m.prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	created, open := <-events
 	if err := created.Err(); err != nil || !open {
 		// A stream may take no more watches, as its auth token has expired, and yet live on.
@@ -260,7 +261,7 @@ func (m *mirror) watch(ctx context.Context, cancel func()) (clientv3.WatchChan, 
 func (m *mirror) look(ctx context.Context) (news bool, err error) {
 	sent := m.store.tier.Now()
 	err = m.store.call(ctx, func(ctx context.Context) error {
-		revision, places, err := m.store.read(ctx, m.path)
+		revision, places, err := m.store.read(ctx, m.prefix)
 		if err == nil {
 			news = m.replace(revision, places, sent)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -56,16 +57,38 @@ func checkPath(path string) error {
 // ranges of names, and none on what is in many values.
 const readMark = "read-"
 
-// keyOf is <path>/<name>.
-func keyOf(r queue.Ref) string {
-	if r.Reads {
-		return r.Path + "/" + readMark + r.ID
+// permitsMark is between the path of a semaphore and the names of its keys, which begin with the number of permits: it makes a queue
+// of their own of them, and as it has an empty component, no lock is there.
+const permitsMark = "//permits/"
+
+// prefixOf is what all keys of a queue begin with.
+func prefixOf(r queue.Ref) string {
+	if r.Permits > 0 {
+		return r.Path + permitsMark
 	}
-	return r.Path + "/" + r.ID
+	return r.Path + "/"
 }
+
+// kindOf is what a key begins with, and those with which it may have what it wants at the same time.
+func kindOf(r queue.Ref) string {
+	switch {
+	case r.Permits > 0:
+		return prefixOf(r) + strconv.Itoa(r.Permits) + "-"
+	case r.Reads:
+		return prefixOf(r) + readMark
+	}
+	return prefixOf(r)
+}
+
+func keyOf(r queue.Ref) string { return kindOf(r) + r.ID }
 
 // refOf is the contender of a key of this package.
 func refOf(key string) queue.Ref {
+	if path, name, ok := strings.Cut(key, permitsMark); ok {
+		number, id, _ := strings.Cut(name, "-")
+		permits, _ := strconv.Atoi(number)
+		return queue.Ref{Path: path, ID: id, Permits: permits}
+	}
 	slash := strings.LastIndex(key, "/")
 	name, reads := strings.CutPrefix(key[slash+1:], readMark)
 	return queue.Ref{Path: key[:slash], ID: name, Reads: reads}
@@ -81,20 +104,24 @@ type owner struct {
 	Time    time.Time `json:"time"`             // by the owner's clock
 	Shared  bool      `json:"shared,omitempty"` // a writer that has let readers in
 	Revoke  bool      `json:"revoke,omitempty"` // somebody has asked it to give the lock up
+	Permits int       `json:"permits,omitempty"`
 }
 
 // put creates a key, or would write to it.
 func (s *store) put(c queue.Command) clientv3.Op {
 	o := s.owner
 	o.Linger, o.Time = c.Linger.Milliseconds(), time.Now().UTC()
+	if c.Permits > 0 {
+		o.Permits = c.Weight
+	}
 	return clientv3.OpPut(keyOf(c.Ref), encode(o), clientv3.WithLease(leaseOf(c.Session)))
 }
 
-// marked returns the value of a key of this package with another field set. What a later version has put there stays.
-func marked(value, field string) string {
+// marked returns the value of a key of this package with a field set to something. What a later version has put there stays.
+func marked(value, field, to string) string {
 	fields := make(map[string]json.RawMessage)
 	json.Unmarshal([]byte(value), &fields) // has been read before
-	fields[field] = json.RawMessage("true")
+	fields[field] = json.RawMessage(to)
 	return encode(fields)
 }
 
@@ -123,19 +150,19 @@ type place struct {
 	value    string // if ours
 }
 
-// placesOf returns the contenders among keys below path. Those of locks below, whose names have another slash, are none; all
-// others are, whoever has created them.
-func placesOf(path string, keys []*mvccpb.KeyValue) (places []place) {
+// placesOf returns the contenders among keys with the prefix of a queue. Those of locks below, and of a semaphore, whose names have
+// another slash, are none; all others are, whoever has created them.
+func placesOf(prefix string, keys []*mvccpb.KeyValue) (places []place) {
 	for _, kv := range keys {
-		if isContender(path, kv) {
+		if isContender(prefix, kv) {
 			places = append(places, placeOf(kv))
 		}
 	}
 	return places
 }
 
-func isContender(path string, kv *mvccpb.KeyValue) bool {
-	return !bytes.Contains(kv.Key[len(path)+1:], []byte("/"))
+func isContender(prefix string, kv *mvccpb.KeyValue) bool {
+	return !bytes.Contains(kv.Key[len(prefix):], []byte("/"))
 }
 
 func placeOf(kv *mvccpb.KeyValue) place {
@@ -144,15 +171,19 @@ func placeOf(kv *mvccpb.KeyValue) place {
 	p := place{key: string(kv.Key), modified: kv.ModRevision, ours: ours, Contender: second.Contender{
 		ID: second.Text(name), Token: kv.CreateRevision, Since: o.Time.UTC(),
 		Host: second.Text(o.Host), PID: o.PID, Label: second.Text(o.Label), Linger: time.Duration(o.Linger) * time.Millisecond,
-		Shared: o.Shared || strings.HasPrefix(name, readMark), Asked: o.Revoke,
+		Shared: o.Shared || strings.HasPrefix(name, readMark), Asked: o.Revoke, Permits: o.Permits, Of: refOf(string(kv.Key)).Permits,
 	}}
+	if p.Permits < 1 || p.Permits > p.Of { // it does not say; or it is for a lock
+		p.Permits = p.Of
+	}
 	if ours {
 		p.value = string(kv.Value)
 	}
 	return p
 }
 
-// viewOf is how a contender stands in a queue that is known up to a revision. Only those count with which it cannot share the lock.
+// viewOf is how a contender stands in a queue that is known up to a revision. Of a lock, only those count with which it cannot share
+// it, and of permits those who wait: they have none, as they and all ahead want more than there are.
 func viewOf(ref queue.Ref, revision int64, places []place) queue.View {
 	v := queue.View{ID: ref.ID, Token: ref.Token, At: revision}
 	key := keyOf(ref)
@@ -161,31 +192,50 @@ func viewOf(ref queue.Ref, revision int64, places []place) queue.View {
 		return v
 	}
 	v.Known, v.Reads, v.Asked = true, places[own].Shared, places[own].Asked
+	wanted := 0 // permits, by those up to here
 	for i, p := range places {
-		switch excludes := !v.Reads || !p.Shared; {
+		if i == own {
+			v.Free = ref.Permits - wanted
+		}
+		wanted += p.Permits
+		waits := wanted > ref.Permits
+		excludes := waits || ref.Permits == 0 && (!v.Reads || !p.Shared)
+		if waits && i != own {
+			v.Waiting++
+		}
+		switch {
 		case i < own && excludes:
 			v.Ahead, v.Nearest = v.Ahead+1, p.Contender
 		case i > own && excludes:
 			v.Behind = true
 		}
 	}
-	v.Has = v.Ahead == 0
+	v.Nearest.Permits = 0 // who waits has none
+	v.Has = v.Ahead == 0 && places[own].Permits <= v.Free
 	v.Reader = own+1 < len(places) && places[own+1].Shared
 	return v
 }
 
 // read reads the queue, as it was at the revision that it returns.
-func (s *store) read(ctx context.Context, path string) (revision int64, places []place, err error) {
-	answer, err := s.client.Get(ctx, path+"/", clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+func (s *store) read(ctx context.Context, prefix string) (revision int64, places []place, err error) {
+	answer, err := s.client.Do(ctx, wholeQueue(prefix))
 	if err != nil {
 		return 0, nil, err
 	}
-	return answer.Header.Revision, placesOf(path, answer.Kvs), nil
+	return answer.Get().Header.Revision, placesOf(prefix, answer.Get().Kvs), nil
 }
 
-func (s *store) list(ctx context.Context, path string) (queue []second.Contender, err error) {
-	_, places, err := s.read(ctx, path)
+func wholeQueue(prefix string) clientv3.Op {
+	return clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+}
+
+func (s *store) list(ctx context.Context, prefix string) (queue []second.Contender, err error) {
+	_, places, err := s.read(ctx, prefix)
+	wanted := 0
 	for _, p := range places {
+		if wanted += p.Permits; wanted > p.Of {
+			p.Permits = 0
+		}
 		queue = append(queue, p.Contender)
 	}
 	return queue, err
@@ -194,14 +244,15 @@ func (s *store) list(ctx context.Context, path string) (queue []second.Contender
 // A span is the keys from one up to another.
 type span struct{ from, to string }
 
-// rivals are where the keys are for which a contender waits, if they come before its own.
+// rivals are where the keys are for which a contender waits, if they come before its own, or beside which there is to be none that
+// wants permits.
 func rivals(ref queue.Ref) []span {
-	all := span{ref.Path + "/", clientv3.GetPrefixRangeEnd(ref.Path + "/")}
-	if !ref.Reads {
+	prefix, kind := prefixOf(ref), kindOf(ref)
+	all := span{prefix, clientv3.GetPrefixRangeEnd(prefix)}
+	if kind == prefix {
 		return []span{all}
 	}
-	readers := all.from + readMark
-	return []span{{all.from, readers}, {clientv3.GetPrefixRangeEnd(readers), all.to}}
+	return []span{{all.from, kind}, {clientv3.GetPrefixRangeEnd(kind), all.to}}
 }
 
 // nobody are the conditions that there are no rivals.
@@ -293,7 +344,7 @@ func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err err
 	}
 	for _, r := range answer.Responses {
 		excludes := func(p place) bool { return !c.Reads || !p.Shared }
-		if slices.ContainsFunc(placesOf(c.Path, r.GetResponseRange().Kvs), excludes) {
+		if slices.ContainsFunc(placesOf(prefixOf(c.Ref), r.GetResponseRange().Kvs), excludes) {
 			s.names.put(c.Session, c.ID)
 			return v, second.ErrLocked
 		}
@@ -302,13 +353,14 @@ func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err err
 	if v, _, err = s.enter(ctx, c); err != nil || v.Has {
 		return v, err
 	}
-	revision, places, err := s.read(ctx, c.Path)
+	revision, places, err := s.read(ctx, prefixOf(c.Ref))
 	c.Token = v.Token
 	return viewOf(c.Ref, revision, places), err
 }
 
 // leave deletes the key that was created at the token, 0 for any.
 func (s *store) leave(ctx context.Context, session string, ref queue.Ref) (removed queue.Removal, err error) {
+	s.wishes.Delete(keyOf(ref))
 	txn := s.client.Txn(ctx)
 	if ref.Token != 0 {
 		txn = txn.If(created(ref))
@@ -327,7 +379,7 @@ func (s *store) leave(ctx context.Context, session string, ref queue.Ref) (remov
 
 // share writes to the value of the key that it reads from now on. The create revision, and with it place and token, stay.
 func (s *store) share(ctx context.Context, ref queue.Ref) (v queue.View, err error) {
-	m := s.mirror(ref.Path)
+	m := s.mirror(prefixOf(ref))
 	if m == nil { // nobody follows: it is given up
 		return v, context.Canceled
 	}
@@ -344,7 +396,7 @@ func (s *store) share(ctx context.Context, ref queue.Ref) (v queue.View, err err
 // ask writes to the keys of those that have the lock, in one transaction for each, that they are asked for it. It is nothing if
 // nobody has the lock.
 func (s *store) ask(ctx context.Context, path string) error {
-	_, places, err := s.read(ctx, path)
+	_, places, err := s.read(ctx, prefixOf(queue.Ref{Path: path}))
 	if err != nil {
 		return err
 	}
@@ -377,7 +429,7 @@ func holders(places []place) []place {
 // would be lost. The key stays on its lease.
 func (s *store) mark(ctx context.Context, p place, field string, set func(place) bool) (found place, revision int64, err error) {
 	for token := p.Token; p.Token == token && !set(p); {
-		value := marked(p.value, field)
+		value := marked(p.value, field, "true")
 		answer, err := s.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.ModRevision(p.key), "=", p.modified)).
 			Then(clientv3.OpPut(p.key, value, clientv3.WithIgnoreLease())).

@@ -66,7 +66,7 @@ func TestQueueIsWatchedFromTurnToTurnAndThenNoMore(t *testing.T) {
 	mustRelease(t, held)
 	mustRelease(t, other.must(t))
 	eventually(t, "no queue", func() bool {
-		return p.store.mirror(lockPath(t)) == nil
+		return p.store.mirror(lockPath(t)+"/") == nil
 	})
 }
 
@@ -200,7 +200,7 @@ func TestMirrorTellsNothingOfAPlaceThatIsYounger(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	ref := queue.Ref{Path: lockPath(t), ID: "x", Token: 10}
-	m := &mirror{store: p.store, path: ref.Path, revision: 9}
+	m := &mirror{store: p.store, prefix: prefixOf(ref), revision: 9}
 	m.tellLocked(ref, 0)
 	if n := p.records.count("", queue.Unknown); n != 0 {
 		t.Error("told that it is gone")
@@ -224,7 +224,7 @@ func TestMirrorKeepsWhatWasWrittenSince(t *testing.T) {
 		"look":  func(m *mirror) { m.replace(2, []place{placeOf(before)}, 0) },
 		"event": func(m *mirror) { m.apply([]*clientv3.Event{{Kv: before}}) },
 	} {
-		m := &mirror{path: "/x", revision: 1, places: []place{placeOf(key(1, `{"v":1}`))}}
+		m := &mirror{prefix: "/x/", revision: 1, places: []place{placeOf(key(1, `{"v":1}`))}}
 		if v := m.write(ref, placeOf(written)); !v.Reads {
 			t.Errorf("%s: %+v, want that it reads", what, v)
 		}

@@ -179,7 +179,7 @@ func TestShareAndRevocationAtTheSameTime(t *testing.T) {
 func TestMarkKeepsWhatOthersSay(t *testing.T) {
 	t.Parallel()
 	label := strings.Repeat("<", 256)
-	value := marked(`{"v":1,"pid":7,"label":"`+label+`","later":{"a":[1]}}`, "revoke")
+	value := marked(`{"v":1,"pid":7,"label":"`+label+`","later":{"a":[1]}}`, "revoke", "true")
 	var fields map[string]any
 	if err := json.Unmarshal([]byte(value), &fields); err != nil {
 		t.Fatal(err)

@@ -32,6 +32,7 @@ type store struct {
 	owner   owner // what keys say of this process
 	tier    *queue.Tier
 	names   names
+	wishes  sync.Map    // the places of those who want permits, or have some, by key, as far as they are known
 	detach  func() bool // from the client
 
 	// The stream that new watches share, among those of the client: they have one for each set of metadata. It is changed when one
@@ -39,7 +40,7 @@ type store struct {
 	stream atomic.Int64
 
 	mu      sync.Mutex         // guards the field below; before that of a mirror
-	mirrors map[string]*mirror // by path
+	mirrors map[string]*mirror // by prefix
 }
 
 // open returns a store over client and begins to ask for a lease.
@@ -48,7 +49,7 @@ func open(client *clientv3.Client, o options) *store {
 	s := &store{client: client, options: o, mirrors: make(map[string]*mirror),
 		owner: owner{Version: 1, Host: host, PID: os.Getpid(), Label: o.label}}
 	s.tier = queue.New(queue.Config{
-		Package: "etcdlock", Store: "etcd", TTL: o.ttl, Margin: o.margin, Logger: o.logger, Trouble: s.trouble,
+		Package: "etcdlock", Store: "etcd", TTL: o.ttl, Margin: o.margin, Logger: o.logger, Trouble: s.trouble, Permits: true,
 		Record: o.record, Lost: func(r queue.Ref) string { return "key " + keyOf(r) + " was deleted" },
 	}, s)
 	s.tier.Start()
@@ -86,16 +87,23 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 		}
 	case queue.Goodbye:
 		_, err = s.client.Revoke(ctx, leaseOf(c.Session))
-	case queue.Enter:
-		a.View, a.Removed, err = s.enter(ctx, c)
-	case queue.Try:
-		a.View, err = s.try(ctx, c)
+	case queue.Enter, queue.Try:
+		switch {
+		case c.Permits > 0:
+			a.View, err = s.want(ctx, c)
+		case c.Op == queue.Enter:
+			a.View, a.Removed, err = s.enter(ctx, c)
+		default:
+			a.View, err = s.try(ctx, c)
+		}
 	case queue.Share:
 		a.View, err = s.share(ctx, c.Ref)
+	case queue.Weigh:
+		a.View, err = s.weigh(ctx, c)
 	case queue.Leave:
 		a.Removed, err = s.leave(ctx, c.Session, c.Ref)
 	case queue.List:
-		a.Queue, err = s.list(ctx, c.Path)
+		a.Queue, err = s.list(ctx, prefixOf(c.Ref))
 	case queue.Ask:
 		err = s.ask(ctx, c.Path)
 	default:
@@ -205,6 +213,7 @@ func (s *store) grant(ctx context.Context) (session string, ttl time.Duration, e
 	}
 	session = strconv.FormatInt(int64(granted.ID), 16)
 	s.names.begin(session)
+	s.wishes.Clear()
 	s.tier.Spawn(s.checkVersions)
 	return session, ttl, nil
 }

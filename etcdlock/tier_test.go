@@ -41,28 +41,30 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 		defer operator.Close()
 		return operator.Do(ctx, op)
 	}
-	queue := func(ctx context.Context, path string) ([]*mvccpb.KeyValue, error) {
-		answer, err := do(ctx, clientv3.OpGet(path+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+	queue := func(ctx context.Context, prefix string) ([]*mvccpb.KeyValue, error) {
+		answer, err := do(ctx, clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
 			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)))
 		if err != nil {
 			return nil, err
 		}
 		return answer.Get().Kvs, nil
 	}
+	left := func(prefix string) int {
+		ctx, cancel := context.WithTimeout(ctx, time.Second) // it looks again
+		defer cancel()
+		keys, err := queue(ctx, prefix)
+		if err != nil {
+			return -1
+		}
+		return len(keys)
+	}
 	return tiertest.Harness{
 		Lease: ttl,
 		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
 			return launch(tb, e.Addrs(), WithLeaseTTL(lease)).forSuite()
 		},
-		Left: func(path string) int {
-			ctx, cancel := context.WithTimeout(ctx, time.Second) // it looks again
-			defer cancel()
-			keys, err := queue(ctx, path)
-			if err != nil {
-				return -1
-			}
-			return len(keys)
-		},
+		Left:        func(path string) int { return left(path + "/") },
+		LeftPermits: func(path string) int { return left(path + "//permits/") },
 		Writes: func() int64 {
 			answer, err := do(soon(t), clientv3.OpGet("/"))
 			if err != nil {
@@ -72,7 +74,7 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 			return answer.Get().Header.Revision
 		},
 		Remove: func(path string, i int) {
-			keys, err := queue(soon(t), path)
+			keys, err := queue(soon(t), path+"/")
 			if err == nil && len(keys) <= i {
 				err = errors.New("nobody there")
 			}

@@ -26,7 +26,7 @@ type keys struct{ client *clientv3.Client }
 // page is how many keys are read at a time.
 const page = 1000
 
-// paths finds the locks below a path by the names of keys under a lease. It looks at so many keys, with
+// paths finds the locks and semaphores below a path by the names of keys under a lease. It looks at so many keys, with
 // their values: servers do not tell the lease otherwise.
 func (k keys) paths(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error) {
 	from, end := below+"/", clientv3.GetPrefixRangeEnd(below+"/")
@@ -43,7 +43,8 @@ func (k keys) paths(ctx context.Context, below string, limit int) (paths []strin
 			key := string(kv.Key)
 			from = key + "\x00"
 			slash := max(0, strings.LastIndexByte(key, '/'))
-			if path := key[:slash]; !seen[path] && etcdlock.ValidatePath(path) == nil && contends(key[slash+1:], kv.Lease) {
+			path := strings.TrimSuffix(key[:slash], "//permits")
+			if !seen[path] && etcdlock.ValidatePath(path) == nil && contends(key[slash+1:], kv.Lease) {
 				seen[path] = true
 				paths = append(paths, path)
 			}
@@ -57,7 +58,7 @@ func (k keys) paths(ctx context.Context, below string, limit int) (paths []strin
 }
 
 // ours are the names of the keys of etcdlock.
-var ours = regexp.MustCompile(`^(read-)?[0-9a-f]{32}$`)
+var ours = regexp.MustCompile(`^(read-|[1-9][0-9]*-)?[0-9a-f]{32}$`)
 
 // contends reports whether a key is one of those with which etcdlock, or concurrency.Mutex, which
 // takes the lease for a name, competes for a lock. There may be anything else in an etcd.

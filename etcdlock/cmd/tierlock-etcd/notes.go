@@ -11,7 +11,8 @@ shorter than one and a half times their election timeout.`,
 	"ls": `a PATH need not begin with a slash, and / stands for all keys. A lock is found by keys
 under a lease with the names that etcdlock, or concurrency.Mutex and etcdctl lock, give them; -limit
 counts keys. It reads all keys there, a thousand at a time, and then the queue of each lock.`,
-	"who": `each key below PATH, up to the next slash, is a contender. SEQ is the place in the queue,
+	"who": `each key below PATH, up to the next slash, is a contender, and each below PATH//permits/ has
+permits or waits for some. SEQ is the place in the queue,
 TOKEN the revision at which the key was created. concurrency.Mutex and etcdctl lock say nothing of
 themselves, nor when they queued. NODE AGE is by the clocks of the contender's machine and this one.`,
 	"watch": `a look is a read of each queue, and every 5 s of all keys below PATH. Where -every

@@ -16,7 +16,7 @@ import (
 var Etcd = &Store{
 	Name:      "etcd",
 	Title:     "etcd",
-	Locks:     locksOf(dialEtcdTier, []Sort{Mutex, ReadersWriter}, map[string]Dial{"etcd": dialEtcdMutexes}),
+	Locks:     locksOf(dialEtcdTier, []Sort{Mutex, ReadersWriter, Semaphore}, map[string]Dial{"etcd": dialEtcdMutexes}),
 	Baselines: []string{"etcd"},
 	Start:     startEtcd,
 	Observe:   observeEtcd,
