@@ -173,6 +173,19 @@ func TestLateWeighTakesNothingBack(t *testing.T) {
 	}
 }
 
+func TestLateRequestTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	p, q := start(t).of(t, 3), start(t).of(t, 3)
+	_, deliver := p.calls.delay(t, "Txn", 1)
+	taken := p.take(t, 3) // by the second one
+	p.give(t, taken[0])
+	deliver()
+	q.try(t, 1, nil)
+	if _, o := stored(t, left(t, lockPath(t))[0]); o.Permits != 2 {
+		t.Errorf("a late request for 3 permits leaves %d, want the 2 that are not given up", o.Permits)
+	}
+}
+
 func TestRequestForPermitsThatIsExecutedLateLeavesNothing(t *testing.T) {
 	t.Parallel()
 	p := start(t).of(t, 3)
