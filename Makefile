@@ -70,7 +70,7 @@ bench-redis: redis-server
 # that stops, or is not heard.
 postgres: postgresql-server
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./pglock/... ./internal/pgserver/...
-	for lock in mutex rw; do go run ./stress -store postgres -chaos -ensemble 3 -duration 15s -lock $$lock || exit 1; done
+	for lock in mutex rw semaphore; do go run ./stress -store postgres -chaos -ensemble 3 -duration 15s -lock $$lock || exit 1; done
 	for lock in mutex rw; do go run ./stress -store postgres-advisory -chaos -ensemble 3 -duration 15s -lock $$lock || exit 1; done
 	go run ./stress/partition -store postgres -trials 2 -labs 3
 	go run ./stress/partition -store postgres-advisory -trials 2 -labs 3

@@ -193,6 +193,7 @@ func (s *store) settle(paths []string) {
 
 // Follow has the queue of a contender read soon.
 func (k *keeper) Follow(r queue.Ref) {
+	r = at(r)
 	k.mu.Lock()
 	k.told[r.ID] = queue.View{ID: r.ID, Known: true, Token: r.Token, Reads: r.Reads}
 	k.followers[r.Path] = append(k.followers[r.Path], r)
@@ -201,6 +202,7 @@ func (k *keeper) Follow(r queue.Ref) {
 }
 
 func (k *keeper) Unfollow(r queue.Ref) {
+	r = at(r)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.told, r.ID)
@@ -342,15 +344,15 @@ func (k *keeper) tell(v queue.View) {
 	}
 }
 
-const lookSQL = `SELECT c.path, c.id::text, c.token, c.since, c.reads, c.asked, c.linger_ms, s.host, s.pid, s.label
-	FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session WHERE c.path = ANY ($1) ORDER BY c.path, c.token`
+const lookSQL = `SELECT c.path, c.id::text, c.token, c.since, c.reads, c.asked, c.linger_ms, c.permits, c.weight, s.host, s.pid,
+	s.label FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session WHERE c.path = ANY ($1) ORDER BY c.path, c.token`
 
 // A pgxQuerier is a connection or a pool.
 type pgxQuerier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// look reads queues, each as it was at one moment. Lower tokens go first.
+// look reads queues, each as it was at one moment. Lower tokens go first. Who waits for permits is there with those that it wants.
 func look(ctx context.Context, q pgxQuerier, paths []string) (queues map[string][]second.Contender, err error) {
 	rows, err := q.Query(ctx, lookSQL, paths)
 	if err != nil {
@@ -360,7 +362,8 @@ func look(ctx context.Context, q pgxQuerier, paths []string) (queues map[string]
 	var path string
 	var linger int64
 	var c second.Contender
-	_, err = pgx.ForEachRow(rows, []any{&path, &c.ID, &c.Token, &c.Since, &c.Shared, &c.Asked, &linger, &c.Host, &c.PID, &c.Label}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&path, &c.ID, &c.Token, &c.Since, &c.Shared, &c.Asked, &linger, &c.Of, &c.Permits, &c.Host, &c.PID,
+		&c.Label}, func() error {
 		c.Linger = time.Duration(linger) * time.Millisecond
 		c.Host, c.Label = second.Text(c.Host), second.Text(c.Label)
 		queues[path] = append(queues[path], c)
@@ -369,7 +372,8 @@ func look(ctx context.Context, q pgxQuerier, paths []string) (queues map[string]
 	return queues, err
 }
 
-// stands is how a contender stands in a queue that was read. It counts those alone with which it cannot share the lock.
+// stands is how a contender stands in a queue that was read. It counts those alone with which it cannot share the lock, or that wait
+// for permits, too.
 func (s *store) stands(r queue.Ref, places []second.Contender, asked int64) queue.View {
 	v := queue.View{ID: r.ID, Token: r.Token, At: asked}
 	i := slices.IndexFunc(places, func(p second.Contender) bool { return p.ID == r.ID })
@@ -378,8 +382,17 @@ func (s *store) stands(r queue.Ref, places []second.Contender, asked int64) queu
 	}
 	own := places[i]
 	v.Known, v.Token, v.Reads, v.Asked = true, own.Token, own.Shared, own.Asked
+	free := own.Of
 	for j, p := range places {
-		switch excludes := !own.Shared || !p.Shared; {
+		if j == i {
+			v.Free = free
+		}
+		free -= p.Permits
+		excludes := free < 0 || own.Of == 0 && (!own.Shared || !p.Shared)
+		if free < 0 && j != i {
+			v.Waiting, p.Permits = v.Waiting+1, 0
+		}
+		switch {
 		case j < i && excludes:
 			v.Ahead, v.Nearest = v.Ahead+1, p
 		case j > i && excludes:
@@ -387,5 +400,5 @@ func (s *store) stands(r queue.Ref, places []second.Contender, asked int64) queu
 		}
 	}
 	v.Reader = i+1 < len(places) && places[i+1].Shared
-	return s.grant(v, v.Ahead == 0)
+	return s.grant(v, v.Ahead == 0 && own.Permits <= v.Free)
 }

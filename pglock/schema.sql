@@ -1,11 +1,12 @@
 -- What pglock needs in a database, all in the schema tierlock.
 --
 -- A process has a session, and for each lock that it has or wants a contender. The contenders of one path are a queue, in
--- the order of their tokens. Times are the server's, at the moment.
+-- the order of their tokens. Those for permits are another one, whose name is the path and what tierlock.counts looks for,
+-- which is in the path of no lock. Times are the server's, at the moment.
 
 CREATE SCHEMA tierlock;
 
-CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1';
+CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2';
 
 CREATE SEQUENCE tierlock.token;
 
@@ -27,6 +28,8 @@ CREATE TABLE tierlock.contender (
 	asked boolean NOT NULL DEFAULT false, -- to give the lock up
 	linger_ms bigint NOT NULL,
 	since timestamptz NOT NULL DEFAULT clock_timestamp(),
+	permits int NOT NULL DEFAULT 0, -- that there are, 0 for a lock
+	weight int NOT NULL DEFAULT 0, -- of which it has or wants so many
 	PRIMARY KEY (path, token)
 );
 
@@ -88,29 +91,60 @@ BEGIN
 	RETURN (SELECT token FROM tierlock.contender WHERE path = queue ORDER BY token LIMIT 1);
 END $$;
 
--- heads are those that have the lock: the first, and if that reads, all that read before the first that does not.
+-- counts reports whether a queue is one for permits.
+CREATE FUNCTION tierlock.counts(queue text) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+	$$ SELECT right(queue, 8) = E'\npermits' $$;
+
+-- heads are those that have the lock: the first, and if that reads, all that read before the first that does not. Those that
+-- have permits are those that, with all ahead, want no more than there are: that is final, as weights only become less.
 CREATE FUNCTION tierlock.heads(queue text, lowest bigint) RETURNS SETOF tierlock.contender LANGUAGE plpgsql AS $$
 DECLARE
-	writer bigint := (SELECT token FROM tierlock.contender WHERE path = queue AND token >= lowest AND NOT reads ORDER BY token LIMIT 1);
-	reader bigint := (SELECT token FROM tierlock.contender WHERE path = queue AND token >= lowest ORDER BY token LIMIT 1);
+	writer bigint;
+	reader bigint;
 BEGIN
+	IF tierlock.counts(queue) THEN
+		RETURN QUERY SELECT (q.c).* FROM (SELECT c, sum(c.weight) OVER (ORDER BY c.token) AS wanted FROM tierlock.contender c
+			WHERE c.path = queue AND c.token >= lowest) q WHERE q.wanted <= (q.c).permits ORDER BY (q.c).token;
+		RETURN;
+	END IF;
+	writer := (SELECT token FROM tierlock.contender WHERE path = queue AND token >= lowest AND NOT reads ORDER BY token LIMIT 1);
+	reader := (SELECT token FROM tierlock.contender WHERE path = queue AND token >= lowest ORDER BY token LIMIT 1);
 	RETURN QUERY SELECT * FROM tierlock.contender c WHERE c.path = queue AND c.token >= lowest
 		AND (c.token = reader OR c.token < coalesce(writer, 9223372036854775807)) ORDER BY c.token;
+END $$;
+
+-- stands reports whether a contender has the lock, or so many of the permits, behind all that are below a token.
+CREATE FUNCTION tierlock.stands(queue text, lowest bigint, below bigint, reading boolean, wanted int, of int) RETURNS boolean
+	LANGUAGE plpgsql AS $$
+BEGIN
+	IF of > 0 THEN
+		RETURN wanted + (SELECT coalesce(sum(weight), 0) FROM tierlock.contender WHERE path = queue AND token >= lowest AND token < below) <= of;
+	END IF;
+	RETURN NOT EXISTS (SELECT FROM tierlock.contender WHERE path = queue AND token >= lowest AND token < below AND NOT (reads AND reading));
 END $$;
 
 CREATE FUNCTION tierlock.notify(session uuid, message text) RETURNS void LANGUAGE sql AS
 	$$ SELECT pg_notify('tierlock ' || session, message) $$;
 
 -- tell tells those that have the lock and were not among the heads before that it is their turn, and whether somebody waits
--- behind them; if there is other news, the others.
+-- behind them; if there is other news, the others. The first who waits for permits may find that more are free, or more who wait.
 CREATE FUNCTION tierlock.tell(queue text, lowest bigint, before uuid[], news boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	head tierlock.contender;
+	next tierlock.contender; -- for permits
 BEGIN
+	IF tierlock.counts(queue) THEN
+		SELECT * INTO next FROM tierlock.contender c WHERE c.path = queue AND c.token >= lowest
+			AND c.id NOT IN (SELECT h.id FROM tierlock.heads(queue, lowest) h) ORDER BY c.token LIMIT 1;
+		IF next.id <> ALL (before) THEN
+			PERFORM tierlock.notify(next.session, 'look ' || queue);
+		END IF;
+		news := false;
+	END IF;
 	FOR head IN SELECT * FROM tierlock.heads(queue, lowest) LOOP
 		IF head.id <> ALL (before) THEN
-			PERFORM tierlock.notify(head.session, 'turn ' || head.id || ' ' || EXISTS (SELECT FROM tierlock.contender c
-				WHERE c.path = queue AND c.token > head.token AND NOT (c.reads AND head.reads)));
+			PERFORM tierlock.notify(head.session, 'turn ' || head.id || ' ' || CASE WHEN head.permits > 0 THEN next.id IS NOT NULL ELSE
+				EXISTS (SELECT FROM tierlock.contender c WHERE c.path = queue AND c.token > head.token AND NOT (c.reads AND head.reads)) END);
 		ELSIF news THEN
 			PERFORM tierlock.notify(head.session, 'look ' || queue);
 		END IF;
@@ -129,12 +163,15 @@ END $$;
 
 -- enter puts a contender at the tail of a queue, and deletes an old one with that; a try, only if nobody is in the way. If it is
 -- repeated it finds what it did before, and yet writes: so it waits for the standby that the first one may not have waited for.
+-- A queue for another number of permits refuses it.
 CREATE FUNCTION tierlock.enter(queue text, me uuid, mine uuid, reading boolean, lingers bigint, old uuid, try boolean,
+	wanted int DEFAULT 0, of int DEFAULT 0,
 	OUT alive boolean, OUT number bigint, OUT first boolean, OUT removed boolean, OUT quiet bigint) LANGUAGE plpgsql AS $$
 DECLARE
 	lowest bigint := tierlock.enclose(queue);
 	before uuid[];
 	waited boolean;
+	others int; -- permits that there are for those who are there
 BEGIN
 	quiet := tierlock.quiet_ms();
 	alive := EXISTS (SELECT FROM tierlock.session WHERE id = mine AND expires > clock_timestamp());
@@ -145,16 +182,21 @@ BEGIN
 	PERFORM tierlock.expire(queue, lowest);
 	DELETE FROM tierlock.contender WHERE id = old;
 	removed := FOUND;
+	IF of > 0 THEN
+		others := (SELECT permits FROM tierlock.contender WHERE path = queue AND token >= lowest ORDER BY token LIMIT 1);
+		IF others <> of THEN
+			RAISE 'the path is for %, not %', others, of USING ERRCODE = 'TL002';
+		END IF;
+	END IF;
 	UPDATE tierlock.contender SET linger_ms = lingers WHERE id = me RETURNING token INTO number;
-	IF NOT FOUND AND NOT (try AND (quiet > 0 OR EXISTS (SELECT FROM tierlock.contender
-		WHERE path = queue AND token >= lowest AND NOT (reads AND reading)))) THEN
+	IF NOT FOUND AND NOT (try AND (quiet > 0 OR NOT tierlock.stands(queue, lowest, 9223372036854775807, reading, wanted, of))) THEN
 		waited := EXISTS (SELECT FROM tierlock.contender c WHERE c.path = queue AND c.token >= lowest
 			AND c.id NOT IN (SELECT h.id FROM tierlock.heads(queue, lowest) h));
-		INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms)
-			VALUES (queue, nextval('tierlock.token'), me, mine, reading, lingers) RETURNING token INTO number;
+		INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms, permits, weight)
+			VALUES (queue, nextval('tierlock.token'), me, mine, reading, lingers, of, wanted) RETURNING token INTO number;
 	END IF;
 	lowest := coalesce(lowest, number);
-	first := NOT EXISTS (SELECT FROM tierlock.contender WHERE path = queue AND token >= lowest AND token < number AND NOT (reads AND reading));
+	first := tierlock.stands(queue, lowest, number, reading, wanted, of);
 	PERFORM tierlock.tell(queue, lowest, before || me, NOT first AND NOT waited);
 END $$;
 
@@ -196,6 +238,21 @@ BEGIN
 	END IF;
 	PERFORM tierlock.tell(queue, lowest, before, false);
 	RETURN true;
+END $$;
+
+-- weigh has a contender want no more than so many permits from now on, or have none above that. It reports whether it has what it
+-- wants, and nothing if it is not there.
+CREATE FUNCTION tierlock.weigh(queue text, me uuid, wanted int) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	lowest bigint := tierlock.enclose(queue);
+	before uuid[] := ARRAY(SELECT h.id FROM tierlock.heads(queue, lowest) h);
+BEGIN
+	UPDATE tierlock.contender SET weight = least(weight, wanted) WHERE id = me;
+	IF NOT FOUND THEN
+		RETURN NULL;
+	END IF;
+	PERFORM tierlock.tell(queue, lowest, before, false);
+	RETURN EXISTS (SELECT FROM tierlock.heads(queue, lowest) h WHERE h.id = me);
 END $$;
 
 -- ask asks those that have the lock to give it up.

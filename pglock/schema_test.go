@@ -13,7 +13,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
-	"github.com/tierlock/tierlock/internal/second"
 )
 
 // database makes an empty database at the shared server, for a superuser.
@@ -287,11 +286,11 @@ func TestMissingSchemaIsNamed(t *testing.T) {
 	eventually(t, "a session", func() bool { return p.Err() == nil })
 	mustRelease(t, mustAcquire(t, p.at(t, "/x")))
 
-	if _, err := pool.Exec(soon(t), "CREATE OR REPLACE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2'"); err != nil {
+	if _, err := pool.Exec(soon(t), "CREATE OR REPLACE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 3'"); err != nil {
 		t.Fatal(err)
 	}
 	mustExec(t, pool, "WITH gone AS (DELETE FROM tierlock.session RETURNING 1) SELECT count(*) FROM gone")
-	fails("version 2", "later release")
+	fails("version 3", "later release")
 	wantErr(t, Migrate(soon(t), pool), errSchema)
 }
 
@@ -456,9 +455,4 @@ func TestSessionsThatAreLongOverAreRemoved(t *testing.T) {
 	if n := mustExec(t, pool, "SELECT count(*) FROM tierlock.session WHERE id = $1", id); n != int64(0) {
 		t.Error("it is there")
 	}
-}
-
-func TestSemaphoresAreRefused(t *testing.T) {
-	_, err := start(t).Semaphore("/x", 1, second.Options{})
-	wantErr(t, err, errors.ErrUnsupported)
 }

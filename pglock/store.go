@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/queue"
@@ -41,7 +42,7 @@ func open(pool *pgxpool.Pool, o options) (*store, error) {
 	}
 	s.keeper = newKeeper(s)
 	s.tier = queue.New(queue.Config{
-		Package: "pglock", Store: "PostgreSQL", TTL: o.ttl, Margin: o.margin, Logger: o.logger,
+		Package: "pglock", Store: "PostgreSQL", TTL: o.ttl, Margin: o.margin, Logger: o.logger, Permits: true,
 		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" },
 	}, s)
 	s.tier.Start()
@@ -72,8 +73,17 @@ func (s *store) Close() {
 	s.hangUp()
 }
 
+// at is a contender in its queue. Permits have one of their own, which is at no path of a lock.
+func at(r queue.Ref) queue.Ref {
+	if r.Permits > 0 {
+		r.Path += "\npermits"
+	}
+	return r
+}
+
 func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	var err error
+	c.Ref = at(c.Ref)
 	switch c.Op {
 	case queue.Open, queue.Beat, queue.Audit, queue.Drop, queue.Look:
 		a, err = s.keep(ctx, c)
@@ -105,6 +115,10 @@ func (s *store) request(ctx context.Context, c queue.Command) (a queue.Answer, e
 		err = s.requests.QueryRow(ctx, "SELECT tierlock.share($1, $2)", c.Path, c.ID).Scan(&present)
 		a.View = queue.View{ID: c.ID, Known: present, Token: c.Token, At: s.now(), Has: present, Reads: present}
 		s.stir(c.Path) // who reads keeps others out than who writes
+	case queue.Weigh:
+		var has *bool // nil if it is not there
+		err = s.requests.QueryRow(ctx, "SELECT tierlock.weigh($1, $2, $3)", c.Path, c.ID, c.Weight).Scan(&has)
+		a.View = s.grant(queue.View{ID: c.ID, Known: has != nil, Token: c.Token, At: s.now()}, has != nil && *has)
 	case queue.List:
 		a.Queue, err = s.list(ctx, c.Path)
 	case queue.Ask:
@@ -125,15 +139,20 @@ func removal(present bool) queue.Removal {
 }
 
 const enterSQL = `SELECT alive, number, coalesce(first, false), coalesce(removed, false), quiet
-	FROM tierlock.enter($1, $2, $3, $4, $5, nullif($6, '')::uuid, $7)`
+	FROM tierlock.enter($1, $2, $3, $4, $5, nullif($6, '')::uuid, $7, $8, $9)`
 
 func (s *store) enter(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
 	var alive, first, removed bool
 	var number *int64 // none if it does not queue
 	var quiet int64
 	sent := time.Now()
-	if err = s.requests.QueryRow(ctx, enterSQL, c.Path, c.ID, c.Session, c.Reads, c.Linger.Milliseconds(), c.Old.ID, c.Op == queue.Try).
-		Scan(&alive, &number, &first, &removed, &quiet); err != nil {
+	err = s.requests.QueryRow(ctx, enterSQL, c.Path, c.ID, c.Session, c.Reads, c.Linger.Milliseconds(), c.Old.ID, c.Op == queue.Try, c.Weight,
+		c.Permits).Scan(&alive, &number, &first, &removed, &quiet)
+	var refusal *pgconn.PgError
+	switch {
+	case errors.As(err, &refusal) && refusal.Code == "TL002":
+		return a, fmt.Errorf("%w: %w", second.ErrPermits, err)
+	case err != nil:
 		return a, err
 	}
 	s.hush(quiet, sent)
@@ -163,7 +182,16 @@ func (s *store) list(ctx context.Context, path string) ([]second.Contender, erro
 	}
 	s.hush(quiet, sent)
 	queues, err := look(ctx, s.requests, []string{path})
-	list := queues[path]
+	list, free := queues[path], 0
+	for i := range list {
+		c := &list[i]
+		if i == 0 {
+			free = c.Of
+		}
+		if free -= c.Permits; free < 0 { // it waits
+			c.Permits = 0
+		}
+	}
 	if quiet > 0 {
 		begun := now.Add(time.Duration(quiet-longest) * time.Millisecond)
 		second.Quarantined(list, func(i int) bool { return !list[i].Since.After(begun) })

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/tiertest"
 )
 
@@ -51,14 +52,16 @@ func ensembleHarness(t *testing.T, e *pgserver.Ensemble, url string) tiertest.Ha
 	o := &operator{url: url}
 	t.Cleanup(o.leave)
 	do := func(sql string, args ...any) (int64, error) { return o.do(soon(t), sql, args...) }
+	left := func(path string) int {
+		return o.look(ctx, "SELECT count(*) FROM tierlock.contender WHERE path = $1", path)
+	}
 	return tiertest.Harness{
 		Lease: 3 * time.Second,
 		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
 			return launch(tb, url, WithLeaseTTL(lease)).forSuite()
 		},
-		Left: func(path string) int {
-			return o.look(ctx, "SELECT count(*) FROM tierlock.contender WHERE path = $1", path)
-		},
+		Left:        left,
+		LeftPermits: func(path string) int { return left(at(queue.Ref{Path: path, Permits: 1}).Path) },
 		Writes: func() int64 {
 			n, err := do("SELECT count(*) FROM writes")
 			check(err)

@@ -33,7 +33,7 @@ func (l *claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, erro
 
 // TryAcquire takes one command, which writes nothing if somebody is in the way.
 func (l *claim) TryAcquire(ctx context.Context) (second.Grant, error) {
-	return l.start(ctx, "try", func(ctx context.Context) (*Contender, error) { return l.try(ctx, 1) })
+	return l.start(ctx, "try", func(ctx context.Context) (*Contender, error) { return l.try(ctx, 0) })
 }
 
 // Requeue takes one command, which removes the one contender and appends the other.

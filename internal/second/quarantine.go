@@ -37,13 +37,15 @@ func (q *QuarantineError) Explain(cause error) error {
 }
 
 // Quarantined marks who of a queue waits for nobody, and does not have the lock, in a quarantine. Has tells of each whether
-// it was granted the lock before.
+// it was granted the lock, or permits, before.
 func Quarantined(queue []Contender, has func(i int) bool) {
 	read := true // all so far
 	for i := range queue {
 		c := &queue[i]
-		first := i == 0 || read && c.Shared
+		first := i == 0 || read && c.Shared || c.Permits > 0
 		read = read && c.Shared
-		c.Quarantined = first && !has(i)
+		if c.Quarantined = first && !has(i); c.Quarantined {
+			c.Permits = 0
+		}
 	}
 }

@@ -14,9 +14,9 @@ import (
 // Rows are those of the schema tierlock.
 type rows struct{ pool *pgxpool.Pool }
 
-// paths finds the locks below a path that somebody has or wants.
+// paths finds the locks and semaphores at a path, or below it, of which somebody has or wants something.
 func (r rows) paths(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error) {
-	found, err := r.pool.Query(ctx, `SELECT DISTINCT path FROM tierlock.contender
+	found, err := r.pool.Query(ctx, `SELECT DISTINCT path FROM (SELECT split_part(path, E'\n', 1) AS path FROM tierlock.contender) c
 		WHERE $1 = '/' OR path = $1 OR starts_with(path, $1 || '/') ORDER BY path LIMIT $2`, below, limit+1)
 	if err == nil {
 		paths, err = pgx.CollectRows(found, pgx.RowTo[string])

@@ -16,7 +16,7 @@ import (
 // Postgres is the store of pglock with queues in a table, PostgresAdvisory with the locks of
 // sessions: those go with the connection.
 var (
-	Postgres         = postgres("postgres", pglock.New, false, Mutex, ReadersWriter)
+	Postgres         = postgres("postgres", pglock.New, false, Mutex, ReadersWriter, Semaphore)
 	PostgresAdvisory = postgres("postgres-advisory", pglock.NewAdvisory, true, Mutex, ReadersWriter)
 )
 

@@ -58,12 +58,12 @@ func (o *postgresObserver) Renew(context.Context) error {
 	return nil
 }
 
-// Orphans counts the contenders at the lock paths, advisory locks of any session that has or
+// Orphans counts the contenders at the lock paths, those for permits included, advisory locks of any session that has or
 // wants them, and rows that are held.
 func (o *postgresObserver) Orphans() (n int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
-	if err := o.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM tierlock.contender WHERE path = ANY ($1))
+	if err := o.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM tierlock.contender WHERE split_part(path, E'\n', 1) = ANY ($1))
 		+ (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')
 		+ (SELECT count(*) FROM stress_version WHERE held AND path = ANY ($1))`, o.paths).Scan(&n); err != nil {
 		return 0, fmt.Errorf("look for what is left: %w", err)
