@@ -49,7 +49,7 @@ func open(client *clientv3.Client, o options) *store {
 	s := &store{client: client, options: o, mirrors: make(map[string]*mirror),
 		owner: owner{Version: 1, Host: host, PID: os.Getpid(), Label: o.label}}
 	s.tier = queue.New(queue.Config{
-		Package: "etcdlock", Store: "etcd", TTL: o.ttl, Margin: o.margin, Logger: o.logger, Trouble: s.trouble, Permits: true,
+		Package: "etcdlock", Store: "etcd", TTL: o.ttl, Margin: o.margin, Logger: o.logger, Trouble: s.trouble,
 		Record: o.record, Lost: func(r queue.Ref) string { return "key " + keyOf(r) + " was deleted" },
 	}, s)
 	s.tier.Start()

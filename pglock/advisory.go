@@ -76,7 +76,7 @@ import (
 // is not connected then may hear of it up to a TTL later, or never. Holders of other programs
 // cannot be asked; the error wraps [errors.ErrUnsupported].
 //
-// There are no semaphores: the error wraps [errors.ErrUnsupported].
+// There are no semaphores, which [New] has: the error wraps [errors.ErrUnsupported].
 func NewAdvisory(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err == nil && pool == nil {

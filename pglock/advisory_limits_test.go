@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -342,8 +343,8 @@ func TestAdvisoryHasNoSemaphore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer locks.Close()
-	if _, err := locks.Semaphore("/x", 3).Acquire(t.Context(), 1); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("Semaphore: %v, want ErrUnsupported", err)
+	if _, err := locks.Semaphore("/x", 3).Acquire(t.Context(), 1); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "pglock.New") {
+		t.Errorf("Semaphore: %v, want ErrUnsupported, and where there are some", err)
 	}
 	if _, err := NewAdvisory(nil); err == nil {
 		t.Error("NewAdvisory without a pool")

@@ -28,6 +28,10 @@
 // that sees its own row and none with a lower number is first, and nobody comes before it any more. That
 // number is the token.
 //
+// Those who want permits of a [tier.Semaphore] at path have a queue of their own, in the same table. It has nothing to do with that
+// of the lock at path, and nobody else's semaphore is compatible. The transaction that inserts a row compares how many permits there
+// are: another number may begin once nobody has any, or waits.
+//
 // # What is promised
 //
 // The server decides who is first, so there is one at most. A holder learns that it lost the lock no
@@ -98,8 +102,8 @@
 //
 // # What it costs
 //
-// An acquisition is one transaction, and so are a release and a requeue; a try is one, which writes nothing
-// if somebody is in the way. A lock goes from one process to the next with that commit and its
+// An acquisition is one transaction, and so are a release and a requeue, of a lock and of permits, however many they are; a try is
+// one, which writes nothing if somebody is in the way. A lock goes from one process to the next with that commit and its
 // notification, without another request. Behind somebody there is a read besides. Each commit waits for
 // the disk, and for a synchronous standby.
 //
@@ -112,5 +116,5 @@
 // A process can be stopped between looking and acting, and then acts late; no lock service can prevent that.
 // Give [tier.Hold.Token] to the resource and let it refuse lower tokens than the highest it has seen, or
 // write with [Tx]. Tokens grow for as long as the database keeps its data; one that is restored from a
-// backup starts lower again. There are no semaphores: the error wraps [errors.ErrUnsupported].
+// backup starts lower again.
 package pglock

@@ -42,7 +42,7 @@ func open(pool *pgxpool.Pool, o options) (*store, error) {
 	}
 	s.keeper = newKeeper(s)
 	s.tier = queue.New(queue.Config{
-		Package: "pglock", Store: "PostgreSQL", TTL: o.ttl, Margin: o.margin, Logger: o.logger, Permits: true,
+		Package: "pglock", Store: "PostgreSQL", TTL: o.ttl, Margin: o.margin, Logger: o.logger,
 		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" },
 	}, s)
 	s.tier.Start()

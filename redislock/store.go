@@ -45,7 +45,7 @@ func open(client redis.UniversalClient, o options) *store {
 	host, _ := os.Hostname() // only for people to read
 	s := &store{client: client, options: o, owner: owner{Host: host, PID: os.Getpid(), Label: o.label}, name: rand.Text()}
 	s.tier = queue.New(queue.Config{
-		Package: "redislock", Store: "Redis", TTL: o.ttl, Margin: o.margin, OwnTTL: true, Permits: true, Logger: o.logger,
+		Package: "redislock", Store: "Redis", TTL: o.ttl, Margin: o.margin, OwnTTL: true, Logger: o.logger,
 		Lost: func(r queue.Ref) string { return "the key " + at(r) + " was deleted or overwritten, or its queue was" },
 	}, s)
 	if single, ok := client.(*redis.Client); ok {

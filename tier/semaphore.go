@@ -12,9 +12,9 @@ import (
 // permits. It is safe for concurrent use.
 //
 // In round trips, with nobody else there and however many permits it is about: one each for Acquire,
-// TryAcquire and Release on etcd and Redis; on ZooKeeper three for Acquire, five for TryAcquire, or one if too few
-// are free, and one for Release. What is handed on within the process costs none. On ZooKeeper Curator
-// shares the permits; on the other stores nobody else's semaphore is compatible.
+// TryAcquire and Release on etcd, PostgreSQL (in tables) and Redis; on ZooKeeper three for Acquire, five for
+// TryAcquire, or one if too few are free, and one for Release. What is handed on within the process costs
+// none. On ZooKeeper Curator shares the permits; on the other stores nobody else's semaphore is compatible.
 //
 // It is not reentrant: each Acquire takes more permits. Whoever holds some and waits for more may
 // wait for another one who does the same; ask for all at once.

@@ -123,7 +123,7 @@ type store struct{ *Process }
 func (s *Server) Dial(name string, lease time.Duration, record func(queue.Record)) *Process {
 	p := &Process{server: s, name: name, lease: lease}
 	p.Tier = queue.New(queue.Config{
-		Package: "memory", Store: "memory", TTL: lease, Permits: true, Logger: slog.New(slog.DiscardHandler), Record: record,
+		Package: "memory", Store: "memory", TTL: lease, Logger: slog.New(slog.DiscardHandler), Record: record,
 		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" },
 	}, store{p})
 	p.Start()

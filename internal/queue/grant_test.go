@@ -165,7 +165,7 @@ func TestShareEndsWithTheGrant(t *testing.T) {
 
 // A permit that cannot be given back is told of.
 func TestPermitsThatCannotBeGivenBack(t *testing.T) {
-	play(t, Config{Permits: true}, func(t *testing.T, f *fake) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
 		s, err := f.Semaphore("/l", 3, second.Options{})
 		if err != nil {
 			t.Fatal(err)

@@ -19,17 +19,17 @@ import (
 
 // A Config is what there is to know of a store.
 type Config struct {
-	Package string // that logs, and begins errors
-	Store   string // its name
-	TTL     time.Duration
-	Margin  time.Duration // before the end of a session at which its lease ends; 0: a third of the TTL
-	Logger  *slog.Logger
-	Lost    func(Ref) string // what has become of a contender that is missing
-	Trouble func() error     // why the store cannot be reached, as known without a command; nil if that is never known
-	Permits bool             // there are semaphores, too
-	Apart   bool             // each contender has a session of its own, which answers that say how it stands renew
-	OwnTTL  bool             // a contender stays for a TTL from when a Beat names it, whatever becomes of the session
-	Record  func(Record)     // for tests; nil if nobody asks
+	Package   string // that logs, and begins errors
+	Store     string // its name
+	TTL       time.Duration
+	Margin    time.Duration // before the end of a session at which its lease ends; 0: a third of the TTL
+	Logger    *slog.Logger
+	Lost      func(Ref) string // what has become of a contender that is missing
+	Trouble   func() error     // why the store cannot be reached, as known without a command; nil if that is never known
+	Elsewhere string           // what has semaphores, as there are none here; "" if there are
+	Apart     bool             // each contender has a session of its own, which answers that say how it stands renew
+	OwnTTL    bool             // a contender stays for a TTL from when a Beat names it, whatever becomes of the session
+	Record    func(Record)     // for tests; nil if nobody asks
 }
 
 // A Tier is a store as this process sees it: its session, and the contenders under it.
@@ -92,9 +92,8 @@ func (t *Tier) Claim(path string, o second.Options) (second.Claim, error) {
 
 // Semaphore returns what queues for permits at path.
 func (t *Tier) Semaphore(path string, permits int, o second.Options) (second.Semaphore, error) {
-	if !t.config.Permits {
-		return nil, fmt.Errorf("%s: semaphore %s: %s has none here; ZooKeeper has: %w",
-			t.config.Package, path, t.config.Store, errors.ErrUnsupported)
+	if there := t.config.Elsewhere; there != "" {
+		return nil, fmt.Errorf("%s: semaphore %s: there are none here; %s has them: %w", t.config.Package, path, there, errors.ErrUnsupported)
 	}
 	l, err := t.Claim(path, o)
 	if err != nil {
