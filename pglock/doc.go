@@ -53,8 +53,9 @@
 //     when it connects. Tokens may start lower again.
 //   - In either case the new primary gives nobody a lock for as long as the longest TTL that was ever used
 //     in the database, from when a process first calls it: for so long it cannot know who has it, which
-//     a [tier.QuarantineError] says; in a new database, [WithNewServer] that there is no need for it. After one TTL that was too long, and once its process has ended, set
-//     what is noted to the longest that is in use, in milliseconds: UPDATE tierlock.promotion SET longest_ms = 15000.
+//     a [tier.QuarantineError] says; in a new database, [WithNewServer] that there is no need for it. After one
+//     TTL that was too long, and once its process has ended, set what is noted to the longest that is in use, in
+//     milliseconds: UPDATE tierlock.promotion SET longest_ms = 15000.
 //   - The old primary has to be dead. One that goes on, with clients that go on to reach it, keeps their
 //     leases, and two processes may have one lock; unless it acknowledges nothing without a standby, which
 //     synchronous ones see to. Fence it.
@@ -69,7 +70,8 @@
 // then finds what it did before; if nobody wants the lock any more, its row is deleted in the background. A
 // server may execute a request late, after that delete. So once a request has gone unanswered, and until
 // the session ends, the process lists its rows with each renewal and deletes those that it does not want; also
-// once a delete was not possible, as the server has no connection to spare but the one that renews.
+// once a delete was not possible, as the server has no connection to spare but the one that renews, and once another
+// connection was made, as that may be to another server.
 //
 // # The lease
 //

@@ -70,16 +70,15 @@ func TestQuarantineAfterAFailOver(t *testing.T) {
 func TestHolderWhoIsMissingAtTheNewPrimaryKnows(t *testing.T) {
 	t.Parallel()
 	e, primary, standby := pair(t)
-	a := startAt(t, pgserver.PlainURL(e.Addrs()...), WithLeaseTTL(20*time.Second))
+	a := startAt(t, pgserver.PlainURL(e.Addrs()...), WithLeaseTTL(3*time.Minute)) // for a while it does not look at its queue
 	lag(t, e, primary, standby, a)
 	c := mustAcquire(t, a.at(t, lockPath(t)))
-	a.store.Unfollow(c.Ref()) // it does not look at its queue
 	x := a.session(t)
 	primary.Kill()
 	if err := e.Promote(soon(t), standby); err != nil {
 		t.Fatal(err)
 	}
-	ended(t, "the holder knows", c.Context().Done(), 10*time.Second)
+	ended(t, "the holder knows", c.Context().Done(), 20*time.Second)
 	wantErr(t, c.Err(), second.ErrLost)
 	if a.session(t) != x {
 		t.Error("the session is another one")

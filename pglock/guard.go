@@ -20,9 +20,9 @@ import (
 
 // Tx runs f in a transaction, on a connection of the pool that the locks were made with, and commits it
 // if f returns nil and the lock of hold is still ours: an exact fence for data in the same database. The
-// server makes sure of that in the message that commits, once deferred constraints are checked. From then until the commit is done, it gives
-// the lock to nobody else; before, the transaction keeps nobody from getting the lock, however long it
-// takes.
+// server makes sure of that in the message that commits, once deferred constraints are checked. From then until
+// the commit is done, it gives the lock to nobody else; before, the transaction keeps nobody from getting the
+// lock, however long it takes.
 //
 // The transaction is read committed. A statement that takes longer than the lease TTL ends with an error, and so does
 // the transaction if nothing is sent for as long: what a process that is cut off has locked in the

@@ -70,7 +70,8 @@ func (p *process) session(t testing.TB) (id string) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	err = conn.QueryRow(soon(t), "SELECT id::text FROM tierlock.session WHERE label = $1 AND expires > clock_timestamp()", p.store.options.label).Scan(&id)
+	const sessionSQL = "SELECT id::text FROM tierlock.session WHERE label = $1 AND expires > clock_timestamp()"
+	err = conn.QueryRow(soon(t), sessionSQL, p.store.options.label).Scan(&id)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		t.Fatal(err)
 	}

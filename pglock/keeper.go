@@ -253,9 +253,14 @@ func (k *keeper) listen() {
 func (k *keeper) due() map[string][]queue.Ref {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.all {
+		for path := range k.followers {
+			k.unread[path] = true
+		}
+	}
 	due := make(map[string][]queue.Ref)
-	for path, refs := range k.followers {
-		if k.all || k.unread[path] {
+	for path := range k.unread {
+		if refs := k.followers[path]; refs != nil {
 			due[path] = slices.Clone(refs)
 		}
 	}
@@ -362,8 +367,8 @@ func look(ctx context.Context, q pgxQuerier, paths []string) (queues map[string]
 	var path string
 	var linger int64
 	var c second.Contender
-	_, err = pgx.ForEachRow(rows, []any{&path, &c.ID, &c.Token, &c.Since, &c.Shared, &c.Asked, &linger, &c.Of, &c.Permits, &c.Host, &c.PID,
-		&c.Label}, func() error {
+	row := []any{&path, &c.ID, &c.Token, &c.Since, &c.Shared, &c.Asked, &linger, &c.Of, &c.Permits, &c.Host, &c.PID, &c.Label}
+	_, err = pgx.ForEachRow(rows, row, func() error {
 		c.Linger = time.Duration(linger) * time.Millisecond
 		c.Host, c.Label = second.Text(c.Host), second.Text(c.Label)
 		queues[path] = append(queues[path], c)

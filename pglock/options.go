@@ -51,7 +51,8 @@ func WithLeaseMargin(d time.Duration) Option {
 //   - WARN: a lock is lost, once per hold, with path, token and cause, unless the registry was
 //     closed; the server does not answer for longer than a third of the TTL, once per outage, or
 //     has not answered yet, after 3 s and then ever more rarely; the session has expired; the server
-//     grants nothing, until when and why, once per quarantine.
+//     grants nothing, until when and why, once per quarantine; no lock can be acquired as things stand,
+//     once per reason; a writer cannot let readers in; a contender cannot be removed from its queue.
 //   - INFO: the server answers again, and after how long (not each time if that keeps changing);
 //     there is a new session.
 func WithLogger(logger *slog.Logger) Option {

@@ -58,7 +58,8 @@ type querier interface {
 // errRights says that the role may not do all that locks need.
 var errRights = errors.New("rights are missing")
 
-const rightsSQL = `SELECT current_user::text, coalesce(string_agg(privilege || ' ON ' || object, ', ' ORDER BY object, privilege), '') FROM (
+const rightsSQL = `SELECT current_user::text, coalesce(string_agg(privilege || ' ON ' || object, ', ' ORDER BY object, privilege), '')
+	FROM (
 	SELECT 'tierlock.' || name AS object, privilege, has_table_privilege('tierlock.' || name, privilege) AS has
 		FROM unnest(ARRAY['session', 'contender', 'promotion']) name, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) privilege
 		WHERE name <> 'promotion' OR privilege <> 'DELETE'

@@ -114,7 +114,7 @@ func (s *store) request(ctx context.Context, c queue.Command) (a queue.Answer, e
 	case queue.Share:
 		err = s.requests.QueryRow(ctx, "SELECT tierlock.share($1, $2)", c.Path, c.ID).Scan(&present)
 		a.View = queue.View{ID: c.ID, Known: present, Token: c.Token, At: s.now(), Has: present, Reads: present}
-		s.stir(c.Path) // who reads keeps others out than who writes
+		s.stir(c.Path) // a reader keeps others out than a writer
 	case queue.Weigh:
 		var has *bool // nil if it is not there
 		err = s.requests.QueryRow(ctx, "SELECT tierlock.weigh($1, $2, $3)", c.Path, c.ID, c.Weight).Scan(&has)
