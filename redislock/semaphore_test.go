@@ -44,7 +44,14 @@ func TestCommandsAboutPermitsMayBeRepeated(t *testing.T) {
 	if err != nil || len(queue) != 2 || queue[0].Permits != 2 || queue[1].Permits != 3 {
 		t.Errorf("%+v, %v, want 2 and 3 permits", queue, err)
 	}
+	p.does(t, leave(a))
+	p.does(t, leave(b))
+	if fields := outside(t).HKeys(soon(t), keysOf(at(a))[3]).Val(); strings.Contains(strings.Join(fields, " "), a.ID) {
+		t.Errorf("%q is left of one who has gone", fields)
+	}
 }
+
+func leave(c queue.Ref) queue.Command { return queue.Command{Op: queue.Leave, Ref: c} }
 
 func (p *process) permits(t *testing.T, of int) second.Semaphore {
 	t.Helper()
@@ -67,7 +74,7 @@ func TestLockAndPermitsOfAPathAreApart(t *testing.T) {
 		if v := p.wants(t, queue.Enter, c, 1); !v.Has || v.Yield != 0 {
 			t.Errorf("%+v, want a permit, without a thought of others", v)
 		}
-		p.does(t, queue.Command{Op: queue.Leave, Ref: c})
+		p.does(t, leave(c))
 	}
 	if got := left(t, lockPath(t)); len(got) != 0 {
 		t.Errorf("%v queue for the lock", got)
@@ -89,7 +96,7 @@ func TestAnotherNumberOfPermitsIsRefusedByTheCommand(t *testing.T) {
 	if v := p.wants(t, queue.Look, b, 0); v.Known {
 		t.Errorf("%+v, want nothing", v)
 	}
-	p.does(t, queue.Command{Op: queue.Leave, Ref: a})
+	p.does(t, leave(a))
 	if v := p.wants(t, queue.Enter, b, 3); !v.Has {
 		t.Errorf("%+v, want all of another number", v)
 	}
@@ -141,7 +148,7 @@ func TestMessageTellsTheFirstWhoWaitsForPermits(t *testing.T) {
 	p.wants(t, queue.Weigh, holder, 1)
 	tells(first, func(v queue.View) bool { return v.Has })
 	tells(second, func(v queue.View) bool { return v.Waiting == 0 && v.Free == 0 && v.Ahead == 0 })
-	p.does(t, queue.Command{Op: queue.Leave, Ref: holder})
+	p.does(t, leave(holder))
 	tells(second, func(v queue.View) bool { return v.Has })
 }
 
@@ -162,7 +169,7 @@ func TestForgottenWeightsCountAsAll(t *testing.T) {
 		if v := p.wants(t, queue.Look, c, 0); v.Has {
 			t.Errorf("%+v, though one has unknown permits", v)
 		}
-		p.does(t, queue.Command{Op: queue.Leave, Ref: gone})
+		p.does(t, leave(gone))
 	}
 	if v := p.wants(t, queue.Look, c, 0); !v.Has {
 		t.Errorf("%+v, want one permit", v)
