@@ -280,6 +280,7 @@ func permitContenders(s *scene) {
 
 func permitStanding(s *scene) {
 	t := s.takers(3, 3)
+	s.usedPermits(t[0])
 	free := demand(2)
 	held := t[0].begin(s.Context(), 2, func(ctx context.Context) ([]second.Permit, error) { return t[0].store.Acquire(ctx, free) }).granted()
 	if free.Contested() {
