@@ -62,10 +62,15 @@ func TestLocksOfOtherLibrariesAndOursExcludeOneAnotherAndNobodyStarves(t *testin
 			return locks.Mutex(path).Do(ctx, func(context.Context) error { work(); return nil })
 		}
 	}
-	if err := outside(t).Set(soon(t), path, "theirs", 100*time.Millisecond).Err(); err != nil { // seen by ours
+	if err := outside(t).Set(soon(t), path, "theirs", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	mustRelease(t, mustAcquire(t, start(t).at(t, path)))
+	first := begin(t, start(t).at(t, path).Acquire)
+	eventually(t, "theirs is seen by ours", func() bool { return outside(t).ZCard(soon(t), keysOf(path)[1]).Val() == 1 })
+	if err := outside(t).Del(soon(t), path).Err(); err != nil {
+		t.Fatal(err)
+	}
+	mustRelease(t, first.must(t))
 	ctx, cancel := context.WithTimeout(soon(t), 6*time.Second)
 	defer cancel()
 	var inside atomic.Int32

@@ -1,0 +1,190 @@
+//go:build unix
+
+package everystore
+
+import (
+	"context"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// away is how long everything takes to a distant server and back.
+const away = 40 * time.Millisecond
+
+// distant returns an address from which it takes half of away to addr, and as long back.
+func distant(t *testing.T, addr string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pumps sync.WaitGroup
+	var mu sync.Mutex // guards the variable below
+	ends := []io.Closer{l}
+	t.Cleanup(func() {
+		mu.Lock()
+		for _, end := range ends {
+			end.Close()
+		}
+		mu.Unlock()
+		pumps.Wait()
+	})
+	pumps.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", addr)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			mu.Lock()
+			ends = append(ends, near, far)
+			mu.Unlock()
+			pumps.Go(func() { pump(far, near) })
+			pumps.Go(func() { pump(near, far) })
+		}
+	})
+	return l.Addr().String()
+}
+
+// pump carries what comes from one side to the other, each half a round trip later.
+func pump(to, from net.Conn) {
+	type flight struct {
+		due  time.Time
+		data []byte
+	}
+	flights := make(chan flight, 4096)
+	go func() {
+		defer close(flights)
+		for {
+			data := make([]byte, 1<<14)
+			n, err := from.Read(data)
+			if n > 0 {
+				flights <- flight{time.Now().Add(away / 2), data[:n]}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	for f := range flights {
+		time.Sleep(time.Until(f.due))
+		to.Write(f.data) // a side that is gone is no concern
+	}
+	to.Close()
+}
+
+// trips are how many round trips each step takes; 0 is not judged.
+type trips struct{ acquire, release, try, handOver, permits, permitsOver float64 }
+
+// The quickest of nine tells how many there are: what the machine has to do meanwhile only adds to that.
+func TestRoundTripsToADistantServer(t *testing.T) {
+	for name, want := range map[string]trips{
+		"ZooKeeper":  {acquire: 1, release: 1, try: 2, handOver: 1, permits: 3},
+		"etcd":       {acquire: 1, release: 1, try: 1, handOver: 1, permits: 1, permitsOver: 1},
+		"Redis":      {acquire: 1, release: 1, try: 1, handOver: 1, permits: 1, permitsOver: 1},
+		"PostgreSQL": {acquire: 1, release: 1, try: 1, handOver: 1, permits: 1, permitsOver: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := slices.IndexFunc(stores, func(s store) bool { return s.name == name })
+			addr, connect := stores[i].start(t)
+			var locks [2]*tier.Registry
+			for i := range locks {
+				r, err := connect(t, distant(t, addr))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { r.Close() })
+				locks[i] = r
+			}
+			measureTrips(t, locks, want)
+		})
+	}
+}
+
+func measureTrips(t *testing.T, locks [2]*tier.Registry, want trips) {
+	ctx, path := soon(t), pathOf(t)
+	took := make(map[string][]time.Duration)
+	note := func(what string, begun time.Time) { took[what] = append(took[what], time.Since(begun)) }
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 { // the first time connections are made
+		begun := time.Now()
+		hold, err := locks[0].Mutex(path).Acquire(ctx)
+		must(err)
+		note("acquire", begun)
+
+		over := handOver(ctx, func(ctx context.Context) (releaser, error) { return locks[1].Mutex(path).Acquire(ctx) })
+		time.Sleep(4 * away) // until it waits
+		begun = time.Now()
+		must(hold.Release())
+		note("release", begun)
+		end := <-over
+		must(end.err)
+		took["hand-over"] = append(took["hand-over"], end.at.Sub(begun))
+		must(end.Release())
+
+		begun = time.Now()
+		hold, err = locks[0].Mutex(path).TryAcquire(ctx)
+		must(err)
+		note("try", begun)
+		must(hold.Release())
+
+		begun = time.Now()
+		permits, err := locks[0].Semaphore(path, 3).Acquire(ctx, 2)
+		must(err)
+		note("permits", begun)
+		over = handOver(ctx, func(ctx context.Context) (releaser, error) { return locks[1].Semaphore(path, 3).Acquire(ctx, 2) })
+		time.Sleep(4 * away)
+		begun = time.Now()
+		must(permits.Release())
+		end = <-over
+		must(end.err)
+		took["permits, hand-over"] = append(took["permits, hand-over"], end.at.Sub(begun))
+		must(end.Release())
+	}
+	for what, n := range map[string]float64{
+		"acquire": want.acquire, "release": want.release, "try": want.try, "hand-over": want.handOver,
+		"permits": want.permits, "permits, hand-over": want.permitsOver,
+	} {
+		all := took[what][1:]
+		slices.Sort(all)
+		least, median := float64(all[0])/float64(away), float64(all[len(all)/2])/float64(away)
+		t.Logf("%-18s %.2f round trips, median of %d %.2f", what, least, len(all), median)
+		if n > 0 && (least < n-0.25 || least > n+0.5) {
+			t.Errorf("%s takes %.2f round trips, want %v", what, least, n)
+		}
+	}
+}
+
+type releaser interface{ Release() error }
+
+type handedOver struct {
+	releaser
+	at  time.Time
+	err error
+}
+
+// handOver has somebody else wait, and tells when that came to an end.
+func handOver(ctx context.Context, acquire func(context.Context) (releaser, error)) <-chan handedOver {
+	over := make(chan handedOver, 1)
+	go func() {
+		r, err := acquire(ctx)
+		over <- handedOver{r, time.Now(), err}
+	}()
+	return over
+}
