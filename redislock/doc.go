@@ -120,7 +120,8 @@
 // # What it costs
 //
 // An acquisition, a release, a requeue, a try and a hand-over to another process are one script call each, of a lock and of
-// permits, however many they are. So is letting readers in, asking for a lock, and each heartbeat, a quarter of the TTL apart, for each contender of the process; these are
+// permits, however many they are. So is letting readers in, asking for a lock, and each heartbeat, a quarter of the TTL apart, for
+// each contender of the process; these are
 // sent together. A process has one connection that listens.
 //
 // The client belongs to the program. Its ReadTimeout should not be longer than a sixth of the TTL with a ClusterClient; for a

@@ -129,7 +129,7 @@ func measureTrips(t *testing.T, locks [2]*tier.Registry, want trips) {
 		note("acquire", begun)
 
 		over := handOver(ctx, func(ctx context.Context) (releaser, error) { return locks[1].Mutex(path).Acquire(ctx) })
-		time.Sleep(4 * away) // until it waits
+		time.Sleep(4 * away) // who does not wait by then makes this try a slow one, and the quickest counts
 		begun = time.Now()
 		must(hold.Release())
 		note("release", begun)

@@ -209,7 +209,8 @@ func (t *Tier) remove(item *remains) bool {
 	c.session.doubtful.Store(true)
 	if a.Outcome == Denied && !item.denied {
 		item.denied = true
-		t.config.Logger.Warn(t.config.Package+": cannot remove a contender; it stays in the queue until its lease ends, also in the way of this process",
+		t.config.Logger.Warn(t.config.Package+": cannot remove a contender; "+
+			"it stays in the queue until its lease ends, also in the way of this process",
 			"path", c.claim.path, "id", c.id, "err", a.Err)
 	}
 	return false

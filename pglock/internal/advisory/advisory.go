@@ -77,8 +77,9 @@ type Store struct {
 func Open(c Config) *queue.Tier {
 	s := &Store{config: c, owner: newOwner(c.Label)}
 	s.tier = queue.New(queue.Config{
-		Package: "pglock", Store: "PostgreSQL", TTL: c.TTL, Margin: c.Margin, Logger: c.Logger, Apart: true, Elsewhere: "pglock.New, which keeps locks in tables,",
-		Lost: func(queue.Ref) string { return errUnseen.Error() },
+		Package: "pglock", Store: "PostgreSQL", TTL: c.TTL, Margin: c.Margin, Logger: c.Logger, Apart: true,
+		Elsewhere: "pglock.New, which keeps locks in tables,",
+		Lost:      func(queue.Ref) string { return errUnseen.Error() },
 	}, s)
 	s.tier.Start()
 	return s.tier
