@@ -245,6 +245,7 @@ func TestSessionTimeoutThatIsNoneIsRefused(t *testing.T) {
 			n := p.acquire(t)
 			s.Cut(p.session)
 			awaitLoss(t, n)
+			synctest.Wait() // the loss is told before the reason
 			wantMention(t, p.Err(), "session timeout of "+none.String())
 			wantErr(t, "Release", n.Release(), zklock.ErrLost)
 			p.acquire(t).Release() // goes on with what is granted next
