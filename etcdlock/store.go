@@ -49,7 +49,7 @@ func open(client *clientv3.Client, o options) *store {
 	s := &store{client: client, options: o, mirrors: make(map[string]*mirror),
 		owner: owner{Version: 1, Host: host, PID: os.Getpid(), Label: o.label}}
 	s.tier = queue.New(queue.Config{
-		Package: "etcdlock", Store: "etcd", TTL: o.ttl, Margin: o.margin, Logger: o.logger, Trouble: s.trouble,
+		Package: "etcdlock", Store: "etcd", TTL: o.ttl, Margin: o.margin, Logger: o.logger, Trouble: s.trouble, Paths: second.Components,
 		Record: o.record, Lost: func(r queue.Ref) string { return "key " + keyOf(r) + " was deleted" },
 	}, s)
 	s.tier.Start()
@@ -63,8 +63,6 @@ func (s *store) trouble() error {
 	}
 	return nil
 }
-
-func (s *store) CheckPath(path string) error { return ValidatePath(path) }
 
 // Close leaves the client open.
 func (s *store) Close() { s.detach() }

@@ -94,7 +94,6 @@ func NewAdvisory(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
 func (o options) advisory(pool *pgxpool.Pool) advisory.Config {
 	return advisory.Config{
 		Pool: pool, TTL: o.ttl, Margin: o.safety(), Logger: o.logger, Label: o.label,
-		CheckPath: ValidatePath,
 		CheckSchema: func(ctx context.Context, conn *pgx.Conn) error {
 			if err := checkPooler(ctx, conn); err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -35,3 +36,8 @@ func New(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
 	}
 	return tier.New(s.tier, share...)
 }
+
+// ValidatePath reports whether path may name a lock: not empty, no empty component,
+// no slash at the end, valid UTF-8 without control characters, at most 1024 bytes. Unlike in
+// ZooKeeper it need not begin with a slash; "/locks/x" and "locks/x" are different locks.
+func ValidatePath(path string) error { return second.CheckPath("pglock", path, second.Components) }

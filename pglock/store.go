@@ -42,15 +42,13 @@ func open(pool *pgxpool.Pool, o options) (*store, error) {
 	}
 	s.keeper = newKeeper(s)
 	s.tier = queue.New(queue.Config{
-		Package: "pglock", Store: "PostgreSQL", TTL: o.ttl, Margin: o.margin, Logger: o.logger,
+		Package: "pglock", Store: "PostgreSQL", TTL: o.ttl, Margin: o.margin, Logger: o.logger, Paths: second.Components,
 		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" },
 	}, s)
 	s.tier.Start()
 	s.tier.Spawn(s.listen)
 	return s, nil
 }
-
-func (s *store) CheckPath(path string) error { return ValidatePath(path) }
 
 func (s *store) Name(string) string { return newID() }
 

@@ -2,38 +2,21 @@ package redislock
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
 )
-
-// maxPath leaves room for a human reader in a log line.
-const maxPath = 1024
 
 // ValidatePath reports whether path may name a lock: not empty, valid UTF-8 without control characters, at most 1024 bytes, no
 // braces but those of one hash tag, which is not all of it, and none of the keys that this package keeps itself. It is the key
 // of the lock in Redis.
-func ValidatePath(path string) error {
-	if err := checkPath(path); err != nil {
-		return fmt.Errorf("redislock: lock path %q: %w", path, err)
-	}
-	return nil
-}
+func ValidatePath(path string) error { return second.CheckPath("redislock", path, checkKey) }
 
-func checkPath(path string) error {
+// checkKey reports a path of a lock whose keys would be those of something else.
+func checkKey(path string) error {
 	switch {
-	case path == "":
-		return errors.New("empty")
-	case len(path) > maxPath:
-		return fmt.Errorf("longer than %d bytes", maxPath)
-	case !utf8.ValidString(path):
-		return errors.New("not valid UTF-8")
-	case strings.ContainsFunc(path, unicode.IsControl):
-		return errors.New("control character")
 	case strings.ContainsAny(path, "{}") && !hasTag(path):
 		return errors.New("braces that are no hash tag")
 	case strings.HasPrefix(path, records):

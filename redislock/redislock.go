@@ -52,11 +52,10 @@ func checkClient(client redis.UniversalClient) error {
 // still work under it. That hears of it with its next heartbeat, after a quarter of its TTL at most. An ID never comes again,
 // so nobody else is hit, and Remove can be repeated when its answer is lost. Locks of other libraries have no ID.
 func Remove(ctx context.Context, client redis.UniversalClient, path, id string) (bool, error) {
-	err := checkClient(client)
-	if err == nil {
-		err = checkPath(path)
+	if err := ValidatePath(path); err != nil {
+		return false, err
 	}
-	if err != nil {
+	if err := checkClient(client); err != nil {
 		return false, fmt.Errorf("redislock: remove from %s: %w", path, err)
 	}
 	o, _, _ := newOptions(nil)

@@ -45,7 +45,7 @@ func open(client redis.UniversalClient, o options) *store {
 	host, _ := os.Hostname() // only for people to read
 	s := &store{client: client, options: o, owner: owner{Host: host, PID: os.Getpid(), Label: o.label}, name: rand.Text()}
 	s.tier = queue.New(queue.Config{
-		Package: "redislock", Store: "Redis", TTL: o.ttl, Margin: o.margin, OwnTTL: true, Logger: o.logger,
+		Package: "redislock", Store: "Redis", TTL: o.ttl, Margin: o.margin, OwnTTL: true, Logger: o.logger, Paths: checkKey,
 		Lost: func(r queue.Ref) string { return "the key " + at(r) + " was deleted or overwritten, or its queue was" },
 	}, s)
 	if single, ok := client.(*redis.Client); ok {
@@ -63,8 +63,6 @@ func (s *store) clustered() bool {
 
 // Name has the process in it, which the script finds there.
 func (s *store) Name(string) string { return s.name + "." + strconv.FormatInt(s.contenders.Add(1), 36) }
-
-func (s *store) CheckPath(path string) error { return ValidatePath(path) }
 
 // Close leaves the client open.
 func (s *store) Close() {}

@@ -197,13 +197,6 @@ func (p store) Name(string) string {
 	return fmt.Sprintf("%s.%d", p.name, p.server.names.Add(1))
 }
 
-func (p store) CheckPath(path string) error {
-	if path == "" {
-		return errors.New("memory: lock path \"\": empty")
-	}
-	return nil
-}
-
 func (p store) Close() {}
 
 // execute does what a command asks for, all at once.

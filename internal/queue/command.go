@@ -19,8 +19,6 @@ type Store interface {
 	Do(ctx context.Context, c Command) Answer
 	// Name returns one for a contender that is yet to enter under a session. No other in the queue has it, nor one that may still enter.
 	Name(session string) string
-	// CheckPath reports why no lock can be at path.
-	CheckPath(path string) error
 	// Close follows the last command, and leaves no goroutine.
 	Close()
 }

@@ -62,8 +62,7 @@ func (s *scripted) Name(string) string {
 	return fmt.Sprint("contender ", len(s.sent))
 }
 
-func (*scripted) CheckPath(string) error { return nil }
-func (*scripted) Close()                 {}
+func (*scripted) Close() {}
 
 func has(id string, at int64) queue.View {
 	return queue.View{ID: id, Known: true, Token: 1, At: at, Has: true}

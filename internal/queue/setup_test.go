@@ -78,8 +78,6 @@ func newFake(t *testing.T, config Config) *fake {
 	return f
 }
 
-func (f *fake) CheckPath(string) error { return nil }
-
 func (f *fake) Name(string) string {
 	f.meanwhile()
 	return fmt.Sprint("c", f.count())

@@ -24,12 +24,13 @@ type Config struct {
 	TTL       time.Duration
 	Margin    time.Duration // before the end of a session at which its lease ends; 0: a third of the TTL
 	Logger    *slog.Logger
-	Lost      func(Ref) string // what has become of a contender that is missing
-	Trouble   func() error     // why the store cannot be reached, as known without a command; nil if that is never known
-	Elsewhere string           // what has semaphores, as there are none here; "" if there are
-	Apart     bool             // each contender has a session of its own, which answers that say how it stands renew
-	OwnTTL    bool             // a contender stays for a TTL from when a Beat names it, whatever becomes of the session
-	Record    func(Record)     // for tests; nil if nobody asks
+	Lost      func(Ref) string   // what has become of a contender that is missing
+	Paths     func(string) error // what paths follow besides; see [second.CheckPath]
+	Trouble   func() error       // why the store cannot be reached, as known without a command; nil if that is never known
+	Elsewhere string             // what has semaphores, as there are none here; "" if there are
+	Apart     bool               // each contender has a session of its own, which answers that say how it stands renew
+	OwnTTL    bool               // a contender stays for a TTL from when a Beat names it, whatever becomes of the session
+	Record    func(Record)       // for tests; nil if nobody asks
 }
 
 // A Tier is a store as this process sees it: its session, and the contenders under it.
@@ -81,7 +82,7 @@ func (t *Tier) Start() {
 
 // Claim returns what queues for the lock at path.
 func (t *Tier) Claim(path string, o second.Options) (second.Claim, error) {
-	if err := t.store.CheckPath(path); err != nil {
+	if err := second.CheckPath(t.config.Package, path, t.config.Paths); err != nil {
 		return nil, err
 	}
 	if len(o.Own) > 0 {

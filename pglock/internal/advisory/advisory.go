@@ -30,16 +30,16 @@ import (
 
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A Config is what the store has to know of the server and of its user.
 type Config struct {
-	Pool      *pgxpool.Pool // says how to connect
-	TTL       time.Duration
-	Margin    time.Duration // how long before its end at the server a lease counts as over
-	Logger    *slog.Logger
-	Label     string
-	CheckPath func(string) error
+	Pool   *pgxpool.Pool // says how to connect
+	TTL    time.Duration
+	Margin time.Duration // how long before its end at the server a lease counts as over
+	Logger *slog.Logger
+	Label  string
 	// CheckSchema says whether the database has what the store needs.
 	CheckSchema func(context.Context, *pgx.Conn) error
 	// Permanent reports whether retrying cannot fix an error.
@@ -77,7 +77,7 @@ type Store struct {
 func Open(c Config) *queue.Tier {
 	s := &Store{config: c, owner: newOwner(c.Label)}
 	s.tier = queue.New(queue.Config{
-		Package: "pglock", Store: "PostgreSQL", TTL: c.TTL, Margin: c.Margin, Logger: c.Logger, Apart: true,
+		Package: "pglock", Store: "PostgreSQL", TTL: c.TTL, Margin: c.Margin, Logger: c.Logger, Apart: true, Paths: second.Components,
 		Elsewhere: "pglock.New, which keeps locks in tables,",
 		Lost:      func(queue.Ref) string { return errUnseen.Error() },
 	}, s)
@@ -86,9 +86,6 @@ func Open(c Config) *queue.Tier {
 }
 
 var errUnseen = errors.New("the server does not know any more that this session waits, or has the lock")
-
-// CheckPath reports why no lock can be at path.
-func (s *Store) CheckPath(path string) error { return s.config.CheckPath(path) }
 
 // Name is for this process alone: others know the contender by the server's process.
 func (s *Store) Name(string) string { return strconv.FormatInt(s.names.Add(1), 10) }
