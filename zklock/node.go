@@ -1,11 +1,16 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/notice"
@@ -215,3 +220,469 @@ func (n *Node) reap() {
 		}
 	}
 }
+
+// Release gives the lock up and deletes its node. It needs no context and does not wait
+// for an unreachable server: after a third of the session timeout at the latest it
+// returns, and the node is deleted in the background or goes with its session.
+//
+// It returns nil when the lock was ours to the end, an error wrapping [ErrLost] when it
+// was lost before, [ErrReleased] when it was given up before (nothing is sent), and
+// [zk.ErrNoAuth] when this client may not delete nodes below the lock path: the node
+// then stays until the session ends, and even this process queues behind it. In any case
+// the lock is not held any more.
+//
+// The lease tells whether the lock was ours. Where there is none, over a connection made
+// elsewhere ([Attach]), only the server can: if it has not answered in time, or its answer
+// is lost, the error says that it is not known, and wraps that of the connection, such as
+// [zk.ErrNoServer] or [zk.ErrConnectionClosed], or [ErrClosed] if that was closed.
+func (n *Node) Release() error {
+	if n.spent.Swap(true) {
+		return ErrReleased
+	}
+	loss := n.leave()
+	n.stepAside()
+	n.startDelete(loss)
+	err := n.awaitRelease()
+	if loss != nil {
+		return fmt.Errorf("zklock: release %s: %w", n.lock.path, loss)
+	}
+	return err
+}
+
+// leave comes before a node that is given up is deleted, and returns the loss, which is none from then on
+// unless the answer to the delete says so.
+func (n *Node) leave() (loss error) {
+	n.lossNow() // reads the clock
+	n.session.Leave(member{n})
+	return context.Cause(n.life)
+}
+
+// awaitRelease waits for the end of a node that is being given up, for as long as Release
+// would, and returns what it would return.
+func (n *Node) awaitRelease() error {
+	bound := time.NewTimer(n.session.Negotiated() / 3)
+	defer bound.Stop()
+	select {
+	case <-n.released:
+	case <-bound.C:
+	case <-n.lock.client.Done():
+	}
+	var fate error
+	select {
+	case <-n.released:
+		fate = n.fate
+	default:
+		fate = n.doubt(nil)
+	}
+	if errors.Is(fate, ErrLost) {
+		n.endHold(fate)
+	}
+	if fate != nil {
+		return fmt.Errorf("zklock: release %s: %w", n.lock.path, fate)
+	}
+	return nil
+}
+
+// startDelete has the node deleted without waiting for the answer. A loss is what became of it
+// before, nil if it was held to the end.
+func (n *Node) startDelete(loss error) {
+	c := n.lock.client
+	switch err := c.Err(); {
+	case n.unsure() == nil && n.mine().gone(): // by another hand, and nobody has said so yet
+		n.finish(cmp.Or(loss, errDeleted(n.path())))
+	case errors.Is(err, ErrClosed):
+		n.finish(cmp.Or(loss, fmt.Errorf("%w: %w", ErrLost, err)))
+	case err != nil && (n.leased() || loss != nil): // else its answer is worth waiting for
+		n.finish(loss)
+	case !c.link.Spawn(func() { n.delete(loss) }):
+		n.finish(cmp.Or(loss, n.doubt(ErrClosed)))
+	}
+}
+
+// delete asks the server to delete the node. Its name was given by the server and never
+// returns, so the delete can only hit this node.
+func (n *Node) delete(loss error) {
+	c := n.lock.client
+	if c.link.Over() { // what is sent now could stop the library for ever (conn.go:527)
+		n.finish(cmp.Or(loss, n.doubt(ErrClosed)))
+		return
+	}
+	zs, unpin := n.pin()
+	defer unpin()
+	if zs == nil { // nobody knows their names: both go to the reaper
+		n.finish(cmp.Or(loss, n.doubt(nil)))
+		return
+	}
+	_, err := c.link.Transact(zs.deletes()...)
+	answer := classify(err)
+	zs.deleted(answer)
+	switch answer {
+	case done:
+		n.finish(loss)
+	case missing:
+		n.finish(errDeleted(n.path()))
+	case permanent:
+		n.finish(cmp.Or(loss, fmt.Errorf("delete %s, which stays in the queue until the session ends, also in the way of this process: %w",
+			n.path(), lacking("DELETE", n.lock.path, err))))
+	default:
+		n.finish(cmp.Or(loss, n.doubt(err)))
+	}
+}
+
+// discard deletes a node that is not wanted.
+func (n *Node) discard() {
+	n.spent.Store(true)
+	n.session.Leave(member{n})
+	if n.life.Err() != nil || n.lock.client.Err() != nil {
+		n.finish(nil)
+		return
+	}
+	n.delete(nil)
+}
+
+// finish says that nobody has to wait for the node any more. What is not known to be gone is
+// left to the reaper.
+func (n *Node) finish(fate error) {
+	n.reportLoss(fate)
+	n.reap()
+	if n.checking != nil {
+		n.checking.Stop()
+	}
+	if n.unattend != nil {
+		n.unattend()
+	}
+	for _, z := range n.mine() {
+		n.lock.client.link.Events.Ignore(z.path, &z.watch)
+	}
+	n.fate = fate
+	close(n.released)
+}
+
+// doubt is what Release says when the server has not answered, because of err: nothing if
+// the lease vouches for the lock, and else that nobody knows.
+func (n *Node) doubt(err error) error {
+	if n.leased() {
+		return nil
+	}
+	err = cmp.Or(err, n.lock.client.Err(), zk.ErrConnectionClosed)
+	return fmt.Errorf("not known whether the lock was ours to the end: %w", err)
+}
+
+// A znode is what a node is on the server.
+type znode struct {
+	path    string
+	watch   link.Watcher // of the znode itself
+	watched bool         // its end is heard of; used by the attempt only
+	version atomic.Int32 // of its content, as last seen
+}
+
+// znodes are those of one node: one, or a pair of which neither is worth anything alone.
+type znodes []*znode
+
+// newZnodes returns the znodes at paths. Changed is called when something happens to one.
+func newZnodes(paths []string, changed func(*znode)) znodes {
+	zs := make(znodes, len(paths))
+	for i, path := range paths {
+		z := &znode{path: path}
+		z.watch.Notify = func() { changed(z) }
+		zs[i] = z
+	}
+	return zs
+}
+
+// names returns the names below the lock path.
+func (zs znodes) names() []string { return namesOf(zs.paths()) }
+
+func (zs znodes) paths() []string {
+	paths := make([]string, len(zs))
+	for i, z := range zs {
+		paths[i] = z.path
+	}
+	return paths
+}
+
+func namesOf(paths []string) []string {
+	names := make([]string, len(paths))
+	for i, path := range paths {
+		names[i] = baseOf(path)
+	}
+	return names
+}
+
+// deletes are the operations that delete the znodes.
+func (zs znodes) deletes() []any { return deletesOf(zs.paths()) }
+
+func deletesOf(paths []string) []any {
+	ops := make([]any, len(paths))
+	for i, path := range paths {
+		ops[i] = &zk.DeleteRequest{Path: path, Version: -1}
+	}
+	return ops
+}
+
+// deletesAsSeen are those that fail if somebody has written to a znode since it was last seen.
+func (zs znodes) deletesAsSeen() []any {
+	var ops []any
+	for _, z := range zs {
+		ops = append(ops, &zk.DeleteRequest{Path: z.path, Version: z.version.Load()})
+	}
+	return ops
+}
+
+// checks are the operations that do nothing, and fail unless the znodes are there.
+func (zs znodes) checks() []any {
+	var ops []any
+	for _, z := range zs {
+		ops = append(ops, &zk.CheckVersionRequest{Path: z.path, Version: -1}) // any version
+	}
+	return ops
+}
+
+// unwatched returns those whose end would not be heard of.
+func (zs znodes) unwatched() []*znode {
+	var unwatched []*znode
+	for _, z := range zs {
+		if !z.watched {
+			unwatched = append(unwatched, z)
+		}
+	}
+	return unwatched
+}
+
+// unseen is why a read of the znode failed.
+func (z *znode) unseen(err error) error {
+	switch classify(err) {
+	case done:
+		return nil
+	case missing:
+		return errGone
+	}
+	return fmt.Errorf("read %s: %w", z.path, lacking("READ", z.path, err))
+}
+
+// gone reports whether the znode is known to be deleted.
+func (z *znode) gone() bool { return z.watch.Gone.Load() }
+
+// gone reports whether all are known to be deleted.
+func (zs znodes) gone() bool {
+	for _, z := range zs {
+		if !z.gone() {
+			return false
+		}
+	}
+	return true
+}
+
+// deleted notes what a server has answered to their delete: they are gone, or one of them was
+// gone already. Of two that does not say which, and the other one is still there.
+func (zs znodes) deleted(answer outcome) {
+	if answer == done || answer == missing && len(zs) == 1 {
+		for _, z := range zs {
+			z.watch.Gone.Store(true)
+		}
+	}
+}
+
+// errDeleted says that a znode was deleted by somebody else.
+func errDeleted(path string) error {
+	return second.Lost(second.ByDeletion, "node %s was deleted", path)
+}
+
+// watchLater has the end of a held node watched that did not need it so far. A short hold
+// never does.
+func (n *Node) watchLater() {
+	if n.znodes.unwatched() != nil {
+		n.checking = n.checkLater()
+	}
+}
+
+// checkLater leaves time for a short hold to end.
+func (n *Node) checkLater() *time.Timer {
+	return time.AfterFunc(n.session.Negotiated()/6, func() { n.lock.client.link.Spawn(n.check) })
+}
+
+// check looks whether a node is still there and still ours, and has its end watched.
+func (n *Node) check() {
+	zs, unpin := n.pin()
+	defer unpin()
+	if zs != nil {
+		n.look(zs)
+	}
+}
+
+// look is check for one who knows the znodes.
+func (n *Node) look(zs znodes) {
+	c := n.lock.client
+	again := false
+	for i, seen := range c.link.Read(n.readings(zs)...) {
+		z := zs[i]
+		switch {
+		case errors.Is(seen.Err, zk.ErrNoNode):
+			n.loseTo(z)
+		case errors.Is(seen.Err, zk.ErrNoAuth): // nor could the lease be renewed
+			n.session.Lose(member{n}, fmt.Errorf("%w: read %s: %w", ErrLost, z.path, lacking("READ", z.path, seen.Err)))
+		case seen.Err != nil: // nothing learned; the lease decides
+			again = true
+		case n.bound.Load() && seen.Stat.EphemeralOwner != n.session.ID: // before that, the attempt looks itself
+			n.session.Lose(member{n}, fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(seen.Stat.EphemeralOwner)))
+		default:
+			z.version.Store(seen.Stat.Version)
+			if asked(seen.Data) {
+				n.revoked.told.Set()
+			}
+		}
+	}
+	if again && c.Err() == nil && !n.spent.Load() { // else there is another check at the reconnect
+		n.checkLater()
+	}
+}
+
+// readings are the requests that read the znodes, and have their end watched.
+func (n *Node) readings(zs znodes) []link.Request {
+	var requests []link.Request
+	for _, z := range zs {
+		requests = append(requests, n.lock.client.link.Reading(z.path, &z.watch))
+	}
+	return requests
+}
+
+// prove has the server agree, by a write, that a node is there. While that is being replaced the write
+// is about the path: the lease does not wait.
+func (n *Node) prove() {
+	l := n.lock.client.link
+	zs, unpin := n.tryPin()
+	defer unpin()
+	if zs == nil {
+		l.Transact(&zk.CheckVersionRequest{Path: n.lock.path, Version: -1})
+		return
+	}
+	if _, err := l.Transact(zs.checks()...); errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
+		n.look(zs)
+	}
+}
+
+// changed is called when something happened to one of the znodes.
+func (n *Node) changed(z *znode) {
+	if n.replaced(z) {
+		return
+	}
+	if z.gone() {
+		n.loseTo(z)
+	} else if n.life.Err() == nil && !n.spent.Load() {
+		n.lock.client.link.Spawn(n.check) // somebody wrote to it: the watch is used up
+	}
+	n.wake.Set()
+}
+
+// leased reports whether a lease says until when the lock is ours. Without one, as over a
+// connection made elsewhere, only the server can tell that it still is.
+func (n *Node) leased() bool { return n.lock.client.link.Leased() }
+
+// confirmWithin bounds the wait for the server's word.
+const confirmWithin = time.Second
+
+// confirm reports whether a held lock is certain to be ours. If there is no lease, and no
+// recent word of the server, it asks, with a write that changes nothing, and takes no answer
+// within a second for a no.
+func (n *Node) confirm() bool {
+	c := n.lock.client
+	answer := make(chan bool, 1)
+	if !c.link.Spawn(func() { answer <- n.certain() }) {
+		return false
+	}
+	bound := time.NewTimer(confirmWithin)
+	defer bound.Stop()
+	select {
+	case certain := <-answer:
+		return certain
+	case <-bound.C:
+		return false
+	}
+}
+
+// heardLasts is for how long an answer vouches for a session: less than the timeout of any.
+const heardLasts = 250 * time.Millisecond
+
+// certain asks the server if it has to, and the library about a close that is under way.
+func (n *Node) certain() bool {
+	if n.leased() {
+		return n.lossNow() == nil
+	}
+	l := n.lock.client.link
+	if asked := l.Now(); asked-time.Duration(n.heard.Load()) > min(heardLasts, n.session.Negotiated()/3) {
+		zs, unpin := n.pin()
+		defer unpin()
+		if zs == nil {
+			return false
+		}
+		if _, err := l.Transact(zs.checks()...); err != nil {
+			return false
+		}
+		n.heard.Store(int64(asked))
+	}
+	return !l.Over()
+}
+
+// newContested returns the signal that another contender waits behind the node as it is, for which
+// wake is to look again.
+func (n *Node) newContested(wake *mutexbool.Bool) (s *contention.Signal) {
+	l := n.lock.client.link
+	s = contention.New(func() { l.Spawn(func() { n.observe(s, wake) }) })
+	return s
+}
+
+// signal is whether another contender waits behind the node as it is now.
+func (n *Node) signal() *contention.Signal {
+	if r := n.reader(); r != nil {
+		return r.contested
+	}
+	return n.contested
+}
+
+// observe looks for contenders behind the node until there is one or the node is given up:
+// with one read and a watch on the children of the path. A contender that leaves again does
+// not take the answer back. On a path whose sequence numbers are half used up, others may
+// wait outside the queue, and every node counts as contested from the beginning of time.
+func (n *Node) observe(signal *contention.Signal, wake *mutexbool.Bool) {
+	c := n.lock.client
+	w := &link.Watcher{Notify: wake.Set}
+	defer c.link.Events.Ignore(n.lock.path, w)
+	recheck := time.NewTimer(n.session.Recheck())
+	defer recheck.Stop()
+	for pace := retry.New(); !n.spent.Load() && n.signal() == signal; {
+		wake.Clear() // before the look: what comes later ends the wait
+		asked := time.Now()
+		children, err := c.link.WatchQueue(n.lock.path, w)
+		if s, _ := stand(children, n.mine().names()...); s.behind > 0 {
+			signal.Raise(asked)
+			return
+		}
+		if err != nil {
+			recheck.Reset(pace.NextBackOff())
+		} else { // watches can be lost
+			recheck.Reset(n.session.Recheck())
+			pace.Reset()
+		}
+		select {
+		case <-wake.C():
+		case <-recheck.C:
+		case <-n.life.Done():
+			return
+		case <-n.released:
+			return
+		}
+	}
+}
+
+// A member is a node as its session sees it.
+type member struct{ *Node }
+
+func (m member) Lose(reason error) { m.lose(reason) }
+
+func (m member) IsLost() bool { return m.life.Err() != nil }
+
+func (m member) Wake() { m.wake.Set() }
+
+func (m member) Prove() { m.prove() }
+
+func (m member) Check() { m.check() }

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -9,7 +10,9 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
@@ -220,4 +223,198 @@ func (l libraryLog) Printf(format string, args ...any) {
 	if l.logger.Enabled(context.Background(), slog.LevelDebug) { // a log line belongs to no request
 		l.logger.Debug("zklock: client library", "msg", fmt.Sprintf(format, args...))
 	}
+}
+
+// handshakeTimeout bounds the wait for a server that accepts and then says nothing. It
+// leaves time to try several servers within one session timeout.
+func (l *dialed) handshakeTimeout() time.Duration {
+	timeout := l.link.config.SessionTimeout
+	if s := l.Session(); s != nil {
+		timeout = s.Negotiated()
+	}
+	return min(max(timeout/6, 100*time.Millisecond), 2*time.Second)
+}
+
+// established is called by the socket at the end of a handshake that was sent at
+// sentAt, before the library knows.
+func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session, error) {
+	c := l.link
+	if timeout <= 0 { // nor has a session any time left that was to be resumed
+		l.expired()
+		return nil, fmt.Errorf("the server granted a session timeout of %v", timeout)
+	}
+	var refusal error
+	if margin := c.Margin(timeout); margin > timeout/2 {
+		refusal = fmt.Errorf("the server granted a session timeout of %v; the lease margin of %v is more than half of it",
+			timeout, margin)
+	}
+	l.mu.Lock()
+	old := l.current
+	if old != nil && old.ID == id {
+		l.mu.Unlock()
+		old.resume(timeout) // refused or not: the server has set its clock to it
+		return old, refusal
+	}
+	if refusal != nil {
+		l.mu.Unlock()
+		return nil, refusal
+	}
+	s := newSession(c, id, timeout, sentAt)
+	l.current = s
+	l.mu.Unlock()
+	if old != nil {
+		old.End(zk.ErrSessionExpired)
+	}
+	c.Notice.Begin(s.String())
+	l.warnOfTick(s)
+	if c.ctx.Err() != nil { // closed: Close may have looked for a session before
+		s.End(second.ErrClosed)
+	}
+	return s, nil
+}
+
+// introduce is the handshake for one of the library's, of a client that has seen all up
+// to zxid. When the connection has been away for the session timeout, all holds are lost,
+// and if only the answers get lost, each attempt to resume the session would keep its
+// nodes in the queue: a new one is asked for. And a server whose data were lost or
+// restored turns away, every time, a client that has seen a later transaction: in the
+// end it is told that none has been seen, and says that the session has expired.
+func (l *dialed) introduce(handshake []byte, zxid int64, now time.Duration) []byte {
+	d := wire.Decoder{Rest: wire.Body(handshake)}
+	q := d.ConnectRequest()
+	q.LastZxid = zxid
+	switch away, timeout := l.away(now); {
+	case away > 4*timeout:
+		q.LastZxid = 0
+	case away > timeout:
+		q.Session, q.Password = 0, make([]byte, wire.PasswordLen)
+	}
+	var e wire.Encoder
+	e.ConnectRequest(q)
+	return wire.Frame(e)
+}
+
+// away returns for how long the session has had no connection, and its timeout.
+func (l *dialed) away(now time.Duration) (away, timeout time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == nil || l.left == 0 {
+		return 0, 0
+	}
+	return now - l.left, l.current.Negotiated()
+}
+
+// expired is called when a server says so in a handshake.
+func (l *dialed) expired() {
+	l.mu.Lock()
+	old := l.current
+	l.current = nil
+	l.mu.Unlock()
+	if old != nil {
+		l.link.Notice.End(old.String())
+		old.End(zk.ErrSessionExpired)
+	}
+	l.link.Events.lapse() // the library knows of its own watches only
+}
+
+// warnOfTick says when the session timeout may be too short for the lease, which takes
+// the servers' tick for a quarter of it at most. Servers do not tell their tick: nearly
+// all run with 2 s, and none grants less than two by default.
+func (l *dialed) warnOfTick(s *Session) {
+	const usualTick = 2 * time.Second
+	timeout := s.Negotiated()
+	if raised := timeout > l.link.config.SessionTimeout; raised || timeout < 4*usualTick {
+		l.link.config.Logger.Warn("zklock: the session timeout may be too short for a lease that holds in a partition between servers;"+
+			" it should be four of their ticks",
+			"granted", timeout, "asked for", l.link.config.SessionTimeout, "safe with tickTime up to", timeout/4)
+	}
+}
+
+// keep proves to the server, and to us, that the session lives: every eighth of its
+// timeout a sync, and a write behind it while a node is queued or held. Without the
+// former a node could not be granted by its create alone after a quiet time; see [proof].
+func (l *dialed) keep() {
+	if l.awaitConnection(l.link.ctx) != nil { // the pace is what was granted, not what was asked for
+		return
+	}
+	timer := time.NewTimer(l.heartbeat())
+	defer timer.Stop()
+	for {
+		select {
+		case <-l.link.ctx.Done():
+			return
+		case <-timer.C:
+		}
+		synced := l.disconnected() == nil && l.sync()
+		timer.Reset(l.heartbeat()) // before the write: a slow one takes none of the pace
+		if synced {
+			l.prove()
+		}
+	}
+}
+
+// heartbeat is the pace of keep, and no shorter than half a tick.
+func (l *dialed) heartbeat() time.Duration {
+	timeout := l.link.config.SessionTimeout
+	if s := l.Session(); s != nil {
+		timeout = s.Negotiated()
+	}
+	return halfTick(timeout)
+}
+
+func (l *dialed) sync() bool {
+	_, err := l.link.Conn.Sync("/")
+	return err == nil
+}
+
+// prove sends a write that changes nothing, unless there is nothing to lose.
+func (l *dialed) prove() {
+	if s := l.Session(); s != nil {
+		if n := s.anyMember(); n != nil {
+			n.Prove()
+		}
+	}
+}
+
+// reopen has the library send a request when the connection has come back, which nobody gets
+// ahead of, see [socket]. It waits for no answer to anything else: that may need the request.
+func (l *dialed) reopen() {
+	for l.verify.Wait(l.link.ctx) == nil {
+		l.verify.Clear()
+		var held []Member // before the connection came; the others have just been heard of
+		if s := l.Session(); s != nil {
+			held = s.Held()
+		}
+		l.sync()
+		l.link.Spawn(func() { l.review(held) })
+	}
+}
+
+// review makes the answer to the handshake count for the lease, and looks after nodes.
+func (l *dialed) review(held []Member) {
+	l.prove()
+	for _, n := range held {
+		n.Check()
+	}
+}
+
+// secure puts TLS on top of a connection to the server, if the link is to have it. On an error
+// the connection is closed.
+func (l *dialed) secure(conn net.Conn, server string) (net.Conn, error) {
+	cfg := l.link.config.TLS
+	if cfg == nil {
+		return conn, nil
+	}
+	if cfg.ServerName == "" {
+		cfg = cfg.Clone()
+		cfg.ServerName, _, _ = net.SplitHostPort(server) // it was checked that it is both
+	}
+	ctx, cancel := context.WithTimeout(l.link.ctx, l.handshakeTimeout())
+	defer cancel()
+	secured := tls.Client(conn, cfg)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, tlsError(server, err)
+	}
+	return secured, nil
 }

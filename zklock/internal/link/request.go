@@ -2,8 +2,11 @@ package link
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
@@ -106,4 +109,200 @@ func (r reading) call(c *attached) (a Answer) {
 		a.Stat, a.Data = *stat, kept(data)
 	}
 	return a
+}
+
+// A Transaction creates and deletes znodes, all or none. One operation alone needs no multi,
+// unless it is a check, which a server takes in no other way.
+type Transaction []any
+
+func (t Transaction) op() int32 {
+	if len(t) == 1 && opOf(t[0]) != wire.OpCheck {
+		return opOf(t[0])
+	}
+	return wire.OpMulti
+}
+
+func opOf(op any) int32 {
+	switch op.(type) {
+	case *zk.CreateRequest:
+		return wire.OpCreate
+	case *zk.DeleteRequest:
+		return wire.OpDelete
+	case *zk.CheckVersionRequest:
+		return wire.OpCheck
+	}
+	panic(fmt.Sprintf("zklock: no operation of a transaction: %T", op))
+}
+
+func (t Transaction) encode(e *wire.Encoder) {
+	if t.op() != wire.OpMulti {
+		encodeOp(e, t[0])
+		return
+	}
+	for _, op := range t {
+		e.MultiHeader(wire.MultiHeader{Op: opOf(op), Code: -1})
+		encodeOp(e, op)
+	}
+	e.MultiHeader(wire.LastOfMulti)
+}
+
+func encodeOp(e *wire.Encoder, op any) {
+	switch op := op.(type) {
+	case *zk.CreateRequest:
+		e.String(op.Path)
+		e.Buffer(op.Data)
+		encodeACL(e, op.Acl)
+		e.Int32(op.Flags)
+	case *zk.DeleteRequest:
+		e.String(op.Path)
+		e.Int32(op.Version)
+	case *zk.CheckVersionRequest:
+		e.String(op.Path)
+		e.Int32(op.Version)
+	}
+}
+
+func encodeACL(e *wire.Encoder, acl []zk.ACL) {
+	e.Int32(int32(len(acl)))
+	for _, a := range acl {
+		e.Int32(a.Perms)
+		e.String(a.Scheme)
+		e.String(a.ID)
+	}
+}
+
+func (t Transaction) decode(d *wire.Decoder, a *Answer) {
+	if t.op() != wire.OpMulti {
+		if t.op() == wire.OpCreate {
+			a.Created = []string{d.String()}
+		}
+		t.verify(a, 1)
+		return
+	}
+	results := 0
+	for h := d.MultiHeader(); !h.Done && !d.Bad; h = d.MultiHeader() {
+		switch h.Op {
+		case wire.OpError: // that of an operation before the one that failed is nil
+			if a.Err = codeError(d.Int32()); a.Err != nil {
+				return
+			}
+		case wire.OpCreate:
+			a.Created = append(a.Created, d.String())
+		}
+		results++
+	}
+	t.verify(a, results)
+}
+
+func (t Transaction) call(c *attached) (a Answer) {
+	results := 1
+	switch t.op() {
+	case wire.OpCreate:
+		op := t[0].(*zk.CreateRequest)
+		var path string
+		path, a.Err = c.link.Conn.Create(op.Path, op.Data, op.Flags, op.Acl)
+		a.Created = []string{path}
+	case wire.OpDelete:
+		op := t[0].(*zk.DeleteRequest)
+		a.Err = c.link.Conn.Delete(op.Path, op.Version)
+	default:
+		var all []zk.MultiResponse
+		all, a.Err = c.link.Conn.Multi(t...)
+		for _, r := range all {
+			if r.String != "" {
+				a.Created = append(a.Created, r.String)
+			}
+		}
+		results = len(all)
+	}
+	if a.Err == nil {
+		t.verify(&a, results)
+	}
+	return a
+}
+
+// verify refuses results that do not fit, such as a path that the server cannot have given to a
+// sequential znode. They leave the outcome unknown.
+func (t Transaction) verify(a *Answer, results int) {
+	if results != len(t) {
+		a.Err = fmt.Errorf("the server answered %d results to %d operations", results, len(t))
+		return
+	}
+	paths := a.Created
+	for _, op := range t {
+		op, ok := op.(*zk.CreateRequest)
+		if !ok {
+			continue
+		}
+		if len(paths) == 0 {
+			a.Err = fmt.Errorf("the server did not answer the creation of %s", op.Path)
+			return
+		}
+		number, ok := strings.CutPrefix(paths[0], op.Path)
+		if !ok || (number != "") != (op.Flags&zk.FlagSequence != 0) || strings.Contains(number, "/") {
+			a.Err = fmt.Errorf("the server answered %q to the creation of %s", paths[0], op.Path)
+			return
+		}
+		paths = paths[1:]
+	}
+}
+
+// A Building creates a parent: a container, which the server removes when it is empty, or a
+// plain node where it knows none.
+type Building struct {
+	Path  string
+	Data  []byte // of a container
+	Acl   []zk.ACL
+	Plain bool
+}
+
+func (b Building) op() int32 {
+	if b.Plain {
+		return wire.OpCreate
+	}
+	return wire.OpCreateContainer
+}
+
+func (b Building) request() *zk.CreateRequest {
+	if b.Plain {
+		return &zk.CreateRequest{Path: b.Path, Acl: b.Acl}
+	}
+	return &zk.CreateRequest{Path: b.Path, Data: b.Data, Acl: b.Acl, Flags: zk.FlagContainer}
+}
+
+func (b Building) encode(e *wire.Encoder) { encodeOp(e, b.request()) }
+
+func (b Building) decode(*wire.Decoder, *Answer) {}
+
+func (b Building) call(c *attached) (a Answer) {
+	create := c.link.Conn.Create
+	if !b.Plain {
+		create = c.link.Conn.CreateContainer
+	}
+	q := b.request()
+	_, a.Err = create(q.Path, q.Data, q.Flags, q.Acl)
+	return a
+}
+
+// codeError is the error that the client library makes of a code.
+func codeError(code int32) error {
+	if err, ok := codeErrors[code]; ok {
+		return err
+	}
+	return fmt.Errorf("unknown error: %d", code)
+}
+
+var codeErrors = map[int32]error{
+	wire.CodeOK:                      nil,
+	wire.CodeBadArguments:            zk.ErrBadArguments,
+	wire.CodeNoNode:                  zk.ErrNoNode,
+	wire.CodeNoAuth:                  zk.ErrNoAuth,
+	wire.CodeBadVersion:              zk.ErrBadVersion,
+	wire.CodeNoChildrenForEphemerals: zk.ErrNoChildrenForEphemerals,
+	wire.CodeNodeExists:              zk.ErrNodeExists,
+	wire.CodeNotEmpty:                zk.ErrNotEmpty,
+	wire.CodeSessionExpired:          zk.ErrSessionExpired,
+	wire.CodeInvalidACL:              zk.ErrInvalidACL,
+	wire.CodeAuthFailed:              zk.ErrAuthFailed,
+	wire.CodeSessionMoved:            zk.ErrSessionMoved,
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
@@ -208,4 +210,351 @@ func (s *socket) readError(err error) error {
 	}
 	s.dialed.trouble(fmt.Errorf("handshake with %s: %w", s.server, handshakeError(err, s.dialed.link.config.TLS != nil)))
 	return err
+}
+
+// noteReply returns what the library is to see of a reply or an event.
+func (s *socket) noteReply(frame []byte) ([]byte, error) {
+	d := wire.Decoder{Rest: wire.Body(frame)}
+	reply := d.ReplyHeader()
+	if d.Bad {
+		return nil, fmt.Errorf("reply of %d bytes", len(frame))
+	}
+	if reply.Xid == xidRewatch {
+		s.rewatched(reply)
+		return nil, nil // it asked for nothing
+	}
+	if err := s.vet(reply, d); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	heard, proven := time.Duration(0), false
+	if reply.Xid == wire.XidEvent {
+		s.mirror.fired(d)
+	} else {
+		heard, proven = s.answeredLocked(reply, d)
+	}
+	s.mu.Unlock()
+	if proven {
+		s.session.Renew(heard)
+	}
+	if reply.Xid <= firstXid {
+		s.land(reply, d)
+		return nil, nil
+	}
+	return frame, nil
+}
+
+// vet refuses what the library must not see. The library takes a reply for the one it
+// waits for even before it has written the request.
+func (s *socket) vet(reply wire.ReplyHeader, body wire.Decoder) error {
+	if reply.Xid == wire.XidEvent {
+		return checkEvent(body)
+	}
+	if reply.Xid < 0 && reply.Xid > firstXid {
+		return nil // the library ignores the rest
+	}
+	s.mu.Lock()
+	request, ok := s.sent[reply.Xid]
+	s.mu.Unlock()
+	switch {
+	case !ok:
+		return fmt.Errorf("reply to request %d, which was never sent", reply.Xid)
+	case reply.Code != wire.CodeOK:
+		return nil
+	}
+	return checkReply(request.op, body)
+}
+
+// answeredLocked notes an answer, and returns what it proves. Only success proves
+// anything: a follower makes some errors by itself.
+func (s *socket) answeredLocked(reply wire.ReplyHeader, body wire.Decoder) (heard time.Duration, proven bool) {
+	request, ok := s.sent[reply.Xid]
+	delete(s.sent, reply.Xid)
+	s.mirror.answered(reply)
+	switch {
+	case !ok || reply.Code != wire.CodeOK:
+	case request.op == wire.OpSync:
+		s.proof.synced(request, s.dialed.link.Now())
+	case committed(request.op, body):
+		return s.proof.wrote(request)
+	}
+	return 0, false
+}
+
+func (s *socket) noteHandshake(body []byte) error {
+	d := wire.Decoder{Rest: body}
+	reply := d.ConnectReply()
+	if d.Bad {
+		return fmt.Errorf("malformed reply of %d bytes", len(body))
+	}
+	if reply.Session == 0 {
+		s.mu.Lock()
+		s.mirror.forget()
+		s.mu.Unlock()
+		s.dialed.expired()
+		s.kill() // what was read is still handed to the library
+		return nil
+	}
+	session, err := s.dialed.established(reply.Session, reply.Timeout, s.shookAt)
+	if err != nil {
+		return err
+	}
+	s.session = session
+	s.mu.Lock()
+	s.proof = opened(s.shookAt, s.dialed.link.Now(), halfTick(session.Negotiated()))
+	s.mirror.abandon()
+	s.mu.Unlock()
+	s.handshaken = true
+	s.Conn.SetDeadline(time.Time{})
+	return nil
+}
+
+// The client library waits for the answer to each request before its caller can make the
+// next one, and tells neither the transaction id of a reply nor the session that it came
+// under. So the socket sends what belongs together by itself, in one write, under xids
+// that the library does not use.
+
+// firstXid is the first of them. They go down, away from those with a meaning of their own.
+const firstXid = -1000
+
+// A flight is requests that are sent together. The server executes and answers the requests
+// of a session in the order in which they were sent.
+type flight struct {
+	requests []Request
+	answers  []Answer
+	left     int           // answers to come; guarded by socket.mu
+	landed   chan struct{} // closed when there are none
+}
+
+// A seat is the place of a request in its flight.
+type seat struct {
+	*flight
+	n int
+}
+
+// Ask waits for all the answers, or the end of the connection.
+func (l *dialed) Ask(requests ...Request) []Answer {
+	f := &flight{
+		requests: requests, answers: make([]Answer, len(requests)),
+		left: len(requests), landed: make(chan struct{}),
+	}
+	l.mu.Lock()
+	s := l.socket
+	l.mu.Unlock()
+	if s == nil || !l.connected.IsSet() {
+		f.cancel()
+		return f.answers
+	}
+	<-s.open
+	s.launch(f)
+	<-f.landed
+	return f.answers
+}
+
+// cancel answers that nothing was sent.
+func (f *flight) cancel() {
+	for i := range f.answers {
+		f.answers[i].Err = zk.ErrNoServer
+	}
+	close(f.landed)
+}
+
+func (s *socket) launch(f *flight) {
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
+	frames := s.board(f)
+	if frames == nil {
+		f.cancel()
+		return
+	}
+	if _, err := s.Conn.Write(frames); err != nil {
+		s.broke(err)
+	}
+}
+
+// board notes the requests of a flight before they are sent, and returns their frames; none
+// if the connection has ended.
+func (s *socket) board(f *flight) []byte {
+	now := s.dialed.link.Now() // before the write: a lease may only start too early
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead {
+		return nil
+	}
+	frames := s.frames[:0]
+	for i, q := range f.requests {
+		if s.lastXid--; s.lastXid > firstXid { // below the lowest: the first ones were answered long ago
+			s.lastXid = firstXid
+		}
+		h := wire.RequestHeader{Xid: s.lastXid, Op: q.op()}
+		body := frames.Frame(func(e *wire.Encoder) {
+			e.RequestHeader(h)
+			q.encode(e)
+		})
+		d := wire.Decoder{Rest: body}
+		s.noteLocked(d.RequestHeader(), d, now)
+		s.aloft[h.Xid] = seat{f, i}
+	}
+	s.frames = frames
+	return frames
+}
+
+// land takes the answer to a request of a flight.
+func (s *socket) land(reply wire.ReplyHeader, body wire.Decoder) {
+	s.mu.Lock()
+	at, ok := s.aloft[reply.Xid]
+	delete(s.aloft, reply.Xid)
+	s.mu.Unlock()
+	if !ok {
+		return // the connection was given up meanwhile
+	}
+	a := &at.answers[at.n]
+	a.Zxid, a.Session = reply.Zxid, s.session
+	if reply.Code == wire.CodeOK {
+		at.requests[at.n].decode(&body, a)
+	} else {
+		a.Err = codeError(reply.Code)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at.arrivedLocked()
+}
+
+// ground follows the end of the connection: there will be no more answers.
+func (s *socket) ground() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead = true
+	for _, at := range s.aloft {
+		at.answers[at.n].Err = zk.ErrConnectionClosed
+		at.arrivedLocked()
+	}
+	clear(s.aloft)
+}
+
+func (f *flight) arrivedLocked() {
+	if f.left--; f.left == 0 {
+		close(f.landed)
+	}
+}
+
+// xidRewatch is that of the socket's own requests, one that the library never uses.
+const xidRewatch = -8
+
+// rewatch sets the watches again on a new connection, before any request but those
+// that present credentials: a server may want these to show an event. As requests are
+// answered in order, every reply then comes after the events that it may make one
+// expect, and the zxid of a reply says what has been seen.
+//
+// The library knows nothing of these watches, and could not do it that well. It builds its
+// SetWatches from a zxid that its reader already advances (614, 849); sends it behind the requests
+// that have queued up; sends one above 128 KB in parts, each after the answer to the one before;
+// and drops what is left of it when the connection breaks (528, 650) or the next dial fails (376).
+func (s *socket) rewatch() error {
+	select {
+	case <-s.open:
+		return nil // done
+	default:
+	}
+	s.mu.Lock()
+	requests := s.mirror.restore()
+	s.mu.Unlock()
+	for _, q := range requests {
+		var e wire.Encoder
+		e.RequestHeader(wire.RequestHeader{Xid: xidRewatch, Op: wire.OpSetWatches})
+		e.SetWatches(q)
+		if _, err := s.Conn.Write(wire.Frame(e)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rewatched takes the answer. A server that refuses may do so again and again, so the
+// connection goes on: whoever waits for an event looks again after a while.
+func (s *socket) rewatched(reply wire.ReplyHeader) {
+	if reply.Code != wire.CodeOK {
+		s.dialed.link.config.Logger.Warn("zklock: the server refused to set watches again", "code", reply.Code)
+		s.dialed.link.Events.lapse()
+	}
+}
+
+// A library that trusts a count allocates what it says, reads beyond the frame, or
+// panics in a goroutine of its own. So each body is read here first, the way the library
+// is going to read it (structs.go). What follows it is ignored by both.
+
+// checkReply looks at the body of a successful reply to a request of type op.
+func checkReply(op int32, body wire.Decoder) error {
+	size := len(body.Rest)
+	switch d := &body; op {
+	case wire.OpCreate, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpSync:
+		passString(d)
+	case wire.OpExists, wire.OpSetData, wire.OpSetACL:
+		d.Take(wire.StatSize)
+	case wire.OpGetData, wire.OpReconfig:
+		d.Buffer()
+		d.Take(wire.StatSize)
+	case wire.OpGetChildren2:
+		for range count(d) {
+			passString(d)
+		}
+		d.Take(wire.StatSize)
+	case wire.OpGetACL:
+		for range count(d) {
+			d.Int32() // permissions
+			passString(d)
+			passString(d)
+		}
+		d.Take(wire.StatSize)
+	case wire.OpMulti:
+		passResults(d)
+	}
+	if body.Bad {
+		return fmt.Errorf("malformed reply to %s, of %d bytes", wire.OpName(op), size)
+	}
+	return nil
+}
+
+// checkEvent looks at the body of an event.
+func checkEvent(body wire.Decoder) error {
+	size := len(body.Rest)
+	body.Take(4 + 4) // type, state
+	if passString(&body); body.Bad {
+		return fmt.Errorf("malformed event, of %d bytes", size)
+	}
+	return nil
+}
+
+// passResults reads as far as the library does, which gives up at a result that it does
+// not know.
+func passResults(d *wire.Decoder) {
+	for !d.Bad {
+		h := d.MultiHeader()
+		switch {
+		case h.Done:
+			return
+		case h.Op == wire.OpError:
+			d.Int32()
+		case h.Op == wire.OpCreate:
+			passString(d)
+		case h.Op == wire.OpSetData:
+			d.Take(wire.StatSize)
+		case h.Op == wire.OpCheck, h.Op == wire.OpDelete:
+		default:
+			return
+		}
+	}
+}
+
+// passString reads a string, which is never null.
+func passString(d *wire.Decoder) { d.Take(int(d.Int32())) }
+
+// count reads the length of a vector of strings or more, which is never null.
+func count(d *wire.Decoder) int {
+	n := int(d.Int32())
+	if n < 0 || n > len(d.Rest)/4 {
+		d.Bad = true
+		return 0
+	}
+	return n
 }
