@@ -14,12 +14,8 @@ var inBackquotes = regexp.MustCompile("`([^`\n]+)`")
 // A document that names a file of this repository is wrong when that moves.
 func TestDocumentsNameFilesThatAreThere(t *testing.T) {
 	aFile := regexp.MustCompile(`^[a-z]+/[\w./*-]+\.(go|md|txt|sh)$`)
-	for _, doc := range []string{"README.md", "DESIGN.md", "CONTRIBUTING.md", "SECURITY.md", "docs/capacity.md", "docs/nodes.md"} {
-		text, err := os.ReadFile(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, quoted := range inBackquotes.FindAllStringSubmatch(string(text), -1) {
+	for doc, text := range documents(t) {
+		for _, quoted := range inBackquotes.FindAllStringSubmatch(text, -1) {
 			if name := quoted[1]; aFile.MatchString(name) {
 				if found, err := filepath.Glob(name); err != nil || len(found) == 0 {
 					t.Errorf("%s: there is no %s", doc, name)
@@ -29,7 +25,54 @@ func TestDocumentsNameFilesThatAreThere(t *testing.T) {
 	}
 }
 
-// What CONTRIBUTING.md tells to run of the Makefile is there.
+// aLink matches the target of a link or picture, less what comes behind a #.
+var aLink = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+
+func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
+	for doc, text := range documents(t) {
+		for _, link := range aLink.FindAllStringSubmatch(text, -1) {
+			if to := link[1]; !strings.Contains(to, "://") {
+				if _, err := os.Stat(filepath.Join(filepath.Dir(doc), to)); err != nil {
+					t.Errorf("%s links to %s: %v", doc, to, err)
+				}
+			}
+		}
+	}
+}
+
+// What a visitor reads first, and what a contributor reads first, stays short.
+func TestFirstDocumentsAreShort(t *testing.T) {
+	for doc, most := range map[string]int{"README.md": 160, "DESIGN.md": 350} {
+		if n := strings.Count(documents(t)[doc], "\n"); n > most {
+			t.Errorf("%s has %d lines, want at most %d: details go to docs, or stand beside the code", doc, n, most)
+		}
+	}
+}
+
+// documents are those of this module, by name.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	found := make(map[string]string)
+	for _, pattern := range []string{"*.md", "docs/*.md"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[name] = string(text)
+		}
+	}
+	if found["README.md"] == "" || found["docs/guide.md"] == "" {
+		t.Fatal("README.md or docs/guide.md is missing")
+	}
+	return found
+}
+
+// What documents tell to run of the Makefile is there.
 func TestDocumentsNameTargetsThatAreThere(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	if err != nil {
@@ -37,12 +80,8 @@ func TestDocumentsNameTargetsThatAreThere(t *testing.T) {
 	}
 	targets, _, _ := strings.Cut(strings.TrimPrefix(string(makefile), ".PHONY: "), "\n")
 	known := " " + targets + " "
-	for _, doc := range []string{"README.md", "CONTRIBUTING.md"} {
-		text, err := os.ReadFile(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, target := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllStringSubmatch(string(text), -1) {
+	for doc, text := range documents(t) {
+		for _, target := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllStringSubmatch(text, -1) {
 			if !strings.Contains(known, " "+target[1]+" ") {
 				t.Errorf("%s: there is no make %s", doc, target[1])
 			}

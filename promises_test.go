@@ -7,8 +7,8 @@ import (
 	"github.com/tierlock/tierlock/internal/tiertest"
 )
 
-// README says what each second tier promises, as its test run has recorded it.
-func TestReadmeHasThePromisesOfEachStore(t *testing.T) {
+// docs/promises.md says what each second tier promises, as its test run has recorded it.
+func TestPromisesOfEachStoreAreInOneTable(t *testing.T) {
 	var files []string
 	for _, store := range []string{"zookeeper", "etcd", "postgres", "postgres-advisory", "redis"} {
 		files = append(files, filepath.Join("docs", "promises", store+".md"))
@@ -16,5 +16,5 @@ func TestReadmeHasThePromisesOfEachStore(t *testing.T) {
 	if all, err := filepath.Glob("docs/promises/*.md"); err != nil || len(all) != len(files) {
 		t.Fatalf("recorded promises: %v (%v), want %v", all, err, files)
 	}
-	tiertest.Summarize(t, "README.md", files...)
+	tiertest.Summarize(t, "docs/promises.md", files...)
 }

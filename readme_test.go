@@ -92,17 +92,6 @@ func TestDocumentedGoCompiles(t *testing.T) {
 	}
 }
 
-// Who copies the first program has one that runs.
-func TestFirstProgramOfTheReadmeIsTheQuickstart(t *testing.T) {
-	source, err := os.ReadFile("examples/quickstart/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if first := snippets(t, "README.md")[0]; !strings.HasSuffix(string(source), first.code) {
-		t.Errorf("%s:%d is not examples/quickstart/main.go", first.doc, first.line)
-	}
-}
-
 func TestWrongSnippetIsReportedWhereItStands(t *testing.T) {
 	for _, code := range []string{
 		"locks, err := tierlock.Dial(ctx, nil, tier.WithRounds())\nif err != nil {\n\treturn err\n}\ndefer locks.Close()\n",

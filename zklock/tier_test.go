@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// promisesFile is where README has its table from.
+// promisesFile is where docs/promises.md has its table from.
 const promisesFile = "../docs/promises/zookeeper.md"
 
 // inBubble has each promise tested with a server of its own, in virtual time.

@@ -41,7 +41,7 @@ var groups = []group{
 	{"Permits that were taken together are lost together, before anybody else has them", permitLossPromises},
 	{"Nothing is left of permits, whatever became of a call, a message or a process", permitLeftPromises},
 	{"What permits cost does not depend on how many they are", permitCostPromises},
-	{"What becomes of the connection", connectionPromises},
+	{"The program is told what becomes of its connection", connectionPromises},
 	{"Close ends everything", closePromises},
 	{"The gate on top: what costs nothing, what costs one write, and how long others wait", enginePromises},
 }

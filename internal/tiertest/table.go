@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -59,7 +60,7 @@ func (t Table) markdown(store string) string {
 // Update is the flag -update of the tests that record promises: write the files instead of comparing them.
 var Update = flag.Bool("update", false, "write the tables of promises")
 
-// Record compares the table with the one in file, under the name of the store; from there it goes into the README.
+// Record compares the table with the one in file, under the name of the store; from there it goes into docs/promises.md.
 func (t Table) Record(tb testing.TB, store, file string) {
 	tb.Helper()
 	for _, row := range t {
@@ -100,10 +101,10 @@ func Summarize(tb testing.TB, document string, files ...string) {
 	if !ok1 || !ok2 {
 		tb.Fatalf("%s has no place for the promises", document)
 	}
-	compare(tb, document, before+begin+summary(tb, files)+end+after)
+	compare(tb, document, before+begin+summary(tb, filepath.Dir(document), files)+end+after)
 }
 
-func summary(tb testing.TB, files []string) string {
+func summary(tb testing.TB, dir string, files []string) string {
 	tb.Helper()
 	lines := make([]string, 2+len(groups))
 	lines[0], lines[1] = "| |", "|---|"
@@ -116,7 +117,11 @@ func summary(tb testing.TB, files []string) string {
 			tb.Fatal(err)
 		}
 		store, results := read(string(text))
-		lines[0] += fmt.Sprintf(" [%s](%s) |", store, file)
+		link, err := filepath.Rel(dir, file)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		lines[0] += fmt.Sprintf(" [%s](%s) |", store, filepath.ToSlash(link))
 		lines[1] += "---|"
 		for i, g := range groups {
 			lines[2+i] += fmt.Sprintf(" %s |", digest(results[g.text]))

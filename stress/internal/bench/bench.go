@@ -178,7 +178,7 @@ func (b *benchmark) write(dir string) error {
 		return err
 	}
 	p := b.page()
-	picture, err := p.RatioSVG()
+	picture, err := p.TurnsSVG(map[string]string{many: "tierlock", strictly: "tierlock, strict order"})
 	if err != nil {
 		return err
 	}

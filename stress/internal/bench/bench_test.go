@@ -29,10 +29,10 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 	cfg := load.Config{Store: store.ZooKeeper, Duration: 500 * time.Millisecond, Seed: 1}
 	dir := filepath.Join(t.TempDir(), "new")
 	work := []trial{
-		{name: "little", shape: load.Config{Procs: 2, Goroutines: 5, Baseline: "zk"}},
-		{name: "less", shape: load.Config{Procs: 2, Goroutines: 5, Paths: 3}, beside: "little"},
+		{name: many, shape: load.Config{Procs: 2, Goroutines: 5, Baseline: "zk"}},
+		{name: "less", shape: load.Config{Procs: 2, Goroutines: 5, Paths: 3}, beside: many},
 	}
-	b, err := measure(t.Context(), cfg, work, []goal{faster("little", 1, zkLock)}, io.Discard)
+	b, err := measure(t.Context(), cfg, work, []goal{faster(many, 1, zkLock)}, io.Discard)
 	if errors.Is(err, store.ErrNoServer) {
 		zkservertest.Check(t, err)
 	}
@@ -61,9 +61,9 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 	if e := read.Environment; e.Sync != "forced" || e.ZooKeeper == "" || e.CPUs == 0 || e.Go == "" {
 		t.Errorf("environment: got %+v", e)
 	}
-	for _, name := range []string{"report.html", "bench.svg"} {
-		if !strings.Contains(string(content(t, dir, name)), "little") {
-			t.Errorf("%s does not name the work", name)
+	for name, text := range map[string]string{"report.html": many, "bench.svg": ">tierlock<"} {
+		if !strings.Contains(string(content(t, dir, name)), text) {
+			t.Errorf("%s does not name %q", name, text)
 		}
 	}
 }

@@ -16,7 +16,6 @@ type bars struct {
 	rows   []row
 	log    bool                 // for values that differ by orders of magnitude
 	tick   func(float64) string // text on the axis; none if nil
-	from   float64              // at the left end of the axis; chosen if zero
 	line   float64              // across all rows, unless zero
 	legend string               // of the line
 }
@@ -136,10 +135,6 @@ func (b *bars) scale() scale {
 	}
 	if s.top == 0 {
 		return scale{bottom: 0, top: 1} // nothing to see
-	}
-	if b.from > 0 {
-		s.bottom = b.from
-		return s
 	}
 	// The shortest bar is to be seen too.
 	s.bottom = math.Pow(10, math.Floor(math.Log10(s.bottom/1.5)))

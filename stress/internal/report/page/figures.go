@@ -1,10 +1,11 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"image/color"
-	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -165,17 +166,24 @@ func colourOf(run int) color.Color {
 	return grey
 }
 
-// RatioSVG is a picture of how many times as many turns per second as its peer the
-// first lock of each comparison did, for a README. Comparisons with others than the first
-// peer are left out.
-func (p *Page) RatioSVG() (string, error) {
-	b := &bars{title: "Turns per second against " + p.peer(), log: true, tick: ratio, from: 1}
-	for _, c := range p.Comparisons {
-		if c.Ratio > 0 && c.Peer.Lock == p.peer() {
-			b.rows = append(b.rows, row{c.Work, []bar{{value: c.Ratio, label: ratio(c.Ratio), colour: accent}}})
-			b.from = min(b.from, math.Pow(10, math.Floor(math.Log10(c.Ratio))))
-		}
+// TurnsSVG is a picture for a README: the turns per second of the first peer and of ours, at pieces of work that are named, slowest
+// first. Other pieces of work are left out.
+func (p *Page) TurnsSVG(names map[string]string) (string, error) {
+	b := &bars{title: "Turns per second"}
+	add := func(name string, perSecond float64, colour color.Color) {
+		b.rows = append(b.rows, row{name, []bar{{value: perSecond, label: Amount(perSecond), colour: colour}}})
 	}
+	for _, c := range p.Comparisons {
+		name, wanted := names[c.Work]
+		if !wanted {
+			continue
+		}
+		if len(b.rows) == 0 && c.Peer != nil {
+			add(p.peer(), c.Peer.PerSecond, grey)
+		}
+		add(name, c.Run.PerSecond, accent)
+	}
+	slices.SortStableFunc(b.rows, func(x, y row) int { return cmp.Compare(x.bars[0].value, y.bars[0].value) })
 	return b.draw()
 }
 

@@ -47,13 +47,15 @@ func TestPicturesAreXML(t *testing.T) {
 	}
 	p := sample()
 	p.Comparisons = append(p.Comparisons, Comparison{Work: "9 × 9", Ratio: 7, Run: p.Comparisons[0].Run, Peer: &Run{Lock: "other"}})
-	ratios, err := p.RatioSVG()
+	turns, err := p.TurnsSVG(map[string]string{"4 × 50": "ours", "9 × 9": "ours, far"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkXML(t, ratios)
-	if !strings.Contains(ratios, ">615 ×<") || strings.Contains(ratios, "1 × 100") || strings.Contains(ratios, "9 × 9") {
-		t.Error("the ratios are not those of the comparisons with the same peer")
+	checkXML(t, turns)
+	for text, want := range map[string]bool{">ours<": true, ">123,000<": true, ">zk<": true, ">ours, far<": true, "1 × 100": false, "other": false} {
+		if strings.Contains(turns, text) != want {
+			t.Errorf("the picture has %q: %t, want %t", text, !want, want)
+		}
 	}
 }
 
