@@ -35,7 +35,7 @@ type options struct {
 	observer *Observer // nil if nobody observes
 }
 
-// defaultHandOff is measured; see DESIGN.md.
+// defaultHandOff is measured; DESIGN.md beside this file has the figures.
 const defaultHandOff = 20 * time.Millisecond
 
 // WithHandOff sets the hand-off budget, 20 ms by default: for how long this process may hand a

@@ -83,7 +83,7 @@
 // answering reads and pings, and so does a deposed leader, while the others end the
 // session and give the lock away. So only a write that a quorum agreed on renews the
 // lease, and the lease runs from the latest request that the leader is then certain to have
-// heard of, not from the write itself (DESIGN.md has the argument). The heartbeat is a sync each
+// heard of, not from the write itself (DESIGN.md beside this file has the argument). The heartbeat is a sync each
 // T/8, and behind it, while a node is queued or held, a write that checks the node and
 // changes nothing: one per process, however many locks it has.
 //
