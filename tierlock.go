@@ -12,8 +12,9 @@
 //	ctx = hold.Context(ctx) // ends if the lock is lost
 //
 // Package tier documents the lock, which is the same on every store. Package zklock documents
-// what ZooKeeper adds: the lease, what it assumes, and who else can share a path. On etcd use
-// etcdlock, a module of its own. Package dropin has the methods of go-zookeeper's zk.Lock.
+// what ZooKeeper adds: the lease, what it assumes, and who else can share a path. Packages
+// etcdlock, pglock and redislock, modules of their own, have it on etcd, PostgreSQL and Redis.
+// Package dropin has the methods of go-zookeeper's zk.Lock.
 package tierlock
 
 import (

@@ -39,7 +39,7 @@ func (e *Election) Leader(ctx context.Context) (tier.Contender, error) {
 //	for leader, err := range e.Observe(ctx) {
 //
 // It looks once a second while the caller waits for the next one. A look reads the queue: one
-// request on etcd, one and another for each candidate on ZooKeeper. A leader that comes and goes
+// request, and on ZooKeeper another one for each candidate. A leader that comes and goes
 // between two looks is not seen, nor is that there is none. The sequence lasts until ctx ends or the
 // caller stops, also over times in which the store cannot be reached. An error, which no further
 // look would change, is its last element.

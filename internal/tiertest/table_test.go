@@ -27,7 +27,7 @@ func TestASummaryHasARowForEachGroupAndSaysWhatIsNotKept(t *testing.T) {
 	table.Record(t, "Part", part)
 	last := groups[len(groups)-1]
 	var want strings.Builder
-	want.WriteString("above\n<!-- promises -->\n| | [Full](" + full + ") | [Part](" + part + ") |\n|---|---|---|\n")
+	want.WriteString("above\n<!-- promises -->\n| | [Full](full) | [Part](part) |\n|---|---|---|\n")
 	for _, g := range groups[:len(groups)-1] {
 		want.WriteString("| " + g.text + " | kept | kept |\n")
 	}
