@@ -1,12 +1,12 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -39,18 +39,17 @@ func (l *claim) TryAcquire(ctx context.Context) (second.Grant, error) {
 // Requeue takes one command, which removes the one contender and appends the other.
 func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait) (second.Grant, error) {
 	old := grant.(*Contender)
-	if old.spent.Swap(true) {
-		return nil, second.ErrReleased
-	}
-	if loss := old.giveUp(); loss != nil {
-		old.startRelease(loss)
+	if loss := old.giveUp(); errors.Is(loss, second.ErrReleased) {
+		return nil, loss
+	} else if loss != nil {
+		old.leave(loss)
 		return l.Acquire(ctx, w)
 	}
 	g, err := l.start(ctx, "requeue", func(ctx context.Context) (*Contender, error) {
 		return l.queueUp(ctx, old, w, nil)
 	})
 	if errors.Is(err, second.ErrClosed) { // nothing may have begun
-		old.startRelease(nil)
+		old.leave(nil)
 	}
 	if err != nil {
 		old.AwaitRelease() // whoever comes next would queue behind it
@@ -74,7 +73,7 @@ func (l *claim) start(ctx context.Context, op string, attempt func(context.Conte
 		case results <- result{c, err}:
 		case <-scope.Done():
 			if c != nil {
-				c.discard()
+				c.leave(c.giveUp())
 			}
 		}
 	}) {
@@ -111,7 +110,7 @@ func (l *claim) queueUp(ctx context.Context, old *Contender, w *second.Wait, d *
 			err = c.enter(ctx, old)
 		}
 		if err != nil && old != nil {
-			old.startRelease(nil) // by itself
+			old.leave(nil) // by itself
 		}
 		if err == nil && !c.holdUnfollowed() {
 			err = c.wait(ctx, w, d)
@@ -120,7 +119,7 @@ func (l *claim) queueUp(ctx context.Context, old *Contender, w *second.Wait, d *
 			return c, nil
 		}
 		if c != nil {
-			c.discard()
+			c.leave(c.giveUp())
 		}
 		if !errors.Is(err, errGone) {
 			return nil, err
@@ -137,7 +136,7 @@ func (l *claim) enrol(ctx context.Context) (*Contender, error) {
 	if err == nil {
 		// Callers who come and go while the store does not answer would otherwise pile up commands, which are all executed
 		// when it does.
-		err = l.tier.up.Wait(ctx)
+		err = l.tier.answering(ctx)
 	}
 	if err != nil {
 		return nil, l.tier.explain(err)
@@ -147,11 +146,8 @@ func (l *claim) enrol(ctx context.Context) (*Contender, error) {
 
 // try takes the lock if nobody is in the way.
 func (l *claim) try(ctx context.Context, weight int) (*Contender, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if problem := l.tier.outage(); problem != nil {
-		return nil, problem
+	if err := cmp.Or(context.Cause(ctx), l.tier.outage()); err != nil {
+		return nil, err
 	}
 	c, err := l.newContender(ctx, false)
 	if err != nil {
@@ -159,7 +155,7 @@ func (l *claim) try(ctx context.Context, weight int) (*Contender, error) {
 	}
 	c.weight.Store(int64(weight))
 	if err := c.tryOnce(); err != nil {
-		c.discard()
+		c.leave(c.giveUp())
 		return nil, err
 	}
 	return c, nil
@@ -168,62 +164,27 @@ func (l *claim) try(ctx context.Context, weight int) (*Contender, error) {
 // Contenders takes one command. A process meets the store before, unless it cannot, and knows whether that grants anything.
 func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 	scope, end := l.tier.scope(ctx)
-	l.tier.await(scope, false)
+	l.tier.present(scope, false)
 	end()
-	a, err := l.tier.insist(ctx, Command{Op: List, Ref: Ref{Path: l.path, Permits: l.permits}})
-	if err != nil {
-		return nil, l.failure("contenders of", err)
-	}
-	return a.Queue, nil
+	a, err := l.request(ctx, List, "contenders of")
+	return a.Queue, err
 }
 
 // Revoke has those that have the lock know that they are asked for it. It is nothing if nobody has.
 func (l *claim) Revoke(ctx context.Context) error {
-	if _, err := l.tier.insist(ctx, Command{Op: Ask, Ref: Ref{Path: l.path, Permits: l.permits}}); err != nil {
-		return l.failure("revoke", err)
-	}
-	return nil
+	_, err := l.request(ctx, Ask, "revoke")
+	return err
 }
 
-// remains are a contender that nobody wants any more.
-type remains struct {
-	contender *Contender
-	until     time.Duration // when its lease is over at the latest, where that is its own
-	denied    bool          // which was reported
-}
-
-// remove tries once to remove a contender, and reports whether it is certain to be gone, as far as the commands that were
-// answered can make it; see [Tier.audit] for the others.
-func (t *Tier) remove(item *remains) bool {
-	c := item.contender
-	over := !t.config.OwnTTL && c.session.Over() || t.config.OwnTTL && t.Now() >= item.until
-	var a Answer
-	if !over {
-		a = c.send(c.command(Leave))
-	}
-	if over || a.Outcome == Done {
-		c.gone.Store(true)
-		t.contenders.CompareAndDelete(c.id, c)
-		return true
-	}
-	c.session.doubtful.Store(true)
-	if a.Outcome == Denied && !item.denied {
-		item.denied = true
-		t.config.Logger.Warn(t.config.Package+": cannot remove a contender; "+
-			"it stays in the queue until its lease ends, also in the way of this process",
-			"path", c.claim.path, "id", c.id, "err", a.Err)
-	}
-	return false
-}
-
-// pause waits before a command is sent again, and for the store to be back.
-func (t *Tier) pause(ctx context.Context, d time.Duration) error {
-	err := retry.Pause(ctx, d)
-	if err == nil {
-		err = t.up.Wait(ctx)
-	}
+// request sends a command about the path.
+func (l *claim) request(ctx context.Context, op Op, what string) (Answer, error) {
+	ctx, end := l.tier.scope(ctx)
+	defer end()
+	a, err := l.tier.repeat(ctx, func() Answer {
+		return l.tier.do(ctx, Command{Op: op, Ref: Ref{Path: l.path, Permits: l.permits}})
+	})
 	if err != nil {
-		return t.explain(err)
+		return Answer{}, l.failure(what, err)
 	}
-	return nil
+	return a, nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/notice"
-	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/mutexbool"
 )
@@ -24,17 +23,16 @@ type Contender struct {
 	id      string
 	wake    mutexbool.Bool // look again
 
-	token   atomic.Int64 // 0 until it is known
-	weight  atomic.Int64 // permits that it wants, or has
-	unclear atomic.Bool  // an Enter was not answered
-	doomed  atomic.Bool  // an Enter that removes it may have been executed
+	token  atomic.Int64 // 0 until it is known
+	weight atomic.Int64 // permits that it wants, or has
+	queues atomic.Bool  // maybe; not before it enters, and not once it is known to be gone
+	doomed atomic.Bool  // an Enter that removes it may have been executed
 
 	loss   notice.Loss
 	life   context.Context // ends when the lock, or the place in the queue, is lost
 	end    context.CancelCauseFunc
 	tenure context.Context // ends with life, and when it is given up
 	quit   context.CancelCauseFunc
-	gone   atomic.Bool // it is known not to queue any more
 
 	contested atomic.Pointer[contention.Signal]
 	revoked   mutexbool.Bool
@@ -43,10 +41,9 @@ type Contender struct {
 	opening sync.Mutex  // guards the field below; one Share at a time is at it, for as long as that takes
 	opened  bool        // by Share
 
-	following sync.Mutex // guards the fields below; before mu
+	following sync.Mutex // guards the field below; before mu
 	follows   bool
-	left      bool // and is not to follow any more
-	later     *time.Timer
+	later     *time.Timer // until it follows; nil if it has waited
 
 	mu      sync.Mutex    // guards the fields below; before that of the lease
 	said    View          // the newest
@@ -59,7 +56,7 @@ type Contender struct {
 	pending  atomic.Int32 // guarded writes that may still take effect
 	spent    atomic.Bool  // given up
 	reaped   atomic.Bool  // left to the reaper
-	finished sync.Once
+	ending   sync.Once
 	fate     error         // what Release says about the end; valid when released is closed
 	released chan struct{} // closed when it is gone, or left to the reaper
 }
@@ -67,7 +64,7 @@ type Contender struct {
 // newContender makes one that is enrolled in a session, as soon as there is one.
 func (l *claim) newContender(ctx context.Context, patient bool) (*Contender, error) {
 	for {
-		x, err := l.tier.await(ctx, patient)
+		x, err := l.tier.present(ctx, patient)
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +124,7 @@ func (c *Contender) sendFor(ctx context.Context, cmd Command) Answer {
 	switch {
 	case a.Outcome == Unknown || a.Begun:
 		if cmd.Op == Enter || cmd.Op == Try {
-			c.unclear.Store(true)
+			c.queues.Store(true)
 			c.session.doubtful.Store(true)
 		}
 	case a.Outcome == Expired:
@@ -148,36 +145,31 @@ func (c *Contender) enter(ctx context.Context, old *Contender) error {
 	if old != nil {
 		cmd.Old = old.Ref()
 	}
-	for pace := retry.New(); ; {
+	_, err := c.claim.tier.repeat(ctx, func() Answer {
 		a := c.send(cmd)
 		if old != nil {
 			old.requeued(a)
 		}
-		if a.Outcome != Unknown && a.Outcome != Failed {
-			return a.Err
-		}
-		if err := c.claim.tier.pause(ctx, pace.NextBackOff()); err != nil {
-			return err
-		}
-	}
+		return a
+	})
+	return err
 }
 
 // tryOnce holds the lock if nobody is in the way.
 func (c *Contender) tryOnce() error {
-	t := c.claim.tier
-	switch a := c.send(c.command(Try)); {
-	case a.Outcome == Locked && a.Quarantined:
-		return t.Quarantine().Locked()
+	a, locked := c.send(c.command(Try)), second.ErrLocked
+	if a.Quarantined || a.View.Quarantined {
+		locked = c.claim.tier.Quarantine().Locked()
+	}
+	switch {
 	case a.Outcome == Locked:
-		return second.ErrLocked
+		return locked
 	case a.Outcome != Done:
 		return a.Err
 	case c.holdUnfollowed():
 		return nil
-	case c.newest().Quarantined:
-		return t.Quarantine().Locked()
 	case !c.newest().Has: // who was in the way showed too late
-		return second.ErrLocked
+		return locked
 	}
 	return errors.New("the lease has run out and is not renewed yet")
 }
@@ -243,7 +235,7 @@ func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <
 		return context.Cause(ctx)
 	}
 	if c.send(c.command(Look)).Outcome != Done {
-		return c.claim.tier.up.Wait(ctx)
+		return c.claim.tier.answering(ctx)
 	}
 	return nil
 }
@@ -265,31 +257,27 @@ func (c *Contender) standing() second.Standing {
 func (c *Contender) follow() {
 	c.following.Lock()
 	defer c.following.Unlock()
-	if c.claim.tier.follower != nil && !c.follows && !c.left {
+	if c.claim.tier.follower != nil && !c.follows && !c.spent.Load() {
 		c.follows = true
 		c.claim.tier.follower.Follow(c.Ref())
 	}
 }
 
 func (c *Contender) unfollow() {
-	c.following.Lock()
-	defer c.following.Unlock()
 	if c.later != nil {
 		c.later.Stop()
 	}
-	if c.follows && !c.left {
+	c.following.Lock()
+	defer c.following.Unlock()
+	if c.follows {
 		c.claim.tier.follower.Unfollow(c.Ref())
 	}
-	c.left = true
 }
 
 // apply takes over how the contender stands.
 func (c *Contender) apply(v View) {
 	if !c.takes(v) {
-		if v.Known {
-			c.unclear.Store(true) // it may still have to be removed
-		}
-		c.missing(!v.Known, v.Err)
+		c.missing(v)
 	} else if c.claim.tier.config.Apart && v.Known {
 		c.session.Renew(v.Sent)
 	}
@@ -316,6 +304,9 @@ func (c *Contender) takes(v View) bool {
 		return false
 	case token != 0 && v.Token != token:
 		return false // a late command has given it another place; the one that it had is lost
+	}
+	if !queued {
+		c.queues.Store(true)
 	}
 	c.token.Store(v.Token)
 	c.said, c.heard = v, c.claim.tier.Now()
@@ -374,8 +365,6 @@ func (c *Contender) holdUnfollowed() bool {
 		return false
 	}
 	if c.claim.tier.follower != nil {
-		c.following.Lock()
-		defer c.following.Unlock()
 		c.later = time.AfterFunc(c.session.ttl/6, c.follow)
 	}
 	return true
@@ -383,24 +372,28 @@ func (c *Contender) holdUnfollowed() bool {
 
 // Missing says that a command has not found the contender, and returns what that makes of it.
 func (c *Contender) Missing() error {
-	c.missing(true, nil)
+	c.missing(View{})
 	return c.Err()
 }
 
 // missing says that the contender is not at its place any more, and maybe not in the queue at all. That is a loss unless it was
 // given up: then it is most often our own doing, and the answer to that tells.
-func (c *Contender) missing(gone bool, why error) {
+func (c *Contender) missing(v View) {
+	if v.Known {
+		c.queues.Store(true) // elsewhere, and has to be removed
+	}
 	if c.spent.Load() {
 		return
 	}
 	c.lossAt(c.claim.tier.Now()) // a lease that is over has ended before
 	loss := c.removed()
-	if errors.Is(why, second.ErrLost) {
-		loss = why
-	} else if why != nil {
-		loss = second.Lost(second.ByOther, "%s: %w", c.claim.path, why)
-	} else if gone {
-		c.gone.Store(true)
+	switch {
+	case errors.Is(v.Err, second.ErrLost):
+		loss = v.Err
+	case v.Err != nil:
+		loss = second.Lost(second.ByOther, "%s: %w", c.claim.path, v.Err)
+	case !v.Known:
+		c.queues.Store(false)
 	}
 	c.session.Lose(c, loss)
 }
@@ -418,7 +411,7 @@ func (c *Contender) lose(reason error) {
 		c.reportLoss(reason)
 	}
 	c.wake.Set()
-	if !c.gone.Load() {
+	if c.queues.Load() {
 		c.claim.tier.Spawn(c.reapAfterMargin)
 	}
 }
@@ -441,101 +434,62 @@ func (c *Contender) reapAfterMargin() {
 	select {
 	case <-margin.C:
 		if !c.session.Over() {
-			c.reap()
+			c.settle()
 		}
 	case <-c.released:
 	case <-t.ctx.Done():
 	}
 }
 
-// reap leaves the contender to the reaper, unless it is known to be gone.
-func (c *Contender) reap() {
-	if t := c.claim.tier; !c.gone.Load() && !c.reaped.Swap(true) {
-		t.reaper.Add(remains{contender: c, until: t.Now() + c.session.ttl})
-	}
-}
-
-// discard removes a contender that is not wanted, or lets the reaper do it.
-func (c *Contender) discard() {
-	c.spent.Store(true)
-	c.giveUp()
-	if !c.newest().Known && !c.unclear.Load() {
-		c.finish(nil, true) // it never entered
-		return
-	}
-	c.startRelease(nil)
-}
-
 // giveUp comes before the contender leaves the queue, and returns the loss, which is none from then on unless the answer to that
-// says so. The audit leaves that to whoever is at it: if its removal were the first, the other one would find nothing.
+// says so; [second.ErrReleased] if it was given up before.
 func (c *Contender) giveUp() (loss error) {
-	c.Err() // reads the clock
+	if c.spent.Swap(true) {
+		return second.ErrReleased
+	}
+	c.lossAt(c.claim.tier.Now())
 	c.quit(second.ErrReleased)
-	c.session.leaving.Store(c.id, c)
 	c.session.Leave(c)
 	c.unfollow() // before its place goes, which is no loss
 	return context.Cause(c.life)
 }
 
-// startRelease removes the contender from the queue, without waiting for the answer. A loss is what became of the lock before, nil
-// if it was held to the end.
-func (c *Contender) startRelease(loss error) {
+// leave removes a contender that was given up, without waiting for the answer. A loss is what became of the lock before, nil if
+// it was held to the end.
+func (c *Contender) leave(loss error) {
 	t := c.claim.tier
 	switch {
-	case c.gone.Load(): // by another hand, and nobody has said so yet
-		c.finish(cmp.Or(loss, c.removed()), true)
+	case !c.queues.Load(): // by another hand, and nobody has said so yet; or it never entered
+		c.finish(cmp.Or(loss, c.removed()))
 	case c.session.Over() && !t.config.OwnTTL:
-		c.finish(loss, true) // it goes with the session
-	case t.unreachable() != nil:
-		c.leaveToReaper(loss)
-	default:
-		if !t.Spawn(func() { c.release(loss) }) {
-			c.finish(loss, false)
-		}
+		c.queues.Store(false) // it goes with the session
+		c.finish(loss)
+	case t.unreachable() != nil || !t.Spawn(func() { c.sendLeave(loss) }):
+		c.finish(loss)
 	}
 }
 
-// release removes the contender, or leaves it to the reaper.
-func (c *Contender) release(loss error) {
+func (c *Contender) sendLeave(loss error) {
 	switch a := c.send(c.command(Leave)); a.Outcome {
 	case Done:
-		c.finishRemoved(a.Removed, loss)
+		c.left(a.Removed, loss)
 	case Expired: // with all that was under it
-		c.finishRemoved(Missing, loss)
+		c.left(Missing, loss)
 	case Denied:
-		c.leaveToReaper(cmp.Or(loss,
-			fmt.Errorf("%w; it stays in the queue until its lease ends, and even this process queues behind it", a.Err)))
+		c.finish(cmp.Or(loss, fmt.Errorf("%w; it stays in the queue until its lease ends, and even this process queues behind it", a.Err)))
 	default:
-		c.leaveToReaper(loss)
+		c.finish(loss)
 	}
 }
 
-// finishRemoved follows a command that has removed the contender, or not found it. While the lease runs, nothing but another hand
-// takes it away.
-func (c *Contender) finishRemoved(r Removal, loss error) {
+// left follows a command that has removed the contender, or not found it. While the lease runs, nothing but another hand takes it
+// away.
+func (c *Contender) left(r Removal, loss error) {
 	if r == Missing && loss == nil && !c.doomed.Load() && c.session.Valid() {
 		loss = c.removed()
 	}
-	c.gone.Store(true)
-	c.finish(loss, true)
-}
-
-func (c *Contender) leaveToReaper(fate error) {
-	c.reap()
-	c.finish(fate, false)
-}
-
-// finish says that nobody has to wait for the end of the contender any more, and whether it is known to be gone.
-func (c *Contender) finish(fate error, gone bool) {
-	c.finished.Do(func() {
-		c.reportLoss(fate)
-		c.fate = fate
-		c.session.leaving.CompareAndDelete(c.id, c)
-		close(c.released)
-	})
-	if gone {
-		c.claim.tier.contenders.CompareAndDelete(c.id, c)
-	}
+	c.queues.Store(false)
+	c.finish(loss)
 }
 
 // requeued is told what became of a command that removes the contender, which was given up and not lost then, and appends another.
@@ -544,8 +498,68 @@ func (c *Contender) requeued(a Answer) {
 	case a.Outcome == Unknown || a.Begun:
 		c.doomed.Store(true)
 	case a.Outcome == Done && a.Removed == Kept:
-		c.startRelease(nil)
+		c.leave(nil)
 	case a.Outcome == Done:
-		c.finishRemoved(a.Removed, nil)
+		c.left(a.Removed, nil)
 	}
+}
+
+// finish says that nobody has to wait for the end of the contender any more.
+func (c *Contender) finish(fate error) {
+	c.settle()
+	c.ending.Do(func() {
+		c.reportLoss(fate)
+		c.fate = fate
+		close(c.released)
+	})
+}
+
+func (c *Contender) finished() bool {
+	select {
+	case <-c.released:
+		return true
+	default:
+		return false
+	}
+}
+
+// settle forgets a contender that is known to be gone, and leaves any other to the reaper.
+func (c *Contender) settle() {
+	t := c.claim.tier
+	if !c.queues.Load() {
+		t.contenders.CompareAndDelete(c.id, c)
+	} else if !c.reaped.Swap(true) {
+		t.reaper.Add(remains{contender: c, until: t.Now() + c.session.ttl})
+	}
+}
+
+// remains are a contender that nobody wants any more.
+type remains struct {
+	contender *Contender
+	until     time.Duration // when its lease is over at the latest, where that is its own
+	denied    bool          // which was reported
+}
+
+// remove tries once to remove a contender, and reports whether it is certain to be gone, as far as the commands that were
+// answered can make it; see [Tier.audit] for the others.
+func (t *Tier) remove(item *remains) bool {
+	c := item.contender
+	over := !t.config.OwnTTL && c.session.Over() || t.config.OwnTTL && t.Now() >= item.until
+	var a Answer
+	if !over {
+		a = c.send(c.command(Leave))
+	}
+	if over || a.Outcome == Done {
+		c.queues.Store(false)
+		c.settle()
+		return true
+	}
+	c.session.doubtful.Store(true)
+	if a.Outcome == Denied && !item.denied {
+		item.denied = true
+		t.config.Logger.Warn(t.config.Package+": cannot remove a contender; "+
+			"it stays in the queue until its lease ends, also in the way of this process",
+			"path", c.claim.path, "id", c.id, "err", a.Err)
+	}
+	return false
 }

@@ -3,8 +3,7 @@ package queue
 // Left is how many contenders the process still keeps anything of.
 func (t *Tier) Left() (n int) {
 	t.contenders.Range(func(any, any) bool { n++; return true })
-	if x, _, _ := t.sessions.now(); x != nil {
-		x.leaving.Range(func(any, any) bool { n++; return true })
+	if x := t.status.Load().session; x != nil {
 		n += len(x.Contenders())
 	}
 	return n + t.reaper.Count()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/contention"
-	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -76,10 +75,11 @@ func (c *Contender) lossAt(now time.Duration) error {
 
 // Release does not wait for a store that cannot be reached.
 func (c *Contender) Release() error {
-	if c.spent.Swap(true) {
-		return second.ErrReleased
+	loss := c.giveUp()
+	if errors.Is(loss, second.ErrReleased) {
+		return loss
 	}
-	c.startRelease(c.giveUp())
+	c.leave(loss)
 	return c.AwaitRelease()
 }
 
@@ -154,7 +154,17 @@ func (c *Contender) open() error {
 		return nil
 	}
 	c.shared.Store(true)
-	if err := c.sendShare(); err != nil {
+	unclear := false
+	_, err := c.claim.tier.repeat(c.tenure, func() Answer {
+		a := c.sendFor(c.tenure, c.command(Share))
+		if unclear = unclear || a.Outcome == Unknown || a.Begun; unclear && a.Outcome == Denied {
+			a.Outcome = Unknown // an error would say that it writes
+		} else if a.Outcome == Denied {
+			c.shared.Store(false)
+		}
+		return a
+	})
+	if err = cmp.Or(c.Err(), err); err != nil {
 		return err
 	}
 	c.opened = true
@@ -163,25 +173,6 @@ func (c *Contender) open() error {
 	c.contested.Store(c.newSignal()) // for those who do not read
 	c.contestLocked(time.Now())
 	return nil
-}
-
-// sendShare sends the same command until it is answered.
-func (c *Contender) sendShare() error {
-	unclear := false
-	for pace := retry.New(); ; {
-		a := c.sendFor(c.tenure, c.command(Share))
-		unclear = unclear || a.Outcome == Unknown || a.Begun
-		switch {
-		case a.Outcome == Done:
-			return c.Err()
-		case a.Outcome == Denied && !unclear:
-			c.shared.Store(false)
-			return a.Err
-		}
-		if err := c.claim.tier.pause(c.tenure, pace.NextBackOff()); err != nil {
-			return cmp.Or(c.Err(), err)
-		}
-	}
 }
 
 // Write sends a guarded write, unless check, which should include [Contender.Err], returns an error. What it returns is wrapped

@@ -227,7 +227,7 @@ func (s *schedule) granted(g *grant) *grant {
 	s.grants++
 	if err := g.Err(); err != nil && !s.rough {
 		s.Errorf("handed out lost: %v", err)
-	} else if err != nil {
+	} else if err != nil || s.blows[g.process] {
 		return g
 	}
 	for h := range s.held {

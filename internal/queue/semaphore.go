@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -84,16 +83,8 @@ func (c *Contender) bid(ctx context.Context, d *second.Demand) error {
 
 // weigh sends how many permits the contender has, or wants, until that is answered.
 func (c *Contender) weigh(ctx context.Context) error {
-	for pace := retry.New(); ; {
-		switch a := c.send(c.command(Weigh)); a.Outcome {
-		case Unknown, Failed:
-		default:
-			return a.Err
-		}
-		if err := c.claim.tier.pause(ctx, pace.NextBackOff()); err != nil {
-			return err
-		}
-	}
+	_, err := c.claim.tier.repeat(ctx, func() Answer { return c.send(c.command(Weigh)) })
+	return err
 }
 
 // releaseSome gives so many of the permits up, and waits until that is done, for a third of the TTL at most.

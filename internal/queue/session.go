@@ -3,7 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +22,6 @@ type session struct {
 	ttl  time.Duration
 
 	doubtful atomic.Bool // some may queue under it for whom nobody stands; see [Tier.audit]
-	leaving  sync.Map    // by ID, contenders that were given up and are not gone yet
 }
 
 func (t *Tier) newSession(name string, ttl, sent time.Duration) *session {
@@ -61,7 +60,7 @@ func (t *Tier) open() *session {
 	x := t.newSession(a.Name, a.TTL, sent)
 	x.doubtful.Store(a.Doubt)
 	t.notice.Begin(x.name) // before anybody acts on it
-	t.sessions.report(x, nil)
+	t.learn(func(s *status) { s.session, s.refused = x, nil })
 	if t.ctx.Err() != nil { // End may not have seen it
 		x.End(second.ErrClosed)
 	}
@@ -70,7 +69,8 @@ func (t *Tier) open() *session {
 
 // refuse says why no session is to be had, or renewed, as things stand.
 func (t *Tier) refuse(why error) {
-	if t.sessions.report(nil, why) {
+	before, _ := t.learn(func(s *status) { s.refused = why })
+	if before.refused == nil || before.refused.Error() != why.Error() {
 		t.config.Logger.Warn(t.config.Package+": no lock can be acquired", "err", why)
 	}
 }
@@ -88,8 +88,8 @@ func (t *Tier) renewUntilOver(x *session, well func()) {
 			return
 		}
 		renewed := t.beat(x)
-		t.renew.Clear() // before the look at problem: who has one later asks again
-		if renewed && t.problem.Load() == nil {
+		t.renew.Clear() // before the look whether the store is away: who finds that later asks again
+		if renewed && t.status.Load().away == nil {
 			well()
 			pace.Reset()
 			timer.Reset(x.ttl / 4)
@@ -113,7 +113,7 @@ func (t *Tier) beat(x *session) (renewed bool) {
 	case Denied:
 		t.refuse(a.Err)
 	case Done:
-		t.sessions.report(nil, nil)
+		t.learn(func(s *status) { s.refused = nil })
 		x.Renew(sent)
 		for _, c := range x.Contenders() {
 			c.wake.Set() // it may have waited for nothing else
@@ -149,99 +149,35 @@ func (t *Tier) expire(x *session, why error) {
 // audit removes those from the queues for whom nobody of this process stands. A command whose answer did not come may be
 // executed at any later time, also after the removal of its contender: by a server, say, that was stopped and continued.
 // Nothing but the end of the session, without which it is refused, makes sure that it is not; and until then this finds what it
-// has done. Contenders are enrolled before they enter, so that nobody is removed who is wanted.
+// has done. Who gives a contender up removes it by another command, which would else find nothing.
 func (t *Tier) audit(x *session) {
 	a := t.do(t.ctx, Command{Op: Audit, Session: x.name})
-	wanted := make(map[string]bool) // asked for after the answer: what enters later does not matter
-	for _, c := range x.Contenders() {
-		wanted[c.id] = true
-	}
-	var unwanted []Ref
-	for _, ref := range a.Present {
-		if _, leaving := x.leaving.Load(ref.ID); !leaving && !wanted[ref.ID] {
-			unwanted = append(unwanted, ref)
-		}
-	}
+	unwanted := slices.DeleteFunc(a.Present, func(r Ref) bool {
+		c, known := t.contenders.Load(r.ID) // since before it entered
+		return known && !c.(*Contender).finished()
+	})
 	if len(unwanted) > 0 {
 		t.do(t.ctx, Command{Op: Drop, Session: x.name, Among: unwanted})
 	}
 }
 
-// sessions are those of a tier, one after the other.
-type sessions struct {
-	mu      sync.Mutex // guards the fields below
-	newest  *session   // nil before the first
-	refused error      // why there will be no session as things stand
-	deaf    error      // why no news can come as things stand, although there is a session
-	changed chan struct{}
-}
-
-// report says what became of the request for a session. It reports whether that is a refusal for another reason than before.
-func (l *sessions) report(x *session, refused error) (news bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if x != nil {
-		l.newest = x
-	}
-	news = refused != nil && (l.refused == nil || l.refused.Error() != refused.Error())
-	l.refused = refused
-	l.stirLocked()
-	return news
-}
-
-// deafen notes why no news can come, nil if it can. It reports whether that is new; without a session, what refuses that counts.
-func (l *sessions) deafen(why error) (news bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if why != nil && (l.newest == nil || l.refused != nil) {
-		return false
-	}
-	news = why != nil && l.deaf == nil
-	l.deaf = why
-	return news
-}
-
-func (l *sessions) deafness() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.deaf
-}
-
-// stir has those who wait for a session look again.
-func (l *sessions) stir() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stirLocked()
-}
-
-func (l *sessions) stirLocked() {
-	close(l.changed)
-	l.changed = make(chan struct{})
-}
-
-func (l *sessions) now() (x *session, refused error, changed <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.newest, l.refused, l.changed
-}
-
-// await waits for a session. It returns at once if none can be had as things stand, and, for who does not want to wait, while
+// present waits for a session. It returns at once if none can be had as things stand, and, for who does not want to wait, while
 // the store does not answer.
-func (t *Tier) await(ctx context.Context, patient bool) (*session, error) {
+func (t *Tier) present(ctx context.Context, patient bool) (*session, error) {
 	for {
-		x, refused, changed := t.sessions.now()
-		switch {
-		case x != nil && !x.Over():
-			return x, nil
-		case refused != nil:
-			return nil, refused
-		case !patient && t.outage() != nil:
-			return nil, t.outage()
+		s := t.status.Load()
+		if s.session != nil && !s.session.Over() {
+			return s.session, nil
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, t.explain(context.Cause(ctx))
+		err := s.refused
+		if err == nil && !patient {
+			err = t.outage()
+		}
+		if err == nil {
+			err = t.await(ctx, s)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 }

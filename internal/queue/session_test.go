@@ -280,7 +280,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 		}, 0, true},
 		"listing":  {func(f *fake) { f.then(List, never); f.claim(second.Exclusive).Contenders(f.TB.Context()) }, 0, true},
 		"reaping":  {func(f *fake) { h := f.acquire(second.Exclusive); f.then(Leave, never, never, never); h.Release() }, 0, true},
-		"auditing": {func(f *fake) { f.then(Audit, never); f.audit(f.sessions.newest) }, 0, true},
+		"auditing": {func(f *fake) { f.then(Audit, never); f.audit(f.status.Load().session) }, 0, true},
 		"away":     {func(f *fake) { f.then(Beat, never, never, never); f.missed(errAway) }, 0, false},
 	} {
 		for _, own := range []bool{false, true} {
@@ -354,7 +354,7 @@ func TestSessionOfAnEndedTierIsOver(t *testing.T) {
 		})
 		f.Start()
 		synctest.Wait()
-		if x, _, _ := f.sessions.now(); x == nil || !x.Over() {
+		if x := f.status.Load().session; x == nil || !x.Over() {
 			t.Error("it can be used")
 		}
 		f.Tier.Close()

@@ -245,9 +245,7 @@ func (f *fake) acquire(mode second.Mode) *Contender {
 // left is how many this process still keeps anything of.
 func (f *fake) left() (n int) {
 	f.contenders.Range(func(any, any) bool { n++; return true })
-	x, _, _ := f.sessions.now()
-	x.leaving.Range(func(any, any) bool { n++; return true })
-	return n + len(x.Contenders()) + f.reaper.Count()
+	return n + len(f.status.Load().session.Contenders()) + f.reaper.Count()
 }
 
 // none checks that nothing is left, here and there.

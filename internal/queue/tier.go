@@ -43,19 +43,25 @@ type Tier struct {
 	ctx    context.Context // ends, with cause ErrClosed, at Close
 	cancel context.CancelCauseFunc
 
-	sessions   sessions
-	contenders sync.Map // by ID, those that may be in a queue
+	status     atomic.Pointer[status] // changed by learn alone
+	contenders sync.Map               // by ID, those that may be in a queue
 	reaper     *reaper.Reaper[remains]
 	notice     *notice.Connection
-
-	problem atomic.Pointer[error] // why the store does not answer, nil if it does
-	up      mutexbool.Bool        // problem is nil
-	renew   mutexbool.Bool        // the session is to be renewed at once
+	renew      mutexbool.Bool // the session is to be renewed at once
 
 	closing sync.Once
-	mu      sync.Mutex // guards the fields below; taken last, never held across a command
+	mu      sync.Mutex // guards the fields below, and changes of the status; never held across a command
 	closed  bool
 	tasks   sync.WaitGroup // every goroutine
+}
+
+// A status is what is known of the store.
+type status struct {
+	session *session      // the newest, nil before the first
+	away    error         // why the store does not answer
+	refused error         // why there will be no session as things stand
+	deaf    error         // why no news can come as things stand, although there is a session
+	changed chan struct{} // closed when something else is known
 }
 
 // New returns a tier that does nothing before Start.
@@ -63,13 +69,12 @@ func New(config Config, store Store) *Tier {
 	t := &Tier{config: config, store: store, origin: time.Now()}
 	t.follower, _ = store.(Follower)
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
-	t.sessions.changed = make(chan struct{})
-	t.reaper = reaper.New(reaper.Config[remains]{Remove: t.remove, Await: t.up.Wait, Spawn: t.Spawn, Context: t.ctx})
+	t.status.Store(&status{changed: make(chan struct{})})
+	t.reaper = reaper.New(reaper.Config[remains]{Remove: t.remove, Await: t.answering, Spawn: t.Spawn, Context: t.ctx})
 	t.notice = notice.NewConnection(notice.Config{
 		Logger: config.Logger, Package: config.Package, Store: config.Store, Why: t.Err,
 		Patience: func() time.Duration { return t.ttl() / 3 },
 	})
-	t.up.Set()
 	t.notice.Reach(true)
 	return t
 }
@@ -106,26 +111,20 @@ func (t *Tier) Semaphore(path string, permits int, o second.Options) (second.Sem
 }
 
 // Err returns nil while the store answers, there may be a session, and news may come; [second.ErrClosed] at the end.
-func (t *Tier) Err() error { return cmp.Or(t.outage(), t.sessions.deafness()) }
+func (t *Tier) Err() error { return cmp.Or(t.outage(), t.status.Load().deaf) }
 
 // outage is why there is no lock to be had.
-func (t *Tier) outage() error {
-	_, refused, _ := t.sessions.now()
-	return cmp.Or(t.unreachable(), refused)
-}
+func (t *Tier) outage() error { return cmp.Or(t.unreachable(), t.status.Load().refused) }
 
 // unreachable is why nothing is worth a command.
 func (t *Tier) unreachable() error {
 	if t.ctx.Err() != nil {
 		return second.ErrClosed
 	}
-	if problem := t.problem.Load(); problem != nil {
-		return *problem
+	if away := t.status.Load().away; away != nil || t.config.Trouble == nil {
+		return away
 	}
-	if t.config.Trouble != nil {
-		return t.config.Trouble()
-	}
-	return nil
+	return t.config.Trouble()
 }
 
 // explain adds to the end of a wait why the store could not be reached, if that is so.
@@ -161,7 +160,12 @@ func (t *Tier) Renew() { t.renew.Set() }
 
 // Deafen says why no news can come, nil if it can.
 func (t *Tier) Deafen(why error) {
-	if t.sessions.deafen(why) {
+	before, now := t.learn(func(s *status) {
+		if why == nil || s.session != nil && s.refused == nil { // else what refuses a session counts
+			s.deaf = why
+		}
+	})
+	if before.deaf == nil && now.deaf != nil {
 		t.config.Logger.Warn(t.config.Package+": this process is told of nothing: its turns wait for heartbeats", "err", why)
 	}
 }
@@ -179,11 +183,11 @@ func (t *Tier) Close() error {
 }
 
 func (t *Tier) sayGoodbye() {
-	x, _, _ := t.sessions.now()
-	if x == nil || t.problem.Load() != nil {
+	s := t.status.Load()
+	if s.session == nil || s.away != nil {
 		return
 	}
-	goodbye := Command{Op: Goodbye, Session: x.name}
+	goodbye := Command{Op: Goodbye, Session: s.session.name}
 	t.contenders.Range(func(_, c any) bool {
 		goodbye.Among = append(goodbye.Among, c.(*Contender).Ref())
 		return true
@@ -199,7 +203,7 @@ func (t *Tier) End() {
 	t.closed = true
 	t.mu.Unlock()
 	t.cancel(second.ErrClosed)
-	if x, _, _ := t.sessions.now(); x != nil {
+	if x := t.status.Load().session; x != nil {
 		x.End(second.ErrClosed)
 	}
 	t.contenders.Range(func(_, c any) bool {
@@ -250,37 +254,68 @@ func (t *Tier) do(ctx context.Context, c Command) Answer {
 	return a
 }
 
-// insist repeats a command that does no harm until it is answered, or ctx is done.
-func (t *Tier) insist(ctx context.Context, c Command) (Answer, error) {
-	ctx, end := t.scope(ctx)
-	defer end()
+// repeat sends a command until it is answered, or ctx is done.
+func (t *Tier) repeat(ctx context.Context, send func() Answer) (Answer, error) {
 	for pace := retry.New(); ; {
 		if t.ctx.Err() != nil {
 			return Answer{}, second.ErrClosed
 		}
-		switch a := t.do(ctx, c); a.Outcome {
-		case Done, Denied:
+		a := send()
+		if a.Outcome != Unknown && a.Outcome != Failed {
 			return a, a.Err
 		}
-		if err := retry.Pause(ctx, pace.NextBackOff()); err != nil {
-			return Answer{}, t.explain(err)
+		err := retry.Pause(ctx, pace.NextBackOff())
+		if err = cmp.Or(err, t.answering(ctx)); err != nil {
+			return a, t.explain(err)
+		}
+	}
+}
+
+// learn changes what is known of the store, and tells whoever waits for that.
+func (t *Tier) learn(change func(*status)) (before, now *status) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := *t.status.Load()
+	change(&s)
+	s.changed = make(chan struct{})
+	before = t.status.Swap(&s)
+	t.notice.Reach(s.away == nil)
+	close(before.changed)
+	return before, &s
+}
+
+// await waits until something else than s is known.
+func (t *Tier) await(ctx context.Context, s *status) error {
+	select {
+	case <-s.changed:
+		return nil
+	case <-ctx.Done():
+		return t.explain(context.Cause(ctx))
+	}
+}
+
+// answering waits until the store answers.
+func (t *Tier) answering(ctx context.Context) error {
+	for {
+		s := t.status.Load()
+		if s.away == nil {
+			return nil
+		}
+		if err := t.await(ctx, s); err != nil {
+			return err
 		}
 	}
 }
 
 func (t *Tier) reached() {
-	if t.problem.Swap(nil) != nil {
-		t.up.Set()
+	if t.status.Load().away != nil { // most often it is not
+		t.learn(func(s *status) { s.away = nil })
 	}
-	t.notice.Reach(true)
 }
 
 // missed notes that the store does not serve. The next renewal finds out when it is back.
-func (t *Tier) missed(problem error) {
-	t.up.Clear()
-	t.problem.Store(&problem)
-	t.sessions.stir() // a try does not wait any more
-	t.notice.Reach(false)
+func (t *Tier) missed(why error) {
+	t.learn(func(s *status) { s.away = why })
 	t.renew.Set()
 }
 
@@ -289,7 +324,7 @@ func (t *Tier) Patience() time.Duration { return max(t.ttl()/6, 500*time.Millise
 
 // ttl is that of the present session, or the one to ask for.
 func (t *Tier) ttl() time.Duration {
-	if x, _, _ := t.sessions.now(); x != nil {
+	if x := t.status.Load().session; x != nil {
 		return x.ttl
 	}
 	return t.config.TTL
