@@ -23,7 +23,6 @@ type Server struct {
 	script atomic.Pointer[func(process string, c queue.Command) Fault]
 	frozen atomic.Pointer[chan struct{}] // closed by the thaw; nil while it answers
 	writes atomic.Int64
-	names  atomic.Int64
 
 	mu       sync.Mutex          // guards the fields below
 	revision int64               // grows with each change, and each look
@@ -113,7 +112,8 @@ type Process struct {
 	name   string
 	lease  time.Duration
 	cut    atomic.Bool
-	hook   atomic.Pointer[func() (lose bool)]
+	hook   atomic.Pointer[func(queue.Record) (lose bool)]
+	names  atomic.Int64
 }
 
 // A store is the server as a process sees it.
@@ -143,12 +143,18 @@ func (p *Process) Kill() {
 }
 
 // Messages has hook see each answer and each news before the process does, and lose those for which it returns true; nil ends it.
-func (p *Process) Messages(hook func() (lose bool)) { p.hook.Store(&hook) }
+func (p *Process) Messages(hook func() (lose bool)) {
+	p.Deliver(func(queue.Record) bool { return hook != nil && hook() })
+}
+
+// Deliver is Messages for a hook that looks at them.
+func (p *Process) Deliver(hook func(queue.Record) (lose bool)) { p.hook.Store(&hook) }
 
 // hears reports whether a message gets through to the process. What keeps its session is none that the hook sees.
-func (p *Process) hears(keeps bool) bool {
+func (p *Process) hears(m queue.Record) bool {
 	hook := p.hook.Load()
-	return !p.cut.Load() && (keeps || hook == nil || *hook == nil || !(*hook)())
+	keeps := m.Command.Op == queue.Open || m.Command.Op == queue.Beat
+	return !p.cut.Load() && (keeps || hook == nil || !(*hook)(m))
 }
 
 var errAway = errors.New("memory cannot be reached: no answer")
@@ -188,13 +194,13 @@ func (p store) carry(c queue.Command, answers chan<- queue.Answer) {
 		time.AfterFunc(f.Again, func() { s.execute(p.Process, c) })
 	}
 	time.Sleep(f.After)
-	if keeps := c.Op == queue.Open || c.Op == queue.Beat; !f.Lost && p.hears(keeps) {
+	if !f.Lost && p.hears(queue.Record{Command: c, Answer: a}) {
 		answers <- a
 	}
 }
 
 func (p store) Name(string) string {
-	return fmt.Sprintf("%s.%d", p.name, p.server.names.Add(1))
+	return fmt.Sprintf("%s.%d", p.name, p.names.Add(1))
 }
 
 func (p store) Close() {}
@@ -268,7 +274,7 @@ func (s *Server) changeLocked(path string, f func(i int, q *place)) {
 }
 
 func (s *Server) openLocked(p *Process) (name string) {
-	x := &session{name: fmt.Sprint(s.names.Add(1)), process: p}
+	x := &session{name: fmt.Sprintf("%s/%d", p.name, p.names.Add(1)), process: p}
 	x.expiry = time.AfterFunc(p.lease, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -355,7 +361,7 @@ func (s *Server) news(p *place, v queue.View) {
 	v.At = s.revision
 	if process := p.session.process; s.sessions[p.session.name] != nil {
 		time.AfterFunc(0, func() {
-			if process.hears(false) {
+			if process.hears(queue.Record{Answer: queue.Answer{View: v}}) {
 				process.Tell(v)
 			}
 		})
