@@ -42,12 +42,6 @@ func AcquireAll(ctx context.Context, mutexes ...*Mutex) (*Bundle, error) {
 		return nil, err
 	}
 	b := &Bundle{holds: make([]*Hold, len(mutexes))}
-	complete := false
-	defer func() {
-		if !complete { // also if an observer panics
-			b.Release()
-		}
-	}()
 	wait, done := context.WithCancel(ctx) // carries the holds; ends if one of them is lost
 	defer done()
 	for _, i := range order {
@@ -59,9 +53,9 @@ func AcquireAll(ctx context.Context, mutexes ...*Mutex) (*Bundle, error) {
 		wait = hold.Context(wait)
 	}
 	if err = cmp.Or(b.Err(), err); err != nil { // a loss is also why the wait for another lock ended
+		b.Release()
 		return nil, err
 	}
-	complete = true
 	return b, nil
 }
 
@@ -79,12 +73,12 @@ func inOrder(mutexes []*Mutex) ([]int, error) {
 	}
 	slices.SortStableFunc(order, func(i, j int) int {
 		m, n := mutexes[i], mutexes[j]
-		return cmp.Or(cmp.Compare(m.path, n.path), cmp.Compare(m.mode, n.mode))
+		return cmp.Or(cmp.Compare(m.at.path, n.at.path), cmp.Compare(m.mode, n.mode))
 	})
 	for k := 1; k < len(order); k++ {
 		before, m := mutexes[order[k-1]], mutexes[order[k]]
-		if before.path == m.path && before.key != m.key {
-			return nil, fmt.Errorf("tier: acquire all: two locks at %s: of two registries, or a mutex and a reader/writer lock", m.path)
+		if before.at.path == m.at.path && before.key != m.key {
+			return nil, fmt.Errorf("tier: acquire all: two locks at %s: of two registries, or a mutex and a reader/writer lock", m.at.path)
 		}
 	}
 	return order, nil

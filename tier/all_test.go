@@ -299,22 +299,6 @@ func TestAcquireAllReturnsNoLockThatIsLost(t *testing.T) { // I1
 	})
 }
 
-func TestAcquireAllGivesAllBackWhenAnObserverPanics(t *testing.T) { // I5
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		a, _, _ := abc(process(t, s))
-		second := observed(t, s, tier.Observer{Acquired: func(context.Context, tier.Acquired) { panic("observer") }})
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("the panic of the observer is gone")
-				}
-			}()
-			tier.AcquireAll(soon(t), a, second.Mutex("/locks/b"))
-		}()
-		wantQueues(t, s, "after the panic", 0, 0, 0)
-	})
-}
-
 func TestABundleOfNothing(t *testing.T) {
 	bundle := acquireAll(t, t.Context())
 	if len(bundle.Holds()) != 0 || bundle.Err() != nil || bundle.Context(t.Context()) != t.Context() {

@@ -1,9 +1,9 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,71 +12,259 @@ import (
 )
 
 // A cohort is what this process has at stake in one lock: the goroutines in front of
-// the gate, the one behind it, and the grant they share.
+// the gate, the one behind it, and the grant they share. This file is its life: who comes and
+// leaves, the request to the second tier, what becomes of a grant, a grant that lingers, owners
+// that read, and owners who are told that the lock is wanted elsewhere.
 type cohort struct {
-	registry *Registry
-	key      lockKey
-	members  atomic.Int64 // callers, holders and couriers; the first one comes, and the last one goes, under registry.mu
+	members
 
-	mu       sync.Mutex // guards the fields below; never held across a client call or a wait
-	gate     gate
-	state    state
-	grant    second.Grant       // of the owners, or that lingers; meaningful while held or lingering
-	owner    *ownership         // while held by one alone; else nil
-	readers  atomic.Int64       // owners at the same time, while held by those; who is not the last leaves without the mutex
-	since    time.Duration      // when the present hold began, or the lingering, on the registry's clock
-	policy   *options           // of the mutex by which the latest owner came
-	under    *second.Wait       // what the courier waits for; nil while there is none
-	quit     context.CancelFunc // calls the courier back; nil unless fetching for waiters
-	round    int64              // the last arrival before the grant came: up to it they waited then
-	lingerer lingerer
-	sharer   sharer
-	heed     heed
-	draining bool // nobody is to come any more
-	tally    tally
-}
-
-// A lockKey tells the locks of a registry apart: one path can be that of a mutex and of a
-// reader/writer lock, which exclude each other like locks of two processes.
-type lockKey struct {
-	path string
-	rw   bool
+	mu      sync.Mutex // guards the fields below; never held across a client call or a wait
+	gate    gate[ownership]
+	state   state
+	grant   second.Grant       // of the owners, or that lingers; meaningful while held or lingering
+	owner   *ownership         // while held by one alone; else nil
+	readers atomic.Int64       // owners at the same time, while held by those; who is not the last leaves without the mutex
+	since   time.Duration      // when the present hold began, or the lingering, on the registry's clock
+	policy  *options           // of the mutex by which the latest owner came
+	request *second.Wait       // what the waiters wait for in the second tier; nil while nothing is asked there
+	quit    context.CancelFunc // abandons the request
+	round   int64              // the last arrival before the grant came: up to it they waited then
+	spent   chan struct{}      // closed when nobody has to watch a lingering grant any more; nil if nobody does
+	limit   time.Duration      // for how long it may linger
+	sharing sharing
+	told    told
+	tally   tally
 }
 
 // A state says who acts for the cohort.
 type state int
 
 const (
-	idle      state = iota // nobody: no grant, and nobody waits
-	fetching               // the courier or a TryAcquire is at the second tier
-	held                   // an owner is behind the gate, or several that read
-	lingering              // the grant is kept, and nobody wants it
-	leaving                // the grant is being given up, and nobody has the turn
+	idle       state = iota // nobody: no grant, and nobody waits
+	requesting              // a request, or a TryAcquire, is at the second tier
+	held                    // an owner is behind the gate, or several that read
+	lingering               // the grant is kept, and nobody wants it
+	leaving                 // the grant is being given up, and nobody has the turn
 )
 
 func (s state) String() string {
-	return [...]string{"idle", "fetching", "held", "lingering", "leaving"}[s]
+	return [...]string{"idle", "requesting", "held", "lingering", "leaving"}[s]
 }
 
-// failure wraps an error that does not come from the second tier and so names no path yet.
-func (c *cohort) failure(op string, err error) error {
-	return fmt.Errorf("tier: %s %s: %w", op, c.key.path, err)
+// enter waits at the gate until its turn comes with the grant, or ctx is done.
+func (c *cohort) enter(ctx context.Context, lock *Mutex, begun time.Duration) (*ownership, error) {
+	c.mu.Lock()
+	if own, err := c.takeLocked(lock, "acquire"); own != nil || err != nil {
+		c.mu.Unlock()
+		return own, err
+	}
+	w := c.gate.join()
+	w.seat.mutex = lock
+	c.tally.waited -= begun
+	switch c.state {
+	case idle:
+		c.requestLocked(nil)
+	case held:
+		c.admitReadersLocked(begun)
+		c.expectHandOffLocked()
+	case lingering: // what is kept is to read, and that is not enough
+		c.requestLocked(c.grant)
+	}
+	c.mu.Unlock()
+	if err := await(ctx, c.registry, c, w, lock.options.maxWait, begun); err != nil {
+		return nil, err
+	}
+	return &w.seat, nil
+}
+
+// try takes the lock if nobody here or elsewhere has it.
+func (c *cohort) try(ctx context.Context, lock *Mutex, _ time.Duration) (*ownership, error) {
+	c.mu.Lock()
+	if own, err := c.takeLocked(lock, "try"); own != nil || err != nil {
+		c.mu.Unlock()
+		return own, err
+	}
+	kept := c.lingeringLocked() // to read, which is not enough
+	if c.state != idle && kept == nil {
+		c.mu.Unlock()
+		return nil, c.key.failure("try", c.registry.taken())
+	}
+	c.state = requesting
+	c.forgetLocked()
+	c.mu.Unlock()
+
+	if kept != nil && !c.drop(ctx, kept) {
+		return nil, c.key.failure("try", context.Cause(ctx))
+	}
+	grant, err := lock.claim.TryAcquire(ctx)
+	if err != nil {
+		c.free()
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.round = c.gate.arrivals
+	now := c.registry.now()
+	own := c.ownLocked(&ownership{mutex: lock}, grant, now, found)
+	c.admitReadersLocked(now) // who came meanwhile
+	c.expectHandOffLocked()
+	return own, nil
+}
+
+// takeLocked makes one who comes by way of m an owner at once: of the grant that lingers, or
+// beside those who read unless somebody waits for them to end. It returns nil if that cannot be.
+func (c *cohort) takeLocked(m *Mutex, op string) (*ownership, error) {
+	if c.registry.draining.Load() {
+		return nil, c.key.failure(op, ErrClosed)
+	}
+	now, source := c.registry.now(), join
+	c.downgradeLocked(c.owner)
+	switch grant := c.lingeringLocked(); {
+	case grant == nil:
+		if !m.reads() || !c.gate.empty() || !c.openLocked(now, c.gate.arrivals+1) {
+			return nil, nil
+		}
+	case grant.ErrAt(now) != nil:
+		c.passOnLocked(grant, resumption)
+		return nil, nil
+	case !c.admitsLocked(grant, m):
+		return nil, nil
+	default:
+		source = resumption
+	}
+	return c.ownLocked(&ownership{mutex: m}, c.grant, now, source), nil
+}
+
+// drop gives up a grant that lingered, in favour of another. It reports whether that is done; if ctx ends
+// before, it goes on, and the cohort is free after it.
+func (c *cohort) drop(ctx context.Context, kept second.Grant) bool {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		kept.Release() // if it does not go at once, that is the second tier's business
+	}()
+	select {
+	case <-gone:
+		return true
+	case <-ctx.Done():
+	}
+	if !c.spawn(func() { <-gone; c.free() }) {
+		<-gone
+		c.free()
+	}
+	return false
+}
+
+// withdraw takes a waiter out of the queue. If it was chosen a moment ago, the turn goes
+// to the next one, together with the grant: nobody loses the place.
+func (c *cohort) withdraw(w *waiter[ownership]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.registry.now()
+	if c.gate.leave(w) {
+		c.tally.waited += now
+		if c.gate.empty() && c.quit != nil {
+			c.quit() // nobody wants the grant any more
+		}
+		c.admitReadersLocked(now) // who waited behind it
+		return
+	}
+	if own := &w.seat; w.refusal == nil { // it was no turn
+		c.tally.came[own.source]--
+		if !c.disownLocked(own, now) {
+			c.passOnLocked(own.grant, own.source.ofNext())
+		}
+	}
+}
+
+// drain turns the waiters away, and keeps the grant for nobody but its owner.
+func (c *cohort) drain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuseLocked(c.key.failure("acquire", ErrClosed), nil)
+	if c.quit != nil {
+		c.quit()
+	}
+	if grant := c.lingeringLocked(); grant != nil {
+		c.passOnLocked(grant, resumption)
+	}
+}
+
+// refuseLocked turns waiters away, all if nothing says which.
+func (c *cohort) refuseLocked(err error, concerned func(*ownership) bool) {
+	c.tally.waited += time.Duration(c.gate.refuse(err, concerned)) * c.registry.now()
+}
+
+// requestLocked starts the one goroutine that goes to the second tier for the waiters: in the name of the
+// first of them that is to write, as such a grant serves those who read as well, or of the first one. If
+// old is not nil, that is given up in the same write. The request is abandoned only when the last of them
+// has left, so a waiter that gives up does not cost the process its place in the queue. When the registry
+// is closed, the waiters are turned away; it then reports false, and old is not given up.
+func (c *cohort) requestLocked(old second.Grant) bool {
+	w := c.gate.first
+	for w != nil && w.seat.mutex.reads() {
+		w = w.next
+	}
+	claim := cmp.Or(w, c.gate.first).seat.mutex.claim
+	c.state = requesting
+	c.forgetLocked()
+	// Not derived from any waiter's context: it serves whoever is first when it returns.
+	ctx, quit := context.WithCancel(context.Background())
+	request := new(second.Wait)
+	c.request, c.quit = request, quit
+	if c.spawn(func() {
+		defer quit()
+		if old == nil {
+			grant, err := claim.Acquire(ctx, request)
+			c.deliver(ctx, claim, grant, err)
+		} else {
+			grant, err := claim.Requeue(ctx, old, request)
+			c.deliver(ctx, claim, grant, err)
+		}
+	}) {
+		return true
+	}
+	quit()
+	c.state = idle
+	c.refuseLocked(c.key.failure("acquire", ErrClosed), nil)
+	return false
+}
+
+// deliver gives what a request has brought to the waiters. An error that retrying cannot fix
+// is for all who want a grant like the one that could not be had.
+func (c *cohort) deliver(ctx context.Context, claim second.Claim, grant second.Grant, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	source := found
+	if c.request.Behind() {
+		source = handOver
+	}
+	c.request, c.quit = nil, nil
+	if err == nil {
+		c.round = c.gate.arrivals
+		c.passOnLocked(grant, source)
+		return
+	}
+	if ctx.Err() == nil { // else it was abandoned, and somebody may have come since
+		c.refuseLocked(err, func(own *ownership) bool { return own.mutex.claim.Equal(claim) })
+	}
+	c.freeLocked()
 }
 
 // passOnLocked gives a grant that was acquired but not used to the first waiter, and
 // away if there is none.
 func (c *cohort) passOnLocked(grant second.Grant, source source) {
 	if now := c.registry.now(); !c.gate.empty() && grant.ErrAt(now) == nil {
-		if c.admitsLocked(grant, c.gate.first.errand) {
+		if c.admitsLocked(grant, c.gate.first.seat.mutex) {
 			c.admitLocked(grant, now, source)
 			return
 		}
-		if c.requeueLocked(grant) {
+		if c.requestLocked(grant) {
 			return
 		}
 	}
 	c.leaveLocked()
-	if !c.registry.spawn(c, func() {
+	if !c.spawn(func() {
 		grant.Release() // if it does not go at once, that is the second tier's business
 		c.free()
 	}) {
@@ -88,48 +276,45 @@ func (c *cohort) passOnLocked(grant second.Grant, source source) {
 // that do, too.
 func (c *cohort) admitLocked(grant second.Grant, now time.Duration, source source) {
 	c.admitFirstLocked(grant, now, source)
-	for c.reading() && !c.gate.empty() && c.gate.first.errand.reads() {
+	for c.reading() && !c.gate.empty() && c.gate.first.seat.mutex.reads() {
 		c.admitFirstLocked(grant, now, join)
 	}
 	c.expectHandOffLocked()
 }
 
 func (c *cohort) admitFirstLocked(grant second.Grant, now time.Duration, source source) {
-	w := c.gate.first
 	c.tally.waited += now
-	c.ownLocked(&w.seat, w.errand, grant, now, source)
+	c.ownLocked(&c.gate.first.seat, grant, now, source)
 	c.gate.admit()
 }
 
-// ownLocked makes own an ownership of grant by way of m, from now on.
-func (c *cohort) ownLocked(own *ownership, m *Mutex, grant second.Grant, now time.Duration, source source) *ownership {
+// ownLocked makes own an ownership of grant, from now on.
+func (c *cohort) ownLocked(own *ownership, grant second.Grant, now time.Duration, source source) *ownership {
 	if source != join {
 		c.state, c.grant, c.since = held, grant, now
+		c.tally.held -= now
 	}
-	c.policy = m.options
-	own.source = source
-	if o := c.registry.options.observer; o != nil {
-		own.watched = &watched{observer: o, since: now}
-	}
-	c.tally.held -= now
 	c.tally.came[source]++
-	if m.reads() {
+	c.policy = own.mutex.options
+	own.begin(c, grant, now, source)
+	if own.mutex.reads() {
 		c.readers.Add(1)
 		c.shareLaterLocked(grant)
 	} else {
 		c.owner = own
 	}
-	return own.begin(c, grant, m.reads())
+	return own
 }
 
 // disownLocked ends an ownership. It reports whether others, who read, have the lock still.
 func (c *cohort) disownLocked(own *ownership, now time.Duration) (others bool) {
-	c.tally.held += now
 	if own == c.owner {
 		c.owner = nil
-		return false
+	} else if c.readers.Add(-1) > 0 {
+		return true
 	}
-	return c.readers.Add(-1) > 0
+	c.tally.held += now
+	return false
 }
 
 // leaveLocked is called before the grant is given up.
@@ -140,9 +325,11 @@ func (c *cohort) leaveLocked() {
 
 // forgetLocked ends what is done for a grant that this process is to keep no longer.
 func (c *cohort) forgetLocked() {
-	c.lingerer.stop()
-	c.sharer.stop()
-	c.heed = heed{}
+	c.stopWatchLocked()
+	if c.sharing.quit != nil {
+		c.sharing.quit()
+	}
+	c.sharing, c.told = sharing{}, told{}
 }
 
 // free follows the end of a grant: those who wait get a new one.
@@ -155,15 +342,18 @@ func (c *cohort) free() {
 func (c *cohort) freeLocked() {
 	c.state = idle
 	if !c.gate.empty() {
-		c.fetchLocked()
+		c.requestLocked(nil)
 	}
 }
 
 // release follows the last release of an ownership. Unless the grant stays, it goes
 // first, and the gate opens after it.
 func (c *cohort) release(own *ownership) error {
-	if loss, left := c.slipOut(own); left {
-		return c.left(loss)
+	if loss, out := c.slipOut(own); out {
+		if loss != nil {
+			loss = c.key.failure("release", loss)
+		}
+		return c.noteLoss(loss)
 	}
 	grant := own.grant
 	c.mu.Lock()
@@ -184,7 +374,7 @@ func (c *cohort) release(own *ownership) error {
 		c.mu.Unlock()
 		return nil
 	case requeue:
-		if c.requeueLocked(grant) {
+		if c.requestLocked(grant) {
 			c.mu.Unlock()
 			return c.noteLoss(grant.AwaitRelease())
 		}
@@ -204,4 +394,385 @@ func (c *cohort) noteLoss(err error) error {
 		c.tally.lose(LossCause(second.CauseOf(err)))
 	}
 	return err
+}
+
+// A decision says what becomes of the grant when its owner has released it.
+type decision int
+
+const (
+	giveUp  decision = iota // delete it; waiters, if any, start anew
+	requeue                 // give it up and queue again for the waiters, in one write
+	handOn                  // keep it for the first waiter
+	linger                  // keep it for a while, though nobody waits
+)
+
+// decideLocked is afterReleaseLocked for a grant with a lease. Without one, a grant is kept
+// only if the store vouches for it: else nobody would know whether the lock was ours. That
+// takes a call, without the mutex; the state is held meanwhile, so nobody gets in.
+func (c *cohort) decideLocked(grant second.Grant, now time.Duration) decision {
+	d := c.afterReleaseLocked(grant, now)
+	if grant.Leased() || d != handOn && d != linger {
+		return d
+	}
+	c.mu.Unlock()
+	certain := grant.Confirm()
+	c.mu.Lock()
+	if !certain {
+		return giveUp
+	}
+	return c.afterReleaseLocked(grant, c.registry.now())
+}
+
+// afterReleaseLocked is the rule of lock cohorting (Dice, Marathe, Shavit 2012): within
+// a process the lock changes hands for nothing, so it stays there as long as that is
+// fair. A grant is never kept without a valid lease, nor while the connection is down;
+// nor while a guarded write of its last owner has not been answered, which could otherwise
+// take effect under the next one; nor once somebody was told that it is wanted elsewhere.
+func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decision {
+	waiters := !c.gate.empty()
+	quiet := grant.Idle() // before the connection: its end answers a write that may be on its way
+	switch {
+	case grant.ErrAt(now) != nil || c.registry.second.Err() != nil:
+		return giveUp
+	case waiters && quiet && !c.toldLocked(grant) && c.admitsLocked(grant, c.gate.first.seat.mutex) && c.fairToHandOnLocked(grant):
+		return handOn
+	case waiters:
+		return requeue
+	case c.policy.linger > 0 && !c.toldLocked(grant) && !c.registry.draining.Load() && quiet && grant.Contested().For() == 0:
+		return linger
+	}
+	return giveUp
+}
+
+// fairToHandOnLocked: while no other process waits there is no limit; once one does,
+// the limit is the hand-off budget. By rounds, whoever waited when the grant came has a
+// turn in any case: as many for the process as if each queued by itself. A turn is
+// its waiter's alone: who gives up takes it along, and who comes later has none.
+func (c *cohort) fairToHandOnLocked(grant second.Grant) bool {
+	o := c.policy
+	return o.rounds && c.gate.first.arrival <= c.round || o.handOff > 0 && grant.Contested().For() < c.budgetLocked()
+}
+
+// budgetLocked is for how long others that wait leave the grant here. One that is shared has had its
+// budget, while those waited who read; its signal is a new one, so from now on nobody has to wait.
+func (c *cohort) budgetLocked() time.Duration {
+	if c.sharing.begun {
+		return 1
+	}
+	return c.policy.handOff
+}
+
+// expectHandOffLocked is called when there is a new owner, and when somebody begins to
+// wait for one. If anybody waits, a hand-off may come. The budget runs from the look that
+// shows another process, so the looking begins now; where nobody waits locally, nobody looks.
+func (c *cohort) expectHandOffLocked() {
+	if c.policy.handOff > 0 && !c.gate.empty() {
+		c.grant.Contested().C()
+	}
+}
+
+// lingerLocked keeps a grant that nobody waits for, from now on.
+func (c *cohort) lingerLocked(grant second.Grant, now time.Duration) {
+	c.state, c.grant, c.since = lingering, grant, now
+	if limit := c.policy.linger; c.limit != limit { // another mutex of the path may have another one
+		c.stopWatchLocked()
+		c.limit = limit
+	}
+	if c.spent == nil {
+		limit, spent := c.limit, make(chan struct{})
+		c.spent = spent
+		c.spawn(func() { c.watchLingering(grant, limit, spent) }) // unless closed: then the grant goes with the session
+	}
+}
+
+// stopWatchLocked ends the watch over a lingering grant.
+func (c *cohort) stopWatchLocked() {
+	if c.spent != nil {
+		close(c.spent)
+		c.spent = nil
+	}
+}
+
+// lingeringLocked returns the lingering grant, nil if there is none.
+func (c *cohort) lingeringLocked() second.Grant {
+	if c.state != lingering {
+		return nil
+	}
+	return c.grant
+}
+
+// watchLingering runs from the first time that a grant lingers until it never will
+// again. It lets the grant go when nobody has come for long enough, when another process
+// wants the lock or has asked for it, and when the lock is lost.
+func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <-chan struct{}) {
+	revoked := c.revokedOf(grant)
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for left := limit; left > 0; timer.Reset(left) {
+		select {
+		case <-timer.C:
+			left = c.endLingering(grant, spent, false)
+			continue
+		case <-spent:
+			return
+		case <-grant.Contested().C(): // from now on a release does not leave it lingering, unless it is shared
+		case <-revoked: // nor from now on
+		case <-grant.Context().Done():
+		}
+		c.endLingering(grant, spent, true)
+		return
+	}
+}
+
+// endLingering lets the grant go if it has lingered for long enough, or if that has to be now. It
+// returns how long that still takes: as long as it may linger while the grant is in use. If it has to be
+// now, the watch is over in any case, and a grant that lingers later needs another one.
+func (c *cohort) endLingering(grant second.Grant, spent <-chan struct{}, now bool) (left time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lingeringLocked() != grant {
+		if now && c.spent == spent {
+			c.spent = nil
+		}
+		return c.limit
+	}
+	if left := c.limit - (c.registry.now() - c.since); left > 0 && !now {
+		return left
+	}
+	c.passOnLocked(grant, resumption)
+	return 0
+}
+
+// admitsLocked reports whether grant is enough for m: to write, one that others may share is not.
+func (c *cohort) admitsLocked(grant second.Grant, m *Mutex) bool {
+	return c.key.kind != readWrite || m.reads() || !c.sharing.begun && !grant.Shared()
+}
+
+// openLocked reports whether one more may join those who read: as long as that is fair to others. If
+// not, they come to an end, and with them the grant. Who came before the grant counts for a round.
+func (c *cohort) openLocked(now time.Duration, arrival int64) bool {
+	if c.state != held || !c.reading() || c.grant.ErrAt(now) != nil || c.toldLocked(c.grant) {
+		return false
+	}
+	return c.policy.rounds && arrival <= c.round || c.grant.Contested().For() < max(c.budgetLocked(), 1)
+}
+
+// admitReadersLocked lets those at the head of the gate who read join those inside who do.
+func (c *cohort) admitReadersLocked(now time.Duration) {
+	for !c.gate.empty() && c.gate.first.seat.mutex.reads() && c.openLocked(now, c.gate.first.arrival) {
+		c.admitFirstLocked(c.grant, now, join)
+	}
+}
+
+// reading reports whether owners read. Who holds the mutex and sees that it is so may rely on it, as
+// the last one does not leave without.
+func (c *cohort) reading() bool { return c.readers.Load() > 0 }
+
+// slipOut ends an ownership that reads unless it is the last one, and returns why the lock was not
+// ours up to then. It takes no mutex: many who were let in together leave together. The grant stays
+// while it counts.
+func (c *cohort) slipOut(own *ownership) (loss error, out bool) {
+	if !own.reads.Load() || c.readers.Load() == 1 {
+		return nil, false
+	}
+	loss = own.standing()
+	for n := c.readers.Load(); n > 1; n = c.readers.Load() {
+		if c.readers.CompareAndSwap(n, n-1) {
+			return loss, true
+		}
+	}
+	return nil, false
+}
+
+// standing returns why the lock is not ours. Without a lease only the store can tell.
+func (o *ownership) standing() error {
+	err := o.grant.Err()
+	if err == nil && !o.grant.Leased() && !o.grant.Confirm() {
+		err = errors.New("not known whether the lock was ours to the end")
+	}
+	return err
+}
+
+// downgrade follows the release of the last hold to write of an ownership that has others, to read.
+// While a guarded write is not answered nobody is let in, who would see it come.
+func (c *cohort) downgrade(own *ownership) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.downgradeLocked(own)
+}
+
+// downgradeLocked is also called when somebody comes, if the owner was not let be a reader yet.
+func (c *cohort) downgradeLocked(own *ownership) {
+	if own == nil || own != c.owner || own.holds.Load() >= writeHold || !own.grant.Idle() {
+		return
+	}
+	c.owner = nil
+	c.readers.Store(1)
+	own.reads.Store(true)
+	c.shareLaterLocked(own.grant)
+	c.admitReadersLocked(c.registry.now())
+}
+
+// sharing sees to it that readers of other processes are not kept out for long by a grant to write
+// under which only readers are left.
+type sharing struct {
+	quit  context.CancelFunc // nil if nobody watches
+	begun bool               // the grant is being shared, or was: it is not to write any more
+}
+
+// shareLaterLocked is called when somebody begins to read under grant.
+func (c *cohort) shareLaterLocked(grant second.Grant) {
+	if c.sharing.quit != nil || grant.Shared() {
+		return
+	}
+	ctx, quit := context.WithCancel(grant.Context())
+	c.sharing.quit = quit
+	if !c.spawn(func() {
+		defer quit()
+		c.watchSharing(ctx, grant)
+	}) {
+		quit() // closed: nobody gets in any more
+	}
+}
+
+// watchSharing has grant shared once another process has waited for the hand-off budget. Those who
+// wait in this process will not be let in any more, so as a rule the grant soon goes: then they are
+// given as much time again.
+func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
+	select {
+	case <-grant.Contested().C():
+	case <-ctx.Done():
+		return
+	}
+	for extended := false; ; {
+		c.mu.Lock()
+		budget := c.policy.handOff
+		left := budget - grant.Contested().For()
+		switch {
+		case ctx.Err() != nil: // given up
+			c.mu.Unlock()
+			return
+		case left > 0:
+		case !c.reading(): // whoever reads next begins again
+			c.sharing.quit = nil
+			c.mu.Unlock()
+			return
+		case c.gate.empty() || extended:
+			c.sharing.begun = true
+			c.mu.Unlock()
+			c.share(ctx, grant)
+			return
+		default:
+			left, extended = budget, true
+		}
+		c.mu.Unlock()
+		if !pause(ctx, left) {
+			return
+		}
+	}
+}
+
+// share lets readers of other processes in beside those of this one.
+func (c *cohort) share(ctx context.Context, grant second.Grant) {
+	err := grant.Share(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && ctx.Err() == nil && c.state == held {
+		c.admitReadersLocked(c.registry.now())
+		c.expectHandOffLocked()
+	}
+}
+
+// told is what owners under a grant asked to be told. Once one of them was told that the lock is wanted
+// elsewhere, it goes to nobody in this process: who yields is not to find it among those it yields to.
+type told struct {
+	contested bool            // that another process waits
+	revoked   <-chan struct{} // that somebody has asked for the lock; nil unless they do
+}
+
+// contestedOf returns what tells that another process waits because of grant.
+func (c *cohort) contestedOf(grant second.Grant) <-chan struct{} {
+	c.mu.Lock()
+	if c.hasLocked(grant) {
+		c.told.contested = true
+	}
+	c.mu.Unlock()
+	return grant.Contested().C()
+}
+
+// revokedOf returns what tells that somebody has asked for grant.
+func (c *cohort) revokedOf(grant second.Grant) <-chan struct{} {
+	revoked := grant.Revoked()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hasLocked(grant) {
+		c.told.revoked = revoked
+	}
+	return revoked
+}
+
+func (c *cohort) hasLocked(grant second.Grant) bool {
+	return (c.state == held || c.state == lingering) && c.grant == grant
+}
+
+// toldLocked reports whether somebody who asked was told that grant is wanted elsewhere. It begins no
+// looking.
+func (c *cohort) toldLocked(grant second.Grant) bool {
+	select {
+	case <-c.told.revoked: // never if nil
+		return true
+	default:
+		return c.told.contested && grant.Contested().Raised()
+	}
+}
+
+// wait returns what is known of the wait of w with ctx, that began then.
+func (c *cohort) wait(ctx context.Context, w *waiter[ownership], begun time.Duration) Wait {
+	wait := Wait{Path: c.key.path, Waited: c.registry.now() - begun}
+	c.mu.Lock()
+	request := c.request
+	if c.state == held {
+		carried, _ := ctx.Value(w.seat.mutex.key).(*Hold)
+		wait.Here = &Here{
+			Since: c.registry.at(c.since), Token: c.grant.Token(), Holds: int(c.readers.Load()),
+			Carried: carried != nil && carried.own.holds.Load() > 0,
+		}
+		if c.owner != nil {
+			wait.Here.Holds = c.owner.count()
+		}
+	}
+	c.mu.Unlock()
+	if wait.Here == nil {
+		wait.stand(request.Standing(), c.registry.second)
+	}
+	return wait
+}
+
+func (c *cohort) addTo(s *Stats) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.sum(&c.tally)
+	now := c.registry.now()
+	s.Waiters += c.gate.waiting
+	s.WaitTime += time.Duration(c.gate.waiting) * now
+	switch c.state {
+	case held:
+		s.Holds++
+		s.HoldTime += now
+	case lingering:
+		s.Lingering++
+	}
+}
+
+// heldLock returns what this process has of the lock, if anything.
+func (c *cohort) heldLock() (l HeldLock, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != held && c.state != lingering {
+		return HeldLock{}, false
+	}
+	return HeldLock{
+		Path: c.key.path, Token: c.grant.Token(), Since: c.registry.at(c.since),
+		Readers: int(c.readers.Load()), Waiters: c.gate.waiting, Lingering: c.state == lingering,
+	}, true
 }

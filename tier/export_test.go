@@ -2,22 +2,19 @@ package tier
 
 import (
 	"context"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// Cohorts returns the number of lock paths that a registry knows of.
-func Cohorts(r *Registry) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.cohorts)
-}
+// Stakes returns the number of locks and semaphores that a registry knows of.
+func Stakes(r *Registry) int { return len(r.all()) }
 
 // Derived returns the number of contexts that a hold knows of.
 func Derived(h *Hold) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.derived)
+	h.work.mu.Lock()
+	defer h.work.mu.Unlock()
+	return len(h.work.derived)
 }
 
 // PassOn does to the node of a hold what a waiter does that was chosen and leaves. The hold must not be released.
@@ -30,10 +27,10 @@ func PassOn(h *Hold) {
 
 // Arrive is the first half of an acquisition; the second half queues.
 func Arrive(m *Mutex) (queue, try func(context.Context) error) {
-	c := m.registry.join(m.lockKey())
-	take := func(take func(*cohort, context.Context, *Mutex) (*ownership, error)) func(context.Context) error {
+	c := m.registry.join(m.at, 1).(*cohort)
+	take := func(take func(*cohort, context.Context, *Mutex, time.Duration) (*ownership, error)) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := take(c, ctx, m)
+			_, err := take(c, ctx, m, m.registry.now())
 			return err
 		}
 	}
@@ -47,7 +44,7 @@ func Sibling(m *Mutex, path string) *Mutex { return m.registry.Mutex(path) }
 func Close(m *Mutex) error { return m.registry.Close() }
 
 // RWSibling returns the reader/writer lock of the same path and registry.
-func RWSibling(m *Mutex) *RWMutex { return m.registry.RWMutex(m.path) }
+func RWSibling(m *Mutex) *RWMutex { return m.registry.RWMutex(m.Path()) }
 
 // RegistryOf returns the registry of a lock.
 func RegistryOf(m *RWMutex) *Registry { return m.writer.registry }
@@ -55,26 +52,20 @@ func RegistryOf(m *RWMutex) *Registry { return m.writer.registry }
 // Crowded runs a benchmark in a hundred goroutines or more.
 var Crowded = crowded
 
-// Pools returns the number of semaphores that a registry knows of.
-func Pools(r *Registry) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.pools)
-}
-
-// LeaveServed takes permits, calls then, and does what a claimant does whose context ends in that moment.
+// LeaveServed takes permits, calls then, and does what a waiter does whose context ends in that moment.
 func LeaveServed(ctx context.Context, s *Semaphore, k int, then func()) error {
-	p, err := s.registry.joinPool(s.path, s.permits)
-	if err != nil {
-		return err
-	}
-	defer s.registry.partPool(p)
-	c := &claimant{semaphore: s, count: k, turn: make(chan struct{})}
-	if err := p.enter(ctx, c); err != nil {
+	p := s.registry.join(s.at, s.permits).(*pool)
+	defer p.part()
+	p.mu.Lock()
+	w := p.gate.join()
+	w.seat.semaphore, w.seat.count = s, k
+	p.requestLocked()
+	p.mu.Unlock()
+	if err := await(ctx, s.registry, p, w, 0, s.registry.now()); err != nil {
 		return err
 	}
 	then()
-	p.withdraw(c)
+	p.withdraw(w)
 	return nil
 }
 

@@ -145,7 +145,7 @@ func TestBadPathSendsNothing(t *testing.T) {
 		if ops := m.take(); len(ops) != 0 {
 			t.Errorf("sent %v, want nothing", ops)
 		}
-		if n := tier.Cohorts(locks); n != 0 {
+		if n := tier.Stakes(locks); n != 0 {
 			t.Errorf("%d entries in the registry, want 0", n)
 		}
 	})

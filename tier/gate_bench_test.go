@@ -24,15 +24,14 @@ func crowded(b *testing.B, turn func()) {
 func BenchmarkGate(b *testing.B) {
 	var (
 		mu     sync.Mutex
-		g      gate
+		g      gate[int]
 		locked bool
-		errand = new(Mutex)
 	)
 	crowded(b, func() {
 		mu.Lock()
-		var w *waiter
+		var w *waiter[int]
 		if locked {
-			w = g.join(errand)
+			w = g.join()
 		}
 		locked = true
 		mu.Unlock()

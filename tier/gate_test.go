@@ -9,7 +9,7 @@ import (
 )
 
 // turned reports whether the waiter's turn has come, for better or worse.
-func turned(w *waiter) bool {
+func turned(w *waiter[int]) bool {
 	select {
 	case <-w.turn:
 		return true
@@ -19,12 +19,12 @@ func turned(w *waiter) bool {
 }
 
 func TestGateAdmitsInOrderOfArrival(t *testing.T) { // I6
-	var g gate
-	waiters := []*waiter{g.join(new(Mutex)), g.join(new(Mutex)), g.join(new(Mutex))}
+	var g gate[int]
+	waiters := []*waiter[int]{g.join(), g.join(), g.join()}
 	for i, w := range waiters {
 		g.admit()
-		if !turned(w) || w.err() != nil {
-			t.Errorf("admission %d: waiter %d turned %v, with %v; want its turn", i, i, turned(w), w.err())
+		if !turned(w) || w.refusal != nil {
+			t.Errorf("admission %d: waiter %d turned %v, with %v; want its turn", i, i, turned(w), w.refusal)
 		}
 		for j, later := range waiters[i+1:] {
 			if turned(later) {
@@ -39,8 +39,8 @@ func TestGateAdmitsInOrderOfArrival(t *testing.T) { // I6
 
 func TestGateKeepsOrderWhenOneLeaves(t *testing.T) { // I9
 	for leaver := range 3 {
-		var g gate
-		waiters := []*waiter{g.join(new(Mutex)), g.join(new(Mutex)), g.join(new(Mutex))}
+		var g gate[int]
+		waiters := []*waiter[int]{g.join(), g.join(), g.join()}
 		if !g.leave(waiters[leaver]) {
 			t.Fatalf("leave of queued waiter %d: got false", leaver)
 		}
@@ -56,11 +56,11 @@ func TestGateKeepsOrderWhenOneLeaves(t *testing.T) { // I9
 }
 
 func TestGateTellsLeaverThatItWasChosen(t *testing.T) {
-	var g gate
-	admitted, refused := g.join(new(Mutex)), g.join(new(Mutex))
+	var g gate[int]
+	admitted, refused := g.join(), g.join()
 	g.admit()
-	g.refuse(errors.New("no"))
-	for name, w := range map[string]*waiter{"admitted": admitted, "refused": refused} {
+	g.refuse(errors.New("no"), nil)
+	for name, w := range map[string]*waiter[int]{"admitted": admitted, "refused": refused} {
 		if g.leave(w) {
 			t.Errorf("leave of %s waiter: got true, want false", name)
 		}
@@ -68,13 +68,13 @@ func TestGateTellsLeaverThatItWasChosen(t *testing.T) {
 }
 
 func TestGateRefusesEverybody(t *testing.T) {
-	var g gate
+	var g gate[int]
 	reason := errors.New("reason")
-	waiters := []*waiter{g.join(new(Mutex)), g.join(new(Mutex)), g.join(new(Mutex))}
-	g.refuse(reason)
+	waiters := []*waiter[int]{g.join(), g.join(), g.join()}
+	g.refuse(reason, nil)
 	for i, w := range waiters {
-		if !turned(w) || !errors.Is(w.err(), reason) {
-			t.Errorf("waiter %d after refuse: got %v; want %v", i, w.err(), reason)
+		if !turned(w) || !errors.Is(w.refusal, reason) {
+			t.Errorf("waiter %d after refuse: got %v; want %v", i, w.refusal, reason)
 		}
 	}
 	if !g.empty() {
@@ -86,18 +86,18 @@ func TestGateRefusesEverybody(t *testing.T) {
 func TestGateIsAQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var (
-			g     gate
-			model []*waiter
-			out   []*waiter
+			g     gate[int]
+			model []*waiter[int]
+			out   []*waiter[int]
 		)
 		t.Repeat(map[string]func(*rapid.T){
-			"join": func(*rapid.T) { model = append(model, g.join(new(Mutex))) },
+			"join": func(*rapid.T) { model = append(model, g.join()) },
 			"admit": func(t *rapid.T) {
 				if len(model) == 0 {
 					t.Skip("nobody waits")
 				}
 				g.admit()
-				if w := model[0]; w.err() != nil || !turned(w) {
+				if w := model[0]; w.refusal != nil || !turned(w) {
 					t.Fatal("admit did not choose the first")
 				}
 				out, model = append(out, model[0]), model[1:]
@@ -121,16 +121,16 @@ func TestGateIsAQueue(t *testing.T) {
 				}
 			},
 			"refuse": func(t *rapid.T) {
-				g.refuse(errors.New("no"))
+				g.refuse(errors.New("no"), nil)
 				for _, w := range model {
-					if w.err() == nil || !turned(w) {
+					if w.refusal == nil || !turned(w) {
 						t.Fatal("refuse forgot a waiter")
 					}
 				}
 				out, model = append(out, model...), nil
 			},
 			"": func(t *rapid.T) {
-				var queued []*waiter
+				var queued []*waiter[int]
 				for w := g.first; w != nil; w = w.next {
 					queued = append(queued, w)
 				}

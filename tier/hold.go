@@ -1,7 +1,9 @@
 package tier
 
 import (
+	"cmp"
 	"context"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,14 +14,15 @@ import (
 // An ownership is one turn behind the gate. All holds of one call tree share it; the
 // lock goes when the last of them is released.
 type ownership struct {
+	mutex  *Mutex // by way of which it came
 	cohort *cohort
 	grant  second.Grant
-	source source
-	reads  atomic.Bool  // from the beginning, or by now
-	holds  atomic.Int64 // not released yet: those that read, and writeHold for each of the others; 0 is final
-	first  Hold         // kept here to save an allocation
-
-	watched *watched // for the observer; nil if there is none
+	since  time.Duration // on the clock of the leases
+	source source        // beside reads, as there may be very many of these
+	reads  atomic.Bool   // from the beginning, or by now
+	holds  atomic.Int64  // not released yet: those that read, and writeHold for each of the others; 0 is final
+	first  Hold          // kept here to save an allocation
+	watch  *watch        // for the observer; nil if there is none
 }
 
 const writeHold = 1 << 32
@@ -32,13 +35,13 @@ func weight(reads bool) int64 {
 	return writeHold
 }
 
-// begin makes o an ownership of grant, to read or not.
-func (o *ownership) begin(c *cohort, grant second.Grant, reads bool) *ownership {
-	o.cohort, o.grant = c, grant
+// begin gives an ownership its grant and its first hold.
+func (o *ownership) begin(c *cohort, grant second.Grant, now time.Duration, source source) {
+	reads := o.mutex.reads()
+	o.cohort, o.grant, o.since, o.source = c, grant, now, source
 	o.holds.Store(weight(reads))
 	o.reads.Store(reads)
-	o.first.enter(o, reads)
-	return o
+	o.first.own, o.first.shared = o, reads
 }
 
 // reenter adds a hold, unless the last one has been released. Who only reads does not get one to
@@ -53,9 +56,7 @@ func (o *ownership) reenter(reads bool) (*Hold, error) {
 			return nil, ErrUpgrade
 		}
 		if o.holds.CompareAndSwap(n, n+weight(reads)) {
-			hold := new(Hold)
-			hold.enter(o, reads)
-			return hold, nil
+			return &Hold{own: o, shared: reads}, nil
 		}
 	}
 }
@@ -69,27 +70,11 @@ func (o *ownership) count() int {
 // A Hold is one acquisition of a lock. It must be released exactly once. Its methods
 // may be called concurrently.
 type Hold struct {
-	own   *ownership
-	flags atomic.Uint32 // of those below
-
-	mu      sync.Mutex          // guards the field below
-	derived map[any]*derivation // the contexts made by Context that have not ended, by their parents
+	own      *ownership
+	shared   bool // it reads
+	released atomic.Bool
+	work     contexts
 }
-
-const (
-	shared   uint32 = 1 << iota // it reads
-	released                    // for good
-	derives                     // Context has been called
-)
-
-func (h *Hold) enter(own *ownership, reads bool) {
-	h.own = own
-	if reads {
-		h.flags.Store(shared)
-	}
-}
-
-func (h *Hold) is(flag uint32) bool { return h.flags.Load()&flag != 0 }
 
 // Lost returns a channel that is closed when the lock is no longer certain to be ours,
 // before the store can give it to anybody else. If an operator deletes the contender, the
@@ -102,7 +87,7 @@ func (h *Hold) Lost() <-chan struct{} { return h.own.grant.Context().Done() }
 // right from the first instruction of a process that was stopped and continued.
 func (h *Hold) Err() error {
 	err := h.own.grant.Err()
-	if h.is(released) { // asked last: the end of a node that was given up is no loss
+	if h.released.Load() { // asked last: the end of a node that was given up is no loss
 		return ErrReleased
 	}
 	return err
@@ -117,7 +102,7 @@ func (h *Hold) Suspended() bool { return h.Err() == nil && h.own.cohort.registry
 // store answers it moves on, so ask again rather than keep it. It is the zero time once the lock is
 // lost or this hold is released, and always if there is no lease (package dropin).
 func (h *Hold) ValidUntil() time.Time {
-	if h.is(released) {
+	if h.released.Load() {
 		return time.Time{}
 	}
 	return h.own.grant.ValidUntil()
@@ -134,7 +119,7 @@ func (h *Hold) ValidUntil() time.Time {
 func (h *Hold) Token() int64 { return h.own.grant.Token() }
 
 // Shared reports whether the hold is one to read, of an [RWMutex].
-func (h *Hold) Shared() bool { return h.is(shared) }
+func (h *Hold) Shared() bool { return h.shared }
 
 // Contested returns a channel that is closed once another process is known to wait because of this
 // process: for one that can stop early. Goroutines of this process do not count. The first call
@@ -178,26 +163,159 @@ func (h *Hold) Grant() second.Grant { return h.own.grant }
 // lock was ours: if it does not answer, the error says so; and before the lock is handed on
 // within the process, Release waits for the answer, for a second at most.
 func (h *Hold) Release() error {
-	if h.flags.Or(released)&released != 0 {
+	if h.released.Swap(true) {
 		return ErrReleased
 	}
-	if h.is(derives) { // whoever says so later finds that the hold is released
-		h.endDerived()
+	c, life := h.own.cohort, h.own.grant.Context()
+	h.work.end(life)
+	rest := h.own.holds.Add(-weight(h.shared))
+	if rest == 0 {
+		defer c.part()
+		return h.own.watch.release(func() error { return c.release(h.own) })
 	}
-	c := h.own.cohort
-	left := h.own.holds.Add(-weight(h.Shared()))
-	if left == 0 {
-		defer c.registry.part(c)
-		if c.registry.options.observer != nil {
-			return h.own.releaseWatched()
-		}
-		return c.release(h.own)
-	}
-	if left < writeHold && !h.Shared() {
+	if rest < writeHold && !h.shared {
 		c.downgrade(h.own)
 	}
-	if life := h.own.grant.Context(); life.Err() != nil { // reads no clock
-		return context.Cause(life)
+	return context.Cause(life) // reads no clock
+}
+
+// ReleaseAt is Release at t, in the background: the lock has been held for a minimum time, and
+// nobody has to wait for that. Until then the hold goes on, with its contexts; Release ends it
+// earlier. What Release would return at t is dropped.
+//
+// If t has passed it is Release itself, with its errors. Otherwise it returns nil.
+func (h *Hold) ReleaseAt(t time.Time) error {
+	if time.Until(t) > 0 && h.own.cohort.spawn(func() {
+		pause(h.Context(context.Background()), time.Until(t)) // less if it is lost, or released meanwhile
+		h.Release()                                           // also gives a lost contender up
+	}) {
+		return nil
 	}
-	return nil
+	return h.Release() // also if the registry is closed
+}
+
+// pause reports whether ctx has not ended by then.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// An ownerKey is where a context carries the hold of a lock.
+type ownerKey struct {
+	registry *Registry
+	lockKey
+}
+
+// HoldFrom returns the hold of m that ctx carries, as the context of [Mutex.Do] and that of
+// [Hold.Context] do; nil if it carries none, or one that was released. It is not another hold:
+// whoever made it releases it.
+func HoldFrom(ctx context.Context, m *Mutex) *Hold {
+	hold, _ := ctx.Value(m.key).(*Hold)
+	if hold != nil && hold.released.Load() {
+		return nil
+	}
+	return hold
+}
+
+// WithoutHold returns ctx without the holds it carries, for goroutines that are started under a
+// lock and must not share it: with it they wait for the lock like anybody else. Values and
+// cancellation stay; so it ends with the hold, if ctx does.
+func WithoutHold(ctx context.Context) context.Context { return withoutHold{ctx} }
+
+type withoutHold struct{ context.Context }
+
+func (c withoutHold) Value(key any) any {
+	if _, ok := key.(ownerKey); ok {
+		return nil
+	}
+	return c.Context.Value(key)
+}
+
+// Context returns a context for work under the lock, derived from ctx. Acquiring the
+// same lock with it enters again. It is cancelled when the lock is lost, with an error
+// wrapping [ErrLost] as its cause, and when the hold is released, with [ErrReleased]; if
+// that has happened, it is done when Context returns.
+//
+// Derive it from a context that lives as long as the work, not from one whose deadline
+// was meant for the wait. The same ctx gives the same context, so that a hold that lasts
+// may be asked any number of times. What is derived from others is kept until they end or
+// the hold is released.
+func (h *Hold) Context(ctx context.Context) context.Context {
+	return h.work.under(ctx, context.WithValue(ctx, h.own.mutex.key, h), h.own.grant.Context(), h.Err)
+}
+
+// contexts are those for work under a hold, or under permits.
+type contexts struct {
+	mu      sync.Mutex          // guards the field below
+	derived map[any]*derivation // those that have not ended, by their parents
+}
+
+// A derivation is a context for work, and what ties it to what it is for.
+type derivation struct {
+	context context.Context
+	cancel  context.CancelCauseFunc
+	onLoss  func() bool // stops the watching for the loss
+	onEnd   func() bool // stops the watching for the end of the context
+}
+
+// under returns a context that is derived from ctx by way of carrier, and ends with life. It has
+// ended already if err says that there is nothing to work under.
+func (c *contexts) under(ctx, carrier, life context.Context, err func() error) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	over := err()
+	parent := keyOf(ctx)
+	if d := c.derived[parent]; d != nil && over == nil {
+		return d.context
+	}
+	d := new(derivation)
+	d.context, d.cancel = context.WithCancelCause(carrier)
+	if over != nil {
+		d.cancel(over)
+		return d.context
+	}
+	d.onLoss = context.AfterFunc(life, func() { d.cancel(context.Cause(life)) })
+	d.onEnd = context.AfterFunc(d.context, func() { c.forget(parent, d) })
+	if c.derived == nil {
+		c.derived = make(map[any]*derivation)
+	}
+	c.derived[parent] = d
+	return d.context
+}
+
+// keyOf returns what stands for ctx in a map: nearly always ctx itself, but a type of
+// somebody's may not be comparable.
+func keyOf(ctx context.Context) any {
+	if reflect.ValueOf(ctx).Comparable() {
+		return ctx
+	}
+	return new(byte)
+}
+
+// forget drops a context that has ended before what it is for.
+func (c *contexts) forget(parent any, d *derivation) {
+	c.mu.Lock()
+	delete(c.derived, parent)
+	c.mu.Unlock()
+	d.onLoss()
+}
+
+// end follows the release. The cause is a loss that came before, of which the goroutine that tells
+// it may not have got there yet.
+func (c *contexts) end(life context.Context) {
+	c.mu.Lock()
+	derived := c.derived
+	c.derived = nil
+	c.mu.Unlock()
+	for _, d := range derived {
+		d.onLoss()
+		d.onEnd() // nobody has to be told, which would cost a goroutine
+		d.cancel(cmp.Or(context.Cause(life), ErrReleased))
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -13,7 +14,7 @@ import (
 // It is not a sync.Locker: a lock that can fail must be able to say so.
 type Mutex struct {
 	registry *Registry
-	path     string
+	at       lockKey
 	mode     second.Mode
 	options  *options
 	claim    second.Claim
@@ -21,12 +22,30 @@ type Mutex struct {
 	key      any   // an ownerKey
 }
 
+// Mutex returns the lock at path. Options are for what is done by way of this mutex; what they
+// leave open is as in the registry. A Mutex is cheap and need not be closed; all of one path
+// share one gate, and what becomes of the lock at a release goes by the options of the mutex by
+// which the owner came. A path that cannot be a lock, or a wrong option, is reported by the
+// methods of the mutex.
+func (r *Registry) Mutex(path string, opts ...MutexOption) *Mutex {
+	return r.mutex(lockKey{path, exclusive}, second.Exclusive, opts)
+}
+
+func (r *Registry) mutex(at lockKey, mode second.Mode, opts []MutexOption) *Mutex {
+	m := &Mutex{registry: r, at: at, mode: mode, key: ownerKey{r, at}}
+	var own []any
+	if m.options, own, m.invalid = r.options.forMutex(opts); m.invalid != nil {
+		m.invalid = fmt.Errorf("tier: mutex %s: %w", at.path, m.invalid)
+		return m
+	}
+	m.claim, m.invalid = r.second.Claim(at.path, second.Options{Mode: mode, MayLinger: m.options.linger, Own: own})
+	return m
+}
+
 func (m *Mutex) reads() bool { return m.mode == second.Reading }
 
-func (m *Mutex) lockKey() lockKey { return lockKey{m.path, m.mode != second.Exclusive} }
-
 // Path returns the path of the lock.
-func (m *Mutex) Path() string { return m.path }
+func (m *Mutex) Path() string { return m.at.path }
 
 // Acquire waits until the lock is held, ctx is done, or an error occurs that retrying cannot
 // fix (no permission, a path that cannot be used); every waiter of the process then gets that
@@ -55,36 +74,39 @@ func (m *Mutex) TryAcquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "try", (*cohort).try)
 }
 
-func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, context.Context, *Mutex) (*ownership, error)) (*Hold, error) {
+func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, context.Context, *Mutex, time.Duration) (*ownership, error)) (*Hold, error) {
 	if m.invalid != nil {
 		return nil, m.invalid
 	}
 	hold, err := m.reenter(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("tier: %s %s: %w", op, m.path, err)
+		return nil, m.at.failure(op, err)
 	}
 	if hold != nil {
 		return hold, nil
 	}
-	c := m.registry.join(m.lockKey())
-	if c == nil {
-		return nil, fmt.Errorf("tier: %s %s: %w", op, m.path, ErrClosed)
+	r := m.registry
+	c, ok := r.join(m.at, 1).(*cohort)
+	if !ok {
+		return nil, m.at.failure(op, ErrClosed)
 	}
-	if o := m.registry.options.observer; o != nil {
-		return o.acquire(ctx, c, m, op == "acquire", take)
-	}
-	own, err := take(c, ctx, m)
+	begun := r.now()
+	own, err := take(c, ctx, m, begun)
 	if err != nil {
-		m.registry.part(c)
-		return nil, err
+		c.part()
+		return nil, r.failed(ctx, op, m.at.path, begun, err)
 	}
-	return &own.first, nil
+	hold = &own.first
+	if r.options.observer != nil {
+		own.watch = r.watch(ctx, Acquired{Path: m.at.path, Hold: hold, From: sources[own.source]}, begun, own.since, own.grant.Context())
+	}
+	return hold, nil
 }
 
 // reenter returns another hold if ctx carries a live one that lets it, neither hold nor error if
 // there is none.
 func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
-	if outer := m.carried(ctx); outer != nil {
+	if outer := HoldFrom(ctx, m); outer != nil {
 		if err := outer.own.grant.Err(); errors.Is(err, ErrLost) {
 			return nil, err
 		}
@@ -94,19 +116,7 @@ func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 			}
 		}
 	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return nil, nil
-}
-
-// carried returns the hold that ctx carries, nil if there is none or it is released.
-func (m *Mutex) carried(ctx context.Context) *Hold {
-	hold, _ := ctx.Value(m.key).(*Hold)
-	if hold != nil && hold.is(released) {
-		return nil
-	}
-	return hold
+	return nil, context.Cause(ctx)
 }
 
 // Do calls f while it holds the lock. The context of f carries the hold, for [HoldFrom], and is
@@ -122,6 +132,34 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err 
 	return f(hold.Context(ctx))
 }
 
+// Contenders returns the queue of processes for the lock, the holder first. A lock that was
+// never used has none. It waits for a store that cannot be reached until ctx is done; the
+// error then wraps its cause.
+func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
+	if m.invalid != nil {
+		return nil, m.invalid
+	}
+	queue, err := m.claim.Contenders(ctx)
+	var ours HeldLock
+	m.registry.mu.RLock()
+	c, ok := m.registry.stakes[m.at].(*cohort)
+	m.registry.mu.RUnlock()
+	if ok {
+		ours, _ = c.heldLock()
+	}
+	var contenders []Contender
+	for _, q := range queue {
+		c := contender(q)
+		if ours.Token != 0 && ours.Token == c.Token {
+			if c.Lingering = ours.Lingering; !c.Lingering {
+				c.HeldSince = ours.Since
+			}
+		}
+		contenders = append(contenders, c)
+	}
+	return contenders, err
+}
+
 // Revoke asks whoever has the lock to give it up, in this process or another; all of them if they
 // read. It is a request: a program that listens to [Hold.Revoked] may do as it likes, and nothing
 // comes of it if nobody has the lock, or listens. A lock that is only kept ([WithLinger]) goes at once.
@@ -135,3 +173,90 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 	}
 	return m.claim.Revoke(ctx)
 }
+
+// An RWMutex is a reader/writer lock: any number of goroutines and processes may read at the same
+// time, and one writes alone. However many goroutines of a process read, or wait to, the process is
+// one contender in the store. It is safe for concurrent use.
+//
+// Within a process it is phase-fair. Whoever comes waits behind those who wait; when the turn comes
+// it is that of one writer, or of all readers up to the next writer. A reader joins those inside if
+// nobody waits in this process, and no other process has waited for longer than the hand-off budget
+// ([WithHandOff]): then those inside come to an end, and the lock goes on. So readers that overlap
+// without end keep no writer out: in the store it waits, for each process ahead, for the budget and
+// what was begun by then. If a writer is among those who wait in a process, the process
+// queues as a writer for all of them.
+//
+// The lock can be entered again like a [Mutex], in both modes, with two rules. A writer may become
+// a reader: acquire to read with the context of the hold to write, then release the latter. That
+// sends nothing; the process still has the lock as a writer, and lets its own readers in. When
+// readers of another process are next and have waited for the budget (for two if somebody waits
+// here, too), they are let in as well. The context of the hold to write ends with its release, so what
+// is read under needs one of its own: read.Context(ctx), with a ctx that does not come from the writer's.
+// DoRead within Do is no downgrade: until Do returns, the lock is held to write.
+//
+// A reader cannot become the writer: to acquire to write with the context of a hold to read is
+// [ErrUpgrade], at once. With any other context the call waits until all readers have left, and so for
+// itself if it is one of them.
+//
+// A Mutex of the same path is another lock, which excludes this one, also within a process. In
+// ZooKeeper the contenders are those of Curator's InterProcessReadWriteLock; README says who excludes
+// whom.
+//
+// The token of a writer is never lower than that of anybody who had the lock before, nor higher than
+// that of anybody who has it after; to another process it differs. Among readers that overlap, tokens
+// say nothing. So a resource is safe from those who do not know yet that they lost the lock if it
+// refuses a write whose token is lower than the highest it has seen, and a read whose token is
+// lower than the highest it has seen of a writer.
+type RWMutex struct{ writer, reader *Mutex }
+
+// RWMutex returns the reader/writer lock at path. Options are as with [Registry.Mutex], and errors
+// are reported likewise.
+func (r *Registry) RWMutex(path string, opts ...MutexOption) *RWMutex {
+	at := lockKey{path, readWrite}
+	return &RWMutex{r.mutex(at, second.Writing, opts), r.mutex(at, second.Reading, opts)}
+}
+
+// Writer returns the side of the lock that writes, for what takes a [Mutex].
+func (m *RWMutex) Writer() *Mutex { return m.writer }
+
+// Reader returns the side of the lock that reads.
+func (m *RWMutex) Reader() *Mutex { return m.reader }
+
+// Path returns the path of the lock.
+func (m *RWMutex) Path() string { return m.writer.at.path }
+
+// Acquire waits until the lock is held to write; see [Mutex.Acquire].
+func (m *RWMutex) Acquire(ctx context.Context) (*Hold, error) { return m.writer.Acquire(ctx) }
+
+// TryAcquire is Acquire without waiting for others; see [Mutex.TryAcquire].
+func (m *RWMutex) TryAcquire(ctx context.Context) (*Hold, error) { return m.writer.TryAcquire(ctx) }
+
+// AcquireRead waits until the lock is held to read; see [Mutex.Acquire].
+func (m *RWMutex) AcquireRead(ctx context.Context) (*Hold, error) { return m.reader.Acquire(ctx) }
+
+// TryAcquireRead is AcquireRead without waiting for others: it returns [ErrLocked] if somebody
+// has the lock to write, or waits for that; or reads after it wrote, as long as no reader of another
+// process has waited for the budget. Within a process it also does while readers are inside whom nobody
+// may join any more: another process has waited for the budget, or one of them was told that the lock is
+// wanted elsewhere ([Hold.Contested], [Hold.Revoked]).
+func (m *RWMutex) TryAcquireRead(ctx context.Context) (*Hold, error) {
+	return m.reader.TryAcquire(ctx)
+}
+
+// Do calls f while it holds the lock to write; see [Mutex.Do].
+func (m *RWMutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
+	return m.writer.Do(ctx, f)
+}
+
+// DoRead calls f while it holds the lock to read; see [Mutex.Do].
+func (m *RWMutex) DoRead(ctx context.Context, f func(ctx context.Context) error) error {
+	return m.reader.Do(ctx, f)
+}
+
+// Contenders returns the queue of processes; see [Mutex.Contenders].
+func (m *RWMutex) Contenders(ctx context.Context) ([]Contender, error) {
+	return m.writer.Contenders(ctx)
+}
+
+// Revoke asks all who have the lock for it; see [Mutex.Revoke].
+func (m *RWMutex) Revoke(ctx context.Context) error { return m.writer.Revoke(ctx) }

@@ -2,7 +2,10 @@ package tier
 
 import (
 	"context"
+	"errors"
 	"math"
+	"reflect"
+	"runtime"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -14,8 +17,7 @@ import (
 // Each is called outside of all locks, in the goroutine that it is about, unless it says otherwise:
 // one that is slow slows nobody but its caller. That caller may have the lock by then, so
 // Acquired should be quick. They must not acquire or release the lock they are told of, nor wait for another
-// goroutine that closes the registry. A panic is
-// the caller's; a lock that was about to be acquired is given back.
+// goroutine that closes the registry. A panic ends the process, as anywhere: nothing here recovers from it.
 //
 // The context is that of the call of Acquire or TryAcquire. It may have ended. For a trace, the
 // events have what spans need, after the fact: a wait began Waited before At, a hold Held before
@@ -28,38 +30,37 @@ import (
 // Entering again is no event, and neither is the release of any hold but the last. A grant that
 // lingers is not held: its end is no event.
 //
-// All of this goes for permits, of a [Semaphore], as well: those of one Acquire are told together.
+// All of this goes for permits, of a [Semaphore], as well: those of one Acquire are told together. What
+// an event is about is its Hold or its Permits; the other one is nil.
 type Observer struct {
 	// Waiting tells once of a wait, for a lock or permits, that takes longer than WaitingAfter, by
 	// default a second.
 	Waiting      func(ctx context.Context, w Wait)
 	WaitingAfter time.Duration
-	// Acquired tells that a lock is held, before Acquire or TryAcquire returns.
+	// Acquired tells that a lock is held, or permits, before Acquire or TryAcquire returns.
 	Acquired func(ctx context.Context, a Acquired)
 	// Failed tells that a wait ended without the lock, or the permits. A TryAcquire does not wait: that it finds a
 	// lock taken, or fails, is for its caller alone.
 	Failed func(ctx context.Context, f Failed)
-	// Lost tells that a lock was lost while it was held, as soon as that is known, in a goroutine of
+	// Lost tells that a lock, or one of the permits, was lost while it was held, as soon as that is known, in a goroutine of
 	// its own, or, if only the release finds out, there. Until it returns, Release does not.
 	Lost func(ctx context.Context, l Lost)
-	// Released tells that the last hold of an ownership was released, before Release returns.
+	// Released tells that the last hold of an ownership was released, or permits, before Release returns.
 	Released func(ctx context.Context, r Released)
-	// What Acquired, Lost and Released are for a lock.
-	PermitsAcquired func(ctx context.Context, a PermitsAcquired)
-	PermitsLost     func(ctx context.Context, l PermitsLost)
-	PermitsReleased func(ctx context.Context, r PermitsReleased)
 	// Connection tells first how the connection to the store stands, then how that changes; all
 	// from one goroutine. What changes during a call is told as one change. Over a connection made
 	// elsewhere (package dropin) it is not known.
 	Connection func(c Connection)
 }
 
-// Acquired is what an observer is told of a lock that was acquired.
+// Acquired is what an observer is told of a lock, or permits, that were acquired.
 type Acquired struct {
-	Hold   *Hold // identifies the hold in what is told later; not to be released
-	At     time.Time
-	Waited time.Duration
-	From   Source
+	Path    string
+	Hold    *Hold    // identifies the hold in what is told later; not to be released
+	Permits *Permits // likewise
+	At      time.Time
+	Waited  time.Duration
+	From    Source // "" for permits
 }
 
 // Failed is what an observer is told of a wait that ended without the lock, or the permits.
@@ -70,39 +71,20 @@ type Failed struct {
 	Err    error // what Acquire returns
 }
 
-// Lost is what an observer is told of a hold that was lost.
+// Lost is what an observer is told of a hold that was lost, or of permits of which one was.
 type Lost struct {
-	Hold  *Hold
-	At    time.Time
-	Err   error // wraps [ErrLost]
-	Cause LossCause
-}
-
-// Released is what an observer is told of a hold that is over.
-type Released struct {
-	Hold *Hold
-	At   time.Time // when Release was called
-	Held time.Duration
-	Err  error // what Release returns
-}
-
-// PermitsAcquired is what an observer is told of permits that were acquired.
-type PermitsAcquired struct {
-	Permits *Permits // identifies them in what is told later; not to be released
-	At      time.Time
-	Waited  time.Duration
-}
-
-// PermitsLost is what an observer is told of permits of which one was lost.
-type PermitsLost struct {
+	Path    string
+	Hold    *Hold
 	Permits *Permits
 	At      time.Time
 	Err     error // wraps [ErrLost]
 	Cause   LossCause
 }
 
-// PermitsReleased is what an observer is told of permits that were released.
-type PermitsReleased struct {
+// Released is what an observer is told of a hold that is over, or of permits that were released.
+type Released struct {
+	Path    string
+	Hold    *Hold
 	Permits *Permits
 	At      time.Time // when Release was called
 	Held    time.Duration
@@ -146,11 +128,6 @@ func (o Observer) and(p Observer) Observer {
 		Failed:       inTurn(o.Failed, p.Failed),
 		Lost:         inTurn(o.Lost, p.Lost),
 		Released:     inTurn(o.Released, p.Released),
-
-		PermitsAcquired: inTurn(o.PermitsAcquired, p.PermitsAcquired),
-		PermitsLost:     inTurn(o.PermitsLost, p.PermitsLost),
-		PermitsReleased: inTurn(o.PermitsReleased, p.PermitsReleased),
-
 		Connection: func(c Connection) {
 			for _, tell := range []func(Connection){o.Connection, p.Connection} {
 				if tell != nil {
@@ -183,4 +160,125 @@ func (o Observer) waitingAfter() time.Duration {
 		return time.Second
 	}
 	return o.WaitingAfter
+}
+
+// follow has the observer told of the connection.
+func (o *Observer) follow(t second.Tier) {
+	if o != nil && o.Connection != nil {
+		t.Notify(func(c second.Connection) {
+			tell(func() { o.Connection(Connection{State: ConnectionState(c.State), Away: c.Away, Err: c.Err}) })
+		})
+	}
+}
+
+// tell calls an observer in a goroutine whose end Close waits for.
+//
+//go:noinline
+func tell(f func()) { f() }
+
+var tellName = runtime.FuncForPC(reflect.ValueOf(tell).Pointer()).Name()
+
+// telling reports whether an observer calls, in such a goroutine. Only the stack knows: what an observer is
+// told need not carry anything to Close.
+func telling() bool {
+	callers := make([]uintptr, 64)
+	n := runtime.Callers(0, callers)
+	for ; n == len(callers); n = runtime.Callers(0, callers) {
+		callers = make([]uintptr, 2*len(callers))
+	}
+	frames := runtime.CallersFrames(callers[:n])
+	for {
+		frame, more := frames.Next()
+		if frame.Function == tellName || !more {
+			return frame.Function == tellName
+		}
+	}
+}
+
+// alarm tells when a wait that begins now is long.
+func (o *Observer) alarm() (long <-chan time.Time, stop func()) {
+	if o == nil || o.Waiting == nil {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(o.waitingAfter())
+	return timer.C, func() { timer.Stop() }
+}
+
+// failed returns err, and tells of it unless it is that of a try.
+func (r *Registry) failed(ctx context.Context, op, path string, begun time.Duration, err error) error {
+	if o := r.options.observer; o != nil && o.Failed != nil && op == "acquire" {
+		now := r.now()
+		o.Failed(ctx, Failed{Path: path, At: r.at(now), Waited: now - begun, Err: err})
+	}
+	return err
+}
+
+// A watch is what is kept of a hold, or of permits, for the observer.
+type watch struct {
+	Acquired
+	registry *Registry
+	ctx      context.Context       // of its acquisition
+	since    time.Duration         // on the clock of the leases
+	stop     func() (stopped bool) // watching for its loss; nil if nobody does
+	told     chan struct{}         // closed when its loss has been told
+}
+
+// watch tells of what was acquired, and has the loss told that ends life, at once. When the registry is
+// closed already, the release tells it.
+func (r *Registry) watch(ctx context.Context, a Acquired, begun, since time.Duration, life context.Context) *watch {
+	o := r.options.observer
+	a.At, a.Waited = r.at(since), since-begun
+	w := &watch{Acquired: a, registry: r, ctx: ctx, since: since}
+	if o.Acquired != nil {
+		o.Acquired(ctx, a)
+	}
+	if o.Lost != nil && r.begin() {
+		w.told = make(chan struct{})
+		w.stop = context.AfterFunc(life, func() {
+			defer r.tasks.Done()
+			defer close(w.told)
+			tell(func() { w.lost(context.Cause(life)) })
+		})
+	}
+	return w
+}
+
+// begin counts a task that Close waits for, unless the registry is closed.
+func (r *Registry) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.tasks.Add(1)
+	}
+	return !r.closed
+}
+
+func (w *watch) lost(err error) {
+	r := w.registry
+	r.options.observer.Lost(w.ctx, Lost{w.Path, w.Hold, w.Permits, r.at(r.now()), err, LossCause(second.CauseOf(err))})
+}
+
+// release releases, and tells of it, if anybody is to be told.
+func (w *watch) release(release func() error) error {
+	if w == nil {
+		return release()
+	}
+	r, o := w.registry, w.registry.options.observer
+	now := r.now()
+	// Before the release: what becomes of a grant that is handed on is no loss of this hold.
+	untold := w.stop == nil || w.stop()
+	if untold && w.stop != nil {
+		r.tasks.Done()
+	}
+	err := release()
+	switch {
+	case !untold:
+		<-w.told
+	case o.Lost != nil && errors.Is(err, ErrLost):
+		w.lost(err)
+	}
+	if o.Released != nil {
+		o.Released(w.ctx, Released{w.Path, w.Hold, w.Permits, r.at(now), now - w.since, err})
+	}
+	return err
 }

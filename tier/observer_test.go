@@ -295,41 +295,6 @@ func TestObserverThatBlocksHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
-func TestPanicOfAnObserverLeavesNoLock(t *testing.T) {
-	for _, panics := range []string{"waiting", "acquired"} {
-		t.Run(panics, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *memory.Server) {
-				armed := true
-				hurt := func(what string) {
-					if armed && what == panics {
-						armed = false
-						panic("observer")
-					}
-				}
-				locks := observed(t, s, tier.Observer{
-					Waiting:  func(context.Context, tier.Wait) { hurt("waiting") },
-					Acquired: func(context.Context, tier.Acquired) { hurt("acquired") },
-				})
-				theirs := acquire(t, process(t, s).Mutex("/locks/a"))
-				time.AfterFunc(2*time.Second, func() { theirs.Release() })
-				mu := locks.Mutex("/locks/a")
-				func() {
-					defer func() {
-						if recover() == nil {
-							t.Error("no panic came through")
-						}
-					}()
-					mu.Acquire(soon(t))
-				}()
-				release(t, acquire(t, mu))
-				if n := locks.Stats().Waiters; n != 0 {
-					t.Errorf("%d waiters left", n)
-				}
-			})
-		})
-	}
-}
-
 func TestObserverIsForARegistry(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		if _, err := process(t, s).Mutex("/locks/a", tier.WithObserver(tier.Observer{})).TryAcquire(t.Context()); err == nil {

@@ -3,13 +3,16 @@ package tier
 import (
 	"errors"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // Whoever re-enters while the last hold is being released is too late: the node is on
 // its way.
 func TestOwnershipThatHasEndedIsNotReentered(t *testing.T) {
 	for _, reads := range []bool{false, true} {
-		own := new(ownership).begin(nil, nil, reads)
+		own := &ownership{mutex: &Mutex{mode: map[bool]second.Mode{true: second.Reading}[reads]}}
+		own.begin(nil, nil, 0, found)
 		if hold, err := own.reenter(reads); hold == nil || err != nil {
 			t.Fatalf("reenter of a live ownership: got %v, %v", hold, err)
 		}
@@ -22,7 +25,8 @@ func TestOwnershipThatHasEndedIsNotReentered(t *testing.T) {
 
 // A writer may read, and write again as long as it still does.
 func TestOwnershipThatOnlyReadsIsNotToWrite(t *testing.T) {
-	own := new(ownership).begin(nil, nil, false)
+	own := &ownership{mutex: new(Mutex)}
+	own.begin(nil, nil, 0, found)
 	own.reenter(true)
 	if hold, err := own.reenter(false); hold == nil || hold.Shared() || err != nil {
 		t.Errorf("reenter to write of an ownership that writes: got %v, %v", hold, err)

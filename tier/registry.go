@@ -1,9 +1,15 @@
 package tier
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -13,17 +19,17 @@ import (
 // process and store: another one competes with the first like another process. It is safe
 // for concurrent use.
 type Registry struct {
-	second  second.Tier
-	options *options
-	start   time.Time // of the clock of the leases
+	second   second.Tier
+	options  *options
+	start    time.Time   // of the clock of the leases
+	draining atomic.Bool // nobody new is let in
 
 	mu      sync.RWMutex // guards the fields below; taken last
-	cohorts map[lockKey]*cohort
-	pools   map[string]*pool
+	stakes  map[lockKey]stake
 	past    Stats // of cohorts that are gone
 	closed  bool
-	drained chan struct{}  // closed when there are no cohorts; nil before Shutdown
-	tasks   sync.WaitGroup // goroutines of the cohorts
+	drained chan struct{}  // closed when Shutdown has found no stakes, or the last one has gone
+	tasks   sync.WaitGroup // goroutines of the stakes
 }
 
 // New returns a registry over a second tier, for packages such as tierlock and etcdlock. The
@@ -34,7 +40,7 @@ func New(t second.Tier, opts ...Option) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{second: t, options: &o, start: time.Now().Add(-t.Now()), cohorts: make(map[lockKey]*cohort), pools: make(map[string]*pool)}
+	r := &Registry{second: t, options: &o, start: time.Now().Add(-t.Now()), stakes: make(map[lockKey]stake), drained: make(chan struct{})}
 	r.past.Losses = make(map[LossCause]int64)
 	o.observer.follow(t)
 	return r, nil
@@ -50,7 +56,7 @@ func (r *Registry) at(now time.Duration) time.Time { return r.start.Add(now) }
 // store cannot be reached they go when the session times out. Every hold is lost, and whoever
 // waits gets [ErrClosed]. It leaves no goroutine and may be called again.
 //
-// Close waits until the [Observer] has been told of all losses. Called by an observer's Lost, PermitsLost or
+// Close waits until the [Observer] has been told of all losses. Called by an observer's Lost or
 // Connection it returns at once, and the rest is done in the background.
 func (r *Registry) Close() error {
 	r.mu.Lock()
@@ -75,10 +81,10 @@ func (r *Registry) close() error {
 // lost, for as long as their lease runs. Of a store that can be reached and grants nothing it
 // returns a [*QuarantineError].
 func (r *Registry) Err() error {
-	r.mu.Lock()
-	refusing := r.closed || r.draining()
-	r.mu.Unlock()
-	if refusing {
+	r.mu.RLock()
+	closed := r.closed
+	r.mu.RUnlock()
+	if closed || r.draining.Load() {
 		return ErrClosed
 	}
 	if err := r.second.Err(); err != nil {
@@ -101,108 +107,169 @@ func (r *Registry) taken() error {
 // Done returns a channel that is closed when the registry is.
 func (r *Registry) Done() <-chan struct{} { return r.second.Done() }
 
-// Mutex returns the lock at path. Options are for what is done by way of this mutex; what they
-// leave open is as in the registry. A Mutex is cheap and need not be closed; all of one path
-// share one gate, and what becomes of the lock at a release goes by the options of the mutex by
-// which the owner came. A path that cannot be a lock, or a wrong option, is reported by the
-// methods of the mutex.
-func (r *Registry) Mutex(path string, opts ...MutexOption) *Mutex {
-	return r.mutex(path, second.Exclusive, opts)
-}
-
-func (r *Registry) mutex(path string, mode second.Mode, opts []MutexOption) *Mutex {
-	m := &Mutex{registry: r, path: path, mode: mode}
-	m.key = ownerKey{r, m.lockKey()}
-	var own []any
-	if m.options, own, m.invalid = r.options.forMutex(opts); m.invalid != nil {
-		m.invalid = fmt.Errorf("tier: mutex %s: %w", path, m.invalid)
-		return m
+// Shutdown ends the work of the registry in good order: whoever waits and whoever comes gets
+// [ErrClosed]; owners may finish, and enter again with the contexts of their holds; when the last
+// hold is released, the registry is closed.
+//
+// Owners are not told. End first what holds a lock until it is told to end, such as a campaign of
+// package election.
+//
+// If ctx ends first, the registry is closed all the same and the holds that are left are lost; the
+// error then wraps the cause of ctx and names their locks. Call it once; Close may be called at any
+// time.
+func (r *Registry) Shutdown(ctx context.Context) error {
+	r.drain()
+	var err error
+	select {
+	case <-r.drained:
+	case <-r.second.Done():
+	case <-ctx.Done():
+		err = fmt.Errorf("tier: shutdown: still in use: %s: %w", strings.Join(r.paths(), ", "), context.Cause(ctx))
 	}
-	m.claim, m.invalid = r.second.Claim(path, second.Options{Mode: mode, MayLinger: m.options.linger, Own: own})
-	return m
+	return cmp.Or(err, r.Close())
 }
 
-// join returns the cohort of a lock, which stays until as many calls of part; nil if there is to
-// be nothing new.
-func (r *Registry) join(key lockKey) *cohort {
-	if c := r.joinPresent(key); c != nil {
-		return c
+// drain turns everybody away who has no hold.
+func (r *Registry) drain() {
+	if r.draining.Swap(true) {
+		return
+	}
+	for _, s := range r.all() {
+		s.drain()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.draining() {
-		return nil
-	}
-	c := r.cohorts[key]
-	if c == nil {
-		c = &cohort{registry: r, key: key}
-		r.cohorts[key] = c
-	}
-	c.members.Add(1)
-	return c
+	r.noteDrainedLocked()
 }
 
-// joinPresent joins a cohort that is there, as on a lock that many want; else it returns nil.
-func (r *Registry) joinPresent(key lockKey) *cohort {
+// noteDrainedLocked is called when there may be no stakes any more.
+func (r *Registry) noteDrainedLocked() {
+	if r.draining.Load() && len(r.stakes) == 0 {
+		select {
+		case <-r.drained:
+		default:
+			close(r.drained)
+		}
+	}
+}
+
+func (r *Registry) all() []stake {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	c := r.cohorts[key]
-	if c == nil || r.draining() {
-		return nil
-	}
-	c.members.Add(1)
-	return c
+	return slices.Collect(maps.Values(r.stakes))
 }
 
-// spawn runs f for c, which stays until f ends. It reports false when the registry is
+// paths returns those of the locks and semaphores that somebody still has a stake in.
+func (r *Registry) paths() (paths []string) {
+	for _, s := range r.all() {
+		paths = append(paths, s.base().key.path)
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// A stake is what this process has at one path: a cohort for a lock, a pool for permits.
+type stake interface {
+	base() *members
+	drain()       // turns away those who wait
+	addTo(*Stats) // adds what it counts
+}
+
+// A lockKey tells the stakes of a registry apart: one path can be that of a mutex and of a
+// reader/writer lock, which exclude each other like locks of two processes.
+type lockKey struct {
+	path string
+	kind kind
+}
+
+type kind int8
+
+const (
+	exclusive kind = iota
+	readWrite
+	counting
+)
+
+// members are the callers, holders and tasks of a stake, which goes with the last of them.
+type members struct {
+	registry *Registry
+	key      lockKey
+	number   atomic.Int64 // the first one comes, and the last one goes, under registry.mu
+}
+
+func (m *members) base() *members { return m }
+
+// failure wraps an error that does not come from the second tier and so names no path yet.
+func (k lockKey) failure(op string, err error) error {
+	return fmt.Errorf("tier: %s %s: %w", op, k.path, err)
+}
+
+// join returns a stake, which stays until as many calls of part; nil if there is to be nothing new.
+func (r *Registry) join(key lockKey, permits int) stake {
+	if s := r.joinPresent(key); s != nil {
+		return s
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.draining.Load() {
+		return nil
+	}
+	s := r.stakes[key]
+	if s == nil {
+		if key.kind == counting {
+			s = &pool{members: members{registry: r, key: key}, permits: permits}
+		} else {
+			s = &cohort{members: members{registry: r, key: key}}
+		}
+		r.stakes[key] = s
+	}
+	s.base().number.Add(1)
+	return s
+}
+
+// joinPresent joins a stake that is there, as of a lock that many want; else it returns nil.
+func (r *Registry) joinPresent(key lockKey) stake {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	s := r.stakes[key]
+	if s == nil || r.draining.Load() {
+		return nil
+	}
+	s.base().number.Add(1)
+	return s
+}
+
+// spawn runs f as a task, of which Close waits for the end. It reports false when the registry is
 // closed.
-func (r *Registry) spawn(c *cohort, f func()) bool {
+func (m *members) spawn(f func()) bool {
+	r := m.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return false
 	}
-	c.members.Add(1)
+	m.number.Add(1)
 	r.tasks.Go(func() {
-		defer r.part(c)
+		defer m.part()
 		f()
 	})
 	return true
 }
 
-// begin counts a task that Close waits for, unless the registry is closed.
-func (r *Registry) begin() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.closed {
-		r.tasks.Add(1)
-	}
-	return !r.closed
-}
-
-func (r *Registry) part(c *cohort) {
-	for n := c.members.Load(); n > 1; n = c.members.Load() {
-		if c.members.CompareAndSwap(n, n-1) {
+func (m *members) part() {
+	for n := m.number.Load(); n > 1; n = m.number.Load() {
+		if m.number.CompareAndSwap(n, n-1) {
 			return
 		}
 	}
+	r := m.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.members.Add(-1) == 0 {
-		delete(r.cohorts, c.key)
-		r.past.add(&c.tally) // nobody counts there any more
-		r.noteDrained()
+	if m.number.Add(-1) == 0 {
+		if c, ok := r.stakes[m.key].(*cohort); ok {
+			r.past.sum(&c.tally) // nobody counts there any more
+		}
+		delete(r.stakes, m.key)
+		r.noteDrainedLocked()
 	}
-}
-
-// heldLock returns what this process has of a lock, the zero HeldLock if it is nothing.
-func (r *Registry) heldLock(key lockKey) HeldLock {
-	r.mu.Lock()
-	c := r.cohorts[key]
-	r.mu.Unlock()
-	if c == nil {
-		return HeldLock{}
-	}
-	l, _ := c.heldLock()
-	return l
 }

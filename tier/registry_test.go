@@ -33,7 +33,7 @@ func TestUsedPathsLeaveNothingBehind(t *testing.T) { // I10
 		}
 		wg.Wait()
 		synctest.Wait()
-		if n := tier.Cohorts(locks); n != 0 {
+		if n := tier.Stakes(locks); n != 0 {
 			t.Errorf("%d entries in the registry after the last release, want 0", n)
 		}
 		if n := srv.Watches(); n != 0 {
@@ -55,7 +55,7 @@ func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 		entries := func(want int, when string) {
 			t.Helper()
 			synctest.Wait()
-			if n := tier.Cohorts(locks); n != want {
+			if n := tier.Stakes(locks); n != want {
 				t.Errorf("%d entries %s, want %d", n, when, want)
 			}
 		}

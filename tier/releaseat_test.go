@@ -68,7 +68,7 @@ func TestReleaseEndsAReleaseAt(t *testing.T) {
 		}
 		release(t, early)
 		synctest.Wait()
-		if left := tier.Cohorts(locks); left != 0 {
+		if left := tier.Stakes(locks); left != 0 {
 			t.Errorf("%d paths in use after the release, want none", left)
 		}
 		later := acquire(t, mu)

@@ -111,15 +111,14 @@ func TestStatsCountPermits(t *testing.T) {
 // permitObserver writes down what becomes of permits.
 func (d *diary) permitObserver() tier.Observer {
 	o := d.observer()
-	o.Acquired, o.Lost, o.Released, o.Connection = nil, nil, nil, nil
+	o.Connection = nil
 	o.Waiting = func(ctx context.Context, w tier.Wait) {
 		d.note(ctx, time.Now(), "waits %v for %d ahead %d", w.Waited, w.Permits, w.Position)
 	}
-	o.PermitsAcquired = func(ctx context.Context, a tier.PermitsAcquired) {
+	o.Acquired = func(ctx context.Context, a tier.Acquired) {
 		d.note(ctx, a.At, "acquired %d after %v", a.Permits.Count(), a.Waited)
 	}
-	o.PermitsLost = func(ctx context.Context, l tier.PermitsLost) { d.note(ctx, l.At, "lost by %s", l.Cause) }
-	o.PermitsReleased = func(ctx context.Context, r tier.PermitsReleased) {
+	o.Released = func(ctx context.Context, r tier.Released) {
 		d.note(ctx, r.At, "released %d after %v lost %t", r.Permits.Count(), r.Held, errors.Is(r.Err, tier.ErrLost))
 	}
 	return o
@@ -134,14 +133,10 @@ func permitsOf(t *testing.T, s *tier.Semaphore, name string, k int) *tier.Permit
 	return permits
 }
 
-// Nothing of a lock is told, for which functions of an observer rely on a Hold.
 func TestObserverIsToldOfPermits(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		d := new(diary)
-		o := d.permitObserver()
-		o.Acquired = func(context.Context, tier.Acquired) { t.Error("told of a lock") }
-		o.Released = func(context.Context, tier.Released) { t.Error("told of the release of a lock") }
-		s := observed(t, srv, o, tier.WithHandOff(time.Hour)).Semaphore(pool, 3)
+		s := observed(t, srv, d.permitObserver(), tier.WithHandOff(time.Hour)).Semaphore(pool, 3)
 		two := permitsOf(t, s, "A", 2)
 		d.want(t, "A acquired 2 after 0s")
 		b := ask(caller(t, "B"), s, 3).waits(t)
@@ -225,7 +220,7 @@ func TestReleaseOfPermitsAndCloseWaitUntilTheObserverKnowsOfTheLoss(t *testing.T
 		t.Run(end, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *memory.Server) {
 				told := 0 // the detector sees to it that the test waits
-				locks := observed(t, srv, tier.Observer{PermitsLost: func(context.Context, tier.PermitsLost) {
+				locks := observed(t, srv, tier.Observer{Lost: func(context.Context, tier.Lost) {
 					time.Sleep(time.Minute)
 					told++
 				}})
@@ -242,40 +237,6 @@ func TestReleaseOfPermitsAndCloseWaitUntilTheObserverKnowsOfTheLoss(t *testing.T
 					t.Errorf("told %d times, want once before the end of %s", told, end)
 				}
 				permits.Release()
-			})
-		})
-	}
-}
-
-func TestPanicOfAnObserverLeavesNoPermits(t *testing.T) {
-	for _, panics := range []string{"waiting", "acquired"} {
-		t.Run(panics, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *memory.Server) {
-				armed := true
-				hurt := func(what string) {
-					if armed && what == panics {
-						armed = false
-						panic("observer")
-					}
-				}
-				locks := observed(t, srv, tier.Observer{
-					Waiting:         func(context.Context, tier.Wait) { hurt("waiting") },
-					PermitsAcquired: func(context.Context, tier.PermitsAcquired) { hurt("acquired") },
-				})
-				theirs := take(t, process(t, srv).Semaphore(pool, 1), 1)
-				time.AfterFunc(2*time.Second, func() { theirs.Release() })
-				s := locks.Semaphore(pool, 1)
-				func() {
-					defer func() {
-						if recover() == nil {
-							t.Error("no panic came through")
-						}
-					}()
-					s.Acquire(soon(t), 1)
-				}()
-				giveBack(t, take(t, s, 1))
-				wantStats(t, "after all", locks, tier.Stats{})
-				wantNothing(t, srv, locks)
 			})
 		})
 	}

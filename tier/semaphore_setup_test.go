@@ -126,7 +126,7 @@ func wantNothing(t *testing.T, s *memory.Server, locks ...*tier.Registry) {
 		t.Errorf("left: %v", left)
 	}
 	for i, r := range locks {
-		if n := tier.Pools(r); n != 0 {
+		if n := tier.Stakes(r); n != 0 {
 			t.Errorf("registry %d knows of %d pools", i, n)
 		}
 	}
@@ -166,7 +166,7 @@ func zkWantNothing(t *testing.T, srv *zktest.Server, locks ...*tier.Registry) {
 		}
 	}
 	for i, r := range locks {
-		if n := tier.Pools(r); n != 0 {
+		if n := tier.Stakes(r); n != 0 {
 			t.Errorf("registry %d knows of %d pools", i, n)
 		}
 	}

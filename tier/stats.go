@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -34,7 +32,7 @@ type Stats struct {
 	Losses map[LossCause]int64
 
 	WaitTime time.Duration // of all waits, those included that go on or were in vain
-	HoldTime time.Duration // of all holds, those included that go on
+	HoldTime time.Duration // for which locks were held, those included that still are; however many read at a time
 }
 
 // A LossCause says how a lock was lost.
@@ -87,8 +85,6 @@ type tally struct {
 	came         [len(sources)]int64
 	waited, held time.Duration
 	losses       map[LossCause]int64 // nil before the first
-	slipping     sync.RWMutex        // shared by those who slip out, while number and sum do not fit
-	read         atomic.Int64        // a part of held, of those who slipped out
 }
 
 func (t *tally) lose(cause LossCause) {
@@ -98,19 +94,8 @@ func (t *tally) lose(cause LossCause) {
 	t.losses[cause]++
 }
 
-// slipOut takes one who leaves now from a number of readers. It reports false if that has changed.
-func (t *tally) slipOut(readers *atomic.Int64, number int64, now time.Duration) bool {
-	t.slipping.RLock()
-	defer t.slipping.RUnlock()
-	if !readers.CompareAndSwap(number, number-1) {
-		return false
-	}
-	t.read.Add(int64(now))
-	return true
-}
-
-// add adds what a cohort has counted.
-func (s *Stats) add(t *tally) {
+// sum adds what a cohort has counted.
+func (s *Stats) sum(t *tally) {
 	s.Found += t.came[found]
 	s.HandOvers += t.came[handOver]
 	s.HandOffs += t.came[handOff]
@@ -118,7 +103,7 @@ func (s *Stats) add(t *tally) {
 	s.Joins += t.came[join]
 	s.Acquisitions = s.Found + s.HandOvers + s.HandOffs + s.Resumptions + s.Joins
 	s.WaitTime += t.waited
-	s.HoldTime += t.held + time.Duration(t.read.Load())
+	s.HoldTime += t.held
 	for cause, n := range t.losses {
 		s.Losses[cause] += n
 	}
@@ -127,43 +112,15 @@ func (s *Stats) add(t *tally) {
 // Stats returns figures of all locks and semaphores of the registry. It asks nobody, and is not a snapshot of one
 // instant.
 func (r *Registry) Stats() Stats {
-	r.mu.Lock()
+	r.mu.RLock()
 	s := r.past
 	s.Losses = maps.Clone(s.Losses)
-	cohorts, pools := slices.Collect(maps.Values(r.cohorts)), slices.Collect(maps.Values(r.pools))
-	r.mu.Unlock()
-	for _, c := range cohorts {
-		c.addTo(&s)
-	}
-	for _, p := range pools {
-		p.addTo(&s)
+	stakes := slices.Collect(maps.Values(r.stakes))
+	r.mu.RUnlock()
+	for _, one := range stakes {
+		one.addTo(&s)
 	}
 	return s
-}
-
-func (p *pool) addTo(s *Stats) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.Permits += p.taken
-	s.PermitWaiters += p.queue.Len()
-}
-
-func (c *cohort) addTo(s *Stats) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tally.slipping.Lock()
-	defer c.tally.slipping.Unlock()
-	s.add(&c.tally)
-	s.Waiters += c.gate.waiting
-	now := c.registry.now()
-	s.WaitTime += time.Duration(c.gate.waiting) * now
-	switch c.state {
-	case held:
-		s.Holds++
-		s.HoldTime += now * time.Duration(max(1, c.readers.Load()))
-	case lingering:
-		s.Lingering++
-	}
 }
 
 // A HeldLock is one that this process has.
@@ -179,27 +136,14 @@ type HeldLock struct {
 // Holds returns the locks that this process has, in order of their paths. Permits of semaphores are
 // not among them.
 func (r *Registry) Holds() []HeldLock {
-	r.mu.Lock()
-	cohorts := slices.Collect(maps.Values(r.cohorts))
-	r.mu.Unlock()
 	var locks []HeldLock
-	for _, c := range cohorts {
-		if l, ok := c.heldLock(); ok {
-			locks = append(locks, l)
+	for _, s := range r.all() {
+		if c, ok := s.(*cohort); ok {
+			if l, ok := c.heldLock(); ok {
+				locks = append(locks, l)
+			}
 		}
 	}
 	slices.SortFunc(locks, func(a, b HeldLock) int { return cmp.Compare(a.Path, b.Path) })
 	return locks
-}
-
-func (c *cohort) heldLock() (l HeldLock, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state != held && c.state != lingering {
-		return HeldLock{}, false
-	}
-	return HeldLock{
-		Path: c.key.path, Token: c.grant.Token(), Since: c.registry.at(c.since),
-		Readers: int(c.readers.Load()), Waiters: c.gate.waiting, Lingering: c.state == lingering,
-	}, true
 }

@@ -100,7 +100,6 @@ func New(opts ...Option) (*Telemetry, error) {
 func (t *Telemetry) Observer() tier.Observer {
 	return tier.Observer{
 		Acquired: t.acquired, Failed: t.failed, Lost: t.lost, Released: t.released,
-		PermitsAcquired: t.permitsAcquired, PermitsLost: t.permitsLost, PermitsReleased: t.permitsReleased,
 		Connection: func(c tier.Connection) { t.connected.Store(c.State == tier.Connected) },
 	}
 }
@@ -158,7 +157,11 @@ func (t *Telemetry) zero(ctx context.Context) {
 }
 
 func (t *Telemetry) acquired(ctx context.Context, a tier.Acquired) {
-	path := a.Hold.Path()
+	if a.Permits != nil {
+		t.permitsAcquired(ctx, a)
+		return
+	}
+	path := a.Path
 	t.waits.Record(ctx, a.Waited.Seconds(), metric.WithAttributes(t.pattern(path), source(a.From)))
 	if a.From != tier.Resumption {
 		span := t.begin(ctx, "tierlock wait", path, a.At.Add(-a.Waited), token(a.Hold), source(a.From))
@@ -176,12 +179,16 @@ func (t *Telemetry) failed(ctx context.Context, f tier.Failed) {
 }
 
 func (t *Telemetry) lost(ctx context.Context, l tier.Lost) {
-	t.losses.Add(ctx, 1, metric.WithAttributes(t.pattern(l.Hold.Path()), lossCause(l.Cause)))
+	t.losses.Add(ctx, 1, metric.WithAttributes(t.pattern(l.Path), lossCause(l.Cause)))
 }
 
 func (t *Telemetry) released(ctx context.Context, r tier.Released) {
-	t.holds.Record(ctx, r.Held.Seconds(), metric.WithAttributes(t.pattern(r.Hold.Path())))
-	t.held(ctx, r.Hold.Path(), r.At, r.Held, r.Err, token(r.Hold))
+	if r.Permits != nil {
+		t.permitsReleased(ctx, r)
+		return
+	}
+	t.holds.Record(ctx, r.Held.Seconds(), metric.WithAttributes(t.pattern(r.Path)))
+	t.held(ctx, r.Path, r.At, r.Held, r.Err, token(r.Hold))
 }
 
 // held makes the span of a hold, or of permits, that was released then.

@@ -13,20 +13,16 @@ import (
 // fromPermits stands for the source of permits.
 const fromPermits tier.Source = "permits"
 
-func (t *Telemetry) permitsAcquired(ctx context.Context, a tier.PermitsAcquired) {
-	path, number := a.Permits.Path(), a.Permits.Count()
+func (t *Telemetry) permitsAcquired(ctx context.Context, a tier.Acquired) {
+	path, number := a.Path, a.Permits.Count()
 	t.waits.Record(ctx, a.Waited.Seconds(), metric.WithAttributes(t.pattern(path), source(fromPermits)))
 	t.permits.Add(ctx, int64(number), metric.WithAttributes(t.pattern(path)))
 	span := t.begin(ctx, "tierlock wait", path, a.At.Add(-a.Waited), token(a.Permits), count(a.Permits), source(fromPermits))
 	span.End(trace.WithTimestamp(a.At))
 }
 
-func (t *Telemetry) permitsLost(ctx context.Context, l tier.PermitsLost) {
-	t.losses.Add(ctx, 1, metric.WithAttributes(t.pattern(l.Permits.Path()), lossCause(l.Cause)))
-}
-
-func (t *Telemetry) permitsReleased(ctx context.Context, r tier.PermitsReleased) {
-	path := r.Permits.Path()
+func (t *Telemetry) permitsReleased(ctx context.Context, r tier.Released) {
+	path := r.Path
 	t.permits.Add(ctx, -int64(r.Permits.Count()), metric.WithAttributes(t.pattern(path)))
 	t.held(ctx, path, r.At, r.Held, r.Err, token(r.Permits), count(r.Permits))
 }

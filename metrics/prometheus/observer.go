@@ -18,27 +18,26 @@ func (m *Metrics) Observer() tier.Observer {
 	return tier.Observer{
 		Waiting: func(_ context.Context, w tier.Wait) { m.long.WithLabelValues(m.patterns.Of(w.Path)).Inc() },
 		Acquired: func(_ context.Context, a tier.Acquired) {
-			m.wait.WithLabelValues(m.patterns.Of(a.Hold.Path()), string(a.From)).Observe(a.Waited.Seconds())
+			path, from := m.patterns.Of(a.Path), string(a.From)
+			if a.Permits != nil {
+				from = permits
+				m.permits.WithLabelValues(path).Add(float64(a.Permits.Count()))
+			}
+			m.wait.WithLabelValues(path, from).Observe(a.Waited.Seconds())
 		},
 		Failed: func(_ context.Context, f tier.Failed) {
 			m.wait.WithLabelValues(m.patterns.Of(f.Path), failed).Observe(f.Waited.Seconds())
 		},
 		Lost: func(_ context.Context, l tier.Lost) {
-			m.losses.WithLabelValues(m.patterns.Of(l.Hold.Path()), string(l.Cause)).Inc()
+			m.losses.WithLabelValues(m.patterns.Of(l.Path), string(l.Cause)).Inc()
 		},
 		Released: func(_ context.Context, r tier.Released) {
-			m.hold.WithLabelValues(m.patterns.Of(r.Hold.Path())).Observe(r.Held.Seconds())
-		},
-		PermitsAcquired: func(_ context.Context, a tier.PermitsAcquired) {
-			path := m.patterns.Of(a.Permits.Path())
-			m.wait.WithLabelValues(path, permits).Observe(a.Waited.Seconds())
-			m.permits.WithLabelValues(path).Add(float64(a.Permits.Count()))
-		},
-		PermitsLost: func(_ context.Context, l tier.PermitsLost) {
-			m.losses.WithLabelValues(m.patterns.Of(l.Permits.Path()), string(l.Cause)).Inc()
-		},
-		PermitsReleased: func(_ context.Context, r tier.PermitsReleased) {
-			m.permits.WithLabelValues(m.patterns.Of(r.Permits.Path())).Sub(float64(r.Permits.Count()))
+			path := m.patterns.Of(r.Path)
+			if r.Permits != nil {
+				m.permits.WithLabelValues(path).Sub(float64(r.Permits.Count()))
+			} else {
+				m.hold.WithLabelValues(path).Observe(r.Held.Seconds())
+			}
 		},
 		Connection: m.follow,
 	}

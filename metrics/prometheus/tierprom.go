@@ -87,7 +87,7 @@ func New(paths ...string) (*Metrics, error) {
 	m.kept = desc("tierlock_lingering", "Locks that are kept though nobody holds them.")
 	m.waiting = desc("tierlock_waiters", "Goroutines that wait for a lock.")
 	m.permitWaiting = desc("tierlock_permit_waiters", "Goroutines that wait for permits of a semaphore.")
-	m.held = desc("tierlock_held_seconds_total", "Time of all holds, those included that go on.")
+	m.held = desc("tierlock_held_seconds_total", "Time for which locks were held, those included that still are; however many read at a time.")
 	m.waited = desc("tierlock_waited_seconds_total", "Time of all waits, those included that go on.")
 	m.begin()
 	return m, nil

@@ -1,0 +1,280 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// Errors are wrapped; test for these with errors.Is. They are the same on every store, whose own
+// error is wrapped beside them where there is one.
+var (
+	// ErrLocked is returned by TryAcquire when somebody else has the lock or waits for it, or the store
+	// grants none: see [QuarantineError].
+	ErrLocked = second.ErrLocked
+	// ErrLost says that the lock was lost while it was held. It is final for that hold.
+	ErrLost = second.ErrLost
+	// ErrReleased says that the hold was released before.
+	ErrReleased = second.ErrReleased
+	// ErrClosed says that the registry is closed, or is being shut down.
+	ErrClosed = second.ErrClosed
+	// ErrUpgrade says that the lock was asked for to write with the context of a hold that reads.
+	// Two that did so would wait for each other.
+	ErrUpgrade = errors.New("a reader cannot become the writer: release the hold first")
+	// ErrPermits says that a semaphore has another number of permits than the one it was asked for.
+	ErrPermits = second.ErrPermits
+	// ErrUnknown says that the outcome of a guarded write is unknown: it may have taken effect, or may yet,
+	// but never after the lock went to another process. So it is on every store, with tierlock.Multi,
+	// etcdlock.Txn, pglock.Tx and redislock.Eval, when the answer is lost or the context ends first, whose
+	// cause is wrapped as well. A write that was refused is not unknown, and one that was refused because
+	// the lock was lost wraps [ErrLost] alone.
+	ErrUnknown = second.ErrUnknown
+	// ErrWaitLimit says that the lock could not be had within the limit of [WithMaxWait].
+	ErrWaitLimit = errors.New("wait limit reached")
+)
+
+// A QuarantineError says that the store grants no lock to anybody up to a time, its field Until, and why, its
+// field Reason. A server that began anew, or took over from another one, may not know all who were granted a lock
+// before: so it waits until they have lost it, for as long as the longest lease lasts. Locks that it knows to be
+// held stay so. PostgreSQL and Redis have such times, ZooKeeper and etcd none.
+//
+// Get at it with errors.As, as a *QuarantineError, in the error of TryAcquire, which wraps [ErrLocked] as well, in
+// that of [Registry.Err], and in a [*WaitError], which has it as a field, too.
+type QuarantineError = second.QuarantineError
+
+// A door is what is behind a gate: a cohort or a pool.
+type door[S any] interface {
+	wait(ctx context.Context, w *waiter[S], begun time.Duration) Wait
+	withdraw(w *waiter[S])
+}
+
+// await returns when the waiter is chosen; or else with why not, after which nothing is left of it.
+func await[S any](ctx context.Context, r *Registry, d door[S], w *waiter[S], limit, begun time.Duration) error {
+	if limit > 0 {
+		limited, cancel := context.WithTimeoutCause(ctx, limit, ErrWaitLimit)
+		defer cancel()
+		ctx = limited
+	}
+	long, stop := r.options.observer.alarm()
+	defer stop()
+	for {
+		var cause error
+		select {
+		case <-w.turn:
+			if errors.Is(w.refusal, ErrClosed) {
+				return &WaitError{d.wait(ctx, w, begun), ErrClosed}
+			}
+			return w.refusal
+		case <-long:
+			r.options.observer.Waiting(ctx, d.wait(ctx, w, begun))
+			continue
+		case <-ctx.Done():
+			cause = context.Cause(ctx)
+		case <-r.second.Done():
+			cause = ErrClosed
+		}
+		wait := d.wait(ctx, w, begun)
+		d.withdraw(w)
+		if problem := r.second.Err(); problem != nil && !errors.Is(cause, problem) {
+			cause = fmt.Errorf("%w: %w", cause, problem)
+		}
+		return &WaitError{wait, wait.Quarantine.Explain(cause)}
+	}
+}
+
+// A Wait is one for a lock, or for permits, with what this process knows of who is in the way. It knows what it
+// has read to queue, and asks for nothing more.
+type Wait struct {
+	Path   string
+	Waited time.Duration
+
+	// Here is the hold of this process, nil if it does not have the lock.
+	Here *Here
+
+	// Else, how many processes are ahead in the queue of the store, and the one right ahead, as far
+	// as its contender tells. Zero if this process has yet to see the queue, or has the lock.
+	Position   int
+	Ahead      Contender
+	AheadHolds bool // nobody is ahead of that one, and there is no quarantine
+
+	// Quarantine says that the store grants the lock to nobody as yet, nil if it does.
+	Quarantine *QuarantineError
+
+	// Of a wait for permits: how many it is for, how many this process has, and whether it is first in
+	// the queue, so that too few are free. Whoever is ahead waits for permits, too: those who have them
+	// do not queue.
+	Permits int
+	Taken   int
+	First   bool
+}
+
+// Here is the hold in the way of a wait in the same process.
+type Here struct {
+	Since time.Time
+	Token int64
+	Holds int // that were not released: more than one if the owner has entered again, or several read
+
+	// Carried reports that the context of the call carries a hold of it that was released, so that
+	// it is another one of the same call tree that was not. Else the owner is another goroutine,
+	// or the caller, who has not passed the context of its hold on.
+	Carried bool
+}
+
+// A WaitError is what [Mutex.Acquire] returns when a wait ended without the lock: because its
+// context did, or its limit was reached, or the registry was closed. Get at it with errors.As, as
+// a *WaitError; it wraps the cause.
+type WaitError struct {
+	Wait
+	Err error // why the wait ended
+}
+
+func (e *WaitError) Unwrap() error { return e.Err }
+
+func (e *WaitError) Error() string {
+	waited := e.Waited.Round(time.Millisecond).String()
+	if e.Permits > 0 {
+		waited += " for " + permitsOf(e.Permits)
+	}
+	text := fmt.Sprintf("tier: acquire %s: waited %s: %v", e.Path, waited, e.Err)
+	if who := e.obstacle(); who != "" {
+		text += "; " + who
+	}
+	return text
+}
+
+// obstacle says who is in the way, "" if that is not known.
+func (w Wait) obstacle() string {
+	switch {
+	case w.Permits > 0:
+		return w.shortage()
+	case w.Here != nil:
+		return w.Here.owner()
+	case w.AheadHolds:
+		return w.Ahead.who() + " has the lock" + w.Ahead.since()
+	case w.Position > 0:
+		return w.queue()
+	}
+	return ""
+}
+
+// queue says who is ahead of those that do not have the lock.
+func (w Wait) queue() string {
+	if w.Position == 1 {
+		return w.Ahead.who() + " is ahead" + w.Ahead.since()
+	}
+	return fmt.Sprintf("%d processes are ahead, of which the last is %s%s", w.Position, w.Ahead.who(), w.Ahead.since())
+}
+
+// shortage is the obstacle to permits.
+func (w Wait) shortage() string {
+	var who []string
+	switch {
+	case w.First:
+		who = append(who, "this process is first in the queue, and too few are free: see Contenders")
+	case w.Position > 0:
+		who = append(who, w.queue())
+	}
+	if w.Taken > 0 {
+		who = append(who, "this process has "+permitsOf(w.Taken))
+	}
+	return strings.Join(who, "; ")
+}
+
+func permitsOf(n int) string {
+	if n == 1 {
+		return "1 permit"
+	}
+	return fmt.Sprintf("%d permits", n)
+}
+
+// stand takes what the store has told of the place in the queue. Before it has, a quarantine is known all the same.
+func (w *Wait) stand(s second.Standing, t second.Tier) {
+	if s.Ahead == 0 && s.Quarantine == nil {
+		s.Quarantine = t.Quarantine()
+	}
+	w.Position, w.Ahead, w.AheadHolds = s.Ahead, contender(s.Nearest), s.Ahead == 1 && s.Quarantine == nil
+	w.Quarantine = s.Quarantine
+}
+
+// owner says whose hold it is.
+func (h *Here) owner() string {
+	if h.Carried {
+		return fmt.Sprintf("this process has the lock, since %s: the hold in the context of this call was released, and %d that entered again not yet",
+			stamp(h.Since), h.Holds)
+	}
+	return "another goroutine of this process has the lock, since " + stamp(h.Since) +
+		"; or the caller has, and did not pass the context of its hold"
+}
+
+// who names the process in words.
+func (c Contender) who() string {
+	switch {
+	case c.PID != 0 && c.Label != "":
+		return fmt.Sprintf("process %d on %s (%s)", c.PID, c.Host, c.Label)
+	case c.PID != 0:
+		return fmt.Sprintf("process %d on %s", c.PID, c.Host)
+	case c.ID != "":
+		return "contender " + c.ID
+	}
+	return "another process"
+}
+
+// since says from when on it has been in the queue, for the end of a clause.
+func (c Contender) since() string {
+	if c.Since.IsZero() {
+		return ""
+	}
+	return ", in the queue since " + stamp(c.Since)
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// A Contender is one process in the queue for a lock, or one that has permits of a semaphore. What
+// the store does not tell, or only to those with more permissions, is zero.
+type Contender struct {
+	ID    string    // its name in the queue, such as that of the node in ZooKeeper
+	Token int64     // fencing token it has as holder
+	Since time.Time // when it queued, by ZooKeeper's clock; on etcd, by that of its process
+
+	// HeldSince is when the present hold began, if it is one of this process; else zero, as only
+	// its process knows. Since says nothing of it: a process keeps its place in the queue while it
+	// hands the lock on among its goroutines, so a contender that is old may well be in use for
+	// many short holds, and healthy.
+	HeldSince time.Time
+
+	// What the process says of itself; zero for those of other libraries. Of a text, the ID included, the first 256 bytes
+	// count, "…" stands for more, and what is not plainly printed is spelled out, such as \n and \u202e.
+	Host  string
+	PID   int
+	Label string
+
+	// Linger is for how long the process may keep the lock while nobody holds it. Lingering
+	// reports that it does so now, which only that process knows: others see false.
+	Linger    time.Duration
+	Lingering bool
+	// Shared says that it reads, of an [RWMutex]: those that do and have only such before them have
+	// the lock together. However many goroutines of a process read, it is one contender.
+	Shared bool
+	// Asked says that it was asked for the lock, with [Mutex.Revoke], or with Curator's Revoker: nothing
+	// is known then of what its process says of itself.
+	Asked bool
+
+	// Quarantined says that it is first, and does not have the lock yet: see [QuarantineError].
+	Quarantined bool
+
+	// Permits is how many it has of a semaphore: 0 for one in the queue.
+	Permits int
+	// Of is how many permits there are, 0 if the path does not say.
+	Of int
+}
+
+func contender(q second.Contender) Contender {
+	return Contender{
+		ID: q.ID, Token: q.Token, Since: q.Since, Host: q.Host, PID: q.PID, Label: q.Label, Linger: q.Linger,
+		Shared: q.Shared, Asked: q.Asked, Quarantined: q.Quarantined, Permits: q.Permits, Of: q.Of,
+	}
+}
