@@ -23,6 +23,7 @@ type Server struct {
 	script atomic.Pointer[func(process string, c queue.Command) Fault]
 	frozen atomic.Pointer[chan struct{}] // closed by the thaw; nil while it answers
 	writes atomic.Int64
+	dialed atomic.Int64 // processes
 
 	mu       sync.Mutex          // guards the fields below
 	revision int64               // grows with each change, and each look
@@ -113,6 +114,7 @@ type Process struct {
 	lease  time.Duration
 	cut    atomic.Bool
 	hook   atomic.Pointer[func(queue.Record) (lose bool)]
+	number int64 // of all that were dialed
 	names  atomic.Int64
 }
 
@@ -121,7 +123,7 @@ type store struct{ *Process }
 
 // Dial returns the tier of a process, of which the store keeps what it has for so long.
 func (s *Server) Dial(name string, lease time.Duration, record func(queue.Record)) *Process {
-	p := &Process{server: s, name: name, lease: lease}
+	p := &Process{server: s, name: name, number: s.dialed.Add(1), lease: lease}
 	p.Tier = queue.New(queue.Config{
 		Package: "memory", Store: "memory", TTL: lease, Logger: slog.New(slog.DiscardHandler), Record: record,
 		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" },
@@ -200,7 +202,7 @@ func (p store) carry(c queue.Command, answers chan<- queue.Answer) {
 }
 
 func (p store) Name(string) string {
-	return fmt.Sprintf("%s.%d", p.name, p.names.Add(1))
+	return fmt.Sprintf("%d.%d", p.number, p.names.Add(1))
 }
 
 func (p store) Close() {}
@@ -274,7 +276,7 @@ func (s *Server) changeLocked(path string, f func(i int, q *place)) {
 }
 
 func (s *Server) openLocked(p *Process) (name string) {
-	x := &session{name: fmt.Sprintf("%s/%d", p.name, p.names.Add(1)), process: p}
+	x := &session{name: fmt.Sprintf("%d/%d", p.number, p.names.Add(1)), process: p}
 	x.expiry = time.AfterFunc(p.lease, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
