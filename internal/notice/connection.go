@@ -20,18 +20,21 @@ import (
 // What changes while somebody is being told is told as one change: that bounds the log of a
 // connection that keeps breaking, and a slow listener holds nobody up.
 type Connection struct {
-	config  Config
-	begun   time.Time
-	changed mutexbool.Bool
-
+	config     Config
+	changed    mutexbool.Bool
 	quarantine atomic.Pointer[second.QuarantineError] // the last one; nil before the first
 
 	mu     sync.Mutex // guards the fields below
 	now    state
 	notify func(second.Connection) // nil if nobody asked
 	fresh  bool                    // and has been told nothing so far
-	warned time.Time               // the end of the quarantine that the log was last warned of
-	news   bool                    // it is yet to be
+
+	// What Run has told.
+	told     state
+	session  string    // under which it was connected last, "" before the first
+	warnings int       // about the present outage
+	due      time.Time // when the next one is, if ever
+	returned time.Time // when a return was logged last
 }
 
 // A Config is what there is to know of a store.
@@ -48,6 +51,8 @@ type state struct {
 	reached bool   // the store answers
 	session string // "" while there is none
 	since   time.Time
+
+	quarantine time.Time // until then, at least; the zero time before the first
 }
 
 func (s state) is() second.ConnectionState {
@@ -62,8 +67,8 @@ func (s state) is() second.ConnectionState {
 
 // NewConnection returns one that is yet to be made.
 func NewConnection(c Config) *Connection {
-	now := time.Now()
-	return &Connection{config: c, begun: now, now: state{since: now}}
+	begun := state{since: time.Now()}
+	return &Connection{config: c, now: begun, told: begun}
 }
 
 // Reach says whether the store answers.
@@ -108,37 +113,132 @@ func (c *Connection) Notify(f func(second.Connection)) {
 	c.changed.Set()
 }
 
-func (c *Connection) look() (now state, notify func(second.Connection), fresh bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fresh, c.fresh = c.fresh, false
-	return c.now, c.notify, fresh
+// Quarantine says that for so much longer the store grants nothing to anybody, as it has answered to what was sent
+// at a time. The answer may have been on its way for long: that it ends later than was known is certain only if it
+// does so counted from when that was sent.
+func (c *Connection) Quarantine(left time.Duration, sent time.Time, reason string) {
+	if left <= 0 {
+		return
+	}
+	q := &second.QuarantineError{Until: time.Now().Add(left), Reason: reason}
+	c.change(func(s *state) {
+		if known := c.quarantine.Load(); known == nil || q.Until.After(known.Until) {
+			c.quarantine.Store(q)
+		}
+		if sent.Add(left).After(s.quarantine.Add(time.Second)) {
+			s.quarantine = q.Until
+		}
+	})
+}
+
+// Quarantined returns the quarantine, nil if there is none.
+func (c *Connection) Quarantined() *second.QuarantineError {
+	if q := c.quarantine.Load(); q != nil && time.Now().Before(q.Until) {
+		return q
+	}
+	return nil
 }
 
 // Run tells what becomes known until ctx is done.
 func (c *Connection) Run(ctx context.Context) {
-	r := &report{Connection: c, told: state{since: c.begun}}
-	alarm := time.NewTimer(r.next())
-	defer alarm.Stop()
 	for ctx.Err() == nil {
 		c.changed.Clear() // before the look: what comes later ends the wait
-		c.warnOfQuarantine()
-		if r.tell(); r.told.is() == second.Connected {
-			alarm.Stop()
-		} else if r.warnings == 0 {
-			alarm.Reset(max(0, time.Until(r.told.since.Add(r.next()))))
+		c.tell()
+		var alarm <-chan time.Time
+		if !c.due.IsZero() {
+			alarm = time.After(time.Until(c.due))
 		}
 		select {
 		case <-c.changed.C():
-		case <-alarm.C:
+		case <-alarm:
 			if !c.changed.IsSet() {
-				r.warn()
-			}
-			if d := r.next(); d > 0 {
-				alarm.Reset(d)
+				c.warn()
 			}
 		case <-ctx.Done():
-			return
 		}
 	}
+}
+
+// tell tells how the present state differs from what was told.
+func (c *Connection) tell() {
+	c.mu.Lock()
+	before, now, notify, fresh := c.told, c.now, c.notify, c.fresh
+	c.told, c.fresh = now, false
+	c.mu.Unlock()
+	if q := c.quarantine.Load(); now.quarantine != before.quarantine {
+		c.config.Logger.Warn(c.config.Package+": "+q.Error(), "until", q.Until)
+	}
+	var news []second.Connection
+	was, is, same := before.is(), now.is(), now.session == c.session
+	if before.session != "" && now.session != before.session {
+		c.config.Logger.Warn(c.config.Package+": session expired", "session", before.session)
+		news = append(news, second.Connection{State: second.Expired})
+	}
+	switch {
+	case is == second.Connected && (was != second.Connected || !same):
+		var away time.Duration // none if there is another session at once
+		if was != second.Connected {
+			away = now.since.Sub(before.since)
+		}
+		c.logReturn(now.session, away)
+		c.session, c.warnings, c.due = now.session, 0, time.Time{}
+		news = append(news, second.Connection{State: second.Connected, Away: away})
+	case is == second.Suspended && was == second.Connected && same:
+		news = append(news, second.Connection{State: second.Suspended, Err: c.config.Why()})
+	}
+	if is != second.Connected && c.warnings == 0 {
+		c.due = now.since.Add(c.patience())
+	}
+	if fresh {
+		news = []second.Connection{{State: is, Err: c.config.Why()}}
+	}
+	for _, n := range news {
+		if notify != nil {
+			notify(n)
+		}
+	}
+}
+
+const (
+	firstWarning = 3 * time.Second // about a connection that cannot be made at all
+	rarest       = 5 * time.Minute // such warnings
+)
+
+// patience is after how long an outage is worth a warning.
+func (c *Connection) patience() time.Duration {
+	if c.session == "" {
+		return firstWarning
+	}
+	return c.config.Patience()
+}
+
+// warn warns of an outage, once. Where there never was a connection somebody waits for it, who may wait for ever: that is
+// repeated, ever more rarely.
+func (c *Connection) warn() {
+	text := c.config.Package + ": the connection to " + c.config.Store + " is away"
+	c.warnings++
+	c.due = time.Time{}
+	if c.session == "" {
+		text = c.config.Package + ": still no connection to " + c.config.Store
+		c.due = time.Now().Add(min(firstWarning<<min(c.warnings, 10), rarest))
+	}
+	c.config.Logger.Warn(text, "since", c.told.since, "for", time.Since(c.told.since), "err", c.config.Why())
+}
+
+// logReturn logs the return of the connection. Of one that comes and goes not each return is logged.
+func (c *Connection) logReturn(session string, away time.Duration) {
+	level, text, warned := slog.LevelInfo, "connected", c.warnings > 0
+	switch {
+	case c.session == "" && !warned:
+		level = slog.LevelDebug
+	case c.session == "":
+	case session != c.session:
+		text = "new session"
+	case !warned && time.Since(c.returned) < c.config.Patience():
+		return
+	default:
+		text = "connected again"
+	}
+	c.returned = time.Now()
+	c.config.Logger.Log(context.Background(), level, c.config.Package+": "+text, "session", session, "away", away)
 }

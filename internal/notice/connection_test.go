@@ -1,0 +1,78 @@
+package notice
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/logtest"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// Somebody waits for the first connection. An outage that lasts is warned of once, and one that does not is not.
+func TestWhatIsLoggedOfAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, logger := logtest.New(slog.LevelInfo)
+		c := NewConnection(Config{Logger: logger, Package: "storelock", Store: "Store",
+			Why: func() error { return errors.New("why") }, Patience: func() time.Duration { return time.Minute }})
+		go c.Run(t.Context())
+		want := func(level slog.Level, text string, times int) {
+			t.Helper()
+			synctest.Wait()
+			if lines := log.Lines(level, text); len(lines) != times {
+				t.Errorf("%q logged %d times, want %d:\n%s", text, len(lines), times, log)
+			}
+		}
+		for after, times := range map[time.Duration]int{3*time.Second - 1: 0, 3 * time.Second: 1, 9 * time.Second: 2, time.Hour: 17} {
+			time.AfterFunc(after, func() { want(slog.LevelWarn, "storelock: still no connection to Store", times) })
+		}
+		time.Sleep(time.Hour + 1)
+		c.Reach(true)
+		c.Begin("1")
+		want(slog.LevelInfo, "connected", 1)
+		for range 3 {
+			c.Reach(false)
+			time.Sleep(time.Minute - 1)
+			c.Reach(true)
+			synctest.Wait()
+		}
+		want(slog.LevelInfo, "connected again", 1) // the others soon after a return that was logged
+		want(slog.LevelWarn, "is away", 0)
+		c.Reach(false)
+		time.Sleep(time.Hour)
+		want(slog.LevelWarn, "is away", 1)
+		c.End("1")
+		c.Reach(true)
+		c.Begin("2")
+		want(slog.LevelWarn, "session expired", 1)
+		want(slog.LevelInfo, "new session", 1)
+	})
+}
+
+func TestWhoAsksIsToldHowItStandsAndThenOfEachChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, logger := logtest.New(slog.LevelInfo)
+		c := NewConnection(Config{Logger: logger, Why: func() error { return nil }, Patience: func() time.Duration { return time.Minute }})
+		go c.Run(t.Context())
+		var told []second.ConnectionState
+		c.Reach(true)
+		synctest.Wait()
+		c.Notify(func(n second.Connection) { told = append(told, n.State) })
+		for _, change := range []func(){
+			func() { c.Begin("1") }, func() { c.Reach(false) }, func() { c.Reach(true) }, func() { c.Begin("2") },
+			func() { c.End("1") }, func() { c.Reach(false) }, func() { c.End("2") }, func() { c.Reach(true) },
+		} {
+			synctest.Wait()
+			change()
+		}
+		synctest.Wait()
+		if want := []second.ConnectionState{
+			second.Expired, second.Connected, second.Suspended, second.Connected, second.Expired, second.Connected, second.Suspended, second.Expired,
+		}; !slices.Equal(told, want) {
+			t.Errorf("told %v, want %v", told, want)
+		}
+	})
+}
