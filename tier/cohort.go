@@ -47,10 +47,6 @@ const (
 	leaving                 // the grant is being given up, and nobody has the turn
 )
 
-func (s state) String() string {
-	return [...]string{"idle", "requesting", "held", "lingering", "leaving"}[s]
-}
-
 // enter waits at the gate until its turn comes with the grant, or ctx is done.
 func (c *cohort) enter(ctx context.Context, lock *Mutex, begun time.Duration) (*ownership, error) {
 	c.mu.Lock()
@@ -263,7 +259,8 @@ func (c *cohort) passOnLocked(grant second.Grant, source source) {
 			return
 		}
 	}
-	c.leaveLocked()
+	c.state = leaving
+	c.forgetLocked()
 	if !c.spawn(func() {
 		grant.Release() // if it does not go at once, that is the second tier's business
 		c.free()
@@ -315,12 +312,6 @@ func (c *cohort) disownLocked(own *ownership, now time.Duration) (others bool) {
 	}
 	c.tally.held += now
 	return false
-}
-
-// leaveLocked is called before the grant is given up.
-func (c *cohort) leaveLocked() {
-	c.state = leaving
-	c.forgetLocked()
 }
 
 // forgetLocked ends what is done for a grant that this process is to keep no longer.
@@ -379,7 +370,8 @@ func (c *cohort) release(own *ownership) error {
 			return c.noteLoss(grant.AwaitRelease())
 		}
 	}
-	c.leaveLocked()
+	c.state = leaving
+	c.forgetLocked()
 	c.mu.Unlock()
 	err := c.noteLoss(grant.Release())
 	c.free()
@@ -569,13 +561,16 @@ func (c *cohort) admitReadersLocked(now time.Duration) {
 func (c *cohort) reading() bool { return c.readers.Load() > 0 }
 
 // slipOut ends an ownership that reads unless it is the last one, and returns why the lock was not
-// ours up to then. It takes no mutex: many who were let in together leave together. The grant stays
-// while it counts.
+// ours up to then; without a lease only the store can tell. It takes no mutex: many who were let in
+// together leave together. The grant stays while it counts.
 func (c *cohort) slipOut(own *ownership) (loss error, out bool) {
 	if !own.reads.Load() || c.readers.Load() == 1 {
 		return nil, false
 	}
-	loss = own.standing()
+	loss = own.grant.Err()
+	if loss == nil && !own.grant.Leased() && !own.grant.Confirm() {
+		loss = errors.New("not known whether the lock was ours to the end")
+	}
 	for n := c.readers.Load(); n > 1; n = c.readers.Load() {
 		if c.readers.CompareAndSwap(n, n-1) {
 			return loss, true
@@ -584,24 +579,9 @@ func (c *cohort) slipOut(own *ownership) (loss error, out bool) {
 	return nil, false
 }
 
-// standing returns why the lock is not ours. Without a lease only the store can tell.
-func (o *ownership) standing() error {
-	err := o.grant.Err()
-	if err == nil && !o.grant.Leased() && !o.grant.Confirm() {
-		err = errors.New("not known whether the lock was ours to the end")
-	}
-	return err
-}
-
-// downgrade follows the release of the last hold to write of an ownership that has others, to read.
-// While a guarded write is not answered nobody is let in, who would see it come.
-func (c *cohort) downgrade(own *ownership) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.downgradeLocked(own)
-}
-
-// downgradeLocked is also called when somebody comes, if the owner was not let be a reader yet.
+// downgradeLocked follows the release of the last hold to write of an ownership that has others, to read.
+// While a guarded write is not answered nobody is let in, who would see it come; so it is called again
+// when somebody comes.
 func (c *cohort) downgradeLocked(own *ownership) {
 	if own == nil || own != c.owner || own.holds.Load() >= writeHold || !own.grant.Idle() {
 		return
@@ -660,7 +640,13 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 		case c.gate.empty() || extended:
 			c.sharing.begun = true
 			c.mu.Unlock()
-			c.share(ctx, grant)
+			err := grant.Share(ctx)
+			c.mu.Lock()
+			if err == nil && ctx.Err() == nil && c.state == held {
+				c.admitReadersLocked(c.registry.now())
+				c.expectHandOffLocked()
+			}
+			c.mu.Unlock()
 			return
 		default:
 			left, extended = budget, true
@@ -669,17 +655,6 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 		if !pause(ctx, left) {
 			return
 		}
-	}
-}
-
-// share lets readers of other processes in beside those of this one.
-func (c *cohort) share(ctx context.Context, grant second.Grant) {
-	err := grant.Share(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err == nil && ctx.Err() == nil && c.state == held {
-		c.admitReadersLocked(c.registry.now())
-		c.expectHandOffLocked()
 	}
 }
 

@@ -174,7 +174,9 @@ func (h *Hold) Release() error {
 		return h.own.watch.release(func() error { return c.release(h.own) })
 	}
 	if rest < writeHold && !h.shared {
-		c.downgrade(h.own)
+		c.mu.Lock()
+		c.downgradeLocked(h.own)
+		c.mu.Unlock()
 	}
 	return context.Cause(life) // reads no clock
 }

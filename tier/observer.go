@@ -1,11 +1,11 @@
 package tier
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
-	"reflect"
-	"runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -176,24 +176,9 @@ func (o *Observer) follow(t second.Tier) {
 //go:noinline
 func tell(f func()) { f() }
 
-var tellName = runtime.FuncForPC(reflect.ValueOf(tell).Pointer()).Name()
-
 // telling reports whether an observer calls, in such a goroutine. Only the stack knows: what an observer is
 // told need not carry anything to Close.
-func telling() bool {
-	callers := make([]uintptr, 64)
-	n := runtime.Callers(0, callers)
-	for ; n == len(callers); n = runtime.Callers(0, callers) {
-		callers = make([]uintptr, 2*len(callers))
-	}
-	frames := runtime.CallersFrames(callers[:n])
-	for {
-		frame, more := frames.Next()
-		if frame.Function == tellName || !more {
-			return frame.Function == tellName
-		}
-	}
-}
+func telling() bool { return bytes.Contains(debug.Stack(), []byte("/tier.tell(")) }
 
 // alarm tells when a wait that begins now is long.
 func (o *Observer) alarm() (long <-chan time.Time, stop func()) {

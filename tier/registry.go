@@ -62,17 +62,15 @@ func (r *Registry) Close() error {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
+	end := func() error {
+		defer r.tasks.Wait()
+		return r.second.Close()
+	}
 	if telling() {
-		go r.close()
+		go end()
 		return nil
 	}
-	return r.close()
-}
-
-func (r *Registry) close() error {
-	err := r.second.Close()
-	r.tasks.Wait()
-	return err
+	return end()
 }
 
 // Err returns nil while the store can be reached as far as this process knows, and otherwise why

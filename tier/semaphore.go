@@ -93,22 +93,10 @@ func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
 func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permits, error) {
 	permits, err := s.take(ctx, "try", k, (*pool).try)
 	if errors.Is(err, ErrLocked) {
-		err = &tooFewError{s.at.path, k}
+		err = fmt.Errorf("tier: try %s: fewer than %s free, or somebody waits: %w", s.at.path, permitsOf(k), ErrLocked)
 	}
 	return permits, err
 }
-
-// A tooFewError is [ErrLocked] in the words of a semaphore.
-type tooFewError struct {
-	path string
-	k    int
-}
-
-func (e *tooFewError) Error() string {
-	return fmt.Sprintf("tier: try %s: fewer than %s free, or somebody waits", e.path, permitsOf(e.k))
-}
-
-func (e *tooFewError) Unwrap() error { return ErrLocked }
 
 func (s *Semaphore) take(ctx context.Context, op string, k int, take func(*pool, context.Context, *Semaphore, int, time.Duration) (*Permits, error)) (*Permits, error) {
 	if s.invalid != nil {
