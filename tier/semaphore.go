@@ -93,10 +93,15 @@ func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
 func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permits, error) {
 	permits, err := s.take(ctx, "try", k, (*pool).try)
 	if errors.Is(err, ErrLocked) {
-		err = fmt.Errorf("tier: try %s: fewer than %s free, or somebody waits: %w", s.at.path, permitsOf(k), ErrLocked)
+		err = tooFew{s.at.failure("try", fmt.Errorf("fewer than %s free, or somebody waits", permitsOf(k)))}
 	}
 	return permits, err
 }
+
+// tooFew is [ErrLocked] in the words of a semaphore.
+type tooFew struct{ error }
+
+func (tooFew) Unwrap() error { return ErrLocked }
 
 func (s *Semaphore) take(ctx context.Context, op string, k int, take func(*pool, context.Context, *Semaphore, int, time.Duration) (*Permits, error)) (*Permits, error) {
 	if s.invalid != nil {
