@@ -1,9 +1,9 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -78,22 +78,12 @@ import (
 //
 // There are no semaphores, which [New] has: the error wraps [errors.ErrUnsupported].
 func NewAdvisory(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
-	o, share, err := newOptions(opts)
-	if err == nil && pool == nil {
-		err = errors.New("nil pool")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("pglock: %w", err)
-	}
-	if err := tier.Check(share...); err != nil { // before there is anything to close
-		return nil, err
-	}
-	return tier.New(advisory.Open(o.advisory(pool)), share...)
+	return front(pool, opts, openAdvisory)
 }
 
-func (o options) advisory(pool *pgxpool.Pool) advisory.Config {
-	return advisory.Config{
-		Pool: pool, TTL: o.ttl, Margin: o.safety(), Logger: o.logger, Label: o.label,
+func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
+	return advisory.Open(advisory.Config{
+		Pool: pool, TTL: o.ttl, Margin: cmp.Or(o.margin, o.ttl/3), Logger: o.logger, Label: o.label,
 		CheckSchema: func(ctx context.Context, conn *pgx.Conn) error {
 			if err := checkPooler(ctx, conn); err != nil {
 				return err
@@ -104,5 +94,5 @@ func (o options) advisory(pool *pgxpool.Pool) advisory.Config {
 			return o.first.declare(ctx, conn, o.ttl.Milliseconds())
 		},
 		Permanent: func(err error) bool { return errors.Is(err, advisory.ErrNoLease) || classify(err) == queue.Denied },
-	}
+	}), nil
 }

@@ -1,163 +1,205 @@
 package pglock
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"net"
-	"sync/atomic"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/pgserver"
-	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/tiertest"
 	"github.com/tierlock/tierlock/pglock/internal/advisory"
 )
 
-func TestAdvisoryTier(t *testing.T) {
-	e := pgservertest.StartEnsemble(t, 3, pgserver.Config{NoSync: true, Synchronous: true})
-	url := pgserver.PlainURL(e.Addrs()...)
-	pool := poolAt(t, url, nil)
-	if err := Migrate(t.Context(), pool); err != nil {
+// advise starts a process with advisory locks that is to keep its leases.
+func advise(t *testing.T, url string) *process {
+	t.Helper()
+	return advisories.start(t, url, WithLeaseTTL(unhurried))
+}
+
+// contested is a holder of the lock of the test, and one who waits for it.
+func contested(t *testing.T, url string) (holder, waiter *process, c *queue.Contender, w *wait) {
+	t.Helper()
+	holder, waiter = advise(t, url), advise(t, url)
+	c = holder.mustAcquire(t)
+	return holder, waiter, c, waiter.waits(t)
+}
+
+// seen is how many sessions have, or want, the lock of the test.
+func seen(t *testing.T, q querier, granted bool) int {
+	t.Helper()
+	return ask[int](t, q, "SELECT count(*) FROM pg_locks WHERE granted = $2 AND "+ofLock, advisory.KeyOf(lockPath(t)), granted)
+}
+
+// Their sessions are asked anyway, but each 15 s.
+func TestAdvisoryHolderIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	holder, waiter, c, w := contested(t, sharedURL(t))
+	within(t, 5*time.Second, "the holder hears of a waiter", c.Contested().Raised)
+	mustRelease(t, c)
+	c = w.must(t)
+	w = holder.waits(t)
+	endSession(t, waiter.at(t, lockPath(t)).queue(t)[0].ID)
+	knows(t, c, 5*time.Second)
+	c.Release()
+	mustRelease(t, w.must(t))
+}
+
+// endSession has an operator end one of the server's processes.
+func endSession(t *testing.T, pid string) {
+	t.Helper()
+	exec(t, outside(t), "SELECT pg_terminate_backend($1::text::int)", pid)
+	eventually(t, "the session is over", func() bool {
+		return ask[int](t, outside(t), "SELECT count(*) FROM pg_stat_activity WHERE pid = $1::text::int", pid) == 0
+	})
+}
+
+// A connection can die without a word to the client, who would wait for an answer for ever.
+func TestWaiterWhoseSessionIsGoneQueuesAgain(t *testing.T) {
+	t.Parallel()
+	holder, waiter := advise(t, sharedURL(t)), advisories.start(t, sharedURL(t))
+	c, queue := holder.mustAcquire(t), holder.at(t, lockPath(t))
+	w := waiter.waits(t)
+	pid := queue.queue(t)[1].ID
+	waiter.line.mute("\x00lock")
+	endSession(t, pid)
+	eventually(t, "it waits again", func() bool {
+		all := queue.queue(t)
+		return len(all) == 2 && all[1].ID != pid
+	})
+	mustRelease(t, c)
+	mustRelease(t, w.must(t))
+}
+
+// Not promised: short waits only. A session that waits for a lock holds a snapshot, and one that has it does not.
+func TestWaiterHoldsUpAnIndexThatIsCreatedConcurrently(t *testing.T) {
+	t.Parallel()
+	tab := table(t)
+	holder, waiter := advise(t, sharedURL(t)), advise(t, sharedURL(t))
+	c := holder.mustAcquire(t)
+	create := "CREATE INDEX CONCURRENTLY ON " + tab + " (n)"
+	exec(t, outside(t), create)
+	w := waiter.waits(t)
+	created := make(chan error, 1)
+	go func() {
+		_, err := outside(t).Exec(soon(t), create)
+		created <- err
+	}()
+	eventually(t, "the index waits for a snapshot", func() bool {
+		select {
+		case err := <-created:
+			t.Fatalf("the index was created (%v); is it promised now?", err)
+		default:
+		}
+		const waits = "SELECT count(*) FROM pg_stat_progress_create_index WHERE relid = $1::regclass AND phase LIKE 'waiting for old snapshots'"
+		return ask[int](t, outside(t), waits, tab) > 0
+	})
+	mustRelease(t, c)
+	mustRelease(t, w.must(t))
+	if err := <-created; err != nil {
+		t.Errorf("the index, once nobody waits: %v", err)
+	}
+}
+
+// The server's process that waits reads nothing: without client_connection_check_interval it would wait for its turn.
+func TestWaiterWhoseClientIsGoneLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	c := advise(t, sharedURL(t)).mustAcquire(t)
+	gone := advisories.start(t, sharedURL(t))
+	gone.waits(t)
+	gone.line.close() // as a process that is killed: it cancels nothing
+	within(t, ttl, "nobody waits", func() bool { return seen(t, outside(t), false) == 0 })
+	mustRelease(t, c)
+}
+
+// What is answered last tells whether the session ends when it should.
+func TestSessionThatWouldNotEndIsRefused(t *testing.T) {
+	t.Parallel()
+	pool := poolAt(t, sharedURL(t), func(c *pgxpool.Config) {
+		c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, "SET idle_session_timeout = 0")
+			return err
+		}
+	})
+	locks, err := NewAdvisory(pool)
+	if err != nil {
 		t.Fatal(err)
 	}
-	pool.Close()
-	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
-		test(t, advisoryHarness(t, e, url))
-	}).Record(t, "PostgreSQL, advisory", "../docs/promises/postgres-advisory.md")
+	defer locks.Close()
+	_, err = locks.Mutex(lockPath(t)).Acquire(soon(t))
+	wantErr(t, err, advisory.ErrNoLease)
 }
 
-// advisoryHarness is a primary and standbys, which have no part in the locks.
-func advisoryHarness(t *testing.T, e *pgserver.Ensemble, url string) tiertest.Harness {
-	h := ensembleHarness(t, e, url)
-	o := &operator{url: url}
-	t.Cleanup(o.leave)
-	var writes atomic.Int64
-	h.Dial = func(tb testing.TB, lease time.Duration) *tiertest.Process {
-		return launchAdvisory(tb, url, &writes, WithLeaseTTL(lease)).forSuite()
+func TestAdvisoryLockOfAnotherProgramExcludes(t *testing.T) {
+	t.Parallel()
+	claim := advise(t, sharedURL(t)).at(t, lockPath(t))
+	other := begun(t, outside(t))
+	const take = `SELECT pg_advisory_xact_lock(
+		('x' || left(encode(sha256(convert_to('tierlock:' || $1::text, 'UTF8')), 'hex'), 16))::bit(64)::bigint)::text`
+	ask[any](t, other, take, lockPath(t))
+	_, err := claim.TryAcquire(soon(t))
+	wantErr(t, err, second.ErrLocked)
+	wantErr(t, claim.Revoke(soon(t)), errors.ErrUnsupported)
+	if all := claim.queue(t); len(all) != 1 || all[0].ID != strconv.Itoa(int(other.Conn().PgConn().PID())) {
+		t.Errorf("Contenders: %+v, want process %d", all, other.Conn().PgConn().PID())
 	}
-	h.Writes = writes.Load
-	h.Unpromised = map[string]string{
-		"contenders":     "a token is drawn once the lock is granted, so one that waits has none",
-		"share-troubled": "the lock goes with the connection that loses a message",
-	}
-	h.Left = func(path string) int {
-		return o.look(t.Context(), "SELECT count(DISTINCT pid) FROM pg_locks WHERE "+ofLock, advisory.KeyOf(path))
-	}
-	h.Remove = func(path string, i int) {
-		n, err := o.do(soon(t), `WITH queue AS (SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE `+ofLock+`
-			ORDER BY granted DESC, CASE WHEN granted THEN split_part(application_name, ' ', 2)::bigint END, waitstart OFFSET $2 LIMIT 1)
-			SELECT count(*) FROM queue WHERE pg_terminate_backend(pid)`, advisory.KeyOf(path), i)
-		if err == nil && n == 0 {
-			err = errors.New("nobody there")
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	return h
 }
 
-const ofLock = "locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32) | objid::bigint = $1"
-
-// An advisor is what one process has of the advisory tier.
-type advisor struct {
-	second.Tier
-	pool *pgxpool.Pool
-	line *line
-}
-
-func launchAdvisory(tb testing.TB, url string, writes *atomic.Int64, opts ...Option) *advisor {
-	tb.Helper()
-	o, _, err := newOptions(append([]Option{WithLeaseTTL(ttl)}, opts...))
+func TestAdvisoryHasNoSemaphore(t *testing.T) {
+	t.Parallel()
+	locks, err := NewAdvisory(poolAt(t, "postgres://127.0.0.1:1/x"))
 	if err != nil {
-		tb.Fatal(err)
+		t.Fatal(err)
 	}
-	a := &advisor{line: newLine()}
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		tb.Fatal(err)
+	defer locks.Close()
+	_, err = locks.Semaphore("/x", 3).Acquire(t.Context(), 1)
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "pglock.New") {
+		t.Errorf("Semaphore: %v, want ErrUnsupported, and where there are some", err)
 	}
-	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := a.line.dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
+}
+
+// A wait that is cancelled costs no connection.
+func TestCancelledWaiterKeepsItsSession(t *testing.T) {
+	t.Parallel()
+	holder, waiter := advise(t, sharedURL(t)), advise(t, sharedURL(t))
+	c, queue := holder.mustAcquire(t), holder.at(t, lockPath(t))
+	var pids []string
+	for range 3 {
+		w := waiter.waits(t)
+		pids = append(pids, queue.queue(t)[1].ID)
+		w.cancel()
+		if g, ok := <-w.granted; ok {
+			t.Fatalf("granted with token %d", g.Token())
 		}
-		return &tally{Conn: conn, writes: writes}, nil
+		eventually(t, "nobody waits", func() bool { return seen(t, outside(t), false) == 0 })
 	}
-	if a.pool, err = pgxpool.NewWithConfig(context.Background(), config); err != nil {
-		tb.Fatal(err)
+	if slices.Sort(pids); len(slices.Compact(pids)) > 2 {
+		t.Errorf("three waits in the sessions %v", pids)
 	}
-	a.Tier = advisory.Open(o.advisory(a.pool))
-	c, err := a.Claim("/x", second.Options{})
-	if err == nil {
-		_, err = c.Contenders(soon(tb)) // once it is connected
-	}
-	if err != nil {
-		a.Close()
-		tb.Fatal(err)
-	}
-	return a
+	mustRelease(t, c)
 }
 
-func (a *advisor) Close() error {
-	a.Tier.Close()
-	a.line.close()
-	a.pool.Close()
-	return nil
-}
-
-// kill ends the process without a goodbye.
-func (a *advisor) kill() {
-	a.line.close()
-	a.Close()
-}
-
-func (a *advisor) forSuite() *tiertest.Process {
-	return &tiertest.Process{
-		Tier:     a,
-		Cut:      a.line.sever,
-		Kill:     a.kill,
-		Messages: a.line.messages,
-		Blind:    func(g second.Grant) { g.(interface{ StopWatchdog() }).StopWatchdog() },
+// A session keeps what it was granted right before the statement that waited was cancelled.
+func TestWaitThatIsCancelledOnceItIsGrantedLeavesNothing(t *testing.T) {
+	t.Parallel()
+	_, url, pool := alone(t)
+	_, _, c, w := contested(t, url)
+	numbers := begun(t, pool) // nobody draws a token meanwhile
+	if _, err := numbers.Exec(soon(t), "ALTER SEQUENCE tierlock.token CACHE 1"); err != nil {
+		t.Fatal(err)
 	}
-}
-
-// A tally counts the requests that change who has or wants a lock: what this tier has for writes.
-type tally struct {
-	net.Conn
-	writes *atomic.Int64
-	tries  atomic.Bool // the answer says whether it is one
-}
-
-func (c *tally) Write(b []byte) (int, error) {
-	const bind = 'B'
-	if b[0] != bind { // the session is set up
-		return c.Conn.Write(b)
-	}
-	for _, statement := range []string{"\x00lock", "\x00leave", "\x00share\x00"} {
-		if bytes.Contains(b, []byte(statement)) {
-			c.writes.Add(1)
-			break
-		}
-	}
-	if bytes.Contains(b, []byte("\x00try")) {
-		c.tries.Store(true)
-	}
-	return c.Conn.Write(b)
-}
-
-func (c *tally) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if bytes.Contains(b[:n], []byte("SELECT 1\x00")) && c.tries.Swap(false) {
-		c.writes.Add(1)
-	}
-	if bytes.Contains(b[:n], []byte("SELECT 0\x00")) {
-		c.tries.Store(false)
-	}
-	return n, err
+	mustRelease(t, c)
+	eventually(t, "the next one is granted the lock, and draws its token", func() bool {
+		return seen(t, pool, true) == 1 && seen(t, pool, false) == 0
+	})
+	w.cancel()
+	<-w.granted
+	wantErr(t, w.err, context.Canceled)
+	eventually(t, "nobody has the lock", func() bool { return seen(t, pool, true) == 0 })
 }

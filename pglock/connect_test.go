@@ -1,23 +1,31 @@
 package pglock
 
 import (
+	"context"
+	"errors"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/pgserver"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // A role may have connections end that are idle, as they are between two renewals.
 func TestIdleConnectionsStay(t *testing.T) {
 	t.Parallel()
-	p := startAt(t, pgserver.PlainURL(server(t).Addr())+"&application_name=idle&idle_session_timeout=100")
-	backends := func() any {
-		return mustExec(t, outside(t), "SELECT string_agg(pid::text, ' ' ORDER BY pid) FROM pg_stat_activity WHERE application_name = 'idle'")
+	p := tables.start(t, sharedURL(t)+"&application_name=idle&idle_session_timeout=100")
+	backends := func() string {
+		mustRelease(t, p.mustAcquire(t))
+		return ask[string](t, outside(t), "SELECT string_agg(pid::text, ' ' ORDER BY pid) FROM pg_stat_activity WHERE application_name = 'idle'")
 	}
-	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t))))
 	before := backends()
 	time.Sleep(ttl / 4)
-	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t))))
 	if after := backends(); after != before {
 		t.Errorf("processes %v, then %v", before, after)
 	}
@@ -26,18 +34,60 @@ func TestIdleConnectionsStay(t *testing.T) {
 // A role may have settings of how values are written, text is encoded, and transactions begin.
 func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
 	t.Parallel()
-	url := pgserver.PlainURL(server(t).Addr())
-	p, path := startAt(t, url), lockPath(t)+"/é"
-	c := mustAcquire(t, p.at(t, path))
+	path := lockPath(t) + "/é"
+	c := start(t).at(t, path).must(t)
 	for _, setting := range []string{
 		"datestyle=SQL,DMY", "client_encoding=LATIN1", "timezone=Asia/Kathmandu", "search_path=none",
 		"default_transaction_isolation=serializable", "default_transaction_read_only=on",
 	} {
-		w := wanting(t, startAt(t, url+"&"+setting).at(t, path).Acquire)
-		eventually(t, "a contender that waits, with "+setting, func() bool { return len(left(t, path)) == 2 })
+		w := wanting(t, tables.start(t, sharedURL(t)+"&"+setting).at(t, path))
+		eventually(t, "a contender that waits, with "+setting, func() bool { return left(t, path) == 2 })
 		w.pending(t)
 		mustRelease(t, c)
 		c = w.must(t)
 	}
 	mustRelease(t, c)
+	tx, err := outside(t).BeginTx(soon(t), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(soon(t), "SELECT tierlock.leave('/q', $1)", newID()); err == nil || !strings.Contains(err.Error(), "read committed") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTryRightAfterNewWaitsForTheFirstConnection(t *testing.T) {
+	forEach(t, func(t *testing.T, f flavour) {
+		// try is right after the front door, whose connections take a while.
+		try := func(url string, delay, within time.Duration) (*tier.Hold, error) {
+			locks, err := f.front(poolAt(t, url, func(c *pgxpool.Config) { c.ConnConfig.DialFunc = slowly(delay) })) // nothing beside its lease
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { locks.Close() })
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			defer cancel()
+			return locks.Mutex(lockPath(t)).TryAcquire(ctx)
+		}
+		hold, err := try(sharedURL(t), 200*time.Millisecond, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, hold)
+		_, err = try(sharedURL(t), time.Hour, 50*time.Millisecond)
+		wantErr(t, err, context.DeadlineExceeded)
+		if _, err := try("postgres://127.0.0.1:1/x", 0, time.Minute); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a try where nobody is: %v", err)
+		}
+	})
+}
+
+func slowly(delay time.Duration) pgconn.DialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if err := retry.Pause(ctx, delay); err != nil {
+			return nil, err
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}
 }

@@ -1,133 +1,204 @@
 package pglock
 
 import (
+	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// pair starts a primary and a standby that has what it has, when it has it, and makes the schema. No
-// write waits for the standby.
-func pair(t *testing.T) (e *pgserver.Ensemble, primary, standby *pgserver.Server) {
-	t.Helper()
-	e = pgservertest.StartEnsemble(t, 2, pgserver.Config{NoSync: true})
-	primary, err := e.Leader(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := poolAt(t, pgserver.PlainURL(primary.Addr()), nil)
-	defer pool.Close()
-	if err := Migrate(soon(t), pool); err != nil {
-		t.Fatal(err)
-	}
-	return e, primary, e.Followers()[0]
+// A pair is a primary with the schema, and a standby that has what it has, when it has it. No write waits for the standby.
+type pair struct {
+	*pgserver.Ensemble
+	primary, standby *pgserver.Server
+	url              string
 }
 
-// lag has the standby know the session of p, and nothing that comes later.
-func lag(t *testing.T, e *pgserver.Ensemble, primary, standby *pgserver.Server, p *process) {
+func newPair(t *testing.T) pair {
 	t.Helper()
-	pool := poolAt(t, pgserver.PlainURL(standby.Addr()), nil)
-	defer pool.Close()
-	eventually(t, "the session at the standby", func() bool {
-		var known bool
-		err := pool.QueryRow(soon(t), "SELECT EXISTS (SELECT FROM tierlock.session WHERE id = $1)", p.session(t)).Scan(&known)
-		return err == nil && known
+	e := pgservertest.StartEnsemble(t, 2, pgserver.Config{NoSync: true})
+	p := pair{e, e.Members[0], e.Members[1], pgserver.PlainURL(e.Addrs()...)}
+	migrated(t, p.url)
+	return p
+}
+
+// replicated waits until the standby has all that was written.
+func (p pair) replicated(t *testing.T) {
+	t.Helper()
+	pool := poolAt(t, pgserver.URL(p.primary.Addr()))
+	eventually(t, "the standby has everything", func() bool {
+		return ask[int](t, pool, "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn = pg_current_wal_lsn()") == 1
 	})
-	e.Isolate(primary)
 }
 
-// A standby that took over has never heard of the contender that has the lock, whose process is cut off
-// and does not know.
-func TestQuarantineAfterAFailOver(t *testing.T) {
-	t.Parallel()
-	e, primary, standby := pair(t)
-	a := startAt(t, pgserver.PlainURL(e.Addrs()...))
-	lag(t, e, primary, standby, a)
-	c := mustAcquire(t, a.at(t, lockPath(t)))
-	heal := a.line.sever()
-	defer heal()
-	primary.Kill()
-	if err := e.Promote(soon(t), standby); err != nil {
+// failOver ends the primary, and promotes the standby.
+func (p pair) failOver(t *testing.T) {
+	t.Helper()
+	p.primary.Kill()
+	if err := p.Promote(soon(t), p.standby); err != nil {
 		t.Fatal(err)
 	}
-	b := startAt(t, pgserver.PlainURL(e.Addrs()...))
-	if g, err := b.at(t, lockPath(t)).TryAcquire(soon(t)); !errors.Is(err, second.ErrLocked) {
-		t.Errorf("a try: %v, %v, want ErrLocked", g, err)
+}
+
+// A server that may have forgotten who has the lock, who is cut off, grants it to nobody before that one knows of its loss.
+func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		flavour
+		settings []string                           // of the server
+		forget   func(*testing.T, *pgserver.Server) // nil if another one is promoted
+	}{
+		"promoted, tables":   {flavour: tables},
+		"promoted, advisory": {flavour: advisories},
+		"restarted": {flavour: advisories, forget: func(t *testing.T, s *pgserver.Server) {
+			if err := s.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		// Nothing that was granted has reached the disk, and yet tokens grow.
+		"crashed": {flavour: advisories, settings: []string{"wal_writer_delay = '10s'"}, forget: func(t *testing.T, s *pgserver.Server) {
+			s.Kill()
+			if err := s.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		// It goes on, as the same postmaster on the same timeline, but its lock table is a new one.
+		"one of its processes crashed": {flavour: advisories, forget: func(t *testing.T, s *pgserver.Server) {
+			victim, err := os.FindProcess(ask[int](t, poolAt(t, pgserver.PlainURL(s.Addr())), "SELECT pg_backend_pid()"))
+			if err == nil {
+				err = victim.Kill()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the server serves again", func() bool {
+				conn, err := pgx.Connect(t.Context(), pgserver.PlainURL(s.Addr()))
+				return err == nil && conn.Close(t.Context()) == nil
+			})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var url string
+			var isolate, forget func()
+			if c.forget == nil {
+				p := newPair(t)
+				url, forget = p.url, func() { p.failOver(t) }
+				isolate = func() { // the standby knows of the holder's process, and of no grant
+					p.replicated(t)
+					p.Isolate(p.primary)
+				}
+			} else {
+				s, at, _ := alone(t, c.settings...)
+				url, isolate, forget = at+"&synchronous_commit=off", func() {}, func() { c.forget(t, s) }
+			}
+			holder := c.start(t, url)
+			isolate()
+			g := holder.mustAcquire(t)
+			for g.Token() < 20 {
+				mustRelease(t, g)
+				g = holder.mustAcquire(t)
+			}
+			t.Cleanup(holder.line.sever())
+			forget()
+			next := c.start(t, url)
+			granted := func(mine second.Grant, how string) {
+				if err := g.Err(); !errors.Is(err, second.ErrLost) {
+					t.Errorf("%s is granted the lock while the holder has it: %v", how, err)
+				}
+				if mine.Token() <= g.Token() && c.name == advisories.name {
+					t.Errorf("token %d after %d", mine.Token(), g.Token())
+				}
+				mustRelease(t, mine)
+			}
+			if mine, err := next.at(t, lockPath(t)).TryAcquire(soon(t)); err == nil {
+				granted(mine, "a try")
+			} else {
+				wantErr(t, err, second.ErrLocked)
+			}
+			granted(next.mustAcquire(t), "who waits")
+			mustRelease(t, next.mustAcquire(t)) // the quarantine is over
+		})
 	}
-	next := mustAcquire(t, b.at(t, lockPath(t)))
-	if err := c.Err(); !errors.Is(err, second.ErrLost) {
-		t.Errorf("another process has the lock, and the one that had it does not know: %v", err)
-	}
-	mustRelease(t, next)
-	mustRelease(t, mustAcquire(t, b.at(t, lockPath(t)))) // the quarantine is over
 }
 
 // The session is known to the new primary, but not the contender: its lease is not renewed.
 func TestHolderWhoIsMissingAtTheNewPrimaryKnows(t *testing.T) {
 	t.Parallel()
-	e, primary, standby := pair(t)
-	a := startAt(t, pgserver.PlainURL(e.Addrs()...), WithLeaseTTL(3*time.Minute)) // for a while it does not look at its queue
-	lag(t, e, primary, standby, a)
-	c := mustAcquire(t, a.at(t, lockPath(t)))
-	x := a.session(t)
-	primary.Kill()
-	if err := e.Promote(soon(t), standby); err != nil {
-		t.Fatal(err)
-	}
-	ended(t, "the holder knows", c.Context().Done(), 20*time.Second)
-	wantErr(t, c.Err(), second.ErrLost)
-	if a.session(t) != x {
-		t.Error("the session is another one")
-	}
+	e := newPair(t)
+	p := tables.start(t, e.url, WithLeaseTTL(3*time.Minute)) // for a while it does not look at its queue
+	e.replicated(t)
+	e.Isolate(e.primary)
+	c := p.mustAcquire(t)
+	e.failOver(t)
+	knows(t, c, 20*time.Second)
+	sessionLives(t, e.url)
 	c.Release()
 }
 
-// What was acknowledged by a primary that is lost may be back at the standby that took over: here the row
-// of a contender that had been deleted, whose session lives on.
-func TestContenderThatIsBackAtTheNewPrimaryIsInNobodysWay(t *testing.T) {
-	t.Parallel()
-	e, primary, standby := pair(t)
-	a := startAt(t, pgserver.PlainURL(e.Addrs()...), WithLeaseTTL(10*time.Second)) // longer than a fail-over takes
-	c := mustAcquire(t, a.at(t, lockPath(t)))
-	pool := poolAt(t, pgserver.PlainURL(standby.Addr()), nil)
-	defer pool.Close()
-	eventually(t, "the contender at the standby", func() bool {
-		var known bool
-		err := pool.QueryRow(soon(t), "SELECT EXISTS (SELECT FROM tierlock.contender WHERE id = $1)", c.Ref().ID).Scan(&known)
-		return err == nil && known
-	})
-	x := a.session(t)
-	e.Isolate(primary)
-	mustRelease(t, c)
-	primary.Kill()
-	if err := e.Promote(soon(t), standby); err != nil {
-		t.Fatal(err)
-	}
-	mustRelease(t, mustAcquire(t, startAt(t, pgserver.PlainURL(e.Addrs()...)).at(t, lockPath(t))))
-	if a.session(t) != x {
-		t.Error("the session is another one: nothing was tested")
+// sessionLives checks that the only process has no session but the one with which it began.
+func sessionLives(t *testing.T, url string) {
+	t.Helper()
+	if n := ask[int](t, poolAt(t, url), "SELECT count(*) FROM tierlock.session"); n != 1 {
+		t.Errorf("%d sessions, want the one of before", n)
 	}
 }
 
-// Not promised: whoever promotes a standby has to see to it that the old primary is dead, or that it
-// acknowledges nothing without a standby.
-func TestNotPromisedBesideAnOldPrimaryThatGoesOn(t *testing.T) {
+// What was acknowledged by a primary that is lost may be back at the standby that took over: here the row of a contender that had been
+// deleted, whose session lives on.
+func TestContenderThatIsBackAtTheNewPrimaryIsInNobodysWay(t *testing.T) {
 	t.Parallel()
-	e, primary, standby := pair(t)
-	a := startAt(t, pgserver.PlainURL(primary.Addr()))
-	lag(t, e, primary, standby, a)
-	c := mustAcquire(t, a.at(t, lockPath(t)))
-	if err := e.Promote(soon(t), standby); err != nil {
-		t.Fatal(err)
-	}
-	next := mustAcquire(t, startAt(t, pgserver.PlainURL(standby.Addr())).at(t, lockPath(t)))
-	if c.Err() != nil || next.Err() != nil {
-		t.Errorf("%v, %v: both have the lock, as far as they know; say so in the documentation if this is mended", c.Err(), next.Err())
-	}
-	mustRelease(t, next)
+	e := newPair(t)
+	p := tables.start(t, e.url, WithLeaseTTL(10*time.Second)) // longer than a fail-over takes
+	c := p.mustAcquire(t)
+	e.replicated(t)
+	e.Isolate(e.primary)
 	mustRelease(t, c)
+	standby := poolAt(t, pgserver.PlainURL(e.standby.Addr()))
+	contenders := func() int { return ask[int](t, standby, "SELECT count(*) FROM tierlock.contender") }
+	if n := contenders(); n != 1 {
+		t.Fatalf("%d contenders at the standby", n)
+	}
+	e.failOver(t)
+	eventually(t, "the contender is removed", func() bool { return contenders() == 0 })
+	sessionLives(t, e.url)
+}
+
+// Not promised: whoever promotes a standby has to see to it that the old primary is dead, or that it acknowledges nothing without a
+// standby.
+func TestNotPromisedBesideAnOldPrimaryThatGoesOn(t *testing.T) {
+	forEach(t, func(t *testing.T, f flavour) {
+		e := newPair(t)
+		holder := f.start(t, pgserver.PlainURL(e.primary.Addr()), WithLeaseTTL(3*ttl))
+		e.replicated(t)
+		e.Isolate(e.primary)
+		c := holder.mustAcquire(t)
+		if err := e.Promote(soon(t), e.standby); err != nil {
+			t.Fatal(err)
+		}
+		next := f.start(t, pgserver.PlainURL(e.standby.Addr())).mustAcquire(t)
+		if c.Err() != nil || next.Err() != nil {
+			t.Errorf("%v, %v: both have the lock, as far as they know; say so in the documentation if this is mended", c.Err(), next.Err())
+		}
+		mustRelease(t, next)
+		mustRelease(t, c)
+	})
+}
+
+func TestStandbyGrantsNothing(t *testing.T) {
+	forEach(t, func(t *testing.T, f flavour) {
+		e := newPair(t)
+		e.replicated(t)
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/2)
+		defer cancel()
+		_, err := f.begin(t, pgserver.PlainURL(e.standby.Addr())).at(t, lockPath(t)).Acquire(ctx)
+		wantErr(t, err, context.DeadlineExceeded) // it waits for a primary
+	})
 }

@@ -3,9 +3,6 @@ package pglock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,49 +10,23 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
-// locks are those of the process.
-func (p *process) locks(t *testing.T, opts ...tier.Option) *tier.Registry {
-	t.Helper()
-	locks, err := tier.New(p.Tier, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { locks.Close() })
-	return locks
-}
-
-func mustHold(t *testing.T, locks *tier.Registry, path string) *tier.Hold {
-	t.Helper()
-	hold, err := locks.Mutex(path).Acquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hold
-}
-
 // A table of the test's own, which its transactions write to.
 func table(t *testing.T) string {
 	t.Helper()
-	name := "t_" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "_"))
-	exec(t, "DROP TABLE IF EXISTS "+name) // of an earlier run
-	exec(t, "CREATE TABLE "+name+" (n int)")
-	exec(t, "INSERT INTO "+name+" VALUES (0)")
+	name := "t_" + strings.ReplaceAll(newID(), "-", "")
+	exec(t, outside(t), "CREATE TABLE "+name+" AS SELECT 0 AS n")
 	return name
 }
 
-func value(t *testing.T, table string) (n int) {
+func value(t *testing.T, table string) int {
 	t.Helper()
-	if err := outside(t).QueryRow(soon(t), "SELECT n FROM "+table).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return ask[int](t, outside(t), "SELECT n FROM "+table)
 }
 
 func increment(ctx context.Context, table string) func(pgx.Tx) error {
@@ -65,293 +36,191 @@ func increment(ctx context.Context, table string) func(pgx.Tx) error {
 	}
 }
 
+// transact runs a transaction under a contender of a lock in tables.
+func transact(t *testing.T, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
+	g, _ := guardOf(c)
+	return g.Tx(soon(t), check, f)
+}
+
 func TestTransactionIsCommittedWhileHeld(t *testing.T) {
-	hold := mustHold(t, start(t).locks(t), lockPath(t))
-	tab := table(t)
-	if err := Tx(soon(t), hold, increment(soon(t), tab)); err != nil {
-		t.Fatal(err)
-	}
-	if n := value(t, tab); n != 1 {
-		t.Errorf("%d, want 1", n)
-	}
-	wrong := errors.New("wrong")
-	for _, f := range []func(pgx.Tx) error{
-		func(tx pgx.Tx) error { increment(soon(t), tab)(tx); return wrong },
-		func(tx pgx.Tx) error { increment(soon(t), tab)(tx); return tx.Commit(soon(t)) },
-		func(tx pgx.Tx) error { increment(soon(t), tab)(tx); return tx.Rollback(soon(t)) },
-		func(tx pgx.Tx) error { increment(soon(t), tab)(tx); tx.Exec(soon(t), "nonsense"); return nil },
-	} {
-		if err := Tx(soon(t), hold, f); err == nil {
-			t.Error("no error")
+	forEach(t, func(t *testing.T, f flavour) {
+		hold := f.start(t, sharedURL(t), WithLeaseTTL(unhurried)).holds(t)
+		tab, ctx, wrong := table(t), soon(t), errors.New("wrong")
+		committed := func(want int) {
+			t.Helper()
+			if n := value(t, tab); n != want {
+				t.Errorf("%d, want %d", n, want)
+			}
 		}
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	wantErr(t, Tx(ended, hold, increment(soon(t), tab)), context.Canceled)
-	mustRelease(t, hold.Grant())
-	wantErr(t, Tx(soon(t), hold, increment(soon(t), tab)), second.ErrReleased)
-	if n := value(t, tab); n != 1 {
-		t.Errorf("%d after those that failed, want 1", n)
-	}
-}
-
-// lose has a contender lost for another reason than those that the server knows.
-func lose(p *process, c *queue.Contender) {
-	p.Tell(queue.View{ID: c.Ref().ID, Token: c.Token(), Err: errors.New("for a test")})
-}
-
-// The loss and the end of the function meet, in many ways.
-func TestLossWhileTheFunctionReturns(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	for range 20 {
-		var all sync.WaitGroup
-		for i := range 4 { // as many as the pool has connections
-			c := mustAcquire(t, p.at(t, fmt.Sprintf("%s-%d", lockPath(t), i)))
-			all.Go(func() {
-				err := guard{c, p.store}.Tx(soon(t), c.Err, func(tx pgx.Tx) error {
-					tx.Exec(soon(t), "SELECT 1")
-					switch i {
-					case 0: // whoever waits for the loss
-						go lose(p, c)
-						<-c.Context().Done()
-					case 1: // whoever does not know
-						go lose(p, c)
-						runtime.Gosched()
-					case 2:
-						exec(t, "DELETE FROM tierlock.contender WHERE id = $1", c.Ref().ID)
-						c.Revoked()
-						<-c.Context().Done()
-					}
-					return nil
-				})
-				if known := i != 1 && i != 3; err != nil && !errors.Is(err, second.ErrLost) || err == nil && known {
-					t.Errorf("%d: %v, want ErrLost", i, err)
-				}
-				if err := c.Release(); i == 3 && err != nil {
-					t.Errorf("a lock that is not lost: %v", err)
-				}
-			})
+		works := increment(ctx, tab)
+		if err := Tx(ctx, hold, works); err != nil {
+			t.Fatal(err)
 		}
-		all.Wait()
-	}
+		committed(1)
+		fails := []func(pgx.Tx) error{
+			func(tx pgx.Tx) error { works(tx); return wrong },
+			func(tx pgx.Tx) error { works(tx); tx.Exec(ctx, "nonsense"); return nil },
+		}
+		if f.name == tables.name {
+			fails = append(fails,
+				func(tx pgx.Tx) error { works(tx); return tx.Commit(ctx) },
+				func(tx pgx.Tx) error { works(tx); return tx.Rollback(ctx) })
+		}
+		for _, f := range fails {
+			if err := Tx(ctx, hold, f); err == nil {
+				t.Error("no error")
+			}
+		}
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		wantErr(t, Tx(ended, hold, works), context.Canceled)
+		committed(1)
+		if err := Tx(ctx, hold, works); err != nil {
+			t.Errorf("after those that failed: %v", err)
+		}
+		mustRelease(t, hold)
+		wantErr(t, Tx(ctx, hold, works), tier.ErrReleased)
+		committed(2)
+	})
 }
 
 // It would be somebody else's by then, or nobody's.
 func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	config := p.pool.Config()
-	slow := &slowClose{closing: make(chan struct{}), goOn: make(chan struct{})}
-	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (_ net.Conn, err error) {
-		slow.Conn, err = new(net.Dialer).DialContext(ctx, network, addr)
-		return slow, err
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.store.pool = pool
-	c := mustAcquire(t, p.at(t, lockPath(t)))
+	p := start(t, WithLeaseTTL(unhurried))
+	c := p.mustAcquire(t)
+	closing, goOn := make(chan struct{}), make(chan struct{})
 	result := make(chan error, 1)
 	go func() {
-		result <- guard{c, p.store}.Tx(soon(t), c.Err, func(pgx.Tx) error {
-			lose(p, c)
-			<-slow.closing
+		result <- transact(t, c, c.Err, func(pgx.Tx) error {
+			begin := sync.OnceFunc(func() { close(closing) })
+			p.line.onClose(func() { begin(); <-goOn })
+			p.Tell(queue.View{ID: c.Ref().ID, Token: c.Token(), Err: errors.New("for a test")}) // it is lost
+			<-closing
 			return nil
 		})
 	}()
-	<-slow.closing
-	time.AfterFunc(50*time.Millisecond, func() { close(slow.goOn) })
+	<-closing
+	time.AfterFunc(50*time.Millisecond, func() { close(goOn) })
 	wantErr(t, <-result, second.ErrLost)
 	select {
-	case <-slow.goOn:
+	case <-goOn:
 	default:
 		t.Error("ended before the connection was broken")
 	}
 	c.Release()
-	<-slow.goOn
-	pool.Close()
+	<-goOn
 }
 
-// slowClose is a connection that takes its time to close.
-type slowClose struct {
-	net.Conn
-	once          sync.Once
-	closing, goOn chan struct{}
-}
-
-func (c *slowClose) Close() error {
-	c.once.Do(func() { close(c.closing) })
-	<-c.goOn
-	return c.Conn.Close()
-}
-
-// The process does not know yet, the server does.
-func TestTransactionOfOneThatWasDeletedIsNotCommitted(t *testing.T) {
-	p := start(t)
-	c := mustAcquire(t, p.at(t, lockPath(t)))
-	tab := table(t)
-	err := guard{c, p.store}.Tx(soon(t), func() error { return nil }, func(tx pgx.Tx) error {
-		exec(t, "DELETE FROM tierlock.contender WHERE id = $1", c.Ref().ID)
-		return increment(soon(t), tab)(tx)
-	})
-	wantErr(t, err, second.ErrLost)
-	wantErr(t, c.Err(), second.ErrLost)
-	if n := value(t, tab); n != 0 {
-		t.Errorf("%d was committed", n)
+// The process does not know yet, the server does; or within the process the lock was handed on, with the same contender.
+func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]func(t *testing.T, p *process, c *queue.Contender) (check, want error){
+		"deleted": func(t *testing.T, _ *process, c *queue.Contender) (check, want error) {
+			exec(t, outside(t), "DELETE FROM tierlock.contender WHERE id = $1", c.Ref().ID)
+			return nil, second.ErrLost
+		},
+		"session over": func(t *testing.T, p *process, _ *queue.Contender) (check, want error) {
+			exec(t, outside(t), "UPDATE tierlock.session SET expires = clock_timestamp() - interval '1 hour' WHERE id = $1", p.session(t))
+			return nil, second.ErrLost
+		},
+		"handed on": func(*testing.T, *process, *queue.Contender) (check, want error) {
+			return second.ErrReleased, second.ErrReleased
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t)
+			c, tab := p.mustAcquire(t), table(t)
+			var checked, want error
+			wantErr(t, transact(t, c, func() error { return checked }, func(tx pgx.Tx) error {
+				checked, want = ends(t, p, c)
+				return increment(soon(t), tab)(tx)
+			}), want)
+			if n := value(t, tab); n != 0 || !c.Idle() {
+				t.Errorf("%d was committed; idle: %t", n, c.Idle())
+			}
+			if lost := want == second.ErrLost; errors.Is(c.Err(), second.ErrLost) != lost || errors.Is(c.Release(), second.ErrLost) != lost {
+				t.Errorf("the contender: %v, want that it is lost: %t", c.Err(), lost)
+			}
+		})
 	}
-	wantErr(t, c.Release(), second.ErrLost)
-}
-
-func TestTransactionOfOneWhoseSessionIsOverIsNotCommitted(t *testing.T) {
-	p := start(t)
-	c := mustAcquire(t, p.at(t, lockPath(t)))
-	tab := table(t)
-	err := guard{c, p.store}.Tx(soon(t), func() error { return nil }, func(tx pgx.Tx) error {
-		exec(t, "UPDATE tierlock.session SET expires = clock_timestamp() - interval '1 hour' WHERE id = $1", p.session(t))
-		return increment(soon(t), tab)(tx)
-	})
-	wantErr(t, err, second.ErrLost)
-	if n := value(t, tab); n != 0 {
-		t.Errorf("%d was committed", n)
-	}
-	c.Release()
 }
 
 // What keeps the lock from the next one is the guard, from its look to the end of the transaction.
 func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
-	p, q := start(t), start(t)
-	c := mustAcquire(t, p.at(t, lockPath(t)))
-	tx, err := outside(t).Begin(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.Background())
-	if _, err := tx.Exec(soon(t), "SELECT tierlock.guard($1)", c.Ref().ID); err != nil {
-		t.Fatal(err)
-	}
-	next := queueAt(t, q.at(t, lockPath(t)))
+	t.Parallel()
+	c := start(t).mustAcquire(t)
+	tx := begun(t, outside(t))
+	ask[any](t, tx, "SELECT tierlock.guard($1)::text", c.Ref().ID)
+	next := start(t).waits(t)
 	go c.Release()
 	next.pending(t)
-	if err := tx.Commit(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	tx.Rollback(soon(t))
 	mustRelease(t, next.must(t))
 }
 
-func TestLongTransactionKeepsTheLease(t *testing.T) {
-	t.Parallel()
-	hold := mustHold(t, start(t).locks(t), lockPath(t))
-	other := queueAt(t, start(t).at(t, lockPath(t)))
-	tab := table(t)
-	if err := Tx(soon(t), hold, func(tx pgx.Tx) error {
-		for end := time.Now().Add(2 * ttl); time.Now().Before(end); { // each statement shorter than the lease
-			if _, err := tx.Exec(soon(t), "SELECT pg_sleep(0.2)"); err != nil {
-				return err
-			}
-		}
-		return increment(soon(t), tab)(tx)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	other.pending(t)
-	if n := value(t, tab); n != 1 {
-		t.Errorf("%d, want 1", n)
-	}
-	if err := hold.Release(); err != nil {
-		t.Error(err)
-	}
-	mustRelease(t, other.must(t))
-}
-
+// A process that is cut off has a row locked, and cannot tell the server. A commit checks what was deferred, for which no
+// statement_timeout holds.
 func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 	t.Parallel()
-	p, q := start(t), start(t)
-	hold := mustHold(t, p.locks(t), lockPath(t))
-	tab := table(t)
-	result := make(chan error, 1)
-	stuck, end := make(chan struct{}), make(chan struct{})
-	goOn := sync.OnceFunc(func() { close(end) })
-	t.Cleanup(goOn)
-	go func() {
-		result <- Tx(soon(t), hold, func(tx pgx.Tx) error {
-			err := increment(soon(t), tab)(tx)
-			close(stuck)
-			<-end
-			return err
+	for name, deferred := range map[string]bool{"in the function": false, "in the commit": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, q, tab := start(t), start(t), table(t)
+			if deferred {
+				exec(t, outside(t), `CREATE FUNCTION `+tab+`() RETURNS trigger LANGUAGE plpgsql AS
+					'BEGIN IF NEW.n = 1 THEN PERFORM pg_sleep(30); END IF; RETURN NULL; END'`)
+				exec(t, outside(t), "CREATE CONSTRAINT TRIGGER stuck AFTER UPDATE ON "+tab+
+					" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION "+tab+"()")
+			}
+			hold := p.holds(t)
+			result, stuck, end := make(chan error, 1), make(chan struct{}), make(chan struct{})
+			goOn := sync.OnceFunc(func() { close(end) })
+			t.Cleanup(goOn)
+			go func() {
+				result <- Tx(soon(t), hold, func(tx pgx.Tx) error {
+					err := increment(soon(t), tab)(tx)
+					close(stuck)
+					if !deferred {
+						<-end
+					}
+					return err
+				})
+			}()
+			<-stuck
+			eventually(t, "it is stuck", func() bool {
+				const checks = "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE relation = $1::regclass AND query = $2"
+				return !deferred || ask[int](t, outside(t), checks, tab, checkDeferred) > 0
+			})
+			heal := p.line.sever()
+			defer heal()
+			begun := time.Now()
+			next := q.holds(t)
+			if err := Tx(soon(t), next, func(tx pgx.Tx) error {
+				_, err := tx.Exec(soon(t), "UPDATE "+tab+" SET n = n + 2")
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begun); took > 3*ttl {
+				t.Errorf("the next one had the row after %v", took)
+			}
+			goOn()
+			heal()
+			wantErr(t, <-result, tier.ErrLost)
+			if n := value(t, tab); n != 2 {
+				t.Errorf("%d, want what the next one has written", n)
+			}
+			mustRelease(t, next)
 		})
-	}()
-	<-stuck
-	heal := p.line.sever() // so that nobody tells the server either
-	defer heal()
-	begun := time.Now()
-	next := mustHold(t, q.locks(t), lockPath(t))
-	if err := Tx(soon(t), next, increment(soon(t), tab)); err != nil {
-		t.Fatal(err)
 	}
-	if took := time.Since(begun); took > 3*ttl {
-		t.Errorf("the next one had the row after %v", took)
-	}
-	goOn()
-	wantErr(t, <-result, tier.ErrLost)
-	if n := value(t, tab); n != 1 {
-		t.Errorf("%d, want what the next one has written", n)
-	}
-	if err := next.Release(); err != nil {
-		t.Error(err)
-	}
-}
-
-// Within the process the lock may have been handed on meanwhile, with the same contender.
-func TestTransactionOfAHoldThatHasEndedIsNotCommitted(t *testing.T) {
-	p := start(t)
-	c := mustAcquire(t, p.at(t, lockPath(t)))
-	tab := table(t)
-	var ended error
-	err := guard{c, p.store}.Tx(soon(t), func() error { return ended }, func(tx pgx.Tx) error {
-		ended = second.ErrReleased
-		return increment(soon(t), tab)(tx)
-	})
-	wantErr(t, err, second.ErrReleased)
-	if n := value(t, tab); n != 0 {
-		t.Errorf("%d was committed", n)
-	}
-	if !c.Idle() {
-		t.Error("not idle")
-	}
-	mustRelease(t, c)
-}
-
-// A commit checks what was deferred, for which no statement_timeout holds.
-func TestCommitThatIsStuckLocksNobodyOut(t *testing.T) {
-	t.Parallel()
-	p, q := start(t), start(t)
-	tab := table(t)
-	exec(t, `CREATE OR REPLACE FUNCTION stuck_check() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(30); RETURN NULL; END'`)
-	exec(t, "CREATE CONSTRAINT TRIGGER stuck AFTER UPDATE ON "+tab+" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION stuck_check()")
-	hold := mustHold(t, p.locks(t), lockPath(t))
-	result := make(chan error, 1)
-	go func() { result <- Tx(soon(t), hold, increment(soon(t), tab)) }()
-	eventually(t, "a check under way", func() bool {
-		var n int
-		err := outside(t).QueryRow(soon(t), "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query = $1", checkDeferred).Scan(&n)
-		return err == nil && n == 1
-	})
-	heal := p.line.sever() // so that nobody tells the server either
-	begun := time.Now()
-	mustRelease(t, mustAcquire(t, q.at(t, lockPath(t))))
-	if took := time.Since(begun); took > 3*ttl {
-		t.Errorf("the next one had the lock after %v", took)
-	}
-	heal()
-	wantErr(t, <-result, tier.ErrLost)
 }
 
 // The statement ends on the server, too, when the lock is lost in the middle of it.
 func TestStatementEndsWithTheLease(t *testing.T) {
 	t.Parallel()
-	hold := mustHold(t, start(t).locks(t), lockPath(t))
+	hold := start(t).holds(t)
 	err := Tx(soon(t), hold, func(tx pgx.Tx) error {
 		_, err := tx.Exec(soon(t), "SELECT pg_sleep(60)")
 		return err
@@ -359,87 +228,62 @@ func TestStatementEndsWithTheLease(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "statement timeout") {
 		t.Errorf("%v, want a statement timeout", err)
 	}
-	if err := hold.Release(); err != nil {
-		t.Error(err)
-	}
+	mustRelease(t, hold)
 }
 
-// Only then: it may be committed, and the caller has to know what errors say so.
+// It may be committed, and the caller has to know what errors say so.
 func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(time.Minute))
-	hold := mustHold(t, p.locks(t), lockPath(t))
-	tab := table(t)
+	p := start(t, WithLeaseTTL(unhurried)) // so that nothing else is said meanwhile
+	hold, tab := p.holds(t), table(t)
+	commit := func(ctx context.Context, answered func() (lose bool)) error {
+		err := Tx(ctx, hold, func(tx pgx.Tx) error {
+			err := increment(ctx, tab)(tx)
+			var answers atomic.Int32
+			p.line.messages(func() bool { return answers.Add(1) == 2 && answered() }) // behind that of the check of what is deferred
+			return err
+		})
+		if !errors.Is(err, tier.ErrUnknown) || errors.Is(err, tier.ErrLost) || hold.Grant().Idle() {
+			t.Errorf("%v; idle: %t", err, hold.Grant().Idle())
+		}
+		p.line.messages(nil)
+		return err
+	}
 	ctx, cancel := context.WithCancel(soon(t))
 	late := make(chan struct{})
-	answer := sync.OnceFunc(func() { close(late) })
-	t.Cleanup(answer)
-	err := Tx(ctx, hold, func(tx pgx.Tx) error {
-		err := increment(soon(t), tab)(tx)
-		var answers atomic.Int32
-		p.line.messages(func() bool {
-			if answers.Add(1) == 2 { // behind that of the check of what is deferred
-				cancel()
-				<-late
-			}
-			return false
-		})
-		return err
-	})
-	wantErr(t, err, tier.ErrUnknown)
-	wantErr(t, err, context.Canceled)
-	if errors.Is(err, tier.ErrLost) || hold.Grant().Idle() {
-		t.Errorf("%v; idle: %t", err, hold.Grant().Idle())
-	}
-	answer()
-	p.line.messages(nil)
+	wantErr(t, commit(ctx, func() bool {
+		cancel()
+		<-late
+		return false
+	}), context.Canceled)
+	close(late)
 	eventually(t, "the outcome is known", hold.Grant().Idle)
 
-	exec(t, "ALTER TABLE "+tab+" ADD CONSTRAINT few CHECK (n < 2)")
-	if err := Tx(soon(t), hold, increment(soon(t), tab)); err == nil || errors.Is(err, tier.ErrUnknown) || errors.Is(err, tier.ErrLost) {
-		t.Errorf("a statement that is refused: %v", err)
+	exec(t, outside(t), "ALTER TABLE "+tab+" ADD CONSTRAINT few CHECK (n < 3)")
+	refused := func(err error) {
+		t.Helper()
+		if err == nil || errors.Is(err, tier.ErrUnknown) || errors.Is(err, tier.ErrLost) || !hold.Grant().Idle() {
+			t.Errorf("what is refused: %v", err)
+		}
 	}
+	refused(Tx(soon(t), hold, func(tx pgx.Tx) error {
+		_, err := tx.Exec(soon(t), "UPDATE "+tab+" SET n = 3")
+		return err
+	}))
 	stopper := begun(t, outside(t))
-	mustExec(t, stopper, "SELECT id::text FROM tierlock.contender WHERE path = $1 FOR UPDATE", lockPath(t))
+	ask[any](t, stopper, "SELECT id::text FROM tierlock.contender WHERE path = $1 FOR UPDATE", lockPath(t))
 	committing := make(chan error, 1)
 	go func() { committing <- Tx(soon(t), hold, func(pgx.Tx) error { return nil }) }()
 	eventually(t, "a commit that is refused", func() bool {
-		return mustExec(t, outside(t), "SELECT count(pg_cancel_backend(pid)) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND query LIKE '%tierlock.guard(''"+
-			hold.Grant().(*queue.Contender).Ref().ID+"%'") == int64(1)
+		const waiting = "SELECT count(pg_cancel_backend(pid)) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND query LIKE $1"
+		return ask[int](t, outside(t), waiting, "%tierlock.guard('"+hold.Grant().(*queue.Contender).Ref().ID+"%") == 1
 	})
-	err = <-committing
+	refused(<-committing)
 	stopper.Rollback(soon(t))
-	if err == nil || errors.Is(err, tier.ErrUnknown) || errors.Is(err, tier.ErrLost) || !hold.Grant().Idle() {
-		t.Errorf("a commit that is refused: %v", err)
-	}
-	if err := hold.Release(); err != nil {
-		t.Error(err)
-	}
-}
 
-func TestAnswerOfTheCommitIsLost(t *testing.T) {
-	p := start(t, WithLeaseTTL(time.Minute)) // so that nothing else is said meanwhile
-	locks := p.locks(t)
-	hold := mustHold(t, locks, lockPath(t))
-	tab := table(t)
-	err := Tx(soon(t), hold, func(tx pgx.Tx) error {
-		err := increment(soon(t), tab)(tx)
-		var answers atomic.Int32
-		p.line.messages(func() bool { return answers.Add(1) == 2 }) // behind that of the check of what is deferred
-		return err
-	})
-	p.line.messages(nil)
-	wantErr(t, err, tier.ErrUnknown)
-	if errors.Is(err, tier.ErrLost) {
-		t.Error(err)
-	}
-	if hold.Grant().Idle() {
-		t.Errorf("the grant is idle, though the transaction may yet be committed: %v", err)
-	}
-	if err := hold.Release(); err != nil {
-		t.Error(err)
-	}
-	if n := value(t, tab); n != 1 {
-		t.Errorf("%d, want 1", n)
+	commit(soon(t), func() bool { return true })
+	mustRelease(t, hold)
+	if n := value(t, tab); n != 2 {
+		t.Errorf("%d, want 2", n)
 	}
 }

@@ -7,24 +7,30 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
 
+// advisoryWrites counts the requests on all lines that change who has or wants an advisory lock: what that tier has for writes.
+var advisoryWrites atomic.Int64
+
 // A line carries the connections of one process. It can be cut, and lose messages.
 type line struct {
-	deaf     atomic.Bool  // it loses notifications, and nobody is told
-	renewals atomic.Int64 // of sessions
+	deaf atomic.Bool // it loses notifications, and nobody is told
 
 	mu    sync.Mutex // guards the fields below
 	whole chan struct{}
 	over  bool
 	lanes map[*lane]struct{}
 	hook  func() (lose bool)
+
+	requested func([]byte) // told of each request before it goes on
+	closing   func()       // called before the process closes a connection
 }
 
 func newLine() *line {
-	l := &line{whole: make(chan struct{}), lanes: make(map[*lane]struct{})}
+	l := &line{whole: make(chan struct{}), lanes: make(map[*lane]struct{}), requested: func([]byte) {}, closing: func() {}}
 	close(l.whole)
 	return l
 }
@@ -67,11 +73,40 @@ func (l *line) close() {
 	l.reset()
 }
 
+// mute has those connections fall silent, for good, over which the newest request says so; nobody is told.
+func (l *line) mute(request string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.lanes {
+		if newest := c.request.Load(); newest != nil && bytes.Contains(*newest, []byte(request)) {
+			c.muted.Store(true)
+		}
+	}
+}
+
 // messages has hook see each message to the process, but those that keep its session.
 func (l *line) messages(hook func() (lose bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hook = hook
+}
+
+func (l *line) onRequest(f func([]byte)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.requested = f
+}
+
+func (l *line) onClose(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closing = f
+}
+
+func (l *line) hooks() (requested func([]byte), closing func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.requested, l.closing
 }
 
 func (l *line) loses() bool {
@@ -105,16 +140,23 @@ func (l *line) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	l.lanes[c] = struct{}{}
 	go c.up()
 	go c.down()
-	return &end{near, server.RemoteAddr()}, nil
+	return &end{near, server.RemoteAddr(), l}, nil
 }
 
 // An end of a lane looks like a connection to the server.
 type end struct {
 	net.Conn
 	remote net.Addr
+	line   *line
 }
 
 func (e *end) RemoteAddr() net.Addr { return e.remote }
+
+func (e *end) Close() error {
+	_, closing := e.line.hooks()
+	closing()
+	return e.Conn.Close()
+}
 
 // A lane is one connection.
 type lane struct {
@@ -122,7 +164,8 @@ type lane struct {
 	far, server net.Conn
 	once        sync.Once
 	ended       chan struct{}
-	keeps       atomic.Bool // the request under way keeps the session, or is for the harness
+	request     atomic.Pointer[[]byte] // the newest; nil before the first
+	muted       atomic.Bool
 }
 
 func (c *lane) close() {
@@ -135,8 +178,12 @@ func (c *lane) close() {
 
 // pass waits until the line is whole, and reports whether the connection still is.
 func (c *lane) pass() bool {
+	whole := c.line.passes()
+	if c.muted.Load() {
+		whole = nil
+	}
 	select {
-	case <-c.line.passes():
+	case <-whole:
 	case <-c.ended:
 	}
 	select {
@@ -158,55 +205,64 @@ func (c *lane) up() {
 	defer c.hang()
 	for chunk := make([]byte, 1<<16); ; {
 		n, err := c.far.Read(chunk)
-		if err != nil || !c.pass() {
+		if err != nil {
 			return
 		}
-		c.keeps.Store(keepsSession(chunk[:n]))
-		if bytes.Contains(chunk[:n], []byte("tierlock.beat")) {
-			c.line.renewals.Add(1)
+		request := bytes.Clone(chunk[:n])
+		requested, _ := c.line.hooks()
+		requested(request)
+		if !c.pass() {
+			return
 		}
-		if _, err := c.server.Write(chunk[:n]); err != nil {
+		c.request.Store(&request)
+		if request[0] == 'B' && containsAny(request, "\x00lock", "\x00leave", "\x00share\x00") {
+			advisoryWrites.Add(1)
+		}
+		if _, err := c.server.Write(request); err != nil {
 			return
 		}
 	}
 }
 
-func keepsSession(request []byte) bool {
-	for _, s := range []string{"tierlock.version", "pg_proc", "tierlock.open", "tierlock.beat", "WHERE session = $1", "LISTEN", "SET SESSION",
-		"pg_backend_pid", "has_table_privilege", "tierlock.drop",
-		"tierlock.quarantine", "\x00look\x00", "\x00name\x00"} {
-		if bytes.Contains(request, []byte(s)) {
-			return true
-		}
-	}
-	return false
+func containsAny(b []byte, texts ...string) bool {
+	return slices.ContainsFunc(texts, func(s string) bool { return bytes.Contains(b, []byte(s)) })
 }
 
-// down carries what the server says: answers, each up to the server's readiness for the next request,
-// and notifications.
+// keeps reports whether the request under way keeps the session, or is for the harness, as the greeting is.
+func (c *lane) keeps() bool {
+	request := c.request.Load()
+	return request == nil || containsAny(*request, "tierlock.version", "pg_proc", "tierlock.open", "tierlock.beat", "WHERE session = $1",
+		"LISTEN", "SET SESSION", "pg_backend_pid", "has_table_privilege", "tierlock.drop", "tierlock.quarantine", "\x00look\x00", "\x00name\x00")
+}
+
+// down carries what the server says: answers, each up to the server's readiness for the next request, and notifications.
 func (c *lane) down() {
 	defer c.hang()
-	c.keeps.Store(true) // the greeting
-	var message bytes.Buffer
 	for {
-		var header [5]byte
-		if _, err := io.ReadFull(c.server, header[:]); err != nil {
-			return
-		}
-		message.Write(header[:])
-		if _, err := io.CopyN(&message, c.server, int64(binary.BigEndian.Uint32(header[1:]))-4); err != nil {
-			return
-		}
+		var message bytes.Buffer
 		const ready, notification = 'Z', 'A'
-		kind := header[0]
-		if kind != ready && (kind != notification || message.Bytes()[0] != notification) {
+		for kind := byte(0); kind != ready && (kind != notification || message.Bytes()[0] != notification); {
+			var header [5]byte
+			if _, err := io.ReadFull(c.server, header[:]); err != nil {
+				if c.pass() {
+					c.far.Write(message.Bytes()) // why
+				}
+				return
+			}
+			message.Write(header[:])
+			if _, err := io.CopyN(&message, c.server, int64(binary.BigEndian.Uint32(header[1:]))-4); err != nil {
+				return
+			}
+			kind = header[0]
+		}
+		notified := message.Bytes()[0] == notification
+		if notified && c.line.deaf.Load() {
 			continue
 		}
-		if kind == notification && c.line.deaf.Load() {
-			message.Reset()
-			continue
+		if request := c.request.Load(); request != nil && containsAny(*request, "\x00try") && containsAny(message.Bytes(), "SELECT 1\x00") {
+			advisoryWrites.Add(1)
 		}
-		if counts := kind == notification || !c.keeps.Load(); counts && c.line.loses() {
+		if (notified || !c.keeps()) && c.line.loses() {
 			c.close()
 			return
 		}
@@ -216,6 +272,5 @@ func (c *lane) down() {
 		if _, err := c.far.Write(message.Bytes()); err != nil {
 			return
 		}
-		message.Reset()
 	}
 }

@@ -104,11 +104,3 @@ func (o options) check() error {
 	}
 	return second.CheckLabel(o.label)
 }
-
-// safety is how long before its end by the server's count a lease counts as over.
-func (o options) safety() time.Duration {
-	if o.margin > 0 {
-		return o.margin
-	}
-	return o.ttl / 3
-}

@@ -34,14 +34,3 @@ func TestBadOptionsAreNamed(t *testing.T) {
 type strange struct{}
 
 func (strange) ForDial() {}
-
-func TestPathsOfLocks(t *testing.T) {
-	for path, ok := range map[string]bool{
-		"/locks/x": true, "locks/x": true, "x": true, "/": false, "": false, "/locks/": false, "/locks//x": false,
-		"/l\xff": false, "/a\nb": false, "/" + strings.Repeat("x", 1023): true, "/" + strings.Repeat("x", 1024): false, "/schlösser/ü 1": true,
-	} {
-		if err := ValidatePath(path); (err == nil) != ok {
-			t.Errorf("%.40q: %v", path, err)
-		}
-	}
-}

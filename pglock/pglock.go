@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -19,7 +20,9 @@ import (
 // Acquisitions wait for that, and a try until it is known whether the server can be reached. If the
 // schema is missing, or of another version, they fail and say so. An error says which option is
 // wrong; then nothing is left.
-func New(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
+func New(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) { return front(pool, opts, open) }
+
+func front(pool *pgxpool.Pool, opts []Option, open func(*pgxpool.Pool, options) (*queue.Tier, error)) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err == nil && pool == nil {
 		err = errors.New("nil pool")
@@ -30,11 +33,11 @@ func New(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
 	if err := tier.Check(share...); err != nil { // before there is anything to close
 		return nil, err
 	}
-	s, err := open(pool, o)
+	t, err := open(pool, o)
 	if err != nil {
 		return nil, fmt.Errorf("pglock: %w", err)
 	}
-	return tier.New(s.tier, share...)
+	return tier.New(t, share...)
 }
 
 // ValidatePath reports whether path may name a lock: not empty, no empty component,

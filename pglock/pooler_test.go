@@ -20,27 +20,23 @@ import (
 func pooled(t *testing.T, mode string, settings ...string) (url string) {
 	t.Helper()
 	pooler := pgservertest.StartPooler(t, server(t), mode, settings...)
-	admin := database(t)
-	if err := Migrate(soon(t), admin); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.Exec(soon(t), "ALTER DATABASE "+admin.Config().ConnConfig.Database+" SET default_transaction_isolation = 'serializable'"); err != nil {
-		t.Fatal(err)
-	}
-	return strings.Replace(admin.Config().ConnString(), server(t).Addr(), pooler.Addr(), 1)
+	url = database(t)
+	admin := migrated(t, url)
+	exec(t, admin, "ALTER DATABASE "+admin.Config().ConnConfig.Database+" SET default_transaction_isolation = 'serializable'")
+	return strings.Replace(url, server(t).Addr(), pooler.Addr(), 1)
 }
 
 // undisturbed checks that other programs get what their database has been set to.
 func undisturbed(t *testing.T, url string) {
 	t.Helper()
-	pool := poolAt(t, url, nil)
-	defer pool.Close()
+	const settings = "SELECT current_setting('default_transaction_isolation'), " +
+		"(SELECT count(*) FROM pg_listening_channels()), pg_sleep(0.1)::text"
+	pool := poolAt(t, url)
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
 			var isolation, listens any
-			err := pool.QueryRow(soon(t), "SELECT current_setting('default_transaction_isolation'), (SELECT count(*) FROM pg_listening_channels()), pg_sleep(0.1)::text", pgx.QueryExecModeExec).
-				Scan(&isolation, &listens, new(any))
+			err := pool.QueryRow(soon(t), settings, pgx.QueryExecModeExec).Scan(&isolation, &listens, new(any))
 			if err != nil || isolation != "serializable" || listens != int64(0) {
 				t.Errorf("another client has isolation %v, and listens to %v channels: %v", isolation, listens, err)
 			}
@@ -62,8 +58,7 @@ func TestPoolerOfTransactionsIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := pooled(t, "transaction", settings...)
-			busy := poolAt(t, url, nil)
-			defer busy.Close()
+			busy := poolAt(t, url)
 			ctx, cancel := context.WithCancel(t.Context())
 			var others sync.WaitGroup
 			for range 2 {
@@ -77,15 +72,11 @@ func TestPoolerOfTransactionsIsRefused(t *testing.T) {
 			defer cancel()
 			for _, f := range flavours {
 				for range 3 {
-					pool := poolAt(t, url, nil)
-					locks, err := f.open(pool, WithLeaseTTL(10*time.Second))
-					if err == nil {
-						_, err = locks.Mutex("/x").Acquire(soon(t))
-						locks.Close()
-					}
-					pool.Close()
+					p := f.begin(t, url, WithLeaseTTL(10*time.Second))
+					_, err := p.at(t, "/x").Acquire(soon(t))
+					p.Close()
 					want := errPooler
-					if settings == nil && f.name == "advisory" {
+					if settings == nil && f.name == advisories.name {
 						want = advisory.ErrNoLease
 					}
 					if !errors.Is(err, want) || !strings.Contains(err.Error(), "PgBouncer") {
@@ -100,29 +91,23 @@ func TestPoolerOfTransactionsIsRefused(t *testing.T) {
 	}
 }
 
+// Leases are so long that whoever hears of something has not read it with a renewal.
 func TestPoolerOfSessionsServes(t *testing.T) {
 	t.Parallel()
 	url := pooled(t, "session")
-	p, q := launch(t, url), launch(t, url)
-	path := lockPath(t)
-	c := mustAcquire(t, p.at(t, path))
-	w := wanting(t, q.at(t, path).Acquire)
-	ended(t, "the holder hears of a waiter", c.Contested().C(), 10*time.Second)
+	p, q := tables.start(t, url, WithLeaseTTL(2*unhurried)), tables.start(t, url, WithLeaseTTL(2*unhurried))
+	c := p.mustAcquire(t)
+	c.Contested().C() // it wants to hear
+	w := q.waits(t)
+	within(t, unhurried/4, "the holder hears of a waiter", c.Contested().Raised)
 	mustRelease(t, c)
 	next := w.must(t)
-	_, err := p.at(t, path).TryAcquire(soon(t))
+	_, err := p.at(t, lockPath(t)).TryAcquire(soon(t))
 	wantErr(t, err, second.ErrLocked)
 	mustRelease(t, next)
-	p.end()
-	q.end()
+	p.Close()
+	q.Close()
 	undisturbed(t, url)
-
-	pool := poolAt(t, url, nil)
-	defer pool.Close()
-	locks, err := NewAdvisory(pool)
-	if err == nil {
-		_, err = locks.Mutex(path).Acquire(soon(t))
-		locks.Close()
-	}
+	_, err = advisories.begin(t, url).at(t, lockPath(t)).Acquire(soon(t))
 	wantErr(t, err, advisory.ErrNoLease)
 }

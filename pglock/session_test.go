@@ -1,84 +1,73 @@
 package pglock
 
 import (
-	"context"
+	"bytes"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/pgserver"
+	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/queue"
 )
 
-// The program keeps all its connections busy, for longer than a lease.
-func TestBusyPoolEndsNoLease(t *testing.T) {
+// For longer than a lease a transaction under the lock keeps all connections of the program busy, and one of somebody else has the queue.
+func TestRenewalsWaitForNobody(t *testing.T) {
 	t.Parallel()
-	config, err := pgxpool.ParseConfig(pgserver.PlainURL(server(t).Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	conn, err := pool.Acquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	locks, err := New(pool, WithLeaseTTL(ttl))
+	locks, err := New(poolAt(t, sharedURL(t), func(c *pgxpool.Config) { c.MaxConns = 1 }), WithLeaseTTL(ttl))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer locks.Close()
-	hold := mustHold(t, locks, lockPath(t))
-	select {
-	case <-hold.Lost():
-		t.Error(hold.Err())
-	case <-time.After(2 * ttl):
+	hold, err := locks.Mutex(lockPath(t)).Acquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := hold.Release(); err != nil {
+	tx := begun(t, outside(t))
+	ask[any](t, tx, "SELECT pg_advisory_xact_lock(tierlock.key($1))::text", lockPath(t))
+	if err := Tx(soon(t), hold, func(tx pgx.Tx) error {
+		for end := time.Now().Add(2 * ttl); time.Now().Before(end); { // each statement shorter than the lease
+			if _, err := tx.Exec(soon(t), "SELECT pg_sleep(0.2)"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
 		t.Error(err)
 	}
-}
-
-// A transaction of somebody else's has the queue, for longer than a lease.
-func TestRenewalsWaitForNoQueue(t *testing.T) {
-	t.Parallel()
-	c := mustAcquire(t, start(t).at(t, lockPath(t)))
-	tx := begun(t, outside(t))
-	mustExec(t, tx, "SELECT pg_advisory_xact_lock(tierlock.key($1))::text", lockPath(t))
-	select {
-	case <-c.Context().Done():
-		t.Error(c.Err())
-	case <-time.After(2 * ttl):
-	}
 	tx.Rollback(soon(t))
-	mustRelease(t, c)
+	mustRelease(t, hold)
 }
 
+// However many locks a process has, all are renewed with one request.
 func TestOneRenewalIsForAllLocks(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	var all []*queue.Contender
+	begun, p := time.Now(), start(t, WithLeaseTTL(unhurried))
+	var held *queue.Contender
 	for i := range 40 {
-		all = append(all, mustAcquire(t, p.at(t, fmt.Sprintf("%s-%d", lockPath(t), i))))
+		held = p.at(t, fmt.Sprintf("%s-%d", lockPath(t), i)).must(t)
 	}
-	before, begun := p.line.renewals.Load(), time.Now()
-	time.Sleep(ttl)
-	n, most := p.line.renewals.Load()-before, 2+4*int64(time.Since(begun)/ttl+1)
-	if n < 1 || n > most {
-		t.Errorf("%d renewals, want at most %d", n, most)
+	var requests atomic.Int64
+	p.line.onRequest(func(request []byte) {
+		if bytes.Contains(request, []byte("tierlock.beat")) {
+			requests.Add(1)
+		}
+	})
+	const rounds = 3
+	for range rounds {
+		before := requests.Load()
+		p.Renew()
+		eventually(t, "a renewal", func() bool { return requests.Load() > before })
+		held.Store().Do(soon(t), queue.Command{Op: queue.Audit, Session: p.session(t)}) // waits for its end
 	}
-	for _, c := range all {
-		mustRelease(t, c)
+	if n, most := requests.Load(), rounds+int64(time.Since(begun)/(unhurried/4)); n > most {
+		t.Errorf("%d requests for %d renewals", n, most)
 	}
 }
 
@@ -88,61 +77,62 @@ func TestNotificationsMayBeLost(t *testing.T) {
 	p, q := start(t), start(t)
 	p.line.deaf.Store(true)
 	q.line.deaf.Store(true)
-	c := mustAcquire(t, p.at(t, lockPath(t)))
-	contested := c.Contested().C()
-	w := queueAt(t, q.at(t, lockPath(t)))
-	ended(t, "the holder is contested", contested, ttl/3+ttl/8)
-	released := time.Now()
+	c := p.mustAcquire(t)
+	c.Contested().C() // it wants to hear
+	w := q.waits(t)
+	within(t, ttl/3+ttl/8, "the holder is contested", c.Contested().Raised)
 	mustRelease(t, c)
-	next := w.must(t)
-	if took := time.Since(released); took > ttl/3+ttl/8 {
-		t.Errorf("the next one had the lock after %v", took)
-	}
-	mustRelease(t, next)
+	mustRelease(t, w.soon(t, ttl/3+ttl/8))
 }
 
-// A request without an answer is executed after the release of what it was for.
+// A request without an answer is executed after the release of what it was for. A server that takes over may not have heard of a
+// release that was acknowledged. What is executed when the session is over has no effect.
 func TestLateRequestLeavesNothing(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	c := mustAcquire(t, p.at(t, lockPath(t)))
-	var once atomic.Bool
-	p.line.messages(func() bool { return !once.Swap(true) }) // any request without an answer
-	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t)+"-2")))
+	x, c := p.session(t), p.mustAcquire(t)
 	mustRelease(t, c)
-	exec(t, "SELECT tierlock.enter($1, $2, $3, false, 0, NULL, false)", lockPath(t), c.Ref().ID, p.session(t))
-	eventually(t, "an empty queue", func() bool { return len(left(t, lockPath(t))) == 0 })
-	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t))))
+	enter := func() {
+		exec(t, outside(t), "SELECT tierlock.enter($1, $2, $3, false, 0, NULL, false)", lockPath(t), c.Ref().ID, x)
+	}
+	for name, happens := range map[string]func(){
+		"no answer": func() {
+			var once atomic.Bool
+			p.line.messages(func() bool { return !once.Swap(true) }) // to any request
+			mustRelease(t, p.at(t, lockPath(t)+"-2").must(t))
+		},
+		"another connection": p.line.reset,
+	} {
+		enter()
+		happens()
+		eventually(t, name+": an empty queue", func() bool { return left(t, lockPath(t)) == 0 })
+		if p.session(t) != x {
+			t.Errorf("%s: it was removed for another reason", name)
+		}
+	}
+	p.Close()
+	enter()
+	if n := left(t, lockPath(t)); n != 0 {
+		t.Errorf("%d contenders of a session that is over", n)
+	}
 }
 
 // The server is full, and only the connection that renews the session is left.
 func TestReleaseAtAFullServerMakesWay(t *testing.T) {
 	t.Parallel()
-	admin := database(t)
-	if err := Migrate(soon(t), admin); err != nil {
-		t.Fatal(err)
-	}
-	url := admin.Config().ConnString()
+	url := database(t)
+	admin := migrated(t, url)
 	role := "few_" + strings.ReplaceAll(newID(), "-", "")
-	if _, err := admin.Exec(soon(t), "CREATE ROLE "+role+" LOGIN SUPERUSER"); err != nil {
-		t.Fatal(err)
-	}
-	p, q := startAt(t, strings.Replace(url, "//postgres@", "//"+role+"@", 1)), startAt(t, url)
-	x, c := p.session(t), mustAcquire(t, p.at(t, "/x"))
-	w := wanting(t, q.at(t, "/x").Acquire)
-	eventually(t, "somebody waits", func() bool { return mustExec(t, admin, "SELECT count(*) FROM tierlock.contender") == int64(2) })
-	if _, err := admin.Exec(soon(t), "ALTER ROLE "+role+" NOSUPERUSER CONNECTION LIMIT 1; GRANT ALL ON ALL TABLES IN SCHEMA tierlock TO "+role+
-		"; GRANT USAGE ON SCHEMA tierlock TO "+role); err != nil {
-		t.Fatal(err)
-	}
-	mustExec(t, admin, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = $1 AND query LIKE '%tierlock.enter%'", role)
-	released := time.Now()
+	exec(t, admin, "CREATE ROLE "+role+" LOGIN SUPERUSER")
+	p, q := tables.start(t, strings.Replace(url, "//postgres@", "//"+role+"@", 1)), tables.start(t, url)
+	c, w := p.mustAcquire(t), q.waits(t)
+	exec(t, admin, "ALTER ROLE "+role+" NOSUPERUSER CONNECTION LIMIT 1; GRANT ALL ON ALL TABLES IN SCHEMA tierlock TO "+role+
+		"; GRANT USAGE ON SCHEMA tierlock TO "+role)
+	exec(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1 AND query LIKE '%tierlock.enter%'", role)
 	mustRelease(t, c)
-	mustRelease(t, w.must(t))
-	if took := time.Since(released); took > ttl {
-		t.Errorf("the next one had the lock after %v, want at most %v", took, ttl)
-	}
-	if mustExec(t, admin, "SELECT count(*) FROM tierlock.session WHERE id = $1 AND expires > clock_timestamp()", x) != int64(1) {
+	mustRelease(t, w.soon(t, ttl))
+	const alive = "SELECT count(*) FROM tierlock.session WHERE label = $1 AND expires > clock_timestamp()"
+	if ask[int](t, admin, alive, p.label) != 1 {
 		t.Error("the session is over: nothing was tested")
 	}
 }
@@ -152,20 +142,15 @@ func TestWhatIsDroppedWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	pool := outside(t)
 	session, id, other := opened(t, pool), newID(), newID()
-	const enter = "SELECT first FROM tierlock.enter($1, $2, $3, false, 0, NULL, false)"
-	mustExec(t, pool, enter, lockPath(t), id, session)
-	mustExec(t, pool, enter, lockPath(t)+"-2", other, session)
+	entered(t, pool, lockPath(t), id, session)
+	entered(t, pool, lockPath(t)+"-2", other, session)
 	enclosed, guarded := begun(t, pool), begun(t, pool)
-	mustExec(t, enclosed, "SELECT tierlock.enclose($1)", lockPath(t))
-	mustExec(t, guarded, "SELECT tierlock.guard($1)::text", other)
+	ask[any](t, enclosed, "SELECT tierlock.enclose($1)", lockPath(t))
+	ask[any](t, guarded, "SELECT tierlock.guard($1)::text", other)
 	drop := func(want ...int) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if _, err := pool.Exec(ctx, "SELECT tierlock.drop($1)", []string{id, other}); err != nil {
-			t.Error(err)
-		}
-		if got := []int{len(left(t, lockPath(t))), len(left(t, lockPath(t)+"-2"))}; !slices.Equal(got, want) {
+		exec(t, pool, "SELECT tierlock.drop($1)", []string{id, other})
+		if got := []int{left(t, lockPath(t)), left(t, lockPath(t)+"-2")}; !slices.Equal(got, want) {
 			t.Errorf("%v contenders are left, want %v", got, want)
 		}
 	}
@@ -174,31 +159,52 @@ func TestWhatIsDroppedWaitsForNobody(t *testing.T) {
 	drop(0, 1)
 	guarded.Rollback(soon(t))
 	drop(0, 0)
-	mustExec(t, pool, "SELECT tierlock.finish($1)::text", session)
+	exec(t, pool, "SELECT tierlock.finish($1)", session)
 }
 
-// A server that takes over may not have heard of a release that was acknowledged.
-func TestWhatCameBackIsRemovedOnReconnection(t *testing.T) {
+func TestLossAndOutageAreLoggedOnce(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	x, c := p.session(t), mustAcquire(t, p.at(t, lockPath(t)))
-	mustRelease(t, c)
-	exec(t, "SELECT tierlock.enter($1, $2, $3, false, 0, NULL, false)", lockPath(t), c.Ref().ID, x)
-	p.line.reset()
-	eventually(t, "an empty queue", func() bool { return len(left(t, lockPath(t))) == 0 })
-	if p.session(t) != x {
-		t.Error("it was removed for another reason")
+	log, logger := logtest.New(slog.LevelInfo)
+	p := start(t, WithLogger(logger))
+	c := p.mustAcquire(t)
+	w := p.waits(t) // loses a place, and no lock
+	x := p.session(t)
+	heal := p.line.sever()
+	knows(t, c, ttl)
+	eventually(t, "the session is over", func() bool {
+		return ask[bool](t, outside(t), "SELECT expires < clock_timestamp() FROM tierlock.session WHERE id = $1", x)
+	})
+	heal()
+	c.Release()
+	mustRelease(t, w.must(t))
+	eventually(t, "all is logged", func() bool { return len(log.Lines(slog.LevelInfo, "new session")) == 1 })
+	for _, text := range []string{"lock lost", "connection to PostgreSQL is away", "session expired"} {
+		lines := log.Lines(slog.LevelWarn, text)
+		if len(lines) != 1 {
+			t.Errorf("%d lines with %q, want 1, in:\n%.3000s", len(lines), text, log)
+		}
+		line := strings.Join(lines, "")
+		if text == "lock lost" && !(strings.Contains(line, "path="+lockPath(t)) && strings.Contains(line, "cause=")) {
+			t.Errorf("no path or cause in %s", line)
+		}
 	}
 }
 
-// What a process asked for that is executed when its session is over has no effect.
-func TestRequestOfASessionThatIsOverHasNoEffect(t *testing.T) {
+// A server has room for some thousand locks. A process that takes them all at its end would have others fail.
+func TestEndOfAProcessWithManyLocksTakesFewAtATime(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	x := p.session(t)
-	p.end()
-	exec(t, "SELECT tierlock.enter($1, $2, $3, false, 0, NULL, false)", lockPath(t), newID(), x)
-	if n := len(left(t, lockPath(t))); n != 0 {
-		t.Errorf("%d contenders", n)
+	p := start(t, WithLeaseTTL(unhurried))
+	id := p.session(t)
+	crowd(t, id, "$1 || '/' || i", lockPath(t), 250)
+	tx := begun(t, outside(t))
+	ask[any](t, tx, "SELECT tierlock.finish($1)", id)
+	if n := ask[int](t, tx, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"); n == 0 || n > 100 {
+		t.Errorf("%d at a time, want 1 to 100", n)
+	}
+	tx.Rollback(soon(t))
+	p.Close()
+	const rows = "SELECT (SELECT count(*) FROM tierlock.contender WHERE session = $1) + (SELECT count(*) FROM tierlock.session WHERE id = $1)"
+	if n := ask[int](t, outside(t), rows, id); n > 0 {
+		t.Errorf("%d rows are left", n)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
@@ -16,6 +17,8 @@ import (
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/tiertest"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // suite stops the shared server before goroutines are counted.
@@ -39,8 +42,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(suite{m})
 }
 
-// ttl is that of processes in tests.
-const ttl = 2 * time.Second
+// ttl is that of processes in tests, and unhurried that of those that are to keep their leases on a machine that is busy.
+const ttl, unhurried = 2 * time.Second, time.Minute
 
 var shared struct {
 	once   sync.Once
@@ -65,6 +68,12 @@ func server(t testing.TB) *pgserver.Server {
 	return shared.server
 }
 
+// sharedURL is that of the server that tests share.
+func sharedURL(t testing.TB) string {
+	t.Helper()
+	return pgserver.PlainURL(server(t).Addr())
+}
+
 // outside returns a pool that looks from outside the library.
 func outside(t testing.TB) *pgxpool.Pool {
 	t.Helper()
@@ -72,45 +81,199 @@ func outside(t testing.TB) *pgxpool.Pool {
 	return shared.pool
 }
 
-// start returns another process at the shared server.
+// alone starts a server with the schema for one test.
+func alone(t *testing.T, settings ...string) (s *pgserver.Server, url string, outside *pgxpool.Pool) {
+	t.Helper()
+	s = pgservertest.Start(t, pgserver.Config{NoSync: true, Settings: settings})
+	url = pgserver.PlainURL(s.Addr())
+	return s, url, migrated(t, url)
+}
+
+// poolAt returns a pool that ends with the test.
+func poolAt(t testing.TB, url string, changes ...func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range changes {
+		change(config)
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// migrated returns a pool at a database that has the schema.
+func migrated(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	pool := poolAt(t, url)
+	if err := Migrate(soon(t), pool); err != nil {
+		t.Fatal(err)
+	}
+	return pool
+}
+
+// database makes an empty database at the shared server, for a superuser.
+func database(t *testing.T, with ...string) (url string) {
+	t.Helper()
+	url = pgserver.URL(server(t).Addr())
+	name := "db_" + strings.ReplaceAll(newID(), "-", "")
+	exec(t, poolAt(t, url), "CREATE DATABASE "+name+" "+strings.Join(with, " "))
+	return strings.Replace(url, "/postgres?", "/"+name+"?", 1)
+}
+
+// A flavour is one of the two ways in which locks are in PostgreSQL.
+type flavour struct {
+	name   string
+	front  func(*pgxpool.Pool, ...Option) (*tier.Registry, error)
+	open   func(*pgxpool.Pool, options) (*queue.Tier, error)
+	forget string // has the server be another one than before
+}
+
+var (
+	tables     = flavour{"tables", New, open, "UPDATE tierlock.promotion SET timeline = 'another'"}
+	advisories = flavour{"advisory", NewAdvisory, openAdvisory, "UPDATE tierlock.server SET life = 'another'"}
+	flavours   = []flavour{tables, advisories}
+)
+
+// forEach runs a test for each flavour.
+func forEach(t *testing.T, test func(*testing.T, flavour)) {
+	t.Parallel()
+	for _, f := range flavours {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, f)
+		})
+	}
+}
+
+// A process is what one process has of the library: a tier, over a pool of its own whose messages and connections can be
+// interfered with.
+type process struct {
+	*queue.Tier
+	pool  *pgxpool.Pool
+	line  *line
+	label string
+}
+
+// start starts a process at the shared server, with locks in tables.
 func start(t *testing.T, opts ...Option) *process {
 	t.Helper()
-	return startAt(t, pgserver.PlainURL(server(t).Addr()), opts...)
+	return tables.start(t, sharedURL(t), opts...)
 }
 
-// lockPath is that of the test's own lock.
-func lockPath(t *testing.T) string { return "/locks/" + strings.ReplaceAll(t.Name(), "/", "-") }
+// start starts a process, and waits until it is connected.
+func (f flavour) start(t testing.TB, url string, opts ...Option) *process {
+	t.Helper()
+	p := f.begin(t, url, opts...)
+	p.at(t, "/x").queue(t)
+	return p
+}
+
+// begin starts a process that ends with the test.
+func (f flavour) begin(t testing.TB, url string, opts ...Option) *process {
+	t.Helper()
+	p := &process{line: newLine(), label: newID()}
+	p.pool = poolAt(t, url, func(c *pgxpool.Config) { c.ConnConfig.DialFunc = p.line.dial })
+	o, _, err := newOptions(append([]Option{WithLeaseTTL(ttl), WithLabel(p.label)}, opts...))
+	if err == nil {
+		p.Tier, err = f.open(p.pool, o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// Close ends the process in good order.
+func (p *process) Close() error {
+	p.Tier.Close()
+	p.line.close()
+	p.pool.Close()
+	return nil
+}
+
+// kill ends the process without a goodbye: what it has at the server stays until its lease ends.
+func (p *process) kill() {
+	p.line.close()
+	p.Close()
+}
+
+// forSuite is the process as the suite takes it.
+func (p *process) forSuite() *tiertest.Process {
+	return &tiertest.Process{
+		Tier:     p,
+		Cut:      p.line.sever,
+		Kill:     p.kill,
+		Messages: p.line.messages,
+		Blind:    func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },
+	}
+}
+
+// locks are those of the process.
+func (p *process) locks(t *testing.T) *tier.Registry {
+	t.Helper()
+	locks, err := tier.New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return locks
+}
+
+// holds has the process hold the lock of the test.
+func (p *process) holds(t *testing.T) *tier.Hold {
+	t.Helper()
+	hold, err := p.locks(t).Mutex(lockPath(t)).Acquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hold
+}
+
+// session is that of a process with locks in tables, as the shared server knows it.
+func (p *process) session(t *testing.T) string {
+	t.Helper()
+	return ask[string](t, outside(t), "SELECT id::text FROM tierlock.session WHERE label = $1 AND expires > clock_timestamp()", p.label)
+}
 
 // A lock is a claim of which nobody asks where its contender stands.
-type lock struct {
-	second.Claim
-	path string
-}
+type lock struct{ second.Claim }
 
-func (l lock) Acquire(ctx context.Context) (second.Grant, error) { return l.Claim.Acquire(ctx, nil) }
-
-func (l lock) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
-	return l.Claim.Requeue(ctx, old, nil)
-}
-
-func (p *process) at(t *testing.T, path string) lock {
+func (p *process) at(t testing.TB, path string) lock {
 	t.Helper()
 	c, err := p.Claim(path, second.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lock{c, path}
+	return lock{c}
 }
 
-// soon bounds a test's wait.
-func soon(t testing.TB) context.Context {
+func (l lock) Acquire(ctx context.Context) (second.Grant, error) { return l.Claim.Acquire(ctx, nil) }
+
+func (l lock) queue(t testing.TB) []second.Contender {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	t.Cleanup(cancel)
-	return ctx
+	all, err := l.Contenders(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
-func mustAcquire(t *testing.T, l lock) *queue.Contender {
+// lockPath is that of the test's own lock.
+func lockPath(t *testing.T) string { return "/locks/" + strings.ReplaceAll(t.Name(), "/", "-") }
+
+// mustAcquire has a process acquire the lock of the test.
+func (p *process) mustAcquire(t *testing.T) *queue.Contender {
+	t.Helper()
+	return p.at(t, lockPath(t)).must(t)
+}
+
+func (l lock) must(t *testing.T) *queue.Contender {
 	t.Helper()
 	g, err := l.Acquire(soon(t))
 	if err != nil {
@@ -119,7 +282,7 @@ func mustAcquire(t *testing.T, l lock) *queue.Contender {
 	return g.(*queue.Contender)
 }
 
-func mustRelease(t *testing.T, g second.Grant) {
+func mustRelease(t *testing.T, g interface{ Release() error }) {
 	t.Helper()
 	if err := g.Release(); err != nil {
 		t.Fatal(err)
@@ -133,23 +296,24 @@ type wait struct {
 	cancel  context.CancelFunc
 }
 
-// queueAt begins an acquisition and returns when its contender is in the queue.
-func queueAt(t *testing.T, l lock) *wait {
+// waits begins an acquisition of the lock of the test, and returns when its contender is in the queue.
+func (p *process) waits(t *testing.T) *wait {
 	t.Helper()
-	before := len(left(t, l.path))
-	w := wanting(t, l.Acquire)
-	eventually(t, "a contender in the queue", func() bool { return len(left(t, l.path)) > before })
+	l := p.at(t, lockPath(t))
+	before := len(l.queue(t))
+	w := wanting(t, l)
+	eventually(t, "a contender in the queue", func() bool { return len(l.queue(t)) > before })
 	return w
 }
 
 // wanting begins an acquisition, which ends at the latest with the test.
-func wanting(t *testing.T, acquire func(context.Context) (second.Grant, error)) *wait {
+func wanting(t *testing.T, l lock) *wait {
 	t.Helper()
 	ctx, cancel := context.WithCancel(soon(t))
 	w := &wait{granted: make(chan *queue.Contender, 1), cancel: cancel}
 	go func() {
 		defer close(w.granted)
-		g, err := acquire(ctx)
+		g, err := l.Acquire(ctx)
 		if w.err = err; err == nil {
 			w.granted <- g.(*queue.Contender)
 		}
@@ -170,6 +334,13 @@ func (w *wait) must(t *testing.T) *queue.Contender {
 	return c
 }
 
+// soon is must for who is granted the lock within a time.
+func (w *wait) soon(t *testing.T, limit time.Duration) *queue.Contender {
+	t.Helper()
+	within(t, limit, "the next one has the lock", func() bool { return len(w.granted) > 0 })
+	return w.must(t)
+}
+
 func (w *wait) pending(t *testing.T) {
 	t.Helper()
 	select {
@@ -177,6 +348,14 @@ func (w *wait) pending(t *testing.T) {
 		t.Fatalf("did not wait: granted %v %v, %v", ok, c, w.err)
 	case <-time.After(50 * time.Millisecond):
 	}
+}
+
+// soon bounds a test's wait.
+func soon(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 func wantErr(t *testing.T, err, want error) {
@@ -188,39 +367,54 @@ func wantErr(t *testing.T, err, want error) {
 
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
+	within(t, 20*time.Second, what, holds)
+}
+
+// within waits until something holds, which may take so long.
+func within(t testing.TB, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for begun := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(begun) > limit {
+			t.Fatalf("not within %v: %s", limit, what)
 		}
 	}
 }
 
-// left returns the ids of the contenders at path at the shared server, in order.
-func left(t testing.TB, path string) []string {
+// knows waits until a contender knows that it has lost the lock.
+func knows(t *testing.T, c *queue.Contender, limit time.Duration) {
 	t.Helper()
-	queues, err := look(soon(t), outside(t), []string{path})
+	within(t, limit, "the holder knows", func() bool { return c.Context().Err() != nil })
+	wantErr(t, c.Err(), second.ErrLost)
+}
+
+// ask returns what a query does, a row of one column.
+func ask[T any](t testing.TB, q querier, sql string, args ...any) (answer T) {
+	t.Helper()
+	if err := q.QueryRow(soon(t), sql, args...).Scan(&answer); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return answer
+}
+
+func exec(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	if _, err := pool.Exec(soon(t), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func begun(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	tx, err := pool.Begin(soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ids []string
-	for _, p := range queues[path] {
-		ids = append(ids, p.ID)
-	}
-	return ids
+	t.Cleanup(func() { tx.Rollback(context.Background()) })
+	return tx
 }
 
-func exec(t testing.TB, sql string, args ...any) {
+// left is how many contenders are at path at the shared server, in tables.
+func left(t testing.TB, path string) int {
 	t.Helper()
-	if _, err := outside(t).Exec(soon(t), sql, args...); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func ended(t *testing.T, what string, done <-chan struct{}, within time.Duration) {
-	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(within):
-		t.Fatalf("%s: not within %v", what, within)
-	}
+	return ask[int](t, outside(t), "SELECT count(*) FROM tierlock.contender WHERE path = $1", path)
 }

@@ -30,8 +30,8 @@ type store struct {
 	hangUp context.CancelFunc
 }
 
-// open returns a store that begins to ask for a session.
-func open(pool *pgxpool.Pool, o options) (*store, error) {
+// open returns a tier on a store that begins to ask for a session.
+func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	s := &store{pool: pool, options: o}
 	s.host, _ = os.Hostname()
 	s.wires, s.hangUp = context.WithCancel(context.Background())
@@ -47,7 +47,7 @@ func open(pool *pgxpool.Pool, o options) (*store, error) {
 	}, s)
 	s.tier.Start()
 	s.tier.Spawn(s.listen)
-	return s, nil
+	return s.tier, nil
 }
 
 func (s *store) Name(string) string { return newID() }

@@ -13,22 +13,23 @@ import (
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/tiertest"
+	"github.com/tierlock/tierlock/pglock/internal/advisory"
 )
 
 func TestTier(t *testing.T) {
 	e := pgservertest.StartEnsemble(t, 3, pgserver.Config{NoSync: true, Synchronous: true})
-	url := pgserver.PlainURL(e.Addrs()...)
-	pool := poolAt(t, url, nil)
-	if err := Migrate(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := pool.Exec(t.Context(), countWrites); err != nil {
-		t.Fatal(err)
-	}
-	pool.Close()
+	exec(t, migrated(t, pgserver.PlainURL(e.Addrs()...)), countWrites)
 	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
-		test(t, ensembleHarness(t, e, url))
+		test(t, tables.harness(t, e))
 	}).Record(t, "PostgreSQL", "../docs/promises/postgres.md")
+}
+
+func TestAdvisoryTier(t *testing.T) {
+	e := pgservertest.StartEnsemble(t, 3, pgserver.Config{NoSync: true, Synchronous: true})
+	migrated(t, pgserver.PlainURL(e.Addrs()...))
+	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
+		test(t, advisoryHarness(t, e))
+	}).Record(t, "PostgreSQL, advisory", "../docs/promises/postgres-advisory.md")
 }
 
 // countWrites notes each transaction that changes a queue.
@@ -41,71 +42,103 @@ const countWrites = `
 	END $$;
 	CREATE TRIGGER count AFTER INSERT OR UPDATE OR DELETE ON tierlock.contender FOR EACH ROW EXECUTE FUNCTION count_write();`
 
-// ensembleHarness is a primary and standbys, of which one at least has each write that is acknowledged.
-func ensembleHarness(t *testing.T, e *pgserver.Ensemble, url string) tiertest.Harness {
-	ctx := t.Context()
-	check := func(err error) {
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	o := &operator{url: url}
-	t.Cleanup(o.leave)
-	do := func(sql string, args ...any) (int64, error) { return o.do(soon(t), sql, args...) }
-	left := func(path string) int {
-		return o.look(ctx, "SELECT count(*) FROM tierlock.contender WHERE path = $1", path)
-	}
+// harness is a primary and standbys, of which one at least has each write that is acknowledged.
+func (f flavour) harness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {
+	o := newOperator(t, e)
+	left := func(path string) int { return o.look("SELECT count(*) FROM tierlock.contender WHERE path = $1", path) }
 	return tiertest.Harness{
 		Lease: 3 * time.Second,
 		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
-			return launch(tb, url, WithLeaseTTL(lease)).forSuite()
+			return f.start(tb, o.url, WithLeaseTTL(lease)).forSuite()
 		},
 		Left:        left,
 		LeftPermits: func(path string) int { return left(at(queue.Ref{Path: path, Permits: 1}).Path) },
-		Writes: func() int64 {
-			n, err := do("SELECT count(*) FROM writes")
-			check(err)
-			return n
-		},
+		Writes:      func() int64 { return o.do("SELECT count(*) FROM writes") },
 		Remove: func(path string, i int) {
-			n, err := do(`WITH gone AS (DELETE FROM tierlock.contender WHERE path = $1 AND token =
-				(SELECT token FROM tierlock.contender WHERE path = $1 ORDER BY token OFFSET $2 LIMIT 1) RETURNING 1) SELECT count(*) FROM gone`, path, i)
-			if err == nil && n == 0 {
-				err = errors.New("nobody there")
-			}
-			check(err)
+			o.remove(`WITH gone AS (DELETE FROM tierlock.contender WHERE path = $1 AND token =
+				(SELECT token FROM tierlock.contender WHERE path = $1 ORDER BY token OFFSET $2 LIMIT 1) RETURNING 1)
+				SELECT count(*) FROM gone`, path, i)
 		},
 		Freeze: func() (thaw func()) {
-			check(e.Pause())
-			return func() { check(e.Resume()) }
+			o.check(e.Pause())
+			return func() { o.check(e.Resume()) }
 		},
-		Failover: func() { check(e.Failover(ctx)) },
+		Failover: func() { o.check(e.Failover(t.Context())) },
 		Forgets:  true,
-		Restart:  func() { check(e.Restart(ctx)) },
+		Restart:  func() { o.check(e.Restart(t.Context())) },
 	}
 }
 
+// advisoryHarness is the same servers. The standbys have no part in these locks.
+func advisoryHarness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {
+	h, o := advisories.harness(t, e), newOperator(t, e)
+	h.Writes = advisoryWrites.Load
+	h.Unpromised = map[string]string{
+		"contenders":     "a token is drawn once the lock is granted, so one that waits has none",
+		"share-troubled": "the lock goes with the connection that loses a message",
+	}
+	h.Left = func(path string) int {
+		return o.look("SELECT count(DISTINCT pid) FROM pg_locks WHERE "+ofLock, advisory.KeyOf(path))
+	}
+	h.Remove = func(path string, i int) {
+		o.remove(`WITH queue AS (SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE `+ofLock+`
+			ORDER BY granted DESC, CASE WHEN granted THEN split_part(application_name, ' ', 2)::bigint END, waitstart OFFSET $2 LIMIT 1)
+			SELECT count(*) FROM queue WHERE pg_terminate_backend(pid)`, advisory.KeyOf(path), i)
+	}
+	return h
+}
+
+const ofLock = "locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32) | objid::bigint = $1"
+
 // An operator looks from outside the library. No goroutine is theirs, as tests count those.
 type operator struct {
+	t   *testing.T
 	url string
 
 	mu   sync.Mutex // guards the field below
 	conn *pgx.Conn  // nil until it is needed
 }
 
-// look is do for one who looks again if there is no answer soon, which is a negative number.
-func (o *operator) look(ctx context.Context, sql string, args ...any) int {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	n, err := o.do(ctx, sql, args...)
+func newOperator(t *testing.T, e *pgserver.Ensemble) *operator {
+	o := &operator{t: t, url: pgserver.PlainURL(e.Addrs()...)}
+	t.Cleanup(func() {
+		if o.conn != nil {
+			o.conn.Close(context.Background())
+		}
+	})
+	return o
+}
+
+func (o *operator) check(err error) {
+	if err != nil {
+		o.t.Error(err)
+	}
+}
+
+// look is a number for one who looks again if there is no answer soon, which is a negative one.
+func (o *operator) look(sql string, args ...any) int {
+	n, err := o.ask(time.Second, sql, args...)
 	if err != nil {
 		return -1
 	}
 	return int(n)
 }
 
-// do returns the number that a query does.
-func (o *operator) do(ctx context.Context, sql string, args ...any) (number int64, err error) {
+func (o *operator) do(sql string, args ...any) int64 {
+	n, err := o.ask(20*time.Second, sql, args...)
+	o.check(err)
+	return n
+}
+
+func (o *operator) remove(sql string, args ...any) {
+	if o.do(sql, args...) == 0 {
+		o.check(errors.New("nobody there"))
+	}
+}
+
+func (o *operator) ask(within time.Duration, sql string, args ...any) (number int64, err error) {
+	ctx, cancel := context.WithTimeout(o.t.Context(), within)
+	defer cancel()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.conn == nil || o.conn.IsClosed() {
@@ -117,12 +150,4 @@ func (o *operator) do(ctx context.Context, sql string, args ...any) (number int6
 		o.conn.Close(ctx) // the server may not be the primary any more
 	}
 	return number, err
-}
-
-func (o *operator) leave() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.conn != nil {
-		o.conn.Close(context.Background())
-	}
 }
