@@ -1,12 +1,12 @@
 -- What pglock needs in a database, all in the schema tierlock.
 --
 -- A process has a session, and for each lock that it has or wants a contender. The contenders of one path are a queue, in
--- the order of their tokens. Those for permits are another one, whose name is the path and what tierlock.counts looks for,
--- which is in the path of no lock. Times are the server's, at the moment.
+-- the order of their tokens. Those for permits are another one, whose name is the path and what is in that of no
+-- lock. Times are the server's, at the moment.
 
 CREATE SCHEMA tierlock;
 
-CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2';
+CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 3';
 
 CREATE SEQUENCE tierlock.token;
 
@@ -37,8 +37,8 @@ CREATE INDEX ON tierlock.contender (session);
 
 -- What this server may not know: whether whoever was here before it has given a lock to somebody whose contender did not get here.
 -- So after a promotion nobody is given any for as long as a lease may last.
-CREATE FUNCTION tierlock.timeline() RETURNS text LANGUAGE sql AS
-	'SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)';
+CREATE FUNCTION tierlock.timeline() RETURNS text LANGUAGE sql AS -- none at a standby, which writes nothing
+	'SELECT CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END';
 
 CREATE TABLE tierlock.promotion (
 	one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -55,24 +55,24 @@ CREATE FUNCTION tierlock.quiet_ms() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	left_ms bigint;
 BEGIN
-	UPDATE tierlock.promotion SET timeline = tierlock.timeline(), quiet = clock_timestamp() + longest_ms * interval '1 ms'
-		WHERE timeline <> tierlock.timeline() OR quiet > clock_timestamp() + longest_ms * interval '1 ms';
-	SELECT greatest(0, ceil(1000 * extract(epoch FROM quiet - clock_timestamp()))) INTO left_ms FROM tierlock.promotion;
-	IF NOT FOUND THEN
+	LOOP
+		SELECT greatest(0, ceil(1000 * extract(epoch FROM quiet - clock_timestamp()))) INTO left_ms FROM tierlock.promotion
+			WHERE timeline = tierlock.timeline() AND quiet <= clock_timestamp() + longest_ms * interval '1 ms';
+		IF FOUND THEN
+			RETURN left_ms;
+		END IF;
+		UPDATE tierlock.promotion SET timeline = tierlock.timeline(), quiet = clock_timestamp() + longest_ms * interval '1 ms';
 		left_ms := (SELECT greatest(0, ceil(1000 * extract(epoch FROM max(expires) - clock_timestamp()))) FROM tierlock.session);
 		INSERT INTO tierlock.promotion VALUES (true, tierlock.timeline(), left_ms, clock_timestamp() + left_ms * interval '1 ms')
 			ON CONFLICT DO NOTHING;
-	END IF;
-	RETURN left_ms;
+	END LOOP;
 END $$;
 
 -- What a process was told has to be so after a crash, and after a standby has taken over. The role's own setting may be weaker.
-CREATE FUNCTION tierlock.durably() RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-	IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
-		PERFORM set_config('synchronous_commit', 'on', true);
-	END IF;
-END $$;
+CREATE FUNCTION tierlock.durably() RETURNS text LANGUAGE sql AS $$
+	SELECT CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
+		THEN set_config('synchronous_commit', 'on', true) END
+$$;
 
 CREATE FUNCTION tierlock.key(queue text) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 	'SELECT hashtextextended(queue, 7308604759847199084)';
@@ -91,37 +91,14 @@ BEGIN
 	RETURN (SELECT token FROM tierlock.contender WHERE path = queue ORDER BY token LIMIT 1);
 END $$;
 
--- counts reports whether a queue is one for permits.
-CREATE FUNCTION tierlock.counts(queue text) RETURNS boolean LANGUAGE sql IMMUTABLE AS
-	$$ SELECT right(queue, 8) = E'\npermits' $$;
-
--- heads are those that have the lock: the first, and if that reads, all that read before the first that does not. Those that
+-- line is a queue with who has the lock: the first, and if that reads, all that read before the first that does not. Those that
 -- have permits are those that, with all ahead, want no more than there are: that is final, as weights only become less.
-CREATE FUNCTION tierlock.heads(queue text, lowest bigint) RETURNS SETOF tierlock.contender LANGUAGE plpgsql AS $$
-DECLARE
-	writer bigint;
-	reader bigint;
-BEGIN
-	IF tierlock.counts(queue) THEN
-		RETURN QUERY SELECT (q.c).* FROM (SELECT c, sum(c.weight) OVER (ORDER BY c.token) AS wanted FROM tierlock.contender c
-			WHERE c.path = queue AND c.token >= lowest) q WHERE q.wanted <= (q.c).permits ORDER BY (q.c).token;
-		RETURN;
-	END IF;
-	writer := (SELECT token FROM tierlock.contender WHERE path = queue AND token >= lowest AND NOT reads ORDER BY token LIMIT 1);
-	reader := (SELECT token FROM tierlock.contender WHERE path = queue AND token >= lowest ORDER BY token LIMIT 1);
-	RETURN QUERY SELECT * FROM tierlock.contender c WHERE c.path = queue AND c.token >= lowest
-		AND (c.token = reader OR c.token < coalesce(writer, 9223372036854775807)) ORDER BY c.token;
-END $$;
-
--- stands reports whether a contender has the lock, or so many of the permits, behind all that are below a token.
-CREATE FUNCTION tierlock.stands(queue text, lowest bigint, below bigint, reading boolean, wanted int, of int) RETURNS boolean
-	LANGUAGE plpgsql AS $$
-BEGIN
-	IF of > 0 THEN
-		RETURN wanted + (SELECT coalesce(sum(weight), 0) FROM tierlock.contender WHERE path = queue AND token >= lowest AND token < below) <= of;
-	END IF;
-	RETURN NOT EXISTS (SELECT FROM tierlock.contender WHERE path = queue AND token >= lowest AND token < below AND NOT (reads AND reading));
-END $$;
+CREATE FUNCTION tierlock.line(queue text, lowest bigint)
+	RETURNS TABLE (id uuid, session uuid, token bigint, permits int, asked boolean, has boolean) LANGUAGE sql STABLE AS $$
+	SELECT c.id, c.session, c.token, c.permits, c.asked,
+		CASE WHEN c.permits > 0 THEN sum(c.weight) OVER w <= c.permits ELSE row_number() OVER w = 1 OR bool_and(c.reads) OVER w END
+	FROM tierlock.contender c WHERE c.path = queue AND c.token >= lowest WINDOW w AS (ORDER BY c.token)
+$$;
 
 CREATE FUNCTION tierlock.notify(session uuid, message text) RETURNS void LANGUAGE sql AS
 	$$ SELECT pg_notify('tierlock ' || session, message) $$;
@@ -129,36 +106,24 @@ CREATE FUNCTION tierlock.notify(session uuid, message text) RETURNS void LANGUAG
 -- tell tells those that have the lock and were not among the heads before that it is their turn, and whether somebody waits
 -- behind them; if there is other news, the others. The first who waits for permits may find that more are free, or more who wait.
 CREATE FUNCTION tierlock.tell(queue text, lowest bigint, before uuid[], news boolean) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-	head tierlock.contender;
-	next tierlock.contender; -- for permits
 BEGIN
-	IF tierlock.counts(queue) THEN
-		SELECT * INTO next FROM tierlock.contender c WHERE c.path = queue AND c.token >= lowest
-			AND c.id NOT IN (SELECT h.id FROM tierlock.heads(queue, lowest) h) ORDER BY c.token LIMIT 1;
-		IF next.id <> ALL (before) THEN
-			PERFORM tierlock.notify(next.session, 'look ' || queue);
-		END IF;
-		news := false;
-	END IF;
-	FOR head IN SELECT * FROM tierlock.heads(queue, lowest) LOOP
-		IF head.id <> ALL (before) THEN
-			PERFORM tierlock.notify(head.session, 'turn ' || head.id || ' ' || CASE WHEN head.permits > 0 THEN next.id IS NOT NULL ELSE
-				EXISTS (SELECT FROM tierlock.contender c WHERE c.path = queue AND c.token > head.token AND NOT (c.reads AND head.reads)) END);
-		ELSIF news THEN
-			PERFORM tierlock.notify(head.session, 'look ' || queue);
-		END IF;
-	END LOOP;
+	PERFORM tierlock.notify(session, CASE WHEN has AND id <> ALL (before) THEN 'turn ' || id || ' ' || (next IS NOT NULL)
+			ELSE 'look ' || queue END)
+		FROM (SELECT *, min(token) FILTER (WHERE NOT has) OVER () AS next FROM tierlock.line(queue, lowest)) l
+		WHERE id <> ALL (before) AND (has OR permits > 0 AND token = next) OR news AND has AND permits = 0;
 END $$;
 
--- expire deletes the contenders in an enclosed queue whose sessions are over. It waits for renewals under way.
-CREATE FUNCTION tierlock.expire(queue text, lowest bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- expire deletes the contenders in an enclosed queue whose sessions are over, and reports whether there were any. It waits for
+-- renewals under way.
+CREATE FUNCTION tierlock.expire(queue text, lowest bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-	present uuid[] := ARRAY(SELECT session FROM tierlock.contender WHERE path = queue AND token >= lowest
-		ORDER BY token); -- by the index of that
-	dead uuid[] := ARRAY(SELECT id FROM tierlock.session WHERE expires <= clock_timestamp() AND id = ANY (present) FOR SHARE);
+	dead uuid[] := ARRAY(SELECT id FROM tierlock.session WHERE expires <= clock_timestamp() AND id = ANY (ARRAY(SELECT session
+		FROM tierlock.contender WHERE path = queue AND token >= lowest ORDER BY token)) FOR SHARE); -- by the index of that
 BEGIN
-	DELETE FROM tierlock.contender WHERE path = queue AND token >= lowest AND session = ANY (dead);
+	IF dead <> '{}' THEN
+		DELETE FROM tierlock.contender WHERE path = queue AND token >= lowest AND session = ANY (dead);
+	END IF;
+	RETURN dead <> '{}';
 END $$;
 
 -- enter puts a contender at the tail of a queue, and deletes an old one with that; a try, only if nobody is in the way. If it is
@@ -170,41 +135,42 @@ CREATE FUNCTION tierlock.enter(queue text, me uuid, mine uuid, reading boolean, 
 DECLARE
 	lowest bigint := tierlock.enclose(queue);
 	before uuid[];
-	waited boolean;
+	changed boolean;
 	others int; -- permits that there are for those who are there
+	calm boolean; -- they all have the lock
+	news boolean;
 BEGIN
 	quiet := tierlock.quiet_ms();
 	alive := EXISTS (SELECT FROM tierlock.session WHERE id = mine AND expires > clock_timestamp());
 	IF NOT alive THEN
 		RETURN;
 	END IF;
-	before := ARRAY(SELECT h.id FROM tierlock.heads(queue, lowest) h);
-	PERFORM tierlock.expire(queue, lowest);
+	before := ARRAY(SELECT id FROM tierlock.line(queue, lowest) WHERE has);
+	changed := tierlock.expire(queue, lowest);
 	DELETE FROM tierlock.contender WHERE id = old;
 	removed := FOUND;
-	IF of > 0 THEN
-		others := (SELECT permits FROM tierlock.contender WHERE path = queue AND token >= lowest ORDER BY token LIMIT 1);
-		IF others <> of THEN
-			RAISE 'the path is for %, not %', others, of USING ERRCODE = 'TL002';
-		END IF;
-	END IF;
 	UPDATE tierlock.contender SET linger_ms = lingers WHERE id = me RETURNING token INTO number;
-	IF NOT FOUND AND NOT (try AND (quiet > 0 OR NOT tierlock.stands(queue, lowest, 9223372036854775807, reading, wanted, of))) THEN
-		waited := EXISTS (SELECT FROM tierlock.contender c WHERE c.path = queue AND c.token >= lowest
-			AND c.id NOT IN (SELECT h.id FROM tierlock.heads(queue, lowest) h));
+	SELECT max(permits), count(*) = 1 OR bool_and(reads), CASE WHEN of > 0 THEN coalesce(sum(weight), 0) + wanted <= of
+		ELSE coalesce(bool_and(reads AND reading), true) END INTO others, calm, first
+		FROM tierlock.contender WHERE path = queue AND token >= lowest AND token < coalesce(number, 9223372036854775807);
+	IF of > 0 AND others <> of THEN
+		RAISE 'the path is for %, not %', others, of USING ERRCODE = 'TL002';
+	END IF;
+	IF number IS NULL AND NOT (try AND (quiet > 0 OR NOT first)) THEN
 		INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms, permits, weight)
 			VALUES (queue, nextval('tierlock.token'), me, mine, reading, lingers, of, wanted) RETURNING token INTO number;
 	END IF;
-	lowest := coalesce(lowest, number);
-	first := tierlock.stands(queue, lowest, number, reading, wanted, of);
-	PERFORM tierlock.tell(queue, lowest, before || me, NOT first AND NOT waited);
+	news := number IS NOT NULL AND NOT first AND calm;
+	IF changed OR removed OR news OR of > 0 THEN -- or nobody has to know
+		PERFORM tierlock.tell(queue, coalesce(lowest, number), before || me, news);
+	END IF;
 END $$;
 
 -- leave deletes a contender, and reports whether it was there.
 CREATE FUNCTION tierlock.leave(queue text, me uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	lowest bigint := tierlock.enclose(queue);
-	before uuid[] := ARRAY(SELECT h.id FROM tierlock.heads(queue, lowest) h);
+	before uuid[] := ARRAY(SELECT id FROM tierlock.line(queue, lowest) WHERE has);
 BEGIN
 	DELETE FROM tierlock.contender WHERE id = me;
 	IF NOT FOUND THEN
@@ -230,7 +196,7 @@ END $$;
 CREATE FUNCTION tierlock.share(queue text, me uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	lowest bigint := tierlock.enclose(queue);
-	before uuid[] := ARRAY(SELECT h.id FROM tierlock.heads(queue, lowest) h);
+	before uuid[] := ARRAY(SELECT id FROM tierlock.line(queue, lowest) WHERE has);
 BEGIN
 	UPDATE tierlock.contender SET reads = true WHERE id = me;
 	IF NOT FOUND THEN
@@ -245,23 +211,23 @@ END $$;
 CREATE FUNCTION tierlock.weigh(queue text, me uuid, wanted int) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	lowest bigint := tierlock.enclose(queue);
-	before uuid[] := ARRAY(SELECT h.id FROM tierlock.heads(queue, lowest) h);
+	before uuid[] := ARRAY(SELECT id FROM tierlock.line(queue, lowest) WHERE has);
 BEGIN
 	UPDATE tierlock.contender SET weight = least(weight, wanted) WHERE id = me;
 	IF NOT FOUND THEN
 		RETURN NULL;
 	END IF;
 	PERFORM tierlock.tell(queue, lowest, before, false);
-	RETURN EXISTS (SELECT FROM tierlock.heads(queue, lowest) h WHERE h.id = me);
+	RETURN (SELECT has FROM tierlock.line(queue, lowest) WHERE id = me);
 END $$;
 
 -- ask asks those that have the lock to give it up.
 CREATE FUNCTION tierlock.ask(queue text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	lowest bigint := tierlock.enclose(queue);
-	head tierlock.contender;
+	head record;
 BEGIN
-	FOR head IN SELECT * FROM tierlock.heads(queue, lowest) h WHERE NOT h.asked LOOP
+	FOR head IN SELECT * FROM tierlock.line(queue, lowest) WHERE has AND NOT asked LOOP
 		UPDATE tierlock.contender SET asked = true WHERE id = head.id;
 		PERFORM tierlock.notify(head.session, 'look ' || queue);
 	END LOOP;
@@ -271,7 +237,7 @@ END $$;
 CREATE FUNCTION tierlock.settle(queue text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	lowest bigint := tierlock.enclose(queue);
-	before uuid[] := ARRAY(SELECT h.id FROM tierlock.heads(queue, lowest) h);
+	before uuid[] := ARRAY(SELECT id FROM tierlock.line(queue, lowest) WHERE has);
 BEGIN
 	PERFORM tierlock.expire(queue, lowest);
 	PERFORM tierlock.tell(queue, lowest, before, true);
@@ -313,7 +279,7 @@ DECLARE
 BEGIN
 	FOR queue IN SELECT DISTINCT path FROM tierlock.contender WHERE session = me ORDER BY path LIMIT 100 LOOP
 		lowest := tierlock.enclose(queue);
-		before := ARRAY(SELECT h.id FROM tierlock.heads(queue, lowest) h);
+		before := ARRAY(SELECT id FROM tierlock.line(queue, lowest) WHERE has);
 		DELETE FROM tierlock.contender WHERE path = queue AND token >= lowest AND session = me;
 		PERFORM tierlock.tell(queue, lowest, before, true);
 	END LOOP;

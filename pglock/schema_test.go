@@ -148,16 +148,30 @@ func TestRepeatedRequestWaitsForTheStandby(t *testing.T) {
 	eventually(t, "an answer", func() bool { return enter() == nil })
 }
 
-// A transaction that writes, or locks a row, has a number, and waits for the disk.
+// A transaction that writes, or locks a row, has a number, and waits for the disk; so does one that tells the holder.
 func TestTryOfWhatIsTakenWritesNothing(t *testing.T) {
 	t.Parallel()
 	pool := outside(t)
 	session := opened(t, pool)
 	entered(t, pool, lockPath(t), newID(), session)
+	const try = "SELECT number FROM tierlock.enter($1, $2, $3, false, 0, NULL, true)"
+	ear, err := pool.Acquire(soon(t))
+	if err == nil {
+		defer ear.Release()
+		_, err = ear.Exec(soon(t), `LISTEN "tierlock `+session+`"`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask[*int64](t, pool, try, lockPath(t), newID(), session)
+	exec(t, pool, "SELECT pg_notify('tierlock ' || $1, 'the end')", session)
+	if n, err := ear.Conn().WaitForNotification(soon(t)); err != nil || n.Payload != "the end" {
+		t.Errorf("the holder is told %v, %v", n, err)
+	}
 	tx := begun(t, pool)
 	for _, path := range []string{lockPath(t), lockPath(t) + "-free"} {
 		free := path != lockPath(t)
-		number := ask[*int64](t, tx, "SELECT number FROM tierlock.enter($1, $2, $3, false, 0, NULL, true)", path, newID(), session)
+		number := ask[*int64](t, tx, try, path, newID(), session)
 		if wrote := ask[bool](t, tx, "SELECT pg_current_xact_id_if_assigned() IS NOT NULL"); (number != nil) != free || wrote != free {
 			t.Errorf("%s: number %v, written: %t", path, number, wrote)
 		}
