@@ -2,9 +2,9 @@ package redislock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"slices"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/tier"
 )
 
 // A turn has the lock of some library, does the work under it, and gives it back.
@@ -29,7 +28,7 @@ func others(t *testing.T, path string) map[string]turn {
 	obtain := bsm.New(client)
 	return map[string]turn{
 		"redsync": func(ctx context.Context, work func()) error {
-			m := sync.NewMutex(path, redsync.WithExpiry(10*time.Second), redsync.WithTries(1000))
+			m := sync.NewMutex(path, redsync.WithExpiry(time.Minute), redsync.WithTries(1000))
 			if err := m.LockContext(ctx); err != nil {
 				return err
 			}
@@ -38,7 +37,7 @@ func others(t *testing.T, path string) map[string]turn {
 			return err
 		},
 		"bsm/redislock": func(ctx context.Context, work func()) error {
-			l, err := obtain.Obtain(ctx, path, 10*time.Second, &bsm.Options{RetryStrategy: bsm.LinearBackoff(20 * time.Millisecond)})
+			l, err := obtain.Obtain(ctx, path, time.Minute, &bsm.Options{RetryStrategy: bsm.LinearBackoff(20 * time.Millisecond)})
 			if err != nil {
 				return err
 			}
@@ -48,50 +47,38 @@ func others(t *testing.T, path string) map[string]turn {
 	}
 }
 
-// Everybody gets turns, and nobody while another one has one.
+// Everybody gets turns, and nobody while another one has one: also beside a process of ours where nobody but its goroutines can be
+// seen to wait.
 func TestLocksOfOtherLibrariesAndOursExcludeOneAnotherAndNobodyStarves(t *testing.T) {
 	t.Parallel()
 	path := lockPath(t)
 	turns := others(t, path)
-	for _, name := range []string{"ours, first process", "ours, second process"} {
-		locks, err := tier.New(start(t).tier)
-		if err != nil {
-			t.Fatal(err)
-		}
-		turns[name] = func(ctx context.Context, work func()) error {
-			return locks.Mutex(path).Do(ctx, func(context.Context) error { work(); return nil })
-		}
+	ours := over(t, start(t, WithLeaseTTL(long))).Mutex(path)
+	turns["ours"] = func(ctx context.Context, work func()) error {
+		return ours.Do(ctx, func(context.Context) error { work(); return nil })
 	}
-	if err := outside(t).Set(soon(t), path, "theirs", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	first := begin(t, start(t).at(t, path).Acquire)
-	eventually(t, "theirs is seen by ours", func() bool { return outside(t).ZCard(soon(t), keysOf(path)[1]).Val() == 1 })
-	if err := outside(t).Del(soon(t), path).Err(); err != nil {
-		t.Fatal(err)
-	}
-	mustRelease(t, first.must(t))
-	ctx, cancel := context.WithTimeout(soon(t), 6*time.Second)
-	defer cancel()
-	var inside atomic.Int32
-	counts := make(map[string]*atomic.Int64)
+	ctx, enough := context.WithCancel(soon(t))
+	defer enough()
+	var inside, starve atomic.Int32
+	starve.Store(int32(len(turns)))
 	var all sync.WaitGroup
 	for name, turn := range turns {
-		count := new(atomic.Int64)
-		counts[name] = count
+		var count atomic.Int32
 		for range 4 {
 			all.Go(func() {
-				for ctx.Err() == nil {
-					err := turn(soon(t), func() {
+				for starve.Load() > 0 {
+					err := turn(ctx, func() {
 						if inside.Add(1) != 1 {
 							t.Errorf("%s has a turn while another one has one", name)
 						}
 						time.Sleep(time.Millisecond)
 						inside.Add(-1)
-						count.Add(1)
+						if count.Add(1) == 5 && starve.Add(-1) == 0 {
+							enough()
+						}
 					})
-					if err != nil {
-						t.Errorf("%s: %v", name, err)
+					if err != nil && starve.Load() > 0 {
+						t.Errorf("%s, after %d turns: %v", name, count.Load(), err)
 						return
 					}
 				}
@@ -99,18 +86,18 @@ func TestLocksOfOtherLibrariesAndOursExcludeOneAnotherAndNobodyStarves(t *testin
 		}
 	}
 	all.Wait()
-	for name, count := range counts {
-		t.Logf("%s: %d turns", name, count.Load())
-		if count.Load() < 5 {
-			t.Errorf("%s has had %d turns", name, count.Load())
-		}
-	}
 }
 
 func TestForeignLockIsWaitedForAndTriesFindItTaken(t *testing.T) {
 	t.Parallel()
-	l := start(t).at(t, lockPath(t))
-	for name, turn := range others(t, l.path) {
+	l := start(t, WithLeaseTTL(long)).at(t, lockPath(t))
+	turns := others(t, l.path)
+	turns["a key of another type"] = func(ctx context.Context, work func()) error {
+		err := outside(t).LPush(ctx, l.path, "x").Err()
+		work()
+		return errors.Join(err, outside(t).Del(ctx, l.path).Err())
+	}
+	for name, turn := range turns {
 		has, done := make(chan struct{}), make(chan struct{})
 		ended := make(chan error, 1)
 		go func() { ended <- turn(soon(t), func() { close(has); <-done }) }()
@@ -119,7 +106,6 @@ func TestForeignLockIsWaitedForAndTriesFindItTaken(t *testing.T) {
 			t.Errorf("a try beside %s: %v, want ErrLocked", name, err)
 		}
 		w := queueAt(t, l)
-		w.pending(t)
 		queue, err := l.Contenders(soon(t))
 		if err != nil || len(queue) != 2 || queue[0].ID == "" || queue[0].Token != 0 {
 			t.Errorf("contenders beside %s: %+v, %v, want the foreign lock first", name, queue, err)
@@ -127,172 +113,131 @@ func TestForeignLockIsWaitedForAndTriesFindItTaken(t *testing.T) {
 		if err := l.Revoke(soon(t)); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("Revoke of the lock of %s: %v, want ErrUnsupported", name, err)
 		}
-		close(done)
-		released := time.Now()
-		c := w.must(t)
-		if d := time.Since(released); d > time.Second {
-			t.Errorf("granted %v after the lock of %s was free", d, name)
+		select {
+		case <-w.granted:
+			t.Errorf("granted although %s has the lock", name)
+		default:
 		}
+		close(done)
+		mustRelease(t, w.must(t))
 		if err := <-ended; err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		mustRelease(t, c)
 	}
 }
 
-func TestForeignLockThatExpiresIsWaitedForNoLonger(t *testing.T) {
+// One that ends with its expiry is waited for no longer than that, or than a tenth of a second: it tells nobody.
+func TestWhoWaitsForAForeignLockLooksAgainInTime(t *testing.T) {
 	t.Parallel()
-	l := start(t).at(t, lockPath(t))
-	if err := outside(t).Set(soon(t), l.path, "theirs", 300*time.Millisecond).Err(); err != nil {
-		t.Fatal(err)
-	}
-	begun := time.Now()
-	c := mustAcquire(t, l)
-	if d := time.Since(begun); d < 290*time.Millisecond || d > 800*time.Millisecond {
-		t.Errorf("granted after %v, want 300ms", d)
-	}
-	mustRelease(t, c)
-}
-
-func TestKeyOfAnotherTypeIsALockThatIsTaken(t *testing.T) {
-	t.Parallel()
-	l := start(t).at(t, lockPath(t))
-	if err := outside(t).RPush(soon(t), l.path, "what", "ever").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.TryAcquire(soon(t)); !errors.Is(err, second.ErrLocked) {
-		t.Errorf("a try: %v, want ErrLocked", err)
-	}
-	w := queueAt(t, l)
-	w.pending(t)
-	outside(t).Del(soon(t), l.path)
-	mustRelease(t, w.must(t))
-}
-
-// The key is theirs to see at all times: between two of ours it is never free.
-func TestKeyGoesFromOneOfOursToTheNextAtOnce(t *testing.T) {
-	t.Parallel()
-	path := lockPath(t)
-	a, b := start(t).at(t, path), start(t).at(t, path)
-	c := mustAcquire(t, a)
-	next := queueAt(t, b)
-	ctx, cancel := context.WithCancel(soon(t))
-	got := make(chan int, 1)
-	go func() {
-		n := 0
-		for ctx.Err() == nil {
-			if ok, _ := outside(t).SetNX(ctx, path, "theirs", time.Second).Result(); ok {
-				n++
-			}
+	p := start(t, WithLeaseTTL(long))
+	c := p.anew(lockPath(t))
+	for expiry, again := range map[time.Duration]time.Duration{
+		time.Hour: 100 * time.Millisecond, 0: 100 * time.Millisecond, 90 * time.Millisecond: 91 * time.Millisecond,
+	} {
+		if err := outside(t).Set(soon(t), c.Path, "theirs", expiry).Err(); err != nil { // without one if it is 0
+			t.Fatal(err)
 		}
-		got <- n
-	}()
-	for range 50 {
-		l, old := a, c
-		again := begin(t, func(ctx context.Context) (second.Grant, error) { return l.Requeue(ctx, old) })
-		c = next.must(t)
-		next, a, b = again, b, a
-		eventually(t, "the other one queues", func() bool { return len(left(t, path)) == 2 })
-	}
-	cancel()
-	if n := <-got; n != 0 {
-		t.Errorf("somebody else has got the key %d times", n)
-	}
-	mustRelease(t, c)
-	mustRelease(t, next.must(t))
-}
-
-func TestKeyIsThereForAsLongAsReadersAre(t *testing.T) {
-	t.Parallel()
-	a, b := start(t), start(t)
-	reader := func(p *process) *queue.Contender {
-		return mustAcquire(t, p.with(t, lockPath(t), second.Options{Mode: second.Reading}))
-	}
-	first, other := reader(a), reader(b)
-	mustRelease(t, first)
-	for range 3 { // more than a lease, over several heartbeats
-		if n := outside(t).Exists(soon(t), lockPath(t)).Val(); n != 1 {
-			t.Fatal("the key is free although there is a reader")
+		v := p.stands(t, queue.Enter, c, 0)
+		if v.Again > again || expiry != 90*time.Millisecond && (v.Again < again || v.Has || v.Ahead != 1 || v.Nearest.ID != "theirs") {
+			t.Errorf("an expiry of %v: %+v", expiry, v)
 		}
-		time.Sleep(ttl / 2)
 	}
-	if err := other.Err(); err != nil {
-		t.Error(err)
+	// Its value is shown as a short line.
+	outside(t).Set(soon(t), c.Path, "\x1b[2J\n\u202e\xff"+strings.Repeat("x", 1<<20), 0)
+	all, err := p.at(t, c.Path).Contenders(soon(t))
+	if err != nil || len(all) != 2 || !strings.HasPrefix(all[0].ID, `\x1b[2J\n\u202e\xffxxx`) || len(all[0].ID) > 300 {
+		t.Errorf("%.300q, %v", fmt.Sprint(all), err)
 	}
-	mustRelease(t, other)
-	if n := outside(t).Exists(soon(t), lockPath(t)).Val(); n != 0 {
-		t.Error("the key is there although nobody has the lock")
-	}
+	outside(t).PExpire(soon(t), c.Path, 90*time.Millisecond)
+	eventually(t, "the lock", func() bool { return p.stands(t, queue.Look, c, 0).Has })
+	p.leaves(t, c)
 }
 
-// What an operator does with the key is done to the lock.
+// What an operator does with the key is done to the lock, or to all permits: holders hear of it with the next heartbeat.
 func TestHolderHearsThatItsKeyIsDeletedOrOverwritten(t *testing.T) {
 	t.Parallel()
-	for name, strike := range map[string]func(path string) error{
-		"deleted":     func(path string) error { return outside(t).Del(soon(t), path).Err() },
-		"overwritten": func(path string) error { return outside(t).Set(soon(t), path, "theirs", time.Second).Err() },
+	for name, strike := range map[string]func(key string) error{
+		"deleted":     func(key string) error { return outside(t).Del(soon(t), key).Err() },
+		"overwritten": func(key string) error { return outside(t).Set(soon(t), key, "theirs", time.Second).Err() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := mustAcquire(t, start(t).at(t, lockPath(t)))
-			if err := strike(c.Ref().Path); err != nil {
+			p, q := start(t, WithLeaseTTL(long)), start(t, WithLeaseTTL(long))
+			c := mustAcquire(t, p.at(t, lockPath(t)))
+			permits := queue.Ref{Path: lockPath(t), Permits: 3}
+			var some []second.Permit
+			for _, tier := range []*queue.Tier{p.tier, q.tier} {
+				s, err := tier.Semaphore(permits.Path, permits.Permits, second.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				taken, err := s.TryAcquire(soon(t), 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				some = append(some, taken...)
+			}
+			if err := errors.Join(strike(lockPath(t)), strike(at(permits))); err != nil {
 				t.Fatal(err)
 			}
-			ended(t, "the loss", c.Context().Done(), ttl/3+ttl/8)
-			wantErr(t, c.Err(), second.ErrLost)
+			p.tier.Renew() // q hears by message
+			ended(t, "the loss", c.Context().Done())
 			if cause := second.CauseOf(c.Err()); cause != second.ByDeletion {
 				t.Errorf("lost by %s, want %s", cause, second.ByDeletion)
 			}
 			wantErr(t, c.Release(), second.ErrLost)
+			for _, permit := range some {
+				ended(t, "the loss of permits", permit.Context().Done())
+				if err := permit.ErrAt(p.tier.Now()); !errors.Is(err, second.ErrLost) || !strings.Contains(err.Error(), at(permits)) {
+					t.Errorf("%v, want ErrLost, with the key", err)
+				}
+			}
 		})
 	}
 }
 
-// Nothing else has a heartbeat for it: the first in the queue sees that the key is gone, and the
-// holder is told by message.
-func TestDeletedKeyGoesToTheNextOneWhoSeesIt(t *testing.T) {
+// Between two of ours the key is never free, but for 25 ms now and then: after ten seconds, or a tenth of one where a foreign lock
+// was seen. The next one gets the lock after that, and whoever has it is told when.
+func TestKeyIsLeftFreeNowAndThen(t *testing.T) {
 	t.Parallel()
-	a, b := start(t).at(t, lockPath(t)), start(t).at(t, lockPath(t))
-	c := mustAcquire(t, a)
-	outside(t).Del(soon(t), a.path)
-	next := mustAcquire(t, b)
-	ended(t, "the loss, by message", c.Context().Done(), ttl/8)
-	mustRelease(t, next)
-}
-
-// A lock that nobody has seen gets its chance, too.
-func TestKeyIsLeftFreeNowAndThenWhereNoForeignLockWasSeen(t *testing.T) {
-	t.Parallel()
-	path := lockPath(t) + rand.Text() // without a past
-	a, b := start(t).at(t, path), start(t).at(t, path)
-	c := mustAcquire(t, a)
-	next := queueAt(t, b)
-	theirs := func() bool { return outside(t).SetNX(soon(t), path, "theirs", 100*time.Millisecond).Val() }
-	pass := func() {
-		l, old := a, c
-		again := begin(t, func(ctx context.Context) (second.Grant, error) { return l.Requeue(ctx, old) })
-		eventually(t, "the requeue", func() bool {
-			ids := left(t, path)
-			return len(ids) == 2 && !slices.Contains(ids, old.Ref().ID)
-		})
-		if theirs() {
-			t.Log("the key was free")
+	p := start(t, WithLeaseTTL(long))
+	a, b := p.anew(lockPath(t)), p.anew(lockPath(t))
+	state := keysOf(a.Path)[3]
+	if v := p.stands(t, queue.Enter, a, 0); !v.Has || v.Yield > 10*time.Second || v.Yield < time.Second {
+		t.Errorf("%+v, want to leave the key in ten seconds", v)
+	}
+	p.stands(t, queue.Enter, b, 0)
+	pass := func() (next queue.View) { // from a to b
+		t.Helper()
+		again := p.anew(a.Path)
+		p.does(t, queue.Command{Op: queue.Enter, Ref: again, Old: a})
+		a, b = b, again
+		return p.stands(t, queue.Look, a, 0)
+	}
+	if v := pass(); !v.Has {
+		t.Errorf("%+v, want the lock at once", v)
+	}
+	for _, seen := range []bool{false, true} {
+		since := 10 * time.Second
+		if seen {
+			since = 100 * time.Millisecond
+			outside(t).HSet(soon(t), state, "foreign", time.Now().UnixMicro())
 		}
-		c = next.must(t)
-		next, a, b = again, b, a
+		if err := outside(t).HIncrBy(soon(t), state, "gap", -since.Microseconds()-1).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if v := p.stands(t, queue.Look, a, 0); v.Yield != time.Microsecond {
+			t.Errorf("%+v, want to leave the key now", v)
+		}
+		pass()
+		gap, err := outside(t).HGet(soon(t), state, "gap").Int64()
+		if d := time.Since(time.UnixMicro(gap)); err != nil || d < 0 || d > time.Minute {
+			t.Errorf("the key was not left free: for the last time %v ago, %v", d, err)
+		}
+		eventually(t, "the next one gets it", func() bool { return p.stands(t, queue.Look, a, 0).Has })
+		if v := p.stands(t, queue.Look, a, 0); seen && v.Yield > 100*time.Millisecond {
+			t.Errorf("%+v, want to leave the key after a tenth of a second", v)
+		}
 	}
-	pass()
-	if n := outside(t).HExists(soon(t), keysOf(path)[3], "foreign").Val(); n {
-		t.Fatal("the key was free right after the first grant")
-	}
-	// As if ten seconds had gone by.
-	if err := outside(t).HIncrBy(soon(t), keysOf(path)[3], "gap", -11e6).Err(); err != nil {
-		t.Fatal(err)
-	}
-	pass()
-	if n := outside(t).HExists(soon(t), keysOf(path)[3], "foreign").Val(); !n {
-		t.Error("the key was not free for a moment")
-	}
-	mustRelease(t, c)
-	mustRelease(t, next.must(t))
+	p.leaves(t, b, a)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 
 	"github.com/tierlock/tierlock/internal/queue"
@@ -32,28 +31,20 @@ if has ~= 'has' then return {has} end
 local function script(KEYS, ARGV)
 %s
 end
-local keys, args = {}, {}
-for i = 5, #KEYS do keys[#keys + 1] = KEYS[i] end
-for i = 3, #ARGV do args[#args + 1] = ARGV[i] end
-return {has, script(keys, args)}
+return {has, script({unpack(KEYS, 5)}, {unpack(ARGV, 3)})}
 `
 
 var errAgain = errors.New("the script was executed, and its answer is lost")
 
-// A writer has one guarded write of a contender under way at a time.
-type writer struct {
-	sync.Mutex // guards the field below
-	writes     int64
-}
-
-// writerOf is that of a contender until this is lost or given up: then check fails, and nothing is sent any more.
-func (s *store) writerOf(c *queue.Contender) *writer {
+// turnOf lets one guarded write of a contender after the other be under way, until this is lost or given up: then check fails,
+// and nothing is sent any more.
+func (s *store) turnOf(c *queue.Contender) *sync.Mutex {
 	id := c.Ref().ID
-	w, known := s.writers.LoadOrStore(id, new(writer))
+	turn, known := s.turns.LoadOrStore(id, new(sync.Mutex))
 	if !known {
-		context.AfterFunc(c.Tenure(), func() { s.writers.Delete(id) })
+		context.AfterFunc(c.Tenure(), func() { s.turns.Delete(id) })
 	}
-	return w.(*writer)
+	return turn.(*sync.Mutex)
 }
 
 // Eval runs a Lua script in Redis that takes effect only while the lock of hold is ours: an exact fence for data in the same
@@ -90,15 +81,14 @@ func Eval(ctx context.Context, hold *tier.Hold, script string, keys []string, ar
 
 // write runs a script under a lock once.
 func (s *store) write(c *queue.Contender, check func() error, source string, keys []string, args []any) (any, queue.Outcome, error) {
-	w := s.writerOf(c)
-	w.Lock()
-	defer w.Unlock()
+	turn := s.turnOf(c)
+	turn.Lock()
+	defer turn.Unlock()
 	if err := check(); err != nil { // there was time since
 		return nil, queue.Failed, err
 	}
-	w.writes++
 	ref, x := c.Ref(), newScript(fmt.Sprintf(guarded, source))
-	args = append([]any{ref.ID, strconv.FormatInt(w.writes, 10)}, args...)
+	args = append([]any{ref.ID, s.writes.Add(1)}, args...)
 	words, err := call(s.tier.Context(), s, func(ctx context.Context) ([]any, error) {
 		return x.run(ctx, s.client, append(keysOf(ref.Path), keys...), args...).Slice()
 	})
@@ -116,9 +106,7 @@ func (s *store) write(c *queue.Contender, check func() error, source string, key
 	case "again":
 		return nil, queue.Done, fmt.Errorf("%w: %w", second.ErrUnknown, errAgain)
 	}
-	if len(words) == 1 {
-		return nil, queue.Done, nil
-	}
+	words = append(words, nil) // as if it had returned that
 	err, _ = words[1].(error)
 	return words[1], queue.Done, err
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A process is what one process has of the library: a store, over a client of its own whose
-// connections can be interfered with.
+// A process is what one process has of the library: a store, over a client of its own whose connections can be interfered with.
 type process struct {
 	*store
 	client *redis.Client
@@ -45,13 +44,6 @@ func launch(t testing.TB, addrs []string, opts ...Option) *process {
 	}
 	p := &process{wire: w, client: redis.NewClient(&redis.Options{Dialer: w.dial})}
 	p.store = open(p.client, o)
-	p.met(t)
-	return p
-}
-
-// met waits for a session.
-func (p *process) met(t testing.TB) {
-	t.Helper()
 	connected := make(chan struct{})
 	var once sync.Once
 	p.tier.Notify(func(c second.Connection) {
@@ -59,12 +51,8 @@ func (p *process) met(t testing.TB) {
 			once.Do(func() { close(connected) })
 		}
 	})
-	select {
-	case <-connected:
-	case <-soon(t).Done():
-		p.end()
-		t.Fatal("no session")
-	}
+	ended(t, "no session yet", connected)
+	return p
 }
 
 // end ends the process, which says nothing to Redis any more: the client of its store is closed.
@@ -88,12 +76,11 @@ type wire struct {
 
 	mu    sync.Mutex // guards the fields below
 	conns map[*conn]bool
-	hook  func() (lose bool)
-	rules []rule
+	rules map[string]func() (lose bool)
 }
 
 func newWire(addrs []string) (*wire, error) {
-	w := &wire{network: child.NewNetwork(), conns: make(map[*conn]bool)}
+	w := &wire{network: child.NewNetwork(), conns: make(map[*conn]bool), rules: make(map[string]func() bool)}
 	for i, addr := range addrs {
 		from, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -122,8 +109,8 @@ func (w *wire) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return c, nil
 }
 
-// sever stops everything that is sent in either direction; nobody is told. heal breaks the old
-// connections, and what was on the way arrives.
+// sever stops everything that is sent in either direction; nobody is told. heal breaks the old connections, and what was on the
+// way arrives.
 func (w *wire) sever() (heal func()) {
 	w.network.Isolate(0)
 	return sync.OnceFunc(func() {
@@ -151,52 +138,31 @@ func (w *wire) deafen() {
 	}
 }
 
-// messages has hook see each message to the process, but those that keep its session.
-func (w *wire) messages(hook func() (lose bool)) {
+// listens reports whether a connection listens, and hears.
+func (w *wire) listens() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.hook = hook
-}
-
-// A rule decides what becomes of a message of a kind: an operation, or "message" for those of the
-// channel. It returns true to lose it.
-type rule struct {
-	kind   string
-	handle func() (lose bool)
-}
-
-func (w *wire) on(kind string, handle func() (lose bool)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.rules = append(w.rules, rule{kind, handle})
-}
-
-// dropReply loses the answer to the n-th request of an operation from now, which is executed, and
-// returns a channel that is closed when it has.
-func (w *wire) dropReply(op string, n int64) <-chan struct{} {
-	met := make(chan struct{})
-	var count atomic.Int64
-	w.on(op, func() bool {
-		if count.Add(1) != n {
-			return false
-		}
-		close(met)
-		return true
-	})
-	return met
-}
-
-// loses reports whether a message of a kind does not arrive.
-func (w *wire) loses(kind string) bool {
-	w.mu.Lock()
-	hook, rules := w.hook, w.rules
-	w.mu.Unlock()
-	for _, r := range rules {
-		if r.kind == kind && r.handle() {
+	for c := range w.conns {
+		if c.listens.Load() && !c.deaf.Load() {
 			return true
 		}
 	}
-	return hook != nil && kind != "" && kind != "beat" && hook()
+	return false
+}
+
+// on has rule decide what becomes of the messages to the process of a kind: the answers to an operation, "message" for those of
+// the channel, or "all" but those that keep its session. It returns true to lose one, with its connection.
+func (w *wire) on(kind string, rule func() (lose bool)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rules[kind] = rule
+}
+
+func (w *wire) loses(kind string) bool {
+	w.mu.Lock()
+	rule, all := w.rules[kind], w.rules["all"]
+	w.mu.Unlock()
+	return rule != nil && rule() || all != nil && kind != "" && kind != "beat" && all()
 }
 
 var operations = []string{"script", "enter", "try", "beat", "look", "leave", "share", "weigh", "ask", "list"}
@@ -216,6 +182,9 @@ func (c *conn) Write(b []byte) (int, error) {
 		if bytes.Contains(b, []byte("\r\n"+op+"\r\n")) {
 			kind = op
 		}
+	}
+	if bytes.Contains(b, []byte(records)) { // where a process looks that has nothing else to renew
+		kind = "beat"
 	}
 	c.kind.Store(kind)
 	if bytes.Contains(b, []byte("subscribe")) {

@@ -58,10 +58,9 @@ func (s *store) subscribe(ctx context.Context, well func()) error {
 // deliver takes a message: the id of a contender, and what the script has to say of it.
 func (s *store) deliver(message string) {
 	var words []string
-	if json.Unmarshal([]byte(message), &words) != nil || len(words) < 2 {
-		return // not of the script
-	}
-	if v, err := view(words[0], words[1:]); err == nil {
-		s.tier.Tell(v)
+	if json.Unmarshal([]byte(message), &words) == nil && len(words) > 1 { // else it is not of the script
+		if v, err := view(words[0], words[1:]); err == nil {
+			s.tier.Tell(v)
+		}
 	}
 }

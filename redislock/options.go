@@ -27,6 +27,8 @@ type options struct {
 	newServer bool
 }
 
+const defaultTTL = 15 * time.Second
+
 // maxTTL keeps a lease far below the time that the keys of a lock outlive their last use.
 const maxTTL = time.Hour
 
@@ -76,7 +78,7 @@ func WithNewServer() Option {
 
 // newOptions returns what opts say of the store, and those that are for the registry.
 func newOptions(opts []Option) (o options, share []tier.Option, err error) {
-	o = options{ttl: 15 * time.Second, logger: slog.New(slog.DiscardHandler)}
+	o = options{ttl: defaultTTL, logger: slog.New(slog.DiscardHandler)}
 	for _, opt := range opts {
 		switch opt := opt.(type) {
 		case option:

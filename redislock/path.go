@@ -31,19 +31,13 @@ func checkKey(path string) error {
 
 // hasTag reports whether a key has a hash tag, and no braces besides.
 func hasTag(key string) bool {
-	_, rest, found := strings.Cut(key, "{")
-	tag, after, closed := strings.Cut(rest, "}")
-	return found && closed && tag != "" && !strings.ContainsAny(tag, "{") && !strings.ContainsAny(after, "{}") &&
-		!strings.Contains(key[:strings.Index(key, "{")], "}")
+	return strings.Count(key, "{") == 1 && strings.Count(key, "}") == 1 && strings.Index(key, "{")+1 < strings.Index(key, "}")
 }
 
 // keysOf are the keys of the script for the lock at path, which in a cluster are all in one slot.
 func keysOf(path string) []string {
-	keys := []string{path}
-	for _, key := range ownKeys {
-		keys = append(keys, tagged(path)+key)
-	}
-	return keys
+	tag := tagged(path)
+	return []string{path, tag + ownKeys[0], tag + ownKeys[1], tag + ownKeys[2]}
 }
 
 // at is where the queue of a contender is: for permits at a path where no lock can be.

@@ -9,30 +9,25 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock/internal/logtest"
-	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
 )
 
 // setUser changes what a user may do at the shared server.
 func setUser(t *testing.T, user string, rules ...string) {
 	t.Helper()
-	if _, err := redisserver.Ask(server(t).Addr(), append([]string{"ACL", "SETUSER", user}, rules...)...); err != nil {
-		t.Fatal(err)
-	}
+	asks(t, server(t), "ACL SETUSER "+user+" "+strings.Join(rules, " "))
 }
 
 // locksOf are those of a process of that user, and what it logs.
 func locksOf(t *testing.T, user string) (*tier.Registry, *logtest.Log) {
 	t.Helper()
 	log, logger := logtest.New(slog.LevelWarn)
-	client := redis.NewClient(&redis.Options{Addr: server(t).Addr(), Username: user, Password: "-"})
-	t.Cleanup(func() { client.Close() })
-	locks, err := New(client, WithLeaseTTL(ttl), WithLogger(logger))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { locks.Close() })
-	return locks, log
+	return registry(t, clientOf(t, user), WithLogger(logger)), log
+}
+
+func clientOf(t *testing.T, user string) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: server(t).Addr(), Username: user, Password: "-"})
 }
 
 // rulesIn are those that an error says to allow.
@@ -61,7 +56,7 @@ func TestUserWhoMayNotDoAllIsToldWhatToAllow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			user := "users-" + strings.ReplaceAll(name, " ", "-")
-			setUser(t, user, append(strings.Fields("reset on nopass"), strings.Fields(c.rules)...)...)
+			setUser(t, user, "reset on nopass", c.rules)
 			locks, log := locksOf(t, user)
 			_, err := locks.Mutex(user).Acquire(soon(t))
 			if err == nil || strings.Join(rulesIn(err), " ") != c.want {
@@ -91,7 +86,7 @@ func TestUserWhoMayNotDoAllIsToldWhatToAllow(t *testing.T) {
 func TestWhatErrorsSayToAllowIsAllThatIsNeeded(t *testing.T) {
 	t.Parallel()
 	const user = "minimal"
-	setUser(t, user, "reset", "on", "nopass", "+evalsha", "+eval")
+	setUser(t, user, "reset on nopass +evalsha +eval")
 	locks, _ := locksOf(t, user)
 	for range 3 { // commands, which hide channels and keys; these; the keys of the lock
 		hold, err := locks.Mutex(user).Acquire(soon(t))
@@ -113,7 +108,7 @@ func TestWhatErrorsSayToAllowIsAllThatIsNeeded(t *testing.T) {
 
 // No command of a script is missing from what is asked for, or from the documentation.
 func TestEveryCommandOfTheScriptsIsAskedFor(t *testing.T) {
-	for _, call := range regexp.MustCompile(`redis\.call\('(\w+)'`).FindAllStringSubmatch(lockScript.text+recordScript.text+firstScript.text+guarded, -1) {
+	for _, call := range regexp.MustCompile(`redis\.call\('(\w+)'`).FindAllStringSubmatch(lockScript.text+recordScript.text+guarded, -1) {
 		if command := "'" + strings.ToLower(call[1]) + "'"; !strings.Contains(permitScript.text, command) {
 			t.Errorf("permit.lua does not have %s", command)
 		}
@@ -124,16 +119,11 @@ func TestEveryCommandOfTheScriptsIsAskedFor(t *testing.T) {
 func TestUserWhoMayNotSubscribeAnyMoreIsTold(t *testing.T) {
 	t.Parallel()
 	const user = "deaf"
-	addr := server(t).Addr()
-	setUser(t, user, "reset", "on", "nopass", "allkeys", "allchannels", "allcommands")
+	setUser(t, user, "reset on nopass allkeys allchannels allcommands")
 	locks, log := locksOf(t, user)
 	take(t, locks, user)
 	setUser(t, user, "-subscribe")
-	disconnect := func() {
-		if _, err := redisserver.Ask(addr, "CLIENT", "KILL", "USER", user); err != nil {
-			t.Fatal(err)
-		}
-	}
+	disconnect := func() { asks(t, server(t), "CLIENT KILL USER "+user) }
 	disconnect()
 	eventually(t, "the registry says so", func() bool {
 		err := locks.Err()
@@ -151,4 +141,25 @@ func TestUserWhoMayNotSubscribeAnyMoreIsTold(t *testing.T) {
 	}
 	setUser(t, user, "+subscribe")
 	eventually(t, "the registry is well", func() bool { return locks.Err() == nil })
+}
+
+// A user may be forbidden at any time to tell others, which a script finds out when it has queued.
+func TestScriptThatIsRefusedHalfwayMayHaveQueued(t *testing.T) {
+	t.Parallel()
+	const user = "mute"
+	setUser(t, user, "reset on nopass allkeys allchannels allcommands")
+	p := start(t, WithLeaseTTL(long))
+	holder := p.anew(lockPath(t))
+	p.stands(t, queue.Enter, holder, 0)
+	client := clientOf(t, user)
+	defer client.Close()
+	o, _, _ := newOptions([]Option{WithLeaseTTL(long)})
+	mute := open(client, o)
+	defer mute.tier.Close()
+	ask := queue.Command{Op: queue.Enter, Ref: queue.Ref{Path: holder.Path, ID: mute.Name("")}}
+	setUser(t, user, "resetchannels")
+	if a := mute.Do(soon(t), ask); a.Outcome != queue.Denied || !a.Begun {
+		t.Errorf("%+v, want that it was begun", a)
+	}
+	p.leaves(t, ask.Ref, holder)
 }

@@ -20,7 +20,9 @@ import (
 
 // recordKeys are those of what is known of a primary. They are in one slot, whichever server has that: a primary has no slot
 // that it keeps.
-func recordKeys(id string) []string { return []string{records + id, records + "longest"} }
+func recordKeys(id string) []string {
+	return []string{records + id, records + "longest", records + "first"}
+}
 
 const records = "{tierlock:primary}:"
 
@@ -39,25 +41,33 @@ func (s *store) met() string {
 	return strings.Join(met, " ")
 }
 
-// introduced reports whether an answer is that of a primary which the caller has not met.
+// introduced reports whether an answer is that of a primary which the caller has not met: its id, its age, and whether it may
+// have the data of another one.
 func introduced(words []string) bool { return len(words) == 4 && words[0] == "stranger" }
+
+func inherits(words []string) bool { return words[3] == "1" }
 
 // meet asks the record of a primary, which has introduced itself, for how long it grants nothing.
 func (s *store) meet(ctx context.Context, words []string) error {
-	id, age, heir := words[1], words[2], words[3] == "1"
+	id, age, mark := words[1], words[2], ""
 	if strings.Contains(s.met(), id) { // by now, or for another lock
 		return nil
 	}
+	if s.declares() && !inherits(words) {
+		mark = s.name
+	}
 	sent := time.Now()
-	answer, err := recordScript.run(ctx, s.client, recordKeys(id), micros(s.quarantine()), age).Int64()
+	answer, err := recordScript.run(ctx, s.client, recordKeys(id), micros(s.quarantine()), age, mark).Int64()
 	if err != nil {
 		return err
+	} else if answer < 0 {
+		return errUsed
 	}
 	until := time.Duration(0)
 	if left := time.Duration(answer) * time.Microsecond; left > 0 {
 		until = s.tier.Now() + left
 		reason := "the server started less than a lease ago"
-		if heir {
+		if inherits(words) {
 			reason = "the server was started or promoted, and first used less than a lease ago"
 		}
 		s.tier.Quarantined(left, sent, reason)
@@ -69,21 +79,13 @@ func (s *store) meet(ctx context.Context, words []string) error {
 	return nil
 }
 
-// meetAt meets the primary that one is connected to.
-func (s *store) meetAt(ctx context.Context, one *redis.Client) error {
-	words, err := lockScript.run(ctx, one, nil, s.args("meet", queue.Ref{})...).StringSlice()
-	if err != nil {
-		return err
-	}
-	return s.meet(ctx, words)
-}
+// errUsed says that the server knows better than the program.
+var errUsed = errors.New("WithNewServer: the server has a record of locks before this process, or was promoted, or has the " +
+	"data of another; leave the option out")
 
-// usualLag is what Redis has for min-replicas-max-lag unless told otherwise.
-const usualLag = 10 * time.Second
-
-// rounding is for how long after the lag a primary may still take writes: it counts whole seconds of its clock, and does so
-// once a second.
-const rounding = 2 * time.Second
+// declares reports whether it is still to be noted that nobody has used the primaries before, by the word of the program. That
+// is said once: of one that comes later it is not true.
+func (s *store) declares() bool { return s.options.newServer && !s.declared.Load() }
 
 // quarantine is how long nobody gets a lock from a primary that is a new one: until what the old one has granted is over, or
 // been renewed for the last time, if that one does not know that it was replaced, and ceases to take writes once it misses its
@@ -94,34 +96,46 @@ func (s *store) quarantine() time.Duration {
 
 // examine asks what a server is like, of a cluster each primary, and meets it. It warns of what breaks promises.
 func (s *store) examine(ctx context.Context) error {
-	var mu sync.Mutex // guards the variable below
-	longest := time.Duration(0)
-	err := s.each(ctx, func(ctx context.Context, one *redis.Client) error {
+	var mu sync.Mutex // guards the variables below
+	longest, strangers := time.Duration(0), [][]string(nil)
+	look := func(ctx context.Context, one *redis.Client) error {
 		lag, err := s.examineOne(ctx, one)
+		if err != nil {
+			return err
+		}
+		words, err := lockScript.run(ctx, one, nil, "meet", 0, 0, "", "", 0).StringSlice()
+		if err == nil && s.declares() && inherits(words) {
+			err = errUsed
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		longest = max(longest, lag)
+		longest, strangers = max(longest, lag), append(strangers, words)
 		return err
-	})
+	}
+	var err error
+	switch client := s.client.(type) {
+	case *redis.ClusterClient:
+		err = client.ForEachMaster(ctx, look)
+	case *redis.Client:
+		err = look(ctx, client)
+	}
 	if err != nil {
 		return err
 	}
 	s.lag.Store(int64(longest))
-	if s.options.newServer && !s.declared.Load() {
-		if err := s.declare(ctx); err != nil {
+	for _, words := range strangers {
+		if err := s.meet(ctx, words); err != nil {
 			return err
 		}
 	}
-	return s.each(ctx, s.meetAt)
+	s.declared.Store(true)
+	return nil
 }
 
-// each does something at the primary, in a cluster at each of them.
-func (s *store) each(ctx context.Context, do func(context.Context, *redis.Client) error) error {
-	if cluster, ok := s.client.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, do)
-	}
-	return do(ctx, s.client.(*redis.Client))
-}
+const (
+	usualLag = 10 * time.Second // of Redis, as min-replicas-max-lag, unless told otherwise
+	rounding = 2 * time.Second  // for which it may take writes after the lag: it counts whole seconds, and does so once a second
+)
 
 // examineOne checks that the server allows what is needed, since a script that fails halfway would not say which of its commands
 // it was. It returns for how long a primary that was replaced may still take writes, as far as that is bounded.
@@ -131,10 +145,6 @@ func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Dur
 		return 0, err
 	} else if len(missing) > 0 {
 		return 0, allow(errDenied, missing...)
-	}
-	info, err := one.Info(ctx, "replication").Result()
-	if err != nil {
-		return 0, err
 	}
 	config, err := one.ConfigGet(ctx, "m*").Result()
 	switch outcomeOf(err) {
@@ -148,57 +158,13 @@ func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Dur
 	if policy := config["maxmemory-policy"]; config["maxmemory"] != "0" && policy != "noeviction" {
 		s.options.logger.Warn("redislock: maxmemory-policy is not noeviction: locks may be evicted", "policy", policy)
 	}
-	if writers := cmp.Or(config["min-replicas-to-write"], config["min-slaves-to-write"], "0"); writers == "0" {
-		if replicas := field(info, "connected_slaves"); replicas != "0" {
-			s.options.logger.Warn("redislock: min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, goes on granting locks",
-				"replicas", replicas)
+	if cmp.Or(config["min-replicas-to-write"], config["min-slaves-to-write"], "0") == "0" {
+		if replicas := one.InfoMap(ctx, "replication").Item("Replication", "connected_slaves"); replicas != "0" && replicas != "" {
+			s.options.logger.Warn("redislock: min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, "+
+				"goes on granting locks", "replicas", replicas)
 		}
 		return 0, nil
 	}
 	seconds, _ := strconv.Atoi(cmp.Or(config["min-replicas-max-lag"], config["min-slaves-max-lag"]))
 	return time.Duration(seconds)*time.Second + rounding, nil
-}
-
-// field returns a field of the answer to INFO.
-func field(info, name string) string {
-	for line := range strings.Lines(info) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
-
-// errUsed says that the server knows better than the program.
-var errUsed = errors.New("WithNewServer: the server has a record of locks before this process, or was promoted, or has the data of another; leave the option out")
-
-// declare notes the word of the program that nobody has used the primaries before, once, before they are met.
-func (s *store) declare(ctx context.Context) error {
-	var mu sync.Mutex // guards the variable below
-	keys := []string{records + "longest", records + "first"}
-	err := s.each(ctx, func(ctx context.Context, one *redis.Client) error {
-		info, err := one.Info(ctx, "replication").Result()
-		switch {
-		case err != nil:
-			return err
-		case strings.Trim(field(info, "master_replid2"), "0") != "":
-			return errUsed
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		keys = append(keys, records+field(info, "master_replid"))
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	first, err := firstScript.run(ctx, s.client, keys, micros(s.quarantine()), s.name).Bool()
-	switch {
-	case err != nil:
-		return err
-	case !first:
-		return errUsed
-	}
-	s.declared.Store(true)
-	return nil
 }

@@ -2,7 +2,10 @@ package redislock
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,237 +20,254 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// ageing waits until a server is up for longer than a quarantine, so that its age says nothing any
-// more.
-func ageing(t *testing.T, s *redisserver.Server) {
-	t.Helper()
-	eventually(t, "the server is up for long", func() bool {
-		info, err := redisserver.Ask(s.Addr(), "INFO", "server")
-		return err == nil && len(field(info[0], "uptime_in_seconds")) > 0 && field(info[0], "uptime_in_seconds") >= "4"
-	})
+// For how long a primary grants nothing follows from its record, its age, and the longest lease of all who ever came.
+func TestRecordOfAPrimary(t *testing.T) {
+	t.Parallel()
+	ago := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(-d).UnixMicro(), 10) }
+	const minute, month = time.Minute, 30 * 24 * time.Hour
+	for name, c := range map[string]struct {
+		since, longest, mark string // the record; "" if there is none
+		mine, age            time.Duration
+		says                 string // that the primary is new
+		want                 time.Duration
+	}{
+		"a new one":                          {mine: minute, want: minute},
+		"one of some age":                    {mine: minute, age: 10 * time.Second, want: 50 * time.Second},
+		"one that is up for long":            {mine: minute, age: time.Hour},
+		"known for long":                     {since: "0", mine: minute},
+		"known, whatever its age":            {since: "0", longest: "1", mine: minute, age: 1},
+		"others have longer leases":          {longest: micros(time.Hour), mine: minute, want: time.Hour},
+		"others had shorter leases":          {longest: micros(time.Second), mine: minute, want: minute},
+		"known since a clock that was ahead": {since: ago(-time.Hour), mine: minute, want: minute},
+		"said to be new":                     {mine: minute, says: "me"},
+		"said so twice":                      {since: "0", longest: micros(minute), mark: "me", mine: minute, says: "me"},
+		"said of another one":                {longest: micros(minute), mark: "me", mine: minute, says: "me"},
+		"another one was first":              {longest: micros(minute), mark: "you", mine: minute, says: "me", want: -1},
+		"somebody has been there":            {longest: micros(minute), mine: minute, says: "me", want: -1},
+		"somebody has met it":                {since: "0", mine: minute, says: "me", want: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keys := []string{"record:" + t.Name(), "longest:" + t.Name(), "first:" + t.Name()}
+			for i, value := range []string{c.since, c.longest, c.mark} {
+				if value != "" {
+					outside(t).Set(soon(t), keys[i], value, 0)
+				}
+			}
+			got, err := recordScript.run(soon(t), outside(t), keys, micros(c.mine), micros(c.age), c.says).Int64()
+			if refused := c.want < 0; err != nil || refused != (got == -1) || !refused && got != c.want.Microseconds() {
+				t.Errorf("%d, %v, want %v", got, err, c.want)
+			}
+			if got < 0 {
+				return
+			}
+			before, _ := strconv.ParseInt(c.longest, 10, 64)
+			if got, _ := outside(t).Get(soon(t), keys[1]).Int64(); got != max(before, c.mine.Microseconds()) {
+				t.Errorf("the longest is %d", got)
+			}
+			if d := outside(t).PTTL(soon(t), keys[0]).Val(); d > month || d < month-time.Hour {
+				t.Errorf("the record expires in %v", d)
+			}
+		})
+	}
 }
 
-// A record of another primary is enough, however old the server is; also for the readers of a lock
-// that is held, and for one who has the lock and does not know yet.
+// The server counts whole seconds, and the first may have begun just before it did; its clock may be set back behind its start.
+// Of one that was promoted, or has the data of another one, the age says nothing.
+func TestPrimaryIntroducesItself(t *testing.T) {
+	t.Parallel()
+	const id, none, other = "aaaaaaaa", "0000000", "000b000"
+	for _, c := range []struct {
+		second, uptime string
+		want           []string
+	}{
+		{none, "0", []string{"stranger", id, "0", "0"}},
+		{none, "1", []string{"stranger", id, "0", "0"}},
+		{none, "61", []string{"stranger", id, "60000000", "0"}},
+		{none, "-3600", []string{"stranger", id, "0", "0"}},
+		{other, "61", []string{"stranger", id, "0", "1"}},
+	} {
+		source := lockScript.text
+		for command, answer := range map[string]string{
+			"replication": fmt.Sprintf(`('master_replid:%s\r\nmaster_replid2:%s\r\n')`, id, c.second),
+			"server":      fmt.Sprintf(`('uptime_in_seconds:%s\r\n')`, c.uptime),
+		} {
+			source = strings.Replace(source, "redis.call('INFO', '"+command+"')", answer, 1)
+		}
+		words, err := outside(t).Eval(soon(t), source, nil, "meet", 0, 0, "", "", 0).StringSlice()
+		if err != nil || !slices.Equal(words, c.want) {
+			t.Errorf("%+v: %q, %v", c, words, err)
+		}
+	}
+}
+
+// Whoever has met the primary grants nothing until its quarantine is over: no free lock, not to readers of a lock that is read,
+// nor to one who has the lock and does not know yet. Who has it stays.
 func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 	t.Parallel()
-	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
-	if err := remember(s.Addr()); err != nil {
-		t.Fatal(err)
-	}
-	p, q := startAt(t, []string{s.Addr()}), startAt(t, []string{s.Addr()})
-	reader := mustAcquire(t, p.with(t, "read", second.Options{Mode: second.Reading}))
-	ageing(t, s)
+	s := ownServer(t, redisserver.Config{NoSync: true})
+	log, logger := logtest.New(slog.LevelInfo)
+	p, q := startAt(t, []string{s.Addr()}, WithLeaseTTL(long), WithLogger(logger)), startAt(t, []string{s.Addr()}, WithLeaseTTL(long))
+	reading := second.Options{Mode: second.Reading}
+	reader := mustAcquire(t, p.with(t, "read", reading))
 	untold := p.anew("untold")
-	if v := p.does(t, queue.Command{Op: queue.Enter, Ref: untold}).View; !v.Has {
+	if v := p.stands(t, queue.Enter, untold, 0); !v.Has {
 		t.Fatalf("%+v", v)
 	}
 	renew(t, s)
-	begun := time.Now()
 
 	if v := p.does(t, queue.Command{Op: queue.Beat, Among: []queue.Ref{untold}}).Views[0]; v.Has || v.Again == 0 || !v.Quarantined {
 		t.Errorf("one that was not told has the lock: %+v", v)
 	}
-	_, err := q.at(t, "free").TryAcquire(soon(t))
+	_, err := p.at(t, "free").TryAcquire(soon(t))
 	var quarantine *second.QuarantineError
-	if !errors.Is(err, second.ErrLocked) || !errors.As(err, &quarantine) {
+	if !errors.Is(err, second.ErrLocked) || !errors.As(err, &quarantine) || !strings.HasSuffix(err.Error(), ": "+quarantine.Error()) {
 		t.Fatalf("a try: %v, want ErrLocked because of a quarantine", err)
 	}
-	if d := quarantine.Until.Sub(begun); d < ttl-50*time.Millisecond || time.Until(quarantine.Until) > ttl {
-		t.Errorf("a quarantine of %v, want %v", d, ttl)
+	if d := time.Until(quarantine.Until); d > long || d < long/2 || !strings.Contains(quarantine.Reason, "promoted") {
+		t.Errorf("%v, for %v", quarantine, d)
 	}
-	free := begin(t, q.at(t, "free").Acquire)
-	other := begin(t, q.with(t, "read", second.Options{Mode: second.Reading}).Acquire)
-	time.Sleep(ttl / 2)
+	free, other := q.anew("free"), q.anew("read")
+	other.Reads = true
+	for _, c := range []queue.Ref{free, other} {
+		if v := q.stands(t, queue.Enter, c, 0); v.Has || !v.Quarantined || v.Again == 0 {
+			t.Errorf("%s: %+v, want to wait for the end of the quarantine", c.Path, v)
+		}
+	}
 	if value, err := redisserver.Ask(s.Addr(), "GET", "free"); err != nil || value[0] != "" {
 		t.Errorf("the key of a lock that nobody has says %q, %v", value, err)
 	}
-	for what, w := range map[string]*wait{"a free lock": free, "a lock that is read": other} {
-		c := w.must(t)
-		if d := time.Since(begun); d < ttl-50*time.Millisecond {
-			t.Errorf("%s was granted after %v", what, d)
+	for path, want := range map[string]bool{"free": true, "read": false} {
+		queue, err := p.at(t, path).Contenders(soon(t))
+		if err != nil || len(queue) == 0 || queue[0].Quarantined != want {
+			t.Errorf("%s: %+v, %v, want the first to be quarantined: %v", path, queue, err, want)
 		}
-		mustRelease(t, c)
 	}
 	if err := reader.Err(); err != nil {
 		t.Errorf("the reader that was there: %v", err)
 	}
-	mustRelease(t, reader)
-	p.does(t, queue.Command{Op: queue.Leave, Ref: untold})
-}
-
-// A server that was promoted may have lost everything, the record as well.
-func TestPromotedServerWithoutARecordOpensAQuarantine(t *testing.T) {
-	t.Parallel()
-	e := redisservertest.StartEnsemble(t, 2, redisserver.Config{NoSync: true})
-	old, replica := e.Members[0], e.Members[1]
-	e.Isolate(old) // before anything was written
-	ageing(t, replica)
-	if err := e.Promote(replica); err != nil {
-		t.Fatal(err)
-	}
-	p := startAt(t, []string{replica.Addr()})
-	begun := time.Now()
-	mustRelease(t, mustAcquire(t, p.at(t, lockPath(t))))
-	if d := time.Since(begun); d < ttl-50*time.Millisecond {
-		t.Errorf("granted after %v, want a quarantine of %v", d, ttl)
-	}
-}
-
-// locksAt returns the locks of a process, which has met the primary.
-func locksAt(t *testing.T, s *redisserver.Server, opts ...Option) *tier.Registry {
-	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
-	t.Cleanup(func() { client.Close() })
-	locks, err := New(client, append([]Option{WithLeaseTTL(ttl)}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { locks.Close() })
-	if _, err := locks.Mutex(lockPath(t)).Contenders(soon(t)); err != nil {
-		t.Fatal(err)
-	}
-	return locks
-}
-
-func TestQuarantineIsTold(t *testing.T) {
-	t.Parallel()
-	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
-	log, logger := logtest.New(slog.LevelInfo)
-	const ttl = 5 * time.Second // of which the age of the server takes one
-	locks, looker := locksAt(t, s, WithLeaseTTL(ttl), WithLogger(logger)), locksAt(t, s, WithLeaseTTL(ttl))
-	mu := locks.Mutex(lockPath(t))
-
-	var q *tier.QuarantineError
-	if err := locks.Err(); !errors.As(err, &q) || time.Until(q.Until) > ttl || q.Reason != "the server started less than a lease ago" {
-		t.Fatalf("Err: %v, want a quarantine of %v", err, ttl)
-	}
-	if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) || !errors.As(err, &q) || !strings.HasSuffix(err.Error(), ": "+q.Error()) {
-		t.Errorf("TryAcquire: %v, want ErrLocked as there is a quarantine", err)
-	}
-	var wait *tier.WaitError
-	_, err := locks.Mutex(lockPath(t), tier.WithMaxWait(ttl/10)).Acquire(soon(t))
-	if !errors.As(err, &wait) || wait.Quarantine == nil || !errors.As(err, &q) || !strings.Contains(err.Error(), q.Error()) {
-		t.Errorf("Acquire with a limit: %v, want that of a quarantine", err)
-	}
-	granted := make(chan *tier.Hold, 1)
-	go func() {
-		hold, err := mu.Acquire(soon(t))
-		if err != nil {
-			t.Error(err)
-		}
-		granted <- hold
-	}()
-	eventually(t, "the first in the queue has no lock yet", func() bool {
-		queue, err := looker.Mutex(lockPath(t)).Contenders(soon(t))
-		return err == nil && len(queue) > 0 && queue[0].Quarantined
-	})
-	hold := <-granted
-	if hold == nil {
-		return
-	}
-	eventually(t, "the quarantine is over", func() bool { return locks.Err() == nil && looker.Err() == nil })
-	if queue, err := looker.Mutex(lockPath(t)).Contenders(soon(t)); err != nil || len(queue) != 1 || queue[0].Quarantined {
-		t.Errorf("after the quarantine: %+v, %v", queue, err)
-	}
-	if _, err := looker.Mutex(lockPath(t)).TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) || errors.As(err, new(*tier.QuarantineError)) {
-		t.Errorf("a try after the quarantine: %v, want ErrLocked", err)
-	}
-	if err := hold.Release(); err != nil {
-		t.Error(err)
-	}
 	if lines := log.Lines(slog.LevelWarn, "redislock: no grants until "); len(lines) != 1 {
-		t.Errorf("logged %q, want one line: %s", lines, log)
+		t.Errorf("logged %q, want one line", lines)
 	}
-}
 
-// A holder whom the promoted server knows keeps its lock, and is seen to.
-func TestHolderOfBeforeIsNotQuarantined(t *testing.T) {
-	t.Parallel()
-	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
-	holder := locksAt(t, s, WithNewServer())
-	hold, err := holder.Mutex(lockPath(t)).Acquire(soon(t))
-	if err != nil {
+	if err := remember(s.Addr()); err != nil { // as if it were over
 		t.Fatal(err)
 	}
-	renew(t, s)
-	looker := locksAt(t, s)
-	queue, err := looker.Mutex(lockPath(t)).Contenders(soon(t))
-	if err != nil || len(queue) != 1 || queue[0].Quarantined || !errors.As(looker.Err(), new(*tier.QuarantineError)) {
-		t.Errorf("%+v, %v, %v; want the holder in a quarantine", queue, err, looker.Err())
+	q.primaries.Clear()
+	for _, c := range []queue.Ref{free, other} {
+		if v := q.stands(t, queue.Look, c, 0); !v.Has || v.Quarantined {
+			t.Errorf("%s after the quarantine: %+v", c.Path, v)
+		}
 	}
-	if err := hold.Release(); err != nil {
-		t.Error(err)
-	}
+	q.leaves(t, free, other, untold)
+	mustRelease(t, reader)
 }
 
-// Only the first process can say that a server is new, and only of its first primary.
+// The first process alone can say that a server is new, and only of its first primary; it says so once.
 func TestNewServerHasNoQuarantine(t *testing.T) {
 	t.Parallel()
 	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
-	first := locksAt(t, s, WithNewServer(), WithLeaseTTL(time.Minute))
-	hold, err := first.Mutex(lockPath(t)).TryAcquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
+	first := startAt(t, []string{s.Addr()}, WithNewServer(), WithLeaseTTL(long))
+	refused := func() {
+		t.Helper()
+		locks := registry(t, redis.NewClient(&redis.Options{Addr: s.Addr()}), WithNewServer())
+		_, err := locks.Mutex("x").Acquire(soon(t))
+		wantErr(t, err, errUsed)
+		wantErr(t, locks.Err(), errUsed)
 	}
-	if err := hold.Release(); err != nil {
-		t.Error(err)
+	for _, p := range []*process{first, startAt(t, []string{s.Addr()}, WithLeaseTTL(long))} { // for others there is none, either
+		g, err := p.at(t, "x").TryAcquire(soon(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, g)
 	}
-	mustRelease(t, mustAcquire(t, startAt(t, []string{s.Addr()}).at(t, lockPath(t)))) // for others there is none, either
-	refusedAsNew(t, s)
+	refused() // as there is a record
+	first.declared.Store(false)
+	first.primaries.Clear()
+	if err := first.examine(soon(t)); err != nil { // which has not heard that its word was taken
+		t.Errorf("said again: %v", err)
+	}
 	renew(t, s)
-	if _, err := locksAt(t, s).Mutex(lockPath(t)).TryAcquire(soon(t)); !errors.As(err, new(*tier.QuarantineError)) {
+	if err := first.examine(soon(t)); err != nil {
+		t.Errorf("a session with the next primary: %v", err)
+	}
+	if _, err := first.at(t, "x").TryAcquire(soon(t)); !errors.As(err, new(*tier.QuarantineError)) {
 		t.Errorf("after a promotion: %v, want a quarantine", err)
 	}
+	asks(t, s, "FLUSHALL")
+	refused() // as it was promoted
 }
 
-// refusedAsNew checks that a process cannot say that the server is new.
-func refusedAsNew(t *testing.T, s *redisserver.Server) {
-	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
-	defer client.Close()
-	locks, err := New(client, WithNewServer())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
-	if _, err := locks.Mutex(lockPath(t)).Acquire(soon(t)); !errors.Is(err, errUsed) || !errors.Is(locks.Err(), errUsed) {
-		t.Errorf("%v, %v; want %v", err, locks.Err(), errUsed)
-	}
-}
-
-// What another process has written a moment ago counts, and so do data and a promotion; not what the process has
-// written itself, which may not have heard that its word was taken.
-func TestServerWithARecordIsNotNew(t *testing.T) {
+// A holder of whom the server that takes over does not know hears of its loss before the next one is granted the lock.
+func TestHolderKnowsOfItsLossBeforeTheNextIsGranted(t *testing.T) {
 	t.Parallel()
-	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
-	locksAt(t, s).Close()
-	refusedAsNew(t, s)
-	if _, err := redisserver.Ask(s.Addr(), "FLUSHALL"); err != nil {
-		t.Fatal(err)
+	// isolated has a holder at a primary that its replicas do not hear, of which one is promoted.
+	isolated := func(t *testing.T, n int, config redisserver.Config, lag time.Duration) (e *redisserver.Ensemble, c *queue.Contender, b *process) {
+		e = redisservertest.StartEnsemble(t, n, config)
+		if err := remember(e.Members[0].Addr()); err != nil {
+			t.Fatal(err)
+		}
+		old, replica := e.Members[0], e.Members[1]
+		eventually(t, "the replica has the record", func() bool {
+			keys, err := redisserver.Ask(replica.Addr(), "KEYS", records+"*")
+			return err == nil && len(keys) > 0
+		})
+		a := startAt(t, []string{old.Addr()})
+		b = startAt(t, []string{replica.Addr(), old.Addr()})
+		if got := a.quarantine(); got != ttl+lag {
+			t.Fatalf("a quarantine of %v, want %v", got, ttl+lag)
+		}
+		if lag > 0 { // for so long alone it takes writes
+			c = mustAcquire(t, a.at(t, "x"))
+		}
+		e.Isolate(old)
+		if lag == 0 {
+			c = mustAcquire(t, a.at(t, "x"))
+		}
+		if err := e.Promote(replica); err != nil {
+			t.Fatal(err)
+		}
+		return e, c, b
 	}
-	p := startAt(t, []string{s.Addr()}, WithNewServer())
-	p.declared.Store(false)
-	if err := p.examine(soon(t)); err != nil || !p.declared.Load() {
-		t.Errorf("what was said before: %v", err)
-	}
-	renew(t, s)
-	if _, err := redisserver.Ask(s.Addr(), "FLUSHALL"); err != nil {
-		t.Fatal(err)
-	}
-	refusedAsNew(t, s)
-}
-
-// The server counts from its start, also if its clock is set back behind that.
-func TestServerWhoseClockIsSetBackBehindItsStartIsANewOne(t *testing.T) {
-	t.Parallel()
-	source := strings.Replace(lockScript.text, "redis.call('INFO', 'server')", "('uptime_in_seconds:-3600')", 1)
-	if source == lockScript.text {
-		t.Fatal("the script asks for the age in another way")
-	}
-	p := start(t)
-	words, err := outside(t).Eval(soon(t), source, keysOf(lockPath(t)), p.args("meet", queue.Ref{})...).StringSlice()
-	if err != nil || !introduced(words) || words[2] != "0" {
-		t.Errorf("%q, %v, want an age of 0", words, err)
+	for name, strike := range map[string]func(*testing.T) (*queue.Contender, *process){
+		"taken over": func(t *testing.T) (*queue.Contender, *process) {
+			e, c, b := isolated(t, 2, redisserver.Config{NoSync: true}, 0)
+			e.Members[0].Kill()
+			return c, b
+		},
+		"isolated, and misses its replicas": func(t *testing.T) (*queue.Contender, *process) {
+			e, c, b := isolated(t, 3, redisserver.Config{NoSync: true, MinReplicas: 1, MaxLag: 1}, time.Second+rounding)
+			if mode, err := e.Members[0].Mode(); err != nil || mode != "leader" {
+				t.Errorf("the isolated primary is a %s, %v", mode, err)
+			}
+			return c, b
+		},
+		"restarted without its data": func(t *testing.T) (*queue.Contender, *process) {
+			s := ownServer(t, redisserver.Config{Volatile: true})
+			a, b := startAt(t, []string{s.Addr()}), startAt(t, []string{s.Addr()})
+			c := mustAcquire(t, a.at(t, "x"))
+			t.Cleanup(a.wire.sever()) // the holder does not hear of it
+			if err := s.Restart(soon(t)); err != nil {
+				t.Fatal(err)
+			}
+			return c, b
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, b := strike(t)
+			b.wire.reset() // its connections were those to the old one
+			struck := time.Now()
+			eventually(t, "a try finds the lock taken", func() bool {
+				_, err := b.at(t, "x").TryAcquire(soon(t))
+				return err == nil || errors.Is(err, second.ErrLocked)
+			})
+			next := mustAcquire(t, b.at(t, "x"))
+			wantErr(t, c.Err(), second.ErrLost)
+			if d := time.Since(struck); d < ttl-time.Second { // as the server may have been there for one
+				t.Errorf("granted after %v, want a quarantine of %v", d, ttl)
+			}
+			mustRelease(t, next)
+		})
 	}
 }

@@ -1,8 +1,8 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -18,33 +18,22 @@ import (
 // be reached. An error says which option is wrong; then nothing is left.
 func New(client redis.UniversalClient, opts ...Option) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
-	if err == nil {
-		err = checkClient(client)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
-	if err := tier.Check(share...); err != nil { // before there is anything to close
+	if err := cmp.Or(checkClient(client), tier.Check(share...)); err != nil { // before there is anything to close
 		return nil, err
 	}
 	return tier.New(open(client, o).tier, share...)
 }
 
 func checkClient(client redis.UniversalClient) error {
-	switch c := client.(type) {
-	case *redis.Client:
-		if c != nil {
-			return nil
-		}
-	case *redis.ClusterClient:
-		if c != nil {
-			return nil
-		}
-	case nil:
-	default:
-		return fmt.Errorf("client of type %T; want a *redis.Client or a *redis.ClusterClient", client)
+	single, _ := client.(*redis.Client)
+	cluster, _ := client.(*redis.ClusterClient)
+	if single == nil && cluster == nil {
+		return fmt.Errorf("redislock: nil client, or one of type %T; want a *redis.Client or a *redis.ClusterClient", client)
 	}
-	return errors.New("nil client")
+	return nil
 }
 
 // Remove removes a contender from the queue for the lock at path, by the ID that [tier.Contender] says, and reports whether it
@@ -52,14 +41,10 @@ func checkClient(client redis.UniversalClient) error {
 // still work under it. That hears of it with its next heartbeat, after a quarter of its TTL at most. An ID never comes again,
 // so nobody else is hit, and Remove can be repeated when its answer is lost. Locks of other libraries have no ID.
 func Remove(ctx context.Context, client redis.UniversalClient, path, id string) (bool, error) {
-	if err := ValidatePath(path); err != nil {
+	if err := cmp.Or(ValidatePath(path), checkClient(client)); err != nil {
 		return false, err
 	}
-	if err := checkClient(client); err != nil {
-		return false, fmt.Errorf("redislock: remove from %s: %w", path, err)
-	}
-	o, _, _ := newOptions(nil)
-	removed, err := lockScript.run(ctx, client, keysOf(path), "remove", micros(o.ttl), micros(o.ttl), id, "", 0).StringSlice()
+	removed, err := lockScript.run(ctx, client, keysOf(path), "remove", micros(defaultTTL), micros(defaultTTL), id, "", 0).StringSlice()
 	if err != nil {
 		return false, fmt.Errorf("redislock: remove %s from %s: %w", id, path, advise(err, patterns(path)...))
 	}

@@ -18,7 +18,6 @@ var files embed.FS
 var (
 	lockScript   = load("script.lua") // all that is done to locks; to repeat it does no harm
 	recordScript = load("record.lua")
-	firstScript  = load("first.lua")
 	permitScript = load("permit.lua")
 )
 
@@ -60,16 +59,12 @@ func (x script) run(ctx context.Context, client redis.UniversalClient, keys []st
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 
 // args are those of the script for an operation.
-func (s *store) args(op string, c queue.Ref, more ...string) []any {
-	args := []any{op, micros(s.options.ttl), micros(s.quarantine()), c.ID, s.met(), c.Permits}
-	for _, arg := range more {
-		args = append(args, arg)
-	}
-	return args
+func (s *store) args(op string, c queue.Ref, more ...any) []any {
+	return append([]any{op, micros(s.options.ttl), micros(s.quarantine()), c.ID, s.met(), c.Permits}, more...)
 }
 
 // run runs an operation and returns the answer of the script.
-func (s *store) run(ctx context.Context, op string, c queue.Ref, more ...string) ([]string, error) {
+func (s *store) run(ctx context.Context, op string, c queue.Ref, more ...any) ([]string, error) {
 	for {
 		words, err := lockScript.run(ctx, s.client, keysOf(at(c)), s.args(op, c, more...)...).StringSlice()
 		if err != nil || !introduced(words) {

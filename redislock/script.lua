@@ -31,7 +31,7 @@ if op ~= 'list' and op ~= 'remove' then
 	local info = redis.call('INFO', 'replication')
 	local id, age, heir = info:match('master_replid:(%w+)'), 0, '1'
 	secluded = tonumber(met:match(id .. '=(%d+)'))
-	if not secluded or op == 'meet' then
+	if not secluded then
 		if not info:match('master_replid2:(%w+)'):find('[^0]') then
 			heir = '0'
 			local uptime = redis.call('INFO', 'server'):match('uptime_in_seconds:(%-?%d+)')
@@ -136,6 +136,11 @@ local function give_up(id)
 	return 1
 end
 
+local function renew()
+	redis.call('ZADD', leases, int(now + ttl), me)
+	for _, key in ipairs({ queue, leases, state }) do redis.call('PEXPIRE', key, keep) end
+end
+
 local function insert()
 	if not redis.call('ZSCORE', queue, me) then
 		if not head_before and math.abs(now - since) >= gap then -- the key was free for long
@@ -146,13 +151,7 @@ local function insert()
 		redis.call('HSET', state, 'last', int(last), 'gap', int(left), 'c:' .. me, description)
 		if of > 0 then redis.call('HSET', state, 'of', int(of), 'w:' .. me, int(weight)) end
 	end
-	redis.call('ZADD', leases, int(now + ttl), me)
-end
-
-local function last_until()
-	redis.call('PEXPIRE', queue, keep)
-	redis.call('PEXPIRE', leases, keep)
-	redis.call('PEXPIRE', state, keep)
+	renew()
 end
 
 -- free frees the key of the lock.
@@ -308,7 +307,6 @@ local result
 if op == 'enter' then
 	give_up(old)
 	insert()
-	last_until()
 elseif op == 'try' then
 	if not redis.call('ZSCORE', queue, me) then
 		local head, read = first()[1], description:sub(1, 1) == 'r'
@@ -317,13 +315,9 @@ elseif op == 'try' then
 			return { 'busy', int(secluded) }
 		end
 		insert()
-		last_until()
 	end
 elseif op == 'beat' then
-	if redis.call('ZSCORE', queue, me) then
-		redis.call('ZADD', leases, int(now + ttl), me)
-		last_until()
-	end
+	if redis.call('ZSCORE', queue, me) then renew() end
 elseif op == 'leave' or op == 'remove' then
 	result = { int(give_up(me)) }
 elseif op == 'share' then

@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // suite stops the shared server before goroutines are counted.
@@ -26,8 +26,6 @@ func (s suite) Run() int {
 	defer func() {
 		if shared.client != nil {
 			shared.client.Close()
-		}
-		if shared.server != nil {
 			shared.server.Stop()
 		}
 	}()
@@ -40,8 +38,8 @@ func (silence) Printf(context.Context, string, ...any) {}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
 
-// ttl is that of processes in tests.
-const ttl = 3 * time.Second
+// ttl is that of processes whose leases are to end, and long that of those that are to have nothing by a heartbeat, nor lose it.
+const ttl, long = 3 * time.Second, 10 * time.Minute
 
 var shared struct {
 	once   sync.Once
@@ -64,34 +62,93 @@ func server(t *testing.T) *redisserver.Server {
 	return shared.server
 }
 
-// remember has a server be one that has been the primary for long.
-func remember(addr string) error { return record(addr, time.Time{}) }
+// outside returns a client that looks from outside the library.
+func outside(t *testing.T) *redis.Client {
+	t.Helper()
+	server(t)
+	return shared.client
+}
 
-// record has a server be one that became the primary then, the zero time for long ago.
-func record(addr string, since time.Time) error {
-	info, err := redisserver.Ask(addr, "INFO", "replication")
-	if err == nil {
-		_, err = redisserver.Ask(addr, "SET", recordOf(info[0]), strconv.FormatInt(max(since.UnixMicro(), 0), 10))
+// ownServer is the test's own, which has been the primary for long.
+func ownServer(t *testing.T, config redisserver.Config) *redisserver.Server {
+	t.Helper()
+	s := redisservertest.Start(t, config)
+	if err := remember(s.Addr()); err != nil {
+		t.Fatal(err)
 	}
+	return s
+}
+
+// remember has a server be one that has been the primary for long.
+func remember(addr string) error {
+	info, err := redisserver.Ask(addr, "INFO", "replication")
+	if err != nil {
+		return err
+	}
+	_, id, _ := strings.Cut(info[0], "master_replid:")
+	_, err = redisserver.Ask(addr, "SET", recordKeys(id[:40])[0], "0")
 	return err
 }
 
-func recordOf(info string) string { return records + field(info, "master_replid") }
+// asks sends commands to a server, each of words.
+func asks(t *testing.T, s *redisserver.Server, commands ...string) {
+	t.Helper()
+	for _, command := range commands {
+		if _, err := redisserver.Ask(s.Addr(), strings.Fields(command)...); err != nil {
+			t.Fatalf("%s: %v", command, err)
+		}
+	}
+}
 
 // renew has a server be another primary than before, which was promoted, as far as processes can tell.
 func renew(t *testing.T, s *redisserver.Server) {
 	t.Helper()
-	for _, role := range [][]string{{"127.0.0.1", "1"}, {"NO", "ONE"}} {
-		if _, err := redisserver.Ask(s.Addr(), append([]string{"REPLICAOF"}, role...)...); err != nil {
-			t.Fatal(err)
-		}
-	}
+	asks(t, s, "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")
 }
 
 // start returns another process at the shared server.
 func start(t *testing.T, opts ...Option) *process {
 	t.Helper()
 	return startAt(t, []string{server(t).Addr()}, opts...)
+}
+
+// registry returns the locks of a process over a client, which both end with the test.
+func registry(t *testing.T, client redis.UniversalClient, opts ...Option) *tier.Registry {
+	t.Helper()
+	t.Cleanup(func() { client.Close() })
+	locks, err := New(client, append([]Option{WithLeaseTTL(ttl)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	return locks
+}
+
+// over returns the locks of a process that is there already.
+func over(t *testing.T, p *process, opts ...tier.Option) *tier.Registry {
+	t.Helper()
+	locks, err := tier.New(p.tier, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return locks
+}
+
+// try tries a lock and releases it.
+func try(locks *tier.Registry, path string) error {
+	hold, err := locks.Mutex(path).TryAcquire(context.Background())
+	if err == nil {
+		err = hold.Release()
+	}
+	return err
+}
+
+// take acquires and releases a lock.
+func take(t *testing.T, locks *tier.Registry, path string) {
+	t.Helper()
+	if err := locks.Mutex(path).Do(soon(t), func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // lockPath is that of the test's own lock.
@@ -105,10 +162,6 @@ type lock struct {
 
 func (l lock) Acquire(ctx context.Context) (second.Grant, error) { return l.Claim.Acquire(ctx, nil) }
 
-func (l lock) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
-	return l.Claim.Requeue(ctx, old, nil)
-}
-
 func (p *process) at(t *testing.T, path string) lock { return p.with(t, path, second.Options{}) }
 
 func (p *process) with(t *testing.T, path string, o second.Options) lock {
@@ -120,6 +173,9 @@ func (p *process) with(t *testing.T, path string, o second.Options) lock {
 	return lock{l, path}
 }
 
+// anew is a contender that is yet to enter, which is not of the process and so never renewed.
+func (p *process) anew(path string) queue.Ref { return queue.Ref{Path: path, ID: p.Name("")} }
+
 // does sends a command once, which has to be executed.
 func (p *process) does(t *testing.T, c queue.Command) queue.Answer {
 	t.Helper()
@@ -130,10 +186,16 @@ func (p *process) does(t *testing.T, c queue.Command) queue.Answer {
 	return a
 }
 
-// soon bounds a test's wait.
+// stands is how a contender stands after a command, which wants so many permits if it is about some.
+func (p *process) stands(t *testing.T, op queue.Op, c queue.Ref, weight int) queue.View {
+	t.Helper()
+	return p.does(t, queue.Command{Op: op, Ref: c, Weight: weight}).View
+}
+
+// soon bounds a test's wait, however slow the machine is.
 func soon(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -151,26 +213,17 @@ func mustAcquire(t *testing.T, l lock) *queue.Contender {
 type wait struct {
 	granted chan *queue.Contender
 	err     error
-	cancel  context.CancelFunc
 }
 
-// queue begins an acquisition and returns when it is in the queue.
+// queueAt begins an acquisition, which ends at the latest with the test, and returns when it is in the queue at the shared server.
 func queueAt(t *testing.T, l lock) *wait {
 	t.Helper()
 	before := len(left(t, l.path))
-	w := begin(t, l.Acquire)
-	eventually(t, "a contender in the queue", func() bool { return len(left(t, l.path)) > before })
-	return w
-}
-
-// begin begins an acquisition, which ends at the latest with the test.
-func begin(t *testing.T, acquire func(context.Context) (second.Grant, error)) *wait {
-	t.Helper()
 	ctx, cancel := context.WithCancel(soon(t))
-	w := &wait{granted: make(chan *queue.Contender, 1), cancel: cancel}
+	w := &wait{granted: make(chan *queue.Contender, 1)}
 	go func() {
 		defer close(w.granted)
-		g, err := acquire(ctx)
+		g, err := l.Acquire(ctx)
 		if w.err = err; err == nil {
 			w.granted <- g.(*queue.Contender)
 		}
@@ -179,6 +232,7 @@ func begin(t *testing.T, acquire func(context.Context) (second.Grant, error)) *w
 		cancel()
 		<-w.granted
 	})
+	eventually(t, "a contender in the queue", func() bool { return len(left(t, l.path)) > before })
 	return w
 }
 
@@ -191,15 +245,6 @@ func (w *wait) must(t *testing.T) *queue.Contender {
 	return c
 }
 
-func (w *wait) pending(t *testing.T) {
-	t.Helper()
-	select {
-	case c, ok := <-w.granted:
-		t.Fatalf("did not wait: granted %v %v, %v", ok, c, w.err)
-	case <-time.After(50 * time.Millisecond):
-	}
-}
-
 func wantErr(t *testing.T, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -207,41 +252,29 @@ func wantErr(t *testing.T, err, want error) {
 	}
 }
 
-func mustRelease(t *testing.T, g second.Grant) {
+func mustRelease(t *testing.T, g interface{ Release() error }) {
 	t.Helper()
 	if err := g.Release(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for ctx := soon(t); !holds(); time.Sleep(5 * time.Millisecond) {
+		if ctx.Err() != nil {
 			t.Fatalf("never: %s", what)
 		}
 	}
 }
 
-func ended(t *testing.T, what string, done <-chan struct{}, within time.Duration) {
+func ended(t testing.TB, what string, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
-		return
-	default:
+	case <-soon(t).Done():
+		t.Fatalf("never: %s", what)
 	}
-	select {
-	case <-done:
-	case <-time.After(within):
-		t.Fatalf("%s: not within %v", what, within)
-	}
-}
-
-// outside returns a client that looks from outside the library.
-func outside(t *testing.T) *redis.Client {
-	t.Helper()
-	server(t)
-	return shared.client
 }
 
 // left returns the queue for a lock at the shared server, in order.
@@ -254,11 +287,5 @@ func left(t *testing.T, path string) []string {
 	return queue
 }
 
-// anew is a contender that is yet to enter.
-func (p *process) anew(path string) queue.Ref { return queue.Ref{Path: path, ID: p.Name("")} }
-
-// enters is how a contender stands that enters.
-func (p *process) enters(t *testing.T, path string) queue.View {
-	t.Helper()
-	return p.does(t, queue.Command{Op: queue.Enter, Ref: p.anew(path)}).View
-}
+// key is what is at the key of a lock at the shared server, "" if nothing is.
+func key(t *testing.T, path string) string { return outside(t).Get(soon(t), path).Val() }

@@ -37,7 +37,8 @@ type store struct {
 	lag       atomic.Int64 // a time.Duration; see [store.quarantine]
 	primaries sync.Map     // by replication id, those that were met, and until when they grant nothing, by the clock of the tier, or 0
 	declared  atomic.Bool  // that the server is new
-	writers   sync.Map     // by the ID of a contender
+	writes    atomic.Int64 // guarded ones, how many there were
+	turns     sync.Map     // to write, each a mutex, by the ID of a contender
 }
 
 // open returns a store over client and begins a session.
@@ -77,12 +78,9 @@ func (s *store) Do(ctx context.Context, c queue.Command) queue.Answer {
 	case queue.Goodbye:
 		return s.goodbye(ctx, c.Among)
 	}
-	var more []string
-	switch c.Op {
-	case queue.Enter, queue.Try, queue.Weigh:
-		more = []string{strconv.Itoa(c.Weight), s.describe(c), c.Old.ID}
-	}
-	words, err := call(ctx, s, func(ctx context.Context) ([]string, error) { return s.run(ctx, string(c.Op), c.Ref, more...) })
+	words, err := call(ctx, s, func(ctx context.Context) ([]string, error) {
+		return s.run(ctx, string(c.Op), c.Ref, c.Weight, s.describe(c), c.Old.ID)
+	})
 	if err != nil {
 		return s.failed(err)
 	}
@@ -121,15 +119,12 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 // begin asks the server what a process has to know of it, with which a session begins.
 func (s *store) begin(ctx context.Context) queue.Answer {
 	sent := s.tier.Now()
-	_, err := call(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.examine(ctx) })
-	if err != nil {
+	if _, err := call(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.examine(ctx) }); err != nil {
 		return s.failed(advise(err, records+"*"))
 	}
 	s.heard.Store(int64(sent))
 	return queue.Answer{Outcome: queue.Done, Name: fmt.Sprint(s.sessions.Add(1)), TTL: s.options.ttl}
 }
-
-var errSilence = errors.New("not heard of for a lease TTL")
 
 // most is how many requests are sent together.
 const most = 256
@@ -140,12 +135,12 @@ func (s *store) beat(all []queue.Ref) (a queue.Answer) {
 	sent := s.tier.Now()
 	silent := sent-time.Duration(s.heard.Load()) > s.options.ttl
 	if silent || len(all) == 0 {
-		_, err := call(s.tier.Context(), s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.greet(ctx) })
+		a = s.Do(s.tier.Context(), queue.Command{Op: queue.Look, Ref: queue.Ref{Path: records}}) // where nobody queues
 		switch {
-		case err != nil:
-			return s.failed(err)
+		case a.Outcome != queue.Done:
+			return a
 		case silent:
-			return queue.Answer{Outcome: queue.Expired, Err: errSilence}
+			return queue.Answer{Outcome: queue.Expired, Err: errors.New("not heard of for a lease TTL")}
 		}
 	}
 	for some := range slices.Chunk(all, most) {
@@ -170,14 +165,6 @@ func renewed(id string, cmd *redis.Cmd) queue.View {
 		return queue.View{ID: id, Err: fmt.Errorf("cannot be renewed: %w", err)}
 	}
 	return v
-}
-
-// greet has Redis answer. It meets a primary that took over; in a cluster, the first request to each does.
-func (s *store) greet(ctx context.Context) error {
-	if one, ok := s.client.(*redis.Client); ok {
-		return s.meetAt(ctx, one)
-	}
-	return s.client.Ping(ctx).Err()
 }
 
 // goodbye removes what the process has in queues. What is left ends with its lease. It is not sent as other commands are, since

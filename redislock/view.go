@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -14,9 +15,7 @@ import (
 func view(id string, words []string) (v queue.View, err error) {
 	number := func(i int) int64 {
 		n, e := strconv.ParseInt(words[i], 10, 64)
-		if e != nil {
-			err = e
-		}
+		err = cmp.Or(err, e)
 		return n
 	}
 	flag := func(i int) bool { return words[i] == "1" }
