@@ -10,13 +10,12 @@ import (
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
-// An attempt may be forgotten a moment after it has ended, when the next one has been abandoned, too.
-func TestTheNewestStragglerIsWaitedForThoughAnOlderOneIsForgotten(t *testing.T) {
+// The older one may end when the next one has been abandoned, too.
+func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *testing.T) {
 	lock := &Lock{path: "/x"}
 	older, newer := &attempt{lock: lock, done: make(chan struct{})}, &attempt{lock: lock, done: make(chan struct{})}
-	s := stragglers{last: make(map[string]*attempt)}
+	s := abandoned{last: make(map[string]*attempt)}
 	s.add(older)
-	close(older.done)
 	s.add(newer)
 	s.remove(older)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -24,11 +23,10 @@ func TestTheNewestStragglerIsWaitedForThoughAnOlderOneIsForgotten(t *testing.T) 
 	if err := s.await(ctx, "/x"); err == nil {
 		t.Error("nobody is waited for")
 	}
-	close(newer.done)
+	s.remove(newer)
 	if err := s.await(t.Context(), "/x"); err != nil {
 		t.Error(err)
 	}
-	s.remove(newer)
 	s.add(newer) // it has ended before its caller left
 	if len(s.last) > 0 {
 		t.Errorf("remembered: %v", s.last)
@@ -40,7 +38,7 @@ func TestNodeOfASessionThatHasEndedIsGoneBeforeItIsLookedFor(t *testing.T) {
 	c := &Client{link: link.New(link.Config{})}
 	s := link.NewUnleased(c.link, 1, time.Second)
 	s.End(zk.ErrSessionExpired)
-	n := newNode(&Lock{client: c, path: "/x"}, s, []string{"/x/lock-0000000001"})
+	n := newNode(&Lock{client: c, path: "/x"}, s, link.Answer{Created: []string{"/x/lock-0000000001"}})
 	if err := n.bind(s, 1); !errors.Is(err, errGone) {
 		t.Errorf("got %v, want %v", err, errGone)
 	}

@@ -174,12 +174,12 @@ func TestStuckCallThatHasEndedIsForgotten(t *testing.T) {
 		defer cancel()
 		_, err := p.lock.Acquire(ctx)
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
-		if n := p.Stragglers(); n != 1 {
+		if n := p.Abandoned(); n != 1 {
 			t.Errorf("while the call is stuck: %d remembered, want 1", n)
 		}
 		s.Unfreeze()
 		synctest.Wait()
-		if n := p.Stragglers(); n != 0 {
+		if n := p.Abandoned(); n != 0 {
 			t.Errorf("after the call: %d remembered, want none", n)
 		}
 		wantEmpty(t, s)

@@ -22,10 +22,10 @@ type Client struct {
 	description description // what lock nodes say of this process
 	link        *link.Link
 
-	parents    parents
-	reaper     *reaper.Reaper[remains]
-	stragglers stragglers
-	renewals   renewals
+	parents   parents
+	reaper    *reaper.Reaper[remains]
+	abandoned abandoned
+	renewals  renewals
 
 	closing sync.Once
 }
@@ -39,8 +39,8 @@ func newClient(o options) *Client {
 			Dial: o.dial, LookUp: o.lookUp, TLS: o.tls,
 			Logger: o.logger,
 		}),
-		stragglers: stragglers{last: make(map[string]*attempt)},
-		renewals:   renewals{underWay: make(map[string]*renewal), failed: make(map[string]int32)},
+		abandoned: abandoned{last: make(map[string]*attempt)},
+		renewals:  renewals{underWay: make(map[string]*renewal), failed: make(map[string]int32)},
 	}
 	c.reaper = newReaper(c)
 	return c
@@ -62,12 +62,7 @@ func (c *Client) Close() error {
 
 // LeaseMargin returns for how long, from the end of its lease on, the servers keep a lock of this
 // client from others; see [WithLeaseMargin]. It depends on the session that was negotiated.
-func (c *Client) LeaseMargin() time.Duration {
-	if s := c.link.Session(); s != nil {
-		return c.link.Margin(s.Negotiated())
-	}
-	return c.link.Margin(c.options.sessionTimeout)
-}
+func (c *Client) LeaseMargin() time.Duration { return c.link.LeaseMargin() }
 
 // Done returns a channel that is closed when the client is closed. A client made by [Attach]
 // is closed when its connection is, as soon as somebody waits for a lock or holds one.
@@ -120,14 +115,7 @@ func (c *Client) dial(ctx context.Context, servers []string) error {
 	if err := c.link.Dial(ctx, servers); err != nil {
 		return err
 	}
-	var err error
-	ready := make(chan error, 1)
-	c.link.Spawn(func() { ready <- c.authenticate(ctx) })
-	select {
-	case err = <-ready:
-	case <-ctx.Done():
-		err = c.link.Explain(context.Cause(ctx))
-	}
+	_, err := link.Do(ctx, c.link, func() (struct{}, error) { return struct{}{}, c.authenticate(ctx) }, nil)
 	if err != nil {
 		c.closeUntil(ctx)
 	}
@@ -144,14 +132,11 @@ func (c *Client) closeUntil(ctx context.Context) {
 	}()
 	select {
 	case <-closed:
-		return
 	case <-ctx.Done():
-	}
-	moment := time.NewTimer(100 * time.Millisecond)
-	defer moment.Stop()
-	select {
-	case <-closed:
-	case <-moment.C:
+		select {
+		case <-closed:
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -20,12 +21,12 @@ import (
 )
 
 // A sharing is of a writer's node, which can become a reader's: then other znodes take the place of
-// its own. All that is sent about znodes goes by their names, so it waits while it is not known which
+// its own. All that is sent about znodes goes by their names, so it waits while it is unknown which
 // there are.
 type sharing struct {
 	names *weighted.Weighted // one to send what names the znodes, all to replace them; never waited for by events or a heartbeat
 
-	next   atomic.Pointer[reader] // what was asked for without an answer so far, or ever
+	next   atomic.Pointer[reader] // what was asked for and is unknown so far, or for ever
 	reader atomic.Pointer[reader] // what the node is since
 	missed atomic.Bool            // something happened to a znode that may be replaced
 }
@@ -34,17 +35,12 @@ const allNames = 1 << 30
 
 func newSharing() *sharing { return &sharing{names: weighted.NewWeighted(allNames)} }
 
-func (s *sharing) unpin() { s.names.Release(1) }
-
 // A reader is what a node is once it is shared.
 type reader struct {
 	znodes    znodes
 	contested *contention.Signal
 	wake      mutexbool.Bool // look at the queue again
 }
-
-// shared reports whether others that read may have the lock at the same time.
-func (n *Node) shared() bool { return n.lock.mode == second.Reading || n.reader() != nil }
 
 // reader returns what the node is since it is shared, nil before.
 func (n *Node) reader() *reader {
@@ -54,23 +50,15 @@ func (n *Node) reader() *reader {
 	return n.sharing.reader.Load()
 }
 
-// unsure returns what the node may be, for all that is known, nil if nothing but what it was.
-func (n *Node) unsure() *reader {
+// unknown returns what the node may be beside what it is known to be, nil if nothing.
+func (n *Node) unknown() *reader {
 	if n.sharing == nil {
 		return nil
 	}
 	return n.sharing.next.Load()
 }
 
-// maybe returns what the node may be on the server, beside what it is known to be.
-func (n *Node) maybe() znodes {
-	if r := n.unsure(); r != nil {
-		return r.znodes
-	}
-	return nil
-}
-
-// mine returns what the node is on the server. Whoever has to know for certain asks [Node.unsure]
+// mine returns what the node is on the server. Whoever has to know for certain asks [Node.unknown]
 // before.
 func (n *Node) mine() znodes {
 	if r := n.reader(); r != nil {
@@ -82,121 +70,119 @@ func (n *Node) mine() znodes {
 // pin returns what the node is on the server, and keeps it so until unpin is called. It waits for a
 // change that is under way, and returns none if its outcome was never learned.
 func (n *Node) pin() (zs znodes, unpin func()) {
-	if n.sharing == nil {
-		return n.znodes, func() {}
+	if n.sharing != nil {
+		n.sharing.names.Acquire(context.Background(), 1)
 	}
-	n.sharing.names.Acquire(context.Background(), 1)
-	return n.pinned(), n.sharing.unpin
+	return n.pinned()
 }
 
 // tryPin is pin without waiting: it returns none while a change is under way, too.
 func (n *Node) tryPin() (zs znodes, unpin func()) {
-	switch {
-	case n.sharing == nil:
-		return n.znodes, func() {}
-	case !n.sharing.names.TryAcquire(1):
+	if n.sharing != nil && !n.sharing.names.TryAcquire(1) {
 		return nil, func() {}
 	}
-	return n.pinned(), n.sharing.unpin
+	return n.pinned()
 }
 
-func (n *Node) pinned() znodes {
-	if n.unsure() != nil {
-		return nil
+func (n *Node) pinned() (zs znodes, unpin func()) {
+	if n.sharing == nil {
+		return n.znodes, func() {}
 	}
-	return n.mine()
+	if n.unknown() == nil {
+		zs = n.mine()
+	}
+	return zs, func() { n.sharing.names.Release(1) }
 }
 
 // replaced reports whether what happened to z is no news, or none for now: z is no znode of the node any
-// more, or maybe not.
+// more, or it is unknown whether it is.
 func (n *Node) replaced(z *znode) bool {
 	if n.sharing == nil {
 		return false
 	}
-	n.sharing.missed.Store(true) // before the look: see resume
-	return n.unsure() != nil || !slices.Contains(n.mine(), z)
+	n.sharing.missed.Store(true) // before the look: see replace
+	return n.unknown() != nil || !slices.Contains(n.mine(), z)
 }
 
-// share makes the node of a writer that of a reader with the same number, in one transaction, as soon
+// A downgrade makes the node of a writer that of a reader with the same number, in one transaction, as soon
 // as the contender right behind it reads. While nobody else is right behind, nobody else can be waiting
 // for its departure alone: so whoever is behind a writer of ours, and no reader in between, need not look
 // for a reader when it goes.
-func (n *Node) share(ctx context.Context) error {
-	err := n.becomeShared(ctx)
-	if err != nil && !errors.Is(err, ErrClosed) && ctx.Err() == nil && n.Err() == nil {
-		n.lock.client.options.logger.Warn("zklock: a writer that reads now cannot let readers of other processes in; they wait for its release",
-			"path", n.lock.Path(), "err", err)
-	}
-	return err
-}
-
-func (n *Node) becomeShared(ctx context.Context) error {
-	if err := n.shareable(); err != nil || n.shared() {
-		return err
-	}
-	l := n.lock.client.link
-	wanted, leave := l.Scope(ctx)
-	defer leave()
-	open, stop := l.Scope(n.life)
-	defer stop()
-	d := &downgrade{node: n, wanted: wanted, open: open}
-	result := make(chan error, 1)
-	if !l.Spawn(func() { result <- d.run() }) {
-		return ErrClosed
-	}
-	left := wanted.Done()
-	for {
-		select {
-		case err := <-result:
-			return err
-		case <-n.released:
-			return ErrReleased
-		case <-n.life.Done():
-			return n.Err()
-		case <-left:
-			if d.sent.CompareAndSwap(false, true) { // nothing is under way, nor will be
-				return l.Explain(context.Cause(wanted))
-			}
-			left = nil // what it comes to has to be known
-		}
-	}
-}
-
-func (n *Node) shareable() error {
-	switch {
-	case n.Err() != nil:
-		return n.Err()
-	case n.shared():
-		return nil
-	case n.sharing == nil:
-		return errors.New("a mutex is not shared")
-	case n.worn():
-		return errors.New("half of the sequence numbers of the path are used up")
-	}
-	return nil
-}
-
-// A downgrade is one call of share. It runs in a goroutine of its own, as an [attempt] does.
 type downgrade struct {
 	node   *Node
-	wanted context.Context // ends when the caller has left, or the client
+	wanted context.Context // ends when nobody wants it any more
 	open   context.Context // ends when it does not matter any more what the node is: it is lost or given up
 	sent   atomic.Bool     // not to be taken back
 	wake   mutexbool.Bool  // look at the queue again
 }
 
-// errAgain says that nothing was changed, and that another time it may be.
-var errAgain = errors.New("the queue has changed")
+var (
+	// errAgain says that nothing was changed, and that another time it may be.
+	errAgain = errors.New("the queue has changed")
+	// errNobody says that whoever is right behind does not read, if anybody is.
+	errNobody = errors.New("no reader right behind")
+)
+
+// Share waits for the downgrade.
+func (g grant) Share(ctx context.Context) error {
+	err := g.share(ctx)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, ErrClosed) && ctx.Err() == nil && g.Err() == nil {
+		g.lock.client.options.logger.Warn("zklock: a writer that reads now cannot let readers of other processes in; they wait for its release",
+			"path", g.lock.Path(), "err", err)
+	}
+	return fmt.Errorf("zklock: share %s: %w", g.lock.Path(), err)
+}
+
+func (g grant) share(ctx context.Context) error {
+	err := g.Err()
+	switch {
+	case err != nil, g.Shared():
+		return err
+	case g.sharing == nil:
+		return errors.New("a mutex is not shared")
+	case g.overflows():
+		return errors.New("half of the sequence numbers of the path are used up")
+	}
+	l := g.lock.client.link
+	wanted, abandon := l.Scope(ctx)
+	defer abandon()
+	open, stop := l.Scope(g.life)
+	defer stop()
+	d := &downgrade{node: g.Node, wanted: wanted, open: open}
+	result := make(chan error, 1)
+	if !l.Spawn(func() { result <- d.run() }) {
+		return ErrClosed
+	}
+	abandoned := wanted.Done()
+	for {
+		select {
+		case err := <-result:
+			return err
+		case <-g.released:
+			return ErrReleased
+		case <-g.life.Done():
+			return g.Err()
+		case <-abandoned:
+			if d.sent.CompareAndSwap(false, true) { // nothing is under way, nor will be
+				return l.Explain(context.Cause(wanted))
+			}
+			abandoned = nil // what it comes to has to be known
+		}
+	}
+}
 
 func (d *downgrade) run() error {
-	n, c := d.node, d.node.lock.client
+	n, events := d.node, &d.node.lock.client.link.Events
 	w := &link.Watcher{Notify: d.wake.Set}
-	defer c.link.Events.Ignore(n.lock.path, w)
+	defer events.Ignore(n.lock.path, w)
 	for pace := retry.New(); ; {
 		d.wake.Clear() // before the look: what comes later ends the wait
 		again := n.session.Recheck()
 		switch err := d.try(w); {
-		case err == nil, n.shared():
+		case err == nil, n.reader() != nil:
 			return nil
 		case errors.Is(err, errNobody):
 			pace.Reset()
@@ -206,14 +192,19 @@ func (d *downgrade) run() error {
 			again = pace.NextBackOff()
 		}
 		d.sent.Store(false) // and it stays set once the node is shared
-		if err := d.pause(again); err != nil {
+		timer := time.NewTimer(again)
+		select {
+		case <-d.wake.C():
+		case <-timer.C:
+		case <-d.wanted.Done():
+		case <-d.open.Done():
+		}
+		timer.Stop()
+		if err := cmp.Or(n.Err(), context.Cause(d.wanted)); err != nil {
 			return err
 		}
 	}
 }
-
-// errNobody says that whoever is right behind does not read, if anybody is.
-var errNobody = errors.New("no reader right behind")
 
 // try looks at the queue once.
 func (d *downgrade) try(w *link.Watcher) error {
@@ -225,7 +216,7 @@ func (d *downgrade) try(w *link.Watcher) error {
 	reader, err := follower(children, n.znodes.names()...)
 	switch {
 	case errors.Is(err, errNotQueued):
-		n.check() // which knows whether it is lost
+		member{n}.Check() // which knows whether it is lost
 		return errAgain
 	case err != nil:
 		return err
@@ -233,22 +224,6 @@ func (d *downgrade) try(w *link.Watcher) error {
 		return errNobody
 	}
 	return d.replace(reader)
-}
-
-// pause waits for a reason to look again.
-func (d *downgrade) pause(again time.Duration) error {
-	timer := time.NewTimer(again)
-	defer timer.Stop()
-	select {
-	case <-d.wake.C():
-	case <-timer.C:
-	case <-d.wanted.Done():
-	case <-d.open.Done():
-	}
-	if err := d.node.Err(); err != nil {
-		return err
-	}
-	return context.Cause(d.wanted)
 }
 
 // replace makes the znodes of the node those of a reader while the one right behind is there. It
@@ -260,7 +235,7 @@ func (d *downgrade) replace(behind string) error {
 		return context.Cause(d.wanted)
 	}
 	defer s.names.Release(allNames)
-	if n.shared() {
+	if n.reader() != nil {
 		return nil
 	}
 	if !d.sent.CompareAndSwap(false, true) {
@@ -273,28 +248,62 @@ func (d *downgrade) replace(behind string) error {
 		s.next.Store(nil)
 		return cmp.Or(err, errAgain)
 	}
-	ops := append(n.znodes.deletesAsSeen(), n.downgrades(r.znodes)...)
-	_, err := l.Transact(append(ops, &zk.CheckVersionRequest{Path: n.lock.path + "/" + behind, Version: -1})...)
+	_, err := l.Transact(append(n.exchange(r), &zk.CheckVersionRequest{Path: n.lock.path + "/" + behind, Version: -1})...)
 	changed := err == nil
-	if classify(err) == uncertain {
+	if classify(err) == unknown {
 		if changed, err = d.lookUp(r); err != nil {
 			return err // and next stays: the reaper takes both
 		}
 		err = errAgain
 	}
-	if !changed {
-		s.next.Store(nil)
-		n.resume()
-		if errors.Is(err, zk.ErrBadVersion) { // somebody has written to it: maybe a request, which is not to be lost
-			n.look(n.znodes)
-			err = errAgain
-		}
-		return lacking("CREATE or DELETE", n.lock.path, err)
+	n.become(r, changed)
+	if changed {
+		return nil
 	}
-	s.reader.Store(r)
+	if errors.Is(err, zk.ErrBadVersion) { // somebody has written to it: maybe a request, which is not to be lost
+		n.look(n.znodes)
+		err = errAgain
+	}
+	return lacking("CREATE or DELETE", n.lock.path, err)
+}
+
+// exchange are the operations that put the znodes of r in the place of those of the node.
+func (n *Node) exchange(r *reader) (ops []any) {
+	for _, z := range n.znodes { // not if somebody has written to it since it was last seen
+		ops = append(ops, &zk.DeleteRequest{Path: z.path, Version: z.version.Load()})
+	}
+	for i, z := range r.znodes {
+		data := n.lock.contentOf(i)
+		if i == 0 && n.revoked.IsSet() { // the reader is asked for the lock as the writer was
+			data = []byte(request)
+		}
+		ops = append(ops, &zk.CreateRequest{Path: z.path, Data: data, Acl: n.lock.acl, Flags: zk.FlagEphemeral})
+	}
+	return ops
+}
+
+// become is called when it is known whether that has happened.
+func (n *Node) become(r *reader, changed bool) {
+	s, l := n.sharing, n.lock.client.link
+	if changed {
+		s.reader.Store(r)
+	}
 	s.next.Store(nil)
-	n.becomeReader()
-	return nil
+	for _, z := range n.znodes {
+		switch {
+		case changed:
+			z.watch.Gone.Store(true)
+			l.Events.Ignore(z.path, &z.watch)
+		case s.missed.Load(): // what happened to it in the meantime was not believed
+			n.changed(z)
+		}
+	}
+	if changed {
+		n.wake.Set() // whoever looks for those behind the writer need not any more
+		if !n.spent.Load() {
+			l.Spawn(member{n}.Check)
+		}
+	}
 }
 
 // lookUp finds out whether a transaction without an answer has made the znodes of r. The error is that
@@ -315,58 +324,16 @@ func (d *downgrade) lookUp(r *reader) (changed bool, err error) {
 	}
 }
 
-// newReader is what the node would be as a reader.
+// newReader is what the node would be as a reader: with the same ids and numbers.
 func (n *Node) newReader() *reader {
 	r := new(reader)
 	var paths []string
 	for i, z := range n.znodes {
-		paths = append(paths, asReader(z.path, i))
+		end := len(z.path) - sequenceDigits
+		id := strings.TrimSuffix(z.path[:end], ownMarkers[second.Writing][i])
+		paths = append(paths, id+ownMarkers[second.Reading][i]+z.path[end:])
 	}
-	r.znodes = newZnodes(paths, n.changed)
+	r.znodes = n.newZnodes(paths)
 	r.contested = n.newContested(&r.wake)
 	return r
-}
-
-// asReader is the name that the writer's znode at path has as a reader's: the same id and number.
-func asReader(path string, i int) string {
-	end := len(path) - sequenceDigits
-	id := strings.TrimSuffix(path[:end], ownMarkers[second.Writing][i])
-	return id + ownMarkers[second.Reading][i] + path[end:]
-}
-
-// downgrades are the operations that make the znodes of a reader in the place of a writer's. Who was
-// asked for the lock still is.
-func (n *Node) downgrades(zs znodes) []any {
-	var ops []any
-	for i, z := range zs {
-		data := n.lock.contentOf(i)
-		if i == 0 && n.revoked.told.IsSet() {
-			data = []byte(request)
-		}
-		ops = append(ops, &zk.CreateRequest{Path: z.path, Data: data, Acl: n.lock.acl, Flags: zk.FlagEphemeral})
-	}
-	return ops
-}
-
-// becomeReader is called when the node has become that of a reader.
-func (n *Node) becomeReader() {
-	events := &n.lock.client.link.Events
-	for _, z := range n.znodes {
-		z.watch.Gone.Store(true)
-		events.Ignore(z.path, &z.watch)
-	}
-	n.wake.Set() // whoever looks for those behind the writer need not any more
-	if !n.spent.Load() {
-		n.lock.client.link.Spawn(n.check)
-	}
-}
-
-// resume is called when the node has not become that of a reader. What happened to its znodes in the
-// meantime was not believed.
-func (n *Node) resume() {
-	if n.sharing.missed.Load() {
-		for _, z := range n.znodes {
-			n.changed(z)
-		}
-	}
 }

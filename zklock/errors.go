@@ -56,11 +56,11 @@ const (
 	missing                  // answered: the node (or the parent) does not exist
 	refused                  // not applied, worth another try
 	permanent                // not applied, and never will be as things stand
-	uncertain                // may have been applied: the answer was lost
+	unknown                  // may have been applied: the answer was lost
 )
 
 // classify tells what became of a request that ended with err. Whatever is not known to
-// be harmless is uncertain.
+// be harmless is unknown.
 func classify(err error) outcome {
 	switch {
 	case err == nil:
@@ -82,7 +82,7 @@ func classify(err error) outcome {
 	case wire.CodeThrottled:
 		return refused
 	}
-	return uncertain
+	return unknown
 }
 
 // lacking says which permission, and on which node, a request went without. Errors of

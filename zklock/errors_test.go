@@ -20,7 +20,7 @@ func TestWhatAnErrorSaysOfItsRequest(t *testing.T) {
 		permanent: {ErrClosed, errNotOurs, zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrAuthFailed, zk.ErrNoChildrenForEphemerals,
 			zk.ErrBadArguments, zk.ErrInvalidPath, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion,
 			coded(wire.CodeUnimplemented), coded(wire.CodeLocalSession), coded(wire.CodeQuotaExceeded)},
-		uncertain: {zk.ErrConnectionClosed, zk.ErrClosing, coded(-1), errors.New("something new")},
+		unknown: {zk.ErrConnectionClosed, zk.ErrClosing, coded(-1), errors.New("something new")},
 	} {
 		for _, err := range errs {
 			if got := classify(err); got != want {

@@ -16,15 +16,15 @@ func (n *Node) Requeue(ctx context.Context) (*Node, error) { return n.lock.reque
 func (l *Lock) Requeue(ctx context.Context, old *Node) (*Node, error) {
 	return l.requeue(ctx, old, nil)
 }
-func (n *Node) AwaitRelease() error             { return n.awaitRelease() }
-func (n *Node) Contested() <-chan struct{}      { return n.signal().C() }
-func (n *Node) ContestedFor() time.Duration     { return n.signal().For() }
+func (n *Node) AwaitRelease() error             { return grant{n}.AwaitRelease() }
+func (n *Node) Contested() <-chan struct{}      { return grant{n}.Contested().C() }
+func (n *Node) ContestedFor() time.Duration     { return grant{n}.Contested().For() }
 func (n *Node) Writing() bool                   { return !grant{n}.Idle() }
-func (n *Node) Share(ctx context.Context) error { return n.share(ctx) }
-func (n *Node) Revoked() <-chan struct{}        { return n.revokedC() }
-func (n *Node) Shared() bool                    { return n.shared() }
+func (n *Node) Share(ctx context.Context) error { return grant{n}.Share(ctx) }
+func (n *Node) Revoked() <-chan struct{}        { return grant{n}.Revoked() }
+func (n *Node) Shared() bool                    { return grant{n}.Shared() }
 func (n *Node) Leased() bool                    { return n.leased() }
-func (n *Node) Confirm() bool                   { return n.confirm() }
+func (n *Node) Confirm() bool                   { return grant{n}.Confirm() }
 func (l *Lock) Equal(other *Lock) bool          { return l.equal(other) }
 func (c *Client) Attend() (leave func())        { return c.link.Attend() }
 func (c *Client) Reaping() int                  { return c.reaper.Count() }
@@ -86,11 +86,11 @@ func (c *Client) Watch(path string, children bool) (fired chan struct{}, err err
 // Library is what the client talks to the server with.
 func (c *Client) Library() *zk.Conn { return c.link.Conn }
 
-// Stragglers returns the number of attempts that went on without their callers and are remembered.
-func (c *Client) Stragglers() int {
-	c.stragglers.mu.Lock()
-	defer c.stragglers.mu.Unlock()
-	return len(c.stragglers.last)
+// Abandoned returns the number of attempts that went on without their callers and are remembered.
+func (c *Client) Abandoned() int {
+	c.abandoned.mu.Lock()
+	defer c.abandoned.mu.Unlock()
+	return len(c.abandoned.last)
 }
 
 // Listeners returns the number of those who are told of events.

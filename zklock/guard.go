@@ -36,11 +36,12 @@ func (n *Node) MultiIf(ctx context.Context, check func() error, ops ...any) ([]z
 }
 
 func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.MultiResponse, error) {
-	if err := checkOperations(ops); err != nil {
+	ops, err := n.lock.client.below(ops)
+	if err != nil {
 		return nil, err
 	}
 	n.writing.Add(1) // count first, look after: see MultiIf
-	err := check()
+	err = check()
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -49,131 +50,111 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 		return nil, err
 	}
 	type answer struct {
-		guards  znodes
 		results []zk.MultiResponse
 		err     error
 	}
 	answers := make(chan answer, 1)
 	if !n.lock.client.link.Spawn(func() {
 		defer n.writing.Add(-1)
-		guards, unpin := n.pin()
-		defer unpin()
-		if err := n.recheck(guards, check); err != nil {
-			answers <- answer{err: err}
-			return
-		}
-		all := append(guards.checks(), n.lock.client.below(ops)...)
-		results, err := n.lock.client.link.Conn.Multi(all...)
-		switch {
-		case err == nil && len(results) != len(all):
-			err = fmt.Errorf("%w: the server answered %d results to %d operations", ErrUnknown, len(results), len(all))
-		case len(results) == 0 && classify(err) == uncertain:
-			err = fmt.Errorf("%w: %w", ErrUnknown, err)
-		}
-		answers <- answer{guards, results, err}
+		results, err := n.write(check, ops)
+		answers <- answer{results, err}
 	}) {
 		n.writing.Add(-1)
 		return nil, ErrClosed
 	}
 	select {
 	case a := <-answers:
-		for i, r := range a.results {
-			if i < len(a.guards) && errors.Is(r.Error, zk.ErrNoNode) {
-				return nil, cmp.Or(check(), errDeleted(a.guards[i].path))
-			}
-		}
-		if a.err != nil {
-			return nil, a.err
-		}
-		return n.lock.client.above(a.results[len(a.guards):]), nil
+		return a.results, a.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", ErrUnknown, context.Cause(ctx))
 	}
 }
 
-// checkOperations refuses what the library would: nothing of that is sent.
-func checkOperations(ops []any) error {
-	for _, op := range ops {
-		missing := false
-		switch op := op.(type) {
-		case *zk.CreateRequest:
-			missing = op == nil
-		case *zk.DeleteRequest:
-			missing = op == nil
-		case *zk.SetDataRequest:
-			missing = op == nil
-		case *zk.CheckVersionRequest:
-			missing = op == nil
-		default:
-			return fmt.Errorf("unknown operation type %T", op)
-		}
-		if missing {
-			return fmt.Errorf("a %T that is nil: %w", op, zk.ErrUnhandledFieldType)
+// write sends operations behind a check of the node. That may have become a reader's since check was asked: its user
+// then has to be one.
+func (n *Node) write(check func() error, ops []any) ([]zk.MultiResponse, error) {
+	guards, unpin := n.pin()
+	defer unpin()
+	if guards == nil { // lost or given up
+		return nil, cmp.Or(check(), n.Err(), ErrLost)
+	}
+	if n.sharing != nil {
+		if err := check(); err != nil {
+			return nil, err
 		}
 	}
-	return nil
-}
-
-// recheck is for a node that may have become a reader's since check was asked, whose user then has
-// to be one.
-func (n *Node) recheck(guards znodes, check func() error) error {
+	all := append(guards.checks(), ops...)
+	results, err := n.lock.client.link.Conn.Multi(all...)
+	for i, r := range results[:min(len(results), len(guards))] {
+		if errors.Is(r.Error, zk.ErrNoNode) {
+			return nil, cmp.Or(check(), errDeleted(guards[i].path))
+		}
+	}
 	switch {
-	case n.sharing == nil:
-		return nil
-	case guards == nil: // lost or given up
-		return cmp.Or(check(), n.Err(), ErrLost)
+	case err == nil && len(results) != len(all):
+		return nil, fmt.Errorf("%w: the server answered %d results to %d operations", ErrUnknown, len(results), len(all))
+	case len(results) == 0 && classify(err) == unknown:
+		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
+	case err != nil:
+		return nil, err
 	}
-	return check()
+	results = results[len(guards):]
+	for i := range results {
+		results[i].String = strings.TrimPrefix(results[i].String, n.lock.client.chroot)
+	}
+	return results, nil
 }
 
 // below returns operations as they are for a server that knows nothing of the path which all
-// others are below.
-func (c *Client) below(ops []any) []any {
-	if c.chroot == "" {
-		return ops
-	}
-	var all []any
-	for _, op := range ops {
+// others are below. It refuses what the library would: nothing of that is sent.
+func (c *Client) below(ops []any) ([]any, error) {
+	all := make([]any, len(ops))
+	for i, op := range ops {
+		var path *string
 		switch op := op.(type) {
 		case *zk.CreateRequest:
-			q := *op
-			if q.Path = c.pathBelow(q.Path); op.Path == "/" && q.Flags&zk.FlagSequence != 0 {
-				q.Path += "/" // and its number
+			if op != nil {
+				q := *op
+				all[i], path = &q, &q.Path
 			}
-			all = append(all, &q)
 		case *zk.DeleteRequest:
-			q := *op
-			q.Path = c.pathBelow(q.Path)
-			all = append(all, &q)
+			if op != nil {
+				q := *op
+				all[i], path = &q, &q.Path
+			}
 		case *zk.SetDataRequest:
-			q := *op
-			q.Path = c.pathBelow(q.Path)
-			all = append(all, &q)
+			if op != nil {
+				q := *op
+				all[i], path = &q, &q.Path
+			}
 		case *zk.CheckVersionRequest:
-			q := *op
-			q.Path = c.pathBelow(q.Path)
-			all = append(all, &q)
+			if op != nil {
+				q := *op
+				all[i], path = &q, &q.Path
+			}
+		default:
+			return nil, fmt.Errorf("unknown operation type %T", op)
+		}
+		if path == nil {
+			return nil, fmt.Errorf("a %T that is nil: %w", op, zk.ErrUnhandledFieldType)
+		}
+		whole := *path
+		*path = c.absolute(whole)
+		if q, ok := all[i].(*zk.CreateRequest); ok && whole == "/" && q.Flags&zk.FlagSequence != 0 && c.chroot != "" {
+			*path += "/" // and its number
 		}
 	}
-	return all
+	return all, nil
 }
 
-// pathBelow leaves a path that does not begin with a slash as it is, for the server to refuse:
+// absolute returns a path as the server knows it. One that does not begin with a slash stays as it is, for the server to refuse:
 // it would else be that of a neighbour.
-func (c *Client) pathBelow(path string) string {
+func (c *Client) absolute(path string) string {
 	switch {
 	case path == "/":
-		return c.chroot
+		return cmp.Or(c.chroot, "/")
 	case !strings.HasPrefix(path, "/"):
 		return path
 	}
 	return c.chroot + path
-}
-
-// above takes the path which all others are below from the answers to such operations.
-func (c *Client) above(results []zk.MultiResponse) []zk.MultiResponse {
-	for i := range results {
-		results[i].String = strings.TrimPrefix(results[i].String, c.chroot)
-	}
-	return results
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -91,16 +90,26 @@ func (l *Lock) equal(other *Lock) bool {
 		(l.data == nil) == (other.data == nil) && bytes.Equal(l.data, other.data)
 }
 
-// content is that of a node created now.
-func (l *Lock) content() []byte {
-	if l.data != nil {
+// contentOf is that of the znode with this index of a node created now. kazoo shows the content of the second one to
+// people and fails unless it is UTF-8, so that always says who made it.
+func (l *Lock) contentOf(i int) []byte {
+	if l.data != nil && i == 0 {
 		return l.data
 	}
-	return l.describe()
+	return l.client.description.encode(l.linger)
 }
 
-// describe is the content that says who made a node.
-func (l *Lock) describe() []byte { return l.client.description.encode(l.linger) }
+// creates are the operations that make the znodes with these prefixes.
+func (l *Lock) creates(prefixes []string) []any {
+	var ops []any
+	for i, prefix := range prefixes {
+		ops = append(ops, &zk.CreateRequest{
+			Path: l.path + "/" + prefix, Data: l.contentOf(i), Acl: l.acl,
+			Flags: zk.FlagEphemeral | zk.FlagSequence,
+		})
+	}
+	return ops
+}
 
 // Path returns the path of the lock.
 func (l *Lock) Path() string { return strings.TrimPrefix(l.path, l.client.chroot) }
@@ -118,14 +127,8 @@ func (l *Lock) Path() string { return strings.TrimPrefix(l.path, l.client.chroot
 //
 // If nobody else is there, it takes one round trip, or two where the path is missing, and
 // so does the last part of a wait: from the release of the last node ahead to the grant.
-func (l *Lock) Acquire(ctx context.Context) (*Node, error) { return l.acquire(ctx, nil) }
-
-func (l *Lock) acquire(ctx context.Context, w *second.Wait) (*Node, error) {
-	n, err := l.start(ctx, w, (*attempt).acquire)
-	if err != nil {
-		return nil, fmt.Errorf("zklock: acquire %s: %w", l.path, err)
-	}
-	return n, nil
+func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
+	return l.attempt(nil).run(ctx, "acquire", (*attempt).acquire)
 }
 
 // TryAcquire is Acquire without waiting for others: if somebody has the lock or queues
@@ -136,43 +139,31 @@ func (l *Lock) acquire(ctx context.Context, w *second.Wait) (*Node, error) {
 // [zk.ErrNoServer], and so it does, with another error, as long as a lease that has run
 // out is not renewed.
 func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
-	if err := l.client.Err(); err != nil {
-		return nil, fmt.Errorf("zklock: try %s: %w", l.path, err)
-	}
-	n, err := l.start(ctx, nil, (*attempt).try)
-	if err != nil {
-		return nil, fmt.Errorf("zklock: try %s: %w", l.path, err)
-	}
-	return n, nil
+	a := l.attempt(nil)
+	a.once = true
+	return a.run(ctx, "try", (*attempt).try)
 }
 
 // requeue gives old, a node of the same path, up and queues for the lock again, in one
-// transaction (but on a worn path): old goes and a new node joins the tail of the queue, at
+// transaction (but where sequence numbers come to their end): old goes and a new node joins the tail of the queue, at
 // the price of a single write. It then waits like [Lock.Acquire], with the same results. Old
-// is given up in any case; awaitRelease waits for that.
+// is given up in any case; await waits for that.
 func (l *Lock) requeue(ctx context.Context, old *Node, w *second.Wait) (*Node, error) {
 	if old.spent.Swap(true) {
 		return nil, ErrReleased
 	}
-	loss := old.leave()
-	if loss != nil || old.stepAside() { // then Acquire waits until the path is new
-		old.startDelete(loss)
-		old.awaitRelease() // or the new node would queue behind it
-		return l.acquire(ctx, w)
+	old.leave()
+	a := l.attempt(w)
+	if old.lost != nil || old.stepAside() { // then Acquire waits until the path is new
+		giveUp(old)
+		await(old) // or the new node would queue behind it
+		return a.run(ctx, "acquire", (*attempt).acquire)
 	}
-	var begun atomic.Bool // whoever sets it sees to the end of old
-	n, err := l.start(ctx, w, func(a *attempt) (*Node, error) {
-		if begun.Swap(true) {
-			return nil, context.Cause(a.ctx)
-		}
-		return a.requeue(old)
-	})
-	if err != nil {
-		if !begun.Swap(true) {
-			old.startDelete(nil)
-			old.awaitRelease() // whoever comes next would queue behind it
-		}
-		return nil, fmt.Errorf("zklock: requeue %s: %w", l.path, err)
+	a.old.Store(old)
+	n, err := a.run(ctx, "requeue", (*attempt).acquire)
+	if old := a.old.Swap(nil); old != nil {
+		giveUp(old)
+		await(old) // whoever comes next would queue behind it
 	}
-	return n, nil
+	return n, err
 }

@@ -42,22 +42,22 @@ type Node struct {
 
 	contested *contention.Signal // whether another contender waits behind the node
 	sharing   *sharing           // by which a writer becomes a reader; nil for others
-	revoked   revocation
+	revoked   mutexbool.Bool     // somebody has asked for the lock
+	watched   atomic.Bool        // because somebody wants to know that
 
 	checking *time.Timer   // to have the end watched, nil if it is; set at the grant
 	unattend func()        // ends the attention to the connection; nil before the grant
 	writing  atomic.Int32  // Multis without an answer
 	spent    atomic.Bool   // given up
+	lost     error         // before it was given up; set then
 	fate     error         // what Release says about the node's end; valid when released is closed
 	released chan struct{} // closed when the node is gone or left to the reaper
 }
 
-func newNode(l *Lock, s *link.Session, paths []string) *Node {
-	n := &Node{
-		lock: l, session: s,
-		released: make(chan struct{}),
-	}
-	n.znodes = newZnodes(paths, n.changed)
+// newNode returns what a create has made, which was expected to be executed under s.
+func newNode(l *Lock, s *link.Session, created link.Answer) *Node {
+	n := &Node{lock: l, session: cmp.Or(created.Session, s), token: created.Zxid, released: make(chan struct{})}
+	n.znodes = n.newZnodes(created.Created)
 	n.contested = n.newContested(&n.wake)
 	if l.mode == second.Writing {
 		n.sharing = newSharing()
@@ -65,6 +65,37 @@ func newNode(l *Lock, s *link.Session, paths []string) *Node {
 	// Not derived from the context of Acquire, which bounds only the wait.
 	n.life, n.endHold = context.WithCancelCause(context.Background())
 	return n
+}
+
+// bind makes sure whose the node is.
+func (n *Node) bind(s *link.Session, token int64) error {
+	n.session, n.token = s, token
+	n.bound.Store(true)
+	if s.Enrol(member{n}) != nil {
+		return errGone
+	}
+	return nil
+}
+
+// grant makes a node at the head of the queue a held one, with s as its last known
+// standing. It reports false if session, lease or node are gone.
+func (n *Node) grant(s standing) bool {
+	if !n.session.Hold(member{n}) {
+		return false
+	}
+	n.loss.Held()
+	n.beside = s.ahead + s.behind
+	n.unattend = n.lock.client.link.Attend()
+	if n.znodes.unwatched() != nil { // a short hold ends before its end need be watched
+		n.checking = n.checkLater()
+	}
+	switch {
+	case n.overflows(): // there may be others outside the queue: one turn, and out of their way
+		n.contested.Raise(time.Time{})
+	case s.behind > 0:
+		n.contested.Raise(time.Now())
+	}
+	return true
 }
 
 // Path returns the path of the lock node; of two, the one that is first in the queue.
@@ -106,15 +137,7 @@ func (n *Node) Context() context.Context { return n.life }
 // and [ErrReleased] once it was given up. It reads the clock itself, so it is right
 // also in a process that has just been continued after a stop. What it cannot tell is
 // what happens after it returned: use the token where that matters.
-func (n *Node) Err() error { return n.errAt(n.lock.client.link.Now()) }
-
-func (n *Node) errAt(now time.Duration) error {
-	loss := n.lossAt(now)
-	if n.spent.Load() { // asked last: the end of a node that was given up is no loss
-		return ErrReleased
-	}
-	return loss
-}
+func (n *Node) Err() error { return grant{n}.ErrAt(n.lock.client.link.Now()) }
 
 // ValidUntil returns up to when the lease runs as far as it is renewed now, by this process's
 // clock; the zero time once the lock is lost or given up, or without a lease.
@@ -146,6 +169,155 @@ func (n *Node) Suspended() bool {
 	return n.Err() == nil && n.lock.client.Err() != nil
 }
 
+// leased reports whether a lease says until when the lock is ours. Without one, as over a
+// connection made elsewhere, only the server can tell that it still is.
+func (n *Node) leased() bool { return n.lock.client.link.Leased() }
+
+// heardLasts is for how long an answer vouches for a session: less than the timeout of any.
+const heardLasts = 250 * time.Millisecond
+
+// certain reports whether a held lock is certain to be ours. It asks the server if it has to, by a write that changes nothing, and the
+// library about a close that is under way.
+func (n *Node) certain() bool {
+	if n.leased() {
+		return n.lossNow() == nil
+	}
+	l := n.lock.client.link
+	if asked := l.Now(); asked-time.Duration(n.heard.Load()) > min(heardLasts, n.session.Negotiated()/3) {
+		zs, unpin := n.pin()
+		defer unpin()
+		if zs == nil {
+			return false
+		}
+		if _, err := l.Transact(zs.checks()...); err != nil {
+			return false
+		}
+		n.heard.Store(int64(asked))
+	}
+	return !l.Over()
+}
+
+// A member is a node as its session sees it.
+type member struct{ *Node }
+
+func (m member) IsLost() bool { return m.life.Err() != nil }
+
+func (m member) Wake() { m.wake.Set() }
+
+// Lose ends the hold. If the node is still there, others wait behind it: it goes when the
+// owner has released it, who may need the margin to come to an end.
+func (m member) Lose(reason error) {
+	m.end(reason)
+	m.wake.Set()
+	l := m.lock.client.link
+	l.Spawn(func() {
+		margin := time.NewTimer(l.Margin(m.session.Negotiated()))
+		defer margin.Stop()
+		select {
+		case <-margin.C:
+			m.reap()
+		case <-m.released:
+		case <-l.Context().Done():
+		}
+	})
+}
+
+// Prove has the server agree, by a write, that a node is there. While that is being replaced the write
+// is about the path: the lease does not wait.
+func (m member) Prove() {
+	l := m.lock.client.link
+	zs, unpin := m.tryPin()
+	defer unpin()
+	if zs == nil {
+		l.Transact(&zk.CheckVersionRequest{Path: m.lock.path, Version: -1})
+		return
+	}
+	if _, err := l.Transact(zs.checks()...); errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
+		m.look(zs)
+	}
+}
+
+// Check looks whether a node is still there and still ours, and has its end watched.
+func (m member) Check() {
+	zs, unpin := m.pin()
+	defer unpin()
+	if zs != nil {
+		m.look(zs)
+	}
+}
+
+// checkLater leaves time for a short hold to end.
+func (n *Node) checkLater() *time.Timer {
+	return time.AfterFunc(n.session.Negotiated()/6, func() { n.lock.client.link.Spawn(member{n}.Check) })
+}
+
+// look is Check for one who knows the znodes.
+func (n *Node) look(zs znodes) {
+	c := n.lock.client
+	again := false
+	for i, seen := range c.link.Read(n.readings(zs)...) {
+		z := zs[i]
+		switch {
+		case errors.Is(seen.Err, zk.ErrNoNode):
+			n.loseTo(z)
+		case errors.Is(seen.Err, zk.ErrNoAuth): // nor could the lease be renewed
+			n.session.Lose(member{n}, fmt.Errorf("%w: read %s: %w", ErrLost, z.path, lacking("READ", z.path, seen.Err)))
+		case seen.Err != nil: // nothing learned; the lease decides
+			again = true
+		case n.bound.Load() && seen.Stat.EphemeralOwner != n.session.ID: // before that, the attempt looks itself
+			n.session.Lose(member{n}, fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(seen.Stat.EphemeralOwner)))
+		default:
+			z.version.Store(seen.Stat.Version)
+			if asked(seen.Data) {
+				n.revoked.Set()
+			}
+		}
+	}
+	if again && c.Err() == nil && !n.spent.Load() { // else there is another check at the reconnect
+		n.checkLater()
+	}
+}
+
+// readings are the requests that read the znodes, and have their end watched.
+func (n *Node) readings(zs znodes) []link.Request {
+	var requests []link.Request
+	for _, z := range zs {
+		requests = append(requests, n.lock.client.link.Reading(z.path, &z.watch))
+	}
+	return requests
+}
+
+// changed is called when something happened to one of the znodes.
+func (n *Node) changed(z *znode) {
+	if n.replaced(z) {
+		return
+	}
+	if z.gone() {
+		n.loseTo(z)
+	} else if n.life.Err() == nil && !n.spent.Load() {
+		n.lock.client.link.Spawn(member{n}.Check) // somebody wrote to it: the watch is used up
+	}
+	n.wake.Set()
+}
+
+// loseTo ends the hold because one of the znodes is gone. The other one is worth nothing any
+// more. Those of a node that was given up go by our own hand; if not, the answer to that tells.
+func (n *Node) loseTo(z *znode) {
+	z.watch.Gone.Store(true) // before the look: whoever gives the node up meanwhile finds it
+	if n.spent.Load() {
+		return
+	}
+	n.end(errDeleted(z.path))
+	if len(n.znodes) > 1 {
+		n.lock.client.link.Spawn(func() {
+			// Most often both go together, as when the session ends; see reap for why not to ask for more.
+			if retry.Pause(n.lock.client.link.Context(), 10*time.Millisecond) == nil {
+				n.reap()
+			}
+		})
+	}
+}
+
 // end ends the hold. The end of a node that was given up is no loss, unless its release says so.
 func (n *Node) end(reason error) {
 	n.endHold(reason)
@@ -163,60 +335,44 @@ func (n *Node) reportLoss(cause error) {
 	})
 }
 
-// lose ends the hold. If the node is still there, others wait behind it: it goes when the
-// owner has released it, who may need the margin to come to an end.
-func (n *Node) lose(reason error) {
-	n.end(reason)
-	n.wake.Set()
-	n.lock.client.link.Spawn(n.reapAfterMargin)
+// newContested returns the signal that another contender waits behind the node as it is, for which
+// wake is to look again.
+func (n *Node) newContested(wake *mutexbool.Bool) (s *contention.Signal) {
+	l := n.lock.client.link
+	s = contention.New(func() { l.Spawn(func() { n.observe(s, wake) }) })
+	return s
 }
 
-func (n *Node) reapAfterMargin() {
+// observe looks for contenders behind the node until there is one or the node is given up:
+// with one read and a watch on the children of the path. A contender that leaves again does
+// not take the answer back.
+func (n *Node) observe(signal *contention.Signal, wake *mutexbool.Bool) {
 	c := n.lock.client
-	margin := time.NewTimer(c.link.Margin(n.session.Negotiated()))
-	defer margin.Stop()
-	select {
-	case <-margin.C:
-		n.reap()
-	case <-n.released:
-	case <-c.link.Context().Done():
-	}
-}
-
-// loseTo ends the hold because one of the znodes is gone. The other one is worth nothing any
-// more. Those of a node that was given up go by our own hand; if not, the answer to that tells.
-func (n *Node) loseTo(z *znode) {
-	z.watch.Gone.Store(true) // before the look: whoever gives the node up meanwhile finds it
-	if n.spent.Load() {
-		return
-	}
-	n.end(errDeleted(z.path))
-	if len(n.znodes) > 1 {
-		n.lock.client.link.Spawn(n.reapRest)
-	}
-}
-
-// reapRest waits for word of the other znode before it lets it be deleted: most often both go
-// together, as when the session ends, and reap tells why not to ask for more.
-func (n *Node) reapRest() {
-	if retry.Pause(n.lock.client.link.Context(), 10*time.Millisecond) == nil {
-		n.reap()
-	}
-}
-
-// reap leaves the znodes to the reaper, except those that are gone, and those that they may have been
-// replaced by. A request less is not only
-// cheaper: one that meets a closing connection can stop the library for ever (conn.go:527).
-// When the client is closed they go with the session.
-func (n *Node) reap() {
-	c := n.lock.client
-	if n.reaped.Swap(true) || c.link.Context().Err() != nil {
-		return
-	}
-	maybe := n.maybe() // asked first: what it is by then is asked for next
-	for _, z := range slices.Concat(maybe, n.mine()) {
-		if !z.gone() {
-			c.reaper.Add(remains{parent: parentOf(z.path), paths: []string{z.path}})
+	w := &link.Watcher{Notify: wake.Set}
+	defer c.link.Events.Ignore(n.lock.path, w)
+	recheck := time.NewTimer(n.session.Recheck())
+	defer recheck.Stop()
+	for pace := retry.New(); !n.spent.Load() && (grant{n}).Contested() == signal; {
+		wake.Clear() // before the look: what comes later ends the wait
+		asked := time.Now()
+		children, err := c.link.WatchQueue(n.lock.path, w)
+		if s, _ := stand(children, n.mine().names()...); s.behind > 0 {
+			signal.Raise(asked)
+			return
+		}
+		if err != nil {
+			recheck.Reset(pace.NextBackOff())
+		} else { // watches can be lost
+			recheck.Reset(n.session.Recheck())
+			pace.Reset()
+		}
+		select {
+		case <-wake.C():
+		case <-recheck.C:
+		case <-n.life.Done():
+			return
+		case <-n.released:
+			return
 		}
 	}
 }
@@ -239,93 +395,105 @@ func (n *Node) Release() error {
 	if n.spent.Swap(true) {
 		return ErrReleased
 	}
-	loss := n.leave()
+	n.leave()
 	n.stepAside()
-	n.startDelete(loss)
-	err := n.awaitRelease()
-	if loss != nil {
-		return fmt.Errorf("zklock: release %s: %w", n.lock.path, loss)
-	}
-	return err
-}
-
-// leave comes before a node that is given up is deleted, and returns the loss, which is none from then on
-// unless the answer to the delete says so.
-func (n *Node) leave() (loss error) {
-	n.lossNow() // reads the clock
-	n.session.Leave(member{n})
-	return context.Cause(n.life)
-}
-
-// awaitRelease waits for the end of a node that is being given up, for as long as Release
-// would, and returns what it would return.
-func (n *Node) awaitRelease() error {
-	bound := time.NewTimer(n.session.Negotiated() / 3)
-	defer bound.Stop()
-	select {
-	case <-n.released:
-	case <-bound.C:
-	case <-n.lock.client.Done():
-	}
-	var fate error
-	select {
-	case <-n.released:
-		fate = n.fate
-	default:
-		fate = n.doubt(nil)
-	}
-	if errors.Is(fate, ErrLost) {
-		n.endHold(fate)
-	}
-	if fate != nil {
-		return fmt.Errorf("zklock: release %s: %w", n.lock.path, fate)
+	giveUp(n)
+	if err := cmp.Or(n.lost, await(n)); err != nil {
+		return fmt.Errorf("zklock: release %s: %w", n.lock.path, err)
 	}
 	return nil
 }
 
-// startDelete has the node deleted without waiting for the answer. A loss is what became of it
-// before, nil if it was held to the end.
-func (n *Node) startDelete(loss error) {
-	c := n.lock.client
-	switch err := c.Err(); {
-	case n.unsure() == nil && n.mine().gone(): // by another hand, and nobody has said so yet
-		n.finish(cmp.Or(loss, errDeleted(n.path())))
-	case errors.Is(err, ErrClosed):
-		n.finish(cmp.Or(loss, fmt.Errorf("%w: %w", ErrLost, err)))
-	case err != nil && (n.leased() || loss != nil): // else its answer is worth waiting for
-		n.finish(loss)
-	case !c.link.Spawn(func() { n.delete(loss) }):
-		n.finish(cmp.Or(loss, n.doubt(ErrClosed)))
+// leave comes before a node that is given up is deleted. From then on there is no loss unless the answer to the delete says so.
+func (n *Node) leave() {
+	n.lossNow() // reads the clock
+	n.session.Leave(member{n})
+	n.lost = context.Cause(n.life)
+}
+
+// await waits for the end of nodes that are being given up together, for as long as Release would, and returns what it would return.
+func await(nodes ...*Node) (fate error) {
+	bound, cancel := context.WithTimeout(nodes[0].lock.client.link.Context(), nodes[0].session.Negotiated()/3)
+	defer cancel()
+	for _, n := range nodes {
+		select {
+		case <-n.released:
+		case <-bound.Done():
+		}
+		var own error
+		select {
+		case <-n.released:
+			own = n.fate
+		default:
+			own = n.unknownFate(nil)
+		}
+		if errors.Is(own, ErrLost) {
+			n.endHold(own)
+		}
+		fate = cmp.Or(fate, own)
+	}
+	return fate
+}
+
+// giveUp has nodes of one path deleted in one transaction, without waiting for the answer.
+func giveUp(nodes ...*Node) {
+	c := nodes[0].lock.client
+	var there, away []*Node
+	for _, n := range nodes {
+		switch err := c.Err(); {
+		case n.unknown() == nil && n.mine().gone(): // by another hand, and nobody has said so yet
+			n.finish(cmp.Or(n.lost, errDeleted(n.path())))
+		case errors.Is(err, ErrClosed):
+			n.finish(cmp.Or(n.lost, fmt.Errorf("%w: %w", ErrLost, err)))
+		case err != nil && (n.leased() || n.lost != nil): // else its answer is worth waiting for
+			away = append(away, n)
+		default:
+			there = append(there, n)
+		}
+	}
+	leaveToReaper(away, nil)
+	if len(there) > 0 && !c.link.Spawn(func() { deleteTogether(there...) }) {
+		leaveToReaper(there, ErrClosed)
 	}
 }
 
-// delete asks the server to delete the node. Its name was given by the server and never
-// returns, so the delete can only hit this node.
-func (n *Node) delete(loss error) {
-	c := n.lock.client
-	if c.link.Over() { // what is sent now could stop the library for ever (conn.go:527)
-		n.finish(cmp.Or(loss, n.doubt(ErrClosed)))
+// deleteTogether asks the server to delete nodes. Their names were given by the server and never
+// return, so the delete can only hit these nodes.
+func deleteTogether(nodes ...*Node) {
+	n, l := nodes[0], nodes[0].lock.client.link
+	if l.Over() { // what is sent now could stop the library for ever (conn.go:527)
+		leaveToReaper(nodes, ErrClosed)
 		return
 	}
-	zs, unpin := n.pin()
-	defer unpin()
-	if zs == nil { // nobody knows their names: both go to the reaper
-		n.finish(cmp.Or(loss, n.doubt(nil)))
-		return
+	var all znodes
+	for _, n := range nodes {
+		zs, unpin := n.pin()
+		defer unpin()
+		if zs == nil { // nobody knows their names: both go to the reaper
+			leaveToReaper(nodes, nil)
+			return
+		}
+		all = append(all, zs...)
 	}
-	_, err := c.link.Transact(zs.deletes()...)
-	answer := classify(err)
-	zs.deleted(answer)
-	switch answer {
-	case done:
-		n.finish(loss)
-	case missing:
-		n.finish(errDeleted(n.path()))
-	case permanent:
-		n.finish(cmp.Or(loss, fmt.Errorf("delete %s, which stays in the queue until the session ends, also in the way of this process: %w",
-			n.path(), lacking("DELETE", n.lock.path, err))))
+	_, err := l.Transact(all.deletes()...)
+	switch answer := classify(err); {
+	case answer == done:
+		all.deleted(done)
+		for _, n := range nodes {
+			n.finish(n.lost)
+		}
+	case answer != missing && answer != permanent:
+		leaveToReaper(nodes, err)
+	case len(nodes) > 1: // because of one of them: nothing was done
+		for _, n := range nodes {
+			deleteTogether(n)
+		}
+	case answer == missing:
+		all.deleted(missing)
+		n.finish(cmp.Or(n.lost, errDeleted(n.path())))
 	default:
-		n.finish(cmp.Or(loss, n.doubt(err)))
+		n.finish(cmp.Or(n.lost, fmt.Errorf("delete %s, which stays in the queue until the session ends, also in the way of this process: %w",
+			n.path(), lacking("DELETE", n.lock.path, err))))
 	}
 }
 
@@ -337,7 +505,49 @@ func (n *Node) discard() {
 		n.finish(nil)
 		return
 	}
-	n.delete(nil)
+	deleteTogether(n)
+}
+
+// leaveToReaper has all that is not gone deleted together. Err is why the server has not answered.
+func leaveToReaper(nodes []*Node, err error) {
+	if len(nodes) > 1 {
+		var paths []string
+		for _, n := range nodes {
+			if !n.reaped.Swap(true) && !n.znodes.gone() {
+				paths = append(paths, n.path())
+			}
+		}
+		nodes[0].reapAt(paths...)
+	}
+	for _, n := range nodes {
+		n.finish(cmp.Or(n.lost, n.unknownFate(err)))
+	}
+}
+
+// reap leaves the znodes to the reaper, except those that are gone, and those that they may have been
+// replaced by.
+func (n *Node) reap() {
+	if n.reaped.Swap(true) {
+		return
+	}
+	var znodes znodes
+	if r := n.unknown(); r != nil { // asked first: what it is by then is asked for next
+		znodes = r.znodes
+	}
+	for _, z := range slices.Concat(znodes, n.mine()) {
+		if !z.gone() {
+			n.reapAt(z.path)
+		}
+	}
+}
+
+// reapAt asks for no more than it has to. A request less is not only
+// cheaper: one that meets a closing connection can stop the library for ever (conn.go:527).
+// When the client is closed the znodes go with the session.
+func (n *Node) reapAt(paths ...string) {
+	if c := n.lock.client; len(paths) > 0 && c.link.Context().Err() == nil {
+		c.reaper.Add(remains{parent: n.lock.path, paths: paths})
+	}
 }
 
 // finish says that nobody has to wait for the node any more. What is not known to be gone is
@@ -358,9 +568,9 @@ func (n *Node) finish(fate error) {
 	close(n.released)
 }
 
-// doubt is what Release says when the server has not answered, because of err: nothing if
+// unknownFate is what Release says when the server has not answered, because of err: nothing if
 // the lease vouches for the lock, and else that nobody knows.
-func (n *Node) doubt(err error) error {
+func (n *Node) unknownFate(err error) error {
 	if n.leased() {
 		return nil
 	}
@@ -379,12 +589,11 @@ type znode struct {
 // znodes are those of one node: one, or a pair of which neither is worth anything alone.
 type znodes []*znode
 
-// newZnodes returns the znodes at paths. Changed is called when something happens to one.
-func newZnodes(paths []string, changed func(*znode)) znodes {
+func (n *Node) newZnodes(paths []string) znodes {
 	zs := make(znodes, len(paths))
 	for i, path := range paths {
 		z := &znode{path: path}
-		z.watch.Notify = func() { changed(z) }
+		z.watch.Notify = func() { n.changed(z) }
 		zs[i] = z
 	}
 	return zs
@@ -487,202 +696,3 @@ func (zs znodes) deleted(answer outcome) {
 func errDeleted(path string) error {
 	return second.Lost(second.ByDeletion, "node %s was deleted", path)
 }
-
-// watchLater has the end of a held node watched that did not need it so far. A short hold
-// never does.
-func (n *Node) watchLater() {
-	if n.znodes.unwatched() != nil {
-		n.checking = n.checkLater()
-	}
-}
-
-// checkLater leaves time for a short hold to end.
-func (n *Node) checkLater() *time.Timer {
-	return time.AfterFunc(n.session.Negotiated()/6, func() { n.lock.client.link.Spawn(n.check) })
-}
-
-// check looks whether a node is still there and still ours, and has its end watched.
-func (n *Node) check() {
-	zs, unpin := n.pin()
-	defer unpin()
-	if zs != nil {
-		n.look(zs)
-	}
-}
-
-// look is check for one who knows the znodes.
-func (n *Node) look(zs znodes) {
-	c := n.lock.client
-	again := false
-	for i, seen := range c.link.Read(n.readings(zs)...) {
-		z := zs[i]
-		switch {
-		case errors.Is(seen.Err, zk.ErrNoNode):
-			n.loseTo(z)
-		case errors.Is(seen.Err, zk.ErrNoAuth): // nor could the lease be renewed
-			n.session.Lose(member{n}, fmt.Errorf("%w: read %s: %w", ErrLost, z.path, lacking("READ", z.path, seen.Err)))
-		case seen.Err != nil: // nothing learned; the lease decides
-			again = true
-		case n.bound.Load() && seen.Stat.EphemeralOwner != n.session.ID: // before that, the attempt looks itself
-			n.session.Lose(member{n}, fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(seen.Stat.EphemeralOwner)))
-		default:
-			z.version.Store(seen.Stat.Version)
-			if asked(seen.Data) {
-				n.revoked.told.Set()
-			}
-		}
-	}
-	if again && c.Err() == nil && !n.spent.Load() { // else there is another check at the reconnect
-		n.checkLater()
-	}
-}
-
-// readings are the requests that read the znodes, and have their end watched.
-func (n *Node) readings(zs znodes) []link.Request {
-	var requests []link.Request
-	for _, z := range zs {
-		requests = append(requests, n.lock.client.link.Reading(z.path, &z.watch))
-	}
-	return requests
-}
-
-// prove has the server agree, by a write, that a node is there. While that is being replaced the write
-// is about the path: the lease does not wait.
-func (n *Node) prove() {
-	l := n.lock.client.link
-	zs, unpin := n.tryPin()
-	defer unpin()
-	if zs == nil {
-		l.Transact(&zk.CheckVersionRequest{Path: n.lock.path, Version: -1})
-		return
-	}
-	if _, err := l.Transact(zs.checks()...); errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
-		n.look(zs)
-	}
-}
-
-// changed is called when something happened to one of the znodes.
-func (n *Node) changed(z *znode) {
-	if n.replaced(z) {
-		return
-	}
-	if z.gone() {
-		n.loseTo(z)
-	} else if n.life.Err() == nil && !n.spent.Load() {
-		n.lock.client.link.Spawn(n.check) // somebody wrote to it: the watch is used up
-	}
-	n.wake.Set()
-}
-
-// leased reports whether a lease says until when the lock is ours. Without one, as over a
-// connection made elsewhere, only the server can tell that it still is.
-func (n *Node) leased() bool { return n.lock.client.link.Leased() }
-
-// confirmWithin bounds the wait for the server's word.
-const confirmWithin = time.Second
-
-// confirm reports whether a held lock is certain to be ours. If there is no lease, and no
-// recent word of the server, it asks, with a write that changes nothing, and takes no answer
-// within a second for a no.
-func (n *Node) confirm() bool {
-	c := n.lock.client
-	answer := make(chan bool, 1)
-	if !c.link.Spawn(func() { answer <- n.certain() }) {
-		return false
-	}
-	bound := time.NewTimer(confirmWithin)
-	defer bound.Stop()
-	select {
-	case certain := <-answer:
-		return certain
-	case <-bound.C:
-		return false
-	}
-}
-
-// heardLasts is for how long an answer vouches for a session: less than the timeout of any.
-const heardLasts = 250 * time.Millisecond
-
-// certain asks the server if it has to, and the library about a close that is under way.
-func (n *Node) certain() bool {
-	if n.leased() {
-		return n.lossNow() == nil
-	}
-	l := n.lock.client.link
-	if asked := l.Now(); asked-time.Duration(n.heard.Load()) > min(heardLasts, n.session.Negotiated()/3) {
-		zs, unpin := n.pin()
-		defer unpin()
-		if zs == nil {
-			return false
-		}
-		if _, err := l.Transact(zs.checks()...); err != nil {
-			return false
-		}
-		n.heard.Store(int64(asked))
-	}
-	return !l.Over()
-}
-
-// newContested returns the signal that another contender waits behind the node as it is, for which
-// wake is to look again.
-func (n *Node) newContested(wake *mutexbool.Bool) (s *contention.Signal) {
-	l := n.lock.client.link
-	s = contention.New(func() { l.Spawn(func() { n.observe(s, wake) }) })
-	return s
-}
-
-// signal is whether another contender waits behind the node as it is now.
-func (n *Node) signal() *contention.Signal {
-	if r := n.reader(); r != nil {
-		return r.contested
-	}
-	return n.contested
-}
-
-// observe looks for contenders behind the node until there is one or the node is given up:
-// with one read and a watch on the children of the path. A contender that leaves again does
-// not take the answer back. On a path whose sequence numbers are half used up, others may
-// wait outside the queue, and every node counts as contested from the beginning of time.
-func (n *Node) observe(signal *contention.Signal, wake *mutexbool.Bool) {
-	c := n.lock.client
-	w := &link.Watcher{Notify: wake.Set}
-	defer c.link.Events.Ignore(n.lock.path, w)
-	recheck := time.NewTimer(n.session.Recheck())
-	defer recheck.Stop()
-	for pace := retry.New(); !n.spent.Load() && n.signal() == signal; {
-		wake.Clear() // before the look: what comes later ends the wait
-		asked := time.Now()
-		children, err := c.link.WatchQueue(n.lock.path, w)
-		if s, _ := stand(children, n.mine().names()...); s.behind > 0 {
-			signal.Raise(asked)
-			return
-		}
-		if err != nil {
-			recheck.Reset(pace.NextBackOff())
-		} else { // watches can be lost
-			recheck.Reset(n.session.Recheck())
-			pace.Reset()
-		}
-		select {
-		case <-wake.C():
-		case <-recheck.C:
-		case <-n.life.Done():
-			return
-		case <-n.released:
-			return
-		}
-	}
-}
-
-// A member is a node as its session sees it.
-type member struct{ *Node }
-
-func (m member) Lose(reason error) { m.lose(reason) }
-
-func (m member) IsLost() bool { return m.life.Err() != nil }
-
-func (m member) Wake() { m.wake.Set() }
-
-func (m member) Prove() { m.prove() }
-
-func (m member) Check() { m.check() }

@@ -11,14 +11,13 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/mutexbool"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // Get reads a node. Paths are below that of the connect string, like those of locks and of
@@ -27,40 +26,31 @@ import (
 // Get waits for a server that cannot be reached until ctx is done; the error then wraps its
 // cause. A node that is not there is [zk.ErrNoNode].
 func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
-	n, err := ask(ctx, c, func(context.Context) (n znodeRead, err error) {
+	n, err := ask(ctx, c, "get "+path, func() (n znodeRead, err error) {
 		n.data, n.stat, err = c.link.Conn.Get(c.absolute(path))
 		return n, lacking("READ", path, err)
 	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("zklock: get %s: %w", path, err)
-	}
-	return n.data, n.stat, nil
+	return n.data, n.stat, err
 }
 
 // Children lists the names below a path, in no order, and reads the stat of the path. It is
 // otherwise like [Client.Get].
 func (c *Client) Children(ctx context.Context, path string) ([]string, *zk.Stat, error) {
-	n, err := ask(ctx, c, func(context.Context) (n znodeRead, err error) {
+	n, err := ask(ctx, c, "children of "+path, func() (n znodeRead, err error) {
 		n.children, n.stat, err = c.link.Conn.Children(c.absolute(path))
 		return n, lacking("READ", path, err)
 	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("zklock: children of %s: %w", path, err)
-	}
-	return n.children, n.stat, nil
+	return n.children, n.stat, err
 }
 
 // Inspect reads the node of a contender that [ParseQueue] found among the children of path. A
 // node that has gone meanwhile is [zk.ErrNoNode]; one that may not be read is no error.
 func (c *Client) Inspect(ctx context.Context, path string, q Contender) (Contender, error) {
-	q, err := ask(ctx, c, func(context.Context) (Contender, error) {
+	return ask(ctx, c, fmt.Sprintf("node %s of %s", q.Node, path), func() (Contender, error) {
 		read := q
-		return read, c.fill(c.absolute(path), &read)
+		err := c.fill(c.absolute(path), &read)
+		return read, err
 	})
-	if err != nil {
-		return Contender{}, fmt.Errorf("zklock: node %s of %s: %w", q.Node, path, err)
-	}
-	return q, nil
 }
 
 type znodeRead struct {
@@ -69,45 +59,24 @@ type znodeRead struct {
 	stat     *zk.Stat
 }
 
-// absolute returns a path as the server knows it.
-func (c *Client) absolute(path string) string {
-	if path == "/" {
-		return cmp.Or(c.chroot, "/")
-	}
-	return c.pathBelow(path)
-}
-
-// ask asks until there is an answer, ctx ends or the client does. No call of the library can be
-// ended, so the question is asked elsewhere.
-func ask[T any](ctx context.Context, c *Client, question func(context.Context) (T, error)) (T, error) {
+// ask asks until there is an answer, ctx ends or the client does.
+func ask[T any](ctx context.Context, c *Client, what string, question func() (T, error)) (T, error) {
 	ctx, cancel := c.link.Scope(ctx)
 	defer cancel()
-	type answer struct {
-		value T
-		err   error
+	answer, err := link.Do(ctx, c.link, func() (T, error) { return insist(ctx, c, question) }, nil)
+	if err != nil {
+		return *new(T), fmt.Errorf("zklock: %s: %w", what, err)
 	}
-	answers := make(chan answer, 1)
-	if !c.link.Spawn(func() {
-		value, err := insist(ctx, c, question)
-		answers <- answer{value, err}
-	}) {
-		return *new(T), ErrClosed
-	}
-	select {
-	case a := <-answers:
-		return a.value, a.err
-	case <-ctx.Done():
-		return *new(T), c.link.Explain(context.Cause(ctx))
-	}
+	return answer, nil
 }
 
 // insist repeats a question as long as another time may help.
-func insist[T any](ctx context.Context, c *Client, question func(context.Context) (T, error)) (value T, err error) {
+func insist[T any](ctx context.Context, c *Client, question func() (T, error)) (value T, err error) {
 	for pace := retry.New(); ; {
 		if _, err := c.link.AwaitSession(ctx); err != nil {
 			return value, err
 		}
-		value, err = question(ctx)
+		value, err = question()
 		switch classify(err) {
 		case done, missing, permanent:
 			return value, err
@@ -152,11 +121,7 @@ type Contender struct {
 // result is not a snapshot of one instant; nodes that go meanwhile are left out. A lock
 // that was never used has none.
 func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
-	queue, err := ask(ctx, l.client, l.survey)
-	if err != nil {
-		return nil, fmt.Errorf("zklock: contenders of %s: %w", l.path, err)
-	}
-	return queue, nil
+	return ask(ctx, l.client, "contenders of "+l.path, func() ([]Contender, error) { return l.survey(ctx) })
 }
 
 // survey looks at the queue once.
@@ -257,14 +222,12 @@ func (l *Lock) seen(name string) Contender {
 // The server is asked by a transaction that cannot succeed, so nothing changes. Permitted waits
 // for a server that cannot be reached until ctx is done; the error then wraps its cause.
 func (l *Lock) Permitted(ctx context.Context) error {
-	if _, err := ask(ctx, l.client, l.rehearse); err != nil {
-		return fmt.Errorf("zklock: permissions for %s: %w", l.path, err)
-	}
-	return nil
+	_, err := ask(ctx, l.client, "permissions for "+l.path, l.rehearse)
+	return err
 }
 
 // rehearse asks for all that it takes to queue, and for what cannot be behind it.
-func (l *Lock) rehearse(context.Context) (none struct{}, err error) {
+func (l *Lock) rehearse() (none struct{}, err error) {
 	for path := l.path; ; path = parentOf(path) {
 		on := path
 		if on == "" {
@@ -306,14 +269,11 @@ func rehearsed(results []zk.MultiResponse, err error, path string, needs []strin
 // container that this package made and nobody has changed since. It waits for a server that cannot
 // be reached until ctx is done; the error then wraps its cause.
 func (l *Lock) Renewable(ctx context.Context) (bool, error) {
-	_, err := ask(ctx, l.client, func(context.Context) (*zk.Stat, error) { return l.client.container(parent{path: l.path}) })
-	switch {
-	case errors.Is(err, errNotOurs):
+	_, err := ask(ctx, l.client, "look at "+l.path, func() (*zk.Stat, error) { return l.client.container(parent{path: l.path}) })
+	if errors.Is(err, errNotOurs) {
 		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("zklock: look at %s: %w", l.path, err)
 	}
-	return true, nil
+	return err == nil, err
 }
 
 // Break deletes the node of the holder of the lock if its fencing token is the given one, whoever
@@ -328,11 +288,7 @@ func (l *Lock) Renewable(ctx context.Context) (bool, error) {
 // outcome is unknown, and the node may still be deleted.
 func (l *Lock) Break(ctx context.Context, token int64) (Contender, error) {
 	b := breaking{lock: l, token: token}
-	broken, err := ask(ctx, l.client, b.try)
-	if err != nil {
-		return Contender{}, fmt.Errorf("zklock: break %s: %w", l.path, err)
-	}
-	return broken, nil
+	return ask(ctx, l.client, "break "+l.path, b.try)
 }
 
 // A breaking is the deletion of a holder's node.
@@ -345,7 +301,7 @@ type breaking struct {
 // errDeparted says that the head of the queue went between the look and the delete.
 var errDeparted = errors.New("the holder has just gone")
 
-func (b *breaking) try(context.Context) (Contender, error) {
+func (b *breaking) try() (Contender, error) {
 	head, err := b.holder()
 	if err != nil {
 		return Contender{}, err
@@ -362,7 +318,7 @@ func (b *breaking) try(context.Context) (Contender, error) {
 		return *head, nil
 	case outcome == missing:
 		return Contender{}, errDeparted // or half of a pair has: look again
-	case outcome == uncertain && !errors.Is(err, errDeparted):
+	case outcome == unknown && !errors.Is(err, errDeparted):
 		b.target = head
 	}
 	return Contender{}, err
@@ -497,20 +453,6 @@ func (q Contender) request() []byte {
 	return encode(fields)
 }
 
-// A revocation is whether somebody has asked for the lock of a node.
-type revocation struct {
-	watched atomic.Bool
-	told    mutexbool.Bool
-}
-
-// revokedC returns a channel that is closed when somebody has asked for the lock.
-func (n *Node) revokedC() <-chan struct{} {
-	if !n.revoked.watched.Swap(true) {
-		n.lock.client.link.Spawn(n.check)
-	}
-	return n.revoked.told.C()
-}
-
 // Revoke asks those that have the lock to give it up, and returns who they are: the one at the head of
 // the queue, or if that reads, all that do so without anybody else in between. It adds the request to what
 // our nodes say of themselves, and writes "__REVOKE__" to those that say nothing, or what [NodeData] has
@@ -522,14 +464,10 @@ func (n *Node) revokedC() <-chan struct{} {
 // been asked if there is an error. Revoke waits for a server that cannot be reached until ctx is
 // done; the error then wraps its cause.
 func (l *Lock) Revoke(ctx context.Context) ([]Contender, error) {
-	told, err := ask(ctx, l.client, l.revoke)
-	if err != nil {
-		return nil, fmt.Errorf("zklock: revoke %s: %w", l.path, err)
-	}
-	return told, nil
+	return ask(ctx, l.client, "revoke "+l.path, l.revoke)
 }
 
-func (l *Lock) revoke(context.Context) (told []Contender, err error) {
+func (l *Lock) revoke() (told []Contender, err error) {
 	holders, err := l.holders()
 	if err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func (a *attempt) noteBuilt(requests []link.Request, answers []link.Answer) {
 		b, err := q.(link.Building), answers[i].Err
 		switch {
 		case b.Plain:
-		case err == nil, classify(err) == uncertain:
+		case err == nil, classify(err) == unknown:
 			a.parents[b.Path] = a.parents[b.Path] || err == nil
 		case unknownCode(err) == wire.CodeUnimplemented:
 			a.client.parents.plain.Store(true)
@@ -105,7 +105,7 @@ func (c *Client) prune(p parent) (finished bool) {
 	if errors.Is(err, zk.ErrNoAuth) {
 		c.options.logger.Warn("zklock: cannot delete an empty parent; it stays", "path", p.path, "err", err)
 	}
-	return classify(err) != refused && classify(err) != uncertain
+	return classify(err) != refused && classify(err) != unknown
 }
 
 // deleteContainer deletes a container of this package unless it has children, which only

@@ -286,9 +286,9 @@ func (n *nearby) contenders(znodes int) (nearest [2]string, count int) {
 type outlook int
 
 const (
-	waiting outlook = iota // somebody who is watched is ahead, and nobody who is not
-	first                  // nobody is whom it waits for
-	unclear                // somebody may be ahead who is not watched
+	waiting   outlook = iota // somebody who is watched is ahead, and nobody who is not
+	first                    // nobody is whom it waits for
+	lookAgain                // somebody may be ahead who is not watched
 )
 
 // after tells what is known when some of the two right ahead have gone. Nobody can get
@@ -301,7 +301,7 @@ func (s standing) after(gone func(name string) bool) outlook {
 		case !gone(name):
 			watched++
 		case s.downgrades(i):
-			return unclear
+			return lookAgain
 		default:
 			ahead--
 		}
@@ -312,7 +312,7 @@ func (s standing) after(gone func(name string) bool) outlook {
 	case ahead == s.ahead, ahead == watched:
 		return waiting
 	}
-	return unclear
+	return lookAgain
 }
 
 // downgrades reports whether one of the two right ahead may have gone only to leave a reader with

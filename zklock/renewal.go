@@ -15,17 +15,17 @@ import (
 )
 
 // Nothing but a new parent sets the numbers of a queue back, and only an empty one can be
-// deleted. So from wornFrom on, which is half of the range, whoever has had a turn stays
+// deleted. So from renewFrom on, which is half of the range, whoever has had a turn stays
 // out of the queue until the path is new: each contender takes one more turn, the queue
 // drains, and the first who sees it empty deletes the path. Where that fails, all queue as
-// before until the next multiple of wornStep, at which they try again together.
+// before until the next multiple of renewStep, at which they try again together.
 const (
-	wornFrom = 1 << 30
-	wornStep = 1 << 20
+	renewFrom = 1 << 30
+	renewStep = 1 << 20
 )
 
-// worn reports whether the path of the node should be made anew.
-func (n *Node) worn() bool {
+// overflows reports whether the path of the node should be made anew.
+func (n *Node) overflows() bool {
 	_, number, _ := parseName(baseOf(n.path()))
 	return n.lock.client.renewals.due(n.lock.path, number)
 }
@@ -33,21 +33,21 @@ func (n *Node) worn() bool {
 // stepAside is called when a node that had its turn is given up. It reports whether its
 // process stays out of the queue for a while.
 func (n *Node) stepAside() bool {
-	return n.worn() && n.lock.client.renewals.begin(n)
+	return n.overflows() && n.lock.client.renewals.begin(n)
 }
 
 // renewals are the lock paths that a client waits to see new.
 type renewals struct {
 	mu       sync.Mutex // guards the fields below
 	underWay map[string]*renewal
-	failed   map[string]int32 // number from which to try again, of paths that wore out meanwhile
+	failed   map[string]int32 // number from which to try again, of paths that could not be made anew
 }
 
 // A renewal makes one lock path anew. For as long as it is under way this client does not
 // queue there. It ends with success, when there is no hope, and after a session timeout.
 type renewal struct {
 	client  *Client
-	node    *Node // whose number says that the path is worn
+	node    *Node // with such a number
 	ctx     context.Context
 	cancel  context.CancelFunc
 	timeout time.Duration
@@ -55,7 +55,7 @@ type renewal struct {
 }
 
 func (r *renewals) due(path string, number int32) bool {
-	if number < wornFrom {
+	if number < renewFrom {
 		return false
 	}
 	r.mu.Lock()
@@ -116,7 +116,7 @@ func (r *renewals) end(renewal *renewal, err error) {
 	}
 	if classify(err) == permanent && renewal.client.link.Context().Err() == nil {
 		_, number, _ := parseName(baseOf(renewal.node.path()))
-		r.failed[path] = (number/wornStep + 1) * wornStep
+		r.failed[path] = (number/renewStep + 1) * renewStep
 		renewal.client.options.logger.Warn("zklock: half of the sequence numbers of a lock path are used up, and it cannot be"+
 			" deleted to begin anew", "path", path, "number", number, "next try", r.failed[path], "err", err)
 	}

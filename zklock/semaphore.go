@@ -55,11 +55,11 @@ func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Per
 	ctx, end := s.link.Scope(ctx)
 	defer end()
 	for pace := retry.New(); ; {
-		turn, err := s.locks.acquire(ctx, &d.Wait)
+		turn, err := s.locks.attempt(&d.Wait).run(ctx, "acquire", (*attempt).acquire)
 		if err != nil {
 			return nil, err
 		}
-		taken, err := s.task(ctx, func() ([]*Node, error) { return s.newVigil(turn, d).keep(ctx) })
+		taken, err := link.Do(ctx, s.link, func() ([]*Node, error) { return s.newPermitWait(turn, d).take(ctx) }, s.undo)
 		if !errors.Is(err, errGone) {
 			return s.granted("acquire", taken, err)
 		}
@@ -76,14 +76,14 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 	}
 	ctx, end := s.link.Scope(ctx)
 	defer end()
-	if _, err := s.task(ctx, func() ([]*Node, error) { _, err := s.room(k); return nil, err }); err != nil {
+	if _, err := link.Do(ctx, s.link, func() (sight, error) { return s.room(k) }, nil); err != nil {
 		return s.granted("try", nil, err)
 	}
 	turn, err := s.locks.TryAcquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	taken, err := s.task(ctx, func() ([]*Node, error) { return s.tryTake(ctx, turn, k) })
+	taken, err := link.Do(ctx, s.link, func() ([]*Node, error) { return s.tryTake(ctx, turn, k) }, s.undo)
 	return s.granted("try", taken, err)
 }
 
@@ -103,30 +103,10 @@ func permitsOf(taken []*Node) []second.Permit {
 	return permits
 }
 
-// task runs f where Close waits for its end. A caller who leaves before that has what was taken given up.
-func (s *semaphore) task(ctx context.Context, f func() ([]*Node, error)) ([]*Node, error) {
-	type result struct {
-		taken []*Node
-		err   error
-	}
-	results := make(chan result)
-	if !s.link.Spawn(func() {
-		taken, err := f()
-		select {
-		case results <- result{taken, err}:
-		case <-ctx.Done():
-			if len(taken) > 0 {
-				s.Release(permitsOf(taken))
-			}
-		}
-	}) {
-		return nil, ErrClosed
-	}
-	select {
-	case r := <-results:
-		return r.taken, r.err
-	case <-ctx.Done():
-		return nil, s.link.Explain(context.Cause(ctx))
+// undo gives up what was taken for a caller who has gone.
+func (s *semaphore) undo(taken []*Node) {
+	if len(taken) > 0 {
+		s.Release(permitsOf(taken))
 	}
 }
 
@@ -148,18 +128,18 @@ func (s *semaphore) tryTake(ctx context.Context, turn *Node, k int) ([]*Node, er
 
 // room looks whether k permits are free.
 func (s *semaphore) room(k int) (sight, error) {
-	v := s.newVigil(nil, nil)
-	defer v.end()
-	seen, err := s.look(v)
+	w := s.newPermitWait(nil, nil)
+	defer w.end()
+	seen, err := s.look(w)
 	if err == nil && seen.free < k {
 		err = ErrLocked
 	}
 	return seen, err
 }
 
-// A vigil is the wait of whoever has the turn, for enough permits to become free. Nobody else may
+// A permitWait is the wait of whoever has the turn, for enough permits to become free. Nobody else may
 // take any meanwhile, so what was free once stays so.
-type vigil struct {
+type permitWait struct {
 	*semaphore
 	turn         *Node
 	demand       *second.Demand
@@ -168,75 +148,75 @@ type vigil struct {
 	leases, path link.Watcher
 }
 
-func (s *semaphore) newVigil(turn *Node, d *second.Demand) *vigil {
-	v := &vigil{semaphore: s, turn: turn, demand: d}
-	v.leases.Notify, v.path.Notify = v.changed.Set, v.changed.Set
-	return v
+func (s *semaphore) newPermitWait(turn *Node, d *second.Demand) *permitWait {
+	w := &permitWait{semaphore: s, turn: turn, demand: d}
+	w.leases.Notify, w.path.Notify = w.changed.Set, w.changed.Set
+	return w
 }
 
-// keep returns what was taken. The turn is given up in any case; with errGone it was lost.
-func (v *vigil) keep(ctx context.Context) ([]*Node, error) {
-	defer v.end()
-	v.demand.Contest(v.turn.beside)
+// take returns what was taken. The turn is given up in any case; with errGone it was lost.
+func (w *permitWait) take(ctx context.Context) ([]*Node, error) {
+	defer w.end()
+	w.demand.Contest(w.turn.beside)
 	for pace := retry.New(); ; {
-		v.changed.Clear() // before the look: what comes later ends the wait
-		seen, err := v.look(v)
+		w.changed.Clear() // before the look: what comes later ends the wait
+		seen, err := w.look(w)
 		if err == nil {
-			err = v.mark(seen)
+			err = w.mark(seen)
 		}
-		again := v.turn.session.Recheck() // watches can be lost
+		again := w.turn.session.Recheck() // watches can be lost
 		switch {
 		case err == nil:
 			pace.Reset()
 		case classify(err) == permanent, errors.Is(err, second.ErrPermits):
-			v.turn.Release()
+			w.turn.Release()
 			return nil, err
 		default:
 			again, seen.free = pace.NextBackOff(), 0
 		}
-		k, err := v.wait(ctx, seen.free, again)
+		k, err := w.wait(ctx, seen.free, again)
 		switch {
 		case err != nil:
-			v.turn.Release()
+			w.turn.Release()
 			return nil, err
 		case k > 0:
-			return v.exchange(ctx, v.turn, k, seen)
+			return w.exchange(ctx, w.turn, k, seen)
 		}
 	}
 }
 
 // wait returns how many of the free permits are wanted, or none when it is time to look again.
-func (v *vigil) wait(ctx context.Context, free int, again time.Duration) (k int, err error) {
+func (w *permitWait) wait(ctx context.Context, free int, again time.Duration) (k int, err error) {
 	timer := time.NewTimer(again)
 	defer timer.Stop()
 	for {
-		v.demand.Changed.Clear() // before the question
-		if k := v.demand.Take(min(free, v.Most())); k > 0 {
+		w.demand.Changed.Clear() // before the question
+		if k := w.demand.Take(min(free, w.Most())); k > 0 {
 			return k, nil
 		}
-		if v.contested == nil { // whoever does not wait needs not know
-			v.contested = v.turn.contested.C()
+		if w.contested == nil { // whoever does not wait needs not know
+			w.contested = w.turn.contested.C()
 		}
 		select {
-		case <-v.demand.Changed.C():
-		case <-v.contested:
-			v.demand.Contest(1)
-			v.contested = make(chan struct{})
-		case <-v.changed.C():
+		case <-w.demand.Changed.C():
+		case <-w.contested:
+			w.demand.Contest(1)
+			w.contested = make(chan struct{})
+		case <-w.changed.C():
 			return 0, nil
 		case <-timer.C:
 			return 0, nil
-		case <-v.turn.Lost():
+		case <-w.turn.Lost():
 			return 0, errGone
 		case <-ctx.Done():
-			return 0, v.link.Explain(context.Cause(ctx))
+			return 0, w.link.Explain(context.Cause(ctx))
 		}
 	}
 }
 
-func (v *vigil) end() {
-	v.link.Events.Ignore(v.semaphore.leases.path, &v.leases)
-	v.link.Events.Ignore(v.semaphore.path, &v.path)
+func (w *permitWait) end() {
+	w.link.Events.Ignore(w.semaphore.leases.path, &w.leases)
+	w.link.Events.Ignore(w.semaphore.path, &w.path)
 }
 
 const leaseMarker = "lease-"
@@ -246,30 +226,19 @@ const maxWrite = 900 << 10
 
 // Most is how many permits fit into one transaction.
 func (s *semaphore) Most() int {
-	one := len(s.leases.path) + len(s.leases.content()) + 128 // name, flags, header
+	one := len(s.leases.path) + len(s.leases.contentOf(0)) + 128 // name, flags, header
 	for _, acl := range s.leases.acl {
 		one += len(acl.Scheme) + len(acl.ID) + 16
 	}
 	return max(maxWrite/one, 1)
 }
 
-// creates are the operations that make the nodes with these prefixes.
-func (s *semaphore) creates(prefixes []string) (ops []any) {
-	data := s.leases.content()
-	for _, prefix := range prefixes {
-		ops = append(ops, &zk.CreateRequest{
-			Path: s.leases.path + "/" + prefix, Data: data, Acl: s.leases.acl,
-			Flags: zk.FlagEphemeral | zk.FlagSequence,
-		})
-	}
-	return ops
-}
-
 // exchange gives the turn up for k permits, in one transaction: it takes effect only while the turn
 // is ours, and all of it or nothing does. The turn is given up in any case. With errGone nothing
 // was taken, and another turn is needed.
 func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight) ([]*Node, error) {
-	a := &attempt{lock: s.leases, client: s.Client, ctx: ctx}
+	a := s.leases.attempt(nil)
+	a.ctx = ctx
 	var err error
 	switch {
 	case turn.lossNow() != nil:
@@ -285,29 +254,14 @@ func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight)
 	turn.session.Leave(member{turn})
 	defer turn.stepAside()
 	prefixes := make([]string, k)
+	ops := turn.znodes.deletes()
 	for i := range prefixes {
 		prefixes[i] = newID() + leaseMarker
+		ops = append(ops, s.leases.creates(prefixes[i:i+1])...)
 	}
-	answer := a.submit(append(link.Transaction(turn.znodes.deletes()), s.creates(prefixes)...))
-	taken, err := s.exchanged(a, turn, prefixes, answer)
+	taken, err := s.exchanged(a, turn, prefixes, a.send(ops, false))
 	a.endBuilding(err == nil)
 	return taken, err
-}
-
-// submit sends a transaction, behind what makes the parents, if these are missing.
-func (a *attempt) submit(ops link.Transaction) link.Answer {
-	buildings := a.buildings()
-	requests := append(buildings, ops)
-	var answers []link.Answer
-	if a.client.link.Ordered() {
-		answers = a.client.link.Ask(requests...)
-	} else {
-		for _, q := range requests {
-			answers = append(answers, a.client.link.Ask(q)...)
-		}
-	}
-	a.noteBuilt(buildings, answers)
-	return answers[len(buildings)]
 }
 
 // exchanged sees to what has become of an exchange.
@@ -316,19 +270,19 @@ func (s *semaphore) exchanged(a *attempt, turn *Node, prefixes []string, answer 
 	case done:
 		turn.znodes.deleted(done)
 		turn.finish(nil)
-		return s.adopt(a, turn, answer.Created, answer.Session)
+		return s.adopt(a, turn, answer)
 	case permanent:
-		turn.delete(nil)
+		deleteTogether(turn)
 		return nil, lacking("CREATE or DELETE", s.leases.path, answer.Err)
-	case uncertain:
-		turn.finish(turn.doubt(answer.Err))
+	case unknown:
+		turn.finish(turn.unknownFate(answer.Err))
 		n, err := a.lookUp(prefixes, answer.Err)
 		if n == nil {
 			return nil, cmp.Or(err, errGone)
 		}
-		return s.adopt(a, turn, n.znodes.paths(), nil)
+		return s.adopt(a, turn, link.Answer{Created: n.znodes.paths()})
 	}
-	turn.delete(nil)
+	deleteTogether(turn)
 	if classify(a.obstacle) == permanent {
 		return nil, a.obstacle
 	}
@@ -337,16 +291,16 @@ func (s *semaphore) exchanged(a *attempt, turn *Node, prefixes []string, answer 
 
 // adopt has the lease of the session cover what was taken, all or nothing. Under which session that
 // was is read unless it is known.
-func (s *semaphore) adopt(a *attempt, turn *Node, paths []string, session *link.Session) ([]*Node, error) {
-	taken := make([]*Node, len(paths))
+func (s *semaphore) adopt(a *attempt, turn *Node, made link.Answer) ([]*Node, error) {
+	taken := make([]*Node, len(made.Created))
 	var err error
-	for i, path := range paths {
-		n := newNode(s.leases, cmp.Or(session, turn.session), []string{path})
+	for i, path := range made.Created {
+		n := newNode(s.leases, turn.session, link.Answer{Created: []string{path}, Session: made.Session})
 		taken[i] = n
 		switch {
 		case err != nil:
-		case session != nil:
-			err = n.bind(session, turn.token)
+		case made.Session != nil:
+			err = n.bind(made.Session, turn.token)
 		default:
 			err = a.verify(n, n.znodes[0], s.link.Read(n.readings(n.znodes)...)[0])
 			n.token = turn.token
@@ -362,7 +316,7 @@ func (s *semaphore) adopt(a *attempt, turn *Node, paths []string, session *link.
 		n.spent.Store(true)
 		n.leave()
 	}
-	s.leaveToReaper(taken, nil)
+	leaveToReaper(taken, nil)
 	if classify(err) == permanent {
 		return nil, err
 	}
@@ -372,89 +326,21 @@ func (s *semaphore) adopt(a *attempt, turn *Node, paths []string, session *link.
 // Release deletes the nodes of permits in one transaction.
 func (s *semaphore) Release(permits []second.Permit) error {
 	nodes := make([]*Node, len(permits))
-	var loss error
 	for i, p := range permits {
 		n := p.(grant).Node
 		nodes[i] = n
 		n.spent.Store(true)
-		if n.znodes.gone() { // by another hand, and nobody has said so yet
-			n.endHold(errDeleted(n.path()))
-		}
-		loss = cmp.Or(loss, n.leave())
+		n.leave()
 	}
-	switch err := s.Err(); {
-	case err != nil && !errors.Is(err, ErrClosed) && s.link.Leased():
-		s.leaveToReaper(nodes, err)
-	case err == nil && loss == nil && s.link.Spawn(func() { s.delete(nodes) }):
-	default:
-		for _, n := range nodes {
-			n.startDelete(n.lossNow())
-		}
+	giveUp(nodes...)
+	err := await(nodes...)
+	for _, n := range nodes {
+		err = cmp.Or(err, n.lost)
 	}
-	if err := cmp.Or(s.awaitRelease(nodes), loss); err != nil {
+	if err != nil {
 		return fmt.Errorf("zklock: release permits of %s: %w", s.path, err)
 	}
 	return nil
-}
-
-func (s *semaphore) delete(nodes []*Node) {
-	var ops []any
-	for _, n := range nodes {
-		ops = append(ops, n.znodes.deletes()...)
-	}
-	var err error
-	answer := permanent
-	if !s.link.Over() { // else each node sends nothing and says so
-		_, err = s.link.Transact(ops...)
-		answer = classify(err)
-	}
-	switch answer {
-	case done:
-		for _, n := range nodes {
-			n.znodes.deleted(done)
-			n.finish(nil)
-		}
-	case missing, permanent: // for one of them: nothing was done
-		for _, n := range nodes {
-			n.delete(nil)
-		}
-	default:
-		s.leaveToReaper(nodes, err)
-	}
-}
-
-// leaveToReaper has all that is not gone deleted together. Err is why the server has not answered.
-func (s *semaphore) leaveToReaper(nodes []*Node, err error) {
-	var paths []string
-	for _, n := range nodes {
-		if !n.reaped.Swap(true) && !n.znodes.gone() {
-			paths = append(paths, n.path())
-		}
-	}
-	if len(paths) > 0 && s.link.Context().Err() == nil { // else they go with the session
-		s.reaper.Add(remains{parent: s.leases.path, paths: paths})
-	}
-	for _, n := range nodes {
-		n.finish(cmp.Or(context.Cause(n.life), n.doubt(err)))
-	}
-}
-
-// awaitRelease is that of a node for all of them together.
-func (s *semaphore) awaitRelease(nodes []*Node) (fate error) {
-	bound, cancel := context.WithTimeout(s.link.Context(), nodes[0].session.Negotiated()/3)
-	defer cancel()
-	for _, n := range nodes {
-		select {
-		case <-n.released:
-			if errors.Is(n.fate, ErrLost) {
-				n.endHold(n.fate)
-			}
-			fate = cmp.Or(fate, n.fate)
-		case <-bound.Done():
-			fate = cmp.Or(fate, n.doubt(nil))
-		}
-	}
-	return fate
 }
 
 // The number of permits is the content of the path, so that two processes that were told different
@@ -470,10 +356,10 @@ type sight struct {
 	version int32 // of the content of the path
 }
 
-// look counts the permits that are taken, and compares the number of all. It sees to it that v hears
+// look counts the permits that are taken, and compares the number of all. It sees to it that w hears
 // of changes. A server that lags may show too many permits to whoever has the turn, never too few.
-func (s *semaphore) look(v *vigil) (sight, error) {
-	answers := s.link.WatchWith(s.leases.path, &v.leases, s.link.Reading(s.path, &v.path))
+func (s *semaphore) look(w *permitWait) (sight, error) {
+	answers := s.link.WatchWith(s.leases.path, &w.leases, s.link.Reading(s.path, &w.path))
 	leases, path := answers[0], answers[1]
 	seen := sight{missing: classify(leases.Err) == missing}
 	if leases.Err != nil && !seen.missing {
@@ -536,11 +422,7 @@ func (s *semaphore) marking() string { return permitsMark + strconv.Itoa(s.permi
 
 // Contenders returns a process that has permits and waits for more in both places.
 func (s *semaphore) Contenders(ctx context.Context) ([]second.Contender, error) {
-	all, err := ask(ctx, s.Client, s.survey)
-	if err != nil {
-		return nil, fmt.Errorf("zklock: contenders of %s: %w", s.path, err)
-	}
-	return all, nil
+	return ask(ctx, s.Client, "contenders of "+s.path, func() ([]second.Contender, error) { return s.survey(ctx) })
 }
 
 // survey looks at the queue first: whoever trades its turn for permits meanwhile is seen twice, and

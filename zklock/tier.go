@@ -7,6 +7,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // Tier returns the client as the second tier of a registry of package tier, to which it
@@ -55,7 +56,7 @@ func (t secondTier) Reaping() int { return t.reaper.Count() }
 type claim struct{ lock *Lock }
 
 func (c claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
-	return granted(c.lock.acquire(ctx, w))
+	return granted(c.lock.attempt(w).run(ctx, "acquire", (*attempt).acquire))
 }
 
 func (c claim) TryAcquire(ctx context.Context) (second.Grant, error) {
@@ -103,25 +104,50 @@ func granted(n *Node, err error) (second.Grant, error) {
 // A grant is a node as the gate sees it.
 type grant struct{ *Node }
 
-func (g grant) ErrAt(now time.Duration) error { return g.errAt(now) }
+func (g grant) ErrAt(now time.Duration) error {
+	loss := g.lossAt(now)
+	if g.spent.Load() { // asked last: the end of a node that was given up is no loss
+		return ErrReleased
+	}
+	return loss
+}
 
-func (g grant) Contested() *contention.Signal { return g.signal() }
+// Contested is about the node as it is now.
+func (g grant) Contested() *contention.Signal {
+	if r := g.reader(); r != nil {
+		return r.contested
+	}
+	return g.contested
+}
 
 func (g grant) Idle() bool { return g.writing.Load() == 0 }
 
 func (g grant) Leased() bool { return g.leased() }
 
-func (g grant) Confirm() bool { return g.confirm() }
+// confirmWithin bounds the wait for the server's word.
+const confirmWithin = time.Second
 
-func (g grant) AwaitRelease() error { return g.awaitRelease() }
+// Confirm takes no answer within a second for a no.
+func (g grant) Confirm() bool {
+	l := g.lock.client.link
+	ctx, cancel := context.WithTimeout(l.Context(), confirmWithin)
+	defer cancel()
+	certain, _ := link.Do(ctx, l, func() (bool, error) { return g.certain(), nil }, nil)
+	return certain
+}
 
-func (g grant) Shared() bool { return g.shared() }
-
-func (g grant) Share(ctx context.Context) error {
-	if err := g.share(ctx); err != nil {
-		return fmt.Errorf("zklock: share %s: %w", g.lock.Path(), err)
+func (g grant) AwaitRelease() error {
+	if err := await(g.Node); err != nil {
+		return fmt.Errorf("zklock: release %s: %w", g.lock.path, err)
 	}
 	return nil
 }
 
-func (g grant) Revoked() <-chan struct{} { return g.Node.revokedC() }
+func (g grant) Shared() bool { return g.lock.mode == second.Reading || g.reader() != nil }
+
+func (g grant) Revoked() <-chan struct{} {
+	if !g.watched.Swap(true) {
+		g.lock.client.link.Spawn(member{g.Node}.Check)
+	}
+	return g.revoked.C()
+}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/retry"
-	"github.com/tierlock/tierlock/mutexbool"
 )
 
 // pollConnection is how often a connection that is down is looked at. The library tells
@@ -31,11 +30,8 @@ type attached struct {
 	link *Link
 	id   func() int64 // of the connection's session, 0 while there is none
 
-	mu      sync.Mutex // guards the fields below; never held across a client call
+	mu      sync.Mutex // guards the field below; never held across a client call
 	current *Session
-	waiting int            // calls of attend that have not been ended: who waits, who holds
-	asking  bool           // a goroutine asks whether the connection was closed
-	alone   mutexbool.Bool // nobody does
 }
 
 // Attach makes conn the connection of the link.
@@ -96,47 +92,23 @@ func (l *attached) awaitConnection(ctx context.Context) error {
 	return nil
 }
 
-// Attend has one goroutine ask for all who wait or hold.
+// Attend asks whether the connection was closed for as long as somebody waits or holds.
 func (l *attached) Attend() (unattend func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting++
-	l.alone.Clear()
-	if !l.asking {
-		l.asking = l.link.Spawn(l.poll)
-	}
-	return l.unattend
-}
-
-func (l *attached) unattend() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.waiting--; l.waiting == 0 {
-		l.alone.Set()
-	}
-}
-
-// poll goes on asking as long as anybody waits or holds.
-func (l *attached) poll() {
-	again := time.NewTicker(pollClosed)
-	defer again.Stop()
-	for l.wanted() {
-		l.Over()
-		select {
-		case <-again.C:
-		case <-l.alone.C():
-		case <-l.link.ctx.Done():
-			return
+	done := make(chan struct{})
+	l.link.Spawn(func() {
+		again := time.NewTicker(pollClosed)
+		defer again.Stop()
+		for !l.Over() {
+			select {
+			case <-again.C:
+			case <-done:
+				return
+			case <-l.link.ctx.Done():
+				return
+			}
 		}
-	}
-}
-
-// wanted reports whether the asking has to go on.
-func (l *attached) wanted() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.asking = l.waiting > 0
-	return l.asking
+	})
+	return func() { close(done) }
 }
 
 // Over ends the link if the connection was closed.
@@ -166,15 +138,23 @@ func (l *attached) Leased() bool { return false }
 
 func (l *attached) Ordered() bool { return false }
 
-// Ask makes one call of the library for each request, all at a time.
+// Ask makes one call of the library for each request: reads together, a write when what is before it has been answered.
 func (l *attached) Ask(requests ...Request) []Answer {
 	answers := make([]Answer, len(requests))
-	var others sync.WaitGroup
-	for i := 1; i < len(requests); i++ {
-		others.Go(func() { answers[i] = requests[i].call(l) })
+	var reads sync.WaitGroup
+	for i, q := range requests {
+		switch q.(type) {
+		case Listing, reading:
+			if i < len(requests)-1 {
+				reads.Go(func() { answers[i] = q.call(l) })
+				continue
+			}
+		default:
+			reads.Wait()
+		}
+		answers[i] = q.call(l)
 	}
-	answers[0] = requests[0].call(l)
-	others.Wait()
+	reads.Wait()
 	return answers
 }
 

@@ -100,44 +100,32 @@ func (l *dialed) onEvent(ev zk.Event) {
 	case ev.Type != zk.EventSession:
 		l.link.Events.fire(ev)
 	case ev.State == zk.StateHasSession:
-		l.up()
+		l.mu.Lock()
+		l.left = 0
+		l.mu.Unlock()
+		l.link.Notice.Reach(true) // before anybody who waits for it goes on
+		l.connected.Set()
+		l.verify.Set()
 		if s := l.Session(); s != nil {
-			s.ring()
+			for _, n := range s.Contenders() {
+				n.Wake()
+			}
 		}
-	case ev.State == zk.StateDisconnected:
-		l.down()
-		if l.isMute() {
+	case ev.State == zk.StateDisconnected: // also after each attempt to connect
+		l.connected.Clear()
+		l.link.Notice.Reach(false)
+		l.mu.Lock()
+		if l.left == 0 {
+			l.left = max(l.link.Now(), 1)
+		}
+		mute := l.mute
+		l.mu.Unlock()
+		if mute {
 			time.Sleep(time.Millisecond) // see close
 		}
 	case ev.State == zk.StateConnecting:
 		l.dialing.Set()
 	}
-}
-
-func (l *dialed) up() {
-	l.mu.Lock()
-	l.left = 0
-	l.mu.Unlock()
-	l.link.Notice.Reach(true) // before anybody who waits for it goes on
-	l.connected.Set()
-	l.verify.Set()
-}
-
-// down is called after each attempt to connect, too.
-func (l *dialed) down() {
-	l.connected.Clear()
-	l.link.Notice.Reach(false)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.left == 0 {
-		l.left = max(l.link.Now(), 1)
-	}
-}
-
-func (l *dialed) isMute() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mute
 }
 
 func (l *dialed) Session() *Session {
@@ -228,11 +216,7 @@ func (l libraryLog) Printf(format string, args ...any) {
 // handshakeTimeout bounds the wait for a server that accepts and then says nothing. It
 // leaves time to try several servers within one session timeout.
 func (l *dialed) handshakeTimeout() time.Duration {
-	timeout := l.link.config.SessionTimeout
-	if s := l.Session(); s != nil {
-		timeout = s.Negotiated()
-	}
-	return min(max(timeout/6, 100*time.Millisecond), 2*time.Second)
+	return min(max(l.link.timeout()/6, 100*time.Millisecond), 2*time.Second)
 }
 
 // established is called by the socket at the end of a handshake that was sent at
@@ -354,13 +338,7 @@ func (l *dialed) keep() {
 }
 
 // heartbeat is the pace of keep, and no shorter than half a tick.
-func (l *dialed) heartbeat() time.Duration {
-	timeout := l.link.config.SessionTimeout
-	if s := l.Session(); s != nil {
-		timeout = s.Negotiated()
-	}
-	return halfTick(timeout)
-}
+func (l *dialed) heartbeat() time.Duration { return halfTick(l.link.timeout()) }
 
 func (l *dialed) sync() bool {
 	_, err := l.link.Conn.Sync("/")
@@ -386,15 +364,12 @@ func (l *dialed) reopen() {
 			held = s.Held()
 		}
 		l.sync()
-		l.link.Spawn(func() { l.review(held) })
-	}
-}
-
-// review makes the answer to the handshake count for the lease, and looks after nodes.
-func (l *dialed) review(held []Member) {
-	l.prove()
-	for _, n := range held {
-		n.Check()
+		l.link.Spawn(func() {
+			l.prove() // makes the answer to the handshake count for the lease
+			for _, n := range held {
+				n.Check()
+			}
+		})
 	}
 }
 

@@ -64,8 +64,7 @@ type transport interface {
 	Over() bool
 	// Ask sends requests and waits for the answers, or the end of the connection.
 	Ask(...Request) []Answer
-	// Ordered reports whether they are executed in order and answered within one round trip,
-	// and the answers tell transaction and session. Else only reads go together.
+	// Ordered reports whether they are one round trip, and the answers tell transaction and session.
 	Ordered() bool
 	// Leased reports whether sessions have a lease.
 	Leased() bool
@@ -85,7 +84,7 @@ func New(c Config) *Link {
 		Events: Events{armed: make(map[string]map[*Watcher]struct{}), seen: make(map[string]Answer)},
 	}
 	l.Notice = notice.NewConnection(notice.Config{
-		Logger: c.Logger, Package: "zklock", Store: "ZooKeeper", Patience: l.patience, Why: l.Err,
+		Logger: c.Logger, Package: "zklock", Store: "ZooKeeper", Patience: func() time.Duration { return l.timeout() / 3 }, Why: l.Err,
 	})
 	// The link outlives the context of Dial, which bounds only the wait.
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
@@ -138,13 +137,16 @@ func (l *Link) Margin(timeout time.Duration) time.Duration {
 	return timeout / 3
 }
 
-// patience is for how long the connection may be away before people are told.
-func (l *Link) patience() time.Duration {
+// timeout is that of the session, or what to ask for while there is none.
+func (l *Link) timeout() time.Duration {
 	if s := l.Session(); s != nil {
-		return s.Negotiated() / 3
+		return s.Negotiated()
 	}
-	return l.config.SessionTimeout / 3
+	return l.config.SessionTimeout
 }
+
+// LeaseMargin is that of the lease of the session.
+func (l *Link) LeaseMargin() time.Duration { return l.Margin(l.timeout()) }
 
 // Scope returns a context that ends with ctx or the link, and its end.
 func (l *Link) Scope(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -189,6 +191,34 @@ func (l *Link) Explain(cause error) error {
 	return cause
 }
 
+// Do runs f as a task and returns what that does. No call of the library can be ended, so f goes on without a caller
+// whose ctx ends; then after, if there is one, is told what f has come to.
+func Do[T any](ctx context.Context, l *Link, f func() (T, error), after func(T)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	results := make(chan result)
+	if !l.Spawn(func() {
+		value, err := f()
+		select {
+		case results <- result{value, err}:
+		case <-ctx.Done():
+			if after != nil {
+				after(value)
+			}
+		}
+	}) {
+		return *new(T), second.ErrClosed
+	}
+	select {
+	case r := <-results:
+		return r.value, r.err
+	case <-ctx.Done():
+		return *new(T), l.Explain(context.Cause(ctx))
+	}
+}
+
 // WaitFor waits for g, but not longer than bound.
 func WaitFor(g *sync.WaitGroup, bound time.Duration) {
 	done := make(chan struct{})
@@ -196,10 +226,8 @@ func WaitFor(g *sync.WaitGroup, bound time.Duration) {
 		g.Wait()
 		close(done)
 	}()
-	timer := time.NewTimer(bound)
-	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C:
+	case <-time.After(bound):
 	}
 }

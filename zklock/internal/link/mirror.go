@@ -3,7 +3,7 @@ package link
 import "github.com/tierlock/tierlock/internal/wire"
 
 // A watchMirror knows which watches there are, and what has been seen, from the frames that go
-// by. The library has no watches: all are asked for by [flight]s.
+// by. The library has no watches: all are asked for in batches.
 type watchMirror struct {
 	asked map[int32]watchRef // by xid; requests without a reply
 	set   map[watchRef]bool

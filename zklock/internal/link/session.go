@@ -77,13 +77,6 @@ type Member interface {
 	Check()
 }
 
-// ring makes every waiting node look again.
-func (s *Session) ring() {
-	for _, n := range s.Contenders() {
-		n.Wake()
-	}
-}
-
 // anyMember returns a node that is queued or held, nil if there is none. One that
 // is lost stays in the books until its owner gives it up, and may be gone.
 func (s *Session) anyMember() Member {

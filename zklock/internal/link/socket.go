@@ -34,7 +34,7 @@ const maxFrame = 32 << 20
 //   - It closes the connection of an expired session, which the library forgets (435).
 //   - It sets the watches again after a reconnect, which the library does too late, in
 //     parts, or not at all; see rewatch.
-//   - It sends requests together that the library would send one by one; see flight.
+//   - It sends requests together that the library would send one by one; see batch.
 type socket struct {
 	net.Conn
 	server string // as it was named
@@ -57,13 +57,12 @@ type socket struct {
 	writing chan struct{} // full while somebody writes
 	frames  wire.Encoder  // of the write, used again and again
 
-	mu      sync.Mutex            // guards the fields below
-	sent    map[int32]sentRequest // by xid; requests without a reply
-	aloft   map[int32]seat        // by xid; those of them that are our own
-	lastXid int32                 // of our own
-	dead    bool                  // the connection has ended
-	proof   proof                 // that the session lives
-	mirror  *watchMirror          // handed on from socket to socket of the library's connection
+	mu      sync.Mutex           // guards the fields below
+	sent    map[int32]unanswered // by xid
+	lastXid int32                // of our own
+	dead    bool                 // the connection has ended
+	proof   proof                // that the session lives
+	mirror  *watchMirror         // handed on from socket to socket of the library's connection
 
 	kill func()
 }
@@ -76,15 +75,14 @@ func newSocket(conn net.Conn, server string, l *dialed) *socket {
 		reader:  bufio.NewReaderSize(conn, 8<<10),
 		open:    make(chan struct{}),
 		writing: make(chan struct{}, 1),
-		sent:    make(map[int32]sentRequest),
-		aloft:   make(map[int32]seat),
+		sent:    make(map[int32]unanswered),
 		lastXid: firstXid,
 		mirror:  l.mirror,
 	}
 	s.opening = sync.OnceFunc(func() { close(s.open) })
 	s.kill = sync.OnceFunc(func() {
 		conn.Close()
-		s.ground()
+		s.end()
 		s.opening()
 	})
 	conn.SetDeadline(time.Now().Add(l.handshakeTimeout()))
@@ -146,7 +144,7 @@ func (s *socket) send(frame []byte, now time.Duration) error {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	h := d.RequestHeader()
 	s.mu.Lock()
-	s.noteLocked(h, d, now)
+	s.noteLocked(h, d, now, place{})
 	s.mu.Unlock()
 	if h.Op != wire.OpSetAuth {
 		if err := s.rewatch(); err != nil {
@@ -158,9 +156,15 @@ func (s *socket) send(frame []byte, now time.Duration) error {
 	return err
 }
 
+// An unanswered request is one of a batch, or of the library, which has none.
+type unanswered struct {
+	sentRequest
+	place
+}
+
 // noteLocked remembers what is sent, and when.
-func (s *socket) noteLocked(h wire.RequestHeader, body wire.Decoder, now time.Duration) {
-	s.sent[h.Xid] = s.proof.sent(h.Op, now)
+func (s *socket) noteLocked(h wire.RequestHeader, body wire.Decoder, now time.Duration, p place) {
+	s.sent[h.Xid] = unanswered{s.proof.sent(h.Op, now), p}
 	s.mirror.requested(h, body)
 }
 
@@ -216,69 +220,66 @@ func (s *socket) readError(err error) error {
 func (s *socket) noteReply(frame []byte) ([]byte, error) {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	reply := d.ReplyHeader()
-	if d.Bad {
+	switch {
+	case d.Bad:
 		return nil, fmt.Errorf("reply of %d bytes", len(frame))
-	}
-	if reply.Xid == xidRewatch {
+	case reply.Xid == xidRewatch:
 		s.rewatched(reply)
 		return nil, nil // it asked for nothing
+	case reply.Xid == wire.XidEvent:
+		return frame, s.noteEvent(d)
 	}
-	if err := s.vet(reply, d); err != nil {
+	request, heard, proven, err := s.noteAnswer(reply, d)
+	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	heard, proven := time.Duration(0), false
-	if reply.Xid == wire.XidEvent {
-		s.mirror.fired(d)
-	} else {
-		heard, proven = s.answeredLocked(reply, d)
-	}
-	s.mu.Unlock()
 	if proven {
 		s.session.Renew(heard)
 	}
 	if reply.Xid <= firstXid {
-		s.land(reply, d)
+		request.answer(s, reply, d)
 		return nil, nil
 	}
 	return frame, nil
 }
 
-// vet refuses what the library must not see. The library takes a reply for the one it
-// waits for even before it has written the request.
-func (s *socket) vet(reply wire.ReplyHeader, body wire.Decoder) error {
-	if reply.Xid == wire.XidEvent {
-		return checkEvent(body)
-	}
-	if reply.Xid < 0 && reply.Xid > firstXid {
-		return nil // the library ignores the rest
+func (s *socket) noteEvent(body wire.Decoder) error {
+	if err := checkEvent(body); err != nil {
+		return err
 	}
 	s.mu.Lock()
-	request, ok := s.sent[reply.Xid]
-	s.mu.Unlock()
-	switch {
-	case !ok:
-		return fmt.Errorf("reply to request %d, which was never sent", reply.Xid)
-	case reply.Code != wire.CodeOK:
-		return nil
-	}
-	return checkReply(request.op, body)
+	defer s.mu.Unlock()
+	s.mirror.fired(body)
+	return nil
 }
 
-// answeredLocked notes an answer, and returns what it proves. Only success proves
-// anything: a follower makes some errors by itself.
-func (s *socket) answeredLocked(reply wire.ReplyHeader, body wire.Decoder) (heard time.Duration, proven bool) {
-	request, ok := s.sent[reply.Xid]
+// noteAnswer refuses what the library must not see, which takes a reply for the one it waits for even before it has written the
+// request, and returns since when the leader has heard of the session if the answer proves that. Only success does: a follower makes
+// some errors by itself.
+func (s *socket) noteAnswer(reply wire.ReplyHeader, body wire.Decoder) (request unanswered, heard time.Duration, proven bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	request, known := s.sent[reply.Xid]
+	if reply.Xid >= 0 || reply.Xid <= firstXid { // the library ignores the rest
+		if !known && !s.dead {
+			return request, 0, false, fmt.Errorf("reply to request %d, which was never sent", reply.Xid)
+		}
+		if reply.Code == wire.CodeOK {
+			if err := checkReply(request.op, body); err != nil {
+				return request, 0, false, err
+			}
+		}
+	}
 	delete(s.sent, reply.Xid)
 	s.mirror.answered(reply)
 	switch {
-	case !ok || reply.Code != wire.CodeOK:
+	case !known || reply.Code != wire.CodeOK:
 	case request.op == wire.OpSync:
-		s.proof.synced(request, s.dialed.link.Now())
+		s.proof.synced(request.sentRequest, s.dialed.link.Now())
 	case committed(request.op, body):
-		return s.proof.wrote(request)
+		heard, proven = s.proof.wrote(request.sentRequest)
 	}
-	return 0, false
+	return request, heard, proven, nil
 }
 
 func (s *socket) noteHandshake(body []byte) error {
@@ -317,124 +318,113 @@ func (s *socket) noteHandshake(body []byte) error {
 // firstXid is the first of them. They go down, away from those with a meaning of their own.
 const firstXid = -1000
 
-// A flight is requests that are sent together. The server executes and answers the requests
+// A batch is requests that are sent together. The server executes and answers the requests
 // of a session in the order in which they were sent.
-type flight struct {
+type batch struct {
 	requests []Request
 	answers  []Answer
-	left     int           // answers to come; guarded by socket.mu
-	landed   chan struct{} // closed when there are none
+	missing  int           // answers to come; guarded by socket.mu
+	done     chan struct{} // closed when there are none
 }
 
-// A seat is the place of a request in its flight.
-type seat struct {
-	*flight
-	n int
+// A place is that of a request in its batch.
+type place struct {
+	*batch
+	index int
 }
 
 // Ask waits for all the answers, or the end of the connection.
 func (l *dialed) Ask(requests ...Request) []Answer {
-	f := &flight{
+	b := &batch{
 		requests: requests, answers: make([]Answer, len(requests)),
-		left: len(requests), landed: make(chan struct{}),
+		missing: len(requests), done: make(chan struct{}),
 	}
 	l.mu.Lock()
 	s := l.socket
 	l.mu.Unlock()
-	if s == nil || !l.connected.IsSet() {
-		f.cancel()
-		return f.answers
+	if s == nil || !l.connected.IsSet() || !s.sendBatch(b) {
+		for i := range b.answers {
+			b.answers[i].Err = zk.ErrNoServer
+		}
+		return b.answers
 	}
+	<-b.done
+	return b.answers
+}
+
+// sendBatch reports false if nothing was sent, because the connection has ended.
+func (s *socket) sendBatch(b *batch) bool {
 	<-s.open
-	s.launch(f)
-	<-f.landed
-	return f.answers
-}
-
-// cancel answers that nothing was sent.
-func (f *flight) cancel() {
-	for i := range f.answers {
-		f.answers[i].Err = zk.ErrNoServer
-	}
-	close(f.landed)
-}
-
-func (s *socket) launch(f *flight) {
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()
-	frames := s.board(f)
+	frames := s.encode(b)
 	if frames == nil {
-		f.cancel()
-		return
+		return false
 	}
 	if _, err := s.Conn.Write(frames); err != nil {
 		s.broke(err)
 	}
+	return true
 }
 
-// board notes the requests of a flight before they are sent, and returns their frames; none
+// encode notes the requests of a batch before they are sent, and returns their frames; none
 // if the connection has ended.
-func (s *socket) board(f *flight) []byte {
+func (s *socket) encode(b *batch) []byte {
 	now := s.dialed.link.Now() // before the write: a lease may only start too early
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dead {
 		return nil
 	}
-	frames := s.frames[:0]
-	for i, q := range f.requests {
+	s.frames = s.frames[:0]
+	for i, q := range b.requests {
 		if s.lastXid--; s.lastXid > firstXid { // below the lowest: the first ones were answered long ago
 			s.lastXid = firstXid
 		}
 		h := wire.RequestHeader{Xid: s.lastXid, Op: q.op()}
-		body := frames.Frame(func(e *wire.Encoder) {
+		d := wire.Decoder{Rest: s.frames.Frame(func(e *wire.Encoder) {
 			e.RequestHeader(h)
 			q.encode(e)
-		})
-		d := wire.Decoder{Rest: body}
-		s.noteLocked(d.RequestHeader(), d, now)
-		s.aloft[h.Xid] = seat{f, i}
+		})}
+		s.noteLocked(d.RequestHeader(), d, now, place{b, i})
 	}
-	s.frames = frames
-	return frames
+	return s.frames
 }
 
-// land takes the answer to a request of a flight.
-func (s *socket) land(reply wire.ReplyHeader, body wire.Decoder) {
-	s.mu.Lock()
-	at, ok := s.aloft[reply.Xid]
-	delete(s.aloft, reply.Xid)
-	s.mu.Unlock()
-	if !ok {
-		return // the connection was given up meanwhile
+// answer takes the answer to a request of a batch. One of a connection that has ended meanwhile was answered then.
+func (p place) answer(s *socket, reply wire.ReplyHeader, body wire.Decoder) {
+	if p.batch == nil {
+		return
 	}
-	a := &at.answers[at.n]
+	a := &p.answers[p.index]
 	a.Zxid, a.Session = reply.Zxid, s.session
 	if reply.Code == wire.CodeOK {
-		at.requests[at.n].decode(&body, a)
+		p.requests[p.index].decode(&body, a)
 	} else {
 		a.Err = codeError(reply.Code)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at.arrivedLocked()
+	p.answeredLocked()
 }
 
-// ground follows the end of the connection: there will be no more answers.
-func (s *socket) ground() {
+// end follows the end of the connection: there will be no more answers.
+func (s *socket) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dead = true
-	for _, at := range s.aloft {
-		at.answers[at.n].Err = zk.ErrConnectionClosed
-		at.arrivedLocked()
+	for _, request := range s.sent {
+		if request.batch != nil {
+			request.answers[request.index].Err = zk.ErrConnectionClosed
+			request.answeredLocked()
+		}
 	}
-	clear(s.aloft)
+	clear(s.sent)
 }
 
-func (f *flight) arrivedLocked() {
-	if f.left--; f.left == 0 {
-		close(f.landed)
+func (b *batch) answeredLocked() {
+	if b.missing--; b.missing == 0 {
+		close(b.done)
 	}
 }
 

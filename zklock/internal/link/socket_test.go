@@ -46,7 +46,7 @@ func replySocket(op int32, body []byte) (read func() ([]byte, error)) {
 	s.session, s.handshaken = newSession(l.link, 1, 6*time.Second, 0), true
 	buf := make([]byte, len(answer))
 	return func() ([]byte, error) {
-		s.noteLocked(wire.RequestHeader{Xid: 7, Op: op}, wire.Decoder{}, l.link.Now())
+		s.noteLocked(wire.RequestHeader{Xid: 7, Op: op}, wire.Decoder{}, l.link.Now(), place{})
 		for rest := buf; len(rest) > 0; {
 			n, err := s.Read(rest[:max(min(len(rest), 4), len(rest)-4)])
 			if err != nil {
@@ -80,11 +80,11 @@ func TestReadingAReplyAllocatesNothing(t *testing.T) {
 }
 
 // At ten thousand requests a second the end comes after two and a half days.
-func TestXidsOfFlightsBeginAnewAtTheEndOfTheirRange(t *testing.T) {
+func TestXidsOfBatchesBeginAnewAtTheEndOfTheirRange(t *testing.T) {
 	s := newSocket(&replay{}, "server", newDialed())
 	s.lastXid = math.MinInt32 + 1
-	s.board(&flight{requests: []Request{Listing{Path: "/x"}, Listing{Path: "/x"}, Listing{Path: "/x"}}})
-	got := slices.Sorted(maps.Keys(s.aloft))
+	s.encode(&batch{requests: []Request{Listing{Path: "/x"}, Listing{Path: "/x"}, Listing{Path: "/x"}}})
+	got := slices.Sorted(maps.Keys(s.sent))
 	if want := []int32{math.MinInt32, firstXid - 1, firstXid}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
