@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,7 +101,7 @@ var errGone = errors.New("the session is over, and the next one begins")
 // new one.
 func (l *claim) queueUp(ctx context.Context, old *Contender, w *second.Wait, d *second.Demand) (*Contender, error) {
 	for ; ; old = nil {
-		c, err := l.enrol(ctx)
+		c, err := l.enrol(ctx, true)
 		if err == nil {
 			if d != nil {
 				c.weight.Store(max(1, int64(d.Want())))
@@ -127,29 +126,9 @@ func (l *claim) queueUp(ctx context.Context, old *Contender, w *second.Wait, d *
 	}
 }
 
-// enrol makes a contender that is yet to enter.
-func (l *claim) enrol(ctx context.Context) (*Contender, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	err := l.tier.reaper.Room(ctx)
-	if err == nil {
-		// Callers who come and go while the store does not answer would otherwise pile up commands, which are all executed
-		// when it does.
-		err = l.tier.answering(ctx)
-	}
-	if err != nil {
-		return nil, l.tier.explain(err)
-	}
-	return l.newContender(ctx, true)
-}
-
 // try takes the lock if nobody is in the way.
 func (l *claim) try(ctx context.Context, weight int) (*Contender, error) {
-	if err := cmp.Or(context.Cause(ctx), l.tier.outage()); err != nil {
-		return nil, err
-	}
-	c, err := l.newContender(ctx, false)
+	c, err := l.enrol(ctx, false)
 	if err != nil {
 		return nil, err
 	}
@@ -161,11 +140,8 @@ func (l *claim) try(ctx context.Context, weight int) (*Contender, error) {
 	return c, nil
 }
 
-// Contenders takes one command. A process meets the store before, unless it cannot, and knows whether that grants anything.
+// Contenders takes one command.
 func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
-	scope, end := l.tier.scope(ctx)
-	l.tier.present(scope, false)
-	end()
 	a, err := l.request(ctx, List, "contenders of")
 	return a.Queue, err
 }
@@ -176,10 +152,11 @@ func (l *claim) Revoke(ctx context.Context) error {
 	return err
 }
 
-// request sends a command about the path.
+// request sends a command about the path. A process meets the store before, unless it cannot, and knows whether that grants anything.
 func (l *claim) request(ctx context.Context, op Op, what string) (Answer, error) {
 	ctx, end := l.tier.scope(ctx)
 	defer end()
+	l.tier.present(ctx, false)
 	a, err := l.tier.repeat(ctx, func() Answer {
 		return l.tier.do(ctx, Command{Op: op, Ref: Ref{Path: l.path, Permits: l.permits}})
 	})

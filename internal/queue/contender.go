@@ -61,16 +61,23 @@ type Contender struct {
 	released chan struct{} // closed when it is gone, or left to the reaper
 }
 
-// newContender makes one that is enrolled in a session, as soon as there is one.
-func (l *claim) newContender(ctx context.Context, patient bool) (*Contender, error) {
+// enrol makes a contender that is yet to enter.
+func (l *claim) enrol(ctx context.Context, patient bool) (*Contender, error) {
+	t, err := l.tier, context.Cause(ctx)
+	if err == nil && patient {
+		err = t.reaper.Room(ctx)
+	}
+	if err != nil {
+		return nil, t.explain(err)
+	}
 	for {
-		x, err := l.tier.present(ctx, patient)
+		x, err := t.present(ctx, patient)
 		if err != nil {
 			return nil, err
 		}
 		if c := l.contenderUnder(x); c.session.Enrol(c) == nil {
-			l.tier.contenders.Store(c.id, c)
-			if l.tier.ctx.Err() != nil { // End may not have seen it
+			t.contenders.Store(c.id, c)
+			if t.ctx.Err() != nil { // End may not have seen it
 				c.session.End(second.ErrClosed)
 			}
 			return c, nil
@@ -87,12 +94,10 @@ func (l *claim) contenderUnder(x *session) *Contender {
 	// Not derived from the context of Acquire, which bounds only the wait.
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.tenure, c.quit = context.WithCancelCause(c.life)
-	c.contested.Store(c.newSignal())
+	c.contested.Store(contention.New(c.attend))
 	c.shared.Store(l.mode == second.Reading)
 	return c
 }
-
-func (c *Contender) newSignal() *contention.Signal { return contention.New(c.attend) }
 
 // attend has whoever stands behind be seen.
 func (c *Contender) attend() {

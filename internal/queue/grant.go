@@ -170,7 +170,7 @@ func (c *Contender) open() error {
 	c.opened = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.contested.Store(c.newSignal()) // for those who do not read
+	c.contested.Store(contention.New(c.attend)) // for those who do not read
 	c.contestLocked(time.Now())
 	return nil
 }

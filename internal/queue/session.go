@@ -49,12 +49,10 @@ func (t *Tier) keep() {
 func (t *Tier) open() *session {
 	sent := t.Now()
 	a := t.do(t.ctx, Command{Op: Open})
-	switch a.Outcome {
-	case Done:
-	case Denied:
+	if a.Outcome == Denied {
 		t.refuse(a.Err)
-		return nil
-	default:
+	}
+	if a.Outcome != Done {
 		return nil
 	}
 	x := t.newSession(a.Name, a.TTL, sent)
@@ -161,23 +159,25 @@ func (t *Tier) audit(x *session) {
 	}
 }
 
-// present waits for a session. It returns at once if none can be had as things stand, and, for who does not want to wait, while
-// the store does not answer.
-func (t *Tier) present(ctx context.Context, patient bool) (*session, error) {
-	for {
-		s := t.status.Load()
-		if s.session != nil && !s.session.Over() {
-			return s.session, nil
-		}
-		err := s.refused
-		if err == nil && !patient {
+// present waits for a session, and for the store to answer: callers who come and go meanwhile would otherwise pile up commands,
+// which are all executed once it does. It returns at once if there will be no session as things stand, and, for who does not want to
+// wait, while there is any trouble.
+func (t *Tier) present(ctx context.Context, patient bool) (x *session, err error) {
+	left := t.await(ctx, func(s *status) bool {
+		x, err = s.session, nil
+		if !patient {
 			err = t.outage()
 		}
-		if err == nil {
-			err = t.await(ctx, s)
+		switch {
+		case err != nil:
+			return true
+		case s.away != nil:
+			return false
+		case x != nil && !x.Over():
+			return true
 		}
-		if err != nil {
-			return nil, err
-		}
-	}
+		err = s.refused
+		return err != nil
+	})
+	return x, cmp.Or(err, left)
 }

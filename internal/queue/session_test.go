@@ -378,7 +378,7 @@ func TestEndMeanwhile(t *testing.T) {
 	})
 	play(t, Config{Apart: true}, func(t *testing.T, f *fake) {
 		f.meanwhile = f.End // as it is named
-		c, err := f.claim(second.Exclusive).(*claim).newContender(t.Context(), true)
+		c, err := f.claim(second.Exclusive).(*claim).enrol(t.Context(), true)
 		if err == nil && !c.lost() {
 			t.Error("a contender of a closed tier can become a holder")
 		}

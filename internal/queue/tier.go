@@ -284,27 +284,24 @@ func (t *Tier) learn(change func(*status)) (before, now *status) {
 	return before, &s
 }
 
-// await waits until something else than s is known.
-func (t *Tier) await(ctx context.Context, s *status) error {
-	select {
-	case <-s.changed:
-		return nil
-	case <-ctx.Done():
-		return t.explain(context.Cause(ctx))
+// await waits until enough is known of the store.
+func (t *Tier) await(ctx context.Context, enough func(*status) bool) error {
+	for {
+		s := t.status.Load()
+		if enough(s) {
+			return nil
+		}
+		select {
+		case <-s.changed:
+		case <-ctx.Done():
+			return t.explain(context.Cause(ctx))
+		}
 	}
 }
 
 // answering waits until the store answers.
 func (t *Tier) answering(ctx context.Context) error {
-	for {
-		s := t.status.Load()
-		if s.away == nil {
-			return nil
-		}
-		if err := t.await(ctx, s); err != nil {
-			return err
-		}
-	}
+	return t.await(ctx, func(s *status) bool { return s.away == nil })
 }
 
 func (t *Tier) reached() {
