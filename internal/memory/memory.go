@@ -20,6 +20,9 @@ import (
 
 // A Server keeps the queues.
 type Server struct {
+	OwnTTL, Apart bool                                    // what kind of store it is, see [queue.Config]
+	As            func(*Process, queue.Store) queue.Store // has a process see it otherwise; nil if none does
+
 	script atomic.Pointer[func(process string, c queue.Command) Fault]
 	frozen atomic.Pointer[chan struct{}] // closed by the thaw; nil while it answers
 	writes atomic.Int64
@@ -44,6 +47,7 @@ type Fault struct {
 type place struct {
 	second.Contender // Permits is how many it wants, or has
 	session          *session
+	expiry           *time.Timer
 	told             queue.View // as its process was told last
 }
 
@@ -51,6 +55,7 @@ type session struct {
 	name    string
 	process *Process
 	expiry  *time.Timer
+	over    bool
 }
 
 // NewServer returns an empty store.
@@ -124,10 +129,14 @@ type store struct{ *Process }
 // Dial returns the tier of a process, of which the store keeps what it has for so long.
 func (s *Server) Dial(name string, lease time.Duration, record func(queue.Record)) *Process {
 	p := &Process{server: s, name: name, number: s.dialed.Add(1), lease: lease}
+	var there queue.Store = store{p}
+	if s.As != nil {
+		there = s.As(p, there)
+	}
 	p.Tier = queue.New(queue.Config{
 		Package: "memory", Store: "memory", TTL: lease, Logger: slog.New(slog.DiscardHandler), Record: record,
-		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" },
-	}, store{p})
+		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" }, OwnTTL: s.OwnTTL, Apart: s.Apart,
+	}, there)
 	p.Start()
 	return p
 }
@@ -136,12 +145,6 @@ func (s *Server) Dial(name string, lease time.Duration, record func(queue.Record
 func (p *Process) Cut() (heal func()) {
 	p.cut.Store(true)
 	return func() { p.cut.Store(false) }
-}
-
-// Kill ends the process, which says nothing to the server any more.
-func (p *Process) Kill() {
-	p.Cut()
-	p.Close()
 }
 
 // Messages has hook see each answer and each news before the process does, and lose those for which it returns true; nil ends it.
@@ -159,8 +162,6 @@ func (p *Process) hears(m queue.Record) bool {
 	return !p.cut.Load() && (keeps || hook == nil || !(*hook)(m))
 }
 
-var errAway = errors.New("memory cannot be reached: no answer")
-
 // Do sends a command, and waits for the answer.
 func (p store) Do(ctx context.Context, c queue.Command) queue.Answer {
 	answers := make(chan queue.Answer, 1)
@@ -169,7 +170,7 @@ func (p store) Do(ctx context.Context, c queue.Command) queue.Answer {
 	case a := <-answers:
 		return a
 	case <-ctx.Done():
-		return queue.Answer{Err: context.Cause(ctx), Away: errAway}
+		return queue.Answer{Err: context.Cause(ctx), Away: errors.New("memory cannot be reached: no answer")}
 	}
 }
 
@@ -214,20 +215,19 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	a := queue.Answer{Outcome: queue.Done}
 	x := s.sessions[c.Session]
 	c.Ref = at(c.Ref)
-	switch {
-	case c.Op == queue.Open:
-		a.Name, a.TTL = s.openLocked(p), p.lease
-		return a
-	case c.Op == queue.List:
-		a.Queue = s.listLocked(c.Path)
-		return a
-	case c.Op == queue.Ask:
-		s.changeLocked(c.Path, func(i int, q *place) { q.Asked = q.Asked || has(s.queues[c.Path], i) })
-		return a
-	case x == nil:
+	if x == nil && !slices.Contains([]queue.Op{queue.Open, queue.List, queue.Ask}, c.Op) && !(s.OwnTTL && c.Op == queue.Leave) {
 		return queue.Answer{Outcome: queue.Expired, Err: errors.New("the server does not know it any more")}
 	}
 	switch c.Op {
+	case queue.Open:
+		x = &session{name: fmt.Sprintf("%d/%d", p.number, p.names.Add(1)), process: p}
+		x.expiry = s.expiring(p, func() { s.endLocked(x) })
+		s.sessions[x.name] = x
+		a.Name, a.TTL = x.name, p.lease
+	case queue.List:
+		a.Queue = s.listLocked(c.Path)
+	case queue.Ask:
+		s.changeLocked(c.Path, func(i int, q *place) { q.Asked = q.Asked || has(s.queues[c.Path], i) })
 	case queue.Beat:
 		x.expiry.Reset(p.lease)
 		for _, ref := range c.Among {
@@ -241,22 +241,21 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 				}
 			}
 		}
-	case queue.Drop:
+	case queue.Drop, queue.Goodbye:
 		for _, ref := range c.Among {
-			s.leaveLocked(ref.Path, ref.ID)
+			s.leaveLocked(at(ref).Path, ref.ID)
 		}
-	case queue.Goodbye:
-		s.endLocked(x)
+		if c.Op == queue.Goodbye {
+			s.endLocked(x)
+		}
 	case queue.Leave:
 		a.Removed = s.leaveLocked(c.Path, c.ID)
 	case queue.Enter, queue.Try:
 		a = s.enterLocked(x, c)
-	case queue.Share:
-		s.changeLocked(c.Path, func(_ int, q *place) { q.Shared = q.Shared || q.ID == c.ID })
-	case queue.Weigh:
+	case queue.Share, queue.Weigh:
 		s.changeLocked(c.Path, func(_ int, q *place) {
 			if q.ID == c.ID {
-				q.Permits = min(q.Permits, c.Weight)
+				q.Shared, q.Permits = q.Shared || c.Op == queue.Share, min(q.Permits, c.Weight)
 			}
 		})
 	}
@@ -275,27 +274,28 @@ func (s *Server) changeLocked(path string, f func(i int, q *place)) {
 	s.tellLocked(path)
 }
 
-func (s *Server) openLocked(p *Process) (name string) {
-	x := &session{name: fmt.Sprintf("%d/%d", p.number, p.names.Add(1)), process: p}
-	x.expiry = time.AfterFunc(p.lease, func() {
+// expiring has end called when a process has not renewed something for its lease.
+func (s *Server) expiring(p *Process, end func()) (timer *time.Timer) {
+	timer = time.AfterFunc(p.lease, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.frozen.Load() != nil { // nobody is to suffer from its silence
-			x.expiry.Reset(p.lease)
+			timer.Reset(p.lease)
 			return
 		}
-		s.endLocked(x)
+		end()
 	})
-	s.sessions[x.name] = x
-	return x.name
+	return timer
 }
 
 // endLocked ends a session. Its process is not told what that has cost it, but that it should ask.
 func (s *Server) endLocked(x *session) {
 	x.expiry.Stop()
 	delete(s.sessions, x.name)
-	for path := range s.queues {
-		s.removeLocked(path, func(p *place) bool { return p.session == x })
+	if x.over = !s.OwnTTL; x.over {
+		for path := range s.queues {
+			s.removeLocked(path, func(p *place) bool { return p.session == x })
+		}
 	}
 	x.process.Renew()
 }
@@ -322,6 +322,11 @@ func (s *Server) enterLocked(x *session, c queue.Command) queue.Answer {
 		s.revision++
 		s.queues[c.Path] = places
 		s.writes.Add(1)
+		places[len(places)-1].expiry = s.expiring(x.process, func() {
+			if s.OwnTTL || s.Apart { // else it goes with the session
+				s.leaveLocked(c.Path, c.ID)
+			}
+		})
 	}
 	s.tellLocked(c.Path)
 	return a
@@ -340,7 +345,7 @@ func (s *Server) removeLocked(path string, meant func(*place) bool) queue.Remova
 		}
 		removal = queue.Removed
 		s.writes.Add(1)
-		s.news(p, queue.View{ID: p.ID})
+		s.news(p, queue.View{ID: p.ID, Token: p.Token})
 		return true
 	})
 	s.tellLocked(path)
@@ -361,7 +366,7 @@ func (s *Server) tellLocked(path string) {
 func (s *Server) news(p *place, v queue.View) {
 	s.revision++
 	v.At = s.revision
-	if process := p.session.process; s.sessions[p.session.name] != nil {
+	if process := p.session.process; !p.session.over {
 		time.AfterFunc(0, func() {
 			if process.hears(queue.Record{Answer: queue.Answer{View: v}}) {
 				process.Tell(v)
@@ -398,11 +403,13 @@ func (s *Server) find(path, id string) int {
 	return slices.IndexFunc(s.queues[path], func(p *place) bool { return p.ID == id })
 }
 
-// standLocked is how a contender stands.
+// standLocked is how a contender stands, which it is worth to whoever asks that it stays.
 func (s *Server) standLocked(ref queue.Ref) queue.View {
-	v := queue.View{ID: ref.ID}
+	v := queue.View{ID: ref.ID, Token: ref.Token}
 	if i := s.find(ref.Path, ref.ID); i >= 0 {
 		v = s.viewLocked(ref.Path, i)
+		p := s.queues[ref.Path][i]
+		p.expiry.Reset(p.session.process.lease)
 	}
 	s.revision++
 	v.At = s.revision

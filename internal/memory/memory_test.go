@@ -28,7 +28,7 @@ func harness(s *memory.Server) tiertest.Harness {
 			p := s.Dial(fmt.Sprint("process ", n), lease, nil)
 			synctest.Wait() // until it is connected
 			return &tiertest.Process{
-				Tier: p.Tier, Cut: p.Cut, Kill: p.Kill, Messages: p.Messages,
+				Tier: p.Tier, Cut: p.Cut, Kill: func() { p.Cut(); p.Close() }, Messages: p.Messages,
 				Blind: func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },
 			}
 		},

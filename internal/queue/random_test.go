@@ -8,12 +8,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -24,7 +26,7 @@ var (
 
 // TestRandomSchedules has processes acquire, wait, leave, requeue, share and release at random, while commands are late, lost, refused,
 // or executed twice, and in every other schedule processes are cut off, the server stops, and sessions end. In every fourth they want
-// permits.
+// permits. The store is of each kind in turn.
 func TestRandomSchedules(t *testing.T) {
 	seed := *firstSeed
 	if seed == 0 {
@@ -77,6 +79,11 @@ func playSchedule(t *testing.T, seed uint64) (grants int) {
 		T: t, server: memory.NewServer(), rough: seed%2 == 1, dice: rand.New(rand.NewPCG(seed, 0)),
 		held: make(map[*grant]bool), taken: make(map[second.Permit]portion), blows: make(map[*memory.Process]bool),
 	}
+	kind := seed / 4 % 4
+	s.server.OwnTTL, s.server.Apart = kind == 2, kind == 3
+	if kind%2 == 1 {
+		s.server.As = []func(*memory.Process, queue.Store) queue.Store{1: asFollower, 3: asApart}[kind]
+	}
 	for i := range 3 {
 		s.processes = append(s.processes, s.server.Dial(fmt.Sprint("p", i), lease, nil))
 	}
@@ -85,7 +92,7 @@ func playSchedule(t *testing.T, seed uint64) (grants int) {
 	var work sync.WaitGroup
 	live := s.work
 	s.path = "/l"
-	if seed%4 < 2 {
+	if seed%4 < 2 && kind != 3 { // where each has a session of its own, there are no permits
 		live, s.path = s.workWithPermits, "permits of /l"
 	}
 	for i := range 6 {
@@ -350,5 +357,69 @@ func (s *schedule) has(p *memory.Process, c second.Permit, n int) {
 	}
 	if sum > permits {
 		s.Errorf("%d permits at a time", sum)
+	}
+}
+
+// A follower is a store that tells only of those of whom it is to.
+type follower struct {
+	queue.Store
+	process *memory.Process
+	asked   *sync.Map // by ID
+	session *atomic.Value
+}
+
+func asFollower(p *memory.Process, s queue.Store) queue.Store {
+	f := follower{s, p, new(sync.Map), new(atomic.Value)}
+	p.Deliver(func(m queue.Record) (lose bool) {
+		_, asked := f.asked.Load(m.Answer.View.ID)
+		return m.Command.Op == "" && !asked
+	})
+	return f
+}
+
+func (f follower) Do(ctx context.Context, c queue.Command) queue.Answer {
+	f.session.Store(c.Session)
+	return f.Store.Do(ctx, c)
+}
+
+func (f follower) Follow(r queue.Ref) {
+	f.asked.Store(r.ID, true)
+	look := queue.Command{Op: queue.Look, Session: f.session.Load().(string), Ref: r}
+	f.process.Spawn(func() {
+		if a := f.Store.Do(f.process.Context(), look); a.Outcome == queue.Done {
+			f.process.Tell(a.View)
+		}
+	})
+}
+
+func (f follower) Unfollow(r queue.Ref) { f.asked.Delete(r.ID) }
+
+// Apart is a store in which each contender has a session of its own, that of a connection.
+type apart struct {
+	queue.Store
+	process *memory.Process
+}
+
+func asApart(p *memory.Process, s queue.Store) queue.Store { return apart{s, p} }
+
+func (s apart) Do(ctx context.Context, c queue.Command) queue.Answer {
+	a := s.Store.Do(ctx, c)
+	if a.View.Known && (c.Op == queue.Enter || c.Op == queue.Try) {
+		s.process.Spawn(func() { s.renew(c, a.View.Token) })
+	}
+	return a
+}
+
+// renew goes on for as long as the contender is at its place.
+func (s apart) renew(c queue.Command, token int64) {
+	for queues := true; queues && retry.Pause(s.process.Context(), lease/4) == nil; {
+		ctx, cancel := context.WithTimeout(s.process.Context(), s.process.Patience())
+		sent := s.process.Now()
+		a := s.Store.Do(ctx, queue.Command{Op: queue.Beat, Session: c.Session, Among: []queue.Ref{c.Ref}})
+		cancel()
+		for _, v := range a.Views {
+			v.Sent, queues = sent, v.Known && v.Token == token
+			s.process.Tell(v)
+		}
 	}
 }
