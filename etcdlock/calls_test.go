@@ -10,31 +10,72 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
+
+var errDropped = status.Error(codes.Unavailable, "dropped")
 
 // Calls are the requests of a process. A rule may decide what becomes of one.
 type calls struct {
 	mu     sync.Mutex // guards the fields below
 	counts map[string]int
-	rules  []rule
+	rules  map[string][]rule
 	hook   func() (lose bool)
+	cut    chan struct{} // closed when it is healed; nil if there is none
 
 	streams []*stream
 	watches []int64                           // the revisions at which they were to begin, 0 for the present one
-	refuse  func(*etcdserverpb.WatchResponse) // nil if none is to be refused
+	created func(*etcdserverpb.WatchResponse) // sees the next watch that begins; nil if none is to be seen
 }
 
-// refuseWatch has the next watch refused for a reason, and returns a channel that is closed
-// when it is.
-func (c *calls) refuseWatch(reason string) <-chan struct{} {
-	refused := make(chan struct{})
+// A rule sees each request of a method. It returns true for what it has dealt with, by sending it or not.
+type rule func(call) (handled bool, err error)
+
+type call struct {
+	context.Context
+	reply any
+	send  func(context.Context) error
+}
+
+// sever has nothing get through any more, in either direction; nobody is told. When that is healed, what waits has failed.
+func (c *calls) sever() (heal func()) {
+	cut := make(chan struct{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refuse = func(created *etcdserverpb.WatchResponse) {
-		created.Canceled, created.CancelReason = true, reason
-		close(refused)
+	c.cut = cut
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.cut = nil
+		close(cut)
+	})
+}
+
+// through has f send or receive something, which waits, and then fails, while nothing gets through.
+func (c *calls) through(ctx context.Context, f func() error) error {
+	if err := c.blocked(ctx); err != nil {
+		return err
 	}
-	return refused
+	if err := f(); err != nil {
+		return err
+	}
+	return c.blocked(ctx)
+}
+
+func (c *calls) blocked(ctx context.Context) error {
+	c.mu.Lock()
+	cut := c.cut
+	c.mu.Unlock()
+	if cut == nil {
+		return nil
+	}
+	select {
+	case <-cut:
+		return errDropped
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
 }
 
 // messages has hook see each message to the process, but those that keep its session.
@@ -49,22 +90,10 @@ func (c *calls) loses(method string) bool {
 	c.mu.Lock()
 	hook := c.hook
 	c.mu.Unlock()
-	return hook != nil && !(strings.HasPrefix(method, "Lease") || method == "Status") && hook()
+	return hook != nil && !keeps(method) && hook()
 }
 
-// begun returns at which revisions the watches were to begin.
-func (c *calls) begun() []int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.watches)
-}
-
-// A rule sees each request of a method. It returns true for what it has dealt with, by
-// calling send or not.
-type rule struct {
-	method string
-	handle func(ctx context.Context, req any, send func(context.Context) error) (handled bool, err error)
-}
+func keeps(method string) bool { return strings.HasPrefix(method, "Lease") || method == "Status" }
 
 // nameOf tells the transaction that deletes a key from the others.
 func nameOf(method string, req any) string {
@@ -74,18 +103,20 @@ func nameOf(method string, req any) string {
 	return path.Base(method)
 }
 
-func (c *calls) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (c *calls) unary(
+	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	name := nameOf(method, req)
 	c.mu.Lock()
 	c.counts[name]++
-	rules := c.rules
+	rules := c.rules[name]
 	c.mu.Unlock()
-	send := func(ctx context.Context) error { return invoke(ctx, method, req, reply, cc, opts...) }
+	send := func(ctx context.Context) error {
+		return c.through(ctx, func() error { return invoke(ctx, method, req, reply, cc, opts...) })
+	}
 	for _, r := range rules {
-		if r.method == name {
-			if handled, err := r.handle(ctx, req, send); handled {
-				return err
-			}
+		if handled, err := r(call{ctx, reply, send}); handled {
+			return err
 		}
 	}
 	err := send(ctx)
@@ -95,16 +126,21 @@ func (c *calls) unary(ctx context.Context, method string, req, reply any, cc *gr
 	return err
 }
 
-func (c *calls) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	c.mu.Lock()
-	c.counts[path.Base(method)]++
-	c.mu.Unlock()
-	inner, err := open(ctx, desc, cc, method, opts...)
-	s := &stream{ClientStream: inner, calls: c, method: path.Base(method)}
+func (c *calls) stream(
+	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	s := &stream{calls: c, method: path.Base(method)}
+	err := c.through(ctx, func() (err error) {
+		s.ClientStream, err = open(ctx, desc, cc, method, opts...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.streams = append(c.streams, s)
-	return s, err
+	return s, nil
 }
 
 // silence has the streams that are open hear nothing any more, and nobody is told.
@@ -114,6 +150,13 @@ func (c *calls) silence() {
 	for _, s := range c.streams {
 		s.silent = true
 	}
+}
+
+// begun returns at which revisions the watches were to begin.
+func (c *calls) begun() []int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.watches)
 }
 
 // A stream is one whose messages can be lost.
@@ -130,57 +173,53 @@ func (s *stream) SendMsg(m any) error {
 		s.calls.watches = append(s.calls.watches, r.GetCreateRequest().StartRevision)
 		s.calls.mu.Unlock()
 	}
-	return s.ClientStream.SendMsg(m)
+	return s.calls.through(s.Context(), func() error { return s.ClientStream.SendMsg(m) })
 }
 
 func (s *stream) RecvMsg(m any) error {
-	err := s.ClientStream.RecvMsg(m)
+	if err := s.calls.through(s.Context(), func() error { return s.ClientStream.RecvMsg(m) }); err != nil {
+		return err
+	}
 	s.calls.mu.Lock()
 	silent := s.silent
-	s.calls.mu.Unlock()
-	if r, ok := m.(*etcdserverpb.WatchResponse); err == nil && ok && r.Created {
-		s.calls.mu.Lock()
-		if refuse := s.calls.refuse; refuse != nil {
-			refuse(r)
-			s.calls.refuse = nil
-		}
-		s.calls.mu.Unlock()
+	if r, ok := m.(*etcdserverpb.WatchResponse); ok && r.Created && s.calls.created != nil {
+		s.calls.created(r)
+		s.calls.created = nil
 	}
-	if err == nil && silent {
+	s.calls.mu.Unlock()
+	if silent {
 		<-s.Context().Done()
 		return s.Context().Err()
 	}
-	if err == nil && s.calls.loses(s.method) {
+	if s.calls.loses(s.method) {
 		return errDropped
 	}
-	return err
+	return nil
 }
 
-// count returns how many requests there were of a method, or streams; of all but those of
-// the keeper if it is "".
+// count returns how many requests there were of a method; of all but those that keep the session if it is "".
 func (c *calls) count(method string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for m, k := range c.counts {
-		if m == method || method == "" && m != "LeaseKeepAlive" && m != "Status" {
+		if m == method || method == "" && !keeps(m) {
 			n += k
 		}
 	}
 	return n
 }
 
-func (c *calls) on(method string, handle func(context.Context, any, func(context.Context) error) (bool, error)) {
+func (c *calls) on(method string, r rule) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rules = append(c.rules, rule{method, handle})
+	c.rules[method] = append(slices.Clip(c.rules[method]), r)
 }
 
-// once has handle decide about the n-th request of a method from now, and returns a channel
-// that is closed when that has come.
-func (c *calls) once(method string, n int, handle func(ctx context.Context, send func(context.Context) error) error) <-chan struct{} {
+// once has handle decide about the n-th request of a method from now, and returns a channel that is closed when that has come.
+func (c *calls) once(method string, n int, handle func(call) error) <-chan struct{} {
 	met := make(chan struct{})
 	var mu sync.Mutex
-	c.on(method, func(ctx context.Context, _ any, send func(context.Context) error) (bool, error) {
+	c.on(method, func(one call) (bool, error) {
 		mu.Lock()
 		n--
 		now := n == 0
@@ -189,33 +228,39 @@ func (c *calls) once(method string, n int, handle func(ctx context.Context, send
 			return false, nil
 		}
 		defer close(met)
-		return true, handle(ctx, send)
+		return true, handle(one)
 	})
 	return met
 }
 
-// dropReply loses the answer to the n-th request of a method from now, which is executed.
-func (c *calls) dropReply(method string, n int) <-chan struct{} {
-	return c.once(method, n, func(ctx context.Context, send func(context.Context) error) error {
-		if err := send(ctx); err != nil {
+// drop loses the answer to the next request of a method, which is executed.
+func (c *calls) drop(method string) <-chan struct{} {
+	return c.once(method, 1, func(one call) error {
+		if err := one.send(one); err != nil {
 			return err
 		}
 		return errDropped
 	})
 }
 
-// delay holds the n-th request of a method back, which is given up as unanswered, until
-// deliver is called.
-func (c *calls) delay(t *testing.T, method string, n int) (met <-chan struct{}, deliver func()) {
-	var late func(context.Context) error
-	met = c.once(method, n, func(_ context.Context, send func(context.Context) error) error {
-		late = send
-		return errDropped
-	})
+// delay has the next request of a method given up as unanswered, and sent when deliver is called.
+func (c *calls) delay(t *testing.T, method string) (met <-chan struct{}, deliver func()) {
+	return c.resend(t, method, func(call) error { return errDropped })
+}
+
+// replay returns what sends the next request of a method once more.
+func (c *calls) replay(t *testing.T, method string) (again func()) {
+	_, again = c.resend(t, method, func(one call) error { return one.send(one) })
+	return again
+}
+
+func (c *calls) resend(t *testing.T, method string, first func(call) error) (met <-chan struct{}, again func()) {
+	var sent call
+	met = c.once(method, 1, func(one call) error { sent = one; return first(one) })
 	return met, func() {
 		t.Helper()
 		<-met
-		if err := late(soon(t)); err != nil {
+		if err := sent.send(soon(t)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,132 +4,112 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
-func TestGuardedWriteTakesEffectWhileTheLockIsOurs(t *testing.T) {
+// data is the key that guarded writes are for.
+func data(t *testing.T) string { return lockPath(t) + "-data" }
+
+// wantData checks what was written there.
+func wantData(t *testing.T, want string) {
+	t.Helper()
+	answer, err := outside(t).Get(soon(t), data(t))
+	got := ""
+	if err == nil && len(answer.Kvs) > 0 {
+		got = string(answer.Kvs[0].Value)
+	}
+	if err != nil || got != want {
+		t.Errorf("written: %q (%v), want %q", got, err, want)
+	}
+}
+
+func TestTxnTakesEffectWhileTheLockIsOurs(t *testing.T) {
 	t.Parallel()
-	c := mustAcquire(t, start(t).at(t, lockPath(t)))
-	data := lockPath(t) + "-data"
-	answer, err := guarded(soon(t), c, c.Err, []clientv3.Op{clientv3.OpPut(data, "1"), clientv3.OpGet(data)})
+	locks := start(t).registry(t, tier.WithLinger(time.Hour))
+	hold := mustHold(t, locks)
+	answer, err := Txn(soon(t), hold, clientv3.OpPut(data(t), "1"), clientv3.OpGet(data(t)))
 	if err != nil || len(answer.Responses) != 2 || string(answer.Responses[1].GetResponseRange().Kvs[0].Value) != "1" {
 		t.Fatalf("%v, %v", answer, err)
 	}
-	if !c.Idle() {
+	if !hold.Grant().Idle() {
 		t.Error("not idle after the answer")
 	}
-	removeKey(t, keyOf(c.Ref()))
-	_, err = guarded(soon(t), c, func() error { return nil }, []clientv3.Op{clientv3.OpPut(data, "2")})
-	wantErr(t, err, second.ErrLost)
-	wantErr(t, c.Err(), second.ErrLost)
-	if value := valueOf(t, data); value != "1" {
-		t.Errorf("a write of %q after the loss", value)
+	if err := hold.Release(); err != nil {
+		t.Fatal(err)
 	}
-	wantErr(t, c.Release(), second.ErrLost)
-	_, err = guarded(soon(t), c, c.Err, nil)
-	wantErr(t, err, second.ErrReleased)
-}
-
-func TestErrorOfAGuardedWriteChangesNothing(t *testing.T) {
-	t.Parallel()
-	c := mustAcquire(t, start(t).at(t, lockPath(t)))
-	data := lockPath(t) + "-data"
-	if _, err := guarded(soon(t), c, c.Err, []clientv3.Op{clientv3.OpPut(data, "1"), clientv3.OpPut(data, "2")}); err == nil {
-		t.Error("two writes of one key in one transaction")
+	if len(left(t)) != 1 {
+		t.Fatal("the lock has not stayed in the process")
 	}
-	if value := valueOf(t, data); value != "" || !c.Idle() {
-		t.Errorf("wrote %q; idle %v", value, c.Idle())
-	}
-	mustRelease(t, c)
+	_, err = Txn(soon(t), hold, clientv3.OpPut(data(t), "2"))
+	wantErr(t, err, tier.ErrReleased)
+	wantData(t, "1")
 }
 
 // Whoever gets ErrUnknown has to look, and whoever gets ErrLost or a refusal need not.
-func TestErrorOfAGuardedWriteSaysWhetherItsOutcomeIsKnown(t *testing.T) {
+func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 	t.Parallel()
-	mine := errors.New("mine")
 	for name, c := range map[string]struct {
-		trouble func(t *testing.T, p *process, hold *tier.Hold, end context.CancelCauseFunc) // for the write
-		op      func(data string) clientv3.Op
+		ops     []clientv3.Op // besides that which puts something
+		trouble func(t *testing.T, p *process, key string)
 		want    []error
-		not     []error
 	}{
 		"the answer is lost": {
-			trouble: func(_ *testing.T, p *process, _ *tier.Hold, _ context.CancelCauseFunc) { p.calls.dropReply("Txn", 1) },
-			want:    []error{tier.ErrUnknown}, not: []error{tier.ErrLost},
-		},
-		"the context ends first": {
-			trouble: func(_ *testing.T, p *process, _ *tier.Hold, end context.CancelCauseFunc) {
-				p.calls.once("Txn", 1, func(ctx context.Context, send func(context.Context) error) error {
-					end(mine)
-					<-ctx.Done()
-					return send(ctx)
-				})
-			},
-			want: []error{tier.ErrUnknown, mine}, not: []error{tier.ErrLost},
+			trouble: func(_ *testing.T, p *process, _ string) { p.calls.drop("Txn") },
+			want:    []error{tier.ErrUnknown},
 		},
 		"the registry is closed": {
-			trouble: func(_ *testing.T, p *process, _ *tier.Hold, _ context.CancelCauseFunc) {
-				p.calls.once("Txn", 1, func(ctx context.Context, send func(context.Context) error) error {
+			trouble: func(_ *testing.T, p *process, _ string) {
+				p.calls.once("Txn", 1, func(one call) error {
 					go p.Close()
-					<-ctx.Done()
-					return send(ctx)
+					<-one.Done()
+					return one.send(one)
 				})
 			},
-			want: []error{tier.ErrUnknown, tier.ErrClosed}, not: []error{tier.ErrLost},
-		},
-		"the server refuses it": {
-			op:  func(data string) clientv3.Op { return clientv3.OpPut(data, "1", clientv3.WithLease(1)) },
-			not: []error{tier.ErrUnknown, tier.ErrLost},
-		},
-		"the server does not have that revision yet": {
-			op:  func(data string) clientv3.Op { return clientv3.OpGet(data, clientv3.WithRev(1<<40)) },
-			not: []error{tier.ErrUnknown, tier.ErrLost},
+			want: []error{tier.ErrUnknown, tier.ErrClosed},
 		},
 		"the lock is lost": {
-			trouble: func(t *testing.T, p *process, hold *tier.Hold, _ context.CancelCauseFunc) {
-				p.calls.once("Txn", 1, func(ctx context.Context, send func(context.Context) error) error {
-					removeKey(t, keyOf(hold.Grant().(*queue.Contender).Ref()))
-					return send(ctx)
+			trouble: func(t *testing.T, p *process, key string) {
+				p.calls.once("Txn", 1, func(one call) error {
+					does(t, clientv3.OpDelete(key))
+					return one.send(one)
 				})
 			},
-			want: []error{tier.ErrLost}, not: []error{tier.ErrUnknown},
+			want: []error{tier.ErrLost},
 		},
+		"the server refuses it":     {ops: []clientv3.Op{clientv3.OpPut("data", "1", clientv3.WithLease(1))}},
+		"it writes twice to a key":  {ops: []clientv3.Op{clientv3.OpPut("data", "1"), clientv3.OpPut("data", "2")}},
+		"there is no such revision": {ops: []clientv3.Op{clientv3.OpPut("data", "1"), clientv3.OpGet("data", clientv3.WithRev(1<<40))}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, path := start(t), lockPath(t)
-			locks, err := tier.New(p.Tier)
-			if err != nil {
-				t.Fatal(err)
-			}
-			hold, err := locks.Mutex(path).Acquire(soon(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, end := context.WithCancelCause(soon(t))
-			defer end(nil)
-			op := clientv3.OpPut(path+"-data", "1")
-			if c.op != nil {
-				op = c.op(path + "-data")
-			}
+			p := start(t, WithLeaseTTL(brief))
+			hold := mustHold(t, p.registry(t))
 			if c.trouble != nil {
-				c.trouble(t, p, hold, end)
+				c.trouble(t, p, keyOf(hold.Grant().(*queue.Contender).Ref()))
 			}
-			_, err = Txn(ctx, hold, op)
+			_, err := Txn(soon(t), hold, append(c.ops, clientv3.OpPut(data(t), "1"))...)
 			if err == nil {
 				t.Fatal("no error")
 			}
 			for _, want := range c.want {
 				wantErr(t, err, want)
 			}
-			for _, not := range c.not {
-				if errors.Is(err, not) {
+			for _, not := range []error{tier.ErrUnknown, tier.ErrLost} {
+				if errors.Is(err, not) && (len(c.want) == 0 || c.want[0] != not) {
 					t.Errorf("error %v, which is not %v", err, not)
+				}
+			}
+			if !errors.Is(err, tier.ErrUnknown) {
+				wantData(t, "")
+				if !hold.Grant().Idle() {
+					t.Error("not idle though it is known")
 				}
 			}
 		})
@@ -137,56 +117,63 @@ func TestErrorOfAGuardedWriteSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 }
 
 // The client panics for it, and must not do so where nobody can recover.
-func TestGuardedWriteThatIsNonePanicsInItsCaller(t *testing.T) {
+func TestTxnThatIsNonePanicsInItsCaller(t *testing.T) {
 	t.Parallel()
-	c := mustAcquire(t, start(t).at(t, lockPath(t)))
+	hold := mustHold(t, start(t).registry(t))
 	defer func() {
-		if recover() == nil || !c.Idle() {
+		if recover() == nil || !hold.Grant().Idle() {
 			t.Errorf("no panic, or not idle")
 		}
-		mustRelease(t, c)
 	}()
-	_, err := guarded(soon(t), c, c.Err, []clientv3.Op{{}})
+	_, err := Txn(soon(t), hold, clientv3.Op{})
 	t.Errorf("no panic: %v", err)
 }
 
-func TestLateGuardedWriteHasNoEffectUnderTheNextOwner(t *testing.T) {
+func TestLateTxnHasNoEffectUnderTheNextOwner(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	c := mustAcquire(t, p.at(t, lockPath(t)))
-	data := lockPath(t) + "-data"
-	_, deliver := p.calls.delay(t, "Txn", 1)
-	if _, err := guarded(soon(t), c, c.Err, []clientv3.Op{clientv3.OpPut(data, "1")}); err == nil {
-		t.Error("no error though there was no answer")
-	}
-	mustRelease(t, c)
-	next := mustAcquire(t, start(t).at(t, lockPath(t)))
-	deliver()
-	if value := valueOf(t, data); value != "" {
-		t.Errorf("a late write of %q", value)
-	}
-	mustRelease(t, next)
-}
-
-func valueOf(t *testing.T, key string) string {
-	t.Helper()
-	answer, err := outside(t).Get(soon(t), key)
-	if err != nil {
+	hold := mustHold(t, p.registry(t))
+	_, deliver := p.calls.delay(t, "Txn")
+	_, err := Txn(soon(t), hold, clientv3.OpPut(data(t), "1"))
+	wantErr(t, err, tier.ErrUnknown)
+	if err := hold.Release(); err != nil {
 		t.Fatal(err)
 	}
-	if len(answer.Kvs) == 0 {
-		return ""
-	}
-	return string(answer.Kvs[0].Value)
+	next := acquire(t, start(t).mutex(t))
+	deliver()
+	wantData(t, "")
+	release(t, next)
 }
 
-func TestGuardedWriteThatComesBehindTheReleaseTellsOfNoLoss(t *testing.T) {
+// Other stores have grants of the same type, or of their own.
+func TestTxnRefusesAHoldOfAnotherStore(t *testing.T) {
 	t.Parallel()
-	c := mustAcquire(t, start(t).at(t, lockPath(t)))
-	mustRelease(t, c)
-	_, err := guarded(soon(t), c, func() error { return nil }, nil)
-	wantErr(t, err, second.ErrReleased)
-	if c.Context().Err() != nil {
-		t.Errorf("lost once it was released: %v", context.Cause(c.Context()))
+	p := memory.NewServer().Dial("p", time.Minute, nil)
+	for _, other := range []second.Tier{p, foreign{p}} {
+		locks, err := tier.New(other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locks.Close()
+		hold := mustHold(t, locks)
+		if _, err := Txn(soon(t), hold); err == nil || errors.Is(err, tier.ErrLost) {
+			t.Errorf("error %v", err)
+		}
+		hold.Release()
 	}
+}
+
+// foreign is a tier with grants of its own.
+type foreign struct{ second.Tier }
+
+func (f foreign) Claim(path string, o second.Options) (second.Claim, error) {
+	c, err := f.Tier.Claim(path, o)
+	return foreignClaim{c}, err
+}
+
+type foreignClaim struct{ second.Claim }
+
+func (c foreignClaim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
+	g, err := c.Claim.Acquire(ctx, w)
+	return struct{ second.Grant }{g}, err
 }

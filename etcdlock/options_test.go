@@ -1,17 +1,18 @@
 package etcdlock
 
 import (
-	"context"
+	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
 
 	"github.com/tierlock/tierlock/etcdlock/internal/version"
+	"github.com/tierlock/tierlock/internal/etcdserver"
+	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -23,14 +24,11 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		name   string // what the error has to mention
 	}{
 		{WithLeaseTTL(0), "lease TTL 0s"},
-		{WithLeaseTTL(-time.Second), "lease TTL -1s"},
 		{WithLeaseTTL(1500 * time.Millisecond), "lease TTL 1.5s: want whole seconds"},
 		{WithLeaseTTL(1 << 62), "want 1s to"},
 		{WithLeaseMargin(-time.Second), "lease margin -1s"},
 		{WithLeaseMargin(8 * time.Second), "lease margin 8s"}, // of the default of 15 s
 		{WithLogger(nil), "nil logger"},
-		{WithLabel(strings.Repeat("x", 257)), "label of 257 bytes"},
-		{WithLabel("\xff"), "label is not"},
 		{WithLabel("a\nb"), "not printed"},
 		{tier.WithLinger(-1), "linger -1ns"},
 		{nil, "option of type <nil>"},
@@ -40,19 +38,15 @@ func TestBadOptionsAreNamed(t *testing.T) {
 			t.Errorf("%v, want %q", err, tt.name)
 		}
 	}
+	if _, err := New(nil); err == nil {
+		t.Error("no client is no error")
+	}
 }
 
 // strange is an option of somebody else.
 type strange struct{}
 
 func (strange) ForDial() {}
-
-func TestNoClientIsRefused(t *testing.T) {
-	t.Parallel()
-	if _, err := New(nil); err == nil {
-		t.Error("no error")
-	}
-}
 
 func TestPathsHaveComponents(t *testing.T) {
 	t.Parallel()
@@ -64,106 +58,110 @@ func TestPathsHaveComponents(t *testing.T) {
 	}
 }
 
-func TestContendersTellOfThemselves(t *testing.T) {
+func TestTryWhereNobodyIsSaysSo(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLabel("<the label>"))
-	l, err := p.Claim(lockPath(t), second.Options{MayLinger: 3 * time.Second})
-	if err != nil {
-		t.Fatal(err)
+	p := prepare(t, []string{"127.0.0.1:1"}, "")
+	defer p.end()
+	p.open(t)
+	if _, err := p.mutex(t).TryAcquire(soon(t)); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
+		t.Errorf("a try: %v", err)
 	}
-	if queue, err := l.Contenders(soon(t)); err != nil || len(queue) != 0 {
-		t.Errorf("%v, %v", queue, err)
-	}
-	c := mustAcquire(t, lock{l, lockPath(t)})
-	w := queueAt(t, start(t).at(t, lockPath(t)))
-	queue, err := l.Contenders(soon(t))
-	if err != nil || len(queue) != 2 {
-		t.Fatalf("%v, %v", queue, err)
-	}
-	first := queue[0]
-	if first.Token != c.Token() || lockPath(t)+"/"+first.ID != keyOf(c.Ref()) || first.Label != "<the label>" || first.Linger != 3*time.Second ||
-		first.PID == 0 || time.Since(first.Since) > time.Minute {
-		t.Errorf("%+v", first)
-	}
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = l.Contenders(over)
-	wantErr(t, err, context.Canceled)
-	mustRelease(t, c)
-	mustRelease(t, w.must(t))
 }
 
-// A builder is a strings.Builder for several goroutines.
-type builder struct {
-	mu sync.Mutex
-	b  strings.Builder
+// told starts a process whose server says something else than it does, and returns what that has it log.
+func told(t *testing.T, method string, say func(reply any)) (*process, *logtest.Log) {
+	t.Helper()
+	p := prepare(t, []string{server(t).Addr()}, "")
+	t.Cleanup(p.end)
+	p.calls.on(method, func(one call) (bool, error) {
+		err := one.send(one)
+		say(one.reply)
+		return true, err
+	})
+	log, logger := logtest.New(slog.LevelWarn)
+	p.open(t, WithLeaseTTL(6*time.Second), WithLogger(logger))
+	return p, log
 }
 
-func (b *builder) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *builder) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-func TestRaisedTTLCounts(t *testing.T) {
+func TestTTLIsTheOneThatWasGranted(t *testing.T) {
 	t.Parallel()
-	var log builder
-	p := start(t, WithLeaseTTL(time.Second), logged(&log))
-	answer, err := p.client.TimeToLive(soon(t), p.lease())
-	if err != nil {
-		t.Fatal(err)
+	p, log := told(t, "LeaseGrant", func(reply any) { reply.(*etcdserverpb.LeaseGrantResponse).TTL = 7 })
+	release(t, acquire(t, p.mutex(t)))
+	if p.Patience() != 7*time.Second/6 || len(log.Lines(slog.LevelWarn, "raised")) != 1 {
+		t.Errorf("requests of %v, which is not of a TTL of 7 s; log:\n%s", p.Patience(), log)
 	}
-	if answer.GrantedTTL == 1 {
-		t.Skip("the server grants a second")
-	}
-	if !strings.Contains(log.String(), "raised") {
-		t.Errorf("log: %q", log.String())
-	}
-	ttl := time.Duration(answer.GrantedTTL) * time.Second
-	if patience := p.Patience(); patience != max(ttl/6, 500*time.Millisecond) {
-		t.Errorf("requests of %v, which is not of a TTL of %v", patience, ttl)
-	}
-}
-
-func TestLeaseOfNoTimeIsRefused(t *testing.T) {
-	t.Parallel()
-	client := dial(t, clientv3.Config{Endpoints: []string{server(t).Addr()}, DialOptions: []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			err := invoke(ctx, method, req, reply, cc, opts...)
-			if granted, ok := reply.(*etcdserverpb.LeaseGrantResponse); ok {
-				granted.TTL = 0
-			}
-			return err
-		}),
-	}})
-	registry, err := New(client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer registry.Close()
-	if _, err := registry.Mutex(lockPath(t)).Acquire(soon(t)); err == nil || !strings.Contains(err.Error(), "a lease of 0s") {
-		t.Errorf("Acquire: %v", err)
+	p, _ = told(t, "LeaseGrant", func(reply any) { reply.(*etcdserverpb.LeaseGrantResponse).TTL = 0 })
+	if _, err := p.mutex(t).Acquire(soon(t)); err == nil || !strings.Contains(err.Error(), "a lease of 0s") {
+		t.Errorf("with no TTL: %v", err)
 	}
 }
 
 func TestOldServersAreWarnedAbout(t *testing.T) {
 	t.Parallel()
-	var log builder
-	p := start(t, logged(&log))
-	status, err := p.client.Status(soon(t), p.client.Endpoints()[0])
+	for number, old := range map[string]bool{"3.5.1": true, "3.6.5": false} {
+		asked := make(chan struct{})
+		p, log := told(t, "Status", func(reply any) {
+			reply.(*etcdserverpb.StatusResponse).Version = number
+			close(asked)
+		})
+		ended(t, "a look at the version", asked)
+		if p.Close(); (len(log.Lines(slog.LevelWarn, "version="+number)) == 1) != old {
+			t.Errorf("of %s, old %v:\n%s", number, old, log)
+		}
+	}
+}
+
+// secured starts a server that asks for a password, which is r.
+func secured(t *testing.T) (addrs []string) {
+	t.Helper()
+	srv := etcdservertest.Start(t, etcdserver.Config{NoSync: true})
+	p, ctx := prepare(t, []string{srv.Addr()}, ""), soon(t)
+	defer p.client.Close()
+	_, err := p.client.UserAdd(ctx, "root", "r")
+	if err == nil {
+		_, err = p.client.UserGrantRole(ctx, "root", "root")
+	}
+	if err == nil {
+		_, err = p.client.AuthEnable(ctx)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a look at the version", func() bool { return p.calls.count("Status") > 0 || strings.Contains(log.String(), "too old") })
-	if old := version.TooOld(status.Version); old {
-		eventually(t, "a warning", func() bool { return strings.Contains(log.String(), status.Version) })
-	} else if strings.Contains(log.String(), "too old") {
-		t.Errorf("about %s: %s", status.Version, log.String())
+	return []string{srv.Addr()}
+}
+
+func TestWhatIsNotPermittedFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	p := prepare(t, secured(t), "")
+	defer p.end()
+	p.open(t)
+	ctx := soon(t)
+	if _, err := p.mutex(t).Acquire(ctx); err == nil || ctx.Err() != nil {
+		t.Errorf("acquired without permission: %v", err)
 	}
+}
+
+// A stream of watches keeps the token that it began with. When that is not valid any more, the stream lives on, but takes no new watch.
+func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
+	t.Parallel()
+	addrs := secured(t)
+	p := prepare(t, addrs, "r")
+	defer p.end()
+	if status, err := p.client.Status(soon(t), addrs[0]); err != nil {
+		t.Fatal(err)
+	} else if version.TooOld(status.Version) {
+		t.Skip("3.4.23, which is too old for other reasons, hangs after the change of a password")
+	}
+	p.open(t) // with a TTL that gives the server time to look at passwords
+	acquire(t, p.mutex(t)).Contested().C()
+	eventually(t, "a watch", func() bool { return p.calls.count("Range") > 0 })
+	if _, err := p.client.UserChangePassword(soon(t), "root", "r"); err != nil { // which ends the tokens
+		t.Fatal(err)
+	}
+	acquire(t, p.at(t, lockPath(t)+"-2", second.Exclusive)).Contested().C()
+	eventually(t, "a queue that is watched, and not looked at all the time", func() bool {
+		before := p.calls.count("Range")
+		time.Sleep(2 * time.Second)
+		return p.calls.count("Range") == before
+	})
 }

@@ -2,22 +2,24 @@ package etcdlock
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"io"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // suite stops the shared server before goroutines are counted.
@@ -36,9 +38,6 @@ func (s suite) Run() int {
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
-
-// ttl is that of processes in tests.
-const ttl = 3 * time.Second
 
 var shared struct {
 	once   sync.Once
@@ -60,14 +59,174 @@ func server(t *testing.T) *etcdserver.Server {
 	return shared.server
 }
 
-// start returns another process at the shared server.
+// outside returns a client that looks from outside the library.
+func outside(t *testing.T) *clientv3.Client {
+	t.Helper()
+	server(t)
+	return shared.client
+}
+
+// lockPath is that of the test's own lock.
+func lockPath(t *testing.T) string { return "/locks/" + strings.ReplaceAll(t.Name(), "/", "-") }
+
+// left returns the keys below the path of the test's own lock, in order of their creation.
+func left(t *testing.T) (keys []string) {
+	t.Helper()
+	answer, err := outside(t).Get(soon(t), lockPath(t)+"/", clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range answer.Kvs {
+		keys = append(keys, string(kv.Key))
+	}
+	return keys
+}
+
+// stored returns what etcd has of a key, and what that says of its owner.
+func stored(t *testing.T, key string) (*mvccpb.KeyValue, owner) {
+	t.Helper()
+	answer, err := outside(t).Get(soon(t), key)
+	if err != nil || len(answer.Kvs) != 1 {
+		t.Fatalf("%s: %v, %v", key, answer, err)
+	}
+	var o owner
+	if err := json.Unmarshal(answer.Kvs[0].Value, &o); err != nil {
+		t.Fatal(err)
+	}
+	return answer.Kvs[0], o
+}
+
+// does is what others do to keys.
+func does(t *testing.T, op clientv3.Op) {
+	t.Helper()
+	if _, err := outside(t).Do(soon(t), op); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writes returns the revision of the shared server, which counts them.
+func writes(t *testing.T) int64 {
+	t.Helper()
+	answer, err := outside(t).Get(soon(t), "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Header.Revision
+}
+
+// A process is what one process has of the library: a tier, over a client of its own whose requests can be interfered with.
+type process struct {
+	*queue.Tier
+	store  *store
+	client *clientv3.Client
+	calls  *calls
+
+	mu      sync.Mutex // guards the field below
+	records []queue.Record
+}
+
+// brief is the TTL of a process whose lease, renewals, or looks the test waits for. Others have one that none of these comes up in,
+// and requests that are answered also by a machine that has something else to do.
+const brief = 3 * time.Second
+
+// start returns another process at the shared server, which ends with the test.
 func start(t *testing.T, opts ...Option) *process {
 	t.Helper()
 	return startAt(t, []string{server(t).Addr()}, opts...)
 }
 
-// lockPath is that of the test's own lock.
-func lockPath(t *testing.T) string { return "/locks/" + strings.ReplaceAll(t.Name(), "/", "-") }
+func startAt(t *testing.T, addrs []string, opts ...Option) *process {
+	t.Helper()
+	p := launch(t, addrs, opts...)
+	t.Cleanup(p.end)
+	return p
+}
+
+// launch starts a process and waits for its session.
+func launch(t testing.TB, addrs []string, opts ...Option) *process {
+	t.Helper()
+	p := prepare(t, addrs, "")
+	p.open(t, append([]Option{WithLeaseTTL(time.Minute)}, opts...)...)
+	eventually(t, "a session", func() bool { return p.count(queue.Open, queue.Done) == 1 })
+	return p
+}
+
+// prepare returns a process that has a client alone, with that password, if any.
+func prepare(t testing.TB, addrs []string, password string) *process {
+	t.Helper()
+	p := &process{calls: &calls{counts: make(map[string]int), rules: make(map[string][]rule)}}
+	config := clientv3.Config{Endpoints: addrs, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(p.calls.unary), grpc.WithChainStreamInterceptor(p.calls.stream),
+	}}
+	if password != "" {
+		config.Username, config.Password = "root", password
+	}
+	var err error
+	if p.client, err = clientv3.New(config); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *process) open(t testing.TB, opts ...Option) {
+	t.Helper()
+	o, _, err := newOptions(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.record = func(r queue.Record) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.records = append(p.records, r)
+	}
+	p.store = open(p.client, o)
+	p.Tier = p.store.tier
+}
+
+// count returns how many commands ended with an outcome; none are news.
+func (p *process) count(op queue.Op, outcome queue.Outcome) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.records {
+		if r.Command.Op == op && r.Answer.Outcome == outcome {
+			n++
+		}
+	}
+	return n
+}
+
+// lease is that of the present session.
+func (p *process) lease() clientv3.LeaseID {
+	p.store.names.mu.Lock()
+	defer p.store.names.mu.Unlock()
+	return leaseOf(p.store.names.session)
+}
+
+// end ends the process in good order.
+func (p *process) end() {
+	p.Close()
+	p.client.Close()
+}
+
+// registry is the process as a program has it.
+func (p *process) registry(t *testing.T, opts ...tier.Option) *tier.Registry {
+	t.Helper()
+	locks, err := tier.New(p.Tier, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return locks
+}
+
+func mustHold(t *testing.T, locks *tier.Registry) *tier.Hold {
+	t.Helper()
+	hold, err := locks.Mutex(lockPath(t)).Acquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hold
+}
 
 // A lock is a claim of which nobody asks where its contender stands.
 type lock struct {
@@ -81,46 +240,66 @@ func (l lock) Requeue(ctx context.Context, old second.Grant) (second.Grant, erro
 	return l.Claim.Requeue(ctx, old, nil)
 }
 
-func (p *process) at(t *testing.T, path string) lock {
+func (p *process) at(t *testing.T, path string, mode second.Mode) lock {
 	t.Helper()
-	c, err := p.Claim(path, second.Options{})
+	c, err := p.Claim(path, second.Options{Mode: mode})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return lock{c, path}
 }
 
-// soon bounds a test's wait.
-func soon(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	t.Cleanup(cancel)
-	return ctx
+// These queue at the path of the test's own lock.
+func (p *process) mutex(t *testing.T) lock  { return p.at(t, lockPath(t), second.Exclusive) }
+func (p *process) writer(t *testing.T) lock { return p.at(t, lockPath(t), second.Writing) }
+func (p *process) reader(t *testing.T) lock { return p.at(t, lockPath(t), second.Reading) }
+
+func acquire(t *testing.T, l lock) *queue.Contender { return must(t)(l.Acquire(soon(t))) }
+
+func requeue(t *testing.T, l lock, old second.Grant) *queue.Contender {
+	return must(t)(l.Requeue(soon(t), old))
 }
 
-func mustAcquire(t *testing.T, l lock) *queue.Contender {
-	t.Helper()
-	g, err := l.Acquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
+func try(t *testing.T, l lock) *queue.Contender { return must(t)(l.TryAcquire(soon(t))) }
+
+func must(t *testing.T) func(second.Grant, error) *queue.Contender {
+	return func(g second.Grant, err error) *queue.Contender {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.(*queue.Contender)
 	}
-	return g.(*queue.Contender)
+}
+
+// locked checks that a try finds somebody in the way.
+func locked(t *testing.T, l lock) {
+	t.Helper()
+	_, err := l.TryAcquire(soon(t))
+	wantErr(t, err, second.ErrLocked)
+}
+
+func release(t *testing.T, grants ...*queue.Contender) {
+	t.Helper()
+	for _, g := range grants {
+		if err := g.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // A wait is an acquisition under way.
 type wait struct {
 	granted chan *queue.Contender
 	err     error
-	cancel  context.CancelFunc
 }
 
-// queue begins an acquisition and returns when its key is in the queue.
-func queueAt(t *testing.T, l lock) *wait {
+// queues begins an acquisition and returns when its key is in the queue.
+func queues(t *testing.T, l lock) *wait {
 	t.Helper()
-	prefix := l.path + "/"
-	before := len(left(t, prefix))
+	before := len(left(t))
 	w := begin(t, l.Acquire)
-	eventually(t, "a key in the queue", func() bool { return len(left(t, prefix)) > before })
+	eventually(t, "a key in the queue", func() bool { return len(left(t)) > before })
 	return w
 }
 
@@ -128,7 +307,7 @@ func queueAt(t *testing.T, l lock) *wait {
 func begin(t *testing.T, acquire func(context.Context) (second.Grant, error)) *wait {
 	t.Helper()
 	ctx, cancel := context.WithCancel(soon(t))
-	w := &wait{granted: make(chan *queue.Contender, 1), cancel: cancel}
+	w := &wait{granted: make(chan *queue.Contender, 1)}
 	go func() {
 		defer close(w.granted)
 		g, err := acquire(ctx)
@@ -152,6 +331,13 @@ func (w *wait) must(t *testing.T) *queue.Contender {
 	return c
 }
 
+// after is what comes of the wait once others have released the lock.
+func (w *wait) after(t *testing.T, holders ...*queue.Contender) *queue.Contender {
+	t.Helper()
+	release(t, holders...)
+	return w.must(t)
+}
+
 func (w *wait) pending(t *testing.T) {
 	t.Helper()
 	select {
@@ -161,6 +347,14 @@ func (w *wait) pending(t *testing.T) {
 	}
 }
 
+// soon bounds a test's wait.
+func soon(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func wantErr(t *testing.T, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -168,56 +362,21 @@ func wantErr(t *testing.T, err, want error) {
 	}
 }
 
-func mustRelease(t *testing.T, g second.Grant) {
-	t.Helper()
-	if err := g.Release(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}
 	}
 }
 
-func ended(t *testing.T, what string, done <-chan struct{}, within time.Duration) {
+// ended waits for a channel that is to be closed.
+func ended(t *testing.T, what string, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
-		return
-	default:
-	}
-	select {
-	case <-done:
-	case <-time.After(within):
-		t.Fatalf("%s: not within %v", what, within)
+	case <-time.After(30 * time.Second):
+		t.Fatalf("never: %s", what)
 	}
 }
-
-// outside returns a client that looks from outside the library.
-func outside(t *testing.T) *clientv3.Client {
-	t.Helper()
-	server(t)
-	return shared.client
-}
-
-// left returns the keys below prefix at the shared server, in order.
-func left(t *testing.T, prefix string) []string {
-	t.Helper()
-	return keysBelow(t, outside(t), prefix)
-}
-
-func writes(t *testing.T) int64 {
-	t.Helper()
-	answer, err := outside(t).Get(soon(t), "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.Header.Revision
-}
-
-func logged(w io.Writer) Option { return WithLogger(slog.New(slog.NewTextHandler(w, nil))) }

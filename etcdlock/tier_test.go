@@ -41,7 +41,7 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 		defer operator.Close()
 		return operator.Do(ctx, op)
 	}
-	queue := func(ctx context.Context, prefix string) ([]*mvccpb.KeyValue, error) {
+	keysOf := func(ctx context.Context, prefix string) ([]*mvccpb.KeyValue, error) {
 		answer, err := do(ctx, clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
 			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)))
 		if err != nil {
@@ -52,16 +52,27 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 	left := func(prefix string) int {
 		ctx, cancel := context.WithTimeout(ctx, time.Second) // it looks again
 		defer cancel()
-		keys, err := queue(ctx, prefix)
+		keys, err := keysOf(ctx, prefix)
 		if err != nil {
 			return -1
 		}
 		return len(keys)
 	}
 	return tiertest.Harness{
-		Lease: ttl,
+		Lease: brief,
 		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
-			return launch(tb, e.Addrs(), WithLeaseTTL(lease)).forSuite()
+			p := launch(tb, e.Addrs(), WithLeaseTTL(lease))
+			return &tiertest.Process{
+				Tier: withClient{p},
+				Cut:  p.calls.sever,
+				Kill: func() {
+					p.calls.sever()
+					p.calls.on("LeaseRevoke", func(call) (bool, error) { return true, errDropped }) // no goodbye
+					p.end()
+				},
+				Messages: p.calls.messages,
+				Blind:    func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },
+			}
 		},
 		Left:        func(path string) int { return left(path + "/") },
 		LeftPermits: func(path string) int { return left(path + "//permits/") },
@@ -74,7 +85,7 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 			return answer.Get().Header.Revision
 		},
 		Remove: func(path string, i int) {
-			keys, err := queue(soon(t), path+"/")
+			keys, err := keysOf(soon(t), path+"/")
 			if err == nil && len(keys) <= i {
 				err = errors.New("nobody there")
 			}
@@ -92,21 +103,7 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 	}
 }
 
-// forSuite is the process as the suite takes it, which closes no clients.
-func (p *process) forSuite() *tiertest.Process {
-	return &tiertest.Process{
-		Tier: withClient{p},
-		Cut:  p.wire.sever,
-		Kill: func() {
-			p.kill()
-			p.end()
-		},
-		Messages: p.calls.messages,
-		Blind:    func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },
-	}
-}
-
-// withClient is a process whose client is its own.
+// withClient is a process whose client is its own, as the suite closes none.
 type withClient struct{ *process }
 
 func (p withClient) Close() error {

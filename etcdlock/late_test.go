@@ -1,0 +1,144 @@
+package etcdlock
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// Nobody waits for the end of the lease under which the late key is.
+func TestRequestThatIsExecutedLateLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for name, take := range map[string]func(t *testing.T, p *process, until context.Context){
+		"of one who has left":              func(t *testing.T, p *process, until context.Context) { p.mutex(t).Acquire(until) },
+		"for permits, of one who has left": func(t *testing.T, p *process, until context.Context) { p.of(t, 3).acquire(until, 3) },
+		"of one who has tried again":       func(t *testing.T, p *process, _ context.Context) { release(t, acquire(t, p.mutex(t))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, WithLeaseTTL(brief))
+			late, deliver := p.calls.delay(t, "Txn")
+			until, cancel := context.WithCancel(t.Context())
+			go func() {
+				<-late
+				cancel()
+			}()
+			take(t, p, until)
+			eventually(t, "an idle reaper", func() bool { return p.count(queue.Leave, queue.Done) > 0 })
+			deletes := p.calls.count("DeleteRange")
+			deliver()
+			eventually(t, "the end of the late key", func() bool { return p.calls.count("DeleteRange") > deletes && len(left(t)) == 0 })
+			if p.count(queue.Open, queue.Done) > 1 {
+				t.Error("the session ended")
+			}
+		})
+	}
+}
+
+func TestAuditSparesWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	p := start(t, WithLeaseTTL(brief))
+	p.calls.drop("Txn")
+	c, w := acquire(t, p.mutex(t)), queues(t, p.mutex(t))
+	audits := p.count(queue.Audit, queue.Done)
+	eventually(t, "two audits", func() bool { return p.count(queue.Audit, queue.Done) > audits+1 })
+	if n := p.calls.count("DeleteRange"); n > 0 {
+		t.Errorf("%d deletes", n)
+	}
+	release(t, w.after(t, c))
+}
+
+// etcd goes through the names of deleted keys until it compacts its history.
+func TestTurnsUseFewNames(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	other := p.at(t, lockPath(t)+"-other", second.Exclusive)
+	used := map[string]bool{}
+	c := acquire(t, p.mutex(t))
+	for range 10 {
+		release(t, c)
+		between := acquire(t, other) // names go from lock to lock
+		used[c.Ref().ID], used[between.Ref().ID] = true, true
+		release(t, between)
+		c = acquire(t, p.mutex(t))
+		for range 3 {
+			used[c.Ref().ID] = true
+			c = requeue(t, p.mutex(t), c)
+		}
+		locked(t, p.mutex(t))
+	}
+	release(t, c)
+	if len(used) > 2 {
+		t.Errorf("%d names, want one for the holder and one for a requeue", len(used))
+	}
+}
+
+func TestNameIsNotUsedAgainWhileARequestMayStillBeApplied(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"Txn", "DeleteRange"} {
+		p := start(t)
+		p.calls.drop(method)
+		c := acquire(t, p.mutex(t))
+		_ = c.Release()
+		eventually(t, "no key", func() bool { return len(left(t)) == 0 })
+		next := acquire(t, p.mutex(t))
+		if next.Ref().ID == c.Ref().ID {
+			t.Errorf("%s: the name of a key whose request was not answered is used again", method)
+		}
+		release(t, next)
+	}
+}
+
+// The client repeats some requests by itself.
+func TestRequestThatIsAppliedAgainDoesNotHitTheNextKeyOfThatName(t *testing.T) {
+	t.Parallel()
+	for what, method := range map[string]string{"release": "DeleteRange", "requeue": "Txn"} {
+		t.Run(what, func(t *testing.T) {
+			p := start(t)
+			first := acquire(t, p.mutex(t))
+			again := p.calls.replay(t, method)
+			if what == "requeue" {
+				release(t, requeue(t, p.mutex(t), first))
+				acquire(t, p.at(t, lockPath(t)+"-other", second.Exclusive)) // takes the new name
+			} else {
+				release(t, first)
+			}
+			c := acquire(t, p.mutex(t))
+			if keyOf(c.Ref()) != keyOf(first.Ref()) {
+				t.Fatal("the name is not used again")
+			}
+			again()
+			if keys := left(t); len(keys) != 1 || keys[0] != keyOf(c.Ref()) {
+				t.Errorf("got %q, want %s", keys, keyOf(c.Ref()))
+			}
+			release(t, c)
+		})
+	}
+}
+
+func TestKeyThatAnOldRequestCreatesIsTakenOver(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	again := p.calls.replay(t, "Txn")
+	first := acquire(t, p.mutex(t))
+	other := acquire(t, p.at(t, lockPath(t)+"-other", second.Exclusive))
+	release(t, first)
+	again()
+	c := acquire(t, p.mutex(t))
+	if keyOf(c.Ref()) != keyOf(first.Ref()) || c.Token() == first.Token() {
+		t.Errorf("got key %s with token %d, want %s with another token than %d", keyOf(c.Ref()), c.Token(), keyOf(first.Ref()), first.Token())
+	}
+	release(t, c, other)
+	if c = acquire(t, p.mutex(t)); keyOf(c.Ref()) == keyOf(first.Ref()) {
+		t.Fatal("no name is left for the requeue")
+	}
+	again()
+	c = requeue(t, p.mutex(t), c)
+	if keyOf(c.Ref()) != keyOf(first.Ref()) {
+		t.Errorf("got key %s, want %s", keyOf(c.Ref()), keyOf(first.Ref()))
+	}
+	release(t, c)
+	eventually(t, "nothing is left", func() bool { return len(left(t)) == 0 })
+}

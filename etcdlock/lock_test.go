@@ -1,0 +1,281 @@
+package etcdlock
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/tierlock/tierlock/internal/etcdserver"
+	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// costs checks how many requests and writes f takes. No other test may write meanwhile.
+func (p *process) costs(t *testing.T, what string, requests int, wrote int64, f func()) {
+	t.Helper()
+	before, revision := p.calls.count(""), writes(t)
+	f()
+	if n, w := p.calls.count("")-before, writes(t)-revision; n != requests || w != wrote {
+		t.Errorf("%s: %d requests and %d writes, want %d and %d", what, n, w, requests, wrote)
+	}
+}
+
+func TestWhatALockCosts(t *testing.T) {
+	p, q := start(t), start(t)
+	var c, d *queue.Contender
+	p.costs(t, "to acquire", 1, 1, func() { c = acquire(t, p.mutex(t)) })
+	q.costs(t, "a try in vain", 1, 0, func() { locked(t, q.mutex(t)) })
+	p.costs(t, "a requeue", 1, 1, func() { c = requeue(t, p.mutex(t), c) })
+	p.costs(t, "a release", 1, 1, func() { release(t, c) })
+	p.costs(t, "a try", 1, 1, func() { c = try(t, p.mutex(t)) })
+	w := queues(t, q.mutex(t))
+	eventually(t, "a look", func() bool { return q.calls.count("Range") > 0 })
+	q.costs(t, "to be given the lock", 0, 1, func() { d = w.after(t, c) })
+	release(t, d)
+
+	c = acquire(t, p.reader(t))
+	q.costs(t, "to read beside a reader", 1, 1, func() { d = acquire(t, q.reader(t)) })
+	q.costs(t, "a release by a reader", 1, 1, func() { release(t, d) })
+	q.costs(t, "a try beside a reader", 1, 1, func() { d = try(t, q.reader(t)) })
+	release(t, c, d)
+
+	c = acquire(t, p.writer(t))
+	w = queues(t, q.reader(t))
+	ended(t, "contested", c.Contested().C())
+	p.costs(t, "to share", 1, 1, func() {
+		if err := c.Share(soon(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	r := start(t)
+	r.costs(t, "to read beside a writer that shares", 1, 1, func() { d = acquire(t, r.reader(t)) })
+	release(t, d)
+	r.costs(t, "a try beside a writer that shares", 2, 1, func() { d = try(t, r.reader(t)) })
+	locked(t, r.mutex(t))
+	locked(t, r.writer(t))
+	next := queues(t, r.writer(t))
+	locked(t, r.reader(t))
+	release(t, next.after(t, c, d, w.must(t)))
+	p.costs(t, "to ask where nobody is", 1, 0, func() { ask(t, p.mutex(t)) })
+	if keys := left(t); len(keys) > 0 {
+		t.Errorf("left: %v", keys)
+	}
+}
+
+// The keys of locks below have another slash in their names, and may lie before, among and behind those of the lock.
+func TestLocksBelowAreOtherLocks(t *testing.T) {
+	t.Parallel()
+	p, q := start(t), start(t)
+	for _, below := range []string{"/a", "/b", "/read-", "/z"} {
+		defer release(t, acquire(t, p.at(t, lockPath(t)+below, second.Writing)), acquire(t, p.at(t, lockPath(t)+below+"/c", second.Reading)))
+	}
+	for _, mode := range []second.Mode{second.Exclusive, second.Reading} {
+		l := q.at(t, lockPath(t), mode)
+		release(t, acquire(t, l))
+		tried := try(t, l)
+		w := queues(t, p.mutex(t))
+		w.pending(t)
+		locked(t, p.mutex(t))
+		if all, err := l.Contenders(soon(t)); err != nil || len(all) != 2 {
+			t.Errorf("contenders %v, %v", all, err)
+		}
+		release(t, w.after(t, tried))
+	}
+}
+
+func TestKeyTellsOfItsOwner(t *testing.T) {
+	t.Parallel()
+	p := start(t, WithLabel("<the label>"))
+	l, err := p.Claim(lockPath(t), second.Options{MayLinger: 3 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := acquire(t, lock{l, lockPath(t)})
+	if kv, _ := stored(t, keyOf(c.Ref())); kv.CreateRevision != c.Token() || kv.Lease != int64(p.lease()) {
+		t.Errorf("token %d, lease %d, key %v", c.Token(), p.lease(), kv)
+	}
+	all, err := l.Contenders(soon(t))
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	if o := all[0]; o.Token != c.Token() || lockPath(t)+"/"+o.ID != keyOf(c.Ref()) || o.Label != "<the label>" || o.Linger != 3*time.Second ||
+		o.PID == 0 || time.Since(o.Since) > time.Minute {
+		t.Errorf("%+v", o)
+	}
+}
+
+// The audit goes by what a lease has.
+func TestContenderIsKnownByItsKey(t *testing.T) {
+	for _, ref := range []queue.Ref{{Path: "/a/b", ID: "x-1"}, {Path: "a", ID: "x-1", Reads: true}, {Path: "/a", ID: "x-1", Permits: 12}} {
+		if got := refOf(keyOf(ref)); got != ref {
+			t.Errorf("%+v is taken for %+v", ref, got)
+		}
+	}
+}
+
+// In each queue, the last one is asked how it stands, or all are.
+func TestViews(t *testing.T) {
+	key := func(ref queue.Ref, value string) place {
+		return placeOf(&mvccpb.KeyValue{Key: []byte(keyOf(ref)), CreateRevision: ref.Token, Value: []byte(value)})
+	}
+	const shared = `{"v":1,"shared":true}`
+	for name, c := range map[string]struct {
+		readers string // r, w, or s for a writer that shares, each
+		want    queue.View
+	}{
+		"writer behind readers":              {"rrw", queue.View{Ahead: 2, Nearest: second.Contender{Token: 2}}},
+		"reader behind a writer":             {"rwrr", queue.View{Ahead: 1, Nearest: second.Contender{Token: 2}}},
+		"reader beside a writer that shares": {"srr", queue.View{Has: true}},
+		"writer behind one that shares":      {"sw", queue.View{Ahead: 1, Nearest: second.Contender{Token: 1}}},
+	} {
+		var places []place
+		var ref queue.Ref
+		for i, kind := range c.readers {
+			ref = queue.Ref{Path: "/x", ID: string(rune('a' + i)), Token: int64(i + 1), Reads: kind == 'r'}
+			places = append(places, key(ref, map[rune]string{'s': shared}[kind]))
+		}
+		c.want.ID, c.want.Known, c.want.Token, c.want.At, c.want.Reads = ref.ID, true, ref.Token, 7, ref.Reads
+		v := viewOf(ref, 7, places)
+		v.Nearest = second.Contender{Token: v.Nearest.Token}
+		if v != c.want {
+			t.Errorf("%s: %+v, want %+v", name, v, c.want)
+		}
+	}
+
+	var places []place
+	var refs []queue.Ref
+	for i, permits := range []string{"2", "2", "3", "1"} {
+		refs = append(refs, queue.Ref{Path: "/x", ID: string(rune('a' + i)), Token: int64(i + 1), Permits: 5})
+		places = append(places, key(refs[i], `{"v":1,"permits":`+permits+`}`))
+	}
+	nearest := places[2].Contender
+	nearest.Permits = 0
+	for i, want := range []queue.View{
+		{Has: true, Behind: true, Waiting: 2, Free: 5},
+		{Has: true, Behind: true, Waiting: 2, Free: 3},
+		{Behind: true, Waiting: 1, Free: 1},
+		{Ahead: 1, Nearest: nearest, Waiting: 1, Free: -2},
+	} {
+		want.ID, want.Known, want.Token, want.At = refs[i].ID, true, refs[i].Token, 7
+		if v := viewOf(refs[i], 7, places); v != want {
+			t.Errorf("permits, %d: %+v, want %+v", i, v, want)
+		}
+	}
+}
+
+// Whoever is behind the one that is read may not read.
+func TestReaderTrustsNoHeadsThatHideOthers(t *testing.T) {
+	ref := queue.Ref{Path: "/x", ID: "x", Reads: true, Token: 9}
+	shared := func(created int64) []*mvccpb.KeyValue {
+		return []*mvccpb.KeyValue{{Key: []byte("/x/w"), CreateRevision: created, Value: []byte(`{"v":1,"shared":true}`)}}
+	}
+	for what, r := range map[string]struct {
+		heads *etcdserverpb.RangeResponse
+		first bool
+	}{
+		"all known":    {&etcdserverpb.RangeResponse{Kvs: shared(1)}, true},
+		"more unknown": {&etcdserverpb.RangeResponse{Kvs: shared(1), More: true}, false},
+		"more behind":  {&etcdserverpb.RangeResponse{Kvs: shared(10), More: true}, true},
+	} {
+		head := &etcdserverpb.ResponseOp{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: r.heads}}
+		if first := firstBy([]*etcdserverpb.ResponseOp{head}, ref); first != r.first {
+			t.Errorf("%s: first %v", what, first)
+		}
+	}
+}
+
+func TestMarkKeepsWhatOthersSay(t *testing.T) {
+	label := strings.Repeat("<", 256)
+	value := marked(`{"v":1,"pid":7,"label":"`+label+`","later":{"a":[1]}}`, "revoke", "true")
+	var fields map[string]any
+	if err := json.Unmarshal([]byte(value), &fields); err != nil {
+		t.Fatal(err)
+	}
+	if fields["revoke"] != true || fields["pid"] != 7.0 || fields["later"] == nil || !strings.Contains(value, label) {
+		t.Errorf("marked: %s", value)
+	}
+}
+
+func TestRevokedLeaseIsFollowedByAnotherOneAtOnce(t *testing.T) {
+	t.Parallel()
+	revoke := func(p *process) {
+		if _, err := outside(t).Revoke(soon(t), p.lease()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := start(t, WithLeaseTTL(brief))
+	revoke(p)
+	eventually(t, "a renewal that finds it", func() bool { return p.count(queue.Open, queue.Done) == 2 })
+
+	p = start(t)
+	held := acquire(t, p.at(t, lockPath(t)+"-2", second.Exclusive))
+	revoke(p)
+	release(t, acquire(t, p.mutex(t))) // which finds it
+	if n := p.calls.count("Txn"); n > 3 {
+		t.Errorf("another lock took %d transactions, want two", n-1)
+	}
+	if err := held.Release(); second.CauseOf(err) != second.BySession {
+		t.Errorf("%v, want that the session is over", err)
+	}
+}
+
+func TestLossComesFirstWhateverBecomesOfTheLeader(t *testing.T) {
+	t.Parallel()
+	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
+	for name, fail := range map[string]func(leader *etcdserver.Server) (undo func()){
+		"killed":   func(l *etcdserver.Server) func() { l.Kill(); return func() { l.Restart(context.Background()) } },
+		"stopped":  func(l *etcdserver.Server) func() { l.Pause(); return func() { l.Resume() } },
+		"isolated": func(l *etcdserver.Server) func() { e.Isolate(l); return e.Heal },
+	} {
+		t.Run(name, func(t *testing.T) {
+			leader, err := e.Leader(soon(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			holder := startAt(t, []string{leader.Addr()}, WithLeaseTTL(brief))
+			waiter := startAt(t, e.Addrs(), WithLeaseTTL(brief))
+			c := acquire(t, holder.mutex(t))
+			lost := make(chan time.Time, 1)
+			defer context.AfterFunc(c.Context(), func() { lost <- time.Now() })()
+			w := begin(t, waiter.mutex(t).Acquire)
+			w.pending(t)
+			undo := fail(leader)
+			next := w.must(t)
+			granted := time.Now()
+			ended(t, "the hold", c.Context().Done())
+			if at := <-lost; at.After(granted) {
+				t.Errorf("lost %v after it was given away", at.Sub(granted))
+			}
+			release(t, next) // before a stopped leader resumes, which may revoke any lease: see the package's documentation
+			undo()
+		})
+	}
+}
+
+func TestCloseRevokesTheLeaseAndLeavesTheClientOpen(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	acquire(t, p.mutex(t))
+	lease := p.lease()
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := p.client.TimeToLive(soon(t), lease); err != nil || answer.TTL > 0 {
+		t.Errorf("%v, %v; want an open client, and no such lease", answer, err)
+	}
+}
+
+func TestProcessEndsWithItsClient(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	c := acquire(t, p.mutex(t))
+	p.client.Close()
+	ended(t, "the hold", c.Context().Done())
+	ended(t, "Done", p.Done())
+}

@@ -1,0 +1,151 @@
+package etcdlock
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unicode"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+func ask(t *testing.T, l lock) {
+	t.Helper()
+	if err := l.Revoke(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func share(t *testing.T, c *queue.Contender) {
+	t.Helper()
+	if err := c.Share(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sharing returns a writer with a reader right behind, which it knows of.
+func sharing(t *testing.T, p *process) (c *queue.Contender, reader *wait) {
+	t.Helper()
+	c = acquire(t, p.writer(t))
+	reader = queues(t, start(t).reader(t))
+	ended(t, "contested", c.Contested().C())
+	return c, reader
+}
+
+// What is asked thrice, or of which the answer is lost, is written once.
+func TestMarksKeepThePlaceAndTheLease(t *testing.T) {
+	p, q := start(t), start(t)
+	c, reader := sharing(t, p)
+	before, _ := stored(t, keyOf(c.Ref()))
+	revision := writes(t)
+	q.calls.drop("Txn")
+	for range 3 {
+		ask(t, q.mutex(t))
+	}
+	ended(t, "revoked", c.Revoked())
+	p.calls.drop("Txn")
+	share(t, c)
+	if n := writes(t) - revision; n != 2 {
+		t.Errorf("asked three times, and shared, with %d writes, want one each", n)
+	}
+	after, o := stored(t, keyOf(c.Ref()))
+	if after.CreateRevision != c.Token() || after.Lease != before.Lease || !o.Shared || !o.Revoke || o.Host == "" || o.PID == 0 {
+		t.Errorf("key %v of %+v, want the place, the lease and the description kept", after, o)
+	}
+	release(t, reader.must(t), c)
+}
+
+// Each keeps what the other has written.
+func TestShareAndRevocationAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	p, q := start(t), start(t)
+	for _, late := range []*process{p, q} {
+		c, reader := sharing(t, p)
+		share, revoke := func() { share(t, c) }, func() { ask(t, q.mutex(t)) }
+		first, last := revoke, share
+		if late == q {
+			first, last = share, revoke
+		}
+		late.calls.once("Txn", 1, func(one call) error {
+			first()
+			return one.send(one)
+		})
+		last()
+		if _, o := stored(t, keyOf(c.Ref())); !o.Shared || !o.Revoke {
+			t.Errorf("with that of p last (%t): %+v", late == p, o)
+		}
+		ended(t, "revoked", c.Revoked())
+		release(t, reader.must(t), c)
+	}
+}
+
+func TestNeitherTheNextOneIsAskedNorAKeyMadeWhenTheHolderHasGone(t *testing.T) {
+	t.Parallel()
+	p, q := start(t), start(t)
+	for _, again := range []bool{false, true} {
+		c := acquire(t, q.mutex(t))
+		p.calls.once("Txn", 1, func(one call) error {
+			release(t, c)
+			if again { // under the same name
+				c = acquire(t, q.mutex(t))
+			}
+			return one.send(one)
+		})
+		ask(t, p.mutex(t))
+		if again {
+			if _, o := stored(t, keyOf(c.Ref())); o.Revoke {
+				t.Error("the next one was asked")
+			}
+			release(t, c)
+		}
+		if keys := left(t); len(keys) != 0 {
+			t.Errorf("left: %v", keys)
+		}
+	}
+}
+
+func TestShareThatFindsNoKeyFindsTheLoss(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	c, reader := sharing(t, p)
+	p.calls.silence() // it hears of nothing
+	does(t, clientv3.OpDelete(keyOf(c.Ref())))
+	wantErr(t, c.Share(soon(t)), second.ErrLost)
+	wantErr(t, c.Release(), second.ErrLost)
+	release(t, reader.must(t))
+}
+
+func TestShareThatIsExecutedLateChangesNothingMore(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	c, reader := sharing(t, p)
+	again := p.calls.replay(t, "Txn")
+	share(t, c)
+	release(t, c, reader.must(t))
+	next := acquire(t, p.writer(t))
+	if keyOf(next.Ref()) != keyOf(c.Ref()) {
+		t.Fatal("the name is not used again")
+	}
+	again()
+	if _, o := stored(t, keyOf(next.Ref())); o.Shared {
+		t.Error("the next writer is shared by the request of the last one")
+	}
+	release(t, next)
+}
+
+func TestOthersCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	p, key := start(t), lockPath(t)+"/a\n\x1b[2Jb"
+	does(t, clientv3.OpPut(key, ""))
+	err := p.mutex(t).Revoke(soon(t))
+	wantErr(t, err, errors.ErrUnsupported)
+	if strings.ContainsFunc(err.Error(), unicode.IsControl) {
+		t.Errorf("a text of others as it came: %q", err)
+	}
+	if answer, err := outside(t).Get(soon(t), key); err != nil || answer.Kvs[0].Version != 1 {
+		t.Errorf("written to their key: %v, %v", answer, err)
+	}
+}

@@ -1,0 +1,148 @@
+package etcdlock
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A watch that begins in the past is served from a loop that comes round every 100 ms, if anything was written since. So it begins at the
+// present, and the look at the queue comes behind it.
+func TestHandOverWaitsForNoResync(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	held := acquire(t, start(t).mutex(t))
+	looked := p.calls.once("Range", 1, func(one call) error {
+		if p.calls.begun() == nil {
+			t.Error("the queue is looked at before it is watched")
+		}
+		return one.send(one)
+	})
+	w := queues(t, p.mutex(t))
+	ended(t, "a look", looked)
+	release(t, w.after(t, held))
+	if got := p.calls.begun(); !slices.Equal(got, []int64{0}) {
+		t.Errorf("watches begin at revisions %d, want one at the present one, 0", got)
+	}
+}
+
+func TestQueueIsWatchedFromTurnToTurnAndThenNoMore(t *testing.T) {
+	t.Parallel()
+	p, q := start(t), start(t)
+	held, other := acquire(t, p.mutex(t)), queues(t, q.mutex(t))
+	for range 5 {
+		again := begin(t, func(ctx context.Context) (second.Grant, error) { return p.mutex(t).Requeue(ctx, held) })
+		o := other.must(t)
+		other = begin(t, func(ctx context.Context) (second.Grant, error) { return q.mutex(t).Requeue(ctx, o) })
+		held = again.must(t)
+	}
+	if n := p.calls.count("Range"); n > 1 {
+		t.Errorf("%d looks in five turns, want one", n)
+	}
+	release(t, other.after(t, held))
+	eventually(t, "no mirror", func() bool { return p.store.mirror(lockPath(t)+"/") == nil })
+}
+
+func TestWaiterSurvivesACompaction(t *testing.T) {
+	p := start(t)
+	holder := acquire(t, start(t).mutex(t))
+	w := queues(t, p.mutex(t))
+	eventually(t, "a look", func() bool { return p.calls.count("Range") > 0 })
+	heal := p.calls.sever()
+	release(t, holder)
+	for range 3 {
+		does(t, clientv3.OpPut("/noise", ""))
+	}
+	if _, err := outside(t).Compact(soon(t), writes(t)); err != nil {
+		t.Fatal(err)
+	}
+	heal()
+	release(t, w.must(t))
+}
+
+// A look finds what no event has told, and the next watch is on another stream, though others keep the one that is silent.
+func TestWaiterNoticesAWatchThatIsSilent(t *testing.T) {
+	t.Parallel()
+	p, q := start(t, WithLeaseTTL(brief)), start(t)
+	elsewhere := acquire(t, q.at(t, lockPath(t)+"-2", second.Exclusive))
+	keeps := begin(t, p.at(t, lockPath(t)+"-2", second.Exclusive).Acquire)
+	eventually(t, "a look", func() bool { return p.calls.count("Range") > 0 })
+	p.calls.silence() // before another watch begins
+	holder := acquire(t, q.mutex(t))
+	w := queues(t, p.mutex(t))
+	release(t, w.after(t, holder))
+	if n := p.store.stream.Load(); n != 1 {
+		t.Errorf("%d other streams for watches, want one", n)
+	}
+	holder = acquire(t, q.writer(t))
+	reader, watches := queues(t, p.reader(t)), len(p.calls.begun())
+	eventually(t, "a watch", func() bool { return p.calls.count("Range") > 0 && len(p.calls.begun()) >= watches })
+	ended(t, "contested", holder.Contested().C())
+	p.calls.silence() // behind it
+	share(t, holder)
+	release(t, reader.must(t), holder, keeps.after(t, elsewhere))
+	if n := p.store.stream.Load(); n < 2 {
+		t.Errorf("%d other streams for watches, want a second one", n)
+	}
+}
+
+// Servers before 3.5 say of an expired token that the watch is not permitted.
+func TestRefusalOfAWatchIsNoneOfTheQueue(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	refused := make(chan struct{})
+	p.calls.created = func(r *etcdserverpb.WatchResponse) {
+		r.Canceled, r.CancelReason = true, "etcdserver: permission denied"
+		close(refused)
+	}
+	holder := acquire(t, start(t).mutex(t))
+	w := begin(t, p.mutex(t).Acquire)
+	ended(t, "a watch", refused)
+	w.pending(t)
+	release(t, w.after(t, holder))
+}
+
+func TestMirrorTellsNothingOfAPlaceThatIsYounger(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	ref := queue.Ref{Path: lockPath(t), ID: "x", Token: 10}
+	m := &mirror{store: p.store, prefix: prefixOf(ref), revision: 9}
+	m.tellLocked(ref, 0)
+	if n := p.count("", queue.Unknown); n != 0 {
+		t.Error("told that it is gone")
+	}
+	m.revision = 10
+	m.tellLocked(ref, 0)
+	if n := p.count("", queue.Unknown); n != 1 {
+		t.Errorf("told %d times", n)
+	}
+}
+
+// A look, or an event, may come behind the answer to a write that it does not know of.
+func TestMirrorKeepsWhatWasWrittenSince(t *testing.T) {
+	ref := queue.Ref{Path: "/x", ID: "a", Token: 1}
+	key := func(modified int64, value string) *mvccpb.KeyValue {
+		return &mvccpb.KeyValue{Key: []byte("/x/a"), Value: []byte(value), CreateRevision: 1, ModRevision: modified}
+	}
+	before, written := key(2, `{"v":1,"revoke":true}`), key(3, `{"v":1,"revoke":true,"shared":true}`)
+	for what, late := range map[string]func(*mirror){
+		"look":  func(m *mirror) { m.replace(2, []place{placeOf(before)}, 0) },
+		"event": func(m *mirror) { m.apply([]*clientv3.Event{{Kv: before}}) },
+	} {
+		m := &mirror{prefix: "/x/", revision: 1, places: []place{placeOf(key(1, `{"v":1}`))}}
+		if v := m.write(ref, placeOf(written)); !v.Reads {
+			t.Errorf("%s: %+v, want that it reads", what, v)
+		}
+		late(m)
+		if p := m.placeOf(ref); !p.Shared || m.revision != 2 {
+			t.Errorf("%s: %+v at %d, want what was written, at 2", what, p, m.revision)
+		}
+	}
+}
