@@ -103,6 +103,25 @@ func TestRequeueWhoseEnterIsLost(t *testing.T) {
 	}
 }
 
+// The old one may be gone because of that, which is no loss.
+func TestRequeueThatIsLeftBeforeItIsKnown(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		old := f.acquire(second.Exclusive)
+		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			usual()
+			return Answer{}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+		defer cancel()
+		if _, err := f.claim(second.Exclusive).Requeue(ctx, old, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want DeadlineExceeded", err)
+		}
+		if err := old.AwaitRelease(); err != nil || len(f.ops(Leave)) == 0 {
+			t.Errorf("the old one: %v after %d commands", err, len(f.ops(Leave)))
+		}
+	})
+}
+
 // Whoever comes next would queue behind it.
 func TestFailedRequeueReturnsWhenTheOldContenderIsGone(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
@@ -218,6 +237,41 @@ func TestTryThatIsLockedIsOneCommand(t *testing.T) {
 		}
 		f.none()
 	})
+}
+
+// A store that needs two looks for a try may queue before it knows.
+func TestTryThatHasEnteredBehindSomebodyIsUndone(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		f.then(Try, waits)
+		if _, err := f.claim(second.Exclusive).TryAcquire(t.Context()); !errors.Is(err, second.ErrLocked) {
+			t.Error(err)
+		}
+		f.none()
+	})
+}
+
+// Until then nobody knows whether the store can be reached.
+func TestTryWaitsForTheFirstAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		first  reply
+		within time.Duration
+		want   error
+	}{
+		"in time": {late(time.Second / 2), time.Second, nil}, "too late": {late(time.Second / 2), time.Second / 4, context.DeadlineExceeded},
+		"none": {never, time.Minute, errAway},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, Config{})
+			f.then(Open, c.first)
+			f.Start()
+			defer f.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), c.within)
+			defer cancel()
+			if _, err := f.claim(second.Exclusive).TryAcquire(ctx); !errors.Is(err, c.want) {
+				t.Errorf("%s: %v, want %v", name, err, c.want)
+			}
+		})
+	}
 }
 
 func TestGrantIsGivenUpOnce(t *testing.T) {

@@ -109,10 +109,14 @@ func TestNewsComesAtAnyTime(t *testing.T) {
 		f.then(Leave, func(_ context.Context, c Command, usual func() Answer) Answer {
 			a := usual()
 			f.Tell(View{ID: id, At: 1000}) // our own doing
+			f.Tell(View{ID: id, Err: errRefused})
+			if err := h.Missing(); !errors.Is(err, second.ErrReleased) { // says a guarded write
+				t.Errorf("behind the release: %v, want ErrReleased", err)
+			}
 			return a
 		})
-		if err := h.Release(); err != nil {
-			t.Error(err)
+		if err := h.Release(); err != nil || h.Context().Err() != nil {
+			t.Errorf("%v, %v; want no loss", err, context.Cause(h.Context()))
 		}
 		f.Tell(View{ID: id, Known: true, Token: h.Token(), At: 1001, Has: true})
 		f.none()
@@ -242,6 +246,7 @@ func TestTwoMeaningsOfTrouble(t *testing.T) {
 		h := f.acquire(second.Exclusive)
 		f.then(Beat, func(_ context.Context, c Command, usual func() Answer) Answer {
 			a := usual()
+			f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 1000, Has: true}) // since
 			a.Views = []View{{ID: h.id, Err: errRefused}}
 			return a
 		})
@@ -289,4 +294,89 @@ func TestQuarantine(t *testing.T) {
 		g.Release()
 		f.none()
 	})
+}
+
+// What is told of the one before, whose name it was, is nothing to the next.
+func TestNextContenderOfANameIsAnotherOne(t *testing.T) {
+	playFollowed(t, func(t *testing.T, f *fake) {
+		f.name = "n"
+		old := f.acquire(second.Exclusive)
+		next := make(chan second.Grant, 1)
+		entered := make(chan struct{})
+		var token int64
+		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			defer close(entered)
+			a := usual()
+			a.View.Has, a.View.Ahead, token = false, 1, a.View.Token
+			return a
+		})
+		f.then(Leave, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			a := usual() // the name is free from then on
+			go func() {
+				g, _ := f.claim(second.Exclusive).Acquire(t.Context(), nil)
+				next <- g
+			}()
+			<-entered
+			return a
+		})
+		if err := old.Release(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait() // until the old one has come to its end
+		f.Tell(View{ID: "n", Token: old.Token(), At: 100})
+		f.Tell(View{ID: "n", Known: true, Token: token, At: 100, Has: true})
+		synctest.Wait()
+		select {
+		case g := <-next:
+			if g.Token() != token || g.Err() != nil {
+				t.Errorf("token %d, %v; want %d, and no loss by what was told of the old one", g.Token(), g.Err(), token)
+			}
+			g.Release()
+		default:
+			t.Error("the next one is told nothing")
+		}
+	})
+}
+
+// A store may first tell that somebody is ahead, and then who.
+func TestWhoWaitsStandsBehindThoseOfWhomItIsTold(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			a := usual()
+			a.View.Has = false
+			return a
+		})
+		var w second.Wait
+		go f.claim(second.Exclusive).Acquire(t.Context(), &w)
+		synctest.Wait()
+		if w.Behind() {
+			t.Error("behind somebody before that is told")
+		}
+		c := f.ops(Enter)[0]
+		f.Tell(View{ID: c.ID, Known: true, Token: f.places[c.ID], At: 100, Ahead: 2})
+		synctest.Wait()
+		if !w.Behind() || w.Standing().Ahead != 2 {
+			t.Errorf("behind %v: %+v", w.Behind(), w.Standing())
+		}
+	})
+}
+
+// Whoever has been seen to wait before the grant has waited for this holder since then.
+func TestContestedIsCountedFromTheLookAndFromTheGrantAtMost(t *testing.T) {
+	for sent, want := range map[time.Duration]time.Duration{
+		time.Nanosecond:         2 * time.Second, // long before the grant
+		1500 * time.Millisecond: 1500 * time.Millisecond,
+		0:                       time.Second, // it was told unasked
+	} {
+		play(t, Config{}, func(t *testing.T, f *fake) {
+			time.Sleep(time.Second)
+			h := f.acquire(second.Exclusive)
+			time.Sleep(time.Second)
+			f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 100, Has: true, Behind: true, Sent: sent})
+			time.Sleep(time.Second)
+			if d := h.Contested().For(); d != want {
+				t.Errorf("sent at %v: contested for %v, want %v", sent, d, want)
+			}
+		})
+	}
 }

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,11 +148,15 @@ func TestShareEndsWithTheGrant(t *testing.T) {
 			}
 			return usual()
 		})
-		for range 2 {
-			if err := h.Share(t.Context()); err != nil {
-				t.Error(err)
-			}
+		var all sync.WaitGroup
+		for range 3 { // at the same time
+			all.Go(func() {
+				if err := h.Share(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
 		}
+		all.Wait()
 		if n := len(f.ops(Share)); n != 1 {
 			t.Errorf("%d commands", n)
 		}
@@ -161,6 +166,38 @@ func TestShareEndsWithTheGrant(t *testing.T) {
 		h.Release()
 		f.none()
 	})
+}
+
+// A release may overtake a share, and a loss end it, while that is under way: the caller hears of it at once.
+func TestShareThatIsUnderWayEndsWithTheGrant(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(f *fake, h *Contender)
+		want error
+	}{
+		"release": {func(_ *fake, h *Contender) { h.Release() }, second.ErrReleased},
+		"removal": {func(f *fake, h *Contender) { f.Tell(View{ID: h.id, At: 1000}) }, second.ErrLost},
+	} {
+		for _, answered := range []bool{false, true} {
+			play(t, Config{}, func(t *testing.T, f *fake) {
+				f.reader = true
+				h := f.acquire(second.Writing)
+				f.then(Share, func(ctx context.Context, cmd Command, usual func() Answer) Answer {
+					c.end(f, h)
+					if answered {
+						return usual()
+					}
+					return never(ctx, cmd, nil)
+				})
+				begun := time.Now()
+				if err := h.Share(t.Context()); !errors.Is(err, c.want) || time.Since(begun) != 0 {
+					t.Errorf("%s, answered %v: %v after %v, want %v", name, answered, err, time.Since(begun), c.want)
+				}
+				if lost := h.Context().Err() != nil; lost != (c.want == second.ErrLost) {
+					t.Errorf("%s, answered %v: lost %v", name, answered, lost)
+				}
+			})
+		}
+	}
 }
 
 // A permit that cannot be given back is told of.

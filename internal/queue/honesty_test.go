@@ -3,8 +3,11 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -81,17 +84,25 @@ func TestShareThatMayHaveBeenExecutedIsNotTakenBack(t *testing.T) {
 				if err := h.Share(t.Context()); (err == nil) != c.shared || h.Shared() != c.shared {
 					t.Errorf("%v; Shared is %v", err, h.Shared())
 				}
+				if told := len(f.log.Lines(slog.LevelWarn, "cannot let readers of other processes in")) == 1; told == c.shared {
+					t.Errorf("told: %v", told)
+				}
 				h.Release()
 			})
 		})
 	}
 }
 
+// Where each contender has a lease of its own, what no Beat names goes by itself.
 func TestOnlyWhatMayEnterLateIsAudited(t *testing.T) {
-	for op, want := range map[Op]bool{Enter: true, Look: false, Share: false} {
-		t.Run(string(op), func(t *testing.T) {
-			play(t, Config{}, func(t *testing.T, f *fake) {
-				f.then(op, never)
+	for _, c := range []struct {
+		op   Op
+		own  bool
+		want bool
+	}{{Enter, false, true}, {Enter, true, false}, {Look, false, false}, {Share, false, false}} {
+		t.Run(fmt.Sprintf("%s, leases of their own %v", c.op, c.own), func(t *testing.T) {
+			play(t, Config{OwnTTL: c.own}, func(t *testing.T, f *fake) {
+				f.then(c.op, never)
 				f.then(Enter, waits)
 				f.reader = true
 				h := f.acquire(second.Writing)
@@ -99,7 +110,7 @@ func TestOnlyWhatMayEnterLateIsAudited(t *testing.T) {
 					t.Error(err)
 				}
 				time.Sleep(ttl)
-				if got := len(f.ops(Audit)) > 0; got != want {
+				if got := len(f.ops(Audit)) > 0; got != c.want {
 					t.Errorf("audited: %v", got)
 				}
 				h.Release()
@@ -162,5 +173,30 @@ func TestReleaseOfTheDeafIsSentAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 		f.none()
+	})
+}
+
+// What no return value can carry is told once: of an outage, of the end of a session, and of the lock that was lost, not of the place.
+func TestLossAndOutageAreLoggedOnce(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		f.then(Enter, waits)
+		go f.claim(second.Exclusive).Acquire(t.Context(), nil)
+		synctest.Wait()
+		f.then(Look, never, never, never, never, never)
+		f.then(Beat, never, never, never, never, f.expired)
+		<-h.Context().Done()
+		h.Release()
+		time.Sleep(2 * ttl)
+		for text, with := range map[string]string{"lock lost": "path=/l", "connection to Fake is away": "since=", "session expired": ""} {
+			if lines := f.log.Lines(slog.LevelWarn, text); len(lines) != 1 || !strings.Contains(lines[0], with) {
+				t.Errorf("%q: %q, want one line, with %q", text, lines, with)
+			}
+		}
+		for _, text := range []string{"new session", "connected again"} {
+			if lines := f.log.Lines(slog.LevelInfo, text); len(lines) != 1 {
+				t.Errorf("%q: %q, want one line", text, lines)
+			}
+		}
 	})
 }

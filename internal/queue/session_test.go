@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -37,6 +38,24 @@ func TestSessionThatEnds(t *testing.T) {
 		}
 		g.Release()
 		f.none()
+	})
+}
+
+// The answer that tells of the end of a session is also the first after an outage.
+func TestEndOfASessionIsToldBeforeTheStoreIsBack(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		for range 1000 { // their losses take a while
+			f.acquire(second.Exclusive)
+		}
+		var told []second.ConnectionState
+		f.Notify(func(c second.Connection) { told = append(told, c.State) })
+		synctest.Wait()
+		f.then(Beat, says(Answer{Away: errAway}), f.expired)
+		time.Sleep(ttl)
+		synctest.Wait()
+		if want := []second.ConnectionState{second.Connected, second.Suspended, second.Expired, second.Connected}; !slices.Equal(told, want) {
+			t.Errorf("told %v, want %v", told, want)
+		}
 	})
 }
 
@@ -227,7 +246,7 @@ func TestRemovalAfterTheSession(t *testing.T) {
 		}
 		h.Release()
 		time.Sleep(ttl + 2*time.Second)
-		if n := f.left(); n != 0 {
+		if n := f.Left(); n != 0 {
 			t.Errorf("%d are left after a TTL", n)
 		}
 	})
@@ -406,7 +425,7 @@ func TestTurnsLeaveNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(i, err)
 			}
-			if n := f.left(); n > 20 {
+			if n := f.Left(); n > 20 {
 				t.Fatalf("%d are left after %d turns", n, i)
 			}
 		}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ type fake struct {
 	places map[string]int64 // tokens of those who queue, by ID
 	reader bool             // one queues right behind
 	told   []string         // of Follow and Unfollow
+	name   string           // of every contender; "": another one each time
 
 	meanwhile func() // during Name and Unfollow
 }
@@ -80,7 +82,7 @@ func newFake(t *testing.T, config Config) *fake {
 
 func (f *fake) Name(string) string {
 	f.meanwhile()
-	return fmt.Sprint("c", f.count())
+	return cmp.Or(f.name, fmt.Sprint("c", f.count()))
 }
 
 // Close may be the store's or, by a test, the tier's.
@@ -242,12 +244,6 @@ func (f *fake) acquire(mode second.Mode) *Contender {
 	return g.(*Contender)
 }
 
-// left is how many this process still keeps anything of.
-func (f *fake) left() (n int) {
-	f.contenders.Range(func(any, any) bool { n++; return true })
-	return n + len(f.status.Load().session.Contenders()) + f.reaper.Count()
-}
-
 // none checks that nothing is left, here and there.
 func (f *fake) none() {
 	f.Helper()
@@ -255,7 +251,7 @@ func (f *fake) none() {
 	f.mu.Lock()
 	there := len(f.places)
 	f.mu.Unlock()
-	if here := f.left(); here != 0 || there != 0 {
+	if here := f.Left(); here != 0 || there != 0 {
 		f.Errorf("%d are left here, %d there", here, there)
 	}
 }
