@@ -17,7 +17,8 @@ type Store interface {
 	// Do executes a command, in one round trip, and returns once it is answered, or at the end of ctx at the latest; a Beat
 	// that takes several may wait for each of them as long as that is worth. It does not repeat what may have been executed.
 	Do(ctx context.Context, c Command) Answer
-	// Name returns one for a contender that is yet to enter under a session. No other in the queue has it, nor one that may still enter.
+	// Name returns one for a contender that is yet to enter under a session. No other of the process has it, nor any in the queue, nor one
+	// that may still enter.
 	Name(session string) string
 	// Close follows the last command, and leaves no goroutine.
 	Close()
@@ -40,7 +41,8 @@ type Ref struct {
 	Token int64 // 0 as long as it is not known
 
 	// Permits is of how many it wants some, and 0 if it wants a lock, which is another queue. Those in a queue have the
-	// permits of which those ahead and they together want no more than there are.
+	// permits of which those ahead and they together want no more than there are. An Enter or a Try with another number than theirs
+	// is Denied with [second.ErrPermits], even if it would be Locked.
 	Permits int
 }
 
@@ -48,7 +50,7 @@ type Ref struct {
 type Command struct {
 	Op      Op
 	Session string
-	Ref                   // the contender; of List and Ask the path alone
+	Ref                   // the contender; of List and Ask the queue alone: Path and Permits
 	Weight  int           // how many permits it wants
 	Linger  time.Duration // what it says of itself
 	Old     Ref           // the contender that an Enter removes, none if it has no ID
@@ -90,18 +92,18 @@ const (
 // An Answer is what a store says to a command.
 type Answer struct {
 	Outcome Outcome
-	Err     error // why it is not Done
-	Away    error // why the store cannot be reached, or does not serve; nil if it does
+	Err     error // why it is not Done, without the package and the path, which are put before it
+	Away    error // why the store cannot be reached, or does not serve, also if it is ctx that has ended; nil if it does
 	Begun   bool  // what was Denied may have been executed in part
 
-	View        View    // of Enter, Try, Look and Share
-	Views       []View  // of Beat: what counts before the session does as renewed
+	View        View    // of Enter, Try, Look, Share and Weigh
+	Views       []View  // of Beat: those Among of whom no news would tell, and what counts before the session does as renewed
 	Removed     Removal // of Leave, and by Enter of Old
 	Quarantined bool    // of Try: Locked, as the store grants nothing
 
 	Name    string             // of the session, by Open
 	TTL     time.Duration      // by Open
-	Doubt   bool               // by Open and Beat: some may queue who are not known to
+	Doubt   bool               // by Open and Beat: some may queue who are not known to, although each command was answered
 	Present []Ref              // by Audit
 	Queue   []second.Contender // by List; of permits with Of, and with Permits those that have some
 }
@@ -120,9 +122,10 @@ type View struct {
 	ID    string
 	Known bool  // it queues
 	Token int64 // of its place; 0 where that has none before it has the lock
-	// The order of views, by the store: its clock, or a revision. Of those that were told unasked, Sent is 0, and else
-	// it is when the command was sent, by the clock of [Tier.Now].
-	At   int64
+	// The order of views, by the store, above 0: its clock, a revision, or when it was asked.
+	At int64
+	// Sent is when the store was asked, by the clock of [Tier.Now], and 0 of what was told unasked. The answer to a command gets it
+	// from the tier.
 	Sent time.Duration
 	Err  error // if known, why it cannot be told how it stands; if not, why it cannot stay, or has lost the lock
 
@@ -133,10 +136,10 @@ type View struct {
 	Reader  bool // the one right behind reads
 	Free    int  // permits that nobody ahead wants, if it does not have its own
 	Waiting int  // others who wait for permits
-	Ahead   int  // with whom it cannot share the lock
+	Ahead   int  // how many keep the lock from it; of permits, how many wait before it
 	Nearest second.Contender
 
-	Again       time.Duration // after which to look again, if it matters how it stands; 0 if it will be told
+	Again       time.Duration // after which to look again while it waits; 0 if it will be told. Of a holder a Beat tells
 	Yield       time.Duration // after which the lock is to be left for a moment to others who cannot be seen; 0 if there are none
 	Quarantined bool          // it does not have the lock as the store grants nothing
 }

@@ -69,7 +69,8 @@ type Claim interface {
 	// Requeue gives old, a grant of the same lock, up and queues again at the tail, in one
 	// write, and waits like Acquire. Old is given up in any case, also if ctx is done.
 	Requeue(ctx context.Context, old Grant, w *Wait) (Grant, error)
-	// Contenders returns the queue, the holder first.
+	// Contenders returns the queue, the holder first. It waits for a store that cannot be reached,
+	// as Revoke does.
 	Contenders(ctx context.Context) ([]Contender, error)
 	// Revoke asks those that have the lock to give it up, which their grants tell. Nobody is made
 	// to.
