@@ -189,6 +189,9 @@ func (c *Connection) tell() {
 	if is != second.Connected && c.warnings == 0 {
 		c.due = now.since.Add(c.patience())
 	}
+	if fresh && c.session == "" {
+		is = second.Suspended // nothing was held that could be lost
+	}
 	if fresh {
 		news = []second.Connection{{State: is, Err: c.config.Why()}}
 	}
