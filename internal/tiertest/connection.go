@@ -52,6 +52,7 @@ func (r *record) last() second.ConnectionState {
 func connectionIsTold(s *scene) {
 	p := s.victim()
 	s.needs(p.Cut != nil, "cut a process off")
+	s.used(p) // or it may be yet to connect
 	r := new(record)
 	p.Notify(r.note)
 	s.await("the state of the connection", s.news(), func() bool { return slices.Equal(r.take(), []second.ConnectionState{second.Connected}) })

@@ -36,8 +36,7 @@ type Harness struct {
 	// Unpromised are the promises that the tier does not make, by the names of their tests, and why. The suite shows that
 	// they are not kept.
 	Unpromised map[string]string
-	// Dial starts a process with that lease: a tier with a connection of its own, which is established. The suite closes
-	// it.
+	// Dial starts a process with that lease: a tier with a connection of its own. The suite closes it.
 	Dial func(testing.TB, time.Duration) *Process
 	// Left is how many contenders there are for the lock at path, seen from outside the library, by a read that sees all
 	// writes before it. It may be anything below zero while the store does not answer.
