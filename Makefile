@@ -1,4 +1,4 @@
-.PHONY: demo zookeeper chaos partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
+.PHONY: demo explore zookeeper chaos partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
 
 SHELL := bash
 
@@ -109,6 +109,10 @@ SEEDS ?= 500
 sim:
 	@set -o pipefail; go test -count=1 -timeout 5h -v ./internal/sim -run TestRandomSchedules -seeds $(SEEDS) | \
 		grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
+
+# Every order of messages and one fault at a small scope, in some four minutes.
+explore:
+	go test -count=1 -timeout 30m -v ./internal/explore -all
 
 # Takes out one guard at a time; the tests have to notice.
 N ?= 200

@@ -1,0 +1,281 @@
+// Package explore runs the real lock in every order of what can happen at a small scope: calls that begin, commands that are executed,
+// answers and news that are delivered, and faults. Each execution is one of a bubble of testing/synctest, from the beginning.
+package explore
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// A Step is one thing that can happen next.
+type Step struct {
+	// Name is the same in each execution that has taken the same steps before, whatever the order of those that are independent.
+	Name string
+	// Touches are the parts of the world that the step reads or changes. Two steps with none in common are independent: either order
+	// leads to the same, and neither makes the other possible or impossible.
+	Touches []string
+	Fault   bool // one of those that are counted
+	Take    func()
+}
+
+func (s Step) independent(of Step) bool {
+	if s.Fault && of.Fault || slices.Contains(s.Touches, Everything) || slices.Contains(of.Touches, Everything) {
+		return false // there are only so many faults
+	}
+	return !slices.ContainsFunc(s.Touches, func(part string) bool { return slices.Contains(of.Touches, part) })
+}
+
+// Everything is what a step touches that depends on all others.
+const Everything = "everything"
+
+// A World is a scope in one execution.
+type World interface {
+	// Steps are what can happen now, the most usual first. Nothing is in motion while it is called, and none at all is the end.
+	Steps() []Step
+	// End ends the world. It returns what came of it, and what was wrong.
+	End() (outcome string, wrong error)
+}
+
+// A Search says which orders are executed.
+type Search struct {
+	Begin  func(*testing.T) World
+	Faults int  // at most in one execution
+	Delays int  // how often another step than the first is taken, at most; negative: as often as there are others
+	Full   bool // also orders that differ by independent steps only; for tests of the reduction
+}
+
+// A Result is what a search found.
+type Result struct {
+	Executions int
+	Outcomes   map[string]bool
+	Pruned     int    // executions that were cut short, as all that could follow was executed elsewhere
+	Bounded    bool   // there were more orders than the delays allowed
+	Violation  string // the first, with its schedule; "" if there was none
+}
+
+// A node is a point in the tree of orders, on the path of the present execution, and the step that was taken there.
+type node struct {
+	steps  []Step
+	wanted []string // steps to take here, in any order
+	sleep  []Step   // of which every order was executed already
+	done   []Step   // were taken here before
+	chosen Step
+	delays int
+	birth  int    // the node at which the chosen step was possible first
+	before []bool // which earlier steps of the path the chosen one depends on, directly or not
+}
+
+// Run executes every order.
+func (s Search) Run(t *testing.T) (r Result) {
+	r.Outcomes = make(map[string]bool)
+	var path []*node
+	for {
+		err := s.execute(t, &path, &r)
+		r.Executions++
+		if err != nil {
+			r.Violation = fmt.Sprintf("%v\n%s", err, schedule(path))
+			return r
+		}
+		for len(path) > 0 && !s.next(path[len(path)-1], &r) {
+			path = path[:len(path)-1]
+		}
+		if len(path) == 0 {
+			return r
+		}
+	}
+}
+
+// execute repeats the choices of the path, and goes on with the first one possible to the end.
+func (s Search) execute(t *testing.T, path *[]*node, r *Result) (err error) {
+	synctest.Test(t, func(t *testing.T) {
+		w := s.Begin(t)
+		births := make(map[string]int)
+		pruned := false
+		for depth := 0; ; depth++ {
+			synctest.Wait()
+			steps := s.allowed(w.Steps(), (*path)[:depth])
+			maps.DeleteFunc(births, func(name string, _ int) bool { return !named(steps, name) })
+			for _, x := range steps {
+				if _, known := births[x.Name]; !known {
+					births[x.Name] = depth
+				}
+			}
+			if len(steps) == 0 {
+				break
+			}
+			if depth == len(*path) {
+				n := s.node(steps, *path)
+				if pruned = !s.choose(n, r); pruned {
+					r.Pruned++
+					break
+				}
+				*path = append(*path, n)
+			}
+			n := (*path)[depth]
+			i := slices.IndexFunc(steps, func(x Step) bool { return x.Name == n.chosen.Name })
+			if i < 0 {
+				err = fmt.Errorf("not repeatable: %q is not among %q", n.chosen.Name, names(steps))
+				break
+			}
+			if n.before == nil {
+				n.birth = births[n.chosen.Name]
+				s.relate(*path, depth)
+			}
+			steps[i].Take()
+		}
+		outcome, wrong := w.End()
+		if err == nil {
+			err = wrong
+		}
+		if !pruned {
+			r.Outcomes[outcome] = true
+		}
+	})
+	return err
+}
+
+// node is the point behind the path. Without a reason to do otherwise one step is taken there, and each fault: that another step
+// would have to come first shows later in the execution, but for one that makes the fault impossible.
+func (s Search) node(steps []Step, path []*node) *node {
+	n := &node{steps: steps}
+	if len(path) > 0 {
+		last := path[len(path)-1]
+		n.delays = last.delays
+		if last.chosen.Name != last.steps[0].Name {
+			n.delays++
+		}
+		if s.reduced() {
+			for _, x := range slices.Concat(last.sleep, last.done) {
+				if x.independent(last.chosen) {
+					n.sleep = append(n.sleep, x)
+				}
+			}
+		}
+	}
+	first := true
+	for _, x := range steps {
+		if !s.reduced() || x.Fault || first && !named(n.sleep, x.Name) {
+			n.wanted = append(n.wanted, x.Name)
+			first = first && x.Fault
+		}
+	}
+	return n
+}
+
+func (s Search) reduced() bool { return !s.Full && s.Delays < 0 }
+
+// choose takes the next of the steps that are wanted at a node, and reports whether there is one.
+func (s Search) choose(n *node, r *Result) bool {
+	for _, x := range n.steps {
+		if !slices.Contains(n.wanted, x.Name) || named(n.done, x.Name) || named(n.sleep, x.Name) {
+			continue
+		}
+		if s.Delays >= 0 && x.Name != n.steps[0].Name && n.delays+1 > s.Delays {
+			r.Bounded = true
+			return false
+		}
+		n.chosen, n.before = x, nil
+		return true
+	}
+	return false
+}
+
+// next turns a node to its next step, and reports whether there is one.
+func (s Search) next(n *node, r *Result) bool {
+	n.done = append(n.done, n.chosen)
+	return s.choose(n, r)
+}
+
+// relate finds what the last step of a path depends on. Where it could as well have come before an earlier one, and that would not
+// be the same, the order is wanted: one step with which it can begin, at the node of the earlier one. This is the reduction of
+// source sets: P. Abdulla, S. Aronis, B. Jonsson, K. Sagonas, Optimal dynamic partial order reduction, POPL 2014.
+func (s Search) relate(path []*node, last int) {
+	n := path[last]
+	n.before = make([]bool, last)
+	var direct []int
+	for i := last - 1; i >= 0; i-- {
+		if n.before[i] || i != n.birth-1 && path[i].chosen.independent(n.chosen) {
+			continue
+		}
+		if i != n.birth-1 {
+			direct = append(direct, i) // and nothing in between leads from one to the other
+		}
+		n.before[i] = true
+		for j, b := range path[i].before {
+			n.before[j] = n.before[j] || b
+		}
+	}
+	if !s.reduced() {
+		return
+	}
+	for _, i := range direct {
+		s.want(path, i, last)
+	}
+}
+
+// want has the last step, with what it needs, come before the i-th.
+func (s Search) want(path []*node, i, last int) {
+	var others []int // from the i-th on, those that do not depend on it, and the last one
+	for k := i + 1; k <= last; k++ {
+		if k == last || !path[k].before[i] {
+			others = append(others, k)
+		}
+	}
+	var first []string // with any of them that order can begin
+	for _, k := range others {
+		if !slices.ContainsFunc(others, func(j int) bool { return j < k && path[k].before[j] }) {
+			first = append(first, path[k].chosen.Name)
+		}
+	}
+	at := path[i]
+	for _, name := range first {
+		if slices.Contains(at.wanted, name) {
+			return
+		}
+	}
+	for _, name := range first {
+		if named(at.steps, name) {
+			at.wanted = append(at.wanted, name)
+			return
+		}
+	}
+	panic(fmt.Sprintf("none of %q is possible at step %d of\n%s", first, i+1, schedule(path)))
+}
+
+// allowed leaves out faults beyond their number.
+func (s Search) allowed(steps []Step, path []*node) []Step {
+	faults := 0
+	for _, n := range path {
+		if n.chosen.Fault {
+			faults++
+		}
+	}
+	if faults < s.Faults {
+		return steps
+	}
+	return slices.DeleteFunc(steps, func(x Step) bool { return x.Fault })
+}
+
+func named(steps []Step, name string) bool {
+	return slices.ContainsFunc(steps, func(x Step) bool { return x.Name == name })
+}
+
+func names(steps []Step) (list []string) {
+	for _, x := range steps {
+		list = append(list, x.Name)
+	}
+	return list
+}
+
+// schedule is what happened, in words.
+func schedule(path []*node) string {
+	var b strings.Builder
+	for i, n := range path {
+		fmt.Fprintf(&b, "%3d. %s\n", i+1, n.chosen.Name)
+	}
+	return b.String()
+}
