@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -200,5 +201,8 @@ func TestStandbyGrantsNothing(t *testing.T) {
 		defer cancel()
 		_, err := f.begin(t, pgserver.PlainURL(e.standby.Addr())).at(t, lockPath(t)).Acquire(ctx)
 		wantErr(t, err, context.DeadlineExceeded) // it waits for a primary
+		if !strings.Contains(err.Error(), "cannot be reached") {
+			t.Errorf("%v, want that it does not serve", err)
+		}
 	})
 }

@@ -3,11 +3,13 @@ package pglock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/pgserver"
@@ -178,6 +180,66 @@ func TestTryOfWhatIsTakenWritesNothing(t *testing.T) {
 	}
 	tx.Rollback(soon(t))
 	exec(t, pool, "SELECT tierlock.finish($1)", session)
+}
+
+// Else who has a lock, or waits, hears of it with the next renewal only.
+func TestWhoIsConcernedIsTold(t *testing.T) {
+	t.Parallel()
+	pool := poolAt(t, database(t))
+	exec(t, pool, Schema)
+	session, dying := opened(t, pool), opened(t, pool)
+	ear, err := pool.Acquire(soon(t))
+	if err == nil {
+		defer ear.Release()
+		_, err = ear.Exec(soon(t), fmt.Sprintf(`LISTEN "tierlock %s"; LISTEN "tierlock %s"; LISTEN heard`, session, dying), pgx.QueryExecModeSimpleProtocol)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A contender is a letter, which is the end of its id.
+	id := func(name string) string { return "00000000-0000-4000-8000-00000000000" + name }
+	enter := func(name, session, old string) string {
+		return fmt.Sprintf("SELECT tierlock.enter('/q', '%s', '%s', false, 0, %s, false)", id(name), session, old)
+	}
+	take := func(name string, n int) string {
+		return fmt.Sprintf("SELECT tierlock.enter('/p', '%s', '%s', false, 0, NULL, false, %d, 2)", id(name), session, n)
+	}
+	weigh := func(name string, n int) string {
+		return fmt.Sprintf("SELECT tierlock.weigh('/p', '%s', %d)", id(name), n)
+	}
+	leave := func(name string) string { return "SELECT tierlock.leave('/q', '" + id(name) + "')" }
+	for _, step := range []struct{ what, sql, told string }{
+		{"the first enters", enter("a", dying, "NULL"), ""},
+		{"one waits", enter("b", session, "NULL"), "look /q"},
+		{"another one waits", enter("c", session, "NULL"), ""},
+		{"the session of the first is over", "UPDATE tierlock.session SET expires = '-infinity' WHERE id = '" + dying + "'", ""},
+		{"one enters, which finds that", enter("d", session, "NULL"), "turn b true"},
+		{"the lock goes on", enter("e", session, "'"+id("b")+"'"), "turn c true"},
+		{"one does not wait any more", leave("d"), "look /q"},
+		{"a release", leave("c"), "turn e false"},
+		{"all permits are taken", take("1", 2), ""},
+		{"one waits for two", take("2", 2), ""},
+		{"another one waits", take("3", 1), "look /p"},
+		{"one is given back", weigh("1", 1), "look /p"},
+		{"one is enough", weigh("2", 1), "turn 2 true, look /p"},
+	} {
+		exec(t, pool, step.sql)
+		exec(t, pool, "NOTIFY heard")
+		var told []string
+		for {
+			n, err := ear.Conn().WaitForNotification(soon(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n.Channel == "heard" {
+				break
+			}
+			told = append(told, strings.Replace(n.Payload, id(""), "", 1))
+		}
+		if got := strings.Join(told, ", "); got != step.told {
+			t.Errorf("%s: told %q, want %q", step.what, got, step.told)
+		}
+	}
 }
 
 func TestWhatCountsIsDurableWhateverTheRoleHas(t *testing.T) {
