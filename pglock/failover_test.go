@@ -121,8 +121,6 @@ func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 			}
 			if mine, err := next.at(t, lockPath(t)).TryAcquire(soon(t)); err == nil {
 				granted(mine, "a try")
-			} else {
-				wantErr(t, err, second.ErrLocked)
 			}
 			granted(next.mustAcquire(t), "who waits")
 			mustRelease(t, next.mustAcquire(t)) // the quarantine is over

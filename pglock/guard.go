@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/pglock/internal/advisory"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -42,10 +41,13 @@ import (
 // is lost, whatever is under way; also when an answer is lost. The hold knows of it before.
 func Tx(ctx context.Context, hold *tier.Hold, f func(tx pgx.Tx) error) error {
 	err := errors.New("that lock is not on PostgreSQL")
-	if g, ok := guardOf(hold.Grant()); ok {
-		err = g.Tx(ctx, hold.Err, f)
-	} else if g, ok := advisory.GuardOf(hold.Grant()); ok {
-		err = g.Tx(ctx, hold.Err, f)
+	if c, ok := hold.Grant().(*queue.Contender); ok {
+		switch s := c.Store().(type) {
+		case *store:
+			err = guard{c, s}.Tx(ctx, hold.Err, f)
+		case *advisory.Store:
+			err = s.Tx(ctx, c, hold.Err, f)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("pglock: transaction under %s: %w", hold.Path(), err)
@@ -65,16 +67,6 @@ const checkDeferred = "set constraints all immediate"
 type guard struct {
 	*queue.Contender
 	store *store
-}
-
-// guardOf is that of a grant, if that is one of a lock in tables.
-func guardOf(g second.Grant) (guard, bool) {
-	c, ok := g.(*queue.Contender)
-	if !ok {
-		return guard{}, false
-	}
-	s, ok := c.Store().(*store)
-	return guard{c, s}, ok
 }
 
 // Tx is [Tx] for one that has just been asked.

@@ -53,9 +53,11 @@ func TestNewServerHasNoQuarantine(t *testing.T) {
 			wantErr(t, err, errUsed)
 		}
 		exec(t, outside, f.forget)
-		if _, err := f.start(t, url).at(t, lockPath(t)).TryAcquire(soon(t)); !errors.As(err, new(*tier.QuarantineError)) {
-			t.Errorf("after the next promotion: %v, want a quarantine", err)
-		}
+		next := f.start(t, url).at(t, lockPath(t))
+		eventually(t, "the quarantine of the next promotion", func() bool {
+			_, err := next.TryAcquire(soon(t))
+			return errors.As(err, new(*tier.QuarantineError))
+		})
 	})
 }
 

@@ -117,6 +117,31 @@ func TestLateRequestLeavesNothing(t *testing.T) {
 	}
 }
 
+// A request for permits that is late takes nothing back. The permits of a path have nothing to do with its lock.
+func TestLateRequestForPermitsTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	p := start(t, WithLeaseTTL(unhurried))
+	held, id := p.mustAcquire(t), newID()
+	do := func(op queue.Op, weight int) {
+		t.Helper()
+		c := queue.Command{Op: op, Session: p.session(t), Ref: queue.Ref{Path: lockPath(t), ID: id, Permits: 5}, Weight: weight}
+		if v := held.Store().Do(soon(t), c).View; !v.Has {
+			t.Errorf("%s %d: %+v", op, weight, v)
+		}
+	}
+	do(queue.Try, 4)
+	for _, weight := range []int{2, 3, 4} {
+		do(queue.Weigh, weight)
+		if n := ask[int](t, outside(t), "SELECT weight FROM tierlock.contender WHERE id = $1", id); n != 2 {
+			t.Errorf("%d permits, want 2", n)
+		}
+	}
+	if n := left(t, lockPath(t)); n != 1 {
+		t.Errorf("%d queue for the lock, want its holder", n)
+	}
+	mustRelease(t, held)
+}
+
 // The server is full, and only the connection that renews the session is left.
 func TestReleaseAtAFullServerMakesWay(t *testing.T) {
 	t.Parallel()

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,11 +58,11 @@ func KeyOf(path string) int64 {
 type Store struct {
 	config Config
 	tier   *queue.Tier
-	owner  owner // what is said of this process
+	host   string // for people to read
 
 	names   atomic.Int64 // of contenders, so far
 	views   atomic.Int64 // that were told, so far
-	entries entries
+	entries sync.Map     // by ID
 
 	mu      sync.Mutex // guards the fields below; never held across a request
 	closed  bool
@@ -75,7 +76,9 @@ type Store struct {
 
 // Open returns a tier on a store that begins to connect.
 func Open(c Config) *queue.Tier {
-	s := &Store{config: c, owner: newOwner(c.Label)}
+	host, _ := os.Hostname()
+	host, _, _ = strings.Cut(host, ".")
+	s := &Store{config: c, host: strings.ReplaceAll(host, " ", "_")}
 	s.tier = queue.New(queue.Config{
 		Package: "pglock", Store: "PostgreSQL", TTL: c.TTL, Margin: c.Margin, Logger: c.Logger, Apart: true, Paths: second.Components,
 		Elsewhere: "pglock.New, which keeps locks in tables,",
@@ -110,8 +113,11 @@ func (s *Store) execute(ctx context.Context, c queue.Command) queue.Answer {
 		return s.enter(ctx, c)
 	case queue.Leave:
 		return s.leave(ctx, c)
-	case queue.Look:
-		return s.tend(ctx, c, (*entry).lookSooner)
+	case queue.Look: // for somebody who wants to know now, and of those who come soon
+		return s.tend(ctx, c, func(e *entry) error {
+			e.stir()
+			return e.look()
+		})
 	case queue.Share:
 		return s.tend(ctx, c, (*entry).share)
 	case queue.List:
@@ -221,7 +227,7 @@ func (s *Store) told(n *pgconn.Notification) {
 	verb, rest, _ := strings.Cut(n.Payload, " ")
 	who, what, _ := strings.Cut(rest, " ")
 	number, err := strconv.ParseInt(who, 10, 64)
-	for e := range s.entries.all {
+	for e := range s.all {
 		switch {
 		case err != nil:
 		case verb == "waits" && e.key == number && e.session.pid != n.PID:
@@ -245,8 +251,8 @@ func (s *Store) hurry() {
 func (s *Store) lookAround(ctx context.Context, ear *line) error {
 	var waiting []*entry
 	var keys []int64
-	for e := range s.entries.all {
-		if e.token.Load() == 0 && e.queues.Load() {
+	for e := range s.all {
+		if e.token.Load() == 0 {
 			waiting, keys = append(waiting, e), append(keys, e.key)
 		}
 	}
@@ -383,7 +389,7 @@ func (s *Store) Close() {
 	for _, x := range lines {
 		all.Go(x.close)
 	}
-	for e := range s.entries.all {
+	for e := range s.all {
 		all.Go(e.close)
 	}
 	all.Wait()

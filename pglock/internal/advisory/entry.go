@@ -23,14 +23,12 @@ type entry struct {
 	id      string
 	key     int64
 	arg     string // the key
-	linger  time.Duration
-	queued  time.Time
+	about   string // what it says of itself
 
 	ended chan struct{} // closed when its wait is over; nil if it never waited
 	err   error         // how the wait has ended; valid when that is closed
 
 	token  atomic.Int64 // 0 as long as it waits
-	queues atomic.Bool  // it waits, or has waited, at the server
 	reads  atomic.Bool
 	over   atomic.Bool  // given up, or lost: nobody needs the session to be looked after
 	proven atomic.Int64 // on the tier's clock, when the newest was sent that the server has answered, as far as that is more than a wait
@@ -46,33 +44,42 @@ type entry struct {
 	pause    time.Duration // until the next look, which grows
 }
 
-// enter takes the lock if it is free and nobody waits. Otherwise it waits once it is asked how it stands: who has left by then leaves
-// nothing that begins to wait. In a requeue the session of the old entry unlocks, and queues again.
+// enter takes the lock if it is free and nobody waits. Otherwise it waits. In a requeue the session of the old entry unlocks, and
+// queues again.
 func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
 	key := KeyOf(c.Path)
-	e := &entry{store: s, id: c.ID, key: key, arg: strconv.FormatInt(key, 10), linger: c.Linger, queued: time.Now()}
+	e := &entry{store: s, id: c.ID, key: key, arg: strconv.FormatInt(key, 10), about: s.about(c.Linger)}
 	e.reads.Store(c.Reads)
-	old := s.entries.find(c.Old.ID)
+	old := s.find(c.Old.ID)
 	err := e.sit(ctx, old)
 	if err != nil {
 		return s.failed(err)
 	}
-	taken := false
+	taken, first := false, "announce"
 	if old == nil {
 		taken, err = e.try()
-		e.session.done()
 	} else {
-		err = e.wait(inMode("leave", old.reads.Load()))
+		first = inMode("leave", old.reads.Load())
+	}
+	waits := err == nil && !taken && c.Op != queue.Try
+	if waits {
+		err = e.wait(first)
+	}
+	if err != nil {
+		e.session.drop()
+	}
+	if !waits || err != nil { // else the wait has the turn
+		e.session.done()
 	}
 	switch {
 	case err != nil:
-		e.session.drop()
 		return s.failed(err)
-	case !taken && c.Op == queue.Try:
+	case taken:
+		s.entries.Store(e.id, e)
+	case !waits:
 		s.keep(e.session)
 		return queue.Answer{Outcome: queue.Locked, Quarantined: s.tier.Quarantine() != nil}
 	}
-	s.entries.add(e)
 	return queue.Answer{Outcome: queue.Done, View: e.view(0)}
 }
 
@@ -89,7 +96,7 @@ func (e *entry) sit(ctx context.Context, old *entry) (err error) {
 		old.end()
 	}
 	if err == nil || errors.Is(err, errDropped) {
-		e.store.entries.forget(old)
+		e.store.entries.Delete(old.id)
 	}
 	return err
 }
@@ -97,7 +104,7 @@ func (e *entry) sit(ctx context.Context, old *entry) (err error) {
 // try reports whether the lock is taken now.
 func (e *entry) try() (taken bool, err error) {
 	e.proven.Store(int64(e.store.tier.Now()))
-	rows, err := e.session.ask(e.session.bound, call{inMode("try", e.reads.Load()), []string{e.arg, e.name(false)}})
+	rows, err := e.session.ask(e.session.bound, call{inMode("try", e.reads.Load()), []string{e.arg, " 0 " + e.about}})
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
@@ -119,25 +126,23 @@ func (e *entry) granted(rows [][][]byte) error {
 	return err
 }
 
-// wait sends a statement that says so, and with it the one that waits for the lock, and returns once the first is answered. It takes
-// the turn over.
+// wait sends a statement that says so, and with it the one that waits for the lock, and returns once the first is answered. From then
+// on it has the turn.
 func (e *entry) wait(statement string) error {
 	x := e.session
 	e.proven.Store(int64(e.store.tier.Now()))
 	x.wire.SetDeadline(time.Now().Add(x.bound))
-	says := call{statement, []string{e.arg, "tierlock 0" + e.name(false)}}
-	p, err := x.send(says, call{inMode("lock", e.reads.Load()), []string{e.arg, e.name(false)}})
+	says := call{statement, []string{e.arg, "tierlock 0 0 " + e.about}}
+	p, err := x.send(says, call{inMode("lock", e.reads.Load()), []string{e.arg, " 0 " + e.about}})
 	if err == nil {
 		_, err = answer(p)
 	}
 	if err != nil {
-		x.done()
 		return err
 	}
 	x.wire.SetDeadline(time.Time{})
 	e.ended = make(chan struct{})
-	e.queues.Store(true)
-	e.store.entries.add(e)
+	e.store.entries.Store(e.id, e)
 	e.store.hurry()
 	e.store.spawn(func() { e.await(p) })
 	return nil
@@ -182,8 +187,6 @@ func (e *entry) view(sent time.Duration) queue.View {
 	v := queue.View{ID: e.id, Known: true, Token: e.token.Load(), At: s.views.Add(1), Sent: sent,
 		Reads: reads, Asked: e.asked, Quarantined: q != nil}
 	switch {
-	case v.Token == 0 && !e.queues.Load():
-		v.Again = 1
 	case v.Token == 0:
 		v.Ahead, v.Nearest = e.ahead, e.nearest
 	case q != nil:
@@ -294,32 +297,14 @@ func (e *entry) ask(c call) (rows [][][]byte, err error) {
 
 // tend has an entry do something in its session.
 func (s *Store) tend(ctx context.Context, c queue.Command, do func(*entry) error) queue.Answer {
-	e := s.entries.find(c.ID)
+	e := s.find(c.ID)
 	if e == nil {
 		return s.failed(errDropped) // which was told
 	}
-	if e.token.Load() == 0 && !e.queues.Load() {
-		err := e.session.begin(ctx)
-		if err == nil {
-			err = e.wait("announce")
-		}
-		if err != nil {
-			e.lose(err)
-			return s.failed(err)
-		}
-	} else if err := e.session.talk(ctx, func() error { return do(e) }); err != nil {
+	if err := e.session.talk(ctx, func() error { return do(e) }); err != nil {
 		return s.failed(err)
 	}
 	return queue.Answer{Outcome: queue.Done, View: e.view(0)}
-}
-
-// lookSooner is for somebody who wants to know now, and of those who come soon.
-func (e *entry) lookSooner() error {
-	e.mu.Lock()
-	e.pause = nearest
-	e.mu.Unlock()
-	e.attendOnce()
-	return e.look()
 }
 
 // share takes a share of the lock, which the server grants at once to who has it alone, and gives the rest up: those right behind who
@@ -347,7 +332,7 @@ func (e *entry) revoke(token string) {
 	e.store.tier.Tell(e.view(0))
 	e.store.spawn(func() {
 		e.session.talk(context.Background(), func() error {
-			_, err := e.ask(call{"name", []string{"tierlock " + token + e.name(true)}})
+			_, err := e.ask(call{"name", []string{"tierlock " + token + " 1 " + e.about}})
 			return err
 		})
 	})
@@ -355,16 +340,11 @@ func (e *entry) revoke(token string) {
 
 // leave unlocks, or ends the wait. If the server has something to end after that, or its answer does not come, the session ends.
 func (s *Store) leave(ctx context.Context, c queue.Command) queue.Answer {
-	e := s.entries.find(c.ID)
+	e := s.find(c.ID)
 	if e == nil {
 		return queue.Answer{Outcome: queue.Done} // with its session
 	}
 	e.end()
-	if e.token.Load() == 0 && !e.queues.Load() {
-		s.entries.forget(e)
-		s.keep(e.session)
-		return queue.Answer{Outcome: queue.Done}
-	}
 	x, last := e.session, call{inMode("leave", e.reads.Load()), []string{e.arg, "tierlock"}}
 	if e.token.Load() == 0 {
 		if !e.cancel() {
@@ -389,7 +369,7 @@ func (s *Store) leave(ctx context.Context, c queue.Command) queue.Answer {
 	if err != nil && !errors.Is(err, errDropped) {
 		return s.failed(err) // a transaction is under way
 	}
-	s.entries.forget(e)
+	s.entries.Delete(e.id)
 	return a
 }
 
@@ -412,7 +392,7 @@ func (e *entry) cancel() bool {
 // close ends the session, and with it the wait or the hold.
 func (e *entry) close() {
 	e.end()
-	if e.token.Load() == 0 && e.queues.Load() {
+	if e.token.Load() == 0 {
 		e.cancel()
 	}
 	e.session.close()
@@ -421,7 +401,7 @@ func (e *entry) close() {
 // lose ends an entry whose connection is of no use any more. The holder knows before that is closed.
 func (e *entry) lose(why error) {
 	e.lost(why)
-	e.store.entries.forget(e)
+	e.store.entries.CompareAndDelete(e.id, e)
 	e.session.drop()
 }
 
@@ -442,18 +422,12 @@ func (e *entry) end() {
 	}
 }
 
-// entries are those of a store, by ID.
-type entries struct{ byID sync.Map }
-
-func (l *entries) add(e *entry)    { l.byID.Store(e.id, e) }
-func (l *entries) forget(e *entry) { l.byID.CompareAndDelete(e.id, e) }
-
-func (l *entries) find(id string) *entry {
-	e, _ := l.byID.Load(id)
+func (s *Store) find(id string) *entry {
+	e, _ := s.entries.Load(id)
 	found, _ := e.(*entry)
 	return found
 }
 
-func (l *entries) all(yield func(*entry) bool) {
-	l.byID.Range(func(_, e any) bool { return yield(e.(*entry)) })
+func (s *Store) all(yield func(*entry) bool) {
+	s.entries.Range(func(_, e any) bool { return yield(e.(*entry)) })
 }

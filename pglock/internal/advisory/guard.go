@@ -13,35 +13,18 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Guard is a contender under which transactions are.
-type Guard struct {
-	*queue.Contender
-	store *Store
-}
-
-// GuardOf is that of a grant, if that is one of this package.
-func GuardOf(g second.Grant) (Guard, bool) {
-	c, ok := g.(*queue.Contender)
-	if !ok {
-		return Guard{}, false
-	}
-	s, ok := c.Store().(*Store)
-	return Guard{c, s}, ok
-}
-
 // Tx runs f in a transaction of the session in which a contender has the lock: what is committed there is committed while the lock is
 // ours. It sends nothing if check, which should include [queue.Contender.Err], returns an error. The contender is not idle from before
 // that is asked.
 //
 // While it lasts nothing else is sent in the session, so it has to end within the lease as it is renewed at its beginning. When that
 // is over, or ctx ends, the connection is closed, whatever is under way, and with it the lock is lost.
-func (g Guard) Tx(ctx context.Context, check func() error, f func(pgx.Tx) error) error {
-	c := g.Contender
+func (s *Store) Tx(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
 	if err := c.Begin(ctx, check); err != nil {
 		return err
 	}
 	defer c.Finish()
-	e := g.store.entries.find(c.Ref().ID)
+	e := s.find(c.Ref().ID)
 	if e == nil {
 		return cmp.Or(c.Err(), errDropped)
 	}
@@ -66,10 +49,9 @@ func (g Guard) Tx(ctx context.Context, check func() error, f func(pgx.Tx) error)
 	}
 }
 
-// transact commits unless check fails. Before that it has the session answer, and leaves nothing to be
-// checked in the commit, which no timeout of the server ends. A commit that is not answered may be done:
-// that alone does not say that the lock was lost before. The server itself ends what is stuck, should nobody
-// be there to do so once the lease is over.
+// transact commits unless check fails. Before that it has the session answer, and leaves nothing to be checked in the commit, which no
+// timeout of the server ends. A commit that is not answered may be done: that alone does not say that the lock was lost before. The
+// server itself ends what is stuck, should nobody be there to do so once the lease is over.
 func (e *entry) transact(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
 	x := e.session
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -95,7 +77,7 @@ func (e *entry) transact(ctx context.Context, c *queue.Contender, check func() e
 	if err := c.Err(); err != nil {
 		return err
 	}
-	defer time.AfterFunc(e.left(), func() { cancel(errTooLong) }).Stop()
+	defer time.AfterFunc(e.left(), func() { cancel(errors.New("the transaction has lasted for the whole lease")) }).Stop()
 	x.wire.SetDeadline(time.Time{})
 	timeout := "set local statement_timeout = " + milliseconds(e.store.config.TTL)
 	tx, err := x.conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: "begin isolation level read committed read write; " + timeout})
@@ -114,5 +96,3 @@ func (e *entry) transact(ctx context.Context, c *queue.Contender, check func() e
 	}
 	return fmt.Errorf("%w: %w", second.ErrUnknown, cmp.Or(context.Cause(ctx), err))
 }
-
-var errTooLong = errors.New("the transaction has lasted for the whole lease")

@@ -1,6 +1,7 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,24 +150,16 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 func answer(p *pgconn.Pipeline) (rows [][][]byte, failure error) {
 	for {
 		results, err := p.GetResults()
-		switch {
-		case refused(err):
-			failure = err
-			continue
-		case err != nil:
-			return nil, err
-		}
 		switch r := results.(type) {
 		case *pgconn.PipelineSync:
 			return rows, failure
 		case *pgconn.ResultReader:
 			result := r.Read()
-			if failure == nil {
-				failure = result.Err
+			rows, failure = result.Rows, cmp.Or(failure, result.Err)
+		default:
+			if failure = cmp.Or(err, errDropped); !refused(err) {
+				return nil, failure
 			}
-			rows = result.Rows
-		case nil:
-			return nil, errors.New("the pipeline is over")
 		}
 	}
 }

@@ -19,8 +19,8 @@ type place struct {
 	name           string // of its application
 }
 
-// places takes the rows of a look: for each key, those that have the lock in the order of their tokens,
-// then those that wait. A session may have the lock in both modes for a moment.
+// places takes the rows of a look: for each key, those that have the lock in the order of their tokens, then those that wait. A session
+// may have the lock in both modes for a moment.
 func places(rows [][][]byte) (all []place) {
 	for _, row := range rows {
 		key, _ := strconv.ParseInt(string(row[0]), 10, 64)
@@ -55,29 +55,12 @@ func array(keys ...int64) string {
 	return "{" + strings.Join(texts, ",") + "}"
 }
 
-// The name of a session's application says who it is: "tierlock", its token, 1 if it was asked for the
-// lock, pid, milliseconds of linger, milliseconds since 1970 at which it queued, host and label. The
-// server cuts it to 63 bytes, which leaves some 20 for the last two.
-type owner struct {
-	host, label string
-	pid         int
-}
-
-func newOwner(label string) owner {
-	host, _ := os.Hostname() // only for people to read
-	host, _, _ = strings.Cut(host, ".")
-	return owner{host: strings.ReplaceAll(host, " ", "_"), label: label, pid: os.Getpid()}
-}
-
-// name is that of a contender, behind its token.
-func (e *entry) name(asked bool) string {
-	o := e.store.owner
-	mark := "0"
-	if asked {
-		mark = "1"
-	}
-	return " " + mark + " " + strconv.FormatInt(int64(o.pid), 36) + " " + strconv.FormatInt(e.linger.Milliseconds(), 36) +
-		" " + strconv.FormatInt(e.queued.UnixMilli(), 36) + " " + o.host + " " + o.label
+// about is what a contender that queues now says of itself: pid, milliseconds of linger, milliseconds since 1970, host and label. The name
+// of its session's application is "tierlock", its token, 1 if it was asked for the lock, and that. The server cuts it to 63 bytes, which
+// leaves some 20 for the last two.
+func (s *Store) about(linger time.Duration) string {
+	number := func(n int64) string { return strconv.FormatInt(n, 36) }
+	return number(int64(os.Getpid())) + " " + number(linger.Milliseconds()) + " " + number(time.Now().UnixMilli()) + " " + s.host + " " + s.config.Label
 }
 
 func (p place) ours() bool { return strings.HasPrefix(p.name, "tierlock ") }

@@ -1,6 +1,7 @@
 package advisory
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -9,14 +10,11 @@ import (
 )
 
 func TestNameSaysWhoItIs(t *testing.T) {
-	c := &entry{
-		store:  &Store{owner: owner{host: "db-7", pid: 4711, label: "night run"}},
-		linger: 1500 * time.Millisecond,
-		queued: time.UnixMilli(1_700_000_000_123).UTC(),
-	}
-	want := second.Contender{ID: "31", Token: 99, Since: c.queued, Host: "db-7", PID: 4711, Label: "night run", Linger: c.linger, Asked: true}
-	p := place{pid: 31, granted: true, name: "tierlock 99" + c.name(true)}
-	if got := p.describe(); got != want {
+	s := &Store{host: "db-7", config: Config{Label: "night run"}}
+	p := place{pid: 31, granted: true, name: "tierlock 99 1 " + s.about(1500*time.Millisecond)}
+	want := second.Contender{ID: "31", Token: 99, Host: "db-7", PID: os.Getpid(), Label: "night run", Linger: 1500 * time.Millisecond, Asked: true}
+	want.Since = p.describe().Since
+	if got := p.describe(); got != want || time.Since(want.Since) > time.Minute {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	p.granted = false
@@ -25,7 +23,7 @@ func TestNameSaysWhoItIs(t *testing.T) {
 		t.Errorf("one that waits: got  %+v\nwant %+v", got, want)
 	}
 	p.name = p.name[:strings.Index(p.name, "night")+2] // as a server cuts it
-	if got := p.describe(); got.Label != "ni" || got.PID != 4711 {
+	if got := p.describe(); got.Label != "ni" || got.PID != os.Getpid() {
 		t.Errorf("cut: %+v", got)
 	}
 	for _, name := range []string{"", "psql", "tierlock", "tierlock ", "tierlock x y"} {
