@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -345,6 +346,24 @@ func TestListAndAskAreRepeated(t *testing.T) {
 		f.Close()
 		if _, err := l.Contenders(t.Context()); !errors.Is(err, second.ErrClosed) {
 			t.Errorf("Contenders: %v", err)
+		}
+	})
+}
+
+// Callers who come and go while nobody can be removed pile up no contenders.
+func TestNobodyEntersWhileTooManyCannotLeave(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		f.then(Leave, slices.Repeat([]reply{says(Answer{Outcome: Failed})}, 20_000)...)
+		for range 1024 {
+			f.acquire(second.Exclusive).Release()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := f.claim(second.Exclusive).Acquire(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Acquire: %v", err)
+		}
+		if n := len(f.ops(Enter)); n != 1024 {
+			t.Errorf("%d have entered", n)
 		}
 	})
 }

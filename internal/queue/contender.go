@@ -137,7 +137,7 @@ func (c *Contender) sendFor(ctx context.Context, cmd Command) Answer {
 		a.Err = errGone
 	case a.Outcome == Gone:
 		a.Err = errGone
-	case a.Outcome == Done && cmd.Op != Leave:
+	case a.Outcome == Done:
 		c.apply(a.View)
 	}
 	return a

@@ -3,10 +3,12 @@ package queue
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -379,4 +381,71 @@ func TestContestedIsCountedFromTheLookAndFromTheGrantAtMost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whoever wants to know who waits behind a holder looks once, where the store tells nobody.
+func TestWhoAsksWhetherTheLockIsWantedLooks(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			a := usual()
+			a.View.Again = time.Second
+			return a
+		})
+		h := f.acquire(second.Exclusive)
+		for range 2 {
+			h.Contested().C()
+			synctest.Wait()
+		}
+		if n := len(f.ops(Look)); n != 1 {
+			t.Errorf("%d looks", n)
+		}
+		h.Release()
+	})
+}
+
+func TestWhoHasLeftStandsNowhere(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			a := usual()
+			a.View.Has, a.View.Ahead = false, 1
+			return a
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		w := new(second.Wait)
+		time.AfterFunc(time.Second/2, func() {
+			if w.Standing().Ahead != 1 {
+				t.Error("who waits stands nowhere")
+			}
+		})
+		f.claim(second.Exclusive).Acquire(ctx, w)
+		synctest.Wait()
+		if s := w.Standing(); s.Ahead != 0 {
+			t.Errorf("%+v", s)
+		}
+		f.none()
+	})
+}
+
+// A hold that lasts follows later. Nobody is kept for that who was released.
+func TestReleasedContenderIsKeptByNoTimer(t *testing.T) {
+	playFollowed(t, func(t *testing.T, f *fake) {
+		var turns []weak.Pointer[Contender]
+		for range 10 {
+			h := f.acquire(second.Exclusive)
+			turns = append(turns, weak.Make(h))
+			h.Release()
+		}
+		synctest.Wait()
+		runtime.GC()
+		kept := 0
+		for _, h := range turns {
+			if h.Value() != nil {
+				kept++
+			}
+		}
+		if kept > 2 { // the last one may be known somewhere
+			t.Errorf("%d of 10 are kept", kept)
+		}
+	})
 }

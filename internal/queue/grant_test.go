@@ -221,3 +221,34 @@ func TestPermitsThatCannotBeGivenBack(t *testing.T) {
 		f.none()
 	})
 }
+
+// Who is not first takes no permits, also if some are free.
+func TestOnlyTheFirstBidsForPermits(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		s, err := f.Semaphore("/l", 3, second.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		view := func(v View) reply {
+			return func(_ context.Context, _ Command, usual func() Answer) Answer {
+				a := usual()
+				v.Known, v.Token, v.At, v.Again = true, a.View.Token, a.View.At, time.Second/5
+				a.View = v
+				return a
+			}
+		}
+		f.then(Enter, view(View{Ahead: 1, Free: 1, Waiting: 1}))
+		f.then(Look, view(View{Ahead: 1, Free: 1, Waiting: 1}), view(View{Free: 1}))
+		d := &second.Demand{Want: func() int { return 2 }, Take: func(free int) int { return min(free, 2) }}
+		begun := time.Now()
+		time.AfterFunc(time.Second/10, d.Changed.Set) // which is worth a look, and no more
+		permits, err := s.Acquire(t.Context(), d)
+		if err != nil || len(permits) != 1 || time.Since(begun) != time.Second/2 || len(f.ops(Weigh)) != 1 || d.Others() != 1 {
+			t.Errorf("%d permits after %v and %d bids, others %d: %v", len(permits), time.Since(begun), len(f.ops(Weigh)), d.Others(), err)
+		}
+		if err := s.Release(permits); err != nil {
+			t.Error(err)
+		}
+		f.none()
+	})
+}

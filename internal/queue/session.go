@@ -9,7 +9,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/lease"
 	"github.com/tierlock/tierlock/internal/retry"
-	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A session is the time for which the store knows this process, and its contenders with it.
@@ -59,9 +58,6 @@ func (t *Tier) open() *session {
 	x.doubtful.Store(a.Doubt)
 	t.notice.Begin(x.name) // before anybody acts on it
 	t.learn(func(s *status) { s.session, s.refused = x, nil })
-	if t.ctx.Err() != nil { // End may not have seen it
-		x.End(second.ErrClosed)
-	}
 	return x
 }
 

@@ -363,23 +363,6 @@ func TestEndThenClose(t *testing.T) {
 	})
 }
 
-// Close while a session is being opened: nobody can have it.
-func TestSessionOfAnEndedTierIsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, Config{})
-		f.then(Open, func(_ context.Context, _ Command, usual func() Answer) Answer {
-			f.End()
-			return usual()
-		})
-		f.Start()
-		synctest.Wait()
-		if x := f.status.Load().session; x == nil || !x.Over() {
-			t.Error("it can be used")
-		}
-		f.Tier.Close()
-	})
-}
-
 // The end may come at any line.
 func TestEndMeanwhile(t *testing.T) {
 	playFollowed(t, func(t *testing.T, f *fake) {
@@ -433,4 +416,91 @@ func TestTurnsLeaveNothing(t *testing.T) {
 		time.Sleep(ttl)
 		f.none()
 	})
+}
+
+// Without a session, what refuses it counts.
+func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, Config{})
+		defer f.Close()
+		refused := says(Answer{Outcome: Denied, Err: errRefused})
+		f.then(Open, refused, refused)
+		f.Deafen(errAway)
+		f.Start()
+		synctest.Wait()
+		if _, err := f.claim(second.Exclusive).Acquire(t.Context(), nil); !errors.Is(err, errRefused) {
+			t.Errorf("Acquire: %v, want why there is no session", err)
+		}
+		if n := strings.Count(f.log.String(), errRefused.Error()); n != 1 || strings.Contains(f.log.String(), errAway.Error()) {
+			t.Errorf("the refusal is logged %d times:\n%s", n, f.log)
+		}
+		time.Sleep(time.Second)
+		for range 2 {
+			f.Deafen(errAway)
+		}
+		if n := strings.Count(f.log.String(), errAway.Error()); n != 1 || !errors.Is(f.Err(), errAway) {
+			t.Errorf("that no news come is logged %d times; Err is %v", n, f.Err())
+		}
+		if f.Deafen(nil); f.Err() != nil {
+			t.Error(f.Err())
+		}
+		f.missed(errAway)
+		if err := f.explain(f.explain(context.Canceled)); strings.Count(err.Error(), errAway.Error()) != 1 {
+			t.Errorf("explained twice: %v", err)
+		}
+	})
+}
+
+// The store is closed when nobody is at it any more.
+func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		ended := false
+		f.then(Enter, func(ctx context.Context, c Command, _ func() Answer) Answer {
+			a := never(ctx, c, nil)
+			time.Sleep(time.Millisecond)
+			ended = true
+			return a
+		})
+		go f.claim(second.Exclusive).Acquire(t.Context(), nil)
+		synctest.Wait()
+		if f.Tier.Close(); !ended {
+			t.Error("closed before")
+		}
+	})
+}
+
+func TestSessionThatEndsBeforeAContenderIsEnrolledIsNotUsed(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		x := f.status.Load().session
+		f.meanwhile = func() {
+			f.meanwhile = func() {}
+			f.expire(x, errRefused)
+		}
+		h := f.acquire(second.Exclusive)
+		if h.session == x {
+			t.Error("it is")
+		}
+		h.Release()
+		f.none()
+	})
+}
+
+// A renewal that is refused, or fails, is worth another one soon: the lease is not to suffer from the first.
+func TestRenewalThatFailsIsRepeatedSoon(t *testing.T) {
+	for name, a := range map[string]Answer{"refused": {Outcome: Denied, Err: errRefused}, "failed": {Outcome: Failed}} {
+		t.Run(name, func(t *testing.T) {
+			play(t, Config{}, func(t *testing.T, f *fake) {
+				h := f.acquire(second.Exclusive)
+				f.then(Beat, slices.Repeat([]reply{says(a)}, 5)...)
+				time.Sleep(ttl)
+				if err := h.Err(); err != nil {
+					t.Errorf("after five that %s: %v", name, err)
+				}
+				if n := len(f.ops(Beat)); n < 8 || n > 12 {
+					t.Errorf("%d renewals", n)
+				}
+				h.Release()
+			})
+		})
+	}
 }

@@ -75,7 +75,6 @@ func New(config Config, store Store) *Tier {
 		Logger: config.Logger, Package: config.Package, Store: config.Store, Why: t.Err,
 		Patience: func() time.Duration { return t.ttl() / 3 },
 	})
-	t.notice.Reach(true)
 	return t
 }
 
@@ -203,9 +202,6 @@ func (t *Tier) End() {
 	t.closed = true
 	t.mu.Unlock()
 	t.cancel(second.ErrClosed)
-	if x := t.status.Load().session; x != nil {
-		x.End(second.ErrClosed)
-	}
 	t.contenders.Range(func(_, c any) bool {
 		c.(*Contender).session.End(second.ErrClosed)
 		return true
