@@ -16,7 +16,6 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
-	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -77,21 +76,6 @@ func TestPathsOfLocks(t *testing.T) {
 			of[queue] = path
 		}
 	}
-}
-
-func TestContendersTellOfThemselves(t *testing.T) {
-	t.Parallel()
-	l := start(t, WithLabel("<the label>")).with(t, lockPath(t), second.Options{MayLinger: 3 * time.Second})
-	c := mustAcquire(t, l)
-	queue, err := l.Contenders(soon(t))
-	if err != nil || len(queue) != 1 {
-		t.Fatalf("%v, %v", queue, err)
-	}
-	if q := queue[0]; q.Token != c.Token() || q.ID != c.Ref().ID || q.Label != "<the label>" || q.Linger != 3*time.Second ||
-		q.PID == 0 || q.Host == "" || time.Since(q.Since) > time.Hour {
-		t.Errorf("%+v", q)
-	}
-	mustRelease(t, c)
 }
 
 // A server is looked at when a session begins.

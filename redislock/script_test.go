@@ -120,7 +120,7 @@ func TestMessagesTellTheHolderAndTheNextOne(t *testing.T) {
 	next := queueAt(t, b.at(t, lockPath(t)))
 	ended(t, "the holder hears of it", c.Contested().C())
 	mustRelease(t, c)
-	mustRelease(t, next.must(t))
+	mustRelease(t, next())
 }
 
 // Messages come at most once. What is lost, heartbeats tell, and a connection that has died silently is replaced.
@@ -131,7 +131,7 @@ func TestLostMessageIsMadeUpForByAHeartbeat(t *testing.T) {
 	next := queueAt(t, b.at(t, lockPath(t)))
 	b.wire.deafen()
 	mustRelease(t, c)
-	mustRelease(t, next.must(t))
+	mustRelease(t, next())
 	eventually(t, "it listens again", b.wire.listens)
 }
 

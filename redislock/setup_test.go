@@ -209,40 +209,30 @@ func mustAcquire(t *testing.T, l lock) *queue.Contender {
 	return g.(*queue.Contender)
 }
 
-// A wait is an acquisition under way.
-type wait struct {
-	granted chan *queue.Contender
-	err     error
-}
-
 // queueAt begins an acquisition, which ends at the latest with the test, and returns when it is in the queue at the shared server.
-func queueAt(t *testing.T, l lock) *wait {
+func queueAt(t *testing.T, l lock) (granted func() *queue.Contender) {
 	t.Helper()
 	before := len(left(t, l.path))
 	ctx, cancel := context.WithCancel(soon(t))
-	w := &wait{granted: make(chan *queue.Contender, 1)}
+	var g second.Grant
+	var err error
+	done := make(chan struct{})
 	go func() {
-		defer close(w.granted)
-		g, err := l.Acquire(ctx)
-		if w.err = err; err == nil {
-			w.granted <- g.(*queue.Contender)
-		}
+		defer close(done)
+		g, err = l.Acquire(ctx)
 	}()
 	t.Cleanup(func() {
 		cancel()
-		<-w.granted
+		<-done
 	})
 	eventually(t, "a contender in the queue", func() bool { return len(left(t, l.path)) > before })
-	return w
-}
-
-func (w *wait) must(t *testing.T) *queue.Contender {
-	t.Helper()
-	c, ok := <-w.granted
-	if !ok {
-		t.Fatal(w.err)
+	return func() *queue.Contender {
+		t.Helper()
+		if <-done; err != nil {
+			t.Fatal(err)
+		}
+		return g.(*queue.Contender)
 	}
-	return c
 }
 
 func wantErr(t *testing.T, err, want error) {
