@@ -45,13 +45,7 @@ func boundedWhenFrozen(s *scene) {
 func (s *scene) bounded(p *proc, h *hold, r *request) {
 	for _, r := range []*request{r, p.begin(p.claim.Acquire), p.begin(p.claim.TryAcquire)} {
 		s.settled()
-		s.within(0, "a cancelled call", func() {
-			r.cancel()
-			r.end()
-		})
-		if r.err == nil {
-			s.Errorf("granted by a store that does not answer")
-		}
+		r.leaves()
 	}
 	s.within(p.lease/3, "Release", func() { h.Release() })
 }
@@ -176,28 +170,23 @@ func tryWhileOthersCome(s *scene) {
 }
 
 func tryWritesNothing(s *scene) {
-	s.needs(s.Writes != nil, "count writes")
 	a, b, c := s.process(), s.process(), s.process()
 	s.used(a)
 	h := a.acquire()
 	b.refused() // from now on it sees the holder, whatever server it asks
-	before := s.Writes()
-	for range 5 {
-		b.refused()
-	}
-	if n := s.Writes() - before; n != 0 {
-		s.Errorf("%d writes for 5 tries of a lock that is held", n)
-	}
+	s.costs("tries of a lock that is held", 0, 0, func() {
+		for range 5 {
+			b.refused()
+		}
+	})
 	r := c.queue()
 	a.refused()
-	before = s.Writes()
-	for range 5 {
-		b.refused()
-		a.refused()
-	}
-	if n := s.Writes() - before; n != 0 {
-		s.Errorf("%d writes for 10 tries of a lock that others wait for", n)
-	}
+	s.costs("tries of a lock that others wait for", 0, 0, func() {
+		for range 5 {
+			b.refused()
+			a.refused()
+		}
+	})
 	s.release(h)
 	s.release(r.granted())
 	s.release(b.takes())
@@ -209,21 +198,25 @@ var closePromises = []promise{
 	{name: "release-once", text: "A grant is given up once, and is gone when Release returns", test: givenUpOnce},
 }
 
-// closeEndsAll looks at goroutines again if some are left: they may be those of a harness that has just connected anew.
-func closeEndsAll(s *scene) {
+// leavesNoGoroutine plays a scene, and looks at goroutines again if some are left: they may be those of a harness that has just
+// connected anew.
+func (s *scene) leavesNoGoroutine(play func(a, b *proc)) {
 	var left error
 	for range 3 {
-		if left = s.leftByClose(); left == nil {
+		running := goleak.IgnoreCurrent()
+		inside := &scope{TB: s.witness.TB}
+		play(s.processIn(inside, s.lease()), s.processIn(inside, s.lease()))
+		inside.end()
+		if left = goleak.Find(running); left == nil { // tries for a while
 			return
 		}
 	}
 	s.Errorf("%v", left)
 }
 
-func (s *scene) leftByClose() error {
-	running := goleak.IgnoreCurrent()
-	inside := &scope{TB: s.witness.TB}
-	a, b := s.processIn(inside, s.lease()), s.processIn(inside, s.lease())
+func closeEndsAll(s *scene) { s.leavesNoGoroutine(s.closeEnds) }
+
+func (s *scene) closeEnds(a, b *proc) {
 	h := a.acquire()
 	waiting := a.queue()
 	h.leave()
@@ -258,8 +251,6 @@ func (s *scene) leftByClose() error {
 	})
 	s.release(b.acquire())
 	s.none()
-	inside.end()
-	return goleak.Find(running) // tries for a while
 }
 
 // closed checks that a call fails at once because the tier is closed.

@@ -92,7 +92,6 @@ func (w *workshop) crowd(engines []*engine, goroutines, turns int) {
 }
 
 func handOffIsFree(s *scene) {
-	s.needs(s.Writes != nil, "count writes")
 	e := s.engine(tier.WithHandOff(time.Hour))
 	w := &workshop{scene: s}
 	s.used(e.proc)
@@ -100,33 +99,27 @@ func handOffIsFree(s *scene) {
 	if err != nil {
 		s.Fatalf("Acquire: %v", err)
 	}
-	before := s.Writes()
-	time.AfterFunc(2*s.moment(), func() { held.Release() })
-	w.crowd([]*engine{e}, 20, 10)
-	s.none()
-	if n, turns := s.Writes()-before, w.turns.Load(); n > turns/10 { // on a busy machine, some find nobody who waits
-		s.Errorf("%d writes for %d turns in one process", n, turns)
-	}
+	s.costs("200 turns in one process", 0, 200/10, func() { // on a busy machine, some find nobody who waits
+		time.AfterFunc(2*s.moment(), func() { held.Release() })
+		w.crowd([]*engine{e}, 20, 10)
+		s.none()
+	})
 }
 
 func strictTurnIsOneWrite(s *scene) {
-	s.needs(s.Writes != nil, "count writes")
 	w := &workshop{scene: s}
 	var engines []*engine
 	for range 4 {
 		engines = append(engines, s.engine(tier.WithHandOff(0)))
 	}
 	s.used(engines[0].proc)
-	before := s.Writes()
-	w.crowd(engines, 5, 10)
-	s.none()
-	if n, turns := s.Writes()-before, w.turns.Load(); float64(n) > 1.1*float64(turns) {
-		s.Errorf("%d writes for %d turns in strict order, want 1.1 each at most", n, turns)
-	}
+	s.costs("200 turns in strict order", 0, 200*11/10, func() {
+		w.crowd(engines, 5, 10)
+		s.none()
+	})
 }
 
 func lingering(s *scene) {
-	s.needs(s.Writes != nil, "count writes")
 	e, other := s.engine(tier.WithLinger(time.Hour)), s.engine()
 	w := &workshop{scene: s}
 	turn := func(e *engine) {
@@ -137,13 +130,11 @@ func lingering(s *scene) {
 		}
 	}
 	turn(e)
-	before := s.Writes()
-	for range 10 {
-		turn(e)
-	}
-	if n := s.Writes() - before; n != 0 {
-		s.Errorf("%d writes for 10 turns of a lock that lingers", n)
-	}
+	s.costs("10 turns of a lock that lingers", 0, 0, func() {
+		for range 10 {
+			turn(e)
+		}
+	})
 	if n := s.present(); n != 1 {
 		s.Errorf("%d contenders of a lock that lingers", n)
 	}
@@ -152,27 +143,24 @@ func lingering(s *scene) {
 }
 
 func reentry(s *scene) {
-	s.needs(s.Writes != nil, "count writes")
 	e := s.engine()
 	other := s.process()
 	outer, err := e.mu.Acquire(s.Context())
 	if err != nil {
 		s.Fatalf("Acquire: %v", err)
 	}
-	before := s.Writes()
-	inner, err := e.mu.Acquire(outer.Context(s.Context()))
-	if err != nil {
-		s.Fatalf("Acquire with the context of a hold: %v", err)
-	}
-	if inner.Token() != outer.Token() {
-		s.Errorf("token %d of an inner hold, want %d", inner.Token(), outer.Token())
-	}
-	if err := outer.Release(); err != nil {
-		s.Errorf("Release: %v", err)
-	}
-	if n := s.Writes() - before; n != 0 {
-		s.Errorf("%d writes for a re-entry", n)
-	}
+	var inner *tier.Hold
+	s.costs("a re-entry", 0, 0, func() {
+		if inner, err = e.mu.Acquire(outer.Context(s.Context())); err != nil {
+			s.Fatalf("Acquire with the context of a hold: %v", err)
+		}
+		if inner.Token() != outer.Token() {
+			s.Errorf("token %d of an inner hold, want %d", inner.Token(), outer.Token())
+		}
+		if err := outer.Release(); err != nil {
+			s.Errorf("Release: %v", err)
+		}
+	})
 	r := other.queue()
 	if r.ended() {
 		s.Errorf("the lock went before the last hold")

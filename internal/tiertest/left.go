@@ -1,9 +1,6 @@
 package tiertest
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 var leftPromises = []promise{
 	{name: "left-lost", text: "Any message may be lost: the call goes on, and nothing is left", test: nothingLeftByLostMessages},
@@ -38,10 +35,7 @@ func nothingLeftByCancelled(s *scene) {
 		s.each(p, m, func(ctx context.Context) {
 			h := holder.acquire()
 			r := s.begin(ctx, p.claim.Acquire)
-			select { // until it waits, or leaves before
-			case <-r.done:
-			case <-time.After(2 * s.moment()):
-			}
+			r.waits()
 			r.cancel()
 			r.settle()
 			s.leftWithin(1, s.expiry())

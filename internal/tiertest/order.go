@@ -39,10 +39,21 @@ func claims(s *scene) {
 	}
 }
 
-// wakeUp has the holder release at each message to a waiter, and once none comes any more.
 func wakeUp(s *scene) {
 	holder, p := s.process(), s.process()
 	s.used(holder)
+	s.wakesUp(p, func(ctx context.Context, release chan<- func()) (*call, func()) {
+		h := holder.acquire()
+		release <- func() { s.release(h) }
+		r := s.begin(ctx, p.claim.Acquire)
+		return r.call, func() { s.release(r.granted()) }
+	})
+}
+
+// wakesUp has a holder give up at each message to one who waits, and once none comes any more. Begin says how the holder does, and the
+// call of the other one, and what becomes of that.
+func (s *scene) wakesUp(p *proc, begin func(ctx context.Context, release chan<- func()) (*call, func())) {
+	s.Helper()
 	release := make(chan func(), 1) // of the present holder
 	letGo := func() {
 		select {
@@ -51,17 +62,13 @@ func wakeUp(s *scene) {
 		default:
 		}
 	}
-	s.each(p, mishap{name: "the holder releases", do: letGo}, func(ctx context.Context) {
-		h := holder.acquire()
-		release <- func() { s.release(h) }
-		r := s.begin(ctx, p.claim.Acquire)
-		select {
-		case <-r.done:
-		case <-time.After(2 * s.moment()):
+	s.each(p, mishap{name: "the holder gives up", do: letGo}, func(ctx context.Context) {
+		c, settle := begin(ctx, release)
+		if c.waits() {
 			letGo()
 		}
-		s.within(s.news(), "the turn of a waiter", func() { <-r.done })
-		s.release(r.granted())
+		s.within(s.news(), "the turn of one who waits", func() { <-c.done })
+		settle()
 		s.none()
 	})
 }
@@ -69,11 +76,16 @@ func wakeUp(s *scene) {
 // look returns the queue as the process sees it.
 func (p *proc) look() []second.Contender {
 	p.scene.Helper()
-	ctx, cancel := context.WithTimeout(p.scene.Context(), p.scene.patience())
+	return p.scene.look(p.claim.Contenders)
+}
+
+func (s *scene) look(contenders func(context.Context) ([]second.Contender, error)) []second.Contender {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), s.patience())
 	defer cancel()
-	queue, err := p.claim.Contenders(ctx)
+	queue, err := contenders(ctx)
 	if err != nil {
-		p.scene.Fatalf("Contenders: %v", err)
+		s.Fatalf("Contenders: %v", err)
 	}
 	return queue
 }
@@ -184,20 +196,16 @@ var requeuePromises = []promise{
 }
 
 func requeueIsOneWrite(s *scene) {
-	s.needs(s.Writes != nil, "count writes")
 	p := s.processes(2)
 	s.used(p[0])
 	h := p[0].acquire()
 	r := p[1].queue()
 	for turn := range 6 {
-		before := s.Writes()
-		again := p[turn%2].requeue(s.Context(), h)
-		h = r.granted()
-		s.awaitLeft(2)
-		if n := s.Writes() - before; n != 1 {
-			s.Errorf("%d writes for a requeue, want 1", n)
-		}
-		r = again
+		s.costs("a requeue", 1, 1, func() {
+			again := p[turn%2].requeue(s.Context(), h)
+			h, r = r.granted(), again
+			s.awaitLeft(2)
+		})
 	}
 	s.release(h)
 	s.release(r.granted())

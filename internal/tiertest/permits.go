@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -66,15 +64,15 @@ func permitsInOrder(s *scene) {
 	large, small, next := t[1].queue(3), t[2].queue(1), t[0].queue(2)
 	for range 2 {
 		s.give(first, 1)
-		s.pending(large, small, next)
+		s.wait(large, small, next)
 		t[3].refused(1)
 	}
 	s.give(first, 1)
 	a := large.granted()
-	s.pending(small, next)
+	s.wait(small, next)
 	s.give(first, 1)
 	b := small.granted()
-	s.pending(next)
+	s.wait(next)
 	s.give(a, 2)
 	c := next.granted()
 	if a.token >= b.token || b.token >= c.token {
@@ -94,7 +92,7 @@ func noHalves(s *scene) {
 	a, b := t[0].queue(5), t[1].queue(4)
 	s.giveAll(held...)
 	p := a.granted()
-	s.pending(b)
+	s.wait(b)
 	s.giveAll(p)
 	s.giveAll(b.granted())
 	s.none()
@@ -109,9 +107,9 @@ func partOfAPortion(s *scene) {
 	}
 	s.within(0, "what was given up goes to the next", r.end)
 	got := r.granted()
-	s.pending(next)
+	s.wait(next)
 	s.give(p, 1)
-	s.pending(next)
+	s.wait(next)
 	s.give(whole, 1)
 	s.within(0, "what was given up goes to the next", next.end)
 	other := next.granted()
@@ -148,26 +146,11 @@ func permitsAreGone(s *scene) {
 func permitsWakeUp(s *scene) {
 	holder, p := s.process().of(3), s.process().of(3)
 	s.usedPermits(holder)
-	release := make(chan func(), 1) // of the present holder
-	letGo := func() {
-		select {
-		case f := <-release:
-			f()
-		default:
-		}
-	}
-	s.each(p.proc, mishap{name: "the holder releases", do: letGo}, func(ctx context.Context) {
+	s.wakesUp(p.proc, func(ctx context.Context, release chan<- func()) (*call, func()) {
 		held := holder.take(3)
 		release <- func() { s.give(held, 2) }
 		r := p.acquire(ctx, 2)
-		select {
-		case <-r.done:
-		case <-time.After(2 * s.moment()):
-			letGo()
-		}
-		s.within(s.news(), "permits for a waiter", func() { <-r.done })
-		s.giveAll(r.granted(), held)
-		s.none()
+		return r.call, func() { s.giveAll(r.granted(), held) }
 	})
 }
 
@@ -190,10 +173,10 @@ func demandShrinks(s *scene) {
 	held := t[0].take(3)
 	d, shrink := demandThatShrinks(3, 1)
 	first, next := t[1].queueWith(1, d), t[2].queue(1)
-	s.pending(first, next)
+	s.wait(first, next)
 	shrink()
 	p := first.granted()
-	s.pending(next)
+	s.wait(next)
 	s.give(held, 1)
 	s.giveAll(next.granted(), p, held)
 	s.none()
@@ -211,7 +194,7 @@ func tryPermits(s *scene) {
 	s.giveAll(a)
 	t[0].refused(1)
 	t[1].refused(1)
-	s.pending(r)
+	s.wait(r)
 	s.giveAll(b)
 	s.giveAll(r.granted())
 	s.giveAll(t[1].takes(3))
@@ -221,13 +204,7 @@ func tryPermits(s *scene) {
 // look returns those who have permits, and those who wait, as the process sees them.
 func (t *taker) look() []second.Contender {
 	t.scene.Helper()
-	ctx, cancel := context.WithTimeout(t.scene.Context(), t.scene.patience())
-	defer cancel()
-	all, err := t.store.Contenders(ctx)
-	if err != nil {
-		t.scene.Fatalf("Contenders: %v", err)
-	}
-	return all
+	return t.scene.look(t.store.Contenders)
 }
 
 // sees waits until the process sees those who have so many permits each, and 0 for each who waits.
@@ -288,7 +265,7 @@ func permitStanding(s *scene) {
 	}
 	d1, d2 := demand(2), demand(2)
 	first := t[1].queueWith(2, d1)
-	s.pending(first)
+	s.wait(first)
 	if d1.Contested() || d1.Standing().Ahead != 0 {
 		s.Errorf("who is first has seen others in the queue: %d, %+v", d1.Others(), d1.Standing())
 	}
@@ -624,10 +601,7 @@ func noPermitsLeftByCancelled(s *scene) {
 		s.each(p.proc, m, func(ctx context.Context) {
 			held := holder.take(1)
 			r := p.acquire(ctx, 3)
-			select { // until it waits, or leaves before
-			case <-r.done:
-			case <-time.After(2 * s.moment()):
-			}
+			r.waits()
 			r.cancel()
 			r.settle()
 			s.leftWithin(1, s.expiry())
@@ -700,13 +674,7 @@ func permitsBounded(s *scene) {
 	heal := s.cut(a.proc)
 	for _, r := range []*taking{waiting, a.acquire(s.Context(), 1), a.try(s.Context(), 1)} {
 		s.settled()
-		s.within(0, "a cancelled call", func() {
-			r.cancel()
-			r.end()
-		})
-		if r.err == nil {
-			s.Errorf("permits from a store that does not answer")
-		}
+		r.leaves()
 	}
 	s.within(a.lease/3, "Release of a part", func() { part.give(1) }) // as long as the lease runs
 	s.within(a.lease/3, "Release", func() { held.give(1) })
@@ -718,22 +686,11 @@ func permitsBounded(s *scene) {
 	s.none()
 }
 
-// closeEndsPermits looks at goroutines again if some are left: they may be those of a harness that has just connected anew.
 func closeEndsPermits(s *scene) {
-	var left error
-	for range 3 {
-		if left = s.permitsLeftByClose(); left == nil {
-			return
-		}
-	}
-	s.Errorf("%v", left)
+	s.leavesNoGoroutine(func(a, b *proc) { s.closeEndsPermits(a.of(3), b.of(3)) })
 }
 
-func (s *scene) permitsLeftByClose() error {
-	running := goleak.IgnoreCurrent()
-	inside := &scope{TB: s.witness.TB}
-	defer inside.end()
-	a, b := s.processIn(inside, s.lease()).of(3), s.processIn(inside, s.lease()).of(3)
+func (s *scene) closeEndsPermits(a, b *taker) {
 	p := a.take(2)
 	waiting := a.queue(3)
 	s.within(s.lease()/3, "Close", func() {
@@ -759,8 +716,6 @@ func (s *scene) permitsLeftByClose() error {
 	}
 	s.giveAll(b.take(3))
 	s.none()
-	inside.end()
-	return goleak.Find(running) // tries for a while
 }
 
 var permitCostPromises = []promise{
@@ -777,58 +732,44 @@ func permitsInOneWrite(s *scene)  { s.permitsCost(1, 1) }
 // waits.
 func (s *scene) permitsCost(acquire, handOver int64) {
 	a, b := s.process().of(10), s.process().of(10)
-	s.needs(s.Writes != nil, "count writes")
 	s.usedPermits(a)
-	costs := func(what string, k int, most int64, f func()) {
-		s.Helper()
-		before := s.Writes()
-		f()
-		if n := s.Writes() - before; n > most {
-			s.Errorf("%d writes %s %d permits, want %d at most", n, what, k, most)
-		}
-	}
 	for _, k := range []int{1, 10} {
 		var p *portion
-		costs("to acquire", k, acquire, func() { p = a.take(k) })
+		s.costs("permits that are acquired", 0, acquire, func() { p = a.take(k) })
 		r := b.queue(11 - k)
-		costs("to hand over", 11-k, handOver, func() {
+		s.costs("permits that go to another process", 0, handOver, func() {
 			s.give(p, k)
 			p = r.granted()
 		})
-		costs("to give up", 11-k, 1, func() { s.giveAll(p) })
+		s.costs("permits that are given up", 0, 1, func() { s.giveAll(p) })
 		s.none()
 	}
 	p := a.take(10)
-	costs("to give up", 3, 1, func() { s.give(p, 3) })
-	costs("to give up", 7, 1, func() { s.giveAll(p) })
+	s.costs("some permits that are given up", 0, 1, func() { s.give(p, 3) })
+	s.costs("the others that are given up", 0, 1, func() { s.giveAll(p) })
 	s.none()
 }
 
 func tryPermitsWritesNothing(s *scene) {
 	t := s.takers(3, 3)
-	s.needs(s.Writes != nil, "count writes")
 	s.usedPermits(t[0])
 	held := t[0].take(2)
 	t[1].refused(2) // from now on it sees who has them, whatever server it asks
-	before := s.Writes()
-	for range 5 {
-		t[0].refused(2)
-		t[1].refused(2)
-	}
-	if n := s.Writes() - before; n != 0 {
-		s.Errorf("%d writes for 10 tries of more than are free", n)
-	}
+	s.costs("tries of more than are free", 0, 0, func() {
+		for range 5 {
+			t[0].refused(2)
+			t[1].refused(2)
+		}
+	})
 	r := t[2].queue(2)
 	t[0].refused(1)
 	t[1].refused(1)
-	before = s.Writes()
-	for range 5 {
-		t[0].refused(1)
-		t[1].refused(1)
-	}
-	if n := s.Writes() - before; n != 0 {
-		s.Errorf("%d writes for 10 tries while somebody waits", n)
-	}
+	s.costs("tries while somebody waits", 0, 0, func() {
+		for range 5 {
+			t[0].refused(1)
+			t[1].refused(1)
+		}
+	})
 	s.giveAll(held)
 	s.giveAll(r.granted())
 	s.none()
@@ -837,32 +778,29 @@ func tryPermitsWritesNothing(s *scene) {
 func permitsAreHandedOn(s *scene) {
 	const goroutines, turns = 20, 10
 	t := s.process().of(2)
-	s.needs(s.Writes != nil, "count writes")
 	gate := s.gateOf(t)
 	s.usedPermits(t)
 	held, err := gate.Acquire(s.Context(), 2) // so that all of the crowd wait
 	if err != nil {
 		s.Fatalf("Acquire: %v", err)
 	}
-	before := s.Writes()
-	time.AfterFunc(2*s.moment(), func() { held.Release() })
-	var all sync.WaitGroup
-	for range goroutines {
-		all.Go(func() {
-			for range turns {
-				if err := gate.Do(s.Context(), 1, func(context.Context) error {
-					time.Sleep(s.moment() / 60) // long enough for the one before to queue again
-					return nil
-				}); err != nil {
-					s.Errorf("a turn: %v", err)
-					return
+	s.costs("turns in one process", 0, goroutines*turns/10, func() { // on a busy machine, some find nobody who waits
+		time.AfterFunc(2*s.moment(), func() { held.Release() })
+		var all sync.WaitGroup
+		for range goroutines {
+			all.Go(func() {
+				for range turns {
+					if err := gate.Do(s.Context(), 1, func(context.Context) error {
+						time.Sleep(s.moment() / 60) // long enough for the one before to queue again
+						return nil
+					}); err != nil {
+						s.Errorf("a turn: %v", err)
+						return
+					}
 				}
-			}
-		})
-	}
-	all.Wait()
-	s.none()
-	if n := s.Writes() - before; n > goroutines*turns/10 { // on a busy machine, some find nobody who waits
-		s.Errorf("%d writes for %d turns in one process", n, goroutines*turns)
-	}
+			})
+		}
+		all.Wait()
+		s.none()
+	})
 }

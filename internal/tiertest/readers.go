@@ -22,20 +22,6 @@ var (
 	alone = []second.Mode{second.Exclusive, second.Writing}
 )
 
-// settled gives those time that might go on although they should not.
-func (s *scene) settled() { time.Sleep(s.moment()) }
-
-// wait checks that requests do.
-func (s *scene) wait(requests ...*request) {
-	s.Helper()
-	s.settled()
-	for _, r := range requests {
-		if r.ended() {
-			s.Errorf("one that is to wait was granted, or failed: %v", r.err)
-		}
-	}
-}
-
 func readersShare(s *scene) {
 	p := s.processes(3)
 	for _, mode := range alone {
@@ -103,19 +89,18 @@ func triesOfEachMode(s *scene) {
 }
 
 func requeueInEachMode(s *scene) {
-	s.needs(s.Writes != nil, "count writes")
 	a, b, c := s.process(), s.process(), s.process()
 	for _, from := range modes {
 		for _, to := range modes {
 			h := a.as(from).acquire()
 			waiting := b.as(second.Writing).queue()
-			before := s.Writes()
-			again := a.as(to).requeue(s.Context(), h)
-			next := waiting.granted()
-			s.awaitLeft(2)
-			if n := s.Writes() - before; n != 1 {
-				s.Errorf("%d writes for a requeue, want 1", n)
-			}
+			var again *request
+			var next *hold
+			s.costs("a requeue", 1, 1, func() {
+				again = a.as(to).requeue(s.Context(), h)
+				next = waiting.granted()
+				s.awaitLeft(2)
+			})
 			reader := c.as(second.Reading).queue()
 			s.wait(again, reader)
 			s.release(next)

@@ -264,6 +264,47 @@ func (c *call) end() {
 	}
 }
 
+// waits reports whether the call has come to wait for others, and not ended before.
+func (c *call) waits() bool {
+	select {
+	case <-c.done:
+		return false
+	case <-time.After(2 * c.scene.moment()):
+		return true
+	}
+}
+
+// leaves checks that the call ends in vain as soon as its caller leaves.
+func (c *call) leaves() {
+	c.scene.Helper()
+	c.scene.within(0, "a cancelled call", func() {
+		c.cancel()
+		c.end()
+	})
+	if c.err == nil {
+		c.scene.Errorf("granted by a store that does not answer")
+	}
+}
+
+func (c *call) failure() error { return c.err }
+
+// wait checks that calls do.
+func (s *scene) wait(calls ...interface {
+	ended() bool
+	failure() error
+}) {
+	s.Helper()
+	s.settled()
+	for _, c := range calls {
+		if c.ended() {
+			s.Errorf("one that is to wait was granted, or failed: %v", c.failure())
+		}
+	}
+}
+
+// settled gives those time that might go on although they should not.
+func (s *scene) settled() { time.Sleep(s.moment()) }
+
 // A request is a call for the lock.
 type request struct {
 	*call
@@ -347,6 +388,17 @@ func (s *scene) release(h *hold) {
 	s.Helper()
 	if err := h.Release(); err != nil {
 		s.Errorf("Release: %v", err)
+	}
+}
+
+// costs checks how many durable writes f makes.
+func (s *scene) costs(what string, least, most int64, f func()) {
+	s.Helper()
+	s.needs(s.Writes != nil, "count writes")
+	before := s.Writes()
+	f()
+	if n := s.Writes() - before; n < least || n > most {
+		s.Errorf("%d writes for %s, want %d to %d", n, what, least, most)
 	}
 }
 

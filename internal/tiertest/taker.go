@@ -245,17 +245,6 @@ func (r *taking) settle() {
 	}
 }
 
-// pending checks that calls for permits wait.
-func (s *scene) pending(calls ...*taking) {
-	s.Helper()
-	s.settled()
-	for _, r := range calls {
-		if r.ended() {
-			s.Errorf("a call for %d permits has ended that is to wait: %v", r.want, r.err)
-		}
-	}
-}
-
 // usedPermits makes what a path needs that was never used.
 func (s *scene) usedPermits(t *taker) {
 	s.Helper()
