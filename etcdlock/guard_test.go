@@ -14,10 +14,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// data is the key that guarded writes are for.
 func data(t *testing.T) string { return lockPath(t) + "-data" }
 
-// wantData checks what was written there.
 func wantData(t *testing.T, want string) {
 	t.Helper()
 	answer, err := outside(t).Get(soon(t), data(t))

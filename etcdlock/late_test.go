@@ -37,19 +37,6 @@ func TestRequestThatIsExecutedLateLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAuditSparesWhatIsWanted(t *testing.T) {
-	t.Parallel()
-	p := start(t, WithLeaseTTL(brief))
-	p.calls.drop("Txn")
-	c, w := acquire(t, p.mutex(t)), queues(t, p.mutex(t))
-	audits := p.count(queue.Audit, queue.Done)
-	eventually(t, "two audits", func() bool { return p.count(queue.Audit, queue.Done) > audits+1 })
-	if n := p.calls.count("DeleteRange"); n > 0 {
-		t.Errorf("%d deletes", n)
-	}
-	release(t, w.after(t, c))
-}
-
 // etcd goes through the names of deleted keys until it compacts its history.
 func TestTurnsUseFewNames(t *testing.T) {
 	t.Parallel()

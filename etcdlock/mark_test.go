@@ -118,6 +118,15 @@ func TestShareThatFindsNoKeyFindsTheLoss(t *testing.T) {
 	release(t, reader.must(t))
 }
 
+func TestShareOfWhatIsGivenUpIsNotSent(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	a := p.store.Do(soon(t), queue.Command{Op: queue.Share, Ref: queue.Ref{Path: lockPath(t), ID: "x", Token: 1}})
+	if n := p.calls.count(""); n != 0 || a.Outcome == queue.Done {
+		t.Errorf("%+v after %d requests", a, n)
+	}
+}
+
 func TestShareThatIsExecutedLateChangesNothingMore(t *testing.T) {
 	t.Parallel()
 	p := start(t)

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tierlock/tierlock/internal/queue"
@@ -107,6 +108,15 @@ func TestRefusalOfAWatchIsNoneOfTheQueue(t *testing.T) {
 	ended(t, "a watch", refused)
 	w.pending(t)
 	release(t, w.after(t, holder))
+}
+
+func TestWaiterThatMayNotLookIsRefused(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	acquire(t, start(t).mutex(t))
+	p.calls.on("Range", func(call) (bool, error) { return true, rpctypes.ErrGRPCPermissionDenied })
+	_, err := p.mutex(t).Acquire(soon(t))
+	wantErr(t, err, rpctypes.ErrPermissionDenied)
 }
 
 func TestMirrorTellsNothingOfAPlaceThatIsYounger(t *testing.T) {

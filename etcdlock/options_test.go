@@ -32,7 +32,6 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		{WithLabel("a\nb"), "not printed"},
 		{tier.WithLinger(-1), "linger -1ns"},
 		{nil, "option of type <nil>"},
-		{strange{}, "option of type etcdlock.strange"},
 	} {
 		if _, err := New(new(clientv3.Client), tt.option); err == nil || !strings.Contains(err.Error(), tt.name) {
 			t.Errorf("%v, want %q", err, tt.name)
@@ -42,11 +41,6 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		t.Error("no client is no error")
 	}
 }
-
-// strange is an option of somebody else.
-type strange struct{}
-
-func (strange) ForDial() {}
 
 func TestPathsHaveComponents(t *testing.T) {
 	t.Parallel()

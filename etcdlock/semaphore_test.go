@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -111,8 +112,8 @@ func TestTryThatIsOvertakenTakesNothing(t *testing.T) {
 		return one.send(one)
 	})
 	q.try(t, 1, second.ErrLocked)
-	if keys := left(t); len(keys) != 2 {
-		t.Errorf("keys %v, want those of two who have permits", keys)
+	if keys := left(t); len(keys) != 2 || q.count(queue.Try, queue.Locked) != 1 {
+		t.Errorf("keys %v, want those of two who have permits, and that nobody else has queued", keys)
 	}
 }
 
@@ -184,7 +185,7 @@ func TestAnotherNumberIsNamed(t *testing.T) {
 	t.Parallel()
 	p := start(t).of(t, 3)
 	for _, name := range []string{"12-a", "a-3", "30-a", "2-x/3-y"} {
-		key := lockPath(t) + "//permits/" + name
+		key := lockPath(t) + permitsMark + name
 		does(t, clientv3.OpPut(key, ""))
 		number := refOf(key).Permits
 		for _, take := range []func(context.Context, int) ([]second.Permit, error){p.acquire, p.TryAcquire} {

@@ -229,10 +229,7 @@ func mustHold(t *testing.T, locks *tier.Registry) *tier.Hold {
 }
 
 // A lock is a claim of which nobody asks where its contender stands.
-type lock struct {
-	second.Claim
-	path string
-}
+type lock struct{ second.Claim }
 
 func (l lock) Acquire(ctx context.Context) (second.Grant, error) { return l.Claim.Acquire(ctx, nil) }
 
@@ -246,7 +243,7 @@ func (p *process) at(t *testing.T, path string, mode second.Mode) lock {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lock{c, path}
+	return lock{c}
 }
 
 // These queue at the path of the test's own lock.
