@@ -3,6 +3,8 @@ package pglock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,6 +85,44 @@ func TestTransactionIsCommittedWhileHeld(t *testing.T) {
 	})
 }
 
+// The loss and the end of the function meet, in many ways.
+func TestLossWhileTheFunctionReturns(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	for range 20 {
+		var all sync.WaitGroup
+		for i := range 4 { // as many as the pool has connections
+			c := p.at(t, fmt.Sprintf("%s-%d", lockPath(t), i)).must(t)
+			all.Go(func() {
+				err := transact(t, c, c.Err, func(tx pgx.Tx) error {
+					tx.Exec(soon(t), "SELECT 1")
+					switch i {
+					case 0: // whoever waits for the loss
+						go lose(p, c)
+						<-c.Context().Done()
+					case 1: // whoever does not know
+						go lose(p, c)
+						runtime.Gosched()
+					}
+					return nil
+				})
+				if err != nil && !errors.Is(err, second.ErrLost) || err == nil && i == 0 {
+					t.Errorf("%d: %v, want ErrLost", i, err)
+				}
+				if err := c.Release(); i > 1 && err != nil {
+					t.Errorf("a lock that is not lost: %v", err)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
+// lose has a contender lost for another reason than those that the server knows.
+func lose(p *process, c *queue.Contender) {
+	p.Tell(queue.View{ID: c.Ref().ID, Token: c.Token(), Err: errors.New("for a test")})
+}
+
 // It would be somebody else's by then, or nobody's.
 func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	t.Parallel()
@@ -94,7 +134,7 @@ func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 		result <- transact(t, c, c.Err, func(pgx.Tx) error {
 			begin := sync.OnceFunc(func() { close(closing) })
 			p.line.onClose(func() { begin(); <-goOn })
-			p.Tell(queue.View{ID: c.Ref().ID, Token: c.Token(), Err: errors.New("for a test")}) // it is lost
+			lose(p, c)
 			<-closing
 			return nil
 		})
