@@ -153,9 +153,9 @@ func (s *Store) beat(ctx context.Context) queue.Answer {
 	s.mu.Lock()
 	heard := s.heard
 	s.mu.Unlock()
-	ear, err := s.listener(ctx)
+	_, err := s.listener(ctx)
 	if err == nil {
-		err = s.lookAround(ctx, ear)
+		err = s.lookAround(ctx)
 	}
 	switch {
 	case err == nil && s.tier.Now()-heard > s.config.TTL, err != nil && s.config.Permanent(err):
@@ -213,7 +213,7 @@ func (s *Store) hear(ear *line) {
 	for {
 		due, err := ear.listen()
 		if err == nil && due {
-			err = s.lookAround(context.Background(), ear)
+			err = s.lookAround(context.Background())
 		}
 		if err != nil {
 			s.deafen(ear, err)
@@ -248,7 +248,7 @@ func (s *Store) hurry() {
 }
 
 // lookAround looks at the queues in which somebody waits, or just has the server answer.
-func (s *Store) lookAround(ctx context.Context, ear *line) error {
+func (s *Store) lookAround(ctx context.Context) error {
 	var waiting []*entry
 	var keys []int64
 	for e := range s.all {
@@ -257,18 +257,20 @@ func (s *Store) lookAround(ctx context.Context, ear *line) error {
 		}
 	}
 	sent := s.tier.Now()
-	queues, err := s.look(ctx, ear, keys...)
+	queues, err := s.look(ctx, keys...)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.heard = sent
-	s.mu.Unlock()
 	next := s.config.TTL // which is never, as a beat comes before
 	if len(waiting) > 0 {
 		next = s.config.TTL / 12
 	}
-	ear.schedule(time.Now().Add(next))
+	s.mu.Lock()
+	s.heard = sent
+	if s.ear != nil {
+		s.ear.schedule(time.Now().Add(next))
+	}
+	s.mu.Unlock()
 	for _, e := range waiting {
 		e.seen(queues[e.key])
 	}
@@ -276,8 +278,14 @@ func (s *Store) lookAround(ctx context.Context, ear *line) error {
 	return nil
 }
 
-// talk asks on the ear.
-func (s *Store) talk(ctx context.Context, ear *line, c call) (rows [][][]byte, err error) {
+// talk asks on the ear, if there is one.
+func (s *Store) talk(ctx context.Context, c call) (rows [][][]byte, err error) {
+	s.mu.Lock()
+	ear, problem := s.ear, s.problem
+	s.mu.Unlock()
+	if ear == nil {
+		return nil, cmp.Or(problem, errDropped)
+	}
 	err = ear.talk(ctx, func() (err error) {
 		if rows, err = ear.ask(ear.bound, c); err != nil && !refused(err) {
 			s.deafen(ear, err)
@@ -287,40 +295,25 @@ func (s *Store) talk(ctx context.Context, ear *line, c call) (rows [][][]byte, e
 	return rows, err
 }
 
-// look asks, on the ear, who has or wants the locks of these keys.
-func (s *Store) look(ctx context.Context, ear *line, keys ...int64) (map[int64][]place, error) {
-	rows, err := s.talk(ctx, ear, call{"look", []string{array(keys...)}})
-	if err != nil {
-		return nil, err
-	}
+// look asks who has or wants the locks of these keys, the holder first.
+func (s *Store) look(ctx context.Context, keys ...int64) (map[int64][]place, error) {
+	rows, err := s.talk(ctx, call{"look", []string{array(keys...)}})
 	queues := make(map[int64][]place)
 	for _, p := range places(rows) {
 		queues[p.key] = append(queues[p.key], p)
 	}
-	return queues, nil
-}
-
-// read returns a queue, the holder first.
-func (s *Store) read(ctx context.Context, key int64) (*line, []place, error) {
-	s.mu.Lock()
-	ear, problem := s.ear, s.problem
-	s.mu.Unlock()
-	if ear == nil {
-		return nil, nil, cmp.Or(problem, errDropped)
-	}
-	queues, err := s.look(ctx, ear, key)
-	return ear, queues[key], err
+	return queues, err
 }
 
 // list reads the lock table of the server once. Those that wait have no token yet. In a quarantine, all that the server has granted
 // was granted since that began.
 func (s *Store) list(ctx context.Context, key int64) queue.Answer {
-	_, queued, err := s.read(ctx, key)
+	queues, err := s.look(ctx, key)
 	if err != nil {
 		return s.failed(err)
 	}
 	a := queue.Answer{Outcome: queue.Done}
-	for _, p := range queued {
+	for _, p := range queues[key] {
 		d := p.describe()
 		d.Quarantined = s.tier.Quarantine() != nil && p.granted && p.ours()
 		a.Queue = append(a.Queue, d)
@@ -359,8 +352,8 @@ func (s *Store) keepAsking(key int64) {
 
 // askOnce asks those that do not know it yet, and reports whether there was one.
 func (s *Store) askOnce(ctx context.Context, key int64) (unaware bool, err error) {
-	ear, queued, err := s.read(ctx, key)
-	for _, p := range queued {
+	queues, err := s.look(ctx, key)
+	for _, p := range queues[key] {
 		d := p.describe()
 		switch {
 		case !p.granted || d.Asked:
@@ -369,7 +362,7 @@ func (s *Store) askOnce(ctx context.Context, key int64) (unaware bool, err error
 			return false, fmt.Errorf("server process %d is not of this package, and would not hear of it: %w", p.pid, errors.ErrUnsupported)
 		}
 		unaware = true
-		if _, err := s.talk(ctx, ear, call{"ask", []string{d.ID + " " + strconv.FormatInt(d.Token, 10)}}); err != nil {
+		if _, err := s.talk(ctx, call{"ask", []string{d.ID + " " + strconv.FormatInt(d.Token, 10)}}); err != nil {
 			return false, err
 		}
 	}
