@@ -18,7 +18,8 @@ import (
 // clusterClient is a client of a cluster, which ends with the test.
 func clusterClient(t *testing.T, c *redisserver.Cluster) *redis.ClusterClient {
 	t.Helper()
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), PoolSize: 1000}) // after so many failures the client tries on after its end
+	// After so many failures as a pool is large, the client tries on after its end.
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), PoolSize: 1000})
 	t.Cleanup(func() { client.Close() })
 	return client
 }

@@ -135,7 +135,8 @@ func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
 	}
 	waits := b.anew(lockPath(t))
 	b.stands(t, queue.Enter, waits, 0)
-	words, err := newScript(fmt.Sprintf(guarded, increment)).run(soon(t), outside(t), append(keysOf(waits.Path), counter(t)), waits.ID, "1").Slice()
+	script, keys := newScript(fmt.Sprintf(guarded, increment)), append(keysOf(waits.Path), counter(t))
+	words, err := script.run(soon(t), outside(t), keys, waits.ID, "1").Slice()
 	if err != nil || words[0] != "lost" {
 		t.Errorf("who waits: %v, %v, want that it does not have the lock", words, err)
 	}
@@ -173,7 +174,8 @@ func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 	}
 	// While others were under way, the lock may have been given up.
 	given := func() error { return tier.ErrReleased }
-	if _, outcome, err := h.process.write(c, given, increment, []string{counter(t)}, nil); outcome != queue.Failed || !errors.Is(err, tier.ErrReleased) {
+	_, outcome, err := h.process.write(c, given, increment, []string{counter(t)}, nil)
+	if outcome != queue.Failed || !errors.Is(err, tier.ErrReleased) {
 		t.Errorf("given up: %v, %v", outcome, err)
 	}
 	counted(t, "20")

@@ -188,7 +188,7 @@ func TestNewServerHasNoQuarantine(t *testing.T) {
 		t.Errorf("said again: %v", err)
 	}
 	renew(t, s)
-	if err := first.examine(soon(t)); err != nil {
+	if err := first.examine(soon(t)); err != nil || strings.Count(first.met(), "=") != 1 {
 		t.Errorf("a session with the next primary: %v", err)
 	}
 	if _, err := first.at(t, "x").TryAcquire(soon(t)); !errors.As(err, new(*tier.QuarantineError)) {
@@ -196,6 +196,11 @@ func TestNewServerHasNoQuarantine(t *testing.T) {
 	}
 	asks(t, s, "FLUSHALL")
 	refused() // as it was promoted
+	first.declared.Store(false)
+	first.primaries.Clear()
+	if v := first.stands(t, queue.Enter, first.anew("y"), 0); v.Has || !v.Quarantined || strings.Count(first.met(), "=") != 1 {
+		t.Errorf("%+v, want a quarantine whoever says that the server is new, of this primary: %s", v, first.met())
+	}
 }
 
 // A holder of whom the server that takes over does not know hears of its loss before the next one is granted the lock: also at a

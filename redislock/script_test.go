@@ -296,7 +296,8 @@ func TestMessageTellsTheFirstWhoWaitsForPermits(t *testing.T) {
 		}
 		var words []string
 		json.Unmarshal([]byte(m.Payload), &words)
-		if v, err := view(words[0], words[1:]); err != nil || v.ID != c.ID || v.Has != want.Has || v.Waiting != want.Waiting || v.Free != want.Free {
+		v, err := view(words[0], words[1:])
+		if err != nil || v.ID != c.ID || v.Has != want.Has || v.Waiting != want.Waiting || v.Free != want.Free {
 			t.Errorf("told of %+v, %v, want %+v of %s", v, err, want, c.ID)
 		}
 	}
