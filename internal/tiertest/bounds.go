@@ -203,15 +203,20 @@ var closePromises = []promise{
 func (s *scene) leavesNoGoroutine(play func(a, b *proc)) {
 	var left error
 	for range 3 {
-		running := goleak.IgnoreCurrent()
-		inside := &scope{TB: s.witness.TB}
-		play(s.processIn(inside, s.lease()), s.processIn(inside, s.lease()))
-		inside.end()
-		if left = goleak.Find(running); left == nil { // tries for a while
+		if left = s.goroutinesLeftBy(play); left == nil {
 			return
 		}
 	}
 	s.Errorf("%v", left)
+}
+
+func (s *scene) goroutinesLeftBy(play func(a, b *proc)) error {
+	running := goleak.IgnoreCurrent()
+	inside := &scope{TB: s.witness.TB}
+	defer inside.end() // also if there is nothing to be tested
+	play(s.processIn(inside, s.lease()), s.processIn(inside, s.lease()))
+	inside.end()
+	return goleak.Find(running) // tries for a while
 }
 
 func closeEndsAll(s *scene) { s.leavesNoGoroutine(s.closeEnds) }
