@@ -367,3 +367,40 @@ func TestNobodyEntersWhileTooManyCannotLeave(t *testing.T) {
 		}
 	})
 }
+
+// That the old contender is gone may be told before it is known that the requeue was executed.
+func TestRequeueThatIsLeftWhenItsWorkIsToldIsNoLoss(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		old := f.acquire(second.Exclusive)
+		f.then(Enter, func(ctx context.Context, c Command, usual func() Answer) Answer {
+			usual()
+			f.Tell(View{ID: old.id, At: 100})
+			return never(ctx, c, nil)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := f.claim(second.Exclusive).Requeue(ctx, old, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Requeue: %v", err)
+		}
+		if err := old.AwaitRelease(); err != nil {
+			t.Errorf("the old one: %v", err)
+		}
+		time.Sleep(ttl)
+		f.none()
+	})
+}
+
+// While the store is known to be away nobody asks it but the renewal, which does so at once.
+func TestCommandIsRepeatedWhenTheStoreAnswers(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		f.then(List, never)
+		f.then(Beat, never, never)
+		begun := time.Now()
+		if _, err := f.claim(second.Exclusive).Contenders(t.Context()); err != nil || len(f.ops(List)) != 2 {
+			t.Errorf("%v after %d commands", err, len(f.ops(List)))
+		}
+		if d := time.Since(begun).Round(time.Second); d != 3*time.Second {
+			t.Errorf("answered after %v, want three seconds of silence", d)
+		}
+	})
+}

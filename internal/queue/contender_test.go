@@ -330,7 +330,7 @@ func TestNextContenderOfANameIsAnotherOne(t *testing.T) {
 		synctest.Wait()
 		select {
 		case g := <-next:
-			if g.Token() != token || g.Err() != nil {
+			if g.Token() != token || g.Err() != nil || len(f.ops(Enter)) != 2 {
 				t.Errorf("token %d, %v; want %d, and no loss by what was told of the old one", g.Token(), g.Err(), token)
 			}
 			g.Release()
@@ -447,5 +447,41 @@ func TestReleasedContenderIsKeptByNoTimer(t *testing.T) {
 		if kept > 2 { // the last one may be known somewhere
 			t.Errorf("%d of 10 are kept", kept)
 		}
+	})
+}
+
+// Whoever waits behind a waiter waits for nobody who could hand anything over; and where nobody can be seen to wait, the time to
+// look for them is told.
+func TestNobodyIsContestedBeforeItHolds(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		var v View
+		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			a := usual()
+			a.View.Has, a.View.Behind, v = false, true, a.View
+			time.AfterFunc(time.Second, func() {
+				v.Has, v.Behind, v.At = true, true, v.At+1
+				f.Tell(v)
+			})
+			return a
+		})
+		h := f.acquire(second.Exclusive)
+		time.Sleep(time.Second / 2)
+		if d := h.Contested().For(); d != time.Second/2 {
+			t.Errorf("contested for %v since the grant of half a second ago", d)
+		}
+		h.Release()
+		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			a := usual()
+			a.View.Yield = time.Second
+			return a
+		})
+		h = f.acquire(second.Exclusive)
+		for _, want := range []time.Duration{0, time.Second / 4} {
+			if d := h.Contested().For(); d != want || h.Contested().Raised() {
+				t.Errorf("contested for %v, want %v, and by nobody who is seen", d, want)
+			}
+			time.Sleep(5 * time.Second / 4)
+		}
+		h.Release()
 	})
 }
