@@ -23,13 +23,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
 
 // An Option is a [zklock.Option], which says how to connect, or a [tier.Option], which says how
 // this process shares its locks with others.
-type Option interface{ ForDial() }
+type Option interface{ ForDial() error }
 
 // Dial connects to the ensemble of connect, "host:port,host:port/path"; if there is a path, all
 // lock paths are below it. Options of both kinds go together:
@@ -50,13 +51,13 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*tier.Registry, 
 		case zklock.Option:
 			dial = append(dial, opt)
 		case tier.Option:
+			if err := opt.ForDial(); err != nil {
+				return nil, fmt.Errorf("tierlock: dial %s: %w", connect, err)
+			}
 			share = append(share, opt)
 		default:
 			return nil, fmt.Errorf("tierlock: dial %s: option of type %T; want a zklock.Option or a tier.Option", connect, opt)
 		}
-	}
-	if err := tier.Check(share...); err != nil { // before there is anything to wait for
-		return nil, err
 	}
 	client, err := zklock.Dial(ctx, connect, dial...)
 	if err != nil {
@@ -78,7 +79,7 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*tier.Registry, 
 // may still take effect, but never after somebody else got the lock. Until the outcome is known the lock
 // is not handed on within the process either.
 func Multi(ctx context.Context, hold *tier.Hold, ops ...any) ([]zk.MultiResponse, error) {
-	node, ok := zklock.NodeOf(hold.Grant())
+	node, ok := zklock.NodeOf(second.GrantOf(hold))
 	if !ok {
 		return nil, fmt.Errorf("tierlock: multi under %s: that lock is not on ZooKeeper", hold.Path())
 	}

@@ -35,7 +35,7 @@ func TestEngineKnowsNoStore(t *testing.T) {
 
 type stranger struct{}
 
-func (stranger) ForDial() {}
+func (stranger) ForDial() error { return nil }
 
 func TestDialRefusesBadArgumentsByName(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -96,7 +96,7 @@ func TestPathOfTheConnectStringIsAboveAllOthers(t *testing.T) {
 		if queue, err := below.Mutex("/lock").Contenders(t.Context()); err != nil || len(queue) != 1 || queue[0].Token != h.Token() {
 			t.Errorf("contenders: got %v, %v; want the holder", queue, err)
 		}
-		node, _ := zklock.NodeOf(h.Grant())
+		node, _ := zklock.NodeOf(second.GrantOf(h))
 		if !strings.HasPrefix(node.Path(), "/lock/") || h.Path() != "/lock" {
 			t.Errorf("paths %s, %s; want them below", node.Path(), h.Path())
 		}

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -25,9 +26,6 @@ func New(client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcdlock: %w", err)
 	}
-	if err := tier.Check(share...); err != nil { // before there is anything to close
-		return nil, err
-	}
 	return tier.New(open(client, o).tier, share...)
 }
 
@@ -40,7 +38,7 @@ func New(client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
 // lock went to another process. Until the outcome is known the lock is not handed on within the process either; if it never is
 // known, the lock leaves the process with the release.
 func Txn(ctx context.Context, hold *tier.Hold, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
-	c, ok := hold.Grant().(*queue.Contender)
+	c, ok := second.GrantOf(hold).(*queue.Contender)
 	if ok {
 		_, ok = c.Store().(*store)
 	}

@@ -36,7 +36,7 @@ func TestTxnTakesEffectWhileTheLockIsOurs(t *testing.T) {
 	if err != nil || len(answer.Responses) != 2 || string(answer.Responses[1].GetResponseRange().Kvs[0].Value) != "1" {
 		t.Fatalf("%v, %v", answer, err)
 	}
-	if !hold.Grant().Idle() {
+	if !second.GrantOf(hold).Idle() {
 		t.Error("not idle after the answer")
 	}
 	if err := hold.Release(); err != nil {
@@ -90,7 +90,7 @@ func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 			p := start(t, WithLeaseTTL(brief))
 			hold := mustHold(t, p.registry(t))
 			if c.trouble != nil {
-				c.trouble(t, p, keyOf(hold.Grant().(*queue.Contender).Ref()))
+				c.trouble(t, p, keyOf(second.GrantOf(hold).(*queue.Contender).Ref()))
 			}
 			_, err := Txn(soon(t), hold, append(c.ops, clientv3.OpPut(data(t), "1"))...)
 			if err == nil {
@@ -106,7 +106,7 @@ func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 			}
 			if !errors.Is(err, tier.ErrUnknown) {
 				wantData(t, "")
-				if !hold.Grant().Idle() {
+				if !second.GrantOf(hold).Idle() {
 					t.Error("not idle though it is known")
 				}
 			}
@@ -119,7 +119,7 @@ func TestTxnThatIsNonePanicsInItsCaller(t *testing.T) {
 	t.Parallel()
 	hold := mustHold(t, start(t).registry(t))
 	defer func() {
-		if recover() == nil || !hold.Grant().Idle() {
+		if recover() == nil || !second.GrantOf(hold).Idle() {
 			t.Errorf("no panic, or not idle")
 		}
 	}()

@@ -241,15 +241,15 @@ type sides struct {
 
 func (s *sides) acquire(ctx context.Context, units int64) (err error) {
 	if cmp.Or(units, s.usual) == 1 {
-		s.hold, err = s.AcquireRead(ctx)
+		s.hold, err = s.Reader().Acquire(ctx)
 	} else {
-		s.hold, err = s.Acquire(ctx)
+		s.hold, err = s.Writer().Acquire(ctx)
 	}
 	return err
 }
 
 func (s *sides) downgrade() error {
-	reader, err := s.AcquireRead(s.hold.Context(context.Background()))
+	reader, err := s.Reader().Acquire(s.hold.Context(context.Background()))
 	err = errors.Join(err, s.hold.Release())
 	s.hold = reader
 	return err

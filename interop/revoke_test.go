@@ -80,7 +80,7 @@ func TestReadersAreAsked(t *testing.T) {
 		defer release(t, hold)
 		holds = append(holds, hold.Revoked())
 	}
-	if err := e.registry(t).RWMutex(e.path).Revoke(soon(t)); err != nil {
+	if err := e.registry(t).RWMutex(e.path).Writer().Revoke(soon(t)); err != nil {
 		t.Fatal(err)
 	}
 	for _, revoked := range holds {
@@ -90,7 +90,7 @@ func TestReadersAreAsked(t *testing.T) {
 			t.Error("a reader does not hear of it")
 		}
 	}
-	queue, err := e.registry(t).RWMutex(e.path).Contenders(soon(t))
+	queue, err := e.registry(t).RWMutex(e.path).Writer().Contenders(soon(t))
 	if err != nil || len(queue) != 3 {
 		t.Errorf("contenders: %+v, %v", queue, err)
 	}

@@ -21,7 +21,7 @@ func TestDowngradeOfOursIsOneForCurator(t *testing.T) {
 
 	hold := acquire(t, rw.Writer())
 	node := e.children(t)[0]
-	read, err := rw.AcquireRead(hold.Context(t.Context()))
+	read, err := rw.Reader().Acquire(hold.Context(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -185,7 +186,7 @@ func TestAdvisoryTransactionHasAWholeLease(t *testing.T) {
 	time.Sleep(ttl / 10) // since when the lease has not been renewed, as a rule
 	begun := time.Now()
 	if err := Tx(soon(t), hold, func(pgx.Tx) error {
-		if end := hold.Grant().ValidUntil(); end.Before(begun.Add(ttl - ttl/3 - time.Millisecond)) {
+		if end := second.GrantOf(hold).ValidUntil(); end.Before(begun.Add(ttl - ttl/3 - time.Millisecond)) {
 			t.Errorf("at the beginning the lease ends %v after it", end.Sub(begun))
 		}
 		return nil

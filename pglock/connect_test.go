@@ -119,4 +119,4 @@ func TestBadOptionsAreNamed(t *testing.T) {
 // strange is an option of somebody else.
 type strange struct{}
 
-func (strange) ForDial() {}
+func (strange) ForDial() error { return nil }

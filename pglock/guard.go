@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/pglock/internal/advisory"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -41,7 +42,7 @@ import (
 // is lost, whatever is under way; also when an answer is lost. The hold knows of it before.
 func Tx(ctx context.Context, hold *tier.Hold, f func(tx pgx.Tx) error) error {
 	err := errors.New("that lock is not on PostgreSQL")
-	if c, ok := hold.Grant().(*queue.Contender); ok {
+	if c, ok := second.GrantOf(hold).(*queue.Contender); ok {
 		switch s := c.Store().(type) {
 		case *store:
 			err = guard{c, s}.Tx(ctx, hold.Err, f)

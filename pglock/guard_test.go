@@ -282,8 +282,8 @@ func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 			p.line.messages(func() bool { return answers.Add(1) == 2 && answered() }) // behind that of the check of what is deferred
 			return err
 		})
-		if !errors.Is(err, tier.ErrUnknown) || errors.Is(err, tier.ErrLost) || hold.Grant().Idle() {
-			t.Errorf("%v; idle: %t", err, hold.Grant().Idle())
+		if !errors.Is(err, tier.ErrUnknown) || errors.Is(err, tier.ErrLost) || second.GrantOf(hold).Idle() {
+			t.Errorf("%v; idle: %t", err, second.GrantOf(hold).Idle())
 		}
 		p.line.messages(nil)
 		return err
@@ -296,12 +296,12 @@ func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 		return false
 	}), context.Canceled)
 	close(late)
-	eventually(t, "the outcome is known", hold.Grant().Idle)
+	eventually(t, "the outcome is known", second.GrantOf(hold).Idle)
 
 	exec(t, outside(t), "ALTER TABLE "+tab+" ADD CONSTRAINT few CHECK (n < 3)")
 	refused := func(err error) {
 		t.Helper()
-		if err == nil || errors.Is(err, tier.ErrUnknown) || errors.Is(err, tier.ErrLost) || !hold.Grant().Idle() {
+		if err == nil || errors.Is(err, tier.ErrUnknown) || errors.Is(err, tier.ErrLost) || !second.GrantOf(hold).Idle() {
 			t.Errorf("what is refused: %v", err)
 		}
 	}
@@ -315,7 +315,7 @@ func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 	go func() { committing <- Tx(soon(t), hold, func(pgx.Tx) error { return nil }) }()
 	eventually(t, "a commit that is refused", func() bool {
 		const waiting = "SELECT count(pg_cancel_backend(pid)) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND query LIKE $1"
-		return ask[int](t, outside(t), waiting, "%tierlock.guard('"+hold.Grant().(*queue.Contender).Ref().ID+"%") == 1
+		return ask[int](t, outside(t), waiting, "%tierlock.guard('"+second.GrantOf(hold).(*queue.Contender).Ref().ID+"%") == 1
 	})
 	refused(<-committing)
 	stopper.Rollback(soon(t))

@@ -30,9 +30,6 @@ func front(pool *pgxpool.Pool, opts []Option, open func(*pgxpool.Pool, options) 
 	if err != nil {
 		return nil, fmt.Errorf("pglock: %w", err)
 	}
-	if err := tier.Check(share...); err != nil { // before there is anything to close
-		return nil, err
-	}
 	t, err := open(pool, o)
 	if err != nil {
 		return nil, fmt.Errorf("pglock: %w", err)

@@ -59,7 +59,7 @@ func (s *store) turnOf(c *queue.Contender) *sync.Mutex {
 //
 // The scripts of one hold, and of those it is handed to within the process, run one after the other.
 func Eval(ctx context.Context, hold *tier.Hold, script string, keys []string, args ...any) (any, error) {
-	c, ok := hold.Grant().(*queue.Contender)
+	c, ok := second.GrantOf(hold).(*queue.Contender)
 	var s *store
 	if ok {
 		s, ok = c.Store().(*store)

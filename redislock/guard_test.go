@@ -14,6 +14,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -36,7 +37,7 @@ func hold(t *testing.T, opts ...Option) held {
 	return held{h, p, t}
 }
 
-func (h held) contender() *queue.Contender { return h.Grant().(*queue.Contender) }
+func (h held) contender() *queue.Contender { return second.GrantOf(h.Hold).(*queue.Contender) }
 
 // counts runs the script once, in whose request is the word by which a wire knows it.
 func (h held) counts(ctx context.Context) error {
@@ -79,7 +80,7 @@ func TestEvalRunsAScriptWithItsKeysAndArguments(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want its error alone", script, got, err)
 		}
 	}
-	if !h.Grant().Idle() {
+	if !second.GrantOf(h.Hold).Idle() {
 		t.Error("not idle although all was answered")
 	}
 	over, cancel := context.WithCancel(t.Context())
@@ -124,7 +125,7 @@ func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
 	t.Parallel()
 	a, b := start(t, WithLeaseTTL(long)), start(t, WithLeaseTTL(long))
 	for _, p := range []*process{a, b} {
-		h, err := over(t, p).RWMutex(lockPath(t)).AcquireRead(soon(t))
+		h, err := over(t, p).RWMutex(lockPath(t)).Reader().Acquire(soon(t))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,11 +12,11 @@ import (
 
 // An Option is one of this package, which says how to use Redis, or a [tier.Option], which says how this process shares its
 // locks with others.
-type Option interface{ ForDial() }
+type Option interface{ ForDial() error }
 
 type option func(*options)
 
-func (option) ForDial() {}
+func (option) ForDial() error { return nil }
 
 type options struct {
 	ttl    time.Duration
@@ -84,6 +84,9 @@ func newOptions(opts []Option) (o options, share []tier.Option, err error) {
 		case option:
 			opt(&o)
 		case tier.Option:
+			if err := opt.ForDial(); err != nil {
+				return o, nil, err
+			}
 			share = append(share, opt)
 		default:
 			return o, nil, fmt.Errorf("option of type %T; want one of redislock or a tier.Option", opt)

@@ -22,7 +22,7 @@ import (
 // strange is an option of somebody else.
 type strange struct{}
 
-func (strange) ForDial() {}
+func (strange) ForDial() error { return nil }
 
 func TestBadOptionsAreNamed(t *testing.T) {
 	for _, tt := range []struct {

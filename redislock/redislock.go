@@ -21,7 +21,7 @@ func New(client redis.UniversalClient, opts ...Option) (*tier.Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
-	if err := cmp.Or(checkClient(client), tier.Check(share...)); err != nil { // before there is anything to close
+	if err := checkClient(client); err != nil { // before there is anything to close
 		return nil, err
 	}
 	return tier.New(open(client, o).tier, share...)

@@ -290,7 +290,7 @@ func TestALockThatIsLostWhileOthersAreWaitedForEndsTheWait(t *testing.T) { // I7
 func TestAcquireAllReturnsNoLockThatIsLost(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		first := process(t, s)
-		second := observed(t, s, tier.Observer{Acquired: func(context.Context, tier.Acquired) { first.Close() }})
+		second := observed(t, s, tier.Observer{Acquired: func(context.Context, tier.AcquiredEvent) { first.Close() }})
 		bundle, err := tier.AcquireAll(soon(t), second.Mutex("/locks/b"), first.Mutex("/locks/a"))
 		if bundle != nil || !errors.Is(err, tier.ErrLost) {
 			t.Errorf("got %v, %v; want ErrLost", bundle, err)

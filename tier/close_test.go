@@ -137,9 +137,9 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 				}
 			}
 			observer := map[string]tier.Observer{
-				"Lost":       {Lost: func(context.Context, tier.Lost) { closes() }},
-				"Connection": {Connection: func(tier.Connection) { closes() }},
-				"Shutdown": {Lost: func(_ context.Context, l tier.Lost) {
+				"Lost":       {Lost: func(context.Context, tier.LostEvent) { closes() }},
+				"Connection": {Connection: func(tier.ConnectionEvent) { closes() }},
+				"Shutdown": {Lost: func(_ context.Context, l tier.LostEvent) {
 					if l.Hold == nil {
 						return // it is shut down once
 					}

@@ -16,12 +16,12 @@ func ExampleRWMutex() {
 	prices := locks.RWMutex("/locks/prices")
 
 	publish := func(ctx context.Context) error {
-		write, err := prices.Acquire(ctx)
+		write, err := prices.Writer().Acquire(ctx)
 		if err != nil {
 			return err
 		}
 		fmt.Println("new prices")
-		read, err := prices.AcquireRead(write.Context(ctx)) // enters again, beside the hold to write
+		read, err := prices.Reader().Acquire(write.Context(ctx)) // enters again, beside the hold to write
 		if err != nil {
 			return errors.Join(err, write.Release())
 		}
@@ -32,7 +32,7 @@ func ExampleRWMutex() {
 		work := read.Context(ctx) // not that of the writer, which has ended
 		fmt.Println("others may read them:", read.Shared(), work.Err() == nil)
 
-		_, err = prices.Acquire(work)
+		_, err = prices.Writer().Acquire(work)
 		fmt.Println("back to writing:", errors.Is(err, tier.ErrUpgrade))
 		return nil
 	}

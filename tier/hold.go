@@ -147,9 +147,7 @@ func (h *Hold) Revoked() <-chan struct{} { return h.own.cohort.revokedOf(h.own.g
 // Path returns the path of the lock.
 func (h *Hold) Path() string { return h.own.cohort.key.path }
 
-// Grant returns the grant of the second tier, for functions that write under the lock, such as
-// tierlock.Multi. Programs do not need it; the caller must not release it.
-func (h *Hold) Grant() second.Grant { return h.own.grant }
+func init() { second.GrantOf = func(hold any) second.Grant { return hold.(*Hold).own.grant } }
 
 // Release ends this hold. With the last hold of the ownership the lock goes: first the
 // contender, then the gate. Release takes no context; it waits for an unreachable store for a

@@ -78,7 +78,7 @@ func TestReadersThatWaitHereComeInOnceTheGrantIsShared(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(tier.WithHandOff(budget)), process()
 		write := acquire(t, a.Writer())
-		read, err := a.AcquireRead(write.Context(soon(t)))
+		read, err := a.Reader().Acquire(write.Context(soon(t)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -98,7 +98,7 @@ func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, conte
 	}
 	hold = &own.first
 	if r.options.observer != nil {
-		own.watch = r.watch(ctx, Acquired{Path: m.at.path, Hold: hold, From: sources[own.source]}, begun, own.since, own.grant.Context())
+		own.watch = r.watch(ctx, AcquiredEvent{Path: m.at.path, Hold: hold, From: sources[own.source]}, begun, own.since, own.grant.Context())
 	}
 	return hold, nil
 }
@@ -175,8 +175,9 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 }
 
 // An RWMutex is a reader/writer lock: any number of goroutines and processes may read at the same
-// time, and one writes alone. However many goroutines of a process read, or wait to, the process is
-// one contender in the store. It is safe for concurrent use.
+// time, and one writes alone. It has two sides, each a [Mutex]; what asks for the queue, or for the lock,
+// is the same on both. However many goroutines of a process read, or wait to, the process is one
+// contender in the store. It is safe for concurrent use.
 //
 // Within a process it is phase-fair. Whoever comes waits behind those who wait; when the turn comes
 // it is that of one writer, or of all readers up to the next writer. A reader joins those inside if
@@ -192,7 +193,7 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 // readers of another process are next and have waited for the budget (for two if somebody waits
 // here, too), they are let in as well. The context of the hold to write ends with its release, so what
 // is read under needs one of its own: read.Context(ctx), with a ctx that does not come from the writer's.
-// DoRead within Do is no downgrade: until Do returns, the lock is held to write.
+// To read within Do of the writer is no downgrade: until Do returns, the lock is held to write.
 //
 // A reader cannot become the writer: to acquire to write with the context of a hold to read is
 // [ErrUpgrade], at once. With any other context the call waits until all readers have left, and so for
@@ -216,47 +217,12 @@ func (r *Registry) RWMutex(path string, opts ...MutexOption) *RWMutex {
 	return &RWMutex{r.mutex(at, second.Writing, opts), r.mutex(at, second.Reading, opts)}
 }
 
-// Writer returns the side of the lock that writes, for what takes a [Mutex].
+// Writer returns the side of the lock that writes.
 func (m *RWMutex) Writer() *Mutex { return m.writer }
 
-// Reader returns the side of the lock that reads.
-func (m *RWMutex) Reader() *Mutex { return m.reader }
-
-// Path returns the path of the lock.
-func (m *RWMutex) Path() string { return m.writer.at.path }
-
-// Acquire waits until the lock is held to write; see [Mutex.Acquire].
-func (m *RWMutex) Acquire(ctx context.Context) (*Hold, error) { return m.writer.Acquire(ctx) }
-
-// TryAcquire is Acquire without waiting for others; see [Mutex.TryAcquire].
-func (m *RWMutex) TryAcquire(ctx context.Context) (*Hold, error) { return m.writer.TryAcquire(ctx) }
-
-// AcquireRead waits until the lock is held to read; see [Mutex.Acquire].
-func (m *RWMutex) AcquireRead(ctx context.Context) (*Hold, error) { return m.reader.Acquire(ctx) }
-
-// TryAcquireRead is AcquireRead without waiting for others: it returns [ErrLocked] if somebody
+// Reader returns the side of the lock that reads. Its TryAcquire returns [ErrLocked] if somebody
 // has the lock to write, or waits for that; or reads after it wrote, as long as no reader of another
 // process has waited for the budget. Within a process it also does while readers are inside whom nobody
 // may join any more: another process has waited for the budget, or one of them was told that the lock is
 // wanted elsewhere ([Hold.Contested], [Hold.Revoked]).
-func (m *RWMutex) TryAcquireRead(ctx context.Context) (*Hold, error) {
-	return m.reader.TryAcquire(ctx)
-}
-
-// Do calls f while it holds the lock to write; see [Mutex.Do].
-func (m *RWMutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.writer.Do(ctx, f)
-}
-
-// DoRead calls f while it holds the lock to read; see [Mutex.Do].
-func (m *RWMutex) DoRead(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.reader.Do(ctx, f)
-}
-
-// Contenders returns the queue of processes; see [Mutex.Contenders].
-func (m *RWMutex) Contenders(ctx context.Context) ([]Contender, error) {
-	return m.writer.Contenders(ctx)
-}
-
-// Revoke asks all who have the lock for it; see [Mutex.Revoke].
-func (m *RWMutex) Revoke(ctx context.Context) error { return m.writer.Revoke(ctx) }
+func (m *RWMutex) Reader() *Mutex { return m.reader }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -79,7 +80,7 @@ func TestNodeOptionsAreForOneLock(t *testing.T) {
 		locks := zkProcess(t, srv)
 		hold := acquire(t, locks.Mutex("/locks/a", zklock.NodeData([]byte("mine")), zklock.NodeACL(zk.WorldACL(zk.PermAll&^zk.PermAdmin))))
 		plain := acquire(t, locks.Mutex("/locks/b"))
-		node, _ := zklock.NodeOf(hold.Grant())
+		node, _ := zklock.NodeOf(second.GrantOf(hold))
 		if data, _, _ := srv.Get(node.Path()); string(data) != "mine" {
 			t.Errorf("content %q, want that of the option", data)
 		}
@@ -87,7 +88,7 @@ func TestNodeOptionsAreForOneLock(t *testing.T) {
 		if acl, _, err := look.GetACL(node.Path()); err != nil || len(acl) != 1 || acl[0].Perms != zk.PermAll&^zk.PermAdmin {
 			t.Errorf("ACL %v, %v, want that of the option", acl, err)
 		}
-		node, _ = zklock.NodeOf(plain.Grant())
+		node, _ = zklock.NodeOf(second.GrantOf(plain))
 		if data, _, _ := srv.Get(node.Path()); !strings.Contains(string(data), `"pid"`) {
 			t.Errorf("content of the other lock: %q, want a description", data)
 		}

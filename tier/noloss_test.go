@@ -37,13 +37,13 @@ func TestReleaseWithoutLossTellsOfNone(t *testing.T) {
 		release(t, local.granted(t))
 
 		rw := locks.RWMutex("/locks/rw")
-		writer, err := rw.Acquire(soon(t))
+		writer, err := rw.Writer().Acquire(soon(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		watchdog(t, "shared", writer.Lost())
 		reads := writer.Context(t.Context())
-		reader, err := rw.AcquireRead(reads)
+		reader, err := rw.Reader().Acquire(reads)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,23 +38,23 @@ type Observer struct {
 	Waiting      func(ctx context.Context, w Wait)
 	WaitingAfter time.Duration
 	// Acquired tells that a lock is held, or permits, before Acquire or TryAcquire returns.
-	Acquired func(ctx context.Context, a Acquired)
+	Acquired func(ctx context.Context, a AcquiredEvent)
 	// Failed tells that a wait ended without the lock, or the permits. A TryAcquire does not wait: that it finds a
 	// lock taken, or fails, is for its caller alone.
-	Failed func(ctx context.Context, f Failed)
+	Failed func(ctx context.Context, f FailedEvent)
 	// Lost tells that a lock, or one of the permits, was lost while it was held, as soon as that is known, in a goroutine of
 	// its own, or, if only the release finds out, there. Until it returns, Release does not.
-	Lost func(ctx context.Context, l Lost)
+	Lost func(ctx context.Context, l LostEvent)
 	// Released tells that the last hold of an ownership was released, or permits, before Release returns.
-	Released func(ctx context.Context, r Released)
+	Released func(ctx context.Context, r ReleasedEvent)
 	// Connection tells first how the connection to the store stands, then how that changes; all
 	// from one goroutine. What changes during a call is told as one change. Over a connection made
 	// elsewhere (package dropin) it is not known.
-	Connection func(c Connection)
+	Connection func(c ConnectionEvent)
 }
 
-// Acquired is what an observer is told of a lock, or permits, that were acquired.
-type Acquired struct {
+// An AcquiredEvent is what an observer is told of a lock, or permits, that were acquired.
+type AcquiredEvent struct {
 	Path    string
 	Hold    *Hold    // identifies the hold in what is told later; not to be released
 	Permits *Permits // likewise
@@ -63,16 +63,16 @@ type Acquired struct {
 	From    Source // "" for permits
 }
 
-// Failed is what an observer is told of a wait that ended without the lock, or the permits.
-type Failed struct {
+// A FailedEvent is what an observer is told of a wait that ended without the lock, or the permits.
+type FailedEvent struct {
 	Path   string
 	At     time.Time
 	Waited time.Duration
 	Err    error // what Acquire returns
 }
 
-// Lost is what an observer is told of a hold that was lost, or of permits of which one was.
-type Lost struct {
+// A LostEvent is what an observer is told of a hold that was lost, or of permits of which one was.
+type LostEvent struct {
 	Path    string
 	Hold    *Hold
 	Permits *Permits
@@ -81,8 +81,8 @@ type Lost struct {
 	Cause   LossCause
 }
 
-// Released is what an observer is told of a hold that is over, or of permits that were released.
-type Released struct {
+// A ReleasedEvent is what an observer is told of a hold that is over, or of permits that were released.
+type ReleasedEvent struct {
 	Path    string
 	Hold    *Hold
 	Permits *Permits
@@ -91,8 +91,8 @@ type Released struct {
 	Err     error // what Release returns
 }
 
-// A Connection is what an observer is told of the connection to the store.
-type Connection struct {
+// A ConnectionEvent is what an observer is told of the connection to the store.
+type ConnectionEvent struct {
 	State ConnectionState
 	Away  time.Duration // how long there was none; with Connected
 	Err   error         // why there is none, if that is known
@@ -128,8 +128,8 @@ func (o Observer) and(p Observer) Observer {
 		Failed:       inTurn(o.Failed, p.Failed),
 		Lost:         inTurn(o.Lost, p.Lost),
 		Released:     inTurn(o.Released, p.Released),
-		Connection: func(c Connection) {
-			for _, tell := range []func(Connection){o.Connection, p.Connection} {
+		Connection: func(c ConnectionEvent) {
+			for _, tell := range []func(ConnectionEvent){o.Connection, p.Connection} {
 				if tell != nil {
 					tell(c)
 				}
@@ -166,7 +166,7 @@ func (o Observer) waitingAfter() time.Duration {
 func (o *Observer) follow(t second.Tier) {
 	if o != nil && o.Connection != nil {
 		t.Notify(func(c second.Connection) {
-			tell(func() { o.Connection(Connection{State: ConnectionState(c.State), Away: c.Away, Err: c.Err}) })
+			tell(func() { o.Connection(ConnectionEvent{State: ConnectionState(c.State), Away: c.Away, Err: c.Err}) })
 		})
 	}
 }
@@ -193,14 +193,14 @@ func (o *Observer) alarm() (long <-chan time.Time, stop func()) {
 func (r *Registry) failed(ctx context.Context, op, path string, begun time.Duration, err error) error {
 	if o := r.options.observer; o != nil && o.Failed != nil && op == "acquire" {
 		now := r.now()
-		o.Failed(ctx, Failed{Path: path, At: r.at(now), Waited: now - begun, Err: err})
+		o.Failed(ctx, FailedEvent{Path: path, At: r.at(now), Waited: now - begun, Err: err})
 	}
 	return err
 }
 
 // A watch is what is kept of a hold, or of permits, for the observer.
 type watch struct {
-	Acquired
+	AcquiredEvent
 	registry *Registry
 	ctx      context.Context       // of its acquisition
 	since    time.Duration         // on the clock of the leases
@@ -210,10 +210,10 @@ type watch struct {
 
 // watch tells of what was acquired, and has the loss told that ends life, at once. When the registry is
 // closed already, the release tells it.
-func (r *Registry) watch(ctx context.Context, a Acquired, begun, since time.Duration, life context.Context) *watch {
+func (r *Registry) watch(ctx context.Context, a AcquiredEvent, begun, since time.Duration, life context.Context) *watch {
 	o := r.options.observer
 	a.At, a.Waited = r.at(since), since-begun
-	w := &watch{Acquired: a, registry: r, ctx: ctx, since: since}
+	w := &watch{AcquiredEvent: a, registry: r, ctx: ctx, since: since}
 	if o.Acquired != nil {
 		o.Acquired(ctx, a)
 	}
@@ -240,7 +240,7 @@ func (r *Registry) begin() bool {
 
 func (w *watch) lost(err error) {
 	r := w.registry
-	r.options.observer.Lost(w.ctx, Lost{w.Path, w.Hold, w.Permits, r.at(r.now()), err, LossCause(second.CauseOf(err))})
+	r.options.observer.Lost(w.ctx, LostEvent{w.Path, w.Hold, w.Permits, r.at(r.now()), err, LossCause(second.CauseOf(err))})
 }
 
 // release releases, and tells of it, if anybody is to be told.
@@ -263,7 +263,7 @@ func (w *watch) release(release func() error) error {
 		w.lost(err)
 	}
 	if o.Released != nil {
-		o.Released(w.ctx, Released{w.Path, w.Hold, w.Permits, r.at(now), now - w.since, err})
+		o.Released(w.ctx, ReleasedEvent{w.Path, w.Hold, w.Permits, r.at(now), now - w.since, err})
 	}
 	return err
 }

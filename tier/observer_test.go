@@ -40,15 +40,15 @@ func (d *diary) observer() tier.Observer {
 		Waiting: func(ctx context.Context, w tier.Wait) {
 			d.note(ctx, time.Now(), "waits %v ahead %d here %t", w.Waited, w.Position, w.Here != nil)
 		},
-		Acquired: func(ctx context.Context, a tier.Acquired) {
+		Acquired: func(ctx context.Context, a tier.AcquiredEvent) {
 			d.note(ctx, a.At, "acquired %s after %v", a.From, a.Waited)
 		},
-		Failed: func(ctx context.Context, f tier.Failed) { d.note(ctx, f.At, "failed after %v", f.Waited) },
-		Lost:   func(ctx context.Context, l tier.Lost) { d.note(ctx, l.At, "lost by %s", l.Cause) },
-		Released: func(ctx context.Context, r tier.Released) {
+		Failed: func(ctx context.Context, f tier.FailedEvent) { d.note(ctx, f.At, "failed after %v", f.Waited) },
+		Lost:   func(ctx context.Context, l tier.LostEvent) { d.note(ctx, l.At, "lost by %s", l.Cause) },
+		Released: func(ctx context.Context, r tier.ReleasedEvent) {
 			d.note(ctx, r.At, "released after %v lost %t", r.Held, errors.Is(r.Err, tier.ErrLost))
 		},
-		Connection: func(c tier.Connection) { d.note(nobody, time.Now(), "%s", c.State) },
+		Connection: func(c tier.ConnectionEvent) { d.note(nobody, time.Now(), "%s", c.State) },
 	}
 }
 
@@ -211,7 +211,7 @@ func TestReleaseWaitsUntilTheObserverKnowsOfTheLoss(t *testing.T) {
 		d := new(diary)
 		o := d.observer()
 		o.Connection = nil
-		o.Lost = func(ctx context.Context, l tier.Lost) {
+		o.Lost = func(ctx context.Context, l tier.LostEvent) {
 			time.Sleep(time.Minute)
 			d.note(ctx, l.At, "lost")
 		}
@@ -230,7 +230,7 @@ func TestReleaseWaitsUntilTheObserverKnowsOfTheLoss(t *testing.T) {
 func TestCloseWaitsUntilTheObserverKnowsOfTheLosses(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		var told []string
-		locks := observed(t, s, tier.Observer{Lost: func(_ context.Context, l tier.Lost) {
+		locks := observed(t, s, tier.Observer{Lost: func(_ context.Context, l tier.LostEvent) {
 			time.Sleep(time.Minute)
 			told = append(told, string(l.Cause)) // the detector sees to it that Close waits
 		}})
@@ -256,11 +256,11 @@ func TestObserverThatBlocksHoldsUpNobodyElse(t *testing.T) {
 				}
 				locks := observed(t, s, tier.Observer{
 					Waiting:    func(ctx context.Context, _ tier.Wait) { block("waiting", ctx) },
-					Acquired:   func(ctx context.Context, _ tier.Acquired) { block("acquired", ctx) },
-					Failed:     func(ctx context.Context, _ tier.Failed) { block("failed", ctx) },
-					Lost:       func(ctx context.Context, _ tier.Lost) { block("lost", ctx) },
-					Released:   func(ctx context.Context, _ tier.Released) { block("released", ctx) },
-					Connection: func(tier.Connection) { block("connection", nil) },
+					Acquired:   func(ctx context.Context, _ tier.AcquiredEvent) { block("acquired", ctx) },
+					Failed:     func(ctx context.Context, _ tier.FailedEvent) { block("failed", ctx) },
+					Lost:       func(ctx context.Context, _ tier.LostEvent) { block("lost", ctx) },
+					Released:   func(ctx context.Context, _ tier.ReleasedEvent) { block("released", ctx) },
+					Connection: func(tier.ConnectionEvent) { block("connection", nil) },
 				}, tier.WithHandOff(time.Hour))
 				mu := locks.Mutex("/locks/a")
 				ctx, cancel := context.WithTimeout(caller(t, "slow"), 2*time.Second)
@@ -279,7 +279,7 @@ func TestObserverThatBlocksHoldsUpNobodyElse(t *testing.T) {
 				}
 				time.Sleep(3 * time.Second)
 				locks.Stats()
-				locks.Holds()
+				locks.HeldLocks()
 				if hold, err := mu.TryAcquire(t.Context()); err == nil {
 					release(t, hold)
 				} else if !errors.Is(err, tier.ErrLocked) {

@@ -10,8 +10,12 @@ import (
 // tierlock.Dial or etcdlock.New gets it, or one of them, where [Registry.Mutex] does.
 type Option func(*options)
 
-// ForDial marks what tierlock.Dial and etcdlock.New take as options.
-func (Option) ForDial() {}
+// ForDial marks what tierlock.Dial and New of the other stores take as options. It returns what is wrong with this one.
+func (o Option) ForDial() error {
+	var one options
+	o(&one)
+	return one.check()
+}
 
 // ForMutex marks what [Registry.Mutex] takes.
 func (Option) ForMutex() {}
@@ -19,12 +23,6 @@ func (Option) ForMutex() {}
 // A MutexOption is for one lock: an [Option], or one of the store's package, such as
 // zklock.NodeACL.
 type MutexOption interface{ ForMutex() }
-
-// Check returns the error that [New] would return for opts. Programs do not need it.
-func Check(opts ...Option) error {
-	_, err := newOptions(opts)
-	return err
-}
 
 type options struct {
 	handOff time.Duration

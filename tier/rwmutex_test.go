@@ -70,7 +70,7 @@ func testReadersOfAProcessAreOneNode(t *testing.T, handOff tier.Option) {
 		if stats := tier.RegistryOf(mu).Stats(); stats.Joins != readers-1 || stats.Found != 1 || stats.Holds != 1 {
 			t.Errorf("stats: %+v, want %d joins, 1 found, 1 lock", stats, readers-1)
 		}
-		if held := tier.RegistryOf(mu).Holds(); len(held) != 1 || held[0].Readers != readers {
+		if held := tier.RegistryOf(mu).HeldLocks(); len(held) != 1 || held[0].Readers != readers {
 			t.Errorf("Holds: %+v, want one lock with %d readers", held, readers)
 		}
 		for _, hold := range append(holds, first) {
@@ -92,16 +92,16 @@ func TestEnteringAgainInBothModes(t *testing.T) {
 		write := acquire(t, mu.Writer())
 		inWrite := write.Context(soon(t))
 		m.take()
-		again, err := mu.Acquire(inWrite)
+		again, err := mu.Writer().Acquire(inWrite)
 		if err != nil || again.Shared() {
 			t.Fatalf("write in write: %v, %v", again, err)
 		}
-		read, err := mu.AcquireRead(inWrite)
+		read, err := mu.Reader().Acquire(inWrite)
 		if err != nil || !read.Shared() {
 			t.Fatalf("read in write: %v, %v", read, err)
 		}
 		inRead := read.Context(soon(t))
-		more, err := mu.Acquire(inRead)
+		more, err := mu.Writer().Acquire(inRead)
 		if err != nil {
 			t.Fatalf("write in read, in write: %v", err)
 		}
@@ -111,12 +111,12 @@ func TestEnteringAgainInBothModes(t *testing.T) {
 		if !read.Shared() || read.Err() != nil {
 			t.Errorf("after the downgrade: shared %t, err %v", read.Shared(), read.Err())
 		}
-		for name, take := range map[string]func(context.Context) (*tier.Hold, error){"Acquire": mu.Acquire, "TryAcquire": mu.TryAcquire} {
+		for name, take := range map[string]func(context.Context) (*tier.Hold, error){"Acquire": mu.Writer().Acquire, "TryAcquire": mu.Writer().TryAcquire} {
 			if _, err := take(inRead); !errors.Is(err, tier.ErrUpgrade) {
 				t.Errorf("%s to write with the context of a hold to read: %v, want %v", name, err, tier.ErrUpgrade)
 			}
 		}
-		deeper, err := mu.AcquireRead(inRead)
+		deeper, err := mu.Reader().Acquire(inRead)
 		if err != nil {
 			t.Fatalf("read in read: %v", err)
 		}
@@ -145,23 +145,23 @@ func TestTryAcquireOfBothSides(t *testing.T) {
 			}
 			return hold
 		}
-		r := try(a.TryAcquireRead, nil)
+		r := try(a.Reader().TryAcquire, nil)
 		m.take()
-		here := try(a.TryAcquireRead, nil)
-		there := try(b.TryAcquireRead, nil)
-		try(a.TryAcquire, tier.ErrLocked)
-		try(b.TryAcquire, tier.ErrLocked)
+		here := try(a.Reader().TryAcquire, nil)
+		there := try(b.Reader().TryAcquire, nil)
+		try(a.Writer().TryAcquire, tier.ErrLocked)
+		try(b.Writer().TryAcquire, tier.ErrLocked)
 		w := start(soon(t), b.Writer()).blocked(t)
 		release(t, there)
-		try(b.TryAcquireRead, tier.ErrLocked)
+		try(b.Reader().TryAcquire, tier.ErrLocked)
 		release(t, r)
 		release(t, here)
 		hold := w.granted(t)
-		for _, take := range []func(context.Context) (*tier.Hold, error){a.TryAcquire, a.TryAcquireRead, b.TryAcquire, b.TryAcquireRead} {
+		for _, take := range []func(context.Context) (*tier.Hold, error){a.Writer().TryAcquire, a.Reader().TryAcquire, b.Writer().TryAcquire, b.Reader().TryAcquire} {
 			try(take, tier.ErrLocked)
 		}
 		release(t, hold)
-		release(t, try(a.TryAcquire, nil))
+		release(t, try(a.Writer().TryAcquire, nil))
 	})
 }
 
@@ -172,7 +172,7 @@ func TestMutexAndRWMutexOfAPathExclude(t *testing.T) { // I1
 			if other == nil {
 				other = rw // of one process
 			}
-			mu := tier.RegistryOf(other).Mutex(rw.Path())
+			mu := tier.RegistryOf(other).Mutex(rw.Writer().Path())
 			for _, pair := range [][2]*tier.Mutex{{mu, rw.Reader()}, {mu, rw.Writer()}, {rw.Reader(), mu}, {rw.Writer(), mu}} {
 				hold := acquire(t, pair[0])
 				waits := start(soon(t), pair[1]).blocked(t)

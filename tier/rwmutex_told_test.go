@@ -43,7 +43,7 @@ func TestReadersDoNotSeeAGuardedWriteCome(t *testing.T) {
 	zkRWMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
 		hold := acquire(t, mu.Writer())
-		read, err := mu.AcquireRead(hold.Context(soon(t)))
+		read, err := mu.Reader().Acquire(hold.Context(soon(t)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestRevokedLockLeavesTheProcess(t *testing.T) {
 				here = start(soon(t), a.Writer()).blocked(t)
 			}
 			there := start(soon(t), b.Writer()).blocked(t)
-			if err := b.Revoke(soon(t)); err != nil {
+			if err := b.Writer().Revoke(soon(t)); err != nil {
 				t.Fatal(err)
 			}
 			<-revoked
@@ -98,7 +98,7 @@ func TestRevokedLockLeavesTheProcess(t *testing.T) {
 		}
 		hold := acquire(t, a.Writer())
 		revoked := hold.Revoked()
-		if err := b.Revoke(soon(t)); err != nil {
+		if err := b.Writer().Revoke(soon(t)); err != nil {
 			t.Fatal(err)
 		}
 		<-revoked

@@ -58,8 +58,8 @@ func TestReadersBehindAWriterThatGivesUpJoin(t *testing.T) {
 		ctx, cancel := context.WithCancel(soon(t))
 		writer := start(ctx, mu.Writer()).blocked(t)
 		r1, r2 := start(soon(t), mu.Reader()).blocked(t), start(soon(t), mu.Reader()).blocked(t)
-		if _, err := mu.TryAcquireRead(soon(t)); !errors.Is(err, tier.ErrLocked) {
-			t.Errorf("TryAcquireRead while a writer waits: %v, want %v", err, tier.ErrLocked)
+		if _, err := mu.Reader().TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
+			t.Errorf("try to read while a writer waits: %v, want %v", err, tier.ErrLocked)
 		}
 		cancel()
 		<-writer.done
@@ -75,7 +75,7 @@ func TestReaderEntersAgainBeforeAWaitingWriter(t *testing.T) {
 		a, b := process(), process()
 		read := acquire(t, a.Reader())
 		here, there := start(soon(t), a.Writer()).blocked(t), start(soon(t), b.Writer()).blocked(t)
-		again, err := a.AcquireRead(read.Context(soon(t)))
+		again, err := a.Reader().Acquire(read.Context(soon(t)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,14 +160,14 @@ func TestLingeringReader(t *testing.T) {
 		release(t, other)
 		release(t, writer.granted(t))
 		release(t, acquire(t, a.Reader())) // in what lingers of the writer
-		if hold, err := a.TryAcquire(soon(t)); err != nil {
+		if hold, err := a.Writer().TryAcquire(soon(t)); err != nil {
 			t.Errorf("TryAcquire of what lingers: %v", err)
 		} else {
 			release(t, hold)
 		}
 		release(t, acquire(t, b.Writer())) // ends the lingering
 		release(t, acquire(t, a.Reader()))
-		hold, err := a.TryAcquire(soon(t)) // a node to read lingers
+		hold, err := a.Writer().TryAcquire(soon(t)) // a node to read lingers
 		if err != nil {
 			t.Fatalf("TryAcquire while a node to read lingers here: %v", err)
 		}
@@ -185,7 +185,7 @@ func TestTryAcquireBesideALingeringReaderEndsWithItsContext(t *testing.T) { // I
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		begin := time.Now()
-		if _, err := a.TryAcquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := a.Writer().TryAcquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("TryAcquire: %v", err)
 		}
 		if took := time.Since(begin); took != time.Millisecond {
@@ -238,7 +238,7 @@ func TestReadersJoinATryToRead(t *testing.T) {
 		answerLate(s, queue.Try, time.Second)
 		tried := make(chan *tier.Hold)
 		go func() {
-			hold, err := mu.TryAcquireRead(soon(t))
+			hold, err := mu.Reader().TryAcquire(soon(t))
 			if err != nil {
 				t.Error(err)
 			}

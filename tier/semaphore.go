@@ -128,7 +128,7 @@ func (s *Semaphore) take(ctx context.Context, op string, k int, take func(*pool,
 	}
 	permits.begin(p)
 	if r.options.observer != nil {
-		permits.watch = r.watch(ctx, Acquired{Path: s.at.path, Permits: permits}, begun, permits.since, permits.lost)
+		permits.watch = r.watch(ctx, AcquiredEvent{Path: s.at.path, Permits: permits}, begun, permits.since, permits.lost)
 	}
 	return permits, nil
 }

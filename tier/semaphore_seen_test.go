@@ -115,10 +115,10 @@ func (d *diary) permitObserver() tier.Observer {
 	o.Waiting = func(ctx context.Context, w tier.Wait) {
 		d.note(ctx, time.Now(), "waits %v for %d ahead %d", w.Waited, w.Permits, w.Position)
 	}
-	o.Acquired = func(ctx context.Context, a tier.Acquired) {
+	o.Acquired = func(ctx context.Context, a tier.AcquiredEvent) {
 		d.note(ctx, a.At, "acquired %d after %v", a.Permits.Count(), a.Waited)
 	}
-	o.Released = func(ctx context.Context, r tier.Released) {
+	o.Released = func(ctx context.Context, r tier.ReleasedEvent) {
 		d.note(ctx, r.At, "released %d after %v lost %t", r.Permits.Count(), r.Held, errors.Is(r.Err, tier.ErrLost))
 	}
 	return o
@@ -220,7 +220,7 @@ func TestReleaseOfPermitsAndCloseWaitUntilTheObserverKnowsOfTheLoss(t *testing.T
 		t.Run(end, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *memory.Server) {
 				told := 0 // the detector sees to it that the test waits
-				locks := observed(t, srv, tier.Observer{Lost: func(context.Context, tier.Lost) {
+				locks := observed(t, srv, tier.Observer{Lost: func(context.Context, tier.LostEvent) {
 					time.Sleep(time.Minute)
 					told++
 				}})

@@ -17,7 +17,7 @@ func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b, c := process(tier.WithHandOff(budget)), process(), process()
 		write := acquire(t, a.Writer())
-		read, err := a.AcquireRead(write.Context(soon(t)))
+		read, err := a.Reader().Acquire(write.Context(soon(t)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestSharedGrantIsNotForAWriter(t *testing.T) { // I1
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(), process()
 		write := acquire(t, a.Writer())
-		read, err := a.AcquireRead(write.Context(soon(t)))
+		read, err := a.Reader().Acquire(write.Context(soon(t)))
 		if err != nil {
 			t.Fatal(err)
 		}

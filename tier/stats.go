@@ -133,9 +133,9 @@ type HeldLock struct {
 	Lingering bool      // nobody holds it, but it is kept
 }
 
-// Holds returns the locks that this process has, in order of their paths. Permits of semaphores are
+// HeldLocks returns the locks that this process has, in order of their paths. Permits of semaphores are
 // not among them.
-func (r *Registry) Holds() []HeldLock {
+func (r *Registry) HeldLocks() []HeldLock {
 	var locks []HeldLock
 	for _, s := range r.all() {
 		if c, ok := s.(*cohort); ok {

@@ -178,7 +178,7 @@ func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
 		since := time.Now()
 		time.Sleep(time.Second)
 
-		held := locks.Holds()
+		held := locks.HeldLocks()
 		if len(held) != 2 || held[0].Path != "/locks/a" || held[0].Token != hold.Token() || !held[0].Since.Equal(since) ||
 			held[0].Waiters != 1 || held[0].Lingering || held[1].Path != "/locks/b" || !held[1].Lingering {
 			t.Errorf("holds: %+v", held)
@@ -198,7 +198,7 @@ func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
 		}
 		release(t, hold)
 		release(t, last.granted(t))
-		if held := locks.Holds(); len(held) != 1 {
+		if held := locks.HeldLocks(); len(held) != 1 {
 			t.Errorf("holds after all: %+v", held)
 		}
 	})

@@ -130,7 +130,7 @@ func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 					told = listen(first)
 				}
 				there := start(soon(t), b.Writer()).blocked(t)
-				if err := b.Revoke(soon(t)); err != nil {
+				if err := b.Writer().Revoke(soon(t)); err != nil {
 					t.Fatal(err)
 				}
 				if listen != nil && !closed(told) {
@@ -143,13 +143,13 @@ func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 					release(t, there.granted(t))
 					return
 				}
-				if _, err := a.TryAcquireRead(soon(t)); !errors.Is(err, tier.ErrLocked) {
+				if _, err := a.Reader().TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
 					t.Errorf("try to read: %v, want %v", err, tier.ErrLocked)
 				}
 				here := start(soon(t), a.Reader()).blocked(t)
 				release(t, first)
 				here.blocked(t)
-				again, err := a.AcquireRead(second.Context(soon(t))) // who is inside may enter again
+				again, err := a.Reader().Acquire(second.Context(soon(t))) // who is inside may enter again
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -170,11 +170,11 @@ func TestWriterThatWasAskedBecomesTheOnlyReader(t *testing.T) {
 		revoked := write.Revoked()
 		here := start(soon(t), a.Reader()).blocked(t)
 		there := start(soon(t), b.Writer()).blocked(t)
-		if err := b.Revoke(soon(t)); err != nil {
+		if err := b.Writer().Revoke(soon(t)); err != nil {
 			t.Fatal(err)
 		}
 		<-revoked
-		read, err := a.AcquireRead(write.Context(soon(t)))
+		read, err := a.Reader().Acquire(write.Context(soon(t)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ import (
 type Option func(*options)
 
 // ForDial makes an Option one of those that tierlock.Dial takes.
-func (Option) ForDial() {}
+func (Option) ForDial() error { return nil }
 
 type options struct {
 	sessionTimeout time.Duration

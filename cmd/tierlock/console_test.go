@@ -159,7 +159,7 @@ func TestReadersAreSeenAndAskedForTheLock(t *testing.T) {
 	for _, label := range []string{"billing", "search"} {
 		rw := c.locks(t, zklock.WithLabel(label)).RWMutex("/rw/report")
 		for range 3 {
-			hold, err := rw.AcquireRead(ctx)
+			hold, err := rw.Reader().Acquire(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -174,7 +174,7 @@ func TestReadersAreSeenAndAskedForTheLock(t *testing.T) {
 	waiting := make(chan error, 1)
 	writer := c.locks(t, zklock.WithLabel("writer")).RWMutex("/rw/report")
 	go func() {
-		hold, err := writer.Acquire(ctx)
+		hold, err := writer.Writer().Acquire(ctx)
 		if err == nil {
 			err = hold.Release()
 		}

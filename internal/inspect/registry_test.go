@@ -46,17 +46,17 @@ func bubble(t *testing.T, f func(t *testing.T, process func(label string) *tier.
 func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
 	bubble(t, func(t *testing.T, process func(string) *tier.Registry) {
 		for _, label := range []string{"reader a", "reader b"} {
-			if _, err := process(label).RWMutex(path).AcquireRead(t.Context()); err != nil {
+			if _, err := process(label).RWMutex(path).Reader().Acquire(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, label := range []string{"writer a", "writer b"} {
 			writer := process(label).RWMutex(path)
-			go writer.Acquire(t.Context())
+			go writer.Writer().Acquire(t.Context())
 			synctest.Wait()
 		}
 		late := process("late").RWMutex(path)
-		go late.AcquireRead(t.Context())
+		go late.Reader().Acquire(t.Context())
 		synctest.Wait()
 
 		r := inspect.Registry{Locks: process("operator")}

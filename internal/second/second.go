@@ -125,6 +125,10 @@ type Grant interface {
 	AwaitRelease() error
 }
 
+// GrantOf returns the grant of a *tier.Hold, which must not be released, for writes under the lock. Package tier sets it, so
+// that front doors have what programs do not need.
+var GrantOf func(hold any) Grant
+
 // A Contender is one process in the queue for a lock; see [tier.Contender]. The tier has [Text] of each text: anybody may have
 // put it there.
 type Contender struct {

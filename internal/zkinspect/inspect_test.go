@@ -226,7 +226,7 @@ func TestDoctorFinds(t *testing.T) {
 			inspect.Note, "#1 has waited for 10m0s"},
 		"Curator's mutex beside a reader/writer lock": {func(t *testing.T, s site) {
 			s.put(t, path+"/_c_"+uuid+"-lock-", "", ephemeral, zk.PermAll)
-			go s.locks(t).RWMutex(path).Acquire(t.Context())
+			go s.locks(t).RWMutex(path).Writer().Acquire(t.Context())
 			synctest.Wait()
 		}, inspect.Problem, "curator does not wait for tierlock write: on this path they do not exclude each other; give the reader/writer lock a path"},
 		"Curator's mutex beside its read/write lock": {func(t *testing.T, s site) {

@@ -47,9 +47,9 @@ func TestReadersAtTheHeadAllHold(t *testing.T) {
 		}
 		s.put(t, path+"/_c_"+uuid+"-__READ__", "", ephemeral, zk.PermAll)
 		writer, late := s.locks(t).RWMutex(path), s.locks(t).RWMutex(path)
-		go writer.Acquire(t.Context())
+		go writer.Writer().Acquire(t.Context())
 		synctest.Wait()
-		go late.AcquireRead(t.Context())
+		go late.Reader().Acquire(t.Context())
 		synctest.Wait()
 
 		q := s.look(t)

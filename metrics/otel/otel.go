@@ -100,7 +100,7 @@ func New(opts ...Option) (*Telemetry, error) {
 func (t *Telemetry) Observer() tier.Observer {
 	return tier.Observer{
 		Acquired: t.acquired, Failed: t.failed, Lost: t.lost, Released: t.released,
-		Connection: func(c tier.Connection) { t.connected.Store(c.State == tier.Connected) },
+		Connection: func(c tier.ConnectionEvent) { t.connected.Store(c.State == tier.Connected) },
 	}
 }
 
@@ -156,7 +156,7 @@ func (t *Telemetry) zero(ctx context.Context) {
 	}
 }
 
-func (t *Telemetry) acquired(ctx context.Context, a tier.Acquired) {
+func (t *Telemetry) acquired(ctx context.Context, a tier.AcquiredEvent) {
 	if a.Permits != nil {
 		t.permitsAcquired(ctx, a)
 		return
@@ -169,7 +169,7 @@ func (t *Telemetry) acquired(ctx context.Context, a tier.Acquired) {
 	}
 }
 
-func (t *Telemetry) failed(ctx context.Context, f tier.Failed) {
+func (t *Telemetry) failed(ctx context.Context, f tier.FailedEvent) {
 	attributes := metric.WithAttributes(t.pattern(f.Path), errorType(kind(f.Err)))
 	t.waits.Record(ctx, f.Waited.Seconds(), attributes)
 	t.failures.Add(ctx, 1, attributes)
@@ -178,11 +178,11 @@ func (t *Telemetry) failed(ctx context.Context, f tier.Failed) {
 	span.End(trace.WithTimestamp(f.At))
 }
 
-func (t *Telemetry) lost(ctx context.Context, l tier.Lost) {
+func (t *Telemetry) lost(ctx context.Context, l tier.LostEvent) {
 	t.losses.Add(ctx, 1, metric.WithAttributes(t.pattern(l.Path), lossCause(l.Cause)))
 }
 
-func (t *Telemetry) released(ctx context.Context, r tier.Released) {
+func (t *Telemetry) released(ctx context.Context, r tier.ReleasedEvent) {
 	if r.Permits != nil {
 		t.permitsReleased(ctx, r)
 		return

@@ -13,7 +13,7 @@ import (
 // fromPermits stands for the source of permits.
 const fromPermits tier.Source = "permits"
 
-func (t *Telemetry) permitsAcquired(ctx context.Context, a tier.Acquired) {
+func (t *Telemetry) permitsAcquired(ctx context.Context, a tier.AcquiredEvent) {
 	path, number := a.Path, a.Permits.Count()
 	t.waits.Record(ctx, a.Waited.Seconds(), metric.WithAttributes(t.pattern(path), source(fromPermits)))
 	t.permits.Add(ctx, int64(number), metric.WithAttributes(t.pattern(path)))
@@ -21,7 +21,7 @@ func (t *Telemetry) permitsAcquired(ctx context.Context, a tier.Acquired) {
 	span.End(trace.WithTimestamp(a.At))
 }
 
-func (t *Telemetry) permitsReleased(ctx context.Context, r tier.Released) {
+func (t *Telemetry) permitsReleased(ctx context.Context, r tier.ReleasedEvent) {
 	path := r.Path
 	t.permits.Add(ctx, -int64(r.Permits.Count()), metric.WithAttributes(t.pattern(path)))
 	t.held(ctx, path, r.At, r.Held, r.Err, token(r.Permits), count(r.Permits))

@@ -17,7 +17,7 @@ const permits = "permits"
 func (m *Metrics) Observer() tier.Observer {
 	return tier.Observer{
 		Waiting: func(_ context.Context, w tier.Wait) { m.long.WithLabelValues(m.patterns.Of(w.Path)).Inc() },
-		Acquired: func(_ context.Context, a tier.Acquired) {
+		Acquired: func(_ context.Context, a tier.AcquiredEvent) {
 			path, from := m.patterns.Of(a.Path), string(a.From)
 			if a.Permits != nil {
 				from = permits
@@ -25,13 +25,13 @@ func (m *Metrics) Observer() tier.Observer {
 			}
 			m.wait.WithLabelValues(path, from).Observe(a.Waited.Seconds())
 		},
-		Failed: func(_ context.Context, f tier.Failed) {
+		Failed: func(_ context.Context, f tier.FailedEvent) {
 			m.wait.WithLabelValues(m.patterns.Of(f.Path), failed).Observe(f.Waited.Seconds())
 		},
-		Lost: func(_ context.Context, l tier.Lost) {
+		Lost: func(_ context.Context, l tier.LostEvent) {
 			m.losses.WithLabelValues(m.patterns.Of(l.Path), string(l.Cause)).Inc()
 		},
-		Released: func(_ context.Context, r tier.Released) {
+		Released: func(_ context.Context, r tier.ReleasedEvent) {
 			path := m.patterns.Of(r.Path)
 			if r.Permits != nil {
 				m.permits.WithLabelValues(path).Sub(float64(r.Permits.Count()))
@@ -43,7 +43,7 @@ func (m *Metrics) Observer() tier.Observer {
 	}
 }
 
-func (m *Metrics) follow(c tier.Connection) {
+func (m *Metrics) follow(c tier.ConnectionEvent) {
 	connected := 0.0
 	switch c.State {
 	case tier.Connected:

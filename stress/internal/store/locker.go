@@ -103,7 +103,7 @@ func (l tiered) Contender(path string) (Contender, error) {
 
 // contendEither reads, unless the section is to be alone.
 func contendEither(m *tier.RWMutex) Contender {
-	write, read := contend(m.Acquire), contend(m.AcquireRead)
+	write, read := contend(m.Writer().Acquire), contend(m.Reader().Acquire)
 	return func(ctx context.Context, weight int64) (Hold, error) {
 		if weight == rule.Everybody {
 			return write(ctx, weight)
