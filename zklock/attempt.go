@@ -194,7 +194,7 @@ func (a *attempt) try() (*Node, error) {
 	if err := a.client.Err(); err != nil { // after the wait for an abandoned attempt
 		return nil, err
 	}
-	queue := a.client.link.Ask(link.Listing{Path: a.lock.path})[0]
+	queue := a.client.link.Ask(link.List(a.lock.path))[0]
 	switch classify(queue.Err) {
 	case done:
 		taken, err := occupied(queue.Children, a.lock.mode)
@@ -323,7 +323,7 @@ func (a *attempt) send(ops link.Transaction, list bool) link.Answer {
 	buildings := a.buildings()
 	requests := append(buildings, ops)
 	if list = list && a.client.link.Ordered(); list {
-		requests = append(requests, link.Listing{Path: a.lock.path})
+		requests = append(requests, link.List(a.lock.path))
 	}
 	asked := a.client.link.Now()
 	answers := a.client.link.Ask(requests...)
@@ -416,7 +416,7 @@ func find(l *link.Link, parent string, prefixes ...string) (paths []string, err 
 	if _, err = l.Transact(&zk.CheckVersionRequest{Path: parent, Version: -1}); err != nil && classify(err) != missing {
 		return nil, lacking("READ", parent, err)
 	}
-	queue := l.Ask(link.Listing{Path: parent})[0]
+	queue := l.Ask(link.List(parent))[0]
 	if classify(queue.Err) == missing {
 		return nil, nil
 	}
@@ -498,7 +498,7 @@ func (a *attempt) list(n *Node) (standing, error) {
 		return standing{}, errGone
 	}
 	asked := a.client.link.Now()
-	requests := []link.Request{link.Listing{Path: a.lock.path}}
+	requests := []link.Request{link.List(a.lock.path)}
 	if !n.bound.Load() {
 		requests = append(requests, n.readings(n.znodes)...)
 	}

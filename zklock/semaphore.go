@@ -359,7 +359,7 @@ type sight struct {
 // look counts the permits that are taken, and compares the number of all. It sees to it that w hears
 // of changes. A server that lags may show too many permits to whoever has the turn, never too few.
 func (s *semaphore) look(w *permitWait) (sight, error) {
-	answers := s.link.WatchWith(s.leases.path, &w.leases, s.link.Reading(s.path, &w.path))
+	answers := s.link.Read(s.link.Listing(s.leases.path, &w.leases), s.link.Reading(s.path, &w.path))
 	leases, path := answers[0], answers[1]
 	seen := sight{missing: classify(leases.Err) == missing}
 	if leases.Err != nil && !seen.missing {

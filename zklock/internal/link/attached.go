@@ -144,7 +144,7 @@ func (l *attached) Ask(requests ...Request) []Answer {
 	var reads sync.WaitGroup
 	for i, q := range requests {
 		switch q.(type) {
-		case Listing, reading:
+		case read:
 			if i < len(requests)-1 {
 				reads.Go(func() { answers[i] = q.call(l) })
 				continue

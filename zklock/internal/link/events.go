@@ -54,25 +54,25 @@ func (e *Events) Ignore(path string, w *Watcher) {
 	delete(e.armed[path], w)
 }
 
-// failed says that path is not watched after all, because w asked for it in vain. The
-// others who rely on it have to look for themselves.
-func (e *Events) failed(path string, w *Watcher) {
+// answered takes the answer to a read that has asked for the watch of its path. What it told of a node is kept: whoever comes
+// later does not ask again.
+func (e *Events) answered(r read, a Answer) {
 	e.mu.Lock()
-	delete(e.armed[path], w)
-	others := e.takeLocked(path)
+	var others []*Watcher
+	_, armed := e.armed[r.path]
+	switch {
+	case a.Err != nil: // it is not watched after all, and those who rely on that have to look for themselves
+		others = e.takeLocked(r.path)
+	case r.list: // those who rely on it may have looked before it was watched
+		others = slices.Collect(maps.Keys(e.armed[r.path]))
+	case armed:
+		e.seen[r.path] = a
+	}
 	e.mu.Unlock()
 	for _, other := range others {
-		other.Notify()
-	}
-}
-
-// saw keeps what the read told that began the watch of path: whoever comes later does not ask
-// again.
-func (e *Events) saw(path string, a Answer) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, armed := e.armed[path]; armed {
-		e.seen[path] = a
+		if other != r.watcher {
+			other.Notify()
+		}
 	}
 }
 
@@ -83,19 +83,6 @@ func (e *Events) Seen(path string) (a Answer, ok bool) {
 	defer e.mu.Unlock()
 	a, ok = e.seen[path]
 	return a, ok
-}
-
-// begun says that path is watched now, because w asked for it. The others who relied on
-// it may have looked before that, and have to look again.
-func (e *Events) begun(path string, w *Watcher) {
-	e.mu.Lock()
-	watchers := slices.Collect(maps.Keys(e.armed[path]))
-	e.mu.Unlock()
-	for _, other := range watchers {
-		if other != w {
-			other.Notify()
-		}
-	}
 }
 
 // fire passes on an event of a node.
@@ -159,21 +146,21 @@ func (l *Link) Transact(ops ...any) (created []string, err error) {
 
 // Reading is a request that reads a znode and has w hear of its end: it asks for the watch,
 // unless there is one.
-func (l *Link) Reading(path string, w *Watcher) reading {
-	return reading{path: path, Watch: !l.Events.listen(path, w), watcher: w}
+func (l *Link) Reading(path string, w *Watcher) read {
+	return read{path: path, Watch: !l.Events.listen(path, w), watcher: w}
 }
 
-// Read asks, and says of each watch that was asked for in vain that there is none, before
-// anything is made of the answers.
+// Listing is a request that lists the queue at path and has w hear of its next change.
+func (l *Link) Listing(path string, w *Watcher) Request {
+	return read{path: path, list: true, Watch: !l.Events.listen(path, w), watcher: w}
+}
+
+// Read asks, and sees to the watches that were asked for before anything is made of the answers.
 func (l *Link) Read(requests ...Request) []Answer {
 	answers := l.Ask(requests...)
 	for i, q := range requests {
-		switch r, ok := q.(reading); {
-		case !ok || !r.Watch:
-		case answers[i].Err != nil:
-			l.Events.failed(r.path, r.watcher)
-		default:
-			l.Events.saw(r.path, answers[i])
+		if r, ok := q.(read); ok && r.Watch {
+			l.Events.answered(r, answers[i])
 		}
 	}
 	return answers
@@ -181,20 +168,6 @@ func (l *Link) Read(requests ...Request) []Answer {
 
 // WatchQueue lists the queue at path and sees to it that w hears of its next change.
 func (l *Link) WatchQueue(path string, w *Watcher) ([]string, error) {
-	queue := l.WatchWith(path, w)[0]
+	queue := l.Read(l.Listing(path, w))[0]
 	return queue.Children, queue.Err
-}
-
-// WatchWith is WatchQueue with other requests beside it, whose answers come behind that to the list.
-func (l *Link) WatchWith(path string, w *Watcher, others ...Request) []Answer {
-	armed := l.Events.listen(path, w)
-	answers := l.Read(append([]Request{Listing{path, !armed}}, others...)...)
-	switch {
-	case armed:
-	case answers[0].Err != nil:
-		l.Events.failed(path, w)
-	default:
-		l.Events.begun(path, w)
-	}
-	return answers
 }

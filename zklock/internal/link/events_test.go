@@ -18,7 +18,7 @@ func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
 	if !e.listen("/a", relies) {
 		t.Error("the second one has to ask for the watch, too")
 	}
-	e.begun("/a", asks)
+	e.answered(read{path: "/a", list: true, watcher: asks}, Answer{})
 	if first != 0 || second != 1 {
 		t.Errorf("told %d and %d times, want the second one, once", first, second)
 	}

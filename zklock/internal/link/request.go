@@ -33,49 +33,35 @@ type Answer struct {
 	Session *Session // under which it was executed
 }
 
-// A Listing reads the names of the children of a path, and may watch them.
-type Listing struct {
-	Path  string
-	watch bool
-}
-
-func (Listing) op() int32 { return wire.OpGetChildren2 }
-
-func (l Listing) encode(e *wire.Encoder) {
-	e.String(l.Path)
-	e.Bool(l.watch)
-}
-
-func (l Listing) decode(d *wire.Decoder, a *Answer) { a.Children = d.Strings() }
-
-func (l Listing) call(c *attached) (a Answer) {
-	if !l.watch {
-		a.Children, _, a.Err = c.link.Conn.Children(l.Path)
-		return a
-	}
-	children, _, events, err := c.link.Conn.ChildrenW(l.Path)
-	if err == nil {
-		c.forward(events)
-	}
-	return Answer{Children: children, Err: err}
-}
-
-// A reading tells the stat of a znode, and may watch it. Unlike one by exists, it leaves no
-// watch behind where there is no node, which would stay for ever.
-type reading struct {
+// A read tells a znode, or lists its children, and may watch it. Unlike one by exists, it leaves no watch behind where there is no node,
+// which would stay for ever.
+type read struct {
 	path    string
-	Watch   bool
+	list    bool
+	Watch   bool     // it asks for the watch
 	watcher *Watcher // who hears of it
 }
 
-func (reading) op() int32 { return wire.OpGetData }
+// List is a request for the names of the children of a path.
+func List(path string) Request { return read{path: path, list: true} }
 
-func (r reading) encode(e *wire.Encoder) {
+func (r read) op() int32 {
+	if r.list {
+		return wire.OpGetChildren2
+	}
+	return wire.OpGetData
+}
+
+func (r read) encode(e *wire.Encoder) {
 	e.String(r.path)
 	e.Bool(r.Watch)
 }
 
-func (r reading) decode(d *wire.Decoder, a *Answer) {
+func (r read) decode(d *wire.Decoder, a *Answer) {
+	if r.list {
+		a.Children = d.Strings()
+		return
+	}
 	a.Data = kept(d.Buffer()) // the frame is read into again
 	a.Stat = zk.Stat{
 		Czxid: d.Int64(), Mzxid: d.Int64(), Ctime: d.Int64(), Mtime: d.Int64(),
@@ -94,19 +80,25 @@ func kept(data []byte) []byte {
 	return bytes.Clone(data)
 }
 
-func (r reading) call(c *attached) (a Answer) {
+func (r read) call(c *attached) (a Answer) {
+	conn := c.link.Conn
 	var stat *zk.Stat
-	var data []byte
-	if r.Watch {
-		var events <-chan zk.Event
-		if data, stat, events, a.Err = c.link.Conn.GetW(r.path); a.Err == nil {
-			c.forward(events)
-		}
-	} else {
-		data, stat, a.Err = c.link.Conn.Get(r.path)
+	var events <-chan zk.Event
+	switch {
+	case r.list && r.Watch:
+		a.Children, stat, events, a.Err = conn.ChildrenW(r.path)
+	case r.list:
+		a.Children, stat, a.Err = conn.Children(r.path)
+	case r.Watch:
+		a.Data, stat, events, a.Err = conn.GetW(r.path)
+	default:
+		a.Data, stat, a.Err = conn.Get(r.path)
 	}
-	if a.Err == nil {
-		a.Stat, a.Data = *stat, kept(data)
+	if a.Err != nil {
+		return Answer{Err: a.Err}
+	}
+	if a.Data, a.Stat = kept(a.Data), *stat; r.Watch {
+		c.forward(events)
 	}
 	return a
 }

@@ -83,7 +83,7 @@ func TestReadingAReplyAllocatesNothing(t *testing.T) {
 func TestXidsOfBatchesBeginAnewAtTheEndOfTheirRange(t *testing.T) {
 	s := newSocket(&replay{}, "server", newDialed())
 	s.lastXid = math.MinInt32 + 1
-	s.encode(&batch{requests: []Request{Listing{Path: "/x"}, Listing{Path: "/x"}, Listing{Path: "/x"}}})
+	s.encode(&batch{requests: []Request{List("/x"), List("/x"), List("/x")}})
 	got := slices.Sorted(maps.Keys(s.sent))
 	if want := []int32{math.MinInt32, firstXid - 1, firstXid}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
