@@ -56,30 +56,6 @@ func TestAttachedChecksItsOptions(t *testing.T) {
 	}
 }
 
-func TestAttachedLocksExcludeDialedOnes(t *testing.T) { // I1 I6
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		attached, _ := attach(t, s)
-		dialed := start(t, s)
-		n := attached.acquire(t)
-		next := dialed.queue(t.Context())
-		if !next.waiting() {
-			t.Fatal("two owners")
-		}
-		wantErr(t, "Release", n.Release(), nil)
-		m := next.granted(t)
-		if m.Token() <= n.Token() {
-			t.Errorf("token after %d: got %d, want a higher one", n.Token(), m.Token())
-		}
-		again := attached.queue(t.Context())
-		if !again.waiting() {
-			t.Fatal("two owners")
-		}
-		wantErr(t, "Release", m.Release(), nil)
-		wantErr(t, "Release", again.granted(t).Release(), nil)
-		wantEmpty(t, s)
-	})
-}
-
 func TestAttachedWaiterSurvivesTheExpiryOfItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		holder := start(t, s)

@@ -2,82 +2,14 @@ package zklock_test
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
-
-func TestEndedContextSendsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		tr := record(s)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cause := errors.New("enough")
-		cancel(cause)
-		_, err := p.lock.Acquire(ctx)
-		wantErr(t, "Acquire", err, cause)
-		_, err = p.lock.TryAcquire(ctx)
-		wantErr(t, "TryAcquire", err, cause)
-		if got := tr.take(); len(got) > 0 {
-			t.Errorf("sent: %v", got)
-		}
-	})
-}
-
-// The request of every step of an acquisition, and its reply, is held up until the caller has left.
-func TestCallerLeavesAtOnceWhateverIsInFlightAndNothingStays(t *testing.T) {
-	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2} {
-		for _, stage := range []zktest.Stage{zktest.Request, zktest.Reply} {
-			t.Run(op.String()+" "+stage.String(), func(t *testing.T) {
-				bubble(t, func(t *testing.T, s *zktest.Server) {
-					p := start(t, s)
-					p.acquire(t).Release() // makes the parents
-					s.Intercept(func(f *zktest.Frame) zktest.Action {
-						if f.Op == op && f.Stage == stage {
-							return zktest.Delay(time.Second)
-						}
-						return zktest.Pass
-					})
-					ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-					defer cancel()
-					begun := time.Now()
-					_, err := p.lock.Acquire(ctx)
-					wantErr(t, "Acquire", err, context.DeadlineExceeded)
-					if d := time.Since(begun); d != time.Millisecond {
-						t.Errorf("returned after %v, want 1ms", d)
-					}
-					time.Sleep(4 * time.Second)
-					wantEmpty(t, s)
-				})
-			})
-		}
-	}
-}
-
-func TestI9CancelledWaiterCostsNobodyItsPlace(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		ctx, leave := context.WithCancel(t.Context())
-		p := start(t, s)
-		leaver, stayer, last := p.queue(ctx), p.queue(t.Context()), start(t, s).queue(t.Context())
-		before := s.Children(path)
-		leave()
-		wantErr(t, "leaver", leaver.failed(t), context.Canceled)
-		if left := s.Children(path); len(left) != len(before)-1 {
-			t.Errorf("queue: got %d nodes, want %d", len(left), len(before)-1)
-		}
-		n.Release()
-		stayer.granted(t).Release()
-		last.granted(t).Release()
-		wantEmpty(t, s)
-	})
-}
 
 func TestCancelAtTheMomentOfTheGrantNeverStrandsTheNode(t *testing.T) {
 	grants := 0
@@ -111,58 +43,6 @@ func TestCancelAtTheMomentOfTheGrantNeverStrandsTheNode(t *testing.T) {
 		})
 	}
 	t.Logf("%d of 80 were granted", grants)
-}
-
-func TestGrantDeliveredAtTheDeadlineIsEitherHeldOrGone(t *testing.T) {
-	for range 20 {
-		bubble(t, func(t *testing.T, s *zktest.Server) {
-			n := start(t, s).acquire(t)
-			p := start(t, s)
-			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Stage == zktest.Event && f.Session == p.session {
-					return zktest.Delay(time.Second)
-				}
-				return zktest.Pass
-			})
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			r := p.queue(ctx)
-			n.Release()
-			if time.Sleep(time.Second); r.waiting() {
-				t.Fatal("still waiting")
-			}
-			if r.err == nil {
-				r.node.Release()
-			}
-			wantEmpty(t, s)
-		})
-	}
-}
-
-func TestCallersWhoComeAndGoDoNotPileUpStuckCalls(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		p.acquire(t).Release()
-		tr := record(s)
-		s.Freeze()
-		for range 20 {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-			_, err := p.lock.Acquire(ctx)
-			wantErr(t, "Acquire", err, context.DeadlineExceeded)
-			cancel()
-		}
-		s.Unfreeze()
-		creates := 0
-		for _, op := range tr.take() {
-			if op == zktest.OpCreate {
-				creates++
-			}
-		}
-		if creates != 1 {
-			t.Errorf("%d calls were stuck, want 1", creates)
-		}
-		wantEmpty(t, s)
-	})
 }
 
 // The one that the next caller waits for is remembered as long as its call is stuck.
@@ -264,57 +144,5 @@ func TestWaitBehindAnotherProcessEndsWithTheContextsCauseAlone(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		n.Release()
-	})
-}
-
-func TestWaitersThatComeAndGoShareOneWatch(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		p := start(t, s)
-		visit := func() {
-			ctx, cancel := context.WithCancel(t.Context())
-			r := p.queue(ctx)
-			cancel()
-			r.failed(t)
-		}
-		visit()
-		tr, before := record(s), s.Watches()
-		for range 10 {
-			visit()
-		}
-		synctest.Wait()
-		if got := s.Watches(); got != before {
-			t.Errorf("watches: got %d, want %d", got, before)
-		}
-		reads := 0
-		for _, op := range tr.take() {
-			if op == zktest.OpGetData {
-				reads++
-			}
-		}
-		if reads != 10 { // each looked at its own node, none asked for the predecessor again
-			t.Errorf("got %d reads with a watch, want 10", reads)
-		}
-		n.Release()
-	})
-}
-
-func TestTheEndOfTheAcquisitionContextDoesNotEndTheHold(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		ctx, cancel := context.WithCancel(t.Context())
-		n := start(t, s).queue(ctx).granted(t)
-		cancel()
-		if time.Sleep(time.Minute); n.Err() != nil {
-			t.Errorf("Err: %v", n.Err())
-		}
-		select {
-		case <-n.Lost():
-			t.Error("lost")
-		default:
-		}
-		if err := n.Release(); err != nil {
-			t.Error(err)
-		}
-		wantErr(t, "second Release", n.Release(), zklock.ErrReleased)
 	})
 }

@@ -13,24 +13,6 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-func TestCloseEndsWaitersAndHoldersAndTakesTheNodesAway(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		n, next := p.acquire(t), start(t, s)
-		mine, other := p.queue(t.Context()), next.queue(t.Context())
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-		wantErr(t, "waiter", mine.failed(t), zklock.ErrClosed)
-		awaitLoss(t, n)
-		wantErr(t, "holder", n.Err(), zklock.ErrLost)
-		wantErr(t, "holder", n.Err(), zklock.ErrClosed)
-		wantErr(t, "Release", n.Release(), zklock.ErrLost)
-		other.granted(t).Release()
-		wantEmpty(t, s)
-	})
-}
-
 func TestEverythingAskedOfAClosedClientSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)

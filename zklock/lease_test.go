@@ -3,7 +3,6 @@ package zklock_test
 import (
 	"context"
 	"net"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -32,37 +31,6 @@ func deleted(s *zktest.Server, n *zklock.Node) <-chan time.Time {
 	return at
 }
 
-func TestI7LostClosesWhenTheLeaseEndsAndBeforeTheServerGivesUp(t *testing.T) {
-	for _, directions := range [][]zktest.Direction{
-		{zktest.ToServer, zktest.ToClient}, {zktest.ToServer}, {zktest.ToClient},
-	} {
-		for after := time.Duration(0); after <= timeout; after += 610 * time.Millisecond {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				p := start(t, s)
-				n := p.acquire(t)
-				gone := deleted(s, n)
-				time.Sleep(after)
-				mute(s, p, directions...)
-				muted := time.Now()
-				awaitLoss(t, n)
-				lost := time.Now()
-				wantErr(t, "Err", n.Err(), zklock.ErrLost)
-				if d := lost.Sub(muted); d > lease || d < lease-2*beat {
-					t.Errorf("muted %v after %v: lost after %v, want %v to %v", directions, after, d, lease-2*beat, lease)
-				}
-				if !slices.Contains(directions, zktest.ToServer) {
-					return // the server goes on hearing of the session
-				}
-				time.Sleep(2 * timeout)
-				if d := (<-gone).Sub(lost); d < timeout-lease {
-					t.Errorf("muted %v after %v: the server gave up %v after the loss, want at least the margin %v",
-						directions, after, d, timeout-lease)
-				}
-			})
-		}
-	}
-}
-
 func TestMarginMovesTheEndOfTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		const margin = 3 * time.Second
@@ -73,23 +41,6 @@ func TestMarginMovesTheEndOfTheLease(t *testing.T) {
 		awaitLoss(t, n)
 		if d := time.Since(muted); d != timeout-margin {
 			t.Errorf("lost after %v, want %v", d, timeout-margin)
-		}
-	})
-}
-
-func TestEventsDoNotRenewTheLease(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn, p := raw(t, s), start(t, s)
-		n := p.acquire(t)
-		mute(s, p, zktest.ToServer)
-		muted := time.Now()
-		time.Sleep(2 * time.Second)
-		if _, err := conn.Set(n.Path(), nil, -1); err != nil { // an event to the holder
-			t.Fatal(err)
-		}
-		awaitLoss(t, n)
-		if d := time.Since(muted); d != lease {
-			t.Errorf("lost after %v, want %v", d, lease)
 		}
 	})
 }
@@ -121,67 +72,12 @@ func TestLeaseRunsFromTheRequestThatTheServerIsProvenToHaveHeardOf(t *testing.T)
 	})
 }
 
-func TestErrReadsTheClockItself(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		n := p.acquire(t)
-		mute(s, p, zktest.ToServer, zktest.ToClient)
-		n.StopWatchdog()
-		if time.Sleep(lease - 1); n.Err() != nil {
-			t.Errorf("Err just before the end of the lease: %v", n.Err())
-		}
-		time.Sleep(1)
-		wantErr(t, "Err at the end of the lease", n.Err(), zklock.ErrLost)
-		select {
-		case <-n.Lost():
-		default:
-			t.Error("Lost is open although Err knows")
-		}
-	})
-}
-
-func TestLateAnswerDoesNotReviveALostHold(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		n := p.acquire(t)
-		n.StopWatchdog()
-		delayWrites(s, 2, lease-2*beat+100*time.Millisecond) // it comes when the lease is over, and would prolong it by a beat
-		time.Sleep(lease + 100*time.Millisecond)
-		synctest.Wait()
-		wantErr(t, "Err", n.Err(), zklock.ErrLost)
-	})
-}
-
 func TestWaiterKeepsItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
 		r := start(t, s).queue(t.Context())
 		time.Sleep(time.Hour)
 		n.Release()
-		if next := r.granted(t); next.Err() != nil {
-			t.Errorf("granted with an ended lease: %v", next.Err())
-		}
-	})
-}
-
-func TestI1GrantWaitsForAValidLease(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		p := start(t, s)
-		r := p.queue(t.Context())
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Session == p.session && f.Stage == zktest.Request && f.Op == zktest.OpMulti {
-				return zktest.Error(zktest.CodeThrottled)
-			}
-			return zktest.Pass
-		})
-		time.Sleep(lease)
-		n.Release()
-		if time.Sleep(timeout); !r.waiting() {
-			t.Error("granted without a lease")
-		}
-		s.Intercept(nil)
-		r.await(t)
 		if next := r.granted(t); next.Err() != nil {
 			t.Errorf("granted with an ended lease: %v", next.Err())
 		}
@@ -251,44 +147,6 @@ func TestSessionTimeoutThatIsNoneIsRefused(t *testing.T) {
 			p.acquire(t).Release() // goes on with what is granted next
 		})
 	}
-}
-
-// What watches the lease was set for the end of the longer one.
-func TestShorterTimeoutOfAReconnectEndsTheHoldInTime(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s, zklock.WithDialContext(granting(s, []time.Duration{timeout, timeout / 2})))
-		n := p.acquire(t)
-		s.Cut(p.session)
-		synctest.Wait() // connected again
-		resumed := time.Now()
-		mute(s, p, zktest.ToServer, zktest.ToClient)
-		awaitLoss(t, n)
-		if d := time.Since(resumed); d != lease/2 {
-			t.Errorf("lost %v after the handshake, want %v", d, lease/2)
-		}
-	})
-}
-
-func TestErrorsDoNotRenewTheLease(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		n := p.acquire(t)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Request && (f.Op == zktest.OpMulti || f.Op == zktest.OpCreate) {
-				return zktest.Error(zktest.CodeThrottled)
-			}
-			return zktest.Pass
-		})
-		begun := time.Now()
-		ctx, cancel := context.WithCancel(t.Context())
-		r := submit(func() (*zklock.Node, error) { return lockAt(t, p.Client, "/locks/other").Acquire(ctx) }) // tries again and again
-		awaitLoss(t, n)
-		if d := time.Since(begun); d != lease {
-			t.Errorf("lost after %v, want %v", d, lease)
-		}
-		cancel()
-		r.failed(t)
-	})
 }
 
 func TestReconnectRenewsTheLeaseAtOnce(t *testing.T) {

@@ -57,25 +57,6 @@ func TestLostNodeGoesWhenItsMarginIsOver(t *testing.T) {
 	})
 }
 
-func TestLostNodeGoesWhenItsOwnerReleasesIt(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		n := p.acquire(t)
-		lapse(t, s, p, n)
-		tr := record(s)
-		wantErr(t, "Release", n.Release(), zklock.ErrLost)
-		wantEmpty(t, s)
-		next, err := p.lock.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ops := tr.take(); len(ops) < 2 || ops[0] != zktest.OpDelete || ops[1] != zktest.OpCreate {
-			t.Errorf("requests: %v, want the delete before the create of the successor", ops)
-		}
-		next.Release()
-	})
-}
-
 func TestRequeueOfALostNodeDeletesItBeforeTheNewOneIsCreated(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)

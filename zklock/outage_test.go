@@ -7,7 +7,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -58,24 +57,6 @@ func TestDialWaitsForAServerToCome(t *testing.T) {
 	})
 }
 
-func TestAcquireWithoutAServerEndsAtItsDeadlineWithBothCauses(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		down(s)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		begun := time.Now()
-		_, err := p.lock.Acquire(ctx)
-		for _, cause := range []error{context.DeadlineExceeded, zk.ErrNoServer, syscall.ECONNREFUSED} {
-			wantErr(t, "Acquire", err, cause)
-		}
-		if d := time.Since(begun); d != 10*time.Second {
-			t.Errorf("returned after %v, want 10s", d)
-		}
-		wantErr(t, "client's Err", p.Err(), zk.ErrNoServer)
-	})
-}
-
 // A server that answers and refuses is no outage, but a reason as well.
 func TestAcquireEndsAtItsDeadlineWithTheLastRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -111,50 +92,6 @@ func TestTryAcquireBehindAStuckCallFailsWhenTheConnectionBreaks(t *testing.T) {
 		down(s)
 		wantErr(t, "TryAcquire", try.failed(t), zk.ErrNoServer)
 	})
-}
-
-func TestTryAcquireWithoutAServerFailsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		down(s)
-		begun := time.Now()
-		_, err := p.lock.TryAcquire(t.Context())
-		wantErr(t, "TryAcquire", err, zk.ErrNoServer)
-		if d := time.Since(begun); d != 0 {
-			t.Errorf("returned after %v", d)
-		}
-	})
-}
-
-func TestAcquisitionsGoOnWhenTheServerIsBack(t *testing.T) {
-	for _, outage := range []time.Duration{time.Second, 3 * timeout} {
-		bubble(t, func(t *testing.T, s *zktest.Server) {
-			n := start(t, s).acquire(t)
-			queued, late := start(t, s), start(t, s)
-			r := queued.queue(t.Context())
-			down(s)
-			l := late.queue(t.Context())
-			time.Sleep(outage)
-			s.Member(addr).Accept()
-			if time.Sleep(5 * time.Second); outage < lease {
-				if !r.waiting() || !l.waiting() {
-					t.Fatal("granted while another holds")
-				}
-			}
-			n.Release()
-			for _, r := range []*request{r, l} {
-				go func() {
-					if <-r.done; r.err == nil {
-						r.node.Release()
-					}
-				}()
-			}
-			time.Sleep(10 * time.Second)
-			r.granted(t)
-			l.granted(t)
-			wantEmpty(t, s)
-		})
-	}
 }
 
 func TestShortDisconnectSuspendsAndLosesNothing(t *testing.T) {
@@ -198,82 +135,6 @@ func TestReturnOfTheConnectionIsALookAtTheNode(t *testing.T) {
 		synctest.Wait()
 		wantErr(t, "Err", n.Err(), zklock.ErrLost)
 	})
-}
-
-func TestLeaseThatEndedDuringADisconnectStaysLostAndItsNodeGoes(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		down(s)
-		time.AfterFunc(lease+500*time.Millisecond, s.Member(addr).Accept) // the session is still alive
-		awaitLoss(t, n)
-		if !s.Exists(n.Path()) {
-			t.Fatal("the server gave up before the loss")
-		}
-		next := start(t, s).acquire(t)
-		if d := next.Token() - n.Token(); d <= 0 {
-			t.Errorf("token grew by %d", d)
-		}
-		wantErr(t, "Release", n.Release(), zklock.ErrLost)
-		next.Release()
-		wantEmpty(t, s)
-	})
-}
-
-func TestSingleServerIsReconnectedWithoutAPause(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		for range 5 {
-			s.Cut(p.session)
-			if synctest.Wait(); p.Err() != nil {
-				t.Errorf("not back at once: %v", p.Err())
-			}
-			time.Sleep(10 * time.Second)
-		}
-	})
-}
-
-// A server hangs up on a client that has seen a later transaction than itself, and the client library never forgets.
-// That the tokens start low again is documented, since it concerns whoever remembers one.
-func TestEnsembleThatLostItsDataIsJoinedAnewWithLowTokens(t *testing.T) {
-	bubble(t, func(t *testing.T, old *zktest.Server) {
-		var current atomic.Pointer[zktest.Server]
-		current.Store(old)
-		p := start(t, old, zklock.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
-			return current.Load().DialContext(ctx, network, address)
-		}))
-		for range 100 {
-			p.acquire(t).Release()
-		}
-		n := p.acquire(t)
-		wiped := zktest.Start(t)
-		current.Store(wiped)
-		old.CutAll()
-		awaitLoss(t, n)
-		again := p.acquire(t)
-		if again.Token() >= n.Token() {
-			t.Errorf("token of an ensemble that lost its data: got %d after %d, want a lower one", again.Token(), n.Token())
-		}
-		again.Release()
-		wantEmpty(t, wiped)
-	})
-}
-
-func TestMuteServerCostsOneHandshakeBound(t *testing.T) {
-	const mute = "127.0.0.1:2182"
-	for range 10 { // the library shuffles its servers
-		bubble(t, func(t *testing.T, s *zktest.Server) {
-			s.Member(mute).Freeze()
-			begun := time.Now()
-			c, err := zklock.Dial(t.Context(), mute+","+addr, zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			if d := time.Since(begun); d > timeout/6 {
-				t.Errorf("a session after %v, want at most %v", d, timeout/6)
-			}
-		})
-	}
 }
 
 func TestPeerThatIsNoZooKeeperIsNamedAndNotBelieved(t *testing.T) {

@@ -2,7 +2,6 @@ package zklock_test
 
 import (
 	"context"
-	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -53,15 +52,6 @@ func TestMissingPermissionFailsAtOnce(t *testing.T) {
 	}
 }
 
-func TestMissingPermissionForTheParentFailsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		if _, err := raw(t, s).Create("/locks", nil, 0, zk.WorldACL(zk.PermRead)); err != nil {
-			t.Fatal(err)
-		}
-		wantAtOnce(t, s, start(t, s), zk.ErrNoAuth)
-	})
-}
-
 func TestACLThatTheServerRefusesFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		setup(t, s, zk.WorldACL(zk.PermAll))
@@ -77,23 +67,6 @@ func TestCredentialsOpenAProtectedLockAlsoAfterAReconnect(t *testing.T) {
 		p.acquire(t).Release()
 		wantAtOnce(t, s, start(t, s), zk.ErrNoAuth)
 	})
-}
-
-func TestEphemeralParentFailsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		put(t, raw(t, s), zk.FlagEphemeral, "/locks")
-		wantAtOnce(t, s, start(t, s), zk.ErrNoChildrenForEphemerals)
-	})
-}
-
-func TestWornOutSequenceFailsAtOnce(t *testing.T) {
-	for _, next := range []int32{math.MaxInt32 - 1<<20 + 1, math.MaxInt32 - 1} {
-		bubble(t, func(t *testing.T, s *zktest.Server) {
-			setup(t, s, zk.WorldACL(zk.PermAll))
-			s.SetSequence(path, next)
-			wantAtOnce(t, s, start(t, s), zklock.ErrSequenceExhausted)
-		})
-	}
 }
 
 // One child in the way is not the end of the path, so the error tells which one it is.
@@ -152,47 +125,6 @@ func wantMention(t *testing.T, err error, parts ...string) {
 	}
 }
 
-func TestCodesOfACreateAreRetriedOrNot(t *testing.T) {
-	for _, tt := range []struct {
-		code      zktest.Code
-		permanent bool
-	}{
-		{zktest.CodeQuotaExceeded, true},
-		{zktest.CodeAuthFailed, true},
-		{-120, true}, // ephemeral node on a local session
-		{zktest.CodeThrottled, false},
-		{zktest.CodeOperationTimeout, false},
-		{zktest.CodeSessionMoved, false},
-		{-4, false}, // connection loss, as a proxy may say
-	} {
-		t.Run(time.Duration(tt.code).String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				p := start(t, s)
-				p.acquire(t).Release()
-				failures := 3
-				s.Intercept(func(f *zktest.Frame) zktest.Action {
-					if f.Op == zktest.OpCreate && f.Stage == zktest.Request && failures > 0 {
-						failures--
-						return zktest.Error(tt.code)
-					}
-					return zktest.Pass
-				})
-				if tt.permanent {
-					if err := p.queue(t.Context()).failed(t); failures != 2 {
-						t.Errorf("tried %d times before %v", 3-failures, err)
-					}
-					return
-				}
-				p.acquire(t).Release()
-				if failures > 0 {
-					t.Error("no retry was needed")
-				}
-				wantEmpty(t, s)
-			})
-		})
-	}
-}
-
 func TestParentsArePersistentWhereTheServerKnowsNoContainers(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
@@ -205,33 +137,5 @@ func TestParentsArePersistentWhereTheServerKnowsNoContainers(t *testing.T) {
 		if _, stat, ok := s.Get(path); !ok || stat.EphemeralOwner != 0 {
 			t.Errorf("parent: there %t, owner %#x; want a persistent node", ok, stat.EphemeralOwner)
 		}
-	})
-}
-
-func TestParentsAreContainersAndMadeAnewWhenTheServerTookThem(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		p.acquire(t).Release()
-		if time.Sleep(10 * time.Minute); s.Exists(path) {
-			t.Fatal("the parent stays although it is empty")
-		}
-		p.acquire(t).Release()
-	})
-}
-
-func TestReleaseWithoutDeletePermissionSaysSoAndStaysVisible(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		setup(t, s, zk.WorldACL(zk.PermAll&^zk.PermDelete))
-		p := start(t, s)
-		n := p.acquire(t)
-		wantErr(t, "Release", n.Release(), zk.ErrNoAuth)
-		if time.Sleep(time.Minute); p.Reaping() != 1 || !s.Exists(n.Path()) {
-			t.Errorf("reaping %d, node there: %t; want 1, true", p.Reaping(), s.Exists(n.Path()))
-		}
-		s.Expire(p.session)
-		if time.Sleep(10 * time.Second); p.Reaping() != 0 {
-			t.Errorf("after the session: reaping %d, want 0", p.Reaping())
-		}
-		wantEmpty(t, s)
 	})
 }

@@ -1,8 +1,6 @@
 package zklock_test
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -24,39 +22,6 @@ func (p process) as(m second.Mode) process {
 
 func (p process) reading() process { return p.as(second.Reading) }
 func (p process) writing() process { return p.as(second.Writing) }
-
-func TestReadersShareTheLockAndNobodyElseDoes(t *testing.T) { // I1
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		readers := []*zklock.Node{start(t, s).reading().acquire(t), start(t, s).reading().acquire(t)}
-		w := start(t, s).writing().queue(t.Context())
-		late := start(t, s).reading().queue(t.Context())
-		m := start(t, s).queue(t.Context())
-		for i, r := range readers {
-			if !w.waiting() || !late.waiting() || !m.waiting() {
-				t.Fatalf("granted beside %d readers", len(readers)-i)
-			}
-			if !r.Shared() {
-				t.Error("a reader that does not share")
-			}
-			r.Release()
-		}
-		n := w.granted(t)
-		if n.Shared() || !late.waiting() || !m.waiting() {
-			t.Error("a writer shares")
-		}
-		n.Release()
-		r := late.granted(t)
-		if !m.waiting() {
-			t.Error("a mutex was granted beside a reader")
-		}
-		if r.Token() <= n.Token() || n.Token() <= readers[1].Token() {
-			t.Errorf("tokens %d, %d, %d, want them to grow", readers[1].Token(), n.Token(), r.Token())
-		}
-		r.Release()
-		m.granted(t).Release()
-		wantEmpty(t, s)
-	})
-}
 
 // All that wait for the same writer get in with its departure, and none asks.
 func TestReadersBehindAWriterAreGrantedAtOnce(t *testing.T) { // I6
@@ -146,51 +111,6 @@ func TestAWriterWaitsForTheReaderThatACuratorWriterHasBecome(t *testing.T) { // 
 	})
 }
 
-func TestContestedAReaderCountsThoseThatWaitForIt(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).reading().acquire(t)
-		start(t, s).reading().acquire(t)
-		if contested(n) {
-			t.Fatal("contested by a reader")
-		}
-		start(t, s).writing().queue(t.Context())
-		if !contested(n) {
-			t.Error("not contested by a writer")
-		}
-	})
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).writing().acquire(t)
-		start(t, s).reading().queue(t.Context())
-		if !contested(n) {
-			t.Error("a writer is not contested by a reader")
-		}
-	})
-}
-
-func TestTryAcquireOfAReaderIsRefusedByThoseWhoDoNotRead(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		first := start(t, s).reading().acquire(t)
-		r := start(t, s).reading()
-		n, err := r.lock.TryAcquire(t.Context())
-		if err != nil {
-			t.Fatalf("beside a reader: %v", err)
-		}
-		n.Release()
-		for _, m := range []second.Mode{second.Exclusive, second.Writing} {
-			_, err := start(t, s).as(m).lock.TryAcquire(t.Context())
-			wantErr(t, "beside a reader", err, zklock.ErrLocked)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		w := start(t, s).writing().queue(ctx)
-		_, err = r.lock.TryAcquire(t.Context())
-		wantErr(t, "with a writer in the queue", err, zklock.ErrLocked)
-		cancel()
-		w.await(t)
-		first.Release()
-		wantEmpty(t, s)
-	})
-}
-
 func TestReadersAndWritersArePairsForKazoo(t *testing.T) {
 	for mode, want := range map[second.Mode][2]string{
 		second.Writing: {"-__WRIT__0000000000", "-__lock__0000000001"},
@@ -267,37 +187,6 @@ func TestContendersTellReadersFromWriters(t *testing.T) {
 		}
 		if other, err := p.Tier().Claim(path, second.Options{Mode: second.Writing}); err != nil || claim.Equal(other) {
 			t.Errorf("claims of two modes are equal: %v", err)
-		}
-	})
-}
-
-// A reader that waits is granted at once when the only writer ahead leaves, though readers are ahead.
-func TestARequeuedReaderJoinsTheTail(t *testing.T) { // I6
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).reading().acquire(t)
-		w := start(t, s).writing().queue(t.Context())
-		again := submit(func() (*zklock.Node, error) { return n.Requeue(t.Context()) })
-		m := w.granted(t)
-		if !again.waiting() {
-			t.Fatal("granted beside a writer")
-		}
-		m.Release()
-		again.granted(t).Release()
-		wantEmpty(t, s)
-	})
-}
-
-func TestAReaderIsLostWithItsSession(t *testing.T) { // I7
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s).reading()
-		n, other := p.acquire(t), start(t, s).reading().acquire(t)
-		s.Expire(p.session)
-		awaitLoss(t, n)
-		if err := n.Release(); !errors.Is(err, zklock.ErrLost) {
-			t.Errorf("Release: got %v, want %v", err, zklock.ErrLost)
-		}
-		if err := other.Err(); err != nil {
-			t.Errorf("the other reader: %v", err)
 		}
 	})
 }

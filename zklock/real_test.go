@@ -97,34 +97,6 @@ func (r *request) result(ctx context.Context, t *testing.T) *zklock.Node {
 	return r.node
 }
 
-func TestRealServerServesInOrderAndRequeuesAtTheTail(t *testing.T) {
-	s, ctx := realServer(t)
-	servers := s.Addr()
-	a, b, c := connect(ctx, t, servers), connect(ctx, t, servers), connect(ctx, t, servers)
-	n := a.enqueue(ctx, t, 1).result(ctx, t)
-	second, third := b.enqueue(ctx, t, 2), c.enqueue(ctx, t, 3)
-	if _, err := b.lock.TryAcquire(ctx); !errors.Is(err, zklock.ErrLocked) {
-		t.Errorf("TryAcquire: got %v, want ErrLocked", err)
-	}
-	last := &request{done: make(chan struct{})}
-	go func() {
-		defer close(last.done)
-		last.node, last.err = n.Requeue(ctx)
-	}()
-	token := n.Token()
-	for _, r := range []*request{second, third, last} {
-		n := r.result(ctx, t)
-		if n.Token() <= token {
-			t.Errorf("token %d after %d", n.Token(), token)
-		}
-		token = n.Token()
-		if err := n.Release(); err != nil {
-			t.Error(err)
-		}
-	}
-	a.awaitQueue(ctx, t, 0)
-}
-
 // A passport is what a session is taken over with. It is learned from the server's answer to the first handshake.
 type passport struct {
 	mu     sync.Mutex // guards the field below
@@ -202,27 +174,6 @@ func TestRealExpiryIsALossForTheHolderAndANewPlaceForTheWaiter(t *testing.T) {
 		t.Error(err)
 	}
 	b.awaitQueue(ctx, t, 0)
-}
-
-func TestRealServerKilledAndRestartedIsWaitedFor(t *testing.T) {
-	s, ctx := realServer(t)
-	a, b := connect(ctx, t, s.Addr()), connect(ctx, t, s.Addr())
-	n := a.enqueue(ctx, t, 1).result(ctx, t)
-	r := b.enqueue(ctx, t, 2)
-	s.Kill()
-	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-	defer cancel()
-	if _, err := b.lock.Acquire(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Acquire without a server: got %v, want its deadline", err)
-	}
-	if err := s.Restart(ctx); err != nil {
-		t.Fatal(err)
-	}
-	n.Release()
-	if err := r.result(ctx, t).Release(); err != nil {
-		t.Error(err)
-	}
-	a.awaitQueue(ctx, t, 0)
 }
 
 func TestRealServerThatHangsDoesNotKeepTheClientFromAnother(t *testing.T) {

@@ -1,7 +1,6 @@
 package zklock_test
 
 import (
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,43 +21,6 @@ func revoked(n *zklock.Node) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-func TestTheHolderIsToldThatSomebodyHasAskedForItsLock(t *testing.T) {
-	for name, begin := range map[string]func(*testing.T, *zktest.Server, ...zklock.Option) process{"plain": start, "WithKazoo": bridge} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				n := begin(t, s, zklock.WithLabel("mine")).acquire(t)
-				next := begin(t, s).queue(t.Context())
-				if revoked(n) {
-					t.Fatal("nobody has asked")
-				}
-				operator := start(t, s)
-				told, err := operator.lock.Revoke(t.Context())
-				if err != nil || len(told) != 1 || path+"/"+told[0].Node != n.Path() || told[0].Label != "mine" || told[0].Asked {
-					t.Errorf("Revoke: got %+v, %v; want the holder as it was", told, err)
-				}
-				if !revoked(n) {
-					t.Error("not told")
-				}
-				queue, err := operator.lock.Contenders(t.Context())
-				if err != nil || len(queue) != 2 || !queue[0].Asked || queue[1].Asked {
-					t.Errorf("Contenders: got %+v, %v", queue, err)
-				}
-				if h := queue[0]; h.Host != told[0].Host || h.PID != os.Getpid() || h.Label != "mine" {
-					t.Errorf("the request has erased who holds the lock: %+v", h)
-				}
-				time.Sleep(timeout)
-				if n.Err() != nil || !next.waiting() {
-					t.Errorf("asking has taken the lock: %v", n.Err())
-				}
-				n.Release()
-				if revoked(next.granted(t)) {
-					t.Error("the next one is told, too")
-				}
-			})
-		})
 	}
 }
 
@@ -150,61 +112,6 @@ func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
 		n.Revoked()
 		if ops := tr.take(); len(ops) != 0 {
 			t.Errorf("sent for the second question: %v", ops)
-		}
-	})
-}
-
-func TestRevokeAsksAllReadersThatHaveTheLock(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		w := start(t, s).writing().acquire(t)
-		r := start(t, s).reading().queue(t.Context())
-		if err := w.Share(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		start(t, s).writing().queue(t.Context())
-		late := start(t, s).reading().queue(t.Context())
-		told, err := start(t, s).reading().lock.Revoke(t.Context())
-		if err != nil || len(told) != 2 || !revoked(w) || !revoked(r.granted(t)) {
-			t.Errorf("Revoke: got %+v, %v; told: %t, %t", told, err, revoked(w), revoked(r.node))
-		}
-		w.Release()
-		r.node.Release()
-		if late.waiting(); s.Exists(w.Path()) {
-			t.Error("left")
-		}
-	})
-}
-
-// What becomes of a writer's node is asked about anew, without another question.
-func TestASharedNodeIsWatchedForRequests(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		w := start(t, s).writing().acquire(t)
-		start(t, s).reading().queue(t.Context())
-		if revoked(w) {
-			t.Fatal("nobody has asked")
-		}
-		if err := w.Share(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if revoked(w) {
-			t.Fatal("nobody has asked")
-		}
-		if _, err := start(t, s).lock.Revoke(t.Context()); err != nil || !revoked(w) {
-			t.Errorf("not told: %v", err)
-		}
-	})
-}
-
-func TestRevokeOfALockThatNobodyHas(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		told, err := p.lock.Revoke(t.Context())
-		if err != nil || len(told) != 0 {
-			t.Errorf("a path that does not exist: got %+v, %v", told, err)
-		}
-		p.acquire(t).Release()
-		if told, err := p.lock.Revoke(t.Context()); err != nil || len(told) != 0 {
-			t.Errorf("an empty queue: got %+v, %v", told, err)
 		}
 	})
 }
