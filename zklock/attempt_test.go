@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"testing"
 	"time"
@@ -41,5 +42,17 @@ func TestNodeOfASessionThatHasEndedIsGoneBeforeItIsLookedFor(t *testing.T) {
 	n := newNode(&Lock{client: c, path: "/x"}, s, link.Answer{Created: []string{"/x/lock-0000000001"}})
 	if err := n.bind(s, 1); !errors.Is(err, errGone) {
 		t.Errorf("got %v, want %v", err, errGone)
+	}
+}
+
+func TestTheConfigurationOfTLSIsCopied(t *testing.T) {
+	var o options
+	cfg := &tls.Config{ServerName: "before"}
+	WithTLS(cfg)(&o)
+	if cfg.ServerName = "after"; o.tls.ServerName != "before" {
+		t.Error("changed after Dial")
+	}
+	if WithTLS(nil)(&o); o.tls == nil {
+		t.Error("no configuration is no TLS")
 	}
 }

@@ -101,3 +101,19 @@ func muteNames(t *testing.T) (lookUps <-chan context.Context) {
 	}
 	return asked
 }
+
+func TestNamesAreLookedUpByTheSystem(t *testing.T) {
+	s := zktest.Start(t)
+	at, err := s.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(at.String())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c, err := zklock.Dial(ctx, net.JoinHostPort("localhost", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}

@@ -2,13 +2,11 @@ package zklock
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // What the gate does with a node.
@@ -23,7 +21,6 @@ func (n *Node) Writing() bool                   { return !grant{n}.Idle() }
 func (n *Node) Share(ctx context.Context) error { return grant{n}.Share(ctx) }
 func (n *Node) Revoked() <-chan struct{}        { return grant{n}.Revoked() }
 func (n *Node) Shared() bool                    { return grant{n}.Shared() }
-func (n *Node) Leased() bool                    { return n.leased() }
 func (n *Node) Confirm() bool                   { return grant{n}.Confirm() }
 func (l *Lock) Equal(other *Lock) bool          { return l.equal(other) }
 func (c *Client) Attend() (leave func())        { return c.link.Attend() }
@@ -70,19 +67,6 @@ func (c *Client) LookForSession() { c.link.Session() }
 // Watchers is how many wait for news of path.
 func (c *Client) Watchers(path string) int { return c.link.Events.Watchers(path) }
 
-// Watch has what the client watches also be a node, or its children. The channel is closed at the
-// first event.
-func (c *Client) Watch(path string, children bool) (fired chan struct{}, err error) {
-	fired = make(chan struct{})
-	w := &link.Watcher{Notify: sync.OnceFunc(func() { close(fired) })}
-	if children {
-		_, err = c.link.WatchQueue(path, w)
-	} else {
-		err = c.link.Read(c.link.Reading(path, w))[0].Err
-	}
-	return fired, err
-}
-
 // Library is what the client talks to the server with.
 func (c *Client) Library() *zk.Conn { return c.link.Conn }
 
@@ -95,8 +79,3 @@ func (c *Client) Abandoned() int {
 
 // Listeners returns the number of those who are told of events.
 func (c *Client) Listeners() int { return c.link.Events.Listeners() }
-
-// WithLookUp replaces the name service. It comes behind WithDialContext, which needs none.
-func WithLookUp(lookUp link.LookUp) Option {
-	return func(o *options) { o.lookUp = lookUp }
-}

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )

@@ -199,23 +199,6 @@ func TestDialThatKeepsFailingSaysSo(t *testing.T) {
 	})
 }
 
-func TestConnectionThatComesAndGoesFillsNoLog(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		_, log := startLogged(t, s)
-		before := len(log.Lines(slog.LevelInfo, "")) + len(log.Lines(slog.LevelWarn, ""))
-		const minutes = 2
-		for range minutes * 60 * 5 {
-			s.CutAll()
-			time.Sleep(200 * time.Millisecond)
-		}
-		synctest.Wait()
-		n := len(log.Lines(slog.LevelInfo, "")) + len(log.Lines(slog.LevelWarn, "")) - before
-		if most := minutes * 60 * 2; n > most { // an outage, a return: one each in T/3
-			t.Errorf("%d lines in %d minutes, want %d at most: %.3000s", n, minutes, most, log)
-		}
-	})
-}
-
 // A logger that does not return must not keep anybody from a lock.
 func TestSlowLoggerHoldsNobodyUp(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {

@@ -17,16 +17,3 @@ func on(s *zktest.Server, op zktest.Op, stage zktest.Stage, action zktest.Action
 		return fate
 	})
 }
-
-// creations counts the lock nodes that are created from now on.
-func creations(s *zktest.Server) *int {
-	n := new(int)
-	s.OnChange(func(_ zktest.View, changes []zktest.Change) {
-		for _, c := range changes {
-			if c.Kind == zktest.Created && len(c.Path) > len(path) {
-				*n++
-			}
-		}
-	})
-	return n
-}

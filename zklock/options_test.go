@@ -108,7 +108,7 @@ func TestAConnectStringIsReadAsOtherClientsDo(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer c.Close()
-				if got := member(t, s); got != tt.member {
+				if got := s.Sessions()[0].Member; got != tt.member {
 					t.Errorf("dialed %s, want %s", got, tt.member)
 				}
 				n, err := lockAt(t, c, path).Acquire(t.Context())

@@ -128,3 +128,32 @@ func TestNodeThatIsGrantedAfterAReconnectIsNotLookedAtBecauseOfIt(t *testing.T) 
 		}
 	})
 }
+
+func TestHoldersHearOfTheEndThoughTheServerRefusedToSetWatchesAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn, p := raw(t, s), start(t, s)
+		var nodes []*zklock.Node
+		for i := range 20 { // a heartbeat looks at one of them
+			n, err := lockAt(t, p.Client, fmt.Sprintf("/locks/%d", i)).Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			nodes = append(nodes, n)
+		}
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Stage == zktest.Request && f.Op == zktest.OpSetWatches {
+				return zktest.Error(zktest.CodeThrottled)
+			}
+			return zktest.Pass
+		})
+		s.Cut(p.session)
+		time.Sleep(time.Second)
+		for _, n := range nodes {
+			if err := conn.Delete(n.Path(), -1); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			wantErr(t, "Err of "+n.Path(), n.Err(), zklock.ErrLost)
+		}
+	})
+}

@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-
 	"github.com/tierlock/tierlock/zktest"
 )
 

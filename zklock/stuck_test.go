@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -44,7 +45,9 @@ func (w *stuffed) dial(ctx context.Context, network, address string) (net.Conn, 
 				case <-time.After(time.Second):
 				}
 				if w.talks {
-					_, _ = peer.Write(body(16, -2, 0, 0, 0)) // the answer to a ping
+					var pong wire.Encoder
+					pong.ReplyHeader(wire.ReplyHeader{Xid: -2})
+					_, _ = peer.Write(wire.Frame(pong))
 				}
 			}
 			if _, err := far.Write(frame[:n]); err != nil {

@@ -12,16 +12,20 @@ import (
 	"github.com/tierlock/tierlock/internal/tiertest"
 )
 
-func TestTier(t *testing.T) {
-	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
-		synctest.Test(t, func(t *testing.T) { test(t, harness(memory.NewServer())) })
-	})
+// inBubble has each promise tested with a server of its own, in virtual time.
+func inBubble(t *testing.T, test func(*testing.T, tiertest.Harness)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, harness(memory.NewServer())) })
 }
+
+func TestTier(t *testing.T) { tiertest.Run(t, inBubble) }
+
+const tierTimeout = 3 * time.Second // of the leases
 
 func harness(s *memory.Server) tiertest.Harness {
 	n := 0
 	return tiertest.Harness{
-		Lease:   3 * time.Second,
+		Lease:   tierTimeout,
 		Virtual: true,
 		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
 			n++

@@ -94,21 +94,18 @@ func (l *attached) awaitConnection(ctx context.Context) error {
 
 // Attend asks whether the connection was closed for as long as somebody waits or holds.
 func (l *attached) Attend() (unattend func()) {
-	done := make(chan struct{})
+	done, unattend := context.WithCancel(l.link.ctx)
 	l.link.Spawn(func() {
 		again := time.NewTicker(pollClosed)
 		defer again.Stop()
-		for !l.Over() {
+		for done.Err() == nil && !l.Over() {
 			select {
 			case <-again.C:
-			case <-done:
-				return
-			case <-l.link.ctx.Done():
-				return
+			case <-done.Done():
 			}
 		}
 	})
-	return func() { close(done) }
+	return unattend
 }
 
 // Over ends the link if the connection was closed.

@@ -1,4 +1,4 @@
-package zklock_test
+package link
 
 import (
 	"bytes"
@@ -8,10 +8,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -64,46 +62,11 @@ func blackholes(s *zktest.Server, addresses ...string) func(context.Context, str
 	}
 }
 
-// by starts a process that knows its servers by name; names may be nil.
-func by(t *testing.T, s *zktest.Server, names *nameService, connect string, opts ...zklock.Option) process {
-	t.Helper()
-	by := []zklock.Option{zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext)}
-	if names != nil {
-		by = append(by, zklock.WithLookUp(names.lookUp))
-	}
-	opts = append(by, opts...)
-	c, err := zklock.Dial(t.Context(), connect, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	synctest.Wait()
-	sessions := s.Sessions()
-	return process{c, lockAt(t, c, path), sessions[len(sessions)-1].ID}
-}
-
-// member is where the only session is connected, "" if it is not.
-func member(t *testing.T, s *zktest.Server) string {
-	t.Helper()
-	synctest.Wait()
-	sessions := s.Sessions()
-	if len(sessions) != 1 {
-		t.Fatalf("%d sessions, want 1", len(sessions))
-	}
-	return sessions[0].Member
-}
-
-func TestADialerGetsTheNameOfTheServer(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		c, err := zklock.Dial(t.Context(), "zk1.test", zklock.WithDialContext(s.DialContext))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		if got := member(t, s); got != "zk1.test:2181" {
-			t.Errorf("dialed %s", got)
-		}
-	})
+// by is the configuration of a link that knows its servers by name.
+func by(s *zktest.Server, names *nameService) Config {
+	c := to(s)
+	c.LookUp = names.lookUp
+	return c
 }
 
 func TestAServerThatMovesIsFoundAgain(t *testing.T) {
@@ -111,15 +74,11 @@ func TestAServerThatMovesIsFoundAgain(t *testing.T) {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			names := new(nameService)
 			names.set("zk", before...)
-			p := by(t, s, names, "zk")
-			n := p.acquire(t)
+			dial(t, by(s, names), "zk:2181")
 			names.set("zk", "10.0.0.3")
 			s.CutAll()
 			if got := member(t, s); got != "10.0.0.3:2181" {
 				t.Errorf("connected to %q without a pause, want the new address", got)
-			}
-			if err := n.Release(); err != nil {
-				t.Error(err)
 			}
 		})
 	}
@@ -131,7 +90,7 @@ func TestClientsSpreadOverTheAddressesOfAName(t *testing.T) {
 		names.set("zk", "10.0.0.1", "10.0.0.2", "10.0.0.3")
 		dialed := make(map[string]bool)
 		for range 30 { // all to one of them: once in 10^13 runs
-			by(t, s, names, "zk")
+			dial(t, by(s, names), "zk:2181")
 			sessions := s.Sessions()
 			dialed[sessions[len(sessions)-1].Member] = true
 		}
@@ -158,7 +117,9 @@ func TestEachAddressOfANameIsTriedWithoutAPause(t *testing.T) {
 					names := new(nameService)
 					names.set("zk", "10.0.0.1", "10.0.0.2", "10.0.0.3")
 					begun := time.Now()
-					by(t, s, names, "zk", zklock.WithDialContext(blackholes(s, c.lost...)), zklock.WithLookUp(names.lookUp))
+					config := by(s, names)
+					config.Dial = blackholes(s, c.lost...)
+					dial(t, config, "zk:2181")
 					if took := time.Since(begun); took > c.within {
 						t.Errorf("connected after %v, want it within %v", took, c.within)
 					}
@@ -174,7 +135,7 @@ func TestEachAddressOfANameIsTriedWithoutAPause(t *testing.T) {
 // The library's own order pauses for a second before a server that is alone.
 func TestALoneServerIsDialedAgainWithoutAPause(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		start(t, s)
+		dial(t, to(s), addr)
 		for range 3 {
 			begun := time.Now()
 			s.CutAll()
@@ -188,7 +149,8 @@ func TestALoneServerIsDialedAgainWithoutAPause(t *testing.T) {
 func TestServersThatAllRefuseAreTriedOncePerSecond(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		dials := 0
-		dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		config := to(s)
+		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			dials++
 			return s.DialContext(ctx, network, address)
 		}
@@ -198,7 +160,7 @@ func TestServersThatAllRefuseAreTriedOncePerSecond(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 9500*time.Millisecond)
 		defer cancel()
-		_, err := zklock.Dial(ctx, "zk1,zk2,zk3", zklock.WithDialContext(dial))
+		_, err := tryDial(ctx, config, servers...)
 		wantErr(t, "Dial", err, context.DeadlineExceeded)
 		if dials != 30 {
 			t.Errorf("dialed %d times, want each of three ten times", dials)
@@ -219,21 +181,17 @@ func TestNamesThatCannotBeLookedUpAnyMoreAreDialedWhereTheyWere(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
 				names := new(nameService)
 				names.set("zk", "10.0.0.1")
-				p := by(t, s, names, "zk")
-				n := p.acquire(t)
+				l := dial(t, by(s, names), "zk:2181")
 				c.trouble(names)
 				s.CutAll()
 				time.Sleep(c.within)
 				if got := member(t, s); got != "10.0.0.1:2181" {
 					t.Errorf("connected to %q after %v", got, c.within)
 				}
-				if err := n.Release(); err != nil {
-					t.Error(err)
-				}
 				s.Member("10.0.0.1:2181").Refuse()
 				s.CutAll()
 				time.Sleep(2 * time.Second)
-				wantMention(t, p.Err(), "dial zk:2181, at its last known address", "connection refused")
+				wantMention(t, l.Err(), "dial zk:2181, at its last known address", "connection refused")
 			})
 		})
 	}
@@ -252,7 +210,7 @@ func TestDialFailsSoonIfNoNameCanBeLookedUp(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
 				names := &nameService{mute: c.mute}
 				begun := time.Now()
-				_, err := zklock.Dial(t.Context(), "zk1,zk2", zklock.WithDialContext(s.DialContext), zklock.WithLookUp(names.lookUp))
+				_, err := tryDial(t.Context(), by(s, names), "zk1:2181", "zk2:2181")
 				wantMention(t, err, "lookup zk1: ", "lookup zk2: ", c.want)
 				if took := time.Since(begun); took != c.took {
 					t.Errorf("returned after %v, want %v", took, c.took)
@@ -269,22 +227,20 @@ func TestOneNameIsEnough(t *testing.T) {
 			names := new(nameService)
 			names.set("zk2", "10.0.0.2")
 			var log bytes.Buffer
-			p := by(t, s, names, "zk1,zk2,zk3", zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+			config := by(s, names)
+			config.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			dial(t, config, "zk1:2181", "zk2:2181", "zk3:2181")
 			for _, name := range []string{"lookup zk1", "lookup zk3"} {
 				if !bytes.Contains(log.Bytes(), []byte(name)) {
 					t.Errorf("logged: %q", log.String())
 				}
 			}
-			n := p.acquire(t)
 			names.set("zk3", "10.0.0.3")
 			s.Member("10.0.0.2:2181").Refuse()
 			s.CutAll()
 			time.Sleep(time.Second)
 			if got := member(t, s); got != "10.0.0.3:2181" {
 				t.Errorf("connected to %q, want the server whose name has come", got)
-			}
-			if err := n.Release(); err != nil {
-				t.Error(err)
 			}
 		})
 	}
@@ -294,30 +250,14 @@ func TestCloseEndsALookUp(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		names := new(nameService)
 		names.set("zk", "10.0.0.1")
-		p := by(t, s, names, "zk")
+		l := dial(t, by(s, names), "zk:2181")
 		names.hang()
 		s.CutAll()
 		time.Sleep(500 * time.Millisecond)
 		begun := time.Now()
-		p.Close()
+		shut(l)
 		if took := time.Since(begun); took > 10*time.Millisecond {
 			t.Errorf("closed after %v", took)
 		}
 	})
-}
-
-func TestNamesAreLookedUpByTheSystem(t *testing.T) {
-	s := zktest.Start(t)
-	at, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(at.String())
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	c, err := zklock.Dial(ctx, net.JoinHostPort("localhost", port))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
 }

@@ -1,4 +1,4 @@
-package zklock_test
+package memory_test
 
 import (
 	"context"
@@ -132,7 +132,7 @@ func TestTierSuiteFindsWhatIsWrongWithPermits(t *testing.T) {
 				}
 				return all, nil
 			}}},
-		{"tokens fall", []string{"permits-tokens", "permits-failover", "permits-restart", "permits-order"},
+		{"tokens fall", []string{"permits-tokens", "permits-order"},
 			badSemaphore{permit: func(p second.Permit) second.Permit { return falling{p} }}},
 		{"a loss is not told", []string{"permits-cut", "permits-frozen", "permits-stopped", "permits-close"},
 			badSemaphore{permit: func(p second.Permit) second.Permit { return unlosable{p} }}},

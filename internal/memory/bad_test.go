@@ -1,4 +1,4 @@
-package zklock_test
+package memory_test
 
 import (
 	"context"

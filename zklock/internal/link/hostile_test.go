@@ -1,12 +1,14 @@
-package zklock_test
+package link
 
 import (
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"runtime"
-	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,9 +16,138 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/wire"
-	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
+
+// A forger stands between a client and the server and puts its own bytes in the place of a frame.
+type forger struct {
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu     sync.Mutex
+	op     int32 // whose next answer is forged
+	forge  func(genuine []byte) []byte
+	xid    int32 // put in the place of an event's, if not zero
+	refuse bool  // no more connections, once it has forged
+}
+
+func newForger(s *zktest.Server) *forger { return &forger{dial: s.DialContext} }
+
+// next forges the body of the next frame that answers op, behind the header if it has one.
+func (f *forger) next(op int32, forge func(genuine []byte) []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.op, f.forge = op, forge
+}
+
+// disguise makes a reply of the next event.
+func (f *forger) disguise(xid int32) {
+	f.next(wire.OpEvent, func(genuine []byte) []byte { return genuine })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.xid = xid
+}
+
+func (f *forger) take(op int32) (forge func([]byte) []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.op == op {
+		forge, f.forge = f.forge, nil
+	}
+	return forge
+}
+
+func (f *forger) done() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.forge == nil
+}
+
+// config is that of a link by way of f.
+func (f *forger) config() Config {
+	c := Config{SessionTimeout: timeout, Logger: slog.New(slog.DiscardHandler)}
+	c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		f.mu.Lock()
+		refuse := f.refuse && f.forge == nil
+		f.mu.Unlock()
+		if refuse {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		conn, err := f.dial(ctx, network, address)
+		return &forged{Conn: conn, forger: f, ops: make(map[int32]int32)}, err
+	}
+	return c
+}
+
+// A forged is a connection under a forger.
+type forged struct {
+	net.Conn
+	forger *forger
+	shaken bool
+	rest   []byte // of the frame that is being read
+
+	mu    sync.Mutex
+	begun bool
+	ops   map[int32]int32 // by xid
+}
+
+// Write is given whole frames.
+func (c *forged) Write(frame []byte) (int, error) {
+	c.mu.Lock()
+	if c.begun {
+		d := wire.Decoder{Rest: wire.Body(frame)}
+		h := d.RequestHeader()
+		c.ops[h.Xid] = h.Op
+	}
+	c.begun = true
+	c.mu.Unlock()
+	return c.Conn.Write(frame)
+}
+
+func (c *forged) Read(p []byte) (int, error) {
+	if len(c.rest) == 0 {
+		frame, err := wire.ReadFrame(c.Conn, nil, 1<<20)
+		if err != nil {
+			return 0, err
+		}
+		c.rest = c.forge(frame)
+	}
+	n := copy(p, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+func (c *forged) forge(frame []byte) []byte {
+	d := wire.Decoder{Rest: wire.Body(frame)}
+	if !c.shaken {
+		c.shaken = true
+		if forge := c.forger.take(wire.OpConnect); forge != nil {
+			return wire.Frame(forge(d.Rest))
+		}
+		return frame
+	}
+	h := d.ReplyHeader()
+	op := int32(wire.OpEvent)
+	if h.Xid != wire.XidEvent {
+		c.mu.Lock()
+		op = c.ops[h.Xid]
+		c.mu.Unlock()
+	}
+	forge := c.forger.take(op)
+	if forge == nil {
+		return frame
+	}
+	var e wire.Encoder
+	h.Code = wire.CodeOK
+	if xid := c.forger.xid; op == wire.OpEvent && xid != 0 {
+		h.Xid = xid
+	}
+	e.ReplyHeader(h)
+	return wire.Frame(append(e, forge(d.Rest)...))
+}
+
+// with forges bytes whatever the genuine ones are.
+func with(body []byte) func([]byte) []byte { return func([]byte) []byte { return body } }
 
 // body joins integers, single bytes and strings (with their length before them) to what follows a header.
 func body(fields ...any) []byte {
@@ -128,21 +259,14 @@ func TestMalformedReplyEndsTheConnectionAndSaysSo(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
 				f := newForger(s)
-				p := start(t, s, f.option())
+				l := dial(t, f.config(), addr)
 				f.refuse = true
 				f.next(test.op, with(test.body))
-				wantErr(t, "the call", ask(p.Library(), test.op), zk.ErrConnectionClosed)
+				wantErr(t, "the call", ask(l.Conn, test.op), zk.ErrConnectionClosed)
 				synctest.Wait()
-				wantSaid(t, p.Err(), "malformed reply to "+wire.OpName(test.op))
+				wantMention(t, l.Err(), "malformed reply to "+wire.OpName(test.op))
 			})
 		})
-	}
-}
-
-func wantSaid(t *testing.T, err error, words string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), words) {
-		t.Errorf("got %v, want it to say %q", err, words)
 	}
 }
 
@@ -155,14 +279,14 @@ func TestMalformedEventEndsTheConnectionAndSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
 				f := newForger(s)
-				p := start(t, s, f.option())
+				l := dial(t, f.config(), addr)
 				f.refuse = true
-				put(t, p.Library(), 0, "/x")
-				p.watchChildren(t, "/x")
+				put(t, l.Conn, "/x")
+				watch(t, l, "/x", true)
 				f.next(wire.OpEvent, with(event))
-				put(t, raw(t, s), 0, "/x/y")
+				put(t, dial(t, to(s), addr).Conn, "/x/y")
 				synctest.Wait()
-				wantSaid(t, p.Err(), "malformed event")
+				wantMention(t, l.Err(), "malformed event")
 			})
 		})
 	}
@@ -181,12 +305,12 @@ func TestMalformedHandshakeEndsTheConnectionAndSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
 				f := newForger(s)
-				p := start(t, s, f.option())
+				l := dial(t, f.config(), addr)
 				f.refuse = true
 				f.next(wire.OpConnect, with(reply))
 				s.CutAll()
 				synctest.Wait()
-				wantSaid(t, p.Err(), "malformed reply")
+				wantMention(t, l.Err(), "malformed reply")
 			})
 		})
 	}
@@ -196,19 +320,19 @@ func TestMalformedHandshakeEndsTheConnectionAndSaysSo(t *testing.T) {
 func TestReplyWithoutARequestEndsTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		f := newForger(s)
-		p := start(t, s, f.option())
+		l := dial(t, f.config(), addr)
 		f.refuse = true
-		put(t, p.Library(), 0, "/x")
-		p.watchChildren(t, "/x")
+		put(t, l.Conn, "/x")
+		watch(t, l, "/x", true)
 		f.disguise(77)
-		put(t, raw(t, s), 0, "/x/y")
+		put(t, dial(t, to(s), addr).Conn, "/x/y")
 		synctest.Wait()
-		wantSaid(t, p.Err(), "reply to request 77, which was never sent")
+		wantMention(t, l.Err(), "reply to request 77, which was never sent")
 	})
 }
 
-// A transaction that was done, and of which the server said nothing, is looked up.
-func TestAnswerThatDoesNotFitATransactionIsAnUnknownOutcome(t *testing.T) {
+// A transaction that was done, and of which the server said nothing, is an error of no code: its outcome is unknown.
+func TestAnswerThatDoesNotFitATransactionIsNotBelieved(t *testing.T) {
 	for name, reply := range map[string][]byte{
 		"no results":           body(result(-1, true)),
 		"too few":              body(result(wire.OpCreate, false), "/x", result(-1, true)),
@@ -221,57 +345,41 @@ func TestAnswerThatDoesNotFitATransactionIsAnUnknownOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
 				f := newForger(s)
-				p := start(t, s, f.option(), zklock.WithKazoo())
+				l := dial(t, f.config(), addr)
 				f.next(wire.OpMulti, with(reply))
-				// The first transaction meets a parent that is missing.
-				put(t, raw(t, s), 0, "/locks", path)
-				n := p.acquire(t)
-				if !f.done() {
-					t.Error("not forged")
+				if created, err := l.Transact(node, &zk.CreateRequest{Path: "/z", Acl: all}); err == nil || !f.done() {
+					t.Errorf("forged: %t; believed %q", f.done(), created)
 				}
-				if got := len(s.Children(path)); got != 2 {
-					t.Errorf("%d znodes, want the two that were created", got)
+				if !s.Exists("/x") || !s.Exists("/z") {
+					t.Error("not done")
 				}
-				f.next(wire.OpMulti, with(reply))
-				if _, err := n.Multi(t.Context(), write("/a"), write("/b")); err == nil {
-					t.Error("Multi believes the answer")
-				}
-				f.next(wire.OpMulti, with(reply))
-				r := submit(func() (*zklock.Node, error) { return n.Requeue(t.Context()) })
-				r.await(t)
-				r.granted(t).Release()
-				time.Sleep(timeout)
-				wantEmpty(t, s)
 			})
 		})
 	}
 }
 
-func TestPathThatWasNotAskedForIsAnUnknownOutcome(t *testing.T) {
+func TestPathThatWasNotAskedForIsNotBelieved(t *testing.T) {
 	for name, forge := range map[string]func(path string) string{
 		"none":               func(string) string { return "" },
 		"another one":        func(string) string { return "/elsewhere" },
 		"none at all":        func(string) string { return "x" },
-		"the parent":         func(string) string { return path },
+		"the parent":         func(string) string { return "/q" },
 		"without a number":   func(path string) string { return path[:len(path)-len("0000000000")] },
 		"something below it": func(path string) string { return path + "/x" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
 				f := newForger(s)
-				p := start(t, s, f.option())
-				put(t, raw(t, s), 0, "/locks", path)
+				l := dial(t, f.config(), addr)
+				put(t, l.Conn, "/q")
 				f.next(wire.OpCreate, func(genuine []byte) []byte {
 					d := wire.Decoder{Rest: genuine}
 					return body(forge(d.String()))
 				})
-				n := p.acquire(t)
-				if !f.done() || !s.Exists(n.Path()) {
-					t.Errorf("forged: %t; the node: %s", f.done(), n.Path())
+				created, err := l.Transact(&zk.CreateRequest{Path: "/q/lock-", Acl: all, Flags: zk.FlagEphemeral | zk.FlagSequence})
+				if err == nil || !f.done() || len(s.Children("/q")) != 1 {
+					t.Errorf("forged: %t; believed %q", f.done(), created)
 				}
-				n.Release()
-				time.Sleep(timeout)
-				wantEmpty(t, s)
 			})
 		})
 	}
@@ -295,19 +403,19 @@ func FuzzHostileServer(f *testing.F) {
 	forger := newForger(s)
 	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
 	defer cancel()
-	c, err := zklock.Dial(ctx, addr, forger.option())
+	l, err := tryDial(ctx, forger.config(), addr)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Cleanup(func() { c.Close() })
+	f.Cleanup(func() { shut(l) })
 	f.Fuzz(func(t *testing.T, op int32, reply []byte) {
 		before := allocated()
 		forger.next(op, with(reply))
-		ask(c.Library(), op)
+		ask(l.Conn, op)
 		forger.next(0, nil)
 		err := errors.New("not asked")
 		for tries := 0; err != nil && tries < 10; tries++ { // the connection may have been ended
-			_, _, err = c.Library().Get("/")
+			_, _, err = l.Conn.Get("/")
 		}
 		if err != nil {
 			t.Fatal(err)

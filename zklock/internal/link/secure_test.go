@@ -1,4 +1,4 @@
-package zklock_test
+package link
 
 import (
 	"context"
@@ -7,13 +7,11 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
-	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -121,10 +119,11 @@ func TestEachServerShowsACertificateForItsName(t *testing.T) {
 				f.set(server, shows(ca.Issue(c.cert)))
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
-				client, err := zklock.Dial(ctx, server, zklock.WithDialContext(f.dial),
-					zklock.WithTLS(&tls.Config{RootCAs: ca.Pool, ServerName: c.asked}))
+				config := secured(s, f, ca)
+				config.TLS.ServerName = c.asked
+				l, err := tryDial(ctx, config, server)
 				if err == nil {
-					defer client.Close()
+					defer shut(l)
 				}
 				if c.want == "" {
 					wantErr(t, "Dial", err, nil)
@@ -137,10 +136,11 @@ func TestEachServerShowsACertificateForItsName(t *testing.T) {
 	}
 }
 
-// withTLS starts a process that knows its servers by name, and trusts ca.
-func withTLS(t *testing.T, s *zktest.Server, ca *zkservertest.Authority, f *front, connect string) process {
-	t.Helper()
-	return by(t, s, nil, connect, zklock.WithDialContext(f.dial), zklock.WithTLS(&tls.Config{RootCAs: ca.Pool}))
+// secured is the configuration of a link by way of f that trusts ca.
+func secured(s *zktest.Server, f *front, ca *zkservertest.Authority) Config {
+	c := to(s)
+	c.Dial, c.TLS = f.dial, &tls.Config{RootCAs: ca.Pool}
+	return c
 }
 
 func TestAServerIsNotVerifiedByTheNameOfTheLastOne(t *testing.T) {
@@ -149,7 +149,7 @@ func TestAServerIsNotVerifiedByTheNameOfTheLastOne(t *testing.T) {
 		f := newFront(s)
 		f.set("zk1:2181", shows(ca.Issue("zk1")))
 		f.set("zk2:2181", shows(ca.Issue("zk2")))
-		withTLS(t, s, ca, f, "zk1,zk2")
+		dial(t, secured(s, f, ca), "zk1:2181", "zk2:2181")
 		for range 4 {
 			last := member(t, s)
 			s.CutAll()
@@ -165,8 +165,7 @@ func TestAServerThatHangsInTheTLSHandshakeIsLeftInTime(t *testing.T) {
 		ca := zkservertest.NewAuthority(t)
 		f := newFront(s)
 		f.set("zk1:2181", shows(ca.Issue("zk1")))
-		p := withTLS(t, s, ca, f, "zk1")
-		n := p.acquire(t)
+		dial(t, secured(s, f, ca), "zk1:2181")
 		f.set("zk1:2181", nil)
 		s.CutAll()
 		time.Sleep(timeout / 6)
@@ -174,9 +173,6 @@ func TestAServerThatHangsInTheTLSHandshakeIsLeftInTime(t *testing.T) {
 		time.Sleep(time.Second)
 		if member(t, s) == "" {
 			t.Error("not connected again")
-		}
-		if err := n.Release(); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -186,12 +182,12 @@ func TestCloseEndsATLSHandshake(t *testing.T) {
 		ca := zkservertest.NewAuthority(t)
 		f := newFront(s)
 		f.set("zk1:2181", shows(ca.Issue("zk1")))
-		p := withTLS(t, s, ca, f, "zk1")
+		l := dial(t, secured(s, f, ca), "zk1:2181")
 		f.set("zk1:2181", nil)
 		s.CutAll()
 		time.Sleep(timeout / 12)
 		begun := time.Now()
-		p.Close()
+		shut(l)
 		if took := time.Since(begun); took > 10*time.Millisecond {
 			t.Errorf("closed after %v", took)
 		}
@@ -203,19 +199,16 @@ func TestACertificateThatHasExpiredDoesNotConnectAgain(t *testing.T) {
 		ca := zkservertest.NewAuthority(t)
 		f := newFront(s)
 		f.set("zk1:2181", shows(ca.IssueFor(time.Minute, "zk1")))
-		p := withTLS(t, s, ca, f, "zk1")
-		n := p.acquire(t)
+		l := dial(t, secured(s, f, ca), "zk1:2181")
 		time.Sleep(time.Hour)
-		if err := n.Err(); err != nil {
-			t.Fatal(err) // the connection stood
-		}
+		wantErr(t, "while the connection stands", l.Err(), nil)
 		s.CutAll()
-		awaitLoss(t, n)
-		wantErr(t, "client", p.Err(), zk.ErrNoServer)
-		wantMention(t, p.Err(), "TLS handshake with zk1:2181", "certificate has expired")
-		wantErr(t, "Release", n.Release(), zklock.ErrLost)
+		time.Sleep(timeout)
+		wantErr(t, "Err", l.Err(), zk.ErrNoServer)
+		wantMention(t, l.Err(), "TLS handshake with zk1:2181", "certificate has expired")
 		f.set("zk1:2181", shows(ca.Issue("zk1")))
-		p.acquire(t).Release()
+		time.Sleep(2 * time.Second)
+		wantErr(t, "with another certificate", l.Err(), nil)
 	})
 }
 
@@ -231,41 +224,10 @@ func TestTheRefusalOfAClientCertificateIsTold(t *testing.T) {
 				f.set("zk1:2181", server)
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				_, err := zklock.Dial(ctx, "zk1", zklock.WithDialContext(f.dial), zklock.WithTLS(&tls.Config{RootCAs: ca.Pool}))
+				_, err := tryDial(ctx, secured(s, f, ca), "zk1:2181")
 				wantErr(t, "Dial", err, zk.ErrNoServer)
 				wantMention(t, err, "handshake with zk1:2181", "the server may want a client certificate that it trusts")
 			})
 		})
 	}
-}
-
-func TestTheConfigurationOfTLSIsCopied(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		ca := zkservertest.NewAuthority(t)
-		f := newFront(s)
-		f.set("zk1:2181", shows(ca.Issue("zk1")))
-		cfg := &tls.Config{RootCAs: ca.Pool}
-		by(t, s, nil, "zk1", zklock.WithDialContext(f.dial), zklock.WithTLS(cfg))
-		if cfg.ServerName != "" {
-			t.Error("changed by Dial")
-		}
-		cfg.RootCAs = nil
-		s.CutAll()
-		if member(t, s) == "" {
-			t.Error("changed after Dial")
-		}
-	})
-}
-
-func TestWithoutAConfigurationTLSTrustsTheSystem(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		f := newFront(s)
-		f.set("zk1:2181", shows(zkservertest.NewAuthority(t).Issue("zk1")))
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		_, err := zklock.Dial(ctx, "zk1", zklock.WithDialContext(f.dial), zklock.WithTLS(nil))
-		wantErr(t, "Dial", err, zk.ErrNoServer)
-		wantMention(t, err, "TLS handshake with zk1:2181", "RootCAs")
-		synctest.Wait()
-	})
 }

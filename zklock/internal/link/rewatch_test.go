@@ -1,0 +1,324 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/zkconn"
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// at meets the nth request of a kind from now on with an action.
+func at(s *zktest.Server, op zktest.Op, nth int, action zktest.Action) (met func() bool) {
+	var seen atomic.Int64
+	s.Intercept(func(f *zktest.Frame) zktest.Action {
+		if f.Op == op && f.Stage == zktest.Request && seen.Add(1) == int64(nth) {
+			return action
+		}
+		return zktest.Pass
+	})
+	return func() bool { return seen.Load() >= int64(nth) }
+}
+
+// asked returns what was asked of a server from now on, pings and handshakes and the syncs of heartbeats apart.
+func asked(s *zktest.Server) (take func() []zktest.Op) {
+	var mu sync.Mutex
+	var ops []zktest.Op
+	s.Intercept(func(f *zktest.Frame) zktest.Action {
+		mu.Lock()
+		defer mu.Unlock()
+		if f.Stage == zktest.Request && f.Op != zktest.OpPing && f.Op != zktest.OpConnect && (f.Op != zktest.OpSync || f.Path != "/") {
+			ops = append(ops, f.Op)
+		}
+		return zktest.Pass
+	})
+	return func() []zktest.Op {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		return ops
+	}
+}
+
+// wantImmediate fails unless a read takes no time, once there is a connection.
+func wantImmediate(t *testing.T, l *Link) {
+	t.Helper()
+	for l.Err() != nil {
+		time.Sleep(time.Millisecond)
+	}
+	begun := time.Now()
+	if _, _, err := l.Conn.Get("/"); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(begun); d > 0 {
+		t.Errorf("the first read took %v", d)
+	}
+}
+
+// The library forgets its SetWatches when the connection breaks before the credentials are answered, or at the next dial
+// that fails.
+func TestFirstReadAfterAReconnectIsImmediateThoughTheOneBeforeSetNoWatches(t *testing.T) {
+	for _, refused := range []int64{0, 1, 2} {
+		t.Run(fmt.Sprintf("%d dials refused", refused), func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				var refuse atomic.Int64
+				config := to(s)
+				config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+					if refuse.Add(-1) >= 0 {
+						return nil, net.ErrClosed
+					}
+					return s.DialContext(ctx, network, address)
+				}
+				l, other := dial(t, config, addr), dial(t, to(s), addr).Conn
+				wantErr(t, "AddAuth", l.Conn.AddAuth("digest", []byte("u:p")), nil)
+				put(t, other, "/x")
+				fired := watch(t, l, "/x", false)
+				dials := 0
+				s.Intercept(func(f *zktest.Frame) zktest.Action {
+					if f.Op == zktest.OpSetAuth && f.Stage == zktest.Request && dials == 0 {
+						dials++
+						refuse.Store(refused)
+						return zktest.Cut
+					}
+					return zktest.Pass
+				})
+				s.CutAll()
+				synctest.Wait()
+				wantImmediate(t, l)
+				if err := other.Delete("/x", -1); err != nil {
+					t.Fatal(err)
+				}
+				if !told(fired) {
+					t.Error("the watch is lost")
+				}
+			})
+		})
+	}
+}
+
+// It may do so again and again, so the connection goes on, an operator can know, and whoever waits for an event looks again.
+func TestServerThatRefusesToSetWatchesAgainIsToldOf(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		var log strings.Builder
+		config := to(s)
+		config.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		l := dial(t, config, addr)
+		put(t, l.Conn, "/x")
+		fired := watch(t, l, "/x", false)
+		met := at(s, zktest.OpSetWatches, 1, zktest.Error(zktest.CodeThrottled))
+		s.CutAll()
+		synctest.Wait()
+		wantImmediate(t, l)
+		if !met() || !told(fired) || !strings.Contains(log.String(), strconv.Itoa(int(zktest.CodeThrottled))) {
+			t.Errorf("refused: %t; told: %t; logged: %q", met(), told(fired), &log)
+		}
+	})
+}
+
+// More watches than fit one request are set by several, and the connection breaks between them.
+func TestNoEventIsLostThoughSettingWatchesTakesSeveralRequests(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		l, other := dial(t, to(s), addr), dial(t, to(s), addr).Conn
+		var paths []string
+		var watches []<-chan struct{}
+		for i := range 200 { // of 200 KB
+			path := fmt.Sprintf("/%04d%s", i, strings.Repeat("x", 1000))
+			put(t, other, path)
+			paths, watches = append(paths, path), append(watches, watch(t, l, path, false))
+		}
+		synctest.Wait()
+		s.Mute(l.Session().ID, zktest.ToServer) // the client comes back, but is not heard
+		s.Cut(l.Session().ID)
+		for _, path := range paths {
+			if _, err := other.Set(path, nil, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		met := at(s, zktest.OpSetWatches, 2, zktest.Cut)
+		s.Unmute(l.Session().ID, zktest.ToServer)
+		synctest.Wait()
+		if !met() {
+			t.Fatal("all in one request")
+		}
+		wantImmediate(t, l)
+		time.Sleep(timeout)
+		lost := 0
+		for _, fired := range watches {
+			if !told(fired) {
+				lost++
+			}
+		}
+		if lost > 0 {
+			t.Errorf("%d of %d events were lost", lost, len(watches))
+		}
+	})
+}
+
+// One that claims to have seen less would fire them all.
+func TestWatchOfANodeThatDidNotChangeOutlivesReconnects(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		l, other := dial(t, to(s), addr), dial(t, to(s), addr).Conn
+		put(t, other, "/x")
+		put(t, other, "/y")
+		data, children := watch(t, l, "/x", false), watch(t, l, "/y", true)
+		for range 3 {
+			s.CutAll()
+			synctest.Wait()
+			wantImmediate(t, l)
+		}
+		if told(data) || told(children) {
+			t.Error("told of what did not happen")
+		}
+		if _, err := other.Set("/x", nil, -1); err != nil {
+			t.Fatal(err)
+		}
+		put(t, other, "/y/z")
+		if !told(data) || !told(children) {
+			t.Error("events do not come any more")
+		}
+	})
+}
+
+// A request that was made while the connection was down goes out before anything else does. Its answer must not
+// make the client believe that it has seen what happened before.
+func TestWatchesAreSetBeforeARequestThatHasQueued(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		l, other := dial(t, to(s), addr), dial(t, to(s), addr).Conn
+		put(t, other, "/x")
+		fired := watch(t, l, "/x", true)
+		s.Mute(l.Session().ID, zktest.ToServer)
+		s.Cut(l.Session().ID)
+		synctest.Wait()
+		put(t, other, "/x/y")
+		ops := asked(s)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			l.Conn.Get("/")
+		}()
+		s.Unmute(l.Session().ID, zktest.ToServer)
+		<-done
+		if ops := ops(); len(ops) == 0 || ops[0] != zktest.OpSetWatches {
+			t.Errorf("asked: %v, want the watches first", ops)
+		}
+		if !told(fired) {
+			t.Error("the answer came before the event")
+		}
+	})
+}
+
+// A member that lags behind what a client has seen must not take it on. It can tell only from the handshake.
+func TestHandshakeClaimsWhatTheClientHasSeen(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		const behind = "127.0.0.2:2181"
+		var laggard atomic.Bool
+		config := to(s)
+		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if laggard.Load() {
+				address = behind
+			}
+			return s.DialContext(ctx, network, address)
+		}
+		l := dial(t, config, addr)
+		s.Member(behind).Lag()
+		put(t, l.Conn, "/x")
+		laggard.Store(true)
+		s.CutAll()
+		time.Sleep(timeout - timeout/3)
+		if err := l.Err(); err == nil {
+			t.Error("connected to a member that is behind")
+		}
+		s.Member(behind).CatchUp()
+		time.Sleep(time.Second)
+		if err := l.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Some servers show no event to a client that may not read the node.
+func TestWatchesAreSetAfterTheCredentials(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		l := dial(t, to(s), addr)
+		wantErr(t, "AddAuth", l.Conn.AddAuth("digest", []byte("u:p")), nil)
+		put(t, l.Conn, "/x")
+		watch(t, l, "/x", false)
+		ops := asked(s)
+		s.CutAll()
+		if ops := ops(); len(ops) < 2 || ops[0] != zktest.OpSetAuth || ops[1] != zktest.OpSetWatches {
+			t.Errorf("asked: %v", ops)
+		}
+	})
+}
+
+func TestRealServerTellsWhatHappenedWhileTheConnectionWasDown(t *testing.T) {
+	t.Parallel()
+	s := zkservertest.Start(t, zkserver.Config{TickTime: 200 * time.Millisecond, NoSync: true})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	var mu sync.Mutex
+	var conns []net.Conn
+	config := Config{SessionTimeout: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		mu.Lock() // held while the connection is down
+		defer mu.Unlock()
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		conns = append(conns, conn)
+		return conn, err
+	}
+	a, err := tryDial(ctx, config, s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shut(a)
+	b := zkconn.Start(t, []string{s.Addr()}, 30*time.Second, nil)
+	put(t, b, "/same", "/set", "/deleted", "/parent", "/barren")
+	set, deleted, parent := watch(t, a, "/set", false), watch(t, a, "/deleted", false), watch(t, a, "/parent", true)
+	same, barren := watch(t, a, "/same", false), watch(t, a, "/barren", true)
+
+	mu.Lock()
+	for _, conn := range conns {
+		conn.Close()
+	}
+	if _, err := b.Set("/set", nil, -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Delete("/deleted", -1); err != nil {
+		t.Fatal(err)
+	}
+	put(t, b, "/parent/child")
+	mu.Unlock()
+	for what, fired := range map[string]<-chan struct{}{"write": set, "deletion": deleted, "child": parent} {
+		select {
+		case <-fired:
+		case <-ctx.Done():
+			t.Fatalf("not told of the %s", what)
+		}
+	}
+	select {
+	case <-same:
+		t.Error("told of what did not happen")
+	case <-barren:
+		t.Error("told of what did not happen")
+	default:
+	}
+	if _, err := b.Set("/same", nil, -1); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-same:
+	case <-ctx.Done():
+		t.Error("the watch that did not fire is gone")
+	}
+}

@@ -1,0 +1,141 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock/zktest"
+)
+
+const (
+	addr    = "127.0.0.1:2181"
+	timeout = 6 * time.Second // of the sessions
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bubble runs f with a server of its own in virtual time. The end of the bubble checks that no goroutine is left.
+func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		f(t, s)
+	})
+}
+
+// to is the configuration of a link to s.
+func to(s *zktest.Server) Config {
+	return Config{SessionTimeout: timeout, Dial: s.DialContext, Logger: slog.New(slog.DiscardHandler)}
+}
+
+// dial returns a link that has a session.
+func dial(t *testing.T, c Config, servers ...string) *Link {
+	t.Helper()
+	l, err := tryDial(t.Context(), c, servers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shut(l) })
+	synctest.Wait()
+	return l
+}
+
+// tryDial waits for a session until ctx is done. On an error nothing is left.
+func tryDial(ctx context.Context, c Config, servers ...string) (*Link, error) {
+	l := New(c)
+	err := l.Dial(ctx, servers)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = l.AwaitSession(ctx); err != nil {
+		shut(l)
+		return nil, err
+	}
+	return l, nil
+}
+
+func shut(l *Link) {
+	if l.Context().Err() == nil {
+		l.End()
+		l.Close()
+	}
+}
+
+// member is where the only session is connected, "" if it is not.
+func member(t *testing.T, s *zktest.Server) string {
+	t.Helper()
+	synctest.Wait()
+	sessions := s.Sessions()
+	if len(sessions) != 1 {
+		t.Fatalf("%d sessions, want 1", len(sessions))
+	}
+	return sessions[0].Member
+}
+
+// put creates nodes.
+func put(t *testing.T, conn *zk.Conn, paths ...string) {
+	t.Helper()
+	for _, p := range paths {
+		if _, err := conn.Create(p, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// watch has l watch a node, or its children. The channel is closed at the first event.
+func watch(t *testing.T, l *Link, path string, children bool) (fired chan struct{}) {
+	t.Helper()
+	fired = make(chan struct{})
+	w := new(Watcher)
+	w.Notify = func() {
+		select {
+		case <-fired:
+		default:
+			close(fired)
+		}
+	}
+	ask := func() Request { return l.Reading(path, w) }
+	if children {
+		ask = func() Request { return l.Listing(path, w) }
+	}
+	if err := l.Read(ask())[0].Err; err != nil {
+		t.Fatal(err)
+	}
+	return fired
+}
+
+// told reports whether there was an event.
+func told(fired <-chan struct{}) bool {
+	synctest.Wait()
+	select {
+	case <-fired:
+		return true
+	default:
+		return false
+	}
+}
+
+func wantErr(t *testing.T, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// wantMention fails unless the text of err has all the parts.
+func wantMention(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("got %q, want it to mention %q", err, part)
+		}
+	}
+}
