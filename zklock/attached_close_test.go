@@ -130,12 +130,12 @@ func TestAttachedClientEndsWithItsConnection(t *testing.T) {
 }
 
 // The bubble fails if a goroutine is left.
-func TestAttendSendsNothing(t *testing.T) {
+func TestPollingForACloseSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, conn := attach(t, s)
 		tr := record(s)
 		for range 2 {
-			leave, leaveToo := p.Attend(), p.Attend()
+			leave, leaveToo := p.PollClose(), p.PollClose()
 			leave()
 			<-time.After(time.Minute) // virtual
 			leaveToo()
@@ -150,7 +150,7 @@ func TestAttendSendsNothing(t *testing.T) {
 			t.Error("somebody has asked, though nobody waits")
 		default:
 		}
-		defer p.Attend()()
+		defer p.PollClose()()
 		select {
 		case <-p.Done():
 		case <-time.After(100 * time.Millisecond): // virtual

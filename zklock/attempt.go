@@ -77,7 +77,7 @@ func (a *attempt) run(ctx context.Context, op string, f func(*attempt) (*Node, e
 	if err := a.client.Err(); a.once && err != nil {
 		return nil, err
 	}
-	defer a.client.link.Attend()()
+	defer a.client.link.PollClose()()
 	ctx, cancel := a.client.link.Scope(ctx)
 	defer cancel()
 	if err := a.client.abandoned.await(ctx, a.lock.path); err != nil {
@@ -318,11 +318,11 @@ func (a *attempt) enqueue() (n *Node, err error) {
 }
 
 // send asks for a transaction and all that has to come before it and, if it is to list the queue, behind it: one round trip
-// where requests stay in order.
+// over a connection of our own.
 func (a *attempt) send(ops link.Transaction, list bool) link.Answer {
 	buildings := a.buildings()
 	requests := append(buildings, ops)
-	if list = list && a.client.link.Ordered(); list {
+	if list = list && a.client.link.Leased(); list {
 		requests = append(requests, link.List(a.lock.path))
 	}
 	asked := a.client.link.Now()
@@ -737,7 +737,7 @@ func (c *Client) stuck(path string) error {
 
 // remove tries once, and reports whether the item is certain to be gone.
 func (c *Client) remove(item *remains) bool {
-	if c.Err() != nil || c.link.Over() {
+	if c.Err() != nil || c.link.Closed() {
 		return false
 	}
 	if item.unused != nil {

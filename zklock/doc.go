@@ -54,7 +54,7 @@
 // missing parents; a release is one, and so is a requeue. Connections made elsewhere are
 // slower; see [Attach].
 //
-// # Worn paths
+// # Sequence overflow
 //
 // Sequence numbers count all nodes ever created below a path, in 31 bits: enough for 25 days of
 // a thousand hand-overs a second. Only a new path starts them again. From 2^30 on, therefore,

@@ -39,7 +39,7 @@ var (
 	// used up. They count all creations under the path in 31 bits, and from ZooKeeper
 	// 3.6 on they stick at the last one, so that two nodes would both be first. Nothing
 	// but a new parent node resets them, which the package sees to where it can; see
-	// there, under Worn paths. Else delete the path once it is empty, or use another
+	// there, under Sequence overflow. Else delete the path once it is empty, or use another
 	// one. A single child with a negative number or our own has the same effect; the
 	// error names it, and if it is a stray one, deleting it helps.
 	ErrSequenceExhausted = errors.New("sequence numbers of the lock path exhausted")

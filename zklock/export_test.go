@@ -23,7 +23,7 @@ func (n *Node) Revoked() <-chan struct{}        { return grant{n}.Revoked() }
 func (n *Node) Shared() bool                    { return grant{n}.Shared() }
 func (n *Node) Confirm() bool                   { return grant{n}.Confirm() }
 func (l *Lock) Equal(other *Lock) bool          { return l.equal(other) }
-func (c *Client) Attend() (leave func())        { return c.link.Attend() }
+func (c *Client) PollClose() (leave func())     { return c.link.PollClose() }
 func (c *Client) Reaping() int                  { return c.reaper.Count() }
 
 // Released returns a channel that is closed when the node has been given up: it is gone, or

@@ -45,13 +45,13 @@ type Node struct {
 	revoked   mutexbool.Bool     // somebody has asked for the lock
 	watched   atomic.Bool        // because somebody wants to know that
 
-	checking *time.Timer   // to have the end watched, nil if it is; set at the grant
-	unattend func()        // ends the attention to the connection; nil before the grant
-	writing  atomic.Int32  // Multis without an answer
-	spent    atomic.Bool   // given up
-	lost     error         // before it was given up; set then
-	fate     error         // what Release says about the node's end; valid when released is closed
-	released chan struct{} // closed when the node is gone or left to the reaper
+	checking    *time.Timer   // to have the end watched, nil if it is; set at the grant
+	stopPolling func()        // see link.PollClose; nil before the grant
+	writing     atomic.Int32  // Multis without an answer
+	spent       atomic.Bool   // given up
+	lost        error         // before it was given up; set then
+	fate        error         // what Release says about the node's end; valid when released is closed
+	released    chan struct{} // closed when the node is gone or left to the reaper
 }
 
 // newNode returns what a create has made, which was expected to be executed under s.
@@ -85,7 +85,7 @@ func (n *Node) grant(s standing) bool {
 	}
 	n.loss.Held()
 	n.beside = s.ahead + s.behind
-	n.unattend = n.lock.client.link.Attend()
+	n.stopPolling = n.lock.client.link.PollClose()
 	if n.znodes.unwatched() != nil { // a short hold ends before its end need be watched
 		n.checking = n.checkLater()
 	}
@@ -142,7 +142,7 @@ func (n *Node) Err() error { return grant{n}.ErrAt(n.lock.client.link.Now()) }
 // ValidUntil returns up to when the lease runs as far as it is renewed now, by this process's
 // clock; the zero time once the lock is lost or given up, or without a lease.
 func (n *Node) ValidUntil() time.Time {
-	now := time.Now() // before the look: who is stopped in between returns too early a time
+	now := time.Now() // read first: a process that is stopped in between returns a time that is too early, never too late
 	left, limited := n.session.Remaining()
 	if !limited || n.Err() != nil {
 		return time.Time{}
@@ -194,7 +194,7 @@ func (n *Node) certain() bool {
 		}
 		n.heard.Store(int64(asked))
 	}
-	return !l.Over()
+	return !l.Closed()
 }
 
 // A member is a node as its session sees it.
@@ -251,7 +251,7 @@ func (n *Node) checkLater() *time.Timer {
 	return time.AfterFunc(n.session.Negotiated()/6, func() { n.lock.client.link.Spawn(member{n}.Check) })
 }
 
-// look is Check for one who knows the znodes.
+// look reads znodes of the node, and ends the hold if they are gone or not ours.
 func (n *Node) look(zs znodes) {
 	c := n.lock.client
 	again := false
@@ -461,7 +461,7 @@ func giveUp(nodes ...*Node) {
 // return, so the delete can only hit these nodes.
 func deleteTogether(nodes ...*Node) {
 	n, l := nodes[0], nodes[0].lock.client.link
-	if l.Over() { // what is sent now could stop the library for ever (conn.go:527)
+	if l.Closed() { // what is sent now could stop the library for ever (conn.go:527)
 		leaveToReaper(nodes, ErrClosed)
 		return
 	}
@@ -475,7 +475,7 @@ func deleteTogether(nodes ...*Node) {
 		}
 		all = append(all, zs...)
 	}
-	_, err := l.Transact(all.deletes()...)
+	err := l.Ask(link.Transaction(all.deletes()))[0].Err
 	switch answer := classify(err); {
 	case answer == done:
 		all.deleted(done)
@@ -558,8 +558,8 @@ func (n *Node) finish(fate error) {
 	if n.checking != nil {
 		n.checking.Stop()
 	}
-	if n.unattend != nil {
-		n.unattend()
+	if n.stopPolling != nil {
+		n.stopPolling()
 	}
 	for _, z := range n.mine() {
 		n.lock.client.link.Events.Ignore(z.path, &z.watch)

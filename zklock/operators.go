@@ -215,25 +215,25 @@ func (l *Lock) seen(name string) Contender {
 	return q
 }
 
-// Permitted returns nil if the credentials of this client are enough to queue for the lock and to
+// CheckPermissions returns nil if the credentials of this client are enough to queue for the lock and to
 // release it: CREATE, DELETE and READ on its path, or CREATE on the nearest node above while the
 // path does not exist. An error that wraps [zk.ErrNoAuth] names the first that is missing.
 //
-// The server is asked by a transaction that cannot succeed, so nothing changes. Permitted waits
+// The server is asked by a transaction that cannot succeed, so nothing changes. It waits
 // for a server that cannot be reached until ctx is done; the error then wraps its cause.
-func (l *Lock) Permitted(ctx context.Context) error {
-	_, err := ask(ctx, l.client, "permissions for "+l.path, l.rehearse)
+func (l *Lock) CheckPermissions(ctx context.Context) error {
+	_, err := ask(ctx, l.client, "permissions for "+l.path, l.tryPermissions)
 	return err
 }
 
-// rehearse asks for all that it takes to queue, and for what cannot be behind it.
-func (l *Lock) rehearse() (none struct{}, err error) {
+// tryPermissions asks for all that it takes to queue, and for what cannot be behind it.
+func (l *Lock) tryPermissions() (none struct{}, err error) {
 	for path := l.path; ; path = parentOf(path) {
 		on := path
 		if on == "" {
 			on = "/"
 		}
-		try := path + "/" + newID() + "rehearsal"
+		try := path + "/" + newID() + "permissions"
 		ops := []any{&zk.CreateRequest{Path: try, Acl: l.acl, Flags: zk.FlagEphemeral}}
 		needs := []string{"CREATE"}
 		if path == l.path {
@@ -245,12 +245,12 @@ func (l *Lock) rehearse() (none struct{}, err error) {
 		if classify(err) == missing && path != "" {
 			continue
 		}
-		return none, rehearsed(results, err, on, needs)
+		return none, permissionsOf(results, err, on, needs)
 	}
 }
 
-// rehearsed reads the outcome of a rehearsal. What is asked for in the end is refused in any case.
-func rehearsed(results []zk.MultiResponse, err error, path string, needs []string) error {
+// permissionsOf reads the outcome. What is asked for in the end is refused in any case.
+func permissionsOf(results []zk.MultiResponse, err error, path string, needs []string) error {
 	for i, r := range results {
 		switch {
 		case r.Error == nil:

@@ -335,7 +335,7 @@ func (s standing) downgrades(i int) bool {
 
 // occupied reports whether anybody stands in a queue for whom a newcomer would wait, or why there
 // could be none. What numbers beyond the last one mean, only a node of our own can tell: those of
-// a worn-out path are shared by it, a stray one is behind it.
+// a path whose numbers are used up are shared by it, a stray one is behind it.
 func occupied(children []string, mode second.Mode) (taken bool, err error) {
 	for _, name := range children {
 		switch kind, sequence, ok := parseName(name); {

@@ -40,7 +40,7 @@ func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
 	return claim{l}, nil
 }
 
-// Notify is called for nothing over a connection made elsewhere.
+// Notify never calls f over a connection that was made elsewhere.
 func (t secondTier) Notify(f func(second.Connection)) { t.link.Notice.Notify(f) }
 
 // Quarantine is none: an ensemble that answers knows who holds.

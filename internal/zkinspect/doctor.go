@@ -16,7 +16,7 @@ type examination struct{ *inspect.Report }
 
 // Examine looks at a lock path and says what to make of it.
 func Examine(ctx context.Context, client *zklock.Client, lock *zklock.Lock) (*inspect.Report, error) {
-	access := lock.Permitted(ctx)
+	access := lock.CheckPermissions(ctx)
 	if access != nil && !errors.Is(access, zk.ErrNoAuth) {
 		return nil, access
 	}

@@ -83,7 +83,7 @@ func (l *attached) awaitConnection(ctx context.Context) error {
 	if l.disconnected() == nil {
 		return nil
 	}
-	defer l.Attend()()
+	defer l.PollClose()()
 	for l.disconnected() != nil {
 		if err := retry.Pause(ctx, pollConnection); err != nil {
 			return err
@@ -92,39 +92,33 @@ func (l *attached) awaitConnection(ctx context.Context) error {
 	return nil
 }
 
-// Attend asks whether the connection was closed for as long as somebody waits or holds.
-func (l *attached) Attend() (unattend func()) {
-	done, unattend := context.WithCancel(l.link.ctx)
+// PollClose asks whether the connection was closed for as long as somebody waits or holds.
+func (l *attached) PollClose() (stopPolling func()) {
+	done, stopPolling := context.WithCancel(l.link.ctx)
 	l.link.Spawn(func() {
 		again := time.NewTicker(pollClosed)
 		defer again.Stop()
-		for done.Err() == nil && !l.Over() {
+		for done.Err() == nil && !l.Closed() {
 			select {
 			case <-again.C:
 			case <-done.Done():
 			}
 		}
 	})
-	return unattend
+	return stopPolling
 }
 
-// Over ends the link if the connection was closed.
-func (l *attached) Over() bool {
-	if !l.closed() {
-		return false
-	}
-	l.link.End()
-	return true
-}
-
-// closed reports whether the connection was closed. The library tells only those who ask
-// for something, all of whom it refuses with this error from then on (conn.go:936). A live
-// connection that keeps breaking refuses any number of requests in a row with the same
+// Closed asks the library, which tells only those who ask for something, all of whom it refuses with this error from then on
+// (conn.go:936). A live connection that keeps breaking refuses any number of requests in a row with the same
 // error, but never one that cannot be encoded: what is wrong with that is found out before
 // a connection can be missing (719), and it is not sent, so it cannot be lost with one.
-func (l *attached) closed() bool {
+func (l *attached) Closed() bool {
 	_, err := l.link.Conn.Multi((*zk.CheckVersionRequest)(nil))
-	return errors.Is(err, zk.ErrConnectionClosed)
+	closed := errors.Is(err, zk.ErrConnectionClosed)
+	if closed {
+		l.link.End()
+	}
+	return closed
 }
 
 // vouches stands in for the lease. A connection that is down loses nothing by itself.
@@ -132,8 +126,6 @@ func (l *attached) closed() bool {
 func (l *attached) vouches(s *Session) bool { return l.id() == s.ID }
 
 func (l *attached) Leased() bool { return false }
-
-func (l *attached) Ordered() bool { return false }
 
 // Ask makes one call of the library for each request: reads together, a write when what is before it has been answered.
 func (l *attached) Ask(requests ...Request) []Answer {

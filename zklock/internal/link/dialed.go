@@ -136,15 +136,13 @@ func (l *dialed) Session() *Session {
 
 func (l *dialed) awaitConnection(ctx context.Context) error { return l.connected.Wait(ctx) }
 
-func (l *dialed) Attend() (unattend func()) { return func() {} } // nobody else can close the connection
+func (l *dialed) PollClose() (stopPolling func()) { return func() {} } // nobody else can close the connection
 
-func (l *dialed) Over() bool { return false }
+func (l *dialed) Closed() bool { return false }
 
 func (l *dialed) vouches(*Session) bool { return true } // the lease says it all
 
 func (l *dialed) Leased() bool { return true }
-
-func (l *dialed) Ordered() bool { return true }
 
 func (l *dialed) disconnected() error {
 	if l.connected.IsSet() {

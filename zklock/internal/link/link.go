@@ -57,16 +57,15 @@ type transport interface {
 	disconnected() error
 	// awaitConnection waits for that, or the end of ctx, whose cause it returns.
 	awaitConnection(ctx context.Context) error
-	// Attend sees to it that the link ends soon after its connection, until unattend is
+	// PollClose sees to it that the link ends soon after its connection, until stopPolling is
 	// called.
-	Attend() (unattend func())
-	// Over reports whether somebody else has closed the connection, and ends the link then.
-	Over() bool
+	PollClose() (stopPolling func())
+	// Closed reports whether somebody else has closed the connection, and ends the link then.
+	Closed() bool
 	// Ask sends requests and waits for the answers, or the end of the connection.
 	Ask(...Request) []Answer
-	// Ordered reports whether they are one round trip, and the answers tell transaction and session.
-	Ordered() bool
-	// Leased reports whether sessions have a lease.
+	// Leased reports whether sessions have a lease; then requests are executed in order and answered within one round trip, and the
+	// answers tell transaction and session.
 	Leased() bool
 	// vouches reports whether s is still the session, as far as its lease does not
 	// tell.

@@ -49,8 +49,8 @@ type socket struct {
 	handshaken bool
 	shookAt    time.Duration // when the handshake was sent
 
-	// The library has sent a request, and so its credentials before; the watches are set
-	// again. Or the connection has ended.
+	// open is closed when the library has sent its first request behind its credentials, so that the watches
+	// are set again, and when the connection has ended.
 	open    chan struct{}
 	opening func() // closes it
 
@@ -342,29 +342,30 @@ func (l *dialed) Ask(requests ...Request) []Answer {
 	l.mu.Lock()
 	s := l.socket
 	l.mu.Unlock()
-	if s == nil || !l.connected.IsSet() || !s.sendBatch(b) {
-		for i := range b.answers {
-			b.answers[i].Err = zk.ErrNoServer
+	if s == nil || !l.connected.IsSet() {
+		return b.unsent()
+	}
+	<-s.open
+	s.writing <- struct{}{}
+	frames := s.encode(b)
+	if frames != nil {
+		if _, err := s.Conn.Write(frames); err != nil {
+			s.broke(err)
 		}
-		return b.answers
+	}
+	<-s.writing
+	if frames == nil {
+		return b.unsent()
 	}
 	<-b.done
 	return b.answers
 }
 
-// sendBatch reports false if nothing was sent, because the connection has ended.
-func (s *socket) sendBatch(b *batch) bool {
-	<-s.open
-	s.writing <- struct{}{}
-	defer func() { <-s.writing }()
-	frames := s.encode(b)
-	if frames == nil {
-		return false
+func (b *batch) unsent() []Answer {
+	for i := range b.answers {
+		b.answers[i].Err = zk.ErrNoServer
 	}
-	if _, err := s.Conn.Write(frames); err != nil {
-		s.broke(err)
-	}
-	return true
+	return b.answers
 }
 
 // encode notes the requests of a batch before they are sent, and returns their frames; none

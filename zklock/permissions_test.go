@@ -34,7 +34,7 @@ func checkPermitted(t *testing.T, conn *zk.Conn, client *zklock.Client) {
 		}
 		below := path + "/a/b"
 		for _, lock := range []string{path, below} {
-			err := lockAt(t, client, lock).Permitted(t.Context())
+			err := lockAt(t, client, lock).CheckPermissions(t.Context())
 			switch missing := p.missing; {
 			case missing == "", lock == below && missing != "CREATE":
 				if err != nil {
