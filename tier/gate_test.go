@@ -1,10 +1,14 @@
 package tier
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/second"
+	"golang.org/x/sync/semaphore"
 	"pgregory.net/rapid"
 )
 
@@ -144,5 +148,102 @@ func TestGateIsAQueue(t *testing.T) {
 				}
 			},
 		})
+	})
+}
+
+// Whoever re-enters while the last hold is being released is too late: the node is on
+// its way.
+func TestOwnershipThatHasEndedIsNotReentered(t *testing.T) {
+	for _, reads := range []bool{false, true} {
+		own := &ownership{mutex: &Mutex{mode: map[bool]second.Mode{true: second.Reading}[reads]}}
+		own.begin(nil, nil, 0, found)
+		if hold, err := own.reenter(reads); hold == nil || err != nil {
+			t.Fatalf("reenter of a live ownership: got %v, %v", hold, err)
+		}
+		own.holds.Add(-2 * weight(reads))
+		if hold, err := own.reenter(reads); hold != nil || err != nil {
+			t.Errorf("reenter of an ownership without holds: got %v, %v, want neither", hold, err)
+		}
+	}
+}
+
+// A writer may read, and write again as long as it still does.
+func TestOwnershipThatOnlyReadsIsNotToWrite(t *testing.T) {
+	own := &ownership{mutex: new(Mutex)}
+	own.begin(nil, nil, 0, found)
+	own.reenter(true)
+	if hold, err := own.reenter(false); hold == nil || hold.Shared() || err != nil {
+		t.Errorf("reenter to write of an ownership that writes: got %v, %v", hold, err)
+	}
+	own.holds.Add(-2 * writeHold)
+	if hold, err := own.reenter(false); hold != nil || !errors.Is(err, ErrUpgrade) {
+		t.Errorf("reenter to write of an ownership that only reads: got %v, %v, want %v", hold, err, ErrUpgrade)
+	}
+	if n := own.count(); n != 1 {
+		t.Errorf("%d holds, want 1", n)
+	}
+}
+
+// crowded runs turns from 100 goroutines or so.
+func crowded(b *testing.B, turn func()) {
+	b.ReportAllocs()
+	b.SetParallelism(50)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			turn()
+		}
+	})
+}
+
+// BenchmarkGate is a mutex made of a gate and nothing else: the part of a hand-off that
+// waiting first in, first out costs.
+func BenchmarkGate(b *testing.B) {
+	var (
+		mu     sync.Mutex
+		g      gate[int]
+		locked bool
+	)
+	crowded(b, func() {
+		mu.Lock()
+		var w *waiter[int]
+		if locked {
+			w = g.join()
+		}
+		locked = true
+		mu.Unlock()
+		if w != nil {
+			<-w.turn
+		}
+		mu.Lock()
+		if g.empty() {
+			locked = false
+		} else {
+			g.admit()
+		}
+		mu.Unlock()
+	})
+}
+
+// BenchmarkSemaphore is for orientation: x/sync's, first in, first out and with a
+// context, as a hand-off is.
+func BenchmarkSemaphore(b *testing.B) {
+	s := semaphore.NewWeighted(1)
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	crowded(b, func() {
+		if err := s.Acquire(ctx, 1); err != nil {
+			b.Error(err)
+		}
+		s.Release(1)
+	})
+}
+
+// BenchmarkSyncMutex is for orientation: what a turn costs without order, context and
+// network.
+func BenchmarkSyncMutex(b *testing.B) {
+	var mu sync.Mutex
+	crowded(b, func() {
+		mu.Lock()
+		mu.Unlock() //nolint:staticcheck // an empty section is the point
 	})
 }

@@ -3,14 +3,16 @@ package tier_test
 import (
 	"context"
 	"errors"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
-	"github.com/go-zookeeper/zk"
-	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestReleaseEndsTheContextsOfItsHoldOnly(t *testing.T) {
@@ -60,52 +62,6 @@ func TestHoldOutlivesContextOfAcquire(t *testing.T) {
 	})
 }
 
-func TestMultiWritesWhileTheLockIsOursOnly(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := zkProcess(t, srv).Mutex("/locks/a")
-		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
-		write := func(hold *tier.Hold, name string) error {
-			_, err := tierlock.Multi(soon(t), hold, &zk.CreateRequest{Path: name, Acl: zk.WorldACL(zk.PermAll)})
-			return err
-		}
-		hold := acquire(t, mu)
-		inner, err := mu.Acquire(hold.Context(t.Context()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		release(t, inner)
-		if err := write(inner, "/inner"); !errors.Is(err, tier.ErrReleased) || srv.Exists("/inner") {
-			t.Errorf("Multi of a released hold while another lives: got %v, written %v; want ErrReleased, false", err, srv.Exists("/inner"))
-		}
-		if err := write(hold, "/held"); err != nil || !srv.Exists("/held") {
-			t.Errorf("Multi while held: got %v, written %v; want nil, true", err, srv.Exists("/held"))
-		}
-		// The server decides: let no event tell the client first.
-		srv.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Event {
-				return zktest.Drop
-			}
-			return zktest.Pass
-		})
-		if err := conn.Delete("/locks/a/"+srv.Children("/locks/a")[0], -1); err != nil {
-			t.Fatal(err)
-		}
-		if hold.Err() != nil {
-			t.Fatalf("the client knows already: %v", hold.Err())
-		}
-		if err := write(hold, "/lost"); !errors.Is(err, tier.ErrLost) || srv.Exists("/lost") {
-			t.Errorf("Multi after the node went: got %v, written %v; want ErrLost, false", err, srv.Exists("/lost"))
-		}
-		srv.Intercept(nil)
-		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Errorf("Release after the node went: got %v, want ErrLost", err)
-		}
-		if err := write(hold, "/released"); !errors.Is(err, tier.ErrReleased) || srv.Exists("/released") {
-			t.Errorf("Multi after release: got %v, written %v; want ErrReleased, false", err, srv.Exists("/released"))
-		}
-	})
-}
-
 // A hold that lasts may serve any number of short pieces of work.
 func TestHoldForgetsContextsThatEnd(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *memory.Server) {
@@ -118,6 +74,622 @@ func TestHoldForgetsContextsThatEnd(t *testing.T) { // I10
 		synctest.Wait()
 		if n := tier.Derived(hold); n != 0 {
 			t.Errorf("the hold remembers %d contexts that have ended, want 0", n)
+		}
+		release(t, hold)
+	})
+}
+
+func TestReleaseAtKeepsTheLockUntilThenWithoutWaiting(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
+		other := process(t, s).Mutex("/locks/a")
+		start := time.Now()
+		if err := hold.ReleaseAt(start.Add(time.Minute)); err != nil || time.Since(start) != 0 {
+			t.Errorf("ReleaseAt: %v after %v, want nil at once", err, time.Since(start))
+		}
+		if _, err := other.TryAcquire(t.Context()); !errors.Is(err, tier.ErrLocked) {
+			t.Errorf("try before the time has come: %v, want ErrLocked", err)
+		}
+		if err := hold.Err(); err != nil {
+			t.Errorf("hold before the time has come: %v, want nil", err)
+		}
+		next := acquire(t, other)
+		if took := time.Since(start); took < time.Minute || took > time.Minute+time.Second {
+			t.Errorf("the next process has the lock after %v, want a minute", took)
+		}
+		if err := hold.Err(); !errors.Is(err, tier.ErrReleased) {
+			t.Errorf("hold after its time: %v, want ErrReleased", err)
+		}
+		release(t, next)
+	})
+}
+
+func TestReleaseAtInThePastIsRelease(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		hold := acquire(t, locks.Mutex("/locks/a"))
+		if err := hold.ReleaseAt(time.Now()); err != nil || !errors.Is(hold.Err(), tier.ErrReleased) {
+			t.Errorf("ReleaseAt: %v, the hold then: %v; want nil, ErrReleased", err, hold.Err())
+		}
+		if err := hold.ReleaseAt(time.Now()); !errors.Is(err, tier.ErrReleased) {
+			t.Errorf("a second ReleaseAt: %v, want ErrReleased", err)
+		}
+		lost := acquire(t, locks.Mutex("/locks/a"))
+		locks.Close()
+		for _, when := range []time.Time{time.Now(), time.Now().Add(time.Minute)} {
+			if err := lost.ReleaseAt(when); err == nil {
+				t.Errorf("ReleaseAt of a closed registry's hold: nil, want an error")
+			}
+		}
+	})
+}
+
+// A hold that was released early must not be watched until its time, nor may the end of that
+// time concern a later hold.
+func TestReleaseEndsAReleaseAt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		mu := locks.Mutex("/locks/a")
+		early := acquire(t, mu)
+		if err := early.ReleaseAt(time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		release(t, early)
+		synctest.Wait()
+		if left := tier.Stakes(locks); left != 0 {
+			t.Errorf("%d paths in use after the release, want none", left)
+		}
+		later := acquire(t, mu)
+		time.Sleep(2 * time.Hour)
+		if err := later.Err(); err != nil {
+			t.Errorf("the next hold, when the time of the first has come: %v, want nil", err)
+		}
+		release(t, later)
+	})
+}
+
+// Whoever closes does not wait for minimum times.
+func TestLossEndsAReleaseAt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		hold := acquire(t, locks.Mutex("/locks/a"))
+		work := hold.Context(t.Context())
+		if err := hold.ReleaseAt(time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		locks.Close()
+		if took := time.Since(start); took > time.Minute {
+			t.Errorf("Close took %v", took)
+		}
+		if cause := context.Cause(work); !errors.Is(cause, tier.ErrLost) {
+			t.Errorf("the work ended with %v, want ErrLost", cause)
+		}
+	})
+}
+
+func TestShutdownWaitsForAReleaseAt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		hold := acquire(t, locks.Mutex("/locks/a"))
+		start := time.Now()
+		if err := hold.ReleaseAt(start.Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if err := locks.Shutdown(t.Context()); err != nil || time.Since(start) < time.Hour {
+			t.Errorf("Shutdown: %v after %v, want nil after an hour", err, time.Since(start))
+		}
+		if err := hold.Err(); !errors.Is(err, tier.ErrReleased) {
+			t.Errorf("the hold: %v, want ErrReleased", err)
+		}
+	})
+}
+
+func TestNestedHoldsReleaseInAnyOrderAndTheLastReleasesTheLock(t *testing.T) {
+	orders := [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		for _, order := range orders {
+			outer := acquire(t, mu)
+			ctx := outer.Context(t.Context())
+			holds := []*tier.Hold{outer}
+			for range 2 {
+				inner, err := mu.Acquire(ctx)
+				if err != nil {
+					t.Fatalf("nested Acquire: %v", err)
+				}
+				if inner == outer || inner.Token() != outer.Token() {
+					t.Errorf("nested Acquire: want a hold of its own with the token %d", outer.Token())
+				}
+				ctx = inner.Context(t.Context())
+				holds = append(holds, inner)
+			}
+			for i, which := range order {
+				if n := len(s.Queue("/locks/a")); n != 1 {
+					t.Errorf("order %v: %d nodes before release %d, want 1", order, n, i)
+				}
+				release(t, holds[which])
+			}
+			if n := len(s.Queue("/locks/a")); n != 0 {
+				t.Errorf("order %v: %d nodes after the last release, want 0", order, n)
+			}
+		}
+	})
+}
+
+func TestReentrySendsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		hold := acquire(t, mu)
+		var m meter
+		s.Script(m.note)
+		for _, enter := range []func(context.Context) (*tier.Hold, error){mu.Acquire, mu.TryAcquire} {
+			inner, err := enter(hold.Context(t.Context()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			release(t, inner)
+		}
+		synctest.Wait()
+		if ops := m.take(); len(ops) != 0 {
+			t.Errorf("re-entry and release sent %v, want nothing", ops)
+		}
+		release(t, hold)
+	})
+}
+
+// A release too many must never touch what the next owner has.
+func TestReleaseTooManySendsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		hold := acquire(t, mu)
+		inner, err := mu.Acquire(hold.Context(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, inner)
+		if err := inner.Release(); !errors.Is(err, tier.ErrReleased) {
+			t.Errorf("second Release of the inner hold: got %v, want ErrReleased", err)
+		}
+		if err := hold.Err(); err != nil {
+			t.Errorf("a release too many ended the outer hold: %v", err)
+		}
+		release(t, hold)
+		next := acquire(t, mu)
+		synctest.Wait()
+
+		var m meter
+		s.Script(m.note)
+		for range 3 {
+			if err := hold.Release(); !errors.Is(err, tier.ErrReleased) {
+				t.Errorf("second Release: got %v, want ErrReleased", err)
+			}
+		}
+		synctest.Wait()
+		if ops := m.take(); len(ops) != 0 {
+			t.Errorf("releases too many sent %v, want nothing", ops)
+		}
+		release(t, next)
+	})
+}
+
+func TestConcurrentReleasesOfOneHoldReleaseItOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		for range 50 {
+			hold := acquire(t, mu)
+			inner, err := mu.Acquire(hold.Context(t.Context()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			errs := make([]error, 8)
+			var wg sync.WaitGroup
+			for i := range errs {
+				wg.Go(func() { errs[i] = inner.Release() })
+			}
+			wg.Wait()
+			succeeded := 0
+			for _, err := range errs {
+				if err == nil {
+					succeeded++
+				} else if !errors.Is(err, tier.ErrReleased) {
+					t.Errorf("Release: got %v, want nil or ErrReleased", err)
+				}
+			}
+			if succeeded != 1 || hold.Err() != nil {
+				t.Fatalf("%d of 8 releases succeeded, outer hold %v; want 1, nil", succeeded, hold.Err())
+			}
+			release(t, hold)
+		}
+	})
+}
+
+// What re-enters is the ownership: it lives on after the hold that was there first.
+func TestInnerHoldReentersAfterOuterIsReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		outer := acquire(t, mu)
+		outerCtx := outer.Context(t.Context())
+		inner, err := mu.Acquire(outerCtx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, outer)
+		if _, err := mu.Acquire(outerCtx); !errors.Is(err, tier.ErrReleased) {
+			t.Errorf("Acquire with the released hold's context: got %v, want ErrReleased", err)
+		}
+		third, err := mu.Acquire(inner.Context(t.Context()))
+		if err != nil {
+			t.Fatalf("Acquire with the live hold's context: %v", err)
+		}
+		release(t, inner)
+		if n := len(s.Queue("/locks/a")); n != 1 {
+			t.Errorf("%d nodes while one hold is left, want 1", n)
+		}
+		release(t, third)
+	})
+}
+
+func TestHoldOfAnotherMutexDoesNotReenter(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, other := process(t, s), process(t, s)
+		a := acquire(t, locks.Mutex("/locks/a"))
+		ctx := a.Context(soon(t))
+		b := acquire(t, locks.Mutex("/locks/b"))
+		anotherPath := start(ctx, locks.Mutex("/locks/b")).blocked(t)
+		anotherProcess := start(ctx, other.Mutex("/locks/a")).blocked(t)
+		release(t, b)
+		release(t, anotherPath.granted(t))
+		release(t, a)
+		<-anotherProcess.done // its context has ended with a
+		if !errors.Is(anotherProcess.err, tier.ErrReleased) {
+			t.Errorf("Acquire with the context of a released hold: got %v, want ErrReleased", anotherProcess.err)
+		}
+	})
+}
+
+// A context that outlived its hold queues like any other.
+func TestDeadHoldInDetachedContextQueues(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		dead := acquire(t, mu)
+		ctx := context.WithoutCancel(dead.Context(t.Context()))
+		release(t, dead)
+		live := acquire(t, mu)
+		waiter := start(ctx, mu).blocked(t)
+		release(t, live)
+		next := waiter.granted(t)
+		if next.Token() <= live.Token() {
+			t.Errorf("token after %d: got %d, want a higher one", live.Token(), next.Token())
+		}
+		release(t, next)
+	})
+}
+
+// A dead hold is dead even while another hold of its ownership lives, and even if it
+// died of loss.
+func TestDetachedContextDoesNotReviveAHold(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		outer := acquire(t, mu)
+		dead := context.WithoutCancel(outer.Context(soon(t)))
+		inner, err := mu.Acquire(dead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, outer)
+		waiter := start(dead, mu).blocked(t)
+		release(t, inner)
+		lostHold := waiter.granted(t)
+		dead = context.WithoutCancel(lostHold.Context(soon(t)))
+		s.Expire("/locks/a", 0)
+		<-lostHold.Lost()
+		_ = lostHold.Release() // ErrLost
+		next, err := mu.Acquire(dead)
+		if err != nil {
+			t.Fatalf("Acquire with a lost and released hold in a detached context: %v", err)
+		}
+		release(t, next)
+	})
+}
+
+func TestGoroutinesSharingContextShareHold(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		hold := acquire(t, mu)
+		ctx := hold.Context(t.Context())
+		inside, all := make(chan struct{}), make(chan struct{})
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				inner, err := mu.Acquire(ctx)
+				if err != nil {
+					t.Errorf("Acquire with a shared context: %v", err)
+					return
+				}
+				inside <- struct{}{}
+				<-all // nobody leaves before everybody was in
+				release(t, inner)
+			})
+		}
+		for range 10 {
+			<-inside
+		}
+		release(t, hold)
+		if n := len(s.Queue("/locks/a")); n != 1 {
+			t.Errorf("%d nodes while ten share the hold, want 1", n)
+		}
+		close(all)
+		wg.Wait()
+		if n := len(s.Queue("/locks/a")); n != 0 {
+			t.Errorf("%d nodes after the last of ten, want 0", n)
+		}
+	})
+}
+
+func TestReentryFailsAfterLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		hold := acquire(t, mu)
+		ctx := hold.Context(t.Context())
+		s.Expire("/locks/a", 0)
+		<-hold.Lost()
+		for name, ctx := range map[string]context.Context{"hold's": ctx, "detached": context.WithoutCancel(ctx)} {
+			if _, err := mu.Acquire(ctx); !errors.Is(err, tier.ErrLost) {
+				t.Errorf("Acquire after loss with the %s context: got %v, want ErrLost", name, err)
+			}
+			if _, err := mu.TryAcquire(ctx); !errors.Is(err, tier.ErrLost) {
+				t.Errorf("TryAcquire after loss with the %s context: got %v, want ErrLost", name, err)
+			}
+		}
+		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release after loss: got %v, want ErrLost", err)
+		}
+	})
+}
+
+func TestMutexesOfOnePathShareOneGate(t *testing.T) { // I3
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		one, two := locks.Mutex("/locks/a"), locks.Mutex("/locks/a")
+		hold := acquire(t, one)
+		inner, err := two.Acquire(hold.Context(t.Context()))
+		if err != nil {
+			t.Fatalf("re-entry through another Mutex value: %v", err)
+		}
+		release(t, inner)
+		waiter := start(soon(t), two).blocked(t)
+		if n := len(s.Queue("/locks/a")); n != 1 {
+			t.Errorf("%d nodes for two mutexes of one path, want 1", n)
+		}
+		release(t, hold)
+		release(t, waiter.granted(t))
+	})
+}
+
+// A jobKey is where the contexts of these tests carry a value.
+type jobKey struct{}
+
+// wantEnded fails unless ctx and what is derived from it are over now, because of want.
+func wantEnded(t *testing.T, what string, ctx context.Context, want error) {
+	t.Helper()
+	derived, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, ctx := range []context.Context{ctx, derived} {
+		select {
+		case <-ctx.Done():
+		default:
+			t.Errorf("%s: not done", what)
+		}
+		if ctx.Err() == nil || !errors.Is(context.Cause(ctx), want) {
+			t.Errorf("%s: err %v, cause %v; want the cause to be %v", what, ctx.Err(), context.Cause(ctx), want)
+		}
+	}
+}
+
+func TestContextOfAHoldThatIsOverIsDoneWhenItReturns(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
+		parents := map[string]context.Context{"a parent that ends": t.Context(), "one that does not": context.Background()}
+		hold.Context(parents["a parent that ends"]) // the hold knows of it
+		s.Expire("/locks/a", 0)
+		<-hold.Lost()
+		for name, parent := range parents {
+			wantEnded(t, "lost, "+name, hold.Context(parent), tier.ErrLost)
+		}
+		_ = hold.Release() // ErrLost
+		for name, parent := range parents {
+			wantEnded(t, "released, "+name, hold.Context(parent), tier.ErrReleased)
+		}
+		if n := tier.Derived(hold); n != 0 {
+			t.Errorf("the hold knows of %d contexts, want 0", n)
+		}
+	})
+}
+
+func TestCauseOfALostHoldsContextIsTheLossThoughItIsReleasedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
+		ctx := hold.Context(t.Context())
+		s.Expire("/locks/a", 0)
+		<-hold.Lost()
+		_ = hold.Release() // ErrLost
+		wantEnded(t, "lost and released", ctx, tier.ErrLost)
+	})
+}
+
+func TestContextMadeDuringTheReleaseEndsWithIt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		outer := acquire(t, mu)
+		ctx := outer.Context(t.Context())
+		for range 500 {
+			hold, err := mu.Acquire(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var both sync.WaitGroup
+			var derived context.Context
+			var begun atomic.Bool
+			both.Go(func() {
+				begun.Store(true)
+				derived = hold.Context(ctx)
+			})
+			for !begun.Load() { // side by side, not one after the other
+				runtime.Gosched()
+			}
+			hold.Release()
+			if both.Wait(); derived.Err() == nil {
+				t.Fatal("a context outlives its hold")
+			}
+		}
+		release(t, outer)
+	})
+}
+
+// What is derived from a hold's context ends in the same instant, as with the contexts of
+// the standard library: before Release returns, and before cancel does.
+func TestContextEndsWhenItsHoldOrItsParentDoes(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
+		enough := errors.New("enough")
+		parent, cancel := context.WithCancelCause(t.Context())
+		derive := func(parent context.Context) []context.Context {
+			first, second := hold.Context(parent), hold.Context(context.WithValue(parent, jobKey{}, 1))
+			below, cancel := context.WithTimeout(second, time.Hour)
+			t.Cleanup(cancel)
+			return []context.Context{first, second, below}
+		}
+		withParent, withHold := derive(parent), append(derive(t.Context()), derive(context.Background())...)
+		cancel(enough)
+		for i, ctx := range withParent {
+			wantEnded(t, "end of the parent, context "+strconv.Itoa(i), ctx, enough)
+		}
+		for i, ctx := range withHold {
+			if ctx.Err() != nil || context.Cause(ctx) != nil {
+				t.Errorf("context %d has ended with another one's parent: %v", i, context.Cause(ctx))
+			}
+		}
+		release(t, hold)
+		for i, ctx := range withHold {
+			wantEnded(t, "release, context "+strconv.Itoa(i), ctx, tier.ErrReleased)
+		}
+	})
+}
+
+func TestContextHasTheValuesAndTheDeadlineOfItsParent(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
+		defer release(t, hold)
+		hour, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		for _, parent := range []context.Context{context.Background(), t.Context(), hour} {
+			first := hold.Context(context.WithValue(parent, jobKey{}, 1))
+			second := hold.Context(context.WithValue(parent, jobKey{}, 2))
+			none := hold.Context(parent)
+			if first.Value(jobKey{}) != 1 || second.Value(jobKey{}) != 2 || none.Value(jobKey{}) != nil {
+				t.Errorf("values: got %v, %v, %v; want 1, 2, <nil>", first.Value(jobKey{}), second.Value(jobKey{}), none.Value(jobKey{}))
+			}
+			got, ok := none.Deadline()
+			if want, has := parent.Deadline(); got != want || ok != has {
+				t.Errorf("deadline: got %v %t, want %v %t", got, ok, want, has)
+			}
+		}
+		ctx := hold.Context(hour)
+		<-ctx.Done()
+		wantEnded(t, "deadline", ctx, context.DeadlineExceeded)
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			t.Errorf("err after the deadline: got %v, want %v", ctx.Err(), context.DeadlineExceeded)
+		}
+	})
+}
+
+// A counted context counts the questions for its values.
+type counted struct {
+	context.Context
+	asked *int
+}
+
+func (c counted) Value(key any) any {
+	*c.asked++
+	return c.Context.Value(key)
+}
+
+// A function that enters again and again asks its way through as many contexts.
+func TestALookUpTakesOneStepForEachNestedHold(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		asked := 0
+		ctx := context.Context(counted{t.Context(), &asked})
+		for range 40 {
+			hold, err := mu.Acquire(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer release(t, hold)
+			ctx = hold.Context(ctx)
+		}
+		asked = 0
+		if ctx.Value(jobKey{}) != nil || asked != 1 {
+			t.Errorf("a missing value was asked for %d times, want 1", asked)
+		}
+	})
+}
+
+// An uncomparable context cannot be a key of a map.
+type uncomparable struct {
+	context.Context
+	_ []int
+}
+
+func TestContextIsDerivedFromAnyKindOfContext(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
+		first, second := hold.Context(uncomparable{Context: t.Context()}), hold.Context(uncomparable{Context: t.Context()})
+		release(t, hold)
+		wantEnded(t, "first", first, tier.ErrReleased)
+		wantEnded(t, "second", second, tier.ErrReleased)
+	})
+}
+
+// A hold that lasts may serve any number of pieces of work under one context, and of others that end; and a node that
+// lasts any number of holds.
+func TestContextsKeepNothingInTheirHold(t *testing.T) { // I10
+	metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		mu := process(tier.WithLinger(time.Hour))
+		hold := acquire(t, mu)
+		renew := func() { // with one context for all
+			release(t, hold)
+			var err error
+			if hold, err = mu.Acquire(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		use := func(ctx context.Context) { hold.Context(ctx).Done() } // asked for its end, as work does
+		for name, f := range map[string]func(i int){
+			"one parent that never ends": func(int) { use(context.Background()) },
+			"one parent that ends":       func(int) { use(t.Context()) },
+			"parents that have ended": func(int) {
+				ctx, cancel := context.WithCancel(t.Context())
+				use(ctx)
+				cancel()
+				synctest.Wait() // many goroutines at a time cost memory, too
+			},
+			"holds that were released": func(int) {
+				renew()
+				use(t.Context())
+			},
+		} {
+			const n = 10_000
+			each := heapOf(func() {
+				for i := range n {
+					f(i)
+				}
+			}) / n
+			t.Logf("%s: %d B each", name, each)
+			if each > 10 {
+				t.Errorf("%s: %d B kept for each context, want none", name, each)
+			}
 		}
 		release(t, hold)
 	})

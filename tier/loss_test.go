@@ -3,13 +3,19 @@ package tier_test
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/memory"
-	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
 )
 
 // lost checks everything that a hold of a lost lock says.
@@ -83,86 +89,213 @@ func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 	})
 }
 
-func TestWaiterSurvivesTheExpiryOfItsSession(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		holder, mu := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
-		hold := acquire(t, holder)
-		waiters := []*acquisition{start(soon(t), mu).blocked(t), start(soon(t), mu).blocked(t)}
-		old := s.Queue("/locks/a")[1]
-		s.Expire("/locks/a", 1)
-		time.Sleep(sessionTimeout) // virtual
-		synctest.Wait()
-		if queue := s.Queue("/locks/a"); len(queue) != 2 || queue[1].ID == old.ID {
-			t.Errorf("queue: %v, want a new contender in the place of %v", queue, old)
+// A watchdog notes whether a channel of losses is ever closed.
+func watchdog(t *testing.T, what string, lost <-chan struct{}) {
+	t.Helper()
+	go func() {
+		select {
+		case <-lost:
+			t.Errorf("%s: a loss is told of what was released without one", what)
+		case <-t.Context().Done():
 		}
-		release(t, hold)
-		for _, w := range waiters {
-			w := w.granted(t)
-			if w.Err() != nil {
-				t.Errorf("Err of the next owner: %v", w.Err())
-			}
-			release(t, w)
-		}
-	})
+	}()
 }
 
-func TestNodeDeletedBySomebodyElseIsLoss(t *testing.T) {
+func TestReleaseWithoutLossTellsOfNone(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
-		mu := process(t, s).Mutex("/locks/a")
+		locks, other := process(t, s), process(t, s)
+		mu := locks.Mutex("/locks/a")
 		hold := acquire(t, mu)
-		ctx := hold.Context(t.Context())
-		waiter := start(soon(t), mu).blocked(t)
-		<-time.After(sessionTimeout / 6) // from then on its end is heard of
+		watchdog(t, "watched", hold.Lost())
+		time.Sleep(sessionTimeout) // its end has long been watched
+		local, remote := start(soon(t), mu).blocked(t), start(soon(t), other.Mutex("/locks/a")).blocked(t)
+		release(t, hold) // by a requeue
+		hold = remote.granted(t)
+		watchdog(t, "waited for", hold.Lost())
+		release(t, hold)
+		release(t, local.granted(t))
+
+		rw := locks.RWMutex("/locks/rw")
+		writer, err := rw.Writer().Acquire(soon(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		watchdog(t, "shared", writer.Lost())
+		reads := writer.Context(t.Context())
+		reader, err := rw.Reader().Acquire(reads)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, writer)
+		time.Sleep(sessionTimeout)
+		release(t, reader)
+
+		permits, err := locks.Semaphore("/permits", 3).Acquire(soon(t), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watchdog(t, "permits", permits.Lost())
+		time.Sleep(sessionTimeout)
+		if err := permits.Release(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(sessionTimeout)
 		synctest.Wait()
-		began := time.Now()
-		s.Remove("/locks/a", 0)
-		lost(ctx, t, hold)
-		if waited := time.Since(began); waited != 0 {
-			t.Errorf("the loss was noticed after %v, want at once", waited)
-		}
-		waiter.blocked(t)
-		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Errorf("Release: got %v, want ErrLost", err)
-		}
-		release(t, waiter.granted(t))
 	})
 }
 
-// Cut off from the server, the owner knows before anybody else can own the lock.
-func TestOwnerKnowsOfItsLossBeforeTheNextIsGranted(t *testing.T) { // I1 I7
-	for name, fault := range map[string]memory.Fault{"no command arrives": {Never: true}, "no answer does": {Lost: true}} {
-		bubble(t, func(t *testing.T, s *memory.Server) {
-			mu, other := named(t, s, "first").Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
-			hold := acquire(t, mu)
-			ctx := hold.Context(t.Context())
-			next := start(soon(t), other).blocked(t)
-			known := make(chan error, 1)
-			go func() {
-				<-next.done
-				known <- hold.Err()
-			}()
-			time.Sleep(sessionTimeout) // virtual
-			s.Script(func(process string, _ queue.Command) (f memory.Fault) {
-				if process == "first" {
-					f = fault
+func TestReleaseThatFindsALossTellsOfIt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		hold := acquire(t, locks.Mutex("/locks/a"))
+		permits, err := locks.Semaphore("/permits", 3).Acquire(soon(t), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Remove("/locks/a", 0)
+		s.Remove("permits of /permits", 0)
+		for what, it := range map[string]struct {
+			release func() error
+			lost    <-chan struct{}
+		}{"hold": {hold.Release, hold.Lost()}, "permits": {permits.Release, permits.Lost()}} {
+			if err := it.release(); !errors.Is(err, tier.ErrLost) {
+				t.Errorf("%s: Release of what was deleted: %v, want ErrLost", what, err)
+			}
+			select {
+			case <-it.lost:
+			default:
+				t.Errorf("%s: Release says that it is lost, and Lost does not", what)
+			}
+		}
+	})
+}
+
+func write(ctx context.Context, hold *tier.Hold) error {
+	_, err := tierlock.Multi(ctx, hold, &zk.CreateRequest{Path: "/written", Acl: zk.WorldACL(zk.PermAll)})
+	return err
+}
+
+// An interruption is a context that lets something happen in the middle of a call: when
+// it is first asked whether it has ended.
+type interruption struct {
+	context.Context
+	happen func()
+}
+
+func (i interruption) Err() error {
+	i.happen()
+	return i.Context.Err()
+}
+
+// A Multi that has found the hold unreleased may go on for as long as it likes: the node
+// under which it would take effect gets no other owner.
+func TestMultiThatOverlapsTheReleaseTakesNoEffectUnderTheNextOwner(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		opts   []tier.Option
+		nested bool
+		queued bool
+	}{
+		{"somebody waits", nil, false, true},
+		{"nobody waits and the node may linger", []tier.Option{tier.WithLinger(1 << 40)}, false, false},
+		{"the hold is an inner one", nil, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			zkMetered(t, func(t *testing.T, srv *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
+				mu := process(c.opts...)
+				outer := acquire(t, mu)
+				holds := []*tier.Hold{outer}
+				if c.nested {
+					inner, err := mu.Acquire(outer.Context(soon(t)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					holds = []*tier.Hold{inner, outer}
 				}
-				return f
+				var waiter *acquisition
+				if c.queued {
+					waiter = start(soon(t), mu).blocked(t)
+				}
+				var next *tier.Hold
+				err := write(interruption{soon(t), sync.OnceFunc(func() {
+					for _, hold := range holds {
+						release(t, hold)
+					}
+					if waiter == nil {
+						waiter = start(soon(t), mu)
+					}
+					next = waiter.granted(t)
+				})}, holds[0])
+				if !errors.Is(err, tier.ErrReleased) || srv.Exists("/written") {
+					t.Errorf("got %v, written %t; want %v, false", err, srv.Exists("/written"), tier.ErrReleased)
+				}
+				if next.Token() <= outer.Token() {
+					t.Errorf("the next owner has the node of the one that was writing")
+				}
+				release(t, next)
 			})
-			cut := time.Now()
-			lost(ctx, t, hold)
-			if took := time.Since(cut); took > sessionTimeout-sessionTimeout/3 {
-				t.Errorf("%s: the loss was known after %v, want by the end of the lease", name, took)
-			}
-			if fault.Lost { // its commands go on and keep the session alive
-				s.Expire("/locks/a", 0)
-			}
-			release(t, next.granted(t))
-			if err := <-known; !errors.Is(err, tier.ErrLost) {
-				t.Errorf("%s: first owner when the next one was granted: got %v, want ErrLost", name, err)
-			}
-			if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-				t.Errorf("%s: Release: got %v, want ErrLost", name, err)
-			}
 		})
 	}
+}
+
+// One goroutine writes without a pause, another one releases when an answer has come, a
+// third one waits: nothing that the first one asked for takes effect once the third one
+// has the lock.
+func TestNoWriteOfTheFormerOwnerTakesEffectAfterTheHandOff(t *testing.T) {
+	srv := zktest.Start(t)
+	client, err := zklock.Dial(soon(t), "127.0.0.1", zklock.WithDialContext(srv.DialContext))
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks, err := tier.New(client.Tier())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	mu, ctx := locks.Mutex("/locks/a"), soon(t)
+	write := func(hold *tier.Hold, text string) error {
+		_, err := tierlock.Multi(ctx, hold, &zk.SetDataRequest{Path: "/locks", Data: []byte(text), Version: -1})
+		return err
+	}
+
+	const turns = 1000
+	handedOn := 0
+	hold := acquire(t, mu)
+	for i := range turns {
+		var (
+			wg       sync.WaitGroup
+			answered atomic.Bool
+		)
+		waiter := start(ctx, mu)
+		wg.Go(func() {
+			err := write(hold, "former")
+			for ; err == nil; err = write(hold, "former") {
+				answered.Store(true)
+			}
+			if !errors.Is(err, tier.ErrReleased) {
+				t.Error(err)
+			}
+		})
+		for !answered.Load() { // a channel would wake us too late: the next write would be under way
+			runtime.Gosched()
+		}
+		for range i % 100 * 4 { // now a little earlier, now a little later
+			answered.Load()
+		}
+		release(t, hold)
+		next := waiter.granted(t)
+		if err := write(next, "next"); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		if data, _, _ := srv.Get("/locks"); string(data) != "next" {
+			t.Fatalf("turn %d: %s owner's data after the next one's", i, data)
+		}
+		if next.Token() == hold.Token() {
+			handedOn++
+		}
+		hold = next
+	}
+	release(t, hold)
+	t.Logf("handed on in %d of %d turns", handedOn, turns)
 }

@@ -2,7 +2,9 @@ package tier_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -100,6 +102,318 @@ func TestNegativeOptionsAreRefused(t *testing.T) {
 		}
 		if err := client.Err(); err != nil {
 			t.Errorf("the client after wrong options: %v", err)
+		}
+	})
+}
+
+func TestCloseLosesHoldsAndTurnsWaitersAway(t *testing.T) { // I10
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		elsewhere := acquire(t, process(t, s).Mutex("/locks/elsewhere"))
+		locks := process(t, s)
+		hold := acquire(t, locks.Mutex("/locks/a"))
+		ctx := hold.Context(t.Context())
+		var waiters []*acquisition
+		for range 10 {
+			waiters = append(waiters,
+				start(soon(t), locks.Mutex("/locks/a")).blocked(t),
+				start(soon(t), locks.Mutex("/locks/elsewhere")).blocked(t))
+		}
+		began := time.Now()
+		if err := locks.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		for i, w := range waiters {
+			if <-w.done; !errors.Is(w.err, tier.ErrClosed) {
+				t.Errorf("waiter %d: got %v, want ErrClosed", i, w.err)
+			}
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("the waiters were turned away after %v, want at once", took)
+		}
+		lost(ctx, t, hold)
+		if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
+			t.Errorf("nodes of a closed process: %v", nodes)
+		}
+		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release after Close: got %v, want ErrLost", err)
+		}
+		if n := tier.Stakes(locks); n != 0 {
+			t.Errorf("%d entries in the closed registry, want 0", n)
+		}
+		release(t, elsewhere)
+	})
+}
+
+func TestClosedRegistryRefusesEverything(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		mu := locks.Mutex("/locks/a")
+		for range 2 {
+			if err := locks.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}
+		_, acquire := mu.Acquire(soon(t))
+		_, try := mu.TryAcquire(soon(t))
+		_, contenders := mu.Contenders(soon(t))
+		do := mu.Do(soon(t), func(context.Context) error { t.Error("called"); return nil })
+		for name, err := range map[string]error{"Acquire": acquire, "TryAcquire": try, "Contenders": contenders, "Do": do} {
+			if !errors.Is(err, tier.ErrClosed) {
+				t.Errorf("%s after Close: got %v, want ErrClosed", name, err)
+			}
+		}
+	})
+}
+
+// Close at any message of a turn that is under way: nobody hangs, nothing stays.
+func TestCloseAtAnyMessageLeavesNothing(t *testing.T) { // I5 I10
+	const enough = 40
+	for at := range enough {
+		reached := false
+		bubble(t, func(t *testing.T, s *memory.Server) {
+			locks, p := dial(t, s, "", tier.WithHandOff(0))
+			mu := locks.Mutex("/locks/a")
+			atMessage(s, at, func() {
+				reached = true
+				go locks.Close()
+			}, p)
+			for range 3 {
+				go func() {
+					err := mu.Do(context.Background(), func(context.Context) error { return nil })
+					if err != nil && !errors.Is(err, tier.ErrClosed) && !errors.Is(err, tier.ErrLost) {
+						t.Errorf("Do while closing: got %v, want ErrClosed or ErrLost", err)
+					}
+				}()
+			}
+			synctest.Wait()
+			locks.Close()
+			if nodes := s.Queue("/locks/a"); len(nodes) != 0 || tier.Stakes(locks) != 0 {
+				t.Errorf("closed at message %d: left behind contenders %v, %d entries", at, nodes, tier.Stakes(locks))
+			}
+		})
+		if !reached {
+			return
+		}
+	}
+	t.Errorf("three turns of more than %d messages?", enough)
+}
+
+func TestCloseFromAnObserverReturns(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		for _, from := range []string{"Lost", "Connection", "Shutdown"} {
+			var locks *tier.Registry
+			begin := make(chan struct{})
+			closes := func() {
+				<-begin
+				if err := locks.Close(); err != nil {
+					t.Errorf("Close from %s: %v", from, err)
+				}
+			}
+			observer := map[string]tier.Observer{
+				"Lost":       {Lost: func(context.Context, tier.LostEvent) { closes() }},
+				"Connection": {Connection: func(tier.ConnectionEvent) { closes() }},
+				"Shutdown": {Lost: func(_ context.Context, l tier.LostEvent) {
+					if l.Hold == nil {
+						return // it is shut down once
+					}
+					<-begin
+					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+					defer cancel()
+					if err := locks.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("Shutdown of a lock that is held: %v", err)
+					}
+				}},
+			}[from]
+			locks = observed(t, s, observer)
+			hold := acquire(t, locks.Mutex("/locks/a"))
+			permits, err := locks.Semaphore("/permits", 3).Acquire(soon(t), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Remove("/locks/a", 0)
+			s.Remove("permits of /permits", 0)
+			close(begin)
+			hold.Release()
+			permits.Release()
+			<-locks.Done()
+			if err := locks.Close(); err != nil { // waits for all, elsewhere
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestTryAfterCloseSaysSoWhileALostHoldIsLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		mu, sem := locks.Mutex("/locks/a"), locks.Semaphore("/permits", 1)
+		hold := acquire(t, mu)
+		permits, err := sem.Acquire(soon(t), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
+			t.Errorf("TryAcquire before Close: %v, want ErrLocked", err)
+		}
+		locks.Close()
+		if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrClosed) || errors.Is(err, tier.ErrLocked) {
+			t.Errorf("TryAcquire: %v, want ErrClosed", err)
+		}
+		if _, err := sem.TryAcquire(soon(t), 1); !errors.Is(err, tier.ErrClosed) || errors.Is(err, tier.ErrLocked) {
+			t.Errorf("TryAcquire of a permit: %v, want ErrClosed", err)
+		}
+		hold.Release()
+		permits.Release()
+	})
+}
+
+// shutdown begins to shut locks down.
+func shutdown(ctx context.Context, locks *tier.Registry) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- locks.Shutdown(ctx) }()
+	synctest.Wait()
+	return done
+}
+
+func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, others := process(t, s), process(t, s)
+		mu := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour))
+		hold, taken := acquire(t, mu), acquire(t, others.Mutex("/locks/b"))
+		defer release(t, taken)
+		waiters := []*acquisition{start(soon(t), mu).blocked(t), start(soon(t), locks.Mutex("/locks/b")).blocked(t)}
+		done := shutdown(soon(t), locks)
+		for _, w := range waiters {
+			<-w.done
+			if wait := (*tier.WaitError)(nil); !errors.Is(w.err, tier.ErrClosed) || !errors.As(w.err, &wait) {
+				t.Errorf("a waiter: got %v, want ErrClosed and a WaitError", w.err)
+			}
+		}
+		if err := locks.Err(); !errors.Is(err, tier.ErrClosed) {
+			t.Errorf("Err: got %v, want ErrClosed", err)
+		}
+		for _, path := range []string{"/locks/a", "/locks/new"} {
+			if _, err := locks.Mutex(path).Acquire(t.Context()); !errors.Is(err, tier.ErrClosed) {
+				t.Errorf("Acquire %s: got %v, want ErrClosed", path, err)
+			}
+			if _, err := locks.Mutex(path).TryAcquire(t.Context()); !errors.Is(err, tier.ErrClosed) {
+				t.Errorf("TryAcquire %s: got %v, want ErrClosed", path, err)
+			}
+		}
+		again, err := mu.Acquire(hold.Context(t.Context()))
+		if err != nil {
+			t.Fatalf("entering again: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if err := hold.Err(); err != nil {
+			t.Errorf("the hold: %v", err)
+		}
+		release(t, hold)
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("Shutdown returned %v while a hold was left", err)
+		default:
+		}
+		release(t, again)
+		if err := <-done; err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		<-locks.Done()
+		if err := locks.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+}
+
+func TestShutdownGivesALingeringNodeUp(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		kept := locks.Mutex("/locks/kept")
+		lingers := locks.Mutex("/locks/lingers", tier.WithLinger(time.Hour))
+		idle := locks.Mutex("/locks/idle", tier.WithLinger(time.Hour))
+		release(t, acquire(t, idle))
+		hold, later := acquire(t, kept), acquire(t, lingers)
+		done := shutdown(soon(t), locks)
+		if n := len(s.Queue("/locks/idle")); n != 0 {
+			t.Error("a node goes on lingering")
+		}
+		release(t, later)
+		if n := len(s.Queue("/locks/lingers")); n != 0 {
+			t.Error("a node begins to linger")
+		}
+		release(t, hold)
+		if err := <-done; err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+	})
+}
+
+func TestShutdownEndsWithItsContextAndNamesWhatIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		hold := acquire(t, locks.Mutex("/locks/a"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := locks.Shutdown(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "/locks/a") {
+			t.Errorf("got %v, want the deadline and the path", err)
+		}
+		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release: got %v, want ErrLost", err)
+		}
+		if n := len(s.Queue("/locks/a")); n != 0 {
+			t.Errorf("%d nodes left", n)
+		}
+	})
+}
+
+func TestShutdownOfAnIdleOrClosedRegistryReturnsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		for _, close := range []bool{false, true} {
+			locks := process(t, s)
+			if close {
+				locks.Close()
+			}
+			for range 2 {
+				if err := locks.Shutdown(soon(t)); err != nil {
+					t.Errorf("Shutdown: %v", err)
+				}
+			}
+		}
+	})
+}
+
+func TestCloseEndsAShutdown(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		hold := acquire(t, locks.Mutex("/locks/a"))
+		done := shutdown(soon(t), locks)
+		locks.Close()
+		if err := <-done; err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release: got %v, want ErrLost", err)
+		}
+	})
+}
+
+// Between an arrival and its place in the queue, a shutdown may begin.
+func TestShutdownTurnsAwayWhoIsAboutToQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		queue, try := tier.Arrive(locks.Mutex("/locks/a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := shutdown(ctx, locks)
+		for _, f := range []func(context.Context) error{queue, try} {
+			if err := f(t.Context()); !errors.Is(err, tier.ErrClosed) {
+				t.Errorf("got %v, want ErrClosed", err)
+			}
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Shutdown: got %v, want Canceled", err)
 		}
 	})
 }

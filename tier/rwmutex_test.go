@@ -5,10 +5,14 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestReadersShareAndAWriterIsAlone(t *testing.T) { // I1
@@ -180,5 +184,591 @@ func TestMutexAndRWMutexOfAPathExclude(t *testing.T) { // I1
 				release(t, waits.granted(t))
 			}
 		}
+	})
+}
+
+// Whoever comes waits behind those who wait; the turn is that of a writer, or of all readers up to
+// the next one.
+func TestPhasesAreFair(t *testing.T) { // I6
+	rwMetered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+		mu := process()
+		inside := acquire(t, mu.Writer())
+		var phases [][]*acquisition
+		for _, members := range []string{"rrr", "w", "rr", "w", "w", "r"} {
+			var phase []*acquisition
+			for _, kind := range members {
+				side := mu.Writer()
+				if kind == 'r' {
+					side = mu.Reader()
+				}
+				phase = append(phase, start(soon(t), side).blocked(t))
+			}
+			phases = append(phases, phase)
+		}
+		m.take()
+		release(t, inside)
+		for i, phase := range phases {
+			for _, a := range phase {
+				a.granted(t)
+			}
+			for _, later := range phases[i+1:] {
+				later[0].blocked(t)
+			}
+			for _, a := range phase {
+				release(t, a.hold)
+			}
+		}
+		if ops := m.take(); writes(ops) != 1 {
+			t.Errorf("%d phases: requests %v, want one write, the last release", len(phases), ops)
+		}
+	})
+}
+
+// Behind a writer that waits, a reader that would fit in waits all the same, until the writer gives up.
+func TestReadersBehindAWriterThatGivesUpJoin(t *testing.T) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		mu := process()
+		inside := acquire(t, mu.Reader())
+		ctx, cancel := context.WithCancel(soon(t))
+		writer := start(ctx, mu.Writer()).blocked(t)
+		r1, r2 := start(soon(t), mu.Reader()).blocked(t), start(soon(t), mu.Reader()).blocked(t)
+		if _, err := mu.Reader().TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
+			t.Errorf("try to read while a writer waits: %v, want %v", err, tier.ErrLocked)
+		}
+		cancel()
+		<-writer.done
+		release(t, r1.granted(t))
+		release(t, r2.granted(t))
+		release(t, inside)
+	})
+}
+
+// A reader of the same call tree enters again although a writer waits: else both would wait for ever.
+func TestReaderEntersAgainBeforeAWaitingWriter(t *testing.T) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		a, b := process(), process()
+		read := acquire(t, a.Reader())
+		here, there := start(soon(t), a.Writer()).blocked(t), start(soon(t), b.Writer()).blocked(t)
+		again, err := a.Reader().Acquire(read.Context(soon(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, read)
+		here.blocked(t)
+		there.blocked(t)
+		release(t, again)
+		release(t, there.granted(t))
+		release(t, here.granted(t))
+	})
+}
+
+// Readers that overlap without end do not keep a writer out: neither one of their process nor one of
+// another. Nor do those of several processes.
+func TestReadersWithoutEndDoNotKeepAWriterOut(t *testing.T) { // I11
+	const budget, section = 20 * time.Millisecond, 3 * time.Millisecond
+	for _, crowds := range []int{1, 3} {
+		rwMetered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+			ctx, stop := context.WithCancel(soon(t))
+			var readers sync.WaitGroup
+			var mutexes []*tier.RWMutex
+			for range crowds {
+				mu := process(tier.WithHandOff(budget))
+				mutexes = append(mutexes, mu)
+				for i := range 4 {
+					readers.Go(func() {
+						time.Sleep(time.Duration(i) * time.Millisecond)
+						for ctx.Err() == nil {
+							hold := acquire(t, mu.Reader())
+							time.Sleep(section)
+							release(t, hold)
+						}
+					})
+				}
+			}
+			time.Sleep(time.Second)
+			if ops := m.take(); writes(ops) > 2*crowds+3 {
+				t.Errorf("%d processes only read for a second: %d writes, want one contender each", crowds, writes(ops))
+			}
+			outside := process()
+			for _, w := range []struct {
+				name  string
+				mu    *tier.RWMutex
+				bound time.Duration
+			}{
+				{"of another process", outside, budget + 2*section + 5*time.Millisecond},
+				{"of theirs", mutexes[0], budget + 2*section + 5*time.Millisecond},
+			} {
+				for range 5 {
+					begun := time.Now()
+					hold := acquire(t, w.mu.Writer())
+					if d := time.Since(begun); d > w.bound {
+						t.Errorf("%d processes read without end: a writer %s waited %v, at most %v are due", crowds, w.name, d, w.bound)
+					}
+					release(t, hold)
+					time.Sleep(50 * time.Millisecond)
+				}
+			}
+			stop()
+			readers.Wait()
+		})
+	}
+}
+
+// What a process that only reads keeps is enough to read again, and nobody is kept out who reads.
+func TestLingeringReader(t *testing.T) {
+	rwMetered(t, func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+		a, b := process(tier.WithLinger(time.Minute)), process()
+		release(t, acquire(t, a.Reader()))
+		synctest.Wait()
+		m.take()
+		release(t, acquire(t, a.Reader()))
+		if ops := m.take(); len(ops) > 0 {
+			t.Errorf("to read what lingers: requests %v, want none", ops)
+		}
+		other := acquire(t, b.Reader())
+		synctest.Wait()
+		if nodes := s.Queue("/locks/a"); len(nodes) != 2 {
+			t.Errorf("contenders %v, want that which lingers and the reader's", nodes)
+		}
+		writer := start(soon(t), a.Writer()).blocked(t) // gives up what lingers, and queues
+		release(t, other)
+		release(t, writer.granted(t))
+		release(t, acquire(t, a.Reader())) // in what lingers of the writer
+		if hold, err := a.Writer().TryAcquire(soon(t)); err != nil {
+			t.Errorf("TryAcquire of what lingers: %v", err)
+		} else {
+			release(t, hold)
+		}
+		release(t, acquire(t, b.Writer())) // ends the lingering
+		release(t, acquire(t, a.Reader()))
+		hold, err := a.Writer().TryAcquire(soon(t)) // a node to read lingers
+		if err != nil {
+			t.Fatalf("TryAcquire while a node to read lingers here: %v", err)
+		}
+		release(t, hold)
+	})
+}
+
+// To write, what lingers to read has to go first, which takes as long as the server does. The caller waits no longer than
+// it wants to, and the others get the lock in the end.
+func TestTryAcquireBesideALingeringReaderEndsWithItsContext(t *testing.T) { // I9
+	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		a := process(tier.WithLinger(time.Minute))
+		release(t, acquire(t, a.Reader()))
+		thaw := s.Freeze()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		begin := time.Now()
+		if _, err := a.Writer().TryAcquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		if took := time.Since(begin); took != time.Millisecond {
+			t.Errorf("TryAcquire took %v", took)
+		}
+		waiter := start(soon(t), a.Writer()).blocked(t)
+		thaw()
+		release(t, waiter.granted(t))
+		release(t, acquire(t, process().Writer()))
+	})
+}
+
+// A process with a writer among those who wait queues as one, and as a reader otherwise.
+func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
+	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		for waiters, reads := range map[string]bool{"rr": true, "rrwr": false, "wr": false} {
+			a, b := process(tier.WithHandOff(0)), process()
+			hold := acquire(t, a.Writer())
+			other := start(soon(t), b.Writer()).blocked(t)
+			var waiting []*acquisition
+			for _, kind := range waiters {
+				side := a.Writer()
+				if kind == 'r' {
+					side = a.Reader()
+				}
+				waiting = append(waiting, start(soon(t), side).blocked(t))
+			}
+			release(t, hold)
+			got := other.granted(t)
+			synctest.Wait()
+			if queue := s.Queue("/locks/a"); len(queue) != 2 || queue[1].Shared != reads {
+				t.Errorf("%s wait: contenders %v, want one more, which reads: %t", waiters, queue, reads)
+			}
+			release(t, got)
+			for _, w := range waiting {
+				go func() { <-w.done; release(t, w.hold) }()
+			}
+			for _, w := range waiting {
+				w.granted(t)
+			}
+			synctest.Wait()
+		}
+	})
+}
+
+// What a try takes serves those, too, who came while it was under way.
+func TestReadersJoinATryToRead(t *testing.T) {
+	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		mu := process()
+		answerLate(s, queue.Try, time.Second)
+		tried := make(chan *tier.Hold)
+		go func() {
+			hold, err := mu.Reader().TryAcquire(soon(t))
+			if err != nil {
+				t.Error(err)
+			}
+			tried <- hold
+		}()
+		synctest.Wait()
+		waits := start(soon(t), mu.Reader()).blocked(t)
+		hold := <-tried
+		release(t, waits.granted(t))
+		release(t, hold)
+	})
+}
+
+// Every reader hears of the loss, and each release says so.
+func TestLossIsToldToAllReaders(t *testing.T) { // I7
+	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		mu := process()
+		var holds []*tier.Hold
+		for range 3 {
+			holds = append(holds, acquire(t, mu.Reader()))
+		}
+		s.Expire("/locks/a", 0)
+		for _, hold := range holds {
+			<-hold.Lost()
+		}
+		next := start(soon(t), mu.Reader()).blocked(t) // not one more with a lock that is lost
+		for i, hold := range holds {
+			if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
+				t.Errorf("release of reader %d after the loss: %v, want %v", i, err, tier.ErrLost)
+			}
+		}
+		if losses := tier.RegistryOf(mu).Stats().Losses; losses[tier.LossOfSession] != 3 {
+			t.Errorf("losses %v, want 3 of the session", losses)
+		}
+		release(t, next.granted(t))
+	})
+}
+
+// Nobody is let in beside a writer that has become a reader while one of its guarded writes may
+// still take effect.
+func TestReadersDoNotSeeAGuardedWriteCome(t *testing.T) {
+	zkRWMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.RWMutex) {
+		mu := process()
+		hold := acquire(t, mu.Writer())
+		read, err := mu.Reader().Acquire(hold.Context(soon(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpMulti && !heartbeat(f) || f.Op == zktest.OpMulti && f.Stage == zktest.Request {
+				return zktest.Delay(time.Second)
+			}
+			return zktest.Pass
+		})
+		ctx, cancel := context.WithTimeout(soon(t), time.Millisecond)
+		defer cancel()
+		if err := write(ctx, hold); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("guarded write: %v, want %v", err, context.DeadlineExceeded)
+		}
+		release(t, hold)
+		other := start(soon(t), mu.Reader()).blocked(t)
+		if s.Exists("/written") {
+			t.Fatal("the write came early")
+		}
+		time.Sleep(3 * time.Second)
+		if !s.Exists("/written") {
+			t.Fatal("the write has not come")
+		}
+		release(t, acquire(t, mu.Reader())) // now it can join, and so can the other one
+		release(t, other.granted(t))
+		release(t, read)
+	})
+}
+
+// Once an owner was told that somebody has asked for the lock, its release gives it to nobody here.
+func TestRevokedLockLeavesTheProcess(t *testing.T) {
+	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		a, b := process(tier.WithHandOff(time.Hour), tier.WithLinger(time.Hour)), process()
+		for _, waits := range []bool{true, false} {
+			hold := acquire(t, a.Writer())
+			revoked := hold.Revoked()
+			var here *acquisition
+			if waits {
+				here = start(soon(t), a.Writer()).blocked(t)
+			}
+			there := start(soon(t), b.Writer()).blocked(t)
+			if err := b.Writer().Revoke(soon(t)); err != nil {
+				t.Fatal(err)
+			}
+			<-revoked
+			there.blocked(t)
+			release(t, hold)
+			release(t, there.granted(t))
+			if waits {
+				release(t, here.granted(t))
+			}
+		}
+		hold := acquire(t, a.Writer())
+		revoked := hold.Revoked()
+		if err := b.Writer().Revoke(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		<-revoked
+		release(t, hold)
+		if nodes := s.Queue("/locks/a"); len(nodes) > 0 {
+			t.Errorf("contenders %v linger, though somebody asked for the lock", nodes)
+		}
+	})
+}
+
+// Contested is about other processes, and about those that wait because of this one.
+func TestContestedByWhoWaits(t *testing.T) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		a, b := process(), process()
+		told := func(hold *tier.Hold) bool {
+			contested := hold.Contested()
+			synctest.Wait()
+			select {
+			case <-contested:
+				return true
+			default:
+				return false
+			}
+		}
+		hold := acquire(t, a.Reader())
+		beside := acquire(t, b.Reader())
+		here := start(soon(t), a.Writer()).blocked(t)
+		if told(hold) {
+			t.Error("contested by one that reads, and one of the process")
+		}
+		there := start(soon(t), b.Writer()).blocked(t)
+		release(t, beside)
+		if !told(hold) {
+			t.Error("not contested, while another process waits to write")
+		}
+		release(t, hold)
+		release(t, there.granted(t))
+		hold = here.granted(t)
+		reader := start(soon(t), b.Reader()).blocked(t)
+		if !told(hold) {
+			t.Error("a writer is not contested while another process waits to read")
+		}
+		release(t, hold)
+		release(t, reader.granted(t))
+	})
+}
+
+// While a downgraded writer reads, readers of other processes are kept out for the budget, and not
+// for longer. Whoever waits to write, here or there, goes on waiting.
+func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
+	const budget = 30 * time.Millisecond
+	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		a, b, c := process(tier.WithHandOff(budget)), process(), process()
+		write := acquire(t, a.Writer())
+		read, err := a.Reader().Acquire(write.Context(soon(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, write)
+		remote := start(soon(t), b.Reader()).blocked(t)
+		begun := time.Now()
+		writer := start(soon(t), c.Writer()).blocked(t)
+		queue := s.Queue("/locks/a")
+		other := remote.granted(t)
+		if d := time.Since(begun); d < budget || d > budget+10*time.Millisecond {
+			t.Errorf("a reader of another process got in after %v, want the budget, %v", d, budget)
+		}
+		if now := s.Queue("/locks/a"); len(now) != len(queue) || !now[0].Shared || now[0].Token != read.Token() {
+			t.Errorf("contenders %v, of %v before, want a reader's in the place of the first", now, queue)
+		}
+		if err := read.Err(); err != nil {
+			t.Errorf("the downgraded hold: %v", err)
+		}
+		here := start(soon(t), a.Writer()).blocked(t)
+		writer.blocked(t)
+		release(t, other)
+		writer.blocked(t)
+		release(t, read)
+		release(t, writer.granted(t))
+		release(t, here.granted(t))
+		if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
+			t.Errorf("contenders %v at the end", nodes)
+		}
+	})
+}
+
+// A grant that others may share already is not enough for a writer of the process.
+func TestSharedGrantIsNotForAWriter(t *testing.T) { // I1
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		a, b := process(), process()
+		write := acquire(t, a.Writer())
+		read, err := a.Reader().Acquire(write.Context(soon(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, write)
+		other := start(soon(t), b.Reader()).granted(t) // the grant of a is shared now
+		writer := start(soon(t), a.Writer()).blocked(t)
+		release(t, read)
+		writer.blocked(t)
+		release(t, other)
+		release(t, writer.granted(t))
+	})
+}
+
+// A grant that is about to be shared is not given to a writer any more, not even one whose round it is:
+// those who read could be let in beside it at any time.
+func TestGrantThatIsAboutToBeSharedIsNotForAWriter(t *testing.T) { // I1
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		a, b := process(tier.WithRounds(), tier.WithHandOff(10*time.Millisecond)), process()
+		c, d := process(), process()
+		before := acquire(t, b.Writer())
+		w1 := start(soon(t), a.Writer()).blocked(t)
+		r := start(soon(t), a.Reader()).blocked(t)
+		w2 := start(soon(t), a.Writer()).blocked(t)
+		release(t, before)
+		hold := w1.granted(t)
+		ctx, cancel := context.WithCancel(soon(t))
+		obstacle := start(ctx, c.Writer()).blocked(t) // right behind a, where only a reader lets a share
+		reader := start(soon(t), d.Reader()).blocked(t)
+		release(t, hold)
+		read := r.granted(t)
+		time.Sleep(time.Second) // a waits for the obstacle to go
+		release(t, read)
+		synctest.Wait()
+		if !w2.pending() {
+			cancel()
+			<-obstacle.done
+			synctest.Wait()
+			if !reader.pending() {
+				t.Error("a reader of another process got in beside a writer")
+			}
+			t.Fatal("a writer was given a grant that is about to be shared")
+		}
+		release(t, obstacle.granted(t))
+		cancel()
+		release(t, reader.granted(t))
+		release(t, w2.granted(t))
+	})
+}
+
+// A grant that lingered once, was shared since and lingers again is let go in time, and for others.
+func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
+	for name, wanted := range map[string]bool{"at the limit": false, "when a writer comes": true} {
+		t.Run(name, func(t *testing.T) {
+			rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+				a, b := process(tier.WithLinger(time.Minute)), process()
+				release(t, acquire(t, a.Writer()))
+				read := acquire(t, a.Reader()) // under the node that lingered
+				other := start(soon(t), b.Reader()).granted(t)
+				synctest.Wait() // a knows
+				release(t, other)
+				release(t, read)
+				if nodes := s.Queue("/locks/a"); len(nodes) != 1 {
+					t.Errorf("nodes %v after the releases, want one that lingers", nodes)
+				}
+				if wanted {
+					release(t, start(soon(t), b.Writer()).granted(t))
+					return
+				}
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
+					t.Errorf("nodes %v after twice the limit, want none", nodes)
+				}
+			})
+		})
+	}
+}
+
+// While the connection is up, too: only the grant is lost, not the session.
+func TestLostGrantIsNotHandedOn(t *testing.T) { // I1
+	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		mu := process(tier.WithHandOff(time.Hour))
+		hold := acquire(t, mu)
+		next := start(soon(t), mu).blocked(t)
+		s.Remove("/locks/a", 0)
+		<-hold.Lost()
+		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release: %v, want ErrLost", err)
+		}
+		got := next.granted(t)
+		if got.Err() != nil || got.Token() <= hold.Token() {
+			t.Errorf("the next owner has token %d after %d, and is told %v; want a grant of its own", got.Token(), hold.Token(), got.Err())
+		}
+		release(t, got)
+	})
+}
+
+// The last one that reads is about to leave the lock to linger, which the server has to confirm where there is no lease. Whoever
+// joins meanwhile has it.
+func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I1
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		client, err := zklock.Attach(outsider(t, "127.0.0.1:2181", srv.DialTimeout))
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks, err := tier.New(client.Tier(), tier.WithLinger(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locks.Close()
+		mu := locks.RWMutex("/locks/a")
+		last := acquire(t, mu.Reader())
+		time.Sleep(time.Second) // then what the server said last does not count any more
+		srv.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Stage == zktest.Request && f.First == zktest.OpCheck {
+				return zktest.Delay(100 * time.Millisecond)
+			}
+			return zktest.Pass
+		})
+		left := make(chan error)
+		go func() { left <- last.Release() }()
+		synctest.Wait()
+		joined := acquire(t, mu.Reader())
+		if err := <-left; err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		writer := start(soon(t), zkProcess(t, srv).RWMutex("/locks/a").Writer())
+		time.Sleep(time.Second)
+		writer.blocked(t)
+		if err := joined.Err(); err != nil {
+			t.Errorf("who joined is told %v", err)
+		}
+		release(t, joined)
+		release(t, writer.granted(t))
+	})
+}
+
+// A reader of this process that had to wait behind a writer comes in with those of other processes, once that writer has left.
+func TestReadersThatWaitHereComeInOnceTheGrantIsShared(t *testing.T) {
+	const budget = 30 * time.Millisecond
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+		a, b := process(tier.WithHandOff(budget)), process()
+		write := acquire(t, a.Writer())
+		read, err := a.Reader().Acquire(write.Context(soon(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, write)
+		there := start(soon(t), b.Reader()).blocked(t)
+		ctx, cancel := context.WithCancel(soon(t))
+		writer := start(ctx, a.Writer()).blocked(t)
+		here := start(soon(t), a.Reader()).blocked(t)
+		time.Sleep(budget + budget/2)
+		cancel()
+		<-writer.done
+		here.blocked(t) // others have waited for the budget
+		there.blocked(t)
+		time.Sleep(budget)
+		synctest.Wait()
+		if here.pending() || there.pending() {
+			t.Fatalf("after two budgets a reader waits here: %t, there: %t; want both inside", here.pending(), there.pending())
+		}
+		release(t, here.granted(t))
+		release(t, there.granted(t))
+		release(t, read)
 	})
 }

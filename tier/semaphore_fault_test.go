@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"sync/atomic"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,105 +18,9 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// A moment is a frame of a process, counted from 1 without those that come by themselves.
-type moment struct {
-	number int64
-	found  atomic.Bool // there was such a frame
-}
-
-// at calls f when the frame of a session is seen, and returns what f decides.
-func (m *moment) at(srv *zktest.Server, session int64, f func(*zktest.Frame) zktest.Action) {
-	var seen atomic.Int64
-	srv.Intercept(func(frame *zktest.Frame) zktest.Action {
-		if frame.Session != session || frame.Op == zktest.OpConnect || frame.Op == zktest.OpClose || heartbeat(frame) {
-			return zktest.Pass
-		}
-		if seen.Add(1) != m.number {
-			return zktest.Pass
-		}
-		m.found.Store(true)
-		return f(frame)
-	})
-}
-
-// moments runs a scene of its own for each frame of the second process, from its first request
-// to the last answer, until there are no more.
-func moments(t *testing.T, scene func(t *testing.T, srv *zktest.Server, m *moment)) {
-	t.Helper()
-	for number := int64(1); ; number++ {
-		m := &moment{number: number}
-		t.Run(fmt.Sprint(number), func(t *testing.T) {
-			zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-				atMost(t, srv, 4)
-				scene(t, srv, m)
-			})
-		})
-		if !m.found.Load() {
-			if number < 10 {
-				t.Errorf("there were %d frames only", number-1)
-			}
-			return
-		}
-	}
-}
-
 func session(srv *zktest.Server) int64 {
 	all := srv.Sessions()
 	return all[len(all)-1].ID
-}
-
-// Whatever connection breaks at whatever frame, permits come in the end, whole, and nothing is left.
-func TestLostAnswersToASemaphore(t *testing.T) {
-	for name, action := range map[string]zktest.Action{"cut": zktest.Cut, "late": zktest.Delay(sessionTimeout / 4)} {
-		t.Run(name, func(t *testing.T) {
-			moments(t, func(t *testing.T, srv *zktest.Server, m *moment) {
-				a, b := zkProcess(t, srv), zkProcess(t, srv)
-				two := take(t, a.Semaphore(pool, 4), 2)
-				m.at(srv, session(srv), func(*zktest.Frame) zktest.Action { return action })
-				waiting := ask(soon(t), b.Semaphore(pool, 4), 3)
-				time.Sleep(time.Second)
-				giveBack(t, two)
-				got := waiting.served(t)
-				if n := len(srv.Children(pool + "/leases")); got.Count() != 3 || n != 3 {
-					<-time.After(sessionTimeout)
-					if n := len(srv.Children(pool + "/leases")); n != 3 {
-						t.Errorf("%d permits are taken, %d of them are known; want 3", n, got.Count())
-					}
-				}
-				if err := got.Release(); err != nil && !errors.Is(err, tier.ErrLost) {
-					t.Error(err)
-				}
-				zkWantNothing(t, srv, a, b)
-			})
-		})
-	}
-}
-
-// A session that expires at whatever frame costs the place in the queue, and nothing else.
-func TestSessionThatExpiresAtAnyMomentOfAnAcquisition(t *testing.T) {
-	moments(t, func(t *testing.T, srv *zktest.Server, m *moment) {
-		a, b := zkProcess(t, srv), zkProcess(t, srv)
-		two := take(t, a.Semaphore(pool, 4), 2)
-		id := session(srv)
-		m.at(srv, id, func(*zktest.Frame) zktest.Action {
-			srv.Expire(id)
-			return zktest.Pass
-		})
-		waiting := ask(soon(t), b.Semaphore(pool, 4), 3)
-		time.Sleep(time.Second)
-		giveBack(t, two)
-		got := waiting.served(t)
-		time.Sleep(sessionTimeout)
-		err := got.Err()
-		if n := len(srv.Children(pool + "/leases")); err == nil && n != 3 || err != nil && n != 0 {
-			t.Errorf("%d permits are taken, and the owner is told %v", n, err)
-		}
-		if released := got.Release(); errors.Is(err, tier.ErrLost) != errors.Is(released, tier.ErrLost) {
-			t.Errorf("Release: %v, after %v", released, err)
-		}
-		giveBack(t, take(t, a.Semaphore(pool, 4), 4))
-		zkWantNothing(t, srv, a, b)
-	})
 }
 
 func TestPermitsAreLostWithTheSession(t *testing.T) {
@@ -177,20 +81,6 @@ func TestPermitThatIsDeleted(t *testing.T) {
 		}
 		giveBack(t, got)
 		giveBack(t, one)
-	})
-}
-
-// The owner releases before it could be told.
-func TestPermitThatIsDeletedBeforeTheRelease(t *testing.T) {
-	zkLimited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		three := take(t, process(), 3)
-		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
-		if err := conn.Delete(pool+"/leases/"+srv.Children(pool + "/leases")[1], -1); err != nil {
-			t.Fatal(err)
-		}
-		if err := three.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Errorf("Release: %v, want ErrLost", err)
-		}
 	})
 }
 
@@ -272,28 +162,6 @@ func TestShutdownOfASemaphore(t *testing.T) {
 		if left := srv.Queue(queueOf(pool)); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
-	})
-}
-
-func TestCloseOfASemaphore(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *memory.Server) {
-		locks := process(t, srv)
-		s := locks.Semaphore(pool, 2)
-		two := take(t, s, 2)
-		waiting := ask(soon(t), s, 1).waits(t)
-		locks.Close()
-		<-waiting.done
-		_, late := s.Acquire(soon(t), 1)
-		_, tried := s.TryAcquire(soon(t), 1)
-		for _, err := range []error{waiting.err, late, tried} {
-			if !errors.Is(err, tier.ErrClosed) {
-				t.Errorf("got %v, want ErrClosed", err)
-			}
-		}
-		if err := two.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Errorf("Release: %v, want ErrLost", err)
-		}
-		wantNothing(t, srv, locks)
 	})
 }
 
@@ -449,4 +317,247 @@ func TestManyPermitsWhoseAnswerIsLostGoTogether(t *testing.T) {
 			})
 		})
 	}
+}
+
+// permitLease is for how long what a process has is its own if its heartbeat is not answered.
+const permitLease = sessionTimeout - sessionTimeout/3
+
+// unrenewed lets all through but what renews the lease of a session, and what hook says of its other frames.
+func unrenewed(srv *zktest.Server, session int64, hook func(*zktest.Frame) zktest.Action) {
+	srv.Intercept(func(f *zktest.Frame) zktest.Action {
+		switch {
+		case f.Session != session:
+			return zktest.Pass
+		case f.Stage == zktest.Request && f.Op == zktest.OpSync:
+			return zktest.Error(zktest.CodeThrottled)
+		}
+		return hook(f)
+	})
+}
+
+func pass(*zktest.Frame) zktest.Action { return zktest.Pass }
+
+// The server knows of no loss, and would let them be released as if nothing had been.
+func TestPermitsWhoseLeaseRanOutAreLost(t *testing.T) {
+	zkLimited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		for _, k := range []int{1, 3} {
+			s := process()
+			unrenewed(srv, session(srv), pass)
+			permits := take(t, s, k)
+			<-permits.Lost()
+			if err := permits.Release(); !errors.Is(err, tier.ErrLost) {
+				t.Errorf("Release of %d: %v, want ErrLost", k, err)
+			}
+			if left := srv.Children(pool + "/leases"); len(left) != 0 {
+				t.Errorf("left after the release of %d: %v", k, left)
+			}
+			srv.Intercept(nil)
+		}
+	})
+}
+
+// The answer to the one write that takes permits comes when the lease is over: nothing would tell of their loss.
+func TestPermitsAreNotTakenWithoutALease(t *testing.T) { // I1
+	zkLimited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		a, b := process(), process()
+		begun := time.Now() // of the lease of b
+		late := make(chan struct{})
+		note := sync.OnceFunc(func() { close(late) })
+		unrenewed(srv, session(srv), func(f *zktest.Frame) zktest.Action {
+			if f.Stage == zktest.Reply && f.Op == zktest.OpMulti && f.First == zktest.OpDelete {
+				note()
+				return zktest.Delay(2 * time.Millisecond)
+			}
+			return zktest.Pass
+		})
+		two := take(t, a, 2)
+		waiting := ask(soon(t), b, 2).waits(t)
+		time.Sleep(time.Until(begun.Add(permitLease - time.Millisecond)))
+		giveBack(t, two)
+		<-late
+		time.Sleep(time.Second)
+		waiting.waits(t)
+		if left := srv.Children(pool + "/leases"); len(left) != 0 {
+			t.Errorf("taken: %v, by one whose lease is over", left)
+		}
+		srv.Intercept(nil)
+		got := waiting.served(t)
+		if !got.ValidUntil().After(time.Now()) {
+			t.Errorf("valid until %v, and Err says %v", got.ValidUntil(), got.Err())
+		}
+		giveBack(t, got)
+	})
+}
+
+// While the connection is down nobody knows what has become of permits: they are not handed on, and those who wait get others.
+func TestPermitsAreNotHandedOnWithoutAConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		locks, p := dial(t, srv, "")
+		s := locks.Semaphore(pool, 1, tier.WithHandOff(time.Hour))
+		one := take(t, s, 1)
+		next := ask(soon(t), s, 1).waits(t)
+		heal := cut(p)
+		giveBack(t, one)
+		next.waits(t)
+		heal()
+		got := next.served(t)
+		if got.Token() <= one.Token() {
+			t.Errorf("token %d after %d, want permits from the store", got.Token(), one.Token())
+		}
+		giveBack(t, got)
+		wantNothing(t, srv, locks)
+	})
+}
+
+// Somebody says how many there are, between the look that found nothing and the write.
+func TestNumberOfPermitsOfSomebodyElseIsNotOverwritten(t *testing.T) {
+	for name, c := range map[string]struct {
+		take func(*tier.Semaphore, context.Context, int) (*tier.Permits, error)
+		want string
+	}{
+		"Acquire":    {(*tier.Semaphore).Acquire, "says 4, this process 3"}, // it looks again
+		"TryAcquire": {(*tier.Semaphore).TryAcquire, "the number of permits was changed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+				conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+				for _, path := range []string{"/limits", pool} {
+					if _, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				s := zkProcess(t, srv).Semaphore(pool, 3)
+				id := session(srv)
+				srv.Intercept(func(f *zktest.Frame) zktest.Action {
+					if f.Session == id && f.Stage == zktest.Request && f.Op == zktest.OpSetData && f.NthOfSession == 1 {
+						if _, err := conn.Set(pool, []byte("tierlock permits=4"), -1); err != nil {
+							t.Error(err)
+						}
+					}
+					return zktest.Pass
+				})
+				permits, err := c.take(s, soon(t), 1)
+				if err == nil {
+					giveBack(t, permits)
+				}
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("got %v, want an error that says %q", err, c.want)
+				}
+				if got := stored(srv); got != "tierlock permits=4" {
+					t.Errorf("content of the path: %q, want what was written meanwhile", got)
+				}
+				zkWantNothing(t, srv)
+			})
+		})
+	}
+}
+
+// exchanges lets act decide what becomes of the first transaction of a session that takes permits, at a stage.
+func exchanges(srv *zktest.Server, session int64, stage zktest.Stage, act func() zktest.Action) {
+	var once sync.Once
+	srv.Intercept(func(f *zktest.Frame) (a zktest.Action) {
+		if f.Session == session && f.Stage == stage && f.Op == zktest.OpMulti && strings.HasPrefix(f.Path, pool+"/locks/") {
+			once.Do(func() { a = act() })
+		}
+		return a
+	})
+}
+
+// The token is that of the turn, also if nobody answered: those who queue already have a higher one, and come later.
+func TestTokenOfPermitsWhoseAnswerIsLost(t *testing.T) { // I8
+	zkLimited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		a, b := process(tier.WithHandOff(0)), process()
+		exchanges(srv, session(srv), zktest.Reply, func() zktest.Action { return zktest.Cut })
+		two := take(t, a, 2)
+		waiting := ask(soon(t), b, 2).waits(t)
+		later := ask(soon(t), a, 2).waits(t)
+		giveBack(t, two)
+		got := waiting.served(t)
+		giveBack(t, got)
+		next := later.served(t)
+		if next.Token() <= got.Token() {
+			t.Errorf("token %d after %d", next.Token(), got.Token())
+		}
+		giveBack(t, next)
+	})
+}
+
+// Somebody deletes one of the permits before whoever took them has learned that it did.
+func TestPermitsOfWhichOneIsGoneBeforeTheAnswer(t *testing.T) {
+	zkLimited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		s := process()
+		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+		giveBack(t, take(t, s, 1)) // makes the parents
+		exchanges(srv, srv.Sessions()[0].ID, zktest.Reply, func() zktest.Action {
+			if err := conn.Delete(pool+"/leases/"+srv.Children(pool + "/leases")[1], -1); err != nil {
+				t.Error(err)
+			}
+			return zktest.Cut
+		})
+		got := take(t, s, 3)
+		if n := len(srv.Children(pool + "/leases")); got.Count() != 3 || n != 3 || got.Err() != nil {
+			t.Errorf("got %d permits, %d are taken, and Err says %v; want 3", got.Count(), n, got.Err())
+		}
+		giveBack(t, got)
+	})
+}
+
+// It is an error, and the turn goes.
+func TestPermitsThatMayNotBeTaken(t *testing.T) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+		for _, path := range []string{"/limits", pool, pool + "/leases"} {
+			perms := int32(zk.PermAll)
+			if path == pool+"/leases" {
+				perms &^= zk.PermCreate
+			}
+			if _, err := conn.Create(path, nil, 0, zk.WorldACL(perms)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := zkProcess(t, srv).Semaphore(pool, 3)
+		for _, take := range []func(context.Context, int) (*tier.Permits, error){s.Acquire, s.TryAcquire} {
+			if _, err := take(soon(t), 1); !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), "CREATE") {
+				t.Errorf("got %v, want what is not permitted", err)
+			}
+			synctest.Wait()
+			if queue := srv.Children(pool + "/locks"); len(queue) != 0 {
+				t.Errorf("left in the queue: %v", queue)
+			}
+		}
+	})
+}
+
+// The connection breaks before the server has read the request.
+func TestReleaseOfPermitsThatIsLost(t *testing.T) {
+	zkLimited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		permits := take(t, process(), 3)
+		srv.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Stage == zktest.Request && f.Op == zktest.OpMulti && strings.HasPrefix(f.Path, pool+"/leases/") && f.NthOfSession == 2 {
+				return zktest.Cut
+			}
+			return zktest.Pass
+		})
+		begun := time.Now()
+		giveBack(t, permits)
+		if d := time.Since(begun); d != 0 {
+			t.Errorf("Release took %v, want it to leave the rest to the background", d)
+		}
+	})
+}
+
+// Nor is it told as a loss when their end is heard of.
+func TestPermitsThatAreReleasedAreNoLoss(t *testing.T) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		var log bytes.Buffer
+		warnings := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		s := zkProcess(t, srv, zklock.WithLogger(warnings)).Semaphore(pool, 3)
+		permits := take(t, s, 3)
+		time.Sleep(sessionTimeout / 3) // by then their end is watched
+		giveBack(t, permits)
+		synctest.Wait()
+		if log.Len() > 0 {
+			t.Errorf("logged: %s", log.String())
+		}
+	})
 }

@@ -1,0 +1,791 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// A thousand goroutines cost one contender and one command.
+func TestThousandWaitersCostOneContender(t *testing.T) { // I3
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, named(t, s, "holder").Mutex("/locks/a"))
+		mu := named(t, s, "other").Mutex("/locks/a")
+		var m meter
+		s.Script(func(process string, c queue.Command) memory.Fault {
+			wantOneEach(t, s)
+			return m.note(process, c)
+		})
+		waiters := make([]*acquisition, 1000)
+		for i := range waiters {
+			waiters[i] = start(soon(t), mu)
+		}
+		synctest.Wait()
+		if n := len(s.Queue("/locks/a")); n != 2 {
+			t.Errorf("%d contenders of two processes, want 2", n)
+		}
+		if ops := m.take(); !slices.Equal(ops, []queue.Op{queue.Enter}) {
+			t.Errorf("commands for a thousand waiters: %v, want one", ops)
+		}
+		release(t, hold)
+		var wg sync.WaitGroup
+		for _, w := range waiters {
+			wg.Go(func() { release(t, w.granted(t)) })
+		}
+		wg.Wait()
+		if n := len(s.Queue("/locks/a")); n != 0 {
+			t.Errorf("%d contenders in the end, want 0", n)
+		}
+	})
+}
+
+func TestGoroutinesAreServedInOrderOfTheirCalls(t *testing.T) { // I6
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		hold := acquire(t, locks.Mutex("/locks/a"))
+		var waiters []*acquisition
+		for range 20 {
+			waiters = append(waiters, start(soon(t), locks.Mutex("/locks/a")).blocked(t))
+		}
+		for i, w := range waiters {
+			release(t, hold)
+			hold = w.granted(t)
+			synctest.Wait()
+			for j, later := range waiters[i+1:] {
+				if !later.pending() {
+					t.Fatalf("goroutine %d was served before %d", i+1+j, i+1)
+				}
+			}
+		}
+		release(t, hold)
+	})
+}
+
+// Strict: a process that wants another turn queues for it behind the others, however
+// many of its goroutines wait.
+func TestProcessesAreServedInOrderOfTheirNodes(t *testing.T) { // I6
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		var (
+			mu     sync.Mutex
+			served strings.Builder
+			wg     sync.WaitGroup
+		)
+		first := process(t, s)
+		hold := acquire(t, first.Mutex("/locks/a"))
+		names := []string{"a", "b", "c"}
+		processes := []*tier.Registry{first, process(t, s), process(t, s)}
+		for i, locks := range processes {
+			for range 4 {
+				wg.Go(func() {
+					hold := acquire(t, locks.Mutex("/locks/a"))
+					mu.Lock()
+					served.WriteString(names[i])
+					mu.Unlock()
+					release(t, hold)
+				})
+			}
+			synctest.Wait()
+		}
+		release(t, hold)
+		wg.Wait()
+		if got, want := served.String(), strings.Repeat("bca", 4); got != want {
+			t.Errorf("turns: got %s, want %s", got, want)
+		}
+	})
+}
+
+// Who waits when the owner releases queues with the command that removes the
+// owner, and has no turn before that is known to have happened.
+func TestNodeGoesBeforeTheGateOpensForAWaiter(t *testing.T) { // I4
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		hold := acquire(t, mu)
+		waiter := start(soon(t), mu).blocked(t)
+		answerLate(s, queue.Enter, time.Second)
+		released := make(chan struct{})
+		go func() {
+			defer close(released)
+			release(t, hold)
+		}()
+		waiter.blocked(t)
+		select {
+		case <-released:
+			t.Error("Release returned before the answer")
+		default:
+		}
+		if left := s.Queue("/locks/a"); len(left) != 1 || left[0].Token == hold.Token() {
+			t.Errorf("contenders after the release: %v, want the waiter's", left)
+		}
+		began := time.Now()
+		next := waiter.granted(t)
+		if waited := time.Since(began); waited < time.Second {
+			t.Errorf("the gate opened %v before the answer", time.Second-waited)
+		}
+		if next.Token() <= hold.Token() {
+			t.Errorf("token of the next owner: got %d, want above %d", next.Token(), hold.Token())
+		}
+		<-released
+		release(t, next)
+	})
+}
+
+// Who comes while the node is being deleted waits for the end of that.
+func TestNodeGoesBeforeTheGateOpensForALatecomer(t *testing.T) { // I3 I4
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		hold := acquire(t, mu)
+		answerLate(s, queue.Leave, time.Second)
+		released := make(chan struct{})
+		go func() {
+			defer close(released)
+			release(t, hold)
+		}()
+		synctest.Wait()
+		latecomer := start(soon(t), mu).blocked(t)
+		if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
+			t.Errorf("nodes while the delete is not answered: got %v, want none", nodes)
+		}
+		began := time.Now()
+		next := latecomer.granted(t)
+		if waited := time.Since(began); waited < time.Second {
+			t.Errorf("the gate opened %v before the answer", time.Second-waited)
+		}
+		<-released
+		s.Script(nil)
+		release(t, next)
+	})
+}
+
+// The one that waits elsewhere goes first: the gate is no way around the queue.
+func TestReleaseServesTheOtherProcessBeforeTheOwnWaiters(t *testing.T) { // I4 I6
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu, other := named(t, s, "one").Mutex("/locks/a"), named(t, s, "other").Mutex("/locks/a")
+		s.Script(func(string, queue.Command) memory.Fault {
+			wantOneEach(t, s)
+			return memory.Fault{}
+		})
+		hold := acquire(t, mu)
+		own := start(soon(t), mu).blocked(t)
+		foreign := start(soon(t), other).blocked(t)
+		release(t, hold)
+		hold = foreign.granted(t)
+		own.blocked(t)
+		release(t, hold)
+		release(t, own.granted(t))
+	})
+}
+
+var errChangedMind = errors.New("changed my mind")
+
+// cancelled waits for an acquisition that was called off.
+func (a *acquisition) cancelled(t *testing.T) {
+	t.Helper()
+	if <-a.done; !errors.Is(a.err, errChangedMind) || a.hold != nil {
+		t.Errorf("cancelled Acquire: got %v, %v; want the cause of its context", a.hold, a.err)
+	}
+}
+
+func TestAcquireWithDoneContextSendsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errChangedMind)
+		var m meter
+		s.Script(m.note)
+		for _, take := range []func(context.Context) (*tier.Hold, error){mu.Acquire, mu.TryAcquire} {
+			if _, err := take(ctx); !errors.Is(err, errChangedMind) {
+				t.Errorf("Acquire with a done context: got %v, want %v", err, errChangedMind)
+			}
+		}
+		synctest.Wait()
+		if ops := m.take(); len(ops) != 0 {
+			t.Errorf("sent %v, want nothing", ops)
+		}
+	})
+}
+
+func TestCancelAtTheGateChangesNothingForTheOthers(t *testing.T) { // I9
+	for leaver := range 3 {
+		bubble(t, func(t *testing.T, s *memory.Server) {
+			mu := process(t, s).Mutex("/locks/a")
+			hold := acquire(t, mu)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var stay []*acquisition
+			var leave *acquisition
+			for i := range 3 {
+				if i == leaver {
+					leave = start(ctx, mu).blocked(t)
+				} else {
+					stay = append(stay, start(soon(t), mu).blocked(t))
+				}
+			}
+			cancel(errChangedMind)
+			leave.cancelled(t)
+			for _, w := range stay {
+				w.blocked(t)
+			}
+			release(t, hold)
+			release(t, stay[0].granted(t))
+			release(t, stay[1].granted(t))
+			if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
+				t.Errorf("left behind: %v", nodes)
+			}
+		})
+	}
+}
+
+// The place in the queue belongs to the process, not to the waiter that was first.
+func TestWaiterThatGivesUpDoesNotCostTheProcessItsPlace(t *testing.T) { // I9
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		holder, mu := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
+		hold := acquire(t, holder)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		leave := start(ctx, mu).blocked(t)
+		stay := start(soon(t), mu).blocked(t)
+		before, err := holder.Contenders(soon(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel(errChangedMind)
+		leave.cancelled(t)
+		stay.blocked(t)
+		after, err := holder.Contenders(soon(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(before) != 2 || len(after) != 2 || before[1].ID != after[1].ID {
+			t.Fatalf("queue before and after: %+v, %+v; want the same node", before, after)
+		}
+		release(t, hold)
+		next := stay.granted(t)
+		if next.Token() != before[1].Token {
+			t.Errorf("token: got %d, want %d of the first node", next.Token(), before[1].Token)
+		}
+		release(t, next)
+	})
+}
+
+// The cancelled waiter is the first of its process, which is the next in the queue. Each
+// run cancels it at another message on the way from the other process's release to the grant.
+func TestCancelAtAnyMessageOfTheGrantKeepsEverybodysPlace(t *testing.T) { // I5 I9
+	const enough = 40
+	for at := range enough {
+		reached := false
+		bubble(t, func(t *testing.T, s *memory.Server) {
+			var mutexes []*tier.Mutex
+			var processes []*memory.Process
+			for range 3 {
+				locks, p := dial(t, s, "", tier.WithHandOff(0))
+				mutexes, processes = append(mutexes, locks.Mutex("/locks/a")), append(processes, p)
+			}
+			holder, mu, last := mutexes[0], mutexes[1], mutexes[2]
+			hold := acquire(t, holder)
+			ctx, cancel := context.WithCancelCause(soon(t))
+			first := start(ctx, mu).blocked(t)
+			second := start(soon(t), mu).blocked(t)
+			third := start(soon(t), last).blocked(t)
+			atMessage(s, at, func() {
+				reached = true
+				cancel(errChangedMind)
+			}, processes...)
+			release(t, hold)
+			if <-first.done; first.err == nil {
+				release(t, first.hold)
+			} else if !errors.Is(first.err, errChangedMind) {
+				t.Errorf("message %d: got %v, want the lock or the cause", at, first.err)
+			}
+			b, c := second, third
+			if first.err == nil { // its process had its turn and queued again behind the other
+				b, c = third, second
+			}
+			next := b.granted(t)
+			c.blocked(t)
+			release(t, next)
+			release(t, c.granted(t))
+			cancel(nil)
+			synctest.Wait()
+			if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
+				t.Errorf("message %d: left behind: %v", at, nodes)
+			}
+		})
+		if !reached {
+			return
+		}
+	}
+	t.Errorf("a grant of more than %d messages?", enough)
+}
+
+// A stay is a run of turns of one process.
+type stay struct {
+	process    int
+	begin, end time.Time
+}
+
+// crowd lets four goroutines in each of the processes take turns of one millisecond for
+// some seconds of virtual time, and returns the stays, but for those at the edges.
+func crowd(t *testing.T, mutexes ...*tier.Mutex) []stay {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	var (
+		stays []stay // guarded by the lock under test
+		wg    sync.WaitGroup
+	)
+	for i, mu := range mutexes {
+		for range 4 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					hold := acquire(t, mu)
+					if n := len(stays); n == 0 || stays[n-1].process != i {
+						stays = append(stays, stay{process: i, begin: time.Now()})
+					}
+					time.Sleep(time.Millisecond)
+					stays[len(stays)-1].end = time.Now()
+					release(t, hold)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return stays[len(stays)/2 : len(stays)-2*len(mutexes)]
+}
+
+// While others wait, a process keeps the lock for the budget and no longer, whatever it
+// costs to give it away.
+func TestBudgetIsKept(t *testing.T) { // I11
+	for _, c := range []struct {
+		name   string
+		opts   []tier.Option
+		budget time.Duration
+	}{
+		{"default", nil, 20 * time.Millisecond},
+		{"short", []tier.Option{tier.WithHandOff(7 * time.Millisecond)}, 7 * time.Millisecond},
+		{"shorter than a turn for each", []tier.Option{tier.WithHandOff(time.Millisecond)}, time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			zkMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
+				s.Intercept(func(f *zktest.Frame) zktest.Action {
+					if f.Stage == zktest.Request && f.Op == zktest.OpMulti && !heartbeat(f) {
+						return zktest.Delay(3 * time.Millisecond)
+					}
+					return zktest.Pass
+				})
+				for _, s := range crowd(t, process(c.opts...), process(c.opts...), process(c.opts...)) {
+					if d := s.end.Sub(s.begin); d < c.budget || d > c.budget+2*time.Millisecond {
+						t.Errorf("process %d kept the lock for %v while others waited, want %v and at most two sections", s.process, d, c.budget)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Looking costs a read and a watch, which fires whenever the queue changes.
+func TestNobodyLooksForOthersWhereNobodyWaitsLocally(t *testing.T) {
+	zkMetered(t, func(t *testing.T, _ *zktest.Server, m *zkMeter, process func(...tier.Option) *tier.Mutex) {
+		mu := process()
+		release(t, acquire(t, mu)) // creates the parents
+		for _, c := range []struct {
+			name  string
+			take  func(context.Context) (*tier.Hold, error)
+			lists int
+		}{{"Acquire", mu.Acquire, 1}, {"TryAcquire", mu.TryAcquire, 2}} {
+			m.take()
+			hold, err := c.take(soon(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			lists := slices.DeleteFunc(m.take(), func(op zktest.Op) bool { return op != zktest.OpGetChildren2 })
+			if len(lists) != c.lists {
+				t.Errorf("%s: the queue was listed %d times, want %d", c.name, len(lists), c.lists)
+			}
+			release(t, hold)
+		}
+	})
+}
+
+// In strict order it is of no use to know who waits elsewhere.
+func TestStrictOrderLooksForNobody(t *testing.T) {
+	zkMetered(t, func(t *testing.T, _ *zktest.Server, m *zkMeter, process func(...tier.Option) *tier.Mutex) {
+		mu := process(tier.WithHandOff(0))
+		hold := acquire(t, mu)
+		m.take()
+		for range 3 {
+			next := start(soon(t), mu).blocked(t)
+			if ops := m.take(); len(ops) > 0 {
+				t.Fatalf("sent while somebody waits: %v", ops)
+			}
+			release(t, hold)
+			hold = next.granted(t)
+			synctest.Wait()
+			if ops := m.take(); !slices.Equal(sorted(ops), sorted([]zktest.Op{zktest.OpMulti, zktest.OpGetChildren2})) {
+				t.Fatalf("sent for the turn: %v, want one transaction and one look at the queue", ops)
+			}
+		}
+		release(t, hold)
+	})
+}
+
+func sorted(ops []zktest.Op) []zktest.Op { return slices.Sorted(slices.Values(ops)) }
+
+// startAll starts n acquisitions, in this order.
+func startAll(ctx context.Context, t *testing.T, n int, mu *tier.Mutex) []*acquisition {
+	t.Helper()
+	var all []*acquisition
+	for range n {
+		all = append(all, start(ctx, mu).blocked(t))
+	}
+	return all
+}
+
+// By rounds, only who waited when the node came has a turn before another process: who
+// gives up takes the turn along, and who comes later does not get it.
+func TestLatecomersInheritNoTurns(t *testing.T) { // I6 I11
+	for _, lingered := range []bool{false, true} {
+		name := "at once"
+		if lingered {
+			name = "after lingering"
+		}
+		t.Run(name, func(t *testing.T) {
+			metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+				mu := process(tier.WithHandOff(0), tier.WithRounds(), tier.WithLinger(time.Hour))
+				other := process()
+				before := acquire(t, other)
+				first := start(soon(t), mu).blocked(t)
+				ctx, cancel := context.WithCancel(soon(t))
+				impatient := startAll(ctx, t, 20, mu)
+				release(t, before)
+				hold := first.granted(t)
+				cancel()
+				for _, a := range impatient {
+					<-a.done
+				}
+				if lingered {
+					token := hold.Token()
+					release(t, hold)
+					if hold = acquire(t, mu); hold.Token() != token {
+						t.Fatal("the node did not linger")
+					}
+				}
+				latecomers := startAll(soon(t), t, 20, mu)
+				elsewhere := start(soon(t), other).blocked(t)
+				release(t, hold)
+				for _, a := range latecomers {
+					a.blocked(t)
+				}
+				release(t, elsewhere.granted(t))
+				for _, a := range latecomers {
+					release(t, a.granted(t))
+				}
+			})
+		})
+	}
+}
+
+// Those who stay keep their turns, in order, when others between them give up; and it
+// does not matter whether the courier brought the node or a TryAcquire.
+func TestWhoWaitedWhenTheNodeCameHasATurnBeforeAnotherProcess(t *testing.T) { // I6 I11
+	for _, tried := range []bool{false, true} {
+		name := "Acquire"
+		if tried {
+			name = "TryAcquire"
+		}
+		t.Run(name, func(t *testing.T) {
+			metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+				mu, other := process(tier.WithHandOff(0), tier.WithRounds()), process()
+				var first *acquisition
+				var before *tier.Hold
+				var answer chan struct{}
+				if tried {
+					first, answer = hanging(soon(t), t, s, mu)
+				} else {
+					before = acquire(t, other)
+					first = start(soon(t), mu).blocked(t)
+				}
+				ctx, cancel := context.WithCancel(soon(t))
+				patient := startAll(soon(t), t, 2, mu)
+				impatient := startAll(ctx, t, 5, mu)
+				patient = append(patient, startAll(soon(t), t, 2, mu)...)
+				if tried {
+					close(answer)
+				} else {
+					release(t, before)
+				}
+				hold := first.granted(t)
+				cancel()
+				for _, a := range impatient {
+					<-a.done
+				}
+				elsewhere := start(soon(t), other).blocked(t)
+				latecomer := start(soon(t), mu).blocked(t)
+				for _, a := range patient {
+					release(t, hold)
+					hold = a.granted(t)
+				}
+				elsewhere.blocked(t)
+				release(t, hold)
+				latecomer.blocked(t)
+				release(t, elsewhere.granted(t))
+				release(t, latecomer.granted(t))
+			})
+		})
+	}
+}
+
+// A lingering node serves the next turn without a request, and another process ends it at once.
+func TestLingerSendsNothingAndYieldsAtOnce(t *testing.T) {
+	metered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
+		mu, other := process(tier.WithLinger(time.Hour)), process()
+		release(t, acquire(t, mu))
+		synctest.Wait()
+		m.take()
+		token := acquire(t, mu)
+		release(t, token)
+		synctest.Wait()
+		if got := m.take(); len(got) != 0 {
+			t.Errorf("turn on a lingering node: requests %v, want none", got)
+		}
+		start := time.Now()
+		hold := acquire(t, other)
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("another process waited %v for a lingering node, want no time at all", waited)
+		}
+		if hold.Token() <= token.Token() {
+			t.Errorf("token after lingering: %d, want more than %d", hold.Token(), token.Token())
+		}
+		release(t, hold)
+	})
+}
+
+// A lingering node goes after its time, and nothing stays behind.
+func TestLingerEnds(t *testing.T) {
+	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		mu := process(tier.WithLinger(time.Minute))
+		release(t, acquire(t, mu))
+		<-time.After(30 * time.Second)
+		release(t, acquire(t, mu)) // begins the minute anew
+		<-time.After(59 * time.Second)
+		if n := len(s.Queue("/locks/a")); n != 1 {
+			t.Errorf("59 s after the last release: %d contenders, want the lingering one", n)
+		}
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		if n := len(s.Queue("/locks/a")); n != 0 {
+			t.Errorf("61 s after the last release: %d contenders, want none", n)
+		}
+	})
+}
+
+// A lingering node is not taken for a hold: by its own process never, and others are
+// told that it may be one.
+func TestContendersTellALingeringNodeFromAHold(t *testing.T) {
+	metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		mu, other := process(tier.WithLinger(time.Minute)), process()
+		look := func(mu *tier.Mutex) tier.Contender {
+			queue, err := mu.Contenders(soon(t))
+			if err != nil || len(queue) != 1 {
+				t.Fatalf("Contenders: %+v, %v, want one", queue, err)
+			}
+			return queue[0]
+		}
+		for range 2 { // a node that lingered can be held again
+			hold := acquire(t, mu)
+			if c := look(mu); c.Lingering || c.Linger != time.Minute {
+				t.Errorf("while held: lingering %t, for up to %v, want false, 1m", c.Lingering, c.Linger)
+			}
+			release(t, hold)
+			if c := look(mu); !c.Lingering || c.Linger != time.Minute {
+				t.Errorf("after the release: lingering %t, for up to %v, want true, 1m", c.Lingering, c.Linger)
+			}
+			if c := look(other); c.Lingering || c.Linger != time.Minute {
+				t.Errorf("seen from another process: lingering %t, for up to %v, want false, 1m", c.Lingering, c.Linger)
+			}
+		}
+	})
+}
+
+// Without a connection nobody can tell whether another process has come, and the lease may be about to end.
+func TestNodeIsNotHandedOnWhileTheConnectionIsDown(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, p := dial(t, s, "", tier.WithHandOff(time.Hour))
+		mu := locks.Mutex("/locks/a")
+		hold := acquire(t, mu)
+		waiter := start(soon(t), mu).blocked(t)
+		heal := cut(p)
+		if !hold.Suspended() {
+			t.Fatal("the lock is not suspended")
+		}
+		hold.Release()
+		waiter.blocked(t)
+		heal()
+		next := waiter.granted(t)
+		if next.Token() == hold.Token() {
+			t.Error("the waiter got the node of the former owner")
+		}
+		release(t, next)
+	})
+}
+
+func TestNodeDoesNotLingerWhileTheConnectionIsDown(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, p := dial(t, s, "", tier.WithLinger(time.Hour))
+		mu := locks.Mutex("/locks/a")
+		hold := acquire(t, mu)
+		heal := cut(p)
+		hold.Release()
+		next := start(soon(t), mu).blocked(t)
+		heal()
+		if next := next.granted(t); next.Token() == hold.Token() {
+			t.Error("the node was kept")
+		}
+	})
+}
+
+// A waiter that was chosen a moment ago and leaves gives the node to the next one, but not a lost one.
+func TestLostNodeIsNotPassedOn(t *testing.T) {
+	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		mu := process()
+		hold := acquire(t, mu)
+		waiters := []*acquisition{start(soon(t), mu).blocked(t), start(soon(t), mu).blocked(t)}
+		s.Expire("/locks/a", 0)
+		<-hold.Lost()
+		tier.PassOn(hold)
+		for _, w := range waiters {
+			next := w.granted(t)
+			if err := next.Err(); err != nil || next.Token() == hold.Token() {
+				t.Errorf("granted with Err %v, token %d after %d; want a node that is not lost", err, next.Token(), hold.Token())
+			}
+			release(t, next)
+		}
+	})
+}
+
+// In the moment in which the lease ends, whoever wants the lock may come before those who are told of the end.
+func TestLostNodeIsNotTakenBackIntoUse(t *testing.T) {
+	for range 50 {
+		metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+			mu := process(tier.WithLinger(time.Hour))
+			other := tier.Sibling(mu, "/locks/b")
+			lease := acquire(t, other)
+			first := acquire(t, mu)
+			release(t, first)
+			thaw := s.Freeze()
+			<-lease.Lost() // of both
+			next := start(soon(t), mu)
+			synctest.Wait()
+			if !next.pending() && next.hold != nil {
+				t.Fatalf("a lost node was taken back: %v", next.hold.Err())
+			}
+			thaw()
+			release(t, next.granted(t))
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// The delete of a node that is being given up has taken effect before anything else is done at its path.
+func TestNobodyQueuesBehindTheOwnNodeThatIsBeingGivenUp(t *testing.T) { // I3, I4
+	metered(t, func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
+		mu := process()
+		hold := acquire(t, mu)
+		answer := make(chan struct{})
+		s.Script(func(process string, c queue.Command) memory.Fault {
+			m.note(process, c)
+			if c.Op == queue.Leave {
+				<-answer
+			}
+			return memory.Fault{}
+		})
+		m.take()
+		tier.PassOn(hold)
+		synctest.Wait()
+		next := start(soon(t), mu).blocked(t)
+		if ops := m.take(); !slices.Equal(ops, []queue.Op{queue.Leave}) {
+			t.Errorf("sent before the command to leave was answered: %v, want nothing but that", ops)
+		}
+		close(answer)
+		release(t, next.granted(t))
+	})
+}
+
+// A closed registry says so, whatever it was doing.
+func TestClosedRegistryIsNotLocked(t *testing.T) {
+	metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		mu := process()
+		hold := acquire(t, mu)
+		tier.Close(mu)
+		tier.PassOn(hold)
+		if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrClosed) {
+			t.Errorf("TryAcquire: got %v, want %v", err, tier.ErrClosed)
+		}
+	})
+}
+
+// wornFrom is the sequence number from which on a path is to be made anew.
+const wornFrom = 1 << 30
+
+// wear takes the lock and gives the node after its own this number.
+func wear(t *testing.T, s *zktest.Server, mu *tier.Mutex, number int32) *tier.Hold {
+	t.Helper()
+	hold := acquire(t, mu)
+	s.SetSequence(mu.Path(), number)
+	return hold
+}
+
+// Each process waits outside the queue while the other one has its turn, where nobody sees it; and each has somebody to
+// hand on to at any time.
+func TestOnAWornPathNobodyIsKeptWaitingByHandOffs(t *testing.T) {
+	const budget = 20 * time.Millisecond
+	for _, opts := range [][]tier.Option{{}, {tier.WithHandOff(0)}, {tier.WithRounds()}} {
+		zkMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
+			mutexes := []*tier.Mutex{process(opts...), process(opts...)}
+			release(t, wear(t, s, mutexes[0], wornFrom-1))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			var wg sync.WaitGroup
+			last := []time.Time{time.Now(), time.Now()} // turns; guarded by the lock under test
+			for i, mu := range mutexes {
+				for range 4 {
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							hold := acquire(t, mu)
+							if away := time.Since(last[i]); away > 2*budget {
+								t.Errorf("process %d was away for %v", i, away)
+							}
+							time.Sleep(time.Millisecond)
+							last[i] = time.Now()
+							release(t, hold)
+						}
+					})
+				}
+			}
+			wg.Wait()
+		})
+	}
+}
+
+func TestNodeOfAWornPathDoesNotLinger(t *testing.T) {
+	zkMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
+		mu := process(tier.WithLinger(time.Minute))
+		before := wear(t, s, process(), wornFrom)
+		next := start(soon(t), mu).blocked(t)
+		release(t, before)
+		release(t, next.granted(t))
+		if synctest.Wait(); s.Exists(mu.Path()) {
+			t.Errorf("the path is there, with %q", s.Children(mu.Path()))
+		}
+	})
+}

@@ -1,0 +1,426 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"path"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+	"pgregory.net/rapid"
+)
+
+func TestHandOffGoesByTheMutexOfTheOwner(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s) // strict
+		generous := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour))
+		strict := locks.Mutex("/locks/a")
+		first := acquire(t, generous)
+		second := start(soon(t), strict).blocked(t)
+		third := start(soon(t), strict).blocked(t)
+		release(t, first)
+		handed := second.granted(t)
+		if handed.Token() != first.Token() {
+			t.Error("the owner that hands on did not")
+		}
+		release(t, handed)
+		next := third.granted(t)
+		if next.Token() == handed.Token() {
+			t.Error("the strict owner handed on")
+		}
+		release(t, next)
+	})
+}
+
+func TestLingerGoesByTheMutexOfTheLastOwner(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		long, short := locks.Mutex("/locks/a", tier.WithLinger(time.Minute)), locks.Mutex("/locks/a", tier.WithLinger(time.Second))
+		gone := func(after time.Duration) bool {
+			time.Sleep(after)
+			synctest.Wait()
+			return len(s.Queue("/locks/a")) == 0
+		}
+		token := func(mu *tier.Mutex) int64 {
+			hold := acquire(t, mu)
+			defer release(t, hold)
+			return hold.Token()
+		}
+		first := token(short)
+		if token(long) != first {
+			t.Error("the node did not linger")
+		}
+		if gone(59 * time.Second) {
+			t.Error("the node lingered for less than the last owner's mutex says")
+		}
+		if !gone(time.Second) {
+			t.Error("the node lingers for longer than the last owner's mutex says")
+		}
+		token(long)
+		token(short)
+		if !gone(time.Second) {
+			t.Error("the node lingers as the mutex of an earlier owner says")
+		}
+		token(short)
+		token(locks.Mutex("/locks/a"))
+		if !gone(0) {
+			t.Error("the node lingers though the last owner's mutex does not")
+		}
+	})
+}
+
+func TestNodeOptionsAreForOneLock(t *testing.T) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := zkProcess(t, srv)
+		hold := acquire(t, locks.Mutex("/locks/a", zklock.NodeData([]byte("mine")), zklock.NodeACL(zk.WorldACL(zk.PermAll&^zk.PermAdmin))))
+		plain := acquire(t, locks.Mutex("/locks/b"))
+		node, _ := zklock.NodeOf(second.GrantOf(hold))
+		if data, _, _ := srv.Get(node.Path()); string(data) != "mine" {
+			t.Errorf("content %q, want that of the option", data)
+		}
+		look := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+		if acl, _, err := look.GetACL(node.Path()); err != nil || len(acl) != 1 || acl[0].Perms != zk.PermAll&^zk.PermAdmin {
+			t.Errorf("ACL %v, %v, want that of the option", acl, err)
+		}
+		node, _ = zklock.NodeOf(second.GrantOf(plain))
+		if data, _, _ := srv.Get(node.Path()); !strings.Contains(string(data), `"pid"`) {
+			t.Errorf("content of the other lock: %q, want a description", data)
+		}
+		release(t, hold)
+		release(t, plain)
+		for want, opt := range map[string]tier.MutexOption{
+			"empty ACL": zklock.NodeACL(nil), "data of 524289 bytes": zklock.NodeData(make([]byte, 512<<10+1)),
+		} {
+			if _, err := locks.Mutex("/locks/a", opt).TryAcquire(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want it to say %q", err, want)
+			}
+		}
+	})
+}
+
+type strange struct{}
+
+func (strange) ForMutex() {}
+
+func TestWrongOptionIsReportedByTheMethodsOfTheMutex(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		for want, opt := range map[string]tier.MutexOption{
+			"wait limit -1s: negative":       tier.WithMaxWait(-time.Second),
+			"hand-off budget -1s: negative":  tier.WithHandOff(-time.Second),
+			"linger -1s: negative":           tier.WithLinger(-time.Second),
+			"option of type tier_test.stran": strange{},
+		} {
+			mu := locks.Mutex("/locks/a", opt)
+			_, acquired := mu.Acquire(t.Context())
+			_, tried := mu.TryAcquire(t.Context())
+			_, listed := mu.Contenders(t.Context())
+			for _, err := range []error{acquired, tried, listed, mu.Do(t.Context(), nil)} {
+				if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "/locks/a") {
+					t.Errorf("got %v, want it to say %q and the path", err, want)
+				}
+			}
+		}
+		if n := len(s.Queue("/locks/a")); n != 0 {
+			t.Errorf("%d contenders, want none", n)
+		}
+	})
+}
+
+func TestMaxWaitLimitsTheWaitAndNotTheWork(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		mu := locks.Mutex("/locks/a", tier.WithMaxWait(time.Second))
+		if err := mu.Do(soon(t), func(ctx context.Context) error {
+			time.Sleep(time.Minute)
+			if ctx.Err() != nil {
+				t.Errorf("the work's context ended: %v", context.Cause(ctx))
+			}
+			began := time.Now()
+			err := mu.Do(t.Context(), func(context.Context) error { t.Error("got the lock twice"); return nil })
+			if !errors.Is(err, tier.ErrWaitLimit) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v, want ErrWaitLimit", err)
+			}
+			if took := time.Since(began); took != time.Second {
+				t.Errorf("waited for %v, want 1s", took)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if n := len(s.Queue("/locks/a")); n != 0 {
+			t.Errorf("%d contenders left", n)
+		}
+	})
+}
+
+func TestDoRunsUnderTheLock(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		var inside context.Context
+		err := mu.Do(soon(t), func(ctx context.Context) error {
+			inside = ctx
+			hold := tier.HoldFrom(ctx, mu)
+			if hold == nil || hold.Err() != nil {
+				t.Errorf("HoldFrom inside Do: %v, want the hold", hold)
+			}
+			if n := len(s.Queue("/locks/a")); n != 1 {
+				t.Errorf("%d nodes inside Do, want 1", n)
+			}
+			return mu.Do(ctx, func(context.Context) error { return nil }) // enters again
+		})
+		if err != nil {
+			t.Errorf("Do: %v", err)
+		}
+		if hold := tier.HoldFrom(inside, mu); hold != nil {
+			t.Errorf("HoldFrom after Do: %v, want none", hold)
+		}
+		if !errors.Is(context.Cause(inside), tier.ErrReleased) {
+			t.Errorf("cause of the context after Do: got %v, want ErrReleased", context.Cause(inside))
+		}
+		if n := len(s.Queue("/locks/a")); n != 0 {
+			t.Errorf("%d nodes after Do, want 0", n)
+		}
+	})
+}
+
+func TestDoJoinsTheErrorsOfFunctionAndRelease(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		failed := errors.New("failed")
+		err := mu.Do(soon(t), func(ctx context.Context) error {
+			s.Expire("/locks/a", 0)
+			<-ctx.Done()
+			return failed
+		})
+		if !errors.Is(err, failed) || !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Do: got %v, want the function's error and ErrLost", err)
+		}
+	})
+}
+
+func TestDoReleasesOnPanic(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		func() {
+			defer func() {
+				if r := recover(); r != "oops" {
+					t.Errorf("recovered %v, want the panic of the function", r)
+				}
+			}()
+			_ = mu.Do(soon(t), func(context.Context) error { panic("oops") })
+		}()
+		if n := len(s.Queue("/locks/a")); n != 0 {
+			t.Errorf("%d nodes after a panic, want 0", n)
+		}
+		release(t, acquire(t, mu))
+	})
+}
+
+func TestDoWithoutTheLockDoesNotCallTheFunction(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		hold := acquire(t, mu)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errChangedMind)
+		err := mu.Do(ctx, func(context.Context) error {
+			t.Error("the function was called without the lock")
+			return nil
+		})
+		if !errors.Is(err, errChangedMind) {
+			t.Errorf("Do: got %v, want the error of Acquire", err)
+		}
+		release(t, hold)
+	})
+}
+
+func TestTryAcquireSendsNothingWhileTheGateIsTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		owner, mu := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
+		try := func(when string) {
+			t.Helper()
+			var m meter
+			s.Script(m.note)
+			if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
+				t.Errorf("TryAcquire while %s: got %v, want ErrLocked", when, err)
+			}
+			synctest.Wait()
+			if ops := m.take(); len(ops) != 0 {
+				t.Errorf("TryAcquire while %s sent %v, want nothing", when, ops)
+			}
+			s.Script(nil)
+		}
+		hold := acquire(t, owner)
+		waiter := start(soon(t), mu).blocked(t)
+		try("a goroutine of this process waits")
+		release(t, hold)
+		hold = waiter.granted(t)
+		try("a goroutine of this process has the lock")
+		release(t, hold)
+	})
+}
+
+// hanging starts a TryAcquire that arrives when answer is closed.
+func hanging(ctx context.Context, t *testing.T, s *memory.Server, mu *tier.Mutex) (a *acquisition, answer chan struct{}) {
+	t.Helper()
+	answer = make(chan struct{})
+	s.Script(func(_ string, c queue.Command) memory.Fault {
+		if c.Op == queue.Try {
+			<-answer
+		}
+		return memory.Fault{}
+	})
+	a = &acquisition{done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		a.hold, a.err = mu.TryAcquire(ctx)
+	}()
+	return a.blocked(t), answer
+}
+
+// Whoever queues behind a TryAcquire is served whatever becomes of it.
+func TestWaiterBehindTryAcquireIsServed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		other, mu := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
+		for _, locked := range []bool{true, false} {
+			var elsewhere *tier.Hold
+			if locked {
+				elsewhere = acquire(t, other)
+			}
+			try, answer := hanging(soon(t), t, s, mu)
+			waiter := start(soon(t), mu).blocked(t)
+			close(answer)
+			s.Script(nil)
+			waiter.blocked(t)
+			if <-try.done; locked {
+				if !errors.Is(try.err, tier.ErrLocked) {
+					t.Errorf("TryAcquire of a taken lock: got %v, want ErrLocked", try.err)
+				}
+				release(t, elsewhere)
+			} else {
+				release(t, try.granted(t))
+			}
+			release(t, waiter.granted(t))
+		}
+	})
+}
+
+// zkHanging starts a TryAcquire whose first read is answered only when answer is closed.
+func zkHanging(ctx context.Context, t *testing.T, srv *zktest.Server, mu *tier.Mutex) (a *acquisition, answer chan struct{}) {
+	t.Helper()
+	answer = make(chan struct{})
+	srv.Intercept(func(f *zktest.Frame) zktest.Action {
+		if f.Stage == zktest.Reply && f.Op == zktest.OpGetChildren2 {
+			<-answer
+		}
+		return zktest.Pass
+	})
+	a = &acquisition{done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		a.hold, a.err = mu.TryAcquire(ctx)
+	}()
+	return a.blocked(t), answer
+}
+
+// Its holder owes other processes what any owner does, however early somebody waited for it.
+func TestBudgetRunsWhileTheHolderOfATryAcquireIsWaitedFor(t *testing.T) { // I11
+	zkMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
+		mu, other := process(), process()
+		try, answer := zkHanging(soon(t), t, s, mu)
+		waiter := start(soon(t), mu).blocked(t)
+		close(answer)
+		hold := try.granted(t)
+		next := start(soon(t), other).blocked(t)
+		time.Sleep(time.Second) // far beyond the budget
+		release(t, hold)
+		waiter.blocked(t)
+		release(t, next.granted(t))
+		release(t, waiter.granted(t))
+	})
+}
+
+func TestNameIsAReadablePath(t *testing.T) {
+	for _, c := range []struct{ dir, name, want string }{
+		{"/jobs", "daily", "/jobs/daily"},
+		{"/jobs/", "pkg.(*Job).Run-fm", "/jobs/pkg.%28%2AJob%29.Run-fm"},
+		{"/jobs", "daily report/größe", "/jobs/daily%20report%2Fgröße"},
+		{"/jobs", "日本語: 100%", "/jobs/日本語:%20100%25"},
+		{"/jobs", "🔑\x00\xff\ufffd", "/jobs/%F0%9F%94%91%00%FF%EF%BF%BD"},
+		{"/jobs", "..", "/jobs/%2E%2E"},
+		{"/jobs", "...", "/jobs/%2E%2E%2E"},
+		{"/jobs", "zookeeper", "/jobs/zookeeper"},
+		{"", "zookeeper", "/%7Aookeeper"},
+		{"/", "a", "/a"},
+		{"/jobs", "lock-1", "/jobs/lock-1"},
+		{"/jobs", "lock-0000000001", "/jobs/lock-000000000%31"},
+		{"{jobs}", "a:tierlock:queue", "{jobs}/a:tierlock:queu%65"},
+	} {
+		if got := tier.Name(c.dir, c.name); got != c.want {
+			t.Errorf("Name(%q, %q): got %q, want %q", c.dir, c.name, got, c.want)
+		}
+	}
+}
+
+func TestEveryNameIsALockThatUnescapesToIt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.OneOf(rapid.StringN(1, 80, 300), rapid.Map(rapid.SliceOfN(rapid.Byte(), 1, 300), func(b []byte) string { return string(b) }),
+			rapid.SampledFrom([]string{".", "..", "zookeeper", "lock-0000000001", "lock-000000000%31", ":tierlock:a", "%", "%2F", "/", "/zookeeper", "\u0600\u06dd"})).Draw(t, "name")
+		dir := rapid.SampledFrom([]string{"", "/", "/jobs", "/jobs/"}).Draw(t, "dir")
+		p := tier.Name(dir, name)
+		if err := zklock.ValidatePath(p); err != nil {
+			t.Fatalf("Name(%q, %q): %v", dir, name, err)
+		}
+		if !strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") {
+			t.Fatalf("Name(%q, %q): %q is not below", dir, name, p)
+		}
+		if got, err := url.PathUnescape(path.Base(p)); err != nil || got != name {
+			t.Fatalf("Name(%q, %q) unescapes to %q, %v", dir, name, got, err)
+		}
+	})
+}
+
+// Whatever has a lock below that of dir does not queue for it.
+func TestNoNameIsAContenderOfTheLockAbove(t *testing.T) {
+	var names []string
+	for _, mark := range []string{"lock-", "__WRIT__", "__READ__", "__lock__", "__rlock__"} {
+		for _, number := range []string{"0000000000", "2147483647", "9999999999", "-000000001", "-2147483648"} {
+			names = append(names, mark+number, "_c_00000000-0000-8000-8000-000000000000-"+mark+number, "x"+mark+number)
+		}
+	}
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks, other := zkProcess(t, srv), zkProcess(t, srv)
+		for _, name := range names {
+			below := acquire(t, locks.Mutex(tier.Name("/jobs", name)))
+			for _, above := range []*tier.Mutex{other.Mutex("/jobs"), other.RWMutex("/jobs").Reader(), other.RWMutex("/jobs").Writer()} {
+				hold, err := above.TryAcquire(soon(t))
+				if err != nil {
+					t.Fatalf("%s is in the way of the lock above: %v", name, err)
+				}
+				release(t, hold)
+			}
+			release(t, below)
+			if got, err := url.PathUnescape(path.Base(tier.Name("/jobs", name))); err != nil || got != name {
+				t.Errorf("%q unescapes to %q, %v", name, got, err)
+			}
+		}
+	})
+}
+
+func TestEmptyOrEndlessNameIsNoLock(t *testing.T) {
+	for _, name := range []string{"", strings.Repeat("x", 2000)} {
+		if err := zklock.ValidatePath(tier.Name("/jobs", name)); err == nil {
+			t.Errorf("a name of %d bytes gives a valid path", len(name))
+		}
+	}
+}

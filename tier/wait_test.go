@@ -1,0 +1,364 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// waitError is the error of a wait for mu that lasts for two seconds.
+func waitError(t *testing.T, ctx context.Context, mu *tier.Mutex) *tier.WaitError {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	hold, err := mu.Acquire(ctx)
+	if err == nil {
+		hold.Release()
+		t.Fatal("got the lock")
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the error does not wrap that of the context: %v", err)
+	}
+	var wait *tier.WaitError
+	if !errors.As(err, &wait) {
+		t.Fatalf("no WaitError: %v", err)
+	}
+	if wait.Path != mu.Path() || wait.Waited.Round(100*time.Millisecond) != 2*time.Second {
+		t.Errorf("%s waited for %v", wait.Path, wait.Waited)
+	}
+	return wait
+}
+
+func wantText(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if !strings.HasPrefix(err.Error(), "tier: acquire /locks/a: waited 2s: context deadline exceeded") {
+		t.Errorf("error: %v", err)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %v: want it to say %q", err, part)
+		}
+	}
+}
+
+func TestWaitErrorNamesTheProcessThatHolds(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		holder, p := named(t, s, "billing"), process(t, s)
+		hold := acquire(t, holder.Mutex("/locks/a"))
+		mu := p.Mutex("/locks/a")
+		for range 2 { // the second time the watch is there already
+			err := waitError(t, t.Context(), mu)
+			if err.Here != nil || err.Position != 1 || !err.AheadHolds || err.Ahead.Token != hold.Token() || err.Ahead.PID != os.Getpid() {
+				t.Errorf("%+v", err)
+			}
+			wantText(t, err, fmt.Sprintf("; process %d on ", os.Getpid()), "(billing) has the lock, in the queue since 2000-01-01T00:00:00Z")
+		}
+		release(t, hold)
+	})
+}
+
+func TestWaitErrorNamesTheProcessAhead(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		holder, second, p := process(t, s), named(t, s, "ahead"), process(t, s)
+		hold := acquire(t, holder.Mutex("/locks/a"))
+		ahead := start(soon(t), second.Mutex("/locks/a")).blocked(t)
+		err := waitError(t, t.Context(), p.Mutex("/locks/a"))
+		if err.Position != 2 || err.AheadHolds || err.Ahead.Label != "ahead" || err.Here != nil {
+			t.Errorf("%+v", err)
+		}
+		wantText(t, err, "; 2 processes are ahead, of which the last is process ", "(ahead), in the queue since 2000-01-01T00:00:00Z")
+		if strings.HasSuffix(err.Error(), ",") {
+			t.Errorf("the error ends with a comma: %v", err)
+		}
+		release(t, hold)
+		release(t, ahead.granted(t))
+	})
+}
+
+func TestWaitErrorTellsOfAnotherGoroutine(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		hold := acquire(t, mu)
+		since := time.Now()
+		time.Sleep(time.Minute)
+		err := waitError(t, t.Context(), mu)
+		if h := err.Here; h == nil || !h.Since.Equal(since) || h.Token != hold.Token() || h.Holds != 1 || h.Carried || err.Position != 0 {
+			t.Errorf("%+v, here %+v", err, h)
+		}
+		wantText(t, err, "; another goroutine of this process has the lock, since 2000-01-01T00:00:00Z; or the caller has")
+		release(t, hold)
+	})
+}
+
+// The owner has not passed its context on: to the library it is another goroutine, so the error has to give the hint.
+func TestWaitErrorHintsAtAContextThatWasNotPassedOn(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		if err := mu.Do(t.Context(), func(context.Context) error {
+			wantText(t, waitError(t, t.Context(), mu), "; or the caller has, and did not pass the context of its hold")
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWaitErrorTellsOfAnInnerHoldThatWasNotReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		mu := process(t, s).Mutex("/locks/a")
+		outer := acquire(t, mu)
+		ctx := context.WithoutCancel(outer.Context(t.Context()))
+		inner, err := mu.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, outer)
+		wait := waitError(t, ctx, mu)
+		if h := wait.Here; h == nil || !h.Carried || h.Holds != 1 {
+			t.Errorf("%+v, here %+v", wait, h)
+		}
+		wantText(t, wait, "; this process has the lock, since 2000-01-01T00:00:00Z: the hold in the context of this call was released, and 1 that entered again not yet")
+		release(t, inner)
+	})
+}
+
+func TestWaitErrorSaysWhyTheStoreCannotBeReached(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, p := dial(t, s, "")
+		cut(p)
+		err := waitError(t, t.Context(), locks.Mutex("/locks/a"))
+		wantText(t, err, "memory cannot be reached")
+	})
+}
+
+func TestWaitErrorAfterCloseAndAfterTheLimit(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		p := process(t, s)
+		hold := acquire(t, p.Mutex("/locks/a"))
+		var wait *tier.WaitError
+		_, err := p.Mutex("/locks/a", tier.WithMaxWait(time.Second)).Acquire(t.Context())
+		if !errors.As(err, &wait) || !errors.Is(err, tier.ErrWaitLimit) || wait.Here == nil {
+			t.Errorf("after the limit: %v", err)
+		}
+		other := process(t, s)
+		a := start(soon(t), other.Mutex("/locks/a")).blocked(t)
+		other.Close()
+		synctest.Wait()
+		if !errors.As(a.err, &wait) || !errors.Is(a.err, tier.ErrClosed) {
+			t.Errorf("after Close: %v", a.err)
+		}
+		release(t, hold)
+	})
+}
+
+// Whoever forgets the context of its hold waits for itself, and has to find out why.
+func TestWaitThatEndsSaysWhetherThisProcessHasTheLock(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		here, elsewhere := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
+		hold := acquire(t, here)
+		for mu, want := range map[*tier.Mutex]bool{here: true, elsewhere: false} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := mu.Acquire(ctx)
+			if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "this process has the lock") != want {
+				t.Errorf("got %v, want DeadlineExceeded; in this process %v", err, want)
+			}
+		}
+		release(t, hold)
+	})
+}
+
+// An error that retrying cannot fix reaches everybody who waits, of one attempt.
+func TestPermanentErrorReachesEveryWaiterAtOnce(t *testing.T) {
+	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
+		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
+		mustCreate(t, conn, "/readonly", 0, zk.PermRead)
+		mustCreate(t, conn, "/ephemeral", zk.FlagEphemeral, zk.PermAll)
+		locks := zkProcess(t, srv)
+		for path, want := range map[string]error{
+			"/readonly":       zk.ErrNoAuth,
+			"/readonly/lock":  zk.ErrNoAuth,
+			"/ephemeral":      zk.ErrNoChildrenForEphemerals,
+			"/ephemeral/lock": zk.ErrNoChildrenForEphemerals,
+		} {
+			zkAnswerLate(srv, zktest.OpCreate, time.Second)
+			answers := time.Second
+			if strings.HasSuffix(path, "/lock") { // first of all it is found to be missing
+				answers *= 2
+			}
+			began := time.Now()
+			waiters := make([]*acquisition, 5)
+			for i := range waiters {
+				waiters[i] = start(soon(t), locks.Mutex(path)).blocked(t)
+			}
+			for i, w := range waiters {
+				if <-w.done; !errors.Is(w.err, want) {
+					t.Errorf("waiter %d for %s: got %v, want %v", i, path, w.err, want)
+				}
+			}
+			if took := time.Since(began); took != answers {
+				t.Errorf("%s: the waiters were turned away after %v, want with the first answer that says why", path, took)
+			}
+		}
+	})
+}
+
+func mustCreate(t *testing.T, conn *zk.Conn, path string, flags, perms int32) {
+	t.Helper()
+	if _, err := conn.Create(path, nil, flags, zk.WorldACL(perms)); err != nil {
+		t.Fatalf("create %s: %v", path, err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Delete(path, -1); err != nil {
+			t.Errorf("delete %s: %v", path, err)
+		}
+	})
+}
+
+// A newStore is a tier whose store grants nothing until a time.
+type newStore struct {
+	second.Tier
+	quarantine *second.QuarantineError
+	unseen     bool // who waits knows nothing of its place
+}
+
+func (s newStore) Quarantine() *second.QuarantineError {
+	if time.Now().Before(s.quarantine.Until) {
+		return s.quarantine
+	}
+	return nil
+}
+
+func (s newStore) Claim(path string, o second.Options) (second.Claim, error) {
+	c, err := s.Tier.Claim(path, o)
+	return newClaim{c, s}, err
+}
+
+type newClaim struct {
+	second.Claim
+	store newStore
+}
+
+func (c newClaim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
+	if !c.store.unseen {
+		w.Stands(func() second.Standing { return second.Standing{Quarantine: c.store.Quarantine()} })
+	}
+	if err := retry.Pause(ctx, time.Until(c.store.quarantine.Until)); err != nil {
+		return nil, err
+	}
+	return c.Claim.Acquire(ctx, w)
+}
+
+func (c newClaim) TryAcquire(ctx context.Context) (second.Grant, error) {
+	if q := c.store.Quarantine(); q != nil {
+		return nil, q.Locked()
+	}
+	return c.Claim.TryAcquire(ctx)
+}
+
+func seclusion(length time.Duration) *second.QuarantineError {
+	return &second.QuarantineError{Until: time.Now().Add(length), Reason: "the server is new"}
+}
+
+// quarantined returns the locks of a process, and the quarantine of its store.
+func quarantined(t *testing.T, s *memory.Server, n newStore) (*tier.Registry, *second.QuarantineError) {
+	t.Helper()
+	n.Tier = s.Dial("", sessionTimeout, nil)
+	locks, err := tier.New(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	return locks, n.quarantine
+}
+
+// wantQuarantine checks that an error is one of a quarantine.
+func wantQuarantine(t *testing.T, err error, want *second.QuarantineError) {
+	t.Helper()
+	var q *tier.QuarantineError
+	if !errors.As(err, &q) || !q.Until.Equal(want.Until) || q.Reason != want.Reason {
+		t.Errorf("error %v, want one of %v", err, want)
+	}
+}
+
+func TestQuarantineIsToldByTryByWaitAndByErr(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, q := quarantined(t, s, newStore{quarantine: seclusion(10 * time.Second)})
+		mu := locks.Mutex("/locks/a")
+		wantQuarantine(t, locks.Err(), q)
+		if errors.Is(locks.Err(), tier.ErrLocked) {
+			t.Errorf("Err is about no lock: %v", locks.Err())
+		}
+		_, err := mu.TryAcquire(t.Context())
+		wantQuarantine(t, err, q)
+		if !errors.Is(err, tier.ErrLocked) {
+			t.Errorf("TryAcquire: %v, want ErrLocked", err)
+		}
+		wait := waitError(t, t.Context(), mu)
+		wantQuarantine(t, wait, q)
+		wantText(t, wait, ": no grants until "+q.Until.Format(time.TimeOnly)+": the server is new")
+		if wait.Quarantine != q || wait.Position != 0 || wait.AheadHolds || errors.Is(wait, tier.ErrLocked) {
+			t.Errorf("%+v", wait)
+		}
+
+		hold := acquire(t, mu)
+		if time.Now().Before(q.Until) {
+			t.Errorf("granted in the quarantine")
+		}
+		if err := locks.Err(); err != nil {
+			t.Errorf("Err after the quarantine: %v", err)
+		}
+		if wait := waitError(t, t.Context(), mu); wait.Quarantine != nil || wait.Here == nil {
+			t.Errorf("%+v, want a wait for another goroutine", wait)
+		}
+		release(t, hold)
+	})
+}
+
+// Whoever is yet to be seen in the queue knows of the quarantine all the same.
+func TestWaitWhosePlaceIsUnknownTellsOfTheQuarantine(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, q := quarantined(t, s, newStore{quarantine: seclusion(10 * time.Second), unseen: true})
+		wantQuarantine(t, waitError(t, t.Context(), locks.Mutex("/locks/a")), q)
+	})
+}
+
+// Who is ahead has no lock, either.
+func TestWaitInAQuarantineNamesNoHolder(t *testing.T) {
+	q := seclusion(0)
+	wait := tier.StandingWait(second.Standing{Ahead: 1, Nearest: second.Contender{PID: 7, Host: "there"}, Quarantine: q})
+	err := &tier.WaitError{Wait: wait, Err: q.Explain(tier.ErrWaitLimit)}
+	if want := ": wait limit reached: " + q.Error() + "; process 7 on there is ahead"; wait.AheadHolds || err.Error() != "tier: acquire : waited 0s"+want {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
+// A holder that was granted the lock before keeps it, and can hand it on.
+func TestQuarantineIsNoSuspension(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, q := quarantined(t, s, newStore{quarantine: seclusion(0)})
+		hold := acquire(t, locks.Mutex("/locks/a"))
+		q.Until = time.Now().Add(time.Minute)
+		next := start(soon(t), locks.Mutex("/locks/a")).blocked(t)
+		if hold.Suspended() {
+			t.Errorf("a hold is suspended by a quarantine")
+		}
+		release(t, hold)
+		release(t, next.granted(t))
+		if time.Now().After(q.Until) {
+			t.Errorf("the lock was not handed on in the quarantine")
+		}
+	})
+}
