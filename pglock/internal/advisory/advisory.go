@@ -99,7 +99,9 @@ func (s *Store) Do(ctx context.Context, c queue.Command) queue.Answer {
 	a := s.execute(ctx, c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a.Away = s.problem
+	if a.Outcome != queue.Denied { // which is an answer, and at once
+		a.Away = s.problem
+	}
 	return a
 }
 
