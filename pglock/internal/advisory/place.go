@@ -60,7 +60,8 @@ func array(keys ...int64) string {
 // leaves some 20 for the last two.
 func (s *Store) about(linger time.Duration) string {
 	number := func(n int64) string { return strconv.FormatInt(n, 36) }
-	return number(int64(os.Getpid())) + " " + number(linger.Milliseconds()) + " " + number(time.Now().UnixMilli()) + " " + s.host + " " + s.config.Label
+	return number(int64(os.Getpid())) + " " + number(linger.Milliseconds()) + " " + number(time.Now().UnixMilli()) +
+		" " + s.host + " " + s.config.Label
 }
 
 func (p place) ours() bool { return strings.HasPrefix(p.name, "tierlock ") }
