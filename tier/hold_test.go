@@ -62,23 +62,6 @@ func TestHoldOutlivesContextOfAcquire(t *testing.T) {
 	})
 }
 
-// A hold that lasts may serve any number of short pieces of work.
-func TestHoldForgetsContextsThatEnd(t *testing.T) { // I10
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		hold := acquire(t, process(t, s).Mutex("/locks/a"))
-		for range 100 {
-			ctx, cancel := context.WithCancel(t.Context())
-			hold.Context(ctx)
-			cancel()
-		}
-		synctest.Wait()
-		if n := tier.Derived(hold); n != 0 {
-			t.Errorf("the hold remembers %d contexts that have ended, want 0", n)
-		}
-		release(t, hold)
-	})
-}
-
 func TestReleaseAtKeepsTheLockUntilThenWithoutWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		hold := acquire(t, process(t, s).Mutex("/locks/a"))
@@ -168,23 +151,6 @@ func TestLossEndsAReleaseAt(t *testing.T) {
 	})
 }
 
-func TestShutdownWaitsForAReleaseAt(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		locks := process(t, s)
-		hold := acquire(t, locks.Mutex("/locks/a"))
-		start := time.Now()
-		if err := hold.ReleaseAt(start.Add(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		if err := locks.Shutdown(t.Context()); err != nil || time.Since(start) < time.Hour {
-			t.Errorf("Shutdown: %v after %v, want nil after an hour", err, time.Since(start))
-		}
-		if err := hold.Err(); !errors.Is(err, tier.ErrReleased) {
-			t.Errorf("the hold: %v, want ErrReleased", err)
-		}
-	})
-}
-
 func TestNestedHoldsReleaseInAnyOrderAndTheLastReleasesTheLock(t *testing.T) {
 	orders := [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
 	bubble(t, func(t *testing.T, s *memory.Server) {
@@ -214,27 +180,6 @@ func TestNestedHoldsReleaseInAnyOrderAndTheLastReleasesTheLock(t *testing.T) {
 				t.Errorf("order %v: %d nodes after the last release, want 0", order, n)
 			}
 		}
-	})
-}
-
-func TestReentrySendsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		mu := process(t, s).Mutex("/locks/a")
-		hold := acquire(t, mu)
-		var m meter
-		s.Script(m.note)
-		for _, enter := range []func(context.Context) (*tier.Hold, error){mu.Acquire, mu.TryAcquire} {
-			inner, err := enter(hold.Context(t.Context()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			release(t, inner)
-		}
-		synctest.Wait()
-		if ops := m.take(); len(ops) != 0 {
-			t.Errorf("re-entry and release sent %v, want nothing", ops)
-		}
-		release(t, hold)
 	})
 }
 
@@ -348,24 +293,6 @@ func TestHoldOfAnotherMutexDoesNotReenter(t *testing.T) {
 	})
 }
 
-// A context that outlived its hold queues like any other.
-func TestDeadHoldInDetachedContextQueues(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		mu := process(t, s).Mutex("/locks/a")
-		dead := acquire(t, mu)
-		ctx := context.WithoutCancel(dead.Context(t.Context()))
-		release(t, dead)
-		live := acquire(t, mu)
-		waiter := start(ctx, mu).blocked(t)
-		release(t, live)
-		next := waiter.granted(t)
-		if next.Token() <= live.Token() {
-			t.Errorf("token after %d: got %d, want a higher one", live.Token(), next.Token())
-		}
-		release(t, next)
-	})
-}
-
 // A dead hold is dead even while another hold of its ownership lives, and even if it
 // died of loss.
 func TestDetachedContextDoesNotReviveAHold(t *testing.T) {
@@ -393,40 +320,6 @@ func TestDetachedContextDoesNotReviveAHold(t *testing.T) {
 	})
 }
 
-func TestGoroutinesSharingContextShareHold(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		mu := process(t, s).Mutex("/locks/a")
-		hold := acquire(t, mu)
-		ctx := hold.Context(t.Context())
-		inside, all := make(chan struct{}), make(chan struct{})
-		var wg sync.WaitGroup
-		for range 10 {
-			wg.Go(func() {
-				inner, err := mu.Acquire(ctx)
-				if err != nil {
-					t.Errorf("Acquire with a shared context: %v", err)
-					return
-				}
-				inside <- struct{}{}
-				<-all // nobody leaves before everybody was in
-				release(t, inner)
-			})
-		}
-		for range 10 {
-			<-inside
-		}
-		release(t, hold)
-		if n := len(s.Queue("/locks/a")); n != 1 {
-			t.Errorf("%d nodes while ten share the hold, want 1", n)
-		}
-		close(all)
-		wg.Wait()
-		if n := len(s.Queue("/locks/a")); n != 0 {
-			t.Errorf("%d nodes after the last of ten, want 0", n)
-		}
-	})
-}
-
 func TestReentryFailsAfterLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -445,25 +338,6 @@ func TestReentryFailsAfterLoss(t *testing.T) {
 		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
 			t.Errorf("Release after loss: got %v, want ErrLost", err)
 		}
-	})
-}
-
-func TestMutexesOfOnePathShareOneGate(t *testing.T) { // I3
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		locks := process(t, s)
-		one, two := locks.Mutex("/locks/a"), locks.Mutex("/locks/a")
-		hold := acquire(t, one)
-		inner, err := two.Acquire(hold.Context(t.Context()))
-		if err != nil {
-			t.Fatalf("re-entry through another Mutex value: %v", err)
-		}
-		release(t, inner)
-		waiter := start(soon(t), two).blocked(t)
-		if n := len(s.Queue("/locks/a")); n != 1 {
-			t.Errorf("%d nodes for two mutexes of one path, want 1", n)
-		}
-		release(t, hold)
-		release(t, waiter.granted(t))
 	})
 }
 
@@ -600,38 +474,6 @@ func TestContextHasTheValuesAndTheDeadlineOfItsParent(t *testing.T) {
 		wantEnded(t, "deadline", ctx, context.DeadlineExceeded)
 		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			t.Errorf("err after the deadline: got %v, want %v", ctx.Err(), context.DeadlineExceeded)
-		}
-	})
-}
-
-// A counted context counts the questions for its values.
-type counted struct {
-	context.Context
-	asked *int
-}
-
-func (c counted) Value(key any) any {
-	*c.asked++
-	return c.Context.Value(key)
-}
-
-// A function that enters again and again asks its way through as many contexts.
-func TestALookUpTakesOneStepForEachNestedHold(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		mu := process(t, s).Mutex("/locks/a")
-		asked := 0
-		ctx := context.Context(counted{t.Context(), &asked})
-		for range 40 {
-			hold, err := mu.Acquire(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer release(t, hold)
-			ctx = hold.Context(ctx)
-		}
-		asked = 0
-		if ctx.Value(jobKey{}) != nil || asked != 1 {
-			t.Errorf("a missing value was asked for %d times, want 1", asked)
 		}
 	})
 }

@@ -10,10 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -75,35 +73,6 @@ func TestLingerGoesByTheMutexOfTheLastOwner(t *testing.T) {
 		token(locks.Mutex("/locks/a"))
 		if !gone(0) {
 			t.Error("the node lingers though the last owner's mutex does not")
-		}
-	})
-}
-
-func TestNodeOptionsAreForOneLock(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := zkProcess(t, srv)
-		hold := acquire(t, locks.Mutex("/locks/a", zklock.NodeData([]byte("mine")), zklock.NodeACL(zk.WorldACL(zk.PermAll&^zk.PermAdmin))))
-		plain := acquire(t, locks.Mutex("/locks/b"))
-		node, _ := zklock.NodeOf(second.GrantOf(hold))
-		if data, _, _ := srv.Get(node.Path()); string(data) != "mine" {
-			t.Errorf("content %q, want that of the option", data)
-		}
-		look := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
-		if acl, _, err := look.GetACL(node.Path()); err != nil || len(acl) != 1 || acl[0].Perms != zk.PermAll&^zk.PermAdmin {
-			t.Errorf("ACL %v, %v, want that of the option", acl, err)
-		}
-		node, _ = zklock.NodeOf(second.GrantOf(plain))
-		if data, _, _ := srv.Get(node.Path()); !strings.Contains(string(data), `"pid"`) {
-			t.Errorf("content of the other lock: %q, want a description", data)
-		}
-		release(t, hold)
-		release(t, plain)
-		for want, opt := range map[string]tier.MutexOption{
-			"empty ACL": zklock.NodeACL(nil), "data of 524289 bytes": zklock.NodeData(make([]byte, 512<<10+1)),
-		} {
-			if _, err := locks.Mutex("/locks/a", opt).TryAcquire(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want it to say %q", err, want)
-			}
 		}
 	})
 }
@@ -315,29 +284,11 @@ func TestWaiterBehindTryAcquireIsServed(t *testing.T) {
 	})
 }
 
-// zkHanging starts a TryAcquire whose first read is answered only when answer is closed.
-func zkHanging(ctx context.Context, t *testing.T, srv *zktest.Server, mu *tier.Mutex) (a *acquisition, answer chan struct{}) {
-	t.Helper()
-	answer = make(chan struct{})
-	srv.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Stage == zktest.Reply && f.Op == zktest.OpGetChildren2 {
-			<-answer
-		}
-		return zktest.Pass
-	})
-	a = &acquisition{done: make(chan struct{})}
-	go func() {
-		defer close(a.done)
-		a.hold, a.err = mu.TryAcquire(ctx)
-	}()
-	return a.blocked(t), answer
-}
-
 // Its holder owes other processes what any owner does, however early somebody waited for it.
 func TestBudgetRunsWhileTheHolderOfATryAcquireIsWaitedFor(t *testing.T) { // I11
-	zkMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
+	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(), process()
-		try, answer := zkHanging(soon(t), t, s, mu)
+		try, answer := hanging(soon(t), t, s, mu)
 		waiter := start(soon(t), mu).blocked(t)
 		close(answer)
 		hold := try.granted(t)

@@ -14,8 +14,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 type callerKey struct{}
@@ -514,72 +512,5 @@ func TestObserverIsToldOfPermitsThatAreLost(t *testing.T) {
 			t.Error(err)
 		}
 		d.want(t, "B acquired 1 after 0s", "B lost by deletion", "B released 1 after 0s lost true")
-	})
-}
-
-func TestReleaseOfPermitsAndCloseWaitUntilTheObserverKnowsOfTheLoss(t *testing.T) {
-	for _, end := range []string{"release", "close"} {
-		t.Run(end, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *memory.Server) {
-				told := 0 // the detector sees to it that the test waits
-				locks := observed(t, srv, tier.Observer{Lost: func(context.Context, tier.LostEvent) {
-					time.Sleep(time.Minute)
-					told++
-				}})
-				permits := take(t, locks.Semaphore(pool, 3), 2)
-				if end == "release" {
-					srv.Expire(queueOf(pool), 0)
-					<-permits.Lost()
-					synctest.Wait()
-					permits.Release()
-				} else {
-					locks.Close()
-				}
-				if told != 1 {
-					t.Errorf("told %d times, want once before the end of %s", told, end)
-				}
-				permits.Release()
-			})
-		})
-	}
-}
-
-func TestContendersOfASemaphore(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		a := zkProcess(t, srv, zklock.WithLabel("a")).Semaphore(pool, 5)
-		b := zkProcess(t, srv, zklock.WithLabel("b")).Semaphore(pool, 5)
-		want := func(when string, want ...string) {
-			t.Helper()
-			all, err := b.Contenders(soon(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, c := range all {
-				got = append(got, fmt.Sprintf("%s has %d", c.Label, c.Permits))
-				if c.PID != os.Getpid() || c.ID == "" || c.Since.IsZero() || (c.Token != 0) != (c.Permits == 0) {
-					t.Errorf("%s: %+v", when, c)
-				}
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("%s: got %q, want %q", when, got, want)
-			}
-		}
-		want("never used")
-		two := take(t, b, 2)
-		one, other := take(t, a, 1), take(t, a, 1)
-		want("taken", "b has 2", "a has 2")
-		waiting := []*claim{ask(soon(t), b, 4).waits(t), ask(soon(t), a, 5).waits(t)}
-		want("two wait", "b has 2", "a has 2", "b has 0", "a has 0")
-		for _, p := range []*tier.Permits{two, one, other} {
-			giveBack(t, p)
-		}
-		got := waiting[0].served(t)
-		synctest.Wait()
-		want("one was served", "b has 4", "a has 0")
-		giveBack(t, got)
-		giveBack(t, waiting[1].served(t))
-		synctest.Wait()
-		want("nobody")
 	})
 }

@@ -3,51 +3,14 @@ package tier_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
-
-func TestUsedPathsLeaveNothingBehind(t *testing.T) { // I10
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		const paths, goroutines = 1_000, 20
-		locks := zkProcess(t, srv)
-		ctx := soon(t)
-		var wg sync.WaitGroup
-		for g := range goroutines {
-			wg.Go(func() {
-				for i := g; i < paths; i += goroutines {
-					hold, err := locks.Mutex(fmt.Sprint("/locks/", i)).Acquire(ctx)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					release(t, hold)
-				}
-			})
-		}
-		wg.Wait()
-		synctest.Wait()
-		if n := tier.Stakes(locks); n != 0 {
-			t.Errorf("%d entries in the registry after the last release, want 0", n)
-		}
-		if n := srv.Watches(); n != 0 {
-			t.Errorf("%d watches after the last release, want 0", n)
-		}
-		time.Sleep(time.Minute) // virtual; the server looks every second
-		synctest.Wait()
-		if n := len(srv.Children("/locks")); n != 0 || srv.Exists("/locks") {
-			t.Errorf("%d empty parents, want 0", n)
-		}
-	})
-}
 
 // An entry lives exactly as long as somebody holds the lock or waits for it.
 func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10

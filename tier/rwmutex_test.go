@@ -15,40 +15,6 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-func TestReadersShareAndAWriterIsAlone(t *testing.T) { // I1
-	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
-		a, b, c := process(), process(), process()
-		r1, r2 := acquire(t, a.Reader()), acquire(t, b.Reader())
-		r3 := acquire(t, a.Reader())
-		if !r1.Shared() || !r3.Shared() {
-			t.Error("a hold to read says that it is not shared")
-		}
-		w := start(soon(t), c.Writer()).blocked(t)
-		release(t, r1)
-		release(t, r2)
-		w.blocked(t) // the second reader of a is there still
-		release(t, r3)
-		hold := w.granted(t)
-		if hold.Shared() {
-			t.Error("a hold to write says that it is shared")
-		}
-		reader, writer := start(soon(t), a.Reader()), start(soon(t), b.Writer())
-		here, there := start(soon(t), c.Reader()), start(soon(t), c.Writer())
-		for _, other := range []*acquisition{reader, writer, here, there} {
-			other.blocked(t)
-		}
-		release(t, hold)
-		var leaving sync.WaitGroup
-		for _, other := range []*acquisition{reader, writer, here, there} {
-			leaving.Go(func() {
-				<-other.done
-				release(t, other.hold)
-			})
-		}
-		leaving.Wait()
-	})
-}
-
 func TestReadersOfAProcessAreOneNode(t *testing.T) {
 	for _, budget := range []time.Duration{20 * time.Millisecond, 0} {
 		testReadersOfAProcessAreOneNode(t, tier.WithHandOff(budget))
@@ -520,43 +486,6 @@ func TestRevokedLockLeavesTheProcess(t *testing.T) {
 		if nodes := s.Queue("/locks/a"); len(nodes) > 0 {
 			t.Errorf("contenders %v linger, though somebody asked for the lock", nodes)
 		}
-	})
-}
-
-// Contested is about other processes, and about those that wait because of this one.
-func TestContestedByWhoWaits(t *testing.T) {
-	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
-		a, b := process(), process()
-		told := func(hold *tier.Hold) bool {
-			contested := hold.Contested()
-			synctest.Wait()
-			select {
-			case <-contested:
-				return true
-			default:
-				return false
-			}
-		}
-		hold := acquire(t, a.Reader())
-		beside := acquire(t, b.Reader())
-		here := start(soon(t), a.Writer()).blocked(t)
-		if told(hold) {
-			t.Error("contested by one that reads, and one of the process")
-		}
-		there := start(soon(t), b.Writer()).blocked(t)
-		release(t, beside)
-		if !told(hold) {
-			t.Error("not contested, while another process waits to write")
-		}
-		release(t, hold)
-		release(t, there.granted(t))
-		hold = here.granted(t)
-		reader := start(soon(t), b.Reader()).blocked(t)
-		if !told(hold) {
-			t.Error("a writer is not contested while another process waits to read")
-		}
-		release(t, hold)
-		release(t, reader.granted(t))
 	})
 }
 

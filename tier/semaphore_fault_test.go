@@ -463,25 +463,6 @@ func exchanges(srv *zktest.Server, session int64, stage zktest.Stage, act func()
 	})
 }
 
-// The token is that of the turn, also if nobody answered: those who queue already have a higher one, and come later.
-func TestTokenOfPermitsWhoseAnswerIsLost(t *testing.T) { // I8
-	zkLimited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		a, b := process(tier.WithHandOff(0)), process()
-		exchanges(srv, session(srv), zktest.Reply, func() zktest.Action { return zktest.Cut })
-		two := take(t, a, 2)
-		waiting := ask(soon(t), b, 2).waits(t)
-		later := ask(soon(t), a, 2).waits(t)
-		giveBack(t, two)
-		got := waiting.served(t)
-		giveBack(t, got)
-		next := later.served(t)
-		if next.Token() <= got.Token() {
-			t.Errorf("token %d after %d", next.Token(), got.Token())
-		}
-		giveBack(t, next)
-	})
-}
-
 // Somebody deletes one of the permits before whoever took them has learned that it did.
 func TestPermitsOfWhichOneIsGoneBeforeTheAnswer(t *testing.T) {
 	zkLimited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
@@ -524,24 +505,6 @@ func TestPermitsThatMayNotBeTaken(t *testing.T) {
 			if queue := srv.Children(pool + "/locks"); len(queue) != 0 {
 				t.Errorf("left in the queue: %v", queue)
 			}
-		}
-	})
-}
-
-// The connection breaks before the server has read the request.
-func TestReleaseOfPermitsThatIsLost(t *testing.T) {
-	zkLimited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		permits := take(t, process(), 3)
-		srv.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Request && f.Op == zktest.OpMulti && strings.HasPrefix(f.Path, pool+"/leases/") && f.NthOfSession == 2 {
-				return zktest.Cut
-			}
-			return zktest.Pass
-		})
-		begun := time.Now()
-		giveBack(t, permits)
-		if d := time.Since(begun); d != 0 {
-			t.Errorf("Release took %v, want it to leave the rest to the background", d)
 		}
 	})
 }

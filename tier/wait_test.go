@@ -102,19 +102,6 @@ func TestWaitErrorTellsOfAnotherGoroutine(t *testing.T) {
 	})
 }
 
-// The owner has not passed its context on: to the library it is another goroutine, so the error has to give the hint.
-func TestWaitErrorHintsAtAContextThatWasNotPassedOn(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		mu := process(t, s).Mutex("/locks/a")
-		if err := mu.Do(t.Context(), func(context.Context) error {
-			wantText(t, waitError(t, t.Context(), mu), "; or the caller has, and did not pass the context of its hold")
-			return nil
-		}); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestWaitErrorTellsOfAnInnerHoldThatWasNotReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -158,23 +145,6 @@ func TestWaitErrorAfterCloseAndAfterTheLimit(t *testing.T) {
 		synctest.Wait()
 		if !errors.As(a.err, &wait) || !errors.Is(a.err, tier.ErrClosed) {
 			t.Errorf("after Close: %v", a.err)
-		}
-		release(t, hold)
-	})
-}
-
-// Whoever forgets the context of its hold waits for itself, and has to find out why.
-func TestWaitThatEndsSaysWhetherThisProcessHasTheLock(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		here, elsewhere := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
-		hold := acquire(t, here)
-		for mu, want := range map[*tier.Mutex]bool{here: true, elsewhere: false} {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			_, err := mu.Acquire(ctx)
-			if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "this process has the lock") != want {
-				t.Errorf("got %v, want DeadlineExceeded; in this process %v", err, want)
-			}
 		}
 		release(t, hold)
 	})

@@ -231,22 +231,3 @@ func TestRequestEndsTheLingering(t *testing.T) {
 		}
 	})
 }
-
-// A request is for what the process had of the lock then, not for what it gets next.
-func TestRequestIsForOneGrant(t *testing.T) {
-	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
-		mu := process(tier.WithLinger(time.Hour))
-		hold := acquire(t, mu)
-		revoked := hold.Revoked()
-		next := start(soon(t), mu).blocked(t)
-		if err := mu.Revoke(soon(t)); err != nil {
-			t.Fatal(err)
-		}
-		<-revoked
-		release(t, hold)
-		release(t, next.granted(t))
-		if nodes := s.Queue("/locks/a"); len(nodes) != 1 {
-			t.Errorf("contenders %v after the release, want one that lingers", nodes)
-		}
-	})
-}
