@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -83,7 +84,7 @@ func (c *cohort) try(ctx context.Context, lock *Mutex, _ time.Duration) (*owners
 	kept := c.lingeringLocked() // to read, which is not enough
 	if c.state != idle && kept == nil {
 		c.mu.Unlock()
-		return nil, c.key.failure("try", c.registry.taken())
+		return nil, c.key.failure("try", ErrLocked)
 	}
 	c.state = requesting
 	c.forgetLocked()
@@ -113,14 +114,14 @@ func (c *cohort) takeLocked(m *Mutex, op string) (*ownership, error) {
 	if c.registry.draining.Load() {
 		return nil, c.key.failure(op, ErrClosed)
 	}
-	now, source := c.registry.now(), join
+	source := join
 	c.downgradeLocked(c.owner)
 	switch grant := c.lingeringLocked(); {
 	case grant == nil:
-		if !m.reads() || !c.gate.empty() || !c.openLocked(now, c.gate.arrivals+1) {
+		if !m.reads() || !c.gate.empty() || !c.openLocked(c.registry.now(), c.gate.arrivals+1) {
 			return nil, nil
 		}
-	case grant.ErrAt(now) != nil:
+	case grant.ErrAt(c.registry.now()) != nil:
 		c.passOnLocked(grant, resumption)
 		return nil, nil
 	case !c.admitsLocked(grant, m):
@@ -128,7 +129,7 @@ func (c *cohort) takeLocked(m *Mutex, op string) (*ownership, error) {
 	default:
 		source = resumption
 	}
-	return c.ownLocked(&ownership{mutex: m}, c.grant, now, source), nil
+	return c.ownLocked(&ownership{mutex: m}, c.grant, c.registry.now(), source), nil
 }
 
 // drop gives up a grant that lingered, in favour of another. It reports whether that is done; if ctx ends
@@ -168,7 +169,11 @@ func (c *cohort) withdraw(w *waiter[ownership]) {
 	if own := &w.seat; w.refusal == nil { // it was no turn
 		c.tally.came[own.source]--
 		if !c.disownLocked(own, now) {
-			c.passOnLocked(own.grant, own.source.ofNext())
+			source := own.source
+			if source == join { // those beside whom it was have left since
+				source = handOff
+			}
+			c.passOnLocked(own.grant, source)
 		}
 	}
 }
@@ -204,19 +209,18 @@ func (c *cohort) requestLocked(old second.Grant) bool {
 	claim := cmp.Or(w, c.gate.first).seat.mutex.claim
 	c.state = requesting
 	c.forgetLocked()
+	acquire := claim.Acquire
+	if old != nil {
+		acquire = func(ctx context.Context, w *second.Wait) (second.Grant, error) { return claim.Requeue(ctx, old, w) }
+	}
 	// Not derived from any waiter's context: it serves whoever is first when it returns.
 	ctx, quit := context.WithCancel(context.Background())
 	request := new(second.Wait)
 	c.request, c.quit = request, quit
 	if c.spawn(func() {
 		defer quit()
-		if old == nil {
-			grant, err := claim.Acquire(ctx, request)
-			c.deliver(ctx, claim, grant, err)
-		} else {
-			grant, err := claim.Requeue(ctx, old, request)
-			c.deliver(ctx, claim, grant, err)
-		}
+		grant, err := acquire(ctx, request)
+		c.deliver(ctx, claim, grant, err)
 	}) {
 		return true
 	}
@@ -383,7 +387,10 @@ func (c *cohort) noteLoss(err error) error {
 	if errors.Is(err, ErrLost) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.tally.lose(LossCause(second.CauseOf(err)))
+		if c.tally.losses == nil {
+			c.tally.losses = make(map[LossCause]int64)
+		}
+		c.tally.losses[LossCause(second.CauseOf(err))]++
 	}
 	return err
 }
@@ -438,8 +445,8 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 
 // fairToHandOnLocked: while no other process waits there is no limit; once one does,
 // the limit is the hand-off budget. By rounds, whoever waited when the grant came has a
-// turn in any case: as many for the process as if each queued by itself. A turn is
-// its waiter's alone: who gives up takes it along, and who comes later has none.
+// turn in any case: as many for the process as if each queued by itself. Whoever gives up
+// leaves its turn to nobody, and whoever comes later has none.
 func (c *cohort) fairToHandOnLocked(grant second.Grant) bool {
 	o := c.policy
 	return o.rounds && c.gate.first.arrival <= c.round || o.handOff > 0 && grant.Contested().For() < c.budgetLocked()
@@ -556,8 +563,8 @@ func (c *cohort) admitReadersLocked(now time.Duration) {
 	}
 }
 
-// reading reports whether owners read. Who holds the mutex and sees that it is so may rely on it, as
-// the last one does not leave without.
+// reading reports whether owners read. It stays true while the mutex is held, as the last reader takes
+// the mutex to leave.
 func (c *cohort) reading() bool { return c.readers.Load() > 0 }
 
 // slipOut ends an ownership that reads unless it is the last one, and returns why the lock was not
@@ -652,14 +659,14 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 			left, extended = budget, true
 		}
 		c.mu.Unlock()
-		if !pause(ctx, left) {
+		if retry.Pause(ctx, left) != nil {
 			return
 		}
 	}
 }
 
 // told is what owners under a grant asked to be told. Once one of them was told that the lock is wanted
-// elsewhere, it goes to nobody in this process: who yields is not to find it among those it yields to.
+// elsewhere, it goes to nobody in this process: an owner that yields does so for another process.
 type told struct {
 	contested bool            // that another process waits
 	revoked   <-chan struct{} // that somebody has asked for the lock; nil unless they do

@@ -494,7 +494,7 @@ func TestLatecomersInheritNoTurns(t *testing.T) { // I6 I11
 }
 
 // Those who stay keep their turns, in order, when others between them give up; and it
-// does not matter whether the courier brought the node or a TryAcquire.
+// does not matter whether an Acquire brought the node or a TryAcquire.
 func TestWhoWaitedWhenTheNodeCameHasATurnBeforeAnotherProcess(t *testing.T) { // I6 I11
 	for _, tried := range []bool{false, true} {
 		name := "Acquire"

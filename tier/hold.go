@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -131,8 +132,8 @@ func (h *Hold) Shared() bool { return h.shared }
 // that have the lock in turn, from the first call until the lock leaves the process. Where nobody
 // calls Contested the budget alone decides.
 //
-// Two processes that both give way at once take turns of one step. Work for a minimum time before
-// you look.
+// Two processes that both release as soon as they are told get one step of work done in each turn. Work
+// for a minimum time before you look.
 //
 // A process that reads is not in the way of others that read. When the lock of a writer has become
 // one to read, as [RWMutex] says, the channel is another one.
@@ -186,24 +187,12 @@ func (h *Hold) Release() error {
 // If t has passed it is Release itself, with its errors. Otherwise it returns nil.
 func (h *Hold) ReleaseAt(t time.Time) error {
 	if time.Until(t) > 0 && h.own.cohort.spawn(func() {
-		pause(h.Context(context.Background()), time.Until(t)) // less if it is lost, or released meanwhile
-		h.Release()                                           // also gives a lost contender up
+		retry.Pause(h.Context(context.Background()), time.Until(t)) // less if it is lost, or released meanwhile
+		h.Release()                                                 // also gives a lost contender up
 	}) {
 		return nil
 	}
 	return h.Release() // also if the registry is closed
-}
-
-// pause reports whether ctx has not ended by then.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // An ownerKey is where a context carries the hold of a lock.
@@ -216,11 +205,10 @@ type ownerKey struct {
 // [Hold.Context] do; nil if it carries none, or one that was released. It is not another hold:
 // whoever made it releases it.
 func HoldFrom(ctx context.Context, m *Mutex) *Hold {
-	hold, _ := ctx.Value(m.key).(*Hold)
-	if hold != nil && hold.released.Load() {
-		return nil
+	if hold, _ := ctx.Value(m.key).(*Hold); hold != nil && !hold.released.Load() {
+		return hold
 	}
-	return hold
+	return nil
 }
 
 // WithoutHold returns ctx without the holds it carries, for goroutines that are started under a
@@ -269,8 +257,7 @@ type derivation struct {
 func (c *contexts) under(ctx, carrier, life context.Context, err func() error) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	over := err()
-	parent := keyOf(ctx)
+	over, parent := err(), keyOf(ctx)
 	if d := c.derived[parent]; d != nil && over == nil {
 		return d.context
 	}
@@ -306,8 +293,8 @@ func (c *contexts) forget(parent any, d *derivation) {
 	d.onLoss()
 }
 
-// end follows the release. The cause is a loss that came before, of which the goroutine that tells
-// it may not have got there yet.
+// end ends the contexts at the release. If life has ended with a loss before, that is the cause: the
+// goroutine that ends them for it may not have run yet.
 func (c *contexts) end(life context.Context) {
 	c.mu.Lock()
 	derived := c.derived

@@ -74,7 +74,9 @@ func (m *Mutex) TryAcquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "try", (*cohort).try)
 }
 
-func (m *Mutex) acquire(ctx context.Context, op string, take func(*cohort, context.Context, *Mutex, time.Duration) (*ownership, error)) (*Hold, error) {
+func (m *Mutex) acquire(ctx context.Context, op string,
+	take func(*cohort, context.Context, *Mutex, time.Duration) (*ownership, error),
+) (*Hold, error) {
 	if m.invalid != nil {
 		return nil, m.invalid
 	}
@@ -139,25 +141,22 @@ func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
 	if m.invalid != nil {
 		return nil, m.invalid
 	}
-	queue, err := m.claim.Contenders(ctx)
-	var ours HeldLock
+	all, err := m.claim.Contenders(ctx)
+	queue := contenders(all)
 	m.registry.mu.RLock()
-	c, ok := m.registry.stakes[m.at].(*cohort)
+	c, here := m.registry.stakes[m.at].(*cohort)
 	m.registry.mu.RUnlock()
-	if ok {
-		ours, _ = c.heldLock()
-	}
-	var contenders []Contender
-	for _, q := range queue {
-		c := contender(q)
-		if ours.Token != 0 && ours.Token == c.Token {
-			if c.Lingering = ours.Lingering; !c.Lingering {
-				c.HeldSince = ours.Since
+	if here {
+		ours, _ := c.heldLock()
+		for i, one := range queue {
+			if one.Token == ours.Token && ours.Lingering {
+				queue[i].Lingering = true
+			} else if one.Token == ours.Token {
+				queue[i].HeldSince = ours.Since
 			}
 		}
-		contenders = append(contenders, c)
 	}
-	return contenders, err
+	return queue, err
 }
 
 // Revoke asks whoever has the lock to give it up, in this process or another; all of them if they

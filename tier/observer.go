@@ -217,7 +217,10 @@ func (r *Registry) watch(ctx context.Context, a AcquiredEvent, begun, since time
 	if o.Acquired != nil {
 		o.Acquired(ctx, a)
 	}
-	if o.Lost != nil && r.begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o.Lost != nil && !r.closed {
+		r.tasks.Add(1)
 		w.told = make(chan struct{})
 		w.stop = context.AfterFunc(life, func() {
 			defer r.tasks.Done()
@@ -226,16 +229,6 @@ func (r *Registry) watch(ctx context.Context, a AcquiredEvent, begun, since time
 		})
 	}
 	return w
-}
-
-// begin counts a task that Close waits for, unless the registry is closed.
-func (r *Registry) begin() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.closed {
-		r.tasks.Add(1)
-	}
-	return !r.closed
 }
 
 func (w *watch) lost(err error) {

@@ -380,6 +380,10 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 			t.Errorf("behind another one: %v", err)
 		}
 		second := ask(soon(t), p, 1).waits(t)
+		all, listed := p.Contenders(soon(t))
+		if listed != nil || len(all) != 4 || all[0].Permits != 1 || all[1].Permits != 2 || all[2].Label != "billing" || all[3].Permits != 0 {
+			t.Errorf("contenders %+v, %v; want those with 1 and 2 permits, and then the queue", all, listed)
+		}
 		err = inVain(t, holder, 1)
 		if err.Position != 2 || err.AheadHolds || err.Taken != 2 || !strings.Contains(err.Error(), "; 2 processes are ahead, of which the last is process ") {
 			t.Errorf("behind two: %v", err)

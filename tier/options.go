@@ -49,18 +49,14 @@ const defaultHandOff = 20 * time.Millisecond
 // store. A budget of ten times that keeps the lock in use for nine tenths of the time, but
 // every process ahead may use all of its budget. Processes with equal budgets get equal shares.
 // What the budget is for permits, [Registry.Semaphore] says.
-func WithHandOff(budget time.Duration) Option {
-	return func(o *options) { o.handOff = budget }
-}
+func WithHandOff(budget time.Duration) Option { return func(o *options) { o.handOff = budget } }
 
 // WithRounds gives a turn to every goroutine that was waiting when the lock came, before
 // another process gets its turn, even if that takes longer than the hand-off budget. It
 // is for paths shared with locks that have one contender per goroutine or thread, such as
 // zk.Lock and Curator's: the queue is fair to contenders, and with rounds a process gets as many
 // turns with its single one as they do with theirs. With a budget of zero it gets no more.
-func WithRounds() Option {
-	return func(o *options) { o.rounds = true }
-}
+func WithRounds() Option { return func(o *options) { o.rounds = true } }
 
 // WithLinger keeps the lock for up to d after the last release when nobody waits, so
 // that the next acquisition of this process needs no round trip; default 0. Another
@@ -71,16 +67,12 @@ func WithRounds() Option {
 // does not help where several processes want the same locks: whoever finds a lock lingering
 // waits two round trips longer than if it had gone, and TryAcquire in another process gets
 // [ErrLocked], which does not end the lingering.
-func WithLinger(d time.Duration) Option {
-	return func(o *options) { o.linger = d }
-}
+func WithLinger(d time.Duration) Option { return func(o *options) { o.linger = d } }
 
 // WithMaxWait limits how long [Mutex.Acquire] and [Mutex.Do] wait for the lock; 0, the default,
 // is no limit. Unlike the deadline of a context it does not limit the work. A wait that takes
 // longer ends with [ErrWaitLimit].
-func WithMaxWait(d time.Duration) Option {
-	return func(o *options) { o.maxWait = d }
-}
+func WithMaxWait(d time.Duration) Option { return func(o *options) { o.maxWait = d } }
 
 func newOptions(opts []Option) (options, error) {
 	o := options{handOff: defaultHandOff}

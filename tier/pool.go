@@ -73,7 +73,7 @@ func (p *pool) try(ctx context.Context, s *Semaphore, k int, _ time.Duration) (*
 		return nil, p.key.failure("try", ErrClosed)
 	case p.request != nil:
 		p.mu.Unlock()
-		return nil, p.key.failure("try", p.registry.taken())
+		return nil, p.key.failure("try", ErrLocked)
 	}
 	p.request = new(second.Demand)
 	p.mu.Unlock()
@@ -113,8 +113,13 @@ func (p *pool) drain() {
 // gives back. An error that retrying cannot fix is for all whose requests are alike.
 func (p *pool) requestLocked() {
 	store := p.gate.first.seat.semaphore.store
-	request := &second.Demand{Want: p.wantAtFirst}
+	request := new(second.Demand)
 	request.Take = func(free int) int { return p.want(request, free) }
+	request.Want = func() int { // if all are free and as many others queue as last time
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.wantLocked(p.permits, p.others)
+	}
 	// Not derived from anybody's context: it serves whoever is first when it returns.
 	ctx, quit := context.WithCancel(context.Background())
 	p.request, p.quit = request, quit
@@ -157,13 +162,6 @@ func (p *pool) want(request *second.Demand, free int) int {
 	}
 	p.asked = request
 	return p.wantLocked(free, request.Others())
-}
-
-// wantAtFirst is how many permits to take if all are free and as many others queue as last time.
-func (p *pool) wantAtFirst() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.wantLocked(p.permits, p.others)
 }
 
 func (p *pool) wantLocked(free, others int) (k int) {
@@ -303,7 +301,13 @@ func (p *pool) changedLocked() {
 		for _, one := range p.kept[1:] {
 			end = min(end, one.ends(p.alone, p.budgetLocked()))
 		}
-		p.expiry = time.AfterFunc(end-p.registry.now(), p.expire)
+		p.expiry = time.AfterFunc(end-p.registry.now(), func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.dropLocked(p.kept)
+			p.kept = nil
+			p.changedLocked()
+		})
 	}
 	switch {
 	case p.quit == nil: // nothing is under way, or nobody can change it
@@ -312,15 +316,6 @@ func (p *pool) changedLocked() {
 	default:
 		p.request.Changed.Set()
 	}
-}
-
-// expire gives up what was kept for too long.
-func (p *pool) expire() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.dropLocked(p.kept)
-	p.kept = nil
-	p.changedLocked()
 }
 
 // wait is what is known of the wait of w, that began then.

@@ -3,7 +3,6 @@ package tier
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,7 +21,7 @@ type Registry struct {
 	second   second.Tier
 	options  *options
 	start    time.Time   // of the clock of the leases
-	draining atomic.Bool // nobody new is let in
+	draining atomic.Bool // nobody new is let in: it is being shut down, or closed
 
 	mu      sync.RWMutex // guards the fields below; taken last
 	stakes  map[lockKey]stake
@@ -59,6 +58,7 @@ func (r *Registry) at(now time.Duration) time.Time { return r.start.Add(now) }
 // Close waits until the [Observer] has been told of all losses. Called by an observer's Lost or
 // Connection it returns at once, and the rest is done in the background.
 func (r *Registry) Close() error {
+	r.draining.Store(true)
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
@@ -79,10 +79,7 @@ func (r *Registry) Close() error {
 // lost, for as long as their lease runs. Of a store that can be reached and grants nothing it
 // returns a [*QuarantineError].
 func (r *Registry) Err() error {
-	r.mu.RLock()
-	closed := r.closed
-	r.mu.RUnlock()
-	if closed || r.draining.Load() {
+	if r.draining.Load() {
 		return ErrClosed
 	}
 	if err := r.second.Err(); err != nil {
@@ -92,14 +89,6 @@ func (r *Registry) Err() error {
 		return q
 	}
 	return nil
-}
-
-// taken is what a try fails with that finds somebody of this process in the way.
-func (r *Registry) taken() error {
-	if errors.Is(r.Err(), ErrClosed) {
-		return ErrClosed
-	}
-	return ErrLocked
 }
 
 // Done returns a channel that is closed when the registry is.
@@ -122,7 +111,7 @@ func (r *Registry) Shutdown(ctx context.Context) error {
 	case <-r.drained:
 	case <-r.second.Done():
 	case <-ctx.Done():
-		err = fmt.Errorf("tier: shutdown: still in use: %s: %w", strings.Join(r.paths(), ", "), context.Cause(ctx))
+		err = fmt.Errorf("tier: shutdown: still in use: %s: %w", r.paths(), context.Cause(ctx))
 	}
 	return cmp.Or(err, r.Close())
 }
@@ -158,12 +147,13 @@ func (r *Registry) all() []stake {
 }
 
 // paths returns those of the locks and semaphores that somebody still has a stake in.
-func (r *Registry) paths() (paths []string) {
+func (r *Registry) paths() string {
+	var paths []string
 	for _, s := range r.all() {
 		paths = append(paths, s.base().key.path)
 	}
 	slices.Sort(paths)
-	return slices.Compact(paths)
+	return strings.Join(slices.Compact(paths), ", ")
 }
 
 // A stake is what this process has at one path: a cohort for a lock, a pool for permits.
@@ -204,34 +194,25 @@ func (k lockKey) failure(op string, err error) error {
 
 // join returns a stake, which stays until as many calls of part; nil if there is to be nothing new.
 func (r *Registry) join(key lockKey, permits int) stake {
-	if s := r.joinPresent(key); s != nil {
+	r.mu.RLock() // most often it is there, as of a lock that many want
+	s := r.stakes[key]
+	if s != nil && !r.draining.Load() {
+		defer r.mu.RUnlock()
+		s.base().number.Add(1)
 		return s
 	}
+	r.mu.RUnlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.draining.Load() {
 		return nil
 	}
-	s := r.stakes[key]
-	if s == nil {
+	if s = r.stakes[key]; s == nil {
+		s = &cohort{members: members{registry: r, key: key}}
 		if key.kind == counting {
 			s = &pool{members: members{registry: r, key: key}, permits: permits}
-		} else {
-			s = &cohort{members: members{registry: r, key: key}}
 		}
 		r.stakes[key] = s
-	}
-	s.base().number.Add(1)
-	return s
-}
-
-// joinPresent joins a stake that is there, as of a lock that many want; else it returns nil.
-func (r *Registry) joinPresent(key lockKey) stake {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	s := r.stakes[key]
-	if s == nil || r.draining.Load() {
-		return nil
 	}
 	s.base().number.Add(1)
 	return s

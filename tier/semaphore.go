@@ -103,7 +103,9 @@ type tooFew struct{ error }
 
 func (tooFew) Unwrap() error { return ErrLocked }
 
-func (s *Semaphore) take(ctx context.Context, op string, k int, take func(*pool, context.Context, *Semaphore, int, time.Duration) (*Permits, error)) (*Permits, error) {
+func (s *Semaphore) take(ctx context.Context, op string, k int,
+	take func(*pool, context.Context, *Semaphore, int, time.Duration) (*Permits, error),
+) (*Permits, error) {
 	if s.invalid != nil {
 		return nil, s.invalid
 	}
@@ -166,11 +168,7 @@ func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 		return nil, s.invalid
 	}
 	all, err := s.store.Contenders(ctx)
-	var contenders []Contender
-	for _, q := range all {
-		contenders = append(contenders, contender(q))
-	}
-	return contenders, err
+	return contenders(all), err
 }
 
 // Permits are what one call of Acquire took of a semaphore. They are lost together, and must be

@@ -68,30 +68,15 @@ const (
 	join
 )
 
-// ofNext is the source of the turn of one who gets the lock instead of another, who left at once.
-func (s source) ofNext() source {
-	if s == join { // those beside whom it was have left since
-		return handOff
-	}
-	return s
-}
-
 var sources = [...]Source{Found, HandOver, HandOff, Resumption, Join}
 
-// A tally is what a cohort counts, guarded by its mutex. Sums of time are those of the ends less
-// those of the beginnings, on the registry's clock: what goes on is the number of those who are
-// at it, times now. That they overflow on the way does no harm.
+// A tally is what a cohort counts, guarded by its mutex. A sum of times is the sum of all ends minus the sum
+// of all beginnings, on the registry's clock. For each wait or hold that has not ended, whoever reads the sum
+// adds the present time. An overflow in between cancels out.
 type tally struct {
 	came         [len(sources)]int64
 	waited, held time.Duration
 	losses       map[LossCause]int64 // nil before the first
-}
-
-func (t *tally) lose(cause LossCause) {
-	if t.losses == nil {
-		t.losses = make(map[LossCause]int64)
-	}
-	t.losses[cause]++
 }
 
 // sum adds what a cohort has counted.
@@ -113,9 +98,8 @@ func (s *Stats) sum(t *tally) {
 // instant.
 func (r *Registry) Stats() Stats {
 	r.mu.RLock()
-	s := r.past
+	s, stakes := r.past, slices.Collect(maps.Values(r.stakes))
 	s.Losses = maps.Clone(s.Losses)
-	stakes := slices.Collect(maps.Values(r.stakes))
 	r.mu.RUnlock()
 	for _, one := range stakes {
 		one.addTo(&s)

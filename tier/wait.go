@@ -203,8 +203,8 @@ func (w *Wait) stand(s second.Standing, t second.Tier) {
 // owner says whose hold it is.
 func (h *Here) owner() string {
 	if h.Carried {
-		return fmt.Sprintf("this process has the lock, since %s: the hold in the context of this call was released, and %d that entered again not yet",
-			stamp(h.Since), h.Holds)
+		return fmt.Sprintf("this process has the lock, since %s: the hold in the context of this call was released, and %d "+
+			"that entered again not yet", stamp(h.Since), h.Holds)
 	}
 	return "another goroutine of this process has the lock, since " + stamp(h.Since) +
 		"; or the caller has, and did not pass the context of its hold"
@@ -277,4 +277,11 @@ func contender(q second.Contender) Contender {
 		ID: q.ID, Token: q.Token, Since: q.Since, Host: q.Host, PID: q.PID, Label: q.Label, Linger: q.Linger,
 		Shared: q.Shared, Asked: q.Asked, Quarantined: q.Quarantined, Permits: q.Permits, Of: q.Of,
 	}
+}
+
+func contenders(all []second.Contender) (queue []Contender) {
+	for _, q := range all {
+		queue = append(queue, contender(q))
+	}
+	return queue
 }

@@ -23,7 +23,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// An owner that was told that another process waits gives way to that, not to a goroutine of its own
+// An owner that was told that another process waits yields to that, not to a goroutine of its own
 // process that would be told at once. Who does not want to know has the budget.
 func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 	for name, listens := range map[string]bool{"told": true, "not told": false} {
@@ -71,7 +71,7 @@ func TestOwnerThatIsNotContestedHandsOn(t *testing.T) {
 	})
 }
 
-// Two processes whose goroutines all give way when they are told take turns, and each turn is a step of work:
+// Two processes whose goroutines all yield when they are told take turns, and each turn is a step of work:
 // nobody spins on a lock that it has just given away.
 func TestThoseWhoGiveWayTakeTurns(t *testing.T) {
 	zkMetered(t, func(t *testing.T, _ *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
