@@ -305,7 +305,7 @@ end
 
 local result
 if op == 'enter' then
-	give_up(old)
+	if old ~= '' and give_up(old) == 0 and not redis.call('ZSCORE', queue, me) then return { 'gone' } end
 	insert()
 elseif op == 'try' then
 	if not redis.call('ZSCORE', queue, me) then

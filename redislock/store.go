@@ -103,6 +103,8 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 		}
 	case c.Op == queue.Try && len(words) == 2 && words[0] == "busy":
 		return queue.Answer{Outcome: queue.Locked, Quarantined: words[1] != "0"}
+	case slices.Equal(words, []string{"gone"}):
+		return queue.Answer{Outcome: queue.Gone}
 	case len(words) == 2 && words[0] == "permits":
 		err = fmt.Errorf("%w: the path is for %s, not %d", second.ErrPermits, words[1], c.Permits)
 		return queue.Answer{Outcome: queue.Denied, Err: err}

@@ -164,16 +164,11 @@ func (t *Tier) present(ctx context.Context, patient bool) (x *session, err error
 		if !patient {
 			err = t.outage()
 		}
-		switch {
-		case err != nil:
-			return true
-		case s.away != nil:
-			return false
-		case x != nil && !x.Over():
-			return true
+		live := x != nil && !x.Over()
+		if err == nil && !live {
+			err = s.refused // also of a store that is away besides
 		}
-		err = s.refused
-		return err != nil
+		return err != nil || live && s.away == nil
 	})
 	return x, cmp.Or(err, left)
 }

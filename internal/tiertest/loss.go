@@ -16,6 +16,7 @@ var lossPromises = []promise{
 	{name: "removal", text: "A holder that an operator removed knows of it soon", test: removed},
 	{name: "no-loss", text: "No release tells of a loss where there is none, whatever the holder listens to", test: noLoss},
 	{name: "loss-release", text: "Whose release finds that it was removed has lost the lock in every way", test: foundByRelease},
+	{name: "loss-requeue", text: "… also whose requeue does", test: foundByRequeue},
 }
 
 func cutOff(s *scene) {
@@ -225,8 +226,26 @@ func foundByRelease(s *scene) {
 	p := s.process()
 	h := p.acquire()
 	s.Remove(s.path, 0)
-	if err := h.Release(); err != nil && !errors.Is(err, second.ErrLost) { // nil if the connection went with it
+	if err := h.Release(); !errors.Is(err, second.ErrLost) {
 		s.Errorf("Release of what was removed: %v, want ErrLost", err)
+	}
+	s.none()
+}
+
+func foundByRequeue(s *scene) {
+	s.needs(s.Remove != nil, "remove a contender")
+	p := s.process()
+	h := p.acquire()
+	s.Remove(s.path, 0)
+	next, err := p.claim.Requeue(s.Context(), h.Grant)
+	if err != nil {
+		s.Fatalf("Requeue of what was removed: %v", err)
+	}
+	if err := h.AwaitRelease(); !errors.Is(err, second.ErrLost) {
+		s.Errorf("the release of what was removed before a requeue: %v, want ErrLost", err)
+	}
+	if err := next.Release(); err != nil {
+		s.Errorf("Release: %v", err)
 	}
 	s.none()
 }

@@ -31,6 +31,7 @@ type entry struct {
 	token  atomic.Int64 // 0 as long as it waits
 	reads  atomic.Bool
 	over   atomic.Bool  // given up, or lost: nobody needs the session to be looked after
+	cut    atomic.Bool  // by the server, as a requeue has found
 	proven atomic.Int64 // on the tier's clock, when the newest was sent that the server has answered, as far as that is more than a wait
 
 	mu       sync.Mutex // guards the fields below, and orders views
@@ -51,6 +52,9 @@ func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
 	e := &entry{store: s, id: c.ID, key: key, arg: strconv.FormatInt(key, 10), about: s.about(c.Linger)}
 	e.reads.Store(c.Reads)
 	old := s.find(c.Old.ID)
+	if c.Old.ID != "" && (old == nil || old.cut.Load()) {
+		return queue.Answer{Outcome: queue.Gone}
+	}
 	err := e.sit(ctx, old)
 	if err != nil {
 		return s.failed(err)
@@ -67,6 +71,10 @@ func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
 	}
 	if err != nil {
 		e.session.drop()
+		if old != nil && cutByServer(err) {
+			old.cut.Store(true)
+			s.entries.Store(old.id, old) // its release tells
+		}
 	}
 	if !waits || err != nil { // else the wait has the turn
 		e.session.done()
@@ -355,13 +363,12 @@ func (s *Store) leave(ctx context.Context, c queue.Command) queue.Answer {
 	a := queue.Answer{Outcome: queue.Done}
 	err := x.talk(ctx, func() error {
 		rows, err := x.ask(x.bound, last)
-		var ended *pgconn.PgError
 		if err == nil && (last.args == nil || string(rows[0][0]) == "t") {
 			s.keep(x)
 			return nil
 		}
 		x.drop()
-		if err == nil || errors.As(err, &ended) && !refused(err) { // before it came to that
+		if err == nil || cutByServer(err) {
 			a.Removed = queue.Missing
 		}
 		return nil
@@ -369,8 +376,17 @@ func (s *Store) leave(ctx context.Context, c queue.Command) queue.Answer {
 	if err != nil && !errors.Is(err, errDropped) {
 		return s.failed(err) // a transaction is under way
 	}
+	if e.cut.Load() {
+		a.Removed = queue.Missing
+	}
 	s.entries.Delete(e.id)
 	return a
+}
+
+// cutByServer reports whether the server has ended the session before it came to a request.
+func cutByServer(err error) bool {
+	var ended *pgconn.PgError
+	return errors.As(err, &ended) && !refused(err)
 }
 
 // cancel asks the server to end the wait, and reports whether that did. What comes before the wait has begun ends nothing, so it is
