@@ -1,12 +1,17 @@
 package zklock_test
 
 import (
+	"context"
+	"errors"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -91,5 +96,420 @@ func TestAttachedLockOutlivesADisconnect(t *testing.T) {
 		}
 		wantErr(t, "Release", n.Release(), nil)
 		wantEmpty(t, s)
+	})
+}
+
+func TestAttachedReleaseDoesNotOutliveItsClient(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, _ := attach(t, s)
+		n := p.acquire(t)
+		s.Freeze()
+		released := make(chan error, 1)
+		go func() { released <- n.Release() }()
+		synctest.Wait()
+		began := time.Now()
+		var closing sync.WaitGroup
+		closing.Go(func() { p.Close() })
+		wantErr(t, "Release", <-released, zklock.ErrClosed)
+		if took := time.Since(began); took > 0 {
+			t.Errorf("Release went on for %v", took)
+		}
+		closing.Wait()
+	})
+}
+
+func TestAttachedLockOfAClosedClientIsNotCertainAndNobodyIsAsked(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, _ := attach(t, s)
+		n := p.acquire(t)
+		p.Close()
+		tr, begun := record(s), time.Now()
+		if certain := n.Confirm(); certain || time.Since(begun) > 0 || len(tr.take()) > 0 {
+			t.Errorf("certain: %t, after %v", certain, time.Since(begun))
+		}
+	})
+}
+
+func TestAttachedCloseEndsEveryTaskAndNotTheConnection(t *testing.T) { // I10
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		holder := start(t, s)
+		barrier := holder.acquire(t)
+		p, conn := attach(t, s)
+		waiter := p.queue(t.Context())
+		other := lockAt(t, p.Client, "/locks/y")
+		n, err := other.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Contested() // one more watch, on a node that stays
+		synctest.Wait()
+		began := time.Now()
+		wantErr(t, "Close", p.Close(), nil)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Close took %v", took)
+		}
+		wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
+		wantErr(t, "Err", n.Err(), zklock.ErrLost)
+		if _, _, err := conn.Exists("/"); err != nil {
+			t.Errorf("the connection after Close: %v", err)
+		}
+		wantErr(t, "Release", barrier.Release(), nil)
+	})
+}
+
+// What does not return in time ends with the connection; the bubble fails if it does not.
+func TestAttachedCloseIsBoundedWhateverTheServerDoes(t *testing.T) {
+	for name, trouble := range map[string]func(*zktest.Server, process){
+		"mute":             func(s *zktest.Server, _ process) { s.Freeze() },
+		"mute handshake":   func(s *zktest.Server, p process) { s.Freeze(); s.Cut(p.session) },
+		"cannot be dialed": func(s *zktest.Server, _ process) { down(s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				p, _ := attach(t, s)
+				p.acquire(t)
+				waiter := p.queue(t.Context())
+				trouble(s, p)
+				late := p.queue(t.Context())
+				began := time.Now()
+				wantErr(t, "Close", p.Close(), nil)
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("Close took %v", took)
+				}
+				wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
+				wantErr(t, "late waiter", late.failed(t), zklock.ErrClosed)
+			})
+		})
+	}
+}
+
+func TestAttachedClientEndsWithItsConnection(t *testing.T) {
+	for name, freeze := range map[string]bool{"answered": false, "unanswered": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				holder := start(t, s)
+				barrier := holder.acquire(t)
+				p, conn := attach(t, s)
+				waiter := p.queue(t.Context())
+				if freeze {
+					s.Freeze()
+				}
+				began := time.Now()
+				go conn.Close()
+				select {
+				case <-p.Done():
+				case <-time.After(time.Hour): // virtual
+					t.Fatal("the end of the connection was never noticed")
+				}
+				if took := time.Since(began); took > 100*time.Millisecond {
+					t.Errorf("the end of the connection was noticed after %v", took)
+				}
+				wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
+				_, err := p.lock.Acquire(t.Context())
+				wantErr(t, "Acquire over a closed connection", err, zklock.ErrClosed)
+				wantErr(t, "Err", p.Err(), zklock.ErrClosed)
+				s.Unfreeze()
+				wantErr(t, "Release", barrier.Release(), nil)
+			})
+		})
+	}
+}
+
+// The bubble fails if a goroutine is left.
+func TestPollingForACloseSendsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		tr := record(s)
+		for range 2 {
+			leave, leaveToo := p.PollClose(), p.PollClose()
+			leave()
+			<-time.After(time.Minute) // virtual
+			leaveToo()
+		}
+		if ops := tr.take(); len(ops) > 0 {
+			t.Errorf("sent %v", ops)
+		}
+		conn.Close()
+		<-time.After(time.Minute) // virtual
+		select {
+		case <-p.Done():
+			t.Error("somebody has asked, though nobody waits")
+		default:
+		}
+		defer p.PollClose()()
+		select {
+		case <-p.Done():
+		case <-time.After(100 * time.Millisecond): // virtual
+			t.Error("the end of the connection was not noticed")
+		}
+	})
+}
+
+// A connection that comes and goes is not closed, however often it breaks before it has
+// answered anything, and however long the library takes to choose a server.
+func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		servers := &slowServers{}
+		conn, events, err := zk.Connect([]string{addr, addr}, timeout, zk.WithDialer(s.DialTimeout),
+			zk.WithLogger(silent{}), zk.WithLogInfo(false), zk.WithHostProvider(servers))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			conn.Close()
+			for range events { // closed as the last act of the library
+			}
+		})
+		for conn.State() != zk.StateHasSession {
+			<-time.After(time.Millisecond) // virtual
+		}
+		p := attachTo(t, conn)
+		var cuts atomic.Int32
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op != zktest.OpConnect && f.Stage == zktest.Request && cuts.Add(1) <= 20 {
+				return zktest.Cut
+			}
+			return zktest.Pass
+		})
+		s.Cut(p.session)
+		synctest.Wait() // disconnected, and at the choice of a server
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		n, err := p.lock.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cuts.Load() <= 20 {
+			t.Errorf("%d requests, want more than those that were cut off", cuts.Load())
+		}
+		wantErr(t, "Release", n.Release(), nil)
+	})
+}
+
+// slowServers is a list of servers that takes time to consult, as one does that
+// resolves names anew.
+type slowServers struct{ zk.DNSHostProvider }
+
+func (p *slowServers) Next() (string, bool) {
+	<-time.After(100 * time.Millisecond) // virtual
+	server, _ := p.DNSHostProvider.Next()
+	return server, false
+}
+
+// Whether the connection was closed matters to nobody else.
+func TestItIsAskedForACloseAsLongAsALockIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		n := p.acquire(t)
+		go conn.Close()
+		<-time.After(101 * time.Millisecond) // virtual
+		select {
+		case <-p.Done():
+		default:
+			t.Error("the close was not noticed, though a lock is held")
+		}
+		wantErr(t, "Err", n.Err(), zklock.ErrLost)
+		n.Release()
+	})
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		p.acquire(t).Release()
+		conn.Close()
+		select {
+		case <-p.Done():
+			t.Error("somebody has asked, though no lock is held")
+		case <-time.After(time.Minute): // virtual
+		}
+	})
+}
+
+func TestAttachedLockIsLostWithTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		n := p.acquire(t)
+		s.Expire(p.session)
+		awaitLoss(t, n)
+		wantErr(t, "Err", n.Err(), zklock.ErrLost)
+		wantErr(t, "Release", n.Release(), zklock.ErrLost)
+		if now := conn.SessionID(); now == p.session {
+			t.Errorf("session after the loss: still %#x", now)
+		}
+		wantErr(t, "Release", p.acquire(t).Release(), nil)
+		wantEmpty(t, s)
+	})
+}
+
+// undead makes the client believe that its session has expired, though it lives on.
+func undead(t *testing.T, s *zktest.Server, p process, conn *zk.Conn) {
+	t.Helper()
+	s.Intercept(func(f *zktest.Frame) zktest.Action {
+		if f.Op == zktest.OpConnect && f.Session == p.session && f.Stage == zktest.Request {
+			return zktest.Expired
+		}
+		return zktest.Pass
+	})
+	s.Cut(p.session)
+	for end := time.Now().Add(time.Hour); conn.SessionID() == p.session; {
+		if time.Now().After(end) {
+			t.Fatal("the session never changed")
+		}
+		<-time.After(time.Millisecond) // virtual
+	}
+}
+
+// Err needs no word of the server: the id of the session is enough.
+func TestAttachedLockIsLostWhenTheSessionIdHasChanged(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		n := p.acquire(t)
+		undead(t, s, p, conn)
+		wantErr(t, "Err", n.Err(), zklock.ErrLost)
+		wantErr(t, "Release", n.Release(), zklock.ErrLost)
+	})
+}
+
+// Who does not ask is told when the client comes to use the new session.
+func TestAttachedLossIsToldByTheNextAcquisition(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		n := p.acquire(t)
+		undead(t, s, p, conn)
+		other, err := lockAt(t, p.Client, "/locks/y").Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-n.Lost():
+		default:
+			t.Error("Lost is open under a session that was given up")
+		}
+		wantErr(t, "Release", n.Release(), zklock.ErrLost)
+		wantErr(t, "Release", other.Release(), nil)
+	})
+}
+
+// A goroutine may be held up for any time after it has read the id.
+func TestAttachedSessionIsNotReplacedByAnOlderOne(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		var reads atomic.Int32
+		reached, goOn := make(chan struct{}), make(chan struct{})
+		p.AfterReadingID(func() {
+			if reads.Add(1) == 1 {
+				close(reached)
+				<-goOn
+			}
+		})
+		var late sync.WaitGroup
+		late.Go(p.LookForSession)
+		<-reached
+		undead(t, s, p, conn)
+		for conn.State() != zk.StateHasSession {
+			<-time.After(time.Millisecond) // virtual
+		}
+		acquired := make(chan *zklock.Node, 1)
+		go func() { acquired <- p.acquire(t) }()
+		for range 100_000 { // it may have to wait for the other one
+			if runtime.Gosched(); len(acquired) > 0 {
+				break
+			}
+		}
+		close(goOn)
+		late.Wait()
+		wantErr(t, "Release", (<-acquired).Release(), nil)
+	})
+}
+
+func TestAttachedLockIsLostWithItsNode(t *testing.T) {
+	for name, before := range map[string]func(*zk.Conn, string) error{
+		"deleted": func(*zk.Conn, string) error { return nil },
+		"written to, then deleted": func(other *zk.Conn, node string) error {
+			_, err := other.Set(node, []byte("revoke"), -1)
+			synctest.Wait()
+			return err
+		},
+		"written to twice, then deleted": func(other *zk.Conn, node string) error {
+			_, err := other.Set(node, []byte("revoke"), -1)
+			synctest.Wait()
+			_, again := other.Set(node, []byte("really"), -1)
+			synctest.Wait()
+			return errors.Join(err, again)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				p, _ := attach(t, s)
+				n := p.acquire(t)
+				other := raw(t, s)
+				wantErr(t, "writing", before(other, n.Path()), nil)
+				wantErr(t, "Err before", n.Err(), nil)
+				wantErr(t, "Delete", other.Delete(n.Path(), -1), nil)
+				deleted := time.Now()
+				awaitLoss(t, n)
+				if late := time.Since(deleted); late != 0 {
+					t.Errorf("the loss was noticed after %v, want at once", late)
+				}
+				wantErr(t, "Release", n.Release(), zklock.ErrLost)
+			})
+		})
+	}
+}
+
+// Nobody vouches for a lock without a lease but the server.
+func TestAttachedRequeueSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) {
+	for name, c := range map[string]struct {
+		trouble func(*zktest.Server)
+		want    error
+	}{
+		"no server": {down, zk.ErrNoServer},
+		"its answer lost": {func(s *zktest.Server) {
+			s.Intercept(func(f *zktest.Frame) zktest.Action {
+				if f.Stage == zktest.Reply && f.Op == zktest.OpMulti {
+					s.Member(addr).Refuse()
+					return zktest.Cut
+				}
+				return zktest.Pass
+			})
+		}, zk.ErrConnectionClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				p, _ := attach(t, s)
+				n := p.acquire(t)
+				c.trouble(s)
+				ctx, cancel := context.WithCancel(t.Context())
+				again := submit(func() (*zklock.Node, error) { return n.Requeue(ctx) })
+				wantErr(t, "AwaitRelease", n.AwaitRelease(), c.want)
+				cancel()
+				wantErr(t, "Requeue", again.failed(t), context.Canceled)
+			})
+		})
+	}
+}
+
+// The event of the deletion may be on its way from the watch to the lock.
+func TestReleaseKnowsOfADeletionThatHasJustBeenHeardOf(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		attached, _ := attach(t, s)
+		for _, p := range []process{attached, start(t, s)} {
+			n := p.acquire(t)
+			n.HearOfItsEnd()
+			wantErr(t, "Release", n.Release(), zklock.ErrLost)
+			s.Expire(p.session) // takes the node away, of which nobody has heard in truth
+		}
+	})
+}
+
+func TestAttachedReleaseOfALostLockSaysThatItIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		n := p.acquire(t)
+		undead(t, s, p, conn)
+		for conn.State() != zk.StateHasSession {
+			<-time.After(time.Millisecond) // virtual
+		}
+		s.Freeze()
+		wantErr(t, "Release", n.Release(), zklock.ErrLost)
+		s.Unfreeze()
 	})
 }

@@ -3,6 +3,10 @@ package zklock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,5 +172,410 @@ func TestShareOverAnAttachedConnection(t *testing.T) {
 			w.granted(t).Release()
 			wantEmpty(t, s)
 		}
+	})
+}
+
+// An event is what happens while a frame of somebody passes who shares a lock.
+type event func(*stage) zktest.Action
+
+// A stage is a writer that shares its node, a reader right behind it, and another writer.
+type stage struct {
+	t       *testing.T
+	server  *zktest.Server
+	writer  process
+	node    *zklock.Node
+	reader  *request
+	another *request
+	again   atomic.Pointer[request] // the requeue of the writer, nil if there is none
+	conn    *zk.Conn                // an operator's
+}
+
+func (g *stage) operator(delete func(name string) bool) {
+	for _, name := range g.server.Children(path) {
+		if delete(name) {
+			g.conn.Delete(path+"/"+name, -1)
+		}
+	}
+}
+
+func (g *stage) own(name string) bool {
+	return strings.HasPrefix(path+"/"+name, g.node.Path()[:len(path)+39])
+}
+
+func (g *stage) release() {
+	began := time.Now()
+	err := g.node.Release()
+	if err != nil && !errors.Is(err, zklock.ErrLost) && !errors.Is(err, zklock.ErrReleased) {
+		g.t.Errorf("Release: %v", err)
+	}
+	if took := time.Since(began); took > timeout/3 {
+		g.t.Errorf("Release took %v", took)
+	}
+}
+
+func (g *stage) requeue() {
+	r := &request{done: make(chan struct{})}
+	if g.again.CompareAndSwap(nil, r) {
+		go func() {
+			defer close(r.done)
+			r.node, r.err = g.node.Requeue(g.t.Context())
+		}()
+	}
+}
+
+var events = map[string]event{
+	"cut":   func(*stage) zktest.Action { return zktest.Cut },
+	"slow":  func(*stage) zktest.Action { return zktest.Delay(3 * time.Second) },
+	"muted": func(g *stage) zktest.Action { return muteFor(timeout-time.Second)(g.server, g.writer.session) },
+	"muted to the end": func(g *stage) zktest.Action {
+		return muteFor(2*timeout)(g.server, g.writer.session)
+	},
+	"expired": func(g *stage) zktest.Action {
+		g.server.Expire(g.writer.session)
+		return zktest.Pass
+	},
+	"released": func(g *stage) zktest.Action {
+		go g.release()
+		return zktest.Delay(time.Millisecond)
+	},
+	"released, cut": func(g *stage) zktest.Action {
+		go g.release()
+		return zktest.Cut
+	},
+	"released, slow": func(g *stage) zktest.Action {
+		go g.release()
+		return zktest.Delay(3 * time.Second)
+	},
+	"requeued": func(g *stage) zktest.Action {
+		g.requeue()
+		return zktest.Delay(time.Millisecond)
+	},
+	"requeued, cut": func(g *stage) zktest.Action {
+		g.requeue()
+		return zktest.Cut
+	},
+	"its node deleted": func(g *stage) zktest.Action {
+		g.operator(g.own)
+		return zktest.Pass
+	},
+	"its node deleted, cut": func(g *stage) zktest.Action {
+		g.operator(g.own)
+		return zktest.Cut
+	},
+	"the reader deleted": func(g *stage) zktest.Action {
+		g.operator(func(name string) bool { return !g.own(name) && strings.Contains(name, "__READ__") })
+		return zktest.Pass
+	},
+}
+
+// Each frame of one who shares its node meets each event, one in each run.
+func TestShareIsDoneOrNotWhateverHappens(t *testing.T) { // I1 I5
+	for name, event := range events {
+		for kind, opts := range kinds(name) {
+			for at, more := 1, true; more; at++ {
+				t.Run(fmt.Sprintf("%s %s %d", kind, name, at), func(t *testing.T) {
+					bubble(t, func(t *testing.T, s *zktest.Server) { more = shareAmid(t, s, at, event, opts...) })
+				})
+			}
+		}
+	}
+}
+
+// shareAmid reports whether the event happened.
+func shareAmid(t *testing.T, s *zktest.Server, at int, happen event, opts ...zklock.Option) bool {
+	t.Helper()
+	g := &stage{t: t, server: s, writer: start(t, s, opts...).writing(), conn: raw(t, s)}
+	g.node = g.writer.acquire(t)
+	g.reader = start(t, s).reading().queue(t.Context())
+	g.another = start(t, s).writing().queue(t.Context())
+	awaitWatch()
+	var mu sync.Mutex
+	frames, over := 0, false
+	s.Intercept(func(f *zktest.Frame) zktest.Action {
+		if f.Session != g.writer.session || f.Op == zktest.OpPing || f.Op == zktest.OpConnect {
+			return zktest.Pass
+		}
+		mu.Lock()
+		if !over {
+			frames++
+		}
+		hit := frames == at && !over
+		mu.Unlock()
+		if hit {
+			return happen(g)
+		}
+		return zktest.Pass
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	d := sharing(ctx, g.node)
+	began := time.Now()
+	d.await(t)
+	mu.Lock()
+	over = true
+	mu.Unlock()
+	if took := time.Since(began); took > 2*timeout {
+		t.Errorf("Share took %v", took)
+	}
+	held := g.node.Err() == nil
+	if held && (d.err == nil) != g.node.Shared() {
+		t.Errorf("Share: %v; shared: %t", d.err, g.node.Shared())
+	}
+	if held && d.err != nil && !errors.Is(d.err, context.DeadlineExceeded) {
+		t.Errorf("Share: %v", d.err)
+	}
+	time.Sleep(timeout / 2)
+	if g.node.Err() == nil && !s.Exists(g.node.Path()) {
+		t.Errorf("%s is held, but not there", g.node.Path())
+	}
+	if in := !g.reader.waiting(); in && g.node.Err() == nil && !g.node.Shared() {
+		t.Error("a reader beside a writer")
+	} else if in && !g.another.waiting() {
+		t.Error("a writer beside a reader")
+	} else if !g.another.waiting() && g.node.Err() == nil {
+		t.Error("two writers")
+	}
+
+	g.release()
+	for left := []*request{g.reader, g.another, g.again.Load()}; len(left) > 0; {
+		time.Sleep(5 * timeout)
+		var waiting []*request
+		for _, r := range left {
+			switch {
+			case r == nil:
+			case r.waiting():
+				waiting = append(waiting, r)
+			default:
+				r.granted(t).Release()
+			}
+		}
+		if len(waiting) == len(left) {
+			t.Fatalf("%d wait for nobody: %q", len(left), s.Children(path))
+		}
+		left = waiting
+	}
+	if wantEmpty(t, s); g.writer.Reaping() != 0 || g.writer.Listeners() != 0 {
+		t.Errorf("left: %d nodes to reap, %d listeners", g.writer.Reaping(), g.writer.Listeners())
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return frames >= at
+}
+
+// A server that refuses the transaction for a while says that it did not execute it.
+func TestShareIsTriedAgainUntilTheServerTakesIt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).writing().acquire(t)
+		r := start(t, s).reading().queue(t.Context())
+		refused := 0
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if shares(f) && f.Stage == zktest.Request && refused < 5 {
+				refused++
+				return zktest.Error(throttled)
+			}
+			return zktest.Pass
+		})
+		wantErr(t, "Share", n.Share(t.Context()), nil)
+		r.granted(t)
+	})
+}
+
+// shares reports whether a frame is about the transaction of a Share.
+func shares(f *zktest.Frame) bool { return f.Op == zktest.OpMulti && f.First == zktest.OpDelete }
+
+// during has f happen while the transaction of a Share is on its way to the server.
+func during(s *zktest.Server, n *zklock.Node, f func()) {
+	var once sync.Once
+	s.Intercept(func(frame *zktest.Frame) zktest.Action {
+		fate := zktest.Pass
+		if shares(frame) && frame.Stage == zktest.Request {
+			once.Do(func() {
+				go f()
+				fate = zktest.Delay(time.Second)
+			})
+		}
+		return fate
+	})
+}
+
+// Else a writer that comes when the reader has gone would take the departure of the node for its turn.
+func TestShareIsOffIfTheReaderGoesBeforeIt(t *testing.T) { // I1
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).writing().acquire(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		start(t, s).reading().queue(ctx)
+		other := start(t, s).writing()
+		queued := make(chan *request, 1)
+		during(s, n, func() {
+			cancel()
+			time.Sleep(time.Millisecond)
+			queued <- other.queue(t.Context())
+		})
+		d := sharing(t.Context(), n)
+		w := <-queued
+		time.Sleep(3 * timeout)
+		if !w.waiting() || !d.waiting() || n.Shared() {
+			t.Fatalf("a writer is granted: %t; shared: %t", !w.waiting(), n.Shared())
+		}
+		n.Release()
+		w.granted(t)
+	})
+}
+
+// The end of the writer's znode is heard of before the answer.
+func TestAReleaseDuringShareIsNoLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s).writing()
+		n := p.acquire(t)
+		r := start(t, s).reading().queue(t.Context())
+		awaitWatch()
+		released := make(chan error, 1)
+		var once sync.Once
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			fate := zktest.Pass
+			if shares(f) && f.Stage == zktest.Reply {
+				once.Do(func() {
+					fate = zktest.Delay(time.Second)
+					go func() { released <- n.Release() }()
+				})
+			}
+			return fate
+		})
+		d := sharing(t.Context(), n)
+		wantErr(t, "Release", <-released, nil)
+		d.await(t)
+		r.granted(t).Release()
+		wantEmpty(t, s)
+	})
+}
+
+// What happens to the node while its replacement is asked for is looked at when nothing has come of it.
+func TestARequestDuringShareIsNotMissed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).writing().acquire(t)
+		conn := raw(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		start(t, s).reading().queue(ctx)
+		awaitWatch()
+		told := n.Revoked()
+		during(s, n, func() {
+			conn.Set(n.Path(), []byte("__REVOKE__"), -1)
+			cancel()
+		})
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+		defer stop()
+		wantErr(t, "Share", n.Share(ctx), context.DeadlineExceeded)
+		select {
+		case <-told:
+		default:
+			t.Error("not told")
+		}
+		conn.Delete(n.Path(), -1)
+		synctest.Wait()
+		wantErr(t, "after the deletion", n.Err(), zklock.ErrLost)
+	})
+}
+
+// Share waits for a guarded write, and finds that the node has been given up.
+func TestNothingIsSharedThatIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t, zktest.Config{Latency: 100 * time.Millisecond})
+		n := start(t, s).writing().acquire(t)
+		r := start(t, s).reading().queue(t.Context())
+		time.Sleep(time.Second)
+		s.OnChange(func(_ zktest.View, changes []zktest.Change) {
+			for _, c := range changes {
+				if c.Kind == zktest.Created && strings.Contains(c.Path, "__READ__") {
+					t.Errorf("%s was made", c.Path)
+				}
+			}
+		})
+		go n.Share(t.Context())
+		time.Sleep(150 * time.Millisecond) // the answer to its look is on its way
+		go n.Multi(t.Context(), write("/a"))
+		time.Sleep(100 * time.Millisecond)
+		n.Release()
+		r.await(t)
+		r.granted(t)
+		time.Sleep(time.Second)
+	})
+}
+
+// Nobody learns for long what has become of the node. The heartbeat does not wait for that.
+func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s).writing()
+		n := p.acquire(t)
+		r := start(t, s).reading().queue(t.Context())
+		var mu sync.Mutex
+		lost, beats, lifted := false, 0, false
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case f.Session != p.session || lifted:
+			case shares(f) && f.Stage == zktest.Reply && !lost:
+				lost = true
+				return zktest.Cut
+			case f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Request && lost:
+				return zktest.Error(throttled)
+			case f.Op == zktest.OpSync && f.Stage == zktest.Request && f.Path == "/":
+				beats++
+			}
+			return zktest.Pass
+		})
+		d := sharing(t.Context(), n)
+		time.Sleep(3 * timeout)
+		if mu.Lock(); beats < 20 || !lost {
+			t.Errorf("%d heartbeats in %v", beats, 3*timeout)
+		}
+		lifted = true
+		mu.Unlock()
+		if err := n.Err(); err != nil || !d.waiting() {
+			t.Errorf("lost: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		d.granted(t)
+		r.granted(t)
+		if !n.Shared() {
+			t.Error("not shared")
+		}
+	})
+}
+
+// Nobody knows whether the node that was lost is a reader's: there is no name to ask the server for.
+func TestReleaseOfALostNodeAsksForNothingUnlessItsNameIsKnown(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s).writing()
+		n := p.acquire(t)
+		r := start(t, s).reading().queue(t.Context())
+		directions := []zktest.Direction{zktest.ToServer, zktest.ToClient}
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if !shares(f) || f.Stage != zktest.Reply {
+				return zktest.Pass
+			}
+			for _, d := range directions {
+				s.Mute(p.session, d)
+			}
+			return zktest.Cut
+		})
+		wantErr(t, "Share", n.Share(t.Context()), zklock.ErrLost)
+		for _, d := range directions {
+			s.Unmute(p.session, d)
+		}
+		for end := time.Now().Add(timeout); p.Err() != nil && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		wantErr(t, "the connection", p.Err(), nil)
+		s.Freeze()
+		begun := time.Now()
+		wantErr(t, "Release", n.Release(), zklock.ErrLost)
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("Release waited %v for a server that it has nothing to ask", took)
+		}
+		s.Unfreeze()
+		r.granted(t).Release()
+		time.Sleep(timeout)
+		wantEmpty(t, s)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -19,6 +20,7 @@ import (
 	"github.com/tierlock/tierlock/internal/tiertest"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -250,4 +252,24 @@ func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {
 		Restart:    func() { check(e.Restart(ctx)) },
 		Unpromised: curators,
 	}
+}
+
+// promisesFile is where docs/promises.md has its table from.
+const promisesFile = "../docs/promises/zookeeper.md"
+
+// inBubble has each promise tested with a server of its own, in virtual time.
+func inBubble(t *testing.T, test func(*testing.T, tiertest.Harness)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, modelHarness(t, zktest.Start(t))) })
+}
+
+func TestTier(t *testing.T) {
+	tiertest.Run(t, inBubble).Record(t, "ZooKeeper", promisesFile)
+}
+
+func TestTierOnARealServer(t *testing.T) {
+	e := zkservertest.StartEnsemble(t, 3, zkserver.Config{TickTime: 500 * time.Millisecond, NoSync: true})
+	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
+		test(t, serverHarness(t, e))
+	}).Record(t, "ZooKeeper", promisesFile)
 }

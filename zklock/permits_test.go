@@ -1,12 +1,18 @@
 package zklock_test
 
 import (
+	"context"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -75,5 +81,222 @@ func TestTurnWhoseLeaseRanOutTakesNothing(t *testing.T) { // I1
 		if err := release(permits); err != nil {
 			t.Errorf("release: %v", err)
 		}
+	})
+}
+
+// both waits for two permits, a minute at most.
+func both(t *testing.T, s second.Semaphore) ([]second.Permit, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return s.Acquire(ctx, &second.Demand{Take: func(free int) int { return free / 2 * 2 }})
+}
+
+// trades reports whether a frame is of the transaction that gives a turn up for permits.
+func trades(f *zktest.Frame) bool {
+	return f.Op == zktest.OpMulti && f.First == zktest.OpDelete && strings.HasPrefix(f.Path, limits+"/locks/")
+}
+
+// throttle keeps leases from being renewed.
+func throttle(f *zktest.Frame) zktest.Action {
+	if f.Stage == zktest.Request && f.Op == zktest.OpSync {
+		return zktest.Error(zktest.CodeThrottled)
+	}
+	return zktest.Pass
+}
+
+func remove(t *testing.T, conn *zk.Conn, node string) {
+	t.Helper()
+	if err := conn.Delete(node, -1); err != nil {
+		t.Error(err)
+	}
+}
+
+// Over a connection made elsewhere requests have no order but that of their answers.
+func TestPermitsAreAskedForOnceTheirParentsAreThere(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, _ := attach(t, s)
+		var mu sync.Mutex // guards the fields below
+		asked, traded := 0, false
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op != zktest.OpCreateContainer && !trades(f) {
+				return zktest.Pass
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if f.Stage == zktest.Reply {
+				asked--
+				return zktest.Pass
+			}
+			if asked++; asked > 1 {
+				t.Errorf("%v while another one is not answered", f)
+			}
+			traded = traded || trades(f)
+			return zktest.Delay(time.Millisecond)
+		})
+		sem := p.semaphore(t)
+		permits, err := sem.TryAcquire(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !traded {
+			t.Error("no turn was traded")
+		}
+		wantErr(t, "Release", sem.Release(permits), nil)
+	})
+}
+
+// A container that never had a child stays for ever unless whoever made it deletes it.
+func TestParentsOfPermitsThatAreNotTakenGo(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn, sem := raw(t, s), start(t, s).semaphore(t)
+		made := false
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if trades(f) && f.Stage == zktest.Request {
+				made = s.Exists(limits + "/leases")
+				remove(t, conn, f.Path)
+			}
+			return zktest.Pass
+		})
+		if _, err := sem.TryAcquire(t.Context(), 2); err == nil {
+			t.Error("permits were taken without the turn")
+		}
+		synctest.Wait()
+		if left := s.Exists(limits + "/leases"); !made || left {
+			t.Errorf("the parent was made: %t, and is left: %t", made, left)
+		}
+	})
+}
+
+func TestPermitsWhoseParentMayNotBeMadeAreRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := raw(t, s)
+		put(t, conn, 0, "/limits", limits, limits+"/locks")
+		if _, err := conn.SetACL(limits, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1); err != nil {
+			t.Fatal(err)
+		}
+		sem := start(t, s).semaphore(t)
+		_, err := sem.TryAcquire(t.Context(), 2)
+		wantErr(t, "TryAcquire", err, zk.ErrNoAuth)
+		_, err = both(t, sem)
+		wantErr(t, "Acquire", err, zk.ErrNoAuth)
+		synctest.Wait()
+		if queue := s.Children(limits + "/locks"); len(queue) != 0 {
+			t.Errorf("left in the queue: %v", queue)
+		}
+	})
+}
+
+// Else somebody goes on asking whether the connection was closed, though nothing is held.
+func TestTurnThatIsTradedNeedsTheConnectionNoLonger(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := attach(t, s)
+		sem := p.semaphore(t)
+		permits, err := both(t, sem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "Release", sem.Release(permits), nil)
+		conn.Close()
+		select {
+		case <-p.Done():
+			t.Error("somebody has asked, though nothing is held")
+		case <-time.After(time.Minute): // virtual
+		}
+	})
+}
+
+// As after any other turn.
+func TestQueueForPermitsBeginsAnewWhenItIsWorn(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		sem := start(t, s).semaphore(t)
+		number := int32(-1)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if trades(f) && f.Stage == zktest.Request {
+				number = numberOf(f.Path)
+			}
+			return zktest.Pass
+		})
+		for i, want := range []int32{0, wornFrom, 0} {
+			permits, err := both(t, sem)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if number != want {
+				t.Errorf("turn %d has the number %d, want %d", i, number, want)
+			}
+			if i == 0 {
+				s.SetSequence(limits+"/locks", wornFrom)
+			}
+			wantErr(t, "Release", sem.Release(permits), nil)
+			time.Sleep(timeout)
+		}
+	})
+}
+
+// The answer to the trade is lost, and the look at the permits finds one that is gone, or may not be read.
+func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
+	for name, c := range map[string]struct {
+		look func(t *testing.T, conn *zk.Conn, permit string) zktest.Action
+		want error // nil if others are taken
+	}{
+		"gone": {look: func(t *testing.T, conn *zk.Conn, permit string) zktest.Action {
+			remove(t, conn, permit)
+			return zktest.Pass
+		}},
+		"unreadable": {
+			look: func(*testing.T, *zk.Conn, string) zktest.Action { return zktest.Error(zktest.CodeNoAuth) },
+			want: zk.ErrNoAuth,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				conn, p := raw(t, s), start(t, s)
+				sem := p.semaphore(t)
+				var cut, looked sync.Once
+				s.Intercept(func(f *zktest.Frame) (fate zktest.Action) {
+					switch {
+					case trades(f) && f.Stage == zktest.Reply:
+						cut.Do(func() { fate = zktest.Cut })
+					case f.Op == zktest.OpGetData && f.Stage == zktest.Request && strings.HasPrefix(f.Path, limits+"/leases/"):
+						looked.Do(func() { fate = c.look(t, conn, f.Path) })
+					}
+					return fate
+				})
+				permits, err := both(t, sem)
+				wantErr(t, "Acquire", err, c.want)
+				time.Sleep(timeout / 2) // by then nothing is left of those that were given up
+				if taken := s.Children(limits + "/leases"); len(taken) != len(permits) || (err == nil) != (len(permits) == 2) {
+					t.Errorf("%d permits are had, and taken are %v", len(permits), taken)
+				}
+				if err == nil {
+					wantErr(t, "Release", sem.Release(permits), nil)
+				}
+				if p.Reaping() != 0 {
+					t.Errorf("still reaping %d", p.Reaping())
+				}
+			})
+		})
+	}
+}
+
+// Whoever was stopped finds out by the release alone.
+func TestLossThatTheReleaseOfPermitsFindsIsLogged(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, log := startLogged(t, s)
+		sem := p.semaphore(t)
+		permits, err := both(t, sem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Intercept(throttle)
+		for _, permit := range permits {
+			n, _ := zklock.NodeOf(permit.(second.Grant))
+			n.StopWatchdog()
+		}
+		time.Sleep(lease + time.Millisecond)
+		wantErr(t, "Release", sem.Release(permits), zklock.ErrLost)
+		synctest.Wait()
+		wantLines(t, log, slog.LevelWarn, "lock lost", len(permits))
 	})
 }

@@ -1,0 +1,655 @@
+package zklock_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zkconn"
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// Paths are those of locks and of Multi, whatever the path in the connect string.
+func TestReadsAreBelowTheConnectString(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := raw(t, s)
+		put(t, conn, 0, "/app", "/app/locks", "/app/locks/x")
+		if _, err := conn.Set("/app/locks/x", []byte("data"), -1); err != nil {
+			t.Fatal(err)
+		}
+		client, err := zklock.Dial(t.Context(), addr+"/app", zklock.WithDialContext(s.DialContext))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		data, stat, err := client.Get(t.Context(), "/locks/x")
+		if err != nil || string(data) != "data" || stat.Version != 1 {
+			t.Errorf("got %q, %+v, %v", data, stat, err)
+		}
+		for path, want := range map[string]string{"/": "locks", "/locks": "x"} {
+			names, stat, err := client.Children(t.Context(), path)
+			if err != nil || len(names) != 1 || names[0] != want || stat.NumChildren != 1 {
+				t.Errorf("%s: got %q, %+v, %v", path, names, stat, err)
+			}
+		}
+		_, _, err = client.Get(t.Context(), "/app")
+		wantErr(t, "a path that is only in the connect string", err, zk.ErrNoNode)
+		_, _, err = client.Get(t.Context(), "")
+		wantErr(t, "no path", err, zk.ErrInvalidPath)
+	})
+}
+
+func TestReadsWaitForAServerAndEndWithTheirContext(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		s.Cut(p.session)
+		if _, _, err := p.Get(t.Context(), "/"); err != nil {
+			t.Errorf("after a reconnect: %v", err)
+		}
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Request {
+				return zktest.Drop
+			}
+			return zktest.Pass
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, _, err := p.Children(ctx, "/"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("without an answer: %v", err)
+		}
+	})
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		p.Close()
+		_, _, err := p.Get(t.Context(), "/")
+		wantErr(t, "closed", err, zklock.ErrClosed)
+	})
+}
+
+func TestParseQueueJoinsPairsAndTellsStrangersApart(t *testing.T) {
+	const id = "_c_00000000-0000-8000-8000-000000000000-"
+	queue, others := zklock.ParseQueue([]string{
+		"config", id + "__lock__0000000004", id + "lock-0000000003", "a__lock__0000000001", "lock-0000000009", id + "__lock__0000000007",
+	})
+	if len(others) != 1 || others[0] != "config" {
+		t.Errorf("others: %q", others)
+	}
+	want := []zklock.Contender{
+		{Node: "a__lock__0000000001", Kind: zklock.KindKazoo, Sequence: 1},
+		{Node: id + "lock-0000000003", Pair: id + "__lock__0000000004", Kind: zklock.KindTierlock, Sequence: 3},
+		{Node: id + "__lock__0000000007", Kind: zklock.KindKazoo, Sequence: 7},
+		{Node: "lock-0000000009", Kind: zklock.KindMutex, Sequence: 9},
+	}
+	if len(queue) != len(want) {
+		t.Fatalf("got %+v", queue)
+	}
+	for i, w := range want {
+		if got := queue[i]; got.Node != w.Node || got.Pair != w.Pair || got.Kind != w.Kind || got.Sequence != w.Sequence {
+			t.Errorf("%d: got %+v, want %+v", i, got, w)
+		}
+	}
+}
+
+func TestContendersAreListedInOrderWithTheirOwners(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		holder, waiter := start(t, s, zklock.WithLabel("first")), start(t, s, zklock.WithLabel("größter"))
+		begun := time.Now()
+		n := holder.acquire(t)
+		r := waiter.queue(t.Context())
+		queue, err := waiter.lock.Contenders(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(queue) != 2 {
+			t.Fatalf("got %d contenders, want 2", len(queue))
+		}
+		host, err := os.Hostname()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, label := range []string{"first", "größter"} {
+			c := queue[i]
+			if c.Label != label || c.PID != os.Getpid() || c.Host != host || c.Kind != zklock.KindTierlock {
+				t.Errorf("contender %d: got %+v", i, c)
+			}
+			if d := c.Since.Sub(begun).Abs(); d > time.Second {
+				t.Errorf("contender %d: since %v, off by %v", i, c.Since, d)
+			}
+		}
+		if queue[0].Session != holder.session || queue[1].Session != waiter.session {
+			t.Errorf("sessions: got %#x and %#x", queue[0].Session, queue[1].Session)
+		}
+		if path+"/"+queue[0].Node != n.Path() || queue[0].Token != n.Token() {
+			t.Errorf("holder: got %+v, want %s with token %d", queue[0], n.Path(), n.Token())
+		}
+		n.Release()
+		r.granted(t).Release()
+	})
+}
+
+func TestContendersOfOtherLibrariesAreShownAndForeignChildrenAreNot(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn, p := raw(t, s), start(t, s)
+		put(t, conn, 0, "/locks", path, path+"/leases")
+		put(t, conn, zk.FlagEphemeral|zk.FlagSequence, path+"/a__lock__", path+"/b__WRIT__")
+		put(t, conn, zk.FlagSequence, path+"/lock-")
+		queue, err := p.lock.Contenders(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kinds []string
+		for _, c := range queue {
+			kinds = append(kinds, string(c.Kind))
+			if c.Host != "" || c.PID != 0 || c.Label != "" {
+				t.Errorf("made up an owner: %+v", c)
+			}
+		}
+		if got, want := strings.Join(kinds, " "), "kazoo write mutex"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if last := queue[len(queue)-1]; last.Session != 0 {
+			t.Errorf("a persistent node has session %#x", last.Session)
+		}
+	})
+}
+
+// From 3.8.4 and 3.9.2 on a server does not even say that there is a node which one may not read.
+func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
+	for _, op := range []zktest.Op{zktest.OpGetData, zktest.OpExists} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			node := secret(t, raw(t, s))
+			p := start(t, s)
+			s.Intercept(func(f *zktest.Frame) zktest.Action {
+				if f.Op == op && f.Stage == zktest.Request {
+					return zktest.Error(zktest.CodeNoAuth)
+				}
+				return zktest.Pass
+			})
+			queue, err := p.lock.Contenders(t.Context())
+			if err != nil || len(queue) != 1 || path+"/"+queue[0].Node != node || queue[0].Data != nil {
+				t.Fatalf("got %+v, %v; want %s", queue, err, node)
+			}
+			if known := queue[0].Session != 0; known != (op == zktest.OpGetData) {
+				t.Errorf("%v refused: session %#x", op, queue[0].Session)
+			}
+		})
+	}
+}
+
+// What another program or a later version says of itself may mean something else.
+func TestContentInAnotherFormSaysNothingOfItsProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn, p := raw(t, s), start(t, s)
+		put(t, conn, 0, "/locks", path)
+		for i, data := range []string{`{"v":2,"host":"a","pid":7,"linger_ms":5}`, `{"host":"a","pid":7}`, `{"v":1,"host":"a","pid":7`, ``} {
+			if _, err := conn.Create(fmt.Sprintf("%s/lock-%010d", path, i), []byte(data), 0, zk.WorldACL(zk.PermAll)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		queue, err := p.lock.Contenders(t.Context())
+		if err != nil || len(queue) != 4 {
+			t.Fatalf("got %+v, %v; want 4", queue, err)
+		}
+		for _, c := range queue {
+			if c.Host != "" || c.PID != 0 || c.Linger != 0 {
+				t.Errorf("%s: read %+v", c.Data, c)
+			}
+		}
+	})
+}
+
+func TestContendersOfAnUnusedLockAreNone(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		queue, err := start(t, s).lock.Contenders(t.Context())
+		if err != nil || len(queue) != 0 {
+			t.Errorf("got %v, %v", queue, err)
+		}
+		if s.Exists("/locks") {
+			t.Error("looking created the path")
+		}
+	})
+}
+
+func TestNodeDataIsSmallAndValid(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s, zklock.WithLabel(strings.Repeat("<", 256))).acquire(t)
+		data, stat, _ := s.Get(n.Path())
+		if len(data) > 1024 || !json.Valid(data) {
+			t.Errorf("got %d bytes, valid JSON: %t; want at most 1024", len(data), json.Valid(data))
+		}
+		if stat.Version != 0 {
+			t.Errorf("written %d times after its creation", stat.Version)
+		}
+	})
+}
+
+func TestBreakGivesTheLockToTheNextAndTellsTheFormerHolder(t *testing.T) {
+	for name, opts := range map[string][]zklock.Option{"single": nil, "pair": {zklock.WithKazoo()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				holder, waiter, operator := start(t, s, opts...), start(t, s, opts...), start(t, s)
+				n := holder.acquire(t)
+				r := waiter.queue(t.Context())
+				broken, err := operator.lock.Break(t.Context(), n.Token())
+				if err != nil || broken.Token != n.Token() || broken.Session != holder.session {
+					t.Fatalf("got %+v, %v", broken, err)
+				}
+				next := r.granted(t)
+				awaitWatch()
+				wantErr(t, "the former holder", n.Err(), zklock.ErrLost)
+				n.Release()
+				if left := s.Children(path); len(left) != 1+len(opts) {
+					t.Errorf("left: %q", left)
+				}
+				next.Release()
+			})
+		})
+	}
+}
+
+// A token names one grant: neither that of a waiter, nor one from before, nor one of nobody deletes anything.
+func TestBreakWithAnotherTokenDeletesNothingAndSaysWhoHolds(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		holder, waiter, operator := start(t, s, zklock.WithLabel("billing")), start(t, s), start(t, s)
+		_, err := operator.lock.Break(t.Context(), 7)
+		wantErr(t, "nobody there", err, zklock.ErrNotHolder)
+		old := holder.acquire(t)
+		old.Release()
+		n := holder.acquire(t)
+		r := waiter.queue(t.Context())
+		queue, err := operator.lock.Contenders(t.Context())
+		if err != nil || len(queue) != 2 {
+			t.Fatal(queue, err)
+		}
+		for what, token := range map[string]int64{"a former grant": old.Token(), "a waiter": queue[1].Token, "none": 0} {
+			_, err := operator.lock.Break(t.Context(), token)
+			wantErr(t, what, err, zklock.ErrNotHolder)
+			if !strings.Contains(err.Error(), `"billing"`) || !strings.Contains(err.Error(), queue[0].Node) {
+				t.Errorf("%s: does not say who holds: %v", what, err)
+			}
+		}
+		if left := s.Children(path); len(left) != 2 {
+			t.Errorf("left: %q", left)
+		}
+		n.Release()
+		r.granted(t).Release()
+	})
+}
+
+// One half of a pair is all that is left of it.
+func TestBreakDeletesHalfAPair(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn, holder, operator := raw(t, s), start(t, s, zklock.WithKazoo()), start(t, s)
+		n := holder.acquire(t)
+		if err := conn.Delete(n.Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := operator.lock.Break(t.Context(), n.Token()); err != nil {
+			t.Fatal(err)
+		}
+		wantEmpty(t, s)
+		n.Release()
+	})
+}
+
+// Between the look and the delete the head can go, and its path with it. Where names have nothing unique, another
+// node then has the same one.
+func TestBreakSparesAnotherNodeOfTheSameName(t *testing.T) {
+	for _, moment := range []zktest.Op{zktest.OpSetData, zktest.OpDelete} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			conn, operator := raw(t, s), start(t, s)
+			put(t, conn, 0, "/locks", path)
+			create := func(data string) string {
+				node, err := conn.Create(path+"/lock-", []byte(data), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+				if err != nil {
+					t.Error(err)
+				}
+				return node
+			}
+			node := create("old")
+			_, stat, _ := conn.Get(node)
+			replaced := false
+			s.Intercept(func(f *zktest.Frame) zktest.Action {
+				if f.Op != moment || f.Stage != zktest.Request || replaced {
+					return zktest.Pass
+				}
+				replaced = true
+				return zktest.Delay(100 * time.Millisecond)
+			})
+			done := make(chan error, 1)
+			go func() {
+				_, err := operator.lock.Break(t.Context(), stat.Czxid)
+				done <- err
+			}()
+			synctest.Wait()
+			if !replaced {
+				t.Fatalf("no %v", moment)
+			}
+			conn.Delete(node, -1)
+			conn.Delete(path, -1)
+			put(t, conn, 0, path)
+			if again := create("new"); again != node {
+				t.Fatalf("got %s, want the name %s again", again, node)
+			}
+			wantErr(t, "break", <-done, zklock.ErrNotHolder)
+			if left := s.Children(path); len(left) != 1 {
+				t.Errorf("%v: another node of the same name was deleted", moment)
+			}
+		})
+	}
+}
+
+func TestBreakWhoseAnswerIsLostLooksAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		holder, operator := start(t, s), start(t, s)
+		n := holder.acquire(t)
+		lost := false
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpDelete && f.Stage == zktest.Reply && !lost {
+				lost = true
+				return zktest.Cut
+			}
+			return zktest.Pass
+		})
+		broken, err := operator.lock.Break(t.Context(), n.Token())
+		if err != nil || broken.Token != n.Token() || !lost {
+			t.Errorf("got %+v, %v", broken, err)
+		}
+		n.Release()
+	})
+}
+
+func TestBreakEndsWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		holder, operator := start(t, s), start(t, s)
+		n := holder.acquire(t)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpDelete && f.Stage == zktest.Request {
+				return zktest.Drop
+			}
+			return zktest.Pass
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		_, err := operator.lock.Break(ctx, n.Token())
+		wantErr(t, "break", err, context.DeadlineExceeded)
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("took %v", took)
+		}
+		s.Intercept(nil)
+	})
+}
+
+func TestBreakNamesThePermissionThatIsMissing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn, operator := raw(t, s), start(t, s)
+		put(t, conn, 0, "/locks")
+		if _, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate)); err != nil {
+			t.Fatal(err)
+		}
+		node, err := conn.CreateProtectedEphemeralSequential(path+"/lock-", nil, zk.WorldACL(zk.PermAll))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, stat, _ := conn.Get(node)
+		_, err = operator.lock.Break(t.Context(), stat.Czxid)
+		wantErr(t, "break", err, zk.ErrNoAuth)
+		if err != nil && !strings.Contains(err.Error(), "DELETE permission on "+path) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Readers have the lock together, so each of them can be broken.
+func TestBreakTakesTheReaderWithTheToken(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		first, second := start(t, s).reading().acquire(t), start(t, s).reading().acquire(t)
+		start(t, s).writing().queue(t.Context())
+		late := start(t, s).reading().queue(t.Context())
+		p := start(t, s)
+		broken, err := p.lock.Break(t.Context(), second.Token())
+		if err != nil || path+"/"+broken.Node != second.Path() || s.Exists(second.Path()) || !s.Exists(first.Path()) {
+			t.Errorf("got %+v, %v; want %s", broken, err, second.Path())
+		}
+		queue, err := p.lock.Contenders(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.lock.Break(t.Context(), queue[2].Token)
+		if wantErr(t, "Break of one that waits", err, zklock.ErrNotHolder); !late.waiting() {
+			t.Error("granted behind a writer")
+		}
+	})
+}
+
+// revoked reports whether n is known to be asked for, once nothing moves any more.
+func revoked(n *zklock.Node) bool {
+	c := n.Revoked()
+	synctest.Wait()
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// What a node says goes on being there if it is a description of ours, whatever else is in it, and else gives way to Curator's
+// request, which other libraries know.
+func TestARequestIsInTheFormThatTheOwnerKnows(t *testing.T) {
+	const ours, theirs = "_c_00000000-0000-8000-8000-000000000000-lock-", "_c_00000000-0000-4000-8000-000000000000-lock-"
+	for _, c := range []struct{ prefix, before, after string }{
+		{ours, `{"later":[1],"pid":7,"v":1}`, `{"later":[1],"pid":7,"revoke":true,"v":1}`},
+		{ours, `{"pid":7,"revoke":true,"v":1}`, `{"pid":7,"revoke":true,"v":1}`},
+		{ours, `{"pid":7,"v":2}`, "__REVOKE__"},
+		{ours, "what NodeData has put there", "__REVOKE__"},
+		{theirs, `{"pid":7,"v":1}`, "__REVOKE__"},
+	} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			conn := raw(t, s)
+			put(t, conn, 0, "/locks", path)
+			name, err := conn.Create(path+"/"+c.prefix, []byte(c.before), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			if err != nil {
+				t.Fatal(err)
+			}
+			operator := start(t, s)
+			if _, err := operator.lock.Revoke(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if data, _, _ := s.Get(name); string(data) != c.after {
+				t.Errorf("%s becomes %s, want %s", c.before, data, c.after)
+			}
+			if queue, err := operator.lock.Contenders(t.Context()); err != nil || !queue[0].Asked {
+				t.Errorf("%s: not asked: %+v, %v", c.after, queue, err)
+			}
+		})
+	}
+}
+
+// Whoever asks only now whether somebody has asked learns what came before.
+func TestARequestFromBeforeIsSeen(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		waited := start(t, s).acquire(t)
+		r := start(t, s).queue(t.Context())
+		waited.Release()
+		for _, n := range []*zklock.Node{r.granted(t), start(t, s).as(second.Exclusive).acquireElsewhere(t)} {
+			if _, err := raw(t, s).Set(n.Path(), []byte("__REVOKE__"), -1); err != nil {
+				t.Fatal(err)
+			}
+			if !revoked(n) {
+				t.Errorf("%s: not told", n.Path())
+			}
+		}
+	})
+}
+
+// acquireElsewhere acquires another lock.
+func (p process) acquireElsewhere(t *testing.T) *zklock.Node {
+	t.Helper()
+	p.lock = lockAt(t, p.Client, "/locks/elsewhere")
+	return p.acquire(t)
+}
+
+func TestOtherContentIsNoRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n, conn := start(t, s).acquire(t), raw(t, s)
+		for _, data := range []string{"", "__REVOKE", "__REVOKE__\n", "revoke"} {
+			if conn.Set(n.Path(), []byte(data), -1); revoked(n) {
+				t.Errorf("%q was taken for a request", data)
+			}
+		}
+		conn.Set(n.Path(), []byte("__REVOKE__"), -1)
+		if !revoked(n) {
+			t.Error("not told after other writes")
+		}
+	})
+}
+
+// A node that nobody asks about is not read for it.
+func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		n := p.acquire(t)
+		tr := record(s)
+		time.Sleep(timeout / 7)
+		if ops := tr.take(); len(ops) > 1 { // a heartbeat
+			t.Errorf("sent: %v", ops)
+		}
+		n.Revoked()
+		if ops := tr.take(); len(ops) != 1 || ops[0] != zktest.OpGetData {
+			t.Errorf("sent for the first question: %v, want a read", ops)
+		}
+		n.Revoked()
+		if ops := tr.take(); len(ops) != 0 {
+			t.Errorf("sent for the second question: %v", ops)
+		}
+	})
+}
+
+// The holder goes between the look and the request: the next one is asked.
+func TestRevokeAsksTheHolderOfTheMoment(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).acquire(t)
+		next := start(t, s).queue(t.Context())
+		operator := start(t, s)
+		gone := false
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == zktest.OpSetData && f.Stage == zktest.Request && !gone {
+				gone = true
+				n.Release()
+			}
+			return zktest.Pass
+		})
+		told, err := operator.lock.Revoke(t.Context())
+		if err != nil || len(told) != 1 || path+"/"+told[0].Node != next.granted(t).Path() || !revoked(next.node) {
+			t.Errorf("Revoke: got %+v, %v", told, err)
+		}
+	})
+}
+
+func TestRevokeWithoutPermissionSaysWhich(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := raw(t, s)
+		put(t, conn, 0, "/locks", path)
+		if _, err := conn.Create(path+"/_c_x-lock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermRead)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := start(t, s).lock.Revoke(t.Context())
+		wantErr(t, "Revoke", err, zk.ErrNoAuth)
+	})
+}
+
+// Whoever is behind wakes for each write to the node ahead, and goes on waiting.
+func TestARequestDoesNotDisturbTheQueue(t *testing.T) { // I6
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).acquire(t)
+		var queue []*request
+		for range 4 {
+			queue = append(queue, start(t, s).queue(t.Context()))
+		}
+		operator := start(t, s)
+		for _, next := range queue {
+			for range 3 {
+				if _, err := operator.lock.Revoke(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !next.waiting() {
+				t.Fatal("granted beside the holder")
+			}
+			n.Release()
+			n = next.granted(t)
+		}
+		n.Release()
+		wantEmpty(t, s)
+	})
+}
+
+// permissions are ACLs of a path, and what is missing for a lock there.
+var permissions = map[string]struct {
+	perms   int32
+	missing string
+}{
+	"/all":      {zk.PermAll, ""},
+	"/enough":   {zk.PermCreate | zk.PermRead | zk.PermDelete, ""},
+	"/nocreate": {zk.PermAll &^ zk.PermCreate, "CREATE"},
+	"/nodelete": {zk.PermAll &^ zk.PermDelete, "DELETE"},
+	"/noread":   {zk.PermAll &^ zk.PermRead, "READ"},
+}
+
+func checkPermitted(t *testing.T, conn *zk.Conn, client *zklock.Client) {
+	t.Helper()
+	for path, p := range permissions {
+		if _, err := conn.Create(path, nil, 0, zk.WorldACL(p.perms)); err != nil {
+			t.Fatal(err)
+		}
+		below := path + "/a/b"
+		for _, lock := range []string{path, below} {
+			err := lockAt(t, client, lock).CheckPermissions(t.Context())
+			switch missing := p.missing; {
+			case missing == "", lock == below && missing != "CREATE":
+				if err != nil {
+					t.Errorf("%s: %v", lock, err)
+				}
+			case !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), missing+" permission on "+path+" "):
+				t.Errorf("%s: got %v, want that %s is missing on %s", lock, err, missing, path)
+			}
+		}
+		_, stat, err := conn.Exists(path)
+		if p.missing == "READ" && errors.Is(err, zk.ErrNoAuth) { // from 3.8.4 and 3.9.2 on
+			continue
+		}
+		if err != nil || stat.Cversion != 0 {
+			t.Errorf("%s: asking has changed it: %+v, %v", path, stat, err)
+		}
+	}
+}
+
+func TestPermittedNamesWhatIsMissingAndChangesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		checkPermitted(t, raw(t, s), start(t, s).Client)
+	})
+}
+
+func TestPermittedOnARealServer(t *testing.T) {
+	addr := zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr()
+	client, err := zklock.Dial(t.Context(), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	checkPermitted(t, zkconn.Start(t, []string{addr}, timeout, nil), client)
+}
