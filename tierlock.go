@@ -63,7 +63,7 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*tier.Registry, 
 	if err != nil {
 		return nil, err
 	}
-	return tier.New(client.Tier(), share...)
+	return tier.New(second.TierOf(client), share...)
 }
 
 // Multi runs ZooKeeper operations, those that [zk.Conn.Multi] takes, in one transaction that
@@ -79,9 +79,11 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*tier.Registry, 
 // may still take effect, but never after somebody else got the lock. Until the outcome is known the lock
 // is not handed on within the process either.
 func Multi(ctx context.Context, hold *tier.Hold, ops ...any) ([]zk.MultiResponse, error) {
-	node, ok := zklock.NodeOf(second.GrantOf(hold))
+	guard, ok := second.GrantOf(hold).(interface {
+		MultiIf(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error)
+	})
 	if !ok {
 		return nil, fmt.Errorf("tierlock: multi under %s: that lock is not on ZooKeeper", hold.Path())
 	}
-	return node.MultiIf(ctx, hold.Err, ops...)
+	return guard.MultiIf(ctx, hold.Err, ops...)
 }

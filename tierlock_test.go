@@ -96,7 +96,7 @@ func TestPathOfTheConnectStringIsAboveAllOthers(t *testing.T) {
 		if queue, err := below.Mutex("/lock").Contenders(t.Context()); err != nil || len(queue) != 1 || queue[0].Token != h.Token() {
 			t.Errorf("contenders: got %v, %v; want the holder", queue, err)
 		}
-		node, _ := zklock.NodeOf(second.GrantOf(h))
+		node := second.GrantOf(h).(interface{ Path() string })
 		if !strings.HasPrefix(node.Path(), "/lock/") || h.Path() != "/lock" {
 			t.Errorf("paths %s, %s; want them below", node.Path(), h.Path())
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -140,7 +141,7 @@ func registryOf(conn *zk.Conn) *tier.Registry {
 	if err != nil {
 		panic("dropin: attach without options: " + err.Error())
 	}
-	locks, err := tier.New(client.Tier(), tier.WithRounds())
+	locks, err := tier.New(second.TierOf(client), tier.WithRounds())
 	if err != nil {
 		panic("dropin: registry without options: " + err.Error())
 	}

@@ -69,7 +69,7 @@ func blind(t *testing.T, srv *zktest.Server) (*election.Election, *blindTier) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &blindTier{Tier: client.Tier()}
+	b := &blindTier{Tier: second.TierOf(client)}
 	locks, err := tier.New(b)
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tierlock/tierlock/dropin"
 	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -122,7 +123,7 @@ func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error)
 	if kind == "tier-strict" {
 		opts = append(opts, tier.WithHandOff(0))
 	}
-	locks, err := tier.New(client.Tier(), opts...)
+	locks, err := tier.New(second.TierOf(client), opts...)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -120,7 +121,7 @@ func (e *ensemble) registry(t *testing.T, opts ...zklock.Option) *tier.Registry 
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks, err := tier.New(client.Tier())
+	locks, err := tier.New(second.TierOf(client))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/tier"
@@ -21,7 +22,7 @@ func benchMutex(b *testing.B, opts ...tier.Option) *tier.Mutex {
 	if err != nil {
 		b.Fatal(err)
 	}
-	locks, err := tier.New(client.Tier(), opts...)
+	locks, err := tier.New(second.TierOf(client), opts...)
 	if err != nil {
 		b.Fatal(err)
 	}

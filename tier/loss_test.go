@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -247,7 +248,7 @@ func TestNoWriteOfTheFormerOwnerTakesEffectAfterTheHandOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks, err := tier.New(client.Tier())
+	locks, err := tier.New(second.TierOf(client))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -639,7 +640,7 @@ func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I
 		if err != nil {
 			t.Fatal(err)
 		}
-		locks, err := tier.New(client.Tier(), tier.WithLinger(time.Hour))
+		locks, err := tier.New(second.TierOf(client), tier.WithLinger(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -548,7 +548,7 @@ func TestSemaphoreOverAConnectionMadeElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		locks, err := tier.New(client.Tier())
+		locks, err := tier.New(second.TierOf(client))
 		if err != nil {
 			t.Fatal(err)
 		}

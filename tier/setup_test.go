@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -258,7 +259,7 @@ func zkDial(t *testing.T, addr string, opts ...zklock.Option) *tier.Registry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks, err := tier.New(client.Tier(), tier.WithHandOff(0))
+	locks, err := tier.New(second.TierOf(client), tier.WithHandOff(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +347,7 @@ func zkMeteredFrom(t *testing.T, latency time.Duration,
 			if err != nil {
 				t.Fatal(err)
 			}
-			locks, err := tier.New(client.Tier(), opts...)
+			locks, err := tier.New(second.TierOf(client), opts...)
 			if err != nil {
 				t.Fatal(err)
 			}

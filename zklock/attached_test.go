@@ -314,6 +314,7 @@ func TestItIsAskedForACloseAsLongAsALockIsHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, conn := attach(t, s)
 		p.acquire(t).Release()
+		synctest.Wait() // who was asking has stopped
 		conn.Close()
 		select {
 		case <-p.Done():

@@ -14,6 +14,9 @@ func (n *Node) Requeue(ctx context.Context) (*Node, error) { return n.lock.reque
 func (l *Lock) Requeue(ctx context.Context, old *Node) (*Node, error) {
 	return l.requeue(ctx, old, nil)
 }
+func (n *Node) MultiIf(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error) {
+	return grant{n}.MultiIf(ctx, check, ops...)
+}
 func (n *Node) AwaitRelease() error             { return grant{n}.AwaitRelease() }
 func (n *Node) Contested() <-chan struct{}      { return grant{n}.Contested().C() }
 func (n *Node) ContestedFor() time.Duration     { return grant{n}.Contested().For() }

@@ -19,7 +19,7 @@ import (
 // first, the error wraps [ErrUnknown], and the cause: the operations may then still take
 // effect, but never after the lock went to somebody else.
 func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	return n.MultiIf(ctx, n.Err, ops...)
+	return grant{n}.MultiIf(ctx, n.Err, ops...)
 }
 
 // MultiIf is [Node.Multi] for a user of the node who may lose the right to it before the
@@ -27,10 +27,10 @@ func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 // error. A write counts from before that is asked. So whoever makes check fail first and
 // then finds that nobody is writing may hand the node on: no write of the former user
 // takes effect any more.
-func (n *Node) MultiIf(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error) {
-	results, err := n.multi(ctx, check, ops)
+func (g grant) MultiIf(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error) {
+	results, err := g.multi(ctx, check, ops)
 	if err != nil {
-		return nil, fmt.Errorf("zklock: multi under %s: %w", n.Path(), err)
+		return nil, fmt.Errorf("zklock: multi under %s: %w", g.Path(), err)
 	}
 	return results, nil
 }

@@ -86,7 +86,7 @@ func (w *cord) process(tb testing.TB, lease time.Duration) *tiertest.Process {
 		}
 	}
 	return &tiertest.Process{
-		Tier: c.Tier(),
+		Tier: second.TierOf(c),
 		Cut: func() (heal func()) {
 			each(cordEnd.Freeze)
 			return func() {
@@ -107,7 +107,7 @@ func (w *cord) process(tb testing.TB, lease time.Duration) *tiertest.Process {
 			w.hook.Store(&hook)
 		},
 		Blind: func(g second.Grant) {
-			if n, ok := zklock.NodeOf(g); ok {
+			if n, ok := g.(interface{ StopWatchdog() }); ok {
 				n.StopWatchdog()
 			}
 		},

@@ -541,23 +541,25 @@ func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
 
 // The holder goes between the look and the request: the next one is asked.
 func TestRevokeAsksTheHolderOfTheMoment(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		next := start(t, s).queue(t.Context())
-		operator := start(t, s)
-		gone := false
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpSetData && f.Stage == zktest.Request && !gone {
-				gone = true
-				n.Release()
+	for _, op := range []zktest.Op{zktest.OpGetData, zktest.OpSetData} { // the look at the holder, and the request
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			n := start(t, s).acquire(t)
+			next := start(t, s).queue(t.Context())
+			operator := start(t, s)
+			gone := false
+			s.Intercept(func(f *zktest.Frame) zktest.Action {
+				if f.Op == op && f.Stage == zktest.Request && !gone {
+					gone = true
+					n.Release()
+				}
+				return zktest.Pass
+			})
+			told, err := operator.lock.Revoke(t.Context())
+			if err != nil || len(told) != 1 || path+"/"+told[0].Node != next.granted(t).Path() || !revoked(next.node) {
+				t.Errorf("%v: got %+v, %v", op, told, err)
 			}
-			return zktest.Pass
 		})
-		told, err := operator.lock.Revoke(t.Context())
-		if err != nil || len(told) != 1 || path+"/"+told[0].Node != next.granted(t).Path() || !revoked(next.node) {
-			t.Errorf("Revoke: got %+v, %v", told, err)
-		}
-	})
+	}
 }
 
 func TestRevokeWithoutPermissionSaysWhich(t *testing.T) {

@@ -21,7 +21,7 @@ const limits = "/limits/x"
 // semaphore returns one of two permits.
 func (p process) semaphore(t *testing.T) second.Semaphore {
 	t.Helper()
-	s, err := p.Tier().Semaphore(limits, 2, second.Options{})
+	s, err := second.TierOf(p.Client).Semaphore(limits, 2, second.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,6 +197,7 @@ func TestTurnThatIsTradedNeedsTheConnectionNoLonger(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantErr(t, "Release", sem.Release(permits), nil)
+		synctest.Wait() // who was asking has stopped
 		conn.Close()
 		select {
 		case <-p.Done():
@@ -291,12 +292,39 @@ func TestLossThatTheReleaseOfPermitsFindsIsLogged(t *testing.T) {
 		}
 		s.Intercept(throttle)
 		for _, permit := range permits {
-			n, _ := zklock.NodeOf(permit.(second.Grant))
-			n.StopWatchdog()
+			permit.(interface{ StopWatchdog() }).StopWatchdog()
 		}
 		time.Sleep(lease + time.Millisecond)
 		wantErr(t, "Release", sem.Release(permits), zklock.ErrLost)
 		synctest.Wait()
 		wantLines(t, log, slog.LevelWarn, "lock lost", len(permits))
+	})
+}
+
+// It is asked for once, not with each turn.
+func TestTheNumberThatMayNotBeWrittenIsNotWrittenAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn, p := raw(t, s), start(t, s)
+		put(t, conn, 0, "/limits")
+		if _, err := conn.Create(limits, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermWrite)); err != nil {
+			t.Fatal(err)
+		}
+		sem, tr := p.semaphore(t), record(s)
+		for range 3 {
+			permits, err := both(t, sem)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantErr(t, "Release", sem.Release(permits), nil)
+		}
+		writes := 0
+		for _, op := range tr.take() {
+			if op == zktest.OpSetData {
+				writes++
+			}
+		}
+		if writes != 1 {
+			t.Errorf("asked for it %d times", writes)
+		}
 	})
 }

@@ -140,7 +140,7 @@ func TestContendersTellReadersFromWriters(t *testing.T) {
 		if got := strings.Join(kinds, " "); got != "tierlock-read tierlock-write tierlock" {
 			t.Errorf("got %s", got)
 		}
-		claim, err := p.Tier().Claim(path, second.Options{Mode: second.Reading})
+		claim, err := second.TierOf(p.Client).Claim(path, second.Options{Mode: second.Reading})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestContendersTellReadersFromWriters(t *testing.T) {
 		if err != nil || len(contenders) != 3 || !contenders[0].Shared || contenders[1].Shared || contenders[2].Shared {
 			t.Errorf("the gate sees %+v, %v", contenders, err)
 		}
-		if other, err := p.Tier().Claim(path, second.Options{Mode: second.Writing}); err != nil || claim.Equal(other) {
+		if other, err := second.TierOf(p.Client).Claim(path, second.Options{Mode: second.Writing}); err != nil || claim.Equal(other) {
 			t.Errorf("claims of two modes are equal: %v", err)
 		}
 	})

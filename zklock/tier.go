@@ -10,17 +10,9 @@ import (
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
-// Tier returns the client as the second tier of a registry of package tier, to which it
-// belongs from then on.
-func (c *Client) Tier() second.Tier { return secondTier{c} }
+func init() { second.TierOf = func(client any) second.Tier { return secondTier{client.(*Client)} } }
 
-// NodeOf returns the node behind a hold of package tier, for what only ZooKeeper can do. It
-// reports false for a grant of another tier. The node must not be released.
-func NodeOf(g second.Grant) (n *Node, ok bool) {
-	own, ok := g.(grant)
-	return own.Node, ok
-}
-
+// A secondTier is a client as a registry of package tier sees it.
 type secondTier struct{ *Client }
 
 func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {

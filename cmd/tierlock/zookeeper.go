@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/command"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkinspect"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -64,7 +65,7 @@ func (z *zooKeeper) dial(ctx context.Context, o command.Options) (*command.Locks
 	if err != nil {
 		return nil, err
 	}
-	locks, err := tier.New(client.Tier())
+	locks, err := tier.New(second.TierOf(client))
 	if err != nil {
 		client.Close()
 		return nil, err

@@ -129,6 +129,10 @@ type Grant interface {
 // that front doors have what programs do not need.
 var GrantOf func(hold any) Grant
 
+// TierOf returns a *zklock.Client as the second tier of a registry, to which it belongs from then on. Package zklock sets it, for the same
+// reason.
+var TierOf func(client any) Tier
+
 // A Contender is one process in the queue for a lock; see [tier.Contender]. The tier has [Text] of each text: anybody may have
 // put it there.
 type Contender struct {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -32,7 +33,7 @@ func (p *process) start(ctx context.Context, by way, connect []zklock.Option, sh
 	if err != nil {
 		return err
 	}
-	locks, err := tier.New(client.Tier(), share...)
+	locks, err := tier.New(second.TierOf(client), share...)
 	if err != nil {
 		panic(err) // the options are ours
 	}
@@ -41,4 +42,6 @@ func (p *process) start(ctx context.Context, by way, connect []zklock.Option, sh
 }
 
 // reaping returns the number of nodes that are still to be deleted in the background.
-func (p *process) reaping() int { return p.client.Tier().(interface{ Reaping() int }).Reaping() }
+func (p *process) reaping() int {
+	return second.TierOf(p.client).(interface{ Reaping() int }).Reaping()
+}

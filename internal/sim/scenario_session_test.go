@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -56,9 +57,9 @@ var sessionScenarios = []scenario{
 
 	{"68_two_registries_of_one_process_exclude_each_other", play(func(s *scene) {
 		p := s.join(role{})
-		second, err := tier.New(p.client.Tier(), strict...)
+		another, err := tier.New(second.TierOf(p.client), strict...)
 		s.must(err)
-		q := &actor{process: process{p.client, second}, scene: s, servers: p.servers, net: p.net}
+		q := &actor{process: process{p.client, another}, scene: s, servers: p.servers, net: p.net}
 		holder := p.acquire()
 		waiter := q.queue(s.Context())
 		time.Sleep(bound)

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -18,7 +19,7 @@ import (
 // locks returns those of one more process.
 func (s site) locks(t *testing.T, opts ...zklock.Option) *tier.Registry {
 	t.Helper()
-	locks, err := tier.New(dial(t, s.Server, opts...).Tier())
+	locks, err := tier.New(second.TierOf(dial(t, s.Server, opts...)))
 	if err != nil {
 		t.Fatal(err)
 	}

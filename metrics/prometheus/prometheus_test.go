@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/second"
 	tierprom "github.com/tierlock/tierlock/metrics/prometheus"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -40,7 +41,7 @@ func process(t *testing.T, srv *zktest.Server, patterns ...string) (*tier.Regist
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks, err := tier.New(client.Tier(), tier.WithObserver(metrics.Observer()), tier.WithHandOff(time.Hour))
+	locks, err := tier.New(second.TierOf(client), tier.WithObserver(metrics.Observer()), tier.WithHandOff(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -18,7 +19,7 @@ func dialTier(sort Sort) Dial {
 		if err != nil {
 			return nil, err
 		}
-		registry, err := tier.New(client.Tier(), o.policy()...)
+		registry, err := tier.New(second.TierOf(client), o.policy()...)
 		if err != nil {
 			return nil, errors.Join(err, client.Close())
 		}
