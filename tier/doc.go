@@ -6,7 +6,8 @@
 // path, which competes in the store with those of the other processes, however many goroutines
 // wait. A release goes the other way round: the contender first, then the gate.
 //
-// A [Registry] comes from tierlock.Dial for ZooKeeper, or from etcdlock.New for etcd.
+// A [Registry] comes from the package of a store: tierlock.Dial for ZooKeeper, etcdlock.New,
+// pglock.New and pglock.NewAdvisory for PostgreSQL, redislock.New.
 //
 //	locks, err := tierlock.Dial(ctx, "127.0.0.1:2181")
 //	…
@@ -43,8 +44,9 @@
 //
 // What a former owner does may still take effect late: a process can be stopped between
 // looking and acting. Give [Hold.Token] to the resource, or write in a transaction of the
-// store that takes effect only while the lock is ours: tierlock.Multi, etcdlock.Txn. Packages
-// zklock and etcdlock document the lease, what it assumes, and who else can share a path.
+// store that takes effect only while the lock is ours: tierlock.Multi, etcdlock.Txn,
+// pglock.Tx, redislock.Eval. The package of each store documents the lease, what it assumes, and
+// who else can share a path.
 //
 // # The family
 //
@@ -59,7 +61,7 @@
 //
 //	Acquire, nobody else there                 1, or 2 where a path is missing in ZooKeeper
 //	Release                                    1
-//	TryAcquire                                 1 if somebody is there, else 2 (1 on etcd)
+//	TryAcquire                                 1 if somebody is there, else 2 on ZooKeeper
 //	from Release to Acquire elsewhere          1, however many processes wait
 //	the next goroutine's turn, entering again  0
 //

@@ -7,7 +7,7 @@ import (
 )
 
 // An Option says how this process shares locks with others: all those of a [Registry], where
-// tierlock.Dial or etcdlock.New gets it, or one of them, where [Registry.Mutex] does.
+// the constructor of a store gets it, or one of them, where [Registry.Mutex] does.
 type Option func(*options)
 
 // ForDial marks what tierlock.Dial and New of the other stores take as options. It returns what is wrong with this one.

@@ -31,7 +31,7 @@ type Registry struct {
 	tasks   sync.WaitGroup // goroutines of the stakes
 }
 
-// New returns a registry over a second tier, for packages such as tierlock and etcdlock. The
+// New returns a registry over a second tier, for the packages of the stores. The
 // registry owns the tier and closes it. An error says which option is wrong; the tier is then
 // left open.
 func New(t second.Tier, opts ...Option) (*Registry, error) {

@@ -40,7 +40,7 @@ type LossCause string
 
 const (
 	LossOfLease    LossCause = LossCause(second.ByLease)    // the lease ran out: the store was not heard from
-	LossOfSession  LossCause = LossCause(second.BySession)  // the store ended the session, or the etcd lease
+	LossOfSession  LossCause = LossCause(second.BySession)  // the store ended the session
 	LossByDeletion LossCause = LossCause(second.ByDeletion) // somebody deleted the contender
 	LossByClose    LossCause = LossCause(second.ByClose)    // the registry was closed
 	LossOtherwise  LossCause = LossCause(second.ByOther)    // such as a permission that was taken away
