@@ -238,7 +238,7 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 type Contender struct {
 	ID    string    // its name in the queue, such as that of the node in ZooKeeper
 	Token int64     // fencing token it has as holder
-	Since time.Time // when it queued, by ZooKeeper's clock; on etcd, by that of its process
+	Since time.Time // when it queued, by the clock of ZooKeeper or PostgreSQL, elsewhere by that of its process
 
 	// HeldSince is when the present hold began, if it is one of this process; else zero, as only
 	// its process knows. Since says nothing of it: a process keeps its place in the queue while it
