@@ -118,10 +118,10 @@
 // Tokens are create revisions: they grow for as long as the cluster keeps its data, and a cluster restored from a backup starts
 // lower again.
 //
-// A leader that was stopped for longer than the TTL and resumes may still believe, for three of its ticks (0.3 s by default), that
-// it leads, and have the leases revoked that it knows of, also those that its successor has renewed (15247, which newer servers
-// have made rare, not impossible). Such a lock is given away before its holder can know; the holder hears of it when its server
-// does.
+// A leader that was stopped for three quarters of the TTL or longer, so that leases have ended by its clock, may still believe for
+// three of its ticks (0.3 s by default) after it resumes that it leads, and have the leases revoked that it knows of, also those that
+// its successor has renewed (15247, which newer servers have made rare, not impossible). Such a lock is given away before its holder
+// can know; the holder hears of it when its server does.
 //
 // Contenders gives the time at which a process queued by the clock of that process, as etcd keeps no time.
 package etcdlock

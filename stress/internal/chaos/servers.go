@@ -29,7 +29,7 @@ func (n *nemesis) serverFaults(cluster *store.Cluster) []func(context.Context) {
 		if victim, ok := victims[role]; ok {
 			faults = append(faults,
 				func(ctx context.Context) { n.killServer(ctx, role, victim()) },
-				func(ctx context.Context) { n.stopServer(ctx, role, victim()) })
+				func(ctx context.Context) { n.stopServer(ctx, role, victim(), cluster) })
 			if cluster.Isolate != nil && role != "server" {
 				faults = append(faults, func(ctx context.Context) { n.isolateServer(ctx, role, victim(), cluster) })
 			}
@@ -69,13 +69,17 @@ func (n *nemesis) killServer(ctx context.Context, role string, s *child.Server) 
 	n.diary.did("kill "+role, from, s.Restart(context.Background())) // bounds itself
 }
 
-func (n *nemesis) stopServer(ctx context.Context, role string, s *child.Server) {
+func (n *nemesis) stopServer(ctx context.Context, role string, s *child.Server, cluster *store.Cluster) {
 	if s == nil {
 		return
 	}
 	from := clock.Now()
+	longest := 1.2
+	if role == "leader" && cluster.Revokes {
+		longest = 0.5 // no lease ends meanwhile: each is renewed after a quarter of the timeout
+	}
 	err := s.Pause()
-	n.pause(ctx, 0.1, 1.2)
+	n.pause(ctx, 0.1, longest)
 	if err == nil {
 		err = s.Resume()
 	}

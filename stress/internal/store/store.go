@@ -104,6 +104,9 @@ type Cluster struct {
 	// Replace kills the leader, has another member lead, and starts it again to follow that
 	// one; nil where the servers elect a leader themselves.
 	Replace func(context.Context) error
+	// Revokes says that a leader that was stopped for long revokes leases that its successor
+	// has renewed: such locks are given away unnoticed, as the store's package says.
+	Revokes bool
 }
 
 // Shape is what private servers are to be like.
