@@ -94,7 +94,7 @@ func TestWrongOptionIsReportedByTheMethodsOfTheMutex(t *testing.T) {
 			_, acquired := mu.Acquire(t.Context())
 			_, tried := mu.TryAcquire(t.Context())
 			_, listed := mu.Contenders(t.Context())
-			for _, err := range []error{acquired, tried, listed, mu.Do(t.Context(), nil)} {
+			for _, err := range []error{acquired, tried, listed, mu.Do(t.Context(), nil), mu.Revoke(t.Context())} {
 				if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "/locks/a") {
 					t.Errorf("got %v, want it to say %q and the path", err, want)
 				}
