@@ -75,7 +75,7 @@ func atMessage(s *memory.Server, n int, f func(), to ...*memory.Process) {
 		return memory.Fault{}
 	})
 	for _, p := range to {
-		p.Messages(note)
+		p.Deliver(func(queue.Record) bool { return note() })
 	}
 }
 

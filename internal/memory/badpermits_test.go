@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -187,44 +186,11 @@ func TestTierSuiteFindsWhatIsWrongWithPermits(t *testing.T) {
 			}}},
 		{"a caller leaves what it gets", []string{"permits-left-cancelled", "permits-bounds"},
 			badSemaphore{acquire: func(ctx context.Context, s semaphore, d *second.Demand) (permits, error) {
-				type result struct {
-					permits
-					error
-				}
-				done := make(chan result, 1)
-				go func() {
-					all, err := s.Acquire(context.WithoutCancel(ctx), d)
-					done <- result{all, err}
-				}()
-				select {
-				case r := <-done:
-					return r.permits, r.error
-				case <-ctx.Done():
-					return nil, context.Cause(ctx)
-				}
+				return leaving(ctx, func(ctx context.Context) (permits, error) { return s.Acquire(ctx, d) })
 			}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			table := tiertest.Judge(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
-				inBubble(t, func(t *testing.T, h tiertest.Harness) {
-					t.Cleanup(func() { time.Sleep(time.Hour); synctest.Wait() }) // for what is late
-					dial := h.Dial
-					h.Dial = func(tb testing.TB, lease time.Duration) *tiertest.Process {
-						p := dial(tb, lease)
-						p.Tier = badSemaphores{p.Tier, c.bad}
-						return p
-					}
-					test(t, h)
-				})
-			}, c.want...)
-			if len(table) != len(c.want) {
-				t.Errorf("%d tests, want %q", len(table), c.want)
-			}
-			for _, row := range table {
-				if !slices.Contains(table.Broken(), row.Test) {
-					t.Errorf("%s: %s, want it to fail", row.Test, row.Result)
-				}
-			}
+			bites(t, c.want, func(p *tiertest.Process) { p.Tier = badSemaphores{p.Tier, c.bad} })
 		})
 	}
 }

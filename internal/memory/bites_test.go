@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/contention"
@@ -22,12 +23,13 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 		tier badTier
 	}{
 		{"nothing", nil, badTier{}},
-		{"a requeue in two writes", []string{"requeue-writes", "strict"}, badTier{requeue: func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error) {
-			if err := old.Release(); errors.Is(err, second.ErrReleased) {
-				return nil, err
-			}
-			return c.Claim.Acquire(ctx, c.wait)
-		}}},
+		{"a requeue in two writes", []string{"requeue-writes", "strict"}, badTier{
+			requeue: func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error) {
+				if err := old.Release(); errors.Is(err, second.ErrReleased) {
+					return nil, err
+				}
+				return c.Claim.Acquire(ctx, c.wait)
+			}}},
 		{"a requeue that keeps the grant when its context has ended", []string{"requeue-troubled"}, badTier{
 			requeue: func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error) {
 				if ctx.Err() != nil {
@@ -35,14 +37,14 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				}
 				return c.Claim.Requeue(ctx, old, c.wait)
 			}}},
-		{"nobody is heard of", []string{"contested", "contested-troubled", "readers-contested", "share-contested", "linger", "budget"}, badTier{grant: func(g badGrant) second.Grant {
-			return deaf{g, contention.New(func() {})}
-		}}},
-		{"somebody is always heard of", []string{"contested", "uncontested", "readers-uncontested", "share-contested", "linger"}, badTier{grant: func(g badGrant) second.Grant {
-			s := contention.New(func() {})
-			s.Raise(time.Now())
-			return deaf{g, s}
-		}}},
+		{"nobody is heard of", []string{"contested", "contested-troubled", "readers-contested", "share-contested", "linger", "budget"},
+			badTier{grant: func(g badGrant) second.Grant { return deaf{g, contention.New(func() {})} }}},
+		{"somebody is always heard of", []string{"contested", "uncontested", "readers-uncontested", "share-contested", "linger"},
+			badTier{grant: func(g badGrant) second.Grant {
+				s := contention.New(func() {})
+				s.Raise(time.Now())
+				return deaf{g, s}
+			}}},
 		{"a writer is let in beside readers", []string{"readers-share", "readers-order", "readers-try", "readers-requeue", "readers-tokens"},
 			badTier{
 				mode: func(m second.Mode) second.Mode {
@@ -61,7 +63,8 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 			badTier{grant: func(g badGrant) second.Grant { return steady{g, g.Grant.Contested()} }}},
 		{"nobody hears that it was asked", []string{"revoke", "revoke-readers"},
 			badTier{grant: func(g badGrant) second.Grant { return unasked{g} }}},
-		{"the context does not end", []string{"loss-cut", "loss-readers", "loss-frozen", "loss-stopped", "removal", "share-removal", "close", "hold-lost"},
+		{"the context does not end",
+			[]string{"loss-cut", "loss-readers", "loss-frozen", "loss-stopped", "removal", "share-removal", "close", "hold-lost"},
 			badTier{grant: func(g badGrant) second.Grant { return unending{g} }}},
 		{"nobody looks at the clock", []string{"requeue-troubled", "loss-stopped", "release-once"},
 			badTier{grant: func(g badGrant) second.Grant { return clockless{g} }}},
@@ -83,37 +86,27 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 			badTier{grant: func(g badGrant) second.Grant { return stubborn{g} }}},
 		{"nobody waits for the end of a requeue", []string{"requeue-order"},
 			badTier{grant: func(g badGrant) second.Grant { return impatient{g} }}},
-		{"a requeue keeps its token", []string{"requeue-writes", "requeue-order", "requeue-troubled", "tokens"}, badTier{requeue: func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error) {
-			g, err := c.Claim.Requeue(ctx, old, c.wait)
-			if err != nil {
-				return nil, err
-			}
-			return cheap{badGrant{g, c.tier}, old.Token()}, nil
-		}}},
-		{"a caller leaves late", []string{"bounds-cut", "bounds-frozen", "bounds-messages"}, badTier{acquire: func(ctx context.Context, c badClaim) (second.Grant, error) {
-			g, err := c.Claim.Acquire(ctx, c.wait)
-			if err != nil && ctx.Err() != nil {
-				time.Sleep(time.Second)
-			}
-			return g, err
-		}}},
-		{"a caller leaves a contender", []string{"overtaking", "contested", "left-cancelled", "bounds-cut", "bounds-frozen", "bounds-messages"}, badTier{acquire: func(ctx context.Context, c badClaim) (second.Grant, error) {
-			type result struct {
-				second.Grant
-				error
-			}
-			done := make(chan result, 1)
-			go func() {
-				g, err := c.Claim.Acquire(context.WithoutCancel(ctx), c.wait)
-				done <- result{g, err}
-			}()
-			select {
-			case r := <-done:
-				return r.Grant, r.error
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
-		}}},
+		{"a requeue keeps its token", []string{"requeue-writes", "requeue-order", "requeue-troubled", "tokens"}, badTier{
+			requeue: func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error) {
+				g, err := c.Claim.Requeue(ctx, old, c.wait)
+				if err != nil {
+					return nil, err
+				}
+				return cheap{badGrant{g, c.tier}, old.Token()}, nil
+			}}},
+		{"a caller leaves late", []string{"bounds-cut", "bounds-frozen", "bounds-messages"}, badTier{
+			acquire: func(ctx context.Context, c badClaim) (second.Grant, error) {
+				g, err := c.Claim.Acquire(ctx, c.wait)
+				if err != nil && ctx.Err() != nil {
+					time.Sleep(time.Second)
+				}
+				return g, err
+			}}},
+		{"a caller leaves a contender",
+			[]string{"overtaking", "contested", "left-cancelled", "bounds-cut", "bounds-frozen", "bounds-messages"},
+			badTier{acquire: func(ctx context.Context, c badClaim) (second.Grant, error) {
+				return leaving(ctx, func(ctx context.Context) (second.Grant, error) { return c.Claim.Acquire(ctx, c.wait) })
+			}}},
 		{"a try queues", []string{"try-writes"}, badTier{try: func(ctx context.Context, c badClaim) (second.Grant, error) {
 			ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
 			defer cancel()
@@ -123,13 +116,14 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 			}
 			return g, err
 		}}},
-		{"a try takes what does not answer for taken", []string{"unreachable"}, badTier{try: func(ctx context.Context, c badClaim) (second.Grant, error) {
-			g, err := c.Claim.TryAcquire(ctx)
-			if err != nil && !errors.Is(err, second.ErrClosed) {
-				err = second.ErrLocked
-			}
-			return g, err
-		}}},
+		{"a try takes what does not answer for taken", []string{"unreachable"}, badTier{
+			try: func(ctx context.Context, c badClaim) (second.Grant, error) {
+				g, err := c.Claim.TryAcquire(ctx)
+				if err != nil && !errors.Is(err, second.ErrClosed) {
+					err = second.ErrLocked
+				}
+				return g, err
+			}}},
 		{"nobody says where it stands", []string{"standing"}, badTier{wait: func(*second.Wait) *second.Wait { return nil }}},
 		{"one stands where it stood", []string{"standing"}, badTier{wait: func(w *second.Wait) *second.Wait {
 			first := new(second.Wait)
@@ -142,7 +136,8 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				f(c)
 			}
 		}}},
-		{"several are told at a time", []string{"connection"}, badTier{notify: func(c second.Connection, f func(second.Connection)) { go f(c); f(c) }}},
+		{"several are told at a time", []string{"connection"}, badTier{
+			notify: func(c second.Connection, f func(second.Connection)) { go f(c); f(c) }}},
 		{"a goroutine is left", []string{"close"}, badTier{close: func(t second.Tier) error {
 			go time.Sleep(time.Minute)
 			return t.Close()
@@ -158,32 +153,40 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 			if c.want != nil && !slices.Contains(c.want, "close") { // whose goroutines are counted
 				t.Parallel()
 			}
-			table := tiertest.Judge(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
-				inBubble(t, func(t *testing.T, h tiertest.Harness) {
-					t.Cleanup(func() { time.Sleep(time.Hour) }) // for what is late
-					dial := h.Dial
-					h.Dial = func(tb testing.TB, lease time.Duration) *tiertest.Process {
-						p := dial(tb, lease)
-						bad, blind := c.tier, p.Blind
-						bad.Tier = p.Tier
-						p.Tier = &bad
-						p.Blind = func(g second.Grant) { blind(good(g)) }
-						return p
-					}
-					test(t, h)
-				})
-			}, c.want...)
-			got := table.Broken()
-			missed := slices.ContainsFunc(c.want, func(test string) bool { return !slices.Contains(got, test) })
-			if missed || c.want == nil && len(got) > 0 {
-				t.Errorf("failed: %q, want %q", got, c.want)
-				for _, row := range table {
-					if row.Result != tiertest.Kept {
-						t.Log(row.Test, row.Result)
-					}
-				}
-			}
+			bites(t, c.want, func(p *tiertest.Process) {
+				bad, blind := c.tier, p.Blind
+				bad.Tier = p.Tier
+				p.Tier = &bad
+				p.Blind = func(g second.Grant) { blind(good(g)) }
+			})
 		})
+	}
+}
+
+// bites checks that these tests of the suite fail, or none at all, where processes are spoilt.
+func bites(t *testing.T, want []string, spoil func(*tiertest.Process)) {
+	t.Helper()
+	table := tiertest.Judge(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
+		inBubble(t, func(t *testing.T, h tiertest.Harness) {
+			t.Cleanup(func() { time.Sleep(time.Hour); synctest.Wait() }) // for what is late
+			dial := h.Dial
+			h.Dial = func(tb testing.TB, lease time.Duration) *tiertest.Process {
+				p := dial(tb, lease)
+				spoil(p)
+				return p
+			}
+			test(t, h)
+		})
+	}, want...)
+	got := table.Broken()
+	missed := slices.ContainsFunc(want, func(test string) bool { return !slices.Contains(got, test) })
+	if missed || want == nil && len(got) > 0 {
+		t.Errorf("failed: %q, want %q", got, want)
+		for _, row := range table {
+			if row.Result != tiertest.Kept {
+				t.Log(row.Test, row.Result)
+			}
+		}
 	}
 }
 
@@ -202,5 +205,24 @@ func TestTierSuiteFindsNothingWrongWithASlowMachine(t *testing.T) {
 	}, "loss-frozen", "bounds-frozen")
 	if broken := table.Broken(); len(broken) > 0 {
 		t.Errorf("failed: %q", broken)
+	}
+}
+
+// leaving calls f, and leaves it to itself when ctx ends.
+func leaving[T any](ctx context.Context, f func(context.Context) (T, error)) (none T, err error) {
+	type result struct {
+		got T
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		got, err := f(context.WithoutCancel(ctx))
+		done <- result{got, err}
+	}()
+	select {
+	case r := <-done:
+		return r.got, r.err
+	case <-ctx.Done():
+		return none, context.Cause(ctx)
 	}
 }

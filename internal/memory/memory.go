@@ -21,7 +21,7 @@ import (
 // A Server keeps the queues.
 type Server struct {
 	OwnTTL, Apart bool                                    // what kind of store it is, see [queue.Config]
-	As            func(*Process, queue.Store) queue.Store // has a process see it otherwise; nil if none does
+	As            func(*Process, queue.Store) queue.Store // has a process see it otherwise
 
 	script atomic.Pointer[func(process string, c queue.Command) Fault]
 	frozen atomic.Pointer[chan struct{}] // closed by the thaw; nil while it answers
@@ -48,19 +48,20 @@ type place struct {
 	second.Contender // Permits is how many it wants, or has
 	session          *session
 	expiry           *time.Timer
-	told             queue.View // as its process was told last
+	view             queue.View // at no time
+	gone             bool
 }
 
 type session struct {
 	name    string
 	process *Process
 	expiry  *time.Timer
-	over    bool
 }
 
 // NewServer returns an empty store.
 func NewServer() *Server {
-	return &Server{queues: make(map[string][]*place), sessions: make(map[string]*session)}
+	as := func(_ *Process, s queue.Store) queue.Store { return s }
+	return &Server{As: as, queues: make(map[string][]*place), sessions: make(map[string]*session)}
 }
 
 // Script has f decide what becomes of each command from now on; nil lets all be.
@@ -81,20 +82,7 @@ func (s *Server) Freeze() (thaw func()) {
 
 // Queue returns who is at path, the holder first.
 func (s *Server) Queue(path string) []second.Contender {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.listLocked(path)
-}
-
-func (s *Server) listLocked(path string) (list []second.Contender) {
-	for i, p := range s.queues[path] {
-		c := p.Contender
-		if !has(s.queues[path], i) {
-			c.Permits = 0
-		}
-		list = append(list, c)
-	}
-	return list
+	return s.execute(nil, queue.Command{Op: queue.List, Ref: queue.Ref{Path: path}}).Queue
 }
 
 // Remove deletes the i-th contender at path, as an operator would.
@@ -129,14 +117,10 @@ type store struct{ *Process }
 // Dial returns the tier of a process, of which the store keeps what it has for so long.
 func (s *Server) Dial(name string, lease time.Duration, record func(queue.Record)) *Process {
 	p := &Process{server: s, name: name, number: s.dialed.Add(1), lease: lease}
-	var there queue.Store = store{p}
-	if s.As != nil {
-		there = s.As(p, there)
-	}
 	p.Tier = queue.New(queue.Config{
 		Package: "memory", Store: "memory", TTL: lease, Logger: slog.New(slog.DiscardHandler), Record: record,
 		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" }, OwnTTL: s.OwnTTL, Apart: s.Apart,
-	}, there)
+	}, s.As(p, store{p}))
 	p.Start()
 	return p
 }
@@ -147,12 +131,7 @@ func (p *Process) Cut() (heal func()) {
 	return func() { p.cut.Store(false) }
 }
 
-// Messages has hook see each answer and each news before the process does, and lose those for which it returns true; nil ends it.
-func (p *Process) Messages(hook func() (lose bool)) {
-	p.Deliver(func(queue.Record) bool { return hook != nil && hook() })
-}
-
-// Deliver is Messages for a hook that looks at them.
+// Deliver has hook see each answer and each news before the process does, and lose those for which it returns true.
 func (p *Process) Deliver(hook func(queue.Record) (lose bool)) { p.hook.Store(&hook) }
 
 // hears reports whether a message gets through to the process. What keeps its session is none that the hook sees.
@@ -225,9 +204,14 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 		s.sessions[x.name] = x
 		a.Name, a.TTL = x.name, p.lease
 	case queue.List:
-		a.Queue = s.listLocked(c.Path)
+		for _, q := range s.queues[c.Path] {
+			a.Queue = append(a.Queue, q.Contender)
+			if !q.view.Has {
+				a.Queue[len(a.Queue)-1].Permits = 0
+			}
+		}
 	case queue.Ask:
-		s.changeLocked(c.Path, func(i int, q *place) { q.Asked = q.Asked || has(s.queues[c.Path], i) })
+		s.changeLocked(c.Path, func(q *place) { q.Asked = q.Asked || q.view.Has })
 	case queue.Beat:
 		x.expiry.Reset(p.lease)
 		for _, ref := range c.Among {
@@ -253,7 +237,7 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	case queue.Enter, queue.Try:
 		a = s.enterLocked(x, c)
 	case queue.Share, queue.Weigh:
-		s.changeLocked(c.Path, func(_ int, q *place) {
+		s.changeLocked(c.Path, func(q *place) {
 			if q.ID == c.ID {
 				q.Shared, q.Permits = q.Shared || c.Op == queue.Share, min(q.Permits, c.Weight)
 			}
@@ -263,15 +247,27 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	return a
 }
 
-// changeLocked has f change contenders, and tells all.
-func (s *Server) changeLocked(path string, f func(i int, q *place)) {
-	for i, q := range s.queues[path] {
-		before := q.Contender
-		if f(i, q); q.Contender != before {
+// changeLocked has f change contenders, or say that they are gone, and tells all.
+func (s *Server) changeLocked(path string, f func(*place)) queue.Removal {
+	removal := queue.Missing
+	s.queues[path] = slices.DeleteFunc(s.queues[path], func(p *place) bool {
+		before := p.Contender
+		f(p)
+		if p.gone {
+			removal = queue.Removed
+			s.tellLocked(p, queue.View{ID: p.ID, Token: p.Token})
+		}
+		if p.gone || p.Contender != before {
 			s.writes.Add(1)
 		}
-	}
-	s.tellLocked(path)
+		return p.gone
+	})
+	s.settleLocked(path)
+	return removal
+}
+
+func (s *Server) leaveLocked(path, id string) queue.Removal {
+	return s.changeLocked(path, func(p *place) { p.gone = p.ID == id })
 }
 
 // expiring has end called when a process has not renewed something for its lease.
@@ -292,10 +288,8 @@ func (s *Server) expiring(p *Process, end func()) (timer *time.Timer) {
 func (s *Server) endLocked(x *session) {
 	x.expiry.Stop()
 	delete(s.sessions, x.name)
-	if x.over = !s.OwnTTL; x.over {
-		for path := range s.queues {
-			s.removeLocked(path, func(p *place) bool { return p.session == x })
-		}
+	for path := range s.queues {
+		s.changeLocked(path, func(p *place) { p.gone = p.session == x && !s.OwnTTL })
 	}
 	x.process.Renew()
 }
@@ -308,65 +302,45 @@ func (s *Server) enterLocked(x *session, c queue.Command) queue.Answer {
 		}
 	}
 	places := s.queues[c.Path]
-	if s.find(c.Path, c.ID) < 0 {
-		if len(places) > 0 && places[0].Of != c.Ref.Permits {
-			return queue.Answer{Outcome: queue.Denied, Err: fmt.Errorf("%w: the path is for %d", second.ErrPermits, places[0].Of)}
-		}
-		places = append(places, &place{session: x, Contender: second.Contender{
-			ID: c.ID, Token: s.revision + 1, Shared: c.Reads, Linger: c.Linger, Permits: c.Weight, Of: c.Ref.Permits,
-			Since: time.Now(), Host: "memory", PID: os.Getpid(), Label: x.process.name,
-		}})
-		if c.Op == queue.Try && !has(places, len(places)-1) {
-			return queue.Answer{Outcome: queue.Locked}
-		}
-		s.revision++
-		s.queues[c.Path] = places
-		s.writes.Add(1)
-		places[len(places)-1].expiry = s.expiring(x.process, func() {
-			if s.OwnTTL || s.Apart { // else it goes with the session
-				s.leaveLocked(c.Path, c.ID)
-			}
-		})
+	if s.standLocked(c.Ref).Known { // it was executed before
+		return a
+	} else if len(places) > 0 && places[0].Of != c.Ref.Permits {
+		return queue.Answer{Outcome: queue.Denied, Err: fmt.Errorf("%w: the path is for %d", second.ErrPermits, places[0].Of)}
 	}
-	s.tellLocked(c.Path)
+	places = append(places, &place{session: x, Contender: second.Contender{
+		ID: c.ID, Token: s.revision + 1, Shared: c.Reads, Linger: c.Linger, Permits: c.Weight, Of: c.Ref.Permits,
+		Since: time.Now(), Host: "memory", PID: os.Getpid(), Label: x.process.name,
+	}})
+	if c.Op == queue.Try && !view(places, len(places)-1).Has {
+		return queue.Answer{Outcome: queue.Locked}
+	}
+	s.revision++
+	s.queues[c.Path] = places
+	s.writes.Add(1)
+	places[len(places)-1].expiry = s.expiring(x.process, func() {
+		if s.OwnTTL || s.Apart { // else it goes with the session
+			s.leaveLocked(c.Path, c.ID)
+		}
+	})
+	s.settleLocked(c.Path)
 	return a
 }
 
-func (s *Server) leaveLocked(path, id string) queue.Removal {
-	return s.removeLocked(path, func(p *place) bool { return p.ID == id })
-}
-
-// removeLocked removes those that are meant, and tells all.
-func (s *Server) removeLocked(path string, meant func(*place) bool) queue.Removal {
-	removal := queue.Missing
-	s.queues[path] = slices.DeleteFunc(s.queues[path], func(p *place) bool {
-		if !meant(p) {
-			return false
-		}
-		removal = queue.Removed
-		s.writes.Add(1)
-		s.news(p, queue.View{ID: p.ID, Token: p.Token})
-		return true
-	})
-	s.tellLocked(path)
-	return removal
-}
-
-// tellLocked tells all in a queue for whom something has changed.
-func (s *Server) tellLocked(path string) {
+// settleLocked finds how all in a queue stand, and tells those for whom something has changed.
+func (s *Server) settleLocked(path string) {
 	for i, p := range s.queues[path] {
-		if v := s.viewLocked(path, i); v != p.told {
-			p.told = v
-			s.news(p, v)
+		if v := view(s.queues[path], i); v != p.view {
+			p.view = v
+			s.tellLocked(p, v)
 		}
 	}
 }
 
-// news goes its own way, to those whose session has not ended.
-func (s *Server) news(p *place, v queue.View) {
+// tellLocked has news go its own way, to those whose session has not ended.
+func (s *Server) tellLocked(p *place, v queue.View) {
 	s.revision++
 	v.At = s.revision
-	if process := p.session.process; !p.session.over {
+	if process := p.session.process; s.OwnTTL || s.sessions[p.session.name] != nil {
 		time.AfterFunc(0, func() {
 			if process.hears(queue.Record{Answer: queue.Answer{View: v}}) {
 				process.Tell(v)
@@ -383,61 +357,42 @@ func at(ref queue.Ref) queue.Ref {
 	return ref
 }
 
-// has reports whether the i-th of a queue has what it wants.
-func has(places []*place, i int) bool {
-	p := places[i]
-	if p.Of > 0 {
-		return sum(places[:i+1]) <= p.Of
-	}
-	return !slices.ContainsFunc(places[:i], func(q *place) bool { return !q.Shared || !p.Shared })
-}
-
-func sum(places []*place) (permits int) {
-	for _, p := range places {
-		permits += p.Permits
-	}
-	return permits
-}
-
-func (s *Server) find(path, id string) int {
-	return slices.IndexFunc(s.queues[path], func(p *place) bool { return p.ID == id })
-}
-
 // standLocked is how a contender stands, which it is worth to whoever asks that it stays.
 func (s *Server) standLocked(ref queue.Ref) queue.View {
 	v := queue.View{ID: ref.ID, Token: ref.Token}
-	if i := s.find(ref.Path, ref.ID); i >= 0 {
-		v = s.viewLocked(ref.Path, i)
-		p := s.queues[ref.Path][i]
-		p.expiry.Reset(p.session.process.lease)
+	for _, p := range s.queues[ref.Path] {
+		if p.ID == ref.ID {
+			v = p.view
+			p.expiry.Reset(p.session.process.lease)
+		}
 	}
 	s.revision++
 	v.At = s.revision
 	return v
 }
 
-// viewLocked is how the i-th contender stands, at no time.
-func (s *Server) viewLocked(path string, i int) queue.View {
-	places := s.queues[path]
-	p := places[i]
+// view is how the i-th of a queue stands, at no time.
+func view(places []*place, i int) queue.View {
+	p, free := places[i], places[i].Of
 	v := queue.View{ID: p.ID, Known: true, Token: p.Token, Reads: p.Shared, Asked: p.Asked}
-	v.Has = has(places, i)
+	v.Reader = i+1 < len(places) && places[i+1].Shared
 	for j, q := range places {
-		waits := q.Of > 0 && !has(places, j)
+		waits := free < q.Permits
 		excludes := waits || q.Of == 0 && (!p.Shared || !q.Shared)
-		if waits && j != i {
-			v.Waiting++
-		}
 		switch {
 		case j < i && excludes:
 			v.Ahead, v.Nearest = v.Ahead+1, q.Contender
 		case j > i && excludes:
 			v.Behind = true
+		case j == i:
+			if v.Has = v.Ahead == 0 && !waits; !v.Has {
+				v.Free = free
+			}
 		}
+		if waits && j != i {
+			v.Waiting++
+		}
+		free -= q.Permits
 	}
-	if !v.Has {
-		v.Free = p.Of - sum(places[:i])
-	}
-	v.Reader = i+1 < len(places) && places[i+1].Shared
 	return v
 }

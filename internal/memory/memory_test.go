@@ -32,8 +32,9 @@ func harness(s *memory.Server) tiertest.Harness {
 			p := s.Dial(fmt.Sprint("process ", n), lease, nil)
 			synctest.Wait() // until it is connected
 			return &tiertest.Process{
-				Tier: p.Tier, Cut: p.Cut, Kill: func() { p.Cut(); p.Close() }, Messages: p.Messages,
-				Blind: func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },
+				Tier: p.Tier, Cut: p.Cut, Kill: func() { p.Cut(); p.Close() },
+				Messages: func(hook func() bool) { p.Deliver(func(queue.Record) bool { return hook != nil && hook() }) },
+				Blind:    func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },
 			}
 		},
 		Left:        func(path string) int { return len(s.Queue(path)) },

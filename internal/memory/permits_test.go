@@ -15,7 +15,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Answers are late or lost, and commands without an answer are executed once more at any time: never are more permits taken than there are, everybody gets some, and nothing is left.
+// Through the gate as well, answers are late or lost, and commands without an answer are executed once more at any time: never are
+// more permits taken than there are, everybody gets some, and nothing is left.
 func TestPermitsAreNeverMoreThanThereAre(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) { takePermits(t, seed) })
