@@ -1,87 +1,289 @@
 package explore
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"maps"
+	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/queue"
 )
 
-var all = flag.Bool("all", false, "explore the scopes that take minutes as well")
+var (
+	all     = flag.Bool("all", false, "explore the scopes that take minutes as well")
+	samples = flag.Int("samples", 5, "random schedules of each scope, in which independent steps are executed in both orders")
+)
 
-// scopes are explored completely, unless the search says otherwise. Fewer executions than these, which are counted, would be a search
-// that has become blind.
+// scopes are explored completely with one fault at most, or up to so many delays. Fewer executions than these, which are counted, would be
+// a search that has become blind.
 var scopes = []struct {
 	name       string
-	scope      Scope
-	search     Search
+	delays     int // 0: any
 	executions int
 	long       bool
+	scope      Scope
 }{
-	{"one process, two goroutines", Scope{Processes: 1, Goroutines: 2}, Search{Delays: -1}, 1788, false},
-	{"two processes", Scope{Processes: 2, Goroutines: 1}, Search{Delays: -1}, 3086, false},
-	{"two processes, one gives up", Scope{Processes: 2, Goroutines: 1, Cancel: true}, Search{Delays: -1, Faults: 1}, 46836, true},
-	{"two processes, a message is lost", Scope{Processes: 2, Goroutines: 1, Lost: true}, Search{Delays: -1, Faults: 1}, 63538, true},
-	{"two processes, a session ends", Scope{Processes: 2, Goroutines: 1, Expire: true}, Search{Delays: -1, Faults: 1}, 102962, true},
-	{"two processes, two goroutines each", Scope{Processes: 2, Goroutines: 2}, Search{Delays: 3}, 17949, true},
+	{"one process, two goroutines", 0, 1788, false, Scope{Processes: 1, Calls: []Call{Lock, Lock}}},
+	{"two processes", 0, 3080, false, Scope{Processes: 2, Calls: []Call{Lock}}},
+	{"try", 0, 220, false, Scope{Processes: 2, Calls: []Call{Try}}},
+	{"a permit each", 0, 600, false, Scope{Processes: 2, Calls: []Call{One}}},
+	{"linger", 0, 576, false, Scope{Processes: 2, Calls: []Call{Lock}, Linger: time.Second}},
+	{"lock and try", 0, 2710, true, Scope{Processes: 1, Calls: []Call{Lock, Try}}},
+	{"strict", 0, 2960, true, Scope{Processes: 1, Calls: []Call{Lock, Lock}, Strict: true}},
+	{"entered again", 0, 4992, true, Scope{Processes: 2, Calls: []Call{Nested}}},
+	{"readers", 0, 9910, true, Scope{Processes: 2, Calls: []Call{Read}}},
+	{"a reader and a writer", 0, 4748, true, Scope{Processes: 1, Calls: []Call{Read, Write}}},
+	{"writers that become readers", 0, 4992, true, Scope{Processes: 2, Calls: []Call{Downgrade}}},
+	{"two permits each", 0, 3080, true, Scope{Processes: 2, Calls: []Call{Two}}},
+	{"one gives up", 0, 47471, true, Scope{Processes: 2, Calls: []Call{Lock}, Cancel: true}},
+	{"a message is lost", 0, 59725, true, Scope{Processes: 2, Calls: []Call{Lock}, Lost: true}},
+	{"one closes", 0, 97215, true, Scope{Processes: 2, Calls: []Call{Lock}, Close: true}},
+	{"one shuts down", 0, 93863, true, Scope{Processes: 2, Calls: []Call{Lock}, Stop: true}},
 }
 
 func TestScopes(t *testing.T) {
-	complete := 0
+	run, complete, violations := 0, 0, 0
 	for _, s := range scopes {
 		if s.long && !*all {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
 			begun := time.Now()
-			s.search.Begin = s.scope.Begin
-			r := s.search.Run(t)
-			extent := "complete"
-			if r.Bounded {
-				extent = "bounded"
-			} else {
+			run++
+			search := Search{Begin: s.scope.Begin, Faults: 1, Delays: cmp.Or(s.delays, -1)}
+			r := search.Run(t)
+			extent := "bounded"
+			if !r.Bounded {
+				extent = "complete"
 				complete++
 			}
 			t.Logf("%s: %d executions, %s, %v", s.name, r.Executions, extent, time.Since(begun).Round(time.Millisecond))
-			if r.Violation != "" {
-				t.Error(r.Violation)
+			if r.Violation != nil {
+				violations++
+				t.Error(r.Violation.Test(written(s.scope)))
 			}
 			if r.Executions != s.executions {
 				t.Errorf("%d executions, want %d", r.Executions, s.executions)
 			}
 		})
 	}
-	t.Logf("explore: %d scopes complete", complete)
+	t.Logf("explore: %d scopes, %d complete, %d violations", run, complete, violations)
+}
+
+// written is the begin of a scope as in a test.
+func written(s Scope) string {
+	var fields []string
+	v := reflect.ValueOf(s)
+	for i, f := range reflect.VisibleFields(v.Type()) {
+		if f.IsExported() && !v.Field(i).IsZero() {
+			fields = append(fields, fmt.Sprintf("%s: %#v", f.Name, v.Field(i).Interface()))
+		}
+	}
+	return strings.ReplaceAll("Scope{"+strings.Join(fields, ", ")+"}.Begin", "explore.", "")
 }
 
 // What the reduced search leaves out differs by nothing that counts.
 func TestReducedSearchFindsAllOutcomes(t *testing.T) {
-	scope := Scope{Processes: 2, Goroutines: 1, Cancel: true}
-	full := Search{Begin: scope.Begin, Faults: 1, Delays: 2}.Run(t)
-	reduced := Search{Begin: scope.Begin, Faults: 1, Delays: -1}
-	if !*all {
-		scope.Cancel = false
-		full = Search{Begin: scope.Begin, Delays: 3}.Run(t)
-		reduced = Search{Begin: scope.Begin, Delays: -1}
+	small := []Scope{
+		{Processes: 1, Calls: []Call{Lock}, Lost: true},
+		{Processes: 1, Calls: []Call{Lock}, Cancel: true, Expire: true},
+		{Processes: 1, Calls: []Call{Lock}, Cut: true},
+		{Processes: 1, Calls: []Call{Lock}, Close: true, Stop: true},
+		{Processes: 1, Calls: []Call{Try, Try}},
 	}
-	found := reduced.Run(t)
-	for outcome := range full.Outcomes {
-		if !found.Outcomes[outcome] {
-			t.Errorf("the reduced search does not find %q", outcome)
+	if *all {
+		small = append(small, Scope{Processes: 2, Calls: []Call{Try}})
+	}
+	for _, scope := range small {
+		search := Search{Begin: scope.Begin, Faults: 1, Delays: -1}
+		reduced := search.Run(t)
+		search.Full = true
+		full := search.Run(t)
+		t.Logf("%s: %d executions, reduced %d; %d outcomes", written(scope), full.Executions, reduced.Executions, len(full.Outcomes))
+		if full.Violation != nil {
+			t.Error(full.Violation.Test(written(scope)))
+		}
+		if !maps.Equal(full.Outcomes, reduced.Outcomes) {
+			for o := range full.Outcomes {
+				if !reduced.Outcomes[o] {
+					t.Errorf("the reduced search does not find\n%s", o)
+				}
+			}
+			for o := range reduced.Outcomes {
+				if !full.Outcomes[o] {
+					t.Errorf("only the reduced search finds\n%s", o)
+				}
+			}
 		}
 	}
-	t.Logf("%d executions: %q; reduced %d: %q", full.Executions, slices.Sorted(maps.Keys(full.Outcomes)), found.Executions, slices.Sorted(maps.Keys(found.Outcomes)))
 }
 
-// A search finds what is wrong, and says how it came to be.
-func TestViolationsAreFound(t *testing.T) {
-	scope := Scope{Processes: 2, Goroutines: 1, Remove: true}
-	r := Search{Begin: scope.Begin, Faults: 1, Delays: -1}.Run(t)
-	for _, want := range []string{"lost", " is removed", "p1.g1 begins"} {
-		if !strings.Contains(r.Violation, want) {
-			t.Errorf("got %q, want it to mention %q", r.Violation, want)
+// Steps that are called independent lead to the same in either order.
+func TestIndependentStepsCommute(t *testing.T) {
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	pairs := 0
+	for _, scope := range []Scope{
+		{
+			Processes: 2, Calls: []Call{Lock, Try}, Turns: 2,
+			Lost: true, Cancel: true, Expire: true, Cut: true, Close: true, Stop: true, Clock: time.Second,
+		},
+		{Processes: 2, Calls: []Call{Read, Downgrade}, Cancel: true, Expire: true, Close: true, Stop: true, Clock: 30 * time.Millisecond},
+		{Processes: 2, Calls: []Call{One, Two}, Lost: true, Expire: true, Close: true, Stop: true},
+		{Processes: 2, Calls: []Call{Both}, Linger: time.Second, Strict: true, Expire: true, Close: true, Stop: true},
+	} {
+		for range *samples {
+			var schedule []string
+			steps, _ := take(t, scope, schedule)
+			for faults := 0; len(steps) > 0 && random.IntN(40) > 0; steps, _ = take(t, scope, schedule) {
+				if faults > 0 {
+					steps = slices.DeleteFunc(steps, func(x Step) bool { return x.Fault })
+				}
+				if len(steps) == 0 {
+					break
+				}
+				x := steps[random.IntN(len(steps))]
+				if x.Fault && random.IntN(4) > 0 {
+					continue
+				}
+				if x.Fault {
+					faults++
+				}
+				for _, y := range steps {
+					if !x.independent(y) {
+						continue
+					}
+					pairs++
+					one, after := take(t, scope, append(slices.Clone(schedule), x.Name, y.Name))
+					two, before := take(t, scope, append(slices.Clone(schedule), y.Name, x.Name))
+					if after != before || !slices.Equal(sorted(one), sorted(two)) {
+						t.Fatalf("seed %d, %s: after %q, %q and %q do not commute:\n%s%q\nand\n%s%q", seed, written(scope), schedule,
+							x.Name, y.Name, after, sorted(one), before, sorted(two))
+					}
+				}
+				schedule = append(schedule, x.Name)
+			}
 		}
+	}
+	t.Logf("%d pairs, seed %d", pairs, seed)
+}
+
+// take takes steps, and returns those that are possible then, and the state.
+func take(t *testing.T, scope Scope, schedule []string) (steps []Step, state string) {
+	synctest.Test(t, func(t *testing.T) {
+		w := scope.Begin(t)
+		always := func(i, j int) bool { return true }
+		for i := 0; ; i++ {
+			synctest.Wait()
+			if steps = w.Steps(always); i == len(schedule) {
+				break
+			}
+			at := slices.Index(names(steps), schedule[i])
+			if at < 0 {
+				t.Errorf("after %q, %q is not possible, but %q", schedule[:i], schedule[i], names(steps))
+				break
+			}
+			steps[at].Take()
+		}
+		state = w.State()
+		if _, wrong := w.End(); wrong != nil {
+			t.Errorf("%q: %v", schedule, wrong)
+		}
+	})
+	return steps, state
+}
+
+func sorted(steps []Step) []string { return slices.Sorted(slices.Values(names(steps))) }
+
+// A liar is a store that a test makes wrong.
+type liar struct {
+	queue.Store
+	do func(there queue.Store, ctx context.Context, c queue.Command) queue.Answer
+}
+
+func (l liar) Do(ctx context.Context, c queue.Command) queue.Answer { return l.do(l.Store, ctx, c) }
+
+// wrong changes the answers of a store.
+func wrong(change func(c queue.Command, a *queue.Answer)) func(queue.Store) queue.Store {
+	return func(there queue.Store) queue.Store {
+		return liar{there, func(there queue.Store, ctx context.Context, c queue.Command) queue.Answer {
+			a := there.Do(ctx, c)
+			change(c, &a)
+			return a
+		}}
+	}
+}
+
+// Each judge finds what it is there for, and most often nobody else does.
+func TestJudgesFind(t *testing.T) {
+	for _, f := range []struct {
+		judge string
+		scope Scope
+		alone bool
+	}{
+		{"exclusion", Scope{Processes: 2, Calls: []Call{Lock}, seed: seed{store: wrong(func(c queue.Command, a *queue.Answer) {
+			a.View.Has = a.View.Has || c.Op == queue.Enter && a.Outcome == queue.Done
+		})}}, false},
+		{"lost", Scope{Processes: 1, Calls: []Call{Lock}, seed: seed{remove: 1}}, true},
+		{"order", Scope{Processes: 3, Calls: []Call{Lock}, seed: seed{remove: 2}}, true},
+		{"waits", Scope{Processes: 2, Calls: []Call{Lock}, seed: seed{mute: true, store: wrong(func(_ queue.Command, a *queue.Answer) {
+			a.Views = nil
+		})}}, true},
+		{"left", Scope{Processes: 1, Calls: []Call{Lock}, seed: seed{store: func(there queue.Store) queue.Store {
+			return liar{there, func(there queue.Store, ctx context.Context, c queue.Command) queue.Answer {
+				if c.Op == queue.Leave {
+					return queue.Answer{Outcome: queue.Done}
+				}
+				return there.Do(ctx, c)
+			}}
+		}}}, true},
+		{"tokens", Scope{Processes: 1, Calls: []Call{Lock, Lock}, Strict: true, seed: seed{
+			mute: true, store: wrong(func(_ queue.Command, a *queue.Answer) {
+				a.View.Token = 1000 - a.View.Token
+				for i := range a.Views {
+					a.Views[i].Token = 1000 - a.Views[i].Token
+				}
+			}),
+		}}, true},
+		{"context", Scope{Processes: 2, Calls: []Call{Lock}, Cancel: true, seed: seed{deaf: true}}, true},
+		{"known", Scope{Processes: 2, Calls: []Call{Lock}, Cut: true, seed: seed{store: wrong(func(_ queue.Command, a *queue.Answer) {
+			a.TTL *= 2
+		})}}, false},
+		{"fails", Scope{Processes: 1, Calls: []Call{Lock}, seed: seed{store: wrong(func(c queue.Command, a *queue.Answer) {
+			if c.Op == queue.Enter {
+				*a = queue.Answer{Outcome: queue.Denied, Err: errors.New("no")}
+			}
+		})}}, false},
+	} {
+		t.Run(f.judge, func(t *testing.T) {
+			search := Search{Begin: f.scope.Begin, Faults: 1, Delays: 2}
+			r := search.Run(t)
+			if r.Violation == nil || !strings.HasPrefix(r.Violation.Wrong.Error(), f.judge+": ") {
+				t.Fatalf("got %v in %d executions, want it to be found by %s", r.Violation, r.Executions, f.judge)
+			}
+			t.Logf("%d executions: %v, %d steps", r.Executions, r.Violation.Wrong, len(r.Violation.Schedule))
+			if err := Replay(t, f.scope.Begin, r.Violation.Schedule...); err == nil || err.Error() != r.Violation.Wrong.Error() {
+				t.Errorf("the same steps again: %v", err)
+			}
+			if !*all {
+				return
+			}
+			f.scope.ignore = f.judge
+			search.Begin = f.scope.Begin
+			if r := search.Run(t); f.alone != (r.Violation == nil) {
+				t.Errorf("without it: %v", r.Violation)
+			} else if r.Violation != nil {
+				t.Logf("without it: %v", r.Violation.Wrong)
+			}
+		})
 	}
 }

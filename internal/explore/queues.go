@@ -1,12 +1,13 @@
 package explore
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,21 +21,52 @@ import (
 const (
 	lease = 9 * time.Second
 	path  = "/lock"
+	other = "/other"
 )
 
 // A Scope is what processes do over the memory store.
 type Scope struct {
-	Processes  int
-	Goroutines int // of each process
-	Turns      int // of each goroutine; 0 is 1
-	Options    []tier.Option
+	Processes int
+	Calls     []Call // of each process, one for each of its goroutines
+	Turns     int    // of each goroutine; 0 is 1
+	Strict    bool   // nothing is handed on
+	Linger    time.Duration
+	MaxWait   time.Duration
 
 	// Faults that there can be.
 	Lost   bool          // a request, an answer or news is lost
 	Cancel bool          // a wait ends
 	Expire bool          // a session ends
-	Remove bool          // somebody removes a contender, and the judge does not know
+	Cut    bool          // a process is cut off for longer than the store keeps its session
+	Close  bool          // a registry is closed
+	Stop   bool          // a registry is shut down
 	Clock  time.Duration // so much time passes
+
+	seed   seed   // a fault of the store or of the world, that a judge is to find; for tests of these
+	ignore string // a judge that is not asked
+}
+
+// A Call is how a goroutine comes to what it releases later.
+type Call string
+
+const (
+	Lock      Call = "lock"
+	Try       Call = "try"
+	Nested    Call = "nested" // and enters again
+	Write     Call = "write"
+	Read      Call = "read"
+	Downgrade Call = "downgrade" // writes, and then reads
+	One       Call = "one"       // of two permits
+	Two       Call = "two"
+	Both      Call = "both" // of two locks
+)
+
+// A seed is what is made wrong.
+type seed struct {
+	store  func(queue.Store) queue.Store // as a process sees it
+	mute   bool                          // there are no news
+	deaf   bool                          // nobody is told that a wait ends
+	remove int                           // somebody removes the contender at that place in the queue, from 1, and no judge knows of it
 }
 
 // A queues is the world of a scope: package tier, the queue and the memory store.
@@ -43,16 +75,20 @@ type queues struct {
 	scope     Scope
 	server    *memory.Server
 	processes []*process
+	before    func(i, j int) bool // of two steps
+	quiet     int                 // looks at the clock since anything happened
 
 	mu       sync.Mutex // guards the fields below
+	step     int        // the last that was taken
 	pending  []*message
 	count    map[string]int // of the names of messages
 	draining bool
+	cutOff   *process // has no messages
 	wrong    error
-	token    int64
-	holder   *process
-	history  []string // who had the lock
-	idle     int      // looks at the clock since anything happened
+	spans    []*span
+	entered  []*process // that queue, and somebody waits there, in the order in which that was executed
+	known    map[string]bool
+	had      map[string]bool // contenders that the store has given a lock
 }
 
 type process struct {
@@ -60,17 +96,26 @@ type process struct {
 	tier      *memory.Process
 	registry  *tier.Registry
 	callers   []*caller
-	disturbed bool // its session was ended, so it may lose what it has
+	sessions  atomic.Int32
+	begun     bool
+	closing   bool // what it does may be its goodbye
+	disturbed bool // it may lose what it has
 }
 
 // A caller is a goroutine that acquires and releases.
 type caller struct {
 	*process
+	world  *queues
 	name   string
+	call   Call
 	left   int // turns
+	begun  bool
 	state  state
+	since  time.Time // when the call began
+	after  int       // the step of that
 	cancel context.CancelFunc
-	hold   *tier.Hold
+	ended  bool    // the context of the call
+	has    []*span // to be released, the last one first
 	err    error
 }
 
@@ -84,11 +129,27 @@ const (
 	over
 )
 
+// A span is how long a caller has something by its own belief: from after one step until after another.
+type span struct {
+	*caller
+	paths      []string
+	weight     int   // whole is what excludes everybody else
+	begin, end int   // -1: as yet
+	token      int64 // 0: it has none
+	hold       interface {
+		Err() error
+		Release() error
+	}
+}
+
+const whole = 100
+
 // A message is a command on its way to the store, or an answer or news on its way back.
 type message struct {
 	name    string
 	process *process
 	request bool
+	since   int // the step that it came from
 	verdict chan verdict
 }
 
@@ -101,28 +162,48 @@ const (
 
 // Begin makes the world of a scope.
 func (s Scope) Begin(t *testing.T) World {
-	w := &queues{T: t, scope: s, server: memory.NewServer(), count: make(map[string]int)}
+	w := &queues{T: t, scope: s, server: memory.NewServer(), step: -1,
+		count: make(map[string]int), known: make(map[string]bool), had: make(map[string]bool)}
+	if s.seed.store != nil {
+		w.server.As = func(_ *memory.Process, there queue.Store) queue.Store { return s.seed.store(there) }
+	}
+	options := []tier.Option{tier.WithLinger(s.Linger), tier.WithMaxWait(s.MaxWait)}
+	if s.Strict {
+		options = append(options, tier.WithHandOff(0))
+	}
 	for i := range s.Processes {
 		p := &process{name: fmt.Sprintf("p%d", i+1)}
-		p.tier = w.server.Dial(p.name, lease, nil)
+		p.tier = w.server.Dial(p.name, lease, func(r queue.Record) {
+			if r.Command.Op == queue.Open && r.Answer.Outcome == queue.Done {
+				p.sessions.Add(1)
+			}
+		})
 		var err error
-		if p.registry, err = tier.New(p.tier.Tier, s.Options...); err != nil {
+		if p.registry, err = tier.New(p.tier.Tier, options...); err != nil {
 			t.Fatal(err)
 		}
-		for j := range s.Goroutines {
-			p.callers = append(p.callers, &caller{process: p, name: fmt.Sprintf("%s.g%d", p.name, j+1), left: max(1, s.Turns)})
+		for j, call := range s.Calls {
+			name := fmt.Sprintf("%s.g%d", p.name, j+1)
+			p.callers = append(p.callers, &caller{process: p, world: w, name: name, call: call, left: max(1, s.Turns)})
 		}
 		w.processes = append(w.processes, p)
 	}
 	synctest.Wait() // until there are sessions
 	w.server.Script(func(name string, c queue.Command) memory.Fault {
-		if w.explored(c.Op) && w.post(w.named(name), string(c.Op), true) == lose {
+		if explored(c.Op) && w.post(w.named(name), what(c), true) == lose {
 			return memory.Fault{Never: true}
 		}
 		return memory.Fault{}
 	})
 	for _, p := range w.processes {
-		p.tier.Deliver(func(m queue.Record) bool { return w.explored(m.Command.Op) && w.post(p, what(m), false) == lose })
+		p.tier.Deliver(func(m queue.Record) bool {
+			if m.Command.Op != "" {
+				return explored(m.Command.Op) && w.post(p, "answer to "+what(m.Command), false) == lose
+			}
+			v := m.Answer.View
+			news := fmt.Sprintf("news of %s: known %t, has %t, behind %t", v.ID, v.Known, v.Has, v.Behind)
+			return s.seed.mute || w.post(p, news, false) == lose
+		})
 	}
 	return w
 }
@@ -132,28 +213,28 @@ func (w *queues) named(name string) *process {
 }
 
 // explored reports whether the order of such commands matters here: sessions are another matter.
-func (w *queues) explored(op queue.Op) bool {
+func explored(op queue.Op) bool {
 	return op != queue.Open && op != queue.Beat && op != queue.Goodbye && op != queue.Audit && op != queue.Drop
 }
 
-func what(m queue.Record) string {
-	if m.Command.Op != "" {
-		return "answer to " + string(m.Command.Op)
-	}
-	v := m.Answer.View
-	return fmt.Sprintf("news of %s: known %t, has %t, behind %t", v.ID, v.Known, v.Has, v.Behind)
-}
+func what(c queue.Command) string { return string(c.Op) + " " + c.ID }
 
 // post has a message wait for what becomes of it.
 func (w *queues) post(p *process, what string, request bool) verdict {
 	w.mu.Lock()
-	if w.draining {
+	if w.draining || p.closing { // its goodbye may overtake what it has begun to send
 		w.mu.Unlock()
 		return pass
 	}
+	if w.cutOff == p {
+		w.mu.Unlock()
+		return lose
+	}
 	name := p.name + " " + what
-	w.count[name]++
-	m := &message{name: fmt.Sprintf("%s #%d", name, w.count[name]), process: p, request: request, verdict: make(chan verdict, 1)}
+	if w.count[name]++; w.count[name] > 1 {
+		name = fmt.Sprintf("%s #%d", name, w.count[name])
+	}
+	m := &message{name: name, process: p, request: request, since: w.step, verdict: make(chan verdict, 1)}
 	w.pending = append(w.pending, m)
 	w.mu.Unlock()
 	return <-m.verdict
@@ -167,8 +248,9 @@ func (w *queues) settle(m *message, v verdict) {
 	m.verdict <- v
 }
 
-// Steps has messages first, the oldest of them first, then what the callers do.
-func (w *queues) Steps() (steps []Step) {
+// Steps has messages first, the oldest of them first, then calls that begin, and then releases.
+func (w *queues) Steps(before func(i, j int) bool) (steps []Step) {
+	w.before = before
 	w.judge()
 	if w.wrong != nil {
 		return nil
@@ -176,33 +258,81 @@ func (w *queues) Steps() (steps []Step) {
 	for _, m := range w.ordered() {
 		steps = append(steps, Step{Name: m.step(), Touches: m.touches(), Take: func() { w.settle(m, pass) }})
 	}
+	var releases []Step
 	for i, p := range w.processes {
-		if i > 0 && w.processes[i-1].callers[0].state == idle { // processes are alike: they begin in one order
-			break
-		}
 		for j, c := range p.callers {
 			switch {
-			case c.state == idle && (j == 0 || p.callers[j-1].state != idle):
-				steps = append(steps, Step{Name: c.name + " begins", Touches: w.begins(i), Take: func() { w.begin(c) }})
+			case c.state == idle && w.mayBegin(i, j):
+				steps = append(steps, Step{Name: c.name + " begins", Touches: w.begins(i), Take: c.begin})
 			case c.state == holding:
-				steps = append(steps, Step{Name: c.name + " releases", Touches: []string{p.name}, Take: func() { w.release(c) }})
+				releases = append(releases, Step{Name: c.name + " releases", Touches: p.touches(), Take: c.release})
 			}
 		}
 	}
+	steps = append(steps, releases...)
 	busy := len(steps) > 0
 	steps = append(steps, w.faults()...)
-	if !busy && !w.done() && w.idle < 40 {
-		steps = append([]Step{{Name: "time passes", Touches: []string{Everything}, Take: func() { w.idle++; time.Sleep(lease / 8) }}}, steps...)
+	if !busy && !w.done() && w.quiet < patience {
+		steps = append([]Step{{Name: "time passes", Touches: []string{Everything}, Take: w.wait}}, steps...)
+	}
+	for i := range steps {
+		take := steps[i].Take
+		steps[i].Take = func() {
+			w.mu.Lock()
+			w.step++
+			w.mu.Unlock()
+			take()
+		}
 	}
 	return steps
 }
 
-// ordered are the messages under way, by name.
+// patience is how often somebody looks at the clock before that is for ever.
+const patience = 40
+
+// wait lets time pass until there is something to do. The pace at which a store is asked again is random, so no schedule says for how long.
+func (w *queues) wait() {
+	for before := w.callStates(); w.quiet < patience; {
+		w.quiet++
+		time.Sleep(lease / 8)
+		synctest.Wait()
+		if len(w.ordered()) > 0 || w.callStates() != before {
+			return
+		}
+	}
+}
+
+func (w *queues) callStates() (all string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.processes {
+		for _, c := range p.callers {
+			all += fmt.Sprint(c.state)
+		}
+	}
+	return all
+}
+
+// mayBegin reports whether it is the turn of a caller to begin: those that are alike do so in one order.
+func (w *queues) mayBegin(i, j int) bool {
+	p := w.processes[i]
+	if p.closing || i > 0 && !w.processes[i-1].begun {
+		return false
+	}
+	return j == 0 || p.callers[j].call != p.callers[j-1].call || p.callers[j-1].begun
+}
+
+// ordered are the messages under way.
 func (w *queues) ordered() []*message {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list := slices.Clone(w.pending)
-	slices.SortStableFunc(list, func(a, b *message) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(list, func(a, b *message) int {
+		if a.since != b.since {
+			return a.since - b.since
+		}
+		return strings.Compare(a.name, b.name)
+	})
 	return list
 }
 
@@ -217,166 +347,287 @@ func (m *message) touches() []string {
 	if m.request {
 		return []string{"store", m.name}
 	}
-	return []string{m.process.name, m.name}
+	return append(m.process.touches(), m.name)
+}
+
+// touches are what a step of a process touches.
+func (p *process) touches() []string {
+	if p.closing {
+		return []string{p.name, "store"}
+	}
+	return []string{p.name}
 }
 
 // begins is what the begin of a call touches: the first one of a process lets the next process begin.
 func (w *queues) begins(i int) []string {
-	touches := []string{w.processes[i].name}
-	if i+1 < len(w.processes) {
+	touches := w.processes[i].touches()
+	if i+1 < len(w.processes) && !w.processes[i].begun {
 		touches = append(touches, w.processes[i+1].name)
 	}
 	return touches
 }
 
 func (w *queues) faults() (steps []Step) {
+	fault := func(name string, touches []string, take func()) {
+		steps = append(steps, Step{Name: name, Fault: true, Touches: touches, Take: take})
+	}
 	if w.scope.Lost {
 		for _, m := range w.ordered() {
-			steps = append(steps, Step{Name: m.name + " is lost", Fault: true, Touches: m.touches(), Take: func() { w.settle(m, lose) }})
+			fault(m.name+" is lost", m.touches(), func() { w.settle(m, lose) })
 		}
 	}
 	for _, p := range w.processes {
+		both := []string{p.name, "store"}
 		for _, c := range p.callers {
-			if w.scope.Cancel && c.state == waiting {
-				steps = append(steps, Step{Name: c.name + " gives up", Fault: true, Touches: []string{p.name}, Take: c.cancel})
+			if w.scope.Cancel && c.state == waiting && !c.ended {
+				fault(c.name+" gives up", p.touches(), c.giveUp)
 			}
 		}
-		if queue := w.server.Queue(path); w.scope.Expire {
-			if i := slices.IndexFunc(queue, func(c second.Contender) bool { return c.Label == p.name }); i >= 0 {
-				steps = append(steps, Step{Name: "the session of " + p.name + " ends", Fault: true, Touches: []string{"store", p.name}, Take: func() {
-					p.disturbed = true
-					w.server.Expire(path, i)
-				}})
-			}
+		if at, i := w.placeOf(p); w.scope.Expire && i >= 0 {
+			fault("the session of "+p.name+" ends", both, func() {
+				p.disturb()
+				w.server.Expire(at, i)
+			})
+		}
+		if w.scope.Close && p.begun && !p.closing && !p.done() {
+			fault(p.name+" closes", both, func() {
+				p.disturb()
+				p.close()
+				go p.registry.Close()
+			})
+		}
+		if w.scope.Stop && p.begun && !p.closing && !p.done() {
+			fault(p.name+" shuts down", both, func() {
+				p.close()
+				go p.registry.Shutdown(context.Background())
+			})
+		}
+		if w.scope.Cut && p.begun && !p.done() {
+			fault(p.name+" is cut off", []string{Everything}, func() { w.cut(p) })
 		}
 	}
-	if queue := w.server.Queue(path); w.scope.Remove && len(queue) > 0 {
-		steps = append(steps, Step{Name: "contender " + queue[0].ID + " is removed", Fault: true, Touches: []string{"store"}, Take: func() {
-			w.server.Remove(path, 0)
-		}})
+	if queue, i := w.server.Queue(path), w.scope.seed.remove-1; i >= 0 && i < len(queue) {
+		fault("contender "+queue[i].ID+" is removed", []string{"store"}, func() { w.server.Remove(path, i) })
 	}
 	if w.scope.Clock > 0 && !w.done() {
-		steps = append(steps, Step{Name: fmt.Sprint(w.scope.Clock, " pass"), Fault: true, Touches: []string{Everything}, Take: func() { time.Sleep(w.scope.Clock) }})
+		fault(fmt.Sprint(w.scope.Clock, " pass"), []string{Everything}, func() { time.Sleep(w.scope.Clock) })
 	}
 	return steps
 }
 
-func (w *queues) done() bool {
-	for _, p := range w.processes {
-		for _, c := range p.callers {
-			if c.state != over {
-				return false
-			}
+// queueAt are the queues of the store.
+var queueAt = []string{path, other, "permits of " + path}
+
+// placeOf is where a process queues, if it does.
+func (w *queues) placeOf(p *process) (at string, i int) {
+	for _, at := range queueAt {
+		if i := slices.IndexFunc(w.server.Queue(at), func(c second.Contender) bool { return c.Label == p.name }); i >= 0 {
+			return at, i
 		}
 	}
-	return true
+	return "", -1
 }
 
-func (w *queues) begin(c *caller) {
-	w.idle = 0
+// cut lets neither the process nor the store be heard by the other until its session is over, and that is known to both. What others send
+// and hear meanwhile gets through.
+func (w *queues) cut(p *process) {
+	p.disturb()
+	w.setCut(p)
+	heal := p.tier.Cut()
+	before := p.sessions.Load()
+	for wait, again := 10, 0; again < 4; wait-- {
+		for list := w.ordered(); len(list) > 0; list = w.ordered() {
+			v := pass
+			if list[0].process == p {
+				v = lose
+			}
+			w.settle(list[0], v)
+			synctest.Wait()
+		}
+		w.judge()
+		if wait == 0 {
+			heal()
+		}
+		time.Sleep(lease / 8)
+		synctest.Wait()
+		if p.sessions.Load() == before {
+			continue
+		}
+		w.setCut(nil)
+		if again++; len(w.ordered()) > 0 { // what it repeats
+			return
+		}
+	}
+}
+
+func (w *queues) setCut(p *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cutOff = p
+}
+
+// disturb says that a process may lose what it has, and its place in the queue.
+func (p *process) disturb() {
+	w := p.callers[0].world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.disturbed = true
+	w.entered = slices.DeleteFunc(w.entered, func(x *process) bool { return x == p })
+}
+
+func (p *process) close() {
+	w := p.callers[0].world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.closing = true
+}
+
+func (w *queues) done() bool {
+	return !slices.ContainsFunc(w.processes, func(p *process) bool { return !p.done() })
+}
+
+func (p *process) done() bool {
+	return !slices.ContainsFunc(p.callers, func(c *caller) bool { return c.state != over && !(p.closing && c.state == idle) })
+}
+
+func (c *caller) begin() {
+	w := c.world
+	w.quiet = 0
 	ctx, cancel := context.WithCancel(context.Background())
-	c.state, c.cancel = waiting, cancel
+	c.process.begun, c.begun, c.ended = true, true, false
+	c.state, c.cancel, c.since, c.after, c.err = waiting, cancel, time.Now(), w.step, nil
+	if w.scope.seed.deaf {
+		c.cancel = func() {}
+	}
 	go func() {
-		hold, err := c.registry.Mutex(path).Acquire(ctx)
+		has, err := c.acquire(ctx)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if err != nil {
-			c.state, c.err = over, err
+			c.err = err
+			c.turnIsOver()
 			return
 		}
-		c.hold, c.state = hold, holding
+		c.has, c.state = has, holding
 		w.grantedLocked(c)
 	}()
 }
 
-// grantedLocked judges a grant at the moment at which the caller has it.
-func (w *queues) grantedLocked(c *caller) {
-	w.history = append(w.history, c.name)
-	if err := c.hold.Err(); err != nil && !c.disturbed {
-		w.blameLocked("%s is given a lock that is lost: %v", c.name, err)
+// acquire does what the call is.
+func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
+	r := c.registry
+	take := func(weight int) func(*tier.Hold, error) *tier.Hold {
+		return func(h *tier.Hold, failed error) *tier.Hold {
+			if err = failed; err != nil {
+				return nil
+			}
+			has = append(has, &span{caller: c, paths: []string{path}, weight: weight, token: h.Token(), hold: h})
+			return h
+		}
 	}
-	switch token := c.hold.Token(); {
-	case token < w.token:
-		w.blameLocked("%s has token %d after one of %d", c.name, token, w.token)
-	case token == w.token && w.holder != c.process:
-		w.blameLocked("%s has token %d, which %s had", c.name, token, w.holder.name)
-	default:
-		w.token, w.holder = token, c.process
+	permits := func(n int) {
+		var p *tier.Permits
+		if p, err = r.Semaphore(path, 2).Acquire(ctx, n); err == nil {
+			has = append(has, &span{caller: c, paths: []string{"permits of " + path}, weight: n * whole / 2, hold: p})
+		}
 	}
+	mutex, rw := r.Mutex(path), r.RWMutex(path)
+	switch c.call {
+	case Lock:
+		take(whole)(mutex.Acquire(ctx))
+	case Try:
+		take(whole)(mutex.TryAcquire(ctx))
+	case Nested:
+		if h := take(whole)(mutex.Acquire(ctx)); h != nil {
+			take(whole)(mutex.Acquire(h.Context(context.Background())))
+		}
+	case Write:
+		take(whole)(rw.Writer().Acquire(ctx))
+	case Read:
+		take(1)(rw.Reader().Acquire(ctx))
+	case Downgrade:
+		if h := take(whole)(rw.Writer().Acquire(ctx)); h != nil {
+			take(1)(rw.Reader().Acquire(h.Context(context.Background())))
+			slices.Reverse(has)
+		}
+	case One:
+		permits(1)
+	case Two:
+		permits(2)
+	case Both:
+		var b *tier.Bundle
+		if b, err = tier.AcquireAll(ctx, mutex, r.Mutex(other)); err == nil {
+			has = append(has, &span{caller: c, paths: []string{path, other}, weight: whole, hold: b})
+		}
+	}
+	if err != nil && len(has) > 0 { // it was lost before it was entered again
+		has[0].hold.Release()
+	}
+	return has, err
 }
 
-func (w *queues) release(c *caller) {
-	w.idle = 0
+func (c *caller) release() {
+	w := c.world
+	w.quiet = 0
 	c.state = releasing
+	last := c.has[len(c.has)-1]
+	c.has = c.has[:len(c.has)-1]
+	last.end = w.step
 	go func() {
-		err := c.hold.Release()
+		err := last.hold.Release()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if err != nil && !c.disturbed {
-			w.blameLocked("%s releases a lock that is lost: %v", c.name, err)
+			w.blameLocked("lost", "%s releases what is lost: %v", c.name, err)
 		}
-		c.state = idle
-		if c.left--; c.left == 0 {
-			c.state = over
+		if c.state = holding; len(c.has) == 0 {
+			c.turnIsOver()
 		}
 	}()
 }
 
-func (w *queues) blameLocked(format string, args ...any) {
-	if w.wrong == nil {
-		w.wrong = fmt.Errorf(format, args...)
+func (c *caller) turnIsOver() {
+	c.state = idle
+	if c.left--; c.left == 0 {
+		c.state = over
 	}
 }
 
-// judge looks at who believes to have the lock.
-func (w *queues) judge() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var owners []string
-	for _, p := range w.processes {
-		for _, c := range p.callers {
-			if c.state == holding && c.hold.Err() == nil {
-				owners = append(owners, c.name)
-			}
-			if c.err != nil && !errors.Is(c.err, context.Canceled) {
-				w.blameLocked("%s: %v", c.name, c.err)
-			}
-		}
-	}
-	if len(owners) > 1 {
-		w.blameLocked("%q own the lock at once", owners)
-	}
+func (c *caller) giveUp() {
+	c.ended = true
+	c.cancel()
 }
 
 // end has a caller come to its end.
 func (w *queues) end(c *caller) {
-	w.mu.Lock()
-	holds := c.state == holding
-	if holds {
-		c.state = over
-	}
-	w.mu.Unlock()
 	if c.cancel != nil {
 		c.cancel()
 	}
-	if holds {
-		c.hold.Release()
+	w.mu.Lock()
+	has := c.has
+	c.has = nil
+	if c.state == holding || c.state == idle {
+		c.state = over
+	}
+	w.mu.Unlock()
+	for _, x := range slices.Backward(has) {
+		x.hold.Release()
 	}
 }
 
 // End lets all that is under way come to its end.
 func (w *queues) End() (outcome string, wrong error) {
-	if w.wrong == nil && !w.done() && w.idle >= 40 {
-		w.wrong = errors.New("somebody waits for ever")
-	}
 	w.mu.Lock()
+	if !w.done() && w.quiet >= patience {
+		w.blameLocked("waits", "somebody waits for ever")
+	}
 	w.draining = true
 	for _, m := range w.pending {
 		m.verdict <- pass
 	}
 	w.pending = nil
 	w.mu.Unlock()
-	for range 2 * w.scope.Processes * w.scope.Goroutines {
+	for range 2 * w.scope.Processes * len(w.scope.Calls) {
 		synctest.Wait()
 		for _, p := range w.processes {
 			for _, c := range p.callers {
@@ -384,15 +635,50 @@ func (w *queues) End() (outcome string, wrong error) {
 			}
 		}
 	}
-	if w.wrong == nil {
-		time.Sleep(lease) // the audit has been
-		synctest.Wait()
-		if left := w.server.Queue(path); len(left) > 0 {
-			w.wrong = fmt.Errorf("%d are left in the queue", len(left))
+	time.Sleep(lease) // the audit has been
+	synctest.Wait()
+	defer func() {
+		for _, p := range w.processes {
+			p.registry.Close()
+		}
+	}()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, at := range queueAt {
+		if left := w.server.Queue(at); len(left) > 0 {
+			w.blameLocked("left", "%d are left in the queue", len(left))
 		}
 	}
-	for _, p := range w.processes {
-		p.registry.Close()
+	slices.SortStableFunc(w.spans, func(x, y *span) int { return cmp.Or(cmp.Compare(x.token, y.token), strings.Compare(x.name, y.name)) })
+	for _, x := range w.spans {
+		outcome += x.name + " "
 	}
-	return strings.Join(w.history, ", "), w.wrong
+	return outcome, w.wrong
+}
+
+// State is who queues, what is under way, and what the callers know.
+func (w *queues) State() string {
+	var b strings.Builder
+	for _, at := range queueAt {
+		for i, c := range w.server.Queue(at) {
+			fmt.Fprintf(&b, "%s %d: %s of %s, shared %t, permits %d\n", at, i, c.ID, c.Label, c.Shared, c.Permits)
+		}
+	}
+	var pending []string
+	for _, m := range w.ordered() {
+		pending = append(pending, m.step())
+	}
+	fmt.Fprintf(&b, "%q\n", slices.Sorted(slices.Values(pending)))
+	for _, p := range w.processes {
+		s := p.registry.Stats()
+		fmt.Fprintf(&b, "%s: waiters %d, holds %d, %d lost, err %v\n", p.name, s.Waiters, s.Holds, len(s.Losses), p.registry.Err())
+		for _, c := range p.callers {
+			fmt.Fprintf(&b, "%s: state %d, %d turns, failed %t", c.name, c.state, c.left, c.err != nil)
+			for _, x := range c.has {
+				fmt.Fprintf(&b, ", has %v", x.hold.Err())
+			}
+			fmt.Fprintln(&b)
+		}
+	}
+	return b.String()
 }

@@ -5,6 +5,7 @@ package explore
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -29,13 +30,16 @@ func (s Step) independent(of Step) bool {
 	return !slices.ContainsFunc(s.Touches, func(part string) bool { return slices.Contains(of.Touches, part) })
 }
 
-// Everything is what a step touches that depends on all others.
+// Everything is what a step touches that depends on all others. One that is no fault is possible only when nothing else is, but faults.
 const Everything = "everything"
 
 // A World is a scope in one execution.
 type World interface {
-	// Steps are what can happen now, the most usual first. Nothing is in motion while it is called, and none at all is the end.
-	Steps() []Step
+	// Steps are what can happen now, the most usual first. Nothing is in motion while it is called, and none at all is the end. Before
+	// tells of two steps that were taken, by their numbers from 0, whether the one had to come before the other.
+	Steps(before func(i, j int) bool) []Step
+	// State is all that two orders of independent steps have to agree in.
+	State() string
 	// End ends the world. It returns what came of it, and what was wrong.
 	End() (outcome string, wrong error)
 }
@@ -51,10 +55,27 @@ type Search struct {
 // A Result is what a search found.
 type Result struct {
 	Executions int
-	Outcomes   map[string]bool
-	Pruned     int    // executions that were cut short, as all that could follow was executed elsewhere
-	Bounded    bool   // there were more orders than the delays allowed
-	Violation  string // the first, with its schedule; "" if there was none
+	Outcomes   map[string]bool // with the states at the end
+	Pruned     int             // executions that were cut short, as all that could follow was executed elsewhere
+	Bounded    bool            // there were more orders than the delays allowed
+	Violation  *Violation      // nil if there was none
+}
+
+// A Violation is what was wrong, and the steps that led to it.
+type Violation struct {
+	Wrong    error
+	Schedule []string
+}
+
+// Test says what happened, with a test of it in a world that is written as begin.
+func (v Violation) Test(begin string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v\n\nfunc TestFound(t *testing.T) {\n\tif wrong := Replay(t, %s,\n", v.Wrong, begin)
+	for _, name := range v.Schedule {
+		fmt.Fprintf(&b, "\t\t%q,\n", name)
+	}
+	b.WriteString("\t); wrong != nil {\n\t\tt.Error(wrong)\n\t}\n}")
+	return b.String()
 }
 
 // A node is a point in the tree of orders, on the path of the present execution, and the step that was taken there.
@@ -69,15 +90,32 @@ type node struct {
 	before []bool // which earlier steps of the path the chosen one depends on, directly or not
 }
 
-// Run executes every order.
-func (s Search) Run(t *testing.T) (r Result) {
+// Run executes every order, up to a violation. Then it tries orders nearer to the usual one, as what is wrong there as well is told in
+// fewer steps.
+func (s Search) Run(t *testing.T) Result {
+	r := s.run(t, math.MaxInt)
+	for delays := 0; r.Violation != nil && delays < 4 && (s.reduced() || delays < s.Delays); delays++ {
+		near := Search{Begin: s.Begin, Faults: s.Faults, Delays: delays}.run(t, 5000).Violation
+		if near != nil {
+			if len(near.Schedule) < len(r.Violation.Schedule) {
+				r.Violation = near
+			}
+			break
+		}
+	}
+	return r
+}
+
+func (s Search) run(t *testing.T, limit int) (r Result) {
 	r.Outcomes = make(map[string]bool)
 	var path []*node
 	for {
 		err := s.execute(t, &path, &r)
 		r.Executions++
 		if err != nil {
-			r.Violation = fmt.Sprintf("%v\n%s", err, schedule(path))
+			r.Violation = &Violation{err, schedule(path)}
+		}
+		if err != nil || r.Executions == limit {
 			return r
 		}
 		for len(path) > 0 && !s.next(path[len(path)-1], &r) {
@@ -97,7 +135,7 @@ func (s Search) execute(t *testing.T, path *[]*node, r *Result) (err error) {
 		pruned := false
 		for depth := 0; ; depth++ {
 			synctest.Wait()
-			steps := s.allowed(w.Steps(), (*path)[:depth])
+			steps := s.allowed(w.Steps(func(i, j int) bool { return i < j && (*path)[j].before[i] }), (*path)[:depth])
 			maps.DeleteFunc(births, func(name string, _ int) bool { return !named(steps, name) })
 			for _, x := range steps {
 				if _, known := births[x.Name]; !known {
@@ -121,18 +159,20 @@ func (s Search) execute(t *testing.T, path *[]*node, r *Result) (err error) {
 				err = fmt.Errorf("not repeatable: %q is not among %q", n.chosen.Name, names(steps))
 				break
 			}
+			n.steps, n.chosen = steps, steps[i]
 			if n.before == nil {
 				n.birth = births[n.chosen.Name]
 				s.relate(*path, depth)
 			}
 			steps[i].Take()
 		}
+		state := w.State()
 		outcome, wrong := w.End()
 		if err == nil {
 			err = wrong
 		}
 		if !pruned {
-			r.Outcomes[outcome] = true
+			r.Outcomes[outcome+"\n"+state] = true
 		}
 	})
 	return err
@@ -196,6 +236,12 @@ func (s Search) next(n *node, r *Result) bool {
 func (s Search) relate(path []*node, last int) {
 	n := path[last]
 	n.before = make([]bool, last)
+	if !n.chosen.Fault && slices.Contains(n.chosen.Touches, Everything) { // it was not possible before any of them
+		for i := range n.before {
+			n.before[i] = true
+		}
+		return
+	}
 	var direct []int
 	for i := last - 1; i >= 0; i-- {
 		if n.before[i] || i != n.birth-1 && path[i].chosen.independent(n.chosen) {
@@ -243,7 +289,7 @@ func (s Search) want(path []*node, i, last int) {
 			return
 		}
 	}
-	panic(fmt.Sprintf("none of %q is possible at step %d of\n%s", first, i+1, schedule(path)))
+	panic(fmt.Sprintf("none of %q is possible at step %d of %q", first, i+1, schedule(path)))
 }
 
 // allowed leaves out faults beyond their number.
@@ -271,11 +317,19 @@ func names(steps []Step) (list []string) {
 	return list
 }
 
-// schedule is what happened, in words.
-func schedule(path []*node) string {
-	var b strings.Builder
-	for i, n := range path {
-		fmt.Fprintf(&b, "%3d. %s\n", i+1, n.chosen.Name)
+func schedule(path []*node) (names []string) {
+	for _, n := range path {
+		names = append(names, n.chosen.Name)
 	}
-	return b.String()
+	return names
+}
+
+// Replay takes steps by name, and returns what was wrong up to there. An error says as well if one of them was not possible.
+func Replay(t *testing.T, begin func(*testing.T) World, schedule ...string) error {
+	s := Search{Begin: begin, Faults: math.MaxInt, Full: true, Delays: -1}
+	var path []*node
+	for _, name := range schedule {
+		path = append(path, &node{chosen: Step{Name: name}})
+	}
+	return s.execute(t, &path, &Result{Outcomes: make(map[string]bool)})
 }
