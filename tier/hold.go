@@ -170,7 +170,10 @@ func (h *Hold) Release() error {
 	rest := h.own.holds.Add(-weight(h.shared))
 	if rest == 0 {
 		defer c.part()
-		return h.own.watch.release(func() error { return c.release(h.own) })
+		if w := h.own.watch; w != nil {
+			return w.release(func() error { return c.release(h.own) })
+		}
+		return c.release(h.own)
 	}
 	if rest < writeHold && !h.shared {
 		c.mu.Lock()

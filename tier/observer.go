@@ -2,6 +2,7 @@ package tier
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -153,13 +154,10 @@ func inTurn[Event any](first, second func(context.Context, Event)) func(context.
 
 // waitingAfter is for how long somebody waits before it is told, never if nobody wants to know.
 func (o Observer) waitingAfter() time.Duration {
-	switch {
-	case o.Waiting == nil:
+	if o.Waiting == nil {
 		return math.MaxInt64
-	case o.WaitingAfter <= 0:
-		return time.Second
 	}
-	return o.WaitingAfter
+	return cmp.Or(max(o.WaitingAfter, 0), time.Second)
 }
 
 // follow has the observer told of the connection.
