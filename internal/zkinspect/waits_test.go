@@ -51,6 +51,9 @@ func TestWhoWaitsForWhomIsWhatTheTableSays(t *testing.T) {
 			head = cells
 			continue
 		}
+		if head == nil {
+			continue // another table
+		}
 		for i, cell := range cells[1:] {
 			waiter, known1 := documented[cells[0]]
 			other, known2 := documented[head[i+1]]
