@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -326,5 +327,35 @@ func TestTheNumberThatMayNotBeWrittenIsNotWrittenAgain(t *testing.T) {
 		if writes != 1 {
 			t.Errorf("asked for it %d times", writes)
 		}
+	})
+}
+
+// Whoever has left while the number of permits was being written has a place in the queue until that is answered.
+func TestATurnWaitsForOneThatWasAbandoned(t *testing.T) { // I3
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		var queued, most atomic.Int64
+		s.OnChange(func(_ zktest.View, changes []zktest.Change) {
+			for _, c := range changes {
+				switch {
+				case !strings.HasPrefix(c.Path, limits+"/locks/"):
+				case c.Kind == zktest.Created:
+					most.Store(max(most.Load(), queued.Add(1)))
+				case c.Kind == zktest.Deleted:
+					queued.Add(-1)
+				}
+			}
+		})
+		on(s, zktest.OpSetData, zktest.Reply, zktest.Delay(time.Second))
+		acquire, release := takers(t, p, func(free int) int { return min(free, 1) })
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := p.semaphore(t).Acquire(ctx, &second.Demand{Take: func(free int) int { return min(free, 1) }})
+		wantErr(t, "Acquire", err, context.DeadlineExceeded)
+		permits, err := acquire()
+		if err != nil || most.Load() != 1 {
+			t.Fatalf("%d places in the queue at once, %v", most.Load(), err)
+		}
+		wantErr(t, "Release", release(permits), nil)
 	})
 }

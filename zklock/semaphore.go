@@ -59,7 +59,7 @@ func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Per
 		if err != nil {
 			return nil, err
 		}
-		taken, err := link.Do(ctx, s.link, func() ([]*Node, error) { return s.newPermitWait(turn, d).take(ctx) }, s.undo)
+		taken, err := s.task(ctx, func() ([]*Node, error) { return s.newPermitWait(turn, d).take(ctx) })
 		if !errors.Is(err, errGone) {
 			return s.granted("acquire", taken, err)
 		}
@@ -83,7 +83,7 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 	if err != nil {
 		return nil, err
 	}
-	taken, err := link.Do(ctx, s.link, func() ([]*Node, error) { return s.tryTake(ctx, turn, k) }, s.undo)
+	taken, err := s.task(ctx, func() ([]*Node, error) { return s.tryTake(ctx, turn, k) })
 	return s.granted("try", taken, err)
 }
 
@@ -101,6 +101,20 @@ func permitsOf(taken []*Node) []second.Permit {
 		permits[i] = grant{n}
 	}
 	return permits
+}
+
+// task runs f, which gives the turn up. If it is abandoned, the next attempt waits for it as for another one: this process would
+// else have two places in the queue.
+func (s *semaphore) task(ctx context.Context, f func() ([]*Node, error)) ([]*Node, error) {
+	a := s.locks.attempt(nil)
+	taken, err := link.Do(ctx, s.link, func() ([]*Node, error) {
+		defer s.abandoned.remove(a)
+		return f()
+	}, s.undo)
+	if ctx.Err() != nil {
+		s.abandoned.add(a)
+	}
+	return taken, err
 }
 
 // undo gives up what was taken for a caller who has gone.
