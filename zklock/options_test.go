@@ -319,3 +319,30 @@ func TestNamesAreLookedUpByTheSystem(t *testing.T) {
 	}
 	c.Close()
 }
+
+func TestNodeOptionsAreForOneLock(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := start(t, s), raw(t, s)
+		lock, err := p.Client.Lock("/locks/a", zklock.NodeData([]byte("mine")), zklock.NodeACL(zk.WorldACL(zk.PermAll&^zk.PermAdmin)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := lock.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, _, _ := s.Get(n.Path())
+		if acl, _, err := conn.GetACL(n.Path()); err != nil || string(data) != "mine" || len(acl) != 1 || acl[0].Perms != zk.PermAll&^zk.PermAdmin {
+			t.Errorf("content %q, ACL %v, %v; want those of the options", data, acl, err)
+		}
+		if data, _, _ := s.Get(p.acquire(t).Path()); !strings.Contains(string(data), `"pid"`) {
+			t.Errorf("content of the other lock: %q, want a description", data)
+		}
+		for want, opt := range map[string]zklock.LockOption{
+			"empty ACL": zklock.NodeACL(nil), "data of 524289 bytes": zklock.NodeData(make([]byte, 512<<10+1)),
+		} {
+			_, err := p.Client.Lock("/locks/a", opt)
+			wantMention(t, err, want)
+		}
+	})
+}
