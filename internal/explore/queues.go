@@ -572,7 +572,9 @@ func (c *caller) release() {
 	c.state = releasing
 	last := c.has[len(c.has)-1]
 	c.has = c.has[:len(c.has)-1]
-	last.end = w.step
+	if last.end < 0 { // else it was lost before
+		last.end = w.step
+	}
 	go func() {
 		err := last.hold.Release()
 		w.mu.Lock()
