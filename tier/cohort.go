@@ -12,10 +12,9 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A cohort is what this process has at stake in one lock: the goroutines in front of
-// the gate, the one behind it, and the grant they share. This file is its life: who comes and
-// leaves, the request to the second tier, what becomes of a grant, a grant that lingers, owners
-// that read, and owners who are told that the lock is wanted elsewhere.
+// A cohort is what this process has at stake in one lock: the goroutines in front of the gate, the one
+// behind it, and the grant they share. This file is its life: who comes and leaves, the request to the
+// second tier, what becomes of a grant, lingering, readers, and owners who are told.
 type cohort struct {
 	members
 

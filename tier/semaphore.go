@@ -242,8 +242,7 @@ func (p *Permits) Token() int64 { return p.taken[0].Token() }
 
 // Context returns a context for work under the permits, derived from ctx. It is cancelled when one
 // of them is lost, with an error wrapping [ErrLost] as its cause, and when they are released, with
-// [ErrReleased]; if that has happened, it is done when Context returns. The same ctx gives the same
-// context.
+// [ErrReleased]; if that has happened, it is done when Context returns. The same ctx gives the same context.
 func (p *Permits) Context(ctx context.Context) context.Context {
 	return p.work.under(ctx, ctx, p.lost, p.Err)
 }
