@@ -6,7 +6,7 @@
 // goes with a connection that is closed.
 //
 // Sessions that nobody uses are kept for others for a while. One more connection, the ear, hears who waits and who is asked, and looks
-// after those that wait: their own connections are busy.
+// at the queues: a connection that waits is busy. A connection that holds is read for its end, and has the server answer for the lease.
 package advisory
 
 import (
@@ -49,9 +49,9 @@ type Config struct {
 
 // KeyOf is the key of the advisory lock of a path: the first eight bytes of the SHA-256 of its name here. Two paths with the same key
 // exclude each other, no more.
-func KeyOf(path string) int64 {
+func KeyOf(path string) string {
 	sum := sha256.Sum256([]byte("tierlock:" + path))
-	return int64(binary.BigEndian.Uint64(sum[:8]))
+	return strconv.FormatInt(int64(binary.BigEndian.Uint64(sum[:8])), 10)
 }
 
 // A Store is the advisory locks of a database as this process sees them.
@@ -60,17 +60,16 @@ type Store struct {
 	tier   *queue.Tier
 	host   string // for people to read
 
-	names   atomic.Int64 // of contenders, so far
-	views   atomic.Int64 // that were told, so far
+	names   atomic.Int64 // of contenders and sessions, so far
 	entries sync.Map     // by ID
+	heard   atomic.Int64 // on the tier's clock, when that was sent what the server has answered last on the ear
 
 	mu      sync.Mutex // guards the fields below; never held across a request
 	closed  bool
 	tasks   sync.WaitGroup // every goroutine of the store
 	ear     *line          // nil while there is none
 	problem error          // why there is none, nil before the first
-	heard   time.Duration  // what the server has answered last on the ear was sent then
-	opened  int            // sessions of the tier so far
+	pause   time.Duration  // until its next look, which grows
 	spares  []*line
 }
 
@@ -78,7 +77,7 @@ type Store struct {
 func Open(c Config) *queue.Tier {
 	host, _ := os.Hostname()
 	host, _, _ = strings.Cut(host, ".")
-	s := &Store{config: c, host: strings.ReplaceAll(host, " ", "_")}
+	s := &Store{config: c, host: strings.ReplaceAll(host, " ", "_"), pause: c.TTL}
 	s.tier = queue.New(queue.Config{
 		Package: "pglock", Store: "PostgreSQL", TTL: c.TTL, Margin: c.Margin, Logger: c.Logger, Apart: true, Paths: second.Components,
 		Elsewhere: "pglock.New, which keeps locks in tables,",
@@ -95,17 +94,14 @@ func (s *Store) Name(string) string { return strconv.FormatInt(s.names.Add(1), 1
 
 // Do executes a command. Enter takes a second round trip if it has to wait. What is not answered is undone by the server once it knows
 // that the connection is closed: so nothing is unknown, and there is nothing to audit, to drop, or to say at the end.
-func (s *Store) Do(ctx context.Context, c queue.Command) queue.Answer {
-	a := s.execute(ctx, c)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if a.Outcome != queue.Denied { // which is an answer, and at once
-		a.Away = s.problem
-	}
-	return a
-}
-
-func (s *Store) execute(ctx context.Context, c queue.Command) queue.Answer {
+func (s *Store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if a.Outcome != queue.Denied { // which is an answer, and at once
+			a.Away = s.problem
+		}
+	}()
 	switch c.Op {
 	case queue.Open:
 		return s.open(ctx)
@@ -116,10 +112,8 @@ func (s *Store) execute(ctx context.Context, c queue.Command) queue.Answer {
 	case queue.Leave:
 		return s.leave(ctx, c)
 	case queue.Look: // for somebody who wants to know now, and of those who come soon
-		return s.tend(ctx, c, func(e *entry) error {
-			e.stir()
-			return e.look()
-		})
+		s.stir(0)
+		return s.tend(ctx, c, (*entry).beat)
 	case queue.Share:
 		return s.tend(ctx, c, (*entry).share)
 	case queue.List:
@@ -144,17 +138,12 @@ func (s *Store) open(ctx context.Context) queue.Answer {
 	if err != nil {
 		return s.failed(err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.opened++
-	return queue.Answer{Outcome: queue.Done, Name: fmt.Sprint(ear, " ", s.opened), TTL: s.config.TTL}
+	return queue.Answer{Outcome: queue.Done, Name: fmt.Sprint(ear, " ", s.Name("")), TTL: s.config.TTL}
 }
 
 // beat has the server answer on the ear, or on a new one. After a TTL without that no session of ours is left.
 func (s *Store) beat(ctx context.Context) queue.Answer {
-	s.mu.Lock()
-	heard := s.heard
-	s.mu.Unlock()
+	heard := time.Duration(s.heard.Load())
 	_, err := s.listener(ctx)
 	if err == nil {
 		err = s.lookAround(ctx)
@@ -177,10 +166,10 @@ func (s *Store) listener(ctx context.Context) (*line, error) {
 		return ear, nil
 	}
 	sent := s.tier.Now()
-	ear, err := s.dial(ctx, func(_ *pgconn.PgConn, n *pgconn.Notification) { s.told(n) })
+	ear, err := s.dial(ctx)
 	if err == nil {
 		if _, err = ear.conn.Exec(ctx, "LISTEN tierlock"); err != nil {
-			ear.drop()
+			ear.drop(err)
 		}
 	}
 	if err != nil {
@@ -189,9 +178,12 @@ func (s *Store) listener(ctx context.Context) (*line, error) {
 	}
 	ear.schedule(time.Now().Add(s.config.TTL))
 	s.mu.Lock()
-	s.ear, s.problem, s.heard = ear, nil, sent
+	s.ear, s.problem = ear, nil
 	s.mu.Unlock()
-	s.spawn(func() { s.hear(ear) })
+	s.heard.Store(int64(sent))
+	s.spawn(func() { // it looks at the queues until the ear breaks
+		s.deafen(ear, ear.attend(func() bool { return false }, func() error { return s.lookAround(context.Background()) }))
+	})
 	return ear, nil
 }
 
@@ -204,23 +196,9 @@ func (s *Store) deafen(ear *line, why error) {
 	}
 	s.mu.Unlock()
 	if ear != nil && mine {
-		ear.drop()
+		ear.drop(why)
 		s.dropSpares(true)
 		s.tier.Renew()
-	}
-}
-
-// hear listens, and looks at the queues in which somebody waits, until the ear breaks.
-func (s *Store) hear(ear *line) {
-	for {
-		due, err := ear.listen()
-		if err == nil && due {
-			err = s.lookAround(context.Background())
-		}
-		if err != nil {
-			s.deafen(ear, err)
-			return
-		}
 	}
 }
 
@@ -228,52 +206,53 @@ func (s *Store) hear(ear *line) {
 func (s *Store) told(n *pgconn.Notification) {
 	verb, rest, _ := strings.Cut(n.Payload, " ")
 	who, what, _ := strings.Cut(rest, " ")
-	number, err := strconv.ParseInt(who, 10, 64)
 	for e := range s.all {
 		switch {
-		case err != nil:
-		case verb == "waits" && e.key == number && e.session.pid != n.PID:
-			e.stir()
-		case verb == "asked" && int64(e.session.pid) == number:
+		case verb == "waits" && e.key == who && e.session.pid != fmt.Sprint(n.PID) && e.token.Load() != 0:
+			s.stir(0)
+		case verb == "asked" && e.session.pid == who:
 			e.revoke(what)
 		}
 	}
 }
 
-// hurry has the ear look around soon, but not for waits that are short.
-func (s *Store) hurry() {
+// nearest is the time between two looks at first.
+const nearest = 2 * time.Millisecond
+
+// stir has the ear look around soon, and from then on ever more rarely: whoever is expected may still be on the way.
+func (s *Store) stir(after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.pause = min(s.pause, max(after, nearest))
 	if s.ear != nil {
-		s.ear.hurry(time.Now().Add(s.config.TTL / 24))
+		s.ear.hurry(time.Now().Add(after))
 	}
 }
 
-// lookAround looks at the queues in which somebody waits, or just has the server answer.
+// lookAround looks at the queues of our entries, or just has the server answer. Who holds is looked after by each beat besides.
 func (s *Store) lookAround(ctx context.Context) error {
-	var waiting []*entry
-	var keys []int64
+	var all []*entry
+	var keys []string
+	longest := s.config.TTL // which is never, as a beat comes before
 	for e := range s.all {
+		all, keys = append(all, e), append(keys, e.key)
 		if e.token.Load() == 0 {
-			waiting, keys = append(waiting, e), append(keys, e.key)
+			longest = s.config.TTL / 12
 		}
 	}
 	sent := s.tier.Now()
+	s.mu.Lock()
+	s.pause = min(4*s.pause, longest)
+	if s.ear != nil {
+		s.ear.schedule(time.Now().Add(s.pause))
+	}
+	s.mu.Unlock()
 	queues, err := s.look(ctx, keys...)
 	if err != nil {
 		return err
 	}
-	next := s.config.TTL // which is never, as a beat comes before
-	if len(waiting) > 0 {
-		next = s.config.TTL / 12
-	}
-	s.mu.Lock()
-	s.heard = sent
-	if s.ear != nil {
-		s.ear.schedule(time.Now().Add(next))
-	}
-	s.mu.Unlock()
-	for _, e := range waiting {
+	s.heard.Store(int64(sent))
+	for _, e := range all {
 		e.seen(queues[e.key])
 	}
 	s.dropSpares(false)
@@ -298,9 +277,9 @@ func (s *Store) talk(ctx context.Context, c call) (rows [][][]byte, err error) {
 }
 
 // look asks who has or wants the locks of these keys, the holder first.
-func (s *Store) look(ctx context.Context, keys ...int64) (map[int64][]place, error) {
-	rows, err := s.talk(ctx, call{"look", []string{array(keys...)}})
-	queues := make(map[int64][]place)
+func (s *Store) look(ctx context.Context, keys ...string) (map[string][]place, error) {
+	rows, err := s.talk(ctx, call{"look", []string{"{" + strings.Join(keys, ",") + "}"}})
+	queues := make(map[string][]place)
 	for _, p := range places(rows) {
 		queues[p.key] = append(queues[p.key], p)
 	}
@@ -309,7 +288,7 @@ func (s *Store) look(ctx context.Context, keys ...int64) (map[int64][]place, err
 
 // list reads the lock table of the server once. Those that wait have no token yet. In a quarantine, all that the server has granted
 // was granted since that began.
-func (s *Store) list(ctx context.Context, key int64) queue.Answer {
+func (s *Store) list(ctx context.Context, key string) queue.Answer {
 	queues, err := s.look(ctx, key)
 	if err != nil {
 		return s.failed(err)
@@ -325,35 +304,31 @@ func (s *Store) list(ctx context.Context, key int64) queue.Answer {
 
 // ask notifies those that have the lock. A notification can be lost, so it is sent again until each shows in its name that it knows,
 // or has given the lock up; after a moment, in the background.
-func (s *Store) ask(ctx context.Context, key int64) queue.Answer {
+func (s *Store) ask(ctx context.Context, key string) queue.Answer {
 	unaware, err := s.askOnce(ctx, key)
-	for end := time.Now().Add(s.config.TTL / 8); err == nil && unaware && time.Now().Before(end); {
-		if err = retry.Pause(ctx, s.config.TTL/100); err == nil {
-			unaware, err = s.askOnce(ctx, key)
-		}
-	}
 	if err != nil {
 		return s.failed(err)
 	}
-	if unaware {
-		s.spawn(func() { s.keepAsking(key) })
+	known := make(chan struct{})
+	s.spawn(func() {
+		defer close(known)
+		ctx, cancel := context.WithTimeout(s.tier.Context(), s.config.TTL) // after which whoever had the lock and is not heard from has lost it
+		defer cancel()
+		for pace := retry.New(); (unaware || err != nil) && retry.Pause(ctx, pace.NextBackOff()) == nil; {
+			unaware, err = s.askOnce(ctx, key)
+		}
+	})
+	select {
+	case <-known:
+	case <-time.After(s.config.TTL / 8):
+	case <-ctx.Done():
+		return s.failed(context.Cause(ctx))
 	}
 	return queue.Answer{Outcome: queue.Done}
 }
 
-// keepAsking gives up after a lease, by when whoever had the lock and is not heard from has lost it.
-func (s *Store) keepAsking(key int64) {
-	ctx, cancel := context.WithTimeout(s.tier.Context(), s.config.TTL)
-	defer cancel()
-	for pace := retry.New(); retry.Pause(ctx, pace.NextBackOff()) == nil; {
-		if unaware, err := s.askOnce(ctx, key); err == nil && !unaware {
-			return
-		}
-	}
-}
-
 // askOnce asks those that do not know it yet, and reports whether there was one.
-func (s *Store) askOnce(ctx context.Context, key int64) (unaware bool, err error) {
+func (s *Store) askOnce(ctx context.Context, key string) (unaware bool, err error) {
 	queues, err := s.look(ctx, key)
 	for _, p := range queues[key] {
 		d := p.describe()
@@ -361,7 +336,7 @@ func (s *Store) askOnce(ctx context.Context, key int64) (unaware bool, err error
 		case !p.granted || d.Asked:
 			continue
 		case !p.ours():
-			return false, fmt.Errorf("server process %d is not of this package, and would not hear of it: %w", p.pid, errors.ErrUnsupported)
+			return false, fmt.Errorf("server process %s is not of this package, and would not hear of it: %w", p.pid, errors.ErrUnsupported)
 		}
 		unaware = true
 		if _, err := s.talk(ctx, call{"ask", []string{d.ID + " " + strconv.FormatInt(d.Token, 10)}}); err != nil {
@@ -371,23 +346,28 @@ func (s *Store) askOnce(ctx context.Context, key int64) (unaware bool, err error
 	return unaware, err
 }
 
-// Close closes all connections, with which the server gives the locks away.
+// Close gives all locks up, and closes all connections.
 func (s *Store) Close() {
-	s.mu.Lock()
-	s.closed = true
-	lines := s.spares
-	if s.ear != nil {
-		lines = append(lines, s.ear)
-	}
-	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), s.tier.Patience())
+	defer cancel()
 	var all sync.WaitGroup
-	for _, x := range lines {
-		all.Go(x.close)
-	}
 	for e := range s.all {
-		all.Go(e.close)
+		all.Go(func() {
+			if s.leave(ctx, queue.Command{Ref: queue.Ref{ID: e.id}}).Outcome != queue.Done {
+				e.session.drop(second.ErrClosed)
+			}
+		})
 	}
 	all.Wait()
+	s.mu.Lock()
+	s.closed = true
+	if s.ear != nil {
+		s.spares = append(s.spares, s.ear)
+	}
+	for _, x := range s.spares {
+		s.tasks.Go(x.close)
+	}
+	s.mu.Unlock()
 	s.tasks.Wait()
 }
 
@@ -411,7 +391,7 @@ func (s *Store) session(ctx context.Context) (*line, error) {
 		return x, nil
 	}
 	s.mu.Unlock()
-	return s.dial(ctx, nil)
+	return s.dial(ctx)
 }
 
 // keep keeps a connection whose session has neither lock nor contender for others.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -21,8 +22,7 @@ type entry struct {
 	store   *Store
 	session *line
 	id      string
-	key     int64
-	arg     string // the key
+	key     string
 	about   string // what it says of itself
 
 	ended chan struct{} // closed when its wait is over; nil if it never waited
@@ -31,50 +31,48 @@ type entry struct {
 	token  atomic.Int64 // 0 as long as it waits
 	reads  atomic.Bool
 	over   atomic.Bool  // given up, or lost: nobody needs the session to be looked after
-	cut    atomic.Bool  // by the server, as a requeue has found
 	proven atomic.Int64 // on the tier's clock, when the newest was sent that the server has answered, as far as that is more than a wait
 
-	mu       sync.Mutex // guards the fields below, and orders views
-	asked    bool       // to give the lock up
-	ahead    int        // while it waits, as last seen
-	nearest  second.Contender
-	unseen   time.Time // since when it has not been seen waiting
-	behind   []place   // those that wait, as last seen
-	attended bool      // a goroutine is at it
-	later    *time.Timer
-	pause    time.Duration // until the next look, which grows
+	mu      sync.Mutex // guards the fields below, and orders views
+	asked   bool       // to give the lock up
+	ahead   int        // while it waits, as last seen
+	nearest second.Contender
+	unseen  time.Time // since when it has not been seen waiting
+	behind  []place   // those that wait, as last seen
 }
 
 // enter takes the lock if it is free and nobody waits. Otherwise it waits. In a requeue the session of the old entry unlocks, and
-// queues again.
+// queues again. If that ends meanwhile, the release of the old one tells.
 func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
-	key := KeyOf(c.Path)
-	e := &entry{store: s, id: c.ID, key: key, arg: strconv.FormatInt(key, 10), about: s.about(c.Linger)}
+	e := &entry{store: s, id: c.ID, key: KeyOf(c.Path), about: s.about(c.Linger)}
 	e.reads.Store(c.Reads)
-	old := s.find(c.Old.ID)
-	if c.Old.ID != "" && (old == nil || old.cut.Load()) {
+	old, first := s.find(c.Old.ID), "announce"
+	if c.Old.ID != "" && old == nil {
 		return queue.Answer{Outcome: queue.Gone}
 	}
-	err := e.sit(ctx, old)
-	if err != nil {
+	var err error
+	if old != nil {
+		old.over.Store(true)
+		e.session, first = old.session, inMode("leave", old.reads.Load())
+	} else if e.session, err = s.session(ctx); err != nil {
 		return s.failed(err)
 	}
-	taken, first := false, "announce"
+	switch err := e.session.begin(ctx); {
+	case errors.Is(err, errDropped) && old != nil:
+		return queue.Answer{Outcome: queue.Gone}
+	case err != nil:
+		return s.failed(err)
+	}
+	taken := false
 	if old == nil {
 		taken, err = e.try()
-	} else {
-		first = inMode("leave", old.reads.Load())
 	}
 	waits := err == nil && !taken && c.Op != queue.Try
 	if waits {
 		err = e.wait(first)
 	}
 	if err != nil {
-		e.session.drop()
-		if old != nil && cutByServer(err) {
-			old.cut.Store(true)
-			s.entries.Store(old.id, old) // its release tells
-		}
+		e.session.drop(err)
 	}
 	if !waits || err != nil { // else the wait has the turn
 		e.session.done()
@@ -88,31 +86,14 @@ func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
 		s.keep(e.session)
 		return queue.Answer{Outcome: queue.Locked, Quarantined: s.tier.Quarantine() != nil}
 	}
+	s.entries.Delete(c.Old.ID)
 	return queue.Answer{Outcome: queue.Done, View: e.view(0)}
-}
-
-// sit has the entry talk in the session of the old one, or in one that nobody uses.
-func (e *entry) sit(ctx context.Context, old *entry) (err error) {
-	if old == nil {
-		if e.session, err = e.store.session(ctx); err != nil {
-			return err
-		}
-		return e.session.begin(ctx)
-	}
-	e.session = old.session
-	if err = e.session.begin(ctx); err == nil {
-		old.end()
-	}
-	if err == nil || errors.Is(err, errDropped) {
-		e.store.entries.Delete(old.id)
-	}
-	return err
 }
 
 // try reports whether the lock is taken now.
 func (e *entry) try() (taken bool, err error) {
 	e.proven.Store(int64(e.store.tier.Now()))
-	rows, err := e.session.ask(e.session.bound, call{inMode("try", e.reads.Load()), []string{e.arg, " 0 " + e.about}})
+	rows, err := e.session.ask(e.session.bound, call{inMode("try", e.reads.Load()), []string{e.key, " 0 " + e.about}})
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
@@ -126,11 +107,14 @@ const soon = 20 * time.Millisecond
 func (e *entry) granted(rows [][][]byte) error {
 	token, err := strconv.ParseInt(string(rows[0][0]), 10, 64)
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.token.Store(token)
-	e.pause = e.store.config.TTL / 4
-	e.session.schedule(time.Now().Add(e.pause))
-	e.later = time.AfterFunc(soon, e.attendOnce)
+	e.mu.Unlock()
+	e.session.schedule(time.Now().Add(e.store.config.TTL / 4))
+	time.AfterFunc(soon, func() {
+		if !e.over.Load() {
+			e.store.spawn(e.attend)
+		}
+	})
 	return err
 }
 
@@ -140,8 +124,8 @@ func (e *entry) wait(statement string) error {
 	x := e.session
 	e.proven.Store(int64(e.store.tier.Now()))
 	x.wire.SetDeadline(time.Now().Add(x.bound))
-	says := call{statement, []string{e.arg, "tierlock 0 0 " + e.about}}
-	p, err := x.send(says, call{inMode("lock", e.reads.Load()), []string{e.arg, " 0 " + e.about}})
+	says := call{statement, []string{e.key, "tierlock 0 0 " + e.about}}
+	p, err := x.send(says, call{inMode("lock", e.reads.Load()), []string{e.key, " 0 " + e.about}})
 	if err == nil {
 		_, err = answer(p)
 	}
@@ -151,7 +135,7 @@ func (e *entry) wait(statement string) error {
 	x.wire.SetDeadline(time.Time{})
 	e.ended = make(chan struct{})
 	e.store.entries.Store(e.id, e)
-	e.store.hurry()
+	e.store.stir(e.store.config.TTL / 24) // but not for waits that are short
 	e.store.spawn(func() { e.await(p) })
 	return nil
 }
@@ -175,7 +159,7 @@ func (e *entry) await(p *pgconn.Pipeline) {
 	case err != nil:
 		e.lose(err)
 	case e.left() < e.store.config.TTL/4:
-		e.look()
+		e.beat()
 	default:
 		e.store.tier.Tell(e.view(time.Duration(e.proven.Load())))
 	}
@@ -192,7 +176,7 @@ func (e *entry) view(sent time.Duration) queue.View {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	q, reads := s.tier.Quarantine(), e.reads.Load()
-	v := queue.View{ID: e.id, Known: true, Token: e.token.Load(), At: s.views.Add(1), Sent: sent,
+	v := queue.View{ID: e.id, Known: true, Token: e.token.Load(), At: int64(s.tier.Now()), Sent: sent,
 		Reads: reads, Asked: e.asked, Quarantined: q != nil}
 	switch {
 	case v.Token == 0:
@@ -209,18 +193,23 @@ func (e *entry) view(sent time.Duration) queue.View {
 	return v
 }
 
-// seen takes over where a waiter stands. It breaks the connection of one that the server does not have in the queue, or that has the
-// lock already and was not told. The first look may have been too early.
+// seen takes over where an entry stands. It breaks the connection of a waiter that the server does not have in the queue, or that has
+// the lock already and was not told. The first look may have been too early.
 func (e *entry) seen(queue []place) {
-	i := indexOf(queue, e.session.pid)
+	i := slices.IndexFunc(queue, func(p place) bool { return p.pid == e.session.pid })
+	has := i >= 0 && queue[i].granted
 	e.mu.Lock()
+	waits := e.token.Load() == 0
 	switch {
-	case i < 0 || queue[i].granted:
+	case has && !waits:
+		e.behind = slices.DeleteFunc(slices.Clone(queue), func(p place) bool { return p.granted })
+	case !waits: // since, or no more
+	case i < 0 || has:
 		e.unseen = cmp.Or(e.unseen, time.Now())
 	case i > 0:
 		e.ahead, e.nearest, e.unseen = i, queue[i-1].describe(), time.Time{}
 	}
-	gone := !e.unseen.IsZero() && time.Since(e.unseen) > e.session.bound
+	gone := waits && !e.unseen.IsZero() && time.Since(e.unseen) > e.session.bound
 	e.mu.Unlock()
 	if gone && e.token.Load() == 0 {
 		e.lose(errUnseen)
@@ -229,58 +218,22 @@ func (e *entry) seen(queue []place) {
 	e.store.tier.Tell(e.view(0))
 }
 
-// nearest is the time between two looks at first.
-const nearest = 2 * time.Millisecond
-
-// stir has the session of a holder look who waits, and from then on ever more rarely: whoever is expected may still be on the way. For
-// a waiter the ear looks.
-func (e *entry) stir() {
-	if e.token.Load() == 0 {
-		e.store.hurry()
-		return
-	}
-	e.mu.Lock()
-	e.pause = nearest
-	e.mu.Unlock()
-	e.session.hurry(time.Now())
-	e.attendOnce()
-}
-
-func (e *entry) attendOnce() {
-	e.mu.Lock()
-	begins := !e.attended && !e.over.Load()
-	e.attended = true
-	e.mu.Unlock()
-	if begins {
-		e.store.spawn(e.attend)
-	}
-}
-
-// attend looks after the session of a holder: it listens for the end of the connection, and has the server answer often enough for the
+// attend looks after the session of a holder: it hears of the end of the connection, and has the server answer often enough for the
 // lease.
 func (e *entry) attend() {
-	for !e.over.Load() {
-		due, err := e.session.listen()
-		if err == nil && due {
-			err = e.session.talk(context.Background(), e.look)
-		}
-		if err != nil && !e.over.Load() && !refused(err) {
-			e.lose(err)
-		}
+	err := e.session.attend(e.over.Load, func() error { return e.session.talk(context.Background(), e.beat) })
+	if !e.over.Load() {
+		e.lose(err)
 	}
 }
 
-// look asks who waits, and renews the lease. Whoever calls it has the turn.
-func (e *entry) look() error {
-	asked, sent := time.Now(), e.store.tier.Now()
-	rows, err := e.ask(call{"look", []string{array(e.key)}})
-	e.mu.Lock()
-	e.pause = min(4*e.pause, e.store.config.TTL/4)
-	e.session.schedule(asked.Add(e.pause))
-	if err == nil {
-		e.behind = slices.DeleteFunc(places(rows), func(p place) bool { return p.granted })
-	}
-	e.mu.Unlock()
+// beat has the server answer for the lease, and show others whether the holder knows that it is asked. Whoever calls it has the turn.
+func (e *entry) beat() error {
+	sent := e.store.tier.Now()
+	e.session.schedule(time.Now().Add(e.store.config.TTL / 4))
+	v := e.view(0)
+	name := fmt.Sprintf("tierlock %d %d %s", v.Token, map[bool]int{true: 1}[v.Asked], e.about)
+	_, err := e.ask(call{"name", []string{name}})
 	if err == nil {
 		e.store.tier.Tell(e.view(sent))
 	}
@@ -319,7 +272,7 @@ func (s *Store) tend(ctx context.Context, c queue.Command, do func(*entry) error
 // read then get in. It is one statement. If its answer does not come, nobody knows in which mode the session has the lock, and the
 // session ends.
 func (e *entry) share() error {
-	_, err := e.ask(call{"share", []string{e.arg}})
+	_, err := e.ask(call{"share", []string{e.key}})
 	if err == nil {
 		e.reads.Store(true)
 	} else if refused(err) {
@@ -338,12 +291,7 @@ func (e *entry) revoke(token string) {
 		return
 	}
 	e.store.tier.Tell(e.view(0))
-	e.store.spawn(func() {
-		e.session.talk(context.Background(), func() error {
-			_, err := e.ask(call{"name", []string{"tierlock " + token + " 1 " + e.about}})
-			return err
-		})
-	})
+	e.store.spawn(func() { e.session.talk(context.Background(), e.beat) })
 }
 
 // leave unlocks, or ends the wait. If the server has something to end after that, or its answer does not come, the session ends.
@@ -352,41 +300,34 @@ func (s *Store) leave(ctx context.Context, c queue.Command) queue.Answer {
 	if e == nil {
 		return queue.Answer{Outcome: queue.Done} // with its session
 	}
-	e.end()
-	x, last := e.session, call{inMode("leave", e.reads.Load()), []string{e.arg, "tierlock"}}
+	e.over.Store(true)
+	x, last := e.session, call{inMode("leave", e.reads.Load()), []string{e.key, "tierlock"}}
 	if e.token.Load() == 0 {
 		if !e.cancel() {
-			x.drop()
+			x.drop(errors.New("its wait was cancelled"))
 		}
 		last = call{"leave-all", nil} // the lock may have been granted right before: it outlives the statement
 	}
 	a := queue.Answer{Outcome: queue.Done}
 	err := x.talk(ctx, func() error {
 		rows, err := x.ask(x.bound, last)
-		if err == nil && (last.args == nil || string(rows[0][0]) == "t") {
-			s.keep(x)
-			return nil
+		if err == nil && last.args != nil && string(rows[0][0]) != "t" {
+			err = errUnseen
 		}
-		x.drop()
-		if err == nil || cutByServer(err) {
-			a.Removed = queue.Missing
+		if err != nil {
+			return x.drop(err)
 		}
+		s.keep(x)
 		return nil
 	})
-	if err != nil && !errors.Is(err, errDropped) {
-		return s.failed(err) // a transaction is under way
-	}
-	if e.cut.Load() {
+	switch {
+	case ended(err), errors.Is(err, errUnseen):
 		a.Removed = queue.Missing
+	case err != nil && !errors.Is(err, errDropped):
+		return s.failed(err) // a transaction is under way
 	}
 	s.entries.Delete(e.id)
 	return a
-}
-
-// cutByServer reports whether the server has ended the session before it came to a request.
-func cutByServer(err error) bool {
-	var ended *pgconn.PgError
-	return errors.As(err, &ended) && !refused(err)
 }
 
 // cancel asks the server to end the wait, and reports whether that did. What comes before the wait has begun ends nothing, so it is
@@ -405,37 +346,18 @@ func (e *entry) cancel() bool {
 	return false
 }
 
-// close ends the session, and with it the wait or the hold.
-func (e *entry) close() {
-	e.end()
-	if e.token.Load() == 0 {
-		e.cancel()
-	}
-	e.session.close()
-}
-
 // lose ends an entry whose connection is of no use any more. The holder knows before that is closed.
 func (e *entry) lose(why error) {
 	e.lost(why)
 	e.store.entries.CompareAndDelete(e.id, e)
-	e.session.drop()
+	e.session.drop(why)
 }
 
 // lost says that the connection is, or is about to be, closed.
 func (e *entry) lost(why error) {
-	e.end()
-	e.store.tier.Tell(queue.View{ID: e.id, At: e.store.views.Add(1),
-		Err: second.Lost(second.BySession, "%v: the session at the server is over: %w", e.session, why)})
-}
-
-// end says that nobody needs the session to be looked after any more.
-func (e *entry) end() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.over.Store(true)
-	if e.later != nil {
-		e.later.Stop()
-	}
+	e.store.tier.Tell(queue.View{ID: e.id, At: int64(e.store.tier.Now()),
+		Err: second.Lost(second.BySession, "%v: the session at the server is over: %w", e.session, why)})
 }
 
 func (s *Store) find(id string) *entry {

@@ -71,7 +71,7 @@ func (e *entry) transact(ctx context.Context, c *queue.Contender, check func() e
 			tx.Rollback(ctx) // nothing once it is committed
 		}
 	}()
-	if err := e.look(); err != nil {
+	if err := e.beat(); err != nil {
 		return cmp.Or(c.Err(), err)
 	}
 	if err := c.Err(); err != nil {

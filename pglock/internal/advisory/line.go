@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A line is one connection, whose session the server ends when it has been idle for the TTL. One at a time talks on it; while nobody
@@ -23,7 +25,7 @@ import (
 type line struct {
 	conn  *pgx.Conn
 	wire  net.Conn // below pgx, for deadlines of our own: with a context, pgx starts a goroutine for each request
-	pid   uint32   // of the server's process
+	pid   string   // of the server's process
 	bound time.Duration
 
 	calling atomic.Bool   // further dials, of requests to cancel, are permitted
@@ -35,17 +37,16 @@ type line struct {
 	wanted    int        // so many want to talk
 	listening bool
 	next      time.Time // when the listener is to do something else
-	closed    bool
+	closed    error     // wraps errDropped, and why; nil as long as it is open
 }
 
 // dial makes a connection, and notes what the server says of its quarantine.
-func (s *Store) dial(ctx context.Context, heard func(*pgconn.PgConn, *pgconn.Notification)) (*line, error) {
+func (s *Store) dial(ctx context.Context) (*line, error) {
 	c, sent := s.config, time.Now()
 	l := &line{turn: make(chan struct{}, 1), bound: s.tier.Patience()}
 	pool := c.Pool.Config()
 	config := pool.ConnConfig
-	config.OnNotification = heard
-	config.ConnectTimeout = l.bound
+	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { s.told(n) }
 	l.calling.Store(true)
 	dial := config.DialFunc
 	config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -87,7 +88,7 @@ func (s *Store) dial(ctx context.Context, heard func(*pgconn.PgConn, *pgconn.Not
 	if err != nil {
 		return nil, err
 	}
-	l.conn, l.wire, l.pid = conn, conn.PgConn().Conn(), conn.PgConn().PID()
+	l.conn, l.wire, l.pid = conn, conn.PgConn().Conn(), fmt.Sprint(conn.PgConn().PID())
 	if pool.AfterConnect != nil {
 		err = pool.AfterConnect(ctx, conn)
 	}
@@ -199,6 +200,12 @@ func refused(err error) bool {
 	return errors.As(err, &refusal) && refusal.Severity != "FATAL" && refusal.Severity != "PANIC"
 }
 
+// ended reports whether the server has ended the session before it came to a request.
+func ended(err error) bool {
+	var fatal *pgconn.PgError
+	return errors.As(err, &fatal) && !refused(err)
+}
+
 // begin waits for the turn to talk, which done gives back. An error says that the line is closed, or ctx done before.
 func (l *line) begin(ctx context.Context) error {
 	l.mu.Lock()
@@ -214,9 +221,9 @@ func (l *line) begin(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wanted--
-	if err == nil && l.closed {
+	if err == nil && l.closed != nil {
 		l.done()
-		return errDropped
+		return l.closed
 	}
 	return err
 }
@@ -257,25 +264,35 @@ func (l *line) schedule(next time.Time) {
 
 var errDropped = errors.New("the connection is closed")
 
+// attend listens, and does what is due, until it is over, or the connection is broken, which it returns.
+func (l *line) attend(over func() bool, do func() error) error {
+	for !over() {
+		due, err := l.listen()
+		if err == nil && due {
+			err = do()
+		}
+		if err != nil && !refused(err) {
+			return err
+		}
+	}
+	return nil
+}
+
 // listen returns when it is time to do something else, which it reports, or somebody wants to talk. An error says that the connection
 // is broken.
 func (l *line) listen() (due bool, err error) {
 	l.turn <- struct{}{}
 	defer l.done()
 	l.mu.Lock()
-	if due = !time.Now().Before(l.next); l.closed || due || l.wanted > 0 {
-		defer l.mu.Unlock()
-		if l.closed {
-			err = errDropped
-		}
-		return due, err
+	defer l.mu.Unlock()
+	if due = !time.Now().Before(l.next); l.closed != nil || due || l.wanted > 0 {
+		return due, l.closed
 	}
 	l.wire.SetDeadline(l.next)
 	l.listening = true
 	l.mu.Unlock()
 	err = l.conn.PgConn().WaitForNotification(context.Background())
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.listening = false
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
@@ -293,12 +310,15 @@ func (l *line) cancel() bool {
 	return l.conn.PgConn().CancelRequest(ctx) == nil && ctx.Err() == nil
 }
 
-// drop closes the connection, whoever is at it.
-func (l *line) drop() {
+// drop closes the connection, whoever is at it, and returns what is said to whoever comes.
+func (l *line) drop(why error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.closed = true
+	if l.closed == nil {
+		l.closed = fmt.Errorf("%w: %w", errDropped, why)
+	}
 	l.wire.Close()
+	return l.closed
 }
 
 // close says goodbye if the server can hear it. Whoever is at it has a moment to come to an end.
@@ -309,7 +329,54 @@ func (l *line) close() {
 		l.wire.SetDeadline(time.Now().Add(l.bound))
 		return l.conn.PgConn().Close(ctx)
 	})
-	l.drop()
+	l.drop(second.ErrClosed)
 }
 
-func (l *line) String() string { return fmt.Sprintf("server process %d", l.pid) }
+func (l *line) String() string { return "server process " + l.pid }
+
+// The statements, by the names under which each session has them prepared. $1 is a key; a name is what pg_stat_activity shows of a session,
+// behind its token.
+//
+// A token is drawn once the lock is granted, so that it is greater than all before.
+var statements = map[string]string{
+	"try":         lock("pg_try_advisory_lock", "WHERE granted"),
+	"try-shared":  lock("pg_try_advisory_lock_shared", "WHERE granted"),
+	"lock":        lock("pg_advisory_lock", ""),
+	"lock-shared": lock("pg_advisory_lock_shared", ""),
+
+	"leave":        "SELECT pg_advisory_unlock($1), set_config('application_name', $2, false)",
+	"leave-shared": "SELECT pg_advisory_unlock_shared($1), set_config('application_name', $2, false)",
+
+	"leave-all": "SELECT pg_advisory_unlock_all()",
+
+	// Who holds a lock alone and asks for a share of it is granted that before all who wait.
+	"share": "WITH l AS MATERIALIZED (SELECT pg_advisory_lock_shared($1)) SELECT pg_advisory_unlock($1) FROM l",
+
+	// Nobody needs a notification that a server has lost in a crash: do not wait for the disk.
+	"announce": "SELECT set_config('synchronous_commit', 'off', true), set_config('application_name', $2, false), " +
+		"pg_notify('tierlock', 'waits ' || $1)",
+	"ask": "SELECT set_config('synchronous_commit', 'off', true), pg_notify('tierlock', 'asked ' || $1)",
+
+	"name": "SELECT set_config('application_name', $1, false)",
+
+	// Those that hold or want the locks of these keys, first in the queue first. A table lock has two keys.
+	"look": `SELECT k.key, l.pid, l.mode = 'ShareLock', l.granted, coalesce(a.application_name, '')
+		FROM pg_locks l CROSS JOIN LATERAL (SELECT (l.classid::bigint << 32) | l.objid::bigint AS key) k
+		LEFT JOIN pg_stat_activity a USING (pid)
+		WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND k.key = ANY ($1::bigint[]) ORDER BY l.granted DESC, l.waitstart, l.pid`,
+}
+
+func lock(function, granted string) string {
+	return fmt.Sprintf(`WITH l AS MATERIALIZED (SELECT %s($1) AS granted),
+		t AS MATERIALIZED (SELECT nextval('tierlock.token') AS token FROM l %s)
+		SELECT token, set_config('application_name', 'tierlock ' || token || $2, false) FROM t`, function, granted)
+}
+
+// inMode is the statement for those that share the lock, or for the others.
+func inMode(statement string, shared bool) string {
+	if shared {
+		return statement + "-shared"
+	}
+	return statement
+}

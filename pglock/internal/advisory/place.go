@@ -13,8 +13,7 @@ import (
 
 // A place is one session in the queue for a lock.
 type place struct {
-	key            int64
-	pid            uint32
+	key, pid       string
 	reads, granted bool
 	name           string // of its application
 }
@@ -23,9 +22,7 @@ type place struct {
 // may have the lock in both modes for a moment.
 func places(rows [][][]byte) (all []place) {
 	for _, row := range rows {
-		key, _ := strconv.ParseInt(string(row[0]), 10, 64)
-		pid, _ := strconv.ParseUint(string(row[1]), 10, 32)
-		p := place{key: key, pid: uint32(pid), reads: string(row[2]) == "t", granted: string(row[3]) == "t", name: string(row[4])}
+		p := place{string(row[0]), string(row[1]), string(row[2]) == "t", string(row[3]) == "t", string(row[4])}
 		twin := slices.IndexFunc(all, func(q place) bool { return q.key == p.key && q.pid == p.pid })
 		if twin >= 0 {
 			all[twin].reads = all[twin].reads && p.reads
@@ -42,19 +39,6 @@ func places(rows [][][]byte) (all []place) {
 	return all
 }
 
-func indexOf(queue []place, pid uint32) int {
-	return slices.IndexFunc(queue, func(p place) bool { return p.pid == pid })
-}
-
-// array is the text of an array of keys.
-func array(keys ...int64) string {
-	var texts []string
-	for _, key := range keys {
-		texts = append(texts, strconv.FormatInt(key, 10))
-	}
-	return "{" + strings.Join(texts, ",") + "}"
-}
-
 // about is what a contender that queues now says of itself: pid, milliseconds of linger, milliseconds since 1970, host and label. The name
 // of its session's application is "tierlock", its token, 1 if it was asked for the lock, and that. The server cuts it to 63 bytes, which
 // leaves some 20 for the last two.
@@ -68,12 +52,9 @@ func (p place) ours() bool { return strings.HasPrefix(p.name, "tierlock ") }
 
 // describe is what a place tells of its contender. One that waits has no token yet.
 func (p place) describe() second.Contender {
-	c := second.Contender{ID: strconv.FormatUint(uint64(p.pid), 10), Shared: p.reads}
-	if !p.ours() {
-		return c
-	}
+	c := second.Contender{ID: p.pid, Shared: p.reads}
 	fields := strings.SplitN(p.name, " ", 8)
-	if len(fields) < 7 {
+	if !p.ours() || len(fields) < 7 {
 		return c
 	}
 	number := func(text string, base int) int64 {
@@ -81,8 +62,7 @@ func (p place) describe() second.Contender {
 		return n
 	}
 	if p.granted {
-		c.Token = number(fields[1], 10)
-		c.Asked = fields[2] == "1"
+		c.Token, c.Asked = number(fields[1], 10), fields[2] == "1"
 	}
 	c.PID = int(number(fields[3], 36))
 	c.Linger = time.Duration(number(fields[4], 36)) * time.Millisecond

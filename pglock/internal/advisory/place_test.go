@@ -11,7 +11,7 @@ import (
 
 func TestNameSaysWhoItIs(t *testing.T) {
 	s := &Store{host: "db-7", config: Config{Label: "night run"}}
-	p := place{pid: 31, granted: true, name: "tierlock 99 1 " + s.about(1500*time.Millisecond)}
+	p := place{pid: "31", granted: true, name: "tierlock 99 1 " + s.about(1500*time.Millisecond)}
 	want := second.Contender{ID: "31", Token: 99, Host: "db-7", PID: os.Getpid(), Label: "night run", Asked: true}
 	want.Linger, want.Since = 1500*time.Millisecond, p.describe().Since
 	if got := p.describe(); got != want || time.Since(want.Since) > time.Minute {
@@ -27,7 +27,7 @@ func TestNameSaysWhoItIs(t *testing.T) {
 		t.Errorf("cut: %+v", got)
 	}
 	for _, name := range []string{"", "psql", "tierlock", "tierlock ", "tierlock x y"} {
-		if got := (place{pid: 31, name: name}).describe(); got != (second.Contender{ID: "31"}) {
+		if got := (place{pid: "31", name: name}).describe(); got != (second.Contender{ID: "31"}) {
 			t.Errorf("%q: %+v", name, got)
 		}
 	}
@@ -44,14 +44,14 @@ func TestPlacesAreInTheOrderOfTokensThenOfTheWait(t *testing.T) {
 		row("7", "f", "f", "tierlock 0 0 1 1 1 h "),
 		row("6", "t", "f", "tierlock 0 0 1 1 1 h "),
 	})
-	var order []uint32
+	var order string
 	for _, p := range places {
-		order = append(order, p.pid)
-		if p.key != -5 || p.reads != (p.pid == 1 || p.pid == 6) {
+		order += p.pid
+		if p.key != "-5" || p.reads != (p.pid == "1" || p.pid == "6") {
 			t.Errorf("%+v", p)
 		}
 	}
-	if len(order) != 4 || order[0] != 2 || order[1] != 1 || order[2] != 7 || order[3] != 6 {
-		t.Errorf("order %v, want 2 1 7 6", order)
+	if order != "2176" {
+		t.Errorf("order %s, want 2176", order)
 	}
 }
