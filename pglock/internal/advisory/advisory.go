@@ -176,7 +176,6 @@ func (s *Store) listener(ctx context.Context) (*line, error) {
 		s.deafen(nil, err)
 		return nil, err
 	}
-	ear.schedule(time.Now().Add(s.config.TTL))
 	s.mu.Lock()
 	s.ear, s.problem = ear, nil
 	s.mu.Unlock()

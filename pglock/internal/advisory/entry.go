@@ -28,10 +28,9 @@ type entry struct {
 	ended chan struct{} // closed when its wait is over; nil if it never waited
 	err   error         // how the wait has ended; valid when that is closed
 
-	token  atomic.Int64 // 0 as long as it waits
-	reads  atomic.Bool
-	over   atomic.Bool  // given up, or lost: nobody needs the session to be looked after
-	proven atomic.Int64 // on the tier's clock, when the newest was sent that the server has answered, as far as that is more than a wait
+	token atomic.Int64 // 0 as long as it waits
+	reads atomic.Bool
+	over  atomic.Bool // given up, or lost: nobody needs the session to be looked after
 
 	mu      sync.Mutex // guards the fields below, and orders views
 	asked   bool       // to give the lock up
@@ -92,7 +91,6 @@ func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
 
 // try reports whether the lock is taken now.
 func (e *entry) try() (taken bool, err error) {
-	e.proven.Store(int64(e.store.tier.Now()))
 	rows, err := e.session.ask(e.session.bound, call{inMode("try", e.reads.Load()), []string{e.key, " 0 " + e.about}})
 	if err != nil || len(rows) == 0 {
 		return false, err
@@ -106,9 +104,7 @@ const soon = 20 * time.Millisecond
 // granted notes that the server has granted the lock. Its session is looked after a moment later: a short hold costs nothing.
 func (e *entry) granted(rows [][][]byte) error {
 	token, err := strconv.ParseInt(string(rows[0][0]), 10, 64)
-	e.mu.Lock()
 	e.token.Store(token)
-	e.mu.Unlock()
 	e.session.schedule(time.Now().Add(e.store.config.TTL / 4))
 	time.AfterFunc(soon, func() {
 		if !e.over.Load() {
@@ -121,8 +117,7 @@ func (e *entry) granted(rows [][][]byte) error {
 // wait sends a statement that says so, and with it the one that waits for the lock, and returns once the first is answered. From then
 // on it has the turn.
 func (e *entry) wait(statement string) error {
-	x := e.session
-	e.proven.Store(int64(e.store.tier.Now()))
+	x, sent := e.session, e.store.tier.Now()
 	x.wire.SetDeadline(time.Now().Add(x.bound))
 	says := call{statement, []string{e.key, "tierlock 0 0 " + e.about}}
 	p, err := x.send(says, call{inMode("lock", e.reads.Load()), []string{e.key, " 0 " + e.about}})
@@ -136,12 +131,13 @@ func (e *entry) wait(statement string) error {
 	e.ended = make(chan struct{})
 	e.store.entries.Store(e.id, e)
 	e.store.stir(e.store.config.TTL / 24) // but not for waits that are short
-	e.store.spawn(func() { e.await(p) })
+	e.store.spawn(func() { e.await(p, sent) })
 	return nil
 }
 
-// await is the end of a wait. The time for which that has lasted is no lease: after long, the server has to answer once more.
-func (e *entry) await(p *pgconn.Pipeline) {
+// await is the end of a wait that was sent then. The time for which that has lasted is no lease: after long, the server has to answer
+// once more.
+func (e *entry) await(p *pgconn.Pipeline, sent time.Duration) {
 	x := e.session
 	defer x.done()
 	defer close(e.ended)
@@ -158,16 +154,11 @@ func (e *entry) await(p *pgconn.Pipeline) {
 	case e.over.Load(): // whoever has ended it looks
 	case err != nil:
 		e.lose(err)
-	case e.left() < e.store.config.TTL/4:
+	case e.store.tier.Now()-sent > e.store.config.TTL/4:
 		e.beat()
 	default:
-		e.store.tier.Tell(e.view(time.Duration(e.proven.Load())))
+		e.store.tier.Tell(e.view(sent))
 	}
-}
-
-// left is for how long the lease runs as it is renewed now.
-func (e *entry) left() time.Duration {
-	return time.Duration(e.proven.Load()) + e.store.config.TTL - e.store.config.Margin - e.store.tier.Now()
 }
 
 // view is how the entry stands, as answered to what was sent then. In a quarantine nobody has the lock whom the server has granted it.
@@ -233,27 +224,24 @@ func (e *entry) beat() error {
 	e.session.schedule(time.Now().Add(e.store.config.TTL / 4))
 	v := e.view(0)
 	name := fmt.Sprintf("tierlock %d %d %s", v.Token, map[bool]int{true: 1}[v.Asked], e.about)
-	_, err := e.ask(call{"name", []string{name}})
+	err := e.ask(call{"name", []string{name}})
 	if err == nil {
 		e.store.tier.Tell(e.view(sent))
 	}
 	return err
 }
 
-// ask waits for the answer as long as the lease lasts: for a holder, one that is late is none that is lost. Whoever has given the lock
-// up asks nothing. Whoever calls it has the turn.
-func (e *entry) ask(c call) (rows [][][]byte, err error) {
+// ask waits for the answer until any lease is over: for a holder, one that is late is none that is lost. Whoever has given the lock up
+// asks nothing. Whoever calls it has the turn.
+func (e *entry) ask(c call) error {
 	if e.over.Load() {
-		return nil, errDropped
+		return errDropped
 	}
-	sent := e.store.tier.Now()
-	rows, err = e.session.ask(max(e.left(), e.session.bound), c)
+	_, err := e.session.ask(e.store.config.TTL-e.store.config.Margin, c)
 	if err != nil && !refused(err) {
 		e.lose(err)
-		return nil, err
 	}
-	e.proven.Store(int64(sent))
-	return rows, err
+	return err
 }
 
 // tend has an entry do something in its session.
@@ -272,7 +260,7 @@ func (s *Store) tend(ctx context.Context, c queue.Command, do func(*entry) error
 // read then get in. It is one statement. If its answer does not come, nobody knows in which mode the session has the lock, and the
 // session ends.
 func (e *entry) share() error {
-	_, err := e.ask(call{"share", []string{e.key}})
+	err := e.ask(call{"share", []string{e.key}})
 	if err == nil {
 		e.reads.Store(true)
 	} else if refused(err) {

@@ -77,7 +77,7 @@ func (e *entry) transact(ctx context.Context, c *queue.Contender, check func() e
 	if err := c.Err(); err != nil {
 		return err
 	}
-	defer time.AfterFunc(e.left(), func() { cancel(errors.New("the transaction has lasted for the whole lease")) }).Stop()
+	defer time.AfterFunc(time.Until(c.ValidUntil()), func() { cancel(errors.New("the transaction has lasted for the whole lease")) }).Stop()
 	x.wire.SetDeadline(time.Time{})
 	timeout := "set local statement_timeout = " + milliseconds(e.store.config.TTL)
 	tx, err := x.conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: "begin isolation level read committed read write; " + timeout})

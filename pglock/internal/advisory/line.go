@@ -95,16 +95,14 @@ func (s *Store) dial(ctx context.Context) (*line, error) {
 	if err == nil {
 		err = c.CheckSchema(ctx, conn)
 	}
-	var calm time.Duration
 	if err == nil {
-		calm, err = l.prepare(ctx, c)
+		err = s.prepare(ctx, conn, sent)
 	}
 	if err != nil {
 		conn.Close(ctx)
 		return nil, err
 	}
 	l.calling.Store(false)
-	s.tier.Quarantined(calm, sent, "the server was started or promoted, and first used less than a lease ago")
 	return l, nil
 }
 
@@ -122,23 +120,27 @@ func (w *watcher) HandleCancel(ctx context.Context) {
 }
 
 // prepare has the session know our statements, and asks how long the quarantine lasts.
-func (l *line) prepare(ctx context.Context, c Config) (calm time.Duration, err error) {
+func (s *Store) prepare(ctx context.Context, conn *pgx.Conn, sent time.Time) error {
 	// A session that waits is not idle: only this tells that its client is gone, on systems that can.
-	l.conn.PgConn().Exec(ctx, "SET client_connection_check_interval = "+milliseconds(min(c.TTL/8, time.Second))).Close()
+	conn.PgConn().Exec(ctx, "SET client_connection_check_interval = "+milliseconds(min(s.config.TTL/8, time.Second))).Close()
 	setup := "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'" // not all versions have it
 	for name, statement := range statements {
 		setup += fmt.Sprintf("; PREPARE %q AS %s", name, statement)
 	}
-	if err := l.conn.PgConn().Exec(ctx, setup).Close(); err != nil {
-		return 0, err
+	if err := conn.PgConn().Exec(ctx, setup).Close(); err != nil {
+		return err
 	}
-	ttl, granted := c.TTL.Milliseconds(), ""
+	var calm time.Duration
+	var granted string
 	const both = "SELECT tierlock.quarantine($1), setting FROM pg_settings WHERE name = 'idle_session_timeout'"
-	err = l.conn.QueryRow(ctx, both, pgx.QueryExecModeExec, ttl).Scan(&calm, &granted)
-	if err == nil && granted != strconv.FormatInt(ttl, 10) {
-		err = fmt.Errorf("%w: it is %s ms where %d was asked for", ErrNoLease, granted, ttl)
+	err := conn.QueryRow(ctx, both, pgx.QueryExecModeExec, s.config.TTL.Milliseconds()).Scan(&calm, &granted)
+	if want := milliseconds(s.config.TTL); err == nil && granted != want {
+		err = fmt.Errorf("%w: it is %s ms where %s was asked for", ErrNoLease, granted, want)
 	}
-	return calm * time.Millisecond, err
+	if err == nil {
+		s.tier.Quarantined(calm*time.Millisecond, sent, "the server was started or promoted, and first used less than a lease ago")
+	}
+	return err
 }
 
 // ErrNoLease says that the server would not end an idle session in time.
