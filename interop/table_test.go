@@ -63,6 +63,9 @@ func readTables(t *testing.T) (all []*table) {
 			continue
 		}
 		cells := strings.Split(strings.TrimSuffix(line, "|"), "|")
+		if len(all) == 0 && strings.TrimSpace(cells[0]) != "waits for" {
+			continue // another table
+		}
 		if strings.TrimSpace(cells[0]) == "waits for" {
 			head := new(table)
 			for _, cell := range cells[1:] {
