@@ -95,7 +95,6 @@ func TestEvalRunsAScriptWithItsKeysAndArguments(t *testing.T) {
 func TestEvalDoesNothingOnceTheLockIsAnothers(t *testing.T) {
 	t.Parallel()
 	for name, strike := range map[string]func(path, id string) error{
-		"key deleted":     func(path, _ string) error { return outside(t).Del(soon(t), path).Err() },
 		"key overwritten": func(path, _ string) error { return outside(t).Set(soon(t), path, "theirs", time.Minute).Err() },
 		"key of another type": func(path, _ string) error {
 			return errors.Join(outside(t).Del(soon(t), path).Err(), outside(t).RPush(soon(t), path, "x").Err())

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -38,10 +39,7 @@ func launch(t testing.TB, addrs []string, opts ...Option) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := newWire(addrs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := newWire(t, addrs)
 	p := &process{wire: w, client: redis.NewClient(&redis.Options{Dialer: w.dial})}
 	p.store = open(p.client, o)
 	connected := make(chan struct{})
@@ -79,21 +77,19 @@ type wire struct {
 	rules map[string]func() (lose bool)
 }
 
-func newWire(addrs []string) (*wire, error) {
+func newWire(t testing.TB, addrs []string) *wire {
+	t.Helper()
 	w := &wire{network: child.NewNetwork(), conns: make(map[*conn]bool), rules: make(map[string]func() bool)}
 	for i, addr := range addrs {
 		from, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		to, err := net.ResolveTCPAddr("tcp", addr)
-		if err != nil {
-			return nil, err
+		to, wrong := net.ResolveTCPAddr("tcp", addr)
+		if err := cmp.Or(err, wrong); err != nil {
+			t.Fatal(err)
 		}
 		w.network.Join(child.Way{From: 0, To: i + 1}, from, to)
 		w.addrs = append(w.addrs, from.Addr().String())
 	}
-	return w, nil
+	return w
 }
 
 // dial connects to the primary.

@@ -37,6 +37,4 @@ func advise(err error, keys ...string) error {
 }
 
 // patterns are those of the keys of a lock.
-func patterns(path string) []string {
-	return []string{path, tagged(path) + ":tierlock:*"}
-}
+func patterns(path string) []string { return []string{path, tagged(path) + ":tierlock:*"} }

@@ -56,6 +56,11 @@ func TestEachOperationMayBeRepeated(t *testing.T) {
 	}
 	token := outside(t).ZScore(soon(t), keys[1], b.ID).Val()
 	twice(queue.Command{Op: queue.Enter, Ref: c, Old: a})
+	for range 2 {
+		if r := p.Do(soon(t), queue.Command{Op: queue.Enter, Ref: p.anew(path), Old: a}); r.Outcome != queue.Gone {
+			t.Errorf("in place of one who has gone: %+v", r)
+		}
+	}
 	if got := left(t, path); !slices.Equal(got, []string{b.ID, c.ID}) || key(t, path) != b.ID {
 		t.Errorf("queue %v after a requeue, want the tail, and the key at once with the next one", got)
 	}

@@ -213,7 +213,7 @@ func mustAcquire(t *testing.T, l lock) *queue.Contender {
 func queueAt(t *testing.T, l lock) (granted func() *queue.Contender) {
 	t.Helper()
 	before := len(left(t, l.path))
-	ctx, cancel := context.WithCancel(soon(t))
+	ctx := soon(t)
 	var g second.Grant
 	var err error
 	done := make(chan struct{})
@@ -221,10 +221,7 @@ func queueAt(t *testing.T, l lock) (granted func() *queue.Contender) {
 		defer close(done)
 		g, err = l.Acquire(ctx)
 	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
+	t.Cleanup(func() { <-done })
 	eventually(t, "a contender in the queue", func() bool { return len(left(t, l.path)) > before })
 	return func() *queue.Contender {
 		t.Helper()

@@ -106,8 +106,7 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 	case slices.Equal(words, []string{"gone"}):
 		return queue.Answer{Outcome: queue.Gone}
 	case len(words) == 2 && words[0] == "permits":
-		err = fmt.Errorf("%w: the path is for %s, not %d", second.ErrPermits, words[1], c.Permits)
-		return queue.Answer{Outcome: queue.Denied, Err: err}
+		return queue.Answer{Outcome: queue.Denied, Err: fmt.Errorf("%w: the path is for %s, not %d", second.ErrPermits, words[1], c.Permits)}
 	default:
 		a.View, err = view(c.ID, words)
 	}

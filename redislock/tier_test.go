@@ -121,13 +121,10 @@ func writesIn(addr string) (n int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		lines := append(strings.Split(string(text), "\r\n"), "", "", "", "") // as if the last command were whole
 		inside, counts := false, false
-		for i, line := range lines {
-			if !strings.HasPrefix(line, "*") {
-				continue
-			}
-			switch strings.ToUpper(lines[i+2]) {
+		for _, command := range strings.Split("\r\n"+string(text), "\r\n*")[1:] {
+			words := append(strings.Split(command, "\r\n"), "", "", "") // as if the last one were whole
+			switch strings.ToUpper(words[2]) {
 			case "MULTI":
 				inside, counts = true, false
 				continue
@@ -135,9 +132,9 @@ func writesIn(addr string) (n int64, err error) {
 				inside = false
 			case "SELECT", "PEXPIRE", "PEXPIREAT":
 			case "ZADD":
-				counts = counts || !strings.HasSuffix(lines[i+4], ":leases")
+				counts = counts || !strings.HasSuffix(words[4], ":leases")
 			case "SET":
-				counts = counts || !strings.HasPrefix(lines[i+4], records)
+				counts = counts || !strings.HasPrefix(words[4], records)
 			default:
 				counts = true
 			}
