@@ -98,21 +98,9 @@ func TestOutcomeOfAnAdvisoryTransaction(t *testing.T) {
 			},
 			want: []error{tier.ErrLost},
 		},
-		"the lease ends during a statement": {
-			hurried: true,
-			during:  func(s scene, tx pgx.Tx) error { return sleep(s.Context(), tx) },
-			want:    []error{tier.ErrLost},
-		},
 		"the session is over before": {
 			before: func(s scene) { endSession(s.T, s.p.at(s, s.hold.Path()).queue(s)[0].ID) },
 			want:   []error{tier.ErrLost}, text: "the session at the server is over",
-		},
-		"the session is over meanwhile": {
-			during: func(s scene, tx pgx.Tx) error {
-				endSession(s.T, fmt.Sprint(tx.Conn().PgConn().PID()))
-				return nil
-			},
-			want: []error{tier.ErrLost}, text: "57P01",
 		},
 		"the function fails once the session is over": {
 			during: func(s scene, tx pgx.Tx) error {
@@ -123,10 +111,6 @@ func TestOutcomeOfAnAdvisoryTransaction(t *testing.T) {
 				return mine
 			},
 			want: []error{tier.ErrLost, mine},
-		},
-		"the function fails": {
-			during: func(scene, pgx.Tx) error { return mine },
-			want:   []error{mine}, survives: true,
 		},
 		"the server refuses what was deferred": {
 			before: func(s scene) {

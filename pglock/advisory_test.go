@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -77,36 +76,6 @@ func TestWaiterWhoseSessionIsGoneQueuesAgain(t *testing.T) {
 	mustRelease(t, w.must(t))
 }
 
-// Not promised: short waits only. A session that waits for a lock holds a snapshot, and one that has it does not.
-func TestWaiterHoldsUpAnIndexThatIsCreatedConcurrently(t *testing.T) {
-	t.Parallel()
-	tab := table(t)
-	holder, waiter := advise(t, sharedURL(t)), advise(t, sharedURL(t))
-	c := holder.mustAcquire(t)
-	create := "CREATE INDEX CONCURRENTLY ON " + tab + " (n)"
-	exec(t, outside(t), create)
-	w := waiter.waits(t)
-	created := make(chan error, 1)
-	go func() {
-		_, err := outside(t).Exec(soon(t), create)
-		created <- err
-	}()
-	eventually(t, "the index waits for a snapshot", func() bool {
-		select {
-		case err := <-created:
-			t.Fatalf("the index was created (%v); is it promised now?", err)
-		default:
-		}
-		const waits = "SELECT count(*) FROM pg_stat_progress_create_index WHERE relid = $1::regclass AND phase LIKE 'waiting for old snapshots'"
-		return ask[int](t, outside(t), waits, tab) > 0
-	})
-	mustRelease(t, c)
-	mustRelease(t, w.must(t))
-	if err := <-created; err != nil {
-		t.Errorf("the index, once nobody waits: %v", err)
-	}
-}
-
 // The server's process that waits reads nothing: without client_connection_check_interval it would wait for its turn.
 func TestWaiterWhoseClientIsGoneLeavesTheQueue(t *testing.T) {
 	t.Parallel()
@@ -148,19 +117,6 @@ func TestAdvisoryLockOfAnotherProgramExcludes(t *testing.T) {
 	wantErr(t, claim.Revoke(soon(t)), errors.ErrUnsupported)
 	if all := claim.queue(t); len(all) != 1 || all[0].ID != strconv.Itoa(int(other.Conn().PgConn().PID())) {
 		t.Errorf("Contenders: %+v, want process %d", all, other.Conn().PgConn().PID())
-	}
-}
-
-func TestAdvisoryHasNoSemaphore(t *testing.T) {
-	t.Parallel()
-	locks, err := NewAdvisory(poolAt(t, "postgres://127.0.0.1:1/x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
-	_, err = locks.Semaphore("/x", 3).Acquire(t.Context(), 1)
-	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "pglock.New") {
-		t.Errorf("Semaphore: %v, want ErrUnsupported, and where there are some", err)
 	}
 }
 

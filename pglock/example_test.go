@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"log"
-	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/pgserver"
-	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -73,24 +70,4 @@ func report(ctx context.Context, pool *pgxpool.Pool) error {
 		_, err := tx.Exec(ctx, "INSERT INTO reports VALUES ('today')")
 		return err
 	})
-}
-
-// What Example calls does what it says, on a real server.
-func TestExampleRuns(t *testing.T) {
-	server := pgservertest.Start(t, pgserver.Config{NoSync: true})
-	pool, err := pgxpool.New(t.Context(), pgserver.PlainURL(server.Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	if _, err := pool.Exec(t.Context(), "CREATE TABLE reports (day text)"); err != nil {
-		t.Fatal(err)
-	}
-	if err := report(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
-	var reports int
-	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM reports").Scan(&reports); err != nil || reports != 1 {
-		t.Errorf("%d reports, %v", reports, err)
-	}
 }

@@ -48,30 +48,26 @@ func (p pair) failOver(t *testing.T) {
 	}
 }
 
-// A server that may have forgotten who has the lock, who is cut off, grants it to nobody before that one knows of its loss.
+// A server whose lock table is another one than before grants nothing to anybody before a holder who is cut off knows of its loss.
 func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 	t.Parallel()
+	restart := func(t *testing.T, s *pgserver.Server) {
+		if err := s.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, c := range map[string]struct {
-		flavour
-		settings []string                           // of the server
-		forget   func(*testing.T, *pgserver.Server) // nil if another one is promoted
+		settings []string // of the server
+		forget   func(*testing.T, *pgserver.Server)
 	}{
-		"promoted, tables":   {flavour: tables},
-		"promoted, advisory": {flavour: advisories},
-		"restarted": {flavour: advisories, forget: func(t *testing.T, s *pgserver.Server) {
-			if err := s.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}},
+		"restarted": {forget: restart},
 		// Nothing that was granted has reached the disk, and yet tokens grow.
-		"crashed": {flavour: advisories, settings: []string{"wal_writer_delay = '10s'"}, forget: func(t *testing.T, s *pgserver.Server) {
+		"crashed": {settings: []string{"wal_writer_delay = '10s'"}, forget: func(t *testing.T, s *pgserver.Server) {
 			s.Kill()
-			if err := s.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			restart(t, s)
 		}},
-		// It goes on, as the same postmaster on the same timeline, but its lock table is a new one.
-		"one of its processes crashed": {flavour: advisories, forget: func(t *testing.T, s *pgserver.Server) {
+		// It goes on, as the same postmaster on the same timeline.
+		"one of its processes crashed": {forget: func(t *testing.T, s *pgserver.Server) {
 			victim, err := os.FindProcess(ask[int](t, poolAt(t, pgserver.PlainURL(s.Addr())), "SELECT pg_backend_pid()"))
 			if err == nil {
 				err = victim.Kill()
@@ -87,34 +83,22 @@ func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var url string
-			var isolate, forget func()
-			if c.forget == nil {
-				p := newPair(t)
-				url, forget = p.url, func() { p.failOver(t) }
-				isolate = func() { // the standby knows of the holder's process, and of no grant
-					p.replicated(t)
-					p.Isolate(p.primary)
-				}
-			} else {
-				s, at, _ := alone(t, c.settings...)
-				url, isolate, forget = at+"&synchronous_commit=off", func() {}, func() { c.forget(t, s) }
-			}
-			holder := c.start(t, url)
-			isolate()
+			s, url, _ := alone(t, c.settings...)
+			url += "&synchronous_commit=off"
+			holder := advisories.start(t, url)
 			g := holder.mustAcquire(t)
 			for g.Token() < 20 {
 				mustRelease(t, g)
 				g = holder.mustAcquire(t)
 			}
 			t.Cleanup(holder.line.sever())
-			forget()
-			next := c.start(t, url)
+			c.forget(t, s)
+			next := advisories.start(t, url)
 			granted := func(mine second.Grant, how string) {
 				if err := g.Err(); !errors.Is(err, second.ErrLost) {
 					t.Errorf("%s is granted the lock while the holder has it: %v", how, err)
 				}
-				if mine.Token() <= g.Token() && c.name == advisories.name {
+				if mine.Token() <= g.Token() {
 					t.Errorf("token %d after %d", mine.Token(), g.Token())
 				}
 				mustRelease(t, mine)
@@ -168,27 +152,6 @@ func TestContenderThatIsBackAtTheNewPrimaryIsInNobodysWay(t *testing.T) {
 	e.failOver(t)
 	eventually(t, "the contender is removed", func() bool { return contenders() == 0 })
 	sessionLives(t, e.url)
-}
-
-// Not promised: whoever promotes a standby has to see to it that the old primary is dead, or that it acknowledges nothing without a
-// standby.
-func TestNotPromisedBesideAnOldPrimaryThatGoesOn(t *testing.T) {
-	forEach(t, func(t *testing.T, f flavour) {
-		e := newPair(t)
-		holder := f.start(t, pgserver.PlainURL(e.primary.Addr()), WithLeaseTTL(3*ttl))
-		e.replicated(t)
-		e.Isolate(e.primary)
-		c := holder.mustAcquire(t)
-		if err := e.Promote(soon(t), e.standby); err != nil {
-			t.Fatal(err)
-		}
-		next := f.start(t, pgserver.PlainURL(e.standby.Addr())).mustAcquire(t)
-		if c.Err() != nil || next.Err() != nil {
-			t.Errorf("%v, %v: both have the lock, as far as they know; say so in the documentation if this is mended", c.Err(), next.Err())
-		}
-		mustRelease(t, next)
-		mustRelease(t, c)
-	})
 }
 
 func TestStandbyGrantsNothing(t *testing.T) {

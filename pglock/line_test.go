@@ -36,10 +36,9 @@ func newLine() *line {
 }
 
 // passes returns a channel that is closed while the line is whole.
-func (l *line) passes() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.whole
+func (l *line) passes() (whole <-chan struct{}) {
+	l.locked(func() { whole = l.whole })
+	return whole
 }
 
 // sever stops everything that is sent in either direction; nobody is told. heal breaks the old
@@ -67,9 +66,7 @@ func (l *line) reset() {
 
 // close breaks all connections, and there will be none any more.
 func (l *line) close() {
-	l.mu.Lock()
-	l.over = true
-	l.mu.Unlock()
+	l.locked(func() { l.over = true })
 	l.reset()
 }
 
@@ -85,35 +82,22 @@ func (l *line) mute(request string) {
 }
 
 // messages has hook see each message to the process, but those that keep its session.
-func (l *line) messages(hook func() (lose bool)) {
+func (l *line) messages(hook func() (lose bool)) { l.locked(func() { l.hook = hook }) }
+
+func (l *line) onRequest(f func([]byte)) { l.locked(func() { l.requested = f }) }
+
+func (l *line) onClose(f func()) { l.locked(func() { l.closing = f }) }
+
+func (l *line) locked(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hook = hook
+	f()
 }
 
-func (l *line) onRequest(f func([]byte)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.requested = f
-}
-
-func (l *line) onClose(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closing = f
-}
-
-func (l *line) hooks() (requested func([]byte), closing func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.requested, l.closing
-}
-
-func (l *line) loses() bool {
-	l.mu.Lock()
-	hook := l.hook
-	l.mu.Unlock()
-	return hook != nil && hook()
+// hooks are what is to be called for now.
+func (l *line) hooks() (requested func([]byte), closing func(), hook func() (lose bool)) {
+	l.locked(func() { requested, closing, hook = l.requested, l.closing, l.hook })
+	return requested, closing, hook
 }
 
 var errOverLine = errors.New("the process has ended")
@@ -153,7 +137,7 @@ type end struct {
 func (e *end) RemoteAddr() net.Addr { return e.remote }
 
 func (e *end) Close() error {
-	_, closing := e.line.hooks()
+	_, closing, _ := e.line.hooks()
 	closing()
 	return e.Conn.Close()
 }
@@ -209,7 +193,7 @@ func (c *lane) up() {
 			return
 		}
 		request := bytes.Clone(chunk[:n])
-		requested, _ := c.line.hooks()
+		requested, _, _ := c.line.hooks()
 		requested(request)
 		if !c.pass() {
 			return
@@ -262,7 +246,7 @@ func (c *lane) down() {
 		if request := c.request.Load(); request != nil && containsAny(*request, "\x00try") && containsAny(message.Bytes(), "SELECT 1\x00") {
 			advisoryWrites.Add(1)
 		}
-		if (notified || !c.keeps()) && c.line.loses() {
+		if _, _, loses := c.line.hooks(); loses != nil && (notified || !c.keeps()) && loses() {
 			c.close()
 			return
 		}

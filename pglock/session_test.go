@@ -3,7 +3,6 @@ package pglock
 import (
 	"bytes"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/queue"
 )
 
@@ -185,34 +183,6 @@ func TestWhatIsDroppedWaitsForNobody(t *testing.T) {
 	guarded.Rollback(soon(t))
 	drop(0, 0)
 	exec(t, pool, "SELECT tierlock.finish($1)", session)
-}
-
-func TestLossAndOutageAreLoggedOnce(t *testing.T) {
-	t.Parallel()
-	log, logger := logtest.New(slog.LevelInfo)
-	p := start(t, WithLogger(logger))
-	c := p.mustAcquire(t)
-	w := p.waits(t) // loses a place, and no lock
-	x := p.session(t)
-	heal := p.line.sever()
-	knows(t, c, ttl)
-	eventually(t, "the session is over", func() bool {
-		return ask[bool](t, outside(t), "SELECT expires < clock_timestamp() FROM tierlock.session WHERE id = $1", x)
-	})
-	heal()
-	c.Release()
-	mustRelease(t, w.must(t))
-	eventually(t, "all is logged", func() bool { return len(log.Lines(slog.LevelInfo, "new session")) == 1 })
-	for _, text := range []string{"lock lost", "connection to PostgreSQL is away", "session expired"} {
-		lines := log.Lines(slog.LevelWarn, text)
-		if len(lines) != 1 {
-			t.Errorf("%d lines with %q, want 1, in:\n%.3000s", len(lines), text, log)
-		}
-		line := strings.Join(lines, "")
-		if text == "lock lost" && !(strings.Contains(line, "path="+lockPath(t)) && strings.Contains(line, "cause=")) {
-			t.Errorf("no path or cause in %s", line)
-		}
-	}
 }
 
 // A server has room for some thousand locks. A process that takes them all at its end would have others fail.
