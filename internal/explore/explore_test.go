@@ -48,6 +48,30 @@ var scopes = []struct {
 	{"a message is lost", 0, 59725, true, Scope{Processes: 2, Calls: []Call{Lock}, Lost: true}},
 	{"one closes", 0, 97215, true, Scope{Processes: 2, Calls: []Call{Lock}, Close: true}},
 	{"one shuts down", 0, 93863, true, Scope{Processes: 2, Calls: []Call{Lock}, Stop: true}},
+	{"a session ends", 0, 98098, true, Scope{Processes: 2, Calls: []Call{Lock}, Expire: true}},
+	{"one is cut off", 0, 124410, true, Scope{Processes: 2, Calls: []Call{Lock}, Cut: true}},
+	{"a limit of waiting", 3, 4693, true, Scope{Processes: 2, Calls: []Call{Lock}, MaxWait: time.Second, Clock: time.Second}},
+	{"the budget ends", 0, 30328, true, Scope{Processes: 1, Calls: []Call{Lock, Lock}, Clock: 20 * time.Millisecond}},
+	{"try, any fault but of the clock", 0, 23550, true, Scope{
+		Processes: 2, Calls: []Call{Try}, Lost: true, Cancel: true, Expire: true, Cut: true, Close: true, Stop: true,
+	}},
+	{"two locks", 4, 35355, true, Scope{Processes: 2, Calls: []Call{Both}}},
+	{"two locks, a session ends", 3, 17770, true, Scope{Processes: 2, Calls: []Call{Both}, Expire: true}},
+	{"writers that become readers, the budget ends", 4, 25478, true, Scope{
+		Processes: 2, Calls: []Call{Downgrade}, Clock: 20 * time.Millisecond,
+	}},
+	{"two goroutines each", 3, 5363, true, Scope{Processes: 2, Calls: []Call{Lock, Lock}}},
+	{"two goroutines each, any fault but of the clock", 2, 5070, true, Scope{
+		Processes: 2, Calls: []Call{Lock, Lock}, Lost: true, Cancel: true, Expire: true, Cut: true, Close: true, Stop: true,
+	}},
+	{"a reader and a writer each", 3, 37177, true, Scope{Processes: 2, Calls: []Call{Read, Write}}},
+	{"a reader and a writer each, a session ends", 2, 4374, true, Scope{Processes: 2, Calls: []Call{Read, Write}, Expire: true}},
+	{"a writer between readers", 4, 6523, true, Scope{Processes: 1, Calls: []Call{Read, Write, Read}}},
+	{"one and two permits each", 2, 2898, true, Scope{Processes: 2, Calls: []Call{One, Two}}},
+	{"one and two permits each, a session ends", 2, 6450, true, Scope{Processes: 2, Calls: []Call{One, Two}, Expire: true}},
+	{"linger, twice, a session ends", 3, 50986, true, Scope{
+		Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Expire: true,
+	}},
 }
 
 func TestScopes(t *testing.T) {

@@ -673,7 +673,7 @@ func (w *queues) State() string {
 	fmt.Fprintf(&b, "%q\n", slices.Sorted(slices.Values(pending)))
 	for _, p := range w.processes {
 		s := p.registry.Stats()
-		fmt.Fprintf(&b, "%s: waiters %d, holds %d, %d lost, err %v\n", p.name, s.Waiters, s.Holds, len(s.Losses), p.registry.Err())
+		fmt.Fprintf(&b, "%s: waiters %d, holds %d, err %v\n", p.name, s.Waiters, s.Holds, p.registry.Err())
 		for _, c := range p.callers {
 			fmt.Fprintf(&b, "%s: state %d, %d turns, failed %t", c.name, c.state, c.left, c.err != nil)
 			for _, x := range c.has {
