@@ -110,7 +110,7 @@ sim:
 	@set -o pipefail; go test -count=1 -timeout 5h -v ./internal/sim -run TestRandomSchedules -seeds $(SEEDS) | \
 		grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
 
-# Every order of messages and one fault at a small scope, in some four minutes.
+# Every order of messages and one fault at a small scope, in less than ten minutes.
 explore:
 	go test -count=1 -timeout 30m -v ./internal/explore -all
 
