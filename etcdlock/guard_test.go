@@ -100,7 +100,7 @@ func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 				wantErr(t, err, want)
 			}
 			for _, not := range []error{tier.ErrUnknown, tier.ErrLost} {
-				if errors.Is(err, not) && (len(c.want) == 0 || c.want[0] != not) {
+				if errors.Is(err, not) && (len(c.want) == 0 || !errors.Is(c.want[0], not)) {
 					t.Errorf("error %v, which is not %v", err, not)
 				}
 			}

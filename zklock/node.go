@@ -629,15 +629,6 @@ func deletesOf(paths []string) []any {
 	return ops
 }
 
-// deletesAsSeen are those that fail if somebody has written to a znode since it was last seen.
-func (zs znodes) deletesAsSeen() []any {
-	var ops []any
-	for _, z := range zs {
-		ops = append(ops, &zk.DeleteRequest{Path: z.path, Version: z.version.Load()})
-	}
-	return ops
-}
-
 // checks are the operations that do nothing, and fail unless the znodes are there.
 func (zs znodes) checks() []any {
 	var ops []any

@@ -608,6 +608,23 @@ func divided(t *testing.T, name string, divide func(t *testing.T, m *zktest.Memb
 	})
 }
 
+func TestI7LossComesFirstInAPartitionBetweenServers(t *testing.T) {
+	divided(t, "follower cut off", func(_ *testing.T, m *zktest.Member, _ *zklock.Node) { m.Isolate() })
+	divided(t, "leader deposed", func(_ *testing.T, m *zktest.Member, _ *zklock.Node) { m.Depose() })
+	// The link stalls, stands for a moment in which n requests get through and come back, and is cut.
+	for n := range 4 {
+		for _, stall := range []time.Duration{tick / 2, tick, 2 * tick, 3 * tick, 4 * tick} {
+			divided(t, "flapping link", func(_ *testing.T, m *zktest.Member, node *zklock.Node) {
+				m.Isolate()
+				time.Sleep(stall)
+				go node.Multi(context.Background()) // ends with the client; a write that is sent late, behind what waits
+				synctest.Wait()
+				m.Glimpse(n + 1)
+			})
+		}
+	}
+}
+
 // It answers a sync, and shows its past.
 func TestAbsenceIsNotBelievedOfADeposedLeader(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {

@@ -139,7 +139,7 @@ func (g grant) Shared() bool { return g.lock.mode == second.Reading || g.reader(
 
 func (g grant) Revoked() <-chan struct{} {
 	if !g.watched.Swap(true) {
-		g.lock.client.link.Spawn(member{g.Node}.Check)
+		g.lock.client.link.Spawn(member(g).Check)
 	}
 	return g.revoked.C()
 }

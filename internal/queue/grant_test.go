@@ -192,7 +192,7 @@ func TestShareThatIsUnderWayEndsWithTheGrant(t *testing.T) {
 				if err := h.Share(t.Context()); !errors.Is(err, c.want) || time.Since(begun) != 0 {
 					t.Errorf("%s, answered %v: %v after %v, want %v", name, answered, err, time.Since(begun), c.want)
 				}
-				if lost := h.Context().Err() != nil; lost != (c.want == second.ErrLost) {
+				if lost := h.Context().Err() != nil; lost != errors.Is(c.want, second.ErrLost) {
 					t.Errorf("%s, answered %v: lost %v", name, answered, lost)
 				}
 			})
