@@ -134,7 +134,7 @@ func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := start(t)
+			p := start(t, WithLeaseTTL(unhurried)) // no renewal tells it
 			c, tab := p.mustAcquire(t), table(t)
 			var checked, want error
 			wantErr(t, transact(t, c, func() error { return checked }, func(tx pgx.Tx) error {
