@@ -418,6 +418,23 @@ func TestTurnsLeaveNothing(t *testing.T) {
 	})
 }
 
+// A refusal that also says that the store does not serve is known: to wait for the store would tell nobody why.
+func TestRefusalIsToldAtOnceOfAStoreThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, Config{})
+		defer f.Close()
+		f.then(Open, says(Answer{Outcome: Denied, Err: errRefused, Away: errAway}))
+		f.Start()
+		synctest.Wait()
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), ttl)
+		defer cancel()
+		if _, err := f.claim(second.Exclusive).Acquire(ctx, nil); !errors.Is(err, errRefused) || time.Since(began) != 0 {
+			t.Errorf("Acquire: %v after %v, want the refusal at once", err, time.Since(began))
+		}
+	})
+}
+
 // Without a session, what refuses it counts.
 func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
