@@ -143,8 +143,8 @@ func (n *Node) Err() error { return grant{n}.ErrAt(n.lock.client.link.Now()) }
 // clock; the zero time once the lock is lost or given up, or without a lease.
 func (n *Node) ValidUntil() time.Time {
 	now := time.Now() // read first: a process that is stopped in between returns a time that is too early, never too late
-	left, limited := n.session.Remaining()
-	if !limited || n.Err() != nil {
+	left := n.session.Remaining()
+	if !n.leased() || n.Err() != nil {
 		return time.Time{}
 	}
 	return now.Add(left)

@@ -4,6 +4,7 @@ package lease
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -19,7 +20,7 @@ import (
 // with it for good, even if the session turns out to be alive.
 type Lease[C comparable] struct {
 	config Config[C]
-	heard  atomic.Int64 // when the store heard of the session, on the clock; forever if there is no lease
+	heard  atomic.Int64 // when the store heard of the session, on the clock
 	term   atomic.Int64 // a time.Duration
 
 	mu         sync.Mutex // guards the fields below; never held across a call to the store
@@ -41,37 +42,21 @@ type Config[C comparable] struct {
 	Lost func(c C) bool
 }
 
-const forever = math.MaxInt64
+// Forever is the term of a lease that time does not end.
+const Forever time.Duration = math.MaxInt64 / 2
 
 // New returns a lease that runs for term from heard.
 func New[C comparable](config Config[C], heard, term time.Duration) *Lease[C] {
-	l := Unlimited(config)
+	l := &Lease[C]{config: config, contenders: make(map[C]bool)}
 	l.heard.Store(int64(heard))
 	l.term.Store(int64(term))
 	return l
 }
 
-// Unlimited returns a lease that time does not end.
-func Unlimited[C comparable](config Config[C]) *Lease[C] {
-	l := &Lease[C]{config: config, contenders: make(map[C]bool)}
-	l.heard.Store(forever)
-	return l
-}
+func (l *Lease[C]) validUntil() time.Duration { return time.Duration(l.heard.Load() + l.term.Load()) }
 
-func (l *Lease[C]) validUntil() time.Duration {
-	heard := l.heard.Load()
-	if heard == forever {
-		return forever
-	}
-	return time.Duration(heard) + time.Duration(l.term.Load())
-}
-
-// Remaining returns for how long the lease still runs if it is not renewed, and false if time does
-// not end it.
-func (l *Lease[C]) Remaining() (d time.Duration, limited bool) {
-	end := l.validUntil()
-	return end - l.config.Now(), end != forever
-}
+// Remaining returns for how long the lease still runs if it is not renewed.
+func (l *Lease[C]) Remaining() time.Duration { return l.validUntil() - l.config.Now() }
 
 // Valid reports whether the lease still runs. It reads the clock, so it is right at the
 // first instruction of a process that was stopped.
@@ -153,18 +138,16 @@ func (l *Lease[C]) Hold(c C) bool {
 	return true
 }
 
-// armLocked sets the watchdog for the end of the lease, if there is one and anything to lose.
+// armLocked sets the watchdog for the end of the lease, if time ends it and there is anything to lose.
 func (l *Lease[C]) armLocked() {
-	end := l.validUntil()
-	if l.held == 0 || end == forever {
-		return
-	}
-	in := end - l.config.Now()
-	if l.watchdog == nil {
+	in := l.Remaining()
+	switch {
+	case l.held == 0 || l.term.Load() == int64(Forever):
+	case l.watchdog == nil:
 		l.watchdog = time.AfterFunc(in, l.watch)
-		return
+	default:
+		l.watchdog.Reset(in)
 	}
-	l.watchdog.Reset(in)
 }
 
 // watch runs when the lease was due to end, as known when the watchdog was armed.
@@ -230,19 +213,9 @@ func (l *Lease[C]) End(reason error) {
 	}
 }
 
-// Contenders returns all that the lease covers, and Held those of them that are held.
-func (l *Lease[C]) Contenders() []C { return l.list(func(bool) bool { return true }) }
-
-func (l *Lease[C]) Held() []C { return l.list(func(held bool) bool { return held }) }
-
-func (l *Lease[C]) list(wanted func(held bool) bool) []C {
+// Contenders returns all that the lease covers, and of each whether it is held.
+func (l *Lease[C]) Contenders() map[C]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var list []C
-	for c, held := range l.contenders {
-		if wanted(held) {
-			list = append(list, c)
-		}
-	}
-	return list
+	return maps.Clone(l.contenders)
 }

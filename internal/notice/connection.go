@@ -113,10 +113,10 @@ func (c *Connection) Notify(f func(second.Connection)) {
 	c.changed.Set()
 }
 
-// Quarantine says that for so much longer the store grants nothing to anybody, as it has answered to what was sent
+// Quarantined says that for so much longer the store grants nothing to anybody, as it has answered to what was sent
 // at a time. The answer may have been on its way for long: that it ends later than was known is certain only if it
 // does so counted from when that was sent.
-func (c *Connection) Quarantine(left time.Duration, sent time.Time, reason string) {
+func (c *Connection) Quarantined(left time.Duration, sent time.Time, reason string) {
 	if left <= 0 {
 		return
 	}
@@ -131,8 +131,8 @@ func (c *Connection) Quarantine(left time.Duration, sent time.Time, reason strin
 	})
 }
 
-// Quarantined returns the quarantine, nil if there is none.
-func (c *Connection) Quarantined() *second.QuarantineError {
+// Quarantine returns the time before which the store grants nothing, as far as it has said so; nil if there is none.
+func (c *Connection) Quarantine() *second.QuarantineError {
 	if q := c.quarantine.Load(); q != nil && time.Now().Before(q.Until) {
 		return q
 	}

@@ -21,7 +21,7 @@ func TestQuarantineIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 		answer := func(left, late time.Duration) {
 			sent := time.Now()
 			time.Sleep(late)
-			c.Quarantine(left, sent, "the server is new")
+			c.Quarantined(left, sent, "the server is new")
 		}
 		warned := func(times int) {
 			t.Helper()
@@ -31,18 +31,18 @@ func TestQuarantineIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 			}
 		}
 
-		if q := c.Quarantined(); q != nil {
+		if q := c.Quarantine(); q != nil {
 			t.Errorf("a quarantine before there is one: %v", q)
 		}
 		answer(0, 0)
 		warned(0)
 		end := time.Now().Add(10 * time.Second)
 		answer(10*time.Second, 0)
-		if q := c.Quarantined(); q == nil || !q.Until.Equal(end) || q.Error() != "no grants until "+end.Format(time.TimeOnly)+": the server is new" {
+		if q := c.Quarantine(); q == nil || !q.Until.Equal(end) || q.Error() != "no grants until "+end.Format(time.TimeOnly)+": the server is new" {
 			t.Errorf("quarantine %v, want one until %v", q, end)
 		}
 		answer(10*time.Second, 3*time.Second)
-		if q := c.Quarantined(); q == nil || !q.Until.After(end) {
+		if q := c.Quarantine(); q == nil || !q.Until.After(end) {
 			t.Errorf("quarantine %v, want one as long as it may be", q)
 		}
 		answer(7*time.Second, 3*time.Second)
@@ -50,7 +50,7 @@ func TestQuarantineIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 		answer(time.Minute, time.Second) // somebody has a longer lease
 		warned(2)
 		time.Sleep(time.Minute)
-		if q := c.Quarantined(); q != nil {
+		if q := c.Quarantine(); q != nil {
 			t.Errorf("a quarantine that is over: %v", q)
 		}
 		answer(10*time.Second, 0)

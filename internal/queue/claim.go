@@ -111,7 +111,7 @@ func (l *claim) queueUp(ctx context.Context, old *Contender, w *second.Wait, d *
 		if err != nil && old != nil {
 			old.leave(nil) // by itself
 		}
-		if err == nil && !c.holdUnfollowed() {
+		if err == nil && !c.hold() {
 			err = c.wait(ctx, w, d)
 		}
 		if err == nil {

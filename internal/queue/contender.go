@@ -41,8 +41,8 @@ type Contender struct {
 	opening sync.Mutex  // guards the field below; one Share at a time is at it, for as long as that takes
 	opened  bool        // by Share
 
-	following sync.Mutex // guards the field below; before mu
-	follows   bool
+	following sync.Once   // in which it follows, unless it was given up before
+	follows   bool        // valid after that
 	later     *time.Timer // until it follows; nil if it has waited
 
 	mu      sync.Mutex    // guards the fields below; before that of the lease
@@ -50,8 +50,7 @@ type Contender struct {
 	heard   time.Duration // when that came
 	gap     time.Time     // when the lock is to be left to others who cannot be seen
 	unseen  int64         // at which it was seen not to queue
-	held    bool
-	granted time.Time // valid when held
+	granted time.Time     // the zero time before
 
 	pending  atomic.Int32 // guarded writes that may still take effect
 	spent    atomic.Bool  // given up
@@ -171,7 +170,7 @@ func (c *Contender) tryOnce() error {
 		return locked
 	case a.Outcome != Done:
 		return a.Err
-	case c.holdUnfollowed():
+	case c.hold():
 		return nil
 	case !c.newest().Has: // who was in the way showed too late
 		return locked
@@ -260,20 +259,19 @@ func (c *Contender) standing() second.Standing {
 
 // follow has the store tell of the contender, until that is given up.
 func (c *Contender) follow() {
-	c.following.Lock()
-	defer c.following.Unlock()
-	if c.claim.tier.follower != nil && !c.follows && !c.spent.Load() {
-		c.follows = true
-		c.claim.tier.follower.Follow(c.Ref())
-	}
+	c.following.Do(func() {
+		if follower := c.claim.tier.follower; follower != nil {
+			c.follows = true
+			follower.Follow(c.Ref())
+		}
+	})
 }
 
 func (c *Contender) unfollow() {
 	if c.later != nil {
 		c.later.Stop()
 	}
-	c.following.Lock()
-	defer c.following.Unlock()
+	c.following.Do(func() {}) // nor later
 	if c.follows {
 		c.claim.tier.follower.Unfollow(c.Ref())
 	}
@@ -335,7 +333,7 @@ func (c *Contender) contestLocked(since time.Time) {
 	if !c.gap.IsZero() {
 		signal.Suspect(c.gap)
 	}
-	if c.held && c.said.Behind && !signal.Raised() {
+	if !c.granted.IsZero() && c.said.Behind && !signal.Raised() {
 		if since.Before(c.granted) {
 			since = c.granted
 		}
@@ -357,19 +355,10 @@ func (c *Contender) hold() bool {
 	if !c.said.Has || !c.session.Hold(c) {
 		return false
 	}
-	c.held, c.granted = true, time.Now()
+	c.granted = time.Now()
 	c.loss.Held()
 	c.contestLocked(c.granted)
-	return true
-}
-
-// holdUnfollowed is for a contender that never waited. A short hold costs no looking; for one that lasts, it is time to hear of
-// its removal.
-func (c *Contender) holdUnfollowed() bool {
-	if !c.hold() {
-		return false
-	}
-	if c.claim.tier.follower != nil {
+	if c.claim.tier.follower != nil && !c.follows { // a short hold costs no looking; one that lasts has to hear of its removal
 		c.later = time.AfterFunc(c.session.ttl/6, c.follow)
 	}
 	return true

@@ -41,7 +41,7 @@ func (c *Contender) Confirm() bool { return c.Err() == nil }
 // ValidUntil is the end of the lease.
 func (c *Contender) ValidUntil() time.Time {
 	now := time.Now() // before the look: who is stopped in between returns too early a time
-	left, _ := c.session.Remaining()
+	left := c.session.Remaining()
 	if c.Err() != nil {
 		return time.Time{}
 	}

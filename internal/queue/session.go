@@ -56,7 +56,7 @@ func (t *Tier) open() *session {
 	}
 	x := t.newSession(a.Name, a.TTL, sent)
 	x.doubtful.Store(a.Doubt)
-	t.notice.Begin(x.name) // before anybody acts on it
+	t.Begin(x.name) // before anybody acts on it
 	t.learn(func(s *status) { s.session, s.refused = x, nil })
 	return x
 }
@@ -109,7 +109,7 @@ func (t *Tier) beat(x *session) (renewed bool) {
 	case Done:
 		t.learn(func(s *status) { s.refused = nil })
 		x.Renew(sent)
-		for _, c := range x.Contenders() {
+		for c := range x.Contenders() {
 			c.wake.Set() // it may have waited for nothing else
 		}
 		if a.Doubt {
@@ -123,8 +123,8 @@ func (t *Tier) beat(x *session) (renewed bool) {
 }
 
 // refs are those of contenders that are not lost.
-func refs(contenders []*Contender) (refs []Ref) {
-	for _, c := range contenders {
+func refs(contenders map[*Contender]bool) (refs []Ref) {
+	for c := range contenders {
 		if !c.lost() {
 			refs = append(refs, c.Ref())
 		}
@@ -135,7 +135,7 @@ func refs(contenders []*Contender) (refs []Ref) {
 // expire ends a session of which the store says that it is over.
 func (t *Tier) expire(x *session, why error) {
 	x.End(why)
-	t.notice.End(x.name)
+	t.Connection.End(x.name)
 	t.reached()
 	t.renew.Set()
 }

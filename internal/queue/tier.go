@@ -35,6 +35,7 @@ type Config struct {
 
 // A Tier is a store as this process sees it: its session, and the contenders under it.
 type Tier struct {
+	*notice.Connection
 	config   Config
 	store    Store
 	follower Follower  // nil if the store tells unasked
@@ -46,13 +47,11 @@ type Tier struct {
 	status     atomic.Pointer[status] // changed by learn alone
 	contenders sync.Map               // by ID, those that may be in a queue
 	reaper     *reaper.Reaper[remains]
-	notice     *notice.Connection
 	renew      mutexbool.Bool // the session is to be renewed at once
 
 	closing sync.Once
-	mu      sync.Mutex // guards the fields below, and changes of the status; never held across a command
-	closed  bool
-	tasks   sync.WaitGroup // every goroutine
+	mu      sync.Mutex     // guards the end of ctx, and changes of the status; never held across a command
+	tasks   sync.WaitGroup // every goroutine; none begins after the end
 }
 
 // A status is what is known of the store.
@@ -71,7 +70,7 @@ func New(config Config, store Store) *Tier {
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
 	t.status.Store(&status{changed: make(chan struct{})})
 	t.reaper = reaper.New(reaper.Config[remains]{Remove: t.remove, Await: t.answering, Spawn: t.Spawn, Context: t.ctx})
-	t.notice = notice.NewConnection(notice.Config{
+	t.Connection = notice.NewConnection(notice.Config{
 		Logger: config.Logger, Package: config.Package, Store: config.Store, Why: t.Err,
 		Patience: func() time.Duration { return t.ttl() / 3 },
 	})
@@ -80,7 +79,7 @@ func New(config Config, store Store) *Tier {
 
 // Start begins the first session.
 func (t *Tier) Start() {
-	t.Spawn(func() { t.notice.Run(t.ctx) })
+	t.Spawn(func() { t.Run(t.ctx) })
 	t.Spawn(t.keep)
 }
 
@@ -134,14 +133,6 @@ func (t *Tier) explain(cause error) error {
 	return cause
 }
 
-// Quarantine is the time before which the store grants nothing, as far as it has said so.
-func (t *Tier) Quarantine() *second.QuarantineError { return t.notice.Quarantined() }
-
-// Quarantined says that for so much longer the store grants nothing, as it has answered to what was sent then.
-func (t *Tier) Quarantined(left time.Duration, sent time.Time, reason string) {
-	t.notice.Quarantine(left, sent, reason)
-}
-
 // Now is the clock of the leases.
 func (t *Tier) Now() time.Duration { return time.Since(t.origin) }
 
@@ -150,9 +141,6 @@ func (t *Tier) Context() context.Context { return t.ctx }
 
 // Done is closed with the tier.
 func (t *Tier) Done() <-chan struct{} { return t.ctx.Done() }
-
-// Notify has f told of each change of the connection.
-func (t *Tier) Notify(f func(second.Connection)) { t.notice.Notify(f) }
 
 // Renew has the session renewed at once.
 func (t *Tier) Renew() { t.renew.Set() }
@@ -199,9 +187,8 @@ func (t *Tier) sayGoodbye() {
 // End loses every grant and begins nothing new.
 func (t *Tier) End() {
 	t.mu.Lock()
-	t.closed = true
-	t.mu.Unlock()
 	t.cancel(second.ErrClosed)
+	t.mu.Unlock()
 	t.contenders.Range(func(_, c any) bool {
 		c.(*Contender).session.End(second.ErrClosed)
 		return true
@@ -212,7 +199,7 @@ func (t *Tier) End() {
 func (t *Tier) Spawn(f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed {
+	if t.ctx.Err() != nil {
 		return false
 	}
 	t.tasks.Go(f)
@@ -275,7 +262,7 @@ func (t *Tier) learn(change func(*status)) (before, now *status) {
 	change(&s)
 	s.changed = make(chan struct{})
 	before = t.status.Swap(&s)
-	t.notice.Reach(s.away == nil)
+	t.Reach(s.away == nil)
 	close(before.changed)
 	return before, &s
 }

@@ -86,10 +86,7 @@ func (r *Reaper[Item]) Room(ctx context.Context) error {
 
 func (r *Reaper[Item]) run() {
 	for pace := retry.New(); r.sweep(pace); {
-		if retry.Pause(r.config.Context, pace.NextBackOff()) != nil {
-			return
-		}
-		if r.config.Await(r.config.Context) != nil {
+		if retry.Pause(r.config.Context, pace.NextBackOff()) != nil || r.config.Await(r.config.Context) != nil {
 			return
 		}
 	}

@@ -107,7 +107,7 @@ func (l *dialed) onEvent(ev zk.Event) {
 		l.connected.Set()
 		l.verify.Set()
 		if s := l.Session(); s != nil {
-			for _, n := range s.Contenders() {
+			for n := range s.Contenders() {
 				n.Wake()
 			}
 		}
@@ -357,15 +357,17 @@ func (l *dialed) prove() {
 func (l *dialed) reopen() {
 	for l.verify.Wait(l.link.ctx) == nil {
 		l.verify.Clear()
-		var held []Member // before the connection came; the others have just been heard of
+		var members map[Member]bool // before the connection came; the others have just been heard of
 		if s := l.Session(); s != nil {
-			held = s.Held()
+			members = s.Contenders()
 		}
 		l.sync()
 		l.link.Spawn(func() {
 			l.prove() // makes the answer to the handshake count for the lease
-			for _, n := range held {
-				n.Check()
+			for n, held := range members {
+				if held {
+					n.Check()
+				}
 			}
 		})
 	}

@@ -36,7 +36,7 @@ func newSession(l *Link, id int64, timeout, sent time.Duration) *Session {
 func NewUnleased(l *Link, id int64, timeout time.Duration) *Session {
 	s := &Session{ID: id, link: l}
 	s.timeout.Store(int64(timeout))
-	s.Lease = lease.Unlimited(s.lease())
+	s.Lease = lease.New(s.lease(), l.Now(), lease.Forever)
 	return s
 }
 
@@ -80,7 +80,7 @@ type Member interface {
 // anyMember returns a node that is queued or held, nil if there is none. One that
 // is lost stays in the books until its owner gives it up, and may be gone.
 func (s *Session) anyMember() Member {
-	for _, n := range s.Contenders() {
+	for n := range s.Contenders() {
 		if !n.IsLost() {
 			return n
 		}
