@@ -130,11 +130,11 @@ func (s *scene) expire() {
 }
 
 // cutAt loses the answer to the next request of a kind, with the connection.
-func (s *scene) cutAt(op zktest.Op) {
+func (s *scene) cutAt(op string) {
 	var done bool
 	session := s.conn.SessionID()
 	s.srv.Intercept(func(f *zktest.Frame) zktest.Action {
-		if done || f.Op != op || f.Session != session || f.Stage != zktest.Reply {
+		if done || f.Op != op || f.Session != session || f.Dir != zktest.Reply {
 			return zktest.Pass
 		}
 		done = true

@@ -10,7 +10,7 @@ const outageReason = "Locking waits through lost connections and expired session
 
 // cutDuring is a lock call whose connection is lost together with one answer, behind
 // another owner; and the call after that, when the lock is free.
-func cutDuring(op zktest.Op) func(*scene) {
+func cutDuring(op string) func(*scene) {
 	return func(s *scene) {
 		h, old := s.handle("", s.conn), s.original("zk", s.other)
 		old.lock()
@@ -42,19 +42,19 @@ var outageBehaviours = []behaviour{
 	},
 	{
 		name: "the answer to the create is lost", modelOnly: true,
-		run:  cutDuring(zktest.OpCreate),
+		run:  cutDuring("create"),
 		want: "zk Lock ok, zk Unlock ok, Lock ok, Unlock ok, Unlock ErrNotLocked, Lock ok, Unlock ok, left 0",
 	},
 	{
 		name: "the answer to the list is lost", modelOnly: true,
-		run:     cutDuring(zktest.OpGetChildren2),
+		run:     cutDuring("getChildren2"),
 		want:    "zk Lock ok, zk Unlock ok, Lock ErrConnectionClosed, Unlock ErrNotLocked, Unlock ErrNotLocked, Lock waits, left 2",
 		ours:    "zk Lock ok, zk Unlock ok, Lock ok, Unlock ok, Unlock ErrNotLocked, Lock ok, Unlock ok, left 0",
 		because: outageReason,
 	},
 	{
 		name: "the answer to the watch is lost", modelOnly: true,
-		run:     cutDuring(zktest.OpGetData),
+		run:     cutDuring("getData"),
 		want:    "zk Lock ok, zk Unlock ok, Lock ErrConnectionClosed, Unlock ErrNotLocked, Unlock ErrNotLocked, Lock waits, left 2",
 		ours:    "zk Lock ok, zk Unlock ok, Lock ok, Unlock ok, Unlock ErrNotLocked, Lock ok, Unlock ok, left 0",
 		because: outageReason,

@@ -58,7 +58,7 @@ var refusalBehaviours = []behaviour{
 		run: func(s *scene) {
 			s.put(s.path, s.acl)
 			s.srv.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Stage == zktest.Reply && f.Op == zktest.OpCreate {
+				if f.Dir == zktest.Reply && f.Op == "create" {
 					return zktest.Delay(time.Second)
 				}
 				return zktest.Pass

@@ -75,18 +75,18 @@ func eventually(t *testing.T, what string, condition func() bool) {
 // A meter notes the requests that a server gets, except handshakes and pings.
 type meter struct {
 	mu  sync.Mutex
-	ops []zktest.Op
+	ops []string
 }
 
 func (m *meter) note(f *zktest.Frame) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if f.Stage == zktest.Request && f.Op != zktest.OpConnect && f.Op != zktest.OpPing {
+	if f.Dir == zktest.Request && f.Op != "connect" && f.Op != "ping" {
 		m.ops = append(m.ops, f.Op)
 	}
 }
 
-func (m *meter) seen() []zktest.Op {
+func (m *meter) seen() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.ops

@@ -81,7 +81,7 @@ func TestProcessThatHasMovedKeepsItsShare(t *testing.T) { // I11
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				srv.Intercept(func(f *zktest.Frame) zktest.Action { // a write takes its time
-					if f.Stage == zktest.Request && (f.Op == zktest.OpCreate || f.Op == zktest.OpDelete || f.Op == zktest.OpMulti) {
+					if f.Dir == zktest.Request && (f.Op == "create" || f.Op == "delete" || f.Op == "multi") {
 						return zktest.Delay(time.Millisecond)
 					}
 					return zktest.Pass

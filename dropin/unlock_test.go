@@ -41,25 +41,25 @@ func TestUnlockSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) { // I1
 		also    error // what it may be besides an error of the connection
 	}{
 		"blackholed": {held: time.Second, trouble: func(s *scene) {
-			s.srv.Mute(s.conn.SessionID(), zktest.ToServer)
-			s.srv.Mute(s.conn.SessionID(), zktest.ToClient)
+			s.srv.Mute(s.conn.SessionID(), zktest.Request)
+			s.srv.Mute(s.conn.SessionID(), zktest.Reply)
 		}},
 		"frozen": {held: time.Second, trouble: func(s *scene) { s.srv.Freeze() }},
 		"away":   {trouble: (*scene).away},
 		"closed": {trouble: func(s *scene) { s.conn.Close() }, also: tier.ErrLost},
 		"being closed": {trouble: func(s *scene) {
-			s.srv.Mute(s.conn.SessionID(), zktest.ToServer)
+			s.srv.Mute(s.conn.SessionID(), zktest.Request)
 			s.beginClose()
 			s.still()
 		}},
 		"closed out of reach": {trouble: func(s *scene) {
-			s.srv.Mute(s.conn.SessionID(), zktest.ToServer)
+			s.srv.Mute(s.conn.SessionID(), zktest.Request)
 			s.beginClose()
 			<-time.After(200 * time.Millisecond) // virtual
 		}},
 		"its answer lost": {held: time.Second, trouble: func(s *scene) {
 			s.srv.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Stage == zktest.Reply && (f.Op == zktest.OpDelete || f.Op == zktest.OpMulti) {
+				if f.Dir == zktest.Reply && (f.Op == "delete" || f.Op == "multi") {
 					s.member().Refuse() // a connection that comes back sets its watches again, which is a data race of the library
 					return zktest.Cut
 				}
@@ -118,10 +118,10 @@ func TestNothingIsSentOnceTheConnectionIsBeingClosed(t *testing.T) {
 			if err := l.Lock(); err != nil {
 				t.Fatal(err)
 			}
-			srv.Mute(s.conn.SessionID(), zktest.ToClient)
+			srv.Mute(s.conn.SessionID(), zktest.Reply)
 			var m meter
 			srv.Intercept(func(f *zktest.Frame) zktest.Action {
-				if m.note(f); f.Op == zktest.OpClose {
+				if m.note(f); f.Op == "closeSession" {
 					return zktest.Drop
 				}
 				return zktest.Pass
@@ -234,7 +234,7 @@ func TestHandingOnIsConfirmedByTheServerNowAndThen(t *testing.T) {
 		synctest.Wait()
 		var writes atomic.Int32
 		srv.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpMulti && f.Stage == zktest.Request {
+			if f.Op == "multi" && f.Dir == zktest.Request {
 				writes.Add(1)
 			}
 			return zktest.Pass

@@ -49,13 +49,13 @@ func TestLeaderThatIsCutOffIsSucceeded(t *testing.T) {
 		b := start(t, srv, d, "b")[0]
 		time.Sleep(time.Minute)
 		victim := session(t, srv, "a")
-		srv.Mute(victim, zktest.ToServer)
+		srv.Mute(victim, zktest.Request)
 		time.Sleep(sessionTimeout)
 		b.leads(a)
 		if !errors.Is(cause, tier.ErrLost) {
 			t.Errorf("the context of the function ended with %v, want ErrLost", cause)
 		}
-		srv.Unmute(victim, zktest.ToServer)
+		srv.Unmute(victim, zktest.Request)
 		time.Sleep(time.Minute)
 		b.leads(a)
 		b.reign <- election.ErrStop

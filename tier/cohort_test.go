@@ -375,7 +375,7 @@ func TestBudgetIsKept(t *testing.T) { // I11
 		t.Run(c.name, func(t *testing.T) {
 			zkMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
 				s.Intercept(func(f *zktest.Frame) zktest.Action {
-					if f.Stage == zktest.Request && f.Op == zktest.OpMulti && !heartbeat(f) {
+					if f.Dir == zktest.Request && f.Op == "multi" && !heartbeat(f) {
 						return zktest.Delay(3 * time.Millisecond)
 					}
 					return zktest.Pass
@@ -406,7 +406,7 @@ func TestNobodyLooksForOthersWhereNobodyWaitsLocally(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			lists := slices.DeleteFunc(m.take(), func(op zktest.Op) bool { return op != zktest.OpGetChildren2 })
+			lists := slices.DeleteFunc(m.take(), func(op string) bool { return op != "getChildren2" })
 			if len(lists) != c.lists {
 				t.Errorf("%s: the queue was listed %d times, want %d", c.name, len(lists), c.lists)
 			}
@@ -429,7 +429,7 @@ func TestStrictOrderLooksForNobody(t *testing.T) {
 			release(t, hold)
 			hold = next.granted(t)
 			synctest.Wait()
-			if ops := m.take(); !slices.Equal(sorted(ops), sorted([]zktest.Op{zktest.OpMulti, zktest.OpGetChildren2})) {
+			if ops := m.take(); !slices.Equal(sorted(ops), sorted([]string{"multi", "getChildren2"})) {
 				t.Fatalf("sent for the turn: %v, want one transaction and one look at the queue", ops)
 			}
 		}
@@ -437,7 +437,7 @@ func TestStrictOrderLooksForNobody(t *testing.T) {
 	})
 }
 
-func sorted(ops []zktest.Op) []zktest.Op { return slices.Sorted(slices.Values(ops)) }
+func sorted(ops []string) []string { return slices.Sorted(slices.Values(ops)) }
 
 // startAll starts n acquisitions, in this order.
 func startAll(ctx context.Context, t *testing.T, n int, mu *tier.Mutex) []*acquisition {

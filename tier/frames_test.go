@@ -15,7 +15,7 @@ import (
 type traffic struct {
 	mu       sync.Mutex // guards the fields below
 	frames   int
-	requests []zktest.Op
+	requests []string
 }
 
 func (c *traffic) note(f *zktest.Frame) zktest.Action {
@@ -25,14 +25,14 @@ func (c *traffic) note(f *zktest.Frame) zktest.Action {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.frames++
-	if f.Stage == zktest.Request {
+	if f.Dir == zktest.Request {
 		c.requests = append(c.requests, f.Op)
 	}
 	return zktest.Pass
 }
 
 // take returns what there was since the last call.
-func (c *traffic) take() (frames int, requests []zktest.Op) {
+func (c *traffic) take() (frames int, requests []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	frames, requests = c.frames, c.requests
@@ -50,7 +50,7 @@ func TestUncontendedTurnIsACreateAListAndADelete(t *testing.T) {
 		hold := acquire(t, mu)
 		time.Sleep(s.Sessions()[0].Timeout / 7)
 		release(t, hold)
-		want := []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete}
+		want := []string{"create", "getChildren2", "delete"}
 		if _, got := c.take(); !slices.Equal(got, want) {
 			t.Errorf("requests %v, want %v", got, want)
 		}

@@ -429,7 +429,7 @@ func TestReadersDoNotSeeAGuardedWriteCome(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpMulti && !heartbeat(f) || f.Op == zktest.OpMulti && f.Stage == zktest.Request {
+			if f.Op == "multi" && !heartbeat(f) || f.Op == "multi" && f.Dir == zktest.Request {
 				return zktest.Delay(time.Second)
 			}
 			return zktest.Pass
@@ -649,7 +649,7 @@ func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I
 		last := acquire(t, mu.Reader())
 		time.Sleep(time.Second) // then what the server said last does not count any more
 		srv.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Request && f.First == zktest.OpCheck {
+			if f.Dir == zktest.Request && f.First == "check" {
 				return zktest.Delay(100 * time.Millisecond)
 			}
 			return zktest.Pass

@@ -259,14 +259,14 @@ func TestManyPermitsWhoseAnswerIsLostGoTogether(t *testing.T) {
 				if err := s.Do(soon(t), 1, func(context.Context) error { return nil }); err != nil { // the path is there
 					t.Fatal(err)
 				}
-				requests := make(map[zktest.Op]int)
-				strike := func(stage zktest.Stage, then func()) {
+				requests := make(map[string]int)
+				strike := func(dir zktest.Direction, then func()) {
 					struck := false
 					srv.Intercept(func(f *zktest.Frame) zktest.Action {
-						if f.Stage == zktest.Request && !heartbeat(f) && f.Op != zktest.OpConnect {
+						if f.Dir == zktest.Request && !heartbeat(f) && f.Op != "connect" {
 							requests[f.Op]++
 						}
-						if !struck && f.Op == zktest.OpMulti && f.Stage == stage && !heartbeat(f) {
+						if !struck && f.Op == "multi" && f.Dir == dir && !heartbeat(f) {
 							struck = true
 							clear(requests)
 							then()
@@ -292,7 +292,7 @@ func TestManyPermitsWhoseAnswerIsLostGoTogether(t *testing.T) {
 					case "of the release, which is not executed":
 						strike(zktest.Request, func() {})
 					default:
-						strike(zktest.Event, func() {})
+						strike(0, func() {}) // none: there is no connection
 						member := srv.Member("127.0.0.1:2181")
 						member.Refuse()
 						srv.CutAll()
@@ -328,8 +328,8 @@ func unrenewed(srv *zktest.Server, session int64, hook func(*zktest.Frame) zktes
 		switch {
 		case f.Session != session:
 			return zktest.Pass
-		case f.Stage == zktest.Request && f.Op == zktest.OpSync:
-			return zktest.Error(zktest.CodeThrottled)
+		case f.Dir == zktest.Request && f.Op == "sync":
+			return zktest.Throttled
 		}
 		return hook(f)
 	})
@@ -364,7 +364,7 @@ func TestPermitsAreNotTakenWithoutALease(t *testing.T) { // I1
 		late := make(chan struct{})
 		note := sync.OnceFunc(func() { close(late) })
 		unrenewed(srv, session(srv), func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Reply && f.Op == zktest.OpMulti && f.First == zktest.OpDelete {
+			if f.Dir == zktest.Reply && f.Op == "multi" && f.First == "delete" {
 				note()
 				return zktest.Delay(2 * time.Millisecond)
 			}
@@ -429,7 +429,7 @@ func TestNumberOfPermitsOfSomebodyElseIsNotOverwritten(t *testing.T) {
 				s := zkProcess(t, srv).Semaphore(pool, 3)
 				id := session(srv)
 				srv.Intercept(func(f *zktest.Frame) zktest.Action {
-					if f.Session == id && f.Stage == zktest.Request && f.Op == zktest.OpSetData && f.NthOfSession == 1 {
+					if f.Session == id && f.Dir == zktest.Request && f.Op == "setData" && f.NthOfSession == 1 {
 						if _, err := conn.Set(pool, []byte("tierlock permits=4"), -1); err != nil {
 							t.Error(err)
 						}
@@ -452,11 +452,11 @@ func TestNumberOfPermitsOfSomebodyElseIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// exchanges lets act decide what becomes of the first transaction of a session that takes permits, at a stage.
-func exchanges(srv *zktest.Server, session int64, stage zktest.Stage, act func() zktest.Action) {
+// exchanges lets act decide what becomes of the first transaction of a session that takes permits, in one direction.
+func exchanges(srv *zktest.Server, session int64, dir zktest.Direction, act func() zktest.Action) {
 	var once sync.Once
 	srv.Intercept(func(f *zktest.Frame) (a zktest.Action) {
-		if f.Session == session && f.Stage == stage && f.Op == zktest.OpMulti && strings.HasPrefix(f.Path, pool+"/locks/") {
+		if f.Session == session && f.Dir == dir && f.Op == "multi" && strings.HasPrefix(f.Path, pool+"/locks/") {
 			once.Do(func() { a = act() })
 		}
 		return a

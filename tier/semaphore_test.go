@@ -154,9 +154,9 @@ func wantAtMost(t *testing.T, n int) func(zktest.View, []zktest.Change) {
 		var created, turns int
 		for _, c := range changes {
 			switch {
-			case c.Kind == zktest.Created && strings.HasPrefix(c.Path, pool+"/leases/"):
+			case c.Op == "create" && strings.HasPrefix(c.Path, pool+"/leases/"):
 				created++
-			case c.Kind == zktest.Deleted && strings.HasPrefix(c.Path, pool+"/locks/"):
+			case c.Op == "delete" && strings.HasPrefix(c.Path, pool+"/locks/"):
 				turns++
 			}
 		}
@@ -657,9 +657,9 @@ func use(t *testing.T, weight int, trip time.Duration) usage {
 		for _, c := range changes {
 			switch {
 			case !strings.HasPrefix(c.Path, pool+"/leases/"):
-			case c.Kind == zktest.Created:
+			case c.Op == "create":
 				came[c.Path] = time.Now()
-			case c.Kind == zktest.Deleted:
+			case c.Op == "delete":
 				u.oldest = max(u.oldest, time.Since(came[c.Path]))
 			}
 		}

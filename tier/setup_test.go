@@ -287,24 +287,24 @@ func outsider(t *testing.T, addr string, dialer zk.Dialer) *zk.Conn {
 // A zkMeter counts the requests that a server gets, except handshakes and what keeps the lease.
 type zkMeter struct {
 	mu  sync.Mutex
-	ops []zktest.Op
+	ops []string
 }
 
 func (m *zkMeter) note(f *zktest.Frame) zktest.Action {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if f.Stage == zktest.Request && f.Op != zktest.OpConnect && !heartbeat(f) {
+	if f.Dir == zktest.Request && f.Op != "connect" && !heartbeat(f) {
 		m.ops = append(m.ops, f.Op)
 	}
 	return zktest.Pass
 }
 
 func heartbeat(f *zktest.Frame) bool {
-	return f.Op == zktest.OpPing || f.Op == zktest.OpSync || f.First == zktest.OpCheck
+	return f.Op == "ping" || f.Op == "sync" || f.First == "check"
 }
 
 // take returns the requests since the last call.
-func (m *zkMeter) take() []zktest.Op {
+func (m *zkMeter) take() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	ops := m.ops
@@ -312,9 +312,9 @@ func (m *zkMeter) take() []zktest.Op {
 	return ops
 }
 
-func zkWrites(ops []zktest.Op) (n int) {
+func zkWrites(ops []string) (n int) {
 	for _, op := range ops {
-		if op == zktest.OpCreate || op == zktest.OpDelete || op == zktest.OpMulti {
+		if op == "create" || op == "delete" || op == "multi" {
 			n++
 		}
 	}
@@ -367,9 +367,9 @@ func zkRWMetered(t *testing.T, f func(t *testing.T, s *zktest.Server, m *zkMeter
 
 // zkAnswerLate delays the answers to one kind of request: what was asked has happened on
 // the server, and the client does not know.
-func zkAnswerLate(s *zktest.Server, op zktest.Op, d time.Duration) {
+func zkAnswerLate(s *zktest.Server, op string, d time.Duration) {
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Stage == zktest.Reply && f.Op == op {
+		if f.Dir == zktest.Reply && f.Op == op {
 			return zktest.Delay(d)
 		}
 		return zktest.Pass

@@ -163,7 +163,7 @@ func TestPermanentErrorReachesEveryWaiterAtOnce(t *testing.T) {
 			"/ephemeral":      zk.ErrNoChildrenForEphemerals,
 			"/ephemeral/lock": zk.ErrNoChildrenForEphemerals,
 		} {
-			zkAnswerLate(srv, zktest.OpCreate, time.Second)
+			zkAnswerLate(srv, "create", time.Second)
 			answers := time.Second
 			if strings.HasSuffix(path, "/lock") { // first of all it is found to be missing
 				answers *= 2

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -24,7 +25,7 @@ func TestReleaseIsOneRequest(t *testing.T) {
 		p := start(t, s)
 		n := p.acquire(t)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Event { // it says that the node is gone, too
+			if f.Op == "event" { // it says that the node is gone, too
 				return zktest.Drop
 			}
 			return zktest.Pass
@@ -46,9 +47,9 @@ func TestTryAcquireThatMayNotListTheQueueAgainLeavesNoNode(t *testing.T) { // I5
 		p.acquire(t).Release()
 		lists := 0
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Request {
+			if f.Op == "getChildren2" && f.Dir == zktest.Request {
 				if lists++; lists == 2 {
-					return zktest.Error(zktest.CodeNoAuth)
+					return zktest.Error(zk.ErrNoAuth)
 				}
 			}
 			return zktest.Pass
@@ -167,7 +168,7 @@ func TestNodeOfACallerWhoHasLeftIsDeletedAtOnceAndDoesNotQueue(t *testing.T) {
 				cancel()
 				wantErr(t, "Acquire", r.failed(t), context.Canceled)
 				s.Unfreeze()
-				if got, want := tr.take(), []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete}; !slices.Equal(got, want) {
+				if got, want := tr.take(), []string{"create", "getChildren2", "delete"}; !slices.Equal(got, want) {
 					t.Errorf("sent: %v, want %v", got, want)
 				}
 				n.Release()
@@ -242,7 +243,7 @@ func TestRequeueThatDoesNotBeginReturnsWhenTheNodeIsGone(t *testing.T) { // I3
 				s.SetSequence(path, number)
 				n := p.acquire(t)
 				s.Intercept(func(f *zktest.Frame) zktest.Action {
-					if f.Stage == zktest.Request && (f.Op == zktest.OpDelete || f.First == zktest.OpDelete) {
+					if f.Dir == zktest.Request && (f.Op == "delete" || f.First == "delete") {
 						return zktest.Delay(time.Second)
 					}
 					return zktest.Pass
@@ -320,7 +321,7 @@ func TestNodeDeletedByAnotherWhileItsEventIsLostIsNoticedByTheHeartbeat(t *testi
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Event {
+			if f.Op == "event" {
 				return zktest.Drop
 			}
 			return zktest.Pass
@@ -343,9 +344,9 @@ func TestLookThatIsRefusedIsRepeated(t *testing.T) { // I7
 		n, conn := start(t, s).acquire(t), raw(t, s)
 		refused := false
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpGetData && f.Stage == zktest.Request && !refused {
+			if f.Op == "getData" && f.Dir == zktest.Request && !refused {
 				refused = true
-				return zktest.Error(zktest.CodeThrottled)
+				return zktest.Throttled
 			}
 			return zktest.Pass
 		})
@@ -371,7 +372,7 @@ func TestTryAcquireThatLosesTheConnectionBeforeItsCreateFailsAtOnce(t *testing.T
 		p, _ := attach(t, s)
 		p.AfterReadingID(sync.OnceFunc(func() {
 			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Op == zktest.OpConnect {
+				if f.Op == "connect" {
 					return zktest.Cut
 				}
 				return zktest.Pass
@@ -419,17 +420,17 @@ func TestNodeOfANewerSessionIsOursThoughSomebodyWritesToItAtOnce(t *testing.T) {
 		creates, written := 0, false
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			switch {
-			case f.Stage != zktest.Request:
-			case f.Op == zktest.OpMulti && f.First == zktest.OpCreate:
+			case f.Dir != zktest.Request:
+			case f.Op == "multi" && f.First == "create":
 				creates++
-			case f.Op == zktest.OpGetData && strings.Contains(f.Path, "-lock-") && !written:
+			case f.Op == "getData" && strings.Contains(f.Path, "-lock-") && !written:
 				written = true
 				time.AfterFunc(time.Millisecond, func() {
 					if _, err := other.Set(pairs(t, s)[0][1], []byte("x"), -1); err != nil {
 						t.Error(err)
 					}
 				})
-				return zktest.Error(throttled)
+				return zktest.Throttled
 			}
 			return zktest.Pass
 		})
@@ -485,15 +486,15 @@ func TestAcquireEndsAtItsDeadlineWithTheLastRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpCreate && f.Stage == zktest.Request {
-				return zktest.Error(zktest.CodeThrottled)
+			if f.Op == "create" && f.Dir == zktest.Request {
+				return zktest.Throttled
 			}
 			return zktest.Pass
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		_, err := p.lock.Acquire(ctx)
-		if want := strconv.Itoa(int(zktest.CodeThrottled)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
+		if want := strconv.Itoa(int(wire.CodeThrottled)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want the deadline and the code %s", err, want)
 		}
 	})
@@ -542,7 +543,7 @@ func TestReturnOfTheConnectionIsALookAtTheNode(t *testing.T) {
 		conn, p := raw(t, s), start(t, s)
 		n := p.acquire(t)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Event {
+			if f.Op == "event" {
 				return zktest.Drop
 			}
 			return zktest.Pass

@@ -39,8 +39,8 @@ func TestAttachedLooksThatFailLeaveNoGoroutine(t *testing.T) { // I10
 		p, _ := attach(t, s)
 		n := p.acquire(t)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Request {
-				return zktest.Error(zktest.CodeNoAuth)
+			if f.Op == "getChildren2" && f.Dir == zktest.Request {
+				return zktest.Error(zk.ErrNoAuth)
 			}
 			return zktest.Pass
 		})
@@ -266,7 +266,7 @@ func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
 		p := attachTo(t, conn)
 		var cuts atomic.Int32
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op != zktest.OpConnect && f.Stage == zktest.Request && cuts.Add(1) <= 20 {
+			if f.Op != "connect" && f.Dir == zktest.Request && cuts.Add(1) <= 20 {
 				return zktest.Cut
 			}
 			return zktest.Pass
@@ -344,8 +344,8 @@ func TestAttachedLockIsLostWithTheSession(t *testing.T) {
 func undead(t *testing.T, s *zktest.Server, p process, conn *zk.Conn) {
 	t.Helper()
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Op == zktest.OpConnect && f.Session == p.session && f.Stage == zktest.Request {
-			return zktest.Expired
+		if f.Op == "connect" && f.Session == p.session && f.Dir == zktest.Request {
+			return zktest.Error(zk.ErrSessionExpired)
 		}
 		return zktest.Pass
 	})
@@ -465,7 +465,7 @@ func TestAttachedRequeueSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) 
 		"no server": {down, zk.ErrNoServer},
 		"its answer lost": {func(s *zktest.Server) {
 			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Stage == zktest.Reply && f.Op == zktest.OpMulti {
+				if f.Dir == zktest.Reply && f.Op == "multi" {
 					s.Member(addr).Refuse()
 					return zktest.Cut
 				}

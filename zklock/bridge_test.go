@@ -18,9 +18,6 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// throttled is how a server that has too much to do refuses a request (KeeperException.Code.THROTTLEDOP).
-const throttled zktest.Code = -127
-
 // kazooContender is how default kazoo finds its contenders (kazoo 2.8, recipe/lock.py:112).
 var kazooContender = regexp.MustCompile(`(?:__lock__)(-?\d{10})$`)
 
@@ -55,7 +52,7 @@ func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 		s.OnChange(func(zktest.View, []zktest.Change) { changes++ })
 		tr := record(s)
 		n := p.acquire(t)
-		got, want := tr.take(), []zktest.Op{zktest.OpMulti, zktest.OpGetChildren2}
+		got, want := tr.take(), []string{"multi", "getChildren2"}
 		if !slices.Equal(got, want) || changes != 1 {
 			t.Errorf("Acquire: got %v and %d transactions, want %v and 1", got, changes, want)
 		}
@@ -71,7 +68,7 @@ func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 		if err := n.Release(); err != nil {
 			t.Error(err)
 		}
-		if got, want := tr.take(), []zktest.Op{zktest.OpMulti}; !slices.Equal(got, want) || changes != 2 {
+		if got, want := tr.take(), []string{"multi"}; !slices.Equal(got, want) || changes != 2 {
 			t.Errorf("Release: got %v and %d transactions, want %v and 1", got, changes-1, want)
 		}
 		if wantEmpty(t, s); s.Watches() != 0 || p.Reaping() != 0 {
@@ -98,7 +95,7 @@ func TestHandOverFromABridgedNodeTakesNoRead(t *testing.T) {
 		tr := record(s)
 		n.Release()
 		r.granted(t)
-		if got, want := tr.take(), []zktest.Op{zktest.OpMulti}; !slices.Equal(got, want) {
+		if got, want := tr.take(), []string{"multi"}; !slices.Equal(got, want) {
 			t.Errorf("sent: %v, want %v", got, want)
 		}
 	})
@@ -195,9 +192,9 @@ func TestBridgedLockIsNotGrantedBeforeBothZnodesAreVerified(t *testing.T) { // I
 		var once sync.Once
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			fate := zktest.Pass
-			if f.Op == zktest.OpGetData && f.Stage == zktest.Request && strings.Contains(f.Path, marker) {
+			if f.Op == "getData" && f.Dir == zktest.Request && strings.Contains(f.Path, marker) {
 				once.Do(func() {
-					fate = zktest.Error(throttled)
+					fate = zktest.Throttled
 					time.AfterFunc(time.Millisecond, func() { conn.Delete(f.Path, -1) })
 				})
 			}
@@ -259,7 +256,7 @@ func TestDeletionOfEitherZnodeIsALossAndTheOtherGoesSoon(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(100 * time.Millisecond)
-		if got, want := tr.take(), []zktest.Op{zktest.OpDelete, zktest.OpDelete}; !slices.Equal(got, want) {
+		if got, want := tr.take(), []string{"delete", "delete"}; !slices.Equal(got, want) {
 			t.Errorf("sent: %v, want one delete by the operator and one of the other znode", got)
 		}
 		wantErr(t, "Err", n.Err(), zklock.ErrLost)
@@ -295,7 +292,7 @@ func TestBothZnodesDeletedTogetherAreNotDeletedAgain(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)
-		if got, want := tr.take(), []zktest.Op{zktest.OpMulti}; !slices.Equal(got, want) {
+		if got, want := tr.take(), []string{"multi"}; !slices.Equal(got, want) {
 			t.Errorf("sent: %v, want the operator's %v alone", got, want)
 		}
 	})
@@ -307,14 +304,14 @@ func TestBridgedWaiterLeavesWithOneTransaction(t *testing.T) {
 		start(t, s).acquire(t)
 		p := bridge(t, s)
 		var mu sync.Mutex
-		var sent []zktest.Op
+		var sent []string
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			mu.Lock()
 			defer mu.Unlock()
-			if f.Stage == zktest.Event && strings.Contains(f.Path, "__lock__") {
+			if f.Op == "event" && strings.Contains(f.Path, "__lock__") {
 				return zktest.Drop
 			}
-			if f.Stage == zktest.Request && !heartbeat(f) && (f.Op == zktest.OpMulti || f.Op == zktest.OpDelete) {
+			if f.Dir == zktest.Request && !heartbeat(f) && (f.Op == "multi" || f.Op == "delete") {
 				sent = append(sent, f.Op)
 			}
 			return zktest.Pass
@@ -326,7 +323,7 @@ func TestBridgedWaiterLeavesWithOneTransaction(t *testing.T) {
 		time.Sleep(time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		if want := []zktest.Op{zktest.OpMulti, zktest.OpMulti}; !slices.Equal(sent, want) {
+		if want := []string{"multi", "multi"}; !slices.Equal(sent, want) {
 			t.Errorf("sent: %v, want one transaction to come and one to go", sent)
 		}
 	})
@@ -372,7 +369,7 @@ func TestGuardAndReleaseNoticeThatEitherZnodeIsGone(t *testing.T) {
 		}
 		conn := raw(t, s)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Event {
+			if f.Op == "event" {
 				return zktest.Drop
 			}
 			return zktest.Pass
@@ -401,7 +398,7 @@ func TestHeartbeatNoticesThatEitherZnodeIsGone(t *testing.T) {
 		n := bridge(t, s).acquire(t)
 		conn := raw(t, s)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Event {
+			if f.Op == "event" {
 				return zktest.Drop
 			}
 			return zktest.Pass
@@ -420,7 +417,7 @@ func TestRequeueOfAPairWithoutOneOfItsZnodesLeavesNothing(t *testing.T) {
 		conn, znode := raw(t, s), pairsOf(t, s, n)[i]
 		deleted := false
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpMulti && f.Stage == zktest.Request && !deleted {
+			if f.Op == "multi" && f.Dir == zktest.Request && !deleted {
 				deleted = true
 				if err := conn.Delete(znode, -1); err != nil {
 					t.Error(err)
@@ -447,7 +444,7 @@ func TestPairOfACreateWithoutAReplyIsReapedIfUnwanted(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := bridge(t, s)
 		p.acquire(t).Release()
-		on(s, zktest.OpMulti, zktest.Reply, zktest.Cut)
+		on(s, "multi", zktest.Reply, zktest.Cut)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		_, err := p.lock.Acquire(ctx)
@@ -464,10 +461,10 @@ func TestHalfAPairIsNotAdopted(t *testing.T) {
 	eitherZnode(t, func(t *testing.T, s *zktest.Server, i int) {
 		p, conn := bridge(t, s), raw(t, s)
 		p.acquire(t).Release()
-		on(s, zktest.OpMulti, zktest.Reply, zktest.Cut)
+		on(s, "multi", zktest.Reply, zktest.Cut)
 		var once sync.Once
 		s.OnChange(func(_ zktest.View, changes []zktest.Change) {
-			if len(changes) == 2 && changes[i].Kind == zktest.Created {
+			if len(changes) == 2 && changes[i].Op == "create" {
 				once.Do(func() { go conn.Delete(changes[i].Path, -1) })
 			}
 		})
@@ -508,7 +505,7 @@ func TestHalfOfAPairIsNotTakenForANode(t *testing.T) { // I1
 		p.acquire(t).Release() // makes the parents
 		var lost atomic.Bool
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Session == p.session && f.Stage == zktest.Reply && f.First == zktest.OpCreate && !lost.Swap(true) {
+			if f.Session == p.session && f.Dir == zktest.Reply && f.First == "create" && !lost.Swap(true) {
 				if err := conn.Delete(path+"/"+s.Children(path)[1], -1); err != nil {
 					t.Error(err)
 				}

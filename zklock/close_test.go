@@ -61,7 +61,7 @@ func TestCloseIsBoundedWhateverIsGoingOn(t *testing.T) {
 		"expired":      func(s *zktest.Server, p process) { s.Expire(p.session) },
 		"reconnecting": func(s *zktest.Server, p process) { s.Freeze(); s.Cut(p.session); time.Sleep(beat / 2) },
 		"muted to the client": func(s *zktest.Server, p process) {
-			s.Mute(p.session, zktest.ToClient)
+			s.Mute(p.session, zktest.Reply)
 			time.Sleep(time.Second)
 		},
 	} {
@@ -89,7 +89,7 @@ func TestCloseWhileTheParentsAreBeingMade(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpCreateContainer {
+			if f.Op == "createContainer" {
 				return zktest.Delay(200 * time.Millisecond)
 			}
 			return zktest.Pass
@@ -104,7 +104,7 @@ func TestCloseIsBoundedThoughTheParentsAreNeverMade(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpCreateContainer {
+			if f.Op == "createContainer" {
 				return zktest.Drop
 			}
 			return zktest.Pass
@@ -124,8 +124,8 @@ func TestFailedDialLeavesNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Request && f.Op == zktest.OpSetAuth {
-				return zktest.Error(zktest.CodeAuthFailed)
+			if f.Dir == zktest.Request && f.Op == "setAuth" {
+				return zktest.Error(zk.ErrAuthFailed)
 			}
 			return zktest.Pass
 		})

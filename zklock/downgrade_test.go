@@ -74,7 +74,7 @@ func TestNobodyLooksForThoseBehindTheWriterThatIsShared(t *testing.T) { // I10
 		p := start(t, s).writing()
 		n := p.acquire(t)
 		start(t, s).reading().queue(t.Context())
-		on(s, zktest.OpGetChildren2, zktest.Request, zktest.Error(throttled))
+		on(s, "getChildren2", zktest.Request, zktest.Throttled)
 		n.Contested() // whose look fails
 		synctest.Wait()
 		if err := n.Share(t.Context()); err != nil {
@@ -292,7 +292,7 @@ func shareAmid(t *testing.T, s *zktest.Server, at int, happen event, opts ...zkl
 	var mu sync.Mutex
 	frames, over := 0, false
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Session != g.writer.session || f.Op == zktest.OpPing || f.Op == zktest.OpConnect {
+		if f.Session != g.writer.session || f.Op == "ping" || f.Op == "connect" {
 			return zktest.Pass
 		}
 		mu.Lock()
@@ -369,9 +369,9 @@ func TestShareIsTriedAgainUntilTheServerTakesIt(t *testing.T) {
 		r := start(t, s).reading().queue(t.Context())
 		refused := 0
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if shares(f) && f.Stage == zktest.Request && refused < 5 {
+			if shares(f) && f.Dir == zktest.Request && refused < 5 {
 				refused++
-				return zktest.Error(throttled)
+				return zktest.Throttled
 			}
 			return zktest.Pass
 		})
@@ -381,14 +381,14 @@ func TestShareIsTriedAgainUntilTheServerTakesIt(t *testing.T) {
 }
 
 // shares reports whether a frame is about the transaction of a Share.
-func shares(f *zktest.Frame) bool { return f.Op == zktest.OpMulti && f.First == zktest.OpDelete }
+func shares(f *zktest.Frame) bool { return f.Op == "multi" && f.First == "delete" }
 
 // during has f happen while the transaction of a Share is on its way to the server.
 func during(s *zktest.Server, n *zklock.Node, f func()) {
 	var once sync.Once
 	s.Intercept(func(frame *zktest.Frame) zktest.Action {
 		fate := zktest.Pass
-		if shares(frame) && frame.Stage == zktest.Request {
+		if shares(frame) && frame.Dir == zktest.Request {
 			once.Do(func() {
 				go f()
 				fate = zktest.Delay(time.Second)
@@ -433,7 +433,7 @@ func TestAReleaseDuringShareIsNoLoss(t *testing.T) {
 		var once sync.Once
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			fate := zktest.Pass
-			if shares(f) && f.Stage == zktest.Reply {
+			if shares(f) && f.Dir == zktest.Reply {
 				once.Do(func() {
 					fate = zktest.Delay(time.Second)
 					go func() { released <- n.Release() }()
@@ -485,7 +485,7 @@ func TestNothingIsSharedThatIsGivenUp(t *testing.T) {
 		time.Sleep(time.Second)
 		s.OnChange(func(_ zktest.View, changes []zktest.Change) {
 			for _, c := range changes {
-				if c.Kind == zktest.Created && strings.Contains(c.Path, "__READ__") {
+				if c.Op == "create" && strings.Contains(c.Path, "__READ__") {
 					t.Errorf("%s was made", c.Path)
 				}
 			}
@@ -514,12 +514,12 @@ func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
 			defer mu.Unlock()
 			switch {
 			case f.Session != p.session || lifted:
-			case shares(f) && f.Stage == zktest.Reply && !lost:
+			case shares(f) && f.Dir == zktest.Reply && !lost:
 				lost = true
 				return zktest.Cut
-			case f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Request && lost:
-				return zktest.Error(throttled)
-			case f.Op == zktest.OpSync && f.Stage == zktest.Request && f.Path == "/":
+			case f.Op == "getChildren2" && f.Dir == zktest.Request && lost:
+				return zktest.Throttled
+			case f.Op == "sync" && f.Dir == zktest.Request && f.Path == "/":
 				beats++
 			}
 			return zktest.Pass
@@ -549,9 +549,9 @@ func TestReleaseOfALostNodeAsksForNothingUnlessItsNameIsKnown(t *testing.T) {
 		p := start(t, s).writing()
 		n := p.acquire(t)
 		r := start(t, s).reading().queue(t.Context())
-		directions := []zktest.Direction{zktest.ToServer, zktest.ToClient}
+		directions := []zktest.Direction{zktest.Request, zktest.Reply}
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if !shares(f) || f.Stage != zktest.Reply {
+			if !shares(f) || f.Dir != zktest.Reply {
 				return zktest.Pass
 			}
 			for _, d := range directions {

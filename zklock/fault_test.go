@@ -24,7 +24,7 @@ type fault func(s *zktest.Server, session int64) zktest.Action
 
 func muteFor(d time.Duration) fault {
 	return func(s *zktest.Server, session int64) zktest.Action {
-		for _, direction := range []zktest.Direction{zktest.ToServer, zktest.ToClient} {
+		for _, direction := range []zktest.Direction{zktest.Request, zktest.Reply} {
 			s.Mute(session, direction)
 			time.AfterFunc(d, func() { s.Unmute(session, direction) })
 		}
@@ -71,7 +71,7 @@ func live(t *testing.T, s *zktest.Server, at int, fault fault, opts ...zklock.Op
 	var mu sync.Mutex
 	frames := 0
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Session == other.session || f.Op == zktest.OpPing || f.Op == zktest.OpConnect {
+		if f.Session == other.session || f.Op == "ping" || f.Op == "connect" {
 			return zktest.Pass
 		}
 		mu.Lock()
@@ -116,7 +116,7 @@ type mishap struct {
 // everyMishap runs f with each fault in each frame of a client, plain and bridged, in a server of its own, until f reports that
 // there was no such frame.
 func everyMishap(t *testing.T, name string, f func(t *testing.T, s *zktest.Server, m mishap, opts ...zklock.Option) (happened bool)) {
-	for fault, action := range map[string]zktest.Action{"cut": zktest.Cut, "throttled": zktest.Error(throttled)} {
+	for fault, action := range map[string]zktest.Action{"cut": zktest.Cut, "throttled": zktest.Throttled} {
 		for kind, opts := range map[string][]zklock.Option{"plain": nil, "bridged": {zklock.WithKazoo()}} {
 			for nth, more := 1, true; more; nth++ {
 				t.Run(fmt.Sprintf("%s %s%s %d", kind, fault, name, nth), func(t *testing.T) {
@@ -133,12 +133,12 @@ func (m mishap) befall(s *zktest.Server, p process) (over func() bool) {
 	var mu sync.Mutex
 	frames := 0
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Session != p.session || f.Op == zktest.OpPing || f.Op == zktest.OpConnect {
+		if f.Session != p.session || f.Op == "ping" || f.Op == "connect" {
 			return zktest.Pass
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if frames++; frames == m.nth && (m.fault != zktest.Error(throttled) || f.Stage == zktest.Request) {
+		if frames++; frames == m.nth && (m.fault != zktest.Throttled || f.Dir == zktest.Request) {
 			return m.fault
 		}
 		return zktest.Pass
@@ -286,11 +286,11 @@ func share(t *testing.T, s *zktest.Server, m mishap, opts ...zklock.Option) (hap
 }
 
 // on meets the first frame of the kind with action, and lets all others pass.
-func on(s *zktest.Server, op zktest.Op, stage zktest.Stage, action zktest.Action) {
+func on(s *zktest.Server, op string, stage zktest.Direction, action zktest.Action) {
 	var once sync.Once
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
 		fate := zktest.Pass
-		if f.Op == op && f.Stage == stage {
+		if f.Op == op && f.Dir == stage {
 			once.Do(func() { fate = action })
 		}
 		return fate

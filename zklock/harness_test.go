@@ -56,9 +56,9 @@ func (w *cord) see(f *zktest.Frame) zktest.Action {
 	if heartbeat(f) {
 		return zktest.Pass
 	}
-	if f.Stage == zktest.Request {
+	if f.Dir == zktest.Request {
 		switch f.Op {
-		case zktest.OpCreate, zktest.OpCreate2, zktest.OpCreateContainer, zktest.OpDelete, zktest.OpSetData, zktest.OpMulti:
+		case "create", "create2", "createContainer", "delete", "setData", "multi":
 			w.writes.Add(1)
 		}
 		return zktest.Pass
@@ -211,8 +211,8 @@ func modelHarness(t *testing.T, s *zktest.Server) tiertest.Harness {
 // A mutableProxy can be frozen as a member of the model can.
 type mutableProxy struct{ *faultproxy.Proxy }
 
-func (p mutableProxy) Freeze()   { p.Mute(zktest.ToServer); p.Mute(zktest.ToClient) }
-func (p mutableProxy) Unfreeze() { p.Unmute(zktest.ToServer); p.Unmute(zktest.ToClient) }
+func (p mutableProxy) Freeze()   { p.Mute(zktest.Request); p.Mute(zktest.Reply) }
+func (p mutableProxy) Unfreeze() { p.Unmute(zktest.Request); p.Unmute(zktest.Reply) }
 
 // serverHarness is a real ensemble, with proxies of its own for each process.
 func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {

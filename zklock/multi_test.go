@@ -38,7 +38,7 @@ func TestMultiOfAHolderWhoDoesNotKnowOfItsLossWritesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Event {
+			if f.Op == "event" {
 				return zktest.Drop
 			}
 			return zktest.Pass
@@ -72,7 +72,7 @@ func TestMultiOfAHolderWhoKnowsSendsNothing(t *testing.T) {
 		wantErr(t, "Multi after Release", err, zklock.ErrReleased)
 		_, err = lost.node.Multi(t.Context(), write("/a"))
 		wantErr(t, "Multi after the loss", err, zklock.ErrLost)
-		if got := tr.take(); slices.Contains(got, zktest.OpMulti) {
+		if got := tr.take(); slices.Contains(got, "multi") {
 			t.Errorf("sent: %v", got)
 		}
 	})
@@ -113,11 +113,11 @@ func TestMultiEndsWithItsContext(t *testing.T) {
 }
 
 func TestMultiWhoseAnswerIsLostIsUnknown(t *testing.T) {
-	for stage, there := range map[zktest.Stage]bool{zktest.Request: false, zktest.Reply: true} {
+	for stage, there := range map[zktest.Direction]bool{zktest.Request: false, zktest.Reply: true} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			n := start(t, s).acquire(t)
 			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Stage == stage && f.Op == zktest.OpMulti {
+				if f.Dir == stage && f.Op == "multi" {
 					return zktest.Cut
 				}
 				return zktest.Pass
@@ -136,10 +136,10 @@ func TestMultiThatIsRefusedIsNotUnknown(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		n := p.acquire(t)
-		var code zktest.Code
+		var refusal zktest.Action
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Request && f.Op == zktest.OpMulti && code != 0 {
-				return zktest.Error(code)
+			if f.Dir == zktest.Request && f.Op == "multi" {
+				return refusal
 			}
 			return zktest.Pass
 		})
@@ -149,11 +149,11 @@ func TestMultiThatIsRefusedIsNotUnknown(t *testing.T) {
 			"no node":     func() error { _, err := n.Multi(t.Context(), &zk.SetDataRequest{Path: "/no"}); return err },
 			"exists":      func() error { _, err := n.Multi(t.Context(), write("/locks")); return err },
 			"ended":       func() error { _, err := n.Multi(ended, write("/a")); return err },
-			"throttled":   func() error { code = zktest.CodeThrottled; _, err := n.Multi(t.Context(), write("/a")); return err },
+			"throttled":   func() error { refusal = zktest.Throttled; _, err := n.Multi(t.Context(), write("/a")); return err },
 			"no such op":  func() error { _, err := n.Multi(t.Context(), write("/a"), 7); return err },
 			"operation 0": func() error { _, err := n.Multi(t.Context(), (*zk.DeleteRequest)(nil)); return err },
 		} {
-			code = 0
+			refusal = zktest.Pass
 			if err := call(); err == nil || errors.Is(err, zklock.ErrUnknown) || errors.Is(err, zklock.ErrLost) {
 				t.Errorf("%s: %v, want its own error", what, err)
 			}
@@ -161,7 +161,7 @@ func TestMultiThatIsRefusedIsNotUnknown(t *testing.T) {
 		if s.Exists("/a") {
 			t.Error("written")
 		}
-		code = 0
+		refusal = zktest.Pass
 		if err := raw(t, s).Delete(n.Path(), -1); err != nil {
 			t.Fatal(err)
 		}

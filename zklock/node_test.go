@@ -30,7 +30,7 @@ func deleted(s *zktest.Server, n *zklock.Node) <-chan time.Time {
 	at := make(chan time.Time, 1)
 	s.OnChange(func(_ zktest.View, changes []zktest.Change) {
 		for _, c := range changes {
-			if c.Kind == zktest.Deleted && c.Path == n.Path() {
+			if c.Op == "delete" && c.Path == n.Path() {
 				at <- time.Now()
 			}
 		}
@@ -43,7 +43,7 @@ func TestMarginMovesTheEndOfTheLease(t *testing.T) {
 		const margin = 3 * time.Second
 		p := start(t, s, zklock.WithLeaseMargin(margin))
 		n := p.acquire(t)
-		mute(s, p, zktest.ToServer, zktest.ToClient)
+		mute(s, p, zktest.Request, zktest.Reply)
 		muted := time.Now()
 		awaitLoss(t, n)
 		if d := time.Since(muted); d != timeout-margin {
@@ -55,7 +55,7 @@ func TestMarginMovesTheEndOfTheLease(t *testing.T) {
 // delayWrites delays the answers to the writes of heartbeats from the nth on.
 func delayWrites(s *zktest.Server, nth int, delay time.Duration) {
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Stage == zktest.Reply && f.Op == zktest.OpMulti && f.NthOfSession >= nth {
+		if f.Dir == zktest.Reply && f.Op == "multi" && f.NthOfSession >= nth {
 			return zktest.Delay(delay)
 		}
 		return zktest.Pass
@@ -71,7 +71,7 @@ func TestLeaseRunsFromTheRequestThatTheServerIsProvenToHaveHeardOf(t *testing.T)
 		delayWrites(s, 2, delay)
 		time.Sleep(2*beat + delay)
 		synctest.Wait() // the second write proves that the sync of the first beat was heard of
-		mute(s, p, zktest.ToServer, zktest.ToClient)
+		mute(s, p, zktest.Request, zktest.Reply)
 		awaitLoss(t, n)
 		if d := time.Since(begun); d != beat+lease {
 			t.Errorf("lost after %v, want %v", d, beat+lease)
@@ -131,7 +131,7 @@ func TestShorterTimeoutOfAReconnectCountsForGood(t *testing.T) {
 				time.Sleep(2 * time.Second)
 			}
 			time.Sleep(tt.want / 8 * 4) // some beats
-			mute(s, p, zktest.ToServer, zktest.ToClient)
+			mute(s, p, zktest.Request, zktest.Reply)
 			muted := time.Now()
 			awaitLoss(t, n)
 			if d, most := time.Since(muted), tt.want-tt.want/3; d > most {
@@ -164,7 +164,7 @@ func TestReconnectRenewsTheLeaseAtOnce(t *testing.T) {
 		s.Cut(p.session)
 		synctest.Wait() // connected again
 		resumed := time.Now()
-		mute(s, p, zktest.ToServer, zktest.ToClient)
+		mute(s, p, zktest.Request, zktest.Reply)
 		awaitLoss(t, n)
 		if d := time.Since(resumed); d != lease {
 			t.Errorf("lost %v after the handshake, want %v", d, lease)
@@ -179,7 +179,7 @@ func TestReconnectRenewsTheLeaseFromItsHandshake(t *testing.T) {
 		p := start(t, s)
 		n := p.acquire(t)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Reply && f.Op == zktest.OpConnect {
+			if f.Dir == zktest.Reply && f.Op == "connect" {
 				return zktest.Delay(late)
 			}
 			return zktest.Pass
@@ -189,7 +189,7 @@ func TestReconnectRenewsTheLeaseFromItsHandshake(t *testing.T) {
 		resumed := time.Now()
 		time.Sleep(late)
 		synctest.Wait() // connected again
-		mute(s, p, zktest.ToServer, zktest.ToClient)
+		mute(s, p, zktest.Request, zktest.Reply)
 		awaitLoss(t, n)
 		if d := time.Since(resumed); d != lease {
 			t.Errorf("lost %v after the handshake, want %v", d, lease)
@@ -202,8 +202,8 @@ func TestTryAcquireSaysThatTheLeaseIsToBeRenewed(t *testing.T) {
 		p := start(t, s)
 		p.acquire(t).Release()
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Request && f.Op == zktest.OpSync {
-				return zktest.Error(zktest.CodeThrottled)
+			if f.Dir == zktest.Request && f.Op == "sync" {
+				return zktest.Throttled
 			}
 			return zktest.Pass
 		})
@@ -231,7 +231,7 @@ func TestHeartbeatKeepsThePromisedPaceWhileHolding(t *testing.T) {
 			s.Intercept(func(f *zktest.Frame) zktest.Action {
 				mu.Lock()
 				defer mu.Unlock()
-				if f.Stage == zktest.Request {
+				if f.Dir == zktest.Request {
 					last, gap = time.Now(), max(gap, time.Since(last))
 				}
 				return zktest.Pass
@@ -274,7 +274,7 @@ func TestManyHeldLocksShareOneHeartbeat(t *testing.T) {
 		awaitWatch()
 		tr := record(s)
 		time.Sleep(10*beat + beat/2)
-		if got := tr.take(); tr.beats != 10 || len(got) != 10 || got[0] != zktest.OpMulti {
+		if got := tr.take(); tr.beats != 10 || len(got) != 10 || got[0] != "multi" {
 			t.Errorf("ten beats took %d syncs and %v, want a sync and a write each", tr.beats, got)
 		}
 	})
@@ -336,11 +336,11 @@ func TestNoWriteFollowsASyncThatFailed(t *testing.T) {
 		var syncs, writes atomic.Int64
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			switch {
-			case f.Stage != zktest.Request:
-			case f.Op == zktest.OpSync:
+			case f.Dir != zktest.Request:
+			case f.Op == "sync":
 				syncs.Add(1)
-				return zktest.Error(zktest.CodeThrottled)
-			case f.Op == zktest.OpMulti:
+				return zktest.Throttled
+			case f.Op == "multi":
 				writes.Add(1)
 			}
 			return zktest.Pass
@@ -356,7 +356,7 @@ func TestSlowAnswersTakeNoneOfThePace(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Reply && heartbeat(f) && f.Op != zktest.OpPing {
+			if f.Dir == zktest.Reply && heartbeat(f) && f.Op != "ping" {
 				return zktest.Delay(timeout / 12)
 			}
 			return zktest.Pass
@@ -386,7 +386,7 @@ func TestLostNodeLeavesItsOwnerTheMarginToStop(t *testing.T) {
 		p := start(t, s)
 		n := p.acquire(t)
 		next := start(t, s).queue(t.Context())
-		mute(s, p, zktest.ToClient)
+		mute(s, p, zktest.Reply)
 		awaitLoss(t, n)
 		lost := time.Now()
 		next.await(t)
@@ -402,8 +402,8 @@ func TestLostNodeLeavesItsOwnerTheMarginToStop(t *testing.T) {
 func lapse(t *testing.T, s *zktest.Server, p process, n *zklock.Node) {
 	t.Helper()
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Session == p.session && f.Stage == zktest.Request && f.Op == zktest.OpMulti {
-			return zktest.Error(zktest.CodeThrottled)
+		if f.Session == p.session && f.Dir == zktest.Request && f.Op == "multi" {
+			return zktest.Throttled
 		}
 		return zktest.Pass
 	})
@@ -437,7 +437,7 @@ func TestRequeueOfALostNodeDeletesItBeforeTheNewOneIsCreated(t *testing.T) {
 		if d := time.Since(begun); d > 0 {
 			t.Errorf("took %v, want no more than the requests", d)
 		}
-		if ops := tr.take(); len(ops) < 2 || ops[0] != zktest.OpDelete || ops[1] != zktest.OpCreate {
+		if ops := tr.take(); len(ops) < 2 || ops[0] != "delete" || ops[1] != "create" {
 			t.Errorf("requests: %v, want the delete before the create", ops)
 		}
 		next.Release()
@@ -529,9 +529,9 @@ func TestContenderIsNoticedAtOnceAlthoughTheFirstLookFailed(t *testing.T) {
 		other := start(t, s)
 		failed := false
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Request && !failed {
+			if f.Op == "getChildren2" && f.Dir == zktest.Request && !failed {
 				failed = true
-				return zktest.Error(zktest.CodeThrottled)
+				return zktest.Throttled
 			}
 			return zktest.Pass
 		})
@@ -639,14 +639,14 @@ func TestAbsenceIsNotBelievedOfADeposedLeader(t *testing.T) {
 		created := 0
 		s.OnChange(func(_ zktest.View, changes []zktest.Change) {
 			for _, c := range changes {
-				if c.Kind == zktest.Created {
+				if c.Op == "create" {
 					created++
 				}
 			}
 		})
 		var cut atomic.Bool
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpCreate && f.Stage == zktest.Reply && !cut.Swap(true) {
+			if f.Op == "create" && f.Dir == zktest.Reply && !cut.Swap(true) {
 				server.Store(old)
 				return zktest.Cut
 			}

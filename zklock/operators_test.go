@@ -59,7 +59,7 @@ func TestReadsWaitForAServerAndEndWithTheirContext(t *testing.T) {
 			t.Errorf("after a reconnect: %v", err)
 		}
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Request {
+			if f.Op == "getChildren2" && f.Dir == zktest.Request {
 				return zktest.Drop
 			}
 			return zktest.Pass
@@ -167,13 +167,13 @@ func TestContendersOfOtherLibrariesAreShownAndForeignChildrenAreNot(t *testing.T
 
 // From 3.8.4 and 3.9.2 on a server does not even say that there is a node which one may not read.
 func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
-	for _, op := range []zktest.Op{zktest.OpGetData, zktest.OpExists} {
+	for _, op := range []string{"getData", "exists"} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			node := secret(t, raw(t, s))
 			p := start(t, s)
 			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Op == op && f.Stage == zktest.Request {
-					return zktest.Error(zktest.CodeNoAuth)
+				if f.Op == op && f.Dir == zktest.Request {
+					return zktest.Error(zk.ErrNoAuth)
 				}
 				return zktest.Pass
 			})
@@ -181,7 +181,7 @@ func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
 			if err != nil || len(queue) != 1 || path+"/"+queue[0].Node != node || queue[0].Data != nil {
 				t.Fatalf("got %+v, %v; want %s", queue, err, node)
 			}
-			if known := queue[0].Session != 0; known != (op == zktest.OpGetData) {
+			if known := queue[0].Session != 0; known != (op == "getData") {
 				t.Errorf("%v refused: session %#x", op, queue[0].Session)
 			}
 		})
@@ -307,7 +307,7 @@ func TestBreakDeletesHalfAPair(t *testing.T) {
 // Between the look and the delete the head can go, and its path with it. Where names have nothing unique, another
 // node then has the same one.
 func TestBreakSparesAnotherNodeOfTheSameName(t *testing.T) {
-	for _, moment := range []zktest.Op{zktest.OpSetData, zktest.OpDelete} {
+	for _, moment := range []string{"setData", "delete"} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			conn, operator := raw(t, s), start(t, s)
 			put(t, conn, 0, "/locks", path)
@@ -322,7 +322,7 @@ func TestBreakSparesAnotherNodeOfTheSameName(t *testing.T) {
 			_, stat, _ := conn.Get(node)
 			replaced := false
 			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Op != moment || f.Stage != zktest.Request || replaced {
+				if f.Op != moment || f.Dir != zktest.Request || replaced {
 					return zktest.Pass
 				}
 				replaced = true
@@ -357,7 +357,7 @@ func TestBreakWhoseAnswerIsLostLooksAgain(t *testing.T) {
 		n := holder.acquire(t)
 		lost := false
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpDelete && f.Stage == zktest.Reply && !lost {
+			if f.Op == "delete" && f.Dir == zktest.Reply && !lost {
 				lost = true
 				return zktest.Cut
 			}
@@ -376,7 +376,7 @@ func TestBreakEndsWithItsContext(t *testing.T) {
 		holder, operator := start(t, s), start(t, s)
 		n := holder.acquire(t)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpDelete && f.Stage == zktest.Request {
+			if f.Op == "delete" && f.Dir == zktest.Request {
 				return zktest.Drop
 			}
 			return zktest.Pass
@@ -529,7 +529,7 @@ func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
 			t.Errorf("sent: %v", ops)
 		}
 		n.Revoked()
-		if ops := tr.take(); len(ops) != 1 || ops[0] != zktest.OpGetData {
+		if ops := tr.take(); len(ops) != 1 || ops[0] != "getData" {
 			t.Errorf("sent for the first question: %v, want a read", ops)
 		}
 		n.Revoked()
@@ -541,14 +541,14 @@ func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
 
 // The holder goes between the look and the request: the next one is asked.
 func TestRevokeAsksTheHolderOfTheMoment(t *testing.T) {
-	for _, op := range []zktest.Op{zktest.OpGetData, zktest.OpSetData} { // the look at the holder, and the request
+	for _, op := range []string{"getData", "setData"} { // the look at the holder, and the request
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			n := start(t, s).acquire(t)
 			next := start(t, s).queue(t.Context())
 			operator := start(t, s)
 			gone := false
 			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Op == op && f.Stage == zktest.Request && !gone {
+				if f.Op == op && f.Dir == zktest.Request && !gone {
 					gone = true
 					n.Release()
 				}

@@ -214,10 +214,10 @@ func TestLockRefusesABadPathAndNamesIt(t *testing.T) {
 
 // The bubble fails if a goroutine is left after any of these.
 func TestDialEndsWithItsContext(t *testing.T) {
-	mute := func(op zktest.Op) func(*zktest.Server) {
+	mute := func(op string) func(*zktest.Server) {
 		return func(s *zktest.Server) {
 			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Stage == zktest.Request && f.Op == op {
+				if f.Dir == zktest.Request && f.Op == op {
 					s.Freeze()
 				}
 				return zktest.Pass
@@ -230,7 +230,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	}{
 		"no server":                    {down, 0},
 		"a mute server":                {func(s *zktest.Server) { s.Freeze() }, 0},
-		"a server mute to credentials": {mute(zktest.OpSetAuth), time.Second},
+		"a server mute to credentials": {mute("setAuth"), time.Second},
 	} {
 		for _, patience := range []time.Duration{0, time.Millisecond, 700 * time.Millisecond, 5 * time.Second, 10 * time.Second} {
 			t.Run(name+" for "+patience.String(), func(t *testing.T) {

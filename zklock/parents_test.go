@@ -52,7 +52,7 @@ func TestNoParentIsLeftWithoutAChild(t *testing.T) {
 			return zktest.Delay(100 * time.Millisecond)
 		},
 		"the server says that the node may not be created": func(*zktest.Server, process, func()) zktest.Action {
-			return zktest.Error(zktest.CodeNoAuth)
+			return zktest.Error(zk.ErrNoAuth)
 		},
 	}
 	for name, trouble := range troubles {
@@ -85,10 +85,10 @@ func atFrame(t *testing.T, nth int, acl []zk.ACL, trouble func(*zktest.Server, p
 			if frames++; frames < nth {
 				return zktest.Pass
 			}
-			at = fmt.Sprintf("%v %v %s", f.Op, f.Stage, f.Path)
+			at = fmt.Sprintf("%v %v %s", f.Op, f.Dir, f.Path)
 			action := trouble(s, p, cancel)
-			creates := f.Op == zktest.OpCreate || f.Op == zktest.OpCreateContainer
-			if refusal := action == zktest.Error(zktest.CodeNoAuth); refusal && (!creates || f.Stage != zktest.Request) {
+			creates := f.Op == "create" || f.Op == "createContainer"
+			if refusal := action == zktest.Error(zk.ErrNoAuth); refusal && (!creates || f.Dir != zktest.Request) {
 				return zktest.Pass
 			}
 			return action
@@ -113,9 +113,9 @@ func TestParentsThatAreUsedAreLeftToTheServer(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, tr := start(t, s), record(s)
 		p.acquire(t)
-		container, create := zktest.OpCreateContainer, zktest.OpCreate
-		list := zktest.OpGetChildren2
-		if got, want := tr.take(), []zktest.Op{create, list, container, container, create, list}; !slices.Equal(got, want) {
+		container, create := "createContainer", "create"
+		list := "getChildren2"
+		if got, want := tr.take(), []string{create, list, container, container, create, list}; !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	})
@@ -130,8 +130,8 @@ func TestParentsThatMayNotBeUsedGoAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
 				s.Intercept(func(f *zktest.Frame) zktest.Action {
-					if f.Op == zktest.OpCreate && f.Stage == zktest.Request && s.Exists(path) {
-						return zktest.Error(zktest.CodeNoAuth)
+					if f.Op == "create" && f.Dir == zktest.Request && s.Exists(path) {
+						return zktest.Error(zk.ErrNoAuth)
 					}
 					return zktest.Pass
 				})
@@ -185,7 +185,7 @@ func TestParentOfSomebodyElseIsNeverDeleted(t *testing.T) {
 				put(t, conn, 0, "/locks")
 				ctx, cancel := context.WithCancel(t.Context())
 				s.Intercept(func(f *zktest.Frame) zktest.Action {
-					if f.Op == zktest.OpCreateContainer && f.Session == p.session && f.Stage == zktest.Request {
+					if f.Op == "createContainer" && f.Session == p.session && f.Dir == zktest.Request {
 						if err := create(t, conn); err != nil {
 							t.Error(err)
 						}
@@ -231,7 +231,7 @@ func TestRealServerKeepsNoParentWithoutAChild(t *testing.T) {
 	defer conn.Close()
 	for name, tt := range map[string]struct {
 		acl   []zk.ACL
-		stage zktest.Stage // of the last container's create, at which the connection breaks and the context ends
+		stage zktest.Direction // of the last container's create, at which the connection breaks and the context ends
 		err   error
 	}{
 		"the request is lost":                {zk.WorldACL(zk.PermAll), zktest.Request, context.Canceled},
@@ -254,7 +254,7 @@ func TestRealServerKeepsNoParentWithoutAChild(t *testing.T) {
 			var once sync.Once
 			proxy.Intercept(func(f *zktest.Frame) zktest.Action {
 				fate := zktest.Pass
-				if f.Op == zktest.OpCreateContainer && f.Stage == tt.stage && f.Path == "/locks" {
+				if f.Op == "createContainer" && f.Dir == tt.stage && f.Path == "/locks" {
 					once.Do(func() { give(); fate = zktest.Cut })
 				}
 				return fate
@@ -304,8 +304,8 @@ func TestParentThatOthersTakeAwayIsMadeAnewAtOnce(t *testing.T) {
 		conn, p := raw(t, s), start(t, s)
 		times := 4
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			below := f.Op == zktest.OpCreate || f.Op == zktest.OpCreateContainer && f.Path == path
-			if below && f.Stage == zktest.Request && s.Exists("/locks") && times > 0 {
+			below := f.Op == "create" || f.Op == "createContainer" && f.Path == path
+			if below && f.Dir == zktest.Request && s.Exists("/locks") && times > 0 {
 				times--
 				conn.Delete(path, -1)
 				conn.Delete("/locks", -1)
@@ -325,9 +325,9 @@ func TestParentsThatAreNeverThereAreNotTriedInAHurry(t *testing.T) {
 		p := start(t, s)
 		tries, begun := 0, time.Now()
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpCreate && f.Stage == zktest.Request && tries < 1000 && time.Since(begun) < time.Second {
+			if f.Op == "create" && f.Dir == zktest.Request && tries < 1000 && time.Since(begun) < time.Second {
 				tries++
-				return zktest.Error(zktest.CodeNoNode)
+				return zktest.Error(zk.ErrNoNode)
 			}
 			return zktest.Pass
 		})
@@ -350,13 +350,13 @@ func TestAbsenceOfAParentIsNotBelievedOfAServerThatLags(t *testing.T) {
 		defer c.Close()
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			switch {
-			case f.Op == zktest.OpCreateContainer && f.Stage == zktest.Request:
+			case f.Op == "createContainer" && f.Dir == zktest.Request:
 				s.Member(behind).Lag()
 				s.Member(behind).Accept()
 				s.Member(addr).Refuse()
-			case f.Op == zktest.OpCreateContainer:
+			case f.Op == "createContainer":
 				return zktest.Drop
-			case f.Op == zktest.OpCreate && s.Exists(path):
+			case f.Op == "create" && s.Exists(path):
 				return zktest.Cut
 			}
 			return zktest.Pass
@@ -377,8 +377,8 @@ func TestParentsThatDoNotStayEndATryAndHoldUpAnAcquisition(t *testing.T) {
 		p := start(t, s)
 		var creates atomic.Int64
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpCreate && f.Stage == zktest.Request && creates.Add(1) < 1000 {
-				return zktest.Error(zktest.CodeNoNode)
+			if f.Op == "create" && f.Dir == zktest.Request && creates.Add(1) < 1000 {
+				return zktest.Error(zk.ErrNoNode)
 			}
 			return zktest.Pass
 		})

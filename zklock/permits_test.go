@@ -51,14 +51,14 @@ func TestTurnWhoseLeaseRanOutTakesNothing(t *testing.T) { // I1
 		})
 		s.OnChange(func(_ zktest.View, changes []zktest.Change) {
 			for _, c := range changes {
-				if c.Kind == zktest.Created && strings.HasPrefix(c.Path, limits+"/leases/") {
+				if c.Op == "create" && strings.HasPrefix(c.Path, limits+"/leases/") {
 					t.Errorf("%s was taken without a lease", c.Path)
 				}
 			}
 		})
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Request && f.Op == zktest.OpSync { // else the lease is renewed
-				return zktest.Error(zktest.CodeThrottled)
+			if f.Dir == zktest.Request && f.Op == "sync" { // else the lease is renewed
+				return zktest.Throttled
 			}
 			return zktest.Pass
 		})
@@ -95,13 +95,13 @@ func both(t *testing.T, s second.Semaphore) ([]second.Permit, error) {
 
 // trades reports whether a frame is of the transaction that gives a turn up for permits.
 func trades(f *zktest.Frame) bool {
-	return f.Op == zktest.OpMulti && f.First == zktest.OpDelete && strings.HasPrefix(f.Path, limits+"/locks/")
+	return f.Op == "multi" && f.First == "delete" && strings.HasPrefix(f.Path, limits+"/locks/")
 }
 
 // throttle keeps leases from being renewed.
 func throttle(f *zktest.Frame) zktest.Action {
-	if f.Stage == zktest.Request && f.Op == zktest.OpSync {
-		return zktest.Error(zktest.CodeThrottled)
+	if f.Dir == zktest.Request && f.Op == "sync" {
+		return zktest.Throttled
 	}
 	return zktest.Pass
 }
@@ -120,12 +120,12 @@ func TestPermitsAreAskedForOnceTheirParentsAreThere(t *testing.T) {
 		var mu sync.Mutex // guards the fields below
 		asked, traded := 0, false
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op != zktest.OpCreateContainer && !trades(f) {
+			if f.Op != "createContainer" && !trades(f) {
 				return zktest.Pass
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if f.Stage == zktest.Reply {
+			if f.Dir == zktest.Reply {
 				asked--
 				return zktest.Pass
 			}
@@ -153,7 +153,7 @@ func TestParentsOfPermitsThatAreNotTakenGo(t *testing.T) {
 		conn, sem := raw(t, s), start(t, s).semaphore(t)
 		made := false
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if trades(f) && f.Stage == zktest.Request {
+			if trades(f) && f.Dir == zktest.Request {
 				made = s.Exists(limits + "/leases")
 				remove(t, conn, f.Path)
 			}
@@ -214,7 +214,7 @@ func TestQueueForPermitsBeginsAnewWhenItIsWorn(t *testing.T) {
 		sem := start(t, s).semaphore(t)
 		number := int32(-1)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if trades(f) && f.Stage == zktest.Request {
+			if trades(f) && f.Dir == zktest.Request {
 				number = numberOf(f.Path)
 			}
 			return zktest.Pass
@@ -247,7 +247,7 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 			return zktest.Pass
 		}},
 		"unreadable": {
-			look: func(*testing.T, *zk.Conn, string) zktest.Action { return zktest.Error(zktest.CodeNoAuth) },
+			look: func(*testing.T, *zk.Conn, string) zktest.Action { return zktest.Error(zk.ErrNoAuth) },
 			want: zk.ErrNoAuth,
 		},
 	} {
@@ -258,9 +258,9 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 				var cut, looked sync.Once
 				s.Intercept(func(f *zktest.Frame) (fate zktest.Action) {
 					switch {
-					case trades(f) && f.Stage == zktest.Reply:
+					case trades(f) && f.Dir == zktest.Reply:
 						cut.Do(func() { fate = zktest.Cut })
-					case f.Op == zktest.OpGetData && f.Stage == zktest.Request && strings.HasPrefix(f.Path, limits+"/leases/"):
+					case f.Op == "getData" && f.Dir == zktest.Request && strings.HasPrefix(f.Path, limits+"/leases/"):
 						looked.Do(func() { fate = c.look(t, conn, f.Path) })
 					}
 					return fate
@@ -320,7 +320,7 @@ func TestTheNumberThatMayNotBeWrittenIsNotWrittenAgain(t *testing.T) {
 		}
 		writes := 0
 		for _, op := range tr.take() {
-			if op == zktest.OpSetData {
+			if op == "setData" {
 				writes++
 			}
 		}
@@ -339,14 +339,14 @@ func TestATurnWaitsForOneThatWasAbandoned(t *testing.T) { // I3
 			for _, c := range changes {
 				switch {
 				case !strings.HasPrefix(c.Path, limits+"/locks/"):
-				case c.Kind == zktest.Created:
+				case c.Op == "create":
 					most.Store(max(most.Load(), queued.Add(1)))
-				case c.Kind == zktest.Deleted:
+				case c.Op == "delete":
 					queued.Add(-1)
 				}
 			}
 		})
-		on(s, zktest.OpSetData, zktest.Reply, zktest.Delay(time.Second))
+		on(s, "setData", zktest.Reply, zktest.Delay(time.Second))
 		acquire, release := takers(t, p, func(free int) int { return min(free, 1) })
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()

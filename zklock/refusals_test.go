@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/fate"
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -130,8 +132,8 @@ func wantMention(t *testing.T, err error, parts ...string) {
 func TestParentsArePersistentWhereTheServerKnowsNoContainers(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpCreateContainer && f.Stage == zktest.Request {
-				return zktest.Error(zktest.CodeUnimplemented)
+			if f.Op == "createContainer" && f.Dir == zktest.Request {
+				return zktest.Action{Verb: fate.Error, Code: wire.CodeUnimplemented}
 			}
 			return zktest.Pass
 		})
@@ -191,7 +193,7 @@ func TestALookUpThatIsNotPermittedNamesThePermission(t *testing.T) {
 		setup(t, s, zk.WorldACL(zk.PermAll&^zk.PermRead))
 		p := start(t, s)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpCreate && f.Stage == zktest.Reply {
+			if f.Op == "create" && f.Dir == zktest.Reply {
 				return zktest.Cut
 			}
 			return zktest.Pass
@@ -279,8 +281,8 @@ func TestAProcessThatWaitsForItsOwnNodeToBeDeletedSaysSo(t *testing.T) {
 		p := start(t, s)
 		n := p.acquire(t)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpDelete && f.Stage == zktest.Request {
-				return zktest.Error(zktest.CodeThrottled)
+			if f.Op == "delete" && f.Dir == zktest.Request {
+				return zktest.Throttled
 			}
 			return zktest.Pass
 		})

@@ -48,7 +48,7 @@ func numbers(s *zktest.Server) (taken func(session int64) []int32) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, c := range changes {
-			if c.Kind == zktest.Created && strings.Contains(c.Path, "-lock-") {
+			if c.Op == "create" && strings.Contains(c.Path, "-lock-") {
 				bySession[c.Session] = append(bySession[c.Session], numberOf(c.Path))
 			}
 		}
@@ -294,7 +294,7 @@ func TestNewPathIsQueuedOnThoughItIsInUse(t *testing.T) {
 		n := p.acquire(t)
 		other := q.queue(t.Context())
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Session == p.session && f.Stage == zktest.Request && f.Op == zktest.OpSync && !s.Exists(n.Path()) {
+			if f.Session == p.session && f.Dir == zktest.Request && f.Op == "sync" && !s.Exists(n.Path()) {
 				return zktest.Delay(10 * time.Millisecond)
 			}
 			return zktest.Pass
@@ -319,7 +319,7 @@ func TestWornPathThatDrainsUnseenBeginsAnew(t *testing.T) {
 		other := q.queue(t.Context())
 		r := p.requeue(t, n)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Event && f.Session == p.session || f.Session == q.session && f.Stage == zktest.Request && f.Op == zktest.OpSync {
+			if f.Op == "event" && f.Session == p.session || f.Session == q.session && f.Dir == zktest.Request && f.Op == "sync" {
 				return zktest.Drop
 			}
 			return zktest.Pass
@@ -418,7 +418,7 @@ func TestTryAcquireDoesNotWaitOutside(t *testing.T) {
 		_, err := p.lock.TryAcquire(t.Context())
 		wantErr(t, "TryAcquire of a busy path", err, zklock.ErrLocked)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Event { // so that the path is not made anew yet
+			if f.Op == "event" { // so that the path is not made anew yet
 				return zktest.Drop
 			}
 			return zktest.Pass
@@ -478,7 +478,7 @@ func TestRenewalThatAnOutageEndsIsTriedAgain(t *testing.T) {
 		p := start(t, s, option)
 		p.wear(t, s, wornFrom)
 		n := p.acquire(t)
-		on(s, zktest.OpSync, zktest.Request, zktest.Cut)
+		on(s, "sync", zktest.Request, zktest.Cut)
 		s.Member(addr).Refuse()
 		n.Release()
 		time.Sleep(timeout - time.Second)
@@ -507,7 +507,7 @@ func TestRenewalThatEndsInAnOutageAsksForNothingAfterIt(t *testing.T) {
 		time.Sleep(1600 * time.Millisecond)
 		looks := 0
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Request && f.Session == p.session && f.Path == path {
+			if f.Dir == zktest.Request && f.Session == p.session && f.Path == path {
 				looks++
 			}
 			return zktest.Pass
@@ -529,7 +529,7 @@ type turnstile struct {
 }
 
 func (d *turnstile) hook(f *zktest.Frame) zktest.Action {
-	if f.Stage == zktest.Request && !heartbeat(f) {
+	if f.Dir == zktest.Request && !heartbeat(f) {
 		pass := make(chan struct{})
 		d.mu.Lock()
 		d.waiting[f.Session] = pass
@@ -722,7 +722,7 @@ func befall(t *testing.T, nth int, trouble func(p process) zktest.Action) (struc
 			if frames++; frames < nth {
 				return zktest.Pass
 			}
-			at = fmt.Sprintf("%v %v %s", f.Op, f.Stage, f.Path)
+			at = fmt.Sprintf("%v %v %s", f.Op, f.Dir, f.Path)
 			return trouble(p)
 		})
 		taken, begun, work := numbers(s), time.Now(), oneAtATime(t)

@@ -67,10 +67,10 @@ func TestNothingGoesAheadOfTheCredentials(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case f.Op == zktest.OpPing || f.Op == zktest.OpConnect:
+			case f.Op == "ping" || f.Op == "connect":
 			case chance.IntN(25) == 0:
 				return zktest.Cut
-			case f.Op == zktest.OpSetAuth:
+			case f.Op == "setAuth":
 				return zktest.Delay(time.Millisecond)
 			}
 			return zktest.Pass
@@ -108,9 +108,9 @@ func TestNodeThatIsGrantedAfterAReconnectIsNotLookedAtBecauseOfIt(t *testing.T) 
 		var reads atomic.Int64
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			switch {
-			case f.Session == p.session && heartbeat(f) && f.Op != zktest.OpConnect && f.Stage == zktest.Reply:
+			case f.Session == p.session && heartbeat(f) && f.Op != "connect" && f.Dir == zktest.Reply:
 				return zktest.Delay(timeout / 60)
-			case f.Op == zktest.OpGetData && strings.HasPrefix(f.Path, other.Path()):
+			case f.Op == "getData" && strings.HasPrefix(f.Path, other.Path()):
 				reads.Add(1)
 			}
 			return zktest.Pass
@@ -141,8 +141,8 @@ func TestHoldersHearOfTheEndThoughTheServerRefusedToSetWatchesAgain(t *testing.T
 			nodes = append(nodes, n)
 		}
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Request && f.Op == zktest.OpSetWatches {
-				return zktest.Error(zktest.CodeThrottled)
+			if f.Dir == zktest.Request && f.Op == "setWatches" {
+				return zktest.Throttled
 			}
 			return zktest.Pass
 		})

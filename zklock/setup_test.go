@@ -200,12 +200,12 @@ func put(t *testing.T, conn *zk.Conn, flags int32, paths ...string) {
 // heartbeat reports whether a frame comes by itself, or comes and goes with a connection.
 func heartbeat(f *zktest.Frame) bool {
 	switch f.Op {
-	case zktest.OpPing, zktest.OpConnect, zktest.OpClose:
+	case "ping", "connect", "closeSession":
 		return true
-	case zktest.OpSync:
+	case "sync":
 		return f.Path == "/"
-	case zktest.OpMulti:
-		return f.First == zktest.OpCheck
+	case "multi":
+		return f.First == "check"
 	}
 	return false
 }
@@ -213,7 +213,7 @@ func heartbeat(f *zktest.Frame) bool {
 // traffic is what was asked of a server, pings and handshakes apart, and the syncs of heartbeats, which are counted.
 type traffic struct {
 	mu    sync.Mutex
-	ops   []zktest.Op
+	ops   []string
 	beats int
 }
 
@@ -223,8 +223,8 @@ func record(s *zktest.Server) *traffic {
 		tr.mu.Lock()
 		defer tr.mu.Unlock()
 		switch {
-		case f.Stage != zktest.Request || f.Op == zktest.OpPing || f.Op == zktest.OpConnect:
-		case f.Op == zktest.OpSync && f.Path == "/":
+		case f.Dir != zktest.Request || f.Op == "ping" || f.Op == "connect":
+		case f.Op == "sync" && f.Path == "/":
 			tr.beats++
 		default:
 			tr.ops = append(tr.ops, f.Op)
@@ -235,7 +235,7 @@ func record(s *zktest.Server) *traffic {
 }
 
 // take returns what was asked since the last take.
-func (tr *traffic) take() []zktest.Op {
+func (tr *traffic) take() []string {
 	synctest.Wait()
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

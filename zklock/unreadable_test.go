@@ -86,7 +86,7 @@ func TestUnreadablePredecessorThatGoesMeanwhileIsNoticed(t *testing.T) {
 		conn := raw(t, s)
 		node := secret(t, conn)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpGetChildren2 && f.Stage == zktest.Request && f.Nth == 2 { // the one with the watch
+			if f.Op == "getChildren2" && f.Dir == zktest.Request && f.Nth == 2 { // the one with the watch
 				if err := conn.Delete(node, -1); err != nil {
 					t.Error(err)
 				}

@@ -72,7 +72,7 @@ func TestSilentSessionExpiresAtItsTimeout(t *testing.T) {
 		if _, err := conn.Create("/e", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
 		}
-		s.Mute(conn.SessionID(), zktest.ToServer)
+		s.Mute(conn.SessionID(), zktest.Request)
 		time.Sleep(6*time.Second - 1)
 		synctest.Wait()
 		if !s.Exists("/e") {

@@ -3,10 +3,15 @@ package zktest
 import (
 	"bufio"
 	"net"
+	"sync"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/fate"
 	"github.com/tierlock/tierlock/internal/wire"
 )
+
+// maxFrame is the server's default jute.maxbuffer: longer frames end the connection.
+const maxFrame = 0xfffff
 
 // A conn is one connection of a client, and four goroutines: read never stops reading, so that a client can always
 // write; process takes one request after the other; write sends replies and events; deliver hands over what has some
@@ -73,7 +78,7 @@ func (c *conn) request(body []byte) {
 		c.cut()
 		return
 	}
-	if !c.lockOpen(ToServer) {
+	if !c.lockOpen(Request) {
 		return
 	}
 	if c.session == nil { // its session has been closed or refused
@@ -81,8 +86,8 @@ func (c *conn) request(body []byte) {
 		return
 	}
 	path := wire.RequestPath(h.Op, d.Rest)
-	f := c.server.frameLocked(c, Request, Op(h.Op), path)
-	f.First = Op(wire.FirstOp(h.Op, d.Rest))
+	f := c.server.frameLocked(c, Request, wire.OpName(h.Op), path)
+	f.First = wire.FirstOp(h.Op, d.Rest)
 	c.server.mu.Unlock()
 
 	action := c.fate(&f)
@@ -94,32 +99,32 @@ func (c *conn) request(body []byte) {
 		return
 	}
 	// The gate may have shut while the hook thought.
-	if !c.lockOpen(ToServer) {
+	if !c.lockOpen(Request) {
 		return
 	}
 	defer c.server.mu.Unlock()
 	c.member.noteLocked(c.session)
-	f.Stage = Reply
-	st := &step{ready: true, run: func() { c.server.answerLocked(c, f, h.Xid, d) }}
+	f.Dir = Reply
+	st := &step{ready: true, run: func() { c.server.answerLocked(c, f, h, d) }}
 	c.steps = append(c.steps, st)
 	switch {
 	case action.Verb == fate.Error:
-		st.run = func() { c.out.push(outgoing{f, replyFrame(h.Xid, c.member.viewLocked().zxid, Code(action.Code), nil)}) }
-	case c.member.forwarded(f.Op) && c.member.link.down != nil:
+		st.run = func() { c.out.push(outgoing{f, replyFrame(h.Xid, c.member.viewLocked().zxid, action.Code, nil)}) }
+	case c.member.forwarded(h.Op) && c.member.link.down != nil:
 		st.ready = false
 		sess := c.session
-		c.member.sendUpLocked(&upward{arrive: func() { c.arrivedLocked(st, sess, f.Op, d) }})
+		c.member.sendUpLocked(&upward{arrive: func() { c.arrivedLocked(st, sess, h.Op, d) }})
 	}
 	c.stepLocked()
 }
 
 // arrivedLocked is called when the leader gets a request that had to wait.
-func (c *conn) arrivedLocked(st *step, sess *session, op Op, d *wire.Decoder) {
+func (c *conn) arrivedLocked(st *step, sess *session, op int32, d *wire.Decoder) {
 	switch s := c.server; {
 	case s.sessions[sess.id] != sess || sess.member != c.member: // expired, or moved to another member
-	case c.ended && op == OpClose:
+	case c.ended && op == wire.OpClose:
 		s.endLocked(sess)
-	case c.ended && op != OpSync:
+	case c.ended && op != wire.OpSync:
 		s.applyLocked(sess, c.auth, op, d)
 	default:
 		st.ready = true
@@ -147,7 +152,7 @@ func (c *conn) write() {
 }
 
 func (c *conn) send(o outgoing) bool {
-	if !c.lockOpen(ToClient) {
+	if !c.lockOpen(Reply) {
 		return false
 	}
 	c.server.mu.Unlock()
@@ -158,7 +163,7 @@ func (c *conn) send(o outgoing) bool {
 		c.cut()
 		return false
 	}
-	if !c.lockOpen(ToClient) {
+	if !c.lockOpen(Reply) {
 		return false
 	}
 	c.server.mu.Unlock()
@@ -167,7 +172,7 @@ func (c *conn) send(o outgoing) bool {
 
 // sendEvent queues a watch event. It is called with server.mu held.
 func (c *conn) sendEvent(kind int32, path string) {
-	f := c.server.frameLocked(c, Event, OpEvent, path)
+	f := c.server.frameLocked(c, Reply, "event", path)
 	c.out.push(outgoing{f, eventFrame(kind, path)})
 }
 
@@ -195,7 +200,7 @@ func (c *conn) lockOpen(dir Direction) bool {
 // lockLed is lockOpen for a handshake, which the leader has to agree to. One that is deposed goes by what it knows.
 func (c *conn) lockLed(session int64) bool {
 	for {
-		if !c.lockOpen(ToServer) {
+		if !c.lockOpen(Request) {
 			return false
 		}
 		l := &c.member.link
@@ -246,4 +251,103 @@ func (c *conn) detachLocked() {
 func (c *conn) finishLocked() {
 	c.out.close()
 	c.detachLocked()
+}
+
+// A travelling frame is between client and server.
+type travelling struct {
+	bytes []byte
+	due   time.Time
+}
+
+// travel puts a frame on its way to the far end of q.
+func (c *conn) travel(q *queue[travelling], bytes []byte) {
+	q.push(travelling{bytes, time.Now().Add(c.server.cfg.Latency)})
+}
+
+// arrival waits for the next frame at the far end of q; it returns false if there will be none.
+func (c *conn) arrival(q *queue[travelling]) (bytes []byte, ok bool) {
+	t, ok := q.pop()
+	if left := time.Until(t.due); ok && left > 0 {
+		ok = Delay(left).Await(c.done) == Pass
+	}
+	return t.bytes, ok
+}
+
+// depart sends a frame to the client. Where there is no distance it arrives before anything else happens to the
+// connection: a reply that was let through is not lost when the next one is cut.
+func (c *conn) depart(bytes []byte) bool {
+	if c.server.cfg.Latency > 0 {
+		c.travel(c.away, bytes)
+		return true
+	}
+	_, err := c.nc.Write(bytes)
+	return err == nil
+}
+
+func (c *conn) deliver() {
+	defer c.nc.Close()
+	for {
+		bytes, ok := c.arrival(c.away)
+		if !ok {
+			return
+		}
+		if _, err := c.nc.Write(bytes); err != nil {
+			return
+		}
+	}
+}
+
+// A queue is an unbounded FIFO with one consumer. It has to be unbounded: over an unbuffered pipe, a server that stops
+// reading until its replies are read and a client that does the same wait for each other for ever.
+type queue[T any] struct {
+	mu     sync.Mutex // guards the fields below
+	ready  *sync.Cond
+	items  []T
+	closed bool
+}
+
+func newQueue[T any]() *queue[T] {
+	q := &queue[T]{}
+	q.ready = sync.NewCond(&q.mu)
+	return q
+}
+
+// push appends item, unless the queue is closed.
+func (q *queue[T]) push(item T) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closed {
+		q.items = append(q.items, item)
+		q.ready.Signal()
+	}
+}
+
+// pop waits for the first item; it returns false when the queue is closed and empty.
+func (q *queue[T]) pop() (item T, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.items) == 0 && !q.closed {
+		q.ready.Wait()
+	}
+	if len(q.items) == 0 {
+		return item, false
+	}
+	item, q.items = q.items[0], q.items[1:]
+	return item, true
+}
+
+// close ends the queue once what is in it has been popped.
+func (q *queue[T]) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.ready.Signal()
+}
+
+// discard ends the queue at once.
+func (q *queue[T]) discard() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.items, q.closed = nil, true
+	q.ready.Signal()
 }

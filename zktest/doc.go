@@ -17,7 +17,7 @@
 //	synctest.Test(t, func(t *testing.T) {
 //		s := zktest.Start(t)
 //		…
-//		s.Mute(conn.SessionID(), zktest.ToServer)
+//		s.Mute(conn.SessionID(), zktest.Request)
 //		time.Sleep(10 * time.Second) // the session has expired, to the nanosecond
 //	})
 //
@@ -53,7 +53,7 @@
 // single frames: a lost reply is
 //
 //	s.Intercept(func(f *zktest.Frame) zktest.Action {
-//		if f.Op == zktest.OpCreate && f.Stage == zktest.Reply && f.Nth == 2 {
+//		if f.Op == "create" && f.Dir == zktest.Reply && f.Nth == 2 {
 //			return zktest.Cut
 //		}
 //		return zktest.Pass

@@ -59,7 +59,7 @@ func ExampleServer_Intercept() {
 	defer conn.Close()
 
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Op == zktest.OpCreate && f.Stage == zktest.Reply {
+		if f.Op == "create" && f.Dir == zktest.Reply {
 			return zktest.Cut
 		}
 		return zktest.Pass
@@ -80,7 +80,7 @@ func ExampleServer_OnChange() {
 
 	s.OnChange(func(v zktest.View, changes []zktest.Change) {
 		for _, c := range changes {
-			fmt.Println(c.Kind, c.Path)
+			fmt.Println(c.Op, c.Path)
 		}
 		fmt.Println("left:", v.Children("/queue"))
 	})
@@ -92,8 +92,8 @@ func ExampleServer_OnChange() {
 		log.Fatal(err)
 	}
 	// Output:
-	// created /queue
-	// created /queue/1
+	// create /queue
+	// create /queue/1
 	// left: [1]
 }
 

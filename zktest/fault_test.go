@@ -16,9 +16,9 @@ import (
 var everybody = zk.WorldACL(zk.PermAll)
 
 // once meets the nth create of the run at a stage with an action.
-func once(stage zktest.Stage, nth int, action zktest.Action) func(*zktest.Frame) zktest.Action {
+func once(stage zktest.Direction, nth int, action zktest.Action) func(*zktest.Frame) zktest.Action {
 	return func(f *zktest.Frame) zktest.Action {
-		if f.Stage == stage && f.Op == zktest.OpCreate && f.Nth == nth {
+		if f.Dir == stage && f.Op == "create" && f.Nth == nth {
 			return action
 		}
 		return zktest.Pass
@@ -26,7 +26,7 @@ func once(stage zktest.Stage, nth int, action zktest.Action) func(*zktest.Frame)
 }
 
 func TestCutBeforeAndAfterApply(t *testing.T) {
-	for stage, applied := range map[zktest.Stage]bool{zktest.Request: false, zktest.Reply: true} {
+	for stage, applied := range map[zktest.Direction]bool{zktest.Request: false, zktest.Reply: true} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			conn := connect(t, s, 10*time.Second, addr)
 			s.Intercept(once(stage, 2, zktest.Cut))
@@ -44,7 +44,7 @@ func TestCutBeforeAndAfterApply(t *testing.T) {
 }
 
 func TestDroppedFrameIsNeverAnswered(t *testing.T) {
-	for stage, applied := range map[zktest.Stage]bool{zktest.Request: false, zktest.Reply: true} {
+	for stage, applied := range map[zktest.Direction]bool{zktest.Request: false, zktest.Reply: true} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			conn := connect(t, s, 10*time.Second, addr)
 			s.Intercept(once(stage, 1, zktest.Drop))
@@ -78,7 +78,7 @@ func TestDroppedHandshakeIsNeverAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		var dials atomic.Int32
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpConnect {
+			if f.Op == "connect" {
 				dials.Add(1)
 				return zktest.Drop
 			}
@@ -110,7 +110,7 @@ func TestDroppedRequestsDoNotProlongTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := connect(t, s, 9*time.Second, addr)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpPing && f.Stage == zktest.Request {
+			if f.Op == "ping" && f.Dir == zktest.Request {
 				return zktest.Drop
 			}
 			return zktest.Pass
@@ -130,7 +130,7 @@ func TestDroppedRequestsDoNotProlongTheSession(t *testing.T) {
 }
 
 func TestDelayHoldsWhatIsBehind(t *testing.T) {
-	for _, stage := range []zktest.Stage{zktest.Request, zktest.Reply} {
+	for _, stage := range []zktest.Direction{zktest.Request, zktest.Reply} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			conn := connect(t, s, 10*time.Second, addr)
 			s.Intercept(once(stage, 1, zktest.Delay(2*time.Second)))
@@ -153,7 +153,7 @@ func TestDelayHoldsWhatIsBehind(t *testing.T) {
 func TestErrorIsAnsweredWithoutApplying(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := connect(t, s, 10*time.Second, addr)
-		s.Intercept(once(zktest.Request, 1, zktest.Error(zktest.CodeSessionExpired)))
+		s.Intercept(once(zktest.Request, 1, zktest.Error(zk.ErrSessionExpired)))
 		if _, err := conn.Create("/1", nil, 0, everybody); !errors.Is(err, zk.ErrSessionExpired) {
 			t.Errorf("Create: got %v, want %v", err, zk.ErrSessionExpired)
 		}
@@ -171,8 +171,8 @@ func TestForgedExpiryLeavesTheOldSessionAlive(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpConnect && f.Stage == zktest.Request && f.Session == old {
-				return zktest.Expired
+			if f.Op == "connect" && f.Dir == zktest.Request && f.Session == old {
+				return zktest.Error(zk.ErrSessionExpired)
 			}
 			return zktest.Pass
 		})
@@ -211,7 +211,7 @@ func TestFramesAreCounted(t *testing.T) {
 			t.Fatalf("%d frames, want 4: %v", len(seen), seen)
 		}
 		want := zktest.Frame{
-			Stage: zktest.Reply, Op: zktest.OpCreate, Path: seen[2].Path, Session: b.SessionID(), Member: addr,
+			Dir: zktest.Reply, Op: "create", Path: seen[2].Path, Session: b.SessionID(), Member: addr,
 			Nth: 2, NthOfSession: 1,
 		}
 		if seen[3] != want {
@@ -228,7 +228,7 @@ func TestWatchEventCanBeDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Stage == zktest.Event && f.Op == zktest.OpEvent && f.Path == "/n" {
+			if f.Op == "event" && f.Path == "/n" {
 				return zktest.Drop
 			}
 			return zktest.Pass
@@ -250,7 +250,7 @@ func TestHookMayUseTheControls(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := connect(t, s, 10*time.Second, addr)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == zktest.OpCreate && f.Stage == zktest.Request {
+			if f.Op == "create" && f.Dir == zktest.Request {
 				s.Expire(f.Session)
 			}
 			return zktest.Pass

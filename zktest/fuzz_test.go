@@ -4,21 +4,25 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/wire"
 )
 
 // FuzzRequest sends two arbitrary requests: the server answers or hangs up, and its tree stays whole.
 func FuzzRequest(f *testing.F) {
-	for _, op := range []Op{OpCreate, OpCreate2, OpCreateContainer} {
+	for _, op := range []int32{wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer} {
 		for _, flags := range []int32{0, 1, 2, 3, flagContainer} {
-			f.Add(int32(op), []byte(createBody("/a", "x", flags)),
-				int32(OpMulti), []byte(multiBody(op, createBody("/a/b", "x", flags))))
+			f.Add(op, []byte(createBody("/a", "x", flags)),
+				int32(wire.OpMulti), []byte(multiBody(op, createBody("/a/b", "x", flags))))
 		}
 	}
-	f.Add(int32(OpCreateContainer), []byte(createBody("/a", "x", 4)), int32(OpDelete), []byte(deleteBody("/a")))
-	f.Add(int32(OpSetWatches), []byte(setWatchesBody(0, "/a", "/")), int32(OpSetAuth), []byte(authBody("digest", "u:p")))
-	f.Add(int32(OpExists), []byte(pathAndFlag("", true)), int32(OpGetChildren2), []byte(pathAndFlag("/", true)))
-	f.Add(int32(OpDelete), []byte(deleteBody("")), int32(OpCreate), []byte(createBody("", "x", 0)))
-	f.Add(int32(OpPing), []byte{}, int32(OpClose), []byte{})
+	f.Add(int32(wire.OpCreateContainer), []byte(createBody("/a", "x", 4)), int32(wire.OpDelete), []byte(deleteBody("/a")))
+	f.Add(int32(wire.OpSetWatches), []byte(setWatchesBody(0, "/a", "/")), int32(wire.OpSetAuth), []byte(authBody("digest", "u:p")))
+	f.Add(int32(wire.OpExists), []byte(pathAndFlag("", true)), int32(wire.OpGetChildren2), []byte(pathAndFlag("/", true)))
+	f.Add(int32(wire.OpDelete), []byte(deleteBody("")), int32(wire.OpCreate), []byte(createBody("", "x", 0)))
+	f.Add(int32(wire.OpPing), []byte{}, int32(wire.OpClose), []byte{})
 	f.Add(int32(77), []byte{1}, int32(-1), []byte{})
 	f.Fuzz(func(t *testing.T, op1 int32, body1 []byte, op2 int32, body2 []byte) {
 		if len(body1)+len(body2) > maxFrame/2 {
@@ -28,9 +32,9 @@ func FuzzRequest(f *testing.F) {
 		p := &peer{t: t, dial: func() (net.Conn, error) { return s.DialTimeout("tcp", "a", 0) }}
 		p.open("a", 0, nil)
 		p.conns["a"].SetDeadline(time.Now().Add(5 * time.Second))
-		p.send("a", 1, Op(op1), body1)
-		p.send("a", 2, Op(op2), body2)
-		p.send("a", 3, OpClose, nil)
+		p.send("a", 1, op1, body1)
+		p.send("a", 2, op2, body2)
+		p.send("a", 3, wire.OpClose, nil)
 		for p.read("a") != nil {
 		}
 		s.Expire(p.ids["a"]) // still there if the connection ended before the third request
@@ -82,9 +86,8 @@ func checkTree(t *testing.T, s *Server) {
 
 func TestActionThatDoesNotFitPanics(t *testing.T) {
 	for action, f := range map[Action]Frame{
-		Error(CodeNoNode):       {Stage: Reply, Op: OpCreate},
-		Error(CodeSessionMoved): {Stage: Request, Op: OpConnect},
-		Expired:                 {Stage: Request, Op: OpCreate},
+		Throttled:                 {Dir: Reply, Op: "create"},
+		Error(zk.ErrSessionMoved): {Dir: Request, Op: "connect"},
 	} {
 		s := NewServer(Config{})
 		s.Intercept(func(*Frame) Action { return action })

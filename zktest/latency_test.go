@@ -101,7 +101,7 @@ func TestReplyBeforeACutArrives(t *testing.T) {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			nc := open(t, s)
 			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Stage == zktest.Reply && f.Nth == 2 {
+				if f.Dir == zktest.Reply && f.Nth == 2 {
 					return zktest.Cut
 				}
 				return zktest.Pass

@@ -27,7 +27,7 @@ func expiry(s *zktest.Server, path string) <-chan time.Time {
 	at := make(chan time.Time, 1)
 	s.OnChange(func(_ zktest.View, changes []zktest.Change) {
 		for _, c := range changes {
-			if c.Kind == zktest.Deleted && c.Path == path {
+			if c.Op == "delete" && c.Path == path {
 				at <- time.Now()
 			}
 		}
@@ -126,7 +126,7 @@ func TestLeaderHearsOfASessionWhenItPingsTheFollower(t *testing.T) {
 		}
 		asked := time.Now()
 		time.Sleep(1)
-		s.Mute(conn.SessionID(), zktest.ToServer)
+		s.Mute(conn.SessionID(), zktest.Request)
 		if d := (<-gone).Sub(asked); d != 4*time.Second+1 {
 			t.Errorf("expired %v after the last request, want the timeout after the ping", d)
 		}

@@ -42,7 +42,7 @@ func runWire(t *testing.T, release string, dial func() (net.Conn, error)) {
 			test.run(p)
 			got := p.log.String()
 			for name, nc := range p.conns {
-				p.send(name, 99, OpClose, nil)
+				p.send(name, 99, wire.OpClose, nil)
 				io.Copy(io.Discard, nc) // until the session is closed
 			}
 			want := Expect(t, release, test.name, strings.ReplaceAll(test.want, "\n\t\t\t", "\n")[1:])
@@ -128,10 +128,10 @@ func (p *peer) read(name string) *wire.Decoder {
 	return &wire.Decoder{Rest: wire.Body(frame)}
 }
 
-func (p *peer) send(name string, xid int32, op Op, body wire.Encoder) {
+func (p *peer) send(name string, xid int32, op int32, body wire.Encoder) {
 	p.t.Helper()
 	var e wire.Encoder
-	e.RequestHeader(wire.RequestHeader{Xid: xid, Op: int32(op)})
+	e.RequestHeader(wire.RequestHeader{Xid: xid, Op: op})
 	p.write(name, append(e, body...))
 }
 
@@ -151,7 +151,7 @@ func (p *peer) recv(name string) *wire.Decoder {
 	return d
 }
 
-func (p *peer) do(name string, xid int32, op Op, body wire.Encoder) *wire.Decoder {
+func (p *peer) do(name string, xid int32, op int32, body wire.Encoder) *wire.Decoder {
 	p.t.Helper()
 	p.send(name, xid, op, body)
 	return p.recv(name)
@@ -159,7 +159,7 @@ func (p *peer) do(name string, xid int32, op Op, body wire.Encoder) *wire.Decode
 
 func (p *peer) zxidNow(name string) int64 {
 	p.t.Helper()
-	p.send(name, 1, OpExists, pathAndFlag("/", false))
+	p.send(name, 1, wire.OpExists, pathAndFlag("/", false))
 	return p.read(name).ReplyHeader().Zxid
 }
 
@@ -183,8 +183,8 @@ func deleteBody(path string) (e wire.Encoder) {
 	return e
 }
 
-func multiBody(op Op, body wire.Encoder) (e wire.Encoder) {
-	e.MultiHeader(wire.MultiHeader{Op: int32(op), Code: -1})
+func multiBody(op int32, body wire.Encoder) (e wire.Encoder) {
+	e.MultiHeader(wire.MultiHeader{Op: op, Code: -1})
 	e = append(e, body...)
 	e.MultiHeader(wire.LastOfMulti)
 	return e

@@ -3,6 +3,8 @@ package zktest
 import (
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
@@ -29,50 +31,50 @@ func (s *Server) commitLocked(t *txn) *delta {
 }
 
 // answerLocked applies a request and queues its reply, in one step: a client can hear of no change between the two.
-func (s *Server) answerLocked(c *conn, f Frame, xid int32, d *wire.Decoder) {
+func (s *Server) answerLocked(c *conn, f Frame, h wire.RequestHeader, d *wire.Decoder) {
 	var (
 		body wire.Encoder
-		code Code
+		code int32
 		zxid = int64(-1) // the last one the member has applied
 		last bool        // the connection ends with this reply
 	)
-	switch f.Op {
-	case OpPing:
-		xid = wire.XidPing
-	case OpSetAuth:
+	switch h.Op {
+	case wire.OpPing:
+		h.Xid = wire.XidPing
+	case wire.OpSetAuth:
 		code, zxid = c.authLocked(d), 0
-		last = code != codeOK
-	case OpClose:
+		last = code != wire.CodeOK
+	case wire.OpClose:
 		zxid = s.endLocked(c.session).zxid
 		c.member.drainLocked()
 		last = true
-	case OpCreate, OpCreate2, OpCreateContainer, OpDelete, OpSetData, OpSetACL, OpMulti:
-		body, zxid, code = s.applyLocked(c.session, c.auth, f.Op, d)
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpDelete, wire.OpSetData, wire.OpSetACL, wire.OpMulti:
+		body, zxid, code = s.applyLocked(c.session, c.auth, h.Op, d)
 		c.member.drainLocked()
-	case OpSync:
+	case wire.OpSync:
 		if !c.member.link.deposed {
 			c.member.drainLocked()
 		}
 		body.String(d.String())
-	case OpExists, OpGetData, OpGetACL, OpGetChildren, OpGetChildren2, OpSetWatches:
-		body, code = c.readLocked(f.Op, d)
+	case wire.OpExists, wire.OpGetData, wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpSetWatches:
+		body, code = c.readLocked(h.Op, d)
 	default:
-		code, zxid, last = CodeUnimplemented, 0, true
+		code, zxid, last = wire.CodeUnimplemented, 0, true
 	}
 	if zxid < 0 {
 		zxid = c.member.viewLocked().zxid
 	}
-	c.out.push(outgoing{f, replyFrame(xid, zxid, code, body)})
+	c.out.push(outgoing{f, replyFrame(h.Xid, zxid, code, body)})
 	if last {
 		c.finishLocked()
 	}
 }
 
 // applyLocked runs a write of a session as a transaction. As on a real server, one that fails takes a zxid too.
-func (s *Server) applyLocked(sess *session, auth []identity, op Op, d *wire.Decoder) (body wire.Encoder, zxid int64, code Code) {
+func (s *Server) applyLocked(sess *session, auth []identity, op int32, d *wire.Decoder) (body wire.Encoder, zxid int64, code int32) {
 	t := s.beginLocked()
 	t.session, t.auth = sess.id, auth
-	if op == OpMulti {
+	if op == wire.OpMulti {
 		body, code = t.multi(d)
 	} else {
 		body, code = t.single(op, d)
@@ -81,25 +83,25 @@ func (s *Server) applyLocked(sess *session, auth []identity, op Op, d *wire.Deco
 	return body, t.zxid, code
 }
 
-func (t *txn) single(op Op, d *wire.Decoder) (wire.Encoder, Code) {
+func (t *txn) single(op int32, d *wire.Decoder) (body wire.Encoder, code int32) {
 	o := readOperation(op, d)
 	if d.Bad {
-		return nil, CodeMarshallingError
+		return nil, wire.CodeMarshallingError
 	}
 	r, code := t.do(o)
 	return writeResult(o.op, r), code
 }
 
-func readOperation(op Op, d *wire.Decoder) operation {
+func readOperation(op int32, d *wire.Decoder) operation {
 	o := operation{op: op, path: d.String()}
 	switch op {
-	case OpCreate, OpCreate2, OpCreateContainer:
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
 		o.data, o.acl, o.flags = d.Buffer(), readACL(d), d.Int32()
-	case OpDelete, OpCheck:
+	case wire.OpDelete, wire.OpCheck:
 		o.version = d.Int32()
-	case OpSetData:
+	case wire.OpSetData:
 		o.data, o.version = d.Buffer(), d.Int32()
-	case OpSetACL:
+	case wire.OpSetACL:
 		o.acl, o.version = readACL(d), d.Int32()
 	default:
 		d.Bad = true
@@ -107,100 +109,147 @@ func readOperation(op Op, d *wire.Decoder) operation {
 	return o
 }
 
-func writeResult(op Op, r result) (body wire.Encoder) {
+func writeResult(op int32, r result) (body wire.Encoder) {
 	switch op {
-	case OpCreate:
+	case wire.OpCreate:
 		body.String(r.path)
-	case OpCreate2, OpCreateContainer:
+	case wire.OpCreate2, wire.OpCreateContainer:
 		body.String(r.path)
 		writeStat(&body, r.stat)
-	case OpSetData, OpSetACL:
+	case wire.OpSetData, wire.OpSetACL:
 		writeStat(&body, r.stat)
 	}
 	return body
 }
 
-func (c *conn) authLocked(d *wire.Decoder) Code {
+func (c *conn) authLocked(d *wire.Decoder) (code int32) {
 	d.Int32() // type, always zero
 	scheme, auth := d.String(), d.Buffer()
 	if d.Bad || scheme != "digest" {
-		return CodeAuthFailed
+		return wire.CodeAuthFailed
 	}
 	c.auth = append(c.auth, digest(auth))
-	return codeOK
+	return wire.CodeOK
 }
 
-func (c *conn) readLocked(op Op, d *wire.Decoder) (body wire.Encoder, code Code) {
+func (c *conn) readLocked(op int32, d *wire.Decoder) (body wire.Encoder, code int32) {
 	t := c.member.viewLocked()
-	if op == OpSetWatches {
+	if op == wire.OpSetWatches {
 		q := d.SetWatches()
 		if d.Bad {
-			return nil, CodeMarshallingError
+			return nil, wire.CodeMarshallingError
 		}
 		c.member.watches.restore(c, t, q)
-		return nil, codeOK
+		return nil, wire.CodeOK
 	}
 	path := d.String()
-	watch := op != OpGetACL && d.Bool()
+	watch := op != wire.OpGetACL && d.Bool()
 	if d.Bad {
-		return nil, CodeMarshallingError
+		return nil, wire.CodeMarshallingError
 	}
 	n := t.nodes[path]
 	switch op {
-	case OpExists:
+	case wire.OpExists:
 		return c.existsLocked(path, n, watch)
-	case OpGetACL:
+	case wire.OpGetACL:
 		return c.getACLLocked(n)
 	}
 	return c.getLocked(op, path, n, watch)
 }
 
 // existsLocked sets its watch even on a node that is not there, and asks no permission.
-func (c *conn) existsLocked(path string, n *node, watch bool) (body wire.Encoder, code Code) {
+func (c *conn) existsLocked(path string, n *node, watch bool) (body wire.Encoder, code int32) {
 	if watch {
 		c.member.watches.data.add(path, c)
 	}
 	if n == nil {
-		return nil, CodeNoNode
+		return nil, wire.CodeNoNode
 	}
 	writeStat(&body, n.Stat())
-	return body, codeOK
+	return body, wire.CodeOK
 }
 
-func (c *conn) getLocked(op Op, path string, n *node, watch bool) (body wire.Encoder, code Code) {
+func (c *conn) getLocked(op int32, path string, n *node, watch bool) (body wire.Encoder, code int32) {
 	if n == nil {
-		return nil, CodeNoNode
+		return nil, wire.CodeNoNode
 	}
 	if !permitted(n.acl, permRead, c.auth) {
-		return nil, CodeNoAuth
+		return nil, wire.CodeNoAuth
 	}
 	table := c.member.watches.data
-	if op == OpGetData {
+	if op == wire.OpGetData {
 		body.Buffer(n.data)
 	} else {
 		table = c.member.watches.child
 		body.Strings(c.member.viewLocked().children[path].sorted())
 	}
-	if op != OpGetChildren {
+	if op != wire.OpGetChildren {
 		writeStat(&body, n.Stat())
 	}
 	if watch {
 		table.add(path, c)
 	}
-	return body, codeOK
+	return body, wire.CodeOK
 }
 
-func (c *conn) getACLLocked(n *node) (body wire.Encoder, code Code) {
+func (c *conn) getACLLocked(n *node) (body wire.Encoder, code int32) {
 	switch {
 	case n == nil:
-		return nil, CodeNoNode
+		return nil, wire.CodeNoNode
 	case permitted(n.acl, permAdmin, c.auth):
 		writeACL(&body, n.acl)
 	case permitted(n.acl, permRead, c.auth):
 		writeACL(&body, masked(n.acl))
 	default:
-		return nil, CodeNoAuth
+		return nil, wire.CodeNoAuth
 	}
 	writeStat(&body, n.Stat())
-	return body, codeOK
+	return body, wire.CodeOK
+}
+
+func readACL(d *wire.Decoder) []aclEntry {
+	list := make([]aclEntry, d.Count(12))
+	for i := range list {
+		list[i] = aclEntry{perms: d.Int32(), id: identity{scheme: d.String(), id: d.String()}}
+	}
+	return list
+}
+
+func writeACL(e *wire.Encoder, list []aclEntry) {
+	e.Int32(int32(len(list)))
+	for _, a := range list {
+		e.Int32(a.perms)
+		e.String(a.id.scheme)
+		e.String(a.id.id)
+	}
+}
+
+func writeStat(e *wire.Encoder, s zk.Stat) {
+	e.Int64(s.Czxid)
+	e.Int64(s.Mzxid)
+	e.Int64(s.Ctime)
+	e.Int64(s.Mtime)
+	e.Int32(s.Version)
+	e.Int32(s.Cversion)
+	e.Int32(s.Aversion)
+	e.Int64(s.EphemeralOwner)
+	e.Int32(s.DataLength)
+	e.Int32(s.NumChildren)
+	e.Int64(s.Pzxid)
+}
+
+// replyFrame is the frame of a reply; a failure has no body.
+func replyFrame(xid int32, zxid int64, code int32, body []byte) []byte {
+	var e wire.Encoder
+	e.ReplyHeader(wire.ReplyHeader{Xid: xid, Zxid: zxid, Code: code})
+	if code == wire.CodeOK {
+		e = append(e, body...)
+	}
+	return wire.Frame(e)
+}
+
+func eventFrame(kind int32, path string) []byte {
+	var e wire.Encoder
+	e.Event(wire.Event{Type: kind, State: wire.StateSyncConnected, Path: path})
+	return replyFrame(wire.XidEvent, -1, wire.CodeOK, e)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/fate"
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
@@ -39,10 +40,10 @@ func (c *conn) handshake(body []byte) bool {
 	c.server.mu.Lock()
 	c.claim = q.Session
 	c.server.mu.Unlock()
-	if !c.lockOpen(ToServer) {
+	if !c.lockOpen(Request) {
 		return false
 	}
-	f := c.server.frameLocked(c, Request, OpConnect, "")
+	f := c.server.frameLocked(c, Request, "connect", "")
 	c.server.mu.Unlock()
 
 	action := c.fate(&f)
@@ -64,10 +65,10 @@ func (c *conn) handshake(body []byte) bool {
 		return false
 	}
 	var sess *session
-	if action != Expired {
+	if action.Verb != fate.Error {
 		sess = c.server.attachLocked(c, q)
 	}
-	f.Stage, f.Session = Reply, c.claim
+	f.Dir, f.Session = Reply, c.claim
 	c.out.push(outgoing{f, connectReply(sess, q.ReadOnly)})
 	if sess == nil {
 		c.finishLocked()

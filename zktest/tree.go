@@ -1,41 +1,32 @@
 package zktest
 
 import (
+	"crypto/sha1"
+	"encoding/base64"
 	"maps"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/wire"
 )
 
 // containerOwner is the EphemeralOwner by which a server marks a container; clients see zero.
 const containerOwner = math.MinInt64
 
-// A Stat describes a node, as ZooKeeper's own Stat does. Times are milliseconds of the Unix epoch.
-type Stat struct {
-	Czxid          int64 // transaction that created the node
-	Mzxid          int64 // transaction that last set its data
-	Ctime          int64
-	Mtime          int64
-	Version        int32 // times the data was set
-	Cversion       int32 // children created and deleted
-	Aversion       int32 // times the ACL was set
-	EphemeralOwner int64 // session of an ephemeral node, else zero
-	DataLength     int32
-	NumChildren    int32
-	Pzxid          int64 // transaction that last created or deleted a child
-}
-
 // A node never changes once it is in a tree: a transaction replaces it.
 type node struct {
 	data    []byte
 	acl     []aclEntry
-	stat    Stat  // Cversion, DataLength and NumChildren are not used; see Stat
-	creates int32 // children ever created; the next sequence number
+	stat    zk.Stat // Cversion, DataLength and NumChildren are not used; see Stat
+	creates int32   // children ever created; the next sequence number
 	kids    int32
 }
 
-// Stat is the node's Stat as clients see it. The server stores the count of creations only.
-func (n *node) Stat() Stat {
+// Stat is the node's zk.Stat as clients see it. The server stores the count of creations only.
+func (n *node) Stat() zk.Stat {
 	s := n.stat
 	s.Cversion = n.creates*2 - n.kids
 	s.DataLength = int32(len(n.data))
@@ -179,4 +170,84 @@ func specialPath(path string) bool {
 		return true
 	}
 	return false
+}
+
+const (
+	permRead   int32 = 1 << 0
+	permWrite  int32 = 1 << 1
+	permCreate int32 = 1 << 2
+	permDelete int32 = 1 << 3
+	permAdmin  int32 = 1 << 4
+	permAll    int32 = 1<<5 - 1
+)
+
+// An identity is who somebody is under a scheme.
+type identity struct{ scheme, id string }
+
+type aclEntry struct {
+	perms int32
+	id    identity
+}
+
+var (
+	anyone   = identity{"world", "anyone"}
+	worldAll = []aclEntry{{perms: permAll, id: anyone}}
+)
+
+// digest is the identity that authenticating as "user:password" proves.
+func digest(auth []byte) identity {
+	user, _, _ := strings.Cut(string(auth), ":")
+	sum := sha1.Sum(auth)
+	return identity{"digest", user + ":" + base64.StdEncoding.EncodeToString(sum[:])}
+}
+
+// permitted reports whether an ACL grants one of perms to the bearer of auth.
+func permitted(acl []aclEntry, perms int32, auth []identity) bool {
+	return slices.ContainsFunc(acl, func(a aclEntry) bool {
+		return a.perms&perms != 0 && (a.id == anyone || slices.Contains(auth, a.id))
+	})
+}
+
+// fixACL is the ACL a node gets when a client asks for acl: "auth" stands for all that the client has proved.
+func fixACL(acl []aclEntry, auth []identity) (fixed []aclEntry, code int32) {
+	for _, a := range acl {
+		switch {
+		case a.id == anyone:
+			fixed = appendNew(fixed, a)
+		case a.id.scheme == "auth":
+			if len(auth) == 0 {
+				return nil, wire.CodeInvalidACL
+			}
+			for _, id := range auth {
+				fixed = appendNew(fixed, aclEntry{perms: a.perms, id: id})
+			}
+		case a.id.scheme == "digest" && strings.Count(a.id.id, ":") == 1:
+			fixed = appendNew(fixed, a)
+		default:
+			return nil, wire.CodeInvalidACL
+		}
+	}
+	if len(fixed) == 0 {
+		return nil, wire.CodeInvalidACL
+	}
+	return fixed, wire.CodeOK
+}
+
+func appendNew(list []aclEntry, a aclEntry) []aclEntry {
+	if slices.Contains(list, a) {
+		return list
+	}
+	return append(list, a)
+}
+
+// masked hides password hashes from whoever may read an ACL but not change it.
+func masked(acl []aclEntry) []aclEntry {
+	list := slices.Clone(acl)
+	for i, a := range list {
+		if a.id.scheme == "digest" {
+			user, _, _ := strings.Cut(a.id.id, ":")
+			list[i].id.id = user + ":x"
+		}
+	}
+	return list
 }

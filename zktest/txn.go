@@ -4,6 +4,11 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/wire"
 )
 
 // A delta is a committed transaction: what it wrote, and what happened in order, which is what watches hear of.
@@ -29,7 +34,7 @@ type txn struct {
 
 // An operation is any of the writes a client may ask for; which fields count depends on op.
 type operation struct {
-	op      Op
+	op      int32
 	path    string
 	data    []byte
 	acl     []aclEntry
@@ -40,7 +45,7 @@ type operation struct {
 // A result is what a successful operation answers.
 type result struct {
 	path string
-	stat Stat
+	stat zk.Stat
 }
 
 func (t *txn) get(path string) *node {
@@ -58,67 +63,67 @@ func (t *txn) edit(path string, n *node) *node {
 }
 
 // note is called while there is a node at path.
-func (t *txn) note(kind ChangeKind, path string) {
+func (t *txn) note(op, path string) {
 	parent, _ := splitPath(path)
-	t.changes = append(t.changes, Change{Zxid: t.zxid, Kind: kind, Path: path, Session: t.session})
+	t.changes = append(t.changes, Change{Zxid: t.zxid, Op: op, Path: path, Session: t.session})
 	t.acls = append(t.acls, acls{t.get(path).acl, t.get(parent).acl})
 }
 
-func (t *txn) do(o operation) (result, Code) {
+func (t *txn) do(o operation) (r result, code int32) {
 	switch o.op {
-	case OpCreate, OpCreate2, OpCreateContainer:
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
 		return t.create(o)
-	case OpDelete:
+	case wire.OpDelete:
 		return result{}, t.delete(o.path, o.version)
-	case OpSetData:
+	case wire.OpSetData:
 		return t.setData(o)
-	case OpSetACL:
+	case wire.OpSetACL:
 		return t.setACL(o)
-	case OpCheck:
+	case wire.OpCheck:
 		_, code := t.writable(o.path, permRead)
-		if code == codeOK && !versionMatches(o.version, t.get(o.path).stat.Version) {
-			code = CodeBadVersion
+		if code == wire.CodeOK && !versionMatches(o.version, t.get(o.path).stat.Version) {
+			code = wire.CodeBadVersion
 		}
 		return result{}, code
 	}
-	return result{}, CodeUnimplemented
+	return result{}, wire.CodeUnimplemented
 }
 
 // create checks in the server's order, so that an operation wrong in two ways fails with the same code.
-func (t *txn) create(o operation) (result, Code) {
+func (t *txn) create(o operation) (r result, code int32) {
 	mode, code := createMode(o.flags)
-	if code != codeOK {
+	if code != wire.CodeOK {
 		return result{}, code
 	}
 	// The request decides this, not the flag: create with a container's flag makes a plain node.
-	mode.container = o.op == OpCreateContainer
+	mode.container = o.op == wire.OpCreateContainer
 	if strings.LastIndexByte(o.path, '/') < 0 || strings.ContainsRune(o.path, 0) {
-		return result{}, CodeBadArguments
+		return result{}, wire.CodeBadArguments
 	}
 	acl, code := fixACL(o.acl, t.auth)
-	if code != codeOK {
+	if code != wire.CodeOK {
 		return result{}, code
 	}
 	parentPath, _ := splitPath(o.path)
 	parent := t.get(parentPath)
 	if parent == nil {
-		return result{}, CodeNoNode
+		return result{}, wire.CodeNoNode
 	}
 	if !permitted(parent.acl, permCreate, t.auth) {
-		return result{}, CodeNoAuth
+		return result{}, wire.CodeNoAuth
 	}
 	path := o.path
 	if mode.sequential {
 		path += fmt.Sprintf("%010d", parent.creates)
 	}
 	if !validPath(path) {
-		return result{}, CodeBadArguments
+		return result{}, wire.CodeBadArguments
 	}
 	if t.get(path) != nil {
-		return result{}, CodeNodeExists
+		return result{}, wire.CodeNodeExists
 	}
 	if parent.ephemeral() {
-		return result{}, CodeNoChildrenForEphemerals
+		return result{}, wire.CodeNoChildrenForEphemerals
 	}
 	parent = t.edit(parentPath, parent)
 	parent.kids++
@@ -127,37 +132,37 @@ func (t *txn) create(o operation) (result, Code) {
 		parent.creates++
 		parent.stat.Pzxid = t.zxid
 	}
-	n := &node{data: o.data, acl: acl, stat: Stat{
+	n := &node{data: o.data, acl: acl, stat: zk.Stat{
 		Czxid: t.zxid, Mzxid: t.zxid, Pzxid: t.zxid, Ctime: t.ms, Mtime: t.ms, EphemeralOwner: mode.owner(t.session),
 	}}
 	t.writes[path] = n
-	t.note(Created, path)
-	return result{path: path, stat: n.Stat()}, codeOK
+	t.note("create", path)
+	return result{path: path, stat: n.Stat()}, wire.CodeOK
 }
 
-func (t *txn) delete(path string, version int32) Code {
+func (t *txn) delete(path string, version int32) (code int32) {
 	if !strings.Contains(path, "/") || strings.ContainsRune(path, 0) || specialPath(path) {
-		return CodeBadArguments
+		return wire.CodeBadArguments
 	}
 	parentPath, _ := splitPath(path)
 	parent := t.get(parentPath)
 	if parent == nil {
-		return CodeNoNode
+		return wire.CodeNoNode
 	}
 	if !permitted(parent.acl, permDelete, t.auth) {
-		return CodeNoAuth
+		return wire.CodeNoAuth
 	}
 	n := t.get(path)
 	switch {
 	case n == nil:
-		return CodeNoNode
+		return wire.CodeNoNode
 	case !versionMatches(version, n.stat.Version):
-		return CodeBadVersion
+		return wire.CodeBadVersion
 	case n.kids > 0:
-		return CodeNotEmpty
+		return wire.CodeNotEmpty
 	}
 	t.remove(path)
-	return codeOK
+	return wire.CodeOK
 }
 
 // remove deletes a node that is known to exist, and asks no permission.
@@ -166,59 +171,59 @@ func (t *txn) remove(path string) {
 	parent := t.edit(parentPath, t.get(parentPath))
 	parent.kids--
 	parent.stat.Pzxid = t.zxid
-	t.note(Deleted, path)
+	t.note("delete", path)
 	t.writes[path] = nil
 }
 
-func (t *txn) setData(o operation) (result, Code) {
+func (t *txn) setData(o operation) (r result, code int32) {
 	n, code := t.writable(o.path, permWrite)
-	if code != codeOK {
+	if code != wire.CodeOK {
 		return result{}, code
 	}
 	if !versionMatches(o.version, n.stat.Version) {
-		return result{}, CodeBadVersion
+		return result{}, wire.CodeBadVersion
 	}
 	n = t.edit(o.path, n)
 	n.data = o.data
 	n.stat.Version++
 	n.stat.Mzxid, n.stat.Mtime = t.zxid, t.ms
-	t.note(DataChanged, o.path)
-	return result{stat: n.Stat()}, codeOK
+	t.note("setData", o.path)
+	return result{stat: n.Stat()}, wire.CodeOK
 }
 
-func (t *txn) setACL(o operation) (result, Code) {
+func (t *txn) setACL(o operation) (r result, code int32) {
 	if !validPath(o.path) {
-		return result{}, CodeBadArguments
+		return result{}, wire.CodeBadArguments
 	}
 	acl, code := fixACL(o.acl, t.auth)
-	if code != codeOK {
+	if code != wire.CodeOK {
 		return result{}, code
 	}
 	n, code := t.writable(o.path, permAdmin)
-	if code != codeOK {
+	if code != wire.CodeOK {
 		return result{}, code
 	}
 	if !versionMatches(o.version, n.stat.Aversion) {
-		return result{}, CodeBadVersion
+		return result{}, wire.CodeBadVersion
 	}
 	n = t.edit(o.path, n)
 	n.acl = acl
 	n.stat.Aversion++
-	t.note(ACLChanged, o.path)
-	return result{stat: n.Stat()}, codeOK
+	t.note("setACL", o.path)
+	return result{stat: n.Stat()}, wire.CodeOK
 }
 
-func (t *txn) writable(path string, perm int32) (*node, Code) {
-	n := t.get(path)
+func (t *txn) writable(path string, perm int32) (n *node, code int32) {
+	n = t.get(path)
 	switch {
 	case !validPath(path):
-		return nil, CodeBadArguments
+		return nil, wire.CodeBadArguments
 	case n == nil:
-		return nil, CodeNoNode
+		return nil, wire.CodeNoNode
 	case !permitted(n.acl, perm, t.auth):
-		return nil, CodeNoAuth
+		return nil, wire.CodeNoAuth
 	}
-	return n, codeOK
+	return n, wire.CodeOK
 }
 
 func versionMatches(want, have int32) bool { return want == -1 || want == have }
@@ -228,14 +233,14 @@ const flagContainer = 4
 // A mode is a kind of node that create can make.
 type mode struct{ ephemeral, sequential, container bool }
 
-func createMode(flags int32) (m mode, code Code) {
+func createMode(flags int32) (m mode, code int32) {
 	switch flags {
 	case 0, 1, 2, 3, flagContainer:
-		return mode{ephemeral: flags&1 != 0, sequential: flags&2 != 0}, codeOK
+		return mode{ephemeral: flags&1 != 0, sequential: flags&2 != 0}, wire.CodeOK
 	case 5, 6: // nodes with a time to live, which servers refuse unless configured otherwise
-		return mode{}, CodeUnimplemented
+		return mode{}, wire.CodeUnimplemented
 	}
-	return mode{}, CodeBadArguments
+	return mode{}, wire.CodeBadArguments
 }
 
 func (m mode) owner(session int64) int64 {
@@ -246,4 +251,94 @@ func (m mode) owner(session int64) int64 {
 		return session
 	}
 	return 0
+}
+
+// multi runs several operations as one: either all of them are done, or none.
+func (t *txn) multi(d *wire.Decoder) (body wire.Encoder, code int32) {
+	ops := readMulti(d)
+	if d.Bad {
+		return nil, wire.CodeMarshallingError
+	}
+	results := make([]result, len(ops))
+	for i, o := range ops {
+		if results[i], code = t.do(o); code != wire.CodeOK {
+			t.writes, t.changes, t.acls = nil, nil, nil
+			return failedMulti(len(ops), i, code), wire.CodeOK
+		}
+	}
+	for i, o := range ops {
+		kind := o.op
+		if kind == wire.OpCreateContainer {
+			kind = wire.OpCreate2
+		}
+		body.MultiHeader(wire.MultiHeader{Op: kind})
+		body = append(body, writeResult(o.op, results[i])...)
+	}
+	body.MultiHeader(wire.LastOfMulti)
+	return body, wire.CodeOK
+}
+
+func readMulti(d *wire.Decoder) (ops []operation) {
+	for {
+		h := d.MultiHeader()
+		if h.Done || d.Bad {
+			return ops
+		}
+		o := readOperation(h.Op, d)
+		switch o.op {
+		case wire.OpSetACL:
+			d.Bad = true // the one write a multi cannot hold
+		case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
+			// In a multi, unlike outside, the flag decides what is made and which result is answered.
+			o.op = wire.OpCreate
+			if o.flags == flagContainer {
+				o.op = wire.OpCreateContainer
+			}
+		}
+		ops = append(ops, o)
+	}
+}
+
+// failedMulti is the answer if the operation at index failed fails: none of those before it, whose code is zero, was
+// done, and none after it was tried.
+func failedMulti(n, failed int, cause int32) (body wire.Encoder) {
+	for i := range n {
+		code := int32(wire.CodeOK)
+		switch {
+		case i == failed:
+			code = cause
+		case i > failed:
+			code = wire.CodeRuntimeInconsistency
+		}
+		body.MultiHeader(wire.MultiHeader{Op: wire.OpError, Code: code})
+		body.Int32(code)
+	}
+	body.MultiHeader(wire.LastOfMulti)
+	return body
+}
+
+// scheduleReaperLocked makes sure that the next look at containers is due while there are any. A timer that runs
+// without need would keep a synctest bubble with a deadlock from noticing it.
+func (s *Server) scheduleReaperLocked() {
+	if s.reaper == nil && len(s.tree.containers) > 0 && !s.closed {
+		s.reaper = time.AfterFunc(s.cfg.ContainerCheck, s.reapContainers)
+	}
+}
+
+// reapContainers deletes, each in a transaction of its own, the containers that have had children and have none.
+func (s *Server) reapContainers() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.reaper = nil
+	for _, path := range s.tree.containers.sorted() {
+		if n := s.tree.nodes[path]; s.frozen == nil && n.creates > 0 && n.kids == 0 {
+			t := s.beginLocked()
+			t.remove(path)
+			s.commitLocked(t)
+		}
+	}
+	s.scheduleReaperLocked()
 }

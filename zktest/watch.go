@@ -54,15 +54,15 @@ func (w watches) fire(d *delta) {
 	for i, c := range d.changes {
 		parent, _ := splitPath(c.Path)
 		acl := d.acls[i]
-		switch c.Kind {
-		case Created:
+		switch c.Op {
+		case "create":
 			w.data.trigger(c.Path, wire.EventCreated, acl.node, nil)
 			w.child.trigger(parent, wire.EventChildrenChanged, acl.parent, nil)
-		case Deleted:
+		case "delete":
 			told := w.data.trigger(c.Path, wire.EventDeleted, acl.node, nil)
 			w.child.trigger(c.Path, wire.EventDeleted, acl.node, told)
 			w.child.trigger(parent, wire.EventChildrenChanged, acl.parent, nil)
-		case DataChanged:
+		case "setData":
 			w.data.trigger(c.Path, wire.EventDataChanged, acl.node, nil)
 		}
 	}

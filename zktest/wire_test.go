@@ -21,11 +21,11 @@ var wireTests = []struct {
 			d: new session, timeout 60000, key of 16 bytes, version 0, 0 bytes more
 			`},
 	{"re-attach moves the session", func(p *peer) {
-		p.do("a", 1, OpCreate, createBody("/e", "x", 1))
+		p.do("a", 1, wire.OpCreate, createBody("/e", "x", 1))
 		p.openAs("b", wire.ConnectRequest{Timeout: 3 * time.Second, Session: p.ids["a"], Password: p.keys["a"]})
 		p.recv("a")
-		p.do("b", 1, OpExists, pathAndFlag("/e", false))
-		p.do("b", 2, OpDelete, deleteBody("/e"))
+		p.do("b", 1, wire.OpExists, pathAndFlag("/e", false))
+		p.do("b", 2, wire.OpDelete, deleteBody("/e"))
 	}, `
 			a: xid 1 at +1, code 0, 6 bytes
 			b: same session, timeout 3000, key of 16 bytes, version 0, 0 bytes more
@@ -56,9 +56,9 @@ var wireTests = []struct {
 			c: new session, timeout 5000, key of 16 bytes, version 0, 0 bytes more
 			`},
 	{"closing ends session and connection", func(p *peer) {
-		p.do("a", 1, OpCreate, createBody("/e", "x", 1))
-		p.do("a", 2, OpExists, pathAndFlag("/e", true))
-		p.send("a", 3, OpClose, nil)
+		p.do("a", 1, wire.OpCreate, createBody("/e", "x", 1))
+		p.do("a", 2, wire.OpExists, pathAndFlag("/e", true))
+		p.send("a", 3, wire.OpClose, nil)
 		p.recv("a")
 		p.recv("a")
 		p.recv("a")
@@ -72,18 +72,18 @@ var wireTests = []struct {
 			b: expired, timeout 0, key of 16 bytes, version 0, 0 bytes more
 			`},
 	{"replies carry xid and zxid", func(p *peer) {
-		p.do("a", -2, OpPing, nil)
-		p.do("a", 7, OpPing, nil)
-		p.do("a", 8, OpCreate, createBody("/x", "", 0))
-		p.do("a", 9, OpCreate, createBody("/x", "", 0))
-		p.do("a", 10, OpGetData, pathAndFlag("/x", false))
-		p.do("a", 11, OpGetData, pathAndFlag("/none", false))
-		p.do("a", 12, OpSync, pathAndFlag("/none", false)[:9])
-		p.do("a", 13, OpDelete, deleteBody("/x"))
-		p.do("a", -8, OpSetWatches, setWatchesBody(p.zxid, "/x"))
+		p.do("a", -2, wire.OpPing, nil)
+		p.do("a", 7, wire.OpPing, nil)
+		p.do("a", 8, wire.OpCreate, createBody("/x", "", 0))
+		p.do("a", 9, wire.OpCreate, createBody("/x", "", 0))
+		p.do("a", 10, wire.OpGetData, pathAndFlag("/x", false))
+		p.do("a", 11, wire.OpGetData, pathAndFlag("/none", false))
+		p.do("a", 12, wire.OpSync, pathAndFlag("/none", false)[:9])
+		p.do("a", 13, wire.OpDelete, deleteBody("/x"))
+		p.do("a", -8, wire.OpSetWatches, setWatchesBody(p.zxid, "/x"))
 		p.recv("a")
 		p.open("b", 0, nil)
-		p.do("a", 14, OpExists, pathAndFlag("/x", false))
+		p.do("a", 14, wire.OpExists, pathAndFlag("/x", false))
 	}, `
 			a: xid -2 at +0, code 0, 0 bytes
 			a: xid -2 at +0, code 0, 0 bytes
@@ -99,20 +99,20 @@ var wireTests = []struct {
 			a: xid 14 at +4, code -101, 0 bytes
 			`},
 	{"requests the client library lacks", func(p *peer) {
-		p.do("a", 1, OpCreate2, createBody("/x", "1", 0))
-		p.do("a", 2, OpCreateContainer, createBody("/x/c", "1", flagContainer))
-		p.do("a", 3, OpCreateContainer, createBody("/x/c-", "1", 2))
-		p.do("a", 4, OpGetChildren, pathAndFlag("/x", false))
-		p.do("a", 5, OpCreate, createBody("/x/d", "1", 5))
-		p.do("a", 6, OpCreate, createBody("/x/d", "1", 7))
-		p.do("a", 7, OpCreate, createBody("/x//d", "1", 0)) // the parent, "/x/", is looked for first
-		p.do("a", 8, OpCreate, createBody("/x/..", "1", 0))
-		p.do("a", 9, OpCreate, createBody("x", "1", 0))
-		p.do("a", 10, OpDelete, deleteBody("x"))
-		p.do("a", 11, OpGetData, pathAndFlag("x", false))
-		p.do("a", 12, OpDelete, deleteBody("/x/c"))
-		p.do("a", 13, OpDelete, deleteBody("/x/c-0000000001"))
-		p.do("a", 14, OpDelete, deleteBody("/x"))
+		p.do("a", 1, wire.OpCreate2, createBody("/x", "1", 0))
+		p.do("a", 2, wire.OpCreateContainer, createBody("/x/c", "1", flagContainer))
+		p.do("a", 3, wire.OpCreateContainer, createBody("/x/c-", "1", 2))
+		p.do("a", 4, wire.OpGetChildren, pathAndFlag("/x", false))
+		p.do("a", 5, wire.OpCreate, createBody("/x/d", "1", 5))
+		p.do("a", 6, wire.OpCreate, createBody("/x/d", "1", 7))
+		p.do("a", 7, wire.OpCreate, createBody("/x//d", "1", 0)) // the parent, "/x/", is looked for first
+		p.do("a", 8, wire.OpCreate, createBody("/x/..", "1", 0))
+		p.do("a", 9, wire.OpCreate, createBody("x", "1", 0))
+		p.do("a", 10, wire.OpDelete, deleteBody("x"))
+		p.do("a", 11, wire.OpGetData, pathAndFlag("x", false))
+		p.do("a", 12, wire.OpDelete, deleteBody("/x/c"))
+		p.do("a", 13, wire.OpDelete, deleteBody("/x/c-0000000001"))
+		p.do("a", 14, wire.OpDelete, deleteBody("/x"))
 	}, `
 			a: xid 1 at +1, code 0, 74 bytes
 			a: xid 2 at +2, code 0, 76 bytes
@@ -130,11 +130,11 @@ var wireTests = []struct {
 			a: xid 14 at +12, code 0, 0 bytes
 			`},
 	{"in a multi, flags say what is created", func(p *peer) {
-		for i, op := range []Op{OpCreate, OpCreate2, OpCreateContainer} {
+		for i, op := range []int32{wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer} {
 			for _, flags := range []int32{0, flagContainer} {
-				d := p.do("a", int32(i), OpMulti, multiBody(op, createBody("/x", "", flags)))
-				p.logf("%v with flags %d: %v", op, flags, Op(d.Int32()))
-				p.do("a", 9, OpDelete, deleteBody("/x"))
+				d := p.do("a", int32(i), wire.OpMulti, multiBody(op, createBody("/x", "", flags)))
+				p.logf("%s with flags %d: %s", wire.OpName(op), flags, wire.OpName(d.Int32()))
+				p.do("a", 9, wire.OpDelete, deleteBody("/x"))
 			}
 		}
 	}, `
@@ -158,8 +158,8 @@ var wireTests = []struct {
 			a: xid 9 at +12, code 0, 0 bytes
 			`},
 	{"flags without a meaning in a multi", func(p *peer) {
-		for i, op := range []Op{OpCreate, OpCreate2, OpCreateContainer} {
-			p.do("a", int32(i), OpMulti, multiBody(op, createBody("/x", "", 7)))
+		for i, op := range []int32{wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer} {
+			p.do("a", int32(i), wire.OpMulti, multiBody(op, createBody("/x", "", 7)))
 		}
 	}, `
 			a: xid 0 at +1, code 0, 22 bytes
@@ -167,15 +167,15 @@ var wireTests = []struct {
 			a: xid 2 at +3, code 0, 22 bytes
 			`},
 	{"half a create", func(p *peer) {
-		p.do("a", 1, OpCreate, createBody("/x", "", 0)[:10])
+		p.do("a", 1, wire.OpCreate, createBody("/x", "", 0)[:10])
 	}, `
 			a: xid 1 at +1, code -5, 0 bytes
 			`},
 	{"malformed requests", func(p *peer) {
-		p.do("a", 1, OpMulti, multiBody(OpGetData, pathAndFlag("/", false)))
-		p.do("a", 2, OpMulti, multiBody(OpSetACL, pathAndFlag("/", false)))
-		p.do("a", 3, OpExists, nil)
-		p.do("a", 4, OpSetWatches, nil)
+		p.do("a", 1, wire.OpMulti, multiBody(wire.OpGetData, pathAndFlag("/", false)))
+		p.do("a", 2, wire.OpMulti, multiBody(wire.OpSetACL, pathAndFlag("/", false)))
+		p.do("a", 3, wire.OpExists, nil)
+		p.do("a", 4, wire.OpSetWatches, nil)
 	}, `
 			a: xid 1 at +1, code -5, 0 bytes
 			a: xid 2 at +2, code -5, 0 bytes
@@ -198,9 +198,9 @@ var wireTests = []struct {
 			b: same session, timeout 5000, key of 16 bytes, version 0, 0 bytes more
 			`},
 	{"unknown scheme", func(p *peer) {
-		p.do("a", 1, OpSetAuth, authBody("digest", "u:p"))
-		p.do("a", 2, OpSetAuth, authBody("digest", "nocolon"))
-		p.do("a", 3, OpSetAuth, authBody("nonsense", "u:p"))
+		p.do("a", 1, wire.OpSetAuth, authBody("digest", "u:p"))
+		p.do("a", 2, wire.OpSetAuth, authBody("digest", "nocolon"))
+		p.do("a", 3, wire.OpSetAuth, authBody("nonsense", "u:p"))
 		p.recv("a")
 		p.open("b", p.ids["a"], p.keys["a"])
 	}, `

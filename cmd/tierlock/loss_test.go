@@ -43,8 +43,8 @@ func TestBlackholeEndsTheCommandBeforeTheLockGoes(t *testing.T) {
 				victims = append(victims, stage.Next())
 			}
 			contend(t, server.Addr(), path, stage, func() int { return len(queue(t, conn, path)) })
-			proxy.Mute(zktest.ToServer)
-			proxy.Mute(zktest.ToClient)
+			proxy.Mute(zktest.Request)
+			proxy.Mute(zktest.Reply)
 			muted := time.Now()
 			next := stage.First()
 			for _, victim := range victims {
@@ -181,8 +181,8 @@ func TestStoppedCommandIsKilledOnLoss(t *testing.T) {
 	time.Sleep(5 * time.Second) // longer than the session
 	start(t, server.Addr(), commandtest.Under("-n", "/halted", "true")...).Exits(75)
 	section.Lives()
-	proxy.Mute(zktest.ToServer)
-	proxy.Mute(zktest.ToClient)
+	proxy.Mute(zktest.Request)
+	proxy.Mute(zktest.Reply)
 	section.Dies()
 	p.Exits(74)
 }

@@ -59,8 +59,8 @@ func TestNothingWaitsForTheReaderOfStderr(t *testing.T) {
 			p := startStuck(t, proxy.Addr(), commandtest.Under(short, path, stage.Command("stubborn")...)...)
 			section := stage.First()
 			contend(t, server.Addr(), path, stage, waiting(path))
-			proxy.Mute(zktest.ToServer)
-			proxy.Mute(zktest.ToClient)
+			proxy.Mute(zktest.Request)
+			proxy.Mute(zktest.Reply)
 			next := stage.First()
 			if margin := next.Begun.Sub(section.Dies()); margin < 0 {
 				t.Errorf("the command ends %v after the next one began", -margin)

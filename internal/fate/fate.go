@@ -5,6 +5,8 @@ package fate
 import (
 	"fmt"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/wire"
 )
 
 // An Action is what happens to a frame. The zero Action lets it through.
@@ -21,7 +23,6 @@ const (
 	Pass Verb = iota
 	Drop
 	Cut
-	Expired
 	Delay
 	Error
 )
@@ -34,8 +35,6 @@ func (a Action) String() string {
 		return "drop"
 	case Cut:
 		return "cut"
-	case Expired:
-		return "expired"
 	case Delay:
 		return fmt.Sprintf("delay by %v", a.Delay)
 	case Error:
@@ -44,16 +43,10 @@ func (a Action) String() string {
 	return fmt.Sprintf("verb %d", int(a.Verb))
 }
 
-// Fits reports whether a can happen to such a frame: only requests are answered with errors, and only handshakes ask for
-// a session that may have expired.
+// Fits reports whether a can happen to such a frame: only requests are answered with errors, and a handshake only with
+// the one that its session has expired.
 func (a Action) Fits(request, handshake bool) bool {
-	switch a.Verb {
-	case Error:
-		return request && !handshake
-	case Expired:
-		return request && handshake
-	}
-	return true
+	return a.Verb != Error || request && (!handshake || a.Code == wire.CodeSessionExpired)
 }
 
 // Await waits out a delay and returns what is left to do. That is to cut, which is then already so, if ended is closed

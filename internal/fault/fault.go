@@ -6,13 +6,14 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tierlock/tierlock/internal/fate"
 	"github.com/tierlock/tierlock/zktest"
 )
 
 // A Fault is what frames of one kind meet.
 type Fault struct {
-	Op     zktest.Op // 0: any
-	At     zktest.Stage
+	Op     string // "": any
+	At     zktest.Direction
 	About  func(f *zktest.Frame) bool // nil: all of that kind
 	Times  int                        // 0: until it is lifted
 	Before func(f *zktest.Frame)      // called before each meets it; nil: nothing happens but Do
@@ -20,8 +21,11 @@ type Fault struct {
 }
 
 func (f *Fault) matches(frame *zktest.Frame) bool {
-	return (f.Op == 0 || f.Op == frame.Op) && f.At == frame.Stage && (f.About == nil || f.About(frame))
+	return (f.Op == "" || f.Op == frame.Op) && f.At == frame.Dir && (f.About == nil || f.About(frame))
 }
+
+// Refusal answers a request with an error code for which the client library has no error, and [zktest.Error] no word.
+func Refusal(code int32) zktest.Action { return zktest.Action{Verb: fate.Error, Code: code} }
 
 // A Set is the faults that are armed in one place. The zero Set has none.
 type Set struct {

@@ -3,11 +3,13 @@ package fault_test
 import (
 	"testing"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/zktest"
 )
 
-var create = &zktest.Frame{Op: zktest.OpCreate, Stage: zktest.Request, Path: "/a"}
+var create = &zktest.Frame{Op: "create", Dir: zktest.Request, Path: "/a"}
 
 func meets(t *testing.T, s *fault.Set, f *zktest.Frame, want zktest.Action) {
 	t.Helper()
@@ -18,12 +20,12 @@ func meets(t *testing.T, s *fault.Set, f *zktest.Frame, want zktest.Action) {
 
 func TestFaultConcernsItsKindOfFrameOnly(t *testing.T) {
 	var s fault.Set
-	s.Arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Do: zktest.Cut,
+	s.Arm(fault.Fault{Op: "create", At: zktest.Request, Do: zktest.Cut,
 		About: func(f *zktest.Frame) bool { return f.Path == "/a" }})
 	for _, other := range []*zktest.Frame{
-		{Op: zktest.OpDelete, Stage: zktest.Request, Path: "/a"},
-		{Op: zktest.OpCreate, Stage: zktest.Reply, Path: "/a"},
-		{Op: zktest.OpCreate, Stage: zktest.Request, Path: "/b"},
+		{Op: "delete", Dir: zktest.Request, Path: "/a"},
+		{Op: "create", Dir: zktest.Reply, Path: "/a"},
+		{Op: "create", Dir: zktest.Request, Path: "/b"},
 	} {
 		meets(t, &s, other, zktest.Pass)
 	}
@@ -48,11 +50,11 @@ func TestOldestFaultCountsUntilItIsOverOrLifted(t *testing.T) {
 	var s fault.Set
 	s.Arm(fault.Fault{At: zktest.Request, Do: zktest.Cut, Times: 1})
 	second := s.Arm(fault.Fault{At: zktest.Request, Do: zktest.Drop})
-	s.Arm(fault.Fault{At: zktest.Request, Do: zktest.Expired})
+	s.Arm(fault.Fault{At: zktest.Request, Do: zktest.Error(zk.ErrSessionExpired)})
 	meets(t, &s, create, zktest.Cut)
 	meets(t, &s, create, zktest.Drop)
 	second.Lift()
-	meets(t, &s, create, zktest.Expired)
+	meets(t, &s, create, zktest.Error(zk.ErrSessionExpired))
 	s.Clear()
 	meets(t, &s, create, zktest.Pass)
 }

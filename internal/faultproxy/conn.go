@@ -28,8 +28,8 @@ type conn struct {
 // A request waits for its reply.
 type request struct {
 	frame   zktest.Frame
-	xid     int32       // zero in a handshake
-	refusal zktest.Code // what its reply is to say, if not zero
+	xid     int32 // zero in a handshake
+	refusal int32 // what its reply is to say, if not zero
 }
 
 // serve dials the server and passes on what the client sends.
@@ -72,17 +72,17 @@ func (c *conn) passHandshake(r io.Reader, frame []byte) bool {
 	c.proxy.mu.Lock()
 	c.session = q.Session
 	c.proxy.mu.Unlock()
-	f, ok := c.arrived(zktest.OpConnect, "")
+	f, ok := c.arrived("connect", "")
 	if !ok {
 		return false
 	}
-	switch c.fate(&f) {
-	case zktest.Drop: // mute until the client gives up
+	switch c.fate(&f).Verb {
+	case fate.Drop: // mute until the client gives up
 		io.Copy(io.Discard, r)
 		return false
-	case zktest.Cut:
+	case fate.Cut:
 		return false
-	case zktest.Expired:
+	case fate.Error: // that the session has expired
 		c.client.Write(expiredAnswer(q)) // the server has nothing to say yet
 		return false
 	}
@@ -92,11 +92,11 @@ func (c *conn) passHandshake(r io.Reader, frame []byte) bool {
 func (c *conn) passRequest(frame []byte) bool {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	h := d.RequestHeader()
-	f, ok := c.arrived(zktest.Op(h.Op), wire.RequestPath(h.Op, d.Rest))
+	f, ok := c.arrived(wire.OpName(h.Op), wire.RequestPath(h.Op, d.Rest))
 	if !ok {
 		return false
 	}
-	f.First = zktest.Op(wire.FirstOp(h.Op, d.Rest))
+	f.First = wire.FirstOp(h.Op, d.Rest)
 	q := request{frame: f, xid: h.Xid}
 	switch action := c.fate(&f); action.Verb {
 	case fate.Drop:
@@ -105,14 +105,14 @@ func (c *conn) passRequest(frame []byte) bool {
 		return false
 	case fate.Error:
 		// The server must answer something, or the refusal might overtake replies to earlier requests.
-		q.refusal, frame = zktest.Code(action.Code), harmless(h.Xid)
+		q.refusal, frame = action.Code, harmless(h.Xid)
 	}
 	return c.forward(q, frame)
 }
 
 // arrived makes a frame of a request. It reports false if the connection has ended.
-func (c *conn) arrived(op zktest.Op, path string) (zktest.Frame, bool) {
-	if !c.await(zktest.ToServer) {
+func (c *conn) arrived(op string, path string) (zktest.Frame, bool) {
+	if !c.await(zktest.Request) {
 		return zktest.Frame{}, false
 	}
 	c.proxy.mu.Lock()
@@ -122,7 +122,7 @@ func (c *conn) arrived(op zktest.Op, path string) (zktest.Frame, bool) {
 
 // forward sends a request to the server, unless the direction was muted while the hook thought.
 func (c *conn) forward(q request, frame []byte) bool {
-	if !c.await(zktest.ToServer) {
+	if !c.await(zktest.Request) {
 		return false
 	}
 	c.proxy.mu.Lock()
@@ -144,7 +144,7 @@ func (c *conn) passReplies() {
 }
 
 func (c *conn) passReply(frame []byte) bool {
-	if !c.await(zktest.ToClient) {
+	if !c.await(zktest.Reply) {
 		return false
 	}
 	f, frame := c.answered(frame)
@@ -154,7 +154,7 @@ func (c *conn) passReply(frame []byte) bool {
 	case zktest.Cut:
 		return false
 	}
-	if !c.await(zktest.ToClient) {
+	if !c.await(zktest.Reply) {
 		return false
 	}
 	_, err := c.client.Write(frame)
@@ -166,18 +166,18 @@ func (c *conn) answered(frame []byte) (zktest.Frame, []byte) {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()
-	if len(c.pending) > 0 && c.pending[0].frame.Op == zktest.OpConnect {
+	if len(c.pending) > 0 && c.pending[0].frame.Op == "connect" {
 		f := c.pending[0].frame
 		c.pending = nil
 		if session := d.ConnectReply().Session; session != 0 {
 			c.session = session
 		}
-		f.Stage, f.Session = zktest.Reply, c.session
+		f.Dir, f.Session = zktest.Reply, c.session
 		return f, frame
 	}
 	h := d.ReplyHeader()
 	if h.Xid == wire.XidEvent {
-		return c.frameLocked(zktest.Event, zktest.OpEvent, d.Event().Path), frame
+		return c.frameLocked(zktest.Reply, "event", d.Event().Path), frame
 	}
 	// Pings and credentials are answered out of turn, so the first one is not always it.
 	i := slices.IndexFunc(c.pending, func(q request) bool { return q.xid == h.Xid })
@@ -189,7 +189,7 @@ func (c *conn) answered(frame []byte) (zktest.Frame, []byte) {
 	if q.refusal != 0 {
 		frame = failure(h, q.refusal)
 	}
-	q.frame.Stage = zktest.Reply
+	q.frame.Dir = zktest.Reply
 	return q.frame, frame
 }
 

@@ -9,9 +9,8 @@ import (
 // Intercept makes hook decide the fate of every frame from now on; nil lets all pass again.
 // The hook is called without any lock held, concurrently for different connections and for the two directions of one.
 // It may block, which holds up one direction of one connection, and may call every method of the proxy but Close.
-// It panics if an Action does not fit the frame: [zktest.Error] is for requests, [zktest.Expired] for the requests of
-// handshakes. The answer that is an error keeps its place among the others, and like any request the one it is for
-// prolongs the session.
+// It panics if an Action does not fit the frame: errors are for requests. The answer that is an error keeps its place
+// among the others, and like any request the one it is for prolongs the session.
 func (p *Proxy) Intercept(hook func(f *zktest.Frame) zktest.Action) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -27,7 +26,7 @@ func (c *conn) fate(f *zktest.Frame) zktest.Action {
 		return zktest.Pass
 	}
 	a := hook(f)
-	if !a.Fits(f.Stage == zktest.Request, f.Op == zktest.OpConnect) {
+	if !a.Fits(f.Dir == zktest.Request, f.Op == "connect") {
 		panic(fmt.Sprintf("faultproxy: Intercept answered %v to %v", a, f))
 	}
 	return a.Await(c.done)
@@ -35,16 +34,16 @@ func (c *conn) fate(f *zktest.Frame) zktest.Action {
 
 type opCount struct {
 	session int64
-	op      zktest.Op
+	op      string
 }
 
 // frameLocked numbers a new frame.
-func (c *conn) frameLocked(stage zktest.Stage, op zktest.Op, path string) zktest.Frame {
+func (c *conn) frameLocked(dir zktest.Direction, op, path string) zktest.Frame {
 	p := c.proxy
 	p.nth[op]++
 	p.nthOfSession[opCount{c.session, op}]++
 	return zktest.Frame{
-		Stage: stage, Op: op, Path: path, Session: c.session, Member: p.Addr(),
+		Dir: dir, Op: op, Path: path, Session: c.session, Member: p.Addr(),
 		Nth: p.nth[op], NthOfSession: p.nthOfSession[opCount{c.session, op}],
 	}
 }

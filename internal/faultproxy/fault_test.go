@@ -7,19 +7,20 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestFateOfARequestDecidesWhetherItIsApplied(t *testing.T) {
 	tests := map[string]struct {
-		at      zktest.Stage
+		at      zktest.Direction
 		do      zktest.Action
 		applied bool
 		err     error
 	}{
 		"cut at the request": {zktest.Request, zktest.Cut, false, zk.ErrConnectionClosed},
 		"cut at the reply":   {zktest.Reply, zktest.Cut, true, zk.ErrConnectionClosed},
-		"refused":            {zktest.Request, zktest.Error(zktest.CodeNoAuth), false, zk.ErrNoAuth},
+		"refused":            {zktest.Request, zktest.Error(zk.ErrNoAuth), false, zk.ErrNoAuth},
 		"delayed request":    {zktest.Request, zktest.Delay(10 * time.Millisecond), true, nil},
 		"delayed reply":      {zktest.Reply, zktest.Delay(10 * time.Millisecond), true, nil},
 	}
@@ -27,7 +28,7 @@ func TestFateOfARequestDecidesWhetherItIsApplied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			conn := b.connect()
-			hit := b.arm(zktest.OpCreate, test.at, test.do)
+			hit := b.arm("create", test.at, test.do)
 			begun := time.Now()
 			if err := <-create(conn, "/a"); !errors.Is(err, test.err) {
 				t.Errorf("create: got %v, want %v", err, test.err)
@@ -44,11 +45,11 @@ func TestFateOfARequestDecidesWhetherItIsApplied(t *testing.T) {
 }
 
 func TestDroppedFrameIsMissedAndNothingElse(t *testing.T) {
-	for at, applied := range map[zktest.Stage]bool{zktest.Request: false, zktest.Reply: true} {
+	for at, applied := range map[zktest.Direction]bool{zktest.Request: false, zktest.Reply: true} {
 		t.Run(at.String(), func(t *testing.T) {
 			b := newBench(t)
 			conn := b.connect()
-			hit := b.arm(zktest.OpCreate, at, zktest.Drop)
+			hit := b.arm("create", at, zktest.Drop)
 			lost := create(conn, "/a")
 			b.await("the fault", hit)
 			if err := <-create(conn, "/b"); err != nil {
@@ -72,7 +73,7 @@ func TestForgedExpiryLeavesTheSessionAlive(t *testing.T) {
 	if err := <-create(conn, "/a"); err != nil {
 		t.Fatal(err)
 	}
-	b.arm(zktest.OpConnect, zktest.Request, zktest.Expired)
+	b.arm("connect", zktest.Request, zktest.Error(zk.ErrSessionExpired))
 	b.proxy.Cut()
 	eventually(t, "a new session", func() bool { return conn.State() == zk.StateHasSession && conn.SessionID() != old })
 	if sessions := b.srv.Sessions(); len(sessions) != 2 || sessions[0].ID != old || len(sessions[0].Ephemerals) != 1 {
@@ -82,11 +83,11 @@ func TestForgedExpiryLeavesTheSessionAlive(t *testing.T) {
 
 func TestDroppedHandshakeIsNeverAnswered(t *testing.T) {
 	b := newBench(t)
-	hit := b.arm(zktest.OpConnect, zktest.Request, zktest.Drop)
+	hit := b.arm("connect", zktest.Request, zktest.Drop)
 	c := dialRaw(b)
 	c.write(handshake)
 	b.await("the fault", hit)
-	c.write(request(1, zktest.OpSync, "/"))
+	c.write(request(1, wire.OpSync, "/"))
 	c.silent()
 	if sessions := b.srv.Sessions(); len(sessions) != 0 {
 		t.Errorf("sessions: got %v, want none", sessions)
@@ -95,10 +96,10 @@ func TestDroppedHandshakeIsNeverAnswered(t *testing.T) {
 
 func TestFramesKeepTheirOrder(t *testing.T) {
 	tests := map[string]struct {
-		at zktest.Stage
+		at zktest.Direction
 		do zktest.Action
 	}{
-		"refused":         {zktest.Request, zktest.Error(zktest.CodeThrottled)},
+		"refused":         {zktest.Request, zktest.Throttled},
 		"delayed request": {zktest.Request, zktest.Delay(20 * time.Millisecond)},
 		"delayed reply":   {zktest.Reply, zktest.Delay(20 * time.Millisecond)},
 	}
@@ -107,11 +108,11 @@ func TestFramesKeepTheirOrder(t *testing.T) {
 			b := newBench(t)
 			c := dialRaw(b)
 			c.shake()
-			b.arm(zktest.OpSync, test.at, test.do)
+			b.arm("sync", test.at, test.do)
 			var all []byte
 			for xid := range int32(5) {
-				all = append(all, request(xid, zktest.OpExists, "/")...)
-				all = append(all, request(xid+100, zktest.OpSync, "/")...)
+				all = append(all, request(xid, wire.OpExists, "/")...)
+				all = append(all, request(xid+100, wire.OpSync, "/")...)
 			}
 			c.write(all)
 			for xid := range int32(5) {
@@ -129,9 +130,9 @@ func TestRefusalHasACodeAndNoBody(t *testing.T) {
 	b := newBench(t)
 	c := dialRaw(b)
 	c.shake()
-	b.arm(zktest.OpSync, zktest.Request, zktest.Error(zktest.CodeThrottled))
-	c.write(request(7, zktest.OpSync, "/"))
-	if got, want := c.reply(), (reply{xid: 7, code: zktest.CodeThrottled}); got != want {
+	b.arm("sync", zktest.Request, zktest.Throttled)
+	c.write(request(7, wire.OpSync, "/"))
+	if got, want := c.reply(), (reply{xid: 7, code: wire.CodeThrottled}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -18,13 +19,13 @@ type record struct {
 }
 
 func (r *record) note(f zktest.Frame) {
-	if f.Op == zktest.OpPing {
+	if f.Op == "ping" {
 		return
 	}
 	f.Member = "" // the proxy's own address, or the server's
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f.Stage == zktest.Request {
+	if f.Dir == zktest.Request {
 		r.requests = append(r.requests, f)
 	} else {
 		r.replies = append(r.replies, f)
@@ -81,12 +82,12 @@ func TestPingsAreAnsweredInOrder(t *testing.T) {
 	c.shake()
 	numbers := make(chan int, 2)
 	b.proxy.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Stage == zktest.Reply {
+		if f.Dir == zktest.Reply {
 			numbers <- f.Nth
 		}
 		return zktest.Pass
 	})
-	ping := frame(-2, int32(zktest.OpPing))
+	ping := frame(-2, wire.OpPing)
 	c.write(append(ping, ping...))
 	c.reply()
 	c.reply()

@@ -26,7 +26,7 @@ type Proxy struct {
 	refuses      bool
 	muted        map[zktest.Direction]chan struct{} // closed by Unmute
 	hook         func(*zktest.Frame) zktest.Action
-	nth          map[zktest.Op]int
+	nth          map[string]int
 	nthOfSession map[opCount]int
 }
 
@@ -42,7 +42,7 @@ func Start(server string) (*Proxy, error) {
 		listener:     listener,
 		conns:        make(map[*conn]struct{}),
 		muted:        make(map[zktest.Direction]chan struct{}),
-		nth:          make(map[zktest.Op]int),
+		nth:          make(map[string]int),
 		nthOfSession: make(map[opCount]int),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) // ends with Close

@@ -6,16 +6,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestMutedRequestsArriveWhenTheyMay(t *testing.T) {
 	b := newBench(t)
 	conn := b.connect()
-	b.proxy.Mute(zktest.ToServer)
+	b.proxy.Mute(zktest.Request)
 	created := create(conn, "/a")
 	stillThere(t, func() bool { return !b.srv.Exists("/a") })
-	b.proxy.Unmute(zktest.ToServer)
+	b.proxy.Unmute(zktest.Request)
 	if err := <-created; err != nil {
 		t.Error(err)
 	}
@@ -24,32 +25,29 @@ func TestMutedRequestsArriveWhenTheyMay(t *testing.T) {
 func TestMutedAnswersArriveWhenTheyMay(t *testing.T) {
 	b := newBench(t)
 	conn := b.connect()
-	b.proxy.Mute(zktest.ToClient)
+	b.proxy.Mute(zktest.Reply)
 	created := create(conn, "/a")
 	eventually(t, "the node", func() bool { return b.srv.Exists("/a") })
 	stillThere(t, func() bool { return len(created) == 0 })
-	b.proxy.Unmute(zktest.ToClient)
+	b.proxy.Unmute(zktest.Reply)
 	if err := <-created; err != nil {
 		t.Error(err)
 	}
 }
 
 func TestMuteFromTheHookHoldsUpTheVeryFrame(t *testing.T) {
-	for at, dir := range map[zktest.Stage]zktest.Direction{
-		zktest.Request: zktest.ToServer,
-		zktest.Reply:   zktest.ToClient,
-	} {
-		t.Run(at.String(), func(t *testing.T) {
+	for _, dir := range []zktest.Direction{zktest.Request, zktest.Reply} {
+		t.Run(dir.String(), func(t *testing.T) {
 			b := newBench(t)
 			conn := b.connect()
 			b.proxy.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Op == zktest.OpCreate && f.Stage == at {
+				if f.Op == "create" && f.Dir == dir {
 					b.proxy.Mute(dir)
 				}
 				return zktest.Pass
 			})
 			created := create(conn, "/a")
-			stillThere(t, func() bool { return len(created) == 0 && (at == zktest.Reply || !b.srv.Exists("/a")) })
+			stillThere(t, func() bool { return len(created) == 0 && (dir == zktest.Reply || !b.srv.Exists("/a")) })
 			b.proxy.Unmute(dir)
 			if err := <-created; err != nil {
 				t.Error(err)
@@ -150,10 +148,10 @@ func TestConnectionEndsWithAFrameThatIsTooLong(t *testing.T) {
 // That Close leaves no goroutine is for goleak to say.
 func TestCloseWaitsForNothing(t *testing.T) {
 	for name, hold := range map[string]func(b *bench){
-		"delayed request": func(b *bench) { b.arm(zktest.OpSync, zktest.Request, zktest.Delay(time.Hour)) },
-		"delayed reply":   func(b *bench) { b.arm(zktest.OpSync, zktest.Reply, zktest.Delay(time.Hour)) },
-		"muted requests":  func(b *bench) { b.proxy.Mute(zktest.ToServer) },
-		"muted replies":   func(b *bench) { b.proxy.Mute(zktest.ToClient) },
+		"delayed request": func(b *bench) { b.arm("sync", zktest.Request, zktest.Delay(time.Hour)) },
+		"delayed reply":   func(b *bench) { b.arm("sync", zktest.Reply, zktest.Delay(time.Hour)) },
+		"muted requests":  func(b *bench) { b.proxy.Mute(zktest.Request) },
+		"muted replies":   func(b *bench) { b.proxy.Mute(zktest.Reply) },
 		"frozen server":   func(b *bench) { b.srv.Freeze() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +159,7 @@ func TestCloseWaitsForNothing(t *testing.T) {
 			c := dialRaw(b)
 			c.shake()
 			hold(b)
-			c.write(request(1, zktest.OpSync, "/"))
+			c.write(request(1, wire.OpSync, "/"))
 			c.silent()
 			closed := make(chan struct{})
 			go func() {
@@ -187,7 +185,7 @@ func TestCloseReturnsAfterTheLastCallOfTheHook(t *testing.T) {
 		<-finish
 		return zktest.Drop
 	})
-	c.write(request(1, zktest.OpSync, "/"))
+	c.write(request(1, wire.OpSync, "/"))
 	b.await("the hook", called)
 	closed := make(chan error, 1)
 	go func() {

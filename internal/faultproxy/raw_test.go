@@ -8,8 +8,6 @@ import (
 	"os"
 	"testing"
 	"time"
-
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // A raw client writes what it likes.
@@ -32,8 +30,8 @@ func dialRaw(b *bench) raw {
 // handshake asks for a new session of eight seconds.
 var handshake = frame(0, 0, 0, 8000, 0, 0, 0)
 
-func request(xid int32, op zktest.Op, path string) []byte {
-	f := append(frame(xid, int32(op), int32(len(path))), path...)
+func request(xid int32, op int32, path string) []byte {
+	f := append(frame(xid, op, int32(len(path))), path...)
 	f = append(f, 0) // no watch
 	binary.BigEndian.PutUint32(f, uint32(len(f)-4))
 	return f
@@ -87,7 +85,7 @@ func (c raw) shake() {
 
 type reply struct {
 	xid  int32
-	code zktest.Code
+	code int32
 	rest int // bytes behind the header
 }
 
@@ -96,7 +94,7 @@ func (c raw) reply() reply {
 	body := c.read()
 	return reply{
 		xid:  int32(binary.BigEndian.Uint32(body)),
-		code: zktest.Code(binary.BigEndian.Uint32(body[12:])),
+		code: int32(binary.BigEndian.Uint32(body[12:])),
 		rest: len(body) - 16,
 	}
 }

@@ -66,7 +66,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 }
 
 // arm lets the next frame with this operation, at this stage, meet do. The channel is closed when it does.
-func (b *bench) arm(op zktest.Op, at zktest.Stage, do zktest.Action) <-chan struct{} {
+func (b *bench) arm(op string, at zktest.Direction, do zktest.Action) <-chan struct{} {
 	var faults fault.Set
 	b.proxy.Intercept(faults.Intercept)
 	return faults.Arm(fault.Fault{Op: op, At: at, Do: do, Times: 1}).Hit

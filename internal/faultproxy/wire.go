@@ -1,9 +1,6 @@
 package faultproxy
 
-import (
-	"github.com/tierlock/tierlock/internal/wire"
-	"github.com/tierlock/tierlock/zktest"
-)
+import "github.com/tierlock/tierlock/internal/wire"
 
 const maxFrame = 32 << 20 // no honest frame is longer
 
@@ -17,8 +14,8 @@ func harmless(xid int32) []byte {
 }
 
 // failure is a reply with code in place of what its header says. It has no body.
-func failure(h wire.ReplyHeader, code zktest.Code) []byte {
-	h.Code = int32(code)
+func failure(h wire.ReplyHeader, code int32) []byte {
+	h.Code = code
 	var e wire.Encoder
 	e.ReplyHeader(h)
 	return wire.Frame(e)

@@ -83,8 +83,8 @@ func serverBackend(t *testing.T, addr string) *backend {
 		t.Cleanup(p.Close)
 		l := &line{
 			cutter: p, addr: p.Addr(), dial: new(net.Dialer).DialContext,
-			mute:   func() { p.Mute(zktest.ToServer); p.Mute(zktest.ToClient) },
-			unmute: func() { p.Unmute(zktest.ToServer); p.Unmute(zktest.ToClient) },
+			mute:   func() { p.Mute(zktest.Request); p.Mute(zktest.Reply) },
+			unmute: func() { p.Unmute(zktest.Request); p.Unmute(zktest.Reply) },
 		}
 		p.Intercept(l.faults.Intercept)
 		return l

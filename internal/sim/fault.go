@@ -1,8 +1,11 @@
 package sim
 
 import (
+	"hash/fnv"
 	"math/rand/v2"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/zktest"
@@ -21,13 +24,15 @@ func (w *World) arm(name string, p *worker, f fault.Fault) {
 	w.faults.Arm(f)
 }
 
-// ordinary is what frames of any operation are about but handshakes and their counterpart.
-func ordinary(f *zktest.Frame) bool { return f.Op != zktest.OpConnect && f.Op != zktest.OpClose }
+// ordinary is what frames of any request are about but handshakes and their counterpart.
+func ordinary(f *zktest.Frame) bool {
+	return f.Op != "connect" && f.Op != "closeSession" && f.Op != "event"
+}
 
 // intercept decides the fate of a frame.
 func (w *World) intercept(f *zktest.Frame) zktest.Action {
 	p := w.book.owner(f.Session)
-	if f.Stage == zktest.Request {
+	if f.Dir == zktest.Request {
 		w.book.requested(f)
 	}
 	if p == operator {
@@ -44,17 +49,19 @@ func (w *World) latency(f *zktest.Frame) zktest.Action {
 	if w.plan.Latency == 0 {
 		return zktest.Pass
 	}
-	h := mix(w.plan.Seed, uint64(f.Op), uint64(f.Stage), uint64(f.Nth))
+	op := fnv.New64a()
+	op.Write([]byte(f.Op))
+	h := mix(w.plan.Seed, op.Sum64(), uint64(f.Dir), uint64(f.Nth))
 	return zktest.Delay(time.Duration(h % uint64(w.plan.Latency)))
 }
 
 // anyOp stands for any request but a handshake.
-const anyOp zktest.Op = 0
+const anyOp = ""
 
 // interesting are the operations that a lock consists of.
-var interesting = []zktest.Op{
-	zktest.OpCreate, zktest.OpCreate, zktest.OpDelete, zktest.OpMulti, zktest.OpGetData, zktest.OpGetChildren2,
-	zktest.OpExists, zktest.OpSync, zktest.OpPing, zktest.OpSetWatches, zktest.OpCreateContainer, anyOp,
+var interesting = []string{
+	"create", "create", "delete", "multi", "getData", "getChildren2",
+	"exists", "sync", "ping", "setWatches", "createContainer", anyOp,
 }
 
 // lay arms a fault for frames of one kind of a process.
@@ -62,10 +69,10 @@ func (w *World) lay(rng *rand.Rand, trouble Trouble, p *worker) {
 	f := fault.Fault{
 		Times: 1 + rng.IntN(3),
 		Op:    interesting[rng.IntN(len(interesting))],
-		At:    zktest.Stage(1 + rng.IntN(2)),
+		At:    zktest.Direction(1 + rng.IntN(2)),
 	}
 	if rng.IntN(8) == 0 {
-		f.Op, f.At = zktest.OpEvent, zktest.Event
+		f.Op, f.At = "event", zktest.Reply
 	}
 	d := around(rng, []time.Duration{20 * time.Millisecond, time.Second, 4 * time.Second, 2 * sessionTimeout}[rng.IntN(4)])
 	switch trouble {
@@ -76,19 +83,19 @@ func (w *World) lay(rng *rand.Rand, trouble Trouble, p *worker) {
 	case Cut:
 		f.Do = zktest.Cut
 		if rng.IntN(4) == 0 {
-			f.Op = zktest.OpConnect
+			f.Op = "connect"
 		}
 	case Delay:
 		f.Do = zktest.Delay(d)
 		if rng.IntN(6) == 0 {
-			f.Op = zktest.OpConnect
+			f.Op = "connect"
 		}
 	case Refusal:
-		f.At, f.Do = zktest.Request, zktest.Error(zktest.CodeThrottled)
+		f.At, f.Do = zktest.Request, zktest.Throttled
 		if rng.IntN(3) == 0 {
-			f.Do = zktest.Error(-4) // connection loss between servers: the client cannot know whether it was applied
+			f.Do = fault.Refusal(-4) // connection loss between servers: the client cannot know whether it was applied
 		}
-		if f.Op == zktest.OpEvent {
+		if f.Op == "event" {
 			f.Op = anyOp
 		}
 	}
@@ -104,9 +111,9 @@ func (w *World) lay(rng *rand.Rand, trouble Trouble, p *worker) {
 func (w *World) forge(rng *rand.Rand, p *worker) {
 	w.diary.note("step: forged expiry of %v", p)
 	w.book.disturb(2 * sessionTimeout)
-	w.arm("forgery", p, fault.Fault{Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Expired, Times: 1})
+	w.arm("forgery", p, fault.Fault{Op: "connect", At: zktest.Request, Do: zktest.Error(zk.ErrSessionExpired), Times: 1})
 	if rng.IntN(2) == 0 {
-		op := []zktest.Op{zktest.OpCreate, zktest.OpMulti, zktest.OpDelete, zktest.OpGetData}[rng.IntN(4)]
+		op := []string{"create", "multi", "delete", "getData"}[rng.IntN(4)]
 		w.arm("cut before forgery", p, fault.Fault{Op: op, At: zktest.Reply, Do: zktest.Cut, Times: 1})
 		return
 	}

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
@@ -32,18 +34,18 @@ type state struct {
 
 type request struct {
 	name  string
-	op    zktest.Op
-	first zktest.Op // of a multi
+	op    string
+	first string // of a multi
 }
 
 func (q request) is(f *zktest.Frame) bool {
-	return f.Op == q.op && (q.first == 0 || f.First == q.first)
+	return f.Op == q.op && (q.first == "" || f.First == q.first)
 }
 
 // A mishap is a fault by name. What it needs besides happens to On before.
 type mishap[On any] struct {
 	name   string
-	at     zktest.Stage
+	at     zktest.Direction
 	do     zktest.Action
 	before func(On) // nil: nothing
 	late   bool     // the answer comes, but nobody waits for it so long
@@ -61,16 +63,16 @@ type outcome struct {
 }
 
 var (
-	create   = request{name: "create", op: zktest.OpCreate}
-	list     = request{name: "list", op: zktest.OpGetChildren2}
-	readOwn  = request{name: "read own", op: zktest.OpGetData}
-	readPred = request{name: "read predecessor", op: zktest.OpGetData}
-	lookUp   = request{"look up", zktest.OpMulti, zktest.OpCheck}
-	remove   = request{name: "delete", op: zktest.OpDelete}
-	requeue  = request{"requeue", zktest.OpMulti, zktest.OpDelete}
-	beat     = request{"heartbeat", zktest.OpMulti, zktest.OpCheck}
-	beatSync = request{name: "sync of a heartbeat", op: zktest.OpSync}
-	connect  = request{name: "connect", op: zktest.OpConnect}
+	create   = request{name: "create", op: "create"}
+	list     = request{name: "list", op: "getChildren2"}
+	readOwn  = request{name: "read own", op: "getData"}
+	readPred = request{name: "read predecessor", op: "getData"}
+	lookUp   = request{"look up", "multi", "check"}
+	remove   = request{name: "delete", op: "delete"}
+	requeue  = request{"requeue", "multi", "delete"}
+	beat     = request{"heartbeat", "multi", "check"}
+	beatSync = request{name: "sync of a heartbeat", op: "sync"}
+	connect  = request{name: "connect", op: "connect"}
 )
 
 var states = []state{
@@ -90,7 +92,7 @@ var mishaps = []mishap[victim]{
 	{name: "later than the session", at: zktest.Reply, do: zktest.Delay(sessionTimeout + time.Second)},
 	{name: "held up between servers", at: zktest.Request, do: zktest.Pass, before: isolateFor(late)},
 	{name: "held up between servers for long", at: zktest.Request, do: zktest.Pass, before: isolateFor(sessionTimeout + time.Second)},
-	{name: refused, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)},
+	{name: refused, at: zktest.Request, do: zktest.Throttled},
 }
 
 // refused is the mishap that for a handshake means a forged expiry.
@@ -99,12 +101,12 @@ const refused = "refused"
 // partition begins with the request that is lost; a stream loses nothing in the middle.
 func partition(v victim) {
 	srv := v.scene.srv
-	srv.Mute(v.session, zktest.ToServer)
-	srv.Mute(v.session, zktest.ToClient)
+	srv.Mute(v.session, zktest.Request)
+	srv.Mute(v.session, zktest.Reply)
 	time.AfterFunc(late, func() {
 		srv.Cut(v.session)
-		srv.Unmute(v.session, zktest.ToServer)
-		srv.Unmute(v.session, zktest.ToClient)
+		srv.Unmute(v.session, zktest.Request)
+		srv.Unmute(v.session, zktest.Reply)
 	})
 }
 
@@ -156,7 +158,7 @@ func TestFaultMatrix(t *testing.T) {
 func (m mishap[On]) fault(q request, on On) fault.Fault {
 	f := fault.Fault{Op: q.op, At: m.at, Do: m.do, Times: 1}
 	if q == connect && m.name == refused {
-		f.Do = zktest.Expired
+		f.Do = zktest.Error(zk.ErrSessionExpired)
 	}
 	if m.before != nil {
 		f.Before = func(*zktest.Frame) { m.before(on) }
@@ -181,7 +183,7 @@ func (c cell) arm(s *scene, p *actor, of func(path string) bool) *fault.Armed {
 	}
 	armed := p.arm(f)
 	if c.request == lookUp { // which follows a create without an answer
-		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1})
+		p.arm(fault.Fault{Op: "create", At: zktest.Reply, Do: zktest.Cut, Times: 1})
 	}
 	if c.request == connect {
 		s.srv.Cut(session)

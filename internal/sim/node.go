@@ -55,21 +55,21 @@ func (b *book) changed(view zktest.View, changes []zktest.Change) {
 	for _, c := range changes {
 		z, ok := parseZnode(c.Path)
 		switch {
-		case !ok && c.Kind == zktest.DataChanged && strings.HasPrefix(c.Path, register("")):
+		case !ok && c.Op == "setData" && strings.HasPrefix(c.Path, register("")):
 			b.written(view, c)
 		case !ok:
-			b.diary.note("server: %v %s", c.Kind, c.Path)
+			b.diary.note("server: %v %s", c.Op, c.Path)
 		case z.marker == permitMarker: // later, all together
-		case c.Kind == zktest.Created && z.forKazoo():
+		case c.Op == "create" && z.forKazoo():
 			b.secondCreated(z, c)
-		case c.Kind == zktest.Created && shared[z.id] != nil:
+		case c.Op == "create" && shared[z.id] != nil:
 			b.share(shared[z.id], z, c)
-		case c.Kind == zktest.Created:
+		case c.Op == "create":
 			fresh = append(fresh, b.created(z, c))
-		case c.Kind == zktest.Deleted && shared[z.id] != nil: // what takes its place comes in the same transaction
-		case c.Kind == zktest.Deleted && z.forKazoo():
+		case c.Op == "delete" && shared[z.id] != nil: // what takes its place comes in the same transaction
+		case c.Op == "delete" && z.forKazoo():
 			b.secondDeleted(z, c)
-		case c.Kind == zktest.Deleted:
+		case c.Op == "delete":
 			b.deleted(z, c)
 		}
 	}
@@ -132,7 +132,7 @@ func (b *book) checkSingle(n *node) {
 // requested follows a request to the server.
 func (b *book) requested(f *zktest.Frame) {
 	z, ok := parseZnode(f.Path)
-	if !ok || f.Op != zktest.OpDelete && (f.Op != zktest.OpMulti || f.First != zktest.OpDelete) {
+	if !ok || f.Op != "delete" && (f.Op != "multi" || f.First != "delete") {
 		return
 	}
 	b.mu.Lock()

@@ -129,14 +129,14 @@ func (b *book) permitsChanged(changes []zktest.Change, first *node) {
 		z, ok := parseZnode(c.Path)
 		switch {
 		case !ok:
-		case c.Kind == zktest.Deleted && z.lock == permitQueue && !z.forKazoo():
+		case c.Op == "delete" && z.lock == permitQueue && !z.forKazoo():
 			turn = b.named[z.id]
 		case z.marker != permitMarker:
-		case c.Kind == zktest.Created:
+		case c.Op == "create":
 			taken = true
 			b.leases[z.id], b.takers[z.id] = c.Session, b.sessions[c.Session]
 			b.diary.note("server: permit %s of %v taken", short(c.Path), b.sessions[c.Session])
-		case c.Kind == zktest.Deleted:
+		case c.Op == "delete":
 			b.permitDeleted(z, c)
 			ends[c.Session] = true
 		}

@@ -57,7 +57,7 @@ func (tr trial) compare(t *testing.T, server string) {
 
 const patience = 5 * sessionTimeout
 
-var write = request{"write under the lock", zktest.OpMulti, zktest.OpCheck}
+var write = request{"write under the lock", "multi", "check"}
 
 var situations = []struct {
 	name     string
@@ -83,7 +83,7 @@ var lineMishaps = []mishap[*line]{
 	{name: "cut at the request", at: zktest.Request, do: zktest.Cut},
 	{name: "cut at the reply", at: zktest.Reply, do: zktest.Cut},
 	{name: "answered late", at: zktest.Reply, do: zktest.Delay(sessionTimeout / 4), late: true}, // zklock waits less for a handshake
-	{name: refused, at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)},
+	{name: refused, at: zktest.Request, do: zktest.Throttled},
 }
 
 func (tr *trial) idle() {
@@ -109,7 +109,7 @@ func (tr *trial) waiting() {
 		}
 	default:
 		tr.arm(p, func(path string) bool {
-			return tr.request.op != zktest.OpGetData || (path == ahead) == (tr.request == readPred)
+			return tr.request.op != "getData" || (path == ahead) == (tr.request == readPred)
 		})
 		b = tr.bid(p)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -44,7 +45,7 @@ var createScenarios = []scenario{
 	{"03_cancelled_while_the_create_cannot_be_sent_leaves_nothing", each(map[string]func(s *scene, p *actor){
 		"disconnected": func(s *scene, p *actor) { p.unplug() },
 		"cut off when the create arrives": func(s *scene, p *actor) {
-			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Before: func(*zktest.Frame) { p.unplug() }})
+			p.arm(fault.Fault{Op: "create", At: zktest.Request, Before: func(*zktest.Frame) { p.unplug() }})
 		},
 	}, func(s *scene, breakOff func(*scene, *actor)) {
 		p := s.join(role{})
@@ -62,7 +63,7 @@ var createScenarios = []scenario{
 		"answered never": zktest.Delay(time.Hour),
 	}, func(s *scene, reply zktest.Action) {
 		p, q := s.join(role{}), s.join(role{})
-		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: reply, Times: 1})
+		p.arm(fault.Fault{Op: "create", At: zktest.Reply, Do: reply, Times: 1})
 		p.start(s.in(100*time.Millisecond)).failed(100*time.Millisecond, errDeadline)
 		q.queue(s.Context()).granted(sessionTimeout)
 		if s.nodes() != 2 {
@@ -72,7 +73,7 @@ var createScenarios = []scenario{
 
 	{"05_create_applied_reply_lost_is_adopted", play(func(s *scene) {
 		p := s.join(role{})
-		cut := p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1})
+		cut := p.arm(fault.Fault{Op: "create", At: zktest.Reply, Do: zktest.Cut, Times: 1})
 		p.acquire()
 		if s.nodes() != 1 || cut.Struck() != 1 {
 			s.Errorf("%d nodes were created, want 1", s.nodes())
@@ -82,7 +83,7 @@ var createScenarios = []scenario{
 	{"06_create_applied_reply_lost_is_adopted_through_a_lagging_server", play(func(s *scene) {
 		p := s.join(role{members: 2})
 		p.acquire().end()
-		behindAll := s.fallBackToLaggard(p, zktest.OpCreate)
+		behindAll := s.fallBackToLaggard(p, "create")
 		p.acquire()
 		if s.nodes() != 2 || behindAll.Struck() != 1 {
 			s.Errorf("%d nodes were created, want 2", s.nodes())
@@ -90,13 +91,13 @@ var createScenarios = []scenario{
 	})},
 
 	{"07_no_second_create_before_a_look_up_succeeds", each(map[string]fault.Fault{
-		"write lost":    {Op: zktest.OpMulti, At: zktest.Reply, Do: zktest.Cut, Times: 5},
-		"write refused": {Op: zktest.OpMulti, At: zktest.Request, Do: zktest.Error(zktest.CodeOperationTimeout), Times: 5},
-		"listing lost":  {Op: zktest.OpGetChildren2, At: zktest.Request, Do: zktest.Cut, Times: 5},
-		"no connection": {Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Cut, Times: 5},
+		"write lost":    {Op: "multi", At: zktest.Reply, Do: zktest.Cut, Times: 5},
+		"write refused": {Op: "multi", At: zktest.Request, Do: fault.Refusal(wire.CodeOperationTimeout), Times: 5},
+		"listing lost":  {Op: "getChildren2", At: zktest.Request, Do: zktest.Cut, Times: 5},
+		"no connection": {Op: "connect", At: zktest.Request, Do: zktest.Cut, Times: 5},
 	}, func(s *scene, trouble fault.Fault) {
 		p := s.join(role{})
-		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1,
+		p.arm(fault.Fault{Op: "create", At: zktest.Reply, Do: zktest.Cut, Times: 1,
 			Before: func(*zktest.Frame) { p.arm(trouble) }})
 		p.acquire()
 		if s.nodes() != 1 {
@@ -106,8 +107,8 @@ var createScenarios = []scenario{
 
 	{"08_of_two_own_nodes_the_older_goes", play(func(s *scene) {
 		p := s.join(role{})
-		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1, Before: func(*zktest.Frame) {
-			p.arm(fault.Fault{Op: zktest.OpMulti, At: zktest.Request, Do: zktest.Cut, Times: 3})
+		p.arm(fault.Fault{Op: "create", At: zktest.Reply, Do: zktest.Cut, Times: 1, Before: func(*zktest.Frame) {
+			p.arm(fault.Fault{Op: "multi", At: zktest.Request, Do: zktest.Cut, Times: 3})
 		}})
 		p.start(s.in(5*time.Millisecond)).failed(5*time.Millisecond, errDeadline)
 		p.acquire()
@@ -147,11 +148,11 @@ var createScenarios = []scenario{
 
 	{"10_create_in_flight_when_the_session_expires_begins_anew", each(map[string]zktest.Action{
 		"dropped":  zktest.Pass,
-		"answered": zktest.Error(zktest.CodeSessionExpired),
+		"answered": zktest.Error(zk.ErrSessionExpired),
 	}, func(s *scene, fate zktest.Action) {
 		p := s.join(role{})
 		session := p.session()
-		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Times: 1, Do: fate,
+		p.arm(fault.Fault{Op: "create", At: zktest.Request, Times: 1, Do: fate,
 			Before: func(*zktest.Frame) { s.srv.Expire(session) }})
 		p.acquire().keeps()
 		if s.nodes() != 1 {
@@ -164,7 +165,7 @@ var createScenarios = []scenario{
 	}, func(s *scene, held bool) {
 		p, q := s.join(role{}), s.join(role{})
 		// Nobody can delete the old node: it goes with its session.
-		p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)})
+		p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: zktest.Throttled})
 		var other *turn
 		if !held {
 			other = q.acquire()
@@ -192,7 +193,7 @@ var createScenarios = []scenario{
 
 // fallBackToLaggard makes the process lose the reply of its next request of a kind; all
 // that is left to it is a server that does not know of that request yet.
-func (s *scene) fallBackToLaggard(p *actor, op zktest.Op) *fault.Armed {
+func (s *scene) fallBackToLaggard(p *actor, op string) *fault.Armed {
 	s.Helper()
 	at := p.member()
 	for _, addr := range p.servers {
@@ -209,7 +210,7 @@ func (s *scene) fallBackToLaggard(p *actor, op zktest.Op) *fault.Armed {
 func (s *scene) forgeExpiry(p *actor) {
 	s.Helper()
 	session := p.session()
-	forged := p.arm(fault.Fault{Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Expired, Times: 1})
+	forged := p.arm(fault.Fault{Op: "connect", At: zktest.Request, Do: zktest.Error(zk.ErrSessionExpired), Times: 1})
 	s.srv.Cut(session)
 	<-forged.Hit
 }

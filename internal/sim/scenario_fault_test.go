@@ -34,15 +34,15 @@ func (s *scene) intercept(f *zktest.Frame) zktest.Action {
 func (s *scene) note(f *zktest.Frame) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.Stage == zktest.Reply && f.Op == zktest.OpConnect {
+	if f.Dir == zktest.Reply && f.Op == "connect" {
 		for _, p := range s.actors {
 			if p.uses(f.Member) {
 				s.homes[f.Session] = p.servers[0]
 			}
 		}
 	}
-	heartbeat := f.Op == zktest.OpPing || f.Op == zktest.OpSync && f.Path == "/"
-	if f.Stage == zktest.Request && !heartbeat {
+	heartbeat := f.Op == "ping" || f.Op == "sync" && f.Path == "/"
+	if f.Dir == zktest.Request && !heartbeat {
 		s.sent = append(s.sent, *f)
 	}
 }
@@ -62,8 +62,8 @@ func (s *scene) heal() {
 	s.mu.Unlock()
 	s.srv.Unfreeze()
 	for _, session := range sessions { // also of those that are over: their clients do not know
-		s.srv.Unmute(session, zktest.ToServer)
-		s.srv.Unmute(session, zktest.ToClient)
+		s.srv.Unmute(session, zktest.Request)
+		s.srv.Unmute(session, zktest.Reply)
 	}
 	for _, p := range processes {
 		p.net.resume()

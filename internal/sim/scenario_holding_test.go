@@ -88,13 +88,13 @@ var holdingScenarios = []scenario{
 		}
 	})},
 
-	{"46_uncertain_delete_is_no_error_and_ends_in_the_background", each(map[string]zktest.Stage{
+	{"46_uncertain_delete_is_no_error_and_ends_in_the_background", each(map[string]zktest.Direction{
 		"not applied": zktest.Request, "reply lost": zktest.Reply,
-	}, func(s *scene, at zktest.Stage) {
+	}, func(s *scene, at zktest.Direction) {
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
 		waiter := q.queue(s.Context())
-		p.arm(fault.Fault{Op: zktest.OpDelete, At: at, Do: zktest.Cut, Times: 1})
+		p.arm(fault.Fault{Op: "delete", At: at, Do: zktest.Cut, Times: 1})
 		s.must(holder.release())
 		waiter.granted(time.Second)
 		next := p.queue(s.Context()) // the gate is open
@@ -104,9 +104,9 @@ var holdingScenarios = []scenario{
 
 	{"47_release_does_not_wait_for_the_network", each(map[string]func(s *scene, p *actor){
 		"disconnected": func(s *scene, p *actor) { p.unplug() },
-		"mute":         func(s *scene, p *actor) { s.srv.Mute(p.session(), zktest.ToClient) },
+		"mute":         func(s *scene, p *actor) { s.srv.Mute(p.session(), zktest.Reply) },
 		"stopped": func(s *scene, p *actor) {
-			p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Delay(time.Hour)})
+			p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: zktest.Delay(time.Hour)})
 		},
 	}, func(s *scene, breakOff func(*scene, *actor)) {
 		p, q := s.join(role{}), s.join(role{})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -17,8 +18,8 @@ import (
 func TestLimitsAndForeignNodes(t *testing.T) { runAll(t, limitScenarios) }
 
 type refusal struct {
-	op        zktest.Op
-	code      zktest.Code
+	op        string
+	do        zktest.Action
 	permanent bool
 }
 
@@ -41,15 +42,15 @@ var limitScenarios = []scenario{
 	})},
 
 	{"18_refusals_are_permanent_or_retried_by_their_code", each(map[string]refusal{
-		"quota exceeded":    {zktest.OpCreate, zktest.CodeQuotaExceeded, true},
-		"throttled":         {zktest.OpCreate, zktest.CodeThrottled, false},
-		"operation timeout": {zktest.OpCreate, zktest.CodeOperationTimeout, false},
-		"bad arguments":     {zktest.OpCreate, zktest.CodeBadArguments, true},
-		"no containers":     {zktest.OpCreateContainer, zktest.CodeUnimplemented, false},
+		"quota exceeded":    {"create", fault.Refusal(wire.CodeQuotaExceeded), true},
+		"throttled":         {"create", zktest.Throttled, false},
+		"operation timeout": {"create", fault.Refusal(wire.CodeOperationTimeout), false},
+		"bad arguments":     {"create", zktest.Error(zk.ErrBadArguments), true},
+		"no containers":     {"createContainer", fault.Refusal(wire.CodeUnimplemented), false},
 	}, func(s *scene, r refusal) {
 		p := s.join(role{})
 		s.deleteAll(lockPath)
-		f := p.arm(fault.Fault{Op: r.op, At: zktest.Request, Do: zktest.Error(r.code), Times: 3})
+		f := p.arm(fault.Fault{Op: r.op, At: zktest.Request, Do: r.do, Times: 3})
 		u := p.start(s.Context())
 		if r.permanent {
 			u.failed(time.Second)
@@ -94,7 +95,7 @@ var limitScenarios = []scenario{
 
 	{"21_node_exists_on_create_means_exhausted", play(func(s *scene) {
 		p := s.join(role{})
-		f := p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Do: zktest.Error(zktest.CodeNodeExists)})
+		f := p.arm(fault.Fault{Op: "create", At: zktest.Request, Do: zktest.Error(zk.ErrNodeExists)})
 		p.start(s.Context()).failed(0, zklock.ErrSequenceExhausted)
 		f.Lift()
 		p.acquire()

@@ -16,12 +16,12 @@ import (
 // however the session ends.
 func TestLossIsInTime(t *testing.T) {
 	each(map[string]func(s *scene, p *actor){
-		"mute to the server": func(s *scene, p *actor) { s.srv.Mute(p.session(), zktest.ToServer) },
-		"mute to the client": func(s *scene, p *actor) { s.srv.Mute(p.session(), zktest.ToClient) },
+		"mute to the server": func(s *scene, p *actor) { s.srv.Mute(p.session(), zktest.Request) },
+		"mute to the client": func(s *scene, p *actor) { s.srv.Mute(p.session(), zktest.Reply) },
 		"partition": func(s *scene, p *actor) {
 			session := p.session()
-			s.srv.Mute(session, zktest.ToServer)
-			s.srv.Mute(session, zktest.ToClient)
+			s.srv.Mute(session, zktest.Request)
+			s.srv.Mute(session, zktest.Reply)
 		},
 		"unplugged":     func(s *scene, p *actor) { p.unplug() },
 		"stopped":       func(s *scene, p *actor) { p.net.stop() },
@@ -40,21 +40,21 @@ func TestLossIsInTime(t *testing.T) {
 		},
 		"forged expiry": func(s *scene, p *actor) { s.forgeExpiry(p) },
 		"forged expiry, node stays": func(s *scene, p *actor) {
-			p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)})
+			p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: zktest.Throttled})
 			s.forgeExpiry(p)
 		},
 		"answers come late": func(s *scene, p *actor) {
-			for _, op := range []zktest.Op{zktest.OpSync, zktest.OpMulti, zktest.OpPing, zktest.OpConnect} {
+			for _, op := range []string{"sync", "multi", "ping", "connect"} {
 				p.arm(fault.Fault{Op: op, At: zktest.Reply, Do: zktest.Delay(sessionTimeout - time.Second)})
 			}
 		},
 		"requests are lost": func(s *scene, p *actor) {
-			for _, op := range []zktest.Op{zktest.OpSync, zktest.OpMulti, zktest.OpPing} {
+			for _, op := range []string{"sync", "multi", "ping"} {
 				p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Drop})
 			}
 		},
 		"events keep coming": func(s *scene, p *actor) {
-			for _, op := range []zktest.Op{zktest.OpSync, zktest.OpMulti, zktest.OpPing} {
+			for _, op := range []string{"sync", "multi", "ping"} {
 				p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Drop})
 			}
 			s.background.Go(func() { // each puts the library's own detection off
@@ -109,7 +109,7 @@ func TestLossIsInTimeBetweenHandOffs(t *testing.T) {
 		time.Sleep(time.Second)
 		waiter := q.start(s.Context())
 		time.Sleep(time.Second)
-		s.srv.Mute(session, zktest.ToServer)
+		s.srv.Mute(session, zktest.Request)
 		waiter.granted(bound)
 		stop.Store(true)
 	})(t)

@@ -15,13 +15,13 @@ var parentScenarios = []scenario{
 	{"12_missing_parents_are_created", each(map[string]func(s *scene, p *actor){
 		"never there": func(s *scene, p *actor) { s.deleteAll("/locks") },
 		"reaped right before the create": func(s *scene, p *actor) {
-			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Times: 1, Before: func(*zktest.Frame) {
+			p.arm(fault.Fault{Op: "create", At: zktest.Request, Times: 1, Before: func(*zktest.Frame) {
 				s.must(s.admin().Delete(lockPath, -1))
 			}})
 		},
 		"reaped again and again": func(s *scene, p *actor) {
-			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Times: 8,
-				Do: zktest.Error(zktest.CodeNoNode)})
+			p.arm(fault.Fault{Op: "create", At: zktest.Request, Times: 8,
+				Do: zktest.Error(zk.ErrNoNode)})
 		},
 	}, func(s *scene, prepare func(*scene, *actor)) {
 		p := s.join(role{})
@@ -40,14 +40,14 @@ var parentScenarios = []scenario{
 		s.must(s.admin().Delete("/locks", -1))
 	})},
 
-	{"14_no_permission_is_permanent", each(map[string]zktest.Op{
-		"to create the parent": zktest.OpCreateContainer,
-		"to create the node":   zktest.OpCreate,
-		"to list":              zktest.OpGetChildren2,
-	}, func(s *scene, op zktest.Op) {
+	{"14_no_permission_is_permanent", each(map[string]string{
+		"to create the parent": "createContainer",
+		"to create the node":   "create",
+		"to list":              "getChildren2",
+	}, func(s *scene, op string) {
 		p := s.join(role{})
 		s.deleteAll(lockPath)
-		p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Error(zktest.CodeNoAuth)})
+		p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Error(zk.ErrNoAuth)})
 		p.start(s.Context()).failed(0, zk.ErrNoAuth)
 		if synctest.Wait(); s.leftovers() != "" {
 			s.Error(s.leftovers())

@@ -48,7 +48,7 @@ func (u *turn) queued() *turn {
 
 // A fate is what becomes of the request by which p shares its node with the reader behind.
 type fate struct {
-	at     zktest.Stage
+	at     zktest.Direction
 	do     zktest.Action
 	before func(s *scene, p *actor)
 }
@@ -57,7 +57,7 @@ var fates = map[string]fate{
 	"nothing":              {at: zktest.Request, do: zktest.Pass},
 	"not applied":          {at: zktest.Request, do: zktest.Cut},
 	"reply lost":           {at: zktest.Reply, do: zktest.Cut},
-	"refused":              {at: zktest.Request, do: zktest.Error(zktest.CodeThrottled)},
+	"refused":              {at: zktest.Request, do: zktest.Throttled},
 	"late":                 {at: zktest.Request, do: zktest.Delay(time.Second)},
 	"answered late":        {at: zktest.Reply, do: zktest.Delay(time.Second)},
 	"partition before":     {at: zktest.Request, do: zktest.Drop, before: partitionFor(time.Second)},
@@ -97,8 +97,8 @@ func closeNow(s *scene, p *actor) { s.background.Go(func() { p.locks.Close() }) 
 
 // armShare lets the next request that replaces p's node at path by a reader's meet its fate.
 func (f fate) armShare(s *scene, p *actor, path string) *fault.Armed {
-	return p.arm(fault.Fault{Op: zktest.OpMulti, At: f.at, Do: f.do, Times: 1,
-		About: func(frame *zktest.Frame) bool { return frame.First == zktest.OpDelete && frame.Path == path },
+	return p.arm(fault.Fault{Op: "multi", At: f.at, Do: f.do, Times: 1,
+		About: func(frame *zktest.Frame) bool { return frame.First == "delete" && frame.Path == path },
 		Before: func(*zktest.Frame) {
 			if f.before != nil {
 				f.before(s, p)

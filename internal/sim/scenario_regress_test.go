@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -22,8 +24,8 @@ func TestBugsOfOthers(t *testing.T) {
 		// Guard: lookUp gives up to the reaper.
 		{"samuel_229_connection_loss_leaves_an_orphan", play(func(s *scene) {
 			p, q := s.join(role{}), s.join(role{})
-			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1, Before: func(*zktest.Frame) {
-				p.arm(fault.Fault{Op: zktest.OpSync, At: zktest.Request, Do: zktest.Cut, Times: 3})
+			p.arm(fault.Fault{Op: "create", At: zktest.Reply, Do: zktest.Cut, Times: 1, Before: func(*zktest.Frame) {
+				p.arm(fault.Fault{Op: "sync", At: zktest.Request, Do: zktest.Cut, Times: 3})
 			}})
 			p.start(s.in(5*time.Millisecond)).failed(5*time.Millisecond, errDeadline)
 			q.start(s.Context()).granted(time.Second)
@@ -39,11 +41,11 @@ func TestBugsOfOthers(t *testing.T) {
 			holder := p.acquire()
 			waiter := q.queue(s.Context())
 			session := p.session()
-			s.srv.Mute(session, zktest.ToServer)
-			s.srv.Mute(session, zktest.ToClient)
+			s.srv.Mute(session, zktest.Request)
+			s.srv.Mute(session, zktest.Reply)
 			time.Sleep(partition)
-			s.srv.Unmute(session, zktest.ToServer)
-			s.srv.Unmute(session, zktest.ToClient)
+			s.srv.Unmute(session, zktest.Request)
+			s.srv.Unmute(session, zktest.Reply)
 			waiter.granted(bound)
 			holder.lost(0)
 		})},
@@ -61,9 +63,9 @@ func TestBugsOfOthers(t *testing.T) {
 		// Guard: a node's owner is compared.
 		{"CURATOR-498_node_of_the_old_session_is_taken_for_ones_own", play(func(s *scene) {
 			p := s.join(role{})
-			p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)})
-			forged := p.arm(fault.Fault{Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Expired, Times: 1})
-			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1})
+			p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: zktest.Throttled})
+			forged := p.arm(fault.Fault{Op: "connect", At: zktest.Request, Do: zktest.Error(zk.ErrSessionExpired), Times: 1})
+			p.arm(fault.Fault{Op: "create", At: zktest.Reply, Do: zktest.Cut, Times: 1})
 			u := p.start(s.Context())
 			<-forged.Hit
 			u.granted(bound).keeps()
@@ -75,7 +77,7 @@ func TestBugsOfOthers(t *testing.T) {
 		// Guard: queueing nodes end with session.
 		{"CURATOR-604_lock_is_acquired_on_the_old_sessions_node", play(func(s *scene) {
 			p, q := s.join(role{}), s.join(role{})
-			p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)})
+			p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: zktest.Throttled})
 			holder := q.acquire()
 			waiter := p.queue(s.Context())
 			old := p.session()
@@ -92,7 +94,7 @@ func TestBugsOfOthers(t *testing.T) {
 		// Guard: session end loses holds.
 		{"CURATOR-696_old_sessions_node_makes_a_second_leader", play(func(s *scene) {
 			p, q := s.join(role{}), s.join(role{})
-			p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)})
+			p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: zktest.Throttled})
 			holder := p.acquire()
 			waiter := q.queue(s.Context())
 			s.forgeExpiry(p)
@@ -154,7 +156,7 @@ func (s *scene) lateDelete() {
 	p := s.join(role{})
 	s.deleteAll(lockPath)
 	first := p.acquire()
-	late := p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)})
+	late := p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: zktest.Throttled})
 	s.must(first.release())
 	s.deleteAll(lockPath)
 	second := p.acquire()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -53,11 +54,11 @@ var serverScenarios = []scenario{
 		p.locks.Close()
 	})},
 
-	{"61_moved_session_is_asked_again", each(map[string]zktest.Op{
-		"create": zktest.OpCreate, "list": zktest.OpGetChildren2, "delete": zktest.OpDelete,
-	}, func(s *scene, op zktest.Op) {
+	{"61_moved_session_is_asked_again", each(map[string]string{
+		"create": "create", "list": "getChildren2", "delete": "delete",
+	}, func(s *scene, op string) {
 		p, q := s.join(role{}), s.join(role{})
-		moved := p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Error(zktest.CodeSessionMoved), Times: 2})
+		moved := p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Error(zk.ErrSessionMoved), Times: 2})
 		p.acquire().end()
 		q.acquire()
 		if moved.Struck() == 0 {
@@ -67,7 +68,7 @@ var serverScenarios = []scenario{
 
 	{"62_no_quorum_is_transient", play(func(s *scene) {
 		p := s.join(role{})
-		down := p.arm(fault.Fault{Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Cut})
+		down := p.arm(fault.Fault{Op: "connect", At: zktest.Request, Do: zktest.Cut})
 		s.srv.Cut(p.session())
 		synctest.Wait()
 		_, err := p.locks.Mutex(lockPath).TryAcquire(s.Context())
@@ -81,7 +82,7 @@ var serverScenarios = []scenario{
 
 	{"63_refused_handshakes_are_named_in_the_error", play(func(s *scene) {
 		p := s.join(role{})
-		p.arm(fault.Fault{Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Cut})
+		p.arm(fault.Fault{Op: "connect", At: zktest.Request, Do: zktest.Cut})
 		s.srv.Cut(p.session())
 		u := p.start(s.in(sessionTimeout))
 		u.failed(sessionTimeout, errDeadline, zk.ErrNoServer)
@@ -116,7 +117,7 @@ func (s *scene) failReauthentication() {
 	holder := p.acquire()
 	var failures atomic.Int32
 	p.net.failWrites(func(frame []byte) bool {
-		auth := len(frame) >= 12 && zktest.Op(int32(frame[10])<<8|int32(frame[11])) == zktest.OpSetAuth
+		auth := len(frame) >= 12 && int32(frame[10])<<8|int32(frame[11]) == wire.OpSetAuth
 		return auth && failures.Add(1) <= 2
 	})
 	s.srv.Cut(p.session())

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -20,7 +21,7 @@ var sessionScenarios = []scenario{
 		holder := p.acquire()
 		waiter := p.queue(s.Context())
 		first := p.session()
-		p.arm(fault.Fault{Op: zktest.OpConnect, At: zktest.Request, Do: zktest.Expired, Times: 3})
+		p.arm(fault.Fault{Op: "connect", At: zktest.Request, Do: zktest.Error(zk.ErrSessionExpired), Times: 3})
 		s.srv.Expire(first)
 		holder.lost(time.Second).end()
 		waiter.granted(bound).keeps()
@@ -70,14 +71,14 @@ var sessionScenarios = []scenario{
 
 	{"69_stuck_call_is_the_only_one_and_ends_with_close", play(func(s *scene) {
 		p, q := s.join(role{}), s.join(role{})
-		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Delay(3 * time.Second), Times: 1})
+		p.arm(fault.Fault{Op: "create", At: zktest.Reply, Do: zktest.Delay(3 * time.Second), Times: 1})
 		for range 100 {
 			p.start(s.in(10*time.Millisecond)).failed(10*time.Millisecond, errDeadline)
 		}
-		if got := p.requests(zktest.OpCreate); got != 1 {
+		if got := p.requests("create"); got != 1 {
 			s.Errorf("%d creates are under way, want 1", got)
 		}
-		q.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Do: zktest.Drop})
+		q.arm(fault.Fault{Op: "create", At: zktest.Request, Do: zktest.Drop})
 		stuck := q.queue(s.Context())
 		before := time.Now()
 		q.locks.Close()
@@ -92,7 +93,7 @@ var sessionScenarios = []scenario{
 		s.deleteAll(lockPath)
 		p.acquire().end()
 		for range 3 {
-			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Times: 1, Before: func(*zktest.Frame) {
+			p.arm(fault.Fault{Op: "create", At: zktest.Request, Times: 1, Before: func(*zktest.Frame) {
 				s.must(s.admin().Delete(lockPath, -1))
 			}})
 			p.start(s.Context()).granted(time.Second).end()
@@ -112,7 +113,7 @@ var sessionScenarios = []scenario{
 
 	{"72_retries_are_spread_and_do_not_end", play(func(s *scene) {
 		p := s.join(role{})
-		busy := p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Do: zktest.Error(zktest.CodeThrottled)})
+		busy := p.arm(fault.Fault{Op: "create", At: zktest.Request, Do: zktest.Throttled})
 		u := p.start(s.Context())
 		const long = 30 * time.Minute // backoff's own limit is a quarter of an hour
 		time.Sleep(long)
@@ -147,7 +148,7 @@ var sessionScenarios = []scenario{
 
 	{"74_create_that_surfaces_after_an_election_is_adopted", play(func(s *scene) {
 		p := s.join(role{members: 3})
-		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1, Before: func(*zktest.Frame) {
+		p.arm(fault.Fault{Op: "create", At: zktest.Reply, Do: zktest.Cut, Times: 1, Before: func(*zktest.Frame) {
 			p.unplug()
 			for _, addr := range p.servers {
 				s.srv.Member(addr).Lag()
@@ -165,7 +166,7 @@ var sessionScenarios = []scenario{
 
 	{"75_local_sessions_are_refused", play(func(s *scene) {
 		p := s.join(role{})
-		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Do: zktest.Error(-120)})
+		p.arm(fault.Fault{Op: "create", At: zktest.Request, Do: fault.Refusal(wire.CodeLocalSession)})
 		p.start(s.Context()).failed(0)
 	})},
 }

@@ -97,10 +97,10 @@ func (s *scene) observe(view zktest.View, changes []zktest.Change) {
 	for _, c := range changes {
 		switch z, ok := parseZnode(c.Path); {
 		case !ok || z.forKazoo():
-		case c.Kind == zktest.Created:
+		case c.Op == "create":
 			s.owners[c.Path] = c.Session
 			s.created = append(s.created, c.Path)
-		case c.Kind == zktest.Deleted:
+		case c.Op == "delete":
 			by, of := s.homes[c.Session], s.homes[s.owners[c.Path]]
 			if by != "" && by != of {
 				s.Errorf("the process at %s deleted %s of the process at %s", by, c.Path, of)
@@ -117,7 +117,7 @@ func (s *scene) nodes() int {
 }
 
 // requests returns how many requests of a kind the process has sent so far.
-func (p *actor) requests(ops ...zktest.Op) int {
+func (p *actor) requests(ops ...string) int {
 	p.scene.mu.Lock()
 	defer p.scene.mu.Unlock()
 	n := 0

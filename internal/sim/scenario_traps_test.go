@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -18,11 +19,11 @@ func TestTrapsOfTheAncestor(t *testing.T) { runAll(t, trapScenarios) }
 
 var trapScenarios = []scenario{
 	// Guard: try settles the cohort.
-	{"o1_failed_try_keeps_the_gate_and_leaves_a_node", each(map[string]zktest.Op{
-		"create": zktest.OpCreate, "list": zktest.OpGetChildren2,
-	}, func(s *scene, op zktest.Op) {
+	{"o1_failed_try_keeps_the_gate_and_leaves_a_node", each(map[string]string{
+		"create": "create", "list": "getChildren2",
+	}, func(s *scene, op string) {
 		p := s.join(role{})
-		p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Error(zktest.CodeNoAuth), Times: 1,
+		p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Error(zk.ErrNoAuth), Times: 1,
 			Before: func(*zktest.Frame) { time.Sleep(time.Second) }})
 		s.background.Go(func() {
 			_, err := p.locks.Mutex(lockPath).TryAcquire(s.Context())
@@ -35,7 +36,7 @@ var trapScenarios = []scenario{
 	// Guard: deliver makes cohort idle.
 	{"o2_failed_lock_keeps_the_gate", play(func(s *scene) {
 		p := s.join(role{})
-		p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Do: zktest.Error(zktest.CodeNoAuth), Times: 20})
+		p.arm(fault.Fault{Op: "create", At: zktest.Request, Do: zktest.Error(zk.ErrNoAuth), Times: 20})
 		for range 8 { // so that one comes back before the others have gone
 			s.background.Go(func() {
 				for s.Context().Err() == nil {
@@ -66,10 +67,10 @@ var trapScenarios = []scenario{
 
 	// Guard: failed delete settles node.
 	{"o4_failed_delete_keeps_the_gate", each(map[string]zktest.Action{
-		"cut": zktest.Cut, "refused": zktest.Error(zktest.CodeThrottled), "forbidden": zktest.Error(zktest.CodeNoAuth),
+		"cut": zktest.Cut, "refused": zktest.Throttled, "forbidden": zktest.Error(zk.ErrNoAuth),
 	}, func(s *scene, fate zktest.Action) {
 		p := s.join(role{})
-		p.arm(fault.Fault{Op: zktest.OpDelete, At: zktest.Request, Do: fate, Times: 1})
+		p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: fate, Times: 1})
 		first, second := p.acquire(), p.queue(s.Context())
 		first.release()
 		second.granted(bound)
@@ -101,7 +102,7 @@ var trapScenarios = []scenario{
 		for range 10 {
 			holder := p.acquire()
 			node := s.created[len(s.created)-1]
-			q.arm(fault.Fault{Op: zktest.OpGetData, At: zktest.Request, Times: 1,
+			q.arm(fault.Fault{Op: "getData", At: zktest.Request, Times: 1,
 				About: at(node), Before: func(*zktest.Frame) { holder.end() }})
 			q.start(s.Context()).granted(0).end()
 		}
@@ -142,7 +143,7 @@ var trapScenarios = []scenario{
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
 		waiter := q.queue(s.Context())
-		q.arm(fault.Fault{Op: zktest.OpSetWatches, At: zktest.Request, Do: zktest.Error(zktest.CodeOperationTimeout)})
+		q.arm(fault.Fault{Op: "setWatches", At: zktest.Request, Do: fault.Refusal(wire.CodeOperationTimeout)})
 		q.unplug()
 		holder.end()
 		q.plug()
@@ -161,11 +162,11 @@ var trapScenarios = []scenario{
 	})},
 
 	// Guard: uncertain creates are looked up.
-	{"o12_uncertain_create_leaves_an_orphan", each(map[string]zktest.Stage{
+	{"o12_uncertain_create_leaves_an_orphan", each(map[string]zktest.Direction{
 		"not applied": zktest.Request, "reply lost": zktest.Reply,
-	}, func(s *scene, at zktest.Stage) {
+	}, func(s *scene, at zktest.Direction) {
 		p := s.join(role{})
-		p.arm(fault.Fault{Op: zktest.OpCreate, At: at, Do: zktest.Cut, Times: 1})
+		p.arm(fault.Fault{Op: "create", At: at, Do: zktest.Cut, Times: 1})
 		p.acquire().end()
 		if synctest.Wait(); len(s.srv.Children(lockPath)) != 0 || s.nodes() != 1 {
 			s.Errorf("created %v, left %v", s.created, s.srv.Children(lockPath))
@@ -176,7 +177,7 @@ var trapScenarios = []scenario{
 	{"o13_error_of_one_attempt_fails_the_next", play(func(s *scene) {
 		p := s.join(role{})
 		for range 3 {
-			p.arm(fault.Fault{Op: zktest.OpCreate, At: zktest.Request, Do: zktest.Error(zktest.CodeInvalidACL), Times: 1})
+			p.arm(fault.Fault{Op: "create", At: zktest.Request, Do: zktest.Error(zk.ErrInvalidACL), Times: 1})
 			p.start(s.Context()).failed(0, zk.ErrInvalidACL)
 			p.start(s.Context()).granted(0).end()
 		}
@@ -206,7 +207,7 @@ var trapScenarios = []scenario{
 	{"o16_late_watch_after_a_cancel_takes_the_lock_for_nobody", play(func(s *scene) {
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
-		q.arm(fault.Fault{Op: zktest.OpEvent, At: zktest.Event, Do: zktest.Delay(time.Second)})
+		q.arm(fault.Fault{Op: "event", At: zktest.Reply, Do: zktest.Delay(time.Second)})
 		waiter := q.queue(s.Context())
 		holder.end() // the event is under way
 		waiter.cancel()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -18,7 +19,7 @@ var waitingScenarios = []scenario{
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
 		node := s.created[0]
-		q.arm(fault.Fault{Op: zktest.OpGetData, At: zktest.Request, Times: 1,
+		q.arm(fault.Fault{Op: "getData", At: zktest.Request, Times: 1,
 			About:  at(node),
 			Before: func(*zktest.Frame) { holder.end() }})
 		q.start(s.Context()).granted(0)
@@ -54,9 +55,9 @@ var waitingScenarios = []scenario{
 		}
 	})},
 
-	{"28_grant_and_timeout_at_once_are_one_decision", each(map[string]zktest.Op{
-		"create": zktest.OpCreate, "list": zktest.OpGetChildren2, "verify": zktest.OpGetData,
-	}, func(s *scene, op zktest.Op) {
+	{"28_grant_and_timeout_at_once_are_one_decision", each(map[string]string{
+		"create": "create", "list": "getChildren2", "verify": "getData",
+	}, func(s *scene, op string) {
 		p := s.join(role{})
 		lock, err := p.client.Lock(lockPath)
 		s.must(err)
@@ -110,13 +111,13 @@ var waitingScenarios = []scenario{
 		holder := p.acquire()
 		waiter := q.queue(s.Context())
 		session := q.session()
-		s.srv.Mute(session, zktest.ToServer)
-		s.srv.Mute(session, zktest.ToClient)
+		s.srv.Mute(session, zktest.Request)
+		s.srv.Mute(session, zktest.Reply)
 		time.Sleep(2 * sessionTimeout)
 		holder.end()
 		waiter.waits()
-		s.srv.Unmute(session, zktest.ToServer)
-		s.srv.Unmute(session, zktest.ToClient)
+		s.srv.Unmute(session, zktest.Request)
+		s.srv.Unmute(session, zktest.Reply)
 		waiter.granted(bound)
 		if owner := s.owners[s.created[len(s.created)-1]]; owner == session {
 			s.Error("granted to the session that expired")
@@ -124,8 +125,8 @@ var waitingScenarios = []scenario{
 	})},
 
 	{"32_lost_watch_is_made_up_for", each(map[string]fault.Fault{
-		"event lost":        {Op: zktest.OpEvent, At: zktest.Event, Do: zktest.Drop},
-		"set watches fails": {Op: zktest.OpSetWatches, At: zktest.Request, Do: zktest.Error(zktest.CodeOperationTimeout)},
+		"event lost":        {Op: "event", At: zktest.Reply, Do: zktest.Drop},
+		"set watches fails": {Op: "setWatches", At: zktest.Request, Do: fault.Refusal(wire.CodeOperationTimeout)},
 	}, func(s *scene, loss fault.Fault) {
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
@@ -140,14 +141,14 @@ var waitingScenarios = []scenario{
 	{"33_cancelled_waiters_share_one_watch", play(func(s *scene) {
 		p, q := s.join(role{}), s.join(role{})
 		p.acquire()
-		before := q.requests(zktest.OpGetData)
+		before := q.requests("getData")
 		for range 50 {
 			waiter := q.queue(s.Context())
 			waiter.cancel()
 			synctest.Wait()
 		}
 		// One read with a watch for each own node, and one for the predecessor of all.
-		if got := q.requests(zktest.OpGetData) - before; got != 51 {
+		if got := q.requests("getData") - before; got != 51 {
 			s.Errorf("%d reads for 50 waiters, want 51", got)
 		}
 		if got := s.srv.Watches(); got > 3 {

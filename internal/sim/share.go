@@ -18,9 +18,9 @@ func (b *book) sharedBy(changes []zktest.Change) map[string]*node {
 		z, ok := parseZnode(c.Path)
 		switch {
 		case !ok || z.forKazoo():
-		case c.Kind == zktest.Deleted:
+		case c.Op == "delete":
 			deleted[z.id] = true
-		case c.Kind == zktest.Created && deleted[z.id]:
+		case c.Op == "create" && deleted[z.id]:
 			if shared == nil {
 				shared = make(map[string]*node)
 			}

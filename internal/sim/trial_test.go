@@ -115,7 +115,7 @@ func (tr *trial) arm(p *party, about func(path string) bool) {
 	f := tr.mishap.fault(tr.request, p.line)
 	f.About = func(f *zktest.Frame) bool { return tr.request.is(f) && (about == nil || about(f.Path)) }
 	tr.line, tr.fault = p.line, p.faults.Arm(f)
-	tr.beaten = p.faults.Arm(fault.Fault{Op: zktest.OpMulti, At: zktest.Reply, About: func(*zktest.Frame) bool {
+	tr.beaten = p.faults.Arm(fault.Fault{Op: "multi", At: zktest.Reply, About: func(*zktest.Frame) bool {
 		return closed(tr.fault.Hit)
 	}})
 	tr.Cleanup(p.ends.Wait) // also when the case has failed

@@ -39,7 +39,7 @@ func (w *World) trouble(rng *rand.Rand, kind Trouble) {
 		m := w.server.Member(memberAddr(rng.IntN(w.plan.Members)))
 		w.during(d, "a member lags", m.Lag, m.CatchUp)
 		if rng.IntN(2) == 0 {
-			w.arm("cut while a member lags", p, fault.Fault{Op: zktest.OpCreate, At: zktest.Reply, Do: zktest.Cut, Times: 1})
+			w.arm("cut while a member lags", p, fault.Fault{Op: "create", At: zktest.Reply, Do: zktest.Cut, Times: 1})
 		}
 	case Split:
 		w.split(rng, p, d)

@@ -143,13 +143,13 @@ func (e *Encoder) ConnectReply(r ConnectReply) {
 
 func (d *Decoder) millis() time.Duration { return time.Duration(d.Int32()) * time.Millisecond }
 
-// FirstOp is the type of the first operation of a multi, 0 for anything else. rest is what stands behind the header.
-func FirstOp(op int32, rest []byte) int32 {
+// FirstOp names the type of the first operation of a multi; "" for anything else. rest is what stands behind the header.
+func FirstOp(op int32, rest []byte) string {
 	if op != OpMulti {
-		return 0
+		return ""
 	}
 	d := Decoder{Rest: rest}
-	return d.MultiHeader().Op
+	return OpName(d.MultiHeader().Op)
 }
 
 // RequestPath is the path that a request is about, that of its first operation for a multi; "" if it has none. rest is

@@ -216,13 +216,13 @@ func TestALookCostsOneReadForEachLock(t *testing.T) {
 		w := s.follow(t, ctx, "/app")
 		w.take()
 		var mu sync.Mutex
-		reads := make(map[zktest.Op]int)
+		reads := make(map[string]int)
 		session := int64(0) // the operator's
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case f.Stage != zktest.Request:
+			case f.Dir != zktest.Request:
 			case f.Path == "/it/is/me":
 				session = f.Session
 			case f.Session == session:
@@ -233,7 +233,7 @@ func TestALookCostsOneReadForEachLock(t *testing.T) {
 		s.client.Get(t.Context(), "/it/is/me")
 		w.take()
 		mu.Lock()
-		if got := reads[zktest.OpGetChildren2] + reads[zktest.OpGetChildren]; got != 11 || reads[zktest.OpGetData] != 0 {
+		if got := reads["getChildren2"] + reads["getChildren"]; got != 11 || reads["getData"] != 0 {
 			t.Errorf("got %v, want 11 reads of children", reads)
 		}
 		mu.Unlock()

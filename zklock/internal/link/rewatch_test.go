@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -20,10 +21,10 @@ import (
 )
 
 // at meets the nth request of a kind from now on with an action.
-func at(s *zktest.Server, op zktest.Op, nth int, action zktest.Action) (met func() bool) {
+func at(s *zktest.Server, op string, nth int, action zktest.Action) (met func() bool) {
 	var seen atomic.Int64
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Op == op && f.Stage == zktest.Request && seen.Add(1) == int64(nth) {
+		if f.Op == op && f.Dir == zktest.Request && seen.Add(1) == int64(nth) {
 			return action
 		}
 		return zktest.Pass
@@ -32,18 +33,18 @@ func at(s *zktest.Server, op zktest.Op, nth int, action zktest.Action) (met func
 }
 
 // asked returns what was asked of a server from now on, pings and handshakes and the syncs of heartbeats apart.
-func asked(s *zktest.Server) (take func() []zktest.Op) {
+func asked(s *zktest.Server) (take func() []string) {
 	var mu sync.Mutex
-	var ops []zktest.Op
+	var ops []string
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
 		mu.Lock()
 		defer mu.Unlock()
-		if f.Stage == zktest.Request && f.Op != zktest.OpPing && f.Op != zktest.OpConnect && (f.Op != zktest.OpSync || f.Path != "/") {
+		if f.Dir == zktest.Request && f.Op != "ping" && f.Op != "connect" && (f.Op != "sync" || f.Path != "/") {
 			ops = append(ops, f.Op)
 		}
 		return zktest.Pass
 	})
-	return func() []zktest.Op {
+	return func() []string {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
@@ -86,7 +87,7 @@ func TestFirstReadAfterAReconnectIsImmediateThoughTheOneBeforeSetNoWatches(t *te
 				fired := watch(t, l, "/x", false)
 				dials := 0
 				s.Intercept(func(f *zktest.Frame) zktest.Action {
-					if f.Op == zktest.OpSetAuth && f.Stage == zktest.Request && dials == 0 {
+					if f.Op == "setAuth" && f.Dir == zktest.Request && dials == 0 {
 						dials++
 						refuse.Store(refused)
 						return zktest.Cut
@@ -116,11 +117,11 @@ func TestServerThatRefusesToSetWatchesAgainIsToldOf(t *testing.T) {
 		l := dial(t, config, addr)
 		put(t, l.Conn, "/x")
 		fired := watch(t, l, "/x", false)
-		met := at(s, zktest.OpSetWatches, 1, zktest.Error(zktest.CodeThrottled))
+		met := at(s, "setWatches", 1, zktest.Throttled)
 		s.CutAll()
 		synctest.Wait()
 		wantImmediate(t, l)
-		if !met() || !told(fired) || !strings.Contains(log.String(), strconv.Itoa(int(zktest.CodeThrottled))) {
+		if !met() || !told(fired) || !strings.Contains(log.String(), strconv.Itoa(int(wire.CodeThrottled))) {
 			t.Errorf("refused: %t; told: %t; logged: %q", met(), told(fired), &log)
 		}
 	})
@@ -138,15 +139,15 @@ func TestNoEventIsLostThoughSettingWatchesTakesSeveralRequests(t *testing.T) {
 			paths, watches = append(paths, path), append(watches, watch(t, l, path, false))
 		}
 		synctest.Wait()
-		s.Mute(l.Session().ID, zktest.ToServer) // the client comes back, but is not heard
+		s.Mute(l.Session().ID, zktest.Request) // the client comes back, but is not heard
 		s.Cut(l.Session().ID)
 		for _, path := range paths {
 			if _, err := other.Set(path, nil, -1); err != nil {
 				t.Fatal(err)
 			}
 		}
-		met := at(s, zktest.OpSetWatches, 2, zktest.Cut)
-		s.Unmute(l.Session().ID, zktest.ToServer)
+		met := at(s, "setWatches", 2, zktest.Cut)
+		s.Unmute(l.Session().ID, zktest.Request)
 		synctest.Wait()
 		if !met() {
 			t.Fatal("all in one request")
@@ -197,7 +198,7 @@ func TestWatchesAreSetBeforeARequestThatHasQueued(t *testing.T) {
 		l, other := dial(t, to(s), addr), dial(t, to(s), addr).Conn
 		put(t, other, "/x")
 		fired := watch(t, l, "/x", true)
-		s.Mute(l.Session().ID, zktest.ToServer)
+		s.Mute(l.Session().ID, zktest.Request)
 		s.Cut(l.Session().ID)
 		synctest.Wait()
 		put(t, other, "/x/y")
@@ -207,9 +208,9 @@ func TestWatchesAreSetBeforeARequestThatHasQueued(t *testing.T) {
 			defer close(done)
 			l.Conn.Get("/")
 		}()
-		s.Unmute(l.Session().ID, zktest.ToServer)
+		s.Unmute(l.Session().ID, zktest.Request)
 		<-done
-		if ops := ops(); len(ops) == 0 || ops[0] != zktest.OpSetWatches {
+		if ops := ops(); len(ops) == 0 || ops[0] != "setWatches" {
 			t.Errorf("asked: %v, want the watches first", ops)
 		}
 		if !told(fired) {
@@ -256,7 +257,7 @@ func TestWatchesAreSetAfterTheCredentials(t *testing.T) {
 		watch(t, l, "/x", false)
 		ops := asked(s)
 		s.CutAll()
-		if ops := ops(); len(ops) < 2 || ops[0] != zktest.OpSetAuth || ops[1] != zktest.OpSetWatches {
+		if ops := ops(); len(ops) < 2 || ops[0] != "setAuth" || ops[1] != "setWatches" {
 			t.Errorf("asked: %v", ops)
 		}
 	})

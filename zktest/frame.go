@@ -1,0 +1,137 @@
+package zktest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/fate"
+	"github.com/tierlock/tierlock/internal/wire"
+)
+
+// A Direction is one of the two directions of a connection.
+type Direction int
+
+const (
+	Request Direction = iota + 1 // to the server: requests and handshakes
+	Reply                        // to the client: their answers and watch events
+)
+
+func (d Direction) String() string {
+	switch d {
+	case Request:
+		return "request"
+	case Reply:
+		return "reply"
+	}
+	return fmt.Sprintf("direction %d", int(d))
+}
+
+// A Frame is one message between a client and the server, at the server: a request has arrived and is not applied yet, a
+// reply is about to be sent. The request and the reply of one operation have equal Op, Path, Nth and NthOfSession.
+//
+// Op is the type of the request as ZooKeeper names it: create, delete, exists, getData, setData, getACL, setACL,
+// getChildren, sync, ping, getChildren2, multi, create2, createContainer, setAuth, setWatches, closeSession; or connect
+// for a handshake, event for a watch event.
+type Frame struct {
+	Dir     Direction
+	Op      string
+	First   string // of a multi the Op of its first operation, which may be check, too; else ""
+	Path    string // as in the request, that of the first operation of a multi; "" if there is none
+	Session int64  // zero in the request of a handshake that asks for a new session
+	Member  string // address of the member it passes through
+
+	Nth          int // it is the Nth with this Op, from 1
+	NthOfSession int // and with this Op and Session
+}
+
+func (f Frame) String() string {
+	return fmt.Sprintf("%s %v %s (session %#x, member %s, nth %d, nth of session %d)",
+		f.Op, f.Dir, f.Path, f.Session, f.Member, f.Nth, f.NthOfSession)
+}
+
+// An Action is what happens to a frame: [Pass], [Drop], [Cut], [Throttled], a [Delay] or an [Error]. The zero Action is
+// Pass. Actions can be compared.
+type Action = fate.Action
+
+var (
+	// Pass lets the frame through.
+	Pass = Action{}
+	// Drop loses the frame and nothing else. A dropped request never reached the server: it is not applied and does
+	// not prolong the session.
+	Drop = Action{Verb: fate.Drop}
+	// Cut closes the connection instead: a request is not applied, what a reply answers is.
+	Cut = Action{Verb: fate.Cut}
+	// Throttled refuses a request as an overloaded server does. The Go client has no error of its own for that.
+	Throttled = Action{Verb: fate.Error, Code: wire.CodeThrottled}
+)
+
+// Delay holds the frame, and all behind it in the same direction of the connection, for d.
+func Delay(d time.Duration) Action { return Action{Verb: fate.Delay, Delay: d} }
+
+// codes are the errors of the Go client that stand for an answer of the server.
+var codes = map[error]int32{
+	zk.ErrBadArguments:            wire.CodeBadArguments,
+	zk.ErrNoNode:                  wire.CodeNoNode,
+	zk.ErrNoAuth:                  wire.CodeNoAuth,
+	zk.ErrBadVersion:              wire.CodeBadVersion,
+	zk.ErrNoChildrenForEphemerals: wire.CodeNoChildrenForEphemerals,
+	zk.ErrNodeExists:              wire.CodeNodeExists,
+	zk.ErrNotEmpty:                wire.CodeNotEmpty,
+	zk.ErrSessionExpired:          wire.CodeSessionExpired,
+	zk.ErrInvalidACL:              wire.CodeInvalidACL,
+	zk.ErrAuthFailed:              wire.CodeAuthFailed,
+	zk.ErrSessionMoved:            wire.CodeSessionMoved,
+}
+
+// Error answers a request with err, an error that the Go client returns for an answer of the server such as
+// [zk.ErrNoAuth], and does not apply it. Any other error panics. A handshake can be answered with [zk.ErrSessionExpired];
+// session and ephemeral nodes live on.
+func Error(err error) Action {
+	code, ok := codes[err]
+	if !ok {
+		panic(fmt.Sprintf("zktest: Error(%v): no server answers that", err))
+	}
+	return Action{Verb: fate.Error, Code: code}
+}
+
+// Intercept makes hook decide the fate of every frame from now on; nil lets all pass again.
+// The hook is called without any lock held, concurrently for different connections and for the two directions of one.
+// It may block, which holds up one direction of one connection, and may call every method of the server but Close.
+// It panics if an Action does not fit the frame: [Error] and [Throttled] are for requests.
+func (s *Server) Intercept(hook func(f *Frame) Action) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hook = hook
+}
+
+// fate asks the hook, and has waited out a delay when it returns.
+func (c *conn) fate(f *Frame) Action {
+	c.server.mu.Lock()
+	hook := c.server.hook
+	c.server.mu.Unlock()
+	if hook == nil {
+		return Pass
+	}
+	a := hook(f)
+	if !a.Fits(f.Dir == Request, f.Op == "connect") {
+		panic(fmt.Sprintf("zktest: Intercept answered %v to %v", a, f))
+	}
+	return a.Await(c.done)
+}
+
+type opCount struct {
+	session int64
+	op      string
+}
+
+// frameLocked numbers a new frame.
+func (s *Server) frameLocked(c *conn, dir Direction, op, path string) Frame {
+	s.nth[op]++
+	s.nthOfSession[opCount{c.claim, op}]++
+	return Frame{
+		Dir: dir, Op: op, Path: path, Session: c.claim, Member: c.member.addr,
+		Nth: s.nth[op], NthOfSession: s.nthOfSession[opCount{c.claim, op}],
+	}
+}
