@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -46,7 +47,7 @@ func (c console) run(t *testing.T, status int, args ...string) string {
 
 // A queued is one contender as tierlock who shows it.
 type queued struct {
-	Kind  zklock.Kind
+	Kind  zkqueue.Kind
 	State string
 	Token int64
 	Pair  string

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock"
 )
 
@@ -13,15 +14,15 @@ func TestContendersListsEveryKind(t *testing.T) {
 	t.Parallel()
 	want := []struct {
 		driver string
-		kind   zklock.Kind
+		kind   zkqueue.Kind
 		data   string // "" for Curator's, which is the address of its host
 	}{
-		{"zk", zklock.KindZKLock, "interop"},
-		{"curator", zklock.KindCurator, ""},
-		{"kazoo", zklock.KindKazoo, "interop"},
-		{"kazoo-read", zklock.KindKazooRead, "interop"},
-		{"curator-write", zklock.KindWrite, ""},
-		{"curator-read", zklock.KindRead, ""},
+		{"zk", zkqueue.KindZKLock, "interop"},
+		{"curator", zkqueue.KindCurator, ""},
+		{"kazoo", zkqueue.KindKazoo, "interop"},
+		{"kazoo-read", zkqueue.KindKazooRead, "interop"},
+		{"curator-write", zkqueue.KindWrite, ""},
+		{"curator-read", zkqueue.KindRead, ""},
 	}
 	e := newEnsemble(t)
 	var kinds []string
@@ -55,10 +56,10 @@ func TestContendersListsEveryKind(t *testing.T) {
 		}
 	}
 	last := queue[len(want)]
-	if last.Kind != zklock.KindTierlock || last.Session == 0 || last.PID != os.Getpid() || last.Label != "interop" {
+	if last.Kind != zkqueue.KindTierlock || last.Session == 0 || last.PID != os.Getpid() || last.Label != "interop" {
 		t.Errorf("contender %d: got %+v, want this process", len(want), last)
 	}
-	if !slices.IsSortedFunc(queue, func(a, b zklock.Contender) int { return int(a.Sequence - b.Sequence) }) {
+	if !slices.IsSortedFunc(queue, func(a, b zkqueue.Contender) int { return int(a.Sequence - b.Sequence) }) {
 		t.Errorf("not in the order of the queue: %+v", queue)
 	}
 
@@ -72,18 +73,15 @@ func TestContendersListsEveryKind(t *testing.T) {
 }
 
 // queue returns the queue with all that ZooKeeper tells.
-func (e *ensemble) queue(t *testing.T) []zklock.Contender {
+func (e *ensemble) queue(t *testing.T) []zkqueue.Contender {
 	t.Helper()
 	client, err := zklock.Dial(soon(t), e.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	lock, err := client.Lock(e.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	queue, err := lock.Contenders(soon(t))
+	ctx := soon(t)
+	queue, err := zkqueue.Ask(ctx, client, "contenders of", e.path, func(p zkqueue.Path) ([]zkqueue.Contender, error) { return p.Contenders(ctx) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tierlock/tierlock/internal/reaper"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/mutexbool"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
@@ -209,7 +210,7 @@ func (a *attempt) try() (*Node, error) {
 			return nil, err
 		}
 	default:
-		return nil, lacking("READ", a.lock.path, queue.Err)
+		return nil, zkqueue.Lacking("READ", a.lock.path, queue.Err)
 	}
 	n, err := a.enqueue()
 	if err != nil {
@@ -283,7 +284,7 @@ func (a *attempt) enqueue() (n *Node, err error) {
 		if err := a.client.reaper.Room(a.ctx); err != nil {
 			return nil, a.explain(err)
 		}
-		prefixes := newPrefixes(a.lock.mode, a.client.options.kazoo)
+		prefixes := zkqueue.NewPrefixes(a.lock.mode, a.client.options.kazoo)
 		created := a.send(a.lock.creates(prefixes), true)
 		err = created.Err
 		switch classify(err) {
@@ -304,7 +305,7 @@ func (a *attempt) enqueue() (n *Node, err error) {
 			}
 			err = cmp.Or(a.obstacle, fmt.Errorf("%s was deleted again: %w", a.lock.path, err))
 		case permanent:
-			return nil, createError(lacking("CREATE", a.lock.path, err))
+			return nil, createError(zkqueue.Lacking("CREATE", a.lock.path, err))
 		case unknown:
 			if n, err := a.lookUp(prefixes, err); n != nil || err != nil {
 				return n, err
@@ -348,7 +349,7 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 		old.finish(old.unknownFate(nil))
 		return a.enqueue()
 	}
-	prefixes := newPrefixes(a.lock.mode, a.client.options.kazoo)
+	prefixes := zkqueue.NewPrefixes(a.lock.mode, a.client.options.kazoo)
 	created := a.send(append(zs.deletes(), a.lock.creates(prefixes)...), true)
 	answer := classify(created.Err)
 	zs.deleted(answer)
@@ -361,7 +362,7 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 		old.finish(errDeleted(old.path()))
 	case permanent: // nothing was done
 		deleteTogether(old)
-		return nil, createError(lacking("CREATE or DELETE", a.lock.path, created.Err))
+		return nil, createError(zkqueue.Lacking("CREATE or DELETE", a.lock.path, created.Err))
 	case refused:
 		deleteTogether(old)
 	case unknown: // all of it was done, or nothing
@@ -414,14 +415,14 @@ func (a *attempt) reap(prefixes []string) {
 // more, since a server that takes a session over shuts out the connection before.
 func find(l *link.Link, parent string, prefixes ...string) (paths []string, err error) {
 	if _, err = l.Transact(&zk.CheckVersionRequest{Path: parent, Version: -1}); err != nil && classify(err) != missing {
-		return nil, lacking("READ", parent, err)
+		return nil, zkqueue.Lacking("READ", parent, err)
 	}
 	queue := l.Ask(link.List(parent))[0]
 	if classify(queue.Err) == missing {
 		return nil, nil
 	}
 	if queue.Err != nil {
-		return nil, lacking("READ", parent, queue.Err)
+		return nil, zkqueue.Lacking("READ", parent, queue.Err)
 	}
 	for _, prefix := range prefixes {
 		for _, name := range queue.Children {
@@ -535,7 +536,7 @@ func (a *attempt) stand(n *Node, l listed) (standing, error) {
 	case missing:
 		return standing{}, errGone
 	default:
-		return standing{}, fmt.Errorf("list %s: %w", a.lock.path, lacking("READ", a.lock.path, l.Err))
+		return standing{}, fmt.Errorf("list %s: %w", a.lock.path, zkqueue.Lacking("READ", a.lock.path, l.Err))
 	}
 	s, err := stand(l.Children, n.znodes.names()...)
 	if errors.Is(err, errNotQueued) {
@@ -640,11 +641,20 @@ func (p *predecessors) tellStanding(s standing) {
 			case watchers[i].Gone.Load():
 				now.Ahead--
 			case now.Nearest.ID == "":
-				now.Nearest = p.attempt.lock.seen(name).forGate()
+				now.Nearest = p.seen(name).ForGate()
 			}
 		}
 		return now
 	})
+}
+
+// seen is what is known of a contender that is watched, without another read.
+func (p *predecessors) seen(name string) zkqueue.Contender {
+	c, _ := zkqueue.Named(name)
+	if a, ok := p.attempt.client.link.Events.Seen(p.path(name)); ok {
+		c.Take(a.Data, &a.Stat)
+	}
+	return c
 }
 
 // watch sees to it that the end of those ahead and of the node itself are heard of, in one
@@ -756,7 +766,7 @@ func (c *Client) remove(item *remains) bool {
 	}
 	if err == nil {
 		_, err = c.link.Transact(deletesOf(item.paths)...)
-		err = lacking("DELETE", item.parent, err)
+		err = zkqueue.Lacking("DELETE", item.parent, err)
 	}
 	switch classify(err) {
 	case done:

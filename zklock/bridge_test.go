@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -151,7 +152,7 @@ func TestContendersShowAPairAsOne(t *testing.T) {
 		var labels string
 		for _, c := range queue {
 			labels += c.Label
-			if c.Kind != zklock.KindTierlock {
+			if c.Kind != zkqueue.KindTierlock {
 				t.Errorf("got a %q: %+v", c.Kind, c)
 			}
 		}

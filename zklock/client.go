@@ -10,6 +10,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/reaper"
 	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
@@ -18,8 +19,8 @@ import (
 // concurrent use.
 type Client struct {
 	options     options
-	chroot      string      // which all paths are below, "" for none
-	description description // what lock nodes say of this process
+	chroot      string              // which all paths are below, "" for none
+	description zkqueue.Description // what lock nodes say of this process
 	link        *link.Link
 
 	parents   parents
@@ -33,7 +34,7 @@ type Client struct {
 func newClient(o options) *Client {
 	c := &Client{
 		options:     o,
-		description: newDescription(o.label),
+		description: zkqueue.Describe(o.label),
 		link: link.New(link.Config{
 			SessionTimeout: o.sessionTimeout, Margin: o.margin,
 			Dial: o.dial, LookUp: o.lookUp, TLS: o.tls,
@@ -192,4 +193,32 @@ func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
 	c := newClient(o)
 	c.link.Attach(conn)
 	return c, nil
+}
+
+// ask asks until there is an answer, ctx ends or the client does.
+func ask[T any](ctx context.Context, c *Client, what string, question func() (T, error)) (T, error) {
+	ctx, cancel := c.link.Scope(ctx)
+	defer cancel()
+	answer, err := link.Do(ctx, c.link, func() (T, error) { return insist(ctx, c, question) }, nil)
+	if err != nil {
+		return *new(T), fmt.Errorf("zklock: %s: %w", what, err)
+	}
+	return answer, nil
+}
+
+// insist repeats a question as long as another time may help.
+func insist[T any](ctx context.Context, c *Client, question func() (T, error)) (value T, err error) {
+	for pace := retry.New(); ; {
+		if _, err := c.link.AwaitSession(ctx); err != nil {
+			return value, err
+		}
+		value, err = question()
+		switch classify(err) {
+		case done, missing, permanent:
+			return value, err
+		}
+		if err := retry.Pause(ctx, pace.NextBackOff()); err != nil {
+			return value, c.link.Explain(err)
+		}
+	}
 }

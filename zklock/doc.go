@@ -19,7 +19,7 @@
 //	_c_<uuid>-__rlock__ the second node of a reader
 //
 // The uuid is of version 8, which tells our nodes from Curator's. A node with the content "__REVOKE__", or with "revoke" in its
-// description, is asked to give the lock up, see [Lock.Revoke]; otherwise the content is for people.
+// description, is asked to give the lock up; otherwise the content is for people.
 //
 // The lock is not reentrant and gives each acquisition a node of its own. Package tier
 // builds the lock for many goroutines of one process on top of it.

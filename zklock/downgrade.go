@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/retry"
-	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/mutexbool"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
@@ -264,7 +263,7 @@ func (d *downgrade) replace(behind string) error {
 		n.look(n.znodes)
 		err = errAgain
 	}
-	return lacking("CREATE or DELETE", n.lock.path, err)
+	return zkqueue.Lacking("CREATE or DELETE", n.lock.path, err)
 }
 
 // exchange are the operations that put the znodes of r in the place of those of the node.
@@ -275,7 +274,7 @@ func (n *Node) exchange(r *reader) (ops []any) {
 	for i, z := range r.znodes {
 		data := n.lock.contentOf(i)
 		if i == 0 && n.revoked.IsSet() { // the reader is asked for the lock as the writer was
-			data = []byte(request)
+			data = []byte(zkqueue.Request)
 		}
 		ops = append(ops, &zk.CreateRequest{Path: z.path, Data: data, Acl: n.lock.acl, Flags: zk.FlagEphemeral})
 	}
@@ -329,9 +328,7 @@ func (n *Node) newReader() *reader {
 	r := new(reader)
 	var paths []string
 	for i, z := range n.znodes {
-		end := len(z.path) - sequenceDigits
-		id := strings.TrimSuffix(z.path[:end], ownMarkers[second.Writing][i])
-		paths = append(paths, id+ownMarkers[second.Reading][i]+z.path[end:])
+		paths = append(paths, zkqueue.AsReader(z.path, i))
 	}
 	r.znodes = n.newZnodes(paths)
 	r.contested = n.newContested(&r.wake)

@@ -2,11 +2,11 @@ package zklock
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/wire"
 )
@@ -31,9 +31,6 @@ var (
 	// ErrUnknown says that the outcome of a guarded write is unknown: it may have taken
 	// effect, or may yet, but never after the lock went to somebody else.
 	ErrUnknown = second.ErrUnknown
-
-	// ErrNotHolder is returned by Break when the token is not that of the holder.
-	ErrNotHolder = errors.New("not the holder's token")
 
 	// ErrSequenceExhausted says that the sequence numbers of a lock path are (all but)
 	// used up. They count all creations under the path in 31 bits, and from ZooKeeper
@@ -73,7 +70,7 @@ func classify(err error) outcome {
 	case errors.Is(err, ErrClosed), errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed),
 		errors.Is(err, zk.ErrNoChildrenForEphemerals), errors.Is(err, zk.ErrBadArguments),
 		errors.Is(err, zk.ErrInvalidPath), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNotEmpty),
-		errors.Is(err, zk.ErrBadVersion), errors.Is(err, errNotOurs), errors.Is(err, ErrNotHolder):
+		errors.Is(err, zk.ErrBadVersion), errors.Is(err, errNotOurs):
 		return permanent
 	}
 	switch unknownCode(err) {
@@ -83,15 +80,6 @@ func classify(err error) outcome {
 		return refused
 	}
 	return unknown
-}
-
-// lacking says which permission, and on which node, a request went without. Errors of
-// another kind stay what they are.
-func lacking(permission, path string, err error) error {
-	if errors.Is(err, zk.ErrNoAuth) {
-		return fmt.Errorf("no %s permission on %s (WithAuth presents credentials, and so does a client certificate): %w", permission, path, err)
-	}
-	return err
 }
 
 // unknownCode returns N of "unknown error: N", else 0: so the client library reports a

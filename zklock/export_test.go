@@ -7,7 +7,18 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 )
+
+// Contenders returns the queue.
+func (l *Lock) Contenders(ctx context.Context) ([]zkqueue.Contender, error) {
+	return zkqueue.Ask(ctx, l.client, "contenders of", l.Path(), func(p zkqueue.Path) ([]zkqueue.Contender, error) { return p.Contenders(ctx) })
+}
+
+// Revoke asks those that have the lock to give it up.
+func (l *Lock) Revoke(ctx context.Context) ([]zkqueue.Contender, error) {
+	return zkqueue.Ask(ctx, l.client, "revoke", l.Path(), func(p zkqueue.Path) ([]zkqueue.Contender, error) { return p.Revoke(ctx) })
+}
 
 // What the gate does with a node.
 func (n *Node) Requeue(ctx context.Context) (*Node, error) { return n.lock.requeue(ctx, n, nil) }

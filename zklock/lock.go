@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
 // A Lock is a lock path, seen by one client. Each acquisition is a contender of its own
@@ -96,7 +97,7 @@ func (l *Lock) contentOf(i int) []byte {
 	if l.data != nil && i == 0 {
 		return l.data
 	}
-	return l.client.description.encode(l.linger)
+	return l.client.description.Encode(l.linger)
 }
 
 // creates are the operations that make the znodes with these prefixes.
@@ -110,6 +111,9 @@ func (l *Lock) creates(prefixes []string) []any {
 	}
 	return ops
 }
+
+// queue is the lock as anybody sees it.
+func (l *Lock) queue() zkqueue.Path { return zkqueue.Path{Conn: l.client.link.Conn, Name: l.path} }
 
 // Path returns the path of the lock.
 func (l *Lock) Path() string { return strings.TrimPrefix(l.path, l.client.chroot) }

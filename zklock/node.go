@@ -16,6 +16,7 @@ import (
 	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/mutexbool"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
@@ -261,14 +262,14 @@ func (n *Node) look(zs znodes) {
 		case errors.Is(seen.Err, zk.ErrNoNode):
 			n.loseTo(z)
 		case errors.Is(seen.Err, zk.ErrNoAuth): // nor could the lease be renewed
-			n.session.Lose(member{n}, fmt.Errorf("%w: read %s: %w", ErrLost, z.path, lacking("READ", z.path, seen.Err)))
+			n.session.Lose(member{n}, fmt.Errorf("%w: read %s: %w", ErrLost, z.path, zkqueue.Lacking("READ", z.path, seen.Err)))
 		case seen.Err != nil: // nothing learned; the lease decides
 			again = true
 		case n.bound.Load() && seen.Stat.EphemeralOwner != n.session.ID: // before that, the attempt looks itself
 			n.session.Lose(member{n}, fmt.Errorf("%w: node %s belongs to session 0x%x", ErrLost, z.path, uint64(seen.Stat.EphemeralOwner)))
 		default:
 			z.version.Store(seen.Stat.Version)
-			if asked(seen.Data) {
+			if zkqueue.Asked(seen.Data) {
 				n.revoked.Set()
 			}
 		}
@@ -493,7 +494,7 @@ func deleteTogether(nodes ...*Node) {
 		n.finish(cmp.Or(n.lost, errDeleted(n.path())))
 	default:
 		n.finish(cmp.Or(n.lost, fmt.Errorf("delete %s, which stays in the queue until the session ends, also in the way of this process: %w",
-			n.path(), lacking("DELETE", n.lock.path, err))))
+			n.path(), zkqueue.Lacking("DELETE", n.lock.path, err))))
 	}
 }
 
@@ -657,7 +658,7 @@ func (z *znode) unseen(err error) error {
 	case missing:
 		return errGone
 	}
-	return fmt.Errorf("read %s: %w", z.path, lacking("READ", z.path, err))
+	return fmt.Errorf("read %s: %w", z.path, zkqueue.Lacking("READ", z.path, err))
 }
 
 // gone reports whether the znode is known to be deleted.

@@ -3,7 +3,6 @@ package zklock_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -14,93 +13,11 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/zkconn"
-	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/internal/zkinspect"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
-
-// Paths are those of locks and of Multi, whatever the path in the connect string.
-func TestReadsAreBelowTheConnectString(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn := raw(t, s)
-		put(t, conn, 0, "/app", "/app/locks", "/app/locks/x")
-		if _, err := conn.Set("/app/locks/x", []byte("data"), -1); err != nil {
-			t.Fatal(err)
-		}
-		client, err := zklock.Dial(t.Context(), addr+"/app", zklock.WithDialContext(s.DialContext))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		data, stat, err := client.Get(t.Context(), "/locks/x")
-		if err != nil || string(data) != "data" || stat.Version != 1 {
-			t.Errorf("got %q, %+v, %v", data, stat, err)
-		}
-		for path, want := range map[string]string{"/": "locks", "/locks": "x"} {
-			names, stat, err := client.Children(t.Context(), path)
-			if err != nil || len(names) != 1 || names[0] != want || stat.NumChildren != 1 {
-				t.Errorf("%s: got %q, %+v, %v", path, names, stat, err)
-			}
-		}
-		_, _, err = client.Get(t.Context(), "/app")
-		wantErr(t, "a path that is only in the connect string", err, zk.ErrNoNode)
-		_, _, err = client.Get(t.Context(), "")
-		wantErr(t, "no path", err, zk.ErrInvalidPath)
-	})
-}
-
-func TestReadsWaitForAServerAndEndWithTheirContext(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		s.Cut(p.session)
-		if _, _, err := p.Get(t.Context(), "/"); err != nil {
-			t.Errorf("after a reconnect: %v", err)
-		}
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "getChildren2" && f.Dir == zktest.Request {
-				return zktest.Drop
-			}
-			return zktest.Pass
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, _, err := p.Children(ctx, "/"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("without an answer: %v", err)
-		}
-	})
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		p.Close()
-		_, _, err := p.Get(t.Context(), "/")
-		wantErr(t, "closed", err, zklock.ErrClosed)
-	})
-}
-
-func TestParseQueueJoinsPairsAndTellsStrangersApart(t *testing.T) {
-	const id = "_c_00000000-0000-8000-8000-000000000000-"
-	queue, others := zklock.ParseQueue([]string{
-		"config", id + "__lock__0000000004", id + "lock-0000000003", "a__lock__0000000001", "lock-0000000009", id + "__lock__0000000007",
-	})
-	if len(others) != 1 || others[0] != "config" {
-		t.Errorf("others: %q", others)
-	}
-	want := []zklock.Contender{
-		{Node: "a__lock__0000000001", Kind: zklock.KindKazoo, Sequence: 1},
-		{Node: id + "lock-0000000003", Pair: id + "__lock__0000000004", Kind: zklock.KindTierlock, Sequence: 3},
-		{Node: id + "__lock__0000000007", Kind: zklock.KindKazoo, Sequence: 7},
-		{Node: "lock-0000000009", Kind: zklock.KindMutex, Sequence: 9},
-	}
-	if len(queue) != len(want) {
-		t.Fatalf("got %+v", queue)
-	}
-	for i, w := range want {
-		if got := queue[i]; got.Node != w.Node || got.Pair != w.Pair || got.Kind != w.Kind || got.Sequence != w.Sequence {
-			t.Errorf("%d: got %+v, want %+v", i, got, w)
-		}
-	}
-}
 
 func TestContendersAreListedInOrderWithTheirOwners(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -121,7 +38,7 @@ func TestContendersAreListedInOrderWithTheirOwners(t *testing.T) {
 		}
 		for i, label := range []string{"first", "größter"} {
 			c := queue[i]
-			if c.Label != label || c.PID != os.Getpid() || c.Host != host || c.Kind != zklock.KindTierlock {
+			if c.Label != label || c.PID != os.Getpid() || c.Host != host || c.Kind != zkqueue.KindTierlock {
 				t.Errorf("contender %d: got %+v", i, c)
 			}
 			if d := c.Since.Sub(begun).Abs(); d > time.Second {
@@ -235,6 +152,9 @@ func TestNodeDataIsSmallAndValid(t *testing.T) {
 	})
 }
 
+// operator looks after locks by way of the client.
+func (p process) operator() zkinspect.Reader { return zkinspect.Reader{Client: p.Client} }
+
 func TestBreakGivesTheLockToTheNextAndTellsTheFormerHolder(t *testing.T) {
 	for name, opts := range map[string][]zklock.Option{"single": nil, "pair": {zklock.WithKazoo()}} {
 		t.Run(name, func(t *testing.T) {
@@ -242,8 +162,8 @@ func TestBreakGivesTheLockToTheNextAndTellsTheFormerHolder(t *testing.T) {
 				holder, waiter, operator := start(t, s, opts...), start(t, s, opts...), start(t, s)
 				n := holder.acquire(t)
 				r := waiter.queue(t.Context())
-				broken, err := operator.lock.Break(t.Context(), n.Token())
-				if err != nil || broken.Token != n.Token() || broken.Session != holder.session {
+				broken, err := operator.operator().Break(t.Context(), path, n.Token())
+				if err != nil || broken.Token != n.Token() || broken.Session != fmt.Sprintf("0x%x", uint64(holder.session)) {
 					t.Fatalf("got %+v, %v", broken, err)
 				}
 				next := r.granted(t)
@@ -260,11 +180,12 @@ func TestBreakGivesTheLockToTheNextAndTellsTheFormerHolder(t *testing.T) {
 }
 
 // A token names one grant: neither that of a waiter, nor one from before, nor one of nobody deletes anything.
-func TestBreakWithAnotherTokenDeletesNothingAndSaysWhoHolds(t *testing.T) {
+func TestBreakWithAnotherTokenDeletesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		holder, waiter, operator := start(t, s, zklock.WithLabel("billing")), start(t, s), start(t, s)
-		_, err := operator.lock.Break(t.Context(), 7)
-		wantErr(t, "nobody there", err, zklock.ErrNotHolder)
+		holder, waiter, operator := start(t, s), start(t, s), start(t, s)
+		if broken, err := operator.operator().Break(t.Context(), path, 7); broken != nil || err != nil {
+			t.Errorf("nobody there: got %+v, %v", broken, err)
+		}
 		old := holder.acquire(t)
 		old.Release()
 		n := holder.acquire(t)
@@ -274,10 +195,8 @@ func TestBreakWithAnotherTokenDeletesNothingAndSaysWhoHolds(t *testing.T) {
 			t.Fatal(queue, err)
 		}
 		for what, token := range map[string]int64{"a former grant": old.Token(), "a waiter": queue[1].Token, "none": 0} {
-			_, err := operator.lock.Break(t.Context(), token)
-			wantErr(t, what, err, zklock.ErrNotHolder)
-			if !strings.Contains(err.Error(), `"billing"`) || !strings.Contains(err.Error(), queue[0].Node) {
-				t.Errorf("%s: does not say who holds: %v", what, err)
+			if broken, err := operator.operator().Break(t.Context(), path, token); broken != nil || err != nil {
+				t.Errorf("%s: got %+v, %v", what, broken, err)
 			}
 		}
 		if left := s.Children(path); len(left) != 2 {
@@ -296,7 +215,7 @@ func TestBreakDeletesHalfAPair(t *testing.T) {
 		if err := conn.Delete(n.Path(), -1); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := operator.lock.Break(t.Context(), n.Token()); err != nil {
+		if _, err := operator.operator().Break(t.Context(), path, n.Token()); err != nil {
 			t.Fatal(err)
 		}
 		wantEmpty(t, s)
@@ -330,7 +249,10 @@ func TestBreakSparesAnotherNodeOfTheSameName(t *testing.T) {
 			})
 			done := make(chan error, 1)
 			go func() {
-				_, err := operator.lock.Break(t.Context(), stat.Czxid)
+				broken, err := operator.operator().Break(t.Context(), path, stat.Czxid)
+				if broken != nil {
+					t.Errorf("%v: broken: %+v", moment, broken)
+				}
 				done <- err
 			}()
 			synctest.Wait()
@@ -343,7 +265,9 @@ func TestBreakSparesAnotherNodeOfTheSameName(t *testing.T) {
 			if again := create("new"); again != node {
 				t.Fatalf("got %s, want the name %s again", again, node)
 			}
-			wantErr(t, "break", <-done, zklock.ErrNotHolder)
+			if err := <-done; err != nil {
+				t.Errorf("%v: %v", moment, err)
+			}
 			if left := s.Children(path); len(left) != 1 {
 				t.Errorf("%v: another node of the same name was deleted", moment)
 			}
@@ -363,7 +287,7 @@ func TestBreakWhoseAnswerIsLostLooksAgain(t *testing.T) {
 			}
 			return zktest.Pass
 		})
-		broken, err := operator.lock.Break(t.Context(), n.Token())
+		broken, err := operator.operator().Break(t.Context(), path, n.Token())
 		if err != nil || broken.Token != n.Token() || !lost {
 			t.Errorf("got %+v, %v", broken, err)
 		}
@@ -384,7 +308,7 @@ func TestBreakEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begun := time.Now()
-		_, err := operator.lock.Break(ctx, n.Token())
+		_, err := operator.operator().Break(ctx, path, n.Token())
 		wantErr(t, "break", err, context.DeadlineExceeded)
 		if took := time.Since(begun); took != time.Second {
 			t.Errorf("took %v", took)
@@ -405,7 +329,7 @@ func TestBreakNamesThePermissionThatIsMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, stat, _ := conn.Get(node)
-		_, err = operator.lock.Break(t.Context(), stat.Czxid)
+		_, err = operator.operator().Break(t.Context(), path, stat.Czxid)
 		wantErr(t, "break", err, zk.ErrNoAuth)
 		if err != nil && !strings.Contains(err.Error(), "DELETE permission on "+path) {
 			t.Errorf("got %v", err)
@@ -420,7 +344,7 @@ func TestBreakTakesTheReaderWithTheToken(t *testing.T) {
 		start(t, s).writing().queue(t.Context())
 		late := start(t, s).reading().queue(t.Context())
 		p := start(t, s)
-		broken, err := p.lock.Break(t.Context(), second.Token())
+		broken, err := p.operator().Break(t.Context(), path, second.Token())
 		if err != nil || path+"/"+broken.Node != second.Path() || s.Exists(second.Path()) || !s.Exists(first.Path()) {
 			t.Errorf("got %+v, %v; want %s", broken, err, second.Path())
 		}
@@ -428,9 +352,9 @@ func TestBreakTakesTheReaderWithTheToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = p.lock.Break(t.Context(), queue[2].Token)
-		if wantErr(t, "Break of one that waits", err, zklock.ErrNotHolder); !late.waiting() {
-			t.Error("granted behind a writer")
+		broken, err = p.operator().Break(t.Context(), path, queue[2].Token)
+		if broken != nil || err != nil || !late.waiting() {
+			t.Errorf("one that waits behind a writer: broken: %+v, %v; waits: %t", broken, err, late.waiting())
 		}
 	})
 }
@@ -598,60 +522,4 @@ func TestARequestDoesNotDisturbTheQueue(t *testing.T) { // I6
 		n.Release()
 		wantEmpty(t, s)
 	})
-}
-
-// permissions are ACLs of a path, and what is missing for a lock there.
-var permissions = map[string]struct {
-	perms   int32
-	missing string
-}{
-	"/all":      {zk.PermAll, ""},
-	"/enough":   {zk.PermCreate | zk.PermRead | zk.PermDelete, ""},
-	"/nocreate": {zk.PermAll &^ zk.PermCreate, "CREATE"},
-	"/nodelete": {zk.PermAll &^ zk.PermDelete, "DELETE"},
-	"/noread":   {zk.PermAll &^ zk.PermRead, "READ"},
-}
-
-func checkPermitted(t *testing.T, conn *zk.Conn, client *zklock.Client) {
-	t.Helper()
-	for path, p := range permissions {
-		if _, err := conn.Create(path, nil, 0, zk.WorldACL(p.perms)); err != nil {
-			t.Fatal(err)
-		}
-		below := path + "/a/b"
-		for _, lock := range []string{path, below} {
-			err := lockAt(t, client, lock).CheckPermissions(t.Context())
-			switch missing := p.missing; {
-			case missing == "", lock == below && missing != "CREATE":
-				if err != nil {
-					t.Errorf("%s: %v", lock, err)
-				}
-			case !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), missing+" permission on "+path+" "):
-				t.Errorf("%s: got %v, want that %s is missing on %s", lock, err, missing, path)
-			}
-		}
-		_, stat, err := conn.Exists(path)
-		if p.missing == "READ" && errors.Is(err, zk.ErrNoAuth) { // from 3.8.4 and 3.9.2 on
-			continue
-		}
-		if err != nil || stat.Cversion != 0 {
-			t.Errorf("%s: asking has changed it: %+v, %v", path, stat, err)
-		}
-	}
-}
-
-func TestPermittedNamesWhatIsMissingAndChangesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		checkPermitted(t, raw(t, s), start(t, s).Client)
-	})
-}
-
-func TestPermittedOnARealServer(t *testing.T) {
-	addr := zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr()
-	client, err := zklock.Dial(t.Context(), addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	checkPermitted(t, zkconn.Start(t, []string{addr}, timeout, nil), client)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
@@ -56,7 +57,7 @@ func (a *attempt) buildings() []link.Request {
 	}
 	var requests []link.Request
 	for path := a.lock.path; path != ""; path = parentOf(path) {
-		requests = append(requests, link.Building{Path: path, Data: []byte(containerData), Acl: a.lock.acl, Plain: a.client.parents.plain.Load()})
+		requests = append(requests, link.Building{Path: path, Data: []byte(zkqueue.ContainerData), Acl: a.lock.acl, Plain: a.client.parents.plain.Load()})
 	}
 	slices.Reverse(requests)
 	return requests
@@ -81,16 +82,11 @@ func (a *attempt) noteBuilt(requests []link.Request, answers []link.Answer) {
 			// The server asks for the permission first: above one that is there it means nothing.
 			deepest = false
 			if err != nil && !errors.Is(err, zk.ErrNodeExists) {
-				a.obstacle = fmt.Errorf("create parent %s: %w", b.Path, lacking("CREATE", cmp.Or(parentOf(b.Path), "/"), err))
+				a.obstacle = fmt.Errorf("create parent %s: %w", b.Path, zkqueue.Lacking("CREATE", cmp.Or(parentOf(b.Path), "/"), err))
 			}
 		}
 	}
 }
-
-// containerData is the content of the containers that this package creates, and how it
-// knows them again: a server does not tell its clients what is a container. Any other
-// node may be somebody's, with data, an ACL or a quota, or be meant to stay.
-const containerData = "tierlock: a container, which goes when it is empty"
 
 // A parent is a container that this client has asked for.
 type parent struct {
@@ -133,7 +129,7 @@ func (c *Client) container(p parent) (*zk.Stat, error) {
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case string(data) != containerData || stat.Aversion != 0:
+	case string(data) != zkqueue.ContainerData || stat.Aversion != 0:
 		return stat, fmt.Errorf("%w: no container of this package, or changed since", errNotOurs)
 	}
 	return stat, nil

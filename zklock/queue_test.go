@@ -4,78 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/zkqueue"
 )
-
-func TestParseName(t *testing.T) {
-	const hex = "0123456789abcdef0123456789abcdef"
-	const uuid = "01234567-89ab-4def-8123-456789abcdef"
-	for _, tt := range []struct {
-		name     string
-		kind     Kind // "" for a child that is no contender
-		sequence int32
-	}{
-		// The kinds of nodes that are found under lock paths, by who makes them.
-		{"_c_" + uuid + "-lock-0000000007", KindMutex, 7}, // ours, Curator's InterProcessMutex
-		{"_c_" + hex + "-lock-0000000007", KindMutex, 7},  // zk.Lock
-		{"lock-0000000007", KindMutex, 7},                 // curator.go
-		{"_c_" + uuid + "-__WRIT__0000000007", KindWrite, 7},
-		{"_c_" + uuid + "-__READ__0000000007", KindRead, 7},
-		{hex + "__lock__0000000007", KindKazoo, 7},
-		{hex + "__rlock__0000000007", KindKazooRead, 7},
-		{"x-72057594037927936-0000000007", "", 0},  // ZooKeeper's Java recipe
-		{"x--72057594037927936-0000000007", "", 0}, // with a negative session id
-		{"x-0100000000000000-0000000007", "", 0},   // ZooKeeper's C recipe
-		{"0000000007", "", 0},                      // Vitess
-		{"_c_" + uuid + "-latch-0000000007", "", 0},
-		{"n_0000000007", "", 0},
-		{"locks", "", 0},
-		{"leases", "", 0},
-		{"_c_" + uuid + "-lease-0000000007", "", 0},
-		{hex, "", 0}, // kazoo's Semaphore
-
-		// The ends of the range.
-		{"lock-0000000000", KindMutex, 0},
-		{"lock-2147483647", KindMutex, math.MaxInt32},
-		{"lock--2147483648", KindMutex, math.MinInt32},
-		{"lock--000000005", KindMutex, -5},
-		{"lock--999999999", KindMutex, -999999999},
-		{"lock--1000000000", KindMutex, -1000000000},
-		{hex + "__lock__-000000005", KindKazoo, -5},
-		{"_c_" + uuid + "-__WRIT__-000000005", KindWrite, -5},
-		{"lock--0000000001", KindMutex, -1}, // not a server's
-		{"lock--000000000", KindMutex, 0},
-		{"__lock__-2147483648", KindKazoo, math.MinInt32},
-
-		{"", "", 0},
-		{"lock-", "", 0},
-		{"lock-000000007", "", 0},
-		{"lock-00000000007", "", 0},
-		{"lock---0000000001", "", 0},
-		{"lock---000000001", "", 0},
-		{"lock--00000001", "", 0},
-		{"lock--00000000001", "", 0},
-		{"lock-2147483648", "", 0},
-		{"lock--2147483649", "", 0},
-		{"lock-+000000001", "", 0},
-		{"lock-0000000007x", "", 0},
-		{"lock0000000007", "", 0},
-		{"LOCK-0000000007", "", 0},
-		{"lock-٠٠٠٠٠٠٠٠٠٧", "", 0},
-	} {
-		kind, sequence, ok := parseName(tt.name)
-		if !ok {
-			kind, sequence = "", 0 // they mean nothing
-		}
-		if kind != tt.kind || sequence != tt.sequence {
-			t.Errorf("parseName(%q): got %q %d %t, want %q %d", tt.name, kind, sequence, ok, tt.kind, tt.sequence)
-		}
-	}
-}
 
 func TestStand(t *testing.T) {
 	const own = "_c_own-lock-0000000005"
@@ -135,10 +70,10 @@ func TestStand(t *testing.T) {
 		{"own negative", "lock--2147483648", "lock--2147483648", standing{}, ErrSequenceExhausted},
 		{"the last number", "lock-2147483647", "lock-2147483647", standing{}, ErrSequenceExhausted},
 		{
-			"next to the end", lockName(lastSequence + 1), lockName(lastSequence + 1),
+			"next to the end", lockName(zkqueue.LastSequence + 1), lockName(zkqueue.LastSequence + 1),
 			standing{}, ErrSequenceExhausted,
 		},
-		{"just short of that", lockName(lastSequence), lockName(lastSequence), standing{}, nil},
+		{"just short of that", lockName(zkqueue.LastSequence), lockName(zkqueue.LastSequence), standing{}, nil},
 		{"own without a number", "leases", "leases", standing{}, ErrSequenceExhausted},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -268,33 +203,6 @@ func TestADepartureTellsUnlessAReaderWithItsNumberMayBeLeft(t *testing.T) {
 	}
 }
 
-func TestTwoNamesArePairedIfOneTransactionMadeThem(t *testing.T) {
-	const mutex = "_c_01234567-89ab-4def-8123-456789abcdef-lock-0000000003"
-	for _, tt := range []struct {
-		first, second string
-		want          bool
-	}{
-		{mutex, "_c_01234567-89ab-4def-8123-456789abcdef-__lock__0000000004", true},
-		{mutex, "_c_01234567-89ab-4def-8123-456789abcdef-__lock__0000000005", false},
-		{mutex, "_c_01234567-89ab-4def-8123-456789abcdee-__lock__0000000004", false},
-		{mutex, "_c_01234567-89ab-4def-8123-456789abcdef-__WRIT__0000000004", false},
-		{"_c_01234567-89ab-4def-8123-456789abcdef-__lock__0000000004", mutex, false},
-		{mutex, "0123456789abcdef0123456789abcdef__lock__0000000004", false},
-		{"lock-0000000003", "__lock__0000000004", false},
-		{"", "_c_01234567-89ab-4def-8123-456789abcdef-__lock__0000000004", false},
-		{"_c_x-__WRIT__0000000003", "_c_x-__lock__0000000004", true},
-		{"_c_x-__READ__0000000003", "_c_x-__rlock__0000000004", true},
-		{"_c_x-__READ__0000000003", "_c_x-__lock__0000000004", false},
-		{"_c_x-__WRIT__0000000003", "_c_x-__rlock__0000000004", false},
-		{"_c_x-__WRIT__0000000003", "_c_x-__READ__0000000004", false},
-		{mutex, "", false},
-	} {
-		if got := paired(tt.first, tt.second); got != tt.want {
-			t.Errorf("%s, %s: got %t, want %t", tt.first, tt.second, got, tt.want)
-		}
-	}
-}
-
 func TestAPairStandsWhileBothOfItAreThere(t *testing.T) {
 	const first, second, others = "_c_x-lock-0000000005", "_c_x-__lock__0000000006", "a-lock-0000000003 b__lock__0000000007 "
 	s, err := stand(strings.Fields(others+second+" "+first), first, second)
@@ -320,72 +228,6 @@ func TestAPairAheadIsOnePredecessorInWhateverOrderItIsListed(t *testing.T) {
 		if want := (standing{ahead: 1, nearest: near(second)}); err != nil || s != want {
 			t.Errorf("%q: got %+v, %v; want %+v", children, s, err, want)
 		}
-	}
-}
-
-func FuzzParseName(f *testing.F) {
-	for _, seed := range []string{"", "lock--000000005", "__lock__-000000000", "leases", "lock-0000000007", "lock--2147483648", "a__READ__0000000001", "__WRIT__7000000000", "\xff__WRIT__2147483647", "x-1-0000000001"} {
-		f.Add(seed, "lock-0000000005")
-	}
-	f.Fuzz(func(t *testing.T, name, other string) {
-		kind, sequence, ok := parseName(name)
-		if !ok {
-			return
-		}
-		i := 0
-		for i < len(markers) && markers[i].kind != kind {
-			i++
-		}
-		if i == len(markers) {
-			t.Fatalf("%q: unknown kind %q", name, kind)
-		}
-		// A server's form, or ten digits behind a sign; "-0" is not a server's in either.
-		forms := []string{fmt.Sprintf("%s%010d", markers[i].text, sequence)}
-		if sequence <= 0 {
-			forms = append(forms, fmt.Sprintf("%s-%010d", markers[i].text, -int64(sequence)))
-		}
-		if sequence == 0 {
-			forms = append(forms, markers[i].text+"-000000000")
-		}
-		if !slices.ContainsFunc(forms, func(form string) bool { return strings.HasSuffix(name, form) }) {
-			t.Fatalf("%q was read as one of …%q", name, forms)
-		}
-		for _, form := range forms {
-			if k, q, ok := parseName(form); k != kind || q != sequence || !ok {
-				t.Fatalf("round trip of %q: got %q %d %t", form, k, q, ok)
-			}
-		}
-		checkOrder(t, name, other)
-	})
-}
-
-// checkOrder states that of two contenders one goes first, and both know which, or both refuse.
-func checkOrder(t *testing.T, a, b string) {
-	t.Helper()
-	_, m, _ := parseName(a)
-	_, n, ok := parseName(b)
-	if !ok || a == b {
-		return
-	}
-	sa, erra := stand([]string{a, b}, a)
-	sb, errb := stand([]string{b, a}, b)
-	if m < 0 || n < 0 || m == n {
-		if erra == nil || errb == nil {
-			t.Fatalf("%q and %q: got errors %v and %v, want both to refuse", a, b, erra, errb)
-		}
-		return
-	}
-	ka, _, _ := parseName(a)
-	kb, _, _ := parseName(b)
-	if ka.Reads() && kb.Reads() {
-		if erra == nil && (sa.ahead > 0 || sa.behind > 0) || errb == nil && (sb.ahead > 0 || sb.behind > 0) {
-			t.Fatalf("%q stands at %+v, %q at %+v, and both read", a, sa, b, sb)
-		}
-		return
-	}
-	want := max(cmp.Compare(m, n), 0)
-	if erra == nil && (sa.ahead != want || sa.behind != 1-want) || errb == nil && (sb.ahead != 1-want || sb.behind != want) {
-		t.Fatalf("%q stands at %+v, %q at %+v", a, sa, b, sb)
 	}
 }
 
@@ -460,5 +302,46 @@ func TestOutlookAgreesWithTheQueue(t *testing.T) {
 			}
 			groups = slices.Delete(groups, i, i+1)
 		}
+	}
+}
+
+func FuzzTwoInAQueue(f *testing.F) {
+	for _, seed := range []string{"lock-0000000005", "lock--000000005", "lock-0000000007", "a__READ__0000000001", "\xff__WRIT__2147483647"} {
+		f.Add(seed, "lock-0000000005")
+	}
+	f.Fuzz(func(t *testing.T, name, other string) {
+		if _, _, ok := zkqueue.ParseName(name); ok {
+			checkOrder(t, name, other)
+		}
+	})
+}
+
+// checkOrder states that of two contenders one goes first, and both know which, or both refuse.
+func checkOrder(t *testing.T, a, b string) {
+	t.Helper()
+	_, m, _ := zkqueue.ParseName(a)
+	_, n, ok := zkqueue.ParseName(b)
+	if !ok || a == b {
+		return
+	}
+	sa, erra := stand([]string{a, b}, a)
+	sb, errb := stand([]string{b, a}, b)
+	if m < 0 || n < 0 || m == n {
+		if erra == nil || errb == nil {
+			t.Fatalf("%q and %q: got errors %v and %v, want both to refuse", a, b, erra, errb)
+		}
+		return
+	}
+	ka, _, _ := zkqueue.ParseName(a)
+	kb, _, _ := zkqueue.ParseName(b)
+	if ka.Reads() && kb.Reads() {
+		if erra == nil && (sa.ahead > 0 || sa.behind > 0) || errb == nil && (sb.ahead > 0 || sb.behind > 0) {
+			t.Fatalf("%q stands at %+v, %q at %+v, and both read", a, sa, b, sb)
+		}
+		return
+	}
+	want := max(cmp.Compare(m, n), 0)
+	if erra == nil && (sa.ahead != want || sa.behind != 1-want) || errb == nil && (sb.ahead != 1-want || sb.behind != want) {
+		t.Fatalf("%q stands at %+v, %q at %+v", a, sa, b, sb)
 	}
 }

@@ -10,23 +10,21 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/mutexbool"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 // Nothing but a new parent sets the numbers of a queue back, and only an empty one can be
-// deleted. So from renewFrom on, which is half of the range, whoever has had a turn stays
+// deleted. So from [zkqueue.RenewFrom] on, which is half of the range, whoever has had a turn stays
 // out of the queue until the path is new: each contender takes one more turn, the queue
 // drains, and the first who sees it empty deletes the path. Where that fails, all queue as
 // before until the next multiple of renewStep, at which they try again together.
-const (
-	renewFrom = 1 << 30
-	renewStep = 1 << 20
-)
+const renewStep = 1 << 20
 
 // overflows reports whether the path of the node should be made anew.
 func (n *Node) overflows() bool {
-	_, number, _ := parseName(baseOf(n.path()))
+	_, number, _ := zkqueue.ParseName(baseOf(n.path()))
 	return n.lock.client.renewals.due(n.lock.path, number)
 }
 
@@ -55,7 +53,7 @@ type renewal struct {
 }
 
 func (r *renewals) due(path string, number int32) bool {
-	if number < renewFrom {
+	if number < zkqueue.RenewFrom {
 		return false
 	}
 	r.mu.Lock()
@@ -115,7 +113,7 @@ func (r *renewals) end(renewal *renewal, err error) {
 		return
 	}
 	if classify(err) == permanent && renewal.client.link.Context().Err() == nil {
-		_, number, _ := parseName(baseOf(renewal.node.path()))
+		_, number, _ := zkqueue.ParseName(baseOf(renewal.node.path()))
 		r.failed[path] = (number/renewStep + 1) * renewStep
 		renewal.client.options.logger.Warn("zklock: half of the sequence numbers of a lock path are used up, and it cannot be"+
 			" deleted to begin anew", "path", path, "number", number, "next try", r.failed[path], "err", err)
@@ -175,7 +173,7 @@ func (r *renewal) tryDelete(w *link.Watcher) error {
 // stillUsed tells whether these children are likely to go.
 func stillUsed(children []string) error {
 	for _, name := range children {
-		if _, _, ok := parseName(name); !ok {
+		if _, _, ok := zkqueue.ParseName(name); !ok {
 			return fmt.Errorf("%w: %q is no lock node", errNotOurs, name)
 		}
 	}

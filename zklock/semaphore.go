@@ -15,6 +15,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/mutexbool"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
@@ -270,7 +271,7 @@ func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight)
 	prefixes := make([]string, k)
 	ops := turn.znodes.deletes()
 	for i := range prefixes {
-		prefixes[i] = newID() + leaseMarker
+		prefixes[i] = zkqueue.NewID() + leaseMarker
 		ops = append(ops, s.leases.creates(prefixes[i:i+1])...)
 	}
 	taken, err := s.exchanged(a, turn, prefixes, a.send(ops, false))
@@ -287,7 +288,7 @@ func (s *semaphore) exchanged(a *attempt, turn *Node, prefixes []string, answer 
 		return s.adopt(a, turn, answer)
 	case permanent:
 		deleteTogether(turn)
-		return nil, lacking("CREATE or DELETE", s.leases.path, answer.Err)
+		return nil, zkqueue.Lacking("CREATE or DELETE", s.leases.path, answer.Err)
 	case unknown:
 		turn.finish(turn.unknownFate(answer.Err))
 		n, err := a.lookUp(prefixes, answer.Err)
@@ -357,11 +358,6 @@ func (s *semaphore) Release(permits []second.Permit) error {
 	return nil
 }
 
-// The number of permits is the content of the path, so that two processes that were told different
-// ones find out. It is written where nothing was said yet, by whoever has the turn to take permits.
-// Other content is somebody's, and stays.
-const permitsMark = "tierlock permits="
-
 // A sight is what a look at a semaphore shows.
 type sight struct {
 	free    int
@@ -377,7 +373,7 @@ func (s *semaphore) look(w *permitWait) (sight, error) {
 	leases, path := answers[0], answers[1]
 	seen := sight{missing: classify(leases.Err) == missing}
 	if leases.Err != nil && !seen.missing {
-		return seen, fmt.Errorf("list %s: %w", s.leases.path, lacking("READ", s.leases.path, leases.Err))
+		return seen, fmt.Errorf("list %s: %w", s.leases.path, zkqueue.Lacking("READ", s.leases.path, leases.Err))
 	}
 	seen.free = s.permits - len(leases.Children)
 	switch {
@@ -396,10 +392,10 @@ func (s *semaphore) look(w *permitWait) (sight, error) {
 // says something else.
 func (s *semaphore) compare(path link.Answer) (blank bool, err error) {
 	text := string(path.Data)
-	if path.Stat.DataLength == 0 || text == containerData {
+	if path.Stat.DataLength == 0 || text == zkqueue.ContainerData {
 		return true, nil
 	}
-	if number, ours := strings.CutPrefix(text, permitsMark); ours && number != strconv.Itoa(s.permits) {
+	if number, ours := strings.CutPrefix(text, zkqueue.PermitsMark); ours && number != strconv.Itoa(s.permits) {
 		return false, fmt.Errorf("%w: %s says %s, this process %d; use one number everywhere; to change it, stop all processes and set the content of %s to %q",
 			second.ErrPermits, s.path, number, s.permits, s.path, s.marking())
 	}
@@ -432,7 +428,7 @@ func (s *semaphore) mark(seen sight) error {
 }
 
 // marking is the content of the path that says how many permits there are.
-func (s *semaphore) marking() string { return permitsMark + strconv.Itoa(s.permits) }
+func (s *semaphore) marking() string { return zkqueue.PermitsMark + strconv.Itoa(s.permits) }
 
 // Contenders returns a process that has permits and waits for more in both places.
 func (s *semaphore) Contenders(ctx context.Context) ([]second.Contender, error) {
@@ -442,13 +438,13 @@ func (s *semaphore) Contenders(ctx context.Context) ([]second.Contender, error) 
 // survey looks at the queue first: whoever trades its turn for permits meanwhile is seen twice, and
 // not never.
 func (s *semaphore) survey(ctx context.Context) ([]second.Contender, error) {
-	queue, err := s.locks.survey(ctx)
+	queue, err := s.locks.queue().Contenders(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all, err := s.leaseholders(ctx)
 	for _, q := range queue {
-		all = append(all, q.forGate())
+		all = append(all, q.ForGate())
 	}
 	if err != nil || len(all) == 0 {
 		return all, err
@@ -466,7 +462,7 @@ func (s *semaphore) marked() (int, error) {
 	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
 		return 0, err
 	}
-	number, marked := strings.CutPrefix(string(content), permitsMark)
+	number, marked := strings.CutPrefix(string(content), zkqueue.PermitsMark)
 	of, err := strconv.Atoi(number)
 	if !marked || err != nil {
 		return 0, nil
@@ -477,30 +473,19 @@ func (s *semaphore) marked() (int, error) {
 // leaseholders returns those that have permits, in the order in which they took the first one. What
 // belongs to one session belongs to one process.
 func (s *semaphore) leaseholders(ctx context.Context) ([]second.Contender, error) {
-	children, _, err := s.link.Conn.Children(s.leases.path)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
-	}
+	path := s.leases.queue()
+	children, err := path.Children()
 	if err != nil {
-		return nil, lacking("READ", s.leases.path, err)
+		return nil, err
 	}
-	var leases []Contender
-	for _, name := range children {
-		lease := Contender{Node: name}
-		switch err := s.fill(s.leases.path, &lease); {
-		case errors.Is(err, zk.ErrNoNode):
-		case err != nil:
-			return nil, err
-		default:
-			leases = append(leases, lease)
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
+	leases := make([]zkqueue.Contender, len(children))
+	for i, name := range children {
+		leases[i].Node = name
 	}
-	slices.SortFunc(leases, func(a, b Contender) int {
-		return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.Node, b.Node))
-	})
+	if leases, err = path.ReadAll(ctx, leases); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(leases, zkqueue.ByToken)
 	var holders []second.Contender
 	places := make(map[int64]int) // of sessions, among holders
 	for _, lease := range leases {
@@ -509,7 +494,7 @@ func (s *semaphore) leaseholders(ctx context.Context) ([]second.Contender, error
 			continue
 		}
 		places[lease.Session] = len(holders)
-		holder := lease.forGate()
+		holder := lease.ForGate()
 		holder.Token, holder.Permits = 0, 1 // the token is that of a turn that is over
 		holders = append(holders, holder)
 	}

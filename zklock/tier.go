@@ -7,10 +7,17 @@ import (
 
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
-func init() { second.TierOf = func(client any) second.Tier { return secondTier{client.(*Client)} } }
+func init() {
+	second.TierOf = func(client any) second.Tier { return secondTier{client.(*Client)} }
+	zkqueue.Asker = func(ctx context.Context, client any, what, path string, question func(zkqueue.Path) (any, error)) (any, error) {
+		c := client.(*Client)
+		return ask(ctx, c, what+" "+path, func() (any, error) { return question(zkqueue.Path{Conn: c.link.Conn, Name: c.absolute(path)}) })
+	}
+}
 
 // A secondTier is a client as a registry of package tier sees it.
 type secondTier struct{ *Client }
@@ -60,19 +67,13 @@ func (c claim) Requeue(ctx context.Context, old second.Grant, w *second.Wait) (s
 }
 
 func (c claim) Contenders(ctx context.Context) ([]second.Contender, error) {
-	queue, err := c.lock.Contenders(ctx)
+	l := c.lock
+	queue, err := ask(ctx, l.client, "contenders of "+l.path, func() ([]zkqueue.Contender, error) { return l.queue().Contenders(ctx) })
 	var contenders []second.Contender
 	for _, q := range queue {
-		contenders = append(contenders, q.forGate())
+		contenders = append(contenders, q.ForGate())
 	}
 	return contenders, err
-}
-
-func (c Contender) forGate() second.Contender {
-	return second.Contender{
-		ID: second.Text(c.Node), Token: c.Token, Since: c.Since, Host: c.Host, PID: c.PID, Label: c.Label, Linger: c.Linger,
-		Shared: c.Kind.Reads(), Asked: c.Asked,
-	}
 }
 
 func (c claim) Equal(other second.Claim) bool {
@@ -81,7 +82,8 @@ func (c claim) Equal(other second.Claim) bool {
 }
 
 func (c claim) Revoke(ctx context.Context) error {
-	_, err := c.lock.Revoke(ctx)
+	l := c.lock
+	_, err := ask(ctx, l.client, "revoke "+l.path, func() ([]zkqueue.Contender, error) { return l.queue().Revoke(ctx) })
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -136,7 +137,7 @@ func TestUnreadablePredecessorOnAServer(t *testing.T) {
 	p := connect(ctx, t, srv.Addr(), zklock.WithSessionTimeout(4*time.Second))
 	r := p.enqueue(ctx, t, 2)
 	queue, err := p.lock.Contenders(ctx)
-	if err != nil || len(queue) != 2 || queue[0].Node != strings.TrimPrefix(node, path+"/") || queue[0].Kind != zklock.KindCurator {
+	if err != nil || len(queue) != 2 || queue[0].Node != strings.TrimPrefix(node, path+"/") || queue[0].Kind != zkqueue.KindCurator {
 		t.Errorf("Contenders: %+v, %v, want the unreadable node first", queue, err)
 	}
 	select {

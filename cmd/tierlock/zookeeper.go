@@ -70,7 +70,7 @@ func (z *zooKeeper) dial(ctx context.Context, o command.Options) (*command.Locks
 		client.Close()
 		return nil, err
 	}
-	return &command.Locks{Registry: locks, Margin: client.LeaseMargin, Desk: desk{zkinspect.Reader{Client: client}}}, nil
+	return &command.Locks{Registry: locks, Margin: client.LeaseMargin, Desk: zkinspect.Reader{Client: client}}, nil
 }
 
 func unreachable(err error) bool {

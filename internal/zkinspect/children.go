@@ -5,12 +5,12 @@ import (
 	"strings"
 
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
 func (r examination) examineContender(i int) {
 	c := &r.Contenders[i]
-	kind := zklock.Kind(c.Kind)
+	kind := zkqueue.Kind(c.Kind)
 	r.FindRole(c)
 	switch {
 	case !c.Readable:
@@ -24,12 +24,12 @@ func (r examination) examineContender(i int) {
 	switch {
 	case c.Sequence < 0:
 		r.Find(inspect.Problem, c.Node, "has a negative number: no tierlock process can queue; delete it if it is nobody's")
-	case c.Sequence > lastSequence:
-		r.Find(inspect.Problem, c.Node, "has a number beyond the last that is used, %d", lastSequence)
+	case c.Sequence > zkqueue.LastSequence:
+		r.Find(inspect.Problem, c.Node, "has a number beyond the last that is used, %d", zkqueue.LastSequence)
 	case i > 0 && c.Sequence == r.Contenders[i-1].Sequence:
 		r.Find(inspect.Problem, c.Node, "has the number of %s: both may take themselves for the first", r.Contenders[i-1].Node)
 	}
-	if (kind == zklock.KindKazoo || kind == zklock.KindKazooRead) && strings.HasPrefix(c.Node, "_c_") {
+	if (kind == zkqueue.KindKazoo || kind == zkqueue.KindKazooRead) && strings.HasPrefix(c.Node, "_c_") {
 		r.Find(inspect.Warning, c.Node, "is one half of a pair whose other half is gone: its process has lost the lock")
 	}
 	if ours(kind) && c.Ephemeral {
@@ -47,9 +47,9 @@ func (r examination) examineOther(o inspect.Other) {
 	grade, why := inspect.Note, "ignored by tierlock and kazoo"
 	for i := range r.Contenders {
 		c := &r.Contenders[i]
-		kind := zklock.Kind(c.Kind)
+		kind := zkqueue.Kind(c.Kind)
 		switch {
-		case kind == zklock.KindZKLock && !knownToZKLock(o.Name):
+		case kind == zkqueue.KindZKLock && !knownToZKLock(o.Name):
 			grade, why = inspect.Problem, "zk.Lock fails as long as it is there; tierlock and kazoo ignore it"
 		case grade != inspect.Problem && curator(kind) && curatorNumber(o.Name, kind) < curatorNumber(c.Node, kind):
 			grade, why = inspect.Warning, fmt.Sprintf("Curator takes it for a number, and %s waits for it; tierlock and kazoo ignore it", c.Node)

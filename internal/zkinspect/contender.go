@@ -6,11 +6,11 @@ import (
 
 	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
 // Describe turns a queue into what is shown of it.
-func Describe(queue []zklock.Contender, now time.Time) []inspect.Contender {
+func Describe(queue []zkqueue.Contender, now time.Time) []inspect.Contender {
 	var line line
 	var contenders []inspect.Contender
 	for _, read := range queue {

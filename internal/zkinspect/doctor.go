@@ -1,13 +1,17 @@
 package zkinspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock"
 )
 
@@ -15,42 +19,84 @@ import (
 type examination struct{ *inspect.Report }
 
 // Examine looks at a lock path and says what to make of it.
-func Examine(ctx context.Context, client *zklock.Client, lock *zklock.Lock) (*inspect.Report, error) {
-	access := lock.CheckPermissions(ctx)
+func (r Reader) Examine(ctx context.Context, path string) (*inspect.Report, error) {
+	access := checkPermissions(ctx, r.Client, path)
 	if access != nil && !errors.Is(access, zk.ErrNoAuth) {
 		return nil, access
 	}
-	q, err := look(ctx, client, lock.Path())
+	q, err := look(ctx, r.Client, path)
 	if errors.Is(err, zk.ErrNoAuth) { // the rest is unknown
 		return &inspect.Report{
-			Queue:    &inspect.Queue{Path: lock.Path(), Exists: true, Contenders: []inspect.Contender{}, Others: []inspect.Other{}},
+			Queue:    &inspect.Queue{Path: path, Exists: true, Contenders: []inspect.Contender{}, Others: []inspect.Other{}},
 			Findings: []inspect.Finding{{Grade: inspect.Problem, Text: access.Error()}},
 		}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	renewable, err := lock.Renewable(ctx)
-	if err != nil && !errors.Is(err, zk.ErrNoAuth) && !errors.Is(err, zk.ErrNoNode) {
-		return nil, err
-	}
-	content, err := contentOf(ctx, client, lock.Path())
+	content, stat, err := contentOf(ctx, r.Client, path)
 	if err != nil {
 		return nil, err
 	}
-	r := examination{&inspect.Report{Queue: q}}
-	r.examineAccess(access)
-	r.examineNumbers(renewable)
-	r.examineMixture()
-	r.examineSemaphore(content)
-	r.examineSessions()
+	e := examination{&inspect.Report{Queue: q}}
+	e.examineAccess(access)
+	e.examineNumbers(content == zkqueue.ContainerData && stat.Aversion == 0) // then zklock makes the path anew
+	e.examineMixture()
+	e.examineSemaphore(content)
+	e.examineSessions()
 	for i := range q.Contenders {
-		r.examineContender(i)
+		e.examineContender(i)
 	}
 	for _, o := range q.Others {
-		r.examineOther(o)
+		e.examineOther(o)
 	}
-	return r.Report, nil
+	return e.Report, nil
+}
+
+// checkPermissions returns nil if the credentials of a client are enough to queue for the lock at a path and to
+// release it: CREATE, DELETE and READ on its path, or CREATE on the nearest node above while the
+// path does not exist. An error that wraps [zk.ErrNoAuth] names the first that is missing.
+//
+// The server is asked by a transaction that cannot succeed, so nothing changes.
+func checkPermissions(ctx context.Context, client *zklock.Client, path string) error {
+	_, err := zkqueue.Ask(ctx, client, "permissions for", path, func(p zkqueue.Path) (struct{}, error) { return struct{}{}, tryPermissions(p) })
+	return err
+}
+
+// tryPermissions asks for all that it takes to queue, and for what cannot be behind it.
+func tryPermissions(lock zkqueue.Path) error {
+	for path := lock; ; path.Name = path.Name[:strings.LastIndexByte(path.Name, '/')] {
+		on := cmp.Or(path.Name, "/")
+		try := path.Node(zkqueue.NewID() + "permissions")
+		ops := []any{&zk.CreateRequest{Path: try, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}}
+		needs := []string{"CREATE"}
+		if path == lock {
+			ops = append(ops, &zk.DeleteRequest{Path: try, Version: -1})
+			needs = append(needs, "DELETE", "READ")
+		}
+		ops = append(ops, &zk.CheckVersionRequest{Path: on, Version: math.MaxInt32})
+		results, err := path.Conn.Multi(ops...)
+		if errors.Is(err, zk.ErrNoNode) && path.Name != "" {
+			continue
+		}
+		return permissionsOf(results, err, on, needs)
+	}
+}
+
+// permissionsOf reads the outcome. What is asked for in the end is refused in any case.
+func permissionsOf(results []zk.MultiResponse, err error, path string, needs []string) error {
+	for i, r := range results {
+		switch {
+		case r.Error == nil:
+		case i < len(needs) && errors.Is(r.Error, zk.ErrNoAuth):
+			return zkqueue.Lacking(needs[i], path, zk.ErrNoAuth)
+		case i == len(results)-1 && (errors.Is(r.Error, zk.ErrBadVersion) || errors.Is(r.Error, zk.ErrNoAuth)):
+			return nil
+		default:
+			return r.Error
+		}
+	}
+	return err
 }
 
 func (r examination) examineAccess(access error) {
@@ -64,19 +110,13 @@ func (r examination) examineAccess(access error) {
 	}
 }
 
-// Sequence numbers have 31 bits. Paths are made anew from the half on, and the last ones are not used.
-const (
-	wornFrom     = 1 << 30
-	lastSequence = 1<<31 - 1<<20 - 1
-)
-
 func (r examination) examineNumbers(renewable bool) {
-	used := fmt.Sprintf("%d of %d sequence numbers are used up", r.Next, lastSequence)
+	used := fmt.Sprintf("%d of %d sequence numbers are used up", r.Next, zkqueue.LastSequence)
 	switch {
 	case !r.Exists:
-	case r.Next > lastSequence:
+	case r.Next > zkqueue.LastSequence:
 		r.Find(inspect.Problem, "", "%s: nobody can queue any more; delete the path when it is empty", used)
-	case r.Next < wornFrom:
+	case r.Next < zkqueue.RenewFrom:
 		r.Find(inspect.OK, "", "%s", used)
 	case !renewable || len(r.Others) > 0:
 		r.Find(inspect.Warning, "", "%s, and the path is not made anew by itself, because it is not a container that tierlock made "+

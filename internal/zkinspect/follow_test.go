@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/zkinspect"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -230,7 +231,7 @@ func TestALookCostsOneReadForEachLock(t *testing.T) {
 			}
 			return zktest.Pass
 		})
-		s.client.Get(t.Context(), "/it/is/me")
+		zkinspect.Reader{Client: s.client}.Look(t.Context(), "/it/is/me")
 		w.take()
 		mu.Lock()
 		if got := reads["getChildren2"] + reads["getChildren"]; got != 11 || reads["getData"] != 0 {

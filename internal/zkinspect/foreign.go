@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
 // knownToZKLock reports whether zk.Lock finds a number in a name. It gives up where it does not.
@@ -19,14 +19,14 @@ func knownToZKLock(name string) bool {
 	return err == nil
 }
 
-func curator(kind zklock.Kind) bool {
-	return kind == zklock.KindCurator || kind == zklock.KindWrite || kind == zklock.KindRead
+func curator(kind zkqueue.Kind) bool {
+	return kind == zkqueue.KindCurator || kind == zkqueue.KindWrite || kind == zkqueue.KindRead
 }
 
 // curatorNumber is what Curator sorts a name by: all of it, unless it knows the name.
-func curatorNumber(name string, kind zklock.Kind) string {
+func curatorNumber(name string, kind zkqueue.Kind) string {
 	marks := []string{"lock-"}
-	if kind != zklock.KindCurator {
+	if kind != zkqueue.KindCurator {
 		marks = []string{"__READ__", "__WRIT__"}
 	}
 	for _, mark := range marks {

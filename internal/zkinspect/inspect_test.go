@@ -291,11 +291,7 @@ func TestDoctorFinds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s site) {
 				c.prepare(t, s)
-				lock, err := s.client.Lock(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				report, err := zkinspect.Examine(t.Context(), s.client, lock)
+				report, err := zkinspect.Reader{Client: s.client}.Examine(t.Context(), path)
 				if err != nil {
 					t.Fatal(err)
 				}

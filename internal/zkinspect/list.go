@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock"
 )
 
@@ -28,7 +29,7 @@ func (r Reader) List(ctx context.Context, path string, limit int, all bool) (*in
 
 func list(ctx context.Context, client *zklock.Client, path string, limit int, all bool) (*inspect.Listing, error) {
 	l := &inspect.Listing{Path: path, Locks: []inspect.Summary{}, Complete: true}
-	if _, _, err := client.Children(ctx, path); err != nil && !errors.Is(err, zk.ErrNoNode) {
+	if _, _, err := childrenOf(ctx, client, path); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
 	}
 	for level := []string{path}; len(level) > 0; {
@@ -54,7 +55,7 @@ func listLevel(ctx context.Context, client *zklock.Client, l *inspect.Listing, l
 	group.SetLimit(parallel)
 	for _, path := range level {
 		group.Go(func() error {
-			names, _, err := client.Children(ctx, path)
+			names, _, err := childrenOf(ctx, client, path)
 			switch {
 			case errors.Is(err, zk.ErrNoAuth):
 				mu.Lock()
@@ -91,19 +92,16 @@ func listLevel(ctx context.Context, client *zklock.Client, l *inspect.Listing, l
 
 // idle returns a path without children if tierlock has made it, or said how many permits there are.
 func idle(ctx context.Context, client *zklock.Client, path string) ([]inspect.Summary, error) {
-	content, err := contentOf(ctx, client, path)
-	if err != nil || content != containerData && !strings.HasPrefix(content, permitsMark) {
+	content, _, err := contentOf(ctx, client, path)
+	if err != nil || content != zkqueue.ContainerData && !strings.HasPrefix(content, zkqueue.PermitsMark) {
 		return nil, err
 	}
 	return []inspect.Summary{{Path: path}}, nil
 }
 
-// containerData is what tierlock writes into the containers that it makes.
-const containerData = "tierlock: a container, which goes when it is empty"
-
 // summarize returns what is at a path with these children, and the children to look below.
 func summarize(ctx context.Context, client *zklock.Client, path string, children []string) (locks []inspect.Summary, others []string, err error) {
-	queue, others := zklock.ParseQueue(children)
+	queue, others := zkqueue.Parse(children)
 	if len(queue) > 0 {
 		lock := inspect.Summary{Path: path, Queue: len(queue)}
 		for _, c := range Describe(queue, time.Now()) { // by their names
@@ -120,23 +118,23 @@ func summarize(ctx context.Context, client *zklock.Client, path string, children
 	if permits == nil || err != nil {
 		return locks, others, err
 	}
-	turn, _, err := client.Children(ctx, join(path, turnChild))
+	turn, _, err := childrenOf(ctx, client, join(path, turnChild))
 	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
 		return nil, nil, err
 	}
-	waiting, _ := zklock.ParseQueue(turn)
+	waiting, _ := zkqueue.Parse(turn)
 	others = slices.DeleteFunc(others, ofSemaphore)
 	return append(locks, inspect.Summary{Path: path, Queue: len(waiting), Permits: permits}), others, nil
 }
 
 // first reads the holder, nil if it has gone since.
-func first(ctx context.Context, client *zklock.Client, path string, queue []zklock.Contender) (*inspect.Contender, error) {
-	read, err := client.Inspect(ctx, path, queue[0])
+func first(ctx context.Context, client *zklock.Client, path string, queue []zkqueue.Contender) (*inspect.Contender, error) {
+	read, err := contenderAt(ctx, client, path, queue[0])
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &Describe([]zklock.Contender{read}, time.Now())[0], nil
+	return &Describe([]zkqueue.Contender{read}, time.Now())[0], nil
 }

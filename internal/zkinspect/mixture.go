@@ -2,7 +2,7 @@ package zkinspect
 
 import (
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
 // examineMixture looks for sorts of locks that do not exclude each other.
@@ -22,7 +22,7 @@ func (r examination) examineMixture() {
 }
 
 func (r examination) examineTwo(a, b sort) {
-	readers := a.kind == zklock.KindKazoo && b.kazooRead()
+	readers := a.kind == zkqueue.KindKazoo && b.kazooRead()
 	switch a.waitsFor(b) {
 	case no:
 		r.Find(inspect.Problem, "", "%s does not wait for %s: on this path they do not exclude each other%s", a, b, remedy(a, b))
@@ -30,13 +30,13 @@ func (r examination) examineTwo(a, b sort) {
 		switch {
 		case readers:
 			r.Find(inspect.Note, "", "kazoo's Lock does not wait for its readers, its WriteLock does; names do not tell them apart")
-		case a.kind == zklock.KindMutex:
+		case a.kind == zkqueue.KindMutex:
 			r.Find(inspect.Warning, "", "%s is of a library that is not known here: it may not wait for %s", a, b)
 		default:
 			r.Find(inspect.Warning, "", `%s waits for %s only with extra_lock_patterns=["lock-"], which its name does not tell%s`, a, b, remedy(a, b))
 		}
 	}
-	if a.kind == zklock.KindKazooRead && b.pair && b.kazoo() {
+	if a.kind == zkqueue.KindKazooRead && b.pair && b.kazoo() {
 		r.Find(inspect.Note, "", "kazoo's ReadLock can get stuck beside %s before kazoo 2.9.0", b)
 	}
 }
@@ -44,11 +44,11 @@ func (r examination) examineTwo(a, b sort) {
 // remedy is what helps where a does not wait for b.
 func remedy(a, b sort) string {
 	switch {
-	case a.kind == zklock.KindRead || a.kind == zklock.KindWrite:
+	case a.kind == zkqueue.KindRead || a.kind == zkqueue.KindWrite:
 		return "; give Curator's read/write lock a path of its own"
-	case a.kind == zklock.KindCurator && (b.curatorWrite() || b.curatorRead()):
+	case a.kind == zkqueue.KindCurator && (b.curatorWrite() || b.curatorRead()):
 		return "; give the reader/writer lock a path of its own"
-	case a.kind != zklock.KindCurator && (b.kind == zklock.KindTierlock || b.kind == zklock.KindTierlockWrite):
+	case a.kind != zkqueue.KindCurator && (b.kind == zkqueue.KindTierlock || b.kind == zkqueue.KindTierlockWrite):
 		return "; or have every tierlock process connect WithKazoo"
 	}
 	return ""

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
 // examineSemaphore looks at permits, and at what does not share a path with them.
@@ -18,7 +19,7 @@ func (r examination) examineSemaphore(content string) {
 	}
 	r.Find(inspect.OK, "", "a semaphore, %s, %d in the queue for permits; tierlock doctor %s examines that queue",
 		s.Permits, len(s.Queue), join(r.Path, turnChild))
-	number, marked := strings.CutPrefix(content, permitsMark)
+	number, marked := strings.CutPrefix(content, zkqueue.PermitsMark)
 	switch {
 	case marked && s.All == 0:
 		r.Find(inspect.Problem, "", "the number of permits is \"%s\": no tierlock process can take any; set the content of the path", second.Text(number))

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock"
 )
 
@@ -64,9 +65,9 @@ func glanceAtAll(ctx context.Context, client *zklock.Client, path string, before
 
 // A memory is what a glance wants to know of the last one.
 type memory struct {
-	queue  []zklock.Contender
-	turn   *inspect.Queue     // the glance at the queue for permits
-	leases []zklock.Contender // the permits in use, whose names never recur
+	queue  []zkqueue.Contender
+	turn   *inspect.Queue      // the glance at the queue for permits
+	leases []zkqueue.Contender // the permits in use, whose names never recur
 }
 
 func memoryOf(q *inspect.Queue) (m memory) {
@@ -102,7 +103,7 @@ func look(ctx context.Context, client *zklock.Client, path string) (*inspect.Que
 // before are not read again if nothing says so.
 func glance(ctx context.Context, client *zklock.Client, path string, before *inspect.Queue) (q *inspect.Queue, others []string, err error) {
 	q = &inspect.Queue{Path: path, At: time.Now(), Contenders: []inspect.Contender{}, Others: []inspect.Other{}}
-	names, stat, err := client.Children(ctx, path)
+	names, stat, err := childrenOf(ctx, client, path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return q, nil, nil
 	}
@@ -110,8 +111,8 @@ func glance(ctx context.Context, client *zklock.Client, path string, before *ins
 		return nil, nil, err
 	}
 	q.Exists, q.Born, q.Next = true, stat.Czxid, nextSequence(stat)
-	queue, others := zklock.ParseQueue(names)
-	known := make(map[string]zklock.Contender)
+	queue, others := zkqueue.Parse(names)
+	known := make(map[string]zkqueue.Contender)
 	if before != nil && before.Born == q.Born {
 		for _, c := range memoryOf(before).queue {
 			known[c.Node+c.Pair] = c
@@ -120,7 +121,7 @@ func glance(ctx context.Context, client *zklock.Client, path string, before *ins
 	if err := fill(ctx, client, path, queue, known, before != nil && before.Stale); err != nil {
 		return nil, nil, err
 	}
-	queue = slices.DeleteFunc(queue, func(c zklock.Contender) bool { return c.Node == "" })
+	queue = slices.DeleteFunc(queue, func(c zkqueue.Contender) bool { return c.Node == "" })
 	q.Memory = memory{queue: queue}
 	q.Contenders = append(q.Contenders, Describe(queue, q.At)...)
 	return q, slices.Sorted(slices.Values(others)), nil
@@ -128,7 +129,7 @@ func glance(ctx context.Context, client *zklock.Client, path string, before *ins
 
 // fill reads the nodes of a queue, those that are known only if they are stale. Those that have gone
 // since lose their names.
-func fill(ctx context.Context, client *zklock.Client, path string, queue []zklock.Contender, known map[string]zklock.Contender, stale bool) error {
+func fill(ctx context.Context, client *zklock.Client, path string, queue []zkqueue.Contender, known map[string]zkqueue.Contender, stale bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, c := range queue {
@@ -138,7 +139,7 @@ func fill(ctx context.Context, client *zklock.Client, path string, queue []zkloc
 			continue
 		}
 		group.Go(func() error {
-			read, err := client.Inspect(ctx, path, c)
+			read, err := contenderAt(ctx, client, path, c)
 			if err != nil && !errors.Is(err, zk.ErrNoNode) {
 				return err
 			}
@@ -155,7 +156,7 @@ func fill(ctx context.Context, client *zklock.Client, path string, queue []zkloc
 
 // readOther returns nothing of a child that has gone since.
 func readOther(ctx context.Context, client *zklock.Client, path, name string) (inspect.Other, error) {
-	_, stat, err := client.Get(ctx, join(path, name))
+	n, err := nodeAt(ctx, client, join(path, name))
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return inspect.Other{}, nil
@@ -165,15 +166,54 @@ func readOther(ctx context.Context, client *zklock.Client, path, name string) (i
 		return inspect.Other{}, err
 	}
 	return inspect.Other{
-		Name: name, Readable: true, Ephemeral: stat.EphemeralOwner != 0,
-		Since: time.UnixMilli(stat.Ctime), Children: int(stat.NumChildren),
+		Name: name, Readable: true, Ephemeral: n.stat.EphemeralOwner != 0,
+		Since: time.UnixMilli(n.stat.Ctime), Children: int(n.stat.NumChildren),
 	}, nil
 }
 
 // nextSequence is the number that the next sequential node below a path gets. A server counts
 // creations, and tells twice that count less the children there are, in 32 bits.
-func nextSequence(path *zk.Stat) int64 {
+func nextSequence(path zk.Stat) int64 {
 	return int64(uint32(path.Cversion)+uint32(path.NumChildren)) / 2
+}
+
+// A node is what a read of one tells.
+type node struct {
+	data     []byte
+	children []string
+	stat     zk.Stat
+}
+
+// nodeAt reads a node.
+func nodeAt(ctx context.Context, client *zklock.Client, path string) (node, error) {
+	return zkqueue.Ask(ctx, client, "get", path, func(p zkqueue.Path) (node, error) {
+		data, stat, err := p.Conn.Get(p.Name)
+		if err != nil {
+			return node{}, zkqueue.Lacking("READ", path, err)
+		}
+		return node{data: data, stat: *stat}, nil
+	})
+}
+
+// childrenOf lists the names below a path, in no order, and reads the stat of the path.
+func childrenOf(ctx context.Context, client *zklock.Client, path string) ([]string, zk.Stat, error) {
+	n, err := zkqueue.Ask(ctx, client, "children of", path, func(p zkqueue.Path) (node, error) {
+		children, stat, err := p.Conn.Children(p.Name)
+		if err != nil {
+			return node{}, zkqueue.Lacking("READ", path, err)
+		}
+		return node{children: children, stat: *stat}, nil
+	})
+	return n.children, n.stat, err
+}
+
+// contenderAt reads the node of a contender below a path. One that has gone is [zk.ErrNoNode]; one that may not be read is no error.
+func contenderAt(ctx context.Context, client *zklock.Client, path string, c zkqueue.Contender) (zkqueue.Contender, error) {
+	return zkqueue.Ask(ctx, client, "node "+c.Node+" of", path, func(p zkqueue.Path) (zkqueue.Contender, error) {
+		read := c
+		err := p.Read(&read)
+		return read, err
+	})
 }
 
 // kinds returns what sorts of locks share the path.

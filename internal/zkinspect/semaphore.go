@@ -1,7 +1,6 @@
 package zkinspect
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"regexp"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock"
 )
 
@@ -25,9 +25,6 @@ const (
 
 func ofSemaphore(child string) bool { return child == turnChild || child == leasesChild }
 
-// permitsMark is how the content of a path begins that says how many permits there are.
-const permitsMark = "tierlock permits="
-
 // leaseNode is how the name of a permit's node ends. Other children take up permits all the same.
 var leaseNode = regexp.MustCompile(`lease-\d{10}$`)
 
@@ -37,15 +34,15 @@ func count(ctx context.Context, client *zklock.Client, path string, children []s
 	if !slices.ContainsFunc(children, ofSemaphore) {
 		return nil, nil, nil
 	}
-	content, err := contentOf(ctx, client, path)
+	content, _, err := contentOf(ctx, client, path)
 	if err != nil {
 		return nil, nil, err
 	}
-	nodes, _, err := client.Children(ctx, join(path, leasesChild))
+	nodes, _, err := childrenOf(ctx, client, join(path, leasesChild))
 	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
 		return nil, nil, err
 	}
-	number, marked := strings.CutPrefix(content, permitsMark)
+	number, marked := strings.CutPrefix(content, zkqueue.PermitsMark)
 	if !marked && !slices.ContainsFunc(nodes, leaseNode.MatchString) {
 		return nil, nil, nil
 	}
@@ -53,13 +50,13 @@ func count(ctx context.Context, client *zklock.Client, path string, children []s
 	return &inspect.Permits{All: max(all, 0), InUse: len(nodes)}, nodes, nil
 }
 
-// contentOf returns the content of a path, "" if it may not be read or is not there.
-func contentOf(ctx context.Context, client *zklock.Client, path string) (string, error) {
-	content, _, err := client.Get(ctx, path)
+// contentOf returns the content of a path and its stat, "" if it may not be read or is not there.
+func contentOf(ctx context.Context, client *zklock.Client, path string) (string, zk.Stat, error) {
+	n, err := nodeAt(ctx, client, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
-		return "", nil
+		err = nil
 	}
-	return string(content), err
+	return string(n.data), n.stat, err
 }
 
 // glanceAtSemaphore reads who has permits and the queue for them, of which before is the last glance; nil if there is no semaphore.
@@ -92,13 +89,13 @@ func glanceAtSemaphore(ctx context.Context, client *zklock.Client, path string, 
 }
 
 // readLeases reads the nodes of permits that are still there and were not known before, in the order in which they were taken.
-func readLeases(ctx context.Context, client *zklock.Client, path string, nodes []string, before []zklock.Contender) (
-	[]zklock.Contender, error) {
-	known := make(map[string]zklock.Contender)
+func readLeases(ctx context.Context, client *zklock.Client, path string, nodes []string, before []zkqueue.Contender) (
+	[]zkqueue.Contender, error) {
+	known := make(map[string]zkqueue.Contender)
 	for _, c := range before {
 		known[c.Node] = c
 	}
-	leases := make([]zklock.Contender, len(nodes))
+	leases := make([]zkqueue.Contender, len(nodes))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, node := range nodes {
@@ -107,7 +104,7 @@ func readLeases(ctx context.Context, client *zklock.Client, path string, nodes [
 			continue
 		}
 		group.Go(func() (err error) {
-			leases[i], err = client.Inspect(ctx, path, zklock.Contender{Node: node})
+			leases[i], err = contenderAt(ctx, client, path, zkqueue.Contender{Node: node})
 			if errors.Is(err, zk.ErrNoNode) {
 				return nil
 			}
@@ -115,8 +112,6 @@ func readLeases(ctx context.Context, client *zklock.Client, path string, nodes [
 		})
 	}
 	err := group.Wait()
-	slices.SortFunc(leases, func(a, b zklock.Contender) int {
-		return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.Node, b.Node))
-	})
-	return slices.DeleteFunc(leases, func(c zklock.Contender) bool { return c.Node == "" }), err
+	slices.SortFunc(leases, zkqueue.ByToken)
+	return slices.DeleteFunc(leases, func(c zkqueue.Contender) bool { return c.Node == "" }), err
 }

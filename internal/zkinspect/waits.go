@@ -4,16 +4,16 @@ import (
 	"cmp"
 
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
 // A sort of contender is its kind, and whether it has a second node that kazoo sees.
 type sort struct {
-	kind zklock.Kind
+	kind zkqueue.Kind
 	pair bool
 }
 
-func sortOf(c *inspect.Contender) sort { return sort{zklock.Kind(c.Kind), c.Pair != ""} }
+func sortOf(c *inspect.Contender) sort { return sort{zkqueue.Kind(c.Kind), c.Pair != ""} }
 
 func (s sort) String() string {
 	name := inspect.Contender{Kind: string(s.kind)}.KindName()
@@ -26,14 +26,14 @@ func (s sort) String() string {
 func (s sort) compare(other sort) int { return cmp.Compare(s.String(), other.String()) }
 
 // ours reports whether a kind is tierlock's.
-func ours(kind zklock.Kind) bool {
-	return kind == zklock.KindTierlock || kind == zklock.KindTierlockWrite || kind == zklock.KindTierlockRead
+func ours(kind zkqueue.Kind) bool {
+	return kind == zkqueue.KindTierlock || kind == zkqueue.KindTierlockWrite || kind == zkqueue.KindTierlockRead
 }
 
 // mutex reports whether the names of a sort are those that Curator's mutex looks for.
 func (s sort) mutex() bool {
 	switch s.kind {
-	case zklock.KindTierlock, zklock.KindZKLock, zklock.KindCurator, zklock.KindMutex:
+	case zkqueue.KindTierlock, zkqueue.KindZKLock, zkqueue.KindCurator, zkqueue.KindMutex:
 		return true
 	}
 	return false
@@ -41,22 +41,22 @@ func (s sort) mutex() bool {
 
 // kazoo reports whether kazoo's locks look for the names of a sort, however they are set up.
 func (s sort) kazoo() bool {
-	return s.pair && s.kind != zklock.KindTierlockRead || s.kind == zklock.KindKazoo
+	return s.pair && s.kind != zkqueue.KindTierlockRead || s.kind == zkqueue.KindKazoo
 }
 
 // kazooRead reports whether kazoo's WriteLock alone does.
 func (s sort) kazooRead() bool {
-	return s.pair && s.kind == zklock.KindTierlockRead || s.kind == zklock.KindKazooRead
+	return s.pair && s.kind == zkqueue.KindTierlockRead || s.kind == zkqueue.KindKazooRead
 }
 
 // curatorWrite and curatorRead report whether the names of a sort are those of the sides of
 // Curator's read/write lock.
 func (s sort) curatorWrite() bool {
-	return s.kind == zklock.KindWrite || s.kind == zklock.KindTierlockWrite
+	return s.kind == zkqueue.KindWrite || s.kind == zkqueue.KindTierlockWrite
 }
 
 func (s sort) curatorRead() bool {
-	return s.kind == zklock.KindRead || s.kind == zklock.KindTierlockRead
+	return s.kind == zkqueue.KindRead || s.kind == zkqueue.KindTierlockRead
 }
 
 // A verdict is whether one contender waits for another that is ahead of it.
@@ -72,26 +72,26 @@ const (
 // from its WriteLock, nor whether it has extra_lock_patterns.
 func (s sort) waitsFor(other sort) verdict {
 	switch s.kind {
-	case zklock.KindTierlock, zklock.KindTierlockWrite, zklock.KindZKLock:
+	case zkqueue.KindTierlock, zkqueue.KindTierlockWrite, zkqueue.KindZKLock:
 		return yes
-	case zklock.KindTierlockRead:
+	case zkqueue.KindTierlockRead:
 		return sure(!other.kind.Reads())
-	case zklock.KindCurator:
+	case zkqueue.KindCurator:
 		return sure(other.mutex())
-	case zklock.KindMutex: // a library that nobody here knows
+	case zkqueue.KindMutex: // a library that nobody here knows
 		if other.mutex() {
 			return yes
 		}
 		return perhaps
-	case zklock.KindWrite:
+	case zkqueue.KindWrite:
 		return sure(other.curatorWrite() || other.curatorRead())
-	case zklock.KindRead:
+	case zkqueue.KindRead:
 		return sure(other.curatorWrite())
-	case zklock.KindKazoo, zklock.KindKazooRead:
+	case zkqueue.KindKazoo, zkqueue.KindKazooRead:
 		switch {
 		case other.kazoo():
 			return yes
-		case other.mutex(), s.kind == zklock.KindKazoo && other.kazooRead():
+		case other.mutex(), s.kind == zkqueue.KindKazoo && other.kazooRead():
 			return perhaps
 		}
 	}
@@ -107,6 +107,6 @@ func sure(waits bool) verdict {
 
 // shared reports whether two sorts are meant to hold at the same time, as readers are.
 func shared(a, b sort) bool {
-	either := a.kind == zklock.KindTierlockRead || b.kind == zklock.KindTierlockRead
+	either := a.kind == zkqueue.KindTierlockRead || b.kind == zkqueue.KindTierlockRead
 	return a.kind.Reads() && b.kind.Reads() && (either || a.kind == b.kind)
 }

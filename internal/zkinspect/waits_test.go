@@ -6,28 +6,28 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
 // rows of docs/interop.md by the sort of contender that they are about. Where a name stands for several
 // rows, it tells only what they have in common.
 var documented = map[string]sort{
-	"tierlock":                 {zklock.KindTierlock, false},
-	"tierlock WithKazoo":       {zklock.KindTierlock, true},
-	"tierlock write":           {zklock.KindTierlockWrite, false},
-	"tierlock write WithKazoo": {zklock.KindTierlockWrite, true},
-	"tierlock read":            {zklock.KindTierlockRead, false},
-	"tierlock read WithKazoo":  {zklock.KindTierlockRead, true},
-	"zk.Lock":                  {zklock.KindZKLock, false},
-	"Curator mutex":            {zklock.KindCurator, false},
-	"Curator write":            {zklock.KindWrite, false},
-	"Curator read":             {zklock.KindRead, false},
-	"kazoo Lock":               {zklock.KindKazoo, false},
-	"kazoo WriteLock":          {zklock.KindKazoo, false},
-	"kazoo ReadLock":           {zklock.KindKazooRead, false},
-	"kazoo Lock +":             {zklock.KindKazoo, false},
-	"kazoo WriteLock +":        {zklock.KindKazoo, false},
-	"kazoo ReadLock +":         {zklock.KindKazooRead, false},
+	"tierlock":                 {zkqueue.KindTierlock, false},
+	"tierlock WithKazoo":       {zkqueue.KindTierlock, true},
+	"tierlock write":           {zkqueue.KindTierlockWrite, false},
+	"tierlock write WithKazoo": {zkqueue.KindTierlockWrite, true},
+	"tierlock read":            {zkqueue.KindTierlockRead, false},
+	"tierlock read WithKazoo":  {zkqueue.KindTierlockRead, true},
+	"zk.Lock":                  {zkqueue.KindZKLock, false},
+	"Curator mutex":            {zkqueue.KindCurator, false},
+	"Curator write":            {zkqueue.KindWrite, false},
+	"Curator read":             {zkqueue.KindRead, false},
+	"kazoo Lock":               {zkqueue.KindKazoo, false},
+	"kazoo WriteLock":          {zkqueue.KindKazoo, false},
+	"kazoo ReadLock":           {zkqueue.KindKazooRead, false},
+	"kazoo Lock +":             {zkqueue.KindKazoo, false},
+	"kazoo WriteLock +":        {zkqueue.KindKazoo, false},
+	"kazoo ReadLock +":         {zkqueue.KindKazooRead, false},
 }
 
 // The table is checked against the real libraries; what is told of a queue follows from it.
@@ -87,30 +87,30 @@ func TestWhoWaitsForWhomIsWhatTheTableSays(t *testing.T) {
 // Readers and writers of ours, beside whom Curator's and kazoo's look for the same names.
 func TestWhoWaitsForOurReadersAndWriters(t *testing.T) {
 	var (
-		write, read         = sort{kind: zklock.KindTierlockWrite}, sort{kind: zklock.KindTierlockRead}
-		writePair, readPair = sort{zklock.KindTierlockWrite, true}, sort{zklock.KindTierlockRead, true}
+		write, read         = sort{kind: zkqueue.KindTierlockWrite}, sort{kind: zkqueue.KindTierlockRead}
+		writePair, readPair = sort{zkqueue.KindTierlockWrite, true}, sort{zkqueue.KindTierlockRead, true}
 	)
 	for _, tt := range []struct {
 		waiter                           sort
 		write, read, writePair, readPair verdict
 	}{
-		{sort{kind: zklock.KindTierlock}, yes, yes, yes, yes},
+		{sort{kind: zkqueue.KindTierlock}, yes, yes, yes, yes},
 		{write, yes, yes, yes, yes},
 		{read, yes, no, yes, no},
-		{sort{kind: zklock.KindZKLock}, yes, yes, yes, yes},
-		{sort{kind: zklock.KindCurator}, no, no, no, no},
-		{sort{kind: zklock.KindWrite}, yes, yes, yes, yes},
-		{sort{kind: zklock.KindRead}, yes, no, yes, no},
-		{sort{kind: zklock.KindKazoo}, no, no, yes, perhaps},
-		{sort{kind: zklock.KindKazooRead}, no, no, yes, no},
+		{sort{kind: zkqueue.KindZKLock}, yes, yes, yes, yes},
+		{sort{kind: zkqueue.KindCurator}, no, no, no, no},
+		{sort{kind: zkqueue.KindWrite}, yes, yes, yes, yes},
+		{sort{kind: zkqueue.KindRead}, yes, no, yes, no},
+		{sort{kind: zkqueue.KindKazoo}, no, no, yes, perhaps},
+		{sort{kind: zkqueue.KindKazooRead}, no, no, yes, no},
 	} {
 		got := []verdict{tt.waiter.waitsFor(write), tt.waiter.waitsFor(read), tt.waiter.waitsFor(writePair), tt.waiter.waitsFor(readPair)}
 		if want := []verdict{tt.write, tt.read, tt.writePair, tt.readPair}; !slices.Equal(got, want) {
 			t.Errorf("%v waits for a writer, a reader, and pairs of them: got %v, want %v", tt.waiter, got, want)
 		}
 	}
-	for kind, want := range map[zklock.Kind]bool{
-		zklock.KindTierlockRead: true, zklock.KindRead: true, zklock.KindKazooRead: true, zklock.KindWrite: false, zklock.KindTierlock: false,
+	for kind, want := range map[zkqueue.Kind]bool{
+		zkqueue.KindTierlockRead: true, zkqueue.KindRead: true, zkqueue.KindKazooRead: true, zkqueue.KindWrite: false, zkqueue.KindTierlock: false,
 	} {
 		if got := shared(read, sort{kind: kind}); got != want {
 			t.Errorf("our reader shares with %s: got %t", kind, got)
@@ -130,7 +130,7 @@ func TestForeignNamesAreReadAsTheOthersDo(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"-config": "-config", "0000000003": "0000000003", "_c_x-lock-0000000004": "0000000004"} {
-		if got := curatorNumber(name, zklock.KindCurator); got != want {
+		if got := curatorNumber(name, zkqueue.KindCurator); got != want {
 			t.Errorf("Curator sorts %q by %q, want %q", name, got, want)
 		}
 	}

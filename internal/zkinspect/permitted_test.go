@@ -1,0 +1,94 @@
+package zkinspect_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/zkconn"
+	"github.com/tierlock/tierlock/internal/zkinspect"
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// permissions are ACLs of a path, and what is missing for a lock there.
+var permissions = map[string]struct {
+	perms   int32
+	missing string
+}{
+	"/all":      {zk.PermAll, ""},
+	"/enough":   {zk.PermCreate | zk.PermRead | zk.PermDelete, ""},
+	"/nocreate": {zk.PermAll &^ zk.PermCreate, "CREATE"},
+	"/nodelete": {zk.PermAll &^ zk.PermDelete, "DELETE"},
+	"/noread":   {zk.PermAll &^ zk.PermRead, "READ"},
+}
+
+func checkPermitted(t *testing.T, conn *zk.Conn, client *zklock.Client) {
+	t.Helper()
+	for path, p := range permissions {
+		if _, err := conn.Create(path, nil, 0, zk.WorldACL(p.perms)); err != nil {
+			t.Fatal(err)
+		}
+		below := path + "/a/b"
+		for _, lock := range []string{path, below} {
+			report, err := zkinspect.Reader{Client: client}.Examine(t.Context(), lock)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch access, missing := report.Findings[0], p.missing; {
+			case missing == "", lock == below && missing != "CREATE":
+				if access.Grade != inspect.OK {
+					t.Errorf("%s: %+v", lock, access)
+				}
+			case access.Grade != inspect.Problem || !strings.Contains(access.Text, missing+" permission on "+path+" "):
+				t.Errorf("%s: got %+v, want that %s is missing on %s", lock, access, missing, path)
+			}
+		}
+		_, stat, err := conn.Exists(path)
+		if p.missing == "READ" && errors.Is(err, zk.ErrNoAuth) { // from 3.8.4 and 3.9.2 on
+			continue
+		}
+		if err != nil || stat.Cversion != 0 {
+			t.Errorf("%s: asking has changed it: %+v, %v", path, stat, err)
+		}
+	}
+}
+
+func TestPermittedNamesWhatIsMissingAndChangesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) { checkPermitted(t, s.conn, s.client) })
+}
+
+func TestPermittedOnARealServer(t *testing.T) {
+	addr := zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr()
+	client, err := zklock.Dial(t.Context(), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	checkPermitted(t, zkconn.Start(t, []string{addr}, 10*time.Second, nil), client)
+}
+
+// Paths are those of locks, whatever the path in the connect string.
+func TestWhatIsReadIsBelowTheConnectString(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		s.put(t, "/app/locks/x/_c_"+hex+"-lock-0000000001", "", 0, zk.PermAll)
+		client, err := zklock.Dial(t.Context(), addr+"/app", zklock.WithDialContext(s.DialContext))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		for path, want := range map[string]int{"/locks/x": 1, "/app/locks/x": 0} {
+			if q, err := (zkinspect.Reader{Client: client}).Look(t.Context(), path); err != nil || len(q.Contenders) != want {
+				t.Errorf("%s: got %+v, %v; want %d contenders", path, q, err, want)
+			}
+		}
+		if q, err := (zkinspect.Reader{Client: client}).Look(t.Context(), "/"); err != nil || len(q.Others) != 1 || q.Others[0].Name != "locks" {
+			t.Errorf("/: got %+v, %v; want the node below", q, err)
+		}
+	})
+}

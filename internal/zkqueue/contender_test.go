@@ -1,0 +1,83 @@
+package zkqueue
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseJoinsPairsAndTellsStrangersApart(t *testing.T) {
+	const id = "_c_00000000-0000-8000-8000-000000000000-"
+	queue, others := Parse([]string{
+		"config", id + "__lock__0000000004", id + "lock-0000000003", "a__lock__0000000001", "lock-0000000009", id + "__lock__0000000007",
+	})
+	if len(others) != 1 || others[0] != "config" {
+		t.Errorf("others: %q", others)
+	}
+	want := []Contender{
+		{Node: "a__lock__0000000001", Kind: KindKazoo, Sequence: 1},
+		{Node: id + "lock-0000000003", Pair: id + "__lock__0000000004", Kind: KindTierlock, Sequence: 3},
+		{Node: id + "__lock__0000000007", Kind: KindKazoo, Sequence: 7},
+		{Node: "lock-0000000009", Kind: KindMutex, Sequence: 9},
+	}
+	if len(queue) != len(want) {
+		t.Fatalf("got %+v", queue)
+	}
+	for i, w := range want {
+		if got := queue[i]; got.Node != w.Node || got.Pair != w.Pair || got.Kind != w.Kind || got.Sequence != w.Sequence {
+			t.Errorf("%d: got %+v, want %+v", i, got, w)
+		}
+	}
+}
+
+// People read nodes with other tools, and go by this document.
+func TestDocumentedContentIsThatOfANode(t *testing.T) {
+	text, err := os.ReadFile("../../docs/nodes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Description]()) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		want = append(want, name)
+		row := regexp.MustCompile("(?m)^\\| `" + name + "` .*$").FindString(string(text))
+		if optional := options == "omitempty"; strings.Contains(row, "left out if") != optional {
+			t.Errorf("docs/nodes.md says %q; left out at times: %v", row, optional)
+		}
+	}
+	_, table, _ := strings.Cut(string(text), "\n| field ")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)`").FindAllStringSubmatch(table, -1) {
+		got = append(got, row[1])
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/nodes.md documents %q, and a node has %q", got, want)
+	}
+
+	example := regexp.MustCompile(`(?m)^\{.*\}$`).Find(text)
+	var d Description
+	strict := json.NewDecoder(bytes.NewReader(example))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&d); err != nil {
+		t.Fatalf("the example in docs/nodes.md, %s: %v", example, err)
+	}
+	// Encoding sets the time.
+	now := d.Encode(time.Duration(d.Linger) * time.Millisecond)
+	theTime := regexp.MustCompile(`"time":"[^"]*Z"`)
+	if !bytes.Equal(theTime.ReplaceAll(now, nil), theTime.ReplaceAll(example, nil)) {
+		t.Errorf("docs/nodes.md shows %s, and a node has %s", example, now)
+	}
+
+	names := regexp.MustCompile(`_c_\S*-lock-\d{10}`).FindAllString(string(text), -1)
+	if queue, others := Parse(names); len(queue) != 3 || len(others) != 0 { // one of them twice
+		t.Errorf("docs/nodes.md names %q", names)
+	} else if queue[0].Kind != KindTierlock {
+		t.Errorf("docs/nodes.md shows nodes of %s", queue[0].Kind)
+	}
+}

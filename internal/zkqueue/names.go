@@ -1,0 +1,170 @@
+// Package zkqueue is what anybody sees of a lock in ZooKeeper: the nodes below its path, whoever made them, by their names and
+// contents, and who of them has the lock.
+package zkqueue
+
+import (
+	"crypto/rand"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+const (
+	mutexMarker     = "lock-"
+	writeMarker     = "__WRIT__"
+	readMarker      = "__READ__"
+	kazooMarker     = "__lock__"
+	kazooReadMarker = "__rlock__"
+)
+
+// sequenceDigits is how many characters the number of a node has, unless it is below -999999999.
+const sequenceDigits = 10
+
+// A marker is the part of a node name right before its sequence number. Nodes of all
+// these kinds queue on one path and wait for one another.
+var markers = []struct {
+	text string
+	kind Kind
+}{
+	{mutexMarker, KindMutex},
+	{kazooMarker, KindKazoo},
+	{kazooReadMarker, KindKazooRead},
+	{writeMarker, KindWrite},
+	{readMarker, KindRead},
+}
+
+// ownMarkers are those of our znodes, by mode: of the first one, and of the second one, for kazoo.
+var ownMarkers = [...][2]string{
+	second.Exclusive: {mutexMarker, kazooMarker},
+	second.Writing:   {writeMarker, kazooMarker},
+	second.Reading:   {readMarker, kazooReadMarker},
+}
+
+// NewID returns how the name of a lock node begins. The uuid is fresh for each attempt: a
+// stable one would let a late delete hit a newer node once the parent is re-created and
+// numbers start again. The form is that of Curator's protected nodes, which zk.Lock and
+// Curator queue behind; only the version of the uuid tells ours from Curator's.
+func NewID() string {
+	var id [16]byte
+	rand.Read(id[:])
+	id[6] = id[6]&0x0f | 0x80 // RFC 9562, version 8: of a form of one's own
+	id[8] = id[8]&0x3f | 0x80
+	return fmt.Sprintf("_c_%x-%x-%x-%x-%x-", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+// NewPrefixes returns the names of the znodes of a new node, up to their sequence
+// numbers. The second one, for kazoo, begins like the first and not in kazoo's own way
+// with a hexadecimal number: Curator compares the whole of a name that it does not know
+// with the numbers of those that it does, and would take one that begins with zeros for
+// a predecessor. It never takes "_" for one.
+func NewPrefixes(mode second.Mode, kazoo bool) []string {
+	id, markers := NewID(), ownMarkers[mode]
+	if kazoo {
+		return []string{id + markers[0], id + markers[1]}
+	}
+	return []string{id + markers[0]}
+}
+
+// AsReader returns what the first or second znode of a writer, one of ours, is called once it is a reader's: by the same id and number.
+func AsReader(name string, i int) string {
+	end := len(name) - sequenceDigits
+	return strings.TrimSuffix(name[:end], ownMarkers[second.Writing][i]) + ownMarkers[second.Reading][i] + name[end:]
+}
+
+// ParseName splits the name of a contender into its kind and sequence number. It
+// reports false for a name of any other form. A server prints the number as Java's
+// %010d, which counts a minus sign among the ten characters; with ten digits behind the
+// sign it takes eleven. Zeros behind a sign in eleven characters are no server's, but
+// read all the same: zk.Lock and Curator queue behind such a child.
+func ParseName(name string) (kind Kind, sequence int32, ok bool) {
+	for width := sequenceDigits; width <= sequenceDigits+1 && width <= len(name); width++ {
+		rest, number := name[:len(name)-width], name[len(name)-width:]
+		digits, negative := strings.CutPrefix(number, "-")
+		if width > sequenceDigits && !negative || strings.Trim(digits, "0123456789") != "" {
+			continue
+		}
+		for _, m := range markers {
+			if strings.HasSuffix(rest, m.text) {
+				n, err := strconv.ParseInt(number, 10, 32)
+				return m.kind, int32(n), err == nil
+			}
+		}
+	}
+	return "", 0, false
+}
+
+// Paired reports whether two names in a row are those of one contender of ours. They are created in
+// one transaction, so nobody is between them, and whoever made them has lost the lock
+// when one of them is gone.
+func Paired(first, second string) bool {
+	_, m, ok1 := ParseName(first)
+	_, k, ok2 := ParseName(second)
+	if !ok1 || !ok2 || k != m+1 {
+		return false
+	}
+	first, second = first[:len(first)-sequenceDigits], second[:len(second)-sequenceDigits]
+	for _, markers := range ownMarkers {
+		id, bridged := strings.CutSuffix(second, markers[1])
+		if bridged && strings.HasPrefix(id, "_c_") && first == id+markers[0] {
+			return true
+		}
+	}
+	return false
+}
+
+// A Kind tells by its name what sort of lock a node belongs to.
+type Kind string
+
+// The kinds of contenders that share a path.
+const (
+	KindTierlock      Kind = "tierlock"       // package zklock
+	KindTierlockWrite Kind = "tierlock-write" // zklock, the writer of a reader/writer lock
+	KindTierlockRead  Kind = "tierlock-read"  // zklock, a reader
+	KindZKLock        Kind = "zk.Lock"        // go-zookeeper's
+	KindCurator       Kind = "curator"        // Curator's InterProcessMutex
+	KindMutex         Kind = "mutex"          // another library's, by its name like one of these
+	KindKazoo         Kind = "kazoo"          // kazoo's Lock and WriteLock
+	KindKazooRead     Kind = "kazoo-read"     // kazoo's ReadLock
+	KindWrite         Kind = "write"          // Curator's InterProcessReadWriteLock, write side
+	KindRead          Kind = "read"           // Curator's InterProcessReadWriteLock, read side
+)
+
+// Reads reports whether contenders of a kind share the lock with others that read.
+func (k Kind) Reads() bool {
+	return k == KindTierlockRead || k == KindRead || k == KindKazooRead
+}
+
+// own is how the names of our znodes begin, by the version of their uuid.
+const own = `^_c_[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}-`
+
+var ownName = regexp.MustCompile(own)
+
+// Ours reports whether a name is that of a node which package zklock has made.
+func Ours(name string) bool { return ownName.MatchString(name) }
+
+// makers are the libraries that share markers, by the form of the unique part of the
+// name: a uuid of version 8 is ours, one of version 4 that of Java's UUID.randomUUID,
+// and go-zookeeper writes sixteen bytes without dashes.
+var makers = []struct {
+	form *regexp.Regexp
+	kind Kind
+}{
+	{regexp.MustCompile(own + mutexMarker), KindTierlock},
+	{regexp.MustCompile(own + writeMarker), KindTierlockWrite},
+	{regexp.MustCompile(own + readMarker), KindTierlockRead},
+	{regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}-lock-`), KindCurator},
+	{regexp.MustCompile(`^_c_[0-9a-f]{32}-lock-`), KindZKLock},
+}
+
+// makerOf tells whose a node is, by its name, if its marker alone says that it is of a kind.
+func makerOf(name string, marked Kind) Kind {
+	for _, m := range makers {
+		if m.form.MatchString(name) {
+			return m.kind
+		}
+	}
+	return marked
+}
