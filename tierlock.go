@@ -30,7 +30,7 @@ import (
 
 // An Option is a [zklock.Option], which says how to connect, or a [tier.Option], which says how
 // this process shares its locks with others.
-type Option interface{ ForDial() error }
+type Option interface{ second.RegistryOption }
 
 // Dial connects to the ensemble of connect, "host:port,host:port/path"; if there is a path, all
 // lock paths are below it. Options of both kinds go together:
@@ -44,20 +44,9 @@ type Option interface{ ForDial() error }
 //
 // The registry owns the connection and closes it.
 func Dial(ctx context.Context, connect string, opts ...Option) (*tier.Registry, error) {
-	var dial []zklock.Option
-	var share []tier.Option
-	for _, opt := range opts {
-		switch opt := opt.(type) {
-		case zklock.Option:
-			dial = append(dial, opt)
-		case tier.Option:
-			if err := opt.ForDial(); err != nil {
-				return nil, fmt.Errorf("tierlock: dial %s: %w", connect, err)
-			}
-			share = append(share, opt)
-		default:
-			return nil, fmt.Errorf("tierlock: dial %s: option of type %T; want a zklock.Option or a tier.Option", connect, opt)
-		}
+	dial, share, err := second.Split[zklock.Option, tier.Option](opts)
+	if err != nil {
+		return nil, fmt.Errorf("tierlock: dial %s: %w", connect, err)
 	}
 	client, err := zklock.Dial(ctx, connect, dial...)
 	if err != nil {

@@ -33,20 +33,16 @@ func TestEngineKnowsNoStore(t *testing.T) {
 	}
 }
 
-type stranger struct{}
-
-func (stranger) ForDial() error { return nil }
-
 func TestDialRefusesBadArgumentsByName(t *testing.T) {
 	for name, c := range map[string]struct {
 		connect string
 		option  tierlock.Option
 	}{
-		"it is empty; want host:port":   {"", tier.WithHandOff(0)},
-		"hand-off budget -1ns":          {"127.0.0.1", tier.WithHandOff(-1)},
-		"linger -1ns":                   {"127.0.0.1", tier.WithLinger(-1)},
-		"nil dial":                      {"127.0.0.1", zklock.WithDialContext(nil)},
-		"option of type tierlock_test.": {"127.0.0.1", stranger{}},
+		"it is empty; want host:port": {"", tier.WithHandOff(0)},
+		"hand-off budget -1ns":        {"127.0.0.1", tier.WithHandOff(-1)},
+		"linger -1ns":                 {"127.0.0.1", tier.WithLinger(-1)},
+		"nil dial":                    {"127.0.0.1", zklock.WithDialContext(nil)},
+		"option of type <nil>":        {"127.0.0.1", nil},
 	} {
 		locks, err := tierlock.Dial(t.Context(), c.connect, c.option)
 		if err == nil || !strings.Contains(err.Error(), name) || locks != nil {

@@ -14,11 +14,12 @@ import (
 
 // An Option is one of this package, which says how to use etcd, or a [tier.Option], which says how this process shares its locks
 // with others.
-type Option interface{ ForDial() error }
+type Option interface{ second.RegistryOption }
 
-type option func(*options)
-
-func (option) ForDial() error { return nil }
+type option struct {
+	second.Option
+	set func(*options)
+}
 
 type options struct {
 	ttl    time.Duration
@@ -32,14 +33,14 @@ type options struct {
 // timeout: for so long the lock of a process that died stays taken, and with the margin it bounds the lease of the lock. The server
 // raises a TTL below one and a half times its election timeout (2 s by default), which the logger reports.
 func WithLeaseTTL(d time.Duration) Option {
-	return option(func(o *options) { o.ttl = d })
+	return option{set: func(o *options) { o.ttl = d }}
 }
 
 // WithLeaseMargin sets how long before etcd can give it away a lock counts as lost; by default (and with 0) a third of the granted
 // TTL, at most half of it. It is the time that a holder has to stop, less the error of the clocks. What is left of the TTL, less a
 // quarter for the renewals, is how long an outage may last without a loss.
 func WithLeaseMargin(d time.Duration) Option {
-	return option(func(o *options) { o.margin = d })
+	return option{set: func(o *options) { o.margin = d }}
 }
 
 // WithLogger sets where to report what no return value can carry; by default nothing is logged.
@@ -50,30 +51,24 @@ func WithLeaseMargin(d time.Duration) Option {
 //     in; a server is too old, or has raised the TTL.
 //   - INFO: etcd answers again, and after how long (not each time if that keeps changing); there is a new etcd lease.
 func WithLogger(logger *slog.Logger) Option {
-	return option(func(o *options) { o.logger = logger })
+	return option{set: func(o *options) { o.logger = logger }}
 }
 
 // WithLabel sets a name for this process that Contenders shows beside its host and pid; at most 256 bytes of UTF-8, and only
 // characters that are printed.
 func WithLabel(label string) Option {
-	return option(func(o *options) { o.label = label })
+	return option{set: func(o *options) { o.label = label }}
 }
 
 // newOptions returns what opts say of the store, and those that are for the registry.
 func newOptions(opts []Option) (o options, share []tier.Option, err error) {
 	o = options{ttl: 15 * time.Second, logger: slog.New(slog.DiscardHandler)}
-	for _, opt := range opts {
-		switch opt := opt.(type) {
-		case option:
-			opt(&o)
-		case tier.Option:
-			if err := opt.ForDial(); err != nil {
-				return o, nil, err
-			}
-			share = append(share, opt)
-		default:
-			return o, nil, fmt.Errorf("option of type %T; want one of etcdlock or a tier.Option", opt)
-		}
+	own, share, err := second.Split[option, tier.Option](opts)
+	if err != nil {
+		return o, nil, err
+	}
+	for _, opt := range own {
+		opt.set(&o)
 	}
 	return o, share, o.check()
 }

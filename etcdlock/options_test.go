@@ -15,6 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
 )
 
 func TestBadOptionsAreNamed(t *testing.T) {
@@ -32,6 +33,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		{WithLabel("a\nb"), "not printed"},
 		{tier.WithLinger(-1), "linger -1ns"},
 		{nil, "option of type <nil>"},
+		{zklock.WithKazoo(), "option of type zklock.option"},
 	} {
 		if _, err := New(new(clientv3.Client), tt.option); err == nil || !strings.Contains(err.Error(), tt.name) {
 			t.Errorf("%v, want %q", err, tt.name)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tierlock/tierlock/zklock"
 )
 
 // A role may have connections end that are idle, as they are between two renewals.
@@ -63,15 +65,10 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		{WithLogger(nil), "nil logger"},
 		{WithLabel(strings.Repeat("x", 257)), "label of 257 bytes"},
 		{nil, "option of type <nil>"},
-		{strange{}, "option of type pglock.strange"},
+		{zklock.WithKazoo(), "option of type zklock.option"},
 	} {
 		if _, _, err := newOptions([]Option{tt.option}); err == nil || !strings.Contains(err.Error(), tt.name) {
 			t.Errorf("%v, want %q", err, tt.name)
 		}
 	}
 }
-
-// strange is an option of somebody else.
-type strange struct{}
-
-func (strange) ForDial() error { return nil }

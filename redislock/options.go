@@ -12,11 +12,12 @@ import (
 
 // An Option is one of this package, which says how to use Redis, or a [tier.Option], which says how this process shares its
 // locks with others.
-type Option interface{ ForDial() error }
+type Option interface{ second.RegistryOption }
 
-type option func(*options)
-
-func (option) ForDial() error { return nil }
+type option struct {
+	second.Option
+	set func(*options)
+}
 
 type options struct {
 	ttl    time.Duration
@@ -36,14 +37,14 @@ const maxTTL = time.Hour
 // of ZooKeeper's session timeout: for so long the lock of a process that died stays taken, and with the margin it bounds the
 // lease of the lock. All processes should have the same, since the longest is what a fail-over costs.
 func WithLeaseTTL(d time.Duration) Option {
-	return option(func(o *options) { o.ttl = d })
+	return option{set: func(o *options) { o.ttl = d }}
 }
 
 // WithLeaseMargin sets how long before Redis can give it away a lock counts as lost; by default (and with 0) a third of the
 // TTL, at most half of it. It is the time that a holder has to stop, less the error of the clocks. What is left of the TTL,
 // less a quarter for the renewals, is how long an outage may last without a loss.
 func WithLeaseMargin(d time.Duration) Option {
-	return option(func(o *options) { o.margin = d })
+	return option{set: func(o *options) { o.margin = d }}
 }
 
 // WithLogger sets where to report what no return value can carry; by default nothing is logged.
@@ -57,13 +58,13 @@ func WithLeaseMargin(d time.Duration) Option {
 //   - INFO: Redis answers again, and after how long (not each time if that keeps changing); the configuration of the server
 //     cannot be read.
 func WithLogger(logger *slog.Logger) Option {
-	return option(func(o *options) { o.logger = logger })
+	return option{set: func(o *options) { o.logger = logger }}
 }
 
 // WithLabel sets a name for this process that Contenders shows beside its host and pid; at most 256 bytes of UTF-8, and only
 // characters that are printed.
 func WithLabel(label string) Option {
-	return option(func(o *options) { o.label = label })
+	return option{set: func(o *options) { o.label = label }}
 }
 
 // WithNewServer says that nobody has had a lock on the server before, in a cluster on none of its primaries, so that it grants
@@ -73,24 +74,18 @@ func WithLabel(label string) Option {
 //
 // The record goes with the data: after FLUSHALL it is the word of the program alone.
 func WithNewServer() Option {
-	return option(func(o *options) { o.newServer = true })
+	return option{set: func(o *options) { o.newServer = true }}
 }
 
 // newOptions returns what opts say of the store, and those that are for the registry.
 func newOptions(opts []Option) (o options, share []tier.Option, err error) {
 	o = options{ttl: defaultTTL, logger: slog.New(slog.DiscardHandler)}
-	for _, opt := range opts {
-		switch opt := opt.(type) {
-		case option:
-			opt(&o)
-		case tier.Option:
-			if err := opt.ForDial(); err != nil {
-				return o, nil, err
-			}
-			share = append(share, opt)
-		default:
-			return o, nil, fmt.Errorf("option of type %T; want one of redislock or a tier.Option", opt)
-		}
+	own, share, err := second.Split[option, tier.Option](opts)
+	if err != nil {
+		return o, nil, err
+	}
+	for _, opt := range own {
+		opt.set(&o)
 	}
 	return o, share, o.check()
 }

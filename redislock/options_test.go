@@ -16,12 +16,8 @@ import (
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
 )
-
-// strange is an option of somebody else.
-type strange struct{}
-
-func (strange) ForDial() error { return nil }
 
 func TestBadOptionsAreNamed(t *testing.T) {
 	for _, tt := range []struct {
@@ -37,7 +33,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		{WithLabel(strings.Repeat("x", 257)), "label of 257 bytes"},
 		{tier.WithLinger(-1), "linger -1ns"},
 		{nil, "option of type <nil>"},
-		{strange{}, "option of type redislock.strange"},
+		{zklock.WithKazoo(), "option of type zklock.option"},
 	} {
 		if _, err := New(new(redis.Client), tt.option); err == nil || !strings.Contains(err.Error(), tt.name) {
 			t.Errorf("%v, want %q", err, tt.name)

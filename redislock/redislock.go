@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock/redislock/internal/removal"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -36,11 +37,9 @@ func checkClient(client redis.UniversalClient) error {
 	return nil
 }
 
-// Remove removes a contender from the queue for the lock at path, by the ID that [tier.Contender] says, and reports whether it
-// was there. It is for operators: if the contender has the lock, the next one is granted it at once, although the process may
-// still work under it. That hears of it with its next heartbeat, after a quarter of its TTL at most. An ID never comes again,
-// so nobody else is hit, and Remove can be repeated when its answer is lost. Locks of other libraries have no ID.
-func Remove(ctx context.Context, client redis.UniversalClient, path, id string) (bool, error) {
+func init() { removal.Of = remove }
+
+func remove(ctx context.Context, client redis.UniversalClient, path, id string) (bool, error) {
 	if err := cmp.Or(ValidatePath(path), checkClient(client)); err != nil {
 		return false, err
 	}

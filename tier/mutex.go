@@ -33,7 +33,7 @@ func (r *Registry) Mutex(path string, opts ...MutexOption) *Mutex {
 
 func (r *Registry) mutex(at lockKey, mode second.Mode, opts []MutexOption) *Mutex {
 	m := &Mutex{registry: r, at: at, mode: mode, key: ownerKey{r, at}}
-	var own []any
+	var own []second.MutexOption
 	if m.options, own, m.invalid = r.options.forMutex(opts); m.invalid != nil {
 		m.invalid = fmt.Errorf("tier: mutex %s: %w", at.path, m.invalid)
 		return m

@@ -4,25 +4,34 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // An Option says how this process shares locks with others: all those of a [Registry], where
 // the constructor of a store gets it, or one of them, where [Registry.Mutex] does.
-type Option func(*options)
-
-// ForDial marks what tierlock.Dial and New of the other stores take as options. It returns what is wrong with this one.
-func (o Option) ForDial() error {
-	var one options
-	o(&one)
-	return one.check()
+type Option interface {
+	second.RegistryOption
+	MutexOption
+	apply(*options)
 }
-
-// ForMutex marks what [Registry.Mutex] takes.
-func (Option) ForMutex() {}
 
 // A MutexOption is for one lock: an [Option], or one of the store's package, such as
 // zklock.NodeACL.
-type MutexOption interface{ ForMutex() }
+type MutexOption interface{ second.MutexOption }
+
+type option struct {
+	second.Option
+	set func(*options)
+}
+
+func (o option) apply(to *options) { o.set(to) }
+
+func with(set func(*options)) Option {
+	var alone options
+	set(&alone)
+	return option{second.Option{Wrong: alone.check()}, set}
+}
 
 type options struct {
 	handOff time.Duration
@@ -49,14 +58,14 @@ const defaultHandOff = 20 * time.Millisecond
 // store. A budget of ten times that keeps the lock in use for nine tenths of the time, but
 // every process ahead may use all of its budget. Processes with equal budgets get equal shares.
 // What the budget is for permits, [Registry.Semaphore] says.
-func WithHandOff(budget time.Duration) Option { return func(o *options) { o.handOff = budget } }
+func WithHandOff(budget time.Duration) Option { return with(func(o *options) { o.handOff = budget }) }
 
 // WithRounds gives a turn to every goroutine that was waiting when the lock came, before
 // another process gets its turn, even if that takes longer than the hand-off budget. It
 // is for paths shared with locks that have one contender per goroutine or thread, such as
 // zk.Lock and Curator's: the queue is fair to contenders, and with rounds a process gets as many
 // turns with its single one as they do with theirs. With a budget of zero it gets no more.
-func WithRounds() Option { return func(o *options) { o.rounds = true } }
+func WithRounds() Option { return with(func(o *options) { o.rounds = true }) }
 
 // WithLinger keeps the lock for up to d after the last release when nobody waits, so
 // that the next acquisition of this process needs no round trip; default 0. Another
@@ -67,17 +76,17 @@ func WithRounds() Option { return func(o *options) { o.rounds = true } }
 // does not help where several processes want the same locks: whoever finds a lock lingering
 // waits two round trips longer than if it had gone, and TryAcquire in another process gets
 // [ErrLocked], which does not end the lingering.
-func WithLinger(d time.Duration) Option { return func(o *options) { o.linger = d } }
+func WithLinger(d time.Duration) Option { return with(func(o *options) { o.linger = d }) }
 
 // WithMaxWait limits how long [Mutex.Acquire] and [Mutex.Do] wait for the lock; 0, the default,
 // is no limit. Unlike the deadline of a context it does not limit the work. A wait that takes
 // longer ends with [ErrWaitLimit].
-func WithMaxWait(d time.Duration) Option { return func(o *options) { o.maxWait = d } }
+func WithMaxWait(d time.Duration) Option { return with(func(o *options) { o.maxWait = d }) }
 
 func newOptions(opts []Option) (options, error) {
 	o := options{handOff: defaultHandOff}
 	for _, opt := range opts {
-		opt(&o)
+		opt.apply(&o)
 	}
 	if err := o.check(); err != nil {
 		return o, fmt.Errorf("tier: %w", err)
@@ -98,14 +107,14 @@ func (o options) check() error {
 }
 
 // forMutex returns o with what opts change, and the options of the store's package.
-func (o *options) forMutex(opts []MutexOption) (changed *options, own []any, err error) {
+func (o *options) forMutex(opts []MutexOption) (changed *options, own []second.MutexOption, err error) {
 	if len(opts) == 0 {
 		return o, nil, nil
 	}
 	other := *o
 	for _, opt := range opts {
 		if share, ok := opt.(Option); ok {
-			share(&other)
+			share.apply(&other)
 			if other.observer != o.observer {
 				return o, nil, errors.New("an observer is for a registry, not for one lock")
 			}

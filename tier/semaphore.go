@@ -59,7 +59,7 @@ type Semaphore struct {
 // three budgets for each process ahead.
 func (r *Registry) Semaphore(path string, permits int, opts ...MutexOption) *Semaphore {
 	s := &Semaphore{registry: r, at: lockKey{path, counting}, permits: permits}
-	var own []any
+	var own []second.MutexOption
 	if s.options, own, s.invalid = r.options.forMutex(opts); s.invalid == nil && permits < 1 {
 		s.invalid = fmt.Errorf("%d permits in all: want at least one", permits)
 	}

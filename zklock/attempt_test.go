@@ -51,11 +51,11 @@ func TestNodeOfASessionThatHasEndedIsGoneBeforeItIsLookedFor(t *testing.T) {
 func TestTheConfigurationOfTLSIsCopied(t *testing.T) {
 	var o options
 	cfg := &tls.Config{ServerName: "before"}
-	WithTLS(cfg)(&o)
+	WithTLS(cfg).apply(&o)
 	if cfg.ServerName = "after"; o.tls.ServerName != "before" {
 		t.Error("changed after Dial")
 	}
-	if WithTLS(nil)(&o); o.tls == nil {
+	if WithTLS(nil).apply(&o); o.tls == nil {
 		t.Error("no configuration is no TLS")
 	}
 }

@@ -31,21 +31,22 @@ type Lock struct {
 
 // A LockOption is for one lock: [Client.Lock] takes it, and so does the method Mutex of a registry
 // of package tier.
-type LockOption func(*Lock) error
+type LockOption interface {
+	second.MutexOption
+	apply(*Lock)
+}
 
-// ForMutex makes a LockOption one of those that the method Mutex of a registry takes.
-func (LockOption) ForMutex() {}
+type lockOption struct {
+	second.Option
+	set func(*Lock)
+}
+
+func (o lockOption) apply(to *Lock) { o.set(to) }
 
 // NodeACL sets another ACL for the nodes of the lock, and for parents that have to be created for
 // it, than the client's. It has to give this client what [WithACL] says.
 func NodeACL(acl []zk.ACL) LockOption {
-	return func(l *Lock) error {
-		if len(acl) == 0 {
-			return fmt.Errorf("empty ACL: %w", zk.ErrInvalidACL)
-		}
-		l.acl = slices.Clone(acl)
-		return nil
-	}
+	return lockOption{set: func(l *Lock) { l.acl = slices.Clone(acl) }}
 }
 
 // maxData keeps a create well below the megabyte at which a server drops the
@@ -55,13 +56,7 @@ const maxData = 512 << 10
 // NodeData sets the content of the lock's nodes, instead of a description of the process; at
 // most 512 KiB. It should be UTF-8: other libraries show it to people.
 func NodeData(data []byte) LockOption {
-	return func(l *Lock) error {
-		if len(data) > maxData {
-			return fmt.Errorf("data of %d bytes: more than %d", len(data), maxData)
-		}
-		l.data = append([]byte{}, data...) // not nil
-		return nil
-	}
+	return lockOption{set: func(l *Lock) { l.data = append([]byte{}, data...) }} // not nil
 }
 
 // Lock returns the lock at path, which is created with its parents when it is first
@@ -76,11 +71,18 @@ func (c *Client) Lock(path string, opts ...LockOption) (*Lock, error) {
 	}
 	l := &Lock{client: c, path: path, acl: c.options.acl}
 	for _, opt := range opts {
-		if err := opt(l); err != nil {
-			return nil, fmt.Errorf("zklock: lock %s: %w", l.Path(), err)
-		}
+		opt.apply(l)
 	}
-	return l, nil
+	var err error
+	switch {
+	case len(l.acl) == 0:
+		err = fmt.Errorf("empty ACL: %w", zk.ErrInvalidACL)
+	case len(l.data) > maxData:
+		err = fmt.Errorf("data of %d bytes: more than %d", len(l.data), maxData)
+	default:
+		return l, nil
+	}
+	return nil, fmt.Errorf("zklock: lock %s: %w", l.Path(), err)
 }
 
 // equal reports whether the nodes of both locks would be alike: same client, path, mode, ACL

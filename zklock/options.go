@@ -22,10 +22,17 @@ import (
 )
 
 // An Option changes how [Dial] connects. Options are checked by Dial.
-type Option func(*options)
+type Option interface {
+	second.RegistryOption
+	apply(*options)
+}
 
-// ForDial makes an Option one of those that tierlock.Dial takes.
-func (Option) ForDial() error { return nil }
+type option struct {
+	second.Option
+	set func(*options)
+}
+
+func (o option) apply(to *options) { o.set(to) }
 
 type options struct {
 	sessionTimeout time.Duration
@@ -51,7 +58,7 @@ type credential struct {
 // lock of a process that died stays taken, and with the margin it bounds the lease; the
 // package comment has the table.
 func WithSessionTimeout(d time.Duration) Option {
-	return func(o *options) { o.sessionTimeout = d }
+	return option{set: func(o *options) { o.sessionTimeout = d }}
 }
 
 // WithLeaseMargin sets how long before the server can give it away a lock counts as
@@ -60,7 +67,7 @@ func WithSessionTimeout(d time.Duration) Option {
 // left of the session timeout, less a quarter for the renewals, is how long an outage
 // may last without a loss.
 func WithLeaseMargin(d time.Duration) Option {
-	return func(o *options) { o.margin = d }
+	return option{set: func(o *options) { o.margin = d }}
 }
 
 // WithACL sets the ACL of lock nodes and of the parents that are created for them;
@@ -75,13 +82,13 @@ func WithLeaseMargin(d time.Duration) Option {
 // the lease: a client that has to wait gets an error wrapping [zk.ErrNoAuth], and one that
 // is granted the lock at once loses it within a sixth of the session timeout.
 func WithACL(acl []zk.ACL) Option {
-	return func(o *options) { o.acl = acl }
+	return option{set: func(o *options) { o.acl = acl }}
 }
 
 // WithAuth adds credentials, such as "digest" and "user:password". They are presented
 // again on each reconnect.
 func WithAuth(scheme string, credentials []byte) Option {
-	return func(o *options) { o.auth = append(o.auth, credential{scheme, credentials}) }
+	return option{set: func(o *options) { o.auth = append(o.auth, credential{scheme, credentials}) }}
 }
 
 // WithTLS connects with TLS, as servers want on their secureClientPort. Each server has to show a
@@ -92,18 +99,18 @@ func WithAuth(scheme string, credentials []byte) Option {
 //
 // The handshake may take a sixth of the session timeout, at most 2 s, on each connection anew.
 func WithTLS(cfg *tls.Config) Option {
-	return func(o *options) {
+	return option{set: func(o *options) {
 		if o.tls = cfg.Clone(); cfg == nil {
 			o.tls = new(tls.Config)
 		}
-	}
+	}}
 }
 
 // WithDialContext replaces the dialing of TCP connections, as for a proxy or for tests. The address
 // is host:port as in the connect string, so names are the dialer's to look up; ctx gives it a
 // second. TLS comes on top, if WithTLS is given.
 func WithDialContext(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
-	return func(o *options) { o.dial, o.lookUp = dial, nil }
+	return option{set: func(o *options) { o.dial, o.lookUp = dial, nil }}
 }
 
 // WithLogger sets where to report what no return value can carry; by default nothing is logged.
@@ -119,13 +126,13 @@ func WithDialContext(dial func(ctx context.Context, network, address string) (ne
 //
 // Of a client made by [Attach] the connection is not followed.
 func WithLogger(logger *slog.Logger) Option {
-	return func(o *options) { o.logger = logger }
+	return option{set: func(o *options) { o.logger = logger }}
 }
 
 // WithLabel sets a name for this process that Contenders shows beside its host and pid;
 // at most 256 bytes of UTF-8, and only characters that are printed.
 func WithLabel(label string) Option {
-	return func(o *options) { o.label = label }
+	return option{set: func(o *options) { o.label = label }}
 }
 
 // WithKazoo makes locks that exclude kazoo's Lock, WriteLock, ReadLock and Election on the
@@ -147,7 +154,7 @@ func WithLabel(label string) Option {
 // this package creates are removed when they are empty. A plain node is never made anew when
 // its sequence numbers come to their end, and a pair uses two of them.
 func WithKazoo() Option {
-	return func(o *options) { o.kazoo = true }
+	return option{set: func(o *options) { o.kazoo = true }}
 }
 
 func newOptions(opts []Option) (options, error) {
@@ -159,7 +166,7 @@ func newOptions(opts []Option) (options, error) {
 		logger:         slog.New(slog.DiscardHandler),
 	}
 	for _, opt := range opts {
-		opt(&o)
+		opt.apply(&o)
 	}
 	return o, o.check()
 }

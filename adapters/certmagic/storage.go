@@ -31,18 +31,22 @@ type Storage struct {
 }
 
 // An Option changes a [Storage].
-type Option func(*Storage)
+type Option interface{ apply(*Storage) }
+
+type option func(*Storage)
+
+func (o option) apply(to *Storage) { o(to) }
 
 // WithLogger sets where to warn of a lock that is lost before it is unlocked; the default is
 // [slog.Default]. CertMagic cannot be told: it goes on, and another process may do the same work.
-func WithLogger(log *slog.Logger) Option { return func(s *Storage) { s.log = log } }
+func WithLogger(log *slog.Logger) Option { return option(func(s *Storage) { s.log = log }) }
 
 // New returns storage with a lock for each name, below dir. The locks of storage itself are no
 // longer used, so all processes that share it have to share dir as well.
 func New(storage certmagic.Storage, locks *tier.Registry, dir string, opts ...Option) *Storage {
 	s := &Storage{Storage: storage, locks: locks, dir: dir, log: slog.Default(), held: make(map[string][]*tier.Hold)}
 	for _, opt := range opts {
-		opt(s)
+		opt.apply(s)
 	}
 	return s
 }

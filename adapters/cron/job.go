@@ -16,7 +16,11 @@ import (
 )
 
 // An Option changes how a job comes by its lock.
-type Option func(*slot.Rule)
+type Option interface{ apply(*slot.Rule) }
+
+type option func(*slot.Rule)
+
+func (o option) apply(to *slot.Rule) { o(to) }
 
 // AtLeast keeps the lock of a run for at least d after the run got it, however short the run is. A
 // process whose clock is late then finds the slot taken instead of running it again. d should be
@@ -25,17 +29,17 @@ type Option func(*slot.Rule)
 //
 // The lock goes in the background. End the process with [tier.Registry.Shutdown], which waits for
 // that; Close gives all locks up at once.
-func AtLeast(d time.Duration) Option { return func(r *slot.Rule) { r.AtLeast = d } }
+func AtLeast(d time.Duration) Option { return option(func(r *slot.Rule) { r.AtLeast = d }) }
 
 // WithWait makes a run wait for the lock for up to d. Without it a run that finds the lock taken is
 // skipped, so each slot is run by one process. With it every process runs each slot, one after the
 // other, unless the wait is over first.
-func WithWait(d time.Duration) Option { return func(r *slot.Rule) { r.Wait = d } }
+func WithWait(d time.Duration) Option { return option(func(r *slot.Rule) { r.Wait = d }) }
 
 // WithLogger sets where to say what cannot be returned; the default is [slog.Default]. A lock that
 // is lost before its run is over is a warning. So is a run that is skipped for any other reason
 // than that somebody else has the lock; that one is logged at debug level.
-func WithLogger(log *slog.Logger) Option { return func(r *slot.Rule) { r.Log = log } }
+func WithLogger(log *slog.Logger) Option { return option(func(r *slot.Rule) { r.Log = log }) }
 
 // Job returns a job that calls f while it holds mutex. The context of f carries the hold, for
 // [tier.HoldFrom], and ends if the lock is lost. Each run is an owner of its own, so two runs in one
@@ -43,7 +47,7 @@ func WithLogger(log *slog.Logger) Option { return func(r *slot.Rule) { r.Log = l
 func Job(mutex *tier.Mutex, f func(ctx context.Context), opts ...Option) cron.Job {
 	var rule slot.Rule
 	for _, opt := range opts {
-		opt(&rule)
+		opt.apply(&rule)
 	}
 	return cron.FuncJob(func() {
 		run, err := rule.Begin(context.Background(), mutex)

@@ -37,7 +37,7 @@ type Elector struct {
 func NewElector(locks *tier.Registry, path string, opts ...Option) *Elector {
 	e := &Elector{election: election.New(locks, path), path: path, ended: make(chan struct{})}
 	for _, opt := range opts {
-		opt(&e.rule)
+		opt.apply(&e.rule)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop

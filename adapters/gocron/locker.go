@@ -21,7 +21,11 @@ import (
 )
 
 // An Option changes a [Locker] or an [Elector].
-type Option func(*slot.Rule)
+type Option interface{ apply(*slot.Rule) }
+
+type option func(*slot.Rule)
+
+func (o option) apply(to *slot.Rule) { o(to) }
 
 // AtLeast keeps the lock of a run for at least d after the run got it, however short the run is. A
 // scheduler whose clock is late then finds the slot taken instead of running it again. d should be
@@ -30,18 +34,18 @@ type Option func(*slot.Rule)
 //
 // The worker does not wait: the lock goes in the background. End the process with
 // [tier.Registry.Shutdown], which waits for that; Close gives all locks up at once.
-func AtLeast(d time.Duration) Option { return func(r *slot.Rule) { r.AtLeast = d } }
+func AtLeast(d time.Duration) Option { return option(func(r *slot.Rule) { r.AtLeast = d }) }
 
 // WithWait makes a run wait for the lock for up to d. Without it a run that finds the lock taken is
 // skipped, so each slot is run by one process. With it every process runs each slot, one after the
 // other, unless the wait is over first.
-func WithWait(d time.Duration) Option { return func(r *slot.Rule) { r.Wait = d } }
+func WithWait(d time.Duration) Option { return option(func(r *slot.Rule) { r.Wait = d }) }
 
 // WithLogger sets where to say what gocron keeps to itself; the default is [slog.Default]. A lock
 // that is lost before its run is over is a warning, as gocron has no way to tell the job. So is a
 // run that is skipped for any other reason than that somebody else has the lock; that one is
 // logged at debug level.
-func WithLogger(log *slog.Logger) Option { return func(r *slot.Rule) { r.Log = log } }
+func WithLogger(log *slog.Logger) Option { return option(func(r *slot.Rule) { r.Log = log }) }
 
 // A Locker is a [gocron.Locker].
 type Locker struct {
@@ -56,7 +60,7 @@ type Locker struct {
 func NewLocker(locks *tier.Registry, dir string, opts ...Option) *Locker {
 	l := &Locker{locks: locks, dir: dir}
 	for _, opt := range opts {
-		opt(&l.rule)
+		opt.apply(&l.rule)
 	}
 	return l
 }

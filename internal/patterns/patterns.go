@@ -14,14 +14,14 @@ const Other = "other"
 // Patterns are those of a program, as [path.Match] takes them: "/jobs/*".
 type Patterns []string
 
-// New returns an error for a pattern that is malformed.
-func New(patterns ...string) (Patterns, error) {
-	for _, p := range patterns {
-		if _, err := path.Match(p, ""); err != nil {
-			return nil, fmt.Errorf("path pattern %q: %w; want one of path.Match, such as /jobs/*", p, err)
+// Check returns an error for a pattern that is malformed.
+func (p Patterns) Check() error {
+	for _, pattern := range p {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return fmt.Errorf("path pattern %q: %w; want one of path.Match, such as /jobs/*", pattern, err)
 		}
 	}
-	return patterns, nil
+	return nil
 }
 
 // All returns all that Of can return.

@@ -10,8 +10,8 @@ import (
 )
 
 func TestPathBelongsToTheFirstPatternThatItMatches(t *testing.T) {
-	p, err := patterns.New("/jobs/nightly", "/jobs/*", "/customers/*/invoice")
-	if err != nil {
+	p := patterns.Patterns{"/jobs/nightly", "/jobs/*", "/customers/*/invoice"}
+	if err := p.Check(); err != nil {
 		t.Fatal(err)
 	}
 	for lock, want := range map[string]string{
@@ -31,7 +31,7 @@ func TestPathBelongsToTheFirstPatternThatItMatches(t *testing.T) {
 }
 
 func TestMalformedPatternIsRefused(t *testing.T) {
-	if _, err := patterns.New("/a", "/jobs/["); !errors.Is(err, path.ErrBadPattern) {
+	if err := (patterns.Patterns{"/a", "/jobs/["}).Check(); !errors.Is(err, path.ErrBadPattern) {
 		t.Errorf("got %v, want ErrBadPattern", err)
 	}
 }

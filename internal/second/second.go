@@ -42,7 +42,7 @@ type Tier interface {
 type Options struct {
 	Mode      Mode
 	MayLinger time.Duration // for how long a contender may be kept while nobody holds the lock; it says so of itself
-	Own       []any         // options of the tier's package; Claim refuses those that it does not know
+	Own       []MutexOption // of the tier's package; Claim refuses those that it does not know
 }
 
 // A Mode says with whom a contender shares the lock.

@@ -2,6 +2,7 @@ package tierotel
 
 import (
 	"errors"
+	"fmt"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -11,7 +12,11 @@ import (
 )
 
 // An Option is for [New].
-type Option func(*config) error
+type Option interface{ apply(*config) }
+
+type option func(*config)
+
+func (o option) apply(to *config) { o(to) }
 
 type config struct {
 	tracers  trace.TracerProvider
@@ -21,33 +26,30 @@ type config struct {
 
 // WithTracerProvider sets where spans go; the default is the global provider.
 func WithTracerProvider(p trace.TracerProvider) Option {
-	return func(c *config) error {
-		if p == nil {
-			return errors.New("tierotel: nil tracer provider")
-		}
-		c.tracers = p
-		return nil
-	}
+	return option(func(c *config) { c.tracers = p })
 }
 
 // WithMeterProvider sets where metrics go; the default is the global provider.
 func WithMeterProvider(p metric.MeterProvider) Option {
-	return func(c *config) error {
-		if p == nil {
-			return errors.New("tierotel: nil meter provider")
-		}
-		c.meters = p
-		return nil
-	}
+	return option(func(c *config) { c.meters = p })
 }
 
 // WithPaths sets the patterns, as [path.Match] takes them, by which metrics tell locks apart; the
 // first that matches counts. All others are told as "other".
 func WithPaths(paths ...string) Option {
-	return func(c *config) (err error) {
-		c.patterns, err = patterns.New(paths...)
-		return err
+	return option(func(c *config) { c.patterns = paths })
+}
+
+func (c *config) check() error {
+	switch err := c.patterns.Check(); {
+	case c.tracers == nil:
+		return errors.New("tierotel: nil tracer provider")
+	case c.meters == nil:
+		return errors.New("tierotel: nil meter provider")
+	case err != nil:
+		return fmt.Errorf("tierotel: %w", err)
 	}
+	return nil
 }
 
 func (c *config) pattern(path string) attribute.KeyValue {

@@ -72,10 +72,13 @@ type Telemetry struct {
 // option or instrument is refused.
 func New(opts ...Option) (*Telemetry, error) {
 	t := &Telemetry{config: config{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider()}}
-	var failed []error
 	for _, opt := range opts {
-		failed = append(failed, opt(&t.config))
+		opt.apply(&t.config)
 	}
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	var failed []error
 	t.tracer, t.meter = t.tracers.Tracer(scope), t.meters.Meter(scope)
 	buckets := metric.WithExplicitBucketBoundaries(0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 3600)
 	var err error

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // process returns the locks of a process, and its page of metrics.
 func process(t *testing.T, srv *zktest.Server, patterns ...string) (*tier.Registry, *httptest.Server) {
 	t.Helper()
-	metrics, err := tierprom.New(patterns...)
+	metrics, err := tierprom.New(tierprom.WithPaths(patterns...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestScrapeOfASemaphore(t *testing.T) {
 }
 
 func TestMalformedPatternIsRefused(t *testing.T) {
-	if _, err := tierprom.New("/jobs/[a"); err == nil {
+	if _, err := tierprom.New(tierprom.WithPaths("/jobs/[a")); err == nil {
 		t.Error("took a pattern that matches nothing")
 	}
 }

@@ -1,6 +1,6 @@
 // Package tierprom has Prometheus metrics of the locks of a process.
 //
-//	metrics, err := tierprom.New("/jobs/*", "/customers/*")
+//	metrics, err := tierprom.New(tierprom.WithPaths("/jobs/*", "/customers/*"))
 //	…
 //	locks, err := tierlock.Dial(ctx, "zk1:2181", tier.WithObserver(metrics.Observer()))
 //	…
@@ -61,14 +61,28 @@ type Metrics struct {
 // buckets are for waits and holds from a tenth of a millisecond, a hand-off, to minutes.
 var buckets = []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// New returns metrics with a label for each pattern, in the syntax of [path.Match]; the first that
-// fits counts. The error says which pattern is malformed.
-func New(paths ...string) (*Metrics, error) {
-	labels, err := patterns.New(paths...)
-	if err != nil {
+// An Option is for [New].
+type Option interface{ apply(*Metrics) }
+
+type option func(*Metrics)
+
+func (o option) apply(to *Metrics) { o(to) }
+
+// WithPaths sets the patterns, as [path.Match] takes them, by which metrics tell locks apart; the
+// first that matches counts. All others are told as "other".
+func WithPaths(paths ...string) Option {
+	return option(func(m *Metrics) { m.patterns = paths })
+}
+
+// New returns metrics of no lock yet. The error says which option is refused.
+func New(opts ...Option) (*Metrics, error) {
+	m := new(Metrics)
+	for _, opt := range opts {
+		opt.apply(m)
+	}
+	if err := m.patterns.Check(); err != nil {
 		return nil, fmt.Errorf("tierprom: %w", err)
 	}
-	m := &Metrics{patterns: labels}
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	}

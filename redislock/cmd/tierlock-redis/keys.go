@@ -11,7 +11,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/retry"
-	"github.com/tierlock/tierlock/redislock"
+	"github.com/tierlock/tierlock/redislock/internal/removal"
 )
 
 // Keys are those of a Redis.
@@ -66,7 +66,7 @@ func within(path, below string) bool {
 func (k keys) remove(ctx context.Context, path string, c *inspect.Contender) (bool, error) {
 	pace := retry.New()
 	for again := false; ; again = true {
-		removed, err := redislock.Remove(ctx, k.client, path, c.Node)
+		removed, err := removal.Of(ctx, k.client, path, c.Node)
 		switch {
 		case err == nil:
 			return removed || again, nil
