@@ -39,8 +39,10 @@ func New(t second.Tier, opts ...Option) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{second: t, options: &o, start: time.Now().Add(-t.Now()), stakes: make(map[lockKey]stake), drained: make(chan struct{})}
-	r.past.Losses = make(map[LossCause]int64)
+	r := &Registry{
+		second: t, options: &o, start: time.Now().Add(-t.Now()),
+		stakes: make(map[lockKey]stake), past: Stats{Losses: make(map[LossCause]int64)}, drained: make(chan struct{}),
+	}
 	o.observer.follow(t)
 	return r, nil
 }

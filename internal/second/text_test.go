@@ -19,7 +19,7 @@ func TestCleanLeavesNothingForATerminalToObey(t *testing.T) {
 }
 
 func FuzzTextIsAShortLineThatIsPrinted(f *testing.F) {
-	for _, s := range []string{"", "billing", strings.Repeat("x", 1<<20), strings.Repeat("漢", 200), strings.Repeat("\x80", 300), strings.Repeat("\U000e0001", 300)} {
+	for _, s := range []string{"", "billing", strings.Repeat("x", maxText), strings.Repeat("x", 1<<20), strings.Repeat("漢", 200), strings.Repeat("\x80", 300), strings.Repeat("\U000e0001", 300)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

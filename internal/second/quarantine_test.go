@@ -1,0 +1,33 @@
+package second
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestThoseWhomAQuarantineKeepsFromTheLock(t *testing.T) {
+	reads, writes := Contender{Shared: true}, Contender{}
+	for _, test := range []struct {
+		queue []Contender
+		has   int // how many of them
+		want  string
+	}{
+		{[]Contender{writes, writes}, 0, "[true false]"},
+		{[]Contender{writes, reads}, 1, "[false false]"},
+		{[]Contender{reads, reads, writes, reads}, 1, "[false true false false]"},
+		{[]Contender{writes, reads, reads}, 0, "[true false false]"},
+		{[]Contender{{Permits: 2}, {Permits: 1}}, 1, "[false true]"},
+	} {
+		Quarantined(test.queue, func(i int) bool { return i < test.has })
+		var got []bool
+		for _, c := range test.queue {
+			got = append(got, c.Quarantined)
+			if c.Quarantined && c.Permits > 0 {
+				t.Errorf("%v: has %d permits", test, c.Permits)
+			}
+		}
+		if fmt.Sprint(got) != test.want {
+			t.Errorf("%v: got %v", test, got)
+		}
+	}
+}
