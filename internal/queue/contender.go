@@ -228,18 +228,13 @@ func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <
 	}
 	select {
 	case <-c.wake.C():
-		return nil
 	case <-changed:
-		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-look:
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if c.send(c.command(Look)).Outcome != Done {
-		return c.claim.tier.answering(ctx)
+		if c.send(c.command(Look)).Outcome != Done {
+			return c.claim.tier.answering(ctx)
+		}
 	}
 	return nil
 }
@@ -401,12 +396,10 @@ func (c *Contender) removed() error {
 // the margin to come to an end.
 func (c *Contender) lose(reason error) {
 	c.end(reason)
-	if !c.spent.Load() { // else the release says so
-		c.reportLoss(reason)
-	}
+	c.reportLoss(reason)
 	c.wake.Set()
 	if c.queues.Load() {
-		c.claim.tier.Spawn(c.reapAfterMargin)
+		time.AfterFunc(c.claim.tier.margin(c.session.ttl), c.settle)
 	}
 }
 
@@ -420,20 +413,6 @@ func (c *Contender) reportLoss(cause error) {
 }
 
 func (c *Contender) lost() bool { return c.life.Err() != nil }
-
-func (c *Contender) reapAfterMargin() {
-	t := c.claim.tier
-	margin := time.NewTimer(t.margin(c.session.ttl))
-	defer margin.Stop()
-	select {
-	case <-margin.C:
-		if !c.session.Over() {
-			c.settle()
-		}
-	case <-c.released:
-	case <-t.ctx.Done():
-	}
-}
 
 // giveUp comes before the contender leaves the queue, and returns the loss, which is none from then on unless the answer to that
 // says so; [second.ErrReleased] if it was given up before.

@@ -236,11 +236,7 @@ func TestWhoFollows(t *testing.T) {
 // Who cannot be told how it stands does not wait for ever, and who cannot stay has lost.
 func TestTwoMeaningsOfTrouble(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
-			a := usual()
-			a.View.Has, a.View.Err = false, errRefused
-			return a
-		})
+		f.then(Enter, but(func(a *Answer) { a.View.Has, a.View.Err = false, errRefused }))
 		if _, err := f.claim(second.Exclusive).Acquire(t.Context(), nil); !errors.Is(err, errRefused) || errors.Is(err, second.ErrLost) {
 			t.Errorf("a waiter that cannot be told: %v", err)
 		}
@@ -265,11 +261,7 @@ func TestTwoMeaningsOfTrouble(t *testing.T) {
 
 // A try in the quarantine says so, and a waiter looks again at its end.
 func TestQuarantine(t *testing.T) {
-	quarantined := func(_ context.Context, _ Command, usual func() Answer) Answer {
-		a := usual()
-		a.View.Has, a.View.Quarantined, a.View.Again = false, true, time.Second
-		return a
-	}
+	quarantined := but(func(a *Answer) { a.View.Has, a.View.Quarantined, a.View.Again = false, true, time.Second })
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		begun := time.Now()
 		f.Quarantined(time.Second, begun, "a test")
@@ -343,11 +335,7 @@ func TestNextContenderOfANameIsAnotherOne(t *testing.T) {
 // A store may first tell that somebody is ahead, and then who.
 func TestWhoWaitsStandsBehindThoseOfWhomItIsTold(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
-			a := usual()
-			a.View.Has = false
-			return a
-		})
+		f.then(Enter, untold)
 		var w second.Wait
 		go f.claim(second.Exclusive).Acquire(t.Context(), &w)
 		synctest.Wait()
@@ -386,11 +374,7 @@ func TestContestedIsCountedFromTheLookAndFromTheGrantAtMost(t *testing.T) {
 // Whoever wants to know who waits behind a holder looks once, where the store tells nobody.
 func TestWhoAsksWhetherTheLockIsWantedLooks(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
-			a := usual()
-			a.View.Again = time.Second
-			return a
-		})
+		f.then(Enter, but(func(a *Answer) { a.View.Again = time.Second }))
 		h := f.acquire(second.Exclusive)
 		for range 2 {
 			h.Contested().C()
@@ -405,11 +389,7 @@ func TestWhoAsksWhetherTheLockIsWantedLooks(t *testing.T) {
 
 func TestWhoHasLeftStandsNowhere(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
-			a := usual()
-			a.View.Has, a.View.Ahead = false, 1
-			return a
-		})
+		f.then(Enter, but(func(a *Answer) { a.View.Has, a.View.Ahead = false, 1 }))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		w := new(second.Wait)
@@ -470,11 +450,7 @@ func TestNobodyIsContestedBeforeItHolds(t *testing.T) {
 			t.Errorf("contested for %v since the grant of half a second ago", d)
 		}
 		h.Release()
-		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
-			a := usual()
-			a.View.Yield = time.Second
-			return a
-		})
+		f.then(Enter, but(func(a *Answer) { a.View.Yield = time.Second }))
 		h = f.acquire(second.Exclusive)
 		for _, want := range []time.Duration{0, time.Second / 4} {
 			if d := h.Contested().For(); d != want || h.Contested().Raised() {

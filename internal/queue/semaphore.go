@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -32,11 +33,7 @@ func (s semaphore) permitsOf(g second.Grant, err error) ([]second.Permit, error)
 		return nil, err
 	}
 	c := g.(*Contender)
-	permits := make([]second.Permit, c.weight.Load())
-	for i := range permits {
-		permits[i] = c
-	}
-	return permits, nil
+	return slices.Repeat([]second.Permit{c}, int(c.weight.Load())), nil
 }
 
 // Release gives permits up, with one command for those that came together.
@@ -92,21 +89,20 @@ func (c *Contender) releaseSome(n int64) error {
 	if c.weight.Add(-n) == 0 {
 		return c.Release()
 	}
-	if err := c.lossAt(c.claim.tier.Now()); err != nil {
-		return err
-	}
 	done := make(chan error, 1)
 	if !c.claim.tier.Spawn(func() { done <- c.weigh(c.tenure) }) {
-		return second.ErrClosed
+		done <- second.ErrClosed
 	}
 	bound := time.NewTimer(c.session.ttl / 3)
 	defer bound.Stop()
+	var err error
 	select {
-	case err := <-done:
-		if c.tenure.Err() == nil && err != nil { // else it has gone with the rest
-			return c.claim.failure("release", err)
-		}
+	case err = <-done:
 	case <-bound.C:
 	}
-	return context.Cause(c.life)
+	loss := c.lossAt(c.claim.tier.Now())
+	if loss == nil && err != nil && c.tenure.Err() == nil { // else it has gone with the rest
+		return c.claim.failure("release", err)
+	}
+	return loss
 }

@@ -136,7 +136,6 @@ func refs(contenders map[*Contender]bool) (refs []Ref) {
 func (t *Tier) expire(x *session, why error) {
 	x.End(why)
 	t.Connection.End(x.name)
-	t.reached()
 	t.renew.Set()
 }
 

@@ -62,11 +62,7 @@ func TestEndOfASessionIsToldBeforeTheStoreIsBack(t *testing.T) {
 // Whoever waits is told nothing by the store of a session that has ended.
 func TestWaiterHearsOfTheEndOfItsSession(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
-			a := usual()
-			a.View.Has = false
-			return a
-		})
+		f.then(Enter, untold)
 		f.then(Beat, f.expired)
 		begun := time.Now()
 		h := f.acquire(second.Exclusive)
@@ -83,11 +79,7 @@ func TestTTLIsTheStores(t *testing.T) {
 	const granted = 4 * ttl
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, Config{})
-		f.then(Open, func(_ context.Context, _ Command, usual func() Answer) Answer {
-			a := usual()
-			a.TTL = granted
-			return a
-		})
+		f.then(Open, but(func(a *Answer) { a.TTL = granted }))
 		f.Start()
 		defer f.Close()
 		h := f.acquire(second.Exclusive)
@@ -115,11 +107,7 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 			t.Errorf("a second after it was sent the lease runs for %v", d)
 		}
 		waiting := make(chan second.Grant)
-		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
-			a := usual()
-			a.View.Has = false
-			return a
-		})
+		f.then(Enter, untold)
 		go func() {
 			g, err := f.claim(second.Exclusive).Acquire(t.Context(), nil)
 			if err != nil {
@@ -150,11 +138,7 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 // The audit finds what nobody stands for, and nobody who enters, holds, or leaves.
 func TestAudit(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		f.then(Beat, func(_ context.Context, _ Command, usual func() Answer) Answer {
-			a := usual()
-			a.Doubt = true
-			return a
-		})
+		f.then(Beat, but(func(a *Answer) { a.Doubt = true }))
 		stray := func() {
 			f.mu.Lock()
 			f.places["stray"] = 1
@@ -211,11 +195,7 @@ func TestDoubtOfANewSession(t *testing.T) {
 	for _, doubt := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t, Config{})
-			f.then(Open, func(_ context.Context, _ Command, usual func() Answer) Answer {
-				a := usual()
-				a.Doubt = doubt
-				return a
-			})
+			f.then(Open, but(func(a *Answer) { a.Doubt = doubt }))
 			f.Start()
 			defer f.Close()
 			time.Sleep(ttl)

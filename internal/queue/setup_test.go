@@ -198,12 +198,21 @@ func late(d time.Duration) reply {
 	}
 }
 
-// waits is executed, and has the contender wait, and look.
-func waits(_ context.Context, _ Command, usual func() Answer) Answer {
-	a := usual()
-	a.View.Has, a.View.Ahead, a.View.Again = false, 1, time.Millisecond
-	return a
+// but is executed, and answered otherwise.
+func but(change func(*Answer)) reply {
+	return func(_ context.Context, _ Command, usual func() Answer) Answer {
+		a := usual()
+		change(&a)
+		return a
+	}
 }
+
+var (
+	// waits is executed, and has the contender wait, and look.
+	waits = but(func(a *Answer) { a.View.Has, a.View.Ahead, a.View.Again = false, 1, time.Millisecond })
+	// untold is executed, and says no more than that the contender has to wait.
+	untold = but(func(a *Answer) { a.View.Has = false })
+)
 
 // expired is what a store says that knows nobody any more.
 func (f *fake) expired(context.Context, Command, func() Answer) Answer {

@@ -148,7 +148,7 @@ func (t *Tier) Renew() { t.renew.Set() }
 // Deafen says why no news can come, nil if it can.
 func (t *Tier) Deafen(why error) {
 	before, now := t.learn(func(s *status) {
-		if why == nil || s.session != nil && s.refused == nil { // else what refuses a session counts
+		if why == nil || s.session != nil { // else what keeps one from beginning counts
 			s.deaf = why
 		}
 	})
