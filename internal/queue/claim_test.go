@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,18 +35,14 @@ func TestCallerMayLeaveAtEachInstant(t *testing.T) {
 		for _, requeue := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, requeue %v", name, requeue), func(t *testing.T) {
 				for at := step / 2; at < 14*step; at += step {
-					synctest.Test(t, func(t *testing.T) { leaveAt(t, at, requeue, script, slow) })
+					play(t, Config{}, func(t *testing.T, f *fake) { leaveAt(t, f, at, requeue, script, slow) })
 				}
 			})
 		}
 	}
 }
 
-func leaveAt(t *testing.T, at time.Duration, requeue bool, script []reply, slow reply) {
-	f := newFake(t, Config{})
-	f.Start()
-	defer f.Close()
-	synctest.Wait()
+func leaveAt(t *testing.T, f *fake, at time.Duration, requeue bool, script []reply, slow reply) {
 	l := f.claim(second.Exclusive)
 	acquire := func(ctx context.Context) (second.Grant, error) { return l.Acquire(ctx, nil) }
 	var old *Contender
@@ -61,8 +56,7 @@ func leaveAt(t *testing.T, at time.Duration, requeue bool, script []reply, slow 
 	f.then(Enter, script...)
 	f.then(Look, slow, slow)
 	f.then(Leave, slow, slow)
-	ctx, cancel := context.WithTimeout(t.Context(), at)
-	defer cancel()
+	ctx := within(t, at)
 	g, err := acquire(ctx)
 	if err == nil {
 		g.Release()
@@ -104,46 +98,49 @@ func TestRequeueWhoseEnterIsLost(t *testing.T) {
 	}
 }
 
-// The old one may be gone because of that, which is no loss.
-func TestRequeueThatIsLeftBeforeItIsKnown(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		old := f.acquire(second.Exclusive)
-		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
+// It may have removed the old contender, which is no loss. It returns when that is gone: whoever comes next would queue behind it.
+func TestRequeueThatFails(t *testing.T) {
+	type enter func(ctx context.Context, f *fake, old *Contender, usual func() Answer) Answer
+	for name, c := range map[string]struct {
+		enter enter
+		want  error
+	}{
+		"left before it is known": {func(_ context.Context, _ *fake, _ *Contender, usual func() Answer) Answer {
 			usual()
 			return Answer{}
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
-		defer cancel()
-		if _, err := f.claim(second.Exclusive).Requeue(ctx, old, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v, want DeadlineExceeded", err)
-		}
-		if err := old.AwaitRelease(); err != nil || len(f.ops(Leave)) == 0 {
-			t.Errorf("the old one: %v after %d commands", err, len(f.ops(Leave)))
-		}
-	})
-}
-
-// Whoever comes next would queue behind it.
-func TestFailedRequeueReturnsWhenTheOldContenderIsGone(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		old := f.acquire(second.Exclusive)
-		f.then(Enter, func(context.Context, Command, func() Answer) Answer {
+		}, context.DeadlineExceeded},
+		"left, and not executed": {func(context.Context, *fake, *Contender, func() Answer) Answer {
 			time.Sleep(100 * time.Millisecond)
 			return Answer{Outcome: Failed, Err: errRefused}
+		}, context.DeadlineExceeded},
+		"left when its work was told": {func(ctx context.Context, f *fake, old *Contender, usual func() Answer) Answer {
+			usual()
+			f.Tell(View{ID: old.id, At: 100})
+			return never(ctx, Command{}, nil)
+		}, context.DeadlineExceeded},
+		"begun and refused": {func(_ context.Context, _ *fake, _ *Contender, usual func() Answer) Answer {
+			usual()
+			return Answer{Outcome: Denied, Begun: true, Err: errRefused}
+		}, errRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, Config{}, func(t *testing.T, f *fake) {
+				old := f.acquire(second.Exclusive)
+				f.then(Enter, func(ctx context.Context, _ Command, usual func() Answer) Answer { return c.enter(ctx, f, old, usual) })
+				if _, err := f.claim(second.Exclusive).Requeue(within(t, time.Millisecond), old, nil); !errors.Is(err, c.want) {
+					t.Errorf("Requeue: %v, want %v", err, c.want)
+				}
+				if f.queues(old) {
+					t.Error("the old one still queues")
+				}
+				if err := old.AwaitRelease(); err != nil {
+					t.Errorf("the old one: %v", err)
+				}
+				time.Sleep(ttl)
+				f.none()
+			})
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		if _, err := f.claim(second.Exclusive).Requeue(ctx, old, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		f.mu.Lock()
-		if f.places[old.id] != 0 {
-			t.Error("the old one still queues")
-		}
-		f.mu.Unlock()
-		time.Sleep(ttl)
-		f.none()
-	})
+	}
 }
 
 func TestRequeueThatFindsTheOldContender(t *testing.T) {
@@ -161,9 +158,7 @@ func TestRequeueThatFindsTheOldContender(t *testing.T) {
 				old := f.acquire(second.Exclusive)
 				f.then(Enter, func(_ context.Context, cmd Command, usual func() Answer) Answer {
 					if c.answer.Outcome == Gone {
-						f.mu.Lock()
-						delete(f.places, old.id)
-						f.mu.Unlock()
+						f.remove(old.id)
 						return c.answer
 					}
 					a := usual()
@@ -225,30 +220,20 @@ func TestRequeueThatCannotBegin(t *testing.T) {
 	}
 }
 
-// Who has never entered has nothing to remove.
-func TestTryThatIsLockedIsOneCommand(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		f.then(Try, says(Answer{Outcome: Locked}))
-		if _, err := f.claim(second.Exclusive).TryAcquire(t.Context()); !errors.Is(err, second.ErrLocked) {
-			t.Error(err)
-		}
-		synctest.Wait()
-		if n := len(f.ops(Try, Leave)); n != 1 {
-			t.Errorf("%d commands", n)
-		}
-		f.none()
-	})
-}
-
-// A store that needs two looks for a try may queue before it knows.
-func TestTryThatHasEnteredBehindSomebodyIsUndone(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		f.then(Try, waits)
-		if _, err := f.claim(second.Exclusive).TryAcquire(t.Context()); !errors.Is(err, second.ErrLocked) {
-			t.Error(err)
-		}
-		f.none()
-	})
+// Who has never entered has nothing to remove. A store that needs two looks for a try may queue before it knows.
+func TestTryThatIsLockedLeavesNothing(t *testing.T) {
+	for commands, try := range map[int]reply{1: says(Answer{Outcome: Locked}), 2: waits} {
+		play(t, Config{}, func(t *testing.T, f *fake) {
+			f.then(Try, try)
+			if _, err := f.claim(second.Exclusive).TryAcquire(t.Context()); !errors.Is(err, second.ErrLocked) {
+				t.Errorf("TryAcquire: %v, want ErrLocked", err)
+			}
+			f.none()
+			if n := len(f.ops(Try, Leave)); n != commands {
+				t.Errorf("%d commands, want %d", n, commands)
+			}
+		})
+	}
 }
 
 // Until then nobody knows whether the store can be reached.
@@ -261,39 +246,18 @@ func TestTryWaitsForTheFirstAnswer(t *testing.T) {
 		"in time": {late(time.Second / 2), time.Second, nil}, "too late": {late(time.Second / 2), time.Second / 4, context.DeadlineExceeded},
 		"none": {never, time.Minute, errAway},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t, Config{})
-			f.then(Open, c.first)
-			f.Start()
-			defer f.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), c.within)
-			defer cancel()
-			if _, err := f.claim(second.Exclusive).TryAcquire(ctx); !errors.Is(err, c.want) {
+		playFrom(t, func(f *fake) { f.then(Open, c.first) }, func(t *testing.T, f *fake) {
+			if _, err := f.claim(second.Exclusive).TryAcquire(within(t, c.within)); !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
 			}
 		})
 	}
-}
-
-func TestGrantIsGivenUpOnce(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		l := f.claim(second.Exclusive)
-		h := f.acquire(second.Exclusive)
-		g, err := l.Requeue(t.Context(), h, nil)
-		if err != nil {
-			t.Fatal(err)
+	// Else a list would not tell of a quarantine.
+	playFrom(t, func(f *fake) { f.then(Open, late(time.Second)) }, func(t *testing.T, f *fake) {
+		begun := time.Now()
+		if _, err := f.claim(second.Exclusive).Contenders(t.Context()); err != nil || time.Since(begun) != time.Second {
+			t.Errorf("Contenders: %v after %v, want that it waits for the session", err, time.Since(begun))
 		}
-		if err := h.Release(); !errors.Is(err, second.ErrReleased) {
-			t.Errorf("Release after Requeue: %v", err)
-		}
-		if _, err := l.Requeue(t.Context(), h, nil); !errors.Is(err, second.ErrReleased) {
-			t.Errorf("Requeue after Requeue: %v", err)
-		}
-		if err := h.Err(); !errors.Is(err, second.ErrReleased) {
-			t.Errorf("Err: %v", err)
-		}
-		g.Release()
-		f.none()
 	})
 }
 
@@ -334,14 +298,17 @@ func TestListAndAskAreRepeated(t *testing.T) {
 		if err := l.Revoke(t.Context()); !errors.Is(err, errRefused) || len(f.ops(Ask)) != 2 {
 			t.Errorf("Revoke: %v after %d", err, len(f.ops(Ask)))
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
+		ctx := within(t, time.Millisecond)
 		f.then(List, never)
 		if _, err := l.Contenders(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Contenders: %v", err)
 		}
 		if err := f.outage(); err != nil {
 			t.Errorf("a caller who leaves says nothing of the store: %v", err)
+		}
+		f.then(List, says(Answer{Err: errors.New("canceled"), Away: errAway}))
+		if a := f.do(ctx, Command{Op: List}); !errors.Is(a.Err, context.DeadlineExceeded) {
+			t.Errorf("the store's word for the end of ctx: %v, want its cause", a.Err)
 		}
 		f.Close()
 		if _, err := l.Contenders(t.Context()); !errors.Is(err, second.ErrClosed) {
@@ -353,13 +320,11 @@ func TestListAndAskAreRepeated(t *testing.T) {
 // Callers who come and go while nobody can be removed pile up no contenders.
 func TestNobodyEntersWhileTooManyCannotLeave(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		f.then(Leave, slices.Repeat([]reply{says(Answer{Outcome: Failed})}, 20_000)...)
+		f.many(Leave, 20_000, says(Answer{Outcome: Failed}))
 		for range 1024 {
 			f.acquire(second.Exclusive).Release()
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		if _, err := f.claim(second.Exclusive).Acquire(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.claim(second.Exclusive).Acquire(within(t, time.Millisecond), nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire: %v", err)
 		}
 		if n := len(f.ops(Enter)); n != 1024 {
@@ -368,39 +333,23 @@ func TestNobodyEntersWhileTooManyCannotLeave(t *testing.T) {
 	})
 }
 
-// That the old contender is gone may be told before it is known that the requeue was executed.
-func TestRequeueThatIsLeftWhenItsWorkIsToldIsNoLoss(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		old := f.acquire(second.Exclusive)
-		f.then(Enter, func(ctx context.Context, c Command, usual func() Answer) Answer {
-			usual()
-			f.Tell(View{ID: old.id, At: 100})
-			return never(ctx, c, nil)
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		if _, err := f.claim(second.Exclusive).Requeue(ctx, old, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Requeue: %v", err)
-		}
-		if err := old.AwaitRelease(); err != nil {
-			t.Errorf("the old one: %v", err)
-		}
-		time.Sleep(ttl)
-		f.none()
-	})
-}
-
 // While the store is known to be away nobody asks it but the renewal, which does so at once.
 func TestCommandIsRepeatedWhenTheStoreAnswers(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		f.then(List, never)
-		f.then(Beat, never, never)
-		begun := time.Now()
-		if _, err := f.claim(second.Exclusive).Contenders(t.Context()); err != nil || len(f.ops(List)) != 2 {
-			t.Errorf("%v after %d commands", err, len(f.ops(List)))
-		}
-		if d := time.Since(begun).Round(time.Second); d != 3*time.Second {
-			t.Errorf("answered after %v, want three seconds of silence", d)
-		}
-	})
+	for op, ask := range map[Op]func(second.Claim, context.Context) error{
+		List: func(l second.Claim, ctx context.Context) error { _, err := l.Contenders(ctx); return err },
+		Look: func(l second.Claim, ctx context.Context) error { _, err := l.Acquire(ctx, nil); return err },
+	} {
+		play(t, Config{}, func(t *testing.T, f *fake) {
+			f.then(Enter, waits)
+			f.then(op, never)
+			f.then(Beat, never, never)
+			begun := time.Now()
+			if err := ask(f.claim(second.Exclusive), t.Context()); err != nil || len(f.ops(op)) > 2 {
+				t.Errorf("%s: %v after %d commands", op, err, len(f.ops(op)))
+			}
+			if d := time.Since(begun).Round(time.Second); d != 3*time.Second {
+				t.Errorf("%s: answered after %v, want three seconds of silence", op, d)
+			}
+		})
+	}
 }

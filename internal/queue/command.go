@@ -20,7 +20,7 @@ type Store interface {
 	// Name returns one for a contender that is yet to enter under a session. No other of the process has it, nor any in the queue, nor one
 	// that may still enter.
 	Name(session string) string
-	// Close follows the last command, and leaves no goroutine.
+	// Close leaves no goroutine. It follows the last command, but for those of callers whose ctx has ended: they may be about to return.
 	Close()
 }
 

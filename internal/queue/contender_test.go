@@ -19,6 +19,7 @@ func TestNewestWordCounts(t *testing.T) {
 		view    View
 		asked   bool // the view is taken
 		behind  bool // it was sent since the last one came
+		renewal bool // its answer has the view
 		nothing bool // the contender is lost
 	}{
 		"later":                       {view: View{Known: true, At: 11}, asked: true},
@@ -29,6 +30,7 @@ func TestNewestWordCounts(t *testing.T) {
 		"missing earlier":             {view: View{At: 9}},
 		"missing later":               {view: View{At: 11}, nothing: true},
 		"missing earlier, sent since": {view: View{At: 9}, behind: true, nothing: true},
+		"missing earlier, renewed":    {view: View{At: 9}, renewal: true, nothing: true},
 		"another place":               {view: View{Known: true, At: 11, Token: 12}, nothing: true},
 		"cannot stay, earlier":        {view: View{At: 9, Err: errRefused}, nothing: true},
 		"cannot be told":              {view: View{Known: true, At: 11, Err: errRefused}, asked: true},
@@ -51,7 +53,14 @@ func TestNewestWordCounts(t *testing.T) {
 					time.Sleep(time.Second)
 					v.Sent = f.Now()
 				}
-				f.Tell(v)
+				if c.renewal {
+					time.Sleep(time.Second)
+					f.then(Beat, says(Answer{Outcome: Done, Views: []View{v}}))
+					f.Renew()
+					synctest.Wait()
+				} else {
+					f.Tell(v)
+				}
 				if asked := h.revoked.IsSet(); asked != c.asked {
 					t.Errorf("taken: %v", asked)
 				}
@@ -76,6 +85,7 @@ func TestMissingContenderMayBeYetToEnter(t *testing.T) {
 				f.number = 200
 				f.then(Enter, func(_ context.Context, cmd Command, usual func() Answer) Answer {
 					f.Tell(View{ID: cmd.ID, At: 100})
+					f.Tell(View{ID: cmd.ID, At: 50}) // which is late
 					a := usual()
 					a.View.At = c.at
 					return a
@@ -125,64 +135,51 @@ func TestNewsComesAtAnyTime(t *testing.T) {
 	})
 }
 
-// A late command may give a contender another place. It has lost the one that it had, and does not keep the other.
-func TestContenderWithAnotherPlaceIsRemoved(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		h := f.acquire(second.Exclusive)
-		f.Tell(View{ID: h.id, Known: true, Token: 500, At: 500, Has: true})
-		if second.CauseOf(h.Err()) != second.ByDeletion {
-			t.Errorf("Err: %v", h.Err())
-		}
-		if err := h.Release(); !errors.Is(err, second.ErrLost) {
-			t.Errorf("Release: %v", err)
-		}
-		f.none()
-	})
+// Who has lost its place, or has another one by a late command, which it does not keep, is lost to its owner at once. It leaves if it
+// still queues.
+func TestContenderThatIsNotAtItsPlace(t *testing.T) {
+	for name, c := range map[string]struct {
+		view     View
+		removals int
+	}{"gone": {View{At: 500}, 0}, "elsewhere": {View{Known: true, Token: 500, At: 500, Has: true}, 1}} {
+		play(t, Config{}, func(t *testing.T, f *fake) {
+			h := f.acquire(second.Exclusive)
+			if c.view.ID = h.id; !c.view.Known {
+				f.remove(h.id)
+			}
+			f.Tell(c.view)
+			if second.CauseOf(h.Err()) != second.ByDeletion {
+				t.Errorf("%s: Err is %v, want that it was deleted", name, h.Err())
+			}
+			time.Sleep(ttl)
+			if err := h.Release(); !errors.Is(err, second.ErrLost) || len(f.ops(Leave)) != c.removals {
+				t.Errorf("%s: Release: %v after %d removals, want ErrLost and %d", name, err, len(f.ops(Leave)), c.removals)
+			}
+			f.none()
+		})
+	}
 }
 
-// A loss leaves the owner the margin to come to an end; then others are let in, whether it has or not.
+// A loss leaves the owner the margin to come to an end; then others are let in, whether it has or not. No renewal keeps it there.
 func TestLostContenderLeavesAfterTheMargin(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
-		for range 4 {
-			f.then(Beat, says(Answer{Outcome: Failed}))
-		}
-		f.then(Beat, late(0))
 		h.session.Lose(h, second.Lost(second.ByOther, "a test"))
-		time.Sleep(ttl/3 - time.Millisecond)
+		f.many(Leave, 3, says(Answer{Outcome: Failed}))
+		time.Sleep(ttl/3 - 1)
 		if n := len(f.ops(Leave)); n != 0 {
 			t.Errorf("%d removals within the margin", n)
 		}
-		time.Sleep(2 * time.Millisecond)
-		if n := len(f.ops(Leave)); n != 1 {
-			t.Errorf("%d removals after the margin", n)
-		}
-		f.mu.Lock()
-		if len(f.places) != 0 {
-			t.Error("it still queues")
-		}
-		f.mu.Unlock()
-		h.Release()
-		if n := len(f.ops(Leave)); n != 1 {
-			t.Errorf("%d removals at the end", n)
-		}
-		f.none()
-	})
-}
-
-func TestHolderThatIsGoneIsNotRemovedOnceMore(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		h := f.acquire(second.Exclusive)
-		f.mu.Lock()
-		delete(f.places, h.id)
-		f.mu.Unlock()
-		f.Tell(View{ID: h.id, At: 100})
-		time.Sleep(ttl)
+		time.Sleep(2)
 		if err := h.Release(); !errors.Is(err, second.ErrLost) {
-			t.Error(err)
+			t.Errorf("Release: %v, want ErrLost", err)
 		}
-		if n := len(f.ops(Leave)); n != 0 {
-			t.Errorf("%d removals", n)
+		time.Sleep(time.Second)
+		if n := len(f.ops(Leave)); n != 4 {
+			t.Errorf("%d removals after the margin, want three that fail and one", n)
+		}
+		if beats := f.ops(Beat); len(beats) != 2 || len(beats[0].Among) != 0 {
+			t.Errorf("renewals %+v, want two, the first of which does not name what is lost", beats)
 		}
 		f.none()
 	})
@@ -200,6 +197,7 @@ func TestWhoFollows(t *testing.T) {
 		"long":      {func(*fake, *Contender) { time.Sleep(ttl/6 + 1) }, follow},
 		"asks":      {func(_ *fake, h *Contender) { h.Revoked() }, follow},
 		"listens":   {func(_ *fake, h *Contender) { h.Contested().C(); h.Revoked() }, follow},
+		"shares":    {func(f *fake, h *Contender) { go h.Share(f.TB.Context()) }, follow},
 		"waits":     {func(f *fake, _ *Contender) {}, follow},
 		"too late":  {func(_ *fake, h *Contender) { h.Release(); h.Revoked(); h.Contested().C(); time.Sleep(ttl) }, nil},
 		"after all": {func(_ *fake, h *Contender) { h.Revoked(); h.Release(); h.Revoked(); time.Sleep(ttl) }, both},
@@ -241,7 +239,11 @@ func TestTwoMeaningsOfTrouble(t *testing.T) {
 			t.Errorf("a waiter that cannot be told: %v", err)
 		}
 		f.none()
-		h := f.acquire(second.Exclusive)
+		h := f.acquire(second.Writing)
+		f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 500, Has: true, Err: errRefused})
+		if err := h.Share(t.Context()); !errors.Is(err, errRefused) || h.Err() != nil {
+			t.Errorf("Share of one that cannot be told: %v, and %v; want that, and no loss", err, h.Err())
+		}
 		f.then(Beat, func(_ context.Context, c Command, usual func() Answer) Answer {
 			a := usual()
 			f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 1000, Has: true}) // since
@@ -332,12 +334,13 @@ func TestNextContenderOfANameIsAnotherOne(t *testing.T) {
 	})
 }
 
-// A store may first tell that somebody is ahead, and then who.
+// A store may first tell that somebody is ahead, and then who. Who has left stands nowhere.
 func TestWhoWaitsStandsBehindThoseOfWhomItIsTold(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Enter, untold)
+		ctx, cancel := context.WithCancel(t.Context())
 		var w second.Wait
-		go f.claim(second.Exclusive).Acquire(t.Context(), &w)
+		go f.claim(second.Exclusive).Acquire(ctx, &w)
 		synctest.Wait()
 		if w.Behind() {
 			t.Error("behind somebody before that is told")
@@ -347,6 +350,25 @@ func TestWhoWaitsStandsBehindThoseOfWhomItIsTold(t *testing.T) {
 		synctest.Wait()
 		if !w.Behind() || w.Standing().Ahead != 2 {
 			t.Errorf("behind %v: %+v", w.Behind(), w.Standing())
+		}
+		cancel()
+		f.none()
+		if s := w.Standing(); s.Ahead != 0 {
+			t.Errorf("who has left stands at %+v", s)
+		}
+	})
+}
+
+// Where nobody is told, the first looks are the soonest.
+func TestWhoWaitsLooksEverMoreRarely(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		unseen := but(func(a *Answer) { a.View.Has, a.View.Again = false, longest })
+		f.then(Enter, unseen)
+		f.then(Look, unseen, unseen, unseen, unseen)
+		begun := time.Now()
+		f.acquire(second.Exclusive).Release()
+		if d := time.Since(begun); d != 250*time.Millisecond {
+			t.Errorf("the fifth look after %v, want 10 + 20 + 40 + 80 + 100 ms", d)
 		}
 	})
 }
@@ -384,26 +406,6 @@ func TestWhoAsksWhetherTheLockIsWantedLooks(t *testing.T) {
 			t.Errorf("%d looks", n)
 		}
 		h.Release()
-	})
-}
-
-func TestWhoHasLeftStandsNowhere(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		f.then(Enter, but(func(a *Answer) { a.View.Has, a.View.Ahead = false, 1 }))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		w := new(second.Wait)
-		time.AfterFunc(time.Second/2, func() {
-			if w.Standing().Ahead != 1 {
-				t.Error("who waits stands nowhere")
-			}
-		})
-		f.claim(second.Exclusive).Acquire(ctx, w)
-		synctest.Wait()
-		if s := w.Standing(); s.Ahead != 0 {
-			t.Errorf("%+v", s)
-		}
-		f.none()
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -38,8 +37,7 @@ func TestGuardedWrites(t *testing.T) {
 			}
 			h.pending.Store(0)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		err = h.Write(ctx, fine, func() (Outcome, error) { time.Sleep(2 * time.Second); return Done, nil })
 		if !errors.Is(err, second.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) || h.Idle() {
 			t.Errorf("a caller who leaves: %v, idle %v", err, h.Idle())
@@ -78,6 +76,7 @@ func TestReleaseIsBounded(t *testing.T) {
 		h := f.acquire(second.Exclusive)
 		f.missed(errAway)
 		f.then(Beat, never, never)
+		f.then(Leave, never)
 		begun := time.Now()
 		if err := h.Release(); err != nil || time.Since(begun) != 0 {
 			t.Errorf("with a store that does not answer: %v after %v", err, time.Since(begun))
@@ -91,9 +90,7 @@ func TestReleaseIsBounded(t *testing.T) {
 func TestLossIsSeenByTheClock(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
-		for range 100 {
-			f.then(Beat, never)
-		}
+		f.many(Beat, 100, never)
 		h.StopWatchdog()
 		time.Sleep(ttl - ttl/3 - 1)
 		if err := h.Err(); err != nil {
@@ -110,33 +107,29 @@ func TestLossIsSeenByTheClock(t *testing.T) {
 	})
 }
 
-func TestReleaseReadsTheClock(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		h := f.acquire(second.Exclusive)
-		for range 100 {
-			f.then(Beat, never)
-		}
-		h.StopWatchdog()
-		time.Sleep(ttl)
-		if err := h.Release(); second.CauseOf(err) != second.ByLease {
-			t.Errorf("Release: %v, want that the lease ran out", err)
-		}
-	})
+func TestWhatTellsOfALossReadsTheClock(t *testing.T) {
+	for name, ask := range map[string]func(*fake, *Contender) error{
+		"the release":             func(_ *fake, h *Contender) error { return h.Release() },
+		"the release of a permit": func(_ *fake, h *Contender) error { h.weight.Store(2); return h.releaseSome(1) },
+		"news of its removal":     func(f *fake, h *Contender) error { f.Tell(View{ID: h.id, At: 1000}); return h.Err() },
+	} {
+		play(t, Config{}, func(t *testing.T, f *fake) {
+			h := f.acquire(second.Exclusive)
+			f.many(Beat, 100, never)
+			h.StopWatchdog()
+			time.Sleep(ttl)
+			if err := ask(f, h); second.CauseOf(err) != second.ByLease {
+				t.Errorf("%s: %v, want that the lease ran out", name, err)
+			}
+		})
+	}
 }
 
-// Readers behind a writer that waits to let them in are seen; whoever waits to share is told of the end.
-func TestShareEndsWithTheGrant(t *testing.T) {
+// Readers behind a writer that waits to let them in are seen, and do not contest what they share; others do.
+func TestShareIsOneCommandAndAnotherContest(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		h := f.acquire(second.Writing)
-		done := make(chan error, 1)
-		go func() { done <- h.Share(t.Context()) }()
-		synctest.Wait()
-		h.Release()
-		if err := <-done; !errors.Is(err, second.ErrReleased) || len(f.ops(Share)) != 0 {
-			t.Errorf("%v after %d commands", err, len(f.ops(Share)))
-		}
 		f.reader = true
-		h = f.acquire(second.Writing)
+		h := f.acquire(second.Writing)
 		old := h.Contested()
 		if !old.Raised() {
 			t.Error("a reader is not seen to wait")
@@ -162,6 +155,12 @@ func TestShareEndsWithTheGrant(t *testing.T) {
 		}
 		if h.Contested() == old || h.Contested().Raised() {
 			t.Error("contested by those that it has let in")
+		}
+		h.Release()
+		f.reader = true
+		h = f.acquire(second.Writing)
+		if err := h.Share(t.Context()); err != nil || !h.Contested().Raised() { // a writer waits, too
+			t.Errorf("%v; contested by who does not read: %v", err, h.Contested().Raised())
 		}
 		h.Release()
 		f.none()
@@ -215,14 +214,28 @@ func TestPermitsThatCannotBeGivenBack(t *testing.T) {
 		if err := s.Release(permits[:1]); !errors.Is(err, errRefused) {
 			t.Errorf("Release: %v", err)
 		}
-		if err := s.Release(permits[1:]); err != nil {
-			t.Error(err)
+		f.then(Weigh, never)
+		go func() {
+			time.Sleep(time.Millisecond)
+			if err := s.Release(permits[2:]); err != nil {
+				t.Errorf("Release of the last: %v", err)
+			}
+		}()
+		if err := s.Release(permits[1:2]); err != nil {
+			t.Errorf("Release: %v, although it has gone with the last", err)
 		}
 		f.none()
+		if permits, err = s.TryAcquire(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		if err := s.Release(permits[:1]); !errors.Is(err, second.ErrLost) {
+			t.Errorf("Release after Close: %v, want ErrLost", err)
+		}
 	})
 }
 
-// Who is not first takes no permits, also if some are free.
+// Who is not first takes no permits, also if some are free. Who waits for the end of a quarantine does not take more than it has asked for.
 func TestOnlyTheFirstBidsForPermits(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		s, err := f.Semaphore("/l", 3, second.Options{})
@@ -238,12 +251,12 @@ func TestOnlyTheFirstBidsForPermits(t *testing.T) {
 			}
 		}
 		f.then(Enter, view(View{Ahead: 1, Free: 1, Waiting: 1}))
-		f.then(Look, view(View{Ahead: 1, Free: 1, Waiting: 1}), view(View{Free: 1}))
-		d := &second.Demand{Want: func() int { return 2 }, Take: func(free int) int { return min(free, 2) }}
+		f.then(Look, view(View{Ahead: 1, Free: 1, Waiting: 1}), view(View{Free: 3, Quarantined: true}), view(View{Free: 1}))
+		d := &second.Demand{Want: func() int { return 2 }, Take: func(free int) int { return free }}
 		begun := time.Now()
 		time.AfterFunc(time.Second/10, d.Changed.Set) // which is worth a look, and no more
 		permits, err := s.Acquire(t.Context(), d)
-		if err != nil || len(permits) != 1 || time.Since(begun) != time.Second/2 || len(f.ops(Weigh)) != 1 || d.Others() != 1 {
+		if err != nil || len(permits) != 1 || time.Since(begun) != 7*time.Second/10 || len(f.ops(Weigh)) != 1 || d.Others() != 1 {
 			t.Errorf("%d permits after %v and %d bids, others %d: %v", len(permits), time.Since(begun), len(f.ops(Weigh)), d.Others(), err)
 		}
 		if err := s.Release(permits); err != nil {

@@ -13,24 +13,6 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// What a refused command has begun may be the removal of the old contender, which is no loss.
-func TestRequeueThatWasBegunAndRefusedLosesNothing(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		h := f.acquire(second.Exclusive)
-		f.then(Enter, func(_ context.Context, c Command, usual func() Answer) Answer {
-			usual()
-			return Answer{Outcome: Denied, Begun: true, Err: errRefused}
-		})
-		if _, err := f.claim(second.Exclusive).Requeue(t.Context(), h, nil); !errors.Is(err, errRefused) {
-			t.Errorf("Requeue: %v", err)
-		}
-		if err := h.AwaitRelease(); err != nil {
-			t.Errorf("the old one: %v", err)
-		}
-		f.none()
-	})
-}
-
 func TestReleaseThatFindsNothingTellsOfALossWhileTheLeaseRuns(t *testing.T) {
 	gone := says(Answer{Outcome: Done, Removed: Missing})
 	over := says(Answer{Outcome: Expired, Err: errors.New("no such session")})
@@ -39,8 +21,11 @@ func TestReleaseThatFindsNothingTellsOfALossWhileTheLeaseRuns(t *testing.T) {
 			play(t, Config{}, func(t *testing.T, f *fake) {
 				h := f.acquire(second.Exclusive)
 				f.then(Leave, leave)
-				if err := h.Release(); !errors.Is(err, second.ErrLost) {
-					t.Errorf("%v, want ErrLost", err)
+				if err := h.Release(); !errors.Is(err, second.ErrLost) || h.Context().Err() == nil {
+					t.Errorf("%v, want ErrLost; the context: %v", err, h.Context().Err())
+				}
+				if synctest.Wait(); len(f.log.Lines(slog.LevelWarn, "lock lost")) != 1 {
+					t.Errorf("want the loss logged once:\n%s", f.log)
 				}
 			})
 		})
@@ -48,7 +33,7 @@ func TestReleaseThatFindsNothingTellsOfALossWhileTheLeaseRuns(t *testing.T) {
 		t.Run(name+" after the lease", func(t *testing.T) {
 			play(t, Config{}, func(t *testing.T, f *fake) {
 				h := f.acquire(second.Exclusive)
-				f.then(Beat, never, never, never, never, never)
+				f.many(Beat, 5, never)
 				f.then(Leave, func(ctx context.Context, c Command, usual func() Answer) Answer {
 					time.Sleep(ttl)
 					return leave(ctx, c, usual)
@@ -122,10 +107,7 @@ func TestOnlyWhatMayEnterLateIsAudited(t *testing.T) {
 
 func TestRenewalThatIsRefusedIsToldOnce(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		refused := says(Answer{Outcome: Denied, Err: errRefused})
-		for range 20 {
-			f.then(Beat, refused)
-		}
+		f.many(Beat, 20, says(Answer{Outcome: Denied, Err: errRefused}))
 		h := f.acquire(second.Exclusive)
 		<-h.Context().Done()
 		if err := f.Err(); !errors.Is(err, errRefused) {
@@ -148,13 +130,10 @@ func TestRenewalThatIsRefusedIsToldOnce(t *testing.T) {
 
 func TestServerThatForgetsEachSessionIsNotAskedWithoutEnd(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		for range 100000 {
-			f.then(Enter, says(Answer{Outcome: Expired, Err: errors.New("no such session")}))
-			f.then(Beat, says(Answer{Outcome: Expired, Err: errors.New("no such session")}))
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := f.claim(second.Exclusive).Acquire(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+		over := says(Answer{Outcome: Expired, Err: errors.New("no such session")})
+		f.many(Enter, 100_000, over)
+		f.many(Beat, 100_000, over)
+		if _, err := f.claim(second.Exclusive).Acquire(within(t, time.Second), nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire: %v", err)
 		}
 		if n := len(f.ops(Open)); n > 200 {

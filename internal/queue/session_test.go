@@ -19,9 +19,10 @@ func TestSessionThatEnds(t *testing.T) {
 		h := f.acquire(second.Exclusive)
 		f.then(Enter, f.expired, waits)
 		f.then(Look, f.expired)
+		begun := time.Now()
 		g, err := f.claim(second.Exclusive).Acquire(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || time.Since(begun) > time.Second {
+			t.Fatalf("%v after %v, want the next session at once", err, time.Since(begun))
 		}
 		if cause := second.CauseOf(h.Err()); cause != second.BySession {
 			t.Errorf("the holder: %v", h.Err())
@@ -74,14 +75,23 @@ func TestWaiterHearsOfTheEndOfItsSession(t *testing.T) {
 	})
 }
 
+func TestSessionAfterOneThatWasRenewedBeginsAtOnce(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		for n := range 12 {
+			time.Sleep(ttl / 3)
+			f.then(Beat, f.expired)
+			f.Renew()
+			if time.Sleep(100 * time.Millisecond); f.status.Load().session.Over() {
+				t.Fatalf("there is none 100 ms after the end of the %dth", n+1)
+			}
+		}
+	})
+}
+
 // What counts is the TTL that the store grants.
 func TestTTLIsTheStores(t *testing.T) {
 	const granted = 4 * ttl
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, Config{})
-		f.then(Open, but(func(a *Answer) { a.TTL = granted }))
-		f.Start()
-		defer f.Close()
+	playFrom(t, func(f *fake) { f.then(Open, but(func(a *Answer) { a.TTL = granted })) }, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
 		if d := time.Until(h.ValidUntil()); d != granted-granted/3 {
 			t.Errorf("the lease runs for %v", d)
@@ -117,9 +127,7 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 		}()
 		synctest.Wait()
 		id := f.ops(Enter)[1].ID
-		for range 40 {
-			f.then(Beat, never)
-		}
+		f.many(Beat, 40, never)
 		time.Sleep(ttl) // the lease has run out
 		f.mu.Lock()
 		f.next[Beat] = nil
@@ -193,11 +201,7 @@ func TestAudit(t *testing.T) {
 // Each session begins with no doubt, unless the store has some.
 func TestDoubtOfANewSession(t *testing.T) {
 	for _, doubt := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t, Config{})
-			f.then(Open, but(func(a *Answer) { a.Doubt = doubt }))
-			f.Start()
-			defer f.Close()
+		playFrom(t, func(f *fake) { f.then(Open, but(func(a *Answer) { a.Doubt = doubt })) }, func(t *testing.T, f *fake) {
 			time.Sleep(ttl)
 			if got := len(f.ops(Audit)) > 0; got != doubt {
 				t.Errorf("doubt %v: audited %v", doubt, got)
@@ -221,9 +225,7 @@ func TestRemovalAfterTheSession(t *testing.T) {
 	}
 	play(t, Config{OwnTTL: true}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
-		for range 1000 {
-			f.then(Leave, says(Answer{Outcome: Failed}))
-		}
+		f.many(Leave, 1000, says(Answer{Outcome: Failed}))
 		h.Release()
 		time.Sleep(ttl + 2*time.Second)
 		if n := f.Left(); n != 0 {
@@ -236,9 +238,7 @@ func TestRemovalAfterTheSession(t *testing.T) {
 func TestContenderThatCannotLeave(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
-		for range 5 {
-			f.then(Leave, says(Answer{Outcome: Denied, Err: errRefused}))
-		}
+		f.many(Leave, 5, says(Answer{Outcome: Denied, Err: errRefused}))
 		if err := h.Release(); !errors.Is(err, errRefused) || errors.Is(err, second.ErrLost) {
 			t.Errorf("Release: %v", err)
 		}
@@ -284,10 +284,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 	} {
 		for _, own := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, leases of their own %v", name, own), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newFake(t, Config{OwnTTL: own})
-					f.Start()
-					synctest.Wait()
+				play(t, Config{OwnTTL: own}, func(t *testing.T, f *fake) {
 					done := make(chan struct{})
 					go func() {
 						c.do(f)
@@ -368,48 +365,13 @@ func TestEndMeanwhile(t *testing.T) {
 	})
 }
 
-// Turns leave nothing behind, whatever becomes of their commands.
-func TestTurnsLeaveNothing(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		l := f.claim(second.Exclusive)
-		var g second.Grant = f.acquire(second.Exclusive)
-		replies := []reply{nil, lost, never, late(time.Millisecond), says(Answer{Outcome: Failed}), nil, nil}
-		for i := range 10_000 {
-			f.then([]Op{Enter, Leave, Try, Enter, Leave}[i%5], replies[i%7])
-			var err error
-			if i%2 == 0 {
-				g, err = l.Requeue(t.Context(), g, nil)
-			} else {
-				g.Release()
-				if g, err = l.TryAcquire(t.Context()); err != nil {
-					g, err = l.Acquire(t.Context(), nil)
-				}
-			}
-			if err != nil {
-				t.Fatal(i, err)
-			}
-			if n := f.Left(); n > 20 {
-				t.Fatalf("%d are left after %d turns", n, i)
-			}
-		}
-		g.Release()
-		time.Sleep(ttl)
-		f.none()
-	})
-}
-
 // A refusal that also says that the store does not serve is known: to wait for the store would tell nobody why.
 func TestRefusalIsToldAtOnceOfAStoreThatIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, Config{})
-		defer f.Close()
-		f.then(Open, says(Answer{Outcome: Denied, Err: errRefused, Away: errAway}))
-		f.Start()
+	refused := says(Answer{Outcome: Denied, Err: errRefused, Away: errAway})
+	playFrom(t, func(f *fake) { f.then(Open, refused) }, func(t *testing.T, f *fake) {
 		synctest.Wait()
 		began := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), ttl)
-		defer cancel()
-		if _, err := f.claim(second.Exclusive).Acquire(ctx, nil); !errors.Is(err, errRefused) || time.Since(began) != 0 {
+		if _, err := f.claim(second.Exclusive).Acquire(within(t, ttl), nil); !errors.Is(err, errRefused) || time.Since(began) != 0 {
 			t.Errorf("Acquire: %v after %v, want the refusal at once", err, time.Since(began))
 		}
 	})
@@ -417,13 +379,8 @@ func TestRefusalIsToldAtOnceOfAStoreThatIsAway(t *testing.T) {
 
 // Without a session, what refuses it counts.
 func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, Config{})
-		defer f.Close()
-		refused := says(Answer{Outcome: Denied, Err: errRefused})
-		f.then(Open, refused, refused)
-		f.Deafen(errAway)
-		f.Start()
+	refused := says(Answer{Outcome: Denied, Err: errRefused})
+	playFrom(t, func(f *fake) { f.then(Open, refused, refused); f.Deafen(errAway) }, func(t *testing.T, f *fake) {
 		synctest.Wait()
 		if _, err := f.claim(second.Exclusive).Acquire(t.Context(), nil); !errors.Is(err, errRefused) {
 			t.Errorf("Acquire: %v, want why there is no session", err)
@@ -484,17 +441,22 @@ func TestSessionThatEndsBeforeAContenderIsEnrolledIsNotUsed(t *testing.T) {
 
 // A renewal that is refused, or fails, is worth another one soon: the lease is not to suffer from the first.
 func TestRenewalThatFailsIsRepeatedSoon(t *testing.T) {
-	for name, a := range map[string]Answer{"refused": {Outcome: Denied, Err: errRefused}, "failed": {Outcome: Failed}} {
+	for name, a := range map[string]Answer{
+		"refused": {Outcome: Denied, Err: errRefused}, "failed": {Outcome: Failed}, "not served": {Outcome: Done, Away: errAway},
+	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, Config{}, func(t *testing.T, f *fake) {
 				h := f.acquire(second.Exclusive)
-				f.then(Beat, slices.Repeat([]reply{says(a)}, 5)...)
-				time.Sleep(ttl)
-				if err := h.Err(); err != nil {
-					t.Errorf("after five that %s: %v", name, err)
+				for range 2 { // the second time as soon as the first
+					f.many(Beat, 8, says(a))
+					f.then(Beat, nil)
 				}
-				if n := len(f.ops(Beat)); n < 8 || n > 12 {
-					t.Errorf("%d renewals", n)
+				time.Sleep(2 * ttl)
+				if err := h.Err(); err != nil {
+					t.Errorf("after twice eight renewals: %v", err)
+				}
+				if n := len(f.ops(Beat)); n < 20 || n > 26 {
+					t.Errorf("%d renewals, want those sixteen, and one each quarter of the TTL", n)
 				}
 				h.Release()
 			})

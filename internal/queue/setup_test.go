@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -60,15 +61,19 @@ func play(t *testing.T, config Config, test func(*testing.T, *fake)) {
 	})
 }
 
-func playFollowed(t *testing.T, test func(*testing.T, *fake)) {
+// playFrom is for a test that says what the first session meets.
+func playFrom(t *testing.T, begin func(*fake), test func(*testing.T, *fake)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, Config{})
-		f.store, f.follower = follower{f}, follower{f}
+		begin(f)
 		f.Start()
-		synctest.Wait()
 		defer f.Close()
 		test(t, f)
 	})
+}
+
+func playFollowed(t *testing.T, test func(*testing.T, *fake)) {
+	playFrom(t, func(f *fake) { f.store, f.follower = follower{f}, follower{f} }, test)
 }
 
 func newFake(t *testing.T, config Config) *fake {
@@ -168,6 +173,16 @@ func (f *fake) then(op Op, replies ...reply) {
 	f.next[op] = append(f.next[op], replies...)
 }
 
+// many is then, with so many of the same.
+func (f *fake) many(op Op, n int, r reply) { f.then(op, slices.Repeat([]reply{r}, n)...) }
+
+// within is a context that ends with the test, and after so long.
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 var (
 	errAway    = errors.New("no answer")
 	errRefused = errors.New("not permitted")
@@ -251,6 +266,20 @@ func (f *fake) acquire(mode second.Mode) *Contender {
 		f.Fatal(err)
 	}
 	return g.(*Contender)
+}
+
+// queues reports whether a contender has a place.
+func (f *fake) queues(c *Contender) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.places[c.id] != 0
+}
+
+// remove deletes a contender, and tells nobody.
+func (f *fake) remove(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.places, id)
 }
 
 // none checks that nothing is left, here and there.
