@@ -28,20 +28,8 @@ func acquireAll(t *testing.T, ctx context.Context, mutexes ...*tier.Mutex) *tier
 	return bundle
 }
 
-// A gathering is a call of AcquireAll in a goroutine of its own.
-type gathering struct {
-	done   chan struct{} // closed when the call has returned
-	bundle *tier.Bundle
-	err    error
-}
-
-func gather(ctx context.Context, mutexes ...*tier.Mutex) *gathering {
-	g := &gathering{done: make(chan struct{})}
-	go func() {
-		defer close(g.done)
-		g.bundle, g.err = tier.AcquireAll(ctx, mutexes...)
-	}()
-	return g
+func gather(ctx context.Context, mutexes ...*tier.Mutex) *call[*tier.Bundle] {
+	return begin(func() (*tier.Bundle, error) { return tier.AcquireAll(ctx, mutexes...) })
 }
 
 // wantQueues checks how many contenders each of the locks a, b and c has.
@@ -71,12 +59,12 @@ func TestAcquireAllTakesLocksInTheOrderOfTheirPaths(t *testing.T) {
 				t.Fatal(g.err)
 			}
 			wantQueues(t, s, "with all", 1, 1, 1)
-			for i, h := range g.bundle.Holds() {
+			for i, h := range g.got.Holds() {
 				if h.Path() != all[i].Path() {
 					t.Errorf("hold %d is of %s, want %s", i, h.Path(), all[i].Path())
 				}
 			}
-			if err := g.bundle.Release(); err != nil {
+			if err := g.got.Release(); err != nil {
 				t.Error(err)
 			}
 			wantQueues(t, s, "after the release", 0, 0, 0)

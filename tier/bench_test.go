@@ -2,12 +2,9 @@ package tier_test
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -76,54 +73,4 @@ func BenchmarkHandoff(b *testing.B) {
 			turn(b.Context(), b, mu)
 		}
 	})
-}
-
-// BenchmarkStrict is the cost of a turn that gives the node up.
-func BenchmarkStrict(b *testing.B) {
-	mu := benchMutex(b, tier.WithHandOff(0))
-	for b.Loop() {
-		turn(b.Context(), b, mu)
-	}
-}
-
-// BenchmarkZKLock is go-zookeeper's lock doing the same.
-func BenchmarkZKLock(b *testing.B) {
-	srv := zkservertest.Start(b, zkserver.Config{TickTime: 2 * time.Second})
-	conn, events, err := zk.Connect([]string{srv.Addr()}, 10*time.Second, zk.WithLogInfo(false))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() {
-		conn.Close()
-		for range events {
-		}
-	}()
-	lock := zk.NewLock(conn, "/bench/zk", zk.WorldACL(zk.PermAll))
-	for b.Loop() {
-		if err := lock.Lock(); err != nil {
-			b.Fatal(err)
-		}
-		if err := lock.Unlock(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkReadWrite is a crowd in one process of which so many in a hundred turns read, beside the
-// same crowd with a mutex.
-func BenchmarkReadWrite(b *testing.B) {
-	mu := benchMutex(b)
-	rw := tier.RWSibling(mu)
-	b.Run("mutex", func(b *testing.B) { tier.Crowded(b, func() { turn(b.Context(), b, mu) }) })
-	for _, reads := range []int32{0, 50, 90, 99, 100} {
-		b.Run(fmt.Sprintf("%d%%", reads), func(b *testing.B) {
-			tier.Crowded(b, func() {
-				if side := rw.Writer(); rand.Int32N(100) >= reads {
-					turn(b.Context(), b, side)
-				} else {
-					turn(b.Context(), b, rw.Reader())
-				}
-			})
-		})
-	}
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // A thousand goroutines cost one contender and one command.
@@ -26,7 +26,7 @@ func TestThousandWaitersCostOneContender(t *testing.T) { // I3
 			wantOneEach(t, s)
 			return m.note(process, c)
 		})
-		waiters := make([]*acquisition, 1000)
+		waiters := make([]*call[*tier.Hold], 1000)
 		for i := range waiters {
 			waiters[i] = start(soon(t), mu)
 		}
@@ -53,7 +53,7 @@ func TestGoroutinesAreServedInOrderOfTheirCalls(t *testing.T) { // I6
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
 		hold := acquire(t, locks.Mutex("/locks/a"))
-		var waiters []*acquisition
+		var waiters []*call[*tier.Hold]
 		for range 20 {
 			waiters = append(waiters, start(soon(t), locks.Mutex("/locks/a")).blocked(t))
 		}
@@ -185,16 +185,6 @@ func TestReleaseServesTheOtherProcessBeforeTheOwnWaiters(t *testing.T) { // I4 I
 	})
 }
 
-var errChangedMind = errors.New("changed my mind")
-
-// cancelled waits for an acquisition that was called off.
-func (a *acquisition) cancelled(t *testing.T) {
-	t.Helper()
-	if <-a.done; !errors.Is(a.err, errChangedMind) || a.hold != nil {
-		t.Errorf("cancelled Acquire: got %v, %v; want the cause of its context", a.hold, a.err)
-	}
-}
-
 func TestAcquireWithDoneContextSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -220,8 +210,8 @@ func TestCancelAtTheGateChangesNothingForTheOthers(t *testing.T) { // I9
 			mu := process(t, s).Mutex("/locks/a")
 			hold := acquire(t, mu)
 			ctx, cancel := context.WithCancelCause(t.Context())
-			var stay []*acquisition
-			var leave *acquisition
+			var stay []*call[*tier.Hold]
+			var leave *call[*tier.Hold]
 			for i := range 3 {
 				if i == leaver {
 					leave = start(ctx, mu).blocked(t)
@@ -300,7 +290,7 @@ func TestCancelAtAnyMessageOfTheGrantKeepsEverybodysPlace(t *testing.T) { // I5 
 			}, processes...)
 			release(t, hold)
 			if <-first.done; first.err == nil {
-				release(t, first.hold)
+				release(t, first.got)
 			} else if !errors.Is(first.err, errChangedMind) {
 				t.Errorf("message %d: got %v, want the lock or the cause", at, first.err)
 			}
@@ -373,12 +363,12 @@ func TestBudgetIsKept(t *testing.T) { // I11
 		{"shorter than a turn for each", []tier.Option{tier.WithHandOff(time.Millisecond)}, time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			zkMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
-				s.Intercept(func(f *zktest.Frame) zktest.Action {
-					if f.Dir == zktest.Request && f.Op == "multi" && !heartbeat(f) {
-						return zktest.Delay(3 * time.Millisecond)
+			metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+				s.Script(func(_ string, c queue.Command) (f memory.Fault) {
+					if c.Op == queue.Enter {
+						f.Before = 3 * time.Millisecond
 					}
-					return zktest.Pass
+					return f
 				})
 				for _, s := range crowd(t, process(c.opts...), process(c.opts...), process(c.opts...)) {
 					if d := s.end.Sub(s.begin); d < c.budget || d > c.budget+2*time.Millisecond {
@@ -390,59 +380,10 @@ func TestBudgetIsKept(t *testing.T) { // I11
 	}
 }
 
-// Looking costs a read and a watch, which fires whenever the queue changes.
-func TestNobodyLooksForOthersWhereNobodyWaitsLocally(t *testing.T) {
-	zkMetered(t, func(t *testing.T, _ *zktest.Server, m *zkMeter, process func(...tier.Option) *tier.Mutex) {
-		mu := process()
-		release(t, acquire(t, mu)) // creates the parents
-		for _, c := range []struct {
-			name  string
-			take  func(context.Context) (*tier.Hold, error)
-			lists int
-		}{{"Acquire", mu.Acquire, 1}, {"TryAcquire", mu.TryAcquire, 2}} {
-			m.take()
-			hold, err := c.take(soon(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-			lists := slices.DeleteFunc(m.take(), func(op string) bool { return op != "getChildren2" })
-			if len(lists) != c.lists {
-				t.Errorf("%s: the queue was listed %d times, want %d", c.name, len(lists), c.lists)
-			}
-			release(t, hold)
-		}
-	})
-}
-
-// In strict order it is of no use to know who waits elsewhere.
-func TestStrictOrderLooksForNobody(t *testing.T) {
-	zkMetered(t, func(t *testing.T, _ *zktest.Server, m *zkMeter, process func(...tier.Option) *tier.Mutex) {
-		mu := process(tier.WithHandOff(0))
-		hold := acquire(t, mu)
-		m.take()
-		for range 3 {
-			next := start(soon(t), mu).blocked(t)
-			if ops := m.take(); len(ops) > 0 {
-				t.Fatalf("sent while somebody waits: %v", ops)
-			}
-			release(t, hold)
-			hold = next.granted(t)
-			synctest.Wait()
-			if ops := m.take(); !slices.Equal(sorted(ops), sorted([]string{"multi", "getChildren2"})) {
-				t.Fatalf("sent for the turn: %v, want one transaction and one look at the queue", ops)
-			}
-		}
-		release(t, hold)
-	})
-}
-
-func sorted(ops []string) []string { return slices.Sorted(slices.Values(ops)) }
-
 // startAll starts n acquisitions, in this order.
-func startAll(ctx context.Context, t *testing.T, n int, mu *tier.Mutex) []*acquisition {
+func startAll(ctx context.Context, t *testing.T, n int, mu *tier.Mutex) []*call[*tier.Hold] {
 	t.Helper()
-	var all []*acquisition
+	var all []*call[*tier.Hold]
 	for range n {
 		all = append(all, start(ctx, mu).blocked(t))
 	}
@@ -504,7 +445,7 @@ func TestWhoWaitedWhenTheNodeCameHasATurnBeforeAnotherProcess(t *testing.T) { //
 		t.Run(name, func(t *testing.T) {
 			metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 				mu, other := process(tier.WithHandOff(0), tier.WithRounds()), process()
-				var first *acquisition
+				var first *call[*tier.Hold]
 				var before *tier.Hold
 				var answer chan struct{}
 				if tried {
@@ -565,6 +506,24 @@ func TestLingerSendsNothingAndYieldsAtOnce(t *testing.T) {
 			t.Errorf("token after lingering: %d, want more than %d", hold.Token(), token.Token())
 		}
 		release(t, hold)
+	})
+}
+
+// A node that another process waits for goes with its release, not in the background after it.
+func TestNodeThatOthersWaitForDoesNotLinger(t *testing.T) {
+	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+		mu, other := process(tier.WithLinger(time.Hour)), process()
+		hold := acquire(t, mu)
+		next := start(soon(t), other).blocked(t)
+		second.GrantOf(hold).Contested().C() // by somebody who has waited here and left
+		synctest.Wait()
+		answerLate(s, queue.Leave, time.Second)
+		begun := time.Now()
+		release(t, hold)
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("Release returned after %v, want with the answer after a second", took)
+		}
+		release(t, next.granted(t))
 	})
 }
 
@@ -657,7 +616,7 @@ func TestLostNodeIsNotPassedOn(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
 		hold := acquire(t, mu)
-		waiters := []*acquisition{start(soon(t), mu).blocked(t), start(soon(t), mu).blocked(t)}
+		waiters := []*call[*tier.Hold]{start(soon(t), mu).blocked(t), start(soon(t), mu).blocked(t)}
 		s.Expire("/locks/a", 0)
 		<-hold.Lost()
 		tier.PassOn(hold)
@@ -684,8 +643,8 @@ func TestLostNodeIsNotTakenBackIntoUse(t *testing.T) {
 			<-lease.Lost() // of both
 			next := start(soon(t), mu)
 			synctest.Wait()
-			if !next.pending() && next.hold != nil {
-				t.Fatalf("a lost node was taken back: %v", next.hold.Err())
+			if !next.pending() && next.got != nil {
+				t.Fatalf("a lost node was taken back: %v", next.got.Err())
 			}
 			thaw()
 			release(t, next.granted(t))
@@ -730,62 +689,6 @@ func TestClosedRegistryIsNotLocked(t *testing.T) {
 		tier.PassOn(hold)
 		if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrClosed) {
 			t.Errorf("TryAcquire: got %v, want %v", err, tier.ErrClosed)
-		}
-	})
-}
-
-// wornFrom is the sequence number from which on a path is to be made anew.
-const wornFrom = 1 << 30
-
-// wear takes the lock and gives the node after its own this number.
-func wear(t *testing.T, s *zktest.Server, mu *tier.Mutex, number int32) *tier.Hold {
-	t.Helper()
-	hold := acquire(t, mu)
-	s.SetSequence(mu.Path(), number)
-	return hold
-}
-
-// Each process waits outside the queue while the other one has its turn, where nobody sees it; and each has somebody to
-// hand on to at any time.
-func TestOnAWornPathNobodyIsKeptWaitingByHandOffs(t *testing.T) {
-	const budget = 20 * time.Millisecond
-	for _, opts := range [][]tier.Option{{}, {tier.WithHandOff(0)}, {tier.WithRounds()}} {
-		zkMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
-			mutexes := []*tier.Mutex{process(opts...), process(opts...)}
-			release(t, wear(t, s, mutexes[0], wornFrom-1))
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			var wg sync.WaitGroup
-			last := []time.Time{time.Now(), time.Now()} // turns; guarded by the lock under test
-			for i, mu := range mutexes {
-				for range 4 {
-					wg.Go(func() {
-						for ctx.Err() == nil {
-							hold := acquire(t, mu)
-							if away := time.Since(last[i]); away > 2*budget {
-								t.Errorf("process %d was away for %v", i, away)
-							}
-							time.Sleep(time.Millisecond)
-							last[i] = time.Now()
-							release(t, hold)
-						}
-					})
-				}
-			}
-			wg.Wait()
-		})
-	}
-}
-
-func TestNodeOfAWornPathDoesNotLinger(t *testing.T) {
-	zkMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
-		mu := process(tier.WithLinger(time.Minute))
-		before := wear(t, s, process(), wornFrom)
-		next := start(soon(t), mu).blocked(t)
-		release(t, before)
-		release(t, next.granted(t))
-		if synctest.Wait(); s.Exists(mu.Path()) {
-			t.Errorf("the path is there, with %q", s.Children(mu.Path()))
 		}
 	})
 }

@@ -49,9 +49,6 @@ func RWSibling(m *Mutex) *RWMutex { return m.registry.RWMutex(m.Path()) }
 // RegistryOf returns the registry of a lock.
 func RegistryOf(m *RWMutex) *Registry { return m.writer.registry }
 
-// Crowded runs a benchmark in a hundred goroutines or more.
-var Crowded = crowded
-
 // LeaveServed takes permits, calls then, and does what a waiter does whose context ends in that moment.
 func LeaveServed(ctx context.Context, s *Semaphore, k int, then func()) error {
 	p := s.registry.join(s.at, s.permits).(*pool)

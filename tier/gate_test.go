@@ -1,14 +1,11 @@
 package tier
 
 import (
-	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/second"
-	"golang.org/x/sync/semaphore"
 	"pgregory.net/rapid"
 )
 
@@ -22,72 +19,8 @@ func turned(w *waiter[int]) bool {
 	}
 }
 
-func TestGateAdmitsInOrderOfArrival(t *testing.T) { // I6
-	var g gate[int]
-	waiters := []*waiter[int]{g.join(), g.join(), g.join()}
-	for i, w := range waiters {
-		g.admit()
-		if !turned(w) || w.refusal != nil {
-			t.Errorf("admission %d: waiter %d turned %v, with %v; want its turn", i, i, turned(w), w.refusal)
-		}
-		for j, later := range waiters[i+1:] {
-			if turned(later) {
-				t.Errorf("admission %d let waiter %d through, too", i, i+1+j)
-			}
-		}
-	}
-	if !g.empty() {
-		t.Error("gate not empty when all have been admitted")
-	}
-}
-
-func TestGateKeepsOrderWhenOneLeaves(t *testing.T) { // I9
-	for leaver := range 3 {
-		var g gate[int]
-		waiters := []*waiter[int]{g.join(), g.join(), g.join()}
-		if !g.leave(waiters[leaver]) {
-			t.Fatalf("leave of queued waiter %d: got false", leaver)
-		}
-		for i, w := range slices.Delete(slices.Clone(waiters), leaver, leaver+1) {
-			if g.admit(); !turned(w) {
-				t.Errorf("waiter %d left: admission %d went to somebody else", leaver, i)
-			}
-		}
-		if turned(waiters[leaver]) || !g.empty() {
-			t.Errorf("waiter %d left: turned %v, gate empty %v; want false, true", leaver, turned(waiters[leaver]), g.empty())
-		}
-	}
-}
-
-func TestGateTellsLeaverThatItWasChosen(t *testing.T) {
-	var g gate[int]
-	admitted, refused := g.join(), g.join()
-	g.admit()
-	g.refuse(errors.New("no"), nil)
-	for name, w := range map[string]*waiter[int]{"admitted": admitted, "refused": refused} {
-		if g.leave(w) {
-			t.Errorf("leave of %s waiter: got true, want false", name)
-		}
-	}
-}
-
-func TestGateRefusesEverybody(t *testing.T) {
-	var g gate[int]
-	reason := errors.New("reason")
-	waiters := []*waiter[int]{g.join(), g.join(), g.join()}
-	g.refuse(reason, nil)
-	for i, w := range waiters {
-		if !turned(w) || !errors.Is(w.refusal, reason) {
-			t.Errorf("waiter %d after refuse: got %v; want %v", i, w.refusal, reason)
-		}
-	}
-	if !g.empty() {
-		t.Error("gate not empty after refuse")
-	}
-}
-
 // The gate does what a slice would do, whatever the order of calls.
-func TestGateIsAQueue(t *testing.T) {
+func TestGateIsAQueue(t *testing.T) { // I6 I9
 	rapid.Check(t, func(t *rapid.T) {
 		var (
 			g     gate[int]
@@ -182,68 +115,4 @@ func TestOwnershipThatOnlyReadsIsNotToWrite(t *testing.T) {
 	if n := own.count(); n != 1 {
 		t.Errorf("%d holds, want 1", n)
 	}
-}
-
-// crowded runs turns from 100 goroutines or so.
-func crowded(b *testing.B, turn func()) {
-	b.ReportAllocs()
-	b.SetParallelism(50)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			turn()
-		}
-	})
-}
-
-// BenchmarkGate is a mutex made of a gate and nothing else: the part of a hand-off that
-// waiting first in, first out costs.
-func BenchmarkGate(b *testing.B) {
-	var (
-		mu     sync.Mutex
-		g      gate[int]
-		locked bool
-	)
-	crowded(b, func() {
-		mu.Lock()
-		var w *waiter[int]
-		if locked {
-			w = g.join()
-		}
-		locked = true
-		mu.Unlock()
-		if w != nil {
-			<-w.turn
-		}
-		mu.Lock()
-		if g.empty() {
-			locked = false
-		} else {
-			g.admit()
-		}
-		mu.Unlock()
-	})
-}
-
-// BenchmarkSemaphore is for orientation: x/sync's, first in, first out and with a
-// context, as a hand-off is.
-func BenchmarkSemaphore(b *testing.B) {
-	s := semaphore.NewWeighted(1)
-	ctx, cancel := context.WithCancel(b.Context())
-	defer cancel()
-	crowded(b, func() {
-		if err := s.Acquire(ctx, 1); err != nil {
-			b.Error(err)
-		}
-		s.Release(1)
-	})
-}
-
-// BenchmarkSyncMutex is for orientation: what a turn costs without order, context and
-// network.
-func BenchmarkSyncMutex(b *testing.B) {
-	var mu sync.Mutex
-	crowded(b, func() {
-		mu.Lock()
-		mu.Unlock() //nolint:staticcheck // an empty section is the point
-	})
 }

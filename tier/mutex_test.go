@@ -236,7 +236,7 @@ func TestTryAcquireSendsNothingWhileTheGateIsTaken(t *testing.T) {
 }
 
 // hanging starts a TryAcquire that arrives when answer is closed.
-func hanging(ctx context.Context, t *testing.T, s *memory.Server, mu *tier.Mutex) (a *acquisition, answer chan struct{}) {
+func hanging(ctx context.Context, t *testing.T, s *memory.Server, mu *tier.Mutex) (a *call[*tier.Hold], answer chan struct{}) {
 	t.Helper()
 	answer = make(chan struct{})
 	s.Script(func(_ string, c queue.Command) memory.Fault {
@@ -245,11 +245,7 @@ func hanging(ctx context.Context, t *testing.T, s *memory.Server, mu *tier.Mutex
 		}
 		return memory.Fault{}
 	})
-	a = &acquisition{done: make(chan struct{})}
-	go func() {
-		defer close(a.done)
-		a.hold, a.err = mu.TryAcquire(ctx)
-	}()
+	a = begin(func() (*tier.Hold, error) { return mu.TryAcquire(ctx) })
 	return a.blocked(t), answer
 }
 
@@ -345,8 +341,8 @@ func TestNoNameIsAContenderOfTheLockAbove(t *testing.T) {
 			names = append(names, mark+number, "_c_00000000-0000-8000-8000-000000000000-"+mark+number, "x"+mark+number)
 		}
 	}
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks, other := zkProcess(t, srv), zkProcess(t, srv)
+	far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
+		locks, other := tier.RegistryOf(tier.RWSibling(process())), tier.RegistryOf(tier.RWSibling(process()))
 		for _, name := range names {
 			below := acquire(t, locks.Mutex(tier.Name("/jobs", name)))
 			for _, above := range []*tier.Mutex{other.Mutex("/jobs"), other.RWMutex("/jobs").Reader(), other.RWMutex("/jobs").Writer()} {

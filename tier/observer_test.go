@@ -371,7 +371,7 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 			t.Errorf("one that waits for itself: %v", err)
 		}
 		queued := time.Now().UTC().Format(time.RFC3339)
-		ahead := ask(soon(t), first, 3).waits(t)
+		ahead := ask(soon(t), first, 3).blocked(t)
 		err = inVain(t, p, 1)
 		if err.Position != 1 || !err.AheadHolds || err.First || err.Ahead.PID != os.Getpid() || err.Ahead.Label != "billing" || err.Here != nil {
 			t.Errorf("behind another one: %+v", err)
@@ -379,7 +379,7 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 		if text := err.Error(); !strings.Contains(text, "waited 2s for 1 permit: ") || !strings.HasSuffix(text, "(billing) is ahead, in the queue since "+queued) {
 			t.Errorf("behind another one: %v", err)
 		}
-		second := ask(soon(t), p, 1).waits(t)
+		second := ask(soon(t), p, 1).blocked(t)
 		all, listed := p.Contenders(soon(t))
 		if listed != nil || len(all) != 4 || all[0].Permits != 1 || all[1].Permits != 2 || all[2].Label != "billing" || all[3].Permits != 0 {
 			t.Errorf("contenders %+v, %v; want those with 1 and 2 permits, and then the queue", all, listed)
@@ -389,8 +389,8 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 			t.Errorf("behind two: %v", err)
 		}
 		giveBack(t, two)
-		giveBack(t, ahead.served(t))
-		giveBack(t, second.served(t))
+		giveBack(t, ahead.granted(t))
+		giveBack(t, second.granted(t))
 		giveBack(t, kept)
 	})
 }
@@ -409,18 +409,18 @@ func TestStatsCountPermits(t *testing.T) {
 			t.Fatal(err)
 		}
 		want("taken", 4, 0)
-		waiting := []*claim{ask(soon(t), s, 3).waits(t), ask(soon(t), s, 3).waits(t)}
+		waiting := []*call[*tier.Permits]{ask(soon(t), s, 3).blocked(t), ask(soon(t), s, 3).blocked(t)}
 		want("waiting", 4, 2)
 		inVain(t, s, 1)
 		want("after a wait in vain", 4, 2)
 		giveBack(t, three)
-		three = waiting[0].served(t)
+		three = waiting[0].granted(t)
 		want("handed on", 4, 1)
 		giveBack(t, one)
 		want("one released", 3, 1)
 		srv.Expire(queueOf(pool), 0)
 		<-three.Lost()
-		got := waiting[1].served(t)
+		got := waiting[1].granted(t)
 		want("lost", 6, 0)
 		three.Release()
 		giveBack(t, got)
@@ -464,7 +464,7 @@ func TestObserverIsToldOfPermits(t *testing.T) {
 		s := observed(t, srv, d.permitObserver(), tier.WithHandOff(time.Hour)).Semaphore(pool, 3)
 		two := permitsOf(t, s, "A", 2)
 		d.want(t, "A acquired 2 after 0s")
-		b := ask(caller(t, "B"), s, 3).waits(t)
+		b := ask(caller(t, "B"), s, 3).blocked(t)
 		time.Sleep(3 * time.Second)
 		d.want(t, "B waits 1s for 3 ahead 0") // once
 		ctx, cancel := context.WithTimeout(caller(t, "C"), time.Second/2)
@@ -484,7 +484,7 @@ func TestObserverIsToldOfPermits(t *testing.T) {
 		d.mu.Unlock()
 		d.want(t, "A released 2 after 3.5s lost false", "B acquired 3 after 3.5s")
 		time.Sleep(time.Second)
-		giveBack(t, b.served(t))
+		giveBack(t, b.granted(t))
 		d.want(t, "B released 3 after 1s lost false")
 		tried, err := s.TryAcquire(caller(t, "D"), 1)
 		if err != nil {

@@ -75,7 +75,7 @@ func TestCloseLosesHoldsAndTurnsWaitersAway(t *testing.T) { // I10
 		locks := process(t, s)
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		ctx := hold.Context(t.Context())
-		var waiters []*acquisition
+		var waiters []*call[*tier.Hold]
 		for range 10 {
 			waiters = append(waiters,
 				start(soon(t), locks.Mutex("/locks/a")).blocked(t),
@@ -231,11 +231,10 @@ func TestTryAfterCloseSaysSoWhileALostHoldIsLeft(t *testing.T) {
 }
 
 // shutdown begins to shut locks down.
-func shutdown(ctx context.Context, locks *tier.Registry) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- locks.Shutdown(ctx) }()
+func shutdown(ctx context.Context, locks *tier.Registry) *call[bool] {
+	c := begin(func() (bool, error) { return true, locks.Shutdown(ctx) })
 	synctest.Wait()
-	return done
+	return c
 }
 
 func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
@@ -244,7 +243,7 @@ func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
 		mu := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour))
 		hold, taken := acquire(t, mu), acquire(t, others.Mutex("/locks/b"))
 		defer release(t, taken)
-		waiters := []*acquisition{start(soon(t), mu).blocked(t), start(soon(t), locks.Mutex("/locks/b")).blocked(t)}
+		waiters := []*call[*tier.Hold]{start(soon(t), mu).blocked(t), start(soon(t), locks.Mutex("/locks/b")).blocked(t)}
 		done := shutdown(soon(t), locks)
 		for _, w := range waiters {
 			<-w.done
@@ -272,16 +271,9 @@ func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
 			t.Errorf("the hold: %v", err)
 		}
 		release(t, hold)
-		synctest.Wait()
-		select {
-		case err := <-done:
-			t.Fatalf("Shutdown returned %v while a hold was left", err)
-		default:
-		}
+		done.blocked(t)
 		release(t, again)
-		if err := <-done; err != nil {
-			t.Errorf("Shutdown: %v", err)
-		}
+		done.granted(t)
 		<-locks.Done()
 		if err := locks.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -306,9 +298,7 @@ func TestShutdownGivesALingeringNodeUp(t *testing.T) {
 			t.Error("a node begins to linger")
 		}
 		release(t, hold)
-		if err := <-done; err != nil {
-			t.Errorf("Shutdown: %v", err)
-		}
+		done.granted(t)
 	})
 }
 
@@ -353,9 +343,7 @@ func TestCloseEndsAShutdown(t *testing.T) {
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		done := shutdown(soon(t), locks)
 		locks.Close()
-		if err := <-done; err != nil {
-			t.Errorf("Shutdown: %v", err)
-		}
+		done.granted(t)
 		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
 			t.Errorf("Release: got %v, want ErrLost", err)
 		}
@@ -375,8 +363,8 @@ func TestShutdownTurnsAwayWhoIsAboutToQueue(t *testing.T) {
 			}
 		}
 		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("Shutdown: got %v, want Canceled", err)
+		if <-done.done; !errors.Is(done.err, context.Canceled) {
+			t.Errorf("Shutdown: got %v, want Canceled", done.err)
 		}
 	})
 }

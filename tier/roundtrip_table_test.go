@@ -21,14 +21,6 @@ func trips(n float64) time.Duration { return time.Duration(n * float64(roundTrip
 
 func inTrips(d time.Duration) float64 { return float64(d) / float64(roundTrip) }
 
-// far is metered with the server half a round trip away.
-func far(t *testing.T, f func(t *testing.T, s *zktest.Server, process func(...tier.Option) *tier.Mutex)) {
-	t.Helper()
-	zkMeteredFrom(t, roundTrip/2, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
-		f(t, s, process)
-	})
-}
-
 func TestRoundTripsOfEachCall(t *testing.T) {
 	count := func(f func()) float64 {
 		start := time.Now()

@@ -10,10 +10,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestReadersOfAProcessAreOneNode(t *testing.T) {
@@ -160,9 +157,9 @@ func TestPhasesAreFair(t *testing.T) { // I6
 	rwMetered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
 		inside := acquire(t, mu.Writer())
-		var phases [][]*acquisition
+		var phases [][]*call[*tier.Hold]
 		for _, members := range []string{"rrr", "w", "rr", "w", "w", "r"} {
-			var phase []*acquisition
+			var phase []*call[*tier.Hold]
 			for _, kind := range members {
 				side := mu.Writer()
 				if kind == 'r' {
@@ -182,7 +179,7 @@ func TestPhasesAreFair(t *testing.T) { // I6
 				later[0].blocked(t)
 			}
 			for _, a := range phase {
-				release(t, a.hold)
+				release(t, a.got)
 			}
 		}
 		if ops := m.take(); writes(ops) != 1 {
@@ -346,7 +343,7 @@ func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
 			a, b := process(tier.WithHandOff(0)), process()
 			hold := acquire(t, a.Writer())
 			other := start(soon(t), b.Writer()).blocked(t)
-			var waiting []*acquisition
+			var waiting []*call[*tier.Hold]
 			for _, kind := range waiters {
 				side := a.Writer()
 				if kind == 'r' {
@@ -362,7 +359,7 @@ func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
 			}
 			release(t, got)
 			for _, w := range waiting {
-				go func() { <-w.done; release(t, w.hold) }()
+				go func() { <-w.done; release(t, w.got) }()
 			}
 			for _, w := range waiting {
 				w.granted(t)
@@ -421,33 +418,17 @@ func TestLossIsToldToAllReaders(t *testing.T) { // I7
 // Nobody is let in beside a writer that has become a reader while one of its guarded writes may
 // still take effect.
 func TestReadersDoNotSeeAGuardedWriteCome(t *testing.T) {
-	zkRWMetered(t, func(t *testing.T, s *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.RWMutex) {
+	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
 		hold := acquire(t, mu.Writer())
 		read, err := mu.Reader().Acquire(hold.Context(soon(t)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "multi" && !heartbeat(f) || f.Op == "multi" && f.Dir == zktest.Request {
-				return zktest.Delay(time.Second)
-			}
-			return zktest.Pass
-		})
-		ctx, cancel := context.WithTimeout(soon(t), time.Millisecond)
-		defer cancel()
-		if err := write(ctx, hold); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("guarded write: %v, want %v", err, context.DeadlineExceeded)
-		}
+		finish := write(t, hold)
 		release(t, hold)
 		other := start(soon(t), mu.Reader()).blocked(t)
-		if s.Exists("/written") {
-			t.Fatal("the write came early")
-		}
-		time.Sleep(3 * time.Second)
-		if !s.Exists("/written") {
-			t.Fatal("the write has not come")
-		}
+		finish()
 		release(t, acquire(t, mu.Reader())) // now it can join, and so can the other one
 		release(t, other.granted(t))
 		release(t, read)
@@ -461,7 +442,7 @@ func TestRevokedLockLeavesTheProcess(t *testing.T) {
 		for _, waits := range []bool{true, false} {
 			hold := acquire(t, a.Writer())
 			revoked := hold.Revoked()
-			var here *acquisition
+			var here *call[*tier.Hold]
 			if waits {
 				here = start(soon(t), a.Writer()).blocked(t)
 			}
@@ -632,43 +613,47 @@ func TestLostGrantIsNotHandedOn(t *testing.T) { // I1
 	})
 }
 
-// The last one that reads is about to leave the lock to linger, which the server has to confirm where there is no lease. Whoever
+// The last one that reads is about to leave the lock to linger, which the store has to confirm where there is no lease. Whoever
 // joins meanwhile has it.
 func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I1
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		client, err := zklock.Attach(outsider(t, "127.0.0.1:2181", srv.DialTimeout))
-		if err != nil {
-			t.Fatal(err)
-		}
-		locks, err := tier.New(second.TierOf(client), tier.WithLinger(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer locks.Close()
-		mu := locks.RWMutex("/locks/a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		confirm := func() bool { time.Sleep(time.Second); return true }
+		mu := specially(t, s, &special{unleased: true, confirm: confirm}, tier.WithLinger(time.Hour)).RWMutex("/locks/a")
 		last := acquire(t, mu.Reader())
-		time.Sleep(time.Second) // then what the server said last does not count any more
-		srv.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Dir == zktest.Request && f.First == "check" {
-				return zktest.Delay(100 * time.Millisecond)
-			}
-			return zktest.Pass
-		})
-		left := make(chan error)
-		go func() { left <- last.Release() }()
-		synctest.Wait()
+		left := begin(func() (bool, error) { return true, last.Release() }).blocked(t)
 		joined := acquire(t, mu.Reader())
-		if err := <-left; err != nil {
-			t.Errorf("Release: %v", err)
-		}
-		writer := start(soon(t), zkProcess(t, srv).RWMutex("/locks/a").Writer())
-		time.Sleep(time.Second)
-		writer.blocked(t)
+		left.granted(t)
+		writer := start(soon(t), process(t, s).RWMutex("/locks/a").Writer()).blocked(t)
 		if err := joined.Err(); err != nil {
 			t.Errorf("who joined is told %v", err)
 		}
 		release(t, joined)
 		release(t, writer.granted(t))
+	})
+}
+
+// Where there is no lease, whoever releases the lock asks the store whether it was ours to the end. A grant that it does not
+// vouch for goes to nobody here, and a reader that leaves others behind is told.
+func TestLockThatTheStoreDoesNotVouchForIsNotHandedOn(t *testing.T) { // I1
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		certain := false
+		locks := specially(t, s, &special{unleased: true, confirm: func() bool { return certain }}, tier.WithHandOff(time.Hour))
+		for _, certain = range []bool{true, false} {
+			hold := acquire(t, locks.Mutex("/locks/a"))
+			next := start(soon(t), locks.Mutex("/locks/a")).blocked(t)
+			release(t, hold)
+			if got := next.granted(t); (got.Token() == hold.Token()) != certain {
+				t.Errorf("certain %t: the next owner has token %d after %d", certain, got.Token(), hold.Token())
+			} else {
+				release(t, got)
+			}
+			reader := locks.RWMutex("/locks/rw").Reader()
+			first, last := acquire(t, reader), acquire(t, reader)
+			if err := first.Release(); (err == nil) != certain {
+				t.Errorf("certain %t: a reader that leaves is told %v", certain, err)
+			}
+			release(t, last)
+		}
 	})
 }
 

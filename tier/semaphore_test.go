@@ -6,72 +6,32 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 const pool = "/limits/a"
 
-// A claim is a call of Acquire in a goroutine of its own.
-type claim struct {
-	done    chan struct{}
-	permits *tier.Permits
-	err     error
-}
-
-func ask(ctx context.Context, s *tier.Semaphore, k int) *claim {
-	c := &claim{done: make(chan struct{})}
-	go func() {
-		defer close(c.done)
-		c.permits, c.err = s.Acquire(ctx, k)
-	}()
-	return c
-}
-
-func (c *claim) pending() bool {
-	select {
-	case <-c.done:
-		return false
-	default:
-		return true
-	}
-}
-
-// waits returns when nothing moves any more; c must still wait then.
-func (c *claim) waits(t *testing.T) *claim {
-	t.Helper()
-	synctest.Wait()
-	if !c.pending() {
-		t.Fatalf("Acquire: got %v, %v; want it to wait", c.permits, c.err)
-	}
-	return c
-}
-
-func (c *claim) served(t *testing.T) *tier.Permits {
-	t.Helper()
-	if <-c.done; c.err != nil {
-		t.Fatal(c.err)
-	}
-	return c.permits
+// ask is a call of Acquire in a goroutine of its own.
+func ask(ctx context.Context, s *tier.Semaphore, k int) *call[*tier.Permits] {
+	return begin(func() (*tier.Permits, error) { return s.Acquire(ctx, k) })
 }
 
 // take takes permits that are free, or become free in time.
 func take(t *testing.T, s *tier.Semaphore, k int) *tier.Permits {
 	t.Helper()
-	return ask(soon(t), s, k).served(t)
+	return ask(soon(t), s, k).granted(t)
 }
 
 func giveBack(t *testing.T, permits *tier.Permits) {
@@ -81,158 +41,47 @@ func giveBack(t *testing.T, permits *tier.Permits) {
 	}
 }
 
-// limited runs f twice, in a bubble each: with processes of a store in memory, and with those of a ZooKeeper, which keeps permits
-// in another way. All have the default budget, and n permits of which taken tells how many they have.
-func limited(t *testing.T, n int, f func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, taken func() int)) {
+// limited runs f in a bubble with processes that have the default budget, and n permits, of which nothing is left in the end.
+func limited(t *testing.T, n int, f func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore)) {
 	t.Helper()
-	t.Run("memory", func(t *testing.T) {
-		bubble(t, func(t *testing.T, srv *memory.Server) {
-			var all []*tier.Registry
-			process := func(opts ...tier.MutexOption) *tier.Semaphore {
-				locks, _ := dial(t, srv, "")
-				all = append(all, locks)
-				return locks.Semaphore(pool, n, opts...)
-			}
-			f(t, process, func() (taken int) {
-				for _, c := range srv.Queue(queueOf(pool)) {
-					taken += c.Permits
-				}
-				return taken
-			})
-			wantNothing(t, srv, all...)
-		})
-	})
-	t.Run("ZooKeeper", func(t *testing.T) {
-		zkLimited(t, n, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-			f(t, process, func() int { return len(srv.Children(pool + "/leases")) })
-		})
-	})
-}
-
-// zkLimited runs f in a bubble with a server that keeps the number of permits, and processes with
-// the default budget.
-func zkLimited(t *testing.T, n int, f func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore)) {
-	t.Helper()
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		atMost(t, srv, n)
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		var all []*tier.Registry
-		f(t, srv, func(opts ...tier.MutexOption) *tier.Semaphore {
-			locks := zkProcess(t, srv)
+		f(t, s, func(opts ...tier.MutexOption) *tier.Semaphore {
+			locks, _ := dial(t, s, "")
 			all = append(all, locks)
-			return locks.Semaphore(pool, n, append([]tier.MutexOption{tier.WithHandOff(20 * time.Millisecond)}, opts...)...)
+			return locks.Semaphore(pool, n, opts...)
 		})
-		zkWantNothing(t, srv, all...)
+		<-time.After(sessionTimeout) // for the reaper
+		synctest.Wait()
+		if left := s.Queue(queueOf(pool)); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+		for i, r := range all {
+			if n := tier.Stakes(r); n != 0 {
+				t.Errorf("registry %d knows of %d pools", i, n)
+			}
+		}
 	})
 }
 
 // queueOf is where the server keeps those who have or want permits.
 func queueOf(path string) string { return "permits of " + path }
 
-// wantNothing fails unless nobody has or wants permits, and no pool is known any more.
-func wantNothing(t *testing.T, s *memory.Server, locks ...*tier.Registry) {
+// wantTaken fails unless processes have so many permits when nothing moves any more.
+func wantTaken(t *testing.T, s *memory.Server, when string, want int) {
 	t.Helper()
-	<-time.After(sessionTimeout) // for the reaper
 	synctest.Wait()
-	if left := s.Queue(queueOf(pool)); len(left) > 0 {
-		t.Errorf("left: %v", left)
+	taken := 0
+	for _, c := range s.Queue(queueOf(pool)) {
+		taken += c.Permits
 	}
-	for i, r := range locks {
-		if n := tier.Stakes(r); n != 0 {
-			t.Errorf("registry %d knows of %d pools", i, n)
-		}
+	if taken != want {
+		t.Errorf("%s: %d permits are taken, want %d", when, taken, want)
 	}
-}
-
-// atMost fails the test when more than n permits are taken on the server, or one without the turn.
-func atMost(t *testing.T, srv *zktest.Server, n int) { srv.OnChange(wantAtMost(t, n)) }
-
-func wantAtMost(t *testing.T, n int) func(zktest.View, []zktest.Change) {
-	return func(v zktest.View, changes []zktest.Change) {
-		if taken := len(v.Children(pool + "/leases")); taken > n {
-			t.Errorf("%d permits are taken, want %d at most", taken, n)
-		}
-		var created, turns int
-		for _, c := range changes {
-			switch {
-			case c.Op == "create" && strings.HasPrefix(c.Path, pool+"/leases/"):
-				created++
-			case c.Op == "delete" && strings.HasPrefix(c.Path, pool+"/locks/"):
-				turns++
-			}
-		}
-		if created > 0 && turns != 1 {
-			t.Errorf("%d permits were taken for %d turns, want one", created, turns)
-		}
-	}
-}
-
-// zkWantNothing fails unless nobody queues, no permit is taken and no pool is known any more.
-func zkWantNothing(t *testing.T, srv *zktest.Server, locks ...*tier.Registry) {
-	t.Helper()
-	<-time.After(sessionTimeout) // for the reaper
-	synctest.Wait()
-	for _, below := range []string{"/locks", "/leases"} {
-		if left := srv.Children(pool + below); len(left) > 0 {
-			t.Errorf("left in %s: %v", below, left)
-		}
-	}
-	for i, r := range locks {
-		if n := tier.Stakes(r); n != 0 {
-			t.Errorf("registry %d knows of %d pools", i, n)
-		}
-	}
-}
-
-func stored(srv *zktest.Server) string {
-	data, _, _ := srv.Get(pool)
-	return string(data)
-}
-
-// Turns cost what the documentation says.
-func TestRoundTripsOfASemaphore(t *testing.T) {
-	const trip = 10 * time.Millisecond
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.Start(t, zktest.Config{Latency: trip / 2})
-		var m zkMeter
-		srv.Intercept(m.note)
-		s := zkProcess(t, srv).Semaphore(pool, 10)
-		giveBack(t, take(t, s, 1)) // makes the parents
-		m.take()
-		for _, k := range []int{1, 10} {
-			begun := time.Now()
-			permits := take(t, s, k)
-			if d := time.Since(begun); d != 3*trip {
-				t.Errorf("Acquire(%d) took %v, want three round trips of %v", k, d, trip)
-			}
-			if ops := m.take(); zkWrites(ops) != 2 || len(ops) != 5 {
-				t.Errorf("Acquire(%d): requests %v, want a turn, two looks, and one write for all permits and the turn", k, ops)
-			}
-			begun = time.Now()
-			giveBack(t, permits)
-			if d := time.Since(begun); d != trip {
-				t.Errorf("Release of %d took %v, want a round trip of %v", k, d, trip)
-			}
-			if ops := m.take(); len(ops) != 1 {
-				t.Errorf("Release of %d: requests %v, want one", k, ops)
-			}
-		}
-		begun := time.Now()
-		all, err := s.TryAcquire(soon(t), 10)
-		if d := time.Since(begun); err != nil || d != 5*trip {
-			t.Errorf("TryAcquire: %v after %v, want permits after five round trips of %v", err, d, trip)
-		}
-		other := zkProcess(t, srv).Semaphore(pool, 10)
-		begun = time.Now()
-		_, err = other.TryAcquire(soon(t), 1)
-		if d := time.Since(begun); !errors.Is(err, tier.ErrLocked) || d != trip {
-			t.Errorf("TryAcquire with none free: %v after %v, want ErrLocked after a round trip of %v", err, d, trip)
-		}
-		giveBack(t, all)
-	})
 }
 
 func TestRequestsAreServedInOrderAcrossProcesses(t *testing.T) {
-	limited(t, 3, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, _ func() int) {
+	limited(t, 3, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		strict := tier.WithHandOff(0)
 		a, b := process(strict), process(strict)
 		all := take(t, a, 3)
@@ -244,9 +93,9 @@ func TestRequestsAreServedInOrderAcrossProcesses(t *testing.T) {
 		var got []int
 		var wg sync.WaitGroup
 		for i, want := range order {
-			c := ask(soon(t), want.s, want.k).waits(t)
+			c := ask(soon(t), want.s, want.k).blocked(t)
 			wg.Go(func() {
-				permits := c.served(t)
+				permits := c.granted(t)
 				mu.Lock()
 				got = append(got, i)
 				mu.Unlock()
@@ -263,55 +112,53 @@ func TestRequestsAreServedInOrderAcrossProcesses(t *testing.T) {
 	})
 }
 
-// While another process waits, permits stay here for three budgets from when they came, and one of two
-// that came by itself for twice as long. The other one comes in the middle of a section, as at the end of one it would be
-// open which of both is seen first; so the last look without it was half a section before.
+// While another process waits, permits stay here for three budgets, and one of two that came by itself while that one was queueing
+// for twice as long.
 func TestBudgetOfASemaphore(t *testing.T) {
 	const budget, section = 20 * time.Millisecond, time.Millisecond
-	zkLimited(t, 2, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		a, b := process(tier.WithHandOff(budget)), process()
-		ctx, stop := context.WithCancel(soon(t))
-		var wg sync.WaitGroup
-		for range 8 {
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					if permits, err := a.Acquire(ctx, 1); err == nil {
-						time.Sleep(section)
-						giveBack(t, permits)
+	for name, c := range map[string]struct{ k, budgets int }{"all permits": {2, 3}, "one of two": {1, 6}} {
+		t.Run(name, func(t *testing.T) {
+			limited(t, 2, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+				a, b, before := process(tier.WithHandOff(budget)), process(), process()
+				one, other := take(t, before, 1), take(t, before, 1)
+				mine, theirs := ask(soon(t), a, c.k).blocked(t), ask(soon(t), b, 2).blocked(t)
+				giveBack(t, one)
+				if synctest.Wait(); c.k == 1 {
+					mine.granted(t)
+				}
+				giveBack(t, other)
+				begun := time.Now()
+				for permits := mine.granted(t); ; permits = mine.granted(t) {
+					mine = ask(soon(t), a, c.k).blocked(t)
+					time.Sleep(section)
+					giveBack(t, permits)
+					if synctest.Wait(); !theirs.pending() {
+						break
 					}
 				}
+				if took, want := time.Since(begun), time.Duration(c.budgets)*budget; took != want {
+					t.Errorf("another process waited %v, want %d budgets of %v", took, c.budgets, budget)
+				}
+				giveBack(t, theirs.got)
+				giveBack(t, mine.granted(t))
 			})
-		}
-		for range 20 {
-			time.Sleep(50*section + section/2)
-			begun := time.Now()
-			permits := take(t, b, 2)
-			if d, want := time.Since(begun), 3*budget+6*budget-section/2; d != want {
-				t.Errorf("another process waited %v, want three budgets of %v for its place in the queue, twice as much at its head, from the look before it came: %v", d, budget, want)
-			}
-			giveBack(t, permits)
-		}
-		stop()
-		wg.Wait()
-	})
+		})
+	}
 }
 
 // Surplus goes at once, in one write.
 func TestPermitsThatNobodyWantsGoInOneWrite(t *testing.T) {
-	zkLimited(t, 8, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 8, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		s := process()
 		permits := take(t, s, 8)
-		waiting := ask(soon(t), s, 2).waits(t)
-		var m zkMeter
-		srv.Intercept(m.note)
+		waiting := ask(soon(t), s, 2).blocked(t)
+		var m meter
+		srv.Script(m.note)
 		giveBack(t, permits)
-		got := waiting.served(t)
-		synctest.Wait()
-		if taken := len(srv.Children(pool + "/leases")); taken != 2 {
-			t.Errorf("%d permits are taken, want the two that were handed on", taken)
-		}
-		if ops := m.take(); zkWrites(ops) != 2 {
-			t.Errorf("requests %v, want one write for six permits and one for the turn", ops)
+		got := waiting.granted(t)
+		wantTaken(t, srv, "two were handed on", 2)
+		if ops := m.take(); writes(ops) != 2 {
+			t.Errorf("requests %v, want one write for six permits and one for the place in the queue", ops)
 		}
 		giveBack(t, got)
 	})
@@ -319,60 +166,54 @@ func TestPermitsThatNobodyWantsGoInOneWrite(t *testing.T) {
 
 // Those who wait together are served with one write, as far as there is room.
 func TestWaitersAreServedTogether(t *testing.T) {
-	zkLimited(t, 10, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 10, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		a, b := process(), process()
 		all := take(t, a, 10)
-		var waiting []*claim
-		for range 8 {
-			waiting = append(waiting, ask(soon(t), b, 1).waits(t))
+		var waiting []*call[*tier.Permits]
+		for range 8 { // the first one queues, for itself
+			waiting = append(waiting, ask(soon(t), b, 1).blocked(t))
 		}
-		var m zkMeter
-		srv.Intercept(m.note)
+		var m meter
+		srv.Script(m.note)
 		giveBack(t, all)
 		tokens := make(map[int64]bool)
 		for _, c := range waiting {
-			permits := c.served(t)
+			permits := c.granted(t)
 			tokens[permits.Token()] = true
 			defer giveBack(t, permits)
 		}
-		if ops := m.take(); zkWrites(ops) != 2 || len(tokens) != 1 {
-			t.Errorf("requests %v and tokens %v, want one write to give up and one to take", ops, tokens)
+		if ops := m.take(); writes(ops) != 2 || len(tokens) != 2 {
+			t.Errorf("requests %v and tokens %v, want one write to give up and one to take for all but the first", ops, tokens)
 		}
 	})
 }
 
 func TestTryAcquireOfASemaphore(t *testing.T) {
-	zkLimited(t, 3, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 3, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		a, b := process(), process()
 		two, err := a.TryAcquire(soon(t), 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var m zkMeter
-		srv.Intercept(m.note)
-		for _, s := range []*tier.Semaphore{a, b} {
-			if _, err := s.TryAcquire(soon(t), 2); !errors.Is(err, tier.ErrLocked) ||
-				err.Error() != "tier: try "+pool+": fewer than 2 permits free, or somebody waits" {
-				t.Errorf("try for two of one that is free: got %v, want ErrLocked", err)
+		refused := func(k int, want string) {
+			t.Helper()
+			for _, s := range []*tier.Semaphore{a, b} {
+				if _, err := s.TryAcquire(soon(t), k); !errors.Is(err, tier.ErrLocked) || err.Error() != want {
+					t.Errorf("try for %d: got %v, want ErrLocked: %s", k, err, want)
+				}
 			}
 		}
-		if ops := m.take(); zkWrites(ops) != 0 {
-			t.Errorf("tries in vain: requests %v, want no write", ops)
-		}
-		waiting := ask(soon(t), b, 3).waits(t)
-		for _, s := range []*tier.Semaphore{a, b} {
-			if _, err := s.TryAcquire(soon(t), 1); !errors.Is(err, tier.ErrLocked) {
-				t.Errorf("try past one who waits: got %v, want ErrLocked", err)
-			}
-		}
+		refused(2, "tier: try "+pool+": fewer than 2 permits free, or somebody waits")
+		waiting := ask(soon(t), b, 3).blocked(t)
+		refused(1, "tier: try "+pool+": fewer than 1 permit free, or somebody waits")
 		giveBack(t, two)
-		giveBack(t, waiting.served(t))
+		giveBack(t, waiting.granted(t))
 	})
 }
 
 func TestRequestsThatCannotBeServed(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := zkProcess(t, srv)
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		locks := process(t, srv)
 		for _, c := range []struct {
 			s    *tier.Semaphore
 			k    int
@@ -381,9 +222,9 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 			{locks.Semaphore(pool, 3), 0, "0 permits: want at least one"},
 			{locks.Semaphore(pool, 3), -1, "-1 permits: want at least one"},
 			{locks.Semaphore(pool, 3), 4, "4 permits of 3"},
-			{locks.Semaphore(pool, 1e6), 1e6, "ask for fewer"},
+			{locks.Semaphore(pool, math.MaxInt), math.MaxInt, "ask for fewer"},
 			{locks.Semaphore(pool, 0), 1, "0 permits in all: want at least one"},
-			{locks.Semaphore("limits", 3), 1, "has to begin with /"},
+			{locks.Semaphore("", 3), 1, "empty"},
 			{locks.Semaphore(pool, 3, tier.WithHandOff(-1)), 1, "negative"},
 		} {
 			_, err := c.s.Acquire(soon(t), c.k)
@@ -399,79 +240,7 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 				}
 			}
 		}
-		zkWantNothing(t, srv, locks)
-	})
-}
-
-// The number belongs to the path, as far as that is ours to write to.
-func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
-	for _, c := range []struct {
-		name, content, after string
-		want                 []string // in the error; none: no error
-	}{
-		{"nothing", "", "tierlock permits=3", nil},
-		{"ours", "tierlock permits=3", "tierlock permits=3", nil},
-		{"somebody's", "10.0.0.7", "10.0.0.7", nil},
-		{"another number", "tierlock permits=10", "tierlock permits=10", []string{"says 10, this process 3", "one number everywhere", "set the content of " + pool + ` to "tierlock permits=3"`}},
-		{"kazoo's", "3", "3", []string{"kazoo", "another path"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-				conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
-				for _, path := range []string{"/limits", pool} {
-					_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
-					if err == nil {
-						_, err = conn.Set(path, []byte(c.content), -1) // so that it is not the first version
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-				}
-				s := zkProcess(t, srv).Semaphore(pool, 3)
-				for _, take := range []func(context.Context, int) (*tier.Permits, error){s.Acquire, s.TryAcquire} {
-					permits, err := take(soon(t), 1)
-					if len(c.want) == 0 {
-						if err != nil {
-							t.Fatal(err)
-						}
-						giveBack(t, permits)
-						continue
-					}
-					if !errors.Is(err, tier.ErrPermits) {
-						t.Errorf("got %v, want ErrPermits", err)
-					}
-					for _, part := range c.want {
-						if !strings.Contains(fmt.Sprint(err), part) {
-							t.Errorf("got %v, want it to say %s", err, part)
-						}
-					}
-				}
-				if got := stored(srv); got != c.after {
-					t.Errorf("content of the path: %q, want %q", got, c.after)
-				}
-				zkWantNothing(t, srv)
-			})
-		})
-	}
-}
-
-// Whoever follows the error, once nobody uses the path, has the number changed.
-func TestNumberOfPermitsCanBeChanged(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		before := zkProcess(t, srv)
-		keep := take(t, before.Semaphore(pool, 3), 1)
-		after := zkProcess(t, srv).Semaphore(pool, 4)
-		_, err := after.Acquire(soon(t), 1)
-		advice := regexp.MustCompile(`stop all processes and set the content of (\S+) to "(.*)"`).FindStringSubmatch(fmt.Sprint(err))
-		if advice == nil {
-			t.Fatalf("got %v, want it to say how to change the number", err)
-		}
-		giveBack(t, keep)
-		before.Close()
-		if _, err := outsider(t, "127.0.0.1:2181", srv.DialTimeout).Set(advice[1], []byte(advice[2]), -1); err != nil {
-			t.Fatal(err)
-		}
-		giveBack(t, take(t, after, 4))
+		wantTaken(t, srv, "nothing was served", 0)
 	})
 }
 
@@ -493,34 +262,17 @@ func TestNumberOfPermitsIsTheSameInAProcess(t *testing.T) {
 	})
 }
 
-// Whoever may not write the number still gets permits.
-func TestNumberThatMayNotBeWritten(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
-		for _, path := range []string{"/limits", pool} {
-			if _, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermWrite)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		giveBack(t, take(t, zkProcess(t, srv).Semaphore(pool, 3), 2))
-		if got := stored(srv); got != "" {
-			t.Errorf("content of the path: %q, want none", got)
-		}
-		zkWantNothing(t, srv)
-	})
-}
-
 // The first one that waits leaves, and the next one wants no more than is free.
 func TestWhoeverIsBehindOneThatLeavesIsServed(t *testing.T) {
-	limited(t, 4, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, _ func() int) {
+	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		a, b := process(), process()
 		two := take(t, a, 2)
 		ctx, cancel := context.WithCancel(soon(t))
-		big := ask(ctx, b, 4).waits(t)
-		small := ask(soon(t), b, 2).waits(t)
+		big := ask(ctx, b, 4).blocked(t)
+		small := ask(soon(t), b, 2).blocked(t)
 		cancel()
 		begun := time.Now()
-		giveBack(t, small.served(t))
+		giveBack(t, small.granted(t))
 		if d := time.Since(begun); d > 0 {
 			t.Errorf("waited %v more, want no time at all", d)
 		}
@@ -534,7 +286,7 @@ func TestWhoeverIsBehindOneThatLeavesIsServed(t *testing.T) {
 }
 
 func TestWaitLimitOfASemaphore(t *testing.T) {
-	limited(t, 1, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, _ func() int) {
+	limited(t, 1, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		one := take(t, process(), 1)
 		begun := time.Now()
 		_, err := process(tier.WithMaxWait(3*time.Second)).Acquire(soon(t), 1)
@@ -545,30 +297,18 @@ func TestWaitLimitOfASemaphore(t *testing.T) {
 	})
 }
 
-// Over a connection made elsewhere there is no lease, and nothing is handed on.
-func TestSemaphoreOverAConnectionMadeElsewhere(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		atMost(t, srv, 3)
-		client, err := zklock.Attach(outsider(t, "127.0.0.1:2181", srv.DialTimeout))
-		if err != nil {
-			t.Fatal(err)
-		}
-		locks, err := tier.New(second.TierOf(client))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer locks.Close()
-		s := locks.Semaphore(pool, 3)
+// Without a lease nobody knows whether permits are still ours.
+func TestPermitsWithoutALeaseAreNotHandedOn(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		s := specially(t, srv, &special{unleased: true}).Semaphore(pool, 3)
 		two := take(t, s, 2)
-		waiting := ask(soon(t), s, 2).waits(t)
-		token := two.Token()
+		waiting := ask(soon(t), s, 2).blocked(t)
 		giveBack(t, two)
-		got := waiting.served(t)
-		if got.Token() <= token {
-			t.Errorf("token %d after %d, want permits from the store", got.Token(), token)
+		got := waiting.granted(t)
+		if got.Token() <= two.Token() {
+			t.Errorf("token %d after %d, want permits from the store", got.Token(), two.Token())
 		}
 		giveBack(t, got)
-		zkWantNothing(t, srv, locks)
 	})
 }
 
@@ -592,10 +332,10 @@ func TestPermitsWithoutNumberAreHadBesideOthersWhoQueue(t *testing.T) {
 	})
 }
 
-// With crowds in four processes, permits are in use for most of the time, in about equal shares. A permit stays in a process
-// for three budgets at most for each that queues, and nobody waits for longer than if all processes had all permits for three
-// budgets in turn.
+// With crowds in four processes, permits are in use for most of the time, in about equal shares, and nobody waits for longer than if
+// all processes had all permits for three budgets in turn.
 func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
+	const n, processes, section, budgets = 10, 4, time.Millisecond, 3 * 20 * time.Millisecond
 	for _, c := range []struct {
 		name   string
 		weight int // permits that a turn takes at most
@@ -607,167 +347,130 @@ func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 		{"up to four at once", 4, time.Millisecond, 60},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const budgets = 3 * 20 * time.Millisecond
-				u := use(t, c.weight, c.trip)
-				sum := 0
-				for p, got := range u.taken {
-					sum += got
-					if got < u.most*c.want/800 {
-						t.Errorf("process %d had %d permits of %d, want half its share at least", p, got, u.most)
+			limited(t, n, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+				srv.Script(func(string, queue.Command) memory.Fault { return memory.Fault{Before: c.trip / 2, After: c.trip / 2} })
+				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+				defer cancel()
+				var taken [processes]atomic.Int64
+				var all sync.WaitGroup
+				begun := time.Now()
+				for p := range taken {
+					s := process()
+					for i := range 50 {
+						random := rand.New(rand.NewPCG(uint64(p), uint64(i)))
+						all.Go(func() {
+							for asked := time.Now(); ; asked = time.Now() {
+								permits, err := s.Acquire(ctx, 1+random.IntN(c.weight))
+								if err != nil {
+									return
+								}
+								waited, limit := time.Since(asked), processes*(budgets+section+3*c.trip)
+								if c.weight == 1 && waited > limit {
+									t.Errorf("somebody waited %v, want %v at most", waited, limit)
+								}
+								time.Sleep(section)
+								taken[p].Add(int64(permits.Count()))
+								giveBack(t, permits)
+							}
+						})
 					}
 				}
-				if sum*100 < u.most*c.want {
-					t.Errorf("%d permits of %d, want %d %%", sum, u.most, c.want)
+				all.Wait()
+				most := int(n * time.Since(begun) / section)
+				sum := 0
+				for p := range taken {
+					got := int(taken[p].Load())
+					sum += got
+					if got < most*c.want/200/processes {
+						t.Errorf("process %d had %d permits of %d, want half its share at least", p, got, most)
+					}
 				}
-				if limit := 4*budgets + time.Millisecond + c.trip; u.oldest > limit {
-					t.Errorf("a permit stayed in a process for %v while others waited, want %v at most", u.oldest, limit)
+				if sum*100 < most*c.want {
+					t.Errorf("%d permits of %d, want %d %%", sum, most, c.want)
 				}
-				if limit := 4 * (budgets + time.Millisecond + 3*c.trip); c.weight == 1 && u.longest > limit {
-					t.Errorf("somebody waited %v, want %v at most", u.longest, limit)
-				}
+				t.Logf("%d %%", sum*100/most)
 			})
 		})
 	}
 }
 
-// A usage is what became of permits in so much time.
-type usage struct {
-	taken   [4]int        // per process
-	longest time.Duration // wait
-	oldest  time.Duration // from when a permit came from the store
-	most    int           // if there had been no pause
-}
-
-// use has four processes take permits of ten for sections of a millisecond, in fifty goroutines each.
-func use(t *testing.T, weight int, trip time.Duration) usage {
-	const n, section = 10, time.Millisecond
-	srv := zktest.Start(t, zktest.Config{Latency: trip / 2})
-	var (
-		mu   sync.Mutex // guards u and came
-		u    usage
-		wg   sync.WaitGroup
-		came = make(map[string]time.Time)
-		want = wantAtMost(t, n)
-	)
-	srv.OnChange(func(v zktest.View, changes []zktest.Change) {
-		want(v, changes)
-		mu.Lock()
-		defer mu.Unlock()
-		for _, c := range changes {
-			switch {
-			case !strings.HasPrefix(c.Path, pool+"/leases/"):
-			case c.Op == "create":
-				came[c.Path] = time.Now()
-			case c.Op == "delete":
-				u.oldest = max(u.oldest, time.Since(came[c.Path]))
-			}
-		}
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-	defer cancel()
-	begun := time.Now()
-	for p := range u.taken {
-		s := zkProcess(t, srv).Semaphore(pool, n, tier.WithHandOff(20*time.Millisecond))
-		for i := range 50 {
-			random := rand.New(rand.NewPCG(uint64(p), uint64(i)))
-			wg.Go(func() {
-				for {
-					asked := time.Now()
-					permits, err := s.Acquire(ctx, 1+random.IntN(weight))
-					if err != nil {
-						return
-					}
-					waited := time.Since(asked)
-					time.Sleep(section)
-					mu.Lock()
-					u.taken[p] += permits.Count()
-					u.longest = max(u.longest, waited)
-					mu.Unlock()
-					giveBack(t, permits)
-				}
-			})
-		}
-	}
-	wg.Wait()
-	mu.Lock()
-	defer mu.Unlock()
-	u.most = int(n * time.Since(begun) / section)
-	return u
-}
-
-// Whoever is first in the queue takes what others leave it, however much is free.
-func TestProcessTakesItsShareOfWhatIsFree(t *testing.T) {
-	zkLimited(t, 10, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+// Who knows of others in the queue leaves them their share, however much is free.
+func TestProcessAsksForItsShareOfAllPermits(t *testing.T) {
+	limited(t, 10, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		all := take(t, process(), 10)
-		var waiting []*claim
+		var waiting []*call[*tier.Permits]
 		for range 3 {
 			s := process()
-			for range 8 {
-				waiting = append(waiting, ask(soon(t), s, 1).waits(t))
+			for range 8 { // the first one queues, for itself
+				waiting = append(waiting, ask(soon(t), s, 1).blocked(t))
 			}
 		}
+		var mu sync.Mutex // guards the field below
+		var asked []int
+		srv.Script(func(_ string, c queue.Command) memory.Fault {
+			mu.Lock()
+			defer mu.Unlock()
+			if c.Op == queue.Enter {
+				asked = append(asked, c.Weight)
+			}
+			return memory.Fault{Before: time.Millisecond}
+		})
 		giveBack(t, all)
+		time.Sleep(time.Millisecond / 2) // they have asked, and none has been answered
 		synctest.Wait()
-		var served [3]int
-		for i, c := range waiting {
-			if !c.pending() {
-				served[i/8]++
-			}
+		mu.Lock()
+		t.Log(asked)
+		if !slices.Equal(asked, []int{4, 4, 4}) {
+			t.Errorf("each of three processes asks for one of ten permits, and then these ask for %v, want 4 each", asked)
 		}
-		// Whoever is first knows of somebody behind it, and the others of those who were ahead when they came.
-		if served != [3]int{5, 5, 0} {
-			t.Errorf("of ten permits the three processes that queue got %v", served)
-		}
+		mu.Unlock()
 		for _, c := range waiting {
-			giveBack(t, c.served(t))
+			giveBack(t, c.granted(t))
 		}
 	})
 }
 
 // What is too little for a large request stays in its process, if that has enough.
 func TestPermitsAreKeptForALargeRequest(t *testing.T) {
-	zkLimited(t, 4, func(t *testing.T, srv *zktest.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		s := process()
 		var held []*tier.Permits
 		for range 4 {
 			held = append(held, take(t, s, 1))
 		}
-		big := ask(soon(t), s, 3).waits(t)
-		var m zkMeter
-		srv.Intercept(m.note)
+		big := ask(soon(t), s, 3).blocked(t)
+		var m meter
+		srv.Script(m.note)
 		for _, one := range held[:3] {
-			big.waits(t)
+			big.blocked(t)
 			giveBack(t, one)
 			time.Sleep(10 * time.Millisecond)
 		}
-		giveBack(t, big.served(t))
-		giveBack(t, held[3])
-		if ops := m.take(); zkWrites(ops) != 3 {
-			t.Errorf("requests %v, want one write to leave the queue, and one for each of two releases", ops)
+		got := big.granted(t)
+		synctest.Wait()
+		if ops := m.take(); writes(ops) != 1 {
+			t.Errorf("requests %v, want one write, to leave the queue", ops)
 		}
+		giveBack(t, got)
+		giveBack(t, held[3])
 	})
 }
 
 // Nobody keeps permits for longer than the budget for a request that waits for what its process has.
 func TestPermitsAreNotKeptForever(t *testing.T) {
-	limited(t, 4, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, taken func() int) {
+	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		s := process()
 		one, three := take(t, s, 1), take(t, s, 3)
 		ctx, cancel := context.WithCancel(soon(t))
-		big := ask(ctx, s, 4).waits(t)
-		small := ask(soon(t), process(), 2).waits(t)
+		big := ask(ctx, s, 4).blocked(t)
+		small := ask(soon(t), process(), 2).blocked(t)
 		giveBack(t, three)
 		time.Sleep(59 * time.Millisecond)
-		if n := taken(); n != 4 {
-			t.Errorf("%d permits are taken while the request waits, want 4", n)
-		}
+		wantTaken(t, srv, "while the request waits", 4)
 		time.Sleep(2 * time.Millisecond)
-		if n := taken(); n != 1 {
-			t.Errorf("%d permits are taken after three budgets, want 1", n)
-		}
+		wantTaken(t, srv, "after three budgets", 1)
 		cancel()
-		giveBack(t, small.served(t))
+		giveBack(t, small.granted(t))
 		<-big.done
 		giveBack(t, one)
 	})
@@ -776,26 +479,23 @@ func TestPermitsAreNotKeptForever(t *testing.T) {
 // What was kept for somebody who leaves is for those behind him, or goes.
 func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 	for _, next := range []bool{false, true} {
-		limited(t, 4, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, taken func() int) {
+		limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 			s := process()
 			one, three := take(t, s, 1), take(t, s, 3)
 			ctx, cancel := context.WithCancel(soon(t))
-			big := ask(ctx, s, 4).waits(t)
-			var small *claim
+			big := ask(ctx, s, 4).blocked(t)
+			var small *call[*tier.Permits]
 			want := 1
 			if next {
-				small, want = ask(soon(t), s, 2).waits(t), 3
+				small, want = ask(soon(t), s, 2).blocked(t), 3
 			}
 			giveBack(t, three)
-			big.waits(t)
+			big.blocked(t)
 			cancel()
 			<-big.done
-			synctest.Wait()
-			if n := taken(); n != want {
-				t.Errorf("somebody behind him %v: %d permits are taken, want %d", next, n, want)
-			}
+			wantTaken(t, srv, fmt.Sprintf("somebody behind him: %t", next), want)
 			if next {
-				giveBack(t, small.served(t))
+				giveBack(t, small.granted(t))
 			}
 			giveBack(t, one)
 		})
@@ -804,25 +504,25 @@ func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 
 // For what is kept only the rest has to come from elsewhere.
 func TestRestOfALargeRequestComesFromOthers(t *testing.T) {
-	limited(t, 5, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, _ func() int) {
+	limited(t, 5, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		s := process()
 		theirs, one, three := take(t, process(), 1), take(t, s, 1), take(t, s, 3)
-		big := ask(soon(t), s, 4).waits(t)
+		big := ask(soon(t), s, 4).blocked(t)
 		giveBack(t, three)
-		big.waits(t)
+		big.blocked(t)
 		giveBack(t, theirs)
 		synctest.Wait()
 		if big.pending() {
 			t.Error("a request for four waits, with three kept for it and one free")
 		}
-		giveBack(t, big.served(t))
+		giveBack(t, big.granted(t))
 		giveBack(t, one)
 	})
 }
 
 // A process that has one of many permits does not keep it for as long as all of them would take.
 func TestSinglePermitOfMany(t *testing.T) {
-	limited(t, 10, func(t *testing.T, process func(...tier.MutexOption) *tier.Semaphore, _ func() int) {
+	limited(t, 10, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		nine, a, b := take(t, process(), 9), process(), process()
 		ctx, stop := context.WithCancel(soon(t))
 		var wg sync.WaitGroup
@@ -850,6 +550,157 @@ func TestSinglePermitOfMany(t *testing.T) {
 		stop()
 		wg.Wait()
 		giveBack(t, nine)
+	})
+}
+
+// While the connection is down nobody knows what has become of permits: they are not handed on, and those who wait get others.
+func TestPermitsAreNotHandedOnWithoutAConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		locks, p := dial(t, srv, "")
+		s := locks.Semaphore(pool, 1, tier.WithHandOff(time.Hour))
+		one := take(t, s, 1)
+		next := ask(soon(t), s, 1).blocked(t)
+		heal := cut(p)
+		giveBack(t, one)
+		next.blocked(t)
+		heal()
+		got := next.granted(t)
+		if got.Token() <= one.Token() {
+			t.Errorf("token %d after %d, want permits from the store", got.Token(), one.Token())
+		}
+		giveBack(t, got)
+	})
+}
+
+// Whoever leaves in the moment in which it is served leaves its permits to others.
+func TestContextThatEndsWhenPermitsCome(t *testing.T) {
+	limited(t, 2, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		begin := time.Now()
+		var thaw func()
+		if err := tier.LeaveServed(soon(t), process(), 2, func() { thaw = srv.Freeze() }); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("it took %v to leave while the server is silent", took)
+		}
+		thaw()
+	})
+}
+
+func TestPermitsAreReleasedOnce(t *testing.T) {
+	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		s := process()
+		two := take(t, s, 2)
+		work := two.Context(context.Background())
+		if two.Count() != 2 || two.Path() != pool || two.Err() != nil || two.Token() <= 0 || work.Err() != nil {
+			t.Errorf("permits: %d at %s, %v, token %d, context %v", two.Count(), two.Path(), two.Err(), two.Token(), work.Err())
+		}
+		giveBack(t, two)
+		if err := context.Cause(work); !errors.Is(err, tier.ErrReleased) {
+			t.Errorf("the context says %v, want ErrReleased", err)
+		}
+		if err := context.Cause(two.Context(context.Background())); !errors.Is(err, tier.ErrReleased) {
+			t.Errorf("a later context says %v, want ErrReleased", err)
+		}
+		later := take(t, s, 4)
+		if err := two.Release(); !errors.Is(err, tier.ErrReleased) || !errors.Is(two.Err(), tier.ErrReleased) {
+			t.Errorf("Release again: %v, Err %v, want ErrReleased", err, two.Err())
+		}
+		wantTaken(t, srv, "after a second release", 4)
+		if later.Token() <= two.Token() {
+			t.Errorf("token %d after %d", later.Token(), two.Token())
+		}
+		giveBack(t, later)
+		if closed(two.Lost()) {
+			t.Error("a release is told as a loss")
+		}
+	})
+}
+
+func TestDoWithPermits(t *testing.T) {
+	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		mine := errors.New("mine")
+		var work context.Context
+		if err := process().Do(soon(t), 3, func(ctx context.Context) error {
+			wantTaken(t, srv, "inside", 3)
+			work = ctx
+			return mine
+		}); !errors.Is(err, mine) || work.Err() == nil {
+			t.Errorf("got %v, and the context says %v", err, work.Err())
+		}
+	})
+}
+
+func TestShutdownOfASemaphore(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		locks := process(t, srv)
+		s := locks.Semaphore(pool, 2)
+		two := take(t, s, 2)
+		waiting := ask(soon(t), s, 1).blocked(t)
+		over := shutdown(soon(t), locks).blocked(t)
+		<-waiting.done
+		_, late := s.Acquire(soon(t), 1)
+		for _, err := range []error{waiting.err, late} {
+			if !errors.Is(err, tier.ErrClosed) {
+				t.Errorf("got %v, want ErrClosed", err)
+			}
+		}
+		giveBack(t, two)
+		over.granted(t)
+		wantTaken(t, srv, "after the shutdown", 0)
+	})
+}
+
+func TestPermitsAreLostTogether(t *testing.T) { // I7
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		locks, p := dial(t, srv, "")
+		three := take(t, locks.Semaphore(pool, 4), 3)
+		work := three.Context(context.Background())
+		if until := three.ValidUntil(); until.Before(time.Now()) {
+			t.Errorf("valid until %v, want later than now", until)
+		}
+		p.Cut()
+		<-three.Lost()
+		<-work.Done()
+		if err := context.Cause(work); !errors.Is(err, tier.ErrLost) || !errors.Is(three.Err(), tier.ErrLost) || !three.ValidUntil().IsZero() {
+			t.Errorf("lost, but the context says %v, Err %v, and ValidUntil %v", err, three.Err(), three.ValidUntil())
+		}
+		if err := three.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release: %v, want ErrLost", err)
+		}
+	})
+}
+
+func TestReleaseThatFindsPermitsLostTellsOfIt(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		two := take(t, process(t, srv).Semaphore(pool, 3), 2)
+		srv.Remove(queueOf(pool), 0)
+		if err := two.Release(); !errors.Is(err, tier.ErrLost) || !closedNow(two.Lost()) {
+			t.Errorf("Release of what was deleted: %v, and Lost: %t; want ErrLost, and true", err, closedNow(two.Lost()))
+		}
+	})
+}
+
+// What was handed on is lost by its new owner alone.
+func TestPermitsThatWereHandedOnAreLostByTheirNewOwner(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		locks, _ := dial(t, srv, "")
+		s := locks.Semaphore(pool, 1)
+		one := take(t, s, 1)
+		next := ask(soon(t), s, 1).blocked(t)
+		giveBack(t, one)
+		got := next.granted(t)
+		if got.Token() != one.Token() {
+			t.Fatal("not handed on")
+		}
+		srv.Expire(queueOf(pool), 0)
+		<-got.Lost()
+		if closed(one.Lost()) {
+			t.Error("lost by whoever had released it")
+		}
+		if err := got.Release(); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("Release: %v, want ErrLost", err)
+		}
 	})
 }
 
@@ -947,9 +798,7 @@ func TestReleaseOfPermitsAtTheMomentOfTheirLoss(t *testing.T) {
 		store.errAt = func() error { return context.Cause(store.life) }
 		released := make(chan error, 2)
 		watch := lookout{t.Context(), func() {
-			select {
-			case <-one.Lost():
-			default:
+			if !closedNow(one.Lost()) {
 				t.Error("a context has ended, and Lost is open")
 			}
 			go func() { released <- one.Release() }()
@@ -965,32 +814,6 @@ func TestReleaseOfPermitsAtTheMomentOfTheirLoss(t *testing.T) {
 			if cause := context.Cause(work); !errors.Is(cause, tier.ErrLost) {
 				t.Errorf("the context ended with %v, want the loss", cause)
 			}
-		}
-	})
-}
-
-// What was handed on is lost by its new owner alone.
-func TestPermitsThatWereHandedOnAreLostByTheirNewOwner(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *memory.Server) {
-		locks, _ := dial(t, srv, "")
-		s := locks.Semaphore(pool, 1)
-		one := take(t, s, 1)
-		next := ask(soon(t), s, 1).waits(t)
-		giveBack(t, one)
-		got := next.served(t)
-		if got.Token() != one.Token() {
-			t.Fatal("not handed on")
-		}
-		srv.Expire(queueOf(pool), 0)
-		<-got.Lost()
-		synctest.Wait()
-		select {
-		case <-one.Lost():
-			t.Error("lost by whoever had released it")
-		default:
-		}
-		if err := got.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Errorf("Release: %v, want ErrLost", err)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package tier_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,13 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
 	"go.uber.org/goleak"
 )
 
@@ -138,7 +137,7 @@ func (m *meter) take() []queue.Op {
 // writes counts the commands that change something.
 func writes(ops []queue.Op) (n int) {
 	for _, op := range ops {
-		if op == queue.Enter || op == queue.Try || op == queue.Share || op == queue.Leave || op == queue.Ask {
+		if op == queue.Enter || op == queue.Try || op == queue.Share || op == queue.Leave || op == queue.Ask || op == queue.Weigh {
 			n++
 		}
 	}
@@ -191,75 +190,88 @@ func release(t *testing.T, hold *tier.Hold) {
 	}
 }
 
-// An acquisition is a call of Acquire in a goroutine of its own.
-type acquisition struct {
-	done chan struct{} // closed when the call has returned
-	hold *tier.Hold
+// A call is one in a goroutine of its own.
+type call[T any] struct {
+	done chan struct{} // closed when it has returned
+	got  T
 	err  error
 }
 
-func start(ctx context.Context, mu *tier.Mutex) *acquisition {
-	a := &acquisition{done: make(chan struct{})}
+func begin[T any](f func() (T, error)) *call[T] {
+	c := &call[T]{done: make(chan struct{})}
 	go func() {
-		defer close(a.done)
-		a.hold, a.err = mu.Acquire(ctx)
+		defer close(c.done)
+		c.got, c.err = f()
 	}()
-	return a
+	return c
 }
 
-// blocked returns when nothing in the bubble moves any more; a must still wait then.
-func (a *acquisition) blocked(t *testing.T) *acquisition {
+// start is a call of Acquire.
+func start(ctx context.Context, mu *tier.Mutex) *call[*tier.Hold] {
+	return begin(func() (*tier.Hold, error) { return mu.Acquire(ctx) })
+}
+
+// blocked returns when nothing in the bubble moves any more; c must still wait then.
+func (c *call[T]) blocked(t *testing.T) *call[T] {
 	t.Helper()
 	synctest.Wait()
-	if !a.pending() {
-		t.Fatalf("Acquire: got %v, %v; want it to wait", a.hold, a.err)
+	if !c.pending() {
+		t.Fatalf("got %v, %v; want it to wait", c.got, c.err)
 	}
-	return a
+	return c
 }
 
-func (a *acquisition) pending() bool {
+func (c *call[T]) pending() bool { return !closedNow(c.done) }
+
+// granted waits for what was asked for.
+func (c *call[T]) granted(t *testing.T) T {
+	t.Helper()
+	if <-c.done; c.err != nil {
+		t.Fatal(c.err)
+	}
+	return c.got
+}
+
+var errChangedMind = errors.New("changed my mind")
+
+// cancelled waits for a call that was called off.
+func (c *call[T]) cancelled(t *testing.T) {
+	t.Helper()
+	if <-c.done; !errors.Is(c.err, errChangedMind) {
+		t.Errorf("cancelled: got %v, %v; want the cause of its context", c.got, c.err)
+	}
+}
+
+// closed reports whether c is when nothing in the bubble moves any more.
+func closed(c <-chan struct{}) bool {
+	synctest.Wait()
+	return closedNow(c)
+}
+
+func closedNow(c <-chan struct{}) bool {
 	select {
-	case <-a.done:
-		return false
-	default:
+	case <-c:
 		return true
+	default:
+		return false
 	}
 }
 
-// granted waits for the lock.
-func (a *acquisition) granted(t *testing.T) *tier.Hold {
-	t.Helper()
-	if <-a.done; a.err != nil {
-		t.Fatal(a.err)
-	}
-	return a.hold
+// A special store is one in memory that differs in what a test says.
+type special struct {
+	second.Tier
+	quarantine *second.QuarantineError // until when it grants nothing, if at all
+	unseen     bool                    // who waits knows nothing of its place
+	unleased   bool                    // its grants have no lease, so that it is asked whether they are ours
+	confirm    func() bool             // what it says then
 }
 
-// zkBubble runs f in virtual time, with a ZooKeeper of its own. The bubble makes sure
-// that no goroutine is left.
-func zkBubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
+// specially returns the locks of one more process, by way of a special store.
+func specially(t *testing.T, s *memory.Server, store *special, opts ...tier.Option) *tier.Registry {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.Start(t, zktest.Config{MinSessionTimeout: time.Second, ContainerCheck: time.Second})
-		f(t, srv)
-	})
-}
-
-// zkProcess returns the locks of one more process, in strict order.
-func zkProcess(t *testing.T, srv *zktest.Server, opts ...zklock.Option) *tier.Registry {
-	t.Helper()
-	return zkDial(t, "127.0.0.1:2181", append([]zklock.Option{
-		zklock.WithDialContext(srv.DialContext), zklock.WithSessionTimeout(sessionTimeout),
-	}, opts...)...)
-}
-
-func zkDial(t *testing.T, addr string, opts ...zklock.Option) *tier.Registry {
-	t.Helper()
-	client, err := zklock.Dial(soon(t), addr, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	locks, err := tier.New(second.TierOf(client), tier.WithHandOff(0))
+	store.Tier = s.Dial("", sessionTimeout, nil)
+	synctest.Wait() // until it is connected
+	locks, err := tier.New(store, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,111 +279,86 @@ func zkDial(t *testing.T, addr string, opts ...zklock.Option) *tier.Registry {
 	return locks
 }
 
-// outsider returns a connection that knows nothing of locks.
-func outsider(t *testing.T, addr string, dialer zk.Dialer) *zk.Conn {
-	t.Helper()
-	// The address is listed twice because the library pauses after each round of its list.
-	conn, events, err := zk.Connect([]string{addr, addr}, sessionTimeout,
-		zk.WithDialer(dialer), zk.WithLogInfo(false))
+func (s *special) Quarantine() *second.QuarantineError {
+	if s.quarantine != nil && time.Now().Before(s.quarantine.Until) {
+		return s.quarantine
+	}
+	return nil
+}
+
+func (s *special) Claim(path string, o second.Options) (second.Claim, error) {
+	c, err := s.Tier.Claim(path, o)
+	return specialClaim{c, s}, err
+}
+
+func (s *special) Semaphore(path string, permits int, o second.Options) (second.Semaphore, error) {
+	sem, err := s.Tier.Semaphore(path, permits, o)
+	return specialSemaphore{sem}, err
+}
+
+type specialClaim struct {
+	second.Claim
+	store *special
+}
+
+func (c specialClaim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
+	if q := c.store.quarantine; q != nil {
+		if !c.store.unseen {
+			w.Stands(func() second.Standing { return second.Standing{Quarantine: c.store.Quarantine()} })
+		}
+		if err := retry.Pause(ctx, time.Until(q.Until)); err != nil {
+			return nil, err
+		}
+	}
+	return c.grant(c.Claim.Acquire(ctx, w))
+}
+
+func (c specialClaim) TryAcquire(ctx context.Context) (second.Grant, error) {
+	if q := c.store.Quarantine(); q != nil {
+		return nil, q.Locked()
+	}
+	return c.grant(c.Claim.TryAcquire(ctx))
+}
+
+func (c specialClaim) Requeue(ctx context.Context, old second.Grant, w *second.Wait) (second.Grant, error) {
+	return c.grant(c.Claim.Requeue(ctx, old.(specialGrant).Grant, w))
+}
+
+func (c specialClaim) grant(g second.Grant, err error) (second.Grant, error) {
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	t.Cleanup(func() {
-		conn.Close()
-		for range events { // closed as the last act of the library
-		}
-	})
-	return conn
+	return specialGrant{g, c.store}, nil
 }
 
-// A zkMeter counts the requests that a server gets, except handshakes and what keeps the lease.
-type zkMeter struct {
-	mu  sync.Mutex
-	ops []string
+type specialGrant struct {
+	second.Grant
+	store *special
 }
 
-func (m *zkMeter) note(f *zktest.Frame) zktest.Action {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if f.Dir == zktest.Request && f.Op != "connect" && !heartbeat(f) {
-		m.ops = append(m.ops, f.Op)
+func (g specialGrant) Leased() bool { return !g.store.unleased }
+
+func (g specialGrant) Confirm() bool { return g.store.confirm() }
+
+// A specialSemaphore has permits without a lease.
+type specialSemaphore struct{ second.Semaphore }
+
+type specialPermit struct{ second.Permit }
+
+func (specialPermit) Leased() bool { return false }
+
+func (s specialSemaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
+	permits, err := s.Semaphore.Acquire(ctx, d)
+	for i, one := range permits {
+		permits[i] = specialPermit{one}
 	}
-	return zktest.Pass
+	return permits, err
 }
 
-func heartbeat(f *zktest.Frame) bool {
-	return f.Op == "ping" || f.Op == "sync" || f.First == "check"
-}
-
-// take returns the requests since the last call.
-func (m *zkMeter) take() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	ops := m.ops
-	m.ops = nil
-	return ops
-}
-
-func zkWrites(ops []string) (n int) {
-	for _, op := range ops {
-		if op == "create" || op == "delete" || op == "multi" {
-			n++
-		}
+func (s specialSemaphore) Release(permits []second.Permit) error {
+	all := make([]second.Permit, len(permits))
+	for i, one := range permits {
+		all[i] = one.(specialPermit).Permit
 	}
-	return n
-}
-
-// zkMetered runs f in a bubble with a server, its meter, and a function that starts processes.
-func zkMetered(t *testing.T, f func(t *testing.T, s *zktest.Server, m *zkMeter, process func(...tier.Option) *tier.Mutex)) {
-	t.Helper()
-	zkMeteredFrom(t, 0, f)
-}
-
-// zkMeteredFrom is zkMetered with a server that is a latency away.
-func zkMeteredFrom(t *testing.T, latency time.Duration,
-	f func(t *testing.T, s *zktest.Server, m *zkMeter, process func(...tier.Option) *tier.Mutex),
-) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := zktest.Start(t, zktest.Config{Latency: latency})
-		m := &zkMeter{}
-		s.Intercept(m.note)
-		var open []*tier.Registry
-		defer func() {
-			for _, locks := range open {
-				locks.Close()
-			}
-		}()
-		f(t, s, m, func(opts ...tier.Option) *tier.Mutex {
-			client, err := zklock.Dial(t.Context(), "127.0.0.1", zklock.WithDialContext(s.DialContext))
-			if err != nil {
-				t.Fatal(err)
-			}
-			locks, err := tier.New(second.TierOf(client), opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			open = append(open, locks)
-			return locks.Mutex("/locks/a")
-		})
-	})
-}
-
-// zkRWMetered is zkMetered with reader/writer locks of one path.
-func zkRWMetered(t *testing.T, f func(t *testing.T, s *zktest.Server, m *zkMeter, process func(...tier.Option) *tier.RWMutex)) {
-	t.Helper()
-	zkMetered(t, func(t *testing.T, s *zktest.Server, m *zkMeter, process func(...tier.Option) *tier.Mutex) {
-		f(t, s, m, func(opts ...tier.Option) *tier.RWMutex { return tier.RWSibling(process(opts...)) })
-	})
-}
-
-// zkAnswerLate delays the answers to one kind of request: what was asked has happened on
-// the server, and the client does not know.
-func zkAnswerLate(s *zktest.Server, op string, d time.Duration) {
-	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Dir == zktest.Reply && f.Op == op {
-			return zktest.Delay(d)
-		}
-		return zktest.Pass
-	})
+	return s.Semaphore.Release(all)
 }

@@ -247,7 +247,7 @@ func TestStatsOfAWriterInTheTurnOfAReader(t *testing.T) {
 			writer := start(soon(t), mu.Writer()).blocked(t)
 			if <-left.done; left.err == nil {
 				joined++
-				release(t, left.hold)
+				release(t, left.got)
 			}
 			release(t, writer.granted(t))
 			cancel()

@@ -10,12 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/internal/memory"
-	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // waitError is the error of a wait for mu that lasts for two seconds.
@@ -150,108 +148,38 @@ func TestWaitErrorAfterCloseAndAfterTheLimit(t *testing.T) {
 	})
 }
 
-// An error that retrying cannot fix reaches everybody who waits, of one attempt.
+// An error that retrying cannot fix reaches everybody who waits for the same, of one attempt.
 func TestPermanentErrorReachesEveryWaiterAtOnce(t *testing.T) {
-	zkBubble(t, func(t *testing.T, srv *zktest.Server) {
-		conn := outsider(t, "127.0.0.1:2181", srv.DialTimeout)
-		mustCreate(t, conn, "/readonly", 0, zk.PermRead)
-		mustCreate(t, conn, "/ephemeral", zk.FlagEphemeral, zk.PermAll)
-		locks := zkProcess(t, srv)
-		for path, want := range map[string]error{
-			"/readonly":       zk.ErrNoAuth,
-			"/readonly/lock":  zk.ErrNoAuth,
-			"/ephemeral":      zk.ErrNoChildrenForEphemerals,
-			"/ephemeral/lock": zk.ErrNoChildrenForEphemerals,
-		} {
-			zkAnswerLate(srv, "create", time.Second)
-			answers := time.Second
-			if strings.HasSuffix(path, "/lock") { // first of all it is found to be missing
-				answers *= 2
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		attempts := 0
+		s.Script(func(_ string, c queue.Command) (f memory.Fault) {
+			if c.Op == queue.Enter && c.Linger == 0 {
+				attempts++
+				time.Sleep(time.Second)
+				f.Refused = queue.Denied
 			}
-			began := time.Now()
-			waiters := make([]*acquisition, 5)
-			for i := range waiters {
-				waiters[i] = start(soon(t), locks.Mutex(path)).blocked(t)
-			}
-			for i, w := range waiters {
-				if <-w.done; !errors.Is(w.err, want) {
-					t.Errorf("waiter %d for %s: got %v, want %v", i, path, w.err, want)
-				}
-			}
-			if took := time.Since(began); took != answers {
-				t.Errorf("%s: the waiters were turned away after %v, want with the first answer that says why", path, took)
+			return f
+		})
+		var waiters []*call[*tier.Hold]
+		for range 5 {
+			waiters = append(waiters, start(soon(t), locks.Mutex("/locks/a")).blocked(t))
+		}
+		other := start(soon(t), locks.Mutex("/locks/a", tier.WithLinger(time.Second))).blocked(t)
+		for i, w := range waiters {
+			if <-w.done; w.err == nil || !strings.Contains(w.err.Error(), "refused") {
+				t.Errorf("waiter %d: got %v, want the refusal", i, w.err)
 			}
 		}
-	})
-}
-
-func mustCreate(t *testing.T, conn *zk.Conn, path string, flags, perms int32) {
-	t.Helper()
-	if _, err := conn.Create(path, nil, flags, zk.WorldACL(perms)); err != nil {
-		t.Fatalf("create %s: %v", path, err)
-	}
-	t.Cleanup(func() {
-		if err := conn.Delete(path, -1); err != nil {
-			t.Errorf("delete %s: %v", path, err)
+		if attempts != 1 {
+			t.Errorf("%d attempts, want one", attempts)
 		}
+		release(t, other.granted(t))
 	})
-}
-
-// A newStore is a tier whose store grants nothing until a time.
-type newStore struct {
-	second.Tier
-	quarantine *second.QuarantineError
-	unseen     bool // who waits knows nothing of its place
-}
-
-func (s newStore) Quarantine() *second.QuarantineError {
-	if time.Now().Before(s.quarantine.Until) {
-		return s.quarantine
-	}
-	return nil
-}
-
-func (s newStore) Claim(path string, o second.Options) (second.Claim, error) {
-	c, err := s.Tier.Claim(path, o)
-	return newClaim{c, s}, err
-}
-
-type newClaim struct {
-	second.Claim
-	store newStore
-}
-
-func (c newClaim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
-	if !c.store.unseen {
-		w.Stands(func() second.Standing { return second.Standing{Quarantine: c.store.Quarantine()} })
-	}
-	if err := retry.Pause(ctx, time.Until(c.store.quarantine.Until)); err != nil {
-		return nil, err
-	}
-	return c.Claim.Acquire(ctx, w)
-}
-
-func (c newClaim) TryAcquire(ctx context.Context) (second.Grant, error) {
-	if q := c.store.Quarantine(); q != nil {
-		return nil, q.Locked()
-	}
-	return c.Claim.TryAcquire(ctx)
 }
 
 func seclusion(length time.Duration) *second.QuarantineError {
 	return &second.QuarantineError{Until: time.Now().Add(length), Reason: "the server is new"}
-}
-
-// quarantined returns the locks of a process, and the quarantine of its store.
-func quarantined(t *testing.T, s *memory.Server, n newStore) (*tier.Registry, *second.QuarantineError) {
-	t.Helper()
-	n.Tier = s.Dial("", sessionTimeout, nil)
-	locks, err := tier.New(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { locks.Close() })
-	return locks, n.quarantine
 }
 
 // wantQuarantine checks that an error is one of a quarantine.
@@ -265,7 +193,8 @@ func wantQuarantine(t *testing.T, err error, want *second.QuarantineError) {
 
 func TestQuarantineIsToldByTryByWaitAndByErr(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
-		locks, q := quarantined(t, s, newStore{quarantine: seclusion(10 * time.Second)})
+		q := seclusion(10 * time.Second)
+		locks := specially(t, s, &special{quarantine: q})
 		mu := locks.Mutex("/locks/a")
 		wantQuarantine(t, locks.Err(), q)
 		if errors.Is(locks.Err(), tier.ErrLocked) {
@@ -300,7 +229,8 @@ func TestQuarantineIsToldByTryByWaitAndByErr(t *testing.T) {
 // Whoever is yet to be seen in the queue knows of the quarantine all the same.
 func TestWaitWhosePlaceIsUnknownTellsOfTheQuarantine(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
-		locks, q := quarantined(t, s, newStore{quarantine: seclusion(10 * time.Second), unseen: true})
+		q := seclusion(10 * time.Second)
+		locks := specially(t, s, &special{quarantine: q, unseen: true})
 		wantQuarantine(t, waitError(t, t.Context(), locks.Mutex("/locks/a")), q)
 	})
 }
@@ -318,7 +248,8 @@ func TestWaitInAQuarantineNamesNoHolder(t *testing.T) {
 // A holder that was granted the lock before keeps it, and can hand it on.
 func TestQuarantineIsNoSuspension(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
-		locks, q := quarantined(t, s, newStore{quarantine: seclusion(0)})
+		q := seclusion(0)
+		locks := specially(t, s, &special{quarantine: q})
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		q.Until = time.Now().Add(time.Minute)
 		next := start(soon(t), locks.Mutex("/locks/a")).blocked(t)

@@ -1,7 +1,6 @@
 package tier_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -9,19 +8,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
-
-// closed reports whether c is when nothing in the bubble moves any more.
-func closed(c <-chan struct{}) bool {
-	synctest.Wait()
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
 
 // An owner that was told that another process waits yields to that, not to a goroutine of its own
 // process that would be told at once. Who does not want to know has the budget.
@@ -69,51 +56,6 @@ func TestOwnerThatIsNotContestedHandsOn(t *testing.T) {
 		}
 		release(t, next.granted(t))
 	})
-}
-
-// Two processes whose goroutines all yield when they are told take turns, and each turn is a step of work:
-// nobody spins on a lock that it has just given away.
-func TestThoseWhoGiveWayTakeTurns(t *testing.T) {
-	zkMetered(t, func(t *testing.T, _ *zktest.Server, _ *zkMeter, process func(...tier.Option) *tier.Mutex) {
-		const step = 5 * time.Millisecond
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		type count struct{ turns, steps int }
-		counts := make(chan count)
-		for _, mu := range []*tier.Mutex{process(), process()} {
-			for range 3 {
-				go func() {
-					var n count
-					for ctx.Err() == nil && n.turns < 1000 {
-						hold, err := mu.Acquire(ctx)
-						if err != nil {
-							break
-						}
-						for n.turns++; !closedNow(hold.Contested()); n.steps++ {
-							time.Sleep(step)
-						}
-						release(t, hold)
-						time.Sleep(time.Nanosecond) // lets virtual time pass
-					}
-					counts <- n
-				}()
-			}
-		}
-		for range 6 {
-			if n := <-counts; n.steps < n.turns/2 {
-				t.Errorf("%d turns with %d steps of work", n.turns, n.steps)
-			}
-		}
-	})
-}
-
-func closedNow(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // Once a reader was told, nobody joins those inside: they come to an end, and the lock goes.
