@@ -184,6 +184,9 @@ func (l *Lease[C]) Leave(c C) {
 		l.held--
 	}
 	delete(l.contenders, c)
+	if l.held == 0 && l.watchdog != nil {
+		l.watchdog.Stop() // it would keep all this for the term
+	}
 }
 
 // Over reports whether the session has ended.

@@ -335,3 +335,32 @@ func TestWhatHasLeftCannotBeLost(t *testing.T) {
 		}
 	})
 }
+
+// A process that takes a lock ten thousand times within a term would keep as many timers.
+func TestLeaseThatCoversNoHoldHasNoTimer(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, _ *lease.Lease[string]) {
+		config, looks := b.config(), 0
+		now := config.Now
+		config.Now = func() time.Duration {
+			looks++
+			return now()
+		}
+		l := lease.New(config, 0, term)
+		hold(t, l, "a", "b")
+		l.Leave("a")
+		l.Leave("b")
+		looks = 0
+		time.Sleep(2 * term)
+		if synctest.Wait(); looks > 0 {
+			t.Errorf("the clock was read %d times after the last hold, want 0", looks)
+		}
+		l = lease.New(config, now(), term)
+		hold(t, l, "a")
+		l.Leave("a")
+		hold(t, l, "c")
+		time.Sleep(term)
+		if synctest.Wait(); b.loss("c") == nil {
+			t.Error("what is held later is not lost at the end of the term")
+		}
+	})
+}
