@@ -153,12 +153,13 @@ func (l *claim) Revoke(ctx context.Context) error {
 }
 
 // request sends a command about the path. A process meets the store before, unless it cannot, and knows whether that grants anything.
-func (l *claim) request(ctx context.Context, op Op, what string) (Answer, error) {
+func (l *claim) request(ctx context.Context, op Op, what string) (a Answer, err error) {
 	ctx, end := l.tier.scope(ctx)
 	defer end()
 	l.tier.present(ctx, false)
-	a, err := l.tier.repeat(ctx, func() Answer {
-		return l.tier.do(ctx, Command{Op: op, Ref: Ref{Path: l.path, Permits: l.permits}})
+	err = l.tier.repeat(ctx, func() (Outcome, error) {
+		a = l.tier.do(ctx, Command{Op: op, Ref: Ref{Path: l.path, Permits: l.permits}})
+		return a.Outcome, a.Err
 	})
 	if err != nil {
 		return Answer{}, l.failure(what, err)

@@ -149,14 +149,13 @@ func (c *Contender) enter(ctx context.Context, old *Contender) error {
 	if old != nil {
 		cmd.Old = old.Ref()
 	}
-	_, err := c.claim.tier.repeat(ctx, func() Answer {
+	return c.claim.tier.repeat(ctx, func() (Outcome, error) {
 		a := c.send(cmd)
 		if old != nil {
 			old.requeued(a)
 		}
-		return a
+		return a.Outcome, a.Err
 	})
-	return err
 }
 
 // tryOnce holds the lock if nobody is in the way.

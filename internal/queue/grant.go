@@ -155,14 +155,14 @@ func (c *Contender) open() error {
 	}
 	c.shared.Store(true)
 	unclear := false
-	_, err := c.claim.tier.repeat(c.tenure, func() Answer {
+	err := c.claim.tier.repeat(c.tenure, func() (Outcome, error) {
 		a := c.sendFor(c.tenure, c.command(Share))
 		if unclear = unclear || a.Outcome == Unknown || a.Begun; unclear && a.Outcome == Denied {
 			a.Outcome = Unknown // an error would say that it writes
 		} else if a.Outcome == Denied {
 			c.shared.Store(false)
 		}
-		return a
+		return a.Outcome, a.Err
 	})
 	if err = cmp.Or(c.Err(), err); err != nil {
 		return err

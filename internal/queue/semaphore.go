@@ -80,8 +80,10 @@ func (c *Contender) bid(ctx context.Context, d *second.Demand) error {
 
 // weigh sends how many permits the contender has, or wants, until that is answered.
 func (c *Contender) weigh(ctx context.Context) error {
-	_, err := c.claim.tier.repeat(ctx, func() Answer { return c.send(c.command(Weigh)) })
-	return err
+	return c.claim.tier.repeat(ctx, func() (Outcome, error) {
+		a := c.send(c.command(Weigh))
+		return a.Outcome, a.Err
+	})
 }
 
 // releaseSome gives so many of the permits up, and waits until that is done, for a third of the TTL at most.

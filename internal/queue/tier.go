@@ -222,9 +222,7 @@ func (t *Tier) do(ctx context.Context, c Command) Answer {
 	defer cancel()
 	begun := t.Now()
 	a := t.store.Do(bounded, c)
-	if t.config.Record != nil {
-		t.config.Record(Record{Begun: begun, Ended: t.Now(), Command: c, Answer: a})
-	}
+	t.record(begun, c, a)
 	switch {
 	case a.Outcome == Expired: // which is told first
 	case a.Away == nil:
@@ -237,19 +235,25 @@ func (t *Tier) do(ctx context.Context, c Command) Answer {
 	return a
 }
 
+func (t *Tier) record(begun time.Duration, c Command, a Answer) {
+	if t.config.Record != nil {
+		t.config.Record(Record{Begun: begun, Ended: t.Now(), Command: c, Answer: a})
+	}
+}
+
 // repeat sends a command until it is answered, or ctx is done.
-func (t *Tier) repeat(ctx context.Context, send func() Answer) (Answer, error) {
+func (t *Tier) repeat(ctx context.Context, send func() (Outcome, error)) error {
 	for pace := retry.New(); ; {
 		if t.ctx.Err() != nil {
-			return Answer{}, second.ErrClosed
+			return second.ErrClosed
 		}
-		a := send()
-		if a.Outcome != Unknown && a.Outcome != Failed {
-			return a, a.Err
+		outcome, err := send()
+		if outcome != Unknown && outcome != Failed {
+			return err
 		}
-		err := retry.Pause(ctx, pace.NextBackOff())
+		err = retry.Pause(ctx, pace.NextBackOff())
 		if err = cmp.Or(err, t.answering(ctx)); err != nil {
-			return a, t.explain(err)
+			return t.explain(err)
 		}
 	}
 }
