@@ -62,6 +62,7 @@ type Store struct {
 
 	names   atomic.Int64 // of contenders and sessions, so far
 	entries sync.Map     // by ID
+	soon    atomic.Bool  // holders will be attended
 	heard   atomic.Int64 // on the tier's clock, when that was sent what the server has answered last on the ear
 
 	mu      sync.Mutex // guards the fields below; never held across a request
@@ -277,7 +278,7 @@ func (s *Store) talk(ctx context.Context, c call) (rows [][][]byte, err error) {
 
 // look asks who has or wants the locks of these keys, the holder first.
 func (s *Store) look(ctx context.Context, keys ...string) (map[string][]place, error) {
-	rows, err := s.talk(ctx, call{"look", []string{"{" + strings.Join(keys, ",") + "}"}})
+	rows, err := s.talk(ctx, call{"look", "{" + strings.Join(keys, ",") + "}"})
 	queues := make(map[string][]place)
 	for _, p := range places(rows) {
 		queues[p.key] = append(queues[p.key], p)
@@ -338,7 +339,7 @@ func (s *Store) askOnce(ctx context.Context, key string) (unaware bool, err erro
 			return false, fmt.Errorf("server process %s is not of this package, and would not hear of it: %w", p.pid, errors.ErrUnsupported)
 		}
 		unaware = true
-		if _, err := s.talk(ctx, call{"ask", []string{d.ID + " " + strconv.FormatInt(d.Token, 10)}}); err != nil {
+		if _, err := s.talk(ctx, call{"ask", d.ID + " " + strconv.FormatInt(d.Token, 10)}); err != nil {
 			return false, err
 		}
 	}
@@ -377,6 +378,24 @@ func (s *Store) spawn(f func()) {
 	if !s.closed {
 		s.tasks.Go(f)
 	}
+}
+
+// soon after the grant, a hold is no longer a short one.
+const soon = 20 * time.Millisecond
+
+// attendSoon has the sessions of holders looked after a moment later, of all at once: a short hold costs nothing, not even a timer.
+func (s *Store) attendSoon() {
+	if s.soon.Swap(true) {
+		return
+	}
+	time.AfterFunc(soon, func() {
+		s.soon.Store(false) // first: of those who come meanwhile some are not seen
+		for e := range s.all {
+			if e.token.Load() != 0 && !e.attended.Swap(true) {
+				s.spawn(e.attend)
+			}
+		}
+	})
 }
 
 // session returns a connection that nobody uses, the one that was used last, so that the others grow old; or a new one.

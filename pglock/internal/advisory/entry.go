@@ -28,9 +28,10 @@ type entry struct {
 	ended chan struct{} // closed when its wait is over; nil if it never waited
 	err   error         // how the wait has ended; valid when that is closed
 
-	token atomic.Int64 // 0 as long as it waits
-	reads atomic.Bool
-	over  atomic.Bool // given up, or lost: nobody needs the session to be looked after
+	token    atomic.Int64 // 0 as long as it waits
+	reads    atomic.Bool
+	attended atomic.Bool
+	over     atomic.Bool // given up, or lost: nobody needs the session to be looked after
 
 	mu      sync.Mutex // guards the fields below, and orders views
 	asked   bool       // to give the lock up
@@ -81,6 +82,7 @@ func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
 		return s.failed(err)
 	case taken:
 		s.entries.Store(e.id, e)
+		s.attendSoon()
 	case !waits:
 		s.keep(e.session)
 		return queue.Answer{Outcome: queue.Locked, Quarantined: s.tier.Quarantine() != nil}
@@ -91,26 +93,18 @@ func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
 
 // try reports whether the lock is taken now.
 func (e *entry) try() (taken bool, err error) {
-	rows, err := e.session.ask(e.session.bound, call{inMode("try", e.reads.Load()), []string{e.key, " 0 " + e.about}})
+	rows, err := e.session.ask(e.session.bound, call{inMode("try", e.reads.Load()), e.key, " 0 " + e.about})
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
 	return true, e.granted(rows)
 }
 
-// soon after the grant, a hold is no longer a short one.
-const soon = 20 * time.Millisecond
-
-// granted notes that the server has granted the lock. Its session is looked after a moment later: a short hold costs nothing.
+// granted notes that the server has granted the lock.
 func (e *entry) granted(rows [][][]byte) error {
 	token, err := strconv.ParseInt(string(rows[0][0]), 10, 64)
 	e.token.Store(token)
 	e.session.schedule(time.Now().Add(e.store.config.TTL / 4))
-	time.AfterFunc(soon, func() {
-		if !e.over.Load() {
-			e.store.spawn(e.attend)
-		}
-	})
 	return err
 }
 
@@ -119,8 +113,8 @@ func (e *entry) granted(rows [][][]byte) error {
 func (e *entry) wait(statement string) error {
 	x, sent := e.session, e.store.tier.Now()
 	x.wire.SetDeadline(time.Now().Add(x.bound))
-	says := call{statement, []string{e.key, "tierlock 0 0 " + e.about}}
-	p, err := x.send(says, call{inMode("lock", e.reads.Load()), []string{e.key, " 0 " + e.about}})
+	says := call{statement, e.key, "tierlock 0 0 " + e.about}
+	p, err := x.send(says, call{inMode("lock", e.reads.Load()), e.key, " 0 " + e.about})
 	if err == nil {
 		_, err = answer(p)
 	}
@@ -148,6 +142,7 @@ func (e *entry) await(p *pgconn.Pipeline, sent time.Duration) {
 	}
 	if err == nil {
 		err = e.granted(rows)
+		e.store.attendSoon()
 	}
 	e.err = err
 	switch {
@@ -177,9 +172,7 @@ func (e *entry) view(sent time.Duration) queue.View {
 	default:
 		v.Has, v.Again = true, s.config.TTL/50
 	}
-	for _, p := range e.behind {
-		v.Behind = v.Behind || !p.reads || !reads
-	}
+	v.Behind = slices.ContainsFunc(e.behind, func(p place) bool { return !p.reads || !reads })
 	v.Reader = len(e.behind) > 0 && e.behind[0].reads
 	return v
 }
@@ -224,7 +217,7 @@ func (e *entry) beat() error {
 	e.session.schedule(time.Now().Add(e.store.config.TTL / 4))
 	v := e.view(0)
 	name := fmt.Sprintf("tierlock %d %d %s", v.Token, map[bool]int{true: 1}[v.Asked], e.about)
-	err := e.ask(call{"name", []string{name}})
+	err := e.ask(call{"name", name})
 	if err == nil {
 		e.store.tier.Tell(e.view(sent))
 	}
@@ -260,7 +253,7 @@ func (s *Store) tend(ctx context.Context, c queue.Command, do func(*entry) error
 // read then get in. It is one statement. If its answer does not come, nobody knows in which mode the session has the lock, and the
 // session ends.
 func (e *entry) share() error {
-	err := e.ask(call{"share", []string{e.key}})
+	err := e.ask(call{"share", e.key})
 	if err == nil {
 		e.reads.Store(true)
 	} else if refused(err) {
@@ -289,17 +282,17 @@ func (s *Store) leave(ctx context.Context, c queue.Command) queue.Answer {
 		return queue.Answer{Outcome: queue.Done} // with its session
 	}
 	e.over.Store(true)
-	x, last := e.session, call{inMode("leave", e.reads.Load()), []string{e.key, "tierlock"}}
+	x, last := e.session, call{inMode("leave", e.reads.Load()), e.key, "tierlock"}
 	if e.token.Load() == 0 {
 		if !e.cancel() {
 			x.drop(errors.New("its wait was cancelled"))
 		}
-		last = call{"leave-all", nil} // the lock may have been granted right before: it outlives the statement
+		last = call{"leave-all"} // the lock may have been granted right before: it outlives the statement
 	}
 	a := queue.Answer{Outcome: queue.Done}
 	err := x.talk(ctx, func() error {
 		rows, err := x.ask(x.bound, last)
-		if err == nil && last.args != nil && string(rows[0][0]) != "t" {
+		if err == nil && len(last) > 1 && string(rows[0][0]) != "t" {
 			err = errUnseen
 		}
 		if err != nil {
@@ -309,7 +302,7 @@ func (s *Store) leave(ctx context.Context, c queue.Command) queue.Answer {
 		return nil
 	})
 	switch {
-	case ended(err), errors.Is(err, errUnseen):
+	case errors.As(err, new(*pgconn.PgError)) && !refused(err), errors.Is(err, errUnseen): // before it came to that
 		a.Removed = queue.Missing
 	case err != nil && !errors.Is(err, errDropped):
 		return s.failed(err) // a transaction is under way

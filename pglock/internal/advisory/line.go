@@ -168,13 +168,10 @@ func answer(p *pgconn.Pipeline) (rows [][][]byte, failure error) {
 }
 
 // A call is a prepared statement with its parameters.
-type call struct {
-	statement string
-	args      []string
-}
+type call []string
 
 func (c call) values() (values [][]byte) {
-	for _, arg := range c.args {
+	for _, arg := range c[1:] {
 		values = append(values, []byte(arg))
 	}
 	return values
@@ -183,7 +180,7 @@ func (c call) values() (values [][]byte) {
 func (l *line) send(calls ...call) (*pgconn.Pipeline, error) {
 	p := l.conn.PgConn().StartPipeline(context.Background())
 	for _, c := range calls {
-		p.SendQueryPrepared(c.statement, c.values(), nil, nil)
+		p.SendQueryPrepared(c[0], c.values(), nil, nil)
 		p.SendPipelineSync() // what is answered so far is sent before the next one waits
 	}
 	return p, p.Flush()
@@ -192,7 +189,7 @@ func (l *line) send(calls ...call) (*pgconn.Pipeline, error) {
 // ask sends one statement, which does not wait, and returns its answer. Whoever calls it has the turn.
 func (l *line) ask(bound time.Duration, c call) ([][][]byte, error) {
 	l.wire.SetDeadline(time.Now().Add(bound))
-	r := l.conn.PgConn().ExecPrepared(context.Background(), c.statement, c.values(), nil, nil).Read()
+	r := l.conn.PgConn().ExecPrepared(context.Background(), c[0], c.values(), nil, nil).Read()
 	return r.Rows, r.Err
 }
 
@@ -200,12 +197,6 @@ func (l *line) ask(bound time.Duration, c call) ([][][]byte, error) {
 func refused(err error) bool {
 	var refusal *pgconn.PgError
 	return errors.As(err, &refusal) && refusal.Severity != "FATAL" && refusal.Severity != "PANIC"
-}
-
-// ended reports whether the server has ended the session before it came to a request.
-func ended(err error) bool {
-	var fatal *pgconn.PgError
-	return errors.As(err, &fatal) && !refused(err)
 }
 
 // begin waits for the turn to talk, which done gives back. An error says that the line is closed, or ctx done before.

@@ -44,9 +44,10 @@ func places(rows [][][]byte) (all []place) {
 // leaves some 20 for the last two.
 func (s *Store) about(linger time.Duration) string {
 	number := func(n int64) string { return strconv.FormatInt(n, 36) }
-	return number(int64(os.Getpid())) + " " + number(linger.Milliseconds()) + " " + number(time.Now().UnixMilli()) +
-		" " + s.host + " " + s.config.Label
+	return pid + " " + number(linger.Milliseconds()) + " " + number(time.Now().UnixMilli()) + " " + s.host + " " + s.config.Label
 }
+
+var pid = strconv.FormatInt(int64(os.Getpid()), 36)
 
 func (p place) ours() bool { return strings.HasPrefix(p.name, "tierlock ") }
 
