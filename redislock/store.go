@@ -28,8 +28,8 @@ type store struct {
 	tier    *queue.Tier
 	client  redis.UniversalClient
 	options options
-	owner   owner  // what contenders say of this process
 	name    string // of this process at Redis
+	self    string // its host and label, for people to read
 
 	sessions, contenders atomic.Int64 // how many there were
 	heard                atomic.Int64 // when the newest renewal was sent that was answered, by the clock of the tier
@@ -43,8 +43,8 @@ type store struct {
 
 // open returns a store over client and begins a session.
 func open(client redis.UniversalClient, o options) *store {
-	host, _ := os.Hostname() // only for people to read
-	s := &store{client: client, options: o, owner: owner{Host: host, PID: os.Getpid(), Label: o.label}, name: rand.Text()}
+	host, _ := os.Hostname()
+	s := &store{client: client, options: o, name: rand.Text(), self: strings.ReplaceAll(host, " ", "_") + " " + o.label}
 	s.tier = queue.New(queue.Config{
 		Package: "redislock", Store: "Redis", TTL: o.ttl, Margin: o.margin, OwnTTL: true, Logger: o.logger, Paths: checkKey,
 		Lost: func(r queue.Ref) string { return "the key " + at(r) + " was deleted or overwritten, or its queue was" },

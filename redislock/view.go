@@ -2,9 +2,10 @@ package redislock
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
+	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/queue"
@@ -59,35 +60,35 @@ func (s *store) list(words []string) (queue []second.Contender, err error) {
 	return queue, nil
 }
 
-// owner is what a contender says of its process.
-type owner struct {
-	Host   string    `json:"host"`
-	PID    int       `json:"pid"`
-	Label  string    `json:"label,omitempty"`
-	Linger int64     `json:"linger_ms,omitempty"`
-	Time   time.Time `json:"time"` // by the owner's clock
-}
-
-// describe returns what a contender says that queues now: its mode, room for the script, and the process.
+// describe returns what a contender says that queues now, and no other command: its mode, room for the script, then pid, milliseconds of
+// linger, milliseconds since 1970 by its own clock, host and label. It is read with each turn, so it is quick to read.
 func (s *store) describe(c queue.Command) string {
-	o := s.owner
-	o.Linger, o.Time = c.Linger.Milliseconds(), time.Now().UTC()
-	about, _ := json.Marshal(o) // strings, numbers and a time that was present: cannot fail
-	if c.Reads {
-		return "r-" + string(about)
+	mode := "x-"
+	switch {
+	case c.Op != queue.Enter && c.Op != queue.Try:
+		return ""
+	case c.Reads:
+		mode = "r-"
 	}
-	return "x-" + string(about)
+	return fmt.Sprintf("%s%d %d %d %s", mode, os.Getpid(), c.Linger.Milliseconds(), time.Now().UnixMilli(), s.self)
 }
 
 // contender reads what one says of itself. A lock of another library says nothing.
 func contender(id string, token int64, about string) second.Contender {
-	var o owner
-	said := func(i int, what byte) bool { return len(about) > i && about[i] == what }
-	if len(about) > 2 {
-		json.Unmarshal([]byte(about[2:]), &o) // for people: what cannot be read is left out
+	c := second.Contender{ID: second.Text(id), Token: token}
+	if len(about) < 2 {
+		return c
 	}
-	return second.Contender{
-		ID: second.Text(id), Token: token, Since: o.Time, Host: second.Text(o.Host), PID: o.PID, Label: second.Text(o.Label),
-		Linger: time.Duration(o.Linger) * time.Millisecond, Shared: said(0, 'r'), Asked: said(1, 'a'),
+	c.Shared, c.Asked = about[0] == 'r', about[1] == 'a'
+	fields := strings.SplitN(about[2:], " ", 5)
+	if len(fields) < 5 {
+		return c
 	}
+	number := func(i int) int64 { // for people: what cannot be read is left out
+		n, _ := strconv.ParseInt(fields[i], 10, 64)
+		return n
+	}
+	c.PID, c.Linger, c.Since = int(number(0)), time.Duration(number(1))*time.Millisecond, time.UnixMilli(number(2)).UTC()
+	c.Host, c.Label = second.Text(fields[3]), second.Text(fields[4])
+	return c
 }
