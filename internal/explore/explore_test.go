@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +21,7 @@ import (
 
 var (
 	all     = flag.Bool("all", false, "explore the scopes that take minutes as well")
-	samples = flag.Int("samples", 5, "random schedules of each scope, in which independent steps are executed in both orders")
+	samples = flag.Int("samples", 3, "random schedules of each scope, in which independent steps are executed in both orders")
 )
 
 // scopes are explored completely with one fault at most, or up to so many delays. Fewer executions than these, which are counted, would be
@@ -28,71 +29,107 @@ var (
 var scopes = []struct {
 	name       string
 	delays     int // 0: any
+	faults     int // 0: one
 	executions int
 	long       bool
 	scope      Scope
 }{
-	{"one process, two goroutines", 0, 1788, false, Scope{Processes: 1, Calls: []Call{Lock, Lock}}},
-	{"two processes", 0, 3080, false, Scope{Processes: 2, Calls: []Call{Lock}}},
-	{"try", 0, 220, false, Scope{Processes: 2, Calls: []Call{Try}}},
-	{"a permit each", 0, 600, false, Scope{Processes: 2, Calls: []Call{One}}},
-	{"linger", 0, 576, false, Scope{Processes: 2, Calls: []Call{Lock}, Linger: time.Second}},
-	{"lock and try", 0, 2710, true, Scope{Processes: 1, Calls: []Call{Lock, Try}}},
-	{"strict", 0, 2960, true, Scope{Processes: 1, Calls: []Call{Lock, Lock}, Strict: true}},
-	{"entered again", 0, 4992, true, Scope{Processes: 2, Calls: []Call{Nested}}},
-	{"readers", 0, 9910, true, Scope{Processes: 2, Calls: []Call{Read}}},
-	{"a reader and a writer", 0, 4748, true, Scope{Processes: 1, Calls: []Call{Read, Write}}},
-	{"writers that become readers", 0, 4992, true, Scope{Processes: 2, Calls: []Call{Downgrade}}},
-	{"two permits each", 0, 3080, true, Scope{Processes: 2, Calls: []Call{Two}}},
-	{"one gives up", 0, 47471, true, Scope{Processes: 2, Calls: []Call{Lock}, Cancel: true}},
-	{"a message is lost", 0, 59725, true, Scope{Processes: 2, Calls: []Call{Lock}, Lost: true}},
-	{"one closes", 0, 97215, true, Scope{Processes: 2, Calls: []Call{Lock}, Close: true}},
-	{"one shuts down", 0, 93863, true, Scope{Processes: 2, Calls: []Call{Lock}, Stop: true}},
-	{"a session ends", 0, 98098, true, Scope{Processes: 2, Calls: []Call{Lock}, Expire: true}},
-	{"one is cut off", 0, 124410, true, Scope{Processes: 2, Calls: []Call{Lock}, Cut: true}},
-	{"a limit of waiting", 3, 4693, true, Scope{Processes: 2, Calls: []Call{Lock}, MaxWait: time.Second, Clock: time.Second}},
-	{"the budget ends", 0, 30328, true, Scope{Processes: 1, Calls: []Call{Lock, Lock}, Clock: 20 * time.Millisecond}},
-	{"try, any fault but of the clock", 0, 23550, true, Scope{
+	{"seam, three processes: one gives up, a session ends, or the budget", 0, 0, 1789, false, Scope{
+		Seam: true, Processes: 3, Calls: []Call{Lock}, Cancel: true, Expire: true, Clock: budget,
+	}},
+	{"seam, two processes: two locks, any fault but of the clock", 0, 0, 715, false, Scope{
+		Seam: true, Processes: 2, Calls: []Call{Both}, Cancel: true, Expire: true, Close: true, Stop: true,
+	}},
+	{"seam, one process: a guarded write, any fault", 0, 0, 3708, true, Scope{
+		Seam: true, Processes: 1, Calls: []Call{Guarded, Lock}, Cancel: true, Expire: true, Close: true, Clock: budget,
+	}},
+	{"seam, two processes: two goroutines each, one gives up, a session ends, or the budget", 0, 0, 120467, true, Scope{
+		Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Cancel: true, Expire: true, Clock: budget,
+	}},
+	{"seam, two processes: two goroutines each, one closes or shuts down", 0, 0, 47194, true, Scope{
+		Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Close: true, Stop: true,
+	}},
+	{"seam, two processes: rounds, two goroutines each, the budget ends", 0, 0, 40716, true, Scope{
+		Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Rounds: true, Clock: budget,
+	}},
+	{"seam, two processes: strict rounds, two goroutines each, one gives up, a session ends, or time passes", 0, 0, 20084, true, Scope{
+		Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Strict: true, Rounds: true, Cancel: true, Expire: true, Clock: budget,
+	}},
+	{"seam, two processes: one enters again and one tries, one closes", 0, 0, 51557, true, Scope{
+		Seam: true, Processes: 2, Calls: []Call{Nested, Try}, Close: true,
+	}},
+	{"seam, two processes: linger, twice, one closes, shuts down, or asks for it", 0, 0, 146481, true, Scope{
+		Seam: true, Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Close: true, Stop: true, Ask: true,
+	}},
+	{"one process, two goroutines", 0, 0, 1788, false, Scope{Processes: 1, Calls: []Call{Lock, Lock}}},
+	{"two processes", 0, 0, 3080, false, Scope{Processes: 2, Calls: []Call{Lock}}},
+	{"two processes: try", 0, 0, 220, false, Scope{Processes: 2, Calls: []Call{Try}}},
+	{"two processes: a permit each", 0, 0, 600, false, Scope{Processes: 2, Calls: []Call{One}}},
+	{"two processes: linger", 0, 0, 576, false, Scope{Processes: 2, Calls: []Call{Lock}, Linger: time.Second}},
+	{"one process: lock and try", 0, 0, 2710, true, Scope{Processes: 1, Calls: []Call{Lock, Try}}},
+	{"one process: strict", 0, 0, 2960, true, Scope{Processes: 1, Calls: []Call{Lock, Lock}, Strict: true}},
+	{"two processes: entered again", 0, 0, 4992, true, Scope{Processes: 2, Calls: []Call{Nested}}},
+	{"two processes: readers", 0, 0, 9910, true, Scope{Processes: 2, Calls: []Call{Read}}},
+	{"one process: a reader and a writer", 0, 0, 4748, true, Scope{Processes: 1, Calls: []Call{Read, Write}}},
+	{"two processes: writers that become readers", 0, 0, 4992, true, Scope{Processes: 2, Calls: []Call{Downgrade}}},
+	{"two processes: two permits each", 0, 0, 3080, true, Scope{Processes: 2, Calls: []Call{Two}}},
+	{"two processes: one gives up", 0, 0, 47471, true, Scope{Processes: 2, Calls: []Call{Lock}, Cancel: true}},
+	{"two processes: a message is lost", 0, 0, 59725, true, Scope{Processes: 2, Calls: []Call{Lock}, Lost: true}},
+	{"two processes: one closes", 0, 0, 97215, true, Scope{Processes: 2, Calls: []Call{Lock}, Close: true}},
+	{"two processes: one shuts down", 0, 0, 93863, true, Scope{Processes: 2, Calls: []Call{Lock}, Stop: true}},
+	{"two processes: a session ends", 0, 0, 98098, true, Scope{Processes: 2, Calls: []Call{Lock}, Expire: true}},
+	{"two processes: one is cut off", 0, 0, 124410, true, Scope{Processes: 2, Calls: []Call{Lock}, Cut: true}},
+	{"two processes: a limit of waiting", 3, 0, 4693, true, Scope{
+		Processes: 2, Calls: []Call{Lock}, MaxWait: time.Second, Clock: time.Second,
+	}},
+	{"one process: the budget ends", 0, 0, 30328, true, Scope{Processes: 1, Calls: []Call{Lock, Lock}, Clock: 20 * time.Millisecond}},
+	{"two processes: try, any fault but of the clock", 0, 0, 23550, true, Scope{
 		Processes: 2, Calls: []Call{Try}, Lost: true, Cancel: true, Expire: true, Cut: true, Close: true, Stop: true,
 	}},
-	{"two locks", 4, 35355, true, Scope{Processes: 2, Calls: []Call{Both}}},
-	{"two locks, a session ends", 3, 17770, true, Scope{Processes: 2, Calls: []Call{Both}, Expire: true}},
-	{"writers that become readers, the budget ends", 4, 25478, true, Scope{
+	{"two processes: two locks", 4, 0, 35355, true, Scope{Processes: 2, Calls: []Call{Both}}},
+	{"two processes: two locks, a session ends", 3, 0, 17770, true, Scope{Processes: 2, Calls: []Call{Both}, Expire: true}},
+	{"two processes: writers that become readers, the budget ends", 4, 0, 25478, true, Scope{
 		Processes: 2, Calls: []Call{Downgrade}, Clock: 20 * time.Millisecond,
 	}},
-	{"two goroutines each", 3, 5363, true, Scope{Processes: 2, Calls: []Call{Lock, Lock}}},
-	{"two goroutines each, any fault but of the clock", 2, 5070, true, Scope{
+	{"two processes: two goroutines each", 3, 0, 5363, true, Scope{Processes: 2, Calls: []Call{Lock, Lock}}},
+	{"two processes: two goroutines each, any fault but of the clock", 2, 0, 5070, true, Scope{
 		Processes: 2, Calls: []Call{Lock, Lock}, Lost: true, Cancel: true, Expire: true, Cut: true, Close: true, Stop: true,
 	}},
-	{"a reader and a writer each", 3, 37177, true, Scope{Processes: 2, Calls: []Call{Read, Write}}},
-	{"a reader and a writer each, a session ends", 2, 4374, true, Scope{Processes: 2, Calls: []Call{Read, Write}, Expire: true}},
-	{"a writer between readers", 4, 6523, true, Scope{Processes: 1, Calls: []Call{Read, Write, Read}}},
-	{"one and two permits each", 2, 2898, true, Scope{Processes: 2, Calls: []Call{One, Two}}},
-	{"one and two permits each, a session ends", 2, 6450, true, Scope{Processes: 2, Calls: []Call{One, Two}, Expire: true}},
-	{"linger, twice, a session ends", 3, 50986, true, Scope{
+	{"two processes: a reader and a writer each", 3, 0, 37177, true, Scope{Processes: 2, Calls: []Call{Read, Write}}},
+	{"two processes: a reader and a writer each, a session ends", 2, 0, 4374, true, Scope{
+		Processes: 2, Calls: []Call{Read, Write}, Expire: true,
+	}},
+	{"one process: a writer between readers", 4, 0, 6523, true, Scope{Processes: 1, Calls: []Call{Read, Write, Read}}},
+	{"two processes: one and two permits each", 2, 0, 2898, true, Scope{Processes: 2, Calls: []Call{One, Two}}},
+	{"two processes: one and two permits each, a session ends", 2, 0, 6450, true, Scope{Processes: 2, Calls: []Call{One, Two}, Expire: true}},
+	{"two processes: linger, twice, a session ends", 3, 0, 50986, true, Scope{
 		Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Expire: true,
 	}},
 }
 
 func TestScopes(t *testing.T) {
-	run, complete, violations := 0, 0, 0
+	var run, complete, violations atomic.Int32
+	t.Cleanup(func() {
+		fmt.Printf("explore: %d scopes, %d complete, %d violations\n", run.Load(), complete.Load(), violations.Load())
+	})
 	for _, s := range scopes {
 		if s.long && !*all {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
-			begun := time.Now()
-			run++
-			search := Search{Begin: s.scope.Begin, Faults: 1, Delays: cmp.Or(s.delays, -1)}
+			t.Parallel()
+			run.Add(1)
+			search := Search{Begin: s.scope.Begin, Faults: cmp.Or(s.faults, 1), Delays: cmp.Or(s.delays, -1)}
 			r := search.Run(t)
-			extent := "bounded"
-			if !r.Bounded {
-				extent = "complete"
-				complete++
+			extent := "complete"
+			if r.Bounded {
+				extent = fmt.Sprintf("bounded: at most %d steps out of the usual order", s.delays)
+			} else {
+				complete.Add(1)
 			}
-			t.Logf("%s: %d executions, %s, %v", s.name, r.Executions, extent, time.Since(begun).Round(time.Millisecond))
+			fmt.Printf("%s: %d executions, %s\n", s.name, r.Executions, extent)
 			if r.Violation != nil {
-				violations++
+				violations.Add(1)
 				t.Error(r.Violation.Test(written(s.scope)))
 			}
 			if r.Executions != s.executions {
@@ -100,7 +137,6 @@ func TestScopes(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("explore: %d scopes, %d complete, %d violations", run, complete, violations)
 }
 
 // written is the begin of a scope as in a test.
@@ -123,6 +159,9 @@ func TestReducedSearchFindsAllOutcomes(t *testing.T) {
 		{Processes: 1, Calls: []Call{Lock}, Cut: true},
 		{Processes: 1, Calls: []Call{Lock}, Close: true, Stop: true},
 		{Processes: 1, Calls: []Call{Try, Try}},
+		{Seam: true, Processes: 2, Calls: []Call{Lock}, Cancel: true, Expire: true, Close: true, Stop: true},
+		{Seam: true, Processes: 1, Calls: []Call{Lock, Guarded}},
+		{Seam: true, Processes: 2, Calls: []Call{One}, Expire: true},
 	}
 	if *all {
 		small = append(small, Scope{Processes: 2, Calls: []Call{Try}})
@@ -164,6 +203,14 @@ func TestIndependentStepsCommute(t *testing.T) {
 		{Processes: 2, Calls: []Call{Read, Downgrade}, Cancel: true, Expire: true, Close: true, Stop: true, Clock: 30 * time.Millisecond},
 		{Processes: 2, Calls: []Call{One, Two}, Lost: true, Expire: true, Close: true, Stop: true},
 		{Processes: 2, Calls: []Call{Both}, Linger: time.Second, Strict: true, Expire: true, Close: true, Stop: true},
+		{Processes: 2, Calls: []Call{Guarded, Yield}, Lost: true, Expire: true, Ask: true},
+		{
+			Seam: true, Processes: 2, Calls: []Call{Lock, Nested, Guarded, Yield}, Linger: time.Second,
+			Cancel: true, Expire: true, Close: true, Stop: true, Ask: true, Clock: budget,
+		},
+		{Seam: true, Processes: 2, Calls: []Call{Read, Downgrade}, Cancel: true, Expire: true, Close: true, Clock: 30 * time.Millisecond},
+		{Seam: true, Processes: 2, Calls: []Call{One, Two}, Cancel: true, Expire: true, Close: true, Stop: true},
+		{Seam: true, Processes: 2, Calls: []Call{Both, Try}, Turns: 2, Cancel: true, Expire: true, Close: true},
 	} {
 		for range *samples {
 			var schedule []string
@@ -287,6 +334,9 @@ func TestJudgesFind(t *testing.T) {
 				*a = queue.Answer{Outcome: queue.Denied, Err: errors.New("no")}
 			}
 		})}}, false},
+		{"budget", Scope{Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Clock: budget, seed: seed{late: budget}}, true},
+		{"writes", Scope{Seam: true, Processes: 1, Calls: []Call{Guarded, Lock}, seed: seed{hasty: true}}, true},
+		{"told", Scope{Seam: true, Processes: 1, Calls: []Call{Lock}, seed: seed{silent: true}}, true},
 	} {
 		t.Run(f.judge, func(t *testing.T) {
 			search := Search{Begin: f.scope.Begin, Faults: 1, Delays: 2}

@@ -41,8 +41,10 @@ func (w *queues) judge() {
 		queues := false
 		for _, c := range p.callers {
 			w.judgeCallLocked(c)
+			w.judgeStayLocked(c)
 			queues = queues || c.state == waiting
 		}
+		w.judgeFiguresLocked(p)
 		if !queues {
 			w.entered = slices.DeleteFunc(w.entered, func(x *process) bool { return x == p })
 		}
@@ -123,7 +125,7 @@ func (w *queues) over(x *span, step int) bool {
 func (w *queues) judgeCallLocked(c *caller) {
 	limit := w.scope.MaxWait
 	switch {
-	case c.state == waiting && c.ended:
+	case c.state == waiting && c.ended && c.call != Both: // which has to release first
 		w.blameLocked("context", "%s waits, although its context has ended", c.name)
 	case c.state == waiting && limit > 0 && time.Since(c.since) > limit:
 		w.blameLocked("context", "%s waits for longer than %v", c.name, limit)
@@ -138,10 +140,10 @@ func (w *queues) judgeCallLocked(c *caller) {
 // judgeStoreLocked judges whom the store has given a lock with the last step: whoever had it knows of its loss.
 func (w *queues) judgeStoreLocked(at string) {
 	read := true
-	for i, q := range w.server.Queue(at) {
+	for i, q := range w.store.Queue(at) {
 		if !w.known[q.ID] {
 			w.known[q.ID] = true
-			if p := w.named(q.Label); !slices.Contains(w.entered, p) {
+			if p := w.named(q.Label); !p.gaveUp && !slices.Contains(w.entered, p) {
 				w.entered = append(w.entered, p)
 			}
 		}
@@ -163,5 +165,200 @@ func (w *queues) judgeGivenLocked(at string, weight int, q second.Contender) {
 		if x.process.name != q.Label && x.weight+weight > whole && slices.Contains(x.paths, at) && !w.over(x, w.step) {
 			w.blameLocked("known", "the store gives to %s what %s has, and does not know to be lost", q.Label, x.name)
 		}
+	}
+}
+
+// toBeKept says whether a lock has to stay in the process at a release: it does if somebody waits here and no other process is known to
+// have waited for the budget, or he came before the grant, by rounds; but not once its holder was told that it is wanted elsewhere.
+func (w *queues) toBeKept(x *span) (keep *bool) {
+	of := func(c Call) bool { return c != Lock && c != Nested && c != Guarded && c != Yield && c != Try }
+	hold, ok := x.hold.(*tier.Hold)
+	if !ok || len(x.has) > 0 || slices.ContainsFunc(w.scope.Calls, of) || hold.Err() != nil || x.closing || x.wrote {
+		return nil
+	}
+	var first *caller
+	for _, c := range x.process.callers {
+		if c.state == waiting && c.call != Try && (first == nil || c.after < first.after) {
+			first = c
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	keep = new(bool)
+	under := func(y *span) bool { return y.process == x.process && y.token == x.token }
+	if slices.ContainsFunc(w.spans, func(y *span) bool { return under(y) && y.isTold() }) {
+		return keep
+	}
+	came := slices.IndexFunc(w.spans, under)
+	waited, known := waited(hold)
+	*keep = w.scope.Rounds && first.after < w.spans[came].begin || !w.scope.Strict && (!known || waited < budget)
+	return keep
+}
+
+// waited is for how long another process has waited, as far as is known to this one.
+func waited(hold *tier.Hold) (d time.Duration, known bool) {
+	grant := second.GrantOf(hold)
+	if x, ok := grant.(*place); ok {
+		return time.Since(x.wanted), !x.wanted.IsZero()
+	}
+	known = grant.Contested().Raised()
+	if known { // else to ask would begin to look
+		d = grant.Contested().For()
+	}
+	return d, known
+}
+
+func (x *span) isTold() bool {
+	for _, told := range x.wanted {
+		select {
+		case <-told:
+			return true
+		default:
+		}
+	}
+	return false
+}
+
+// judgeStayLocked judges what has become of the lock with the last step, if that was a release.
+func (w *queues) judgeStayLocked(c *caller) {
+	if c.keep == nil {
+		return
+	}
+	last := func(x *span) bool { return x.begin == w.step && x.process == c.process && x.source == tier.HandOff }
+	if kept := slices.ContainsFunc(w.spans, last); kept != *c.keep {
+		w.blameLocked("budget", "%s releases: handed on %t, want %t", c.name, kept, *c.keep)
+	}
+	c.keep = nil
+}
+
+// judgeWriteLocked judges a write that takes effect.
+func (w *queues) judgeWriteLocked(x *span) {
+	for _, y := range w.spans {
+		if y != x && y.process == x.process && y.token == x.token && (y.begin > x.begin || y.begin < 0) {
+			w.blameLocked("writes", "what %s wrote takes effect in the turn of %s", x.name, y.name)
+		}
+	}
+}
+
+// calledBy is where the context of a call has its caller.
+type calledBy struct{}
+
+// observer notes what becomes of the turns of a caller.
+func (w *queues) observer() (o tier.Observer) {
+	note := func(ctx context.Context, event string, failed error) *caller {
+		c := ctx.Value(calledBy{}).(*caller)
+		if w.mu.Lock(); errors.Is(failed, tier.ErrLost) {
+			event += ", lost"
+		}
+		c.events = append(c.events, event)
+		return c
+	}
+	o.Acquired = func(ctx context.Context, e tier.AcquiredEvent) {
+		c := note(ctx, "acquired", nil)
+		defer w.mu.Unlock()
+		if c.source = e.From; e.Hold != nil {
+			c.turns++
+		}
+		if waited := time.Since(c.since); e.Waited != waited && c.call != Both {
+			w.blameLocked("told", "%s has waited %v, and not %v", c.name, waited, e.Waited)
+		}
+	}
+	o.Failed = func(ctx context.Context, e tier.FailedEvent) {
+		note(ctx, "failed", nil)
+		w.mu.Unlock()
+	}
+	o.Lost = func(ctx context.Context, e tier.LostEvent) {
+		note(ctx, "lost", nil)
+		w.mu.Unlock()
+	}
+	o.Released = func(ctx context.Context, e tier.ReleasedEvent) {
+		c := note(ctx, "released", e.Err)
+		defer w.mu.Unlock()
+		if errors.Is(e.Err, tier.ErrLost) && e.Hold != nil {
+			c.losses++
+		}
+	}
+	if w.scope.seed.silent {
+		o.Released = nil
+	}
+	return o
+}
+
+// judgeFailureLocked judges what is told of a call that has failed.
+func (w *queues) judgeFailureLocked(c *caller, entered bool) {
+	want := "[failed]"
+	switch {
+	case w.draining, c.call == Both, entered: // some of it was acquired
+		return
+	case c.call == Try, errors.Is(c.err, tier.ErrClosed) && len(c.events) == 0:
+		want = "[]"
+	}
+	if got := fmt.Sprint(c.events); got != want {
+		w.blameLocked("told", "%s has failed with %v: told %s, want %s", c.name, c.err, got, want)
+	}
+	var e *tier.WaitError
+	if !errors.As(c.err, &e) {
+		return
+	}
+	holds, permits := w.hasLocked(c.process)
+	if waited := time.Since(c.since); e.Waited != waited || e.Permits == 0 && (e.Here != nil) != (holds > 0) || e.Taken != permits {
+		w.blameLocked("told", "%s after %v: %d holds and %d permits are here; got %v", c.name, waited, holds, permits, e)
+	}
+}
+
+// judgeReleaseLocked judges what is told of a turn that ends.
+func (w *queues) judgeReleaseLocked(c *caller, err error) {
+	if w.draining || c.call == Both || len(c.has) > 0 {
+		return
+	}
+	want := "[acquired released]"
+	if errors.Is(err, tier.ErrLost) {
+		want = "[acquired lost released, lost]"
+	}
+	if got := fmt.Sprint(c.events); got != want {
+		w.blameLocked("told", "%s has released with %v: told %s, want %s", c.name, err, got, want)
+	}
+}
+
+// hasLocked is how many locks and permits a process has.
+func (w *queues) hasLocked(p *process) (holds, permits int) {
+	for _, c := range p.callers {
+		switch {
+		case c.state != holding:
+		case c.call == One:
+			permits++
+		case c.call == Two:
+			permits += 2
+		default:
+			holds = 1
+		}
+	}
+	return holds, permits
+}
+
+// judgeFiguresLocked judges the figures of a process.
+func (w *queues) judgeFiguresLocked(p *process) {
+	if slices.Contains(w.scope.Calls, Both) { // some have one lock, and wait for the other
+		return
+	}
+	var want tier.Stats
+	want.Holds, want.Permits = w.hasLocked(p)
+	for _, c := range p.callers {
+		switch {
+		case c.state != waiting || c.call == Try:
+		case c.call == One || c.call == Two:
+			want.PermitWaiters++
+		default:
+			want.Waiters++
+		}
+	}
+	s, losses := p.registry.Stats(), 0
+	for _, n := range s.Losses {
+		losses += int(n)
+	}
+	if s.Holds != want.Holds || s.Permits != want.Permits || s.Waiters != want.Waiters || s.PermitWaiters != want.PermitWaiters ||
+		s.Acquisitions != int64(p.turns) || losses != p.losses {
+		w.blameLocked("told", "%s says of itself %+v, want %+v, %d turns and %d losses", p.name, s, want, p.turns, p.losses)
 	}
 }

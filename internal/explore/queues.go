@@ -3,6 +3,7 @@ package explore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +23,8 @@ const (
 	lease = 9 * time.Second
 	path  = "/lock"
 	other = "/other"
+
+	budget = 20 * time.Millisecond // of a hand-off, as it is if nothing else is said
 )
 
 // A Scope is what processes do over the memory store.
@@ -29,7 +32,9 @@ type Scope struct {
 	Processes int
 	Calls     []Call // of each process, one for each of its goroutines
 	Turns     int    // of each goroutine; 0 is 1
-	Strict    bool   // nothing is handed on
+	Seam      bool   // over a second tier that is scripted, each call of which is one step; else over the store in memory
+	Strict    bool   // nothing is handed on, but by rounds
+	Rounds    bool
 	Linger    time.Duration
 	MaxWait   time.Duration
 
@@ -40,6 +45,7 @@ type Scope struct {
 	Cut    bool          // a process is cut off for longer than the store keeps its session
 	Close  bool          // a registry is closed
 	Stop   bool          // a registry is shut down
+	Ask    bool          // somebody asks for the lock
 	Clock  time.Duration // so much time passes
 
 	seed   seed   // a fault of the store or of the world, that a judge is to find; for tests of these
@@ -58,7 +64,9 @@ const (
 	Downgrade Call = "downgrade" // writes, and then reads
 	One       Call = "one"       // of two permits
 	Two       Call = "two"
-	Both      Call = "both" // of two locks
+	Both      Call = "both"    // of two locks
+	Guarded   Call = "guarded" // and writes under the lock, which the release does not wait for
+	Yield     Call = "yield"   // and wants to be told that somebody waits, or asks for it
 )
 
 // A seed is what is made wrong.
@@ -67,13 +75,20 @@ type seed struct {
 	mute   bool                          // there are no news
 	deaf   bool                          // nobody is told that a wait ends
 	remove int                           // somebody removes the contender at that place in the queue, from 1, and no judge knows of it
+	late   time.Duration                 // a grant says that somebody has waited for less time than that
+	hasty  bool                          // a grant says that no write is under way
+	silent bool                          // nobody observes a release
 }
 
 // A queues is the world of a scope: package tier, the queue and the memory store.
 type queues struct {
 	*testing.T
-	scope     Scope
-	server    *memory.Server
+	scope  Scope
+	server *memory.Server
+	store  interface { // the server, or a seam
+		Queue(path string) []second.Contender
+		Expire(path string, i int) // ends the session of the process that is there
+	}
 	processes []*process
 	before    func(i, j int) bool // of two steps
 	quiet     int                 // looks at the clock since anything happened
@@ -99,7 +114,10 @@ type process struct {
 	sessions  atomic.Int32
 	begun     bool
 	closing   bool // what it does may be its goodbye
+	gaveUp    bool // somebody has, so it may queue for nobody
 	disturbed bool // it may lose what it has
+	turns     int  // of locks, as it was told
+	losses    int  // likewise
 }
 
 // A caller is a goroutine that acquires and releases.
@@ -117,6 +135,10 @@ type caller struct {
 	ended  bool    // the context of the call
 	has    []*span // to be released, the last one first
 	err    error
+	wrote  bool
+	events []string    // of the turn
+	keep   *bool       // whether the lock is to stay with the last step, which releases it; nil if that is no matter
+	source tier.Source // of the newest turn
 }
 
 type state int
@@ -136,6 +158,7 @@ type span struct {
 	weight     int   // whole is what excludes everybody else
 	begin, end int   // -1: as yet
 	token      int64 // 0: it has none
+	wanted     []<-chan struct{}
 	hold       interface {
 		Err() error
 		Release() error
@@ -148,10 +171,18 @@ const whole = 100
 type message struct {
 	name    string
 	process *process
-	request bool
+	way     way
 	since   int // the step that it came from
 	verdict chan verdict
 }
+
+type way int
+
+const (
+	toStore way = iota
+	toProcess
+	both // a call of the seam and its answer
+)
 
 type verdict int
 
@@ -164,22 +195,27 @@ const (
 func (s Scope) Begin(t *testing.T) World {
 	w := &queues{T: t, scope: s, server: memory.NewServer(), step: -1,
 		count: make(map[string]int), known: make(map[string]bool), had: make(map[string]bool)}
+	var below func(*process) second.Tier
+	if s.Seam {
+		there := &seam{world: w, places: make(map[string][]*place), names: make(map[string]int)}
+		w.store, below = there, there.dial
+	} else {
+		w.store, below = w.server, w.dial
+	}
 	if s.seed.store != nil {
 		w.server.As = func(_ *memory.Process, there queue.Store) queue.Store { return s.seed.store(there) }
 	}
-	options := []tier.Option{tier.WithLinger(s.Linger), tier.WithMaxWait(s.MaxWait)}
+	options := []tier.Option{tier.WithLinger(s.Linger), tier.WithMaxWait(s.MaxWait), tier.WithObserver(w.observer())}
 	if s.Strict {
 		options = append(options, tier.WithHandOff(0))
 	}
+	if s.Rounds {
+		options = append(options, tier.WithRounds())
+	}
 	for i := range s.Processes {
 		p := &process{name: fmt.Sprintf("p%d", i+1)}
-		p.tier = w.server.Dial(p.name, lease, func(r queue.Record) {
-			if r.Command.Op == queue.Open && r.Answer.Outcome == queue.Done {
-				p.sessions.Add(1)
-			}
-		})
 		var err error
-		if p.registry, err = tier.New(p.tier.Tier, options...); err != nil {
+		if p.registry, err = tier.New(below(p), options...); err != nil {
 			t.Fatal(err)
 		}
 		for j, call := range s.Calls {
@@ -189,8 +225,11 @@ func (s Scope) Begin(t *testing.T) World {
 		w.processes = append(w.processes, p)
 	}
 	synctest.Wait() // until there are sessions
+	if s.Seam {
+		return w
+	}
 	w.server.Script(func(name string, c queue.Command) memory.Fault {
-		if explored(c.Op) && w.post(w.named(name), what(c), true) == lose {
+		if explored(c.Op) && w.post(w.named(name), what(c), toStore) == lose {
 			return memory.Fault{Never: true}
 		}
 		return memory.Fault{}
@@ -198,14 +237,24 @@ func (s Scope) Begin(t *testing.T) World {
 	for _, p := range w.processes {
 		p.tier.Deliver(func(m queue.Record) bool {
 			if m.Command.Op != "" {
-				return explored(m.Command.Op) && w.post(p, "answer to "+what(m.Command), false) == lose
+				return explored(m.Command.Op) && w.post(p, "answer to "+what(m.Command), toProcess) == lose
 			}
 			v := m.Answer.View
 			news := fmt.Sprintf("news of %s: known %t, has %t, behind %t", v.ID, v.Known, v.Has, v.Behind)
-			return s.seed.mute || w.post(p, news, false) == lose
+			return s.seed.mute || w.post(p, news, toProcess) == lose
 		})
 	}
 	return w
+}
+
+// dial connects a process to the store in memory.
+func (w *queues) dial(p *process) second.Tier {
+	p.tier = w.server.Dial(p.name, lease, func(r queue.Record) {
+		if r.Command.Op == queue.Open && r.Answer.Outcome == queue.Done {
+			p.sessions.Add(1)
+		}
+	})
+	return p.tier.Tier
 }
 
 func (w *queues) named(name string) *process {
@@ -220,7 +269,7 @@ func explored(op queue.Op) bool {
 func what(c queue.Command) string { return string(c.Op) + " " + c.ID }
 
 // post has a message wait for what becomes of it.
-func (w *queues) post(p *process, what string, request bool) verdict {
+func (w *queues) post(p *process, what string, to way) verdict {
 	w.mu.Lock()
 	if w.draining || p.closing { // its goodbye may overtake what it has begun to send
 		w.mu.Unlock()
@@ -234,7 +283,7 @@ func (w *queues) post(p *process, what string, request bool) verdict {
 	if w.count[name]++; w.count[name] > 1 {
 		name = fmt.Sprintf("%s #%d", name, w.count[name])
 	}
-	m := &message{name: name, process: p, request: request, since: w.step, verdict: make(chan verdict, 1)}
+	m := &message{name: name, process: p, way: to, since: w.step, verdict: make(chan verdict, 1)}
 	w.pending = append(w.pending, m)
 	w.mu.Unlock()
 	return <-m.verdict
@@ -266,6 +315,9 @@ func (w *queues) Steps(before func(i, j int) bool) (steps []Step) {
 				steps = append(steps, Step{Name: c.name + " begins", Touches: w.begins(i), Take: c.begin})
 			case c.state == holding:
 				releases = append(releases, Step{Name: c.name + " releases", Touches: p.touches(), Take: c.release})
+				if c.call == Guarded && !c.wrote {
+					steps = append(steps, Step{Name: c.name + " writes", Touches: p.touches(), Take: c.write})
+				}
 			}
 		}
 	}
@@ -337,15 +389,18 @@ func (w *queues) ordered() []*message {
 }
 
 func (m *message) step() string {
-	if m.request {
-		return m.name + " is executed"
+	if m.way == toProcess {
+		return m.name + " arrives"
 	}
-	return m.name + " arrives"
+	return m.name + " is executed"
 }
 
 func (m *message) touches() []string {
-	if m.request {
+	switch m.way {
+	case toStore:
 		return []string{"store", m.name}
+	case both:
+		return []string{m.process.name, "store", m.name}
 	}
 	return append(m.process.touches(), m.name)
 }
@@ -386,7 +441,7 @@ func (w *queues) faults() (steps []Step) {
 		if at, i := w.placeOf(p); w.scope.Expire && i >= 0 {
 			fault("the session of "+p.name+" ends", both, func() {
 				p.disturb()
-				w.server.Expire(at, i)
+				w.store.Expire(at, i)
 			})
 		}
 		if w.scope.Close && p.begun && !p.closing && !p.done() {
@@ -409,6 +464,9 @@ func (w *queues) faults() (steps []Step) {
 	if queue, i := w.server.Queue(path), w.scope.seed.remove-1; i >= 0 && i < len(queue) {
 		fault("contender "+queue[i].ID+" is removed", []string{"store"}, func() { w.server.Remove(path, i) })
 	}
+	if p := w.processes[0]; w.scope.Ask && p.begun && !w.done() && !p.closing {
+		fault(p.name+" asks for it", p.touches(), func() { go p.registry.Mutex(path).Revoke(context.Background()) })
+	}
 	if w.scope.Clock > 0 && !w.done() {
 		fault(fmt.Sprint(w.scope.Clock, " pass"), []string{Everything}, func() { time.Sleep(w.scope.Clock) })
 	}
@@ -421,7 +479,7 @@ var queueAt = []string{path, other, "permits of " + path}
 // placeOf is where a process queues, if it does.
 func (w *queues) placeOf(p *process) (at string, i int) {
 	for _, at := range queueAt {
-		if i := slices.IndexFunc(w.server.Queue(at), func(c second.Contender) bool { return c.Label == p.name }); i >= 0 {
+		if i := slices.IndexFunc(w.store.Queue(at), func(c second.Contender) bool { return c.Label == p.name }); i >= 0 {
 			return at, i
 		}
 	}
@@ -493,9 +551,10 @@ func (p *process) done() bool {
 func (c *caller) begin() {
 	w := c.world
 	w.quiet = 0
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), calledBy{}, c))
 	c.process.begun, c.begun, c.ended = true, true, false
 	c.state, c.cancel, c.since, c.after, c.err = waiting, cancel, time.Now(), w.step, nil
+	c.wrote, c.events, c.keep = false, nil, nil
 	if w.scope.seed.deaf {
 		c.cancel = func() {}
 	}
@@ -505,6 +564,7 @@ func (c *caller) begin() {
 		defer w.mu.Unlock()
 		if err != nil {
 			c.err = err
+			w.judgeFailureLocked(c, len(has) > 0)
 			c.turnIsOver()
 			return
 		}
@@ -533,8 +593,12 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 	}
 	mutex, rw := r.Mutex(path), r.RWMutex(path)
 	switch c.call {
-	case Lock:
+	case Lock, Guarded:
 		take(whole)(mutex.Acquire(ctx))
+	case Yield:
+		if h := take(whole)(mutex.Acquire(ctx)); h != nil {
+			has[0].wanted = []<-chan struct{}{h.Contested(), h.Revoked()}
+		}
 	case Try:
 		take(whole)(mutex.TryAcquire(ctx))
 	case Nested:
@@ -572,6 +636,7 @@ func (c *caller) release() {
 	c.state = releasing
 	last := c.has[len(c.has)-1]
 	c.has = c.has[:len(c.has)-1]
+	c.keep = w.toBeKept(last)
 	if last.end < 0 { // else it was lost before
 		last.end = w.step
 	}
@@ -582,10 +647,32 @@ func (c *caller) release() {
 		if err != nil && !c.disturbed {
 			w.blameLocked("lost", "%s releases what is lost: %v", c.name, err)
 		}
+		w.judgeReleaseLocked(c, err)
 		if c.state = holding; len(c.has) == 0 {
 			c.turnIsOver()
 		}
 	}()
+}
+
+// write sends a write that is to take effect only under the lock. It does not wait for its end.
+func (c *caller) write() {
+	w, x := c.world, c.has[0]
+	w.quiet, c.wrote = 0, true
+	hold := x.hold.(*tier.Hold)
+	grant := second.GrantOf(hold).(interface {
+		Write(ctx context.Context, check func() error, send func() (queue.Outcome, error)) error
+	})
+	go grant.Write(context.Background(), hold.Err, func() (queue.Outcome, error) {
+		if w.post(c.process, fmt.Sprint("write under token ", x.token), both) == lose {
+			return queue.Unknown, errors.New("no answer")
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if head := w.store.Queue(path); len(head) > 0 && head[0].Token == x.token { // else the store refuses it
+			w.judgeWriteLocked(x)
+		}
+		return queue.Done, nil
+	})
 }
 
 func (c *caller) turnIsOver() {
@@ -596,7 +683,7 @@ func (c *caller) turnIsOver() {
 }
 
 func (c *caller) giveUp() {
-	c.ended = true
+	c.ended, c.gaveUp = true, true
 	c.cancel()
 }
 
@@ -647,7 +734,7 @@ func (w *queues) End() (outcome string, wrong error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, at := range queueAt {
-		if left := w.server.Queue(at); len(left) > 0 {
+		if left := w.store.Queue(at); len(left) > 0 {
 			w.blameLocked("left", "%d are left in the queue", len(left))
 		}
 	}
@@ -662,7 +749,7 @@ func (w *queues) End() (outcome string, wrong error) {
 func (w *queues) State() string {
 	var b strings.Builder
 	for _, at := range queueAt {
-		for i, c := range w.server.Queue(at) {
+		for i, c := range w.store.Queue(at) {
 			fmt.Fprintf(&b, "%s %d: %s of %s, shared %t, permits %d\n", at, i, c.ID, c.Label, c.Shared, c.Permits)
 		}
 	}
