@@ -13,7 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -155,57 +155,19 @@ func TestLockPathMayNotBeTooLongTogetherWithThatOfTheConnectString(t *testing.T)
 	})
 }
 
-// elsewhere is a second tier that grants at once.
-type elsewhere struct{ done chan struct{} }
-
-func (e elsewhere) Claim(string, second.Options) (second.Claim, error) { return e, nil }
-func (e elsewhere) Semaphore(string, int, second.Options) (second.Semaphore, error) {
-	return nil, errors.ErrUnsupported
-}
-func (e elsewhere) Notify(func(second.Connection))      {}
-func (e elsewhere) Err() error                          { return nil }
-func (e elsewhere) Quarantine() *second.QuarantineError { return nil }
-func (e elsewhere) Done() <-chan struct{}               { return e.done }
-func (e elsewhere) Now() time.Duration                  { return 0 }
-func (e elsewhere) Close() error                        { return nil }
-func (e elsewhere) Acquire(context.Context, *second.Wait) (second.Grant, error) {
-	return foreign{}, nil
-}
-func (e elsewhere) TryAcquire(context.Context) (second.Grant, error) { return foreign{}, nil }
-func (e elsewhere) Requeue(context.Context, second.Grant, *second.Wait) (second.Grant, error) {
-	return foreign{}, nil
-}
-func (e elsewhere) Contenders(context.Context) ([]second.Contender, error) { return nil, nil }
-func (e elsewhere) Equal(second.Claim) bool                                { return true }
-func (e elsewhere) Revoke(context.Context) error                           { return nil }
-
-type foreign struct{}
-
-func (foreign) Context() context.Context      { return context.Background() }
-func (foreign) Err() error                    { return nil }
-func (foreign) ValidUntil() time.Time         { return time.Time{} }
-func (foreign) ErrAt(time.Duration) error     { return nil }
-func (foreign) Token() int64                  { return 1 }
-func (foreign) Contested() *contention.Signal { return contention.New(func() {}) }
-func (foreign) Revoked() <-chan struct{}      { return nil }
-func (foreign) Shared() bool                  { return false }
-func (foreign) Share(context.Context) error   { return nil }
-func (foreign) Idle() bool                    { return true }
-func (foreign) Leased() bool                  { return true }
-func (foreign) Confirm() bool                 { return true }
-func (foreign) Release() error                { return nil }
-func (foreign) AwaitRelease() error           { return nil }
-
 func TestMultiRefusesALockOfAnotherStore(t *testing.T) {
-	locks, err := tier.New(elsewhere{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := hold(t, locks.Mutex("/a"))
-	if _, err := tierlock.Multi(t.Context(), h); err == nil || !strings.Contains(err.Error(), "/a: that lock is not on ZooKeeper") {
-		t.Errorf("got %v", err)
-	}
-	if err := h.Release(); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		locks, err := tier.New(memory.NewServer().Dial("p", time.Minute, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locks.Close()
+		h := hold(t, locks.Mutex("/a"))
+		if _, err := tierlock.Multi(t.Context(), h); err == nil || !strings.Contains(err.Error(), "/a: that lock is not on ZooKeeper") {
+			t.Errorf("got %v", err)
+		}
+		if err := h.Release(); err != nil {
+			t.Error(err)
+		}
+	})
 }

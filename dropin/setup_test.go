@@ -9,9 +9,6 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
-	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -28,21 +25,6 @@ func bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
 }
 
 const sessionTimeout = 9 * time.Second
-
-// process returns a lock of one more process that has a connection of its own.
-func process(t *testing.T, srv *zktest.Server, opts ...tier.Option) *tier.Mutex {
-	t.Helper()
-	all := []tierlock.Option{zklock.WithDialContext(srv.DialContext)}
-	for _, opt := range opts {
-		all = append(all, opt)
-	}
-	locks, err := tierlock.Dial(t.Context(), "127.0.0.1:2181", all...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { locks.Close() })
-	return locks.Mutex("/locks/a")
-}
 
 // outsider returns a connection that knows nothing of locks.
 func outsider(t *testing.T, addr string, dialer zk.Dialer) *zk.Conn {

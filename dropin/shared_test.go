@@ -14,54 +14,6 @@ import (
 
 var openACL = zk.WorldACL(zk.PermAll)
 
-func TestHandlesOfAConnectionShareOneNode(t *testing.T) { // I3
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := newScene(t, modelAddr, srv.DialTimeout)
-		const handles = 200
-		var wg sync.WaitGroup
-		inside, turns := 0, 0
-		gate := dropin.NewLock(s.conn, "/compat/a", openACL)
-		if err := gate.Lock(); err != nil {
-			t.Fatal(err)
-		}
-		for range handles {
-			wg.Go(func() {
-				l := dropin.NewLock(s.conn, "/compat/a", openACL)
-				if err := l.Lock(); err != nil {
-					t.Errorf("Lock: %v", err)
-					return
-				}
-				if inside++; inside != 1 {
-					t.Errorf("%d handles hold the lock", inside)
-				}
-				turns++
-				runtime.Gosched()
-				if n := len(srv.Children("/compat/a")); n != 1 {
-					t.Errorf("%d nodes, want one", n)
-				}
-				inside--
-				if err := l.Unlock(); err != nil {
-					t.Errorf("Unlock: %v", err)
-				}
-			})
-		}
-		synctest.Wait()
-		if n := len(srv.Children("/compat/a")); n != 1 {
-			t.Errorf("%d nodes while %d handles wait, want one", n, handles)
-		}
-		if err := gate.Unlock(); err != nil {
-			t.Errorf("Unlock: %v", err)
-		}
-		wg.Wait()
-		if turns != handles {
-			t.Errorf("%d turns, want %d", turns, handles)
-		}
-		if left := srv.Children("/compat/a"); len(left) > 0 {
-			t.Errorf("nodes left: %q", left)
-		}
-	})
-}
-
 // Handles that are made at any time find each other as long as one is in use, however
 // often the garbage is collected.
 func TestHandlesShareTheirNodeAcrossCollections(t *testing.T) {

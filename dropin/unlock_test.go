@@ -142,32 +142,6 @@ func TestNothingIsSentOnceTheConnectionIsBeingClosed(t *testing.T) {
 	}
 }
 
-// What is left when Unlock does not know is seen to as soon as the server is back.
-func TestNodeOfAnUncertainUnlockGoesInTheBackground(t *testing.T) { // I5
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := closingScene(t, srv)
-		l := dropin.NewLock(s.conn, s.path, s.acl)
-		if err := l.Lock(); err != nil {
-			t.Fatal(err)
-		}
-		srv.Freeze()
-		if err := l.Unlock(); !errors.Is(err, zk.ErrConnectionClosed) {
-			t.Errorf("Unlock: got %v, want ErrConnectionClosed", err)
-		}
-		srv.Unfreeze()
-		s.left()
-		if s.notes[0] != "left 0" {
-			t.Error(s.notes[0])
-		}
-		if err := l.Lock(); err != nil {
-			t.Errorf("Lock: %v", err)
-		}
-		if err := l.Unlock(); err != nil {
-			t.Errorf("Unlock: %v", err)
-		}
-	})
-}
-
 // The connection is closed at any moment around Unlock, and another process takes the lock
 // as soon as it can. About once in 20,000 rounds a request meets the close so that the library
 // never answers it (conn.go:936 puts it behind the flush), and the bubble fails for that.

@@ -130,34 +130,3 @@ func TestTierAndOthersExcludeAmongStrangers(t *testing.T) {
 		d.release(t)
 	}
 }
-
-// Without extra_lock_patterns=["lock-"] kazoo looks for its own nodes only: tier waits
-// for kazoo, kazoo does not wait for tier.
-func TestDefaultKazooExcludesOneWayOnly(t *testing.T) {
-	t.Parallel()
-	e := newEnsemble(t)
-	mu := e.tier(t)
-	drivers := launch(t, e, sessionTimeout, "kazoo-default", "kazoo")
-	kazoo, compatible := drivers[0], drivers[1]
-
-	kazoo.acquire(t)
-	a := start(soon(t), mu)
-	e.awaitChildren(t, 2)
-	select {
-	case <-a.done:
-		t.Fatal("tier did not wait for kazoo")
-	default:
-	}
-	kazoo.release(t)
-	hold := a.granted(t)
-
-	compatible.excluded(t)
-	if kazoo.do(t, "acquire 10000").TimedOut {
-		t.Error("kazoo waited for tier: the documentation says that it does not")
-	}
-	if err := hold.Err(); err != nil {
-		t.Error(err)
-	}
-	kazoo.release(t)
-	release(t, hold)
-}

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/tierlock/tierlock/tier"
 )
 
 // A writer of ours that goes on as a reader keeps Curator's writers out, and in time lets Curator's readers in: it becomes
@@ -94,27 +92,4 @@ func curatorBefore55(t *testing.T) bool {
 		}
 	}
 	return false
-}
-
-// A mutex and a reader/writer lock of one path exclude each other if both are ours.
-func TestMutexAndSidesOfOnePathExclude(t *testing.T) {
-	t.Parallel()
-	e := newEnsemble(t)
-	mu := e.tier(t)
-	rw := e.registry(t).RWMutex(e.path)
-	for _, side := range []*tier.Mutex{rw.Writer(), rw.Reader()} {
-		for _, pair := range [][2]*tier.Mutex{{mu, side}, {side, mu}} {
-			hold := acquire(t, pair[0])
-			a := start(soon(t), pair[1])
-			e.awaitChildren(t, 2)
-			select {
-			case <-a.done:
-				t.Error("both have the lock")
-			default:
-			}
-			release(t, hold)
-			release(t, a.granted(t))
-			e.awaitChildren(t, 0)
-		}
-	}
 }

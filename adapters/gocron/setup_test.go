@@ -22,8 +22,6 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 	case "scheduler":
 		os.Exit(schedule())
-	case "elected":
-		os.Exit(lead())
 	}
 }
 

@@ -25,46 +25,31 @@ func contend(t *testing.T, servers, path string, stage *commandtest.Stage, waiti
 	return p
 }
 
-// A holder that cannot reach the servers ends its command before they give the lock to another:
-// with TERM, or with KILL after the grace if it will not listen.
+// A holder that cannot reach the servers ends its command before they give the lock to another: with TERM, and
+// with KILL after the grace if it will not listen.
 func TestBlackholeEndsTheCommandBeforeTheLockGoes(t *testing.T) {
 	t.Parallel()
-	for name, modes := range map[string][]string{"obedient": nil, "stubborn": {"stubborn"}, "family": {"stubborn", "daemon"}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := startServer(t)
-			conn := operate(t, server)
-			proxy := proxyTo(t, server)
-			stage := commandtest.NewStage(t)
-			path := "/blackhole-" + name
-			holder := start(t, proxy.Addr(), commandtest.Under(short, path, stage.Command(modes...)...)...)
-			victims := []*commandtest.Section{stage.First()}
-			if name == "family" {
-				victims = append(victims, stage.Next())
-			}
-			contend(t, server.Addr(), path, stage, func() int { return len(queue(t, conn, path)) })
-			proxy.Mute(zktest.Request)
-			proxy.Mute(zktest.Reply)
-			muted := time.Now()
-			next := stage.First()
-			for _, victim := range victims {
-				end := victim.Dies()
-				if margin := next.Begun.Sub(end); margin < 0 {
-					t.Errorf("the command ends %v after the next one began", -margin)
-				} else {
-					t.Logf("died %v after the cut, %v before the next one", end.Sub(muted), margin)
-				}
-			}
-			holder.Exits(74)
-			if len(modes) > 0 {
-				victims[0].Hears(syscall.SIGTERM)
-			}
-			if strings.Contains(holder.Stderr.String(), "tierlock keep") {
-				t.Error("the keeper has left it to the front")
-			}
-			next.Leave(0)
-		})
+	server := startServer(t)
+	conn := operate(t, server)
+	proxy := proxyTo(t, server)
+	stage := commandtest.NewStage(t)
+	holder := start(t, proxy.Addr(), commandtest.Under(short, "/blackhole", stage.Command("stubborn", "daemon")...)...)
+	victims := []*commandtest.Section{stage.First(), stage.Next()}
+	contend(t, server.Addr(), "/blackhole", stage, func() int { return len(queue(t, conn, "/blackhole")) })
+	proxy.Mute(zktest.Request)
+	proxy.Mute(zktest.Reply)
+	next := stage.First()
+	for _, victim := range victims {
+		if margin := next.Begun.Sub(victim.Dies()); margin < 0 {
+			t.Errorf("the command ends %v after the next one began", -margin)
+		}
 	}
+	holder.Exits(74)
+	victims[0].Hears(syscall.SIGTERM)
+	if strings.Contains(holder.Stderr.String(), "tierlock keep") {
+		t.Error("the keeper has left it to the front")
+	}
+	next.Leave(0)
 }
 
 // After kill -9 of the runner what the command has left is ended, and the lock released, as with the command itself.

@@ -3,7 +3,6 @@
 package main_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -11,20 +10,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 )
-
-// The command's end is run's own, in the way of a shell.
-func TestStatusIsTheCommands(t *testing.T) {
-	t.Parallel()
-	server := startServer(t)
-	for script, want := range map[string]int{
-		"exit 0": 0, "exit 3": 3, "exit 75": 75, "kill -TERM $$": 143, "kill -KILL $$": 137,
-	} {
-		start(t, server.Addr(), commandtest.Under("", "/status", "sh", "-c", script)...).Exits(want)
-	}
-	start(t, server.Addr(), commandtest.Under("", "/status", "no-such-command")...).Exits(127)
-	start(t, server.Addr(), commandtest.Under("", "/status", "./no-such-command")...).Exits(127)
-	start(t, server.Addr(), commandtest.Under("", "/status", "./main.go")...).Exits(126)
-}
 
 // A wrong command line runs nothing and exits 64; a missing server exits 69.
 func TestNothingRunsAfterAnError(t *testing.T) {
@@ -37,18 +22,14 @@ func TestNothingRunsAfterAnError(t *testing.T) {
 		want   string
 	}{
 		{64, commandtest.Under("", "x", stage.Command()...), "it has to begin with /"},
-		{64, commandtest.Under("", "/a//b", stage.Command()...), "empty component"},
 		{64, commandtest.Under("-n -w 1s", "/x", stage.Command()...), "want one of them"},
 		{64, commandtest.Under("-E 300", "/x", stage.Command()...), "want a number from 0 to 255"},
-		{64, commandtest.Under("-grace 2s -session 4s", "/x", stage.Command()...), "-grace 2s is too long"},
 		{64, commandtest.Under("-zk http://a:1", "/x", stage.Command()...), "no scheme"},
 		{64, append([]string{"run", "/x"}, stage.Command()...), "the command is missing"},
 		{64, []string{"run", "/x", "--"}, "the command is missing"},
 		{64, []string{"run", "--", "true"}, "the PATH of the lock is missing"},
-		{64, []string{"keep", "/x", "--", "true"}, "not by hand"},
 		{64, commandtest.Under("-tls-cert x", "/x", stage.Command()...), "one is missing"},
 		{64, commandtest.Under("-auth-file /nonexistent", "/x", stage.Command()...), "-auth-file"},
-		{69, commandtest.Under("-zk 127.0.0.1:1 -connect-timeout 500ms", "/x", stage.Command()...), "refused"},
 		{69, commandtest.Under("-zk no-such-host.invalid:2181 -connect-timeout 4s", "/x", stage.Command()...), "no-such-host.invalid"},
 	} {
 		p := start(t, server.Addr(), c.args...)
@@ -70,27 +51,6 @@ func TestNestedRunIsToldThatItWaitsForItself(t *testing.T) {
 	p.Exits(75)
 	p.Says("/nested: waiting: held by the tierlock run that this one runs under")
 	p.Says("/nested: not acquired within 2s: held by the tierlock run that this one runs under")
-}
-
-// Standard input, the path and the token reach the command; tokens grow.
-func TestWhatTheCommandGets(t *testing.T) {
-	t.Parallel()
-	server := startServer(t)
-	var tokens [2]int64
-	for i := range tokens {
-		p := startWith(t, server.Addr(), func(cmd *exec.Cmd) { cmd.Stdin = strings.NewReader("from stdin") },
-			commandtest.Under("", "/gets", "sh", "-c", `cat; echo " $TIERLOCK_PATH $TIERLOCK_TOKEN"`)...)
-		p.Exits(0)
-		if _, err := fmt.Sscanf(p.Stdout.String(), "from stdin /gets %d\n", &tokens[i]); err != nil {
-			t.Errorf("the command prints %q: %v", p.Stdout, err)
-		}
-		if p.Stderr.String() != "" {
-			t.Errorf("there are messages without -v: %s", p.Stderr)
-		}
-	}
-	if tokens[0] >= tokens[1] || tokens[0] <= 0 {
-		t.Errorf("tokens %v do not grow", tokens)
-	}
 }
 
 // The command has the descriptors that the runner was given, such as those of a jobserver of make.

@@ -37,27 +37,6 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	}
 }
 
-// A signal while it waits ends it, and leaves nothing in the queue.
-func TestSignalEndsTheWait(t *testing.T) {
-	t.Parallel()
-	server := startServer(t)
-	conn := operate(t, server)
-	stage := commandtest.NewStage(t)
-	start(t, server.Addr(), commandtest.Under("", "/wait", stage.Command()...)...)
-	holder := stage.First()
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1} {
-		p := start(t, server.Addr(), commandtest.Under("", "/wait", stage.Command()...)...)
-		commandtest.Eventually(t, "a contender", func() bool { return len(queue(t, conn, "/wait")) == 2 })
-		p.Signal(sig)
-		p.Exits(128 + int(sig))
-		if left := queue(t, conn, "/wait"); len(left) != 1 {
-			t.Errorf("after %v the queue is %v", sig, left)
-		}
-	}
-	stage.Nobody()
-	holder.Leave(0)
-}
-
 // It also ends whoever still looks for a server.
 func TestSignalEndsTheConnecting(t *testing.T) {
 	t.Parallel()

@@ -148,23 +148,6 @@ func TestFollowGoesOnWithoutALockThatMayNotBeRead(t *testing.T) {
 	})
 }
 
-func TestFollowFindsNewLocksBelow(t *testing.T) {
-	bubble(t, func(t *testing.T, s site) {
-		ctx, cancel := context.WithCancel(t.Context())
-		w := s.follow(t, ctx, "/")
-		w.take()
-		s.queue(t, "/app/a")
-		s.queue(t, "/app/b/c")
-		time.Sleep(5 * time.Second)
-		w.want(t, "two locks", "held /app/a #0, held /app/b/c #0")
-		if len(w.last.Queues) != 2 || !w.last.Complete {
-			t.Errorf("got %+v", w.last)
-		}
-		cancel()
-		<-w.end
-	})
-}
-
 // A connection that goes and comes back is told of once each; what happened meanwhile is told then.
 func TestFollowOutlivesConnectionAndSession(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {

@@ -2,7 +2,6 @@ package zkinspect
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -80,43 +79,6 @@ func TestWhoWaitsForWhomIsWhatTheTableSays(t *testing.T) {
 		}
 		if got := p.waiter.waitsFor(p.other); got != want {
 			t.Errorf("%v waits for %v: got %d, want %d (%v)", p.waiter, p.other, got, want, cells)
-		}
-	}
-}
-
-// Readers and writers of ours, beside whom Curator's and kazoo's look for the same names.
-func TestWhoWaitsForOurReadersAndWriters(t *testing.T) {
-	var (
-		write, read         = sort{kind: zkqueue.KindTierlockWrite}, sort{kind: zkqueue.KindTierlockRead}
-		writePair, readPair = sort{zkqueue.KindTierlockWrite, true}, sort{zkqueue.KindTierlockRead, true}
-	)
-	for _, tt := range []struct {
-		waiter                           sort
-		write, read, writePair, readPair verdict
-	}{
-		{sort{kind: zkqueue.KindTierlock}, yes, yes, yes, yes},
-		{write, yes, yes, yes, yes},
-		{read, yes, no, yes, no},
-		{sort{kind: zkqueue.KindZKLock}, yes, yes, yes, yes},
-		{sort{kind: zkqueue.KindCurator}, no, no, no, no},
-		{sort{kind: zkqueue.KindWrite}, yes, yes, yes, yes},
-		{sort{kind: zkqueue.KindRead}, yes, no, yes, no},
-		{sort{kind: zkqueue.KindKazoo}, no, no, yes, perhaps},
-		{sort{kind: zkqueue.KindKazooRead}, no, no, yes, no},
-	} {
-		got := []verdict{tt.waiter.waitsFor(write), tt.waiter.waitsFor(read), tt.waiter.waitsFor(writePair), tt.waiter.waitsFor(readPair)}
-		if want := []verdict{tt.write, tt.read, tt.writePair, tt.readPair}; !slices.Equal(got, want) {
-			t.Errorf("%v waits for a writer, a reader, and pairs of them: got %v, want %v", tt.waiter, got, want)
-		}
-	}
-	for kind, want := range map[zkqueue.Kind]bool{
-		zkqueue.KindTierlockRead: true, zkqueue.KindRead: true, zkqueue.KindKazooRead: true, zkqueue.KindWrite: false, zkqueue.KindTierlock: false,
-	} {
-		if got := shared(read, sort{kind: kind}); got != want {
-			t.Errorf("our reader shares with %s: got %t", kind, got)
-		}
-		if got := read.waitsFor(sort{kind: kind}); got != sure(!want) {
-			t.Errorf("our reader waits for %s: got %v", kind, got)
 		}
 	}
 }

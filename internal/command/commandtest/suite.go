@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -157,16 +158,20 @@ func oneAtATime(t *testing.T, s Site) {
 	}
 }
 
-// The command's status is run's; it gets the path and a token that grows.
+// The command's status is run's, in the way of a shell; it gets the path, a token that grows, and standard input.
 func statusAndEnvironment(t *testing.T, s Site) {
-	s.start(t, Under("", "/status", "sh", "-c", "exit 3")...).Exits(3)
-	s.start(t, Under("", "/status", "sh", "-c", "kill -KILL $$")...).Exits(137)
-	s.start(t, Under("", "/status", "no-such-command")...).Exits(127)
+	for script, status := range map[string]int{"exit 0": 0, "exit 75": 75, "kill -TERM $$": 143, "kill -KILL $$": 137} {
+		s.start(t, Under("", "/status", "sh", "-c", script)...).Exits(status)
+	}
+	for command, status := range map[string]int{"no-such-command": 127, "./no-such-command": 127, "/dev/null": 126} {
+		s.start(t, Under("", "/status", command)...).Exits(status)
+	}
 	var tokens [2]int64
 	for i := range tokens {
-		p := s.start(t, Under("", "/status", "sh", "-c", `echo "$TIERLOCK_PATH $TIERLOCK_TOKEN"`)...)
+		stdin := func(cmd *exec.Cmd) { cmd.Stdin = strings.NewReader("from stdin") }
+		p := StartWith(t, s.Env, stdin, Under("", "/status", "sh", "-c", `cat; echo " $TIERLOCK_PATH $TIERLOCK_TOKEN"`)...)
 		p.Exits(0)
-		if _, err := fmt.Sscanf(p.Stdout.String(), "/status %d\n", &tokens[i]); err != nil {
+		if _, err := fmt.Sscanf(p.Stdout.String(), "from stdin /status %d\n", &tokens[i]); err != nil {
 			t.Errorf("the command prints %q: %v", p.Stdout, err)
 		}
 		if p.Stderr.String() != "" {
@@ -289,12 +294,14 @@ func permitsAreShared(t *testing.T, s Site) {
 func signalEndsTheWait(t *testing.T, s Site) {
 	stage := NewStage(t)
 	hold := s.acquire(t, "/waits", "")
-	p := s.start(t, Under("", "/waits", stage.Command()...)...)
-	Eventually(t, "a contender", func() bool { return len(s.who(t, "/waits")) == 2 })
-	p.Signal(syscall.SIGTERM)
-	p.Exits(128 + int(syscall.SIGTERM))
-	if queue := s.who(t, "/waits"); len(queue) != 1 {
-		t.Errorf("the queue is %+v, want the holder alone", queue)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1} {
+		p := s.start(t, Under("", "/waits", stage.Command()...)...)
+		Eventually(t, "a contender", func() bool { return len(s.who(t, "/waits")) == 2 })
+		p.Signal(sig)
+		p.Exits(128 + int(sig))
+		if queue := s.who(t, "/waits"); len(queue) != 1 {
+			t.Errorf("after %v the queue is %+v, want the holder alone", sig, queue)
+		}
 	}
 	stage.Nobody()
 	if err := hold.Release(); err != nil {
