@@ -228,6 +228,10 @@ func playIdle(s *scene, c cell, p, q *actor) {
 	u.end()
 	q.acquire()
 	c.struck(s, f)
+	refusal := c.mishap.name == refused && c.request != connect
+	if c.outcome.name == "same session" && (c.mishap.do == zktest.Cut || refusal) && s.nodes() != 2 {
+		s.Errorf("%d nodes were created for two turns", s.nodes())
+	}
 }
 
 func playWaiting(s *scene, c cell, p, q *actor) {
@@ -290,6 +294,8 @@ func playReleasing(s *scene, c cell, p, q *actor) {
 	next.granted(bound).end()
 	if again != nil {
 		c.settles(s, again)
+	} else if c.outcome.name == "same session" { // the gate is open
+		p.acquire()
 	}
 	c.struck(s, f)
 }

@@ -3,15 +3,85 @@ package sim
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
+
+// A scenario is named after what must happen.
+type scenario struct {
+	name string
+	run  func(t *testing.T)
+}
+
+func runAll(t *testing.T, scenarios []scenario) {
+	for _, sc := range scenarios {
+		t.Run(sc.name, sc.run)
+	}
+}
+
+// The edge cases of a lock on ZooKeeper are numbered from 1 to lastCase, in the order
+// in which a lock lives: before and at create, waiting, holding, session and client.
+const lastCase = 75
+
+// notPlayed are the cases without a scenario of their own, and why.
+var notPlayed = map[int]string{
+	4:  "cancelled with the create in flight: the matrix, idle/create/later than …",
+	5:  "create applied, reply lost: the matrix, idle/create, which counts the nodes",
+	16: "no permission to list: 14",
+	31: "partition beyond the session while waiting: 30, and the matrix, waiting/…/not sent/new session",
+	36: "a closed watch channel is no wake: no watch channel is read, events come from the library's callback",
+	39: "close while waiting: the matrix, waiting/…/closed, and tiertest, close",
+	45: "a suspended machine: its monotonic clock stands still, so no process can notice; that is what tokens are for",
+	46: "uncertain delete: the matrix, releasing/delete",
+	47: "release does not wait for the network: the matrix, releasing, and tiertest, bounds",
+	48: "release after a loss: 41",
+	53: "close of the holder: 41",
+	54: "hand-offs end with the budget and with the lease: internal/explore, and tiertest, budget and hold-lost",
+	63: "refused handshakes: 62",
+	64: "heavy traffic of the user on the connection: a client shares its connection with nobody",
+	65: "a callback that blocks or panics: users cannot give one, and ours only sets booleans",
+	70: "container that goes under a create: 12",
+	71: "nothing is remembered of the parents: 13",
+	75: "local sessions: 18",
+}
+
+func TestEveryCaseIsPlayedOrExplained(t *testing.T) {
+	scenarios := slices.Concat(
+		createScenarios, parentScenarios, limitScenarios, waitingScenarios, holdingScenarios, serverScenarios, sessionScenarios)
+	times := make(map[int]int)
+	for _, sc := range scenarios {
+		n, err := strconv.Atoi(sc.name[:2])
+		if err != nil || sc.name[2] != '_' {
+			t.Fatalf("scenario %q: want a case number and what must happen", sc.name)
+		}
+		times[n]++
+	}
+	for n, reason := range notPlayed {
+		t.Logf("%d is not played: %s", n, reason)
+		times[n]++
+	}
+	for n := 1; n <= lastCase; n++ {
+		if times[n] != 1 {
+			t.Errorf("case %d is covered %d times", n, times[n])
+		}
+		delete(times, n)
+	}
+	for n := range times {
+		t.Errorf("there is no case %d", n)
+	}
+}
 
 func TestBeforeAndAtCreate(t *testing.T) { runAll(t, createScenarios) }
 
@@ -55,28 +125,6 @@ var createScenarios = []scenario{
 		time.Sleep(bound)
 		if left := s.leftovers(); left != "" {
 			s.Error(left)
-		}
-	})},
-
-	{"04_cancelled_with_the_create_in_flight_deletes_the_node", each(map[string]zktest.Action{
-		"answered late":  zktest.Delay(3 * time.Second),
-		"answered never": zktest.Delay(time.Hour),
-	}, func(s *scene, reply zktest.Action) {
-		p, q := s.join(role{}), s.join(role{})
-		p.arm(fault.Fault{Op: "create", At: zktest.Reply, Do: reply, Times: 1})
-		p.start(s.in(100*time.Millisecond)).failed(100*time.Millisecond, errDeadline)
-		q.queue(s.Context()).granted(sessionTimeout)
-		if s.nodes() != 2 {
-			s.Errorf("%d nodes were created, want 2", s.nodes())
-		}
-	})},
-
-	{"05_create_applied_reply_lost_is_adopted", play(func(s *scene) {
-		p := s.join(role{})
-		cut := p.arm(fault.Fault{Op: "create", At: zktest.Reply, Do: zktest.Cut, Times: 1})
-		p.acquire()
-		if s.nodes() != 1 || cut.Struck() != 1 {
-			s.Errorf("%d nodes were created, want 1", s.nodes())
 		}
 	})},
 
@@ -216,3 +264,217 @@ func (s *scene) forgeExpiry(p *actor) {
 }
 
 var errDeadline = context.DeadlineExceeded
+
+func TestParentsAndPermissions(t *testing.T) { runAll(t, parentScenarios) }
+
+var parentScenarios = []scenario{
+	{"12_missing_parents_are_created", each(map[string]func(s *scene, p *actor){
+		"never there": func(s *scene, p *actor) { s.deleteAll("/locks") },
+		"reaped right before the create": func(s *scene, p *actor) {
+			p.arm(fault.Fault{Op: "create", At: zktest.Request, Times: 1, Before: func(*zktest.Frame) {
+				s.must(s.admin().Delete(lockPath, -1))
+			}})
+		},
+		"reaped again and again": func(s *scene, p *actor) {
+			p.arm(fault.Fault{Op: "create", At: zktest.Request, Times: 8,
+				Do: zktest.Error(zk.ErrNoNode)})
+		},
+	}, func(s *scene, prepare func(*scene, *actor)) {
+		p := s.join(role{})
+		prepare(s, p)
+		p.acquire()
+	})},
+
+	{"13_ephemeral_ancestor_is_permanent", play(func(s *scene) {
+		p := s.join(role{})
+		p.acquire().end() // nothing is remembered of the parents
+		s.deleteAll("/locks")
+		_, err := s.admin().Create("/locks", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		s.must(err)
+		first, second := p.start(s.Context()), p.start(s.Context())
+		first.failed(0, zk.ErrNoChildrenForEphemerals)
+		second.failed(0, zk.ErrNoChildrenForEphemerals)
+		s.must(s.admin().Delete("/locks", -1))
+		p.start(s.Context()).granted(time.Second)
+	})},
+
+	{"14_no_permission_is_permanent", each(map[string]string{
+		"to create the parent": "createContainer",
+		"to create the node":   "create",
+		"to list":              "getChildren2",
+	}, func(s *scene, op string) {
+		p := s.join(role{})
+		s.deleteAll(lockPath)
+		refused := p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Error(zk.ErrNoAuth)})
+		p.start(s.Context()).failed(0, zk.ErrNoAuth)
+		if synctest.Wait(); s.leftovers() != "" || s.nodes() > 1 {
+			s.Errorf("%d created, left: %s", s.nodes(), s.leftovers())
+		}
+		refused.Lift()
+		p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Error(zk.ErrNoAuth), Times: 1,
+			About:  func(f *zktest.Frame) bool { return strings.HasPrefix(f.Path, lockPath) },
+			Before: func(*zktest.Frame) { time.Sleep(time.Second) }})
+		s.background.Go(func() { // a try that fails opens the gate, too
+			_, err := p.locks.Mutex(lockPath).TryAcquire(s.Context())
+			s.wantErr(err, zk.ErrNoAuth)
+		})
+		synctest.Wait()
+		p.queue(s.Context()).granted(time.Second)
+	})},
+
+	{"15_no_permission_to_delete_is_told_at_release", play(func(s *scene) {
+		p, q := s.join(role{}), s.join(role{})
+		s.dirWithout(zk.PermDelete)
+		u := p.acquire()
+		err := u.release()
+		s.wantErr(err, zk.ErrNoAuth)
+		waiting := q.queue(s.Context())
+		p.locks.Close()
+		waiting.granted(bound)
+		q.locks.Close()
+		s.dirWithout(0)
+	})},
+}
+
+// dirWithout gives the lock's directory an ACL that lacks a permission.
+func (s *scene) dirWithout(perm int32) {
+	s.Helper()
+	_, err := s.admin().SetACL(lockPath, zk.WorldACL(zk.PermAll&^perm), -1)
+	s.must(err)
+}
+
+// deleteAll is the operator's recursive delete.
+func (s *scene) deleteAll(path string) {
+	s.Helper()
+	for _, name := range s.srv.Children(path) {
+		s.deleteAll(path + "/" + name)
+	}
+	s.must(s.admin().Delete(path, -1))
+}
+
+func TestLimitsAndForeignNodes(t *testing.T) { runAll(t, limitScenarios) }
+
+type refusal struct {
+	op        string
+	do        zktest.Action
+	permanent bool
+}
+
+var limitScenarios = []scenario{
+	{"17_auth_acl_needs_auth_and_has_it_after_a_reconnect", each(map[string]bool{
+		"without": false, "with": true,
+	}, func(s *scene, authenticated bool) {
+		r := role{zk: []zklock.Option{zklock.WithACL(zk.AuthACL(zk.PermAll))}}
+		if authenticated {
+			r.zk = append(r.zk, zklock.WithAuth("digest", []byte("user:secret")))
+		}
+		p := s.join(r)
+		if !authenticated {
+			p.start(s.Context()).failed(0, zk.ErrInvalidACL)
+			return
+		}
+		p.acquire().end()
+		s.srv.Cut(p.session())
+		p.acquire()
+	})},
+
+	{"18_refusals_are_permanent_or_retried_by_their_code", each(map[string]refusal{
+		"quota exceeded":    {"create", fault.Refusal(wire.CodeQuotaExceeded), true},
+		"throttled":         {"create", zktest.Throttled, false},
+		"operation timeout": {"create", fault.Refusal(wire.CodeOperationTimeout), false},
+		"bad arguments":     {"create", zktest.Error(zk.ErrBadArguments), true},
+		"local session":     {"create", fault.Refusal(wire.CodeLocalSession), true},
+		"no containers":     {"createContainer", fault.Refusal(wire.CodeUnimplemented), false},
+	}, func(s *scene, r refusal) {
+		p := s.join(role{})
+		s.deleteAll(lockPath)
+		f := p.arm(fault.Fault{Op: r.op, At: zktest.Request, Do: r.do, Times: 3})
+		u := p.start(s.Context())
+		if r.permanent {
+			u.failed(time.Second)
+		} else {
+			u.granted(time.Second)
+		}
+		if f.Struck() == 0 {
+			s.Error("nothing was refused")
+		}
+	})},
+
+	{"19_bad_paths_are_refused_without_a_request", play(func(s *scene) {
+		p := s.join(role{})
+		before := len(s.asked())
+		for _, path := range []string{
+			"", "a", "/", "/a/", "/a//b", "/a/./b", "/a/../b", "/zookeeper/x", "/a\x00b", "/a\x1fb", "/\xff",
+			"/" + strings.Repeat("a", 2000),
+		} {
+			if _, err := p.locks.Mutex(path).Acquire(s.Context()); err == nil {
+				s.Errorf("Acquire of %q succeeded", path)
+			} else {
+				s.wantErr(err, zk.ErrInvalidPath)
+			}
+		}
+		if synctest.Wait(); len(s.asked()) != before {
+			s.Errorf("sent %v", s.asked()[before:])
+		}
+	})},
+
+	{"20_data_of_a_node_is_bounded", play(func(s *scene) {
+		for _, n := range []int{256, 257, 1 << 20} {
+			client, err := zklock.Dial(s.Context(), "127.1.9.1",
+				zklock.WithDialContext(s.srv.DialContext), zklock.WithLabel(strings.Repeat("x", n)))
+			if (err == nil) != (n <= 256) {
+				s.Errorf("label of %d bytes: %v", n, err)
+			}
+			if err == nil {
+				client.Close()
+			}
+		}
+	})},
+
+	{"21_node_exists_on_create_means_exhausted", play(func(s *scene) {
+		p := s.join(role{})
+		f := p.arm(fault.Fault{Op: "create", At: zktest.Request, Do: zktest.Error(zk.ErrNodeExists)})
+		p.start(s.Context()).failed(0, zklock.ErrSequenceExhausted)
+		f.Lift()
+		p.acquire()
+	})},
+
+	{"22_sequence_near_its_end_negative_or_twice_is_refused", each(map[string]func(s *scene){
+		"near its end": func(s *scene) { s.srv.SetSequence(lockPath, math.MaxInt32-100) },
+		"at its end":   func(s *scene) { s.srv.SetSequence(lockPath, math.MaxInt32) },
+		"negative":     func(s *scene) { s.foreign("_c_x-lock--2147483648") },
+		"twice":        func(s *scene) { s.foreign("_c_x-lock-0000000001") },
+	}, func(s *scene, wear func(*scene)) {
+		p := s.join(role{})
+		wear(s)
+		p.start(s.Context()).failed(0, zklock.ErrSequenceExhausted)
+		synctest.Wait()
+		s.deleteAll(lockPath) // what the error asks for
+		p.acquire()
+	})},
+
+	{"23_foreign_children_are_ignored", play(func(s *scene) {
+		p := s.join(role{})
+		for _, name := range []string{"readme", "lock", "lock-", "lock-1", "x-0000000000", "lease-0000000001", "lock-00000000000x",
+			"_c_1-lock-99999999999999999999x", "lock-2147483648"} {
+			s.foreign(name)
+		}
+		p.acquire()
+	})},
+
+	{"24_a_queue_of_thousands_is_read", play(func(s *scene) {
+		p := s.join(role{})
+		for i := range 3000 {
+			s.foreign(fmt.Sprintf("_c_x-lock-%010d", 1<<20+i))
+		}
+		p.acquire().end()
+		s.deleteAll(lockPath)
+	})},
+}
+
+// foreign creates a child of the lock's directory by another hand.
+func (s *scene) foreign(name string) {
+	s.Helper()
+	_, err := s.admin().Create(lockPath+"/"+name, nil, 0, zk.WorldACL(zk.PermAll))
+	s.must(err)
+}

@@ -3,35 +3,44 @@ package sim
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestHolding(t *testing.T) { runAll(t, holdingScenarios) }
 
 var holdingScenarios = []scenario{
-	{"41_expired_session_is_a_loss_and_release_harms_nobody", play(func(s *scene) {
-		p, q := s.join(role{}), s.join(role{})
+	{"41_end_of_the_session_is_a_loss_and_release_harms_nobody", each(map[string]error{
+		"expired": tier.ErrLost, "closed": tier.ErrClosed,
+	}, func(s *scene, reason error) {
+		p, q, r := s.join(role{}), s.join(role{}), s.join(role{})
 		holder := p.acquire()
 		nested, err := p.locks.Mutex(lockPath).Acquire(holder.hold.Context(s.Context()))
 		s.must(err)
 		ctx := nested.Context(s.Context())
-		waiter := q.queue(s.Context())
-		s.srv.Expire(p.session())
+		waiter, last := q.queue(s.Context()), r.queue(s.Context())
+		if reason == tier.ErrClosed {
+			p.locks.Close()
+		} else {
+			s.srv.Expire(p.session())
+		}
 		holder.lost(0)
 		waiter.granted(0)
 		if <-ctx.Done(); !errors.Is(context.Cause(ctx), tier.ErrLost) {
 			s.Errorf("cause: %v, want a loss", context.Cause(ctx))
 		}
-		s.wantErr(nested.Release(), tier.ErrLost)
-		s.wantErr(holder.release(), tier.ErrLost)
-		time.Sleep(time.Second)
+		s.wantErr(nested.Release(), tier.ErrLost, reason)
+		s.wantErr(holder.release(), tier.ErrLost, reason)
+		time.Sleep(bound)
 		waiter.keeps()
+		last.waits()
 	})},
 
 	{"42_disconnect_within_the_lease_suspends", play(func(s *scene) {
@@ -88,56 +97,22 @@ var holdingScenarios = []scenario{
 		}
 	})},
 
-	{"46_uncertain_delete_is_no_error_and_ends_in_the_background", each(map[string]zktest.Direction{
-		"not applied": zktest.Request, "reply lost": zktest.Reply,
-	}, func(s *scene, at zktest.Direction) {
-		p, q := s.join(role{}), s.join(role{})
-		holder := p.acquire()
-		waiter := q.queue(s.Context())
-		p.arm(fault.Fault{Op: "delete", At: at, Do: zktest.Cut, Times: 1})
-		s.must(holder.release())
-		waiter.granted(time.Second)
-		next := p.queue(s.Context()) // the gate is open
-		waiter.end()
-		next.granted(0)
-	})},
-
-	{"47_release_does_not_wait_for_the_network", each(map[string]func(s *scene, p *actor){
-		"disconnected": func(s *scene, p *actor) { p.unplug() },
-		"mute":         func(s *scene, p *actor) { s.srv.Mute(p.session(), zktest.Reply) },
-		"stopped": func(s *scene, p *actor) {
-			p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: zktest.Delay(time.Hour)})
-		},
-	}, func(s *scene, breakOff func(*scene, *actor)) {
-		p, q := s.join(role{}), s.join(role{})
-		holder := p.acquire()
-		waiter := q.queue(s.Context())
-		breakOff(s, p)
-		before := time.Now()
-		s.must(holder.release())
-		if took := time.Since(before); took > sessionTimeout/3 {
-			s.Errorf("Release took %v", took)
-		}
-		s.heal()
-		waiter.granted(bound)
-	})},
-
-	{"48_release_after_a_loss_deletes_nobody_elses_node", play(func(s *scene) {
-		p, q, r := s.join(role{}), s.join(role{}), s.join(role{})
-		holder := p.acquire()
-		waiter := q.queue(s.Context())
-		last := r.queue(s.Context())
-		s.srv.Expire(p.session())
-		waiter.granted(time.Second)
-		s.wantErr(holder.release(), tier.ErrLost)
-		p.queue(s.Context()).cancel()
-		time.Sleep(bound)
-		waiter.keeps()
-		last.waits()
-	})},
-
 	{"49_late_delete_spares_a_new_node_of_the_same_number", play(func(s *scene) {
-		s.lateDelete()
+		p := s.join(role{})
+		s.deleteAll(lockPath)
+		first := p.acquire()
+		late := p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: zktest.Throttled})
+		s.must(first.release())
+		s.deleteAll(lockPath)
+		second := p.acquire()
+		if a, b := s.created[0], s.created[1]; a[len(a)-10:] != b[len(b)-10:] || a == b {
+			s.Fatalf("nodes %s and %s, want different ones of the same number", a, b)
+		}
+		if late.Lift(); p.reaping() != 1 {
+			s.Fatalf("%d nodes to reap, want the first", p.reaping())
+		}
+		s.eventually(bound, "the first node is reaped", func() bool { return p.reaping() == 0 })
+		second.keeps()
 	})},
 
 	{"50_re_entry_needs_a_valid_lease", play(func(s *scene) {
@@ -183,41 +158,6 @@ var holdingScenarios = []scenario{
 		p.start(s.Context()).granted(0)
 	})},
 
-	{"53_close_is_a_loss_for_the_holder", play(func(s *scene) {
-		p, q := s.join(role{}), s.join(role{})
-		holder := p.acquire()
-		nested, err := p.locks.Mutex(lockPath).Acquire(holder.hold.Context(s.Context()))
-		s.must(err)
-		waiter := q.queue(s.Context())
-		p.locks.Close()
-		holder.lost(0)
-		s.wantErr(nested.Release(), tier.ErrLost, tier.ErrClosed)
-		s.wantErr(holder.release(), tier.ErrLost, tier.ErrClosed)
-		waiter.granted(0)
-	})},
-
-	{"54_hand_on_within_the_budget_and_with_a_valid_lease_only", play(func(s *scene) {
-		const budget = time.Second
-		p, q := s.join(role{tier: []tier.Option{tier.WithHandOff(budget)}}), s.join(role{})
-		first, second := p.acquire(), p.queue(s.Context())
-		third, fourth := p.queue(s.Context()), p.queue(s.Context())
-		first.end()
-		second.granted(0)
-		if s.nodes() != 1 {
-			s.Errorf("%d nodes for a hand-off", s.nodes())
-		}
-		other := q.queue(s.Context())
-		time.Sleep(budget + time.Millisecond)
-		second.end() // somebody has waited for as long as the budget allows
-		other.granted(0)
-		other.end()
-		third.granted(0)
-		p.unplug()
-		time.Sleep(lease)
-		third.lost(0).end()
-		fourth.waits()
-	})},
-
 	{"55_waiters_do_not_inherit_a_loss", play(func(s *scene) {
 		p := s.join(role{tier: []tier.Option{}})
 		holder := p.acquire()
@@ -243,4 +183,127 @@ var holdingScenarios = []scenario{
 		p.unplug()
 		holder.lost(2 * time.Second)
 	})},
+}
+
+// A holder learns of its loss before the server can give the lock to somebody else,
+// however the session ends.
+func TestLossIsInTime(t *testing.T) {
+	each(map[string]func(s *scene, p *actor){
+		"mute to the server":               func(s *scene, p *actor) { s.srv.Mute(p.session(), zktest.Request) },
+		"mute to the client":               func(s *scene, p *actor) { s.srv.Mute(p.session(), zktest.Reply) },
+		"partition":                        partitionOf(time.Hour),
+		"partition just below the timeout": partitionOf(sessionTimeout - time.Millisecond),
+		"partition of the timeout":         partitionOf(sessionTimeout), // CURATOR-444
+		"partition just above the timeout": partitionOf(sessionTimeout + time.Millisecond),
+		"unplugged":                        func(s *scene, p *actor) { p.unplug() },
+		"stopped":                          func(s *scene, p *actor) { p.net.stop() },
+		"frozen member":                    func(s *scene, p *actor) { s.srv.Member(p.servers[0]).Freeze() },
+		"frozen server": func(s *scene, p *actor) {
+			s.srv.Freeze()
+			time.AfterFunc(2*sessionTimeout, s.srv.Unfreeze)
+		},
+		"follower cut off":   func(s *scene, p *actor) { s.srv.Member(p.member()).Isolate() },
+		"old leader goes on": func(s *scene, p *actor) { s.srv.Member(p.member()).Depose() },
+		"link between servers flaps": func(s *scene, p *actor) {
+			m := s.srv.Member(p.member())
+			m.Isolate()
+			time.Sleep(2 * time.Second)
+			m.Glimpse(2)
+		},
+		"forged expiry": func(s *scene, p *actor) { s.forgeExpiry(p) },
+		"forged expiry, node stays": func(s *scene, p *actor) {
+			p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: zktest.Throttled})
+			s.forgeExpiry(p)
+		},
+		"answers come late": func(s *scene, p *actor) {
+			for _, op := range []string{"sync", "multi", "ping", "connect"} {
+				p.arm(fault.Fault{Op: op, At: zktest.Reply, Do: zktest.Delay(sessionTimeout - time.Second)})
+			}
+		},
+		"events keep coming": func(s *scene, p *actor) {
+			for _, op := range []string{"sync", "multi", "ping"} {
+				p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Drop})
+			}
+			s.background.Go(func() { // each puts the library's own detection off
+				for range 20 {
+					s.admin().Set(s.created[0], nil, -1)
+					time.Sleep(time.Second / 2)
+				}
+			})
+		},
+	}, func(s *scene, trouble func(*scene, *actor)) {
+		p, q := s.join(role{}), s.join(role{})
+		holder := p.acquire()
+		time.Sleep(sessionTimeout) // in the middle of a steady hold
+		waiter := q.queue(s.Context())
+		trouble(s, p)
+		select {
+		case <-waiter.done:
+		case <-time.After(bound):
+			s.heal()
+			waiter.granted(bound)
+		}
+		if synctest.Wait(); !closed(holder.ended) || holder.until.After(waiter.since) {
+			s.Errorf("granted at %v, the holder knew at %v", waiter.since, holder.until)
+		}
+	})(t)
+}
+
+func partitionOf(d time.Duration) func(*scene, *actor) {
+	return func(s *scene, p *actor) {
+		session := p.session()
+		for _, dir := range []zktest.Direction{zktest.Request, zktest.Reply} {
+			s.srv.Mute(session, dir)
+			time.AfterFunc(d, func() { s.srv.Unmute(session, dir) })
+		}
+	}
+}
+
+// The same while the process hands its node on from goroutine to goroutine.
+func TestLossIsInTimeBetweenHandOffs(t *testing.T) {
+	play(func(s *scene) {
+		p, q := s.join(role{tier: []tier.Option{tier.WithHandOff(time.Hour), tier.WithLinger(time.Hour)}}), s.join(role{})
+		session := p.session()
+		var stop atomic.Bool
+		for range 3 {
+			s.background.Go(func() {
+				for !stop.Load() {
+					u := p.start(s.in(bound))
+					if <-u.done; u.err != nil {
+						return
+					}
+					time.Sleep(10 * time.Millisecond)
+					u.release()
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		waiter := q.start(s.Context())
+		time.Sleep(time.Second)
+		s.srv.Mute(session, zktest.Request)
+		waiter.granted(bound)
+		stop.Store(true)
+	})(t)
+}
+
+// One of three members hangs, as in a long garbage collection: the client library alone
+// would wait for it for 6.67 session timeouts.
+func TestHungMemberDoesNotCostTheSession(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"short": 2 * time.Second, "usual": sessionTimeout, "long": 30 * time.Second} {
+		t.Run(name, play(func(s *scene) {
+			p := s.join(role{members: 3, zk: []zklock.Option{zklock.WithSessionTimeout(timeout)}})
+			holder := p.acquire()
+			session := p.session()
+			for range 6 { // the member it is with hangs, then the next one
+				hung := s.srv.Member(p.member())
+				hung.Freeze()
+				time.Sleep(2 * timeout)
+				if got := p.session(); got != session {
+					s.Fatalf("session %#x became %#x", session, got)
+				}
+				hung.Unfreeze()
+			}
+			holder.end()
+		}))
+	}
 }
