@@ -14,34 +14,30 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-const addr2 = "127.0.0.2:2181"
-
 func TestFrozenMemberLosesItsClientToAnother(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn := connect(t, s, 10*time.Second, addr)
+		conn := connect(t, s, timeout, addr)
 		id := conn.SessionID()
 		s.Member(addr).Freeze()
 		// Nobody hears of the session while its client waits for an answer to its handshake.
-		time.Sleep(10 * time.Second)
+		time.Sleep(timeout)
 		synctest.Wait()
 		if got := s.Sessions(); len(got) != 0 {
 			t.Errorf("session outlives the silence of its member: %+v", got)
 		}
-		other := connect(t, s, 10*time.Second, addr2)
+		other := connect(t, s, timeout, addr2)
 		if got := other.Server(); got != addr2 {
 			t.Errorf("connected to %s, want %s", got, addr2)
 		}
 		s.Member(addr).Unfreeze()
 		time.Sleep(2 * time.Minute)
-		if got := conn.SessionID(); got == id || conn.State() != zk.StateHasSession {
-			t.Errorf("after Unfreeze: session %#x in %v, want a new one", got, conn.State())
-		}
+		connected(t, conn, id, false)
 	})
 }
 
 func TestRefusedMemberKeepsItsConnections(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn := connect(t, s, 10*time.Second, addr)
+		conn := connect(t, s, timeout, addr)
 		id := conn.SessionID()
 		s.Member(addr).Refuse()
 		if _, err := s.DialContext(t.Context(), "tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
@@ -61,44 +57,38 @@ func TestRefusedMemberKeepsItsConnections(t *testing.T) {
 		}
 		s.Member(addr).Accept()
 		time.Sleep(3 * time.Second)
-		if got := conn.SessionID(); got != id || conn.State() != zk.StateHasSession {
-			t.Errorf("after Accept: session %#x in %v, want %#x", got, conn.State(), id)
-		}
+		connected(t, conn, id, true)
 	})
 }
 
 func TestLaggingMemberServesThePast(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		ahead, behind := connect(t, s, 10*time.Second, addr), connect(t, s, 10*time.Second, addr2)
-		if _, err := ahead.Create("/old", nil, 0, everybody); err != nil {
-			t.Fatal(err)
-		}
-		_, _, gone, err := behind.GetW("/old")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Member(addr2).Lag()
-		exists := func(path string) bool {
+		ahead, behind := connect(t, s, timeout, addr), connect(t, s, timeout, addr2)
+		shows := func(when, path string, want bool) {
 			t.Helper()
-			ok, _, err := behind.Exists(path)
+			if got, _, err := behind.Exists(path); got != want || err != nil {
+				t.Errorf("%s: %s is there: %t, %v; want %t", when, path, got, err, want)
+			}
+		}
+		watch := func(path string) <-chan zk.Event {
+			t.Helper()
+			_, _, events, err := behind.ExistsW(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return ok
+			return events
 		}
-		if _, err := ahead.Create("/new", nil, 0, everybody); err != nil {
-			t.Fatal(err)
-		}
+		create(t, ahead, "/old", 0)
+		gone := watch("/old")
+		s.Member(addr2).Lag()
+		create(t, ahead, "/new", 0)
 		if err := ahead.Delete("/old", -1); err != nil {
 			t.Fatal(err)
 		}
-		if exists("/new") || !exists("/old") {
-			t.Error("a lagging member shows the present")
-		}
-		select {
-		case ev := <-gone:
-			t.Errorf("a lagging member tells of the present: %+v", ev)
-		default:
+		shows("lagging", "/new", false)
+		shows("lagging", "/old", true)
+		if len(gone) != 0 {
+			t.Errorf("a lagging member tells of the present: %+v", <-gone)
 		}
 		if _, err := behind.Sync("/"); err != nil {
 			t.Fatal(err)
@@ -106,44 +96,21 @@ func TestLaggingMemberServesThePast(t *testing.T) {
 		if ev := <-gone; ev.Type != zk.EventNodeDeleted {
 			t.Errorf("event after sync: got %+v", ev)
 		}
-		if !exists("/new") || exists("/old") {
-			t.Error("a lagging member shows the past after sync")
-		}
-		if _, err := ahead.Create("/newer", nil, 0, everybody); err != nil {
-			t.Fatal(err)
-		}
-		if exists("/newer") {
-			t.Error("sync ended the lag")
-		}
-		if _, err := behind.Create("/own", nil, 0, everybody); err != nil {
-			t.Fatal(err)
-		}
-		if !exists("/own") || !exists("/newer") {
-			t.Error("a client does not see its own write and what came before")
-		}
-	})
-}
-
-func TestCatchUpTellsWhatHappened(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		ahead, behind := connect(t, s, 10*time.Second, addr), connect(t, s, 10*time.Second, addr2)
-		s.Member(addr2).Lag()
-		_, _, made, err := behind.ExistsW("/n")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := ahead.Create("/n", nil, 0, everybody); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		select {
-		case ev := <-made:
-			t.Fatalf("a lagging member tells of the present: %+v", ev)
-		default:
+		shows("after sync", "/new", true)
+		shows("after sync", "/old", false)
+		create(t, ahead, "/newer", 0)
+		shows("after sync", "/newer", false)
+		create(t, behind, "/own", 0)
+		shows("after its own write", "/own", true)
+		shows("after its own write", "/newer", true)
+		made := watch("/last")
+		create(t, ahead, "/last", 0)
+		if synctest.Wait(); len(made) != 0 {
+			t.Errorf("a lagging member tells of the present: %+v", <-made)
 		}
 		s.Member(addr2).CatchUp()
 		if ev := <-made; ev.Type != zk.EventNodeCreated {
-			t.Errorf("event: got %+v", ev)
+			t.Errorf("event after CatchUp: got %+v", ev)
 		}
 	})
 }
@@ -154,12 +121,10 @@ func TestLaggingMemberHangsUpOnClientsAheadOfIt(t *testing.T) {
 		member.Store(addr)
 		conn := dial(t, func(network, _ string, timeout time.Duration) (net.Conn, error) {
 			return s.DialTimeout(network, member.Load().(string), timeout)
-		}, 10*time.Second, addr)
+		}, timeout, addr)
 		id := conn.SessionID()
 		s.Member(addr2).Lag()
-		if _, err := conn.Create("/n", nil, 0, everybody); err != nil {
-			t.Fatal(err)
-		}
+		create(t, conn, "/n", 0)
 		member.Store(addr2)
 		s.Cut(id)
 		time.Sleep(5 * time.Second)
@@ -171,5 +136,129 @@ func TestLaggingMemberHangsUpOnClientsAheadOfIt(t *testing.T) {
 		if got := s.Sessions()[0]; got.Member != addr2 || got.ID != id {
 			t.Errorf("after CatchUp: got %+v, want session %#x on %s", got, id, addr2)
 		}
+	})
+}
+
+const tick = 500 * time.Millisecond
+
+// ticking runs f with an ensemble whose leader pings its followers, and a client that has a node /e, whose expiry is sent.
+func ticking(t *testing.T, f func(t *testing.T, s *zktest.Server, conn *zk.Conn, gone <-chan time.Time)) {
+	t.Helper()
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		gone := make(chan time.Time, 1)
+		s.OnChange(func(_ zktest.View, changes []zktest.Change) {
+			for _, c := range changes {
+				if c.Op == "delete" && c.Path == "/e" {
+					gone <- time.Now()
+				}
+			}
+		})
+		conn := connect(t, s, 4*time.Second, addr)
+		create(t, conn, "/e", zk.FlagEphemeral)
+		f(t, s, conn, gone)
+	}, zktest.Config{Tick: tick})
+}
+
+// The newest answer to a write says nothing of when the leader heard of the session.
+func TestIsolatedMemberAnswersReadsFromThePastWhileItsSessionsExpire(t *testing.T) {
+	ticking(t, func(t *testing.T, s *zktest.Server, inside *zk.Conn, gone <-chan time.Time) {
+		outside := connect(t, s, timeout, addr2)
+		time.Sleep(tick/2 + 1) // the leader has just heard of the create
+		s.Member(addr).Isolate()
+		cut := time.Now()
+		create(t, outside, "/new", 0)
+		time.Sleep(2 * time.Second)
+		for path, want := range map[string]bool{"/e": true, "/new": false} {
+			if got, _, err := inside.Exists(path); got != want || err != nil {
+				t.Errorf("a read of %s on the isolated member: %t, %v; want %t", path, got, err, want)
+			}
+		}
+		write := creating(inside, "/n")
+		s.Member(addr).Glimpse(1) // lets the write through, and not the report
+		if err := <-write; err != nil {
+			t.Error(err)
+		}
+		if d := (<-gone).Sub(cut); d != 4*time.Second-1 {
+			t.Errorf("the session expired %v after the cut, want its timeout", d)
+		}
+	})
+}
+
+func TestIsolatedMemberForwardsItsWritesInOrderWhenItRejoins(t *testing.T) {
+	ticking(t, func(t *testing.T, s *zktest.Server, conn *zk.Conn, _ <-chan time.Time) {
+		s.Member(addr).Isolate()
+		made := creating(conn, "/n")
+		set := asked(func() error { _, err := conn.Set("/n", []byte("x"), 0); return err })
+		read := asked(func() error { _, _, err := conn.Get("/n"); return err })
+		time.Sleep(2 * tick)
+		synctest.Wait()
+		if len(made)+len(set)+len(read) > 0 || s.Exists("/n") {
+			t.Error("answered without a leader")
+		}
+		s.Member(addr).Rejoin()
+		for _, answer := range []<-chan error{made, set, read} {
+			if err := <-answer; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestIsolatedMemberGivesItsClientsUpAfterFiveTicks(t *testing.T) {
+	ticking(t, func(t *testing.T, s *zktest.Server, _ *zk.Conn, _ <-chan time.Time) {
+		conn := connect(t, s, timeout, addr)
+		s.Member(addr).Isolate()
+		if time.Sleep(5*tick - 1); conn.State() != zk.StateHasSession {
+			t.Error("given up too early")
+		}
+		time.Sleep(2)
+		synctest.Wait()
+		if conn.State() == zk.StateHasSession {
+			t.Error("not given up")
+		}
+		s.Member(addr).Rejoin()
+		time.Sleep(3 * time.Second)
+		if conn.State() != zk.StateHasSession {
+			t.Error("no clients after the member has rejoined")
+		}
+	})
+}
+
+func TestLeaderHearsOfASessionWhenItPingsTheFollower(t *testing.T) {
+	ticking(t, func(t *testing.T, s *zktest.Server, conn *zk.Conn, gone <-chan time.Time) {
+		time.Sleep(tick/2 - 1) // a ping is due
+		if _, _, err := conn.Exists("/e"); err != nil {
+			t.Fatal(err)
+		}
+		asked := time.Now()
+		time.Sleep(1)
+		s.Mute(conn.SessionID(), zktest.Request)
+		if d := (<-gone).Sub(asked); d != 4*time.Second+1 {
+			t.Errorf("expired %v after the last request, want the timeout after the ping", d)
+		}
+	})
+}
+
+func TestDeposedLeaderAnswersWhatItNeedsNobodyFor(t *testing.T) {
+	ticking(t, func(t *testing.T, s *zktest.Server, conn *zk.Conn, gone <-chan time.Time) {
+		time.Sleep(2 * time.Second)
+		s.Member(addr).Depose()
+		if _, err := conn.Sync("/e"); err != nil {
+			t.Errorf("sync: %v", err)
+		}
+		set := asked(func() error { _, err := conn.Set("/e", nil, -1); return err })
+		time.Sleep(2 * time.Second)
+		if len(set) > 0 {
+			t.Errorf("a write was answered: %v", <-set)
+		}
+		if time.Sleep(2*time.Second - 1); len(gone) != 0 {
+			t.Error("the new leader's clocks did not begin anew")
+		}
+		if time.Sleep(2); len(gone) == 0 {
+			t.Error("the new leader goes by what the old one hears")
+		}
+		s.Member(addr).Rejoin()
+		<-set
+		time.Sleep(time.Second)
 	})
 }

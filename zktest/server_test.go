@@ -3,33 +3,38 @@ package zktest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestServesTCP(t *testing.T) {
-	s := zktest.Start(t)
+func TestServesTCPWithItsLatency(t *testing.T) {
+	s := zktest.Start(t, zktest.Config{Latency: oneWay})
 	l, err := s.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newClient(t, target{l.String(), net.DialTimeout}, 10*time.Second)
-	if _, err := c.conn.Create("/n", nil, 0, everybody); err != nil {
-		t.Error(err)
+	conn := dial(t, net.DialTimeout, timeout, l.String())
+	start := time.Now()
+	create(t, conn, "/n", 0)
+	if got := time.Since(start); got < 2*oneWay {
+		t.Errorf("answered after %v, want %v at least", got, 2*oneWay)
 	}
 	if got := s.Sessions()[0].Member; got != l.String() {
 		t.Errorf("member: got %s, want %s", got, l)
 	}
-	c.close()
+	conn.Close()
 	s.Close()
 	if nc, err := net.Dial("tcp", l.String()); err == nil {
 		nc.Close()
@@ -47,9 +52,9 @@ func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 		}
 		t.Cleanup(func() { silent.Close() })
 	}
-	c := newClient(t, target{addr, s.DialTimeout}, 10*time.Second)
+	conn := connect(t, s, timeout, addr)
 	s.Freeze()
-	go c.conn.Create("/n", nil, 0, everybody)
+	go conn.Create("/n", nil, 0, everybody)
 	s.Close()
 	s.Close()
 	if _, err := s.DialContext(t.Context(), "tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
@@ -58,14 +63,13 @@ func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 	if _, err := s.Listen("127.0.0.1:0"); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Listen after Close: got %v, want %v", err, net.ErrClosed)
 	}
-	c.close()
 }
 
 func TestServerOfATestClosesAtItsEnd(t *testing.T) {
 	var s *zktest.Server
 	t.Run("test", func(t *testing.T) {
 		s = zktest.Start(t, zktest.Config{MaxSessionTimeout: 5 * time.Second})
-		conn := connect(t, s, 10*time.Second, addr)
+		conn := connect(t, s, timeout, addr)
 		if got := s.Sessions()[0].Timeout; got != 5*time.Second {
 			t.Errorf("session timeout: got %v, want that of the Config", got)
 		}
@@ -82,7 +86,7 @@ func TestServerOfATestClosesAtItsEnd(t *testing.T) {
 
 func TestCloseWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn := connect(t, s, 10*time.Second, addr)
+		conn := connect(t, s, timeout, addr)
 		release := make(chan struct{})
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			<-release
@@ -90,16 +94,9 @@ func TestCloseWaits(t *testing.T) {
 		})
 		go conn.Exists("/")
 		synctest.Wait()
-		closed := make(chan struct{})
-		go func() {
-			s.Close()
-			close(closed)
-		}()
-		synctest.Wait()
-		select {
-		case <-closed:
+		closed := asked(func() error { s.Close(); return nil })
+		if len(closed) != 0 {
 			t.Error("Close returned while a hook was running")
-		default:
 		}
 		close(release)
 		<-closed
@@ -117,18 +114,237 @@ func TestDialContextHonoursContext(t *testing.T) {
 }
 
 func TestMisusePanics(t *testing.T) {
-	for name, misuse := range map[string]func(){
-		"limits":       func() { zktest.Start(t, zktest.Config{MinSessionTimeout: time.Hour}) },
-		"two configs":  func() { zktest.Start(t, zktest.Config{}, zktest.Config{}) },
-		"no such node": func() { zktest.Start(t).SetSequence("/none", 1) },
+	var ofBubble *zktest.Server
+	synctest.Test(t, func(t *testing.T) { ofBubble = zktest.NewServer(zktest.Config{}) })
+	ours := zktest.Start(t)
+	for want, misuse := range map[string]func(){
+		"exceeds MaxSessionTimeout": func() { zktest.Start(t, zktest.Config{MinSessionTimeout: time.Hour}) },
+		"one Config":                func() { zktest.Start(t, zktest.Config{}, zktest.Config{}) },
+		"no such node":              func() { ours.SetSequence("/none", 1) },
+		"no server answers that":    func() { zktest.Error(zk.ErrNoServer) },
+		"is dialed outside of it":   func() { _, _ = ofBubble.DialTimeout("tcp", addr, time.Second) },
 	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: no panic", name)
-				}
-			}()
-			misuse()
-		}()
+		if got := panicOf(misuse); !strings.Contains(got, want) {
+			t.Errorf("got a panic with %q, want one with %q", got, want)
+		}
 	}
+	synctest.Test(t, func(t *testing.T) {
+		const want = "was made outside of the synctest bubble"
+		if got := panicOf(func() { _, _ = ours.DialContext(t.Context(), "tcp", addr) }); !strings.Contains(got, want) {
+			t.Errorf("got a panic with %q, want one with %q", got, want)
+		}
+	})
+}
+
+func panicOf(f func()) (what string) {
+	defer func() {
+		if r := recover(); r != nil {
+			what = fmt.Sprint(r)
+		}
+	}()
+	f()
+	return ""
+}
+
+func TestIdleSessionOutlivesItsTimeout(t *testing.T) {
+	for _, cfg := range []zktest.Config{{}, {Latency: oneWay}, {Tick: tick}} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			conn := connect(t, s, timeout, addr)
+			id := conn.SessionID()
+			time.Sleep(time.Hour)
+			connected(t, conn, id, true)
+		}, cfg)
+	}
+}
+
+// A muted direction is a partition: the client notices after two thirds of the timeout, the server after all of it.
+func TestMutedSessionExpiresAtItsTimeoutAndComesBackAsAnother(t *testing.T) {
+	for dir, expires := range map[zktest.Direction]bool{zktest.Request: true, zktest.Reply: false} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			conn := connect(t, s, 9*time.Second, addr)
+			id := conn.SessionID()
+			create(t, conn, "/e", zk.FlagEphemeral)
+			s.Mute(id, dir)
+			time.Sleep(9*time.Second - 1)
+			synctest.Wait()
+			if conn.State() == zk.StateHasSession || !s.Exists("/e") {
+				t.Errorf("%v muted for less than the timeout: client %v, node %t", dir, conn.State(), s.Exists("/e"))
+			}
+			time.Sleep(1)
+			synctest.Wait()
+			if got := !s.Exists("/e"); got != expires {
+				t.Errorf("%v muted for the timeout: expired %t, want %t", dir, got, expires)
+			}
+			time.Sleep(time.Minute)
+			s.Unmute(id, dir)
+			time.Sleep(2 * time.Minute)
+			connected(t, conn, id, false)
+		})
+	}
+}
+
+func TestExpireEndsSessionAndItsNodesAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := connect(t, s, timeout, addr)
+		create(t, conn, "/2", zk.FlagEphemeral)
+		create(t, conn, "/1", zk.FlagEphemeral)
+		id := conn.SessionID()
+		sessions := s.Sessions()
+		if len(sessions) != 1 || sessions[0].ID != id || sessions[0].Timeout != timeout ||
+			sessions[0].Member != addr || !slices.Equal(sessions[0].Ephemerals, []string{"/1", "/2"}) {
+			t.Errorf("Sessions: got %+v", sessions)
+		}
+		var last []zktest.Change
+		s.OnChange(func(_ zktest.View, changes []zktest.Change) { last = changes })
+		before := s.Zxid()
+		if !s.Expire(id) {
+			t.Fatalf("Expire(%#x): no such session", id)
+		}
+		want := []zktest.Change{
+			{Zxid: before + 1, Op: "delete", Path: "/1", Session: id},
+			{Zxid: before + 1, Op: "delete", Path: "/2", Session: id},
+		}
+		if !slices.Equal(last, want) {
+			t.Errorf("changes: got %+v, want %+v", last, want)
+		}
+		if s.Expire(id) {
+			t.Error("Expire found the session again")
+		}
+		time.Sleep(2 * time.Second) // the client tries all its addresses, waits a second and starts afresh
+		connected(t, conn, id, false)
+	})
+}
+
+func TestCutKeepsTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := connect(t, s, timeout, addr)
+		id := conn.SessionID()
+		if first, second := s.Cut(id), s.Cut(id); !first || second {
+			t.Errorf("Cut found a connection: %t, then %t; want once", first, second)
+		}
+		synctest.Wait()
+		connected(t, conn, id, true)
+	})
+}
+
+func TestFrozenServerExpiresTheOverdueAndHandlesTheRestWhenItContinues(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		short, long := connect(t, s, 6*time.Second, addr), connect(t, s, 40*time.Second, addr)
+		first, second := short.SessionID(), long.SessionID()
+		s.Freeze()
+		answer := creating(long, "/n")
+		time.Sleep(20 * time.Second)
+		if got := len(s.Sessions()); got != 2 || s.Exists("/n") {
+			t.Errorf("while frozen: %d sessions, want 2; a request applied: %t", got, s.Exists("/n"))
+		}
+		s.Unfreeze()
+		if sessions := s.Sessions(); len(sessions) != 1 || sessions[0].ID != second {
+			t.Errorf("after Unfreeze: got %+v, want only %#x", sessions, second)
+		}
+		if err := <-answer; err != nil {
+			t.Errorf("Create: %v", err)
+		}
+		time.Sleep(3 * time.Minute) // a client's handshake with a mute server ends after 6.67 timeouts
+		connected(t, short, first, false)
+		connected(t, long, second, true)
+	})
+}
+
+func TestSequenceSticksAtItsEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := connect(t, s, timeout, addr)
+		create(t, conn, "/q", 0)
+		s.SetSequence("/q", 1<<31-2)
+		for _, want := range []string{"/q/a2147483646", "/q/a2147483647", "/q/b2147483647"} {
+			path := want[:len("/q/a")]
+			if got, err := conn.Create(path, nil, zk.FlagSequence, everybody); got != want || err != nil {
+				t.Errorf("Create(%q): got %q, %v, want %q", path, got, err, want)
+			}
+		}
+		if _, err := conn.Create("/q/a", nil, zk.FlagSequence, everybody); !errors.Is(err, zk.ErrNodeExists) {
+			t.Errorf("Create of the same name: got %v, want %v", err, zk.ErrNodeExists)
+		}
+	})
+}
+
+func TestWatchesAreCountedUntilTheConnectionEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := connect(t, s, timeout, addr)
+		for range 2 { // the second time adds nothing at the server
+			for _, path := range []string{"/", "/none"} {
+				if _, _, _, err := conn.ExistsW(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, _, _, err := conn.ChildrenW("/"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := s.Watches(); got != 3 {
+			t.Errorf("Watches: got %d, want 3", got)
+		}
+		s.Member(addr).Refuse()
+		s.CutAll()
+		if got := s.Watches(); got != 0 {
+			t.Errorf("Watches after CutAll: got %d, want 0", got)
+		}
+	})
+}
+
+func TestOnChangeSeesEachTransactionWhole(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := connect(t, s, timeout, addr)
+		create(t, conn, "/n", 0)
+		var ops []string
+		s.OnChange(func(v zktest.View, changes []zktest.Change) {
+			for _, c := range changes {
+				ops = append(ops, c.Op)
+			}
+			if data, stat, ok := v.Get("/n"); !ok || string(data) != "new" || stat.Mzxid != v.Zxid() {
+				t.Errorf("view of %d: got %q, %+v, %t", v.Zxid(), data, stat, ok)
+			}
+			if got := v.Children("/n"); !slices.Equal(got, []string{"kid"}) || !v.Exists("/n/kid") {
+				t.Errorf("view: children %q", got)
+			}
+		})
+		_, err := conn.Multi(
+			&zk.CreateRequest{Path: "/n/kid", Acl: everybody},
+			&zk.CreateRequest{Path: "/n/other", Acl: everybody},
+			&zk.SetDataRequest{Path: "/n", Data: []byte("new")},
+			&zk.DeleteRequest{Path: "/n/other"},
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"create", "create", "setData", "delete"}; !slices.Equal(ops, want) {
+			t.Errorf("changes: got %v, want %v", ops, want)
+		}
+	})
+}
+
+func TestDroppedHandshakeIsNeverAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		var dials atomic.Int32
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			dials.Add(1)
+			return zktest.Drop
+		})
+		conn, events, err := zk.Connect([]string{addr, addr}, 3*time.Second, zk.WithDialer(s.DialTimeout), zk.WithLogger(zkconn.Silent{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const patience = 20 * time.Second // of the client with a handshake: ten times two thirds of its timeout
+		time.Sleep(patience - 1)
+		if got := dials.Load(); got != 1 {
+			t.Errorf("%d handshakes within the client's patience, want 1", got)
+		}
+		time.Sleep(time.Minute)
+		if dials.Load() < 2 {
+			t.Error("client never tried again")
+		}
+		conn.Close()
+		s.Close()
+		for range events {
+		}
+	})
 }

@@ -1,10 +1,201 @@
 package zktest
 
 import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
+
+// TestWireOnModel and TestWireOnServer expect the same of both, but for changes, where the client library is too polite
+// to look.
+func TestWireOnModel(t *testing.T) {
+	s := Start(t, Config{MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: time.Minute})
+	runWire(t, Modelled, func() (net.Conn, error) { return s.DialTimeout("tcp", "127.0.0.1:2181", 0) })
+}
+
+func TestWireOnServer(t *testing.T) {
+	s := zkservertest.Start(t, zkserver.Config{NoSync: true, TickTime: time.Second})
+	release, err := s.Version()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runWire(t, release, func() (net.Conn, error) { return net.Dial("tcp", s.Addr()) })
+}
+
+func runWire(t *testing.T, release string, dial func() (net.Conn, error)) {
+	t.Helper()
+	for _, test := range wireTests {
+		t.Run(test.name, func(t *testing.T) {
+			p := &peer{t: t, dial: dial}
+			p.open("a", 0, nil)
+			p.zxid = p.zxidNow("a")
+			p.log.Reset()
+			test.run(p)
+			got := p.log.String()
+			for name, nc := range p.conns {
+				p.send(name, 99, wire.OpClose, nil)
+				io.Copy(io.Discard, nc) // until the session is closed
+			}
+			want := Expect(t, release, test.name, strings.ReplaceAll(test.want, "\n\t\t\t", "\n")[1:])
+			if got != want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+		})
+	}
+}
+
+// A peer speaks the wire protocol over named connections and keeps a log of what it is told.
+type peer struct {
+	t     *testing.T
+	dial  func() (net.Conn, error)
+	conns map[string]net.Conn
+	ids   map[string]int64
+	keys  map[string][]byte
+	zxid  int64 // at the start of the test
+	log   strings.Builder
+}
+
+func (p *peer) logf(format string, args ...any) { fmt.Fprintf(&p.log, format+"\n", args...) }
+
+// open connects and asks for a session: with id 0 for a new one.
+func (p *peer) open(name string, id int64, key []byte) {
+	p.t.Helper()
+	p.openAs(name, wire.ConnectRequest{Timeout: 5 * time.Second, Session: id, Password: key})
+}
+
+func (p *peer) openAs(name string, q wire.ConnectRequest) {
+	p.t.Helper()
+	nc, err := p.dial()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { nc.Close() })
+	if p.conns == nil {
+		p.conns, p.ids, p.keys = map[string]net.Conn{}, map[string]int64{}, map[string][]byte{}
+	}
+	p.conns[name] = nc
+	if q.Password == nil {
+		q.Password = make([]byte, wire.PasswordLen)
+	}
+	var e wire.Encoder
+	e.ConnectRequest(q)
+	p.write(name, e)
+	d := p.read(name)
+	if d == nil {
+		return
+	}
+	version, timeout, id, key := d.Int32(), d.Int32(), d.Int64(), d.Buffer()
+	p.ids[name], p.keys[name] = id, key
+	what := "new session"
+	switch id {
+	case 0:
+		what = "expired"
+	case q.Session:
+		what = "same session"
+	}
+	p.logf("%s: %s, timeout %d, key of %d bytes, version %d, %d bytes more", name, what, timeout, len(key), version, len(d.Rest))
+}
+
+func (p *peer) write(name string, body wire.Encoder) {
+	p.t.Helper()
+	if _, err := p.conns[name].Write(wire.Frame(body)); err != nil {
+		p.logf("%s: write fails", name)
+	}
+}
+
+// read returns the next frame, or logs the end of the connection and returns nil.
+func (p *peer) read(name string) *wire.Decoder {
+	p.t.Helper()
+	p.conns[name].SetReadDeadline(time.Now().Add(5 * time.Second))
+	frame, err := wire.ReadFrame(p.conns[name], nil, maxFrame)
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		p.t.Fatalf("%s: no answer after\n%s", name, &p.log)
+	}
+	if err != nil {
+		p.logf("%s: closed", name)
+		return nil
+	}
+	return &wire.Decoder{Rest: wire.Body(frame)}
+}
+
+func (p *peer) send(name string, xid int32, op int32, body wire.Encoder) {
+	p.t.Helper()
+	var e wire.Encoder
+	e.RequestHeader(wire.RequestHeader{Xid: xid, Op: op})
+	p.write(name, append(e, body...))
+}
+
+// recv logs the next reply and returns its body.
+func (p *peer) recv(name string) *wire.Decoder {
+	p.t.Helper()
+	d := p.read(name)
+	if d == nil {
+		return nil
+	}
+	h := d.ReplyHeader()
+	at := "never"
+	if h.Zxid > 0 {
+		at = fmt.Sprintf("+%d", h.Zxid-p.zxid)
+	}
+	p.logf("%s: xid %d at %s, code %d, %d bytes", name, h.Xid, at, h.Code, len(d.Rest))
+	return d
+}
+
+func (p *peer) do(name string, xid int32, op int32, body wire.Encoder) *wire.Decoder {
+	p.t.Helper()
+	p.send(name, xid, op, body)
+	return p.recv(name)
+}
+
+func (p *peer) zxidNow(name string) int64 {
+	p.t.Helper()
+	p.send(name, 1, wire.OpExists, pathAndFlag("/", false))
+	return p.read(name).ReplyHeader().Zxid
+}
+
+func pathAndFlag(path string, flag bool) (e wire.Encoder) {
+	e.String(path)
+	e.Bool(flag)
+	return e
+}
+
+func createBody(path, data string, flags int32) (e wire.Encoder) {
+	e.String(path)
+	e.Buffer([]byte(data))
+	writeACL(&e, worldAll)
+	e.Int32(flags)
+	return e
+}
+
+func deleteBody(path string) (e wire.Encoder) {
+	e.String(path)
+	e.Int32(-1)
+	return e
+}
+
+func multiBody(op int32, body wire.Encoder) (e wire.Encoder) {
+	e.MultiHeader(wire.MultiHeader{Op: op, Code: -1})
+	e = append(e, body...)
+	e.MultiHeader(wire.LastOfMulti)
+	return e
+}
+
+// oversized is the header of a frame that is longer than a server allows.
+var oversized = binary.BigEndian.AppendUint32(nil, maxFrame+1)
 
 var wireTests = []struct {
 	name string
@@ -222,4 +413,202 @@ func authBody(scheme, auth string) (e wire.Encoder) {
 func setWatchesBody(zxid int64, data ...string) (e wire.Encoder) {
 	e.SetWatches(wire.SetWatches{Zxid: zxid, Data: data})
 	return e
+}
+
+// Modelled is the release whose answers are the model's, and what the conformance tests expect but for changes. It is
+// Debian's, which has the fix for CVE-2024-23944 that others have from 3.8.4 and 3.9.2 on.
+const Modelled = "3.8.0"
+
+// A change is an answer that later releases give otherwise.
+type change struct {
+	in      string   // the script or wire test
+	since   []string // the first release that has it, of each branch that has it, in order
+	was, is string
+}
+
+// changes are all that the tests have met up to 3.9.3. The model has none of them.
+var changes = []change{
+	// Exists asks for permission to read what is there (ZOOKEEPER-2590). What must work on both may not use it to get
+	// round a node's ACL.
+	{
+		"acl", []string{"3.8.4", "3.9.2"},
+		"b exists /a/auth\n  true c+8 m+8 p+8 v0 cv0 av0 owner=none len=1 kids=0\n",
+		"b exists /a/auth\n  zk: not authenticated\n",
+	},
+	// An event has the zxid of its cause (ZOOKEEPER-4655). Neither the client library nor zklock reads it: with the zxid
+	// of an event seen, one that is still to come from the same multi would not be asked for again.
+	{
+		"closing ends session and connection", []string{"3.9.0"},
+		"a: xid -1 at never,",
+		"a: xid -1 at +2,",
+	},
+	// In a multi, what creates answers as it does outside (ZOOKEEPER-4026). The client library sends only create.
+	{
+		"in a multi, flags say what is created", []string{"3.8.2", "3.9.0"},
+		"a: xid 1 at +5, code 0, 24 bytes\ncreate2 with flags 0: create\n",
+		"a: xid 1 at +5, code 0, 92 bytes\ncreate2 with flags 0: create2\n",
+	},
+	{
+		"in a multi, flags say what is created", []string{"3.8.2", "3.9.0"},
+		"a: xid 2 at +9, code 0, 24 bytes\ncreateContainer with flags 0: create\n",
+		"a: xid 2 at +9, code 0, 92 bytes\ncreateContainer with flags 0: create2\n",
+	},
+	// The flags are looked at while the request is read (ZOOKEEPER-4026): it is the multi that fails, as malformed, and
+	// not the operation in it. Nobody sends such flags.
+	{
+		"flags without a meaning in a multi", []string{"3.8.2", "3.9.0"},
+		"a: xid 0 at +1, code 0, 22 bytes\na: xid 1 at +2, code 0, 22 bytes\na: xid 2 at +3, code 0, 22 bytes\n",
+		"a: xid 0 at +1, code -5, 0 bytes\na: xid 1 at +2, code -5, 0 bytes\na: xid 2 at +3, code -5, 0 bytes\n",
+	},
+	// A request is read before it gets a zxid (ZOOKEEPER-4575). Nobody sends half a request, or counts zxids.
+	{
+		"half a create", []string{"3.9.0"},
+		"a: xid 1 at +1,",
+		"a: xid 1 at +0,",
+	},
+}
+
+// Expect returns what a script or wire test, whose expectation is want, expects of a server of the release.
+func Expect(t *testing.T, release, test, want string) string {
+	t.Helper()
+	for _, c := range changes {
+		if c.in != test {
+			continue
+		}
+		if strings.Count(want, c.was) != 1 {
+			t.Fatalf("%s does not expect, or more than once:\n%s", test, c.was)
+		}
+		if c.appliesTo(release) {
+			want = strings.Replace(want, c.was, c.is, 1)
+		}
+	}
+	return want
+}
+
+func (c change) appliesTo(release string) bool {
+	have := numbers(release)
+	for i, since := range c.since {
+		first := numbers(since)
+		sameBranch := slices.Equal(have[:2], first[:2])
+		if slices.Compare(have, first) >= 0 && (sameBranch || i == len(c.since)-1) {
+			return true
+		}
+	}
+	return false
+}
+
+func numbers(release string) []int {
+	var list []int
+	for part := range strings.SplitSeq(release, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			panic(err)
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
+func TestChangesReachBranchesOneByOne(t *testing.T) {
+	c := change{since: []string{"3.8.4", "3.9.2"}}
+	for release, want := range map[string]bool{
+		"3.7.9": false, "3.8.0": false, "3.8.4": true, "3.8.10": true, "3.9.0": false, "3.9.2": true, "3.10.0": true, "4.0.0": true,
+	} {
+		if got := c.appliesTo(release); got != want {
+			t.Errorf("a change of %v in %s: got %t, want %t", c.since, release, got, want)
+		}
+	}
+}
+
+// FuzzRequest sends two arbitrary requests: the server answers or hangs up, and its tree stays whole.
+func FuzzRequest(f *testing.F) {
+	for _, op := range []int32{wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer} {
+		for _, flags := range []int32{0, 1, 2, 3, flagContainer} {
+			f.Add(op, []byte(createBody("/a", "x", flags)),
+				int32(wire.OpMulti), []byte(multiBody(op, createBody("/a/b", "x", flags))))
+		}
+	}
+	f.Add(int32(wire.OpCreateContainer), []byte(createBody("/a", "x", 4)), int32(wire.OpDelete), []byte(deleteBody("/a")))
+	f.Add(int32(wire.OpSetWatches), []byte(setWatchesBody(0, "/a", "/")), int32(wire.OpSetAuth), []byte(authBody("digest", "u:p")))
+	f.Add(int32(wire.OpExists), []byte(pathAndFlag("", true)), int32(wire.OpGetChildren2), []byte(pathAndFlag("/", true)))
+	f.Add(int32(wire.OpDelete), []byte(deleteBody("")), int32(wire.OpCreate), []byte(createBody("", "x", 0)))
+	f.Add(int32(wire.OpPing), []byte{}, int32(wire.OpClose), []byte{})
+	f.Add(int32(77), []byte{1}, int32(-1), []byte{})
+	f.Fuzz(func(t *testing.T, op1 int32, body1 []byte, op2 int32, body2 []byte) {
+		if len(body1)+len(body2) > maxFrame/2 {
+			t.Skip()
+		}
+		s := NewServer(Config{})
+		p := &peer{t: t, dial: func() (net.Conn, error) { return s.DialTimeout("tcp", "a", 0) }}
+		p.open("a", 0, nil)
+		p.conns["a"].SetDeadline(time.Now().Add(5 * time.Second))
+		p.send("a", 1, op1, body1)
+		p.send("a", 2, op2, body2)
+		p.send("a", 3, wire.OpClose, nil)
+		for p.read("a") != nil {
+		}
+		s.Expire(p.ids["a"]) // still there if the connection ended before the third request
+		s.Close()
+		checkTree(t, s)
+		if len(s.conns) != 0 {
+			t.Errorf("%d connections left after Close", len(s.conns))
+		}
+	})
+}
+
+// checkTree checks counts and indexes against the nodes.
+func checkTree(t *testing.T, s *Server) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kids := make(map[string]int32)
+	ephemerals, containers := 0, 0
+	for path, n := range s.tree.nodes {
+		parent, name := splitPath(path)
+		if path != "/" {
+			kids[parent]++
+			if _, ok := s.tree.children[parent][name]; !ok || s.tree.nodes[parent] == nil {
+				t.Errorf("%q is not a child of its parent", path)
+			}
+		}
+		if n.ephemeral() {
+			ephemerals++
+			if _, ok := s.tree.ephemerals[n.stat.EphemeralOwner][path]; !ok {
+				t.Errorf("%q is not among the nodes of its session", path)
+			}
+		}
+		if n.container() {
+			containers++
+		}
+	}
+	for path, n := range s.tree.nodes {
+		if n.kids != kids[path] || len(s.tree.children[path]) != int(kids[path]) {
+			t.Errorf("%q: counts %d children, lists %d, has %d", path, n.kids, len(s.tree.children[path]), kids[path])
+		}
+	}
+	if ephemerals != 0 || len(s.tree.ephemerals) != 0 {
+		t.Errorf("after the end of the session: %d ephemeral nodes, index %v", ephemerals, s.tree.ephemerals)
+	}
+	if len(s.tree.containers) != containers {
+		t.Errorf("%d containers, index %v", containers, s.tree.containers)
+	}
+}
+
+func TestActionThatDoesNotFitPanics(t *testing.T) {
+	for action, f := range map[Action]Frame{
+		Throttled:                 {Dir: Reply, Op: "create"},
+		Error(zk.ErrSessionMoved): {Dir: Request, Op: "connect"},
+	} {
+		s := NewServer(Config{})
+		s.Intercept(func(*Frame) Action { return action })
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%+v for %v: no panic", action, f)
+				}
+			}()
+			(&conn{server: s}).fate(&f)
+		}()
+		s.Close()
+	}
 }

@@ -17,16 +17,18 @@ import (
 func TestHolding(t *testing.T) { runAll(t, holdingScenarios) }
 
 var holdingScenarios = []scenario{
-	{"41_end_of_the_session_is_a_loss_and_release_harms_nobody", each(map[string]error{
-		"expired": tier.ErrLost, "closed": tier.ErrClosed,
-	}, func(s *scene, reason error) {
+	{"41_end_of_the_session_is_a_loss_and_release_harms_nobody", each(map[string]bool{
+		"expired": false, "closed": true,
+	}, func(s *scene, closes bool) {
 		p, q, r := s.join(role{}), s.join(role{}), s.join(role{})
 		holder := p.acquire()
 		nested, err := p.locks.Mutex(lockPath).Acquire(holder.hold.Context(s.Context()))
 		s.must(err)
 		ctx := nested.Context(s.Context())
 		waiter, last := q.queue(s.Context()), r.queue(s.Context())
-		if reason == tier.ErrClosed {
+		reason := tier.ErrLost
+		if closes {
+			reason = tier.ErrClosed
 			p.locks.Close()
 		} else {
 			s.srv.Expire(p.session())

@@ -1,0 +1,306 @@
+package zktest_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// once meets the first create in a direction with an action.
+func once(dir zktest.Direction, action zktest.Action) func(*zktest.Frame) zktest.Action {
+	return func(f *zktest.Frame) zktest.Action {
+		if f.Dir == dir && f.Op == "create" && f.Nth == 1 {
+			return action
+		}
+		return zktest.Pass
+	}
+}
+
+func TestFateOfARequestDecidesWhetherItIsApplied(t *testing.T) {
+	for name, test := range map[string]struct {
+		dir     zktest.Direction
+		do      zktest.Action
+		applied bool
+		err     error
+	}{
+		"cut at the request": {zktest.Request, zktest.Cut, false, zk.ErrConnectionClosed},
+		"cut at the reply":   {zktest.Reply, zktest.Cut, true, zk.ErrConnectionClosed},
+		"refused":            {zktest.Request, zktest.Error(zk.ErrSessionExpired), false, zk.ErrSessionExpired},
+	} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			conn := connect(t, s, timeout, addr)
+			s.Intercept(once(test.dir, test.do))
+			if _, err := conn.Create("/1", nil, 0, everybody); !errors.Is(err, test.err) {
+				t.Errorf("%s: got %v, want %v", name, err, test.err)
+			}
+			if got := s.Exists("/1"); got != test.applied {
+				t.Errorf("%s: applied %t, want %t", name, got, test.applied)
+			}
+		})
+	}
+}
+
+func TestDroppedFrameIsNeverAnswered(t *testing.T) {
+	for dir, applied := range map[zktest.Direction]bool{zktest.Request: false, zktest.Reply: true} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			conn := connect(t, s, timeout, addr)
+			s.Intercept(once(dir, zktest.Drop))
+			answered := creating(conn, "/1")
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if got := s.Exists("/1"); got != applied || len(answered) != 0 {
+				t.Errorf("%v dropped: applied %t, want %t; answered: %t", dir, got, applied, len(answered) != 0)
+			}
+			if _, _, err := conn.Get("/"); err != nil {
+				t.Errorf("a later request fails: %v", err)
+			}
+			s.CutAll()
+			if err := <-answered; !errors.Is(err, zk.ErrConnectionClosed) {
+				t.Errorf("after the cut: got %v, want %v", err, zk.ErrConnectionClosed)
+			}
+		})
+	}
+}
+
+func TestDroppedRequestsDoNotProlongTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := connect(t, s, 9*time.Second, addr)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == "ping" && f.Dir == zktest.Request {
+				return zktest.Drop
+			}
+			return zktest.Pass
+		})
+		// The client gives up after 6 s without an answer, reconnects at once, and so on.
+		time.Sleep(9*time.Second - 1)
+		if got := len(s.Sessions()); got != 1 {
+			t.Fatalf("%d sessions, want 1", got)
+		}
+		s.Intercept(func(f *zktest.Frame) zktest.Action { return zktest.Drop })
+		time.Sleep(9 * time.Second)
+		if sessions := s.Sessions(); len(sessions) != 0 {
+			t.Errorf("session %#x lives on: %+v", conn.SessionID(), sessions)
+		}
+	})
+}
+
+func TestDelayHoldsWhatIsBehind(t *testing.T) {
+	for dir, atOnce := range map[zktest.Direction]bool{zktest.Request: false, zktest.Reply: true} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			conn := connect(t, s, timeout, addr)
+			s.Intercept(once(dir, zktest.Delay(2*time.Second)))
+			start := time.Now()
+			creating(conn, "/1")
+			if got := s.Exists("/1"); got != atOnce {
+				t.Errorf("%v delayed: applied at once %t, want %t", dir, got, atOnce)
+			}
+			if ok, _, err := conn.Exists("/1"); !ok || err != nil {
+				t.Errorf("Exists behind the delay: got %t, %v", ok, err)
+			}
+			if got := time.Since(start); got != 2*time.Second {
+				t.Errorf("%v delayed: answered after %v, want 2s", dir, got)
+			}
+		})
+	}
+}
+
+func TestForgedExpiryLeavesTheOldSessionAlive(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := connect(t, s, 6*time.Second, addr)
+		old := conn.SessionID()
+		create(t, conn, "/e", zk.FlagEphemeral)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == "connect" && f.Dir == zktest.Request && f.Session == old {
+				return zktest.Error(zk.ErrSessionExpired)
+			}
+			return zktest.Pass
+		})
+		s.Cut(old)
+		time.Sleep(6*time.Second - 1)
+		synctest.Wait()
+		connected(t, conn, old, false)
+		if !s.Exists("/e") {
+			t.Error("node of the old session is gone before its timeout")
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if s.Exists("/e") {
+			t.Error("node of the old session outlives its timeout")
+		}
+	})
+}
+
+func TestFramesAreCounted(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		a, b := connect(t, s, timeout, addr), connect(t, s, timeout, addr)
+		var seen []zktest.Frame
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			seen = append(seen, *f)
+			return zktest.Pass
+		})
+		create(t, a, "/a", 0)
+		synctest.Wait()
+		create(t, b, "/b", 0)
+		synctest.Wait()
+		want := zktest.Frame{
+			Dir: zktest.Reply, Op: "create", Path: "/b", Session: b.SessionID(), Member: addr, Nth: 2, NthOfSession: 1,
+		}
+		if len(seen) != 4 || seen[3] != want {
+			t.Errorf("frames: got %v, want 4, the last of which is %v", seen, want)
+		}
+	})
+}
+
+func TestWatchEventCanBeDropped(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := connect(t, s, timeout, addr)
+		_, _, events, err := conn.ExistsW("/n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == "event" && f.Dir == zktest.Reply && f.Path == "/n" {
+				return zktest.Drop
+			}
+			return zktest.Pass
+		})
+		create(t, conn, "/n", 0)
+		if time.Sleep(time.Minute); len(events) != 0 {
+			t.Errorf("got %+v, want nothing", <-events)
+		}
+	})
+}
+
+// The hook runs without locks, so it can strike in the middle of an operation.
+func TestHookMayUseTheControls(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := connect(t, s, timeout, addr)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == "create" && f.Dir == zktest.Request {
+				s.Expire(f.Session)
+			}
+			return zktest.Pass
+		})
+		if _, err := conn.Create("/e", nil, zk.FlagEphemeral, everybody); !errors.Is(err, zk.ErrConnectionClosed) {
+			t.Errorf("Create: got %v, want %v", err, zk.ErrConnectionClosed)
+		}
+		if s.Exists("/e") {
+			t.Error("a request of an expired session was applied")
+		}
+	})
+}
+
+func TestReplyBeforeACutArrives(t *testing.T) {
+	for range 20 { // else it would be a matter of luck
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			conn := connect(t, s, timeout, addr)
+			s.Intercept(func(f *zktest.Frame) zktest.Action {
+				if f.Dir == zktest.Reply && f.Op == "exists" && f.Nth == 2 {
+					return zktest.Cut
+				}
+				return zktest.Pass
+			})
+			exists := func() error { _, _, err := conn.Exists("/"); return err }
+			first := make(chan error, 2)
+			for range 2 {
+				go func() { first <- exists() }()
+			}
+			if a, b := <-first, <-first; (a == nil) == (b == nil) {
+				t.Errorf("answers: %v and %v, want one and a cut", a, b)
+			}
+		})
+	}
+}
+
+const oneWay = 10 * time.Millisecond
+
+// distant runs f with a server that is one latency away from its clients.
+func distant(t *testing.T, f func(t *testing.T, s *zktest.Server)) {
+	t.Helper()
+	bubble(t, f, zktest.Config{Latency: oneWay})
+}
+
+// took checks how long ago start was.
+func took(t *testing.T, what string, start time.Time, want time.Duration) {
+	t.Helper()
+	if got := time.Since(start); got != want {
+		t.Errorf("%s: after %v, want %v", what, got, want)
+	}
+}
+
+func TestHandshakeAndRequestsTakeARoundTripEachAndTheirDelay(t *testing.T) {
+	distant(t, func(t *testing.T, s *zktest.Server) {
+		start := time.Now()
+		conn := connect(t, s, timeout, addr)
+		took(t, "handshake", start, 2*oneWay)
+		start = time.Now()
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if _, _, err := conn.Exists("/"); err != nil {
+					t.Error(err)
+				}
+				took(t, "one of several that were sent together", start, 2*oneWay)
+			})
+		}
+		all.Wait()
+		s.Intercept(func(*zktest.Frame) zktest.Action { return zktest.Delay(time.Millisecond) })
+		start = time.Now()
+		if _, _, err := conn.Get("/"); err != nil {
+			t.Fatal(err)
+		}
+		took(t, "a request that is delayed twice", start, 2*oneWay+2*time.Millisecond)
+	})
+}
+
+// Half a round trip passes before a change, and half of one before those who watch know. Who asked for it and watches
+// hears of it first and gets its answer at the same time.
+func TestEventsTravelFromTheMomentOfTheChange(t *testing.T) {
+	distant(t, func(t *testing.T, s *zktest.Server) {
+		near, far := connect(t, s, timeout, addr), connect(t, s, timeout, addr2)
+		create(t, near, "/n", 0)
+		var start time.Time
+		var all sync.WaitGroup
+		for _, conn := range []*zk.Conn{near, far} {
+			_, _, gone, err := conn.GetW("/n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Go(func() {
+				<-gone
+				took(t, "event", start, 2*oneWay)
+			})
+		}
+		start = time.Now()
+		s.OnChange(func(zktest.View, []zktest.Change) { took(t, "change", start, oneWay) })
+		if err := near.Delete("/n", -1); err != nil {
+			t.Fatal(err)
+		}
+		took(t, "answer", start, 2*oneWay)
+		all.Wait()
+	})
+}
+
+func TestCutLosesWhatIsOnItsWay(t *testing.T) {
+	for sent, applied := range map[time.Duration]bool{oneWay / 2: false, oneWay * 3 / 2: true} {
+		distant(t, func(t *testing.T, s *zktest.Server) {
+			conn := connect(t, s, timeout, addr)
+			id := conn.SessionID()
+			start := time.Now()
+			time.AfterFunc(sent, func() { s.Cut(id) })
+			if _, err := conn.Create("/n", nil, 0, everybody); err == nil {
+				t.Errorf("cut after %v: no error", sent)
+			}
+			took(t, "error", start, sent)
+			if got := s.Exists("/n"); got != applied {
+				t.Errorf("cut after %v: applied %t, want %t", sent, got, applied)
+			}
+		})
+	}
+}
