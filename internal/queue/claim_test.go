@@ -73,23 +73,48 @@ func leaveAt(t *testing.T, f *fake, at time.Duration, requeue bool, script []rep
 }
 
 // The first Enter of a requeue may have removed the old contender, or not, or may yet do so.
-func TestRequeueWhoseEnterIsLost(t *testing.T) {
-	for name, first := range map[string]reply{"executed": lost, "never executed": never} {
+func TestWhatARequeueMakesOfTheOldContender(t *testing.T) {
+	for name, c := range map[string]struct {
+		enter  func(f *fake, old *Contender) reply
+		lost   bool // the old one
+		enters int
+		leaves int
+	}{
+		"executed":       {func(*fake, *Contender) reply { return lost }, false, 2, 0},
+		"never executed": {func(*fake, *Contender) reply { return never }, false, 2, 0},
+		"missing":        {func(*fake, *Contender) reply { return but(func(a *Answer) { a.Removed = Missing }) }, true, 1, 0},
+		"kept": {func(f *fake, old *Contender) reply {
+			return func(_ context.Context, _ Command, usual func() Answer) Answer {
+				a := usual()
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				f.places[old.id], a.Removed = old.Token(), Kept
+				return a
+			}
+		}, false, 1, 1},
+		"gone": {func(f *fake, old *Contender) reply { // it may have been there: its own Leave tells
+			f.remove(old.id)
+			return says(Answer{Outcome: Gone})
+		}, true, 2, 1},
+	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, Config{}, func(t *testing.T, f *fake) {
 				old := f.acquire(second.Exclusive)
-				f.then(Enter, first)
+				f.then(Enter, c.enter(f, old))
 				g, err := f.claim(second.Exclusive).Requeue(t.Context(), old, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := old.AwaitRelease(); err != nil {
-					t.Errorf("the old one: %v", err)
+				if err := old.AwaitRelease(); errors.Is(err, second.ErrLost) != c.lost {
+					t.Errorf("the old one: %v, want a loss: %v", err, c.lost)
 				}
-				for _, c := range f.ops(Enter)[1:] {
-					if c.Old.ID != old.id || c.ID != g.(*Contender).id {
-						t.Errorf("%+v is not the same again", c)
-					}
+				enters := f.ops(Enter)[1:]
+				if e, l := len(enters), len(f.ops(Leave)); e != c.enters || l != c.leaves {
+					t.Errorf("entered %d times, left %d times; want %d, %d", e, l, c.enters, c.leaves)
+				}
+				first, last := enters[0], enters[len(enters)-1]
+				if anew := name == "gone"; last.ID != g.(*Contender).id || (last.ID != first.ID) != anew || (last.Old.ID == "") != anew {
+					t.Errorf("entered by %+v, then by %+v; want another one without an old one: %v", first, last, anew)
 				}
 				g.Release()
 				f.none()
@@ -137,53 +162,6 @@ func TestRequeueThatFails(t *testing.T) {
 					t.Errorf("the old one: %v", err)
 				}
 				time.Sleep(ttl)
-				f.none()
-			})
-		})
-	}
-}
-
-func TestRequeueThatFindsTheOldContender(t *testing.T) {
-	for name, c := range map[string]struct {
-		answer       Answer
-		lost         bool
-		enter, leave int
-	}{
-		"gone":    {Answer{Outcome: Gone}, true, 2, 1}, // it may have been there: its own Leave tells
-		"missing": {Answer{Outcome: Done, Removed: Missing}, true, 1, 0},
-		"kept":    {Answer{Outcome: Done, Removed: Kept}, false, 1, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			play(t, Config{}, func(t *testing.T, f *fake) {
-				old := f.acquire(second.Exclusive)
-				f.then(Enter, func(_ context.Context, cmd Command, usual func() Answer) Answer {
-					if c.answer.Outcome == Gone {
-						f.remove(old.id)
-						return c.answer
-					}
-					a := usual()
-					a.Removed = c.answer.Removed
-					if a.Removed == Kept {
-						f.mu.Lock()
-						f.places[old.id] = old.Token()
-						f.mu.Unlock()
-					}
-					return a
-				})
-				g, err := f.claim(second.Exclusive).Requeue(t.Context(), old, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := old.AwaitRelease(); errors.Is(err, second.ErrLost) != c.lost {
-					t.Errorf("the old one: %v", err)
-				}
-				if e, l := len(f.ops(Enter))-1, len(f.ops(Leave)); e != c.enter || l != c.leave {
-					t.Errorf("entered %d times, left %d times; want %d, %d", e, l, c.enter, c.leave)
-				}
-				if n := len(f.ops(Enter)); f.ops(Enter)[n-1].Old.ID != "" && c.enter == 2 {
-					t.Error("the next contender has an old one")
-				}
-				g.Release()
 				f.none()
 			})
 		})

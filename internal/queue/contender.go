@@ -352,7 +352,7 @@ func (c *Contender) hold() bool {
 	c.granted = time.Now()
 	c.loss.Held()
 	c.contestLocked(c.granted)
-	if c.claim.tier.follower != nil && !c.follows { // a short hold costs no looking; one that lasts has to hear of its removal
+	if c.claim.tier.follower != nil { // a short hold costs no looking; one that lasts has to hear of its removal
 		c.later = time.AfterFunc(c.session.ttl/6, c.follow)
 	}
 	return true

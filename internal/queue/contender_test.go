@@ -171,12 +171,15 @@ func TestLostContenderLeavesAfterTheMargin(t *testing.T) {
 			t.Errorf("%d removals within the margin", n)
 		}
 		time.Sleep(2)
+		if n := len(f.ops(Leave)); n != 1 {
+			t.Errorf("%d removals after the margin, before it is given up", n)
+		}
 		if err := h.Release(); !errors.Is(err, second.ErrLost) {
 			t.Errorf("Release: %v, want ErrLost", err)
 		}
 		time.Sleep(time.Second)
 		if n := len(f.ops(Leave)); n != 4 {
-			t.Errorf("%d removals after the margin, want three that fail and one", n)
+			t.Errorf("%d removals in all, want three that fail and one", n)
 		}
 		if beats := f.ops(Beat); len(beats) != 2 || len(beats[0].Among) != 0 {
 			t.Errorf("renewals %+v, want two, the first of which does not name what is lost", beats)

@@ -57,33 +57,34 @@ func TestGuardedWrites(t *testing.T) {
 	})
 }
 
-// A release waits for a third of the TTL, and what is left is removed.
+// A release waits for a third of the TTL at most, for nobody if the store is away, and what is left is removed. Who hears of nothing has
+// a store that answers.
 func TestReleaseIsBounded(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		h := f.acquire(second.Exclusive)
-		f.then(Leave, func(_ context.Context, _ Command, usual func() Answer) Answer {
+	slow := func(_ context.Context, _ Command, usual func() Answer) Answer {
+		time.Sleep(ttl)
+		return usual()
+	}
+	for name, c := range map[string]struct {
+		before func(*fake)
+		leave  reply
+		after  time.Duration
+	}{
+		"slow": {func(*fake) {}, slow, ttl / 3},
+		"away": {func(f *fake) { f.missed(errAway); f.then(Beat, never, never) }, never, 0},
+		"deaf": {func(f *fake) { f.Deafen(errRefused) }, late(time.Second / 10), time.Second / 10},
+	} {
+		play(t, Config{}, func(t *testing.T, f *fake) {
+			h := f.acquire(second.Exclusive)
+			c.before(f)
+			f.then(Leave, c.leave)
+			begun := time.Now()
+			if err := h.Release(); err != nil || time.Since(begun) != c.after {
+				t.Errorf("%s: %v after %v, want %v", name, err, time.Since(begun), c.after)
+			}
 			time.Sleep(ttl)
-			return usual()
+			f.none()
 		})
-		begun := time.Now()
-		if err := h.Release(); err != nil || time.Since(begun) != ttl/3 {
-			t.Errorf("%v after %v", err, time.Since(begun))
-		}
-		time.Sleep(ttl)
-		f.none()
-	})
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		h := f.acquire(second.Exclusive)
-		f.missed(errAway)
-		f.then(Beat, never, never)
-		f.then(Leave, never)
-		begun := time.Now()
-		if err := h.Release(); err != nil || time.Since(begun) != 0 {
-			t.Errorf("with a store that does not answer: %v after %v", err, time.Since(begun))
-		}
-		time.Sleep(ttl)
-		f.none()
-	})
+	}
 }
 
 // The clock tells, also where nothing has fired.

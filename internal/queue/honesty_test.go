@@ -142,19 +142,6 @@ func TestServerThatForgetsEachSessionIsNotAskedWithoutEnd(t *testing.T) {
 	})
 }
 
-// Who hears of nothing has a store that answers.
-func TestReleaseOfTheDeafIsSentAtOnce(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		h := f.acquire(second.Exclusive)
-		f.Deafen(errRefused)
-		f.then(Leave, late(100*time.Millisecond))
-		if err := h.Release(); err != nil {
-			t.Error(err)
-		}
-		f.none()
-	})
-}
-
 // What no return value can carry is told once: of an outage, of the end of a session, and of the lock that was lost, not of the place.
 func TestLossAndOutageAreLoggedOnce(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {

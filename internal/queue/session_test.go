@@ -143,6 +143,20 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 	})
 }
 
+func TestContenderApartIsRenewedByWhatSaysThatItIsThere(t *testing.T) {
+	play(t, Config{Apart: true}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		time.Sleep(time.Second)
+		sent := f.Now()
+		time.Sleep(time.Second)
+		f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 100, Has: true, Sent: sent})
+		if d := time.Until(h.ValidUntil()); d != ttl-ttl/3-time.Second {
+			t.Errorf("a second after that was sent the lease runs for %v", d)
+		}
+		h.Release()
+	})
+}
+
 // The audit finds what nobody stands for, and nobody who enters, holds, or leaves.
 func TestAudit(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
