@@ -1,5 +1,3 @@
-//go:build unix
-
 package cronlock_test
 
 import (

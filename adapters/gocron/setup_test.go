@@ -1,29 +1,18 @@
-//go:build unix
-
 package gocronlock_test
 
 import (
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/internal/witness"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) {
-	switch witness.Role() {
-	case "":
-		goleak.VerifyTestMain(m)
-	case "scheduler":
-		os.Exit(schedule())
-	}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bubble runs f in virtual time, with a ZooKeeper of its own, and fails if a goroutine is left.
 func bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
