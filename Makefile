@@ -1,4 +1,4 @@
-.PHONY: demo explore zookeeper chaos partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
+.PHONY: demo explore explore-all zookeeper chaos partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
 
 SHELL := bash
 
@@ -110,9 +110,13 @@ sim:
 	@set -o pipefail; go test -count=1 -timeout 5h -v ./internal/sim -run TestRandomSchedules -seeds $(SEEDS) | \
 		grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
 
-# Every order of messages and one fault at a small scope, in less than ten minutes.
+# Every order of messages and one fault at a small scope; explore-all goes on for hours.
+EXPLORE = @set -o pipefail; go test -count=1 -timeout 8h -v ./internal/explore -run TestScopes -all $(1) | \
+	grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
 explore:
-	go test -count=1 -timeout 30m -v ./internal/explore -all
+	$(call EXPLORE)
+explore-all:
+	$(call EXPLORE,-night)
 
 # Takes out one guard at a time; the tests have to notice.
 N ?= 200

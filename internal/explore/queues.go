@@ -202,8 +202,11 @@ func (s Scope) Begin(t *testing.T) World {
 	} else {
 		w.store, below = w.server, w.dial
 	}
-	if s.seed.store != nil {
-		w.server.As = func(_ *memory.Process, there queue.Store) queue.Store { return s.seed.store(there) }
+	w.server.As = func(_ *memory.Process, there queue.Store) queue.Store {
+		if there = (orderly{there}); s.seed.store != nil {
+			there = s.seed.store(there)
+		}
+		return there
 	}
 	options := []tier.Option{tier.WithLinger(s.Linger), tier.WithMaxWait(s.MaxWait), tier.WithObserver(w.observer())}
 	if s.Strict {
@@ -255,6 +258,14 @@ func (w *queues) dial(p *process) second.Tier {
 		}
 	})
 	return p.tier.Tier
+}
+
+// An orderly store is told of several contenders in one order, that of a map being another one each time.
+type orderly struct{ queue.Store }
+
+func (o orderly) Do(ctx context.Context, c queue.Command) queue.Answer {
+	c.Among = slices.SortedFunc(slices.Values(c.Among), func(a, b queue.Ref) int { return strings.Compare(a.ID, b.ID) })
+	return o.Store.Do(ctx, c)
 }
 
 func (w *queues) named(name string) *process {

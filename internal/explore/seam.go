@@ -254,7 +254,9 @@ func (c *claim) enterLocked(x *place) {
 	c.revision++
 	x.Contender.Token = c.revision
 	c.places[c.path] = append(c.places[c.path], x)
-	x.free = c.freeLocked(x) // as who wants permits sees at once
+	if c.firstLocked(x) {
+		x.free = c.freeLocked(x) // as who wants permits sees at once
+	}
 	if x.Of == 0 && c.firstLocked(x) {
 		x.has = true
 		close(x.told)
