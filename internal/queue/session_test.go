@@ -13,16 +13,17 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A session may end between any two commands: who waits enters again, and who holds has lost.
+// A session may end between any two commands: who waits enters again at once, also if the store tells it nothing, and who holds has lost.
 func TestSessionThatEnds(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
-		f.then(Enter, f.expired, waits)
+		f.then(Enter, f.expired, waits, untold)
 		f.then(Look, f.expired)
+		time.AfterFunc(time.Second, func() { f.then(Beat, f.expired) }) // a quarter of a TTL from the last session
 		begun := time.Now()
 		g, err := f.claim(second.Exclusive).Acquire(t.Context(), nil)
-		if err != nil || time.Since(begun) > time.Second {
-			t.Fatalf("%v after %v, want the next session at once", err, time.Since(begun))
+		if err != nil || time.Since(begun) > ttl/4+300*time.Millisecond {
+			t.Fatalf("%v after %v, want each next session at once", err, time.Since(begun))
 		}
 		if cause := second.CauseOf(h.Err()); cause != second.BySession {
 			t.Errorf("the holder: %v", h.Err())
@@ -31,8 +32,8 @@ func TestSessionThatEnds(t *testing.T) {
 		for _, c := range f.ops(Enter) {
 			sessions[c.Session] = true
 		}
-		if len(sessions) != 3 {
-			t.Errorf("entered under %v, want three sessions", sessions)
+		if len(sessions) != 4 {
+			t.Errorf("entered under %v, want four sessions", sessions)
 		}
 		if err := h.Release(); !errors.Is(err, second.ErrLost) {
 			t.Error(err)
@@ -57,21 +58,6 @@ func TestEndOfASessionIsToldBeforeTheStoreIsBack(t *testing.T) {
 		if want := []second.ConnectionState{second.Connected, second.Suspended, second.Expired, second.Connected}; !slices.Equal(told, want) {
 			t.Errorf("told %v, want %v", told, want)
 		}
-	})
-}
-
-// Whoever waits is told nothing by the store of a session that has ended.
-func TestWaiterHearsOfTheEndOfItsSession(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		f.then(Enter, untold)
-		f.then(Beat, f.expired)
-		begun := time.Now()
-		h := f.acquire(second.Exclusive)
-		if d := time.Since(begun); d > ttl/4+100*time.Millisecond {
-			t.Errorf("it enters again after %v", d)
-		}
-		h.Release()
-		f.none()
 	})
 }
 
