@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -290,4 +292,195 @@ func (w *World) writeGuarded(j *job, hold *tier.Hold, bound time.Duration) {
 		Path: register(j.path), Data: []byte(strconv.FormatInt(hold.Token(), 10)), Version: -1,
 	})
 	w.diary.note("%v writes under guard: %v", j, err)
+}
+
+// enterAgain acquires below a hold, which must succeed at once as long as the lock is held.
+func (w *World) enterAgain(j *job, ctx context.Context, t *tenure) []*tier.Hold {
+	var inner []*tier.Hold
+	begin := time.Now()
+	for i, mode := range j.inner {
+		side := j.worker.side(j.path, mode)
+		acquire := side.Acquire
+		if i%2 == 1 {
+			acquire = side.TryAcquire
+		}
+		with := ctx
+		if i%3 == 0 { // what carries the hold need not end with it
+			with = context.WithoutCancel(ctx)
+		}
+		lost := closed(t.hold.Lost())
+		hold, err := acquire(with)
+		switch {
+		case err == nil && lost:
+			w.diary.violate("API", "%v entered again though the lock was lost", j)
+			inner = append(inner, hold)
+		case err == nil && hold.Token() != t.token:
+			w.diary.violate("API", "%v entered again with token %d instead of %d", j, hold.Token(), t.token)
+		case err == nil && hold.Shared() != (mode == second.Reading):
+			w.diary.violate("API", "%v entered again in mode %d, and the hold says shared %t", j, mode, hold.Shared())
+			inner = append(inner, hold)
+		case err == nil:
+			inner = append(inner, hold)
+			ctx = hold.Context(ctx)
+		case !errors.Is(err, tier.ErrLost):
+			w.diary.violate("API", "%v cannot enter again: %v", j, err)
+		}
+	}
+	if took := time.Since(begin); took > 0 {
+		w.diary.violate("API", "%v took %v to enter again", j, took)
+	}
+	return inner
+}
+
+// refuseUpgrade asks to write with the context of a hold to read, which must be refused at once.
+func (w *World) refuseUpgrade(j *job, ctx context.Context) {
+	begin := time.Now()
+	writer := j.worker.side(j.path, second.Writing)
+	acquire := writer.Acquire
+	if j.heeds {
+		acquire = writer.TryAcquire
+	}
+	if _, err := acquire(ctx); !errors.Is(err, tier.ErrUpgrade) && !errors.Is(err, tier.ErrLost) {
+		w.diary.violate("API", "%v asks to write while it reads, and gets %v", j, err)
+	}
+	if took := time.Since(begin); took > 0 {
+		w.diary.violate("API", "%v asks to write while it reads, which takes %v", j, took)
+	}
+}
+
+// acquireAgain queues with a context that carries a released hold: like anybody else.
+func (w *World) acquireAgain(j *job, dead context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(dead), time.Second)
+	defer cancel()
+	defer context.AfterFunc(w.ctx, cancel)()
+	deadline, _ := ctx.Deadline()
+	next := &job{id: j.id, worker: j.worker, path: j.path, mode: j.mode, manner: plain, ctx: ctx, deadline: deadline}
+	w.book.queued(next)
+	hold, err := j.side().Acquire(ctx)
+	if err != nil {
+		w.refused(next, err)
+		return
+	}
+	w.inTime(next)
+	t := w.book.grant(next, hold)
+	w.giveUp(next, t, hold, nil)
+}
+
+// giveUp releases all holds of a tenure, in one order or the other.
+func (w *World) giveUp(j *job, t *tenure, outer *tier.Hold, inner []*tier.Hold) {
+	holds := append([]*tier.Hold{outer}, inner...)
+	switch j.manner {
+	case outermost:
+	case downgrade:
+		slices.SortStableFunc(holds, writersFirst)
+	default:
+		slices.Reverse(holds)
+	}
+	last := len(holds) - 1
+	w.book.keeps(t, holds[last])
+	for i, hold := range holds {
+		if i == last {
+			w.spoil(j)
+		}
+		rest := holds[i+1:]
+		readsOn := !t.reads && i < last && !slices.ContainsFunc(rest, writes)
+		switch {
+		case i == last:
+			w.book.release(t)
+		case readsOn:
+			w.book.downgrade(t)
+		}
+		w.released(j, hold)
+		if readsOn && j.manner == downgrade {
+			ctx := rest[0].Context(w.ctx)
+			w.refuseUpgrade(j, ctx)
+			w.section(j, ctx, rest[0], j.section/2)
+		}
+	}
+	if j.manner == twice {
+		if err := outer.Release(); !errors.Is(err, tier.ErrReleased) {
+			w.diary.violate("API", "%v: a second release returned %v", j, err)
+		}
+	}
+}
+
+// spoil has the next one in line give up.
+func (w *World) spoil(j *job) {
+	if next := w.book.next(j); j.spoils && next != nil {
+		w.diary.note("%v gives up as its turn comes", next)
+		next.cancel() // it may be chosen before it gets to know
+	}
+}
+
+func writes(hold *tier.Hold) bool { return !hold.Shared() }
+
+func writersFirst(a, b *tier.Hold) int {
+	switch {
+	case writes(a) == writes(b):
+		return 0
+	case writes(a):
+		return -1
+	}
+	return 1
+}
+
+// released releases a hold. Whatever the network does, that takes a third of the session timeout at most.
+func (w *World) released(j *job, hold held) {
+	begin, lost := time.Now(), closed(hold.Lost())
+	err := hold.Release()
+	if err != nil {
+		w.diary.note("%v released: %v", j, err)
+	}
+	switch {
+	case lost && !errors.Is(err, tier.ErrLost):
+		w.diary.violate("API", "%v: the lock was lost, the release returned %v", j, err)
+	case err != nil && !errors.Is(err, tier.ErrLost):
+		w.diary.violate("API", "%v: the release returned %v", j, err)
+	}
+	if took := time.Since(begin); took > sessionTimeout/3 {
+		w.diary.violate("I4", "%v: the release took %v", j, took)
+	}
+	if !errors.Is(hold.Err(), tier.ErrReleased) {
+		w.diary.violate("API", "%v: a released hold says %v", j, hold.Err())
+	}
+}
+
+// stream has readers of one process come so often that there is always one inside, and somewhere among them one that does not
+// read, anywhere.
+func (w *World) stream(rng *rand.Rand) {
+	path := rng.IntN(w.plan.Paths)
+	if w.plan.Uses[path] == OfMutex {
+		return
+	}
+	p, other := w.worker(rng.IntN(w.plan.Processes)), w.worker(rng.IntN(w.plan.Processes))
+	n := 8 + rng.IntN(16)
+	for i, mode := range slices.Insert(slices.Repeat([]second.Mode{second.Reading}, n), rng.IntN(n/2), second.Writing) {
+		j := w.drawJobFor(rng, p, w.plan.paths()[path], mode)
+		if mode == second.Reading {
+			j.section = min(around(rng, 15*time.Millisecond), w.plan.maxSection())
+		} else {
+			j.worker = other
+		}
+		w.arrive(j)
+		if i < n {
+			time.Sleep(around(rng, 4*time.Millisecond))
+			synctest.Wait()
+		}
+	}
+}
+
+// wornFrom is the number of a lock node from which on its path is to be made anew.
+const wornFrom = 1 << 30
+
+// wear brings the numbers of a lock path close to where it is worn, now and then. No number is given out twice. Nothing
+// else must be running.
+func (w *World) wear(i int) {
+	rng := rand.New(rand.NewPCG(w.plan.Seed, 1<<32+uint64(i)))
+	path := w.plan.paths()[rng.IntN(w.plan.Paths)]
+	next := int32(wornFrom - rng.IntN(8))
+	_, stat, ok := w.server.Get(path)
+	if created := int32(uint32(stat.Cversion+stat.NumChildren) / 2); w.plan.Worn && rng.IntN(8) == 0 && ok && created < next {
+		w.diary.note("step: %s wears, its next number is %d", path, next)
+		w.server.SetSequence(path, next)
+	}
 }
