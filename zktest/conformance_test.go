@@ -100,9 +100,9 @@ func lastCommand(lines []string, i int) string {
 	return lines[i]
 }
 
-// A script is a text of commands, each "<client> <verb> <arguments>" and followed by its indented outcome; a
-// word may be quoted as in Go. Clients are connected when first named. Stats are printed with zxids relative to the start of the script: "c+1 m+1 p+2 v0
-// cv2 av0 owner=a len=4 kids=1"; times are only checked to be the present.
+// A script is a text of commands, each "<client> <verb> <arguments>" and followed by its indented outcome; a word may be
+// quoted as in Go. Clients are connected when first named. Stats are printed with zxids relative to the start of the
+// script: "c+1 m+1 p+2 v0 cv2 av0 owner=a len=4 kids=1"; times are only checked to be the present.
 type script struct {
 	t       *testing.T
 	on      target

@@ -181,6 +181,8 @@ func (p Plan) String() string {
 	for i, t := range p.Troubles {
 		troubles[i] = string(t)
 	}
-	return fmt.Sprintf("seed %d: %d processes, %d members, tick %v, %d paths, %d steps, latency %v, bridged %t, worn %t, uses %q, reads %d, permits %d, troubles [%s]",
-		p.Seed, p.Processes, p.Members, p.Tick, p.Paths, p.Steps, p.Latency, p.Bridged, p.Worn, p.Uses[:p.Paths], p.Reads, p.Permits, strings.Join(troubles, " "))
+	return fmt.Sprintf("seed %d: %d processes, %d members, tick %v, %d paths, %d steps, latency %v, "+
+		"bridged %t, worn %t, uses %q, reads %d, permits %d, troubles [%s]",
+		p.Seed, p.Processes, p.Members, p.Tick, p.Paths, p.Steps, p.Latency,
+		p.Bridged, p.Worn, p.Uses[:p.Paths], p.Reads, p.Permits, strings.Join(troubles, " "))
 }

@@ -237,7 +237,8 @@ var readerScenarios = []scenario{
 	{"CURATOR-621_writer_and_reader_of_one_number", each(map[string]int{
 		"ours came before": 0, "ours came between": 1, "ours came after": 2,
 	}, func(s *scene, comes int) {
-		const writing, reading = lockPath + "/_c_01234567-89ab-4def-8123-456789abcdef-__WRIT__", lockPath + "/_c_11234567-89ab-4def-8123-456789abcdef-__READ__"
+		const writing = lockPath + "/_c_01234567-89ab-4def-8123-456789abcdef-__WRIT__"
+		const reading = lockPath + "/_c_11234567-89ab-4def-8123-456789abcdef-__READ__"
 		p, q := s.join(role{}), s.join(role{})
 		var waiter *turn
 		var number string
