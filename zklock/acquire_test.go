@@ -16,6 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -41,153 +42,43 @@ func TestReleaseIsOneRequest(t *testing.T) {
 	})
 }
 
-func TestTryAcquireThatMayNotListTheQueueAgainLeavesNoNode(t *testing.T) { // I5
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		p.acquire(t).Release()
-		lists := 0
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "getChildren2" && f.Dir == zktest.Request {
-				if lists++; lists == 2 {
-					return zktest.Error(zk.ErrNoAuth)
-				}
-			}
-			return zktest.Pass
-		})
-		_, err := p.lock.TryAcquire(t.Context())
-		wantErr(t, "TryAcquire", err, zk.ErrNoAuth)
-		wantEmpty(t, s)
-	})
-}
-
-func TestReleaseTwiceSendsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		if err := n.Release(); err != nil {
-			t.Fatal(err)
-		}
-		tr := record(s)
-		wantErr(t, "second Release", n.Release(), zklock.ErrReleased)
-		_, err := n.Requeue(t.Context())
-		wantErr(t, "Requeue after Release", err, zklock.ErrReleased)
-		if got := tr.take(); len(got) > 0 {
-			t.Errorf("sent: %v", got)
-		}
-	})
-}
-
-func TestTokenIsTheCzxidAndGrowsAcrossDeletionOfTheParent(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn, processes := raw(t, s), []process{start(t, s), start(t, s)}
-		var last int64
-		for i := range 4 {
-			n := processes[i%2].acquire(t)
-			if _, stat, _ := s.Get(n.Path()); n.Token() != stat.Czxid {
-				t.Errorf("token: got %d, want czxid %d", n.Token(), stat.Czxid)
-			}
-			if n.Token() <= last {
-				t.Errorf("token %d after %d", n.Token(), last)
-			}
-			last = n.Token()
-			n.Release()
-			if err := conn.Delete(path, -1); err != nil { // sequence numbers start again
-				t.Fatal(err)
-			}
-		}
-	})
-}
-
-func TestCancelAtTheMomentOfTheGrantNeverStrandsTheNode(t *testing.T) {
-	grants := 0
-	for i := range 80 {
-		bubble(t, func(t *testing.T, s *zktest.Server) {
-			n := start(t, s).acquire(t)
-			p := start(t, s)
-			ctx, cancel := context.WithCancel(t.Context())
-			r := p.queue(ctx)
-			go n.Release()
-			go func() {
-				for range i % 16 { // the release goes through about as many hands
-					runtime.Gosched()
-				}
-				cancel()
-			}()
-			if r.waiting() {
-				t.Fatal("neither granted nor cancelled")
-			}
-			if r.err == nil {
-				grants++
-				if err := r.node.Release(); err != nil {
-					t.Errorf("Release of a grant: %v", err)
-				}
-			} else {
-				wantErr(t, "Acquire", r.err, context.Canceled)
-			}
-			<-n.Released()
-			wantEmpty(t, s)
-			p.acquire(t).Release()
-		})
-	}
-	t.Logf("%d of 80 were granted", grants)
-}
-
-// The one that the next caller waits for is remembered as long as its call is stuck.
-func TestStuckCallThatHasEndedIsForgotten(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		s.Freeze()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		_, err := p.lock.Acquire(ctx)
-		wantErr(t, "Acquire", err, context.DeadlineExceeded)
-		if n := p.Abandoned(); n != 1 {
-			t.Errorf("while the call is stuck: %d remembered, want 1", n)
-		}
-		s.Unfreeze()
-		synctest.Wait()
-		if n := p.Abandoned(); n != 0 {
-			t.Errorf("after the call: %d remembered, want none", n)
-		}
-		wantEmpty(t, s)
-	})
-}
-
 // Nothing is needed for that, and nobody ahead is watched.
 func TestNodeOfACallerWhoHasLeftIsDeletedAtOnceAndDoesNotQueue(t *testing.T) {
-	for name, taken := range map[string]bool{"nobody ahead": false, "somebody ahead": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				n, p := start(t, s).acquire(t), start(t, s) // which makes the parents
-				if !taken {
-					n.Release()
-				}
-				tr := record(s)
-				s.Freeze()
-				ctx, cancel := context.WithCancel(t.Context())
-				r := p.queue(ctx)
-				cancel()
-				wantErr(t, "Acquire", r.failed(t), context.Canceled)
-				s.Unfreeze()
-				if got, want := tr.take(), []string{"create", "getChildren2", "delete"}; !slices.Equal(got, want) {
-					t.Errorf("sent: %v, want %v", got, want)
-				}
-				n.Release()
-			})
-		})
-	}
+	each(t, map[string]bool{"nobody ahead": false, "somebody ahead": true}, func(t *testing.T, s *zktest.Server, taken bool) {
+		n, p := start(t, s).acquire(t), start(t, s) // which makes the parents
+		if !taken {
+			n.Release()
+		}
+		tr := record(s)
+		s.Freeze()
+		ctx, cancel := context.WithCancel(t.Context())
+		r := p.queue(ctx)
+		cancel()
+		wantErr(t, "Acquire", r.failed(t), context.Canceled)
+		s.Unfreeze()
+		if got, want := tr.take(), []string{"create", "getChildren2", "delete"}; !slices.Equal(got, want) {
+			t.Errorf("sent: %v, want %v", got, want)
+		}
+		n.Release()
+	})
 }
 
-// I10: who is told of events is who still waits, holds or looks.
-func TestNobodyListensWhoHasLeft(t *testing.T) {
+// Who is told of events is who still waits, holds or looks, though the one ahead stays, and so does the watch on it.
+func TestNobodyListensWhoHasLeft(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, other := start(t, s), start(t, s)
 		n := p.acquire(t)
+		for range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			last := other.queue(ctx)
+			cancel()
+			last.failed(t)
+		}
+		if synctest.Wait(); other.Listeners() > 0 {
+			t.Errorf("%d listeners although nobody waits", other.Listeners())
+		}
 		contested(n)
 		next := other.queue(t.Context())
-		ctx, cancel := context.WithCancel(t.Context())
-		last := other.queue(ctx)
-		cancel()
-		last.failed(t)
 		n.Release()
 		next.granted(t).Release()
 		p.acquire(t).Release()
@@ -200,29 +91,10 @@ func TestNobodyListensWhoHasLeft(t *testing.T) {
 	})
 }
 
-// The one ahead stays, and so does the watch on it; but nobody is told.
-func TestNobodyListensWhoHasLeftThoseAhead(t *testing.T) { // I10
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		holder, other := start(t, s), start(t, s)
-		n := holder.acquire(t)
-		for range 3 {
-			ctx, cancel := context.WithCancel(t.Context())
-			r := other.queue(ctx)
-			cancel()
-			r.failed(t)
-		}
-		if synctest.Wait(); other.Listeners() > 0 {
-			t.Errorf("%d listeners although nobody waits", other.Listeners())
-		}
-		n.Release()
-	})
-}
-
 func TestWaitBehindAnotherProcessEndsWithTheContextsCauseAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		r := start(t, s).queue(ctx)
 		time.Sleep(time.Second)
 		err := r.failed(t)
@@ -235,43 +107,24 @@ func TestWaitBehindAnotherProcessEndsWithTheContextsCauseAlone(t *testing.T) {
 
 // Else whoever queues next may do so before the delete has left.
 func TestRequeueThatDoesNotBeginReturnsWhenTheNodeIsGone(t *testing.T) { // I3
-	for name, number := range map[string]int32{"ended context": 0, "worn path": 1 << 30} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				p := start(t, s)
-				p.acquire(t).Release()
-				s.SetSequence(path, number)
-				n := p.acquire(t)
-				s.Intercept(func(f *zktest.Frame) zktest.Action {
-					if f.Dir == zktest.Request && (f.Op == "delete" || f.First == "delete") {
-						return zktest.Delay(time.Second)
-					}
-					return zktest.Pass
-				})
-				ctx, cancel := context.WithCancel(t.Context())
-				cancel()
-				_, err := n.Requeue(ctx)
-				wantErr(t, "Requeue", err, context.Canceled)
-				if left := s.Children(path); len(left) > 0 {
-					t.Errorf("returned before the node was gone: %v", left)
-				}
-			})
-		})
-	}
-}
-
-func TestRequeueOfALostLockQueuesAnew(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
+	each(t, map[string]int32{"ended context": 0, "worn path": 1 << 30}, func(t *testing.T, s *zktest.Server, number int32) {
 		p := start(t, s)
+		p.acquire(t).Release()
+		s.SetSequence(path, number)
 		n := p.acquire(t)
-		if err := raw(t, s).Delete(n.Path(), -1); err != nil {
-			t.Fatal(err)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Dir == zktest.Request && (f.Op == "delete" || f.First == "delete") {
+				return zktest.Delay(time.Second)
+			}
+			return zktest.Pass
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := n.Requeue(ctx)
+		wantErr(t, "Requeue", err, context.Canceled)
+		if left := s.Children(path); len(left) > 0 {
+			t.Errorf("returned before the node was gone: %v", left)
 		}
-		r := submit(func() (*zklock.Node, error) { return n.Requeue(t.Context()) })
-		if next := r.granted(t); next.Token() <= n.Token() {
-			t.Errorf("token %d after %d", next.Token(), n.Token())
-		}
-		wantErr(t, "AwaitRelease of the lost one", n.AwaitRelease(), zklock.ErrLost)
 	})
 }
 
@@ -283,57 +136,12 @@ func TestDeletedNodeIsToldToItsOwnerAndToWhoWaitsBehindItInOneProcess(t *testing
 		next := p.queue(t.Context())
 		awaitWatch()
 		begun := time.Now()
-		if err := raw(t, s).Delete(n.Path(), -1); err != nil {
-			t.Fatal(err)
-		}
+		remove(t, raw(t, s), n.Path())
 		awaitLoss(t, n)
 		next.await(t)
 		next.granted(t).Release()
 		if d := time.Since(begun); d != 0 {
 			t.Errorf("noticed after %v", d)
-		}
-	})
-}
-
-func TestNodeWrittenToAndThenDeletedByAnotherIsALossAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n, conn := start(t, s).acquire(t), raw(t, s)
-		awaitWatch()
-		begun := time.Now()
-		if _, err := conn.Set(n.Path(), nil, -1); err != nil { // uses the watch up
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if err := n.Err(); err != nil {
-			t.Fatalf("lost by a write: %v", err)
-		}
-		if err := conn.Delete(n.Path(), -1); err != nil {
-			t.Fatal(err)
-		}
-		awaitLoss(t, n)
-		if d := time.Since(begun); d != 0 {
-			t.Errorf("noticed after %v", d)
-		}
-	})
-}
-
-func TestNodeDeletedByAnotherWhileItsEventIsLostIsNoticedByTheHeartbeat(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "event" {
-				return zktest.Drop
-			}
-			return zktest.Pass
-		})
-		conn := raw(t, s)
-		begun := time.Now()
-		if err := conn.Delete(n.Path(), -1); err != nil {
-			t.Fatal(err)
-		}
-		awaitLoss(t, n)
-		if d := time.Since(begun); d > beat {
-			t.Errorf("noticed after %v, want at most %v", d, beat)
 		}
 	})
 }
@@ -354,9 +162,7 @@ func TestLookThatIsRefusedIsRepeated(t *testing.T) { // I7
 		if awaitWatch(); !refused {
 			t.Fatal("nobody has looked")
 		}
-		if err := conn.Delete(n.Path(), -1); err != nil {
-			t.Fatal(err)
-		}
+		remove(t, conn, n.Path())
 		if synctest.Wait(); n.Err() == nil {
 			t.Error("the deletion is not heard of")
 		}
@@ -371,12 +177,7 @@ func TestTryAcquireThatLosesTheConnectionBeforeItsCreateFailsAtOnce(t *testing.T
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)
 		p.AfterReadingID(sync.OnceFunc(func() {
-			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Op == "connect" {
-					return zktest.Cut
-				}
-				return zktest.Pass
-			})
+			meet(s, func(f *zktest.Frame) bool { return f.Op == "connect" }, zktest.Cut)
 			s.CutAll()
 			for p.Err() == nil {
 				runtime.Gosched()
@@ -398,16 +199,7 @@ func TestNodeOfANewerSessionIsOursThoughSomebodyWritesToItAtOnce(t *testing.T) {
 		other := raw(t, s)
 		// Else there would be a second create, under the newer session.
 		put(t, other, 0, "/locks", path)
-		conn, events, err := zk.Connect(slices.Repeat([]string{addr}, 9), timeout, // it pauses after each round
-			zk.WithDialer(s.DialTimeout), zk.WithLogger(silent{}), zk.WithLogInfo(false))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			conn.Close()
-			for range events { // closed as the last act of the library
-			}
-		}()
+		conn := zkconn.Start(t, slices.Repeat([]string{addr}, 9), timeout, s.DialTimeout) // it pauses after each round
 		synctest.Wait()
 		p := attachTo(t, conn, zklock.WithKazoo())
 		p.AfterReadingID(sync.OnceFunc(func() {
@@ -453,8 +245,7 @@ func TestDialWithoutAServerEndsAtItsDeadlineWithBothCauses(t *testing.T) {
 	for _, opts := range [][]zklock.Option{nil, {zklock.WithAuth("digest", []byte("u:p"))}} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			down(s)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
+			ctx := within(t, 10*time.Second)
 			begun := time.Now()
 			_, err := zklock.Dial(ctx, addr, append(opts, zklock.WithDialContext(s.DialContext))...)
 			for _, cause := range []error{context.DeadlineExceeded, zk.ErrNoServer, syscall.ECONNREFUSED} {
@@ -467,32 +258,12 @@ func TestDialWithoutAServerEndsAtItsDeadlineWithBothCauses(t *testing.T) {
 	}
 }
 
-func TestDialWaitsForAServerToCome(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		down(s)
-		time.AfterFunc(20*time.Second, s.Member(addr).Accept)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		c, err := zklock.Dial(ctx, addr, zklock.WithDialContext(s.DialContext))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Close()
-	})
-}
-
 // A server that answers and refuses is no outage, but a reason as well.
 func TestAcquireEndsAtItsDeadlineWithTheLastRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "create" && f.Dir == zktest.Request {
-				return zktest.Throttled
-			}
-			return zktest.Pass
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
+		meet(s, is("create", zktest.Request), zktest.Throttled)
+		ctx := within(t, 10*time.Second)
 		_, err := p.lock.Acquire(ctx)
 		if want := strconv.Itoa(int(wire.CodeThrottled)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want the deadline and the code %s", err, want)
@@ -505,8 +276,7 @@ func TestTryAcquireBehindAStuckCallFailsWhenTheConnectionBreaks(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		s.Freeze()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
+		ctx := within(t, 10*time.Millisecond)
 		_, err := p.lock.Acquire(ctx)
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		try := submit(func() (*zklock.Node, error) { return p.lock.TryAcquire(t.Context()) })
@@ -518,39 +288,12 @@ func TestTryAcquireBehindAStuckCallFailsWhenTheConnectionBreaks(t *testing.T) {
 	})
 }
 
-func TestShortDisconnectSuspendsAndLosesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		down(s)
-		if !n.Suspended() || n.Err() != nil {
-			t.Errorf("while disconnected: suspended %t, Err %v; want true, nil", n.Suspended(), n.Err())
-		}
-		time.Sleep(lease - beat - time.Second)
-		s.Member(addr).Accept()
-		time.Sleep(beat + beat/2) // the library pauses for a second after each round of its list
-		if n.Suspended() || n.Err() != nil {
-			t.Errorf("connected again: suspended %t, Err %v; want false, nil", n.Suspended(), n.Err())
-		}
-		time.Sleep(time.Minute)
-		if err := n.Release(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestReturnOfTheConnectionIsALookAtTheNode(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, p := raw(t, s), start(t, s)
 		n := p.acquire(t)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "event" {
-				return zktest.Drop
-			}
-			return zktest.Pass
-		})
-		if err := conn.Delete(n.Path(), -1); err != nil {
-			t.Fatal(err)
-		}
+		meet(s, pushed, zktest.Drop)
+		remove(t, conn, n.Path())
 		synctest.Wait()
 		if err := n.Err(); err != nil {
 			t.Fatalf("noticed before the return: %v", err)

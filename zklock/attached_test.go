@@ -2,7 +2,6 @@ package zklock_test
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -38,12 +38,7 @@ func TestAttachedLooksThatFailLeaveNoGoroutine(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)
 		n := p.acquire(t)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "getChildren2" && f.Dir == zktest.Request {
-				return zktest.Error(zk.ErrNoAuth)
-			}
-			return zktest.Pass
-		})
+		meet(s, is("getChildren2", zktest.Request), zktest.Error(zk.ErrNoAuth))
 		contested(n)
 		before := runtime.NumGoroutine()
 		time.Sleep(time.Minute) // many looks
@@ -111,9 +106,7 @@ func TestAttachedReleaseDoesNotOutliveItsClient(t *testing.T) {
 		var closing sync.WaitGroup
 		closing.Go(func() { p.Close() })
 		wantErr(t, "Release", <-released, zklock.ErrClosed)
-		if took := time.Since(began); took > 0 {
-			t.Errorf("Release went on for %v", took)
-		}
+		wantWithin(t, 0, "Release", began)
 		closing.Wait()
 	})
 }
@@ -137,17 +130,12 @@ func TestAttachedCloseEndsEveryTaskAndNotTheConnection(t *testing.T) { // I10
 		p, conn := attach(t, s)
 		waiter := p.queue(t.Context())
 		other := lockAt(t, p.Client, "/locks/y")
-		n, err := other.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := acquire(t, other)
 		n.Contested() // one more watch, on a node that stays
 		synctest.Wait()
 		began := time.Now()
 		wantErr(t, "Close", p.Close(), nil)
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("Close took %v", took)
-		}
+		wantWithin(t, time.Second, "Close", began)
 		wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
 		wantErr(t, "Err", n.Err(), zklock.ErrLost)
 		if _, _, err := conn.Exists("/"); err != nil {
@@ -157,62 +145,30 @@ func TestAttachedCloseEndsEveryTaskAndNotTheConnection(t *testing.T) { // I10
 	})
 }
 
-// What does not return in time ends with the connection; the bubble fails if it does not.
-func TestAttachedCloseIsBoundedWhateverTheServerDoes(t *testing.T) {
-	for name, trouble := range map[string]func(*zktest.Server, process){
-		"mute":             func(s *zktest.Server, _ process) { s.Freeze() },
-		"mute handshake":   func(s *zktest.Server, p process) { s.Freeze(); s.Cut(p.session) },
-		"cannot be dialed": func(s *zktest.Server, _ process) { down(s) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				p, _ := attach(t, s)
-				p.acquire(t)
-				waiter := p.queue(t.Context())
-				trouble(s, p)
-				late := p.queue(t.Context())
-				began := time.Now()
-				wantErr(t, "Close", p.Close(), nil)
-				if took := time.Since(began); took > 2*time.Second {
-					t.Errorf("Close took %v", took)
-				}
-				wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
-				wantErr(t, "late waiter", late.failed(t), zklock.ErrClosed)
-			})
-		})
-	}
-}
-
 func TestAttachedClientEndsWithItsConnection(t *testing.T) {
-	for name, freeze := range map[string]bool{"answered": false, "unanswered": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				holder := start(t, s)
-				barrier := holder.acquire(t)
-				p, conn := attach(t, s)
-				waiter := p.queue(t.Context())
-				if freeze {
-					s.Freeze()
-				}
-				began := time.Now()
-				go conn.Close()
-				select {
-				case <-p.Done():
-				case <-time.After(time.Hour): // virtual
-					t.Fatal("the end of the connection was never noticed")
-				}
-				if took := time.Since(began); took > 100*time.Millisecond {
-					t.Errorf("the end of the connection was noticed after %v", took)
-				}
-				wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
-				_, err := p.lock.Acquire(t.Context())
-				wantErr(t, "Acquire over a closed connection", err, zklock.ErrClosed)
-				wantErr(t, "Err", p.Err(), zklock.ErrClosed)
-				s.Unfreeze()
-				wantErr(t, "Release", barrier.Release(), nil)
-			})
-		})
-	}
+	each(t, map[string]bool{"answered": false, "unanswered": true}, func(t *testing.T, s *zktest.Server, freeze bool) {
+		holder := start(t, s)
+		barrier := holder.acquire(t)
+		p, conn := attach(t, s)
+		waiter := p.queue(t.Context())
+		if freeze {
+			s.Freeze()
+		}
+		began := time.Now()
+		go conn.Close()
+		select {
+		case <-p.Done():
+		case <-time.After(time.Hour): // virtual
+			t.Fatal("the end of the connection was never noticed")
+		}
+		wantWithin(t, 100*time.Millisecond, "to hear of the end of the connection", began)
+		wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
+		_, err := p.lock.Acquire(t.Context())
+		wantErr(t, "Acquire over a closed connection", err, zklock.ErrClosed)
+		wantErr(t, "Err", p.Err(), zklock.ErrClosed)
+		s.Unfreeze()
+		wantErr(t, "Release", barrier.Release(), nil)
+	})
 }
 
 // The bubble fails if a goroutine is left.
@@ -231,10 +187,8 @@ func TestPollingForACloseSendsNothing(t *testing.T) {
 		}
 		conn.Close()
 		<-time.After(time.Minute) // virtual
-		select {
-		case <-p.Done():
+		if closed(p.Done()) {
 			t.Error("somebody has asked, though nobody waits")
-		default:
 		}
 		defer p.PollClose()()
 		select {
@@ -251,7 +205,7 @@ func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		servers := &slowServers{}
 		conn, events, err := zk.Connect([]string{addr, addr}, timeout, zk.WithDialer(s.DialTimeout),
-			zk.WithLogger(silent{}), zk.WithLogInfo(false), zk.WithHostProvider(servers))
+			zk.WithLogger(zkconn.Silent{}), zk.WithLogInfo(false), zk.WithHostProvider(servers))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,8 +227,7 @@ func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
 		})
 		s.Cut(p.session)
 		synctest.Wait() // disconnected, and at the choice of a server
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := within(t, time.Minute)
 		n, err := p.lock.Acquire(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -303,9 +256,7 @@ func TestItIsAskedForACloseAsLongAsALockIsHeld(t *testing.T) {
 		n := p.acquire(t)
 		go conn.Close()
 		<-time.After(101 * time.Millisecond) // virtual
-		select {
-		case <-p.Done():
-		default:
+		if !closed(p.Done()) {
 			t.Error("the close was not noticed, though a lock is held")
 		}
 		wantErr(t, "Err", n.Err(), zklock.ErrLost)
@@ -350,7 +301,7 @@ func undead(t *testing.T, s *zktest.Server, p process, conn *zk.Conn) {
 		return zktest.Pass
 	})
 	s.Cut(p.session)
-	for end := time.Now().Add(time.Hour); conn.SessionID() == p.session; {
+	for end := time.Now().Add(time.Hour); conn.SessionID() == p.session || conn.State() != zk.StateHasSession; {
 		if time.Now().After(end) {
 			t.Fatal("the session never changed")
 		}
@@ -358,14 +309,18 @@ func undead(t *testing.T, s *zktest.Server, p process, conn *zk.Conn) {
 	}
 }
 
-// Err needs no word of the server: the id of the session is enough.
+// That needs no word of the server: the id of the session is enough.
 func TestAttachedLockIsLostWhenTheSessionIdHasChanged(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
+	each(t, map[string]bool{"asked before": true, "found by the release": false}, func(t *testing.T, s *zktest.Server, asked bool) {
 		p, conn := attach(t, s)
 		n := p.acquire(t)
 		undead(t, s, p, conn)
-		wantErr(t, "Err", n.Err(), zklock.ErrLost)
+		s.Freeze()
+		if asked {
+			wantErr(t, "Err", n.Err(), zklock.ErrLost)
+		}
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)
+		s.Unfreeze()
 	})
 }
 
@@ -375,13 +330,8 @@ func TestAttachedLossIsToldByTheNextAcquisition(t *testing.T) {
 		p, conn := attach(t, s)
 		n := p.acquire(t)
 		undead(t, s, p, conn)
-		other, err := lockAt(t, p.Client, "/locks/y").Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-n.Lost():
-		default:
+		other := p.acquireAt(t, "/locks/y")
+		if !closed(n.Lost()) {
 			t.Error("Lost is open under a session that was given up")
 		}
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)
@@ -405,9 +355,6 @@ func TestAttachedSessionIsNotReplacedByAnOlderOne(t *testing.T) {
 		late.Go(p.LookForSession)
 		<-reached
 		undead(t, s, p, conn)
-		for conn.State() != zk.StateHasSession {
-			<-time.After(time.Millisecond) // virtual
-		}
 		acquired := make(chan *zklock.Node, 1)
 		go func() { acquired <- p.acquire(t) }()
 		for range 100_000 { // it may have to wait for the other one
@@ -421,47 +368,38 @@ func TestAttachedSessionIsNotReplacedByAnOlderOne(t *testing.T) {
 	})
 }
 
-func TestAttachedLockIsLostWithItsNode(t *testing.T) {
-	for name, before := range map[string]func(*zk.Conn, string) error{
-		"deleted": func(*zk.Conn, string) error { return nil },
-		"written to, then deleted": func(other *zk.Conn, node string) error {
-			_, err := other.Set(node, []byte("revoke"), -1)
-			synctest.Wait()
-			return err
-		},
-		"written to twice, then deleted": func(other *zk.Conn, node string) error {
-			_, err := other.Set(node, []byte("revoke"), -1)
-			synctest.Wait()
-			_, again := other.Set(node, []byte("really"), -1)
-			synctest.Wait()
-			return errors.Join(err, again)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				p, _ := attach(t, s)
-				n := p.acquire(t)
-				other := raw(t, s)
-				wantErr(t, "writing", before(other, n.Path()), nil)
+func TestLockIsLostWithItsNodeAtOnce(t *testing.T) {
+	each(t, map[string]int{"deleted": 0, "written to, then deleted": 1, "written to twice, then deleted": 2},
+		func(t *testing.T, s *zktest.Server, writes int) {
+			attached, _ := attach(t, s)
+			for _, p := range []process{attached, start(t, s)} {
+				n, other := p.acquire(t), raw(t, s)
+				awaitWatch()
+				for range writes { // each uses the watch up
+					if _, err := other.Set(n.Path(), []byte("revoke"), -1); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				}
 				wantErr(t, "Err before", n.Err(), nil)
-				wantErr(t, "Delete", other.Delete(n.Path(), -1), nil)
+				remove(t, other, n.Path())
 				deleted := time.Now()
 				awaitLoss(t, n)
 				if late := time.Since(deleted); late != 0 {
 					t.Errorf("the loss was noticed after %v, want at once", late)
 				}
 				wantErr(t, "Release", n.Release(), zklock.ErrLost)
-			})
+			}
 		})
-	}
 }
 
 // Nobody vouches for a lock without a lease but the server.
 func TestAttachedRequeueSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) {
-	for name, c := range map[string]struct {
+	type row struct {
 		trouble func(*zktest.Server)
 		want    error
-	}{
+	}
+	each(t, map[string]row{
 		"no server": {down, zk.ErrNoServer},
 		"its answer lost": {func(s *zktest.Server) {
 			s.Intercept(func(f *zktest.Frame) zktest.Action {
@@ -472,20 +410,16 @@ func TestAttachedRequeueSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) 
 				return zktest.Pass
 			})
 		}, zk.ErrConnectionClosed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				p, _ := attach(t, s)
-				n := p.acquire(t)
-				c.trouble(s)
-				ctx, cancel := context.WithCancel(t.Context())
-				again := submit(func() (*zklock.Node, error) { return n.Requeue(ctx) })
-				wantErr(t, "AwaitRelease", n.AwaitRelease(), c.want)
-				cancel()
-				wantErr(t, "Requeue", again.failed(t), context.Canceled)
-			})
-		})
-	}
+	}, func(t *testing.T, s *zktest.Server, c row) {
+		p, _ := attach(t, s)
+		n := p.acquire(t)
+		c.trouble(s)
+		ctx, cancel := context.WithCancel(t.Context())
+		again := submit(func() (*zklock.Node, error) { return n.Requeue(ctx) })
+		wantErr(t, "AwaitRelease", n.AwaitRelease(), c.want)
+		cancel()
+		wantErr(t, "Requeue", again.failed(t), context.Canceled)
+	})
 }
 
 // The event of the deletion may be on its way from the watch to the lock.
@@ -498,19 +432,5 @@ func TestReleaseKnowsOfADeletionThatHasJustBeenHeardOf(t *testing.T) {
 			wantErr(t, "Release", n.Release(), zklock.ErrLost)
 			s.Expire(p.session) // takes the node away, of which nobody has heard in truth
 		}
-	})
-}
-
-func TestAttachedReleaseOfALostLockSaysThatItIsLost(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p, conn := attach(t, s)
-		n := p.acquire(t)
-		undead(t, s, p, conn)
-		for conn.State() != zk.StateHasSession {
-			<-time.After(time.Millisecond) // virtual
-		}
-		s.Freeze()
-		wantErr(t, "Release", n.Release(), zklock.ErrLost)
-		s.Unfreeze()
 	})
 }

@@ -16,15 +16,17 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// startLogged returns a process and what it logs from INFO on.
-func startLogged(t *testing.T, s *zktest.Server) (process, *logtest.Log) {
-	t.Helper()
+// logged returns an option and what is logged with it from INFO on.
+func logged() (zklock.Option, *logtest.Log) {
 	log, logger := logtest.New(slog.LevelInfo)
-	p := start(t, s, zklock.WithLogger(logger))
-	if got := strings.ReplaceAll(log.String(), "tick", ""); strings.Count(got, "\n") > 1 { // about the session timeout
-		t.Errorf("logged at the start: %s", got)
-	}
-	return p, log
+	return zklock.WithLogger(logger), log
+}
+
+// startLogged returns a process and what it logs.
+func startLogged(t *testing.T, s *zktest.Server, opts ...zklock.Option) (process, *logtest.Log) {
+	t.Helper()
+	option, log := logged()
+	return start(t, s, append(opts, option)...), log
 }
 
 func wantLines(t *testing.T, log *logtest.Log, level slog.Level, text string, want int) []string {
@@ -38,15 +40,13 @@ func wantLines(t *testing.T, log *logtest.Log, level slog.Level, text string, wa
 }
 
 func TestLossIsLoggedOnce(t *testing.T) {
-	for name, lose := range map[string]func(t *testing.T, s *zktest.Server, p process, n *zklock.Node){
+	each(t, map[string]func(t *testing.T, s *zktest.Server, p process, n *zklock.Node){
 		"expired": func(t *testing.T, s *zktest.Server, p process, n *zklock.Node) {
 			s.Expire(p.session)
 			awaitLoss(t, n)
 		},
 		"deleted": func(t *testing.T, s *zktest.Server, p process, n *zklock.Node) {
-			if err := raw(t, s).Delete(n.Path(), -1); err != nil {
-				t.Fatal(err)
-			}
+			remove(t, raw(t, s), n.Path())
 			awaitLoss(t, n)
 		},
 		"lapsed": func(t *testing.T, s *zktest.Server, p process, n *zklock.Node) {
@@ -62,35 +62,23 @@ func TestLossIsLoggedOnce(t *testing.T) {
 			s.Unfreeze()
 		},
 		"found by the delete": func(t *testing.T, s *zktest.Server, p process, n *zklock.Node) {
-			other := p.acquireAt(t, s, "/locks/y") // not watched yet
-			if err := raw(t, s).Delete(other.Path(), -1); err != nil {
-				t.Fatal(err)
-			}
+			other := p.acquireAt(t, "/locks/y") // not watched yet
+			remove(t, raw(t, s), other.Path())
 			other.Release()
 			n.Release()
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				p, log := startLogged(t, s)
-				n := p.acquire(t)
-				awaitWatch()
-				lose(t, s, p, n)
-				n.Release()
-				time.Sleep(time.Minute)
-				line := strings.Join(wantLines(t, log, slog.LevelWarn, "lock lost", 1), "")
-				if !strings.Contains(line, "path=/locks/") || !strings.Contains(line, "cause=\"lock lost: ") || !strings.Contains(line, "token=") {
-					t.Errorf("no path, token or cause in %s", line)
-				}
-			})
-		})
-	}
-}
-
-func (p process) acquireAt(t *testing.T, s *zktest.Server, path string) *zklock.Node {
-	t.Helper()
-	p.lock = lockAt(t, p.Client, path)
-	return p.acquire(t)
+	}, func(t *testing.T, s *zktest.Server, lose func(t *testing.T, s *zktest.Server, p process, n *zklock.Node)) {
+		p, log := startLogged(t, s)
+		n := p.acquire(t)
+		awaitWatch()
+		lose(t, s, p, n)
+		n.Release()
+		time.Sleep(time.Minute)
+		line := strings.Join(wantLines(t, log, slog.LevelWarn, "lock lost", 1), "")
+		if !strings.Contains(line, "path=/locks/") || !strings.Contains(line, "cause=\"lock lost: ") || !strings.Contains(line, "token=") {
+			t.Errorf("no path, token or cause in %s", line)
+		}
+	})
 }
 
 func TestNoLossIsLoggedWhereNoneWas(t *testing.T) {
@@ -102,99 +90,47 @@ func TestNoLossIsLoggedWhereNoneWas(t *testing.T) {
 		s.Expire(p.session + 1000) // nobody
 		cancel()
 		waiting.failed(t)
-		if err := n.Release(); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "Release", n.Release(), nil)
 		p.acquire(t)
 		p.Close() // by the user
 		wantLines(t, log, slog.LevelWarn, "lost", 0)
 	})
 }
 
-func TestWaiterThatLosesItsPlaceLosesNoLock(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		holder := start(t, s)
-		n := holder.acquire(t)
-		p, log := startLogged(t, s)
-		r := p.queue(t.Context())
-		s.Expire(p.session)
-		if !r.waiting() {
-			t.Fatal("the wait ended")
-		}
-		n.Release()
-		r.await(t)
-		wantLines(t, log, slog.LevelWarn, "lost", 0)
-		r.node.Release()
-	})
-}
-
-func TestOutageIsLoggedOnce(t *testing.T) {
+// When that is told is tested with internal/notice.
+func TestOutageIsLoggedOnceWithItsReason(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, log := startLogged(t, s)
-		server := s.Member(addr)
-		server.Refuse()
-		s.CutAll()
-		time.Sleep(timeout/3 - time.Millisecond)
-		wantLines(t, log, slog.LevelWarn, "is away", 0)
-		time.Sleep(time.Millisecond)
+		down(s)
+		time.Sleep(time.Hour) // the session does not last so long
 		line := strings.Join(wantLines(t, log, slog.LevelWarn, "is away", 1), "")
 		if !strings.Contains(line, "since=") || !strings.Contains(line, "refused") {
 			t.Errorf("no time or no reason in %s", line)
 		}
-		server.Accept()
-		time.Sleep(timeout / 3)
-		again := wantLines(t, log, slog.LevelInfo, "connected again", 1)
-		if len(again) == 1 && !strings.Contains(again[0], "away=2") && !strings.Contains(again[0], "away=3") {
-			t.Errorf("not how long: %s", again[0])
-		}
-
-		server.Refuse() // for longer than the session lasts
-		s.CutAll()
-		time.Sleep(time.Hour)
-		wantLines(t, log, slog.LevelWarn, "is away", 2)
-		server.Accept()
+		s.Member(addr).Accept()
 		time.Sleep(timeout)
 		wantLines(t, log, slog.LevelWarn, "session expired", 1)
 		wantLines(t, log, slog.LevelInfo, "new session", 1)
-		if p.Err() != nil {
-			t.Error(p.Err())
-		}
+		wantErr(t, "Err", p.Err(), nil)
 	})
 }
 
 func TestDialThatKeepsFailingSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		s.Member(addr).Refuse()
-		log, logger := logtest.New(slog.LevelInfo)
-		dialed := make(chan error, 1)
-		go func() {
-			c, err := zklock.Dial(context.Background(), addr, zklock.WithDialContext(s.DialContext), zklock.WithLogger(logger))
-			if err == nil {
-				time.Sleep(time.Second)
-				c.Close()
+		option, log := logged()
+		time.AfterFunc(4*time.Second, func() {
+			if lines := log.Lines(slog.LevelWarn, "no connection"); len(lines) != 1 || !strings.Contains(lines[0], "refused") {
+				t.Errorf("logged after a while: %q, want one warning with the reason", lines)
 			}
-			dialed <- err
-		}()
-		for _, step := range []struct {
-			after time.Duration
-			want  int
-		}{{2 * time.Second, 0}, {2 * time.Second, 1}, {6 * time.Second, 2}, {time.Minute, 4}, {2 * time.Hour, 4 + 2*12 + 3}} {
-			time.Sleep(step.after)
-			synctest.Wait()
-			lines := log.Lines(slog.LevelWarn, "no connection")
-			if got := len(lines); got > step.want || got < step.want*8/10 {
-				t.Errorf("%d warnings, want %d: %.2000s", got, step.want, log)
-			}
-			for _, line := range lines {
-				if !strings.Contains(line, "refused") {
-					t.Errorf("no reason in %s", line)
-				}
-			}
+			s.Member(addr).Accept()
+		})
+		c, err := zklock.Dial(within(t, time.Minute), addr, zklock.WithDialContext(s.DialContext), option)
+		if err != nil {
+			t.Fatal(err)
 		}
-		s.Member(addr).Accept()
-		if err := <-dialed; err != nil {
-			t.Error(err)
-		}
+		time.Sleep(time.Second)
+		c.Close()
 		wantLines(t, log, slog.LevelInfo, "connected", 1)
 	})
 }
@@ -211,9 +147,7 @@ func TestSlowLoggerHoldsNobodyUp(t *testing.T) {
 		if err := n.Release(); err == nil {
 			t.Error("released a lost lock without an error")
 		}
-		if err := p.acquire(t).Release(); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "Release", p.acquire(t).Release(), nil)
 	})
 }
 
@@ -238,16 +172,15 @@ func TestShareThatFailsForGoodIsLogged(t *testing.T) {
 		reader := start(t, s).reading().queue(t.Context())
 		acl := func(perms int32) {
 			t.Helper()
-			if _, err := raw(t, s).SetACL(path, zk.WorldACL(perms), -1); err != nil {
-				t.Fatal(err)
-			}
+			protect(t, raw(t, s), path, perms)
 		}
 		acl(zk.PermAll &^ zk.PermCreate)
 		if err := sharing(t.Context(), n).failed(t); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("Share: %v, want %v", err, zk.ErrNoAuth)
 		}
-		if line := wantLines(t, log, slog.LevelWarn, "cannot let readers of other processes in", 1); len(line) == 1 && !strings.Contains(line[0], "path="+path) {
-			t.Errorf("no path in %s", line[0])
+		line := strings.Join(wantLines(t, log, slog.LevelWarn, "cannot let readers of other processes in", 1), "")
+		if !strings.Contains(line, "path="+path) {
+			t.Errorf("no path in %s", line)
 		}
 		acl(zk.PermAll)
 		n.Release()
@@ -256,26 +189,22 @@ func TestShareThatFailsForGoodIsLogged(t *testing.T) {
 }
 
 func TestShareThatIsCalledOffIsNotLogged(t *testing.T) {
-	for name, callOff := range map[string]func(p process, n *zklock.Node, cancel func()){
+	each(t, map[string]func(p process, n *zklock.Node, cancel func()){
 		"by its caller": func(_ process, _ *zklock.Node, cancel func()) { cancel() },
 		"by a release":  func(_ process, n *zklock.Node, _ func()) { n.Release() },
 		"by Close":      func(p process, _ *zklock.Node, _ func()) { p.Close() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				p, log := startLogged(t, s)
-				n := p.writing().acquire(t)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				share := sharing(ctx, n)
-				synctest.Wait()
-				callOff(p, n, cancel)
-				if share.failed(t) == nil {
-					t.Error("shared")
-				}
-				wantLines(t, log, slog.LevelWarn, "cannot let readers", 0)
-				n.Release()
-			})
-		})
-	}
+	}, func(t *testing.T, s *zktest.Server, callOff func(p process, n *zklock.Node, cancel func())) {
+		p, log := startLogged(t, s)
+		n := p.writing().acquire(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		share := sharing(ctx, n)
+		synctest.Wait()
+		callOff(p, n, cancel)
+		if share.failed(t) == nil {
+			t.Error("shared")
+		}
+		wantLines(t, log, slog.LevelWarn, "cannot let readers", 0)
+		n.Release()
+	})
 }

@@ -17,54 +17,12 @@ func write(path string) any {
 	return &zk.CreateRequest{Path: path, Data: []byte("data"), Acl: zk.WorldACL(zk.PermAll)}
 }
 
-func TestMultiWritesWhileHeld(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		results, err := n.Multi(t.Context(), write("/a"), write("/b"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(results) != 2 || results[0].String != "/a" || results[1].String != "/b" {
-			t.Errorf("results: got %+v, want those of the two writes", results)
-		}
-		if !s.Exists("/a") || !s.Exists("/b") {
-			t.Error("not written")
-		}
-	})
-}
-
-// The holder has not heard yet that its node is gone: only the server can refuse.
-func TestMultiOfAHolderWhoDoesNotKnowOfItsLossWritesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "event" {
-				return zktest.Drop
-			}
-			return zktest.Pass
-		})
-		if err := raw(t, s).Delete(n.Path(), -1); err != nil {
-			t.Fatal(err)
-		}
-		if err := n.Err(); err != nil {
-			t.Fatalf("knows already: %v", err)
-		}
-		_, err := n.Multi(t.Context(), write("/a"))
-		wantErr(t, "Multi", err, zklock.ErrLost)
-		if s.Exists("/a") {
-			t.Error("written without the lock")
-		}
-	})
-}
-
 func TestMultiOfAHolderWhoKnowsSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		released, lost := p.acquire(t), p.queue(t.Context())
 		released.Release()
-		if err := raw(t, s).Delete(lost.granted(t).Path(), -1); err != nil {
-			t.Fatal(err)
-		}
+		remove(t, raw(t, s), lost.granted(t).Path())
 		awaitLoss(t, lost.node)
 		time.Sleep(time.Second)
 		tr := record(s)
@@ -78,24 +36,30 @@ func TestMultiOfAHolderWhoKnowsSendsNothing(t *testing.T) {
 	})
 }
 
-func TestMultiFailsWithTheErrorOfItsOperationAndWritesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
+func TestMultiThatIsRefusedHasItsOwnErrorAndWritesNothing(t *testing.T) {
+	type row struct {
+		ops  []any
+		fate zktest.Action // of what is sent
+		want error         // nil for any other than those below
+	}
+	each(t, map[string]row{
+		"no node":    {ops: []any{&zk.SetDataRequest{Path: "/missing", Version: -1}}, want: zk.ErrNoNode},
+		"exists":     {ops: []any{write("/locks")}, want: zk.ErrNodeExists},
+		"throttled":  {fate: zktest.Throttled},
+		"no such op": {ops: []any{7}},
+		"no op":      {ops: []any{(*zk.DeleteRequest)(nil)}},
+	}, func(t *testing.T, s *zktest.Server, c row) {
 		n := start(t, s).acquire(t)
-		for _, tt := range []struct {
-			op   any
-			want error
-		}{
-			{&zk.SetDataRequest{Path: "/missing", Version: -1}, zk.ErrNoNode},
-			{write("/locks"), zk.ErrNodeExists},
-		} {
-			_, err := n.Multi(t.Context(), write("/a"), tt.op)
-			if wantErr(t, "Multi", err, tt.want); s.Exists("/a") {
-				t.Error("written in part")
-			}
+		meet(s, is("multi", zktest.Request), c.fate)
+		_, err := n.Multi(t.Context(), append([]any{write("/a")}, c.ops...)...)
+		if err == nil || errors.Is(err, zklock.ErrUnknown) || errors.Is(err, zklock.ErrLost) || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("got %v, want its own error, %v", err, c.want)
 		}
-		if err := n.Release(); err != nil {
-			t.Errorf("lost by a failed write: %v", err)
+		if s.Exists("/a") {
+			t.Error("written in part")
 		}
+		s.Intercept(nil)
+		wantErr(t, "Release after a failed write", n.Release(), nil)
 	})
 }
 
@@ -104,8 +68,7 @@ func TestMultiEndsWithItsContext(t *testing.T) {
 		n := start(t, s).acquire(t)
 		s.Freeze()
 		defer s.Unfreeze()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		_, err := n.Multi(ctx, write("/a"))
 		wantErr(t, "Multi", err, context.DeadlineExceeded)
 		wantErr(t, "Multi", err, zklock.ErrUnknown)
@@ -116,12 +79,7 @@ func TestMultiWhoseAnswerIsLostIsUnknown(t *testing.T) {
 	for stage, there := range map[zktest.Direction]bool{zktest.Request: false, zktest.Reply: true} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			n := start(t, s).acquire(t)
-			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Dir == stage && f.Op == "multi" {
-					return zktest.Cut
-				}
-				return zktest.Pass
-			})
+			meet(s, func(f *zktest.Frame) bool { return f.Dir == stage && f.Op == "multi" }, zktest.Cut)
 			_, err := n.Multi(t.Context(), write("/a"))
 			wantErr(t, "Multi", err, zklock.ErrUnknown)
 			wantErr(t, "Multi", err, zk.ErrConnectionClosed)
@@ -130,50 +88,6 @@ func TestMultiWhoseAnswerIsLostIsUnknown(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestMultiThatIsRefusedIsNotUnknown(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		n := p.acquire(t)
-		var refusal zktest.Action
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Dir == zktest.Request && f.Op == "multi" {
-				return refusal
-			}
-			return zktest.Pass
-		})
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		for what, call := range map[string]func() error{
-			"no node":     func() error { _, err := n.Multi(t.Context(), &zk.SetDataRequest{Path: "/no"}); return err },
-			"exists":      func() error { _, err := n.Multi(t.Context(), write("/locks")); return err },
-			"ended":       func() error { _, err := n.Multi(ended, write("/a")); return err },
-			"throttled":   func() error { refusal = zktest.Throttled; _, err := n.Multi(t.Context(), write("/a")); return err },
-			"no such op":  func() error { _, err := n.Multi(t.Context(), write("/a"), 7); return err },
-			"operation 0": func() error { _, err := n.Multi(t.Context(), (*zk.DeleteRequest)(nil)); return err },
-		} {
-			refusal = zktest.Pass
-			if err := call(); err == nil || errors.Is(err, zklock.ErrUnknown) || errors.Is(err, zklock.ErrLost) {
-				t.Errorf("%s: %v, want its own error", what, err)
-			}
-		}
-		if s.Exists("/a") {
-			t.Error("written")
-		}
-		refusal = zktest.Pass
-		if err := raw(t, s).Delete(n.Path(), -1); err != nil {
-			t.Fatal(err)
-		}
-		_, err := n.Multi(t.Context(), write("/a"))
-		wantErr(t, "Multi", err, zklock.ErrLost)
-		if errors.Is(err, zklock.ErrUnknown) {
-			t.Errorf("unknown although the lock was lost: %v", err)
-		}
-		p.Close()
-		_, err = n.MultiIf(t.Context(), func() error { return nil }, write("/a"))
-		wantErr(t, "Multi of a closed client", err, zklock.ErrClosed)
-	})
 }
 
 func TestOperationThatIsNilIsRefusedAsByTheLibrary(t *testing.T) {
@@ -198,50 +112,40 @@ func TestOperationThatIsNilIsRefusedAsByTheLibrary(t *testing.T) {
 	})
 }
 
-// Whoever takes the right to the node away and then finds nobody writing relies on it.
-func TestMultiCountsAsWritingBeforeItLooksWhetherItMay(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		refusal := errors.New("no more")
-		tr := record(s)
-		_, err := n.MultiIf(t.Context(), func() error {
-			if !n.Writing() {
-				t.Error("not writing yet")
-			}
-			return refusal
-		}, write("/a"))
-		wantErr(t, "MultiIf", err, refusal)
-		if got := tr.take(); len(got) > 0 {
-			t.Errorf("sent: %v", got)
-		}
-		if n.Writing() {
-			t.Error("writing although it was refused")
-		}
-	})
-}
-
-func TestMultiWithAnEndedContextSendsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		tr := record(s)
-		_, err := n.Multi(ctx, write("/a"))
-		wantErr(t, "Multi", err, context.Canceled)
-		if got := tr.take(); len(got) > 0 || n.Writing() {
-			t.Errorf("sent: %v; writing: %t", got, n.Writing())
-		}
-	})
-}
-
-func TestMultiOfAClientThatIsClosedMeanwhileIsNotWriting(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
+// What is refused before it is sent is no write under way.
+func TestMultiThatIsNotSentIsNotWriting(t *testing.T) {
+	refusal := errors.New("no more")
+	type row struct {
+		check  error
+		ended  bool // the context
+		closes bool // the client, meanwhile
+		want   error
+	}
+	each(t, map[string]row{
+		"refused by its user": {check: refusal, want: refusal},
+		"an ended context":    {ended: true, want: context.Canceled},
+		"a closed client":     {closes: true, want: zklock.ErrClosed},
+	}, func(t *testing.T, s *zktest.Server, c row) {
 		p := start(t, s)
 		n := p.acquire(t)
-		_, err := n.MultiIf(t.Context(), p.Close, write("/a"))
-		wantErr(t, "Multi", err, zklock.ErrClosed)
-		if n.Writing() {
-			t.Error("writing although nothing was sent")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if c.ended {
+			cancel()
+		}
+		tr := record(s)
+		_, err := n.MultiIf(ctx, func() error {
+			if !n.Writing() { // whoever takes the right to the node away and then finds nobody writing relies on it
+				t.Error("not writing yet")
+			}
+			if c.closes {
+				p.Close()
+			}
+			return c.check
+		}, write("/a"))
+		wantErr(t, "MultiIf", err, c.want)
+		if got := tr.take(); len(got) > 0 && !c.closes || n.Writing() {
+			t.Errorf("sent: %v; writing: %t", got, n.Writing())
 		}
 	})
 }

@@ -1,11 +1,9 @@
 package zklock_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -156,34 +154,13 @@ func TestSessionTimeoutThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-func TestReconnectRenewsTheLeaseAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		n := p.acquire(t)
-		time.Sleep(beat / 2)
-		s.Cut(p.session)
-		synctest.Wait() // connected again
-		resumed := time.Now()
-		mute(s, p, zktest.Request, zktest.Reply)
-		awaitLoss(t, n)
-		if d := time.Since(resumed); d != lease {
-			t.Errorf("lost %v after the handshake, want %v", d, lease)
-		}
-	})
-}
-
 // The server has heard of the session when the handshake was sent, and maybe not since.
 func TestReconnectRenewsTheLeaseFromItsHandshake(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		const late = 500 * time.Millisecond
+	cases := map[string]time.Duration{"answered at once": 0, "answered late": 500 * time.Millisecond}
+	each(t, cases, func(t *testing.T, s *zktest.Server, late time.Duration) {
 		p := start(t, s)
 		n := p.acquire(t)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Dir == zktest.Reply && f.Op == "connect" {
-				return zktest.Delay(late)
-			}
-			return zktest.Pass
-		})
+		meet(s, is("connect", zktest.Reply), zktest.Delay(late))
 		time.Sleep(beat / 2)
 		s.Cut(p.session)
 		resumed := time.Now()
@@ -201,12 +178,7 @@ func TestTryAcquireSaysThatTheLeaseIsToBeRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		p.acquire(t).Release()
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Dir == zktest.Request && f.Op == "sync" {
-				return zktest.Throttled
-			}
-			return zktest.Pass
-		})
+		meet(s, is("sync", zktest.Request), zktest.Throttled)
 		time.Sleep(timeout)
 		_, err := p.lock.TryAcquire(t.Context())
 		wantMention(t, err, "the lease has run out and is yet to be renewed")
@@ -222,9 +194,10 @@ func TestTryAcquireSaysThatTheLeaseIsToBeRenewed(t *testing.T) {
 }
 
 func TestHeartbeatKeepsThePromisedPaceWhileHolding(t *testing.T) {
-	for _, tt := range []struct{ timeout, want time.Duration }{{6 * time.Second, 750 * time.Millisecond}, {30 * time.Second, 3750 * time.Millisecond}} {
+	for _, timeout := range []time.Duration{6 * time.Second, 30 * time.Second} {
+		want := timeout / 8
 		bubble(t, func(t *testing.T, s *zktest.Server) {
-			p := start(t, s, zklock.WithSessionTimeout(tt.timeout))
+			p := start(t, s, zklock.WithSessionTimeout(timeout))
 			n := p.acquire(t)
 			var mu sync.Mutex
 			last, gap := time.Now(), time.Duration(0)
@@ -236,12 +209,12 @@ func TestHeartbeatKeepsThePromisedPaceWhileHolding(t *testing.T) {
 				}
 				return zktest.Pass
 			})
-			time.Sleep(10 * tt.timeout)
+			time.Sleep(10 * timeout)
 			n.Release()
 			mu.Lock()
 			defer mu.Unlock()
-			if gap > tt.want || gap == 0 {
-				t.Errorf("T %v: silent for %v, want at most %v", tt.timeout, gap, tt.want)
+			if gap > want || gap == 0 {
+				t.Errorf("T %v: silent for %v, want at most %v", timeout, gap, want)
 			}
 		})
 	}
@@ -267,9 +240,7 @@ func TestManyHeldLocksShareOneHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		for _, path := range []string{"/locks/a", "/locks/b", "/locks/c"} {
-			if _, err := lockAt(t, p.Client, path).Acquire(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			p.acquireAt(t, path)
 		}
 		awaitWatch()
 		tr := record(s)
@@ -296,14 +267,9 @@ func TestNodeThatIsGoneDoesNotStarveTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, p := raw(t, s), start(t, s)
 		gone := p.acquire(t)
-		n, err := lockAt(t, p.Client, "/locks/y").Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := p.acquireAt(t, "/locks/y")
 		awaitWatch()
-		if err := conn.Delete(gone.Path(), -1); err != nil {
-			t.Fatal(err)
-		}
+		remove(t, conn, gone.Path())
 		synctest.Wait()
 		wantErr(t, "Err of the deleted one", gone.Err(), zklock.ErrLost)
 		wantKept(t, n, 20*timeout)
@@ -371,9 +337,7 @@ func TestHolderThatMayNoLongerReadItsNodeIsToldSoByAHeartbeat(t *testing.T) {
 		p := start(t, s)
 		n := p.acquire(t)
 		awaitWatch()
-		if _, err := raw(t, s).SetACL(n.Path(), zk.WorldACL(zk.PermDelete), -1); err != nil {
-			t.Fatal(err)
-		}
+		protect(t, raw(t, s), n.Path(), zk.PermDelete)
 		time.Sleep(2 * beat)
 		wantErr(t, "the loss", context.Cause(n.Context()), zk.ErrNoAuth)
 	})
@@ -434,9 +398,7 @@ func TestRequeueOfALostNodeDeletesItBeforeTheNewOneIsCreated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := time.Since(begun); d > 0 {
-			t.Errorf("took %v, want no more than the requests", d)
-		}
+		wantWithin(t, 0, "Requeue", begun)
 		if ops := tr.take(); len(ops) < 2 || ops[0] != "delete" || ops[1] != "create" {
 			t.Errorf("requests: %v, want the delete before the create", ops)
 		}
@@ -457,26 +419,13 @@ func TestTimeoutThatMayBeTooShortForTheTickIsToldAtWarn(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := zktest.Start(t, zktest.Config{MinSessionTimeout: tt.least})
-			var log bytes.Buffer
-			p := start(t, s, zklock.WithSessionTimeout(tt.asked), zklock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			p, log := startLogged(t, s, zklock.WithSessionTimeout(tt.asked))
 			p.Close()
-			if got := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "tick"); got != tt.want {
-				t.Errorf("asked for %v, granted at least %v: warned %t, log %q", tt.asked, tt.least, got, &log)
+			if got := len(log.Lines(slog.LevelWarn, "tick")) > 0; got != tt.want {
+				t.Errorf("asked for %v, granted at least %v: warned %t, log %q", tt.asked, tt.least, got, log)
 			}
 		})
 	}
-}
-
-func TestIdleClientResumesItsSessionAfterAShortAbsence(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		time.Sleep(time.Hour)
-		s.Cut(p.session)
-		time.Sleep(timeout)
-		if got := s.Sessions(); len(got) != 1 || got[0].ID != p.session {
-			t.Errorf("sessions: %+v, want %#x", got, p.session)
-		}
-	})
 }
 
 // The holder's budget begins when the look was sent that showed the contender, and not a round trip later.
@@ -525,19 +474,11 @@ func contested(n interface{ Contested() <-chan struct{} }) bool {
 // A look that fails is repeated soon, and sets the watch then.
 func TestContenderIsNoticedAtOnceAlthoughTheFirstLookFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		other := start(t, s)
-		failed := false
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "getChildren2" && f.Dir == zktest.Request && !failed {
-				failed = true
-				return zktest.Throttled
-			}
-			return zktest.Pass
-		})
+		n, other := start(t, s).acquire(t), start(t, s)
+		meetOnce(s, is("getChildren2", zktest.Request), zktest.Throttled)
 		contested(n)
-		if time.Sleep(timeout / 3); !failed || contested(n) {
-			t.Fatalf("the look failed: %t; contested without a contender: %t", failed, contested(n))
+		if time.Sleep(timeout / 3); contested(n) {
+			t.Fatal("contested without a contender")
 		}
 		other.queue(t.Context())
 		if !contested(n) {

@@ -1,7 +1,6 @@
 package zklock_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,72 +11,53 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkinspect"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
-func TestContendersAreListedInOrderWithTheirOwners(t *testing.T) {
+// A pair is one, foreign children are none, and what others do not say of themselves is not made up.
+func TestContendersAreListedInOrderWithWhatIsKnownOfThem(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		holder, waiter := start(t, s, zklock.WithLabel("first")), start(t, s, zklock.WithLabel("größter"))
 		begun := time.Now()
-		n := holder.acquire(t)
-		r := waiter.queue(t.Context())
-		queue, err := waiter.lock.Contenders(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(queue) != 2 {
-			t.Fatalf("got %d contenders, want 2", len(queue))
+		first, second := bridge(t, s, zklock.WithLabel("first")), start(t, s, zklock.WithLabel("größter"))
+		n := first.acquire(t)
+		second.writing().queue(t.Context())
+		second.reading().queue(t.Context())
+		conn := raw(t, s)
+		put(t, conn, 0, path+"/leases")
+		put(t, conn, zk.FlagEphemeral|zk.FlagSequence, path+"/a__lock__", path+"/b__WRIT__")
+		put(t, conn, zk.FlagSequence, path+"/lock-")
+		queue, err := second.lock.Contenders(t.Context())
+		if err != nil || len(queue) != 6 {
+			t.Fatalf("got %+v, %v; want 6", queue, err)
 		}
 		host, err := os.Hostname()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, label := range []string{"first", "größter"} {
+		for i, want := range []zkqueue.Contender{
+			{Kind: zkqueue.KindTierlock, Label: "first", Session: first.session},
+			{Kind: zkqueue.KindTierlockWrite, Label: "größter", Session: second.session},
+			{Kind: zkqueue.KindTierlockRead, Label: "größter", Session: second.session},
+			{Kind: zkqueue.KindKazoo, Session: conn.SessionID()},
+			{Kind: zkqueue.KindWrite, Session: conn.SessionID()},
+			{Kind: zkqueue.KindMutex}, // persistent
+		} {
+			if want.Label != "" {
+				want.Host, want.PID = host, os.Getpid()
+			}
 			c := queue[i]
-			if c.Label != label || c.PID != os.Getpid() || c.Host != host || c.Kind != zkqueue.KindTierlock {
-				t.Errorf("contender %d: got %+v", i, c)
+			if c.Kind != want.Kind || c.Label != want.Label || c.Session != want.Session || c.Host != want.Host || c.PID != want.PID {
+				t.Errorf("contender %d: got %+v, want %+v", i, c, want)
 			}
 			if d := c.Since.Sub(begun).Abs(); d > time.Second {
 				t.Errorf("contender %d: since %v, off by %v", i, c.Since, d)
 			}
 		}
-		if queue[0].Session != holder.session || queue[1].Session != waiter.session {
-			t.Errorf("sessions: got %#x and %#x", queue[0].Session, queue[1].Session)
-		}
-		if path+"/"+queue[0].Node != n.Path() || queue[0].Token != n.Token() {
-			t.Errorf("holder: got %+v, want %s with token %d", queue[0], n.Path(), n.Token())
-		}
-		n.Release()
-		r.granted(t).Release()
-	})
-}
-
-func TestContendersOfOtherLibrariesAreShownAndForeignChildrenAreNot(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn, p := raw(t, s), start(t, s)
-		put(t, conn, 0, "/locks", path, path+"/leases")
-		put(t, conn, zk.FlagEphemeral|zk.FlagSequence, path+"/a__lock__", path+"/b__WRIT__")
-		put(t, conn, zk.FlagSequence, path+"/lock-")
-		queue, err := p.lock.Contenders(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var kinds []string
-		for _, c := range queue {
-			kinds = append(kinds, string(c.Kind))
-			if c.Host != "" || c.PID != 0 || c.Label != "" {
-				t.Errorf("made up an owner: %+v", c)
-			}
-		}
-		if got, want := strings.Join(kinds, " "), "kazoo write mutex"; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-		if last := queue[len(queue)-1]; last.Session != 0 {
-			t.Errorf("a persistent node has session %#x", last.Session)
+		if path+"/"+queue[0].Node != n.Path() || queue[0].Token != n.Token() || queue[0].Pair == "" {
+			t.Errorf("holder: got %+v, want the pair of %s with token %d", queue[0], n.Path(), n.Token())
 		}
 	})
 }
@@ -88,12 +68,7 @@ func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			node := secret(t, raw(t, s))
 			p := start(t, s)
-			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Op == op && f.Dir == zktest.Request {
-					return zktest.Error(zk.ErrNoAuth)
-				}
-				return zktest.Pass
-			})
+			meet(s, is(op, zktest.Request), zktest.Error(zk.ErrNoAuth))
 			queue, err := p.lock.Contenders(t.Context())
 			if err != nil || len(queue) != 1 || path+"/"+queue[0].Node != node || queue[0].Data != nil {
 				t.Fatalf("got %+v, %v; want %s", queue, err, node)
@@ -127,18 +102,6 @@ func TestContentInAnotherFormSaysNothingOfItsProcess(t *testing.T) {
 	})
 }
 
-func TestContendersOfAnUnusedLockAreNone(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		queue, err := start(t, s).lock.Contenders(t.Context())
-		if err != nil || len(queue) != 0 {
-			t.Errorf("got %v, %v", queue, err)
-		}
-		if s.Exists("/locks") {
-			t.Error("looking created the path")
-		}
-	})
-}
-
 func TestNodeDataIsSmallAndValid(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s, zklock.WithLabel(strings.Repeat("<", 256))).acquire(t)
@@ -156,27 +119,23 @@ func TestNodeDataIsSmallAndValid(t *testing.T) {
 func (p process) operator() zkinspect.Reader { return zkinspect.Reader{Client: p.Client} }
 
 func TestBreakGivesTheLockToTheNextAndTellsTheFormerHolder(t *testing.T) {
-	for name, opts := range map[string][]zklock.Option{"single": nil, "pair": {zklock.WithKazoo()}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				holder, waiter, operator := start(t, s, opts...), start(t, s, opts...), start(t, s)
-				n := holder.acquire(t)
-				r := waiter.queue(t.Context())
-				broken, err := operator.operator().Break(t.Context(), path, n.Token())
-				if err != nil || broken.Token != n.Token() || broken.Session != fmt.Sprintf("0x%x", uint64(holder.session)) {
-					t.Fatalf("got %+v, %v", broken, err)
-				}
-				next := r.granted(t)
-				awaitWatch()
-				wantErr(t, "the former holder", n.Err(), zklock.ErrLost)
-				n.Release()
-				if left := s.Children(path); len(left) != 1+len(opts) {
-					t.Errorf("left: %q", left)
-				}
-				next.Release()
-			})
-		})
-	}
+	each(t, kinds, func(t *testing.T, s *zktest.Server, opts []zklock.Option) {
+		holder, waiter, operator := start(t, s, opts...), start(t, s, opts...), start(t, s)
+		n := holder.acquire(t)
+		r := waiter.queue(t.Context())
+		broken, err := operator.operator().Break(t.Context(), path, n.Token())
+		if err != nil || broken.Token != n.Token() || broken.Session != fmt.Sprintf("0x%x", uint64(holder.session)) {
+			t.Fatalf("got %+v, %v", broken, err)
+		}
+		next := r.granted(t)
+		awaitWatch()
+		wantErr(t, "the former holder", n.Err(), zklock.ErrLost)
+		n.Release()
+		if left := s.Children(path); len(left) != 1+len(opts) {
+			t.Errorf("left: %q", left)
+		}
+		next.Release()
+	})
 }
 
 // A token names one grant: neither that of a waiter, nor one from before, nor one of nobody deletes anything.
@@ -212,9 +171,7 @@ func TestBreakDeletesHalfAPair(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, holder, operator := raw(t, s), start(t, s, zklock.WithKazoo()), start(t, s)
 		n := holder.acquire(t)
-		if err := conn.Delete(n.Path(), -1); err != nil {
-			t.Fatal(err)
-		}
+		remove(t, conn, n.Path())
 		if _, err := operator.operator().Break(t.Context(), path, n.Token()); err != nil {
 			t.Fatal(err)
 		}
@@ -292,28 +249,6 @@ func TestBreakWhoseAnswerIsLostLooksAgain(t *testing.T) {
 			t.Errorf("got %+v, %v", broken, err)
 		}
 		n.Release()
-	})
-}
-
-func TestBreakEndsWithItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		holder, operator := start(t, s), start(t, s)
-		n := holder.acquire(t)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "delete" && f.Dir == zktest.Request {
-				return zktest.Drop
-			}
-			return zktest.Pass
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		begun := time.Now()
-		_, err := operator.operator().Break(ctx, path, n.Token())
-		wantErr(t, "break", err, context.DeadlineExceeded)
-		if took := time.Since(begun); took != time.Second {
-			t.Errorf("took %v", took)
-		}
-		s.Intercept(nil)
 	})
 }
 
@@ -403,30 +338,6 @@ func TestARequestIsInTheFormThatTheOwnerKnows(t *testing.T) {
 	}
 }
 
-// Whoever asks only now whether somebody has asked learns what came before.
-func TestARequestFromBeforeIsSeen(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		waited := start(t, s).acquire(t)
-		r := start(t, s).queue(t.Context())
-		waited.Release()
-		for _, n := range []*zklock.Node{r.granted(t), start(t, s).as(second.Exclusive).acquireElsewhere(t)} {
-			if _, err := raw(t, s).Set(n.Path(), []byte("__REVOKE__"), -1); err != nil {
-				t.Fatal(err)
-			}
-			if !revoked(n) {
-				t.Errorf("%s: not told", n.Path())
-			}
-		}
-	})
-}
-
-// acquireElsewhere acquires another lock.
-func (p process) acquireElsewhere(t *testing.T) *zklock.Node {
-	t.Helper()
-	p.lock = lockAt(t, p.Client, "/locks/elsewhere")
-	return p.acquire(t)
-}
-
 func TestOtherContentIsNoRequest(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n, conn := start(t, s).acquire(t), raw(t, s)
@@ -495,31 +406,5 @@ func TestRevokeWithoutPermissionSaysWhich(t *testing.T) {
 		}
 		_, err := start(t, s).lock.Revoke(t.Context())
 		wantErr(t, "Revoke", err, zk.ErrNoAuth)
-	})
-}
-
-// Whoever is behind wakes for each write to the node ahead, and goes on waiting.
-func TestARequestDoesNotDisturbTheQueue(t *testing.T) { // I6
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		var queue []*request
-		for range 4 {
-			queue = append(queue, start(t, s).queue(t.Context()))
-		}
-		operator := start(t, s)
-		for _, next := range queue {
-			for range 3 {
-				if _, err := operator.lock.Revoke(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if !next.waiting() {
-				t.Fatal("granted beside the holder")
-			}
-			n.Release()
-			n = next.granted(t)
-		}
-		n.Release()
-		wantEmpty(t, s)
 	})
 }

@@ -3,18 +3,17 @@ package zklock_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
+	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/faultproxy"
+	"github.com/tierlock/tierlock/internal/fate"
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -58,55 +57,38 @@ func TestNoParentIsLeftWithoutAChild(t *testing.T) {
 	for name, trouble := range troubles {
 		for usable, acl := range map[string][]zk.ACL{"": zk.WorldACL(zk.PermAll), ", of a parent not to be used": zk.WorldACL(zk.PermRead)} {
 			t.Run(name+usable, func(t *testing.T) {
-				for nth := 1; atFrame(t, nth, acl, trouble); nth++ {
-				}
+				eachFrame(t, func(t *testing.T, s *zktest.Server, nth int) bool { return acquireAmid(t, s, nth, acl, trouble) })
 			})
 		}
 	}
 }
 
-// atFrame makes trouble at the nth frame that comes for an acquisition or goes back. It reports false if there are less.
-func atFrame(t *testing.T, nth int, acl []zk.ACL, trouble func(*zktest.Server, process, func()) zktest.Action) (struck bool) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s, zklock.WithACL(acl))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		var (
-			mu     sync.Mutex // guards the fields below
-			at     string
-			frames int
-		)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			mu.Lock()
-			defer mu.Unlock()
-			if heartbeat(f) || at != "" {
-				return zktest.Pass
-			}
-			if frames++; frames < nth {
-				return zktest.Pass
-			}
-			at = fmt.Sprintf("%v %v %s", f.Op, f.Dir, f.Path)
-			action := trouble(s, p, cancel)
-			creates := f.Op == "create" || f.Op == "createContainer"
-			if refusal := action == zktest.Error(zk.ErrNoAuth); refusal && (!creates || f.Dir != zktest.Request) {
-				return zktest.Pass
-			}
-			return action
-		})
-		n, err := p.lock.Acquire(ctx)
-		if err == nil {
-			n.Release()
+// acquireAmid makes trouble at a frame that comes for an acquisition or goes back. It reports false if there are fewer.
+func acquireAmid(t *testing.T, s *zktest.Server, nth int, acl []zk.ACL, trouble func(*zktest.Server, process, func()) zktest.Action) bool {
+	t.Helper()
+	p := start(t, s, zklock.WithACL(acl))
+	ctx, cancel := context.WithCancel(within(t, time.Minute))
+	defer cancel()
+	struck := strike(s, nth, func(f *zktest.Frame) bool { return !heartbeat(f) }, func(f *zktest.Frame) zktest.Action {
+		action := trouble(s, p, cancel)
+		creates := f.Op == "create" || f.Op == "createContainer"
+		if refusal := action == zktest.Error(zk.ErrNoAuth); refusal && (!creates || f.Dir != zktest.Request) {
+			return zktest.Pass
 		}
-		time.Sleep(timeout) // for a lost create to be looked up
-		if n := p.Reaping(); n > 0 && !errors.Is(p.Err(), zklock.ErrClosed) {
-			t.Errorf("after trouble at %s: reaping %d", at, n)
-		}
-		wantNoParents(t, s)
-		if struck = at != ""; t.Failed() {
-			t.Fatalf("after trouble at %s, acquired with %v", at, err)
-		}
+		return action
 	})
-	return struck && !t.Failed()
+	n, err := p.lock.Acquire(ctx)
+	if err == nil {
+		n.Release()
+	}
+	time.Sleep(timeout) // for a lost create to be looked up
+	if n := p.Reaping(); n > 0 && !errors.Is(p.Err(), zklock.ErrClosed) {
+		t.Errorf("reaping %d", n)
+	}
+	if wantNoParents(t, s); t.Failed() {
+		t.Errorf("after trouble at %s, acquired with %v", struck(), err)
+	}
+	return struck() != ""
 }
 
 func TestParentsThatAreUsedAreLeftToTheServer(t *testing.T) {
@@ -122,90 +104,78 @@ func TestParentsThatAreUsedAreLeftToTheServer(t *testing.T) {
 }
 
 func TestParentsThatMayNotBeUsedGoAtOnce(t *testing.T) {
-	for name, acl := range map[string][]zk.ACL{
+	each(t, map[string][]zk.ACL{
 		"only to be read":   zk.WorldACL(zk.PermRead),
 		"for somebody else": zk.DigestACL(zk.PermAll, "somebody", "else"),
 		"all but the last":  zk.WorldACL(zk.PermAll),
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				s.Intercept(func(f *zktest.Frame) zktest.Action {
-					if f.Op == "create" && f.Dir == zktest.Request && s.Exists(path) {
-						return zktest.Error(zk.ErrNoAuth)
-					}
-					return zktest.Pass
-				})
-				option, log := logged()
-				begun := time.Now()
-				wantErr(t, "Acquire", start(t, s, zklock.WithACL(acl), option).queue(t.Context()).failed(t), zk.ErrNoAuth)
-				if s.Exists("/locks") || time.Since(begun) > 0 {
-					t.Errorf("/locks is there: %t, after %v", s.Exists("/locks"), time.Since(begun))
-				}
-				if got := log.String(); strings.Contains(got, "cannot delete") {
-					t.Errorf("logged %s", got)
-				}
-			})
+	}, func(t *testing.T, s *zktest.Server, acl []zk.ACL) {
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == "create" && f.Dir == zktest.Request && s.Exists(path) {
+				return zktest.Error(zk.ErrNoAuth)
+			}
+			return zktest.Pass
 		})
-	}
+		option, log := logged()
+		begun := time.Now()
+		wantErr(t, "Acquire", start(t, s, zklock.WithACL(acl), option).queue(t.Context()).failed(t), zk.ErrNoAuth)
+		if s.Exists("/locks") || time.Since(begun) > 0 {
+			t.Errorf("/locks is there: %t, after %v", s.Exists("/locks"), time.Since(begun))
+		}
+		if got := log.String(); strings.Contains(got, "cannot delete") {
+			t.Errorf("logged %s", got)
+		}
+	})
 }
 
 // Somebody is faster than the client to create the parent, and what the client is told of its own create gets lost.
 func TestParentOfSomebodyElseIsNeverDeleted(t *testing.T) {
-	for name, create := range map[string]func(t *testing.T, conn *zk.Conn) error{
-		"a plain node": func(_ *testing.T, conn *zk.Conn) error {
-			_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+	all, theirs := zk.WorldACL(zk.PermAll), zk.DigestACL(zk.PermAll, "somebody", "else")
+	plain := func(data string, acl []zk.ACL) func(*zk.Conn) error {
+		return func(conn *zk.Conn) error {
+			_, err := conn.Create(path, []byte(data), 0, acl)
 			return err
-		},
-		"a plain node with content": func(_ *testing.T, conn *zk.Conn) error {
-			_, err := conn.Create(path, []byte("mine"), 0, zk.WorldACL(zk.PermAll))
-			return err
-		},
-		"a plain node that may not be read": func(_ *testing.T, conn *zk.Conn) error {
-			_, err := conn.Create(path, nil, 0, zk.DigestACL(zk.PermAll, "somebody", "else"))
-			return err
-		},
-		"a container": func(_ *testing.T, conn *zk.Conn) error {
-			_, err := conn.CreateContainer(path, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
-			return err
-		},
-		"a container of ours that has got content": func(_ *testing.T, conn *zk.Conn) error {
-			conn.CreateContainer(path, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
+		}
+	}
+	container := func(data string, change func(*zk.Conn) error) func(*zk.Conn) error {
+		return func(conn *zk.Conn) error {
+			_, err := conn.CreateContainer(path, []byte(data), zk.FlagContainer, all)
+			return errors.Join(err, change(conn))
+		}
+	}
+	type row struct {
+		create  func(*zk.Conn) error
+		unknown int // whether a node is left below, which cannot be found out without permission
+	}
+	each(t, map[string]row{
+		"a plain node":                      {create: plain("", all)},
+		"a plain node with content":         {create: plain("mine", all)},
+		"a plain node that may not be read": {create: plain("", theirs), unknown: 1},
+		"a container":                       {create: container("", func(*zk.Conn) error { return nil })},
+		"a container of ours that has got content": {create: container("", func(conn *zk.Conn) error {
 			_, err := conn.Set(path, []byte(ours), -1)
 			return err
-		},
-		"a container of ours that has got an ACL": func(_ *testing.T, conn *zk.Conn) error {
-			conn.CreateContainer(path, []byte(ours), zk.FlagContainer, zk.WorldACL(zk.PermAll))
+		})},
+		"a container of ours that has got an ACL": {create: container(ours, func(conn *zk.Conn) error {
 			_, err := conn.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermAdmin), -1)
 			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				conn, p := raw(t, s), start(t, s)
-				put(t, conn, 0, "/locks")
-				ctx, cancel := context.WithCancel(t.Context())
-				s.Intercept(func(f *zktest.Frame) zktest.Action {
-					if f.Op == "createContainer" && f.Session == p.session && f.Dir == zktest.Request {
-						if err := create(t, conn); err != nil {
-							t.Error(err)
-						}
-						cancel()
-						return zktest.Cut
-					}
-					return zktest.Pass
-				})
-				p.queue(ctx).failed(t)
-				// Whether a node is left below cannot be found out without permission.
-				unknown := 0
-				if name == "a plain node that may not be read" {
-					unknown = 1
-				}
-				if time.Sleep(10 * time.Minute); !s.Exists(path) || p.Reaping() > unknown {
-					t.Errorf("the parent is there: %t; reaping %d", s.Exists(path), p.Reaping())
-				}
-			})
+		})},
+	}, func(t *testing.T, s *zktest.Server, c row) {
+		conn, p := raw(t, s), start(t, s)
+		put(t, conn, 0, "/locks")
+		ctx, cancel := context.WithCancel(t.Context())
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == "createContainer" && f.Session == p.session && f.Dir == zktest.Request {
+				wantErr(t, "create", c.create(conn), nil)
+				cancel()
+				return zktest.Cut
+			}
+			return zktest.Pass
 		})
-	}
+		p.queue(ctx).failed(t)
+		if time.Sleep(10 * time.Minute); !s.Exists(path) || p.Reaping() > c.unknown {
+			t.Errorf("the parent is there: %t; reaping %d", s.Exists(path), p.Reaping())
+		}
+	})
 }
 
 func TestEmptyParentThatMayNotBeDeletedIsToldAndLeft(t *testing.T) {
@@ -216,71 +186,21 @@ func TestEmptyParentThatMayNotBeDeletedIsToldAndLeft(t *testing.T) {
 		option, log := logged()
 		p := start(t, s, zklock.WithACL(zk.WorldACL(zk.PermRead)), option)
 		wantErr(t, "Acquire", p.queue(t.Context()).failed(t), zk.ErrNoAuth)
-		if got := log.String(); strings.Count(got, "cannot delete an empty parent") != 1 || !strings.Contains(got, "path="+path+" ") || p.Reaping() > 0 {
-			t.Errorf("reaping %d, logged:\n%s", p.Reaping(), got)
+		line := strings.Join(wantLines(t, log, slog.LevelWarn, "cannot delete an empty parent", 1), "")
+		if !strings.Contains(line, "path="+path+" ") || p.Reaping() > 0 {
+			t.Errorf("reaping %d, logged: %s", p.Reaping(), line)
 		}
 	})
 }
 
-func TestRealServerKeepsNoParentWithoutAChild(t *testing.T) {
-	s := sharedServer(t)
-	conn, _, err := zk.Connect([]string{s.Addr()}, 4*time.Second, zk.WithLogger(silent{}), zk.WithDialer(net.DialTimeout))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	for name, tt := range map[string]struct {
-		acl   []zk.ACL
-		stage zktest.Direction // of the last container's create, at which the connection breaks and the context ends
-		err   error
-	}{
-		"the request is lost":                {zk.WorldACL(zk.PermAll), zktest.Request, context.Canceled},
-		"the reply is lost":                  {zk.WorldACL(zk.PermAll), zktest.Reply, context.Canceled},
-		"the node may not be created":        {zk.WorldACL(zk.PermRead), 0, zk.ErrNoAuth},
-		"the parent may not even be read":    {zk.DigestACL(zk.PermAll, "somebody", "else"), 0, zk.ErrNoAuth},
-		"the node is made, and the lock had": {zk.WorldACL(zk.PermAll), 0, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			defer cancel()
-			proxy, err := faultproxy.Start(s.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer proxy.Close()
-			p := connect(ctx, t, proxy.Addr(), zklock.WithACL(tt.acl))
-			waiting, give := context.WithCancel(ctx)
-			defer give()
-			var once sync.Once
-			proxy.Intercept(func(f *zktest.Frame) zktest.Action {
-				fate := zktest.Pass
-				if f.Op == "createContainer" && f.Dir == tt.stage && f.Path == "/locks" {
-					once.Do(func() { give(); fate = zktest.Cut })
-				}
-				return fate
-			})
-			n, err := p.lock.Acquire(waiting)
-			if wantErr(t, "Acquire", err, tt.err); err == nil {
-				n.Release()
-			}
-			awaitGone(ctx, t, conn, "/locks")
-		})
-	}
-}
-
-func awaitGone(ctx context.Context, t *testing.T, conn *zk.Conn, path string) {
-	t.Helper()
-	for {
-		exists, _, events, err := conn.ExistsW(path)
-		if err == nil && !exists {
-			return
+func TestParentsArePersistentWhereTheServerKnowsNoContainers(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		meet(s, is("createContainer", zktest.Request), zktest.Action{Verb: fate.Error, Code: wire.CodeUnimplemented})
+		start(t, s).acquire(t).Release()
+		if _, stat, ok := s.Get(path); !ok || stat.EphemeralOwner != 0 {
+			t.Errorf("parent: there %t, owner %#x; want a persistent node", ok, stat.EphemeralOwner)
 		}
-		select {
-		case <-events:
-		case <-ctx.Done():
-			t.Fatalf("%s is left: %v", path, err)
-		}
-	}
+	})
 }
 
 // A parent that is there is neither changed nor taken away.
@@ -361,8 +281,7 @@ func TestAbsenceOfAParentIsNotBelievedOfAServerThatLags(t *testing.T) {
 			}
 			return zktest.Pass
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
+		ctx := within(t, time.Millisecond)
 		_, err = lockAt(t, c, path).Acquire(ctx)
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		if time.Sleep(timeout); c.Reaping() > 0 || s.Exists(path) {
@@ -386,10 +305,61 @@ func TestParentsThatDoNotStayEndATryAndHoldUpAnAcquisition(t *testing.T) {
 		wantErr(t, "TryAcquire", err, zk.ErrNoNode)
 		wantMention(t, err, path, "deleted again")
 		wantNoParents(t, s)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := within(t, time.Minute)
 		_, err = p.lock.Acquire(ctx)
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		wantMention(t, err, path, "deleted again")
+	})
+}
+
+func TestChrootThatIsMissingComesWithTheFirstLockAndGoesWithTheLast(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		l := lockAt(t, dialAt(t, s, "/app/team"), path)
+		if queue, err := l.Contenders(t.Context()); err != nil || len(queue) > 0 || s.Exists("/app") {
+			t.Errorf("before the first lock: %v, %v; /app is there: %t", queue, err, s.Exists("/app"))
+		}
+		for _, take := range []func(context.Context) (*zklock.Node, error){l.TryAcquire, l.Acquire} {
+			n, err := take(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantErr(t, "Release", n.Release(), nil)
+			if time.Sleep(10 * time.Minute); s.Exists("/app") {
+				t.Error("/app is left")
+			}
+		}
+	})
+}
+
+// dialAt returns a client whose paths are below another one.
+func dialAt(t *testing.T, s *zktest.Server, chroot string) *zklock.Client {
+	t.Helper()
+	c, err := zklock.Dial(within(t, time.Minute), addr+chroot, zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestChrootThatMayNotBeMadeIsNamedWithThePermission(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn := raw(t, s)
+		put(t, conn, 0, "/theirs")
+		for _, node := range []string{"/theirs", "/"} {
+			protect(t, conn, node, zk.PermAll&^zk.PermCreate)
+		}
+		for chroot, want := range map[string]string{
+			"/app/team":    "create parent /app: no CREATE permission on / ",
+			"/theirs":      "create parent /theirs/locks: no CREATE permission on /theirs ",
+			"/theirs/team": "create parent /theirs/team: no CREATE permission on /theirs ",
+		} {
+			l := lockAt(t, dialAt(t, s, chroot), path)
+			for what, take := range map[string]func(*zklock.Lock, context.Context) error{"Acquire": acquireOnce, "TryAcquire": tryOnce} {
+				err := take(l, t.Context())
+				wantErr(t, what, err, zk.ErrNoAuth)
+				wantMention(t, err, want, "WithAuth")
+			}
+		}
 	})
 }

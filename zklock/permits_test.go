@@ -30,7 +30,9 @@ func (p process) semaphore(t *testing.T) second.Semaphore {
 }
 
 // takers returns what takes permits, and says how many as take does.
-func takers(t *testing.T, p process, take func(free int) int) (acquire func() ([]second.Permit, error), release func([]second.Permit) error) {
+func takers(t *testing.T, p process, take func(free int) int) (
+	acquire func() ([]second.Permit, error), release func([]second.Permit) error,
+) {
 	t.Helper()
 	s := p.semaphore(t)
 	return func() ([]second.Permit, error) { return s.Acquire(t.Context(), &second.Demand{Take: take}) }, s.Release
@@ -88,8 +90,7 @@ func TestTurnWhoseLeaseRanOutTakesNothing(t *testing.T) { // I1
 // both waits for two permits, a minute at most.
 func both(t *testing.T, s second.Semaphore) ([]second.Permit, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := within(t, time.Minute)
 	return s.Acquire(ctx, &second.Demand{Take: func(free int) int { return free / 2 * 2 }})
 }
 
@@ -104,13 +105,6 @@ func throttle(f *zktest.Frame) zktest.Action {
 		return zktest.Throttled
 	}
 	return zktest.Pass
-}
-
-func remove(t *testing.T, conn *zk.Conn, node string) {
-	t.Helper()
-	if err := conn.Delete(node, -1); err != nil {
-		t.Error(err)
-	}
 }
 
 // Over a connection made elsewhere requests have no order but that of their answers.
@@ -173,9 +167,7 @@ func TestPermitsWhoseParentMayNotBeMadeAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
 		put(t, conn, 0, "/limits", limits, limits+"/locks")
-		if _, err := conn.SetACL(limits, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1); err != nil {
-			t.Fatal(err)
-		}
+		protect(t, conn, limits, zk.PermAll&^zk.PermCreate)
 		sem := start(t, s).semaphore(t)
 		_, err := sem.TryAcquire(t.Context(), 2)
 		wantErr(t, "TryAcquire", err, zk.ErrNoAuth)
@@ -238,10 +230,11 @@ func TestQueueForPermitsBeginsAnewWhenItIsWorn(t *testing.T) {
 
 // The answer to the trade is lost, and the look at the permits finds one that is gone, or may not be read.
 func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
-	for name, c := range map[string]struct {
+	type row struct {
 		look func(t *testing.T, conn *zk.Conn, permit string) zktest.Action
 		want error // nil if others are taken
-	}{
+	}
+	each(t, map[string]row{
 		"gone": {look: func(t *testing.T, conn *zk.Conn, permit string) zktest.Action {
 			remove(t, conn, permit)
 			return zktest.Pass
@@ -250,36 +243,32 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 			look: func(*testing.T, *zk.Conn, string) zktest.Action { return zktest.Error(zk.ErrNoAuth) },
 			want: zk.ErrNoAuth,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				conn, p := raw(t, s), start(t, s)
-				sem := p.semaphore(t)
-				var cut, looked sync.Once
-				s.Intercept(func(f *zktest.Frame) (fate zktest.Action) {
-					switch {
-					case trades(f) && f.Dir == zktest.Reply:
-						cut.Do(func() { fate = zktest.Cut })
-					case f.Op == "getData" && f.Dir == zktest.Request && strings.HasPrefix(f.Path, limits+"/leases/"):
-						looked.Do(func() { fate = c.look(t, conn, f.Path) })
-					}
-					return fate
-				})
-				permits, err := both(t, sem)
-				wantErr(t, "Acquire", err, c.want)
-				time.Sleep(timeout / 2) // by then nothing is left of those that were given up
-				if taken := s.Children(limits + "/leases"); len(taken) != len(permits) || (err == nil) != (len(permits) == 2) {
-					t.Errorf("%d permits are had, and taken are %v", len(permits), taken)
-				}
-				if err == nil {
-					wantErr(t, "Release", sem.Release(permits), nil)
-				}
-				if p.Reaping() != 0 {
-					t.Errorf("still reaping %d", p.Reaping())
-				}
-			})
+	}, func(t *testing.T, s *zktest.Server, c row) {
+		conn, p := raw(t, s), start(t, s)
+		sem := p.semaphore(t)
+		var cut, looked sync.Once
+		s.Intercept(func(f *zktest.Frame) (fate zktest.Action) {
+			switch {
+			case trades(f) && f.Dir == zktest.Reply:
+				cut.Do(func() { fate = zktest.Cut })
+			case f.Op == "getData" && f.Dir == zktest.Request && strings.HasPrefix(f.Path, limits+"/leases/"):
+				looked.Do(func() { fate = c.look(t, conn, f.Path) })
+			}
+			return fate
 		})
-	}
+		permits, err := both(t, sem)
+		wantErr(t, "Acquire", err, c.want)
+		time.Sleep(timeout / 2) // by then nothing is left of those that were given up
+		if taken := s.Children(limits + "/leases"); len(taken) != len(permits) || (err == nil) != (len(permits) == 2) {
+			t.Errorf("%d permits are had, and taken are %v", len(permits), taken)
+		}
+		if err == nil {
+			wantErr(t, "Release", sem.Release(permits), nil)
+		}
+		if p.Reaping() != 0 {
+			t.Errorf("still reaping %d", p.Reaping())
+		}
+	})
 }
 
 // Whoever was stopped finds out by the release alone.
@@ -346,10 +335,9 @@ func TestATurnWaitsForOneThatWasAbandoned(t *testing.T) { // I3
 				}
 			}
 		})
-		on(s, "setData", zktest.Reply, zktest.Delay(time.Second))
+		meetOnce(s, is("setData", zktest.Reply), zktest.Delay(time.Second))
 		acquire, release := takers(t, p, func(free int) int { return min(free, 1) })
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
+		ctx := within(t, 100*time.Millisecond)
 		_, err := p.semaphore(t).Acquire(ctx, &second.Demand{Take: func(free int) int { return min(free, 1) }})
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		permits, err := acquire()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -47,7 +46,8 @@ func TestStand(t *testing.T) {
 			standing{reads: true}, nil,
 		},
 		{
-			"readers do not wait behind a reader", "r__READ__0000000005 c__READ__0000000006 d__rlock__0000000007 w__WRIT__0000000008 m-lock-0000000009",
+			"readers do not wait behind a reader",
+			"r__READ__0000000005 c__READ__0000000006 d__rlock__0000000007 w__WRIT__0000000008 m-lock-0000000009",
 			"r__READ__0000000005", standing{reads: true, behind: 2}, nil,
 		},
 		{
@@ -134,14 +134,7 @@ func TestTheLastDepartureMakesHeadIfEverybodyAheadWasWatched(t *testing.T) {
 		{b + " " + pair, second + " " + b, first},
 		{a + " " + b + " " + pair, second + " " + b, lookAgain},
 	} {
-		s, err := stand(append(strings.Fields(tt.ahead), "lock-0000000005"), "lock-0000000005")
-		if err != nil {
-			t.Fatal(err)
-		}
-		gone := strings.Fields(tt.gone)
-		if got := s.after(func(name string) bool { return slices.Contains(gone, name) }); got != tt.want {
-			t.Errorf("behind %q, gone %q: got %d, want %d", tt.ahead, tt.gone, got, tt.want)
-		}
+		wantOutlook(t, "lock-0000000005", tt.ahead, tt.gone, tt.want)
 	}
 }
 
@@ -192,14 +185,19 @@ func TestADepartureTellsUnlessAReaderWithItsNumberMayBeLeft(t *testing.T) {
 		{asWriter, ours + " " + reader, reader, waiting},
 		{asWriter, "e__lock__0000000003 " + reader, "e__lock__0000000003", waiting},
 	} {
-		s, err := stand(append(strings.Fields(tt.ahead), tt.own), tt.own)
-		if err != nil {
-			t.Fatal(err)
-		}
-		gone := strings.Fields(tt.gone)
-		if got := s.after(func(name string) bool { return slices.Contains(gone, name) }); got != tt.want {
-			t.Errorf("%q behind %q, gone %q: got %d, want %d", tt.own, tt.ahead, tt.gone, got, tt.want)
-		}
+		wantOutlook(t, tt.own, tt.ahead, tt.gone, tt.want)
+	}
+}
+
+// wantOutlook checks what a node knows of its place once some of those ahead have gone.
+func wantOutlook(t *testing.T, own, ahead, gone string, want outlook) {
+	t.Helper()
+	s, err := stand(append(strings.Fields(ahead), own), own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.after(func(name string) bool { return slices.Contains(strings.Fields(gone), name) }); got != want {
+		t.Errorf("%q behind %q, gone %q: got %d, want %d", own, ahead, gone, got, want)
 	}
 }
 
@@ -227,80 +225,6 @@ func TestAPairAheadIsOnePredecessorInWhateverOrderItIsListed(t *testing.T) {
 		s, err := stand(children, own)
 		if want := (standing{ahead: 1, nearest: near(second)}); err != nil || s != want {
 			t.Errorf("%q: got %+v, %v; want %+v", children, s, err, want)
-		}
-	}
-}
-
-// Those ahead come as mutexes, readers, writers and pairs, and leave in any order; a writer may leave a reader with its own
-// number behind. Whoever is first by what it was told has nobody ahead, and whoever waits would be told of somebody.
-func TestOutlookAgreesWithTheQueue(t *testing.T) {
-	for seed := range uint64(5_000) {
-		rng := rand.New(rand.NewPCG(seed, 0))
-		queue, groups := map[string]bool{}, [][]string{}
-		sequence := 0
-		for range rng.IntN(6) {
-			id := fmt.Sprintf("_c_%d-", sequence)
-			name := func(marker string) string {
-				sequence++
-				return fmt.Sprintf("%s%s%010d", id, marker, sequence-1)
-			}
-			var group []string
-			switch rng.IntN(4) {
-			case 0:
-				group = []string{name("lock-")}
-			case 1:
-				group = []string{name("lock-"), name("__lock__")}
-			case 2:
-				group = []string{name("__READ__")}
-			case 3:
-				group = []string{name("__WRIT__")}
-			}
-			for _, n := range group {
-				queue[n] = true
-			}
-			groups = append(groups, group)
-		}
-		own := fmt.Sprintf("_c_own-lock-%010d", sequence)
-		list := []string{own}
-		for n := range queue {
-			list = append(list, n)
-		}
-		rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-		s, err := stand(list, own)
-		if err != nil {
-			t.Fatal(err)
-		}
-		gone := func(name string) bool { return !queue[name] }
-		for {
-			alive := 0
-			for _, n := range s.nearest {
-				if n != "" && queue[n] {
-					alive++
-				}
-			}
-			switch s.after(gone) {
-			case first:
-				if len(queue) > 0 {
-					t.Fatalf("seed %d: first of %q behind %v", seed, list, queue)
-				}
-			case waiting:
-				if alive == 0 {
-					t.Fatalf("seed %d: waits in %q for nobody, behind %v", seed, list, queue)
-				}
-			}
-			if len(groups) == 0 {
-				break
-			}
-			i := rng.IntN(len(groups))
-			for _, n := range groups[i] {
-				delete(queue, n)
-				if strings.Contains(n, "__WRIT__") && rng.IntN(2) == 0 {
-					reader := strings.Replace(n, "__WRIT__", "__READ__", 1)
-					queue[reader] = true
-					groups = append(groups, []string{reader})
-				}
-			}
-			groups = slices.Delete(groups, i, i+1)
 		}
 	}
 }

@@ -2,12 +2,9 @@ package zklock_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zklock"
@@ -52,28 +49,6 @@ func TestHandOverFromWriterToWriterIsOneRoundTrip(t *testing.T) {
 	}
 }
 
-// What is behind a Curator writer asks whether a reader with its number is left.
-func TestAWriterWaitsForTheReaderThatACuratorWriterHasBecome(t *testing.T) { // I1
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn := raw(t, s)
-		put(t, conn, 0, "/locks", path)
-		const id = path + "/_c_01234567-89ab-4def-8123-456789abcdef-"
-		write, err := conn.Create(id+"__WRIT__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := start(t, s).writing().queue(t.Context())
-		read := id + "__READ__" + write[len(write)-10:]
-		put(t, conn, zk.FlagEphemeral, read)
-		conn.Delete(write, -1)
-		if !w.waiting() {
-			t.Fatal("granted beside a reader")
-		}
-		conn.Delete(read, -1)
-		w.granted(t)
-	})
-}
-
 func TestReadersAndWritersArePairsForKazoo(t *testing.T) {
 	for mode, want := range map[second.Mode][2]string{
 		second.Writing: {"-__WRIT__0000000000", "-__lock__0000000001"},
@@ -98,58 +73,15 @@ func TestReadersAndWritersArePairsForKazoo(t *testing.T) {
 	}
 }
 
-func TestPairsOfReadersAndWritersExclude(t *testing.T) { // I1
+func TestClaimsOfTwoModesAreNotEqual(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		first, other := bridge(t, s).reading().acquire(t), start(t, s).reading().acquire(t)
-		w, plain := bridge(t, s).writing().queue(t.Context()), start(t, s).writing().queue(t.Context())
-		late := bridge(t, s).reading().queue(t.Context())
-		first.Release()
-		if !w.waiting() {
-			t.Fatal("granted beside a reader")
-		}
-		other.Release()
-		n := w.granted(t)
-		if !plain.waiting() || !late.waiting() {
-			t.Fatal("granted beside a writer")
-		}
-		n.Release()
-		n = plain.granted(t)
-		if !late.waiting() {
-			t.Fatal("granted beside a writer")
-		}
-		n.Release()
-		late.granted(t).Release()
-		wantEmpty(t, s)
-	})
-}
-
-func TestContendersTellReadersFromWriters(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		p.reading().acquire(t)
-		start(t, s).writing().queue(t.Context())
-		start(t, s).queue(t.Context())
-		queue, err := p.lock.Contenders(t.Context())
+		p := second.TierOf(start(t, s).Client)
+		reading, err := p.Claim(path, second.Options{Mode: second.Reading})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var kinds []string
-		for _, c := range queue {
-			kinds = append(kinds, string(c.Kind))
-		}
-		if got := strings.Join(kinds, " "); got != "tierlock-read tierlock-write tierlock" {
-			t.Errorf("got %s", got)
-		}
-		claim, err := second.TierOf(p.Client).Claim(path, second.Options{Mode: second.Reading})
-		if err != nil {
-			t.Fatal(err)
-		}
-		contenders, err := claim.Contenders(t.Context())
-		if err != nil || len(contenders) != 3 || !contenders[0].Shared || contenders[1].Shared || contenders[2].Shared {
-			t.Errorf("the gate sees %+v, %v", contenders, err)
-		}
-		if other, err := second.TierOf(p.Client).Claim(path, second.Options{Mode: second.Writing}); err != nil || claim.Equal(other) {
-			t.Errorf("claims of two modes are equal: %v", err)
+		if writing, err := p.Claim(path, second.Options{Mode: second.Writing}); err != nil || reading.Equal(writing) {
+			t.Errorf("equal: %t, %v", reading.Equal(writing), err)
 		}
 	})
 }

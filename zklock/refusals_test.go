@@ -1,7 +1,6 @@
 package zklock_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strconv"
@@ -11,27 +10,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/fate"
-	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
-
-// wantAtOnce fails unless Acquire and TryAcquire give up with want while no time passes, and leave nothing.
-func wantAtOnce(t *testing.T, s *zktest.Server, p process, want error) {
-	t.Helper()
-	begun := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	_, err := p.lock.Acquire(ctx)
-	wantErr(t, "Acquire", err, want)
-	_, err = p.lock.TryAcquire(ctx)
-	wantErr(t, "TryAcquire", err, want)
-	if d := time.Since(begun); d != 0 {
-		t.Errorf("gave up after %v, want at once", d)
-	}
-	wantEmpty(t, s)
-}
 
 func setup(t *testing.T, s *zktest.Server, acl []zk.ACL) {
 	t.Helper()
@@ -42,37 +23,6 @@ func setup(t *testing.T, s *zktest.Server, acl []zk.ACL) {
 	}
 }
 
-func TestMissingPermissionFailsAtOnce(t *testing.T) {
-	for name, perms := range map[string]int32{
-		"no create": zk.PermAll &^ zk.PermCreate,
-		"no read":   zk.PermAll &^ zk.PermRead, // of the queue; the node it made is removed
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				setup(t, s, zk.WorldACL(perms))
-				wantAtOnce(t, s, start(t, s), zk.ErrNoAuth)
-			})
-		})
-	}
-}
-
-func TestACLThatTheServerRefusesFailsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		setup(t, s, zk.WorldACL(zk.PermAll))
-		wantAtOnce(t, s, start(t, s, zklock.WithACL(zk.AuthACL(zk.PermAll))), zk.ErrInvalidACL) // without credentials
-	})
-}
-
-func TestCredentialsOpenAProtectedLockAlsoAfterAReconnect(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s, zklock.WithAuth("digest", []byte("u:secret")), zklock.WithACL(zk.DigestACL(zk.PermAll, "u", "secret")))
-		p.acquire(t).Release()
-		s.Cut(p.session)
-		p.acquire(t).Release()
-		wantAtOnce(t, s, start(t, s), zk.ErrNoAuth)
-	})
-}
-
 // One child in the way is not the end of the path, so the error tells which one it is.
 func TestAStrayChildIsNamedByAcquireAndTryAcquire(t *testing.T) {
 	for _, stray := range []string{"lock--000000005", "lock--0000000001", "__lock__-2147483648"} {
@@ -81,10 +31,8 @@ func TestAStrayChildIsNamedByAcquireAndTryAcquire(t *testing.T) {
 				setup(t, s, zk.WorldACL(zk.PermAll))
 				put(t, raw(t, s), 0, path+"/"+stray, path+"/lock-0000000000")
 				p := start(t, s)
-				for what, take := range map[string]func(context.Context) (*zklock.Node, error){"Acquire": p.lock.Acquire, "TryAcquire": p.lock.TryAcquire} {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-					_, err := take(ctx)
-					cancel()
+				for what, take := range map[string]func(*zklock.Lock, context.Context) error{"Acquire": acquireOnce, "TryAcquire": tryOnce} {
+					err := take(p.lock, within(t, time.Hour))
 					wantErr(t, what, err, zklock.ErrSequenceExhausted)
 					wantMention(t, err, strconv.Quote(stray), "negative", "delete it")
 				}
@@ -129,24 +77,10 @@ func wantMention(t *testing.T, err error, parts ...string) {
 	}
 }
 
-func TestParentsArePersistentWhereTheServerKnowsNoContainers(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "createContainer" && f.Dir == zktest.Request {
-				return zktest.Action{Verb: fate.Error, Code: wire.CodeUnimplemented}
-			}
-			return zktest.Pass
-		})
-		start(t, s).acquire(t).Release()
-		if _, stat, ok := s.Get(path); !ok || stat.EphemeralOwner != 0 {
-			t.Errorf("parent: there %t, owner %#x; want a persistent node", ok, stat.EphemeralOwner)
-		}
-	})
-}
-
 // The error says what is missing where, and what presents credentials.
 func TestAMissingPermissionIsNamedWithItsNode(t *testing.T) {
 	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
+	blind := []zklock.Option{zklock.WithACL(without(zk.PermRead))} // to its own nodes
 	for _, c := range []struct {
 		name       string
 		above, own []zk.ACL // of /locks and /locks/x; nil for none
@@ -160,10 +94,10 @@ func TestAMissingPermissionIsNamedWithItsNode(t *testing.T) {
 		{"look at the queue", without(0), without(zk.PermRead), nil, tryOnce, "no READ permission on /locks/x "},
 		{"show the queue", without(0), without(zk.PermRead), nil, contendersOnce, "no READ permission on /locks/x "},
 		{"create the lock path", without(zk.PermCreate), nil, nil, acquireOnce, "no CREATE permission on /locks "},
-		{"read the own node in the queue", without(0), without(0), []zklock.Option{zklock.WithACL(without(zk.PermRead))}, acquireTwice, "no READ permission on /locks/x/_c_"},
-		{"read the own node", without(0), without(0), []zklock.Option{zklock.WithACL(without(zk.PermRead))}, holdOnce, "no READ permission on /locks/x/_c_"},
-		{"delete the node", without(0), without(zk.PermDelete), nil, releaseOnce, "no DELETE permission on /locks/x "},
-		{"requeue", without(0), without(zk.PermDelete), nil, requeueOnce, "no CREATE or DELETE permission on /locks/x "},
+		{"read the own node in the queue", without(0), without(0), blind, holding(acquireTwice), "no READ permission on /locks/x/_c_"},
+		{"read the own node", without(0), without(0), blind, holding(awaitEnd), "no READ permission on /locks/x/_c_"},
+		{"delete the node", without(0), without(zk.PermDelete), nil, holding(release), "no DELETE permission on /locks/x "},
+		{"requeue", without(0), without(zk.PermDelete), nil, holding(requeue), "no CREATE or DELETE permission on /locks/x "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -192,12 +126,7 @@ func TestALookUpThatIsNotPermittedNamesThePermission(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		setup(t, s, zk.WorldACL(zk.PermAll&^zk.PermRead))
 		p := start(t, s)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "create" && f.Dir == zktest.Reply {
-				return zktest.Cut
-			}
-			return zktest.Pass
-		})
+		meet(s, is("create", zktest.Reply), zktest.Cut)
 		_, err := p.lock.Acquire(t.Context())
 		wantErr(t, "Acquire", err, zk.ErrNoAuth)
 		wantMention(t, err, "no READ permission on /locks/x ")
@@ -209,23 +138,32 @@ func acquireOnce(l *zklock.Lock, ctx context.Context) error {
 	return err
 }
 
-func acquireTwice(l *zklock.Lock, ctx context.Context) error {
-	n, err := l.Acquire(ctx)
-	if err != nil {
-		return err
+// holding does something with a lock that is held.
+func holding(do func(l *zklock.Lock, n *zklock.Node, ctx context.Context) error) func(*zklock.Lock, context.Context) error {
+	return func(l *zklock.Lock, ctx context.Context) error {
+		n, err := l.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		return do(l, n, ctx)
 	}
-	defer n.Release()
-	_, err = l.Acquire(ctx)
-	return err
 }
 
-func holdOnce(l *zklock.Lock, ctx context.Context) error {
-	n, err := l.Acquire(ctx)
-	if err != nil {
-		return err
-	}
+func acquireTwice(l *zklock.Lock, n *zklock.Node, ctx context.Context) error {
+	defer n.Release()
+	return acquireOnce(l, ctx)
+}
+
+func awaitEnd(_ *zklock.Lock, n *zklock.Node, _ context.Context) error {
 	<-n.Lost()
 	return n.Release()
+}
+
+func release(_ *zklock.Lock, n *zklock.Node, _ context.Context) error { return n.Release() }
+
+func requeue(_ *zklock.Lock, n *zklock.Node, ctx context.Context) error {
+	_, err := n.Requeue(ctx)
+	return err
 }
 
 func tryOnce(l *zklock.Lock, ctx context.Context) error {
@@ -238,41 +176,20 @@ func contendersOnce(l *zklock.Lock, ctx context.Context) error {
 	return err
 }
 
-func releaseOnce(l *zklock.Lock, ctx context.Context) error {
-	n, err := l.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	return n.Release()
-}
-
-func requeueOnce(l *zklock.Lock, ctx context.Context) error {
-	n, err := l.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = n.Requeue(ctx)
-	return err
-}
-
 // It looks like a lock that somebody else has, and is not.
 func TestAProcessThatWaitsBehindItsOwnNodeSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		setup(t, s, zk.WorldACL(zk.PermAll&^zk.PermDelete))
-		var log bytes.Buffer
-		p := start(t, s, zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+		p, log := startLogged(t, s)
 		n := p.acquire(t)
 		err := n.Release()
 		wantErr(t, "Release", err, zk.ErrNoAuth)
 		wantMention(t, err, n.Path(), "in the way of this process", "no DELETE permission on /locks/x ")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := within(t, time.Minute)
 		_, err = p.lock.Acquire(ctx)
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		wantMention(t, err, n.Path(), "a node of this process", "no DELETE permission on /locks/x ")
-		if got := log.String(); !bytes.Contains(log.Bytes(), []byte("in the way of this process")) {
-			t.Errorf("logged: %q", got)
-		}
+		wantLines(t, log, slog.LevelWarn, "in the way of this process", 1)
 	})
 }
 
@@ -280,17 +197,9 @@ func TestAProcessThatWaitsForItsOwnNodeToBeDeletedSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		n := p.acquire(t)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "delete" && f.Dir == zktest.Request {
-				return zktest.Throttled
-			}
-			return zktest.Pass
-		})
-		if err := n.Release(); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		meet(s, is("delete", zktest.Request), zktest.Throttled)
+		wantErr(t, "Release", n.Release(), nil)
+		ctx := within(t, time.Minute)
 		_, err := p.lock.Acquire(ctx)
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		wantMention(t, err, n.Path(), "a node of this process that is still to be deleted")

@@ -3,7 +3,6 @@ package zklock_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,9 +28,7 @@ func (p process) wear(t *testing.T, s *zktest.Server, number int32) {
 	t.Helper()
 	n := p.acquire(t)
 	s.SetSequence(path, number)
-	if err := n.Release(); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, "Release", n.Release(), nil)
 	synctest.Wait()
 }
 
@@ -60,81 +57,14 @@ func numbers(s *zktest.Server) (taken func(session int64) []int32) {
 	}
 }
 
-// A journal is what was logged.
-type journal struct {
-	mu   sync.Mutex // guards the field below
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
-// logged returns an option and what is logged with it.
-func logged() (zklock.Option, *journal) {
-	log := new(journal)
-	return zklock.WithLogger(slog.New(slog.NewTextHandler(log, nil))), log
-}
-
 // requeue gives n up and queues again.
 func (p process) requeue(t *testing.T, n *zklock.Node) *request {
 	t.Helper()
 	return submit(func() (*zklock.Node, error) { return n.Requeue(t.Context()) })
 }
 
-func TestWornPathBeginsAnewUnderContention(t *testing.T) {
-	for name, opts := range map[string][]zklock.Option{"": nil, "pairs": {zklock.WithKazoo()}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				processes := []process{start(t, s, opts...), start(t, s, opts...), start(t, s, opts...)}
-				processes[0].wear(t, s, wornFrom-5)
-				taken, begun := numbers(s), time.Now()
-				var wg sync.WaitGroup
-				for _, p := range processes {
-					wg.Go(func() {
-						n := p.acquire(t)
-						for range 20 {
-							time.Sleep(time.Millisecond)
-							var err error
-							if n, err = n.Requeue(t.Context()); err != nil {
-								t.Error(err)
-								return
-							}
-						}
-						n.Release()
-					})
-				}
-				wg.Wait()
-				if d := time.Since(begun); d > 200*time.Millisecond {
-					t.Errorf("63 turns of a millisecond took %v", d)
-				}
-				for _, p := range processes {
-					got, worn := taken(p.session), 0
-					for _, n := range got {
-						if n >= wornFrom {
-							worn++
-						}
-					}
-					if last := got[len(got)-1]; worn > 1 || last > 1000 {
-						t.Errorf("%d turns with worn numbers, the last one with %d: %d", worn, last, got)
-					}
-				}
-				wantEmpty(t, s)
-			})
-		})
-	}
-}
-
 func TestWornPathBeginsAnewAtTheReleaseOfTheOnlyOne(t *testing.T) {
-	for name, giveUp := range map[string]func(p process, n *zklock.Node) (*zklock.Node, error){
+	each(t, map[string]func(p process, n *zklock.Node) (*zklock.Node, error){
 		"release": func(p process, n *zklock.Node) (*zklock.Node, error) {
 			n.Release()
 			return p.lock.Acquire(context.Background())
@@ -145,23 +75,19 @@ func TestWornPathBeginsAnewAtTheReleaseOfTheOnlyOne(t *testing.T) {
 			synctest.Wait()
 			return p.lock.TryAcquire(context.Background())
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				p := start(t, s)
-				p.wear(t, s, wornFrom)
-				n, begun := p.acquire(t), time.Now()
-				next, err := giveUp(p, n)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := numberOf(next.Path()); got != 0 || next.Token() <= n.Token() || time.Since(begun) > 0 {
-					t.Errorf("number %d, token %d after %d, after %v", got, next.Token(), n.Token(), time.Since(begun))
-				}
-				next.Release()
-			})
-		})
-	}
+	}, func(t *testing.T, s *zktest.Server, giveUp func(p process, n *zklock.Node) (*zklock.Node, error)) {
+		p := start(t, s)
+		p.wear(t, s, wornFrom)
+		n, begun := p.acquire(t), time.Now()
+		next, err := giveUp(p, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := numberOf(next.Path()); got != 0 || next.Token() <= n.Token() || time.Since(begun) > 0 {
+			t.Errorf("number %d, token %d after %d, after %v", got, next.Token(), n.Token(), time.Since(begun))
+		}
+		next.Release()
+	})
 }
 
 func TestPathThatIsNotWornYetIsKept(t *testing.T) {
@@ -170,10 +96,8 @@ func TestPathThatIsNotWornYetIsKept(t *testing.T) {
 		p.wear(t, s, wornFrom-1)
 		tr := record(s)
 		n := p.acquire(t)
-		select {
-		case <-n.Contested():
+		if closed(n.Contested()) {
 			t.Error("contested by nobody")
-		default:
 		}
 		synctest.Wait()
 		tr.take()
@@ -247,8 +171,7 @@ func TestWornPathThatCannotBeDeletedIsQueuedOnAndTriedAgainLater(t *testing.T) {
 					t.Fatal(err)
 				}
 				obstacle.put(t, conn)
-				option, log := logged()
-				p := start(t, s, option)
+				p, log := startLogged(t, s)
 				p.wear(t, s, wornFrom+3)
 
 				n, begun := p.acquire(t), time.Now()
@@ -258,9 +181,7 @@ func TestWornPathThatCannotBeDeletedIsQueuedOnAndTriedAgainLater(t *testing.T) {
 					}
 					n = p.requeue(t, n).granted(t)
 				}
-				if d := time.Since(begun); d > 0 {
-					t.Errorf("took %v", d)
-				}
+				wantWithin(t, 0, "ten turns", begun)
 				if got := log.String(); strings.Count(got, "sequence numbers") != 1 || !strings.Contains(got, "path="+path+" ") {
 					t.Errorf("logged:\n%s", got)
 				}
@@ -338,8 +259,7 @@ func TestWornPathThatDrainsUnseenBeginsAnew(t *testing.T) {
 func TestWaitOutsideAWornPathEndsAfterASessionTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
-		option, log := logged()
-		p := start(t, s, option)
+		p, log := startLogged(t, s)
 		p.wear(t, s, wornFrom)
 		n := p.acquire(t)
 		foreign := path + "/_c_x-lock-" + strconv.Itoa(wornFrom+1)
@@ -357,9 +277,7 @@ func TestWaitOutsideAWornPathEndsAfterASessionTimeout(t *testing.T) {
 		if names := s.Children(path); len(names) != 2 || strings.Count(log.String(), "sequence numbers") != 1 || p.Watchers(path) > 0 {
 			t.Errorf("queue after a timeout: %q; %d watchers; logged %s", names, p.Watchers(path), log)
 		}
-		if err := conn.Delete(foreign, -1); err != nil {
-			t.Fatal(err)
-		}
+		remove(t, conn, foreign)
 		begun := time.Now()
 		p.requeue(t, r.granted(t)).granted(t).Release()
 		if d := time.Since(begun); d > 0 || p.Watchers(path) > 0 {
@@ -369,40 +287,37 @@ func TestWaitOutsideAWornPathEndsAfterASessionTimeout(t *testing.T) {
 }
 
 func TestWaitOutsideAWornPathEndsWithContextAndClient(t *testing.T) {
-	for name, end := range map[string]struct {
+	type row struct {
 		do   func(p process, cancel func())
 		want error
-	}{
+	}
+	each(t, map[string]row{
 		"context": {func(_ process, cancel func()) { cancel() }, context.Canceled},
 		"client":  {func(p process, _ func()) { p.Close() }, zklock.ErrClosed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				option, log := logged()
-				p, q := start(t, s, option), start(t, s)
-				p.wear(t, s, wornFrom)
-				n := p.acquire(t)
-				other := q.queue(t.Context())
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				r := submit(func() (*zklock.Node, error) { return n.Requeue(ctx) })
-				if !r.waiting() {
-					t.Fatal("did not wait")
-				}
-				begun := time.Now()
-				taken := numbers(s)
-				end.do(p, cancel)
-				if wantErr(t, "Requeue", r.failed(t), end.want); time.Since(begun) > 0 {
-					t.Errorf("left after %v", time.Since(begun))
-				}
-				other.granted(t).Release()
-				time.Sleep(2 * timeout)
-				if wantEmpty(t, s); strings.Contains(log.String(), "sequence numbers") || len(taken(p.session)) > 0 {
-					t.Errorf("queued with %d, logged:\n%s", taken(p.session), log)
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, s *zktest.Server, end row) {
+		option, log := logged()
+		p, q := start(t, s, option), start(t, s)
+		p.wear(t, s, wornFrom)
+		n := p.acquire(t)
+		other := q.queue(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r := submit(func() (*zklock.Node, error) { return n.Requeue(ctx) })
+		if !r.waiting() {
+			t.Fatal("did not wait")
+		}
+		begun := time.Now()
+		taken := numbers(s)
+		end.do(p, cancel)
+		if wantErr(t, "Requeue", r.failed(t), end.want); time.Since(begun) > 0 {
+			t.Errorf("left after %v", time.Since(begun))
+		}
+		other.granted(t).Release()
+		time.Sleep(2 * timeout)
+		if wantEmpty(t, s); strings.Contains(log.String(), "sequence numbers") || len(taken(p.session)) > 0 {
+			t.Errorf("queued with %d, logged:\n%s", taken(p.session), log)
+		}
+	})
 }
 
 func TestTryAcquireDoesNotWaitOutside(t *testing.T) {
@@ -423,32 +338,11 @@ func TestTryAcquireDoesNotWaitOutside(t *testing.T) {
 			}
 			return zktest.Pass
 		})
-		if err := conn.Delete(foreign, -1); err != nil {
-			t.Fatal(err)
-		}
+		remove(t, conn, foreign)
 		if n, err = p.lock.TryAcquire(t.Context()); err != nil || time.Since(begun) > 0 {
 			t.Fatalf("after %v: %v", time.Since(begun), err)
 		}
 		n.Release()
-	})
-}
-
-func TestRenewalThatEndedWaitsForNoNews(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p, q := start(t, s), start(t, s)
-		p.wear(t, s, wornFrom)
-		n := p.acquire(t)
-		other := q.queue(t.Context())
-		n.Release()
-		time.Sleep(timeout / 2)
-		if got := p.Watchers(path); got != 1 {
-			t.Errorf("%d watchers meanwhile", got)
-		}
-		time.Sleep(timeout)
-		if got := p.Watchers(path); got != 0 {
-			t.Errorf("%d watchers afterwards", got)
-		}
-		other.granted(t).Release()
 	})
 }
 
@@ -474,11 +368,10 @@ func TestWaitOutsideIsNotProlongedByOthers(t *testing.T) {
 // Without a connection nothing is learned of the path.
 func TestRenewalThatAnOutageEndsIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		option, log := logged()
-		p := start(t, s, option)
+		p, log := startLogged(t, s)
 		p.wear(t, s, wornFrom)
 		n := p.acquire(t)
-		on(s, "sync", zktest.Request, zktest.Cut)
+		meetOnce(s, is("sync", zktest.Request), zktest.Cut)
 		s.Member(addr).Refuse()
 		n.Release()
 		time.Sleep(timeout - time.Second)
@@ -685,67 +578,4 @@ func takeTurns(ctx context.Context, lock *zklock.Lock, work func()) error {
 	}
 	work()
 	return n.Release()
-}
-
-// One of two processes loses its connection, or ends, at any frame of its turns on a path that wears out.
-func TestWornPathWhateverBefallsOneOfTwo(t *testing.T) {
-	for name, trouble := range map[string]func(p process) zktest.Action{
-		"the connection breaks": func(process) zktest.Action { return zktest.Cut },
-		"the process ends": func(p process) zktest.Action {
-			go p.Close()
-			return zktest.Delay(10 * time.Millisecond)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for nth := 1; befall(t, nth, trouble); nth++ {
-			}
-		})
-	}
-}
-
-// befall brings about trouble at the nth frame of one of two processes. It reports false if there are less.
-func befall(t *testing.T, nth int, trouble func(p process) zktest.Action) (struck bool) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p, q := start(t, s), start(t, s)
-		p.wear(t, s, wornFrom-1)
-		var (
-			mu     sync.Mutex // guards the fields below
-			at     string
-			frames int
-		)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			mu.Lock()
-			defer mu.Unlock()
-			if f.Session != p.session || heartbeat(f) || at != "" {
-				return zktest.Pass
-			}
-			if frames++; frames < nth {
-				return zktest.Pass
-			}
-			at = fmt.Sprintf("%v %v %s", f.Op, f.Dir, f.Path)
-			return trouble(p)
-		})
-		taken, begun, work := numbers(s), time.Now(), oneAtATime(t)
-		var wg sync.WaitGroup
-		for _, each := range []process{p, q} {
-			wg.Go(func() {
-				err := takeTurns(t.Context(), each.lock, work)
-				if err != nil && each.Err() == nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		if d, got := time.Since(begun), taken(q.session); d > timeout || got[len(got)-1] > 100 {
-			t.Errorf("took %v, the other process had the numbers %d", d, got)
-		}
-		time.Sleep(beat)
-		if wantEmpty(t, s); q.Reaping() > 0 {
-			t.Errorf("reaping %d", q.Reaping())
-		}
-		if struck = at != ""; t.Failed() {
-			t.Fatalf("trouble at %s", at)
-		}
-	})
-	return struck && !t.Failed()
 }

@@ -117,43 +117,11 @@ func TestNodeThatIsGrantedAfterAReconnectIsNotLookedAtBecauseOfIt(t *testing.T) 
 		})
 		s.Cut(p.session)
 		synctest.Wait()
-		n, err := other.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := acquire(t, other)
 		defer n.Release()
 		time.Sleep(timeout / 10)
 		if n := reads.Load(); n > 0 {
 			t.Errorf("%d requests and answers, want none", n)
-		}
-	})
-}
-
-func TestHoldersHearOfTheEndThoughTheServerRefusedToSetWatchesAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn, p := raw(t, s), start(t, s)
-		var nodes []*zklock.Node
-		for i := range 20 { // a heartbeat looks at one of them
-			n, err := lockAt(t, p.Client, fmt.Sprintf("/locks/%d", i)).Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			nodes = append(nodes, n)
-		}
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Dir == zktest.Request && f.Op == "setWatches" {
-				return zktest.Throttled
-			}
-			return zktest.Pass
-		})
-		s.Cut(p.session)
-		time.Sleep(time.Second)
-		for _, n := range nodes {
-			if err := conn.Delete(n.Path(), -1); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-			wantErr(t, "Err of "+n.Path(), n.Err(), zklock.ErrLost)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -23,19 +25,7 @@ const (
 	beat    = timeout / 8
 )
 
-// A suite stops the shared server before goroutines are counted.
-type suite struct{ *testing.M }
-
-func (s suite) Run() int {
-	defer func() {
-		if shared.server != nil {
-			shared.server.Stop()
-		}
-	}()
-	return s.M.Run()
-}
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bubble runs f with a server of its own in virtual time. The end of the bubble checks that no goroutine is left.
 func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server)) {
@@ -45,6 +35,60 @@ func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server)) {
 		f(t, s)
 	})
 }
+
+// each runs f for each case, with a server of its own.
+func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *zktest.Server, c C)) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) { f(t, s, c) })
+		})
+	}
+}
+
+// within returns a context that ends after d.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// is tells the frames of an operation in one direction.
+func is(op string, dir zktest.Direction) func(*zktest.Frame) bool {
+	return func(f *zktest.Frame) bool { return f.Op == op && f.Dir == dir }
+}
+
+// pushed tells the events.
+func pushed(f *zktest.Frame) bool { return f.Op == "event" }
+
+// meet has all such frames meet a fate, and lets the others pass.
+func meet(s *zktest.Server, such func(*zktest.Frame) bool, fate zktest.Action) {
+	s.Intercept(func(f *zktest.Frame) zktest.Action {
+		if such(f) {
+			return fate
+		}
+		return zktest.Pass
+	})
+}
+
+// meetOnce has the first such frame meet a fate, and lets all others pass.
+func meetOnce(s *zktest.Server, such func(*zktest.Frame) bool, fate zktest.Action) {
+	var met atomic.Bool
+	meet(s, func(f *zktest.Frame) bool { return such(f) && !met.Swap(true) }, fate)
+}
+
+func closed[E any](c <-chan E) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// kinds are the options of nodes of one znode and of two.
+var kinds = map[string][]zklock.Option{"plain": nil, "bridged": {zklock.WithKazoo()}}
 
 // A process is a client with its own session, and its view of the lock at path.
 type process struct {
@@ -57,9 +101,7 @@ type process struct {
 func start(t *testing.T, s *zktest.Server, opts ...zklock.Option) process {
 	t.Helper()
 	opts = append([]zklock.Option{zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext)}, opts...)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	c, err := zklock.Dial(ctx, addr, opts...)
+	c, err := zklock.Dial(within(t, time.Minute), addr, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,16 +120,24 @@ func lockAt(t *testing.T, c *zklock.Client, path string) *zklock.Lock {
 	return l
 }
 
-// acquire waits for the lock, at most an hour of virtual time.
-func (p process) acquire(t *testing.T) *zklock.Node {
+// acquire waits for a lock, at most an hour of virtual time.
+func acquire(t *testing.T, l *zklock.Lock) *zklock.Node {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	n, err := p.lock.Acquire(ctx)
+	n, err := l.Acquire(within(t, time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
+}
+
+func (p process) acquire(t *testing.T) *zklock.Node {
+	t.Helper()
+	return acquire(t, p.lock)
+}
+
+func (p process) acquireAt(t *testing.T, path string) *zklock.Node {
+	t.Helper()
+	return acquire(t, lockAt(t, p.Client, path))
 }
 
 // A request is an acquisition under way.
@@ -125,12 +175,7 @@ func (r *request) await(t *testing.T) {
 // waiting reports whether the acquisition goes on unless time passes.
 func (r *request) waiting() bool {
 	synctest.Wait()
-	select {
-	case <-r.done:
-		return false
-	default:
-		return true
-	}
+	return !closed(r.done)
 }
 
 // granted returns the node of an acquisition that has to have succeeded by now.
@@ -170,22 +215,10 @@ func awaitLoss(t *testing.T, n *zklock.Node) {
 // raw returns a plain ZooKeeper connection, for what other programs do to a lock.
 func raw(t *testing.T, s *zktest.Server) *zk.Conn {
 	t.Helper()
-	conn, events, err := zk.Connect([]string{addr, addr}, timeout, zk.WithDialer(s.DialTimeout), zk.WithLogger(silent{}), zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
-		for range events { // closed as the last act of the library
-		}
-	})
+	conn := zkconn.Start(t, []string{addr, addr}, timeout, s.DialTimeout)
 	synctest.Wait()
 	return conn
 }
-
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
 
 // put creates nodes as another program would.
 func put(t *testing.T, conn *zk.Conn, flags int32, paths ...string) {
@@ -194,6 +227,22 @@ func put(t *testing.T, conn *zk.Conn, flags int32, paths ...string) {
 		if _, err := conn.Create(p, nil, flags, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			t.Fatal(err)
 		}
+	}
+}
+
+// protect takes permissions away from everybody.
+func protect(t *testing.T, conn *zk.Conn, node string, perms int32) {
+	t.Helper()
+	if _, err := conn.SetACL(node, zk.WorldACL(perms), -1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remove deletes a node as another program would.
+func remove(t *testing.T, conn *zk.Conn, node string) {
+	t.Helper()
+	if err := conn.Delete(node, -1); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -242,6 +291,14 @@ func (tr *traffic) take() []string {
 	ops := tr.ops
 	tr.ops = nil
 	return ops
+}
+
+// wantWithin fails if what began then has taken longer.
+func wantWithin(t *testing.T, most time.Duration, what string, begun time.Time) {
+	t.Helper()
+	if took := time.Since(begun); took > most {
+		t.Errorf("%s took %v, want at most %v", what, took, most)
+	}
 }
 
 func wantErr(t *testing.T, what string, got, want error) {

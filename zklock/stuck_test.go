@@ -70,44 +70,40 @@ func (c leaving) Close() error {
 }
 
 func TestNobodyWaitsForAServerThatStopsReading(t *testing.T) {
-	for name, talks := range map[string]bool{"silent": false, "talking": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				way := &stuffed{server: s, talks: talks}
-				p := start(t, s, zklock.WithDialContext(way.dial))
-				n := p.acquire(t)
-				other := lockAt(t, p.Client, "/locks/y")
-				way.full.Store(true)
-				began := time.Now()
-				within := func(what string, bound time.Duration) {
-					t.Helper()
-					took := time.Since(began)
-					if took > bound {
-						t.Errorf("%s took %v, at most %v are due", what, took, bound)
-					}
-					began = time.Now()
-				}
-				for range 3 {
-					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-					_, err := other.Acquire(ctx)
-					wantErr(t, "Acquire", err, context.DeadlineExceeded)
-					cancel()
-					within("Acquire", 100*time.Millisecond)
-				}
-				n.Release()
-				within("Release", timeout/3)
-				for p.Err() == nil {
-					time.Sleep(10 * time.Millisecond)
-				}
-				within("the end of the connection", timeout)
-				way.full.Store(false)
-				p.acquire(t).Release()
-				within("the next Acquire", 2*timeout)
-				way.full.Store(true)
-				submit(func() (*zklock.Node, error) { return other.Acquire(t.Context()) })
-				p.Close()
-				within("Close", 4*time.Second)
-			})
-		})
-	}
+	each(t, map[string]bool{"silent": false, "talking": true}, func(t *testing.T, s *zktest.Server, talks bool) {
+		way := &stuffed{server: s, talks: talks}
+		p := start(t, s, zklock.WithDialContext(way.dial))
+		n := p.acquire(t)
+		other := lockAt(t, p.Client, "/locks/y")
+		way.full.Store(true)
+		began := time.Now()
+		within := func(what string, bound time.Duration) {
+			t.Helper()
+			took := time.Since(began)
+			if took > bound {
+				t.Errorf("%s took %v, at most %v are due", what, took, bound)
+			}
+			began = time.Now()
+		}
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			_, err := other.Acquire(ctx)
+			wantErr(t, "Acquire", err, context.DeadlineExceeded)
+			cancel()
+			within("Acquire", 100*time.Millisecond)
+		}
+		n.Release()
+		within("Release", timeout/3)
+		for p.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		within("the end of the connection", timeout)
+		way.full.Store(false)
+		p.acquire(t).Release()
+		within("the next Acquire", 2*timeout)
+		way.full.Store(true)
+		submit(func() (*zklock.Node, error) { return other.Acquire(t.Context()) })
+		p.Close()
+		within("Close", 4*time.Second)
+	})
 }

@@ -271,25 +271,21 @@ func TestMalformedReplyEndsTheConnectionAndSaysSo(t *testing.T) {
 }
 
 func TestMalformedEventEndsTheConnectionAndSaysSo(t *testing.T) {
-	for name, event := range map[string][]byte{
+	each(t, map[string][]byte{
 		"without a path":           body(wire.EventDeleted, wire.StateSyncConnected),
 		"with a path of gigabytes": body(wire.EventDeleted, wire.StateSyncConnected, huge),
 		"with half a type":         body(false),
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				f := newForger(s)
-				l := dial(t, f.config(), addr)
-				f.refuse = true
-				put(t, l.Conn, "/x")
-				watch(t, l, "/x", true)
-				f.next(wire.OpEvent, with(event))
-				put(t, dial(t, to(s), addr).Conn, "/x/y")
-				synctest.Wait()
-				wantMention(t, l.Err(), "malformed event")
-			})
-		})
-	}
+	}, func(t *testing.T, s *zktest.Server, event []byte) {
+		f := newForger(s)
+		l := dial(t, f.config(), addr)
+		f.refuse = true
+		put(t, l.Conn, "/x")
+		watch(t, l, "/x", true)
+		f.next(wire.OpEvent, with(event))
+		put(t, dial(t, to(s), addr).Conn, "/x/y")
+		synctest.Wait()
+		wantMention(t, l.Err(), "malformed event")
+	})
 }
 
 func TestMalformedHandshakeEndsTheConnectionAndSaysSo(t *testing.T) {
@@ -297,23 +293,19 @@ func TestMalformedHandshakeEndsTheConnectionAndSaysSo(t *testing.T) {
 	reply.ConnectReply(wire.ConnectReply{Timeout: timeout, Session: 1, Password: make([]byte, wire.PasswordLen)})
 	claim := append([]byte(nil), reply[:20]...)
 	binary.BigEndian.PutUint32(claim[16:], huge)
-	for name, reply := range map[string][]byte{
+	each(t, map[string][]byte{
 		"empty":                      nil,
 		"with half a password":       reply[:30],
 		"with a gigabyte in a count": claim,
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				f := newForger(s)
-				l := dial(t, f.config(), addr)
-				f.refuse = true
-				f.next(wire.OpConnect, with(reply))
-				s.CutAll()
-				synctest.Wait()
-				wantMention(t, l.Err(), "malformed reply")
-			})
-		})
-	}
+	}, func(t *testing.T, s *zktest.Server, reply []byte) {
+		f := newForger(s)
+		l := dial(t, f.config(), addr)
+		f.refuse = true
+		f.next(wire.OpConnect, with(reply))
+		s.CutAll()
+		synctest.Wait()
+		wantMention(t, l.Err(), "malformed reply")
+	})
 }
 
 // The library would decode such a reply if it came between the entry in its table and the write of the request.
@@ -333,7 +325,7 @@ func TestReplyWithoutARequestEndsTheConnection(t *testing.T) {
 
 // A transaction that was done, and of which the server said nothing, is an error of no code: its outcome is unknown.
 func TestAnswerThatDoesNotFitATransactionIsNotBelieved(t *testing.T) {
-	for name, reply := range map[string][]byte{
+	each(t, map[string][]byte{
 		"no results":           body(result(-1, true)),
 		"too few":              body(result(wire.OpCreate, false), "/x", result(-1, true)),
 		"too many":             body(result(wire.OpDelete, false), result(wire.OpDelete, false), result(wire.OpDelete, false), result(-1, true)),
@@ -341,48 +333,40 @@ func TestAnswerThatDoesNotFitATransactionIsNotBelieved(t *testing.T) {
 		"of other paths":       body(result(wire.OpCreate, false), "/x", result(wire.OpCreate, false), "/y", result(-1, true)),
 		"of an unknown type":   body(result(77, false)),
 		"an end and a trailer": body(result(-1, true), "trailer"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				f := newForger(s)
-				l := dial(t, f.config(), addr)
-				f.next(wire.OpMulti, with(reply))
-				if created, err := l.Transact(node, &zk.CreateRequest{Path: "/z", Acl: all}); err == nil || !f.done() {
-					t.Errorf("forged: %t; believed %q", f.done(), created)
-				}
-				if !s.Exists("/x") || !s.Exists("/z") {
-					t.Error("not done")
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, s *zktest.Server, reply []byte) {
+		f := newForger(s)
+		l := dial(t, f.config(), addr)
+		f.next(wire.OpMulti, with(reply))
+		if created, err := l.Transact(node, &zk.CreateRequest{Path: "/z", Acl: all}); err == nil || !f.done() {
+			t.Errorf("forged: %t; believed %q", f.done(), created)
+		}
+		if !s.Exists("/x") || !s.Exists("/z") {
+			t.Error("not done")
+		}
+	})
 }
 
 func TestPathThatWasNotAskedForIsNotBelieved(t *testing.T) {
-	for name, forge := range map[string]func(path string) string{
+	each(t, map[string]func(path string) string{
 		"none":               func(string) string { return "" },
 		"another one":        func(string) string { return "/elsewhere" },
 		"none at all":        func(string) string { return "x" },
 		"the parent":         func(string) string { return "/q" },
 		"without a number":   func(path string) string { return path[:len(path)-len("0000000000")] },
 		"something below it": func(path string) string { return path + "/x" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				f := newForger(s)
-				l := dial(t, f.config(), addr)
-				put(t, l.Conn, "/q")
-				f.next(wire.OpCreate, func(genuine []byte) []byte {
-					d := wire.Decoder{Rest: genuine}
-					return body(forge(d.String()))
-				})
-				created, err := l.Transact(&zk.CreateRequest{Path: "/q/lock-", Acl: all, Flags: zk.FlagEphemeral | zk.FlagSequence})
-				if err == nil || !f.done() || len(s.Children("/q")) != 1 {
-					t.Errorf("forged: %t; believed %q", f.done(), created)
-				}
-			})
+	}, func(t *testing.T, s *zktest.Server, forge func(path string) string) {
+		f := newForger(s)
+		l := dial(t, f.config(), addr)
+		put(t, l.Conn, "/q")
+		f.next(wire.OpCreate, func(genuine []byte) []byte {
+			d := wire.Decoder{Rest: genuine}
+			return body(forge(d.String()))
 		})
-	}
+		created, err := l.Transact(&zk.CreateRequest{Path: "/q/lock-", Acl: all, Flags: zk.FlagEphemeral | zk.FlagSequence})
+		if err == nil || !f.done() || len(s.Children("/q")) != 1 {
+			t.Errorf("forged: %t; believed %q", f.done(), created)
+		}
+	})
 }
 
 // FuzzHostileServer answers one request with any bytes. The client lives on, and allocates in proportion to them.

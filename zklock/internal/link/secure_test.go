@@ -15,16 +15,27 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// A front puts TLS before the members of a server, in virtual time.
+// A front puts TLS before the members of a server, in virtual time. One of them is zk1.
 type front struct {
 	server *zktest.Server
+	ca     *zkservertest.Authority
 
 	mu    sync.Mutex             // guards the fields below
 	certs map[string]*tls.Config // by host:port; nil for one that takes connections and is mute
 }
 
-func newFront(s *zktest.Server) *front {
-	return &front{server: s, certs: make(map[string]*tls.Config)}
+func newFront(t *testing.T, s *zktest.Server) *front {
+	t.Helper()
+	f := &front{server: s, ca: zkservertest.NewAuthority(t), certs: make(map[string]*tls.Config)}
+	f.set("zk1:2181", shows(f.ca.Issue("zk1")))
+	return f
+}
+
+// config is that of a link by way of f that trusts its authority.
+func (f *front) config() Config {
+	c := to(f.server)
+	c.Dial, c.TLS = f.dial, &tls.Config{RootCAs: f.ca.Pool}
+	return c
 }
 
 func (f *front) set(address string, cfg *tls.Config) {
@@ -108,18 +119,16 @@ func TestEachServerShowsACertificateForItsName(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
-				ca := zkservertest.NewAuthority(t)
-				f := newFront(s)
+				f := newFront(t, s)
 				server := "zk2:2181"
 				if net.ParseIP(c.cert) != nil {
 					server = c.cert + ":2181"
 				}
-				f.set("zk1:2181", shows(ca.Issue("zk1")))
 				s.Member("zk1:2181").Refuse()
-				f.set(server, shows(ca.Issue(c.cert)))
+				f.set(server, shows(f.ca.Issue(c.cert)))
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
-				config := secured(s, f, ca)
+				config := f.config()
 				config.TLS.ServerName = c.asked
 				l, err := tryDial(ctx, config, server)
 				if err == nil {
@@ -136,20 +145,11 @@ func TestEachServerShowsACertificateForItsName(t *testing.T) {
 	}
 }
 
-// secured is the configuration of a link by way of f that trusts ca.
-func secured(s *zktest.Server, f *front, ca *zkservertest.Authority) Config {
-	c := to(s)
-	c.Dial, c.TLS = f.dial, &tls.Config{RootCAs: ca.Pool}
-	return c
-}
-
 func TestAServerIsNotVerifiedByTheNameOfTheLastOne(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		ca := zkservertest.NewAuthority(t)
-		f := newFront(s)
-		f.set("zk1:2181", shows(ca.Issue("zk1")))
-		f.set("zk2:2181", shows(ca.Issue("zk2")))
-		dial(t, secured(s, f, ca), "zk1:2181", "zk2:2181")
+		f := newFront(t, s)
+		f.set("zk2:2181", shows(f.ca.Issue("zk2")))
+		dial(t, f.config(), "zk1:2181", "zk2:2181")
 		for range 4 {
 			last := member(t, s)
 			s.CutAll()
@@ -162,14 +162,12 @@ func TestAServerIsNotVerifiedByTheNameOfTheLastOne(t *testing.T) {
 
 func TestAServerThatHangsInTheTLSHandshakeIsLeftInTime(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		ca := zkservertest.NewAuthority(t)
-		f := newFront(s)
-		f.set("zk1:2181", shows(ca.Issue("zk1")))
-		dial(t, secured(s, f, ca), "zk1:2181")
+		f := newFront(t, s)
+		dial(t, f.config(), "zk1:2181")
 		f.set("zk1:2181", nil)
 		s.CutAll()
 		time.Sleep(timeout / 6)
-		f.set("zk1:2181", shows(ca.Issue("zk1")))
+		f.set("zk1:2181", shows(f.ca.Issue("zk1")))
 		time.Sleep(time.Second)
 		if member(t, s) == "" {
 			t.Error("not connected again")
@@ -179,10 +177,8 @@ func TestAServerThatHangsInTheTLSHandshakeIsLeftInTime(t *testing.T) {
 
 func TestCloseEndsATLSHandshake(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		ca := zkservertest.NewAuthority(t)
-		f := newFront(s)
-		f.set("zk1:2181", shows(ca.Issue("zk1")))
-		l := dial(t, secured(s, f, ca), "zk1:2181")
+		f := newFront(t, s)
+		l := dial(t, f.config(), "zk1:2181")
 		f.set("zk1:2181", nil)
 		s.CutAll()
 		time.Sleep(timeout / 12)
@@ -196,17 +192,16 @@ func TestCloseEndsATLSHandshake(t *testing.T) {
 
 func TestACertificateThatHasExpiredDoesNotConnectAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		ca := zkservertest.NewAuthority(t)
-		f := newFront(s)
-		f.set("zk1:2181", shows(ca.IssueFor(time.Minute, "zk1")))
-		l := dial(t, secured(s, f, ca), "zk1:2181")
+		f := newFront(t, s)
+		f.set("zk1:2181", shows(f.ca.IssueFor(time.Minute, "zk1")))
+		l := dial(t, f.config(), "zk1:2181")
 		time.Sleep(time.Hour)
 		wantErr(t, "while the connection stands", l.Err(), nil)
 		s.CutAll()
 		time.Sleep(timeout)
 		wantErr(t, "Err", l.Err(), zk.ErrNoServer)
 		wantMention(t, l.Err(), "TLS handshake with zk1:2181", "certificate has expired")
-		f.set("zk1:2181", shows(ca.Issue("zk1")))
+		f.set("zk1:2181", shows(f.ca.Issue("zk1")))
 		time.Sleep(2 * time.Second)
 		wantErr(t, "with another certificate", l.Err(), nil)
 	})
@@ -217,14 +212,13 @@ func TestTheRefusalOfAClientCertificateIsTold(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		t.Run(tls.VersionName(version), func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
-				ca := zkservertest.NewAuthority(t)
-				server := shows(ca.Issue("zk1"))
-				server.ClientAuth, server.ClientCAs, server.MaxVersion = tls.RequireAndVerifyClientCert, ca.Pool, version
-				f := newFront(s)
+				f := newFront(t, s)
+				server := shows(f.ca.Issue("zk1"))
+				server.ClientAuth, server.ClientCAs, server.MaxVersion = tls.RequireAndVerifyClientCert, f.ca.Pool, version
 				f.set("zk1:2181", server)
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				_, err := tryDial(ctx, secured(s, f, ca), "zk1:2181")
+				_, err := tryDial(ctx, f.config(), "zk1:2181")
 				wantErr(t, "Dial", err, zk.ErrNoServer)
 				wantMention(t, err, "handshake with zk1:2181", "the server may want a client certificate that it trusts")
 			})

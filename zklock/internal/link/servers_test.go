@@ -169,55 +169,49 @@ func TestServersThatAllRefuseAreTriedOncePerSecond(t *testing.T) {
 }
 
 func TestNamesThatCannotBeLookedUpAnyMoreAreDialedWhereTheyWere(t *testing.T) {
-	for name, c := range map[string]struct {
+	type row struct {
 		trouble func(*nameService)
 		within  time.Duration
-	}{
+	}
+	each(t, map[string]row{
 		"the name is gone":          {func(n *nameService) { n.set("zk") }, 0},
 		"the name service is mute":  {(*nameService).hang, time.Second},
 		"the name has no addresses": {func(n *nameService) { n.set("zk", nowhere...) }, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				names := new(nameService)
-				names.set("zk", "10.0.0.1")
-				l := dial(t, by(s, names), "zk:2181")
-				c.trouble(names)
-				s.CutAll()
-				time.Sleep(c.within)
-				if got := member(t, s); got != "10.0.0.1:2181" {
-					t.Errorf("connected to %q after %v", got, c.within)
-				}
-				s.Member("10.0.0.1:2181").Refuse()
-				s.CutAll()
-				time.Sleep(2 * time.Second)
-				wantMention(t, l.Err(), "dial zk:2181, at its last known address", "connection refused")
-			})
-		})
-	}
+	}, func(t *testing.T, s *zktest.Server, c row) {
+		names := new(nameService)
+		names.set("zk", "10.0.0.1")
+		l := dial(t, by(s, names), "zk:2181")
+		c.trouble(names)
+		s.CutAll()
+		time.Sleep(c.within)
+		if got := member(t, s); got != "10.0.0.1:2181" {
+			t.Errorf("connected to %q after %v", got, c.within)
+		}
+		s.Member("10.0.0.1:2181").Refuse()
+		s.CutAll()
+		time.Sleep(2 * time.Second)
+		wantMention(t, l.Err(), "dial zk:2181, at its last known address", "connection refused")
+	})
 }
 
 func TestDialFailsSoonIfNoNameCanBeLookedUp(t *testing.T) {
-	for name, c := range map[string]struct {
+	type row struct {
 		mute bool
 		took time.Duration
 		want string
-	}{
+	}
+	each(t, map[string]row{
 		"no such host":        {false, 0, "no such host"},
 		"a mute name service": {true, 3 * time.Second, "timeout"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				names := &nameService{mute: c.mute}
-				begun := time.Now()
-				_, err := tryDial(t.Context(), by(s, names), "zk1:2181", "zk2:2181")
-				wantMention(t, err, "lookup zk1: ", "lookup zk2: ", c.want)
-				if took := time.Since(begun); took != c.took {
-					t.Errorf("returned after %v, want %v", took, c.took)
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, s *zktest.Server, c row) {
+		names := &nameService{mute: c.mute}
+		begun := time.Now()
+		_, err := tryDial(t.Context(), by(s, names), "zk1:2181", "zk2:2181")
+		wantMention(t, err, "lookup zk1: ", "lookup zk2: ", c.want)
+		if took := time.Since(begun); took != c.took {
+			t.Errorf("returned after %v, want %v", took, c.took)
+		}
+	})
 }
 
 // As where the name of a server goes while it is down.
@@ -244,6 +238,19 @@ func TestOneNameIsEnough(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestDialEndsALookUpWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		_, err := tryDial(ctx, by(s, &nameService{mute: true}), "zk1:2181")
+		wantErr(t, "Dial", err, context.DeadlineExceeded)
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("returned after %v, want a second", took)
+		}
+	})
 }
 
 func TestCloseEndsALookUp(t *testing.T) {

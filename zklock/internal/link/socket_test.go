@@ -89,24 +89,3 @@ func TestXidsOfBatchesBeginAnewAtTheEndOfTheirRange(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
-
-func BenchmarkReadReply(b *testing.B) {
-	for name, reply := range map[string]struct {
-		op   int32
-		body []byte
-	}{
-		"exists":        {wire.OpExists, make([]byte, wire.StatSize)},
-		"10 children":   {wire.OpGetChildren2, childrenReply(10)},
-		"1000 children": {wire.OpGetChildren2, childrenReply(1000)},
-	} {
-		b.Run(name, func(b *testing.B) {
-			read := replySocket(reply.op, reply.body)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := read(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
