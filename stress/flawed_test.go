@@ -44,38 +44,27 @@ func addFlawed() {
 	store.ZooKeeper.Locks["rash-writers"] = store.Kind{Dial: dialFlawed(rule.Everybody), Sort: store.ReadersWriter}
 }
 
-func TestReaderBesideAWriterFails(t *testing.T) {
-	for _, lock := range []string{"rash-readers", "rash-writers"} {
-		r := runJSON(t, exitViolation, "-zk", servers(t)+"/"+lock, "-lock", lock, "-reads", "0.5",
-			"-procs", "2", "-goroutines", "3", "-cs", "1ms", "-think", "1ms", "-duration", "1s")
-		if r.Overlaps == 0 || r.TornReads == 0 {
+// flawedLocks are how they are run.
+var flawedLocks = map[string][]string{
+	"rash-readers": {"-reads", "0.5"}, "rash-writers": {"-reads", "0.5"}, "too-many": {"-permits", "3", "-weight", "2"},
+}
+
+func TestWhoIsLetInBesideOthersFailsTheRun(t *testing.T) {
+	for lock, flags := range flawedLocks {
+		r := runJSON(t, exitViolation, append(flags, "-zk", servers(t)+"/"+lock, "-lock", lock,
+			"-procs", "2", "-goroutines", "3", "-cs", "1ms", "-think", "1ms", "-duration", "1s")...)
+		if torn := r.TornReads > 0; r.Overlaps == 0 || torn != (lock != "too-many") {
 			t.Errorf("%s: got %d overlaps, %d torn reads", lock, r.Overlaps, r.TornReads)
 		}
 	}
 }
 
-func TestReaderBesideAWriterFailsUnderChaos(t *testing.T) {
+func TestWhoIsLetInBesideOthersFailsUnderChaos(t *testing.T) {
 	t.Parallel()
-	for _, lock := range []string{"rash-readers", "rash-writers"} {
-		r := runJSON(t, exitViolation, "-chaos", "-lock", lock, "-reads", "0.5", "-duration", "1s", "-procs", "2")
+	for lock, flags := range flawedLocks {
+		r := runJSON(t, exitViolation, append(flags, "-chaos", "-lock", lock, "-paths", "1", "-duration", "1s", "-procs", "2")...)
 		if r.Overlaps == 0 || r.Chaos.History != "Illegal" {
 			t.Errorf("%s: got %d overlaps, history %s", lock, r.Overlaps, r.Chaos.History)
 		}
-	}
-}
-
-func TestOnePermitTooManyFails(t *testing.T) {
-	r := runJSON(t, exitViolation, "-zk", servers(t), "-lock", "too-many", "-permits", "3", "-weight", "2",
-		"-procs", "2", "-goroutines", "3", "-cs", "1ms", "-duration", "1s")
-	if r.Overlaps == 0 {
-		t.Errorf("got %+v", r)
-	}
-}
-
-func TestOnePermitTooManyFailsUnderChaos(t *testing.T) {
-	t.Parallel()
-	r := runJSON(t, exitViolation, "-chaos", "-lock", "too-many", "-paths", "1", "-duration", "1s", "-procs", "2")
-	if r.Overlaps == 0 || r.Chaos.History != "Illegal" {
-		t.Errorf("got %d overlaps, history %s", r.Overlaps, r.Chaos.History)
 	}
 }

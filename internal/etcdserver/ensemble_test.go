@@ -50,32 +50,6 @@ func TestIsolatedLeaderIsDeposedAndReturns(t *testing.T) {
 	})
 }
 
-func TestIsolatedFollowerComesBack(t *testing.T) {
-	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
-	leader(t, e)
-	eventually(t, "the others follow", func() bool { return len(e.Followers()) == 2 })
-	alone := e.Followers()[0]
-
-	e.Isolate(alone)
-	eventually(t, "the isolated server has lost its leader", func() bool {
-		_, modeErr := alone.Mode()
-		_, versionErr := alone.Version()
-		return modeErr != nil && versionErr == nil
-	})
-	if err := put(alone.Addr(), "k", "its"); err == nil {
-		t.Error("the isolated server writes")
-	}
-	for _, s := range others(e, alone) {
-		eventually(t, "the others go on", func() bool { return put(s.Addr(), "k", "theirs") == nil })
-	}
-
-	e.Heal()
-	eventually(t, "the isolated server is back", func() bool {
-		value, err := get(alone.Addr(), "k")
-		return err == nil && value == "theirs"
-	})
-}
-
 func TestKilledMemberComesBackWhileAnotherIsIsolated(t *testing.T) {
 	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
 	alone := leader(t, e)

@@ -42,7 +42,6 @@ func TestEveryStore(t *testing.T) {
 			if store.deface != nil { // PostgreSQL lets nothing else into the name of a session, and cuts that
 				run("foreign text", func(t *testing.T) { testForeignText(t, s, store.deface) })
 			}
-			run("elections", func(t *testing.T) { testElection(t, s) })
 			for _, p := range parts {
 				run(p.name+", one at a time", func(t *testing.T) { testOneAtATime(t, s, p) })
 				run(p.name+", loss comes first", func(t *testing.T) { testLossComesFirst(t, s, p) })

@@ -10,31 +10,6 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-func TestMutedRequestsArriveWhenTheyMay(t *testing.T) {
-	b := newBench(t)
-	conn := b.connect()
-	b.proxy.Mute(zktest.Request)
-	created := create(conn, "/a")
-	stillThere(t, func() bool { return !b.srv.Exists("/a") })
-	b.proxy.Unmute(zktest.Request)
-	if err := <-created; err != nil {
-		t.Error(err)
-	}
-}
-
-func TestMutedAnswersArriveWhenTheyMay(t *testing.T) {
-	b := newBench(t)
-	conn := b.connect()
-	b.proxy.Mute(zktest.Reply)
-	created := create(conn, "/a")
-	eventually(t, "the node", func() bool { return b.srv.Exists("/a") })
-	stillThere(t, func() bool { return len(created) == 0 })
-	b.proxy.Unmute(zktest.Reply)
-	if err := <-created; err != nil {
-		t.Error(err)
-	}
-}
-
 func TestMuteFromTheHookHoldsUpTheVeryFrame(t *testing.T) {
 	for _, dir := range []zktest.Direction{zktest.Request, zktest.Reply} {
 		t.Run(dir.String(), func(t *testing.T) {

@@ -201,10 +201,6 @@ func TestDoctorFinds(t *testing.T) {
 			inspect.Problem, "tierlock break /locks/x -token "},
 		"a persistent node in the queue": {func(t *testing.T, s site) { s.queue(t, path); s.put(t, path+"/lock-", "", stay, zk.PermAll) },
 			inspect.Problem, "belongs to no session"},
-		"no permission to create": {func(t *testing.T, s site) { s.put(t, path, "", 0, zk.PermAll&^zk.PermCreate) },
-			inspect.Problem, "no CREATE permission on /locks/x"},
-		"no permission to read": {func(t *testing.T, s site) { s.put(t, path, "", 0, zk.PermAll&^zk.PermRead) },
-			inspect.Problem, "no READ permission on /locks/x"},
 		"a node that may not be read": {func(t *testing.T, s site) { s.put(t, path+"/lock-", "", ephemeral, zk.PermAll&^zk.PermRead) },
 			inspect.OK, "mutex; holds the lock"},
 		"Curator's read/write lock": {func(t *testing.T, s site) {
