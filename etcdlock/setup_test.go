@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -19,8 +18,11 @@ import (
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
+
+var soon, wantErr, eventually, ended = waittest.Soon, waittest.Err, waittest.Eventually, waittest.Ended
 
 // suite stops the shared server before goroutines are counted.
 type suite struct{ *testing.M }
@@ -341,39 +343,5 @@ func (w *wait) pending(t *testing.T) {
 	case c, ok := <-w.granted:
 		t.Fatalf("did not wait: granted %v %v, %v", ok, c, w.err)
 	case <-time.After(50 * time.Millisecond):
-	}
-}
-
-// soon bounds a test's wait.
-func soon(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func wantErr(t *testing.T, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Fatalf("error %v, want %v", err, want)
-	}
-}
-
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
-// ended waits for a channel that is to be closed.
-func ended(t *testing.T, what string, done <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("never: %s", what)
 	}
 }

@@ -43,11 +43,15 @@ func TestAdvisoryHolderIsToldAtOnce(t *testing.T) {
 	within(t, 5*time.Second, "the holder hears of a waiter", c.Contested().Raised)
 	mustRelease(t, c)
 	c = w.must(t)
-	w = holder.waits(t)
-	endSession(t, waiter.at(t, lockPath(t)).queue(t)[0].ID)
-	knows(t, c, 5*time.Second)
-	c.Release()
-	mustRelease(t, w.must(t))
+	for range 2 { // and the next one as well
+		w = holder.waits(t)
+		endSession(t, waiter.at(t, lockPath(t)).queue(t)[0].ID)
+		knows(t, c, 5*time.Second)
+		c.Release()
+		mustRelease(t, w.must(t))
+		c = waiter.mustAcquire(t)
+	}
+	mustRelease(t, c)
 }
 
 // endSession has an operator end one of the server's processes.

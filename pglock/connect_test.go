@@ -71,4 +71,9 @@ func TestBadOptionsAreNamed(t *testing.T) {
 			t.Errorf("%v, want %q", err, tt.name)
 		}
 	}
+	for _, f := range flavours {
+		if _, err := f.front(nil); err == nil || !strings.Contains(err.Error(), "nil pool") {
+			t.Errorf("%s without a pool: %v", f.name, err)
+		}
+	}
 }

@@ -94,11 +94,16 @@ func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	p := start(t, WithLeaseTTL(unhurried))
 	c := p.mustAcquire(t)
 	closing, goOn := make(chan struct{}), make(chan struct{})
+	var closes atomic.Int64
 	result := make(chan error, 1)
 	go func() {
 		result <- transact(t, c, c.Err, func(pgx.Tx) error {
-			begin := sync.OnceFunc(func() { close(closing) })
-			p.line.onClose(func() { begin(); <-goOn })
+			p.line.onClose(func() {
+				if closes.Add(1) == 1 { // else it is who gives the connection back
+					close(closing)
+					<-goOn
+				}
+			})
 			lose(p, c)
 			<-closing
 			return nil

@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"strings"
 	"sync"
@@ -18,8 +17,11 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/tiertest"
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
+
+var soon, wantErr, mustRelease, eventually = waittest.Soon, waittest.Err, waittest.Release, waittest.Eventually
 
 // suite stops the shared server before goroutines are counted.
 type suite struct{ *testing.M }
@@ -282,13 +284,6 @@ func (l lock) must(t *testing.T) *queue.Contender {
 	return g.(*queue.Contender)
 }
 
-func mustRelease(t *testing.T, g interface{ Release() error }) {
-	t.Helper()
-	if err := g.Release(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // A wait is an acquisition under way.
 type wait struct {
 	granted chan *queue.Contender
@@ -348,26 +343,6 @@ func (w *wait) pending(t *testing.T) {
 		t.Fatalf("did not wait: granted %v %v, %v", ok, c, w.err)
 	case <-time.After(50 * time.Millisecond):
 	}
-}
-
-// soon bounds a test's wait.
-func soon(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func wantErr(t *testing.T, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Fatalf("error %v, want %v", err, want)
-	}
-}
-
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	within(t, 20*time.Second, what, holds)
 }
 
 // within waits until something holds, which may take so long.

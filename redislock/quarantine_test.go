@@ -97,6 +97,20 @@ func TestPrimaryIntroducesItself(t *testing.T) {
 	}
 }
 
+// Those who wait for its record all hear of it: the first one asks.
+func TestPrimaryThatIsKnownByNowIsNotAsked(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	words, err := lockScript.run(soon(t), outside(t), nil, "meet", 0, 0, "", "", 0).StringSlice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.client.Close() // so that nothing can be sent
+	if err := p.meet(soon(t), words); err != nil {
+		t.Errorf("met again: %v", err)
+	}
+}
+
 // Whoever has met the primary grants nothing until its quarantine is over: no free lock, not to readers of a lock that is read,
 // nor to one who has the lock and does not know yet. Who has it stays.
 func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
@@ -248,4 +262,52 @@ func TestHolderKnowsOfItsLossBeforeTheNextIsGranted(t *testing.T) {
 			mustRelease(t, next)
 		})
 	}
+}
+
+func TestHolderKeepsItsLockIfTheReplicaThatIsPromotedHasIt(t *testing.T) {
+	t.Parallel()
+	e := redisservertest.StartEnsemble(t, 2, redisserver.Config{NoSync: true})
+	old, replica := e.Members[0], e.Members[1]
+	if err := remember(old.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	p := startAt(t, e.Addrs(), WithLeaseTTL(long))
+	c := mustAcquire(t, p.at(t, "x"))
+	eventually(t, "the replica has the lock", func() bool {
+		value, err := redisserver.Ask(replica.Addr(), "GET", "x")
+		return err == nil && value[0] == c.Ref().ID
+	})
+	old.Kill()
+	if err := e.Promote(replica); err != nil {
+		t.Fatal(err)
+	}
+	p.wire.reset()
+	before := c.ValidUntil()
+	p.tier.Renew()
+	eventually(t, "the promoted one renews its lease", func() bool { return c.ValidUntil().After(before) || c.Err() != nil })
+	if err := c.Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := startAt(t, []string{replica.Addr()}).at(t, "x").TryAcquire(soon(t))
+	wantErr(t, err, second.ErrLocked)
+	mustRelease(t, c)
+}
+
+func TestServerThatStartsWithoutItsDataGrantsNothingForALease(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t, redisserver.Config{NoSync: true})
+	a, b := startAt(t, []string{s.Addr()}), startAt(t, []string{s.Addr()})
+	c := mustAcquire(t, a.at(t, "x"))
+	asks(t, s, "FLUSHALL")
+	s.Kill()
+	killed := time.Now()
+	if err := s.Restart(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	next := mustAcquire(t, b.at(t, "x"))
+	wantErr(t, c.Err(), second.ErrLost)
+	if d := time.Since(killed); d < ttl {
+		t.Errorf("granted after %v, want a quarantine of %v", d, ttl)
+	}
+	mustRelease(t, next)
 }

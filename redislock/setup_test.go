@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -15,8 +14,11 @@ import (
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
+
+var soon, wantErr, mustRelease, eventually, ended = waittest.Soon, waittest.Err, waittest.Release, waittest.Eventually, waittest.Ended
 
 // suite stops the shared server before goroutines are counted.
 type suite struct{ *testing.M }
@@ -192,14 +194,6 @@ func (p *process) stands(t *testing.T, op queue.Op, c queue.Ref, weight int) que
 	return p.does(t, queue.Command{Op: op, Ref: c, Weight: weight}).View
 }
 
-// soon bounds a test's wait, however slow the machine is.
-func soon(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func mustAcquire(t *testing.T, l lock) *queue.Contender {
 	t.Helper()
 	g, err := l.Acquire(soon(t))
@@ -229,38 +223,6 @@ func queueAt(t *testing.T, l lock) (granted func() *queue.Contender) {
 			t.Fatal(err)
 		}
 		return g.(*queue.Contender)
-	}
-}
-
-func wantErr(t *testing.T, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Fatalf("error %v, want %v", err, want)
-	}
-}
-
-func mustRelease(t *testing.T, g interface{ Release() error }) {
-	t.Helper()
-	if err := g.Release(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for ctx := soon(t); !holds(); time.Sleep(5 * time.Millisecond) {
-		if ctx.Err() != nil {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
-func ended(t testing.TB, what string, done <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-done:
-	case <-soon(t).Done():
-		t.Fatalf("never: %s", what)
 	}
 }
 
