@@ -266,23 +266,16 @@ func (s *scene) ordered() {
 	}
 }
 
-func TestKilledLeaderIsSucceededWithinTheSessionTimeout(t *testing.T) {
-	s := newScene(t, 3)
+func TestLeaderThatEndsIsSucceeded(t *testing.T) {
+	s := newScene(t, 4)
 	leader := s.next("leads")
-	for range 2 {
+	for _, end := range []struct {
+		signal os.Signal
+		within time.Duration
+	}{{syscall.SIGKILL, realTimeout + time.Second}, {syscall.SIGTERM, realTimeout / 4}, {syscall.SIGKILL, realTimeout + time.Second}} {
 		s.acts()
-		killed := leader.who.signal(t, syscall.SIGKILL)
-		leader = s.succeeded(leader, killed, realTimeout+time.Second)
-	}
-}
-
-func TestLeaderThatIsToldToEndResignsAtOnce(t *testing.T) {
-	s := newScene(t, 3)
-	leader := s.next("leads")
-	for range 2 {
-		s.acts()
-		ended := leader.who.signal(t, syscall.SIGTERM)
-		leader = s.succeeded(leader, ended, realTimeout/4)
+		since := leader.who.signal(t, end.signal)
+		leader = s.succeeded(leader, since, end.within)
 	}
 }
 

@@ -8,33 +8,17 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
-
-func TestOutageShorterThanTheLeaseChangesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		d := new(diary)
-		p := start(t, srv, d, "a", "b")
-		time.Sleep(time.Minute)
-		srv.Freeze()
-		time.Sleep(sessionTimeout / 4)
-		p[0].leads(p[1])
-		srv.Unfreeze()
-		time.Sleep(time.Minute)
-		p[0].leads(p[1])
-		if leaders, _ := d.reigns(); len(leaders) != 1 {
-			t.Errorf("leaders %q, want one", leaders)
-		}
-	})
-}
 
 // Cut off from the server, the leader stops before another can be chosen, and takes part again
 // when it is back, behind the others.
 func TestLeaderThatIsCutOffIsSucceeded(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
-		a := newProcess(t, srv, d, "a")
+		locks, link := dial(t, s, "a")
+		a := candidateOf(t, locks, d, "a")
 		var cause error
 		lead := a.lead
 		a.lead = func(ctx context.Context, term int64) error {
@@ -46,16 +30,15 @@ func TestLeaderThatIsCutOffIsSucceeded(t *testing.T) {
 			return lead(ctx, term)
 		}
 		a.run()
-		b := start(t, srv, d, "b")[0]
+		b := start(t, s, d, "b")[0]
 		time.Sleep(time.Minute)
-		victim := session(t, srv, "a")
-		srv.Mute(victim, zktest.Request)
+		heal := link.Cut()
 		time.Sleep(sessionTimeout)
 		b.leads(a)
 		if !errors.Is(cause, tier.ErrLost) {
 			t.Errorf("the context of the function ended with %v, want ErrLost", cause)
 		}
-		srv.Unmute(victim, zktest.Request)
+		heal()
 		time.Sleep(time.Minute)
 		b.leads(a)
 		b.reign <- election.ErrStop
@@ -66,8 +49,8 @@ func TestLeaderThatIsCutOffIsSucceeded(t *testing.T) {
 // A function that goes on after the loss keeps others from leading for as long as the session
 // lasts, and itself from campaigning; nothing more.
 func TestFunctionThatIgnoresTheLossStopsNobody(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		a := election.New(registry(t, srv, "a"), path)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		a := election.New(registry(t, s, "a"), path)
 		begun, end, ended := make(chan int64, 1), make(chan struct{}), make(chan error)
 		go func() {
 			ended <- a.Run(t.Context(), func(_ context.Context, term int64) error {
@@ -77,8 +60,8 @@ func TestFunctionThatIgnoresTheLossStopsNobody(t *testing.T) {
 			})
 		}()
 		<-begun
-		b := start(t, srv, new(diary), "b")[0]
-		srv.Expire(session(t, srv, "a"))
+		b := start(t, s, new(diary), "b")[0]
+		s.Expire(path, 0)
 		time.Sleep(sessionTimeout)
 		b.leads()
 		if err := a.IsLeader(t.Context()); !errors.Is(err, election.ErrNotLeader) || !errors.Is(err, tier.ErrLost) {
@@ -93,17 +76,17 @@ func TestFunctionThatIgnoresTheLossStopsNobody(t *testing.T) {
 }
 
 func TestOutageOfTheStoreEndsNoCampaign(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
-		p := start(t, srv, d, "a", "b")
+		p := start(t, s, d, "a", "b")
 		time.Sleep(time.Minute)
-		srv.Freeze()
+		thaw := s.Freeze()
 		time.Sleep(10 * sessionTimeout)
 		synctest.Wait()
 		if d.leader() != "" {
 			t.Errorf("%s leads without a store", d.leader())
 		}
-		srv.Unfreeze()
+		thaw()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if d.leader() == "" {

@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestOneLeadsAndTheOthersFollow(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		p := start(t, srv, new(diary), "a", "b", "c")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		p := start(t, s, new(diary), "a", "b", "c")
 		p[0].leads(p[1], p[2])
-		if n := len(srv.Children(path)); n != 3 {
+		if n := len(s.Queue(path)); n != 3 {
 			t.Errorf("%d candidates in the queue, want 3", n)
 		}
 		p[0].stop()
@@ -30,23 +30,23 @@ func TestOneLeadsAndTheOthersFollow(t *testing.T) {
 			p.returns(context.Canceled)
 		}
 		synctest.Wait()
-		if n := len(srv.Children(path)); n != 0 {
+		if n := len(s.Queue(path)); n != 0 {
 			t.Errorf("%d candidates are left in the queue", n)
 		}
 	})
 }
 
 func TestFunctionReturnsBeforeTheLockGoes(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
-		slow := newProcess(t, srv, d, "slow")
+		slow := newProcess(t, s, d, "slow")
 		told := make(chan struct{})
 		lead := slow.lead
 		slow.lead = func(ctx context.Context, term int64) error {
 			return lead(context.WithoutCancel(ctx), term) // ignores the end, until something comes on reign
 		}
 		slow.run()
-		next := start(t, srv, d, "next")[0]
+		next := start(t, s, d, "next")[0]
 		slow.leads(next)
 		context.AfterFunc(slow.ctx, func() { close(told) })
 		slow.stop()
@@ -64,9 +64,9 @@ func TestFunctionReturnsBeforeTheLockGoes(t *testing.T) {
 }
 
 func TestLeaderThatReturnsGoesToTheTail(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
-		p := start(t, srv, d, "a", "b", "c")
+		p := start(t, s, d, "a", "b", "c")
 		for i := range 7 {
 			p[i%3].leads(p[(i+1)%3], p[(i+2)%3])
 			p[i%3].reign <- []error{nil, errors.New("a failure")}[i%2]
@@ -81,12 +81,12 @@ func TestLeaderThatReturnsGoesToTheTail(t *testing.T) {
 }
 
 func TestPauseGrowsWhileTheFunctionFailsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		const long = 10 * time.Second // of a term that was well
 		start := time.Now()
 		var pauses []time.Duration
 		var ended time.Time
-		p := newProcess(t, srv, new(diary), "a")
+		p := newProcess(t, s, new(diary), "a")
 		p.lead = func(context.Context, int64) error {
 			pauses = append(pauses, time.Since(ended))
 			if time.Since(start) > time.Minute {
@@ -113,10 +113,10 @@ func TestPauseGrowsWhileTheFunctionFailsAtOnce(t *testing.T) {
 
 // What the registry is told about its locks is not for elections.
 func TestElectionIsStrict(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := registry(t, srv, "a", tier.WithLinger(time.Hour), tier.WithMaxWait(time.Second))
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := registry(t, s, "a", tier.WithLinger(time.Hour), tier.WithMaxWait(time.Second))
 		a := candidateOf(t, locks, new(diary), "a")
-		b := start(t, srv, a.diary, "b")[0]
+		b := start(t, s, a.diary, "b")[0]
 		a.run()
 		time.Sleep(time.Minute)
 		b.leads(a)
@@ -124,7 +124,7 @@ func TestElectionIsStrict(t *testing.T) {
 		a.leads(b)
 		a.reign <- election.ErrStop
 		a.returns(nil)
-		if n := len(srv.Children(path)); n != 0 {
+		if n := len(s.Queue(path)); n != 0 {
 			t.Errorf("%d candidates are left, want none", n)
 		}
 	})
@@ -136,13 +136,13 @@ func TestStopEndsTheCampaign(t *testing.T) {
 		{election.ErrStop, nil},
 		{errors.Join(election.ErrStop, why), why},
 	} {
-		bubble(t, func(t *testing.T, srv *zktest.Server) {
-			p := start(t, srv, new(diary), "a", "b")
+		bubble(t, func(t *testing.T, s *memory.Server) {
+			p := start(t, s, new(diary), "a", "b")
 			p[0].reign <- c.led
 			p[0].returns(c.want)
 			p[1].leads(p[0])
 			time.Sleep(time.Minute)
-			if n := len(srv.Children(path)); n != 1 {
+			if n := len(s.Queue(path)); n != 1 {
 				t.Errorf("%d candidates after one has stopped, want 1", n)
 			}
 			p[0].run() // and comes back
@@ -158,9 +158,9 @@ func TestPanicResigns(t *testing.T) {
 		"panic":          func() { panic("in the function") },
 		"runtime.Goexit": runtime.Goexit,
 	} {
-		bubble(t, func(t *testing.T, srv *zktest.Server) {
+		bubble(t, func(t *testing.T, s *memory.Server) {
 			d := new(diary)
-			p := newProcess(t, srv, d, "a")
+			p := newProcess(t, s, d, "a")
 			lead := p.lead
 			p.lead = func(ctx context.Context, term int64) error {
 				lead(ctx, term)
@@ -168,7 +168,7 @@ func TestPanicResigns(t *testing.T) {
 				return nil
 			}
 			p.run()
-			next := start(t, srv, d, "b")[0]
+			next := start(t, s, d, "b")[0]
 			p.leads(next)
 			p.reign <- nil
 			<-p.ended
@@ -178,21 +178,6 @@ func TestPanicResigns(t *testing.T) {
 			next.leads(p)
 		})
 	}
-}
-
-func TestCandidateThatIsCancelledLeaves(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		p := start(t, srv, new(diary), "a", "b", "c")
-		p[1].stop()
-		p[1].returns(context.Canceled)
-		synctest.Wait()
-		if n := len(srv.Children(path)); n != 2 {
-			t.Errorf("%d candidates, want 2", n)
-		}
-		p[0].leads(p[1], p[2])
-		p[0].stop()
-		p[2].leads(p[0], p[1])
-	})
 }
 
 func TestErrorOfTheFunctionIsReturnedAtTheEnd(t *testing.T) {
@@ -206,8 +191,8 @@ func TestErrorOfTheFunctionIsReturnedAtTheEnd(t *testing.T) {
 		{func(context.Context) error { return nil }, "election: run /elections/a: the end"},
 		{func(context.Context) error { return why }, "election: run /elections/a: the end: work is left over"},
 	} {
-		bubble(t, func(t *testing.T, srv *zktest.Server) {
-			e := election.New(registry(t, srv, "a"), path)
+		bubble(t, func(t *testing.T, s *memory.Server) {
+			e := election.New(registry(t, s, "a"), path)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			end := errors.New("the end")
 			time.AfterFunc(time.Minute, func() { cancel(end) })
@@ -223,8 +208,8 @@ func TestErrorOfTheFunctionIsReturnedAtTheEnd(t *testing.T) {
 }
 
 func TestLeaderCannotCampaignWithinItsTerm(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		e := election.New(registry(t, srv, "a"), path)
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		e := election.New(registry(t, s, "a"), path)
 		err := e.Run(t.Context(), func(ctx context.Context, _ int64) error {
 			err := e.Run(ctx, func(context.Context, int64) error { t.Error("leads in its own term"); return nil })
 			return errors.Join(election.ErrStop, err)
@@ -237,13 +222,13 @@ func TestLeaderCannotCampaignWithinItsTerm(t *testing.T) {
 
 // However often Run is called in a process, the others have their turns.
 func TestCallsOfOneProcessCompeteLikeProcesses(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
-		locks := registry(t, srv, "a", tier.WithHandOff(time.Hour))
+		locks := registry(t, s, "a", tier.WithHandOff(time.Hour))
 		a1, a2 := candidateOf(t, locks, d, "a1"), candidateOf(t, locks, d, "a2")
 		a2.Election = a1.Election
 		a1.run()
-		b := newProcess(t, srv, d, "b").run()
+		b := newProcess(t, s, d, "b").run()
 		a2.run()
 		time.Sleep(time.Minute)
 		if d.leader() != "a1" {
@@ -262,15 +247,15 @@ func TestCallsOfOneProcessCompeteLikeProcesses(t *testing.T) {
 }
 
 func TestRunReturnsWhatTryingAgainCannotChange(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := registry(t, srv, "a")
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := registry(t, s, "a")
 		lead := func(context.Context, int64) error { t.Error("leads"); return nil }
-		if err := election.New(locks, "no path").Run(t.Context(), lead); err == nil {
+		if err := election.New(locks, "").Run(t.Context(), lead); err == nil {
 			t.Error("Run on a path that cannot be a lock: got nil")
 		}
 		d := new(diary)
 		leader := candidateOf(t, locks, d, "a").run()
-		other := registry(t, srv, "b")
+		other := registry(t, s, "b")
 		candidate := candidateOf(t, other, d, "b").run()
 		leader.leads(candidate)
 		other.Close()

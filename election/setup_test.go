@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,11 +12,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestMain(m *testing.M) {
@@ -30,25 +26,28 @@ const (
 	sessionTimeout = 9 * time.Second
 )
 
-// bubble runs f in virtual time, with a ZooKeeper of its own. The bubble makes sure that no
-// goroutine is left.
-func bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
+// bubble runs f in virtual time, with a store of its own. The bubble makes sure that no goroutine is left.
+func bubble(t *testing.T, f func(t *testing.T, s *memory.Server)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.Start(t, zktest.Config{MinSessionTimeout: time.Second, ContainerCheck: time.Second})
-		f(t, srv)
-	})
+	synctest.Test(t, func(t *testing.T) { f(t, memory.NewServer()) })
 }
 
-// registry returns the locks of one more process.
-func registry(t *testing.T, srv *zktest.Server, label string, opts ...tierlock.Option) *tier.Registry {
+// dial returns the locks of one more process, and what can be done to it.
+func dial(t *testing.T, s *memory.Server, label string, opts ...tier.Option) (*tier.Registry, *memory.Process) {
 	t.Helper()
-	locks, err := tierlock.Dial(t.Context(), "127.0.0.1:2181", append(opts, zklock.WithDialContext(srv.DialContext),
-		zklock.WithSessionTimeout(sessionTimeout), zklock.WithLabel(label))...)
+	p := s.Dial(label, sessionTimeout, nil)
+	synctest.Wait() // until it is connected
+	locks, err := tier.New(p, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { locks.Close() })
+	return locks, p
+}
+
+func registry(t *testing.T, s *memory.Server, label string, opts ...tier.Option) *tier.Registry {
+	t.Helper()
+	locks, _ := dial(t, s, label, opts...)
 	return locks
 }
 
@@ -113,9 +112,9 @@ func (d *diary) leader() string {
 
 // newProcess makes a candidate that does not run. Once it does, it leads until its context ends or
 // something is sent on reign.
-func newProcess(t *testing.T, srv *zktest.Server, d *diary, label string) *process {
+func newProcess(t *testing.T, s *memory.Server, d *diary, label string) *process {
 	t.Helper()
-	return candidateOf(t, registry(t, srv, label), d, label)
+	return candidateOf(t, registry(t, s, label), d, label)
 }
 
 func candidateOf(t *testing.T, locks *tier.Registry, d *diary, label string) *process {
@@ -153,10 +152,10 @@ func (p *process) run() *process {
 }
 
 // start is newProcess and run.
-func start(t *testing.T, srv *zktest.Server, d *diary, labels ...string) (all []*process) {
+func start(t *testing.T, s *memory.Server, d *diary, labels ...string) (all []*process) {
 	t.Helper()
 	for _, label := range labels {
-		all = append(all, newProcess(t, srv, d, label).run())
+		all = append(all, newProcess(t, s, d, label).run())
 	}
 	return all
 }
@@ -191,17 +190,4 @@ func (p *process) returns(want error) {
 		p.t.Errorf("Run of %s: got %v, want %v", p.label, p.err, want)
 	}
 	p.follows()
-}
-
-// session is that of a candidate in the queue.
-func session(t *testing.T, srv *zktest.Server, label string) int64 {
-	t.Helper()
-	for _, name := range srv.Children(path) {
-		data, stat, _ := srv.Get(path + "/" + name)
-		if strings.Contains(string(data), strconv.Quote(label)) {
-			return stat.EphemeralOwner
-		}
-	}
-	t.Fatalf("%s is not in the queue", label)
-	return 0
 }
