@@ -166,25 +166,6 @@ func TestNodeGoesBeforeTheGateOpensForALatecomer(t *testing.T) { // I3 I4
 	})
 }
 
-// The one that waits elsewhere goes first: the gate is no way around the queue.
-func TestReleaseServesTheOtherProcessBeforeTheOwnWaiters(t *testing.T) { // I4 I6
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		mu, other := named(t, s, "one").Mutex("/locks/a"), named(t, s, "other").Mutex("/locks/a")
-		s.Script(func(string, queue.Command) memory.Fault {
-			wantOneEach(t, s)
-			return memory.Fault{}
-		})
-		hold := acquire(t, mu)
-		own := start(soon(t), mu).blocked(t)
-		foreign := start(soon(t), other).blocked(t)
-		release(t, hold)
-		hold = foreign.granted(t)
-		own.blocked(t)
-		release(t, hold)
-		release(t, own.granted(t))
-	})
-}
-
 func TestAcquireWithDoneContextSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -263,56 +244,6 @@ func TestWaiterThatGivesUpDoesNotCostTheProcessItsPlace(t *testing.T) { // I9
 		}
 		release(t, next)
 	})
-}
-
-// The cancelled waiter is the first of its process, which is the next in the queue. Each
-// run cancels it at another message on the way from the other process's release to the grant.
-func TestCancelAtAnyMessageOfTheGrantKeepsEverybodysPlace(t *testing.T) { // I5 I9
-	const enough = 40
-	for at := range enough {
-		reached := false
-		bubble(t, func(t *testing.T, s *memory.Server) {
-			var mutexes []*tier.Mutex
-			var processes []*memory.Process
-			for range 3 {
-				locks, p := dial(t, s, "", tier.WithHandOff(0))
-				mutexes, processes = append(mutexes, locks.Mutex("/locks/a")), append(processes, p)
-			}
-			holder, mu, last := mutexes[0], mutexes[1], mutexes[2]
-			hold := acquire(t, holder)
-			ctx, cancel := context.WithCancelCause(soon(t))
-			first := start(ctx, mu).blocked(t)
-			second := start(soon(t), mu).blocked(t)
-			third := start(soon(t), last).blocked(t)
-			atMessage(s, at, func() {
-				reached = true
-				cancel(errChangedMind)
-			}, processes...)
-			release(t, hold)
-			if <-first.done; first.err == nil {
-				release(t, first.got)
-			} else if !errors.Is(first.err, errChangedMind) {
-				t.Errorf("message %d: got %v, want the lock or the cause", at, first.err)
-			}
-			b, c := second, third
-			if first.err == nil { // its process had its turn and queued again behind the other
-				b, c = third, second
-			}
-			next := b.granted(t)
-			c.blocked(t)
-			release(t, next)
-			release(t, c.granted(t))
-			cancel(nil)
-			synctest.Wait()
-			if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
-				t.Errorf("message %d: left behind: %v", at, nodes)
-			}
-		})
-		if !reached {
-			return
-		}
-	}
-	t.Errorf("a grant of more than %d messages?", enough)
 }
 
 // A stay is a run of turns of one process.
@@ -575,40 +506,33 @@ func TestContendersTellALingeringNodeFromAHold(t *testing.T) {
 }
 
 // Without a connection nobody can tell whether another process has come, and the lease may be about to end.
-func TestNodeIsNotHandedOnWhileTheConnectionIsDown(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		locks, p := dial(t, s, "", tier.WithHandOff(time.Hour))
-		mu := locks.Mutex("/locks/a")
-		hold := acquire(t, mu)
-		waiter := start(soon(t), mu).blocked(t)
-		heal := cut(p)
-		if !hold.Suspended() {
-			t.Fatal("the lock is not suspended")
-		}
-		hold.Release()
-		waiter.blocked(t)
-		heal()
-		next := waiter.granted(t)
-		if next.Token() == hold.Token() {
-			t.Error("the waiter got the node of the former owner")
-		}
-		release(t, next)
-	})
-}
-
-func TestNodeDoesNotLingerWhileTheConnectionIsDown(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		locks, p := dial(t, s, "", tier.WithLinger(time.Hour))
-		mu := locks.Mutex("/locks/a")
-		hold := acquire(t, mu)
-		heal := cut(p)
-		hold.Release()
-		next := start(soon(t), mu).blocked(t)
-		heal()
-		if next := next.granted(t); next.Token() == hold.Token() {
-			t.Error("the node was kept")
-		}
-	})
+func TestNodeIsNeitherHandedOnNorKeptWhileTheConnectionIsDown(t *testing.T) {
+	for _, waits := range []bool{true, false} {
+		bubble(t, func(t *testing.T, s *memory.Server) {
+			locks, p := dial(t, s, "", tier.WithHandOff(time.Hour), tier.WithLinger(time.Hour))
+			mu := locks.Mutex("/locks/a")
+			hold := acquire(t, mu)
+			var waiter *call[*tier.Hold]
+			if waits {
+				waiter = start(soon(t), mu).blocked(t)
+			}
+			heal := cut(p)
+			if !hold.Suspended() {
+				t.Fatal("the lock is not suspended")
+			}
+			hold.Release()
+			if waiter == nil {
+				waiter = start(soon(t), mu)
+			}
+			waiter.blocked(t)
+			heal()
+			next := waiter.granted(t)
+			if next.Token() == hold.Token() {
+				t.Errorf("the next one got the node of the former owner; it waited before: %t", waits)
+			}
+			release(t, next)
+		})
+	}
 }
 
 // A waiter that was chosen a moment ago and leaves gives the node to the next one, but not a lost one.

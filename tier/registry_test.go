@@ -128,39 +128,6 @@ func TestClosedRegistryRefusesEverything(t *testing.T) {
 	})
 }
 
-// Close at any message of a turn that is under way: nobody hangs, nothing stays.
-func TestCloseAtAnyMessageLeavesNothing(t *testing.T) { // I5 I10
-	const enough = 40
-	for at := range enough {
-		reached := false
-		bubble(t, func(t *testing.T, s *memory.Server) {
-			locks, p := dial(t, s, "", tier.WithHandOff(0))
-			mu := locks.Mutex("/locks/a")
-			atMessage(s, at, func() {
-				reached = true
-				go locks.Close()
-			}, p)
-			for range 3 {
-				go func() {
-					err := mu.Do(context.Background(), func(context.Context) error { return nil })
-					if err != nil && !errors.Is(err, tier.ErrClosed) && !errors.Is(err, tier.ErrLost) {
-						t.Errorf("Do while closing: got %v, want ErrClosed or ErrLost", err)
-					}
-				}()
-			}
-			synctest.Wait()
-			locks.Close()
-			if nodes := s.Queue("/locks/a"); len(nodes) != 0 || tier.Stakes(locks) != 0 {
-				t.Errorf("closed at message %d: left behind contenders %v, %d entries", at, nodes, tier.Stakes(locks))
-			}
-		})
-		if !reached {
-			return
-		}
-	}
-	t.Errorf("three turns of more than %d messages?", enough)
-}
-
 func TestCloseFromAnObserverReturns(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		for _, from := range []string{"Lost", "Connection", "Shutdown"} {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,24 +57,6 @@ func answerLate(s *memory.Server, op queue.Op, d time.Duration) {
 		}
 		return f
 	})
-}
-
-// atMessage calls f at the n-th message from 0: a command of any process, or an answer or news to one of those.
-func atMessage(s *memory.Server, n int, f func(), to ...*memory.Process) {
-	var messages atomic.Int64
-	note := func() (lose bool) {
-		if messages.Add(1) == int64(n)+1 {
-			f()
-		}
-		return false
-	}
-	s.Script(func(string, queue.Command) memory.Fault {
-		note()
-		return memory.Fault{}
-	})
-	for _, p := range to {
-		p.Deliver(func(queue.Record) bool { return note() })
-	}
 }
 
 // process returns the locks of one more process, in strict order.
