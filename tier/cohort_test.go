@@ -112,17 +112,9 @@ func TestNodeGoesBeforeTheGateOpensForAWaiter(t *testing.T) { // I4
 		hold := acquire(t, mu)
 		waiter := start(soon(t), mu).blocked(t)
 		answerLate(s, queue.Enter, time.Second)
-		released := make(chan struct{})
-		go func() {
-			defer close(released)
-			release(t, hold)
-		}()
+		released := begin(func() (bool, error) { return true, hold.Release() })
 		waiter.blocked(t)
-		select {
-		case <-released:
-			t.Error("Release returned before the answer")
-		default:
-		}
+		released.blocked(t)
 		if left := s.Queue("/locks/a"); len(left) != 1 || left[0].Token == hold.Token() {
 			t.Errorf("contenders after the release: %v, want the waiter's", left)
 		}
@@ -134,7 +126,7 @@ func TestNodeGoesBeforeTheGateOpensForAWaiter(t *testing.T) { // I4
 		if next.Token() <= hold.Token() {
 			t.Errorf("token of the next owner: got %d, want above %d", next.Token(), hold.Token())
 		}
-		<-released
+		released.granted(t)
 		release(t, next)
 	})
 }
@@ -145,11 +137,7 @@ func TestNodeGoesBeforeTheGateOpensForALatecomer(t *testing.T) { // I3 I4
 		mu := process(t, s).Mutex("/locks/a")
 		hold := acquire(t, mu)
 		answerLate(s, queue.Leave, time.Second)
-		released := make(chan struct{})
-		go func() {
-			defer close(released)
-			release(t, hold)
-		}()
+		released := begin(func() (bool, error) { return true, hold.Release() })
 		synctest.Wait()
 		latecomer := start(soon(t), mu).blocked(t)
 		if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
@@ -160,7 +148,7 @@ func TestNodeGoesBeforeTheGateOpensForALatecomer(t *testing.T) { // I3 I4
 		if waited := time.Since(began); waited < time.Second {
 			t.Errorf("the gate opened %v before the answer", time.Second-waited)
 		}
-		<-released
+		released.granted(t)
 		s.Script(nil)
 		release(t, next)
 	})

@@ -20,10 +20,7 @@ func TestReleaseEndsTheContextsOfItsHoldOnly(t *testing.T) {
 		mu := process(t, s).Mutex("/locks/a")
 		outer := acquire(t, mu)
 		outerCtx := outer.Context(t.Context())
-		inner, err := mu.Acquire(outerCtx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := start(outerCtx, mu).granted(t)
 		first, second := inner.Context(t.Context()), inner.Context(t.Context())
 		if first.Err() != nil || inner.Err() != nil {
 			t.Errorf("while held: context %v, hold %v; want nil, nil", first.Err(), inner.Err())
@@ -49,10 +46,7 @@ func TestHoldOutlivesContextOfAcquire(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
 		ctx, cancel := context.WithCancel(t.Context())
-		hold, err := mu.Acquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold := start(ctx, mu).granted(t)
 		work := hold.Context(t.Context())
 		cancel()
 		if work.Err() != nil || hold.Err() != nil {
@@ -160,10 +154,7 @@ func TestNestedHoldsReleaseInAnyOrderAndTheLastReleasesTheLock(t *testing.T) {
 			ctx := outer.Context(t.Context())
 			holds := []*tier.Hold{outer}
 			for range 2 {
-				inner, err := mu.Acquire(ctx)
-				if err != nil {
-					t.Fatalf("nested Acquire: %v", err)
-				}
+				inner := start(ctx, mu).granted(t)
 				if inner == outer || inner.Token() != outer.Token() {
 					t.Errorf("nested Acquire: want a hold of its own with the token %d", outer.Token())
 				}
@@ -188,10 +179,7 @@ func TestReleaseTooManySendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
 		hold := acquire(t, mu)
-		inner, err := mu.Acquire(hold.Context(t.Context()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := start(hold.Context(t.Context()), mu).granted(t)
 		release(t, inner)
 		if err := inner.Release(); !errors.Is(err, tier.ErrReleased) {
 			t.Errorf("second Release of the inner hold: got %v, want ErrReleased", err)
@@ -223,10 +211,7 @@ func TestConcurrentReleasesOfOneHoldReleaseItOnce(t *testing.T) {
 		mu := process(t, s).Mutex("/locks/a")
 		for range 50 {
 			hold := acquire(t, mu)
-			inner, err := mu.Acquire(hold.Context(t.Context()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			inner := start(hold.Context(t.Context()), mu).granted(t)
 			errs := make([]error, 8)
 			var wg sync.WaitGroup
 			for i := range errs {
@@ -255,18 +240,12 @@ func TestInnerHoldReentersAfterOuterIsReleased(t *testing.T) {
 		mu := process(t, s).Mutex("/locks/a")
 		outer := acquire(t, mu)
 		outerCtx := outer.Context(t.Context())
-		inner, err := mu.Acquire(outerCtx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := start(outerCtx, mu).granted(t)
 		release(t, outer)
 		if _, err := mu.Acquire(outerCtx); !errors.Is(err, tier.ErrReleased) {
 			t.Errorf("Acquire with the released hold's context: got %v, want ErrReleased", err)
 		}
-		third, err := mu.Acquire(inner.Context(t.Context()))
-		if err != nil {
-			t.Fatalf("Acquire with the live hold's context: %v", err)
-		}
+		third := start(inner.Context(t.Context()), mu).granted(t)
 		release(t, inner)
 		if n := len(s.Queue("/locks/a")); n != 1 {
 			t.Errorf("%d nodes while one hold is left, want 1", n)
@@ -300,10 +279,7 @@ func TestDetachedContextDoesNotReviveAHold(t *testing.T) {
 		mu := process(t, s).Mutex("/locks/a")
 		outer := acquire(t, mu)
 		dead := context.WithoutCancel(outer.Context(soon(t)))
-		inner, err := mu.Acquire(dead)
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := start(dead, mu).granted(t)
 		release(t, outer)
 		waiter := start(dead, mu).blocked(t)
 		release(t, inner)
@@ -312,10 +288,7 @@ func TestDetachedContextDoesNotReviveAHold(t *testing.T) {
 		s.Expire("/locks/a", 0)
 		<-lostHold.Lost()
 		_ = lostHold.Release() // ErrLost
-		next, err := mu.Acquire(dead)
-		if err != nil {
-			t.Fatalf("Acquire with a lost and released hold in a detached context: %v", err)
-		}
+		next := start(dead, mu).granted(t)
 		release(t, next)
 	})
 }
@@ -398,10 +371,7 @@ func TestContextMadeDuringTheReleaseEndsWithIt(t *testing.T) {
 		outer := acquire(t, mu)
 		ctx := outer.Context(t.Context())
 		for range 500 {
-			hold, err := mu.Acquire(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			hold := start(ctx, mu).granted(t)
 			var both sync.WaitGroup
 			var derived context.Context
 			var begun atomic.Bool

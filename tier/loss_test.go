@@ -29,10 +29,7 @@ func TestExpiredSessionEndsEveryHoldOnce(t *testing.T) { // I7
 		mu := process(t, s).Mutex("/locks/a")
 		outer := acquire(t, mu)
 		outerCtx := outer.Context(t.Context())
-		inner, err := mu.Acquire(outerCtx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := start(outerCtx, mu).granted(t)
 		innerCtx := inner.Context(t.Context())
 		s.Expire("/locks/a", 0)
 		lost(outerCtx, t, outer)
@@ -59,10 +56,7 @@ func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
 		hold := acquire(t, mu)
-		inner, err := mu.Acquire(hold.Context(t.Context()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := start(hold.Context(t.Context()), mu).granted(t)
 		waiter := start(soon(t), mu).blocked(t)
 		s.Expire("/locks/a", 0)
 		<-hold.Lost()
@@ -111,10 +105,7 @@ func TestWriteThatOverlapsTheReleaseTakesNoEffectUnderTheNextOwner(t *testing.T)
 				outer := acquire(t, mu)
 				holds := []*tier.Hold{outer}
 				if c.nested {
-					inner, err := mu.Acquire(outer.Context(soon(t)))
-					if err != nil {
-						t.Fatal(err)
-					}
+					inner := start(outer.Context(soon(t)), mu).granted(t)
 					holds = []*tier.Hold{inner, outer}
 				}
 				var waiter *call[*tier.Hold]

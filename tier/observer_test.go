@@ -67,6 +67,16 @@ func (d *diary) want(t *testing.T, want ...string) {
 	d.lines, d.ats = nil, nil
 }
 
+// wantAll is want for events between which there is no order.
+func (d *diary) wantAll(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	d.mu.Lock()
+	slices.Sort(d.lines)
+	d.mu.Unlock()
+	d.want(t, want...)
+}
+
 func caller(t *testing.T, name string) context.Context {
 	return context.WithValue(soon(t), callerKey{}, name)
 }
@@ -78,15 +88,9 @@ func TestObserverIsToldOfEachTurn(t *testing.T) {
 		mu := locks.Mutex("/locks/a")
 		d.want(t, "connected")
 
-		hold, err := mu.Acquire(caller(t, "A"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold := start(caller(t, "A"), mu).granted(t)
 		d.want(t, "A acquired found after 0s")
-		inner, err := mu.Acquire(hold.Context(caller(t, "A")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := start(hold.Context(caller(t, "A")), mu).granted(t)
 		b := start(caller(t, "B"), mu).blocked(t)
 		time.Sleep(3 * time.Second)
 		d.want(t, "B waits 1s ahead 0 here true") // once
@@ -103,15 +107,11 @@ func TestObserverIsToldOfEachTurn(t *testing.T) {
 		time.Sleep(time.Second)
 		release(t, inner)
 		hold = b.granted(t)
-		synctest.Wait()
-		d.mu.Lock()
-		slices.Sort(d.lines) // between holds there is no order
-		d.mu.Unlock()
-		d.want(t, "A released after 4.5s lost false", "B acquired hand-off after 4.5s")
+		d.wantAll(t, "A released after 4.5s lost false", "B acquired hand-off after 4.5s")
 		release(t, hold)
 		d.want(t, "B released after 0s lost false")
 
-		hold, err = mu.TryAcquire(caller(t, "D"))
+		hold, err := mu.TryAcquire(caller(t, "D"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,10 +146,7 @@ func TestObserverIsToldOfLossesAndTheConnection(t *testing.T) {
 		locks, p := dial(t, s, "", tier.WithObserver(d.observer()))
 		mu := locks.Mutex("/locks/a")
 		d.want(t, "connected")
-		hold, err := mu.Acquire(caller(t, "A"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold := start(caller(t, "A"), mu).granted(t)
 		d.want(t, "A acquired found after 0s")
 		heal := cut(p)
 		d.want(t, "suspended")
@@ -158,21 +155,14 @@ func TestObserverIsToldOfLossesAndTheConnection(t *testing.T) {
 		d.want(t, "connected")
 		s.Expire("/locks/a", 0)
 		time.Sleep(time.Second)
-		synctest.Wait()
-		d.mu.Lock()
-		slices.Sort(d.lines)
-		d.mu.Unlock()
-		d.want(t, "A lost by session", "connected", "expired")
+		d.wantAll(t, "A lost by session", "connected", "expired")
 		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
 			t.Error(err)
 		}
 		d.want(t, "A released after 2.5s lost true")
 
 		// Nobody but the delete finds out.
-		hold, err = mu.Acquire(caller(t, "B"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold = start(caller(t, "B"), mu).granted(t)
 		s.Remove("/locks/a", 0)
 		hold.Release()
 		d.want(t, "B acquired found after 0s", "B lost by deletion", "B released after 0s lost true")
@@ -183,10 +173,7 @@ func TestLossOfTheNextHoldIsNotToldOfTheLast(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
 		mu := observed(t, s, d.observer(), tier.WithHandOff(time.Hour)).Mutex("/locks/a")
-		hold, err := mu.Acquire(caller(t, "A"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold := start(caller(t, "A"), mu).granted(t)
 		b := start(caller(t, "B"), mu).blocked(t)
 		release(t, hold)
 		hold = b.granted(t)
@@ -313,10 +300,7 @@ func TestAllObserversAreTold(t *testing.T) {
 		locks := observed(t, s, first.observer(), tier.WithObserver(tier.Observer{}), tier.WithObserver(o))
 		mu := locks.Mutex("/locks/a")
 		synctest.Wait() // the connection is told by a goroutine of its own
-		hold, err := mu.Acquire(caller(t, "A"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold := start(caller(t, "A"), mu).granted(t)
 		ctx, cancel := context.WithTimeout(caller(t, "B"), time.Second/2)
 		defer cancel()
 		<-start(ctx, mu).done
@@ -451,10 +435,7 @@ func (d *diary) permitObserver() tier.Observer {
 
 func permitsOf(t *testing.T, s *tier.Semaphore, name string, k int) *tier.Permits {
 	t.Helper()
-	permits, err := s.Acquire(caller(t, name), k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	permits := ask(caller(t, name), s, k).granted(t)
 	return permits
 }
 
@@ -478,11 +459,7 @@ func TestObserverIsToldOfPermits(t *testing.T) {
 		}
 		d.want(t)
 		giveBack(t, two)
-		synctest.Wait()
-		d.mu.Lock()
-		slices.Sort(d.lines) // between holds there is no order
-		d.mu.Unlock()
-		d.want(t, "A released 2 after 3.5s lost false", "B acquired 3 after 3.5s")
+		d.wantAll(t, "A released 2 after 3.5s lost false", "B acquired 3 after 3.5s")
 		time.Sleep(time.Second)
 		giveBack(t, b.granted(t))
 		d.want(t, "B released 3 after 1s lost false")

@@ -39,10 +39,7 @@ func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 		release(t, elsewhere)
 		hold := acquire(t, mu)
 		entries(1, "while held")
-		inner, err := mu.Acquire(hold.Context(t.Context()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := start(hold.Context(t.Context()), mu).granted(t)
 		release(t, inner)
 		entries(1, "after release of a nested hold")
 		s.Expire("/locks/a", 0)
@@ -178,10 +175,7 @@ func TestTryAfterCloseSaysSoWhileALostHoldIsLeft(t *testing.T) {
 		locks := process(t, s)
 		mu, sem := locks.Mutex("/locks/a"), locks.Semaphore("/permits", 1)
 		hold := acquire(t, mu)
-		permits, err := sem.Acquire(soon(t), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		permits := ask(soon(t), sem, 1).granted(t)
 		if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
 			t.Errorf("TryAcquire before Close: %v, want ErrLocked", err)
 		}
@@ -229,10 +223,7 @@ func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
 				t.Errorf("TryAcquire %s: got %v, want ErrClosed", path, err)
 			}
 		}
-		again, err := mu.Acquire(hold.Context(t.Context()))
-		if err != nil {
-			t.Fatalf("entering again: %v", err)
-		}
+		again := start(hold.Context(t.Context()), mu).granted(t)
 		time.Sleep(time.Minute)
 		if err := hold.Err(); err != nil {
 			t.Errorf("the hold: %v", err)

@@ -69,10 +69,7 @@ func TestEnteringAgainInBothModes(t *testing.T) {
 			t.Fatalf("read in write: %v, %v", read, err)
 		}
 		inRead := read.Context(soon(t))
-		more, err := mu.Writer().Acquire(inRead)
-		if err != nil {
-			t.Fatalf("write in read, in write: %v", err)
-		}
+		more := start(inRead, mu.Writer()).granted(t)
 		for _, h := range []*tier.Hold{more, again, write} {
 			release(t, h)
 		}
@@ -84,10 +81,7 @@ func TestEnteringAgainInBothModes(t *testing.T) {
 				t.Errorf("%s to write with the context of a hold to read: %v, want %v", name, err, tier.ErrUpgrade)
 			}
 		}
-		deeper, err := mu.Reader().Acquire(inRead)
-		if err != nil {
-			t.Fatalf("read in read: %v", err)
-		}
+		deeper := start(inRead, mu.Reader()).granted(t)
 		if ops := m.take(); writes(ops) > 0 {
 			t.Errorf("entering again and the downgrade: requests %v, want no write", ops)
 		}
@@ -213,10 +207,7 @@ func TestReaderEntersAgainBeforeAWaitingWriter(t *testing.T) {
 		a, b := process(), process()
 		read := acquire(t, a.Reader())
 		here, there := start(soon(t), a.Writer()).blocked(t), start(soon(t), b.Writer()).blocked(t)
-		again, err := a.Reader().Acquire(read.Context(soon(t)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := start(read.Context(soon(t)), a.Reader()).granted(t)
 		release(t, read)
 		here.blocked(t)
 		there.blocked(t)
@@ -421,10 +412,7 @@ func TestReadersDoNotSeeAGuardedWriteCome(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
 		hold := acquire(t, mu.Writer())
-		read, err := mu.Reader().Acquire(hold.Context(soon(t)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		read := start(hold.Context(soon(t)), mu.Reader()).granted(t)
 		finish := write(t, hold)
 		release(t, hold)
 		other := start(soon(t), mu.Reader()).blocked(t)
@@ -478,10 +466,7 @@ func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b, c := process(tier.WithHandOff(budget)), process(), process()
 		write := acquire(t, a.Writer())
-		read, err := a.Reader().Acquire(write.Context(soon(t)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		read := start(write.Context(soon(t)), a.Reader()).granted(t)
 		release(t, write)
 		remote := start(soon(t), b.Reader()).blocked(t)
 		begun := time.Now()
@@ -515,10 +500,7 @@ func TestSharedGrantIsNotForAWriter(t *testing.T) { // I1
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(), process()
 		write := acquire(t, a.Writer())
-		read, err := a.Reader().Acquire(write.Context(soon(t)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		read := start(write.Context(soon(t)), a.Reader()).granted(t)
 		release(t, write)
 		other := start(soon(t), b.Reader()).granted(t) // the grant of a is shared now
 		writer := start(soon(t), a.Writer()).blocked(t)
@@ -663,10 +645,7 @@ func TestReadersThatWaitHereComeInOnceTheGrantIsShared(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(tier.WithHandOff(budget)), process()
 		write := acquire(t, a.Writer())
-		read, err := a.Reader().Acquire(write.Context(soon(t)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		read := start(write.Context(soon(t)), a.Reader()).granted(t)
 		release(t, write)
 		there := start(soon(t), b.Reader()).blocked(t)
 		ctx, cancel := context.WithCancel(soon(t))

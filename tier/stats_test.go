@@ -53,10 +53,7 @@ func TestStatsCountFromWhereEachLockCame(t *testing.T) {
 		wantStats(t, "lingering", locks, want)
 
 		hold = acquire(t, mu) // resumed
-		inner, err := mu.Acquire(hold.Context(t.Context()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := start(hold.Context(t.Context()), mu).granted(t)
 		release(t, inner) // entering again is no acquisition
 		release(t, hold)
 		want.Resumptions++

@@ -105,10 +105,7 @@ func TestWaitErrorTellsOfAnInnerHoldThatWasNotReleased(t *testing.T) {
 		mu := process(t, s).Mutex("/locks/a")
 		outer := acquire(t, mu)
 		ctx := context.WithoutCancel(outer.Context(t.Context()))
-		inner, err := mu.Acquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := start(ctx, mu).granted(t)
 		release(t, outer)
 		wait := waitError(t, ctx, mu)
 		if h := wait.Here; h == nil || !h.Carried || h.Holds != 1 {

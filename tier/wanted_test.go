@@ -116,10 +116,7 @@ func TestWriterThatWasAskedBecomesTheOnlyReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-revoked
-		read, err := a.Reader().Acquire(write.Context(soon(t)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		read := start(write.Context(soon(t)), a.Reader()).granted(t)
 		release(t, write)
 		here.blocked(t)
 		release(t, read)
