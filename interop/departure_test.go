@@ -5,8 +5,6 @@ import (
 	"errors"
 	"testing"
 	"time"
-
-	"github.com/tierlock/tierlock/tier"
 )
 
 func TestOthersGoOnWhenAHolderIsKilled(t *testing.T) {
@@ -88,20 +86,4 @@ func TestTierThatGivesUpBlocksNobody(t *testing.T) {
 		d.release(t)
 	}
 	e.awaitChildren(t, 0)
-}
-
-func TestTryLeavesNothingBehindOthers(t *testing.T) {
-	t.Parallel()
-	e := newEnsemble(t)
-	mu := e.tier(t)
-	for _, d := range launch(t, e, sessionTimeout, "curator", "kazoo", "kazoo-default", "zk") {
-		d.acquire(t)
-		if hold, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
-			t.Errorf("TryAcquire while %s has the lock: got %v, %v; want %v", d.kind, hold, err, tier.ErrLocked)
-		}
-		if n := len(e.children(t)); n != 1 {
-			t.Errorf("TryAcquire while %s has the lock: %d nodes, want the holder's alone", d.kind, n)
-		}
-		d.release(t)
-	}
 }

@@ -67,38 +67,3 @@ func TestOursAreToldWhenCuratorAsks(t *testing.T) {
 	}
 	e.awaitChildren(t, 0)
 }
-
-// All who have the lock are asked, of whatever library.
-func TestReadersAreAsked(t *testing.T) {
-	t.Parallel()
-	e := newEnsemble(t)
-	reader := launch(t, e, sessionTimeout, "curator-read")[0]
-	reader.acquire(t)
-	var holds []<-chan struct{}
-	for range 2 {
-		hold := acquire(t, e.registry(t).RWMutex(e.path).Reader())
-		defer release(t, hold)
-		holds = append(holds, hold.Revoked())
-	}
-	if err := e.registry(t).RWMutex(e.path).Writer().Revoke(soon(t)); err != nil {
-		t.Fatal(err)
-	}
-	for _, revoked := range holds {
-		select {
-		case <-revoked:
-		case <-time.After(patience):
-			t.Error("a reader does not hear of it")
-		}
-	}
-	queue, err := e.registry(t).RWMutex(e.path).Writer().Contenders(soon(t))
-	if err != nil || len(queue) != 3 {
-		t.Errorf("contenders: %+v, %v", queue, err)
-	}
-	for _, c := range queue {
-		data, _, err := e.conn.Get(e.path + "/" + c.ID)
-		if !c.Asked || err != nil || c.PID == 0 && string(data) != "__REVOKE__" {
-			t.Errorf("%+v says %q, %v; want a request, and Curator's if it is of Curator", c, data, err)
-		}
-	}
-	reader.release(t)
-}
