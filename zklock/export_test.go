@@ -12,7 +12,9 @@ import (
 
 // Contenders returns the queue.
 func (l *Lock) Contenders(ctx context.Context) ([]zkqueue.Contender, error) {
-	return zkqueue.Ask(ctx, l.client, "contenders of", l.Path(), func(p zkqueue.Path) ([]zkqueue.Contender, error) { return p.Contenders(ctx) })
+	return zkqueue.Ask(ctx, l.client, "contenders of", l.Path(), func(p zkqueue.Path) ([]zkqueue.Contender, error) {
+		return p.Contenders(ctx)
+	})
 }
 
 // Revoke asks those that have the lock to give it up.
@@ -39,10 +41,6 @@ func (n *Node) Confirm() bool                   { return grant{n}.Confirm() }
 func (l *Lock) Equal(other *Lock) bool          { return l.equal(other) }
 func (c *Client) PollClose() (leave func())     { return c.link.PollClose() }
 func (c *Client) Reaping() int                  { return c.reaper.Count() }
-
-// Released returns a channel that is closed when the node has been given up: it is gone, or
-// left to be deleted in the background.
-func (n *Node) Released() <-chan struct{} { return n.released }
 
 // MayLinger returns the same lock with nodes that say so.
 func (l *Lock) MayLinger(d time.Duration) *Lock {
@@ -83,13 +81,6 @@ func (c *Client) Watchers(path string) int { return c.link.Events.Watchers(path)
 
 // Library is what the client talks to the server with.
 func (c *Client) Library() *zk.Conn { return c.link.Conn }
-
-// Abandoned returns the number of attempts that went on without their callers and are remembered.
-func (c *Client) Abandoned() int {
-	c.abandoned.mu.Lock()
-	defer c.abandoned.mu.Unlock()
-	return len(c.abandoned.last)
-}
 
 // Listeners returns the number of those who are told of events.
 func (c *Client) Listeners() int { return c.link.Events.Listeners() }

@@ -148,11 +148,14 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 		advice         bool     // the error says how to change the number
 		want           []string // in the error; none: no error
 	}{
-		"nothing":        {"", "tierlock permits=3", false, nil},
-		"ours":           {"tierlock permits=3", "tierlock permits=3", false, nil},
-		"somebody's":     {"10.0.0.7", "10.0.0.7", false, nil},
-		"another number": {"tierlock permits=10", "tierlock permits=10", true, []string{"says 10, this process 3", "one number everywhere", "stop all processes"}},
-		"kazoo's":        {"3", "3", false, []string{"kazoo", "another path"}},
+		"nothing":    {"", "tierlock permits=3", false, nil},
+		"ours":       {"tierlock permits=3", "tierlock permits=3", false, nil},
+		"somebody's": {"10.0.0.7", "10.0.0.7", false, nil},
+		"another number": {
+			"tierlock permits=10", "tierlock permits=10", true,
+			[]string{"says 10, this process 3", "one number everywhere", "stop all processes"},
+		},
+		"kazoo's": {"3", "3", false, []string{"kazoo", "another path"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {

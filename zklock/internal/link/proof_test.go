@@ -16,13 +16,17 @@ func TestProofNeedsASyncHalfATickLaterAndAWriteBehindIt(t *testing.T) {
 		want           time.Duration
 	}
 	for name, requests := range map[string][]request{
-		"a write behind the handshake":              {{wire.OpCreate, 5, 6, 1}},
-		"reads prove nothing":                       {{wire.OpExists, 20, 21, 0}, {wire.OpCreate, 22, 23, 1}},
-		"a sync alone proves nothing":               {{wire.OpSync, 20, 21, 0}},
-		"a sync behind the handshake":               {{wire.OpSync, 12, 13, 0}, {wire.OpCreate, 14, 15, 1}},
-		"two syncs and a write":                     {{wire.OpSync, 12, 13, 0}, {wire.OpSync, 23, 24, 0}, {wire.OpCreate, 25, 26, 12}},
-		"all writes after that":                     {{wire.OpSync, 12, 13, 0}, {wire.OpSync, 23, 24, 0}, {wire.OpCreate, 25, 26, 12}, {wire.OpCreate, 90, 91, 12}},
-		"a sync within half a tick counts for none": {{wire.OpSync, 12, 13, 0}, {wire.OpSync, 22, 24, 0}, {wire.OpCreate, 25, 26, 1}, {wire.OpSync, 27, 28, 0}, {wire.OpCreate, 29, 30, 12}},
+		"a write behind the handshake": {{wire.OpCreate, 5, 6, 1}},
+		"reads prove nothing":          {{wire.OpExists, 20, 21, 0}, {wire.OpCreate, 22, 23, 1}},
+		"a sync alone proves nothing":  {{wire.OpSync, 20, 21, 0}},
+		"a sync behind the handshake":  {{wire.OpSync, 12, 13, 0}, {wire.OpCreate, 14, 15, 1}},
+		"two syncs and a write":        {{wire.OpSync, 12, 13, 0}, {wire.OpSync, 23, 24, 0}, {wire.OpCreate, 25, 26, 12}},
+		"all writes after that": {
+			{wire.OpSync, 12, 13, 0}, {wire.OpSync, 23, 24, 0}, {wire.OpCreate, 25, 26, 12}, {wire.OpCreate, 90, 91, 12},
+		},
+		"a sync within half a tick counts for none": {
+			{wire.OpSync, 12, 13, 0}, {wire.OpSync, 22, 24, 0}, {wire.OpCreate, 25, 26, 1}, {wire.OpSync, 27, 28, 0}, {wire.OpCreate, 29, 30, 12},
+		},
 	} {
 		p := opened(1, 2, 10)
 		for i, q := range requests {
