@@ -265,6 +265,27 @@ func (s *scene) forgeExpiry(p *actor) {
 
 var errDeadline = context.DeadlineExceeded
 
+// A caller comes back before the others have gone, whom the error is for, too.
+func TestFailedAcquireOpensTheGate(t *testing.T) {
+	play(func(s *scene) {
+		p := s.join(role{})
+		p.arm(fault.Fault{Op: "create", At: zktest.Request, Do: zktest.Error(zk.ErrNoAuth), Times: 20})
+		for range 8 {
+			s.background.Go(func() {
+				for s.Context().Err() == nil {
+					u := p.start(s.Context())
+					if <-u.done; u.err == nil {
+						u.release()
+						return
+					}
+					s.wantErr(u.err, zk.ErrNoAuth)
+				}
+			})
+		}
+		s.background.Wait()
+	})(t)
+}
+
 func TestParentsAndPermissions(t *testing.T) { runAll(t, parentScenarios) }
 
 var parentScenarios = []scenario{
