@@ -57,7 +57,11 @@ func (a *attempt) buildings() []link.Request {
 	}
 	var requests []link.Request
 	for path := a.lock.path; path != ""; path = parentOf(path) {
-		requests = append(requests, link.Building{Path: path, Data: []byte(zkqueue.ContainerData), Acl: a.lock.acl, Plain: a.client.parents.plain.Load()})
+		q := &zk.CreateRequest{Path: path, Data: []byte(zkqueue.ContainerData), Acl: a.lock.acl, Flags: zk.FlagContainer}
+		if a.client.parents.plain.Load() {
+			q.Data, q.Flags = nil, 0
+		}
+		requests = append(requests, link.Transaction{q})
 	}
 	slices.Reverse(requests)
 	return requests
@@ -69,9 +73,9 @@ func (a *attempt) noteBuilt(requests []link.Request, answers []link.Answer) {
 	a.obstacle = nil
 	deepest := true // of those that are there, or could not be created
 	for i, q := range slices.Backward(requests) {
-		b, err := q.(link.Building), answers[i].Err
+		b, err := q.(link.Transaction)[0].(*zk.CreateRequest), answers[i].Err
 		switch {
-		case b.Plain:
+		case b.Flags != zk.FlagContainer: // it stays
 		case err == nil, classify(err) == unknown:
 			a.parents[b.Path] = a.parents[b.Path] || err == nil
 		case unknownCode(err) == wire.CodeUnimplemented:

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -22,10 +23,10 @@ type dialed struct {
 	link      *Link
 	servers   *servers
 	gone      <-chan zk.Event // closed when the library has stopped entirely
-	mirror    *watchMirror
-	connected mutexbool.Bool // a session is established and the connection stands
-	dialing   mutexbool.Bool // the library is between two connections
-	verify    mutexbool.Bool // the connection came back: held nodes want a look
+	seen      atomic.Int64    // the zxid of the newest reply: no event up to it is outstanding
+	connected mutexbool.Bool  // a session is established and the connection stands
+	dialing   mutexbool.Bool  // the library is between two connections
+	verify    mutexbool.Bool  // the connection came back: held nodes want a look
 
 	mu      sync.Mutex    // guards the fields below; never held across a client call
 	current *Session      // nil before the first and after an expiry
@@ -39,7 +40,7 @@ type dialed struct {
 // Dial has the library connect to one of the servers, and goes on trying. On an error nothing is
 // left.
 func (l *Link) Dial(ctx context.Context, names []string) error {
-	d := &dialed{link: l, servers: newServers(l.config), mirror: newWatchMirror()}
+	d := &dialed{link: l, servers: newServers(l.config)}
 	if err := d.servers.find(ctx, names); err != nil {
 		return err
 	}
@@ -255,16 +256,15 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 	return s, nil
 }
 
-// introduce is the handshake for one of the library's, of a client that has seen all up
-// to zxid. When the connection has been away for the session timeout, all holds are lost,
+// introduce is the handshake for one of the library's, which does not know what the client has seen. When the connection has been away for the session timeout, all holds are lost,
 // and if only the answers get lost, each attempt to resume the session would keep its
 // nodes in the queue: a new one is asked for. And a server whose data were lost or
 // restored turns away, every time, a client that has seen a later transaction: in the
 // end it is told that none has been seen, and says that the session has expired.
-func (l *dialed) introduce(handshake []byte, zxid int64, now time.Duration) []byte {
+func (l *dialed) introduce(handshake []byte, now time.Duration) []byte {
 	d := wire.Decoder{Rest: wire.Body(handshake)}
 	q := d.ConnectRequest()
-	q.LastZxid = zxid
+	q.LastZxid = l.seen.Load()
 	switch away, timeout := l.away(now); {
 	case away > 4*timeout:
 		q.LastZxid = 0
@@ -296,7 +296,8 @@ func (l *dialed) expired() {
 		l.link.Notice.End(old.String())
 		old.End(zk.ErrSessionExpired)
 	}
-	l.link.Events.lapse() // the library knows of its own watches only
+	l.seen.Store(0)
+	l.link.Events.lapse()
 }
 
 // warnOfTick says when the session timeout may be too short for the lease, which takes

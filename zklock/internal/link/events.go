@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/wire"
 )
 
 // Events brings what the client library pushes to those who wait for it. The library
@@ -14,12 +16,18 @@ import (
 // which sees all. The callback runs inside the library and must not block or call it;
 // it sets a boolean and the waiting side looks again.
 //
-// A watch cannot be removed, so there is at most one on a path: it stays armed when its
-// waiter leaves, and serves the next one.
+// A watch cannot be removed, so there is at most one on a path: it stays when its
+// waiter leaves, and serves the next one. The library knows of none.
 type Events struct {
-	mu    sync.Mutex                       // guards the field below
-	armed map[string]map[*Watcher]struct{} // watched path → who wants to know
-	seen  map[string]Answer                // to the read that began its watch
+	mu      sync.Mutex            // guards the field below
+	watches map[string]*pathWatch // by path
+}
+
+// A pathWatch is asked of the server, and over with its first event.
+type pathWatch struct {
+	list     bool // of the children, not of the node itself
+	watchers map[*Watcher]struct{}
+	seen     *Answer // to the read that began it; nil for a list, or if there is none so far
 }
 
 // A Watcher wants to know about one path.
@@ -32,26 +40,28 @@ type Watcher struct {
 // already; if not, the caller has to ask for the watch. The entry is made before that,
 // so that an event right behind the answer finds it. Of a node whose end w has heard of there
 // is nothing to ask.
-func (e *Events) listen(path string, w *Watcher) (armed bool) {
+func (e *Events) listen(path string, list bool, w *Watcher) (watched bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if w.Gone.Load() {
 		return true
 	}
-	watchers, armed := e.armed[path]
-	if !armed {
-		watchers = make(map[*Watcher]struct{})
-		e.armed[path] = watchers
+	known, watched := e.watches[path]
+	if !watched {
+		known = &pathWatch{list: list, watchers: make(map[*Watcher]struct{})}
+		e.watches[path] = known
 	}
-	watchers[w] = struct{}{}
-	return armed
+	known.watchers[w] = struct{}{}
+	return watched
 }
 
 // Ignore ends what listen began; the watch stays.
 func (e *Events) Ignore(path string, w *Watcher) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.armed[path], w)
+	if known := e.watches[path]; known != nil {
+		delete(known.watchers, w)
+	}
 }
 
 // answered takes the answer to a read that has asked for the watch of its path. What it told of a node is kept: whoever comes
@@ -59,14 +69,15 @@ func (e *Events) Ignore(path string, w *Watcher) {
 func (e *Events) answered(r read, a Answer) {
 	e.mu.Lock()
 	var others []*Watcher
-	_, armed := e.armed[r.path]
+	known := e.watches[r.path]
 	switch {
+	case known == nil: // the event was faster
 	case a.Err != nil: // it is not watched after all, and those who rely on that have to look for themselves
 		others = e.takeLocked(r.path)
 	case r.list: // those who rely on it may have looked before it was watched
-		others = slices.Collect(maps.Keys(e.armed[r.path]))
-	case armed:
-		e.seen[r.path] = a
+		others = slices.Collect(maps.Keys(known.watchers))
+	default:
+		known.seen = &a
 	}
 	e.mu.Unlock()
 	for _, other := range others {
@@ -81,8 +92,10 @@ func (e *Events) answered(r read, a Answer) {
 func (e *Events) Seen(path string) (a Answer, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	a, ok = e.seen[path]
-	return a, ok
+	if known := e.watches[path]; known != nil && known.seen != nil {
+		return *known.seen, true
+	}
+	return Answer{}, false
 }
 
 // fire passes on an event of a node.
@@ -103,37 +116,66 @@ func (e *Events) fire(ev zk.Event) {
 // lapse says that no path is watched any more. All have to look for themselves.
 func (e *Events) lapse() {
 	e.mu.Lock()
-	armed := e.armed
-	e.armed = make(map[string]map[*Watcher]struct{})
-	clear(e.seen)
+	lapsed := e.watches
+	e.watches = make(map[string]*pathWatch)
 	e.mu.Unlock()
-	for _, watchers := range armed {
-		for w := range watchers {
+	for _, known := range lapsed {
+		for w := range known.watchers {
 			w.Notify()
 		}
 	}
 }
 
 func (e *Events) takeLocked(path string) []*Watcher {
-	watchers := slices.Collect(maps.Keys(e.armed[path]))
-	delete(e.armed, path)
-	delete(e.seen, path)
-	return watchers
+	known := e.watches[path]
+	if known == nil {
+		return nil
+	}
+	delete(e.watches, path)
+	return slices.Collect(maps.Keys(known.watchers))
+}
+
+// restoreLimit bounds a request that sets watches, as the library and the Java client
+// bound theirs: servers refuse a frame above their jute.maxbuffer, 1 MB by default.
+const restoreLimit = 128 << 10
+
+// restore returns what sets all watches again on a new connection, in as many requests as it takes. Those whose node has
+// changed since zxid fire at once. One that was asked for without an answer is set, too: its event then tells nobody.
+func (e *Events) restore(zxid int64) []wire.SetWatches {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var requests []wire.SetWatches
+	size := restoreLimit
+	for path, known := range e.watches {
+		if size += 4 + len(path); size > restoreLimit {
+			requests = append(requests, wire.SetWatches{Zxid: zxid})
+			size = 4 + len(path)
+		}
+		if q := &requests[len(requests)-1]; known.list {
+			q.Children = append(q.Children, path)
+		} else {
+			q.Data = append(q.Data, path)
+		}
+	}
+	return requests
 }
 
 // Watchers returns the number of those who hear of path. It is for tests, like Listeners.
 func (e *Events) Watchers(path string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.armed[path])
+	if known := e.watches[path]; known != nil {
+		return len(known.watchers)
+	}
+	return 0
 }
 
 // Listeners returns the number of those who hear of anything.
 func (e *Events) Listeners() (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, watchers := range e.armed {
-		n += len(watchers)
+	for _, known := range e.watches {
+		n += len(known.watchers)
 	}
 	return n
 }
@@ -147,12 +189,12 @@ func (l *Link) Transact(ops ...any) (created []string, err error) {
 // Reading is a request that reads a znode and has w hear of its end: it asks for the watch,
 // unless there is one.
 func (l *Link) Reading(path string, w *Watcher) read {
-	return read{path: path, Watch: !l.Events.listen(path, w), watcher: w}
+	return read{path: path, Watch: !l.Events.listen(path, false, w), watcher: w}
 }
 
 // Listing is a request that lists the queue at path and has w hear of its next change.
 func (l *Link) Listing(path string, w *Watcher) Request {
-	return read{path: path, list: true, Watch: !l.Events.listen(path, w), watcher: w}
+	return read{path: path, list: true, Watch: !l.Events.listen(path, true, w), watcher: w}
 }
 
 // Read asks, and sees to the watches that were asked for before anything is made of the answers.

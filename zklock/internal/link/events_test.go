@@ -1,6 +1,7 @@
 package link
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -8,21 +9,21 @@ import (
 
 // Who relies on the watch of another may have looked before it was there.
 func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
-	e := Events{armed: make(map[string]map[*Watcher]struct{}), seen: make(map[string]Answer)}
+	e := Events{watches: make(map[string]*pathWatch)}
 	var first, second int
 	asks := &Watcher{Notify: func() { first++ }}
 	relies := &Watcher{Notify: func() { second++ }}
-	if e.listen("/a", asks) {
+	if e.listen("/a", true, asks) {
 		t.Error("the first one does not have to ask for the watch")
 	}
-	if !e.listen("/a", relies) {
+	if !e.listen("/a", true, relies) {
 		t.Error("the second one has to ask for the watch, too")
 	}
 	e.answered(read{path: "/a", list: true, watcher: asks}, Answer{})
 	if first != 0 || second != 1 {
 		t.Errorf("told %d and %d times, want the second one, once", first, second)
 	}
-	if !e.listen("/a", asks) {
+	if !e.listen("/a", true, asks) {
 		t.Error("the watch is not armed any more")
 	}
 }
@@ -30,26 +31,45 @@ func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
 // Whoever finds that a path is not watched any more knows why, and asks for no watch on a node that has gone: that would
 // cost a round trip on the way to the grant.
 func TestNothingIsAskedOfANodeWhoseEndWasHeardOf(t *testing.T) {
-	e := Events{armed: make(map[string]map[*Watcher]struct{}), seen: make(map[string]Answer)}
+	e := Events{watches: make(map[string]*pathWatch)}
 	again := 0
 	w := &Watcher{}
 	w.Notify = func() {}
-	if e.listen("/x", w) {
+	if e.listen("/x", false, w) {
 		t.Fatal("watched before anybody asked for it")
 	}
 	other := &Watcher{Notify: func() {
-		if !e.listen("/x", w) { // between the event and what w makes of it
+		if !e.listen("/x", false, w) { // between the event and what w makes of it
 			again++
 		}
 	}}
-	e.listen("/x", other)
+	e.listen("/x", false, other)
 	e.fire(zk.Event{Type: zk.EventNodeDeleted, Path: "/x"})
-	if !e.listen("/x", w) || again > 0 || len(e.armed) > 0 {
-		t.Errorf("asked again %d times, listening to %d paths", again, len(e.armed))
+	if !e.listen("/x", false, w) || again > 0 || len(e.watches) > 0 {
+		t.Errorf("asked again %d times, listening to %d paths", again, len(e.watches))
 	}
 	changed := &Watcher{Notify: func() {}}
-	e.listen("/y", changed)
-	if e.fire(zk.Event{Type: zk.EventNodeDataChanged, Path: "/y"}); e.listen("/y", changed) {
+	e.listen("/y", false, changed)
+	if e.fire(zk.Event{Type: zk.EventNodeDataChanged, Path: "/y"}); e.listen("/y", false, changed) {
 		t.Error("a watch that a change has used up counts as one")
+	}
+}
+
+// A server refuses a frame that is too long.
+func TestWatchesAreSetAgainInFramesUpToALimit(t *testing.T) {
+	for over, want := range []int{1, 2} {
+		const last = 100
+		e := Events{watches: map[string]*pathWatch{
+			strings.Repeat("a", restoreLimit-4-4-last): {},
+			strings.Repeat("b", last+over):             {list: true},
+		}}
+		data, children := 0, 0
+		requests := e.restore(7)
+		for _, q := range requests {
+			data, children = data+len(q.Data), children+len(q.Children)
+		}
+		if len(requests) != want || data != 1 || children != 1 || requests[0].Zxid != 7 {
+			t.Errorf("%d bytes more than the limit: %d requests for %d nodes and %d lists, want %d for one each", over, len(requests), data, children, want)
+		}
 	}
 }

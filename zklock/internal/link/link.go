@@ -80,7 +80,7 @@ func New(c Config) *Link {
 	l := &Link{
 		config: c,
 		start:  time.Now(),
-		Events: Events{armed: make(map[string]map[*Watcher]struct{}), seen: make(map[string]Answer)},
+		Events: Events{watches: make(map[string]*pathWatch)},
 	}
 	l.Notice = notice.NewConnection(notice.Config{
 		Logger: c.Logger, Package: "zklock", Store: "ZooKeeper", Patience: func() time.Duration { return l.timeout() / 3 }, Why: l.Err,

@@ -104,7 +104,7 @@ func (r read) call(c *attached) (a Answer) {
 }
 
 // A Transaction creates and deletes znodes, all or none. One operation alone needs no multi,
-// unless it is a check, which a server takes in no other way.
+// unless it is a check, which a server takes in no other way. A container, which the server removes when it is empty, is created alone.
 type Transaction []any
 
 func (t Transaction) op() int32 {
@@ -115,8 +115,11 @@ func (t Transaction) op() int32 {
 }
 
 func opOf(op any) int32 {
-	switch op.(type) {
+	switch op := op.(type) {
 	case *zk.CreateRequest:
+		if op.Flags == zk.FlagContainer {
+			return wire.OpCreateContainer
+		}
 		return wire.OpCreate
 	case *zk.DeleteRequest:
 		return wire.OpDelete
@@ -165,7 +168,7 @@ func encodeACL(e *wire.Encoder, acl []zk.ACL) {
 
 func (t Transaction) decode(d *wire.Decoder, a *Answer) {
 	if t.op() != wire.OpMulti {
-		if t.op() == wire.OpCreate {
+		if _, creates := t[0].(*zk.CreateRequest); creates {
 			a.Created = []string{d.String()}
 		}
 		t.verify(a, 1)
@@ -189,10 +192,13 @@ func (t Transaction) decode(d *wire.Decoder, a *Answer) {
 func (t Transaction) call(c *attached) (a Answer) {
 	results := 1
 	switch t.op() {
-	case wire.OpCreate:
-		op := t[0].(*zk.CreateRequest)
+	case wire.OpCreate, wire.OpCreateContainer:
+		op, create := t[0].(*zk.CreateRequest), c.link.Conn.Create
+		if t.op() == wire.OpCreateContainer {
+			create = c.link.Conn.CreateContainer
+		}
 		var path string
-		path, a.Err = c.link.Conn.Create(op.Path, op.Data, op.Flags, op.Acl)
+		path, a.Err = create(op.Path, op.Data, op.Flags, op.Acl)
 		a.Created = []string{path}
 	case wire.OpDelete:
 		op := t[0].(*zk.DeleteRequest)
@@ -237,43 +243,6 @@ func (t Transaction) verify(a *Answer, results int) {
 		}
 		paths = paths[1:]
 	}
-}
-
-// A Building creates a parent: a container, which the server removes when it is empty, or a
-// plain node where it knows none.
-type Building struct {
-	Path  string
-	Data  []byte // of a container
-	Acl   []zk.ACL
-	Plain bool
-}
-
-func (b Building) op() int32 {
-	if b.Plain {
-		return wire.OpCreate
-	}
-	return wire.OpCreateContainer
-}
-
-func (b Building) request() *zk.CreateRequest {
-	if b.Plain {
-		return &zk.CreateRequest{Path: b.Path, Acl: b.Acl}
-	}
-	return &zk.CreateRequest{Path: b.Path, Data: b.Data, Acl: b.Acl, Flags: zk.FlagContainer}
-}
-
-func (b Building) encode(e *wire.Encoder) { encodeOp(e, b.request()) }
-
-func (b Building) decode(*wire.Decoder, *Answer) {}
-
-func (b Building) call(c *attached) (a Answer) {
-	create := c.link.Conn.Create
-	if !b.Plain {
-		create = c.link.Conn.CreateContainer
-	}
-	q := b.request()
-	_, a.Err = create(q.Path, q.Data, q.Flags, q.Acl)
-	return a
 }
 
 // codeError is the error that the client library makes of a code.

@@ -62,7 +62,6 @@ type socket struct {
 	lastXid int32                // of our own
 	dead    bool                 // the connection has ended
 	proof   proof                // that the session lives
-	mirror  *watchMirror         // handed on from socket to socket of the library's connection
 
 	kill func()
 }
@@ -77,7 +76,6 @@ func newSocket(conn net.Conn, server string, l *dialed) *socket {
 		writing: make(chan struct{}, 1),
 		sent:    make(map[int32]unanswered),
 		lastXid: firstXid,
-		mirror:  l.mirror,
 	}
 	s.opening = sync.OnceFunc(func() { close(s.open) })
 	s.kill = sync.OnceFunc(func() {
@@ -132,11 +130,8 @@ func (s *socket) broke(err error) {
 }
 
 func (s *socket) shakeHands(frame []byte, now time.Duration) error {
-	s.mu.Lock()
-	seen := s.mirror.seen
-	s.mu.Unlock()
 	s.shookAt = now
-	_, err := s.Conn.Write(s.dialed.introduce(frame, seen, now))
+	_, err := s.Conn.Write(s.dialed.introduce(frame, now))
 	return err
 }
 
@@ -144,7 +139,7 @@ func (s *socket) send(frame []byte, now time.Duration) error {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	h := d.RequestHeader()
 	s.mu.Lock()
-	s.noteLocked(h, d, now, place{})
+	s.noteLocked(h, now, place{})
 	s.mu.Unlock()
 	if h.Op != wire.OpSetAuth {
 		if err := s.rewatch(); err != nil {
@@ -163,9 +158,8 @@ type unanswered struct {
 }
 
 // noteLocked remembers what is sent, and when.
-func (s *socket) noteLocked(h wire.RequestHeader, body wire.Decoder, now time.Duration, p place) {
+func (s *socket) noteLocked(h wire.RequestHeader, now time.Duration, p place) {
 	s.sent[h.Xid] = unanswered{s.proof.sent(h.Op, now), p}
-	s.mirror.requested(h, body)
 }
 
 func (s *socket) Read(p []byte) (int, error) {
@@ -227,7 +221,7 @@ func (s *socket) noteReply(frame []byte) ([]byte, error) {
 		s.rewatched(reply)
 		return nil, nil // it asked for nothing
 	case reply.Xid == wire.XidEvent:
-		return frame, s.noteEvent(d)
+		return frame, checkEvent(d)
 	}
 	request, heard, proven, err := s.noteAnswer(reply, d)
 	if err != nil {
@@ -241,16 +235,6 @@ func (s *socket) noteReply(frame []byte) ([]byte, error) {
 		return nil, nil
 	}
 	return frame, nil
-}
-
-func (s *socket) noteEvent(body wire.Decoder) error {
-	if err := checkEvent(body); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mirror.fired(body)
-	return nil
 }
 
 // noteAnswer refuses what the library must not see, which takes a reply for the one it waits for even before it has written the
@@ -271,7 +255,9 @@ func (s *socket) noteAnswer(reply wire.ReplyHeader, body wire.Decoder) (request 
 		}
 	}
 	delete(s.sent, reply.Xid)
-	s.mirror.answered(reply)
+	if reply.Zxid > 0 { // not that to credentials
+		s.dialed.seen.Store(reply.Zxid)
+	}
 	switch {
 	case !known || reply.Code != wire.CodeOK:
 	case request.op == wire.OpSync:
@@ -289,9 +275,6 @@ func (s *socket) noteHandshake(body []byte) error {
 		return fmt.Errorf("malformed reply of %d bytes", len(body))
 	}
 	if reply.Session == 0 {
-		s.mu.Lock()
-		s.mirror.forget()
-		s.mu.Unlock()
 		s.dialed.expired()
 		s.kill() // what was read is still handed to the library
 		return nil
@@ -303,7 +286,6 @@ func (s *socket) noteHandshake(body []byte) error {
 	s.session = session
 	s.mu.Lock()
 	s.proof = opened(s.shookAt, s.dialed.link.Now(), halfTick(session.Negotiated()))
-	s.mirror.abandon()
 	s.mu.Unlock()
 	s.handshaken = true
 	s.Conn.SetDeadline(time.Time{})
@@ -383,11 +365,11 @@ func (s *socket) encode(b *batch) []byte {
 			s.lastXid = firstXid
 		}
 		h := wire.RequestHeader{Xid: s.lastXid, Op: q.op()}
-		d := wire.Decoder{Rest: s.frames.Frame(func(e *wire.Encoder) {
+		s.frames.Frame(func(e *wire.Encoder) {
 			e.RequestHeader(h)
 			q.encode(e)
-		})}
-		s.noteLocked(d.RequestHeader(), d, now, place{b, i})
+		})
+		s.noteLocked(h, now, place{b, i})
 	}
 	return s.frames
 }
@@ -447,10 +429,7 @@ func (s *socket) rewatch() error {
 		return nil // done
 	default:
 	}
-	s.mu.Lock()
-	requests := s.mirror.restore()
-	s.mu.Unlock()
-	for _, q := range requests {
+	for _, q := range s.dialed.link.Events.restore(s.dialed.seen.Load()) {
 		var e wire.Encoder
 		e.RequestHeader(wire.RequestHeader{Xid: xidRewatch, Op: wire.OpSetWatches})
 		e.SetWatches(q)

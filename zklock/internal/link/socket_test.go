@@ -31,7 +31,7 @@ func (r *replay) SetDeadline(time.Time) error { return nil }
 
 func newDialed() *dialed {
 	l := New(Config{SessionTimeout: 6 * time.Second})
-	d := &dialed{link: l, mirror: newWatchMirror()}
+	d := &dialed{link: l}
 	l.transport = d
 	return d
 }
@@ -46,7 +46,7 @@ func replySocket(op int32, body []byte) (read func() ([]byte, error)) {
 	s.session, s.handshaken = newSession(l.link, 1, 6*time.Second, 0), true
 	buf := make([]byte, len(answer))
 	return func() ([]byte, error) {
-		s.noteLocked(wire.RequestHeader{Xid: 7, Op: op}, wire.Decoder{}, l.link.Now(), place{})
+		s.noteLocked(wire.RequestHeader{Xid: 7, Op: op}, l.link.Now(), place{})
 		for rest := buf; len(rest) > 0; {
 			n, err := s.Read(rest[:max(min(len(rest), 4), len(rest)-4)])
 			if err != nil {
@@ -87,5 +87,19 @@ func TestXidsOfBatchesBeginAnewAtTheEndOfTheirRange(t *testing.T) {
 	got := slices.Sorted(maps.Keys(s.sent))
 	if want := []int32{math.MinInt32, firstXid - 1, firstXid}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Some replies have no zxid, as those to credentials. What was seen before stays seen.
+func TestWhatWasSeenStaysSeen(t *testing.T) {
+	d := newDialed()
+	s := newSocket(&replay{}, "server", d)
+	for _, zxid := range []int64{3, 7, 0, -1} {
+		if _, _, _, err := s.noteAnswer(wire.ReplyHeader{Xid: -4, Zxid: zxid}, wire.Decoder{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen := d.seen.Load(); seen != 7 {
+		t.Errorf("seen up to %d, want 7", seen)
 	}
 }
