@@ -49,7 +49,6 @@ type attempt struct {
 	obstacle error // to the parents that are missing, nil if none is known
 
 	trouble atomic.Pointer[error] // what the attempt is waiting to get over, nil if nothing
-	done    chan struct{}         // closed when nothing of an abandoned attempt is left to do
 }
 
 // A listed is a look at the queue.
@@ -62,7 +61,7 @@ type listed struct {
 var errGone = errors.New("lock node lost while queueing")
 
 func (l *Lock) attempt(w *second.Wait) *attempt {
-	return &attempt{lock: l, client: l.client, wait: w, done: make(chan struct{})}
+	return &attempt{lock: l, client: l.client, wait: w}
 }
 
 // run waits for what f comes to, or the end of ctx. A node is either delivered or released.
@@ -85,30 +84,38 @@ func (a *attempt) run(ctx context.Context, op string, f func(*attempt) (*Node, e
 		return nil, a.client.link.Explain(err)
 	}
 	a.ctx = ctx
+	return goOn(ctx, a, func() (*Node, error) { return f(a) }, func(n *Node) {
+		if n != nil {
+			n.Release()
+		}
+	})
+}
+
+// goOn waits for what f comes to, which goes on without a caller whose ctx ends and then is undone. The next attempt on the same path
+// waits for that, so that callers who come and go while a call is stuck do not pile up stuck calls.
+func goOn[T any](ctx context.Context, a *attempt, f func() (T, error), undo func(T)) (T, error) {
 	type result struct {
-		node *Node
-		err  error
+		value T
+		err   error
 	}
-	results := make(chan result)
+	results, done, gone := make(chan result), make(chan struct{}), &a.client.abandoned
 	if !a.client.link.Spawn(func() {
-		defer a.client.abandoned.remove(a)
-		n, err := f(a)
+		defer gone.remove(a.lock.path, done)
+		value, err := f()
 		select {
-		case results <- result{n, err}:
+		case results <- result{value, err}:
 		case <-ctx.Done():
-			if n != nil {
-				n.Release()
-			}
+			undo(value)
 		}
 	}) {
-		return nil, ErrClosed
+		return *new(T), ErrClosed
 	}
 	select {
 	case r := <-results:
-		return r.node, r.err
+		return r.value, r.err
 	case <-ctx.Done():
-		a.client.abandoned.add(a)
-		return nil, a.explain(context.Cause(ctx))
+		gone.add(a.lock.path, done)
+		return *new(T), a.explain(context.Cause(ctx))
 	}
 }
 
@@ -148,42 +155,41 @@ func (a *attempt) awaitSession() (*link.Session, error) {
 	return s, nil
 }
 
-// abandoned are the attempts whose callers have gone. The next attempt on the same
-// path waits for them, so that callers who come and go while a call is stuck do not
-// pile up stuck calls.
+// abandoned are those that go on without their callers: of each path the last one, as a channel that is closed when nothing is left
+// to do.
 type abandoned struct {
 	mu   sync.Mutex // guards the field below
-	last map[string]*attempt
+	last map[string]chan struct{}
 }
 
-func (s *abandoned) add(a *attempt) {
+func (s *abandoned) add(path string, done chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-a.done:
+	case <-done:
 	default:
-		s.last[a.lock.path] = a
+		s.last[path] = done
 	}
 }
 
-func (s *abandoned) remove(a *attempt) {
+func (s *abandoned) remove(path string, done chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(a.done)
-	if s.last[a.lock.path] == a {
-		delete(s.last, a.lock.path)
+	close(done)
+	if s.last[path] == done {
+		delete(s.last, path)
 	}
 }
 
 func (s *abandoned) await(ctx context.Context, path string) error {
 	s.mu.Lock()
-	a := s.last[path]
+	done := s.last[path]
 	s.mu.Unlock()
-	if a == nil {
+	if done == nil {
 		return nil
 	}
 	select {
-	case <-a.done:
+	case <-done:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -16,22 +16,21 @@ import (
 
 // The older one may end when the next one has been abandoned, too.
 func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *testing.T) {
-	lock := &Lock{path: "/x"}
-	older, newer := &attempt{lock: lock, done: make(chan struct{})}, &attempt{lock: lock, done: make(chan struct{})}
-	s := abandoned{last: make(map[string]*attempt)}
-	s.add(older)
-	s.add(newer)
-	s.remove(older)
+	older, newer := make(chan struct{}), make(chan struct{})
+	s := abandoned{last: make(map[string]chan struct{})}
+	s.add("/x", older)
+	s.add("/x", newer)
+	s.remove("/x", older)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.await(ctx, "/x"); err == nil {
 		t.Error("nobody is waited for")
 	}
-	s.remove(newer)
+	s.remove("/x", newer)
 	if err := s.await(t.Context(), "/x"); err != nil {
 		t.Error(err)
 	}
-	s.add(newer) // it has ended before its caller left
+	s.add("/x", newer) // it has ended before its caller left
 	if len(s.last) > 0 {
 		t.Errorf("remembered: %v", s.last)
 	}

@@ -40,7 +40,7 @@ func newClient(o options) *Client {
 			Dial: o.dial, LookUp: o.lookUp, TLS: o.tls,
 			Logger: o.logger,
 		}),
-		abandoned: abandoned{last: make(map[string]*attempt)},
+		abandoned: abandoned{last: make(map[string]chan struct{})},
 		renewals:  renewals{underWay: make(map[string]*renewal), failed: make(map[string]int32)},
 	}
 	c.reaper = newReaper(c)
@@ -116,7 +116,7 @@ func (c *Client) dial(ctx context.Context, servers []string) error {
 	if err := c.link.Dial(ctx, servers); err != nil {
 		return err
 	}
-	_, err := link.Do(ctx, c.link, func() (struct{}, error) { return struct{}{}, c.authenticate(ctx) }, nil)
+	_, err := link.Do(ctx, c.link, func() (struct{}, error) { return struct{}{}, c.authenticate(ctx) })
 	if err != nil {
 		c.closeUntil(ctx)
 	}
@@ -199,7 +199,7 @@ func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
 func ask[T any](ctx context.Context, c *Client, what string, question func() (T, error)) (T, error) {
 	ctx, cancel := c.link.Scope(ctx)
 	defer cancel()
-	answer, err := link.Do(ctx, c.link, func() (T, error) { return insist(ctx, c, question) }, nil)
+	answer, err := link.Do(ctx, c.link, func() (T, error) { return insist(ctx, c, question) })
 	if err != nil {
 		return *new(T), fmt.Errorf("zklock: %s: %w", what, err)
 	}

@@ -14,12 +14,13 @@ import (
 
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/mutexbool"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
-// A sharing is of a writer's node, which can become a reader's: then other znodes take the place of
+// A sharing is how a node of a writer becomes a reader's: other znodes take the place of
 // its own. All that is sent about znodes goes by their names, so it waits while it is unknown which
 // there are.
 type sharing struct {
@@ -42,20 +43,10 @@ type reader struct {
 }
 
 // reader returns what the node is since it is shared, nil before.
-func (n *Node) reader() *reader {
-	if n.sharing == nil {
-		return nil
-	}
-	return n.sharing.reader.Load()
-}
+func (n *Node) reader() *reader { return n.sharing.reader.Load() }
 
 // unknown returns what the node may be beside what it is known to be, nil if nothing.
-func (n *Node) unknown() *reader {
-	if n.sharing == nil {
-		return nil
-	}
-	return n.sharing.next.Load()
-}
+func (n *Node) unknown() *reader { return n.sharing.next.Load() }
 
 // mine returns what the node is on the server. Whoever has to know for certain asks [Node.unknown]
 // before.
@@ -69,24 +60,19 @@ func (n *Node) mine() znodes {
 // pin returns what the node is on the server, and keeps it so until unpin is called. It waits for a
 // change that is under way, and returns none if its outcome was never learned.
 func (n *Node) pin() (zs znodes, unpin func()) {
-	if n.sharing != nil {
-		n.sharing.names.Acquire(context.Background(), 1)
-	}
+	n.sharing.names.Acquire(context.Background(), 1)
 	return n.pinned()
 }
 
 // tryPin is pin without waiting: it returns none while a change is under way, too.
 func (n *Node) tryPin() (zs znodes, unpin func()) {
-	if n.sharing != nil && !n.sharing.names.TryAcquire(1) {
+	if !n.sharing.names.TryAcquire(1) {
 		return nil, func() {}
 	}
 	return n.pinned()
 }
 
 func (n *Node) pinned() (zs znodes, unpin func()) {
-	if n.sharing == nil {
-		return n.znodes, func() {}
-	}
 	if n.unknown() == nil {
 		zs = n.mine()
 	}
@@ -96,9 +82,6 @@ func (n *Node) pinned() (zs znodes, unpin func()) {
 // replaced reports whether what happened to z is no news, or none for now: z is no znode of the node any
 // more, or it is unknown whether it is.
 func (n *Node) replaced(z *znode) bool {
-	if n.sharing == nil {
-		return false
-	}
 	n.sharing.missed.Store(true) // before the look: see replace
 	return n.unknown() != nil || !slices.Contains(n.mine(), z)
 }
@@ -140,7 +123,7 @@ func (g grant) share(ctx context.Context) error {
 	switch {
 	case err != nil, g.Shared():
 		return err
-	case g.sharing == nil:
+	case g.lock.mode != second.Writing:
 		return errors.New("a mutex is not shared")
 	case g.overflows():
 		return errors.New("half of the sequence numbers of the path are used up")
@@ -212,17 +195,17 @@ func (d *downgrade) try(w *link.Watcher) error {
 	if err != nil {
 		return err
 	}
-	reader, err := follower(children, n.znodes.names()...)
+	s, err := stand(children, n.znodes.names()...)
 	switch {
 	case errors.Is(err, errNotQueued):
 		member{n}.Check() // which knows whether it is lost
 		return errAgain
 	case err != nil:
 		return err
-	case reader == "":
+	case s.reader == "":
 		return errNobody
 	}
-	return d.replace(reader)
+	return d.replace(s.reader)
 }
 
 // replace makes the znodes of the node those of a reader while the one right behind is there. It

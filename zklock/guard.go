@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -71,17 +72,15 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 }
 
 // write sends operations behind a check of the node. That may have become a reader's since check was asked: its user
-// then has to be one.
+// then has to be one, and is asked again.
 func (n *Node) write(check func() error, ops []any) ([]zk.MultiResponse, error) {
 	guards, unpin := n.pin()
 	defer unpin()
-	if guards == nil { // lost or given up
-		return nil, cmp.Or(check(), n.Err(), ErrLost)
+	if err := check(); err != nil {
+		return nil, err
 	}
-	if n.sharing != nil {
-		if err := check(); err != nil {
-			return nil, err
-		}
+	if guards == nil { // lost or given up
+		return nil, cmp.Or(n.Err(), ErrLost)
 	}
 	all := append(guards.checks(), ops...)
 	results, err := n.lock.client.link.Conn.Multi(all...)
@@ -110,39 +109,25 @@ func (n *Node) write(check func() error, ops []any) ([]zk.MultiResponse, error) 
 func (c *Client) below(ops []any) ([]any, error) {
 	all := make([]any, len(ops))
 	for i, op := range ops {
-		var path *string
-		switch op := op.(type) {
-		case *zk.CreateRequest:
-			if op != nil {
-				q := *op
-				all[i], path = &q, &q.Path
-			}
-		case *zk.DeleteRequest:
-			if op != nil {
-				q := *op
-				all[i], path = &q, &q.Path
-			}
-		case *zk.SetDataRequest:
-			if op != nil {
-				q := *op
-				all[i], path = &q, &q.Path
-			}
-		case *zk.CheckVersionRequest:
-			if op != nil {
-				q := *op
-				all[i], path = &q, &q.Path
-			}
+		switch op.(type) {
+		case *zk.CreateRequest, *zk.DeleteRequest, *zk.SetDataRequest, *zk.CheckVersionRequest:
 		default:
 			return nil, fmt.Errorf("unknown operation type %T", op)
 		}
-		if path == nil {
+		given := reflect.ValueOf(op)
+		if given.IsNil() {
 			return nil, fmt.Errorf("a %T that is nil: %w", op, zk.ErrUnhandledFieldType)
 		}
-		whole := *path
-		*path = c.absolute(whole)
-		if q, ok := all[i].(*zk.CreateRequest); ok && whole == "/" && q.Flags&zk.FlagSequence != 0 && c.chroot != "" {
-			*path += "/" // and its number
+		sent := reflect.New(given.Type().Elem())
+		sent.Elem().Set(given.Elem())
+		path := sent.Elem().FieldByName("Path")
+		whole := path.String()
+		below := c.absolute(whole)
+		if q, ok := op.(*zk.CreateRequest); ok && whole == "/" && q.Flags&zk.FlagSequence != 0 && c.chroot != "" {
+			below += "/" // and its number
 		}
+		path.SetString(below)
+		all[i] = sent.Interface()
 	}
 	return all, nil
 }

@@ -42,7 +42,7 @@ type Node struct {
 	reaped  atomic.Bool // left to the reaper
 
 	contested *contention.Signal // whether another contender waits behind the node
-	sharing   *sharing           // by which a writer becomes a reader; nil for others
+	sharing   *sharing           // by which a writer becomes a reader
 	revoked   mutexbool.Bool     // somebody has asked for the lock
 	watched   atomic.Bool        // because somebody wants to know that
 
@@ -57,12 +57,9 @@ type Node struct {
 
 // newNode returns what a create has made, which was expected to be executed under s.
 func newNode(l *Lock, s *link.Session, created link.Answer) *Node {
-	n := &Node{lock: l, session: cmp.Or(created.Session, s), token: created.Zxid, released: make(chan struct{})}
+	n := &Node{lock: l, session: cmp.Or(created.Session, s), token: created.Zxid, sharing: newSharing(), released: make(chan struct{})}
 	n.znodes = n.newZnodes(created.Created)
 	n.contested = n.newContested(&n.wake)
-	if l.mode == second.Writing {
-		n.sharing = newSharing()
-	}
 	// Not derived from the context of Acquire, which bounds only the wait.
 	n.life, n.endHold = context.WithCancelCause(context.Background())
 	return n

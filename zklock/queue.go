@@ -16,6 +16,7 @@ type standing struct {
 	ahead   int       // contenders before ours that it waits for, a pair counting once; 0 is for one whose turn it is
 	nearest [2]string // the last two of them, the predecessor first; "" where there is none
 	behind  int       // contenders after ours that wait for it
+	reader  string    // the one right behind, if it reads and ours does not; else ""
 	foreign int       // children that are no contenders; they are ignored
 }
 
@@ -39,6 +40,7 @@ func stand(children []string, own ...string) (standing, error) {
 	s := standing{reads: kind.Reads()}
 	var near nearby
 	queued := 0
+	next, reads := int32(math.MaxInt32), false // who is right behind
 	var disorder error
 	for _, name := range children {
 		if slices.Contains(own, name) {
@@ -56,6 +58,10 @@ func stand(children []string, own ...string) (standing, error) {
 		case s.reads && kind.Reads():
 		case sequence > ours:
 			s.behind++
+			if sequence <= next {
+				reads = kind.Reads() && (reads || sequence < next) // of two with one number, both
+				next, s.reader = sequence, name
+			}
 		default:
 			s.ahead++
 			near.add(name, sequence)
@@ -67,30 +73,11 @@ func stand(children []string, own ...string) (standing, error) {
 	case disorder != nil:
 		return standing{}, disorder
 	}
+	if !reads {
+		s.reader = ""
+	}
 	s.nearest, s.ahead = near.contenders(s.ahead)
 	return s, nil
-}
-
-// follower returns the contender right behind our own if it reads, and else "".
-func follower(children []string, own ...string) (reader string, err error) {
-	if _, err := stand(children, own...); err != nil {
-		return "", err
-	}
-	_, ours, _ := zkqueue.ParseName(own[0])
-	next := int32(math.MaxInt32)
-	reads := false
-	for _, name := range children {
-		kind, sequence, ok := zkqueue.ParseName(name)
-		if !ok || sequence <= ours || sequence > next || slices.Contains(own, name) {
-			continue
-		}
-		reads = kind.Reads() && (reads || sequence < next) // of two with one number, both
-		next, reader = sequence, name
-	}
-	if !reads {
-		return "", nil
-	}
-	return reader, nil
 }
 
 // nearby are the last znodes ahead, the nearest first: enough for two contenders, each of

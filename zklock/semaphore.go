@@ -77,7 +77,7 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 	}
 	ctx, end := s.link.Scope(ctx)
 	defer end()
-	if _, err := link.Do(ctx, s.link, func() (sight, error) { return s.room(k) }, nil); err != nil {
+	if _, err := link.Do(ctx, s.link, func() (sight, error) { return s.room(k) }); err != nil {
 		return s.granted("try", nil, err)
 	}
 	turn, err := s.locks.TryAcquire(ctx)
@@ -107,22 +107,11 @@ func permitsOf(taken []*Node) []second.Permit {
 // task runs f, which gives the turn up. If it is abandoned, the next attempt waits for it as for another one: this process would
 // else have two places in the queue.
 func (s *semaphore) task(ctx context.Context, f func() ([]*Node, error)) ([]*Node, error) {
-	a := s.locks.attempt(nil)
-	taken, err := link.Do(ctx, s.link, func() ([]*Node, error) {
-		defer s.abandoned.remove(a)
-		return f()
-	}, s.undo)
-	if ctx.Err() != nil {
-		s.abandoned.add(a)
-	}
-	return taken, err
-}
-
-// undo gives up what was taken for a caller who has gone.
-func (s *semaphore) undo(taken []*Node) {
-	if len(taken) > 0 {
-		s.Release(permitsOf(taken))
-	}
+	return goOn(ctx, s.locks.attempt(nil), f, func(taken []*Node) {
+		if len(taken) > 0 {
+			s.Release(permitsOf(taken))
+		}
+	})
 }
 
 // tryTake takes permits if they are free, and gives the turn up in any case.

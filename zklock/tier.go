@@ -126,7 +126,7 @@ func (g grant) Confirm() bool {
 	l := g.lock.client.link
 	ctx, cancel := context.WithTimeout(l.Context(), confirmWithin)
 	defer cancel()
-	certain, _ := link.Do(ctx, l, func() (bool, error) { return g.certain(), nil }, nil)
+	certain, _ := link.Do(ctx, l, func() (bool, error) { return g.certain(), nil })
 	return certain
 }
 

@@ -191,22 +191,16 @@ func (l *Link) Explain(cause error) error {
 }
 
 // Do runs f as a task and returns what that does. No call of the library can be ended, so f goes on without a caller
-// whose ctx ends; then after, if there is one, is told what f has come to.
-func Do[T any](ctx context.Context, l *Link, f func() (T, error), after func(T)) (T, error) {
+// whose ctx ends.
+func Do[T any](ctx context.Context, l *Link, f func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
-	results := make(chan result)
+	results := make(chan result, 1)
 	if !l.Spawn(func() {
 		value, err := f()
-		select {
-		case results <- result{value, err}:
-		case <-ctx.Done():
-			if after != nil {
-				after(value)
-			}
-		}
+		results <- result{value, err}
 	}) {
 		return *new(T), second.ErrClosed
 	}
