@@ -64,58 +64,58 @@ func (l *Lock) attempt(w *second.Wait) *attempt {
 	return &attempt{lock: l, client: l.client, wait: w}
 }
 
-// run waits for what f comes to, or the end of ctx. A node is either delivered or released.
-func (a *attempt) run(ctx context.Context, op string, f func(*attempt) (*Node, error)) (n *Node, err error) {
+// run waits for what f comes to, or the end of ctx; what is for its errors. As no call of the library can be ended, f goes on without a
+// caller who leaves, and is then undone. The next attempt on the same path waits for that, so that callers who come and go while a call is
+// stuck do not pile up stuck calls.
+func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (T, error), undo func(T)) (value T, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("zklock: %s %s: %w", op, a.lock.path, err)
+			err = fmt.Errorf("zklock: %s: %w", what, err)
 		}
 	}()
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return value, context.Cause(ctx)
 	}
+	l, abandoned := a.client.link, &a.client.abandoned
 	if err := a.client.Err(); a.once && err != nil {
-		return nil, err
+		return value, err
 	}
-	defer a.client.link.PollClose()()
-	ctx, cancel := a.client.link.Scope(ctx)
+	defer l.PollClose()()
+	ctx, cancel := l.Scope(ctx)
 	defer cancel()
-	if err := a.client.abandoned.await(ctx, a.lock.path); err != nil {
-		return nil, a.client.link.Explain(err)
+	if err := abandoned.await(ctx, a.lock.path); err != nil {
+		return value, l.Explain(err)
 	}
 	a.ctx = ctx
-	return goOn(ctx, a, func() (*Node, error) { return f(a) }, func(n *Node) {
-		if n != nil {
-			n.Release()
-		}
-	})
-}
-
-// goOn waits for what f comes to, which goes on without a caller whose ctx ends and then is undone. The next attempt on the same path
-// waits for that, so that callers who come and go while a call is stuck do not pile up stuck calls.
-func goOn[T any](ctx context.Context, a *attempt, f func() (T, error), undo func(T)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
-	results, done, gone := make(chan result), make(chan struct{}), &a.client.abandoned
-	if !a.client.link.Spawn(func() {
-		defer gone.remove(a.lock.path, done)
-		value, err := f()
+	results, done := make(chan result), make(chan struct{})
+	if !l.Spawn(func() {
+		defer abandoned.remove(a.lock.path, done)
+		value, err := f(a)
 		select {
 		case results <- result{value, err}:
 		case <-ctx.Done():
 			undo(value)
 		}
 	}) {
-		return *new(T), ErrClosed
+		return value, ErrClosed
 	}
 	select {
 	case r := <-results:
 		return r.value, r.err
 	case <-ctx.Done():
-		gone.add(a.lock.path, done)
-		return *new(T), a.explain(context.Cause(ctx))
+		abandoned.add(a.lock.path, done)
+		return value, a.explain(context.Cause(ctx))
+	}
+}
+
+// release undoes an acquisition that nobody waits for.
+func release(n *Node) {
+	if n != nil {
+		n.Release()
 	}
 }
 

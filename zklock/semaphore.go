@@ -53,65 +53,56 @@ func (s *semaphore) Equal(other second.Semaphore) bool {
 
 // Acquire begins again at the tail of the queue when its place there is lost.
 func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
-	ctx, end := s.link.Scope(ctx)
-	defer end()
-	for pace := retry.New(); ; {
-		turn, err := s.locks.attempt(&d.Wait).run(ctx, "acquire", (*attempt).acquire)
-		if err != nil {
-			return nil, err
+	return permitsOf(run(ctx, s.locks.attempt(&d.Wait), "acquire "+s.path, func(a *attempt) ([]*Node, error) {
+		for pace := retry.New(); ; {
+			turn, err := a.acquire()
+			if err != nil {
+				return nil, err
+			}
+			a.trouble.Store(nil)
+			taken, err := s.newPermitWait(turn, d).take(a.ctx)
+			if !errors.Is(err, errGone) {
+				return taken, err
+			}
+			if err := a.pause(pace, nil); err != nil {
+				return nil, err
+			}
 		}
-		taken, err := s.task(ctx, func() ([]*Node, error) { return s.newPermitWait(turn, d).take(ctx) })
-		if !errors.Is(err, errGone) {
-			return s.granted("acquire", taken, err)
-		}
-		if err := retry.Pause(ctx, pace.NextBackOff()); err != nil {
-			return s.granted("acquire", nil, s.link.Explain(err))
-		}
-	}
+	}, s.undo))
 }
 
 // TryAcquire looks before it writes.
 func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
-	if err := s.Err(); err != nil {
-		return s.granted("try", nil, err)
-	}
-	ctx, end := s.link.Scope(ctx)
-	defer end()
-	if _, err := link.Do(ctx, s.link, func() (sight, error) { return s.room(k) }); err != nil {
-		return s.granted("try", nil, err)
-	}
-	turn, err := s.locks.TryAcquire(ctx)
+	a := s.locks.attempt(nil)
+	a.once = true
+	return permitsOf(run(ctx, a, "try "+s.path, func(a *attempt) ([]*Node, error) {
+		if _, err := s.room(k); err != nil {
+			return nil, err
+		}
+		turn, err := a.try()
+		if err != nil {
+			return nil, err
+		}
+		return s.tryTake(a.ctx, turn, k)
+	}, s.undo))
+}
+
+func permitsOf(taken []*Node, err error) ([]second.Permit, error) {
 	if err != nil {
 		return nil, err
 	}
-	taken, err := s.task(ctx, func() ([]*Node, error) { return s.tryTake(ctx, turn, k) })
-	return s.granted("try", taken, err)
-}
-
-// granted names the path in an error.
-func (s *semaphore) granted(op string, taken []*Node, err error) ([]second.Permit, error) {
-	if err != nil {
-		return nil, fmt.Errorf("zklock: %s %s: %w", op, s.path, err)
-	}
-	return permitsOf(taken), nil
-}
-
-func permitsOf(taken []*Node) []second.Permit {
 	permits := make([]second.Permit, len(taken))
 	for i, n := range taken {
 		permits[i] = grant{n}
 	}
-	return permits
+	return permits, nil
 }
 
-// task runs f, which gives the turn up. If it is abandoned, the next attempt waits for it as for another one: this process would
-// else have two places in the queue.
-func (s *semaphore) task(ctx context.Context, f func() ([]*Node, error)) ([]*Node, error) {
-	return goOn(ctx, s.locks.attempt(nil), f, func(taken []*Node) {
-		if len(taken) > 0 {
-			s.Release(permitsOf(taken))
-		}
-	})
+// undo gives up what was taken for a caller who has gone.
+func (s *semaphore) undo(taken []*Node) {
+	if permits, _ := permitsOf(taken, nil); len(permits) > 0 {
+		s.Release(permits)
+	}
 }
 
 // tryTake takes permits if they are free, and gives the turn up in any case.

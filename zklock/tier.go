@@ -55,7 +55,7 @@ func (t secondTier) Reaping() int { return t.reaper.Count() }
 type claim struct{ lock *Lock }
 
 func (c claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
-	return granted(c.lock.attempt(w).run(ctx, "acquire", (*attempt).acquire))
+	return granted(run(ctx, c.lock.attempt(w), "acquire "+c.lock.path, (*attempt).acquire, release))
 }
 
 func (c claim) TryAcquire(ctx context.Context) (second.Grant, error) {
