@@ -12,14 +12,12 @@ import (
 
 // Contenders returns the queue.
 func (l *Lock) Contenders(ctx context.Context) ([]zkqueue.Contender, error) {
-	return zkqueue.Ask(ctx, l.client, "contenders of", l.Path(), func(p zkqueue.Path) ([]zkqueue.Contender, error) {
-		return p.Contenders(ctx)
-	})
+	return ask(ctx, l.client, "contenders of "+l.path, func() ([]zkqueue.Contender, error) { return l.queue().Contenders(ctx) })
 }
 
 // Revoke asks those that have the lock to give it up.
 func (l *Lock) Revoke(ctx context.Context) ([]zkqueue.Contender, error) {
-	return zkqueue.Ask(ctx, l.client, "revoke", l.Path(), func(p zkqueue.Path) ([]zkqueue.Contender, error) { return p.Revoke(ctx) })
+	return ask(ctx, l.client, "revoke "+l.path, func() ([]zkqueue.Contender, error) { return l.queue().Revoke(ctx) })
 }
 
 // What the gate does with a node.

@@ -89,11 +89,12 @@ func (b *breaking) delete(path zkqueue.Path, head *zkqueue.Contender) error {
 			return err
 		}
 	}
+	first := &zk.DeleteRequest{Path: path.Node(head.Node), Version: version}
 	var err error
 	if head.Pair == "" {
-		err = path.Conn.Delete(path.Node(head.Node), version)
+		err = path.Conn.Delete(first.Path, first.Version)
 	} else {
-		_, err = path.Conn.Multi(&zk.DeleteRequest{Path: path.Node(head.Node), Version: version}, &zk.DeleteRequest{Path: path.Node(head.Pair), Version: -1})
+		_, err = path.Conn.Multi(first, &zk.DeleteRequest{Path: path.Node(head.Pair), Version: -1})
 	}
 	if errors.Is(err, zk.ErrBadVersion) {
 		return zkqueue.ErrDeparted

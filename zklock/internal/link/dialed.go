@@ -256,7 +256,8 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 	return s, nil
 }
 
-// introduce is the handshake for one of the library's, which does not know what the client has seen. When the connection has been away for the session timeout, all holds are lost,
+// introduce is the handshake for one of the library's, which does not know what the client has seen.
+// When the connection has been away for the session timeout, all holds are lost,
 // and if only the answers get lost, each attempt to resume the session would keep its
 // nodes in the queue: a new one is asked for. And a server whose data were lost or
 // restored turns away, every time, a client that has seen a later transaction: in the
