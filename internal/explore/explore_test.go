@@ -67,6 +67,18 @@ var scopes = []scopeOfTest{
 	{"seam, two processes: writers that become readers, the budget ends", 0, 0, 1730, true, Scope{
 		Seam: true, Processes: 2, Calls: []Call{Downgrade}, Clock: budget,
 	}},
+	{"seam, one process: one is told that it is wanted, any fault", 0, 0, 4372, true, Scope{
+		Seam: true, Processes: 1, Calls: []Call{Yield, Lock}, Cancel: true, Expire: true, Close: true, Stop: true, Ask: true,
+	}},
+	{"seam, two processes: one of two goroutines each is told that it is wanted", 0, 0, 91124, true, Scope{
+		Seam: true, Processes: 2, Calls: []Call{Yield, Lock},
+	}},
+	{"seam, two processes: two candidates each, one gives up, or a session ends", 0, 0, 17450, true, Scope{
+		Seam: true, Processes: 2, Calls: []Call{Lead, Lead}, Cancel: true, Expire: true,
+	}},
+	{"seam, two processes: two candidates each, one closes or shuts down", 0, 0, 9406, true, Scope{
+		Seam: true, Processes: 2, Calls: []Call{Lead, Lead}, Close: true, Stop: true,
+	}},
 	{"one process, two goroutines", 0, 0, 1788, false, Scope{Processes: 1, Calls: []Call{Lock, Lock}}},
 	{"two processes", 0, 0, 3080, false, Scope{Processes: 2, Calls: []Call{Lock}}},
 	{"two processes: try", 0, 0, 220, false, Scope{Processes: 2, Calls: []Call{Try}}},
@@ -75,6 +87,7 @@ var scopes = []scopeOfTest{
 	{"one process: lock and try", 0, 0, 2710, true, Scope{Processes: 1, Calls: []Call{Lock, Try}}},
 	{"one process: strict", 0, 0, 2960, true, Scope{Processes: 1, Calls: []Call{Lock, Lock}, Strict: true}},
 	{"two processes: entered again", 0, 0, 4992, true, Scope{Processes: 2, Calls: []Call{Nested}}},
+	{"two processes: a candidate each", 0, 0, 3080, true, Scope{Processes: 2, Calls: []Call{Lead}}},
 	{"two processes: readers", 0, 0, 9910, true, Scope{Processes: 2, Calls: []Call{Read}}},
 	{"one process: a reader and a writer", 0, 0, 4748, true, Scope{Processes: 1, Calls: []Call{Read, Write}}},
 	{"two processes: writers that become readers", 0, 0, 4992, true, Scope{Processes: 2, Calls: []Call{Downgrade}}},
@@ -106,6 +119,10 @@ var scopes = []scopeOfTest{
 	{"one process: a writer between readers", 4, 0, 6523, true, Scope{Processes: 1, Calls: []Call{Read, Write, Read}}},
 	{"two processes: one and two permits each", 2, 0, 2898, true, Scope{Processes: 2, Calls: []Call{One, Two}}},
 	{"two processes: one and two permits each, a session ends", 2, 0, 6450, true, Scope{Processes: 2, Calls: []Call{One, Two}, Expire: true}},
+	{"two processes: a permit each, any fault but of the clock", 0, 0, 72529, true, anyFault(Scope{Processes: 2, Calls: []Call{One}})},
+	{"two processes: one and two permits each, any fault but of the clock", 2, 0, 25856, true, anyFault(Scope{
+		Processes: 2, Calls: []Call{One, Two},
+	})},
 	{"two processes: linger, twice, a session ends", 3, 0, 50986, true, Scope{
 		Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Expire: true,
 	}},
@@ -118,13 +135,15 @@ var nightly = []scopeOfTest{
 	{"two processes: linger, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Lock}, Linger: time.Second})},
 	{"two processes: readers, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Read}})},
 	{"two processes: writers that become readers, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Downgrade}})},
-	{"two processes: a permit each, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{One}})},
 	{"two processes: two permits each, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Two}})},
 	{"two processes: a guarded write each, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Guarded}})},
 	{"two processes: told that it is wanted, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Yield}, Ask: true})},
 	{"two processes: two goroutines each, any two faults", 4, 2, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Lock, Lock}})},
 	{"two processes: a reader and a writer each, any two faults", 4, 2, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Read, Write}})},
 	{"two processes: one and two permits each, any two faults", 4, 2, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{One, Two}})},
+	{"seam, two processes: a reader and a writer each, any fault", 0, 0, 0, true, Scope{
+		Seam: true, Processes: 2, Calls: []Call{Read, Write}, Cancel: true, Expire: true, Close: true, Stop: true, Clock: budget,
+	}},
 	{"seam, two processes: one and two permits each, any two faults", 0, 2, 0, true, Scope{
 		Seam: true, Processes: 2, Calls: []Call{One, Two}, Cancel: true, Expire: true, Close: true, Stop: true,
 	}},
@@ -254,6 +273,7 @@ func TestIndependentStepsCommute(t *testing.T) {
 		},
 		{Seam: true, Processes: 2, Calls: []Call{Read, Downgrade}, Cancel: true, Expire: true, Close: true, Clock: 30 * time.Millisecond},
 		{Seam: true, Processes: 2, Calls: []Call{One, Two}, Cancel: true, Expire: true, Close: true, Stop: true},
+		{Seam: true, Processes: 2, Calls: []Call{Lead, Lock}, Cancel: true, Expire: true, Close: true, Stop: true},
 		{Seam: true, Processes: 2, Calls: []Call{Both, Try}, Turns: 2, Cancel: true, Expire: true, Close: true},
 	} {
 		for range *samples {

@@ -55,7 +55,7 @@ func (w *queues) judge() {
 func (w *queues) grantedLocked(c *caller) {
 	for _, x := range c.has {
 		x.begin, x.end = -1, -1
-		if err := x.hold.Err(); err != nil && !c.disturbed {
+		if err := x.hold.Err(); err != nil && !c.disturbed && !w.draining {
 			w.blameLocked("lost", "%s is given what is lost: %v", c.name, err)
 		}
 		w.spans = append(w.spans, x)
@@ -171,9 +171,8 @@ func (w *queues) judgeGivenLocked(at string, weight int, q second.Contender) {
 // toBeKept says whether a lock has to stay in the process at a release: it does if somebody waits here and no other process is known to
 // have waited for the budget, or he came before the grant, by rounds; but not once its holder was told that it is wanted elsewhere.
 func (w *queues) toBeKept(x *span) (keep *bool) {
-	of := func(c Call) bool { return c != Lock && c != Nested && c != Guarded && c != Yield && c != Try }
 	hold, ok := x.hold.(*tier.Hold)
-	if !ok || len(x.has) > 0 || slices.ContainsFunc(w.scope.Calls, of) || hold.Err() != nil || x.closing || x.wrote {
+	if !ok || len(x.has) > 0 || !w.scope.oneMutex() || hold.Err() != nil || x.closing || x.wrote {
 		return nil
 	}
 	var first *caller
@@ -194,6 +193,12 @@ func (w *queues) toBeKept(x *span) (keep *bool) {
 	waited, known := waited(hold)
 	*keep = w.scope.Rounds && first.after < w.spans[came].begin || !w.scope.Strict && (!known || waited < budget)
 	return keep
+}
+
+// oneMutex reports whether all calls are of one mutex.
+func (s Scope) oneMutex() bool {
+	of := []Call{Lock, Try, Nested, Guarded, Yield}
+	return !slices.ContainsFunc(s.Calls, func(c Call) bool { return !slices.Contains(of, c) })
 }
 
 // waited is for how long another process has waited, as far as is known to this one.
@@ -309,7 +314,7 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 
 // judgeReleaseLocked judges what is told of a turn that ends.
 func (w *queues) judgeReleaseLocked(c *caller, err error) {
-	if w.draining || c.call == Both || len(c.has) > 0 {
+	if w.draining || c.call == Both || c.call == Lead || len(c.has) > 0 { // a term does not say how it was released
 		return
 	}
 	want := "[acquired released]"
@@ -360,5 +365,15 @@ func (w *queues) judgeFiguresLocked(p *process) {
 	if s.Holds != want.Holds || s.Permits != want.Permits || s.Waiters != want.Waiters || s.PermitWaiters != want.PermitWaiters ||
 		s.Acquisitions != int64(p.turns) || losses != p.losses {
 		w.blameLocked("told", "%s says of itself %+v, want %+v, %d turns and %d losses", p.name, s, want, p.turns, p.losses)
+	}
+	if !w.scope.Seam || !w.scope.oneMutex() { // to ask the store in memory is a step
+		return
+	}
+	queue, err := p.registry.Mutex(path).Contenders(context.Background())
+	for _, q := range queue {
+		holds := slices.ContainsFunc(p.callers, func(c *caller) bool { return c.state == holding && c.has[0].token == q.Token })
+		if err != nil || holds == q.HeldSince.IsZero() || holds && q.Lingering {
+			w.blameLocked("told", "%s sees contender %+v, %v; it has the lock: %t", p.name, q, err, holds)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
@@ -67,7 +68,23 @@ const (
 	Both      Call = "both"    // of two locks
 	Guarded   Call = "guarded" // and writes under the lock, which the release does not wait for
 	Yield     Call = "yield"   // and wants to be told that somebody waits, or asks for it
+	Lead      Call = "lead"    // is elected
 )
+
+// A leader is what a call has that leads.
+type leader struct {
+	*election.Election
+	resign chan struct{}
+	ended  chan error
+}
+
+func (l leader) Err() error { return l.IsLeader(context.Background()) }
+
+func (l leader) Release() error {
+	lost := l.Err()
+	close(l.resign)
+	return cmp.Or(<-l.ended, lost)
+}
 
 // A seed is what is made wrong.
 type seed struct {
@@ -615,6 +632,20 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 	case Nested:
 		if h := take(whole)(mutex.Acquire(ctx)); h != nil {
 			take(whole)(mutex.Acquire(h.Context(context.Background())))
+		}
+	case Lead:
+		l, led := leader{election.New(r, path), make(chan struct{}), make(chan error, 1)}, make(chan int64, 1)
+		go func() {
+			l.ended <- l.Run(ctx, func(_ context.Context, term int64) error {
+				led <- term
+				<-l.resign
+				return election.ErrStop
+			})
+		}()
+		select {
+		case term := <-led:
+			has = append(has, &span{caller: c, paths: []string{path}, weight: whole, token: term, hold: l})
+		case err = <-l.ended:
 		}
 	case Write:
 		take(whole)(rw.Writer().Acquire(ctx))

@@ -72,7 +72,6 @@ func (s *seam) loseLocked(p *process, loss error) {
 		s.places[path] = slices.DeleteFunc(places, func(x *place) bool {
 			if x.side.process == p {
 				x.end(loss)
-				x.changed.Set()
 			}
 			return x.side.process == p
 		})
@@ -254,10 +253,9 @@ func (c *claim) enterLocked(x *place) {
 	c.revision++
 	x.Contender.Token = c.revision
 	c.places[c.path] = append(c.places[c.path], x)
-	if c.firstLocked(x) {
-		x.free = c.freeLocked(x) // as who wants permits sees at once
-	}
-	if x.Of == 0 && c.firstLocked(x) {
+	if first := c.firstLocked(x); first && x.Of > 0 {
+		x.free = c.freeLocked(x) // which is seen at once
+	} else if first {
 		x.has = true
 		close(x.told)
 	}
