@@ -262,6 +262,22 @@ func TestNumberOfPermitsIsTheSameInAProcess(t *testing.T) {
 	})
 }
 
+// An error that retrying cannot fix reaches everybody who waits for the same, as that the path is for another number.
+func TestPermanentErrorReachesAllWhoWaitForPermits(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		permits := take(t, process(t, srv).Semaphore(pool, 3), 1)
+		s := process(t, srv).Semaphore(pool, 4)
+		answerLate(srv, queue.Enter, time.Second)
+		waiting := []*call[*tier.Permits]{ask(soon(t), s, 1).blocked(t), ask(soon(t), s, 4).blocked(t)}
+		for i, w := range waiting {
+			if <-w.done; !errors.Is(w.err, tier.ErrPermits) {
+				t.Errorf("waiter %d: got %v, want ErrPermits", i, w.err)
+			}
+		}
+		giveBack(t, permits)
+	})
+}
+
 // The first one that waits leaves, and the next one wants no more than is free.
 func TestWhoeverIsBehindOneThatLeavesIsServed(t *testing.T) {
 	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
