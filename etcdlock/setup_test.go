@@ -178,6 +178,9 @@ func (p *process) open(t testing.TB, opts ...Option) {
 		t.Fatal(err)
 	}
 	o.record = func(r queue.Record) {
+		if r.Sent {
+			return
+		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.records = append(p.records, r)

@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -62,6 +64,7 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	flags.StringVar(&c.HTML, "html", "", "`file` to write a report with charts to")
 	flags.StringVar(&c.Bench, "bench", "", "measure all that tierlock is held against, with -duration 5s each by default, and write it to `dir`")
 	flags.BoolVar(&c.Chaos, "chaos", false, "kill and stop workers and servers, and cut connections, for the whole duration")
+	flags.StringVar(&c.Trace, "trace", "", "keep what passed between the workers and the store, and what they held, in `dir`, for -chaos")
 	flags.IntVar(&c.Ensemble, "ensemble", 1, "private servers")
 	flags.Func("handoff", "hand-off budget, a `duration`; 0 is strict (default: the library's; under -chaos a mix)", optional(&c.HandOff))
 	flags.Func("linger", "`duration` to keep a lock that nobody waits for (default: the library's; under -chaos a mix)", optional(&c.Linger))
@@ -190,7 +193,20 @@ func (c *command) checkChaos() error {
 	case c.Chaos && (c.Baseline != "" || slices.Contains(c.Store.Baselines, c.Lock)):
 		return errors.New("-chaos is not for what others would take, and has no baseline")
 	}
-	return nil
+	if c.Trace == "" {
+		return nil
+	}
+	if !c.Chaos {
+		return errors.New("-trace is for -chaos")
+	}
+	entries, err := os.ReadDir(c.Trace)
+	if len(entries) > 0 {
+		return fmt.Errorf("-trace %s: not empty", c.Trace)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return os.Mkdir(c.Trace, 0o777)
+	}
+	return err
 }
 
 // checkBench refuses what a benchmark decides itself.

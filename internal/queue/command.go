@@ -144,9 +144,11 @@ type View struct {
 	Quarantined bool          // it does not have the lock as the store grants nothing
 }
 
-// A Record is a command with its answer, or news.
+// A Record is a command that was sent, or its answer, or news.
 type Record struct {
+	Number       int64         // of the command in this process; 0: the answer has news
+	Sent         bool          // it has no answer yet
 	Begun, Ended time.Duration // by the clock of [Tier.Now]
-	Command      Command       // none: the answer has news
+	Command      Command
 	Answer       Answer
 }

@@ -30,8 +30,11 @@ type Config struct {
 	Elsewhere string             // what has semaphores, as there are none here; "" if there are
 	Apart     bool               // each contender has a session of its own, which answers that say how it stands renew
 	OwnTTL    bool               // a contender stays for a TTL from when a Beat names it, whatever becomes of the session
-	Record    func(Record)       // for tests; nil if nobody asks
+	Record    func(Record)       // for tests; nil: that of all
 }
+
+// Recorder is told what passes between the tiers of this process and their stores, if it is set before there are any; nil if nobody asks.
+var Recorder func(Record)
 
 // A Tier is a store as this process sees it: its session, and the contenders under it.
 type Tier struct {
@@ -48,6 +51,7 @@ type Tier struct {
 	contenders sync.Map               // by ID, those that may be in a queue
 	reaper     *reaper.Reaper[remains]
 	renew      mutexbool.Bool // the session is to be renewed at once
+	commands   atomic.Int64   // that were sent
 
 	closing sync.Once
 	mu      sync.Mutex     // guards the end of ctx, and changes of the status; never held across a command
@@ -65,6 +69,9 @@ type status struct {
 
 // New returns a tier that does nothing before Start.
 func New(config Config, store Store) *Tier {
+	if config.Record == nil {
+		config.Record = Recorder
+	}
 	t := &Tier{config: config, store: store, origin: time.Now()}
 	t.follower, _ = store.(Follower)
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
@@ -220,9 +227,10 @@ func (t *Tier) scope(ctx context.Context) (context.Context, context.CancelFunc) 
 func (t *Tier) do(ctx context.Context, c Command) Answer {
 	bounded, cancel := context.WithTimeout(ctx, t.Patience())
 	defer cancel()
-	begun := t.Now()
+	number, begun := t.commands.Add(1), t.Now()
+	t.record(Record{Number: number, Sent: true, Begun: begun, Command: c})
 	a := t.store.Do(bounded, c)
-	t.record(begun, c, a)
+	t.record(Record{Number: number, Begun: begun, Ended: t.Now(), Command: c, Answer: a})
 	switch {
 	case a.Outcome == Expired: // which is told first
 	case a.Away == nil:
@@ -235,9 +243,9 @@ func (t *Tier) do(ctx context.Context, c Command) Answer {
 	return a
 }
 
-func (t *Tier) record(begun time.Duration, c Command, a Answer) {
+func (t *Tier) record(r Record) {
 	if t.config.Record != nil {
-		t.config.Record(Record{Begun: begun, Ended: t.Now(), Command: c, Answer: a})
+		t.config.Record(r)
 	}
 }
 
@@ -316,9 +324,8 @@ func (t *Tier) ttl() time.Duration {
 
 // Tell takes news of a contender. What nobody stands for any more is dropped, also where another has the name by now.
 func (t *Tier) Tell(v View) {
-	if t.config.Record != nil {
-		now := t.Now()
-		t.config.Record(Record{Begun: now, Ended: now, Answer: Answer{View: v}})
+	if now := t.Now(); v.Sent == 0 { // else it came with an answer
+		t.record(Record{Begun: now, Ended: now, Answer: Answer{View: v}})
 	}
 	if c, ok := t.contenders.Load(v.ID); ok && (t.follower == nil || v.Token == c.(*Contender).Token()) {
 		c.(*Contender).apply(v)

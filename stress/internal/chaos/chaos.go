@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/load"
 	"github.com/tierlock/tierlock/stress/internal/report"
 	"github.com/tierlock/tierlock/stress/internal/store"
+	"github.com/tierlock/tierlock/stress/internal/trace"
 )
 
 // recovery is what the lock may take to go on after the last fault, on top of the
@@ -37,19 +39,26 @@ func Run(ctx context.Context, cfg load.Config, cluster *store.Cluster, drawing s
 		return nil, err
 	}
 	defer seen.Close()
-	dir, err := os.MkdirTemp("", "tierlock-stress-")
+	dir, err := cfg.Trace, error(nil)
+	if dir == "" {
+		dir, err = os.MkdirTemp("", "tierlock-stress-")
+	}
 	if err != nil {
 		return nil, err
 	}
+	remove := func() error { return os.RemoveAll(dir) }
+	if cfg.Trace != "" {
+		remove = func() error { return nil }
+	}
 	c, err := (&torment{cfg, cluster, seen, dir, random, stderr}).run(ctx)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, remove())
 	}
 	result := cfg.Result()
 	c.Judge(result)
 	result.Environment = cfg.Environment()
 	if result.Verdict == "PASS" {
-		return result, os.RemoveAll(dir)
+		return result, remove()
 	}
 	if drawing == "" {
 		drawing = filepath.Join(dir, "history.html")
@@ -137,8 +146,32 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 		c.Deaths += int64(s.deaths)
 	}
 	c.Faults, c.Fence = d.faults, fence.Total()
-	c.Holds, err = evidence.ReadJournals(t.dir)
+	if c.Holds, err = evidence.ReadJournals(t.dir); err != nil || cfg.Store.Model == nil {
+		return c, err
+	}
+	events, err := trace.Read(t.dir)
+	if err == nil {
+		events = append(events, gotten(c.Holds, task.LockPaths)...)
+		c.Events, c.Impossible = int64(len(events)), trace.Check(events, *cfg.Store.Model)
+	}
 	return c, err
+}
+
+// gotten is what became of the holds, which the trace of their processes has to explain.
+func gotten(holds []evidence.Hold, paths []string) (events []trace.Event) {
+	for _, h := range holds {
+		hold := &trace.Hold{Path: paths[h.Path], Token: h.Token}
+		got := trace.Event{At: h.Got, Process: strconv.Itoa(h.Process), Kind: trace.Got, Hold: hold}
+		valid := got
+		valid.At, valid.Kind = h.Valid, trace.Valid
+		if h.Token != 0 {
+			events = append(events, got)
+		}
+		if h.Token != 0 && h.Valid != 0 {
+			events = append(events, valid)
+		}
+	}
+	return events
 }
 
 // rage lets the faults loose for the duration of the run, or until ctx ends, and

@@ -33,6 +33,8 @@ type Case struct {
 	Tallies            []*evidence.Tally // of the last worker of each slot, nil for one that died
 	Deaths             int64             // of workers before them, by themselves
 	Leaked             int64
+	Events             int64 // between processes and store, if they were written down
+	Impossible         error // what no store can have done in any order
 
 	contradiction []evidence.Hold // of an illegal history
 }
@@ -42,7 +44,10 @@ func (c *Case) Judge(r *report.Result) {
 	found := &report.Chaos{
 		SessionTimeout: c.SessionTimeout.Nanoseconds(), Faults: c.Faults.Counts, Unhealed: int64(len(c.Faults.Unhealed)),
 		FencedWrites: c.Fence.Accepted, FencedRefused: c.Fence.Refused, UnfencedLostUpdates: c.Fence.LostUnfenced,
-		AfterFaults: math.MaxInt64, History: string(porcupine.Ok), Interrupted: c.Interrupted,
+		AfterFaults: math.MaxInt64, History: string(porcupine.Ok), Interrupted: c.Interrupted, Events: c.Events,
+	}
+	if c.Impossible != nil {
+		found.Impossible = c.Impossible.Error()
 	}
 	r.Chaos = found
 	r.LeakedNodes, r.LostUpdates, r.TornReads, r.TokenRegressions = c.Leaked, c.Fence.LostFenced, c.Fence.Torn, c.Fence.Regressions

@@ -12,10 +12,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/stress/internal/durations"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/rule"
 	"github.com/tierlock/tierlock/stress/internal/store"
+	"github.com/tierlock/tierlock/stress/internal/trace"
 )
 
 // workerEnv marks a worker process; its value is the task.
@@ -64,6 +66,13 @@ func dial(t Task) (store.Locker, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	if t.Chaos && t.Store.Model != nil {
+		w, err := trace.Create(t.Dir, t.Process)
+		if err != nil {
+			return nil, err
+		}
+		queue.Recorder = w.Record
+	}
 	kind, ok := t.Store.Locks[t.Lock]
 	if !ok {
 		return nil, fmt.Errorf("%q: no such lock", t.Lock)

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,6 +30,8 @@ type Chaos struct {
 	Interrupted bool   `json:"interrupted"`               // so that there was no time to recover
 	History     string `json:"history"`                   // Ok, Illegal, or Unknown when checking took too long
 	Drawing     string `json:"history_drawing,omitempty"` // file that shows what is illegal in it
+	Events      int64  `json:"events"`                    // between processes and store, that were held against the model of one
+	Impossible  string `json:"impossible,omitempty"`      // the first that no order explains
 }
 
 // Illegal reports whether the history is not one of a lock.
@@ -45,6 +48,9 @@ func (c *Chaos) violations() []violation {
 	}
 	if c.Illegal() {
 		v = append(v, violation{1, "illegal history"})
+	}
+	if c.Impossible != "" {
+		v = append(v, violation{1, "event that cannot be"})
 	}
 	if c.Interrupted {
 		return v
@@ -68,6 +74,9 @@ func (c *Chaos) rows(row func(name, format string, args ...any)) {
 		c.FencedWrites, c.FencedRefused, c.WouldBeOverlaps, c.UnfencedLostUpdates)
 	row("progress", "%d acquisitions on each path after the faults, longest gap %v, stalls %d",
 		c.AfterFaults, ns(c.LongestGap), c.Stalls)
+	if c.Events > 0 {
+		row("trace", "%d events, %s", c.Events, cmp.Or(c.Impossible, "in an order that the model explains"))
+	}
 	drawing := ""
 	if c.Drawing != "" {
 		drawing = ", drawn in " + c.Drawing

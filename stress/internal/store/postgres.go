@@ -10,6 +10,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/pglock"
+	"github.com/tierlock/tierlock/stress/internal/trace"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -39,6 +40,7 @@ func postgres(name string, open opener, brittle bool, sorts ...Sort) *Store {
 		Lease:      func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
 		Quarantine: true,
 		Brittle:    brittle,
+		Model:      &trace.Rules{Brittle: brittle, Unclear: brittle},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/redislock"
+	"github.com/tierlock/tierlock/stress/internal/trace"
 )
 
 // Redis is the store of redislock.
@@ -30,6 +31,7 @@ var Redis = &Store{
 	// By default a third is no part of the lease.
 	Lease:      func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
 	Quarantine: true,
+	Model:      &trace.Rules{OwnTTL: true, Forgets: true},
 }
 
 const noRedis = none("Redis")

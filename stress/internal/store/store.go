@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/stress/internal/trace"
 )
 
 // Store is a service that locks can be kept in.
@@ -39,6 +40,8 @@ type Store struct {
 	// Brittle says that a connection that breaks ends its locks at the server at once, which
 	// a holder may hear of a moment too late. Nothing is promised then.
 	Brittle bool
+	// Model is how the store differs from the one that traces are held against; nil if there are no traces.
+	Model *trace.Rules
 }
 
 var all = []*Store{ZooKeeper, Etcd, Postgres, PostgresAdvisory, Redis}

@@ -1,0 +1,342 @@
+package trace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/stress/internal/clock"
+)
+
+// Rules are how a store differs from the model.
+type Rules struct {
+	OwnTTL  bool // a renewal is for the contenders that it names, and else for the session
+	Brittle bool // a contender may go at any time, with its connection
+	Forgets bool // a server that grants nothing may have lost what others had acknowledged, shortly before
+	Unclear bool // the place in the queue is not known before the lock comes, and two processes use the same names
+}
+
+const (
+	// skew is by how much the clocks of two processes may differ in what they wrote down.
+	skew = 100 * time.Microsecond
+	// forgotten is for how long before a server says that it grants nothing it may already have lost what it knew.
+	forgotten = 2 * time.Second
+)
+
+// Check returns nil if there is an order in which a store could have answered so, and otherwise what the first event is that cannot
+// be. It is sure of what it refuses but for two things: of very many orders it looks at some, and what a process does not know of
+// another one's clock counts in its favour.
+func Check(events []Event, rules Rules) error {
+	c := &checker{
+		rules: rules, histories: map[string]*history{}, ops: map[command]*op{}, leases: map[session]*lease{},
+		contenders: map[string]*contender{}, told: map[grant]told{},
+	}
+	events = c.prepare(events)
+	for i, e := range events {
+		if err := c.take(e); err != nil {
+			return fmt.Errorf("event %d of %d, process %s: %w", i+1, len(events), e.Process, err)
+		}
+	}
+	return nil
+}
+
+// A checker follows what passes at all queues.
+type checker struct {
+	rules      Rules
+	histories  map[string]*history // by path
+	ops        map[command]*op
+	leases     map[session]*lease
+	contenders map[string]*contender
+	told       map[grant]told
+	silent     []clock.Instant // when servers began to say that they grant nothing
+}
+
+type (
+	command struct {
+		process string
+		number  int64
+	}
+	session struct{ process, name string }
+	grant   struct {
+		process, path string
+		token         int64
+	}
+	told struct {
+		at        clock.Instant
+		contender *contender
+	}
+)
+
+// A contender is one, there or not.
+type contender struct {
+	process   string
+	session   string
+	at        *history
+	lease     lease         // its own
+	alive     clock.Instant // it was there as late as then
+	mentioned clock.Instant // for the last time
+	token     int64         // see place
+}
+
+// A lease is for how long a store keeps something without hearing of it.
+type lease struct {
+	ttl   time.Duration
+	until clock.Instant // at the earliest
+	over  bool          // the store has said so
+}
+
+// renew counts from when the renewal was sent, as the store cannot have had it before. Its clock may be a little faster.
+func (l *lease) renew(sent clock.Instant) { l.until = max(l.until, sent.Add(l.ttl-l.ttl/100)) }
+
+// prepare puts the events in order, and notes what becomes known later: answers, and until when somebody was there.
+func (c *checker) prepare(events []Event) []Event {
+	events = slices.Clone(events)
+	for i, e := range events {
+		if c.rules.Unclear {
+			events[i] = apart(e)
+		}
+		if e.Kind == Sent { // maybe earlier, by the clock of whoever was answered meanwhile
+			events[i].At = e.At.Add(-skew)
+		}
+	}
+	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	var silent clock.Instant
+	for _, e := range events {
+		switch o := c.ops[command{e.Process, e.Number}]; {
+		case e.Kind == Sent:
+			o = &op{Command: *e.Command, process: e.Process, sent: e.At}
+			c.ops[command{e.Process, e.Number}] = o
+			c.mention(e.At, append(o.Among, o.Ref)...)
+		case e.Kind == Answered && o != nil:
+			o.answer, o.answered = e.Answer, e.At
+			c.mention(e.At, append(e.Answer.Present, o.Ref)...)
+			for _, v := range append(e.Answer.Views, e.Answer.View) {
+				c.mention(e.At, Ref{ID: v.ID}, Ref{ID: v.Nearest})
+				if v.Known {
+					c.contenders[v.ID].alive = max(c.contenders[v.ID].alive, o.sent)
+				}
+				c.place(v)
+			}
+		case e.Kind == News:
+			c.mention(e.At, Ref{ID: e.News.ID}, Ref{ID: e.News.Nearest})
+			c.place(*e.News)
+		}
+		if c.rules.Forgets && e.quarantined() {
+			if silent == 0 || e.At.Sub(silent) > forgotten {
+				c.silent = append(c.silent, e.At)
+			}
+			silent = e.At
+		}
+	}
+	for _, o := range c.ops {
+		if p := c.contenders[o.ID]; o.enters() {
+			o.token = max(0, p.token)
+		}
+	}
+	return events
+}
+
+// place notes the token that was told of a contender, and -1 if there were two, as its name was used again. Where the order is unclear
+// it has it from when it has the lock.
+func (c *checker) place(v View) {
+	switch p := c.contenders[v.ID]; {
+	case !v.Known || v.Token == 0 || c.rules.Unclear:
+	case p.token == 0:
+		p.token = v.Token
+	case p.token != v.Token:
+		p.token = -1
+	}
+}
+
+func (c *checker) mention(at clock.Instant, refs ...Ref) {
+	for _, r := range refs {
+		p := c.contenders[r.ID]
+		if p == nil {
+			p = &contender{}
+			c.contenders[r.ID] = p
+		}
+		p.mentioned = at
+	}
+}
+
+// take finds out whether an event can be.
+func (c *checker) take(e Event) error {
+	o := c.ops[command{e.Process, e.Number}]
+	switch e.Kind {
+	case Sent:
+		c.send(o)
+	case Answered:
+		if o == nil {
+			return fmt.Errorf("an answer to command %d, which was not sent", e.Number)
+		}
+		return c.answer(o)
+	case News:
+		return c.news(e)
+	case Got, Valid:
+		return c.hold(e)
+	}
+	return nil
+}
+
+// at returns what passes at the queue of a contender: permits have one of their own.
+func (c *checker) at(r Ref) *history {
+	path := r.Path
+	if r.Permits > 0 {
+		path = "permits of " + path
+	}
+	h := c.histories[path]
+	if h == nil {
+		h = &history{checker: c, path: path, states: []*state{{unclear: c.rules.Unclear}}}
+		c.histories[path] = h
+	}
+	return h
+}
+
+// send has a command be executed from now on.
+func (c *checker) send(o *op) {
+	switch o.Op {
+	case queue.Enter, queue.Try:
+		p := c.contenders[o.ID]
+		p.process, p.session, p.at = o.process, o.Session, c.at(o.Ref)
+		if x := c.leases[session{o.process, o.Session}]; x != nil {
+			p.lease.ttl = x.ttl
+		}
+		p.at.begin(o)
+	case queue.Leave, queue.Share, queue.Weigh, queue.Look, queue.Ask:
+		c.at(o.Ref).begin(o)
+	case queue.Drop, queue.Goodbye:
+		for _, r := range o.Among {
+			c.at(r).begin(&op{Command: Command{Op: queue.Leave, Session: o.Session, Ref: r}, process: o.process, sent: o.sent})
+		}
+	case queue.Beat:
+		o.look()
+		for _, l := range o.looks {
+			c.at(l.Ref).begin(l)
+		}
+	}
+}
+
+// answer finds out whether that of a command can be.
+func (c *checker) answer(o *op) error {
+	x, done := c.leases[session{o.process, o.Session}], o.answer.Outcome == queue.Done
+	if x != nil && !c.rules.Brittle {
+		if err := x.allows(o, c.rules.OwnTTL); err != nil {
+			return fmt.Errorf("%v: %w", o, err)
+		}
+	}
+	switch o.Op {
+	case queue.Open:
+		if done {
+			x = &lease{ttl: o.answer.TTL}
+			x.renew(o.sent)
+			c.leases[session{o.process, o.answer.Session}] = x
+		}
+		return nil
+	case queue.Audit, queue.List, queue.Drop, queue.Goodbye:
+		return nil
+	case queue.Beat:
+		if !done || x == nil {
+			return nil
+		}
+		x.renew(o.sent)
+		return c.renewed(o, x.ttl)
+	}
+	h := c.at(o.Ref)
+	if err := h.answer(o); err != nil {
+		return err
+	}
+	c.tell(o.process, h, o.answer.View, o.answered)
+	if done {
+		c.contenders[o.ID].lease.renew(o.sent)
+	}
+	return nil
+}
+
+// allows reports what an answer says of the session, if that cannot be.
+func (l *lease) allows(o *op, own bool) error {
+	switch {
+	case o.answer.Outcome == queue.Expired && o.answered < l.until:
+		return fmt.Errorf("session %s is over %v before it can be", o.Session, l.until.Sub(o.answered))
+	case o.answer.Outcome == queue.Expired:
+		l.over = true
+	case o.answer.Outcome == queue.Done && l.over && o.sent > l.until && !own && o.Op != queue.Leave:
+		return fmt.Errorf("executed under session %s, which was over", o.Session)
+	}
+	return nil
+}
+
+// renewed takes what a renewal has found of each contender.
+func (c *checker) renewed(o *op, ttl time.Duration) error {
+	if len(o.looks) < len(o.answer.Views) {
+		return errors.New("a renewal tells of a contender that it did not name")
+	}
+	missing := map[string]bool{}
+	for _, look := range o.looks {
+		h := c.at(look.Ref)
+		if err := h.answer(look); err != nil {
+			return err
+		}
+		c.tell(o.process, h, look.answer.View, o.answered)
+		missing[look.ID] = !look.answer.View.Known
+	}
+	for _, r := range o.Among {
+		if p := c.contenders[r.ID]; !missing[r.ID] {
+			p.lease.ttl = ttl
+			p.lease.renew(o.sent)
+		}
+	}
+	return nil
+}
+
+// news finds out whether it can be so, or can have been: news may be late.
+func (c *checker) news(e Event) error {
+	p := c.contenders[e.News.ID]
+	if p.process != e.Process {
+		return fmt.Errorf("news of %s, which is of process %q", e.News.ID, p.process)
+	}
+	if err := p.at.news(*e.News, e.At); err != nil {
+		return err
+	}
+	c.tell(e.Process, p.at, *e.News, e.At)
+	return nil
+}
+
+// tell notes who has been told to have the lock.
+func (c *checker) tell(process string, h *history, v View, now clock.Instant) {
+	g := grant{process, h.path, v.Token}
+	if _, known := c.told[g]; v.Has && !known {
+		c.told[g] = told{now, c.contenders[v.ID]}
+	}
+}
+
+// hold finds out whether a program can have, or still have, what it had.
+func (c *checker) hold(e Event) error {
+	for _, path := range []string{e.Hold.Path, "permits of " + e.Hold.Path} {
+		t, ok := c.told[grant{e.Process, path, e.Hold.Token}]
+		if !ok {
+			continue
+		}
+		if until := c.until(t.contender); e.Kind == Valid && e.At.Add(-skew) > until && !c.rules.Brittle {
+			return fmt.Errorf("%s: has the lock with token %d, %v after the end of its lease", e.Hold.Path, e.Hold.Token, e.At.Sub(until))
+		}
+		return nil
+	}
+	return fmt.Errorf("%s: has the lock with token %d, and was not told so", e.Hold.Path, e.Hold.Token)
+}
+
+// until is before when a contender stays if nobody removes it.
+func (c *checker) until(p *contender) clock.Instant {
+	if x := c.leases[session{p.process, p.session}]; x != nil && !c.rules.OwnTTL {
+		return x.until
+	}
+	return p.lease.until
+}
+
+// forgets reports whether a server may have lost what it knew.
+func (c *checker) forgets(now clock.Instant) bool {
+	i, _ := slices.BinarySearch(c.silent, now)
+	return i < len(c.silent) && c.silent[i].Sub(now) < forgotten
+}

@@ -1,0 +1,259 @@
+// Package trace writes down what processes asked a store for, what they were answered and told, and when, and holds that against the
+// model that scripts the store in memory: is there an order in which a store could have answered so?
+package trace
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/stress/internal/clock"
+)
+
+// An Event is what passed between a process and its store, a command that was sent, its answer, or news, or what became of a hold.
+type Event struct {
+	At      clock.Instant `json:"at"`
+	Process string        `json:"process"` // which has one tier
+	Kind    Kind          `json:"kind"`
+	Number  int64         `json:"n,omitempty"` // of a command in its process, which its answer has, too
+
+	Command *Command `json:"command,omitempty"` // of one that was sent
+	Answer  *Answer  `json:"answer,omitempty"`
+	News    *View    `json:"news,omitempty"`
+	Hold    *Hold    `json:"hold,omitempty"`
+}
+
+// A Kind is what an event is.
+type Kind string
+
+const (
+	Sent     Kind = "sent"
+	Answered Kind = "answered"
+	News     Kind = "news"
+	Got      Kind = "got"   // the program has the lock
+	Valid    Kind = "valid" // and was told so for the last time
+)
+
+// A Hold is a lock as a program has it.
+type Hold struct {
+	Path  string `json:"path"`
+	Token int64  `json:"token"`
+}
+
+// A Command is one to a store, as [queue.Command] has it.
+type Command struct {
+	Op      queue.Op `json:"op"`
+	Session string   `json:"session,omitempty"`
+	Ref
+	Weight int   `json:"weight,omitempty"`
+	Old    *Ref  `json:"old,omitempty"`
+	Among  []Ref `json:"among,omitempty"`
+}
+
+// A Ref is a contender, as [queue.Ref] has it.
+type Ref struct {
+	Path    string `json:"path,omitempty"`
+	ID      string `json:"id,omitempty"`
+	Reads   bool   `json:"reads,omitempty"`
+	Token   int64  `json:"token,omitempty"`
+	Permits int    `json:"permits,omitempty"`
+}
+
+// An Answer is what a store says to a command, as [queue.Answer] has it.
+type Answer struct {
+	Outcome     queue.Outcome `json:"outcome"`
+	View        View          `json:"view,omitzero"`
+	Views       []View        `json:"views,omitempty"`
+	Removed     queue.Removal `json:"removed,omitempty"`
+	Quarantined bool          `json:"quarantined,omitempty"`
+	Session     string        `json:"session,omitempty"`
+	TTL         time.Duration `json:"ttl,omitempty"`
+	Present     []Ref         `json:"present,omitempty"`
+}
+
+// A View is how a contender stands, as [queue.View] has it.
+type View struct {
+	ID          string `json:"id,omitempty"`
+	Known       bool   `json:"known,omitempty"`
+	Token       int64  `json:"token,omitempty"`
+	Failed      bool   `json:"failed,omitempty"` // it cannot be told, or has lost the lock
+	Has         bool   `json:"has,omitempty"`
+	Reads       bool   `json:"reads,omitempty"`
+	Asked       bool   `json:"asked,omitempty"`
+	Behind      bool   `json:"behind,omitempty"`
+	Free        int    `json:"free,omitempty"`
+	Ahead       int    `json:"ahead,omitempty"`
+	Nearest     string `json:"nearest,omitempty"`
+	Quarantined bool   `json:"quarantined,omitempty"`
+}
+
+func refOf(r queue.Ref) Ref { return Ref{r.Path, r.ID, r.Reads, r.Token, r.Permits} }
+
+func commandOf(c queue.Command) *Command {
+	command := &Command{Op: c.Op, Session: c.Session, Ref: refOf(c.Ref), Weight: c.Weight, Among: each(c.Among, refOf)}
+	if c.Old.ID != "" {
+		old := refOf(c.Old)
+		command.Old = &old
+	}
+	return command
+}
+
+func viewOf(v queue.View) View {
+	return View{v.ID, v.Known, v.Token, v.Err != nil, v.Has, v.Reads, v.Asked, v.Behind, v.Free, v.Ahead, v.Nearest.ID, v.Quarantined}
+}
+
+func answerOf(a queue.Answer) *Answer {
+	return &Answer{
+		Outcome: a.Outcome, View: viewOf(a.View), Views: each(a.Views, viewOf), Removed: a.Removed, Quarantined: a.Quarantined,
+		Session: a.Name, TTL: a.TTL, Present: each(a.Present, refOf),
+	}
+}
+
+func (v View) String() string {
+	switch {
+	case !v.Known:
+		return v.ID + " is not there"
+	case v.Has:
+		return fmt.Sprintf("%s has the lock, with token %d", v.ID, v.Token)
+	}
+	return fmt.Sprintf("%s waits with token %d behind %d, of whom %s is the nearest", v.ID, v.Token, v.Ahead, cmp.Or(v.Nearest, "nobody"))
+}
+
+func (a *Answer) String() string {
+	outcome := [...]string{"unknown", "done", "failed", "denied", "locked", "gone", "expired"}[a.Outcome]
+	if a.View.ID == "" {
+		return outcome
+	}
+	return outcome + ", " + a.View.String()
+}
+
+func (e Event) quarantined() bool {
+	return e.News != nil && e.News.Quarantined || e.Answer != nil && (e.Answer.Quarantined || e.Answer.View.Quarantined)
+}
+
+// apart returns an event with names that no two processes share. What came from another process has none.
+func apart(e Event) Event {
+	name := func(r Ref) Ref {
+		if r.ID != "" {
+			r.ID = e.Process + "/" + r.ID
+		}
+		return r
+	}
+	view := func(v View) View {
+		v.ID, v.Nearest = name(Ref{ID: v.ID}).ID, ""
+		return v
+	}
+	if e.Command != nil {
+		c := *e.Command
+		c.Ref, c.Among = name(c.Ref), each(c.Among, name)
+		if c.Old != nil {
+			old := name(*c.Old)
+			c.Old = &old
+		}
+		e.Command = &c
+	}
+	if e.Answer != nil {
+		a := *e.Answer
+		a.View, a.Views, a.Present = view(a.View), each(a.Views, view), each(a.Present, name)
+		e.Answer = &a
+	}
+	if e.News != nil {
+		news := view(*e.News)
+		e.News = &news
+	}
+	return e
+}
+
+// each is what f makes of all.
+func each[A, B any](all []A, f func(A) B) (list []B) {
+	for _, a := range all {
+		list = append(list, f(a))
+	}
+	return list
+}
+
+// A Writer is where a process writes its events, each at once: they survive a kill -9.
+type Writer struct {
+	process string
+	mu      sync.Mutex // keeps lines apart, and their times in order
+	file    *os.File
+}
+
+// Create makes the file of a process in dir.
+func Create(dir string, process int) (*Writer, error) {
+	file, err := os.Create(filepath.Join(dir, fmt.Sprintf("trace-%d", process)))
+	return &Writer{process: strconv.Itoa(process), file: file}, err
+}
+
+// eventOf is what a record of a process says.
+func eventOf(process string, at clock.Instant, r queue.Record) Event {
+	e := Event{At: at, Process: process, Number: r.Number}
+	switch {
+	case r.Number == 0:
+		news := viewOf(r.Answer.View)
+		e.Kind, e.News = News, &news
+	case r.Sent:
+		e.Kind, e.Command = Sent, commandOf(r.Command)
+	default:
+		e.Kind, e.Answer = Answered, answerOf(r.Answer)
+	}
+	return e
+}
+
+// Record writes down what passes, for [queue.Recorder].
+func (w *Writer) Record(r queue.Record) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := eventOf(w.process, clock.Tick(), r)
+	line, err := json.Marshal(e)
+	if err == nil {
+		_, err = w.file.Write(append(line, '\n'))
+	}
+	if err != nil {
+		panic(fmt.Sprintf("trace of %s: %v", w.process, err)) // what is missing would be taken for what did not happen
+	}
+}
+
+// Read returns the events of all processes in dir.
+func Read(dir string) ([]Event, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "trace-*"))
+	if err != nil {
+		return nil, err
+	}
+	var events []Event
+	for _, name := range names {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		some, err := read(file)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		events = append(events, some...)
+	}
+	return events, nil
+}
+
+// read reads the events of one process, of which the last one may be torn.
+func read(r io.Reader) (events []Event, err error) {
+	for decoder := json.NewDecoder(bufio.NewReaderSize(r, 1<<20)); ; {
+		var e Event
+		switch err := decoder.Decode(&e); {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return events, nil
+		case err != nil:
+			return nil, err
+		}
+		events = append(events, e)
+	}
+}

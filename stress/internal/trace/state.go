@@ -1,0 +1,271 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A state is one that a queue can be in.
+type state struct {
+	unclear bool // the order is that in which they came, but for those who had the lock
+	queue   []place
+	done    []int   // numbers of those commands that were executed, of those whose answer has not come
+	top     int64   // the highest token so far
+	gone    []place // those of whom something is yet to be heard
+}
+
+// A place is a contender in the queue, and what has been so of it, which stays true.
+type place struct {
+	second.Contender
+	floor              int64 // its token is higher
+	had, asked, behind bool
+}
+
+func (s *state) clone() *state {
+	next := *s
+	next.queue, next.done, next.gone = slices.Clone(s.queue), slices.Clone(s.done), slices.Clone(s.gone)
+	return &next
+}
+
+// key is the same of states that differ in nothing that matters.
+func (s *state) key() string {
+	key := make([]byte, 0, 256)
+	for _, p := range s.queue {
+		key = strconv.AppendInt(append(append(key, p.ID...), ' '), p.Token, 10)
+		for _, flag := range [...]bool{p.Shared, p.Asked, p.had, p.asked, p.behind} {
+			key = strconv.AppendBool(key, flag)
+		}
+		key = strconv.AppendInt(key, int64(p.Permits), 10)
+	}
+	slices.SortFunc(s.gone, func(a, b place) int { return cmp.Compare(a.ID, b.ID) })
+	for _, p := range s.gone {
+		key = strconv.AppendBool(append(append(key, ' '), p.ID...), p.had)
+	}
+	slices.Sort(s.done)
+	for _, n := range s.done {
+		key = strconv.AppendInt(append(key, ' '), int64(n), 10)
+	}
+	return string(strconv.AppendInt(append(key, ' '), s.top, 10))
+}
+
+func (s *state) String() string {
+	var places []string
+	for _, p := range s.queue {
+		places = append(places, fmt.Sprintf("%s (token %d)", p.ID, p.Token))
+	}
+	return "[" + strings.Join(places, ", ") + "]"
+}
+
+func (s *state) find(r Ref) int {
+	return slices.IndexFunc(s.queue, func(p place) bool {
+		return p.ID == r.ID && (r.Token == 0 || p.Token == 0 || p.Token == r.Token)
+	})
+}
+
+// met reports whether a contender is there, or was.
+func (s *state) met(id string) bool {
+	return s.find(Ref{ID: id}) >= 0 || slices.ContainsFunc(s.gone, func(p place) bool { return p.ID == id })
+}
+
+// stand is how the i-th stands.
+func (s *state) stand(i int) queue.View {
+	contenders := make([]*second.Contender, len(s.queue))
+	for j := range s.queue {
+		contenders[j] = &s.queue[j].Contender
+	}
+	return memory.Stand(i, contenders...)
+}
+
+// settle notes what has come true of each.
+func (s *state) settle() {
+	for i := range s.queue {
+		v, p := s.stand(i), &s.queue[i]
+		p.had, p.asked, p.behind = p.had || v.Has && !s.unclear, p.asked || p.Asked, p.behind || v.Behind
+	}
+}
+
+func (s *state) remove(i int) {
+	if i < 0 {
+		return
+	}
+	s.gone = append(s.gone, s.queue[i])
+	s.queue = slices.Delete(s.queue, i, i+1)
+	s.settle()
+}
+
+// advance has the i-th come before those who never had the lock, if the order is unclear, and returns where that is.
+func (s *state) advance(i int) int {
+	p := s.queue[i]
+	if !s.unclear || p.had {
+		return i
+	}
+	at := slices.IndexFunc(s.queue, func(q place) bool { return !q.had })
+	s.queue = slices.Insert(slices.Delete(s.queue, i, i+1), at, p)
+	s.queue[at].had = s.stand(at).Has
+	s.settle()
+	return at
+}
+
+// execute returns the state after a command, and nil if it cannot be executed now, or not with its answer, or it makes no difference
+// when it is: what was not executed must find what it says when it is answered.
+func (s *state) execute(o *op, now bool) *state {
+	a := o.answer
+	if o.open() {
+		a = nil
+	} else if a.Outcome != queue.Done && !now {
+		return nil
+	}
+	next := s.clone()
+	next.done = append(next.done, o.number)
+	if a != nil && (a.Outcome == queue.Failed || a.Outcome == queue.Denied || a.Outcome == queue.Expired) {
+		return next
+	}
+	i := next.find(o.Ref)
+	switch o.Op {
+	case queue.Enter, queue.Try:
+		return next.enter(o, a)
+	case queue.Leave:
+		return next.leave(i, a)
+	case queue.Ask:
+		for j := range next.queue {
+			next.queue[j].Asked = next.queue[j].Asked || next.stand(j).Has
+		}
+		next.settle()
+		return next
+	case queue.Share, queue.Weigh:
+		if i >= 0 {
+			p := &next.queue[i]
+			p.Shared = p.Shared || o.Op == queue.Share
+			if o.Op == queue.Weigh {
+				p.Permits = min(p.Permits, o.Weight)
+			}
+			next.settle()
+		}
+	}
+	if a == nil {
+		return ifSo(i >= 0 && o.Op != queue.Look, next)
+	}
+	return ifSo(next.sees(o.Ref, a.View), next)
+}
+
+// leave removes the i-th, if it is there.
+func (s *state) leave(i int, a *Answer) *state {
+	switch {
+	case a == nil && i < 0:
+		return nil
+	case a != nil && a.Removed == queue.Missing:
+		return ifSo(i < 0, s)
+	case a != nil && a.Removed == queue.Kept:
+		return s
+	}
+	s.remove(i)
+	return s
+}
+
+// enter is execute of an Enter, or a Try.
+func (s *state) enter(o *op, a *Answer) *state {
+	old := -1
+	if o.Old != nil {
+		old = s.find(*o.Old)
+	}
+	if a != nil && a.Outcome == queue.Gone {
+		return ifSo(old < 0, s)
+	}
+	s.remove(old)
+	if s.find(Ref{ID: o.ID}) < 0 { // else it was executed before
+		p := place{Contender: second.Contender{ID: o.ID, Shared: o.Reads, Permits: o.Weight, Of: o.Permits}, floor: s.top}
+		if o.token != 0 {
+			if o.token <= s.top {
+				return nil
+			}
+			p.Token, s.top = o.token, o.token
+		}
+		s.queue = append(s.queue, p)
+		if i := len(s.queue) - 1; o.Op == queue.Try && !s.stand(i).Has {
+			s.queue = s.queue[:i]
+			return ifSo(a != nil && a.Outcome == queue.Locked, s)
+		}
+		s.settle()
+	}
+	switch {
+	case a == nil:
+		return s
+	case a.Outcome == queue.Locked: // although nobody is in the way
+		s.queue = slices.DeleteFunc(s.queue, func(p place) bool { return p.ID == o.ID })
+		return ifSo(a.Quarantined, s)
+	}
+	return ifSo(s.sees(Ref{ID: o.ID}, a.View), s)
+}
+
+// sees reports whether a command may have found a contender so, and takes its token.
+func (s *state) sees(r Ref, v View) bool {
+	i := s.find(r)
+	switch {
+	case v.ID == "" || v.Known && v.Failed:
+		return true
+	case !v.Known || i < 0:
+		return v.Known == (i >= 0)
+	}
+	if v.Has {
+		i = s.advance(i)
+	}
+	p := &s.queue[i]
+	if v.Token != 0 && p.Token == 0 {
+		after := slices.ContainsFunc(s.queue[i+1:], func(q place) bool { return q.Token != 0 && q.Token < v.Token })
+		if v.Token <= p.floor || after && !s.unclear {
+			return false
+		}
+		p.Token, s.top = v.Token, max(s.top, v.Token)
+	}
+	return (v.Token == 0 || v.Token == p.Token) && s.matches(i, v)
+}
+
+// matches reports whether the i-th stands so.
+func (s *state) matches(i int, v View) bool {
+	p, now := s.queue[i], s.stand(i)
+	told := v.Has || v.Ahead > 0 // else this store tells that by news
+	switch {
+	case v.Quarantined:
+		return !v.Has
+	case s.unclear:
+		return p.was(v)
+	case v.Reads != now.Reads || v.Asked && !p.Asked || v.Behind && !now.Behind:
+		return false
+	}
+	// Some put a word before the name of another one.
+	near := v.Nearest == "" || strings.HasSuffix(v.Nearest, now.Nearest.ID)
+	return !told || v.Has == now.Has && v.Ahead == now.Ahead && near
+}
+
+// hears returns the state in which news are so, or were, and nil if they cannot be.
+func (s *state) hears(v View) *state {
+	i := s.find(Ref{ID: v.ID, Token: v.Token})
+	if i < 0 {
+		left := slices.IndexFunc(s.gone, func(p place) bool { return p.ID == v.ID })
+		return ifSo(left < 0 || !v.Known || s.unclear || s.gone[left].was(v), s)
+	}
+	if v.Has && s.unclear {
+		s = s.clone()
+		i = s.advance(i)
+	}
+	return ifSo(v.Known && s.queue[i].was(v), s)
+}
+
+// was reports whether a contender has stood so as for what stays.
+func (p *place) was(v View) bool {
+	return (!v.Has || p.had) && (!v.Asked || p.asked) && (!v.Behind || p.behind)
+}
+
+func ifSo(so bool, s *state) *state {
+	if so {
+		return s
+	}
+	return nil
+}

@@ -1,0 +1,325 @@
+package trace
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/tier"
+)
+
+const ttl = 9 * time.Second
+
+// run returns the trace of three processes that want a mutex, a reader/writer lock and permits for a while, on a store that answers
+// late, and, amid faults, sometimes never, and from which each process is cut off now and then.
+func run(t *testing.T, seed uint64, long time.Duration, faults bool) (events []Event) {
+	synctest.Test(t, func(t *testing.T) {
+		begin, random := time.Now(), rand.New(rand.NewPCG(seed, 0))
+		now := func() clock.Instant { return clock.Instant(time.Since(begin) + time.Hour) }
+		var mu sync.Mutex // guards events and random
+		add := func(e Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			e.At = now()
+			events = append(events, e)
+		}
+		server := memory.NewServer()
+		server.Script(func(_ string, c queue.Command) memory.Fault {
+			mu.Lock()
+			defer mu.Unlock()
+			f := memory.Fault{Before: time.Duration(random.IntN(5)) * time.Millisecond, After: time.Duration(random.IntN(5)) * time.Millisecond}
+			f.Lost = faults && c.Op != queue.Open && random.IntN(40) == 0
+			return f
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), long)
+		defer cancel()
+		var work sync.WaitGroup
+		for i := range 3 {
+			name := fmt.Sprint(i + 1)
+			p := server.Dial(name, ttl, func(r queue.Record) { add(eventOf(name, 0, r)) })
+			locks, err := tier.New(p.Tier, tier.WithHandOff(15*time.Millisecond))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer locks.Close()
+			write, read, permits := locks.Mutex("/mutex"), locks.RWMutex("/rw"), locks.Semaphore("/permits", 3)
+			for range 3 {
+				work.Go(func() {
+					for n := 0; ctx.Err() == nil; n++ {
+						if h, err := write.Acquire(ctx); err == nil {
+							add(Event{Process: name, Kind: Got, Hold: &Hold{"/mutex", h.Token()}})
+							time.Sleep(20 * time.Millisecond)
+							if h.Err() == nil {
+								add(Event{Process: name, Kind: Valid, Hold: &Hold{"/mutex", h.Token()}})
+							}
+							h.Release()
+						}
+						either := read.Reader()
+						if n%3 == 0 {
+							either = read.Writer()
+						}
+						if h, err := either.Acquire(ctx); err == nil {
+							time.Sleep(5 * time.Millisecond)
+							h.Release()
+						}
+						if h, err := permits.Acquire(ctx, 1+n%2); err == nil {
+							time.Sleep(5 * time.Millisecond)
+							h.Release()
+						}
+						time.Sleep(10 * time.Millisecond)
+					}
+				})
+			}
+			work.Go(func() {
+				for faults && ctx.Err() == nil {
+					time.Sleep(time.Duration(10+i) * time.Second)
+					heal := p.Cut()
+					time.Sleep(time.Duration(i+1) * ttl / 2)
+					heal()
+				}
+			})
+		}
+		work.Wait()
+	})
+	return events
+}
+
+func TestWhatAStoreDidIsPossible(t *testing.T) {
+	for seed := range uint64(3) {
+		events := run(t, seed, time.Minute, true)
+		if err := Check(events, Rules{}); err != nil || len(events) < 1000 {
+			t.Errorf("seed %d: %v, %d events", seed, err, len(events))
+		}
+	}
+}
+
+// A forger changes a trace so that no store can have done that: from is where the first event is that it can work with.
+type forger struct {
+	name  string
+	forge func(events []Event, at int) (forged []Event, ok bool)
+	want  string // the error matches it: what was forged, or what it contradicts
+}
+
+// sentFor returns the command that an event answers, nil if it is none.
+func sentFor(events []Event, e Event) *Command {
+	for _, s := range events {
+		if e.Kind == Answered && s.Kind == Sent && s.Process == e.Process && s.Number == e.Number {
+			return s.Command
+		}
+	}
+	return nil
+}
+
+// has reports whether an event tells a contender that it has the lock.
+func has(e Event, id string) bool {
+	var views []View
+	switch e.Kind {
+	case News:
+		views = append(views, *e.News)
+	case Answered:
+		views = append(e.Answer.Views, e.Answer.View)
+	}
+	return slices.ContainsFunc(views, func(v View) bool { return v.Has && v.ID == id })
+}
+
+// answers forges the answers to commands of these, if f has changed one.
+func answers(f func(o *Command, a *Answer) bool, ops ...queue.Op) func([]Event, int) ([]Event, bool) {
+	return func(events []Event, at int) ([]Event, bool) {
+		c := sentFor(events, events[at])
+		if c == nil || !slices.Contains(ops, c.Op) {
+			return nil, false
+		}
+		a := *events[at].Answer
+		events[at].Answer = &a
+		return events, f(c, &a)
+	}
+}
+
+var forgers = []forger{
+	{"a grant too early", answers(func(o *Command, a *Answer) bool {
+		early := o.Old != nil && a.View.Ahead == 2 // who had the lock queues behind both
+		a.View.Has, a.View.Ahead, a.View.Nearest = true, 0, ""
+		return early
+	}, queue.Enter), "has the lock|waits with token|is not there"},
+	{"a wait for nobody", answers(func(_ *Command, a *Answer) bool {
+		has := a.View.Has
+		a.View.Has, a.View.Ahead, a.View.Nearest = false, 1, "nobody.1"
+		return has
+	}, queue.Enter), "has the lock|waits with token|is not there"},
+	{"more ahead than there are", answers(func(_ *Command, a *Answer) bool {
+		a.View.Ahead += 5
+		return a.View.Known && !a.View.Has
+	}, queue.Enter), "has the lock|waits with token|is not there"},
+	{"a token twice", func(events []Event, at int) ([]Event, bool) {
+		for i := range at {
+			e, f := &events[at], events[i]
+			if e.Kind == Answered && f.Kind == Answered && e.Answer.View.Has && f.Answer.View.Has && e.Answer.View.ID != f.Answer.View.ID {
+				a := *e.Answer
+				a.View.Token, e.Answer = f.Answer.View.Token, &a
+				return events, true
+			}
+		}
+		return nil, false
+	}, "token"},
+	{"a token that goes back", answers(func(o *Command, a *Answer) bool {
+		a.View.Token /= 2
+		return o.Path == "/mutex" && a.View.Known
+	}, queue.Enter), "token"},
+	{"answers exchanged", func(events []Event, at int) ([]Event, bool) {
+		for i := range at {
+			e, f := &events[at], &events[i]
+			if e.Kind == Answered && f.Kind == Answered && e.Answer.View.Known && f.Answer.View.Known && e.Answer.View.ID != f.Answer.View.ID {
+				e.Answer, f.Answer = f.Answer, e.Answer
+				return events, true
+			}
+		}
+		return nil, false
+	}, "event"},
+	{"an answer to nothing", func(events []Event, at int) ([]Event, bool) {
+		e := events[at]
+		e.Number = 1 << 40
+		return slices.Insert(events, at, e), e.Kind == Answered
+	}, "was not sent"},
+	{"a contender that vanishes", func(events []Event, at int) ([]Event, bool) {
+		e := events[at]
+		if e.Kind != Answered || !e.Answer.View.Has {
+			return nil, false
+		}
+		gone := View{ID: e.Answer.View.ID, Token: e.Answer.View.Token}
+		return slices.Insert(events, at+1, Event{At: e.At, Process: e.Process, Kind: News, News: &gone}), true
+	}, "is not there"},
+	{"news of a lock that another has", func(events []Event, at int) ([]Event, bool) {
+		for i := at; i > 0 && events[at].Kind == Got; i-- {
+			e := events[i]
+			c := sentFor(events, e)
+			if c == nil || e.Process == events[at].Process || c.Op != queue.Enter || c.Path != "/mutex" {
+				continue
+			}
+			v := e.Answer.View
+			waits := v.Ahead > 0 && !slices.ContainsFunc(events[i:at], func(e Event) bool { return has(e, v.ID) })
+			v.Has, v.Ahead, v.Nearest = true, 0, ""
+			return slices.Insert(events, at+1, Event{At: events[at].At, Process: e.Process, Kind: News, News: &v}), waits
+		}
+		return nil, false
+	}, "news: "},
+	{"news for another process", func(events []Event, at int) ([]Event, bool) {
+		events[at].Process = "9"
+		return events, events[at].Kind == News
+	}, "which is of process"},
+	{"removed, and not found", answers(func(_ *Command, a *Answer) bool {
+		a.Removed = queue.Missing
+		return a.Outcome == queue.Done
+	}, queue.Leave), "leave: done|is not there|has the lock|waits with token"},
+	{"a requeue that finds nobody", answers(func(o *Command, a *Answer) bool {
+		done := o.Old != nil && a.Outcome == queue.Done
+		*a = Answer{Outcome: queue.Gone}
+		return done
+	}, queue.Enter), "enter: gone|has the lock|waits with token|is not there"},
+	{"a session that ends too early", answers(func(_ *Command, a *Answer) bool {
+		done := a.Outcome == queue.Done
+		*a = Answer{Outcome: queue.Expired}
+		return done
+	}, queue.Beat), "before it can be"},
+	{"a command after its session", func(events []Event, at int) ([]Event, bool) {
+		over := events[at]
+		if over.Kind != Answered || over.Answer.Outcome != queue.Expired {
+			return nil, false
+		}
+		c := *sentFor(events, over)
+		c.Op, c.Ref = queue.Enter, Ref{Path: "/mutex", ID: "late.1"}
+		const late = 1 << 40
+		answer := Answer{Outcome: queue.Done, View: View{ID: "late.1", Known: true, Token: late, Ahead: 1}}
+		return slices.Insert(events, at+1,
+			Event{At: over.At.Add(time.Second), Process: over.Process, Kind: Sent, Number: late, Command: &c},
+			Event{At: over.At.Add(2 * time.Second), Process: over.Process, Kind: Answered, Number: late, Answer: &answer}), true
+	}, "which was over"},
+	{"a hold of which nobody was told", func(events []Event, at int) ([]Event, bool) {
+		e := events[at]
+		e.Hold = &Hold{"/mutex", 1 << 40}
+		return slices.Insert(events, at, e), e.Kind == Got
+	}, "was not told so"},
+	{"a loss that is told late", func(events []Event, at int) ([]Event, bool) {
+		events[at].At = events[len(events)-1].At.Add(2 * ttl)
+		return events, events[at].Kind == Valid
+	}, "after the end of its lease"},
+}
+
+func TestWhatNoStoreCanHaveDoneIsFound(t *testing.T) {
+	calm, faults := run(t, 1, 4*time.Second, false), run(t, 1, 40*time.Second, true)
+	for _, f := range forgers {
+		t.Run(f.name, func(t *testing.T) {
+			tried, events := 0, calm
+			if strings.Contains(f.name, "session") {
+				events = faults
+			}
+			for at := len(events) / 4; at < len(events) && tried < 4; at++ {
+				forged, ok := f.forge(slices.Clone(events), at)
+				if !ok {
+					continue
+				}
+				tried++
+				if err := Check(forged, Rules{}); err == nil || !regexp.MustCompile(f.want).MatchString(err.Error()) {
+					t.Errorf("at event %d of %d: got %v, want an error like %q", at, len(events), err, f.want)
+				}
+			}
+			if tried == 0 {
+				t.Error("there is nothing to forge")
+			}
+		})
+	}
+}
+
+func TestTraceIsReadAsItWasWritten(t *testing.T) {
+	dir := t.TempDir()
+	w, err := Create(dir, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := queue.Ref{Path: "/a", ID: "x", Token: 3, Permits: 2}
+	enter := queue.Command{Op: queue.Enter, Session: "s", Ref: ref, Old: ref, Weight: 2, Among: []queue.Ref{ref}}
+	w.Record(queue.Record{Number: 1, Sent: true, Command: enter})
+	view := queue.View{ID: "x", Known: true, Has: true, Token: 4}
+	w.Record(queue.Record{Number: 1, Answer: queue.Answer{Outcome: queue.Done, View: view, TTL: ttl}})
+	w.Record(queue.Record{Answer: queue.Answer{View: queue.View{ID: "x"}}})
+	if _, err := w.file.WriteString(`{"at": 5, "proc`); err != nil { // killed
+		t.Fatal(err)
+	}
+	got, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got {
+		if i > 0 && got[i].At < got[i-1].At {
+			t.Errorf("event %d is before the last one", i)
+		}
+		got[i].At = 0
+	}
+	r := Ref{Path: "/a", ID: "x", Token: 3, Permits: 2}
+	want := []Event{
+		{Process: "7", Kind: Sent, Number: 1, Command: &Command{Op: queue.Enter, Session: "s", Ref: r, Weight: 2, Old: &r, Among: []Ref{r}}},
+		{Process: "7", Kind: Answered, Number: 1, Answer: &Answer{Outcome: queue.Done, View: viewOf(view), TTL: ttl}},
+		{Process: "7", Kind: News, News: &View{ID: "x"}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "trace-8"), []byte("nonsense\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), "trace-8") {
+		t.Errorf("got %v, want an error that names the file", err)
+	}
+}
