@@ -79,6 +79,9 @@ var scopes = []scopeOfTest{
 	{"seam, two processes: two candidates each, one closes or shuts down", 0, 0, 9406, true, Scope{
 		Seam: true, Processes: 2, Calls: []Call{Lead, Lead}, Close: true, Stop: true,
 	}},
+	{"seam, two processes: a limit of waiting, two goroutines each", 0, 0, 74958, true, Scope{
+		Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, MaxWait: time.Second, Clock: time.Second,
+	}},
 	{"one process, two goroutines", 0, 0, 1788, false, Scope{Processes: 1, Calls: []Call{Lock, Lock}}},
 	{"two processes", 0, 0, 3080, false, Scope{Processes: 2, Calls: []Call{Lock}}},
 	{"two processes: try", 0, 0, 220, false, Scope{Processes: 2, Calls: []Call{Try}}},
@@ -123,6 +126,9 @@ var scopes = []scopeOfTest{
 	{"two processes: one and two permits each, any fault but of the clock", 2, 0, 25856, true, anyFault(Scope{
 		Processes: 2, Calls: []Call{One, Two},
 	})},
+	{"two processes: linger, any fault but of the clock", 0, 0, 133767, true, anyFault(Scope{
+		Processes: 2, Calls: []Call{Lock}, Linger: time.Second,
+	})},
 	{"two processes: linger, twice, a session ends", 3, 0, 50986, true, Scope{
 		Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Expire: true,
 	}},
@@ -132,7 +138,6 @@ var scopes = []scopeOfTest{
 var nightly = []scopeOfTest{
 	{"two processes: any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Lock}})},
 	{"two processes: entered again, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Nested}})},
-	{"two processes: linger, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Lock}, Linger: time.Second})},
 	{"two processes: readers, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Read}})},
 	{"two processes: writers that become readers, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Downgrade}})},
 	{"two processes: two permits each, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Two}})},

@@ -591,7 +591,7 @@ func (c *caller) begin() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if err != nil {
-			c.err = err
+			c.err, c.gaveUp = err, true
 			w.judgeFailureLocked(c, len(has) > 0)
 			c.turnIsOver()
 			return
