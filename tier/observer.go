@@ -180,7 +180,7 @@ func telling() bool { return bytes.Contains(debug.Stack(), []byte("/tier.tell(")
 
 // alarm tells when a wait that begins now is long.
 func (o *Observer) alarm() (long <-chan time.Time, stop func()) {
-	if o == nil || o.Waiting == nil {
+	if o == nil {
 		return nil, func() {}
 	}
 	timer := time.NewTimer(o.waitingAfter())

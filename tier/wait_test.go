@@ -242,6 +242,13 @@ func TestWaitInAQuarantineNamesNoHolder(t *testing.T) {
 	}
 }
 
+func TestWaitForNobodyNamesNobody(t *testing.T) {
+	err := &tier.WaitError{Wait: tier.Wait{Path: "/a", Waited: time.Second}, Err: tier.ErrWaitLimit}
+	if want := "tier: acquire /a: waited 1s: wait limit reached"; err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+}
+
 // A holder that was granted the lock before keeps it, and can hand it on.
 func TestQuarantineIsNoSuspension(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
