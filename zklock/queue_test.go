@@ -54,7 +54,10 @@ func TestStand(t *testing.T) {
 			"a reader refuses its number, too", "r__READ__0000000005 c__READ__0000000005", "r__READ__0000000005",
 			standing{}, ErrSequenceExhausted,
 		},
-		{"readers wait behind a writer", "w__WRIT__0000000005 c__READ__0000000006", "w__WRIT__0000000005", standing{behind: 1, reader: "c__READ__0000000006"}, nil},
+		{
+			"readers wait behind a writer", "w__WRIT__0000000005 c__READ__0000000006", "w__WRIT__0000000005",
+			standing{behind: 1, reader: "c__READ__0000000006"}, nil,
+		},
 		{
 			"a writer waits for readers", "a__READ__0000000001 b__READ__0000000002 w__WRIT__0000000005", "w__WRIT__0000000005",
 			standing{ahead: 2, nearest: near("b__READ__0000000002", "a__READ__0000000001")}, nil,

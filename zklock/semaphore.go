@@ -376,11 +376,13 @@ func (s *semaphore) compare(path link.Answer) (blank bool, err error) {
 		return true, nil
 	}
 	if number, ours := strings.CutPrefix(text, zkqueue.PermitsMark); ours && number != strconv.Itoa(s.permits) {
-		return false, fmt.Errorf("%w: %s says %s, this process %d; use one number everywhere; to change it, stop all processes and set the content of %s to %q",
+		return false, fmt.Errorf("%w: %s says %s, this process %d; use one number everywhere; "+
+			"to change it, stop all processes and set the content of %s to %q",
 			second.ErrPermits, s.path, number, s.permits, s.path, s.marking())
 	}
 	if _, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
-		return false, fmt.Errorf("%w: the content of %s is %q, as of kazoo's Semaphore, which cannot share permits with this one; use another path",
+		return false, fmt.Errorf("%w: the content of %s is %q, as of kazoo's Semaphore, which cannot share permits with this one; "+
+			"use another path",
 			second.ErrPermits, s.path, text)
 	}
 	return false, nil

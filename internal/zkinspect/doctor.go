@@ -138,7 +138,8 @@ func (r examination) examineSessions() {
 		}
 	}
 	if len(sessions) > 0 {
-		r.Find(inspect.OK, "", "sessions that own these nodes: %d; a process that has died stays in the queue until its session times out", len(sessions))
+		r.Find(inspect.OK, "", "sessions that own these nodes: %d; a process that has died stays in the queue until its session times out",
+			len(sessions))
 	}
 	r.FindLongWait()
 }

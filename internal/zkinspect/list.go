@@ -100,7 +100,9 @@ func idle(ctx context.Context, client *zklock.Client, path string) ([]inspect.Su
 }
 
 // summarize returns what is at a path with these children, and the children to look below.
-func summarize(ctx context.Context, client *zklock.Client, path string, children []string) (locks []inspect.Summary, others []string, err error) {
+func summarize(
+	ctx context.Context, client *zklock.Client, path string, children []string,
+) (locks []inspect.Summary, others []string, err error) {
 	queue, others := zkqueue.Parse(children)
 	if len(queue) > 0 {
 		lock := inspect.Summary{Path: path, Queue: len(queue)}

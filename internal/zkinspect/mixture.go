@@ -33,7 +33,8 @@ func (r examination) examineTwo(a, b sort) {
 		case a.kind == zkqueue.KindMutex:
 			r.Find(inspect.Warning, "", "%s is of a library that is not known here: it may not wait for %s", a, b)
 		default:
-			r.Find(inspect.Warning, "", `%s waits for %s only with extra_lock_patterns=["lock-"], which its name does not tell%s`, a, b, remedy(a, b))
+			r.Find(inspect.Warning, "", `%s waits for %s only with extra_lock_patterns=["lock-"], which its name does not tell%s`,
+				a, b, remedy(a, b))
 		}
 	}
 	if a.kind == zkqueue.KindKazooRead && b.pair && b.kazoo() {

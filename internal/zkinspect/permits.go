@@ -22,7 +22,8 @@ func (r examination) examineSemaphore(content string) {
 	number, marked := strings.CutPrefix(content, zkqueue.PermitsMark)
 	switch {
 	case marked && s.All == 0:
-		r.Find(inspect.Problem, "", "the number of permits is \"%s\": no tierlock process can take any; set the content of the path", second.Text(number))
+		r.Find(inspect.Problem, "", "the number of permits is \"%s\": no tierlock process can take any; set the content of the path",
+			second.Text(number))
 	case !marked:
 		r.Find(inspect.Note, "", "the path does not say how many permits there are, as Curator's do not: whoever takes permits has to know")
 	}
@@ -63,8 +64,8 @@ func (r examination) examineKazooSemaphore(content string) {
 	if len(r.Contenders) > 0 || r.Semaphore != nil {
 		grade = inspect.Warning
 	}
-	r.Find(grade, "", "the content of the path is \"%s\", as of kazoo's Semaphore: that shares a path with no lock or semaphore of another library, "+
-		"and tierlock's semaphore refuses it", second.Text(content))
+	r.Find(grade, "", "the content of the path is \"%s\", as of kazoo's Semaphore: that shares a path with no lock or semaphore "+
+		"of another library, and tierlock's semaphore refuses it", second.Text(content))
 }
 
 func who(s *inspect.Share) string {

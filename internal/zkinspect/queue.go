@@ -129,7 +129,9 @@ func glance(ctx context.Context, client *zklock.Client, path string, before *ins
 
 // fill reads the nodes of a queue, those that are known only if they are stale. Those that have gone
 // since lose their names.
-func fill(ctx context.Context, client *zklock.Client, path string, queue []zkqueue.Contender, known map[string]zkqueue.Contender, stale bool) error {
+func fill(
+	ctx context.Context, client *zklock.Client, path string, queue []zkqueue.Contender, known map[string]zkqueue.Contender, stale bool,
+) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, c := range queue {

@@ -102,7 +102,10 @@ func TestTwoNamesArePairedIfOneTransactionMadeThem(t *testing.T) {
 }
 
 func FuzzParseName(f *testing.F) {
-	for _, seed := range []string{"", "lock--000000005", "__lock__-000000000", "leases", "lock-0000000007", "lock--2147483648", "a__READ__0000000001", "__WRIT__7000000000", "\xff__WRIT__2147483647", "x-1-0000000001"} {
+	for _, seed := range []string{
+		"", "lock--000000005", "__lock__-000000000", "leases", "lock-0000000007", "lock--2147483648", "a__READ__0000000001",
+		"__WRIT__7000000000", "\xff__WRIT__2147483647", "x-1-0000000001",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {

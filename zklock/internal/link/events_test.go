@@ -28,6 +28,24 @@ func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
 	}
 }
 
+// Else whoever comes later would take the path for watched, and nobody would ask for the watch again.
+func TestWatchOfAReadThatFailedIsNone(t *testing.T) {
+	for _, list := range []bool{false, true} {
+		e := Events{watches: make(map[string]*pathWatch)}
+		told := 0
+		asks, relies := &Watcher{Notify: func() { t.Error("whoever has the answer was told") }}, &Watcher{Notify: func() { told++ }}
+		e.listen("/a", list, asks)
+		e.listen("/a", list, relies)
+		e.answered(read{path: "/a", list: list, watcher: asks}, Answer{Err: zk.ErrNoAuth})
+		if again := !e.listen("/a", list, relies); told != 1 || !again {
+			t.Errorf("list: %t; told %d times, want once; whoever looks again asks for the watch: %t, want true", list, told, again)
+		}
+		if _, ok := e.Seen("/a"); ok {
+			t.Errorf("list: %t; something was seen", list)
+		}
+	}
+}
+
 // Whoever finds that a path is not watched any more knows why, and asks for no watch on a node that has gone: that would
 // cost a round trip on the way to the grant.
 func TestNothingIsAskedOfANodeWhoseEndWasHeardOf(t *testing.T) {
@@ -69,7 +87,8 @@ func TestWatchesAreSetAgainInFramesUpToALimit(t *testing.T) {
 			data, children = data+len(q.Data), children+len(q.Children)
 		}
 		if len(requests) != want || data != 1 || children != 1 || requests[0].Zxid != 7 {
-			t.Errorf("%d bytes more than the limit: %d requests for %d nodes and %d lists, want %d for one each", over, len(requests), data, children, want)
+			t.Errorf("%d bytes more than the limit: %d requests for %d nodes and %d lists, want %d for one each",
+				over, len(requests), data, children, want)
 		}
 	}
 }
