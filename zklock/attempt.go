@@ -57,9 +57,6 @@ type listed struct {
 	asked time.Duration // when, on the client's clock
 }
 
-// errGone says that a node was lost while it queued: start again at the tail.
-var errGone = errors.New("lock node lost while queueing")
-
 func (l *Lock) attempt(w *second.Wait) *attempt {
 	return &attempt{lock: l, client: l.client, wait: w}
 }

@@ -5,86 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	weighted "golang.org/x/sync/semaphore"
 
-	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/mutexbool"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
-
-// A sharing is how a node of a writer becomes a reader's: other znodes take the place of
-// its own. All that is sent about znodes goes by their names, so it waits while it is unknown which
-// there are.
-type sharing struct {
-	names *weighted.Weighted // one to send what names the znodes, all to replace them; never waited for by events or a heartbeat
-
-	next   atomic.Pointer[reader] // what was asked for and is unknown so far, or for ever
-	reader atomic.Pointer[reader] // what the node is since
-	missed atomic.Bool            // something happened to a znode that may be replaced
-}
-
-const allNames = 1 << 30
-
-func newSharing() *sharing { return &sharing{names: weighted.NewWeighted(allNames)} }
-
-// A reader is what a node is once it is shared.
-type reader struct {
-	znodes    znodes
-	contested *contention.Signal
-	wake      mutexbool.Bool // look at the queue again
-}
-
-// reader returns what the node is since it is shared, nil before.
-func (n *Node) reader() *reader { return n.sharing.reader.Load() }
-
-// unknown returns what the node may be beside what it is known to be, nil if nothing.
-func (n *Node) unknown() *reader { return n.sharing.next.Load() }
-
-// mine returns what the node is on the server. Whoever has to know for certain asks [Node.unknown]
-// before.
-func (n *Node) mine() znodes {
-	if r := n.reader(); r != nil {
-		return r.znodes
-	}
-	return n.znodes
-}
-
-// pin returns what the node is on the server, and keeps it so until unpin is called. It waits for a
-// change that is under way, and returns none if its outcome was never learned.
-func (n *Node) pin() (zs znodes, unpin func()) {
-	n.sharing.names.Acquire(context.Background(), 1)
-	return n.pinned()
-}
-
-// tryPin is pin without waiting: it returns none while a change is under way, too.
-func (n *Node) tryPin() (zs znodes, unpin func()) {
-	if !n.sharing.names.TryAcquire(1) {
-		return nil, func() {}
-	}
-	return n.pinned()
-}
-
-func (n *Node) pinned() (zs znodes, unpin func()) {
-	if n.unknown() == nil {
-		zs = n.mine()
-	}
-	return zs, func() { n.sharing.names.Release(1) }
-}
-
-// replaced reports whether what happened to z is no news, or none for now: z is no znode of the node any
-// more, or it is unknown whether it is.
-func (n *Node) replaced(z *znode) bool {
-	n.sharing.missed.Store(true) // before the look: see replace
-	return n.unknown() != nil || !slices.Contains(n.mine(), z)
-}
 
 // A downgrade makes the node of a writer that of a reader with the same number, in one transaction, as soon
 // as the contender right behind it reads. While nobody else is right behind, nobody else can be waiting

@@ -92,3 +92,6 @@ func unknownCode(err error) int {
 	code, _ := strconv.Atoi(number)
 	return code
 }
+
+// errGone says that a node was lost while it queued: start again at the tail.
+var errGone = errors.New("lock node lost while queueing")
