@@ -1,4 +1,4 @@
-.PHONY: demo explore explore-all zookeeper chaos partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
+.PHONY: demo explore explore-all zookeeper chaos trace partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
 
 SHELL := bash
 
@@ -37,6 +37,10 @@ chaos: server
 	go run ./stress -chaos -duration 60s -ensemble 3
 	go run ./stress -chaos -duration 60s -ensemble 3 -lock rw
 	go run ./stress -chaos -duration 60s -ensemble 3 -lock semaphore -weight 2
+
+# Twenty seconds of the same on STORE, whose trace is held against the model, unless it is ZooKeeper.
+trace: $(SERVER.$(STORE))
+	go run ./stress -store $(STORE) -chaos -duration 20s
 
 # Servers of an ensemble cut off from one another, in network namespaces, in about six minutes: the holder has to know
 # of its loss before another process acquires.
