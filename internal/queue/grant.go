@@ -154,10 +154,10 @@ func (c *Contender) open() error {
 		return nil
 	}
 	c.shared.Store(true)
-	unclear := false
+	unknown := false
 	err := c.claim.tier.repeat(c.tenure, func() (Outcome, error) {
 		a := c.sendFor(c.tenure, c.command(Share))
-		if unclear = unclear || a.Outcome == Unknown || a.Begun; unclear && a.Outcome == Denied {
+		if unknown = unknown || a.Outcome == Unknown || a.Begun; unknown && a.Outcome == Denied {
 			a.Outcome = Unknown // an error would say that it writes
 		} else if a.Outcome == Denied {
 			c.shared.Store(false)

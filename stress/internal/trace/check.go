@@ -13,10 +13,10 @@ import (
 
 // Rules are how a store differs from the model.
 type Rules struct {
-	OwnTTL  bool // a renewal is for the contenders that it names, and else for the session
-	Brittle bool // a contender may go at any time, with its connection
-	Forgets bool // a server that grants nothing may have lost what others had acknowledged, shortly before
-	Unclear bool // the place in the queue is not known before the lock comes, and two processes use the same names
+	OwnTTL    bool // a renewal is for the contenders that it names, and else for the session
+	Brittle   bool // a contender may go at any time, with its connection
+	Forgets   bool // a server that grants nothing may have lost what others had acknowledged, shortly before
+	Unordered bool // the place in the queue is not known before the lock comes, and two processes use the same names
 }
 
 const (
@@ -95,7 +95,7 @@ func (l *lease) renew(sent clock.Instant) { l.until = max(l.until, sent.Add(l.tt
 func (c *checker) prepare(events []Event) []Event {
 	events = slices.Clone(events)
 	for i, e := range events {
-		if c.rules.Unclear {
+		if c.rules.Unordered {
 			events[i] = apart(e)
 		}
 		if e.Kind == Sent { // maybe earlier, by the clock of whoever was answered meanwhile
@@ -139,11 +139,11 @@ func (c *checker) prepare(events []Event) []Event {
 	return events
 }
 
-// place notes the token that was told of a contender, and -1 if there were two, as its name was used again. Where the order is unclear
+// place notes the token that was told of a contender, and -1 if there were two, as its name was used again. Without an order
 // it has it from when it has the lock.
 func (c *checker) place(v View) {
 	switch p := c.contenders[v.ID]; {
-	case !v.Known || v.Token == 0 || c.rules.Unclear:
+	case !v.Known || v.Token == 0 || c.rules.Unordered:
 	case p.token == 0:
 		p.token = v.Token
 	case p.token != v.Token:
@@ -189,7 +189,7 @@ func (c *checker) at(r Ref) *history {
 	}
 	h := c.histories[path]
 	if h == nil {
-		h = &history{checker: c, path: path, states: []*state{{unclear: c.rules.Unclear}}}
+		h = &history{checker: c, path: path, states: []*state{{unordered: c.rules.Unordered}}}
 		c.histories[path] = h
 	}
 	return h

@@ -14,11 +14,11 @@ import (
 
 // A state is one that a queue can be in.
 type state struct {
-	unclear bool // the order is that in which they came, but for those who had the lock
-	queue   []place
-	done    []int   // numbers of those commands that were executed, of those whose answer has not come
-	top     int64   // the highest token so far
-	gone    []place // those of whom something is yet to be heard
+	unordered bool // the order is that in which they came, but for those who had the lock
+	queue     []place
+	done      []int   // numbers of those commands that were executed, of those whose answer has not come
+	top       int64   // the highest token so far
+	gone      []place // those of whom something is yet to be heard
 }
 
 // A place is a contender in the queue, and what has been so of it, which stays true.
@@ -87,7 +87,7 @@ func (s *state) stand(i int) queue.View {
 func (s *state) settle() {
 	for i := range s.queue {
 		v, p := s.stand(i), &s.queue[i]
-		p.had, p.asked, p.behind = p.had || v.Has && !s.unclear, p.asked || p.Asked, p.behind || v.Behind
+		p.had, p.asked, p.behind = p.had || v.Has && !s.unordered, p.asked || p.Asked, p.behind || v.Behind
 	}
 }
 
@@ -100,10 +100,10 @@ func (s *state) remove(i int) {
 	s.settle()
 }
 
-// advance has the i-th come before those who never had the lock, if the order is unclear, and returns where that is.
+// advance has the i-th come before those who never had the lock, if it is not known who is ahead of whom, and returns where that is.
 func (s *state) advance(i int) int {
 	p := s.queue[i]
-	if !s.unclear || p.had {
+	if !s.unordered || p.had {
 		return i
 	}
 	at := slices.IndexFunc(s.queue, func(q place) bool { return !q.had })
@@ -219,7 +219,7 @@ func (s *state) sees(r Ref, v View) bool {
 	p := &s.queue[i]
 	if v.Token != 0 && p.Token == 0 {
 		after := slices.ContainsFunc(s.queue[i+1:], func(q place) bool { return q.Token != 0 && q.Token < v.Token })
-		if v.Token <= p.floor || after && !s.unclear {
+		if v.Token <= p.floor || after && !s.unordered {
 			return false
 		}
 		p.Token, s.top = v.Token, max(s.top, v.Token)
@@ -234,7 +234,7 @@ func (s *state) matches(i int, v View) bool {
 	switch {
 	case v.Quarantined:
 		return !v.Has
-	case s.unclear:
+	case s.unordered:
 		return p.was(v)
 	case v.Reads != now.Reads || v.Asked && !p.Asked || v.Behind && !now.Behind:
 		return false
@@ -249,9 +249,9 @@ func (s *state) hears(v View) *state {
 	i := s.find(Ref{ID: v.ID, Token: v.Token})
 	if i < 0 {
 		left := slices.IndexFunc(s.gone, func(p place) bool { return p.ID == v.ID })
-		return ifSo(left < 0 || !v.Known || s.unclear || s.gone[left].was(v), s)
+		return ifSo(left < 0 || !v.Known || s.unordered || s.gone[left].was(v), s)
 	}
-	if v.Has && s.unclear {
+	if v.Has && s.unordered {
 		s = s.clone()
 		i = s.advance(i)
 	}
