@@ -298,6 +298,9 @@ func TestABundleOfNothing(t *testing.T) {
 	if err := bundle.Release(); !errors.Is(err, tier.ErrReleased) {
 		t.Errorf("second Release: %v, want ErrReleased", err)
 	}
+	if err := bundle.Err(); !errors.Is(err, tier.ErrReleased) {
+		t.Errorf("Err after Release: %v, want ErrReleased", err)
+	}
 }
 
 // Nothing that belongs to the wait stays with the holds.
