@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 )
@@ -17,11 +18,11 @@ func TestEnsembleElectsAnotherLeader(t *testing.T) {
 		t.Errorf("%d followers of %d servers, want 2", len(followers), len(e.Addrs()))
 	}
 	first.Kill()
-	eventually(t, "another leads", func() bool { return slices.ContainsFunc(others(e, first), leads) })
+	childtest.Eventually(t, "another leads", func() bool { return slices.ContainsFunc(others(e, first), leads) })
 	if err := first.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the old leader follows", func() bool { return modeOf(first) == "follower" })
+	childtest.Eventually(t, "the old leader follows", func() bool { return modeOf(first) == "follower" })
 }
 
 func TestIsolatedLeaderIsDeposedAndReturns(t *testing.T) {
@@ -30,11 +31,11 @@ func TestIsolatedLeaderIsDeposedAndReturns(t *testing.T) {
 	rest := others(e, alone)
 
 	e.Isolate(alone)
-	eventually(t, "the others have a leader", func() bool { return slices.ContainsFunc(rest, leads) })
+	childtest.Eventually(t, "the others have a leader", func() bool { return slices.ContainsFunc(rest, leads) })
 	for _, s := range rest {
-		eventually(t, "the others go on", func() bool { return put(s.Addr(), "k", "theirs") == nil })
+		childtest.Eventually(t, "the others go on", func() bool { return put(s.Addr(), "k", "theirs") == nil })
 	}
-	eventually(t, "the isolated server, which still takes clients, knows that it leads no longer", func() bool {
+	childtest.Eventually(t, "the isolated server, which still takes clients, knows that it leads no longer", func() bool {
 		_, modeErr := alone.Mode()
 		_, versionErr := alone.Version()
 		return modeErr != nil && versionErr == nil
@@ -44,7 +45,7 @@ func TestIsolatedLeaderIsDeposedAndReturns(t *testing.T) {
 	}
 
 	e.Heal()
-	eventually(t, "the isolated server is back and has what it missed", func() bool {
+	childtest.Eventually(t, "the isolated server is back and has what it missed", func() bool {
 		value, err := get(alone.Addr(), "k")
 		return err == nil && value == "theirs" && modeOf(alone) != ""
 	})
@@ -60,7 +61,7 @@ func TestKilledMemberComesBackWhileAnotherIsIsolated(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Heal()
-	eventually(t, "all serve", func() bool {
+	childtest.Eventually(t, "all serve", func() bool {
 		return !slices.ContainsFunc(e.Members, func(s *etcdserver.Server) bool { return put(s.Addr(), "k", "v") != nil })
 	})
 }

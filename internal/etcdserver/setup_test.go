@@ -2,7 +2,6 @@ package etcdserver_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,8 +9,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/tierlock/tierlock/internal/child"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,13 +49,4 @@ func call(addr, method string, request, answer any) error {
 		return nil
 	}
 	return json.NewDecoder(response.Body).Decode(answer)
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if err := child.Until(ctx, holds); err != nil {
-		t.Fatalf("never: %s", what)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 )
@@ -18,7 +19,7 @@ func TestStandbyFollowsAndIsPromoted(t *testing.T) {
 		t.Errorf("%s leads, want the first member", leader.Addr())
 	}
 	write(t, primary, "CREATE TABLE kept AS SELECT 7 AS n")
-	eventually(t, "the standby has it", func() bool { return read(t, standby, "SELECT n FROM kept") == "7" })
+	childtest.Eventually(t, "the standby has it", func() bool { return read(t, standby, "SELECT n FROM kept") == "7" })
 	primary.Kill()
 	if err := e.Promote(t.Context(), standby); err != nil {
 		t.Fatal(err)
@@ -27,7 +28,7 @@ func TestStandbyFollowsAndIsPromoted(t *testing.T) {
 	if err := primary.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the old primary follows", func() bool {
+	childtest.Eventually(t, "the old primary follows", func() bool {
 		mode, _ := primary.Mode()
 		return mode == "follower" && read(t, primary, "SELECT max(n) FROM kept") == "8"
 	})
@@ -53,7 +54,7 @@ func TestFailoverLosesNoSynchronousWrite(t *testing.T) {
 		if got, want := read(t, now, "SELECT n FROM kept"), []string{"2", "3"}[i]; got != want {
 			t.Errorf("after Failover: got %q, want %s", got, want)
 		}
-		eventually(t, "all the others follow", func() bool {
+		childtest.Eventually(t, "all the others follow", func() bool {
 			return read(t, now, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == "2"
 		})
 	}
@@ -64,7 +65,7 @@ func TestIsolatedPrimaryGoesOnAndReachesNobody(t *testing.T) {
 	e := pgservertest.StartEnsemble(t, 2, pgserver.Config{NoSync: true})
 	primary, standby := e.Members[0], e.Members[1]
 	write(t, primary, "CREATE TABLE kept AS SELECT 1 AS n")
-	eventually(t, "the standby has it", func() bool { return read(t, standby, "SELECT n FROM kept") == "1" })
+	childtest.Eventually(t, "the standby has it", func() bool { return read(t, standby, "SELECT n FROM kept") == "1" })
 	e.Isolate(primary)
 	write(t, primary, "UPDATE kept SET n = 2")
 	if err := e.Promote(t.Context(), standby); err != nil {
@@ -92,7 +93,7 @@ func TestSynchronousWriteWaitsForAStandby(t *testing.T) {
 		_, err := ask(t, pgserver.URL(primary.Addr()), "UPDATE kept SET n = 2")
 		written <- err
 	}()
-	eventually(t, "the write waits", func() bool {
+	childtest.Eventually(t, "the write waits", func() bool {
 		return read(t, primary, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1"
 	})
 	e.Heal()

@@ -2,11 +2,8 @@ package pgserver_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,47 +11,44 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestServerServesUntilStop(t *testing.T) {
-	tmp := t.TempDir()
-	for dir := tmp; dir != os.TempDir() && len(dir) > 1; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil { // the server may be another user's
-			t.Fatal(err)
-		}
-	}
-	t.Setenv("TMPDIR", tmp)
+func TestServer(t *testing.T) {
+	childtest.Run(t, childtest.Make{
+		Start: func(t *testing.T) *pgserver.Server { return pgservertest.Start(t, pgserver.Config{}) },
+		Mode:  "leader", Release: `^1\d\.\d+$`,
+		Put: func(t *testing.T, s *pgserver.Server, value string) {
+			write(t, s, "CREATE TABLE kept AS SELECT '"+value+"'")
+		},
+		Get: func(t *testing.T, s *pgserver.Server) (string, error) { return read(t, s, "SELECT * FROM kept"), nil },
+	})
+}
+
+func TestStopRemovesTheSharedMemory(t *testing.T) {
 	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
-	if got, err := ask(t, pgserver.URL(s.Addr()), "SELECT 1"); err != nil || got != "1" {
-		t.Errorf("SELECT 1: got %q, %v", got, err)
-	}
-	if mode, err := s.Mode(); err != nil || mode != "leader" {
-		t.Errorf("Mode: got %q, %v, want leader", mode, err)
-	}
-	if version, err := s.Version(); err != nil || !regexp.MustCompile(`^1\d\.\d+$`).MatchString(version) {
-		t.Errorf("Version: got %q, %v, want the number of a release", version, err)
-	}
-	segment := segmentIn(t, tmp)
+	file := strings.Fields(read(t, s, "SELECT pg_read_file('postmaster.pid')"))
+	segment := file[len(file)-2] // before the word that it is ready
 	if !slices.Contains(segments(t), segment) {
 		t.Errorf("no segment of shared memory has the id %q", segment)
 	}
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ask(t, pgserver.URL(s.Addr()), "SELECT 1"); err == nil {
-		t.Errorf("%s still answers after Stop", s.Addr())
-	}
-	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
-		t.Errorf("after Stop: got %v, %v, want an empty directory", left, err)
-	}
 	if slices.Contains(segments(t), segment) {
 		t.Errorf("after Stop there is still the segment %s of shared memory", segment)
 	}
+}
+
+func TestNotFoundSaysHowToGetAServer(t *testing.T) {
+	t.Setenv("POSTGRESQL_HOME", t.TempDir())
+	_, err := pgserver.Start(t.Context(), pgserver.Config{})
+	childtest.WantHelp(t, err, pgserver.ErrNotFound,
+		"scripts/get-postgresql.sh", "apt-get install -y postgresql", "brew install postgresql", os.Getenv("POSTGRESQL_HOME"))
 }
 
 func TestPlainUserOwnsADatabase(t *testing.T) {
@@ -62,28 +56,6 @@ func TestPlainUserOwnsADatabase(t *testing.T) {
 	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
 	if got, err := ask(t, pgserver.PlainURL(s.Addr()), "CREATE TABLE mine(); SELECT usesuper FROM pg_user WHERE usename = current_user"); err != nil || !strings.HasSuffix(got, "f") {
 		t.Errorf("got %q, %v, want a table, and no superuser", got, err)
-	}
-}
-
-func TestRestartKeepsDataAndAddress(t *testing.T) {
-	t.Parallel()
-	s := pgservertest.Start(t, pgserver.Config{})
-	addr, pid := s.Addr(), s.Pid()
-	if _, err := ask(t, pgserver.URL(addr), "CREATE TABLE kept AS SELECT 7 AS n"); err != nil {
-		t.Fatal(err)
-	}
-	s.Kill()
-	if _, err := s.Mode(); err == nil {
-		t.Error("the server answers after Kill")
-	}
-	if err := s.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if s.Addr() != addr || s.Pid() == pid {
-		t.Errorf("after Restart: address %s, pid %d; want %s and not %d", s.Addr(), s.Pid(), addr, pid)
-	}
-	if n, err := ask(t, pgserver.URL(addr), "SELECT n FROM kept"); n != "7" {
-		t.Errorf("after Restart: got %q, %v", n, err)
 	}
 }
 
@@ -97,7 +69,7 @@ func TestPausedServerIsMuteUntilResumed(t *testing.T) {
 		_, err := ask(t, pgserver.URL(s.Addr()), "SELECT pg_sleep(1)")
 		answer <- err
 	}()
-	eventually(t, "the session is there", func() bool {
+	childtest.Eventually(t, "the session is there", func() bool {
 		return read(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "1"
 	})
 	if err := s.Pause(); err != nil {
@@ -147,24 +119,6 @@ func TestPoolerServesUntilStop(t *testing.T) {
 	}
 }
 
-func TestNotFoundSaysHowToGetAServer(t *testing.T) {
-	t.Setenv("POSTGRESQL_HOME", t.TempDir())
-	_, err := pgserver.Start(t.Context(), pgserver.Config{})
-	if !errors.Is(err, pgserver.ErrNotFound) {
-		t.Fatalf("Start: got %v, want ErrNotFound", err)
-	}
-	for _, want := range []string{
-		"scripts/get-postgresql.sh",
-		"apt-get install -y postgresql",
-		"brew install postgresql",
-		os.Getenv("POSTGRESQL_HOME"),
-	} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error does not say %q:\n%v", want, err)
-		}
-	}
-}
-
 // segments lists the ids of System V shared memory, among other words.
 func segments(t *testing.T) []string {
 	t.Helper()
@@ -175,21 +129,6 @@ func segments(t *testing.T) []string {
 	return strings.Fields(string(list))
 }
 
-// segmentIn is the id of the segment of the one server whose directory is in tmp.
-func segmentIn(t *testing.T, tmp string) string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(tmp, "*/data/postmaster.pid"))
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
-	}
-	text, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyAndID := strings.Fields(strings.Split(string(text), "\n")[6])
-	return keyAndID[1]
-}
-
 // ask returns what psql prints.
 func ask(t *testing.T, url, query string) (string, error) {
 	t.Helper()
@@ -197,15 +136,6 @@ func ask(t *testing.T, url, query string) (string, error) {
 	defer cancel()
 	out, err := exec.CommandContext(ctx, psqlPath(t), "-qAtX", "-c", query, url).CombinedOutput()
 	return strings.TrimSpace(string(out)), err
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if err := child.Until(ctx, holds); err != nil {
-		t.Fatalf("never: %s", what)
-	}
 }
 
 func psqlPath(t *testing.T) string {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
@@ -31,7 +32,7 @@ func TestEnsembleElectsAnotherLeader(t *testing.T) {
 	if err := first.Restart(ctx); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the old leader follows", func() bool {
+	childtest.Eventually(t, "the old leader follows", func() bool {
 		mode, err := first.Mode()
 		return err == nil && mode == "follower"
 	})

@@ -1,10 +1,20 @@
-// Package childtest says what becomes of a test that cannot get its server.
+// Package childtest has what the tests of servers that are child processes share: what becomes of a test that cannot get
+// its server, and what is promised of the servers of every make.
 package childtest
 
 import (
+	"context"
 	"errors"
+	"net"
 	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/child"
 )
 
 // Check ends the test unless err is nil: it skips it if a server is missing and may be,
@@ -30,5 +40,116 @@ func Use(tb testing.TB, server interface{ Stop() error }, err, missing error) {
 		if err := server.Stop(); err != nil {
 			tb.Error(err)
 		}
+	})
+}
+
+// Eventually fails the test unless holds is true before long.
+func Eventually(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	defer cancel()
+	if err := child.Until(ctx, holds); err != nil {
+		tb.Fatalf("never: %s", what)
+	}
+}
+
+// WantHelp checks that an error is that of a missing server, and says how to get one.
+func WantHelp(tb testing.TB, err, missing error, help ...string) {
+	tb.Helper()
+	if !errors.Is(err, missing) {
+		tb.Fatalf("Start: got %v, want %v", err, missing)
+	}
+	for _, want := range help {
+		if !strings.Contains(err.Error(), want) {
+			tb.Errorf("the error does not say %q:\n%v", want, err)
+		}
+	}
+}
+
+// A Make is what the servers of one package have of their own.
+type Make struct {
+	Start   func(t *testing.T) *child.Server // a server by itself that keeps its data
+	Mode    string                           // which it is in
+	Release string                           // a regular expression for its version
+	Put     func(t *testing.T, s *child.Server, value string)
+	Get     func(t *testing.T, s *child.Server) (value string, err error)
+}
+
+// Run tests what every server promises.
+func Run(t *testing.T, m Make) {
+	t.Run("ends with Stop", m.serves)
+	t.Run("Restart keeps data and address", m.restarts)
+	t.Run("a paused server is mute until it is resumed", m.pauses)
+}
+
+func (m Make) serves(t *testing.T) {
+	tmp := t.TempDir()
+	for dir := tmp; dir != os.TempDir() && len(dir) > 1; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil { // the server may be another user's
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("TMPDIR", tmp)
+	s := m.Start(t)
+	if mode, err := s.Mode(); err != nil || mode != m.Mode {
+		t.Errorf("Mode: got %q, %v, want %s", mode, err, m.Mode)
+	}
+	if version, err := s.Version(); err != nil || !regexp.MustCompile(m.Release).MatchString(version) {
+		t.Errorf("Version: got %q, %v, want the number of a release", version, err)
+	}
+	process, err := os.FindProcess(s.Pid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Signal(syscall.Signal(0)); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("process %d after Stop: got %v, want %v", s.Pid(), err, os.ErrProcessDone)
+	}
+	if conn, err := net.Dial("tcp", s.Addr()); err == nil {
+		conn.Close()
+		t.Errorf("%s still accepts connections after Stop", s.Addr())
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+		t.Errorf("after Stop: got %v, %v, want an empty directory", left, err)
+	}
+}
+
+func (m Make) restarts(t *testing.T) {
+	s := m.Start(t)
+	addr, pid := s.Addr(), s.Pid()
+	m.Put(t, s, "data")
+	s.Kill()
+	if _, err := s.Mode(); err == nil {
+		t.Error("the server answers after Kill")
+	}
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.Addr() != addr || s.Pid() == pid {
+		t.Errorf("after Restart: address %s, pid %d; want %s and not %d", s.Addr(), s.Pid(), addr, pid)
+	}
+	if got, err := m.Get(t, s); got != "data" {
+		t.Errorf("after Restart: got %q, %v, want what was there before", got, err)
+	}
+}
+
+func (m Make) pauses(t *testing.T) {
+	s := m.Start(t)
+	m.Put(t, s, "data")
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, "the paused server is mute", func() bool { // the signal takes its threads one by one
+		_, err := s.Mode()
+		return err != nil
+	})
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, "the server takes up again", func() bool {
+		got, err := m.Get(t, s)
+		return err == nil && got == "data"
 	})
 }
