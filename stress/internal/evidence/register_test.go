@@ -66,34 +66,6 @@ func TestAbandonedSectionIsNotCounted(t *testing.T) {
 	})
 }
 
-func TestTokens(t *testing.T) {
-	type step struct{ token, process int64 }
-	for _, test := range []struct {
-		name  string
-		steps []step
-		want  bool // the last step goes back
-	}{
-		{"grows", []step{{5, 1}, {6, 2}}, false},
-		{"stays in one process", []step{{5, 1}, {5, 1}}, false},
-		{"stays in another process", []step{{5, 1}, {5, 2}}, true},
-		{"falls in one process", []step{{5, 1}, {4, 1}}, true},
-		{"falls in another process", []step{{5, 1}, {4, 2}}, true},
-		{"falls below an earlier one", []step{{5, 1}, {3, 2}, {4, 2}}, true},
-		{"none", []step{{5, 1}, {0, 2}}, false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := open(t, t.TempDir(), 0, ByCount)
-			var got bool
-			for _, s := range test.steps {
-				got = leave(t, enter(t, r), s.token, s.process)
-			}
-			if got != test.want {
-				t.Errorf("regression after %v: got %t, want %t", test.steps, got, test.want)
-			}
-		})
-	}
-}
-
 func open(t *testing.T, dir string, path int, how Judging) *Register {
 	t.Helper()
 	r, err := NewRegister(dir, path, rule.Mutex(), how)

@@ -95,7 +95,7 @@ func TestReadersSeeAWrite(t *testing.T) {
 	})
 }
 
-func TestTokensOfReaders(t *testing.T) {
+func TestTokens(t *testing.T) {
 	const read, write = 1, rule.Everybody
 	type step struct{ weight, token, process int64 }
 	for _, test := range []struct {
@@ -103,13 +103,20 @@ func TestTokensOfReaders(t *testing.T) {
 		steps []step
 		want  bool // the last step goes back
 	}{
-		{"after a writer", []step{{write, 5, 1}, {read, 6, 2}}, false},
-		{"in any order", []step{{write, 5, 1}, {read, 7, 2}, {read, 6, 3}}, false},
-		{"of the writer's process", []step{{write, 5, 1}, {read, 5, 1}, {write, 5, 1}}, false},
-		{"of the writer's token elsewhere", []step{{write, 5, 1}, {read, 5, 2}}, true},
-		{"before the writer", []step{{write, 5, 1}, {read, 4, 2}}, true},
+		{"grows", []step{{write, 5, 1}, {write, 6, 2}}, false},
+		{"stays in one process", []step{{write, 5, 1}, {write, 5, 1}}, false},
+		{"stays in another process", []step{{write, 5, 1}, {write, 5, 2}}, true},
+		{"falls in one process", []step{{write, 5, 1}, {write, 4, 1}}, true},
+		{"falls in another process", []step{{write, 5, 1}, {write, 4, 2}}, true},
+		{"falls below an earlier one", []step{{write, 5, 1}, {write, 3, 2}, {write, 4, 2}}, true},
+		{"none", []step{{write, 5, 1}, {write, 0, 2}}, false},
+		{"a reader after a writer", []step{{write, 5, 1}, {read, 6, 2}}, false},
+		{"readers in any order", []step{{write, 5, 1}, {read, 7, 2}, {read, 6, 3}}, false},
+		{"a reader in the writer's process", []step{{write, 5, 1}, {read, 5, 1}, {write, 5, 1}}, false},
+		{"a reader with the writer's token elsewhere", []step{{write, 5, 1}, {read, 5, 2}}, true},
+		{"a reader before the writer", []step{{write, 5, 1}, {read, 4, 2}}, true},
 		{"a writer before a reader", []step{{read, 6, 2}, {write, 5, 1}}, true},
-		{"none", []step{{write, 5, 1}, {read, 0, 2}, {write, 0, 2}}, false},
+		{"none, of a reader and a writer", []step{{write, 5, 1}, {read, 0, 2}, {write, 0, 2}}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r, err := NewRegister(t.TempDir(), 0, rule.ReadersWriter(0.9), ByCount)
@@ -122,9 +129,7 @@ func TestTokensOfReaders(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, _, err = section.Leave(s.token, s.process); err != nil {
-					t.Fatal(err)
-				}
+				got = leave(t, section, s.token, s.process)
 			}
 			if got != test.want {
 				t.Errorf("regression after %v: got %t, want %t", test.steps, got, test.want)

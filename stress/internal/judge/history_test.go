@@ -13,39 +13,11 @@ import (
 )
 
 func TestHistory(t *testing.T) {
+	mutex, rw, three := rule.Mutex(), rule.ReadersWriter(0.9), rule.Permits(3, 2)
 	nested := span(1, 5, 10, 40)
 	nested.Nested = []evidence.Nesting{{Token: 5, Asked: 11, Got: 12, Called: 13, Return: 14}, {Token: 5, Asked: 15, Got: 16, Called: 17, Return: 18}}
 	otherToken := nested
 	otherToken.Nested = []evidence.Nesting{{Token: 6, Asked: 11, Got: 12, Called: 13, Return: 14}}
-	for _, test := range []struct {
-		name  string
-		holds []evidence.Hold
-		legal bool
-	}{
-		{"in turn", []evidence.Hold{span(1, 5, 10, 20), span(2, 6, 21, 30)}, true},
-		{"passed on within the process", []evidence.Hold{span(1, 5, 10, 20), span(1, 5, 21, 30)}, true},
-		{"passed on to another process", []evidence.Hold{span(1, 5, 10, 20), span(2, 5, 30, 40)}, false},
-		{"token falls", []evidence.Hold{span(1, 5, 10, 20), span(1, 4, 30, 40)}, false},
-		{"two at once", []evidence.Hold{span(1, 5, 10, 30), span(2, 6, 21, 40)}, false},
-		{"after a lost one", []evidence.Hold{late(1, 5, 10, 20, 90), span(2, 6, 30, 40)}, true},
-		{"while one still is valid", []evidence.Hold{late(1, 5, 10, 50, 90), span(2, 6, 30, 40)}, false},
-		{"after a dead one", []evidence.Hold{killed(1, 5, 10, 20), span(2, 6, 30, 40), span(3, 7, 50, 60)}, true},
-		{"while the dead one lived", []evidence.Hold{killed(1, 5, 10, 35), span(2, 6, 30, 40)}, false},
-		{"re-entered", []evidence.Hold{nested, span(2, 6, 50, 60)}, true},
-		{"re-entered with another token", []evidence.Hold{otherToken}, false},
-		{"two while one re-enters", []evidence.Hold{nested, span(2, 6, 20, 30)}, false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			if got, _ := checkHistory(test.holds, rule.Mutex(), time.Now().Add(checkingTime)); (got == porcupine.Ok) != test.legal {
-				t.Errorf("got %v, want legal %t", got, test.legal)
-			}
-		})
-	}
-}
-
-func TestHistoryOfReadersAndWriters(t *testing.T) {
-	nested := writing(span(1, 5, 10, 40))
-	nested.Nested = []evidence.Nesting{{Token: 5, Asked: 11, Got: 12, Called: 13, Return: 14}}
 	var many []evidence.Hold
 	for i := range 2 * windowSize {
 		at := clock.Instant(100 * i)
@@ -55,25 +27,42 @@ func TestHistoryOfReadersAndWriters(t *testing.T) {
 	beside[500].Got, beside[500].Asked = beside[500].Got-30, beside[500].Asked-30
 	for _, test := range []struct {
 		name  string
+		rule  rule.Rule
 		holds []evidence.Hold
 		legal bool
 	}{
-		{"readers with tokens in any order", []evidence.Hold{span(1, 6, 10, 30), span(2, 5, 11, 20), writing(span(3, 7, 31, 40))}, true},
-		{"a writer beside a reader", []evidence.Hold{span(1, 5, 10, 30), span(2, 6, 11, 20), writing(span(3, 7, 21, 40))}, false},
-		{"a reader beside a writer", []evidence.Hold{writing(span(1, 5, 10, 30)), span(2, 6, 21, 40)}, false},
-		{"a reader under the writer's token", []evidence.Hold{writing(span(1, 5, 10, 20)), span(1, 5, 21, 30), writing(span(1, 5, 31, 40))}, true},
-		{"the same in another process", []evidence.Hold{writing(span(1, 5, 10, 20)), span(2, 5, 30, 40)}, false},
-		{"a reader's token before the writer's", []evidence.Hold{writing(span(1, 5, 10, 20)), span(2, 4, 30, 40)}, false},
-		{"a writer's token before a reader's", []evidence.Hold{span(1, 6, 10, 20), span(2, 5, 11, 20), writing(span(2, 5, 30, 40))}, false},
-		{"re-entered", []evidence.Hold{nested, span(2, 6, 50, 60)}, true},
-		{"a writer after a dead reader", []evidence.Hold{killed(1, 5, 10, 20), writing(span(2, 6, 30, 40))}, true},
-		{"while the dead one lived", []evidence.Hold{killed(1, 5, 10, 35), writing(span(2, 6, 30, 40))}, false},
-		{"many", many, true},
-		{"one of many beside a reader", beside, false},
+		{"in turn", mutex, []evidence.Hold{span(1, 5, 10, 20), span(2, 6, 21, 30)}, true},
+		{"passed on within the process", mutex, []evidence.Hold{span(1, 5, 10, 20), span(1, 5, 21, 30)}, true},
+		{"passed on to another process", mutex, []evidence.Hold{span(1, 5, 10, 20), span(2, 5, 30, 40)}, false},
+		{"token falls", mutex, []evidence.Hold{span(1, 5, 10, 20), span(1, 4, 30, 40)}, false},
+		{"two at once", mutex, []evidence.Hold{span(1, 5, 10, 30), span(2, 6, 21, 40)}, false},
+		{"after a lost one", mutex, []evidence.Hold{late(1, 5, 10, 20, 90), span(2, 6, 30, 40)}, true},
+		{"while one still is valid", mutex, []evidence.Hold{late(1, 5, 10, 50, 90), span(2, 6, 30, 40)}, false},
+		{"after a dead one", mutex, []evidence.Hold{killed(1, 5, 10, 20), span(2, 6, 30, 40), span(3, 7, 50, 60)}, true},
+		{"while the dead one lived", mutex, []evidence.Hold{killed(1, 5, 10, 35), span(2, 6, 30, 40)}, false},
+		{"re-entered", mutex, []evidence.Hold{nested, span(2, 6, 50, 60)}, true},
+		{"re-entered with another token", mutex, []evidence.Hold{otherToken}, false},
+		{"two while one re-enters", mutex, []evidence.Hold{nested, span(2, 6, 20, 30)}, false},
+		{"readers with tokens in any order", rw, []evidence.Hold{span(1, 6, 10, 30), span(2, 5, 11, 20), writing(span(3, 7, 31, 40))}, true},
+		{"a writer beside a reader", rw, []evidence.Hold{span(1, 5, 10, 30), span(2, 6, 11, 20), writing(span(3, 7, 21, 40))}, false},
+		{"a reader beside a writer", rw, []evidence.Hold{writing(span(1, 5, 10, 30)), span(2, 6, 21, 40)}, false},
+		{"a reader under the writer's token", rw, []evidence.Hold{writing(span(1, 5, 10, 20)), span(1, 5, 21, 30), writing(span(1, 5, 31, 40))}, true},
+		{"the same in another process", rw, []evidence.Hold{writing(span(1, 5, 10, 20)), span(2, 5, 30, 40)}, false},
+		{"a reader's token before the writer's", rw, []evidence.Hold{writing(span(1, 5, 10, 20)), span(2, 4, 30, 40)}, false},
+		{"a writer's token before a reader's", rw, []evidence.Hold{span(1, 6, 10, 20), span(2, 5, 11, 20), writing(span(2, 5, 30, 40))}, false},
+		{"a writer re-entered", rw, []evidence.Hold{writing(nested), span(2, 6, 50, 60)}, true},
+		{"a writer after a dead reader", rw, []evidence.Hold{killed(1, 5, 10, 20), writing(span(2, 6, 30, 40))}, true},
+		{"while the dead one lived", rw, []evidence.Hold{killed(1, 5, 10, 35), writing(span(2, 6, 30, 40))}, false},
+		{"many", rw, many, true},
+		{"one of many beside a reader", rw, beside, false},
+		{"all at once", three, []evidence.Hold{span(1, 0, 10, 30), span(2, 0, 11, 30), span(3, 0, 12, 30)}, true},
+		{"one too many", three, []evidence.Hold{span(1, 0, 10, 30), span(2, 0, 11, 30), span(3, 0, 12, 30), span(4, 0, 20, 40)}, false},
+		{"two permits at once", three, []evidence.Hold{span(1, 0, 10, 30), weighing(2, span(2, 0, 11, 30))}, true},
+		{"two and two", three, []evidence.Hold{weighing(2, span(1, 0, 10, 30)), weighing(2, span(2, 0, 11, 30))}, false},
+		{"two after two that were lost", three, []evidence.Hold{weighing(2, late(1, 0, 10, 20, 90)), weighing(2, span(2, 0, 25, 30))}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, _ := checkHistory(test.holds, rule.ReadersWriter(0.9), time.Now().Add(checkingTime))
-			if (got == porcupine.Ok) != test.legal {
+			if got, _ := checkHistory(test.holds, test.rule, time.Now().Add(checkingTime)); (got == porcupine.Ok) != test.legal {
 				t.Errorf("got %v, want legal %t", got, test.legal)
 			}
 		})
@@ -95,27 +84,6 @@ func TestManyReadersWaitAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestHistoryOfPermits(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		holds []evidence.Hold
-		legal bool
-	}{
-		{"all at once", []evidence.Hold{span(1, 0, 10, 30), span(2, 0, 11, 30), span(3, 0, 12, 30)}, true},
-		{"one too many", []evidence.Hold{span(1, 0, 10, 30), span(2, 0, 11, 30), span(3, 0, 12, 30), span(4, 0, 20, 40)}, false},
-		{"two at once", []evidence.Hold{span(1, 0, 10, 30), weighing(2, span(2, 0, 11, 30))}, true},
-		{"two and two", []evidence.Hold{weighing(2, span(1, 0, 10, 30)), weighing(2, span(2, 0, 11, 30))}, false},
-		{"two after two that were lost", []evidence.Hold{weighing(2, late(1, 0, 10, 20, 90)), weighing(2, span(2, 0, 25, 30))}, true},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			got, _ := checkHistory(test.holds, rule.Permits(3, 2), time.Now().Add(checkingTime))
-			if (got == porcupine.Ok) != test.legal {
-				t.Errorf("got %v, want legal %t", got, test.legal)
-			}
-		})
-	}
-}
-
 func TestReleaseWithoutOwnershipIsIllegal(t *testing.T) {
 	held := state{inside: []entry{{owner{1, 1}, 1, 5, 1}}, seen: mark{5, 1}, alone: mark{5, 1}}
 	for _, s := range []state{{}, held} {
@@ -126,10 +94,7 @@ func TestReleaseWithoutOwnershipIsIllegal(t *testing.T) {
 }
 
 func TestLongHistoryIsCheckedToItsEnd(t *testing.T) {
-	var holds []evidence.Hold
-	for i := range 3 * windowSize {
-		holds = append(holds, span(1+i%2, int64(i+1), clock.Instant(10*i+1), clock.Instant(10*i+5)))
-	}
+	holds := turns(3 * windowSize)
 	deadline := time.Now().Add(checkingTime)
 	if got, _ := checkHistory(holds, rule.Mutex(), deadline); got != porcupine.Ok {
 		t.Fatalf("correct history: got %v", got)

@@ -34,28 +34,6 @@ func met(h evidence.Hold, from, until clock.Instant) evidence.Hold {
 	return h
 }
 
-func TestOverlapsAreThoseOfValidHolds(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		holds []evidence.Hold
-		want  int64
-	}{
-		{"in turn", []evidence.Hold{span(1, 1, 10, 20), span(2, 2, 21, 30)}, 0},
-		{"two at once", []evidence.Hold{span(1, 1, 10, 20), span(2, 2, 19, 30)}, 1},
-		{"two of one process", []evidence.Hold{span(1, 1, 10, 20), span(1, 1, 19, 30)}, 1},
-		{"one within a long one", []evidence.Hold{span(1, 1, 10, 90), span(2, 2, 20, 30), span(3, 3, 40, 50)}, 2},
-		{"with a late one", []evidence.Hold{late(1, 1, 10, 20, 90), span(2, 2, 21, 30)}, 0},
-		{"with a late one before it was late", []evidence.Hold{late(1, 1, 10, 22, 90), span(2, 2, 21, 30)}, 1},
-		{"with a dead one", []evidence.Hold{killed(1, 1, 10, 20), span(2, 2, 21, 30)}, 0},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			if got := overlaps(perPath(test.holds, 1)[0], rule.Mutex()); got != test.want {
-				t.Errorf("got %d, want %d", got, test.want)
-			}
-		})
-	}
-}
-
 // weighing is a hold of another weight.
 func weighing(weight int64, h evidence.Hold) evidence.Hold {
 	h.Weight = weight
@@ -64,14 +42,21 @@ func weighing(weight int64, h evidence.Hold) evidence.Hold {
 
 func writing(h evidence.Hold) evidence.Hold { return weighing(rule.Everybody, h) }
 
-func TestOverlapsDependOnTheRoom(t *testing.T) {
-	rw, three := rule.ReadersWriter(0.9), rule.Permits(3, 2)
+func TestOverlapsAreThoseOfValidHolds(t *testing.T) {
+	mutex, rw, three := rule.Mutex(), rule.ReadersWriter(0.9), rule.Permits(3, 2)
 	for _, test := range []struct {
 		name  string
 		rule  rule.Rule
 		holds []evidence.Hold
 		want  int64
 	}{
+		{"in turn", mutex, []evidence.Hold{span(1, 1, 10, 20), span(2, 2, 21, 30)}, 0},
+		{"two at once", mutex, []evidence.Hold{span(1, 1, 10, 20), span(2, 2, 19, 30)}, 1},
+		{"two of one process", mutex, []evidence.Hold{span(1, 1, 10, 20), span(1, 1, 19, 30)}, 1},
+		{"one within a long one", mutex, []evidence.Hold{span(1, 1, 10, 90), span(2, 2, 20, 30), span(3, 3, 40, 50)}, 2},
+		{"with a late one", mutex, []evidence.Hold{late(1, 1, 10, 20, 90), span(2, 2, 21, 30)}, 0},
+		{"with a late one before it was late", mutex, []evidence.Hold{late(1, 1, 10, 22, 90), span(2, 2, 21, 30)}, 1},
+		{"with a dead one", mutex, []evidence.Hold{killed(1, 1, 10, 20), span(2, 2, 21, 30)}, 0},
 		{"readers", rw, []evidence.Hold{span(1, 1, 10, 30), span(2, 2, 11, 20), span(3, 3, 12, 20)}, 0},
 		{"a writer after all readers", rw, []evidence.Hold{span(1, 1, 10, 30), span(2, 2, 11, 20), writing(span(3, 3, 31, 40))}, 0},
 		{"a writer after one of them", rw, []evidence.Hold{span(1, 1, 10, 30), span(2, 2, 11, 20), writing(span(3, 3, 21, 40))}, 1},
@@ -88,25 +73,6 @@ func TestOverlapsDependOnTheRoom(t *testing.T) {
 	}
 }
 
-func TestAReaderIsNotMetByReaders(t *testing.T) {
-	reader, after := late(1, 1, 10, 20, 90), met(span(2, 2, 30, 40), 31, 32)
-	for _, test := range []struct {
-		name  string
-		holds []evidence.Hold
-		late  int64
-	}{
-		{"a late reader", []evidence.Hold{reader, after}, 0},
-		{"a late writer", []evidence.Hold{writing(reader), after}, 1},
-		{"a late reader in a writer's way", []evidence.Hold{reader, writing(after)}, 1},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			if late, not := meetings(test.holds, rule.ReadersWriter(0.9)); late != test.late || not != 1-test.late {
-				t.Errorf("got %d explained, %d not, want %d, %d", late, not, test.late, 1-test.late)
-			}
-		})
-	}
-}
-
 func TestHoldsThatWereLostWhenAcquiredClaimNothing(t *testing.T) {
 	lost := late(1, 1, 10, 0, 90)
 	if got := ours([]evidence.Hold{lost, span(2, 2, 11, 20)}); len(got) != 1 || got[0].Process != 2 {
@@ -115,22 +81,28 @@ func TestHoldsThatWereLostWhenAcquiredClaimNothing(t *testing.T) {
 }
 
 func TestMeetingsNeedALateHolder(t *testing.T) {
+	mutex, rw := rule.Mutex(), rule.ReadersWriter(0.9)
+	reader, after := late(1, 1, 10, 20, 90), met(span(2, 2, 30, 40), 31, 32)
 	for _, test := range []struct {
 		name      string
+		rule      rule.Rule
 		holds     []evidence.Hold
 		late, not int64
 	}{
-		{"nobody met", []evidence.Hold{late(1, 1, 10, 20, 90), span(2, 2, 21, 30)}, 0, 0},
-		{"a late one", []evidence.Hold{late(1, 1, 10, 20, 90), met(span(2, 2, 30, 40), 31, 32)}, 1, 0},
-		{"being late oneself", []evidence.Hold{met(late(1, 1, 10, 20, 90), 25, 26), span(2, 2, 21, 30)}, 1, 0},
-		{"a dead one", []evidence.Hold{killed(1, 1, 10, 20), met(span(2, 2, 30, 40), 31, 32)}, 1, 0},
-		{"nobody there", []evidence.Hold{met(span(2, 2, 30, 40), 31, 32)}, 0, 1},
-		{"a valid one", []evidence.Hold{span(1, 1, 10, 90), met(span(2, 2, 30, 40), 31, 32)}, 0, 1},
-		{"one that was late only afterwards", []evidence.Hold{late(1, 1, 10, 33, 90), met(span(2, 2, 30, 40), 31, 32)}, 0, 1},
-		{"a late one that had left", []evidence.Hold{late(1, 1, 10, 20, 30), met(span(2, 2, 30, 40), 31, 32)}, 0, 1},
+		{"nobody met", mutex, []evidence.Hold{late(1, 1, 10, 20, 90), span(2, 2, 21, 30)}, 0, 0},
+		{"a late one", mutex, []evidence.Hold{late(1, 1, 10, 20, 90), met(span(2, 2, 30, 40), 31, 32)}, 1, 0},
+		{"being late oneself", mutex, []evidence.Hold{met(late(1, 1, 10, 20, 90), 25, 26), span(2, 2, 21, 30)}, 1, 0},
+		{"a dead one", mutex, []evidence.Hold{killed(1, 1, 10, 20), met(span(2, 2, 30, 40), 31, 32)}, 1, 0},
+		{"nobody there", mutex, []evidence.Hold{met(span(2, 2, 30, 40), 31, 32)}, 0, 1},
+		{"a valid one", mutex, []evidence.Hold{span(1, 1, 10, 90), met(span(2, 2, 30, 40), 31, 32)}, 0, 1},
+		{"one that was late only afterwards", mutex, []evidence.Hold{late(1, 1, 10, 33, 90), met(span(2, 2, 30, 40), 31, 32)}, 0, 1},
+		{"a late one that had left", mutex, []evidence.Hold{late(1, 1, 10, 20, 30), met(span(2, 2, 30, 40), 31, 32)}, 0, 1},
+		{"a reader, by a late reader", rw, []evidence.Hold{reader, after}, 0, 1},
+		{"a reader, by a late writer", rw, []evidence.Hold{writing(reader), after}, 1, 0},
+		{"a writer, by a late reader", rw, []evidence.Hold{reader, writing(after)}, 1, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if late, not := meetings(test.holds, rule.Mutex()); late != test.late || not != test.not {
+			if late, not := meetings(test.holds, test.rule); late != test.late || not != test.not {
 				t.Errorf("got %d explained, %d not, want %d, %d", late, not, test.late, test.not)
 			}
 		})

@@ -24,33 +24,13 @@ grpc_server_started_total{grpc_method="Txn",grpc_service="etcdserverpb.KV",grpc_
 	}
 }
 
-func TestOrphansAreKeysBelowTheLockPaths(t *testing.T) {
-	o, server := observed(t)
-	before, known := o.Traffic()
-	if err := o.Write(); err != nil || !known {
-		t.Fatal(err, known)
-	}
-	if n, err := o.Orphans(); n != 0 || err != nil {
-		t.Errorf("got %d orphans, %v, want none", n, err)
-	}
-	if after, _ := o.Traffic(); after.Writes != before.Writes+1 || after.Packets <= before.Packets {
-		t.Errorf("a write: got %+v, then %+v", before, after)
-	}
-	client, err := connectEtcd([]string{server})
+func TestGoroutinesOfOneProcessExcludeOneAnother(t *testing.T) {
+	server := etcdservertest.Start(t, etcdserver.Config{NoSync: true}).Addr()
+	o, err := Etcd.Observe(t.Context(), Place{Servers: []string{server}, Lock: "mutex", Paths: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
-	if _, err := client.Put(t.Context(), o.Paths()[1]+"/left", ""); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := o.Orphans(); n != 1 || err != nil {
-		t.Errorf("got %d orphans, %v, want one", n, err)
-	}
-}
-
-func TestGoroutinesOfOneProcessExcludeOneAnother(t *testing.T) {
-	o, server := observed(t)
+	t.Cleanup(o.Close)
 	locker, err := dialEtcdMutexes(t.Context(), Options{Servers: []string{server}, Goroutines: 2})
 	if err != nil {
 		t.Fatal(err)
@@ -82,16 +62,4 @@ func TestGoroutinesOfOneProcessExcludeOneAnother(t *testing.T) {
 	if err := second.Release(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// observed is an observer of two locks at a private server.
-func observed(t *testing.T) (o Observer, server string) {
-	t.Helper()
-	server = etcdservertest.Start(t, etcdserver.Config{NoSync: true}).Addr()
-	o, err := Etcd.Observe(t.Context(), Place{Servers: []string{server}, Lock: "mutex", Paths: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(o.Close)
-	return o, server
 }

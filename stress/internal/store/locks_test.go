@@ -16,21 +16,32 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
-func TestLocksOnPostgres(t *testing.T) {
-	server := startPostgresFor(t)
+func TestOnPostgres(t *testing.T) {
+	server := pgservertest.Start(t, pgserver.Config{NoSync: true}).Addr()
+	if err := migrate(t.Context(), []string{server}); err != nil {
+		t.Fatal(err)
+	}
 	testLocks(t, Postgres, server)
 	testLocks(t, PostgresAdvisory, server)
+	testTraffic(t, Postgres, server, false)
 }
 
-func TestLocksOnRedis(t *testing.T) {
-	testLocks(t, Redis, startRedisFor(t))
+func TestOnRedis(t *testing.T) {
+	server := redisservertest.Start(t, redisserver.Config{}).Addr()
+	if err := trust(t.Context(), server); err != nil {
+		t.Fatal(err)
+	}
+	testLocks(t, Redis, server)
+	testTraffic(t, Redis, server, true)
 }
 
-func TestLocksOnEtcd(t *testing.T) {
-	testLocks(t, Etcd, etcdservertest.Start(t, etcdserver.Config{NoSync: true}).Addr())
+func TestOnEtcd(t *testing.T) {
+	server := etcdservertest.Start(t, etcdserver.Config{NoSync: true}).Addr()
+	testLocks(t, Etcd, server)
+	testTraffic(t, Etcd, server, true)
 }
 
-func TestLocksOnZooKeeper(t *testing.T) {
+func TestOnZooKeeper(t *testing.T) {
 	testLocks(t, ZooKeeper, zkservertest.Start(t, zkserver.Config{}).Addr())
 }
 
@@ -61,41 +72,22 @@ func testLocks(t *testing.T, s *Store, server string) {
 			if n, err := o.Orphans(); n == 0 || err != nil {
 				t.Errorf("got %d orphans, %v while the lock is held", n, err)
 			}
-			if err := hold.Release(); err != nil {
-				t.Fatal(err)
+			releases := func(hold Hold) {
+				t.Helper()
+				if err := hold.Release(); err != nil {
+					t.Fatal(err)
+				}
+				if n, err := Leaked(t.Context(), o, 20*time.Second); n != 0 || err != nil {
+					t.Errorf("got %d orphans, %v after a release", n, err)
+				}
 			}
-			if n, err := Leaked(t.Context(), o, 20*time.Second); n != 0 || err != nil {
-				t.Errorf("got %d orphans, %v after the release", n, err)
-			}
+			releases(hold)
 			if hold, err = second(t.Context(), weight); err != nil {
 				t.Fatal(err)
 			}
-			if err := hold.Release(); err != nil {
-				t.Fatal(err)
-			}
-			if n, err := Leaked(t.Context(), o, 20*time.Second); n != 0 || err != nil {
-				t.Errorf("got %d orphans, %v at the end", n, err)
-			}
+			releases(hold)
 		})
 	}
-}
-
-func startPostgresFor(t *testing.T) (server string) {
-	t.Helper()
-	server = pgservertest.Start(t, pgserver.Config{NoSync: true}).Addr()
-	if err := migrate(t.Context(), []string{server}); err != nil {
-		t.Fatal(err)
-	}
-	return server
-}
-
-func startRedisFor(t *testing.T) (server string) {
-	t.Helper()
-	server = redisservertest.Start(t, redisserver.Config{}).Addr()
-	if err := trust(t.Context(), server); err != nil {
-		t.Fatal(err)
-	}
-	return server
 }
 
 // contender is that of a process of its own.
@@ -117,14 +109,7 @@ func contender(t *testing.T, s *Store, lock, server, path string) Contender {
 	return acquire
 }
 
-func TestTrafficOfPostgresIsItsTransactions(t *testing.T) {
-	testTraffic(t, Postgres, startPostgresFor(t), false)
-}
-
-func TestTrafficOfRedisIsItsReadsAndWrites(t *testing.T) {
-	testTraffic(t, Redis, startRedisFor(t), true)
-}
-
+// testTraffic: a write counts as one, and, where a store tells of its packets, they grow.
 func testTraffic(t *testing.T, s *Store, server string, packets bool) {
 	o, err := s.Observe(t.Context(), Place{Servers: []string{server}, Lock: "mutex", Paths: 1})
 	if err != nil {
