@@ -14,15 +14,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 func TestZeroBoolIsFalse(t *testing.T) {
 	var b mutexbool.Bool
-	if b.IsSet() {
-		t.Error("zero Bool: IsSet = true, want false")
-	}
-	select {
-	case <-b.C():
-		t.Error("zero Bool: C is closed")
-	default:
+	if b.IsSet() || isClosed(b.C()) {
+		t.Errorf("zero Bool: IsSet = %t, C is closed: %t, want false", b.IsSet(), isClosed(b.C()))
 	}
 }
 
@@ -43,34 +47,25 @@ func TestSetWakesEveryWaiter(t *testing.T) {
 	})
 }
 
-func TestBoolIsALevel(t *testing.T) {
-	var b mutexbool.Bool
-	b.Set()
-	b.Set()
-	for range 2 {
-		if err := b.Wait(t.Context()); err != nil {
-			t.Fatalf("Wait on a true Bool: %v", err)
-		}
-	}
-	b.Clear()
-	if b.IsSet() {
-		t.Error("IsSet after Clear = true, want false")
-	}
-}
-
-func TestClearBlocksLaterWaiters(t *testing.T) {
+func TestBoolIsALevelUntilClear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b mutexbool.Bool
 		b.Set()
+		b.Set()
+		for range 2 {
+			if err := b.Wait(t.Context()); err != nil || !b.IsSet() || !isClosed(b.C()) {
+				t.Fatalf("true Bool: Wait %v, IsSet %t, C is closed: %t", err, b.IsSet(), isClosed(b.C()))
+			}
+		}
 		b.Clear()
+		if b.IsSet() {
+			t.Error("IsSet after Clear = true, want false")
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		start := time.Now()
-		if err := b.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Wait after Clear: got %v, want DeadlineExceeded", err)
-		}
-		if waited := time.Since(start); waited != time.Hour {
-			t.Errorf("Wait after Clear returned after %v, want 1h", waited)
+		if err := b.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Hour {
+			t.Errorf("Wait after Clear: got %v after %v, want DeadlineExceeded after 1h", err, time.Since(start))
 		}
 	})
 }
@@ -81,9 +76,7 @@ func TestChannelTakenBeforeSetStaysClosed(t *testing.T) {
 	before := b.C()
 	b.Set()
 	b.Clear()
-	select {
-	case <-before:
-	default:
+	if !isClosed(before) {
 		t.Error("a channel taken before Set is open after Set and Clear")
 	}
 }

@@ -35,15 +35,3 @@ func Example() {
 	fmt.Println("no children left")
 	// Output: no children left
 }
-
-func ExampleBool_C() {
-	var ready mutexbool.Bool
-	ready.Set()
-	select {
-	case <-ready.C():
-		fmt.Println("ready")
-	default:
-		fmt.Println("not yet")
-	}
-	// Output: ready
-}

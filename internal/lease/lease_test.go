@@ -70,11 +70,21 @@ func bubble(t *testing.T, f func(t *testing.T, b *books, l *lease.Lease[string])
 	})
 }
 
-func hold(t *testing.T, l *lease.Lease[string], contenders ...string) {
+func enrol(t *testing.T, l *lease.Lease[string], contenders ...string) {
 	t.Helper()
 	for _, c := range contenders {
-		if err := l.Enrol(c); err != nil || !l.Hold(c) {
-			t.Fatalf("%s is not held, %v", c, err)
+		if err := l.Enrol(c); err != nil {
+			t.Fatalf("%s is not enrolled: %v", c, err)
+		}
+	}
+}
+
+func hold(t *testing.T, l *lease.Lease[string], contenders ...string) {
+	t.Helper()
+	enrol(t, l, contenders...)
+	for _, c := range contenders {
+		if !l.Hold(c) {
+			t.Fatalf("%s is not held", c)
 		}
 	}
 }
@@ -85,38 +95,48 @@ func held(l *lease.Lease[string]) (held []string) {
 			held = append(held, c)
 		}
 	}
+	slices.Sort(held)
 	return held
+}
+
+// wantLost checks that nothing is lost before some time is over, and these are then.
+func (b *books) wantLost(t *testing.T, after time.Duration, want ...string) {
+	t.Helper()
+	time.Sleep(after - 1)
+	if synctest.Wait(); len(b.lost()) != 0 {
+		t.Fatalf("lost before its time: %v", b.lost())
+	}
+	time.Sleep(1)
+	if synctest.Wait(); !slices.Equal(b.lost(), want) {
+		t.Errorf("lost after %v: %v, want %v", after, b.lost(), want)
+	}
 }
 
 func TestHoldsAreLostWhenTheTermIsOverAndNotBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
 		hold(t, l, "a", "b")
-		if err := l.Enrol("waits"); err != nil {
-			t.Fatal(err)
+		enrol(t, l, "waits")
+		if !l.Valid() {
+			t.Error("not valid before")
 		}
-		time.Sleep(term - 1)
-		if synctest.Wait(); len(b.lost()) != 0 || !l.Valid() {
-			t.Fatalf("lost before: %v", b.lost())
-		}
-		time.Sleep(1)
-		synctest.Wait()
-		if got := b.lost(); !slices.Equal(got, []string{"a", "b"}) || l.Valid() {
-			t.Errorf("lost %v, want those held", got)
-		}
+		b.wantLost(t, term, "a", "b")
 		if !errors.Is(b.loss("a"), second.ErrLost) || b.loss("a").Error() != "lock lost: the lease of session 7 ran out" {
 			t.Errorf("reason: %v", b.loss("a"))
 		}
-		if held(l) != nil || len(l.Contenders()) != 3 {
-			t.Errorf("held, of all: %v", l.Contenders())
+		if l.Valid() || held(l) != nil || len(l.Contenders()) != 3 {
+			t.Errorf("valid %t, held, of all: %v", l.Valid(), l.Contenders())
 		}
 	})
 }
 
 // A process that was stopped runs no timer.
-func TestLossIsFoundWithoutATimer(t *testing.T) {
+func TestLossIsFoundWithoutATimerAndOnlyAtTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
 		hold(t, l, "a")
 		l.StopWatchdog()
+		if l.Lapse(); len(b.lost()) != 0 {
+			t.Fatalf("lost while the lease runs: %v", b.lost())
+		}
 		time.Sleep(term)
 		if l.Valid() || len(b.lost()) != 0 {
 			t.Fatal("not yet to be lost")
@@ -127,29 +147,13 @@ func TestLossIsFoundWithoutATimer(t *testing.T) {
 	})
 }
 
-func TestLapseLosesNothingWhileTheLeaseRuns(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
-		hold(t, l, "a")
-		if l.Lapse(); len(b.lost()) != 0 {
-			t.Errorf("lost %v", b.lost())
-		}
-	})
-}
-
 func TestRenewedLeaseRunsFromWhatTheStoreHasHeard(t *testing.T) {
 	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
 		hold(t, l, "a")
 		time.Sleep(8 * time.Second)
 		l.Renew(5 * time.Second)
 		l.Renew(3 * time.Second) // an older answer that comes later
-		time.Sleep(7*time.Second - 1)
-		if synctest.Wait(); len(b.lost()) != 0 {
-			t.Fatal("lost before its time")
-		}
-		time.Sleep(1)
-		if synctest.Wait(); len(b.lost()) == 0 {
-			t.Error("not lost at 5 s + 10 s")
-		}
+		b.wantLost(t, 7*time.Second, "a")
 	})
 }
 
@@ -177,15 +181,10 @@ func TestNothingIsHeldWithoutLease(t *testing.T) {
 		if l.Hold("stranger") {
 			t.Error("held without being enrolled")
 		}
-		if err := l.Enrol("a"); err != nil {
-			t.Fatal(err)
-		}
+		enrol(t, l, "a", "b")
 		b.lose("a", errors.New("its node is gone"))
 		if l.Hold("a") {
 			t.Error("held although its node is gone")
-		}
-		if err := l.Enrol("b"); err != nil {
-			t.Fatal(err)
 		}
 		if time.Sleep(term); l.Hold("b") {
 			t.Error("held although the lease has run out")
@@ -213,29 +212,31 @@ func TestShorterTermCountsAtOnceAndALongerOneNever(t *testing.T) {
 		hold(t, l, "a")
 		l.Shorten(4 * time.Second)
 		l.Shorten(20 * time.Second)
-		time.Sleep(4*time.Second - 1)
-		if synctest.Wait(); len(b.lost()) != 0 {
-			t.Fatal("lost before its time")
-		}
-		time.Sleep(1)
-		if synctest.Wait(); len(b.lost()) == 0 {
-			t.Error("not lost at the end of the shorter term")
-		}
+		b.wantLost(t, 4*time.Second, "a")
 	})
 }
 
 func TestWhatHasLeftIsNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
 		hold(t, l, "a", "b")
-		l.Leave("a")
-		l.Leave("a")
-		l.Leave("stranger")
+		for _, c := range []string{"a", "a", "stranger"} {
+			l.Leave(c)
+			l.Lose(c, errors.New("not ours any more"))
+		}
 		if got := held(l); !slices.Equal(got, []string{"b"}) {
 			t.Errorf("held: %v", got)
 		}
-		time.Sleep(term)
-		if synctest.Wait(); !slices.Equal(b.lost(), []string{"b"}) {
-			t.Errorf("lost %v, want b", b.lost())
+		b.wantLost(t, term, "b")
+	})
+}
+
+func TestWhatIsThereCanBeLostBeforeTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
+		hold(t, l, "a", "b")
+		reason := errors.New("not ours any more")
+		l.Lose("b", reason)
+		if got := b.lost(); !slices.Equal(got, []string{"b"}) || !errors.Is(b.loss("b"), reason) {
+			t.Errorf("lost %v, want b", got)
 		}
 	})
 }
@@ -244,9 +245,7 @@ func TestWhatHasLeftIsNotLost(t *testing.T) {
 func TestEndOfTheSessionLosesAllOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
 		hold(t, l, "a")
-		if err := l.Enrol("waits"); err != nil {
-			t.Fatal(err)
-		}
+		enrol(t, l, "waits")
 		expired := errors.New("expired")
 		if l.Over() {
 			t.Fatal("over")
@@ -274,9 +273,7 @@ func TestNothingIsHeldOnceTheSessionIsOver(t *testing.T) {
 		config := b.config()
 		config.Lost = func(string) bool { return false }
 		l := lease.New(config, 0, term)
-		if err := l.Enrol("a"); err != nil {
-			t.Fatal(err)
-		}
+		enrol(t, l, "a")
 		l.End(errors.New("expired"))
 		if l.Hold("a") {
 			t.Error("held after the end")
@@ -288,13 +285,11 @@ func TestNothingIsHeldOnceTheSessionIsOver(t *testing.T) {
 func TestEnrolledAgainIsStillHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
 		hold(t, l, "a")
-		if err := l.Enrol("a"); err != nil || !slices.Equal(held(l), []string{"a"}) {
-			t.Fatalf("held: %v, %v; want a", held(l), err)
+		enrol(t, l, "a")
+		if !slices.Equal(held(l), []string{"a"}) {
+			t.Fatalf("held: %v; want a", held(l))
 		}
-		time.Sleep(term)
-		if synctest.Wait(); b.loss("a") == nil {
-			t.Error("not lost at the end of the lease")
-		}
+		b.wantLost(t, term, "a")
 	})
 }
 
@@ -322,20 +317,6 @@ func TestLapseIsSeenWhole(t *testing.T) {
 	})
 }
 
-func TestWhatHasLeftCannotBeLost(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
-		hold(t, l, "a", "b")
-		l.Leave("a")
-		reason := errors.New("not ours any more")
-		l.Lose("a", reason)
-		l.Lose("b", reason)
-		l.Lose("stranger", reason)
-		if got := b.lost(); !slices.Equal(got, []string{"b"}) || !errors.Is(b.loss("b"), reason) {
-			t.Errorf("lost %v, want b", got)
-		}
-	})
-}
-
 // A process that takes a lock ten thousand times within a term would keep as many timers.
 func TestLeaseThatCoversNoHoldHasNoTimer(t *testing.T) {
 	bubble(t, func(t *testing.T, b *books, _ *lease.Lease[string]) {
@@ -358,9 +339,6 @@ func TestLeaseThatCoversNoHoldHasNoTimer(t *testing.T) {
 		hold(t, l, "a")
 		l.Leave("a")
 		hold(t, l, "c")
-		time.Sleep(term)
-		if synctest.Wait(); b.loss("c") == nil {
-			t.Error("what is held later is not lost at the end of the term")
-		}
+		b.wantLost(t, term, "c")
 	})
 }
