@@ -101,11 +101,7 @@ func ExampleServer_OnChange() {
 func ExampleMember() {
 	s := zktest.NewServer(zktest.Config{})
 	defer s.Close()
-	conn, _, err := zk.Connect([]string{"127.0.0.1:2181", "127.0.0.2:2181"}, 10*time.Second,
-		zk.WithDialer(s.DialTimeout), zk.WithLogger(zkconn.Silent{}), zk.WithLogInfo(false))
-	if err != nil {
-		log.Fatal(err)
-	}
+	conn := exampleConn(s, "127.0.0.2:2181")
 	defer conn.Close()
 	if _, _, err := conn.Exists("/"); err != nil {
 		log.Fatal(err)
@@ -165,8 +161,8 @@ func ExampleConfig() {
 	// Output: at least one round trip: true
 }
 
-func exampleConn(s *zktest.Server) *zk.Conn {
-	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 10*time.Second,
+func exampleConn(s *zktest.Server, members ...string) *zk.Conn {
+	conn, _, err := zk.Connect(append(members, "127.0.0.1:2181"), 10*time.Second,
 		zk.WithDialer(s.DialTimeout), zk.WithLogger(zkconn.Silent{}), zk.WithLogInfo(false))
 	if err != nil {
 		log.Fatal(err)

@@ -12,26 +12,23 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const path = "/locks/x"
 
-// bubble runs f with what connects another process.
-func bubble(t *testing.T, f func(t *testing.T, process func(label string) *tier.Registry)) {
+// bubble runs f with a server and what connects another process to it.
+func bubble(t *testing.T, f func(t *testing.T, server *memory.Server, process func(label string) *tier.Registry)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server := zktest.Start(t)
-		f(t, func(label string) *tier.Registry {
+		server := memory.NewServer()
+		f(t, server, func(label string) *tier.Registry {
 			t.Helper()
-			locks, err := tierlock.Dial(t.Context(), "127.0.0.1:2181", zklock.WithDialContext(server.DialContext), zklock.WithLabel(label))
+			locks, err := tier.New(server.Dial(label, 3*time.Second, nil).Tier)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +41,7 @@ func bubble(t *testing.T, f func(t *testing.T, process func(label string) *tier.
 // What a registry tells of contenders is who waits for whom: readers for those that do not read, all
 // others for everybody.
 func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
-	bubble(t, func(t *testing.T, process func(string) *tier.Registry) {
+	bubble(t, func(t *testing.T, _ *memory.Server, process func(string) *tier.Registry) {
 		for _, label := range []string{"reader a", "reader b"} {
 			if _, err := process(label).RWMutex(path).Reader().Acquire(t.Context()); err != nil {
 				t.Fatal(err)
@@ -90,7 +87,7 @@ func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
 // A list has the locks that are wanted, with all also the others; what a store says of a lock in an
 // examination is told with the rest of it.
 func TestARegistryListsAndExamines(t *testing.T) {
-	bubble(t, func(t *testing.T, process func(string) *tier.Registry) {
+	bubble(t, func(t *testing.T, _ *memory.Server, process func(string) *tier.Registry) {
 		if _, err := process("billing").Mutex(path).Acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -126,22 +123,9 @@ func TestARegistryListsAndExamines(t *testing.T) {
 	})
 }
 
-// inMemory connects another process to a server in memory.
-func inMemory(t *testing.T, server *memory.Server, label string) *tier.Registry {
-	t.Helper()
-	locks, err := tier.New(server.Dial(label, 3*time.Second, nil).Tier)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { locks.Close() })
-	return locks
-}
-
 // A semaphore is none of the locks: it has permits, which several have, and those who wait for some.
 func TestARegistryTellsWhoHasPermits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := memory.NewServer()
-		process := func(label string) *tier.Registry { return inMemory(t, server, label) }
+	bubble(t, func(t *testing.T, _ *memory.Server, process func(string) *tier.Registry) {
 		a, b := process("a").Semaphore(path, 5), process("b").Semaphore(path, 5)
 		for _, pool := range []*tier.Semaphore{a, b, a, a} {
 			if _, err := pool.Acquire(t.Context(), 1); err != nil {
@@ -182,9 +166,7 @@ func TestARegistryTellsWhoHasPermits(t *testing.T) {
 // Where a semaphore is known only as long as somebody is there, a follower still tells that its permits are free, also if it looks for
 // new locks just then.
 func TestAFollowerTellsThatPermitsAreFree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := memory.NewServer()
-		process := func(label string) *tier.Registry { return inMemory(t, server, label) }
+	bubble(t, func(t *testing.T, server *memory.Server, process func(string) *tier.Registry) {
 		pool, other := process("billing").Semaphore(path, 3), "/locks/other"
 		r := inspect.Registry{Locks: process("operator"), Paths: func(context.Context, string, int) ([]string, int, bool, error) {
 			paths := []string{other}

@@ -175,19 +175,14 @@ func (g *alarm) Release() error {
 	return g.Grant.Release()
 }
 
-type carefree struct{ badGrant }
-
-func (g carefree) Release() error {
-	if err := g.Grant.Release(); !errors.Is(err, second.ErrLost) {
-		return err
-	}
-	return nil
+// forgetful has releases that do not tell of something.
+type forgetful struct {
+	badGrant
+	of error
 }
 
-type repeatable struct{ badGrant }
-
-func (g repeatable) Release() error {
-	if err := g.Grant.Release(); !errors.Is(err, second.ErrReleased) {
+func (g forgetful) Release() error {
+	if err := g.Grant.Release(); !errors.Is(err, g.of) {
 		return err
 	}
 	return nil
@@ -228,13 +223,6 @@ func (g cheap) Token() int64 { return g.token }
 type dishonest struct{ badGrant }
 
 func (dishonest) Shared() bool { return false }
-
-type steady struct {
-	badGrant
-	contested *contention.Signal
-}
-
-func (g steady) Contested() *contention.Signal { return g.contested }
 
 type generous struct{ badGrant }
 

@@ -23,21 +23,17 @@ type badSemaphore struct {
 }
 
 func (b badSemaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
-	if b.acquire == nil {
-		b.acquire = func(ctx context.Context, s second.Semaphore, d *second.Demand) ([]second.Permit, error) {
-			return s.Acquire(ctx, d)
-		}
+	if b.acquire != nil {
+		return b.taken(b.acquire(ctx, b.Semaphore, d))
 	}
-	return b.taken(b.acquire(ctx, b.Semaphore, d))
+	return b.taken(b.Semaphore.Acquire(ctx, d))
 }
 
 func (b badSemaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
-	if b.try == nil {
-		b.try = func(ctx context.Context, s second.Semaphore, k int) ([]second.Permit, error) {
-			return s.TryAcquire(ctx, k)
-		}
+	if b.try != nil {
+		return b.taken(b.try(ctx, b.Semaphore, k))
 	}
-	return b.taken(b.try(ctx, b.Semaphore, k))
+	return b.taken(b.Semaphore.TryAcquire(ctx, k))
 }
 
 func (b badSemaphore) taken(permits []second.Permit, err error) ([]second.Permit, error) {
@@ -90,6 +86,16 @@ type falling struct{ second.Permit }
 
 func (f falling) Token() int64 { return 1<<40 - f.Permit.Token() }
 
+// whole is a demand for so many at once.
+func whole(k int) *second.Demand {
+	return &second.Demand{Want: func() int { return k }, Take: func(free int) int {
+		if free < k {
+			return 0
+		}
+		return k
+	}}
+}
+
 // A badSemaphores is a tier whose semaphores are bad.
 type badSemaphores struct {
 	second.Tier
@@ -123,7 +129,7 @@ func TestTierSuiteFindsWhatIsWrongWithPermits(t *testing.T) {
 		{"they come one by one", []string{"permits-halves", "permits-writes", "permits-order"},
 			badSemaphore{acquire: func(ctx context.Context, s semaphore, d *second.Demand) (all permits, err error) {
 				for range d.Want() {
-					one, err := s.Acquire(ctx, &second.Demand{Want: func() int { return 1 }, Take: func(free int) int { return min(free, 1) }})
+					one, err := s.Acquire(ctx, whole(1))
 					if err != nil {
 						return nil, err
 					}
@@ -153,12 +159,7 @@ func TestTierSuiteFindsWhatIsWrongWithPermits(t *testing.T) {
 			badSemaphore{try: func(ctx context.Context, s semaphore, k int) (permits, error) {
 				ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
 				defer cancel()
-				all, err := s.Acquire(ctx, &second.Demand{Want: func() int { return k }, Take: func(free int) int {
-					if free < k {
-						return 0
-					}
-					return k
-				}})
+				all, err := s.Acquire(ctx, whole(k))
 				if errors.Is(err, context.DeadlineExceeded) {
 					err = second.ErrLocked
 				}
@@ -170,13 +171,7 @@ func TestTierSuiteFindsWhatIsWrongWithPermits(t *testing.T) {
 			}}},
 		{"nobody hears of another demand", []string{"permits-demand", "permits-left-lost"},
 			badSemaphore{acquire: func(ctx context.Context, s semaphore, d *second.Demand) (permits, error) {
-				k := d.Want()
-				return s.Acquire(ctx, &second.Demand{Want: d.Want, Take: func(free int) int {
-					if free < k {
-						return 0
-					}
-					return k
-				}})
+				return s.Acquire(ctx, whole(d.Want()))
 			}}},
 		{"who has some is not shown", []string{"permits-contenders"},
 			badSemaphore{queue: func(all []second.Contender) {

@@ -127,6 +127,15 @@ func (b *bench) wantMetrics(lines ...string) {
 	}
 }
 
+func (b *bench) wantAttributes(s tracetest.SpanStub, all ...attribute.KeyValue) {
+	b.Helper()
+	for _, want := range all {
+		if !slices.Contains(s.Attributes, want) {
+			b.Errorf("%s has %v, want %v among them", s.Name, s.Attributes, want)
+		}
+	}
+}
+
 func TestWaitAndHoldAreSpansOfTheCaller(t *testing.T) {
 	bubble(t, func(b *bench) {
 		ctx, caller := b.tracers.Tracer("test").Start(b.Context(), "request")
@@ -147,13 +156,7 @@ func TestWaitAndHoldAreSpansOfTheCaller(t *testing.T) {
 			if s.Parent.SpanID() != caller.SpanContext().SpanID() || s.SpanContext.TraceID() != caller.SpanContext().TraceID() {
 				b.Errorf("%s is no child of the caller's span", s.Name)
 			}
-			for _, want := range []attribute.KeyValue{
-				attribute.String("tierlock.path", "/jobs/a"), attribute.Int64("tierlock.token", hold.Token()),
-			} {
-				if !slices.Contains(s.Attributes, want) {
-					b.Errorf("%s has %v, want %v among them", s.Name, s.Attributes, want)
-				}
-			}
+			b.wantAttributes(s, attribute.String("tierlock.path", "/jobs/a"), attribute.Int64("tierlock.token", hold.Token()))
 		}
 		if !waits[0].StartTime.Equal(began) || !waits[0].EndTime.Equal(acquired) {
 			b.Errorf("the wait's span is from %v to %v, want %v to %v", waits[0].StartTime, waits[0].EndTime, began, acquired)
@@ -306,13 +309,7 @@ func TestPermitsAreMeasured(t *testing.T) {
 			b.Fatalf("waits %+v, holds %+v; want a wait of 3 s, one in vain, and a hold that was lost", waits, holds)
 		}
 		for _, s := range []tracetest.SpanStub{waits[0], holds[0]} {
-			for _, want := range []attribute.KeyValue{
-				attribute.String("tierlock.path", "/jobs/a"), attribute.Int64("tierlock.token", two.Token()), attribute.Int("tierlock.permits", 2),
-			} {
-				if !slices.Contains(s.Attributes, want) {
-					b.Errorf("%s has %v, want %v among them", s.Name, s.Attributes, want)
-				}
-			}
+			b.wantAttributes(s, attribute.String("tierlock.path", "/jobs/a"), attribute.Int64("tierlock.token", two.Token()), attribute.Int("tierlock.permits", 2))
 		}
 	})
 }

@@ -85,7 +85,8 @@ func wait(t *testing.T, locks *tier.Registry, path string, d time.Duration) {
 	}
 }
 
-func scrape(t *testing.T, page *httptest.Server) string {
+// wantOn checks that a page of metrics has all this, and returns it.
+func wantOn(t *testing.T, page *httptest.Server, all ...string) string {
 	t.Helper()
 	answer, err := page.Client().Get(page.URL)
 	if err != nil {
@@ -95,6 +96,11 @@ func scrape(t *testing.T, page *httptest.Server) string {
 	var b strings.Builder
 	if err := answer.Write(&b); err != nil || answer.StatusCode != http.StatusOK {
 		t.Fatal(err, b.String())
+	}
+	for _, want := range all {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("not on the page: %s", want)
+		}
 	}
 	return b.String()
 }
@@ -115,8 +121,7 @@ func TestScrape(t *testing.T) {
 	if _, err := locks.Mutex("/jobs/kept").Acquire(ctx); err == nil {
 		t.Error("acquired twice")
 	}
-	text := scrape(t, page)
-	for _, want := range []string{
+	text := wantOn(t, page,
 		`tierlock_hold_seconds_count{path="/jobs/*"} 200`,
 		`tierlock_hold_seconds_count{path="/customers/*/*"} 200`,
 		`tierlock_hold_seconds_count{path="other"} 200`,
@@ -124,11 +129,7 @@ func TestScrape(t *testing.T) {
 		`tierlock_wait_seconds_count{from="found",path="/jobs/*"} 101`,
 		`tierlock_wait_seconds_count{from="failed",path="/jobs/*"} 1`,
 		"tierlock_holds 1\n", "tierlock_waiters 0\n", "tierlock_connected 1\n",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("not on the page: %s", want)
-		}
-	}
+	)
 	if n := strings.Count(text, "\n"); n > 350 {
 		t.Errorf("%d lines on the page", n)
 	}
@@ -153,33 +154,23 @@ func TestScrapeOfASemaphore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := scrape(t, page)
-	for _, want := range []string{
+	wantOn(t, page,
 		"tierlock_permits{path=\"/limits/*\"} 3\n", "tierlock_permits{path=\"other\"} 1\n",
 		`tierlock_wait_seconds_count{from="permits",path="/limits/*"} 1`,
 		`tierlock_wait_seconds_count{from="failed",path="/limits/*"} 1`,
 		`tierlock_long_waits_total{path="/limits/*"} 1`,
 		"tierlock_permit_waiters 0\n", "tierlock_holds 0\n",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("not on the page: %s", want)
-		}
-	}
+	)
 	lost := make(chan struct{})
 	context.AfterFunc(other.Context(t.Context()), func() { close(lost) })
 	srv.Expire(srv.Sessions()[0].ID)
 	<-lost
 	three.Release()
 	other.Release()
-	text = scrape(t, page)
-	for _, want := range []string{
+	wantOn(t, page,
 		"tierlock_permits{path=\"/limits/*\"} 0\n", "tierlock_permits{path=\"other\"} 0\n",
 		`tierlock_losses_total{cause="session",path="/limits/*"} 1`,
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("not on the page: %s", want)
-		}
-	}
+	)
 }
 
 func TestMalformedPatternIsRefused(t *testing.T) {
@@ -191,7 +182,6 @@ func TestMalformedPatternIsRefused(t *testing.T) {
 // What alerts are about is on the page before it has happened, at 0, for each pattern.
 func TestLossesAndWaitsInVainBeginAtZero(t *testing.T) {
 	_, page := process(t, server(t), "/jobs/*")
-	text := scrape(t, page)
 	for _, path := range []string{"/jobs/*", "other"} {
 		want := []string{
 			fmt.Sprintf("tierlock_long_waits_total{path=%q} 0\n", path),
@@ -200,11 +190,7 @@ func TestLossesAndWaitsInVainBeginAtZero(t *testing.T) {
 		for _, cause := range []tier.LossCause{tier.LossOfLease, tier.LossOfSession, tier.LossByDeletion, tier.LossByClose, tier.LossOtherwise} {
 			want = append(want, fmt.Sprintf("tierlock_losses_total{cause=%q,path=%q} 0\n", cause, path))
 		}
-		for _, line := range want {
-			if !strings.Contains(text, line) {
-				t.Errorf("not on the page: %s", line)
-			}
-		}
+		wantOn(t, page, want...)
 	}
 }
 

@@ -57,6 +57,15 @@ func get(s *Site, host, path, method string) *httptest.ResponseRecorder {
 	return w
 }
 
+// shown is what the page is told.
+func shown(t *testing.T, text []byte) (got state) {
+	t.Helper()
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
 // A page elsewhere may have its own name resolved to this address, and then read what is here.
 func TestOtherNamesAreRefused(t *testing.T) {
 	s := filled(t)
@@ -83,6 +92,10 @@ func TestOnlyTheLoopbackUnlessPublic(t *testing.T) {
 			t.Errorf("listens at %s", s.URL())
 			s.Close()
 		}
+	}
+	local := filled(t)
+	if _, port, err := net.SplitHostPort(local.listener.Addr().String()); err != nil || local.URL() != "http://127.0.0.1:"+port+"/" {
+		t.Errorf("the loopback: got %s, %v", local.URL(), err)
 	}
 	s, err := Listen("0.0.0.0:0", true, "/", time.Second)
 	if err != nil {
@@ -131,12 +144,10 @@ func TestTheAlbumIsBounded(t *testing.T) {
 		}
 		text = a.add(s)
 	}
-	var got state
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
-	if len(got.Locks) != maxLocks || got.More != 11 || len(got.Locks[0].Waiters) != maxWaiters || got.Locks[0].Waiting != 99 || len(got.Locks[0].Spans) > maxSpans {
-		t.Errorf("%d locks, %d more, %d waiters of %d, %d spans", len(got.Locks), got.More, len(got.Locks[0].Waiters), got.Locks[0].Waiting, len(got.Locks[0].Spans))
+	got := shown(t, text)
+	first := got.Locks[0]
+	if len(got.Locks) != maxLocks || got.More != 11 || len(first.Waiters) != maxWaiters || first.Waiting != 99 || len(first.Spans) > maxSpans {
+		t.Errorf("%d locks, %d more, %d waiters of %d, %d spans", len(got.Locks), got.More, len(first.Waiters), first.Waiting, len(first.Spans))
 	}
 	last := begin.Add(3 * maxSpans * 100 * time.Millisecond)
 	a.add(inspect.Sight{At: last})
@@ -163,9 +174,7 @@ func TestAllHoldersAreShown(t *testing.T) {
 		for i := range look + 1 { // one more each time
 			s.Queues[0].Contenders[i].State, s.Queues[0].Contenders[i].Behind = inspect.Holds, ""
 		}
-		if err := json.Unmarshal(a.add(s), &got); err != nil {
-			t.Fatal(err)
-		}
+		got = shown(t, a.add(s))
 	}
 	l := got.Locks[0]
 	if l.Holding != 3 || len(l.Holders) != 3 || l.Waiting != 2 || len(l.Waiters) != 2 || l.Waiters[0].For != l.Holders[2].Who {
@@ -191,9 +200,7 @@ func TestALongSpanOutlastsManyShortOnes(t *testing.T) {
 		s := sight(begin.Add(time.Duration(look)*100*time.Millisecond), 0, 2)
 		c := &s.Queues[0].Contenders[1]
 		c.State, c.Node = inspect.Holds, fmt.Sprint("short-", look)
-		if err := json.Unmarshal(a.add(s), &got); err != nil {
-			t.Fatal(err)
-		}
+		got = shown(t, a.add(s))
 	}
 	spans := got.Locks[0].Spans
 	if spans[0].From != begin.UnixMilli() || spans[0].To != got.At || len(spans) != maxSpans {
@@ -287,30 +294,13 @@ func dump(t *testing.T, chromium, url string) string {
 	return string(dom)
 }
 
-func TestURLIsWhereItListens(t *testing.T) {
-	s := filled(t)
-	if _, port, err := net.SplitHostPort(s.listener.Addr().String()); err != nil || s.URL() != "http://127.0.0.1:"+port+"/" {
-		t.Errorf("got %s, %v", s.URL(), err)
-	}
-}
-
 func TestPageSaysThatNothingIsGranted(t *testing.T) {
 	s := filled(t)
 	now := sight(time.Now(), 31, 1)
 	now.Quarantine = &tier.QuarantineError{Until: time.Now(), Reason: "the server is new"}
 	now.Queues[0].Path, now.Queues[0].Contenders[0].State = "/jobs/new", inspect.Quarantined
 	s.Show(now)
-	var state struct {
-		Grants string
-		Locks  []struct {
-			Path             string
-			Holding, Waiting int
-			Waiters          []struct{ State string }
-		}
-	}
-	if err := json.Unmarshal(get(s, "127.0.0.1", "/state.json", "GET").Body.Bytes(), &state); err != nil {
-		t.Fatal(err)
-	}
+	state := shown(t, get(s, "127.0.0.1", "/state.json", "GET").Body.Bytes())
 	if state.Grants != now.Quarantine.Error() {
 		t.Errorf("grants: %q, want %v", state.Grants, now.Quarantine)
 	}
@@ -333,9 +323,7 @@ func TestASemaphoreIsOneOnThePage(t *testing.T) {
 		q.Semaphore.Add(&inspect.Contender{Node: fmt.Sprint("a", i), Readable: true, Label: "billing", Host: "h", PID: 7}, 3)
 		q.Semaphore.Add(&inspect.Contender{Node: fmt.Sprint("b", i), Readable: true, Host: "h", PID: 8}, 1)
 		at := begin.Add(time.Duration(i) * time.Second)
-		if err := json.Unmarshal(album.add(inspect.Sight{At: at, Queues: []*inspect.Queue{q}}), &got); err != nil {
-			t.Fatal(err)
-		}
+		got = shown(t, album.add(inspect.Sight{At: at, Queues: []*inspect.Queue{q}}))
 	}
 	if len(got.Locks) != 1 {
 		t.Fatalf("got %+v", got.Locks)

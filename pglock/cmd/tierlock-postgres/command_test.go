@@ -81,13 +81,8 @@ func TestCommand(t *testing.T) {
 			},
 			Pause: server.Pause, Resume: server.Resume,
 			Forget: func() error {
-				pool, err := pgxpool.New(t.Context(), pgserver.PlainURL(server.Addr()))
-				if err != nil {
-					return err
-				}
-				defer pool.Close()
-				_, err = pool.Exec(t.Context(), "UPDATE tierlock.promotion SET timeline = 'another'")
-				return err
+				execute(t, pgserver.PlainURL(server.Addr()), "UPDATE tierlock.promotion SET timeline = 'another'")
+				return nil
 			},
 		}
 	})
@@ -106,18 +101,25 @@ func TestWithoutTheSchema(t *testing.T) {
 // makeDatabase makes one that has no schema yet, and returns its URL.
 func makeDatabase(t *testing.T, name string) string {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), pgserver.URL(startServer(t).Addr()))
+	server := pgserver.URL(startServer(t).Addr())
+	execute(t, server, "DROP DATABASE IF EXISTS "+name, "CREATE DATABASE "+name)
+	url, query, _ := strings.Cut(server, "?")
+	return url[:strings.LastIndex(url, "/")+1] + name + "?" + query
+}
+
+// execute has a server execute this, each by itself.
+func execute(t *testing.T, url string, all ...string) {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	for _, sql := range []string{"DROP DATABASE IF EXISTS " + name, "CREATE DATABASE " + name} {
+	for _, sql := range all {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
 	}
-	url, query, _ := strings.Cut(pgserver.URL(startServer(t).Addr()), "?")
-	return url[:strings.LastIndex(url, "/")+1] + name + "?" + query
 }
 
 func TestMigrateMakesTheSchema(t *testing.T) {
@@ -137,37 +139,20 @@ func TestMigrateMakesTheSchema(t *testing.T) {
 func TestMigrateSaysWhyItCannot(t *testing.T) {
 	t.Parallel()
 	url := makeDatabase(t, "refusing")
-	super, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer super.Close()
-	if _, err := super.Exec(t.Context(), "CREATE ROLE nobody_here LOGIN"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, url, "CREATE ROLE nobody_here LOGIN")
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	commandtest.Want(t, at(strings.Replace(url, config.ConnConfig.User+"@", "nobody_here@", 1)), "migrate", 70, "permission denied")
-	if _, err := super.Exec(t.Context(), "CREATE SCHEMA tierlock"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, url, "CREATE SCHEMA tierlock")
 	commandtest.Want(t, at(url), "migrate", 70, "no schema tierlock of the right version")
 }
 
 func TestSchemaIsTheSQLOfMigrate(t *testing.T) {
 	t.Parallel()
 	url := makeDatabase(t, "by_hand")
-	sql := commandtest.Want(t, at(pgserver.PlainURL("127.0.0.1:1")), "schema", 0)
-	pool, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	if _, err := pool.Exec(t.Context(), sql); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, url, commandtest.Want(t, at(pgserver.PlainURL("127.0.0.1:1")), "schema", 0))
 	commandtest.Want(t, at(url), "run /x -- true", 0)
 	commandtest.Want(t, at(url), "help schema", 0, "usage: tierlock-postgres schema\n", "\n  tierlock-postgres schema [|] psql")
 }
@@ -176,25 +161,12 @@ func TestSchemaIsTheSQLOfMigrate(t *testing.T) {
 func TestPrivileges(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	pool, err := pgxpool.New(t.Context(), pgserver.PlainURL(server.Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	super, err := pgxpool.New(t.Context(), pgserver.URL(server.Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer super.Close()
-	if _, err := super.Exec(t.Context(), "CREATE ROLE looker LOGIN"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := pool.Exec(t.Context(), "GRANT USAGE ON SCHEMA tierlock TO looker; GRANT SELECT ON ALL TABLES IN SCHEMA tierlock TO looker"); err != nil {
-		t.Fatal(err)
-	}
-	user, _, _ := strings.Cut(strings.TrimPrefix(pgserver.PlainURL(server.Addr()), "postgres://"), "@")
+	plain := pgserver.PlainURL(server.Addr())
+	execute(t, pgserver.URL(server.Addr()), "CREATE ROLE looker LOGIN")
+	execute(t, plain, "GRANT USAGE ON SCHEMA tierlock TO looker; GRANT SELECT ON ALL TABLES IN SCHEMA tierlock TO looker")
+	user, _, _ := strings.Cut(strings.TrimPrefix(plain, "postgres://"), "@")
 	as := func(name string) []string {
-		return at(strings.Replace(pgserver.PlainURL(server.Addr()), user+"@", name+"@", 1))
+		return at(strings.Replace(plain, user+"@", name+"@", 1))
 	}
 	commandtest.Want(t, as("looker"), "doctor /x", 1, "problem +these credentials cannot queue")
 	commandtest.Want(t, as("nobody-at-all"), "who /x", 69, "nobody-at-all")
