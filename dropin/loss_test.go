@@ -28,18 +28,6 @@ var lossBehaviours = []behaviour{
 		because: "Unlock always leaves the handle unlocked",
 	},
 	{
-		name: "the session expires while the lock is held", modelOnly: true,
-		run: func(s *scene) {
-			h := s.handle("", s.conn)
-			h.lock()
-			s.expire()
-			h.again()
-		},
-		want:    "Lock ok, Unlock ErrNoNode, Unlock ErrNoNode, Lock ErrDeadlock, Unlock ErrNoNode, left 0",
-		ours:    "Lock ok, Unlock lost+ErrNoNode, Unlock ErrNotLocked, Lock ok, Unlock ok, left 0",
-		because: "Unlock always leaves the handle unlocked",
-	},
-	{
 		name: "the session expires while waiting", modelOnly: true,
 		run: func(s *scene) {
 			h, old := s.handle("", s.conn), s.original("zk", s.other)
@@ -53,7 +41,7 @@ var lossBehaviours = []behaviour{
 		},
 		want:    "zk Lock ok, zk Unlock ok, Lock ErrSessionExpired, Unlock ErrNotLocked, left 0",
 		ours:    "zk Lock ok, zk Unlock ok, Lock ok, Unlock ok, left 0",
-		because: "Locking waits through lost connections and expired sessions",
+		because: outageReason,
 	},
 	{
 		name: "the connection was closed before", modelOnly: true,
@@ -67,7 +55,7 @@ var lossBehaviours = []behaviour{
 		},
 		want:    "Lock ErrConnectionClosed, Lock ErrConnectionClosed, Unlock ErrNotLocked, left 0",
 		ours:    "Lock closed+ErrClosing, Lock closed+ErrClosing, Unlock ErrNotLocked, left 0",
-		because: "Locking waits through lost connections and expired sessions",
+		because: outageReason,
 	},
 	{
 		name: "the connection is closed while waiting", modelOnly: true,
@@ -83,25 +71,7 @@ var lossBehaviours = []behaviour{
 		},
 		want:    "zk Lock ok, Lock ErrClosing, Unlock ErrNotLocked, zk Unlock ok, left 0",
 		ours:    "zk Lock ok, Lock closed+ErrClosing, Unlock ErrNotLocked, zk Unlock ok, left 0",
-		because: "Locking waits through lost connections and expired sessions",
-	},
-	{
-		// What the first Unlock of a dropin.Lock says is chance, unless it is nil: it may have
-		// heard of the node's end before the connection went.
-		name: "the connection is closed while the lock is held", modelOnly: true,
-		run: func(s *scene) {
-			h := s.handle("", s.conn)
-			h.lock()
-			s.close()
-			if h.zkLock.Unlock() == nil {
-				s.note("Unlock ok")
-			}
-			h.unlock()
-			s.left()
-		},
-		want:    "Lock ok, Unlock ErrConnectionClosed, left 0",
-		ours:    "Lock ok, Unlock ErrNotLocked, left 0",
-		because: "Unlock always leaves the handle unlocked",
+		because: outageReason,
 	},
 	{
 		name: "the connection is closed out of reach of the server while the lock is held", modelOnly: true,

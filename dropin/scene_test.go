@@ -36,11 +36,7 @@ type scene struct {
 func newScene(t *testing.T, addr string, dialer zk.Dialer) *scene {
 	t.Helper()
 	s := &scene{t: t, path: "/compat/a", acl: zk.WorldACL(zk.PermAll)}
-	s.another = func() *zk.Conn {
-		conn := outsider(t, addr, dialer)
-		eventually(t, "a session", func() bool { return conn.State() == zk.StateHasSession })
-		return conn
-	}
+	s.another = func() *zk.Conn { return outsider(t, addr, dialer) }
 	s.conn, s.other = s.another(), s.another()
 	return s
 }

@@ -1,7 +1,6 @@
 package dropin_test
 
 import (
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -29,18 +29,7 @@ const sessionTimeout = 9 * time.Second
 // outsider returns a connection that knows nothing of locks.
 func outsider(t *testing.T, addr string, dialer zk.Dialer) *zk.Conn {
 	t.Helper()
-	// The address is listed twice because the library pauses after each round of its list.
-	conn, events, err := zk.Connect([]string{addr, addr}, sessionTimeout,
-		zk.WithDialer(dialer), zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
-		for range events { // closed as the last act of the library
-		}
-	})
-	return conn
+	return zkconn.Start(t, []string{addr, addr}, sessionTimeout, dialer) // twice, as the library pauses after each round of its list
 }
 
 func eventually(t *testing.T, what string, condition func() bool) {
@@ -52,24 +41,4 @@ func eventually(t *testing.T, what string, condition func() bool) {
 			t.Fatalf("never: %s", what)
 		}
 	}
-}
-
-// A meter notes the requests that a server gets, except handshakes and pings.
-type meter struct {
-	mu  sync.Mutex
-	ops []string
-}
-
-func (m *meter) note(f *zktest.Frame) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if f.Dir == zktest.Request && f.Op != "connect" && f.Op != "ping" {
-		m.ops = append(m.ops, f.Op)
-	}
-}
-
-func (m *meter) seen() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.ops
 }
