@@ -12,27 +12,6 @@ import (
 	"time"
 )
 
-// Many processes on one path at once: nothing is lost, nobody overlaps, everybody gets
-// turns, nothing is left. Curator and kazoo keep apart, because Curator never waits for
-// kazoo's nodes, whoever else is there.
-func TestAllShareOnePath(t *testing.T) {
-	t.Parallel()
-	for _, other := range []string{"curator", "kazoo"} {
-		t.Run(other, func(t *testing.T) {
-			t.Parallel()
-			e := newEnsemble(t)
-			share(t, e, 3, launch(t, e, sessionTimeout, other, "zk", "tier", "tier", "tier-strict", "tier-zk"))
-		})
-	}
-}
-
-// share has the drivers contend for a mutex.
-func share(t *testing.T, e *ensemble, threads int, drivers []*driver) {
-	t.Helper()
-	shareUnits(t, load{threads: threads, section: time.Millisecond, all: 1}, drivers, "1")
-	e.awaitChildren(t, 0) // of sessions that still live
-}
-
 // A load is what each driver is ordered to do.
 type load struct {
 	threads int
@@ -40,8 +19,8 @@ type load struct {
 	all     int64 // units of the lock
 }
 
-// shareUnits has the drivers contend for one lock, the first with the first turns and so on, and around.
-func shareUnits(t *testing.T, l load, drivers []*driver, turns ...string) record {
+// share has the drivers contend for one lock, the first with the first turns and so on, and around.
+func share(t *testing.T, l load, drivers []*driver, turns []string) record {
 	t.Helper()
 	name := newOracle(t)
 	for i, d := range drivers {

@@ -40,46 +40,31 @@ func TestOthersGoOnWhenAHolderIsKilled(t *testing.T) {
 	}
 }
 
-// Whoever gives up in the middle of the queue leaves the others as they were.
-
-func TestKazooThatTimesOutBlocksNobody(t *testing.T) {
+// Whoever gives up in the middle of the queue, of ours or of kazoo's, leaves the others as they were.
+func TestWhoGivesUpBlocksNobody(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t)
-	kazoo := launch(t, e, sessionTimeout, "kazoo")[0]
-	first, second := e.tier(t), e.tier(t)
-	holder := acquire(t, first)
-	kazoo.order(t, "acquire 3000")
-	e.awaitChildren(t, 2)
-	behind := start(soon(t), second)
-	e.awaitChildren(t, 3)
-	if !kazoo.answer(t).TimedOut {
-		t.Error("kazoo has the lock together with tier")
-	}
-	e.awaitChildren(t, 2)
-	release(t, holder)
-	release(t, behind.granted(t))
-	e.awaitChildren(t, 0)
-}
-
-func TestTierThatGivesUpBlocksNobody(t *testing.T) {
-	t.Parallel()
-	e := newEnsemble(t)
-	drivers := launch(t, e, sessionTimeout, "curator", "curator", "kazoo", "zk")
-	holder, behind := drivers[0], drivers[1:]
+	drivers := launch(t, e, sessionTimeout, "curator", "kazoo", "curator", "kazoo", "zk", "tier")
+	holder, kazoo, behind := drivers[0], drivers[1], drivers[2:]
 	holder.acquire(t)
 
 	ctx, cancel := context.WithCancel(soon(t))
 	quitter := start(ctx, e.tier(t))
 	e.awaitChildren(t, 2)
+	kazoo.order(t, "acquire 3000")
+	e.awaitChildren(t, 3)
 	for i, d := range behind {
 		d.order(t, "acquire")
-		e.awaitChildren(t, i+3)
+		e.awaitChildren(t, i+4)
 	}
 	cancel()
 	if <-quitter.done; !errors.Is(quitter.err, context.Canceled) {
 		t.Fatalf("acquire behind Curator: got %v, want it cancelled", quitter.err)
 	}
-	e.awaitChildren(t, 4)
+	if !kazoo.answer(t).TimedOut {
+		t.Error("kazoo has the lock together with Curator")
+	}
+	e.awaitChildren(t, 1+len(behind))
 	holder.release(t)
 	for _, d := range behind {
 		d.answer(t)

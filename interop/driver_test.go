@@ -14,9 +14,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/dropin"
 	"github.com/tierlock/tierlock/election"
-	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -110,20 +110,15 @@ func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error)
 	if kind == "zk" || kind == "tier-zk" {
 		return dialConn(ctx, kind, addr, path, timeout)
 	}
-	dial := []zklock.Option{zklock.WithSessionTimeout(timeout)}
+	opts := []tierlock.Option{zklock.WithSessionTimeout(timeout)}
 	own, kazoo := strings.CutSuffix(kind, "-kazoo")
 	if kazoo {
-		dial = append(dial, zklock.WithKazoo())
+		opts = append(opts, zklock.WithKazoo())
 	}
-	client, err := zklock.Dial(ctx, addr, dial...)
-	if err != nil {
-		return nil, err
-	}
-	var opts []tier.Option
 	if kind == "tier-strict" {
 		opts = append(opts, tier.WithHandOff(0))
 	}
-	locks, err := tier.New(second.TierOf(client), opts...)
+	locks, err := tierlock.Dial(ctx, addr, opts...)
 	if err != nil {
 		return nil, err
 	}

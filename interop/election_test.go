@@ -41,9 +41,3 @@ func TestLeaderSelectorIsTheSameElection(t *testing.T) {
 	}
 	e.awaitChildren(t, 0)
 }
-
-func TestLeaderSelectorsNeverLeadBesideOurs(t *testing.T) {
-	t.Parallel()
-	e := newEnsemble(t)
-	share(t, e, 1, launch(t, e, sessionTimeout, "curator-leader", "election", "curator-leader", "election"))
-}

@@ -3,6 +3,8 @@ package interop_test
 import (
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // A writer takes all units of a reader/writer lock, of which a reader takes one.
@@ -15,20 +17,28 @@ const (
 	downgrades = "1 1 1 1000>1"
 )
 
+// keepPath makes the lock path one that stays, which kazoo counts on.
+func (e *ensemble) keepPath(t *testing.T) {
+	t.Helper()
+	e.remove(t, e.create(t, "first", zk.FlagEphemeral))
+}
+
 // A fleet are the drivers that share one lock, with the turns of each.
 type fleet struct {
 	load
 	kinds []string
-	turns []string
+	turns []string // all units of a mutex if there are none
 	most  int64    // units that are seen to be taken at a time, by those that do not want all
 	below []string // the parents of nodes, if not the path
 }
 
 // The fleets run side by side, each on a path of its own: nobody overlaps who should not, those do who may, everybody gets
-// turns, nothing is left. Before 2.9 a reader of kazoo can wait for a writer that waits for it, until one of them gives
-// up: kazoo does, and ours get their turns.
+// turns, nothing is left. Curator and kazoo keep apart, because Curator never waits for kazoo's nodes, whoever else is there.
+// Before 2.9 a reader of kazoo can wait for a writer that waits for it, until one of them gives up: kazoo does, and ours get
+// their turns.
 func TestFamilySharesItsPaths(t *testing.T) {
 	t.Parallel()
+	mutex := load{threads: 3, section: time.Millisecond, all: 1}
 	rw := load{threads: 3, section: time.Millisecond, all: everything}
 	semaphore := []string{"locks", "leases"}
 	downgrade := downgrades // of Curator
@@ -37,6 +47,15 @@ func TestFamilySharesItsPaths(t *testing.T) {
 	}
 	e := newEnsemble(t)
 	for name, f := range map[string]fleet{
+		"mutexes of Curator":            {load: mutex, kinds: []string{"curator", "zk", "tier", "tier", "tier-strict", "tier-zk"}},
+		"mutexes of kazoo":              {load: mutex, kinds: []string{"kazoo", "zk", "tier", "tier", "tier-strict", "tier-zk"}},
+		"mutexes of kazoo as it is":     {load: mutex, kinds: []string{"kazoo-default", "kazoo-default", "tier-kazoo", "tier-kazoo"}},
+		"mutexes, WithKazoo":            {load: mutex, kinds: []string{"kazoo", "zk", "tier", "tier-kazoo"}},
+		"mutexes, WithKazoo at Curator": {load: mutex, kinds: []string{"curator", "zk", "tier", "tier-kazoo"}},
+		"elections": {
+			load:  load{threads: 1, section: time.Millisecond, all: 1},
+			kinds: []string{"curator-leader", "election", "curator-leader", "election"},
+		},
 		"readers beside writers": {load: rw, kinds: []string{"tier-rw", "curator-rw"}, turns: []string{reads, writes}, most: 2},
 		"writers beside readers": {load: rw, kinds: []string{"tier-rw", "curator-rw"}, turns: []string{writes, reads}, most: 2},
 		"writers":                {load: rw, kinds: []string{"tier-rw", "curator-rw"}, turns: []string{writes}},
@@ -50,8 +69,8 @@ func TestFamilySharesItsPaths(t *testing.T) {
 			kinds: []string{"tier-semaphore-4", "curator-semaphore-4", "tier-semaphore-4"}, turns: []string{"1 2 1 4", "1", "1 3"}, most: 2,
 		},
 		"one permit": {
-			load: load{threads: 3, section: time.Millisecond, all: 1}, below: semaphore,
-			kinds: []string{"tier-semaphore-1", "curator-semaphore-mutex", "curator-semaphore-1"}, turns: []string{"1"},
+			load: mutex, below: semaphore,
+			kinds: []string{"tier-semaphore-1", "curator-semaphore-mutex", "curator-semaphore-1"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +78,10 @@ func TestFamilySharesItsPaths(t *testing.T) {
 			e := e.below(name)
 			e.keepPath(t)
 			drivers := launch(t, e, sessionTimeout, f.kinds...)
-			r := shareUnits(t, f.load, drivers, f.turns...)
+			if f.turns == nil {
+				f.turns = []string{"1"}
+			}
+			r := share(t, f.load, drivers, f.turns)
 			t.Logf("%d at a time at most", r.most)
 			if r.most < f.most {
 				t.Errorf("%d units were taken at a time at most, want %d", r.most, f.most)

@@ -15,17 +15,6 @@ const (
 	hex  = "f7a2c0d9e8b64f13a5d4c3b2a1908f7e"
 )
 
-// contenders are names of nodes that tier waits for, up to their sequence numbers.
-var contenders = map[string]string{
-	"Curator's InterProcessMutex": "_c_" + uuid + "-lock-",
-	"zk.Lock":                     "_c_" + hex + "-lock-",
-	"curator.go":                  "lock-",
-	"Curator's write lock":        "_c_" + uuid + "-__WRIT__",
-	"Curator's read lock":         "_c_" + uuid + "-__READ__",
-	"kazoo's Lock":                hex + "__lock__",
-	"kazoo's ReadLock":            hex + "__rlock__",
-}
-
 // strangers are children of a lock path that are no contenders for it.
 var strangers = []struct {
 	who, name string
@@ -70,48 +59,8 @@ func (e *ensemble) remove(t *testing.T, node string) {
 	}
 }
 
-func TestTierWaitsForEveryContender(t *testing.T) {
-	t.Parallel()
-	e := newEnsemble(t)
-	mu := e.tier(t)
-	for who, name := range contenders {
-		node := e.create(t, name, zk.FlagEphemeral|zk.FlagSequence)
-		if hold, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
-			t.Fatalf("TryAcquire behind %s: got %v, %v; want %v", who, hold, err, tier.ErrLocked)
-		}
-		a := start(soon(t), mu)
-		e.awaitChildren(t, 2)
-		select {
-		case <-a.done:
-			t.Fatalf("%s and tier have the lock together", who)
-		default:
-		}
-		e.remove(t, node)
-		release(t, a.granted(t))
-	}
-}
-
-func TestTierIgnoresEveryStranger(t *testing.T) {
-	t.Parallel()
-	e := newEnsemble(t)
-	mu := e.tier(t)
-	e.create(t, vitess, zk.FlagEphemeral|zk.FlagSequence)
-	for _, s := range strangers {
-		e.create(t, s.name, s.flags)
-		hold, err := mu.TryAcquire(soon(t))
-		if err != nil {
-			t.Fatalf("TryAcquire beside %s: %v", s.who, err)
-		}
-		release(t, hold)
-	}
-	for _, below := range []string{"locks/_c_" + uuid + "-lock-", "leases/_c_" + uuid + "-lease-"} {
-		e.create(t, below, zk.FlagEphemeral|zk.FlagSequence)
-	}
-	release(t, acquire(t, mu))
-}
-
 // zk.Lock is left out: it fails on any of them.
-func TestTierAndOthersExcludeAmongStrangers(t *testing.T) {
+func TestTierIgnoresStrangersAndTheyAllExcludeAmongThem(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t)
 	mu := e.tier(t)
@@ -129,4 +78,9 @@ func TestTierAndOthersExcludeAmongStrangers(t *testing.T) {
 		}
 		d.release(t)
 	}
+	e.create(t, vitess, zk.FlagEphemeral|zk.FlagSequence)
+	for _, below := range []string{"locks/_c_" + uuid + "-lock-", "leases/_c_" + uuid + "-lease-"} {
+		e.create(t, below, zk.FlagEphemeral|zk.FlagSequence)
+	}
+	release(t, acquire(t, mu))
 }

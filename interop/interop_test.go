@@ -19,12 +19,11 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 var duration = flag.Duration("duration", 2*time.Second, "of the tests in which all contend for one lock")
@@ -109,19 +108,15 @@ func (e *ensemble) awaitChildren(t *testing.T, n int) {
 }
 
 // tier returns the lock of a new registry in this process.
-func (e *ensemble) tier(t *testing.T, opts ...zklock.Option) *tier.Mutex {
+func (e *ensemble) tier(t *testing.T, opts ...tierlock.Option) *tier.Mutex {
 	t.Helper()
 	return e.registry(t, opts...).Mutex(e.path)
 }
 
 // registry returns a new registry in this process.
-func (e *ensemble) registry(t *testing.T, opts ...zklock.Option) *tier.Registry {
+func (e *ensemble) registry(t *testing.T, opts ...tierlock.Option) *tier.Registry {
 	t.Helper()
-	client, err := zklock.Dial(soon(t), e.addr, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	locks, err := tier.New(second.TierOf(client))
+	locks, err := tierlock.Dial(soon(t), e.addr, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

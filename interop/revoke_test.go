@@ -35,35 +35,25 @@ func TestOursAreToldWhenCuratorAsks(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t)
 	curator := launch(t, e, sessionTimeout, "curator-revocable")[0]
-	mu := e.tier(t)
-	for _, early := range []bool{true, false} { // whether the holder listens before it is asked
-		hold := acquire(t, mu)
-		var revoked <-chan struct{}
-		if early {
-			revoked = hold.Revoked()
-		}
-		select {
-		case <-revoked:
-			t.Error("revoked, although nobody has asked")
-		case <-time.After(100 * time.Millisecond):
-		}
-		curator.do(t, "revoke %s", e.path+"/"+e.children(t)[0])
-		select {
-		case <-hold.Revoked():
-		case <-time.After(patience):
-			t.Fatal("the holder does not hear of it")
-		}
-		if early {
-			<-revoked
-		}
-		if err := hold.Err(); err != nil {
-			t.Errorf("the lock is lost: %v", err)
-		}
-		curator.order(t, "acquire")
-		e.awaitChildren(t, 2)
-		release(t, hold)
-		curator.answer(t)
-		curator.release(t)
+	hold := acquire(t, e.tier(t))
+	select {
+	case <-hold.Revoked():
+		t.Error("revoked, although nobody has asked")
+	case <-time.After(100 * time.Millisecond):
 	}
+	curator.do(t, "revoke %s", e.path+"/"+e.children(t)[0])
+	select {
+	case <-hold.Revoked():
+	case <-time.After(patience):
+		t.Fatal("the holder does not hear of it")
+	}
+	if err := hold.Err(); err != nil {
+		t.Errorf("the lock is lost: %v", err)
+	}
+	curator.order(t, "acquire")
+	e.awaitChildren(t, 2)
+	release(t, hold)
+	curator.answer(t)
+	curator.release(t)
 	e.awaitChildren(t, 0)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/zklock"
 )
 
@@ -164,7 +165,7 @@ func (d *driver) znodes() int {
 
 func TestReadLockOfKazooSticksOnlyBefore29(t *testing.T) {
 	t.Parallel()
-	for kind, opts := range map[string][]zklock.Option{
+	for kind, opts := range map[string][]tierlock.Option{
 		"kazoo-read":       {zklock.WithKazoo()},
 		"kazoo-read-extra": nil,
 	} {
