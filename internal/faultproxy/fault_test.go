@@ -20,6 +20,8 @@ func TestFateOfARequestDecidesWhetherItIsApplied(t *testing.T) {
 	}{
 		"cut at the request": {zktest.Request, zktest.Cut, false, zk.ErrConnectionClosed},
 		"cut at the reply":   {zktest.Reply, zktest.Cut, true, zk.ErrConnectionClosed},
+		"dropped request":    {zktest.Request, zktest.Drop, false, zk.ErrConnectionClosed},
+		"dropped reply":      {zktest.Reply, zktest.Drop, true, zk.ErrConnectionClosed},
 		"refused":            {zktest.Request, zktest.Error(zk.ErrNoAuth), false, zk.ErrNoAuth},
 		"delayed request":    {zktest.Request, zktest.Delay(10 * time.Millisecond), true, nil},
 		"delayed reply":      {zktest.Reply, zktest.Delay(10 * time.Millisecond), true, nil},
@@ -30,37 +32,22 @@ func TestFateOfARequestDecidesWhetherItIsApplied(t *testing.T) {
 			conn := b.connect()
 			hit := b.arm("create", test.at, test.do)
 			begun := time.Now()
-			if err := <-create(conn, "/a"); !errors.Is(err, test.err) {
+			created := create(conn, "/a")
+			b.await("the fault", hit)
+			if test.do == zktest.Drop { // and nothing else is
+				if err := <-create(conn, "/b"); err != nil {
+					t.Errorf("create after the dropped one: %v", err)
+				}
+				b.proxy.Cut()
+			}
+			if err := <-created; !errors.Is(err, test.err) {
 				t.Errorf("create: got %v, want %v", err, test.err)
 			}
-			b.await("the fault", hit)
 			if test.err == nil && time.Since(begun) < 10*time.Millisecond {
 				t.Error("not delayed")
 			}
 			if got := b.srv.Exists("/a"); got != test.applied {
 				t.Errorf("applied: got %v, want %v", got, test.applied)
-			}
-		})
-	}
-}
-
-func TestDroppedFrameIsMissedAndNothingElse(t *testing.T) {
-	for at, applied := range map[zktest.Direction]bool{zktest.Request: false, zktest.Reply: true} {
-		t.Run(at.String(), func(t *testing.T) {
-			b := newBench(t)
-			conn := b.connect()
-			hit := b.arm("create", at, zktest.Drop)
-			lost := create(conn, "/a")
-			b.await("the fault", hit)
-			if err := <-create(conn, "/b"); err != nil {
-				t.Errorf("create after the dropped one: %v", err)
-			}
-			if got := b.srv.Exists("/a"); got != applied {
-				t.Errorf("applied: got %v, want %v", got, applied)
-			}
-			b.proxy.Cut()
-			if err := <-lost; !errors.Is(err, zk.ErrConnectionClosed) {
-				t.Errorf("dropped create: got %v, want ErrConnectionClosed", err)
 			}
 		})
 	}
@@ -117,22 +104,15 @@ func TestFramesKeepTheirOrder(t *testing.T) {
 			c.write(all)
 			for xid := range int32(5) {
 				for _, want := range []int32{xid, xid + 100} {
-					if got := c.reply(); got.xid != want {
+					got := c.reply()
+					if got.xid != want {
 						t.Fatalf("reply to %d, want that to %d", got.xid, want)
+					}
+					if first := (reply{xid: 100, code: wire.CodeThrottled}); want == first.xid && (got == first) != (test.do == zktest.Throttled) {
+						t.Errorf("the reply is %+v, want a refusal to be %+v, with no body", got, first)
 					}
 				}
 			}
 		})
-	}
-}
-
-func TestRefusalHasACodeAndNoBody(t *testing.T) {
-	b := newBench(t)
-	c := dialRaw(b)
-	c.shake()
-	b.arm("sync", zktest.Request, zktest.Throttled)
-	c.write(request(7, wire.OpSync, "/"))
-	if got, want := c.reply(), (reply{xid: 7, code: wire.CodeThrottled}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -75,6 +75,14 @@ func (c raw) silent() {
 	c.conn.SetReadDeadline(time.Now().Add(patience))
 }
 
+// ends checks that the connection does.
+func (c raw) ends() {
+	c.Helper()
+	if n, err := c.conn.Read(make([]byte, 1)); err == nil || isTimeout(err) {
+		c.Errorf("read %d bytes, %v; want the end of the connection", n, err)
+	}
+}
+
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
 func (c raw) shake() {
