@@ -1,7 +1,6 @@
 package zkinspect_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,8 +13,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/zkinspect"
-	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -24,15 +21,31 @@ type watcher struct {
 	mu     sync.Mutex
 	events []string // since the last take
 	last   inspect.Sight
-	end    chan error
 }
 
-func (s site) follow(t *testing.T, ctx context.Context, path string) *watcher {
+func (s site) follower(path string) *inspect.Follower {
+	return &inspect.Follower{Reader: s.reader(), Path: path, Every: time.Second, Limit: 100}
+}
+
+// follow watches a path to the end of the test.
+func (s site) follow(t *testing.T, path string) *watcher {
 	t.Helper()
-	w := &watcher{end: make(chan error, 1)}
-	f := &inspect.Follower{Reader: s.reader(), Path: path, Every: time.Second, Limit: 100}
-	go func() { w.end <- f.Follow(ctx, w.see) }()
+	w, end := &watcher{}, make(chan error, 1)
+	go func() { end <- s.follower(path).Follow(t.Context(), w.see) }()
+	t.Cleanup(func() {
+		if err := <-end; err != nil {
+			t.Errorf("ends with %v", err)
+		}
+	})
 	return w
+}
+
+// leave takes a node away, as its owner would.
+func (s site) leave(t *testing.T, node string) {
+	t.Helper()
+	if err := s.conn.Delete(node, -1); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (w *watcher) see(s inspect.Sight) {
@@ -43,9 +56,6 @@ func (w *watcher) see(s inspect.Sight) {
 		text := e.What + " " + e.Path
 		if e.Contender != nil {
 			text += fmt.Sprint(" #", e.Contender.Sequence)
-		}
-		if e.Semaphore != nil {
-			text += fmt.Sprintf(" %s; %d wait", e.Semaphore.Sum(func(c *inspect.Contender) string { return c.Label + c.Content }), e.Waiting)
 		}
 		if e.Unseen > 0 {
 			text += fmt.Sprintf(" (%d unseen)", e.Unseen)
@@ -74,46 +84,35 @@ func (w *watcher) want(t *testing.T, what, want string) {
 
 func TestFollowTellsOfEachChangeOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
-		ctx, cancel := context.WithCancel(t.Context())
-		w := s.follow(t, ctx, path)
+		w := s.follow(t, path)
 		w.want(t, "nobody", "")
 		join := func() string { return s.put(t, path+"/"+hex+"__lock__", "", ephemeral, zk.PermAll) }
-		leave := func(node string) {
-			if err := s.conn.Delete(node, -1); err != nil {
-				t.Fatal(err)
-			}
-		}
 		a, b, c := join(), join(), join()
 		w.want(t, "three come", "held /locks/x #0, queued /locks/x #1, queued /locks/x #2")
 		w.want(t, "nothing happens", "")
-		leave(b)
+		s.leave(t, b)
 		w.want(t, "a waiter goes", "left /locks/x #1")
-		leave(a)
+		s.leave(t, a)
 		w.want(t, "a hand-over", "held /locks/x #2")
 		d := join()
-		leave(c)
-		leave(d)
-		leave(join())
+		s.leave(t, c)
+		s.leave(t, d)
+		s.leave(t, join())
 		e, f, g := join(), join(), join()
 		w.want(t, "faster than the looks", "held /locks/x #5 (2 unseen), queued /locks/x #6, queued /locks/x #7")
-		leave(e)
-		leave(f)
+		s.leave(t, e)
+		s.leave(t, f)
 		w.want(t, "two turns", "held /locks/x #7")
-		leave(g)
+		s.leave(t, g)
 		w.want(t, "nobody again", "free /locks/x")
-		cancel()
-		if err := <-w.end; err != nil {
-			t.Errorf("ends with %v", err)
-		}
 	})
 }
 
 // Where a path is made anew, names and numbers recur.
 func TestFollowTellsNodesOfTheSameNameApart(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
-		ctx, cancel := context.WithCancel(t.Context())
 		first := s.put(t, path+"/lock-", "", ephemeral, zk.PermAll)
-		w := s.follow(t, ctx, path)
+		w := s.follow(t, path)
 		w.want(t, "at first", "held /locks/x #0")
 		for _, gone := range []string{first, path} {
 			if err := s.conn.Delete(gone, -1); err != nil {
@@ -125,35 +124,29 @@ func TestFollowTellsNodesOfTheSameNameApart(t *testing.T) {
 		}
 		s.conn.Delete(s.put(t, path+"/lock-", "", ephemeral, zk.PermAll), -1)
 		w.want(t, "anew", "held /locks/x #0 (1 unseen)")
-		cancel()
-		<-w.end
 	})
 }
 
 // One lock that may no longer be looked at does not hide the others.
 func TestFollowGoesOnWithoutALockThatMayNotBeRead(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
-		ctx, cancel := context.WithCancel(t.Context())
 		s.queue(t, "/app/a")
 		s.queue(t, "/app/b")
-		w := s.follow(t, ctx, "/app")
+		w := s.follow(t, "/app")
 		w.want(t, "both", "held /app/a #0, held /app/b #0")
 		if _, err := s.conn.SetACL("/app/a", zk.WorldACL(zk.PermAll&^zk.PermRead), -1); err != nil {
 			t.Fatal(err)
 		}
 		s.put(t, "/app/b/"+hex+"__lock__", "", ephemeral, zk.PermAll)
 		w.want(t, "one", "queued /app/b #1")
-		cancel()
-		<-w.end
 	})
 }
 
 // A connection that goes and comes back is told of once each; what happened meanwhile is told then.
 func TestFollowOutlivesConnectionAndSession(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
-		ctx, cancel := context.WithCancel(t.Context())
 		a := s.put(t, path+"/"+hex+"__lock__", "", ephemeral, zk.PermAll)
-		w := s.follow(t, ctx, path)
+		w := s.follow(t, path)
 		w.want(t, "at first", "held /locks/x #0")
 		s.Freeze()
 		time.Sleep(time.Minute) // every session ends with its server's silence
@@ -174,16 +167,13 @@ func TestFollowOutlivesConnectionAndSession(t *testing.T) {
 		if w.last.Trouble != "" {
 			t.Errorf("still in trouble: %s", w.last.Trouble)
 		}
-		cancel()
-		<-w.end
 	})
 }
 
 func TestFollowEndsWhereItMayNotLook(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		s.put(t, path, "", 0, zk.PermAll&^zk.PermRead)
-		w := s.follow(t, t.Context(), path)
-		if err := <-w.end; !errors.Is(err, zk.ErrNoAuth) {
+		if err := s.follower(path).Follow(t.Context(), new(watcher).see); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -196,8 +186,7 @@ func TestALookCostsOneReadForEachLock(t *testing.T) {
 			s.queue(t, fmt.Sprintf("/app/%d", i))
 			s.queue(t, fmt.Sprintf("/app/%d", i))
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		w := s.follow(t, ctx, "/app")
+		w := s.follow(t, "/app")
 		w.take()
 		var mu sync.Mutex
 		reads := make(map[string]int)
@@ -221,40 +210,5 @@ func TestALookCostsOneReadForEachLock(t *testing.T) {
 			t.Errorf("got %v, want 11 reads of children", reads)
 		}
 		mu.Unlock()
-		cancel()
-		<-w.end
-	})
-}
-
-// A semaphore is none of the locks: it has permits, which several have, and those who wait for some.
-func TestFollowTellsOfPermits(t *testing.T) {
-	bubble(t, func(t *testing.T, s site) {
-		ctx, cancel := context.WithCancel(t.Context())
-		w := s.follow(t, ctx, "/")
-		w.want(t, "nothing is there", "")
-		permits, err := s.locks(t, zklock.WithLabel("billing")).Semaphore("/pool/db", 3).Acquire(t.Context(), 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Second) // from search to search
-		w.want(t, "two are taken", "permits /pool/db 2 of 3 permits in use: 2 by billing; 0 wait")
-		waiting := make(chan *tier.Permits, 1)
-		go func() {
-			permits, _ := s.locks(t, zklock.WithLabel("batch")).Semaphore("/pool/db", 3).Acquire(t.Context(), 3)
-			waiting <- permits
-		}()
-		w.want(t, "somebody wants three", "permits /pool/db 2 of 3 permits in use: 2 by billing; 1 wait")
-		w.want(t, "nothing happens", "")
-		w.mu.Lock()
-		if q := w.last.Queues; len(q) != 1 || q[0].Path != "/pool/db" || len(q[0].Contenders) != 0 || q[0].Semaphore.Queue[0].Label != "batch" || q[0].Semaphore.Queue[0].State != inspect.Next {
-			t.Errorf("got %+v", q)
-		}
-		w.mu.Unlock()
-		permits.Release()
-		w.want(t, "they are its", "permits /pool/db 3 of 3 permits in use: 3 by batch; 0 wait")
-		(<-waiting).Release()
-		w.want(t, "all are free", "permits /pool/db 0 of 3 permits in use; 0 wait")
-		cancel()
-		<-w.end
 	})
 }

@@ -1,7 +1,6 @@
 package zkinspect_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -77,43 +76,34 @@ func TestReadersAtTheHeadAllHold(t *testing.T) {
 
 func TestFollowTellsOfEachReader(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
-		ctx, cancel := context.WithCancel(t.Context())
-		w := s.follow(t, ctx, path)
+		w := s.follow(t, path)
 		read := func() string { return s.put(t, path+"/_c_"+uuid+"-__READ__", "", ephemeral, zk.PermAll) }
-		leave := func(node string) {
-			if err := s.conn.Delete(node, -1); err != nil {
-				t.Fatal(err)
-			}
-		}
 		w.want(t, "nobody", "")
-		leave(read())
+		s.leave(t, read())
 		a, b := read(), read()
 		w.want(t, "two readers, after another one", "held /locks/x #1 (1 unseen), held /locks/x #2")
 		c := s.put(t, path+"/_c_"+uuid+"-__WRIT__", "", ephemeral, zk.PermAll)
 		d := read()
 		w.want(t, "a writer, and a reader behind it", "queued /locks/x #3, queued /locks/x #4")
-		leave(a)
+		s.leave(t, a)
 		w.want(t, "a reader goes", "released /locks/x #1")
-		leave(b)
+		s.leave(t, b)
 		w.want(t, "the last one goes", "held /locks/x #3")
 		e := read()
-		leave(c)
+		s.leave(t, c)
 		w.want(t, "the writer goes", "held /locks/x #4, held /locks/x #5")
-		leave(d)
-		leave(e)
+		s.leave(t, d)
+		s.leave(t, e)
 		w.want(t, "all go", "free /locks/x")
-		cancel()
-		<-w.end
 	})
 }
 
 // A request for the lock changes a node that was read before, and what it said of itself is gone.
 func TestAskedIsSeenAndTheHolderStillKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
-		ctx, cancel := context.WithCancel(t.Context())
 		mu := s.locks(t, zklock.WithLabel("billing")).Mutex(path)
 		hold := acquire(t, mu)
-		w := s.follow(t, ctx, path)
+		w := s.follow(t, path)
 		w.want(t, "at first", "held /locks/x #0")
 		if err := mu.Revoke(t.Context()); err != nil {
 			t.Fatal(err)
@@ -123,13 +113,11 @@ func TestAskedIsSeenAndTheHolderStillKnown(t *testing.T) {
 		w.want(t, "a while after the request", "asked /locks/x #0")
 		time.Sleep(10 * time.Second)
 		w.want(t, "later", "")
-		if c := s.look(t).Contenders[0]; !c.Asked || c.Content != "" {
-			t.Errorf("seen for the first time: %+v", c)
-		}
-		cancel()
-		<-w.end
 		if c := w.last.Queues[0].Contenders[0]; !c.Asked || c.Label != "billing" {
 			t.Errorf("followed: %+v", c)
+		}
+		if c := s.look(t).Contenders[0]; !c.Asked || c.Content != "" {
+			t.Errorf("seen for the first time: %+v", c)
 		}
 	})
 }
