@@ -54,6 +54,20 @@ func TestAdvisoryHolderIsToldAtOnce(t *testing.T) {
 	mustRelease(t, c)
 }
 
+// Else it would say that the lock was ours to the end.
+func TestReleaseOfAnAdvisoryLockThatIsLostMeanwhileTells(t *testing.T) {
+	t.Parallel()
+	p := advise(t, sharedURL(t))
+	c := p.mustAcquire(t)
+	endSession(t, p.at(t, lockPath(t)).queue(t)[0].ID)
+	knows(t, c, 5*time.Second)
+	a := c.Store().Do(soon(t), queue.Command{Op: queue.Leave, Ref: c.Ref()})
+	if a.Outcome != queue.Done || a.Removed != queue.Missing {
+		t.Errorf("%+v, want that it was missing", a)
+	}
+	wantErr(t, c.Release(), second.ErrLost)
+}
+
 // endSession has an operator end one of the server's processes.
 func endSession(t *testing.T, pid string) {
 	t.Helper()

@@ -46,14 +46,15 @@ type entry struct {
 func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
 	e := &entry{store: s, id: c.ID, key: KeyOf(c.Path), about: s.about(c.Linger)}
 	e.reads.Store(c.Reads)
-	old, first := s.find(c.Old.ID), "announce"
+	name := "tierlock 0 0 " + e.about
+	old, says := s.find(c.Old.ID), call{"announce", e.key, name}
 	if c.Old.ID != "" && old == nil {
 		return queue.Answer{Outcome: queue.Gone}
 	}
 	var err error
 	if old != nil {
 		old.over.Store(true)
-		e.session, first = old.session, inMode("leave", old.reads.Load())
+		e.session, says = old.session, old.call("leave", name)
 	} else if e.session, err = s.session(ctx); err != nil {
 		return s.failed(err)
 	}
@@ -69,7 +70,7 @@ func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
 	}
 	waits := err == nil && !taken && c.Op != queue.Try
 	if waits {
-		err = e.wait(first)
+		err = e.wait(says)
 	}
 	if err != nil {
 		e.session.drop(err)
@@ -91,9 +92,14 @@ func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
 	return queue.Answer{Outcome: queue.Done, View: e.view(0)}
 }
 
+// call is a statement about the lock in the mode of the entry.
+func (e *entry) call(statement, name string) call {
+	return call{statement, e.key, name, strconv.FormatBool(e.reads.Load())}
+}
+
 // try reports whether the lock is taken now.
 func (e *entry) try() (taken bool, err error) {
-	rows, err := e.session.ask(e.session.bound, call{inMode("try", e.reads.Load()), e.key, " 0 " + e.about})
+	rows, err := e.session.ask(e.session.bound, e.call("try", " 0 "+e.about))
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
@@ -110,15 +116,16 @@ func (e *entry) granted(rows [][][]byte) error {
 
 // wait sends a statement that says so, and with it the one that waits for the lock, and returns once the first is answered. From then
 // on it has the turn.
-func (e *entry) wait(statement string) error {
+func (e *entry) wait(says call) error {
 	x, sent := e.session, e.store.tier.Now()
 	x.wire.SetDeadline(time.Now().Add(x.bound))
-	says := call{statement, e.key, "tierlock 0 0 " + e.about}
-	p, err := x.send(says, call{inMode("lock", e.reads.Load()), e.key, " 0 " + e.about})
-	if err == nil {
-		_, err = answer(p)
+	p := x.conn.PgConn().StartPipeline(context.Background())
+	for _, c := range []call{says, e.call("lock", " 0 "+e.about)} {
+		p.SendQueryPrepared(c[0], c.values(), nil, nil)
+		p.SendPipelineSync() // what is answered so far is sent before the next one waits
 	}
-	if err != nil {
+	p.Flush()
+	if _, err := answer(p); err != nil {
 		return err
 	}
 	x.wire.SetDeadline(time.Time{})
@@ -275,21 +282,21 @@ func (e *entry) revoke(token string) {
 	e.store.spawn(func() { e.session.talk(context.Background(), e.beat) })
 }
 
-// leave unlocks, or ends the wait. If the server has something to end after that, or its answer does not come, the session ends.
+// leave unlocks, or ends the wait. If the server has something to end after that, or its answer does not come, the session ends. An
+// entry that was lost before had nothing to give up any more.
 func (s *Store) leave(ctx context.Context, c queue.Command) queue.Answer {
 	e := s.find(c.ID)
 	if e == nil {
-		return queue.Answer{Outcome: queue.Done} // with its session
+		return queue.Answer{Outcome: queue.Done, Removed: queue.Missing}
 	}
 	e.over.Store(true)
-	x, last := e.session, call{inMode("leave", e.reads.Load()), e.key, "tierlock"}
+	x, last := e.session, e.call("leave", "tierlock")
 	if e.token.Load() == 0 {
 		if !e.cancel() {
 			x.drop(errors.New("its wait was cancelled"))
 		}
 		last = call{"leave-all"} // the lock may have been granted right before: it outlives the statement
 	}
-	a := queue.Answer{Outcome: queue.Done}
 	err := x.talk(ctx, func() error {
 		rows, err := x.ask(x.bound, last)
 		if err == nil && len(last) > 1 && string(rows[0][0]) != "t" {
@@ -301,13 +308,14 @@ func (s *Store) leave(ctx context.Context, c queue.Command) queue.Answer {
 		s.keep(x)
 		return nil
 	})
-	switch {
-	case errors.As(err, new(*pgconn.PgError)) && !refused(err), errors.Is(err, errUnseen): // before it came to that
-		a.Removed = queue.Missing
-	case err != nil && !errors.Is(err, errDropped):
+	if err != nil && !errors.Is(err, errDropped) {
 		return s.failed(err) // a transaction is under way
 	}
-	s.entries.Delete(e.id)
+	a := queue.Answer{Outcome: queue.Done}
+	ended := errors.As(err, new(*pgconn.PgError)) && !refused(err) // by the server, before it came to that
+	if lost := !s.entries.CompareAndDelete(e.id, e); lost || ended || errors.Is(err, errUnseen) || pgconn.SafeToRetry(err) {
+		a.Removed = queue.Missing
+	}
 	return a
 }
 

@@ -177,15 +177,6 @@ func (c call) values() (values [][]byte) {
 	return values
 }
 
-func (l *line) send(calls ...call) (*pgconn.Pipeline, error) {
-	p := l.conn.PgConn().StartPipeline(context.Background())
-	for _, c := range calls {
-		p.SendQueryPrepared(c[0], c.values(), nil, nil)
-		p.SendPipelineSync() // what is answered so far is sent before the next one waits
-	}
-	return p, p.Flush()
-}
-
 // ask sends one statement, which does not wait, and returns its answer. Whoever calls it has the turn.
 func (l *line) ask(bound time.Duration, c call) ([][][]byte, error) {
 	l.wire.SetDeadline(time.Now().Add(bound))
@@ -327,19 +318,14 @@ func (l *line) close() {
 
 func (l *line) String() string { return "server process " + l.pid }
 
-// The statements, by the names under which each session has them prepared. $1 is a key; a name is what pg_stat_activity shows of a session,
-// behind its token.
+// The statements, by the names under which each session has them prepared. $1 is a key; $2 is what pg_stat_activity shows of a session,
+// behind its token; $3 says whether the lock is shared.
 //
 // A token is drawn once the lock is granted, so that it is greater than all before.
 var statements = map[string]string{
-	"try":         lock("pg_try_advisory_lock", "WHERE granted"),
-	"try-shared":  lock("pg_try_advisory_lock_shared", "WHERE granted"),
-	"lock":        lock("pg_advisory_lock", ""),
-	"lock-shared": lock("pg_advisory_lock_shared", ""),
-
-	"leave":        "SELECT pg_advisory_unlock($1), set_config('application_name', $2, false)",
-	"leave-shared": "SELECT pg_advisory_unlock_shared($1), set_config('application_name', $2, false)",
-
+	"try":       lock("pg_try_advisory_lock", "WHERE granted"),
+	"lock":      lock("pg_advisory_lock", ""),
+	"leave":     "SELECT " + inMode("pg_advisory_unlock") + ", set_config('application_name', $2, false)",
 	"leave-all": "SELECT pg_advisory_unlock_all()",
 
 	// Who holds a lock alone and asks for a share of it is granted that before all who wait.
@@ -361,15 +347,11 @@ var statements = map[string]string{
 }
 
 func lock(function, granted string) string {
-	return fmt.Sprintf(`WITH l AS MATERIALIZED (SELECT %s($1) AS granted),
+	return fmt.Sprintf(`WITH l AS MATERIALIZED (SELECT %s AS granted),
 		t AS MATERIALIZED (SELECT nextval('tierlock.token') AS token FROM l %s)
-		SELECT token, set_config('application_name', 'tierlock ' || token || $2, false) FROM t`, function, granted)
+		SELECT token, set_config('application_name', 'tierlock ' || token || $2, false) FROM t`, inMode(function), granted)
 }
 
-// inMode is the statement for those that share the lock, or for the others.
-func inMode(statement string, shared bool) string {
-	if shared {
-		return statement + "-shared"
-	}
-	return statement
+func inMode(function string) string {
+	return fmt.Sprintf("CASE WHEN $3 THEN %[1]s_shared($1) ELSE %[1]s($1) END", function)
 }
