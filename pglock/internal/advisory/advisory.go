@@ -135,17 +135,16 @@ func (s *Store) failed(err error) queue.Answer {
 
 // open begins a session of the tier: that is the time for which the server hears of this process.
 func (s *Store) open(ctx context.Context) queue.Answer {
-	ear, err := s.listener(ctx)
-	if err != nil {
+	if err := s.listen(ctx); err != nil {
 		return s.failed(err)
 	}
-	return queue.Answer{Outcome: queue.Done, Name: fmt.Sprint(ear, " ", s.Name("")), TTL: s.config.TTL}
+	return queue.Answer{Outcome: queue.Done, Name: s.Name(""), TTL: s.config.TTL}
 }
 
 // beat has the server answer on the ear, or on a new one. After a TTL without that no session of ours is left.
 func (s *Store) beat(ctx context.Context) queue.Answer {
 	heard := time.Duration(s.heard.Load())
-	_, err := s.listener(ctx)
+	err := s.listen(ctx)
 	if err == nil {
 		err = s.lookAround(ctx)
 	}
@@ -158,13 +157,13 @@ func (s *Store) beat(ctx context.Context) queue.Answer {
 	return queue.Answer{Outcome: queue.Done}
 }
 
-// listener returns the ear, and makes one if there is none. It is called by one at a time.
-func (s *Store) listener(ctx context.Context) (*line, error) {
+// listen makes an ear if there is none. It is called by one at a time.
+func (s *Store) listen(ctx context.Context) error {
 	s.mu.Lock()
-	ear := s.ear
+	listens := s.ear != nil
 	s.mu.Unlock()
-	if ear != nil {
-		return ear, nil
+	if listens {
+		return nil
 	}
 	sent := s.tier.Now()
 	ear, err := s.dial(ctx)
@@ -175,7 +174,7 @@ func (s *Store) listener(ctx context.Context) (*line, error) {
 	}
 	if err != nil {
 		s.deafen(nil, err)
-		return nil, err
+		return err
 	}
 	s.mu.Lock()
 	s.ear, s.problem = ear, nil
@@ -184,7 +183,7 @@ func (s *Store) listener(ctx context.Context) (*line, error) {
 	s.spawn(func() { // it looks at the queues until the ear breaks
 		s.deafen(ear, ear.attend(func() bool { return false }, func() error { return s.lookAround(context.Background()) }))
 	})
-	return ear, nil
+	return nil
 }
 
 // deafen says that there is no ear any more, or still none.
@@ -279,11 +278,7 @@ func (s *Store) talk(ctx context.Context, c call) (rows [][][]byte, err error) {
 // look asks who has or wants the locks of these keys, the holder first.
 func (s *Store) look(ctx context.Context, keys ...string) (map[string][]place, error) {
 	rows, err := s.talk(ctx, call{"look", "{" + strings.Join(keys, ",") + "}"})
-	queues := make(map[string][]place)
-	for _, p := range places(rows) {
-		queues[p.key] = append(queues[p.key], p)
-	}
-	return queues, err
+	return places(rows), err
 }
 
 // list reads the lock table of the server once. Those that wait have no token yet. In a quarantine, all that the server has granted
@@ -322,7 +317,6 @@ func (s *Store) ask(ctx context.Context, key string) queue.Answer {
 	case <-known:
 	case <-time.After(s.config.TTL / 8):
 	case <-ctx.Done():
-		return s.failed(context.Cause(ctx))
 	}
 	return queue.Answer{Outcome: queue.Done}
 }

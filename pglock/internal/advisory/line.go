@@ -316,8 +316,6 @@ func (l *line) close() {
 	l.drop(second.ErrClosed)
 }
 
-func (l *line) String() string { return "server process " + l.pid }
-
 // The statements, by the names under which each session has them prepared. $1 is a key; $2 is what pg_stat_activity shows of a session,
 // behind its token; $3 says whether the lock is shared.
 //
