@@ -34,7 +34,7 @@ func TestEtcdsMutexAndWeExcludeEachOther(t *testing.T) {
 		go func() { locks <- m.Lock(soon(t)) }()
 		ended(t, "contested", ours.Contested().C())
 		behind := queues(t, q)
-		behind.pending(t)
+		behind.Pending(t)
 		select {
 		case err := <-locks:
 			t.Fatalf("locked beside us: %v", err)
@@ -45,13 +45,13 @@ func TestEtcdsMutexAndWeExcludeEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		locked(t, p)
-		behind.pending(t)
+		behind.Pending(t)
 		if all, err := p.Contenders(soon(t)); err != nil || len(all) != 2 || all[0].PID != 0 || all[1].PID != os.Getpid() {
 			t.Errorf("contenders %v, %v", all, err)
 		}
 		if err := m.Unlock(soon(t)); err != nil {
 			t.Fatal(err)
 		}
-		release(t, behind.must(t))
+		release(t, behind.Must(t))
 	}
 }

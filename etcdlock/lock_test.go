@@ -36,7 +36,7 @@ func TestWhatALockCosts(t *testing.T) {
 	p.costs(t, "a try", 1, 1, func() { c = try(t, p.mutex(t)) })
 	w := queues(t, q.mutex(t))
 	eventually(t, "a look", func() bool { return q.calls.count("Range") > 0 })
-	q.costs(t, "to be given the lock", 0, 1, func() { d = w.after(t, c) })
+	q.costs(t, "to be given the lock", 0, 1, func() { d = after(t, w, c) })
 	release(t, d)
 
 	c = acquire(t, p.reader(t))
@@ -61,7 +61,7 @@ func TestWhatALockCosts(t *testing.T) {
 	locked(t, r.writer(t))
 	next := queues(t, r.writer(t))
 	locked(t, r.reader(t))
-	release(t, next.after(t, c, d, w.must(t)))
+	release(t, after(t, next, c, d, w.Must(t)))
 	p.costs(t, "to ask where nobody is", 1, 0, func() { ask(t, p.mutex(t)) })
 	if keys := left(t); len(keys) > 0 {
 		t.Errorf("left: %v", keys)
@@ -80,12 +80,12 @@ func TestLocksBelowAreOtherLocks(t *testing.T) {
 		release(t, acquire(t, l))
 		tried := try(t, l)
 		w := queues(t, p.mutex(t))
-		w.pending(t)
+		w.Pending(t)
 		locked(t, p.mutex(t))
 		if all, err := l.Contenders(soon(t)); err != nil || len(all) != 2 {
 			t.Errorf("contenders %v, %v", all, err)
 		}
-		release(t, w.after(t, tried))
+		release(t, after(t, w, tried))
 	}
 }
 
@@ -96,7 +96,7 @@ func TestKeyTellsOfItsOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := acquire(t, lock{l})
+	c := acquire(t, lock{Claim: l})
 	if kv, _ := stored(t, keyOf(c.Ref())); kv.CreateRevision != c.Token() || kv.Lease != int64(p.lease()) {
 		t.Errorf("token %d, lease %d, key %v", c.Token(), p.lease(), kv)
 	}
@@ -243,9 +243,9 @@ func TestLossComesFirstWhateverBecomesOfTheLeader(t *testing.T) {
 			lost := make(chan time.Time, 1)
 			defer context.AfterFunc(c.Context(), func() { lost <- time.Now() })()
 			w := begin(t, waiter.mutex(t).Acquire)
-			w.pending(t)
+			w.Pending(t)
 			undo := fail(leader)
-			next := w.must(t)
+			next := w.Must(t)
 			granted := time.Now()
 			ended(t, "the hold", c.Context().Done())
 			if at := <-lost; at.After(granted) {

@@ -55,7 +55,7 @@ func TestMarksKeepThePlaceAndTheLease(t *testing.T) {
 	if after.CreateRevision != c.Token() || after.Lease != before.Lease || !o.Shared || !o.Revoke || o.Host == "" || o.PID == 0 {
 		t.Errorf("key %v of %+v, want the place, the lease and the description kept", after, o)
 	}
-	release(t, reader.must(t), c)
+	release(t, reader.Must(t), c)
 }
 
 // Each keeps what the other has written.
@@ -78,7 +78,7 @@ func TestShareAndRevocationAtTheSameTime(t *testing.T) {
 			t.Errorf("with that of p last (%t): %+v", late == p, o)
 		}
 		ended(t, "revoked", c.Revoked())
-		release(t, reader.must(t), c)
+		release(t, reader.Must(t), c)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestShareThatFindsNoKeyFindsTheLoss(t *testing.T) {
 	does(t, clientv3.OpDelete(keyOf(c.Ref())))
 	wantErr(t, c.Share(soon(t)), second.ErrLost)
 	wantErr(t, c.Release(), second.ErrLost)
-	release(t, reader.must(t))
+	release(t, reader.Must(t))
 }
 
 func TestShareOfWhatIsGivenUpIsNotSent(t *testing.T) {
@@ -133,7 +133,7 @@ func TestShareThatIsExecutedLateChangesNothingMore(t *testing.T) {
 	c, reader := sharing(t, p)
 	again := p.calls.replay(t, "Txn")
 	share(t, c)
-	release(t, c, reader.must(t))
+	release(t, c, reader.Must(t))
 	next := acquire(t, p.writer(t))
 	if keyOf(next.Ref()) != keyOf(c.Ref()) {
 		t.Fatal("the name is not used again")

@@ -28,7 +28,7 @@ func TestHandOverWaitsForNoResync(t *testing.T) {
 	})
 	w := queues(t, p.mutex(t))
 	ended(t, "a look", looked)
-	release(t, w.after(t, held))
+	release(t, after(t, w, held))
 	if got := p.calls.begun(); !slices.Equal(got, []int64{0}) {
 		t.Errorf("watches begin at revisions %d, want one at the present one, 0", got)
 	}
@@ -40,14 +40,14 @@ func TestQueueIsWatchedFromTurnToTurnAndThenNoMore(t *testing.T) {
 	held, other := acquire(t, p.mutex(t)), queues(t, q.mutex(t))
 	for range 5 {
 		again := begin(t, func(ctx context.Context) (second.Grant, error) { return p.mutex(t).Requeue(ctx, held) })
-		o := other.must(t)
+		o := other.Must(t)
 		other = begin(t, func(ctx context.Context) (second.Grant, error) { return q.mutex(t).Requeue(ctx, o) })
-		held = again.must(t)
+		held = again.Must(t)
 	}
 	if n := p.calls.count("Range"); n > 1 {
 		t.Errorf("%d looks in five turns, want one", n)
 	}
-	release(t, other.after(t, held))
+	release(t, after(t, other, held))
 	eventually(t, "no mirror", func() bool { return p.store.mirror(lockPath(t)+"/") == nil })
 }
 
@@ -65,7 +65,7 @@ func TestWaiterSurvivesACompaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	heal()
-	release(t, w.must(t))
+	release(t, w.Must(t))
 }
 
 // A look finds what no event has told, and the next watch is on another stream, though others keep the one that is silent.
@@ -78,7 +78,7 @@ func TestWaiterNoticesAWatchThatIsSilent(t *testing.T) {
 	p.calls.silence() // before another watch begins
 	holder := acquire(t, q.mutex(t))
 	w := queues(t, p.mutex(t))
-	release(t, w.after(t, holder))
+	release(t, after(t, w, holder))
 	if n := p.store.stream.Load(); n != 1 {
 		t.Errorf("%d other streams for watches, want one", n)
 	}
@@ -88,7 +88,7 @@ func TestWaiterNoticesAWatchThatIsSilent(t *testing.T) {
 	ended(t, "contested", holder.Contested().C())
 	p.calls.silence() // behind it
 	share(t, holder)
-	release(t, reader.must(t), holder, keeps.after(t, elsewhere))
+	release(t, reader.Must(t), holder, after(t, keeps, elsewhere))
 	if n := p.store.stream.Load(); n < 2 {
 		t.Errorf("%d other streams for watches, want a second one", n)
 	}
@@ -106,8 +106,8 @@ func TestRefusalOfAWatchIsNoneOfTheQueue(t *testing.T) {
 	holder := acquire(t, start(t).mutex(t))
 	w := begin(t, p.mutex(t).Acquire)
 	ended(t, "a watch", refused)
-	w.pending(t)
-	release(t, w.after(t, holder))
+	w.Pending(t)
+	release(t, after(t, w, holder))
 }
 
 func TestWaiterThatMayNotLookIsRefused(t *testing.T) {

@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,7 +21,15 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-var soon, wantErr, eventually, ended = waittest.Soon, waittest.Err, waittest.Eventually, waittest.Ended
+var (
+	soon, wantErr, eventually, ended = waittest.Soon, waittest.Err, waittest.Eventually, waittest.Ended
+	lockPath, acquire, begin         = waittest.Path, waittest.Acquire, waittest.Begin
+)
+
+type (
+	lock = waittest.Lock
+	wait = waittest.Wait
+)
 
 // suite stops the shared server before goroutines are counted.
 type suite struct{ *testing.M }
@@ -67,9 +74,6 @@ func outside(t *testing.T) *clientv3.Client {
 	server(t)
 	return shared.client
 }
-
-// lockPath is that of the test's own lock.
-func lockPath(t *testing.T) string { return "/locks/" + strings.ReplaceAll(t.Name(), "/", "-") }
 
 // left returns the keys below the path of the test's own lock, in order of their creation.
 func left(t *testing.T) (keys []string) {
@@ -233,22 +237,9 @@ func mustHold(t *testing.T, locks *tier.Registry) *tier.Hold {
 	return hold
 }
 
-// A lock is a claim of which nobody asks where its contender stands.
-type lock struct{ second.Claim }
-
-func (l lock) Acquire(ctx context.Context) (second.Grant, error) { return l.Claim.Acquire(ctx, nil) }
-
-func (l lock) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
-	return l.Claim.Requeue(ctx, old, nil)
-}
-
 func (p *process) at(t *testing.T, path string, mode second.Mode) lock {
 	t.Helper()
-	c, err := p.Claim(path, second.Options{Mode: mode})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lock{c}
+	return waittest.At(t, p, path, second.Options{Mode: mode})
 }
 
 // These queue at the path of the test's own lock.
@@ -256,22 +247,16 @@ func (p *process) mutex(t *testing.T) lock  { return p.at(t, lockPath(t), second
 func (p *process) writer(t *testing.T) lock { return p.at(t, lockPath(t), second.Writing) }
 func (p *process) reader(t *testing.T) lock { return p.at(t, lockPath(t), second.Reading) }
 
-func acquire(t *testing.T, l lock) *queue.Contender { return must(t)(l.Acquire(soon(t))) }
-
 func requeue(t *testing.T, l lock, old second.Grant) *queue.Contender {
-	return must(t)(l.Requeue(soon(t), old))
+	t.Helper()
+	g, err := l.Requeue(soon(t), old)
+	return waittest.Granted(t, g, err)
 }
 
-func try(t *testing.T, l lock) *queue.Contender { return must(t)(l.TryAcquire(soon(t))) }
-
-func must(t *testing.T) func(second.Grant, error) *queue.Contender {
-	return func(g second.Grant, err error) *queue.Contender {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return g.(*queue.Contender)
-	}
+func try(t *testing.T, l lock) *queue.Contender {
+	t.Helper()
+	g, err := l.TryAcquire(soon(t))
+	return waittest.Granted(t, g, err)
 }
 
 // locked checks that a try finds somebody in the way.
@@ -284,67 +269,19 @@ func locked(t *testing.T, l lock) {
 func release(t *testing.T, grants ...*queue.Contender) {
 	t.Helper()
 	for _, g := range grants {
-		if err := g.Release(); err != nil {
-			t.Fatal(err)
-		}
+		waittest.Release(t, g)
 	}
-}
-
-// A wait is an acquisition under way.
-type wait struct {
-	granted chan *queue.Contender
-	err     error
 }
 
 // queues begins an acquisition and returns when its key is in the queue.
 func queues(t *testing.T, l lock) *wait {
 	t.Helper()
-	before := len(left(t))
-	w := begin(t, l.Acquire)
-	eventually(t, "a key in the queue", func() bool { return len(left(t)) > before })
-	return w
+	return waittest.Queue(t, l, func() int { return len(left(t)) })
 }
 
-// begin begins an acquisition, which ends at the latest with the test.
-func begin(t *testing.T, acquire func(context.Context) (second.Grant, error)) *wait {
-	t.Helper()
-	ctx, cancel := context.WithCancel(soon(t))
-	w := &wait{granted: make(chan *queue.Contender, 1)}
-	go func() {
-		defer close(w.granted)
-		g, err := acquire(ctx)
-		if w.err = err; err == nil {
-			w.granted <- g.(*queue.Contender)
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-w.granted
-	})
-	return w
-}
-
-func (w *wait) must(t *testing.T) *queue.Contender {
-	t.Helper()
-	c, ok := <-w.granted
-	if !ok {
-		t.Fatal(w.err)
-	}
-	return c
-}
-
-// after is what comes of the wait once others have released the lock.
-func (w *wait) after(t *testing.T, holders ...*queue.Contender) *queue.Contender {
+// after is what comes of a wait once others have released the lock.
+func after(t *testing.T, w *wait, holders ...*queue.Contender) *queue.Contender {
 	t.Helper()
 	release(t, holders...)
-	return w.must(t)
-}
-
-func (w *wait) pending(t *testing.T) {
-	t.Helper()
-	select {
-	case c, ok := <-w.granted:
-		t.Fatalf("did not wait: granted %v %v, %v", ok, c, w.err)
-	case <-time.After(50 * time.Millisecond):
-	}
+	return w.Must(t)
 }

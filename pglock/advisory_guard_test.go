@@ -99,7 +99,7 @@ func TestOutcomeOfAnAdvisoryTransaction(t *testing.T) {
 			want: []error{tier.ErrLost},
 		},
 		"the session is over before": {
-			before: func(s scene) { endSession(s.T, s.p.at(s, s.hold.Path()).queue(s)[0].ID) },
+			before: func(s scene) { endSession(s.T, contenders(s, s.p.at(s, s.hold.Path()))[0].ID) },
 			want:   []error{tier.ErrLost}, text: "the session at the server is over",
 		},
 		"the function fails once the session is over": {
@@ -186,13 +186,13 @@ func TestNobodyGetsAnAdvisoryLockDuringATransaction(t *testing.T) {
 	tab, released := table(t), make(chan error, 1)
 	wantErr(t, Tx(soon(t), hold, func(tx pgx.Tx) error {
 		go func() { released <- hold.Release() }()
-		other.pending(t)
+		other.Pending(t)
 		return increment(soon(t), tab)(tx)
 	}), tier.ErrReleased)
 	if err := <-released; err != nil {
 		t.Errorf("Release: %v", err)
 	}
-	mustRelease(t, other.must(t))
+	mustRelease(t, other.Must(t))
 	if n := value(t, tab); n != 0 {
 		t.Errorf("%d were committed by one that has given the lock up", n)
 	}

@@ -42,13 +42,13 @@ func TestAdvisoryHolderIsToldAtOnce(t *testing.T) {
 	holder, waiter, c, w := contested(t, sharedURL(t))
 	within(t, 5*time.Second, "the holder hears of a waiter", c.Contested().Raised)
 	mustRelease(t, c)
-	c = w.must(t)
+	c = w.Must(t)
 	for range 2 { // and the next one as well
 		w = holder.waits(t)
-		endSession(t, waiter.at(t, lockPath(t)).queue(t)[0].ID)
+		endSession(t, contenders(t, waiter.at(t, lockPath(t)))[0].ID)
 		knows(t, c, 5*time.Second)
 		c.Release()
-		mustRelease(t, w.must(t))
+		mustRelease(t, w.Must(t))
 		c = waiter.mustAcquire(t)
 	}
 	mustRelease(t, c)
@@ -59,7 +59,7 @@ func TestReleaseOfAnAdvisoryLockThatIsLostMeanwhileTells(t *testing.T) {
 	t.Parallel()
 	p := advise(t, sharedURL(t))
 	c := p.mustAcquire(t)
-	endSession(t, p.at(t, lockPath(t)).queue(t)[0].ID)
+	endSession(t, contenders(t, p.at(t, lockPath(t)))[0].ID)
 	knows(t, c, 5*time.Second)
 	a := c.Store().Do(soon(t), queue.Command{Op: queue.Leave, Ref: c.Ref()})
 	if a.Outcome != queue.Done || a.Removed != queue.Missing {
@@ -83,15 +83,15 @@ func TestWaiterWhoseSessionIsGoneQueuesAgain(t *testing.T) {
 	holder, waiter := advise(t, sharedURL(t)), advisories.start(t, sharedURL(t))
 	c, queue := holder.mustAcquire(t), holder.at(t, lockPath(t))
 	w := waiter.waits(t)
-	pid := queue.queue(t)[1].ID
+	pid := contenders(t, queue)[1].ID
 	waiter.line.mute("\x00lock")
 	endSession(t, pid)
 	eventually(t, "it waits again", func() bool {
-		all := queue.queue(t)
+		all := contenders(t, queue)
 		return len(all) == 2 && all[1].ID != pid
 	})
 	mustRelease(t, c)
-	mustRelease(t, w.must(t))
+	mustRelease(t, w.Must(t))
 }
 
 // The server's process that waits reads nothing: without client_connection_check_interval it would wait for its turn.
@@ -133,7 +133,7 @@ func TestAdvisoryLockOfAnotherProgramExcludes(t *testing.T) {
 	_, err := claim.TryAcquire(soon(t))
 	wantErr(t, err, second.ErrLocked)
 	wantErr(t, claim.Revoke(soon(t)), errors.ErrUnsupported)
-	if all := claim.queue(t); len(all) != 1 || all[0].ID != strconv.Itoa(int(other.Conn().PgConn().PID())) {
+	if all := contenders(t, claim); len(all) != 1 || all[0].ID != strconv.Itoa(int(other.Conn().PgConn().PID())) {
 		t.Errorf("Contenders: %+v, want process %d", all, other.Conn().PgConn().PID())
 	}
 }
@@ -146,11 +146,10 @@ func TestCancelledWaiterKeepsItsSession(t *testing.T) {
 	var pids []string
 	for range 3 {
 		w := waiter.waits(t)
-		pids = append(pids, queue.queue(t)[1].ID)
-		w.cancel()
-		if g, ok := <-w.granted; ok {
-			t.Fatalf("granted with token %d", g.Token())
-		}
+		pids = append(pids, contenders(t, queue)[1].ID)
+		w.Cancel()
+		<-w.Done
+		wantErr(t, w.Err, context.Canceled)
 		eventually(t, "nobody waits", func() bool { return seen(t, outside(t), false) == 0 })
 	}
 	if slices.Sort(pids); len(slices.Compact(pids)) > 2 {
@@ -172,8 +171,8 @@ func TestWaitThatIsCancelledOnceItIsGrantedLeavesNothing(t *testing.T) {
 	eventually(t, "the next one is granted the lock, and draws its token", func() bool {
 		return seen(t, pool, true) == 1 && seen(t, pool, false) == 0
 	})
-	w.cancel()
-	<-w.granted
-	wantErr(t, w.err, context.Canceled)
+	w.Cancel()
+	<-w.Done
+	wantErr(t, w.Err, context.Canceled)
 	eventually(t, "nobody has the lock", func() bool { return seen(t, pool, true) == 0 })
 }

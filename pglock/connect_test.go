@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/zklock"
 )
 
@@ -30,16 +31,16 @@ func TestIdleConnectionsStay(t *testing.T) {
 func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
 	t.Parallel()
 	path := lockPath(t) + "/é"
-	c := start(t).at(t, path).must(t)
+	c := must(t, start(t).at(t, path))
 	for _, setting := range []string{
 		"datestyle=SQL,DMY", "client_encoding=LATIN1", "timezone=Asia/Kathmandu", "search_path=none",
 		"default_transaction_isolation=serializable", "default_transaction_read_only=on",
 	} {
-		w := wanting(t, tables.start(t, sharedURL(t)+"&"+setting).at(t, path))
+		w := waittest.Begin(t, tables.start(t, sharedURL(t)+"&"+setting).at(t, path).Acquire)
 		eventually(t, "a contender that waits, with "+setting, func() bool { return left(t, path) == 2 })
-		w.pending(t)
+		w.Pending(t)
 		mustRelease(t, c)
-		c = w.must(t)
+		c = w.Must(t)
 	}
 	mustRelease(t, c)
 	tx, err := outside(t).BeginTx(soon(t), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})

@@ -164,9 +164,9 @@ func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
 	ask[any](t, tx, "SELECT tierlock.guard($1)::text", c.Ref().ID)
 	next := start(t).waits(t)
 	go c.Release()
-	next.pending(t)
+	next.Pending(t)
 	tx.Rollback(soon(t))
-	mustRelease(t, next.must(t))
+	mustRelease(t, next.Must(t))
 }
 
 // A process that is cut off has a row locked, and cannot tell the server. A commit checks what was deferred, for which no

@@ -101,7 +101,7 @@ func TestPoolerOfSessionsServes(t *testing.T) {
 	w := q.waits(t)
 	within(t, unhurried/4, "the holder hears of a waiter", c.Contested().Raised)
 	mustRelease(t, c)
-	next := w.must(t)
+	next := w.Must(t)
 	_, err := p.at(t, lockPath(t)).TryAcquire(soon(t))
 	wantErr(t, err, second.ErrLocked)
 	mustRelease(t, next)

@@ -355,7 +355,7 @@ func TestWhatTheDatabaseCannotEncodeIsNamed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if all := l.queue(t); all[0].Label != label {
+			if all := contenders(t, l); all[0].Label != label {
 				t.Errorf("%s: %v", encoding, all)
 			}
 			continue

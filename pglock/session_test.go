@@ -49,7 +49,7 @@ func TestOneRenewalIsForAllLocks(t *testing.T) {
 	begun, p := time.Now(), start(t, WithLeaseTTL(unhurried))
 	var held *queue.Contender
 	for i := range 40 {
-		held = p.at(t, fmt.Sprintf("%s-%d", lockPath(t), i)).must(t)
+		held = must(t, p.at(t, fmt.Sprintf("%s-%d", lockPath(t), i)))
 	}
 	var requests atomic.Int64
 	p.line.onRequest(func(request []byte) {
@@ -80,7 +80,7 @@ func TestNotificationsMayBeLost(t *testing.T) {
 	w := q.waits(t)
 	within(t, ttl/3+ttl/8, "the holder is contested", c.Contested().Raised)
 	mustRelease(t, c)
-	mustRelease(t, w.soon(t, ttl/3+ttl/8))
+	mustRelease(t, w.Within(t, ttl/3+ttl/8))
 }
 
 // A request without an answer is executed after the release of what it was for. A server that takes over may not have heard of a
@@ -97,7 +97,7 @@ func TestLateRequestLeavesNothing(t *testing.T) {
 		"no answer": func() {
 			var once atomic.Bool
 			p.line.messages(func() bool { return !once.Swap(true) }) // to any request
-			mustRelease(t, p.at(t, lockPath(t)+"-2").must(t))
+			mustRelease(t, must(t, p.at(t, lockPath(t)+"-2")))
 		},
 		"another connection": p.line.reset,
 	} {
@@ -153,7 +153,7 @@ func TestReleaseAtAFullServerMakesWay(t *testing.T) {
 		"; GRANT USAGE ON SCHEMA tierlock TO "+role)
 	exec(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1 AND query LIKE '%tierlock.enter%'", role)
 	mustRelease(t, c)
-	mustRelease(t, w.soon(t, ttl))
+	mustRelease(t, w.Within(t, ttl))
 	const alive = "SELECT count(*) FROM tierlock.session WHERE label = $1 AND expires > clock_timestamp()"
 	if ask[int](t, admin, alive, p.label) != 1 {
 		t.Error("the session is over: nothing was tested")

@@ -21,7 +21,15 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-var soon, wantErr, mustRelease, eventually = waittest.Soon, waittest.Err, waittest.Release, waittest.Eventually
+var (
+	soon, wantErr, mustRelease, eventually = waittest.Soon, waittest.Err, waittest.Release, waittest.Eventually
+	lockPath, must                         = waittest.Path, waittest.Acquire
+)
+
+type (
+	lock = waittest.Lock
+	wait = waittest.Wait
+)
 
 // suite stops the shared server before goroutines are counted.
 type suite struct{ *testing.M }
@@ -172,7 +180,7 @@ func start(t *testing.T, opts ...Option) *process {
 func (f flavour) start(t testing.TB, url string, opts ...Option) *process {
 	t.Helper()
 	p := f.begin(t, url, opts...)
-	p.at(t, "/x").queue(t)
+	contenders(t, p.at(t, "/x"))
 	return p
 }
 
@@ -243,21 +251,12 @@ func (p *process) session(t *testing.T) string {
 	return ask[string](t, outside(t), "SELECT id::text FROM tierlock.session WHERE label = $1 AND expires > clock_timestamp()", p.label)
 }
 
-// A lock is a claim of which nobody asks where its contender stands.
-type lock struct{ second.Claim }
-
 func (p *process) at(t testing.TB, path string) lock {
 	t.Helper()
-	c, err := p.Claim(path, second.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lock{c}
+	return waittest.At(t, p, path, second.Options{})
 }
 
-func (l lock) Acquire(ctx context.Context) (second.Grant, error) { return l.Claim.Acquire(ctx, nil) }
-
-func (l lock) queue(t testing.TB) []second.Contender {
+func contenders(t testing.TB, l lock) []second.Contender {
 	t.Helper()
 	all, err := l.Contenders(soon(t))
 	if err != nil {
@@ -266,83 +265,17 @@ func (l lock) queue(t testing.TB) []second.Contender {
 	return all
 }
 
-// lockPath is that of the test's own lock.
-func lockPath(t *testing.T) string { return "/locks/" + strings.ReplaceAll(t.Name(), "/", "-") }
-
 // mustAcquire has a process acquire the lock of the test.
 func (p *process) mustAcquire(t *testing.T) *queue.Contender {
 	t.Helper()
-	return p.at(t, lockPath(t)).must(t)
-}
-
-func (l lock) must(t *testing.T) *queue.Contender {
-	t.Helper()
-	g, err := l.Acquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g.(*queue.Contender)
-}
-
-// A wait is an acquisition under way.
-type wait struct {
-	granted chan *queue.Contender
-	err     error
-	cancel  context.CancelFunc
+	return must(t, p.at(t, lockPath(t)))
 }
 
 // waits begins an acquisition of the lock of the test, and returns when its contender is in the queue.
 func (p *process) waits(t *testing.T) *wait {
 	t.Helper()
 	l := p.at(t, lockPath(t))
-	before := len(l.queue(t))
-	w := wanting(t, l)
-	eventually(t, "a contender in the queue", func() bool { return len(l.queue(t)) > before })
-	return w
-}
-
-// wanting begins an acquisition, which ends at the latest with the test.
-func wanting(t *testing.T, l lock) *wait {
-	t.Helper()
-	ctx, cancel := context.WithCancel(soon(t))
-	w := &wait{granted: make(chan *queue.Contender, 1), cancel: cancel}
-	go func() {
-		defer close(w.granted)
-		g, err := l.Acquire(ctx)
-		if w.err = err; err == nil {
-			w.granted <- g.(*queue.Contender)
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-w.granted
-	})
-	return w
-}
-
-func (w *wait) must(t *testing.T) *queue.Contender {
-	t.Helper()
-	c, ok := <-w.granted
-	if !ok {
-		t.Fatal(w.err)
-	}
-	return c
-}
-
-// soon is must for who is granted the lock within a time.
-func (w *wait) soon(t *testing.T, limit time.Duration) *queue.Contender {
-	t.Helper()
-	within(t, limit, "the next one has the lock", func() bool { return len(w.granted) > 0 })
-	return w.must(t)
-}
-
-func (w *wait) pending(t *testing.T) {
-	t.Helper()
-	select {
-	case c, ok := <-w.granted:
-		t.Fatalf("did not wait: granted %v %v, %v", ok, c, w.err)
-	case <-time.After(50 * time.Millisecond):
-	}
+	return waittest.Queue(t, l, func() int { return len(contenders(t, l)) })
 }
 
 // within waits until something holds, which may take so long.

@@ -89,11 +89,11 @@ func TestLocksOfOtherLibrariesAndOursExcludeOneAnotherAndNobodyStarves(t *testin
 func TestForeignLockIsWaitedForAndTriesFindItTaken(t *testing.T) {
 	t.Parallel()
 	l := start(t, WithLeaseTTL(long), WithLabel("<the label>")).with(t, lockPath(t), second.Options{MayLinger: time.Second})
-	turns := others(t, l.path)
+	turns := others(t, lockPath(t))
 	turns["a key of another type"] = func(ctx context.Context, work func()) error {
-		err := outside(t).LPush(ctx, l.path, "x").Err()
+		err := outside(t).LPush(ctx, lockPath(t), "x").Err()
 		work()
-		return errors.Join(err, outside(t).Del(ctx, l.path).Err())
+		return errors.Join(err, outside(t).Del(ctx, lockPath(t)).Err())
 	}
 	for name, turn := range turns {
 		has, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -114,7 +114,7 @@ func TestForeignLockIsWaitedForAndTriesFindItTaken(t *testing.T) {
 			t.Errorf("Revoke of the lock of %s: %v, want ErrUnsupported", name, err)
 		}
 		close(done)
-		c := granted()
+		c := granted.Must(t)
 		if err := <-ended; err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

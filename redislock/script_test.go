@@ -22,7 +22,7 @@ func TestClockOfTheServerMayBeSetBack(t *testing.T) {
 	first := mustAcquire(t, l)
 	mustRelease(t, first)
 	ahead := first.Token() + time.Hour.Microseconds() // as if it had been an hour later then
-	if err := outside(t).HSet(soon(t), keysOf(l.path)[3], "last", ahead, "gap", ahead).Err(); err != nil {
+	if err := outside(t).HSet(soon(t), keysOf(lockPath(t))[3], "last", ahead, "gap", ahead).Err(); err != nil {
 		t.Fatal(err)
 	}
 	g, err := l.TryAcquire(soon(t))
@@ -125,7 +125,7 @@ func TestMessagesTellTheHolderAndTheNextOne(t *testing.T) {
 	next := queueAt(t, b.at(t, lockPath(t)))
 	ended(t, "the holder hears of it", c.Contested().C())
 	mustRelease(t, c)
-	mustRelease(t, next())
+	mustRelease(t, next.Must(t))
 }
 
 // Messages come at most once. What is lost, heartbeats tell, and a connection that has died silently is replaced.
@@ -136,7 +136,7 @@ func TestLostMessageIsMadeUpForByAHeartbeat(t *testing.T) {
 	next := queueAt(t, b.at(t, lockPath(t)))
 	b.wire.deafen()
 	mustRelease(t, c)
-	mustRelease(t, next())
+	mustRelease(t, next.Must(t))
 	eventually(t, "it listens again", b.wire.listens)
 }
 

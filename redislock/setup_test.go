@@ -18,7 +18,12 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-var soon, wantErr, mustRelease, eventually, ended = waittest.Soon, waittest.Err, waittest.Release, waittest.Eventually, waittest.Ended
+var (
+	soon, wantErr, mustRelease, eventually, ended = waittest.Soon, waittest.Err, waittest.Release, waittest.Eventually, waittest.Ended
+	lockPath, mustAcquire                         = waittest.Path, waittest.Acquire
+)
+
+type lock = waittest.Lock
 
 // suite stops the shared server before goroutines are counted.
 type suite struct{ *testing.M }
@@ -153,26 +158,11 @@ func take(t *testing.T, locks *tier.Registry, path string) {
 	}
 }
 
-// lockPath is that of the test's own lock.
-func lockPath(t *testing.T) string { return "/locks/" + strings.ReplaceAll(t.Name(), "/", "-") }
-
-// A lock is a claim of which nobody asks where its contender stands.
-type lock struct {
-	second.Claim
-	path string
-}
-
-func (l lock) Acquire(ctx context.Context) (second.Grant, error) { return l.Claim.Acquire(ctx, nil) }
-
 func (p *process) at(t *testing.T, path string) lock { return p.with(t, path, second.Options{}) }
 
 func (p *process) with(t *testing.T, path string, o second.Options) lock {
 	t.Helper()
-	l, err := p.tier.Claim(path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lock{l, path}
+	return waittest.At(t, p.tier, path, o)
 }
 
 // anew is a contender that is yet to enter, which is not of the process and so never renewed.
@@ -194,36 +184,10 @@ func (p *process) stands(t *testing.T, op queue.Op, c queue.Ref, weight int) que
 	return p.does(t, queue.Command{Op: op, Ref: c, Weight: weight}).View
 }
 
-func mustAcquire(t *testing.T, l lock) *queue.Contender {
+// queueAt begins an acquisition of the lock of the test, and returns when it is in the queue at the shared server.
+func queueAt(t *testing.T, l lock) *waittest.Wait {
 	t.Helper()
-	g, err := l.Acquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g.(*queue.Contender)
-}
-
-// queueAt begins an acquisition, which ends at the latest with the test, and returns when it is in the queue at the shared server.
-func queueAt(t *testing.T, l lock) (granted func() *queue.Contender) {
-	t.Helper()
-	before := len(left(t, l.path))
-	ctx := soon(t)
-	var g second.Grant
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		g, err = l.Acquire(ctx)
-	}()
-	t.Cleanup(func() { <-done })
-	eventually(t, "a contender in the queue", func() bool { return len(left(t, l.path)) > before })
-	return func() *queue.Contender {
-		t.Helper()
-		if <-done; err != nil {
-			t.Fatal(err)
-		}
-		return g.(*queue.Contender)
-	}
+	return waittest.Queue(t, l, func() int { return len(left(t, lockPath(t))) })
 }
 
 // left returns the queue for a lock at the shared server, in order.
