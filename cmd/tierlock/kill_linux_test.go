@@ -18,7 +18,7 @@ import (
 const chain = `while (-d $ARGV[0]) { exit if fork }`
 
 // What is in many processes, one after the other, is killed as well, in the group of the command and outside, and
-// before the run ends.
+// before the run ends. KILL takes no file to be opened: the table of files may be full.
 func TestForksDoNotOutrunKILL(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -27,6 +27,7 @@ func TestForksDoNotOutrunKILL(t *testing.T) {
 		"in the group":                        {"perl", "-e", chain},
 		"in the group, and no file is opened": {"perl", "-e", chain},
 		"in another group":                    {"setsid", "perl", "-e", chain},
+		"in another, and no file is opened":   {"setsid", "perl", "-e", chain},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,11 +47,7 @@ func TestForksDoNotOutrunKILL(t *testing.T) {
 			if strings.Contains(name, "no file") {
 				fillFiles(t, p.Keeper())
 			}
-			for _, node := range queue(t, conn, path) {
-				if err := conn.Delete(path+"/"+node, -1); err != nil {
-					t.Fatal(err)
-				}
-			}
+			deleteQueue(t, conn, path)
 			begun := time.Now()
 			ended := make(chan error, 1)
 			go func() {
@@ -66,26 +63,6 @@ func TestForksDoNotOutrunKILL(t *testing.T) {
 			p.Exits(74)
 		})
 	}
-}
-
-// KILL takes no file to be opened: the table of files may be full.
-func TestKILLOpensNoFile(t *testing.T) {
-	t.Parallel()
-	server := startServer(t)
-	conn := operate(t, server)
-	stage := commandtest.NewStage(t)
-	p := start(t, server.Addr(), commandtest.Under("", "/full", stage.Command("stubborn", "daemon")...)...)
-	victims := []*commandtest.Section{stage.First(), stage.Next()}
-	fillFiles(t, p.Keeper())
-	for _, node := range queue(t, conn, "/full") {
-		if err := conn.Delete("/full/"+node, -1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, victim := range victims {
-		victim.Dies()
-	}
-	p.Exits(74)
 }
 
 // fillFiles keeps a process from opening any more files.

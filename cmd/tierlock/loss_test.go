@@ -10,40 +10,20 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
-	"github.com/tierlock/tierlock/zktest"
 )
-
-// short is the session of these tests: the margin is 1.33 s.
-const short = "-session 4s "
-
-// contend starts another run that waits for the path, and returns when it is in the queue.
-func contend(t *testing.T, servers, path string, stage *commandtest.Stage, waiting func() int) *commandtest.Tool {
-	t.Helper()
-	before := waiting()
-	p := start(t, servers, commandtest.Under(short, path, stage.Command()...)...)
-	commandtest.Eventually(t, "another contender", func() bool { return waiting() > before })
-	return p
-}
 
 // A holder that cannot reach the servers ends its command before they give the lock to another: with TERM, and
 // with KILL after the grace if it will not listen.
 func TestBlackholeEndsTheCommandBeforeTheLockGoes(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	conn := operate(t, server)
 	proxy := proxyTo(t, server)
 	stage := commandtest.NewStage(t)
 	holder := start(t, proxy.Addr(), commandtest.Under(short, "/blackhole", stage.Command("stubborn", "daemon")...)...)
 	victims := []*commandtest.Section{stage.First(), stage.Next()}
-	contend(t, server.Addr(), "/blackhole", stage, func() int { return len(queue(t, conn, "/blackhole")) })
-	proxy.Mute(zktest.Request)
-	proxy.Mute(zktest.Reply)
-	next := stage.First()
-	for _, victim := range victims {
-		if margin := next.Begun.Sub(victim.Dies()); margin < 0 {
-			t.Errorf("the command ends %v after the next one began", -margin)
-		}
-	}
+	contend(t, server, "/blackhole", stage)
+	black(proxy)
+	next := followed(t, stage, victims...)
 	holder.Exits(74)
 	victims[0].Hears(syscall.SIGTERM)
 	if strings.Contains(holder.Stderr.String(), "tierlock keep") {
@@ -71,27 +51,15 @@ func TestKilledRunnerEndsWhatIsLeft(t *testing.T) {
 func TestKilledKeeperKillsEverything(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	conn := operate(t, server)
 	stage := commandtest.NewStage(t)
 	p := start(t, server.Addr(), commandtest.Under(short, "/orphaned", stage.Command("stubborn", "family", "daemon")...)...)
 	victims := []*commandtest.Section{stage.First(), stage.Next(), stage.Next()}
-	contend(t, server.Addr(), "/orphaned", stage, func() int { return len(queue(t, conn, "/orphaned")) })
-	killed := time.Now()
+	contend(t, server, "/orphaned", stage)
 	if err := syscall.Kill(p.Keeper(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	p.Exits(74)
-	for _, victim := range victims {
-		took := victim.Dies().Sub(killed)
-		t.Logf("dead %v after the kill", took)
-	}
-	next := stage.First()
-	for _, victim := range victims {
-		if victim.Dies().After(next.Begun) {
-			t.Errorf("a command outlives the lock by %v", victim.Dies().Sub(next.Begun))
-		}
-	}
-	next.Leave(0)
+	followed(t, stage, victims...).Leave(0)
 }
 
 // On Linux the kernel kills the command with its keeper, even if the front is stopped and cannot.
@@ -118,22 +86,14 @@ func TestKilledKeeperKillsTheCommandWithoutTheFront(t *testing.T) {
 func TestStoppedKeeperKillsEverythingInTime(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	conn := operate(t, server)
 	stage := commandtest.NewStage(t)
 	p := start(t, server.Addr(), commandtest.Under(short, "/stopped", stage.Command("family")...)...)
 	victims := []*commandtest.Section{stage.First(), stage.Next()}
-	contend(t, server.Addr(), "/stopped", stage, func() int { return len(queue(t, conn, "/stopped")) })
+	contend(t, server, "/stopped", stage)
 	if err := syscall.Kill(p.Keeper(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	next := stage.First()
-	for _, victim := range victims {
-		if margin := next.Begun.Sub(victim.Dies()); margin < 0 {
-			t.Errorf("the command ends %v after the next one began", -margin)
-		} else {
-			t.Logf("died %v before the next one began", margin)
-		}
-	}
+	next := followed(t, stage, victims...)
 	p.Exits(74)
 	next.Leave(0)
 }
@@ -166,8 +126,7 @@ func TestStoppedCommandIsKilledOnLoss(t *testing.T) {
 	time.Sleep(5 * time.Second) // longer than the session
 	start(t, server.Addr(), commandtest.Under("-n", "/halted", "true")...).Exits(75)
 	section.Lives()
-	proxy.Mute(zktest.Request)
-	proxy.Mute(zktest.Reply)
+	black(proxy)
 	section.Dies()
 	p.Exits(74)
 }

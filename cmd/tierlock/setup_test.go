@@ -17,7 +17,11 @@ import (
 	"github.com/tierlock/tierlock/internal/faultproxy"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/zktest"
 )
+
+// short is the session of those who are to lose a lock: the margin is 1.33 s.
+const short = "-session 4s "
 
 func TestMain(m *testing.M) {
 	commandtest.Main(m, "tierlock", func() {
@@ -78,4 +82,43 @@ func queue(t *testing.T, conn *zk.Conn, path string) []string {
 		t.Fatal(err)
 	}
 	return children
+}
+
+// deleteQueue takes the lock away from whoever has it.
+func deleteQueue(t *testing.T, conn *zk.Conn, path string) {
+	t.Helper()
+	for _, name := range queue(t, conn, path) {
+		if err := conn.Delete(path+"/"+name, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// black makes the proxy carry nothing any more, and tells nobody.
+func black(proxy *faultproxy.Proxy) {
+	proxy.Mute(zktest.Request)
+	proxy.Mute(zktest.Reply)
+}
+
+// contend starts another run that waits for the path, and returns when it is in the queue.
+func contend(t *testing.T, server *zkserver.Server, path string, stage *commandtest.Stage) *commandtest.Tool {
+	t.Helper()
+	conn := operate(t, server)
+	before := len(queue(t, conn, path))
+	p := start(t, server.Addr(), commandtest.Under(short, path, stage.Command()...)...)
+	commandtest.Eventually(t, "another contender", func() bool { return len(queue(t, conn, path)) > before })
+	return p
+}
+
+// followed waits for the next one to begin, after all of victims have ended.
+func followed(t *testing.T, stage *commandtest.Stage, victims ...*commandtest.Section) (next *commandtest.Section) {
+	t.Helper()
+	next = stage.First()
+	for _, victim := range victims {
+		margin := next.Begun.Sub(victim.Dies())
+		if t.Logf("died %v before the next one began", margin); margin < 0 {
+			t.Errorf("the command ends %v after the next one began", -margin)
+		}
+	}
+	return next
 }

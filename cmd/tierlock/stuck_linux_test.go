@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
-	"github.com/tierlock/tierlock/zktest"
 )
 
 // startStuck starts tierlock with a stderr that is full and that nobody reads.
@@ -52,32 +51,16 @@ func TestNothingWaitsForTheReaderOfStderr(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	conn := operate(t, server)
-	waiting := func(path string) func() int { return func() int { return len(queue(t, conn, path)) } }
 	for name, test := range map[string]func(t *testing.T, path string, stage *commandtest.Stage){
 		"loss": func(t *testing.T, path string, stage *commandtest.Stage) {
 			proxy := proxyTo(t, server)
 			p := startStuck(t, proxy.Addr(), commandtest.Under(short, path, stage.Command("stubborn")...)...)
 			section := stage.First()
-			contend(t, server.Addr(), path, stage, waiting(path))
-			proxy.Mute(zktest.Request)
-			proxy.Mute(zktest.Reply)
-			next := stage.First()
-			if margin := next.Begun.Sub(section.Dies()); margin < 0 {
-				t.Errorf("the command ends %v after the next one began", -margin)
-			}
+			contend(t, server, path, stage)
+			black(proxy)
+			next := followed(t, stage, section)
 			section.Hears(syscall.SIGTERM)
 			next.Leave(0)
-			p.Exits(74)
-		},
-		"deletion": func(t *testing.T, path string, stage *commandtest.Stage) {
-			p := startStuck(t, server.Addr(), commandtest.Under("", path, stage.Command("stubborn")...)...)
-			section := stage.First()
-			for _, name := range queue(t, conn, path) {
-				if err := conn.Delete(path+"/"+name, -1); err != nil {
-					t.Fatal(err)
-				}
-			}
-			section.Dies()
 			p.Exits(74)
 		},
 		"asked for the lock": func(t *testing.T, path string, stage *commandtest.Stage) {

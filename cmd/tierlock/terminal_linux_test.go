@@ -128,7 +128,7 @@ func TestCommandInAPipelineGetsTheTerminalWhenItReads(t *testing.T) {
 	s.shows("shell got two")
 }
 
-// Ctrl-Z stops the command and gives the shell its prompt; fg goes on. The lock is kept.
+// Ctrl-Z stops the command and gives the shell its prompt; fg goes on. The locks are kept, here of two runs, one in the other.
 func TestSuspendedAndContinued(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("bash"); err != nil {
@@ -136,31 +136,14 @@ func TestSuspendedAndContinued(t *testing.T) {
 	}
 	server := startServer(t)
 	s := newScreen(t, server.Addr(), "bash", "--norc", "--noprofile", "-i")
-	s.types("\"$TIERLOCK\" run -session 4s /suspended -- sh -c 'echo re\"\"ady; read line; echo command g\"\"ot $line'\n")
+	s.types("\"$TIERLOCK\" run -session 4s /outer -- \"$TIERLOCK\" run -session 4s /inner -- " +
+		"sh -c 'echo re\"\"ady; read line; echo command g\"\"ot $line'\n")
 	s.shows("ready")
 	s.types(ctrlZ)
 	s.shows("Stopped")
-	s.types("sleep 5; \"$TIERLOCK\" run -n -E 9 /suspended -- true; echo status $?\n")
-	s.shows("status 9")
-	s.types("fg\n")
-	s.types("one\n")
-	s.shows("command got one")
-	s.types("echo prompt is b\"\"ack\n")
-	s.shows("prompt is back")
-}
-
-// The same through two runs, one in the other.
-func TestNestedRunsAreSuspendedAndContinued(t *testing.T) {
-	t.Parallel()
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip(err)
-	}
-	server := startServer(t)
-	s := newScreen(t, server.Addr(), "bash", "--norc", "--noprofile", "-i")
-	s.types("\"$TIERLOCK\" run /outer -- \"$TIERLOCK\" run /inner -- sh -c 'echo re\"\"ady; read line; echo command g\"\"ot $line'\n")
-	s.shows("ready")
-	s.types(ctrlZ)
-	s.shows("Stopped")
+	s.types("sleep 5; for lock in /outer /inner; do \"$TIERLOCK\" run -n -E 9 $lock -- true; echo $lock status $?; done\n")
+	s.shows("/outer status 9")
+	s.shows("/inner status 9")
 	s.types("fg\n")
 	s.types("one\n")
 	s.shows("command got one")
