@@ -61,7 +61,7 @@ var refusalBehaviours = []behaviour{
 		want: "Lock ErrInvalidACL, Unlock ErrNotLocked, left 0",
 	},
 	{
-		// The first create is answered late, so that both wait for the same courier.
+		// The first create is answered late, so that both wait at once.
 		name: "no ACL in another handle", modelOnly: true,
 		run: func(s *scene) {
 			s.put(s.path, s.acl)

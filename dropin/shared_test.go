@@ -50,19 +50,9 @@ func TestClosedConnectionIsCollected(t *testing.T) { // I10
 	}
 }
 
-// An idle connection that the program keeps has no registry either.
-func TestEntryGoesWithTheLastHandle(t *testing.T) { // I10
-	srv := zktest.Start(t)
-	s := newScene(t, modelAddr, srv.DialTimeout)
-	conn := weak.Make(s.conn)
-	lockAndUnlock(t, s.conn, 2)
-	collected(t, "the entry is gone", func() bool { return !dropin.Known(conn) })
-	lockAndUnlock(t, s.conn, 2)
-	runtime.KeepAlive(s.conn)
-}
-
-// The end of a registry is noticed late, when another one may have taken its place.
-func TestLateCleanupSparesTheNextEntry(t *testing.T) {
+// The end of a registry is noticed late, when another one may have taken its place. An idle connection that the program keeps
+// has none.
+func TestEntryGoesWithTheLastHandleAndNotWithThoseBefore(t *testing.T) { // I10
 	srv := zktest.Start(t)
 	s := newScene(t, modelAddr, srv.DialTimeout)
 	conn := weak.Make(s.conn)
@@ -79,6 +69,9 @@ func TestLateCleanupSparesTheNextEntry(t *testing.T) {
 		}
 		runtime.KeepAlive(next)
 	}
+	collected(t, "the entry is gone", func() bool { return !dropin.Known(conn) })
+	lockAndUnlock(t, s.conn, 2)
+	runtime.KeepAlive(s.conn)
 }
 
 // usedAndClosed makes a connection, uses it and closes it. It keeps nothing of it.

@@ -109,40 +109,6 @@ func TestHandleAtTheGateEndsWithTheConnection(t *testing.T) {
 	})
 }
 
-// A request on a connection that is being closed can stop the library for ever (conn.go:527);
-// the bubble fails if it does.
-func TestNothingIsSentOnceTheConnectionIsBeingClosed(t *testing.T) {
-	for range 20 {
-		bubble(t, func(t *testing.T, srv *zktest.Server) {
-			s := closingScene(t, srv)
-			l := s.locked(t)
-			srv.Mute(s.conn.SessionID(), zktest.Reply)
-			var sent atomic.Int32
-			srv.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Dir == zktest.Request && f.Op != "connect" && f.Op != "ping" {
-					sent.Add(1)
-				}
-				if f.Op == "closeSession" {
-					return zktest.Drop
-				}
-				return zktest.Pass
-			})
-			outcome := make(chan error, 1)
-			go func() { outcome <- l.Unlock() }()
-			synctest.Wait()
-			s.beginClose()
-			if err := <-outcome; !errors.Is(err, zk.ErrConnectionClosed) {
-				t.Errorf("Unlock: got %v, want ErrConnectionClosed", err)
-			}
-			<-time.After(5 * time.Second) // virtual
-			if n := sent.Load(); n > 3 {  // a delete, the close, and one that met it: the library refuses what comes behind that
-				t.Errorf("sent %d requests, want 3 at most", n)
-			}
-			srv.Intercept(nil)
-		})
-	}
-}
-
 // Handing on within the process costs no request, as long as the server has been heard of a
 // moment ago.
 func TestHandingOnIsConfirmedByTheServerNowAndThen(t *testing.T) {
