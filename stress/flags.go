@@ -44,9 +44,9 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	flags.Func("store", "`store` of the locks: "+strings.Join(store.Names(), "|")+" (default zookeeper)", c.setStore)
 	flags.StringVar(&servers, "zk", "", "`host:port[,...][/chroot]` of ZooKeeper (default: a private server)")
 	flags.StringVar(&c.Lock, "lock", "mutex", "`kind` of lock to hammer: mutex; rw, a reader/writer lock; semaphore; on ZooKeeper zklock, "+
-		"the lower half of mutex; or what others would take, one per goroutine: on ZooKeeper zk, go-zookeeper's; on etcd etcd, the client library's "+
-		"concurrency.Mutex; on PostgreSQL advisory, pg_advisory_lock, and version, a loop over a version column; on Redis rueidislock, redsync, and "+
-		"redislock, bsm's")
+		"the lower half of mutex; or what others would take, one per goroutine: on ZooKeeper zk, go-zookeeper's; on etcd etcd, the client "+
+		"library's concurrency.Mutex; on PostgreSQL advisory, pg_advisory_lock, and version, a loop over a version column; on Redis "+
+		"rueidislock, redsync, and redislock, bsm's")
 	flags.Float64Var(&c.Reads, "reads", 0.9, "`share` of the turns that read, for -lock rw")
 	flags.IntVar(&c.Permits, "permits", 10, "permits of -lock semaphore")
 	flags.IntVar(&c.Weight, "weight", 1, "permits that a turn of -lock semaphore takes at most; from one to so many at random")
@@ -58,11 +58,12 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	flags.DurationVar(&c.RTT, "rtt", 0, "round trip from workers to servers: half of it each way, on top of the network's own")
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the run")
 	flags.Uint64Var(&c.Seed, "seed", 0, "of all random choices (default: random, printed)")
-	flags.BoolFunc("baseline", "run what others would take first, on the same server in the same shape, and compare: zk, etcd, advisory or rueidislock, "+
-		"for rw the mutex; -baseline=`lock` names another one", setBaseline(&baseline))
+	flags.BoolFunc("baseline", "run what others would take first, on the same server in the same shape, and compare: zk, etcd, "+
+		"advisory or rueidislock, for rw the mutex; -baseline=`lock` names another one", setBaseline(&baseline))
 	flags.StringVar(&format, "o", "text", "text|json: form of the result")
 	flags.StringVar(&c.HTML, "html", "", "`file` to write a report with charts to")
-	flags.StringVar(&c.Bench, "bench", "", "measure all that tierlock is held against, with -duration 5s each by default, and write it to `dir`")
+	flags.StringVar(&c.Bench, "bench", "", "measure all that tierlock is held against, with -duration 5s each by default, and write it "+
+		"to `dir`")
 	flags.BoolVar(&c.Chaos, "chaos", false, "kill and stop workers and servers, and cut connections, for the whole duration")
 	flags.StringVar(&c.Trace, "trace", "", "keep what passed between the workers and the store, and what they held, in `dir`, for -chaos")
 	flags.IntVar(&c.Ensemble, "ensemble", 1, "private servers")
@@ -81,7 +82,8 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 		c.Duration = 5 * time.Second
 	}
 	c.chooseBaseline(baseline)
-	err := errors.Join(c.setServers(servers), c.check(), c.checkSort(set), c.checkChaos(), c.checkBench(set), checkFormat(format), checkArgs(flags.Args()))
+	err := errors.Join(c.setServers(servers), c.check(), c.checkSort(set), c.checkChaos(), c.checkBench(set), checkFormat(format),
+		checkArgs(flags.Args()))
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		flags.Usage()

@@ -13,7 +13,8 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		"-lock none", "-o xml", "-zk ,", "-zk host/", "-zk host//x", "-zk /x", "surplus",
 		"-ensemble 0", "-ensemble 2", "-ensemble 3 -zk host", "-chaos -zk host", "-chaos -baseline", "-chaos -lock zk",
 		"-handoff -1s", "-linger x", "-handoff 1s -lock zk",
-		"-store none", "-store etcd -lock zk", "-store postgres-advisory -lock semaphore", "-lock etcd", "-store etcd -zk host", "-store etcd -chaos -lock etcd",
+		"-store none", "-store etcd -lock zk", "-store postgres-advisory -lock semaphore",
+		"-lock etcd", "-store etcd -zk host", "-store etcd -chaos -lock etcd",
 		"-store etcd -handoff 1s -lock etcd", "-reads 0.5", "-permits 2", "-weight 1 -lock rw",
 		"-lock rw -reads -0.1", "-lock rw -reads 1.1", "-lock rw -reads NaN",
 		"-lock semaphore -permits 0", "-lock semaphore -weight 0", "-lock semaphore -permits 2 -weight 3", "-lock semaphore -baseline",
@@ -28,7 +29,8 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 
 func TestLockThatTheStoreDoesNotHave(t *testing.T) {
 	for _, order := range []string{"-store etcd -lock zk", "-lock zk -store etcd"} {
-		if _, _, stderr := runWith(strings.Fields(order)...); !strings.Contains(stderr, `-lock "zk": no such lock on etcd, which has etcd, mutex, rw`) {
+		if _, _, stderr := runWith(strings.Fields(order)...); !strings.Contains(stderr,
+			`-lock "zk": no such lock on etcd, which has etcd, mutex, rw`) {
 			t.Errorf("%s: got %q", order, stderr)
 		}
 	}

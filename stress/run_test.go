@@ -176,7 +176,8 @@ func checkTraffic(t *testing.T, name, lock string, r report.Result) {
 func TestServersAreAnRTTAway(t *testing.T) {
 	const rtt = 200 * time.Millisecond // much more than a busy machine takes for a release
 	for _, lock := range []string{"mutex", "zklock", "zk"} {
-		r := runJSON(t, exitPass, "-zk", servers(t)+"/"+lock, "-rtt", rtt.String(), "-lock", lock, "-procs", "1", "-goroutines", "1", "-duration", "2s")
+		r := runJSON(t, exitPass, "-zk", servers(t)+"/"+lock, "-rtt", rtt.String(), "-lock", lock, "-procs", "1", "-goroutines", "1",
+			"-duration", "2s")
 		if r.RTT != rtt.Nanoseconds() || r.Release == nil {
 			t.Fatalf("%s: got an RTT of %v, release %+v", lock, time.Duration(r.RTT), r.Release)
 		}

@@ -67,7 +67,8 @@ func acquire(t *testing.T, lock *zklock.Lock) *zklock.Node {
 }
 
 // evil is what a process may write into a node that a terminal would obey.
-var evil = `{"v":1,"host":"\u001b]0;owned\u0007","pid":7,"label":"\u001b[2J\u202egnp\n\u2028level=ERROR` + strings.Repeat("x", 900<<10) + `"}`
+var evil = `{"v":1,"host":"\u001b]0;owned\u0007","pid":7,"label":"\u001b[2J\u202egnp\n\u2028level=ERROR` +
+	strings.Repeat("x", 900<<10) + `"}`
 
 // What somebody else has put into a queue is shown so that a terminal does nothing, and may be broken if it belongs to nobody.
 func TestNodesOfOthersAreSeenAndBroken(t *testing.T) {
@@ -78,7 +79,8 @@ func TestNodesOfOthersAreSeenAndBroken(t *testing.T) {
 	if _, err := conn.CreateProtectedEphemeralSequential("/jobs/report/lock-", []byte(evil), zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	c.want(t, "who /jobs/report", 0, `0 +holds +tierlock .* - .*billing`, `1 +waits +zk.Lock +\S+ +0 .*\\x1b\[2J\\u202egnp`, "A node's age is not a hold's")
+	c.want(t, "who /jobs/report", 0, `0 +holds +tierlock .* - .*billing`, `1 +waits +zk.Lock +\S+ +0 .*\\x1b\[2J\\u202egnp`,
+		"A node's age is not a hold's")
 	if text := c.want(t, "who /jobs/report -o json", 0, `"node_age_ms": \d`); len(text) > 8<<10 {
 		t.Errorf("%d bytes about two contenders", len(text))
 	}
@@ -144,7 +146,8 @@ func TestReadersOfOthersAreSeenAndAskedForTheLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Create(kazoos+"/f7a2c0d9e8b64f13a5d4c3b2a1908f7e__lock__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
+	kazoo := kazoos + "/f7a2c0d9e8b64f13a5d4c3b2a1908f7e__lock__"
+	if _, err := conn.Create(kazoo, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
 	c.want(t, "revoke /rw/kazoo", 0, "asked kazoo -, whose library takes no notice")
@@ -175,7 +178,8 @@ func TestWatchServesAPageUntilItIsInterrupted(t *testing.T) {
 		}
 		return err == nil && len(state.Locks) > 0
 	})
-	if l := state.Locks[0]; len(state.Locks) != 1 || l.Path != "/page/report" || len(l.Holders) != 1 || l.Holders[0].Token != fmt.Sprint(node.Token()) || !strings.HasPrefix(l.Holders[0].Who, "billing · ") {
+	if l := state.Locks[0]; len(state.Locks) != 1 || l.Path != "/page/report" || len(l.Holders) != 1 ||
+		l.Holders[0].Token != fmt.Sprint(node.Token()) || !strings.HasPrefix(l.Holders[0].Who, "billing · ") {
 		t.Errorf("got %+v", state)
 	}
 	http.DefaultClient.CloseIdleConnections()

@@ -69,7 +69,8 @@ func TestForksDoNotOutrunKILL(t *testing.T) {
 func fillFiles(t *testing.T, pid int) {
 	t.Helper()
 	none := syscall.Rlimit{Cur: 0, Max: 1 << 10}
-	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), syscall.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&none)), 0, 0, 0); errno != 0 {
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), syscall.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&none)), 0, 0, 0)
+	if errno != 0 {
 		t.Skip(errno)
 	}
 	runtime.KeepAlive(&none)

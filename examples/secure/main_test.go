@@ -63,9 +63,11 @@ func TestOnlyTheServiceGetsItsLock(t *testing.T) {
 		cmd  *exec.Cmd
 		want string
 	}{
-		"another certificate and password": {service(ctx, authority.File, authority.Issue("other").File, servers, "service:guess"), "no CREATE permission"},
-		"a certificate of a stranger":      {service(ctx, authority.File, stranger.Issue("service").File, servers, "service:password"), "client certificate"},
-		"a stranger for authority":         {service(ctx, stranger.File, cert, servers, "service:password"), "RootCAs"},
+		"another certificate and password": {service(ctx, authority.File, authority.Issue("other").File, servers, "service:guess"),
+			"no CREATE permission"},
+		"a certificate of a stranger": {service(ctx, authority.File, stranger.Issue("service").File, servers, "service:password"),
+			"client certificate"},
+		"a stranger for authority": {service(ctx, stranger.File, cert, servers, "service:password"), "RootCAs"},
 	} {
 		strangers.Go(func() {
 			if said, err := c.cmd.CombinedOutput(); err == nil || !strings.Contains(string(said), c.want) {

@@ -67,7 +67,8 @@ func TestOfTooManyMessagesTheLastAreKept(t *testing.T) {
 		if kept*long > mostAside || kept*long < mostAside/2 {
 			t.Errorf("%d messages of %d bytes are kept", kept, long)
 		}
-		if lines[0] != "tierlock: the first" || lines[1] != fmt.Sprintf("tierlock: %d messages are left out here: nobody read them in time", many-kept) {
+		out := fmt.Sprintf("tierlock: %d messages are left out here: nobody read them in time", many-kept)
+		if lines[0] != "tierlock: the first" || lines[1] != out {
 			t.Errorf("it begins with %q, %q", lines[0], lines[1])
 		}
 		for i, line := range lines[2:] {

@@ -131,7 +131,8 @@ func (o *breakOptions) report(ctx context.Context, desk Desk, in *invocation, pa
 	}
 	if in.output == "text" {
 		fmt.Fprintf(in.stdout, "deleted %s of %s\n%s\n", clean(former.Node), clean(ownerOf(former)), now)
-		fmt.Fprintln(in.stdout, "The former holder may still be working until it hears of this: from its server, or T/6 after it got the lock if that is later.")
+		fmt.Fprintln(in.stdout, "The former holder may still be working until it hears of this: from its server, or T/6 after it got the "+
+			"lock if that is later.")
 	}
 	return nil
 }

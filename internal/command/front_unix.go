@@ -39,7 +39,8 @@ type front struct {
 
 // watchKeeper starts the keeper and returns when it and the command are gone.
 func watchKeeper(in *invocation) error {
-	f := &front{in: in, signals: catch(), terminal: openTerminal(), ended: make(chan struct{}), gone: make(chan struct{}), ask: stopped(), deadline: stopped()}
+	f := &front{in: in, signals: catch(), terminal: openTerminal(), ended: make(chan struct{}), gone: make(chan struct{}), ask: stopped(),
+		deadline: stopped()}
 	adopt() // what the keeper leaves behind, if it is killed
 	if err := f.start(); err != nil {
 		return err
@@ -63,7 +64,8 @@ func watchKeeper(in *invocation) error {
 				continue
 			}
 			f.slay()
-			return fail(exitLost, "%s: the process that has the lock, %s keep, does not say that it is still ours; the command was killed", in.args[0], in.store.Program)
+			return fail(exitLost, "%s: the process that has the lock, %s keep, does not say that it is still ours; the command was killed",
+				in.args[0], in.store.Program)
 		}
 	}
 }
@@ -185,7 +187,8 @@ func (f *front) end() error {
 	}
 	if f.held {
 		f.slay()
-		return fail(exitLost, "%s: the process that had the lock, %s keep, ended with status %d; the command was killed", f.in.args[0], f.in.store.Program, exitOf(f.status))
+		return fail(exitLost, "%s: the process that had the lock, %s keep, ended with status %d; the command was killed", f.in.args[0],
+			f.in.store.Program, exitOf(f.status))
 	}
 	if sig := f.status.Signal(); slices.Contains(ending, sig) { // before it could catch it
 		return interrupted(f.in.args[0], sig)

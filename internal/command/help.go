@@ -22,7 +22,8 @@ func (in *invocation) help(sub *subcommand) {
 	var text strings.Builder
 	defer func() { fmt.Fprint(in.stdout, in.named(text.String())) }()
 	if sub == nil {
-		fmt.Fprintf(&text, "Tierlock runs a command under a distributed lock on %s, and shows who holds\nlocks and who waits for them.\n\n", in.store.Name)
+		fmt.Fprintf(&text, "Tierlock runs a command under a distributed lock on %s, and shows who holds\nlocks and who waits for them.\n\n",
+			in.store.Name)
 		fmt.Fprint(&text, "usage: tierlock [flags] SUBCOMMAND [flags] …\n\nsubcommands:\n")
 		for _, sub := range in.store.subcommands() {
 			if !sub.hidden {

@@ -63,7 +63,8 @@ func TestHelp(t *testing.T) {
 		return out.String()
 	}
 	all := ask("help")
-	for _, want := range []string{"lock on Plain,", "usage: plainlock [flags]", "-at host", "PLAIN  is not used", "plainlock help SUBCOMMAND"} {
+	for _, want := range []string{"lock on Plain,", "usage: plainlock [flags]", "-at host", "PLAIN  is not used",
+		"plainlock help SUBCOMMAND"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("help has no %q", want)
 		}
@@ -106,7 +107,8 @@ func TestFlagsAnywhere(t *testing.T) {
 		if err != nil || sub.name != "run" {
 			t.Fatalf("%s: %v", line, err)
 		}
-		if store.Check().Error() != "a:1" || in.output != "json" || strings.Join(in.args, " ") != "/x" || strings.Join(in.command, " ") != "c -o text -at b" {
+		if store.Check().Error() != "a:1" || in.output != "json" || strings.Join(in.args, " ") != "/x" ||
+			strings.Join(in.command, " ") != "c -o text -at b" {
 			t.Errorf("%s: got %+v", line, in)
 		}
 	}

@@ -119,7 +119,8 @@ func (o *runOptions) flags(flags *flag.FlagSet) {
 		o.notAcquired = int(n)
 		return nil
 	})
-	duration(flags, &o.grace, "grace", "`time` from TERM to KILL when the lock is lost or asked for (default: a sixth of the session's timeout)", false)
+	duration(flags, &o.grace, "grace", "`time` from TERM to KILL when the lock is lost or asked for (default: a sixth of the session's "+
+		"timeout)", false)
 	duration(flags, &o.session, "session", "`timeout` of the session to ask the servers for (default 15s)", true)
 	flags.BoolVar(&o.revocable, "revocable", o.revocable, "end the command when somebody asks for the lock")
 	flags.BoolVar(&o.share, "s", o.share, "hold the lock to read, together with others that read")
@@ -204,7 +205,8 @@ func (o *runOptions) within(margin time.Duration) (time.Duration, error) {
 	case o.grace < 0:
 		return margin / 2, nil
 	case o.grace > limit:
-		return 0, usageError("-grace %v is too long: the servers granted a session that leaves %v from the loss of the lock to KILL; want less, or a longer -session",
+		return 0, usageError("-grace %v is too long: the servers granted a session that leaves %v from the loss of the lock to KILL; want "+
+			"less, or a longer -session",
 			o.grace, limit.Round(time.Millisecond))
 	}
 	return o.grace, nil

@@ -23,7 +23,8 @@ func (t *TLS) Flags(flags *flag.FlagSet, servers string) {
 	flags.StringVar(&t.ca, "tls-ca", t.ca, "`file` with the certificates to trust, PEM (default: the system's)")
 	flags.StringVar(&t.cert, "tls-cert", t.cert, "`file` with the certificate to present, PEM")
 	flags.StringVar(&t.key, "tls-key", t.key, "`file` with the key of -tls-cert, PEM")
-	flags.StringVar(&t.serverName, "tls-server-name", t.serverName, "`name` that the servers' certificates must have (default: the host's in "+servers+")")
+	flags.StringVar(&t.serverName, "tls-server-name", t.serverName,
+		"`name` that the servers' certificates must have (default: the host's in "+servers+")")
 }
 
 // Config returns nil if TLS is not asked for.

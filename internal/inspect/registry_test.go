@@ -63,7 +63,8 @@ func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
 		}
 		var got []string
 		for _, c := range q.Contenders {
-			got = append(got, fmt.Sprint(c.Label, ": ", c.Kind, " ", c.State, " #", c.Sequence, " ahead ", c.Ahead, " beside ", c.Beside, " nearest ", c.Nearest))
+			got = append(got, fmt.Sprint(c.Label, ": ", c.Kind, " ", c.State, " #", c.Sequence, " ahead ", c.Ahead, " beside ", c.Beside,
+				" nearest ", c.Nearest))
 			if c.State == inspect.Waits && c.Behind != q.Contenders[c.Nearest].Node {
 				t.Errorf("%s waits for %s", c.Label, c.Behind)
 			}
@@ -101,7 +102,8 @@ func TestARegistryListsAndExamines(t *testing.T) {
 		if err != nil || len(l.Locks) != 1 || l.Locks[0].Path != path || l.Locks[0].Holder.Label != "billing" || l.Looked != 7 || l.Complete {
 			t.Errorf("got %+v, %v", l, err)
 		}
-		if l, err := r.List(t.Context(), "/locks", 7, true); err != nil || len(l.Locks) != 2 || l.Locks[0].Path != "/locks/idle" || l.Locks[0].Holder != nil {
+		if l, err := r.List(t.Context(), "/locks", 7, true); err != nil || len(l.Locks) != 2 || l.Locks[0].Path != "/locks/idle" ||
+			l.Locks[0].Holder != nil {
 			t.Errorf("with all: got %+v, %v", l, err)
 		}
 		if refusal := (*inspect.Refusal)(nil); !errors.As(errorOf(r.List(t.Context(), "/secret", 7, false)), &refusal) {
@@ -117,7 +119,8 @@ func TestARegistryListsAndExamines(t *testing.T) {
 			r.Find(inspect.OK, "", "of the path")
 			return nil
 		})
-		if err != nil || len(report.Findings) != 3 || report.Findings[0].Text != "of the path" || report.Findings[2].Text != "of the contender" || !report.Bad() {
+		if err != nil || len(report.Findings) != 3 || report.Findings[0].Text != "of the path" ||
+			report.Findings[2].Text != "of the contender" || !report.Bad() {
 			t.Errorf("got %+v, %v", report.Findings, err)
 		}
 	})

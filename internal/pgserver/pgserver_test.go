@@ -54,7 +54,8 @@ func TestNotFoundSaysHowToGetAServer(t *testing.T) {
 func TestPlainUserOwnsADatabase(t *testing.T) {
 	t.Parallel()
 	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
-	if got, err := ask(t, pgserver.PlainURL(s.Addr()), "CREATE TABLE mine(); SELECT usesuper FROM pg_user WHERE usename = current_user"); err != nil || !strings.HasSuffix(got, "f") {
+	const query = "CREATE TABLE mine(); SELECT usesuper FROM pg_user WHERE usename = current_user"
+	if got, err := ask(t, pgserver.PlainURL(s.Addr()), query); err != nil || !strings.HasSuffix(got, "f") {
 		t.Errorf("got %q, %v, want a table, and no superuser", got, err)
 	}
 }

@@ -112,7 +112,8 @@ func TestReadFrame(t *testing.T) {
 	if err != nil || string(frame) != "\x00\x00\x00\x08abcdefgh" || &frame[0] != &buf[:1][0] {
 		t.Errorf("into a buffer that is long enough: %q, %v", frame, err)
 	}
-	if frame, err = wire.ReadFrame(strings.NewReader("\x00\x00\x00\x09abcdefghi"), buf, 9); err != nil || string(wire.Body(frame)) != "abcdefghi" {
+	if frame, err = wire.ReadFrame(strings.NewReader("\x00\x00\x00\x09abcdefghi"), buf, 9); err != nil ||
+		string(wire.Body(frame)) != "abcdefghi" {
 		t.Errorf("into one that is too short: %q, %v", frame, err)
 	}
 	for in, want := range map[string]string{
@@ -135,7 +136,8 @@ func TestRequestPath(t *testing.T) {
 	plain.String("/x")
 	multi.MultiHeader(wire.MultiHeader{Op: wire.OpDelete, Code: -1})
 	multi.String("/x")
-	for op, want := range map[int32]string{wire.OpDelete: "/x", wire.OpGetACL: "/x", wire.OpPing: "", wire.OpSetWatches: "", wire.OpSetAuth: "", wire.OpClose: ""} {
+	for op, want := range map[int32]string{wire.OpDelete: "/x", wire.OpGetACL: "/x", wire.OpPing: "", wire.OpSetWatches: "",
+		wire.OpSetAuth: "", wire.OpClose: ""} {
 		if got := wire.RequestPath(op, plain); got != want {
 			t.Errorf("%s: %q, want %q", wire.OpName(op), got, want)
 		}

@@ -305,11 +305,13 @@ func TestPermitsAreMeasured(t *testing.T) {
 		}
 		b.wantMetrics("tierlock.permits 0 tierlock.path=/jobs/*")
 		waits, holds := b.ended("tierlock wait"), b.ended("tierlock hold")
-		if len(waits) != 2 || waits[0].EndTime.Sub(waits[0].StartTime) != 3*time.Second || len(holds) != 1 || holds[0].Status.Code != codes.Error {
+		if len(waits) != 2 || waits[0].EndTime.Sub(waits[0].StartTime) != 3*time.Second || len(holds) != 1 ||
+			holds[0].Status.Code != codes.Error {
 			b.Fatalf("waits %+v, holds %+v; want a wait of 3 s, one in vain, and a hold that was lost", waits, holds)
 		}
 		for _, s := range []tracetest.SpanStub{waits[0], holds[0]} {
-			b.wantAttributes(s, attribute.String("tierlock.path", "/jobs/a"), attribute.Int64("tierlock.token", two.Token()), attribute.Int("tierlock.permits", 2))
+			b.wantAttributes(s, attribute.String("tierlock.path", "/jobs/a"), attribute.Int64("tierlock.token", two.Token()),
+				attribute.Int("tierlock.permits", 2))
 		}
 	})
 }

@@ -94,7 +94,8 @@ func New(opts ...Option) (*Metrics, error) {
 	m.hold = histogram("tierlock_hold_seconds", "Holds of a lock that are over.", "path")
 	m.long = counter("tierlock_long_waits_total", "Waits that took longer than a second.", "path")
 	m.losses = counter("tierlock_losses_total", "Holds that were lost.", "path", "cause")
-	m.permits = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tierlock_permits", Help: "Permits of semaphores that are held."}, []string{"path"})
+	m.permits = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tierlock_permits", Help: "Permits of semaphores that are held."},
+		[]string{"path"})
 	m.connected = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tierlock_connected", Help: "Whether there is a connection and a session."})
 	m.expired = prometheus.NewCounter(prometheus.CounterOpts{Name: "tierlock_sessions_expired_total", Help: "Sessions that have expired."})
 	m.holds = desc("tierlock_holds", "Locks that are held.")

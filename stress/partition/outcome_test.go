@@ -58,7 +58,8 @@ func TestFlagsNameTheFaults(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", lone, p, err)
 		}
 	}
-	for _, args := range [][]string{{"-store", "redis", "-fault", "cut"}, {"-fault", "quake"}, {"-store", "etcd", "-fault", "flap"}, {"-store", "none"}, {"-trials", "0"}, {"-labs", "0"}, {"more"}} {
+	for _, args := range [][]string{{"-store", "redis", "-fault", "cut"}, {"-fault", "quake"}, {"-store", "etcd", "-fault", "flap"},
+		{"-store", "none"}, {"-trials", "0"}, {"-labs", "0"}, {"more"}} {
 		if _, _, err := parseFlags(args, io.Discard); err == nil {
 			t.Errorf("%q: no error", args)
 		}

@@ -49,7 +49,8 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 		return o, err
 	}
 	writes := t.lab.site.write != nil && (t.fault.whileWriting || t.random.IntN(2) == 0)
-	holder, err := startLocker(job{Store: t.lab.plan.Store, Servers: t.holderAddrs(victim), Path: t.path, Writes: writes, Halted: t.fault.halting})
+	holder, err := startLocker(job{Store: t.lab.plan.Store, Servers: t.holderAddrs(victim), Path: t.path, Writes: writes,
+		Halted: t.fault.halting})
 	if err != nil {
 		return o, err
 	}

@@ -52,7 +52,8 @@ func (k keys) findServers(ctx context.Context, r *inspect.Report) {
 		case len(status.Errors) > 0:
 			r.Find(inspect.Problem, "", "%s is in trouble: %s", endpoint, strings.Join(status.Errors, ", "))
 		case version.TooOld(status.Version):
-			r.Find(inspect.Warning, "", "%s has etcd %s, which does not keep its word about leases: a lock may be given away before its holder knows; want %s",
+			r.Find(inspect.Warning, "", "%s has etcd %s, which does not keep its word about leases: a lock may be given away before its "+
+				"holder knows; want %s",
 				endpoint, status.Version, version.Needed)
 		default:
 			r.Find(inspect.OK, "", "%s has etcd %s", endpoint, status.Version)
@@ -87,14 +88,16 @@ func (k keys) findKeys(ctx context.Context, r *inspect.Report) error {
 			c.Session = fmt.Sprintf("%x", lease)
 		case i == 0:
 			c.Ephemeral = false
-			r.Find(inspect.Problem, c.Node, "belongs to no lease: it stays, and all behind it wait for ever; if it is nobody's, tierlock-etcd break %s -token %d", r.Path, c.Token)
+			r.Find(inspect.Problem, c.Node, "belongs to no lease: it stays, and all behind it wait for ever; if it is nobody's, "+
+				"tierlock-etcd break %s -token %d", r.Path, c.Token)
 		default:
 			c.Ephemeral = false
 			r.Find(inspect.Problem, c.Node, "belongs to no lease: it stays, and all behind it will wait for ever; if it is nobody's, delete it")
 		}
 	}
 	if others && below != "" {
-		r.Find(inspect.Warning, "", "%s%s is a key of a lock below, for which concurrency.Mutex and etcdctl lock wait, too; give one of the locks another path", prefix, below)
+		r.Find(inspect.Warning, "", "%s%s is a key of a lock below, for which concurrency.Mutex and etcdctl lock wait, too; give one of "+
+			"the locks another path", prefix, below)
 	}
 	return k.findHolder(ctx, r, leases)
 }

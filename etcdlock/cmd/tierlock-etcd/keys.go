@@ -69,7 +69,8 @@ func contends(name string, lease int64) bool {
 // remove deletes the key of a contender, which is the one that was made at the revision that is its
 // token. It asks until there is an answer; if the key is gone by then, it was this that did it.
 func (k keys) remove(ctx context.Context, path string, c *inspect.Contender) (bool, error) {
-	found, err := k.client.Get(ctx, path+"/", clientv3.WithPrefix(), clientv3.WithMinCreateRev(c.Token), clientv3.WithMaxCreateRev(c.Token), clientv3.WithKeysOnly())
+	found, err := k.client.Get(ctx, path+"/", clientv3.WithPrefix(), clientv3.WithMinCreateRev(c.Token),
+		clientv3.WithMaxCreateRev(c.Token), clientv3.WithKeysOnly())
 	if err != nil {
 		return false, err
 	}

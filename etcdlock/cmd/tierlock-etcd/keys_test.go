@@ -45,7 +45,8 @@ func TestLocksOfTheClientAreSeen(t *testing.T) {
 	put(t, client, "/others/report/below/key", "")
 	commandtest.Want(t, env, "doctor /others/report", 1, "warning +/others/report/below/key is a key of a lock below")
 	commandtest.Want(t, env, "revoke /others/report", 1, "its owner would not hear of it")
-	commandtest.Want(t, env, fmt.Sprintf("break /others/report -yes -token %d", mutex.Header().Revision), 0, "deleted", "nobody holds the lock now")
+	commandtest.Want(t, env, fmt.Sprintf("break /others/report -yes -token %d", mutex.Header().Revision), 0, "deleted",
+		"nobody holds the lock now")
 }
 
 // A key under no lease stays until somebody deletes it.
@@ -56,7 +57,9 @@ func TestAKeyUnderNoLeaseIsFoundAndBroken(t *testing.T) {
 	token := put(t, client, "/left/report/over", "")
 	put(t, client, "/left/report/over-too", "")
 	env := at(server.Addr())
-	commandtest.Want(t, env, "doctor /left/report", 1, "(?m)^over\n.*\n +problem +belongs to no lease.*tierlock-etcd break /left/report -token "+fmt.Sprint(token), "(?m)^over-too\n.*waits for 1 ahead.*\n.*delete it$")
+	commandtest.Want(t, env, "doctor /left/report", 1,
+		"(?m)^over\n.*\n +problem +belongs to no lease.*tierlock-etcd break /left/report -token "+fmt.Sprint(token),
+		"(?m)^over-too\n.*waits for 1 ahead.*\n.*delete it$")
 	commandtest.Want(t, env, fmt.Sprintf("break /left/report -yes -token %d", token), 0, "deleted over of other")
 	commandtest.Want(t, env, fmt.Sprintf("break /left/report -yes -token %d", token), 1, "nothing was deleted")
 }
@@ -104,7 +107,9 @@ func TestCredentials(t *testing.T) {
 	ctx := t.Context()
 	for _, err := range []error{
 		errorOf(root.UserAdd(ctx, "root", "r")), errorOf(root.UserGrantRole(ctx, "root", "root")),
-		errorOf(root.RoleAdd(ctx, "jobs")), errorOf(root.RoleGrantPermission(ctx, "jobs", "/jobs/", clientv3.GetPrefixRangeEnd("/jobs/"), clientv3.PermissionType(clientv3.PermReadWrite))),
+		errorOf(root.RoleAdd(ctx, "jobs")),
+		errorOf(root.RoleGrantPermission(ctx, "jobs", "/jobs/", clientv3.GetPrefixRangeEnd("/jobs/"),
+			clientv3.PermissionType(clientv3.PermReadWrite))),
 		errorOf(root.UserAdd(ctx, "user", "secret")), errorOf(root.UserGrantRole(ctx, "user", "jobs")),
 		errorOf(root.AuthEnable(ctx)),
 	} {

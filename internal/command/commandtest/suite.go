@@ -347,9 +347,11 @@ func queueIsSeen(t *testing.T, s Site) {
 	s.want(t, "ls", 0, `(?m)^/seen/report +2 `)
 	s.want(t, "ls /see", 0, "no lock at /see or below it")
 	s.want(t, "who /seen/report", 0, `holds +tierlock .* pid `+pid+` billing`, `waits +tierlock .* run \S+`)
-	s.examine(t, "/seen/report", `tierlock on host .*, pid `+pid+`, label "billing"; holds the lock`, `; waits for 1 ahead of it, the nearest #0`)
+	s.examine(t, "/seen/report", `tierlock on host .*, pid `+pid+`, label "billing"; holds the lock`,
+		`; waits for 1 ahead of it, the nearest #0`)
 	queue := s.who(t, "/seen/report")
-	if h, w := queue[0], queue[1]; h.Token != hold.Token() || h.State != "holds" || h.Kind != "tierlock" || h.PID != os.Getpid() || w.State != "waits" || w.Waits != h.Node {
+	if h, w := queue[0], queue[1]; h.Token != hold.Token() || h.State != "holds" || h.Kind != "tierlock" || h.PID != os.Getpid() ||
+		w.State != "waits" || w.Waits != h.Node {
 		t.Errorf("got %+v", queue)
 	}
 	var list struct {
@@ -454,7 +456,8 @@ func locksAreBroken(t *testing.T, s Site) {
 	if err := hold.Err(); err != nil {
 		t.Fatalf("after a break with another token: %v", err)
 	}
-	s.want(t, fmt.Sprintf("break /broken -yes -token %d", hold.Token()), 0, "deleted .* of tierlock .* billing", "the lock is held by tierlock", "may still be working")
+	s.want(t, fmt.Sprintf("break /broken -yes -token %d", hold.Token()), 0, "deleted .* of tierlock .* billing",
+		"the lock is held by tierlock", "may still be working")
 	section := stage.First()
 	select {
 	case <-hold.Lost():

@@ -262,7 +262,8 @@ func TestTheBrowserShowsHolderAndWaitersAndAllTextFits(t *testing.T) {
 			"spans":  `<rect class="c`,
 		} {
 			if !strings.Contains(dom, want) {
-				t.Errorf("%d pixels: %s: no %s in the page; it has %s", width, what, want, regexp.MustCompile(`data-\w+="[^"]*"`).FindAllString(dom, -1))
+				t.Errorf("%d pixels: %s: no %s in the page; it has %s", width, what, want,
+					regexp.MustCompile(`data-\w+="[^"]*"`).FindAllString(dom, -1))
 			}
 		}
 		if strings.Contains(dom, "<img") || strings.Contains(dom, "\u202e") {

@@ -31,7 +31,8 @@ func (p *postgres) store() *command.Store {
 }
 
 func (p *postgres) flags(flags *flag.FlagSet) {
-	flags.StringVar(&p.url, "postgres", p.url, "`database`: a URL or key=value settings, as for psql (default $TIERLOCK_POSTGRES, or as psql does)")
+	flags.StringVar(&p.url, "postgres", p.url, "`database`: a URL or key=value settings, as for psql (default $TIERLOCK_POSTGRES, or "+
+		"as psql does)")
 }
 
 func (p *postgres) check() error {
@@ -61,7 +62,8 @@ func (p *postgres) dial(ctx context.Context, o command.Options) (*command.Locks,
 	}
 	if !present {
 		pool.Close()
-		return nil, fmt.Errorf("database %s has no schema tierlock; run tierlock-postgres migrate or pglock.Migrate, or the SQL of tierlock-postgres schema", config.ConnConfig.Database)
+		return nil, fmt.Errorf("database %s has no schema tierlock; run tierlock-postgres migrate or pglock.Migrate, or the SQL of "+
+			"tierlock-postgres schema", config.ConnConfig.Database)
 	}
 	session := cmp.Or(o.Session, defaultSession)
 	margin := session / 3

@@ -63,13 +63,15 @@ func (r rows) find(ctx context.Context, report *inspect.Report) error {
 	if may {
 		report.Find(inspect.OK, "", "these credentials may queue: they have the privileges on the schema tierlock")
 	} else {
-		report.Find(inspect.Problem, "", "these credentials cannot queue: they lack privileges on the schema tierlock, which its owner can grant; see pglock.Migrate")
+		report.Find(inspect.Problem, "", "these credentials cannot queue: they lack privileges on the schema tierlock, which its owner "+
+			"can grant; see pglock.Migrate")
 	}
 	switch {
 	case standby:
 		report.Find(inspect.Problem, "", "the server is a standby: nobody can queue there")
 	case fsync != "on":
-		report.Find(inspect.Warning, "", "the server has PostgreSQL %s, with fsync off: after a crash of its machine it may have forgotten who holds", version)
+		report.Find(inspect.Warning, "", "the server has PostgreSQL %s, with fsync off: after a crash of its machine it may have "+
+			"forgotten who holds", version)
 	default:
 		report.Find(inspect.OK, "", "the server has PostgreSQL %s", version)
 	}

@@ -107,7 +107,8 @@ func TestLocksOfOthersAreSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	commandtest.Want(t, env, "who others:report", 0, `0 +holds +other +\? +- +0 +- +-`)
-	commandtest.Want(t, env, "doctor others:report", 0, "says nothing of itself", "(?m)^theirs\n.*\n +ok +the key of the lock expires in ", "DEL can")
+	commandtest.Want(t, env, "doctor others:report", 0, "says nothing of itself", "(?m)^theirs\n.*\n +ok +the key of the lock expires in ",
+		"DEL can")
 	commandtest.Want(t, env, "run -n others:report -- true", 75)
 	commandtest.Want(t, env, "revoke others:report", 1, "its owner would not hear of it")
 	commandtest.Want(t, env, "break others:report -token 1 -yes", 1, "nothing was deleted")
@@ -135,7 +136,8 @@ func TestLocksAreFound(t *testing.T) {
 		defer hold.Release()
 	}
 	for below, want := range map[string][]string{
-		"found": {"found/a", "found:a", "found:a:b", "found:{tag}:c"}, "found:a": {"found:a", "found:a:b"}, "foun": nil, "foundling": {"foundling"},
+		"found":   {"found/a", "found:a", "found:a:b", "found:{tag}:c"},
+		"found:a": {"found:a", "found:a:b"}, "foun": nil, "foundling": {"foundling"},
 	} {
 		got, looked, complete, err := keys{dial(t, server)}.paths(t.Context(), below, 1_000_000)
 		slices.Sort(got)

@@ -126,7 +126,8 @@ func (k keys) findServer(ctx context.Context, r *inspect.Report) error {
 	case replication["role"] != "master":
 		r.Find(inspect.Problem, "", "the server is a replica: nobody can queue there")
 	case replicas > 0 && config["min-replicas-to-write"] == "0":
-		r.Find(inspect.Warning, "", "min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, goes on granting locks")
+		r.Find(inspect.Warning, "", "min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, goes on "+
+			"granting locks")
 	case config["maxmemory"] != "" && config["maxmemory"] != "0" && config["maxmemory-policy"] != "noeviction":
 		r.Find(inspect.Warning, "", "maxmemory-policy is %s: locks may be evicted", config["maxmemory-policy"])
 	default:

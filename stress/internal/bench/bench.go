@@ -203,10 +203,10 @@ func (b *benchmark) peers() (names []string) {
 func (b *benchmark) page() *page.Page {
 	p := &page.Page{
 		Title: "tierlock beside " + strings.Join(b.peers(), ", "),
-		Summary: fmt.Sprintf("Processes × goroutines that want one lock, or one of several at random, for %s each, on one private %s on the same "+
-			"machine. Each piece of work is done with %s and right after that with tierlock, %d times. "+
-			"Goals are held against medians; all else is of the run in the middle. "+
-			"Only ratios mean anything on another machine.", page.Duration(time.Duration(b.Duration)), b.store.Title, strings.Join(b.peers(), " or "), rounds),
+		Summary: fmt.Sprintf("Processes × goroutines that want one lock, or one of several at random, for %s each, on one private %s on "+
+			"the same machine. Each piece of work is done with %s and right after that with tierlock, %d times. "+
+			"Goals are held against medians; all else is of the run in the middle. Only ratios mean anything on another machine.",
+			page.Duration(time.Duration(b.Duration)), b.store.Title, strings.Join(b.peers(), " or "), rounds),
 		Peer:        b.peers()[0],
 		Environment: b.Environment.Facts(),
 	}

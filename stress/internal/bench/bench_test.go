@@ -54,7 +54,8 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 		t.Errorf("the run in the middle: got %+v", r)
 	}
 	for i, r := range read.Trials[1].Runs {
-		if b := read.Trials[0].Runs[i].Baseline; r.Paths != 3 || r.Baseline == nil || r.Baseline.Seed != b.Seed || r.Ratio != r.PerSecond/b.PerSecond {
+		if b := read.Trials[0].Runs[i].Baseline; r.Paths != 3 || r.Baseline == nil || r.Baseline.Seed != b.Seed ||
+			r.Ratio != r.PerSecond/b.PerSecond {
 			t.Errorf("beside the baseline of another trial: got %+v", r)
 		}
 	}
@@ -72,7 +73,8 @@ func TestInterruptedBenchWritesNothing(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	dir := filepath.Join(t.TempDir(), "new")
-	err := Run(ctx, load.Config{Store: store.ZooKeeper, Duration: time.Minute}, dir, io.Discard, writerFunc(interrupt)) // it announces the first trial
+	announced := writerFunc(interrupt) // the first trial is
+	err := Run(ctx, load.Config{Store: store.ZooKeeper, Duration: time.Minute}, dir, io.Discard, announced)
 	if errors.Is(err, store.ErrNoServer) {
 		zkservertest.Check(t, err)
 	}
@@ -97,7 +99,8 @@ func TestGoalsCanBeJudgedByTheTrials(t *testing.T) {
 	for name, work := range works {
 		r := round{}
 		for _, t := range work.trials {
-			found := report.Result{QuorumWrite: 1, Away: &durations.Quantiles{}, AwayBound: 1, Packets: &one, Writes: &one, RTT: t.shape.RTT.Nanoseconds()}
+			found := report.Result{QuorumWrite: 1, Away: &durations.Quantiles{}, AwayBound: 1, Packets: &one, Writes: &one,
+				RTT: t.shape.RTT.Nanoseconds()}
 			if found.RTT > 0 {
 				found.Release = &durations.Quantiles{}
 			}

@@ -78,8 +78,10 @@ var trials = []trial{
 	{name: reading, shape: readers(0.9, 0)},
 	{name: readingMost, shape: readers(0.99, 0)},
 	{name: readingLonger, shape: readers(0.9, time.Millisecond)},
-	{name: readingPatient, shape: load.Config{Lock: "rw", Reads: 0.9, Procs: 4, Goroutines: 50, Section: time.Millisecond, HandOff: &generous}, beside: readingLonger},
+	{name: readingPatient, shape: load.Config{Lock: "rw", Reads: 0.9, Procs: 4, Goroutines: 50, Section: time.Millisecond,
+		HandOff: &generous}, beside: readingLonger},
 	{name: readingMostLonger, shape: readers(0.99, time.Millisecond)},
 	{name: permitted, shape: load.Config{Lock: "semaphore", Permits: 10, Weight: 1, Procs: 4, Goroutines: 50, Section: time.Millisecond}},
-	{name: permittedPatient, shape: load.Config{Lock: "semaphore", Permits: 10, Weight: 1, Procs: 4, Goroutines: 50, Section: time.Millisecond, HandOff: &generous}},
+	{name: permittedPatient, shape: load.Config{Lock: "semaphore", Permits: 10, Weight: 1, Procs: 4, Goroutines: 50,
+		Section: time.Millisecond, HandOff: &generous}},
 }

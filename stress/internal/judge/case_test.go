@@ -59,7 +59,8 @@ func TestVerdictOfChaosFailsOn(t *testing.T) {
 
 func TestReadersDoNotHideThatNobodyWrites(t *testing.T) {
 	const second = clock.Instant(time.Second)
-	e := &Case{Rule: rule.ReadersWriter(0.9), SessionTimeout: time.Second, Healed: 40 * second, End: 42 * second, Tallies: []*evidence.Tally{{}}}
+	e := &Case{Rule: rule.ReadersWriter(0.9), SessionTimeout: time.Second, Healed: 40 * second, End: 42 * second,
+		Tallies: []*evidence.Tally{{}}}
 	for i := range clock.Instant(42) {
 		e.Holds = append(e.Holds, span(1, int64(i+1), i*second+1, i*second+10))
 	}

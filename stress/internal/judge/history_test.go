@@ -15,13 +15,15 @@ import (
 func TestHistory(t *testing.T) {
 	mutex, rw, three := rule.Mutex(), rule.ReadersWriter(0.9), rule.Permits(3, 2)
 	nested := span(1, 5, 10, 40)
-	nested.Nested = []evidence.Nesting{{Token: 5, Asked: 11, Got: 12, Called: 13, Return: 14}, {Token: 5, Asked: 15, Got: 16, Called: 17, Return: 18}}
+	nested.Nested = []evidence.Nesting{{Token: 5, Asked: 11, Got: 12, Called: 13, Return: 14},
+		{Token: 5, Asked: 15, Got: 16, Called: 17, Return: 18}}
 	otherToken := nested
 	otherToken.Nested = []evidence.Nesting{{Token: 6, Asked: 11, Got: 12, Called: 13, Return: 14}}
 	var many []evidence.Hold
 	for i := range 2 * windowSize {
 		at := clock.Instant(100 * i)
-		many = append(many, span(1, int64(10*i+2), at+1, at+50), span(2, int64(10*i+1), at+2, at+60), writing(span(3, int64(10*i+3), at+70, at+90)))
+		many = append(many, span(1, int64(10*i+2), at+1, at+50), span(2, int64(10*i+1), at+2, at+60),
+			writing(span(3, int64(10*i+3), at+70, at+90)))
 	}
 	beside := slices.Clone(many)
 	beside[500].Got, beside[500].Asked = beside[500].Got-30, beside[500].Asked-30
@@ -46,7 +48,8 @@ func TestHistory(t *testing.T) {
 		{"readers with tokens in any order", rw, []evidence.Hold{span(1, 6, 10, 30), span(2, 5, 11, 20), writing(span(3, 7, 31, 40))}, true},
 		{"a writer beside a reader", rw, []evidence.Hold{span(1, 5, 10, 30), span(2, 6, 11, 20), writing(span(3, 7, 21, 40))}, false},
 		{"a reader beside a writer", rw, []evidence.Hold{writing(span(1, 5, 10, 30)), span(2, 6, 21, 40)}, false},
-		{"a reader under the writer's token", rw, []evidence.Hold{writing(span(1, 5, 10, 20)), span(1, 5, 21, 30), writing(span(1, 5, 31, 40))}, true},
+		{"a reader under the writer's token", rw, []evidence.Hold{writing(span(1, 5, 10, 20)), span(1, 5, 21, 30),
+			writing(span(1, 5, 31, 40))}, true},
 		{"the same in another process", rw, []evidence.Hold{writing(span(1, 5, 10, 20)), span(2, 5, 30, 40)}, false},
 		{"a reader's token before the writer's", rw, []evidence.Hold{writing(span(1, 5, 10, 20)), span(2, 4, 30, 40)}, false},
 		{"a writer's token before a reader's", rw, []evidence.Hold{span(1, 6, 10, 20), span(2, 5, 11, 20), writing(span(2, 5, 30, 40))}, false},

@@ -93,7 +93,8 @@ func stopped(holds []evidence.Hold, stops []Stop, lease time.Duration) (spanned,
 // stalls counts the times that a path, of whose holds some are given in the order of Got, was
 // not acquired like these for longer than patience, on top of as much for each disturbance of that
 // time and the length of it. It also returns the longest time.
-func stalls(holds []evidence.Hold, begin, end clock.Instant, faults []Disturbance, patience time.Duration) (n int64, longest time.Duration) {
+func stalls(holds []evidence.Hold, begin, end clock.Instant, faults []Disturbance, patience time.Duration,
+) (n int64, longest time.Duration) {
 	last := begin
 	for i := range len(holds) + 1 {
 		next := end

@@ -125,5 +125,6 @@ func tallyOf(sections ...int64) *evidence.Tally {
 		}
 	}
 	none := durations.NewHistogram().Export()
-	return &evidence.Tally{Elapsed: time.Second, Sections: sections, Shared: make([]int64, len(sections)), Wait: waits.Export(), SharedWait: none, Release: none, HandOver: none, Away: none}
+	return &evidence.Tally{Elapsed: time.Second, Sections: sections, Shared: make([]int64, len(sections)), Wait: waits.Export(),
+		SharedWait: none, Release: none, HandOver: none, Away: none}
 }

@@ -59,7 +59,8 @@ func TestErrorsAreCountedByTheirRoot(t *testing.T) {
 
 func newTestWorker(t *testing.T) *worker {
 	t.Helper()
-	w, err := newWorker(Task{Config: Config{Store: store.ZooKeeper, Lock: "mutex"}, Process: 1, LockPaths: []string{"/x"}, Dir: t.TempDir()}, nil)
+	w, err := newWorker(Task{Config: Config{Store: store.ZooKeeper, Lock: "mutex"}, Process: 1, LockPaths: []string{"/x"},
+		Dir: t.TempDir()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -143,7 +143,8 @@ func (l versionLocker) try(ctx context.Context, path string) (Hold, error) {
 	if err != nil || held {
 		return nil, err
 	}
-	tag, err := l.pool.Exec(ctx, "UPDATE stress_version SET held = true, version = version + 1 WHERE path = $1 AND version = $2", path, version)
+	tag, err := l.pool.Exec(ctx,
+		"UPDATE stress_version SET held = true, version = version + 1 WHERE path = $1 AND version = $2", path, version)
 	if err != nil || tag.RowsAffected() == 0 {
 		return nil, err
 	}
