@@ -1,8 +1,8 @@
 package etcdlock
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"time"
@@ -74,17 +74,8 @@ func newOptions(opts []Option) (o options, share []tier.Option, err error) {
 }
 
 func (o options) check() error {
-	switch {
-	case o.ttl < time.Second || o.ttl > math.MaxInt32*time.Second:
-		return fmt.Errorf("lease TTL %v: want 1s to %v", o.ttl, math.MaxInt32*time.Second)
-	case o.ttl%time.Second != 0:
-		return fmt.Errorf("lease TTL %v: want whole seconds", o.ttl)
-	case o.margin < 0:
-		return fmt.Errorf("lease margin %v: negative", o.margin)
-	case o.margin > o.ttl/2:
-		return fmt.Errorf("lease margin %v: more than half of the lease TTL %v", o.margin, o.ttl)
-	case o.logger == nil:
+	if o.logger == nil {
 		return errors.New("nil logger")
 	}
-	return second.CheckLabel(o.label)
+	return cmp.Or(second.CheckLease(o.ttl, o.margin, math.MaxInt32*time.Second, time.Second), second.CheckLabel(o.label))
 }

@@ -25,7 +25,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		name   string // what the error has to mention
 	}{
 		{WithLeaseTTL(0), "lease TTL 0s"},
-		{WithLeaseTTL(1500 * time.Millisecond), "lease TTL 1.5s: want whole seconds"},
+		{WithLeaseTTL(1500 * time.Millisecond), "lease TTL 1.5s: want a multiple of 1s"},
 		{WithLeaseTTL(1 << 62), "want 1s to"},
 		{WithLeaseMargin(-time.Second), "lease margin -1s"},
 		{WithLeaseMargin(8 * time.Second), "lease margin 8s"}, // of the default of 15 s

@@ -1,8 +1,8 @@
 package pglock
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -27,10 +27,7 @@ type options struct {
 	first  *firstUse // nil unless WithNewServer
 }
 
-const (
-	minTTL = time.Second
-	maxTTL = 24 * time.Hour
-)
+const maxTTL = 24 * time.Hour
 
 // WithLeaseTTL sets for how long the server keeps what a process has that it does not hear from;
 // default 15 s. For so long the lock of a process that died stays taken, and with the margin it
@@ -88,17 +85,8 @@ func newOptions(opts []Option) (o options, share []tier.Option, err error) {
 }
 
 func (o options) check() error {
-	switch {
-	case o.ttl < minTTL || o.ttl > maxTTL:
-		return fmt.Errorf("lease TTL %v: want %v to %v", o.ttl, minTTL, maxTTL)
-	case o.ttl%time.Millisecond != 0:
-		return fmt.Errorf("lease TTL %v: want whole milliseconds", o.ttl)
-	case o.margin < 0:
-		return fmt.Errorf("lease margin %v: negative", o.margin)
-	case o.margin > o.ttl/2:
-		return fmt.Errorf("lease margin %v: more than half of the lease TTL %v", o.margin, o.ttl)
-	case o.logger == nil:
+	if o.logger == nil {
 		return errors.New("nil logger")
 	}
-	return second.CheckLabel(o.label)
+	return cmp.Or(second.CheckLease(o.ttl, o.margin, maxTTL, time.Millisecond), second.CheckLabel(o.label))
 }

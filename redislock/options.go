@@ -1,8 +1,8 @@
 package redislock
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -91,17 +91,8 @@ func newOptions(opts []Option) (o options, share []tier.Option, err error) {
 }
 
 func (o options) check() error {
-	switch {
-	case o.ttl < time.Second || o.ttl > maxTTL:
-		return fmt.Errorf("lease TTL %v: want 1s to %v", o.ttl, maxTTL)
-	case o.ttl%time.Millisecond != 0:
-		return fmt.Errorf("lease TTL %v: want whole milliseconds", o.ttl)
-	case o.margin < 0:
-		return fmt.Errorf("lease margin %v: negative", o.margin)
-	case o.margin > o.ttl/2:
-		return fmt.Errorf("lease margin %v: more than half of the lease TTL %v", o.margin, o.ttl)
-	case o.logger == nil:
+	if o.logger == nil {
 		return errors.New("nil logger")
 	}
-	return second.CheckLabel(o.label)
+	return cmp.Or(second.CheckLease(o.ttl, o.margin, maxTTL, time.Millisecond), second.CheckLabel(o.label))
 }

@@ -25,7 +25,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		name   string // what the error has to mention
 	}{
 		{WithLeaseTTL(0), "lease TTL 0s"},
-		{WithLeaseTTL(time.Second + time.Microsecond), "want whole milliseconds"},
+		{WithLeaseTTL(time.Second + time.Microsecond), "want a multiple of 1ms"},
 		{WithLeaseTTL(2 * time.Hour), "want 1s to"},
 		{WithLeaseMargin(-time.Second), "lease margin -1s"},
 		{WithLeaseMargin(8 * time.Second), "lease margin 8s"}, // of the default of 15 s

@@ -1,6 +1,9 @@
 package second
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // A RegistryOption is what constructors of registries take, a MutexOption what registries take for one lock. Which of them an
 // option is says the interface by which its package returns it.
@@ -32,4 +35,19 @@ func Split[Own, Shared any, Given RegistryOption](opts []Given) (own []Own, shar
 		}
 	}
 	return own, share, nil
+}
+
+// CheckLease reports a TTL, in whole units, or a margin, that no lease of a store can have.
+func CheckLease(ttl, margin, longest, unit time.Duration) error {
+	switch {
+	case ttl < time.Second || ttl > longest:
+		return fmt.Errorf("lease TTL %v: want 1s to %v", ttl, longest)
+	case ttl%unit != 0:
+		return fmt.Errorf("lease TTL %v: want a multiple of %v", ttl, unit)
+	case margin < 0:
+		return fmt.Errorf("lease margin %v: negative", margin)
+	case margin > ttl/2:
+		return fmt.Errorf("lease margin %v: more than half of the lease TTL %v", margin, ttl)
+	}
+	return nil
 }

@@ -137,7 +137,7 @@ func TestCredentials(t *testing.T) {
 // A lease is of whole seconds.
 func TestSessionsAreOfWholeSeconds(t *testing.T) {
 	t.Parallel()
-	commandtest.Want(t, at(startServer(t).Addr()), "run -session 1500ms /seconds -- true", 64, "lease TTL 1.5s: want whole seconds")
+	commandtest.Want(t, at(startServer(t).Addr()), "run -session 1500ms /seconds -- true", 64, "lease TTL 1.5s: want a multiple of 1s")
 }
 
 func put(t *testing.T, client *clientv3.Client, key, value string, opts ...clientv3.OpOption) (revision int64) {
