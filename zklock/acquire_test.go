@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -239,23 +238,6 @@ func down(s *zktest.Server) {
 	s.Member(addr).Refuse()
 	s.CutAll()
 	synctest.Wait()
-}
-
-func TestDialWithoutAServerEndsAtItsDeadlineWithBothCauses(t *testing.T) {
-	for _, opts := range [][]zklock.Option{nil, {zklock.WithAuth("digest", []byte("u:p"))}} {
-		bubble(t, func(t *testing.T, s *zktest.Server) {
-			down(s)
-			ctx := within(t, 10*time.Second)
-			begun := time.Now()
-			_, err := zklock.Dial(ctx, addr, append(opts, zklock.WithDialContext(s.DialContext))...)
-			for _, cause := range []error{context.DeadlineExceeded, zk.ErrNoServer, syscall.ECONNREFUSED} {
-				wantErr(t, "Dial", err, cause)
-			}
-			if d := time.Since(begun); d < 10*time.Second || d > 11*time.Second {
-				t.Errorf("returned after %v, want 10s", d)
-			}
-		})
-	}
 }
 
 // A server that answers and refuses is no outage, but a reason as well.

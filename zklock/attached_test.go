@@ -250,26 +250,33 @@ func (p *slowServers) Next() (string, bool) {
 }
 
 // Whether the connection was closed matters to nobody else.
-func TestItIsAskedForACloseAsLongAsALockIsHeld(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
+func TestItIsAskedForACloseAsLongAsSomethingIsHeld(t *testing.T) {
+	each(t, map[string]func(t *testing.T, p process) (end func()){
+		"a lock": func(t *testing.T, p process) func() {
+			n := p.acquire(t)
+			return func() { n.Release() }
+		},
+		"permits, for which a turn was traded": func(t *testing.T, p process) func() {
+			sem := p.of(t, 2)
+			permits := take(t, sem, 2).taken(t)
+			return func() { sem.Release(permits) }
+		},
+	}, func(t *testing.T, s *zktest.Server, hold func(*testing.T, process) (end func())) {
 		p, conn := attach(t, s)
-		n := p.acquire(t)
+		end := hold(t, p)
 		go conn.Close()
 		<-time.After(101 * time.Millisecond) // virtual
 		if !closed(p.Done()) {
-			t.Error("the close was not noticed, though a lock is held")
+			t.Error("the close was not noticed, though something is held")
 		}
-		wantErr(t, "Err", n.Err(), zklock.ErrLost)
-		n.Release()
-	})
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p, conn := attach(t, s)
-		p.acquire(t).Release()
+		end()
+		p, conn = attach(t, s)
+		hold(t, p)()
 		synctest.Wait() // who was asking has stopped
 		conn.Close()
 		select {
 		case <-p.Done():
-			t.Error("somebody has asked, though no lock is held")
+			t.Error("somebody has asked, though nothing is held")
 		case <-time.After(time.Minute): // virtual
 		}
 	})

@@ -63,31 +63,30 @@ func TestMultiThatIsRefusedHasItsOwnErrorAndWritesNothing(t *testing.T) {
 	})
 }
 
-func TestMultiEndsWithItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		s.Freeze()
-		defer s.Unfreeze()
-		ctx := within(t, time.Second)
-		_, err := n.Multi(ctx, write("/a"))
-		wantErr(t, "Multi", err, context.DeadlineExceeded)
-		wantErr(t, "Multi", err, zklock.ErrUnknown)
-	})
-}
-
-func TestMultiWhoseAnswerIsLostIsUnknown(t *testing.T) {
-	for stage, there := range map[zktest.Direction]bool{zktest.Request: false, zktest.Reply: true} {
-		bubble(t, func(t *testing.T, s *zktest.Server) {
-			n := start(t, s).acquire(t)
-			meet(s, func(f *zktest.Frame) bool { return f.Dir == stage && f.Op == "multi" }, zktest.Cut)
-			_, err := n.Multi(t.Context(), write("/a"))
-			wantErr(t, "Multi", err, zklock.ErrUnknown)
-			wantErr(t, "Multi", err, zk.ErrConnectionClosed)
-			if errors.Is(err, zklock.ErrLost) || s.Exists("/a") != there {
-				t.Errorf("%v; written: %t, want %t", err, s.Exists("/a"), there)
-			}
-		})
+func TestMultiWithoutAnAnswerIsUnknown(t *testing.T) {
+	type row struct {
+		stage zktest.Direction // at which the connection breaks; 0: the server is mute
+		there bool             // it has been written
+		want  error
 	}
+	each(t, map[string]row{
+		"the request is lost": {zktest.Request, false, zk.ErrConnectionClosed},
+		"the answer is lost":  {zktest.Reply, true, zk.ErrConnectionClosed},
+		"none comes in time":  {0, false, context.DeadlineExceeded},
+	}, func(t *testing.T, s *zktest.Server, c row) {
+		n := start(t, s).acquire(t)
+		meet(s, func(f *zktest.Frame) bool { return f.Dir == c.stage && f.Op == "multi" }, zktest.Cut)
+		if c.stage == 0 {
+			s.Freeze()
+			defer s.Unfreeze()
+		}
+		_, err := n.Multi(within(t, time.Second), write("/a"))
+		wantErr(t, "Multi", err, zklock.ErrUnknown)
+		wantErr(t, "Multi", err, c.want)
+		if errors.Is(err, zklock.ErrLost) || s.Exists("/a") != c.there {
+			t.Errorf("%v; written: %t, want %t", err, s.Exists("/a"), c.there)
+		}
+	})
 }
 
 func TestOperationThatIsNilIsRefusedAsByTheLibrary(t *testing.T) {

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -184,6 +186,7 @@ func TestEqualLocksMakeNodesThatAreAlike(t *testing.T) {
 			"path":   lockAt(t, p.Client, path+"y"),
 			"ACL":    base(zklock.NodeACL(zk.WorldACL(zk.PermRead))),
 			"linger": base().MayLinger(time.Second),
+			"mode":   base().Mode(second.Reading),
 			"data":   data([]byte("a")),
 			"none":   data(nil), // without, a node describes its process
 		} {
@@ -211,11 +214,14 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		trouble func(*zktest.Server)
+		auth    bool
 		left    time.Duration // for how long something is left
+		causes  []error       // beside the end of the context, once there was time for them
 	}{
-		"no server":                    {down, 0},
-		"a mute server":                {func(s *zktest.Server) { s.Freeze() }, 0},
-		"a server mute to credentials": {mute("setAuth"), time.Second},
+		"no server":                    {trouble: down, causes: []error{zk.ErrNoServer, syscall.ECONNREFUSED}},
+		"no server, with credentials":  {trouble: down, auth: true, causes: []error{zk.ErrNoServer, syscall.ECONNREFUSED}},
+		"a mute server":                {trouble: func(s *zktest.Server) { s.Freeze() }, auth: true},
+		"a server mute to credentials": {trouble: mute("setAuth"), auth: true, left: time.Second},
 	} {
 		for _, patience := range []time.Duration{0, time.Millisecond, 700 * time.Millisecond, 5 * time.Second, 10 * time.Second} {
 			t.Run(name+" for "+patience.String(), func(t *testing.T) {
@@ -225,9 +231,17 @@ func TestDialEndsWithItsContext(t *testing.T) {
 					defer cancel()
 					time.AfterFunc(patience, cancel)
 					began := time.Now()
-					_, err := zklock.Dial(ctx, addr, zklock.WithDialContext(s.DialContext),
-						zklock.WithSessionTimeout(time.Minute), zklock.WithAuth("digest", []byte("u:p")))
+					opts := []zklock.Option{zklock.WithDialContext(s.DialContext), zklock.WithSessionTimeout(time.Minute)}
+					if c.auth {
+						opts = append(opts, zklock.WithAuth("digest", []byte("u:p")))
+					}
+					_, err := zklock.Dial(ctx, addr, opts...)
 					wantErr(t, "Dial", err, context.Canceled)
+					for _, cause := range c.causes {
+						if patience > 0 {
+							wantErr(t, "Dial", err, cause)
+						}
+					}
 					late := time.Since(began) - patience
 					if c.left == 0 && late > 10*time.Millisecond || late > 100*time.Millisecond {
 						t.Errorf("returned %v after its context", late)

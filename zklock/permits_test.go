@@ -2,7 +2,10 @@ package zklock_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,79 +22,97 @@ import (
 
 const limits = "/limits/x"
 
-// semaphore returns one of two permits.
-func (p process) semaphore(t *testing.T) second.Semaphore {
+// of is a semaphore of so many permits.
+func (p process) of(t *testing.T, permits int) second.Semaphore {
 	t.Helper()
-	s, err := second.TierOf(p.Client).Semaphore(limits, 2, second.Options{})
+	s, err := second.TierOf(p.Client).Semaphore(limits, permits, second.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// takers returns what takes permits, and says how many as take does.
-func takers(t *testing.T, p process, take func(free int) int) (
-	acquire func() ([]second.Permit, error), release func([]second.Permit) error,
-) {
+// wanting is a demand for k permits.
+func wanting(k int) *second.Demand {
+	return &second.Demand{Take: func(free int) int {
+		if free < k {
+			return 0
+		}
+		return k
+	}}
+}
+
+// A taking is a call of Acquire in a goroutine of its own.
+type taking struct {
+	sem     second.Semaphore
+	done    chan struct{}
+	permits []second.Permit // these are valid when done is closed
+	err     error
+}
+
+// take wants k permits, and waits for them for a minute at most.
+func take(t *testing.T, sem second.Semaphore, k int) *taking {
 	t.Helper()
-	s := p.semaphore(t)
-	return func() ([]second.Permit, error) { return s.Acquire(t.Context(), &second.Demand{Take: take}) }, s.Release
+	return takeAs(t, sem, wanting(k))
 }
 
-// Whoever has the turn is stopped while it decides how many to take, until the lease is over.
-func TestTurnWhoseLeaseRanOutTakesNothing(t *testing.T) { // I1
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		var first string
-		acquire, release := takers(t, p, func(int) int {
-			if first == "" {
-				first = s.Children(limits + "/locks")[0]
-				time.Sleep(lease)
-				synctest.Wait()
-			}
-			return 2
-		})
-		s.OnChange(func(_ zktest.View, changes []zktest.Change) {
-			for _, c := range changes {
-				if c.Op == "create" && strings.HasPrefix(c.Path, limits+"/leases/") {
-					t.Errorf("%s was taken without a lease", c.Path)
-				}
-			}
-		})
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Dir == zktest.Request && f.Op == "sync" { // else the lease is renewed
-				return zktest.Throttled
-			}
-			return zktest.Pass
-		})
-		done := make(chan struct{})
-		var permits []second.Permit
-		go func() {
-			defer close(done)
-			var err error
-			if permits, err = acquire(); err != nil {
-				t.Error(err)
-			}
-		}()
-		time.Sleep(lease + time.Second)
-		synctest.Wait()
-		if queue := s.Children(limits + "/locks"); len(queue) != 1 || queue[0] == first {
-			t.Errorf("the queue is %v, want another turn in the place of %s", queue, first)
-		}
-		s.OnChange(nil)
-		s.Intercept(nil)
-		<-done
-		if err := release(permits); err != nil {
-			t.Errorf("release: %v", err)
-		}
-	})
-}
-
-// both waits for two permits, a minute at most.
-func both(t *testing.T, s second.Semaphore) ([]second.Permit, error) {
+func takeAs(t *testing.T, sem second.Semaphore, d *second.Demand) *taking {
 	t.Helper()
 	ctx := within(t, time.Minute)
-	return s.Acquire(ctx, &second.Demand{Take: func(free int) int { return free / 2 * 2 }})
+	w := &taking{sem: sem, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.permits, w.err = sem.Acquire(ctx, d)
+	}()
+	synctest.Wait()
+	return w
+}
+
+// waits fails unless the call waits when nothing moves any more.
+func (w *taking) waits(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case <-w.done:
+		t.Fatalf("Acquire: got %d permits, %v; want it to wait", len(w.permits), w.err)
+	default:
+	}
+}
+
+func (w *taking) taken(t *testing.T) []second.Permit {
+	t.Helper()
+	if <-w.done; w.err != nil {
+		t.Fatal(w.err)
+	}
+	return w.permits
+}
+
+func (w *taking) failed() error {
+	<-w.done
+	return w.err
+}
+
+// gives waits for the permits and gives them up.
+func (w *taking) gives(t *testing.T) {
+	t.Helper()
+	wantErr(t, "Release", w.sem.Release(w.taken(t)), nil)
+}
+
+// calls are both ways to take a permit.
+func calls(t *testing.T, sem second.Semaphore) map[string]func() ([]second.Permit, error) {
+	return map[string]func() ([]second.Permit, error){
+		"Acquire":    func() ([]second.Permit, error) { return sem.Acquire(t.Context(), wanting(1)) },
+		"TryAcquire": func() ([]second.Permit, error) { return sem.TryAcquire(t.Context(), 1) },
+	}
+}
+
+// wantTaken fails unless so many permits are taken on the server, and nobody queues for any.
+func wantTaken(t *testing.T, s *zktest.Server, want int) {
+	t.Helper()
+	synctest.Wait()
+	if taken, queue := s.Children(limits+"/leases"), s.Children(limits+"/locks"); len(taken) != want || len(queue) != 0 {
+		t.Errorf("taken are %v, and those who queue %v; want %d, and nobody", taken, queue, want)
+	}
 }
 
 // trades reports whether a frame is of the transaction that gives a turn up for permits.
@@ -105,6 +126,342 @@ func throttle(f *zktest.Frame) zktest.Action {
 		return zktest.Throttled
 	}
 	return zktest.Pass
+}
+
+// What permits cost does not depend on how many they are.
+func TestRoundTripsOfASemaphore(t *testing.T) {
+	const trip = 10 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t, zktest.Config{Latency: trip / 2})
+		sem := start(t, s).of(t, 10)
+		take(t, sem, 1).gives(t) // makes the parents
+		other := start(t, s).of(t, 10)
+		tr := record(s)
+		var permits []second.Permit
+		costs := func(what string, trips time.Duration, requests int, f func()) {
+			t.Helper()
+			begun := time.Now()
+			f()
+			if took := time.Since(begun); took != trips*trip {
+				t.Errorf("%s took %v, want %d round trips of %v", what, took, trips, trip)
+			}
+			if ops := tr.take(); len(ops) != requests {
+				t.Errorf("%s: requests %v, want %d", what, ops, requests)
+			}
+		}
+		for _, k := range []int{1, 10} {
+			// A turn in the queue, two looks of two reads each at the most, and one write for all permits and the turn.
+			costs(fmt.Sprintf("Acquire of %d", k), 3, 5, func() { permits = take(t, sem, k).taken(t) })
+			costs(fmt.Sprintf("Release of %d", k), 1, 1, func() { wantErr(t, "Release", sem.Release(permits), nil) })
+		}
+		costs("TryAcquire", 5, 8, func() {
+			var err error
+			permits, err = sem.TryAcquire(t.Context(), 10)
+			wantErr(t, "TryAcquire", err, nil)
+		})
+		costs("TryAcquire with none free", 1, 2, func() {
+			_, err := other.TryAcquire(t.Context(), 1)
+			wantErr(t, "TryAcquire", err, zklock.ErrLocked)
+		})
+		wantErr(t, "Release", sem.Release(permits), nil)
+	})
+}
+
+// The number belongs to the path, as far as that is ours to write to. Whoever follows the error has it changed.
+func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
+	for name, c := range map[string]struct {
+		content, after string
+		advice         bool     // the error says how to change the number
+		want           []string // in the error; none: no error
+	}{
+		"nothing":    {"", "tierlock permits=3", false, nil},
+		"ours":       {"tierlock permits=3", "tierlock permits=3", false, nil},
+		"somebody's": {"10.0.0.7", "10.0.0.7", false, nil},
+		"another number": {
+			"tierlock permits=10", "tierlock permits=10", true,
+			[]string{"says 10, this process 3", "one number everywhere", "stop all processes"},
+		},
+		"kazoo's": {"3", "3", false, []string{"kazoo", "another path"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				conn := raw(t, s)
+				put(t, conn, 0, "/limits", limits)
+				if _, err := conn.Set(limits, []byte(c.content), -1); err != nil { // so that it is not the first version
+					t.Fatal(err)
+				}
+				sem := start(t, s).of(t, 3)
+				for call, take := range calls(t, sem) {
+					permits, err := take()
+					if len(c.want) == 0 {
+						wantErr(t, call, err, nil)
+						wantErr(t, "Release", sem.Release(permits), nil)
+						continue
+					}
+					wantErr(t, call, err, second.ErrPermits)
+					for _, part := range c.want {
+						if !strings.Contains(fmt.Sprint(err), part) {
+							t.Errorf("%s: got %v, want it to say %s", call, err, part)
+						}
+					}
+					wantTaken(t, s, 0)
+				}
+				if data, _, _ := s.Get(limits); string(data) != c.after {
+					t.Errorf("content of the path: %q, want %q", data, c.after)
+				}
+				if c.advice {
+					_, err := sem.TryAcquire(t.Context(), 1)
+					advice := regexp.MustCompile(`set the content of (\S+) to "(.*)"`).FindStringSubmatch(fmt.Sprint(err))
+					if advice == nil {
+						t.Fatalf("got %v, want it to say how to change the number", err)
+					}
+					if _, err := conn.Set(advice[1], []byte(advice[2]), -1); err != nil {
+						t.Fatal(err)
+					}
+					take(t, sem, 3).gives(t)
+				}
+			})
+		})
+	}
+}
+
+// Somebody says how many there are, between the look that found nothing and the write.
+func TestNumberOfPermitsOfSomebodyElseIsNotOverwritten(t *testing.T) {
+	for call, want := range map[string]string{
+		"Acquire":    "says 4, this process 3", // it looks again
+		"TryAcquire": "the number of permits was changed",
+	} {
+		bubble(t, func(t *testing.T, s *zktest.Server) {
+			const theirs = "tierlock permits=4"
+			conn, sem := raw(t, s), start(t, s).of(t, 3)
+			put(t, conn, 0, "/limits", limits)
+			s.Intercept(func(f *zktest.Frame) zktest.Action {
+				if f.Dir == zktest.Request && f.Op == "setData" && f.Session != conn.SessionID() {
+					if _, err := conn.Set(limits, []byte(theirs), -1); err != nil {
+						t.Error(err)
+					}
+				}
+				return zktest.Pass
+			})
+			if _, err := calls(t, sem)[call](); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want an error that says %q", call, err, want)
+			}
+			if data, _, _ := s.Get(limits); string(data) != theirs {
+				t.Errorf("%s: content of the path: %q, want what was written meanwhile", call, data)
+			}
+			wantTaken(t, s, 0)
+		})
+	}
+}
+
+// It is an error, and the turn goes.
+func TestPermitsThatMayNotBeTaken(t *testing.T) {
+	each(t, map[string]string{
+		"no permission to take any": limits + "/leases", "no permission to make their parent": limits,
+	}, func(t *testing.T, s *zktest.Server, closed string) {
+		conn := raw(t, s)
+		put(t, conn, 0, "/limits", limits, limits+"/locks", closed)
+		protect(t, conn, closed, zk.PermAll&^zk.PermCreate)
+		for call, take := range calls(t, start(t, s).of(t, 3)) {
+			if _, err := take(); !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), "CREATE") {
+				t.Errorf("%s: got %v, want what is not permitted", call, err)
+			}
+			wantTaken(t, s, 0)
+		}
+	})
+}
+
+// A permit that somebody deletes is told to those who have it, and to nobody else.
+func TestPermitThatIsDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		sem := start(t, s).of(t, 3)
+		one := take(t, sem, 1).taken(t)
+		name := s.Children(limits + "/leases")[0]
+		two := take(t, sem, 2)
+		awaitWatch()
+		remove(t, raw(t, s), limits+"/leases/"+name)
+		select {
+		case <-one[0].Context().Done():
+		case <-time.After(time.Second): // virtual
+			t.Error("not told")
+		}
+		for _, other := range two.taken(t) {
+			if err := other.Context().Err(); err != nil {
+				t.Errorf("told to others: %v", err)
+			}
+		}
+		wantErr(t, "Release", sem.Release(one), zklock.ErrLost)
+		two.gives(t)
+		wantTaken(t, s, 0)
+	})
+}
+
+// What another program puts below leases counts, as that of Curator does.
+func TestPermitsOfOthersCount(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		sem, conn := start(t, s).of(t, 4), raw(t, s)
+		take(t, sem, 1).gives(t)
+		names := []string{limits + "/leases/_c_00000000-0000-4000-8000-000000000000-lease-0000000007", limits + "/leases/x"}
+		put(t, conn, zk.FlagEphemeral, names...)
+		waiting := take(t, sem, 3)
+		waiting.waits(t)
+		remove(t, conn, names[0])
+		waiting.gives(t)
+		remove(t, conn, names[1])
+	})
+}
+
+// Whoever loses the turn while it waits queues again, though nothing becomes free.
+func TestTurnThatIsDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		sem := start(t, s).of(t, 1)
+		one := take(t, sem, 1)
+		waiting := take(t, start(t, s).of(t, 1), 1)
+		awaitWatch()
+		turn := s.Children(limits + "/locks")[0]
+		remove(t, raw(t, s), limits+"/locks/"+turn)
+		time.Sleep(time.Second)
+		if now := s.Children(limits + "/locks"); len(now) != 1 || now[0] == turn {
+			t.Errorf("a second later those who queue are %v, want one more turn", now)
+		}
+		one.gives(t)
+		waiting.gives(t)
+	})
+}
+
+// Neither a turn that was traded for permits nor permits that were given up are locks that were lost.
+func TestPermitsThatAreGivenUpAreNoLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, log := startLogged(t, s)
+		one := take(t, start(t, s).of(t, 3), 3)
+		waiting := take(t, p.of(t, 3), 3)
+		awaitWatch() // of the turn
+		one.gives(t)
+		waiting.taken(t)
+		awaitWatch() // of the permits
+		waiting.gives(t)
+		wantLines(t, log, slog.LevelWarn, "lost", 0)
+	})
+}
+
+// The answer to the one write that takes permits comes when the lease is over: nothing would tell of their loss.
+func TestPermitsAreNotTakenWithoutALease(t *testing.T) { // I1
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		sem, p := start(t, s).of(t, 2), start(t, s)
+		begun := time.Now() // of the lease of p
+		late := make(chan struct{})
+		note := sync.OnceFunc(func() { close(late) })
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			switch {
+			case f.Session != p.session:
+				return zktest.Pass
+			case f.Dir == zktest.Reply && trades(f):
+				note()
+				return zktest.Delay(2 * time.Millisecond)
+			}
+			return throttle(f)
+		})
+		two := take(t, sem, 2)
+		waiting := take(t, p.of(t, 2), 2)
+		time.Sleep(time.Until(begun.Add(lease - time.Millisecond)))
+		two.gives(t)
+		<-late
+		time.Sleep(time.Second)
+		waiting.waits(t)
+		if left := s.Children(limits + "/leases"); len(left) != 0 {
+			t.Errorf("taken: %v, by one whose lease is over", left)
+		}
+		s.Intercept(nil)
+		if until := waiting.taken(t)[0].ValidUntil(); !until.After(time.Now()) {
+			t.Errorf("valid until %v", until)
+		}
+		waiting.gives(t)
+	})
+}
+
+// What is left of many permits goes with one look and one write.
+func TestManyPermitsWhoseAnswerIsLostGoTogether(t *testing.T) {
+	const many = 1000
+	for lost, stage := range map[string]zktest.Direction{
+		"of the exchange":                          zktest.Reply,
+		"of the release":                           zktest.Reply,
+		"of the release, which is not executed":    zktest.Request,
+		"of the release, while there is no server": 0, // no frame is struck
+	} {
+		t.Run(lost, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				p := start(t, s)
+				sem := p.of(t, many)
+				take(t, sem, 1).gives(t) // the path is there
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var permits []second.Permit
+				if lost != "of the exchange" {
+					permits = take(t, sem, many).taken(t)
+				}
+				struck, requests := false, 0
+				s.Intercept(func(f *zktest.Frame) zktest.Action {
+					if f.Dir == zktest.Request && !heartbeat(f) {
+						requests++
+					}
+					if struck || f.Op != "multi" || f.Dir != stage || heartbeat(f) {
+						return zktest.Pass
+					}
+					struck, requests = true, 0
+					cancel()
+					return zktest.Cut
+				})
+				if permits == nil {
+					_, err := sem.Acquire(ctx, wanting(many))
+					wantErr(t, "Acquire", err, context.Canceled)
+				} else {
+					if stage == 0 { // nothing was struck
+						s.Member(addr).Refuse()
+						s.CutAll()
+						synctest.Wait()
+						time.AfterFunc(time.Second, s.Member(addr).Accept)
+					}
+					wantErr(t, "Release", sem.Release(permits), nil)
+				}
+				time.Sleep(timeout)
+				wantTaken(t, s, 0)
+				if requests > 20 {
+					t.Errorf("%d requests, want 20 at most", requests)
+				}
+			})
+		})
+	}
+}
+
+// Whoever has the turn is stopped while it decides how many to take, until the lease is over.
+func TestTurnWhoseLeaseRanOutTakesNothing(t *testing.T) { // I1
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		sem := start(t, s).of(t, 2)
+		s.OnChange(func(_ zktest.View, changes []zktest.Change) {
+			for _, c := range changes {
+				if c.Op == "create" && strings.HasPrefix(c.Path, limits+"/leases/") {
+					t.Errorf("%s was taken without a lease", c.Path)
+				}
+			}
+		})
+		s.Intercept(throttle)
+		var first string
+		w := takeAs(t, sem, &second.Demand{Take: func(int) int {
+			if first == "" {
+				first = s.Children(limits + "/locks")[0]
+				time.Sleep(lease)
+			}
+			return 2
+		}})
+		time.Sleep(lease + time.Second)
+		synctest.Wait()
+		if queue := s.Children(limits + "/locks"); len(queue) != 1 || queue[0] == first {
+			t.Errorf("the queue is %v, want another turn in the place of %s", queue, first)
+		}
+		s.OnChange(nil)
+		s.Intercept(nil)
+		w.gives(t)
+	})
 }
 
 // Over a connection made elsewhere requests have no order but that of their answers.
@@ -129,7 +486,7 @@ func TestPermitsAreAskedForOnceTheirParentsAreThere(t *testing.T) {
 			traded = traded || trades(f)
 			return zktest.Delay(time.Millisecond)
 		})
-		sem := p.semaphore(t)
+		sem := p.of(t, 2)
 		permits, err := sem.TryAcquire(t.Context(), 2)
 		if err != nil {
 			t.Fatal(err)
@@ -144,7 +501,7 @@ func TestPermitsAreAskedForOnceTheirParentsAreThere(t *testing.T) {
 // A container that never had a child stays for ever unless whoever made it deletes it.
 func TestParentsOfPermitsThatAreNotTakenGo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn, sem := raw(t, s), start(t, s).semaphore(t)
+		conn, sem := raw(t, s), start(t, s).of(t, 2)
 		made := false
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			if trades(f) && f.Dir == zktest.Request {
@@ -163,47 +520,10 @@ func TestParentsOfPermitsThatAreNotTakenGo(t *testing.T) {
 	})
 }
 
-func TestPermitsWhoseParentMayNotBeMadeAreRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn := raw(t, s)
-		put(t, conn, 0, "/limits", limits, limits+"/locks")
-		protect(t, conn, limits, zk.PermAll&^zk.PermCreate)
-		sem := start(t, s).semaphore(t)
-		_, err := sem.TryAcquire(t.Context(), 2)
-		wantErr(t, "TryAcquire", err, zk.ErrNoAuth)
-		_, err = both(t, sem)
-		wantErr(t, "Acquire", err, zk.ErrNoAuth)
-		synctest.Wait()
-		if queue := s.Children(limits + "/locks"); len(queue) != 0 {
-			t.Errorf("left in the queue: %v", queue)
-		}
-	})
-}
-
-// Else somebody goes on asking whether the connection was closed, though nothing is held.
-func TestTurnThatIsTradedNeedsTheConnectionNoLonger(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p, conn := attach(t, s)
-		sem := p.semaphore(t)
-		permits, err := both(t, sem)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantErr(t, "Release", sem.Release(permits), nil)
-		synctest.Wait() // who was asking has stopped
-		conn.Close()
-		select {
-		case <-p.Done():
-			t.Error("somebody has asked, though nothing is held")
-		case <-time.After(time.Minute): // virtual
-		}
-	})
-}
-
 // As after any other turn.
 func TestQueueForPermitsBeginsAnewWhenItIsWorn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		sem := start(t, s).semaphore(t)
+		sem := start(t, s).of(t, 2)
 		number := int32(-1)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			if trades(f) && f.Dir == zktest.Request {
@@ -212,17 +532,14 @@ func TestQueueForPermitsBeginsAnewWhenItIsWorn(t *testing.T) {
 			return zktest.Pass
 		})
 		for i, want := range []int32{0, wornFrom, 0} {
-			permits, err := both(t, sem)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if number != want {
+			w := take(t, sem, 2)
+			if w.taken(t); number != want {
 				t.Errorf("turn %d has the number %d, want %d", i, number, want)
 			}
 			if i == 0 {
 				s.SetSequence(limits+"/locks", wornFrom)
 			}
-			wantErr(t, "Release", sem.Release(permits), nil)
+			w.gives(t)
 			time.Sleep(timeout)
 		}
 	})
@@ -245,7 +562,7 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 		},
 	}, func(t *testing.T, s *zktest.Server, c row) {
 		conn, p := raw(t, s), start(t, s)
-		sem := p.semaphore(t)
+		sem := p.of(t, 2)
 		var cut, looked sync.Once
 		s.Intercept(func(f *zktest.Frame) (fate zktest.Action) {
 			switch {
@@ -256,14 +573,14 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 			}
 			return fate
 		})
-		permits, err := both(t, sem)
-		wantErr(t, "Acquire", err, c.want)
+		w := take(t, sem, 2)
+		wantErr(t, "Acquire", w.failed(), c.want)
 		time.Sleep(timeout / 2) // by then nothing is left of those that were given up
-		if taken := s.Children(limits + "/leases"); len(taken) != len(permits) || (err == nil) != (len(permits) == 2) {
-			t.Errorf("%d permits are had, and taken are %v", len(permits), taken)
+		if taken := s.Children(limits + "/leases"); len(taken) != len(w.permits) || (w.err == nil) != (len(w.permits) == 2) {
+			t.Errorf("%d permits are had, and taken are %v", len(w.permits), taken)
 		}
-		if err == nil {
-			wantErr(t, "Release", sem.Release(permits), nil)
+		if w.err == nil {
+			w.gives(t)
 		}
 		if p.Reaping() != 0 {
 			t.Errorf("still reaping %d", p.Reaping())
@@ -275,11 +592,8 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 func TestLossThatTheReleaseOfPermitsFindsIsLogged(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, log := startLogged(t, s)
-		sem := p.semaphore(t)
-		permits, err := both(t, sem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sem := p.of(t, 2)
+		permits := take(t, sem, 2).taken(t)
 		s.Intercept(throttle)
 		for _, permit := range permits {
 			permit.(interface{ StopWatchdog() }).StopWatchdog()
@@ -299,13 +613,9 @@ func TestTheNumberThatMayNotBeWrittenIsNotWrittenAgain(t *testing.T) {
 		if _, err := conn.Create(limits, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermWrite)); err != nil {
 			t.Fatal(err)
 		}
-		sem, tr := p.semaphore(t), record(s)
+		sem, tr := p.of(t, 2), record(s)
 		for range 3 {
-			permits, err := both(t, sem)
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantErr(t, "Release", sem.Release(permits), nil)
+			take(t, sem, 2).gives(t)
 		}
 		writes := 0
 		for _, op := range tr.take() {
@@ -336,14 +646,11 @@ func TestATurnWaitsForOneThatWasAbandoned(t *testing.T) { // I3
 			}
 		})
 		meetOnce(s, is("setData", zktest.Reply), zktest.Delay(time.Second))
-		acquire, release := takers(t, p, func(free int) int { return min(free, 1) })
 		ctx := within(t, 100*time.Millisecond)
-		_, err := p.semaphore(t).Acquire(ctx, &second.Demand{Take: func(free int) int { return min(free, 1) }})
+		_, err := p.of(t, 2).Acquire(ctx, wanting(1))
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
-		permits, err := acquire()
-		if err != nil || most.Load() != 1 {
-			t.Fatalf("%d places in the queue at once, %v", most.Load(), err)
+		if take(t, p.of(t, 2), 1).gives(t); most.Load() != 1 {
+			t.Errorf("%d places in the queue at once, want 1", most.Load())
 		}
-		wantErr(t, "Release", release(permits), nil)
 	})
 }

@@ -72,16 +72,3 @@ func TestReadersAndWritersArePairsForKazoo(t *testing.T) {
 		})
 	}
 }
-
-func TestClaimsOfTwoModesAreNotEqual(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := second.TierOf(start(t, s).Client)
-		reading, err := p.Claim(path, second.Options{Mode: second.Reading})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if writing, err := p.Claim(path, second.Options{Mode: second.Writing}); err != nil || reading.Equal(writing) {
-			t.Errorf("equal: %t, %v", reading.Equal(writing), err)
-		}
-	})
-}

@@ -14,9 +14,6 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/wire"
-	"github.com/tierlock/tierlock/internal/zkconn"
-	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -266,65 +263,4 @@ func TestWatchesAreSetAfterTheCredentials(t *testing.T) {
 			t.Errorf("asked: %v", ops)
 		}
 	})
-}
-
-func TestRealServerTellsWhatHappenedWhileTheConnectionWasDown(t *testing.T) {
-	t.Parallel()
-	s := zkservertest.Start(t, zkserver.Config{TickTime: 200 * time.Millisecond, NoSync: true})
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	var mu sync.Mutex
-	var conns []net.Conn
-	config := Config{SessionTimeout: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)}
-	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		mu.Lock() // held while the connection is down
-		defer mu.Unlock()
-		conn, err := new(net.Dialer).DialContext(ctx, network, address)
-		conns = append(conns, conn)
-		return conn, err
-	}
-	a, err := tryDial(ctx, config, s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer shut(a)
-	b := zkconn.Start(t, []string{s.Addr()}, 30*time.Second, nil)
-	put(t, b, "/same", "/set", "/deleted", "/parent", "/barren")
-	set, deleted, parent := watch(t, a, "/set", false), watch(t, a, "/deleted", false), watch(t, a, "/parent", true)
-	same, barren := watch(t, a, "/same", false), watch(t, a, "/barren", true)
-
-	mu.Lock()
-	for _, conn := range conns {
-		conn.Close()
-	}
-	if _, err := b.Set("/set", nil, -1); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Delete("/deleted", -1); err != nil {
-		t.Fatal(err)
-	}
-	put(t, b, "/parent/child")
-	mu.Unlock()
-	for what, fired := range map[string]<-chan struct{}{"write": set, "deletion": deleted, "child": parent} {
-		select {
-		case <-fired:
-		case <-ctx.Done():
-			t.Fatalf("not told of the %s", what)
-		}
-	}
-	select {
-	case <-same:
-		t.Error("told of what did not happen")
-	case <-barren:
-		t.Error("told of what did not happen")
-	default:
-	}
-	if _, err := b.Set("/same", nil, -1); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-same:
-	case <-ctx.Done():
-		t.Error("the watch that did not fire is gone")
-	}
 }

@@ -1,0 +1,209 @@
+package zkinspect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// takeOver deletes the node of the holder with the token.
+func (s site) takeOver(t *testing.T, token int64) *inspect.Contender {
+	t.Helper()
+	broken, err := s.reader().Break(t.Context(), path, token)
+	if err != nil {
+		t.Error(err)
+	}
+	return broken
+}
+
+func (s site) wantQueue(t *testing.T, what string, want int) {
+	t.Helper()
+	synctest.Wait()
+	if left := s.Children(path); len(left) != want {
+		t.Errorf("%s: the queue is %q, want %d nodes", what, left, want)
+	}
+}
+
+func TestBreakGivesTheLockToTheNextAndTellsTheFormerHolder(t *testing.T) {
+	for _, opts := range [][]zklock.Option{nil, {zklock.WithKazoo()}} {
+		bubble(t, func(t *testing.T, s site) {
+			hold, next := acquire(t, s.locks(t, opts...).Mutex(path)), make(chan *tier.Hold, 1)
+			session := s.look(t).Contenders[0].Session
+			mu := s.locks(t, opts...).Mutex(path)
+			go func() { next <- acquire(t, mu) }()
+			synctest.Wait()
+			if broken := s.takeOver(t, hold.Token()); broken == nil || broken.Token != hold.Token() || broken.Session != session {
+				t.Fatalf("got %+v, want token %d of %s", broken, hold.Token(), session)
+			}
+			synctest.Wait()
+			if len(next) != 1 {
+				t.Fatal("the next one has not been granted the lock at once")
+			}
+			select {
+			case <-hold.Lost():
+			case <-time.After(5 * time.Second): // virtual; its end is watched a sixth of the timeout after the grant
+				t.Error("the former holder was not told")
+			}
+			s.wantQueue(t, "afterwards", 1+len(opts))
+		})
+	}
+}
+
+// A token names one grant: neither that of a waiter, nor one from before, nor one of nobody deletes anything.
+func TestBreakWithAnotherTokenDeletesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		if broken := s.takeOver(t, 7); broken != nil {
+			t.Errorf("nobody there: broken: %+v", broken)
+		}
+		mu := s.locks(t).Mutex(path)
+		old := acquire(t, mu)
+		old.Release()
+		acquire(t, mu)
+		s.queue(t, path)
+		waiter := s.look(t).Contenders[1]
+		for what, token := range map[string]int64{"a former grant": old.Token(), "a waiter": waiter.Token, "none": 0} {
+			if broken := s.takeOver(t, token); broken != nil {
+				t.Errorf("%s: broken: %+v", what, broken)
+			}
+		}
+		s.wantQueue(t, "afterwards", 2)
+	})
+}
+
+// One half of a pair is all that is left of it.
+func TestBreakDeletesHalfAPair(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		hold := acquire(t, s.locks(t, zklock.WithKazoo()).Mutex(path))
+		if err := s.conn.Delete(path+"/"+s.look(t).Contenders[0].Node, -1); err != nil {
+			t.Fatal(err)
+		}
+		s.wantQueue(t, "half of it deleted", 1)
+		s.takeOver(t, hold.Token())
+		s.wantQueue(t, "the rest broken", 0)
+	})
+}
+
+// Between the look and the delete the head can go, and its path with it. Where names have nothing unique, another
+// node then has the same one.
+func TestBreakSparesAnotherNodeOfTheSameName(t *testing.T) {
+	for _, moment := range []string{"setData", "delete"} {
+		bubble(t, func(t *testing.T, s site) {
+			node := s.put(t, path+"/lock-", "old", ephemeral, zk.PermAll)
+			_, stat, _ := s.Get(node)
+			replaced := false
+			s.Intercept(func(f *zktest.Frame) zktest.Action {
+				if f.Op != moment || f.Dir != zktest.Request || replaced {
+					return zktest.Pass
+				}
+				replaced = true
+				return zktest.Delay(100 * time.Millisecond)
+			})
+			done := make(chan *inspect.Contender, 1)
+			go func() { done <- s.takeOver(t, stat.Czxid) }()
+			synctest.Wait()
+			if !replaced {
+				t.Fatalf("no %v", moment)
+			}
+			s.conn.Delete(node, -1)
+			s.conn.Delete(path, -1)
+			if again := s.put(t, path+"/lock-", "new", ephemeral, zk.PermAll); again != node {
+				t.Fatalf("got %s, want the name %s again", again, node)
+			}
+			if broken := <-done; broken != nil {
+				t.Errorf("%v: broken: %+v", moment, broken)
+			}
+			s.wantQueue(t, moment+": another node of the same name", 1)
+		})
+	}
+}
+
+func TestBreakWhoseAnswerIsLostLooksAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		hold := acquire(t, s.locks(t).Mutex(path))
+		lost := false
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Op == "delete" && f.Dir == zktest.Reply && !lost {
+				lost = true
+				return zktest.Cut
+			}
+			return zktest.Pass
+		})
+		if broken := s.takeOver(t, hold.Token()); broken == nil || broken.Token != hold.Token() || !lost {
+			t.Errorf("got %+v, want token %d; an answer was lost: %t", broken, hold.Token(), lost)
+		}
+	})
+}
+
+// Each step can last: its answer comes late, or it is refused and tried again. What has not been asked for by then never is.
+func TestBreakEndsWithItsContext(t *testing.T) {
+	for what, fate := range map[string]zktest.Action{"late": zktest.Delay(2 * time.Second), "refused": zktest.Throttled} {
+		for _, op := range []string{"sync", "getChildren2", "getData", "delete"} {
+			bubble(t, func(t *testing.T, s site) {
+				hold := acquire(t, s.locks(t).Mutex(path))
+				s.Intercept(func(f *zktest.Frame) zktest.Action {
+					if f.Op != op || f.Dir != zktest.Request || f.Path == "/" { // that of a heartbeat
+						return zktest.Pass
+					}
+					return fate
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				begun := time.Now()
+				broken, err := s.reader().Break(ctx, path, hold.Token())
+				if broken != nil || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s %s: got %+v, %v; want %v", what, op, broken, err, context.DeadlineExceeded)
+				}
+				if took := time.Since(begun); took != time.Second {
+					t.Errorf("%s %s: took %v, want %v", what, op, took, time.Second)
+				}
+				s.Intercept(nil)
+				if time.Sleep(5 * time.Second); op != "delete" {
+					s.wantQueue(t, what+" "+op, 1)
+				}
+			})
+		}
+	}
+}
+
+func TestBreakNamesThePermissionThatIsMissing(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		_, stat, _ := s.Get(s.put(t, path+"/_c_"+uuid+"-lock-", "", ephemeral, zk.PermAll))
+		if _, err := s.conn.SetACL(path, zk.WorldACL(zk.PermRead|zk.PermCreate), -1); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.reader().Break(t.Context(), path, stat.Czxid)
+		if !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(fmt.Sprint(err), "DELETE permission on "+path) {
+			t.Errorf("got %v, want the permission that is missing", err)
+		}
+	})
+}
+
+// Readers have the lock together, so each of them can be broken.
+func TestBreakTakesTheReaderWithTheToken(t *testing.T) {
+	bubble(t, func(t *testing.T, s site) {
+		acquire(t, s.locks(t).RWMutex(path).Reader())
+		second := acquire(t, s.locks(t).RWMutex(path).Reader())
+		s.put(t, path+"/_c_"+uuid+"-__WRIT__", "", ephemeral, zk.PermAll)
+		late := s.put(t, path+"/_c_"+uuid+"-__READ__", "", ephemeral, zk.PermAll)
+		before := s.look(t).Contenders
+		if broken := s.takeOver(t, second.Token()); broken == nil || broken.Node != before[1].Node {
+			t.Errorf("got %+v, want %s", broken, before[1].Node)
+		}
+		_, stat, _ := s.Get(late)
+		if broken := s.takeOver(t, stat.Czxid); broken != nil {
+			t.Errorf("one that waits behind a writer: broken: %+v", broken)
+		}
+		s.wantQueue(t, "afterwards", 3)
+	})
+}
