@@ -70,7 +70,8 @@ func TestWhoAsksIsToldHowItStandsAndThenOfEachChange(t *testing.T) {
 		}
 		synctest.Wait()
 		if want := []second.ConnectionState{
-			second.Suspended, second.Connected, second.Suspended, second.Connected, second.Expired, second.Connected, second.Suspended, second.Expired,
+			second.Suspended, second.Connected, second.Suspended, second.Connected, second.Expired, second.Connected,
+			second.Suspended, second.Expired,
 		}; !slices.Equal(told, want) {
 			t.Errorf("told %v, want %v", told, want)
 		}

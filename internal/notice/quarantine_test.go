@@ -38,7 +38,8 @@ func TestQuarantineIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 		warned(0)
 		end := time.Now().Add(10 * time.Second)
 		answer(10*time.Second, 0)
-		if q := c.Quarantine(); q == nil || !q.Until.Equal(end) || q.Error() != "no grants until "+end.Format(time.TimeOnly)+": the server is new" {
+		if q := c.Quarantine(); q == nil || !q.Until.Equal(end) ||
+			q.Error() != "no grants until "+end.Format(time.TimeOnly)+": the server is new" {
 			t.Errorf("quarantine %v, want one until %v", q, end)
 		}
 		answer(10*time.Second, 3*time.Second)

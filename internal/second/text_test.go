@@ -10,7 +10,8 @@ import (
 func TestCleanLeavesNothingForATerminalToObey(t *testing.T) {
 	for in, want := range map[string]string{
 		"größer 漢字 \"x\" <b>": "größer 漢字 \"x\" <b>", "\x1b[2J\a": `\x1b[2J\a`, "a\nb\tc": `a\nb\tc`, "\u202eabc": `\u202eabc`,
-		"\xff\xfe": `\xff\xfe`, "\u009b31m": `\u009b31m`, "a\u2028b\u2029c\u0085": `a\u2028b\u2029c\u0085`, "\u2066a\u2069\u200b": `\u2066a\u2069\u200b`,
+		"\xff\xfe": `\xff\xfe`, "\u009b31m": `\u009b31m`, "a\u2028b\u2029c\u0085": `a\u2028b\u2029c\u0085`,
+		"\u2066a\u2069\u200b": `\u2066a\u2069\u200b`,
 	} {
 		if got := Clean(in); got != want {
 			t.Errorf("Clean(%q): got %q, want %q", in, got, want)
@@ -19,7 +20,8 @@ func TestCleanLeavesNothingForATerminalToObey(t *testing.T) {
 }
 
 func FuzzTextIsAShortLineThatIsPrinted(f *testing.F) {
-	for _, s := range []string{"", "billing", strings.Repeat("x", maxText), strings.Repeat("x", 1<<20), strings.Repeat("漢", 200), strings.Repeat("\x80", 300), strings.Repeat("\U000e0001", 300)} {
+	for _, s := range []string{"", "billing", strings.Repeat("x", maxText), strings.Repeat("x", 1<<20), strings.Repeat("漢", 200),
+		strings.Repeat("\x80", 300), strings.Repeat("\U000e0001", 300)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -38,7 +40,8 @@ func FuzzTextIsAShortLineThatIsPrinted(f *testing.F) {
 
 func TestLabelsThatOthersWouldSeeOtherwiseAreRefused(t *testing.T) {
 	for label, fine := range map[string]bool{
-		"night run": true, strings.Repeat("x", 256): true, strings.Repeat("x", 257): false, "\xff": false, "a\nb": false, "a\u2028b": false, "\u202ea": false,
+		"night run": true, strings.Repeat("x", 256): true, strings.Repeat("x", 257): false,
+		"\xff": false, "a\nb": false, "a\u2028b": false, "\u202ea": false,
 	} {
 		if err := CheckLabel(label); (err == nil) != fine {
 			t.Errorf("%q: %v", label, err)

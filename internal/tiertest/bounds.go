@@ -11,10 +11,12 @@ import (
 )
 
 var boundPromises = []promise{
-	{name: "bounds-cut", text: "Release returns within a third of the lease, and a cancelled call at once, also for a process that is cut off", test: boundedWhenCutOff},
+	{name: "bounds-cut", text: "Release returns within a third of the lease, and a cancelled call at once, also for a process that is " +
+		"cut off", test: boundedWhenCutOff},
 	{name: "bounds-frozen", text: "… also when the store answers nobody", alone: true, test: boundedWhenFrozen},
 	{name: "bounds-messages", text: "… also while a message is under way", test: boundedAtEachMessage},
-	{name: "unreachable", text: "A process that is cut off says so, its tries fail at once, and its calls wait for the store", test: unreachable},
+	{name: "unreachable", text: "A process that is cut off says so, its tries fail at once, and its calls wait for the store",
+		test: unreachable},
 }
 
 func boundedWhenCutOff(s *scene) {

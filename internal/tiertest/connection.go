@@ -9,7 +9,8 @@ import (
 )
 
 var connectionPromises = []promise{
-	{name: "connection", text: "Whoever asked is told how the connection stands, and in order when it is away, when the session is over, and when it is back", test: connectionIsTold},
+	{name: "connection", text: "Whoever asked is told how the connection stands, and in order when it is away, when the session is " +
+		"over, and when it is back", test: connectionIsTold},
 }
 
 // A record is what was told of a connection.
@@ -64,7 +65,8 @@ func connectionIsTold(s *scene) {
 	s.await("the connection is away", s.Lease, func() bool { return r.last() == second.Suspended })
 	heal()
 	back()
-	if states := r.take(); !slices.Equal(slices.DeleteFunc(slices.Clone(states), is(second.Expired)), []second.ConnectionState{second.Suspended, second.Connected}) {
+	if states := r.take(); !slices.Equal(slices.DeleteFunc(slices.Clone(states), is(second.Expired)),
+		[]second.ConnectionState{second.Suspended, second.Connected}) {
 		s.Errorf("told of a short outage: %v", states)
 	}
 

@@ -17,7 +17,8 @@ var enginePromises = []promise{
 	{name: "strict", text: "A turn in strict order costs one write", alone: true, test: strictTurnIsOneWrite},
 	{name: "linger", text: "A lock that lingers costs no write, and goes when another process comes", alone: true, test: lingering},
 	{name: "re-entry", text: "Re-entry costs no write, and the lock goes with the last hold", alone: true, test: reentry},
-	{name: "budget", text: "While others wait, a process keeps the lock no longer than its hand-off budget and two sections", test: budgetIsKept},
+	{name: "budget", text: "While others wait, a process keeps the lock no longer than its hand-off budget and two sections",
+		test: budgetIsKept},
 	{name: "hold-lost", text: "A hold knows of its loss before its lease is over and before another process holds", test: holdIsLost},
 }
 

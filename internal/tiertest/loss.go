@@ -11,7 +11,8 @@ import (
 var lossPromises = []promise{
 	{name: "loss-cut", text: "A holder that is cut off knows of its loss before its lease is over and before another holds", test: cutOff},
 	{name: "loss-readers", text: "… also a reader, and one that was a writer; other readers lose nothing", test: readersCutOff},
-	{name: "loss-frozen", text: "When the store answers nobody, a holder knows of its loss before its lease is over, and when that will be", alone: true, test: frozen},
+	{name: "loss-frozen", text: "When the store answers nobody, a holder knows of its loss before its lease is over, and when that " +
+		"will be", alone: true, test: frozen},
 	{name: "loss-stopped", text: "A holder that was stopped knows of its loss at the first look", test: stopped},
 	{name: "removal", text: "A holder that an operator removed knows of it soon", test: removed},
 	{name: "no-loss", text: "No release tells of a loss where there is none, whatever the holder listens to", test: noLoss},

@@ -15,7 +15,8 @@ var orderPromises = []promise{
 	{name: "wake-up", text: "Whoever waits gets the lock when it is given up, whatever is under way then", test: wakeUp},
 	{name: "contenders", text: "Whoever asks sees the queue, the holder first, with the tokens that they get", test: contenders},
 	{name: "standing", text: "Whoever waits can learn, without a request, how many are ahead and who is right ahead", test: standing},
-	{name: "claims", text: "Claims for one lock are equal, those for two are not, and there is none for a path that cannot be a lock", test: claims},
+	{name: "claims", text: "Claims for one lock are equal, those for two are not, and there is none for a path that cannot be a lock",
+		test: claims},
 }
 
 func claims(s *scene) {
@@ -192,7 +193,8 @@ func nobodyOvertakes(s *scene) {
 var requeuePromises = []promise{
 	{name: "requeue-writes", text: "A requeue is one write", alone: true, test: requeueIsOneWrite},
 	{name: "requeue-order", text: "A requeue goes to the tail, and the next one gets the lock", test: requeueGoesToTheTail},
-	{name: "requeue-troubled", text: "A requeue gives the old grant up, also when its context ends, or a message is lost, at any step", test: requeueGivesUp},
+	{name: "requeue-troubled", text: "A requeue gives the old grant up, also when its context ends, or a message is lost, at any step",
+		test: requeueGivesUp},
 }
 
 func requeueIsOneWrite(s *scene) {

@@ -14,20 +14,25 @@ import (
 
 var permitPromises = []promise{
 	{name: "permits", text: "Never are more taken than there are, and each gets as many as it wants", test: neverMoreThanThereAre},
-	{name: "permits-order", text: "A request waits for those that queued before it, also if enough are free for it alone, and a try overtakes none", test: permitsInOrder},
+	{name: "permits-order", text: "A request waits for those that queued before it, also if enough are free for it alone, and a try " +
+		"overtakes none", test: permitsInOrder},
 	{name: "permits-halves", text: "Two that want more than half each do not wait for each other", test: noHalves},
 	{name: "permits-part", text: "Some of a portion may be given up: others get exactly so many, and the rest stays", test: partOfAPortion},
 	{name: "permits-gone", text: "Permits are gone when Release returns, some of a portion as well as all", test: permitsAreGone},
 	{name: "permits-wake-up", text: "Whoever waits gets permits when they are given up, whatever is under way then", test: permitsWakeUp},
-	{name: "permits-demand", text: "Whoever is first takes fewer than it wanted once it says so, and is not passed meanwhile", test: demandShrinks},
+	{name: "permits-demand", text: "Whoever is first takes fewer than it wanted once it says so, and is not passed meanwhile",
+		test: demandShrinks},
 	{name: "permits-try", text: "A try takes what is free, unless somebody waits", test: tryPermits},
 	{name: "permits-contenders", text: "Whoever asks sees who has how many, and then who waits, in order", test: permitContenders},
-	{name: "permits-standing", text: "Whoever waits can learn, without a request, how many wait before it, and whoever is first, that others wait", test: permitStanding},
+	{name: "permits-standing", text: "Whoever waits can learn, without a request, how many wait before it, and whoever is first, that " +
+		"others wait", test: permitStanding},
 	{name: "permits-number", text: "Another number of permits is refused as long as somebody uses the path", test: anotherNumber},
 	{name: "permits-renumber", text: "Another number of permits is taken once nobody uses the path", test: anotherNumberLater},
-	{name: "permits-claims", text: "Semaphores of one path and number are equal, others are not, and there is none for a path that cannot be one", test: semaphores},
+	{name: "permits-claims", text: "Semaphores of one path and number are equal, others are not, and there is none for a path that " +
+		"cannot be one", test: semaphores},
 	{name: "permits-tokens", text: "Tokens grow from portion to portion", test: permitTokens},
-	{name: "permits-gate", text: "Through the gate, never more are taken than there are, and small requests do not starve large ones", test: permitsThroughTheGate},
+	{name: "permits-gate", text: "Through the gate, never more are taken than there are, and small requests do not starve large ones",
+		test: permitsThroughTheGate},
 }
 
 // neverMoreThanThereAre leaves it to the book to tell.
@@ -406,12 +411,16 @@ func (s *scene) gateOf(t *taker) *tier.Semaphore {
 }
 
 var permitLossPromises = []promise{
-	{name: "permits-cut", text: "A process that is cut off knows of its loss before its lease is over and before others have them; these lose nothing", test: permitsCutOff},
+	{name: "permits-cut", text: "A process that is cut off knows of its loss before its lease is over and before others have them; " +
+		"these lose nothing", test: permitsCutOff},
 	{name: "permits-frozen", text: "… also when the store answers nobody", alone: true, test: permitsFrozen},
 	{name: "permits-stopped", text: "A process that was stopped knows of its loss at the first look", test: permitsStopped},
-	{name: "permits-kill", text: "The permits of a process that was killed come back after a lease, and so does the place of one that waited", test: permitsOfKilled},
-	{name: "permits-failover", text: "Another server may take over: never are more taken than there are, and tokens grow", alone: true, first: true, test: permitsOverFailover},
-	{name: "permits-restart", text: "The store may be restarted: never are more taken than there are, and tokens grow", alone: true, first: true, test: permitsOverRestart},
+	{name: "permits-kill", text: "The permits of a process that was killed come back after a lease, and so does the place of one that " +
+		"waited", test: permitsOfKilled},
+	{name: "permits-failover", text: "Another server may take over: never are more taken than there are, and tokens grow", alone: true,
+		first: true, test: permitsOverFailover},
+	{name: "permits-restart", text: "The store may be restarted: never are more taken than there are, and tokens grow", alone: true,
+		first: true, test: permitsOverRestart},
 }
 
 func permitsCutOff(s *scene) {
@@ -563,9 +572,12 @@ var permitLeftPromises = []promise{
 	{name: "permits-left-lost", text: "Any message may be lost: the call goes on, and nothing is left", test: noPermitsLeftByLostMessages},
 	{name: "permits-left-cancelled", text: "A call may be cancelled at any step: nothing is left", test: noPermitsLeftByCancelled},
 	{name: "permits-left-try", text: "A try leaves nothing, also if it is cancelled or a message is lost", test: noPermitsLeftByTries},
-	{name: "permits-left-part", text: "When some of a portion are given up, any message may be lost: others get exactly so many", test: partDespiteLostMessages},
-	{name: "permits-bounds", text: "Release takes a third of the lease at most, and a cancelled call ends at once, also for a process that is cut off", test: permitsBounded},
-	{name: "permits-close", text: "Close loses all permits, ends every call, and leaves nothing, and no goroutine", alone: true, test: closeEndsPermits},
+	{name: "permits-left-part", text: "When some of a portion are given up, any message may be lost: others get exactly so many",
+		test: partDespiteLostMessages},
+	{name: "permits-bounds", text: "Release takes a third of the lease at most, and a cancelled call ends at once, also for a process " +
+		"that is cut off", test: permitsBounded},
+	{name: "permits-close", text: "Close loses all permits, ends every call, and leaves nothing, and no goroutine", alone: true,
+		test: closeEndsPermits},
 }
 
 func noPermitsLeftByLostMessages(s *scene) {
@@ -719,9 +731,12 @@ func (s *scene) closeEndsPermits(a, b *taker) {
 }
 
 var permitCostPromises = []promise{
-	{name: "permits-writes", text: "Acquiring what is free is two writes at most, giving up one, and what goes to another process two at most", alone: true, test: permitsInFewWrites},
-	{name: "permits-one-write", text: "Acquiring what is free is one write, and so is what goes to another process", alone: true, test: permitsInOneWrite},
-	{name: "permits-try-writes", text: "A try that finds too few, or somebody who waits, writes nothing", alone: true, test: tryPermitsWritesNothing},
+	{name: "permits-writes", text: "Acquiring what is free is two writes at most, giving up one, and what goes to another process two " +
+		"at most", alone: true, test: permitsInFewWrites},
+	{name: "permits-one-write", text: "Acquiring what is free is one write, and so is what goes to another process", alone: true,
+		test: permitsInOneWrite},
+	{name: "permits-try-writes", text: "A try that finds too few, or somebody who waits, writes nothing", alone: true,
+		test: tryPermitsWritesNothing},
 	{name: "permits-hand-off", text: "What goes from one goroutine to another costs no write", alone: true, test: permitsAreHandedOn},
 }
 

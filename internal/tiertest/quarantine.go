@@ -10,7 +10,8 @@ import (
 )
 
 var quarantinePromises = []promise{
-	{name: "quarantine", text: "A server that takes over and may not know all grants gives none for a lease; a try, a wait, the queue and the tier say so", alone: true, first: true, test: quarantine},
+	{name: "quarantine", text: "A server that takes over and may not know all grants gives none for a lease; a try, a wait, the queue " +
+		"and the tier say so", alone: true, first: true, test: quarantine},
 }
 
 // quarantine has a server take over once more if the time in which it grants nothing was over before all had looked.

@@ -9,11 +9,15 @@ import (
 )
 
 var readerPromises = []promise{
-	{name: "readers-share", text: "Readers of several processes have the lock at the same time, and who does not read waits for all of them", test: readersShare},
+	{name: "readers-share", text: "Readers of several processes have the lock at the same time, and who does not read waits for all of " +
+		"them", test: readersShare},
 	{name: "readers-order", text: "A reader overtakes nobody who does not read, though others read", test: readersKeepOrder},
-	{name: "readers-try", text: "A try to read takes what is free or read, unless somebody waits who does not; any other try, what is free", test: triesOfEachMode},
-	{name: "readers-requeue", text: "A requeue from each mode to each is one write and goes to the tail", alone: true, test: requeueInEachMode},
-	{name: "readers-tokens", text: "Whatever queues, the token of one that does not read is above all before, and a reader's above all that did not read", test: tokensOfEachMode},
+	{name: "readers-try", text: "A try to read takes what is free or read, unless somebody waits who does not; any other try, what is " +
+		"free", test: triesOfEachMode},
+	{name: "readers-requeue", text: "A requeue from each mode to each is one write and goes to the tail", alone: true,
+		test: requeueInEachMode},
+	{name: "readers-tokens", text: "Whatever queues, the token of one that does not read is above all before, and a reader's above all " +
+		"that did not read", test: tokensOfEachMode},
 	{name: "readers-left", text: "A reader may leave, or a message to it be lost, at any step: nothing is left", test: nothingLeftByReaders},
 }
 
@@ -158,7 +162,8 @@ func nothingLeftByReaders(s *scene) {
 }
 
 var readerContestedPromises = []promise{
-	{name: "readers-contested", text: "Each reader hears of one that does not read and waits behind it, whoever came first", test: readersContested},
+	{name: "readers-contested", text: "Each reader hears of one that does not read and waits behind it, whoever came first",
+		test: readersContested},
 	{name: "readers-uncontested", text: "A reader does not hear of other readers", test: readersUncontested},
 }
 

@@ -10,7 +10,8 @@ import (
 var revokePromises = []promise{
 	{name: "revoke", text: "A holder hears that another process has asked for the lock, whatever its mode, and still has it", test: revoked},
 	{name: "revoke-readers", text: "All readers hear of it, also one that was a writer, and nobody who waits", test: readersRevoked},
-	{name: "revoke-messages", text: "A writer hears of it at whatever step it was asked, also while it becomes a reader", test: revokedAtEachMessage},
+	{name: "revoke-messages", text: "A writer hears of it at whatever step it was asked, also while it becomes a reader",
+		test: revokedAtEachMessage},
 	{name: "revoke-nobody", text: "To ask where nobody has the lock is no error", test: nobodyRevoked},
 }
 

@@ -12,8 +12,10 @@ var sharePromises = []promise{
 	{name: "share", text: "It waits until the one right behind reads; then that one is granted, and nobody who does not read", test: shares},
 	{name: "share-writes", text: "It is one write", alone: true, test: shareIsOneWrite},
 	{name: "share-contested", text: "From then on it is contested by those that it keeps out, not by readers", test: contestedAnew},
-	{name: "share-ends", text: "It ends with its context, and the grant is one to write as before; and with the grant, of which nothing is left", test: shareEnds},
-	{name: "share-troubled", text: "Its context may end, or a message be lost, at any step: it is shared, or else nobody gets in", test: shareTroubled},
+	{name: "share-ends", text: "It ends with its context, and the grant is one to write as before; and with the grant, of which " +
+		"nothing is left", test: shareEnds},
+	{name: "share-troubled", text: "Its context may end, or a message be lost, at any step: it is shared, or else nobody gets in",
+		test: shareTroubled},
 	{name: "share-removal", text: "Who was a writer and is removed by an operator knows of it soon", test: sharedIsRemoved},
 }
 
