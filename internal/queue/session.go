@@ -99,7 +99,7 @@ func (t *Tier) beat(x *session) (renewed bool) {
 	a := t.do(t.ctx, Command{Op: Beat, Session: x.name, Among: refs(x.Contenders())})
 	for _, v := range a.Views { // before the lease is renewed, or one that was lost could become a holder
 		v.Sent = sent
-		t.Tell(v)
+		t.tell(v)
 	}
 	switch a.Outcome {
 	case Expired:

@@ -324,9 +324,12 @@ func (t *Tier) ttl() time.Duration {
 
 // Tell takes news of a contender. What nobody stands for any more is dropped, also where another has the name by now.
 func (t *Tier) Tell(v View) {
-	if now := t.Now(); v.Sent == 0 { // else it came with an answer
-		t.record(Record{Begun: now, Ended: now, Answer: Answer{View: v}})
-	}
+	now := t.Now()
+	t.record(Record{Begun: now, Ended: now, Answer: Answer{View: v}})
+	t.tell(v)
+}
+
+func (t *Tier) tell(v View) {
 	if c, ok := t.contenders.Load(v.ID); ok && (t.follower == nil || v.Token == c.(*Contender).Token()) {
 		c.(*Contender).apply(v)
 	}

@@ -98,8 +98,11 @@ func (c *checker) prepare(events []Event) []Event {
 		if c.rules.Unordered {
 			events[i] = apart(e)
 		}
-		if e.Kind == Sent { // maybe earlier, by the clock of whoever was answered meanwhile
+		switch e.Kind { // whose clock may be another
+		case Sent:
 			events[i].At = e.At.Add(-skew)
+		case Got:
+			events[i].At = e.At.Add(skew)
 		}
 	}
 	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
@@ -201,9 +204,6 @@ func (c *checker) send(o *op) {
 	case queue.Enter, queue.Try:
 		p := c.contenders[o.ID]
 		p.process, p.session, p.at = o.process, o.Session, c.at(o.Ref)
-		if x := c.leases[session{o.process, o.Session}]; x != nil {
-			p.lease.ttl = x.ttl
-		}
 		p.at.begin(o)
 	case queue.Leave, queue.Share, queue.Weigh, queue.Look, queue.Ask:
 		c.at(o.Ref).begin(o)
@@ -249,8 +249,9 @@ func (c *checker) answer(o *op) error {
 		return err
 	}
 	c.tell(o.process, h, o.answer.View, o.answered)
-	if done {
-		c.contenders[o.ID].lease.renew(o.sent)
+	if p := c.contenders[o.ID]; done && x != nil {
+		p.lease.ttl = x.ttl
+		p.lease.renew(o.sent)
 	}
 	return nil
 }

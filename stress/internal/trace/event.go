@@ -213,7 +213,7 @@ func eventOf(process string, at clock.Instant, r queue.Record) Event {
 func (w *Writer) Record(r queue.Record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e := eventOf(w.process, clock.Tick(), r)
+	e := eventOf(w.process, clock.Now(), r)
 	line, err := json.Marshal(e)
 	if err == nil {
 		_, err = w.file.Write(append(line, '\n'))
