@@ -76,23 +76,23 @@ func TestFenceServesOtherProcesses(t *testing.T) {
 	}
 }
 
-func readBy(t *testing.T, f *Fence, token, process int64) Answer {
+// ask is an access that must be answered.
+func ask(t *testing.T, access func(Access, *Answer) error, a Access) (answer Answer) {
 	t.Helper()
-	var answer Answer
-	if err := f.Read(Access{Token: token, Process: process}, &answer); err != nil {
+	if err := access(a, &answer); err != nil {
 		t.Fatal(err)
 	}
 	return answer
 }
 
+func readBy(t *testing.T, f *Fence, token, process int64) Answer {
+	t.Helper()
+	return ask(t, f.Read, Access{Token: token, Process: process})
+}
+
 func writeBack(t *testing.T, f *Fence, token, process int64, based Answer) Answer {
 	t.Helper()
-	var answer Answer
-	a := Access{Token: token, Process: process, Fenced: based.Fenced, Unfenced: based.Unfenced}
-	if err := f.Write(a, &answer); err != nil {
-		t.Fatal(err)
-	}
-	return answer
+	return ask(t, f.Write, Access{Token: token, Process: process, Fenced: based.Fenced, Unfenced: based.Unfenced})
 }
 
 func TestFenceLetsReadersInBetweenWriters(t *testing.T) {
@@ -135,10 +135,7 @@ func TestReaderBesideAWriterSeesTheWrite(t *testing.T) {
 }
 
 // readShared is a reader's access, on what it has read before.
-func readShared(t *testing.T, access func(Access, *Answer) error, token, process int64, was Answer) (answer Answer) {
+func readShared(t *testing.T, access func(Access, *Answer) error, token, process int64, was Answer) Answer {
 	t.Helper()
-	if err := access(Access{Token: token, Process: process, Shared: true, Fenced: was.Fenced}, &answer); err != nil {
-		t.Fatal(err)
-	}
-	return answer
+	return ask(t, access, Access{Token: token, Process: process, Shared: true, Fenced: was.Fenced})
 }
