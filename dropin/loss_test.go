@@ -1,6 +1,9 @@
 package dropin_test
 
-import "github.com/tierlock/tierlock/zktest"
+import (
+	"github.com/tierlock/tierlock/internal/waittest"
+	"github.com/tierlock/tierlock/zktest"
+)
 
 // again notes whether a handle is of use after what has happened.
 func (h handle) again() {
@@ -95,7 +98,7 @@ func (s *scene) expire() {
 	s.t.Helper()
 	old := s.conn.SessionID()
 	s.srv.Expire(old)
-	eventually(s.t, "a new session", func() bool { id := s.conn.SessionID(); return id != 0 && id != old })
+	waittest.Eventually(s.t, "a new session", func() bool { id := s.conn.SessionID(); return id != 0 && id != old })
 	s.still()
 }
 

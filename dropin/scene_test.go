@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -185,7 +186,7 @@ func (s *scene) children() []string {
 // queued waits until n nodes are in the queue.
 func (s *scene) queued(n int) {
 	s.t.Helper()
-	eventually(s.t, fmt.Sprintf("%d nodes in the queue", n), func() bool { return len(s.children()) == n })
+	waittest.Eventually(s.t, fmt.Sprintf("%d nodes in the queue", n), func() bool { return len(s.children()) == n })
 	s.still()
 }
 

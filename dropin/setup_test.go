@@ -31,14 +31,3 @@ func outsider(t *testing.T, addr string, dialer zk.Dialer) *zk.Conn {
 	t.Helper()
 	return zkconn.Start(t, []string{addr, addr}, sessionTimeout, dialer) // twice, as the library pauses after each round of its list
 }
-
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); <-poll.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}

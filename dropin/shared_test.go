@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/dropin"
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -16,7 +17,7 @@ var openACL = zk.WorldACL(zk.PermAll)
 // collected collects garbage until the condition holds.
 func collected(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	eventually(t, what, func() bool {
+	waittest.Eventually(t, what, func() bool {
 		runtime.GC()
 		return condition()
 	})
@@ -38,7 +39,7 @@ func TestClosedConnectionIsCollected(t *testing.T) { // I10
 				t.Error(err)
 			}
 			go dropin.NewLock(conn, "/compat/busy", openACL).Lock()
-			eventually(t, "the handle waits", func() bool { return len(srv.Children("/compat/busy")) == 2 })
+			waittest.Eventually(t, "the handle waits", func() bool { return len(srv.Children("/compat/busy")) == 2 })
 		},
 	}
 	for name, use := range uses {
@@ -82,7 +83,7 @@ func usedAndClosed(t *testing.T, srv *zktest.Server, use func(*testing.T, *zk.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a session", func() bool { return conn.State() == zk.StateHasSession })
+	waittest.Eventually(t, "a session", func() bool { return conn.State() == zk.StateHasSession })
 	dropin.NewLock(conn, "/compat/unused", openACL)
 	use(t, conn)
 	conn.Close()

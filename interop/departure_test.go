@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/waittest"
 )
 
 func TestOthersGoOnWhenAHolderIsKilled(t *testing.T) {
@@ -48,7 +50,7 @@ func TestWhoGivesUpBlocksNobody(t *testing.T) {
 	holder, kazoo, behind := drivers[0], drivers[1], drivers[2:]
 	holder.acquire(t)
 
-	ctx, cancel := context.WithCancel(soon(t))
+	ctx, cancel := context.WithCancel(waittest.Soon(t))
 	quitter := start(ctx, e.tier(t))
 	e.awaitChildren(t, 2)
 	kazoo.order(t, "acquire 3000")

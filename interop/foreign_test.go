@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -70,10 +71,10 @@ func TestTierIgnoresStrangersAndTheyAllExcludeAmongThem(t *testing.T) {
 	for _, d := range launch(t, e, sessionTimeout, "curator", "kazoo") {
 		hold := acquire(t, mu)
 		d.excluded(t)
-		release(t, hold)
+		waittest.Release(t, hold)
 
 		d.acquire(t)
-		if hold, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
+		if hold, err := mu.TryAcquire(waittest.Soon(t)); !errors.Is(err, tier.ErrLocked) {
 			t.Errorf("TryAcquire while %s has the lock: got %v, %v; want %v", d.kind, hold, err, tier.ErrLocked)
 		}
 		d.release(t)
@@ -82,5 +83,5 @@ func TestTierIgnoresStrangersAndTheyAllExcludeAmongThem(t *testing.T) {
 	for _, below := range []string{"locks/_c_" + uuid + "-lock-", "leases/_c_" + uuid + "-lease-"} {
 		e.create(t, below, zk.FlagEphemeral|zk.FlagSequence)
 	}
-	release(t, acquire(t, mu))
+	waittest.Release(t, acquire(t, mu))
 }

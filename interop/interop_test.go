@@ -20,6 +20,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -116,7 +117,7 @@ func (e *ensemble) tier(t *testing.T, opts ...tierlock.Option) *tier.Mutex {
 // registry returns a new registry in this process.
 func (e *ensemble) registry(t *testing.T, opts ...tierlock.Option) *tier.Registry {
 	t.Helper()
-	locks, err := tierlock.Dial(soon(t), e.addr, opts...)
+	locks, err := tierlock.Dial(waittest.Soon(t), e.addr, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,18 +127,11 @@ func (e *ensemble) registry(t *testing.T, opts ...tierlock.Option) *tier.Registr
 
 func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	t.Helper()
-	hold, err := mu.Acquire(soon(t))
+	hold, err := mu.Acquire(waittest.Soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return hold
-}
-
-func release(t *testing.T, hold *tier.Hold) {
-	t.Helper()
-	if err := hold.Release(); err != nil {
-		t.Errorf("release: %v", err)
-	}
 }
 
 // An acquisition is a call of Acquire in a goroutine of its own.
@@ -163,12 +157,4 @@ func (a *acquisition) granted(t *testing.T) *tier.Hold {
 		t.Fatal(a.err)
 	}
 	return a.hold
-}
-
-// soon returns a context that ends a test that hangs.
-func soon(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, fmt.Errorf("%s hangs", t.Name()))
-	t.Cleanup(cancel)
-	return ctx
 }

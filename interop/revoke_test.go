@@ -3,6 +3,8 @@ package interop_test
 import (
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/waittest"
 )
 
 func TestCuratorGivesUpWhenOursAsk(t *testing.T) {
@@ -13,7 +15,7 @@ func TestCuratorGivesUpWhenOursAsk(t *testing.T) {
 	for range 2 {
 		holder.acquire(t)
 		holder.order(t, "yield")
-		a := start(soon(t), mu)
+		a := start(waittest.Soon(t), mu)
 		e.awaitChildren(t, 2)
 		select {
 		case <-a.done:
@@ -22,11 +24,11 @@ func TestCuratorGivesUpWhenOursAsk(t *testing.T) {
 			t.Fatal("Curator gives up although nobody has asked")
 		case <-time.After(100 * time.Millisecond):
 		}
-		if err := mu.Revoke(soon(t)); err != nil {
+		if err := mu.Revoke(waittest.Soon(t)); err != nil {
 			t.Fatal(err)
 		}
 		holder.answer(t)
-		release(t, a.granted(t))
+		waittest.Release(t, a.granted(t))
 	}
 	e.awaitChildren(t, 0)
 }
@@ -52,7 +54,7 @@ func TestOursAreToldWhenCuratorAsks(t *testing.T) {
 	}
 	curator.order(t, "acquire")
 	e.awaitChildren(t, 2)
-	release(t, hold)
+	waittest.Release(t, hold)
 	curator.answer(t)
 	curator.release(t)
 	e.awaitChildren(t, 0)

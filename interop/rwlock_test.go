@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/waittest"
 )
 
 // A writer of ours that goes on as a reader keeps Curator's writers out, and in time lets Curator's readers in: it becomes
@@ -23,7 +25,7 @@ func TestDowngradeOfOursIsOneForCurator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release(t, hold)
+	waittest.Release(t, hold)
 	writer.excluded(t)
 	if names := e.children(t); !slices.Equal(names, []string{node}) {
 		t.Errorf("a downgrade that nobody waits for: got %q, want %q", names, node)
@@ -37,7 +39,7 @@ func TestDowngradeOfOursIsOneForCurator(t *testing.T) {
 		t.Errorf("nobody reads with the number of %s: %q", node, e.children(t))
 	}
 	writer.excluded(t)
-	release(t, acquire(t, e.registry(t).RWMutex(e.path).Reader()))
+	waittest.Release(t, acquire(t, e.registry(t).RWMutex(e.path).Reader()))
 
 	reader.release(t)
 	writer.excluded(t)
@@ -46,7 +48,7 @@ func TestDowngradeOfOursIsOneForCurator(t *testing.T) {
 	if err := read.Err(); err != nil {
 		t.Error(err)
 	}
-	release(t, read)
+	waittest.Release(t, read)
 	writer.answer(t)
 	writer.release(t)
 	e.awaitChildren(t, 0)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/zklock"
 )
 
@@ -179,9 +180,9 @@ func TestReadLockOfKazooSticksOnlyBefore29(t *testing.T) {
 			hold := acquire(t, first)
 			reader.order(t, "acquire 3000")
 			e.awaitChildren(t, znodes+1)
-			behind := start(soon(t), second)
+			behind := start(waittest.Soon(t), second)
 			e.awaitChildren(t, znodes+1+znodes)
-			release(t, hold)
+			waittest.Release(t, hold)
 
 			stuck := reader.answer(t).TimedOut
 			if want := kazooBefore(t, 2, 9); stuck != want {
@@ -190,7 +191,7 @@ func TestReadLockOfKazooSticksOnlyBefore29(t *testing.T) {
 			if !stuck {
 				reader.release(t)
 			}
-			release(t, behind.granted(t))
+			waittest.Release(t, behind.granted(t))
 			e.awaitChildren(t, 0)
 		})
 	}

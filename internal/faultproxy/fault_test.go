@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -33,7 +34,7 @@ func TestFateOfARequestDecidesWhetherItIsApplied(t *testing.T) {
 			hit := b.arm("create", test.at, test.do)
 			begun := time.Now()
 			created := create(conn, "/a")
-			b.await("the fault", hit)
+			waittest.Ended(b, "the fault", hit)
 			if test.do == zktest.Drop { // and nothing else is
 				if err := <-create(conn, "/b"); err != nil {
 					t.Errorf("create after the dropped one: %v", err)
@@ -62,7 +63,7 @@ func TestForgedExpiryLeavesTheSessionAlive(t *testing.T) {
 	}
 	b.arm("connect", zktest.Request, zktest.Error(zk.ErrSessionExpired))
 	b.proxy.Cut()
-	eventually(t, "a new session", func() bool { return conn.State() == zk.StateHasSession && conn.SessionID() != old })
+	waittest.Eventually(t, "a new session", func() bool { return conn.State() == zk.StateHasSession && conn.SessionID() != old })
 	if sessions := b.srv.Sessions(); len(sessions) != 2 || sessions[0].ID != old || len(sessions[0].Ephemerals) != 1 {
 		t.Errorf("sessions: got %+v, want the old one with its node, and a new one", sessions)
 	}
@@ -73,7 +74,7 @@ func TestDroppedHandshakeIsNeverAnswered(t *testing.T) {
 	hit := b.arm("connect", zktest.Request, zktest.Drop)
 	c := dialRaw(b)
 	c.write(handshake)
-	b.await("the fault", hit)
+	waittest.Ended(b, "the fault", hit)
 	c.write(request(1, wire.OpSync, "/"))
 	c.silent()
 	if sessions := b.srv.Sessions(); len(sessions) != 0 {

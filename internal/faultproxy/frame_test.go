@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -67,7 +68,7 @@ func TestHookSeesWhatTheServersOwnHookSees(t *testing.T) {
 	conn.Multi(&zk.DeleteRequest{Path: "/c/a-0000000000", Version: -1}, &zk.CreateRequest{Path: "/c/b", Acl: all})
 	<-deleted
 	b.proxy.Cut()
-	eventually(t, "a second handshake", func() bool {
+	waittest.Eventually(t, "a second handshake", func() bool {
 		_, _, err := conn.Get("/c/b")
 		return err == nil
 	})

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -71,7 +72,7 @@ func TestConnectionsEndOnBothSides(t *testing.T) {
 				c.ends()
 				d.ends()
 			}
-			eventually(t, "the server to notice", func() bool {
+			waittest.Eventually(t, "the server to notice", func() bool {
 				n := 0
 				for _, session := range b.srv.Sessions() {
 					if session.Member != "" {
@@ -121,7 +122,7 @@ func TestCloseWaitsForNothing(t *testing.T) {
 				b.proxy.Close()
 				b.proxy.Close()
 			}()
-			b.await("Close", closed)
+			waittest.Ended(b, "Close", closed)
 			if _, err := net.Dial("tcp", b.proxy.Addr()); err == nil {
 				t.Error("a closed proxy accepts")
 			}
@@ -140,7 +141,7 @@ func TestCloseReturnsAfterTheLastCallOfTheHook(t *testing.T) {
 		return zktest.Drop
 	})
 	c.write(request(1, wire.OpSync, "/"))
-	b.await("the hook", called)
+	waittest.Ended(b, "the hook", called)
 	closed := make(chan error, 1)
 	go func() {
 		b.proxy.Close()

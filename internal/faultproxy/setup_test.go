@@ -56,29 +56,11 @@ func dial(t *testing.T, addr string) *zk.Conn {
 	return zkconn.Start(t, []string{addr, addr}, 8*time.Second, nil)
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
-
 // arm lets the next frame with this operation, at this stage, meet do. The channel is closed when it does.
 func (b *bench) arm(op string, at zktest.Direction, do zktest.Action) <-chan struct{} {
 	var faults fault.Set
 	b.proxy.Intercept(faults.Intercept)
 	return faults.Arm(fault.Fault{Op: op, At: at, Do: do, Times: 1}).Hit
-}
-
-func (b *bench) await(what string, c <-chan struct{}) {
-	b.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		b.Fatalf("not within %v: %s", patience, what)
-	}
 }
 
 // create creates a node in a goroutine of its own, and delivers what came of it.
