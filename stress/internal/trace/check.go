@@ -249,7 +249,7 @@ func (c *checker) answer(o *op) error {
 		return err
 	}
 	c.tell(o.process, h, o.answer.View, o.answered)
-	if p := c.contenders[o.ID]; done && x != nil {
+	if p := c.contenders[o.ID]; done && x != nil && o.enters() {
 		p.lease.ttl = x.ttl
 		p.lease.renew(o.sent)
 	}
