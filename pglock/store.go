@@ -125,6 +125,8 @@ func (s *store) request(ctx context.Context, c queue.Command) (a queue.Answer, e
 		for !all && err == nil {
 			err = s.requests.QueryRow(ctx, "SELECT tierlock.finish($1)", c.Session).Scan(&all)
 		}
+	default:
+		return queue.Answer{Outcome: queue.Denied, Err: errors.ErrUnsupported}, nil
 	}
 	return a, err
 }

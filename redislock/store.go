@@ -77,6 +77,9 @@ func (s *store) Do(ctx context.Context, c queue.Command) queue.Answer {
 		return s.beat(c.Among)
 	case queue.Goodbye:
 		return s.goodbye(ctx, c.Among)
+	case queue.Enter, queue.Try, queue.Look, queue.Share, queue.Weigh, queue.Leave, queue.List, queue.Ask: // the script has them
+	default:
+		return queue.Answer{Outcome: queue.Denied, Err: errors.ErrUnsupported}
 	}
 	words, err := call(ctx, s, func(ctx context.Context) ([]string, error) {
 		return s.run(ctx, string(c.Op), c.Ref, c.Weight, s.describe(c), c.Old.ID)

@@ -199,8 +199,8 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 // itself if it is one of them.
 //
 // A Mutex of the same path is another lock, which excludes this one, also within a process. In
-// ZooKeeper the contenders are those of Curator's InterProcessReadWriteLock; README says who excludes
-// whom.
+// ZooKeeper the contenders are those of Curator's InterProcessReadWriteLock; docs/interop.md says who
+// excludes whom.
 //
 // The token of a writer is never lower than that of anybody who had the lock before, nor higher than
 // that of anybody who has it after; to another process it differs. Among readers that overlap, tokens

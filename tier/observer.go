@@ -223,15 +223,15 @@ func (r *Registry) watch(ctx context.Context, a AcquiredEvent, begun, since time
 		w.stop = context.AfterFunc(life, func() {
 			defer r.tasks.Done()
 			defer close(w.told)
-			tell(func() { w.lost(context.Cause(life)) })
+			tell(func() { w.lost(r.now(), context.Cause(life)) })
 		})
 	}
 	return w
 }
 
-func (w *watch) lost(err error) {
+func (w *watch) lost(now time.Duration, err error) {
 	r := w.registry
-	r.options.observer.Lost(w.ctx, LostEvent{w.Path, w.Hold, w.Permits, r.at(r.now()), err, LossCause(second.CauseOf(err))})
+	r.options.observer.Lost(w.ctx, LostEvent{w.Path, w.Hold, w.Permits, r.at(now), err, LossCause(second.CauseOf(err))})
 }
 
 // release releases, and tells of it, if anybody is to be told.
@@ -251,7 +251,7 @@ func (w *watch) release(release func() error) error {
 	case !untold:
 		<-w.told
 	case o.Lost != nil && errors.Is(err, ErrLost):
-		w.lost(err)
+		w.lost(now, err)
 	}
 	if o.Released != nil {
 		o.Released(w.ctx, ReleasedEvent{w.Path, w.Hold, w.Permits, r.at(now), now - w.since, err})

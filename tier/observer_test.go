@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -164,6 +165,12 @@ func TestObserverIsToldOfLossesAndTheConnection(t *testing.T) {
 		// Nobody but the delete finds out.
 		hold = start(caller(t, "B"), mu).granted(t)
 		s.Remove("/locks/a", 0)
+		s.Script(func(_ string, c queue.Command) (f memory.Fault) {
+			if c.Op == queue.Leave {
+				f.After = time.Second
+			}
+			return f
+		})
 		hold.Release()
 		d.want(t, "B acquired found after 0s", "B lost by deletion", "B released after 0s lost true")
 	})

@@ -57,7 +57,8 @@ type Command struct {
 	Among   []Ref
 }
 
-// An Op says what a command asks for.
+// An Op says what a command asks for. A store denies one that it does not know, with [errors.ErrUnsupported]. Who makes a new one finds
+// those who list them by the use of Weigh.
 type Op string
 
 const (

@@ -121,8 +121,10 @@ func (s *Store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 		return s.list(ctx, KeyOf(c.Path))
 	case queue.Ask:
 		return s.ask(ctx, KeyOf(c.Path))
+	case queue.Audit, queue.Drop, queue.Goodbye: // a contender goes with its connection
+		return queue.Answer{Outcome: queue.Done}
 	}
-	return queue.Answer{Outcome: queue.Done}
+	return queue.Answer{Outcome: queue.Denied, Err: errors.ErrUnsupported}
 }
 
 // failed is the answer to what was not executed, or is undone.
