@@ -15,7 +15,6 @@ import (
 	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 func TestBadOptionsAreNamed(t *testing.T) {
@@ -33,7 +32,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		{WithLabel("a\nb"), "not printed"},
 		{tier.WithLinger(-1), "linger -1ns"},
 		{nil, "option of type <nil>"},
-		{zklock.WithKazoo(), "option of type zklock.option"},
+		{elsewhere{}, "option of type etcdlock.elsewhere"},
 	} {
 		if _, err := New(new(clientv3.Client), tt.option); err == nil || !strings.Contains(err.Error(), tt.name) {
 			t.Errorf("%v, want %q", err, tt.name)
@@ -161,3 +160,6 @@ func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
 		return p.calls.count("Range") == before
 	})
 }
+
+// elsewhere is an option of another package.
+type elsewhere struct{ second.Option }

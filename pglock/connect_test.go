@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/waittest"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 // A role may have connections end that are idle, as they are between two renewals.
@@ -66,7 +66,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		{WithLogger(nil), "nil logger"},
 		{WithLabel(strings.Repeat("x", 257)), "label of 257 bytes"},
 		{nil, "option of type <nil>"},
-		{zklock.WithKazoo(), "option of type zklock.option"},
+		{elsewhere{}, "option of type pglock.elsewhere"},
 	} {
 		if _, _, err := newOptions([]Option{tt.option}); err == nil || !strings.Contains(err.Error(), tt.name) {
 			t.Errorf("%v, want %q", err, tt.name)
@@ -78,3 +78,6 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// elsewhere is an option of another package.
+type elsewhere struct{ second.Option }

@@ -15,8 +15,8 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 func TestBadOptionsAreNamed(t *testing.T) {
@@ -33,7 +33,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		{WithLabel(strings.Repeat("x", 257)), "label of 257 bytes"},
 		{tier.WithLinger(-1), "linger -1ns"},
 		{nil, "option of type <nil>"},
-		{zklock.WithKazoo(), "option of type zklock.option"},
+		{elsewhere{}, "option of type redislock.elsewhere"},
 	} {
 		if _, err := New(new(redis.Client), tt.option); err == nil || !strings.Contains(err.Error(), tt.name) {
 			t.Errorf("%v, want %q", err, tt.name)
@@ -137,3 +137,6 @@ func TestClientThatIsClosedFirstLosesEveryLock(t *testing.T) {
 		t.Errorf("Release: %v, want ErrLost", err)
 	}
 }
+
+// elsewhere is an option of another package.
+type elsewhere struct{ second.Option }
