@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -52,8 +51,8 @@ func (s semaphore) Release(permits []second.Permit) (err error) {
 	return err
 }
 
-// Most is how many permits one command can take.
-func (s semaphore) Most() int { return math.MaxInt32 }
+// Most is how many permits one command can take: each is a value here.
+func (s semaphore) Most() int { return 1 << 16 }
 
 // Equal reports whether the contenders of both would be alike.
 func (s semaphore) Equal(other second.Semaphore) bool {
