@@ -67,7 +67,7 @@ func defaceRedis(t *testing.T, addr, path, host, label string) error {
 		fields, _ := client.HKeys(soon(t), key).Result()
 		for _, field := range fields {
 			if strings.HasPrefix(field, "c:") {
-				return client.HSet(soon(t), key, field, "x-"+string(description(host, label))).Err()
+				return client.HSet(soon(t), key, field, "x-1 0 0 "+strings.ReplaceAll(host, " ", "_")+" "+label).Err()
 			}
 		}
 	}

@@ -46,7 +46,10 @@ func (s *state) key() string {
 	}
 	slices.SortFunc(s.gone, func(a, b place) int { return cmp.Compare(a.ID, b.ID) })
 	for _, p := range s.gone {
-		key = strconv.AppendBool(append(append(key, ' '), p.ID...), p.had)
+		key = append(append(key, ' '), p.ID...)
+		for _, flag := range [...]bool{p.had, p.asked, p.behind} {
+			key = strconv.AppendBool(key, flag)
+		}
 	}
 	slices.Sort(s.done)
 	for _, n := range s.done {
