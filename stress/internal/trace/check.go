@@ -209,7 +209,9 @@ func (c *checker) send(o *op) {
 		c.at(o.Ref).begin(o)
 	case queue.Drop, queue.Goodbye:
 		for _, r := range o.Among {
-			c.at(r).begin(&op{Command: Command{Op: queue.Leave, Session: o.Session, Ref: r}, process: o.process, sent: o.sent})
+			if h := c.contenders[r.ID].at; h != nil { // an audit may say another path of it
+				h.begin(&op{Command: Command{Op: queue.Leave, Session: o.Session, Ref: r}, process: o.process, sent: o.sent})
+			}
 		}
 	case queue.Beat:
 		o.look()
@@ -224,7 +226,7 @@ func (c *checker) answer(o *op) error {
 	x, done := c.leases[session{o.process, o.Session}], o.answer.Outcome == queue.Done
 	if x != nil && !c.rules.Brittle {
 		if err := x.allows(o, c.rules.OwnTTL); err != nil {
-			return fmt.Errorf("%v: %w", o, err)
+			return fmt.Errorf("%s of %s: %w", o.Op, cmp.Or(o.ID, o.Session), err)
 		}
 	}
 	switch o.Op {
@@ -263,7 +265,7 @@ func (l *lease) allows(o *op, own bool) error {
 		return fmt.Errorf("session %s is over %v before it can be", o.Session, l.until.Sub(o.answered))
 	case o.answer.Outcome == queue.Expired:
 		l.over = true
-	case o.answer.Outcome == queue.Done && l.over && o.sent > l.until && !own && o.Op != queue.Leave:
+	case o.answer.Outcome == queue.Done && l.over && o.sent > l.until && !own && (o.enters() || o.Op == queue.Beat):
 		return fmt.Errorf("executed under session %s, which was over", o.Session)
 	}
 	return nil
