@@ -38,9 +38,9 @@ chaos: server
 	go run ./stress -chaos -duration 60s -ensemble 3 -lock rw
 	go run ./stress -chaos -duration 60s -ensemble 3 -lock semaphore -weight 2
 
-# Twenty seconds of the same on STORE, whose trace is held against the model, unless it is ZooKeeper.
+# Twenty seconds of the same on STORE, but ZooKeeper, whose trace is held against the model of a store.
 trace: $(SERVER.$(STORE))
-	go run ./stress -store $(STORE) -chaos -duration 20s
+	go run ./stress -store $(STORE) -chaos -duration 20s -trace $$(mktemp -d)
 
 # Servers of an ensemble cut off from one another, in network namespaces, in about six minutes: the holder has to know
 # of its loss before another process acquires.

@@ -146,7 +146,7 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 		c.Deaths += int64(s.deaths)
 	}
 	c.Faults, c.Fence = d.faults, fence.Total()
-	if c.Holds, err = evidence.ReadJournals(t.dir); err != nil || cfg.Store.Model == nil {
+	if c.Holds, err = evidence.ReadJournals(t.dir); err != nil || cfg.Trace == "" {
 		return c, err
 	}
 	events, err := trace.Read(t.dir)

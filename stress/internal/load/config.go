@@ -32,7 +32,7 @@ type Config struct {
 	Baseline   string // the lock that comes first, and that this one is compared with; "" for none
 
 	Chaos          bool
-	Trace          string         // directory for what the workers saw; "" for one that goes, unless something is wrong
+	Trace          string         // directory for a trace; "" for none
 	Ensemble       int            // number of private servers
 	HandOff        *time.Duration // nil: the lock's default; under chaos each worker has its own
 	Linger         *time.Duration // likewise

@@ -66,7 +66,7 @@ func dial(t Task) (store.Locker, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if t.Chaos && t.Store.Model != nil {
+	if t.Trace != "" {
 		w, err := trace.Create(t.Dir, t.Process)
 		if err != nil {
 			return nil, err
