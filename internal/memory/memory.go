@@ -341,11 +341,11 @@ func (s *Server) tellLocked(p *place, v queue.View) {
 	s.revision++
 	v.At = s.revision
 	if process := p.session.process; s.OwnTTL || s.sessions[p.session.name] != nil {
-		time.AfterFunc(0, func() {
+		go func() {
 			if process.hears(queue.Record{Answer: queue.Answer{View: v}}) {
 				process.Tell(v)
 			}
-		})
+		}()
 	}
 }
 
