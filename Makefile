@@ -17,15 +17,15 @@ GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 GOTESTSUM := go run gotest.tools/gotestsum@v1.13.0
 ACTIONLINT := go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
-# Ten seconds of four processes with fifty goroutines each on a private server of the store, and the verdict.
+# Ten seconds on a private server of the store, and the verdict.
 STORE ?= zookeeper
 SERVER.zookeeper         := server
 SERVER.etcd              := etcd-server
 SERVER.postgres          := postgresql-server
 SERVER.postgres-advisory := postgresql-server
 SERVER.redis             := redis-server
-demo: $(or $(SERVER.$(STORE)),$(error STORE is one of zookeeper, etcd, postgres, postgres-advisory, redis))
-	go run ./stress -store $(STORE) -duration 10s
+demo: $(filter-out server,$(or $(SERVER.$(STORE)),$(error STORE is one of zookeeper, etcd, postgres, postgres-advisory, redis)))
+	@scripts/demo.sh $(STORE)
 
 # A ZooKeeper on 127.0.0.1:2181 until it is interrupted, to try things with.
 zookeeper: server

@@ -27,7 +27,7 @@ type zooKeeper struct {
 func (z *zooKeeper) store() *command.Store {
 	return &command.Store{
 		Program: "tierlock", Name: "ZooKeeper", Environment: environment, Notes: notes,
-		Flags: z.flags, Check: z.check, ValidatePath: zklock.ValidatePath, Dial: z.dial, Unreachable: unreachable,
+		Flags: z.flags, Check: z.check, ValidatePath: zklock.ValidatePath, Dial: z.dial, Unreachable: unreachable, Tasks: []command.Task{dev()},
 	}
 }
 

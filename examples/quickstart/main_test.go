@@ -9,6 +9,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestMain(m *testing.M) {
@@ -20,13 +21,25 @@ func TestMain(m *testing.M) {
 }
 
 func TestNoTurnIsLost(t *testing.T) {
-	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
+	t.Run("ZooKeeper", func(t *testing.T) {
+		twoTerminals(t, zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr())
+	})
+	t.Run("tierlock dev", func(t *testing.T) {
+		addr, err := zktest.Start(t).Listen("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		twoTerminals(t, addr.String())
+	})
+}
+
+func twoTerminals(t *testing.T, server string) {
 	dir := t.TempDir()
 	var processes sync.WaitGroup
 	for range 2 {
 		processes.Go(func() {
 			cmd := exec.CommandContext(t.Context(), os.Args[0])
-			cmd.Env = append(os.Environ(), "QUICKSTART=1", "ZK_SERVERS="+server.Addr(), "TMPDIR="+dir)
+			cmd.Env = append(os.Environ(), "QUICKSTART=1", "ZK_SERVERS="+server, "TMPDIR="+dir)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}

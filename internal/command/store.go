@@ -6,7 +6,10 @@ import (
 	"flag"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 
@@ -39,23 +42,36 @@ type Store struct {
 
 // A Task is a subcommand without arguments.
 type Task struct {
-	Name, About, Help string // as of a subcommand
+	Name, About, Help string              // as of a subcommand
+	Flags             func(*flag.FlagSet) // its own; nil if there are none
+	Serves            bool                // it goes on until it is interrupted, and connects to nothing
 	// Do prints to w. It connects, if it has to, until ctx is done.
 	Do func(ctx context.Context, w io.Writer) error
 }
 
 func (t Task) subcommand() *subcommand {
-	return &subcommand{name: t.Name, about: t.About, help: t.Help, run: func(ctx context.Context, in *invocation) error {
-		if len(in.args) > 0 {
-			return usageError("%q is too much; %s takes no arguments", in.args[0], t.Name)
-		}
-		if err := in.store.Check(); err != nil {
-			return usage(err)
-		}
-		ctx, cancel := context.WithTimeout(ctx, in.timeout)
-		defer cancel()
-		return in.lookFailure(t.Do(ctx, in.stdout))
-	}}
+	usage := ""
+	if t.Flags != nil {
+		usage = "[flags]"
+	}
+	return &subcommand{name: t.Name, usage: usage, about: t.About, help: t.Help, flags: t.Flags, run: t.run}
+}
+
+func (t Task) run(ctx context.Context, in *invocation) error {
+	if len(in.args) > 0 {
+		return usageError("%q is too much; %s takes no arguments", in.args[0], t.Name)
+	}
+	if t.Serves {
+		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		return usage(t.Do(ctx, in.stdout))
+	}
+	if err := in.store.Check(); err != nil {
+		return usage(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, in.timeout)
+	defer cancel()
+	return in.lookFailure(t.Do(ctx, in.stdout))
 }
 
 // Options are what a subcommand asks of a connection.

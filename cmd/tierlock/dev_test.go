@@ -1,0 +1,34 @@
+//go:build linux || darwin || freebsd
+
+package main_test
+
+import (
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/command/commandtest"
+)
+
+// What runs on a ZooKeeper runs on that of dev, with nothing but Go on the machine.
+func TestDevIsAZooKeeperForPrograms(t *testing.T) {
+	t.Parallel()
+	server := start(t, "", "dev", "-port", "0")
+	addr := server.Prints(server.Stdout, `in memory on (127\.0\.0\.1:\d+), for this machine only`)[1]
+
+	held := start(t, addr, commandtest.Under("", "/jobs/report", "sleep", "60")...)
+	commandtest.Eventually(t, "the lock to be held", func() bool {
+		out, err := exec.Command(commandtest.Program, "-zk", addr, "ls", "/jobs").Output()
+		return err == nil && strings.Contains(string(out), "/jobs/report")
+	})
+	commandtest.Want(t, at(addr), "run -n /jobs/report -- true", 75)
+	held.Signal(syscall.SIGTERM)
+	held.Exits(128 + int(syscall.SIGTERM))
+	commandtest.Want(t, at(addr), "run -n /jobs/report -- true", 0)
+
+	port := addr[strings.LastIndex(addr, ":")+1:]
+	commandtest.Want(t, nil, "dev -port "+port, 64, addr, "address already in use", "-port")
+	server.Signal(syscall.SIGINT)
+	server.Exits(0)
+}
