@@ -18,6 +18,7 @@ type history struct {
 	states  []*state
 	ops     []*op // in the order in which they were sent
 	begun   int
+	top     int64 // the highest token that was told
 }
 
 // An op is a command at one queue, which is executed all at once, or not at all.
@@ -28,15 +29,12 @@ type op struct {
 	answer         *Answer // nil: it may be executed at any time, or never
 	number         int     // at its queue
 	token          int64   // of the place of who enters, 0 if it is not known
+	floor          int64   // it is higher than that
 	looks          []*op   // of a renewal
 }
 
-const (
-	// enough is how many states are looked at once there is an explanation.
-	enough = 1 << 9
-	// most is how many are looked at for one.
-	most = 1 << 14
-)
+// most is how many states are looked at for an explanation.
+const most = 1 << 14
 
 // look has a renewal look at each contender of which the answer tells.
 func (o *op) look() {
@@ -61,7 +59,7 @@ func (o *op) open() bool { return o.answer == nil || o.answer.Outcome == queue.U
 // begin has a command be executed from now on, at whatever time.
 func (h *history) begin(o *op) {
 	h.begun++
-	o.number = h.begun
+	o.number, o.floor = h.begun, h.top
 	h.ops = append(h.ops, o)
 }
 
@@ -121,7 +119,8 @@ func (h *history) explain(now clock.Instant, end func(*state) *state) error {
 				}
 			}
 		}
-		if len(known) > most || len(known) > enough && len(found) > 0 {
+		if len(known) > most || len(known) > h.checker.enough && len(found) > 0 {
+			h.checker.cut = true
 			break
 		}
 		level = next

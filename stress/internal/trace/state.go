@@ -38,24 +38,26 @@ func (s *state) clone() *state {
 func (s *state) key() string {
 	key := make([]byte, 0, 256)
 	for _, p := range s.queue {
-		key = strconv.AppendInt(append(append(key, p.ID...), ' '), p.Token, 10)
-		for _, flag := range [...]bool{p.Shared, p.Asked, p.had, p.asked, p.behind} {
-			key = strconv.AppendBool(key, flag)
-		}
-		key = strconv.AppendInt(key, int64(p.Permits), 10)
+		key = p.key(key)
 	}
 	slices.SortFunc(s.gone, func(a, b place) int { return cmp.Compare(a.ID, b.ID) })
 	for _, p := range s.gone {
-		key = append(append(key, ' '), p.ID...)
-		for _, flag := range [...]bool{p.had, p.asked, p.behind} {
-			key = strconv.AppendBool(key, flag)
-		}
+		key = p.key(append(key, '-'))
 	}
 	slices.Sort(s.done)
 	for _, n := range s.done {
 		key = strconv.AppendInt(append(key, ' '), int64(n), 10)
 	}
 	return string(strconv.AppendInt(append(key, ' '), s.top, 10))
+}
+
+// key appends that of a place, of which its name tells the rest.
+func (p *place) key(key []byte) []byte {
+	key = strconv.AppendInt(append(append(key, p.ID...), ' '), p.Token, 10)
+	for _, flag := range [...]bool{p.Shared, p.Asked, p.had, p.asked, p.behind} {
+		key = strconv.AppendBool(key, flag)
+	}
+	return strconv.AppendInt(key, int64(p.Permits), 10)
 }
 
 func (s *state) String() string {
@@ -183,7 +185,7 @@ func (s *state) enter(o *op, a *Answer) *state {
 	}
 	s.remove(old)
 	if s.find(Ref{ID: o.ID}) < 0 { // else it was executed before
-		p := place{Contender: second.Contender{ID: o.ID, Shared: o.Reads, Permits: o.Weight, Of: o.Permits}, floor: s.top}
+		p := place{Contender: second.Contender{ID: o.ID, Shared: o.Reads, Permits: o.Weight, Of: o.Permits}, floor: o.floor}
 		if o.token != 0 {
 			if o.token <= s.top {
 				return nil
@@ -225,7 +227,10 @@ func (s *state) sees(r Ref, v View) bool {
 		if v.Token <= p.floor || after && !s.unordered {
 			return false
 		}
-		p.Token, s.top = v.Token, max(s.top, v.Token)
+		p.Token = v.Token
+		if !s.unordered { // else it is about nobody else
+			s.top = max(s.top, v.Token)
+		}
 	}
 	return (v.Token == 0 || v.Token == p.Token) && s.matches(i, v)
 }

@@ -106,6 +106,13 @@ func TestWhatAStoreDidIsPossible(t *testing.T) {
 	}
 }
 
+func TestWhatWasLeftOutExplainsMore(t *testing.T) {
+	events := run(t, 0, time.Minute, true)
+	if err := check(events, Rules{}, 0); err != nil {
+		t.Errorf("of few states at first: got %v, want nil", err)
+	}
+}
+
 // A forger changes a trace so that no store can have done that: from is where the first event is that it can work with.
 type forger struct {
 	name  string
@@ -279,6 +286,32 @@ func TestWhatNoStoreCanHaveDoneIsFound(t *testing.T) {
 				t.Error("there is nothing to forge")
 			}
 		})
+	}
+}
+
+// Without an order, only one who enters after a token was told has a higher one.
+func TestTokenIsHigherThanThoseThatWereToldBefore(t *testing.T) {
+	for _, c := range []struct {
+		enters clock.Instant // another one, who is told the lower token
+		want   string
+	}{{10 * clock.Instant(time.Second), ""}, {40 * clock.Instant(time.Second), "token 6"}} {
+		reader := func(process, id string, sent, answered clock.Instant, v View) []Event {
+			v.ID, v.Known, v.Reads = id, true, true
+			return []Event{
+				{At: sent, Process: process, Kind: Sent, Number: 1, Command: &Command{Op: queue.Enter, Ref: Ref{Path: "/rw", ID: id, Reads: true}}},
+				{At: answered, Process: process, Kind: Answered, Number: 1, Answer: &Answer{Outcome: queue.Done, View: v}},
+			}
+		}
+		second := clock.Instant(time.Second)
+		has := View{ID: "1", Known: true, Reads: true, Has: true, Token: 6}
+		events := append(reader("a", "1", c.enters, 50*second, View{}), reader("b", "1", 20*second, 30*second, View{Has: true, Token: 7})...)
+		events = append(events,
+			Event{At: 60 * second, Process: "a", Kind: Sent, Number: 2, Command: &Command{Op: queue.Look, Ref: Ref{Path: "/rw", ID: "1", Reads: true}}},
+			Event{At: 70 * second, Process: "a", Kind: Answered, Number: 2, Answer: &Answer{Outcome: queue.Done, View: has}})
+		err := Check(events, Rules{Brittle: true, Unordered: true})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("entered at %v: got %v, want an error with %q", c.enters, err, c.want)
+		}
 	}
 }
 
