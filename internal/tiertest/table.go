@@ -58,7 +58,7 @@ func (t Table) markdown(store string) string {
 }
 
 // Update is the flag -update of the tests that record promises: write the files instead of comparing them.
-var Update = flag.Bool("update", false, "write the tables of promises")
+var Update = flag.Bool("update", false, "write the tables of promises, and the API, as they are")
 
 // Record compares the table with the one in file, under the name of the store; from there it goes into docs/promises.md.
 func (t Table) Record(tb testing.TB, store, file string) {

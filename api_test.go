@@ -1,0 +1,139 @@
+package tierlock_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/build"
+	"go/doc"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/tiertest"
+)
+
+// What programs can import changes only where somebody has written that down, as in Go's own api folder.
+func TestAPIIsWhatIsWrittenDown(t *testing.T) {
+	described := make(map[string]bool)
+	for _, dir := range importable(t) {
+		file := filepath.Join("api", strings.ReplaceAll(dir, "/", "-")+".txt")
+		if dir == "." {
+			file = filepath.Join("api", "tierlock.txt")
+		}
+		described[file] = true
+		is := api(t, dir)
+		if *tiertest.Update {
+			if err := os.WriteFile(file, []byte(is), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		written, _ := os.ReadFile(file) // a package without a file has nothing written down
+		for _, line := range less(is, string(written)) {
+			t.Errorf("%s: new, and not in %s: %s", dir, file, line)
+		}
+		for _, line := range less(string(written), is) {
+			t.Errorf("%s: gone, and still in %s: %s", dir, file, line)
+		}
+	}
+	files, err := filepath.Glob("api/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !described[file] {
+			t.Errorf("%s describes no package", file)
+		}
+	}
+	if t.Failed() {
+		t.Log("go test . -run API -update writes the change down; CONTRIBUTING.md says what may change")
+	}
+}
+
+// importable returns the folders of all packages for users, those of nested modules too.
+func importable(t *testing.T) (dirs []string) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		switch d.Name() {
+		case "internal", "examples", "stress", "interop", "cmd", "scripts", "testdata":
+			return fs.SkipDir
+		}
+		if path != "." && strings.HasPrefix(d.Name(), ".") {
+			return fs.SkipDir
+		}
+		if _, err := build.ImportDir(path, 0); err == nil {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	if err != nil || !slices.Contains(dirs, "tier") || !slices.Contains(dirs, "adapters/gocron") {
+		t.Fatalf("packages %q, %v", dirs, err)
+	}
+	return dirs
+}
+
+// api returns the exported declarations of a package, a line each, sorted.
+func api(t *testing.T, dir string) string {
+	t.Helper()
+	found, err := build.ImportDir(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range found.GoFiles {
+		file, err := parser.ParseFile(fset, filepath.Join(dir, name), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	pkg, err := doc.NewFromFiles(fset, files, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	add := func(node any) {
+		var text bytes.Buffer
+		if err := printer.Fprint(&text, fset, node); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, strings.Join(strings.Fields(text.String()), " ")+"\n")
+	}
+	values := func(all []*doc.Value) {
+		for _, v := range all {
+			add(v.Decl)
+		}
+	}
+	functions := func(all []*doc.Func) {
+		for _, f := range all {
+			add(f.Decl)
+		}
+	}
+	values(pkg.Consts)
+	values(pkg.Vars)
+	functions(pkg.Funcs)
+	for _, typ := range pkg.Types {
+		add(typ.Decl)
+		values(typ.Consts)
+		values(typ.Vars)
+		functions(typ.Funcs)
+		functions(typ.Methods)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+// less returns the lines of a that b does not have.
+func less(a, b string) []string {
+	has := strings.Split(b, "\n")
+	return slices.DeleteFunc(strings.Split(a, "\n"), func(line string) bool { return slices.Contains(has, line) })
+}
