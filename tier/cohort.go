@@ -113,7 +113,7 @@ func (c *cohort) takeLocked(m *Mutex, op string) (*ownership, error) {
 	if c.registry.draining.Load() {
 		return nil, c.key.failure(op, ErrClosed)
 	}
-	source := join
+	source := joined
 	c.downgradeLocked(c.owner)
 	switch grant := c.lingeringLocked(); {
 	case grant == nil:
@@ -121,12 +121,12 @@ func (c *cohort) takeLocked(m *Mutex, op string) (*ownership, error) {
 			return nil, nil
 		}
 	case grant.ErrAt(c.registry.now()) != nil:
-		c.passOnLocked(grant, resumption)
+		c.offerLocked(grant, resumed)
 		return nil, nil
 	case !c.admitsLocked(grant, m):
 		return nil, nil
 	default:
-		source = resumption
+		source = resumed
 	}
 	return c.ownLocked(&ownership{mutex: m}, c.grant, c.registry.now(), source), nil
 }
@@ -169,10 +169,10 @@ func (c *cohort) withdraw(w *waiter[ownership]) {
 		c.tally.came[own.source]--
 		if !c.disownLocked(own, now) {
 			source := own.source
-			if source == join { // those beside whom it was have left since
-				source = handOff
+			if source == joined { // those beside whom it was have left since
+				source = handedOff
 			}
-			c.passOnLocked(own.grant, source)
+			c.offerLocked(own.grant, source)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func (c *cohort) drain() {
 		c.quit()
 	}
 	if grant := c.lingeringLocked(); grant != nil {
-		c.passOnLocked(grant, resumption)
+		c.offerLocked(grant, resumed)
 	}
 }
 
@@ -236,12 +236,12 @@ func (c *cohort) deliver(ctx context.Context, claim second.Claim, grant second.G
 	defer c.mu.Unlock()
 	source := found
 	if c.request.Behind() {
-		source = handOver
+		source = handedOver
 	}
 	c.request, c.quit = nil, nil
 	if err == nil {
 		c.round = c.gate.arrivals
-		c.passOnLocked(grant, source)
+		c.offerLocked(grant, source)
 		return
 	}
 	if ctx.Err() == nil { // else it was abandoned, and somebody may have come since
@@ -250,9 +250,8 @@ func (c *cohort) deliver(ctx context.Context, claim second.Claim, grant second.G
 	c.freeLocked()
 }
 
-// passOnLocked gives a grant that was acquired but not used to the first waiter, and
-// away if there is none.
-func (c *cohort) passOnLocked(grant second.Grant, source source) {
+// offerLocked gives a grant that nobody uses to the first waiter, and up if there is none.
+func (c *cohort) offerLocked(grant second.Grant, source source) {
 	if now := c.registry.now(); !c.gate.empty() && grant.ErrAt(now) == nil {
 		if c.admitsLocked(grant, c.gate.first.seat.mutex) {
 			c.admitLocked(grant, now, source)
@@ -277,7 +276,7 @@ func (c *cohort) passOnLocked(grant second.Grant, source source) {
 func (c *cohort) admitLocked(grant second.Grant, now time.Duration, source source) {
 	c.admitFirstLocked(grant, now, source)
 	for c.reading() && !c.gate.empty() && c.gate.first.seat.mutex.reads() {
-		c.admitFirstLocked(grant, now, join)
+		c.admitFirstLocked(grant, now, joined)
 	}
 	c.expectHandOffLocked()
 }
@@ -290,7 +289,7 @@ func (c *cohort) admitFirstLocked(grant second.Grant, now time.Duration, source 
 
 // ownLocked makes own an ownership of grant, from now on.
 func (c *cohort) ownLocked(own *ownership, grant second.Grant, now time.Duration, source source) *ownership {
-	if source != join {
+	if source != joined {
 		c.state, c.grant, c.since = held, grant, now
 		c.tally.held -= now
 	}
@@ -359,8 +358,8 @@ func (c *cohort) release(own *ownership) error {
 	}
 	c.disownLocked(own, now)
 	switch next {
-	case handOn:
-		c.admitLocked(grant, now, handOff)
+	case handOff:
+		c.admitLocked(grant, now, handedOff)
 		c.mu.Unlock()
 		return nil
 	case linger:
@@ -400,7 +399,7 @@ type decision int
 const (
 	giveUp  decision = iota // delete it; waiters, if any, start anew
 	requeue                 // give it up and queue again for the waiters, in one write
-	handOn                  // keep it for the first waiter
+	handOff                 // keep it for the first waiter
 	linger                  // keep it for a while, though nobody waits
 )
 
@@ -409,7 +408,7 @@ const (
 // takes a call, without the mutex; the state is held meanwhile, so nobody gets in.
 func (c *cohort) decideLocked(grant second.Grant, now time.Duration) decision {
 	d := c.afterReleaseLocked(grant, now)
-	if grant.Leased() || d != handOn && d != linger {
+	if grant.Leased() || d != handOff && d != linger {
 		return d
 	}
 	c.mu.Unlock()
@@ -432,8 +431,8 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 	switch {
 	case grant.ErrAt(now) != nil || c.registry.second.Err() != nil:
 		return giveUp
-	case waiters && quiet && !c.toldLocked(grant) && c.admitsLocked(grant, c.gate.first.seat.mutex) && c.fairToHandOnLocked(grant):
-		return handOn
+	case waiters && quiet && !c.toldLocked(grant) && c.admitsLocked(grant, c.gate.first.seat.mutex) && c.fairToHandOffLocked(grant):
+		return handOff
 	case waiters:
 		return requeue
 	case c.policy.linger > 0 && !c.toldLocked(grant) && !c.registry.draining.Load() && quiet && grant.Contested().For() == 0:
@@ -442,11 +441,11 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 	return giveUp
 }
 
-// fairToHandOnLocked: while no other process waits there is no limit; once one does,
+// fairToHandOffLocked: while no other process waits there is no limit; once one does,
 // the limit is the hand-off budget. By rounds, whoever waited when the grant came has a
 // turn in any case: as many for the process as if each queued by itself. Whoever gives up
 // leaves its turn to nobody, and whoever comes later has none.
-func (c *cohort) fairToHandOnLocked(grant second.Grant) bool {
+func (c *cohort) fairToHandOffLocked(grant second.Grant) bool {
 	o := c.policy
 	return o.rounds && c.gate.first.arrival <= c.round || o.handOff > 0 && grant.Contested().For() < c.budgetLocked()
 }
@@ -537,7 +536,7 @@ func (c *cohort) endLingering(grant second.Grant, spent <-chan struct{}, now boo
 	if left := c.limit - (c.registry.now() - c.since); left > 0 && !now {
 		return left
 	}
-	c.passOnLocked(grant, resumption)
+	c.offerLocked(grant, resumed)
 	return 0
 }
 
@@ -558,7 +557,7 @@ func (c *cohort) openLocked(now time.Duration, arrival int64) bool {
 // admitReadersLocked lets those at the head of the gate who read join those inside who do.
 func (c *cohort) admitReadersLocked(now time.Duration) {
 	for !c.gate.empty() && c.gate.first.seat.mutex.reads() && c.openLocked(now, c.gate.first.arrival) {
-		c.admitFirstLocked(c.grant, now, join)
+		c.admitFirstLocked(c.grant, now, joined)
 	}
 }
 

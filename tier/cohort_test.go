@@ -494,7 +494,7 @@ func TestContendersTellALingeringNodeFromAHold(t *testing.T) {
 }
 
 // Without a connection nobody can tell whether another process has come, and the lease may be about to end.
-func TestNodeIsNeitherHandedOnNorKeptWhileTheConnectionIsDown(t *testing.T) {
+func TestNodeIsNeitherHandedOffNorKeptWhileTheConnectionIsDown(t *testing.T) {
 	for _, waits := range []bool{true, false} {
 		bubble(t, func(t *testing.T, s *memory.Server) {
 			locks, p := dial(t, s, "", tier.WithHandOff(time.Hour), tier.WithLinger(time.Hour))
@@ -524,14 +524,14 @@ func TestNodeIsNeitherHandedOnNorKeptWhileTheConnectionIsDown(t *testing.T) {
 }
 
 // A waiter that was chosen a moment ago and leaves gives the node to the next one, but not a lost one.
-func TestLostNodeIsNotPassedOn(t *testing.T) {
+func TestLostNodeIsNotOffered(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
 		hold := acquire(t, mu)
 		waiters := []*call[*tier.Hold]{start(soon(t), mu).blocked(t), start(soon(t), mu).blocked(t)}
 		s.Expire("/locks/a", 0)
 		<-hold.Lost()
-		tier.PassOn(hold)
+		tier.Offer(hold)
 		for _, w := range waiters {
 			next := w.granted(t)
 			if err := next.Err(); err != nil || next.Token() == hold.Token() {
@@ -581,7 +581,7 @@ func TestNobodyQueuesBehindTheOwnNodeThatIsBeingGivenUp(t *testing.T) { // I3, I
 			return memory.Fault{}
 		})
 		m.take()
-		tier.PassOn(hold)
+		tier.Offer(hold)
 		synctest.Wait()
 		next := start(soon(t), mu).blocked(t)
 		if ops := m.take(); !slices.Equal(ops, []queue.Op{queue.Leave}) {
@@ -598,7 +598,7 @@ func TestClosedRegistryIsNotLocked(t *testing.T) {
 		mu := process()
 		hold := acquire(t, mu)
 		tier.Close(mu)
-		tier.PassOn(hold)
+		tier.Offer(hold)
 		if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrClosed) {
 			t.Errorf("TryAcquire: got %v, want %v", err, tier.ErrClosed)
 		}

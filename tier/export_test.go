@@ -17,12 +17,12 @@ func Derived(h *Hold) int {
 	return len(h.work.derived)
 }
 
-// PassOn does to the node of a hold what a waiter does that was chosen and leaves. The hold must not be released.
-func PassOn(h *Hold) {
+// Offer does to the node of a hold what a waiter does that was chosen and leaves. The hold must not be released.
+func Offer(h *Hold) {
 	c := h.own.cohort
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.passOnLocked(h.own.grant, found)
+	c.offerLocked(h.own.grant, found)
 }
 
 // Arrive is the first half of an acquisition; the second half queues.

@@ -158,12 +158,12 @@ func init() { second.GrantOf = func(hold any) second.Grant { return hold.(*Hold)
 // contender, then the gate. Release takes no context; it waits for an unreachable store for a
 // third of the lease at most, after which the contender is removed in the background or goes
 // with its session. A guarded write that has not been answered keeps the lock from being handed
-// on within the process.
+// off within the process.
 //
 // It returns nil if the lock was ours to the end, an error wrapping [ErrLost] if it was
 // lost before, and [ErrReleased], without any effect, if this hold was released before. In any
 // case the hold is over. Without a lease (package dropin) only the server knows whether the
-// lock was ours: if it does not answer, the error says so; and before the lock is handed on
+// lock was ours: if it does not answer, the error says so; and before the lock is handed off
 // within the process, Release waits for the answer, for a second at most.
 func (h *Hold) Release() error {
 	if h.released.Swap(true) {
@@ -174,10 +174,7 @@ func (h *Hold) Release() error {
 	rest := h.own.holds.Add(-weight(h.shared))
 	if rest == 0 {
 		defer c.part()
-		if w := h.own.watch; w != nil {
-			return w.release(func() error { return c.release(h.own) })
-		}
-		return c.release(h.own)
+		return h.own.watch.release(func() error { return c.release(h.own) })
 	}
 	if rest < writeHold && !h.shared {
 		c.mu.Lock()

@@ -29,12 +29,12 @@ func TestHandOffGoesByTheMutexOfTheOwner(t *testing.T) {
 		release(t, first)
 		handed := second.granted(t)
 		if handed.Token() != first.Token() {
-			t.Error("the owner that hands on did not")
+			t.Error("the owner that hands off did not")
 		}
 		release(t, handed)
 		next := third.granted(t)
 		if next.Token() == handed.Token() {
-			t.Error("the strict owner handed on")
+			t.Error("the strict owner handed off")
 		}
 		release(t, next)
 	})

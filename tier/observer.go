@@ -120,22 +120,25 @@ func WithObserver(o Observer) Option {
 	})
 }
 
-// and returns an observer that tells o, then p.
+// and returns an observer that tells o, then p. The fields have no names here, so that none can be forgotten.
 func (o Observer) and(p Observer) Observer {
 	return Observer{
-		Waiting:      inTurn(o.Waiting, p.Waiting),
-		WaitingAfter: min(o.waitingAfter(), p.waitingAfter()),
-		Acquired:     inTurn(o.Acquired, p.Acquired),
-		Failed:       inTurn(o.Failed, p.Failed),
-		Lost:         inTurn(o.Lost, p.Lost),
-		Released:     inTurn(o.Released, p.Released),
-		Connection: func(c ConnectionEvent) {
-			for _, tell := range []func(ConnectionEvent){o.Connection, p.Connection} {
-				if tell != nil {
-					tell(c)
-				}
-			}
+		inTurn(o.Waiting, p.Waiting),
+		min(o.waitingAfter(), p.waitingAfter()),
+		inTurn(o.Acquired, p.Acquired),
+		inTurn(o.Failed, p.Failed),
+		inTurn(o.Lost, p.Lost),
+		inTurn(o.Released, p.Released),
+		func(c ConnectionEvent) {
+			o.connected(c)
+			p.connected(c)
 		},
+	}
+}
+
+func (o Observer) connected(c ConnectionEvent) {
+	if o.Connection != nil {
+		o.Connection(c)
 	}
 }
 
@@ -241,7 +244,7 @@ func (w *watch) release(release func() error) error {
 	}
 	r, o := w.registry, w.registry.options.observer
 	now := r.now()
-	// Before the release: what becomes of a grant that is handed on is no loss of this hold.
+	// Before the release: what becomes of a grant that is handed off is no loss of this hold.
 	untold := w.stop == nil || w.stop()
 	if untold && w.stop != nil {
 		r.tasks.Done()

@@ -406,7 +406,7 @@ func TestStatsCountPermits(t *testing.T) {
 		want("after a wait in vain", 4, 2)
 		giveBack(t, three)
 		three = waiting[0].granted(t)
-		want("handed on", 4, 1)
+		want("handed off", 4, 1)
 		giveBack(t, one)
 		want("one released", 3, 1)
 		srv.Expire(queueOf(pool), 0)

@@ -46,8 +46,8 @@ type options struct {
 const defaultHandOff = 20 * time.Millisecond
 
 // WithHandOff sets the hand-off budget, 20 ms by default: for how long this process may hand a
-// lock on among its own goroutines while another process waits for it. While no other process
-// waits there is no limit. Zero does not mean unlimited but strict order: nothing is handed on
+// lock off among its own goroutines while another process waits for it. While no other process
+// waits there is no limit. Zero does not mean unlimited but strict order: nothing is handed off
 // (but see [WithRounds]), and the lock goes at every release, whether another process waits or
 // not.
 //

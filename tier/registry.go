@@ -27,8 +27,9 @@ type Registry struct {
 	stakes  map[lockKey]stake
 	past    Stats // of cohorts that are gone
 	closed  bool
-	drained chan struct{}  // closed when Shutdown has found no stakes, or the last one has gone
-	tasks   sync.WaitGroup // goroutines of the stakes
+	drained context.Context // ends when nobody new is let in and there are no stakes any more
+	allGone func()          // ends it
+	tasks   sync.WaitGroup  // goroutines of the stakes
 }
 
 // New returns a registry over a second tier, for the packages of the stores. The
@@ -41,8 +42,9 @@ func New(t second.Tier, opts ...Option) (*Registry, error) {
 	}
 	r := &Registry{
 		second: t, options: &o, start: time.Now().Add(-t.Now()),
-		stakes: make(map[lockKey]stake), past: Stats{Losses: make(map[LossCause]int64)}, drained: make(chan struct{}),
+		stakes: make(map[lockKey]stake), past: Stats{Losses: make(map[LossCause]int64)},
 	}
+	r.drained, r.allGone = context.WithCancel(context.Background())
 	o.observer.follow(t)
 	return r, nil
 }
@@ -107,10 +109,17 @@ func (r *Registry) Done() <-chan struct{} { return r.second.Done() }
 // error then wraps the cause of ctx and names their locks. Call it once; Close may be called at any
 // time.
 func (r *Registry) Shutdown(ctx context.Context) error {
-	r.drain()
+	if !r.draining.Swap(true) {
+		for _, s := range r.all() {
+			s.drain()
+		}
+		r.mu.Lock()
+		r.noteDrainedLocked()
+		r.mu.Unlock()
+	}
 	var err error
 	select {
-	case <-r.drained:
+	case <-r.drained.Done():
 	case <-r.second.Done():
 	case <-ctx.Done():
 		err = fmt.Errorf("tier: shutdown: still in use: %s: %w", r.paths(), context.Cause(ctx))
@@ -118,27 +127,10 @@ func (r *Registry) Shutdown(ctx context.Context) error {
 	return cmp.Or(err, r.Close())
 }
 
-// drain turns everybody away who has no hold.
-func (r *Registry) drain() {
-	if r.draining.Swap(true) {
-		return
-	}
-	for _, s := range r.all() {
-		s.drain()
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.noteDrainedLocked()
-}
-
 // noteDrainedLocked is called when there may be no stakes any more.
 func (r *Registry) noteDrainedLocked() {
 	if r.draining.Load() && len(r.stakes) == 0 {
-		select {
-		case <-r.drained:
-		default:
-			close(r.drained)
-		}
+		r.allGone()
 	}
 }
 
@@ -212,7 +204,7 @@ func (r *Registry) join(key lockKey, permits int) stake {
 	if s = r.stakes[key]; s == nil {
 		s = &cohort{members: members{registry: r, key: key}}
 		if key.kind == counting {
-			s = &pool{members: members{registry: r, key: key}, permits: permits}
+			s = &pool{members: members{registry: r, key: key}, permits: permits, last: new(second.Demand)}
 		}
 		r.stakes[key] = s
 	}
@@ -308,10 +300,10 @@ type source int8
 
 const (
 	found source = iota
-	handOver
-	handOff
-	resumption
-	join
+	handedOver
+	handedOff
+	resumed
+	joined
 )
 
 var sources = [...]Source{Found, HandOver, HandOff, Resumption, Join}
@@ -328,10 +320,10 @@ type tally struct {
 // sum adds what a cohort has counted.
 func (s *Stats) sum(t *tally) {
 	s.Found += t.came[found]
-	s.HandOvers += t.came[handOver]
-	s.HandOffs += t.came[handOff]
-	s.Resumptions += t.came[resumption]
-	s.Joins += t.came[join]
+	s.HandOvers += t.came[handedOver]
+	s.HandOffs += t.came[handedOff]
+	s.Resumptions += t.came[resumed]
+	s.Joins += t.came[joined]
 	s.Acquisitions = s.Found + s.HandOvers + s.HandOffs + s.Resumptions + s.Joins
 	s.WaitTime += t.waited
 	s.HoldTime += t.held

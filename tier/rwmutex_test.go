@@ -577,7 +577,7 @@ func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
 }
 
 // While the connection is up, too: only the grant is lost, not the session.
-func TestLostGrantIsNotHandedOn(t *testing.T) { // I1
+func TestLostGrantIsNotHandedOff(t *testing.T) { // I1
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process(tier.WithHandOff(time.Hour))
 		hold := acquire(t, mu)
@@ -616,7 +616,7 @@ func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I
 
 // Where there is no lease, whoever releases the lock asks the store whether it was ours to the end. A grant that it does not
 // vouch for goes to nobody here, and a reader that leaves others behind is told.
-func TestLockThatTheStoreDoesNotVouchForIsNotHandedOn(t *testing.T) { // I1
+func TestLockThatTheStoreDoesNotVouchForIsNotHandedOff(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		certain := false
 		locks := specially(t, s, &special{unleased: true, confirm: func() bool { return certain }}, tier.WithHandOff(time.Hour))

@@ -19,7 +19,7 @@ import (
 //
 // In round trips, with nobody else there and however many permits it is about: one each for Acquire,
 // TryAcquire and Release on etcd, PostgreSQL (in tables) and Redis; on ZooKeeper three for Acquire, five for
-// TryAcquire, or one if too few are free, and one for Release. What is handed on within the process costs
+// TryAcquire, or one if too few are free, and one for Release. What is handed off within the process costs
 // none. On ZooKeeper Curator shares the permits; on the other stores nobody else's semaphore is compatible.
 //
 // It is not reentrant: each Acquire takes more permits. Whoever holds some and waits for more may
@@ -51,7 +51,7 @@ type Semaphore struct {
 // wants goes at once.
 //
 // While others queue, a process takes at once its share of all permits, or as many more as its last
-// request needs, and hands them on for three times the budget of [WithHandOff]: on its way to another
+// request needs, and hands them off for three times the budget of [WithHandOff]: on its way to another
 // process a permit is idle for three round trips, where a lock is for one. A part of all permits that
 // was taken at once stays for longer in proportion, half of them for twice as long, but for no more
 // than three budgets for each process that queued then. So the first in the queue waits for so long
@@ -80,7 +80,7 @@ func (s *Semaphore) Path() string { return s.at.path }
 //
 // Requests are served whole and in order: processes in the order in which they queue, goroutines of
 // a process in the order of their calls. A large request is not overtaken by small ones behind it,
-// but for what another process may hand on among its goroutines, see [Registry.Semaphore].
+// but for what another process may hand off among its goroutines, see [Registry.Semaphore].
 //
 // When the wait ended without permits the error is a [*WaitError] as that of [Mutex.Acquire], which says
 // which process is ahead in the queue, or that nobody is and too few are free, and how many permits this
@@ -239,7 +239,7 @@ func (p *Permits) ValidUntil() time.Time {
 
 // Token returns the fencing token of the turn in which this process took the permits from the
 // store. It is positive, never lower than that of permits that were taken before, and the same for
-// those that were taken together or are handed on. As several have permits at a time, a resource
+// those that were taken together or are handed off. As several have permits at a time, a resource
 // should not refuse lower ones; it may compare them with the tokens of a lock that came later.
 func (p *Permits) Token() int64 { return p.taken[0].Token() }
 
@@ -277,7 +277,7 @@ func (p *Permits) Release() error {
 // A pool is what this process has at stake in one semaphore: those who wait for permits, first in,
 // first out, and the request to the store for them while there are any.
 //
-// What is released goes on to whoever is first. It keeps permits only for him, and only while this
+// What is released goes to whoever is first. It keeps permits only for him, and only while this
 // process has enough for all that he wants.
 type pool struct {
 	members
@@ -291,8 +291,7 @@ type pool struct {
 	taken   int                // permits that somebody here has
 	kept    []permit           // for the first one, too few for him as yet
 	expiry  *time.Timer        // when the first of those has to go
-	rivals  bool               // the last request saw others in the queue
-	others  int                // how many
+	last    *second.Demand     // the request before this one
 	alone   time.Duration      // when it was last looked while no other process was known to wait
 }
 
@@ -356,7 +355,7 @@ func (p *pool) withdraw(w *waiter[Permits]) {
 	first := p.gate.first == w
 	served := !p.gate.leave(w) && w.refusal == nil
 	if first {
-		p.passLocked(nil)
+		p.offerLocked(nil)
 	}
 	p.mu.Unlock()
 	if served { // when the registry is closed they go with the session
@@ -369,7 +368,7 @@ func (p *pool) drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gate.refuse(ErrClosed, nil)
-	p.passLocked(nil)
+	p.offerLocked(nil)
 }
 
 // requestLocked starts the one goroutine that goes to the store for all who wait, by way of the first
@@ -382,7 +381,7 @@ func (p *pool) requestLocked() {
 	request.Want = func() int { // if all are free and as many others queue as last time
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.wantLocked(p.permits, p.others)
+		return p.wantLocked(p.permits, p.last.Others())
 	}
 	// Not derived from anybody's context: it serves whoever is first when it returns.
 	ctx, quit := context.WithCancel(context.Background())
@@ -394,7 +393,7 @@ func (p *pool) requestLocked() {
 		if err != nil && ctx.Err() == nil { // else it was abandoned, and somebody may have come since
 			p.gate.refuse(err, func(one *Permits) bool { return one.semaphore.store.Equal(store) })
 		}
-		rest := p.passLocked(p.portionOf(permits, store))
+		rest := p.offerLocked(p.portionOf(permits, store))
 		p.answeredLocked()
 		p.mu.Unlock()
 		giveBack(rest)
@@ -408,8 +407,7 @@ func (p *pool) requestLocked() {
 
 // answeredLocked follows the end of a request.
 func (p *pool) answeredLocked() {
-	p.rivals, p.others = p.request.Contested(), p.request.Others()
-	p.request, p.quit = nil, nil
+	p.last, p.request, p.quit = p.request, nil, nil
 	if !p.gate.empty() {
 		p.requestLocked()
 	}
@@ -465,12 +463,12 @@ func (one permit) ends(alone, budget time.Duration) time.Duration {
 	return max(alone, one.since) + time.Duration(stay)
 }
 
-// release passes on to those who wait what somebody had, as far as that is fair, and gives up the rest.
+// release hands off to those who wait what somebody had, as far as that is fair, and gives up the rest.
 func (p *pool) release(permits *Permits) error {
 	p.mu.Lock()
 	p.taken -= len(permits.taken)
 	fair, rest := p.sortLocked(permits.taken)
-	rest = append(rest, p.passLocked(fair)...)
+	rest = append(rest, p.offerLocked(fair)...)
 	p.mu.Unlock()
 	return giveBack(rest)
 }
@@ -484,7 +482,7 @@ func (p *pool) sortLocked(permits []permit) (fair, due []permit) {
 		return nil, permits
 	}
 	now := p.registry.now()
-	if !p.rivals && !p.request.Contested() {
+	if !p.last.Contested() && !p.request.Contested() {
 		p.alone = now
 	}
 	for _, one := range permits {
@@ -500,12 +498,12 @@ func (p *pool) sortLocked(permits []permit) (fair, due []permit) {
 // budgetLocked is that of the first who waits.
 func (p *pool) budgetLocked() time.Duration { return p.gate.first.seat.semaphore.options.handOff }
 
-// passLocked is called with permits that may be for those who wait, and with none when others are
+// offerLocked is called with permits that may be for those who wait, and with none when others are
 // first, or nobody. It returns those that have to go.
 //
 // What is too little for the first one is kept for him, if with what others here have it is enough.
 // Without that, two processes that each kept a part would wait for each other.
-func (p *pool) passLocked(permits []permit) (rest []permit) {
+func (p *pool) offerLocked(permits []permit) (rest []permit) {
 	kept, due := p.sortLocked(p.kept)
 	left := p.serveLocked(slices.Concat(kept, permits))
 	older := max(len(left)-len(permits), 0)

@@ -156,7 +156,7 @@ func TestPermitsThatNobodyWantsGoInOneWrite(t *testing.T) {
 		srv.Script(m.note)
 		giveBack(t, permits)
 		got := waiting.granted(t)
-		wantTaken(t, srv, "two were handed on", 2)
+		wantTaken(t, srv, "two were handed off", 2)
 		if ops := m.take(); writes(ops) != 2 {
 			t.Errorf("requests %v, want one write for six permits and one for the place in the queue", ops)
 		}
@@ -314,7 +314,7 @@ func TestWaitLimitOfASemaphore(t *testing.T) {
 }
 
 // Without a lease nobody knows whether permits are still ours.
-func TestPermitsWithoutALeaseAreNotHandedOn(t *testing.T) {
+func TestPermitsWithoutALeaseAreNotHandedOff(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		s := specially(t, srv, &special{unleased: true}).Semaphore(pool, 3)
 		two := take(t, s, 2)
@@ -569,8 +569,8 @@ func TestSinglePermitOfMany(t *testing.T) {
 	})
 }
 
-// While the connection is down nobody knows what has become of permits: they are not handed on, and those who wait get others.
-func TestPermitsAreNotHandedOnWithoutAConnection(t *testing.T) {
+// While the connection is down nobody knows what has become of permits: they are not handed off, and those who wait get others.
+func TestPermitsAreNotHandedOffWithoutAConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		locks, p := dial(t, srv, "")
 		s := locks.Semaphore(pool, 1, tier.WithHandOff(time.Hour))
@@ -697,8 +697,8 @@ func TestReleaseThatFindsPermitsLostTellsOfIt(t *testing.T) {
 	})
 }
 
-// What was handed on is lost by its new owner alone.
-func TestPermitsThatWereHandedOnAreLostByTheirNewOwner(t *testing.T) {
+// What was handed off is lost by its new owner alone.
+func TestPermitsThatWereHandedOffAreLostByTheirNewOwner(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		locks, _ := dial(t, srv, "")
 		s := locks.Semaphore(pool, 1)
@@ -707,7 +707,7 @@ func TestPermitsThatWereHandedOnAreLostByTheirNewOwner(t *testing.T) {
 		giveBack(t, one)
 		got := next.granted(t)
 		if got.Token() != one.Token() {
-			t.Fatal("not handed on")
+			t.Fatal("not handed off")
 		}
 		srv.Expire(queueOf(pool), 0)
 		<-got.Lost()

@@ -104,7 +104,7 @@ func TestStatsCountWaitsInVain(t *testing.T) {
 }
 
 // The one who was chosen gives up in the same moment: that is no acquisition, and no time is lost or won.
-func TestStatsOfATurnThatIsPassedOn(t *testing.T) {
+func TestStatsOfATurnThatNobodyTakes(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		var meanwhile func() // between the second that it waits and the look at what has happened
 		locks := observed(t, s, tier.Observer{Waiting: func(context.Context, tier.Wait) { meanwhile() }}, tier.WithHandOff(time.Hour))

@@ -242,7 +242,7 @@ type Contender struct {
 
 	// HeldSince is when the present hold began, if it is one of this process; else zero, as only
 	// its process knows. Since says nothing of it: a process keeps its place in the queue while it
-	// hands the lock on among its goroutines, so a contender that is old may well be in use for
+	// hands the lock off among its goroutines, so a contender that is old may well be in use for
 	// many short holds, and healthy.
 	HeldSince time.Time
 

@@ -249,7 +249,7 @@ func TestWaitForNobodyNamesNobody(t *testing.T) {
 	}
 }
 
-// A holder that was granted the lock before keeps it, and can hand it on.
+// A holder that was granted the lock before keeps it, and can hand it off.
 func TestQuarantineIsNoSuspension(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		q := seclusion(0)
@@ -263,7 +263,7 @@ func TestQuarantineIsNoSuspension(t *testing.T) {
 		release(t, hold)
 		release(t, next.granted(t))
 		if time.Now().After(q.Until) {
-			t.Errorf("the lock was not handed on in the quarantine")
+			t.Errorf("the lock was not handed off in the quarantine")
 		}
 	})
 }

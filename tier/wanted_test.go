@@ -43,7 +43,7 @@ func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 }
 
 // As long as nobody else waits, to ask changes nothing.
-func TestOwnerThatIsNotContestedHandsOn(t *testing.T) {
+func TestOwnerThatIsNotContestedHandsOff(t *testing.T) {
 	metered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
 		hold := acquire(t, mu)
