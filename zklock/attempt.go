@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -80,21 +79,26 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 	defer l.PollClose()()
 	ctx, cancel := l.Scope(ctx)
 	defer cancel()
-	if err := abandoned.await(ctx, a.lock.path); err != nil {
-		return value, l.Explain(err)
+	if last, found := abandoned.Load(a.lock.path); found {
+		select {
+		case <-last.(chan struct{}):
+		case <-ctx.Done():
+			return value, l.Explain(context.Cause(ctx))
+		}
 	}
 	a.ctx = ctx
 	type result struct {
 		value T
 		err   error
 	}
-	results, done := make(chan result), make(chan struct{})
+	results, left, done := make(chan result), make(chan struct{}), make(chan struct{})
 	if !l.Spawn(func() {
-		defer abandoned.remove(a.lock.path, done)
+		defer abandoned.CompareAndDelete(a.lock.path, done)
+		defer close(done)
 		value, err := f(a)
 		select {
 		case results <- result{value, err}:
-		case <-ctx.Done():
+		case <-left:
 			undo(value)
 		}
 	}) {
@@ -104,7 +108,8 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 	case r := <-results:
 		return r.value, r.err
 	case <-ctx.Done():
-		abandoned.add(a.lock.path, done)
+		abandoned.Store(a.lock.path, done)
+		close(left)
 		return value, a.explain(context.Cause(ctx))
 	}
 }
@@ -150,47 +155,6 @@ func (a *attempt) awaitSession() (*link.Session, error) {
 		return nil, errors.Join(err, zk.ErrNoServer)
 	}
 	return s, nil
-}
-
-// abandoned are those that go on without their callers: of each path the last one, as a channel that is closed when nothing is left
-// to do.
-type abandoned struct {
-	mu   sync.Mutex // guards the field below
-	last map[string]chan struct{}
-}
-
-func (s *abandoned) add(path string, done chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-done:
-	default:
-		s.last[path] = done
-	}
-}
-
-func (s *abandoned) remove(path string, done chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(done)
-	if s.last[path] == done {
-		delete(s.last, path)
-	}
-}
-
-func (s *abandoned) await(ctx context.Context, path string) error {
-	s.mu.Lock()
-	done := s.last[path]
-	s.mu.Unlock()
-	if done == nil {
-		return nil
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // try acquires the lock if it is free.
@@ -542,15 +506,15 @@ func (a *attempt) stand(n *Node, l listed) (standing, error) {
 		return standing{}, fmt.Errorf("list %s: %w", a.lock.path, zkqueue.Lacking("READ", a.lock.path, l.Err))
 	}
 	s, err := stand(l.Children, n.znodes.names()...)
-	if errors.Is(err, errNotQueued) {
-		return standing{}, errGone
+	if err != nil {
+		return s, err
 	}
 	n.heard.Store(int64(l.asked))
 	if s.foreign > 0 && !a.reported { // once per attempt, and not more often than the logger wants
 		a.reported = true
 		a.client.options.logger.Info("zklock: children that are no lock nodes are ignored", "path", a.lock.path, "count", s.foreign)
 	}
-	return s, err
+	return s, nil
 }
 
 // predecessors are the contenders right ahead of a node that queues. It watches two of them, so

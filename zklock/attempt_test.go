@@ -5,35 +5,59 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock/internal/link"
+	"github.com/tierlock/tierlock/zktest"
 )
 
 // The older one may end when the next one has been abandoned, too.
 func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *testing.T) {
-	older, newer := make(chan struct{}), make(chan struct{})
-	s := abandoned{last: make(map[string]chan struct{})}
-	s.add("/x", older)
-	s.add("/x", newer)
-	s.remove("/x", older)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := s.await(ctx, "/x"); err == nil {
-		t.Error("nobody is waited for")
-	}
-	s.remove("/x", newer)
-	if err := s.await(t.Context(), "/x"); err != nil {
-		t.Error(err)
-	}
-	s.add("/x", newer) // it has ended before its caller left
-	if len(s.last) > 0 {
-		t.Errorf("remembered: %v", s.last)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c, err := Dial(t.Context(), "127.0.0.1:2181", WithDialContext(zktest.Start(t).DialContext))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		l := &Lock{client: c, path: "/x"}
+		var leave [2]context.CancelFunc
+		var end [2]chan struct{}
+		for i := range end {
+			var ctx context.Context
+			ctx, leave[i] = context.WithCancel(t.Context())
+			end[i] = make(chan struct{})
+			stuck := func(*attempt) (*Node, error) { <-end[i]; return nil, nil }
+			go run(ctx, l.attempt(nil), "wait", stuck, release)
+		}
+		synctest.Wait()
+		for i := range end {
+			leave[i]()
+			synctest.Wait()
+		}
+		var begun atomic.Bool
+		close(end[0])
+		synctest.Wait()
+		go run(t.Context(), l.attempt(nil), "go on", func(*attempt) (*Node, error) { begun.Store(true); return nil, nil }, release)
+		synctest.Wait()
+		if begun.Load() {
+			t.Error("nobody is waited for")
+		}
+		close(end[1])
+		synctest.Wait()
+		if !begun.Load() {
+			t.Error("waited for one that has ended")
+		}
+		c.abandoned.Range(func(path, _ any) bool {
+			t.Errorf("remembered: %v", path)
+			return true
+		})
+	})
 }
 
 // It would never be held, and go only when the server says so.

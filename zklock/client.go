@@ -25,7 +25,7 @@ type Client struct {
 
 	parents   parents
 	reaper    *reaper.Reaper[remains]
-	abandoned abandoned
+	abandoned sync.Map // of each path the last attempt that goes on without its caller, as a channel that is closed when it has ended
 	renewals  renewals
 
 	closing sync.Once
@@ -40,8 +40,7 @@ func newClient(o options) *Client {
 			Dial: o.dial, LookUp: o.lookUp, TLS: o.tls,
 			Logger: o.logger,
 		}),
-		abandoned: abandoned{last: make(map[string]chan struct{})},
-		renewals:  renewals{underWay: make(map[string]*renewal), failed: make(map[string]int32)},
+		renewals: renewals{underWay: make(map[string]*renewal), failed: make(map[string]int32)},
 	}
 	c.reaper = newReaper(c)
 	return c
@@ -145,20 +144,9 @@ func (c *Client) closeUntil(ctx context.Context) {
 // them at each reconnect once they have been accepted.
 func (c *Client) authenticate(ctx context.Context) error {
 	for _, a := range c.options.auth {
-		for pace := retry.New(); ; {
-			if _, err := c.link.AwaitSession(ctx); err != nil {
-				return err
-			}
-			err := c.link.Conn.AddAuth(a.scheme, a.secret)
-			if err == nil {
-				break
-			}
-			if classify(err) == permanent {
-				return fmt.Errorf("auth %s: %w", a.scheme, err)
-			}
-			if err := retry.Pause(ctx, pace.NextBackOff()); err != nil { // the connection may be closed already
-				return c.link.Explain(err)
-			}
+		_, err := insist(ctx, c, func() (struct{}, error) { return struct{}{}, c.link.Conn.AddAuth(a.scheme, a.secret) })
+		if err != nil {
+			return fmt.Errorf("auth %s: %w", a.scheme, err)
 		}
 	}
 	_, err := c.link.AwaitSession(ctx)

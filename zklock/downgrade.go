@@ -24,7 +24,6 @@ import (
 type downgrade struct {
 	node   *Node
 	wanted context.Context // ends when nobody wants it any more
-	open   context.Context // ends when it does not matter any more what the node is: it is lost or given up
 	sent   atomic.Bool     // not to be taken back
 	wake   mutexbool.Bool  // look at the queue again
 }
@@ -62,9 +61,7 @@ func (g grant) share(ctx context.Context) error {
 	l := g.lock.client.link
 	wanted, abandon := l.Scope(ctx)
 	defer abandon()
-	open, stop := l.Scope(g.life)
-	defer stop()
-	d := &downgrade{node: g.Node, wanted: wanted, open: open}
+	d := &downgrade{node: g.Node, wanted: wanted}
 	result := make(chan error, 1)
 	if !l.Spawn(func() { result <- d.run() }) {
 		return ErrClosed
@@ -74,9 +71,7 @@ func (g grant) share(ctx context.Context) error {
 		select {
 		case err := <-result:
 			return err
-		case <-g.released:
-			return ErrReleased
-		case <-g.life.Done():
+		case <-g.open.Done():
 			return g.Err()
 		case <-abandoned:
 			if d.sent.CompareAndSwap(false, true) { // nothing is under way, nor will be
@@ -87,36 +82,29 @@ func (g grant) share(ctx context.Context) error {
 	}
 }
 
-func (d *downgrade) run() error {
-	n, events := d.node, &d.node.lock.client.link.Events
-	w := &link.Watcher{Notify: d.wake.Set}
-	defer events.Ignore(n.lock.path, w)
-	for pace := retry.New(); ; {
-		d.wake.Clear() // before the look: what comes later ends the wait
-		again := n.session.Recheck()
-		switch err := d.try(w); {
+func (d *downgrade) run() (err error) {
+	n := d.node
+	defer context.AfterFunc(n.open, d.wake.Set)()
+	n.follow(d.wanted, &d.wake, func(w *link.Watcher) (again time.Duration, enough bool) {
+		if err = n.Err(); err != nil {
+			return 0, true
+		}
+		switch err = d.try(w); {
 		case err == nil, n.reader() != nil:
-			return nil
+			err = nil
+			return 0, true
 		case errors.Is(err, errNobody):
-			pace.Reset()
+			again = n.session.Recheck()
 		case classify(err) == permanent, errors.Is(err, ErrSequenceExhausted):
-			return err
-		default:
-			again = pace.NextBackOff()
+			return 0, true
 		}
 		d.sent.Store(false) // and it stays set once the node is shared
-		timer := time.NewTimer(again)
-		select {
-		case <-d.wake.C():
-		case <-timer.C:
-		case <-d.wanted.Done():
-		case <-d.open.Done():
-		}
-		timer.Stop()
-		if err := cmp.Or(n.Err(), context.Cause(d.wanted)); err != nil {
-			return err
-		}
+		return again, false
+	})
+	if err != nil {
+		return cmp.Or(n.Err(), context.Cause(d.wanted), err)
 	}
+	return nil
 }
 
 // try looks at the queue once.
@@ -128,7 +116,7 @@ func (d *downgrade) try(w *link.Watcher) error {
 	}
 	s, err := stand(children, n.znodes.names()...)
 	switch {
-	case errors.Is(err, errNotQueued):
+	case errors.Is(err, errGone):
 		member{n}.Check() // which knows whether it is lost
 		return errAgain
 	case err != nil:
@@ -205,8 +193,8 @@ func (n *Node) become(r *reader, changed bool) {
 	for _, z := range n.znodes {
 		switch {
 		case changed:
-			z.watch.Gone.Store(true)
-			l.Events.Ignore(z.path, &z.watch)
+			z.watcher.Gone.Store(true)
+			l.Events.Ignore(z.path, &z.watcher)
 		case s.missed.Load(): // what happened to it in the meantime was not believed
 			n.changed(z)
 		}
@@ -224,10 +212,10 @@ func (n *Node) become(r *reader, changed bool) {
 func (d *downgrade) lookUp(r *reader) (changed bool, err error) {
 	l := d.node.lock.client.link
 	for pace := retry.New(); ; {
-		if err := retry.Pause(d.open, pace.NextBackOff()); err != nil {
+		if err := retry.Pause(d.node.open, pace.NextBackOff()); err != nil {
 			return false, err
 		}
-		if _, err := l.AwaitSession(d.open); err != nil {
+		if _, err := l.AwaitSession(d.node.open); err != nil {
 			return false, err
 		}
 		paths, err := find(l, d.node.lock.path, r.znodes.names()...)

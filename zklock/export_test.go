@@ -63,7 +63,7 @@ func (n *Node) StopWatchdog() {
 // HearOfItsEnd does what an event does first that tells of the node's deletion.
 func (n *Node) HearOfItsEnd() {
 	for i := range n.znodes {
-		n.znodes[i].watch.Gone.Store(true)
+		n.znodes[i].watcher.Gone.Store(true)
 	}
 }
 

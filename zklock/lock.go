@@ -36,13 +36,6 @@ type LockOption interface {
 	apply(*Lock)
 }
 
-type lockOption struct {
-	second.Option
-	set func(*Lock)
-}
-
-func (o lockOption) apply(to *Lock) { o.set(to) }
-
 // NodeACL sets another ACL for the nodes of the lock, and for parents that have to be created for
 // it, than the client's. It has to give this client what [WithACL] says.
 func NodeACL(acl []zk.ACL) LockOption {

@@ -39,13 +39,15 @@ type Node struct {
 
 	life    context.Context // ends when the lock is lost, with the reason as its cause
 	endHold context.CancelCauseFunc
+	open    context.Context // ends when it does not matter any more what the node is: it is lost, or given up and its fate is known
+	shut    context.CancelFunc
 	loss    notice.Loss
 	reaped  atomic.Bool // left to the reaper
 
 	contested *contention.Signal // whether another contender waits behind the node
 	sharing   *sharing           // by which a writer becomes a reader
 	revoked   mutexbool.Bool     // somebody has asked for the lock
-	watched   atomic.Bool        // because somebody wants to know that
+	listening atomic.Bool        // because somebody wants to know that
 
 	checking    *time.Timer   // to have the end watched, nil if it is; set at the grant
 	stopPolling func()        // see link.PollClose; nil before the grant
@@ -63,6 +65,7 @@ func newNode(l *Lock, s *link.Session, created link.Answer) *Node {
 	n.contested = n.newContested(&n.wake)
 	// Not derived from the context of Acquire, which bounds only the wait.
 	n.life, n.endHold = context.WithCancelCause(context.Background())
+	n.open, n.shut = context.WithCancel(n.life)
 	return n
 }
 
@@ -85,7 +88,7 @@ func (n *Node) grant(s standing) bool {
 	n.loss.Held()
 	n.beside = s.ahead + s.behind
 	n.stopPolling = n.lock.client.link.PollClose()
-	if n.znodes.unwatched() != nil { // a short hold ends before its end need be watched
+	if len(n.znodes.unwatched()) > 0 { // a short hold ends before its end need be watched
 		n.checking = n.checkLater()
 	}
 	switch {
@@ -210,10 +213,8 @@ func (m member) Lose(reason error) {
 	m.wake.Set()
 	l := m.lock.client.link
 	l.Spawn(func() {
-		margin := time.NewTimer(l.Margin(m.session.Negotiated()))
-		defer margin.Stop()
 		select {
-		case <-margin.C:
+		case <-time.After(l.Margin(m.session.Negotiated())):
 			m.reap()
 		case <-m.released:
 		case <-l.Context().Done():
@@ -281,7 +282,7 @@ func (n *Node) look(zs znodes) {
 func (n *Node) readings(zs znodes) []link.Request {
 	var requests []link.Request
 	for _, z := range zs {
-		requests = append(requests, n.lock.client.link.Reading(z.path, &z.watch))
+		requests = append(requests, n.lock.client.link.Reading(z.path, &z.watcher))
 	}
 	return requests
 }
@@ -302,7 +303,7 @@ func (n *Node) changed(z *znode) {
 // loseTo ends the hold because one of the znodes is gone. The other one is worth nothing any
 // more. Those of a node that was given up go by our own hand; if not, the answer to that tells.
 func (n *Node) loseTo(z *znode) {
-	z.watch.Gone.Store(true) // before the look: whoever gives the node up meanwhile finds it
+	z.watcher.Gone.Store(true) // before the look: whoever gives the node up meanwhile finds it
 	if n.spent.Load() {
 		return
 	}
@@ -346,31 +347,43 @@ func (n *Node) newContested(wake *mutexbool.Bool) (s *contention.Signal) {
 // with one read and a watch on the children of the path. A contender that leaves again does
 // not take the answer back.
 func (n *Node) observe(signal *contention.Signal, wake *mutexbool.Bool) {
-	c := n.lock.client
-	w := &link.Watcher{Notify: wake.Set}
-	defer c.link.Events.Ignore(n.lock.path, w)
-	recheck := time.NewTimer(n.session.Recheck())
-	defer recheck.Stop()
-	for pace := retry.New(); !n.spent.Load() && (grant{n}).Contested() == signal; {
-		wake.Clear() // before the look: what comes later ends the wait
+	n.follow(n.open, wake, func(w *link.Watcher) (again time.Duration, enough bool) {
+		if n.spent.Load() || (grant{n}).Contested() != signal {
+			return 0, true
+		}
 		asked := time.Now()
-		children, err := c.link.WatchQueue(n.lock.path, w)
+		children, err := n.lock.client.link.WatchQueue(n.lock.path, w)
 		if s, _ := stand(children, n.mine().names()...); s.behind > 0 {
 			signal.Raise(asked)
-			return
+			return 0, true
 		}
 		if err != nil {
-			recheck.Reset(pace.NextBackOff())
-		} else { // watches can be lost
-			recheck.Reset(n.session.Recheck())
+			return 0, false
+		}
+		return n.session.Recheck(), false
+	})
+}
+
+// follow looks at the queue of the node until that is enough or ctx ends: at once, and again when wake is set, which w does when the queue
+// changes, or after the time that the look says, since watches can be lost. No time is for a look that failed: soon, and then ever later.
+func (n *Node) follow(ctx context.Context, wake *mutexbool.Bool, look func(w *link.Watcher) (again time.Duration, enough bool)) {
+	w := &link.Watcher{Notify: wake.Set}
+	defer n.lock.client.link.Events.Ignore(n.lock.path, w)
+	for pace := retry.New(); ; {
+		wake.Clear() // before the look: what comes later ends the wait
+		again, enough := look(w)
+		switch {
+		case enough:
+			return
+		case again == 0:
+			again = pace.NextBackOff()
+		default:
 			pace.Reset()
 		}
 		select {
 		case <-wake.C():
-		case <-recheck.C:
-		case <-n.life.Done():
-			return
-		case <-n.released:
+		case <-time.After(again):
+		case <-ctx.Done():
 			return
 		}
 	}
@@ -397,14 +410,12 @@ func (n *Node) Release() error {
 	n.leave()
 	n.stepAside()
 	giveUp(n)
-	if err := cmp.Or(n.lost, await(n)); err != nil {
-		return fmt.Errorf("zklock: release %s: %w", n.lock.path, err)
-	}
-	return nil
+	return grant{n}.AwaitRelease()
 }
 
-// leave comes before a node that is given up is deleted. From then on there is no loss unless the answer to the delete says so.
+// leave gives the node up, before it is deleted. From then on there is no loss unless the answer to the delete says so.
 func (n *Node) leave() {
+	n.spent.Store(true)
 	n.lossNow() // reads the clock
 	n.session.Leave(member{n})
 	n.lost = context.Cause(n.life)
@@ -424,7 +435,7 @@ func await(nodes ...*Node) (fate error) {
 		case <-n.released:
 			own = n.fate
 		default:
-			own = n.unknownFate(nil)
+			own = cmp.Or(n.lost, n.unknownFate(nil))
 		}
 		if errors.Is(own, ErrLost) {
 			n.endHold(own)
@@ -441,9 +452,9 @@ func giveUp(nodes ...*Node) {
 	for _, n := range nodes {
 		switch err := c.Err(); {
 		case n.unknown() == nil && n.mine().gone(): // by another hand, and nobody has said so yet
-			n.finish(cmp.Or(n.lost, errDeleted(n.path())))
+			n.finish(errDeleted(n.path()))
 		case errors.Is(err, ErrClosed):
-			n.finish(cmp.Or(n.lost, fmt.Errorf("%w: %w", ErrLost, err)))
+			n.finish(fmt.Errorf("%w: %w", ErrLost, err))
 		case err != nil && (n.leased() || n.lost != nil): // else its answer is worth waiting for
 			away = append(away, n)
 		default:
@@ -479,7 +490,7 @@ func deleteTogether(nodes ...*Node) {
 	case answer == done:
 		all.deleted(done)
 		for _, n := range nodes {
-			n.finish(n.lost)
+			n.finish(nil)
 		}
 	case answer != missing && answer != permanent:
 		leaveToReaper(nodes, err)
@@ -489,10 +500,10 @@ func deleteTogether(nodes ...*Node) {
 		}
 	case answer == missing:
 		all.deleted(missing)
-		n.finish(cmp.Or(n.lost, errDeleted(n.path())))
+		n.finish(errDeleted(n.path()))
 	default:
-		n.finish(cmp.Or(n.lost, fmt.Errorf("delete %s, which stays in the queue until the session ends, also in the way of this process: %w",
-			n.path(), zkqueue.Lacking("DELETE", n.lock.path, err))))
+		n.finish(fmt.Errorf("delete %s, which stays in the queue until the session ends, also in the way of this process: %w",
+			n.path(), zkqueue.Lacking("DELETE", n.lock.path, err)))
 	}
 }
 
@@ -519,7 +530,7 @@ func leaveToReaper(nodes []*Node, err error) {
 		nodes[0].reapAt(paths...)
 	}
 	for _, n := range nodes {
-		n.finish(cmp.Or(n.lost, n.unknownFate(err)))
+		n.finish(n.unknownFate(err))
 	}
 }
 
@@ -550,8 +561,9 @@ func (n *Node) reapAt(paths ...string) {
 }
 
 // finish says that nobody has to wait for the node any more. What is not known to be gone is
-// left to the reaper.
+// left to the reaper. Fate is what Release says, unless the lock was lost before.
 func (n *Node) finish(fate error) {
+	fate = cmp.Or(n.lost, fate)
 	n.reportLoss(fate)
 	n.reap()
 	if n.checking != nil {
@@ -561,10 +573,11 @@ func (n *Node) finish(fate error) {
 		n.stopPolling()
 	}
 	for _, z := range n.mine() {
-		n.lock.client.link.Events.Ignore(z.path, &z.watch)
+		n.lock.client.link.Events.Ignore(z.path, &z.watcher)
 	}
 	n.fate = fate
 	close(n.released)
+	n.shut()
 }
 
 // unknownFate is what Release says when the server has not answered, because of err: nothing if
@@ -580,7 +593,7 @@ func (n *Node) unknownFate(err error) error {
 // A znode is what a node is on the server.
 type znode struct {
 	path    string
-	watch   link.Watcher // of the znode itself
+	watcher link.Watcher // of the znode itself
 	watched bool         // its end is heard of; used by the attempt only
 	version atomic.Int32 // of its content, as last seen
 }
@@ -592,7 +605,7 @@ func (n *Node) newZnodes(paths []string) znodes {
 	zs := make(znodes, len(paths))
 	for i, path := range paths {
 		z := &znode{path: path}
-		z.watch.Notify = func() { n.changed(z) }
+		z.watcher.Notify = func() { n.changed(z) }
 		zs[i] = z
 	}
 	return zs
@@ -638,14 +651,8 @@ func (zs znodes) checks() []any {
 }
 
 // unwatched returns those whose end would not be heard of.
-func (zs znodes) unwatched() []*znode {
-	var unwatched []*znode
-	for _, z := range zs {
-		if !z.watched {
-			unwatched = append(unwatched, z)
-		}
-	}
-	return unwatched
+func (zs znodes) unwatched() znodes {
+	return slices.DeleteFunc(slices.Clone(zs), func(z *znode) bool { return z.watched })
 }
 
 // unseen is why a read of the znode failed.
@@ -660,16 +667,11 @@ func (z *znode) unseen(err error) error {
 }
 
 // gone reports whether the znode is known to be deleted.
-func (z *znode) gone() bool { return z.watch.Gone.Load() }
+func (z *znode) gone() bool { return z.watcher.Gone.Load() }
 
 // gone reports whether all are known to be deleted.
 func (zs znodes) gone() bool {
-	for _, z := range zs {
-		if !z.gone() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(zs, func(z *znode) bool { return !z.gone() })
 }
 
 // deleted notes what a server has answered to their delete: they are gone, or one of them was
@@ -677,7 +679,7 @@ func (zs znodes) gone() bool {
 func (zs znodes) deleted(answer outcome) {
 	if answer == done || answer == missing && len(zs) == 1 {
 		for _, z := range zs {
-			z.watch.Gone.Store(true)
+			z.watcher.Gone.Store(true)
 		}
 	}
 }

@@ -27,12 +27,18 @@ type Option interface {
 	apply(*options)
 }
 
-type option struct {
+// An optionOf sets what it is of.
+type optionOf[T any] struct {
 	second.Option
-	set func(*options)
+	set func(*T)
 }
 
-func (o option) apply(to *options) { o.set(to) }
+func (o optionOf[T]) apply(to *T) { o.set(to) }
+
+type (
+	option     = optionOf[options]
+	lockOption = optionOf[Lock]
+)
 
 type options struct {
 	sessionTimeout time.Duration

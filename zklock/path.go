@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/mutexbool"
@@ -102,27 +101,21 @@ type parent struct {
 	made bool // by this client; else the answer was lost
 }
 
-// prune deletes a container unless it has children. It reports whether there is nothing
+// prune deletes a container unless it has children, which only the server can tell. It reports whether there is nothing
 // more to do: it is gone, in use, or not for us to delete.
+//
+// The delete is for a node whose data was never set. It cannot tell a plain node that
+// took the container's place within the round trip; with the sync, no server that lags
+// makes that any longer. Whoever was about to use the container makes it anew.
 func (c *Client) prune(p parent) (finished bool) {
-	err := c.deleteContainer(p)
+	_, err := c.container(p)
+	if err == nil {
+		err = c.link.Conn.Delete(p.path, 0)
+	}
 	if errors.Is(err, zk.ErrNoAuth) {
 		c.options.logger.Warn("zklock: cannot delete an empty parent; it stays", "path", p.path, "err", err)
 	}
 	return classify(err) != refused && classify(err) != unknown
-}
-
-// deleteContainer deletes a container of this package unless it has children, which only
-// the server can tell. Whoever was about to use it makes it anew.
-//
-// The delete is for a node whose data was never set. It cannot tell a plain node that
-// took the container's place within the round trip; with the sync, no server that lags
-// makes that any longer.
-func (c *Client) deleteContainer(p parent) error {
-	if _, err := c.container(p); err != nil {
-		return err
-	}
-	return c.link.Conn.Delete(p.path, 0)
 }
 
 // container reads what the server knows of a container of this package, nothing if it
@@ -172,12 +165,9 @@ type renewals struct {
 // A renewal makes one lock path anew. For as long as it is under way this client does not
 // queue there. It ends with success, when there is no hope, and after a session timeout.
 type renewal struct {
-	client  *Client
-	node    *Node // with such a number
-	ctx     context.Context
-	cancel  context.CancelFunc
-	timeout time.Duration
-	wake    mutexbool.Bool // look again
+	node   *Node // with such a number
+	ctx    context.Context
+	cancel context.CancelFunc
 }
 
 func (r *renewals) due(path string, number int32) bool {
@@ -197,9 +187,9 @@ func (r *renewals) begin(n *Node) bool {
 	if r.underWay[n.lock.path] != nil {
 		return true
 	}
-	c, timeout := n.lock.client, n.session.Negotiated()
-	ctx, cancel := context.WithTimeout(c.link.Context(), timeout)
-	renewal := &renewal{client: c, node: n, ctx: ctx, cancel: cancel, timeout: timeout}
+	c := n.lock.client
+	ctx, cancel := context.WithTimeout(c.link.Context(), n.session.Negotiated())
+	renewal := &renewal{n, ctx, cancel}
 	if !c.link.Spawn(renewal.run) {
 		cancel()
 		return false
@@ -218,21 +208,20 @@ func (r *renewals) await(ctx context.Context, path string) error {
 	}
 	select {
 	case <-renewal.ctx.Done(): // the goroutine may take longer, in a call without an answer
-		return context.Cause(renewal.client.link.Context()) // the end of the client is that of the renewal, too
+		return context.Cause(renewal.node.lock.client.link.Context()) // the end of the client is that of the renewal, too
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
 func (r *renewal) run() {
-	err := r.drain()
-	r.client.renewals.end(r, err)
+	r.node.lock.client.renewals.end(r, r.drain())
 	r.cancel() // after the entry is gone: whoever waited finds the path settled
 }
 
 // end follows a renewal that failed for a reason, or not.
 func (r *renewals) end(renewal *renewal, err error) {
-	path := renewal.node.lock.path
+	client, path := renewal.node.lock.client, renewal.node.lock.path
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.underWay, path)
@@ -240,48 +229,39 @@ func (r *renewals) end(renewal *renewal, err error) {
 		delete(r.failed, path)
 		return
 	}
-	if classify(err) == permanent && renewal.client.link.Context().Err() == nil {
+	if classify(err) == permanent && client.link.Context().Err() == nil {
 		_, number, _ := zkqueue.ParseName(baseOf(renewal.node.path()))
 		r.failed[path] = (number/renewStep + 1) * renewStep
-		renewal.client.options.logger.Warn("zklock: half of the sequence numbers of a lock path are used up, and it cannot be"+
+		client.options.logger.Warn("zklock: half of the sequence numbers of a lock path are used up, and it cannot be"+
 			" deleted to begin anew", "path", path, "number", number, "next try", r.failed[path], "err", err)
 	}
 }
 
 // drain waits for the queue to be empty and deletes the path. It returns nil once the path
 // is new.
-func (r *renewal) drain() error {
-	w := &link.Watcher{Notify: r.wake.Set}
-	defer r.client.link.Events.Ignore(r.node.lock.path, w)
-	for pace := retry.New(); ; {
-		if _, err := r.client.link.AwaitSession(r.ctx); err != nil {
-			return err
+func (r *renewal) drain() (err error) {
+	n := r.node
+	n.follow(r.ctx, new(mutexbool.Bool), func(w *link.Watcher) (again time.Duration, enough bool) {
+		if _, err = n.lock.client.link.AwaitSession(r.ctx); err != nil {
+			return 0, true
 		}
-		r.wake.Clear() // before the look: what comes later ends the wait
-		err := r.tryDelete(w)
-		again := r.timeout / 4 // watches can be lost
+		err = r.tryDelete(w)
 		switch outcome := classify(err); {
 		case outcome == done, outcome == missing:
-			return nil
+			err = nil
+			return 0, true
 		case errors.Is(err, zk.ErrNotEmpty):
-		case outcome == permanent:
-			return err
-		default:
-			again = pace.NextBackOff()
+			return n.session.Negotiated() / 4, false
 		}
-		select {
-		case <-r.wake.C():
-		case <-time.After(again):
-		case <-r.ctx.Done():
-			return err
-		}
-	}
+		return 0, classify(err) == permanent
+	})
+	return err
 }
 
 // tryDelete deletes the path if it can be. It returns zk.ErrNoNode or nothing if the path is gone
 // or a new one, and zk.ErrNotEmpty if somebody queues.
 func (r *renewal) tryDelete(w *link.Watcher) error {
-	c, path := r.client, r.node.lock.path
+	c, path := r.node.lock.client, r.node.lock.path
 	children, err := c.link.WatchQueue(path, w)
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -19,9 +18,6 @@ type standing struct {
 	reader  string    // the one right behind, if it reads and ours does not; else ""
 	foreign int       // children that are no contenders; they are ignored
 }
-
-// errNotQueued says that a node is not among the children of its parent.
-var errNotQueued = errors.New("lock node vanished from the queue")
 
 // stand is the queue rule: the contender with the lowest sequence number is the holder,
 // every other one watches the two right ahead of it. One that reads waits for, and watches, those
@@ -69,7 +65,7 @@ func stand(children []string, own ...string) (standing, error) {
 	}
 	switch {
 	case queued < len(own): // then a number like ours is that of a re-created parent
-		return standing{}, errNotQueued
+		return standing{}, errGone
 	case disorder != nil:
 		return standing{}, disorder
 	}

@@ -65,10 +65,10 @@ func TestStand(t *testing.T) {
 		{"foreign children are counted", "leases 0000000001 x-1-0000000002 " + own, own, standing{foreign: 3}, nil},
 		{"a tie of others does not matter", "a__READ__0000000007 b__WRIT__0000000007 " + own, own, standing{behind: 2}, nil},
 
-		{"own missing", "a-lock-0000000003", own, standing{}, errNotQueued},
-		{"nobody", "", own, standing{}, errNotQueued},
+		{"own missing", "a-lock-0000000003", own, standing{}, errGone},
+		{"nobody", "", own, standing{}, errGone},
 		{"own twice", own + " b-lock-0000000005", own, standing{}, ErrSequenceExhausted},
-		{"own missing and its number used again", "b-lock-0000000005", own, standing{}, errNotQueued},
+		{"own missing and its number used again", "b-lock-0000000005", own, standing{}, errGone},
 		{"a negative number", own + " b-lock--0000000001", own, standing{}, ErrSequenceExhausted},
 		{"own negative", "lock--2147483648", "lock--2147483648", standing{}, ErrSequenceExhausted},
 		{"the last number", "lock-2147483647", "lock-2147483647", standing{}, ErrSequenceExhausted},
@@ -211,8 +211,8 @@ func TestAPairStandsWhileBothOfItAreThere(t *testing.T) {
 		t.Errorf("got %+v, %v; want %+v", s, err, want)
 	}
 	for _, half := range []string{first, second} {
-		if _, err := stand(strings.Fields(others+half), first, second); !errors.Is(err, errNotQueued) {
-			t.Errorf("%s alone: got %v, want %v", half, err, errNotQueued)
+		if _, err := stand(strings.Fields(others+half), first, second); !errors.Is(err, errGone) {
+			t.Errorf("%s alone: got %v, want %v", half, err, errGone)
 		}
 	}
 }

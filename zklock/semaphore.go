@@ -308,7 +308,6 @@ func (s *semaphore) adopt(a *attempt, turn *Node, made link.Answer) ([]*Node, er
 		return taken, nil
 	}
 	for _, n := range taken {
-		n.spent.Store(true)
 		n.leave()
 	}
 	leaveToReaper(taken, nil)
@@ -324,15 +323,10 @@ func (s *semaphore) Release(permits []second.Permit) error {
 	for i, p := range permits {
 		n := p.(grant).Node
 		nodes[i] = n
-		n.spent.Store(true)
 		n.leave()
 	}
 	giveUp(nodes...)
-	err := await(nodes...)
-	for _, n := range nodes {
-		err = cmp.Or(err, n.lost)
-	}
-	if err != nil {
+	if err := await(nodes...); err != nil {
 		return fmt.Errorf("zklock: release permits of %s: %w", s.path, err)
 	}
 	return nil

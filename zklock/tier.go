@@ -76,6 +76,7 @@ func (c claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 	return contenders, err
 }
 
+// Equal takes for granted that a registry has one tier, so that all its claims are of this type.
 func (c claim) Equal(other second.Claim) bool { return c.lock.equal(other.(claim).lock) }
 
 func (c claim) Revoke(ctx context.Context) error {
@@ -137,7 +138,7 @@ func (g grant) AwaitRelease() error {
 func (g grant) Shared() bool { return g.lock.mode == second.Reading || g.reader() != nil }
 
 func (g grant) Revoked() <-chan struct{} {
-	if !g.watched.Swap(true) {
+	if !g.listening.Swap(true) {
 		g.lock.client.link.Spawn(member(g).Check)
 	}
 	return g.revoked.C()
