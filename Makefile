@@ -1,4 +1,4 @@
-.PHONY: demo explore explore-all zookeeper chaos trace partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint tidy-check cross server etcd-server redis-server postgresql-server prometheus
+.PHONY: demo explore explore-all zookeeper chaos trace partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint vuln fuzz tidy-check cross server etcd-server redis-server postgresql-server prometheus
 
 SHELL := bash
 
@@ -15,6 +15,7 @@ STARTERS = $(or $(shell go list -test -f '{{$$p := .ForTest}}{{if $$p}}{{range .
 
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOTESTSUM := go run gotest.tools/gotestsum@v1.13.0
+GOVULNCHECK := go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 ACTIONLINT := go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 # Ten seconds on a private server of the store, and the verdict.
@@ -136,6 +137,17 @@ interop: server
 lint:
 	$(GOLANGCI_LINT) run $(PACKAGES)
 	$(ACTIONLINT) -shellcheck= -pyflakes=
+
+# Known vulnerabilities that the code can reach, by the database at vuln.go.dev.
+vuln:
+	@set -e; for dir in $$(go list -m -f '{{.Dir}}'); do (cd "$$dir" && $(GOVULNCHECK) ./...); done
+
+# Each fuzz test for FUZZ.
+FUZZ ?= 1m
+fuzz:
+	@set -e; grep -l '^func Fuzz' $$(git ls-files '*_test.go') | while read -r file; do \
+		for name in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\)(.*/\1/p' "$$file"); do \
+			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZ) "./$$(dirname "$$file")"; done; done
 
 # Everything builds, and passes vet, on the systems that users have. What is pure also runs with 32 bits, where Linux can.
 TARGETS ?= linux/amd64 linux/arm64 linux/386 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
