@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -39,6 +41,9 @@ func TestEveryStore(t *testing.T) {
 					test(t)
 				})
 			}
+			if store.name != "ZooKeeper" { // it is told nothing by commands
+				run("unknown command", func(t *testing.T) { testUnknownCommand(t, s) })
+			}
 			if store.deface != nil { // PostgreSQL lets nothing else into the name of a session, and cuts that
 				run("foreign text", func(t *testing.T) { testForeignText(t, s, store.deface) })
 			}
@@ -47,6 +52,21 @@ func TestEveryStore(t *testing.T) {
 				run(p.name+", loss comes first", func(t *testing.T) { testLossComesFirst(t, s, p) })
 			}
 		})
+	}
+}
+
+// A command of a later release is denied, and nothing is done.
+func testUnknownCommand(t *testing.T, s site) {
+	locks, _ := s.process(t)
+	hold, err := locks.Mutex(pathOf(t)).Acquire(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Release()
+	c := second.GrantOf(hold).(*queue.Contender)
+	a := c.Store().Do(soon(t), queue.Command{Op: "unknown", Ref: c.Ref()})
+	if a.Outcome != queue.Denied || !errors.Is(a.Err, errors.ErrUnsupported) || a.Away != nil {
+		t.Errorf("%+v, want Denied with ErrUnsupported", a)
 	}
 }
 
