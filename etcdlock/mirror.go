@@ -272,6 +272,6 @@ func (m *mirror) look(ctx context.Context) (news bool, err error) {
 
 // recheckAfter spreads the looks of many processes over time.
 func (m *mirror) recheckAfter() time.Duration {
-	quarter := m.store.options.ttl / 4
+	quarter := m.store.options.TTL / 4
 	return quarter + rand.N(quarter)
 }

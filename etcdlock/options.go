@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"cmp"
-	"errors"
 	"log/slog"
 	"math"
 	"time"
@@ -16,16 +15,10 @@ import (
 // with others.
 type Option interface{ second.RegistryOption }
 
-type option struct {
-	second.Option
-	set func(*options)
-}
+type option = second.Setting[options]
 
 type options struct {
-	ttl    time.Duration
-	margin time.Duration // 0: a third of the granted TTL
-	logger *slog.Logger
-	label  string
+	second.Settings
 	record func(queue.Record) // for tests
 }
 
@@ -33,14 +26,14 @@ type options struct {
 // timeout: for so long the lock of a process that died stays taken, and with the margin it bounds the lease of the lock. The server
 // raises a TTL below one and a half times its election timeout (2 s by default), which the logger reports.
 func WithLeaseTTL(d time.Duration) Option {
-	return option{set: func(o *options) { o.ttl = d }}
+	return option{Set: func(o *options) { o.TTL = d }}
 }
 
 // WithLeaseMargin sets how long before etcd can give it away a lock counts as lost; by default (and with 0) a third of the granted
 // TTL, at most half of it. It is the time that a holder has to stop, less the error of the clocks. What is left of the TTL, less a
 // quarter for the renewals, is how long an outage may last without a loss.
 func WithLeaseMargin(d time.Duration) Option {
-	return option{set: func(o *options) { o.margin = d }}
+	return option{Set: func(o *options) { o.Margin = d }}
 }
 
 // WithLogger sets where to report what no return value can carry; by default nothing is logged.
@@ -51,31 +44,18 @@ func WithLeaseMargin(d time.Duration) Option {
 //     in; a server is too old, or has raised the TTL.
 //   - INFO: etcd answers again, and after how long (not each time if that keeps changing); there is a new etcd lease.
 func WithLogger(logger *slog.Logger) Option {
-	return option{set: func(o *options) { o.logger = logger }}
+	return option{Set: func(o *options) { o.Logger = logger }}
 }
 
 // WithLabel sets a name for this process that Contenders shows beside its host and pid; at most 256 bytes of UTF-8, and only
 // characters that are printed.
 func WithLabel(label string) Option {
-	return option{set: func(o *options) { o.label = label }}
+	return option{Set: func(o *options) { o.Label = label }}
 }
 
 // newOptions returns what opts say of the store, and those that are for the registry.
 func newOptions(opts []Option) (o options, share []tier.Option, err error) {
-	o = options{ttl: 15 * time.Second, logger: slog.New(slog.DiscardHandler)}
-	own, share, err := second.Split[option, tier.Option](opts)
-	if err != nil {
-		return o, nil, err
-	}
-	for _, opt := range own {
-		opt.set(&o)
-	}
-	return o, share, o.check()
-}
-
-func (o options) check() error {
-	if o.logger == nil {
-		return errors.New("nil logger")
-	}
-	return cmp.Or(second.CheckLease(o.ttl, o.margin, math.MaxInt32*time.Second, time.Second), second.CheckLabel(o.label))
+	o.Settings = second.Defaults
+	share, err = second.Settle[tier.Option](&o, opts)
+	return o, share, cmp.Or(err, o.Check(math.MaxInt32*time.Second, time.Second))
 }

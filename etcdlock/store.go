@@ -47,9 +47,9 @@ type store struct {
 func open(client *clientv3.Client, o options) *store {
 	host, _ := os.Hostname() // only for people to read
 	s := &store{client: client, options: o, mirrors: make(map[string]*mirror),
-		owner: owner{Version: 1, Host: host, PID: os.Getpid(), Label: o.label}}
+		owner: owner{Version: 1, Host: host, PID: os.Getpid(), Label: o.Label}}
 	s.tier = queue.New(queue.Config{
-		Package: "etcdlock", Store: "etcd", TTL: o.ttl, Margin: o.margin, Logger: o.logger, Trouble: s.trouble, Paths: second.Components,
+		Package: "etcdlock", Store: "etcd", TTL: o.TTL, Margin: o.Margin, Logger: o.Logger, Trouble: s.trouble, Paths: second.Components,
 		Record: o.record, Lost: func(r queue.Ref) string { return "key " + keyOf(r) + " was deleted" },
 	}, s)
 	s.tier.Start()
@@ -198,16 +198,16 @@ func (s *store) call(ctx context.Context, request func(context.Context) error) e
 
 // grant asks for a lease.
 func (s *store) grant(ctx context.Context) (session string, ttl time.Duration, err error) {
-	granted, err := s.client.Grant(ctx, int64(s.options.ttl/time.Second))
+	granted, err := s.client.Grant(ctx, int64(s.options.TTL/time.Second))
 	if err != nil {
 		return "", 0, err
 	}
 	ttl = time.Duration(granted.TTL) * time.Second
 	switch {
 	case ttl <= 0:
-		return "", 0, denied{fmt.Errorf("etcd has granted a lease of %v, where %v was asked for", ttl, s.options.ttl)}
-	case ttl > s.options.ttl:
-		s.options.logger.Warn("etcdlock: the server has raised the TTL of the lease", "asked", s.options.ttl, "granted", ttl)
+		return "", 0, denied{fmt.Errorf("etcd has granted a lease of %v, where %v was asked for", ttl, s.options.TTL)}
+	case ttl > s.options.TTL:
+		s.options.Logger.Warn("etcdlock: the server has raised the TTL of the lease", "asked", s.options.TTL, "granted", ttl)
 	}
 	session = strconv.FormatInt(int64(granted.ID), 16)
 	s.names.begin(session)
@@ -241,7 +241,7 @@ func (s *store) checkVersions() {
 		status, err := s.client.Status(ctx, endpoint)
 		cancel()
 		if err == nil && version.TooOld(status.Version) {
-			s.options.logger.Warn("etcdlock: a server is too old to keep its word about leases: "+
+			s.options.Logger.Warn("etcdlock: a server is too old to keep its word about leases: "+
 				"a lock may be given away before its holder knows. It should be "+version.Needed, "endpoint", endpoint, "version", status.Version)
 		}
 	}

@@ -83,7 +83,7 @@ func NewAdvisory(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
 
 func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	return advisory.Open(advisory.Config{
-		Pool: pool, TTL: o.ttl, Margin: cmp.Or(o.margin, o.ttl/3), Logger: o.logger, Label: o.label,
+		Pool: pool, TTL: o.TTL, Margin: cmp.Or(o.Margin, o.TTL/3), Logger: o.Logger, Label: o.Label,
 		CheckSchema: func(ctx context.Context, conn *pgx.Conn) error {
 			if err := checkPooler(ctx, conn); err != nil {
 				return err
@@ -91,7 +91,7 @@ func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 			if err := checkSchema(ctx, conn); err != nil {
 				return err
 			}
-			return o.first.declare(ctx, conn, o.ttl.Milliseconds())
+			return o.first.declare(ctx, conn, o.TTL.Milliseconds())
 		},
 		Permanent: func(err error) bool { return errors.Is(err, advisory.ErrNoLease) || classify(err) == queue.Denied },
 	}), nil

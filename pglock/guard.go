@@ -81,7 +81,7 @@ func (g guard) Tx(ctx context.Context, check func() error, f func(pgx.Tx) error)
 	}
 	t := g.transaction(conn)
 	defer t.end(ctx)
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginQuery, g.store.options.ttl.Milliseconds())})
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginQuery, g.store.options.TTL.Milliseconds())})
 	if err == nil {
 		err = f(body{tx})
 	}

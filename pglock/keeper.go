@@ -90,11 +90,11 @@ func (k *keeper) open(ctx context.Context) (a queue.Answer, err error) {
 	if err := checkRights(ctx, k.wire); err != nil {
 		return a, err
 	}
-	ttl := s.options.ttl.Milliseconds()
+	ttl := s.options.TTL.Milliseconds()
 	if err := s.options.first.declare(ctx, k.wire, ttl); err != nil {
 		return a, err
 	}
-	id, label := newID(), s.options.label
+	id, label := newID(), s.options.Label
 	_, err = k.wire.Exec(ctx, "SELECT tierlock.open($1, $2, $3, $4, $5)", id, ttl, s.host, os.Getpid(), label)
 	var refusal *pgconn.PgError
 	switch {
@@ -104,7 +104,7 @@ func (k *keeper) open(ctx context.Context) (a queue.Answer, err error) {
 		return a, err
 	}
 	a, err = k.beat(ctx, queue.Command{Session: id}) // tells of a quarantine
-	a.Name, a.TTL, a.Doubt = id, s.options.ttl, false
+	a.Name, a.TTL, a.Doubt = id, s.options.TTL, false
 	return a, err
 }
 
@@ -120,7 +120,7 @@ func (k *keeper) beat(ctx context.Context, c queue.Command) (a queue.Answer, err
 	var stale []string
 	var quiet int64
 	sent := time.Now()
-	if err := k.wire.QueryRow(ctx, "SELECT alive, stale, quiet FROM tierlock.beat($1, $2)", c.Session, k.store.options.ttl.Milliseconds()).
+	if err := k.wire.QueryRow(ctx, "SELECT alive, stale, quiet FROM tierlock.beat($1, $2)", c.Session, k.store.options.TTL.Milliseconds()).
 		Scan(&alive, &stale, &quiet); err != nil {
 		return a, err
 	}

@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"cmp"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -14,17 +13,11 @@ import (
 // says how this process shares its locks with others.
 type Option interface{ second.RegistryOption }
 
-type option struct {
-	second.Option
-	set func(*options)
-}
+type option = second.Setting[options]
 
 type options struct {
-	ttl    time.Duration
-	margin time.Duration // 0: a third of the TTL
-	logger *slog.Logger
-	label  string
-	first  *firstUse // nil unless WithNewServer
+	second.Settings
+	first *firstUse // nil unless WithNewServer
 }
 
 const maxTTL = 24 * time.Hour
@@ -33,7 +26,7 @@ const maxTTL = 24 * time.Hour
 // default 15 s. For so long the lock of a process that died stays taken, and with the margin it
 // bounds the lease of the lock. At least a second, in whole milliseconds.
 func WithLeaseTTL(d time.Duration) Option {
-	return option{set: func(o *options) { o.ttl = d }}
+	return option{Set: func(o *options) { o.TTL = d }}
 }
 
 // WithLeaseMargin sets how long before the server can give it away a lock counts as lost; by
@@ -41,7 +34,7 @@ func WithLeaseTTL(d time.Duration) Option {
 // to stop, less the error of the clocks. What is left of the TTL, less a quarter for the
 // renewals, is how long an outage may last without a loss.
 func WithLeaseMargin(d time.Duration) Option {
-	return option{set: func(o *options) { o.margin = d }}
+	return option{Set: func(o *options) { o.Margin = d }}
 }
 
 // WithLogger sets where to report what no return value can carry; by default nothing is logged.
@@ -54,13 +47,13 @@ func WithLeaseMargin(d time.Duration) Option {
 //   - INFO: the server answers again, and after how long (not each time if that keeps changing);
 //     there is a new session.
 func WithLogger(logger *slog.Logger) Option {
-	return option{set: func(o *options) { o.logger = logger }}
+	return option{Set: func(o *options) { o.Logger = logger }}
 }
 
 // WithLabel sets a name for this process that Contenders shows beside its host and pid; at
 // most 256 bytes of UTF-8, and only characters that are printed.
 func WithLabel(label string) Option {
-	return option{set: func(o *options) { o.label = label }}
+	return option{Set: func(o *options) { o.Label = label }}
 }
 
 // WithNewServer says that nobody has had a lock in the database before, so that its server grants locks at once
@@ -68,25 +61,12 @@ func WithLabel(label string) Option {
 // is a record of any process before this one, or the server was promoted since [Migrate], there is no session:
 // acquisitions fail, and [tier.Registry.Err] says so as well. Later quarantines are as ever.
 func WithNewServer() Option {
-	return option{set: func(o *options) { o.first = newFirstUse() }}
+	return option{Set: func(o *options) { o.first = newFirstUse() }}
 }
 
 // newOptions returns what opts say of the store, and those that are for the registry.
 func newOptions(opts []Option) (o options, share []tier.Option, err error) {
-	o = options{ttl: 15 * time.Second, logger: slog.New(slog.DiscardHandler)}
-	own, share, err := second.Split[option, tier.Option](opts)
-	if err != nil {
-		return o, nil, err
-	}
-	for _, opt := range own {
-		opt.set(&o)
-	}
-	return o, share, o.check()
-}
-
-func (o options) check() error {
-	if o.logger == nil {
-		return errors.New("nil logger")
-	}
-	return cmp.Or(second.CheckLease(o.ttl, o.margin, maxTTL, time.Millisecond), second.CheckLabel(o.label))
+	o.Settings = second.Defaults
+	share, err = second.Settle[tier.Option](&o, opts)
+	return o, share, cmp.Or(err, o.Check(maxTTL, time.Millisecond))
 }

@@ -42,7 +42,7 @@ func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	}
 	s.keeper = newKeeper(s)
 	s.tier = queue.New(queue.Config{
-		Package: "pglock", Store: "PostgreSQL", TTL: o.ttl, Margin: o.margin, Logger: o.logger, Paths: second.Components,
+		Package: "pglock", Store: "PostgreSQL", TTL: o.TTL, Margin: o.Margin, Logger: o.Logger, Paths: second.Components,
 		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" },
 	}, s)
 	s.tier.Start()

@@ -31,7 +31,7 @@ func (s *store) subscribe(ctx context.Context, well func()) error {
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { sub.Close() })()
 	for asked := false; ; {
-		m, err := sub.ReceiveTimeout(ctx, s.options.ttl/4)
+		m, err := sub.ReceiveTimeout(ctx, s.options.TTL/4)
 		var timeout net.Error
 		switch {
 		case err == nil:

@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"cmp"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -14,21 +13,12 @@ import (
 // locks with others.
 type Option interface{ second.RegistryOption }
 
-type option struct {
-	second.Option
-	set func(*options)
-}
+type option = second.Setting[options]
 
 type options struct {
-	ttl    time.Duration
-	margin time.Duration // 0: a third of the TTL
-	logger *slog.Logger
-	label  string
-
+	second.Settings
 	newServer bool
 }
-
-const defaultTTL = 15 * time.Second
 
 // maxTTL keeps a lease far below the time that the keys of a lock outlive their last use.
 const maxTTL = time.Hour
@@ -37,14 +27,14 @@ const maxTTL = time.Hour
 // of ZooKeeper's session timeout: for so long the lock of a process that died stays taken, and with the margin it bounds the
 // lease of the lock. All processes should have the same, since the longest is what a fail-over costs.
 func WithLeaseTTL(d time.Duration) Option {
-	return option{set: func(o *options) { o.ttl = d }}
+	return option{Set: func(o *options) { o.TTL = d }}
 }
 
 // WithLeaseMargin sets how long before Redis can give it away a lock counts as lost; by default (and with 0) a third of the
 // TTL, at most half of it. It is the time that a holder has to stop, less the error of the clocks. What is left of the TTL,
 // less a quarter for the renewals, is how long an outage may last without a loss.
 func WithLeaseMargin(d time.Duration) Option {
-	return option{set: func(o *options) { o.margin = d }}
+	return option{Set: func(o *options) { o.Margin = d }}
 }
 
 // WithLogger sets where to report what no return value can carry; by default nothing is logged.
@@ -58,13 +48,13 @@ func WithLeaseMargin(d time.Duration) Option {
 //   - INFO: Redis answers again, and after how long (not each time if that keeps changing); the configuration of the server
 //     cannot be read.
 func WithLogger(logger *slog.Logger) Option {
-	return option{set: func(o *options) { o.logger = logger }}
+	return option{Set: func(o *options) { o.Logger = logger }}
 }
 
 // WithLabel sets a name for this process that Contenders shows beside its host and pid; at most 256 bytes of UTF-8, and only
 // characters that are printed.
 func WithLabel(label string) Option {
-	return option{set: func(o *options) { o.label = label }}
+	return option{Set: func(o *options) { o.Label = label }}
 }
 
 // WithNewServer says that nobody has had a lock on the server before, in a cluster on none of its primaries, so that it grants
@@ -74,25 +64,12 @@ func WithLabel(label string) Option {
 //
 // The record goes with the data: after FLUSHALL it is the word of the program alone.
 func WithNewServer() Option {
-	return option{set: func(o *options) { o.newServer = true }}
+	return option{Set: func(o *options) { o.newServer = true }}
 }
 
 // newOptions returns what opts say of the store, and those that are for the registry.
 func newOptions(opts []Option) (o options, share []tier.Option, err error) {
-	o = options{ttl: defaultTTL, logger: slog.New(slog.DiscardHandler)}
-	own, share, err := second.Split[option, tier.Option](opts)
-	if err != nil {
-		return o, nil, err
-	}
-	for _, opt := range own {
-		opt.set(&o)
-	}
-	return o, share, o.check()
-}
-
-func (o options) check() error {
-	if o.logger == nil {
-		return errors.New("nil logger")
-	}
-	return cmp.Or(second.CheckLease(o.ttl, o.margin, maxTTL, time.Millisecond), second.CheckLabel(o.label))
+	o.Settings = second.Defaults
+	share, err = second.Settle[tier.Option](&o, opts)
+	return o, share, cmp.Or(err, o.Check(maxTTL, time.Millisecond))
 }

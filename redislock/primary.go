@@ -91,7 +91,7 @@ func (s *store) declares() bool { return s.options.newServer && !s.declared.Load
 // been renewed for the last time, if that one does not know that it was replaced, and ceases to take writes once it misses its
 // replicas.
 func (s *store) quarantine() time.Duration {
-	return s.options.ttl + time.Duration(s.lag.Load())
+	return s.options.TTL + time.Duration(s.lag.Load())
 }
 
 // examine asks what a server is like, of a cluster each primary, and meets it. It warns of what breaks promises.
@@ -150,17 +150,17 @@ func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Dur
 	switch outcomeOf(err) {
 	case queue.Done:
 	case queue.Denied: // as with most of those who run Redis for others
-		s.options.logger.Info("redislock: the configuration of the server cannot be read", "err", err)
+		s.options.Logger.Info("redislock: the configuration of the server cannot be read", "err", err)
 		return usualLag + rounding, nil
 	default:
 		return 0, err
 	}
 	if policy := config["maxmemory-policy"]; config["maxmemory"] != "0" && policy != "noeviction" {
-		s.options.logger.Warn("redislock: maxmemory-policy is not noeviction: locks may be evicted", "policy", policy)
+		s.options.Logger.Warn("redislock: maxmemory-policy is not noeviction: locks may be evicted", "policy", policy)
 	}
 	if cmp.Or(config["min-replicas-to-write"], config["min-slaves-to-write"], "0") == "0" {
 		if replicas := one.InfoMap(ctx, "replication").Item("Replication", "connected_slaves"); replicas != "0" && replicas != "" {
-			s.options.logger.Warn("redislock: min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, "+
+			s.options.Logger.Warn("redislock: min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, "+
 				"goes on granting locks", "replicas", replicas)
 		}
 		return 0, nil

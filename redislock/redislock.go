@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/redislock/internal/removal"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -43,7 +44,7 @@ func remove(ctx context.Context, client redis.UniversalClient, path, id string) 
 	if err := cmp.Or(ValidatePath(path), checkClient(client)); err != nil {
 		return false, err
 	}
-	removed, err := lockScript.run(ctx, client, keysOf(path), "remove", micros(defaultTTL), micros(defaultTTL), id, "", 0).StringSlice()
+	removed, err := lockScript.run(ctx, client, keysOf(path), "remove", micros(second.Defaults.TTL), micros(second.Defaults.TTL), id, "", 0).StringSlice()
 	if err != nil {
 		return false, fmt.Errorf("redislock: remove %s from %s: %w", id, path, advise(err, patterns(path)...))
 	}

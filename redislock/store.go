@@ -44,9 +44,9 @@ type store struct {
 // open returns a store over client and begins a session.
 func open(client redis.UniversalClient, o options) *store {
 	host, _ := os.Hostname()
-	s := &store{client: client, options: o, name: rand.Text(), self: strings.ReplaceAll(host, " ", "_") + " " + o.label}
+	s := &store{client: client, options: o, name: rand.Text(), self: strings.ReplaceAll(host, " ", "_") + " " + o.Label}
 	s.tier = queue.New(queue.Config{
-		Package: "redislock", Store: "Redis", TTL: o.ttl, Margin: o.margin, OwnTTL: true, Logger: o.logger, Paths: checkKey,
+		Package: "redislock", Store: "Redis", TTL: o.TTL, Margin: o.Margin, OwnTTL: true, Logger: o.Logger, Paths: checkKey,
 		Lost: func(r queue.Ref) string { return "the key " + at(r) + " was deleted or overwritten, or its queue was" },
 	}, s)
 	if single, ok := client.(*redis.Client); ok {
@@ -127,7 +127,7 @@ func (s *store) begin(ctx context.Context) queue.Answer {
 		return s.failed(advise(err, records+"*"))
 	}
 	s.heard.Store(int64(sent))
-	return queue.Answer{Outcome: queue.Done, Name: fmt.Sprint(s.sessions.Add(1)), TTL: s.options.ttl}
+	return queue.Answer{Outcome: queue.Done, Name: fmt.Sprint(s.sessions.Add(1)), TTL: s.options.TTL}
 }
 
 // most is how many requests are sent together.
@@ -137,7 +137,7 @@ const most = 256
 // silence the first answer is to none of them.
 func (s *store) beat(all []queue.Ref) (a queue.Answer) {
 	sent := s.tier.Now()
-	silent := sent-time.Duration(s.heard.Load()) > s.options.ttl
+	silent := sent-time.Duration(s.heard.Load()) > s.options.TTL
 	if silent || len(all) == 0 {
 		a = s.Do(s.tier.Context(), queue.Command{Op: queue.Look, Ref: queue.Ref{Path: records}}) // where nobody queues
 		switch {

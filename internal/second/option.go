@@ -1,7 +1,9 @@
 package second
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -37,17 +39,45 @@ func Split[Own, Shared any, Given RegistryOption](opts []Given) (own []Own, shar
 	return own, share, nil
 }
 
-// CheckLease reports a TTL, in whole units, or a margin, that no lease of a store can have.
-func CheckLease(ttl, margin, longest, unit time.Duration) error {
-	switch {
+// Settings are what each store but ZooKeeper can be told.
+type Settings struct {
+	TTL    time.Duration
+	Margin time.Duration // 0: a third of the TTL
+	Logger *slog.Logger
+	Label  string
+}
+
+// A Setting is an option of a store that sets something in O, which has the Settings.
+type Setting[O any] struct {
+	Option
+	Set func(*O)
+}
+
+// Settle sets in o what opts say of a store, and returns those that are for the registry.
+func Settle[Shared, O any, Given RegistryOption](o *O, opts []Given) (share []Shared, err error) {
+	own, share, err := Split[Setting[O], Shared](opts)
+	for _, opt := range own {
+		opt.Set(o)
+	}
+	return share, err
+}
+
+// Defaults are the Settings of who sets nothing.
+var Defaults = Settings{TTL: 15 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+
+// Check reports what no store can do, or not one whose leases last for whole units, and so long at most.
+func (s Settings) Check(longest, unit time.Duration) error {
+	switch ttl := s.TTL; {
 	case ttl < time.Second || ttl > longest:
 		return fmt.Errorf("lease TTL %v: want 1s to %v", ttl, longest)
 	case ttl%unit != 0:
 		return fmt.Errorf("lease TTL %v: want a multiple of %v", ttl, unit)
-	case margin < 0:
-		return fmt.Errorf("lease margin %v: negative", margin)
-	case margin > ttl/2:
-		return fmt.Errorf("lease margin %v: more than half of the lease TTL %v", margin, ttl)
+	case s.Margin < 0:
+		return fmt.Errorf("lease margin %v: negative", s.Margin)
+	case s.Margin > ttl/2:
+		return fmt.Errorf("lease margin %v: more than half of the lease TTL %v", s.Margin, ttl)
+	case s.Logger == nil:
+		return errors.New("nil logger")
 	}
-	return nil
+	return CheckLabel(s.Label)
 }
