@@ -51,7 +51,7 @@ func (k *keeper) keep(ctx context.Context, c queue.Command) (a queue.Answer, err
 	defer k.conn.Unlock()
 	if k.wire == nil || k.wire.IsClosed() {
 		k.known = false
-		if k.wire, err = k.store.connect(ctx); err != nil {
+		if k.wire, err = connectLike(ctx, k.store.requests); err != nil {
 			return a, err
 		}
 		if c.Op == queue.Open { // which takes a while
@@ -352,13 +352,8 @@ func (k *keeper) tell(v queue.View) {
 const lookSQL = `SELECT c.path, c.id::text, c.token, c.since, c.reads, c.asked, c.linger_ms, c.permits, c.weight, s.host, s.pid,
 	s.label FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session WHERE c.path = ANY ($1) ORDER BY c.path, c.token`
 
-// A pgxQuerier is a connection or a pool.
-type pgxQuerier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // look reads queues, each as it was at one moment. Lower tokens go first. Who waits for permits is there with those that it wants.
-func look(ctx context.Context, q pgxQuerier, paths []string) (queues map[string][]second.Contender, err error) {
+func look(ctx context.Context, q querier, paths []string) (queues map[string][]second.Contender, err error) {
 	rows, err := q.Query(ctx, lookSQL, paths)
 	if err != nil {
 		return nil, err

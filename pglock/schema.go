@@ -50,11 +50,6 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
-// A querier is a connection, a pool or a transaction.
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // errRights says that the role may not do all that locks need.
 var errRights = errors.New("rights are missing")
 

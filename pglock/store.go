@@ -36,7 +36,7 @@ func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	s.host, _ = os.Hostname()
 	s.wires, s.hangUp = context.WithCancel(context.Background())
 	var err error
-	if s.requests, err = pgxpool.NewWithConfig(s.wires, s.config()); err != nil {
+	if s.requests, err = pgxpool.NewWithConfig(s.wires, configLike(s.wires, pool)); err != nil {
 		s.hangUp()
 		return nil, err
 	}
