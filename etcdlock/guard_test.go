@@ -1,14 +1,12 @@
 package etcdlock
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -141,37 +139,4 @@ func TestLateTxnHasNoEffectUnderTheNextOwner(t *testing.T) {
 	deliver()
 	wantData(t, "")
 	release(t, next)
-}
-
-// Other stores have grants of the same type, or of their own.
-func TestTxnRefusesAHoldOfAnotherStore(t *testing.T) {
-	t.Parallel()
-	p := memory.NewServer().Dial("p", time.Minute, nil)
-	for _, other := range []second.Tier{p, foreign{p}} {
-		locks, err := tier.New(other)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer locks.Close()
-		hold := mustHold(t, locks)
-		if _, err := Txn(soon(t), hold); err == nil || errors.Is(err, tier.ErrLost) {
-			t.Errorf("error %v", err)
-		}
-		hold.Release()
-	}
-}
-
-// foreign is a tier with grants of its own.
-type foreign struct{ second.Tier }
-
-func (f foreign) Claim(path string, o second.Options) (second.Claim, error) {
-	c, err := f.Tier.Claim(path, o)
-	return foreignClaim{c}, err
-}
-
-type foreignClaim struct{ second.Claim }
-
-func (c foreignClaim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
-	g, err := c.Claim.Acquire(ctx, w)
-	return struct{ second.Grant }{g}, err
 }

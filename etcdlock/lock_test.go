@@ -1,7 +1,6 @@
 package etcdlock
 
 import (
-	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -10,8 +9,6 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -221,39 +218,6 @@ func TestRevokedLeaseIsFollowedByAnotherOneAtOnce(t *testing.T) {
 	}
 	if err := held.Release(); second.CauseOf(err) != second.BySession {
 		t.Errorf("%v, want that the session is over", err)
-	}
-}
-
-func TestLossComesFirstWhateverBecomesOfTheLeader(t *testing.T) {
-	t.Parallel()
-	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
-	for name, fail := range map[string]func(leader *etcdserver.Server) (undo func()){
-		"killed":   func(l *etcdserver.Server) func() { l.Kill(); return func() { l.Restart(context.Background()) } },
-		"stopped":  func(l *etcdserver.Server) func() { l.Pause(); return func() { l.Resume() } },
-		"isolated": func(l *etcdserver.Server) func() { e.Isolate(l); return e.Heal },
-	} {
-		t.Run(name, func(t *testing.T) {
-			leader, err := e.Leader(soon(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			holder := startAt(t, []string{leader.Addr()}, WithLeaseTTL(brief))
-			waiter := startAt(t, e.Addrs(), WithLeaseTTL(brief))
-			c := acquire(t, holder.mutex(t))
-			lost := make(chan time.Time, 1)
-			defer context.AfterFunc(c.Context(), func() { lost <- time.Now() })()
-			w := begin(t, waiter.mutex(t).Acquire)
-			w.Pending(t)
-			undo := fail(leader)
-			next := w.Must(t)
-			granted := time.Now()
-			ended(t, "the hold", c.Context().Done())
-			if at := <-lost; at.After(granted) {
-				t.Errorf("lost %v after it was given away", at.Sub(granted))
-			}
-			release(t, next) // before a stopped leader resumes, which may revoke any lease: see the package's documentation
-			undo()
-		})
 	}
 }
 

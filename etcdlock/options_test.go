@@ -23,11 +23,9 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		option Option
 		name   string // what the error has to mention
 	}{
-		{WithLeaseTTL(0), "lease TTL 0s"},
 		{WithLeaseTTL(1500 * time.Millisecond), "lease TTL 1.5s: want a multiple of 1s"},
 		{WithLeaseTTL(1 << 62), "want 1s to"},
 		{WithLeaseMargin(-time.Second), "lease margin -1s"},
-		{WithLeaseMargin(8 * time.Second), "lease margin 8s"}, // of the default of 15 s
 		{WithLogger(nil), "nil logger"},
 		{WithLabel("a\nb"), "not printed"},
 		{tier.WithLinger(-1), "linger -1ns"},

@@ -226,20 +226,6 @@ func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 	}
 }
 
-// The statement ends on the server, too, when the lock is lost in the middle of it.
-func TestStatementEndsWithTheLease(t *testing.T) {
-	t.Parallel()
-	hold := start(t).holds(t)
-	err := Tx(soon(t), hold, func(tx pgx.Tx) error {
-		_, err := tx.Exec(soon(t), "SELECT pg_sleep(60)")
-		return err
-	})
-	if err == nil || !strings.Contains(err.Error(), "statement timeout") {
-		t.Errorf("%v, want a statement timeout", err)
-	}
-	mustRelease(t, hold)
-}
-
 // It may be committed, and the caller has to know what errors say so.
 func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -187,21 +186,4 @@ func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 	}
 	mustRelease(t, h)
 	eventually(t, "nothing is kept of it", func() bool { _, kept := h.process.turns.Load(c.Ref().ID); return !kept })
-}
-
-func TestEvalRefusesALockThatIsNotOnRedis(t *testing.T) {
-	t.Parallel()
-	locks, err := tier.New(memory.NewServer().Dial("p", ttl, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locks.Close()
-	h, err := locks.Mutex("/x").Acquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer h.Release()
-	if _, err := Eval(soon(t), h, increment, nil); err == nil || !strings.Contains(err.Error(), "not on Redis") {
-		t.Errorf("got %v, want that the lock is not on Redis", err)
-	}
 }

@@ -24,11 +24,9 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		option Option
 		name   string // what the error has to mention
 	}{
-		{WithLeaseTTL(0), "lease TTL 0s"},
 		{WithLeaseTTL(time.Second + time.Microsecond), "want a multiple of 1ms"},
 		{WithLeaseTTL(2 * time.Hour), "want 1s to"},
 		{WithLeaseMargin(-time.Second), "lease margin -1s"},
-		{WithLeaseMargin(8 * time.Second), "lease margin 8s"}, // of the default of 15 s
 		{WithLogger(nil), "nil logger"},
 		{WithLabel(strings.Repeat("x", 257)), "label of 257 bytes"},
 		{tier.WithLinger(-1), "linger -1ns"},

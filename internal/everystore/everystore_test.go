@@ -5,13 +5,19 @@ package everystore
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tierlock/tierlock/etcdlock"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/pglock"
+	"github.com/tierlock/tierlock/redislock"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -41,6 +47,7 @@ func TestEveryStore(t *testing.T) {
 					test(t)
 				})
 			}
+			run("fences", func(t *testing.T) { testFences(t, s, store.name) })
 			if store.name != "ZooKeeper" { // it is told nothing by commands
 				run("unknown command", func(t *testing.T) { testUnknownCommand(t, s) })
 			}
@@ -57,17 +64,48 @@ func TestEveryStore(t *testing.T) {
 
 // A command of a later release is denied, and nothing is done.
 func testUnknownCommand(t *testing.T, s site) {
+	c := second.GrantOf(held(t, s)).(*queue.Contender)
+	a := c.Store().Do(soon(t), queue.Command{Op: "unknown", Ref: c.Ref()})
+	if a.Outcome != queue.Denied || !errors.Is(a.Err, errors.ErrUnsupported) || a.Away != nil {
+		t.Errorf("%+v, want Denied with ErrUnsupported", a)
+	}
+}
+
+// fences are the writes under a lock of the stores that have one, by how their names begin.
+var fences = map[string]func(context.Context, *tier.Hold) error{
+	"etcd": func(ctx context.Context, hold *tier.Hold) error {
+		_, err := etcdlock.Txn(ctx, hold)
+		return err
+	},
+	"Redis": func(ctx context.Context, hold *tier.Hold) error {
+		_, err := redislock.Eval(ctx, hold, "return 1", nil)
+		return err
+	},
+	"PostgreSQL": func(ctx context.Context, hold *tier.Hold) error {
+		return pglock.Tx(ctx, hold, func(pgx.Tx) error { return nil })
+	},
+}
+
+// Only a lock of the same store guards a write: others have grants of the same type, or of their own.
+func testFences(t *testing.T, s site, name string) {
+	hold := held(t, s)
+	for of, write := range fences {
+		err := write(soon(t), hold)
+		if own := strings.HasPrefix(name, of); own && err != nil || !own && (err == nil || !strings.Contains(err.Error(), "not on "+of)) {
+			t.Errorf("a write of %s under a lock of %s: %v", of, name, err)
+		}
+	}
+}
+
+// held is a hold of one more process.
+func held(t *testing.T, s site) *tier.Hold {
+	t.Helper()
 	locks, _ := s.process(t)
 	hold, err := locks.Mutex(pathOf(t)).Acquire(soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hold.Release()
-	c := second.GrantOf(hold).(*queue.Contender)
-	a := c.Store().Do(soon(t), queue.Command{Op: "unknown", Ref: c.Ref()})
-	if a.Outcome != queue.Denied || !errors.Is(a.Err, errors.ErrUnsupported) || a.Away != nil {
-		t.Errorf("%+v, want Denied with ErrUnsupported", a)
-	}
+	return hold
 }
 
 // Of two processes one is at the place at a time, and both come.
