@@ -124,19 +124,3 @@ func TestTxnThatIsNonePanicsInItsCaller(t *testing.T) {
 	_, err := Txn(soon(t), hold, clientv3.Op{})
 	t.Errorf("no panic: %v", err)
 }
-
-func TestLateTxnHasNoEffectUnderTheNextOwner(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	hold := mustHold(t, p.registry(t))
-	_, deliver := p.calls.delay(t, "Txn")
-	_, err := Txn(soon(t), hold, clientv3.OpPut(data(t), "1"))
-	wantErr(t, err, tier.ErrUnknown)
-	if err := hold.Release(); err != nil {
-		t.Fatal(err)
-	}
-	next := acquire(t, start(t).mutex(t))
-	deliver()
-	wantData(t, "")
-	release(t, next)
-}
