@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -25,30 +26,29 @@ func (l *claim) Equal(other second.Claim) bool {
 
 // Acquire takes one command if it need not wait for anybody.
 func (l *claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
-	return l.start(ctx, "acquire", func(ctx context.Context) (*Contender, error) {
-		return l.queueUp(ctx, nil, w, nil)
-	})
+	return l.begin(ctx, "acquire", func(c *Contender) error { return c.queueUp(nil, w, nil) })
 }
 
 // TryAcquire takes one command, which writes nothing if somebody is in the way.
 func (l *claim) TryAcquire(ctx context.Context) (second.Grant, error) {
-	return l.start(ctx, "try", func(ctx context.Context) (*Contender, error) { return l.try(ctx, 0) })
+	return l.begin(ctx, try, func(c *Contender) error { return c.tryOnce(0) })
 }
 
 // Requeue takes one command, which removes the one contender and appends the other.
 func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait) (second.Grant, error) {
 	old := grant.(*Contender)
-	if loss := old.giveUp(); errors.Is(loss, second.ErrReleased) {
+	loss := old.giveUp()
+	if errors.Is(loss, second.ErrReleased) {
 		return nil, loss
 	} else if loss != nil {
-		old.leave(loss)
+		old.gone <- Kept
 		return l.Acquire(ctx, w)
 	}
-	g, err := l.start(ctx, "requeue", func(ctx context.Context) (*Contender, error) {
-		return l.queueUp(ctx, old, w, nil)
-	})
-	if errors.Is(err, second.ErrClosed) { // nothing may have begun
-		old.leave(nil)
+	var leaves atomic.Pointer[Contender] // with the command of the first new one
+	leaves.Store(old)
+	g, err := l.begin(ctx, "requeue", func(c *Contender) error { return c.queueUp(leaves.Swap(nil), w, nil) })
+	if leaves.Swap(nil) != nil {
+		old.gone <- Kept // nothing has begun
 	}
 	if err != nil {
 		old.AwaitRelease() // whoever comes next would queue behind it
@@ -56,88 +56,36 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait)
 	return g, err
 }
 
-// start runs an attempt of which the caller may take leave at any time: the attempt then undoes itself, as soon as the commands
-// that are under way have been answered. To end these instead would leave it open whether they are executed.
-func (l *claim) start(ctx context.Context, op string, attempt func(context.Context) (*Contender, error)) (second.Grant, error) {
-	type result struct {
-		granted *Contender
-		err     error
-	}
-	results := make(chan result)
-	scope, end := l.tier.scope(ctx)
-	if !l.tier.Spawn(func() {
-		defer end()
-		c, err := attempt(scope)
-		select {
-		case results <- result{c, err}:
-		case <-scope.Done():
-			if c != nil {
-				c.leave(c.giveUp())
+const try = "try" // waits for nobody
+
+// errGone says that a contender has lost its place in the queue and has to start again, which a try does not.
+var errGone = errors.New("the session is over, and the next one begins")
+
+// begin waits until a contender has the lock, the next one if its place is lost. A caller may leave at any time: the contender then
+// leaves, too, as soon as the commands that are under way have been answered. To end these instead would leave it open whether
+// they are executed.
+func (l *claim) begin(ctx context.Context, op string, enter func(*Contender) error) (second.Grant, error) {
+	for {
+		c, err := l.enrol(ctx, op != try, enter)
+		if err == nil {
+			select {
+			case err = <-c.entered:
+			case <-ctx.Done():
+				c.abandon()
+				err = l.tier.explain(context.Cause(ctx))
 			}
 		}
-	}) {
-		end()
-		return nil, l.failure(op, second.ErrClosed)
-	}
-	select {
-	case r := <-results:
-		if r.err != nil {
-			return nil, l.failure(op, r.err)
+		if err == nil {
+			return c, nil
 		}
-		return r.granted, nil
-	case <-scope.Done():
-		return nil, l.failure(op, l.tier.explain(context.Cause(scope)))
+		if op == try || !errors.Is(err, errGone) {
+			return nil, l.failure(op, err)
+		}
 	}
 }
 
 func (l *claim) failure(op string, err error) error {
 	return fmt.Errorf("%s: %s %s: %w", l.tier.config.Package, op, l.path, err)
-}
-
-// errGone says that a contender has lost its place in the queue and has to start again, which a try does not.
-var errGone = errors.New("the session is over, and the next one begins")
-
-// queueUp queues and waits for the turn. An old contender, which has been given up, goes with the command that appends the first
-// new one.
-func (l *claim) queueUp(ctx context.Context, old *Contender, w *second.Wait, d *second.Demand) (*Contender, error) {
-	for ; ; old = nil {
-		c, err := l.enrol(ctx, true)
-		if err == nil {
-			if d != nil {
-				c.weight.Store(max(1, int64(d.Want())))
-			}
-			err = c.enter(ctx, old)
-		}
-		if err != nil && old != nil {
-			old.leave(nil) // by itself
-		}
-		if err == nil && !c.hold() {
-			err = c.wait(ctx, w, d)
-		}
-		if err == nil {
-			return c, nil
-		}
-		if c != nil {
-			c.leave(c.giveUp())
-		}
-		if !errors.Is(err, errGone) {
-			return nil, err
-		}
-	}
-}
-
-// try takes the lock if nobody is in the way.
-func (l *claim) try(ctx context.Context, weight int) (*Contender, error) {
-	c, err := l.enrol(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	c.weight.Store(int64(weight))
-	if err := c.tryOnce(); err != nil {
-		c.leave(c.giveUp())
-		return nil, err
-	}
-	return c, nil
 }
 
 // Contenders takes one command.
@@ -154,8 +102,9 @@ func (l *claim) Revoke(ctx context.Context) error {
 
 // request sends a command about the path. A process meets the store before, unless it cannot, and knows whether that grants anything.
 func (l *claim) request(ctx context.Context, op Op, what string) (a Answer, err error) {
-	ctx, end := l.tier.scope(ctx)
-	defer end()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(l.tier.ctx, func() { cancel(second.ErrClosed) })()
 	l.tier.present(ctx, false)
 	err = l.tier.repeat(ctx, func() (Outcome, error) {
 		a = l.tier.do(ctx, Command{Op: op, Ref: Ref{Path: l.path, Permits: l.permits}})

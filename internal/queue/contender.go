@@ -11,6 +11,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/notice"
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/mutexbool"
 )
@@ -26,7 +27,7 @@ type Contender struct {
 	token  atomic.Int64 // 0 until it is known
 	weight atomic.Int64 // permits that it wants, or has
 	queues atomic.Bool  // maybe; not before it enters, and not once it is known to be gone
-	doomed atomic.Bool  // an Enter that removes it may have been executed
+	doomed bool         // an Enter that removes it may have been executed; valid once it is gone
 
 	loss   notice.Loss
 	life   context.Context // ends when the lock, or the place in the queue, is lost
@@ -41,9 +42,8 @@ type Contender struct {
 	opening sync.Mutex  // guards the field below; one Share at a time is at it, for as long as that takes
 	opened  bool        // by Share
 
-	following sync.Once   // in which it follows, unless it was given up before
-	follows   bool        // valid after that
-	later     *time.Timer // until it follows; nil if it has waited
+	following sync.Once // in which it follows, unless it was given up before
+	follows   bool      // valid after that
 
 	mu      sync.Mutex    // guards the fields below; before that of the lease
 	said    View          // the newest
@@ -52,19 +52,19 @@ type Contender struct {
 	unseen  int64         // at which it was seen not to queue
 	granted time.Time     // the zero time before
 
-	pending  atomic.Int32 // guarded writes that may still take effect
-	spent    atomic.Bool  // given up
-	reaped   atomic.Bool  // left to the reaper
-	ending   sync.Once
+	pending  atomic.Int32  // guarded writes that may still take effect
+	entered  chan error    // whether it has the lock, once
+	spent    atomic.Bool   // given up
+	gone     chan Removal  // once it is given up, what has become of it by then
 	fate     error         // what Release says about the end; valid when released is closed
-	released chan struct{} // closed when it is gone, or left to the reaper
+	released chan struct{} // closed when it is gone, or nobody has to wait for that any more
 }
 
-// enrol makes a contender that is yet to enter.
-func (l *claim) enrol(ctx context.Context, patient bool) (*Contender, error) {
+// enrol has a contender enter that is yet to do so.
+func (l *claim) enrol(ctx context.Context, patient bool, enter func(*Contender) error) (*Contender, error) {
 	t, err := l.tier, context.Cause(ctx)
-	if err == nil && patient {
-		err = t.reaper.Room(ctx)
+	for pace := retry.New(); patient && err == nil && t.left.Load() >= maxLeft; {
+		err = retry.Pause(ctx, pace.NextBackOff())
 	}
 	if err != nil {
 		return nil, t.explain(err)
@@ -74,19 +74,27 @@ func (l *claim) enrol(ctx context.Context, patient bool) (*Contender, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c := l.contenderUnder(x); c.session.Enrol(c) == nil {
-			t.contenders.Store(c.id, c)
-			if t.ctx.Err() != nil { // End may not have seen it
-				c.session.End(second.ErrClosed)
-			}
-			return c, nil
+		c := l.contenderUnder(x)
+		if c.session.Enrol(c) != nil {
+			continue
 		}
+		t.contenders.Store(c.id, c) // first: the end of the tier loses all that are there
+		if !t.Spawn(func() { c.live(enter) }) {
+			return nil, second.ErrClosed
+		}
+		return c, nil
 	}
 }
 
+// maxLeft is where new contenders have to wait for old ones to be removed.
+const maxLeft = 1024
+
 func (l *claim) contenderUnder(x *session) *Contender {
 	t := l.tier
-	c := &Contender{claim: l, session: x, id: t.store.Name(x.name), released: make(chan struct{})}
+	c := &Contender{
+		claim: l, session: x, id: t.store.Name(x.name),
+		entered: make(chan error, 1), gone: make(chan Removal, 1), released: make(chan struct{}),
+	}
 	if t.config.Apart {
 		c.session = t.newSession(x.name, x.ttl, t.Now())
 	}
@@ -96,6 +104,40 @@ func (l *claim) contenderUnder(x *session) *Contender {
 	c.contested.Store(contention.New(c.attend))
 	c.shared.Store(l.mode == second.Reading)
 	return c
+}
+
+// live is all that a contender does: it enters, waits, has the lock, and leaves.
+func (c *Contender) live(enter func(*Contender) error) {
+	err := enter(c)
+	if err != nil {
+		c.abandon()
+	}
+	c.entered <- err
+	c.leave(c.awaitEnd())
+}
+
+// awaitEnd waits until the contender has been given up, and returns what has become of it by then. An owner who has lost it may
+// need the margin to come to an end; but others wait behind it.
+func (c *Contender) awaitEnd() Removal {
+	t, lost, closed := c.claim.tier, c.life.Done(), (<-chan struct{})(nil)
+	timer := time.NewTimer(c.session.ttl / 6) // a short hold costs no looking; one that lasts has to hear of its removal
+	defer timer.Stop()
+	for {
+		select {
+		case removed := <-c.gone:
+			return removed
+		case <-lost:
+			lost, closed = nil, t.ctx.Done()
+			timer.Reset(t.margin(c.session.ttl))
+		case <-timer.C:
+			if lost == nil {
+				return Kept
+			}
+			c.follow()
+		case <-closed:
+			return Kept
+		}
+	}
 }
 
 // attend has whoever stands behind be seen.
@@ -142,24 +184,45 @@ func (c *Contender) sendFor(ctx context.Context, cmd Command) Answer {
 	return a
 }
 
+// queueUp enters, with which an old contender leaves that was given up, and waits until the contender has the lock.
+func (c *Contender) queueUp(old *Contender, w *second.Wait, d *second.Demand) error {
+	if d != nil {
+		c.weight.Store(max(1, int64(d.Want())))
+	}
+	err := c.enter(old)
+	if err == nil && !c.hold() {
+		err = c.wait(w, d)
+	}
+	if err != nil && c.lost() {
+		return errGone
+	}
+	return err
+}
+
 // enter appends the contender to the queue. The same command is sent until it is answered: a later one finds what an earlier one
 // has done.
-func (c *Contender) enter(ctx context.Context, old *Contender) error {
-	cmd := c.command(Enter)
+func (c *Contender) enter(old *Contender) error {
+	cmd, removed := c.command(Enter), Kept
 	if old != nil {
 		cmd.Old = old.Ref()
+		defer func() { old.gone <- removed }()
 	}
-	return c.claim.tier.repeat(ctx, func() (Outcome, error) {
+	return c.claim.tier.repeat(c.tenure, func() (Outcome, error) {
 		a := c.send(cmd)
-		if old != nil {
-			old.requeued(a)
+		switch {
+		case old == nil:
+		case a.Outcome == Unknown || a.Begun:
+			old.doomed = true
+		case a.Outcome == Done:
+			removed = a.Removed
 		}
 		return a.Outcome, a.Err
 	})
 }
 
-// tryOnce holds the lock if nobody is in the way.
-func (c *Contender) tryOnce() error {
+// tryOnce holds the lock, or so many permits, if nobody is in the way.
+func (c *Contender) tryOnce(weight int64) error {
+	c.weight.Store(weight)
 	a, locked := c.send(c.command(Try)), second.ErrLocked
 	if a.Quarantined || a.View.Quarantined {
 		locked = c.claim.tier.Quarantine().Locked()
@@ -177,8 +240,8 @@ func (c *Contender) tryOnce() error {
 	return errors.New("the lease has run out and is not renewed yet")
 }
 
-// wait waits until the contender has the lock, and holds it. errGone says that it has to start again.
-func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) error {
+// wait waits until the contender has the lock, and holds it.
+func (c *Contender) wait(w *second.Wait, d *second.Demand) error {
 	c.follow()
 	defer w.Forget()
 	for pace := shortest; ; pace = min(2*pace, longest) {
@@ -188,10 +251,7 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 			d.Changed.Clear()
 			changed = d.Changed.C()
 		}
-		if c.lost() {
-			return errGone
-		}
-		if err := c.newest().Err; err != nil {
+		if err := cmp.Or(context.Cause(c.tenure), c.newest().Err); err != nil {
 			return err
 		}
 		if c.hold() { // else it is not its turn, or the lease has run out and may be renewed
@@ -201,21 +261,19 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 			w.Stands(c.standing)
 		}
 		if d != nil {
-			if err := c.bid(ctx, d); err != nil {
+			if err := c.bid(d); err != nil {
 				return err
 			}
 		}
-		if err := c.awaitNews(ctx, pace, changed); err != nil {
-			return c.claim.tier.explain(err)
-		}
+		c.awaitNews(c.tenure, pace, changed) // its end is seen above
 	}
 }
 
 // shortest and longest are the times between two looks at somebody who tells nobody.
 const shortest, longest = 10 * time.Millisecond, 100 * time.Millisecond
 
-// awaitNews waits until the contender is told something, something has changed, or it has to look again.
-func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <-chan struct{}) error {
+// awaitNews waits until the contender is told something, something has changed, it has to look again, or ctx is done.
+func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <-chan struct{}) {
 	var look <-chan time.Time
 	if again := c.newest().Again; again > 0 {
 		if again <= longest {
@@ -229,13 +287,11 @@ func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <
 	case <-c.wake.C():
 	case <-changed:
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	case <-look:
 		if c.send(c.command(Look)).Outcome != Done {
-			return c.claim.tier.answering(ctx)
+			c.claim.tier.answering(ctx)
 		}
 	}
-	return nil
 }
 
 // standing is what was said of those ahead.
@@ -262,9 +318,6 @@ func (c *Contender) follow() {
 }
 
 func (c *Contender) unfollow() {
-	if c.later != nil {
-		c.later.Stop()
-	}
 	c.following.Do(func() {}) // nor later
 	if c.follows {
 		c.claim.tier.follower.Unfollow(c.Ref())
@@ -352,9 +405,6 @@ func (c *Contender) hold() bool {
 	c.granted = time.Now()
 	c.loss.Held()
 	c.contestLocked(c.granted)
-	if c.claim.tier.follower != nil { // a short hold costs no looking; one that lasts has to hear of its removal
-		c.later = time.AfterFunc(c.session.ttl/6, c.follow)
-	}
 	return true
 }
 
@@ -391,15 +441,10 @@ func (c *Contender) removed() error {
 	return second.Lost(second.ByDeletion, "%s", c.claim.tier.config.Lost(c.Ref()))
 }
 
-// lose ends the hold, or the wait. If it still queues, others wait behind it: it goes when the owner has given it up, who may need
-// the margin to come to an end.
+// lose ends the hold, or the wait.
 func (c *Contender) lose(reason error) {
 	c.end(reason)
 	c.reportLoss(reason)
-	c.wake.Set()
-	if c.queues.Load() {
-		time.AfterFunc(c.claim.tier.margin(c.session.ttl), c.settle)
-	}
 }
 
 func (c *Contender) reportLoss(cause error) {
@@ -414,7 +459,7 @@ func (c *Contender) reportLoss(cause error) {
 func (c *Contender) lost() bool { return c.life.Err() != nil }
 
 // giveUp comes before the contender leaves the queue, and returns the loss, which is none from then on unless the answer to that
-// says so; [second.ErrReleased] if it was given up before.
+// says so; [second.ErrReleased] if it was given up before. Whoever does it has to say next what has become of the contender.
 func (c *Contender) giveUp() (loss error) {
 	if c.spent.Swap(true) {
 		return second.ErrReleased
@@ -426,64 +471,90 @@ func (c *Contender) giveUp() (loss error) {
 	return context.Cause(c.life)
 }
 
-// leave removes a contender that was given up, without waiting for the answer. A loss is what became of the lock before, nil if
-// it was held to the end.
-func (c *Contender) leave(loss error) {
-	t := c.claim.tier
+// abandon gives the contender up, which then leaves.
+func (c *Contender) abandon() (loss error) {
+	if loss = c.giveUp(); !errors.Is(loss, second.ErrReleased) {
+		c.gone <- Kept
+	}
+	return loss
+}
+
+// leave removes the contender again and again until it is certain to be gone, as far as the commands that were answered can make
+// it; see [Tier.audit] for the others. Nobody has to wait for more than the first answer.
+func (c *Contender) leave(removed Removal) {
+	t, loss := c.claim.tier, context.Cause(c.life)
 	switch {
+	case removed != Kept:
+		loss = c.left(removed, loss)
 	case !c.queues.Load(): // by another hand, and nobody has said so yet; or it never entered
-		c.finish(cmp.Or(loss, c.removed()))
-	case c.session.Over() && !t.config.OwnTTL:
-		c.queues.Store(false) // it goes with the session
-		c.finish(loss)
-	case t.unreachable() != nil || !t.Spawn(func() { c.sendLeave(loss) }):
-		c.finish(loss)
+		loss = cmp.Or(loss, c.removed())
 	}
-}
-
-func (c *Contender) sendLeave(loss error) {
-	switch a := c.send(c.command(Leave)); a.Outcome {
-	case Done:
-		c.left(a.Removed, loss)
-	case Expired: // with all that was under it
-		c.left(Missing, loss)
-	case Denied:
-		c.finish(cmp.Or(loss, fmt.Errorf("%w; it stays in the queue until its lease ends, and even this process queues behind it", a.Err)))
-	default:
+	var until time.Duration // when its lease is over at the latest, where that is its own
+	denied := false
+	for pace := retry.New(); c.queues.Load(); {
+		if t.unreachable() != nil {
+			c.finish(loss)
+		}
+		if t.ctx.Err() != nil {
+			return // a goodbye removes it
+		}
+		if c.over(until) {
+			break
+		}
+		a := c.send(c.command(Leave))
+		if a.Outcome == Expired {
+			a.Outcome, a.Removed = Done, Missing // with all that was under the session
+		}
+		if a.Outcome == Done {
+			loss = c.left(a.Removed, loss)
+			break
+		}
+		if until == 0 {
+			until = t.Now() + c.session.ttl
+			t.left.Add(1)
+			defer t.left.Add(-1)
+		}
+		if a.Outcome == Denied && !denied {
+			denied = true
+			c.finish(cmp.Or(loss, fmt.Errorf("%w; it stays in the queue until its lease ends, and even this process queues behind it", a.Err)))
+			t.config.Logger.Warn(t.config.Package+": cannot remove a contender; "+
+				"it stays in the queue until its lease ends, also in the way of this process",
+				"path", c.claim.path, "id", c.id, "err", a.Err)
+		}
 		c.finish(loss)
-	}
-}
-
-// left follows a command that has removed the contender, or not found it. While the lease runs, nothing but another hand takes it
-// away.
-func (c *Contender) left(r Removal, loss error) {
-	if r == Missing && loss == nil && !c.doomed.Load() && c.session.Valid() {
-		loss = c.removed()
+		c.session.doubtful.Store(true)
+		retry.Pause(t.ctx, pace.NextBackOff())
+		t.answering(t.ctx)
 	}
 	c.queues.Store(false)
+	t.contenders.CompareAndDelete(c.id, c)
 	c.finish(loss)
 }
 
-// requeued is told what became of a command that removes the contender, which was given up and not lost then, and appends another.
-func (c *Contender) requeued(a Answer) {
-	switch {
-	case a.Outcome == Unknown || a.Begun:
-		c.doomed.Store(true)
-	case a.Outcome == Done && a.Removed == Kept:
-		c.leave(nil)
-	case a.Outcome == Done:
-		c.left(a.Removed, nil)
+// over reports whether the contender is gone by itself, without a word: with its session, or at the end of a lease of its own.
+func (c *Contender) over(until time.Duration) bool {
+	if t := c.claim.tier; t.config.OwnTTL {
+		return until > 0 && t.Now() >= until
 	}
+	return c.session.Over()
+}
+
+// left is the loss that a removal shows: while the lease runs, nothing but another hand takes a contender away.
+func (c *Contender) left(r Removal, loss error) error {
+	c.queues.Store(false)
+	if r == Missing && loss == nil && !c.doomed && c.session.Valid() {
+		return c.removed()
+	}
+	return loss
 }
 
 // finish says that nobody has to wait for the end of the contender any more.
 func (c *Contender) finish(fate error) {
-	c.settle()
-	c.ending.Do(func() {
+	if !c.finished() {
 		c.reportLoss(fate)
 		c.fate = fate
 		close(c.released)
-	})
+	}
 }
 
 func (c *Contender) finished() bool {
@@ -493,45 +564,4 @@ func (c *Contender) finished() bool {
 	default:
 		return false
 	}
-}
-
-// settle forgets a contender that is known to be gone, and leaves any other to the reaper.
-func (c *Contender) settle() {
-	t := c.claim.tier
-	if !c.queues.Load() {
-		t.contenders.CompareAndDelete(c.id, c)
-	} else if !c.reaped.Swap(true) {
-		t.reaper.Add(remains{contender: c, until: t.Now() + c.session.ttl})
-	}
-}
-
-// remains are a contender that nobody wants any more.
-type remains struct {
-	contender *Contender
-	until     time.Duration // when its lease is over at the latest, where that is its own
-	denied    bool          // which was reported
-}
-
-// remove tries once to remove a contender, and reports whether it is certain to be gone, as far as the commands that were
-// answered can make it; see [Tier.audit] for the others.
-func (t *Tier) remove(item *remains) bool {
-	c := item.contender
-	over := !t.config.OwnTTL && c.session.Over() || t.config.OwnTTL && t.Now() >= item.until
-	var a Answer
-	if !over {
-		a = c.send(c.command(Leave))
-	}
-	if over || a.Outcome == Done {
-		c.queues.Store(false)
-		c.settle()
-		return true
-	}
-	c.session.doubtful.Store(true)
-	if a.Outcome == Denied && !item.denied {
-		item.denied = true
-		t.config.Logger.Warn(t.config.Package+": cannot remove a contender; "+
-			"it stays in the queue until its lease ends, also in the way of this process",
-			"path", c.claim.path, "id", c.id, "err", a.Err)
-	}
-	return false
 }

@@ -75,11 +75,9 @@ func (c *Contender) lossAt(now time.Duration) error {
 
 // Release does not wait for a store that cannot be reached.
 func (c *Contender) Release() error {
-	loss := c.giveUp()
-	if errors.Is(loss, second.ErrReleased) {
+	if loss := c.abandon(); errors.Is(loss, second.ErrReleased) {
 		return loss
 	}
-	c.leave(loss)
 	return c.AwaitRelease()
 }
 

@@ -16,14 +16,12 @@ type semaphore struct{ *claim }
 
 // Acquire takes one command if as many permits are free as the process wants.
 func (s semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
-	return s.permitsOf(s.start(ctx, "acquire", func(ctx context.Context) (*Contender, error) {
-		return s.queueUp(ctx, nil, &d.Wait, d)
-	}))
+	return s.permitsOf(s.begin(ctx, "acquire", func(c *Contender) error { return c.queueUp(nil, &d.Wait, d) }))
 }
 
 // TryAcquire takes one command, which writes nothing if somebody waits or fewer than k permits are free.
 func (s semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
-	return s.permitsOf(s.start(ctx, "try", func(ctx context.Context) (*Contender, error) { return s.try(ctx, k) }))
+	return s.permitsOf(s.begin(ctx, try, func(c *Contender) error { return c.tryOnce(int64(k)) }))
 }
 
 // permitsOf are those of a grant: each is the contender, which is lost with all of them.
@@ -61,7 +59,7 @@ func (s semaphore) Equal(other second.Semaphore) bool {
 }
 
 // bid asks for fewer permits if the contender is the first who waits, and the process takes those that are free.
-func (c *Contender) bid(ctx context.Context, d *second.Demand) error {
+func (c *Contender) bid(d *second.Demand) error {
 	v := c.newest()
 	if !v.Known || v.Has {
 		return nil
@@ -72,14 +70,14 @@ func (c *Contender) bid(ctx context.Context, d *second.Demand) error {
 	}
 	if k := int64(d.Take(v.Free)); k > 0 && k < c.weight.Load() {
 		c.weight.Store(k)
-		return c.weigh(ctx)
+		return c.weigh()
 	}
 	return nil
 }
 
 // weigh sends how many permits the contender has, or wants, until that is answered.
-func (c *Contender) weigh(ctx context.Context) error {
-	return c.claim.tier.repeat(ctx, func() (Outcome, error) {
+func (c *Contender) weigh() error {
+	return c.claim.tier.repeat(c.tenure, func() (Outcome, error) {
 		a := c.send(c.command(Weigh))
 		return a.Outcome, a.Err
 	})
@@ -91,7 +89,7 @@ func (c *Contender) releaseSome(n int64) error {
 		return c.Release()
 	}
 	done := make(chan error, 1)
-	if !c.claim.tier.Spawn(func() { done <- c.weigh(c.tenure) }) {
+	if !c.claim.tier.Spawn(func() { done <- c.weigh() }) {
 		done <- second.ErrClosed
 	}
 	bound := time.NewTimer(c.session.ttl / 3)

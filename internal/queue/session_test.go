@@ -357,9 +357,8 @@ func TestEndMeanwhile(t *testing.T) {
 	})
 	play(t, Config{Apart: true}, func(t *testing.T, f *fake) {
 		f.meanwhile = f.End // as it is named
-		c, err := f.claim(second.Exclusive).(*claim).enrol(t.Context(), true)
-		if err == nil && !c.lost() {
-			t.Error("a contender of a closed tier can become a holder")
+		if _, err := f.claim(second.Exclusive).Acquire(t.Context(), nil); !errors.Is(err, second.ErrClosed) || len(f.ops(Enter)) > 0 {
+			t.Errorf("%v after %d commands, want that the tier is closed, and none", err, len(f.ops(Enter)))
 		}
 		f.Tier.Close()
 	})

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/notice"
-	"github.com/tierlock/tierlock/internal/reaper"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/mutexbool"
@@ -49,9 +48,9 @@ type Tier struct {
 
 	status     atomic.Pointer[status] // changed by learn alone
 	contenders sync.Map               // by ID, those that may be in a queue
-	reaper     *reaper.Reaper[remains]
-	renew      mutexbool.Bool // the session is to be renewed at once
-	commands   atomic.Int64   // that were sent
+	left       atomic.Int64           // of these, those that could not be removed so far
+	renew      mutexbool.Bool         // the session is to be renewed at once
+	commands   atomic.Int64           // that were sent
 
 	closing sync.Once
 	mu      sync.Mutex     // guards the end of ctx, and changes of the status; never held across a command
@@ -76,7 +75,6 @@ func New(config Config, store Store) *Tier {
 	t.follower, _ = store.(Follower)
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
 	t.status.Store(&status{changed: make(chan struct{})})
-	t.reaper = reaper.New(reaper.Config[remains]{Remove: t.remove, Await: t.answering, Spawn: t.Spawn, Context: t.ctx})
 	t.Connection = notice.NewConnection(notice.Config{
 		Logger: config.Logger, Package: config.Package, Store: config.Store, Why: t.Err,
 		Patience: func() time.Duration { return t.ttl() / 3 },
@@ -213,16 +211,6 @@ func (t *Tier) Spawn(f func()) bool {
 	return true
 }
 
-// scope returns a context that ends with ctx or the tier, and its end.
-func (t *Tier) scope(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(t.ctx, func() { cancel(second.ErrClosed) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
-}
-
 // do sends a command once, and waits no longer for its answer than that is worth.
 func (t *Tier) do(ctx context.Context, c Command) Answer {
 	bounded, cancel := context.WithTimeout(ctx, t.Patience())
@@ -290,6 +278,8 @@ func (t *Tier) await(ctx context.Context, enough func(*status) bool) error {
 		case <-s.changed:
 		case <-ctx.Done():
 			return t.explain(context.Cause(ctx))
+		case <-t.ctx.Done():
+			return second.ErrClosed
 		}
 	}
 }
