@@ -189,7 +189,7 @@ func TestAProcessThatWaitsBehindItsOwnNodeSaysSo(t *testing.T) {
 		_, err = p.lock.Acquire(ctx)
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		wantMention(t, err, n.Path(), "a node of this process", "no DELETE permission on /locks/x ")
-		wantLines(t, log, slog.LevelWarn, "in the way of this process", 1)
+		wantLines(t, log, slog.LevelWarn, `in the way of this process" path=`+n.Path(), 1)
 	})
 }
 

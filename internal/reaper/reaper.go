@@ -7,20 +7,15 @@ import (
 	"context"
 	"sync"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
-// A Reaper keeps at its items until each is certain to be gone. It has a goroutine only
-// while there are any.
+// A Reaper keeps at its items until each is certain to be gone, each for itself.
 type Reaper[Item any] struct {
 	config Config[Item]
 
-	mu      sync.Mutex // guards the fields below
-	items   []Item
-	working bool // a goroutine is at it
-	hurry   bool // there is a new item
+	mu    sync.Mutex     // guards the field below
+	items map[*Item]Item // as last tried
 }
 
 // A Config is what a reaper needs of a store.
@@ -30,7 +25,7 @@ type Config[Item any] struct {
 	Remove func(*Item) bool
 	// Await waits until the store can be reached. An error ends the reaper.
 	Await func(context.Context) error
-	// Spawn runs the goroutine, unless the store is closed: what is left then goes with the
+	// Spawn runs a goroutine, unless the store is closed: what is left then goes with the
 	// session.
 	Spawn func(func()) bool
 	// Context ends with the store.
@@ -38,16 +33,32 @@ type Config[Item any] struct {
 }
 
 // New returns a reaper that has nothing to do.
-func New[Item any](config Config[Item]) *Reaper[Item] { return &Reaper[Item]{config: config} }
+func New[Item any](config Config[Item]) *Reaper[Item] {
+	return &Reaper[Item]{config: config, items: make(map[*Item]Item)}
+}
 
 // Add leaves an item to the reaper.
 func (r *Reaper[Item]) Add(item Item) {
+	r.note(&item, false)
+	r.config.Spawn(func() {
+		for pace := retry.New(); ; {
+			gone := r.config.Remove(&item)
+			r.note(&item, gone)
+			if gone || retry.Pause(r.config.Context, pace.NextBackOff()) != nil || r.config.Await(r.config.Context) != nil {
+				return
+			}
+		}
+	})
+}
+
+// note has others see what is known of an item.
+func (r *Reaper[Item]) note(item *Item, gone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.items = append(r.items, item)
-	r.hurry = true
-	if !r.working {
-		r.working = r.config.Spawn(r.run)
+	if gone {
+		delete(r.items, item)
+	} else {
+		r.items[item] = *item
 	}
 }
 
@@ -58,8 +69,8 @@ func (r *Reaper[Item]) Count() int {
 	return len(r.items)
 }
 
-// Find returns the first item that is meant.
-func (r *Reaper[Item]) Find(meant func(Item) bool) (Item, bool) {
+// Find returns an item that is meant.
+func (r *Reaper[Item]) Find(meant func(Item) bool) (found Item, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, item := range r.items {
@@ -67,8 +78,7 @@ func (r *Reaper[Item]) Find(meant func(Item) bool) (Item, bool) {
 			return item, true
 		}
 	}
-	var none Item
-	return none, false
+	return found, false
 }
 
 // maxItems is where new contenders have to wait for old ones to be removed.
@@ -82,35 +92,4 @@ func (r *Reaper[Item]) Room(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (r *Reaper[Item]) run() {
-	for pace := retry.New(); r.sweep(pace); {
-		if retry.Pause(r.config.Context, pace.NextBackOff()) != nil || r.config.Await(r.config.Context) != nil {
-			return
-		}
-	}
-}
-
-// sweep tries each item once and reports whether there is more to do. New items do not
-// wait for as long as old ones have to.
-func (r *Reaper[Item]) sweep(pace backoff.BackOff) bool {
-	r.mu.Lock()
-	items := r.items
-	if r.hurry {
-		r.hurry = false
-		pace.Reset()
-	}
-	r.mu.Unlock()
-	var kept []Item
-	for _, item := range items {
-		if !r.config.Remove(&item) {
-			kept = append(kept, item)
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.items = append(kept, r.items[len(items):]...) // others were added meanwhile
-	r.working = len(r.items) > 0
-	return r.working
 }
