@@ -422,6 +422,22 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 	})
 }
 
+func TestFewGoroutinesWaitForTheNextTask(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		for _, tasks := range []int{1, 1, 2 * spare} {
+			end := make(chan struct{})
+			for range tasks {
+				f.Spawn(func() { <-end })
+			}
+			close(end)
+			synctest.Wait()
+			if got, want := f.tasks.idle.Load(), int64(min(tasks, spare)); got != want {
+				t.Errorf("%d goroutines wait after %d tasks at once; want %d", got, tasks, want)
+			}
+		}
+	})
+}
+
 func TestSessionThatEndsBeforeAContenderIsEnrolledIsNotUsed(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		x := f.status.Load().session

@@ -53,8 +53,8 @@ type Tier struct {
 	commands   atomic.Int64           // that were sent
 
 	closing sync.Once
-	mu      sync.Mutex     // guards the end of ctx, and changes of the status; never held across a command
-	tasks   sync.WaitGroup // every goroutine; none begins after the end
+	mu      sync.Mutex // guards changes of the status; never held across a command
+	tasks   *Tasks     // every goroutine
 }
 
 // A status is what is known of the store.
@@ -71,7 +71,7 @@ func New(config Config, store Store) *Tier {
 	if config.Record == nil {
 		config.Record = Recorder
 	}
-	t := &Tier{config: config, store: store, origin: time.Now()}
+	t := &Tier{config: config, store: store, origin: time.Now(), tasks: NewTasks()}
 	t.follower, _ = store.(Follower)
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
 	t.status.Store(&status{changed: make(chan struct{})})
@@ -191,9 +191,8 @@ func (t *Tier) sayGoodbye() {
 
 // End loses every grant and begins nothing new.
 func (t *Tier) End() {
-	t.mu.Lock()
+	t.tasks.End()
 	t.cancel(second.ErrClosed)
-	t.mu.Unlock()
 	t.contenders.Range(func(_, c any) bool {
 		c.(*Contender).session.End(second.ErrClosed)
 		return true
@@ -201,15 +200,7 @@ func (t *Tier) End() {
 }
 
 // Spawn runs f as a task of the tier, whose end Close waits for. It reports false when the tier is closed.
-func (t *Tier) Spawn(f func()) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.ctx.Err() != nil {
-		return false
-	}
-	t.tasks.Go(f)
-	return true
-}
+func (t *Tier) Spawn(f func()) bool { return t.tasks.Go(f) }
 
 // do sends a command once, and waits no longer for its answer than that is worth.
 func (t *Tier) do(ctx context.Context, c Command) Answer {

@@ -65,12 +65,12 @@ type Store struct {
 	soon    atomic.Bool  // holders will be attended
 	heard   atomic.Int64 // on the tier's clock, when that was sent what the server has answered last on the ear
 
-	mu      sync.Mutex // guards the fields below; never held across a request
-	closed  bool
-	tasks   sync.WaitGroup // every goroutine of the store
-	ear     *line          // nil while there is none
-	problem error          // why there is none, nil before the first
-	pause   time.Duration  // until its next look, which grows
+	tasks *queue.Tasks // every goroutine of the store, for waits outlast those of the tier
+
+	mu      sync.Mutex    // guards the fields below; never held across a request
+	ear     *line         // nil while there is none
+	problem error         // why there is none, nil before the first
+	pause   time.Duration // until its next look, which grows
 	spares  []*line
 }
 
@@ -78,7 +78,7 @@ type Store struct {
 func Open(c Config) *queue.Tier {
 	host, _ := os.Hostname()
 	host, _, _ = strings.Cut(host, ".")
-	s := &Store{config: c, host: strings.ReplaceAll(host, " ", "_"), pause: c.TTL}
+	s := &Store{config: c, host: strings.ReplaceAll(host, " ", "_"), pause: c.TTL, tasks: queue.NewTasks()}
 	s.tier = queue.New(queue.Config{
 		Package: "pglock", Store: "PostgreSQL", TTL: c.TTL, Margin: c.Margin, Logger: c.Logger, Apart: true, Paths: second.Components,
 		Elsewhere: "pglock.New, which keeps locks in tables,",
@@ -182,7 +182,7 @@ func (s *Store) listen(ctx context.Context) error {
 	s.ear, s.problem = ear, nil
 	s.mu.Unlock()
 	s.heard.Store(int64(sent))
-	s.spawn(func() { // it looks at the queues until the ear breaks
+	s.tasks.Go(func() { // it looks at the queues until the ear breaks
 		s.deafen(ear, ear.attend(func() bool { return false }, func() error { return s.lookAround(context.Background()) }))
 	})
 	return nil
@@ -307,7 +307,7 @@ func (s *Store) ask(ctx context.Context, key string) queue.Answer {
 		return s.failed(err)
 	}
 	known := make(chan struct{})
-	s.spawn(func() {
+	s.tasks.Go(func() {
 		defer close(known)
 		ctx, cancel := context.WithTimeout(s.tier.Context(), s.config.TTL) // after which whoever had the lock and is not heard from has lost it
 		defer cancel()
@@ -356,7 +356,6 @@ func (s *Store) Close() {
 	}
 	all.Wait()
 	s.mu.Lock()
-	s.closed = true
 	if s.ear != nil {
 		s.spares = append(s.spares, s.ear)
 	}
@@ -364,16 +363,8 @@ func (s *Store) Close() {
 		s.tasks.Go(x.close)
 	}
 	s.mu.Unlock()
+	s.tasks.End()
 	s.tasks.Wait()
-}
-
-// spawn runs f as a task of the store, whose end Close waits for. It does nothing once the store is closed.
-func (s *Store) spawn(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.tasks.Go(f)
-	}
 }
 
 // soon after the grant, a hold is no longer a short one.
@@ -388,7 +379,7 @@ func (s *Store) attendSoon() {
 		s.soon.Store(false) // first: of those who come meanwhile some are not seen
 		for e := range s.all {
 			if e.token.Load() != 0 && !e.attended.Swap(true) {
-				s.spawn(e.attend)
+				s.tasks.Go(e.attend)
 			}
 		}
 	})
@@ -422,7 +413,7 @@ func (s *Store) dropSpares(all bool) {
 	defer s.mu.Unlock()
 	s.spares = slices.DeleteFunc(s.spares, func(x *line) bool {
 		drop := all || time.Since(x.spare) >= s.config.TTL/2
-		if drop && !s.closed {
+		if drop {
 			s.tasks.Go(x.close)
 		}
 		return drop

@@ -133,7 +133,7 @@ func (e *entry) wait(says call) error {
 	e.ended = make(chan struct{})
 	e.store.entries.Store(e.id, e)
 	e.store.stir(e.store.config.TTL / 24) // but not for waits that are short
-	e.store.spawn(func() { e.await(p, sent) })
+	e.store.tasks.Go(func() { e.await(p, sent) })
 	return nil
 }
 
@@ -278,7 +278,7 @@ func (e *entry) revoke(token string) {
 		return
 	}
 	e.store.tier.Tell(e.view(0))
-	e.store.spawn(func() { e.session.talk(context.Background(), e.beat) })
+	e.store.tasks.Go(func() { e.session.talk(context.Background(), e.beat) })
 }
 
 // Tx runs f in a transaction of the session in which a contender has the lock: what is committed there is committed while the lock is

@@ -1,0 +1,60 @@
+package queue
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Tasks are the goroutines of a tier, or of a store. One that has come to the end of its task waits for the next: the stack of a new one
+// has to grow for a command, which takes longer than all else that is done here for it.
+type Tasks struct {
+	all  sync.WaitGroup
+	next chan func()  // for one that waits
+	idle atomic.Int64 // so many wait
+
+	mu    sync.Mutex // guards the field below
+	ended bool
+}
+
+// NewTasks returns tasks of which none has begun.
+func NewTasks() *Tasks { return &Tasks{next: make(chan func())} }
+
+// Go runs f. It does nothing after End, and then reports false.
+func (t *Tasks) Go(f func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return false
+	}
+	select {
+	case t.next <- f:
+	default:
+		t.all.Go(func() { t.work(f) })
+	}
+	return true
+}
+
+// spare is how many goroutines may wait.
+const spare = 16
+
+func (t *Tasks) work(task func()) {
+	for ok := true; ok; t.idle.Add(-1) {
+		task()
+		if ok = t.idle.Add(1) <= spare; ok {
+			task, ok = <-t.next
+		}
+	}
+}
+
+// End has none begin any more. Those that have go on.
+func (t *Tasks) End() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.ended = true
+		close(t.next)
+	}
+}
+
+// Wait waits for all, after End.
+func (t *Tasks) Wait() { t.all.Wait() }
