@@ -527,7 +527,9 @@ func leaveToReaper(nodes []*Node, err error) {
 				paths = append(paths, n.path())
 			}
 		}
-		nodes[0].reapAt(paths...)
+		if len(paths) > 0 {
+			nodes[0].reapAt(paths...)
+		}
 	}
 	for _, n := range nodes {
 		n.finish(n.unknownFate(err))
@@ -551,13 +553,8 @@ func (n *Node) reap() {
 	}
 }
 
-// reapAt asks for no more than it has to. A request less is not only
-// cheaper: one that meets a closing connection can stop the library for ever (conn.go:527).
-// When the client is closed the znodes go with the session.
 func (n *Node) reapAt(paths ...string) {
-	if c := n.lock.client; len(paths) > 0 && c.link.Context().Err() == nil {
-		c.reaper.Add(remains{parent: n.lock.path, paths: paths})
-	}
+	n.lock.client.reaper.Add(remains{parent: n.lock.path, paths: paths})
 }
 
 // finish says that nobody has to wait for the node any more. What is not known to be gone is

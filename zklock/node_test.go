@@ -487,6 +487,27 @@ func TestContenderIsNoticedAtOnceAlthoughTheFirstLookFailed(t *testing.T) {
 	})
 }
 
+// By then a look that failed would be repeated only once in a second.
+func TestContestedIsLookedForAtOnceWhenTheConnectionIsBack(t *testing.T) { // I11
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, other := start(t, s), start(t, s)
+		n := p.acquire(t)
+		s.Member(addr).Refuse()
+		s.Cut(p.Library().SessionID())
+		synctest.Wait()
+		n.Contested() // whose look fails
+		time.Sleep(timeout / 3)
+		other.queue(t.Context())
+		s.Member(addr).Accept()
+		for p.Err() != nil {
+			time.Sleep(time.Millisecond)
+		}
+		if synctest.Wait(); !closed(n.Contested()) {
+			t.Error("not noticed at once")
+		}
+	})
+}
+
 // Each request for a watch is one more channel that the library keeps until the watch fires.
 func TestLooksAtTheQueueShareOneWatch(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {

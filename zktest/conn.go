@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/internal/fate"
 	"github.com/tierlock/tierlock/internal/wire"
 )
@@ -85,9 +87,9 @@ func (c *conn) request(body []byte) {
 		c.server.mu.Unlock()
 		return
 	}
-	path := wire.RequestPath(h.Op, d.Rest)
+	path, first := d.About(h.Op)
 	f := c.server.frameLocked(c, Request, wire.OpName(h.Op), path)
-	f.First = wire.FirstOp(h.Op, d.Rest)
+	f.First = first
 	c.server.mu.Unlock()
 
 	action := c.fate(&f)
@@ -171,7 +173,7 @@ func (c *conn) send(o outgoing) bool {
 }
 
 // sendEvent queues a watch event. It is called with server.mu held.
-func (c *conn) sendEvent(kind int32, path string) {
+func (c *conn) sendEvent(kind zk.EventType, path string) {
 	f := c.server.frameLocked(c, Reply, "event", path)
 	c.out.push(outgoing{f, eventFrame(kind, path)})
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/tierlock/tierlock/internal/fate"
 	"github.com/tierlock/tierlock/internal/wire"
 )
@@ -70,30 +68,16 @@ var (
 // Delay holds the frame, and all behind it in the same direction of the connection, for d.
 func Delay(d time.Duration) Action { return Action{Verb: fate.Delay, Delay: d} }
 
-// codes are the errors of the Go client that stand for an answer of the server.
-var codes = map[error]int32{
-	zk.ErrBadArguments:            wire.CodeBadArguments,
-	zk.ErrNoNode:                  wire.CodeNoNode,
-	zk.ErrNoAuth:                  wire.CodeNoAuth,
-	zk.ErrBadVersion:              wire.CodeBadVersion,
-	zk.ErrNoChildrenForEphemerals: wire.CodeNoChildrenForEphemerals,
-	zk.ErrNodeExists:              wire.CodeNodeExists,
-	zk.ErrNotEmpty:                wire.CodeNotEmpty,
-	zk.ErrSessionExpired:          wire.CodeSessionExpired,
-	zk.ErrInvalidACL:              wire.CodeInvalidACL,
-	zk.ErrAuthFailed:              wire.CodeAuthFailed,
-	zk.ErrSessionMoved:            wire.CodeSessionMoved,
-}
-
 // Error answers a request with err, an error that the Go client returns for an answer of the server such as
 // [zk.ErrNoAuth], and does not apply it. Any other error panics. A handshake can be answered with [zk.ErrSessionExpired];
 // session and ephemeral nodes live on.
 func Error(err error) Action {
-	code, ok := codes[err]
-	if !ok {
-		panic(fmt.Sprintf("zktest: Error(%v): no server answers that", err))
+	for code, known := range wire.Errors {
+		if err == known {
+			return Action{Verb: fate.Error, Code: code}
+		}
 	}
-	return Action{Verb: fate.Error, Code: code}
+	panic(fmt.Sprintf("zktest: Error(%v): no server answers that", err))
 }
 
 // Intercept makes hook decide the fate of every frame from now on; nil lets all pass again.

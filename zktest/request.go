@@ -248,8 +248,8 @@ func replyFrame(xid int32, zxid int64, code int32, body []byte) []byte {
 	return wire.Frame(e)
 }
 
-func eventFrame(kind int32, path string) []byte {
+func eventFrame(kind zk.EventType, path string) []byte {
 	var e wire.Encoder
-	e.Event(wire.Event{Type: kind, State: wire.StateSyncConnected, Path: path})
+	e.Event(wire.Event{Type: kind, State: zk.StateSyncConnected, Path: path})
 	return replyFrame(wire.XidEvent, -1, wire.CodeOK, e)
 }

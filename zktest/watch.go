@@ -1,6 +1,10 @@
 package zktest
 
-import "github.com/tierlock/tierlock/internal/wire"
+import (
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/wire"
+)
 
 // watches are the one-shot watches that the connections of one member have set.
 // As on a real server, exist watches are data watches on a node that is not there.
@@ -30,7 +34,7 @@ func (w watchTable) drop(c *conn) {
 
 // trigger sends an event to all who watch path and may read by acl, but those in but, and returns whom it found.
 // Reading is asked for since CVE-2024-23944; a watch whose event is kept back is used up nevertheless.
-func (w watchTable) trigger(path string, kind int32, acl []aclEntry, but map[*conn]struct{}) map[*conn]struct{} {
+func (w watchTable) trigger(path string, kind zk.EventType, acl []aclEntry, but map[*conn]struct{}) map[*conn]struct{} {
 	conns := w[path]
 	delete(w, path)
 	for c := range conns {
@@ -56,14 +60,14 @@ func (w watches) fire(d *delta) {
 		acl := d.acls[i]
 		switch c.Op {
 		case "create":
-			w.data.trigger(c.Path, wire.EventCreated, acl.node, nil)
-			w.child.trigger(parent, wire.EventChildrenChanged, acl.parent, nil)
+			w.data.trigger(c.Path, zk.EventNodeCreated, acl.node, nil)
+			w.child.trigger(parent, zk.EventNodeChildrenChanged, acl.parent, nil)
 		case "delete":
-			told := w.data.trigger(c.Path, wire.EventDeleted, acl.node, nil)
-			w.child.trigger(c.Path, wire.EventDeleted, acl.node, told)
-			w.child.trigger(parent, wire.EventChildrenChanged, acl.parent, nil)
+			told := w.data.trigger(c.Path, zk.EventNodeDeleted, acl.node, nil)
+			w.child.trigger(c.Path, zk.EventNodeDeleted, acl.node, told)
+			w.child.trigger(parent, zk.EventNodeChildrenChanged, acl.parent, nil)
 		case "setData":
-			w.data.trigger(c.Path, wire.EventDataChanged, acl.node, nil)
+			w.data.trigger(c.Path, zk.EventNodeDataChanged, acl.node, nil)
 		}
 	}
 }
@@ -73,16 +77,16 @@ func (w watches) restore(c *conn, t *tree, q wire.SetWatches) {
 	for _, path := range q.Data {
 		switch n := t.nodes[path]; {
 		case n == nil:
-			c.sendEvent(wire.EventDeleted, path)
+			c.sendEvent(zk.EventNodeDeleted, path)
 		case n.stat.Mzxid > q.Zxid:
-			c.sendEvent(wire.EventDataChanged, path)
+			c.sendEvent(zk.EventNodeDataChanged, path)
 		default:
 			w.data.add(path, c)
 		}
 	}
 	for _, path := range q.Exist {
 		if t.nodes[path] != nil {
-			c.sendEvent(wire.EventCreated, path)
+			c.sendEvent(zk.EventNodeCreated, path)
 		} else {
 			w.data.add(path, c)
 		}
@@ -90,9 +94,9 @@ func (w watches) restore(c *conn, t *tree, q wire.SetWatches) {
 	for _, path := range q.Children {
 		switch n := t.nodes[path]; {
 		case n == nil:
-			c.sendEvent(wire.EventDeleted, path)
+			c.sendEvent(zk.EventNodeDeleted, path)
 		case n.stat.Pzxid > q.Zxid:
-			c.sendEvent(wire.EventChildrenChanged, path)
+			c.sendEvent(zk.EventNodeChildrenChanged, path)
 		default:
 			w.child.add(path, c)
 		}

@@ -92,11 +92,12 @@ func (c *conn) passHandshake(r io.Reader, frame []byte) bool {
 func (c *conn) passRequest(frame []byte) bool {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	h := d.RequestHeader()
-	f, ok := c.arrived(wire.OpName(h.Op), wire.RequestPath(h.Op, d.Rest))
+	path, first := d.About(h.Op)
+	f, ok := c.arrived(wire.OpName(h.Op), path)
 	if !ok {
 		return false
 	}
-	f.First = wire.FirstOp(h.Op, d.Rest)
+	f.First = first
 	q := request{frame: f, xid: h.Xid}
 	switch action := c.fate(&f); action.Verb {
 	case fate.Drop:

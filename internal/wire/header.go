@@ -1,6 +1,10 @@
 package wire
 
-import "time"
+import (
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
 
 // A RequestHeader begins every request but the handshake.
 type RequestHeader struct {
@@ -36,18 +40,18 @@ func (e *Encoder) ReplyHeader(h ReplyHeader) {
 
 // An Event is the body of a watch event.
 type Event struct {
-	Type  int32
-	State int32
+	Type  zk.EventType
+	State zk.State
 	Path  string
 }
 
 func (d *Decoder) Event() Event {
-	return Event{Type: d.Int32(), State: d.Int32(), Path: d.String()}
+	return Event{Type: zk.EventType(d.Int32()), State: zk.State(d.Int32()), Path: d.String()}
 }
 
 func (e *Encoder) Event(v Event) {
-	e.Int32(v.Type)
-	e.Int32(v.State)
+	e.Int32(int32(v.Type))
+	e.Int32(int32(v.State))
 	e.String(v.Path)
 }
 
@@ -143,24 +147,14 @@ func (e *Encoder) ConnectReply(r ConnectReply) {
 
 func (d *Decoder) millis() time.Duration { return time.Duration(d.Int32()) * time.Millisecond }
 
-// FirstOp names the type of the first operation of a multi; "" for anything else. rest is what stands behind the header.
-func FirstOp(op int32, rest []byte) string {
-	if op != OpMulti {
-		return ""
-	}
-	d := Decoder{Rest: rest}
-	return OpName(d.MultiHeader().Op)
-}
-
-// RequestPath is the path that a request is about, that of its first operation for a multi; "" if it has none. rest is
-// what stands behind the header.
-func RequestPath(op int32, rest []byte) string {
-	d := Decoder{Rest: rest}
+// About returns the path that a request is about, "" if it has none, and for a multi that of its first operation, whose type
+// first names. d is behind the header.
+func (d Decoder) About(op int32) (path, first string) {
 	switch op {
 	case OpMulti:
-		d.MultiHeader()
-	case OpPing, OpClose, OpSetAuth, OpSetWatches, OpConnect, OpEvent:
-		return ""
+		first = OpName(d.MultiHeader().Op)
+	case OpPing, OpClose, OpSetAuth, OpSetWatches:
+		return "", ""
 	}
-	return d.String()
+	return d.String(), first
 }

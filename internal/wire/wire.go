@@ -8,6 +8,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // Types of requests, and two that are none: OpConnect stands for the handshake, which has no header, and OpEvent for a
@@ -28,9 +30,7 @@ const (
 	OpCheck           = 13
 	OpMulti           = 14
 	OpCreate2         = 15
-	OpReconfig        = 16
 	OpCreateContainer = 19
-	OpCreateTTL       = 21
 	OpSetAuth         = 100
 	OpSetWatches      = 101
 	OpError           = -1
@@ -42,7 +42,7 @@ var opNames = map[int32]string{
 	OpEvent: "event", OpCreate: "create", OpDelete: "delete", OpExists: "exists", OpGetData: "getData",
 	OpSetData: "setData", OpGetACL: "getACL", OpSetACL: "setACL", OpGetChildren: "getChildren", OpSync: "sync",
 	OpPing: "ping", OpGetChildren2: "getChildren2", OpCheck: "check", OpMulti: "multi", OpCreate2: "create2",
-	OpReconfig: "reconfig", OpCreateContainer: "createContainer", OpCreateTTL: "createTTL", OpSetAuth: "setAuth",
+	OpCreateContainer: "createContainer", OpSetAuth: "setAuth",
 	OpSetWatches: "setWatches", OpConnect: "connect", OpClose: "closeSession",
 }
 
@@ -77,20 +77,33 @@ const (
 	CodeThrottled               = -127 // refused before it was executed
 )
 
+// Errors are those of the client library for codes.
+var Errors = map[int32]error{
+	CodeBadArguments:            zk.ErrBadArguments,
+	CodeNoNode:                  zk.ErrNoNode,
+	CodeNoAuth:                  zk.ErrNoAuth,
+	CodeBadVersion:              zk.ErrBadVersion,
+	CodeNoChildrenForEphemerals: zk.ErrNoChildrenForEphemerals,
+	CodeNodeExists:              zk.ErrNodeExists,
+	CodeNotEmpty:                zk.ErrNotEmpty,
+	CodeSessionExpired:          zk.ErrSessionExpired,
+	CodeInvalidACL:              zk.ErrInvalidACL,
+	CodeAuthFailed:              zk.ErrAuthFailed,
+	CodeSessionMoved:            zk.ErrSessionMoved,
+}
+
+// CodeError is the error that the client library makes of a code.
+func CodeError(code int32) error {
+	if err, ok := Errors[code]; ok || code == CodeOK {
+		return err
+	}
+	return fmt.Errorf("unknown error: %d", code)
+}
+
 // The xids of frames from the server that answer no numbered request.
 const (
 	XidEvent = -1
 	XidPing  = -2
-)
-
-// Types of watch events, and the one session state that they carry.
-const (
-	EventCreated         = 1
-	EventDeleted         = 2
-	EventDataChanged     = 3
-	EventChildrenChanged = 4
-
-	StateSyncConnected = 3
 )
 
 const (

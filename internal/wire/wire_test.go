@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
@@ -32,7 +34,7 @@ var frames = []struct {
 	{"event", "\x00\x00\x00\x0e\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x02/x",
 		func(d *wire.Decoder) any { return d.Event() },
 		func(e *wire.Encoder, v any) { e.Event(v.(wire.Event)) },
-		wire.Event{Type: wire.EventDeleted, State: wire.StateSyncConnected, Path: "/x"}},
+		wire.Event{Type: zk.EventNodeDeleted, State: zk.StateSyncConnected, Path: "/x"}},
 	{"last of a multi", "\x00\x00\x00\x09\xff\xff\xff\xff\x01\xff\xff\xff\xff",
 		func(d *wire.Decoder) any { return d.MultiHeader() },
 		func(e *wire.Encoder, v any) { e.MultiHeader(v.(wire.MultiHeader)) },
@@ -131,19 +133,19 @@ func TestReadFrame(t *testing.T) {
 	}
 }
 
-func TestRequestPath(t *testing.T) {
+func TestWhatARequestIsAbout(t *testing.T) {
 	var plain, multi wire.Encoder
 	plain.String("/x")
 	multi.MultiHeader(wire.MultiHeader{Op: wire.OpDelete, Code: -1})
 	multi.String("/x")
 	for op, want := range map[int32]string{wire.OpDelete: "/x", wire.OpGetACL: "/x", wire.OpPing: "", wire.OpSetWatches: "",
 		wire.OpSetAuth: "", wire.OpClose: ""} {
-		if got := wire.RequestPath(op, plain); got != want {
-			t.Errorf("%s: %q, want %q", wire.OpName(op), got, want)
+		if got, first := (wire.Decoder{Rest: plain}).About(op); got != want || first != "" {
+			t.Errorf("%s: %q, first of them %q, want %q", wire.OpName(op), got, first, want)
 		}
 	}
-	if got := wire.RequestPath(wire.OpMulti, multi); got != "/x" {
-		t.Errorf("multi: %q", got)
+	if got, first := (wire.Decoder{Rest: multi}).About(wire.OpMulti); got != "/x" || first != "delete" {
+		t.Errorf("multi: %q, first of them %q", got, first)
 	}
 }
 

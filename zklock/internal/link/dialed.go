@@ -31,16 +31,15 @@ type dialed struct {
 	mu      sync.Mutex    // guards the fields below; never held across a client call
 	current *Session      // nil before the first and after an expiry
 	socket  *socket       // the newest, nil before the first
-	left    time.Duration // when the connection of the session ended, 0 while it stands
-	problem error         // why there is no connection, nil before the first trouble
+	left    time.Duration // since when there is no connection, 0 while it stands
+	problem error         // why there is no connection
 	closed  bool
-	mute    bool // closed without a connection
 }
 
 // Dial has the library connect to one of the servers, and goes on trying. On an error nothing is
 // left.
 func (l *Link) Dial(ctx context.Context, names []string) error {
-	d := &dialed{link: l, servers: newServers(l.config)}
+	d := &dialed{link: l, servers: newServers(l.config), left: 1, problem: zk.ErrNoServer}
 	if err := d.servers.find(ctx, names); err != nil {
 		return err
 	}
@@ -116,13 +115,14 @@ func (l *dialed) onEvent(ev zk.Event) {
 		l.connected.Clear()
 		l.link.Notice.Reach(false)
 		l.mu.Lock()
-		if l.left == 0 {
+		away := l.left > 0
+		if !away {
 			l.left = max(l.link.Now(), 1)
 		}
-		mute := l.mute
+		mute := l.closed && away
 		l.mu.Unlock()
 		if mute {
-			time.Sleep(time.Millisecond) // see close
+			time.Sleep(time.Millisecond) // see Close
 		}
 	case ev.State == zk.StateConnecting:
 		l.dialing.Set()
@@ -151,10 +151,7 @@ func (l *dialed) disconnected() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.problem == nil {
-		return zk.ErrNoServer
-	}
-	return fmt.Errorf("%w: %w", zk.ErrNoServer, l.problem)
+	return l.problem
 }
 
 // trouble records why there is no connection.
@@ -162,7 +159,7 @@ func (l *dialed) trouble(err error) {
 	l.link.config.Logger.Debug("zklock: connection", "err", err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.problem = err
+	l.problem = fmt.Errorf("%w: %w", zk.ErrNoServer, err)
 }
 
 // Close ends the session, for which it gives the server a second. Then it breaks the
@@ -176,10 +173,8 @@ func (l *dialed) trouble(err error) {
 func (l *dialed) Close() {
 	l.mu.Lock()
 	l.closed = true
-	l.mute = !l.connected.IsSet()
-	mute := l.mute
 	l.mu.Unlock()
-	if mute {
+	if !l.connected.IsSet() {
 		l.kill()
 		// The client's own context has ended.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -226,8 +221,9 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 		l.expired()
 		return nil, fmt.Errorf("the server granted a session timeout of %v", timeout)
 	}
+	margin := c.Margin(timeout)
 	var refusal error
-	if margin := c.Margin(timeout); margin > timeout/2 {
+	if margin > timeout/2 {
 		refusal = fmt.Errorf("the server granted a session timeout of %v; the lease margin of %v is more than half of it",
 			timeout, margin)
 	}
@@ -242,7 +238,7 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 		l.mu.Unlock()
 		return nil, refusal
 	}
-	s := newSession(c, id, timeout, sentAt)
+	s := newSession(c, id, timeout, sentAt, timeout-margin) // it began with a write
 	l.current = s
 	l.mu.Unlock()
 	if old != nil {
@@ -266,25 +262,19 @@ func (l *dialed) introduce(handshake []byte, now time.Duration) []byte {
 	d := wire.Decoder{Rest: wire.Body(handshake)}
 	q := d.ConnectRequest()
 	q.LastZxid = l.seen.Load()
-	switch away, timeout := l.away(now); {
-	case away > 4*timeout:
-		q.LastZxid = 0
-	case away > timeout:
-		q.Session, q.Password = 0, make([]byte, wire.PasswordLen)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current != nil && l.left > 0 {
+		switch away, timeout := now-l.left, l.current.Negotiated(); {
+		case away > 4*timeout:
+			q.LastZxid = 0
+		case away > timeout:
+			q.Session, q.Password = 0, make([]byte, wire.PasswordLen)
+		}
 	}
 	var e wire.Encoder
 	e.ConnectRequest(q)
 	return wire.Frame(e)
-}
-
-// away returns for how long the session has had no connection, and its timeout.
-func (l *dialed) away(now time.Duration) (away, timeout time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.current == nil || l.left == 0 {
-		return 0, 0
-	}
-	return now - l.left, l.current.Negotiated()
 }
 
 // expired is called when a server says so in a handshake.
@@ -348,8 +338,11 @@ func (l *dialed) sync() bool {
 // prove sends a write that changes nothing, unless there is nothing to lose.
 func (l *dialed) prove() {
 	if s := l.Session(); s != nil {
-		if n := s.anyMember(); n != nil {
-			n.Prove()
+		for n := range s.Contenders() {
+			if !n.IsLost() { // one that is stays in the books until its owner gives it up, and may be gone
+				n.Prove()
+				return
+			}
 		}
 	}
 }

@@ -43,8 +43,7 @@ type Link struct {
 	ctx    context.Context // ends, with cause ErrClosed, when the link does
 	cancel context.CancelCauseFunc
 
-	mu    sync.Mutex // guards the fields below; never held across a call of the library
-	ended bool
+	mu    sync.Mutex     // for the end of ctx, and for what none may begin after it; never held across a call of the library
 	tasks sync.WaitGroup // every goroutine of the client, but those of the library
 }
 
@@ -96,9 +95,8 @@ func (l *Link) Context() context.Context { return l.ctx }
 // End loses everything that is held and begins nothing new.
 func (l *Link) End() {
 	l.mu.Lock()
-	l.ended = true
-	l.mu.Unlock()
 	l.cancel(second.ErrClosed)
+	l.mu.Unlock()
 	if s := l.Session(); s != nil {
 		s.End(second.ErrClosed)
 	}
@@ -108,21 +106,22 @@ func (l *Link) End() {
 func (l *Link) Spawn(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
-		return false
+	ended := l.ctx.Err() != nil
+	if !ended {
+		l.tasks.Go(f)
 	}
-	l.tasks.Go(f)
-	return true
+	return !ended
 }
 
 // Count adds one to g, unless the link has ended.
 func (l *Link) Count(g *sync.WaitGroup) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.ended {
+	ended := l.ctx.Err() != nil
+	if !ended {
 		g.Add(1)
 	}
-	return !l.ended
+	return !ended
 }
 
 // Now is the client's monotonic clock.

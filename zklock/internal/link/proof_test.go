@@ -76,7 +76,7 @@ func TestOnlyWritesThatSucceededAreCommitted(t *testing.T) {
 		body []byte
 		want bool
 	}{
-		{wire.OpCreate, nil, true}, {wire.OpDelete, nil, true}, {wire.OpSetData, nil, true}, {wire.OpSetACL, nil, true},
+		{wire.OpCreate, nil, true}, {wire.OpDelete, nil, true}, {wire.OpSetData, nil, true},
 		{wire.OpCreateContainer, nil, true},
 		{wire.OpMulti, multi(wire.OpCheck), true}, {wire.OpMulti, multi(wire.OpError), false}, {wire.OpMulti, nil, false},
 		{wire.OpExists, nil, false}, {wire.OpGetData, nil, false}, {wire.OpGetChildren2, nil, false}, {wire.OpSync, nil, false},

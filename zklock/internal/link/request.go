@@ -146,7 +146,12 @@ func encodeOp(e *wire.Encoder, op any) {
 	case *zk.CreateRequest:
 		e.String(op.Path)
 		e.Buffer(op.Data)
-		encodeACL(e, op.Acl)
+		e.Int32(int32(len(op.Acl)))
+		for _, a := range op.Acl {
+			e.Int32(a.Perms)
+			e.String(a.Scheme)
+			e.String(a.ID)
+		}
 		e.Int32(op.Flags)
 	case *zk.DeleteRequest:
 		e.String(op.Path)
@@ -154,15 +159,6 @@ func encodeOp(e *wire.Encoder, op any) {
 	case *zk.CheckVersionRequest:
 		e.String(op.Path)
 		e.Int32(op.Version)
-	}
-}
-
-func encodeACL(e *wire.Encoder, acl []zk.ACL) {
-	e.Int32(int32(len(acl)))
-	for _, a := range acl {
-		e.Int32(a.Perms)
-		e.String(a.Scheme)
-		e.String(a.ID)
 	}
 }
 
@@ -178,7 +174,7 @@ func (t Transaction) decode(d *wire.Decoder, a *Answer) {
 	for h := d.MultiHeader(); !h.Done && !d.Bad; h = d.MultiHeader() {
 		switch h.Op {
 		case wire.OpError: // that of an operation before the one that failed is nil
-			if a.Err = codeError(d.Int32()); a.Err != nil {
+			if a.Err = wire.CodeError(d.Int32()); a.Err != nil {
 				return
 			}
 		case wire.OpCreate:
@@ -243,27 +239,4 @@ func (t Transaction) verify(a *Answer, results int) {
 		}
 		paths = paths[1:]
 	}
-}
-
-// codeError is the error that the client library makes of a code.
-func codeError(code int32) error {
-	if err, ok := codeErrors[code]; ok {
-		return err
-	}
-	return fmt.Errorf("unknown error: %d", code)
-}
-
-var codeErrors = map[int32]error{
-	wire.CodeOK:                      nil,
-	wire.CodeBadArguments:            zk.ErrBadArguments,
-	wire.CodeNoNode:                  zk.ErrNoNode,
-	wire.CodeNoAuth:                  zk.ErrNoAuth,
-	wire.CodeBadVersion:              zk.ErrBadVersion,
-	wire.CodeNoChildrenForEphemerals: zk.ErrNoChildrenForEphemerals,
-	wire.CodeNodeExists:              zk.ErrNodeExists,
-	wire.CodeNotEmpty:                zk.ErrNotEmpty,
-	wire.CodeSessionExpired:          zk.ErrSessionExpired,
-	wire.CodeInvalidACL:              zk.ErrInvalidACL,
-	wire.CodeAuthFailed:              zk.ErrAuthFailed,
-	wire.CodeSessionMoved:            zk.ErrSessionMoved,
 }

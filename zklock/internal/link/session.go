@@ -23,31 +23,23 @@ type Session struct {
 	timeout atomic.Int64 // a time.Duration, the shortest that was negotiated for the session
 }
 
-// newSession returns a session that began with a write, which was sent at a time on the
-// client's clock.
-func newSession(l *Link, id int64, timeout, sent time.Duration) *Session {
+// newSession returns a session whose lease begins at a time on the client's clock.
+func newSession(l *Link, id int64, timeout, begun, term time.Duration) *Session {
 	s := &Session{ID: id, link: l}
 	s.timeout.Store(int64(timeout))
-	s.Lease = lease.New(s.lease(), sent, timeout-l.Margin(timeout))
+	s.Lease = lease.New(lease.Config[Member]{
+		Name:    fmt.Sprintf("session %v", s),
+		Now:     l.Now,
+		Vouches: func() bool { return l.vouches(s) },
+		Lose:    Member.Lose,
+		Lost:    Member.IsLost,
+	}, begun, term)
 	return s
 }
 
 // NewUnleased returns a session of which only the server knows how long it lasts.
 func NewUnleased(l *Link, id int64, timeout time.Duration) *Session {
-	s := &Session{ID: id, link: l}
-	s.timeout.Store(int64(timeout))
-	s.Lease = lease.New(s.lease(), l.Now(), lease.Forever)
-	return s
-}
-
-func (s *Session) lease() lease.Config[Member] {
-	return lease.Config[Member]{
-		Name:    fmt.Sprintf("session %v", s),
-		Now:     s.link.Now,
-		Vouches: func() bool { return s.link.vouches(s) },
-		Lose:    Member.Lose,
-		Lost:    Member.IsLost,
-	}
+	return newSession(l, id, timeout, l.Now(), lease.Forever)
 }
 
 func (s *Session) String() string { return fmt.Sprintf("0x%x", uint64(s.ID)) }
@@ -75,17 +67,6 @@ type Member interface {
 	Prove()
 	// Check looks whether the node is still there.
 	Check()
-}
-
-// anyMember returns a node that is queued or held, nil if there is none. One that
-// is lost stays in the books until its owner gives it up, and may be gone.
-func (s *Session) anyMember() Member {
-	for n := range s.Contenders() {
-		if !n.IsLost() {
-			return n
-		}
-	}
-	return nil
 }
 
 // Recheck is after what time to look again although no event came: watches can be lost. It

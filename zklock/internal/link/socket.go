@@ -305,8 +305,7 @@ const firstXid = -1000
 type batch struct {
 	requests []Request
 	answers  []Answer
-	missing  int           // answers to come; guarded by socket.mu
-	done     chan struct{} // closed when there are none
+	missing  sync.WaitGroup // answers to come
 }
 
 // A place is that of a request in its batch.
@@ -317,10 +316,7 @@ type place struct {
 
 // Ask waits for all the answers, or the end of the connection.
 func (l *dialed) Ask(requests ...Request) []Answer {
-	b := &batch{
-		requests: requests, answers: make([]Answer, len(requests)),
-		missing: len(requests), done: make(chan struct{}),
-	}
+	b := &batch{requests: requests, answers: make([]Answer, len(requests))}
 	l.mu.Lock()
 	s := l.socket
 	l.mu.Unlock()
@@ -339,7 +335,7 @@ func (l *dialed) Ask(requests ...Request) []Answer {
 	if frames == nil {
 		return b.unsent()
 	}
-	<-b.done
+	b.missing.Wait()
 	return b.answers
 }
 
@@ -369,6 +365,7 @@ func (s *socket) encode(b *batch) []byte {
 			e.RequestHeader(h)
 			q.encode(e)
 		})
+		b.missing.Add(1)
 		s.noteLocked(h, now, place{b, i})
 	}
 	return s.frames
@@ -384,11 +381,9 @@ func (p place) answer(s *socket, reply wire.ReplyHeader, body wire.Decoder) {
 	if reply.Code == wire.CodeOK {
 		p.requests[p.index].decode(&body, a)
 	} else {
-		a.Err = codeError(reply.Code)
+		a.Err = wire.CodeError(reply.Code)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.answeredLocked()
+	p.missing.Done()
 }
 
 // end follows the end of the connection: there will be no more answers.
@@ -399,16 +394,10 @@ func (s *socket) end() {
 	for _, request := range s.sent {
 		if request.batch != nil {
 			request.answers[request.index].Err = zk.ErrConnectionClosed
-			request.answeredLocked()
+			request.missing.Done()
 		}
 	}
 	clear(s.sent)
-}
-
-func (b *batch) answeredLocked() {
-	if b.missing--; b.missing == 0 {
-		close(b.done)
-	}
 }
 
 // xidRewatch is that of the socket's own requests, one that the library never uses.
@@ -453,26 +442,21 @@ func (s *socket) rewatched(reply wire.ReplyHeader) {
 // panics in a goroutine of its own. So each body is read here first, the way the library
 // is going to read it (structs.go). What follows it is ignored by both.
 
-// checkReply looks at the body of a successful reply to a request of type op.
+// checkReply looks at the body of a successful reply to a request of type op, one of those that clients send.
 func checkReply(op int32, body wire.Decoder) error {
 	size := len(body.Rest)
 	switch d := &body; op {
-	case wire.OpCreate, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpSync:
+	case wire.OpCreate, wire.OpCreateContainer, wire.OpSync:
 		passString(d)
-	case wire.OpExists, wire.OpSetData, wire.OpSetACL:
+	case wire.OpExists, wire.OpSetData:
 		d.Take(wire.StatSize)
-	case wire.OpGetData, wire.OpReconfig:
+	case wire.OpGetData:
 		d.Buffer()
 		d.Take(wire.StatSize)
 	case wire.OpGetChildren2:
-		for range count(d) {
-			passString(d)
-		}
-		d.Take(wire.StatSize)
-	case wire.OpGetACL:
-		for range count(d) {
-			d.Int32() // permissions
-			passString(d)
+		n := d.Int32()
+		d.Bad = d.Bad || n < 0 // a list is never null
+		for ; n > 0 && !d.Bad; n-- {
 			passString(d)
 		}
 		d.Take(wire.StatSize)
@@ -518,13 +502,3 @@ func passResults(d *wire.Decoder) {
 
 // passString reads a string, which is never null.
 func passString(d *wire.Decoder) { d.Take(int(d.Int32())) }
-
-// count reads the length of a vector of strings or more, which is never null.
-func count(d *wire.Decoder) int {
-	n := int(d.Int32())
-	if n < 0 || n > len(d.Rest)/4 {
-		d.Bad = true
-		return 0
-	}
-	return n
-}
