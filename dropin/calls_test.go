@@ -12,8 +12,7 @@ import (
 var callBehaviours = []behaviour{
 	{
 		name: "lock and unlock, twice, and once more than it is locked",
-		run: func(s *scene) {
-			h := s.handle("", s.conn)
+		run: func(s *scene, h handle) {
 			h.unlock()
 			for range 2 {
 				h.lock()
@@ -21,19 +20,16 @@ var callBehaviours = []behaviour{
 				h.unlock()
 			}
 			h.unlock()
-			s.left()
 		},
 		want: "Unlock ErrNotLocked, Lock ok, nodes 1, Unlock ok, Lock ok, nodes 1, Unlock ok, Unlock ErrNotLocked, left 0",
 	},
 	{
 		name: "a handle locked twice",
-		run: func(s *scene) {
-			h := s.handle("", s.conn)
+		run: func(s *scene, h handle) {
 			h.lock()
 			h.lock()
 			h.lockWith("data")
 			h.unlock()
-			s.left()
 		},
 		want: "Lock ok, Lock ErrDeadlock, Lock ErrDeadlock, Unlock ok, left 0",
 	},
@@ -42,8 +38,7 @@ var callBehaviours = []behaviour{
 var nodeBehaviours = []behaviour{
 	{
 		name: "what the node is",
-		run: func(s *scene) {
-			h := s.handle("", s.conn)
+		run: func(s *scene, h handle) {
 			h.lock()
 			name := s.children()[0]
 			form := regexp.MustCompile(`^_c_[0-9a-f-]{32,36}-lock-\d{10}$`)
@@ -52,27 +47,24 @@ var nodeBehaviours = []behaviour{
 			s.note("of the connection's session: %t", err == nil && stat.EphemeralOwner == s.conn.SessionID())
 			h.unlock()
 		},
-		want: "Lock ok, named as by the library: true, of the connection's session: true, Unlock ok",
+		want: "Lock ok, named as by the library: true, of the connection's session: true, Unlock ok, left 0",
 	},
 	{
 		name: "data of the node",
-		run: func(s *scene) {
-			h := s.handle("", s.conn)
+		run: func(s *scene, h handle) {
 			for _, lock := range []func() bool{h.lock, func() bool { return h.lockWith("hello") }, func() bool { return h.lockWith("") }} {
 				lock()
 				s.note("data %q", s.data())
 				h.unlock()
 			}
 		},
-		want: `Lock ok, data "", Unlock ok, Lock ok, data "hello", Unlock ok, Lock ok, data "", Unlock ok`,
+		want: `Lock ok, data "", Unlock ok, Lock ok, data "hello", Unlock ok, Lock ok, data "", Unlock ok, left 0`,
 	},
 	{
 		name: "more data than is reasonable",
-		run: func(s *scene) {
-			h := s.handle("", s.conn)
+		run: func(s *scene, h handle) {
 			h.lockWith(strings.Repeat("x", 600<<10))
 			h.unlock()
-			s.left()
 		},
 		want:    "Lock ok, Unlock ok, left 0",
 		ours:    "Lock some error, Unlock ErrNotLocked, left 0",
@@ -80,7 +72,7 @@ var nodeBehaviours = []behaviour{
 	},
 	{
 		name: "ACL of node and parents",
-		run: func(s *scene) {
+		run: func(s *scene, _ handle) {
 			s.acl = zk.WorldACL(zk.PermRead | zk.PermCreate | zk.PermDelete)
 			h := s.handle("", s.conn)
 			h.lock()
@@ -89,13 +81,12 @@ var nodeBehaviours = []behaviour{
 				s.note("as given: %t", err == nil && fmt.Sprint(acl) == fmt.Sprint(s.acl))
 			}
 			h.unlock()
-			s.left()
 		},
 		want: "Lock ok, as given: true, as given: true, Unlock ok, left 0",
 	},
 	{
 		name: "data and ACL of a node that is handed on", modelOnly: true,
-		run: func(s *scene) {
+		run: func(s *scene, _ handle) {
 			first := s.handle("first", s.conn)
 			first.lockWith("1")
 			s.acl = zk.WorldACL(zk.PermRead | zk.PermDelete)
@@ -106,7 +97,6 @@ var nodeBehaviours = []behaviour{
 			acl, _, err := s.other.GetACL(s.path + "/" + s.children()[0])
 			s.note("data %q, ACL as given: %t", s.data(), err == nil && fmt.Sprint(acl) == fmt.Sprint(s.acl))
 			second.unlock()
-			s.left()
 		},
 		want:    `first Lock ok, first Unlock ok, second Lock ok, data "2", ACL as given: true, second Unlock ok, left 0`,
 		ours:    `first Lock ok, first Unlock ok, second Lock ok, data "1", ACL as given: false, second Unlock ok, left 0`,
@@ -114,8 +104,7 @@ var nodeBehaviours = []behaviour{
 	},
 	{
 		name: "missing parents", modelOnly: true,
-		run: func(s *scene) {
-			h := s.handle("", s.conn)
+		run: func(s *scene, h handle) {
 			h.lock()
 			s.note("created %t", s.srv.Exists(s.path))
 			h.unlock()
@@ -125,8 +114,8 @@ var nodeBehaviours = []behaviour{
 			h.lock()
 			h.unlock()
 		},
-		want:    "Lock ok, created true, Unlock ok, left 0, stay true, Lock ok, Unlock ok",
-		ours:    "Lock ok, created true, Unlock ok, left 0, stay false, Lock ok, Unlock ok",
+		want:    "Lock ok, created true, Unlock ok, left 0, stay true, Lock ok, Unlock ok, left 0",
+		ours:    "Lock ok, created true, Unlock ok, left 0, stay false, Lock ok, Unlock ok, left 0",
 		because: "Missing parents are created as container nodes",
 	},
 }

@@ -21,11 +21,11 @@ import (
 // handle in a situation.
 type behaviour struct {
 	name      string
-	modelOnly bool // needs faults or a stillness that a real server cannot give
-	run       func(*scene)
-	want      string // what is seen of zk.Lock, and of dropin.Lock if nothing else is said
-	ours      string // what is seen of dropin.Lock where it differs
-	because   string // how the paragraph begins that says so in the documentation of dropin.Lock
+	modelOnly bool                     // needs faults or a stillness that a real server cannot give
+	run       func(s *scene, h handle) // h is one of the process's own; how many nodes are left is noted at the end
+	want      string                   // what is seen of zk.Lock, and of dropin.Lock if nothing else is said
+	ours      string                   // what is seen of dropin.Lock where it differs
+	because   string                   // how the paragraph begins that says so in the documentation of dropin.Lock
 }
 
 const modelAddr = "127.0.0.1:2181"

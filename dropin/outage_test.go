@@ -10,40 +10,8 @@ const outageReason = "Locking waits through lost connections and expired session
 
 var outageBehaviours = []behaviour{
 	{
-		name: "the connection is lost while waiting", modelOnly: true,
-		run: func(s *scene) {
-			h, old := s.handle("", s.conn), s.original("zk", s.other)
-			old.lock()
-			wait := h.beginLock()
-			s.srv.Cut(s.conn.SessionID())
-			<-time.After(sessionTimeout / 2) // virtual
-			old.unlock()
-			wait.end()
-			h.unlock()
-			s.left()
-		},
-		want: "zk Lock ok, zk Unlock ok, Lock ok, Unlock ok, left 0",
-	},
-	{
-		name: "the answer to the list is lost", modelOnly: true,
-		run: func(s *scene) {
-			h, old := s.handle("", s.conn), s.original("zk", s.other)
-			old.lock()
-			s.cutAt("getChildren2")
-			wait := h.beginLock()
-			<-time.After(sessionTimeout) // virtual
-			old.unlock()
-			if wait.end() && len(s.children()) > 0 {
-				h.again()
-			}
-		},
-		want:    "zk Lock ok, zk Unlock ok, Lock ErrConnectionClosed, Unlock ErrNotLocked, Unlock ErrNotLocked, Lock waits, left 2",
-		ours:    "zk Lock ok, zk Unlock ok, Lock ok, Unlock ok, Unlock ErrNotLocked, Lock ok, Unlock ok, left 0",
-		because: outageReason,
-	},
-	{
 		name: "no server when the lock is wanted", modelOnly: true,
-		run: func(s *scene) {
+		run: func(s *scene, _ handle) {
 			s.away()
 			h := s.handle("", s.conn)
 			wait := h.beginLock()
@@ -58,8 +26,7 @@ var outageBehaviours = []behaviour{
 	},
 	{
 		name: "no server when the lock is not wanted any more", modelOnly: true,
-		run: func(s *scene) {
-			h := s.handle("", s.conn)
+		run: func(s *scene, h handle) {
 			h.lock()
 			s.away()
 			wait := h.begin("Unlock", h.zkLock.Unlock)

@@ -4,27 +4,8 @@ import "runtime"
 
 var queueBehaviours = []behaviour{
 	{
-		name: "order of processes",
-		run: func(s *scene) {
-			first, second, third := s.handle("first", s.conn), s.handle("second", s.other), s.handle("third", s.another())
-			first.lock()
-			waits := []call{second.beginLock()}
-			s.queued(2)
-			waits = append(waits, third.beginLock())
-			s.queued(3)
-			first.unlock()
-			waits[0].end()
-			s.note("nodes %d", len(s.children()))
-			second.unlock()
-			waits[1].end()
-			third.unlock()
-			s.left()
-		},
-		want: "first Lock ok, first Unlock ok, second Lock ok, nodes 2, second Unlock ok, third Lock ok, third Unlock ok, left 0",
-	},
-	{
 		name: "nodes of the handles of one connection", modelOnly: true,
-		run: func(s *scene) {
+		run: func(s *scene, _ handle) {
 			first := s.handle("first", s.conn)
 			first.lock()
 			runtime.GC() // the handles find each other as long as one is in use
@@ -35,13 +16,13 @@ var queueBehaviours = []behaviour{
 			wait.end()
 			second.unlock()
 		},
-		want:    "first Lock ok, nodes 2, first Unlock ok, second Lock ok, second Unlock ok",
-		ours:    "first Lock ok, nodes 1, first Unlock ok, second Lock ok, second Unlock ok",
+		want:    "first Lock ok, nodes 2, first Unlock ok, second Lock ok, second Unlock ok, left 0",
+		ours:    "first Lock ok, nodes 1, first Unlock ok, second Lock ok, second Unlock ok, left 0",
 		because: "All handles of one connection and path",
 	},
 	{
 		name: "another process waits before a handle of the owner's", modelOnly: true,
-		run: func(s *scene) {
+		run: func(s *scene, _ handle) {
 			owner, stranger, sibling := s.handle("owner", s.conn), s.original("stranger", s.other), s.handle("sibling", s.conn)
 			owner.lock()
 			waits := []call{stranger.beginLock(), sibling.beginLock()}
@@ -58,7 +39,6 @@ var queueBehaviours = []behaviour{
 				waits[0].end()
 				stranger.unlock()
 			}
-			s.left()
 		},
 		want: "owner Lock ok, owner Unlock ok, stranger Lock ok, stranger Unlock ok, " +
 			"sibling Lock ok, sibling Unlock ok, left 0",
@@ -68,8 +48,8 @@ var queueBehaviours = []behaviour{
 	},
 	{
 		name: "a zk.Lock waits for it, and it for a zk.Lock",
-		run: func(s *scene) {
-			h, old := s.handle("", s.conn), s.original("zk", s.other)
+		run: func(s *scene, h handle) {
+			old := s.original("zk", s.other)
 			h.lock()
 			wait := old.beginLock()
 			s.queued(2)
@@ -82,19 +62,16 @@ var queueBehaviours = []behaviour{
 			old.unlock()
 			wait.end()
 			h.unlock()
-			s.left()
 		},
 		want: "Lock ok, waits true, Unlock ok, zk Lock ok, waits true, zk Unlock ok, Lock ok, Unlock ok, left 0",
 	},
 	{
 		name: "a child that is no lock node",
-		run: func(s *scene) {
+		run: func(s *scene, h handle) {
 			s.put(s.path+"/leader", s.acl)
-			h := s.handle("", s.conn)
 			h.lock()
 			h.unlock()
 			s.removed("leader")
-			s.left()
 		},
 		want:    "Lock some error, Unlock ErrNotLocked, left 1",
 		ours:    "Lock ok, Unlock ok, left 0",

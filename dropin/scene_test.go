@@ -45,7 +45,8 @@ func newScene(t *testing.T, addr string, dialer zk.Dialer) *scene {
 // play compares what is seen with what is wanted.
 func (s *scene) play(b behaviour, want string) {
 	s.t.Helper()
-	b.run(s)
+	b.run(s, s.handle("", s.conn))
+	s.left()
 	if got := strings.Join(s.notes, ", "); got != want {
 		s.t.Errorf("\n got %s\nwant %s", got, want)
 	}
