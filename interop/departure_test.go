@@ -1,12 +1,8 @@
 package interop_test
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
-
-	"github.com/tierlock/tierlock/internal/waittest"
 )
 
 func TestOthersGoOnWhenAHolderIsKilled(t *testing.T) {
@@ -40,37 +36,4 @@ func TestOthersGoOnWhenAHolderIsKilled(t *testing.T) {
 			e.awaitChildren(t, 0)
 		})
 	}
-}
-
-// Whoever gives up in the middle of the queue, of ours or of kazoo's, leaves the others as they were.
-func TestWhoGivesUpBlocksNobody(t *testing.T) {
-	t.Parallel()
-	e := newEnsemble(t)
-	drivers := launch(t, e, sessionTimeout, "curator", "kazoo", "curator", "kazoo", "zk", "tier")
-	holder, kazoo, behind := drivers[0], drivers[1], drivers[2:]
-	holder.acquire(t)
-
-	ctx, cancel := context.WithCancel(waittest.Soon(t))
-	quitter := start(ctx, e.tier(t))
-	e.awaitChildren(t, 2)
-	kazoo.order(t, "acquire 3000")
-	e.awaitChildren(t, 3)
-	for i, d := range behind {
-		d.order(t, "acquire")
-		e.awaitChildren(t, i+4)
-	}
-	cancel()
-	if <-quitter.done; !errors.Is(quitter.err, context.Canceled) {
-		t.Fatalf("acquire behind Curator: got %v, want it cancelled", quitter.err)
-	}
-	if !kazoo.answer(t).TimedOut {
-		t.Error("kazoo has the lock together with Curator")
-	}
-	e.awaitChildren(t, 1+len(behind))
-	holder.release(t)
-	for _, d := range behind {
-		d.answer(t)
-		d.release(t)
-	}
-	e.awaitChildren(t, 0)
 }

@@ -1,6 +1,9 @@
 package interop_test
 
 import (
+	"errors"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +23,13 @@ const (
 // keepPath makes the lock path one that stays, which kazoo counts on.
 func (e *ensemble) keepPath(t *testing.T) {
 	t.Helper()
-	e.remove(t, e.create(t, "first", zk.FlagEphemeral))
+	path := ""
+	for name := range strings.SplitSeq(e.path[1:], "/") {
+		path += "/" + name
+		if _, err := e.conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			t.Fatal(err)
+		}
+	}
 }
 
 // A fleet are the drivers that share one lock, with the turns of each.
@@ -94,4 +103,17 @@ func TestFamilySharesItsPaths(t *testing.T) {
 			}
 		})
 	}
+}
+
+// curatorBefore55 goes by the names of Debian's files.
+func curatorBefore55(t *testing.T) bool {
+	t.Helper()
+	for _, old := range []string{"[1-4].*", "5.[0-4].*"} {
+		if found, err := filepath.Glob("/usr/share/java/curator-recipes-" + old + ".jar"); err != nil {
+			t.Fatal(err)
+		} else if found != nil {
+			return true
+		}
+	}
+	return false
 }

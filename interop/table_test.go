@@ -2,7 +2,6 @@ package interop_test
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/interopdoc"
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -34,90 +34,40 @@ var kinds = map[string]string{
 	"kazoo ReadLock +":         "kazoo-read-extra",
 }
 
-// A table says of each kind in its first column for which of those in its head it waits.
-type table struct {
-	head []string
-	rows []row
-}
-
-type row struct {
-	kind  string
-	waits []bool
-}
-
-// readTables returns the tables of docs/interop.md, which have the same rows.
-func readTables(t *testing.T) (all []*table) {
+// kindOf returns the driver of a lock in the document.
+func kindOf(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/interop.md")
-	if err != nil {
-		t.Fatal(err)
+	kind, ok := kinds[name]
+	if !ok {
+		t.Fatalf("the table has an unknown lock %q", name)
 	}
-	kindOf := func(cell string) string {
-		kind := kinds[strings.TrimSpace(cell)]
-		if kind == "" {
-			t.Fatalf("the table has an unknown lock %q", cell)
-		}
-		return kind
-	}
-	for line := range strings.Lines(strings.ReplaceAll(string(text), "`", "")) {
-		line, ok := strings.CutPrefix(strings.TrimSpace(line), "|")
-		if !ok || strings.HasPrefix(line, "-") {
-			continue
-		}
-		cells := strings.Split(strings.TrimSuffix(line, "|"), "|")
-		if len(all) == 0 && strings.TrimSpace(cells[0]) != "waits for" {
-			continue // another table
-		}
-		if strings.TrimSpace(cells[0]) == "waits for" {
-			head := new(table)
-			for _, cell := range cells[1:] {
-				head.head = append(head.head, kindOf(cell))
-			}
-			all = append(all, head)
-			continue
-		}
-		r := row{kind: kindOf(cells[0])}
-		for _, cell := range cells[1:] {
-			switch strings.TrimSpace(cell) {
-			case "yes":
-				r.waits = append(r.waits, true)
-			case "no":
-				r.waits = append(r.waits, false)
-			default:
-				t.Fatalf("the table has %q in the line of %s", cell, r.kind)
-			}
-		}
-		last := all[len(all)-1]
-		if len(r.waits) != len(last.head) {
-			t.Fatalf("the table has %d cells in the line of %s, and %d in its head", len(r.waits), r.kind, len(last.head))
-		}
-		last.rows = append(last.rows, r)
-	}
-	for _, one := range all {
-		if len(one.rows) != len(kinds) {
-			t.Fatalf("the table has %d lines, want %d", len(one.rows), len(kinds))
-		}
-	}
-	return all
+	return kind
 }
 
 // Several chunks of rows have their turn side by side, on paths and with holders of their own.
 func TestTheyWaitForOneAnotherAsDocumented(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t)
-	for _, one := range readTables(t) {
-		for chunk := range slices.Chunk(one.rows, 6) {
-			name := one.head[0] + "/" + chunk[0].kind
+	for _, one := range interopdoc.Tables(t, "../docs/interop.md") {
+		if len(one.Rows) != len(kinds) {
+			t.Fatalf("the table has %d lines, want %d", len(one.Rows), len(kinds))
+		}
+		var head []string
+		for _, name := range one.Head {
+			head = append(head, kindOf(t, name))
+		}
+		for chunk := range slices.Chunk(one.Rows, 6) {
+			name := head[0] + "/" + kindOf(t, chunk[0].Name)
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				e := e.below(name)
 				e.keepPath(t)
-				holders := launch(t, e, sessionTimeout, one.head...)
+				holders := launch(t, e, sessionTimeout, head...)
 				for _, r := range chunk {
-					d := launch(t, e, sessionTimeout, r.kind)[0]
+					d := launch(t, e, sessionTimeout, kindOf(t, r.Name))[0]
 					for i, holder := range holders {
 						holder.acquire(t)
-						if r.waits[i] {
+						if r.Waits[i] {
 							d.waits(t, e, holder)
 						} else {
 							d.passes(t, holder)

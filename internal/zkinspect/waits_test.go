@@ -1,10 +1,9 @@
 package zkinspect
 
 import (
-	"os"
-	"strings"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/interopdoc"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
@@ -31,39 +30,22 @@ var documented = map[string]sort{
 
 // The table is checked against the real libraries; what is told of a queue follows from it.
 func TestWhoWaitsForWhomIsWhatTheTableSays(t *testing.T) {
-	text, err := os.ReadFile("../../docs/interop.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	type pair struct{ waiter, other sort }
-	said := make(map[pair]map[string]bool)
-	var head []string
-	for line := range strings.Lines(strings.ReplaceAll(string(text), "`", "")) {
-		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|-") {
-			continue
-		}
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		for i := range cells {
-			cells[i] = strings.ReplaceAll(strings.TrimSpace(cells[i]), "*", "")
-		}
-		if cells[0] == "waits for" {
-			head = cells
-			continue
-		}
-		if head == nil {
-			continue // another table
-		}
-		for i, cell := range cells[1:] {
-			waiter, known1 := documented[cells[0]]
-			other, known2 := documented[head[i+1]]
-			if !known1 || !known2 {
-				t.Fatalf("unknown: %q, %q", cells[0], head[i+1])
+	said := make(map[pair]map[bool]bool)
+	for _, one := range interopdoc.Tables(t, "../../docs/interop.md") {
+		for _, row := range one.Rows {
+			for i, waits := range row.Waits {
+				waiter, known1 := documented[row.Name]
+				other, known2 := documented[one.Head[i]]
+				if !known1 || !known2 {
+					t.Fatalf("unknown: %q, %q", row.Name, one.Head[i])
+				}
+				p := pair{waiter, other}
+				if said[p] == nil {
+					said[p] = make(map[bool]bool)
+				}
+				said[p][waits] = true
 			}
-			p := pair{waiter, other}
-			if said[p] == nil {
-				said[p] = make(map[string]bool)
-			}
-			said[p][cell] = true
 		}
 	}
 	if len(said) < 100 {
@@ -72,9 +54,9 @@ func TestWhoWaitsForWhomIsWhatTheTableSays(t *testing.T) {
 	for p, cells := range said {
 		want := perhaps
 		switch {
-		case !cells["no"]:
+		case !cells[false]:
 			want = yes
-		case !cells["yes"]:
+		case !cells[true]:
 			want = no
 		}
 		if got := p.waiter.waitsFor(p.other); got != want {
