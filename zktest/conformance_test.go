@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
@@ -360,9 +361,6 @@ func parseInt(word string) int32 {
 	return int32(n)
 }
 
-// patience bounds every wait for a server that is a process of its own.
-const patience = 20 * time.Second
-
 // A client is a zk.Conn whose connection can be cut, and whose watch events are kept in order.
 type client struct {
 	t      *testing.T
@@ -440,25 +438,11 @@ func (c *client) takeEvents() []zk.Event {
 // await polls condition, which is called with mu held.
 func (c *client) await(what string, condition func() bool) {
 	c.t.Helper()
-	waitFor(c.t, what, func() bool {
+	waittest.Eventually(c.t, what, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return condition()
 	})
-}
-
-func waitFor(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-deadline:
-			t.Fatalf("no %s within %v", what, patience)
-		case <-tick.C:
-		}
-	}
 }
 
 // cut ends the connection and keeps the client from reconnecting.
@@ -611,7 +595,7 @@ func TestOnlyContainersOnceUsedAreReaped(t *testing.T) {
 		if ev := <-gone; ev.Type != zk.EventNodeDeleted {
 			t.Errorf("event: got %+v, want deletion", ev)
 		}
-		waitFor(t, "reaping", func() bool {
+		waittest.Eventually(t, "reaping", func() bool {
 			used, _, err := c.conn.Exists("/used")
 			return err == nil && !used
 		})

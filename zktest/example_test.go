@@ -3,7 +3,6 @@ package zktest_test
 import (
 	"fmt"
 	"log"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -29,26 +28,6 @@ func Example() {
 	// Output:
 	// /lock-0000000000 <nil>
 	// true <nil>
-}
-
-func ExampleServer_Expire() {
-	s := zktest.NewServer(zktest.Config{})
-	defer s.Close()
-	holder := exampleConn(s)
-	defer holder.Close()
-	watcher := exampleConn(s)
-	defer watcher.Close()
-
-	if _, err := holder.Create("/held", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-		log.Fatal(err)
-	}
-	_, _, gone, err := watcher.GetW("/held")
-	if err != nil {
-		log.Fatal(err)
-	}
-	s.Expire(holder.SessionID())
-	fmt.Println((<-gone).Type)
-	// Output: EventNodeDeleted
 }
 
 // A reply is lost: the client cannot know that its node was created.
@@ -122,43 +101,6 @@ func ExampleMember() {
 	// Output:
 	// same session: true
 	// same member: false
-}
-
-// A test can tell what the server knows of the clients from what they believe.
-func ExampleServer_Sessions() {
-	s := zktest.NewServer(zktest.Config{MaxSessionTimeout: 6 * time.Second})
-	defer s.Close()
-	conn := exampleConn(s)
-	defer conn.Close()
-
-	if _, err := conn.Create("/held", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-		log.Fatal(err)
-	}
-	for _, session := range s.Sessions() {
-		fmt.Println(session.Timeout, session.Member, session.Ephemerals)
-	}
-	// Output: 6s 127.0.0.1:2181 [/held]
-}
-
-// With a latency, requests that leave together are answered together.
-func ExampleConfig() {
-	const roundTrip = 20 * time.Millisecond
-	s := zktest.NewServer(zktest.Config{Latency: roundTrip / 2})
-	defer s.Close()
-	conn := exampleConn(s)
-	defer conn.Close()
-	if _, _, err := conn.Exists("/"); err != nil { // there is a session now
-		log.Fatal(err)
-	}
-
-	begin := time.Now()
-	var both sync.WaitGroup
-	for _, path := range []string{"/a", "/b"} {
-		both.Go(func() { conn.Exists(path) })
-	}
-	both.Wait()
-	fmt.Println("at least one round trip:", time.Since(begin) >= roundTrip)
-	// Output: at least one round trip: true
 }
 
 func exampleConn(s *zktest.Server, members ...string) *zk.Conn {

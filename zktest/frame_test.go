@@ -12,45 +12,16 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// once meets the first create in a direction with an action.
-func once(dir zktest.Direction, action zktest.Action) func(*zktest.Frame) zktest.Action {
-	return func(f *zktest.Frame) zktest.Action {
-		if f.Dir == dir && f.Op == "create" && f.Nth == 1 {
-			return action
-		}
-		return zktest.Pass
-	}
-}
-
-func TestFateOfARequestDecidesWhetherItIsApplied(t *testing.T) {
-	for name, test := range map[string]struct {
-		dir     zktest.Direction
-		do      zktest.Action
-		applied bool
-		err     error
-	}{
-		"cut at the request": {zktest.Request, zktest.Cut, false, zk.ErrConnectionClosed},
-		"cut at the reply":   {zktest.Reply, zktest.Cut, true, zk.ErrConnectionClosed},
-		"refused":            {zktest.Request, zktest.Error(zk.ErrSessionExpired), false, zk.ErrSessionExpired},
-	} {
-		bubble(t, func(t *testing.T, s *zktest.Server) {
-			conn := connect(t, s, timeout, addr)
-			s.Intercept(once(test.dir, test.do))
-			if _, err := conn.Create("/1", nil, 0, everybody); !errors.Is(err, test.err) {
-				t.Errorf("%s: got %v, want %v", name, err, test.err)
-			}
-			if got := s.Exists("/1"); got != test.applied {
-				t.Errorf("%s: applied %t, want %t", name, got, test.applied)
-			}
-		})
-	}
-}
-
 func TestDroppedFrameIsNeverAnswered(t *testing.T) {
 	for dir, applied := range map[zktest.Direction]bool{zktest.Request: false, zktest.Reply: true} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			conn := connect(t, s, timeout, addr)
-			s.Intercept(once(dir, zktest.Drop))
+			s.Intercept(func(f *zktest.Frame) zktest.Action {
+				if f.Dir == dir && f.Op == "create" {
+					return zktest.Drop
+				}
+				return zktest.Pass
+			})
 			answered := creating(conn, "/1")
 			time.Sleep(time.Hour)
 			synctest.Wait()
@@ -88,26 +59,6 @@ func TestDroppedRequestsDoNotProlongTheSession(t *testing.T) {
 			t.Errorf("session %#x lives on: %+v", conn.SessionID(), sessions)
 		}
 	})
-}
-
-func TestDelayHoldsWhatIsBehind(t *testing.T) {
-	for dir, atOnce := range map[zktest.Direction]bool{zktest.Request: false, zktest.Reply: true} {
-		bubble(t, func(t *testing.T, s *zktest.Server) {
-			conn := connect(t, s, timeout, addr)
-			s.Intercept(once(dir, zktest.Delay(2*time.Second)))
-			start := time.Now()
-			creating(conn, "/1")
-			if got := s.Exists("/1"); got != atOnce {
-				t.Errorf("%v delayed: applied at once %t, want %t", dir, got, atOnce)
-			}
-			if ok, _, err := conn.Exists("/1"); !ok || err != nil {
-				t.Errorf("Exists behind the delay: got %t, %v", ok, err)
-			}
-			if got := time.Since(start); got != 2*time.Second {
-				t.Errorf("%v delayed: answered after %v, want 2s", dir, got)
-			}
-		})
-	}
 }
 
 func TestForgedExpiryLeavesTheOldSessionAlive(t *testing.T) {
@@ -153,26 +104,6 @@ func TestFramesAreCounted(t *testing.T) {
 		}
 		if len(seen) != 4 || seen[3] != want {
 			t.Errorf("frames: got %v, want 4, the last of which is %v", seen, want)
-		}
-	})
-}
-
-func TestWatchEventCanBeDropped(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn := connect(t, s, timeout, addr)
-		_, _, events, err := conn.ExistsW("/n")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "event" && f.Dir == zktest.Reply && f.Path == "/n" {
-				return zktest.Drop
-			}
-			return zktest.Pass
-		})
-		create(t, conn, "/n", 0)
-		if time.Sleep(time.Minute); len(events) != 0 {
-			t.Errorf("got %+v, want nothing", <-events)
 		}
 	})
 }

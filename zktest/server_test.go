@@ -146,17 +146,6 @@ func panicOf(f func()) (what string) {
 	return ""
 }
 
-func TestIdleSessionOutlivesItsTimeout(t *testing.T) {
-	for _, cfg := range []zktest.Config{{}, {Latency: oneWay}, {Tick: tick}} {
-		bubble(t, func(t *testing.T, s *zktest.Server) {
-			conn := connect(t, s, timeout, addr)
-			id := conn.SessionID()
-			time.Sleep(time.Hour)
-			connected(t, conn, id, true)
-		}, cfg)
-	}
-}
-
 // A muted direction is a partition: the client notices after two thirds of the timeout, the server after all of it.
 func TestMutedSessionExpiresAtItsTimeoutAndComesBackAsAnother(t *testing.T) {
 	for dir, expires := range map[zktest.Direction]bool{zktest.Request: true, zktest.Reply: false} {
