@@ -134,8 +134,8 @@ func waitsFor(c *inspect.Contender) string {
 	case c.Ahead > 1:
 		parts = append(parts, fmt.Sprintf("%d and %d more", c.Nearest, c.Ahead-1))
 	}
-	if c.Unsure > 0 {
-		parts = append(parts, fmt.Sprintf("perhaps %d", c.Unsure))
+	if c.Perhaps > 0 {
+		parts = append(parts, fmt.Sprintf("perhaps %d", c.Perhaps))
 	}
 	if c.Ignored > 0 {
 		parts = append(parts, fmt.Sprintf("not %d", c.Ignored))

@@ -34,7 +34,7 @@ type Contender struct {
 	State     State     `json:"state"`
 	Ahead     int       `json:"ahead"`                   // how many before it it waits for
 	Behind    string    `json:"waits_for,omitempty"`     // the nearest of them
-	Unsure    int       `json:"perhaps_ahead,omitempty"` // how many it waits for only if set up so
+	Perhaps   int       `json:"perhaps_ahead,omitempty"` // how many it waits for only if set up so
 	Beside    int       `json:"beside,omitempty"`        // how many before it read as it does
 	Ignored   int       `json:"ignores,omitempty"`       // how many others before it it does not wait for
 	Readable  bool      `json:"readable"`                // else what follows is unknown
@@ -88,7 +88,7 @@ func (c *Contender) explain() string {
 	case Quarantined:
 		return who + "; is first, and does not have the lock yet"
 	case Perhaps:
-		return fmt.Sprintf("%s; waits for %d ahead of it, if set up so, and else holds the lock", who, c.Unsure)
+		return fmt.Sprintf("%s; waits for %d ahead of it, if set up so, and else holds the lock", who, c.Perhaps)
 	}
 	switch {
 	case c.Ignored > 0:

@@ -57,7 +57,7 @@ func (l *line) place(c *inspect.Contender) {
 				c.Behind, c.Nearest = g.last.Node, g.last.Sequence
 			}
 		case perhaps:
-			c.Unsure += g.count
+			c.Perhaps += g.count
 		case no:
 			if shared(own, other) {
 				c.Beside += g.count
@@ -69,7 +69,7 @@ func (l *line) place(c *inspect.Contender) {
 	switch {
 	case c.Ahead > 0:
 		c.State = inspect.Waits
-	case c.Unsure > 0:
+	case c.Perhaps > 0:
 		c.State = inspect.Perhaps
 	default:
 		c.State = inspect.Holds

@@ -38,15 +38,7 @@ func bubble(t *testing.T, f func(t *testing.T, s site)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := zktest.Start(t)
-		conn, events, err := zk.Connect([]string{addr, addr}, 10*time.Second, zk.WithDialer(server.DialTimeout), zk.WithLogger(zkconn.Silent{}), zk.WithLogInfo(false))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			conn.Close()
-			for range events { // closed as the last act of the library
-			}
-		})
+		conn := zkconn.Start(t, []string{addr, addr}, 10*time.Second, server.DialTimeout)
 		f(t, site{server, dial(t, server), conn})
 	})
 }
@@ -128,7 +120,7 @@ func TestLookTellsWhoWaitsForWhom(t *testing.T) {
 			"tierlock holds 0 0 0 billing", "curator waits 1 0 0 10.0.0.1", "read holds 0 0 2 10.0.0.1", "kazoo perhaps 0 2 1 kazoo says", "tierlock waits 4 0 0 ",
 		} {
 			c := q.Contenders[i]
-			if got := fmt.Sprint(c.Kind, " ", c.State, " ", c.Ahead, " ", c.Unsure, " ", c.Ignored, " ", c.Label+c.Content); got != want {
+			if got := fmt.Sprint(c.Kind, " ", c.State, " ", c.Ahead, " ", c.Perhaps, " ", c.Ignored, " ", c.Label+c.Content); got != want {
 				t.Errorf("contender %d: got %s, want %s", i, got, want)
 			}
 			if !c.Ephemeral || !c.Readable || c.Token == 0 || c.Age() < time.Minute || c.Age() > 2*time.Minute {
