@@ -1,6 +1,7 @@
 package zktest
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -73,7 +74,7 @@ func Delay(d time.Duration) Action { return Action{Verb: fate.Delay, Delay: d} }
 // session and ephemeral nodes live on.
 func Error(err error) Action {
 	for code, known := range wire.Errors {
-		if err == known {
+		if errors.Is(err, known) {
 			return Action{Verb: fate.Error, Code: code}
 		}
 	}

@@ -348,20 +348,6 @@ var wireTests = []struct {
 			createContainer with flags 4: create2
 			a: xid 9 at +12, code 0, 0 bytes
 			`},
-	{"flags without a meaning in a multi", func(p *peer) {
-		for i, op := range []int32{wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer} {
-			p.do("a", int32(i), wire.OpMulti, multiBody(op, createBody("/x", "", 7)))
-		}
-	}, `
-			a: xid 0 at +1, code 0, 22 bytes
-			a: xid 1 at +2, code 0, 22 bytes
-			a: xid 2 at +3, code 0, 22 bytes
-			`},
-	{"half a create", func(p *peer) {
-		p.do("a", 1, wire.OpCreate, createBody("/x", "", 0)[:10])
-	}, `
-			a: xid 1 at +1, code -5, 0 bytes
-			`},
 	{"malformed requests", func(p *peer) {
 		p.do("a", 1, wire.OpMulti, multiBody(wire.OpGetData, pathAndFlag("/", false)))
 		p.do("a", 2, wire.OpMulti, multiBody(wire.OpSetACL, pathAndFlag("/", false)))
@@ -452,19 +438,6 @@ var changes = []change{
 		"in a multi, flags say what is created", []string{"3.8.2", "3.9.0"},
 		"a: xid 2 at +9, code 0, 24 bytes\ncreateContainer with flags 0: create\n",
 		"a: xid 2 at +9, code 0, 92 bytes\ncreateContainer with flags 0: create2\n",
-	},
-	// The flags are looked at while the request is read (ZOOKEEPER-4026): it is the multi that fails, as malformed, and
-	// not the operation in it. Nobody sends such flags.
-	{
-		"flags without a meaning in a multi", []string{"3.8.2", "3.9.0"},
-		"a: xid 0 at +1, code 0, 22 bytes\na: xid 1 at +2, code 0, 22 bytes\na: xid 2 at +3, code 0, 22 bytes\n",
-		"a: xid 0 at +1, code -5, 0 bytes\na: xid 1 at +2, code -5, 0 bytes\na: xid 2 at +3, code -5, 0 bytes\n",
-	},
-	// A request is read before it gets a zxid (ZOOKEEPER-4575). Nobody sends half a request, or counts zxids.
-	{
-		"half a create", []string{"3.9.0"},
-		"a: xid 1 at +1,",
-		"a: xid 1 at +0,",
 	},
 }
 
