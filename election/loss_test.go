@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock/election"
@@ -72,29 +71,5 @@ func TestFunctionThatIgnoresTheLossStopsNobody(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 		b.leads()
-	})
-}
-
-func TestOutageOfTheStoreEndsNoCampaign(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		d := new(diary)
-		p := start(t, s, d, "a", "b")
-		time.Sleep(time.Minute)
-		thaw := s.Freeze()
-		time.Sleep(10 * sessionTimeout)
-		synctest.Wait()
-		if d.leader() != "" {
-			t.Errorf("%s leads without a store", d.leader())
-		}
-		thaw()
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if d.leader() == "" {
-			t.Fatal("nobody leads after the outage")
-		}
-		for _, p := range p {
-			p.stop()
-			p.returns(context.Canceled)
-		}
 	})
 }

@@ -103,21 +103,6 @@ func TestObserverSeesEachLeaderOnce(t *testing.T) {
 	})
 }
 
-func TestObserverSurvivesOutages(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		d := new(diary)
-		p := start(t, s, d, "a")
-		o := observe(t, election.New(registry(t, s, "observer"), path))
-		o.saw(t, "a")
-		thaw := s.Freeze()
-		time.Sleep(10 * sessionTimeout)
-		thaw()
-		time.Sleep(time.Minute)
-		p[0].leads()
-		o.saw(t, "aa") // in another term
-	})
-}
-
 func TestTheEndOfAnObservationIsNoError(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		p := start(t, s, new(diary), "a")

@@ -15,27 +15,6 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-func TestOneLeadsAndTheOthersFollow(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		p := start(t, s, new(diary), "a", "b", "c")
-		p[0].leads(p[1], p[2])
-		if n := len(s.Queue(path)); n != 3 {
-			t.Errorf("%d candidates in the queue, want 3", n)
-		}
-		p[0].stop()
-		p[0].returns(context.Canceled)
-		p[1].leads(p[0], p[2])
-		for _, p := range p[1:] {
-			p.stop()
-			p.returns(context.Canceled)
-		}
-		synctest.Wait()
-		if n := len(s.Queue(path)); n != 0 {
-			t.Errorf("%d candidates are left in the queue", n)
-		}
-	})
-}
-
 func TestFunctionReturnsBeforeTheLockGoes(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
@@ -60,23 +39,6 @@ func TestFunctionReturnsBeforeTheLockGoes(t *testing.T) {
 		slow.reign <- nil
 		slow.returns(context.Canceled)
 		next.leads(slow)
-	})
-}
-
-func TestLeaderThatReturnsGoesToTheTail(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		d := new(diary)
-		p := start(t, s, d, "a", "b", "c")
-		for i := range 7 {
-			p[i%3].leads(p[(i+1)%3], p[(i+2)%3])
-			p[i%3].reign <- []error{nil, errors.New("a failure")}[i%2]
-			time.Sleep(2 * time.Second) // more than the pause
-		}
-		synctest.Wait()
-		leaders, _ := d.reigns()
-		if got := strings.Join(leaders, ""); got != "abcabcab" {
-			t.Errorf("leaders %s, want abcabcab", got)
-		}
 	})
 }
 

@@ -657,9 +657,7 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 			left, extended = budget, true
 		}
 		c.mu.Unlock()
-		if retry.Pause(ctx, left) != nil {
-			return
-		}
+		_ = retry.Pause(ctx, left) // if ctx ends, the next look says so
 	}
 }
 

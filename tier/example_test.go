@@ -16,13 +16,24 @@ import (
 // connect stands for tierlock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"): the
 // examples bring their own ZooKeeper.
 func connect(ctx context.Context) (locks *tier.Registry, disconnect func()) {
+	all, disconnect := connectAll(ctx, 1)
+	return all[0], disconnect
+}
+
+// connectAll is connect for several processes.
+func connectAll(ctx context.Context, n int) (all []*tier.Registry, disconnect func()) {
 	srv := zktest.NewServer(zktest.Config{})
-	locks, err := tierlock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext))
-	if err != nil {
-		panic(err)
+	for range n {
+		locks, err := tierlock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext))
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, locks)
 	}
-	return locks, func() {
-		locks.Close()
+	return all, func() {
+		for _, locks := range all {
+			locks.Close()
+		}
 		srv.Close()
 	}
 }

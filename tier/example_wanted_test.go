@@ -4,37 +4,15 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
 )
-
-// connectTwo is connect for two processes.
-func connectTwo(ctx context.Context) (here, there *tier.Registry, disconnect func()) {
-	srv := zktest.NewServer(zktest.Config{})
-	var both [2]*tier.Registry
-	for i := range both {
-		locks, err := tierlock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext))
-		if err != nil {
-			panic(err)
-		}
-		both[i] = locks
-	}
-	return both[0], both[1], func() {
-		both[0].Close()
-		both[1].Close()
-		srv.Close()
-	}
-}
 
 // A sweep that takes hours makes way for any other process, but not before it has got somewhere: if the
 // others do the same, each turn is worth the hand-over.
 func ExampleHold_Contested() {
 	ctx := context.Background()
-	here, there, disconnect := connectTwo(ctx)
+	both, disconnect := connectAll(ctx, 2)
 	defer disconnect()
+	here, there := both[0], both[1]
 
 	hold, err := here.Mutex("/locks/rows").Acquire(ctx)
 	if err != nil {

@@ -99,20 +99,3 @@ func TestOwnershipThatHasEndedIsNotReentered(t *testing.T) {
 		}
 	}
 }
-
-// A writer may read, and write again as long as it still does.
-func TestOwnershipThatOnlyReadsIsNotToWrite(t *testing.T) {
-	own := &ownership{mutex: new(Mutex)}
-	own.begin(nil, nil, 0, found)
-	own.reenter(true)
-	if hold, err := own.reenter(false); hold == nil || hold.Shared() || err != nil {
-		t.Errorf("reenter to write of an ownership that writes: got %v, %v", hold, err)
-	}
-	own.holds.Add(-2 * writeHold)
-	if hold, err := own.reenter(false); hold != nil || !errors.Is(err, ErrUpgrade) {
-		t.Errorf("reenter to write of an ownership that only reads: got %v, %v, want %v", hold, err, ErrUpgrade)
-	}
-	if n := own.count(); n != 1 {
-		t.Errorf("%d holds, want 1", n)
-	}
-}

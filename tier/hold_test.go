@@ -15,47 +15,6 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-func TestReleaseEndsTheContextsOfItsHoldOnly(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		mu := process(t, s).Mutex("/locks/a")
-		outer := acquire(t, mu)
-		outerCtx := outer.Context(t.Context())
-		inner := start(outerCtx, mu).granted(t)
-		first, second := inner.Context(t.Context()), inner.Context(t.Context())
-		if first.Err() != nil || inner.Err() != nil {
-			t.Errorf("while held: context %v, hold %v; want nil, nil", first.Err(), inner.Err())
-		}
-		release(t, inner)
-		for _, ctx := range []context.Context{first, second, inner.Context(t.Context())} {
-			if <-ctx.Done(); !errors.Is(context.Cause(ctx), tier.ErrReleased) {
-				t.Errorf("cause after release: got %v, want ErrReleased", context.Cause(ctx))
-			}
-		}
-		if !errors.Is(inner.Err(), tier.ErrReleased) {
-			t.Errorf("Err after release: got %v, want ErrReleased", inner.Err())
-		}
-		if outerCtx.Err() != nil || outer.Err() != nil {
-			t.Errorf("outer hold after release of the inner: context %v, hold %v; want nil, nil", outerCtx.Err(), outer.Err())
-		}
-		release(t, outer)
-	})
-}
-
-// The context of Acquire bounds the wait, not the work.
-func TestHoldOutlivesContextOfAcquire(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		mu := process(t, s).Mutex("/locks/a")
-		ctx, cancel := context.WithCancel(t.Context())
-		hold := start(ctx, mu).granted(t)
-		work := hold.Context(t.Context())
-		cancel()
-		if work.Err() != nil || hold.Err() != nil {
-			t.Errorf("after the end of Acquire's context: context %v, hold %v; want nil, nil", work.Err(), hold.Err())
-		}
-		release(t, hold)
-	})
-}
-
 func TestReleaseAtKeepsTheLockUntilThenWithoutWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		hold := acquire(t, process(t, s).Mutex("/locks/a"))
@@ -101,77 +60,41 @@ func TestReleaseAtInThePastIsRelease(t *testing.T) {
 	})
 }
 
-// A hold that was released early must not be watched until its time, nor may the end of that
-// time concern a later hold.
-func TestReleaseEndsAReleaseAt(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		locks := process(t, s)
-		mu := locks.Mutex("/locks/a")
-		early := acquire(t, mu)
-		if err := early.ReleaseAt(time.Now().Add(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		release(t, early)
-		synctest.Wait()
-		if left := tier.Stakes(locks); left != 0 {
-			t.Errorf("%d paths in use after the release, want none", left)
-		}
-		later := acquire(t, mu)
-		time.Sleep(2 * time.Hour)
-		if err := later.Err(); err != nil {
-			t.Errorf("the next hold, when the time of the first has come: %v, want nil", err)
-		}
-		release(t, later)
-	})
-}
-
-// Whoever closes does not wait for minimum times.
-func TestLossEndsAReleaseAt(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		locks := process(t, s)
-		hold := acquire(t, locks.Mutex("/locks/a"))
-		work := hold.Context(t.Context())
-		if err := hold.ReleaseAt(time.Now().Add(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		locks.Close()
-		if took := time.Since(start); took > time.Minute {
-			t.Errorf("Close took %v", took)
-		}
-		if cause := context.Cause(work); !errors.Is(cause, tier.ErrLost) {
-			t.Errorf("the work ended with %v, want ErrLost", cause)
-		}
-	})
-}
-
-func TestNestedHoldsReleaseInAnyOrderAndTheLastReleasesTheLock(t *testing.T) {
-	orders := [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		mu := process(t, s).Mutex("/locks/a")
-		for _, order := range orders {
-			outer := acquire(t, mu)
-			ctx := outer.Context(t.Context())
-			holds := []*tier.Hold{outer}
-			for range 2 {
-				inner := start(ctx, mu).granted(t)
-				if inner == outer || inner.Token() != outer.Token() {
-					t.Errorf("nested Acquire: want a hold of its own with the token %d", outer.Token())
+// A hold that is over early, by a release or as the registry is closed, is not watched until its time, nor waited for, nor does the
+// end of that time concern a later hold.
+func TestReleaseAtEndsWithItsHold(t *testing.T) {
+	for name, closes := range map[string]bool{"released": false, "closed": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *memory.Server) {
+				locks := process(t, s)
+				mu := locks.Mutex("/locks/a")
+				early := acquire(t, mu)
+				work := early.Context(t.Context())
+				if err := early.ReleaseAt(time.Now().Add(time.Hour)); err != nil {
+					t.Fatal(err)
 				}
-				ctx = inner.Context(t.Context())
-				holds = append(holds, inner)
-			}
-			for i, which := range order {
-				if n := len(s.Queue("/locks/a")); n != 1 {
-					t.Errorf("order %v: %d nodes before release %d, want 1", order, n, i)
+				if begun := time.Now(); closes {
+					locks.Close()
+					wantEnded(t, "the work", work, tier.ErrLost)
+					if took := time.Since(begun); took > time.Minute {
+						t.Errorf("Close took %v", took)
+					}
+					return
 				}
-				release(t, holds[which])
-			}
-			if n := len(s.Queue("/locks/a")); n != 0 {
-				t.Errorf("order %v: %d nodes after the last release, want 0", order, n)
-			}
-		}
-	})
+				release(t, early)
+				synctest.Wait()
+				if left := tier.Stakes(locks); left != 0 {
+					t.Errorf("%d paths in use after the release, want none", left)
+				}
+				later := acquire(t, mu)
+				time.Sleep(2 * time.Hour)
+				if err := later.Err(); err != nil {
+					t.Errorf("the next hold, when the time of the first has come: %v, want nil", err)
+				}
+				release(t, later)
+			})
+		})
+	}
 }
 
 // A release too many must never touch what the next owner has.

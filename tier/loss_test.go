@@ -1,7 +1,6 @@
 package tier_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -11,45 +10,6 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
-
-// lost checks everything that a hold of a lost lock says.
-func lost(ctx context.Context, t *testing.T, hold *tier.Hold) {
-	t.Helper()
-	<-hold.Lost()
-	if <-ctx.Done(); !errors.Is(context.Cause(ctx), tier.ErrLost) {
-		t.Errorf("cause of the hold's context: got %v, want ErrLost", context.Cause(ctx))
-	}
-	if err := hold.Err(); !errors.Is(err, tier.ErrLost) {
-		t.Errorf("Err: got %v, want ErrLost", err)
-	}
-}
-
-func TestExpiredSessionEndsEveryHoldOnce(t *testing.T) { // I7
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		mu := process(t, s).Mutex("/locks/a")
-		outer := acquire(t, mu)
-		outerCtx := outer.Context(t.Context())
-		inner := start(outerCtx, mu).granted(t)
-		innerCtx := inner.Context(t.Context())
-		s.Expire("/locks/a", 0)
-		lost(outerCtx, t, outer)
-		lost(innerCtx, t, inner)
-		lost(inner.Context(t.Context()), t, inner)
-		for name, hold := range map[string]*tier.Hold{"outer": outer, "inner": inner} {
-			if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-				t.Errorf("Release of the %s hold: got %v, want ErrLost", name, err)
-			}
-			if err := hold.Release(); !errors.Is(err, tier.ErrReleased) {
-				t.Errorf("second Release of the %s hold: got %v, want ErrReleased", name, err)
-			}
-		}
-		next := acquire(t, mu)
-		if next.Token() <= outer.Token() {
-			t.Errorf("token after loss: got %d, want above %d", next.Token(), outer.Token())
-		}
-		release(t, next)
-	})
-}
 
 // A process never runs two sections at once, lease or no lease.
 func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2

@@ -66,44 +66,6 @@ func TestNegativeOptionsAreRefused(t *testing.T) {
 	})
 }
 
-func TestCloseLosesHoldsAndTurnsWaitersAway(t *testing.T) { // I10
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		elsewhere := acquire(t, process(t, s).Mutex("/locks/elsewhere"))
-		locks := process(t, s)
-		hold := acquire(t, locks.Mutex("/locks/a"))
-		ctx := hold.Context(t.Context())
-		var waiters []*call[*tier.Hold]
-		for range 10 {
-			waiters = append(waiters,
-				start(soon(t), locks.Mutex("/locks/a")).blocked(t),
-				start(soon(t), locks.Mutex("/locks/elsewhere")).blocked(t))
-		}
-		began := time.Now()
-		if err := locks.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-		for i, w := range waiters {
-			if <-w.done; !errors.Is(w.err, tier.ErrClosed) {
-				t.Errorf("waiter %d: got %v, want ErrClosed", i, w.err)
-			}
-		}
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("the waiters were turned away after %v, want at once", took)
-		}
-		lost(ctx, t, hold)
-		if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
-			t.Errorf("nodes of a closed process: %v", nodes)
-		}
-		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Errorf("Release after Close: got %v, want ErrLost", err)
-		}
-		if n := tier.Stakes(locks); n != 0 {
-			t.Errorf("%d entries in the closed registry, want 0", n)
-		}
-		release(t, elsewhere)
-	})
-}
-
 func TestClosedRegistryRefusesEverything(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)

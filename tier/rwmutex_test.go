@@ -15,42 +15,38 @@ import (
 
 func TestReadersOfAProcessAreOneNode(t *testing.T) {
 	for _, budget := range []time.Duration{20 * time.Millisecond, 0} {
-		testReadersOfAProcessAreOneNode(t, tier.WithHandOff(budget))
-	}
-}
-
-func testReadersOfAProcessAreOneNode(t *testing.T, handOff tier.Option) {
-	rwMetered(t, func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
-		const readers = 1000
-		mu := process(handOff)
-		first := acquire(t, mu.Reader())
-		m.take()
-		var holds []*tier.Hold
-		for range readers - 1 {
-			holds = append(holds, acquire(t, mu.Reader()))
-		}
-		if nodes := s.Queue("/locks/a"); len(nodes) != 1 || !nodes[0].Shared {
-			t.Errorf("%d readers of a process: contenders %v, want one to read", readers, nodes)
-		}
-		if ops := m.take(); writes(ops) > 0 || len(ops) > 1 {
-			t.Errorf("%d readers beside the first: requests %v, want at most a look at the queue", readers-1, ops)
-		}
-		if stats := tier.RegistryOf(mu).Stats(); stats.Joins != readers-1 || stats.Found != 1 || stats.Holds != 1 {
-			t.Errorf("stats: %+v, want %d joins, 1 found, 1 lock", stats, readers-1)
-		}
-		if held := tier.RegistryOf(mu).HeldLocks(); len(held) != 1 || held[0].Readers != readers {
-			t.Errorf("Holds: %+v, want one lock with %d readers", held, readers)
-		}
-		for _, hold := range append(holds, first) {
-			if nodes := s.Queue("/locks/a"); len(nodes) != 1 {
-				t.Fatalf("contenders %v while somebody reads", nodes)
+		rwMetered(t, func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+			const readers = 1000
+			mu := process(tier.WithHandOff(budget))
+			first := acquire(t, mu.Reader())
+			m.take()
+			var holds []*tier.Hold
+			for range readers - 1 {
+				holds = append(holds, acquire(t, mu.Reader()))
 			}
-			release(t, hold)
-		}
-		if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
-			t.Errorf("contenders %v after the last release", nodes)
-		}
-	})
+			if nodes := s.Queue("/locks/a"); len(nodes) != 1 || !nodes[0].Shared {
+				t.Errorf("%d readers of a process: contenders %v, want one to read", readers, nodes)
+			}
+			if ops := m.take(); writes(ops) > 0 || len(ops) > 1 {
+				t.Errorf("%d readers beside the first: requests %v, want at most a look at the queue", readers-1, ops)
+			}
+			if stats := tier.RegistryOf(mu).Stats(); stats.Joins != readers-1 || stats.Found != 1 || stats.Holds != 1 {
+				t.Errorf("stats: %+v, want %d joins, 1 found, 1 lock", stats, readers-1)
+			}
+			if held := tier.RegistryOf(mu).HeldLocks(); len(held) != 1 || held[0].Readers != readers {
+				t.Errorf("Holds: %+v, want one lock with %d readers", held, readers)
+			}
+			for _, hold := range append(holds, first) {
+				if nodes := s.Queue("/locks/a"); len(nodes) != 1 {
+					t.Fatalf("contenders %v while somebody reads", nodes)
+				}
+				release(t, hold)
+			}
+			if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
+				t.Errorf("contenders %v after the last release", nodes)
+			}
+		})
+	}
 }
 
 // The rules of entering again: what the context's hold is, what is asked for, what comes of it.
@@ -76,9 +72,9 @@ func TestEnteringAgainInBothModes(t *testing.T) {
 		if !read.Shared() || read.Err() != nil {
 			t.Errorf("after the downgrade: shared %t, err %v", read.Shared(), read.Err())
 		}
-		for name, take := range map[string]func(context.Context) (*tier.Hold, error){"Acquire": mu.Writer().Acquire, "TryAcquire": mu.Writer().TryAcquire} {
+		for _, take := range []func(context.Context) (*tier.Hold, error){mu.Writer().Acquire, mu.Writer().TryAcquire} {
 			if _, err := take(inRead); !errors.Is(err, tier.ErrUpgrade) {
-				t.Errorf("%s to write with the context of a hold to read: %v, want %v", name, err, tier.ErrUpgrade)
+				t.Errorf("to write with the context of a hold to read: %v, want %v", err, tier.ErrUpgrade)
 			}
 		}
 		deeper := start(inRead, mu.Reader()).granted(t)
@@ -93,37 +89,6 @@ func TestEnteringAgainInBothModes(t *testing.T) {
 		writer.blocked(t)
 		release(t, beside)
 		release(t, writer.granted(t))
-	})
-}
-
-func TestTryAcquireOfBothSides(t *testing.T) {
-	rwMetered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
-		a, b := process(), process()
-		try := func(take func(context.Context) (*tier.Hold, error), want error) *tier.Hold {
-			t.Helper()
-			hold, err := take(soon(t))
-			if !errors.Is(err, want) || (err == nil) != (hold != nil) {
-				t.Fatalf("got %v, %v; want %v", hold, err, want)
-			}
-			return hold
-		}
-		r := try(a.Reader().TryAcquire, nil)
-		m.take()
-		here := try(a.Reader().TryAcquire, nil)
-		there := try(b.Reader().TryAcquire, nil)
-		try(a.Writer().TryAcquire, tier.ErrLocked)
-		try(b.Writer().TryAcquire, tier.ErrLocked)
-		w := start(soon(t), b.Writer()).blocked(t)
-		release(t, there)
-		try(b.Reader().TryAcquire, tier.ErrLocked)
-		release(t, r)
-		release(t, here)
-		hold := w.granted(t)
-		for _, take := range []func(context.Context) (*tier.Hold, error){a.Writer().TryAcquire, a.Reader().TryAcquire, b.Writer().TryAcquire, b.Reader().TryAcquire} {
-			try(take, tier.ErrLocked)
-		}
-		release(t, hold)
-		release(t, try(a.Writer().TryAcquire, nil))
 	})
 }
 
@@ -145,6 +110,19 @@ func TestMutexAndRWMutexOfAPathExclude(t *testing.T) { // I1
 	})
 }
 
+// startSides has some wait for a lock in this order, r to read and w to write.
+func startSides(t *testing.T, mu *tier.RWMutex, sides string) (all []*call[*tier.Hold]) {
+	t.Helper()
+	for _, kind := range sides {
+		side := mu.Writer()
+		if kind == 'r' {
+			side = mu.Reader()
+		}
+		all = append(all, start(soon(t), side).blocked(t))
+	}
+	return all
+}
+
 // Whoever comes waits behind those who wait; the turn is that of a writer, or of all readers up to
 // the next one.
 func TestPhasesAreFair(t *testing.T) { // I6
@@ -153,15 +131,7 @@ func TestPhasesAreFair(t *testing.T) { // I6
 		inside := acquire(t, mu.Writer())
 		var phases [][]*call[*tier.Hold]
 		for _, members := range []string{"rrr", "w", "rr", "w", "w", "r"} {
-			var phase []*call[*tier.Hold]
-			for _, kind := range members {
-				side := mu.Writer()
-				if kind == 'r' {
-					side = mu.Reader()
-				}
-				phase = append(phase, start(soon(t), side).blocked(t))
-			}
-			phases = append(phases, phase)
+			phases = append(phases, startSides(t, mu, members))
 		}
 		m.take()
 		release(t, inside)
@@ -201,22 +171,6 @@ func TestReadersBehindAWriterThatGivesUpJoin(t *testing.T) {
 	})
 }
 
-// A reader of the same call tree enters again although a writer waits: else both would wait for ever.
-func TestReaderEntersAgainBeforeAWaitingWriter(t *testing.T) {
-	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
-		a, b := process(), process()
-		read := acquire(t, a.Reader())
-		here, there := start(soon(t), a.Writer()).blocked(t), start(soon(t), b.Writer()).blocked(t)
-		again := start(read.Context(soon(t)), a.Reader()).granted(t)
-		release(t, read)
-		here.blocked(t)
-		there.blocked(t)
-		release(t, again)
-		release(t, there.granted(t))
-		release(t, here.granted(t))
-	})
-}
-
 // Readers that overlap without end do not keep a writer out: neither one of their process nor one of
 // another. Nor do those of several processes.
 func TestReadersWithoutEndDoNotKeepAWriterOut(t *testing.T) { // I11
@@ -244,20 +198,13 @@ func TestReadersWithoutEndDoNotKeepAWriterOut(t *testing.T) { // I11
 			if ops := m.take(); writes(ops) > 2*crowds+3 {
 				t.Errorf("%d processes only read for a second: %d writes, want one contender each", crowds, writes(ops))
 			}
-			outside := process()
-			for _, w := range []struct {
-				name  string
-				mu    *tier.RWMutex
-				bound time.Duration
-			}{
-				{"of another process", outside, budget + 2*section + 5*time.Millisecond},
-				{"of theirs", mutexes[0], budget + 2*section + 5*time.Millisecond},
-			} {
+			const bound = budget + 2*section + 5*time.Millisecond
+			for name, mu := range map[string]*tier.RWMutex{"of another process": process(), "of theirs": mutexes[0]} {
 				for range 5 {
 					begun := time.Now()
-					hold := acquire(t, w.mu.Writer())
-					if d := time.Since(begun); d > w.bound {
-						t.Errorf("%d processes read without end: a writer %s waited %v, at most %v are due", crowds, w.name, d, w.bound)
+					hold := acquire(t, mu.Writer())
+					if d := time.Since(begun); d > bound {
+						t.Errorf("%d processes read without end: a writer %s waited %v, at most %v are due", crowds, name, d, bound)
 					}
 					release(t, hold)
 					time.Sleep(50 * time.Millisecond)
@@ -334,14 +281,7 @@ func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
 			a, b := process(tier.WithHandOff(0)), process()
 			hold := acquire(t, a.Writer())
 			other := start(soon(t), b.Writer()).blocked(t)
-			var waiting []*call[*tier.Hold]
-			for _, kind := range waiters {
-				side := a.Writer()
-				if kind == 'r' {
-					side = a.Reader()
-				}
-				waiting = append(waiting, start(soon(t), side).blocked(t))
-			}
+			waiting := startSides(t, a, waiters)
 			release(t, hold)
 			got := other.granted(t)
 			synctest.Wait()
@@ -365,17 +305,9 @@ func TestReadersJoinATryToRead(t *testing.T) {
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
 		answerLate(s, queue.Try, time.Second)
-		tried := make(chan *tier.Hold)
-		go func() {
-			hold, err := mu.Reader().TryAcquire(soon(t))
-			if err != nil {
-				t.Error(err)
-			}
-			tried <- hold
-		}()
-		synctest.Wait()
+		tried := begin(func() (*tier.Hold, error) { return mu.Reader().TryAcquire(soon(t)) }).blocked(t)
 		waits := start(soon(t), mu.Reader()).blocked(t)
-		hold := <-tried
+		hold := tried.granted(t)
 		release(t, waits.granted(t))
 		release(t, hold)
 	})
@@ -420,42 +352,6 @@ func TestReadersDoNotSeeAGuardedWriteCome(t *testing.T) {
 		release(t, acquire(t, mu.Reader())) // now it can join, and so can the other one
 		release(t, other.granted(t))
 		release(t, read)
-	})
-}
-
-// Once an owner was told that somebody has asked for the lock, its release gives it to nobody here.
-func TestRevokedLockLeavesTheProcess(t *testing.T) {
-	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
-		a, b := process(tier.WithHandOff(time.Hour), tier.WithLinger(time.Hour)), process()
-		for _, waits := range []bool{true, false} {
-			hold := acquire(t, a.Writer())
-			revoked := hold.Revoked()
-			var here *call[*tier.Hold]
-			if waits {
-				here = start(soon(t), a.Writer()).blocked(t)
-			}
-			there := start(soon(t), b.Writer()).blocked(t)
-			if err := b.Writer().Revoke(soon(t)); err != nil {
-				t.Fatal(err)
-			}
-			<-revoked
-			there.blocked(t)
-			release(t, hold)
-			release(t, there.granted(t))
-			if waits {
-				release(t, here.granted(t))
-			}
-		}
-		hold := acquire(t, a.Writer())
-		revoked := hold.Revoked()
-		if err := b.Writer().Revoke(soon(t)); err != nil {
-			t.Fatal(err)
-		}
-		<-revoked
-		release(t, hold)
-		if nodes := s.Queue("/locks/a"); len(nodes) > 0 {
-			t.Errorf("contenders %v linger, though somebody asked for the lock", nodes)
-		}
 	})
 }
 

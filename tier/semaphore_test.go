@@ -80,38 +80,6 @@ func wantTaken(t *testing.T, s *memory.Server, when string, want int) {
 	}
 }
 
-func TestRequestsAreServedInOrderAcrossProcesses(t *testing.T) {
-	limited(t, 3, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		strict := tier.WithHandOff(0)
-		a, b := process(strict), process(strict)
-		all := take(t, a, 3)
-		order := []struct {
-			s *tier.Semaphore
-			k int
-		}{{b, 2}, {a, 3}, {b, 2}, {a, 2}, {b, 3}}
-		var mu sync.Mutex
-		var got []int
-		var wg sync.WaitGroup
-		for i, want := range order {
-			c := ask(soon(t), want.s, want.k).blocked(t)
-			wg.Go(func() {
-				permits := c.granted(t)
-				mu.Lock()
-				got = append(got, i)
-				mu.Unlock()
-				time.Sleep(time.Millisecond)
-				giveBack(t, permits)
-			})
-		}
-		giveBack(t, all)
-		wg.Wait()
-		// b has one place in the queue, so its second request is behind the second of a.
-		if want := []int{0, 1, 2, 3, 4}; !slices.Equal(got, want) {
-			t.Errorf("served in the order %v, want %v", got, want)
-		}
-	})
-}
-
 // While another process waits, permits stay here for three budgets, and one of two that came by itself while that one was queueing
 // for twice as long.
 func TestBudgetOfASemaphore(t *testing.T) {
@@ -313,19 +281,33 @@ func TestWaitLimitOfASemaphore(t *testing.T) {
 	})
 }
 
-// Without a lease nobody knows whether permits are still ours.
-func TestPermitsWithoutALeaseAreNotHandedOff(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *memory.Server) {
-		s := specially(t, srv, &special{unleased: true}).Semaphore(pool, 3)
-		two := take(t, s, 2)
-		waiting := ask(soon(t), s, 2).blocked(t)
-		giveBack(t, two)
-		got := waiting.granted(t)
-		if got.Token() <= two.Token() {
-			t.Errorf("token %d after %d, want permits from the store", got.Token(), two.Token())
-		}
-		giveBack(t, got)
-	})
+// Without a lease nobody knows whether permits are still ours, and while the connection is down nobody knows what has become of
+// them: those who wait get others.
+func TestPermitsThatNobodyIsSureOfAreNotHandedOff(t *testing.T) {
+	for name, cutOff := range map[string]bool{"no lease": false, "no connection": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *memory.Server) {
+				locks, p := dial(t, srv, "")
+				if !cutOff {
+					locks = specially(t, srv, &special{unleased: true})
+				}
+				s := locks.Semaphore(pool, 2, tier.WithHandOff(time.Hour))
+				two := take(t, s, 2)
+				waiting := ask(soon(t), s, 2).blocked(t)
+				heal := func() {}
+				if cutOff {
+					heal = cut(p)
+				}
+				giveBack(t, two)
+				heal()
+				got := waiting.granted(t)
+				if got.Token() <= two.Token() {
+					t.Errorf("token %d after %d, want permits from the store", got.Token(), two.Token())
+				}
+				giveBack(t, got)
+			})
+		})
+	}
 }
 
 func TestPermitsWithoutNumberAreHadBesideOthersWhoQueue(t *testing.T) {
@@ -492,6 +474,34 @@ func TestPermitsAreNotKeptForever(t *testing.T) {
 	})
 }
 
+// The end of a time for which permits were kept does not concern those that are kept by then.
+func TestPermitsAreKeptForTheirOwnTime(t *testing.T) {
+	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		s := process()
+		one := take(t, s, 1)
+		keep := func() (leave func()) { // three permits for one who wants four, for 60 ms
+			three := take(t, s, 3)
+			ctx, cancel := context.WithCancel(soon(t))
+			big := ask(ctx, s, 4).blocked(t)
+			giveBack(t, three)
+			return func() {
+				cancel()
+				<-big.done
+			}
+		}
+		leave := keep()
+		time.Sleep(50 * time.Millisecond)
+		leave()
+		leave = keep()
+		time.Sleep(59 * time.Millisecond)
+		wantTaken(t, srv, "when the time of those before is over", 4)
+		time.Sleep(2 * time.Millisecond)
+		wantTaken(t, srv, "when their own time is over", 1)
+		leave()
+		giveBack(t, one)
+	})
+}
+
 // What was kept for somebody who leaves is for those behind him, or goes.
 func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 	for _, next := range []bool{false, true} {
@@ -533,58 +543,6 @@ func TestRestOfALargeRequestComesFromOthers(t *testing.T) {
 		}
 		giveBack(t, big.granted(t))
 		giveBack(t, one)
-	})
-}
-
-// A process that has one of many permits does not keep it for as long as all of them would take.
-func TestSinglePermitOfMany(t *testing.T) {
-	limited(t, 10, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		nine, a, b := take(t, process(), 9), process(), process()
-		ctx, stop := context.WithCancel(soon(t))
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				for {
-					permits, err := a.Acquire(ctx, 1)
-					if err != nil {
-						return
-					}
-					time.Sleep(time.Millisecond)
-					giveBack(t, permits)
-				}
-			})
-		}
-		for range 5 {
-			begun := time.Now()
-			one := take(t, b, 1)
-			if d := time.Since(begun); d > 2*(2*3*20*time.Millisecond+time.Millisecond) {
-				t.Errorf("waited %v, want three budgets for each of two processes and a section, twice if the other one is ahead", d)
-			}
-			time.Sleep(time.Millisecond)
-			giveBack(t, one)
-		}
-		stop()
-		wg.Wait()
-		giveBack(t, nine)
-	})
-}
-
-// While the connection is down nobody knows what has become of permits: they are not handed off, and those who wait get others.
-func TestPermitsAreNotHandedOffWithoutAConnection(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *memory.Server) {
-		locks, p := dial(t, srv, "")
-		s := locks.Semaphore(pool, 1, tier.WithHandOff(time.Hour))
-		one := take(t, s, 1)
-		next := ask(soon(t), s, 1).blocked(t)
-		heal := cut(p)
-		giveBack(t, one)
-		next.blocked(t)
-		heal()
-		got := next.granted(t)
-		if got.Token() <= one.Token() {
-			t.Errorf("token %d after %d, want permits from the store", got.Token(), one.Token())
-		}
-		giveBack(t, got)
 	})
 }
 
@@ -720,57 +678,14 @@ func TestPermitsThatWereHandedOffAreLostByTheirNewOwner(t *testing.T) {
 	})
 }
 
-// A lone store gives permits to everybody, and they end when a test says so.
-type lone struct {
-	second.Tier // has none of the rest
-	life        context.Context
-	errAt       func() error // what its permits say
-}
-
-func (l *lone) Semaphore(string, int, second.Options) (second.Semaphore, error) {
-	return loneSemaphore{lone: l}, nil
-}
-func (l *lone) Err() error            { return nil }
-func (l *lone) Now() time.Duration    { return time.Hour }
-func (l *lone) Done() <-chan struct{} { return nil }
-func (l *lone) Close() error          { return nil }
-
-type loneSemaphore struct {
-	second.Semaphore
-	lone *lone
-}
-
-func (s loneSemaphore) TryAcquire(context.Context, int) ([]second.Permit, error) {
-	return []second.Permit{lonePermit{lone: s.lone}}, nil
-}
-func (s loneSemaphore) Release([]second.Permit) error { return nil }
-func (s loneSemaphore) Most() int                     { return 1 }
-func (s loneSemaphore) Equal(second.Semaphore) bool   { return true }
-
-type lonePermit struct {
-	second.Permit
-	lone *lone
-}
-
-func (p lonePermit) Context() context.Context  { return p.lone.life }
-func (p lonePermit) ErrAt(time.Duration) error { return p.lone.errAt() }
-
-// alone runs f with a permit of a lone store, and what ends it.
-func alone(t *testing.T, f func(t *testing.T, store *lone, one *tier.Permits, lose context.CancelCauseFunc)) {
+// alone runs f with a permit of which the store says what a test wants.
+func alone(t *testing.T, f func(t *testing.T, store *special, one *tier.Permits, lose context.CancelCauseFunc)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		store := &lone{errAt: func() error { return nil }}
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		store := &special{errAt: func() error { return nil }}
 		var lose context.CancelCauseFunc
 		store.life, lose = context.WithCancelCause(context.Background())
-		locks, err := tier.New(store)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer locks.Close()
-		one, err := locks.Semaphore(pool, 1).TryAcquire(soon(t), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := take(t, specially(t, srv, store).Semaphore(pool, 1), 1)
 		f(t, store, one, lose)
 		one.Release()
 	})
@@ -778,7 +693,7 @@ func alone(t *testing.T, f func(t *testing.T, store *lone, one *tier.Permits, lo
 
 // Whoever asks while the permits are given up, and lost right after, hears of no loss.
 func TestErrOfPermitsThatAreReleasedMeanwhile(t *testing.T) {
-	alone(t, func(t *testing.T, store *lone, one *tier.Permits, _ context.CancelCauseFunc) {
+	alone(t, func(t *testing.T, store *special, one *tier.Permits, _ context.CancelCauseFunc) {
 		store.errAt = func() error {
 			store.errAt = func() error { return tier.ErrLost }
 			if err := one.Release(); err != nil {
@@ -809,7 +724,7 @@ func (l lookout) AfterFunc(func()) (stop func() bool) {
 
 // Where a context says that the permits are lost they say so themselves, and a release at that moment changes no cause.
 func TestReleaseOfPermitsAtTheMomentOfTheirLoss(t *testing.T) {
-	alone(t, func(t *testing.T, store *lone, one *tier.Permits, lose context.CancelCauseFunc) {
+	alone(t, func(t *testing.T, store *special, one *tier.Permits, lose context.CancelCauseFunc) {
 		loss := second.Lost(second.ByDeletion, "deleted")
 		store.errAt = func() error { return context.Cause(store.life) }
 		released := make(chan error, 2)

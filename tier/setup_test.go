@@ -72,18 +72,6 @@ func named(t *testing.T, s *memory.Server, label string) *tier.Registry {
 	return locks
 }
 
-// wantOneEach checks that no process has several contenders for /locks/a. Each has another label.
-func wantOneEach(t *testing.T, s *memory.Server) {
-	t.Helper()
-	there := make(map[string]bool)
-	for _, c := range s.Queue("/locks/a") {
-		if there[c.Label] {
-			t.Errorf("process %s has several contenders, want 1", c.Label)
-		}
-		there[c.Label] = true
-	}
-}
-
 // observed returns the locks of one more process, which is observed.
 func observed(t *testing.T, s *memory.Server, o tier.Observer, opts ...tier.Option) *tier.Registry {
 	t.Helper()
@@ -245,6 +233,8 @@ type special struct {
 	unseen     bool                    // who waits knows nothing of its place
 	unleased   bool                    // its grants have no lease, so that it is asked whether they are ours
 	confirm    func() bool             // what it says then
+	errAt      func() error            // what its permits say; they are without a lease if it is nil
+	life       context.Context         // of its permits, then
 }
 
 // specially returns the locks of one more process, by way of a special store.
@@ -274,7 +264,7 @@ func (s *special) Claim(path string, o second.Options) (second.Claim, error) {
 
 func (s *special) Semaphore(path string, permits int, o second.Options) (second.Semaphore, error) {
 	sem, err := s.Tier.Semaphore(path, permits, o)
-	return specialSemaphore{sem}, err
+	return specialSemaphore{sem, s}, err
 }
 
 type specialClaim struct {
@@ -321,17 +311,37 @@ func (g specialGrant) Leased() bool { return !g.store.unleased }
 
 func (g specialGrant) Confirm() bool { return g.store.confirm() }
 
-// A specialSemaphore has permits without a lease.
-type specialSemaphore struct{ second.Semaphore }
+// A specialSemaphore has permits without a lease, or such as a test says.
+type specialSemaphore struct {
+	second.Semaphore
+	store *special
+}
 
-type specialPermit struct{ second.Permit }
+type specialPermit struct {
+	second.Permit
+	store *special
+}
 
 func (specialPermit) Leased() bool { return false }
+
+func (p specialPermit) ErrAt(now time.Duration) error {
+	if p.store.errAt == nil {
+		return p.Permit.ErrAt(now)
+	}
+	return p.store.errAt()
+}
+
+func (p specialPermit) Context() context.Context {
+	if p.store.errAt == nil {
+		return p.Permit.Context()
+	}
+	return p.store.life
+}
 
 func (s specialSemaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
 	permits, err := s.Semaphore.Acquire(ctx, d)
 	for i, one := range permits {
-		permits[i] = specialPermit{one}
+		permits[i] = specialPermit{one, s.store}
 	}
 	return permits, err
 }

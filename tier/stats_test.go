@@ -103,11 +103,26 @@ func TestStatsCountWaitsInVain(t *testing.T) {
 	})
 }
 
+type meanwhileKey struct{}
+
+// meanwhile returns a context for an Acquire by way of interrupted locks, which call f once it has waited for a second.
+func meanwhile(ctx context.Context, f func()) context.Context {
+	return context.WithValue(ctx, meanwhileKey{}, f)
+}
+
+func interrupted(t *testing.T, s *memory.Server) *tier.Registry {
+	t.Helper()
+	return observed(t, s, tier.Observer{Waiting: func(ctx context.Context, _ tier.Wait) {
+		if f, ok := ctx.Value(meanwhileKey{}).(func()); ok {
+			f()
+		}
+	}}, tier.WithHandOff(time.Hour))
+}
+
 // The one who was chosen gives up in the same moment: that is no acquisition, and no time is lost or won.
 func TestStatsOfATurnThatNobodyTakes(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
-		var meanwhile func() // between the second that it waits and the look at what has happened
-		locks := observed(t, s, tier.Observer{Waiting: func(context.Context, tier.Wait) { meanwhile() }}, tier.WithHandOff(time.Hour))
+		locks := interrupted(t, s)
 		mu := locks.Mutex("/locks/a")
 		const rounds = 50
 		turns := 0
@@ -115,11 +130,10 @@ func TestStatsOfATurnThatNobodyTakes(t *testing.T) {
 			hold := acquire(t, mu)
 			turns++
 			ctx, cancel := context.WithCancel(t.Context())
-			meanwhile = func() {
+			if hold, err := mu.Acquire(meanwhile(ctx, func() {
 				release(t, hold)
 				cancel()
-			}
-			if hold, err := mu.Acquire(ctx); err == nil {
+			})); err == nil {
 				turns++
 				release(t, hold)
 			}
@@ -223,12 +237,7 @@ func TestHoldTimeOfReaders(t *testing.T) {
 // A writer that comes after a reader who joined and left in the same moment has not joined anybody.
 func TestStatsOfAWriterInTheTurnOfAReader(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
-		type key struct{}
-		locks := observed(t, s, tier.Observer{Waiting: func(ctx context.Context, _ tier.Wait) {
-			if meanwhile, ok := ctx.Value(key{}).(func()); ok { // called while it waits
-				meanwhile()
-			}
-		}}, tier.WithHandOff(time.Hour))
+		locks := interrupted(t, s)
 		mu := locks.RWMutex("/locks/a")
 		joined := int64(0)
 		const rounds = 50
@@ -236,7 +245,7 @@ func TestStatsOfAWriterInTheTurnOfAReader(t *testing.T) {
 			hold := acquire(t, mu.Writer())
 			ctx, cancel := context.WithCancel(soon(t))
 			reader := start(soon(t), mu.Reader()).blocked(t)
-			left := start(context.WithValue(ctx, key{}, func() {
+			left := start(meanwhile(ctx, func() {
 				release(t, hold)
 				release(t, reader.granted(t))
 				cancel()

@@ -111,7 +111,8 @@ func TestWaitErrorTellsOfAnInnerHoldThatWasNotReleased(t *testing.T) {
 		if h := wait.Here; h == nil || !h.Carried || h.Holds != 1 {
 			t.Errorf("%+v, here %+v", wait, h)
 		}
-		wantText(t, wait, "; this process has the lock, since 2000-01-01T00:00:00Z: the hold in the context of this call was released, and 1 that entered again not yet")
+		wantText(t, wait, "; this process has the lock, since 2000-01-01T00:00:00Z: "+
+			"the hold in the context of this call was released, and 1 that entered again not yet")
 		release(t, inner)
 	})
 }
@@ -237,7 +238,8 @@ func TestWaitInAQuarantineNamesNoHolder(t *testing.T) {
 	q := seclusion(0)
 	wait := tier.StandingWait(second.Standing{Ahead: 1, Nearest: second.Contender{PID: 7, Host: "there"}, Quarantine: q})
 	err := &tier.WaitError{Wait: wait, Err: q.Explain(tier.ErrWaitLimit)}
-	if want := ": wait limit reached: " + q.Error() + "; process 7 on there is ahead"; wait.AheadHolds || err.Error() != "tier: acquire : waited 0s"+want {
+	want := "tier: acquire : waited 0s: wait limit reached: " + q.Error() + "; process 7 on there is ahead"
+	if wait.AheadHolds || err.Error() != want {
 		t.Errorf("%v, want %q", err, want)
 	}
 }

@@ -10,52 +10,60 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An owner that was told that another process waits yields to that, not to a goroutine of its own
-// process that would be told at once. Who does not want to know has the budget.
+// An owner that was told that another process waits, or has asked for the lock, yields to that, not to a goroutine of its own
+// process that would be told at once, nor does the lock linger. Who does not want to know has the budget.
 func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
-	for name, listens := range map[string]bool{"told": true, "not told": false} {
+	for name, listen := range map[string]func(*tier.Hold) <-chan struct{}{
+		"contested": (*tier.Hold).Contested, "revoked": (*tier.Hold).Revoked, "not told": nil,
+	} {
 		t.Run(name, func(t *testing.T) {
-			metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
-				a, b := process(tier.WithHandOff(time.Hour), tier.WithRounds()), process()
+			metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+				a, b := process(tier.WithHandOff(time.Hour), tier.WithRounds(), tier.WithLinger(time.Hour)), process()
 				hold := acquire(t, a)
-				if listens && closed(hold.Contested()) {
-					t.Error("contested by nobody")
+				if listen != nil && closed(listen(hold)) {
+					t.Error("told that it is wanted, by nobody")
 				}
 				here := start(soon(t), a).blocked(t)
 				there := start(soon(t), b).blocked(t)
-				if listens && !closed(hold.Contested()) {
-					t.Error("not contested")
+				if name == "revoked" {
+					revoke(t, b)
+				}
+				if listen != nil && !closed(listen(hold)) {
+					t.Error("not told")
 				}
 				release(t, hold)
 				synctest.Wait()
-				if there.pending() == listens || here.pending() != listens {
+				if there.pending() == (listen != nil) || here.pending() != (listen != nil) {
 					t.Errorf("waiting after the release: %t here, %t there", here.pending(), there.pending())
 				}
 				first, second := there, here
-				if !listens {
+				if listen == nil {
 					first, second = here, there
 				}
 				release(t, first.granted(t))
 				release(t, second.granted(t))
+				if name == "revoked" { // and nobody waits
+					hold = acquire(t, a)
+					revoked := hold.Revoked()
+					revoke(t, b)
+					<-revoked
+					release(t, hold)
+					if nodes := s.Queue("/locks/a"); len(nodes) > 0 {
+						t.Errorf("contenders %v linger, though somebody asked for the lock", nodes)
+					}
+				}
 			})
 		})
 	}
 }
 
-// As long as nobody else waits, to ask changes nothing.
-func TestOwnerThatIsNotContestedHandsOff(t *testing.T) {
-	metered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
-		mu := process()
-		hold := acquire(t, mu)
-		hold.Contested()
-		next := start(soon(t), mu).blocked(t)
-		m.take()
-		release(t, hold)
-		if ops := m.take(); writes(ops) != 0 {
-			t.Errorf("sent for the hand-off: %v, want no write", ops)
-		}
-		release(t, next.granted(t))
-	})
+// revoke asks for a lock.
+func revoke(t *testing.T, mu *tier.Mutex) {
+	t.Helper()
+	if err := mu.Revoke(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
 }
 
 // Once a reader was told, nobody joins those inside: they come to an end, and the lock goes.
@@ -72,9 +80,7 @@ func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 					told = listen(first)
 				}
 				there := start(soon(t), b.Writer()).blocked(t)
-				if err := b.Writer().Revoke(soon(t)); err != nil {
-					t.Fatal(err)
-				}
+				revoke(t, b.Writer())
 				if listen != nil && !closed(told) {
 					t.Fatal("was not told")
 				}
@@ -104,27 +110,6 @@ func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 	}
 }
 
-// A writer that was asked for the lock and goes on as a reader lets nobody of its process in.
-func TestWriterThatWasAskedBecomesTheOnlyReader(t *testing.T) {
-	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
-		a, b := process(tier.WithHandOff(time.Hour)), process()
-		write := acquire(t, a.Writer())
-		revoked := write.Revoked()
-		here := start(soon(t), a.Reader()).blocked(t)
-		there := start(soon(t), b.Writer()).blocked(t)
-		if err := b.Writer().Revoke(soon(t)); err != nil {
-			t.Fatal(err)
-		}
-		<-revoked
-		read := start(write.Context(soon(t)), a.Reader()).granted(t)
-		release(t, write)
-		here.blocked(t)
-		release(t, read)
-		release(t, there.granted(t))
-		release(t, here.granted(t))
-	})
-}
-
 // Whoever asks for a lock that lingers gets it at once, and the request is answered with that.
 func TestRequestEndsTheLingering(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
@@ -139,10 +124,7 @@ func TestRequestEndsTheLingering(t *testing.T) {
 			if _, err := b.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
 				t.Fatalf("try of a lock that lingers: %v, want %v", err, tier.ErrLocked)
 			}
-			if err := b.Revoke(soon(t)); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
+			revoke(t, b)
 			if resumed {
 				release(t, inUse)
 			}
@@ -163,10 +145,7 @@ func TestRequestEndsTheLingering(t *testing.T) {
 				t.Error("the next hold is asked for, though nobody has asked since")
 			}
 			release(t, next)
-			if err := b.Revoke(soon(t)); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
+			revoke(t, b)
 		}
 	})
 }

@@ -37,22 +37,37 @@ const lastCase = 75
 
 // notPlayed are the cases without a scenario of their own, and why.
 var notPlayed = map[int]string{
+	1:  "cancelled before the start: tier, TestAcquireWithDoneContextSendsNothing",
+	2:  "cancelled at the gate: internal/explore, and tier, TestStatsOfATurnThatNobodyTakes",
+	3:  "cancelled while the create cannot be sent: the matrix, idle/create/not sent, and tiertest, left-cancelled and bounds-cut",
 	4:  "cancelled with the create in flight: the matrix, idle/create/later than …",
 	5:  "create applied, reply lost: the matrix, idle/create, which counts the nodes",
+	12: "missing parents: zklock, TestOnlyMissingParentsAreMade, TestParentThatOthersTakeAwayIsMadeAnewAtOnce and its neighbours",
 	16: "no permission to list: 14",
+	19: "bad paths: zklock, TestValidatePath, and tier, TestWrongOptionIsReportedByTheMethodsOfTheMutex",
+	20: "a label of 256 bytes and one more: zklock, TestDialRefusesBadOptionsByName",
 	31: "partition beyond the session while waiting: 30, and the matrix, waiting/…/not sent/new session",
 	36: "a closed watch channel is no wake: no watch channel is read, events come from the library's callback",
+	38: "the end of a node wakes one waiter: tier, TestFramesOfAStrictTurn",
 	39: "close while waiting: the matrix, waiting/…/closed, and tiertest, close",
+	42: "suspended within the lease: tiertest, unreachable, and tier, TestNodeIsNeitherHandedOffNorKeptWhileTheConnectionIsDown",
+	43: "a lease that is over stays so in a session that lives: tiertest, loss-cut and loss-stopped",
 	45: "a suspended machine: its monotonic clock stands still, so no process can notice; that is what tokens are for",
 	46: "uncertain delete: the matrix, releasing/delete",
 	47: "release does not wait for the network: the matrix, releasing, and tiertest, bounds",
 	48: "release after a loss: 41",
+	50: "re-entry after the lease: tier, TestReentryFailsAfterLoss",
+	51: "a release too many: tier, TestReleaseTooManySendsNothing",
+	52: "a panic in the section: tier, TestDoReleasesHoweverItsFunctionEnds",
 	53: "close of the holder: 41",
 	54: "hand-offs end with the budget and with the lease: internal/explore, and tiertest, budget and hold-lost",
+	55: "waiters do not inherit a loss: tier, TestLostGrantIsNotHandedOff and TestGateStaysShutUntilTheLostHoldIsReleased",
+	56: "shorter timeout from another server: zklock, TestShorterTimeoutOfAReconnectCountsForGood",
+	57: "a single server is dialed at once: zklock/internal/link, TestALoneServerIsDialedAgainWithoutAPause",
 	63: "refused handshakes: 62",
 	64: "heavy traffic of the user on the connection: a client shares its connection with nobody",
 	65: "a callback that blocks or panics: users cannot give one, and ours only sets booleans",
-	70: "container that goes under a create: 12",
+	70: "container that goes under a create: zklock, TestParentThatOthersTakeAwayIsMadeAnewAtOnce",
 	71: "nothing is remembered of the parents: 13",
 	75: "local sessions: 18",
 }
@@ -86,48 +101,6 @@ func TestEveryCaseIsPlayedOrExplained(t *testing.T) {
 func TestBeforeAndAtCreate(t *testing.T) { runAll(t, createScenarios) }
 
 var createScenarios = []scenario{
-	{"01_cancelled_before_the_start_sends_nothing", play(func(s *scene) {
-		p := s.join(role{})
-		ctx := s.in(time.Second)
-		time.Sleep(2 * time.Second)
-		before := len(s.asked())
-		_, err := p.locks.Mutex(lockPath).Acquire(ctx)
-		s.wantErr(err, ctx.Err())
-		if synctest.Wait(); len(s.asked()) != before {
-			s.Errorf("sent %v", s.asked()[before:])
-		}
-		p.acquire()
-	})},
-
-	{"02_cancelled_at_the_gate_passes_the_turn_on", play(func(s *scene) {
-		p := s.join(role{})
-		for range 20 { // the order of the two is the scheduler's
-			holder := p.acquire()
-			second := p.queue(s.Context())
-			third := p.queue(s.Context())
-			second.cancel()
-			holder.end()
-			second.end()
-			third.granted(bound).end()
-		}
-	})},
-
-	{"03_cancelled_while_the_create_cannot_be_sent_leaves_nothing", each(map[string]func(s *scene, p *actor){
-		"disconnected": func(s *scene, p *actor) { p.unplug() },
-		"cut off when the create arrives": func(s *scene, p *actor) {
-			p.arm(fault.Fault{Op: "create", At: zktest.Request, Before: func(*zktest.Frame) { p.unplug() }})
-		},
-	}, func(s *scene, breakOff func(*scene, *actor)) {
-		p := s.join(role{})
-		breakOff(s, p)
-		p.start(s.in(time.Second)).failed(time.Second, errDeadline, zk.ErrNoServer)
-		s.heal()
-		time.Sleep(bound)
-		if left := s.leftovers(); left != "" {
-			s.Error(left)
-		}
-	})},
-
 	{"06_create_applied_reply_lost_is_adopted_through_a_lagging_server", play(func(s *scene) {
 		p := s.join(role{members: 2})
 		p.acquire().end()
@@ -265,47 +238,9 @@ func (s *scene) forgeExpiry(p *actor) {
 
 var errDeadline = context.DeadlineExceeded
 
-// A caller comes back before the others have gone, whom the error is for, too.
-func TestFailedAcquireOpensTheGate(t *testing.T) {
-	play(func(s *scene) {
-		p := s.join(role{})
-		p.arm(fault.Fault{Op: "create", At: zktest.Request, Do: zktest.Error(zk.ErrNoAuth), Times: 20})
-		for range 8 {
-			s.background.Go(func() {
-				for s.Context().Err() == nil {
-					u := p.start(s.Context())
-					if <-u.done; u.err == nil {
-						u.release()
-						return
-					}
-					s.wantErr(u.err, zk.ErrNoAuth)
-				}
-			})
-		}
-		s.background.Wait()
-	})(t)
-}
-
 func TestParentsAndPermissions(t *testing.T) { runAll(t, parentScenarios) }
 
 var parentScenarios = []scenario{
-	{"12_missing_parents_are_created", each(map[string]func(s *scene, p *actor){
-		"never there": func(s *scene, p *actor) { s.deleteAll("/locks") },
-		"reaped right before the create": func(s *scene, p *actor) {
-			p.arm(fault.Fault{Op: "create", At: zktest.Request, Times: 1, Before: func(*zktest.Frame) {
-				s.must(s.admin().Delete(lockPath, -1))
-			}})
-		},
-		"reaped again and again": func(s *scene, p *actor) {
-			p.arm(fault.Fault{Op: "create", At: zktest.Request, Times: 8,
-				Do: zktest.Error(zk.ErrNoNode)})
-		},
-	}, func(s *scene, prepare func(*scene, *actor)) {
-		p := s.join(role{})
-		prepare(s, p)
-		p.acquire()
-	})},
-
 	{"13_ephemeral_ancestor_is_permanent", play(func(s *scene) {
 		p := s.join(role{})
 		p.acquire().end() // nothing is remembered of the parents
@@ -418,37 +353,6 @@ var limitScenarios = []scenario{
 		}
 		if f.Struck() == 0 {
 			s.Error("nothing was refused")
-		}
-	})},
-
-	{"19_bad_paths_are_refused_without_a_request", play(func(s *scene) {
-		p := s.join(role{})
-		before := len(s.asked())
-		for _, path := range []string{
-			"", "a", "/", "/a/", "/a//b", "/a/./b", "/a/../b", "/zookeeper/x", "/a\x00b", "/a\x1fb", "/\xff",
-			"/" + strings.Repeat("a", 2000),
-		} {
-			if _, err := p.locks.Mutex(path).Acquire(s.Context()); err == nil {
-				s.Errorf("Acquire of %q succeeded", path)
-			} else {
-				s.wantErr(err, zk.ErrInvalidPath)
-			}
-		}
-		if synctest.Wait(); len(s.asked()) != before {
-			s.Errorf("sent %v", s.asked()[before:])
-		}
-	})},
-
-	{"20_data_of_a_node_is_bounded", play(func(s *scene) {
-		for _, n := range []int{256, 257, 1 << 20} {
-			client, err := zklock.Dial(s.Context(), "127.1.9.1",
-				zklock.WithDialContext(s.srv.DialContext), zklock.WithLabel(strings.Repeat("x", n)))
-			if (err == nil) != (n <= 256) {
-				s.Errorf("label of %d bytes: %v", n, err)
-			}
-			if err == nil {
-				client.Close()
-			}
 		}
 	})},
 

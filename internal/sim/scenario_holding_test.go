@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,40 +44,6 @@ var holdingScenarios = []scenario{
 		last.waits()
 	})},
 
-	{"42_disconnect_within_the_lease_suspends", play(func(s *scene) {
-		p := s.join(role{})
-		holder := p.acquire()
-		p.unplug()
-		time.Sleep(lease / 2)
-		if !holder.hold.Suspended() {
-			s.Error("not suspended while disconnected")
-		}
-		p.plug()
-		time.Sleep(1100 * time.Millisecond) // the library pauses for a second when nobody answers
-		if holder.hold.Suspended() {
-			s.Error("suspended while connected")
-		}
-		holder.keeps()
-		s.must(holder.release())
-	})},
-
-	{"43_lease_over_in_a_live_session_stays_lost", play(func(s *scene) {
-		p, q := s.join(role{}), s.join(role{})
-		holder := p.acquire()
-		session := p.session()
-		waiter := q.queue(s.Context())
-		p.unplug()
-		time.Sleep(lease + time.Second/2)
-		p.plug()
-		time.Sleep(time.Second)
-		if p.session() != session {
-			s.Error("the session did not survive")
-		}
-		holder.lost(0)
-		s.wantErr(holder.release(), tier.ErrLost)
-		waiter.granted(time.Second)
-	})},
-
 	{"44_own_node_deleted_by_others_is_a_loss", each(map[string]time.Duration{
 		"held for long enough to be watched": sessionTimeout / 6,
 		"right after the grant":              0,
@@ -115,75 +80,6 @@ var holdingScenarios = []scenario{
 		}
 		s.eventually(bound, "the first node is reaped", func() bool { return p.reaping() == 0 })
 		second.keeps()
-	})},
-
-	{"50_re_entry_needs_a_valid_lease", play(func(s *scene) {
-		p := s.join(role{})
-		holder := p.acquire()
-		ctx := context.WithoutCancel(holder.hold.Context(s.Context()))
-		mu := p.locks.Mutex(lockPath)
-		p.unplug()
-		time.Sleep(lease / 2)
-		nested, err := mu.Acquire(ctx)
-		s.must(err)
-		time.Sleep(lease / 2)
-		_, err = mu.Acquire(ctx)
-		s.wantErr(err, tier.ErrLost)
-		s.wantErr(nested.Release(), tier.ErrLost)
-		s.wantErr(holder.release(), tier.ErrLost)
-	})},
-
-	{"51_release_too_many_sends_nothing_and_harms_nobody", play(func(s *scene) {
-		p := s.join(role{})
-		stale := p.acquire()
-		s.must(stale.release())
-		holder := p.acquire()
-		before := len(s.asked())
-		s.wantErr(stale.hold.Release(), tier.ErrReleased)
-		if synctest.Wait(); len(s.asked()) != before {
-			s.Errorf("sent %v", s.asked()[before:])
-		}
-		holder.keeps()
-		p.queue(s.Context()).cancel()
-	})},
-
-	{"52_panic_in_the_section_releases", play(func(s *scene) {
-		p, q := s.join(role{}), s.join(role{})
-		func() {
-			defer func() { recover() }()
-			p.locks.Mutex(lockPath).Do(s.Context(), func(ctx context.Context) error {
-				return p.locks.Mutex(lockPath).Do(ctx, func(context.Context) error { panic("section") })
-			})
-			s.Error("no panic")
-		}()
-		q.start(s.Context()).granted(0).end()
-		p.start(s.Context()).granted(0)
-	})},
-
-	{"55_waiters_do_not_inherit_a_loss", play(func(s *scene) {
-		p := s.join(role{tier: []tier.Option{}})
-		holder := p.acquire()
-		waiter := p.queue(s.Context())
-		s.srv.Expire(p.session())
-		holder.lost(0)
-		time.Sleep(bound)
-		waiter.waits() // one section at a time in a process, lease or no lease
-		s.wantErr(holder.release(), tier.ErrLost)
-		waiter.granted(time.Second)
-		if waiter.hold.Token() <= holder.hold.Token() {
-			s.Errorf("token %d after %d", waiter.hold.Token(), holder.hold.Token())
-		}
-	})},
-
-	{"56_shorter_timeout_from_another_server_counts_at_once", play(func(s *scene) {
-		p := s.join(role{})
-		holder := p.acquire()
-		p.net.grant(3 * time.Second)
-		s.srv.Cut(p.session())
-		time.Sleep(10 * time.Millisecond)
-		holder.keeps()
-		p.unplug()
-		holder.lost(2 * time.Second)
 	})},
 }
 
@@ -259,33 +155,6 @@ func partitionOf(d time.Duration) func(*scene, *actor) {
 			time.AfterFunc(d, func() { s.srv.Unmute(session, dir) })
 		}
 	}
-}
-
-// The same while the process hands its node on from goroutine to goroutine.
-func TestLossIsInTimeBetweenHandOffs(t *testing.T) {
-	play(func(s *scene) {
-		p, q := s.join(role{tier: []tier.Option{tier.WithHandOff(time.Hour), tier.WithLinger(time.Hour)}}), s.join(role{})
-		session := p.session()
-		var stop atomic.Bool
-		for range 3 {
-			s.background.Go(func() {
-				for !stop.Load() {
-					u := p.start(s.in(bound))
-					if <-u.done; u.err != nil {
-						return
-					}
-					time.Sleep(10 * time.Millisecond)
-					u.release()
-				}
-			})
-		}
-		time.Sleep(time.Second)
-		waiter := q.start(s.Context())
-		time.Sleep(time.Second)
-		s.srv.Mute(session, zktest.Request)
-		waiter.granted(bound)
-		stop.Store(true)
-	})(t)
 }
 
 // One of three members hangs, as in a long garbage collection: the client library alone

@@ -177,32 +177,6 @@ var readerScenarios = []scenario{
 			next.granted(0)
 		})},
 
-	// Guard: only a reader right behind is let in.
-	{"node_is_shared_when_the_writer_between_gives_up", play(func(s *scene) {
-		p, q, r := s.join(sharing), s.join(role{}), s.join(role{})
-		writer := p.write().granted(0)
-		between := r.write().queued()
-		reader := q.read().queued()
-		inside := writer.readsOn()
-		time.Sleep(10 * shareBudget)
-		reader.waits()
-		between.cancel()
-		between.failed(0, context.Canceled)
-		reader.granted(0)
-		inside.keeps()
-	})},
-
-	// Guard: what lingers is watched, also once it is shared.
-	{"shared_node_that_lingers_goes_to_a_writer", play(func(s *scene) {
-		p := s.join(role{tier: append(sharing.tier, tier.WithLinger(time.Minute))})
-		q, r := s.join(role{}), s.join(role{})
-		p.write().granted(0).end() // lingers, and is watched from now on
-		inside := p.read().granted(0)
-		q.read().granted(2 * shareBudget).end()
-		inside.end()
-		r.write().granted(0)
-	})},
-
 	// Guard: a shared grant has had its budget.
 	{"writer_behind_a_shared_node_waits_for_one_budget", play(func(s *scene) {
 		const budget, section, overlap = 100 * time.Millisecond, 14 * time.Millisecond, 5 * time.Millisecond

@@ -21,15 +21,6 @@ import (
 func TestServers(t *testing.T) { runAll(t, serverScenarios) }
 
 var serverScenarios = []scenario{
-	{"57_single_server_is_tried_again_at_once", play(func(s *scene) {
-		p := s.join(role{})
-		for range 5 {
-			s.srv.Cut(p.session())
-			synctest.Wait()
-			p.start(s.Context()).granted(0).end()
-		}
-	})},
-
 	{"58_hung_server_does_not_cost_the_session", play(func(s *scene) {
 		for frozen := range 3 {
 			p := s.join(role{members: 3})

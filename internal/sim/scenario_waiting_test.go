@@ -196,22 +196,6 @@ var waitingScenarios = []scenario{
 		waiters[0].granted(0)
 	})},
 
-	{"38_death_of_the_holder_wakes_one_waiter", play(func(s *scene) {
-		p := s.join(role{})
-		p.acquire()
-		var waiters []*turn
-		for range 8 {
-			waiters = append(waiters, s.join(role{}).queue(s.Context()))
-		}
-		before := len(s.asked())
-		p.unplug()
-		s.srv.Expire(s.owners[s.created[0]])
-		waiters[0].granted(0)
-		if woken := s.asked()[before:]; len(woken) > 1 {
-			s.Errorf("the death caused %d requests: %v", len(woken), woken)
-		}
-	})},
-
 	// It is the node that refuses, before the tier can: https://github.com/etcd-io/etcd/issues/11456.
 	{"40_stopped_waiter_claims_nothing_when_it_continues", play(func(s *scene) {
 		p, q, r := s.join(role{}), s.join(role{}), s.join(role{})

@@ -3,7 +3,6 @@ package sim
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -542,13 +541,6 @@ func (s *scene) note(f *zktest.Frame) {
 	}
 }
 
-// asked returns the requests so far, but for heartbeats.
-func (s *scene) asked() []zktest.Frame {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.sent)
-}
-
 // heal ends all faults.
 func (s *scene) heal() {
 	s.faults.Clear()
@@ -578,7 +570,6 @@ type network struct {
 	srv     *zktest.Server
 	reads   chan struct{} // closed when reading goes on; nil while it does
 	writes  chan struct{}
-	timeout uint32                   // if not zero, what handshakes seem to grant, in milliseconds
 	onWrite func([]byte) (fail bool) // nil: none fails
 }
 
@@ -632,22 +623,15 @@ func (n *network) resume() {
 type link struct {
 	net.Conn
 	network *network
-	shaken  bool // the handshake was read; used by the reading goroutine only
 }
 
 func (l *link) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	l.network.mu.Lock()
-	gate, timeout := l.network.reads, l.network.timeout
+	gate := l.network.reads
 	l.network.mu.Unlock()
 	if gate != nil {
 		<-gate
-	}
-	if !l.shaken && err == nil {
-		l.shaken = true
-		if timeout != 0 && n >= 12 {
-			binary.BigEndian.PutUint32(p[8:], timeout)
-		}
 	}
 	return n, err
 }
@@ -663,13 +647,6 @@ func (l *link) Write(p []byte) (int, error) {
 		<-gate
 	}
 	return l.Conn.Write(p)
-}
-
-// grant makes later handshakes grant another session timeout.
-func (n *network) grant(timeout time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.timeout = uint32(timeout.Milliseconds())
 }
 
 // move lets later connections go to another ensemble.
