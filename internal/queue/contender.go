@@ -502,8 +502,8 @@ func (c *Contender) leave(removed Removal) {
 			break
 		}
 		a := c.send(c.command(Leave))
-		if a.Outcome == Expired {
-			a.Outcome, a.Removed = Done, Missing // with all that was under the session
+		if a.Outcome == Expired { // with all that was under the session
+			a.Outcome, a.Removed = Done, Missing
 		}
 		if a.Outcome == Done {
 			loss = c.left(a.Removed, loss)

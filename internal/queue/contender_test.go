@@ -3,12 +3,10 @@ package queue
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
-	"weak"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -409,29 +407,6 @@ func TestWhoAsksWhetherTheLockIsWantedLooks(t *testing.T) {
 			t.Errorf("%d looks", n)
 		}
 		h.Release()
-	})
-}
-
-// A hold that lasts follows later. Nobody is kept for that who was released.
-func TestReleasedContenderIsKeptByNoTimer(t *testing.T) {
-	playFollowed(t, func(t *testing.T, f *fake) {
-		var turns []weak.Pointer[Contender]
-		for range 10 {
-			h := f.acquire(second.Exclusive)
-			turns = append(turns, weak.Make(h))
-			h.Release()
-		}
-		synctest.Wait()
-		runtime.GC()
-		kept := 0
-		for _, h := range turns {
-			if h.Value() != nil {
-				kept++
-			}
-		}
-		if kept > 2 { // the last one may be known somewhere
-			t.Errorf("%d of 10 are kept", kept)
-		}
 	})
 }
 

@@ -6,5 +6,5 @@ func (t *Tier) Left() (n int) {
 	if x := t.status.Load().session; x != nil {
 		n += len(x.Contenders())
 	}
-	return n + int(t.left.Load())
+	return n
 }
