@@ -190,14 +190,6 @@ func (d *driver) release(t testing.TB) {
 	d.do(t, "release")
 }
 
-// excluded checks that the driver does not get the lock while others have it.
-func (d *driver) excluded(t testing.TB) {
-	t.Helper()
-	if !d.do(t, "acquire 300").TimedOut {
-		t.Errorf("%s has the lock together with somebody else", d.kind)
-	}
-}
-
 // kill ends the process as kill -9 would, and returns when it is gone.
 func (d *driver) kill() {
 	_ = d.cmd.Process.Kill() // fails only if it is gone already
