@@ -23,6 +23,12 @@ func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 				if listen != nil && closed(listen(hold)) {
 					t.Error("told that it is wanted, by nobody")
 				}
+				next := start(soon(t), a).blocked(t)
+				release(t, hold)
+				if got := next.granted(t); got.Token() != hold.Token() {
+					t.Error("not handed off, although nobody else wants it")
+				}
+				hold = next.got
 				here := start(soon(t), a).blocked(t)
 				there := start(soon(t), b).blocked(t)
 				if name == "revoked" {
