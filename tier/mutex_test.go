@@ -81,10 +81,10 @@ func TestWrongOptionIsReportedByTheMethodsOfTheMutex(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
 		for want, opt := range map[string]tier.MutexOption{
-			"wait limit -1s: negative":          tier.WithMaxWait(-time.Second),
-			"hand-off budget -1s: negative":     tier.WithHandOff(-time.Second),
-			"linger -1s: negative":              tier.WithLinger(-time.Second),
-			"option of type zklock.lockOption;": zklock.NodeData(nil),
+			"wait limit -1s: negative":      tier.WithMaxWait(-time.Second),
+			"hand-off budget -1s: negative": tier.WithHandOff(-time.Second),
+			"linger -1s: negative":          tier.WithLinger(-time.Second),
+			"option of type zklock.":        zklock.NodeData(nil),
 		} {
 			mu := locks.Mutex("/locks/a", opt)
 			_, acquired := mu.Acquire(t.Context())
