@@ -82,6 +82,13 @@ var scopes = []scopeOfTest{
 	{"seam, two processes: a limit of waiting, two goroutines each", 0, 0, 74958, true, Scope{
 		Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, MaxWait: time.Second, Clock: time.Second,
 	}},
+	{"ZooKeeper, two processes", 2, 0, 153, false, Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}}},
+	{"ZooKeeper, two processes: any fault", 2, 0, 4254, true, anyFault(Scope{
+		ZooKeeper: true, Processes: 2, Calls: []Call{Lock}, Clock: lease / 4,
+	})},
+	{"ZooKeeper, one process: a guarded write, any fault but of the clock", 2, 0, 1555, true, anyFault(Scope{
+		ZooKeeper: true, Processes: 1, Calls: []Call{Guarded, Lock},
+	})},
 	{"one process, two goroutines", 0, 0, 1788, false, Scope{Processes: 1, Calls: []Call{Lock, Lock}}},
 	{"two processes", 0, 0, 3080, false, Scope{Processes: 2, Calls: []Call{Lock}}},
 	{"two processes: try", 0, 0, 220, false, Scope{Processes: 2, Calls: []Call{Try}}},
@@ -166,7 +173,7 @@ type scopeOfTest struct {
 	scope      Scope
 }
 
-// anyFault has all faults of the store in memory but that of the clock.
+// anyFault has all faults of the store in memory, or of a ZooKeeper, but that of the clock.
 func anyFault(s Scope) Scope {
 	s.Lost, s.Cancel, s.Expire, s.Cut, s.Close, s.Stop = true, true, true, true, true, true
 	return s
@@ -280,6 +287,7 @@ func TestIndependentStepsCommute(t *testing.T) {
 		{Seam: true, Processes: 2, Calls: []Call{One, Two}, Cancel: true, Expire: true, Close: true, Stop: true},
 		{Seam: true, Processes: 2, Calls: []Call{Lead, Lock}, Cancel: true, Expire: true, Close: true, Stop: true},
 		{Seam: true, Processes: 2, Calls: []Call{Both, Try}, Turns: 2, Cancel: true, Expire: true, Close: true},
+		{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}, Lost: true, Cancel: true, Expire: true, Close: true, Stop: true},
 	} {
 		for range *samples {
 			var schedule []string

@@ -46,6 +46,7 @@ func (w *queues) judge() {
 		}
 		w.judgeFiguresLocked(p)
 		if !queues {
+			p.unwanted = w.step
 			w.entered = slices.DeleteFunc(w.entered, func(x *process) bool { return x == p })
 		}
 	}
@@ -143,7 +144,7 @@ func (w *queues) judgeStoreLocked(at string) {
 	for i, q := range w.store.Queue(at) {
 		if !w.known[q.ID] {
 			w.known[q.ID] = true
-			if p := w.named(q.Label); !p.gaveUp && !slices.Contains(w.entered, p) {
+			if p := w.named(q.Label); w.isWantedLocked(p, q.ID) && !slices.Contains(w.entered, p) {
 				w.entered = append(w.entered, p)
 			}
 		}
@@ -158,6 +159,12 @@ func (w *queues) judgeStoreLocked(at string) {
 			w.judgeGivenLocked(at, weight, q)
 		}
 	}
+}
+
+// isWantedLocked reports whether somebody waits by a contender that has just entered: it may be that of one who has given up.
+func (w *queues) isWantedLocked(p *process, id string) bool {
+	sent, told := w.sent[id]
+	return !p.gaveUp || told && sent > p.unwanted
 }
 
 func (w *queues) judgeGivenLocked(at string, weight int, q second.Contender) {

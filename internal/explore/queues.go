@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/election"
-	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -25,22 +24,26 @@ const (
 	path  = "/lock"
 	other = "/other"
 
+	permitsOf    = "permits of " // a path, where those are
+	permitsThere = 2
+
 	budget = 20 * time.Millisecond // of a hand-off, as it is if nothing else is said
 )
 
-// A Scope is what processes do over the memory store.
+// A Scope is what processes do.
 type Scope struct {
 	Processes int
 	Calls     []Call // of each process, one for each of its goroutines
 	Turns     int    // of each goroutine; 0 is 1
-	Seam      bool   // over a second tier that is scripted, each call of which is one step; else over the store in memory
+	Seam      bool   // over a second tier that is scripted, each call of which is one step; neither: over the store in memory
+	ZooKeeper bool   // over a ZooKeeper in memory, each frame of which is one step
 	Strict    bool   // nothing is handed on, but by rounds
 	Rounds    bool
 	Linger    time.Duration
 	MaxWait   time.Duration
 
 	// Faults that there can be.
-	Lost   bool          // a request, an answer or news is lost
+	Lost   bool          // a request, an answer or news is lost; on ZooKeeper a connection, with all that is on its way there
 	Cancel bool          // a wait ends
 	Expire bool          // a session ends
 	Cut    bool          // a process is cut off for longer than the store keeps its session
@@ -97,15 +100,11 @@ type seed struct {
 	silent bool                          // nobody observes a release
 }
 
-// A queues is the world of a scope: package tier, the queue and the memory store.
+// A queues is the world of a scope: package tier over a store.
 type queues struct {
 	*testing.T
-	scope  Scope
-	server *memory.Server
-	store  interface { // the server, or a seam
-		Queue(path string) []second.Contender
-		Expire(path string, i int) // ends the session of the process that is there
-	}
+	scope     Scope
+	store     store
 	processes []*process
 	before    func(i, j int) bool // of two steps
 	quiet     int                 // looks at the clock since anything happened
@@ -118,20 +117,31 @@ type queues struct {
 	cutOff   *process // has no messages
 	wrong    error
 	spans    []*span
-	entered  []*process // that queue, and somebody waits there, in the order in which that was executed
+	entered  []*process     // that queue, and somebody waits there, in the order in which that was executed
+	sent     map[string]int // after which step a contender was first told of
 	known    map[string]bool
 	had      map[string]bool // contenders that the store has given a lock
 }
 
+// A store is what the processes meet in.
+type store interface {
+	dial(*process) second.Tier
+	open()                                // once all have a session: what is sent waits for its step
+	Queue(path string) []second.Contender // who is there
+	Expire(path string, i int)            // ends the session of the process at that place
+	cut(*process) (heal func())           // its messages get lost, and its session comes to its end
+	close()
+}
+
 type process struct {
 	name      string
-	tier      *memory.Process
 	registry  *tier.Registry
 	callers   []*caller
 	sessions  atomic.Int32
 	begun     bool
 	closing   bool // what it does may be its goodbye
 	gaveUp    bool // somebody has, so it may queue for nobody
+	unwanted  int  // the last step after which nobody waited
 	disturbed bool // it may lose what it has
 	turns     int  // of locks, as it was told
 	losses    int  // likewise
@@ -198,7 +208,8 @@ type way int
 const (
 	toStore way = iota
 	toProcess
-	both // a call of the seam and its answer
+	both    // a call of the seam and its answer
+	inOrder // to a process, which gets nothing else over that connection before
 )
 
 type verdict int
@@ -210,20 +221,15 @@ const (
 
 // Begin makes the world of a scope.
 func (s Scope) Begin(t *testing.T) World {
-	w := &queues{T: t, scope: s, server: memory.NewServer(), step: -1,
-		count: make(map[string]int), known: make(map[string]bool), had: make(map[string]bool)}
-	var below func(*process) second.Tier
-	if s.Seam {
-		there := &seam{world: w, places: make(map[string][]*place), names: make(map[string]int)}
-		w.store, below = there, there.dial
-	} else {
-		w.store, below = w.server, w.dial
-	}
-	w.server.As = func(_ *memory.Process, there queue.Store) queue.Store {
-		if there = (orderly{there}); s.seed.store != nil {
-			there = s.seed.store(there)
-		}
-		return there
+	w := &queues{T: t, scope: s, step: -1, count: make(map[string]int),
+		sent: make(map[string]int), known: make(map[string]bool), had: make(map[string]bool)}
+	switch {
+	case s.Seam:
+		w.store = newSeam(w)
+	case s.ZooKeeper:
+		w.store = newEnsemble(w)
+	default:
+		w.store = newScripted(w)
 	}
 	options := []tier.Option{tier.WithLinger(s.Linger), tier.WithMaxWait(s.MaxWait), tier.WithObserver(w.observer())}
 	if s.Strict {
@@ -234,67 +240,24 @@ func (s Scope) Begin(t *testing.T) World {
 	}
 	for i := range s.Processes {
 		p := &process{name: fmt.Sprintf("p%d", i+1)}
+		w.processes = append(w.processes, p)
 		var err error
-		if p.registry, err = tier.New(below(p), options...); err != nil {
+		if p.registry, err = tier.New(w.store.dial(p), options...); err != nil {
 			t.Fatal(err)
 		}
 		for j, call := range s.Calls {
 			name := fmt.Sprintf("%s.g%d", p.name, j+1)
 			p.callers = append(p.callers, &caller{process: p, world: w, name: name, call: call, left: max(1, s.Turns)})
 		}
-		w.processes = append(w.processes, p)
 	}
 	synctest.Wait() // until there are sessions
-	if s.Seam {
-		return w
-	}
-	w.server.Script(func(name string, c queue.Command) memory.Fault {
-		if explored(c.Op) && w.post(w.named(name), what(c), toStore) == lose {
-			return memory.Fault{Never: true}
-		}
-		return memory.Fault{}
-	})
-	for _, p := range w.processes {
-		p.tier.Deliver(func(m queue.Record) bool {
-			if m.Command.Op != "" {
-				return explored(m.Command.Op) && w.post(p, "answer to "+what(m.Command), toProcess) == lose
-			}
-			v := m.Answer.View
-			news := fmt.Sprintf("news of %s: known %t, has %t, behind %t", v.ID, v.Known, v.Has, v.Behind)
-			return s.seed.mute || w.post(p, news, toProcess) == lose
-		})
-	}
+	w.store.open()
 	return w
-}
-
-// dial connects a process to the store in memory.
-func (w *queues) dial(p *process) second.Tier {
-	p.tier = w.server.Dial(p.name, lease, func(r queue.Record) {
-		if r.Command.Op == queue.Open && r.Answer.Outcome == queue.Done {
-			p.sessions.Add(1)
-		}
-	})
-	return p.tier.Tier
-}
-
-// An orderly store is told of several contenders in one order, that of a map being another one each time.
-type orderly struct{ queue.Store }
-
-func (o orderly) Do(ctx context.Context, c queue.Command) queue.Answer {
-	c.Among = slices.SortedFunc(slices.Values(c.Among), func(a, b queue.Ref) int { return strings.Compare(a.ID, b.ID) })
-	return o.Store.Do(ctx, c)
 }
 
 func (w *queues) named(name string) *process {
 	return w.processes[slices.IndexFunc(w.processes, func(p *process) bool { return p.name == name })]
 }
-
-// explored reports whether the order of such commands matters here: sessions are another matter.
-func explored(op queue.Op) bool {
-	return op != queue.Open && op != queue.Beat && op != queue.Goodbye && op != queue.Audit && op != queue.Drop
-}
-
-func what(c queue.Command) string { return string(c.Op) + " " + c.ID }
 
 // post has a message wait for what becomes of it.
 func (w *queues) post(p *process, what string, to way) verdict {
@@ -306,6 +269,11 @@ func (w *queues) post(p *process, what string, to way) verdict {
 	if w.cutOff == p {
 		w.mu.Unlock()
 		return lose
+	}
+	for _, word := range strings.Fields(what) {
+		if _, known := w.sent[word]; !known {
+			w.sent[word] = w.step
+		}
 	}
 	name := p.name + " " + what
 	if w.count[name]++; w.count[name] > 1 {
@@ -417,7 +385,7 @@ func (w *queues) ordered() []*message {
 }
 
 func (m *message) step() string {
-	if m.way == toProcess {
+	if m.way == toProcess || m.way == inOrder {
 		return m.name + " arrives"
 	}
 	return m.name + " is executed"
@@ -427,7 +395,7 @@ func (m *message) touches() []string {
 	switch m.way {
 	case toStore:
 		return []string{"store", m.name}
-	case both:
+	case both, inOrder: // which may have come with any step before, and waited
 		return []string{m.process.name, "store", m.name}
 	}
 	return append(m.process.touches(), m.name)
@@ -454,13 +422,17 @@ func (w *queues) faults() (steps []Step) {
 	fault := func(name string, touches []string, take func()) {
 		steps = append(steps, Step{Name: name, Fault: true, Touches: touches, Take: take})
 	}
-	if w.scope.Lost {
+	e, frames := w.store.(*ensemble)
+	if w.scope.Lost && !frames {
 		for _, m := range w.ordered() {
 			fault(m.name+" is lost", m.touches(), func() { w.settle(m, lose) })
 		}
 	}
 	for _, p := range w.processes {
 		both := []string{p.name, "store"}
+		if w.scope.Lost && frames && p.begun && !p.done() {
+			fault("the connection of "+p.name+" breaks", both, func() { e.Break(p) })
+		}
 		for _, c := range p.callers {
 			if w.scope.Cancel && c.state == waiting && !c.ended {
 				fault(c.name+" gives up", p.touches(), c.giveUp)
@@ -489,8 +461,8 @@ func (w *queues) faults() (steps []Step) {
 			fault(p.name+" is cut off", []string{Everything}, func() { w.cut(p) })
 		}
 	}
-	if queue, i := w.server.Queue(path), w.scope.seed.remove-1; i >= 0 && i < len(queue) {
-		fault("contender "+queue[i].ID+" is removed", []string{"store"}, func() { w.server.Remove(path, i) })
+	if queue, i := w.store.Queue(path), w.scope.seed.remove-1; i >= 0 && i < len(queue) {
+		fault("contender "+queue[i].ID+" is removed", []string{"store"}, func() { w.store.(*scripted).Remove(path, i) })
 	}
 	if p := w.processes[0]; w.scope.Ask && p.begun && !w.done() && !p.closing {
 		fault(p.name+" asks for it", p.touches(), func() { go p.registry.Mutex(path).Revoke(context.Background()) })
@@ -502,7 +474,7 @@ func (w *queues) faults() (steps []Step) {
 }
 
 // queueAt are the queues of the store.
-var queueAt = []string{path, other, "permits of " + path}
+var queueAt = []string{path, other, permitsOf + path}
 
 // placeOf is where a process queues, if it does.
 func (w *queues) placeOf(p *process) (at string, i int) {
@@ -519,7 +491,7 @@ func (w *queues) placeOf(p *process) (at string, i int) {
 func (w *queues) cut(p *process) {
 	p.disturb()
 	w.setCut(p)
-	heal := p.tier.Cut()
+	heal := w.store.cut(p)
 	before := p.sessions.Load()
 	for wait, again := 10, 0; again < 4; wait-- {
 		for list := w.ordered(); len(list) > 0; list = w.ordered() {
@@ -615,8 +587,8 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 	}
 	permits := func(n int) {
 		var p *tier.Permits
-		if p, err = r.Semaphore(path, 2).Acquire(ctx, n); err == nil {
-			has = append(has, &span{caller: c, paths: []string{"permits of " + path}, weight: n * whole / 2, hold: p})
+		if p, err = r.Semaphore(path, permitsThere).Acquire(ctx, n); err == nil {
+			has = append(has, &span{caller: c, paths: []string{permitsOf + path}, weight: n * whole / permitsThere, hold: p})
 		}
 	}
 	mutex, rw := r.Mutex(path), r.RWMutex(path)
@@ -701,6 +673,10 @@ func (c *caller) write() {
 	w, x := c.world, c.has[0]
 	w.quiet, c.wrote = 0, true
 	hold := x.hold.(*tier.Hold)
+	if e, frames := w.store.(*ensemble); frames {
+		go e.write(x, second.GrantOf(hold), hold.Err)
+		return
+	}
 	grant := second.GrantOf(hold).(interface {
 		Write(ctx context.Context, check func() error, send func() (queue.Outcome, error)) error
 	})
@@ -772,6 +748,7 @@ func (w *queues) End() (outcome string, wrong error) {
 		for _, p := range w.processes {
 			p.registry.Close()
 		}
+		w.store.close()
 	}()
 	w.mu.Lock()
 	defer w.mu.Unlock()

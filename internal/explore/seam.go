@@ -50,6 +50,10 @@ type place struct {
 	writes           atomic.Int32 // that are under way
 }
 
+func newSeam(w *queues) *seam {
+	return &seam{world: w, places: make(map[string][]*place), names: make(map[string]int)}
+}
+
 // Queue returns who is at a path.
 func (s *seam) Queue(path string) (all []second.Contender) {
 	s.mu.Lock()
@@ -66,6 +70,10 @@ func (s *seam) Expire(path string, i int) {
 	defer s.mu.Unlock()
 	s.loseLocked(s.places[path][i].side.process, second.Lost(second.BySession, "it is over"))
 }
+
+func (s *seam) open()                      {} // each call is a step from the beginning
+func (s *seam) cut(*process) (heal func()) { panic("a seam that is cut is one whose session ends") }
+func (s *seam) close()                     {}
 
 func (s *seam) loseLocked(p *process, loss error) {
 	for path, places := range s.places {
@@ -198,7 +206,7 @@ func (t *side) Claim(path string, o second.Options) (second.Claim, error) {
 }
 
 func (t *side) Semaphore(path string, permits int, _ second.Options) (second.Semaphore, error) {
-	return &semaphore{claim{side: t, path: "permits of " + path, of: permits}}, nil
+	return &semaphore{claim{side: t, path: permitsOf + path, of: permits}}, nil
 }
 
 func (t *side) Err() error {

@@ -43,13 +43,16 @@ var ownMarkers = [...][2]string{
 	second.Reading:   {readMarker, kazooReadMarker},
 }
 
+// Random is what ids are made of. Only a search of schedules, which have to be repeatable, replaces it.
+var Random = rand.Read
+
 // NewID returns how the name of a lock node begins. The uuid is fresh for each attempt: a
 // stable one would let a late delete hit a newer node once the parent is re-created and
 // numbers start again. The form is that of Curator's protected nodes, which zk.Lock and
 // Curator queue behind; only the version of the uuid tells ours from Curator's.
 func NewID() string {
 	var id [16]byte
-	rand.Read(id[:])
+	Random(id[:])
 	id[6] = id[6]&0x0f | 0x80 // RFC 9562, version 8: of a form of one's own
 	id[8] = id[8]&0x3f | 0x80
 	return fmt.Sprintf("_c_%x-%x-%x-%x-%x-", id[:4], id[4:6], id[6:8], id[8:10], id[10:])

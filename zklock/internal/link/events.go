@@ -146,7 +146,8 @@ func (e *Events) restore(zxid int64) []wire.SetWatches {
 	defer e.mu.Unlock()
 	var requests []wire.SetWatches
 	size := restoreLimit
-	for path, known := range e.watches {
+	for _, path := range slices.Sorted(maps.Keys(e.watches)) {
+		known := e.watches[path]
 		if size += 4 + len(path); size > restoreLimit {
 			requests = append(requests, wire.SetWatches{Zxid: zxid})
 			size = 4 + len(path)
