@@ -2,10 +2,8 @@ package zklock_test
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -24,12 +21,7 @@ func TestReleaseIsOneRequest(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		n := p.acquire(t)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "event" { // it says that the node is gone, too
-				return zktest.Drop
-			}
-			return zktest.Pass
-		})
+		meet(s, pushed, zktest.Drop) // it says that the node is gone, too
 		if err := n.Release(); err != nil || p.Reaping() > 0 {
 			t.Errorf("Release: %v, with %d nodes still to be deleted", err, p.Reaping())
 		}
@@ -93,8 +85,7 @@ func TestNobodyListensWhoHasLeft(t *testing.T) { // I10
 func TestWaitBehindAnotherProcessEndsWithTheContextsCauseAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
-		ctx := within(t, time.Second)
-		r := start(t, s).queue(ctx)
+		r := start(t, s).queue(within(t, time.Second))
 		time.Sleep(time.Second)
 		err := r.failed(t)
 		if want := "zklock: acquire " + path + ": " + context.DeadlineExceeded.Error(); err == nil || err.Error() != want {
@@ -111,12 +102,9 @@ func TestRequeueThatDoesNotBeginReturnsWhenTheNodeIsGone(t *testing.T) { // I3
 		p.acquire(t).Release()
 		s.SetSequence(path, number)
 		n := p.acquire(t)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Dir == zktest.Request && (f.Op == "delete" || f.First == "delete") {
-				return zktest.Delay(time.Second)
-			}
-			return zktest.Pass
-		})
+		meet(s, func(f *zktest.Frame) bool {
+			return f.Dir == zktest.Request && (f.Op == "delete" || f.First == "delete")
+		}, zktest.Delay(time.Second))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := n.Requeue(ctx)
@@ -149,16 +137,9 @@ func TestDeletedNodeIsToldToItsOwnerAndToWhoWaitsBehindItInOneProcess(t *testing
 func TestLookThatIsRefusedIsRepeated(t *testing.T) { // I7
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n, conn := start(t, s).acquire(t), raw(t, s)
-		refused := false
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "getData" && f.Dir == zktest.Request && !refused {
-				refused = true
-				return zktest.Throttled
-			}
-			return zktest.Pass
-		})
+		refused := strike(s, 1, is("getData", zktest.Request), func(*zktest.Frame) zktest.Action { return zktest.Throttled })
 		awaitWatch()
-		if awaitWatch(); !refused {
+		if awaitWatch(); refused() == "" {
 			t.Fatal("nobody has looked")
 		}
 		remove(t, conn, n.Path())
@@ -240,26 +221,12 @@ func down(s *zktest.Server) {
 	synctest.Wait()
 }
 
-// A server that answers and refuses is no outage, but a reason as well.
-func TestAcquireEndsAtItsDeadlineWithTheLastRefusal(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		meet(s, is("create", zktest.Request), zktest.Throttled)
-		ctx := within(t, 10*time.Second)
-		_, err := p.lock.Acquire(ctx)
-		if want := strconv.Itoa(int(wire.CodeThrottled)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want the deadline and the code %s", err, want)
-		}
-	})
-}
-
 // The connection may break while the attempt waits for a stuck call of an earlier one.
 func TestTryAcquireBehindAStuckCallFailsWhenTheConnectionBreaks(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		s.Freeze()
-		ctx := within(t, 10*time.Millisecond)
-		_, err := p.lock.Acquire(ctx)
+		_, err := p.lock.Acquire(within(t, 10*time.Millisecond))
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		try := submit(func() (*zklock.Node, error) { return p.lock.TryAcquire(t.Context()) })
 		if !try.waiting() {

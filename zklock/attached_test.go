@@ -56,22 +56,6 @@ func TestAttachedChecksItsOptions(t *testing.T) {
 	}
 }
 
-func TestAttachedWaiterSurvivesTheExpiryOfItsSession(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		holder := start(t, s)
-		n := holder.acquire(t)
-		p, _ := attach(t, s)
-		waiter := p.queue(t.Context())
-		s.Expire(p.session)
-		<-time.After(timeout) // virtual
-		if !waiter.waiting() || len(s.Children(path)) != 2 {
-			t.Fatalf("queue after the expiry: %q, want the holder and a new node", s.Children(path))
-		}
-		wantErr(t, "Release", n.Release(), nil)
-		wantErr(t, "Release", waiter.granted(t).Release(), nil)
-	})
-}
-
 // A connection that is down says nothing about the lock.
 func TestAttachedLockOutlivesADisconnect(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -219,16 +203,10 @@ func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
 		}
 		p := attachTo(t, conn)
 		var cuts atomic.Int32
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op != "connect" && f.Dir == zktest.Request && cuts.Add(1) <= 20 {
-				return zktest.Cut
-			}
-			return zktest.Pass
-		})
+		meet(s, func(f *zktest.Frame) bool { return f.Op != "connect" && f.Dir == zktest.Request && cuts.Add(1) <= 20 }, zktest.Cut)
 		s.Cut(p.session)
 		synctest.Wait() // disconnected, and at the choice of a server
-		ctx := within(t, time.Minute)
-		n, err := p.lock.Acquire(ctx)
+		n, err := p.lock.Acquire(within(t, time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,12 +279,9 @@ func TestAttachedLockIsLostWithTheSession(t *testing.T) {
 // undead makes the client believe that its session has expired, though it lives on.
 func undead(t *testing.T, s *zktest.Server, p process, conn *zk.Conn) {
 	t.Helper()
-	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Op == "connect" && f.Session == p.session && f.Dir == zktest.Request {
-			return zktest.Error(zk.ErrSessionExpired)
-		}
-		return zktest.Pass
-	})
+	meet(s, func(f *zktest.Frame) bool {
+		return f.Op == "connect" && f.Session == p.session && f.Dir == zktest.Request
+	}, zktest.Error(zk.ErrSessionExpired))
 	s.Cut(p.session)
 	for end := time.Now().Add(time.Hour); conn.SessionID() == p.session || conn.State() != zk.StateHasSession; {
 		if time.Now().After(end) {
@@ -316,33 +291,27 @@ func undead(t *testing.T, s *zktest.Server, p process, conn *zk.Conn) {
 	}
 }
 
-// That needs no word of the server: the id of the session is enough.
+// That needs no word of the server: the id of the session is enough. Who does not ask is told when the client comes to use the new
+// session.
 func TestAttachedLockIsLostWhenTheSessionIdHasChanged(t *testing.T) {
-	each(t, map[string]bool{"asked before": true, "found by the release": false}, func(t *testing.T, s *zktest.Server, asked bool) {
+	each(t, map[string]func(*testing.T, *zktest.Server, process, *zklock.Node){
+		"asked before": func(t *testing.T, s *zktest.Server, _ process, n *zklock.Node) {
+			s.Freeze()
+			wantErr(t, "Err", n.Err(), zklock.ErrLost)
+		},
+		"found by the release": func(_ *testing.T, s *zktest.Server, _ process, _ *zklock.Node) { s.Freeze() },
+		"told by the next acquisition": func(t *testing.T, _ *zktest.Server, p process, n *zklock.Node) {
+			if p.acquireAt(t, "/locks/y"); !closed(n.Lost()) {
+				t.Error("Lost is open under a session that was given up")
+			}
+		},
+	}, func(t *testing.T, s *zktest.Server, notice func(*testing.T, *zktest.Server, process, *zklock.Node)) {
 		p, conn := attach(t, s)
 		n := p.acquire(t)
 		undead(t, s, p, conn)
-		s.Freeze()
-		if asked {
-			wantErr(t, "Err", n.Err(), zklock.ErrLost)
-		}
+		notice(t, s, p, n)
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)
 		s.Unfreeze()
-	})
-}
-
-// Who does not ask is told when the client comes to use the new session.
-func TestAttachedLossIsToldByTheNextAcquisition(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p, conn := attach(t, s)
-		n := p.acquire(t)
-		undead(t, s, p, conn)
-		other := p.acquireAt(t, "/locks/y")
-		if !closed(n.Lost()) {
-			t.Error("Lost is open under a session that was given up")
-		}
-		wantErr(t, "Release", n.Release(), zklock.ErrLost)
-		wantErr(t, "Release", other.Release(), nil)
 	})
 }
 
@@ -409,12 +378,9 @@ func TestAttachedRequeueSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) 
 	each(t, map[string]row{
 		"no server": {down, zk.ErrNoServer},
 		"its answer lost": {func(s *zktest.Server) {
-			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Dir == zktest.Reply && f.Op == "multi" {
-					s.Member(addr).Refuse()
-					return zktest.Cut
-				}
-				return zktest.Pass
+			strike(s, 1, is("multi", zktest.Reply), func(*zktest.Frame) zktest.Action {
+				s.Member(addr).Refuse()
+				return zktest.Cut
 			})
 		}, zk.ErrConnectionClosed},
 	}, func(t *testing.T, s *zktest.Server, c row) {

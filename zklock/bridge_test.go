@@ -64,6 +64,10 @@ func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 		if n.Path() != pair[0] {
 			t.Errorf("Path: got %s, want %s", n.Path(), pair[0])
 		}
+		// Curator compares the whole of a name that it does not know with the numbers of those it knows.
+		if name := pair[1][len(path)+1:]; name < "9999999999" {
+			t.Errorf("%s sorts before a sequence number", name)
+		}
 		wantErr(t, "Release", n.Release(), nil)
 		if got, want := tr.take(), []string{"multi"}; !slices.Equal(got, want) || changes != 2 {
 			t.Errorf("Release: got %v and %d transactions, want %v and 1", got, changes-1, want)
@@ -74,34 +78,16 @@ func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 	})
 }
 
-// Curator compares the whole of a name that it does not know with the numbers of those it knows.
-func TestCuratorDoesNotTakeTheZnodeForKazooForAPredecessor(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := bridge(t, s)
-		p.acquire(t)
-		if name := pairs(t, s)[0][1][len(path)+1:]; name < "9999999999" {
-			t.Errorf("%s sorts before a sequence number", name)
-		}
-	})
-}
-
-func TestBridgedNodeIsNotContestedByItself(t *testing.T) {
+func TestBridgedNodeIsContestedByOthersAloneAndRequeuedInOneTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := bridge(t, s).acquire(t)
 		if contested(n) {
 			t.Error("contested, though nobody else is there")
 		}
-		bridge(t, s).queue(t.Context())
+		next := bridge(t, s).queue(t.Context())
 		if !contested(n) {
 			t.Error("not contested, though somebody waits")
 		}
-	})
-}
-
-func TestBridgedRequeueIsOneTransaction(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := bridge(t, s).acquire(t)
-		next := bridge(t, s).queue(t.Context())
 		changes := 0
 		s.OnChange(func(zktest.View, []zktest.Change) { changes++ })
 		again := submit(func() (*zklock.Node, error) { return n.Requeue(t.Context()) })
@@ -126,16 +112,12 @@ func TestBridgedLockIsNotGrantedBeforeBothZnodesAreVerified(t *testing.T) { // I
 		p, conn := bridge(t, s), raw(t, s)
 		p.acquire(t).Release()
 		marker := []string{"-lock-", "-__lock__"}[i]
-		var once sync.Once
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			fate := zktest.Pass
-			if f.Op == "getData" && f.Dir == zktest.Request && strings.Contains(f.Path, marker) {
-				once.Do(func() {
-					fate = zktest.Throttled
-					time.AfterFunc(time.Millisecond, func() { conn.Delete(f.Path, -1) })
-				})
-			}
-			return fate
+		looks := func(f *zktest.Frame) bool {
+			return f.Op == "getData" && f.Dir == zktest.Request && strings.Contains(f.Path, marker)
+		}
+		strike(s, 1, looks, func(f *zktest.Frame) zktest.Action {
+			time.AfterFunc(time.Millisecond, func() { conn.Delete(f.Path, -1) })
+			return zktest.Throttled
 		})
 		n := p.acquire(t)
 		time.Sleep(beat / 2)
@@ -154,11 +136,7 @@ func TestBridgedLockIsNotGrantedBeforeBothZnodesAreVerified(t *testing.T) { // I
 func TestZnodeForKazooIsADescriptionWhateverTheData(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := bridge(t, s, zklock.WithLabel("mine"))
-		lock, err := p.Client.Lock(p.lock.Path(), zklock.NodeData([]byte{0xff}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := acquire(t, lock)
+		n := acquire(t, lockAt(t, p.Client, path, zklock.NodeData([]byte{0xff})))
 		pair := pairs(t, s)[0]
 		if data, _, _ := s.Get(pair[0]); string(data) != "\xff" {
 			t.Errorf("%s: got %q, want the data", pair[0], data)
@@ -217,9 +195,8 @@ func TestBothZnodesDeletedTogetherAreNotDeletedAgain(t *testing.T) {
 		n := p.acquire(t)
 		awaitWatch()
 		conn, tr, znodes := raw(t, s), record(s), znodesOf(s, n)
-		if _, err := conn.Multi(&zk.DeleteRequest{Path: znodes[0], Version: -1}, &zk.DeleteRequest{Path: znodes[1], Version: -1}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := conn.Multi(&zk.DeleteRequest{Path: znodes[0], Version: -1}, &zk.DeleteRequest{Path: znodes[1], Version: -1})
+		wantErr(t, "the deletion", err, nil)
 		time.Sleep(100 * time.Millisecond)
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)
 		if got, want := tr.take(), []string{"multi"}; !slices.Equal(got, want) {
@@ -300,16 +277,11 @@ func TestRequeueOfAPairWithoutOneOfItsZnodesLeavesNothing(t *testing.T) {
 	eitherZnode(t, func(t *testing.T, s *zktest.Server, i int) {
 		n := bridge(t, s).acquire(t)
 		conn, znode := raw(t, s), znodesOf(s, n)[i]
-		deleted := false
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "multi" && f.Dir == zktest.Request && !deleted {
-				deleted = true
-				remove(t, conn, znode)
-			}
+		strike(s, 1, is("multi", zktest.Request), func(*zktest.Frame) zktest.Action {
+			remove(t, conn, znode)
 			return zktest.Pass
 		})
-		ctx := within(t, time.Hour)
-		next, err := n.Requeue(ctx)
+		next, err := n.Requeue(within(t, time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,27 +22,6 @@ func sharing(ctx context.Context, n *zklock.Node) *request {
 	return submit(func() (*zklock.Node, error) { return n, n.Share(ctx) })
 }
 
-// A Curator writer that becomes a reader has two nodes with one number for a while.
-func TestShareDoesNotTakeAWriterForTheReaderWithItsNumber(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).writing().acquire(t)
-		conn := raw(t, s)
-		write, err := conn.Create(path+"/_c_x-__WRIT__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, id := range []string{"a", "z"} { // listed before it and behind
-			put(t, conn, zk.FlagEphemeral, path+"/_c_"+id+"-__READ__"+write[len(write)-10:])
-		}
-		d := sharing(t.Context(), n)
-		if !d.waiting() {
-			t.Error("shared with a writer right behind")
-		}
-		conn.Delete(write, -1)
-		d.granted(t)
-	})
-}
-
 func TestOnlyAWriterCanBeShared(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -346,20 +325,7 @@ func shareAmid(t *testing.T, s *zktest.Server, nth int, happen event, opts ...zk
 // shares reports whether a frame is about the transaction of a Share.
 func shares(f *zktest.Frame) bool { return f.Op == "multi" && f.First == "delete" }
 
-// during has f happen while the transaction of a Share is on its way to the server.
-func during(s *zktest.Server, n *zklock.Node, f func()) {
-	var once sync.Once
-	s.Intercept(func(frame *zktest.Frame) zktest.Action {
-		fate := zktest.Pass
-		if shares(frame) && frame.Dir == zktest.Request {
-			once.Do(func() {
-				go f()
-				fate = zktest.Delay(time.Second)
-			})
-		}
-		return fate
-	})
-}
+func answersShare(f *zktest.Frame) bool { return shares(f) && f.Dir == zktest.Reply }
 
 // The end of the writer's znode is heard of before the answer.
 func TestAReleaseDuringShareIsNoLoss(t *testing.T) {
@@ -369,16 +335,9 @@ func TestAReleaseDuringShareIsNoLoss(t *testing.T) {
 		r := start(t, s).reading().queue(t.Context())
 		awaitWatch()
 		released := make(chan error, 1)
-		var once sync.Once
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			fate := zktest.Pass
-			if shares(f) && f.Dir == zktest.Reply {
-				once.Do(func() {
-					fate = zktest.Delay(time.Second)
-					go func() { released <- n.Release() }()
-				})
-			}
-			return fate
+		strike(s, 1, answersShare, func(*zktest.Frame) zktest.Action {
+			go func() { released <- n.Release() }()
+			return zktest.Delay(time.Second)
 		})
 		d := sharing(t.Context(), n)
 		wantErr(t, "Release", <-released, nil)
@@ -397,9 +356,13 @@ func TestARequestDuringShareIsNotMissed(t *testing.T) {
 		start(t, s).reading().queue(ctx)
 		awaitWatch()
 		told := n.Revoked()
-		during(s, n, func() {
-			conn.Set(n.Path(), []byte("__REVOKE__"), -1)
-			cancel()
+		asked := func(f *zktest.Frame) bool { return shares(f) && f.Dir == zktest.Request }
+		strike(s, 1, asked, func(*zktest.Frame) zktest.Action {
+			go func() {
+				conn.Set(n.Path(), []byte("__REVOKE__"), -1)
+				cancel()
+			}()
+			return zktest.Delay(time.Second)
 		})
 		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
 		defer stop()
@@ -487,13 +450,8 @@ func TestReleaseOfALostNodeAsksForNothingUnlessItsNameIsKnown(t *testing.T) {
 		n := p.acquire(t)
 		r := start(t, s).reading().queue(t.Context())
 		directions := []zktest.Direction{zktest.Request, zktest.Reply}
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if !shares(f) || f.Dir != zktest.Reply {
-				return zktest.Pass
-			}
-			for _, d := range directions {
-				s.Mute(p.session, d)
-			}
+		strike(s, 1, answersShare, func(*zktest.Frame) zktest.Action {
+			mute(s, p, directions...)
 			return zktest.Cut
 		})
 		wantErr(t, "Share", n.Share(t.Context()), zklock.ErrLost)

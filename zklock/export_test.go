@@ -22,9 +22,6 @@ func (l *Lock) Revoke(ctx context.Context) ([]zkqueue.Contender, error) {
 
 // What the gate does with a node.
 func (n *Node) Requeue(ctx context.Context) (*Node, error) { return n.lock.requeue(ctx, n, nil) }
-func (l *Lock) Requeue(ctx context.Context, old *Node) (*Node, error) {
-	return l.requeue(ctx, old, nil)
-}
 func (n *Node) MultiIf(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error) {
 	return grant{n}.MultiIf(ctx, check, ops...)
 }

@@ -16,17 +16,11 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-// logged returns an option and what is logged with it from INFO on.
-func logged() (zklock.Option, *logtest.Log) {
-	log, logger := logtest.New(slog.LevelInfo)
-	return zklock.WithLogger(logger), log
-}
-
-// startLogged returns a process and what it logs.
+// startLogged returns a process and what it logs from INFO on.
 func startLogged(t *testing.T, s *zktest.Server, opts ...zklock.Option) (process, *logtest.Log) {
 	t.Helper()
-	option, log := logged()
-	return start(t, s, append(opts, option)...), log
+	log, logger := logtest.New(slog.LevelInfo)
+	return start(t, s, append(opts, zklock.WithLogger(logger))...), log
 }
 
 func wantLines(t *testing.T, log *logtest.Log, level slog.Level, text string, want int) []string {
@@ -112,26 +106,6 @@ func TestOutageIsLoggedOnceWithItsReason(t *testing.T) {
 		wantLines(t, log, slog.LevelWarn, "session expired", 1)
 		wantLines(t, log, slog.LevelInfo, "new session", 1)
 		wantErr(t, "Err", p.Err(), nil)
-	})
-}
-
-func TestDialThatKeepsFailingSaysSo(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		s.Member(addr).Refuse()
-		option, log := logged()
-		time.AfterFunc(4*time.Second, func() {
-			if lines := log.Lines(slog.LevelWarn, "no connection"); len(lines) != 1 || !strings.Contains(lines[0], "refused") {
-				t.Errorf("logged after a while: %q, want one warning with the reason", lines)
-			}
-			s.Member(addr).Accept()
-		})
-		c, err := zklock.Dial(within(t, time.Minute), addr, zklock.WithDialContext(s.DialContext), option)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		c.Close()
-		wantLines(t, log, slog.LevelInfo, "connected", 1)
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -52,12 +50,7 @@ func TestMarginMovesTheEndOfTheLease(t *testing.T) {
 
 // delayWrites delays the answers to the writes of heartbeats from the nth on.
 func delayWrites(s *zktest.Server, nth int, delay time.Duration) {
-	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Dir == zktest.Reply && f.Op == "multi" && f.NthOfSession >= nth {
-			return zktest.Delay(delay)
-		}
-		return zktest.Pass
-	})
+	meet(s, func(f *zktest.Frame) bool { return f.Dir == zktest.Reply && f.Op == "multi" && f.NthOfSession >= nth }, zktest.Delay(delay))
 }
 
 func TestLeaseRunsFromTheRequestThatTheServerIsProvenToHaveHeardOf(t *testing.T) {
@@ -73,18 +66,6 @@ func TestLeaseRunsFromTheRequestThatTheServerIsProvenToHaveHeardOf(t *testing.T)
 		awaitLoss(t, n)
 		if d := time.Since(begun); d != beat+lease {
 			t.Errorf("lost after %v, want %v", d, beat+lease)
-		}
-	})
-}
-
-func TestWaiterKeepsItsLease(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).acquire(t)
-		r := start(t, s).queue(t.Context())
-		time.Sleep(time.Hour)
-		n.Release()
-		if next := r.granted(t); next.Err() != nil {
-			t.Errorf("granted with an ended lease: %v", next.Err())
 		}
 	})
 }
@@ -117,26 +98,6 @@ func (g *grant) Read(p []byte) (int, error) {
 	}
 	g.read += n
 	return n, err
-}
-
-func TestShorterTimeoutOfAReconnectCountsForGood(t *testing.T) {
-	for _, tt := range []struct{ granted, want time.Duration }{{3 * time.Second, 3 * time.Second}, {12 * time.Second, timeout}} {
-		bubble(t, func(t *testing.T, s *zktest.Server) {
-			p := start(t, s, zklock.WithDialContext(granting(s, []time.Duration{timeout, tt.granted, timeout})))
-			n := p.acquire(t)
-			for range 2 {
-				s.Cut(p.session)
-				time.Sleep(2 * time.Second)
-			}
-			time.Sleep(tt.want / 8 * 4) // some beats
-			mute(s, p, zktest.Request, zktest.Reply)
-			muted := time.Now()
-			awaitLoss(t, n)
-			if d, most := time.Since(muted), tt.want-tt.want/3; d > most {
-				t.Errorf("granted %v in between: lost %v after the last answer, want at most %v", tt.granted, d, most)
-			}
-		})
-	}
 }
 
 func TestSessionTimeoutThatIsNoneIsRefused(t *testing.T) {
@@ -193,33 +154,6 @@ func TestTryAcquireSaysThatTheLeaseIsToBeRenewed(t *testing.T) {
 	})
 }
 
-func TestHeartbeatKeepsThePromisedPaceWhileHolding(t *testing.T) {
-	for _, timeout := range []time.Duration{6 * time.Second, 30 * time.Second} {
-		want := timeout / 8
-		bubble(t, func(t *testing.T, s *zktest.Server) {
-			p := start(t, s, zklock.WithSessionTimeout(timeout))
-			n := p.acquire(t)
-			var mu sync.Mutex
-			last, gap := time.Now(), time.Duration(0)
-			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				mu.Lock()
-				defer mu.Unlock()
-				if f.Dir == zktest.Request {
-					last, gap = time.Now(), max(gap, time.Since(last))
-				}
-				return zktest.Pass
-			})
-			time.Sleep(10 * timeout)
-			n.Release()
-			mu.Lock()
-			defer mu.Unlock()
-			if gap > want || gap == 0 {
-				t.Errorf("T %v: silent for %v, want at most %v", timeout, gap, want)
-			}
-		})
-	}
-}
-
 // What an idle process sends keeps the next acquisition at one round trip, and costs the servers no write.
 func TestNothingHeldMeansNoWrites(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -230,8 +164,13 @@ func TestNothingHeldMeansNoWrites(t *testing.T) {
 		if ops := tr.take(); len(ops) > 0 {
 			t.Errorf("sent while idle: %v", ops)
 		}
+		s.Intercept(nil) // no more are counted
 		if want := int(time.Minute / beat); tr.beats == 0 || tr.beats > want {
 			t.Errorf("%d syncs in a minute, want some and at most %d", tr.beats, want)
+		}
+		time.Sleep(time.Hour)
+		if n := p.queue(t.Context()).granted(t); n.Err() != nil { // before any time has passed
+			t.Errorf("granted with an ended lease: %v", n.Err())
 		}
 	})
 }
@@ -247,17 +186,6 @@ func TestManyHeldLocksShareOneHeartbeat(t *testing.T) {
 		time.Sleep(10*beat + beat/2)
 		if got := tr.take(); tr.beats != 10 || len(got) != 10 || got[0] != "multi" {
 			t.Errorf("ten beats took %d syncs and %v, want a sync and a write each", tr.beats, got)
-		}
-	})
-}
-
-func TestFirstAcquireAfterAQuietHourHasALease(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		time.Sleep(time.Hour)
-		r := p.queue(t.Context()) // returns before any time has passed
-		if n := r.granted(t); n.Err() != nil {
-			t.Errorf("granted with an ended lease: %v", n.Err())
 		}
 	})
 }
@@ -321,12 +249,7 @@ func TestNoWriteFollowsASyncThatFailed(t *testing.T) {
 func TestSlowAnswersTakeNoneOfThePace(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Dir == zktest.Reply && heartbeat(f) && f.Op != "ping" {
-				return zktest.Delay(timeout / 12)
-			}
-			return zktest.Pass
-		})
+		meet(s, func(f *zktest.Frame) bool { return f.Dir == zktest.Reply && heartbeat(f) && f.Op != "ping" }, zktest.Delay(timeout/12))
 		wantKept(t, n, 10*timeout)
 	})
 }
@@ -365,12 +288,9 @@ func TestLostNodeLeavesItsOwnerTheMarginToStop(t *testing.T) {
 // lapse makes the lease of n run out while the connection stands.
 func lapse(t *testing.T, s *zktest.Server, p process, n *zklock.Node) {
 	t.Helper()
-	s.Intercept(func(f *zktest.Frame) zktest.Action {
-		if f.Session == p.session && f.Dir == zktest.Request && f.Op == "multi" {
-			return zktest.Throttled
-		}
-		return zktest.Pass
-	})
+	meet(s, func(f *zktest.Frame) bool {
+		return f.Session == p.session && f.Dir == zktest.Request && f.Op == "multi"
+	}, zktest.Throttled)
 	awaitLoss(t, n)
 	s.Intercept(nil)
 }
@@ -463,12 +383,7 @@ func TestContestedNotBeforeTheGrant(t *testing.T) { // I11
 func contested(n interface{ Contested() <-chan struct{} }) bool {
 	c := n.Contested() // which may begin to look
 	synctest.Wait()
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
+	return closed(c)
 }
 
 // A look that fails is repeated soon, and sets the watch then.
@@ -508,30 +423,6 @@ func TestContestedIsLookedForAtOnceWhenTheConnectionIsBack(t *testing.T) { // I1
 	})
 }
 
-// Each request for a watch is one more channel that the library keeps until the watch fires.
-func TestLooksAtTheQueueShareOneWatch(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		var looks, watches atomic.Int32
-		n := start(t, s, zklock.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := s.DialContext(ctx, network, address)
-			return tap{conn, func(frame []byte) {
-				d := wire.Decoder{Rest: wire.Body(frame)}
-				if h := d.RequestHeader(); h.Op == wire.OpGetChildren || h.Op == wire.OpGetChildren2 {
-					looks.Add(1)
-					if d.Buffer(); d.Bool() { // path, watch
-						watches.Add(1)
-					}
-				}
-			}}, err
-		})).acquire(t)
-		n.Contested()
-		time.Sleep(10 * timeout)
-		if looks.Load() < 5 || watches.Load() != 1 {
-			t.Errorf("%d looks asked for %d watches, want 1", looks.Load(), watches.Load())
-		}
-	})
-}
-
 // A tap shows what a client writes.
 type tap struct {
 	net.Conn
@@ -541,50 +432,6 @@ type tap struct {
 func (c tap) Write(frame []byte) (int, error) {
 	c.show(frame)
 	return c.Conn.Write(frame)
-}
-
-// tick is close to the longest with which the lease holds, a quarter of the timeout.
-const tick = timeout/4 - 100*time.Millisecond
-
-// divided lets a holder lose its lock to a partition between servers, after each of several times, and checks that it
-// knows a margin before the servers do.
-func divided(t *testing.T, name string, divide func(t *testing.T, m *zktest.Member, n *zklock.Node)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) {
-		for after := time.Duration(0); after <= timeout; after += 270 * time.Millisecond {
-			synctest.Test(t, func(t *testing.T) {
-				s := zktest.Start(t, zktest.Config{Tick: tick})
-				n := start(t, s).acquire(t)
-				gone := deleted(s, n)
-				time.Sleep(after)
-				go divide(t, s.Member(addr), n)
-				awaitLoss(t, n)
-				lost := time.Now()
-				wantErr(t, "Err", n.Err(), zklock.ErrLost)
-				if d := (<-gone).Sub(lost); d < timeout-lease {
-					t.Errorf("divided after %v: the servers gave up %v after the loss, want at least the margin %v", after, d, timeout-lease)
-				}
-				time.Sleep(time.Minute)
-			})
-		}
-	})
-}
-
-func TestI7LossComesFirstInAPartitionBetweenServers(t *testing.T) {
-	divided(t, "follower cut off", func(_ *testing.T, m *zktest.Member, _ *zklock.Node) { m.Isolate() })
-	divided(t, "leader deposed", func(_ *testing.T, m *zktest.Member, _ *zklock.Node) { m.Depose() })
-	// The link stalls, stands for a moment in which n requests get through and come back, and is cut.
-	for n := range 4 {
-		for _, stall := range []time.Duration{tick / 2, tick, 2 * tick, 3 * tick, 4 * tick} {
-			divided(t, "flapping link", func(_ *testing.T, m *zktest.Member, node *zklock.Node) {
-				m.Isolate()
-				time.Sleep(stall)
-				go node.Multi(context.Background()) // ends with the client; a write that is sent late, behind what waits
-				synctest.Wait()
-				m.Glimpse(n + 1)
-			})
-		}
-	}
 }
 
 // It answers a sync, and shows its past.
@@ -606,13 +453,9 @@ func TestAbsenceIsNotBelievedOfADeposedLeader(t *testing.T) {
 				}
 			}
 		})
-		var cut atomic.Bool
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "create" && f.Dir == zktest.Reply && !cut.Swap(true) {
-				server.Store(old)
-				return zktest.Cut
-			}
-			return zktest.Pass
+		strike(s, 1, is("create", zktest.Reply), func(*zktest.Frame) zktest.Action {
+			server.Store(old)
+			return zktest.Cut
 		})
 		r := p.queue(t.Context())
 		time.Sleep(2 * time.Second)

@@ -3,7 +3,6 @@ package zklock_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,55 +10,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
-
-// A pair is one, foreign children are none, and what others do not say of themselves is not made up.
-func TestContendersAreListedInOrderWithWhatIsKnownOfThem(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		begun := time.Now()
-		first, second := bridge(t, s, zklock.WithLabel("first")), start(t, s, zklock.WithLabel("größter"))
-		n := first.acquire(t)
-		second.writing().queue(t.Context())
-		second.reading().queue(t.Context())
-		conn := raw(t, s)
-		put(t, conn, 0, path+"/leases")
-		put(t, conn, zk.FlagEphemeral|zk.FlagSequence, path+"/a__lock__", path+"/b__WRIT__")
-		put(t, conn, zk.FlagSequence, path+"/lock-")
-		queue, err := second.lock.Contenders(t.Context())
-		if err != nil || len(queue) != 6 {
-			t.Fatalf("got %+v, %v; want 6", queue, err)
-		}
-		host, err := os.Hostname()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, want := range []zkqueue.Contender{
-			{Kind: zkqueue.KindTierlock, Label: "first", Session: first.session},
-			{Kind: zkqueue.KindTierlockWrite, Label: "größter", Session: second.session},
-			{Kind: zkqueue.KindTierlockRead, Label: "größter", Session: second.session},
-			{Kind: zkqueue.KindKazoo, Session: conn.SessionID()},
-			{Kind: zkqueue.KindWrite, Session: conn.SessionID()},
-			{Kind: zkqueue.KindMutex}, // persistent
-		} {
-			if want.Label != "" {
-				want.Host, want.PID = host, os.Getpid()
-			}
-			c := queue[i]
-			if c.Kind != want.Kind || c.Label != want.Label || c.Session != want.Session || c.Host != want.Host || c.PID != want.PID {
-				t.Errorf("contender %d: got %+v, want %+v", i, c, want)
-			}
-			if d := c.Since.Sub(begun).Abs(); d > time.Second {
-				t.Errorf("contender %d: since %v, off by %v", i, c.Since, d)
-			}
-		}
-		if path+"/"+queue[0].Node != n.Path() || queue[0].Token != n.Token() || queue[0].Pair == "" {
-			t.Errorf("holder: got %+v, want the pair of %s with token %d", queue[0], n.Path(), n.Token())
-		}
-	})
-}
 
 // From 3.8.4 and 3.9.2 on a server does not even say that there is a node which one may not read.
 func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
@@ -85,9 +38,7 @@ func TestContentInAnotherFormSaysNothingOfItsProcess(t *testing.T) {
 		conn, p := raw(t, s), start(t, s)
 		put(t, conn, 0, "/locks", path)
 		for i, data := range []string{`{"v":2,"host":"a","pid":7,"linger_ms":5}`, `{"host":"a","pid":7}`, `{"v":1,"host":"a","pid":7`, ``} {
-			if _, err := conn.Create(fmt.Sprintf("%s/lock-%010d", path, i), []byte(data), 0, zk.WorldACL(zk.PermAll)); err != nil {
-				t.Fatal(err)
-			}
+			create(t, conn, fmt.Sprintf("%s/lock-%010d", path, i), data, 0, zk.WorldACL(zk.PermAll))
 		}
 		queue, err := p.lock.Contenders(t.Context())
 		if err != nil || len(queue) != 4 {
@@ -118,12 +69,7 @@ func TestNodeDataIsSmallAndValid(t *testing.T) {
 func revoked(n *zklock.Node) bool {
 	c := n.Revoked()
 	synctest.Wait()
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
+	return closed(c)
 }
 
 // What a node says goes on being there if it is a description of ours, whatever else is in it, and else gives way to Curator's
@@ -140,10 +86,7 @@ func TestARequestIsInTheFormThatTheOwnerKnows(t *testing.T) {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			conn := raw(t, s)
 			put(t, conn, 0, "/locks", path)
-			name, err := conn.Create(path+"/"+c.prefix, []byte(c.before), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-			if err != nil {
-				t.Fatal(err)
-			}
+			name := create(t, conn, path+"/"+c.prefix, c.before, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 			operator := start(t, s)
 			if _, err := operator.lock.Revoke(t.Context()); err != nil {
 				t.Fatal(err)
@@ -201,12 +144,8 @@ func TestRevokeAsksTheHolderOfTheMoment(t *testing.T) {
 			n := start(t, s).acquire(t)
 			next := start(t, s).queue(t.Context())
 			operator := start(t, s)
-			gone := false
-			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Op == op && f.Dir == zktest.Request && !gone {
-					gone = true
-					n.Release()
-				}
+			strike(s, 1, is(op, zktest.Request), func(*zktest.Frame) zktest.Action {
+				n.Release()
 				return zktest.Pass
 			})
 			told, err := operator.lock.Revoke(t.Context())
@@ -221,9 +160,7 @@ func TestRevokeWithoutPermissionSaysWhich(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
 		put(t, conn, 0, "/locks", path)
-		if _, err := conn.Create(path+"/_c_x-lock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermRead)); err != nil {
-			t.Fatal(err)
-		}
+		create(t, conn, path+"/_c_x-lock-", "", zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermRead))
 		_, err := start(t, s).lock.Revoke(t.Context())
 		wantErr(t, "Revoke", err, zk.ErrNoAuth)
 	})

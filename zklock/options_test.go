@@ -170,13 +170,7 @@ func TestValidatePath(t *testing.T) {
 func TestEqualLocksMakeNodesThatAreAlike(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
-		base := func(opts ...zklock.LockOption) *zklock.Lock {
-			l, err := p.Client.Lock(path, opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l
-		}
+		base := func(opts ...zklock.LockOption) *zklock.Lock { return lockAt(t, p.Client, path, opts...) }
 		data := func(data []byte) *zklock.Lock { return base(zklock.NodeData(data)) }
 		if !base().Equal(base()) || !data([]byte("a")).Equal(data([]byte("a"))) || !data(nil).Equal(data([]byte{})) {
 			t.Error("locks made alike are not equal")
@@ -202,15 +196,11 @@ func TestEqualLocksMakeNodesThatAreAlike(t *testing.T) {
 
 // The bubble fails if a goroutine is left after any of these.
 func TestDialEndsWithItsContext(t *testing.T) {
-	mute := func(op string) func(*zktest.Server) {
-		return func(s *zktest.Server) {
-			s.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Dir == zktest.Request && f.Op == op {
-					s.Freeze()
-				}
-				return zktest.Pass
-			})
-		}
+	muteToCredentials := func(s *zktest.Server) {
+		strike(s, 1, is("setAuth", zktest.Request), func(*zktest.Frame) zktest.Action {
+			s.Freeze()
+			return zktest.Pass
+		})
 	}
 	for name, c := range map[string]struct {
 		trouble func(*zktest.Server)
@@ -221,7 +211,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 		"no server":                    {trouble: down, causes: []error{zk.ErrNoServer, syscall.ECONNREFUSED}},
 		"no server, with credentials":  {trouble: down, auth: true, causes: []error{zk.ErrNoServer, syscall.ECONNREFUSED}},
 		"a mute server":                {trouble: func(s *zktest.Server) { s.Freeze() }, auth: true},
-		"a server mute to credentials": {trouble: mute("setAuth"), auth: true, left: time.Second},
+		"a server mute to credentials": {trouble: muteToCredentials, auth: true, left: time.Second},
 	} {
 		for _, patience := range []time.Duration{0, time.Millisecond, 700 * time.Millisecond, 5 * time.Second, 10 * time.Second} {
 			t.Run(name+" for "+patience.String(), func(t *testing.T) {
@@ -261,8 +251,7 @@ func TestNamesAreLookedUpByTheSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, port, _ := net.SplitHostPort(at.String())
-	ctx := within(t, 10*time.Second)
-	c, err := zklock.Dial(ctx, net.JoinHostPort("localhost", port))
+	c, err := zklock.Dial(within(t, 10*time.Second), net.JoinHostPort("localhost", port))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,15 +261,12 @@ func TestNamesAreLookedUpByTheSystem(t *testing.T) {
 func TestNodeOptionsAreForOneLock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, conn := start(t, s), raw(t, s)
-		lock, err := p.Client.Lock("/locks/a", zklock.NodeData([]byte("mine")), zklock.NodeACL(zk.WorldACL(zk.PermAll&^zk.PermAdmin)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := acquire(t, lock)
-		data, _, _ := s.Get(n.Path())
-		acl, _, err := conn.GetACL(n.Path())
-		if err != nil || string(data) != "mine" || len(acl) != 1 || acl[0].Perms != zk.PermAll&^zk.PermAdmin {
-			t.Errorf("content %q, ACL %v, %v; want those of the options", data, acl, err)
+		data, acl := zklock.NodeData([]byte("mine")), zklock.NodeACL(zk.WorldACL(zk.PermAll&^zk.PermAdmin))
+		n := acquire(t, lockAt(t, p.Client, "/locks/a", data, acl))
+		content, _, _ := s.Get(n.Path())
+		perms, _, err := conn.GetACL(n.Path())
+		if err != nil || string(content) != "mine" || len(perms) != 1 || perms[0].Perms != zk.PermAll&^zk.PermAdmin {
+			t.Errorf("content %q, ACL %v, %v; want those of the options", content, perms, err)
 		}
 		if data, _, _ := s.Get(p.acquire(t).Path()); !strings.Contains(string(data), `"pid"`) {
 			t.Errorf("content of the other lock: %q, want a description", data)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -55,7 +54,9 @@ func TestNoParentIsLeftWithoutAChild(t *testing.T) {
 		},
 	}
 	for name, trouble := range troubles {
-		for usable, acl := range map[string][]zk.ACL{"": zk.WorldACL(zk.PermAll), ", of a parent not to be used": zk.WorldACL(zk.PermRead)} {
+		for usable, acl := range map[string][]zk.ACL{
+			"": zk.WorldACL(zk.PermAll), ", of a parent not to be used": zk.WorldACL(zk.PermRead),
+		} {
 			t.Run(name+usable, func(t *testing.T) {
 				eachFrame(t, func(t *testing.T, s *zktest.Server, nth int) bool { return acquireAmid(t, s, nth, acl, trouble) })
 			})
@@ -91,33 +92,18 @@ func acquireAmid(t *testing.T, s *zktest.Server, nth int, acl []zk.ACL, trouble 
 	return struck() != ""
 }
 
-func TestParentsThatAreUsedAreLeftToTheServer(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p, tr := start(t, s), record(s)
-		p.acquire(t)
-		container, create := "createContainer", "create"
-		list := "getChildren2"
-		if got, want := tr.take(), []string{create, list, container, container, create, list}; !slices.Equal(got, want) {
-			t.Errorf("got %v, want %v", got, want)
-		}
-	})
-}
-
 func TestParentsThatMayNotBeUsedGoAtOnce(t *testing.T) {
 	each(t, map[string][]zk.ACL{
 		"only to be read":   zk.WorldACL(zk.PermRead),
 		"for somebody else": zk.DigestACL(zk.PermAll, "somebody", "else"),
 		"all but the last":  zk.WorldACL(zk.PermAll),
 	}, func(t *testing.T, s *zktest.Server, acl []zk.ACL) {
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "create" && f.Dir == zktest.Request && s.Exists(path) {
-				return zktest.Error(zk.ErrNoAuth)
-			}
-			return zktest.Pass
-		})
-		option, log := logged()
+		meet(s, func(f *zktest.Frame) bool {
+			return f.Op == "create" && f.Dir == zktest.Request && s.Exists(path)
+		}, zktest.Error(zk.ErrNoAuth))
+		p, log := startLogged(t, s, zklock.WithACL(acl))
 		begun := time.Now()
-		wantErr(t, "Acquire", start(t, s, zklock.WithACL(acl), option).queue(t.Context()).failed(t), zk.ErrNoAuth)
+		wantErr(t, "Acquire", p.queue(t.Context()).failed(t), zk.ErrNoAuth)
 		if s.Exists("/locks") || time.Since(begun) > 0 {
 			t.Errorf("/locks is there: %t, after %v", s.Exists("/locks"), time.Since(begun))
 		}
@@ -163,13 +149,13 @@ func TestParentOfSomebodyElseIsNeverDeleted(t *testing.T) {
 		conn, p := raw(t, s), start(t, s)
 		put(t, conn, 0, "/locks")
 		ctx, cancel := context.WithCancel(t.Context())
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "createContainer" && f.Session == p.session && f.Dir == zktest.Request {
-				wantErr(t, "create", c.create(conn), nil)
-				cancel()
-				return zktest.Cut
-			}
-			return zktest.Pass
+		asked := func(f *zktest.Frame) bool {
+			return f.Op == "createContainer" && f.Session == p.session && f.Dir == zktest.Request
+		}
+		strike(s, 1, asked, func(*zktest.Frame) zktest.Action {
+			wantErr(t, "create", c.create(conn), nil)
+			cancel()
+			return zktest.Cut
 		})
 		p.queue(ctx).failed(t)
 		if time.Sleep(10 * time.Minute); !s.Exists(path) || p.Reaping() > c.unknown {
@@ -180,11 +166,8 @@ func TestParentOfSomebodyElseIsNeverDeleted(t *testing.T) {
 
 func TestEmptyParentThatMayNotBeDeletedIsToldAndLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		if _, err := raw(t, s).Create("/locks", nil, 0, zk.WorldACL(zk.PermAll&^zk.PermDelete)); err != nil {
-			t.Fatal(err)
-		}
-		option, log := logged()
-		p := start(t, s, zklock.WithACL(zk.WorldACL(zk.PermRead)), option)
+		create(t, raw(t, s), "/locks", "", 0, zk.WorldACL(zk.PermAll&^zk.PermDelete))
+		p, log := startLogged(t, s, zklock.WithACL(zk.WorldACL(zk.PermRead)))
 		wantErr(t, "Acquire", p.queue(t.Context()).failed(t), zk.ErrNoAuth)
 		line := strings.Join(wantLines(t, log, slog.LevelWarn, "cannot delete an empty parent", 1), "")
 		if !strings.Contains(line, "path="+path+" ") || p.Reaping() > 0 {
@@ -246,11 +229,7 @@ func TestAbsenceOfAParentIsNotBelievedOfAServerThatLags(t *testing.T) {
 		const behind = "127.0.0.1:2182"
 		put(t, raw(t, s), 0, "/locks")
 		s.Member(behind).Refuse()
-		c, err := zklock.Dial(t.Context(), addr+","+behind, zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		c := dialTo(t, s, addr+","+behind)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			switch {
 			case f.Op == "createContainer" && f.Dir == zktest.Request:
@@ -264,8 +243,7 @@ func TestAbsenceOfAParentIsNotBelievedOfAServerThatLags(t *testing.T) {
 			}
 			return zktest.Pass
 		})
-		ctx := within(t, time.Millisecond)
-		_, err = lockAt(t, c, path).Acquire(ctx)
+		_, err := lockAt(t, c, path).Acquire(within(t, time.Millisecond))
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		if time.Sleep(timeout); c.Reaping() > 0 || s.Exists(path) {
 			t.Errorf("reaping %d, the parent is there: %t", c.Reaping(), s.Exists(path))
@@ -278,18 +256,14 @@ func TestParentsThatDoNotStayEndATryAndHoldUpAnAcquisition(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		var creates atomic.Int64
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "create" && f.Dir == zktest.Request && creates.Add(1) < 1000 {
-				return zktest.Error(zk.ErrNoNode)
-			}
-			return zktest.Pass
-		})
+		meet(s, func(f *zktest.Frame) bool {
+			return f.Op == "create" && f.Dir == zktest.Request && creates.Add(1) < 1000
+		}, zktest.Error(zk.ErrNoNode))
 		_, err := p.lock.TryAcquire(t.Context())
 		wantErr(t, "TryAcquire", err, zk.ErrNoNode)
 		wantMention(t, err, path, "deleted again")
 		wantNoParents(t, s)
-		ctx := within(t, time.Minute)
-		_, err = p.lock.Acquire(ctx)
+		_, err = p.lock.Acquire(within(t, time.Minute))
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		wantMention(t, err, path, "deleted again")
 		if n := creates.Load(); n > 300 {
@@ -300,7 +274,7 @@ func TestParentsThatDoNotStayEndATryAndHoldUpAnAcquisition(t *testing.T) {
 
 func TestChrootThatIsMissingComesWithTheFirstLockAndGoesWithTheLast(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		l := lockAt(t, dialAt(t, s, "/app/team"), path)
+		l := lockAt(t, dialTo(t, s, addr+"/app/team"), path)
 		if queue, err := l.Contenders(t.Context()); err != nil || len(queue) > 0 || s.Exists("/app") {
 			t.Errorf("before the first lock: %v, %v; /app is there: %t", queue, err, s.Exists("/app"))
 		}
@@ -317,10 +291,10 @@ func TestChrootThatIsMissingComesWithTheFirstLockAndGoesWithTheLast(t *testing.T
 	})
 }
 
-// dialAt returns a client whose paths are below another one.
-func dialAt(t *testing.T, s *zktest.Server, chroot string) *zklock.Client {
+// dialTo returns a client with this connect string.
+func dialTo(t *testing.T, s *zktest.Server, connect string) *zklock.Client {
 	t.Helper()
-	c, err := zklock.Dial(within(t, time.Minute), addr+chroot, zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext))
+	c, err := zklock.Dial(within(t, time.Minute), connect, zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +314,7 @@ func TestChrootThatMayNotBeMadeIsNamedWithThePermission(t *testing.T) {
 			"/theirs":      "create parent /theirs/locks: no CREATE permission on /theirs ",
 			"/theirs/team": "create parent /theirs/team: no CREATE permission on /theirs ",
 		} {
-			l := lockAt(t, dialAt(t, s, chroot), path)
+			l := lockAt(t, dialTo(t, s, addr+chroot), path)
 			for what, take := range map[string]func(*zklock.Lock, context.Context) error{"Acquire": acquireOnce, "TryAcquire": tryOnce} {
 				err := take(l, t.Context())
 				wantErr(t, what, err, zk.ErrNoAuth)

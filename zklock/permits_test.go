@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,11 +70,8 @@ func takeAs(t *testing.T, sem second.Semaphore, d *second.Demand) *taking {
 // waits fails unless the call waits when nothing moves any more.
 func (w *taking) waits(t *testing.T) {
 	t.Helper()
-	synctest.Wait()
-	select {
-	case <-w.done:
+	if synctest.Wait(); closed(w.done) {
 		t.Fatalf("Acquire: got %d permits, %v; want it to wait", len(w.permits), w.err)
-	default:
 	}
 }
 
@@ -588,31 +584,12 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-// Whoever was stopped finds out by the release alone.
-func TestLossThatTheReleaseOfPermitsFindsIsLogged(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p, log := startLogged(t, s)
-		sem := p.of(t, 2)
-		permits := take(t, sem, 2).taken(t)
-		s.Intercept(throttle)
-		for _, permit := range permits {
-			permit.(interface{ StopWatchdog() }).StopWatchdog()
-		}
-		time.Sleep(lease + time.Millisecond)
-		wantErr(t, "Release", sem.Release(permits), zklock.ErrLost)
-		synctest.Wait()
-		wantLines(t, log, slog.LevelWarn, "lock lost", len(permits))
-	})
-}
-
 // It is asked for once, not with each turn.
 func TestTheNumberThatMayNotBeWrittenIsNotWrittenAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, p := raw(t, s), start(t, s)
 		put(t, conn, 0, "/limits")
-		if _, err := conn.Create(limits, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermWrite)); err != nil {
-			t.Fatal(err)
-		}
+		create(t, conn, limits, "", 0, zk.WorldACL(zk.PermAll&^zk.PermWrite))
 		sem, tr := p.of(t, 2), record(s)
 		for range 3 {
 			take(t, sem, 2).gives(t)
@@ -625,32 +602,6 @@ func TestTheNumberThatMayNotBeWrittenIsNotWrittenAgain(t *testing.T) {
 		}
 		if writes != 1 {
 			t.Errorf("asked for it %d times", writes)
-		}
-	})
-}
-
-// Whoever has left while the number of permits was being written has a place in the queue until that is answered.
-func TestATurnWaitsForOneThatWasAbandoned(t *testing.T) { // I3
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		var queued, most atomic.Int64
-		s.OnChange(func(_ zktest.View, changes []zktest.Change) {
-			for _, c := range changes {
-				switch {
-				case !strings.HasPrefix(c.Path, limits+"/locks/"):
-				case c.Op == "create":
-					most.Store(max(most.Load(), queued.Add(1)))
-				case c.Op == "delete":
-					queued.Add(-1)
-				}
-			}
-		})
-		meetOnce(s, is("setData", zktest.Reply), zktest.Delay(time.Second))
-		ctx := within(t, 100*time.Millisecond)
-		_, err := p.of(t, 2).Acquire(ctx, wanting(1))
-		wantErr(t, "Acquire", err, context.DeadlineExceeded)
-		if take(t, p.of(t, 2), 1).gives(t); most.Load() != 1 {
-			t.Errorf("%d places in the queue at once, want 1", most.Load())
 		}
 	})
 }

@@ -23,8 +23,7 @@ const secureTimeout = 12 * time.Second
 
 func dialSecure(t *testing.T, connect string, patience time.Duration, opts ...zklock.Option) (*zklock.Client, error) {
 	t.Helper()
-	ctx := within(t, patience)
-	c, err := zklock.Dial(ctx, connect, append([]zklock.Option{zklock.WithSessionTimeout(secureTimeout)}, opts...)...)
+	c, err := zklock.Dial(within(t, patience), connect, append([]zklock.Option{zklock.WithSessionTimeout(secureTimeout)}, opts...)...)
 	if err == nil {
 		t.Cleanup(func() { c.Close() })
 	}

@@ -18,38 +18,35 @@ func setup(t *testing.T, s *zktest.Server, acl []zk.ACL) {
 	t.Helper()
 	conn := raw(t, s)
 	put(t, conn, 0, "/locks")
-	if _, err := conn.Create(path, nil, 0, acl); err != nil {
-		t.Fatal(err)
-	}
+	create(t, conn, path, "", 0, acl)
 }
 
-// One child in the way is not the end of the path, so the error tells which one it is.
-func TestAStrayChildIsNamedByAcquireAndTryAcquire(t *testing.T) {
-	for _, stray := range []string{"lock--000000005", "lock--0000000001", "__lock__-2147483648"} {
+// One child in the way is not the end of the path, so the error tells which one it is. Who tries sees no number of its own.
+func TestAStrayChildIsNamed(t *testing.T) {
+	negative := map[string]func(*zklock.Lock, context.Context) error{"Acquire": acquireOnce, "TryAcquire": tryOnce}
+	for stray, c := range map[string]struct {
+		takes map[string]func(*zklock.Lock, context.Context) error
+		why   string
+	}{
+		"lock--000000005":     {negative, "negative"},
+		"lock--0000000001":    {negative, "negative"},
+		"__lock__-2147483648": {negative, "negative"},
+		"a-lock-0000000003":   {map[string]func(*zklock.Lock, context.Context) error{"Acquire": acquireOnce}, "the number of our own node"},
+	} {
 		t.Run(stray, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
 				setup(t, s, zk.WorldACL(zk.PermAll))
-				put(t, raw(t, s), 0, path+"/"+stray, path+"/lock-0000000000")
+				put(t, raw(t, s), 0, path+"/"+stray)
 				p := start(t, s)
-				for what, take := range map[string]func(*zklock.Lock, context.Context) error{"Acquire": acquireOnce, "TryAcquire": tryOnce} {
+				for what, take := range c.takes {
+					s.SetSequence(path, 3)
 					err := take(p.lock, within(t, time.Hour))
 					wantErr(t, what, err, zklock.ErrSequenceExhausted)
-					wantMention(t, err, strconv.Quote(stray), "negative", "delete it")
+					wantMention(t, err, strconv.Quote(stray), c.why, "delete it")
 				}
 			})
 		})
 	}
-}
-
-func TestAStrayChildWithOurNumberIsNamed(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		setup(t, s, zk.WorldACL(zk.PermAll))
-		put(t, raw(t, s), 0, path+"/a-lock-0000000003")
-		s.SetSequence(path, 3)
-		_, err := start(t, s).lock.Acquire(t.Context())
-		wantErr(t, "Acquire", err, zklock.ErrSequenceExhausted)
-		wantMention(t, err, `"a-lock-0000000003"`, "the number of our own node", "delete it")
-	})
 }
 
 // It is behind everybody.
@@ -106,11 +103,8 @@ func TestAMissingPermissionIsNamedWithItsNode(t *testing.T) {
 					path string
 					acl  []zk.ACL
 				}{{"/locks", c.above}, {path, c.own}} {
-					if n.acl == nil {
-						continue
-					}
-					if _, err := conn.Create(n.path, nil, 0, n.acl); err != nil {
-						t.Fatal(err)
+					if n.acl != nil {
+						create(t, conn, n.path, "", 0, n.acl)
 					}
 				}
 				err := c.take(start(t, s, c.opts...).lock, t.Context())
@@ -185,8 +179,7 @@ func TestAProcessThatWaitsBehindItsOwnNodeSaysSo(t *testing.T) {
 		err := n.Release()
 		wantErr(t, "Release", err, zk.ErrNoAuth)
 		wantMention(t, err, n.Path(), "in the way of this process", "no DELETE permission on /locks/x ")
-		ctx := within(t, time.Minute)
-		_, err = p.lock.Acquire(ctx)
+		_, err = p.lock.Acquire(within(t, time.Minute))
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		wantMention(t, err, n.Path(), "a node of this process", "no DELETE permission on /locks/x ")
 		wantLines(t, log, slog.LevelWarn, `in the way of this process" path=`+n.Path(), 1)
@@ -199,8 +192,7 @@ func TestAProcessThatWaitsForItsOwnNodeToBeDeletedSaysSo(t *testing.T) {
 		n := p.acquire(t)
 		meet(s, is("delete", zktest.Request), zktest.Throttled)
 		wantErr(t, "Release", n.Release(), nil)
-		ctx := within(t, time.Minute)
-		_, err := p.lock.Acquire(ctx)
+		_, err := p.lock.Acquire(within(t, time.Minute))
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		wantMention(t, err, n.Path(), "a node of this process that is still to be deleted")
 		s.Intercept(nil)

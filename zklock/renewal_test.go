@@ -2,12 +2,9 @@ package zklock_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,26 +32,6 @@ func (p process) wear(t *testing.T, s *zktest.Server, number int32) {
 func numberOf(node string) int32 {
 	n, _ := strconv.Atoi(node[len(node)-10:])
 	return int32(n)
-}
-
-// numbers records the numbers of the lock nodes that are created, by session.
-func numbers(s *zktest.Server) (taken func(session int64) []int32) {
-	var mu sync.Mutex // guards the field below
-	bySession := make(map[int64][]int32)
-	s.OnChange(func(_ zktest.View, changes []zktest.Change) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, c := range changes {
-			if c.Op == "create" && strings.Contains(c.Path, "-lock-") {
-				bySession[c.Session] = append(bySession[c.Session], numberOf(c.Path))
-			}
-		}
-	})
-	return func(session int64) []int32 {
-		mu.Lock()
-		defer mu.Unlock()
-		return bySession[session]
-	}
 }
 
 // requeue gives n up and queues again.
@@ -167,9 +144,7 @@ func TestWornPathThatCannotBeDeletedIsQueuedOnAndTriedAgainLater(t *testing.T) {
 				if obstacle.acl == nil {
 					obstacle.acl = zk.WorldACL(zk.PermAll)
 				}
-				if _, err := conn.Create("/locks", nil, 0, obstacle.acl); err != nil {
-					t.Fatal(err)
-				}
+				create(t, conn, "/locks", "", 0, obstacle.acl)
 				obstacle.put(t, conn)
 				p, log := startLogged(t, s)
 				p.wear(t, s, wornFrom+3)
@@ -214,12 +189,9 @@ func TestNewPathIsQueuedOnThoughItIsInUse(t *testing.T) {
 		p.wear(t, s, wornFrom)
 		n := p.acquire(t)
 		other := q.queue(t.Context())
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Session == p.session && f.Dir == zktest.Request && f.Op == "sync" && !s.Exists(n.Path()) {
-				return zktest.Delay(10 * time.Millisecond)
-			}
-			return zktest.Pass
-		})
+		meet(s, func(f *zktest.Frame) bool {
+			return f.Session == p.session && f.Dir == zktest.Request && f.Op == "sync" && !s.Exists(n.Path())
+		}, zktest.Delay(10*time.Millisecond))
 		r := p.requeue(t, n)
 		last := q.requeue(t, other.granted(t)).granted(t)
 		time.Sleep(100 * time.Millisecond)
@@ -239,12 +211,9 @@ func TestWornPathThatDrainsUnseenBeginsAnew(t *testing.T) {
 		n := p.acquire(t)
 		other := q.queue(t.Context())
 		r := p.requeue(t, n)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "event" && f.Session == p.session || f.Session == q.session && f.Dir == zktest.Request && f.Op == "sync" {
-				return zktest.Drop
-			}
-			return zktest.Pass
-		})
+		meet(s, func(f *zktest.Frame) bool {
+			return f.Op == "event" && f.Session == p.session || f.Session == q.session && f.Dir == zktest.Request && f.Op == "sync"
+		}, zktest.Drop)
 		other.granted(t).Release()
 		begun := time.Now()
 		r.await(t)
@@ -295,8 +264,8 @@ func TestWaitOutsideAWornPathEndsWithContextAndClient(t *testing.T) {
 		"context": {func(_ process, cancel func()) { cancel() }, context.Canceled},
 		"client":  {func(p process, _ func()) { p.Close() }, zklock.ErrClosed},
 	}, func(t *testing.T, s *zktest.Server, end row) {
-		option, log := logged()
-		p, q := start(t, s, option), start(t, s)
+		p, log := startLogged(t, s)
+		q := start(t, s)
 		p.wear(t, s, wornFrom)
 		n := p.acquire(t)
 		other := q.queue(t.Context())
@@ -306,16 +275,16 @@ func TestWaitOutsideAWornPathEndsWithContextAndClient(t *testing.T) {
 		if !r.waiting() {
 			t.Fatal("did not wait")
 		}
-		begun := time.Now()
-		taken := numbers(s)
+		begun, tr := time.Now(), record(s)
 		end.do(p, cancel)
 		if wantErr(t, "Requeue", r.failed(t), end.want); time.Since(begun) > 0 {
 			t.Errorf("left after %v", time.Since(begun))
 		}
 		other.granted(t).Release()
 		time.Sleep(2 * timeout)
-		if wantEmpty(t, s); strings.Contains(log.String(), "sequence numbers") || len(taken(p.session)) > 0 {
-			t.Errorf("queued with %d, logged:\n%s", taken(p.session), log)
+		ops := tr.take()
+		if wantEmpty(t, s); strings.Contains(log.String(), "sequence numbers") || slices.Contains(ops, "create") {
+			t.Errorf("sent %v, want no create; logged:\n%s", ops, log)
 		}
 	})
 }
@@ -332,12 +301,7 @@ func TestTryAcquireDoesNotWaitOutside(t *testing.T) {
 		begun := time.Now()
 		_, err := p.lock.TryAcquire(t.Context())
 		wantErr(t, "TryAcquire of a busy path", err, zklock.ErrLocked)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "event" { // so that the path is not made anew yet
-				return zktest.Drop
-			}
-			return zktest.Pass
-		})
+		meet(s, pushed, zktest.Drop) // so that the path is not made anew yet
 		remove(t, conn, foreign)
 		if n, err = p.lock.TryAcquire(t.Context()); err != nil || time.Since(begun) > 0 {
 			t.Fatalf("after %v: %v", time.Since(begun), err)
@@ -412,170 +376,4 @@ func TestRenewalThatEndsInAnOutageAsksForNothingAfterIt(t *testing.T) {
 		}
 		other.granted(t).Release()
 	})
-}
-
-// A turnstile stands before the server and lets requests through one by one, so that a test decides in which order
-// those of different sessions take effect.
-type turnstile struct {
-	mu      sync.Mutex // guards the field below
-	waiting map[int64]chan struct{}
-}
-
-func (d *turnstile) hook(f *zktest.Frame) zktest.Action {
-	if f.Dir == zktest.Request && !heartbeat(f) {
-		pass := make(chan struct{})
-		d.mu.Lock()
-		d.waiting[f.Session] = pass
-		d.mu.Unlock()
-		<-pass
-	}
-	return zktest.Pass
-}
-
-// next lets through a request of one of the sessions that have any: that of the same as before, or, if deviate is set,
-// of the one after it. It reports whether there was none, and whether there was a choice.
-func (d *turnstile) next(last *int64, deviate bool) (none, choice bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var sessions []int64
-	for s := range d.waiting {
-		sessions = append(sessions, s)
-	}
-	if len(sessions) == 0 {
-		return true, false
-	}
-	slices.Sort(sessions)
-	i, same := slices.BinarySearch(sessions, *last)
-	if deviate && same {
-		i++
-	}
-	*last = sessions[i%len(sessions)]
-	close(d.waiting[*last])
-	delete(d.waiting, *last)
-	return false, len(sessions) > 1 && same
-}
-
-// TestWornPathInEveryInterleaving runs processes that take turns on a path about to wear out, with one order of their
-// requests after the other: a process goes on until it has to wait, but for a few places, any few, where another one
-// comes between.
-func TestWornPathInEveryInterleaving(t *testing.T) {
-	for _, tt := range []struct {
-		number    int32 // of the first turn that counts
-		processes int
-		switches  int
-	}{
-		{wornFrom, 2, 3},     // all in turn find that the path is worn
-		{wornFrom - 1, 2, 2}, // one is in the queue with a number that is not
-		{wornFrom - 1, 3, 1},
-	} {
-		t.Run(fmt.Sprintf("%d from %d", tt.processes, tt.number), func(t *testing.T) {
-			t.Parallel()
-			runs := 0
-			var explore func(at []int)
-			explore = func(at []int) {
-				choices := interleave(t, tt.number, tt.processes, at)
-				if runs++; len(at) == tt.switches || t.Failed() {
-					return
-				}
-				from := 0
-				if len(at) > 0 {
-					from = at[len(at)-1] + 1
-				}
-				for i := from; i < choices && !t.Failed(); i++ {
-					explore(append(slices.Clone(at), i))
-				}
-			}
-			explore(nil)
-			t.Logf("%d interleavings", runs)
-		})
-	}
-}
-
-// interleave runs one order of requests, which deviates at these choices, and returns how many there were.
-func interleave(t *testing.T, number int32, processes int, at []int) (choices int) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		var all []process
-		for range processes {
-			all = append(all, start(t, s))
-		}
-		all[0].wear(t, s, number)
-		taken, begun := numbers(s), time.Now()
-		d := &turnstile{waiting: make(map[int64]chan struct{})}
-		s.Intercept(d.hook)
-		defer s.Intercept(nil)
-
-		var left atomic.Int64
-		work := oneAtATime(t)
-		for _, p := range all {
-			left.Add(1)
-			go func() {
-				defer left.Add(-1)
-				if err := takeTurns(t.Context(), p.lock, work); err != nil {
-					t.Error(err)
-				}
-			}()
-		}
-		var last int64
-		for idle := 0; idle < 20; {
-			synctest.Wait()
-			none, choice := d.next(&last, slices.Contains(at, choices))
-			switch {
-			case none:
-				idle++
-				time.Sleep(time.Millisecond)
-			case choice:
-				choices++
-				idle = 0
-			default:
-				idle = 0
-			}
-		}
-		if left.Load() > 0 || time.Since(begun) > time.Second {
-			t.Errorf("%d processes are not through after %v", left.Load(), time.Since(begun))
-		}
-		for _, p := range all {
-			got := taken(p.session)
-			worn := slices.DeleteFunc(slices.Clone(got), func(n int32) bool { return n < wornFrom })
-			if len(worn) > 1 || got[len(got)-1] > 100 {
-				t.Errorf("a process had the numbers %d", got)
-			}
-		}
-		if wantEmpty(t, s); t.Failed() {
-			t.Fatalf("switched at %v of %d", at, choices)
-		}
-	})
-	return choices
-}
-
-// oneAtATime returns the work of an owner, which takes a while and finds out if somebody else is at it.
-func oneAtATime(t *testing.T) func() {
-	var owners atomic.Int64
-	return func() {
-		if n := owners.Add(1); n > 1 {
-			t.Errorf("%d owners", n)
-		}
-		time.Sleep(time.Millisecond)
-		owners.Add(-1)
-	}
-}
-
-// takeTurns has the lock three times, and queues each time in another way.
-func takeTurns(ctx context.Context, lock *zklock.Lock, work func()) error {
-	n, err := lock.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	work()
-	if n, err = n.Requeue(ctx); err != nil {
-		return err
-	}
-	work()
-	if err := n.Release(); err != nil {
-		return err
-	}
-	if n, err = lock.Acquire(ctx); err != nil {
-		return err
-	}
-	work()
-	return n.Release()
 }

@@ -2,18 +2,12 @@ package zklock_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock"
@@ -52,48 +46,6 @@ func TestNewConnectionServesAtOnceThoughALookAtTheOneBeforeHangs(t *testing.T) {
 		close(slowly)
 		r := submit(func() (*zklock.Node, error) { return other.Acquire(t.Context()) })
 		r.granted(t).Release()
-	})
-}
-
-// Nothing is executed on a new connection before the credentials have been presented again, however often it breaks.
-func TestNothingGoesAheadOfTheCredentials(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		mine := zk.DigestACL(zk.PermAll, "u", "secret")
-		p := start(t, s, zklock.WithAuth("digest", []byte("other:x")), zklock.WithAuth("digest", []byte("u:secret")), zklock.WithACL(mine))
-		p.acquire(t).Release()
-		var mu sync.Mutex
-		chance := rand.New(rand.NewPCG(1, 2))
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case f.Op == "ping" || f.Op == "connect":
-			case chance.IntN(25) == 0:
-				return zktest.Cut
-			case f.Op == "setAuth":
-				return zktest.Delay(time.Millisecond)
-			}
-			return zktest.Pass
-		})
-		var all sync.WaitGroup
-		for i := range 8 {
-			all.Go(func() {
-				l := lockAt(t, p.Client, fmt.Sprintf("%s/%d", path, i%4))
-				for range 20 {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-					n, err := l.Acquire(ctx)
-					cancel()
-					if err != nil {
-						t.Errorf("Acquire: %v", err)
-						return
-					}
-					if err := n.Release(); errors.Is(err, zk.ErrNoAuth) {
-						t.Errorf("Release: %v", err)
-					}
-				}
-			})
-		}
-		all.Wait()
 	})
 }
 

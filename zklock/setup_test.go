@@ -111,9 +111,9 @@ func start(t *testing.T, s *zktest.Server, opts ...zklock.Option) process {
 	return process{c, lockAt(t, c, path), sessions[len(sessions)-1].ID}
 }
 
-func lockAt(t *testing.T, c *zklock.Client, path string) *zklock.Lock {
+func lockAt(t *testing.T, c *zklock.Client, path string, opts ...zklock.LockOption) *zklock.Lock {
 	t.Helper()
-	l, err := c.Lock(path)
+	l, err := c.Lock(path, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,6 +228,16 @@ func put(t *testing.T, conn *zk.Conn, flags int32, paths ...string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// create creates a node as another program would, and returns its path.
+func create(t *testing.T, conn *zk.Conn, node, data string, flags int32, acl []zk.ACL) string {
+	t.Helper()
+	made, err := conn.Create(node, []byte(data), flags, acl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
 }
 
 // protect takes permissions away from everybody.
