@@ -111,7 +111,7 @@ func checkPooler(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	defer other.Close(ctx)
-	for range 10 {
+	for range 30 {
 		if err := checkApart(ctx, conn, own, other); err != nil {
 			return err
 		}
