@@ -13,7 +13,6 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/reaper"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkqueue"
@@ -248,7 +247,7 @@ func (a *attempt) enqueue() (n *Node, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := a.client.reaper.Room(a.ctx); err != nil {
+		if err := a.client.reaper.room(a.ctx); err != nil {
 			return nil, a.explain(err)
 		}
 		prefixes := zkqueue.NewPrefixes(a.lock.mode, a.client.options.kazoo)
@@ -372,7 +371,7 @@ func (a *attempt) lookUp(prefixes []string, cause error) (*Node, error) {
 
 // reap gives up what a create with these prefixes may have left.
 func (a *attempt) reap(prefixes []string) {
-	a.client.reaper.Add(remains{parent: a.lock.path, prefixes: prefixes})
+	a.client.reaper.add(remains{parent: a.lock.path, prefixes: prefixes})
 }
 
 // find returns the paths of those children of parent whose names start with a prefix, in
@@ -562,7 +561,7 @@ func (p *predecessors) wait(s standing) (head bool, err error) {
 	p.follow(s.nearest)
 	p.tellStanding(s)
 	for name := range p.watchers {
-		if stuck := a.client.stuck(p.path(name)); stuck != nil {
+		if stuck := a.client.reaper.stuck(p.path(name)); stuck != nil {
 			a.trouble.Store(&stuck)
 		}
 	}
@@ -673,82 +672,4 @@ func (p *predecessors) watchUnreadable(queue *link.Watcher, name string) error {
 		err = zk.ErrNoNode
 	}
 	return err
-}
-
-// remains is what is left of an attempt: the znodes at paths or, if these are not known,
-// whatever children of parent have these prefixes, which are unique to the attempt. The reaper
-// deletes them.
-type remains struct {
-	parent   string
-	prefixes []string // nil when it is known what they have come to
-	paths    []string
-	unused   *parent       // instead: a container to delete if it is empty
-	refused  error         // why a delete was not permitted, nil if none was tried
-	session  *link.Session // that was there then, nil if there was none
-}
-
-func newReaper(c *Client) *reaper.Reaper[remains] {
-	return reaper.New(reaper.Config[remains]{
-		Remove: c.remove,
-		Await: func(ctx context.Context) error {
-			_, err := c.link.AwaitSession(ctx)
-			return err
-		},
-		Spawn:   c.link.Spawn,
-		Context: c.link.Context(),
-	})
-}
-
-// stuck says that the znode at path is one of ours that should be gone, and why it is
-// not; it returns nil for any other.
-func (c *Client) stuck(path string) error {
-	item, found := c.reaper.Find(func(item remains) bool { return slices.Contains(item.paths, path) })
-	switch {
-	case !found:
-		return nil
-	case item.refused != nil:
-		return fmt.Errorf("waiting behind %s, a node of this process that cannot be deleted: %w", path, item.refused)
-	}
-	return fmt.Errorf("waiting behind %s, a node of this process that is still to be deleted", path)
-}
-
-// remove tries once, and reports whether the item is certain to be gone.
-func (c *Client) remove(item *remains) bool {
-	if c.Err() != nil || c.link.Closed() {
-		return false
-	}
-	if item.unused != nil {
-		return c.prune(*item.unused)
-	}
-	var err error
-	if item.prefixes != nil {
-		var paths []string
-		paths, err = find(c.link, item.parent, item.prefixes...)
-		switch {
-		case err == nil && len(paths) == 0:
-			return true
-		case err == nil:
-			item.paths, item.prefixes = paths, nil
-		}
-	}
-	if err == nil {
-		_, err = c.link.Transact(deletesOf(item.paths)...)
-		err = zkqueue.Lacking("DELETE", item.parent, err)
-	}
-	switch classify(err) {
-	case done:
-		return true
-	case missing: // one of them, and nothing was done
-		item.prefixes = namesOf(item.paths)
-		return len(item.paths) == 1
-	case permanent:
-		if item.refused == nil {
-			item.refused, item.session = err, c.link.Session()
-			path := item.parent + "/" + append(namesOf(item.paths), item.prefixes...)[0]
-			c.options.logger.Warn("zklock: cannot delete a lock node; it stays in the queue until its session ends, also in the way of this process",
-				"path", path, "err", err)
-		}
-		return item.session == nil || item.session.Over()
-	}
-	return false
 }

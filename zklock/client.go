@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/reaper"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock/internal/link"
@@ -24,7 +23,7 @@ type Client struct {
 	link        *link.Link
 
 	parents   parents
-	reaper    *reaper.Reaper[remains]
+	reaper    reaper
 	abandoned sync.Map // of each path the last attempt that goes on without its caller, as a channel that is closed when it has ended
 	renewals  renewals
 
@@ -42,7 +41,7 @@ func newClient(o options) *Client {
 		}),
 		renewals: renewals{underWay: make(map[string]*renewal), failed: make(map[string]int32)},
 	}
-	c.reaper = newReaper(c)
+	c.reaper = reaper{client: c, items: make(map[*remains]remains)}
 	return c
 }
 

@@ -35,7 +35,7 @@ func (n *Node) Shared() bool                    { return grant{n}.Shared() }
 func (n *Node) Confirm() bool                   { return grant{n}.Confirm() }
 func (l *Lock) Equal(other *Lock) bool          { return l.equal(other) }
 func (c *Client) PollClose() (leave func())     { return c.link.PollClose() }
-func (c *Client) Reaping() int                  { return c.reaper.Count() }
+func (c *Client) Reaping() int                  { return c.reaper.count() }
 
 // MayLinger returns the same lock with nodes that say so.
 func (l *Lock) MayLinger(d time.Duration) *Lock {
@@ -79,3 +79,14 @@ func (c *Client) Library() *zk.Conn { return c.link.Conn }
 
 // Listeners returns the number of those who are told of events.
 func (c *Client) Listeners() int { return c.link.Events.Listeners() }
+
+// Leave leaves a znode to the reaper.
+func (c *Client) Leave(path string) {
+	c.reaper.add(remains{parent: parentOf(path), paths: []string{path}})
+}
+
+// Room waits until the reaper is not overwhelmed.
+func (c *Client) Room(ctx context.Context) error { return c.reaper.room(ctx) }
+
+// Stuck is why a znode is waited for that should be gone, nil if it is not one of ours.
+func (c *Client) Stuck(path string) error { return c.reaper.stuck(path) }

@@ -554,7 +554,7 @@ func (n *Node) reap() {
 }
 
 func (n *Node) reapAt(paths ...string) {
-	n.lock.client.reaper.Add(remains{parent: n.lock.path, paths: paths})
+	n.lock.client.reaper.add(remains{parent: n.lock.path, paths: paths})
 }
 
 // finish says that nobody has to wait for the node any more. What is not known to be gone is

@@ -45,7 +45,7 @@ func (a *attempt) endBuilding(used bool) {
 		for _, path := range slices.Backward(slices.Sorted(maps.Keys(a.parents))) { // the lowest first
 			p := parent{path, a.parents[path]}
 			if !a.client.prune(p) {
-				a.client.reaper.Add(remains{unused: &p})
+				a.client.reaper.add(remains{unused: &p})
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func (t secondTier) Quarantine() *second.QuarantineError { return nil }
 func (t secondTier) Now() time.Duration { return t.link.Now() }
 
 // Reaping returns the number of nodes that are still to be deleted in the background.
-func (t secondTier) Reaping() int { return t.reaper.Count() }
+func (t secondTier) Reaping() int { return t.reaper.count() }
 
 // A claim is a lock whose nodes are granted to the gate of package tier.
 type claim struct{ lock *Lock }

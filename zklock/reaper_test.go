@@ -1,0 +1,124 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// leftovers starts a process and makes znodes that it is to delete.
+func leftovers(t *testing.T, s *zktest.Server, names ...string) (p process, other *zk.Conn) {
+	t.Helper()
+	p, other = start(t, s), raw(t, s)
+	put(t, other, 0, "/old", "/new")
+	for _, name := range names {
+		put(t, other, 0, name)
+	}
+	return p, other
+}
+
+// deletes counts the requests to delete a znode.
+func deletes(s *zktest.Server, path string) *atomic.Int64 {
+	n := new(atomic.Int64)
+	s.Intercept(func(f *zktest.Frame) zktest.Action {
+		if f.Dir == zktest.Request && f.Op == "delete" && f.Path == path {
+			n.Add(1)
+		}
+		return zktest.Pass
+	})
+	return n
+}
+
+func TestWhatIsLeftIsTriedUntilItIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, other := leftovers(t, s, "/old/a", "/old/b")
+		p.Leave("/old/b")
+		if synctest.Wait(); s.Exists("/old/b") || p.Reaping() > 0 {
+			t.Errorf("one that can be deleted is there: %t, reaping %d", s.Exists("/old/b"), p.Reaping())
+		}
+		protect(t, other, "/old", zk.PermAll&^zk.PermDelete)
+		tries := deletes(s, "/old/a")
+		p.Leave("/old/a")
+		time.Sleep(time.Minute)
+		if n := tries.Load(); n < 50 || n > 80 || p.Reaping() != 1 || !errors.Is(p.Stuck("/old/a"), zk.ErrNoAuth) {
+			t.Errorf("%d tries in a minute, reaping %d, stuck: %v; want some sixty tries", n, p.Reaping(), p.Stuck("/old/a"))
+		}
+		protect(t, other, "/old", zk.PermAll)
+		if time.Sleep(2 * time.Second); s.Exists("/old/a") || p.Reaping() > 0 || p.Stuck("/old/a") != nil {
+			t.Errorf("there: %t, reaping %d, stuck: %v", s.Exists("/old/a"), p.Reaping(), p.Stuck("/old/a"))
+		}
+		n := tries.Load()
+		if time.Sleep(time.Minute); tries.Load() > n {
+			t.Errorf("tried again %d times after it was gone", tries.Load()-n)
+		}
+	})
+}
+
+// Else a node would stand in the way of everybody because another one cannot be deleted.
+func TestWhatIsLeftNowDoesNotWaitForAsLongAsWhatWasLeftBefore(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, other := leftovers(t, s, "/old/a", "/new/a")
+		protect(t, other, "/old", zk.PermAll&^zk.PermDelete)
+		protect(t, other, "/new", zk.PermAll&^zk.PermDelete)
+		p.Leave("/old/a")
+		time.Sleep(time.Minute)
+		tries := deletes(s, "/new/a")
+		p.Leave("/new/a")
+		if time.Sleep(3 * time.Second); tries.Load() < 10 {
+			t.Errorf("%d tries in 3 s, want the pace to begin anew", tries.Load())
+		}
+	})
+}
+
+func TestReaperEndsWithItsClient(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, other := leftovers(t, s, "/old/a")
+		protect(t, other, "/old", zk.PermAll&^zk.PermDelete)
+		p.Leave("/old/a")
+		time.Sleep(time.Second)
+		began := time.Now()
+		if p.Close(); time.Since(began) > 0 {
+			t.Errorf("Close took %v", time.Since(began))
+		}
+		tries := deletes(s, "/old/a")
+		p.Leave("/old/a")
+		if time.Sleep(time.Minute); tries.Load() > 0 {
+			t.Errorf("tried %d times on a closed client", tries.Load())
+		}
+	})
+}
+
+func TestNewNodesWaitWhileTheReaperIsOverwhelmed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, other := leftovers(t, s, "/old/a")
+		protect(t, other, "/old", zk.PermAll&^zk.PermDelete)
+		for range 1023 {
+			p.Leave("/old/a")
+		}
+		if err := p.Room(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p.Leave("/old/a")
+		left := errors.New("left")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(left) })
+		if _, err := p.lock.Acquire(ctx); !errors.Is(err, left) || s.Exists(path) {
+			t.Errorf("Acquire: %v, want the cause, and no node", err)
+		}
+		time.AfterFunc(time.Second, func() { protect(t, other, "/old", zk.PermAll) })
+		n, err := p.lock.Acquire(within(t, time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Release(); p.Reaping() >= 1024 {
+			t.Errorf("granted with %d items", p.Reaping())
+		}
+	})
+}
