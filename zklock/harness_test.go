@@ -46,7 +46,6 @@ type cord struct {
 type cordEnd interface {
 	Cut()
 	Refuse()
-	Accept()
 	Freeze()
 	Unfreeze()
 }
