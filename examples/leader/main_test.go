@@ -4,31 +4,19 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
 
-func TestWrongServerIsAnErrorInTime(t *testing.T) {
-	t.Setenv("ZK_SERVERS", "127.0.0.1:1") // where nobody is
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		begun := time.Now()
-		if err := run(ctx); err == nil || time.Since(begun) > 11*time.Second {
-			t.Errorf("%v after %v", err, time.Since(begun))
-		}
-	})
-}
+func TestWrongServerIsAnErrorInTime(t *testing.T) { zkservertest.WrongServer(t, run) }
 
 func TestMain(m *testing.M) {
 	if os.Getenv("LEADER") != "" {

@@ -21,17 +21,7 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-func TestWrongServerIsAnErrorInTime(t *testing.T) {
-	t.Setenv("ZK_SERVERS", "127.0.0.1:1") // where nobody is
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		begun := time.Now()
-		if err := serve(ctx); err == nil || time.Since(begun) > 11*time.Second {
-			t.Errorf("%v after %v", err, time.Since(begun))
-		}
-	})
-}
+func TestWrongServerIsAnErrorInTime(t *testing.T) { zkservertest.WrongServer(t, serve) }
 
 func TestMain(m *testing.M) {
 	switch witness.Role() {

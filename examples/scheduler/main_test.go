@@ -3,13 +3,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/witness"
@@ -17,17 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
 
-func TestWrongServerIsAnErrorInTime(t *testing.T) {
-	t.Setenv("ZK_SERVERS", "127.0.0.1:1") // where nobody is
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		begun := time.Now()
-		if err := serve(ctx); err == nil || time.Since(begun) > 11*time.Second {
-			t.Errorf("%v after %v", err, time.Since(begun))
-		}
-	})
-}
+func TestWrongServerIsAnErrorInTime(t *testing.T) { zkservertest.WrongServer(t, serve) }
 
 func TestMain(m *testing.M) {
 	if witness.Role() == "" {

@@ -11,20 +11,6 @@ import (
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 )
 
-func TestEnsembleElectsAnotherLeader(t *testing.T) {
-	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
-	first := leader(t, e)
-	if followers := e.Followers(); len(followers) != 2 {
-		t.Errorf("%d followers of %d servers, want 2", len(followers), len(e.Addrs()))
-	}
-	first.Kill()
-	childtest.Eventually(t, "another leads", func() bool { return slices.ContainsFunc(others(e, first), leads) })
-	if err := first.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	childtest.Eventually(t, "the old leader follows", func() bool { return modeOf(first) == "follower" })
-}
-
 func TestIsolatedLeaderIsDeposedAndReturns(t *testing.T) {
 	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
 	alone := leader(t, e)

@@ -11,32 +11,6 @@ import (
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 )
 
-func TestStandbyFollowsAndIsPromoted(t *testing.T) {
-	t.Parallel()
-	e := pgservertest.StartEnsemble(t, 2, pgserver.Config{NoSync: true})
-	primary, standby := e.Members[0], e.Members[1]
-	if leader := leader(t, e); leader != primary {
-		t.Errorf("%s leads, want the first member", leader.Addr())
-	}
-	write(t, primary, "CREATE TABLE kept AS SELECT 7 AS n")
-	childtest.Eventually(t, "the standby has it", func() bool { return read(t, standby, "SELECT n FROM kept") == "7" })
-	primary.Kill()
-	if err := e.Promote(t.Context(), standby); err != nil {
-		t.Fatal(err)
-	}
-	write(t, standby, "INSERT INTO kept VALUES (8)")
-	if err := primary.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	childtest.Eventually(t, "the old primary follows", func() bool {
-		mode, _ := primary.Mode()
-		return mode == "follower" && read(t, primary, "SELECT max(n) FROM kept") == "8"
-	})
-	if got := read(t, standby, "SELECT count(*) FROM pg_stat_replication"); got != "1" {
-		t.Errorf("%s standbys, want 1", got)
-	}
-}
-
 func TestFailoverLosesNoSynchronousWrite(t *testing.T) {
 	t.Parallel()
 	e := pgservertest.StartEnsemble(t, 3, pgserver.Config{NoSync: true, Synchronous: true})
@@ -79,26 +53,6 @@ func TestIsolatedPrimaryGoesOnAndReachesNobody(t *testing.T) {
 	e.Heal()
 	if got := read(t, primary, "SELECT n FROM kept"); got != "4" {
 		t.Errorf("the old primary has %q, want its own 4", got)
-	}
-}
-
-func TestSynchronousWriteWaitsForAStandby(t *testing.T) {
-	t.Parallel()
-	e := pgservertest.StartEnsemble(t, 2, pgserver.Config{NoSync: true, Synchronous: true})
-	primary := e.Members[0]
-	write(t, primary, "CREATE TABLE kept AS SELECT 1 AS n")
-	e.Isolate(primary)
-	written := make(chan error, 1)
-	go func() {
-		_, err := ask(t, pgserver.URL(primary.Addr()), "UPDATE kept SET n = 2")
-		written <- err
-	}()
-	childtest.Eventually(t, "the write waits", func() bool {
-		return read(t, primary, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1"
-	})
-	e.Heal()
-	if err := <-written; err != nil {
-		t.Errorf("the write, after Heal: %v", err)
 	}
 }
 

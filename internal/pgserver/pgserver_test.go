@@ -105,21 +105,6 @@ func TestNothingIsLeftOfAPausedServerThatIsKilled(t *testing.T) {
 	}
 }
 
-func TestPoolerServesUntilStop(t *testing.T) {
-	t.Parallel()
-	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
-	for _, mode := range []string{"session", "transaction", "statement"} {
-		p := pgservertest.StartPooler(t, s, mode)
-		if got, err := ask(t, pgserver.PlainURL(p.Addr()), "SELECT current_user"); err != nil || got != "plain" {
-			t.Errorf("%s: %q, %v", mode, got, err)
-		}
-		p.Kill()
-		if _, err := ask(t, pgserver.PlainURL(p.Addr()), "SELECT 1"); err == nil {
-			t.Errorf("%s: answers after Kill", mode)
-		}
-	}
-}
-
 // segments lists the ids of System V shared memory, among other words.
 func segments(t *testing.T) []string {
 	t.Helper()

@@ -29,7 +29,7 @@ func (p *program) Command() (*exec.Cmd, error) {
 		"--daemonize", "no",
 		"--logfile", "",
 		"--save", "",
-		"--appendonly", yes(!p.cfg.Volatile),
+		"--appendonly", "yes",
 		"--appendfsync", p.sync(),
 		"--maxmemory-policy", "noeviction",
 		"--min-replicas-to-write", strconv.Itoa(p.cfg.MinReplicas),
@@ -58,11 +58,4 @@ func (p *program) sync() string {
 		return "no"
 	}
 	return "everysec"
-}
-
-func yes(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }

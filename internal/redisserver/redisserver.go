@@ -21,8 +21,6 @@ type Config struct {
 	// NoSync leaves the syncs to the kernel, and never waits for one: what was answered is
 	// not lost by kill -9. Never set it where speed is measured.
 	NoSync bool
-	// Volatile servers write nothing down: a restart begins empty.
-	Volatile bool
 	// MinReplicas is how many replicas a primary has to have heard from within MaxLag to
 	// take writes.
 	MinReplicas int

@@ -32,43 +32,6 @@ func TestNotFoundSaysHowToGetAServer(t *testing.T) {
 		"scripts/get-redis.sh", "apt-get install -y redis-server", "brew install redis", os.Getenv("REDIS_SERVER"))
 }
 
-func TestVolatileServerRestartsEmpty(t *testing.T) {
-	s := redisservertest.Start(t, redisserver.Config{Volatile: true})
-	put(t, s, "k", "v")
-	if err := s.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := get(s, "k"); got != "" {
-		t.Errorf("get after Restart: got %q", got)
-	}
-}
-
-func TestFailoverPromotesAReplicaAndTheOldPrimaryFollows(t *testing.T) {
-	e := redisservertest.StartEnsemble(t, 3, redisserver.Config{NoSync: true})
-	first := e.Members[0]
-	put(t, first, "k", "v")
-	childtest.Eventually(t, "the replicas have it", func() bool { return get(e.Members[1], "k") == "v" && get(e.Members[2], "k") == "v" })
-	if err := e.Failover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	leader, err := e.Leader(t.Context())
-	if err != nil || leader == first {
-		t.Fatalf("leader %v, %v, want another one", leader.Addr(), err)
-	}
-	childtest.Eventually(t, "the others follow", func() bool { return len(e.Followers()) == 2 })
-	put(t, leader, "k", "w")
-	childtest.Eventually(t, "the old primary has it", func() bool { return get(first, "k") == "w" })
-
-	conn, err := redisserver.Dial(t.Context(), e.Addrs())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if got := conn.RemoteAddr().String(); got != leader.Addr() {
-		t.Errorf("Dial reaches %s, want the primary %s", got, leader.Addr())
-	}
-}
-
 func TestIsolatedPrimaryGoesOnUntilItMissesItsReplicas(t *testing.T) {
 	e := redisservertest.StartEnsemble(t, 2, redisserver.Config{MinReplicas: 1, MaxLag: 1})
 	old, next := e.Members[0], e.Members[1]
@@ -121,16 +84,4 @@ func get(s *redisserver.Server, key string) string {
 		return err.Error()
 	}
 	return answer[0]
-}
-
-func TestReplicaOfAClusterTakesOver(t *testing.T) {
-	c := redisservertest.StartCluster(t, 3, redisserver.Config{NoSync: true})
-	if err := c.Promote(t.Context(), c.Replica(0)); err != nil {
-		t.Fatal(err)
-	}
-	childtest.Eventually(t, "the others know", func() bool {
-		_, err := redisserver.Ask(c.Members[1].Addr(), "GET", "3560") // in slot 0
-		return err != nil && strings.HasSuffix(err.Error(), c.Replica(0).Addr())
-	})
-	childtest.Eventually(t, "the former primary follows", func() bool { return len(c.Followers()) == 3 })
 }

@@ -5,7 +5,10 @@
 package zkservertest
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/zkserver"
@@ -32,4 +35,18 @@ func StartEnsemble(tb testing.TB, n int, cfg zkserver.Config) *zkserver.Ensemble
 func Check(tb testing.TB, err error) {
 	tb.Helper()
 	childtest.Check(tb, err, zkserver.ErrNotFound)
+}
+
+// WrongServer checks that an example that finds no server where ZK_SERVERS says that it is ends with an error in time.
+func WrongServer(t *testing.T, run func(context.Context) error) {
+	t.Helper()
+	t.Setenv("ZK_SERVERS", "127.0.0.1:1") // where nobody is
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		begun := time.Now()
+		if err := run(ctx); err == nil || time.Since(begun) > 11*time.Second {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+	})
 }
