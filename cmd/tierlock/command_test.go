@@ -24,16 +24,10 @@ func TestCommand(t *testing.T) {
 		return commandtest.Site{
 			Env:     at(server.Addr()),
 			Nowhere: at("127.0.0.1:1"),
-			Locks: func(t *testing.T, label string) *tier.Registry {
-				t.Helper()
-				locks, err := tierlock.Dial(t.Context(), server.Addr(), zklock.WithLabel(label))
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { locks.Close() })
-				return locks
+			Server:  server,
+			Locks: func(t *testing.T, label string) (*tier.Registry, error) {
+				return tierlock.Dial(t.Context(), server.Addr(), zklock.WithLabel(label))
 			},
-			Pause: server.Pause, Resume: server.Resume,
 		}
 	}
 	commandtest.Run(t, site)

@@ -4,37 +4,35 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/tierlock/tierlock/zklock"
 )
 
 // On a terminal break shows whom it is about, and deletes only after a yes.
 func TestBreakAsksOnATerminal(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}
-	node := acquire(t, c.lock(t, "/asks/report", zklock.WithLabel("billing")))
-	defer node.Release()
+	hold := c.acquire(t, "/asks/report", "billing")
+	defer hold.Release()
 	s := newScreen(t, c.server.Addr(), "sh", "-c", fmt.Sprintf(`
-		for i in 1 2 3; do "$TIERLOCK" break /asks/report -token %d; echo status $i $?; done`, node.Token()))
+		for i in 1 2 3; do "$TIERLOCK" break /asks/report -token %d; echo status $i $?; done`, hold.Token()))
 	s.shows("held by tierlock")
 	s.shows("billing; its node is")
 	s.types("n\n")
 	s.shows("status 1 1")
-	if err := node.Err(); err != nil {
+	if err := hold.Err(); err != nil {
 		t.Errorf("after a no: %v", err)
 	}
 	s.types("yes\n")
 	s.shows("status 2 0")
 	s.shows("status 3 1") // and does not ask about what is not there
-	<-node.Lost()
+	<-hold.Lost()
 }
 
 // On a terminal watch draws one screen again and again, and leaves the terminal as it was.
 func TestWatchDrawsOnATerminal(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}
-	node := acquire(t, c.lock(t, "/draws/report", zklock.WithLabel(strings.Repeat("billing ", 20))))
-	defer node.Release()
+	hold := c.acquire(t, "/draws/report", strings.Repeat("billing ", 20))
+	defer hold.Release()
 	s := newScreen(t, c.server.Addr(), "sh", "-c", `trap : INT; "$TIERLOCK" watch /draws -every 100ms; echo status $?`)
 	s.shows("/draws/report")
 	s.shows("\x1b[H/draws")

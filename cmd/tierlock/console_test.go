@@ -30,20 +30,6 @@ func (c console) want(t *testing.T, args string, status int, patterns ...string)
 	return commandtest.Want(t, at(c.server.Addr()), args, status, patterns...)
 }
 
-func (c console) lock(t *testing.T, path string, opts ...zklock.Option) *zklock.Lock {
-	t.Helper()
-	client, err := zklock.Dial(t.Context(), c.server.Addr(), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	lock, err := client.Lock(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lock
-}
-
 // locks returns those of one more process.
 func (c console) locks(t *testing.T, opts ...tierlock.Option) *tier.Registry {
 	t.Helper()
@@ -55,15 +41,16 @@ func (c console) locks(t *testing.T, opts ...tierlock.Option) *tier.Registry {
 	return locks
 }
 
-func acquire(t *testing.T, lock *zklock.Lock) *zklock.Node {
+// acquire has one more process hold a lock.
+func (c console) acquire(t *testing.T, path, label string) *tier.Hold {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	node, err := lock.Acquire(ctx)
+	hold, err := c.locks(t, zklock.WithLabel(label)).Mutex(path).Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return node
+	return hold
 }
 
 // evil is what a process may write into a node that a terminal would obey.
@@ -75,7 +62,7 @@ func TestNodesOfOthersAreSeenAndBroken(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}
 	conn := operate(t, c.server)
-	holder := acquire(t, c.lock(t, "/jobs/report", zklock.WithLabel("billing")))
+	holder := c.acquire(t, "/jobs/report", "billing")
 	if _, err := conn.CreateProtectedEphemeralSequential("/jobs/report/lock-", []byte(evil), zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +91,7 @@ func TestNodesOfOthersAreSeenAndBroken(t *testing.T) {
 	}
 	c.want(t, "doctor /jobs/left", 1, "problem +belongs to no session", fmt.Sprintf("tierlock break /jobs/left -token %d", stat.Czxid))
 	c.want(t, fmt.Sprintf("break /jobs/left -yes -token %d", stat.Czxid), 0, "nobody holds the lock now")
-	acquire(t, c.lock(t, "/jobs/left")).Release()
+	c.acquire(t, "/jobs/left", "").Release()
 }
 
 // Readers, of whichever library, have a lock together, and are asked for it in the way of their own.
@@ -156,8 +143,8 @@ func TestReadersOfOthersAreSeenAndAskedForTheLock(t *testing.T) {
 func TestWatchServesAPageUntilItIsInterrupted(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}
-	node := acquire(t, c.lock(t, "/page/report", zklock.WithLabel("billing")))
-	defer node.Release()
+	hold := c.acquire(t, "/page/report", "billing")
+	defer hold.Release()
 	c.want(t, "watch /page -http 0.0.0.0:0", 64, "-public")
 	p := start(t, c.server.Addr(), "watch", "/page", "-http", "127.0.0.1:0", "-every", "100ms")
 	url := p.Prints(p.Stderr, `showing /page at (http://127\.0\.0\.1:\d+/)`)[1]
@@ -179,7 +166,7 @@ func TestWatchServesAPageUntilItIsInterrupted(t *testing.T) {
 		return err == nil && len(state.Locks) > 0
 	})
 	if l := state.Locks[0]; len(state.Locks) != 1 || l.Path != "/page/report" || len(l.Holders) != 1 ||
-		l.Holders[0].Token != fmt.Sprint(node.Token()) || !strings.HasPrefix(l.Holders[0].Who, "billing · ") {
+		l.Holders[0].Token != fmt.Sprint(hold.Token()) || !strings.HasPrefix(l.Holders[0].Who, "billing · ") {
 		t.Errorf("got %+v", state)
 	}
 	http.DefaultClient.CloseIdleConnections()

@@ -4,33 +4,12 @@ package main_test
 
 import (
 	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 )
-
-// A holder that cannot reach the servers ends its command before they give the lock to another: with TERM, and
-// with KILL after the grace if it will not listen.
-func TestBlackholeEndsTheCommandBeforeTheLockGoes(t *testing.T) {
-	t.Parallel()
-	server := startServer(t)
-	proxy := proxyTo(t, server)
-	stage := commandtest.NewStage(t)
-	holder := start(t, proxy.Addr(), commandtest.Under(short, "/blackhole", stage.Command("stubborn", "daemon")...)...)
-	victims := []*commandtest.Section{stage.First(), stage.Next()}
-	contend(t, server, "/blackhole", stage)
-	black(proxy)
-	next := followed(t, stage, victims...)
-	holder.Exits(74)
-	victims[0].Hears(syscall.SIGTERM)
-	if strings.Contains(holder.Stderr.String(), "tierlock keep") {
-		t.Error("the keeper has left it to the front")
-	}
-	next.Leave(0)
-}
 
 // After kill -9 of the runner what the command has left is ended, and the lock released, as with the command itself.
 func TestKilledRunnerEndsWhatIsLeft(t *testing.T) {
@@ -47,19 +26,34 @@ func TestKilledRunnerEndsWhatIsLeft(t *testing.T) {
 	next.Exits(0)
 }
 
-// After kill -9 of the keeper everything is killed at once, long before the session is over.
-func TestKilledKeeperKillsEverything(t *testing.T) {
+// A keeper that is killed, or stopped, can neither renew the lease nor end the command: the front kills all before the servers give
+// the lock away.
+func TestFrontKillsEverythingWithoutTheKeeper(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	stage := commandtest.NewStage(t)
-	p := start(t, server.Addr(), commandtest.Under(short, "/orphaned", stage.Command("stubborn", "family", "daemon")...)...)
-	victims := []*commandtest.Section{stage.First(), stage.Next(), stage.Next()}
-	contend(t, server, "/orphaned", stage)
-	if err := syscall.Kill(p.Keeper(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
+	for name, c := range map[string]struct {
+		signal    syscall.Signal
+		relatives []string
+	}{
+		"killed": {syscall.SIGKILL, []string{"family", "daemon"}}, "stopped": {syscall.SIGSTOP, []string{"family"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stage := commandtest.NewStage(t)
+			p := start(t, server.Addr(), commandtest.Under(short, "/"+name, stage.Command(append(c.relatives, "stubborn")...)...)...)
+			victims := []*commandtest.Section{stage.First()}
+			for range c.relatives {
+				victims = append(victims, stage.Next())
+			}
+			contend(t, server, "/"+name, stage)
+			if err := syscall.Kill(p.Keeper(), c.signal); err != nil {
+				t.Fatal(err)
+			}
+			next := followed(t, stage, victims...)
+			p.Exits(74)
+			next.Leave(0)
+		})
 	}
-	p.Exits(74)
-	followed(t, stage, victims...).Leave(0)
 }
 
 // On Linux the kernel kills the command with its keeper, even if the front is stopped and cannot.
@@ -79,23 +73,6 @@ func TestKilledKeeperKillsTheCommandWithoutTheFront(t *testing.T) {
 	section.Dies()
 	p.Signal(syscall.SIGCONT)
 	p.Exits(74)
-}
-
-// A keeper that is stopped can neither renew the lease nor end the command: the front kills all
-// before the servers give the lock away.
-func TestStoppedKeeperKillsEverythingInTime(t *testing.T) {
-	t.Parallel()
-	server := startServer(t)
-	stage := commandtest.NewStage(t)
-	p := start(t, server.Addr(), commandtest.Under(short, "/stopped", stage.Command("family")...)...)
-	victims := []*commandtest.Section{stage.First(), stage.Next()}
-	contend(t, server, "/stopped", stage)
-	if err := syscall.Kill(p.Keeper(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	next := followed(t, stage, victims...)
-	p.Exits(74)
-	next.Leave(0)
 }
 
 // A runner that is stopped is not missed: the lease is renewed, and the command lives.

@@ -6,13 +6,11 @@ import (
 	"context"
 	"errors"
 	"os/exec"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/faultproxy"
 	"github.com/tierlock/tierlock/internal/zkconn"
@@ -24,24 +22,12 @@ import (
 const short = "-session 4s "
 
 func TestMain(m *testing.M) {
-	commandtest.Main(m, "tierlock", func() {
-		if server, err := shared(); err == nil {
-			server.Stop()
-		}
+	commandtest.Main(m, "tierlock", func() (*zkserver.Server, error) {
+		return zkserver.Start(context.Background(), zkserver.Config{NoSync: true})
 	})
 }
 
-// shared is a server for all tests, which each use paths of their own.
-var shared = sync.OnceValues(func() (*zkserver.Server, error) {
-	return zkserver.Start(context.Background(), zkserver.Config{NoSync: true})
-})
-
-func startServer(t *testing.T) *zkserver.Server {
-	t.Helper()
-	server, err := shared()
-	childtest.Check(t, err, zkserver.ErrNotFound)
-	return server
-}
+func startServer(t *testing.T) *zkserver.Server { return commandtest.Server(t, zkserver.ErrNotFound) }
 
 // at has the command find servers.
 func at(servers string) []string { return []string{"TIERLOCK_ZK=" + servers} }

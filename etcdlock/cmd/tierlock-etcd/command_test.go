@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"sync"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,24 +17,14 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// shared is a server for all tests, which each use paths of their own.
-var shared = sync.OnceValues(func() (*etcdserver.Server, error) {
-	return etcdserver.Start(context.Background(), etcdserver.Config{NoSync: true})
-})
-
 func TestMain(m *testing.M) {
-	commandtest.Main(m, "tierlock-etcd", func() {
-		if server, err := shared(); err == nil {
-			server.Stop()
-		}
+	commandtest.Main(m, "tierlock-etcd", func() (*etcdserver.Server, error) {
+		return etcdserver.Start(context.Background(), etcdserver.Config{NoSync: true})
 	})
 }
 
 func startServer(t *testing.T) *etcdserver.Server {
-	t.Helper()
-	server, err := shared()
-	etcdservertest.Check(t, err)
-	return server
+	return commandtest.Server(t, etcdserver.ErrNotFound)
 }
 
 func TestCommand(t *testing.T) {
@@ -48,17 +37,11 @@ func TestCommand(t *testing.T) {
 		return commandtest.Site{
 			Env:     at(server.Addr()),
 			Nowhere: at("127.0.0.1:1"),
-			Locks: func(t *testing.T, label string) *tier.Registry {
-				t.Helper()
-				locks, err := etcdlock.New(dial(t, server), etcdlock.WithLabel(label))
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { locks.Close() })
-				return locks
+			Server:  server,
+			Ailing:  ailing(t, server) == 1,
+			Locks: func(t *testing.T, label string) (*tier.Registry, error) {
+				return etcdlock.New(dial(t, server), etcdlock.WithLabel(label))
 			},
-			Ailing: ailing(t, server) == 1,
-			Pause:  server.Pause, Resume: server.Resume,
 		}
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -25,14 +26,13 @@ type Site struct {
 	Env     []string // has the command find it
 	Nowhere []string // has the command find no server
 
-	// Locks returns those of another process, under a label, until the end of the test.
-	Locks   func(t *testing.T, label string) *tier.Registry
+	// Locks returns those of another process, under a label. The suite closes them.
+	Locks   func(t *testing.T, label string) (*tier.Registry, error)
 	BadPath string // is no path of a lock; "" is one with an empty component
 
 	// Ailing says that doctor finds something wrong with the server itself.
 	Ailing bool
-	// Pause has the server answer nothing until Resume.
-	Pause, Resume func() error
+	Server *child.Server
 	// Forget has the server grant nothing for a lease from now on, as one that may have forgotten grants; nil if the
 	// store has none of these.
 	Forget func() error
@@ -106,12 +106,23 @@ func (s Site) examine(t *testing.T, path string, patterns ...string) {
 	s.want(t, "doctor "+path, status, patterns...)
 }
 
+// locks are those of another process until the end of the test.
+func (s Site) locks(t *testing.T, label string) *tier.Registry {
+	t.Helper()
+	locks, err := s.Locks(t, label)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { locks.Close() })
+	return locks
+}
+
 // acquire has another process hold a lock.
 func (s Site) acquire(t *testing.T, path, label string) *tier.Hold {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
-	hold, err := s.Locks(t, label).Mutex(path).Acquire(ctx)
+	hold, err := s.locks(t, label).Mutex(path).Acquire(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +252,7 @@ func readersTogether(t *testing.T, s Site) {
 // hasPermits reports whether the store has semaphores. A run for one is refused where it has none.
 func (s Site) hasPermits(t *testing.T) bool {
 	t.Helper()
-	_, err := s.Locks(t, "").Semaphore("/permits/none", 1).Contenders(t.Context())
+	_, err := s.locks(t, "").Semaphore("/permits/none", 1).Contenders(t.Context())
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return true
 	}
@@ -536,7 +547,7 @@ func lossEndsTheCommand(t *testing.T, s Site) {
 	}
 	next := s.start(t, Under(flags, "/lost", stage.Command()...)...)
 	watch.Prints(watch.Stdout, "/lost waited for by")
-	if err := s.Pause(); err != nil {
+	if err := s.Server.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	paused := time.Now()
@@ -552,9 +563,12 @@ func lossEndsTheCommand(t *testing.T, s Site) {
 	for _, p := range holders {
 		p.Exits(74)
 		p.Says("TERM, and KILL in")
+		if strings.Contains(p.Stderr.String(), "was killed") {
+			t.Error("the keeper has left it to the front")
+		}
 	}
 	watch.Prints(watch.Stdout, "no answer from")
-	if err := s.Resume(); err != nil {
+	if err := s.Server.Resume(); err != nil {
 		t.Fatal(err)
 	}
 	stage.First().Leave(0)

@@ -17,6 +17,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/child/childtest"
 )
 
 // Patience is for what has to happen, on a machine that has other things to do.
@@ -25,18 +28,30 @@ const Patience = 60 * time.Second
 // Program is the command, built by [Main].
 var Program string
 
+// shared is a server for all tests, which each use paths of their own. It starts when one of them wants it.
+var shared = func() (*child.Server, error) { return nil, nil }
+
+// Server returns the one that all tests share. Without it, the error is missing.
+func Server(t *testing.T, missing error) *child.Server {
+	t.Helper()
+	server, err := shared()
+	childtest.Check(t, err, missing)
+	return server
+}
+
 // Main is what TestMain does: it builds the command, which is in the working directory, under a name,
-// runs the tests, and then end.
-func Main(m *testing.M, name string, end func()) {
+// and runs the tests, on a server that start starts.
+func Main(m *testing.M, name string, start func() (*child.Server, error)) {
 	if len(os.Args) > 1 && os.Args[1] == "section" {
 		beSection(os.Args[2:])
 	}
 	flag.Parse()
 	flag.Set("test.parallel", "6") // nearly all of the time is waiting
-	os.Exit(run(m, name, end))
+	shared = sync.OnceValues(start)
+	os.Exit(run(m, name))
 }
 
-func run(m *testing.M, name string, end func()) int {
+func run(m *testing.M, name string) int {
 	dir, err := os.MkdirTemp("", "tierlock-command-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -48,7 +63,11 @@ func run(m *testing.M, name string, end func()) int {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 		return 1
 	}
-	defer end()
+	defer func() {
+		if server, _ := shared(); server != nil {
+			server.Stop()
+		}
+	}()
 	return m.Run()
 }
 

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,14 +16,18 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// shared is a server for all tests, which each use paths of their own. It has the schema.
-var shared = sync.OnceValues(func() (*pgserver.Server, error) {
-	server, err := pgserver.Start(context.Background(), pgserver.Config{})
-	if err != nil {
-		return nil, err
-	}
-	return server, migrate(context.Background(), server)
-})
+// The server for all tests has the schema.
+func TestMain(m *testing.M) {
+	commandtest.Main(m, "tierlock-postgres", func() (*pgserver.Server, error) {
+		server, err := pgserver.Start(context.Background(), pgserver.Config{})
+		if err != nil {
+			return nil, err
+		}
+		return server, migrate(context.Background(), server)
+	})
+}
+
+func startServer(t *testing.T) *pgserver.Server { return commandtest.Server(t, pgserver.ErrNotFound) }
 
 func migrate(ctx context.Context, server *pgserver.Server) error {
 	pool, err := pgxpool.New(ctx, pgserver.PlainURL(server.Addr()))
@@ -33,21 +36,6 @@ func migrate(ctx context.Context, server *pgserver.Server) error {
 	}
 	defer pool.Close()
 	return pglock.Migrate(ctx, pool)
-}
-
-func TestMain(m *testing.M) {
-	commandtest.Main(m, "tierlock-postgres", func() {
-		if server, _ := shared(); server != nil {
-			server.Stop()
-		}
-	})
-}
-
-func startServer(t *testing.T) *pgserver.Server {
-	t.Helper()
-	server, err := shared()
-	pgservertest.Check(t, err)
-	return server
 }
 
 func at(url string) []string { return []string{"TIERLOCK_POSTGRES=" + url} }
@@ -65,21 +53,15 @@ func TestCommand(t *testing.T) {
 		return commandtest.Site{
 			Env:     at(pgserver.PlainURL(server.Addr())),
 			Nowhere: at(pgserver.PlainURL("127.0.0.1:1")),
-			Locks: func(t *testing.T, label string) *tier.Registry {
-				t.Helper()
+			Server:  server,
+			Locks: func(t *testing.T, label string) (*tier.Registry, error) {
 				pool, err := pgxpool.New(t.Context(), pgserver.PlainURL(server.Addr()))
 				if err != nil {
-					t.Fatal(err)
+					return nil, err
 				}
 				t.Cleanup(pool.Close)
-				locks, err := pglock.New(pool, pglock.WithLabel(label))
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { locks.Close() })
-				return locks
+				return pglock.New(pool, pglock.WithLabel(label))
 			},
-			Pause: server.Pause, Resume: server.Resume,
 			Forget: func() error {
 				execute(t, pgserver.PlainURL(server.Addr()), "UPDATE tierlock.promotion SET timeline = 'another'")
 				return nil

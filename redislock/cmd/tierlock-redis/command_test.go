@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,14 +19,19 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// shared is a server for all tests, which each use paths of their own.
-var shared = sync.OnceValues(func() (*redisserver.Server, error) {
-	server, err := redisserver.Start(context.Background(), redisserver.Config{NoSync: true})
-	if err != nil {
-		return nil, err
-	}
-	return server, take(server)
-})
+func TestMain(m *testing.M) {
+	commandtest.Main(m, "tierlock-redis", func() (*redisserver.Server, error) {
+		server, err := redisserver.Start(context.Background(), redisserver.Config{NoSync: true})
+		if err != nil {
+			return nil, err
+		}
+		return server, take(server)
+	})
+}
+
+func startServer(t *testing.T) *redisserver.Server {
+	return commandtest.Server(t, redisserver.ErrNotFound)
+}
 
 // take has the first process at a server take a lock, as it needs no quarantine.
 func take(server *redisserver.Server) error {
@@ -39,21 +43,6 @@ func take(server *redisserver.Server) error {
 	}
 	defer locks.Close()
 	return locks.Mutex("first").Do(context.Background(), func(context.Context) error { return nil })
-}
-
-func TestMain(m *testing.M) {
-	commandtest.Main(m, "tierlock-redis", func() {
-		if server, _ := shared(); server != nil {
-			server.Stop()
-		}
-	})
-}
-
-func startServer(t *testing.T) *redisserver.Server {
-	t.Helper()
-	server, err := shared()
-	redisservertest.Check(t, err)
-	return server
 }
 
 func at(addr string) []string { return []string{"TIERLOCK_REDIS=" + addr} }
@@ -80,16 +69,10 @@ func TestCommand(t *testing.T) {
 			Env:     at(server.Addr()),
 			Nowhere: at("127.0.0.1:1"),
 			BadPath: "a{b",
-			Locks: func(t *testing.T, label string) *tier.Registry {
-				t.Helper()
-				locks, err := redislock.New(dial(t, server), redislock.WithLabel(label))
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { locks.Close() })
-				return locks
+			Server:  server,
+			Locks: func(t *testing.T, label string) (*tier.Registry, error) {
+				return redislock.New(dial(t, server), redislock.WithLabel(label))
 			},
-			Pause: server.Pause, Resume: server.Resume,
 			Forget: func() error { // it is another primary after this
 				client := dial(t, server)
 				return errors.Join(client.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(), client.ReplicaOf(t.Context(), "NO", "ONE").Err())
