@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/pgserver"
@@ -29,7 +31,6 @@ import (
 
 func TestMain(m *testing.M) {
 	store.ZooKeeper.Locks["broken"] = store.Kind{Dial: storetest.DialBroken}
-	store.ZooKeeper.Locks["leaky"] = store.Kind{Dial: dialLeaky}
 	addFlawed()
 	load.BeWorker()
 	store.ZooKeeper.Locks["deadly"] = store.Kind{Dial: storetest.DialBroken} // the workers do not know it and die
@@ -227,7 +228,15 @@ func TestBrokenLockFailsBesideItsBaseline(t *testing.T) {
 }
 
 func TestLeakedNodesFailTheRun(t *testing.T) {
-	r := runJSON(t, exitViolation, "-zk", servers(t), "-lock", "leaky", "-procs", "2", "-duration", "500ms")
+	place := servers(t)
+	server, _, _ := strings.Cut(place, "/")
+	conn := zkconn.Start(t, []string{server}, 15*time.Second, nil)
+	go func() {
+		if lock, ok := lockOf(t, conn); ok {
+			_, _ = conn.Create(lock+"/leak", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		}
+	}()
+	r := runJSON(t, exitViolation, "-zk", place, "-procs", "2", "-duration", "2s")
 	if r.LeakedNodes != 1 || len(r.Violations()) != 1 {
 		t.Errorf("got %d leaked nodes, violations %v, want one of each", r.LeakedNodes, r.Violations())
 	}
@@ -249,16 +258,9 @@ func TestInterruptEndsTheRunAndJudges(t *testing.T) {
 	}
 	conn := zkconn.Start(t, []string{cfg.Servers[0]}, 15*time.Second, nil)
 	go func() {
-		for below := "/" + t.Name(); ctx.Err() == nil; {
-			names, stat, err := conn.Children(below)
-			switch {
-			case err != nil || len(names) == 0:
-			case strings.HasSuffix(below, "/0"): // the lock
-				if stat.Cversion > 10 { // it goes from hand to hand
-					interrupt()
-				}
-			default:
-				below += "/" + names[0]
+		for lock, ok := lockOf(t, conn); ok && ctx.Err() == nil; {
+			if _, stat, err := conn.Children(lock); err == nil && stat.Cversion > 10 { // it goes from hand to hand
+				interrupt()
 			}
 		}
 	}()
@@ -269,6 +271,20 @@ func TestInterruptEndsTheRunAndJudges(t *testing.T) {
 	if r.Verdict != "PASS" || time.Duration(r.Duration) > 20*time.Second {
 		t.Errorf("got %s after %v, want PASS soon", r.Verdict, time.Duration(r.Duration))
 	}
+}
+
+// lockOf returns the path of the test's lock when a run has made it.
+func lockOf(t *testing.T, conn *zk.Conn) (path string, ok bool) {
+	path = "/" + t.Name()
+	for !strings.HasSuffix(path, "/0") {
+		if t.Context().Err() != nil {
+			return "", false
+		}
+		if names, _, err := conn.Children(path); err == nil && len(names) > 0 {
+			path += "/" + names[0]
+		}
+	}
+	return path, true
 }
 
 func runWith(args ...string) (code int, stdout, stderr string) {

@@ -106,20 +106,6 @@ func TestUnlockGivesTheLockUpWhateverItsContext(t *testing.T) {
 	})
 }
 
-func TestAnyNameHasALockOfItsOwn(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locker := gocronlock.NewLocker(process(t, srv), "/jobs")
-		names := []string{"main.report", "a/b", "a", "a b", "a%2Fb", ".", "..", "zookeeper", "день", "\x00", "quota"}
-		var runs []gocron.Lock
-		for _, name := range names {
-			runs = append(runs, begin(t, locker, name))
-		}
-		for _, run := range runs {
-			end(t, run)
-		}
-	})
-}
-
 func TestWhatGocronKeepsToItselfIsLogged(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var log strings.Builder

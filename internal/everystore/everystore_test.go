@@ -55,7 +55,6 @@ func TestEveryStore(t *testing.T) {
 				run("foreign text", func(t *testing.T) { testForeignText(t, s, store.deface) })
 			}
 			for _, p := range parts {
-				run(p.name+", one at a time", func(t *testing.T) { testOneAtATime(t, s, p) })
 				run(p.name+", loss comes first", func(t *testing.T) { testLossComesFirst(t, s, p) })
 			}
 		})
@@ -106,32 +105,6 @@ func held(t *testing.T, s site) *tier.Hold {
 		t.Fatal(err)
 	}
 	return hold
-}
-
-// Of two processes one is at the place at a time, and both come.
-func testOneAtATime(t *testing.T, s site, p part) {
-	place := &place{t: t}
-	ctx, cancel := context.WithCancel(soon(t))
-	defer cancel()
-	var processes, enough sync.WaitGroup
-	for range 2 {
-		locks, _ := s.process(t)
-		turns := 0
-		enough.Add(1)
-		processes.Go(func() {
-			p.compete(ctx, t, locks, pathOf(t), func(context.Context) {
-				place.enter()
-				time.Sleep(time.Millisecond) // for the other one to intrude
-				place.leave()
-				if turns++; turns == 3 {
-					enough.Done()
-				}
-			})
-		})
-	}
-	enough.Wait()
-	cancel()
-	processes.Wait()
 }
 
 // A process that is cut off learns that it has lost its place before another one comes.
