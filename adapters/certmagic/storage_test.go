@@ -149,17 +149,6 @@ func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
 	})
 }
 
-func TestUnlockOfALostLockIsNoError(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := storage(t, srv)
-		lock(t, s, "a")
-		lose(t, srv, "a")
-		unlock(t, s, "a")
-		lock(t, s, "a")
-		unlock(t, s, "a")
-	})
-}
-
 // Unlock does not say whose lock it means. That of whoever lost it and could not get it again must not end
 // that of the goroutine that came in between.
 func TestUnlockAfterALossDoesNotEndTheNextHold(t *testing.T) {

@@ -1,5 +1,4 @@
-// Package fault arms faults: what the next frames of a kind meet, at the model or at a proxy in front of a real server.
-// It is for tests.
+// Package fault arms faults: what the next frames of a kind meet at the model. It is for tests.
 package fault
 
 import (

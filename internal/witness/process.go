@@ -1,5 +1,6 @@
 //go:build unix
 
+// Package witness lets a test run several processes of its own program. Unix only.
 package witness
 
 import (
