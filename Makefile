@@ -39,7 +39,7 @@ chaos: server
 	go run ./stress -chaos -duration 60s -ensemble 3 -lock rw
 	go run ./stress -chaos -duration 60s -ensemble 3 -lock semaphore -weight 2
 
-# Twenty seconds of the same on STORE, but ZooKeeper, whose trace is held against the model of a store.
+# Twenty seconds of the same on STORE, whose trace is kept.
 trace: $(SERVER.$(STORE))
 	go run ./stress -store $(STORE) -chaos -duration 20s -trace $$(mktemp -d)
 

@@ -65,7 +65,7 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	flags.StringVar(&c.Bench, "bench", "", "measure all that tierlock is held against, with -duration 5s each by default, and write it "+
 		"to `dir`")
 	flags.BoolVar(&c.Chaos, "chaos", false, "kill and stop workers and servers, and cut connections, for the whole duration")
-	flags.StringVar(&c.Trace, "trace", "", "for -chaos: write down in `dir` what passes between the workers and the store, and hold it against the model of a store")
+	flags.StringVar(&c.Trace, "trace", "", "for -chaos: keep in `dir` what has passed between the workers and the store")
 	flags.IntVar(&c.Ensemble, "ensemble", 1, "private servers")
 	flags.Func("handoff", "hand-off budget, a `duration`; 0 is strict (default: the library's; under -chaos a mix)", optional(&c.HandOff))
 	flags.Func("linger", "`duration` to keep a lock that nobody waits for (default: the library's; under -chaos a mix)", optional(&c.Linger))
@@ -201,8 +201,8 @@ func (c *command) checkChaos() error {
 	if !c.Chaos {
 		return errors.New("-trace is for -chaos")
 	}
-	if c.Store.Model == nil {
-		return fmt.Errorf("-trace: there are no traces of %s", c.Store.Title)
+	if !c.Kind().Tier {
+		return errors.New("-trace is for -lock mutex, rw and semaphore")
 	}
 	entries, err := os.ReadDir(c.Trace)
 	if len(entries) > 0 {

@@ -27,9 +27,10 @@
 // that a late holder's first look at the hold finds the loss, that a fenced register in
 // another process loses no update, and that the history is one of a reentrant, fenced
 // lock. What the late ones would have done without a fence is counted and printed. Readers
-// and writers, and permits in each number, have to get on by themselves. With -trace, on all
-// stores but ZooKeeper, what was sent, answered and told is written down and held against
-// the model of a store: is there an order in which it could have answered so?
+// and writers, and permits in each number, have to get on by themselves. What was sent,
+// answered and told is written down and held against the model of a store: is there an order
+// in which it could have answered so? With -trace it is kept; of permits, on all stores but
+// ZooKeeper, nothing is written down without.
 //
 // With -ensemble, PostgreSQL and Redis have a primary and standbys that take its place when
 // it is killed; of PostgreSQL one always has what was acknowledged, of Redis perhaps none.

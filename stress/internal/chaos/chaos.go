@@ -146,13 +146,13 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 		c.Deaths += int64(s.deaths)
 	}
 	c.Faults, c.Fence = d.faults, fence.Total()
-	if c.Holds, err = evidence.ReadJournals(t.dir); err != nil || cfg.Trace == "" {
+	if c.Holds, err = evidence.ReadJournals(t.dir); err != nil || !cfg.Traced() {
 		return c, err
 	}
 	events, err := trace.Read(t.dir)
 	if err == nil {
 		events = append(events, gotten(c.Holds, task.LockPaths)...)
-		c.Events, c.Impossible = int64(len(events)), trace.Check(events, *cfg.Store.Model)
+		c.Events, c.Impossible = int64(len(events)), trace.Check(events, cfg.Store.Model)
 	}
 	return c, err
 }

@@ -32,11 +32,18 @@ type Config struct {
 	Baseline   string // the lock that comes first, and that this one is compared with; "" for none
 
 	Chaos          bool
-	Trace          string         // directory for a trace; "" for none
+	Trace          string         // directory where the trace is kept; "" for none
 	Ensemble       int            // number of private servers
 	HandOff        *time.Duration // nil: the lock's default; under chaos each worker has its own
 	Linger         *time.Duration // likewise
 	SessionTimeout time.Duration  // zero: the lock's default
+}
+
+// Traced reports whether what passes between the workers and the store is written down and checked. Of permits, but on ZooKeeper, that
+// may take minutes, so only if it is asked for.
+func (c *Config) Traced() bool {
+	quick := c.Kind().Sort != store.Semaphore || c.Store.Model.Nodes
+	return c.Chaos && c.Kind().Tier && (quick || c.Trace != "")
 }
 
 func (c *Config) judging() evidence.Judging {

@@ -66,18 +66,19 @@ func dial(t Task) (store.Locker, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if t.Trace != "" {
-		w, err := trace.Create(t.Dir, t.Process)
-		if err != nil {
-			return nil, err
-		}
-		queue.Recorder = w.Record
-	}
 	kind, ok := t.Store.Locks[t.Lock]
 	if !ok {
 		return nil, fmt.Errorf("%q: no such lock", t.Lock)
 	}
-	return kind.Dial(ctx, t.options())
+	options := t.options()
+	if t.Traced() {
+		w, err := trace.Create(t.Dir, t.Process)
+		if err != nil {
+			return nil, err
+		}
+		queue.Recorder, options.Trace = w.Record, w
+	}
+	return kind.Dial(ctx, options)
 }
 
 // obey follows the orders that come in until they end.

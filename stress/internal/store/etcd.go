@@ -24,7 +24,7 @@ var Etcd = &Store{
 	Version:   etcdVersion,
 	// In whole seconds, and more than the server's least with its ticks.
 	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(2+random.IntN(3)) * time.Second },
-	Model:        &trace.Rules{},
+	Model:        trace.Rules{},
 	// By default a third is no part of the lease.
 	Lease: func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
 }

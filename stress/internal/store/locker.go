@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/stress/internal/rule"
+	"github.com/tierlock/tierlock/stress/internal/trace"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -50,6 +51,7 @@ type Options struct {
 	SessionTimeout time.Duration  // zero: the lock's default
 	HandOff        *time.Duration // nil: the lock's default
 	Linger         *time.Duration // likewise
+	Trace          *trace.Writer  // of what passes, where that is seen on the connection; nil for none
 }
 
 // Locker is one worker process's connection to the lock under test.

@@ -40,7 +40,7 @@ func postgres(name string, open opener, brittle bool, sorts ...Sort) *Store {
 		Lease:      func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
 		Quarantine: true,
 		Brittle:    brittle,
-		Model:      &trace.Rules{Brittle: brittle, Unordered: brittle},
+		Model:      trace.Rules{Brittle: brittle, Unordered: brittle},
 	}
 }
 

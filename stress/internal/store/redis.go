@@ -31,7 +31,7 @@ var Redis = &Store{
 	// By default a third is no part of the lease.
 	Lease:      func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
 	Quarantine: true,
-	Model:      &trace.Rules{OwnTTL: true, Forgets: true},
+	Model:      trace.Rules{OwnTTL: true, Forgets: true},
 }
 
 const noRedis = none("Redis")

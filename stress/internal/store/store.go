@@ -40,8 +40,8 @@ type Store struct {
 	// Brittle says that a connection that breaks ends its locks at the server at once, which
 	// a holder may hear of a moment too late. Nothing is promised then.
 	Brittle bool
-	// Model is how the store differs from the one that traces are held against; nil if there are no traces.
-	Model *trace.Rules
+	// Model is how the store differs from the one that traces are held against.
+	Model trace.Rules
 }
 
 var all = []*Store{ZooKeeper, Etcd, Postgres, PostgresAdvisory, Redis}

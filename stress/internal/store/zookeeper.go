@@ -13,6 +13,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/stress/internal/trace"
 	"github.com/tierlock/tierlock/zklock"
 )
 
@@ -30,6 +31,7 @@ var ZooKeeper = &Store{
 	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(13+random.IntN(3)) * hastyTick },
 	// By default a third is no part of the lease.
 	Lease: func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
+	Model: trace.Rules{Nodes: true},
 }
 
 const (

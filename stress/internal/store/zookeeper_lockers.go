@@ -27,11 +27,14 @@ func dialTier(sort Sort) Dial {
 	}
 }
 
-func clientOptions(o Options) []zklock.Option {
-	if o.SessionTimeout == 0 {
-		return nil
+func clientOptions(o Options) (options []zklock.Option) {
+	if o.SessionTimeout != 0 {
+		options = append(options, zklock.WithSessionTimeout(o.SessionTimeout))
 	}
-	return []zklock.Option{zklock.WithSessionTimeout(o.SessionTimeout)}
+	if o.Trace != nil {
+		options = append(options, zklock.WithDialContext(o.Trace.Dial))
+	}
+	return options
 }
 
 // zklockLocker makes each goroutine a contender with a node of its own.

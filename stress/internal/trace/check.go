@@ -16,6 +16,7 @@ type Rules struct {
 	OwnTTL    bool // a renewal is for the contenders that it names, and else for the session
 	Brittle   bool // a contender may go at any time, with its connection
 	Forgets   bool // a server that grants nothing may have lost what others had acknowledged, shortly before
+	Nodes     bool // it is ZooKeeper, of which there is another model
 	Unordered bool // the place in the queue is not known before the lock comes, and two processes use the same names
 }
 
@@ -29,7 +30,12 @@ const (
 // Check returns nil if there is an order in which a store could have answered so, and otherwise what the first event is that cannot
 // be. It is sure of what it refuses but for two things: of very many orders it looks at some, and what a process does not know of
 // another one's clock counts in its favour.
-func Check(events []Event, rules Rules) error { return check(events, rules, 1<<9) }
+func Check(events []Event, rules Rules) error {
+	if rules.Nodes {
+		return checkNodes(events)
+	}
+	return check(events, rules, 1<<9)
+}
 
 // check looks at enough states where there is an explanation, and at more of them before it refuses what a state that it has left out
 // may explain.
@@ -84,10 +90,20 @@ type contender struct {
 	process   string
 	session   string
 	at        *history
-	lease     lease         // its own
-	alive     clock.Instant // it was there as late as then
-	mentioned clock.Instant // for the last time
-	token     int64         // see place
+	lease     lease                   // its own
+	alive     clock.Instant           // it was there as late as then
+	mentioned clock.Instant           // for the last time
+	tokens    map[int64]clock.Instant // for the last time with each: its name may be used again
+	token     int64                   // see place
+	placed    clock.Instant           // when that was told first
+}
+
+// last is when it was mentioned for the last time, with a token if that is known.
+func (p *contender) last(token int64) clock.Instant {
+	if token == 0 {
+		return p.mentioned
+	}
+	return p.tokens[token]
 }
 
 // A lease is for how long a store keeps something without hearing of it.
@@ -107,14 +123,8 @@ func (c *checker) prepare(events []Event) []Event {
 		if c.rules.Unordered {
 			events[i] = apart(e)
 		}
-		switch e.Kind { // whose clock may be another
-		case Sent:
-			events[i].At = e.At.Add(-skew)
-		case Got:
-			events[i].At = e.At.Add(skew)
-		}
 	}
-	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	events = inOrder(events)
 	var silent clock.Instant
 	for _, e := range events {
 		switch o := c.ops[command{e.Process, e.Number}]; {
@@ -126,15 +136,15 @@ func (c *checker) prepare(events []Event) []Event {
 			o.answer, o.answered = e.Answer, e.At
 			c.mention(e.At, append(e.Answer.Present, o.Ref)...)
 			for _, v := range append(e.Answer.Views, e.Answer.View) {
-				c.mention(e.At, Ref{ID: v.ID}, Ref{ID: v.Nearest})
+				c.mention(e.At, Ref{ID: v.ID, Token: v.Token}, Ref{ID: v.Nearest})
 				if v.Known {
 					c.contenders[v.ID].alive = max(c.contenders[v.ID].alive, o.sent)
 				}
-				c.place(v)
+				c.place(e.At, v)
 			}
 		case e.Kind == News:
-			c.mention(e.At, Ref{ID: e.News.ID}, Ref{ID: e.News.Nearest})
-			c.place(*e.News)
+			c.mention(e.At, Ref{ID: e.News.ID, Token: e.News.Token}, Ref{ID: e.News.Nearest})
+			c.place(e.At, *e.News)
 		}
 		if c.rules.Forgets && e.quarantined() {
 			if silent == 0 || e.At.Sub(silent) > forgotten {
@@ -145,19 +155,39 @@ func (c *checker) prepare(events []Event) []Event {
 	}
 	for _, o := range c.ops {
 		if p := c.contenders[o.ID]; o.enters() {
-			o.token = max(0, p.token)
+			switch {
+			case !o.open() && !c.rules.Unordered && o.answer.View.Known:
+				o.token = o.answer.View.Token
+			case p.placed >= o.sent: // else its name is used again
+				o.token = max(0, p.token)
+			}
 		}
 	}
 	return events
 }
 
+// inOrder returns events by their time, as far as that can be said of those whose clock may be another one.
+func inOrder(events []Event) []Event {
+	events = slices.Clone(events)
+	for i, e := range events {
+		switch e.Kind {
+		case Sent:
+			events[i].At = e.At.Add(-skew)
+		case Got:
+			events[i].At = e.At.Add(skew)
+		}
+	}
+	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	return events
+}
+
 // place notes the token that was told of a contender, and -1 if there were two, as its name was used again. Without an order
 // it has it from when it has the lock.
-func (c *checker) place(v View) {
+func (c *checker) place(at clock.Instant, v View) {
 	switch p := c.contenders[v.ID]; {
 	case !v.Known || v.Token == 0 || c.rules.Unordered:
 	case p.token == 0:
-		p.token = v.Token
+		p.token, p.placed = v.Token, at
 	case p.token != v.Token:
 		p.token = -1
 	}
@@ -167,10 +197,10 @@ func (c *checker) mention(at clock.Instant, refs ...Ref) {
 	for _, r := range refs {
 		p := c.contenders[r.ID]
 		if p == nil {
-			p = &contender{}
+			p = &contender{tokens: map[int64]clock.Instant{}}
 			c.contenders[r.ID] = p
 		}
-		p.mentioned = at
+		p.mentioned, p.tokens[r.Token] = at, at
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/queue"
@@ -30,6 +31,10 @@ type Event struct {
 	Answer  *Answer  `json:"answer,omitempty"`
 	News    *View    `json:"news,omitempty"`
 	Hold    *Hold    `json:"hold,omitempty"`
+
+	Line    int64    `json:"line,omitempty"`    // of ZooKeeper: the connection, in its process
+	Request *Request `json:"request,omitempty"` // that was sent
+	Reply   *Reply   `json:"reply,omitempty"`   // which answers it, or is an event
 }
 
 // A Kind is what an event is.
@@ -41,6 +46,7 @@ const (
 	News     Kind = "news"
 	Got      Kind = "got"   // the program has the lock
 	Valid    Kind = "valid" // and was told so for the last time
+	Gone     Kind = "gone"  // an event: a node was deleted
 )
 
 // A Hold is a lock as a program has it.
@@ -183,9 +189,12 @@ func each[A, B any](all []A, f func(A) B) (list []B) {
 
 // A Writer is where a process writes its events, each at once: they survive a kill -9.
 type Writer struct {
-	process string
-	mu      sync.Mutex // keeps lines apart, and their times in order
-	file    *os.File
+	process  string
+	lines    atomic.Int64 // connections with ZooKeeper
+	requests atomic.Int64 // on all of them
+
+	mu   sync.Mutex // keeps lines apart, and their times in order
+	file *os.File
 }
 
 // Create makes the file of a process in dir.
@@ -210,10 +219,13 @@ func eventOf(process string, at clock.Instant, r queue.Record) Event {
 }
 
 // Record writes down what passes, for [queue.Recorder].
-func (w *Writer) Record(r queue.Record) {
+func (w *Writer) Record(r queue.Record) { w.write(eventOf(w.process, 0, r)) }
+
+// write writes an event that is now.
+func (w *Writer) write(e Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e := eventOf(w.process, clock.Now(), r)
+	e.At, e.Process = clock.Now(), w.process
 	line, err := json.Marshal(e)
 	if err == nil {
 		_, err = w.file.Write(append(line, '\n'))

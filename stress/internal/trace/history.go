@@ -84,7 +84,7 @@ func (h *history) answer(o *op) error {
 // news finds the states in which something is so by now, or was.
 func (h *history) news(v View, now clock.Instant) error {
 	err := h.explain(now, func(s *state) *state {
-		if v.Known && !s.met(v.ID) && slices.ContainsFunc(h.ops, func(o *op) bool { return o.ID == v.ID && o.enters() }) {
+		if v.Known && !s.met(v) && slices.ContainsFunc(h.ops, func(o *op) bool { return o.ID == v.ID && o.enters() }) {
 			return nil // it is yet to enter
 		}
 		return s.hears(v)
@@ -130,10 +130,11 @@ func (h *history) explain(now clock.Instant, end func(*state) *state) error {
 	}
 	h.states = found
 	for _, s := range h.states {
-		s.gone = slices.DeleteFunc(s.gone, func(p place) bool { return now >= h.checker.contenders[p.ID].mentioned })
+		s.gone = slices.DeleteFunc(s.gone, func(p place) bool { return now >= h.checker.contenders[p.ID].last(p.Token) })
 	}
-	h.retire(func(o *op) bool { // it could only bring somebody whom nobody has seen
-		return o.open() && o.ID != "" && now >= h.checker.contenders[o.ID].mentioned &&
+	h.retire(func(o *op) bool { // it could only bring somebody whom nobody has seen, and whose lease is over
+		known := h.checker.contenders[o.ID]
+		return o.open() && o.ID != "" && now >= max(known.mentioned, h.checker.until(known)) &&
 			!slices.ContainsFunc(h.states, func(s *state) bool { return s.find(Ref{ID: o.ID}) >= 0 })
 	})
 	return nil

@@ -68,15 +68,20 @@ func (s *state) String() string {
 	return "[" + strings.Join(places, ", ") + "]"
 }
 
-func (s *state) find(r Ref) int {
-	return slices.IndexFunc(s.queue, func(p place) bool {
-		return p.ID == r.ID && (r.Token == 0 || p.Token == 0 || p.Token == r.Token)
-	})
+func (s *state) find(r Ref) int { return slices.IndexFunc(s.queue, r.names) }
+
+// left is where a contender is among those who have left.
+func (s *state) left(r Ref) int { return slices.IndexFunc(s.gone, r.names) }
+
+// names reports whether that is the contender at a place.
+func (r Ref) names(p place) bool {
+	return p.ID == r.ID && (r.Token == 0 || p.Token == 0 || p.Token == r.Token)
 }
 
 // met reports whether a contender is there, or was.
-func (s *state) met(id string) bool {
-	return s.find(Ref{ID: id}) >= 0 || slices.ContainsFunc(s.gone, func(p place) bool { return p.ID == id })
+func (s *state) met(v View) bool {
+	r := Ref{ID: v.ID, Token: v.Token}
+	return s.find(r) >= 0 || s.left(r) >= 0
 }
 
 // stand is how the i-th stands.
@@ -254,9 +259,10 @@ func (s *state) matches(i int, v View) bool {
 
 // hears returns the state in which news are so, or were, and nil if they cannot be.
 func (s *state) hears(v View) *state {
-	i := s.find(Ref{ID: v.ID, Token: v.Token})
+	r := Ref{ID: v.ID, Token: v.Token}
+	i := s.find(r)
 	if i < 0 {
-		left := slices.IndexFunc(s.gone, func(p place) bool { return p.ID == v.ID })
+		left := s.left(r)
 		return ifSo(left < 0 || !v.Known || s.unordered || s.gone[left].was(v), s)
 	}
 	if v.Has && s.unordered {

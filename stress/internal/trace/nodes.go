@@ -1,0 +1,584 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/internal/zkqueue"
+	"github.com/tierlock/tierlock/stress/internal/clock"
+)
+
+// A tree is what nodes ZooKeeper can have had. Its answers say in which order it executes: each is that of one transaction, or of a look
+// at what all up to one have left. So nothing has to be searched: a node has gone between the last look that shows it and the first one
+// that does not, and somebody has to be there who can have removed it.
+type tree struct {
+	txns     map[command]*txn
+	creating map[string]*txn   // by the path of a node, without a number that the server gives
+	removing map[string][]*txn // by the path, those that have done it or may have
+	nodes    map[string]*node
+	tokens   map[int64]*node
+	queues   map[string]*nodes
+	sessions map[int64]*owner
+	lines    map[lineOf]*heard
+	order    map[int64]bool // transactions that were answered
+	last     int64          // the highest of them so far
+}
+
+type lineOf struct {
+	process string
+	number  int64
+}
+
+// A txn is a request, and what became of it.
+type txn struct {
+	Request
+	process string
+	at      clock.Instant // when it was sent
+	begun   bool          // it was, as far as the events were followed
+	reply   *Reply        // nil: it may have been executed at any time since, or never
+	floor   int64         // the last transaction that had been answered when it was sent
+}
+
+// A node is one that goes with a session.
+type node struct {
+	path   string
+	by     *txn
+	number int           // in its queue
+	born   int64         // the transaction, 0 if that is not known
+	place  int64         // in its queue: that of its token, 0 if it is not known
+	heir   *node         // that of a writer who reads now
+	seen   int64         // the last one at which it was there
+	gone   int64         // the first one at which it was not, 0 if it may be there
+	missed clock.Instant // since when that is known
+}
+
+// nodes are those below one path.
+type nodes struct {
+	asked   int              // how many were to be created so far
+	made    int              // how often the path itself was created, or may have been
+	there   map[string]*node // of which nobody knows that they are gone
+	ordered []*node          // by number, those of which the server has said it
+	permits int              // what the path says, 0 if that is not known
+}
+
+// An owner is a session of ZooKeeper.
+type owner struct {
+	id     int64
+	ttl    time.Duration
+	until  clock.Instant // it cannot end before
+	closed bool          // by its process, perhaps
+	lives  int64         // the last transaction at which it was there
+	over   int64         // the first one at which it was not, 0 if it may be there
+}
+
+// heard is what has come on a connection.
+type heard struct {
+	asked   []int64         // numbers of requests that are to be answered
+	zxid    int64           // the last transaction
+	watched map[string]bool // nodes whose end is to be told
+	gone    []string        // nodes whose end was told since the last answer
+}
+
+func checkNodes(events []Event) error {
+	t := &tree{
+		txns: map[command]*txn{}, creating: map[string]*txn{}, removing: map[string][]*txn{}, nodes: map[string]*node{},
+		tokens: map[int64]*node{}, queues: map[string]*nodes{}, sessions: map[int64]*owner{}, lines: map[lineOf]*heard{}, order: map[int64]bool{},
+	}
+	events = inOrder(events)
+	t.foretell(events)
+	for i, e := range events {
+		if err := t.take(e); err != nil {
+			return fmt.Errorf("event %d of %d, process %s: %w", i+1, len(events), e.Process, err)
+		}
+	}
+	return nil
+}
+
+// foretell notes what becomes known later: answers, and who removes what.
+func (t *tree) foretell(events []Event) {
+	var all []*txn
+	for _, e := range events {
+		key := command{e.Process, e.Number}
+		switch x := t.txns[key]; {
+		case e.Kind == Sent:
+			t.txns[key] = &txn{Request: *e.Request, process: e.Process, at: e.At}
+			all = append(all, t.txns[key])
+		case e.Kind == Answered && x != nil:
+			x.reply = e.Reply
+		}
+	}
+	for _, x := range all {
+		paths := x.created()
+		for _, o := range x.ops() {
+			switch {
+			case !x.open() && !x.done():
+			case o.Op == "delete":
+				t.removing[o.Path] = append(t.removing[o.Path], x)
+			case !o.creates():
+				continue
+			case o.Lasts:
+				t.below(o.Path).made++
+			default:
+				t.creating[o.Path] = x
+				if len(paths) > 0 {
+					t.add(paths[0], x, x.reply.Zxid)
+				}
+			}
+			if o.creates() && len(paths) > 0 {
+				paths = paths[1:]
+			}
+		}
+	}
+}
+
+func (x *txn) open() bool { return x.reply == nil }
+func (x *txn) done() bool { return x.reply != nil && x.reply.Code == wire.CodeOK }
+
+// ops are the operations of a multi, or the one that there is.
+func (x *txn) ops() []Request {
+	if x.Op == "multi" {
+		return x.Ops
+	}
+	return []Request{x.Request}
+}
+
+func (x *txn) created() []string {
+	if x.done() {
+		return x.reply.Paths
+	}
+	return nil
+}
+
+func (r Request) creates() bool { return r.Op == "create" || r.Op == "createContainer" }
+
+func (r Request) writes() bool {
+	return r.creates() || r.Op == "delete" || r.Op == "multi" || r.Op == "setData"
+}
+
+func (t *tree) below(path string) *nodes {
+	q := t.queues[path]
+	if q == nil {
+		q = &nodes{there: map[string]*node{}}
+		t.queues[path] = q
+	}
+	return q
+}
+
+// add notes a node, of which born is not known if there was no answer.
+func (t *tree) add(at string, by *txn, born int64) *node {
+	n := &node{path: at, by: by, born: born, place: born}
+	n.number, _ = strconv.Atoi(at[max(0, len(at)-digits):])
+	t.nodes[at] = n
+	if born != 0 {
+		t.tokens[born] = n
+	}
+	if t.creating[at] == by { // by its whole name: in the place of one that goes
+		for _, o := range by.ops() {
+			if old := t.nodes[o.Path]; o.Op == "delete" && old != nil {
+				old.heir, n.place = n, old.place
+			}
+		}
+	}
+	return n
+}
+
+// digits is how many the number of a node has.
+const digits = 10
+
+func (t *tree) session(id int64) *owner {
+	s := t.sessions[id]
+	if s == nil {
+		s = &owner{id: id}
+		t.sessions[id] = s
+	}
+	return s
+}
+
+// take finds out whether an event can be.
+func (t *tree) take(e Event) error {
+	x := t.txns[command{e.Process, e.Number}]
+	key := lineOf{e.Process, e.Line}
+	l := t.lines[key]
+	if l == nil {
+		l = &heard{watched: map[string]bool{}}
+		t.lines[key] = l
+	}
+	switch e.Kind {
+	case Sent:
+		l.asked = append(l.asked, e.Number)
+		for _, w := range x.Watches {
+			l.watched[w] = true
+		}
+		t.send(x)
+	case Answered:
+		if x == nil || len(l.asked) == 0 || l.asked[0] != e.Number {
+			return fmt.Errorf("an answer to request %d, which was not sent, or not before all others without an answer", e.Number)
+		}
+		l.asked = l.asked[1:]
+		if err := t.answer(x, l, e.At); err != nil {
+			return fmt.Errorf("%s %s: %w", x.Op, x.Path, err)
+		}
+	case Gone:
+		return t.told(l, e.Reply.Paths[0], e.At)
+	case Got:
+		return t.got(e)
+	case Valid:
+		return t.valid(e)
+	}
+	return nil
+}
+
+// send has a request be executed from now on.
+func (t *tree) send(x *txn) {
+	x.begun, x.floor = true, t.last
+	if x.Op == wire.OpName(wire.OpClose) {
+		t.session(x.Session).closed = true
+	}
+	paths := x.created()
+	for _, o := range x.ops() {
+		if !o.creates() {
+			continue
+		}
+		q := t.below(path.Dir(o.Path))
+		q.asked++
+		if len(paths) > 0 {
+			if n := t.nodes[paths[0]]; n != nil {
+				q.there[n.path] = n
+			}
+			paths = paths[1:]
+		}
+	}
+}
+
+// answer finds out whether that of a request can be. What was told before, it knows.
+func (t *tree) answer(x *txn, l *heard, now clock.Instant) error {
+	r := x.reply
+	if x.Op == wire.OpName(wire.OpConnect) {
+		return t.connected(x, now)
+	}
+	if r.Zxid <= 0 {
+		return nil
+	}
+	if r.Zxid < l.zxid {
+		return fmt.Errorf("the server knows transaction %#x, and knew %#x before", r.Zxid, l.zxid)
+	}
+	l.zxid = r.Zxid
+	for _, at := range l.gone {
+		if err := t.misses(t.nodes[at], r.Zxid, now); err != nil {
+			return err
+		}
+	}
+	l.gone = nil
+	for at := range l.watched {
+		if n := t.nodes[at]; n != nil && n.gone != 0 && n.gone <= r.Zxid {
+			return fmt.Errorf("comes before the end of %s is told, which was at %#x", at, n.gone)
+		}
+	}
+	switch {
+	case x.writes() && x.done():
+		return t.wrote(x, now)
+	case r.Code == wire.CodeNoNode:
+		return t.finds(x, now)
+	case r.Code != wire.CodeOK:
+		return nil
+	case x.Op == wire.OpName(wire.OpGetChildren2):
+		return t.lists(x, now)
+	case x.Op == wire.OpName(wire.OpGetData):
+		n, err := t.sees(x.Path, r.Zxid)
+		if n == nil || err != nil {
+			return err
+		}
+		if n.born != 0 && n.born != r.Czxid || r.Owner != n.by.Session {
+			return fmt.Errorf("it is of transaction %#x and session %#x, and was created by %#x under %#x", r.Czxid, r.Owner, n.born, n.by.Session)
+		}
+		if n.born == 0 {
+			n.born, n.place = r.Czxid, cmp.Or(n.place, r.Czxid)
+			t.tokens[n.born] = n
+		}
+		l.watched[x.Path] = l.watched[x.Path] || x.Watch
+	}
+	return nil
+}
+
+// connected takes the answer to a handshake.
+func (t *tree) connected(x *txn, now clock.Instant) error {
+	s := t.session(x.reply.Session)
+	switch {
+	case x.reply.Session == 0:
+		return t.ends(t.session(x.Session), 0, now)
+	case x.reply.Session == x.Session && s.over != 0:
+		return fmt.Errorf("session %#x goes on, and was over at %#x", s.id, s.over)
+	case x.reply.Session != x.Session:
+		s.ttl, s.until = x.reply.Timeout, x.at.Add(x.reply.Timeout)
+	}
+	s.ttl = min(s.ttl, x.reply.Timeout)
+	return nil
+}
+
+// ends notes that a session is over, at a transaction if that is known.
+func (t *tree) ends(s *owner, zxid int64, now clock.Instant) error {
+	switch {
+	case !s.closed && now < s.until:
+		return fmt.Errorf("session %#x is over %v before it can be", s.id, s.until.Sub(now))
+	case zxid != 0 && s.lives >= zxid:
+		return fmt.Errorf("session %#x is over at %#x, and was there at %#x", s.id, zxid, s.lives)
+	case zxid != 0 && (s.over == 0 || zxid < s.over):
+		s.over = zxid
+	}
+	return nil
+}
+
+// wrote takes a transaction that was executed.
+func (t *tree) wrote(x *txn, now clock.Instant) error {
+	z, s := x.reply.Zxid, t.session(x.Session)
+	switch {
+	case t.order[z]:
+		return fmt.Errorf("there are two transactions %#x", z)
+	case z <= x.floor:
+		return fmt.Errorf("is transaction %#x, and was sent when %#x had been answered", z, x.floor)
+	case s.over != 0 && s.over <= z:
+		return fmt.Errorf("is transaction %#x of session %#x, which was over at %#x", z, s.id, s.over)
+	}
+	t.order[z], t.last = true, max(t.last, z)
+	s.until, s.lives = max(s.until, x.at.Add(s.ttl)), max(s.lives, z)
+	paths := x.created()
+	for _, o := range x.ops() {
+		var err error
+		switch {
+		case o.creates() && len(paths) == 0:
+			err = fmt.Errorf("does not say what was created for %s", o.Path)
+		case o.creates():
+			err = t.creates(o, paths[0], z, now)
+			paths = paths[1:]
+		case o.Op == "delete":
+			err = t.deletes(o.Path, z, now)
+		case o.Op == "check":
+			_, err = t.sees(o.Path, z-1)
+		case o.Op == "setData":
+			if number, ok := strings.CutPrefix(o.Data, zkqueue.PermitsMark); ok {
+				t.below(o.Path).permits, _ = strconv.Atoi(number)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// creates takes a node that was created.
+func (t *tree) creates(o Request, at string, z int64, now clock.Instant) error {
+	dir, n := path.Dir(at), t.nodes[at]
+	if o.Lasts {
+		return nil
+	}
+	q := t.below(dir)
+	if number, ok := strings.CutPrefix(at, o.Path); !ok || o.Sequence != (len(number) == digits) {
+		return fmt.Errorf("has created %s for %s", at, o.Path)
+	}
+	if n.gone == 0 {
+		q.there[at] = n
+	}
+	if all := t.queues[path.Dir(dir)]; all != nil && all.permits > 0 && path.Base(dir) == "leases" {
+		if out := t.out(q, z, now); out > all.permits {
+			return fmt.Errorf("has taken permits, of which %d are out at %#x, and there are %d", out, z, all.permits)
+		}
+	}
+	if !o.Sequence || q.made > 1 || len(t.removing[dir]) > 0 { // else numbers may have begun again
+		return nil
+	}
+	if n.number >= q.asked {
+		return fmt.Errorf("has created %s, and %d were asked for", at, q.asked)
+	}
+	i, found := slices.BinarySearchFunc(q.ordered, n.number, func(m *node, number int) int { return cmp.Compare(m.number, number) })
+	if found || i > 0 && q.ordered[i-1].born > z || i < len(q.ordered) && q.ordered[i].born < z {
+		return fmt.Errorf("has created %s at %#x, whose number is not in the order of transactions", at, z)
+	}
+	q.ordered = slices.Insert(q.ordered, i, n)
+	return nil
+}
+
+// out is how many nodes are there at a transaction that nobody can have removed.
+func (t *tree) out(q *nodes, z int64, now clock.Instant) (n int) {
+	for _, m := range q.there {
+		if m.born != 0 && m.born <= z && !t.removable(m, now) {
+			n++
+		}
+	}
+	return n
+}
+
+// deletes takes the end of a node.
+func (t *tree) deletes(at string, z int64, now clock.Instant) error {
+	if t.queues[at] != nil { // a path above them
+		return nil
+	}
+	n, err := t.sees(at, z-1)
+	if err != nil {
+		return err
+	}
+	n.end(z, now)
+	delete(t.below(path.Dir(at)).there, at)
+	return nil
+}
+
+func (n *node) end(z int64, now clock.Instant) {
+	if n.gone == 0 || z < n.gone {
+		n.gone = z
+	}
+	if n.missed == 0 {
+		n.missed = now
+	}
+}
+
+// sees takes a node that was there at a transaction; it is nil for a path above them.
+func (t *tree) sees(at string, z int64) (*node, error) {
+	if t.queues[at] != nil {
+		return nil, nil
+	}
+	n := t.nodes[at]
+	if n == nil {
+		by := cmp.Or(t.creating[at], t.creating[at[:max(0, len(at)-digits)]])
+		if by == nil || !by.begun || !by.open() {
+			return nil, fmt.Errorf("%s is there at %#x, and nobody has created it", at, z)
+		}
+		n = t.add(at, by, 0)
+		t.below(path.Dir(at)).there[at] = n
+	}
+	s := t.session(n.by.Session)
+	switch {
+	case !n.by.begun:
+		return nil, fmt.Errorf("%s is there at %#x before anybody has asked for it", at, z)
+	case n.born > z:
+		return nil, fmt.Errorf("%s is there at %#x, and was created at %#x", at, z, n.born)
+	case n.gone != 0 && n.gone <= z:
+		return nil, fmt.Errorf("%s is there at %#x, and was gone at %#x", at, z, n.gone)
+	case s.over != 0 && s.over <= z:
+		return nil, fmt.Errorf("%s is there at %#x, and its session was over at %#x", at, z, s.over)
+	}
+	n.seen, s.lives = max(n.seen, z), max(s.lives, z)
+	return n, nil
+}
+
+// removable reports whether somebody can have removed a node by now.
+func (t *tree) removable(n *node, now clock.Instant) bool {
+	s := t.session(n.by.Session)
+	return n.gone != 0 || t.deleted(n) || s.closed || now >= s.until
+}
+
+// deleted reports whether anybody has asked for the end of a node, who may have got it.
+func (t *tree) deleted(n *node) bool {
+	return slices.ContainsFunc(t.removing[n.path], func(x *txn) bool { return x.begun })
+}
+
+// misses takes a node that was not there at a transaction.
+func (t *tree) misses(n *node, z int64, now clock.Instant) error {
+	switch {
+	case n == nil || n.born > z || n.born == 0 && z < n.seen:
+		return nil // not yet, maybe
+	case n.seen >= z:
+		return fmt.Errorf("%s is not there at %#x, and was at %#x", n.path, z, n.seen)
+	case !t.removable(n, now):
+		return fmt.Errorf("%s is not there at %#x, and nobody can have removed it", n.path, z)
+	}
+	for _, x := range t.removing[n.path] {
+		if x.done() && x.reply.Zxid > z {
+			return fmt.Errorf("%s is not there at %#x, and was deleted at %#x", n.path, z, x.reply.Zxid)
+		}
+	}
+	if n.gone == 0 && !t.deleted(n) {
+		if err := t.ends(t.session(n.by.Session), z, now); err != nil {
+			return err
+		}
+	}
+	n.end(z, now)
+	delete(t.below(path.Dir(n.path)).there, n.path)
+	return nil
+}
+
+// finds takes what was not there for a request.
+func (t *tree) finds(x *txn, now clock.Instant) error {
+	ops := x.ops()
+	if o := ops[min(x.reply.Failed, len(ops)-1)]; !o.creates() {
+		return t.misses(t.nodes[o.Path], x.reply.Zxid, now)
+	}
+	return nil
+}
+
+// lists takes those that were below a path.
+func (t *tree) lists(x *txn, now clock.Instant) error {
+	listed := map[string]bool{}
+	for _, name := range x.reply.Names {
+		at := x.Path + "/" + name
+		listed[at] = true
+		if _, err := t.sees(at, x.reply.Zxid); err != nil {
+			return err
+		}
+	}
+	for at, n := range t.below(x.Path).there {
+		if listed[at] {
+			continue
+		}
+		if err := t.misses(n, x.reply.Zxid, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// told takes an event. Whatever is answered on the connection from then on knows of that.
+func (t *tree) told(l *heard, at string, now clock.Instant) error {
+	delete(l.watched, at)
+	n := t.nodes[at]
+	switch {
+	case n == nil: // a path above them
+		return nil
+	case !n.by.begun || !t.removable(n, now):
+		return fmt.Errorf("is told of the end of %s, and nobody can have removed it", at)
+	}
+	l.gone = append(l.gone, at)
+	return nil
+}
+
+// got finds out whether a program can have the lock.
+func (t *tree) got(e Event) error {
+	n := t.tokens[e.Hold.Token]
+	if n == nil || path.Dir(n.path) != e.Hold.Path || n.by.process != e.Process {
+		return fmt.Errorf("%s: has the lock with token %#x, of which it has no node", e.Hold.Path, e.Hold.Token)
+	}
+	for _, m := range t.below(e.Hold.Path).there {
+		if m.place != 0 && m.place < n.place && !(m.reads() && n.reads()) && !t.removable(m, e.At) {
+			return fmt.Errorf("%s: has the lock with token %#x, and %s is before it", e.Hold.Path, e.Hold.Token, m.path)
+		}
+	}
+	return nil
+}
+
+func (n *node) reads() bool {
+	kind, _, _ := zkqueue.ParseName(path.Base(n.path))
+	return kind.Reads()
+}
+
+// valid finds out whether a program can still have it.
+func (t *tree) valid(e Event) error {
+	n, at := t.tokens[e.Hold.Token], e.At.Add(-skew)
+	if n == nil {
+		return nil // as was said before
+	}
+	if n.heir != nil {
+		n = n.heir
+	}
+	switch until := t.session(n.by.Session).until; {
+	case n.missed != 0 && n.missed < at:
+		return fmt.Errorf("%s: has the lock with token %#x, %v after its node was missed", e.Hold.Path, e.Hold.Token, at.Sub(n.missed))
+	case at > until:
+		return fmt.Errorf("%s: has the lock with token %#x, %v after the end of its session", e.Hold.Path, e.Hold.Token, at.Sub(until))
+	}
+	return nil
+}

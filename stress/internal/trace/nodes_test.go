@@ -1,0 +1,320 @@
+package trace
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/internal/zkqueue"
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// runNodes returns the trace of three processes that want a mutex, a reader/writer lock and permits on ZooKeeper. With faults one of
+// them is cut off, for longer than its session lasts, and another one loses its connection now and then.
+func runNodes(t *testing.T, long time.Duration, faults bool) (events []Event) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var mu sync.Mutex // guards events
+		add := func(e Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			e.At = clock.Instant(time.Since(begin) + time.Hour)
+			events = append(events, e)
+		}
+		server := zktest.Start(t, zktest.Config{Latency: time.Millisecond})
+		ctx, cancel := context.WithTimeout(t.Context(), long)
+		defer cancel()
+		var work sync.WaitGroup
+		for i := range 3 {
+			process := fmt.Sprint(i + 1)
+			record := func(e Event) {
+				e.Process = process
+				add(e)
+			}
+			var lines, requests atomic.Int64
+			client, err := zklock.Dial(ctx, "zk:2181", zklock.WithSessionTimeout(ttl),
+				zklock.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
+					conn, err := server.DialContext(ctx, network, address)
+					if err != nil {
+						return nil, err
+					}
+					return recorded(conn, lines.Add(1), &requests, record), nil
+				}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			locks, err := tier.New(second.TierOf(client), tier.WithHandOff(15*time.Millisecond))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer locks.Close()
+			write, either, permits := locks.Mutex("/mutex"), locks.RWMutex("/rw"), locks.Semaphore("/permits", 3)
+			for range 3 {
+				work.Go(func() {
+					for n := 0; ctx.Err() == nil; n++ {
+						if h, err := write.Acquire(ctx); err == nil {
+							record(Event{Kind: Got, Hold: &Hold{"/mutex", h.Token()}})
+							time.Sleep(20 * time.Millisecond)
+							if h.Err() == nil {
+								record(Event{Kind: Valid, Hold: &Hold{"/mutex", h.Token()}})
+							}
+							h.Release()
+						}
+						side := either.Reader()
+						if n%3 == 0 {
+							side = either.Writer()
+						}
+						if h, err := side.Acquire(ctx); err == nil {
+							record(Event{Kind: Got, Hold: &Hold{"/rw", h.Token()}})
+							time.Sleep(5 * time.Millisecond)
+							h.Release()
+						}
+						if h, err := permits.Acquire(ctx, 1+n%2); err == nil {
+							time.Sleep(5 * time.Millisecond)
+							h.Release()
+						}
+						time.Sleep(10 * time.Millisecond)
+					}
+				})
+			}
+		}
+		if faults {
+			work.Go(func() {
+				for sessions := server.Sessions(); ctx.Err() == nil; {
+					time.Sleep(2 * time.Second)
+					server.Cut(sessions[1].ID)
+					server.Mute(sessions[0].ID, zktest.Request)
+					time.Sleep(2 * ttl)
+					server.Unmute(sessions[0].ID, zktest.Request)
+				}
+			})
+		}
+		work.Wait()
+	})
+	requests := map[command]*Request{}
+	for i, e := range events {
+		if key := (command{e.Process, e.Number}); e.Kind == Sent {
+			requests[key] = e.Request
+		} else if e.Kind == Answered {
+			events[i].Request = requests[key] // for those who forge
+		}
+	}
+	return events
+}
+
+func TestWhatZooKeeperDidIsPossible(t *testing.T) {
+	for _, faults := range []bool{false, true} {
+		events := runNodes(t, 30*time.Second, faults)
+		if err := Check(events, Rules{Nodes: true}); err != nil || len(events) < 1000 {
+			t.Errorf("faults %v: %v, %d events", faults, err, len(events))
+		}
+	}
+}
+
+// replies forges those to requests of an operation, if f has changed one.
+func replies(op string, f func(q *Request, r *Reply) bool) func([]Event, int) ([]Event, bool) {
+	return func(events []Event, at int) ([]Event, bool) {
+		e := &events[at]
+		if !e.answers(op) {
+			return nil, false
+		}
+		r := *e.Reply
+		r.Names, r.Paths = slices.Clone(r.Names), slices.Clone(r.Paths)
+		e.Reply = &r
+		return events, f(e.Request, &r)
+	}
+}
+
+// answers reports whether an event says that an operation was executed.
+func (e Event) answers(op string) bool {
+	return e.Kind == Answered && e.Request.Op == op && e.Reply.Code == wire.CodeOK
+}
+
+func lock(name string) bool {
+	_, _, ok := zkqueue.ParseName(name)
+	return ok
+}
+
+var nodeForgers = []forger{
+	{"a node that vanishes from a list", replies("getChildren2", func(_ *Request, r *Reply) bool {
+		i := slices.IndexFunc(r.Names, lock)
+		if len(r.Names) < 2 || i < 0 {
+			return false
+		}
+		r.Names = slices.Delete(r.Names, i, i+1)
+		return true
+	}), "not there at .*, and (nobody can have removed it|was at|was deleted at)|is there at .*, and was gone"},
+	{"a node that nobody has created", replies("getChildren2", func(_ *Request, r *Reply) bool {
+		r.Names = append(r.Names, zkqueue.NewID()+"lock-0000000000")
+		return true
+	}), "nobody has created it"},
+	{"a node that is listed after its end", func(events []Event, at int) ([]Event, bool) {
+		for _, gone := range events[:at] {
+			e := &events[at]
+			if gone.answers("delete") && e.answers("getChildren2") && e.Request.Path == path.Dir(gone.Request.Path) &&
+				e.Reply.Zxid >= gone.Reply.Zxid {
+				r := *e.Reply
+				r.Names = append(slices.Clone(r.Names), path.Base(gone.Request.Path))
+				e.Reply = &r
+				return events, true
+			}
+		}
+		return nil, false
+	}, "was gone at"},
+	{"a transaction twice", func(events []Event, at int) ([]Event, bool) {
+		for i := at + 1; i < len(events) && events[at].answers("delete"); i++ {
+			if f := &events[i]; f.answers("delete") && f.Line == events[at].Line && f.Process == events[at].Process {
+				r := *f.Reply
+				r.Zxid, f.Reply = events[at].Reply.Zxid, &r
+				return events, true
+			}
+		}
+		return nil, false
+	}, "two transactions|knew .* before|had been answered|was deleted at"},
+	{"a server that goes back", replies("sync", func(_ *Request, r *Reply) bool {
+		r.Zxid /= 2
+		return r.Zxid > 10
+	}), "knew .* before"},
+	{"a number twice", replies("create", func(q *Request, r *Reply) bool {
+		if len(r.Paths) == 0 || !q.Sequence {
+			return false
+		}
+		number := r.Paths[0][len(q.Path):]
+		r.Paths[0] = q.Path + "0000000000"
+		return number > "0000000000"
+	}), "not in the order of transactions|nobody has created|is not there|is there at"},
+	{"a number beyond what was asked for", replies("create", func(q *Request, r *Reply) bool {
+		if len(r.Paths) == 0 || !q.Sequence {
+			return false
+		}
+		r.Paths[0] = q.Path + "0000900000"
+		return true
+	}), "were asked for|nobody has created|nobody can have removed"},
+	{"answers exchanged", func(events []Event, at int) ([]Event, bool) {
+		e := &events[at]
+		for i := at + 1; i < len(events) && e.Kind == Answered; i++ {
+			if f := &events[i]; f.Kind == Answered && f.Line == e.Line && f.Process == e.Process {
+				e.Number, f.Number = f.Number, e.Number
+				return events, true
+			}
+		}
+		return nil, false
+	}, "which was not sent, or not before"},
+	{"an answer to nothing", func(events []Event, at int) ([]Event, bool) {
+		e := events[at]
+		e.Number = 1 << 40
+		return slices.Insert(events, at, e), e.Kind == Answered
+	}, "which was not sent"},
+	{"another one's node", replies("getData", func(_ *Request, r *Reply) bool {
+		r.Owner++
+		return r.Czxid != 0 && r.Owner > 1
+	}), "was created by"},
+	{"the end of a node that is there", func(events []Event, at int) ([]Event, bool) {
+		e := events[at]
+		gone := Event{At: e.At, Process: e.Process, Line: e.Line, Kind: Gone, Reply: e.Reply}
+		return slices.Insert(events, at+1, gone), e.answers("create") && e.Request.Sequence
+	}, "nobody can have removed it"},
+	{"the end of a node that is not told", func(events []Event, at int) ([]Event, bool) {
+		e := events[at]
+		later := slices.ContainsFunc(events[at+1:], func(f Event) bool {
+			return f.Kind == Answered && f.Process == e.Process && f.Line == e.Line && f.Reply.Zxid > 0
+		})
+		return slices.Delete(events, at, at+1), e.Kind == Gone && later
+	}, "before the end of"},
+	{"a session that ends too early", func(events []Event, at int) ([]Event, bool) {
+		e := events[at]
+		if !e.answers("create") {
+			return nil, false
+		}
+		connect := Event{At: e.At, Process: e.Process, Line: 1 << 20, Number: 1 << 40, Kind: Sent,
+			Request: &Request{Op: "connect", Session: e.Request.Session}}
+		over := connect
+		over.Kind, over.Reply = Answered, &Reply{}
+		return slices.Insert(events, at+1, connect, over), true
+	}, "before it can be"},
+	{"a transaction after its session", func(events []Event, _ int) ([]Event, bool) {
+		at := events[len(events)-1].At
+		n := int64(1 << 40)
+		exchange := func(process string, q Request, r Reply) {
+			at, n = at.Add(2*ttl), n+1
+			events = append(events,
+				Event{At: at, Process: process, Number: n, Kind: Sent, Request: &q},
+				Event{At: at.Add(time.Second), Process: process, Number: n, Kind: Answered, Reply: &r})
+		}
+		exchange("late", Request{Op: "connect"}, Reply{Session: 77, Timeout: ttl})
+		exchange("late", Request{Op: "create", Session: 77, Path: "/late/1"}, Reply{Zxid: 1 << 40, Paths: []string{"/late/1"}})
+		exchange("1", Request{Op: "getChildren2", Path: "/late"}, Reply{Zxid: 2 << 40})
+		exchange("late", Request{Op: "create", Session: 77, Path: "/late/2"}, Reply{Zxid: 3 << 40, Paths: []string{"/late/2"}})
+		return events, true
+	}, "which was over"},
+	{"a write before what had been answered", replies("delete", func(_ *Request, r *Reply) bool {
+		r.Zxid = 1
+		return true
+	}), "had been answered|knew .* before"},
+	{"more permits than there are", func(events []Event, at int) ([]Event, bool) {
+		forged := false
+		for i, e := range events {
+			if e.Kind == Sent && e.Request.Op == "setData" && strings.HasPrefix(e.Request.Data, zkqueue.PermitsMark) {
+				q := *e.Request
+				q.Data = zkqueue.PermitsMark + "1"
+				events[i].Request, forged = &q, true
+			}
+		}
+		return events, forged
+	}, "permits, of which"},
+	{"a grant too early", func(events []Event, at int) ([]Event, bool) {
+		for i := at; i > 0 && events[at].Kind == Got && events[at].Hold.Path == "/mutex"; i-- {
+			e := events[i]
+			if e.Kind == Answered && len(e.Reply.Paths) > 0 && path.Dir(e.Reply.Paths[0]) == "/mutex" && e.Reply.Zxid > events[at].Hold.Token {
+				early := Event{At: events[at].At, Process: e.Process, Kind: Got, Hold: &Hold{"/mutex", e.Reply.Zxid}}
+				return slices.Insert(events, at+1, early), true
+			}
+		}
+		return nil, false
+	}, "is before it"},
+	{"a hold without a node", func(events []Event, at int) ([]Event, bool) {
+		e := events[at]
+		e.Hold = &Hold{"/mutex", 1 << 40}
+		return slices.Insert(events, at, e), e.Kind == Got
+	}, "has no node"},
+	{"a loss that is told late", func(events []Event, at int) ([]Event, bool) {
+		events[at].At = events[len(events)-1].At.Add(2 * ttl)
+		return events, events[at].Kind == Valid
+	}, "after the end of its session|after its node was missed"},
+}
+
+func TestWhatZooKeeperCannotHaveDoneIsFound(t *testing.T) {
+	events := runNodes(t, 2*time.Second, false)
+	for _, f := range nodeForgers {
+		t.Run(f.name, func(t *testing.T) {
+			tried := 0
+			for at := len(events) / 4; at < len(events) && tried < 4; at++ {
+				forged, ok := f.forge(slices.Clone(events), at)
+				if !ok {
+					continue
+				}
+				tried++
+				if err := Check(forged, Rules{Nodes: true}); err == nil || !regexp.MustCompile(f.want).MatchString(err.Error()) {
+					t.Errorf("at event %d of %d: got %v, want an error like %q", at, len(events), err, f.want)
+				}
+			}
+			if tried == 0 {
+				t.Error("there is nothing to forge")
+			}
+		})
+	}
+}

@@ -1,0 +1,223 @@
+package trace
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/wire"
+)
+
+// A Request is one to ZooKeeper.
+type Request struct {
+	Op       string    `json:"op"` // as [wire.OpName] has it
+	Session  int64     `json:"session,omitempty"`
+	Path     string    `json:"path,omitempty"` // of a node, without the number if that is given by the server
+	Data     string    `json:"data,omitempty"` // of setData
+	Sequence bool      `json:"sequence,omitempty"`
+	Lasts    bool      `json:"lasts,omitempty"`   // a node that is created, and does not go with the session
+	Watch    bool      `json:"watch,omitempty"`   // the end of the node
+	Watches  []string  `json:"watches,omitempty"` // of setWatches, those of nodes
+	Ops      []Request `json:"ops,omitempty"`     // of a multi
+}
+
+// A Reply is what ZooKeeper says to a [Request], or of a node that is gone.
+type Reply struct {
+	Zxid    int64         `json:"zxid,omitempty"` // the last transaction that the server knew, or that of a write
+	Code    int32         `json:"code,omitempty"`
+	Failed  int           `json:"failed,omitempty"` // which operation of a multi has failed with the code
+	Paths   []string      `json:"paths,omitempty"`  // of nodes that were created, or are gone
+	Names   []string      `json:"names,omitempty"`  // of children
+	Czxid   int64         `json:"czxid,omitempty"`
+	Owner   int64         `json:"owner,omitempty"`
+	Session int64         `json:"session,omitempty"` // 0 in the answer to a handshake: it is over
+	Timeout time.Duration `json:"timeout,omitempty"`
+}
+
+// A line is a connection with ZooKeeper, on which both ways are written down.
+type line struct {
+	net.Conn
+	number   int64         // in its process
+	requests *atomic.Int64 // of the process
+	record   func(Event)
+	out, in  []byte // of a frame that is not whole yet; each used by one goroutine at a time
+	shaken   bool   // the handshake was sent
+	answered bool   // and answered
+
+	mu      sync.Mutex // guards the fields below
+	session int64
+	sent    map[int32]asked // by xid
+}
+
+// asked is a request without an answer.
+type asked struct {
+	number int64
+	op     int32
+	ops    int // of a multi
+}
+
+// Dial has what passes on a connection with ZooKeeper written down, for zklock.WithDialContext.
+func (w *Writer) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return recorded(conn, w.lines.Add(1), &w.requests, w.write), nil
+}
+
+func recorded(conn net.Conn, number int64, requests *atomic.Int64, record func(Event)) *line {
+	return &line{Conn: conn, number: number, requests: requests, record: record, sent: make(map[int32]asked)}
+}
+
+func (l *line) Write(p []byte) (int, error) {
+	l.out = frames(append(l.out, p...), l.ask)
+	return l.Conn.Write(p)
+}
+
+func (l *line) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	l.in = frames(append(l.in, p[:n]...), l.hear)
+	return n, err
+}
+
+// frames has f take the body of each frame that is whole, and returns the rest.
+func frames(bytes []byte, f func(*wire.Decoder)) (rest []byte) {
+	for {
+		d := wire.Decoder{Rest: bytes}
+		if body := d.Take(int(d.Int32())); body != nil && !d.Bad {
+			bytes = d.Rest
+			f(&wire.Decoder{Rest: body})
+			continue
+		}
+		return bytes
+	}
+}
+
+// ask writes down a request before it is sent.
+func (l *line) ask(d *wire.Decoder) {
+	if !l.shaken {
+		l.shaken = true
+		l.note(0, wire.OpConnect, Request{Session: d.ConnectRequest().Session})
+		return
+	}
+	switch h := d.RequestHeader(); h.Op {
+	case wire.OpPing, wire.OpSetAuth:
+	default:
+		l.note(h.Xid, h.Op, requestOf(h.Op, d))
+	}
+}
+
+func (l *line) note(xid, op int32, r Request) {
+	number := l.requests.Add(1)
+	l.mu.Lock()
+	l.sent[xid] = asked{number, op, len(r.Ops)}
+	if op != wire.OpConnect {
+		r.Session = l.session
+	}
+	l.mu.Unlock()
+	r.Op = wire.OpName(op)
+	l.record(Event{Kind: Sent, Number: number, Line: l.number, Request: &r})
+}
+
+// requestOf reads what follows the header.
+func requestOf(op int32, d *wire.Decoder) (r Request) {
+	switch op {
+	case wire.OpMulti:
+		for h := d.MultiHeader(); !h.Done && !d.Bad; h = d.MultiHeader() {
+			part := requestOf(h.Op, d)
+			part.Op = wire.OpName(h.Op)
+			r.Ops = append(r.Ops, part)
+		}
+	case wire.OpSetWatches:
+		r.Watches = d.SetWatches().Data
+	case wire.OpClose:
+	default:
+		r.Path = d.String()
+	}
+	switch op {
+	case wire.OpCreate, wire.OpCreateContainer:
+		d.Buffer()
+		for range d.Int32() { // of the ACL
+			d.Int32()
+			d.Buffer()
+			d.Buffer()
+		}
+		flags := d.Int32()
+		r.Sequence, r.Lasts = flags&zk.FlagSequence != 0, op == wire.OpCreateContainer || flags&zk.FlagEphemeral == 0
+	case wire.OpSetData:
+		r.Data = d.String()
+		d.Int32()
+	case wire.OpDelete, wire.OpCheck:
+		d.Int32()
+	case wire.OpGetData:
+		r.Watch = d.Bool()
+	}
+	return r
+}
+
+// hear writes down a reply before the client sees it.
+func (l *line) hear(d *wire.Decoder) {
+	if !l.answered {
+		l.answered = true
+		r := d.ConnectReply()
+		l.mu.Lock()
+		l.session = r.Session
+		l.mu.Unlock()
+		l.reply(0, Reply{Session: r.Session, Timeout: r.Timeout}, d)
+		return
+	}
+	h := d.ReplyHeader()
+	if h.Xid == wire.XidEvent {
+		if e := d.Event(); e.Type == zk.EventNodeDeleted {
+			l.record(Event{Kind: Gone, Line: l.number, Reply: &Reply{Paths: []string{e.Path}}})
+		}
+		return
+	}
+	l.reply(h.Xid, Reply{Zxid: h.Zxid, Code: h.Code}, d)
+}
+
+func (l *line) reply(xid int32, r Reply, d *wire.Decoder) {
+	l.mu.Lock()
+	q, known := l.sent[xid]
+	delete(l.sent, xid)
+	l.mu.Unlock()
+	if !known {
+		return
+	}
+	if r.Code == wire.CodeOK {
+		r.read(q, d)
+	}
+	l.record(Event{Kind: Answered, Number: q.number, Line: l.number, Reply: &r})
+}
+
+// read reads what follows the header of one without an error.
+func (r *Reply) read(q asked, d *wire.Decoder) {
+	switch q.op {
+	case wire.OpCreate, wire.OpCreateContainer:
+		r.Paths = []string{d.String()}
+	case wire.OpGetChildren2:
+		r.Names = d.Strings()
+	case wire.OpGetData:
+		d.Buffer()
+		r.Czxid = d.Int64()
+		d.Take(3*8 + 3*4) // mzxid, ctime, mtime, and versions
+		r.Owner = d.Int64()
+	case wire.OpMulti:
+		for i := range q.ops {
+			switch d.MultiHeader().Op {
+			case wire.OpError:
+				if code := d.Int32(); code != wire.CodeOK && r.Code == wire.CodeOK {
+					r.Code, r.Failed = code, i
+				}
+			case wire.OpCreate:
+				r.Paths = append(r.Paths, d.String())
+			case wire.OpSetData:
+				d.Take(wire.StatSize)
+			}
+		}
+	}
+}
