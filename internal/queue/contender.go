@@ -494,8 +494,10 @@ func (c *Contender) leave(removed Removal) {
 	for pace := retry.New(); c.queues.Load(); {
 		if t.unreachable() != nil {
 			c.finish(loss)
+			t.answering(t.ctx) // all that leave meanwhile would else send something that nobody answers
 		}
 		if t.ctx.Err() != nil {
+			c.finish(loss)
 			return // a goodbye removes it
 		}
 		if c.over(until) {
@@ -524,7 +526,6 @@ func (c *Contender) leave(removed Removal) {
 		c.finish(loss)
 		c.session.doubtful.Store(true)
 		retry.Pause(t.ctx, pace.NextBackOff())
-		t.answering(t.ctx)
 	}
 	c.queues.Store(false)
 	t.contenders.CompareAndDelete(c.id, c)

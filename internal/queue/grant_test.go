@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -68,10 +69,11 @@ func TestReleaseIsBounded(t *testing.T) {
 		before func(*fake)
 		leave  reply
 		after  time.Duration
+		sent   int // by then
 	}{
-		"slow": {func(*fake) {}, slow, ttl / 3},
-		"away": {func(f *fake) { f.missed(errAway); f.then(Beat, never, never) }, never, 0},
-		"deaf": {func(f *fake) { f.Deafen(errRefused) }, late(time.Second / 10), time.Second / 10},
+		"slow": {func(*fake) {}, slow, ttl / 3, 1},
+		"away": {func(f *fake) { f.then(Beat, never, never); f.missed(errAway) }, never, 0, 0},
+		"deaf": {func(f *fake) { f.Deafen(errRefused) }, late(time.Second / 10), time.Second / 10, 1},
 	} {
 		play(t, Config{}, func(t *testing.T, f *fake) {
 			h := f.acquire(second.Exclusive)
@@ -80,6 +82,9 @@ func TestReleaseIsBounded(t *testing.T) {
 			begun := time.Now()
 			if err := h.Release(); err != nil || time.Since(begun) != c.after {
 				t.Errorf("%s: %v after %v, want %v", name, err, time.Since(begun), c.after)
+			}
+			if synctest.Wait(); len(f.ops(Leave)) != c.sent { // all that leave would ask a store that is away
+				t.Errorf("%s: %d commands, want %d", name, len(f.ops(Leave)), c.sent)
 			}
 			time.Sleep(ttl)
 			f.none()

@@ -362,6 +362,16 @@ func TestEndMeanwhile(t *testing.T) {
 		}
 		f.Tier.Close()
 	})
+	look := func() {} // as it leaves
+	play(t, Config{Trouble: func() error { look(); return nil }}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		look = f.End
+		begun := time.Now()
+		if err := h.Release(); err != nil || time.Since(begun) != 0 {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+		f.Tier.Close()
+	})
 }
 
 // A refusal that also says that the store does not serve is known: to wait for the store would tell nobody why.
