@@ -39,7 +39,7 @@ func TestEveryStore(t *testing.T) {
 	for _, store := range stores {
 		t.Run(store.name, func(t *testing.T) {
 			t.Parallel()
-			addr, connect := store.start(t)
+			addr, connect := store.start(t), store.connect
 			s := site{addr, connect}
 			run := func(name string, test func(*testing.T)) {
 				t.Run(name, func(t *testing.T) {

@@ -5,11 +5,13 @@ go 1.26.0
 require (
 	github.com/caddyserver/certmagic v0.25.3
 	github.com/jackc/pgx/v5 v5.12.0
+	github.com/pressly/goose/v3 v3.27.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/tierlock/tierlock v0.0.0
 	github.com/tierlock/tierlock/adapters/certmagic v0.0.0
 	github.com/tierlock/tierlock/adapters/cron v0.0.0
 	github.com/tierlock/tierlock/adapters/gocron v0.0.0
+	github.com/tierlock/tierlock/adapters/gooselock v0.0.0
 	github.com/tierlock/tierlock/etcdlock v0.0.0
 	github.com/tierlock/tierlock/pglock v0.0.0
 	github.com/tierlock/tierlock/redislock v0.0.0
@@ -35,9 +37,11 @@ require (
 	github.com/jonboulle/clockwork v0.5.0 // indirect
 	github.com/klauspost/cpuid/v2 v2.4.0 // indirect
 	github.com/libdns/libdns v1.1.1 // indirect
+	github.com/mfridman/interpolate v0.0.2 // indirect
 	github.com/mholt/acmez/v3 v3.1.6 // indirect
 	github.com/miekg/dns v1.1.72 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
+	github.com/sethvargo/go-retry v0.3.0 // indirect
 	github.com/zeebo/blake3 v0.2.4 // indirect
 	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
@@ -62,6 +66,7 @@ replace (
 	github.com/tierlock/tierlock/adapters/certmagic => ../../adapters/certmagic
 	github.com/tierlock/tierlock/adapters/cron => ../../adapters/cron
 	github.com/tierlock/tierlock/adapters/gocron => ../../adapters/gocron
+	github.com/tierlock/tierlock/adapters/gooselock => ../../adapters/gooselock
 	github.com/tierlock/tierlock/etcdlock => ../../etcdlock
 	github.com/tierlock/tierlock/pglock => ../../pglock
 	github.com/tierlock/tierlock/redislock => ../../redislock

@@ -50,70 +50,70 @@ type connect func(t *testing.T, addr string) (*tier.Registry, error)
 
 // A store is how to start a server, and to connect to one.
 type store struct {
-	name   string
-	start  func(t *testing.T) (addr string, c connect)
-	deface deface
+	name    string
+	start   func(t *testing.T) (addr string)
+	connect connect
+	deface  deface
 }
 
 var stores = []store{
-	{"ZooKeeper", startZooKeeper, defaceZooKeeper}, {"etcd", startEtcd, defaceEtcd}, {"Redis", startRedis, defaceRedis},
-	{"PostgreSQL", postgres(pglock.New), defacePostgres}, {"PostgreSQL, advisory", postgres(pglock.NewAdvisory), nil},
+	{"ZooKeeper", startZooKeeper, zooKeeper, defaceZooKeeper},
+	{"etcd", startEtcd, etcd, defaceEtcd},
+	{"Redis", startRedis, redisServer, defaceRedis},
+	{"PostgreSQL", startPostgres, postgres(pglock.New), defacePostgres},
+	{"PostgreSQL, advisory", startPostgres, postgres(pglock.NewAdvisory), nil},
 }
 
-func startZooKeeper(t *testing.T) (string, connect) {
-	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
-	return server.Addr(), func(t *testing.T, addr string) (*tier.Registry, error) {
-		return tierlock.Dial(t.Context(), addr, zklock.WithSessionTimeout(session))
+func startZooKeeper(t *testing.T) string { return zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr() }
+
+func zooKeeper(t *testing.T, addr string) (*tier.Registry, error) {
+	return tierlock.Dial(t.Context(), addr, zklock.WithSessionTimeout(session))
+}
+
+func startEtcd(t *testing.T) string { return etcdservertest.Start(t, etcdserver.Config{NoSync: true}).Addr() }
+
+func etcd(t *testing.T, addr string) (*tier.Registry, error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()})
+	if err != nil {
+		return nil, err
 	}
+	t.Cleanup(func() { client.Close() })
+	return etcdlock.New(client, etcdlock.WithLeaseTTL(session))
 }
 
-func startEtcd(t *testing.T) (string, connect) {
-	server := etcdservertest.Start(t, etcdserver.Config{NoSync: true})
-	return server.Addr(), func(t *testing.T, addr string) (*tier.Registry, error) {
-		client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()})
+func startPostgres(t *testing.T) string {
+	addr := pgservertest.Start(t, pgserver.Config{NoSync: true}).Addr()
+	operator, err := pool(t, addr)
+	if err == nil {
+		err = pglock.Migrate(t.Context(), operator)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+func pool(t *testing.T, addr string) (*pgxpool.Pool, error) {
+	pool, err := pgxpool.New(t.Context(), pgserver.PlainURL(addr))
+	if err == nil {
+		t.Cleanup(pool.Close)
+	}
+	return pool, err
+}
+
+func postgres(open func(*pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)) connect {
+	return func(t *testing.T, addr string) (*tier.Registry, error) {
+		own, err := pool(t, addr)
 		if err != nil {
 			return nil, err
 		}
-		t.Cleanup(func() { client.Close() })
-		return etcdlock.New(client, etcdlock.WithLeaseTTL(session))
+		return open(own, pglock.WithLeaseTTL(session))
 	}
 }
 
-func postgres(open func(*pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)) func(*testing.T) (string, connect) {
-	pool := func(t *testing.T, addr string) (*pgxpool.Pool, error) {
-		pool, err := pgxpool.New(t.Context(), pgserver.PlainURL(addr))
-		if err == nil {
-			t.Cleanup(pool.Close)
-		}
-		return pool, err
-	}
-	return func(t *testing.T) (string, connect) {
-		server := pgservertest.Start(t, pgserver.Config{NoSync: true})
-		operator, err := pool(t, server.Addr())
-		if err == nil {
-			err = pglock.Migrate(t.Context(), operator)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return server.Addr(), func(t *testing.T, addr string) (*tier.Registry, error) {
-			own, err := pool(t, addr)
-			if err != nil {
-				return nil, err
-			}
-			return open(own, pglock.WithLeaseTTL(session))
-		}
-	}
-}
-
-func startRedis(t *testing.T) (string, connect) {
-	server := redisservertest.Start(t, redisserver.Config{NoSync: true})
-	connect := func(t *testing.T, addr string, opts ...redislock.Option) (*tier.Registry, error) {
-		client := redis.NewClient(&redis.Options{Addr: addr})
-		t.Cleanup(func() { client.Close() })
-		return redislock.New(client, append(opts, redislock.WithLeaseTTL(session))...)
-	}
-	first, err := connect(t, server.Addr(), redislock.WithNewServer())
+func startRedis(t *testing.T) string {
+	addr := redisservertest.Start(t, redisserver.Config{NoSync: true}).Addr()
+	first, err := redisAt(t, addr, redislock.WithNewServer())
 	if err == nil {
 		defer first.Close()
 		err = first.Mutex("first").Do(t.Context(), func(context.Context) error { return nil })
@@ -121,8 +121,16 @@ func startRedis(t *testing.T) (string, connect) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return server.Addr(), func(t *testing.T, addr string) (*tier.Registry, error) { return connect(t, addr) }
+	return addr
 }
+
+func redisAt(t *testing.T, addr string, opts ...redislock.Option) (*tier.Registry, error) {
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { client.Close() })
+	return redislock.New(client, append(opts, redislock.WithLeaseTTL(session))...)
+}
+
+func redisServer(t *testing.T, addr string) (*tier.Registry, error) { return redisAt(t, addr) }
 
 // A site is a server to which each process has a way of its own.
 type site struct {

@@ -97,7 +97,7 @@ func TestRoundTripsToADistantServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			i := slices.IndexFunc(stores, func(s store) bool { return s.name == name })
-			addr, connect := stores[i].start(t)
+			addr, connect := stores[i].start(t), stores[i].connect
 			var locks [2]*tier.Registry
 			for i := range locks {
 				r, err := connect(t, distant(t, addr))

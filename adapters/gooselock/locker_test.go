@@ -1,0 +1,99 @@
+package gooselock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pressly/goose/v3/lock"
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/adapters/gooselock"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+var _ lock.Locker = (*gooselock.Locker)(nil)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bubble runs f in virtual time with the locks of two processes.
+func bubble(t *testing.T, f func(t *testing.T, server *zktest.Server, one, other *tier.Registry)) {
+	synctest.Test(t, func(t *testing.T) {
+		server := zktest.Start(t)
+		var locks [2]*tier.Registry
+		for i := range locks {
+			r, err := tierlock.Dial(t.Context(), "127.0.0.1:2181", zklock.WithDialContext(server.DialContext))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { r.Close() })
+			locks[i] = r
+		}
+		f(t, server, locks[0], locks[1])
+	})
+}
+
+func TestOneAtATimeInAllProcessesAndInEach(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *zktest.Server, one, other *tier.Registry) {
+		first := gooselock.New(one.Mutex("/migrations"))
+		if err := first.Lock(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		for who, second := range map[string]*gooselock.Locker{
+			"another process": gooselock.New(other.Mutex("/migrations")), "the same locker": first, "the same process": gooselock.New(one.Mutex("/migrations")),
+		} {
+			wait, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if err := second.Lock(wait, nil); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v, want that it waits", who, err)
+			}
+			cancel()
+		}
+		if err := first.Unlock(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+		second := gooselock.New(other.Mutex("/migrations"))
+		if err := errors.Join(second.Lock(t.Context(), nil), second.Unlock(t.Context(), nil)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The context of a program that starts may carry a hold of the same lock; migrations are not to enter by it.
+func TestAHoldOfTheCallerIsNoPermissionToMigrate(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *zktest.Server, one, _ *tier.Registry) {
+		hold, err := one.Mutex("/migrations").Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hold.Release()
+		wait, cancel := context.WithTimeout(hold.Context(t.Context()), time.Minute)
+		defer cancel()
+		if err := gooselock.New(one.Mutex("/migrations")).Lock(wait, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want that it waits", err)
+		}
+	})
+}
+
+func TestUnlockTellsOfALoss(t *testing.T) {
+	bubble(t, func(t *testing.T, server *zktest.Server, one, _ *tier.Registry) {
+		locker := gooselock.New(one.Mutex("/migrations"))
+		if err := locker.Lock(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		server.Freeze()
+		time.Sleep(time.Minute)
+		server.Unfreeze()
+		if err := locker.Unlock(t.Context(), nil); !errors.Is(err, tier.ErrLost) {
+			t.Errorf("after a loss: %v, want ErrLost", err)
+		}
+		if err := locker.Unlock(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "without a lock") {
+			t.Errorf("once more: %v", err)
+		}
+	})
+}
