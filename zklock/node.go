@@ -39,7 +39,7 @@ type Node struct {
 
 	life    context.Context // ends when the lock is lost, with the reason as its cause
 	endHold context.CancelCauseFunc
-	open    context.Context // ends when it does not matter any more what the node is: it is lost, or given up and its fate is known
+	open    context.Context // ends when it does not matter any more what the node is: it is lost, given up and its fate is known, or closed
 	shut    context.CancelFunc
 	loss    notice.Loss
 	reaped  atomic.Bool // left to the reaper
@@ -65,7 +65,7 @@ func newNode(l *Lock, s *link.Session, created link.Answer) *Node {
 	n.contested = n.newContested(&n.wake)
 	// Not derived from the context of Acquire, which bounds only the wait.
 	n.life, n.endHold = context.WithCancelCause(context.Background())
-	n.open, n.shut = context.WithCancel(n.life)
+	n.open, n.shut = l.client.link.Scope(n.life)
 	return n
 }
 
