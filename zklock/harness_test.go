@@ -46,6 +46,7 @@ type cord struct {
 type cordEnd interface {
 	Cut()
 	Refuse()
+	Accept()
 	Freeze()
 	Unfreeze()
 }

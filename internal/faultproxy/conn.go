@@ -2,15 +2,14 @@ package faultproxy
 
 import (
 	"bufio"
-	"fmt"
+	"io"
 	"net"
 	"slices"
 
+	"github.com/tierlock/tierlock/internal/fate"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
-
-const maxFrame = 32 << 20 // no honest frame is longer
 
 // A conn is a connection of a client and the one to the server that it goes on in, with a goroutine for each
 // direction: so frames keep their order.
@@ -22,13 +21,15 @@ type conn struct {
 
 	// Guarded by proxy.mu.
 	ended   bool
+	session int64     // the one it asks for in the handshake, then the one it got
 	pending []request // on their way to the server or without an answer
 }
 
 // A request waits for its reply.
 type request struct {
-	frame zktest.Frame
-	xid   int32 // zero in a handshake, whose answer begins with a zero
+	frame   zktest.Frame
+	xid     int32 // zero in a handshake
+	refusal int32 // what its reply is to say, if not zero
 }
 
 // serve dials the server and passes on what the client sends.
@@ -52,27 +53,77 @@ func (c *conn) serve() {
 
 func (c *conn) passRequests() {
 	r := bufio.NewReader(c.client)
-	for read := handshakeIn; ; read = requestIn {
+	handshake, err := wire.ReadFrame(r, nil, maxFrame)
+	if err != nil || !c.passHandshake(r, handshake) {
+		return
+	}
+	for {
 		frame, err := wire.ReadFrame(r, nil, maxFrame)
-		if err != nil || !c.passRequest(read(frame), frame) {
+		if err != nil || !c.passRequest(frame) {
 			return
 		}
 	}
 }
 
-func handshakeIn([]byte) request {
-	return request{frame: zktest.Frame{Dir: zktest.Request, Op: "connect"}}
+// passHandshake reports whether requests may follow. The rest of what the client sends is in r.
+func (c *conn) passHandshake(r io.Reader, frame []byte) bool {
+	d := wire.Decoder{Rest: wire.Body(frame)}
+	q := d.ConnectRequest()
+	c.proxy.mu.Lock()
+	c.session = q.Session
+	c.proxy.mu.Unlock()
+	f, ok := c.arrived("connect", "")
+	if !ok {
+		return false
+	}
+	switch c.fate(&f).Verb {
+	case fate.Drop: // mute until the client gives up
+		io.Copy(io.Discard, r)
+		return false
+	case fate.Cut:
+		return false
+	case fate.Error: // that the session has expired
+		c.client.Write(expiredAnswer(q)) // the server has nothing to say yet
+		return false
+	}
+	return c.forward(request{frame: f}, frame)
 }
 
-func requestIn(frame []byte) request {
+func (c *conn) passRequest(frame []byte) bool {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	h := d.RequestHeader()
 	path, first := d.About(h.Op)
-	return request{zktest.Frame{Dir: zktest.Request, Op: wire.OpName(h.Op), Path: path, First: first}, h.Xid}
+	f, ok := c.arrived(wire.OpName(h.Op), path)
+	if !ok {
+		return false
+	}
+	f.First = first
+	q := request{frame: f, xid: h.Xid}
+	switch action := c.fate(&f); action.Verb {
+	case fate.Drop:
+		return true
+	case fate.Cut:
+		return false
+	case fate.Error:
+		// The server must answer something, or the refusal might overtake replies to earlier requests.
+		q.refusal, frame = action.Code, harmless(h.Xid)
+	}
+	return c.forward(q, frame)
 }
 
-func (c *conn) passRequest(q request, frame []byte) bool {
-	if !c.passes(q.frame) {
+// arrived makes a frame of a request. It reports false if the connection has ended.
+func (c *conn) arrived(op string, path string) (zktest.Frame, bool) {
+	if !c.await(zktest.Request) {
+		return zktest.Frame{}, false
+	}
+	c.proxy.mu.Lock()
+	defer c.proxy.mu.Unlock()
+	return c.frameLocked(zktest.Request, op, path), true
+}
+
+// forward sends a request to the server, unless the direction was muted while the hook thought.
+func (c *conn) forward(q request, frame []byte) bool {
+	if !c.await(zktest.Request) {
 		return false
 	}
 	c.proxy.mu.Lock()
@@ -94,49 +145,53 @@ func (c *conn) passReplies() {
 }
 
 func (c *conn) passReply(frame []byte) bool {
-	if !c.passes(c.answered(frame)) {
+	if !c.await(zktest.Reply) {
+		return false
+	}
+	f, frame := c.answered(frame)
+	switch c.fate(&f) {
+	case zktest.Drop:
+		return true
+	case zktest.Cut:
+		return false
+	}
+	if !c.await(zktest.Reply) {
 		return false
 	}
 	_, err := c.client.Write(frame)
 	return err == nil
 }
 
-// answered makes a frame of what the server sent.
-func (c *conn) answered(frame []byte) (f zktest.Frame) {
+// answered makes a frame of what the server sent, and returns what the client is to get.
+func (c *conn) answered(frame []byte) (zktest.Frame, []byte) {
 	d := wire.Decoder{Rest: wire.Body(frame)}
-	h := d.ReplyHeader()
-	if h.Xid == wire.XidEvent {
-		return zktest.Frame{Dir: zktest.Reply, Op: "event", Path: d.Event().Path}
-	}
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()
+	if len(c.pending) > 0 && c.pending[0].frame.Op == "connect" {
+		f := c.pending[0].frame
+		c.pending = nil
+		if session := d.ConnectReply().Session; session != 0 {
+			c.session = session
+		}
+		f.Dir, f.Session = zktest.Reply, c.session
+		return f, frame
+	}
+	h := d.ReplyHeader()
+	if h.Xid == wire.XidEvent {
+		return c.frameLocked(zktest.Reply, "event", d.Event().Path), frame
+	}
 	// Pings and credentials are answered out of turn, so the first one is not always it.
-	if i := slices.IndexFunc(c.pending, func(q request) bool { return q.xid == h.Xid }); i >= 0 {
-		f = c.pending[i].frame
+	i := slices.IndexFunc(c.pending, func(q request) bool { return q.xid == h.Xid })
+	var q request
+	if i >= 0 {
+		q = c.pending[i]
 		c.pending = slices.Delete(c.pending, i, i+1)
 	}
-	f.Dir = zktest.Reply
-	return f
-}
-
-// passes reports whether the frame is to be passed on, and has waited while its direction was muted, be it by the hook.
-func (c *conn) passes(f zktest.Frame) bool {
-	if !c.await(f.Dir) {
-		return false
+	if q.refusal != 0 {
+		frame = failure(h, q.refusal)
 	}
-	c.proxy.mu.Lock()
-	hook := c.proxy.hook
-	c.proxy.mu.Unlock()
-	if hook != nil {
-		switch a := hook(&f); a {
-		case zktest.Pass:
-		case zktest.Cut:
-			return false
-		default:
-			panic(fmt.Sprintf("faultproxy: Intercept answered %v to %v, want Pass or Cut", a, f))
-		}
-	}
-	return c.await(f.Dir)
+	q.frame.Dir = zktest.Reply
+	return q.frame, frame
 }
 
 // await waits until the direction is not muted. It reports false if the connection ended first.

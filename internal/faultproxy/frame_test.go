@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/waittest"
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -22,7 +23,7 @@ func (r *record) note(f zktest.Frame) {
 	if f.Op == "ping" {
 		return
 	}
-	f.Session, f.Member, f.Nth, f.NthOfSession = 0, "", 0, 0 // which the proxy does not tell
+	f.Member = "" // the proxy's own address, or the server's
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f.Dir == zktest.Request {
@@ -74,4 +75,24 @@ func TestHookSeesWhatTheServersOwnHookSees(t *testing.T) {
 	conn.Delete("/c/b", -1)
 
 	proxy.compare(t, &server)
+}
+
+func TestPingsAreAnsweredInOrder(t *testing.T) {
+	b := newBench(t)
+	c := dialRaw(b)
+	c.shake()
+	numbers := make(chan int, 2)
+	b.proxy.Intercept(func(f *zktest.Frame) zktest.Action {
+		if f.Dir == zktest.Reply {
+			numbers <- f.Nth
+		}
+		return zktest.Pass
+	})
+	ping := frame(-2, wire.OpPing)
+	c.write(append(ping, ping...))
+	c.reply()
+	c.reply()
+	if first, second := <-numbers, <-numbers; first != 1 || second != 2 {
+		t.Errorf("answered: number %d, then %d", first, second)
+	}
 }

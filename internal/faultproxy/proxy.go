@@ -1,5 +1,6 @@
-// Package faultproxy stands between clients and a real ZooKeeper server, and shows a test the frames of both, which it may hold up,
-// or cut the connection at: what [zktest.Server.Intercept] is for the model. It is for tests.
+// Package faultproxy stands between clients and a real ZooKeeper server, reads the frames of both, and lets a test
+// decide the fate of each: what [zktest.Server.Intercept] is for the model, with the same frames and actions. It is for
+// tests.
 package faultproxy
 
 import (
@@ -19,12 +20,14 @@ type Proxy struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // every goroutine of the proxy
 
-	mu      sync.Mutex // guards the fields below and whatever says so; never held while waiting
-	conns   map[*conn]struct{}
-	closed  bool
-	refuses bool
-	muted   map[zktest.Direction]chan struct{} // closed by Unmute
-	hook    func(*zktest.Frame) zktest.Action
+	mu           sync.Mutex // guards the fields below and whatever says so; never held while waiting
+	conns        map[*conn]struct{}
+	closed       bool
+	refuses      bool
+	muted        map[zktest.Direction]chan struct{} // closed by Unmute
+	hook         func(*zktest.Frame) zktest.Action
+	nth          map[string]int
+	nthOfSession map[opCount]int
 }
 
 // Start returns a proxy on a loopback port of its own. It need not find the server there: connections are closed while
@@ -35,17 +38,19 @@ func Start(server string) (*Proxy, error) {
 		return nil, fmt.Errorf("faultproxy: %w", err)
 	}
 	p := &Proxy{
-		server:   server,
-		listener: listener,
-		conns:    make(map[*conn]struct{}),
-		muted:    make(map[zktest.Direction]chan struct{}),
+		server:       server,
+		listener:     listener,
+		conns:        make(map[*conn]struct{}),
+		muted:        make(map[zktest.Direction]chan struct{}),
+		nth:          make(map[string]int),
+		nthOfSession: make(map[opCount]int),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) // ends with Close
 	p.wg.Go(p.accept)
 	return p, nil
 }
 
-// Addr is the host:port for clients.
+// Addr is the host:port for clients, and the Member of frames.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Close closes every connection and returns when all goroutines of the proxy have ended. A second Close does nothing.
@@ -81,15 +86,6 @@ func (p *Proxy) serve(client net.Conn) {
 	p.wg.Go(c.serve)
 }
 
-// Intercept shows hook every frame from now on, with what it asks for or answers; nil shows no more. The answer is Pass or Cut.
-// The hook is called without any lock held, concurrently for different connections and for the two directions of one.
-// It may block, which holds up one direction of one connection, and may call every method of the proxy but Close.
-func (p *Proxy) Intercept(hook func(f *zktest.Frame) zktest.Action) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.hook = hook
-}
-
 // Cut closes every connection, on both sides. The sessions stay.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
@@ -104,10 +100,15 @@ func (p *Proxy) cutLocked() {
 }
 
 // Refuse makes the proxy hang up on new connections. Those there are stay; see [Proxy.Cut].
-func (p *Proxy) Refuse() {
+func (p *Proxy) Refuse() { p.setRefuses(true) }
+
+// Accept ends Refuse.
+func (p *Proxy) Accept() { p.setRefuses(false) }
+
+func (p *Proxy) setRefuses(refuses bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.refuses = true
+	p.refuses = refuses
 }
 
 // Mute holds up one direction as a network partition does: until Unmute nothing gets through on present connections and

@@ -1,38 +1,14 @@
 package faultproxy_test
 
 import (
-	"errors"
 	"net"
 	"testing"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
-
-func TestARequestIsAppliedUnlessItIsCutBefore(t *testing.T) {
-	for _, dir := range []zktest.Direction{zktest.Request, zktest.Reply} {
-		t.Run(dir.String(), func(t *testing.T) {
-			b := newBench(t)
-			conn := b.connect()
-			b.proxy.Intercept(func(f *zktest.Frame) zktest.Action {
-				if f.Op == "create" && f.Dir == dir {
-					return zktest.Cut
-				}
-				return zktest.Pass
-			})
-			if err := <-create(conn, "/a"); !errors.Is(err, zk.ErrConnectionClosed) {
-				t.Errorf("create: got %v, want %v", err, zk.ErrConnectionClosed)
-			}
-			if got, want := b.srv.Exists("/a"), dir == zktest.Reply; got != want {
-				t.Errorf("applied: got %t, want %t", got, want)
-			}
-		})
-	}
-}
 
 func TestMuteFromTheHookHoldsUpTheVeryFrame(t *testing.T) {
 	for _, dir := range []zktest.Direction{zktest.Request, zktest.Reply} {
@@ -73,6 +49,8 @@ func TestRefusedConnectionsEndAndOthersStay(t *testing.T) {
 	if err := <-create(conn, "/a"); err != nil {
 		t.Errorf("connection from before: %v", err)
 	}
+	b.proxy.Accept()
+	b.connect()
 }
 
 func TestConnectionsEndOnBothSides(t *testing.T) {
@@ -125,9 +103,11 @@ func TestConnectionEndsWithAFrameThatIsTooLong(t *testing.T) {
 // That Close leaves no goroutine is for goleak to say.
 func TestCloseWaitsForNothing(t *testing.T) {
 	for name, hold := range map[string]func(b *bench){
-		"muted requests": func(b *bench) { b.proxy.Mute(zktest.Request) },
-		"muted replies":  func(b *bench) { b.proxy.Mute(zktest.Reply) },
-		"frozen server":  func(b *bench) { b.srv.Freeze() },
+		"delayed request": func(b *bench) { b.arm("sync", zktest.Request, zktest.Delay(time.Hour)) },
+		"delayed reply":   func(b *bench) { b.arm("sync", zktest.Reply, zktest.Delay(time.Hour)) },
+		"muted requests":  func(b *bench) { b.proxy.Mute(zktest.Request) },
+		"muted replies":   func(b *bench) { b.proxy.Mute(zktest.Reply) },
+		"frozen server":   func(b *bench) { b.srv.Freeze() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -158,7 +138,7 @@ func TestCloseReturnsAfterTheLastCallOfTheHook(t *testing.T) {
 	b.proxy.Intercept(func(*zktest.Frame) zktest.Action {
 		close(called)
 		<-finish
-		return zktest.Cut
+		return zktest.Drop
 	})
 	c.write(request(1, wire.OpSync, "/"))
 	waittest.Ended(b, "the hook", called)

@@ -90,3 +90,19 @@ func (c raw) shake() {
 	c.write(handshake)
 	c.read()
 }
+
+type reply struct {
+	xid  int32
+	code int32
+	rest int // bytes behind the header
+}
+
+func (c raw) reply() reply {
+	c.Helper()
+	body := c.read()
+	return reply{
+		xid:  int32(binary.BigEndian.Uint32(body)),
+		code: int32(binary.BigEndian.Uint32(body[12:])),
+		rest: len(body) - 16,
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/internal/faultproxy"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
@@ -46,8 +47,20 @@ func proxyTo(t *testing.T, server string) *faultproxy.Proxy {
 // connect returns a client whose session is there.
 func (b *bench) connect() *zk.Conn {
 	b.Helper()
-	addr := b.proxy.Addr() // twice, because the client waits a second before it tries its only address again
-	return zkconn.Start(b.T, []string{addr, addr}, 8*time.Second, nil)
+	return dial(b.T, b.proxy.Addr())
+}
+
+// dial connects to addr, which is listed twice because the client waits a second before it tries its only address again.
+func dial(t *testing.T, addr string) *zk.Conn {
+	t.Helper()
+	return zkconn.Start(t, []string{addr, addr}, 8*time.Second, nil)
+}
+
+// arm lets the next frame with this operation, at this stage, meet do. The channel is closed when it does.
+func (b *bench) arm(op string, at zktest.Direction, do zktest.Action) <-chan struct{} {
+	var faults fault.Set
+	b.proxy.Intercept(faults.Intercept)
+	return faults.Arm(fault.Fault{Op: op, At: at, Do: do, Times: 1}).Hit
 }
 
 // create creates a node in a goroutine of its own, and delivers what came of it.
