@@ -74,7 +74,7 @@ func importable(t *testing.T) (dirs []string) {
 		}
 		return nil
 	})
-	if err != nil || !slices.Contains(dirs, "tier") || !slices.Contains(dirs, "adapters/gocron") {
+	if err != nil || !slices.Contains(dirs, "tier") || !slices.Contains(dirs, "adapters/gocronlock") {
 		t.Fatalf("packages %q, %v", dirs, err)
 	}
 	return dirs

@@ -17,7 +17,7 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 	"github.com/tierlock/tierlock"
-	gocronlock "github.com/tierlock/tierlock/adapters/gocron"
+	"github.com/tierlock/tierlock/adapters/gocronlock"
 	"github.com/tierlock/tierlock/zklock"
 )
 

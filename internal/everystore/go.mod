@@ -8,9 +8,9 @@ require (
 	github.com/pressly/goose/v3 v3.27.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/tierlock/tierlock v0.0.0
-	github.com/tierlock/tierlock/adapters/certmagic v0.0.0
-	github.com/tierlock/tierlock/adapters/cron v0.0.0
-	github.com/tierlock/tierlock/adapters/gocron v0.0.0
+	github.com/tierlock/tierlock/adapters/certmagiclock v0.0.0
+	github.com/tierlock/tierlock/adapters/cronlock v0.0.0
+	github.com/tierlock/tierlock/adapters/gocronlock v0.0.0
 	github.com/tierlock/tierlock/adapters/gooselock v0.0.0
 	github.com/tierlock/tierlock/etcdlock v0.0.0
 	github.com/tierlock/tierlock/pglock v0.0.0
@@ -63,9 +63,9 @@ require (
 
 replace (
 	github.com/tierlock/tierlock => ../..
-	github.com/tierlock/tierlock/adapters/certmagic => ../../adapters/certmagic
-	github.com/tierlock/tierlock/adapters/cron => ../../adapters/cron
-	github.com/tierlock/tierlock/adapters/gocron => ../../adapters/gocron
+	github.com/tierlock/tierlock/adapters/certmagiclock => ../../adapters/certmagiclock
+	github.com/tierlock/tierlock/adapters/cronlock => ../../adapters/cronlock
+	github.com/tierlock/tierlock/adapters/gocronlock => ../../adapters/gocronlock
 	github.com/tierlock/tierlock/adapters/gooselock => ../../adapters/gooselock
 	github.com/tierlock/tierlock/etcdlock => ../../etcdlock
 	github.com/tierlock/tierlock/pglock => ../../pglock

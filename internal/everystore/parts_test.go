@@ -13,9 +13,9 @@ import (
 
 	"github.com/caddyserver/certmagic"
 
-	certmagiclock "github.com/tierlock/tierlock/adapters/certmagic"
-	cronlock "github.com/tierlock/tierlock/adapters/cron"
-	gocronlock "github.com/tierlock/tierlock/adapters/gocron"
+	"github.com/tierlock/tierlock/adapters/certmagiclock"
+	"github.com/tierlock/tierlock/adapters/cronlock"
+	"github.com/tierlock/tierlock/adapters/gocronlock"
 	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/tier"
 )

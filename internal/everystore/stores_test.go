@@ -64,13 +64,17 @@ var stores = []store{
 	{"PostgreSQL, advisory", startPostgres, postgres(pglock.NewAdvisory), nil},
 }
 
-func startZooKeeper(t *testing.T) string { return zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr() }
+func startZooKeeper(t *testing.T) string {
+	return zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr()
+}
 
 func zooKeeper(t *testing.T, addr string) (*tier.Registry, error) {
 	return tierlock.Dial(t.Context(), addr, zklock.WithSessionTimeout(session))
 }
 
-func startEtcd(t *testing.T) string { return etcdservertest.Start(t, etcdserver.Config{NoSync: true}).Addr() }
+func startEtcd(t *testing.T) string {
+	return etcdservertest.Start(t, etcdserver.Config{NoSync: true}).Addr()
+}
 
 func etcd(t *testing.T, addr string) (*tier.Registry, error) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()})

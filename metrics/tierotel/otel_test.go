@@ -20,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock"
-	tierotel "github.com/tierlock/tierlock/metrics/otel"
+	"github.com/tierlock/tierlock/metrics/tierotel"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"

@@ -5,7 +5,7 @@ import (
 	"log"
 
 	"github.com/tierlock/tierlock"
-	tierotel "github.com/tierlock/tierlock/metrics/otel"
+	"github.com/tierlock/tierlock/metrics/tierotel"
 	"github.com/tierlock/tierlock/tier"
 )
 

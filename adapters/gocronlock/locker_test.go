@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
-	gocronlock "github.com/tierlock/tierlock/adapters/gocron"
+	"github.com/tierlock/tierlock/adapters/gocronlock"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )

@@ -1,4 +1,4 @@
-module github.com/tierlock/tierlock/metrics/otel
+module github.com/tierlock/tierlock/metrics/tierotel
 
 go 1.26.0
 

@@ -53,7 +53,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-const scope = "github.com/tierlock/tierlock/metrics/otel"
+const scope = "github.com/tierlock/tierlock/metrics/tierotel"
 
 // A Telemetry is what makes the spans and metrics of one registry. It is safe for concurrent use.
 type Telemetry struct {

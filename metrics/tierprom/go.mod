@@ -1,4 +1,4 @@
-module github.com/tierlock/tierlock/metrics/prometheus
+module github.com/tierlock/tierlock/metrics/tierprom
 
 go 1.26.0
 

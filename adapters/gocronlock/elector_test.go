@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
-	gocronlock "github.com/tierlock/tierlock/adapters/gocron"
+	"github.com/tierlock/tierlock/adapters/gocronlock"
 	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 	"github.com/tierlock/tierlock"
-	gocronlock "github.com/tierlock/tierlock/adapters/gocron"
+	"github.com/tierlock/tierlock/adapters/gocronlock"
 )
 
 // Every process of the fleet runs this; each slot is run by one of them.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/certmagic"
-	certmagiclock "github.com/tierlock/tierlock/adapters/certmagic"
+	"github.com/tierlock/tierlock/adapters/certmagiclock"
 	"github.com/tierlock/tierlock/zktest"
 	"go.uber.org/zap"
 )

@@ -1,4 +1,4 @@
-module github.com/tierlock/tierlock/adapters/certmagic
+module github.com/tierlock/tierlock/adapters/certmagiclock
 
 go 1.25.0
 

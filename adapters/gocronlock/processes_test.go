@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 	"github.com/jonboulle/clockwork"
-	gocronlock "github.com/tierlock/tierlock/adapters/gocron"
+	"github.com/tierlock/tierlock/adapters/gocronlock"
 	"github.com/tierlock/tierlock/zktest"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"github.com/tierlock/tierlock"
-	certmagiclock "github.com/tierlock/tierlock/adapters/certmagic"
+	"github.com/tierlock/tierlock/adapters/certmagiclock"
 )
 
 func ExampleNew() {

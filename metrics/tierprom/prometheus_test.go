@@ -22,7 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock/internal/second"
-	tierprom "github.com/tierlock/tierlock/metrics/prometheus"
+	"github.com/tierlock/tierlock/metrics/tierprom"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"

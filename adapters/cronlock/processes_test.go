@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/robfig/cron/v3"
-	cronlock "github.com/tierlock/tierlock/adapters/cron"
+	"github.com/tierlock/tierlock/adapters/cronlock"
 	"github.com/tierlock/tierlock/zktest"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 	"github.com/tierlock/tierlock"
-	cronlock "github.com/tierlock/tierlock/adapters/cron"
+	"github.com/tierlock/tierlock/adapters/cronlock"
 )
 
 // Every process of the fleet runs this; each slot is run by one of them.
