@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -68,41 +67,18 @@ func refOf(key string) queue.Ref {
 
 // owner is the value of a key.
 type owner struct {
-	Version int       `json:"v"`
-	Host    string    `json:"host"`
-	PID     int       `json:"pid"`
-	Label   string    `json:"label,omitempty"`
-	Linger  int64     `json:"linger_ms,omitempty"`
-	Time    time.Time `json:"time"`             // by the owner's clock
-	Shared  bool      `json:"shared,omitempty"` // a writer that has let readers in
-	Revoke  bool      `json:"revoke,omitempty"` // somebody has asked it to give the lock up
-	Permits int       `json:"permits,omitempty"`
+	second.Description
+	Shared  bool `json:"shared,omitempty"` // a writer that has let readers in
+	Permits int  `json:"permits,omitempty"`
 }
 
 // put creates a key, or would write to it.
 func (s *store) put(c queue.Command) clientv3.Op {
-	o := s.owner
-	o.Linger, o.Time = c.Linger.Milliseconds(), time.Now().UTC()
+	o := owner{Description: s.self.Now(c.Linger)}
 	if c.Permits > 0 {
 		o.Permits = c.Weight
 	}
-	return clientv3.OpPut(keyOf(c.Ref), encode(o), clientv3.WithLease(leaseOf(c.Session)))
-}
-
-// marked returns the value of a key of this package with a field set to something. What a later version has put there stays.
-func marked(value, field, to string) string {
-	fields := make(map[string]json.RawMessage)
-	json.Unmarshal([]byte(value), &fields) // has been read before
-	fields[field] = json.RawMessage(to)
-	return encode(fields)
-}
-
-func encode(fields any) string {
-	var value bytes.Buffer
-	encoder := json.NewEncoder(&value)
-	encoder.SetEscapeHTML(false) // keeps the value below one KiB whatever the label
-	encoder.Encode(fields)       // strings, numbers and a time that was present: cannot fail
-	return string(bytes.TrimSpace(value.Bytes()))
+	return clientv3.OpPut(keyOf(c.Ref), second.Encode(o), clientv3.WithLease(leaseOf(c.Session)))
 }
 
 // ownerIn is what the process says that made a key of this value, if that is of this package.
@@ -142,9 +118,9 @@ func placeOf(kv *mvccpb.KeyValue) place {
 	o, ours := ownerIn(kv.Value)
 	p := place{key: string(kv.Key), modified: kv.ModRevision, ours: ours, Contender: second.Contender{
 		ID: second.Text(name), Token: kv.CreateRevision, Since: o.Time.UTC(),
-		Host: second.Text(o.Host), PID: o.PID, Label: second.Text(o.Label), Linger: time.Duration(o.Linger) * time.Millisecond,
-		Shared: o.Shared || strings.HasPrefix(name, readMark), Asked: o.Revoke, Permits: o.Permits, Of: refOf(string(kv.Key)).Permits,
+		Shared: o.Shared || strings.HasPrefix(name, readMark), Permits: o.Permits, Of: refOf(string(kv.Key)).Permits,
 	}}
+	o.Tell(&p.Contender)
 	if p.Permits < 1 || p.Permits > p.Of { // it does not say; or it is for a lock
 		p.Permits = p.Of
 	}
@@ -401,7 +377,7 @@ func holders(places []place) []place {
 // would be lost. The key stays on its lease.
 func (s *store) mark(ctx context.Context, p place, field string, set func(place) bool) (found place, revision int64, err error) {
 	for token := p.Token; p.Token == token && !set(p); {
-		value := marked(p.value, field, "true")
+		value := second.Mark(p.value, field, "true")
 		answer, err := s.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.ModRevision(p.key), "=", p.modified)).
 			Then(clientv3.OpPut(p.key, value, clientv3.WithIgnoreLease())).

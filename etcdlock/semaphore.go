@@ -69,7 +69,7 @@ func (s *store) weigh(ctx context.Context, c queue.Command) (v queue.View, err e
 		own = known.(place)
 	}
 	for {
-		put := clientv3.OpPut(key, marked(own.value, "permits", strconv.Itoa(c.Weight)), clientv3.WithIgnoreLease())
+		put := clientv3.OpPut(key, second.Mark(own.value, "permits", strconv.Itoa(c.Weight)), clientv3.WithIgnoreLease())
 		revision, keys, err := s.putAndRead(ctx, prefix, put, clientv3.Compare(clientv3.ModRevision(key), "=", own.modified))
 		if err != nil {
 			return v, err

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -29,7 +28,7 @@ import (
 type store struct {
 	client  *clientv3.Client
 	options options
-	owner   owner // what keys say of this process
+	self    second.Description // what keys say of this process
 	tier    *queue.Tier
 	names   names
 	wishes  sync.Map    // the places of those who want permits, or have some, by key, as far as they are known
@@ -45,9 +44,7 @@ type store struct {
 
 // open returns a store over client and begins to ask for a lease.
 func open(client *clientv3.Client, o options) *store {
-	host, _ := os.Hostname() // only for people to read
-	s := &store{client: client, options: o, mirrors: make(map[string]*mirror),
-		owner: owner{Version: 1, Host: host, PID: os.Getpid(), Label: o.Label}}
+	s := &store{client: client, options: o, self: second.Describe(o.Label), mirrors: make(map[string]*mirror)}
 	s.tier = queue.New(queue.Config{
 		Package: "etcdlock", Store: "etcd", TTL: o.TTL, Margin: o.Margin, Logger: o.Logger, Trouble: s.trouble, Paths: second.Components,
 		Record: o.record, Lost: func(r queue.Ref) string { return "key " + keyOf(r) + " was deleted" },

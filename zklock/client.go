@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/retry"
-	"github.com/tierlock/tierlock/internal/zkqueue"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
@@ -18,8 +18,8 @@ import (
 // concurrent use.
 type Client struct {
 	options     options
-	chroot      string              // which all paths are below, "" for none
-	description zkqueue.Description // what lock nodes say of this process
+	chroot      string             // which all paths are below, "" for none
+	description second.Description // what lock nodes say of this process
 	link        *link.Link
 
 	parents   parents
@@ -33,7 +33,7 @@ type Client struct {
 func newClient(o options) *Client {
 	c := &Client{
 		options:     o,
-		description: zkqueue.Describe(o.label),
+		description: second.Describe(o.label),
 		link: link.New(link.Config{
 			SessionTimeout: o.sessionTimeout, Margin: o.margin,
 			Dial: o.dial, LookUp: o.lookUp, TLS: o.tls,

@@ -92,7 +92,7 @@ func (l *Lock) contentOf(i int) []byte {
 	if l.data != nil && i == 0 {
 		return l.data
 	}
-	return l.client.description.Encode(l.linger)
+	return []byte(second.Encode(l.client.description.Now(l.linger)))
 }
 
 // creates are the operations that make the znodes with these prefixes.

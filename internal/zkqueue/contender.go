@@ -1,10 +1,8 @@
 package zkqueue
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"os"
 	"slices"
 	"time"
 
@@ -22,20 +20,12 @@ type Contender struct {
 	Data     []byte // content of the node, nil if it is not readable
 
 	// Zero if the server does not tell those who may not read the node.
-	Session int64     // that owns the node; 0 for a node that outlives its session
-	Token   int64     // fencing token it has as holder; of a writer that is shared by now, a higher number than that
-	Since   time.Time // creation of the node, by the server's clock
+	Session int64 // that owns the node; 0 for a node that outlives its session
 
-	// What the process says of itself; zero for other libraries' nodes. Of a text 256 bytes count, and
-	// what is not plainly printed is spelled out.
-	Host   string
-	PID    int
-	Label  string
-	Linger time.Duration // for how long the process may keep the node while nobody holds the lock
-
-	// Asked reports that somebody has asked the contender to give the lock up, see [Path.Revoke]. If that was
-	// Curator's Revoker, its request has taken the place of what the process says of itself.
-	Asked bool
+	// What the node tells, by the server's clock, and what the process says of itself, which is nothing if it is of another library. The
+	// token of a writer that is shared by now is a higher number than that which it has as holder. If somebody has asked for
+	// the lock with Curator's Revoker, its request has taken the place of what the process says.
+	second.Contender
 }
 
 // Parse tells the contenders among the children of a lock path, in order, from its other
@@ -77,19 +67,15 @@ func ByToken(a, b Contender) int {
 // Take takes what a node tells.
 func (c *Contender) Take(data []byte, stat *zk.Stat) {
 	c.Session, c.Token, c.Since, c.Data = stat.EphemeralOwner, stat.Czxid, time.UnixMilli(stat.Ctime), data
+	d, _ := parseDescription(data)
+	d.Tell(&c.Contender)
 	c.Asked = Asked(data)
-	if d, ok := parseDescription(data); ok {
-		c.Host, c.PID, c.Label = second.Text(d.Host), d.PID, second.Text(d.Label)
-		c.Linger = time.Duration(d.Linger) * time.Millisecond
-	}
 }
 
 // ForGate is the contender as package tier shows it.
 func (c Contender) ForGate() second.Contender {
-	return second.Contender{
-		ID: second.Text(c.Node), Token: c.Token, Since: c.Since, Host: c.Host, PID: c.PID, Label: c.Label, Linger: c.Linger,
-		Shared: c.Kind.Reads(), Asked: c.Asked,
-	}
+	c.ID, c.Shared = second.Text(c.Node), c.Kind.Reads()
+	return c.Contender
 }
 
 // Request is what Curator writes to a node to ask its owner for the lock.
@@ -101,54 +87,18 @@ func Asked(data []byte) bool {
 	return d.Revoke || string(data) == Request
 }
 
-// request is what to write to a node to ask its owner for the lock. A description of ours goes on saying who that is, with
-// all that a later version has put there.
+// request is what to write to a node to ask its owner for the lock. A description of ours goes on saying who that is.
 func (c Contender) request() []byte {
 	if _, described := parseDescription(c.Data); !described || !Ours(c.Node) {
 		return []byte(Request)
 	}
-	fields := make(map[string]json.RawMessage)
-	json.Unmarshal(c.Data, &fields) // has just been read
-	fields["revoke"] = json.RawMessage("true")
-	return encode(fields)
-}
-
-// A Description is the content of a lock node: what its process says of itself.
-type Description struct {
-	Version int       `json:"v"`
-	Host    string    `json:"host"`
-	PID     int       `json:"pid"`
-	Label   string    `json:"label,omitempty"`
-	Linger  int64     `json:"linger_ms,omitempty"`
-	Time    time.Time `json:"time"`             // by the owner's clock
-	Revoke  bool      `json:"revoke,omitempty"` // somebody has asked it for the lock
-}
-
-// Describe returns what nodes of this process say.
-func Describe(label string) Description {
-	host, _ := os.Hostname() // only for people to read
-	return Description{Version: 1, Host: host, PID: os.Getpid(), Label: label}
-}
-
-// Encode returns the content of a node created now, which may linger. Its owner writes once: any
-// later write would wake the successor for nothing.
-func (d Description) Encode(linger time.Duration) []byte {
-	d.Linger, d.Time = linger.Milliseconds(), time.Now().UTC()
-	return encode(d)
-}
-
-func encode(fields any) []byte {
-	var data bytes.Buffer
-	encoder := json.NewEncoder(&data)
-	encoder.SetEscapeHTML(false) // keeps the content below one KiB whatever the label
-	encoder.Encode(fields)       // strings, numbers and a time that was present: cannot fail
-	return bytes.TrimSpace(data.Bytes())
+	return []byte(second.Mark(string(c.Data), "revoke", "true"))
 }
 
 // parseDescription reads the content of a node, if that is a description.
-func parseDescription(data []byte) (d Description, ok bool) {
+func parseDescription(data []byte) (d second.Description, ok bool) {
 	if json.Unmarshal(data, &d) != nil || d.Version != 1 {
-		return Description{}, false
+		return second.Description{}, false
 	}
 	return d, true
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 func TestParseJoinsPairsAndTellsStrangersApart(t *testing.T) {
@@ -43,7 +45,7 @@ func TestDocumentedContentIsThatOfANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want, got []string
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Description]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[second.Description]()) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		want = append(want, name)
 		row := regexp.MustCompile("(?m)^\\| `" + name + "` .*$").FindString(string(text))
@@ -61,14 +63,14 @@ func TestDocumentedContentIsThatOfANode(t *testing.T) {
 	}
 
 	example := regexp.MustCompile(`(?m)^\{.*\}$`).Find(text)
-	var d Description
+	var d second.Description
 	strict := json.NewDecoder(bytes.NewReader(example))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&d); err != nil {
 		t.Fatalf("the example in docs/nodes.md, %s: %v", example, err)
 	}
 	// Encoding sets the time.
-	now := d.Encode(time.Duration(d.Linger) * time.Millisecond)
+	now := []byte(second.Encode(d.Now(time.Duration(d.Linger) * time.Millisecond)))
 	theTime := regexp.MustCompile(`"time":"[^"]*Z"`)
 	if !bytes.Equal(theTime.ReplaceAll(now, nil), theTime.ReplaceAll(example, nil)) {
 		t.Errorf("docs/nodes.md shows %s, and a node has %s", example, now)
