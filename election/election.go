@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,11 +56,7 @@ func (e *Election) IsLeader(context.Context) error {
 	if t == nil {
 		return ErrNotLeader
 	}
-	err := t.hold.Err()
-	if err == nil {
-		err = context.Cause(t.ctx)
-	}
-	if err != nil {
+	if err := cmp.Or(t.hold.Err(), context.Cause(t.ctx)); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotLeader, err)
 	}
 	return nil

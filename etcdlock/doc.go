@@ -49,10 +49,7 @@
 //
 // # What is promised
 //
-// Etcd decides which key is first, so there is one at most. A holder learns that it lost the lock no later than its lease ends, on
-// the process's own monotonic clock, and a margin before etcd can give it to anybody else (a third of the TTL by default). A broken
-// connection alone loses nothing: the lock is suspended until etcd answers again or the lease ends. A lost key stays until its
-// owner has released it or the margin is over.
+// Etcd decides which key is first, so there is one at most. A lost key stays until its owner has released it or the margin is over.
 //
 // The lease does not cover an operator who deletes the key of a holder. The next contender then gets the lock at once, and the
 // holder hears of it by its watch, which begins a sixth of the TTL after a grant without waiting.
@@ -88,13 +85,10 @@
 //
 // The lease runs from when the process sent the newest keep-alive that the leader has answered, for the TTL that etcd granted, less
 // the margin; the leader counts from when it received it, and a new leader starts over. A holder keeps its lock through any outage
-// of TTL - margin - TTL/4, less a request. This assumes that
-//
-//   - clocks run at the same rate, but for a small part of the margin; the monotonic clock of a machine that is suspended stands
-//     still;
-//   - the servers are 3.7, or of 3.4, 3.5 and 3.6 at least 3.4.38, 3.5.23 and 3.6.5. Older ones may answer the keep-alive of a
-//     revoked lease with success (etcd issue 20615), and before 3.4.31 and 3.5.13 a leader that was stopped, and deposed meanwhile,
-//     could still renew and revoke leases (15247). New asks the servers in the background and warns on the logger.
+// of TTL - margin - TTL/4, less a request. This assumes that the servers are 3.7, or of 3.4, 3.5 and 3.6 at least 3.4.38, 3.5.23 and
+// 3.6.5. Older ones may answer the keep-alive of a revoked lease with success (etcd issue 20615), and before 3.4.31 and 3.5.13 a leader
+// that was stopped, and deposed meanwhile, could still renew and revoke leases (15247). New asks the servers in the background and warns
+// on the logger.
 //
 // The client belongs to the program. It pings its connections only if clientv3.Config says so: set DialKeepAliveTime and
 // DialKeepAliveTimeout to a few seconds, or a connection that has died silently is used until the requests on it time out, each
@@ -113,10 +107,9 @@
 //
 // # What is not promised
 //
-// A process can be stopped between looking and acting, and then acts late; no lock service can prevent that. Give [tier.Hold.Token]
-// to the resource and let it refuse lower tokens than the highest it has seen, or write with [Txn] if the data is in the same etcd.
-// Tokens are create revisions: they grow for as long as the cluster keeps its data, and a cluster restored from a backup starts
-// lower again.
+// A process that was stopped acts late, as package tier says. Give [tier.Hold.Token] to the resource, or write with [Txn] if the data is
+// in the same etcd. Tokens are create revisions: they grow for as long as the cluster keeps its data, and a cluster restored from a
+// backup starts lower again.
 //
 // A leader that was stopped for three quarters of the TTL or longer, so that leases have ended by its clock, may still believe for
 // three of its ticks (0.3 s by default) after it resumes that it leads, and have the leases revoked that it knows of, also those that

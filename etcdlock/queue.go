@@ -118,7 +118,7 @@ func placeOf(kv *mvccpb.KeyValue) place {
 	o, ours := ownerIn(kv.Value)
 	p := place{key: string(kv.Key), modified: kv.ModRevision, ours: ours, Contender: second.Contender{
 		ID: second.Text(name), Token: kv.CreateRevision, Since: o.Time.UTC(),
-		Shared: o.Shared || strings.HasPrefix(name, readMark), Permits: o.Permits, Of: refOf(string(kv.Key)).Permits,
+		Shared: o.Shared || strings.HasPrefix(name, readMark), Asked: o.Revoke, Permits: o.Permits, Of: refOf(string(kv.Key)).Permits,
 	}}
 	o.Tell(&p.Contender)
 	if p.Permits < 1 || p.Permits > p.Of { // it does not say; or it is for a lock
@@ -130,37 +130,13 @@ func placeOf(kv *mvccpb.KeyValue) place {
 	return p
 }
 
-// viewOf is how a contender stands in a queue that is known up to a revision. Of a lock, only those count with which it cannot share
-// it, and of permits those who wait: they have none, as they and all ahead want more than there are.
+// viewOf is how a contender stands in a queue that is known up to a revision.
 func viewOf(ref queue.Ref, revision int64, places []place) queue.View {
 	v := queue.View{ID: ref.ID, Token: ref.Token, At: revision}
 	key := keyOf(ref)
-	own := slices.IndexFunc(places, func(p place) bool { return p.key == key && p.Token == ref.Token })
-	if own < 0 {
-		return v
+	if own := slices.IndexFunc(places, func(p place) bool { return p.key == key && p.Token == ref.Token }); own >= 0 {
+		v.Stand(own, len(places), func(i int) *second.Contender { return &places[i].Contender })
 	}
-	v.Known, v.Reads, v.Asked = true, places[own].Shared, places[own].Asked
-	wanted := 0 // permits, by those up to here
-	for i, p := range places {
-		if i == own {
-			v.Free = ref.Permits - wanted
-		}
-		wanted += p.Permits
-		waits := wanted > ref.Permits
-		excludes := waits || ref.Permits == 0 && (!v.Reads || !p.Shared)
-		if waits && i != own {
-			v.Waiting++
-		}
-		switch {
-		case i < own && excludes:
-			v.Ahead, v.Nearest = v.Ahead+1, p.Contender
-		case i > own && excludes:
-			v.Behind = true
-		}
-	}
-	v.Nearest.Permits = 0 // who waits has none
-	v.Has = v.Ahead == 0 && places[own].Permits <= v.Free
-	v.Reader = own+1 < len(places) && places[own+1].Shared
 	return v
 }
 
@@ -362,14 +338,11 @@ func (s *store) ask(ctx context.Context, path string) error {
 
 // holders returns those of a queue that have the lock: the first one, and if that reads, those right behind it who read.
 func holders(places []place) []place {
-	if len(places) == 0 || !places[0].Shared {
-		return places[:min(len(places), 1)]
+	together := min(len(places), 1)
+	for together > 0 && together < len(places) && places[0].Shared && places[together].Shared {
+		together++
 	}
-	writer := slices.IndexFunc(places, func(p place) bool { return !p.Shared })
-	if writer < 0 {
-		return places
-	}
-	return places[:writer]
+	return places[:together]
 }
 
 // mark sets a field in the value of a key until it is set, or another key, or none, is there. It returns what is there then, and at

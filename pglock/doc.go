@@ -34,10 +34,7 @@
 //
 // # What is promised
 //
-// The server decides who is first, so there is one at most. A holder learns that it lost the lock no
-// later than its lease ends, on the process's own monotonic clock, and a margin before the server can
-// give it to anybody else (a third of the TTL by default). A broken connection alone loses nothing: the
-// lock is suspended until the server answers again or the lease ends.
+// The server decides who is first, so there is one at most.
 //
 // [Tx] is a transaction that cannot be committed once the lock is lost. It is for data in the same
 // database, and needs no token there.
@@ -79,13 +76,9 @@
 // locks it has. That waits for no queue, and no lock of anybody's. The lease runs from when the process
 // sent the newest renewal that was answered, for the TTL, less the margin; the server counts from when it
 // executed it. A holder keeps its lock through any outage of TTL - margin - TTL/4, less a request. A
-// session that has expired is never renewed. This assumes that
-//
-//   - clocks run at the same rate, but for a small part of the margin; the monotonic clock of a machine that
-//     is suspended stands still;
-//   - the clock of the server, which is its wall clock (clock_timestamp), is not stepped forward by more than
-//     the margin, nor that of a server that takes over ahead by more than that: such a step ends leases
-//     early. One that is behind keeps locks taken for longer.
+// session that has expired is never renewed. This assumes that the clock of the server, which is its wall
+// clock (clock_timestamp), is not stepped forward by more than the margin, nor that of a server that takes over
+// ahead by more than that: such a step ends leases early. One that is behind keeps locks taken for longer.
 //
 // The process with the next turn is told by NOTIFY, and so is a holder that somebody waits, or that somebody
 // asks for the lock. What is lost of that, it reads with the next renewal.
@@ -115,8 +108,6 @@
 //
 // # What is not promised
 //
-// A process can be stopped between looking and acting, and then acts late; no lock service can prevent that.
-// Give [tier.Hold.Token] to the resource and let it refuse lower tokens than the highest it has seen, or
-// write with [Tx]. Tokens grow for as long as the database keeps its data; one that is restored from a
-// backup starts lower again.
+// A process that was stopped acts late, as package tier says; write with [Tx]. Tokens grow for as long as the
+// database keeps its data; one that is restored from a backup starts lower again.
 package pglock

@@ -372,33 +372,13 @@ func look(ctx context.Context, q querier, paths []string) (queues map[string][]s
 	return queues, err
 }
 
-// stands is how a contender stands in a queue that was read. It counts those alone with which it cannot share the lock, or that wait
-// for permits, too.
+// stands is how a contender stands in a queue that was read.
 func (s *store) stands(r queue.Ref, places []second.Contender, asked int64) queue.View {
 	v := queue.View{ID: r.ID, Token: r.Token, At: asked}
-	i := slices.IndexFunc(places, func(p second.Contender) bool { return p.ID == r.ID })
-	if i < 0 {
+	own := slices.IndexFunc(places, func(p second.Contender) bool { return p.ID == r.ID })
+	if own < 0 {
 		return v
 	}
-	own := places[i]
-	v.Known, v.Token, v.Reads, v.Asked = true, own.Token, own.Shared, own.Asked
-	free := own.Of
-	for j, p := range places {
-		if j == i {
-			v.Free = free
-		}
-		free -= p.Permits
-		excludes := free < 0 || own.Of == 0 && (!own.Shared || !p.Shared)
-		if free < 0 && j != i {
-			v.Waiting, p.Permits = v.Waiting+1, 0
-		}
-		switch {
-		case j < i && excludes:
-			v.Ahead, v.Nearest = v.Ahead+1, p
-		case j > i && excludes:
-			v.Behind = true
-		}
-	}
-	v.Reader = i+1 < len(places) && places[i+1].Shared
-	return s.grant(v, v.Ahead == 0 && own.Permits <= v.Free)
+	v.Stand(own, len(places), func(i int) *second.Contender { return &places[i] })
+	return s.grant(v, v.Has)
 }

@@ -182,14 +182,10 @@ func (s *store) list(ctx context.Context, path string) ([]second.Contender, erro
 	}
 	s.hush(quiet, sent)
 	queues, err := look(ctx, s.requests, []string{path})
-	list, free := queues[path], 0
+	list, wanted := queues[path], 0
 	for i := range list {
-		c := &list[i]
-		if i == 0 {
-			free = c.Of
-		}
-		if free -= c.Permits; free < 0 { // it waits
-			c.Permits = 0
+		if wanted += list[i].Permits; wanted > list[i].Of { // it waits
+			list[i].Permits = 0
 		}
 	}
 	if quiet > 0 {

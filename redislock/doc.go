@@ -41,9 +41,7 @@
 //
 // # What is promised
 //
-// There is one holder at most, or readers only. A holder learns that it lost the lock no later than its lease ends, on the
-// process's own monotonic clock, and a margin before Redis can give it to anybody else (a third of the TTL by default). A
-// broken connection alone loses nothing: the lock is suspended until Redis answers again or the lease ends.
+// There is one holder at most, or readers only.
 //
 // Processes are served in the order in which the server has queued them. A message tells the next one that it has its turn, and
 // the holder that another one waits. Redis delivers messages at most once; one that is lost is made up for by the next
@@ -102,8 +100,7 @@
 //   - A server that evicts keys, is flushed, or whose keys an operator deletes, gives locks away.
 //   - Nothing excludes locks of other libraries across a fail-over or a restart that lost data.
 //
-// A process can be stopped between looking and acting, and then acts late; no lock service can prevent that. Give
-// [tier.Hold.Token] to the resource and let it refuse lower tokens than the highest it has seen, or write with [Eval] if the
+// A process that was stopped acts late, as package tier says. Give [tier.Hold.Token] to the resource, or write with [Eval] if the
 // data is in the same Redis.
 //
 // # Why not Redlock

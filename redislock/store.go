@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +28,7 @@ type store struct {
 	client  redis.UniversalClient
 	options options
 	name    string // of this process at Redis
-	self    string // its host and label, for people to read
+	self    second.Description
 
 	sessions, contenders atomic.Int64 // how many there were
 	heard                atomic.Int64 // when the newest renewal was sent that was answered, by the clock of the tier
@@ -43,8 +42,7 @@ type store struct {
 
 // open returns a store over client and begins a session.
 func open(client redis.UniversalClient, o options) *store {
-	host, _ := os.Hostname()
-	s := &store{client: client, options: o, name: rand.Text(), self: strings.ReplaceAll(host, " ", "_") + " " + o.Label}
+	s := &store{client: client, options: o, name: rand.Text(), self: second.Describe(o.Label)}
 	s.tier = queue.New(queue.Config{
 		Package: "redislock", Store: "Redis", TTL: o.TTL, Margin: o.Margin, OwnTTL: true, Logger: o.Logger, Paths: checkKey,
 		Lost: func(r queue.Ref) string { return "the key " + at(r) + " was deleted or overwritten, or its queue was" },
@@ -185,25 +183,9 @@ func (s *store) goodbye(ctx context.Context, all []queue.Ref) queue.Answer {
 // call makes one request, and waits no longer for its answer than that is worth: by default the client waits on, whatever
 // becomes of the context.
 func call[T any](ctx context.Context, s *store, request func(context.Context) (T, error)) (answer T, err error) {
-	type result struct {
-		answer T
-		err    error
-	}
-	results := make(chan result, 1)
 	ctx, cancel := context.WithTimeout(ctx, s.tier.Patience())
 	defer cancel()
-	if !s.tier.Spawn(func() {
-		answer, err := request(ctx)
-		results <- result{answer, err}
-	}) {
-		return answer, second.ErrClosed
-	}
-	select {
-	case r := <-results:
-		return r.answer, r.err
-	case <-ctx.Done():
-		return answer, context.Cause(ctx)
-	}
+	return second.Do(ctx, s.tier.Spawn, func() (T, error) { return request(ctx) }, func(cause error) error { return cause })
 }
 
 // failed is the answer to a command that ended with an error.

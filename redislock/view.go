@@ -3,9 +3,7 @@ package redislock
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/queue"
@@ -60,8 +58,8 @@ func (s *store) list(words []string) (queue []second.Contender, err error) {
 	return queue, nil
 }
 
-// describe returns what a contender says that queues now, and no other command: its mode, room for the script, then pid, milliseconds of
-// linger, milliseconds since 1970 by its own clock, host and label. It is read with each turn, so it is quick to read.
+// describe returns what a contender says that queues now, and no other command: its mode, room for the script, and the process. It is
+// read with each turn, so it is quick to read.
 func (s *store) describe(c queue.Command) string {
 	mode := "x-"
 	switch {
@@ -70,25 +68,15 @@ func (s *store) describe(c queue.Command) string {
 	case c.Reads:
 		mode = "r-"
 	}
-	return fmt.Sprintf("%s%d %d %d %s", mode, os.Getpid(), c.Linger.Milliseconds(), time.Now().UnixMilli(), s.self)
+	return mode + s.self.Now(c.Linger).Line(10)
 }
 
 // contender reads what one says of itself. A lock of another library says nothing.
 func contender(id string, token int64, about string) second.Contender {
 	c := second.Contender{ID: second.Text(id), Token: token}
-	if len(about) < 2 {
-		return c
+	if len(about) >= 2 {
+		c.Shared, c.Asked = about[0] == 'r', about[1] == 'a'
+		c.ReadLine(about[2:], 10)
 	}
-	c.Shared, c.Asked = about[0] == 'r', about[1] == 'a'
-	fields := strings.SplitN(about[2:], " ", 5)
-	if len(fields) < 5 {
-		return c
-	}
-	number := func(i int) int64 { // for people: what cannot be read is left out
-		n, _ := strconv.ParseInt(fields[i], 10, 64)
-		return n
-	}
-	c.PID, c.Linger, c.Since = int(number(0)), time.Duration(number(1))*time.Millisecond, time.UnixMilli(number(2)).UTC()
-	c.Host, c.Label = second.Text(fields[3]), second.Text(fields[4])
 	return c
 }

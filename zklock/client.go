@@ -114,7 +114,7 @@ func (c *Client) dial(ctx context.Context, servers []string) error {
 	if err := c.link.Dial(ctx, servers); err != nil {
 		return err
 	}
-	_, err := link.Do(ctx, c.link, func() (struct{}, error) { return struct{}{}, c.authenticate(ctx) })
+	_, err := second.Do(ctx, c.link.Spawn, func() (struct{}, error) { return struct{}{}, c.authenticate(ctx) }, c.link.Explain)
 	if err != nil {
 		c.closeUntil(ctx)
 	}
@@ -124,18 +124,15 @@ func (c *Client) dial(ctx context.Context, servers []string) error {
 // closeUntil closes the client, but does not wait much longer than ctx for the server to
 // answer that.
 func (c *Client) closeUntil(ctx context.Context) {
-	closed := make(chan struct{})
+	closed, done := context.WithCancel(context.Background())
 	go func() {
-		defer close(closed)
+		defer done()
 		c.Close()
 	}()
 	select {
-	case <-closed:
+	case <-closed.Done():
 	case <-ctx.Done():
-		select {
-		case <-closed:
-		case <-time.After(100 * time.Millisecond):
-		}
+		retry.Pause(closed, 100*time.Millisecond)
 	}
 }
 
@@ -186,7 +183,7 @@ func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
 func ask[T any](ctx context.Context, c *Client, what string, question func() (T, error)) (T, error) {
 	ctx, cancel := c.link.Scope(ctx)
 	defer cancel()
-	answer, err := link.Do(ctx, c.link, func() (T, error) { return insist(ctx, c, question) })
+	answer, err := second.Do(ctx, c.link.Spawn, func() (T, error) { return insist(ctx, c, question) }, c.link.Explain)
 	if err != nil {
 		return *new(T), fmt.Errorf("zklock: %s: %w", what, err)
 	}

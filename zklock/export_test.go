@@ -72,13 +72,18 @@ func (c *Client) AfterReadingID(f func()) { c.link.AfterReadingID(f) }
 func (c *Client) LookForSession() { c.link.Session() }
 
 // Watchers is how many wait for news of path.
-func (c *Client) Watchers(path string) int { return c.link.Events.Watchers(path) }
+func (c *Client) Watchers(path string) int { return c.link.Events.Watchers()[path] }
 
 // Library is what the client talks to the server with.
 func (c *Client) Library() *zk.Conn { return c.link.Conn }
 
 // Listeners returns the number of those who are told of events.
-func (c *Client) Listeners() int { return c.link.Events.Listeners() }
+func (c *Client) Listeners() (all int) {
+	for _, n := range c.link.Events.Watchers() {
+		all += n
+	}
+	return all
+}
 
 // Leave leaves a znode to the reaper.
 func (c *Client) Leave(path string) {

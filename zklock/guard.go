@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // Multi runs ZooKeeper operations (as in [zk.Conn.Multi]) in one transaction that takes
@@ -42,33 +44,21 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 		return nil, err
 	}
 	n.writing.Add(1) // count first, look after: see MultiIf
-	err = check()
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
+	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
 		n.writing.Add(-1)
 		return nil, err
 	}
-	type answer struct {
-		results []zk.MultiResponse
-		err     error
+	spawn := func(write func()) bool {
+		spawned := n.lock.client.link.Spawn(write)
+		if !spawned {
+			n.writing.Add(-1)
+		}
+		return spawned
 	}
-	answers := make(chan answer, 1)
-	if !n.lock.client.link.Spawn(func() {
+	return second.Do(ctx, spawn, func() ([]zk.MultiResponse, error) {
 		defer n.writing.Add(-1)
-		results, err := n.write(check, ops)
-		answers <- answer{results, err}
-	}) {
-		n.writing.Add(-1)
-		return nil, ErrClosed
-	}
-	select {
-	case a := <-answers:
-		return a.results, a.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", ErrUnknown, context.Cause(ctx))
-	}
+		return n.write(check, ops)
+	}, func(cause error) error { return fmt.Errorf("%w: %w", ErrUnknown, cause) })
 }
 
 // write sends operations behind a check of the node. That may have become a reader's since check was asked: its user

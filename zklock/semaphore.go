@@ -109,10 +109,7 @@ func (s *semaphore) undo(taken []*Node) {
 func (s *semaphore) tryTake(ctx context.Context, turn *Node, k int) ([]*Node, error) {
 	seen, err := s.room(k)
 	if err == nil {
-		err = s.mark(seen)
-	}
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+		err = cmp.Or(s.mark(seen), context.Cause(ctx))
 	}
 	if err != nil {
 		turn.Release()

@@ -8,7 +8,6 @@ import (
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkqueue"
-	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
 func init() {
@@ -124,7 +123,7 @@ func (g grant) Confirm() bool {
 	l := g.lock.client.link
 	ctx, cancel := context.WithTimeout(l.Context(), confirmWithin)
 	defer cancel()
-	certain, _ := link.Do(ctx, l, func() (bool, error) { return g.certain(), nil })
+	certain, _ := second.Do(ctx, l.Spawn, func() (bool, error) { return g.certain(), nil }, l.Explain)
 	return certain
 }
 

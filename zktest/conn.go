@@ -87,7 +87,7 @@ func (c *conn) request(body []byte) {
 		c.server.mu.Unlock()
 		return
 	}
-	path, first := d.About(h.Op)
+	path, first := fate.About(h.Op, *d)
 	f := c.server.frameLocked(c, Request, wire.OpName(h.Op), path)
 	f.First = first
 	c.server.mu.Unlock()

@@ -92,7 +92,7 @@ func (c *conn) passHandshake(r io.Reader, frame []byte) bool {
 func (c *conn) passRequest(frame []byte) bool {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	h := d.RequestHeader()
-	path, first := d.About(h.Op)
+	path, first := fate.About(h.Op, d)
 	f, ok := c.arrived(wire.OpName(h.Op), path)
 	if !ok {
 		return false

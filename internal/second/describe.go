@@ -3,11 +3,12 @@ package second
 import (
 	"encoding/json"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// A Description is what a process says of itself in the content of its contenders, in ZooKeeper and in etcd.
+// A Description is what a process says of itself in the content of its contenders: as JSON in ZooKeeper and etcd, elsewhere as a line.
 type Description struct {
 	Version int       `json:"v"`
 	Host    string    `json:"host"`
@@ -32,8 +33,30 @@ func (d Description) Now(linger time.Duration) Description {
 
 // Tell takes over what it says of a contender.
 func (d Description) Tell(c *Contender) {
-	c.Host, c.PID, c.Label, c.Asked = Text(d.Host), d.PID, Text(d.Label), d.Revoke
+	c.Host, c.PID, c.Label = Text(d.Host), d.PID, Text(d.Label)
 	c.Linger = time.Duration(d.Linger) * time.Millisecond
+}
+
+// Line is a description as one line: pid, milliseconds of linger, milliseconds since 1970, host and label. Base is that of the numbers.
+func (d Description) Line(base int) string {
+	number := func(n int64) string { return strconv.FormatInt(n, base) }
+	host := strings.ReplaceAll(d.Host, " ", "_")
+	return strings.Join([]string{number(int64(d.PID)), number(d.Linger), number(d.Time.UnixMilli()), host, d.Label}, " ")
+}
+
+// ReadLine takes over what a line says of a contender. It is for people: what cannot be read is left out.
+func (c *Contender) ReadLine(line string, base int) {
+	fields := strings.SplitN(line, " ", 4)
+	if len(fields) < 4 {
+		return
+	}
+	number := func(i int) int64 {
+		n, _ := strconv.ParseInt(fields[i], base, 64)
+		return n
+	}
+	host, label, _ := strings.Cut(fields[3], " ")
+	Description{Host: host, PID: int(number(0)), Label: label, Linger: number(1)}.Tell(c)
+	c.Since = time.UnixMilli(number(2)).UTC()
 }
 
 // Encode returns a content: a Description, or a struct that has one.

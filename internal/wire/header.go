@@ -146,15 +146,3 @@ func (e *Encoder) ConnectReply(r ConnectReply) {
 }
 
 func (d *Decoder) millis() time.Duration { return time.Duration(d.Int32()) * time.Millisecond }
-
-// About returns the path that a request is about, "" if it has none, and for a multi that of its first operation, whose type
-// first names. d is behind the header.
-func (d Decoder) About(op int32) (path, first string) {
-	switch op {
-	case OpMulti:
-		first = OpName(d.MultiHeader().Op)
-	case OpPing, OpClose, OpSetAuth, OpSetWatches:
-		return "", ""
-	}
-	return d.String(), first
-}

@@ -133,22 +133,6 @@ func TestReadFrame(t *testing.T) {
 	}
 }
 
-func TestWhatARequestIsAbout(t *testing.T) {
-	var plain, multi wire.Encoder
-	plain.String("/x")
-	multi.MultiHeader(wire.MultiHeader{Op: wire.OpDelete, Code: -1})
-	multi.String("/x")
-	for op, want := range map[int32]string{wire.OpDelete: "/x", wire.OpGetACL: "/x", wire.OpPing: "", wire.OpSetWatches: "",
-		wire.OpSetAuth: "", wire.OpClose: ""} {
-		if got, first := (wire.Decoder{Rest: plain}).About(op); got != want || first != "" {
-			t.Errorf("%s: %q, first of them %q, want %q", wire.OpName(op), got, first, want)
-		}
-	}
-	if got, first := (wire.Decoder{Rest: multi}).About(wire.OpMulti); got != "/x" || first != "delete" {
-		t.Errorf("multi: %q, first of them %q", got, first)
-	}
-}
-
 // FuzzDecoder reads any bytes as each of the things that frames are made of. What is not bad is written as it was read.
 func FuzzDecoder(f *testing.F) {
 	for i, frame := range frames {

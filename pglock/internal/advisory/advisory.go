@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,7 +57,7 @@ func KeyOf(path string) string {
 type Store struct {
 	config Config
 	tier   *queue.Tier
-	host   string // for people to read
+	self   second.Description
 
 	names   atomic.Int64 // of contenders and sessions, so far
 	entries sync.Map     // by ID
@@ -76,9 +75,9 @@ type Store struct {
 
 // Open returns a tier on a store that begins to connect.
 func Open(c Config) *queue.Tier {
-	host, _ := os.Hostname()
-	host, _, _ = strings.Cut(host, ".")
-	s := &Store{config: c, host: strings.ReplaceAll(host, " ", "_"), pause: c.TTL, tasks: queue.NewTasks()}
+	self := second.Describe(c.Label)
+	self.Host, _, _ = strings.Cut(self.Host, ".")
+	s := &Store{config: c, self: self, pause: c.TTL, tasks: queue.NewTasks()}
 	s.tier = queue.New(queue.Config{
 		Package: "pglock", Store: "PostgreSQL", TTL: c.TTL, Margin: c.Margin, Logger: c.Logger, Apart: true, Paths: second.Components,
 		Elsewhere: "pglock.New, which keeps locks in tables,",

@@ -2,7 +2,6 @@ package advisory
 
 import (
 	"cmp"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,35 +41,23 @@ func places(rows [][][]byte) map[string][]place {
 	return queues
 }
 
-// about is what a contender that queues now says of itself: pid, milliseconds of linger, milliseconds since 1970, host and label. The name
-// of its session's application is "tierlock", its token, 1 if it was asked for the lock, and that. The server cuts it to 63 bytes, which
-// leaves some 20 for the last two.
-func (s *Store) about(linger time.Duration) string {
-	number := func(n int64) string { return strconv.FormatInt(n, 36) }
-	pid, now := number(int64(os.Getpid())), number(time.Now().UnixMilli())
-	return strings.Join([]string{pid, number(linger.Milliseconds()), now, s.host, s.config.Label}, " ")
-}
+// about is what a contender that queues now says of itself. The name of its session's application is "tierlock", its token, 1 if it was
+// asked for the lock, and that. The server cuts it to 63 bytes, which leaves some 20 for host and label.
+func (s *Store) about(linger time.Duration) string { return s.self.Now(linger).Line(36) }
 
 func (p place) ours() bool { return strings.HasPrefix(p.name, "tierlock ") }
 
 // describe is what a place tells of its contender. One that waits has no token yet.
 func (p place) describe() second.Contender {
 	c := second.Contender{ID: p.pid, Shared: p.reads}
-	fields := strings.SplitN(p.name, " ", 7)
-	if !p.ours() || len(fields) < 7 {
+	fields := strings.SplitN(p.name, " ", 4)
+	if !p.ours() || len(fields) < 4 {
 		return c
 	}
-	number := func(text string, base int) int64 {
-		n, _ := strconv.ParseInt(text, base, 64)
-		return n
-	}
 	if p.granted {
-		c.Token, c.Asked = number(fields[1], 10), fields[2] == "1"
+		c.Token, _ = strconv.ParseInt(fields[1], 10, 64)
+		c.Asked = fields[2] == "1"
 	}
-	c.PID = int(number(fields[3], 36))
-	c.Linger = time.Duration(number(fields[4], 36)) * time.Millisecond
-	c.Since = time.UnixMilli(number(fields[5], 36)).UTC()
-	host, label, _ := strings.Cut(fields[6], " ")
-	c.Host, c.Label = second.Text(host), second.Text(label)
+	c.ReadLine(fields[3], 36)
 	return c
 }

@@ -10,7 +10,8 @@ import (
 )
 
 func TestNameSaysWhoItIs(t *testing.T) {
-	s := &Store{host: "db-7", config: Config{Label: "night run"}}
+	s := &Store{self: second.Describe("night run")}
+	s.self.Host = "db-7"
 	p := place{pid: "31", granted: true, name: "tierlock 99 1 " + s.about(1500*time.Millisecond)}
 	want := second.Contender{ID: "31", Token: 99, Host: "db-7", PID: os.Getpid(), Label: "night run", Asked: true}
 	want.Linger, want.Since = 1500*time.Millisecond, p.describe().Since

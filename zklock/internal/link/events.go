@@ -161,24 +161,15 @@ func (e *Events) restore(zxid int64) []wire.SetWatches {
 	return requests
 }
 
-// Watchers returns the number of those who hear of path. It is for tests, like Listeners.
-func (e *Events) Watchers(path string) int {
+// Watchers returns the number of those who hear of each path. It is for tests.
+func (e *Events) Watchers() map[string]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if known := e.watches[path]; known != nil {
-		return len(known.watchers)
+	numbers := make(map[string]int)
+	for path, known := range e.watches {
+		numbers[path] = len(known.watchers)
 	}
-	return 0
-}
-
-// Listeners returns the number of those who hear of anything.
-func (e *Events) Listeners() (n int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, known := range e.watches {
-		n += len(known.watchers)
-	}
-	return n
+	return numbers
 }
 
 // Transact runs a transaction and returns the paths of the znodes that it created.

@@ -189,28 +189,6 @@ func (l *Link) Explain(cause error) error {
 	return cause
 }
 
-// Do runs f as a task and returns what that does. No call of the library can be ended, so f goes on without a caller
-// whose ctx ends.
-func Do[T any](ctx context.Context, l *Link, f func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	results := make(chan result, 1)
-	if !l.Spawn(func() {
-		value, err := f()
-		results <- result{value, err}
-	}) {
-		return *new(T), second.ErrClosed
-	}
-	select {
-	case r := <-results:
-		return r.value, r.err
-	case <-ctx.Done():
-		return *new(T), l.Explain(context.Cause(ctx))
-	}
-}
-
 // WaitFor waits for g, but not longer than bound.
 func WaitFor(g *sync.WaitGroup, bound time.Duration) {
 	done := make(chan struct{})

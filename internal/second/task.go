@@ -1,0 +1,25 @@
+package second
+
+import "context"
+
+// Do runs f as a task and returns what that does. Most calls of the clients of stores cannot be ended, so f goes on without a caller
+// whose ctx ends, who gets what left makes of the cause. It returns [ErrClosed] if there are no tasks any more.
+func Do[T any](ctx context.Context, spawn func(func()) bool, f func() (T, error), left func(cause error) error) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	results := make(chan result, 1)
+	if !spawn(func() {
+		value, err := f()
+		results <- result{value, err}
+	}) {
+		return *new(T), ErrClosed
+	}
+	select {
+	case r := <-results:
+		return r.value, r.err
+	case <-ctx.Done():
+		return *new(T), left(context.Cause(ctx))
+	}
+}
