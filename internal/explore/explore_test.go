@@ -64,6 +64,12 @@ var scopes = []scopeOfTest{
 	{"seam, two processes: a reader and a writer each, one closes", 0, 0, 248228, true, Scope{
 		Seam: true, Processes: 2, Calls: []Call{Read, Write}, Close: true,
 	}},
+	{"seam, two processes: a reader and a writer each, a session ends", 0, 0, 580459, true, Scope{
+		Seam: true, Processes: 2, Calls: []Call{Read, Write}, Expire: true,
+	}},
+	{"seam, one process: a writer between readers, one gives up, or a session ends", 0, 0, 16460, true, Scope{
+		Seam: true, Processes: 1, Calls: []Call{Read, Write, Read}, Cancel: true, Expire: true,
+	}},
 	{"seam, two processes: writers that become readers, the budget ends", 0, 0, 1730, true, Scope{
 		Seam: true, Processes: 2, Calls: []Call{Downgrade}, Clock: budget,
 	}},
@@ -89,6 +95,9 @@ var scopes = []scopeOfTest{
 	{"ZooKeeper, one process: a guarded write, any fault but of the clock", 2, 0, 1555, true, anyFault(Scope{
 		ZooKeeper: true, Processes: 1, Calls: []Call{Guarded, Lock},
 	})},
+	{"ZooKeeper, one process: a guarded write, a connection breaks and a session ends", 3, 2, 4734, true, Scope{
+		ZooKeeper: true, Processes: 1, Calls: []Call{Guarded}, Lost: true, Expire: true,
+	}},
 	{"one process, two goroutines", 0, 0, 1788, false, Scope{Processes: 1, Calls: []Call{Lock, Lock}}},
 	{"two processes", 0, 0, 3080, false, Scope{Processes: 2, Calls: []Call{Lock}}},
 	{"two processes: try", 0, 0, 220, false, Scope{Processes: 2, Calls: []Call{Try}}},
@@ -114,6 +123,7 @@ var scopes = []scopeOfTest{
 	{"one process: the budget ends", 0, 0, 30328, true, Scope{Processes: 1, Calls: []Call{Lock, Lock}, Clock: 20 * time.Millisecond}},
 	{"two processes: try, any fault but of the clock", 0, 0, 23550, true, anyFault(Scope{Processes: 2, Calls: []Call{Try}})},
 	{"two processes: two locks", 4, 0, 35355, true, Scope{Processes: 2, Calls: []Call{Both}}},
+	{"two processes: two locks, any fault but of the clock", 2, 0, 5956, true, anyFault(Scope{Processes: 2, Calls: []Call{Both}})},
 	{"two processes: two locks, a session ends", 3, 0, 17770, true, Scope{Processes: 2, Calls: []Call{Both}, Expire: true}},
 	{"two processes: writers that become readers, the budget ends", 4, 0, 25478, true, Scope{
 		Processes: 2, Calls: []Call{Downgrade}, Clock: 20 * time.Millisecond,
@@ -126,6 +136,9 @@ var scopes = []scopeOfTest{
 	{"two processes: a reader and a writer each, a session ends", 2, 0, 4374, true, Scope{
 		Processes: 2, Calls: []Call{Read, Write}, Expire: true,
 	}},
+	{"two processes: a reader and a writer each, any fault but of the clock", 2, 0, 17296, true, anyFault(Scope{
+		Processes: 2, Calls: []Call{Read, Write},
+	})},
 	{"one process: a writer between readers", 4, 0, 6523, true, Scope{Processes: 1, Calls: []Call{Read, Write, Read}}},
 	{"two processes: one and two permits each", 2, 0, 2898, true, Scope{Processes: 2, Calls: []Call{One, Two}}},
 	{"two processes: one and two permits each, a session ends", 2, 0, 6450, true, Scope{Processes: 2, Calls: []Call{One, Two}, Expire: true}},
@@ -156,6 +169,19 @@ var nightly = []scopeOfTest{
 	{"seam, two processes: a reader and a writer each, any fault", 0, 0, 0, true, Scope{
 		Seam: true, Processes: 2, Calls: []Call{Read, Write}, Cancel: true, Expire: true, Close: true, Stop: true, Clock: budget,
 	}},
+	{"seam, two processes: one and two permits each", 0, 0, 0, true, Scope{Seam: true, Processes: 2, Calls: []Call{One, Two}}},
+	{"seam, two processes: one and two permits each, a session ends", 0, 0, 0, true, Scope{
+		Seam: true, Processes: 2, Calls: []Call{One, Two}, Expire: true,
+	}},
+	{"ZooKeeper, two processes: two goroutines each, any fault but of the clock", 2, 0, 0, true, anyFault(Scope{
+		ZooKeeper: true, Processes: 2, Calls: []Call{Lock, Lock},
+	})},
+	{"ZooKeeper, two processes: two permits each, any fault but of the clock", 2, 0, 0, true, anyFault(Scope{
+		ZooKeeper: true, Processes: 2, Calls: []Call{Two},
+	})},
+	{"ZooKeeper, two processes: any two faults", 4, 2, 0, true, anyFault(Scope{
+		ZooKeeper: true, Processes: 2, Calls: []Call{Lock}, Clock: lease / 4,
+	})},
 	{"seam, two processes: one and two permits each, any two faults", 0, 2, 0, true, Scope{
 		Seam: true, Processes: 2, Calls: []Call{One, Two}, Cancel: true, Expire: true, Close: true, Stop: true,
 	}},
