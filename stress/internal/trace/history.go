@@ -130,11 +130,11 @@ func (h *history) explain(now clock.Instant, end func(*state) *state) error {
 	}
 	h.states = found
 	for _, s := range h.states {
-		s.gone = slices.DeleteFunc(s.gone, func(p place) bool { return now >= h.checker.contenders[p.ID].last(p.Token) })
+		s.gone = slices.DeleteFunc(s.gone, func(p place) bool { return now > h.checker.contenders[p.ID].last(p.Token) })
 	}
 	h.retire(func(o *op) bool { // it could only bring somebody whom nobody has seen, and whose lease is over
 		known := h.checker.contenders[o.ID]
-		return o.open() && o.ID != "" && now >= max(known.mentioned, h.checker.until(known)) &&
+		return o.open() && o.ID != "" && now > max(known.mentioned, h.checker.until(known)) &&
 			!slices.ContainsFunc(h.states, func(s *state) bool { return s.find(Ref{ID: o.ID}) >= 0 })
 	})
 	return nil

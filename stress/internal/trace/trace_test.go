@@ -340,6 +340,27 @@ func TestCommandWithoutAnAnswerIsSeenByItsEffect(t *testing.T) {
 	}
 }
 
+// News that came at the moment of the answer to a Leave are heard, although an Enter under that name may be under way yet.
+func TestNewsOfTheSameMomentAreHeard(t *testing.T) {
+	x, second := Ref{Path: "/mutex", ID: "x"}, clock.Instant(time.Second)
+	has := View{ID: "x", Known: true, Has: true, Token: 1}
+	sent := func(at clock.Instant, number int64, op queue.Op) Event {
+		return Event{At: at, Process: "a", Number: number, Kind: Sent, Command: &Command{Op: op, Session: "s", Ref: x}}
+	}
+	events := []Event{
+		{At: 0, Process: "a", Number: 4, Kind: Sent, Command: &Command{Op: queue.Open}},
+		{At: 1, Process: "a", Number: 4, Kind: Answered, Answer: &Answer{Outcome: queue.Done, Session: "s", TTL: time.Hour}},
+		sent(second, 1, queue.Enter), sent(2*second, 2, queue.Enter),
+		{At: 3 * second, Process: "a", Number: 2, Kind: Answered, Answer: &Answer{Outcome: queue.Done, View: has}},
+		sent(4*second, 3, queue.Leave),
+		{At: 5 * second, Process: "a", Number: 3, Kind: Answered, Answer: &Answer{Outcome: queue.Done}},
+		{At: 5 * second, Process: "a", Kind: News, News: &has},
+	}
+	if err := Check(events, Rules{}); err != nil {
+		t.Errorf("got %v, want nil", err)
+	}
+}
+
 func TestTraceIsReadAsItWasWritten(t *testing.T) {
 	dir := t.TempDir()
 	w, err := Create(dir, 7)
