@@ -56,7 +56,8 @@ func (w *queues) judge() {
 func (w *queues) grantedLocked(c *caller) {
 	for _, x := range c.has {
 		x.begin, x.end = -1, -1
-		if err := x.hold.Err(); err != nil && !c.disturbed && !w.draining {
+		known := w.scope.Seam && c.after > c.lossAfter // at the seam a loss is told at once
+		if err := x.hold.Err(); err != nil && (!c.disturbed || known) && !w.draining {
 			w.blameLocked("lost", "%s is given what is lost: %v", c.name, err)
 		}
 		w.spans = append(w.spans, x)

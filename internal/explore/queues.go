@@ -143,6 +143,7 @@ type process struct {
 	gaveUp    bool // somebody has, so it may queue for nobody
 	unwanted  int  // the last step after which nobody waited
 	disturbed bool // it may lose what it has
+	lossAfter int  // the step of that
 	turns     int  // of locks, as it was told
 	losses    int  // likewise
 }
@@ -529,7 +530,7 @@ func (p *process) disturb() {
 	w := p.callers[0].world
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p.disturbed = true
+	p.disturbed, p.lossAfter = true, w.step
 	w.entered = slices.DeleteFunc(w.entered, func(x *process) bool { return x == p })
 }
 
