@@ -198,6 +198,16 @@ func TestRequeueThatCannotBegin(t *testing.T) {
 	}
 }
 
+// Who waits for nobody does not wait for the next session either.
+func TestTryThatFindsItsSessionOverFails(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		f.then(Try, f.expired)
+		if _, err := f.claim(second.Exclusive).TryAcquire(t.Context()); err == nil || len(f.ops(Try)) != 1 {
+			t.Errorf("%v after %d tries", err, len(f.ops(Try)))
+		}
+	})
+}
+
 // Who has never entered has nothing to remove. A store that needs two looks for a try may queue before it knows.
 func TestTryThatIsLockedLeavesNothing(t *testing.T) {
 	for commands, try := range map[int]reply{1: says(Answer{Outcome: Locked}), 2: waits} {
@@ -304,6 +314,9 @@ func TestNobodyEntersWhileTooManyCannotLeave(t *testing.T) {
 		}
 		if _, err := f.claim(second.Exclusive).Acquire(within(t, time.Millisecond), nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire: %v", err)
+		}
+		if _, err := f.claim(second.Exclusive).TryAcquire(within(t, time.Millisecond)); err != nil {
+			t.Errorf("a try waits for them: %v", err)
 		}
 		if n := len(f.ops(Enter)); n != 1024 {
 			t.Errorf("%d have entered", n)

@@ -166,3 +166,38 @@ func TestLossAndOutageAreLoggedOnce(t *testing.T) {
 		}
 	})
 }
+
+// What was lost is told as it was, whatever is found at the end, and leaves at once when its owner queues again.
+func TestEndOfWhatWasLost(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		gone, there := f.acquire(second.Exclusive), f.acquire(second.Exclusive)
+		f.remove(gone.id)
+		for _, c := range []*Contender{gone, there} {
+			c.session.Lose(c, second.Lost(second.ByOther, "a test"))
+		}
+		if err := gone.Release(); second.CauseOf(err) != second.ByOther {
+			t.Errorf("Release: %v", err)
+		}
+		if _, err := f.claim(second.Exclusive).Requeue(t.Context(), there, nil); err != nil {
+			t.Error(err)
+		}
+		if synctest.Wait(); f.queues(there) {
+			t.Error("others wait behind it")
+		}
+	})
+}
+
+// The end of one that is found to be removed while it is given up is a loss.
+func TestContenderThatIsFoundMissingAsItIsGivenUp(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		f.remove(h.id)
+		f.config.Lost = func(Ref) string {
+			h.abandon()
+			return "it was removed"
+		}
+		if h.Missing(); !errors.Is(h.AwaitRelease(), second.ErrLost) {
+			t.Error("released without a loss")
+		}
+	})
+}

@@ -126,7 +126,9 @@ func (s *schedule) roll(n int) int {
 
 func (s *schedule) chance(percent int) bool { return s.roll(100) < percent }
 
-func (s *schedule) upTo(d time.Duration) time.Duration { return time.Duration(s.roll(int(d / time.Microsecond))) * time.Microsecond }
+func (s *schedule) upTo(d time.Duration) time.Duration {
+	return time.Duration(s.roll(int(d/time.Microsecond))) * time.Microsecond
+}
 
 // fault leaves the sessions alone: what becomes of these is a blow.
 func (s *schedule) fault(_ string, c queue.Command) (f memory.Fault) {
