@@ -71,8 +71,6 @@ func (g grant) share(ctx context.Context) error {
 		select {
 		case err := <-result:
 			return err
-		case <-g.open.Done():
-			return g.Err()
 		case <-abandoned:
 			if d.sent.CompareAndSwap(false, true) { // nothing is under way, nor will be
 				return l.Explain(context.Cause(wanted))

@@ -8,7 +8,7 @@ import (
 
 func TestMarkKeepsWhatOthersSay(t *testing.T) {
 	label := strings.Repeat("<", 256)
-	value := Mark(`{"v":1,"pid":7,"label":"`+label+`","later":{"a":[1]}}`, "revoke", "true")
+	value := Mark(`{"v":1,"pid":7,"label":"`+label+`","revoke":false,"later":{"a":[1]}}`, "revoke", "true")
 	var fields map[string]any
 	if err := json.Unmarshal([]byte(value), &fields); err != nil {
 		t.Fatal(err)
