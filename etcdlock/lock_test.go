@@ -151,8 +151,8 @@ func TestViews(t *testing.T) {
 	nearest := places[2].Contender
 	nearest.Permits = 0
 	for i, want := range []queue.View{
-		{Has: true, Behind: true, Waiting: 2, Free: 5},
-		{Has: true, Behind: true, Waiting: 2, Free: 3},
+		{Has: true, Behind: true, Waiting: 2},
+		{Has: true, Behind: true, Waiting: 2},
 		{Behind: true, Waiting: 1, Free: 1},
 		{Ahead: 1, Nearest: nearest, Waiting: 1, Free: -2},
 	} {

@@ -373,35 +373,7 @@ func (s *Server) standLocked(ref queue.Ref) queue.View {
 
 // view is how the i-th of a queue stands, at no time.
 func view(places []*place, i int) queue.View {
-	contenders := make([]*second.Contender, len(places))
-	for j, p := range places {
-		contenders[j] = &p.Contender
-	}
-	return Stand(i, contenders...)
-}
-
-// Stand is how the i-th of a queue stands, in which Permits are what each wants or has, at no time.
-func Stand(i int, contenders ...*second.Contender) queue.View {
-	p, free := contenders[i], contenders[i].Of
-	v := queue.View{ID: p.ID, Known: true, Token: p.Token, Reads: p.Shared, Asked: p.Asked}
-	v.Reader = i+1 < len(contenders) && contenders[i+1].Shared
-	for j, q := range contenders {
-		waits := free < q.Permits
-		excludes := waits || q.Of == 0 && (!p.Shared || !q.Shared)
-		switch {
-		case j < i && excludes:
-			v.Ahead, v.Nearest = v.Ahead+1, *q
-		case j > i && excludes:
-			v.Behind = true
-		case j == i:
-			if v.Has = v.Ahead == 0 && !waits; !v.Has {
-				v.Free = free
-			}
-		}
-		if waits && j != i {
-			v.Waiting++
-		}
-		free -= q.Permits
-	}
+	v := queue.View{ID: places[i].ID}
+	v.Stand(i, len(places), func(j int) *second.Contender { return &places[j].Contender })
 	return v
 }

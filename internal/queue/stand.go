@@ -28,6 +28,8 @@ func (v *View) Stand(own, length int, at func(int) *second.Contender) {
 		}
 	}
 	v.Nearest.Permits = 0 // who waits has none
-	v.Has = v.Ahead == 0 && c.Permits <= v.Free
+	if v.Has = v.Ahead == 0 && c.Permits <= v.Free; v.Has {
+		v.Free = 0 // that matters to who waits
+	}
 	v.Reader = own+1 < length && at(own+1).Shared
 }

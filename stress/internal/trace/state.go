@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -86,11 +85,9 @@ func (s *state) met(v View) bool {
 
 // stand is how the i-th stands.
 func (s *state) stand(i int) queue.View {
-	contenders := make([]*second.Contender, len(s.queue))
-	for j := range s.queue {
-		contenders[j] = &s.queue[j].Contender
-	}
-	return memory.Stand(i, contenders...)
+	v := queue.View{ID: s.queue[i].ID}
+	v.Stand(i, len(s.queue), func(j int) *second.Contender { return &s.queue[j].Contender })
+	return v
 }
 
 // settle notes what has come true of each.
