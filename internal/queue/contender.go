@@ -511,7 +511,8 @@ func (c *Contender) leave(removed Removal) {
 			loss = c.left(a.Removed, loss)
 			break
 		}
-		if until == 0 {
+		again := until > 0
+		if !again {
 			until = t.Now() + c.session.ttl
 			t.left.Add(1)
 			defer t.left.Add(-1)
@@ -525,7 +526,9 @@ func (c *Contender) leave(removed Removal) {
 		}
 		c.finish(loss)
 		c.session.doubtful.Store(true)
-		retry.Pause(t.ctx, pace.NextBackOff())
+		if again { // else as soon as the store answers
+			retry.Pause(t.ctx, pace.NextBackOff())
+		}
 	}
 	c.queues.Store(false)
 	t.contenders.CompareAndDelete(c.id, c)
