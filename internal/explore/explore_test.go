@@ -112,11 +112,11 @@ var scopes = []scopeOfTest{
 	{"two processes: writers that become readers", 0, 0, 4992, true, Scope{Processes: 2, Calls: []Call{Downgrade}}},
 	{"two processes: two permits each", 0, 0, 3080, true, Scope{Processes: 2, Calls: []Call{Two}}},
 	{"two processes: one gives up", 0, 0, 47471, true, Scope{Processes: 2, Calls: []Call{Lock}, Cancel: true}},
-	{"two processes: a message is lost", 0, 0, 59725, true, Scope{Processes: 2, Calls: []Call{Lock}, Lost: true}},
+	{"two processes: a message is lost", 0, 0, 61517, true, Scope{Processes: 2, Calls: []Call{Lock}, Lost: true}},
 	{"two processes: one closes", 0, 0, 97215, true, Scope{Processes: 2, Calls: []Call{Lock}, Close: true}},
 	{"two processes: one shuts down", 0, 0, 93863, true, Scope{Processes: 2, Calls: []Call{Lock}, Stop: true}},
 	{"two processes: a session ends", 0, 0, 98098, true, Scope{Processes: 2, Calls: []Call{Lock}, Expire: true}},
-	{"two processes: one is cut off", 0, 0, 124410, true, Scope{Processes: 2, Calls: []Call{Lock}, Cut: true}},
+	{"two processes: one is cut off", 0, 0, 116890, true, Scope{Processes: 2, Calls: []Call{Lock}, Cut: true}},
 	{"two processes: a limit of waiting", 3, 0, 4693, true, Scope{
 		Processes: 2, Calls: []Call{Lock}, MaxWait: time.Second, Clock: time.Second,
 	}},
@@ -129,7 +129,7 @@ var scopes = []scopeOfTest{
 		Processes: 2, Calls: []Call{Downgrade}, Clock: 20 * time.Millisecond,
 	}},
 	{"two processes: two goroutines each", 3, 0, 5363, true, Scope{Processes: 2, Calls: []Call{Lock, Lock}}},
-	{"two processes: two goroutines each, any fault but of the clock", 2, 0, 5070, true, anyFault(Scope{
+	{"two processes: two goroutines each, any fault but of the clock", 2, 0, 5057, true, anyFault(Scope{
 		Processes: 2, Calls: []Call{Lock, Lock},
 	})},
 	{"two processes: a reader and a writer each", 3, 0, 37177, true, Scope{Processes: 2, Calls: []Call{Read, Write}}},
@@ -142,11 +142,11 @@ var scopes = []scopeOfTest{
 	{"one process: a writer between readers", 4, 0, 6523, true, Scope{Processes: 1, Calls: []Call{Read, Write, Read}}},
 	{"two processes: one and two permits each", 2, 0, 2898, true, Scope{Processes: 2, Calls: []Call{One, Two}}},
 	{"two processes: one and two permits each, a session ends", 2, 0, 6450, true, Scope{Processes: 2, Calls: []Call{One, Two}, Expire: true}},
-	{"two processes: a permit each, any fault but of the clock", 0, 0, 72529, true, anyFault(Scope{Processes: 2, Calls: []Call{One}})},
-	{"two processes: one and two permits each, any fault but of the clock", 2, 0, 25856, true, anyFault(Scope{
+	{"two processes: a permit each, any fault but of the clock", 0, 0, 70209, true, anyFault(Scope{Processes: 2, Calls: []Call{One}})},
+	{"two processes: one and two permits each, any fault but of the clock", 2, 0, 25836, true, anyFault(Scope{
 		Processes: 2, Calls: []Call{One, Two},
 	})},
-	{"two processes: linger, any fault but of the clock", 0, 0, 133767, true, anyFault(Scope{
+	{"two processes: linger, any fault but of the clock", 0, 0, 132615, true, anyFault(Scope{
 		Processes: 2, Calls: []Call{Lock}, Linger: time.Second,
 	})},
 	{"two processes: linger, twice, a session ends", 3, 0, 50986, true, Scope{
