@@ -435,7 +435,7 @@ func await(nodes ...*Node) (fate error) {
 		case <-n.released:
 			own = n.fate
 		default:
-			own = cmp.Or(n.lost, n.unknownFate(nil))
+			own = cmp.Or(context.Cause(n.life), n.unknownFate(nil))
 		}
 		if errors.Is(own, ErrLost) {
 			n.endHold(own)
