@@ -14,8 +14,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// away is how long everything takes to a distant server and back.
-const away = 40 * time.Millisecond
+// away is how long everything takes to a distant server and back: so long that half of it is more than a busy machine adds.
+const away = 200 * time.Millisecond
 
 // distant returns an address from which it takes half of away to addr, and as long back.
 func distant(t *testing.T, addr string) string {
@@ -86,7 +86,7 @@ func pump(to, from net.Conn) {
 // trips are how many round trips each step takes; 0 is not judged.
 type trips struct{ acquire, release, try, handOver, permits, permitsOver float64 }
 
-// The quickest of nine tells how many there are: what the machine has to do meanwhile only adds to that.
+// The quickest of three tells how many there are: what the machine has to do meanwhile only adds to that.
 func TestRoundTripsToADistantServer(t *testing.T) {
 	for name, want := range map[string]trips{
 		"ZooKeeper":  {acquire: 1, release: 1, try: 2, handOver: 1, permits: 3},
@@ -122,14 +122,14 @@ func measureTrips(t *testing.T, locks [2]*tier.Registry, want trips) {
 			t.Fatal(err)
 		}
 	}
-	for range 10 { // the first time connections are made
+	for range 4 { // the first time connections are made
 		begun := time.Now()
 		hold, err := locks[0].Mutex(path).Acquire(ctx)
 		must(err)
 		note("acquire", begun)
 
 		over := handOver(ctx, func(ctx context.Context) (releaser, error) { return locks[1].Mutex(path).Acquire(ctx) })
-		time.Sleep(4 * away) // who does not wait by then makes this try a slow one, and the quickest counts
+		time.Sleep(3 * away) // who does not wait by then makes this try a slow one, and the quickest counts
 		begun = time.Now()
 		must(hold.Release())
 		note("release", begun)
@@ -149,7 +149,7 @@ func measureTrips(t *testing.T, locks [2]*tier.Registry, want trips) {
 		must(err)
 		note("permits", begun)
 		over = handOver(ctx, func(ctx context.Context) (releaser, error) { return locks[1].Semaphore(path, 3).Acquire(ctx, 2) })
-		time.Sleep(4 * away)
+		time.Sleep(5 * away)
 		begun = time.Now()
 		must(permits.Release())
 		end = <-over

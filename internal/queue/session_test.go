@@ -74,6 +74,24 @@ func TestSessionAfterOneThatWasRenewedBeginsAtOnce(t *testing.T) {
 	})
 }
 
+// It takes several round trips on some stores, which may be far away.
+func TestSessionMayTakeLongToBegin(t *testing.T) {
+	slowly := func(ctx context.Context, c Command, usual func() Answer) Answer {
+		select {
+		case <-time.After(ttl/2 - 1):
+			return usual()
+		case <-ctx.Done():
+			return never(ctx, c, nil)
+		}
+	}
+	playFrom(t, func(f *fake) { f.many(Open, 100, slowly) }, func(t *testing.T, f *fake) {
+		f.acquire(second.Exclusive).Release()
+		if n := len(f.ops(Open)); n != 1 {
+			t.Errorf("asked for %d times", n)
+		}
+	})
+}
+
 // What counts is the TTL that the store grants.
 func TestTTLIsTheStores(t *testing.T) {
 	const granted = 4 * ttl

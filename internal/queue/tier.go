@@ -204,7 +204,11 @@ func (t *Tier) Spawn(f func()) bool { return t.tasks.Go(f) }
 
 // do sends a command once, and waits no longer for its answer than that is worth.
 func (t *Tier) do(ctx context.Context, c Command) Answer {
-	bounded, cancel := context.WithTimeout(ctx, t.Patience())
+	patience := t.Patience()
+	if c.Op == Open { // no lease depends on it, and some stores take ten round trips
+		patience = t.ttl() / 2
+	}
+	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	number, begun := t.commands.Add(1), t.Now()
 	t.record(Record{Number: number, Sent: true, Begun: begun, Command: c})

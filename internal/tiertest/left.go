@@ -100,8 +100,8 @@ func nothingLeftByKilled(s *scene) {
 	b.queue()
 	next := c.queue()
 	h.leave()
+	b.Kill() // before it can be granted: a process that was killed does not learn that it has lost the lock
 	a.Kill()
-	b.Kill()
 	s.leftWithin(1, 2*s.Lease)
 	s.release(next.granted())
 	s.none()

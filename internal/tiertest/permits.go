@@ -526,8 +526,8 @@ func permitsOfKilled(s *scene) {
 	next := c.queue(1)
 	p.part(3)
 	killed := time.Now()
+	b.Kill() // before it can be granted, as in nothingLeftByKilled
 	a.Kill()
-	b.Kill()
 	held := next.granted()
 	if d := time.Since(killed); d > 2*s.Lease+s.slack() {
 		s.Errorf("the next one waited for %v, want at most %v", d, 2*s.Lease)
