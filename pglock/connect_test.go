@@ -31,12 +31,12 @@ func TestIdleConnectionsStay(t *testing.T) {
 func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
 	t.Parallel()
 	path := lockPath(t) + "/é"
-	c := must(t, start(t).at(t, path))
+	c := must(t, tables.start(t, sharedURL(t), WithLeaseTTL(time.Minute)).at(t, path))
 	for _, setting := range []string{
 		"datestyle=SQL,DMY", "client_encoding=LATIN1", "timezone=Asia/Kathmandu", "search_path=none",
 		"default_transaction_isolation=serializable", "default_transaction_read_only=on",
 	} {
-		w := waittest.Begin(t, tables.start(t, sharedURL(t)+"&"+setting).at(t, path).Acquire)
+		w := waittest.Begin(t, tables.start(t, sharedURL(t)+"&"+setting, WithLeaseTTL(time.Minute)).at(t, path).Acquire)
 		eventually(t, "a contender that waits, with "+setting, func() bool { return left(t, path) == 2 })
 		w.Pending(t)
 		mustRelease(t, c)

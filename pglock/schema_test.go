@@ -97,13 +97,14 @@ func TestSessionThatWasFoundOverIsNotRenewed(t *testing.T) {
 func TestRenewalUnderWayCounts(t *testing.T) {
 	t.Parallel()
 	pool := outside(t)
-	session := openedFor(t, pool, 400*time.Millisecond)
+	const lease = 2 * time.Second
+	session := openedFor(t, pool, lease)
 	entered(t, pool, lockPath(t), newID(), session)
 	renewal := begun(t, pool)
 	if !renewed(t, renewal, session) {
 		t.Fatal("not renewed")
 	}
-	time.Sleep(600 * time.Millisecond)
+	time.Sleep(lease)
 	settled := make(chan error)
 	go func() {
 		_, err := pool.Exec(soon(t), "SELECT tierlock.settle($1)", lockPath(t))

@@ -33,7 +33,7 @@ func TestTLS(t *testing.T) {
 		pair + " -tls-server-name other.test -tls-ca " + authority.File: "other.test",
 		"-tls-ca " + authority.File:                                     "certificate",
 	} {
-		refused[start(t, addr, commandtest.Under(flags+" -connect-timeout 10s", "/tls", "true")...)] = want
+		refused[start(t, addr, commandtest.Under(flags+" -connect-timeout 20s", "/tls", "true")...)] = want
 	}
 	for _, p := range trusted {
 		p.Exits(0)
