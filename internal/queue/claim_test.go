@@ -305,6 +305,33 @@ func TestListAndAskAreRepeated(t *testing.T) {
 	})
 }
 
+// A caller's context may last for as long as the process: a command that is over leaves nothing with it.
+func TestRequestLeavesNothingWithItsContext(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		ctx := &listened{Context: t.Context()}
+		if _, err := f.claim(second.Exclusive).Contenders(ctx); err != nil || ctx.ever == 0 || ctx.now != 0 {
+			t.Errorf("%v; %d of %d wait for its end", err, ctx.now, ctx.ever)
+		}
+	})
+}
+
+// listened counts who waits for the end of a context.
+type listened struct {
+	context.Context
+	ever, now int
+}
+
+func (l *listened) Value(any) any { return nil } // else those who know the context inside go past this one
+
+func (l *listened) AfterFunc(f func()) func() bool {
+	l.ever, l.now = l.ever+1, l.now+1
+	stop := context.AfterFunc(l.Context, f)
+	return func() bool {
+		l.now--
+		return stop()
+	}
+}
+
 // Callers who come and go while nobody can be removed pile up no contenders.
 func TestNobodyEntersWhileTooManyCannotLeave(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
