@@ -115,6 +115,22 @@ func TestRequeueThatDoesNotBeginReturnsWhenTheNodeIsGone(t *testing.T) { // I3
 	})
 }
 
+// The race detector shows what the wait for the end and the one who begins it have in common.
+func TestWaitForTheEndOfANodeThatIsGivenUpLater(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).acquire(t)
+		waited := make(chan error, 1)
+		go func() { waited <- n.AwaitRelease() }()
+		time.Sleep(timeout/3 + time.Millisecond) // that wait is bounded
+		next, err := n.Requeue(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "AwaitRelease", <-waited, nil)
+		wantErr(t, "Release", next.Release(), nil)
+	})
+}
+
 // Both watch the same path, for which the client has one watch.
 func TestDeletedNodeIsToldToItsOwnerAndToWhoWaitsBehindItInOneProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {

@@ -472,3 +472,24 @@ func TestReleaseOfALostNodeAsksForNothingUnlessItsNameIsKnown(t *testing.T) {
 		wantEmpty(t, s)
 	})
 }
+
+// Nobody else can end it: the node has been given up, and its end waits for what has become of it.
+func TestCloseEndsAShareWhoseAnswerIsLookedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s).writing()
+		n := p.acquire(t)
+		start(t, s).reading().queue(t.Context())
+		strike(s, 1, answersShare, func(*zktest.Frame) zktest.Action {
+			go n.Release()
+			time.Sleep(time.Millisecond)
+			s.Member(addr).Refuse()
+			return zktest.Cut
+		})
+		d := sharing(t.Context(), n)
+		time.Sleep(time.Second)
+		begun := time.Now()
+		wantErr(t, "Close", p.Close(), nil)
+		wantWithin(t, 3*time.Second, "Close", begun)
+		wantErr(t, "Share", d.failed(t), zklock.ErrReleased)
+	})
+}
