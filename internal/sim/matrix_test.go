@@ -18,7 +18,7 @@ import (
 type cell struct {
 	state   state
 	request request
-	mishap  mishap[victim]
+	mishap  mishap
 	outcome outcome
 }
 
@@ -42,13 +42,13 @@ func (q request) is(f *zktest.Frame) bool {
 	return f.Op == q.op && (q.first == "" || f.First == q.first)
 }
 
-// A mishap is a fault by name. What it needs besides happens to On before.
-type mishap[On any] struct {
+// A mishap is a fault by name. What it needs besides happens to the victim before.
+type mishap struct {
 	name   string
 	at     zktest.Direction
 	do     zktest.Action
-	before func(On) // nil: nothing
-	late   bool     // the answer comes, but nobody waits for it so long
+	before func(victim) // nil: nothing
+	late   bool         // the answer comes, but nobody waits for it so long
 }
 
 // A victim is the session that a mishap of the matrix concerns.
@@ -84,7 +84,7 @@ var states = []state{
 
 const late = time.Second // later than the caller waits
 
-var mishaps = []mishap[victim]{
+var mishaps = []mishap{
 	{name: "not sent", at: zktest.Request, do: zktest.Drop, before: partition},
 	{name: "not applied", at: zktest.Request, do: zktest.Cut},
 	{name: "reply lost", at: zktest.Reply, do: zktest.Cut},
@@ -154,30 +154,20 @@ func TestFaultMatrix(t *testing.T) {
 	}
 }
 
-// fault is what requests of a kind meet by a mishap.
-func (m mishap[On]) fault(q request, on On) fault.Fault {
-	f := fault.Fault{Op: q.op, At: m.at, Do: m.do, Times: 1}
-	if q == connect && m.name == refused {
-		f.Do = zktest.Error(zk.ErrSessionExpired)
-	}
-	if m.before != nil {
-		f.Before = func(*zktest.Frame) { m.before(on) }
-	}
-	return f
-}
-
 // arm lets the next request of the kind, about such a path, meet its mishap.
 func (c cell) arm(s *scene, p *actor, of func(path string) bool) *fault.Armed {
 	session := p.session()
 	if c.request == lookUp {
 		of = func(path string) bool { return path == lockPath } // a heartbeat is about a node
 	}
-	f := c.mishap.fault(c.request, victim{s, session})
+	f := fault.Fault{Op: c.request.op, At: c.mishap.at, Do: c.mishap.do, Times: 1}
+	if c.request == connect && c.mishap.name == refused {
+		f.Do = zktest.Error(zk.ErrSessionExpired)
+	}
 	f.About = func(f *zktest.Frame) bool { return c.request.is(f) && (of == nil || of(f.Path)) }
-	mishap := f.Before
-	f.Before = func(frame *zktest.Frame) {
-		if mishap != nil {
-			mishap(frame)
+	f.Before = func(*zktest.Frame) {
+		if c.mishap.before != nil {
+			c.mishap.before(victim{s, session})
 		}
 		c.outcome.first(s, c, p, session)
 	}

@@ -315,12 +315,16 @@ func (p *actor) plug() {
 
 // A turn is one acquisition, from the call of Acquire to the release.
 type turn struct {
-	acquisition
-	actor *actor
-	path  string
-	outer *turn         // whose context it was started with
-	over  chan struct{} // closed when the owner has finished its section
-	ended chan struct{} // closed when the turn is over or lost
+	actor  *actor
+	path   string
+	outer  *turn // whose context it was started with
+	cancel context.CancelFunc
+	done   chan struct{} // closed when Acquire has returned
+	over   chan struct{} // closed when the owner has finished its section
+	ended  chan struct{} // closed when the turn is over or lost
+
+	hold *tier.Hold // valid when done is closed, like the next one
+	err  error
 
 	since, until time.Time // valid when done, and ended, is closed
 	number       int       // of the grant; many are of one virtual instant
@@ -338,15 +342,22 @@ func (p *actor) startWith(ctx context.Context, mu *tier.Mutex, outer *turn) *tur
 	if outer != nil {
 		ctx = outer.hold.Context(ctx)
 	}
-	u := &turn{actor: p, path: mu.Path(), outer: outer, over: make(chan struct{}), ended: make(chan struct{})}
+	ctx, cancel := context.WithCancel(ctx)
+	u := &turn{
+		actor: p, path: mu.Path(), outer: outer, cancel: cancel,
+		done: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{}),
+	}
 	p.scene.mu.Lock()
 	p.scene.turns = append(p.scene.turns, u)
 	p.scene.mu.Unlock()
-	u.begin(ctx, mu, func() {
-		u.since = time.Now()
-		u.number = int(p.scene.grants.Add(1))
-		go u.watch()
-	})
+	go func() {
+		defer close(u.done)
+		if u.hold, u.err = mu.Acquire(ctx); u.err == nil {
+			u.since = time.Now()
+			u.number = int(p.scene.grants.Add(1))
+			go u.watch()
+		}
+	}()
 	return u
 }
 
@@ -485,26 +496,6 @@ func (s *scene) checkExclusion() {
 			}
 		}
 	}
-}
-
-// An acquisition is one call of Acquire, in a goroutine of its own.
-type acquisition struct {
-	cancel context.CancelFunc
-	done   chan struct{} // closed when Acquire has returned
-	hold   *tier.Hold    // valid when done is closed, like the next one
-	err    error
-}
-
-// begin calls Acquire. If that succeeds, it calls granted before it closes done.
-func (a *acquisition) begin(ctx context.Context, mu *tier.Mutex, granted func()) {
-	ctx, a.cancel = context.WithCancel(ctx)
-	a.done = make(chan struct{})
-	go func() {
-		defer close(a.done)
-		if a.hold, a.err = mu.Acquire(ctx); a.err == nil {
-			granted()
-		}
-	}()
 }
 
 // arm lets frames of the process meet a fault.
