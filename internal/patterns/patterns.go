@@ -24,8 +24,12 @@ func (p Patterns) Check() error {
 	return nil
 }
 
-// All returns all that Of can return.
-func (p Patterns) All() []string { return append(slices.Clone(p), Other) }
+// All returns all that Of can return, each once.
+func (p Patterns) All() []string {
+	all := append(slices.Clone(p), Other)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
 
 // Of returns the first pattern that the path of a lock matches, or [Other].
 func (p Patterns) Of(lock string) string {

@@ -16,9 +16,14 @@ const permits = "permits"
 // TryAcquire counts as a wait, too; a try in vain is not told.
 func (m *Metrics) Observer() tier.Observer {
 	return tier.Observer{
-		Waiting: func(_ context.Context, w tier.Wait) { m.long.WithLabelValues(m.patterns.Of(w.Path)).Inc() },
+		Waiting: func(_ context.Context, w tier.Wait) {
+			path := m.patterns.Of(w.Path)
+			m.long.WithLabelValues(path).Inc()
+			m.waits.Long(path, w.Waited)
+		},
 		Acquired: func(_ context.Context, a tier.AcquiredEvent) {
 			path, from := m.patterns.Of(a.Path), string(a.From)
+			m.waits.Over(path, a.At.Add(-a.Waited))
 			if a.Permits != nil {
 				from = permits
 				m.permits.WithLabelValues(path).Add(float64(a.Permits.Count()))
@@ -26,7 +31,9 @@ func (m *Metrics) Observer() tier.Observer {
 			m.wait.WithLabelValues(path, from).Observe(a.Waited.Seconds())
 		},
 		Failed: func(_ context.Context, f tier.FailedEvent) {
-			m.wait.WithLabelValues(m.patterns.Of(f.Path), failed).Observe(f.Waited.Seconds())
+			path := m.patterns.Of(f.Path)
+			m.waits.Over(path, f.At.Add(-f.Waited))
+			m.wait.WithLabelValues(path, failed).Observe(f.Waited.Seconds())
 		},
 		Lost: func(_ context.Context, l tier.LostEvent) {
 			m.losses.WithLabelValues(m.patterns.Of(l.Path), string(l.Cause)).Inc()
@@ -51,5 +58,5 @@ func (m *Metrics) follow(c tier.ConnectionEvent) {
 	case tier.Expired:
 		m.expired.Inc()
 	}
-	m.connected.Set(connected)
+	m.connected.WithLabelValues().Set(connected)
 }

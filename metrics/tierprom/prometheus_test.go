@@ -1,18 +1,11 @@
 package tierprom_test
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -33,15 +26,25 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // process returns the locks of a process, and its page of metrics.
 func process(t *testing.T, srv *zktest.Server, patterns ...string) (*tier.Registry, *httptest.Server) {
 	t.Helper()
-	metrics, err := tierprom.New(tierprom.WithPaths(patterns...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	return measured(t, dial(t, srv), patterns...)
+}
+
+func dial(t *testing.T, srv *zktest.Server) second.Tier {
+	t.Helper()
 	client, err := zklock.Dial(t.Context(), "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext))
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks, err := tier.New(second.TierOf(client), tier.WithObserver(metrics.Observer()), tier.WithHandOff(time.Hour))
+	return second.TierOf(client)
+}
+
+func measured(t *testing.T, store second.Tier, patterns ...string) (*tier.Registry, *httptest.Server) {
+	t.Helper()
+	metrics, err := tierprom.New(tierprom.WithPaths(patterns...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks, err := tier.New(store, tier.WithObserver(metrics.Observer()), tier.WithHandOff(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,16 +108,13 @@ func wantOn(t *testing.T, page *httptest.Server, all ...string) string {
 }
 
 func TestScrape(t *testing.T) {
-	locks, page := process(t, server(t), "/jobs/*", "/customers/*/*")
-	for i := range 100 { // any number of paths are few labels
+	locks, page := process(t, server(t), "/jobs/*", "/customers/*/*", "/jobs/*") // one twice is one
+	for i := range 100 {                                                         // any number of paths are few labels
 		wait(t, locks, fmt.Sprintf("/jobs/%d", i))
 		wait(t, locks, fmt.Sprintf("/customers/%d/bill", i))
 		wait(t, locks, fmt.Sprintf("/elsewhere/%d", i))
 	}
-	hold, err := locks.Mutex("/jobs/kept").Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	hold := acquire(t, locks.Mutex("/jobs/kept"))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := locks.Mutex("/jobs/kept").Acquire(ctx); err == nil {
@@ -128,13 +128,57 @@ func TestScrape(t *testing.T) {
 		`tierlock_wait_seconds_count{from="hand-off",path="/jobs/*"} 100`,
 		`tierlock_wait_seconds_count{from="found",path="/jobs/*"} 101`,
 		`tierlock_wait_seconds_count{from="failed",path="/jobs/*"} 1`,
-		"tierlock_holds 1\n", "tierlock_waiters 0\n", "tierlock_connected 1\n",
+		"tierlock_holds 1\n", "tierlock_waiters 0\n", "tierlock_connected 1\n", "tierlock_quarantined 0\n",
+		"tierlock_held_locks{path=\"/jobs/*\"} 1\n", "tierlock_held_locks{path=\"other\"} 0\n", "tierlock_oldest_hold_seconds{path=\"other\"} 0\n",
 	)
 	if n := strings.Count(text, "\n"); n > 350 {
 		t.Errorf("%d lines on the page", n)
 	}
 	hold.Release()
 	locks.Close()
+}
+
+// A hold and a wait have an age while they last, and none when they are over.
+func TestScrapeOfTheOldest(t *testing.T) {
+	t.Parallel()
+	locks, page := process(t, server(t), "/jobs/*")
+	mu := locks.Mutex("/jobs/a")
+	hold := acquire(t, mu)
+	next := make(chan *tier.Hold)
+	go func() { next <- acquire(t, mu) }()
+	for begun := time.Now(); !strings.Contains(wantOn(t, page), `tierlock_long_waits_total{path="/jobs/*"} 1`); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatal("nobody waits for long")
+		}
+	}
+	const aged = `(?m)^tierlock_oldest_(hold|wait)_seconds{path="/jobs/\*"} [1-9]`
+	if text := wantOn(t, page); len(regexp.MustCompile(aged).FindAllString(text, -1)) != 2 {
+		t.Errorf("want a hold and a wait of more than a second on the page: %s", text)
+	}
+	if err := hold.Release(); err != nil {
+		t.Error(err)
+	}
+	(<-next).Release()
+	wantOn(t, page, "tierlock_oldest_wait_seconds{path=\"/jobs/*\"} 0\n", "tierlock_oldest_hold_seconds{path=\"/jobs/*\"} 0\n")
+}
+
+// Where nobody tells how the connection stands there is no 0 to alarm anybody.
+func TestConnectionIsNotThereBeforeItIsKnown(t *testing.T) {
+	metrics, err := tierprom.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(metrics)
+	families, err := registry.Gather()
+	if err != nil || len(families) == 0 {
+		t.Fatal(families, err)
+	}
+	for _, f := range families {
+		if f.GetName() == "tierlock_connected" {
+			t.Errorf("got %v", f)
+		}
+	}
 }
 
 func TestScrapeOfASemaphore(t *testing.T) {
@@ -159,7 +203,7 @@ func TestScrapeOfASemaphore(t *testing.T) {
 		`tierlock_wait_seconds_count{from="permits",path="/limits/*"} 1`,
 		`tierlock_wait_seconds_count{from="failed",path="/limits/*"} 1`,
 		`tierlock_long_waits_total{path="/limits/*"} 1`,
-		"tierlock_permit_waiters 0\n", "tierlock_holds 0\n",
+		"tierlock_permit_waiters 0\n", "tierlock_holds 0\n", "tierlock_oldest_wait_seconds{path=\"/limits/*\"} 0\n",
 	)
 	lost := make(chan struct{})
 	context.AfterFunc(other.Context(t.Context()), func() { close(lost) })
@@ -191,120 +235,5 @@ func TestLossesAndWaitsInVainBeginAtZero(t *testing.T) {
 			want = append(want, fmt.Sprintf("tierlock_losses_total{cause=%q,path=%q} 0\n", cause, path))
 		}
 		wantOn(t, page, want...)
-	}
-}
-
-// documentedRules are those of the README.
-func documentedRules(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(text), "```yaml\n")
-	rules, _, closed := strings.Cut(rest, "```")
-	if !found || !closed {
-		t.Fatal("no rules in the README")
-	}
-	return rules
-}
-
-// hanging is longer than a Prometheus takes for anything here, however busy the machine is.
-const hanging = 5 * time.Minute
-
-// eventually asks until a query yields what is wanted.
-func eventually(t *testing.T, ask func(string) []string, query string, want ...string) {
-	t.Helper()
-	for deadline := time.Now().Add(hanging); ; time.Sleep(50 * time.Millisecond) {
-		got := ask(query)
-		if slices.Sort(got); slices.Equal(got, want) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("Prometheus answers %q to %s, want %q", got, query, want)
-		}
-	}
-}
-
-// A real Prometheus fires the documented alert at the first loss there ever was, and not before.
-func TestPrometheusFiresAtTheFirstLoss(t *testing.T) {
-	t.Parallel()
-	srv := server(t)
-	locks, page := process(t, srv, "/jobs/*")
-	ask := runPrometheus(t, strings.TrimPrefix(page.URL, "http://"), documentedRules(t))
-	eventually(t, ask, `tierlock_losses_total{cause="session"} == 0`, "/jobs/*", "other")
-	hold, err := locks.Mutex("/jobs/a").Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if early := ask("ALERTS"); len(early) > 0 {
-		t.Errorf("fires without a loss: %q", early)
-	}
-	srv.Expire(srv.Sessions()[0].ID)
-	<-hold.Lost()
-	hold.Release()
-	eventually(t, ask, `ALERTS{alertname="LockLost", alertstate="firing", cause="session"}`, "/jobs/*")
-}
-
-// runPrometheus starts one with rules, and returns what asks it for the label "path" of what a query yields.
-func runPrometheus(t *testing.T, target, rules string) func(query string) []string {
-	t.Helper()
-	program, err := exec.LookPath(cmp.Or(os.Getenv("PROMETHEUS"), "prometheus"))
-	if err != nil {
-		if os.Getenv("TIERLOCK_REQUIRE_SERVER") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err, "; scripts/get-prometheus.sh installs it")
-	}
-	dir := t.TempDir()
-	file := filepath.Join(dir, "prometheus.yml")
-	config := fmt.Sprintf("global: {scrape_interval: 200ms, evaluation_interval: 200ms}\nrule_files: [rules.yml]\n"+
-		"scrape_configs: [{job_name: locks, static_configs: [{targets: [%s]}]}]\n", target)
-	for name, text := range map[string]string{file: config, filepath.Join(dir, "rules.yml"): rules} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+addr)
-	var log strings.Builder
-	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	client := &http.Client{Timeout: 5 * time.Second}
-	t.Cleanup(func() {
-		client.CloseIdleConnections()
-		cancel()
-		cmd.Wait()
-		if t.Failed() {
-			t.Log(log.String())
-		}
-	})
-	return func(query string) (paths []string) {
-		answer, err := client.Get("http://" + addr + "/api/v1/query?query=" + url.QueryEscape(query))
-		if err != nil {
-			return nil // not there yet
-		}
-		defer answer.Body.Close()
-		var result struct {
-			Data struct {
-				Result []struct{ Metric struct{ Path string } }
-			}
-		}
-		if json.NewDecoder(answer.Body).Decode(&result) != nil {
-			return nil
-		}
-		for _, r := range result.Data.Result {
-			paths = append(paths, r.Metric.Path)
-		}
-		return paths
 	}
 }

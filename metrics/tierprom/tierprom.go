@@ -18,11 +18,17 @@
 //	tierlock_long_waits_total{path}     waits that took longer than a second
 //	tierlock_permits{path}              permits of semaphores that are held
 //	tierlock_losses_total{path,cause}   holds, and permits of one call, that were lost; cause is lease, session, deletion, close or other
-//	tierlock_connected                  1 while there is a connection and a session
+//	tierlock_held_locks{path}           locks that are held now: 1 for the path of an election if this process leads
+//	tierlock_oldest_hold_seconds{path}  of the holds of locks that go on, the age of the oldest
+//	tierlock_oldest_wait_seconds{path}  of the waits that go on and have taken longer than a second, likewise
+//	tierlock_connected                  1 while there is a connection and a session; absent where that is not known
+//	tierlock_quarantined                1 while the store grants no lock to anybody
 //	tierlock_sessions_expired_total
 //	tierlock_holds, _lingering, _waiters, _permit_waiters
 //	tierlock_held_seconds_total, tierlock_waited_seconds_total
 //	                                    sums that go on while a hold or a wait does
+//
+// docs/alerts.yaml has rules for them, docs/grafana.json a dashboard.
 //
 // Losses of each cause, long waits and waits in vain are there from the beginning, at 0 for each pattern, so that increase sees the
 // first one. What happens before Prometheus has come for the first time it does not see.
@@ -33,8 +39,10 @@
 package tierprom
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -48,14 +56,19 @@ type Metrics struct {
 	patterns patterns.Patterns
 	locks    atomic.Pointer[tier.Registry] // nil before Follow
 
+	waits patterns.Waits
+
 	wait, hold           *prometheus.HistogramVec
 	long, losses         *prometheus.CounterVec
 	permits              *prometheus.GaugeVec
-	connected            prometheus.Gauge
+	connected            *prometheus.GaugeVec // without a label: it is not there before it is known
 	expired              prometheus.Counter
 	holds, kept, waiting *prometheus.Desc
 	permitWaiting        *prometheus.Desc
 	held, waited         *prometheus.Desc
+	heldNow, quarantined *prometheus.Desc
+	oldestHold           *prometheus.Desc
+	oldestWait           *prometheus.Desc
 }
 
 // buckets are for waits and holds from a tenth of a millisecond, a hand-off, to minutes.
@@ -89,21 +102,36 @@ func New(opts ...Option) (*Metrics, error) {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
-	m.wait = histogram("tierlock_wait_seconds", "Waits for a lock or permits, by from where it came.", "path", "from")
-	m.hold = histogram("tierlock_hold_seconds", "Holds of a lock that are over.", "path")
-	m.long = counter("tierlock_long_waits_total", "Waits that took longer than a second.", "path")
-	m.losses = counter("tierlock_losses_total", "Holds that were lost.", "path", "cause")
-	m.permits = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tierlock_permits", Help: "Permits of semaphores that are held."},
-		[]string{"path"})
-	m.connected = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tierlock_connected", Help: "Whether there is a connection and a session."})
-	m.expired = prometheus.NewCounter(prometheus.CounterOpts{Name: "tierlock_sessions_expired_total", Help: "Sessions that have expired."})
-	m.holds = desc("tierlock_holds", "Locks that are held.")
-	m.kept = desc("tierlock_lingering", "Locks that are kept though nobody holds them.")
-	m.waiting = desc("tierlock_waiters", "Goroutines that wait for a lock.")
-	m.permitWaiting = desc("tierlock_permit_waiters", "Goroutines that wait for permits of a semaphore.")
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	m.wait = histogram("tierlock_wait_seconds",
+		"Waits for a lock or permits that are over, by where it came from; failed counts those in vain. A lock that was free waits, too.",
+		"path", "from")
+	m.hold = histogram("tierlock_hold_seconds", "Holds of a lock that were released, lost ones included. Entering again is no hold.", "path")
+	m.long = counter("tierlock_long_waits_total", "Waits that took longer than a second, counted when they do.", "path")
+	m.losses = counter("tierlock_losses_total",
+		"Holds of locks, and permits of one call, that were lost while they were held, counted once each, as soon as that is known.", "path", "cause")
+	m.permits = gauge("tierlock_permits", "Permits of semaphores that this process holds now.", "path")
+	m.connected = gauge("tierlock_connected", "1 while this process has a connection and a session, else 0.")
+	m.expired = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tierlock_sessions_expired_total", Help: "Sessions of this process that the store has ended, and with them all that was held.",
+	})
+	m.holds = desc("tierlock_holds", "Locks that this process holds now; one that several read counts once.")
+	m.kept = desc("tierlock_lingering", "Locks that this process keeps now though nobody holds them.")
+	m.waiting = desc("tierlock_waiters", "Goroutines of this process that wait for a lock now.")
+	m.permitWaiting = desc("tierlock_permit_waiters", "Goroutines of this process that wait for permits of a semaphore now.")
 	m.held = desc("tierlock_held_seconds_total", "Time for which locks were held, those included that still are; however many read at a time.")
-	m.waited = desc("tierlock_waited_seconds_total", "Time of all waits, those included that go on.")
+	m.waited = desc("tierlock_waited_seconds_total", "Time of all waits of all goroutines for a lock, those included that go on.")
+	m.heldNow = desc("tierlock_held_locks", "Locks of these paths that this process holds now; for an election, whether it leads.", "path")
+	m.oldestHold = desc("tierlock_oldest_hold_seconds",
+		"For how long this process has had the lock of these paths that it has had for longest; 0 if it has none. Not of permits.", "path")
+	m.oldestWait = desc("tierlock_oldest_wait_seconds",
+		"How long the longest wait for a lock or permits that goes on in this process has lasted; 0 if none has lasted for a second.", "path")
+	m.quarantined = desc("tierlock_quarantined", "1 while the store grants no lock to anybody, as it is new or took over, else 0.")
 	m.begin()
 	return m, nil
 }
@@ -132,7 +160,9 @@ func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
 	for _, v := range m.vectors() {
 		v.Describe(c)
 	}
-	for _, d := range []*prometheus.Desc{m.holds, m.kept, m.waiting, m.permitWaiting, m.held, m.waited} {
+	for _, d := range []*prometheus.Desc{
+		m.holds, m.kept, m.waiting, m.permitWaiting, m.held, m.waited, m.heldNow, m.oldestHold, m.oldestWait, m.quarantined,
+	} {
 		c <- d
 	}
 }
@@ -147,13 +177,31 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		return
 	}
 	s := locks.Stats()
-	gauge := func(d *prometheus.Desc, v int) {
-		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	gauge(m.holds, s.Holds)
-	gauge(m.kept, s.Lingering)
-	gauge(m.waiting, s.Waiters)
-	gauge(m.permitWaiting, s.PermitWaiters)
+	gauge(m.holds, float64(s.Holds))
+	gauge(m.kept, float64(s.Lingering))
+	gauge(m.waiting, float64(s.Waiters))
+	gauge(m.permitWaiting, float64(s.PermitWaiters))
 	c <- prometheus.MustNewConstMetric(m.held, prometheus.CounterValue, s.HoldTime.Seconds())
 	c <- prometheus.MustNewConstMetric(m.waited, prometheus.CounterValue, s.WaitTime.Seconds())
+	number, oldest := make(map[string]float64), make(map[string]float64) // by pattern
+	for _, l := range locks.HeldLocks() {
+		if !l.Lingering {
+			path := m.patterns.Of(l.Path)
+			number[path]++
+			oldest[path] = max(oldest[path], time.Since(l.Since).Seconds())
+		}
+	}
+	for _, path := range m.patterns.All() {
+		gauge(m.heldNow, number[path], path)
+		gauge(m.oldestHold, oldest[path], path)
+		gauge(m.oldestWait, m.waits.Oldest(path).Seconds(), path)
+	}
+	quarantined := 0.0
+	if q := (*tier.QuarantineError)(nil); errors.As(locks.Err(), &q) {
+		quarantined = 1
+	}
+	gauge(m.quarantined, quarantined)
 }

@@ -1,0 +1,45 @@
+package patterns
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Waits are the long ones that go on. An observer is told of one when it has become long, and when it is over.
+type Waits struct {
+	mu    sync.Mutex             // guards the field below
+	begun map[string][]time.Time // by pattern, in order
+}
+
+// Long adds a wait that began so long ago.
+func (w *Waits) Long(pattern string, waited time.Duration) {
+	begun := time.Now().Add(-waited)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.begun == nil {
+		w.begun = make(map[string][]time.Time)
+	}
+	at, _ := slices.BinarySearchFunc(w.begun[pattern], begun, time.Time.Compare)
+	w.begun[pattern] = slices.Insert(w.begun[pattern], at, begun)
+}
+
+// Over removes a wait that began then. One that has become long was noted with a beginning that is a little later, as the
+// clock was read later; one that began before is another one, and one that has not become long was not noted.
+func (w *Waits) Over(pattern string, begun time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at, _ := slices.BinarySearchFunc(w.begun[pattern], begun, time.Time.Compare); at < len(w.begun[pattern]) {
+		w.begun[pattern] = slices.Delete(w.begun[pattern], at, at+1)
+	}
+}
+
+// Oldest is how long the oldest wait lasts by now, zero if there is none.
+func (w *Waits) Oldest(pattern string) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.begun[pattern]) == 0 {
+		return 0
+	}
+	return time.Since(w.begun[pattern][0])
+}
