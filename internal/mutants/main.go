@@ -6,6 +6,10 @@
 //
 // and an error unless S is 0. E counts those of the N that are listed in equivalent.txt because nothing observable
 // changes. A run that was stopped goes on where it was.
+//
+// With -with PACKAGE the tests of that package alone have to see them. What follows the flags goes to these tests:
+//
+//	go run ./internal/mutants -with internal/explore -only '^(tier|internal/queue)/' -- -test.run TestScopes -all -first -most 5000
 package main
 
 import (
@@ -39,6 +43,7 @@ func run(ctx context.Context) error {
 		jobs = flag.Int("jobs", 2, "number of mutants at a time")
 		only = flag.String("only", "", "try those that match this regular expression only")
 		list = flag.Bool("list", false, "print the mutants in order, and try none")
+		with = flag.String("with", "", "the package whose tests alone have to see them; the arguments are for these tests")
 	)
 	flag.Parse()
 	pattern, err := regexp.Compile(*only)
@@ -68,12 +73,12 @@ func run(ctx context.Context) error {
 		}
 		return nil
 	}
-	results, err := openResults(root)
+	results, err := openResults(root, append([]string{*with}, flag.Args()...))
 	if err != nil {
 		return err
 	}
 	defer results.close()
-	suite, err := newSuite(ctx, root)
+	suite, err := newSuite(ctx, root, *with, flag.Args())
 	if err != nil {
 		return err
 	}

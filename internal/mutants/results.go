@@ -35,8 +35,8 @@ type results struct {
 	file  *os.File
 }
 
-func openResults(root string) (*results, error) {
-	print, err := fingerprint(root)
+func openResults(root string, with []string) (*results, error) {
+	print, err := fingerprint(root, with)
 	if err != nil {
 		return nil, err
 	}
@@ -88,9 +88,10 @@ func (r *results) add(m mutant, one result) error {
 	return err
 }
 
-// fingerprint depends on all that the verdicts depend on: the code and the tests.
-func fingerprint(root string) (string, error) {
+// fingerprint depends on all that the verdicts depend on: the code and the tests, and which of them.
+func fingerprint(root string, with []string) (string, error) {
 	sum := sha256.New()
+	fmt.Fprintf(sum, "%q\n", with)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

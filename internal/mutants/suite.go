@@ -22,20 +22,22 @@ var viewers = append(slices.Clone(packages), "internal/memory", "internal/sim")
 // virtual time.
 type suite struct {
 	root  string
-	dir   string                          // for what is built
+	dir   string // for what is built
+	with  string // the only package whose tests are run; empty: each that can see something
+	args  []string
 	bound map[string]func() (cost, error) // by package
 }
 
 // A cost is what a run of tests takes.
 type cost struct{ time, cpu time.Duration }
 
-func newSuite(ctx context.Context, root string) (*suite, error) {
+func newSuite(ctx context.Context, root, with string, args []string) (*suite, error) {
 	dir, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		return nil, err
 	}
-	s := &suite{root: root, dir: dir, bound: make(map[string]func() (cost, error))}
-	for _, pkg := range viewers {
+	s := &suite{root: root, dir: dir, with: with, args: args, bound: make(map[string]func() (cost, error))}
+	for _, pkg := range append(slices.Clone(viewers), with) {
 		s.bound[pkg] = sync.OnceValues(func() (cost, error) { return s.measure(ctx, pkg) })
 	}
 	return s, nil
@@ -76,7 +78,7 @@ func (s *suite) try(ctx context.Context, m mutant) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	for _, pkg := range viewers[slices.Index(viewers, m.pkg()):] {
+	for _, pkg := range s.viewers(m) {
 		if tests, _ := filepath.Glob(filepath.Join(s.root, pkg, "*_test.go")); len(tests) == 0 {
 			continue
 		}
@@ -90,13 +92,25 @@ func (s *suite) try(ctx context.Context, m mutant) (result, error) {
 		}
 		if out, _, err := s.run(ctx, pkg, binary, bound); err != nil {
 			by := append(names(out, failed, panicked, running), err.Error())
+			if s.with != "" {
+				by = append(names(out, said), by...)
+			}
 			return result{Verdict: killed, By: pkg + " " + by[0]}, ctx.Err()
 		}
 	}
 	return result{Verdict: survived}, nil
 }
 
+// viewers are the packages whose tests may see a mutant.
+func (s *suite) viewers(m mutant) []string {
+	if s.with != "" {
+		return []string{s.with}
+	}
+	return viewers[slices.Index(viewers, m.pkg()):]
+}
+
 var (
+	said     = regexp.MustCompile(`(?m)^ +\w+_test\.go:\d+: (.*)`)
 	failed   = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
 	panicked = regexp.MustCompile(`(?m)^((?:panic|fatal error): .*)`)
 	running  = regexp.MustCompile(`(?m)^\t(Test\S+) \(`) // when it was timed out
@@ -147,6 +161,7 @@ func (s *suite) run(ctx context.Context, pkg, binary string, bound cost) ([]byte
 	if pkg == "internal/sim" {
 		args = append(args, "-seeds", "150", "-shrink=false")
 	}
+	args = append(args, s.args...)
 	ctx, cancel := context.WithTimeout(ctx, bound.time+10*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", args...)
