@@ -52,7 +52,7 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*tier.Registry, 
 	if err != nil {
 		return nil, err
 	}
-	return tier.New(second.TierOf(client), share...)
+	return tier.New(second.TierOf(client), share...), nil
 }
 
 // Multi runs ZooKeeper operations, those that [zk.Conn.Multi] takes, in one transaction that

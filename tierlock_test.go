@@ -157,10 +157,7 @@ func TestLockPathMayNotBeTooLongTogetherWithThatOfTheConnectString(t *testing.T)
 
 func TestMultiRefusesALockOfAnotherStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		locks, err := tier.New(memory.NewServer().Dial("p", time.Minute, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		locks := tier.New(memory.NewServer().Dial("p", time.Minute, nil))
 		defer locks.Close()
 		h := hold(t, locks.Mutex("/a"))
 		if _, err := tierlock.Multi(t.Context(), h); err == nil || !strings.Contains(err.Error(), "/a: that lock is not on ZooKeeper") {

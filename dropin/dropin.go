@@ -8,6 +8,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"weak"
 
 	"github.com/go-zookeeper/zk"
@@ -54,9 +55,7 @@ type Lock struct {
 	locks *tier.Registry
 	path  string
 	acl   zklock.LockOption
-
-	mu   sync.Mutex // guards the field below
-	hold *tier.Hold // nil while unlocked
+	hold  atomic.Pointer[tier.Hold] // nil while unlocked
 }
 
 // NewLock returns a handle for the lock at path, over a connection that the caller keeps and
@@ -73,10 +72,7 @@ func (l *Lock) Lock() error { return l.LockWithData([]byte{}) }
 // [zk.ErrDeadlock]. After any other error the handle is unlocked, nothing of it is left
 // on the server, and it may be locked again.
 func (l *Lock) LockWithData(data []byte) error {
-	l.mu.Lock()
-	locked := l.hold != nil
-	l.mu.Unlock()
-	if locked {
+	if l.hold.Load() != nil {
 		return zk.ErrDeadlock
 	}
 	mutex := l.locks.Mutex(l.path, l.acl, zklock.NodeData(data))
@@ -87,9 +83,7 @@ func (l *Lock) LockWithData(data []byte) error {
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.hold = hold
+	l.hold.Store(hold)
 	return nil
 }
 
@@ -106,10 +100,7 @@ func (l *Lock) LockWithData(data []byte) error {
 // handles of the connection want the lock, it first asks the server whether the lock is still
 // ours, unless it heard so within the last quarter of a second, and waits a second for the answer.
 func (l *Lock) Unlock() error {
-	l.mu.Lock()
-	hold := l.hold
-	l.hold = nil
-	l.mu.Unlock()
+	hold := l.hold.Swap(nil)
 	if hold == nil {
 		return zk.ErrNotLocked
 	}
@@ -141,10 +132,7 @@ func registryOf(conn *zk.Conn) *tier.Registry {
 	if err != nil {
 		panic("dropin: attach without options: " + err.Error())
 	}
-	locks, err := tier.New(second.TierOf(client), tier.WithRounds())
-	if err != nil {
-		panic("dropin: registry without options: " + err.Error())
-	}
+	locks := tier.New(second.TierOf(client), tier.WithRounds())
 	if registries.of == nil {
 		registries.of = make(map[weak.Pointer[zk.Conn]]weak.Pointer[tier.Registry])
 	}

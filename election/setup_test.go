@@ -37,10 +37,7 @@ func dial(t *testing.T, s *memory.Server, label string, opts ...tier.Option) (*t
 	t.Helper()
 	p := s.Dial(label, sessionTimeout, nil)
 	synctest.Wait() // until it is connected
-	locks, err := tier.New(p, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := tier.New(p, opts...)
 	t.Cleanup(func() { locks.Close() })
 	return locks, p
 }

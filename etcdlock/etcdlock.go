@@ -26,7 +26,7 @@ func New(client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcdlock: %w", err)
 	}
-	return tier.New(open(client, o).tier, share...)
+	return tier.New(open(client, o).tier, share...), nil
 }
 
 // Txn runs ops in one etcd transaction that takes effect only while the lock of hold is ours: an exact fence for data in the same

@@ -34,7 +34,7 @@ func front(pool *pgxpool.Pool, opts []Option, open func(*pgxpool.Pool, options) 
 	if err != nil {
 		return nil, fmt.Errorf("pglock: %w", err)
 	}
-	return tier.New(t, share...)
+	return tier.New(t, share...), nil
 }
 
 // ValidatePath reports whether path may name a lock: not empty, no empty component,

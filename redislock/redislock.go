@@ -26,7 +26,7 @@ func New(client redis.UniversalClient, opts ...Option) (*tier.Registry, error) {
 	if err := checkClient(client); err != nil { // before there is anything to close
 		return nil, err
 	}
-	return tier.New(open(client, o).tier, share...)
+	return tier.New(open(client, o).tier, share...), nil
 }
 
 func checkClient(client redis.UniversalClient) error {

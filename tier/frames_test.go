@@ -24,10 +24,7 @@ func far(t *testing.T, f func(t *testing.T, s *zktest.Server, process func(...ti
 			if err != nil {
 				t.Fatal(err)
 			}
-			locks, err := tier.New(second.TierOf(client), opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			locks := tier.New(second.TierOf(client), opts...)
 			t.Cleanup(func() { locks.Close() })
 			return locks.Mutex("/locks/a")
 		})

@@ -83,17 +83,6 @@ func WithLinger(d time.Duration) Option { return with(func(o *options) { o.linge
 // longer ends with [ErrWaitLimit].
 func WithMaxWait(d time.Duration) Option { return with(func(o *options) { o.maxWait = d }) }
 
-func newOptions(opts []Option) (options, error) {
-	o := options{handOff: defaultHandOff}
-	for _, opt := range opts {
-		opt.apply(&o)
-	}
-	if err := o.check(); err != nil {
-		return o, fmt.Errorf("tier: %w", err)
-	}
-	return o, nil
-}
-
 func (o options) check() error {
 	switch {
 	case o.handOff < 0:

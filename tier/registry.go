@@ -32,13 +32,12 @@ type Registry struct {
 	tasks   sync.WaitGroup  // goroutines of the stakes
 }
 
-// New returns a registry over a second tier, for the packages of the stores. The
-// registry owns the tier and closes it. An error says which option is wrong; the tier is then
-// left open.
-func New(t second.Tier, opts ...Option) (*Registry, error) {
-	o, err := newOptions(opts)
-	if err != nil {
-		return nil, err
+// New returns a registry over a second tier, for the packages of the stores, which have refused
+// options that are wrong. The registry owns the tier and closes it.
+func New(t second.Tier, opts ...Option) *Registry {
+	o := options{handOff: defaultHandOff}
+	for _, opt := range opts {
+		opt.apply(&o)
 	}
 	r := &Registry{
 		second: t, options: &o, start: time.Now().Add(-t.Now()),
@@ -46,7 +45,7 @@ func New(t second.Tier, opts ...Option) (*Registry, error) {
 	}
 	r.drained, r.allGone = context.WithCancel(context.Background())
 	o.observer.follow(t)
-	return r, nil
+	return r
 }
 
 // now is the clock of the leases: who reads it has it for the sums of time as well.

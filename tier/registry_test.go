@@ -50,22 +50,6 @@ func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 	})
 }
 
-func TestNegativeOptionsAreRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		client := s.Dial("", sessionTimeout, nil)
-		defer client.Close()
-		synctest.Wait() // until it is connected
-		for name, opt := range map[string]tier.Option{"hand-off": tier.WithHandOff(-1), "linger": tier.WithLinger(-1)} {
-			if locks, err := tier.New(client, opt); err == nil || locks != nil {
-				t.Errorf("New with a negative %s: got %v, %v; want an error", name, locks, err)
-			}
-		}
-		if err := client.Err(); err != nil {
-			t.Errorf("the client after wrong options: %v", err)
-		}
-	})
-}
-
 func TestClosedRegistryRefusesEverything(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)

@@ -32,10 +32,7 @@ func dial(t *testing.T, s *memory.Server, label string, opts ...tier.Option) (*t
 	t.Helper()
 	p := s.Dial(label, sessionTimeout, nil)
 	synctest.Wait() // until it is connected
-	locks, err := tier.New(p, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := tier.New(p, opts...)
 	t.Cleanup(func() { locks.Close() })
 	return locks, p
 }
@@ -242,10 +239,7 @@ func specially(t *testing.T, s *memory.Server, store *special, opts ...tier.Opti
 	t.Helper()
 	store.Tier = s.Dial("", sessionTimeout, nil)
 	synctest.Wait() // until it is connected
-	locks, err := tier.New(store, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := tier.New(store, opts...)
 	t.Cleanup(func() { locks.Close() })
 	return locks
 }

@@ -65,11 +65,7 @@ func (z *zooKeeper) dial(ctx context.Context, o command.Options) (*command.Locks
 	if err != nil {
 		return nil, err
 	}
-	locks, err := tier.New(second.TierOf(client))
-	if err != nil {
-		client.Close()
-		return nil, err
-	}
+	locks := tier.New(second.TierOf(client))
 	return &command.Locks{Registry: locks, Margin: client.LeaseMargin, Desk: zkinspect.Reader{Client: client}}, nil
 }
 

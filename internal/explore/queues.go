@@ -242,10 +242,7 @@ func (s Scope) Begin(t *testing.T) World {
 	for i := range s.Processes {
 		p := &process{name: fmt.Sprintf("p%d", i+1)}
 		w.processes = append(w.processes, p)
-		var err error
-		if p.registry, err = tier.New(w.store.dial(p), options...); err != nil {
-			t.Fatal(err)
-		}
+		p.registry = tier.New(w.store.dial(p), options...)
 		for j, call := range s.Calls {
 			name := fmt.Sprintf("%s.g%d", p.name, j+1)
 			p.callers = append(p.callers, &caller{process: p, world: w, name: name, call: call, left: max(1, s.Turns)})

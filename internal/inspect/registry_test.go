@@ -28,10 +28,7 @@ func bubble(t *testing.T, f func(t *testing.T, server *memory.Server, process fu
 		server := memory.NewServer()
 		f(t, server, func(label string) *tier.Registry {
 			t.Helper()
-			locks, err := tier.New(server.Dial(label, 3*time.Second, nil).Tier)
-			if err != nil {
-				t.Fatal(err)
-			}
+			locks := tier.New(server.Dial(label, 3*time.Second, nil).Tier)
 			t.Cleanup(func() { locks.Close() })
 			return locks
 		})

@@ -151,8 +151,7 @@ var sessionScenarios = []scenario{
 
 	{"68_two_registries_of_one_process_exclude_each_other", play(func(s *scene) {
 		p := s.join(role{})
-		another, err := tier.New(second.TierOf(p.client), strict...)
-		s.must(err)
+		another := tier.New(second.TierOf(p.client), strict...)
 		q := &actor{process: process{p.client, another}, scene: s, servers: p.servers, net: p.net}
 		holder := p.acquire()
 		waiter := q.queue(s.Context())

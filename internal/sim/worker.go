@@ -137,10 +137,7 @@ func (p *process) start(ctx context.Context, by way, connect []zklock.Option, sh
 	if err != nil {
 		return err
 	}
-	locks, err := tier.New(second.TierOf(client), share...)
-	if err != nil {
-		panic(err) // the options are ours
-	}
+	locks := tier.New(second.TierOf(client), share...)
 	p.client, p.locks = client, locks
 	return nil
 }

@@ -35,10 +35,7 @@ func (s *scene) engine(opts ...tier.Option) *engine {
 
 func (s *scene) engineOf(p *proc, opts ...tier.Option) *engine {
 	s.Helper()
-	locks, err := tier.New(p.Tier, opts...)
-	if err != nil {
-		s.Fatalf("tier.New: %v", err)
-	}
+	locks := tier.New(p.Tier, opts...)
 	s.Cleanup(func() { locks.Close() })
 	return &engine{p, locks.Mutex(s.path)}
 }

@@ -402,10 +402,7 @@ func permitsThroughTheGate(s *scene) {
 
 func (s *scene) gateOf(t *taker) *tier.Semaphore {
 	s.Helper()
-	locks, err := tier.New(t.Tier)
-	if err != nil {
-		s.Fatalf("tier.New: %v", err)
-	}
+	locks := tier.New(t.Tier)
 	s.Cleanup(func() { locks.Close() })
 	return locks.Semaphore(s.path, t.total)
 }

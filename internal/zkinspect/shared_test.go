@@ -18,10 +18,7 @@ import (
 // locks returns those of one more process.
 func (s site) locks(t *testing.T, opts ...zklock.Option) *tier.Registry {
 	t.Helper()
-	locks, err := tier.New(second.TierOf(dial(t, s.Server, opts...)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := tier.New(second.TierOf(dial(t, s.Server, opts...)))
 	t.Cleanup(func() { locks.Close() })
 	return locks
 }

@@ -44,10 +44,7 @@ func measured(t *testing.T, store second.Tier, patterns ...string) (*tier.Regist
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks, err := tier.New(store, tier.WithObserver(metrics.Observer()), tier.WithHandOff(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := tier.New(store, tier.WithObserver(metrics.Observer()), tier.WithHandOff(time.Hour))
 	t.Cleanup(func() { locks.Close() })
 	metrics.Follow(locks)
 	registry := prometheus.NewPedanticRegistry()

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -19,10 +18,7 @@ func dialTier(sort Sort) Dial {
 		if err != nil {
 			return nil, err
 		}
-		registry, err := tier.New(second.TierOf(client), o.policy()...)
-		if err != nil {
-			return nil, errors.Join(err, client.Close())
-		}
+		registry := tier.New(second.TierOf(client), o.policy()...)
 		return tiered{registry, sort, o.Permits}, nil
 	}
 }

@@ -57,10 +57,7 @@ func runNodes(t *testing.T, long time.Duration, faults bool) (events []Event) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			locks, err := tier.New(second.TierOf(client), tier.WithHandOff(15*time.Millisecond))
-			if err != nil {
-				t.Fatal(err)
-			}
+			locks := tier.New(second.TierOf(client), tier.WithHandOff(15*time.Millisecond))
 			defer locks.Close()
 			write, either, permits := locks.Mutex("/mutex"), locks.RWMutex("/rw"), locks.Semaphore("/permits", 3)
 			for range 3 {

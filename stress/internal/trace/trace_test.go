@@ -50,10 +50,7 @@ func run(t *testing.T, seed uint64, long time.Duration, faults bool) (events []E
 		for i := range 3 {
 			name := fmt.Sprint(i + 1)
 			p := server.Dial(name, ttl, func(r queue.Record) { add(eventOf(name, 0, r)) })
-			locks, err := tier.New(p.Tier, tier.WithHandOff(15*time.Millisecond))
-			if err != nil {
-				t.Fatal(err)
-			}
+			locks := tier.New(p.Tier, tier.WithHandOff(15*time.Millisecond))
 			defer locks.Close()
 			write, read, permits := locks.Mutex("/mutex"), locks.RWMutex("/rw"), locks.Semaphore("/permits", 3)
 			for range 3 {
