@@ -14,7 +14,7 @@ import (
 
 // Revoke asks those that have the lock to give it up, and returns them as they were before; see [zkqueue.Path.Revoke].
 func (r Reader) Revoke(ctx context.Context, path string) ([]inspect.Contender, error) {
-	told, err := zkqueue.Ask(ctx, r.Client, "revoke", path, func(p zkqueue.Path) ([]zkqueue.Contender, error) { return p.Revoke(ctx) })
+	told, err := ask(ctx, r.Client, "revoke", path, func(p zkqueue.Path) ([]zkqueue.Contender, error) { return p.Revoke(ctx) })
 	return Describe(told, time.Now()), err
 }
 
@@ -29,7 +29,7 @@ func (r Reader) Revoke(ctx context.Context, path string) ([]inspect.Contender, e
 // outcome is unknown, and the node may still be deleted.
 func (r Reader) Break(ctx context.Context, path string, token int64) (*inspect.Contender, error) {
 	b := breaking{ctx: ctx, token: token}
-	former, err := zkqueue.Ask(ctx, r.Client, "break", path, b.try)
+	former, err := ask(ctx, r.Client, "break", path, b.try)
 	if former == nil || err != nil {
 		return nil, err
 	}

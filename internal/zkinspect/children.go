@@ -49,7 +49,7 @@ func (r examination) examineOther(o inspect.Other) {
 		c := &r.Contenders[i]
 		kind := zkqueue.Kind(c.Kind)
 		switch {
-		case kind == zkqueue.KindZKLock && !knownToZKLock(o.Name):
+		case kind == kindZKLock && !knownToZKLock(o.Name):
 			grade, why = inspect.Problem, "zk.Lock fails as long as it is there; tierlock and kazoo ignore it"
 		case grade != inspect.Problem && curator(kind) && curatorNumber(o.Name, kind) < curatorNumber(c.Node, kind):
 			grade, why = inspect.Warning, fmt.Sprintf("Curator takes it for a number, and %s waits for it; tierlock and kazoo ignore it", c.Node)

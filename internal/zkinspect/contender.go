@@ -15,7 +15,7 @@ func Describe(queue []zkqueue.Contender, now time.Time) []inspect.Contender {
 	var contenders []inspect.Contender
 	for _, read := range queue {
 		c := inspect.Contender{
-			Node: second.Text(read.Node), Pair: second.Text(read.Pair), Kind: string(read.Kind), Sequence: read.Sequence,
+			Node: second.Text(read.Node), Pair: second.Text(read.Pair), Kind: string(kindOf(read)), Sequence: read.Sequence,
 			Readable: !read.Since.IsZero(), Token: read.Token, Ephemeral: read.Session != 0,
 			Host: read.Host, PID: read.PID, Label: read.Label, LingerMS: read.Linger.Milliseconds(), Asked: read.Asked,
 		}

@@ -59,7 +59,7 @@ func (r Reader) Examine(ctx context.Context, path string) (*inspect.Report, erro
 //
 // The server is asked by a transaction that cannot succeed, so nothing changes.
 func checkPermissions(ctx context.Context, client *zklock.Client, path string) error {
-	_, err := zkqueue.Ask(ctx, client, "permissions for", path, func(p zkqueue.Path) (none struct{}, err error) {
+	_, err := ask(ctx, client, "permissions for", path, func(p zkqueue.Path) (none struct{}, err error) {
 		return none, tryPermissions(p)
 	})
 	return err

@@ -20,13 +20,13 @@ func knownToZKLock(name string) bool {
 }
 
 func curator(kind zkqueue.Kind) bool {
-	return kind == zkqueue.KindCurator || kind == zkqueue.KindWrite || kind == zkqueue.KindRead
+	return kind == kindCurator || kind == zkqueue.KindWrite || kind == zkqueue.KindRead
 }
 
 // curatorNumber is what Curator sorts a name by: all of it, unless it knows the name.
 func curatorNumber(name string, kind zkqueue.Kind) string {
 	marks := []string{"lock-"}
-	if kind != zkqueue.KindCurator {
+	if kind != kindCurator {
 		marks = []string{"__READ__", "__WRIT__"}
 	}
 	for _, mark := range marks {

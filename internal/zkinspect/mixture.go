@@ -47,9 +47,9 @@ func remedy(a, b sort) string {
 	switch {
 	case a.kind == zkqueue.KindRead || a.kind == zkqueue.KindWrite:
 		return "; give Curator's read/write lock a path of its own"
-	case a.kind == zkqueue.KindCurator && (b.curatorWrite() || b.curatorRead()):
+	case a.kind == kindCurator && (b.curatorWrite() || b.curatorRead()):
 		return "; give the reader/writer lock a path of its own"
-	case a.kind != zkqueue.KindCurator && (b.kind == zkqueue.KindTierlock || b.kind == zkqueue.KindTierlockWrite):
+	case a.kind != kindCurator && (b.kind == kindTierlock || b.kind == kindTierlockWrite):
 		return "; or have every tierlock process connect WithKazoo"
 	}
 	return ""

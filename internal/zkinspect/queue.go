@@ -22,6 +22,15 @@ import (
 // more for a semaphore, and one for each node that is new in a queue or among the permits.
 type Reader struct{ Client *zklock.Client }
 
+// ask asks until there is an answer that stays; see [zkqueue.Asker].
+func ask[T any](ctx context.Context, client *zklock.Client, what, path string, question func(zkqueue.Path) (T, error)) (T, error) {
+	answer, err := zkqueue.Asker(ctx, client, what, path, func(p zkqueue.Path) (any, error) { return question(p) })
+	if err != nil {
+		return *new(T), err
+	}
+	return answer.(T), nil
+}
+
 // refusal makes one of an error that stays.
 func refusal(err error) error {
 	if errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrInvalidPath) {
@@ -188,7 +197,7 @@ type node struct {
 
 // nodeAt reads a node.
 func nodeAt(ctx context.Context, client *zklock.Client, path string) (node, error) {
-	return zkqueue.Ask(ctx, client, "get", path, func(p zkqueue.Path) (node, error) {
+	return ask(ctx, client, "get", path, func(p zkqueue.Path) (node, error) {
 		data, stat, err := p.Conn.Get(p.Name)
 		if err != nil {
 			return node{}, zkqueue.Lacking("READ", path, err)
@@ -199,7 +208,7 @@ func nodeAt(ctx context.Context, client *zklock.Client, path string) (node, erro
 
 // childrenOf lists the names below a path, in no order, and reads the stat of the path.
 func childrenOf(ctx context.Context, client *zklock.Client, path string) ([]string, zk.Stat, error) {
-	n, err := zkqueue.Ask(ctx, client, "children of", path, func(p zkqueue.Path) (node, error) {
+	n, err := ask(ctx, client, "children of", path, func(p zkqueue.Path) (node, error) {
 		children, stat, err := p.Conn.Children(p.Name)
 		if err != nil {
 			return node{}, zkqueue.Lacking("READ", path, err)
@@ -211,7 +220,7 @@ func childrenOf(ctx context.Context, client *zklock.Client, path string) ([]stri
 
 // contenderAt reads the node of a contender below a path. One that has gone is [zk.ErrNoNode]; one that may not be read is no error.
 func contenderAt(ctx context.Context, client *zklock.Client, path string, c zkqueue.Contender) (zkqueue.Contender, error) {
-	return zkqueue.Ask(ctx, client, "node "+c.Node+" of", path, func(p zkqueue.Path) (zkqueue.Contender, error) {
+	return ask(ctx, client, "node "+c.Node+" of", path, func(p zkqueue.Path) (zkqueue.Contender, error) {
 		read := c
 		err := p.Read(&read)
 		return read, err

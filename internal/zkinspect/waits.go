@@ -27,13 +27,13 @@ func (s sort) compare(other sort) int { return cmp.Compare(s.String(), other.Str
 
 // ours reports whether a kind is tierlock's.
 func ours(kind zkqueue.Kind) bool {
-	return kind == zkqueue.KindTierlock || kind == zkqueue.KindTierlockWrite || kind == zkqueue.KindTierlockRead
+	return kind == kindTierlock || kind == kindTierlockWrite || kind == kindTierlockRead
 }
 
 // mutex reports whether the names of a sort are those that Curator's mutex looks for.
 func (s sort) mutex() bool {
 	switch s.kind {
-	case zkqueue.KindTierlock, zkqueue.KindZKLock, zkqueue.KindCurator, zkqueue.KindMutex:
+	case kindTierlock, kindZKLock, kindCurator, zkqueue.KindMutex:
 		return true
 	}
 	return false
@@ -41,23 +41,26 @@ func (s sort) mutex() bool {
 
 // kazoo reports whether kazoo's locks look for the names of a sort, however they are set up.
 func (s sort) kazoo() bool {
-	return s.pair && s.kind != zkqueue.KindTierlockRead || s.kind == zkqueue.KindKazoo
+	return s.pair && s.kind != kindTierlockRead || s.kind == zkqueue.KindKazoo
 }
 
 // kazooRead reports whether kazoo's WriteLock alone does.
 func (s sort) kazooRead() bool {
-	return s.pair && s.kind == zkqueue.KindTierlockRead || s.kind == zkqueue.KindKazooRead
+	return s.pair && s.kind == kindTierlockRead || s.kind == zkqueue.KindKazooRead
 }
 
 // curatorWrite and curatorRead report whether the names of a sort are those of the sides of
 // Curator's read/write lock.
 func (s sort) curatorWrite() bool {
-	return s.kind == zkqueue.KindWrite || s.kind == zkqueue.KindTierlockWrite
+	return s.kind == zkqueue.KindWrite || s.kind == kindTierlockWrite
 }
 
 func (s sort) curatorRead() bool {
-	return s.kind == zkqueue.KindRead || s.kind == zkqueue.KindTierlockRead
+	return s.kind == zkqueue.KindRead || s.kind == kindTierlockRead
 }
+
+// reads reports whether a sort shares the lock with others that read.
+func (s sort) reads() bool { return s.curatorRead() || s.kazooRead() }
 
 // A verdict is whether one contender waits for another that is ahead of it.
 type verdict int
@@ -72,11 +75,11 @@ const (
 // from its WriteLock, nor whether it has extra_lock_patterns.
 func (s sort) waitsFor(other sort) verdict {
 	switch s.kind {
-	case zkqueue.KindTierlock, zkqueue.KindTierlockWrite, zkqueue.KindZKLock:
+	case kindTierlock, kindTierlockWrite, kindZKLock:
 		return yes
-	case zkqueue.KindTierlockRead:
-		return sure(!other.kind.Reads())
-	case zkqueue.KindCurator:
+	case kindTierlockRead:
+		return sure(!other.reads())
+	case kindCurator:
 		return sure(other.mutex())
 	case zkqueue.KindMutex: // a library that nobody here knows
 		if other.mutex() {
@@ -107,6 +110,6 @@ func sure(waits bool) verdict {
 
 // shared reports whether two sorts are meant to hold at the same time, as readers are.
 func shared(a, b sort) bool {
-	either := a.kind == zkqueue.KindTierlockRead || b.kind == zkqueue.KindTierlockRead
-	return a.kind.Reads() && b.kind.Reads() && (either || a.kind == b.kind)
+	either := a.kind == kindTierlockRead || b.kind == kindTierlockRead
+	return a.reads() && b.reads() && (either || a.kind == b.kind)
 }

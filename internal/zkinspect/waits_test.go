@@ -10,14 +10,14 @@ import (
 // rows of docs/interop.md by the sort of contender that they are about. Where a name stands for several
 // rows, it tells only what they have in common.
 var documented = map[string]sort{
-	"tierlock":                 {zkqueue.KindTierlock, false},
-	"tierlock WithKazoo":       {zkqueue.KindTierlock, true},
-	"tierlock write":           {zkqueue.KindTierlockWrite, false},
-	"tierlock write WithKazoo": {zkqueue.KindTierlockWrite, true},
-	"tierlock read":            {zkqueue.KindTierlockRead, false},
-	"tierlock read WithKazoo":  {zkqueue.KindTierlockRead, true},
-	"zk.Lock":                  {zkqueue.KindZKLock, false},
-	"Curator mutex":            {zkqueue.KindCurator, false},
+	"tierlock":                 {kindTierlock, false},
+	"tierlock WithKazoo":       {kindTierlock, true},
+	"tierlock write":           {kindTierlockWrite, false},
+	"tierlock write WithKazoo": {kindTierlockWrite, true},
+	"tierlock read":            {kindTierlockRead, false},
+	"tierlock read WithKazoo":  {kindTierlockRead, true},
+	"zk.Lock":                  {kindZKLock, false},
+	"Curator mutex":            {kindCurator, false},
 	"Curator write":            {zkqueue.KindWrite, false},
 	"Curator read":             {zkqueue.KindRead, false},
 	"kazoo Lock":               {zkqueue.KindKazoo, false},
@@ -74,7 +74,7 @@ func TestForeignNamesAreReadAsTheOthersDo(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"-config": "-config", "0000000003": "0000000003", "_c_x-lock-0000000004": "0000000004"} {
-		if got := curatorNumber(name, zkqueue.KindCurator); got != want {
+		if got := curatorNumber(name, kindCurator); got != want {
 			t.Errorf("Curator sorts %q by %q, want %q", name, got, want)
 		}
 	}

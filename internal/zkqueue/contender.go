@@ -56,7 +56,7 @@ func Parse(children []string) (queue []Contender, others []string) {
 // Named returns what the name of a contender tells. It reports false for any other name.
 func Named(name string) (c Contender, ok bool) {
 	kind, sequence, ok := ParseName(name)
-	return Contender{Node: name, Kind: makerOf(name, kind), Sequence: sequence}, ok
+	return Contender{Node: name, Kind: kind, Sequence: sequence}, ok
 }
 
 // ByToken compares contenders by their tokens, for those that have permits.

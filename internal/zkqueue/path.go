@@ -19,15 +19,6 @@ type Path struct {
 // client, a *zklock.Client. Package zklock sets it, so that operators have what programs do not need.
 var Asker func(ctx context.Context, client any, what, path string, question func(Path) (any, error)) (any, error)
 
-// Ask is [Asker] for answers of one type.
-func Ask[T any](ctx context.Context, client any, what, path string, question func(Path) (T, error)) (T, error) {
-	answer, err := Asker(ctx, client, what, path, func(p Path) (any, error) { return question(p) })
-	if err != nil {
-		return *new(T), err
-	}
-	return answer.(T), nil
-}
-
 // Node is the path of a child.
 func (p Path) Node(name string) string { return strings.TrimSuffix(p.Name, "/") + "/" + name }
 
