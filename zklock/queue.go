@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -34,13 +35,13 @@ func stand(children []string, own ...string) (standing, error) {
 			ErrSequenceExhausted, own[0])
 	}
 	s := standing{reads: kind.Reads()}
-	var near nearby
-	queued := 0
+	var ahead []queued
+	there := 0
 	next, reads := int32(math.MaxInt32), false // who is right behind
 	var disorder error
 	for _, name := range children {
 		if slices.Contains(own, name) {
-			queued++
+			there++
 			continue
 		}
 		kind, sequence, ok := zkqueue.ParseName(name)
@@ -59,12 +60,11 @@ func stand(children []string, own ...string) (standing, error) {
 				next, s.reader = sequence, name
 			}
 		default:
-			s.ahead++
-			near.add(name, sequence)
+			ahead = append(ahead, queued{name, sequence})
 		}
 	}
 	switch {
-	case queued < len(own): // then a number like ours is that of a re-created parent
+	case there < len(own): // then a number like ours is that of a re-created parent
 		return standing{}, errGone
 	case disorder != nil:
 		return standing{}, disorder
@@ -72,43 +72,32 @@ func stand(children []string, own ...string) (standing, error) {
 	if !reads {
 		s.reader = ""
 	}
-	s.nearest, s.ahead = near.contenders(s.ahead)
+	s.nearest, s.ahead = nearest(ahead)
 	return s, nil
 }
 
-// nearby are the last znodes ahead, the nearest first: enough for two contenders, each of
-// which may be a pair.
-type nearby [4]struct {
+// A queued znode is one that is ahead.
+type queued struct {
 	name     string
 	sequence int32
 }
 
-func (n *nearby) add(name string, sequence int32) {
-	for i := range n {
-		if n[i].name == "" || sequence > n[i].sequence {
-			copy(n[i+1:], n[i:])
-			n[i].name, n[i].sequence = name, sequence
-			return
-		}
-	}
-}
-
-// contenders returns the last two contenders among a number of znodes, and how many
-// contenders these are; those further ahead count as if none was a pair. The second znode
-// stands for a pair.
-func (n *nearby) contenders(znodes int) (nearest [2]string, count int) {
-	at := 0
-	for i := range nearest {
-		if at == len(n) || n[at].name == "" {
+// nearest returns the last two contenders among the znodes ahead, and how many contenders these are; those further ahead count as
+// if none was a pair. The second znode stands for a pair.
+func nearest(ahead []queued) (names [2]string, count int) {
+	count = len(ahead)
+	slices.SortFunc(ahead, func(a, b queued) int { return cmp.Compare(b.sequence, a.sequence) })
+	for i := range names {
+		if len(ahead) == 0 {
 			break
 		}
-		nearest[i] = n[at].name
-		if at++; at < len(n) && zkqueue.Paired(n[at].name, nearest[i]) {
-			at++
-			znodes--
+		names[i], ahead = ahead[0].name, ahead[1:]
+		if len(ahead) > 0 && zkqueue.Paired(ahead[0].name, names[i]) {
+			ahead = ahead[1:]
+			count--
 		}
 	}
-	return nearest, znodes
+	return names, count
 }
 
 // An outlook is what a standing and the departures since then make known.

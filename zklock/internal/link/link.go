@@ -103,25 +103,20 @@ func (l *Link) End() {
 }
 
 // Spawn runs f as a task, whose end Close waits for. It reports false when the link has ended.
-func (l *Link) Spawn(f func()) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ended := l.ctx.Err() != nil
-	if !ended {
-		l.tasks.Go(f)
-	}
-	return !ended
-}
+func (l *Link) Spawn(f func()) bool { return l.begin(func() { l.tasks.Go(f) }) }
 
 // Count adds one to g, unless the link has ended.
-func (l *Link) Count(g *sync.WaitGroup) bool {
+func (l *Link) Count(g *sync.WaitGroup) bool { return l.begin(func() { g.Add(1) }) }
+
+// begin does what may not begin after the end.
+func (l *Link) begin(what func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ended := l.ctx.Err() != nil
-	if !ended {
-		g.Add(1)
+	if l.ctx.Err() != nil {
+		return false
 	}
-	return !ended
+	what()
+	return true
 }
 
 // Now is the client's monotonic clock.

@@ -45,9 +45,8 @@ type socket struct {
 
 	// Set before the first reply is read, by the goroutine that shakes hands; the
 	// library starts the others after that.
-	session    *Session
-	handshaken bool
-	shookAt    time.Duration // when the handshake was sent
+	session *Session      // nil before the answer to the handshake
+	shookAt time.Duration // when that was sent
 
 	// open is closed when the library has sent its first request behind its credentials, so that the watches
 	// are set again, and when the connection has ended.
@@ -95,14 +94,14 @@ func (s *socket) Close() error {
 // The library's deadlines count once the handshake is over.
 
 func (s *socket) SetReadDeadline(t time.Time) error {
-	if !s.handshaken {
+	if s.session == nil {
 		return nil
 	}
 	return s.Conn.SetReadDeadline(t)
 }
 
 func (s *socket) SetWriteDeadline(t time.Time) error {
-	if !s.handshaken {
+	if s.session == nil {
 		return nil
 	}
 	return s.Conn.SetWriteDeadline(t)
@@ -114,7 +113,7 @@ func (s *socket) Write(frame []byte) (int, error) {
 	defer func() { <-s.writing }()
 	// The clock is read before the write: a lease may only start too early.
 	send, now := s.send, s.dialed.link.Now()
-	if !s.handshaken {
+	if s.session == nil {
 		send = s.shakeHands
 	}
 	if err := send(frame, now); err != nil {
@@ -139,7 +138,7 @@ func (s *socket) send(frame []byte, now time.Duration) error {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	h := d.RequestHeader()
 	s.mu.Lock()
-	s.noteLocked(h, now, place{})
+	s.noteLocked(h, now, nil, 0)
 	s.mu.Unlock()
 	if h.Op != wire.OpSetAuth {
 		if err := s.rewatch(); err != nil {
@@ -154,12 +153,13 @@ func (s *socket) send(frame []byte, now time.Duration) error {
 // An unanswered request is one of a batch, or of the library, which has none.
 type unanswered struct {
 	sentRequest
-	place
+	batch *batch
+	index int // in the batch
 }
 
 // noteLocked remembers what is sent, and when.
-func (s *socket) noteLocked(h wire.RequestHeader, now time.Duration, p place) {
-	s.sent[h.Xid] = unanswered{s.proof.sent(h.Op, now), p}
+func (s *socket) noteLocked(h wire.RequestHeader, now time.Duration, b *batch, index int) {
+	s.sent[h.Xid] = unanswered{s.proof.sent(h.Op, now), b, index}
 }
 
 func (s *socket) Read(p []byte) (int, error) {
@@ -177,7 +177,7 @@ func (s *socket) Read(p []byte) (int, error) {
 // readFrame reads the next frame, length included, and acts on it before the library
 // sees its first byte, if it is to see it.
 func (s *socket) readFrame() error {
-	if !s.handshaken {
+	if s.session == nil {
 		if err := otherProtocol(s.reader); err != nil {
 			return s.readError(err)
 		}
@@ -187,7 +187,7 @@ func (s *socket) readFrame() error {
 		return s.readError(err)
 	}
 	s.buffer = frame
-	if !s.handshaken {
+	if s.session == nil {
 		err = s.noteHandshake(wire.Body(frame))
 	} else {
 		frame, err = s.noteReply(frame)
@@ -200,7 +200,7 @@ func (s *socket) readFrame() error {
 }
 
 func (s *socket) readError(err error) error {
-	if s.handshaken {
+	if s.session != nil {
 		if !errors.Is(err, net.ErrClosed) {
 			s.dialed.trouble(fmt.Errorf("connection to %s lost: %w", s.server, err))
 		}
@@ -287,7 +287,6 @@ func (s *socket) noteHandshake(body []byte) error {
 	s.mu.Lock()
 	s.proof = opened(s.shookAt, s.dialed.link.Now(), halfTick(session.Negotiated()))
 	s.mu.Unlock()
-	s.handshaken = true
 	s.Conn.SetDeadline(time.Time{})
 	return nil
 }
@@ -306,12 +305,6 @@ type batch struct {
 	requests []Request
 	answers  []Answer
 	missing  sync.WaitGroup // answers to come
-}
-
-// A place is that of a request in its batch.
-type place struct {
-	*batch
-	index int
 }
 
 // Ask waits for all the answers, or the end of the connection.
@@ -366,24 +359,24 @@ func (s *socket) encode(b *batch) []byte {
 			q.encode(e)
 		})
 		b.missing.Add(1)
-		s.noteLocked(h, now, place{b, i})
+		s.noteLocked(h, now, b, i)
 	}
 	return s.frames
 }
 
 // answer takes the answer to a request of a batch. One of a connection that has ended meanwhile was answered then.
-func (p place) answer(s *socket, reply wire.ReplyHeader, body wire.Decoder) {
-	if p.batch == nil {
+func (u unanswered) answer(s *socket, reply wire.ReplyHeader, body wire.Decoder) {
+	if u.batch == nil {
 		return
 	}
-	a := &p.answers[p.index]
+	a := &u.batch.answers[u.index]
 	a.Zxid, a.Session = reply.Zxid, s.session
 	if reply.Code == wire.CodeOK {
-		p.requests[p.index].decode(&body, a)
+		u.batch.requests[u.index].decode(&body, a)
 	} else {
 		a.Err = wire.CodeError(reply.Code)
 	}
-	p.missing.Done()
+	u.batch.missing.Done()
 }
 
 // end follows the end of the connection: there will be no more answers.
@@ -393,8 +386,8 @@ func (s *socket) end() {
 	s.dead = true
 	for _, request := range s.sent {
 		if request.batch != nil {
-			request.answers[request.index].Err = zk.ErrConnectionClosed
-			request.missing.Done()
+			request.batch.answers[request.index].Err = zk.ErrConnectionClosed
+			request.batch.missing.Done()
 		}
 	}
 	clear(s.sent)

@@ -43,10 +43,10 @@ func replySocket(op int32, body []byte) (read func() ([]byte, error)) {
 	reply.ReplyHeader(wire.ReplyHeader{Xid: 7, Zxid: 1})
 	answer := wire.Frame(append(reply, body...))
 	s := newSocket(&replay{frame: answer}, "server", l)
-	s.session, s.handshaken = newSession(l.link, 1, 6*time.Second, 0, 4*time.Second), true
+	s.session = newSession(l.link, 1, 6*time.Second, 0, 4*time.Second)
 	buf := make([]byte, len(answer))
 	return func() ([]byte, error) {
-		s.noteLocked(wire.RequestHeader{Xid: 7, Op: op}, l.link.Now(), place{})
+		s.noteLocked(wire.RequestHeader{Xid: 7, Op: op}, l.link.Now(), nil, 0)
 		for rest := buf; len(rest) > 0; {
 			n, err := s.Read(rest[:max(min(len(rest), 4), len(rest)-4)])
 			if err != nil {
