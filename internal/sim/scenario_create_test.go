@@ -3,10 +3,8 @@ package sim
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,9 +41,13 @@ var notPlayed = map[int]string{
 	4:  "cancelled with the create in flight: the matrix, idle/create/later than …",
 	5:  "create applied, reply lost: the matrix, idle/create, which counts the nodes",
 	12: "missing parents: zklock, TestOnlyMissingParentsAreMade, TestParentThatOthersTakeAwayIsMadeAnewAtOnce and its neighbours",
+	14: "no permission to create or to list: zklock, TestAMissingPermissionIsNamedWithItsNode and TestNoParentIsLeftWithoutAChild",
+	15: "no permission to delete: zklock, TestAProcessThatWaitsBehindItsOwnNodeSaysSo",
 	16: "no permission to list: 14",
 	19: "bad paths: zklock, TestValidatePath, and tier, TestWrongOptionIsReportedByTheMethodsOfTheMutex",
 	20: "a label of 256 bytes and one more: zklock, TestDialRefusesBadOptionsByName",
+	22: "numbers near their end, negative or twice: zklock, TestStand and TestAStrayChildIsNamed",
+	23: "foreign children: zklock, TestStand, and internal/zkqueue, TestParseName",
 	31: "partition beyond the session while waiting: 30, and the matrix, waiting/…/not sent/new session",
 	36: "a closed watch channel is no wake: no watch channel is read, events come from the library's callback",
 	38: "the end of a node wakes one waiter: tier, TestFramesOfAStrictTurn",
@@ -253,50 +255,6 @@ var parentScenarios = []scenario{
 		s.must(s.admin().Delete("/locks", -1))
 		p.start(s.Context()).granted(time.Second)
 	})},
-
-	{"14_no_permission_is_permanent", each(map[string]string{
-		"to create the parent": "createContainer",
-		"to create the node":   "create",
-		"to list":              "getChildren2",
-	}, func(s *scene, op string) {
-		p := s.join(role{})
-		s.deleteAll(lockPath)
-		refused := p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Error(zk.ErrNoAuth)})
-		p.start(s.Context()).failed(0, zk.ErrNoAuth)
-		if synctest.Wait(); s.leftovers() != "" || s.nodes() > 1 {
-			s.Errorf("%d created, left: %s", s.nodes(), s.leftovers())
-		}
-		refused.Lift()
-		p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Error(zk.ErrNoAuth), Times: 1,
-			About:  func(f *zktest.Frame) bool { return strings.HasPrefix(f.Path, lockPath) },
-			Before: func(*zktest.Frame) { time.Sleep(time.Second) }})
-		s.background.Go(func() { // a try that fails opens the gate, too
-			_, err := p.locks.Mutex(lockPath).TryAcquire(s.Context())
-			s.wantErr(err, zk.ErrNoAuth)
-		})
-		synctest.Wait()
-		p.queue(s.Context()).granted(time.Second)
-	})},
-
-	{"15_no_permission_to_delete_is_told_at_release", play(func(s *scene) {
-		p, q := s.join(role{}), s.join(role{})
-		s.dirWithout(zk.PermDelete)
-		u := p.acquire()
-		err := u.release()
-		s.wantErr(err, zk.ErrNoAuth)
-		waiting := q.queue(s.Context())
-		p.locks.Close()
-		waiting.granted(bound)
-		q.locks.Close()
-		s.dirWithout(0)
-	})},
-}
-
-// dirWithout gives the lock's directory an ACL that lacks a permission.
-func (s *scene) dirWithout(perm int32) {
-	s.Helper()
-	_, err := s.admin().SetACL(lockPath, zk.WorldACL(zk.PermAll&^perm), -1)
-	s.must(err)
 }
 
 // deleteAll is the operator's recursive delete.
@@ -361,29 +319,6 @@ var limitScenarios = []scenario{
 		f := p.arm(fault.Fault{Op: "create", At: zktest.Request, Do: zktest.Error(zk.ErrNodeExists)})
 		p.start(s.Context()).failed(0, zklock.ErrSequenceExhausted)
 		f.Lift()
-		p.acquire()
-	})},
-
-	{"22_sequence_near_its_end_negative_or_twice_is_refused", each(map[string]func(s *scene){
-		"near its end": func(s *scene) { s.srv.SetSequence(lockPath, math.MaxInt32-100) },
-		"at its end":   func(s *scene) { s.srv.SetSequence(lockPath, math.MaxInt32) },
-		"negative":     func(s *scene) { s.foreign("_c_x-lock--2147483648") },
-		"twice":        func(s *scene) { s.foreign("_c_x-lock-0000000001") },
-	}, func(s *scene, wear func(*scene)) {
-		p := s.join(role{})
-		wear(s)
-		p.start(s.Context()).failed(0, zklock.ErrSequenceExhausted)
-		synctest.Wait()
-		s.deleteAll(lockPath) // what the error asks for
-		p.acquire()
-	})},
-
-	{"23_foreign_children_are_ignored", play(func(s *scene) {
-		p := s.join(role{})
-		for _, name := range []string{"readme", "lock", "lock-", "lock-1", "x-0000000000", "lease-0000000001", "lock-00000000000x",
-			"_c_1-lock-99999999999999999999x", "lock-2147483648"} {
-			s.foreign(name)
-		}
 		p.acquire()
 	})},
 
