@@ -21,11 +21,7 @@ func abc(r *tier.Registry) (a, b, c *tier.Mutex) {
 
 func acquireAll(t *testing.T, ctx context.Context, mutexes ...*tier.Mutex) *tier.Bundle {
 	t.Helper()
-	bundle, err := tier.AcquireAll(ctx, mutexes...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bundle
+	return must(tier.AcquireAll(ctx, mutexes...))(t)
 }
 
 func gather(ctx context.Context, mutexes ...*tier.Mutex) *call[*tier.Bundle] {
@@ -64,9 +60,7 @@ func TestAcquireAllTakesLocksInTheOrderOfTheirPaths(t *testing.T) {
 					t.Errorf("hold %d is of %s, want %s", i, h.Path(), all[i].Path())
 				}
 			}
-			if err := g.got.Release(); err != nil {
-				t.Error(err)
-			}
+			release(t, g.got)
 			wantQueues(t, s, "after the release", 0, 0, 0)
 		}
 	})
@@ -142,11 +136,8 @@ func TestAcquireAllEntersAgain(t *testing.T) {
 		}
 		wantQueues(t, s, "with holds of a and b", 1, 1, 0)
 		inner := acquireAll(t, bundle.Context(soon(t)), c, b, a)
-		for _, bundle := range []*tier.Bundle{inner, bundle} {
-			if err := bundle.Release(); err != nil {
-				t.Error(err)
-			}
-		}
+		release(t, inner)
+		release(t, bundle)
 		wantQueues(t, s, "with the outer hold", 1, 0, 0)
 		release(t, outer)
 	})
@@ -159,15 +150,11 @@ func TestAcquireAllTakesBothSidesOfALock(t *testing.T) {
 		other := process(t, s).RWMutex("/locks/b").Reader()
 		bundle := acquireAll(t, soon(t), rw.Reader(), rw.Writer(), rw.Reader())
 		waiting := start(soon(t), other).blocked(t)
-		if err := bundle.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, bundle)
 		release(t, waiting.granted(t))
 
 		reading := acquire(t, rw.Reader())
-		if _, err := tier.AcquireAll(reading.Context(soon(t)), rw.Writer()); !errors.Is(err, tier.ErrUpgrade) {
-			t.Errorf("one who reads asks to write: %v, want ErrUpgrade", err)
-		}
+		wantErr(t, "one who reads asks to write", errOf(tier.AcquireAll(reading.Context(soon(t)), rw.Writer())), tier.ErrUpgrade)
 		release(t, reading)
 	})
 }
@@ -187,9 +174,7 @@ func TestABundleReleasesInReverseAndOnce(t *testing.T) {
 			}
 			return memory.Fault{}
 		})
-		if err := bundle.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, bundle)
 		var order []string
 		for range len(paths) {
 			order = append(order, <-paths)
@@ -197,9 +182,7 @@ func TestABundleReleasesInReverseAndOnce(t *testing.T) {
 		if want := []string{"/locks/c", "/locks/b", "/locks/a"}; !slices.Equal(order, want) {
 			t.Errorf("released %v, want %v", order, want)
 		}
-		if cause := context.Cause(work); !errors.Is(cause, tier.ErrReleased) {
-			t.Errorf("cause of the context: %v, want ErrReleased", cause)
-		}
+		wantErr(t, "cause of the context", context.Cause(work), tier.ErrReleased)
 		next := acquire(t, b)
 		if err := bundle.Release(); !errors.Is(err, tier.ErrReleased) || !errors.Is(bundle.Err(), tier.ErrReleased) {
 			t.Errorf("second Release: %v, Err: %v; want ErrReleased", err, bundle.Err())
@@ -223,12 +206,8 @@ func TestABundleOfWhichOneHoldWasReleased(t *testing.T) {
 		if err := bundle.Err(); !errors.Is(err, tier.ErrReleased) || !strings.Contains(err.Error(), a.Path()) {
 			t.Errorf("Err: %v, want ErrReleased of %s", err, a.Path())
 		}
-		if cause := context.Cause(work); !errors.Is(cause, tier.ErrReleased) {
-			t.Errorf("cause of the context: %v, want ErrReleased", cause)
-		}
-		if err := bundle.Release(); !errors.Is(err, tier.ErrReleased) {
-			t.Errorf("Release: %v, want ErrReleased", err)
-		}
+		wantErr(t, "cause of the context", context.Cause(work), tier.ErrReleased)
+		wantErr(t, "Release", bundle.Release(), tier.ErrReleased)
 		wantQueues(t, s, "after the release", 0, 0, 0)
 	})
 }
@@ -242,15 +221,11 @@ func TestABundleIsLostWithAnyOfItsLocks(t *testing.T) { // I7
 			work := bundle.Context(t.Context())
 			s.Remove(gone.Path(), 0)
 			<-work.Done()
-			if cause := context.Cause(work); !errors.Is(cause, tier.ErrLost) {
-				t.Errorf("%s: cause of the context: %v, want ErrLost", gone.Path(), cause)
-			}
+			wantErr(t, gone.Path()+": cause of the context", context.Cause(work), tier.ErrLost)
 			if err := bundle.Err(); !errors.Is(err, tier.ErrLost) || !strings.Contains(err.Error(), "hold of "+gone.Path()) {
 				t.Errorf("Err: %v, want the loss of %s", err, gone.Path())
 			}
-			if err := bundle.Release(); !errors.Is(err, tier.ErrLost) {
-				t.Errorf("%s: Release: %v, want ErrLost", gone.Path(), err)
-			}
+			wantErr(t, gone.Path()+": Release", bundle.Release(), tier.ErrLost)
 			wantQueues(t, s, "after the release", 0, 0, 0)
 		}
 	})
@@ -292,15 +267,9 @@ func TestABundleOfNothing(t *testing.T) {
 	if len(bundle.Holds()) != 0 || bundle.Err() != nil || bundle.Context(t.Context()) != t.Context() {
 		t.Errorf("holds %v, Err %v", bundle.Holds(), bundle.Err())
 	}
-	if err := bundle.Release(); err != nil {
-		t.Error(err)
-	}
-	if err := bundle.Release(); !errors.Is(err, tier.ErrReleased) {
-		t.Errorf("second Release: %v, want ErrReleased", err)
-	}
-	if err := bundle.Err(); !errors.Is(err, tier.ErrReleased) {
-		t.Errorf("Err after Release: %v, want ErrReleased", err)
-	}
+	release(t, bundle)
+	wantErr(t, "second Release", bundle.Release(), tier.ErrReleased)
+	wantErr(t, "Err after Release", bundle.Err(), tier.ErrReleased)
 }
 
 // Nothing that belongs to the wait stays with the holds.
@@ -314,8 +283,6 @@ func TestAcquireAllLeavesNoContextBehind(t *testing.T) { // I10
 				t.Errorf("%s: %d contexts", h.Path(), n)
 			}
 		}
-		if err := bundle.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, bundle)
 	})
 }

@@ -2,7 +2,6 @@ package tier_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -62,9 +61,7 @@ func TestAcquireWithDoneContextSendsNothing(t *testing.T) {
 		var m meter
 		s.Script(m.note)
 		for _, take := range []func(context.Context) (*tier.Hold, error){mu.Acquire, mu.TryAcquire} {
-			if _, err := take(ctx); !errors.Is(err, errChangedMind) {
-				t.Errorf("Acquire with a done context: got %v, want %v", err, errChangedMind)
-			}
+			wantErr(t, "Acquire with a done context", errOf(take(ctx)), errChangedMind)
 		}
 		synctest.Wait()
 		if ops := m.take(); len(ops) != 0 {
@@ -81,17 +78,11 @@ func TestWaiterThatGivesUpDoesNotCostTheProcessItsPlace(t *testing.T) { // I9
 		ctx, cancel := context.WithCancelCause(t.Context())
 		leave := start(ctx, mu).blocked(t)
 		stay := start(soon(t), mu).blocked(t)
-		before, err := holder.Contenders(soon(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := must(holder.Contenders(soon(t)))(t)
 		cancel(errChangedMind)
 		leave.cancelled(t)
 		stay.blocked(t)
-		after, err := holder.Contenders(soon(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		after := must(holder.Contenders(soon(t)))(t)
 		if len(before) != 2 || len(after) != 2 || before[1].ID != after[1].ID {
 			t.Fatalf("queue before and after: %+v, %+v; want the same node", before, after)
 		}
@@ -198,14 +189,10 @@ func TestLingerEnds(t *testing.T) {
 		<-time.After(30 * time.Second)
 		release(t, acquire(t, mu)) // begins the minute anew
 		<-time.After(59 * time.Second)
-		if n := len(s.Queue("/locks/a")); n != 1 {
-			t.Errorf("59 s after the last release: %d contenders, want the lingering one", n)
-		}
+		wantQueue(t, s, "59 s after the last release", 1)
 		<-time.After(2 * time.Second)
 		synctest.Wait()
-		if n := len(s.Queue("/locks/a")); n != 0 {
-			t.Errorf("61 s after the last release: %d contenders, want none", n)
-		}
+		wantQueue(t, s, "61 s after the last release", 0)
 	})
 }
 
@@ -343,8 +330,6 @@ func TestClosedRegistryIsNotLocked(t *testing.T) {
 		hold := acquire(t, mu)
 		tier.Close(mu)
 		tier.Offer(hold)
-		if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrClosed) {
-			t.Errorf("TryAcquire: got %v, want %v", err, tier.ErrClosed)
-		}
+		wantErr(t, "TryAcquire", errOf(mu.TryAcquire(soon(t))), tier.ErrClosed)
 	})
 }

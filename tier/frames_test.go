@@ -20,10 +20,7 @@ func far(t *testing.T, f func(t *testing.T, s *zktest.Server, process func(...ti
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{Latency: roundTrip / 2})
 		f(t, s, func(opts ...tier.Option) *tier.Mutex {
-			client, err := zklock.Dial(t.Context(), "127.0.0.1", zklock.WithDialContext(s.DialContext))
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must(zklock.Dial(t.Context(), "127.0.0.1", zklock.WithDialContext(s.DialContext)))(t)
 			locks := tier.New(second.TierOf(client), opts...)
 			t.Cleanup(func() { locks.Close() })
 			return locks.Mutex("/locks/a")
@@ -80,10 +77,7 @@ func TestUncontendedTurnIsACreateAListAndADelete(t *testing.T) {
 		time.Sleep(s.Sessions()[0].Timeout / 7)
 		release(t, hold)
 		c.wantSent(t, "a turn", "create", "getChildren2", "delete")
-		hold, err := mu.TryAcquire(soon(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold = must(mu.TryAcquire(soon(t)))(t)
 		release(t, hold)
 		c.wantSent(t, "a turn by TryAcquire", "getChildren2", "create", "getChildren2", "delete")
 	})

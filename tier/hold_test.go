@@ -3,6 +3,7 @@ package tier_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strconv"
 	"sync"
@@ -23,19 +24,13 @@ func TestReleaseAtKeepsTheLockUntilThenWithoutWaiting(t *testing.T) {
 		if err := hold.ReleaseAt(start.Add(time.Minute)); err != nil || time.Since(start) != 0 {
 			t.Errorf("ReleaseAt: %v after %v, want nil at once", err, time.Since(start))
 		}
-		if _, err := other.TryAcquire(t.Context()); !errors.Is(err, tier.ErrLocked) {
-			t.Errorf("try before the time has come: %v, want ErrLocked", err)
-		}
-		if err := hold.Err(); err != nil {
-			t.Errorf("hold before the time has come: %v, want nil", err)
-		}
+		wantErr(t, "try before the time has come", errOf(other.TryAcquire(t.Context())), tier.ErrLocked)
+		wantErr(t, "hold before the time has come", hold.Err(), nil)
 		next := acquire(t, other)
 		if took := time.Since(start); took < time.Minute || took > time.Minute+time.Second {
 			t.Errorf("the next process has the lock after %v, want a minute", took)
 		}
-		if err := hold.Err(); !errors.Is(err, tier.ErrReleased) {
-			t.Errorf("hold after its time: %v, want ErrReleased", err)
-		}
+		wantErr(t, "hold after its time", hold.Err(), tier.ErrReleased)
 		release(t, next)
 	})
 }
@@ -47,9 +42,7 @@ func TestReleaseAtInThePastIsRelease(t *testing.T) {
 		if err := hold.ReleaseAt(time.Now()); err != nil || !errors.Is(hold.Err(), tier.ErrReleased) {
 			t.Errorf("ReleaseAt: %v, the hold then: %v; want nil, ErrReleased", err, hold.Err())
 		}
-		if err := hold.ReleaseAt(time.Now()); !errors.Is(err, tier.ErrReleased) {
-			t.Errorf("a second ReleaseAt: %v, want ErrReleased", err)
-		}
+		wantErr(t, "a second ReleaseAt", hold.ReleaseAt(time.Now()), tier.ErrReleased)
 		lost := acquire(t, locks.Mutex("/locks/a"))
 		locks.Close()
 		for _, when := range []time.Time{time.Now(), time.Now().Add(time.Minute)} {
@@ -88,9 +81,7 @@ func TestReleaseAtEndsWithItsHold(t *testing.T) {
 				}
 				later := acquire(t, mu)
 				time.Sleep(2 * time.Hour)
-				if err := later.Err(); err != nil {
-					t.Errorf("the next hold, when the time of the first has come: %v, want nil", err)
-				}
+				wantErr(t, "the next hold, when the time of the first has come", later.Err(), nil)
 				release(t, later)
 			})
 		})
@@ -104,12 +95,8 @@ func TestReleaseTooManySendsNothing(t *testing.T) {
 		hold := acquire(t, mu)
 		inner := start(hold.Context(t.Context()), mu).granted(t)
 		release(t, inner)
-		if err := inner.Release(); !errors.Is(err, tier.ErrReleased) {
-			t.Errorf("second Release of the inner hold: got %v, want ErrReleased", err)
-		}
-		if err := hold.Err(); err != nil {
-			t.Errorf("a release too many ended the outer hold: %v", err)
-		}
+		wantErr(t, "second Release of the inner hold", inner.Release(), tier.ErrReleased)
+		wantErr(t, "a release too many", hold.Err(), nil)
 		release(t, hold)
 		next := acquire(t, mu)
 		synctest.Wait()
@@ -117,9 +104,7 @@ func TestReleaseTooManySendsNothing(t *testing.T) {
 		var m meter
 		s.Script(m.note)
 		for range 3 {
-			if err := hold.Release(); !errors.Is(err, tier.ErrReleased) {
-				t.Errorf("second Release: got %v, want ErrReleased", err)
-			}
+			wantErr(t, "second Release", hold.Release(), tier.ErrReleased)
 		}
 		synctest.Wait()
 		if ops := m.take(); len(ops) != 0 {
@@ -165,14 +150,10 @@ func TestInnerHoldReentersAfterOuterIsReleased(t *testing.T) {
 		outerCtx := outer.Context(t.Context())
 		inner := start(outerCtx, mu).granted(t)
 		release(t, outer)
-		if _, err := mu.Acquire(outerCtx); !errors.Is(err, tier.ErrReleased) {
-			t.Errorf("Acquire with the released hold's context: got %v, want ErrReleased", err)
-		}
+		wantErr(t, "Acquire with the released hold's context", errOf(mu.Acquire(outerCtx)), tier.ErrReleased)
 		third := start(inner.Context(t.Context()), mu).granted(t)
 		release(t, inner)
-		if n := len(s.Queue("/locks/a")); n != 1 {
-			t.Errorf("%d nodes while one hold is left, want 1", n)
-		}
+		wantQueue(t, s, "while one hold is left", 1)
 		release(t, third)
 	})
 }
@@ -224,16 +205,10 @@ func TestReentryFailsAfterLoss(t *testing.T) {
 		s.Expire("/locks/a", 0)
 		<-hold.Lost()
 		for name, ctx := range map[string]context.Context{"hold's": ctx, "detached": context.WithoutCancel(ctx)} {
-			if _, err := mu.Acquire(ctx); !errors.Is(err, tier.ErrLost) {
-				t.Errorf("Acquire after loss with the %s context: got %v, want ErrLost", name, err)
-			}
-			if _, err := mu.TryAcquire(ctx); !errors.Is(err, tier.ErrLost) {
-				t.Errorf("TryAcquire after loss with the %s context: got %v, want ErrLost", name, err)
-			}
+			wantErr(t, fmt.Sprintf("Acquire after loss with the %s context", name), errOf(mu.Acquire(ctx)), tier.ErrLost)
+			wantErr(t, fmt.Sprintf("TryAcquire after loss with the %s context", name), errOf(mu.TryAcquire(ctx)), tier.ErrLost)
 		}
-		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Errorf("Release after loss: got %v, want ErrLost", err)
-		}
+		wantErr(t, "Release after loss", hold.Release(), tier.ErrLost)
 	})
 }
 

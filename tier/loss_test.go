@@ -1,7 +1,6 @@
 package tier_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -22,13 +21,9 @@ func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 		<-hold.Lost()
 		time.Sleep(10 * sessionTimeout) // time enough for anybody who does not care; virtual
 		waiter.blocked(t)
-		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Errorf("Release of the outer hold: got %v, want ErrLost", err)
-		}
+		wantErr(t, "Release of the outer hold", hold.Release(), tier.ErrLost)
 		waiter.blocked(t)
-		if err := inner.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Errorf("Release of the inner hold: got %v, want ErrLost", err)
-		}
+		wantErr(t, "Release of the inner hold", inner.Release(), tier.ErrLost)
 		next := waiter.granted(t)
 		if next.Err() != nil || next.Token() <= hold.Token() {
 			t.Errorf("next owner: err %v, token %d; want a node of its own, above %d", next.Err(), next.Token(), hold.Token())

@@ -96,9 +96,7 @@ func TestWrongOptionIsReportedByTheMethodsOfTheMutex(t *testing.T) {
 				}
 			}
 		}
-		if n := len(s.Queue("/locks/a")); n != 0 {
-			t.Errorf("%d contenders, want none", n)
-		}
+		wantQueue(t, s, "of wrong mutexes", 0)
 	})
 }
 
@@ -123,9 +121,7 @@ func TestMaxWaitLimitsTheWaitAndNotTheWork(t *testing.T) {
 		}); err != nil {
 			t.Error(err)
 		}
-		if n := len(s.Queue("/locks/a")); n != 0 {
-			t.Errorf("%d contenders left", n)
-		}
+		wantQueue(t, s, "after the work", 0)
 	})
 }
 
@@ -139,9 +135,7 @@ func TestDoRunsUnderTheLock(t *testing.T) {
 			if hold == nil || hold.Err() != nil {
 				t.Errorf("HoldFrom inside Do: %v, want the hold", hold)
 			}
-			if n := len(s.Queue("/locks/a")); n != 1 {
-				t.Errorf("%d nodes inside Do, want 1", n)
-			}
+			wantQueue(t, s, "inside Do", 1)
 			return mu.Do(ctx, func(context.Context) error { return nil }) // enters again
 		})
 		if err != nil {
@@ -153,9 +147,7 @@ func TestDoRunsUnderTheLock(t *testing.T) {
 		if !errors.Is(context.Cause(inside), tier.ErrReleased) {
 			t.Errorf("cause of the context after Do: got %v, want ErrReleased", context.Cause(inside))
 		}
-		if n := len(s.Queue("/locks/a")); n != 0 {
-			t.Errorf("%d nodes after Do, want 0", n)
-		}
+		wantQueue(t, s, "after Do", 0)
 	})
 }
 
@@ -179,9 +171,7 @@ func TestDoReleasesHoweverItsFunctionEnds(t *testing.T) {
 			}()
 			_ = mu.Do(soon(t), func(context.Context) error { panic("oops") })
 		}()
-		if n := len(s.Queue("/locks/a")); n != 0 {
-			t.Errorf("%d nodes after a panic, want 0", n)
-		}
+		wantQueue(t, s, "after a panic", 0)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errChangedMind)
 		if err := mu.Do(ctx, func(context.Context) error {
@@ -201,9 +191,7 @@ func TestTryAcquireSendsNothingWhileTheGateIsTaken(t *testing.T) {
 			t.Helper()
 			var m meter
 			s.Script(m.note)
-			if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
-				t.Errorf("TryAcquire while %s: got %v, want ErrLocked", when, err)
-			}
+			wantErr(t, "TryAcquire while "+when, errOf(mu.TryAcquire(soon(t))), tier.ErrLocked)
 			synctest.Wait()
 			if ops := m.take(); len(ops) != 0 {
 				t.Errorf("TryAcquire while %s sent %v, want nothing", when, ops)

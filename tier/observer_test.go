@@ -106,9 +106,7 @@ func TestObserverIsToldOfEachTurn(t *testing.T) {
 		c := start(ctx, mu)
 		<-c.done
 		d.want(t, "C failed after 500ms")
-		if _, err := mu.TryAcquire(caller(t, "D")); !errors.Is(err, tier.ErrLocked) {
-			t.Error(err)
-		}
+		wantErr(t, "TryAcquire", errOf(mu.TryAcquire(caller(t, "D"))), tier.ErrLocked)
 		release(t, hold)
 		d.want(t) // neither the try nor the release of one hold of two
 		time.Sleep(time.Second)
@@ -118,10 +116,7 @@ func TestObserverIsToldOfEachTurn(t *testing.T) {
 		release(t, hold)
 		d.want(t, "B released after 0s lost false")
 
-		hold, err := mu.TryAcquire(caller(t, "D"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold = must(mu.TryAcquire(caller(t, "D")))(t)
 		release(t, hold)
 		d.want(t, "D acquired resumption after 0s", "D released after 0s lost false")
 	})
@@ -143,9 +138,7 @@ func TestObserverIsToldOfLossesAndTheConnection(t *testing.T) {
 		s.Expire("/locks/a", 0)
 		time.Sleep(time.Second)
 		d.wantAll(t, "A lost by session", "connected", "expired")
-		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Error(err)
-		}
+		wantErr(t, "Release", hold.Release(), tier.ErrLost)
 		d.want(t, "A released after 2.5s lost true")
 
 		// Nobody but the delete finds out.
@@ -187,10 +180,7 @@ func TestReleaseWaitsUntilTheObserverKnowsOfTheLoss(t *testing.T) {
 			time.Sleep(time.Minute)
 			d.note(ctx, l.At, "lost")
 		}
-		hold, err := observed(t, s, o).Mutex("/locks/a").Acquire(caller(t, "A"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold := start(caller(t, "A"), observed(t, s, o).Mutex("/locks/a")).granted(t)
 		s.Expire("/locks/a", 0)
 		<-hold.Lost()
 		synctest.Wait()
@@ -359,10 +349,10 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 			!strings.Contains(err.Error(), "; 2 processes are ahead, of which the last is process ") {
 			t.Errorf("behind two: %v", err)
 		}
-		giveBack(t, two)
-		giveBack(t, ahead.granted(t))
-		giveBack(t, second.granted(t))
-		giveBack(t, kept)
+		release(t, two)
+		release(t, ahead.granted(t))
+		release(t, second.granted(t))
+		release(t, kept)
 	})
 }
 
@@ -382,20 +372,15 @@ func TestObserverIsToldOfPermits(t *testing.T) {
 			t.Error("C got a permit")
 		}
 		d.want(t, "C failed after 500ms")
-		if _, err := s.TryAcquire(caller(t, "D"), 1); !errors.Is(err, tier.ErrLocked) {
-			t.Error(err)
-		}
+		wantErr(t, "TryAcquire", errOf(s.TryAcquire(caller(t, "D"), 1)), tier.ErrLocked)
 		d.want(t)
-		giveBack(t, two)
+		release(t, two)
 		d.wantAll(t, "A released 2 after 3.5s lost false", "B acquired 3  after 3.5s")
 		time.Sleep(time.Second)
-		giveBack(t, b.granted(t))
+		release(t, b.granted(t))
 		d.want(t, "B released 3 after 1s lost false")
-		tried, err := s.TryAcquire(caller(t, "D"), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		giveBack(t, tried)
+		tried := must(s.TryAcquire(caller(t, "D"), 1))(t)
+		release(t, tried)
 		d.want(t, "D acquired 1  after 0s", "D released 1 after 0s lost false")
 	})
 }
@@ -410,18 +395,14 @@ func TestObserverIsToldOfPermitsThatAreLost(t *testing.T) {
 		d.want(t, "A acquired 2  after 0s")
 		srv.Expire(queueOf(pool), 0)
 		d.want(t, "A lost by session") // once, before the release
-		if err := lost.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Error(err)
-		}
+		wantErr(t, "Release", lost.Release(), tier.ErrLost)
 		d.want(t, "A released 2 after 0s lost true")
 		time.Sleep(10 * time.Second)
 
 		// Nobody but the delete finds out.
 		lost = ask(caller(t, "B"), s, 1).granted(t)
 		srv.Remove(queueOf(pool), 0)
-		if err := lost.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Error(err)
-		}
+		wantErr(t, "Release", lost.Release(), tier.ErrLost)
 		d.want(t, "B acquired 1  after 0s", "B lost by deletion", "B released 1 after 0s lost true")
 	})
 }

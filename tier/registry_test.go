@@ -55,9 +55,7 @@ func TestClosedRegistryRefusesEverything(t *testing.T) {
 		locks := process(t, s)
 		mu := locks.Mutex("/locks/a")
 		for range 2 {
-			if err := locks.Close(); err != nil {
-				t.Errorf("Close: %v", err)
-			}
+			wantErr(t, "Close", locks.Close(), nil)
 		}
 		_, acquire := mu.Acquire(soon(t))
 		_, try := mu.TryAcquire(soon(t))
@@ -92,17 +90,12 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 					<-begin
 					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 					defer cancel()
-					if err := locks.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-						t.Errorf("Shutdown of a lock that is held: %v", err)
-					}
+					wantErr(t, "Shutdown of a lock that is held", locks.Shutdown(ctx), context.DeadlineExceeded)
 				}},
 			}[from]
 			locks = observed(t, s, observer)
 			hold := acquire(t, locks.Mutex("/locks/a"))
-			permits, err := locks.Semaphore("/permits", 3).Acquire(soon(t), 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			permits := take(t, locks.Semaphore("/permits", 3), 1)
 			s.Remove("/locks/a", 0)
 			s.Remove("permits of /permits", 0)
 			close(begin)
@@ -121,10 +114,8 @@ func TestTryAfterCloseSaysSoWhileALostHoldIsLeft(t *testing.T) {
 		locks := process(t, s)
 		mu, sem := locks.Mutex("/locks/a"), locks.Semaphore("/permits", 1)
 		hold := acquire(t, mu)
-		permits := ask(soon(t), sem, 1).granted(t)
-		if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
-			t.Errorf("TryAcquire before Close: %v, want ErrLocked", err)
-		}
+		permits := take(t, sem, 1)
+		wantErr(t, "TryAcquire before Close", errOf(mu.TryAcquire(soon(t))), tier.ErrLocked)
 		locks.Close()
 		if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrClosed) || errors.Is(err, tier.ErrLocked) {
 			t.Errorf("TryAcquire: %v, want ErrClosed", err)
@@ -158,30 +149,20 @@ func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
 				t.Errorf("a waiter: got %v, want ErrClosed and a WaitError", w.err)
 			}
 		}
-		if err := locks.Err(); !errors.Is(err, tier.ErrClosed) {
-			t.Errorf("Err: got %v, want ErrClosed", err)
-		}
+		wantErr(t, "Err", locks.Err(), tier.ErrClosed)
 		for _, path := range []string{"/locks/a", "/locks/new"} {
-			if _, err := locks.Mutex(path).Acquire(t.Context()); !errors.Is(err, tier.ErrClosed) {
-				t.Errorf("Acquire %s: got %v, want ErrClosed", path, err)
-			}
-			if _, err := locks.Mutex(path).TryAcquire(t.Context()); !errors.Is(err, tier.ErrClosed) {
-				t.Errorf("TryAcquire %s: got %v, want ErrClosed", path, err)
-			}
+			wantErr(t, "Acquire "+path, errOf(locks.Mutex(path).Acquire(t.Context())), tier.ErrClosed)
+			wantErr(t, "TryAcquire "+path, errOf(locks.Mutex(path).TryAcquire(t.Context())), tier.ErrClosed)
 		}
 		again := start(hold.Context(t.Context()), mu).granted(t)
 		time.Sleep(time.Minute)
-		if err := hold.Err(); err != nil {
-			t.Errorf("the hold: %v", err)
-		}
+		wantErr(t, "the hold", hold.Err(), nil)
 		release(t, hold)
 		done.blocked(t)
 		release(t, again)
 		done.granted(t)
 		<-locks.Done()
-		if err := locks.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		wantErr(t, "Close", locks.Close(), nil)
 	})
 }
 
@@ -216,12 +197,8 @@ func TestShutdownEndsWithItsContextAndNamesWhatIsHeld(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "/locks/a") {
 			t.Errorf("got %v, want the deadline and the path", err)
 		}
-		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Errorf("Release: got %v, want ErrLost", err)
-		}
-		if n := len(s.Queue("/locks/a")); n != 0 {
-			t.Errorf("%d nodes left", n)
-		}
+		wantErr(t, "Release", hold.Release(), tier.ErrLost)
+		wantQueue(t, s, "after the shutdown", 0)
 	})
 }
 
@@ -233,9 +210,7 @@ func TestShutdownOfAnIdleOrClosedRegistryReturnsAtOnce(t *testing.T) {
 				locks.Close()
 			}
 			for range 2 {
-				if err := locks.Shutdown(soon(t)); err != nil {
-					t.Errorf("Shutdown: %v", err)
-				}
+				wantErr(t, "Shutdown", locks.Shutdown(soon(t)), nil)
 			}
 		}
 	})
@@ -248,9 +223,7 @@ func TestCloseEndsAShutdown(t *testing.T) {
 		done := shutdown(soon(t), locks)
 		locks.Close()
 		done.granted(t)
-		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Errorf("Release: got %v, want ErrLost", err)
-		}
+		wantErr(t, "Release", hold.Release(), tier.ErrLost)
 	})
 }
 

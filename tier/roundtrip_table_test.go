@@ -1,7 +1,6 @@
 package tier_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -32,9 +31,7 @@ func TestRoundTripsOfEachCall(t *testing.T) {
 	}
 	trying := func(t *testing.T, mu *tier.Mutex, want error) float64 {
 		return count(func() {
-			if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, want) {
-				t.Errorf("TryAcquire: got %v, want %v", err, want)
-			}
+			wantErr(t, "TryAcquire", errOf(mu.TryAcquire(soon(t))), want)
 		})
 	}
 	for _, row := range []struct {

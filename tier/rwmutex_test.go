@@ -2,7 +2,7 @@ package tier_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -42,9 +42,7 @@ func TestReadersOfAProcessAreOneNode(t *testing.T) {
 				}
 				release(t, hold)
 			}
-			if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
-				t.Errorf("contenders %v after the last release", nodes)
-			}
+			wantQueue(t, s, "after the last release", 0)
 		})
 	}
 }
@@ -73,9 +71,7 @@ func TestEnteringAgainInBothModes(t *testing.T) {
 			t.Errorf("after the downgrade: shared %t, err %v", read.Shared(), read.Err())
 		}
 		for _, take := range []func(context.Context) (*tier.Hold, error){mu.Writer().Acquire, mu.Writer().TryAcquire} {
-			if _, err := take(inRead); !errors.Is(err, tier.ErrUpgrade) {
-				t.Errorf("to write with the context of a hold to read: %v, want %v", err, tier.ErrUpgrade)
-			}
+			wantErr(t, "to write with the context of a hold to read", errOf(take(inRead)), tier.ErrUpgrade)
 		}
 		deeper := start(inRead, mu.Reader()).granted(t)
 		if ops := m.take(); writes(ops) > 0 {
@@ -160,9 +156,7 @@ func TestReadersBehindAWriterThatGivesUpJoin(t *testing.T) {
 		ctx, cancel := context.WithCancel(soon(t))
 		writer := start(ctx, mu.Writer()).blocked(t)
 		r1, r2 := start(soon(t), mu.Reader()).blocked(t), start(soon(t), mu.Reader()).blocked(t)
-		if _, err := mu.Reader().TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
-			t.Errorf("try to read while a writer waits: %v, want %v", err, tier.ErrLocked)
-		}
+		wantErr(t, "try to read while a writer waits", errOf(mu.Reader().TryAcquire(soon(t))), tier.ErrLocked)
 		cancel()
 		<-writer.done
 		release(t, r1.granted(t))
@@ -229,9 +223,7 @@ func TestLingeringReader(t *testing.T) {
 		}
 		other := acquire(t, b.Reader())
 		synctest.Wait()
-		if nodes := s.Queue("/locks/a"); len(nodes) != 2 {
-			t.Errorf("contenders %v, want that which lingers and the reader's", nodes)
-		}
+		wantQueue(t, s, "with one that lingers and one that reads", 2)
 		writer := start(soon(t), a.Writer()).blocked(t) // gives up what lingers, and queues
 		release(t, other)
 		release(t, writer.granted(t))
@@ -261,9 +253,7 @@ func TestTryAcquireBesideALingeringReaderEndsWithItsContext(t *testing.T) { // I
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		begin := time.Now()
-		if _, err := a.Writer().TryAcquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("TryAcquire: %v", err)
-		}
+		wantErr(t, "TryAcquire", errOf(a.Writer().TryAcquire(ctx)), context.DeadlineExceeded)
 		if took := time.Since(begin); took != time.Millisecond {
 			t.Errorf("TryAcquire took %v", took)
 		}
@@ -327,9 +317,7 @@ func TestLossIsToldToAllReaders(t *testing.T) { // I7
 		}
 		next := start(soon(t), mu.Reader()).blocked(t) // not one more with a lock that is lost
 		for i, hold := range holds {
-			if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-				t.Errorf("release of reader %d after the loss: %v, want %v", i, err, tier.ErrLost)
-			}
+			wantErr(t, fmt.Sprintf("release of reader %d after the loss", i), hold.Release(), tier.ErrLost)
 		}
 		if losses := tier.RegistryOf(mu).Stats().Losses; losses[tier.LossOfSession] != 3 {
 			t.Errorf("losses %v, want 3 of the session", losses)
@@ -375,9 +363,7 @@ func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
 		if now := s.Queue("/locks/a"); len(now) != len(queue) || !now[0].Shared || now[0].Token != read.Token() {
 			t.Errorf("contenders %v, of %v before, want a reader's in the place of the first", now, queue)
 		}
-		if err := read.Err(); err != nil {
-			t.Errorf("the downgraded hold: %v", err)
-		}
+		wantErr(t, "the downgraded hold", read.Err(), nil)
 		here := start(soon(t), a.Writer()).blocked(t)
 		writer.blocked(t)
 		release(t, other)
@@ -385,9 +371,7 @@ func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
 		release(t, read)
 		release(t, writer.granted(t))
 		release(t, here.granted(t))
-		if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
-			t.Errorf("contenders %v at the end", nodes)
-		}
+		wantQueue(t, s, "at the end", 0)
 	})
 }
 
@@ -455,18 +439,14 @@ func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
 				synctest.Wait() // a knows
 				release(t, other)
 				release(t, read)
-				if nodes := s.Queue("/locks/a"); len(nodes) != 1 {
-					t.Errorf("nodes %v after the releases, want one that lingers", nodes)
-				}
+				wantQueue(t, s, "after the releases", 1)
 				if wanted {
 					release(t, start(soon(t), b.Writer()).granted(t))
 					return
 				}
 				time.Sleep(2 * time.Minute)
 				synctest.Wait()
-				if nodes := s.Queue("/locks/a"); len(nodes) != 0 {
-					t.Errorf("nodes %v after twice the limit, want none", nodes)
-				}
+				wantQueue(t, s, "after twice the limit", 0)
 			})
 		})
 	}
@@ -480,9 +460,7 @@ func TestLostGrantIsNotHandedOff(t *testing.T) { // I1
 		next := start(soon(t), mu).blocked(t)
 		s.Remove("/locks/a", 0)
 		<-hold.Lost()
-		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Errorf("Release: %v, want ErrLost", err)
-		}
+		wantErr(t, "Release", hold.Release(), tier.ErrLost)
 		got := next.granted(t)
 		if got.Err() != nil || got.Token() <= hold.Token() {
 			t.Errorf("the next owner has token %d after %d, and is told %v; want a grant of its own", got.Token(), hold.Token(), got.Err())
@@ -502,9 +480,7 @@ func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I
 		joined := acquire(t, mu.Reader())
 		left.granted(t)
 		writer := start(soon(t), process(t, s).RWMutex("/locks/a").Writer()).blocked(t)
-		if err := joined.Err(); err != nil {
-			t.Errorf("who joined is told %v", err)
-		}
+		wantErr(t, "who joined", joined.Err(), nil)
 		release(t, joined)
 		release(t, writer.granted(t))
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
 )
 
 const pool = "/limits/a"
@@ -32,13 +33,6 @@ func ask(ctx context.Context, s *tier.Semaphore, k int) *call[*tier.Permits] {
 func take(t *testing.T, s *tier.Semaphore, k int) *tier.Permits {
 	t.Helper()
 	return ask(soon(t), s, k).granted(t)
-}
-
-func giveBack(t *testing.T, permits *tier.Permits) {
-	t.Helper()
-	if err := permits.Release(); err != nil {
-		t.Errorf("Release: %v", err)
-	}
 }
 
 // limited runs f in a bubble with processes that have the default budget, and n permits, of which nothing is left in the end.
@@ -90,16 +84,16 @@ func TestBudgetOfASemaphore(t *testing.T) {
 				a, b, before := process(tier.WithHandOff(budget)), process(), process()
 				one, other := take(t, before, 1), take(t, before, 1)
 				mine, theirs := ask(soon(t), a, c.k).blocked(t), ask(soon(t), b, 2).blocked(t)
-				giveBack(t, one)
+				release(t, one)
 				if synctest.Wait(); c.k == 1 {
 					mine.granted(t)
 				}
-				giveBack(t, other)
+				release(t, other)
 				begun := time.Now()
 				for permits := mine.granted(t); ; permits = mine.granted(t) {
 					mine = ask(soon(t), a, c.k).blocked(t)
 					time.Sleep(section)
-					giveBack(t, permits)
+					release(t, permits)
 					if synctest.Wait(); !theirs.pending() {
 						break
 					}
@@ -107,11 +101,38 @@ func TestBudgetOfASemaphore(t *testing.T) {
 				if took, want := time.Since(begun), time.Duration(c.budgets)*budget; took != want {
 					t.Errorf("another process waited %v, want %d budgets of %v", took, c.budgets, budget)
 				}
-				giveBack(t, theirs.got)
-				giveBack(t, mine.granted(t))
+				release(t, theirs.got)
+				release(t, mine.granted(t))
 			})
 		})
 	}
+}
+
+// On ZooKeeper a process does not know how many others queue before it is first, but it knows that it is behind one.
+func TestBudgetOfASemaphoreRunsWhileTheProcessIsBehindAnother(t *testing.T) { // I11
+	const section, most = time.Millisecond, 3*20*time.Millisecond + 2*roundTrip
+	far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
+		sem := func() *tier.Semaphore { return tier.RegistryOf(tier.RWSibling(process())).Semaphore(pool, 1) }
+		a, b := sem(), sem()
+		permits := take(t, a, 1)
+		there := ask(soon(t), b, 1).blocked(t)
+		time.Sleep(roundTrip) // it queues
+		here := []*call[*tier.Permits]{ask(soon(t), a, 1).blocked(t), ask(soon(t), a, 1).blocked(t)}
+		for begun := time.Now(); ; here = append(here[1:], ask(soon(t), a, 1).blocked(t)) {
+			time.Sleep(section)
+			release(t, permits)
+			if synctest.Wait(); here[0].pending() {
+				break
+			}
+			if took := time.Since(begun); took > most {
+				t.Fatalf("handed off while another process has waited for %v, want %v at most", took, most)
+			}
+			permits = here[0].granted(t)
+		}
+		for _, c := range append([]*call[*tier.Permits]{there}, here...) {
+			release(t, c.granted(t))
+		}
+	})
 }
 
 // Surplus goes at once, in one write.
@@ -122,13 +143,13 @@ func TestPermitsThatNobodyWantsGoInOneWrite(t *testing.T) {
 		waiting := ask(soon(t), s, 2).blocked(t)
 		var m meter
 		srv.Script(m.note)
-		giveBack(t, permits)
+		release(t, permits)
 		got := waiting.granted(t)
 		wantTaken(t, srv, "two were handed off", 2)
 		if ops := m.take(); writes(ops) != 2 {
 			t.Errorf("requests %v, want one write for six permits and one for the place in the queue", ops)
 		}
-		giveBack(t, got)
+		release(t, got)
 	})
 }
 
@@ -143,12 +164,12 @@ func TestWaitersAreServedTogether(t *testing.T) {
 		}
 		var m meter
 		srv.Script(m.note)
-		giveBack(t, all)
+		release(t, all)
 		tokens := make(map[int64]bool)
 		for _, c := range waiting {
 			permits := c.granted(t)
 			tokens[permits.Token()] = true
-			defer giveBack(t, permits)
+			defer release(t, permits)
 		}
 		if ops := m.take(); writes(ops) != 2 || len(tokens) != 2 {
 			t.Errorf("requests %v and tokens %v, want one write to give up and one to take for all but the first", ops, tokens)
@@ -159,10 +180,7 @@ func TestWaitersAreServedTogether(t *testing.T) {
 func TestTryAcquireOfASemaphore(t *testing.T) {
 	limited(t, 3, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		a, b := process(), process()
-		two, err := a.TryAcquire(soon(t), 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		two := must(a.TryAcquire(soon(t), 2))(t)
 		refused := func(k int, want string) {
 			t.Helper()
 			for _, s := range []*tier.Semaphore{a, b} {
@@ -174,8 +192,8 @@ func TestTryAcquireOfASemaphore(t *testing.T) {
 		refused(2, "tier: try "+pool+": fewer than 2 permits free, or somebody waits")
 		waiting := ask(soon(t), b, 3).blocked(t)
 		refused(1, "tier: try "+pool+": fewer than 1 permit free, or somebody waits")
-		giveBack(t, two)
-		giveBack(t, waiting.granted(t))
+		release(t, two)
+		release(t, waiting.granted(t))
 	})
 }
 
@@ -226,7 +244,7 @@ func TestNumberOfPermitsIsTheSameInAProcess(t *testing.T) {
 		if ops := m.take(); len(ops) > 0 {
 			t.Errorf("requests %v, want none", ops)
 		}
-		giveBack(t, permits)
+		release(t, permits)
 	})
 }
 
@@ -242,7 +260,7 @@ func TestPermanentErrorReachesAllWhoWaitForPermits(t *testing.T) {
 				t.Errorf("waiter %d: got %v, want ErrPermits", i, w.err)
 			}
 		}
-		giveBack(t, permits)
+		release(t, permits)
 	})
 }
 
@@ -256,7 +274,7 @@ func TestWhoeverIsBehindOneThatLeavesIsServed(t *testing.T) {
 		small := ask(soon(t), b, 2).blocked(t)
 		cancel()
 		begun := time.Now()
-		giveBack(t, small.granted(t))
+		release(t, small.granted(t))
 		if d := time.Since(begun); d > 0 {
 			t.Errorf("waited %v more, want no time at all", d)
 		}
@@ -265,7 +283,7 @@ func TestWhoeverIsBehindOneThatLeavesIsServed(t *testing.T) {
 		if !errors.As(big.err, &wait) || !errors.Is(big.err, context.Canceled) || wait.Path != pool {
 			t.Errorf("got %v, want a WaitError for the end of the context", big.err)
 		}
-		giveBack(t, two)
+		release(t, two)
 	})
 }
 
@@ -277,7 +295,7 @@ func TestWaitLimitOfASemaphore(t *testing.T) {
 		if d := time.Since(begun); !errors.Is(err, tier.ErrWaitLimit) || d != 3*time.Second {
 			t.Errorf("got %v after %v, want ErrWaitLimit after 3s", err, d)
 		}
-		giveBack(t, one)
+		release(t, one)
 	})
 }
 
@@ -298,13 +316,13 @@ func TestPermitsThatNobodyIsSureOfAreNotHandedOff(t *testing.T) {
 				if cutOff {
 					heal = cut(p)
 				}
-				giveBack(t, two)
+				release(t, two)
 				heal()
 				got := waiting.granted(t)
 				if got.Token() <= two.Token() {
 					t.Errorf("token %d after %d, want permits from the store", got.Token(), two.Token())
 				}
-				giveBack(t, got)
+				release(t, got)
 			})
 		})
 	}
@@ -368,7 +386,7 @@ func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 								}
 								time.Sleep(section)
 								taken[p].Add(int64(permits.Count()))
-								giveBack(t, permits)
+								release(t, permits)
 							}
 						})
 					}
@@ -413,7 +431,7 @@ func TestProcessAsksForItsShareOfAllPermits(t *testing.T) {
 			}
 			return memory.Fault{Before: time.Millisecond}
 		})
-		giveBack(t, all)
+		release(t, all)
 		time.Sleep(time.Millisecond / 2) // they have asked, and none has been answered
 		synctest.Wait()
 		mu.Lock()
@@ -423,7 +441,7 @@ func TestProcessAsksForItsShareOfAllPermits(t *testing.T) {
 		}
 		mu.Unlock()
 		for _, c := range waiting {
-			giveBack(t, c.granted(t))
+			release(t, c.granted(t))
 		}
 	})
 }
@@ -441,7 +459,7 @@ func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 		srv.Script(m.note)
 		for _, one := range held[:3] {
 			big.blocked(t)
-			giveBack(t, one)
+			release(t, one)
 			time.Sleep(10 * time.Millisecond)
 		}
 		got := big.granted(t)
@@ -449,8 +467,8 @@ func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 		if ops := m.take(); writes(ops) != 1 {
 			t.Errorf("requests %v, want one write, to leave the queue", ops)
 		}
-		giveBack(t, got)
-		giveBack(t, held[3])
+		release(t, got)
+		release(t, held[3])
 	})
 }
 
@@ -462,15 +480,15 @@ func TestPermitsAreNotKeptForever(t *testing.T) {
 		ctx, cancel := context.WithCancel(soon(t))
 		big := ask(ctx, s, 4).blocked(t)
 		small := ask(soon(t), process(), 2).blocked(t)
-		giveBack(t, three)
+		release(t, three)
 		time.Sleep(59 * time.Millisecond)
 		wantTaken(t, srv, "while the request waits", 4)
 		time.Sleep(2 * time.Millisecond)
 		wantTaken(t, srv, "after three budgets", 1)
 		cancel()
-		giveBack(t, small.granted(t))
+		release(t, small.granted(t))
 		<-big.done
-		giveBack(t, one)
+		release(t, one)
 	})
 }
 
@@ -483,7 +501,7 @@ func TestPermitsAreKeptForTheirOwnTime(t *testing.T) {
 			three := take(t, s, 3)
 			ctx, cancel := context.WithCancel(soon(t))
 			big := ask(ctx, s, 4).blocked(t)
-			giveBack(t, three)
+			release(t, three)
 			return func() {
 				cancel()
 				<-big.done
@@ -499,7 +517,7 @@ func TestPermitsAreKeptForTheirOwnTime(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 		wantTaken(t, srv, "when their own time is over", 1)
 		leave()
-		giveBack(t, one)
+		release(t, one)
 	})
 }
 
@@ -516,15 +534,15 @@ func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 			if next {
 				small, want = ask(soon(t), s, 2).blocked(t), 3
 			}
-			giveBack(t, three)
+			release(t, three)
 			big.blocked(t)
 			cancel()
 			<-big.done
 			wantTaken(t, srv, fmt.Sprintf("somebody behind him: %t", next), want)
 			if next {
-				giveBack(t, small.granted(t))
+				release(t, small.granted(t))
 			}
-			giveBack(t, one)
+			release(t, one)
 		})
 	}
 }
@@ -535,15 +553,15 @@ func TestRestOfALargeRequestComesFromOthers(t *testing.T) {
 		s := process()
 		theirs, one, three := take(t, process(), 1), take(t, s, 1), take(t, s, 3)
 		big := ask(soon(t), s, 4).blocked(t)
-		giveBack(t, three)
+		release(t, three)
 		big.blocked(t)
-		giveBack(t, theirs)
+		release(t, theirs)
 		synctest.Wait()
 		if big.pending() {
 			t.Error("a request for four waits, with three kept for it and one free")
 		}
-		giveBack(t, big.granted(t))
-		giveBack(t, one)
+		release(t, big.granted(t))
+		release(t, one)
 	})
 }
 
@@ -570,13 +588,9 @@ func TestPermitsAreReleasedOnce(t *testing.T) {
 		if two.Count() != 2 || two.Path() != pool || two.Err() != nil || two.Token() <= 0 || work.Err() != nil {
 			t.Errorf("permits: %d at %s, %v, token %d, context %v", two.Count(), two.Path(), two.Err(), two.Token(), work.Err())
 		}
-		giveBack(t, two)
-		if err := context.Cause(work); !errors.Is(err, tier.ErrReleased) {
-			t.Errorf("the context says %v, want ErrReleased", err)
-		}
-		if err := context.Cause(two.Context(context.Background())); !errors.Is(err, tier.ErrReleased) {
-			t.Errorf("a later context says %v, want ErrReleased", err)
-		}
+		release(t, two)
+		wantErr(t, "the context", context.Cause(work), tier.ErrReleased)
+		wantErr(t, "a later context", context.Cause(two.Context(context.Background())), tier.ErrReleased)
 		later := take(t, s, 4)
 		if err := two.Release(); !errors.Is(err, tier.ErrReleased) || !errors.Is(two.Err(), tier.ErrReleased) {
 			t.Errorf("Release again: %v, Err %v, want ErrReleased", err, two.Err())
@@ -585,7 +599,7 @@ func TestPermitsAreReleasedOnce(t *testing.T) {
 		if later.Token() <= two.Token() {
 			t.Errorf("token %d after %d", later.Token(), two.Token())
 		}
-		giveBack(t, later)
+		release(t, later)
 		if closed(two.Lost()) {
 			t.Error("a release is told as a loss")
 		}
@@ -620,7 +634,7 @@ func TestShutdownOfASemaphore(t *testing.T) {
 				t.Errorf("got %v, want ErrClosed", err)
 			}
 		}
-		giveBack(t, two)
+		release(t, two)
 		over.granted(t)
 		wantTaken(t, srv, "after the shutdown", 0)
 	})
@@ -640,9 +654,7 @@ func TestPermitsAreLostTogether(t *testing.T) { // I7
 		if err := context.Cause(work); !errors.Is(err, tier.ErrLost) || !errors.Is(three.Err(), tier.ErrLost) || !three.ValidUntil().IsZero() {
 			t.Errorf("lost, but the context says %v, Err %v, and ValidUntil %v", err, three.Err(), three.ValidUntil())
 		}
-		if err := three.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Errorf("Release: %v, want ErrLost", err)
-		}
+		wantErr(t, "Release", three.Release(), tier.ErrLost)
 	})
 }
 
@@ -663,7 +675,7 @@ func TestPermitsThatWereHandedOffAreLostByTheirNewOwner(t *testing.T) {
 		s := locks.Semaphore(pool, 1)
 		one := take(t, s, 1)
 		next := ask(soon(t), s, 1).blocked(t)
-		giveBack(t, one)
+		release(t, one)
 		got := next.granted(t)
 		if got.Token() != one.Token() {
 			t.Fatal("not handed off")
@@ -673,9 +685,7 @@ func TestPermitsThatWereHandedOffAreLostByTheirNewOwner(t *testing.T) {
 		if closed(one.Lost()) {
 			t.Error("lost by whoever had released it")
 		}
-		if err := got.Release(); !errors.Is(err, tier.ErrLost) {
-			t.Errorf("Release: %v, want ErrLost", err)
-		}
+		wantErr(t, "Release", got.Release(), tier.ErrLost)
 	})
 }
 
@@ -697,14 +707,10 @@ func TestErrOfPermitsThatAreReleasedMeanwhile(t *testing.T) {
 	alone(t, func(t *testing.T, store *special, one *tier.Permits, _ context.CancelCauseFunc) {
 		store.errAt = func() error {
 			store.errAt = func() error { return tier.ErrLost }
-			if err := one.Release(); err != nil {
-				t.Errorf("Release: %v", err)
-			}
+			wantErr(t, "Release", one.Release(), nil)
 			return tier.ErrLost
 		}
-		if err := one.Err(); !errors.Is(err, tier.ErrReleased) {
-			t.Errorf("Err: %v, want ErrReleased", err)
-		}
+		wantErr(t, "Err", one.Err(), tier.ErrReleased)
 	})
 }
 
@@ -743,9 +749,7 @@ func TestReleaseOfPermitsAtTheMomentOfTheirLoss(t *testing.T) {
 		<-released
 		<-released
 		for _, work := range works {
-			if cause := context.Cause(work); !errors.Is(cause, tier.ErrLost) {
-				t.Errorf("the context ended with %v, want the loss", cause)
-			}
+			wantErr(t, "the context ended with", context.Cause(work), tier.ErrLost)
 		}
 	})
 }

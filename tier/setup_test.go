@@ -142,17 +142,42 @@ func soon(t *testing.T) context.Context {
 // acquire takes a lock that is free, or becomes free in time.
 func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	t.Helper()
-	hold, err := mu.Acquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hold
+	return must(mu.Acquire(soon(t)))(t)
 }
 
-func release(t *testing.T, hold *tier.Hold) {
+// release ends a hold, permits, or a bundle.
+func release(t *testing.T, what interface{ Release() error }) {
 	t.Helper()
-	if err := hold.Release(); err != nil {
-		t.Errorf("Release: %v", err)
+	wantErr(t, "Release", what.Release(), nil)
+}
+
+// must is for a call that has to succeed.
+func must[T any](got T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+}
+
+// errOf is the error of a call that returns something else as well.
+func errOf[T any](_ T, err error) error { return err }
+
+// wantErr fails unless an error is, or wraps, the one that is wanted.
+func wantErr(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: got %v, want %v", what, err, want)
+	}
+}
+
+// wantQueue fails unless the queue for the lock has so many contenders.
+func wantQueue(t *testing.T, s *memory.Server, when string, want int) {
+	t.Helper()
+	if queue := s.Queue("/locks/a"); len(queue) != want {
+		t.Errorf("%s: contenders %v, want %d", when, queue, want)
 	}
 }
 

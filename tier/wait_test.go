@@ -211,9 +211,7 @@ func TestQuarantineIsToldByTryByWaitAndByErr(t *testing.T) {
 		if time.Now().Before(q.Until) {
 			t.Errorf("granted in the quarantine")
 		}
-		if err := locks.Err(); err != nil {
-			t.Errorf("Err after the quarantine: %v", err)
-		}
+		wantErr(t, "Err after the quarantine", locks.Err(), nil)
 		if wait := waitError(t, t.Context(), mu); wait.Quarantine != nil || wait.Here == nil {
 			t.Errorf("%+v, want a wait for another goroutine", wait)
 		}

@@ -97,17 +97,11 @@ func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 					release(t, there.granted(t))
 					return
 				}
-				if _, err := a.Reader().TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
-					t.Errorf("try to read: %v, want %v", err, tier.ErrLocked)
-				}
+				wantErr(t, "try to read", errOf(a.Reader().TryAcquire(soon(t))), tier.ErrLocked)
 				here := start(soon(t), a.Reader()).blocked(t)
 				release(t, first)
 				here.blocked(t)
-				again, err := a.Reader().Acquire(second.Context(soon(t))) // who is inside may enter again
-				if err != nil {
-					t.Fatal(err)
-				}
-				release(t, again)
+				release(t, start(second.Context(soon(t)), a.Reader()).granted(t)) // who is inside may enter again
 				release(t, second)
 				release(t, there.granted(t))
 				release(t, here.granted(t))
@@ -137,15 +131,10 @@ func TestRequestEndsTheLingering(t *testing.T) {
 			if nodes := s.Queue("/locks/a"); len(nodes) > 0 {
 				t.Fatalf("resumed %t: contenders %v linger, though somebody has asked for the lock", resumed, nodes)
 			}
-			hold, err := b.TryAcquire(soon(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			hold := must(b.TryAcquire(soon(t)))(t)
 			release(t, hold)
 			release(t, acquire(t, a))
-			if nodes := s.Queue("/locks/a"); len(nodes) != 1 {
-				t.Errorf("contenders %v after the next release, want one that lingers", nodes)
-			}
+			wantQueue(t, s, "after the next release", 1)
 			next := acquire(t, a)
 			if closed(next.Revoked()) {
 				t.Error("the next hold is asked for, though nobody has asked since")
