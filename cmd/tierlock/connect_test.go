@@ -29,9 +29,9 @@ func TestTLS(t *testing.T) {
 	}
 	refused := make(map[*commandtest.Tool]string)
 	for flags, want := range map[string]string{
-		pair: "certificate",
-		pair + " -tls-server-name other.test -tls-ca " + authority.File: "other.test",
-		"-tls-ca " + authority.File:                                     "certificate",
+		pair: "-tls-ca has to name",
+		pair + " -tls-server-name other.test -tls-ca " + authority.File: "with -tls-server-name",
+		"-tls-ca " + authority.File:                                     "-tls-cert and -tls-key",
 	} {
 		refused[start(t, addr, commandtest.Under(flags+" -connect-timeout 20s", "/tls", "true")...)] = want
 	}

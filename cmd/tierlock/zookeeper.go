@@ -6,6 +6,7 @@ import (
 	"flag"
 	"net"
 	"os"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -63,11 +64,27 @@ func (z *zooKeeper) dial(ctx context.Context, o command.Options) (*command.Locks
 	}
 	client, err := zklock.Dial(ctx, connect, opts...)
 	if err != nil {
-		return nil, err
+		return nil, inFlags{err}
 	}
 	locks := tier.New(second.TierOf(client))
 	return &command.Locks{Registry: locks, Margin: client.LeaseMargin, Desk: zkinspect.Reader{Client: client}}, nil
 }
+
+// inFlags is an error that names options of zklock, with the flags for them instead.
+type inFlags struct{ error }
+
+func (e inFlags) Error() string {
+	return strings.NewReplacer(
+		"RootCAs of the configuration (see WithTLS) has to hold", "-tls-ca has to name",
+		"set ServerName (see WithTLS)", "say with -tls-server-name which one it is",
+		"(Certificates of the configuration, see WithTLS)", "(-tls-cert and -tls-key)",
+		"that it trusts (see WithTLS)", "that it trusts (-tls-cert and -tls-key)",
+		"no WithTLS", "no -tls flag",
+		"WithTLS", "-tls",
+	).Replace(e.error.Error())
+}
+
+func (e inFlags) Unwrap() error { return e.error }
 
 func unreachable(err error) bool {
 	unknown := (*net.DNSError)(nil)

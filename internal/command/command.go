@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"time"
 )
 
@@ -48,6 +49,7 @@ type invocation struct {
 	store   *Store
 	timeout time.Duration // for connecting
 	output  string        // "text" or "json"
+	version bool          // is asked for, and nothing else
 	args    []string      // that are no flags, up to "--"
 	command []string      // all that follows "--"
 	before  []string      // the whole command line before the name of the subcommand, and after it
@@ -66,6 +68,9 @@ func Main(store *Store, args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, flag.ErrHelp):
 		in.help(sub)
 		return exitOK
+	case err == nil && in.version:
+		fmt.Fprintln(stdout, store.Program, version())
+		return exitOK
 	case err == nil:
 		err = sub.run(context.Background(), in)
 	}
@@ -76,6 +81,15 @@ func Main(store *Store, args []string, stdout, stderr io.Writer) int {
 		in.say("%v", err)
 	}
 	return status(err)
+}
+
+// version is that of the module this program was built of, and of the Go that did.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "of unknown version"
+	}
+	return info.Main.Version + " " + info.GoVersion
 }
 
 func newInvocation(store *Store, stdout, stderr io.Writer) *invocation {

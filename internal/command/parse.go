@@ -24,6 +24,9 @@ func (in *invocation) parse(args []string) (*subcommand, error) {
 	if err != nil {
 		return nil, err
 	}
+	if in.version {
+		return nil, nil
+	}
 	if len(args) == 0 {
 		return nil, usageError("no subcommand; %s help lists them", in.store.Program)
 	}
@@ -80,6 +83,7 @@ func (in *invocation) flags(name string, own func(*flag.FlagSet)) flagSet {
 		in.output = form
 		return nil
 	})
+	flags.BoolVar(&in.version, "version", in.version, "print the version, and do nothing else")
 	if own != nil {
 		own(flags)
 	}

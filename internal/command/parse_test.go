@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -89,6 +90,17 @@ func TestHelp(t *testing.T) {
 			if ask(line) != text {
 				t.Errorf("plainlock %s differs from plainlock help %s", line, sub.name)
 			}
+		}
+	}
+}
+
+// The version is told wherever it is asked for, and nothing is run.
+func TestVersion(t *testing.T) {
+	for _, line := range []string{"--version", "-version run /x -- true", "ls -at nowhere -version"} {
+		var out, err bytes.Buffer
+		if got := Main(plain(), strings.Fields(line), &out, &err); got != exitOK || err.Len() > 0 ||
+			!regexp.MustCompile(`^plainlock \S+ go1\.\S+\n$`).MatchString(out.String()) {
+			t.Errorf("plainlock %s: exits %d, prints %q, says %q; want its version", line, got, &out, &err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 )
 
 // TLS is how to connect to servers that want it, as flags say. The zero value is without.
@@ -25,6 +26,32 @@ func (t *TLS) Flags(flags *flag.FlagSet, servers string) {
 	flags.StringVar(&t.key, "tls-key", t.key, "`file` with the key of -tls-cert, PEM")
 	flags.StringVar(&t.serverName, "tls-server-name", t.serverName,
 		"`name` that the servers' certificates must have (default: the host's in "+servers+")")
+}
+
+// tlsAdvice is what may help, by what is in the text of an error: some clients hand on no more than that.
+var tlsAdvice = []struct{ text, flag string }{
+	{"certificate signed by unknown authority", "-tls-ca has to name the authority of the server's certificate"},
+	{"certificate is valid for", "use a name that is in the server's certificate, or say with -tls-server-name which one it is"},
+	{"not contain any IP SANs", "use a name that is in the server's certificate, or say with -tls-server-name which one it is"},
+	{"first record does not look like a TLS handshake", "this port may be one without TLS, for which there must be no -tls flag"},
+	{"remote error: tls: ", "the server may want a certificate that it trusts: -tls-cert and -tls-key"},
+}
+
+// Advise adds to an error of a connection which flag may help.
+func (t *TLS) Advise(err error) error {
+	text := err.Error()
+	if *t == (TLS{}) {
+		if strings.HasSuffix(text, "EOF") || strings.Contains(text, "EOF\"") {
+			return fmt.Errorf("%w; the server may want TLS: -tls", err)
+		}
+		return err
+	}
+	for _, advice := range tlsAdvice {
+		if strings.Contains(text, advice.text) {
+			return fmt.Errorf("%w; %s", err, advice.flag)
+		}
+	}
+	return err
 }
 
 // Config returns nil if TLS is not asked for.

@@ -9,14 +9,17 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/tierlock/tierlock/etcdlock"
 	"github.com/tierlock/tierlock/internal/command"
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/retry"
 )
 
 // An etcd is how to connect to a cluster.
@@ -94,7 +97,7 @@ func (e *etcd) dial(ctx context.Context, o command.Options) (*command.Locks, err
 	}
 	client, err := connect(ctx, config)
 	if err != nil {
-		return nil, err
+		return nil, e.tls.Advise(err)
 	}
 	session := o.Session
 	if session == 0 {
@@ -126,8 +129,7 @@ func connect(ctx context.Context, config clientv3.Config) (*clientv3.Client, err
 	config.Context = life
 	client, err := clientv3.New(config)
 	if err == nil {
-		_, err = client.Get(ctx, "tierlock", clientv3.WithCountOnly())
-		if err == nil || codeOf(err) == codes.PermissionDenied {
+		if err = answers(ctx, client); err == nil {
 			return client, nil
 		}
 		client.Close()
@@ -136,6 +138,24 @@ func connect(ctx context.Context, config clientv3.Config) (*clientv3.Client, err
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
 	return nil, fmt.Errorf("connect to %s: %w", strings.Join(config.Endpoints, ","), err)
+}
+
+// answers returns once a server has answered. It asks below the client, which tries again without a word of why.
+func answers(ctx context.Context, client *clientv3.Client) error {
+	kv, question := etcdserverpb.NewKVClient(client.ActiveConnection()), &etcdserverpb.RangeRequest{Key: []byte("tierlock"), CountOnly: true}
+	var why error // there is no answer, as far as an attempt has told that
+	for pace := retry.New(); ; {
+		_, err := kv.Range(ctx, question)
+		if code := status.Code(err); code == codes.OK || code == codes.PermissionDenied {
+			return nil
+		}
+		if why == nil || ctx.Err() == nil {
+			why = err
+		}
+		if status.Code(err) != codes.Unavailable || retry.Pause(ctx, pace.NextBackOff()) != nil {
+			return rpctypes.Error(why)
+		}
+	}
 }
 
 func unreachable(err error) bool {

@@ -527,6 +527,12 @@ func withoutAServer(t *testing.T, s Site) {
 	for _, p := range tools {
 		p.Exits(69)
 	}
+	p := Start(t, s.Nowhere, "-connect-timeout", "3s", "ls")
+	p.Exits(69)
+	p.Says("connection refused")
+	if text := p.Stderr.String(); !strings.HasPrefix(text, filepath.Base(Program)+": ") {
+		t.Errorf("somebody else than the command says: %s", text)
+	}
 }
 
 // While no server answers the command may run as long as the lease, of a lock, to read or not, as of permits; then it ends, although

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/tierlock/tierlock/internal/command"
 	"github.com/tierlock/tierlock/internal/inspect"
@@ -99,8 +100,12 @@ func (s *server) dial(ctx context.Context, o command.Options) (*command.Locks, e
 	if err != nil {
 		return nil, err
 	}
+	logging.Disable() // go-redis writes a line for each attempt; what it says is in errors
+	if err := answers(ctx, *options); err != nil {
+		return nil, s.tls.Advise(err)
+	}
 	client := redis.NewClient(options)
-	if err := answers(ctx, client); err != nil {
+	if err := client.Ping(ctx).Err(); err != nil { // so that there is a connection for the first to come
 		client.Close()
 		return nil, err
 	}
@@ -125,17 +130,24 @@ func (s *server) dial(ctx context.Context, o command.Options) (*command.Locks, e
 }
 
 // answers returns once the server has answered.
-func answers(ctx context.Context, client *redis.Client) error {
+func answers(ctx context.Context, options redis.Options) error {
+	options.MaxRetries, options.DialerRetries = -1, 1 // go-redis tries again without a word of why
+	client := redis.NewClient(&options)
+	defer client.Close()
+	var why error // there is no answer, as far as an attempt has told that
 	for pace := retry.New(); ; {
 		err := client.Ping(ctx).Err()
+		if why == nil || ctx.Err() == nil {
+			why = err
+		}
 		switch {
 		case err == nil:
 			return nil
 		case refused(err), retry.Pause(ctx, pace.NextBackOff()) != nil:
-			if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-				err = fmt.Errorf("%w: %w", cause, err)
+			if cause := context.Cause(ctx); cause != nil && !errors.Is(why, cause) {
+				why = fmt.Errorf("%w: %w", cause, why)
 			}
-			return fmt.Errorf("connect to %s: %w", client.Options().Addr, err)
+			return fmt.Errorf("connect to %s: %w", options.Addr, why)
 		}
 	}
 }

@@ -1,0 +1,53 @@
+package command
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// Who cannot connect is told which flag may help, also by a client that hands on no more than the text of an error.
+func TestAdviceNamesFlags(t *testing.T) {
+	plain, secure := httptest.NewServer(nil), httptest.NewUnstartedServer(nil)
+	secure.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	secure.StartTLS()
+	t.Cleanup(plain.Close)
+	t.Cleanup(secure.Close)
+	known := x509.NewCertPool()
+	known.AddCert(secure.Certificate())
+	refusal := func(server *httptest.Server, config *tls.Config) string {
+		conn, err := tls.Dial("tcp", server.Listener.Addr().String(), config)
+		if err == nil {
+			defer conn.Close()
+			_, err = conn.Read(make([]byte, 1)) // from TLS 1.3 on, the server looks at the certificate later
+		}
+		if err == nil {
+			t.Fatal("there is a connection")
+		}
+		return err.Error()
+	}
+	for _, c := range []struct {
+		tls        TLS
+		text, want string
+	}{
+		{TLS{on: true}, refusal(secure, nil), "-tls-ca"},
+		{TLS{on: true}, refusal(secure, &tls.Config{RootCAs: known, ServerName: "other.test"}), "-tls-server-name"},
+		{TLS{on: true}, refusal(secure, &tls.Config{RootCAs: known}), "-tls-cert"},
+		{TLS{on: true}, refusal(plain, nil), "no -tls flag"},
+		{TLS{}, "error reading server preface: EOF", "-tls"},
+	} {
+		text := errors.New("rpc error: " + c.text)
+		err := c.tls.Advise(text)
+		if advice, ok := strings.CutPrefix(err.Error(), text.Error()+"; "); !ok || !strings.Contains(advice, c.want) || !errors.Is(err, text) {
+			t.Errorf("got %q, want advice with %q", err, c.want)
+		}
+	}
+	for _, config := range []TLS{{}, {on: true}} {
+		if err := errors.New("connection refused"); config.Advise(err).Error() != err.Error() {
+			t.Errorf("got %v, want no advice", config.Advise(err))
+		}
+	}
+}
