@@ -72,7 +72,7 @@ func (o *watchOptions) run(ctx context.Context, in *invocation) error {
 	defer stop()
 	var site *page.Site
 	if o.http != "" { // before the connection: a wrong address is a wrong command line
-		if site, err = page.Listen(o.http, o.public, path, o.every); err != nil {
+		if site, err = page.Listen(o.http, o.public, in.store.Name, path, o.every); err != nil {
 			return usageError("-http: %w", err)
 		}
 		defer site.Close()

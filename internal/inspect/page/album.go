@@ -23,6 +23,7 @@ const (
 
 // An album is what was seen of each lock, for a while.
 type album struct {
+	store string
 	path  string
 	every time.Duration
 	locks map[string]*history
@@ -32,6 +33,9 @@ type album struct {
 type history struct {
 	spans  []span // the last one may go on
 	unseen int64
+
+	looked int64           // when that was, in ms; 0 before the first look
+	queued map[string]bool // who did not have it then, by node
 }
 
 // A span is a time during which each look found that the same node had the lock, or the same process some permits.
@@ -40,11 +44,13 @@ type span struct {
 	From int64  `json:"from"` // in ms, as State.At
 	To   int64  `json:"to"`
 
-	node string
-	open bool
+	node  string
+	open  bool
+	early bool // it may have begun after From: who had the lock at the first look may have waited before
 }
 
 type state struct {
+	Store    string `json:"store"`
 	Path     string `json:"path"`
 	At       int64  `json:"at"` // of the last look, in ms
 	Every    int64  `json:"every"`
@@ -61,6 +67,7 @@ type lock struct {
 	Holding int       `json:"holding"`
 	Holders []someone `json:"holders"` // the first of them: several if they read, or have permits
 	Permits string    `json:"permits"` // of a semaphore, in words; "" if it is none
+	All     int       `json:"all"`     // its permits; 0 if that is not known
 	Waiting int       `json:"waiting"`
 	Waiters []someone `json:"waiters"` // the first of them
 	Spans   []span    `json:"spans"`
@@ -71,11 +78,14 @@ type someone struct {
 	Who     string `json:"who"`
 	Kind    string `json:"kind"`
 	State   string `json:"state"`
-	Age     int64  `json:"age"` // of the node, in ms; -1 if that is not known
+	Age     int64  `json:"age"`  // of the node, in ms; -1 if that is not known
+	Held    int64  `json:"held"` // for so long, in ms, who has the lock
+	AtMost  bool   `json:"at_most"`
 	Token   string `json:"token"`
 	For     string `json:"for"`     // whom it waits for, the nearest; "" if nobody
 	Asked   bool   `json:"asked"`   // for the lock
 	Permits string `json:"permits"` // that it has, in words; "" of a lock
+	Count   int    `json:"count"`   // of them
 }
 
 // add puts a sight into the album and returns the state of the page.
@@ -88,7 +98,7 @@ func (a *album) add(sight inspect.Sight) []byte {
 		a.remember(queues, sight)
 	}
 	s := state{
-		Path: second.Clean(a.path), At: sight.At.UnixMilli(), Every: a.every.Milliseconds(), Window: window.Milliseconds(),
+		Store: a.store, Path: second.Clean(a.path), At: sight.At.UnixMilli(), Every: a.every.Milliseconds(), Window: window.Milliseconds(),
 		Trouble: second.Clean(sight.Trouble), Complete: sight.Complete, Locks: []lock{},
 	}
 	if sight.Quarantine != nil {
@@ -99,7 +109,7 @@ func (a *album) add(sight inspect.Sight) []byte {
 			s.More = len(a.locks) - maxLocks
 			break
 		}
-		s.Locks = append(s.Locks, show(path, queues[path], a.locks[path]))
+		s.Locks = append(s.Locks, show(path, queues[path], a.locks[path], s.At))
 	}
 	text, _ := json.Marshal(s) // numbers and strings: cannot fail
 	return text
@@ -130,7 +140,8 @@ func (a *album) remember(queues map[string]*inspect.Queue, sight inspect.Sight) 
 	}
 }
 
-// see prolongs the spans of those who still have the lock, and begins those of others, if q is there.
+// see prolongs the spans of those who still have the lock, and begins those of others, if q is there. Who did not have the lock at the last
+// look has it from now on, and who was not there then has had it since it came, as far as that is known.
 func (h *history) see(q *inspect.Queue, now time.Time) {
 	at, holders := now.UnixMilli(), holdersOf(q)
 	holders = holders[:min(len(holders), maxHolders)]
@@ -146,9 +157,14 @@ func (h *history) see(q *inspect.Queue, now time.Time) {
 	}
 	for _, c := range holders {
 		if !seen[c.Node] {
-			h.spans = append(h.spans, span{Who: name(c), From: at, To: at, node: c.Node, open: true})
+			s := span{Who: name(c), From: at, To: at, node: c.Node, open: true}
+			if !h.queued[c.Node] && c.Aged() {
+				s.From, s.early = max(at-c.AgeMS, h.looked), h.looked == 0
+			}
+			h.spans = append(h.spans, s)
 		}
 	}
+	h.looked, h.queued = at, waitersOf(q)
 	h.spans = slices.DeleteFunc(h.spans, func(s span) bool { return s.To < at-window.Milliseconds() })
 	surplus := len(h.spans) - maxSpans
 	h.spans = slices.DeleteFunc(h.spans, func(s span) bool {
@@ -166,14 +182,45 @@ func holdersOf(q *inspect.Queue) []*inspect.Contender {
 	if q != nil && q.Semaphore != nil {
 		for i := range q.Semaphore.Shares {
 			c := q.Semaphore.Shares[i].Owner()
-			c.Node = "permits of " + rawName(c)
+			c.Node = permitsOf(c)
 			holders = append(holders, c)
 		}
 	}
 	return holders
 }
 
-func show(path string, q *inspect.Queue, h *history) lock {
+func permitsOf(c *inspect.Contender) string { return "permits of " + rawName(c) }
+
+// waitersOf returns who waits, by the node that it has when it has the lock, or permits.
+func waitersOf(q *inspect.Queue) map[string]bool {
+	waiters := make(map[string]bool)
+	if q == nil {
+		return waiters
+	}
+	for i := range q.Contenders {
+		if c := &q.Contenders[i]; c.State != inspect.Holds {
+			waiters[c.Node] = true
+		}
+	}
+	if q.Semaphore != nil {
+		for i := range q.Semaphore.Queue {
+			waiters[permitsOf(&q.Semaphore.Queue[i])] = true
+		}
+	}
+	return waiters
+}
+
+// held says for how long a node has had the lock by now, and whether that may be too much.
+func (h *history) held(node string, now int64) (ms int64, atMost bool) {
+	for _, s := range h.spans {
+		if s.open && s.node == node {
+			return now - s.From, s.early
+		}
+	}
+	return 0, false
+}
+
+func show(path string, q *inspect.Queue, h *history, now int64) lock {
 	l := lock{Path: second.Clean(path), Holders: []someone{}, Waiters: []someone{}, Spans: h.spans, Unseen: h.unseen}
 	if q == nil {
 		return l
@@ -182,13 +229,15 @@ func show(path string, q *inspect.Queue, h *history) lock {
 	l.Waiting = q.Waiting()
 	l.Holding = len(q.Contenders) - l.Waiting
 	if s := q.Semaphore; s != nil {
-		l.Permits = s.Permits.String()
+		l.Permits, l.All = s.Permits.String(), s.Permits.All
 		l.Waiting += len(s.Queue)
 		contenders = slices.Concat(contenders, s.Queue)
 		l.Holding += len(s.Shares)
 		for i := range s.Shares[:min(len(s.Shares), maxHolders)] {
 			c, permits := s.Shares[i].Owner(), inspect.CountPermits(s.Shares[i].Count)
-			l.Holders = append(l.Holders, someone{Who: name(c), State: string(c.State), Age: ageOf(c), Permits: permits})
+			has := someone{Who: name(c), State: string(c.State), Age: ageOf(c), Permits: permits, Count: s.Shares[i].Count}
+			has.Held, has.AtMost = h.held(permitsOf(c), now)
+			l.Holders = append(l.Holders, has)
 		}
 	}
 	names := make(map[string]string) // by node
@@ -201,6 +250,7 @@ func show(path string, q *inspect.Queue, h *history) lock {
 		}
 		switch {
 		case c.State == inspect.Holds && len(l.Holders) < maxHolders:
+			s.Held, s.AtMost = h.held(c.Node, now)
 			l.Holders = append(l.Holders, s)
 		case c.State != inspect.Holds && len(l.Waiters) < maxWaiters:
 			l.Waiters = append(l.Waiters, s)

@@ -38,7 +38,7 @@ func sight(at time.Time, turn, length int) inspect.Sight {
 
 func filled(t *testing.T) *Site {
 	t.Helper()
-	s, err := Listen("127.0.0.1:0", false, "/jobs", time.Second)
+	s, err := Listen("127.0.0.1:0", false, "ZooKeeper", "/jobs", time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestOtherNamesAreRefused(t *testing.T) {
 
 func TestOnlyTheLoopbackUnlessPublic(t *testing.T) {
 	for _, address := range []string{":0", "0.0.0.0:0", "[::]:0", "10.0.0.1:0", "ops.example:0", "127.0.0.1", "8080"} {
-		if s, err := Listen(address, false, "/", time.Second); err == nil {
+		if s, err := Listen(address, false, "ZooKeeper", "/", time.Second); err == nil {
 			t.Errorf("listens at %s", s.URL())
 			s.Close()
 		}
@@ -97,7 +97,7 @@ func TestOnlyTheLoopbackUnlessPublic(t *testing.T) {
 	if _, port, err := net.SplitHostPort(local.listener.Addr().String()); err != nil || local.URL() != "http://127.0.0.1:"+port+"/" {
 		t.Errorf("the loopback: got %s, %v", local.URL(), err)
 	}
-	s, err := Listen("0.0.0.0:0", true, "/", time.Second)
+	s, err := Listen("0.0.0.0:0", true, "ZooKeeper", "/", time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,12 +182,55 @@ func TestAllHoldersAreShown(t *testing.T) {
 	}
 	last := begin.Add(2 * time.Second).UnixMilli()
 	for i, s := range l.Spans {
-		if want := begin.Add(time.Duration(i) * time.Second).UnixMilli(); s.From != want || s.To != last || s.Who != l.Holders[i].Who {
+		want := begin.Add(time.Duration(i) * time.Second).UnixMilli()
+		if i == 0 {
+			want = begin.UnixMilli() - 5000 // as old as its node
+		}
+		if s.From != want || s.To != last || s.Who != l.Holders[i].Who {
 			t.Errorf("span %d: %+v, want it from %d to %d", i, s, want, last)
 		}
 	}
 	if len(l.Spans) != 3 {
 		t.Errorf("%d spans", len(l.Spans))
+	}
+}
+
+// A bar begins when the hold did: of one that was seen to wait, when it no longer does; of one that was not there before, when it came; and
+// at the first look as early as it can have begun, which is said.
+func TestBarsBeginWhenTheHoldBegan(t *testing.T) {
+	var a album
+	begin := time.Now()
+	look := func(after time.Duration, ages ...time.Duration) lock {
+		q := &inspect.Queue{Path: "/a"}
+		for i, age := range ages {
+			c := inspect.Contender{Node: begin.Add(after - age).String(), Readable: true, AgeMS: age.Milliseconds(), State: inspect.Waits}
+			if i == 0 {
+				c.State = inspect.Holds
+			}
+			q.Contenders = append(q.Contenders, c)
+		}
+		return shown(t, a.add(inspect.Sight{At: begin.Add(after), Queues: []*inspect.Queue{q}})).Locks[0]
+	}
+	for _, c := range []struct {
+		when         string
+		after        time.Duration
+		ages         []time.Duration
+		held         time.Duration
+		atMost       bool
+		spans, began int // the last one, in seconds
+	}{
+		{"at the first look", 0, []time.Duration{time.Hour, time.Minute}, time.Hour, true, 1, -3600},
+		{"later", time.Second, []time.Duration{time.Hour + time.Second, time.Minute + time.Second}, time.Hour + time.Second, true, 1, -3600},
+		{"one that waited", 10 * time.Second, []time.Duration{time.Minute + 10*time.Second}, 0, false, 2, 10},
+		{"one that came between two looks", 20 * time.Second, []time.Duration{3 * time.Second}, 3 * time.Second, false, 3, 17},
+		{"by a clock that is ahead", 30 * time.Second, []time.Duration{time.Minute}, 10 * time.Second, false, 4, 20},
+	} {
+		l := look(c.after, c.ages...)
+		h, last := l.Holders[0], l.Spans[len(l.Spans)-1]
+		if h.Held != c.held.Milliseconds() || h.AtMost != c.atMost || len(l.Spans) != c.spans ||
+			last.From != begin.Add(time.Duration(c.began)*time.Second).UnixMilli() {
+			t.Errorf("%s: held for %d ms, at most: %t, the last of %d bars: %+v; want %+v", c.when, h.Held, h.AtMost, len(l.Spans), last, c)
+		}
 	}
 }
 
@@ -203,13 +246,13 @@ func TestALongSpanOutlastsManyShortOnes(t *testing.T) {
 		got = shown(t, a.add(s))
 	}
 	spans := got.Locks[0].Spans
-	if spans[0].From != begin.UnixMilli() || spans[0].To != got.At || len(spans) != maxSpans {
+	if spans[0].From != begin.UnixMilli()-2000 || spans[0].To != got.At || len(spans) != maxSpans {
 		t.Errorf("%d spans, the first: %+v", len(spans), spans[0])
 	}
 }
 
 // probe tells what a browser makes of the page, in a frame as wide as a window could not be: how wide it is, and what
-// text does not fit.
+// text does not fit; whether 500 processes have as many colours, and what a search finds.
 const probe = `
 setTimeout(() => {
   const bad = [...document.querySelectorAll("body *")].filter((e) =>
@@ -218,7 +261,14 @@ setTimeout(() => {
   body.dataset.width = innerWidth;
   body.dataset.page = document.documentElement.scrollWidth;
   body.dataset.bad = bad.map((e) => e.className || e.tagName).join(" ");
-  body.append(parent.document.importNode(document.querySelector("main"), true));
+  const all = { locks: [{ spans: Array.from({ length: 500 }, (_, i) => ({ who: i })), holders: [] }] };
+  body.dataset.colours = new Set(colours(all).values()).size;
+  body.dataset.found = ["WORKER 6", "nobody", ""].map((text) => {
+    search.value = text;
+    search.dispatchEvent(new Event("input"));
+    return document.querySelectorAll(".lock").length;
+  }).join(" ");
+  for (const part of ["header", "main"]) body.append(parent.document.importNode(document.querySelector(part), true));
 }, 1500);`
 
 func TestTheBrowserShowsHolderAndWaitersAndAllTextFits(t *testing.T) {
@@ -259,7 +309,11 @@ func TestTheBrowserShowsHolderAndWaitersAndAllTextFits(t *testing.T) {
 			"evil":   `&lt;img src=x onerror=alert(1)&gt;\u202eWWW`,
 			"more":   "and 3 more",
 			"lanes":  `class="lane"`,
-			"spans":  `<rect class="c`,
+			"spans":  `<rect fill="hsl(`,
+			"colour": `data-colours="500"`,
+			"search": `data-found="1 0 1"`,
+			"store":  `>ZooKeeper</span>`,
+			"held":   "held for ",
 		} {
 			if !strings.Contains(dom, want) {
 				t.Errorf("%d pixels: %s: no %s in the page; it has %s", width, what, want,
@@ -332,6 +386,9 @@ func TestASemaphoreIsOneOnThePage(t *testing.T) {
 	l := got.Locks[0]
 	if l.Permits != "4 of 5 permits in use" || l.Holding != 2 || l.Waiting != 1 || l.Waiters[0].State != "next" {
 		t.Errorf("got %+v", l)
+	}
+	if l.All != 5 || l.Holders[0].Count != 3 || l.Holders[0].Held != 2000 {
+		t.Errorf("%d permits, the first holder: %+v; want 5, and one with 3 for 2 s", l.All, l.Holders[0])
 	}
 	if h := l.Holders; len(h) != 2 || h[0].Who+h[0].Permits != "billing · h:73 permits" || h[1].Who+h[1].Permits != "h:81 permit" {
 		t.Errorf("holders: %+v", h)

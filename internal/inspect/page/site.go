@@ -27,9 +27,9 @@ type Site struct {
 	state    atomic.Pointer[[]byte] // JSON; nil before the first look
 }
 
-// Listen takes an address, host:port, for a page about a path that is looked at so often. Unless
+// Listen takes an address, host:port, for a page about a path of a store, which is looked at so often. Unless
 // public is set, others than those of the loopback are refused.
-func Listen(address string, public bool, path string, every time.Duration) (*Site, error) {
+func Listen(address string, public bool, store, path string, every time.Duration) (*Site, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("%q: want host:port, such as 127.0.0.1:8080", address)
@@ -41,7 +41,7 @@ func Listen(address string, public bool, path string, every time.Duration) (*Sit
 	if err != nil {
 		return nil, err
 	}
-	s := &Site{listener: listener, name: host, public: public, album: album{path: path, every: every}}
+	s := &Site{listener: listener, name: host, public: public, album: album{store: store, path: path, every: every}}
 	s.server = &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,

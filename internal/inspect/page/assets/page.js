@@ -28,16 +28,29 @@ function age(ms) {
   return Math.floor(s / 86400) + " days";
 }
 
-function holders(lock) {
+function holders(lock, colour) {
   const list = lock.holders.slice(0, maxListed).map((h) => element("p", "holder",
     element("span", "tag", h.permits || "holds"),
     element("span", "who", h.who),
-    element("span", "soft", [h.kind, "node " + age(h.age), h.token && "token " + h.token, h.asked && "asked to give it up"].filter(Boolean).join(" · "))));
+    element("span", "soft", [h.kind, "held for " + (h.at_most ? "at most " : "") + age(h.held), h.token && "token " + h.token, h.asked && "asked to give it up"].filter(Boolean).join(" · "))));
   const hidden = lock.holding - list.length;
   if (hidden > 0) list.push(element("p", "holder", element("span", "soft", `and ${hidden} more`)));
-  if (lock.permits) list.unshift(element("p", "holder", element("span", "tag free", lock.permits)));
+  if (lock.permits) list.unshift(element("p", "holder", element("span", "tag free", "semaphore"), element("span", "soft", lock.permits)), ...permits(lock, colour));
   else if (!lock.holding) list.push(element("p", "holder", element("span", "tag free", lock.waiting ? "granted to nobody yet" : "free")));
   return list;
+}
+
+// A semaphore's permits in a row: who has how many, and how many are free, as far as their number is known.
+function permits(lock, colour) {
+  if (!lock.all) return [];
+  const parts = [];
+  let at = 0;
+  for (const h of lock.holders.filter((h) => h.count)) {
+    parts.push(drawing("rect", { fill: colour.get(h.who), x: at, y: 0, height: 1, width: h.count }));
+    at += h.count;
+  }
+  for (let i = 1; i < lock.all && lock.all <= 100; i++) parts.push(drawing("line", { x1: i, x2: i, y1: 0, y2: 1 }));
+  return [drawing("svg", { class: "permits", viewBox: `0 0 ${lock.all} 1`, preserveAspectRatio: "none", role: "img", "aria-label": lock.permits }, ...parts)];
 }
 
 function waiters(lock) {
@@ -55,10 +68,19 @@ function waiters(lock) {
   return list;
 }
 
-// A process has one colour, as far as there are colours.
+// Each process that is shown has a colour of its own, for as long as it is: steps of the golden angle never meet, and stay far apart.
+const places = new Map();
 function colours(state) {
-  const all = [...new Set(state.locks.flatMap((l) => l.spans.map((s) => s.who)))].sort();
-  return new Map(all.map((who, i) => [who, "c" + i % 8]));
+  const all = new Set(state.locks.flatMap((l) => [...l.spans, ...l.holders].map((s) => s.who)));
+  for (const who of places.keys()) if (!all.has(who)) places.delete(who);
+  const taken = new Set(places.values());
+  let next = 0;
+  for (const who of [...all].sort()) {
+    if (places.has(who)) continue;
+    while (taken.has(next)) next++;
+    places.set(who, next++);
+  }
+  return new Map([...places].map(([who, i]) => [who, `hsl(${(215 + i * 137.508) % 360} ${70 - 25 * (i >> 3 & 1)}% ${52 - 14 * (i >> 4 & 1)}%)`]));
 }
 
 // Who had the lock when: a lane for each process that had it lately.
@@ -73,7 +95,7 @@ function timeline(lock, state, colour) {
   for (const [who, spans] of [...lanes].slice(0, maxLanes).sort(([a], [b]) => a < b ? -1 : 1)) {
     const rects = spans.map((s) => {
       const from = Math.max(s.from, begin);
-      return drawing("rect", { class: colour.get(who), x: 1000 * (from - begin) / length, y: 0, height: 10,
+      return drawing("rect", { fill: colour.get(who), x: 1000 * (from - begin) / length, y: 0, height: 10,
         width: Math.max(2, 1000 * (s.to - from) / length) });
     });
     const name = element("span", "who", who);
@@ -90,7 +112,7 @@ function timeline(lock, state, colour) {
 
 function card(lock, state, colour) {
   const count = element("span", lock.waiting ? "count" : "count none", lock.waiting === 1 ? "1 waits" : lock.waiting + " wait");
-  const c = element("section", "lock", element("div", "top", element("h2", "", lock.path), count), ...holders(lock));
+  const c = element("section", "lock", element("div", "top", element("h2", "", lock.path), count), ...holders(lock, colour));
   if (lock.waiting) c.append(waiters(lock));
   if (lock.spans.length) c.append(timeline(lock, state, colour));
   return c;
@@ -108,16 +130,28 @@ function show(state) {
   } else {
     status("Live, at " + new Date(state.at).toLocaleTimeString() + (state.grants && "; " + state.grants), state.grants !== "");
   }
+  document.getElementById("store").textContent = state.store;
   document.getElementById("path").textContent = state.path;
-  document.title = "tierlock " + state.path;
+  document.title = "tierlock " + state.store + " " + state.path;
   document.getElementById("about").textContent = `Looks every ${state.every} ms; what begins and ends between two looks is not seen.` +
-    (state.complete && !state.more ? "" : " There are more locks than are shown.");
+    (state.complete && !state.more ? "" : " There are more locks than are shown, and than are searched.");
   if (!getSelection().isCollapsed) return; // somebody is about to copy
   const colour = colours(state);
-  const cards = state.locks.map((l) => card(l, state, colour));
-  if (!cards.length) cards.push(element("p", "empty", "Nobody holds a lock here, and nobody waits for one."));
+  const cards = state.locks.filter(wanted).map((l) => card(l, state, colour));
+  if (!cards.length) cards.push(element("p", "empty", state.locks.length ? "No lock has this text in its path or in the name of a process." :
+    "Nobody holds a lock here, and nobody waits for one."));
   document.getElementById("locks").replaceChildren(...cards);
 }
+
+const search = document.getElementById("search");
+let latest;
+
+function wanted(lock) {
+  const text = search.value.trim().toLowerCase();
+  return [lock.path, ...[...lock.holders, ...lock.waiters, ...lock.spans].map((s) => s.who)].some((t) => t.toLowerCase().includes(text));
+}
+
+search.addEventListener("input", () => latest && show(latest));
 
 async function follow() {
   for (let pause = 500; ; await new Promise((done) => setTimeout(done, pause))) {
@@ -126,9 +160,9 @@ async function follow() {
       const answer = await fetch("state.json");
       if (answer.status === 503) continue; // before the first look
       if (!answer.ok) throw new Error(answer.statusText);
-      const state = await answer.json();
-      pause = Math.max(250, state.every);
-      show(state);
+      latest = await answer.json();
+      pause = Math.max(250, latest.every);
+      show(latest);
     } catch (e) {
       status("tierlock watch does not answer any more; what is shown is old.", true);
     }
