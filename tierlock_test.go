@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -51,15 +52,6 @@ func TestDialRefusesBadArgumentsByName(t *testing.T) {
 	}
 }
 
-// bubble runs f in virtual time, with a ZooKeeper of its own.
-func bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.Start(t)
-		f(t, srv)
-	})
-}
-
 func dial(t *testing.T, srv *zktest.Server, connect string, opts ...tierlock.Option) *tier.Registry {
 	t.Helper()
 	locks, err := tierlock.Dial(t.Context(), connect, append(opts, zklock.WithDialContext(srv.DialContext))...)
@@ -83,7 +75,7 @@ func hold(t *testing.T, mu *tier.Mutex) *tier.Hold {
 
 // What is below a path for one process is the whole for another.
 func TestPathOfTheConnectStringIsAboveAllOthers(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		below, whole := dial(t, srv, "127.0.0.1:2181/app/a"), dial(t, srv, "127.0.0.1:2181/")
 		h := hold(t, below.Mutex("/lock"))
 		if _, err := whole.Mutex("/app/a/lock").TryAcquire(t.Context()); !errors.Is(err, tier.ErrLocked) {
@@ -118,7 +110,7 @@ func TestPathOfTheConnectStringIsAboveAllOthers(t *testing.T) {
 }
 
 func TestGuardedWritesStayBelowThePathOfTheConnectString(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		h := hold(t, dial(t, srv, "127.0.0.1:2181/app").Mutex("/lock"))
 		for _, path := range []string{"", "lication"} { // no paths without a slash in front, either
 			if _, err := tierlock.Multi(t.Context(), h, &zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)}); err == nil {
@@ -146,7 +138,7 @@ func TestGuardedWritesStayBelowThePathOfTheConnectString(t *testing.T) {
 }
 
 func TestLockPathMayNotBeTooLongTogetherWithThatOfTheConnectString(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks := dial(t, srv, "127.0.0.1:2181/app")
 		_, err := locks.Mutex("/" + strings.Repeat("x", 1020)).Acquire(t.Context())
 		if !errors.Is(err, zk.ErrInvalidPath) {

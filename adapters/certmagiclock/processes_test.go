@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"github.com/tierlock/tierlock/adapters/certmagiclock"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/zktest"
 	"go.uber.org/zap"
 )
@@ -23,7 +24,7 @@ import (
 // Two processes share a disk and want certificates for the same names at the same time. CertMagic asks the
 // issuer under the lock of the name, and looks in the storage first.
 func TestEachCertificateIsIssuedOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
 			t.Fatal(err)

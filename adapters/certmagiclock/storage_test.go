@@ -11,8 +11,10 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"github.com/tierlock/tierlock/adapters/certmagiclock"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
+	"go.uber.org/goleak"
 )
 
 var _ interface {
@@ -21,6 +23,14 @@ var _ interface {
 	certmagic.LockLeaseRenewer
 } = (*certmagiclock.Storage)(nil)
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// process returns the locks of one more process, which linger where nobody sees to it that they do not.
+func process(t *testing.T, srv *zktest.Server) *tier.Registry {
+	t.Helper()
+	return locktest.Dial(t, srv, tier.WithLinger(time.Hour))
+}
+
 // storage returns one more process's view of a storage that nothing is stored in.
 func storage(t *testing.T, srv *zktest.Server) *certmagiclock.Storage {
 	return certmagiclock.New(&certmagic.FileStorage{Path: t.TempDir()}, process(t, srv), "/certmagic",
@@ -28,7 +38,7 @@ func storage(t *testing.T, srv *zktest.Server) *certmagiclock.Storage {
 }
 
 func TestLockWaitsForWhoeverHasIt(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		one, other := storage(t, srv), storage(t, srv)
 		for _, second := range []*certmagiclock.Storage{one, other} { // in the same process, and elsewhere
 			lock(t, one, "issue_cert_*.example.com")
@@ -58,7 +68,7 @@ func TestLockWaitsForWhoeverHasIt(t *testing.T) {
 
 // A caller's context may carry a hold of the same lock.
 func TestLockIsNotEnteredAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks := process(t, srv)
 		hold, err := locks.Mutex(tier.Name("/certmagic", "a")).Acquire(t.Context())
 		if err != nil {
@@ -78,7 +88,7 @@ func TestLockIsNotEnteredAgain(t *testing.T) {
 }
 
 func TestUnlockGivesTheLockUpWhateverItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := storage(t, srv)
 		lock(t, s, "a")
 		ended, cancel := context.WithCancel(t.Context())
@@ -93,7 +103,7 @@ func TestUnlockGivesTheLockUpWhateverItsContext(t *testing.T) {
 }
 
 func TestWhatIsNotLockedCannotBeUnlockedOrRenewed(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s, other := storage(t, srv), storage(t, srv)
 		lock(t, other, "a")
 		lock(t, s, "b")
@@ -116,7 +126,7 @@ func TestWhatIsNotLockedCannotBeUnlockedOrRenewed(t *testing.T) {
 // CertMagic's retries call RenewLockLease and then look whether somebody else has done the work: that
 // must not fail for ever because the lock was lost once.
 func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var log strings.Builder
 		s := certmagiclock.New(&certmagic.FileStorage{}, process(t, srv), "/certmagic",
 			certmagiclock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
@@ -152,7 +162,7 @@ func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
 // Unlock does not say whose lock it means. That of whoever lost it and could not get it again must not end
 // that of the goroutine that came in between.
 func TestUnlockAfterALossDoesNotEndTheNextHold(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s, other := storage(t, srv), storage(t, srv)
 		lock(t, s, "a")
 		lose(t, srv, "a")

@@ -12,9 +12,13 @@ import (
 
 	"github.com/robfig/cron/v3"
 	"github.com/tierlock/tierlock/adapters/cronlock"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // work is a job that takes a second and counts its runs.
 func work(runs *atomic.Int64) cron.Job {
@@ -25,10 +29,10 @@ func work(runs *atomic.Int64) cron.Job {
 }
 
 func TestARunThatFindsTheLockTakenIsSkipped(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		locks := process(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks := locktest.Dial(t, srv)
 		var runs atomic.Int64
-		for _, mu := range []*tier.Mutex{locks.Mutex("/jobs/report"), locks.Mutex("/jobs/report"), process(t, srv).Mutex("/jobs/report")} {
+		for _, mu := range []*tier.Mutex{locks.Mutex("/jobs/report"), locks.Mutex("/jobs/report"), locktest.Dial(t, srv).Mutex("/jobs/report")} {
 			go cron.NewChain(cronlock.Locked(mu)).Then(work(&runs)).Run()
 			time.Sleep(time.Second / 4)
 		}
@@ -43,31 +47,14 @@ func TestARunThatFindsTheLockTakenIsSkipped(t *testing.T) {
 	})
 }
 
-func TestWithWaitARunWaits(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		var runs atomic.Int64
-		job := work(&runs)
-		go cronlock.Locked(process(t, srv).Mutex("/jobs/report"))(job).Run()
-		time.Sleep(time.Second / 4)
-		cronlock.Locked(process(t, srv).Mutex("/jobs/report"), cronlock.WithWait(time.Second/4))(job).Run()
-		if n := runs.Load(); n != 1 {
-			t.Errorf("%d runs after a wait that was too short, want 1", n)
-		}
-		cronlock.Locked(process(t, srv).Mutex("/jobs/report"), cronlock.WithWait(time.Minute))(job).Run()
-		if n := runs.Load(); n != 2 {
-			t.Errorf("%d runs after a long wait, want 2", n)
-		}
-	})
-}
-
 func TestAtLeastKeepsTheLockAndNotTheScheduler(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		start := time.Now()
-		cronlock.Job(process(t, srv).Mutex("/jobs/report"), func(context.Context) {}, cronlock.AtLeast(time.Minute)).Run()
+		cronlock.Job(locktest.Dial(t, srv).Mutex("/jobs/report"), func(context.Context) {}, cronlock.AtLeast(time.Minute)).Run()
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("the run kept the scheduler for %v", took)
 		}
-		cronlock.Job(process(t, srv).Mutex("/jobs/report"), func(context.Context) {}, cronlock.WithWait(time.Hour)).Run()
+		cronlock.Job(locktest.Dial(t, srv).Mutex("/jobs/report"), func(context.Context) {}, cronlock.WithWait(time.Hour)).Run()
 		if took := time.Since(start); took < time.Minute || took > time.Minute+time.Second {
 			t.Errorf("the next run is over after %v, want a minute", took)
 		}
@@ -75,9 +62,9 @@ func TestAtLeastKeepsTheLockAndNotTheScheduler(t *testing.T) {
 }
 
 func TestTheContextOfAJobEndsWithItsLock(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var log strings.Builder
-		locks := process(t, srv)
+		locks := locktest.Dial(t, srv)
 		mu := locks.Mutex("/jobs/report")
 		cronlock.Job(mu, func(ctx context.Context) {
 			if hold := tier.HoldFrom(ctx, mu); hold == nil || hold.Token() == 0 {
@@ -98,8 +85,8 @@ func TestTheContextOfAJobEndsWithItsLock(t *testing.T) {
 
 // cron.Recover may be outside of the wrapper.
 func TestAPanicLetsTheLockGo(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		mu := process(t, srv).Mutex("/jobs/report")
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		mu := locktest.Dial(t, srv).Mutex("/jobs/report")
 		chain := cron.NewChain(cron.Recover(cron.DiscardLogger), cronlock.Locked(mu))
 		chain.Then(cron.FuncJob(func() { panic("a job's") })).Run()
 		hold, err := mu.TryAcquire(t.Context())

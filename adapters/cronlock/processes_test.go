@@ -9,13 +9,14 @@ import (
 
 	"github.com/robfig/cron/v3"
 	"github.com/tierlock/tierlock/adapters/cronlock"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/zktest"
 )
 
 // Two processes with clocks that differ run the same jobs, with AtLeast and without. Only AtLeast keeps the process whose
 // clock is late from running a slot again.
 func TestWithAtLeastNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		const (
 			jobs  = 8 // each once a second
 			slots = 10
@@ -23,7 +24,7 @@ func TestWithAtLeastNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 		var mu sync.Mutex // guards the runs
 		runs := map[string]map[string]int{"with": {}, "without": {}}
 		for _, ahead := range []time.Duration{60 * time.Millisecond, 0} {
-			locks, scheduler := process(t, srv), cron.New()
+			locks, scheduler := locktest.Dial(t, srv), cron.New()
 			for job := range jobs {
 				s := seconds{phase: time.Duration(job) * time.Second / jobs, ahead: ahead}
 				for kind, opts := range map[string][]cronlock.Option{"with": {cronlock.AtLeast(700 * time.Millisecond)}, "without": nil} {

@@ -11,6 +11,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 	"github.com/tierlock/tierlock/adapters/gocronlock"
 	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -40,7 +41,7 @@ func leads(t *testing.T, leader *gocronlock.Elector, others ...*gocronlock.Elect
 }
 
 func TestOneElectorLeadsUntilItIsClosed(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		one, other := elector(t, process(t, srv)), elector(t, process(t, srv))
 		leads(t, one, other)
 		for range 2 {
@@ -53,7 +54,7 @@ func TestOneElectorLeadsUntilItIsClosed(t *testing.T) {
 }
 
 func TestAtLeastKeepsTheLeadAfterTheLastRun(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		one, other := elector(t, process(t, srv), gocronlock.AtLeast(time.Second)), elector(t, process(t, srv))
 		leads(t, one, other)
 		time.Sleep(time.Minute)
@@ -81,7 +82,7 @@ func TestAtLeastKeepsTheLeadAfterTheLastRun(t *testing.T) {
 }
 
 func TestWhatBecomesOfTheLeadIsLogged(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var log strings.Builder
 		logged := func(want ...string) {
 			t.Helper()

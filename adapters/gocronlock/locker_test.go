@@ -11,14 +11,24 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 	"github.com/tierlock/tierlock/adapters/gocronlock"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
+	"go.uber.org/goleak"
 )
 
 var _ gocron.Locker = (*gocronlock.Locker)(nil)
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// process returns the locks of one more process, which linger where nobody sees to it that they do not.
+func process(t *testing.T, srv *zktest.Server) *tier.Registry {
+	t.Helper()
+	return locktest.Dial(t, srv, tier.WithLinger(time.Hour))
+}
+
 func TestARunThatFindsTheLockTakenIsSkipped(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		one, other := gocronlock.NewLocker(process(t, srv), "/jobs"), gocronlock.NewLocker(process(t, srv), "/jobs")
 		run := begin(t, one, "report")
 		start := time.Now()
@@ -35,7 +45,7 @@ func TestARunThatFindsTheLockTakenIsSkipped(t *testing.T) {
 
 // The context of a run's caller may carry a hold of the same lock; a run is not to enter by it.
 func TestARunIsAnOwnerOfItsOwn(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks := process(t, srv)
 		hold, err := locks.Mutex(tier.Name("/jobs", "report")).Acquire(t.Context())
 		if err != nil {
@@ -50,7 +60,7 @@ func TestARunIsAnOwnerOfItsOwn(t *testing.T) {
 }
 
 func TestWithWaitARunWaits(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks := process(t, srv)
 		run := begin(t, gocronlock.NewLocker(locks, "/jobs"), "report")
 		patient := gocronlock.NewLocker(process(t, srv), "/jobs", gocronlock.WithWait(time.Minute))
@@ -64,7 +74,7 @@ func TestWithWaitARunWaits(t *testing.T) {
 }
 
 func TestAtLeastKeepsTheLockAndNotTheWorker(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		one := gocronlock.NewLocker(process(t, srv), "/jobs", gocronlock.AtLeast(time.Second))
 		other := gocronlock.NewLocker(process(t, srv), "/jobs", gocronlock.WithWait(time.Minute))
 		start := time.Now()
@@ -94,7 +104,7 @@ func TestAtLeastKeepsTheLockAndNotTheWorker(t *testing.T) {
 
 // When a scheduler is shut down, gocron ends the context of its jobs first, then waits for them.
 func TestUnlockGivesTheLockUpWhateverItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locker := gocronlock.NewLocker(process(t, srv), "/jobs")
 		run := begin(t, locker, "report")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -107,7 +117,7 @@ func TestUnlockGivesTheLockUpWhateverItsContext(t *testing.T) {
 }
 
 func TestWhatGocronKeepsToItselfIsLogged(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var log strings.Builder
 		logger := slog.New(slog.NewTextHandler(&log, nil))
 		locks := process(t, srv)
@@ -137,7 +147,7 @@ func TestWhatGocronKeepsToItselfIsLogged(t *testing.T) {
 }
 
 func TestALockThatIsLetGoIsNoLoss(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var log strings.Builder
 		locks := process(t, srv)
 		locker := gocronlock.NewLocker(locks, "/jobs", gocronlock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))

@@ -9,6 +9,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 	"github.com/jonboulle/clockwork"
 	"github.com/tierlock/tierlock/adapters/gocronlock"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -27,7 +28,7 @@ func TestWithAtLeastNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 		most int // runs of a slot
 	}{"with": {[]gocronlock.Option{gocronlock.AtLeast(atLeast)}, 1}, "without": {nil, 2}} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
+			locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 				var mu sync.Mutex // guards the runs
 				runs := make(map[string]int)
 				for _, ahead := range []time.Duration{skew, 0} {

@@ -5,16 +5,14 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/pressly/goose/v3/lock"
 	"go.uber.org/goleak"
 
-	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/adapters/gooselock"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -24,18 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bubble runs f in virtual time with the locks of two processes.
 func bubble(t *testing.T, f func(t *testing.T, server *zktest.Server, one, other *tier.Registry)) {
-	synctest.Test(t, func(t *testing.T) {
-		server := zktest.Start(t)
-		var locks [2]*tier.Registry
-		for i := range locks {
-			r, err := tierlock.Dial(t.Context(), "127.0.0.1:2181", zklock.WithDialContext(server.DialContext))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { r.Close() })
-			locks[i] = r
-		}
-		f(t, server, locks[0], locks[1])
+	locktest.Bubble(t, func(t *testing.T, server *zktest.Server) {
+		f(t, server, locktest.Dial(t, server), locktest.Dial(t, server))
 	})
 }
 

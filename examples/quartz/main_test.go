@@ -9,15 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/reugn/go-quartz/job"
-	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/witness"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
-	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -79,15 +77,10 @@ func slots(t *testing.T, file string) map[int64]int {
 }
 
 func TestAProcessWhoseClockIsLateFindsTheSlotTaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := zktest.Start(t)
+	locktest.Bubble(t, func(t *testing.T, server *zktest.Server) {
 		runs := 0
 		for _, late := range []time.Duration{0, 60 * time.Millisecond, time.Second} {
-			locks, err := tierlock.Dial(t.Context(), "127.0.0.1:2181", zklock.WithDialContext(server.DialContext))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer locks.Close()
+			locks := locktest.Dial(t, server)
 			time.Sleep(late)
 			task := once{job.NewFunctionJob(func(context.Context) (any, error) { runs++; return nil, nil }), locks.Mutex("/a"), time.Second / 2}
 			if err := task.Execute(t.Context()); err != nil {

@@ -19,10 +19,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/goleak"
 
-	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/metrics/tierotel"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -47,7 +46,7 @@ func bubble(t *testing.T, test func(b *bench)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.locks, b.others = b.dial(tier.WithObserver(telemetry.Observer())), b.dial()
+		b.locks, b.others = locktest.Dial(t, b.server, tier.WithObserver(telemetry.Observer())), locktest.Dial(t, b.server)
 		registration, err := telemetry.Register(b.locks)
 		if err != nil {
 			t.Fatal(err)
@@ -55,16 +54,6 @@ func bubble(t *testing.T, test func(b *bench)) {
 		defer registration.Unregister()
 		test(b)
 	})
-}
-
-func (b *bench) dial(opts ...tierlock.Option) *tier.Registry {
-	b.Helper()
-	locks, err := tierlock.Dial(b.Context(), "127.0.0.1:2181", append(opts, zklock.WithDialContext(b.server.DialContext))...)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { locks.Close() })
-	return locks
 }
 
 func (b *bench) acquire(ctx context.Context, mu *tier.Mutex) *tier.Hold {
@@ -234,7 +223,7 @@ func TestLossesAndFailuresBeginAtZeroWithALateProvider(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		registration, err := telemetry.Register(b.dial(tier.WithObserver(telemetry.Observer())))
+		registration, err := telemetry.Register(locktest.Dial(t, b.server, tier.WithObserver(telemetry.Observer())))
 		if err != nil {
 			t.Fatal(err)
 		}
