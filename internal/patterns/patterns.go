@@ -3,9 +3,13 @@
 package patterns
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
 )
 
 // Other stands for paths that match no pattern.
@@ -39,4 +43,33 @@ func (p Patterns) Of(lock string) string {
 		}
 	}
 	return Other
+}
+
+// Holds are those of a process that go on, of one pattern.
+type Holds struct {
+	Number int           // of locks
+	Oldest time.Duration // zero if there is none
+}
+
+// Held returns what a process holds, for each pattern.
+func (p Patterns) Held(locks *tier.Registry) map[string]Holds {
+	all := make(map[string]Holds)
+	for _, pattern := range p.All() {
+		all[pattern] = Holds{}
+	}
+	for _, l := range locks.HeldLocks() {
+		if !l.Lingering {
+			h := all[p.Of(l.Path)]
+			all[p.Of(l.Path)] = Holds{h.Number + 1, max(h.Oldest, time.Since(l.Since))}
+		}
+	}
+	return all
+}
+
+// Quarantined returns 1 while the store of locks grants none to anybody, as metrics have it, else 0.
+func Quarantined(locks *tier.Registry) int64 {
+	if q := (*tier.QuarantineError)(nil); errors.As(locks.Err(), &q) {
+		return 1
+	}
+	return 0
 }

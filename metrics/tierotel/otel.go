@@ -24,15 +24,19 @@
 //	tierlock.losses         counter        of holds, and permits of one Acquire, that were lost, at once, by tierlock.cause
 //	tierlock.failures       counter        of acquisitions that waited in vain, by error.type: timeout, canceled, closed, lost or other
 //	tierlock.permits        updowncounter  permits of semaphores held now
+//	tierlock.held_locks     gauge          locks held now: 1 for the path of an election if this process leads
+//	tierlock.oldest_hold    gauge, s       of the holds of locks that go on, the age of the oldest
+//	tierlock.oldest_wait    gauge, s       of the waits that go on and have taken longer than a second, likewise
+//	tierlock.quarantined    gauge          1 while the store grants no lock to anybody, else 0
 //	tierlock.connected      gauge          1 while there is a connection to the store, else 0
 //	tierlock.holds          gauge          locks held now
 //	tierlock.waiters        gauge          goroutines that wait now
 //	tierlock.permit_waiters gauge          goroutines that wait for permits now
 //	tierlock.acquisitions   counter        of locks, by tierlock.source
 //
-// The last four come from [tier.Registry.Stats], once [Telemetry.Register] has the registry. From then on losses and failures
-// are there at 0, for each pattern and each cause or type, so that the first one is an increase. The first
-// five also have tierlock.path, but as one of the patterns that [WithPaths] was given, or "other": lock
+// From tierlock.held_locks on they come once [Telemetry.Register] has the registry. From then on losses and failures
+// are there at 0, for each pattern and each cause or type, so that the first one is an increase. Those down to tierlock.oldest_wait
+// also have tierlock.path, but as one of the patterns that [WithPaths] was given, or "other": lock
 // paths may be many. Entering again is neither a wait nor a hold.
 package tierotel
 
@@ -49,6 +53,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tierlock/tierlock/internal/patterns"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -66,6 +71,7 @@ type Telemetry struct {
 	failures  metric.Int64Counter
 	permits   metric.Int64UpDownCounter
 	connected atomic.Bool
+	long      patterns.Waits
 }
 
 // New returns a telemetry over the global providers, unless options say otherwise. The error says which
@@ -83,25 +89,26 @@ func New(opts ...Option) (*Telemetry, error) {
 	buckets := metric.WithExplicitBucketBoundaries(0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 3600)
 	var err error
 	t.waits, err = t.meter.Float64Histogram("tierlock.wait.duration", metric.WithUnit("s"), buckets,
-		metric.WithDescription("How long acquisitions took."))
+		metric.WithDescription("Waits for a lock or permits that are over, by where it came from; those in vain by error.type."))
 	failed = append(failed, err)
 	t.holds, err = t.meter.Float64Histogram("tierlock.hold.duration", metric.WithUnit("s"), buckets,
-		metric.WithDescription("How long locks were held."))
+		metric.WithDescription("Holds of a lock that were released, lost ones included. Entering again is no hold."))
 	failed = append(failed, err)
 	t.losses, err = t.meter.Int64Counter("tierlock.losses", metric.WithUnit("{hold}"),
-		metric.WithDescription("Holds that were lost."))
+		metric.WithDescription("Holds of locks, and permits of one call, that were lost while they were held, counted once each, as soon as that is known."))
 	failed = append(failed, err)
 	t.failures, err = t.meter.Int64Counter("tierlock.failures", metric.WithUnit("{acquisition}"),
-		metric.WithDescription("Acquisitions that waited in vain."))
+		metric.WithDescription("Acquisitions that waited in vain; a TryAcquire does not wait."))
 	failed = append(failed, err)
 	t.permits, err = t.meter.Int64UpDownCounter("tierlock.permits", metric.WithUnit("{permit}"),
-		metric.WithDescription("Permits of semaphores that are held."))
+		metric.WithDescription("Permits of semaphores that this process holds now."))
 	return t, errors.Join(append(failed, err)...)
 }
 
 // Observer returns what to give to [tier.WithObserver].
 func (t *Telemetry) Observer() tier.Observer {
 	return tier.Observer{
+		Waiting:  func(_ context.Context, w tier.Wait) { t.long.Long(t.patterns.Of(w.Path), w.Waited) },
 		Acquired: t.acquired, Failed: t.failed, Lost: t.lost, Released: t.released,
 		Connection: func(c tier.ConnectionEvent) { t.connected.Store(c.State == tier.Connected) },
 	}
@@ -112,16 +119,24 @@ func (t *Telemetry) Observer() tier.Observer {
 // registry in memory.
 func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) {
 	held, err1 := t.meter.Int64ObservableGauge("tierlock.holds", metric.WithUnit("{lock}"),
-		metric.WithDescription("Locks that are held."))
+		metric.WithDescription("Locks that this process holds now; one that several read counts once."))
 	waiting, err2 := t.meter.Int64ObservableGauge("tierlock.waiters", metric.WithUnit("{goroutine}"),
-		metric.WithDescription("Goroutines that wait for a lock."))
+		metric.WithDescription("Goroutines of this process that wait for a lock now."))
 	starved, err5 := t.meter.Int64ObservableGauge("tierlock.permit_waiters", metric.WithUnit("{goroutine}"),
-		metric.WithDescription("Goroutines that wait for permits."))
+		metric.WithDescription("Goroutines of this process that wait for permits now."))
 	turns, err3 := t.meter.Int64ObservableCounter("tierlock.acquisitions", metric.WithUnit("{acquisition}"),
-		metric.WithDescription("Locks that were acquired."))
+		metric.WithDescription("Locks that were acquired, by where they came from, without those that were entered again."))
 	up, err4 := t.meter.Int64ObservableGauge("tierlock.connected", metric.WithUnit("1"),
 		metric.WithDescription("Whether there is a connection to the store."))
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+	here, err6 := t.meter.Int64ObservableGauge("tierlock.held_locks", metric.WithUnit("{lock}"),
+		metric.WithDescription("Locks of these paths that this process holds now; for an election, whether it leads."))
+	oldestHold, err7 := t.meter.Float64ObservableGauge("tierlock.oldest_hold", metric.WithUnit("s"),
+		metric.WithDescription("For how long this process has had the lock of these paths that it has had for longest; 0 if it has none."))
+	oldestWait, err8 := t.meter.Float64ObservableGauge("tierlock.oldest_wait", metric.WithUnit("s"),
+		metric.WithDescription("How long the longest wait that goes on here has lasted; 0 if none has lasted for a second."))
+	nothing, err9 := t.meter.Int64ObservableGauge("tierlock.quarantined", metric.WithUnit("1"),
+		metric.WithDescription("1 while the store grants no lock to anybody, as it is new or took over, else 0."))
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9); err != nil {
 		return nil, err
 	}
 	var first sync.Once
@@ -137,13 +152,20 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		} {
 			o.ObserveInt64(turns, n, metric.WithAttributes(source(from)))
 		}
+		for path, h := range t.patterns.Held(locks) {
+			of := metric.WithAttributes(label(path))
+			o.ObserveInt64(here, int64(h.Number), of)
+			o.ObserveFloat64(oldestHold, h.Oldest.Seconds(), of)
+			o.ObserveFloat64(oldestWait, t.long.Oldest(path).Seconds(), of)
+		}
+		o.ObserveInt64(nothing, patterns.Quarantined(locks))
 		var connected int64
 		if t.connected.Load() {
 			connected = 1
 		}
 		o.ObserveInt64(up, connected)
 		return nil
-	}, held, waiting, starved, turns, up)
+	}, held, waiting, starved, turns, up, here, oldestHold, oldestWait, nothing)
 }
 
 // zero has the counters that alerts are about begin at 0: one that begins at 1 shows no increase. It is called when metrics are
@@ -160,6 +182,7 @@ func (t *Telemetry) zero(ctx context.Context) {
 }
 
 func (t *Telemetry) acquired(ctx context.Context, a tier.AcquiredEvent) {
+	t.long.Over(t.patterns.Of(a.Path), a.At.Add(-a.Waited))
 	if a.Permits != nil {
 		t.permitsAcquired(ctx, a)
 		return
@@ -173,6 +196,7 @@ func (t *Telemetry) acquired(ctx context.Context, a tier.AcquiredEvent) {
 }
 
 func (t *Telemetry) failed(ctx context.Context, f tier.FailedEvent) {
+	t.long.Over(t.patterns.Of(f.Path), f.At.Add(-f.Waited))
 	attributes := metric.WithAttributes(t.pattern(f.Path), errorType(kind(f.Err)))
 	t.waits.Record(ctx, f.Waited.Seconds(), attributes)
 	t.failures.Add(ctx, 1, attributes)

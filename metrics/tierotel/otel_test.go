@@ -96,6 +96,10 @@ func (b *bench) metrics() string {
 			for _, p := range data.DataPoints {
 				add(m.Name, p.Attributes, p.Value)
 			}
+		case metricdata.Gauge[float64]:
+			for _, p := range data.DataPoints {
+				add(m.Name, p.Attributes, p.Value)
+			}
 		case metricdata.Gauge[int64]:
 			for _, p := range data.DataPoints {
 				add(m.Name, p.Attributes, p.Value)
@@ -243,11 +247,15 @@ func TestMetricsTellWhatARegistryDoes(t *testing.T) {
 			b.acquire(b.Context(), mu).Release()
 		}()
 		time.Sleep(time.Second)
-		b.wantMetrics("tierlock.holds 1", "tierlock.waiters 1", "tierlock.connected 1")
+		synctest.Wait() // until the wait is known as a long one
+		b.wantMetrics("tierlock.holds 1", "tierlock.waiters 1", "tierlock.connected 1", "tierlock.quarantined 0",
+			"tierlock.held_locks 1 tierlock.path=/jobs/*", "tierlock.held_locks 0 tierlock.path=other",
+			"tierlock.oldest_hold 1 tierlock.path=/jobs/*", "tierlock.oldest_wait 1 tierlock.path=/jobs/*")
 		first.Release()
 		<-done
 		b.acquire(b.Context(), b.locks.Mutex("/customers/7")).Release()
 		b.wantMetrics("tierlock.holds 0", "tierlock.waiters 0",
+			"tierlock.oldest_hold 0 tierlock.path=/jobs/*", "tierlock.oldest_wait 0 tierlock.path=/jobs/*",
 			"tierlock.acquisitions 2 tierlock.source=found", "tierlock.acquisitions 1 tierlock.source=hand-off",
 			"tierlock.wait.duration 1×, 1s tierlock.path=/jobs/*,tierlock.source=hand-off",
 			"tierlock.wait.duration 1×, 0s tierlock.path=/jobs/*,tierlock.source=found",
@@ -283,7 +291,8 @@ func TestPermitsAreMeasured(t *testing.T) {
 		if _, err := s.Acquire(ctx, 2); err == nil {
 			b.Error("got four permits of three")
 		}
-		b.wantMetrics("tierlock.wait.duration 1×, 1s error.type=timeout,tierlock.path=/jobs/*")
+		b.wantMetrics("tierlock.wait.duration 1×, 1s error.type=timeout,tierlock.path=/jobs/*",
+			"tierlock.oldest_wait 0 tierlock.path=/jobs/*")
 		b.server.Freeze()
 		<-two.Lost()
 		synctest.Wait()

@@ -39,10 +39,8 @@
 package tierprom
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -186,22 +184,10 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	gauge(m.permitWaiting, float64(s.PermitWaiters))
 	c <- prometheus.MustNewConstMetric(m.held, prometheus.CounterValue, s.HoldTime.Seconds())
 	c <- prometheus.MustNewConstMetric(m.waited, prometheus.CounterValue, s.WaitTime.Seconds())
-	number, oldest := make(map[string]float64), make(map[string]float64) // by pattern
-	for _, l := range locks.HeldLocks() {
-		if !l.Lingering {
-			path := m.patterns.Of(l.Path)
-			number[path]++
-			oldest[path] = max(oldest[path], time.Since(l.Since).Seconds())
-		}
-	}
-	for _, path := range m.patterns.All() {
-		gauge(m.heldNow, number[path], path)
-		gauge(m.oldestHold, oldest[path], path)
+	for path, h := range m.patterns.Held(locks) {
+		gauge(m.heldNow, float64(h.Number), path)
+		gauge(m.oldestHold, h.Oldest.Seconds(), path)
 		gauge(m.oldestWait, m.waits.Oldest(path).Seconds(), path)
 	}
-	quarantined := 0.0
-	if q := (*tier.QuarantineError)(nil); errors.As(locks.Err(), &q) {
-		quarantined = 1
-	}
-	gauge(m.quarantined, quarantined)
+	gauge(m.quarantined, float64(patterns.Quarantined(locks)))
 }
