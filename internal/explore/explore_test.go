@@ -90,14 +90,14 @@ var scopes = []scopeOfTest{
 	{"seam, two processes: a limit of waiting, two goroutines each", 0, 0, 74958, true, Scope{
 		Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, MaxWait: time.Second, Clock: time.Second,
 	}},
-	{"ZooKeeper, two processes", 2, 0, 153, false, Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}}},
-	{"ZooKeeper, two processes: any fault", 2, 0, 4254, true, anyFault(Scope{
+	{"ZooKeeper, two processes", 2, 0, 80, false, Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}}},
+	{"ZooKeeper, two processes: any fault", 2, 0, 3312, true, anyFault(Scope{
 		ZooKeeper: true, Processes: 2, Calls: []Call{Lock}, Clock: lease / 4,
 	})},
-	{"ZooKeeper, one process: a guarded write, any fault but of the clock", 2, 0, 1555, true, anyFault(Scope{
+	{"ZooKeeper, one process: a guarded write, any fault but of the clock", 2, 0, 1252, true, anyFault(Scope{
 		ZooKeeper: true, Processes: 1, Calls: []Call{Guarded, Lock},
 	})},
-	{"ZooKeeper, one process: a guarded write, a connection breaks and a session ends", 3, 2, 4734, true, Scope{
+	{"ZooKeeper, one process: a guarded write, a connection breaks and a session ends", 3, 2, 4263, true, Scope{
 		ZooKeeper: true, Processes: 1, Calls: []Call{Guarded}, Lost: true, Expire: true,
 	}},
 	{"one process, two goroutines", 0, 0, 1788, false, Scope{Processes: 1, Calls: []Call{Lock, Lock}}},
@@ -119,39 +119,39 @@ var scopes = []scopeOfTest{
 	{"two processes: one shuts down", 0, 0, 93863, true, Scope{Processes: 2, Calls: []Call{Lock}, Stop: true}},
 	{"two processes: a session ends", 0, 0, 98098, true, Scope{Processes: 2, Calls: []Call{Lock}, Expire: true}},
 	{"two processes: one is cut off", 0, 0, 116890, true, Scope{Processes: 2, Calls: []Call{Lock}, Cut: true}},
-	{"two processes: a limit of waiting", 3, 0, 4693, true, Scope{
+	{"two processes: a limit of waiting", 3, 0, 1426, true, Scope{
 		Processes: 2, Calls: []Call{Lock}, MaxWait: time.Second, Clock: time.Second,
 	}},
 	{"one process: the budget ends", 0, 0, 30328, true, Scope{Processes: 1, Calls: []Call{Lock, Lock}, Clock: 20 * time.Millisecond}},
 	{"two processes: try, any fault but of the clock", 0, 0, 23550, true, anyFault(Scope{Processes: 2, Calls: []Call{Try}})},
-	{"two processes: two locks", 4, 0, 35355, true, Scope{Processes: 2, Calls: []Call{Both}}},
-	{"two processes: two locks, any fault but of the clock", 2, 0, 5956, true, anyFault(Scope{Processes: 2, Calls: []Call{Both}})},
-	{"two processes: two locks, a session ends", 3, 0, 17770, true, Scope{Processes: 2, Calls: []Call{Both}, Expire: true}},
-	{"two processes: writers that become readers, the budget ends", 4, 0, 25478, true, Scope{
+	{"two processes: two locks", 4, 0, 3265, true, Scope{Processes: 2, Calls: []Call{Both}}},
+	{"two processes: two locks, any fault but of the clock", 2, 0, 3162, true, anyFault(Scope{Processes: 2, Calls: []Call{Both}})},
+	{"two processes: two locks, a session ends", 3, 0, 4095, true, Scope{Processes: 2, Calls: []Call{Both}, Expire: true}},
+	{"two processes: writers that become readers, the budget ends", 4, 0, 3636, true, Scope{
 		Processes: 2, Calls: []Call{Downgrade}, Clock: 20 * time.Millisecond,
 	}},
-	{"two processes: two goroutines each", 3, 0, 5363, true, Scope{Processes: 2, Calls: []Call{Lock, Lock}}},
-	{"two processes: two goroutines each, any fault but of the clock", 2, 0, 5057, true, anyFault(Scope{
+	{"two processes: two goroutines each", 3, 0, 1154, true, Scope{Processes: 2, Calls: []Call{Lock, Lock}}},
+	{"two processes: two goroutines each, any fault but of the clock", 2, 0, 2823, true, anyFault(Scope{
 		Processes: 2, Calls: []Call{Lock, Lock},
 	})},
-	{"two processes: a reader and a writer each", 3, 0, 37177, true, Scope{Processes: 2, Calls: []Call{Read, Write}}},
-	{"two processes: a reader and a writer each, a session ends", 2, 0, 4374, true, Scope{
+	{"two processes: a reader and a writer each", 3, 0, 8263, true, Scope{Processes: 2, Calls: []Call{Read, Write}}},
+	{"two processes: a reader and a writer each, a session ends", 2, 0, 2301, true, Scope{
 		Processes: 2, Calls: []Call{Read, Write}, Expire: true,
 	}},
-	{"two processes: a reader and a writer each, any fault but of the clock", 2, 0, 17296, true, anyFault(Scope{
+	{"two processes: a reader and a writer each, any fault but of the clock", 2, 0, 9606, true, anyFault(Scope{
 		Processes: 2, Calls: []Call{Read, Write},
 	})},
-	{"one process: a writer between readers", 4, 0, 6523, true, Scope{Processes: 1, Calls: []Call{Read, Write, Read}}},
-	{"two processes: one and two permits each", 2, 0, 2898, true, Scope{Processes: 2, Calls: []Call{One, Two}}},
-	{"two processes: one and two permits each, a session ends", 2, 0, 6450, true, Scope{Processes: 2, Calls: []Call{One, Two}, Expire: true}},
+	{"one process: a writer between readers", 4, 0, 4358, true, Scope{Processes: 1, Calls: []Call{Read, Write, Read}}},
+	{"two processes: one and two permits each", 2, 0, 1450, true, Scope{Processes: 2, Calls: []Call{One, Two}}},
+	{"two processes: one and two permits each, a session ends", 2, 0, 3438, true, Scope{Processes: 2, Calls: []Call{One, Two}, Expire: true}},
 	{"two processes: a permit each, any fault but of the clock", 0, 0, 70209, true, anyFault(Scope{Processes: 2, Calls: []Call{One}})},
-	{"two processes: one and two permits each, any fault but of the clock", 2, 0, 25836, true, anyFault(Scope{
+	{"two processes: one and two permits each, any fault but of the clock", 2, 0, 14620, true, anyFault(Scope{
 		Processes: 2, Calls: []Call{One, Two},
 	})},
 	{"two processes: linger, any fault but of the clock", 0, 0, 132615, true, anyFault(Scope{
 		Processes: 2, Calls: []Call{Lock}, Linger: time.Second,
 	})},
-	{"two processes: linger, twice, a session ends", 3, 0, 50986, true, Scope{
+	{"two processes: linger, twice, a session ends", 3, 0, 8902, true, Scope{
 		Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Expire: true,
 	}},
 }
@@ -261,27 +261,35 @@ func written(s Scope) string {
 
 // What the reduced search leaves out differs by nothing that counts.
 func TestReducedSearchFindsAllOutcomes(t *testing.T) {
-	small := []Scope{
-		{Processes: 1, Calls: []Call{Lock}, Lost: true},
-		{Processes: 1, Calls: []Call{Lock}, Cancel: true, Expire: true},
-		{Processes: 1, Calls: []Call{Lock}, Cut: true},
-		{Processes: 1, Calls: []Call{Lock}, Close: true, Stop: true},
-		{Processes: 1, Calls: []Call{Try, Try}},
-		{Seam: true, Processes: 2, Calls: []Call{Lock}, Cancel: true, Expire: true, Close: true, Stop: true},
-		{Seam: true, Processes: 1, Calls: []Call{Lock, Guarded}},
-		{Seam: true, Processes: 2, Calls: []Call{One}, Expire: true},
+	type bound struct {
+		delays, faults int
+		scope          Scope
+	}
+	small := []bound{
+		{-1, 1, Scope{Processes: 1, Calls: []Call{Lock}, Lost: true}},
+		{-1, 1, Scope{Processes: 1, Calls: []Call{Lock}, Cancel: true, Expire: true}},
+		{-1, 1, Scope{Processes: 1, Calls: []Call{Lock}, Cut: true}},
+		{-1, 1, Scope{Processes: 1, Calls: []Call{Lock}, Close: true, Stop: true}},
+		{-1, 1, Scope{Processes: 1, Calls: []Call{Try, Try}}},
+		{-1, 1, Scope{Seam: true, Processes: 2, Calls: []Call{Lock}, Cancel: true, Expire: true, Close: true, Stop: true}},
+		{-1, 1, Scope{Seam: true, Processes: 1, Calls: []Call{Lock, Guarded}}},
+		{-1, 1, Scope{Seam: true, Processes: 2, Calls: []Call{One}, Expire: true}},
+		{2, 2, Scope{Processes: 2, Calls: []Call{Lock}, Cancel: true, Expire: true}},
+		{2, 1, Scope{Processes: 1, Calls: []Call{Read, Write}, Lost: true, Close: true}},
+		{2, 2, Scope{Seam: true, Processes: 2, Calls: []Call{One, Two}, Cancel: true, Expire: true, Close: true}},
+		{1, 1, anyFault(Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}})},
 	}
 	if *all {
-		small = append(small, Scope{Processes: 2, Calls: []Call{Try}})
+		small = append(small, bound{-1, 1, Scope{Processes: 2, Calls: []Call{Try}}})
 	}
-	for _, scope := range small {
-		search := Search{Begin: scope.Begin, Faults: 1, Delays: -1}
+	for _, b := range small {
+		search := Search{Begin: b.scope.Begin, Faults: b.faults, Delays: b.delays}
 		reduced := search.Run(t)
 		search.Full = true
 		full := search.Run(t)
-		t.Logf("%s: %d executions, reduced %d; %d outcomes", written(scope), full.Executions, reduced.Executions, len(full.Outcomes))
+		t.Logf("%s: %d executions, reduced %d; %d outcomes", written(b.scope), full.Executions, reduced.Executions, len(full.Outcomes))
 		if full.Violation != nil {
-			t.Error(full.Violation.Test(written(scope)))
+			t.Error(full.Violation.Test(written(b.scope)))
 		}
 		if !maps.Equal(full.Outcomes, reduced.Outcomes) {
 			for o := range full.Outcomes {

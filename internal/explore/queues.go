@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -107,6 +108,7 @@ type queues struct {
 	store     store
 	processes []*process
 	before    func(i, j int) bool // of two steps
+	levels    []int               // of steps: each is above all that it depends on
 	quiet     int                 // looks at the clock since anything happened
 
 	mu       sync.Mutex // guards the fields below
@@ -294,6 +296,7 @@ func (w *queues) settle(m *message, v verdict) {
 // Steps has messages first, the oldest of them first, then calls that begin, and then releases.
 func (w *queues) Steps(before func(i, j int) bool) (steps []Step) {
 	w.before = before
+	w.raise()
 	w.judge()
 	if w.wrong != nil {
 		return nil
@@ -368,18 +371,39 @@ func (w *queues) mayBegin(i, j int) bool {
 	return j == 0 || p.callers[j].call != p.callers[j-1].call || p.callers[j-1].begun
 }
 
-// ordered are the messages under way.
+// ordered are the messages under way, in an order that is the same whatever the order of independent steps before.
 func (w *queues) ordered() []*message {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list := slices.Clone(w.pending)
 	slices.SortFunc(list, func(a, b *message) int {
-		if a.since != b.since {
-			return a.since - b.since
-		}
-		return strings.Compare(a.name, b.name)
+		return cmp.Or(cmp.Compare(w.level(a.since), w.level(b.since)), strings.Compare(a.name, b.name))
 	})
 	return list
+}
+
+// level is how many steps a step, or the begin, depends on one after another.
+func (w *queues) level(step int) int {
+	switch {
+	case step < 0:
+		return 0
+	case step < len(w.levels):
+		return w.levels[step]
+	}
+	return math.MaxInt // the one that is being taken
+}
+
+// raise finds the level of the last step.
+func (w *queues) raise() {
+	for i := len(w.levels); i <= w.step; i++ {
+		level := 1
+		for j := range i {
+			if w.before(j, i) {
+				level = max(level, w.levels[j]+1)
+			}
+		}
+		w.levels = append(w.levels, level)
+	}
 }
 
 func (m *message) step() string {

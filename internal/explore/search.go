@@ -3,6 +3,8 @@
 package explore
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
@@ -50,6 +52,8 @@ type Search struct {
 	Faults int  // at most in one execution
 	Delays int  // how often another step than the first is taken, at most; negative: as often as there are others
 	Full   bool // also orders that differ by independent steps only; for tests of the reduction
+
+	seen map[digest]int // points, and with how many delays; of a search that is bounded
 }
 
 // A Result is what a search found.
@@ -88,7 +92,17 @@ type node struct {
 	delays int
 	birth  int    // the node at which the chosen step was possible first
 	before []bool // which earlier steps of the path the chosen one depends on, directly or not
+
+	births map[string]int // of all steps; of a search that is bounded
+	mark   digest         // of the chosen step, with what it depends on
+	point  digest         // to which it leads
 }
+
+// A digest is of a step with all that it depends on, or the sum of those to a point: orders of the same steps that differ in independent
+// ones only lead to the same.
+type digest [2]uint64
+
+func (d digest) plus(other digest) digest { return digest{d[0] + other[0], d[1] + other[1]} }
 
 // Run executes every order, up to a violation. Then it tries orders nearer to the usual one, as what is wrong there as well is told in
 // fewer steps.
@@ -108,6 +122,7 @@ func (s Search) Run(t *testing.T) Result {
 
 func (s Search) run(t *testing.T, limit int) (r Result) {
 	r.Outcomes = make(map[string]bool)
+	s.seen = make(map[digest]int)
 	var path []*node
 	for {
 		err := s.execute(t, &path, &r)
@@ -118,7 +133,7 @@ func (s Search) run(t *testing.T, limit int) (r Result) {
 		if err != nil || r.Executions == limit {
 			return r
 		}
-		for len(path) > 0 && !s.next(path[len(path)-1], &r) {
+		for len(path) > 0 && !s.next(path, &r) {
 			path = path[:len(path)-1]
 		}
 		if len(path) == 0 {
@@ -147,7 +162,10 @@ func (s Search) execute(t *testing.T, path *[]*node, r *Result) (err error) {
 			}
 			if depth == len(*path) {
 				n := s.node(steps, *path)
-				if pruned = !s.choose(n, r); pruned {
+				if s.bounded() {
+					n.births = maps.Clone(births)
+				}
+				if pruned = !s.choose(n, *path, r); pruned {
 					r.Pruned++
 					break
 				}
@@ -207,9 +225,10 @@ func (s Search) node(steps []Step, path []*node) *node {
 }
 
 func (s Search) reduced() bool { return !s.Full && s.Delays < 0 }
+func (s Search) bounded() bool { return !s.Full && s.Delays >= 0 }
 
-// choose takes the next of the steps that are wanted at a node, and reports whether there is one.
-func (s Search) choose(n *node, r *Result) bool {
+// choose takes the next of the steps that are wanted at a node behind a path, and reports whether there is one.
+func (s Search) choose(n *node, path []*node, r *Result) bool {
 	for _, x := range n.steps {
 		if !slices.Contains(n.wanted, x.Name) || named(n.done, x.Name) || named(n.sleep, x.Name) {
 			continue
@@ -218,16 +237,53 @@ func (s Search) choose(n *node, r *Result) bool {
 			r.Bounded = true
 			return false
 		}
+		if s.bounded() && s.wasSeen(n, path, x) {
+			continue
+		}
 		n.chosen, n.before = x, nil
 		return true
 	}
 	return false
 }
 
-// next turns a node to its next step, and reports whether there is one.
-func (s Search) next(n *node, r *Result) bool {
+// wasSeen reports whether a step leads to a point that was reached before with no more delays. If not, it is now.
+func (s Search) wasSeen(n *node, path []*node, x Step) bool {
+	delays := n.delays
+	if x.Name != n.steps[0].Name {
+		delays++
+	}
+	n.mark, n.point = markOf(path, x, n.births[x.Name]), digest{}
+	if len(path) > 0 {
+		n.point = path[len(path)-1].point
+	}
+	n.point = n.point.plus(n.mark)
+	least, seen := s.seen[n.point]
+	if seen && least <= delays {
+		return true
+	}
+	s.seen[n.point] = delays
+	return false
+}
+
+// markOf is the digest of a step that follows a path.
+func markOf(path []*node, x Step, birth int) digest {
+	before, _ := past(path, x, birth)
+	var all digest
+	for i, n := range path {
+		if before[i] {
+			all = all.plus(n.mark)
+		}
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%x %s", all, x.Name))
+	return digest{binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:])}
+}
+
+// next turns the last node of a path to its next step, and reports whether there is one.
+func (s Search) next(path []*node, r *Result) bool {
+	last := len(path) - 1
+	n := path[last]
 	n.done = append(n.done, n.chosen)
-	return s.choose(n, r)
+	return s.choose(n, path[:last], r)
 }
 
 // relate finds what the last step of a path depends on. Where it could as well have come before an earlier one, and that would not
@@ -235,32 +291,39 @@ func (s Search) next(n *node, r *Result) bool {
 // source sets: P. Abdulla, S. Aronis, B. Jonsson, K. Sagonas, Optimal dynamic partial order reduction, POPL 2014.
 func (s Search) relate(path []*node, last int) {
 	n := path[last]
-	n.before = make([]bool, last)
-	if !n.chosen.Fault && slices.Contains(n.chosen.Touches, Everything) { // it was not possible before any of them
-		for i := range n.before {
-			n.before[i] = true
-		}
-		return
-	}
-	var direct []int
-	for i := last - 1; i >= 0; i-- {
-		if n.before[i] || i != n.birth-1 && path[i].chosen.independent(n.chosen) {
-			continue
-		}
-		if i != n.birth-1 {
-			direct = append(direct, i) // and nothing in between leads from one to the other
-		}
-		n.before[i] = true
-		for j, b := range path[i].before {
-			n.before[j] = n.before[j] || b
-		}
-	}
+	before, direct := past(path[:last], n.chosen, n.birth)
+	n.before = before
 	if !s.reduced() {
 		return
 	}
 	for _, i := range direct {
 		s.want(path, i, last)
 	}
+}
+
+// past is what a step depends on that follows a path, and was possible first at the node birth. What it could as well have come before,
+// and nothing in between leads from one to the other, is direct.
+func past(path []*node, x Step, birth int) (before []bool, direct []int) {
+	before = make([]bool, len(path))
+	if !x.Fault && slices.Contains(x.Touches, Everything) { // it was not possible before any of them
+		for i := range before {
+			before[i] = true
+		}
+		return before, nil
+	}
+	for i := len(path) - 1; i >= 0; i-- {
+		if before[i] || i != birth-1 && path[i].chosen.independent(x) {
+			continue
+		}
+		if i != birth-1 {
+			direct = append(direct, i)
+		}
+		before[i] = true
+		for j, b := range path[i].before {
+			before[j] = before[j] || b
+		}
+	}
+	return before, direct
 }
 
 // want has the last step, with what it needs, come before the i-th.
