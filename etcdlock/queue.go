@@ -153,16 +153,13 @@ func wholeQueue(prefix string) clientv3.Op {
 	return clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 }
 
-func (s *store) list(ctx context.Context, prefix string) (queue []second.Contender, err error) {
+func (s *store) list(ctx context.Context, prefix string) (all []second.Contender, err error) {
 	_, places, err := s.read(ctx, prefix)
-	wanted := 0
 	for _, p := range places {
-		if wanted += p.Permits; wanted > p.Of {
-			p.Permits = 0
-		}
-		queue = append(queue, p.Contender)
+		all = append(all, p.Contender)
 	}
-	return queue, err
+	queue.Waiting(all)
+	return all, err
 }
 
 // A span is the keys from one up to another.

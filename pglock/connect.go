@@ -47,25 +47,6 @@ func configLike(wires context.Context, pool *pgxpool.Pool) *pgxpool.Config {
 	return c
 }
 
-// connectLike makes a connection like those of pool, which is in none.
-func connectLike(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
-	c := pool.Config()
-	if c.BeforeConnect != nil {
-		if err := c.BeforeConnect(ctx, c.ConnConfig); err != nil {
-			return nil, err
-		}
-	}
-	conn, err := pgx.ConnectConfig(ctx, c.ConnConfig)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.AfterConnect(ctx, conn); err != nil {
-		conn.Close(ctx)
-		return nil, err
-	}
-	return conn, nil
-}
-
 // dialUntil makes connections that end with wires, whatever is under way: the driver takes up to 15 s to
 // close one in the middle of a request.
 func dialUntil(wires context.Context, dial pgconn.DialFunc) pgconn.DialFunc {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/pglock/internal/advisory"
 )
 
 // A keeper has the connection over which the session is renewed. While no command is under way there, it reads queues that are
@@ -51,7 +52,7 @@ func (k *keeper) keep(ctx context.Context, c queue.Command) (a queue.Answer, err
 	defer k.conn.Unlock()
 	if k.wire == nil || k.wire.IsClosed() {
 		k.known = false
-		if k.wire, err = connectLike(ctx, k.store.requests); err != nil {
+		if k.wire, err = advisory.Connect(ctx, k.store.requests.Config()); err != nil {
 			return a, err
 		}
 		if c.Op == queue.Open { // which takes a while
@@ -104,7 +105,7 @@ func (k *keeper) open(ctx context.Context) (a queue.Answer, err error) {
 		return a, err
 	}
 	a, err = k.beat(ctx, queue.Command{Session: id}) // tells of a quarantine
-	a.Name, a.TTL, a.Doubt = id, s.options.TTL, false
+	a.Name, a.TTL = id, s.options.TTL
 	return a, err
 }
 

@@ -182,12 +182,8 @@ func (s *store) list(ctx context.Context, path string) ([]second.Contender, erro
 	}
 	s.hush(quiet, sent)
 	queues, err := look(ctx, s.requests, []string{path})
-	list, wanted := queues[path], 0
-	for i := range list {
-		if wanted += list[i].Permits; wanted > list[i].Of { // it waits
-			list[i].Permits = 0
-		}
-	}
+	list := queues[path]
+	queue.Waiting(list)
 	if quiet > 0 {
 		begun := now.Add(time.Duration(quiet-longest) * time.Millisecond)
 		second.Quarantined(list, func(i int) bool { return !list[i].Since.After(begun) })

@@ -18,8 +18,8 @@ import (
 //
 // It runs for its term from the time since which the store is known to count. A hold ends
 // with it for good, even if the session turns out to be alive.
-type Lease[C comparable] struct {
-	config Config[C]
+type Lease[C Covered] struct {
+	config Config
 	heard  atomic.Int64 // when the store heard of the session, on the clock
 	term   atomic.Int64 // a time.Duration
 
@@ -30,23 +30,26 @@ type Lease[C comparable] struct {
 	watchdog   *time.Timer // fires at the end of the lease while something is held, nil before the first
 }
 
-// A Config is what a lease has to know of those it covers.
-type Config[C comparable] struct {
+// A Covered is a contender under a lease.
+type Covered interface {
+	comparable
+	Lose(reason error) // ends the hold, or the wait; called under the lease's mutex
+	IsLost() bool      // that has happened, or it came to its end otherwise
+}
+
+// A Config is what there is to know of a session.
+type Config struct {
 	Name string               // for errors
 	Now  func() time.Duration // the monotonic clock
 	// Vouches reports whether the session stands, as far as its time does not tell.
 	Vouches func() bool
-	// Lose ends the hold, or the wait, of a contender. It is called under the lease's mutex.
-	Lose func(c C, reason error)
-	// Lost reports whether that has happened, or the contender came to its end otherwise.
-	Lost func(c C) bool
 }
 
 // Forever is the term of a lease that time does not end.
 const Forever time.Duration = math.MaxInt64 / 2
 
 // New returns a lease that runs for term from heard.
-func New[C comparable](config Config[C], heard, term time.Duration) *Lease[C] {
+func New[C Covered](config Config, heard, term time.Duration) *Lease[C] {
 	l := &Lease[C]{config: config, contenders: make(map[C]bool)}
 	l.heard.Store(int64(heard))
 	l.term.Store(int64(term))
@@ -106,7 +109,7 @@ func (l *Lease[C]) Lapse() {
 			l.contenders[c] = false
 			l.held--
 			// Under the mutex: whoever calls Lapse at the same time finds all lost.
-			l.config.Lose(c, second.Lost(second.ByLease, "the lease of %s ran out", l.config.Name))
+			c.Lose(second.Lost(second.ByLease, "the lease of %s ran out", l.config.Name))
 		}
 	}
 }
@@ -129,7 +132,7 @@ func (l *Lease[C]) Enrol(c C) error {
 func (l *Lease[C]) Hold(c C) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, enrolled := l.contenders[c]; !enrolled || l.over != nil || !l.Valid() || l.config.Lost(c) {
+	if _, enrolled := l.contenders[c]; !enrolled || l.over != nil || !l.Valid() || c.IsLost() {
 		return false
 	}
 	l.contenders[c] = true
@@ -172,7 +175,7 @@ func (l *Lease[C]) Lose(c C, reason error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, enrolled := l.contenders[c]; enrolled {
-		l.config.Lose(c, reason)
+		c.Lose(reason)
 	}
 }
 
@@ -212,7 +215,7 @@ func (l *Lease[C]) End(reason error) {
 		cause = second.ByClose
 	}
 	for c := range l.contenders {
-		l.config.Lose(c, second.Lost(cause, "%s: %w", l.config.Name, reason))
+		c.Lose(second.Lost(cause, "%s: %w", l.config.Name, reason))
 	}
 }
 

@@ -2,10 +2,9 @@ package lease_test
 
 import (
 	"errors"
-	"maps"
 	"runtime"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,331 +13,257 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// books keeps what a lease says of contenders, which are words here.
-type books struct {
-	start  time.Time
-	vouch  bool
+// A contender keeps what a lease says of it.
+type contender struct {
 	onLose func()
 
-	mu     sync.Mutex // guards the field below
-	losses map[string]error
+	mu   sync.Mutex // guards the field below
+	loss error
 }
 
-func (b *books) loss(c string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.losses[c]
-}
-
-// lose notes a loss. A second one of the same contender shows in the reason.
-func (b *books) lose(c string, reason error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.losses[c] = errors.Join(b.losses[c], reason)
-}
-
-// lost returns what is lost, in alphabetical order.
-func (b *books) lost() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Sorted(maps.Keys(b.losses))
-}
-
-func (b *books) config() lease.Config[string] {
-	return lease.Config[string]{
-		Name:    "session 7",
-		Now:     func() time.Duration { return time.Since(b.start) },
-		Vouches: func() bool { return b.vouch },
-		Lost:    func(c string) bool { return b.loss(c) != nil },
-		Lose: func(c string, reason error) {
-			b.lose(c, reason)
-			if b.onLose != nil {
-				b.onLose()
-			}
-		},
+// Lose notes a loss. A second one shows in the reason.
+func (c *contender) Lose(reason error) {
+	c.mu.Lock()
+	c.loss = errors.Join(c.loss, reason)
+	c.mu.Unlock()
+	if c.onLose != nil {
+		c.onLose()
 	}
+}
+
+func (c *contender) IsLost() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.loss != nil
 }
 
 const term = 10 * time.Second
 
-// bubble runs f with a lease that has begun, in virtual time.
-func bubble(t *testing.T, f func(t *testing.T, b *books, l *lease.Lease[string])) {
+// A bubble is what a test has in virtual time: a lease that has begun, and three contenders.
+type bubble struct {
+	*testing.T
+	*lease.Lease[*contender]
+	a, b, c contender
+	vouch   bool
+	looks   atomic.Int64 // at the clock
+}
+
+func play(t *testing.T, term time.Duration, test func(*bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &books{start: time.Now(), vouch: true, losses: make(map[string]error)}
-		f(t, b, lease.New(b.config(), 0, term))
+		b, start := &bubble{T: t, vouch: true}, time.Now()
+		b.Lease = lease.New[*contender](lease.Config{Name: "session 7", Vouches: func() bool { return b.vouch },
+			Now: func() time.Duration {
+				b.looks.Add(1)
+				return time.Since(start)
+			}}, 0, term)
+		test(b)
 	})
 }
 
-func enrol(t *testing.T, l *lease.Lease[string], contenders ...string) {
-	t.Helper()
+func (b *bubble) enrol(contenders ...*contender) {
+	b.Helper()
 	for _, c := range contenders {
-		if err := l.Enrol(c); err != nil {
-			t.Fatalf("%s is not enrolled: %v", c, err)
+		if err := b.Enrol(c); err != nil {
+			b.Fatal("not enrolled:", err)
 		}
 	}
 }
 
-func hold(t *testing.T, l *lease.Lease[string], contenders ...string) {
-	t.Helper()
-	enrol(t, l, contenders...)
+func (b *bubble) hold(contenders ...*contender) {
+	b.Helper()
+	b.enrol(contenders...)
 	for _, c := range contenders {
-		if !l.Hold(c) {
-			t.Fatalf("%s is not held", c)
+		if !b.Hold(c) {
+			b.Fatal("not held")
 		}
 	}
 }
 
-func held(l *lease.Lease[string]) (held []string) {
-	for c, h := range l.Contenders() {
-		if h {
-			held = append(held, c)
-		}
+// want checks which of the contenders are lost.
+func (b *bubble) want(a, second, third bool) {
+	b.Helper()
+	synctest.Wait()
+	if got, want := [3]bool{b.a.IsLost(), b.b.IsLost(), b.c.IsLost()}, [3]bool{a, second, third}; got != want {
+		b.Errorf("lost: %v, want %v", got, want)
 	}
-	slices.Sort(held)
-	return held
 }
 
-// wantLost checks that nothing is lost before some time is over, and these are then.
-func (b *books) wantLost(t *testing.T, after time.Duration, want ...string) {
-	t.Helper()
+// wantAt checks that none is lost before some time is over, and these are then.
+func (b *bubble) wantAt(after time.Duration, a, second, third bool) {
+	b.Helper()
 	time.Sleep(after - 1)
-	if synctest.Wait(); len(b.lost()) != 0 {
-		t.Fatalf("lost before its time: %v", b.lost())
-	}
+	b.want(false, false, false)
 	time.Sleep(1)
-	if synctest.Wait(); !slices.Equal(b.lost(), want) {
-		t.Errorf("lost after %v: %v, want %v", after, b.lost(), want)
-	}
+	b.want(a, second, third)
 }
 
 func TestHoldsAreLostWhenTheTermIsOverAndNotBefore(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
-		hold(t, l, "a", "b")
-		enrol(t, l, "waits")
-		if !l.Valid() {
+	play(t, term, func(b *bubble) {
+		b.hold(&b.a, &b.b)
+		b.enrol(&b.c)
+		b.enrol(&b.a) // as when a node is looked up that was granted meanwhile
+		if !b.Valid() {
 			t.Error("not valid before")
 		}
-		b.wantLost(t, term, "a", "b")
-		if !errors.Is(b.loss("a"), second.ErrLost) || b.loss("a").Error() != "lock lost: the lease of session 7 ran out" {
-			t.Errorf("reason: %v", b.loss("a"))
+		b.wantAt(term, true, true, false)
+		if err := b.a.loss; !errors.Is(err, second.ErrLost) || err.Error() != "lock lost: the lease of session 7 ran out" {
+			t.Errorf("reason: %v", err)
 		}
-		if l.Valid() || held(l) != nil || len(l.Contenders()) != 3 {
-			t.Errorf("valid %t, held, of all: %v", l.Valid(), l.Contenders())
-		}
-	})
-}
-
-// A process that was stopped runs no timer.
-func TestLossIsFoundWithoutATimerAndOnlyAtTheEnd(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
-		hold(t, l, "a")
-		l.StopWatchdog()
-		if l.Lapse(); len(b.lost()) != 0 {
-			t.Fatalf("lost while the lease runs: %v", b.lost())
-		}
-		time.Sleep(term)
-		if l.Valid() || len(b.lost()) != 0 {
-			t.Fatal("not yet to be lost")
-		}
-		if l.Lapse(); b.loss("a") == nil {
-			t.Error("not lost")
+		if all := b.Contenders(); b.Valid() || len(all) != 3 || all[&b.a] || all[&b.b] || all[&b.c] {
+			t.Errorf("valid %t, held, of all: %v", b.Valid(), all)
 		}
 	})
 }
 
 func TestRenewedLeaseRunsFromWhatTheStoreHasHeard(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
-		hold(t, l, "a")
+	play(t, term, func(b *bubble) {
+		b.hold(&b.a)
 		time.Sleep(8 * time.Second)
-		l.Renew(5 * time.Second)
-		l.Renew(3 * time.Second) // an older answer that comes later
-		b.wantLost(t, 7*time.Second, "a")
+		b.Renew(5 * time.Second)
+		b.Renew(3 * time.Second) // an older answer that comes later
+		b.wantAt(7*time.Second, true, false, false)
 	})
 }
 
+// A process that was stopped runs no timer.
 func TestRenewalThatComesTooLateRevivesNoHold(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
-		hold(t, l, "a")
-		l.StopWatchdog()
+	play(t, term, func(b *bubble) {
+		b.hold(&b.a)
+		b.StopWatchdog()
 		time.Sleep(term)
-		l.Renew(9 * time.Second)
-		if b.loss("a") == nil {
-			t.Error("the hold came back")
-		}
-		if !l.Valid() {
+		b.Renew(9 * time.Second)
+		b.want(true, false, false)
+		if !b.Valid() {
 			t.Error("the lease did not come back, for those who wait")
 		}
-		if l.Hold("a") {
+		if b.Hold(&b.a) {
 			t.Error("what is lost is held again")
 		}
-		hold(t, l, "b")
+		b.hold(&b.b)
 	})
 }
 
 func TestNothingIsHeldWithoutLease(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
-		if l.Hold("stranger") {
+	play(t, term, func(b *bubble) {
+		if b.Hold(&b.c) {
 			t.Error("held without being enrolled")
 		}
-		enrol(t, l, "a", "b")
-		b.lose("a", errors.New("its node is gone"))
-		if l.Hold("a") {
+		b.enrol(&b.a, &b.b)
+		b.a.Lose(errors.New("its node is gone"))
+		if b.Hold(&b.a) {
 			t.Error("held although its node is gone")
 		}
-		if time.Sleep(term); l.Hold("b") {
+		if time.Sleep(term); b.Hold(&b.b) {
 			t.Error("held although the lease has run out")
 		}
 	})
 }
 
 func TestSessionThatNobodyVouchesForHoldsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, _ *lease.Lease[string]) {
-		l := lease.New(b.config(), 0, lease.Forever)
-		hold(t, l, "a")
-		time.Sleep(100 * 24 * time.Hour)
-		if !l.Valid() {
+	play(t, lease.Forever, func(b *bubble) {
+		b.hold(&b.a)
+		if time.Sleep(100 * 24 * time.Hour); !b.Valid() {
 			t.Fatal("time has ended it")
 		}
 		b.vouch = false
-		if l.Lapse(); b.loss("a") == nil || l.Valid() {
+		if b.Lapse(); !b.a.IsLost() || b.Valid() {
 			t.Error("not lost")
 		}
 	})
 }
 
 func TestShorterTermCountsAtOnceAndALongerOneNever(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
-		hold(t, l, "a")
-		l.Shorten(4 * time.Second)
-		l.Shorten(20 * time.Second)
-		b.wantLost(t, 4*time.Second, "a")
+	play(t, term, func(b *bubble) {
+		b.hold(&b.a)
+		b.Shorten(4 * time.Second)
+		b.Shorten(20 * time.Second)
+		b.wantAt(4*time.Second, true, false, false)
 	})
 }
 
 func TestWhatHasLeftIsNotLost(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
-		hold(t, l, "a", "b")
-		for _, c := range []string{"a", "a", "stranger"} {
-			l.Leave(c)
-			l.Lose(c, errors.New("not ours any more"))
-		}
-		if got := held(l); !slices.Equal(got, []string{"b"}) {
-			t.Errorf("held: %v", got)
-		}
-		b.wantLost(t, term, "b")
-	})
-}
-
-func TestWhatIsThereCanBeLostBeforeTheEnd(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
-		hold(t, l, "a", "b")
+	play(t, term, func(b *bubble) {
+		b.hold(&b.a, &b.b)
 		reason := errors.New("not ours any more")
-		l.Lose("b", reason)
-		if got := b.lost(); !slices.Equal(got, []string{"b"}) || !errors.Is(b.loss("b"), reason) {
-			t.Errorf("lost %v, want b", got)
+		for _, c := range []*contender{&b.a, &b.a, &b.c} {
+			b.Leave(c)
+			b.Lose(c, reason)
+		}
+		b.wantAt(term, false, true, false)
+		if b.Lose(&b.b, reason); !errors.Is(b.b.loss, reason) {
+			t.Errorf("one that is there: %v", b.b.loss)
 		}
 	})
 }
 
-// Whoever waits must hear of it, too: its place in the queue is gone.
+// Whoever waits must hear of it, too: its place in the queue is gone. Nothing is held any more, whatever is said of the contender.
 func TestEndOfTheSessionLosesAllOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
-		hold(t, l, "a")
-		enrol(t, l, "waits")
+	play(t, term, func(b *bubble) {
+		b.hold(&b.a)
+		b.enrol(&b.b)
 		expired := errors.New("expired")
-		if l.Over() {
+		if b.Over() {
 			t.Fatal("over")
 		}
-		l.End(expired)
-		l.End(errors.New("again"))
-		if got := b.lost(); !slices.Equal(got, []string{"a", "waits"}) || !l.Over() {
-			t.Errorf("lost %v, want all", got)
+		b.End(expired)
+		b.End(errors.New("again"))
+		if b.want(true, true, false); !b.Over() {
+			t.Error("not over")
 		}
-		if got := b.loss("waits").Error(); got != "lock lost: session 7: expired" || !errors.Is(b.loss("a"), second.ErrLost) {
+		if got := b.b.loss.Error(); got != "lock lost: session 7: expired" || !errors.Is(b.a.loss, second.ErrLost) {
 			t.Errorf("reason %q, want it once", got)
 		}
-		if err := l.Enrol("late"); !errors.Is(err, expired) {
+		if err := b.Enrol(&b.c); !errors.Is(err, expired) {
 			t.Errorf("enrolled after the end: %v", err)
 		}
-		if l.Hold("waits") {
+		if b.b.loss = nil; b.Hold(&b.b) {
 			t.Error("held after the end")
 		}
-	})
-}
-
-// Whatever is said of the contender itself.
-func TestNothingIsHeldOnceTheSessionIsOver(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, _ *lease.Lease[string]) {
-		config := b.config()
-		config.Lost = func(string) bool { return false }
-		l := lease.New(config, 0, term)
-		enrol(t, l, "a")
-		l.End(errors.New("expired"))
-		if l.Hold("a") {
-			t.Error("held after the end")
-		}
-	})
-}
-
-// As when a node is looked up that was granted meanwhile.
-func TestEnrolledAgainIsStillHeld(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
-		hold(t, l, "a")
-		enrol(t, l, "a")
-		if !slices.Equal(held(l), []string{"a"}) {
-			t.Fatalf("held: %v; want a", held(l))
-		}
-		b.wantLost(t, term, "a")
 	})
 }
 
 // Whoever looks at the same moment finds all lost: a lapse is one step.
 func TestLapseIsSeenWhole(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, l *lease.Lease[string]) {
-		hold(t, l, "a", "b", "c")
-		l.StopWatchdog()
+	play(t, term, func(b *bubble) {
+		b.hold(&b.a, &b.b, &b.c)
+		b.StopWatchdog()
 		time.Sleep(term)
-		other := make(chan int, 1)
-		b.onLose = func() {
-			b.onLose = nil
+		whole := make(chan bool, 1)
+		other := sync.OnceFunc(func() {
 			go func() {
-				l.Lapse() // waits for the one that is under way
-				other <- len(b.lost())
+				b.Lapse() // waits for the one that is under way
+				whole <- b.a.IsLost() && b.b.IsLost() && b.c.IsLost()
 			}()
 			for range 1000 { // it blocks on a mutex, which no bubble waits for
 				runtime.Gosched()
 			}
-		}
-		l.Lapse()
-		if n := <-other; n != 3 {
-			t.Errorf("%d of 3 are lost", n)
+		})
+		b.a.onLose, b.b.onLose, b.c.onLose = other, other, other
+		if b.Lapse(); !<-whole {
+			t.Error("not all are lost")
 		}
 	})
 }
 
 // A process that takes a lock ten thousand times within a term would keep as many timers.
 func TestLeaseThatCoversNoHoldHasNoTimer(t *testing.T) {
-	bubble(t, func(t *testing.T, b *books, _ *lease.Lease[string]) {
-		config, looks := b.config(), 0
-		now := config.Now
-		config.Now = func() time.Duration {
-			looks++
-			return now()
-		}
-		l := lease.New(config, 0, term)
-		hold(t, l, "a", "b")
-		l.Leave("a")
-		l.Leave("b")
-		looks = 0
+	play(t, 2*term, func(b *bubble) {
+		b.hold(&b.a, &b.b)
+		b.Leave(&b.a)
+		b.Leave(&b.b)
+		time.Sleep(term)
+		b.hold(&b.c)
+		b.wantAt(term, false, false, true)
+	})
+	play(t, term, func(b *bubble) {
+		b.hold(&b.a, &b.b)
+		b.Leave(&b.a)
+		b.Leave(&b.b)
+		b.looks.Store(0)
 		time.Sleep(2 * term)
-		if synctest.Wait(); looks > 0 {
-			t.Errorf("the clock was read %d times after the last hold, want 0", looks)
+		if synctest.Wait(); b.looks.Load() > 0 {
+			t.Errorf("the clock was read %d times after the last hold, want 0", b.looks.Load())
 		}
-		l = lease.New(config, now(), term)
-		hold(t, l, "a")
-		l.Leave("a")
-		hold(t, l, "c")
-		b.wantLost(t, term, "c")
 	})
 }

@@ -206,10 +206,8 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	case queue.List:
 		for _, q := range s.queues[c.Path] {
 			a.Queue = append(a.Queue, q.Contender)
-			if !q.view.Has {
-				a.Queue[len(a.Queue)-1].Permits = 0
-			}
 		}
+		queue.Waiting(a.Queue)
 	case queue.Ask:
 		s.changeLocked(c.Path, func(q *place) { q.Asked = q.Asked || q.view.Has })
 	case queue.Beat:

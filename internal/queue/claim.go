@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -26,12 +25,12 @@ func (l *claim) Equal(other second.Claim) bool {
 
 // Acquire takes one command if it need not wait for anybody.
 func (l *claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
-	return l.begin(ctx, "acquire", func(c *Contender) error { return c.queueUp(nil, w, nil) })
+	return l.begin(ctx, "acquire", nil, func(c, _ *Contender) error { return c.queueUp(nil, w, nil) })
 }
 
 // TryAcquire takes one command, which writes nothing if somebody is in the way.
 func (l *claim) TryAcquire(ctx context.Context) (second.Grant, error) {
-	return l.begin(ctx, try, func(c *Contender) error { return c.tryOnce(0) })
+	return l.begin(ctx, try, nil, func(c, _ *Contender) error { return c.tryOnce(0) })
 }
 
 // Requeue takes one command, which removes the one contender and appends the other.
@@ -44,12 +43,7 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait)
 		old.gone <- Kept
 		return l.Acquire(ctx, w)
 	}
-	var leaves atomic.Pointer[Contender] // with the command of the first new one
-	leaves.Store(old)
-	g, err := l.begin(ctx, "requeue", func(c *Contender) error { return c.queueUp(leaves.Swap(nil), w, nil) })
-	if leaves.Swap(nil) != nil {
-		old.gone <- Kept // nothing has begun
-	}
+	g, err := l.begin(ctx, "requeue", old, func(c, old *Contender) error { return c.queueUp(old, w, nil) })
 	if err != nil {
 		old.AwaitRelease() // whoever comes next would queue behind it
 	}
@@ -61,13 +55,15 @@ const try = "try" // waits for nobody
 // errGone says that a contender has lost its place in the queue and has to start again, which a try does not.
 var errGone = errors.New("the session is over, and the next one begins")
 
-// begin waits until a contender has the lock, the next one if its place is lost. A caller may leave at any time: the contender then
-// leaves, too, as soon as the commands that are under way have been answered. To end these instead would leave it open whether
-// they are executed.
-func (l *claim) begin(ctx context.Context, op string, enter func(*Contender) error) (second.Grant, error) {
-	for {
-		c, err := l.enrol(ctx, op != try, enter)
-		if err == nil {
+// begin waits until a contender has the lock, the next one if its place is lost. The first one enters in place of an old one. A caller
+// may leave at any time: the contender then leaves, too, as soon as the commands that are under way have been answered. To end these
+// instead would leave it open whether they are executed.
+func (l *claim) begin(ctx context.Context, op string, old *Contender, enter func(c, old *Contender) error) (second.Grant, error) {
+	for ; ; old = nil {
+		c, err := l.enrol(ctx, op != try, old, enter)
+		if err != nil && old != nil {
+			old.gone <- Kept
+		} else if err == nil {
 			select {
 			case err = <-c.entered:
 			case <-ctx.Done():

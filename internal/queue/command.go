@@ -104,7 +104,7 @@ type Answer struct {
 
 	Name    string             // of the session, by Open
 	TTL     time.Duration      // by Open
-	Doubt   bool               // by Open and Beat: some may queue who are not known to, although each command was answered
+	Doubt   bool               // by Beat: some may queue who are not known to, although each command was answered
 	Present []Ref              // by Audit
 	Queue   []second.Contender // by List; of permits with Of, and with Permits those that have some
 }

@@ -46,10 +46,8 @@ type Contender struct {
 	follows   bool      // valid after that
 
 	mu      sync.Mutex    // guards the fields below; before that of the lease
-	said    View          // the newest
+	said    View          // the newest; At alone as long as it has not been seen to queue, or once it is missing
 	heard   time.Duration // when that came
-	gap     time.Time     // when the lock is to be left to others who cannot be seen
-	unseen  int64         // at which it was seen not to queue
 	granted time.Time     // the zero time before
 
 	pending  atomic.Int32  // guarded writes that may still take effect
@@ -60,8 +58,8 @@ type Contender struct {
 	released chan struct{} // closed when it is gone, or nobody has to wait for that any more
 }
 
-// enrol has a contender enter that is yet to do so.
-func (l *claim) enrol(ctx context.Context, patient bool, enter func(*Contender) error) (*Contender, error) {
+// enrol has a contender enter that is yet to do so, in place of an old one that was given up.
+func (l *claim) enrol(ctx context.Context, patient bool, old *Contender, enter func(c, old *Contender) error) (*Contender, error) {
 	t, err := l.tier, context.Cause(ctx)
 	for pace := retry.New(); patient && err == nil && t.left.Load() >= maxLeft; {
 		err = retry.Pause(ctx, pace.NextBackOff())
@@ -79,7 +77,7 @@ func (l *claim) enrol(ctx context.Context, patient bool, enter func(*Contender) 
 			continue
 		}
 		t.contenders.Store(c.id, c) // first: the end of the tier loses all that are there
-		if !t.Spawn(func() { c.live(enter) }) {
+		if !t.Spawn(func() { c.live(old, enter) }) {
 			return nil, second.ErrClosed
 		}
 		return c, nil
@@ -107,8 +105,8 @@ func (l *claim) contenderUnder(x *session) *Contender {
 }
 
 // live is all that a contender does: it enters, waits, has the lock, and leaves.
-func (c *Contender) live(enter func(*Contender) error) {
-	err := enter(c)
+func (c *Contender) live(old *Contender, enter func(c, old *Contender) error) {
+	err := enter(c, old)
 	if err != nil {
 		c.abandon()
 	}
@@ -193,7 +191,7 @@ func (c *Contender) queueUp(old *Contender, w *second.Wait, d *second.Demand) er
 	if err == nil && !c.hold() {
 		err = c.wait(w, d)
 	}
-	if err != nil && c.lost() {
+	if err != nil && c.IsLost() {
 		return errGone
 	}
 	return err
@@ -348,9 +346,9 @@ func (c *Contender) takes(v View) bool {
 	case queued && v.At < c.said.At && v.Sent <= c.heard:
 		return true // overtaken
 	case !v.Known:
-		c.unseen = max(c.unseen, v.At)
+		c.said = View{At: max(c.said.At, v.At)}
 		return !queued
-	case v.At <= c.unseen:
+	case !queued && v.At <= c.said.At:
 		return false
 	case token != 0 && v.Token != token:
 		return false // a late command has given it another place; the one that it had is lost
@@ -360,9 +358,6 @@ func (c *Contender) takes(v View) bool {
 	}
 	c.token.Store(v.Token)
 	c.said, c.heard = v, c.claim.tier.Now()
-	if v.Yield > 0 {
-		c.gap = time.Now().Add(v.Yield)
-	}
 	if v.Asked {
 		c.revoked.Set()
 	}
@@ -377,8 +372,8 @@ func (c *Contender) takes(v View) bool {
 // contestLocked tells the holder of one who has waited since then.
 func (c *Contender) contestLocked(since time.Time) {
 	signal := c.contested.Load()
-	if !c.gap.IsZero() {
-		signal.Suspect(c.gap)
+	if c.said.Yield > 0 {
+		signal.Suspect(c.claim.tier.origin.Add(c.heard + c.said.Yield))
 	}
 	if !c.granted.IsZero() && c.said.Behind && !signal.Raised() {
 		if since.Before(c.granted) {
@@ -441,8 +436,8 @@ func (c *Contender) removed() error {
 	return second.Lost(second.ByDeletion, "%s", c.claim.tier.config.Lost(c.Ref()))
 }
 
-// lose ends the hold, or the wait.
-func (c *Contender) lose(reason error) {
+// Lose ends the hold, or the wait.
+func (c *Contender) Lose(reason error) {
 	c.end(reason)
 	c.reportLoss(reason)
 }
@@ -456,7 +451,8 @@ func (c *Contender) reportLoss(cause error) {
 	})
 }
 
-func (c *Contender) lost() bool { return c.life.Err() != nil }
+// IsLost reports whether either has ended.
+func (c *Contender) IsLost() bool { return c.life.Err() != nil }
 
 // giveUp comes before the contender leaves the queue, and returns the loss, which is none from then on unless the answer to that
 // says so; [second.ErrReleased] if it was given up before. Whoever does it has to say next what has become of the contender.

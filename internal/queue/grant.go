@@ -64,7 +64,7 @@ func (c *Contender) ErrAt(now time.Duration) error {
 }
 
 func (c *Contender) lossAt(now time.Duration) error {
-	if !c.lost() {
+	if !c.IsLost() {
 		if c.session.ValidAt(now) {
 			return nil
 		}

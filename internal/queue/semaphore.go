@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -16,12 +15,12 @@ type semaphore struct{ *claim }
 
 // Acquire takes one command if as many permits are free as the process wants.
 func (s semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
-	return s.permitsOf(s.begin(ctx, "acquire", func(c *Contender) error { return c.queueUp(nil, &d.Wait, d) }))
+	return s.permitsOf(s.begin(ctx, "acquire", nil, func(c, _ *Contender) error { return c.queueUp(nil, &d.Wait, d) }))
 }
 
 // TryAcquire takes one command, which writes nothing if somebody waits or fewer than k permits are free.
 func (s semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
-	return s.permitsOf(s.begin(ctx, try, func(c *Contender) error { return c.tryOnce(int64(k)) }))
+	return s.permitsOf(s.begin(ctx, try, nil, func(c, _ *Contender) error { return c.tryOnce(int64(k)) }))
 }
 
 // permitsOf are those of a grant: each is the contender, which is lost with all of them.
@@ -88,18 +87,11 @@ func (c *Contender) releaseSome(n int64) error {
 	if c.weight.Add(-n) == 0 {
 		return c.Release()
 	}
-	done := make(chan error, 1)
-	if !c.claim.tier.Spawn(func() { done <- c.weigh() }) {
-		done <- second.ErrClosed
-	}
-	bound := time.NewTimer(c.session.ttl / 3)
-	defer bound.Stop()
-	var err error
-	select {
-	case err = <-done:
-	case <-bound.C:
-	}
-	loss := c.lossAt(c.claim.tier.Now())
+	t := c.claim.tier
+	ctx, cancel := context.WithTimeout(context.Background(), c.session.ttl/3)
+	defer cancel()
+	_, err := second.Do(ctx, t.Spawn, func() (any, error) { return nil, c.weigh() }, func(error) error { return nil })
+	loss := c.lossAt(t.Now())
 	if loss == nil && err != nil && c.tenure.Err() == nil { // else it has gone with the rest
 		return c.claim.failure("release", err)
 	}

@@ -24,12 +24,10 @@ type session struct {
 }
 
 func (t *Tier) newSession(name string, ttl, sent time.Duration) *session {
-	return &session{name: name, ttl: ttl, Lease: lease.New(lease.Config[*Contender]{
+	return &session{name: name, ttl: ttl, Lease: lease.New[*Contender](lease.Config{
 		Name:    t.config.Store + " session " + name,
 		Now:     t.Now,
 		Vouches: func() bool { return true },
-		Lose:    (*Contender).lose,
-		Lost:    (*Contender).lost,
 	}, sent, ttl-t.margin(ttl))}
 }
 
@@ -55,7 +53,6 @@ func (t *Tier) open() *session {
 		return nil
 	}
 	x := t.newSession(a.Name, a.TTL, sent)
-	x.doubtful.Store(a.Doubt)
 	t.Begin(x.name) // before anybody acts on it
 	t.learn(func(s *status) { s.session, s.refused = x, nil })
 	return x
@@ -95,8 +92,13 @@ func (t *Tier) renewUntilOver(x *session, well func()) {
 
 // beat renews a session once.
 func (t *Tier) beat(x *session) (renewed bool) {
-	sent := t.Now()
-	a := t.do(t.ctx, Command{Op: Beat, Session: x.name, Among: refs(x.Contenders())})
+	beat, sent := Command{Op: Beat, Session: x.name}, t.Now()
+	for c := range x.Contenders() {
+		if !c.IsLost() {
+			beat.Among = append(beat.Among, c.Ref())
+		}
+	}
+	a := t.do(t.ctx, beat)
 	for _, v := range a.Views { // before the lease is renewed, or one that was lost could become a holder
 		v.Sent = sent
 		t.tell(v)
@@ -120,16 +122,6 @@ func (t *Tier) beat(x *session) (renewed bool) {
 		}
 	}
 	return a.Outcome == Done
-}
-
-// refs are those of contenders that are not lost.
-func refs(contenders map[*Contender]bool) (refs []Ref) {
-	for c := range contenders {
-		if !c.lost() {
-			refs = append(refs, c.Ref())
-		}
-	}
-	return refs
 }
 
 // expire ends a session of which the store says that it is over.

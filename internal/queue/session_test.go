@@ -216,18 +216,6 @@ func TestAudit(t *testing.T) {
 	})
 }
 
-// Each session begins with no doubt, unless the store has some.
-func TestDoubtOfANewSession(t *testing.T) {
-	for _, doubt := range []bool{false, true} {
-		playFrom(t, func(f *fake) { f.then(Open, but(func(a *Answer) { a.Doubt = doubt })) }, func(t *testing.T, f *fake) {
-			time.Sleep(ttl)
-			if got := len(f.ops(Audit)) > 0; got != doubt {
-				t.Errorf("doubt %v: audited %v", doubt, got)
-			}
-		})
-	}
-}
-
 // Where contenders have leases of their own, they outlive the session, and are removed one by one, until their time is over.
 func TestRemovalAfterTheSession(t *testing.T) {
 	for own, removals := range map[bool]int{true: 1, false: 0} {

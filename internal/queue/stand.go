@@ -2,6 +2,16 @@ package queue
 
 import "github.com/tierlock/tierlock/internal/second"
 
+// Waiting takes the permits from those of a queue who wait for them, where each has as many as it wants.
+func Waiting(queue []second.Contender) {
+	wanted := 0
+	for i := range queue {
+		if wanted += queue[i].Permits; wanted > queue[i].Of {
+			queue[i].Permits = 0
+		}
+	}
+}
+
 // Stand completes how a contender stands that is at a place in its queue, where Permits are what each wants or has. Of a lock, only
 // those count with which it cannot share it, and of permits those who wait: they have none, as they and all ahead want more than there
 // are.

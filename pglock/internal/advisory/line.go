@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -75,12 +77,7 @@ func (s *Store) dial(ctx context.Context) (*line, error) {
 	})
 	ctx, cancel := context.WithTimeout(ctx, l.bound)
 	defer cancel()
-	if pool.BeforeConnect != nil {
-		if err := pool.BeforeConnect(ctx, config); err != nil {
-			return nil, err
-		}
-	}
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := Connect(ctx, pool, c.CheckSchema, func(ctx context.Context, conn *pgx.Conn) error { return s.prepare(ctx, conn, sent) })
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && strings.HasPrefix(refusal.Message, "unsupported startup parameter") { // says PgBouncer
 		err = fmt.Errorf("%w: %w", ErrNoLease, err)
@@ -89,21 +86,31 @@ func (s *Store) dial(ctx context.Context) (*line, error) {
 		return nil, err
 	}
 	l.conn, l.wire, l.pid = conn, conn.PgConn().Conn(), fmt.Sprint(conn.PgConn().PID())
-	if pool.AfterConnect != nil {
-		err = pool.AfterConnect(ctx, conn)
-	}
-	if err == nil {
-		err = c.CheckSchema(ctx, conn)
-	}
-	if err == nil {
-		err = s.prepare(ctx, conn, sent)
-	}
-	if err != nil {
-		conn.Close(ctx)
-		return nil, err
-	}
 	l.calling.Store(false)
 	return l, nil
+}
+
+// Connect makes a connection like those of a pool, which is in none, and has it greeted by more than the pool's hook.
+func Connect(ctx context.Context, pool *pgxpool.Config, more ...func(context.Context, *pgx.Conn) error) (*pgx.Conn, error) {
+	if pool.BeforeConnect != nil {
+		if err := pool.BeforeConnect(ctx, pool.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, pool.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	if pool.AfterConnect != nil {
+		more = slices.Insert(more, 0, pool.AfterConnect)
+	}
+	for _, greet := range more {
+		if err := greet(ctx, conn); err != nil {
+			conn.Close(ctx)
+			return nil, err
+		}
+	}
+	return conn, nil
 }
 
 // A watcher is that of the driver, which closes a connection with which it was busy when a context ended.

@@ -27,12 +27,10 @@ type Session struct {
 func newSession(l *Link, id int64, timeout, begun, term time.Duration) *Session {
 	s := &Session{ID: id, link: l}
 	s.timeout.Store(int64(timeout))
-	s.Lease = lease.New(lease.Config[Member]{
+	s.Lease = lease.New[Member](lease.Config{
 		Name:    fmt.Sprintf("session %v", s),
 		Now:     l.Now,
 		Vouches: func() bool { return l.vouches(s) },
-		Lose:    Member.Lose,
-		Lost:    Member.IsLost,
 	}, begun, term)
 	return s
 }
