@@ -9,7 +9,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
@@ -18,12 +17,12 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/waittest"
-	"github.com/tierlock/tierlock/tier"
 )
 
 var (
 	soon, wantErr, eventually, ended = waittest.Soon, waittest.Err, waittest.Eventually, waittest.Ended
 	lockPath, acquire, begin         = waittest.Path, waittest.Acquire, waittest.Begin
+	registry, mustHold               = waittest.Registry, waittest.Hold
 )
 
 type (
@@ -31,49 +30,27 @@ type (
 	wait = waittest.Wait
 )
 
-// suite stops the shared server before goroutines are counted.
-type suite struct{ *testing.M }
+// shared is the etcd that tests share, and a client that looks from outside the library.
+var shared = waittest.Shared[site]{Check: etcdservertest.Check, Start: func() (s site, stop func(), err error) {
+	if s.server, err = etcdserver.Start(context.Background(), etcdserver.Config{NoSync: true}); err != nil {
+		return s, nil, err
+	}
+	s.client, err = clientv3.New(clientv3.Config{Endpoints: []string{s.server.Addr()}, Logger: zap.NewNop()})
+	return s, func() {
+		s.client.Close()
+		s.server.Stop()
+	}, err
+}}
 
-func (s suite) Run() int {
-	defer func() {
-		if shared.client != nil {
-			shared.client.Close()
-		}
-		if shared.server != nil {
-			shared.server.Stop()
-		}
-	}()
-	return s.M.Run()
-}
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
-
-var shared struct {
-	once   sync.Once
+type site struct {
 	server *etcdserver.Server
 	client *clientv3.Client
-	err    error
 }
 
-// server returns the etcd that tests share which do it no harm.
-func server(t *testing.T) *etcdserver.Server {
-	t.Helper()
-	shared.once.Do(func() {
-		shared.server, shared.err = etcdserver.Start(context.Background(), etcdserver.Config{NoSync: true})
-		if shared.err == nil {
-			shared.client, shared.err = clientv3.New(clientv3.Config{Endpoints: []string{shared.server.Addr()}, Logger: zap.NewNop()})
-		}
-	})
-	etcdservertest.Check(t, shared.err)
-	return shared.server
-}
+func TestMain(m *testing.M) { shared.Main(m) }
 
-// outside returns a client that looks from outside the library.
-func outside(t *testing.T) *clientv3.Client {
-	t.Helper()
-	server(t)
-	return shared.client
-}
+func server(t testing.TB) *etcdserver.Server { return shared.Get(t).server }
+func outside(t testing.TB) *clientv3.Client  { return shared.Get(t).client }
 
 // left returns the keys below the path of the test's own lock, in order of their creation.
 func left(t *testing.T) (keys []string) {
@@ -216,22 +193,6 @@ func (p *process) lease() clientv3.LeaseID {
 func (p *process) end() {
 	p.Close()
 	p.client.Close()
-}
-
-// registry is the process as a program has it.
-func (p *process) registry(t *testing.T, opts ...tier.Option) *tier.Registry {
-	t.Helper()
-	locks := tier.New(p.Tier, opts...)
-	return locks
-}
-
-func mustHold(t *testing.T, locks *tier.Registry) *tier.Hold {
-	t.Helper()
-	hold, err := locks.Mutex(lockPath(t)).Acquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hold
 }
 
 func (p *process) at(t *testing.T, path string, mode second.Mode) lock {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -12,7 +13,8 @@ import (
 func TestWhoHadSomethingBeforeIsNotQuarantined(t *testing.T) {
 	t.Parallel()
 	_, url, outside := alone(t)
-	holder, other := tables.start(t, url).locks(t), tables.start(t, url).locks(t)
+	begin := func() *tier.Registry { return waittest.Registry(t, tables.start(t, url, WithLeaseTTL(4*ttl))) } // time to see the quarantine
+	holder, other := begin(), begin()
 	held, err := holder.Semaphore(lockPath(t), 5).Acquire(soon(t), 2)
 	if err != nil {
 		t.Fatal(err)

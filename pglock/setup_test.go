@@ -4,13 +4,11 @@ import (
 	"context"
 	"flag"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
@@ -31,64 +29,41 @@ type (
 	wait = waittest.Wait
 )
 
-// suite stops the shared server before goroutines are counted.
-type suite struct{ *testing.M }
-
-func (s suite) Run() int {
-	defer func() {
-		if shared.pool != nil {
-			shared.pool.Close()
-		}
-		if shared.server != nil {
-			shared.server.Stop()
-		}
-	}()
-	return s.M.Run()
-}
-
 // TestMain has more tests under way than there are processors: they wait for leases.
 func TestMain(m *testing.M) {
 	flag.Set("test.parallel", "4") // unless it is given
-	goleak.VerifyTestMain(suite{m})
+	shared.Main(m)
 }
 
 // ttl is that of processes in tests, and unhurried that of those that are to keep their leases on a machine that is busy.
 const ttl, unhurried = 2 * time.Second, time.Minute
 
-var shared struct {
-	once   sync.Once
+// shared is the PostgreSQL that tests share, with the schema, and a pool of one who looks from outside the library.
+var shared = waittest.Shared[site]{Check: pgservertest.Check, Start: func() (s site, stop func(), err error) {
+	if s.server, err = pgserver.Start(context.Background(), pgserver.Config{NoSync: true}); err != nil {
+		return s, nil, err
+	}
+	if s.pool, err = pgxpool.New(context.Background(), pgserver.PlainURL(s.server.Addr())); err == nil {
+		err = Migrate(context.Background(), s.pool)
+	}
+	return s, func() {
+		s.pool.Close()
+		s.server.Stop()
+	}, err
+}}
+
+type site struct {
 	server *pgserver.Server
-	pool   *pgxpool.Pool // of one who looks from outside the library
-	err    error
+	pool   *pgxpool.Pool
 }
 
-// server returns the PostgreSQL that tests share which do it no harm. It has the schema.
-func server(t testing.TB) *pgserver.Server {
-	t.Helper()
-	shared.once.Do(func() {
-		shared.server, shared.err = pgserver.Start(context.Background(), pgserver.Config{NoSync: true})
-		if shared.err != nil {
-			return
-		}
-		if shared.pool, shared.err = pgxpool.New(context.Background(), pgserver.PlainURL(shared.server.Addr())); shared.err == nil {
-			shared.err = Migrate(context.Background(), shared.pool)
-		}
-	})
-	pgservertest.Check(t, shared.err)
-	return shared.server
-}
+func server(t testing.TB) *pgserver.Server { return shared.Get(t).server }
+func outside(t testing.TB) *pgxpool.Pool   { return shared.Get(t).pool }
 
 // sharedURL is that of the server that tests share.
 func sharedURL(t testing.TB) string {
 	t.Helper()
 	return pgserver.PlainURL(server(t).Addr())
-}
-
-// outside returns a pool that looks from outside the library.
-func outside(t testing.TB) *pgxpool.Pool {
-	t.Helper()
-	server(t)
-	return shared.pool
 }
 
 // alone starts a server with the schema for one test.
@@ -225,22 +200,8 @@ func (p *process) forSuite() *tiertest.Process {
 	}
 }
 
-// locks are those of the process.
-func (p *process) locks(t *testing.T) *tier.Registry {
-	t.Helper()
-	locks := tier.New(p)
-	return locks
-}
-
 // holds has the process hold the lock of the test.
-func (p *process) holds(t *testing.T) *tier.Hold {
-	t.Helper()
-	hold, err := p.locks(t).Mutex(lockPath(t)).Acquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hold
-}
+func (p *process) holds(t *testing.T) *tier.Hold { return waittest.Hold(t, waittest.Registry(t, p)) }
 
 // session is that of a process with locks in tables, as the shared server knows it.
 func (p *process) session(t *testing.T) string {

@@ -53,7 +53,7 @@ func TestLocksOfOtherLibrariesAndOursExcludeOneAnotherAndNobodyStarves(t *testin
 	t.Parallel()
 	path := lockPath(t)
 	turns := others(t, path)
-	ours := over(t, start(t, WithLeaseTTL(long))).Mutex(path)
+	ours := over(t, start(t, WithLeaseTTL(long)).tier).Mutex(path)
 	turns["ours"] = func(ctx context.Context, work func()) error {
 		return ours.Do(ctx, func(context.Context) error { work(); return nil })
 	}

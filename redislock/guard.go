@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
@@ -35,17 +34,6 @@ return {has, script({unpack(KEYS, 5)}, {unpack(ARGV, 3)})}
 `
 
 var errAgain = errors.New("the script was executed, and its answer is lost")
-
-// turnOf lets one guarded write of a contender after the other be under way, until this is lost or given up: then check fails,
-// and nothing is sent any more.
-func (s *store) turnOf(c *queue.Contender) *sync.Mutex {
-	id := c.Ref().ID
-	turn, known := s.turns.LoadOrStore(id, new(sync.Mutex))
-	if !known {
-		context.AfterFunc(c.Tenure(), func() { s.turns.Delete(id) })
-	}
-	return turn.(*sync.Mutex)
-}
 
 // Eval runs a Lua script in Redis that takes effect only while the lock of hold is ours: an exact fence for data in the same
 // Redis. The script is given keys and args as EVAL does it; in a cluster, the keys have to be in the slot of the lock, by a
@@ -81,9 +69,8 @@ func Eval(ctx context.Context, hold *tier.Hold, script string, keys []string, ar
 
 // write runs a script under a lock once.
 func (s *store) write(c *queue.Contender, check func() error, source string, keys []string, args []any) (any, queue.Outcome, error) {
-	turn := s.turnOf(c)
-	turn.Lock()
-	defer turn.Unlock()
+	c.Turn.Lock()
+	defer c.Turn.Unlock()
 	if err := check(); err != nil { // there was time since
 		return nil, queue.Failed, err
 	}

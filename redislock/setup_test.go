@@ -3,12 +3,10 @@ package redislock
 import (
 	"context"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
@@ -20,61 +18,42 @@ import (
 
 var (
 	soon, wantErr, mustRelease, eventually, ended = waittest.Soon, waittest.Err, waittest.Release, waittest.Eventually, waittest.Ended
-	lockPath, mustAcquire                         = waittest.Path, waittest.Acquire
+	lockPath, mustAcquire, over                   = waittest.Path, waittest.Acquire, waittest.Registry
 )
 
 type lock = waittest.Lock
-
-// suite stops the shared server before goroutines are counted.
-type suite struct{ *testing.M }
-
-func (s suite) Run() int {
-	redis.SetLogger(silence{}) // about connections that tests break
-	defer func() {
-		if shared.client != nil {
-			shared.client.Close()
-			shared.server.Stop()
-		}
-	}()
-	return s.M.Run()
-}
 
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
+func TestMain(m *testing.M) {
+	redis.SetLogger(silence{}) // about connections that tests break
+	shared.Main(m)
+}
 
 // ttl is that of processes whose leases are to end, and long that of those that are to have nothing by a heartbeat, nor lose it.
 const ttl, long = 3 * time.Second, 10 * time.Minute
 
-var shared struct {
-	once   sync.Once
+// shared is the Redis that tests share, and a client that looks from outside the library.
+var shared = waittest.Shared[site]{Check: redisservertest.Check, Start: func() (s site, stop func(), err error) {
+	if s.server, err = redisserver.Start(context.Background(), redisserver.Config{NoSync: true}); err != nil {
+		return s, nil, err
+	}
+	s.client = redis.NewClient(&redis.Options{Addr: s.server.Addr()})
+	return s, func() {
+		s.client.Close()
+		s.server.Stop()
+	}, remember(s.server.Addr())
+}}
+
+type site struct {
 	server *redisserver.Server
 	client *redis.Client
-	err    error
 }
 
-// server returns the Redis that tests share which do it no harm.
-func server(t *testing.T) *redisserver.Server {
-	t.Helper()
-	shared.once.Do(func() {
-		shared.server, shared.err = redisserver.Start(context.Background(), redisserver.Config{NoSync: true})
-		if shared.err == nil {
-			shared.err = remember(shared.server.Addr())
-			shared.client = redis.NewClient(&redis.Options{Addr: shared.server.Addr()})
-		}
-	})
-	redisservertest.Check(t, shared.err)
-	return shared.server
-}
-
-// outside returns a client that looks from outside the library.
-func outside(t *testing.T) *redis.Client {
-	t.Helper()
-	server(t)
-	return shared.client
-}
+func server(t testing.TB) *redisserver.Server { return shared.Get(t).server }
+func outside(t testing.TB) *redis.Client      { return shared.Get(t).client }
 
 // ownServer is the test's own, which has been the primary for long.
 func ownServer(t *testing.T, config redisserver.Config) *redisserver.Server {
@@ -128,13 +107,6 @@ func registry(t *testing.T, client redis.UniversalClient, opts ...Option) *tier.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { locks.Close() })
-	return locks
-}
-
-// over returns the locks of a process that is there already.
-func over(t *testing.T, p *process, opts ...tier.Option) *tier.Registry {
-	t.Helper()
-	locks := tier.New(p.tier, opts...)
 	return locks
 }
 

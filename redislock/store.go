@@ -37,7 +37,6 @@ type store struct {
 	primaries sync.Map     // by replication id, those that were met, and until when they grant nothing, by the clock of the tier, or 0
 	declared  atomic.Bool  // that the server is new
 	writes    atomic.Int64 // guarded ones, how many there were
-	turns     sync.Map     // to write, each a mutex, by the ID of a contender
 }
 
 // open returns a store over client and begins a session.

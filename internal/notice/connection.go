@@ -6,7 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -20,9 +19,8 @@ import (
 // What changes while somebody is being told is told as one change: that bounds the log of a
 // connection that keeps breaking, and a slow listener holds nobody up.
 type Connection struct {
-	config     Config
-	changed    mutexbool.Bool
-	quarantine atomic.Pointer[second.QuarantineError] // the last one; nil before the first
+	config  Config
+	changed mutexbool.Bool
 
 	mu     sync.Mutex // guards the fields below
 	now    state
@@ -51,8 +49,6 @@ type state struct {
 	reached bool   // the store answers
 	session string // "" while there is none
 	since   time.Time
-
-	quarantine time.Time // until then, at least; the zero time before the first
 }
 
 func (s state) is() second.ConnectionState {
@@ -113,32 +109,6 @@ func (c *Connection) Notify(f func(second.Connection)) {
 	c.changed.Set()
 }
 
-// Quarantined says that for so much longer the store grants nothing to anybody, as it has answered to what was sent
-// at a time. The answer may have been on its way for long: that it ends later than was known is certain only if it
-// does so counted from when that was sent.
-func (c *Connection) Quarantined(left time.Duration, sent time.Time, reason string) {
-	if left <= 0 {
-		return
-	}
-	q := &second.QuarantineError{Until: time.Now().Add(left), Reason: reason}
-	c.change(func(s *state) {
-		if known := c.quarantine.Load(); known == nil || q.Until.After(known.Until) {
-			c.quarantine.Store(q)
-		}
-		if sent.Add(left).After(s.quarantine.Add(time.Second)) {
-			s.quarantine = q.Until
-		}
-	})
-}
-
-// Quarantine returns the time before which the store grants nothing, as far as it has said so; nil if there is none.
-func (c *Connection) Quarantine() *second.QuarantineError {
-	if q := c.quarantine.Load(); q != nil && time.Now().Before(q.Until) {
-		return q
-	}
-	return nil
-}
-
 // Run tells what becomes known until ctx is done.
 func (c *Connection) Run(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -165,9 +135,6 @@ func (c *Connection) tell() {
 	before, now, notify, fresh := c.told, c.now, c.notify, c.fresh
 	c.told, c.fresh = now, false
 	c.mu.Unlock()
-	if q := c.quarantine.Load(); now.quarantine != before.quarantine {
-		c.config.Logger.Warn(c.config.Package+": "+q.Error(), "until", q.Until)
-	}
 	var news []second.Connection
 	was, is, same := before.is(), now.is(), now.session == c.session
 	if before.session != "" && now.session != before.session {

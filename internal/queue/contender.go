@@ -50,6 +50,7 @@ type Contender struct {
 	heard   time.Duration // when that came
 	granted time.Time     // the zero time before
 
+	Turn     sync.Mutex    // of a guarded write, where a store has one of a contender after the other under way
 	pending  atomic.Int32  // guarded writes that may still take effect
 	entered  chan error    // whether it has the lock, once
 	spent    atomic.Bool   // given up

@@ -201,3 +201,47 @@ func TestContenderThatIsFoundMissingAsItIsGivenUp(t *testing.T) {
 		}
 	})
 }
+
+// Each answer of a server tells how much is left of its quarantine, and some come late.
+func TestQuarantineIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		answer := func(left, late time.Duration) {
+			sent := time.Now()
+			time.Sleep(late)
+			f.Quarantined(left, sent, "the server is new")
+		}
+		warned := func(times int) {
+			t.Helper()
+			synctest.Wait()
+			if lines := f.log.Lines(slog.LevelWarn, "fake: no grants until "); len(lines) != times {
+				t.Errorf("warned %d times, want %d: %s", len(lines), times, f.log)
+			}
+		}
+
+		if q := f.Quarantine(); q != nil {
+			t.Errorf("a quarantine before there is one: %v", q)
+		}
+		answer(0, 0)
+		warned(0)
+		end := time.Now().Add(10 * time.Second)
+		answer(10*time.Second, 0)
+		if q := f.Quarantine(); q == nil || !q.Until.Equal(end) ||
+			q.Error() != "no grants until "+end.Format(time.TimeOnly)+": the server is new" {
+			t.Errorf("quarantine %v, want one until %v", q, end)
+		}
+		answer(10*time.Second, 3*time.Second)
+		if q := f.Quarantine(); q == nil || !q.Until.After(end) {
+			t.Errorf("quarantine %v, want one as long as it may be", q)
+		}
+		answer(7*time.Second, 3*time.Second)
+		warned(1)
+		answer(time.Minute, time.Second) // somebody has a longer lease
+		warned(2)
+		time.Sleep(time.Minute)
+		if q := f.Quarantine(); q != nil {
+			t.Errorf("a quarantine that is over: %v", q)
+		}
+		answer(10*time.Second, 0)
+		warned(3)
+	})
+}

@@ -59,10 +59,14 @@ type Tier struct {
 
 // A status is what is known of the store.
 type status struct {
-	session *session      // the newest, nil before the first
-	away    error         // why the store does not answer
-	refused error         // why there will be no session as things stand
-	deaf    error         // why no news can come as things stand, although there is a session
+	session *session // the newest, nil before the first
+	away    error    // why the store does not answer
+	refused error    // why there will be no session as things stand
+	deaf    error    // why no news can come as things stand, although there is a session
+
+	quarantine *second.QuarantineError // the last one; nil before the first
+	warned     time.Time               // until when there is one, as was logged
+
 	changed chan struct{} // closed when something else is known
 }
 
@@ -160,6 +164,35 @@ func (t *Tier) Deafen(why error) {
 	if before.deaf == nil && now.deaf != nil {
 		t.config.Logger.Warn(t.config.Package+": this process is told of nothing: its turns wait for heartbeats", "err", why)
 	}
+}
+
+// Quarantined says that for so much longer the store grants nothing to anybody, as it has answered to what was sent at a time. The
+// answer may have been on its way for long: that it ends later than was known is certain only if it does so counted from when that was
+// sent.
+func (t *Tier) Quarantined(left time.Duration, sent time.Time, reason string) {
+	if left <= 0 {
+		return
+	}
+	q := &second.QuarantineError{Until: time.Now().Add(left), Reason: reason}
+	before, now := t.learn(func(s *status) {
+		if s.quarantine == nil || q.Until.After(s.quarantine.Until) {
+			s.quarantine = q
+		}
+		if sent.Add(left).After(s.warned.Add(time.Second)) {
+			s.warned = q.Until
+		}
+	})
+	if now.warned != before.warned {
+		t.Spawn(func() { t.config.Logger.Warn(t.config.Package+": "+q.Error(), "until", q.Until) })
+	}
+}
+
+// Quarantine returns the time before which the store grants nothing, as far as it has said so; nil if there is none.
+func (t *Tier) Quarantine() *second.QuarantineError {
+	if q := t.status.Load().quarantine; q != nil && time.Now().Before(q.Until) {
+		return q
+	}
+	return nil
 }
 
 // Close loses every grant, and removes all that this process has in queues, unless the store cannot be reached; that takes a
