@@ -6,7 +6,7 @@
 
 CREATE SCHEMA tierlock;
 
-CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 3';
+CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 4';
 
 CREATE SEQUENCE tierlock.token;
 
@@ -192,28 +192,14 @@ BEGIN
 	END LOOP;
 END $$;
 
--- share has a contender read from now on, and reports whether it is there.
-CREATE FUNCTION tierlock.share(queue text, me uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+-- change has a contender read from now on, and want no more than so many permits, or have none above that. It reports whether it has
+-- what it wants, and nothing if it is not there.
+CREATE FUNCTION tierlock.change(queue text, me uuid, reading boolean, wanted int) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	lowest bigint := tierlock.enclose(queue);
 	before uuid[] := ARRAY(SELECT id FROM tierlock.line(queue, lowest) WHERE has);
 BEGIN
-	UPDATE tierlock.contender SET reads = true WHERE id = me;
-	IF NOT FOUND THEN
-		RETURN false;
-	END IF;
-	PERFORM tierlock.tell(queue, lowest, before, false);
-	RETURN true;
-END $$;
-
--- weigh has a contender want no more than so many permits from now on, or have none above that. It reports whether it has what it
--- wants, and nothing if it is not there.
-CREATE FUNCTION tierlock.weigh(queue text, me uuid, wanted int) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE
-	lowest bigint := tierlock.enclose(queue);
-	before uuid[] := ARRAY(SELECT id FROM tierlock.line(queue, lowest) WHERE has);
-BEGIN
-	UPDATE tierlock.contender SET weight = least(weight, wanted) WHERE id = me;
+	UPDATE tierlock.contender SET reads = reads OR reading, weight = least(weight, wanted) WHERE id = me;
 	IF NOT FOUND THEN
 		RETURN NULL;
 	END IF;

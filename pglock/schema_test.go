@@ -165,7 +165,7 @@ func TestWhoIsConcernedIsTold(t *testing.T) {
 		return fmt.Sprintf("SELECT tierlock.enter('/p', '%s', '%s', false, 0, NULL, false, %d, 2)", id(name), session, n)
 	}
 	weigh := func(name string, n int) string {
-		return fmt.Sprintf("SELECT tierlock.weigh('/p', '%s', %d)", id(name), n)
+		return fmt.Sprintf("SELECT tierlock.change('/p', '%s', false, %d)", id(name), n)
 	}
 	leave := func(name string) string { return "SELECT tierlock.leave('/q', '" + id(name) + "')" }
 	for _, step := range []struct{ what, sql, told string }{
@@ -213,7 +213,7 @@ func TestWhatCountsIsDurableWhateverTheRoleHas(t *testing.T) {
 		"SELECT tierlock.open('" + newID() + "', 1000, '', 0, '')::text",
 		"SELECT alive FROM tierlock.beat('" + session + "', 60000)",
 		"SELECT first FROM tierlock.enter" + at + newID() + "', '" + session + "', false, 0, NULL, false)",
-		"SELECT tierlock.share" + at + id + "')",
+		"SELECT tierlock.change" + at + id + "', true, 0)",
 		"SELECT tierlock.leave" + at + id + "')",
 		"SELECT tierlock.settle('" + lockPath(t) + "')::text",
 	} {

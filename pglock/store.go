@@ -109,14 +109,14 @@ func (s *store) request(ctx context.Context, c queue.Command) (a queue.Answer, e
 	case queue.Leave:
 		err = s.requests.QueryRow(ctx, "SELECT tierlock.leave($1, $2)", c.Path, c.ID).Scan(&present)
 		a.Removed = removal(present)
-	case queue.Share:
-		err = s.requests.QueryRow(ctx, "SELECT tierlock.share($1, $2)", c.Path, c.ID).Scan(&present)
-		a.View = queue.View{ID: c.ID, Known: present, Token: c.Token, At: s.now(), Has: present, Reads: present}
-		s.stir(c.Path) // a reader keeps others out than a writer
-	case queue.Weigh:
+	case queue.Share, queue.Weigh:
 		var has *bool // nil if it is not there
-		err = s.requests.QueryRow(ctx, "SELECT tierlock.weigh($1, $2, $3)", c.Path, c.ID, c.Weight).Scan(&has)
-		a.View = s.grant(queue.View{ID: c.ID, Known: has != nil, Token: c.Token, At: s.now()}, has != nil && *has)
+		shares := c.Op == queue.Share
+		err = s.requests.QueryRow(ctx, "SELECT tierlock.change($1, $2, $3, $4)", c.Path, c.ID, shares, c.Weight).Scan(&has)
+		a.View = s.grant(queue.View{ID: c.ID, Known: has != nil, Token: c.Token, At: s.now(), Reads: shares}, has != nil && *has)
+		if shares { // a reader keeps others out than a writer
+			s.stir(c.Path)
+		}
 	case queue.List:
 		a.Queue, err = s.list(ctx, c.Path)
 	case queue.Ask:

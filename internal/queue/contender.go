@@ -50,13 +50,13 @@ type Contender struct {
 	heard   time.Duration // when that came
 	granted time.Time     // the zero time before
 
-	Turn     sync.Mutex    // of a guarded write, where a store has one of a contender after the other under way
-	pending  atomic.Int32  // guarded writes that may still take effect
-	entered  chan error    // whether it has the lock, once
-	spent    atomic.Bool   // given up
-	gone     chan Removal  // once it is given up, what has become of it by then
-	fate     error         // what Release says about the end; valid when released is closed
-	released chan struct{} // closed when it is gone, or nobody has to wait for that any more
+	Turn     sync.Mutex     // of a guarded write, where a store has one of a contender after the other under way
+	pending  atomic.Int32   // guarded writes that may still take effect
+	entered  chan error     // whether it has the lock, once
+	spent    atomic.Bool    // given up
+	gone     chan Removal   // once it is given up, what has become of it by then
+	fate     error          // what Release says about the end; valid once it is released
+	released mutexbool.Bool // it is gone, or nobody has to wait for that any more
 }
 
 // enrol has a contender enter that is yet to do so, in place of an old one that was given up.
@@ -92,7 +92,7 @@ func (l *claim) contenderUnder(x *session) *Contender {
 	t := l.tier
 	c := &Contender{
 		claim: l, session: x, id: t.store.Name(x.name),
-		entered: make(chan error, 1), gone: make(chan Removal, 1), released: make(chan struct{}),
+		entered: make(chan error, 1), gone: make(chan Removal, 1),
 	}
 	if t.config.Apart {
 		c.session = t.newSession(x.name, x.ttl, t.Now())
@@ -551,18 +551,9 @@ func (c *Contender) left(r Removal, loss error) error {
 
 // finish says that nobody has to wait for the end of the contender any more.
 func (c *Contender) finish(fate error) {
-	if !c.finished() {
+	if !c.released.IsSet() {
 		c.reportLoss(fate)
 		c.fate = fate
-		close(c.released)
-	}
-}
-
-func (c *Contender) finished() bool {
-	select {
-	case <-c.released:
-		return true
-	default:
-		return false
+		c.released.Set()
 	}
 }

@@ -86,7 +86,7 @@ func (c *Contender) AwaitRelease() error {
 	bound := time.NewTimer(c.session.ttl / 3)
 	defer bound.Stop()
 	select {
-	case <-c.released:
+	case <-c.released.C():
 		if errors.Is(c.fate, second.ErrLost) {
 			c.end(c.fate)
 		}

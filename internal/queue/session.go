@@ -139,7 +139,7 @@ func (t *Tier) audit(x *session) {
 	a := t.do(t.ctx, Command{Op: Audit, Session: x.name})
 	unwanted := slices.DeleteFunc(a.Present, func(r Ref) bool {
 		c, known := t.contenders.Load(r.ID) // since before it entered
-		return known && !c.(*Contender).finished()
+		return known && !c.(*Contender).released.IsSet()
 	})
 	if len(unwanted) > 0 {
 		t.do(t.ctx, Command{Op: Drop, Session: x.name, Among: unwanted})

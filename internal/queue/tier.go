@@ -75,6 +75,9 @@ func New(config Config, store Store) *Tier {
 	if config.Record == nil {
 		config.Record = Recorder
 	}
+	if config.Record == nil {
+		config.Record = func(Record) {}
+	}
 	t := &Tier{config: config, store: store, origin: time.Now(), tasks: NewTasks()}
 	t.follower, _ = store.(Follower)
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
@@ -244,9 +247,9 @@ func (t *Tier) do(ctx context.Context, c Command) Answer {
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	number, begun := t.commands.Add(1), t.Now()
-	t.record(Record{Number: number, Sent: true, Begun: begun, Command: c})
+	t.config.Record(Record{Number: number, Sent: true, Begun: begun, Command: c})
 	a := t.store.Do(bounded, c)
-	t.record(Record{Number: number, Begun: begun, Ended: t.Now(), Command: c, Answer: a})
+	t.config.Record(Record{Number: number, Begun: begun, Ended: t.Now(), Command: c, Answer: a})
 	switch {
 	case a.Outcome == Expired: // which is told first
 	case a.Away == nil:
@@ -257,12 +260,6 @@ func (t *Tier) do(ctx context.Context, c Command) Answer {
 		a.Err = context.Cause(ctx)
 	}
 	return a
-}
-
-func (t *Tier) record(r Record) {
-	if t.config.Record != nil {
-		t.config.Record(r)
-	}
 }
 
 // repeat sends a command until it is answered, or ctx is done.
@@ -343,7 +340,7 @@ func (t *Tier) ttl() time.Duration {
 // Tell takes news of a contender. What nobody stands for any more is dropped, also where another has the name by now.
 func (t *Tier) Tell(v View) {
 	now := t.Now()
-	t.record(Record{Begun: now, Ended: now, Answer: Answer{View: v}})
+	t.config.Record(Record{Begun: now, Ended: now, Answer: Answer{View: v}})
 	t.tell(v)
 }
 
