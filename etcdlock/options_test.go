@@ -14,28 +14,25 @@ import (
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
 func TestBadOptionsAreNamed(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		option Option
-		name   string // what the error has to mention
-	}{
-		{WithLeaseTTL(1500 * time.Millisecond), "lease TTL 1.5s: want a multiple of 1s"},
-		{WithLeaseTTL(1 << 62), "want 1s to"},
-		{WithLeaseMargin(-time.Second), "lease margin -1s"},
-		{WithLogger(nil), "nil logger"},
-		{WithLabel("a\nb"), "not printed"},
-		{tier.WithLinger(-1), "linger -1ns"},
-		{nil, "option of type <nil>"},
-		{elsewhere{}, "option of type etcdlock.elsewhere"},
-	} {
-		if _, err := New(new(clientv3.Client), tt.option); err == nil || !strings.Contains(err.Error(), tt.name) {
-			t.Errorf("%v, want %q", err, tt.name)
-		}
-	}
+	waittest.Refused(t, func(o Option) error {
+		_, err := New(new(clientv3.Client), o)
+		return err
+	}, map[string]Option{
+		"lease TTL 1.5s: want a multiple of 1s": WithLeaseTTL(1500 * time.Millisecond),
+		"want 1s to":                            WithLeaseTTL(1 << 62),
+		"lease margin -1s":                      WithLeaseMargin(-time.Second),
+		"nil logger":                            WithLogger(nil),
+		"not printed":                           WithLabel("a\nb"),
+		"linger -1ns":                           tier.WithLinger(-1),
+		"option of type <nil>":                  nil,
+		"option of type etcdlock.elsewhere":     elsewhere{},
+	})
 	if _, err := New(nil); err == nil {
 		t.Error("no client is no error")
 	}

@@ -54,22 +54,18 @@ func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
 }
 
 func TestBadOptionsAreNamed(t *testing.T) {
-	for _, tt := range []struct {
-		option Option
-		name   string // what the error has to mention
-	}{
-		{WithLeaseTTL(time.Second + time.Nanosecond), "want a multiple of 1ms"},
-		{WithLeaseTTL(1 << 62), "want 1s to"},
-		{WithLeaseMargin(-time.Second), "lease margin -1s"},
-		{WithLogger(nil), "nil logger"},
-		{WithLabel(strings.Repeat("x", 257)), "label of 257 bytes"},
-		{nil, "option of type <nil>"},
-		{elsewhere{}, "option of type pglock.elsewhere"},
-	} {
-		if _, _, err := newOptions([]Option{tt.option}); err == nil || !strings.Contains(err.Error(), tt.name) {
-			t.Errorf("%v, want %q", err, tt.name)
-		}
-	}
+	waittest.Refused(t, func(o Option) error {
+		_, _, err := newOptions([]Option{o})
+		return err
+	}, map[string]Option{
+		"want a multiple of 1ms":          WithLeaseTTL(time.Second + time.Nanosecond),
+		"want 1s to":                      WithLeaseTTL(1 << 62),
+		"lease margin -1s":                WithLeaseMargin(-time.Second),
+		"nil logger":                      WithLogger(nil),
+		"label of 257 bytes":              WithLabel(strings.Repeat("x", 257)),
+		"option of type <nil>":            nil,
+		"option of type pglock.elsewhere": elsewhere{},
+	})
 	for _, f := range flavours {
 		if _, err := f.front(nil); err == nil || !strings.Contains(err.Error(), "nil pool") {
 			t.Errorf("%s without a pool: %v", f.name, err)

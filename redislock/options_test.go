@@ -16,27 +16,24 @@ import (
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
 func TestBadOptionsAreNamed(t *testing.T) {
-	for _, tt := range []struct {
-		option Option
-		name   string // what the error has to mention
-	}{
-		{WithLeaseTTL(time.Second + time.Microsecond), "want a multiple of 1ms"},
-		{WithLeaseTTL(2 * time.Hour), "want 1s to"},
-		{WithLeaseMargin(-time.Second), "lease margin -1s"},
-		{WithLogger(nil), "nil logger"},
-		{WithLabel(strings.Repeat("x", 257)), "label of 257 bytes"},
-		{tier.WithLinger(-1), "linger -1ns"},
-		{nil, "option of type <nil>"},
-		{elsewhere{}, "option of type redislock.elsewhere"},
-	} {
-		if _, err := New(new(redis.Client), tt.option); err == nil || !strings.Contains(err.Error(), tt.name) {
-			t.Errorf("%v, want %q", err, tt.name)
-		}
-	}
+	waittest.Refused(t, func(o Option) error {
+		_, err := New(new(redis.Client), o)
+		return err
+	}, map[string]Option{
+		"want a multiple of 1ms":             WithLeaseTTL(time.Second + time.Microsecond),
+		"want 1s to":                         WithLeaseTTL(2 * time.Hour),
+		"lease margin -1s":                   WithLeaseMargin(-time.Second),
+		"nil logger":                         WithLogger(nil),
+		"label of 257 bytes":                 WithLabel(strings.Repeat("x", 257)),
+		"linger -1ns":                        tier.WithLinger(-1),
+		"option of type <nil>":               nil,
+		"option of type redislock.elsewhere": elsewhere{},
+	})
 }
 
 func TestClientsThatCannotDoAreRefused(t *testing.T) {

@@ -154,3 +154,13 @@ func (w *Wait) Pending(t testing.TB) {
 	case <-time.After(50 * time.Millisecond):
 	}
 }
+
+// Refused checks that each option leads to an error that has its text.
+func Refused[O any](t *testing.T, give func(O) error, options map[string]O) {
+	t.Helper()
+	for text, option := range options {
+		if err := give(option); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want %q", err, text)
+		}
+	}
+}
