@@ -28,7 +28,7 @@ func wantData(t *testing.T, want string) {
 
 func TestTxnTakesEffectWhileTheLockIsOurs(t *testing.T) {
 	t.Parallel()
-	locks := registry(t, start(t), tier.WithLinger(time.Hour))
+	locks := tier.New(start(t), tier.WithLinger(time.Hour))
 	hold := mustHold(t, locks)
 	answer, err := Txn(soon(t), hold, clientv3.OpPut(data(t), "1"), clientv3.OpGet(data(t)))
 	if err != nil || len(answer.Responses) != 2 || string(answer.Responses[1].GetResponseRange().Kvs[0].Value) != "1" {
@@ -86,7 +86,7 @@ func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := start(t, WithLeaseTTL(brief))
-			hold := mustHold(t, registry(t, p))
+			hold := mustHold(t, tier.New(p))
 			if c.trouble != nil {
 				c.trouble(t, p, keyOf(second.GrantOf(hold).(*queue.Contender).Ref()))
 			}
@@ -115,7 +115,7 @@ func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 // The client panics for it, and must not do so where nobody can recover.
 func TestTxnThatIsNonePanicsInItsCaller(t *testing.T) {
 	t.Parallel()
-	hold := mustHold(t, registry(t, start(t)))
+	hold := mustHold(t, tier.New(start(t)))
 	defer func() {
 		if recover() == nil || !second.GrantOf(hold).Idle() {
 			t.Errorf("no panic, or not idle")

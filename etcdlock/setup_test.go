@@ -22,7 +22,7 @@ import (
 var (
 	soon, wantErr, eventually, ended = waittest.Soon, waittest.Err, waittest.Eventually, waittest.Ended
 	lockPath, acquire, begin         = waittest.Path, waittest.Acquire, waittest.Begin
-	registry, mustHold               = waittest.Registry, waittest.Hold
+	mustHold                         = waittest.Hold
 )
 
 type (

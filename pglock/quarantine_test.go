@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -13,7 +12,7 @@ import (
 func TestWhoHadSomethingBeforeIsNotQuarantined(t *testing.T) {
 	t.Parallel()
 	_, url, outside := alone(t)
-	begin := func() *tier.Registry { return waittest.Registry(t, tables.start(t, url, WithLeaseTTL(4*ttl))) } // time to see the quarantine
+	begin := func() *tier.Registry { return tier.New(tables.start(t, url, WithLeaseTTL(4*ttl))) } // time to see the quarantine
 	holder, other := begin(), begin()
 	held, err := holder.Semaphore(lockPath(t), 5).Acquire(soon(t), 2)
 	if err != nil {

@@ -201,7 +201,7 @@ func (p *process) forSuite() *tiertest.Process {
 }
 
 // holds has the process hold the lock of the test.
-func (p *process) holds(t *testing.T) *tier.Hold { return waittest.Hold(t, waittest.Registry(t, p)) }
+func (p *process) holds(t *testing.T) *tier.Hold { return waittest.Hold(t, tier.New(p)) }
 
 // session is that of a process with locks in tables, as the shared server knows it.
 func (p *process) session(t *testing.T) string {

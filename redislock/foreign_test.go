@@ -16,6 +16,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // A turn has the lock of some library, does the work under it, and gives it back.
@@ -53,7 +54,7 @@ func TestLocksOfOtherLibrariesAndOursExcludeOneAnotherAndNobodyStarves(t *testin
 	t.Parallel()
 	path := lockPath(t)
 	turns := others(t, path)
-	ours := over(t, start(t, WithLeaseTTL(long)).tier).Mutex(path)
+	ours := tier.New(start(t, WithLeaseTTL(long)).tier).Mutex(path)
 	turns["ours"] = func(ctx context.Context, work func()) error {
 		return ours.Do(ctx, func(context.Context) error { work(); return nil })
 	}

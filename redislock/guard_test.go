@@ -29,7 +29,7 @@ type held struct {
 func hold(t *testing.T, opts ...Option) held {
 	t.Helper()
 	p := start(t, append([]Option{WithLeaseTTL(long)}, opts...)...)
-	h, err := over(t, p.tier).Mutex(lockPath(t)).Acquire(soon(t))
+	h, err := tier.New(p.tier).Mutex(lockPath(t)).Acquire(soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
 	t.Parallel()
 	a, b := start(t, WithLeaseTTL(long)), start(t, WithLeaseTTL(long))
 	for _, p := range []*process{a, b} {
-		h, err := over(t, p.tier).RWMutex(lockPath(t)).Reader().Acquire(soon(t))
+		h, err := tier.New(p.tier).RWMutex(lockPath(t)).Reader().Acquire(soon(t))
 		if err != nil {
 			t.Fatal(err)
 		}

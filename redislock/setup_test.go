@@ -18,7 +18,7 @@ import (
 
 var (
 	soon, wantErr, mustRelease, eventually, ended = waittest.Soon, waittest.Err, waittest.Release, waittest.Eventually, waittest.Ended
-	lockPath, mustAcquire, over                   = waittest.Path, waittest.Acquire, waittest.Registry
+	lockPath, mustAcquire                         = waittest.Path, waittest.Acquire
 )
 
 type lock = waittest.Lock

@@ -6,7 +6,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -44,16 +43,6 @@ func (s *Shared[S]) Main(m *testing.M) {
 type run func() int
 
 func (r run) Run() int { return r() }
-
-// Registry is a process as a program has it.
-func Registry(t testing.TB, process second.Tier, opts ...tier.Option) *tier.Registry {
-	t.Helper()
-	locks, err := tier.New(process, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return locks
-}
 
 // Hold has a program hold the test's own lock.
 func Hold(t testing.TB, locks *tier.Registry) *tier.Hold {
