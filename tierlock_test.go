@@ -100,9 +100,7 @@ func TestPathOfTheConnectStringIsAboveAllOthers(t *testing.T) {
 		if data, _, _ := srv.Get("/app/a/data"); string(data) != "b" {
 			t.Errorf("/app/a/data is %q", data)
 		}
-		if err := h.Release(); err != nil {
-			t.Error(err)
-		}
+		locktest.WantErr(t, "Release", h.Release(), nil)
 		if left := srv.Children("/app/a"); !slices.Equal(left, []string{"data", "lock"}) {
 			t.Errorf("left: %v", left)
 		}
@@ -155,8 +153,6 @@ func TestMultiRefusesALockOfAnotherStore(t *testing.T) {
 		if _, err := tierlock.Multi(t.Context(), h); err == nil || !strings.Contains(err.Error(), "/a: that lock is not on ZooKeeper") {
 			t.Errorf("got %v", err)
 		}
-		if err := h.Release(); err != nil {
-			t.Error(err)
-		}
+		locktest.WantErr(t, "Release", h.Release(), nil)
 	})
 }

@@ -116,10 +116,10 @@ func (l *Lock) Unlock() error {
 
 // registries are those of the connections that NewLock was called with, as long as a
 // handle is in use. All sides are weak: the map keeps neither connection nor registry.
-var registries struct {
+var registries = struct {
 	mu sync.Mutex // guards the field below
 	of map[weak.Pointer[zk.Conn]]weak.Pointer[tier.Registry]
-}
+}{of: make(map[weak.Pointer[zk.Conn]]weak.Pointer[tier.Registry])}
 
 func registryOf(conn *zk.Conn) *tier.Registry {
 	registries.mu.Lock()
@@ -133,9 +133,6 @@ func registryOf(conn *zk.Conn) *tier.Registry {
 		panic("dropin: attach without options: " + err.Error())
 	}
 	locks := tier.New(second.TierOf(client), tier.WithRounds())
-	if registries.of == nil {
-		registries.of = make(map[weak.Pointer[zk.Conn]]weak.Pointer[tier.Registry])
-	}
 	known := weak.Make(locks)
 	registries.of[key] = known
 	runtime.AddCleanup(locks, func(weak.Pointer[zk.Conn]) { forget(key, known) }, key)

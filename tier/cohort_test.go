@@ -322,14 +322,3 @@ func TestNobodyQueuesBehindTheOwnNodeThatIsBeingGivenUp(t *testing.T) { // I3, I
 		release(t, next.granted(t))
 	})
 }
-
-// A closed registry says so, whatever it was doing.
-func TestClosedRegistryIsNotLocked(t *testing.T) {
-	metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
-		mu := process()
-		hold := acquire(t, mu)
-		tier.Close(mu)
-		tier.Offer(hold)
-		wantErr(t, "TryAcquire", errOf(mu.TryAcquire(soon(t))), tier.ErrClosed)
-	})
-}

@@ -40,9 +40,6 @@ func Arrive(m *Mutex) (queue, try func(context.Context) error) {
 // Sibling returns another mutex of the same registry.
 func Sibling(m *Mutex, path string) *Mutex { return m.registry.Mutex(path) }
 
-// Close closes the registry of a mutex.
-func Close(m *Mutex) error { return m.registry.Close() }
-
 // RWSibling returns the reader/writer lock of the same path and registry.
 func RWSibling(m *Mutex) *RWMutex { return m.registry.RWMutex(m.Path()) }
 

@@ -452,23 +452,6 @@ func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
 	}
 }
 
-// While the connection is up, too: only the grant is lost, not the session.
-func TestLostGrantIsNotHandedOff(t *testing.T) { // I1
-	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
-		mu := process(tier.WithHandOff(time.Hour))
-		hold := acquire(t, mu)
-		next := start(soon(t), mu).blocked(t)
-		s.Remove("/locks/a", 0)
-		<-hold.Lost()
-		wantErr(t, "Release", hold.Release(), tier.ErrLost)
-		got := next.granted(t)
-		if got.Err() != nil || got.Token() <= hold.Token() {
-			t.Errorf("the next owner has token %d after %d, and is told %v; want a grant of its own", got.Token(), hold.Token(), got.Err())
-		}
-		release(t, got)
-	})
-}
-
 // The last one that reads is about to leave the lock to linger, which the store has to confirm where there is no lease. Whoever
 // joins meanwhile has it.
 func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I1

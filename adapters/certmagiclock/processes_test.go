@@ -47,9 +47,7 @@ func TestEachCertificateIsIssuedOnce(t *testing.T) {
 			})
 			for i := range domains {
 				wg.Go(func() {
-					if err := config.ObtainCertAsync(t.Context(), fmt.Sprintf("site%d.example.com", i)); err != nil {
-						t.Error(err)
-					}
+					locktest.WantErr(t, "ObtainCertAsync", config.ObtainCertAsync(t.Context(), fmt.Sprintf("site%d.example.com", i)), nil)
 				})
 			}
 		}

@@ -46,9 +46,7 @@ func TestLockWaitsForWhoeverHasIt(t *testing.T) {
 				t.Errorf("TryLock of a lock that is taken: %t, %v, want false, nil", ok, err)
 			}
 			short, cancel := context.WithTimeout(t.Context(), time.Minute)
-			if err := second.Lock(short, "issue_cert_*.example.com"); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("Lock of a lock that is taken: %v, want DeadlineExceeded", err)
-			}
+			locktest.WantErr(t, "Lock of a lock that is taken", second.Lock(short, "issue_cert_*.example.com"), context.DeadlineExceeded)
 			cancel()
 			start := time.Now()
 			time.AfterFunc(time.Second, func() { unlock(t, one, "issue_cert_*.example.com") })
@@ -81,9 +79,7 @@ func TestLockIsNotEnteredAgain(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(hold.Context(t.Context()), time.Minute)
 		defer cancel()
-		if err := s.Lock(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Lock under a hold: %v, want DeadlineExceeded", err)
-		}
+		locktest.WantErr(t, "Lock under a hold", s.Lock(short, "a"), context.DeadlineExceeded)
 	})
 }
 
@@ -93,9 +89,7 @@ func TestUnlockGivesTheLockUpWhateverItsContext(t *testing.T) {
 		lock(t, s, "a")
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := s.Unlock(ended, "a"); err != nil {
-			t.Errorf("Unlock: %v", err)
-		}
+		locktest.WantErr(t, "Unlock", s.Unlock(ended, "a"), nil)
 		other := storage(t, srv)
 		lock(t, other, "a")
 		unlock(t, other, "a")
@@ -146,9 +140,7 @@ func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
 			t.Errorf("RenewLockLease while another process has the lock: %v, want DeadlineExceeded", err)
 		}
 		unlock(t, other, "a")
-		if err := s.RenewLockLease(t.Context(), "a", time.Hour); err != nil {
-			t.Errorf("RenewLockLease of a lock that is free again: %v", err)
-		}
+		locktest.WantErr(t, "RenewLockLease of a lock that is free again", s.RenewLockLease(t.Context(), "a", time.Hour), nil)
 		if ok, _ := other.TryLock(t.Context(), "a"); ok {
 			t.Error("RenewLockLease did not take the lock")
 		}

@@ -93,8 +93,6 @@ func TestAPanicLetsTheLockGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := hold.Release(); err != nil {
-			t.Error(err)
-		}
+		locktest.WantErr(t, "Release", hold.Release(), nil)
 	})
 }

@@ -1,7 +1,6 @@
 package gocronlock_test
 
 import (
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -30,13 +29,9 @@ func elector(t *testing.T, locks *tier.Registry, opts ...gocronlock.Option) *goc
 func leads(t *testing.T, leader *gocronlock.Elector, others ...*gocronlock.Elector) {
 	t.Helper()
 	synctest.Wait()
-	if err := leader.IsLeader(t.Context()); err != nil {
-		t.Errorf("the leader: %v", err)
-	}
+	locktest.WantErr(t, "the leader", leader.IsLeader(t.Context()), nil)
 	for _, other := range others {
-		if err := other.IsLeader(t.Context()); !errors.Is(err, election.ErrNotLeader) {
-			t.Errorf("one that does not lead: %v, want ErrNotLeader", err)
-		}
+		locktest.WantErr(t, "one that does not lead", other.IsLeader(t.Context()), election.ErrNotLeader)
 	}
 }
 
@@ -45,9 +40,7 @@ func TestOneElectorLeadsUntilItIsClosed(t *testing.T) {
 		one, other := elector(t, process(t, srv)), elector(t, process(t, srv))
 		leads(t, one, other)
 		for range 2 {
-			if err := one.Close(); err != nil {
-				t.Errorf("Close: %v", err)
-			}
+			locktest.WantErr(t, "Close", one.Close(), nil)
 		}
 		leads(t, other, one)
 	})
@@ -101,8 +94,6 @@ func TestWhatBecomesOfTheLeadIsLogged(t *testing.T) {
 		locks.Close()
 		time.Sleep(time.Second) // for the next campaign
 		logged(`level=WARN msg="the lead is lost`, `level=WARN msg="this process takes no part`)
-		if err := e.Close(); !errors.Is(err, tier.ErrClosed) {
-			t.Errorf("Close of an elector whose registry was closed before: %v, want ErrClosed", err)
-		}
+		locktest.WantErr(t, "Close of an elector whose registry was closed before", e.Close(), tier.ErrClosed)
 	})
 }

@@ -53,9 +53,7 @@ func TestWithAtLeastNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 					}
 					scheduler.Start()
 					defer func() {
-						if err := scheduler.Shutdown(); err != nil {
-							t.Error(err)
-						}
+						locktest.WantErr(t, "Shutdown", scheduler.Shutdown(), nil)
 					}()
 				}
 				time.Sleep(slots * interval)

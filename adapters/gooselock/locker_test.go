@@ -37,14 +37,10 @@ func TestOneAtATimeInAllProcessesAndInEach(t *testing.T) {
 			"another process": gooselock.New(other.Mutex("/migrations")), "the same locker": first, "the same process": gooselock.New(one.Mutex("/migrations")),
 		} {
 			wait, cancel := context.WithTimeout(t.Context(), time.Minute)
-			if err := second.Lock(wait, nil); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: %v, want that it waits", who, err)
-			}
+			locktest.WantErr(t, who, second.Lock(wait, nil), context.DeadlineExceeded)
 			cancel()
 		}
-		if err := first.Unlock(t.Context(), nil); err != nil {
-			t.Error(err)
-		}
+		locktest.WantErr(t, "Unlock", first.Unlock(t.Context(), nil), nil)
 		second := gooselock.New(other.Mutex("/migrations"))
 		if err := errors.Join(second.Lock(t.Context(), nil), second.Unlock(t.Context(), nil)); err != nil {
 			t.Error(err)
@@ -77,9 +73,7 @@ func TestUnlockTellsOfALoss(t *testing.T) {
 		server.Freeze()
 		time.Sleep(time.Minute)
 		server.Unfreeze()
-		if err := locker.Unlock(t.Context(), nil); !errors.Is(err, tier.ErrLost) {
-			t.Errorf("after a loss: %v, want ErrLost", err)
-		}
+		locktest.WantErr(t, "after a loss", locker.Unlock(t.Context(), nil), tier.ErrLost)
 		if err := locker.Unlock(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "without a lock") {
 			t.Errorf("once more: %v", err)
 		}

@@ -2,6 +2,7 @@
 package locktest
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -26,4 +27,12 @@ func Dial(t *testing.T, srv *zktest.Server, opts ...tierlock.Option) *tier.Regis
 	}
 	t.Cleanup(func() { locks.Close() })
 	return locks
+}
+
+// WantErr fails unless an error is, or wraps, the one that is wanted.
+func WantErr(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: got %v, want %v", what, err, want)
+	}
 }
