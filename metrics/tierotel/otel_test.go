@@ -262,6 +262,9 @@ func TestMetricsTellWhatARegistryDoes(t *testing.T) {
 			"tierlock.wait.duration 1×, 0s tierlock.path=other,tierlock.source=found",
 			"tierlock.hold.duration 2×, 1s tierlock.path=/jobs/*",
 			"tierlock.hold.duration 1×, 0s tierlock.path=other")
+		b.acquire(b.Context(), b.locks.Mutex("/customers/8", tier.WithLinger(time.Minute))).Release()
+		time.Sleep(time.Second)
+		b.wantMetrics("tierlock.held_locks 0 tierlock.path=other", "tierlock.oldest_hold 0 tierlock.path=other") // it lingers
 	})
 }
 

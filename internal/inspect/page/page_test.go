@@ -396,4 +396,10 @@ func TestASemaphoreIsOneOnThePage(t *testing.T) {
 	if s := l.Spans; len(s) != 2 || s[0].Who != "billing · h:7" || s[0].To-s[0].From != 2000 {
 		t.Errorf("spans: %+v, want one for each process", s)
 	}
+	q.Semaphore.Queue = nil
+	q.Semaphore.Add(&inspect.Contender{Node: "c", Readable: true, Label: "batch", AgeMS: 60_000}, 1)
+	got = shown(t, album.add(inspect.Sight{At: begin.Add(3 * time.Second), Queues: []*inspect.Queue{q}}))
+	if h := got.Locks[0].Holders; len(h) != 3 || h[2].Held != 0 {
+		t.Errorf("one that waited until now has permits: %+v", h)
+	}
 }
