@@ -93,7 +93,7 @@ func TestWhatAnErrorSaysOfItsRequest(t *testing.T) {
 		permanent: {ErrClosed, errNotOurs, zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrAuthFailed, zk.ErrNoChildrenForEphemerals,
 			zk.ErrBadArguments, zk.ErrInvalidPath, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion,
 			coded(wire.CodeUnimplemented), coded(wire.CodeLocalSession), coded(wire.CodeQuotaExceeded)},
-		unknown: {zk.ErrConnectionClosed, zk.ErrClosing, coded(-1), errors.New("something new")},
+		unknown: {zk.ErrConnectionClosed, zk.ErrClosing, zk.ErrSessionMoved, coded(-1), errors.New("something new")},
 	} {
 		for _, err := range errs {
 			if got := classify(err); got != want {

@@ -2,10 +2,8 @@ package sim
 
 import (
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -72,37 +70,6 @@ var serverScenarios = []scenario{
 		}
 		s.must(hold.Release())
 		p.locks.Close()
-	})},
-
-	{"61_moved_session_is_asked_again", each(map[string]string{
-		"create": "create", "list": "getChildren2", "delete": "delete",
-	}, func(s *scene, op string) {
-		p, q := s.join(role{}), s.join(role{})
-		moved := p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Error(zk.ErrSessionMoved), Times: 2})
-		p.acquire().end()
-		q.acquire()
-		if moved.Struck() == 0 {
-			s.Error("nothing was refused")
-		}
-	})},
-
-	{"62_no_quorum_is_transient_and_named_in_the_error", play(func(s *scene) {
-		p := s.join(role{})
-		down := p.arm(fault.Fault{Op: "connect", At: zktest.Request, Do: zktest.Cut})
-		s.srv.Cut(p.session())
-		synctest.Wait()
-		_, err := p.locks.Mutex(lockPath).TryAcquire(s.Context())
-		s.wantErr(err, zk.ErrNoServer)
-		short := p.start(s.in(sessionTimeout))
-		short.failed(sessionTimeout, errDeadline, zk.ErrNoServer)
-		if !strings.Contains(short.err.Error(), "maxClientCnxns") {
-			s.Errorf("error: %v; want a hint at maxClientCnxns", short.err)
-		}
-		u := p.start(s.Context())
-		time.Sleep(time.Hour)
-		u.waits()
-		down.Lift()
-		u.granted(2 * time.Second)
 	})},
 }
 

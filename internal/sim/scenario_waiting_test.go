@@ -31,44 +31,6 @@ var waitingScenarios = []scenario{
 		}
 	})},
 
-	{"26_death_in_the_middle_of_the_queue_is_no_grant", play(func(s *scene) {
-		p, q, r := s.join(role{}), s.join(role{}), s.join(role{})
-		holder := p.acquire()
-		middle := q.queue(s.Context())
-		last := r.queue(s.Context())
-		q.unplug()
-		s.srv.Expire(s.owners[s.created[1]])
-		last.waits()
-		time.Sleep(bound)
-		last.waits()
-		holder.end()
-		last.granted(0)
-		middle.cancel()
-	})},
-
-	{"27_watch_and_cancel_at_once_are_one_decision", each(map[string]time.Duration{
-		"at once": 0, "event late": time.Second,
-	}, func(s *scene, late time.Duration) {
-		p, q := s.join(role{}), s.join(role{})
-		q.arm(fault.Fault{Op: "event", At: zktest.Reply, Do: zktest.Delay(late)})
-		const rounds = 20
-		for range rounds {
-			holder := p.acquire()
-			waiter := q.queue(s.Context())
-			go waiter.cancel()
-			holder.end()
-			waiter.end()
-			time.Sleep(2 * late)
-			synctest.Wait()
-			if left := s.srv.Children(lockPath); len(left) != 0 {
-				s.Fatalf("left: %v", left)
-			}
-		}
-		if got := s.nodes(); got != 2*rounds {
-			s.Errorf("%d nodes were created, want %d", got, 2*rounds)
-		}
-	})},
-
 	{"28_grant_and_timeout_at_once_are_one_decision", each(map[string]string{
 		"create": "create", "list": "getChildren2", "verify": "getData",
 	}, func(s *scene, op string) {
@@ -88,26 +50,6 @@ var waitingScenarios = []scenario{
 			if left := s.srv.Children(lockPath); len(left) != 0 {
 				s.Fatalf("after %v: left is %v", err, left)
 			}
-		}
-	})},
-
-	{"29_deletion_during_a_disconnect_is_noticed_after_it", each(map[string]bool{
-		"told by the watches": true, "watches are not set again": false,
-	}, func(s *scene, told bool) {
-		p, q := s.join(role{}), s.join(role{})
-		holder := p.acquire()
-		waiter := q.queue(s.Context())
-		if !told {
-			q.arm(fault.Fault{Op: "setWatches", At: zktest.Request, Do: zktest.Throttled})
-		}
-		q.unplug()
-		holder.end()
-		waiter.waits()
-		time.Sleep(time.Second)
-		q.plug()
-		waiter.granted(1100 * time.Millisecond) // the library pauses for a second when nobody answers
-		if s.nodes() != 2 {
-			s.Errorf("%d nodes were created, want 2", s.nodes())
 		}
 	})},
 
