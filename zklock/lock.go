@@ -153,7 +153,7 @@ func (l *Lock) requeue(ctx context.Context, old *Node, w *second.Wait) (*Node, e
 	}
 	old.leave()
 	a := l.attempt(w)
-	if old.lost != nil || old.stepAside() { // then Acquire waits until the path is new
+	if old.life.Err() != nil || old.stepAside() { // then Acquire waits until the path is new
 		giveUp(old)
 		await(old) // or the new node would queue behind it
 		return run(ctx, a, "acquire "+l.path, (*attempt).acquire, release)

@@ -53,7 +53,6 @@ type Node struct {
 	stopPolling func()        // see link.PollClose; nil before the grant
 	writing     atomic.Int32  // Multis without an answer
 	spent       atomic.Bool   // given up
-	lost        error         // before it was given up; set then
 	fate        error         // what Release says about the node's end; valid when released is closed
 	released    chan struct{} // closed when the node is gone or left to the reaper
 }
@@ -418,7 +417,6 @@ func (n *Node) leave() {
 	n.spent.Store(true)
 	n.lossNow() // reads the clock
 	n.session.Leave(member{n})
-	n.lost = context.Cause(n.life)
 }
 
 // await waits for the end of nodes that are being given up together, for as long as Release would, and returns what it would return.
@@ -455,7 +453,7 @@ func giveUp(nodes ...*Node) {
 			n.finish(errDeleted(n.path()))
 		case errors.Is(err, ErrClosed):
 			n.finish(fmt.Errorf("%w: %w", ErrLost, err))
-		case err != nil && (n.leased() || n.lost != nil): // else its answer is worth waiting for
+		case err != nil && (n.leased() || n.life.Err() != nil): // else its answer is worth waiting for
 			away = append(away, n)
 		default:
 			there = append(there, n)
@@ -560,7 +558,7 @@ func (n *Node) reapAt(paths ...string) {
 // finish says that nobody has to wait for the node any more. What is not known to be gone is
 // left to the reaper. Fate is what Release says, unless the lock was lost before.
 func (n *Node) finish(fate error) {
-	fate = cmp.Or(n.lost, fate)
+	fate = cmp.Or(context.Cause(n.life), fate)
 	n.reportLoss(fate)
 	n.reap()
 	if n.checking != nil {

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -105,11 +106,7 @@ func WithAuth(scheme string, credentials []byte) Option {
 //
 // The handshake may take a sixth of the session timeout, at most 2 s, on each connection anew.
 func WithTLS(cfg *tls.Config) Option {
-	return option{set: func(o *options) {
-		if o.tls = cfg.Clone(); cfg == nil {
-			o.tls = new(tls.Config)
-		}
-	}}
+	return option{set: func(o *options) { o.tls = cmp.Or(cfg.Clone(), new(tls.Config)) }}
 }
 
 // WithDialContext replaces the dialing of TCP connections, as for a proxy or for tests. The address

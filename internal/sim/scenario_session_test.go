@@ -9,7 +9,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/fault"
-	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -19,24 +18,6 @@ import (
 func TestServers(t *testing.T) { runAll(t, serverScenarios) }
 
 var serverScenarios = []scenario{
-	{"58_hung_server_does_not_cost_the_session", play(func(s *scene) {
-		for frozen := range 3 {
-			p := s.join(role{members: 3})
-			s.srv.Member(p.servers[frozen]).Freeze()
-			holder := p.acquireAt(fmt.Sprintf("/locks/frozen-%d", frozen))
-			session := p.session()
-			for range 4 { // each time around the list meets the frozen one
-				s.srv.Cut(session)
-				time.Sleep(sessionTimeout)
-				holder.keeps()
-				if got := p.session(); got != session {
-					s.Fatalf("session %#x became %#x", session, got)
-				}
-			}
-			holder.end()
-		}
-	})},
-
 	{"59_failed_write_of_credentials_does_not_wedge_the_client", play(func(s *scene) { // go-zookeeper issue 163
 		p := s.join(role{zk: []zklock.Option{zklock.WithAuth("digest", []byte("user:secret"))}})
 		holder := p.acquire()
@@ -114,18 +95,6 @@ var sessionScenarios = []scenario{
 		s.must(err)
 		s.must(next.Release())
 		p.locks.Close()
-	})},
-
-	{"68_two_registries_of_one_process_exclude_each_other", play(func(s *scene) {
-		p := s.join(role{})
-		another := tier.New(second.TierOf(p.client), strict...)
-		q := &actor{process: process{p.client, another}, scene: s, servers: p.servers, net: p.net}
-		holder := p.acquire()
-		waiter := q.queue(s.Context())
-		time.Sleep(bound)
-		waiter.waits()
-		holder.end()
-		waiter.granted(0)
 	})},
 
 	{"69_stuck_call_is_the_only_one_and_ends_with_close", play(func(s *scene) {
