@@ -167,7 +167,7 @@ func (d *downgrade) replace(behind string) error {
 }
 
 // exchange are the operations that put the znodes of r in the place of those of the node.
-func (n *Node) exchange(r *reader) (ops []any) {
+func (n *Node) exchange(r *form) (ops []any) {
 	for _, z := range n.znodes { // not if somebody has written to it since it was last seen
 		ops = append(ops, &zk.DeleteRequest{Path: z.path, Version: z.version.Load()})
 	}
@@ -182,7 +182,7 @@ func (n *Node) exchange(r *reader) (ops []any) {
 }
 
 // become is called when it is known whether that has happened.
-func (n *Node) become(r *reader, changed bool) {
+func (n *Node) become(r *form, changed bool) {
 	s, l := n.sharing, n.lock.client.link
 	if changed {
 		s.reader.Store(r)
@@ -207,7 +207,7 @@ func (n *Node) become(r *reader, changed bool) {
 
 // lookUp finds out whether a transaction without an answer has made the znodes of r. The error is that
 // it does not matter any more.
-func (d *downgrade) lookUp(r *reader) (changed bool, err error) {
+func (d *downgrade) lookUp(r *form) (changed bool, err error) {
 	l := d.node.lock.client.link
 	for pace := retry.New(); ; {
 		if err := retry.Pause(d.node.open, pace.NextBackOff()); err != nil {
@@ -224,13 +224,10 @@ func (d *downgrade) lookUp(r *reader) (changed bool, err error) {
 }
 
 // newReader is what the node would be as a reader: with the same ids and numbers.
-func (n *Node) newReader() *reader {
-	r := new(reader)
-	var paths []string
-	for i, z := range n.znodes {
-		paths = append(paths, zkqueue.AsReader(z.path, i))
+func (n *Node) newReader() *form {
+	paths := n.znodes.paths()
+	for i, path := range paths {
+		paths[i] = zkqueue.AsReader(path, i)
 	}
-	r.znodes = n.newZnodes(paths)
-	r.contested = n.newContested(&r.wake)
-	return r
+	return n.newForm(paths)
 }

@@ -25,9 +25,8 @@ import (
 // A Node is an acquired lock: a znode at the head of its queue. It must be given up
 // exactly once, with [Node.Release]. Methods may be called concurrently.
 type Node struct {
-	lock   *Lock
-	znodes znodes         // that the node was made of; see mine
-	wake   mutexbool.Bool // look again: the queue, the connection or the session changed
+	lock  *Lock
+	*form // as which the node was made; see now
 
 	// Set by the attempt that made the node, before anybody else sees it; a node is
 	// bound to another session only while it queues.
@@ -44,10 +43,9 @@ type Node struct {
 	loss    notice.Loss
 	reaped  atomic.Bool // left to the reaper
 
-	contested *contention.Signal // whether another contender waits behind the node
-	sharing   *sharing           // by which a writer becomes a reader
-	revoked   mutexbool.Bool     // somebody has asked for the lock
-	listening atomic.Bool        // because somebody wants to know that
+	sharing   *sharing       // by which a writer becomes a reader
+	revoked   mutexbool.Bool // somebody has asked for the lock
+	listening atomic.Bool    // because somebody wants to know that
 
 	checking    *time.Timer   // to have the end watched, nil if it is; set at the grant
 	stopPolling func()        // see link.PollClose; nil before the grant
@@ -60,8 +58,7 @@ type Node struct {
 // newNode returns what a create has made, which was expected to be executed under s.
 func newNode(l *Lock, s *link.Session, created link.Answer) *Node {
 	n := &Node{lock: l, session: cmp.Or(created.Session, s), token: created.Zxid, sharing: newSharing(), released: make(chan struct{})}
-	n.znodes = n.newZnodes(created.Created)
-	n.contested = n.newContested(&n.wake)
+	n.form = n.newForm(created.Created)
 	// Not derived from the context of Acquire, which bounds only the wait.
 	n.life, n.endHold = context.WithCancelCause(context.Background())
 	n.open, n.shut = l.client.link.Scope(n.life)
@@ -334,26 +331,18 @@ func (n *Node) reportLoss(cause error) {
 	})
 }
 
-// newContested returns the signal that another contender waits behind the node as it is, for which
-// wake is to look again.
-func (n *Node) newContested(wake *mutexbool.Bool) (s *contention.Signal) {
-	l := n.lock.client.link
-	s = contention.New(func() { l.Spawn(func() { n.observe(s, wake) }) })
-	return s
-}
-
-// observe looks for contenders behind the node until there is one or the node is given up:
+// observe looks for contenders behind a form of the node until there is one, or the node is another or given up:
 // with one read and a watch on the children of the path. A contender that leaves again does
 // not take the answer back.
-func (n *Node) observe(signal *contention.Signal, wake *mutexbool.Bool) {
-	n.follow(n.open, wake, func(w *link.Watcher) (again time.Duration, enough bool) {
-		if n.spent.Load() || (grant{n}).Contested() != signal {
+func (n *Node) observe(f *form) {
+	n.follow(n.open, &f.wake, func(w *link.Watcher) (again time.Duration, enough bool) {
+		if n.spent.Load() || n.now() != f {
 			return 0, true
 		}
 		asked := time.Now()
 		children, err := n.lock.client.link.WatchQueue(n.lock.path, w)
 		if s, _ := stand(children, n.mine().names()...); s.behind > 0 {
-			signal.Raise(asked)
+			f.contested.Raise(asked)
 			return 0, true
 		}
 		if err != nil {
@@ -690,36 +679,39 @@ func errDeleted(path string) error {
 type sharing struct {
 	names *weighted.Weighted // one to send what names the znodes, all to replace them; never waited for by events or a heartbeat
 
-	next   atomic.Pointer[reader] // what was asked for and is unknown so far, or for ever
-	reader atomic.Pointer[reader] // what the node is since
-	missed atomic.Bool            // something happened to a znode that may be replaced
+	next   atomic.Pointer[form] // what was asked for and is unknown so far, or for ever
+	reader atomic.Pointer[form] // what the node is since
+	missed atomic.Bool          // something happened to a znode that may be replaced
 }
 
 const allNames = 1 << 30
 
 func newSharing() *sharing { return &sharing{names: weighted.NewWeighted(allNames)} }
 
-// A reader is what a node is once it is shared.
-type reader struct {
+// A form is what a node is: the one as which it was made, or a reader's once it is shared.
+type form struct {
 	znodes    znodes
-	contested *contention.Signal
-	wake      mutexbool.Bool // look at the queue again
+	contested *contention.Signal // whether another contender waits behind it
+	wake      mutexbool.Bool     // look again: the queue, the connection or the session changed
+}
+
+func (n *Node) newForm(paths []string) *form {
+	f, l := &form{znodes: n.newZnodes(paths)}, n.lock.client.link
+	f.contested = contention.New(func() { l.Spawn(func() { n.observe(f) }) })
+	return f
 }
 
 // reader returns what the node is since it is shared, nil before.
-func (n *Node) reader() *reader { return n.sharing.reader.Load() }
+func (n *Node) reader() *form { return n.sharing.reader.Load() }
 
 // unknown returns what the node may be beside what it is known to be, nil if nothing.
-func (n *Node) unknown() *reader { return n.sharing.next.Load() }
+func (n *Node) unknown() *form { return n.sharing.next.Load() }
 
-// mine returns what the node is on the server. Whoever has to know for certain asks [Node.unknown]
-// before.
-func (n *Node) mine() znodes {
-	if r := n.reader(); r != nil {
-		return r.znodes
-	}
-	return n.znodes
-}
+// now returns what the node is. Whoever has to know for certain asks [Node.unknown] before.
+func (n *Node) now() *form { return cmp.Or(n.reader(), n.form) }
+
+// mine returns what the node is on the server.
+func (n *Node) mine() znodes { return n.now().znodes }
 
 // pin returns what the node is on the server, and keeps it so until unpin is called. It waits for a
 // change that is under way, and returns none if its outcome was never learned.

@@ -103,13 +103,7 @@ func (g grant) ErrAt(now time.Duration) error {
 	return loss
 }
 
-// Contested is about the node as it is now.
-func (g grant) Contested() *contention.Signal {
-	if r := g.reader(); r != nil {
-		return r.contested
-	}
-	return g.contested
-}
+func (g grant) Contested() *contention.Signal { return g.now().contested }
 
 func (g grant) Idle() bool { return g.writing.Load() == 0 }
 
