@@ -37,13 +37,3 @@ func (e *Encoder) Strings(list []string) {
 		e.String(s)
 	}
 }
-
-// Frame appends a frame with what write writes, and returns its body.
-func (e *Encoder) Frame(write func(*Encoder)) []byte {
-	at := len(*e) + lengthSize
-	e.Int32(0)
-	write(e)
-	body := (*e)[at:]
-	binary.BigEndian.PutUint32((*e)[at-lengthSize:], uint32(len(body)))
-	return body
-}

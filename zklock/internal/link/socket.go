@@ -54,7 +54,6 @@ type socket struct {
 	opening func() // closes it
 
 	writing chan struct{} // full while somebody writes
-	frames  wire.Encoder  // of the write, used again and again
 
 	mu      sync.Mutex           // guards the fields below
 	sent    map[int32]unanswered // by xid
@@ -341,27 +340,26 @@ func (b *batch) unsent() []Answer {
 
 // encode notes the requests of a batch before they are sent, and returns their frames; none
 // if the connection has ended.
-func (s *socket) encode(b *batch) []byte {
+func (s *socket) encode(b *batch) (frames []byte) {
 	now := s.dialed.link.Now() // before the write: a lease may only start too early
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dead {
 		return nil
 	}
-	s.frames = s.frames[:0]
 	for i, q := range b.requests {
 		if s.lastXid--; s.lastXid > firstXid { // below the lowest: the first ones were answered long ago
 			s.lastXid = firstXid
 		}
 		h := wire.RequestHeader{Xid: s.lastXid, Op: q.op()}
-		s.frames.Frame(func(e *wire.Encoder) {
-			e.RequestHeader(h)
-			q.encode(e)
-		})
+		var e wire.Encoder
+		e.RequestHeader(h)
+		q.encode(&e)
+		frames = append(frames, wire.Frame(e)...)
 		b.missing.Add(1)
 		s.noteLocked(h, now, b, i)
 	}
-	return s.frames
+	return frames
 }
 
 // answer takes the answer to a request of a batch. One of a connection that has ended meanwhile was answered then.
