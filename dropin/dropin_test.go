@@ -61,10 +61,8 @@ func TestLockBehavesLikeThatOfTheLibrary(t *testing.T) {
 		for _, i := range implementations {
 			t.Run(b.name+"/"+i.name, func(t *testing.T) {
 				bubble(t, func(t *testing.T, srv *zktest.Server) {
-					// Runs when the connections are closed: who serves a closed one notices.
-					t.Cleanup(func() { <-time.After(5 * time.Second) })
-					s := newScene(t, modelAddr, srv.DialTimeout)
-					s.srv, s.newLock = srv, i.newLock
+					s := closingScene(t, srv)
+					s.newLock = i.newLock
 					s.play(b, i.want(b))
 				})
 			})

@@ -18,7 +18,7 @@ import (
 // closingScene is a scene that lasts until whoever serves a closed connection has noticed.
 func closingScene(t *testing.T, srv *zktest.Server) *scene {
 	t.Helper()
-	t.Cleanup(func() { <-time.After(5 * time.Second) }) // virtual
+	t.Cleanup(func() { <-time.After(5 * time.Second) }) // virtual; runs when the connections are closed
 	s := newScene(t, modelAddr, srv.DialTimeout)
 	s.srv = srv
 	return s

@@ -91,11 +91,11 @@ func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
 }
 
 // TryAcquire is Acquire without waiting for others: it returns [ErrLocked] if fewer than k permits
-// are free, or somebody waits for some, or has only just taken or given up some. While
-// [Registry.Err] says that the store cannot be reached it fails at once.
+// are free, or somebody waits for some, or has only just taken or given up some, or the store grants
+// none: see [QuarantineError]. While [Registry.Err] says that the store cannot be reached it fails at once.
 func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permits, error) {
 	permits, err := s.take(ctx, "try", k, (*pool).try)
-	if errors.Is(err, ErrLocked) {
+	if q := (*QuarantineError)(nil); errors.Is(err, ErrLocked) && !errors.As(err, &q) {
 		err = tooFew{s.at.failure("try", fmt.Errorf("fewer than %s free, or somebody waits", permitsOf(k)))}
 	}
 	return permits, err

@@ -365,6 +365,13 @@ func (s specialSemaphore) Acquire(ctx context.Context, d *second.Demand) ([]seco
 	return permits, err
 }
 
+func (s specialSemaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
+	if q := s.store.Quarantine(); q != nil {
+		return nil, q.Locked()
+	}
+	return s.Semaphore.TryAcquire(ctx, k)
+}
+
 func (s specialSemaphore) Release(permits []second.Permit) error {
 	all := make([]second.Permit, len(permits))
 	for i, one := range permits {

@@ -195,10 +195,9 @@ func TestQuarantineIsToldByTryByWaitAndByErr(t *testing.T) {
 		if errors.Is(locks.Err(), tier.ErrLocked) {
 			t.Errorf("Err is about no lock: %v", locks.Err())
 		}
-		_, err := mu.TryAcquire(t.Context())
-		wantQuarantine(t, err, q)
-		if !errors.Is(err, tier.ErrLocked) {
-			t.Errorf("TryAcquire: %v, want ErrLocked", err)
+		for _, err := range []error{errOf(mu.TryAcquire(t.Context())), errOf(locks.Semaphore(pool, 1).TryAcquire(t.Context(), 1))} {
+			wantQuarantine(t, err, q)
+			wantErr(t, "TryAcquire", err, tier.ErrLocked)
 		}
 		wait := waitError(t, t.Context(), mu)
 		wantQuarantine(t, wait, q)
