@@ -28,11 +28,13 @@ func (t *TLS) Flags(flags *flag.FlagSet, servers string) {
 		"`name` that the servers' certificates must have (default: the host's in "+servers+")")
 }
 
+const anotherName = "use a name that is in the server's certificate, or say with -tls-server-name which one it is"
+
 // tlsAdvice is what may help, by what is in the text of an error: some clients hand on no more than that.
 var tlsAdvice = []struct{ text, flag string }{
 	{"certificate signed by unknown authority", "-tls-ca has to name the authority of the server's certificate"},
-	{"certificate is valid for", "use a name that is in the server's certificate, or say with -tls-server-name which one it is"},
-	{"not contain any IP SANs", "use a name that is in the server's certificate, or say with -tls-server-name which one it is"},
+	{"certificate is valid for", anotherName},
+	{"contain any IP SANs", anotherName},
 	{"first record does not look like a TLS handshake", "this port may be one without TLS, for which there must be no -tls flag"},
 	{"remote error: tls: ", "the server may want a certificate that it trusts: -tls-cert and -tls-key"},
 }

@@ -16,7 +16,7 @@ func TestAdviceNamesFlags(t *testing.T) {
 	secure.StartTLS()
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
-	known := x509.NewCertPool()
+	known, named := x509.NewCertPool(), &x509.Certificate{DNSNames: []string{"localhost"}}
 	known.AddCert(secure.Certificate())
 	refusal := func(server *httptest.Server, config *tls.Config) string {
 		conn, err := tls.Dial("tcp", server.Listener.Addr().String(), config)
@@ -36,6 +36,7 @@ func TestAdviceNamesFlags(t *testing.T) {
 		{TLS{on: true}, refusal(secure, nil), "-tls-ca"},
 		{TLS{on: true}, refusal(secure, &tls.Config{RootCAs: known, ServerName: "other.test"}), "-tls-server-name"},
 		{TLS{on: true}, refusal(secure, &tls.Config{RootCAs: known}), "-tls-cert"},
+		{TLS{on: true}, x509.HostnameError{Certificate: named, Host: "127.0.0.1"}.Error(), "-tls-server-name"},
 		{TLS{on: true}, refusal(plain, nil), "no -tls flag"},
 		{TLS{}, "error reading server preface: EOF", "-tls"},
 	} {
