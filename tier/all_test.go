@@ -82,14 +82,10 @@ func TestAcquireAllHoldsNothingAfterAnError(t *testing.T) {
 		wantQueues(t, s, "after the error", 0, 0, 1)
 
 		impatient := locks.Mutex("/locks/c", tier.WithMaxWait(time.Second))
-		if _, err = tier.AcquireAll(t.Context(), impatient, a); !errors.Is(err, tier.ErrWaitLimit) {
-			t.Errorf("with a limit of one lock: %v", err)
-		}
+		wantErr(t, "with a limit of one lock", errOf(tier.AcquireAll(t.Context(), impatient, a)), tier.ErrWaitLimit)
 		wantQueues(t, s, "after the limit", 0, 0, 1)
 		release(t, hold)
-		if _, err = tier.AcquireAll(ctx, a, b); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("with a context that has ended: %v", err)
-		}
+		wantErr(t, "with a context that has ended", errOf(tier.AcquireAll(ctx, a, b)), context.DeadlineExceeded)
 		wantQueues(t, s, "with a context that has ended", 0, 0, 0)
 	})
 }

@@ -170,9 +170,7 @@ func TestHoldOfAnotherMutexDoesNotReenter(t *testing.T) {
 		release(t, anotherPath.granted(t))
 		release(t, a)
 		<-anotherProcess.done // its context has ended with a
-		if !errors.Is(anotherProcess.err, tier.ErrReleased) {
-			t.Errorf("Acquire with the context of a released hold: got %v, want ErrReleased", anotherProcess.err)
-		}
+		wantErr(t, "Acquire with the context of a released hold", anotherProcess.err, tier.ErrReleased)
 	})
 }
 

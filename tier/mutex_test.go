@@ -237,9 +237,7 @@ func TestWaiterBehindTryAcquireIsServed(t *testing.T) {
 			s.Script(nil)
 			waiter.blocked(t)
 			if <-try.done; locked {
-				if !errors.Is(try.err, tier.ErrLocked) {
-					t.Errorf("TryAcquire of a taken lock: got %v, want ErrLocked", try.err)
-				}
+				wantErr(t, "TryAcquire of a taken lock", try.err, tier.ErrLocked)
 				release(t, elsewhere)
 			} else {
 				release(t, try.granted(t))

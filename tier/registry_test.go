@@ -62,9 +62,7 @@ func TestClosedRegistryRefusesEverything(t *testing.T) {
 		_, contenders := mu.Contenders(soon(t))
 		do := mu.Do(soon(t), func(context.Context) error { t.Error("called"); return nil })
 		for name, err := range map[string]error{"Acquire": acquire, "TryAcquire": try, "Contenders": contenders, "Do": do} {
-			if !errors.Is(err, tier.ErrClosed) {
-				t.Errorf("%s after Close: got %v, want ErrClosed", name, err)
-			}
+			wantErr(t, name+" after Close", err, tier.ErrClosed)
 		}
 	})
 }
@@ -235,13 +233,10 @@ func TestShutdownTurnsAwayWhoIsAboutToQueue(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := shutdown(ctx, locks)
 		for _, f := range []func(context.Context) error{queue, try} {
-			if err := f(t.Context()); !errors.Is(err, tier.ErrClosed) {
-				t.Errorf("got %v, want ErrClosed", err)
-			}
+			wantErr(t, "who is about to queue", f(t.Context()), tier.ErrClosed)
 		}
 		cancel()
-		if <-done.done; !errors.Is(done.err, context.Canceled) {
-			t.Errorf("Shutdown: got %v, want Canceled", done.err)
-		}
+		<-done.done
+		wantErr(t, "Shutdown", done.err, context.Canceled)
 	})
 }

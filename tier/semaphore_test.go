@@ -256,9 +256,8 @@ func TestPermanentErrorReachesAllWhoWaitForPermits(t *testing.T) {
 		answerLate(srv, queue.Enter, time.Second)
 		waiting := []*call[*tier.Permits]{ask(soon(t), s, 1).blocked(t), ask(soon(t), s, 4).blocked(t)}
 		for i, w := range waiting {
-			if <-w.done; !errors.Is(w.err, tier.ErrPermits) {
-				t.Errorf("waiter %d: got %v, want ErrPermits", i, w.err)
-			}
+			<-w.done
+			wantErr(t, fmt.Sprintf("waiter %d", i), w.err, tier.ErrPermits)
 		}
 		release(t, permits)
 	})

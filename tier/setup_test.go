@@ -228,9 +228,8 @@ var errChangedMind = errors.New("changed my mind")
 // cancelled waits for a call that was called off.
 func (c *call[T]) cancelled(t *testing.T) {
 	t.Helper()
-	if <-c.done; !errors.Is(c.err, errChangedMind) {
-		t.Errorf("cancelled: got %v, %v; want the cause of its context", c.got, c.err)
-	}
+	<-c.done
+	wantErr(t, "a call that was called off", c.err, errChangedMind)
 }
 
 // closed reports whether c is when nothing in the bubble moves any more.

@@ -26,9 +26,7 @@ func waitError(t *testing.T, ctx context.Context, mu *tier.Mutex) *tier.WaitErro
 		hold.Release()
 		t.Fatal("got the lock")
 	}
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the error does not wrap that of the context: %v", err)
-	}
+	wantErr(t, "a wait whose context ends", err, context.DeadlineExceeded)
 	var wait *tier.WaitError
 	if !errors.As(err, &wait) {
 		t.Fatalf("no WaitError: %v", err)

@@ -66,9 +66,7 @@ func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 // revoke asks for a lock.
 func revoke(t *testing.T, mu *tier.Mutex) {
 	t.Helper()
-	if err := mu.Revoke(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, "Revoke", mu.Revoke(soon(t)), nil)
 	synctest.Wait()
 }
 
