@@ -103,6 +103,9 @@ var scopes = []scopeOfTest{
 	{"one process, two goroutines", 0, 0, 1788, false, Scope{Processes: 1, Calls: []Call{Lock, Lock}}},
 	{"two processes", 0, 0, 3080, false, Scope{Processes: 2, Calls: []Call{Lock}}},
 	{"two processes: try", 0, 0, 220, false, Scope{Processes: 2, Calls: []Call{Try}}},
+	{"one process: it shuts down, and is cut off, two faults", 0, 2, 350, false, Scope{
+		Processes: 1, Calls: []Call{Lock}, Stop: true, Cut: true,
+	}},
 	{"two processes: a permit each", 0, 0, 600, false, Scope{Processes: 2, Calls: []Call{One}}},
 	{"two processes: linger", 0, 0, 576, false, Scope{Processes: 2, Calls: []Call{Lock}, Linger: time.Second}},
 	{"one process: lock and try", 0, 0, 2710, true, Scope{Processes: 1, Calls: []Call{Lock, Try}}},

@@ -509,13 +509,14 @@ func (w *queues) placeOf(p *process) (at string, i int) {
 }
 
 // cut lets neither the process nor the store be heard by the other until its session is over, and that is known to both. What others send
-// and hear meanwhile gets through.
+// and hear meanwhile gets through. One that has closed has no session any more.
 func (w *queues) cut(p *process) {
 	p.disturb()
 	w.setCut(p)
+	defer w.setCut(nil)
 	heal := w.store.cut(p)
 	before := p.sessions.Load()
-	for wait, again := 10, 0; again < 4; wait-- {
+	for wait, again := 10, 0; again < 4 && wait > -patience; wait-- {
 		for list := w.ordered(); len(list) > 0; list = w.ordered() {
 			v := pass
 			if list[0].process == p {
