@@ -35,6 +35,7 @@ type Case struct {
 	Leaked             int64
 	Events             int64 // between processes and store, if they were written down
 	Impossible         error // what no store can have done in any order
+	Undecided          bool  // or it could, in one of those orders that were not looked at
 
 	contradiction []evidence.Hold // of an illegal history
 }
@@ -46,7 +47,10 @@ func (c *Case) Judge(r *report.Result) {
 		FencedWrites: c.Fence.Accepted, FencedRefused: c.Fence.Refused, UnfencedLostUpdates: c.Fence.LostUnfenced,
 		AfterFaults: math.MaxInt64, History: string(porcupine.Ok), Interrupted: c.Interrupted, Events: c.Events,
 	}
-	if c.Impossible != nil {
+	switch {
+	case c.Undecided:
+		found.Undecided = c.Impossible.Error()
+	case c.Impossible != nil:
 		found.Impossible = c.Impossible.Error()
 	}
 	r.Chaos = found

@@ -32,6 +32,8 @@ func TestVerdictOfChaosFailsOn(t *testing.T) {
 		{"no progress", func(e *Case) { e.Holds = e.Holds[:1] }, "after the last fault"},
 		{"stall", func(e *Case) { e.End = 60 * second }, "longer than the faults explain"},
 		{"fault not healed", func(e *Case) { e.Faults.Unhealed = []error{io.EOF} }, "could not be undone"},
+		{"event that cannot be", func(e *Case) { e.Impossible = io.EOF }, "event that cannot be"},
+		{"nothing, as that is undecided", func(e *Case) { e.Impossible, e.Undecided = io.EOF, true }, ""},
 		{"leak", func(e *Case) { e.Leaked = 1 }, "left behind"},
 		{"death of the last worker", func(e *Case) { e.Tallies[0] = nil }, "died"},
 		{"death of an earlier worker", func(e *Case) { e.Deaths = 1 }, "died"},

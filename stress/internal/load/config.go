@@ -39,12 +39,8 @@ type Config struct {
 	SessionTimeout time.Duration  // zero: the lock's default
 }
 
-// Traced reports whether what passes between the workers and the store is written down and checked. Of permits, but on ZooKeeper, that
-// may take minutes, so only if it is asked for.
-func (c *Config) Traced() bool {
-	quick := c.Kind().Sort != store.Semaphore || c.Store.Model.Nodes
-	return c.Chaos && c.Kind().Tier && (quick || c.Trace != "")
-}
+// Traced reports whether what passes between the workers and the store is written down and checked.
+func (c *Config) Traced() bool { return c.Chaos && c.Kind().Tier }
 
 func (c *Config) judging() evidence.Judging {
 	if c.Chaos {

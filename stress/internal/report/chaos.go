@@ -32,6 +32,7 @@ type Chaos struct {
 	Drawing     string `json:"history_drawing,omitempty"` // file that shows what is illegal in it
 	Events      int64  `json:"events"`                    // between processes and store, that were held against the model of one
 	Impossible  string `json:"impossible,omitempty"`      // the first that no order explains
+	Undecided   string `json:"undecided,omitempty"`       // the first that none explains of some orders, where there are too many
 }
 
 // Illegal reports whether the history is not one of a lock.
@@ -75,7 +76,7 @@ func (c *Chaos) rows(row func(name, format string, args ...any)) {
 	row("progress", "%d acquisitions on each path after the faults, longest gap %v, stalls %d",
 		c.AfterFaults, ns(c.LongestGap), c.Stalls)
 	if c.Events > 0 {
-		row("trace", "%d events, %s", c.Events, cmp.Or(c.Impossible, "in an order that the model explains"))
+		row("trace", "%d events, %s", c.Events, cmp.Or(c.Impossible, c.Undecided, "in an order that the model explains"))
 	}
 	drawing := ""
 	if c.Drawing != "" {

@@ -28,37 +28,51 @@ const (
 )
 
 // Check returns nil if there is an order in which a store could have answered so, and otherwise what the first event is that cannot
-// be. It is sure of what it refuses but for two things: of very many orders it looks at some, and what a process does not know of
-// another one's clock counts in its favour.
-func Check(events []Event, rules Rules) error {
+// be. What a process does not know of another one's clock counts in its favour. Of very many orders it looks at some: where none of them
+// explains an event, that is undecided.
+func Check(events []Event, rules Rules) (undecided bool, err error) {
 	if rules.Nodes {
-		return checkNodes(events)
+		return false, checkNodes(events)
 	}
-	return check(events, rules, 1<<9)
+	_, err = check(events, rules, 1<<9, 0)
+	return errors.Is(err, errUndecided), err
 }
 
 // check looks at enough states where there is an explanation, and at more of them before it refuses what a state that it has left out
-// may explain.
-func check(events []Event, rules Rules, enough int) error {
+// may explain. It returns at how many it has looked, on top of those before.
+func check(events []Event, rules Rules, enough, looked int) (int, error) {
 	c := &checker{
-		rules: rules, enough: enough, histories: map[string]*history{}, ops: map[command]*op{}, leases: map[session]*lease{},
+		rules: rules, enough: enough, looked: looked, histories: map[string]*history{}, ops: map[command]*op{}, leases: map[session]*lease{},
 		contenders: map[string]*contender{}, told: map[grant]told{},
 	}
-	prepared := c.prepare(events)
-	for i, e := range prepared {
-		switch err := c.take(e); {
-		case err != nil && c.cut && enough < most:
-			return check(events, rules, 8*max(enough, 1))
-		case err != nil:
-			return fmt.Errorf("event %d of %d, process %s: %w", i+1, len(events), e.Process, err)
+	for i, e := range c.prepare(events) {
+		err := c.take(e)
+		switch {
+		case err == nil:
+			continue
+		case c.cut && enough < most && c.looked < patience:
+			return check(events, rules, 8*max(enough, 1), c.looked)
+		case c.cut:
+			err = fmt.Errorf("%w: %w", errUndecided, err)
 		}
+		return c.looked, e.wrong(i, len(events), err)
 	}
-	return nil
+	return c.looked, nil
+}
+
+// wrong is the error of the i-th event, so that it can be found: the time is that in the file of its process.
+func (e Event) wrong(i, length int, err error) error {
+	at := e.At
+	if e.Kind == Got {
+		at = at.Add(-skew)
+	}
+	return fmt.Errorf("process %s at %d, event %d of %d: %w", e.Process, at, i+1, length, err)
 }
 
 // A checker follows what passes at all queues.
 type checker struct {
 	rules      Rules
+	looked     int                 // states in all
 	enough     int                 // how many states are looked at for an event once there is an explanation
 	cut        bool                // there were more
 	histories  map[string]*history // by path
@@ -87,23 +101,51 @@ type (
 
 // A contender is one, there or not.
 type contender struct {
-	process   string
-	session   string
-	at        *history
-	lease     lease                   // its own
-	alive     clock.Instant           // it was there as late as then
-	mentioned clock.Instant           // for the last time
-	tokens    map[int64]clock.Instant // for the last time with each: its name may be used again
-	token     int64                   // see place
-	placed    clock.Instant           // when that was told first
+	process string
+	session string
+	at      *history
+	lease   lease // its own
+	seen
+	tokens map[int64]*seen // of it with each: its name may be used again
 }
 
-// last is when it was mentioned for the last time, with a token if that is known.
-func (p *contender) last(token int64) clock.Instant {
+// seen is what the whole trace tells of a contender.
+type seen struct {
+	path      string        // where it has entered
+	told      clock.Instant // for the first time
+	mentioned clock.Instant // for the last time
+	alive     clock.Instant // it was there as late as then
+	facts
+}
+
+// of is what is told of it with a token, and of its name if that is not known.
+func (p *contender) of(token int64) *seen {
 	if token == 0 {
-		return p.mentioned
+		return &p.seen
+	}
+	if p.tokens[token] == nil {
+		p.tokens[token] = &seen{}
 	}
 	return p.tokens[token]
+}
+
+// tell notes what is told of a contender that is there, at a time or later.
+func (s *seen) tell(v View, alive clock.Instant) {
+	if v.Quarantined {
+		return
+	}
+	s.alive = max(s.alive, alive)
+	s.facts = s.add(facts{v.Has, v.Asked, v.Behind}, all)
+}
+
+// token is the one that was told first since it was to enter, 0 if there is none.
+func (p *contender) token(path string, sent clock.Instant) (token int64) {
+	for t, s := range p.tokens {
+		if t != 0 && s.path == path && s.told >= sent && (token == 0 || s.told < p.tokens[token].told) {
+			token = t
+		}
+	}
+	return token
 }
 
 // A lease is for how long a store keeps something without hearing of it.
@@ -132,19 +174,17 @@ func (c *checker) prepare(events []Event) []Event {
 			o = &op{Command: *e.Command, process: e.Process, sent: e.At}
 			c.ops[command{e.Process, e.Number}] = o
 			c.mention(e.At, append(o.Among, o.Ref)...)
+			if o.enters() {
+				c.contenders[o.ID].path = o.Path
+			}
 		case e.Kind == Answered && o != nil:
 			o.answer, o.answered = e.Answer, e.At
 			c.mention(e.At, append(e.Answer.Present, o.Ref)...)
 			for _, v := range append(e.Answer.Views, e.Answer.View) {
-				c.mention(e.At, Ref{ID: v.ID, Token: v.Token}, Ref{ID: v.Nearest})
-				if v.Known {
-					c.contenders[v.ID].alive = max(c.contenders[v.ID].alive, o.sent)
-				}
-				c.place(e.At, v)
+				c.tells(e.At, v, o.sent)
 			}
 		case e.Kind == News:
-			c.mention(e.At, Ref{ID: e.News.ID, Token: e.News.Token}, Ref{ID: e.News.Nearest})
-			c.place(e.At, *e.News)
+			c.tells(e.At, *e.News, 0)
 		}
 		if c.rules.Forgets && e.quarantined() {
 			if silent == 0 || e.At.Sub(silent) > forgotten {
@@ -156,12 +196,22 @@ func (c *checker) prepare(events []Event) []Event {
 	for _, o := range c.ops {
 		if p := c.contenders[o.ID]; o.enters() {
 			switch {
-			case !o.open() && !c.rules.Unordered && o.answer.View.Known:
+			case c.rules.Unordered:
+			case !o.open() && o.answer.View.Known:
 				o.token = o.answer.View.Token
-			case p.placed >= o.sent: // else its name is used again
-				o.token = max(0, p.token)
+			default:
+				o.token = p.token(o.Path, o.sent)
+			}
+			if o.told = p.of(o.token).facts; c.rules.Unordered {
+				o.told = all
+			}
+			if h := c.at(o.Ref); o.token != 0 {
+				h.tokens = append(h.tokens, o.token)
 			}
 		}
+	}
+	for _, h := range c.histories {
+		slices.Sort(h.tokens)
 	}
 	return events
 }
@@ -181,15 +231,17 @@ func inOrder(events []Event) []Event {
 	return events
 }
 
-// place notes the token that was told of a contender, and -1 if there were two, as its name was used again. Without an order
-// it has it from when it has the lock.
-func (c *checker) place(at clock.Instant, v View) {
-	switch p := c.contenders[v.ID]; {
-	case !v.Known || v.Token == 0 || c.rules.Unordered:
-	case p.token == 0:
-		p.token, p.placed = v.Token, at
-	case p.token != v.Token:
-		p.token = -1
+// tells notes what a view tells that was asked for at a time; news may be late.
+func (c *checker) tells(at clock.Instant, v View, sent clock.Instant) {
+	c.mention(at, Ref{ID: v.ID, Token: v.Token}, Ref{ID: v.Nearest})
+	if p := c.contenders[v.ID]; v.Known {
+		p.seen.tell(v, sent)
+		if s := p.of(v.Token); s != &p.seen {
+			s.tell(v, sent)
+			if s.told == 0 {
+				s.told, s.path = at, p.path
+			}
+		}
 	}
 }
 
@@ -197,10 +249,10 @@ func (c *checker) mention(at clock.Instant, refs ...Ref) {
 	for _, r := range refs {
 		p := c.contenders[r.ID]
 		if p == nil {
-			p = &contender{tokens: map[int64]clock.Instant{}}
+			p = &contender{tokens: map[int64]*seen{}}
 			c.contenders[r.ID] = p
 		}
-		p.mentioned, p.tokens[r.Token] = at, at
+		p.mentioned, p.of(r.Token).mentioned = at, at
 	}
 }
 

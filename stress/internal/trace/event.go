@@ -4,7 +4,6 @@ package trace
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -130,8 +129,10 @@ func (v View) String() string {
 		return v.ID + " is not there"
 	case v.Has:
 		return fmt.Sprintf("%s has the lock, with token %d", v.ID, v.Token)
+	case v.Ahead == 0:
+		return fmt.Sprintf("%s waits with token %d", v.ID, v.Token)
 	}
-	return fmt.Sprintf("%s waits with token %d behind %d, of whom %s is the nearest", v.ID, v.Token, v.Ahead, cmp.Or(v.Nearest, "nobody"))
+	return fmt.Sprintf("%s waits with token %d behind %d, of whom %s is the nearest", v.ID, v.Token, v.Ahead, v.Nearest)
 }
 
 func (a *Answer) String() string {

@@ -2,7 +2,9 @@ package trace
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -16,7 +18,8 @@ type history struct {
 	checker *checker
 	path    string
 	states  []*state
-	ops     []*op // in the order in which they were sent
+	ops     []*op   // in the order in which they were sent
+	tokens  []int64 // of all who are known to enter, in order
 	begun   int
 	top     int64 // the highest token that was told
 }
@@ -24,17 +27,21 @@ type history struct {
 // An op is a command at one queue, which is executed all at once, or not at all.
 type op struct {
 	Command
+	history        *history
 	process        string
 	sent, answered clock.Instant
 	answer         *Answer // nil: it may be executed at any time, or never
 	number         int     // at its queue
 	token          int64   // of the place of who enters, 0 if it is not known
+	told           facts   // that are told of who enters
 	floor          int64   // it is higher than that
 	looks          []*op   // of a renewal
 }
 
-// most is how many states are looked at for an explanation.
-const most = 1 << 14
+const (
+	most     = 1 << 14 // states that are looked at for an explanation
+	patience = 1 << 19 // states that are looked at in all
+)
 
 // look has a renewal look at each contender of which the answer tells.
 func (o *op) look() {
@@ -59,7 +66,7 @@ func (o *op) open() bool { return o.answer == nil || o.answer.Outcome == queue.U
 // begin has a command be executed from now on, at whatever time.
 func (h *history) begin(o *op) {
 	h.begun++
-	o.number, o.floor = h.begun, h.top
+	o.number, o.floor, o.history = h.begun, h.top, h
 	h.ops = append(h.ops, o)
 }
 
@@ -68,7 +75,7 @@ func (h *history) answer(o *op) error {
 	if o.open() {
 		return nil
 	}
-	err := h.explain(o.answered, func(s *state) *state {
+	err := h.explain(o, o.answered, func(s *state) *state {
 		if slices.Contains(s.done, o.number) {
 			return s
 		}
@@ -83,7 +90,7 @@ func (h *history) answer(o *op) error {
 
 // news finds the states in which something is so by now, or was.
 func (h *history) news(v View, now clock.Instant) error {
-	err := h.explain(now, func(s *state) *state {
+	err := h.explain(&op{Command: Command{Op: queue.Look}}, now, func(s *state) *state {
 		if v.Known && !s.met(v) && slices.ContainsFunc(h.ops, func(o *op) bool { return o.ID == v.ID && o.enters() }) {
 			return nil // it is yet to enter
 		}
@@ -95,15 +102,24 @@ func (h *history) news(v View, now clock.Instant) error {
 	return nil
 }
 
-// explain follows each state, through whatever else may have happened before, to where end does not return nil. What could as well
-// happen afterwards is left for then.
-func (h *history) explain(now clock.Instant, end func(*state) *state) error {
+// explain follows each state, through whatever else may have happened before, to where end does not return nil, as about was answered.
+// What could as well happen afterwards is left for then.
+func (h *history) explain(about *op, now clock.Instant, end func(*state) *state) error {
 	var found []*state
+	looks := !h.checker.rules.Unordered && (about.Op == queue.Look || about.Op == queue.Enter && about.Old == nil)
 	known, later := map[string]bool{}, map[string]bool{}
+	for _, s := range h.states {
+		h.pass(s)
+	}
 	for level := h.states; len(level) > 0; {
+		if h.checker.looked += len(level); h.checker.looked > patience {
+			h.checker.cut = true
+			return h
+		}
 		var next []*state
 		for _, s := range level {
-			if done := end(s); done != nil {
+			done := end(s)
+			if done != nil {
 				if key := done.key(); !later[key] {
 					later[key] = true
 					found = append(found, done)
@@ -113,6 +129,9 @@ func (h *history) explain(now clock.Instant, end func(*state) *state) error {
 				}
 			}
 			for _, n := range h.steps(s, now) {
+				if done != nil && looks && len(n.queue) <= len(s.queue) {
+					continue // it can be so afterwards as well: only who has entered by now has its place
+				}
 				if key := n.key(); !known[key] {
 					known[key] = true
 					next = append(next, n)
@@ -130,7 +149,7 @@ func (h *history) explain(now clock.Instant, end func(*state) *state) error {
 	}
 	h.states = found
 	for _, s := range h.states {
-		s.gone = slices.DeleteFunc(s.gone, func(p place) bool { return now > h.checker.contenders[p.ID].last(p.Token) })
+		s.gone = slices.DeleteFunc(s.gone, func(p place) bool { return now > h.checker.contenders[p.ID].of(p.Token).mentioned })
 	}
 	h.retire(func(o *op) bool { // it could only bring somebody whom nobody has seen, and whose lease is over
 		known := h.checker.contenders[o.ID]
@@ -142,19 +161,24 @@ func (h *history) explain(now clock.Instant, end func(*state) *state) error {
 
 // steps are the states that are one command, or one end of a lease, later.
 func (h *history) steps(s *state, now clock.Instant) (states []*state) {
+	forgets := h.checker.forgets(now)
 	for _, o := range h.ops {
-		if next := s.execute(o, false); next != nil && !slices.Contains(s.done, o.number) {
+		if slices.Contains(s.done, o.number) || o.open() && o.Op == queue.Leave && h.stays(s, o.Ref, now) {
+			continue
+		}
+		if next := s.execute(o, false); next != nil {
 			states = append(states, next)
 		}
 	}
-	forgets := h.checker.forgets(now)
 	for i, p := range s.queue {
 		known := h.checker.contenders[p.ID]
 		ends := now >= h.checker.until(known) || h.checker.rules.Brittle
-		if forgets || ends && now >= known.alive {
+		if forgets || ends && now >= known.of(p.Token).alive {
 			next := s.clone()
-			next.remove(i)
-			states = append(states, next)
+			next.queue[i].once = p.once && !forgets
+			if next.remove(i) != nil {
+				states = append(states, next)
+			}
 		}
 	}
 	for i, p := range s.gone {
@@ -167,7 +191,48 @@ func (h *history) steps(s *state, now clock.Instant) (states []*state) {
 			states = append(states, next)
 		}
 	}
+	for _, n := range states {
+		h.pass(n)
+	}
 	return states
+}
+
+// stays reports whether a contender is not there, or is there later, so that what was not answered has not removed it.
+func (h *history) stays(s *state, r Ref, now clock.Instant) bool {
+	i := s.find(r)
+	if i < 0 || s.queue[i].Token == 0 {
+		return i < 0
+	}
+	p := s.queue[i]
+	return now < h.checker.contenders[p.ID].of(p.Token).alive
+}
+
+// next is the token of who enters next, of those who are known to.
+func (h *history) next(top int64) int64 {
+	i, _ := slices.BinarySearch(h.tokens, top+1)
+	if i == len(h.tokens) {
+		return math.MaxInt64
+	}
+	return h.tokens[i]
+}
+
+// pass has each command have been executed that can be so, and changes nothing: nobody would be better off if it were executed later.
+func (h *history) pass(s *state) {
+	for _, o := range h.ops {
+		if s.unordered || o.open() || slices.Contains(s.done, o.number) || o.Op == queue.Leave && h.comes(s, o.ID) {
+			continue
+		}
+		if n := s.execute(o, false); n != nil && slices.Equal(n.queue, s.queue) && len(n.gone) == len(s.gone) {
+			s.done = append(s.done, o.number)
+		}
+	}
+}
+
+// comes reports whether a contender may be yet to enter.
+func (h *history) comes(s *state, id string) bool {
+	return slices.ContainsFunc(h.ops, func(o *op) bool {
+		return o.enters() && o.ID == id && !slices.Contains(s.done, o.number) && (o.token == 0 || o.token > s.top)
+	})
 }
 
 // retire takes commands out that will not be executed any more.
@@ -183,11 +248,33 @@ func (h *history) retire(over func(*op) bool) {
 	})
 }
 
-// Error is what the queue can be, in words.
+// errUndecided says that there are too many orders to look at all of them.
+var errUndecided = errors.New("cannot be told: too many orders are possible, of which some were looked at")
+
+// Error is what the queue can be, and which commands may change it, in words.
 func (h *history) Error() string {
-	var all []string
-	for _, s := range h.states[:min(len(h.states), 4)] {
-		all = append(all, s.String())
+	var queues, commands []string
+	for _, s := range h.states {
+		if q := s.String(); !slices.Contains(queues, q) {
+			queues = append(queues, q)
+		}
 	}
-	return fmt.Sprintf("the queue can be %s, and %d commands are under way", strings.Join(all, " or "), len(h.ops))
+	for _, o := range h.ops {
+		switch {
+		case o.open():
+			commands = append(commands, fmt.Sprintf("%s of %s, which has no answer", o.Op, o.ID))
+		default:
+			commands = append(commands, fmt.Sprintf("%s of %s (%v)", o.Op, o.ID, o.answer))
+		}
+	}
+	return fmt.Sprintf("before that the queue was %s; under way: %s", some(queues, " or "), some(commands, ", "))
+}
+
+// some joins the first few.
+func some(all []string, between string) string {
+	const few = 8
+	if len(all) > few {
+		all = append(all[:few:few], fmt.Sprintf("%d more", len(all)-few))
+	}
+	return cmp.Or(strings.Join(all, between), "nothing")
 }

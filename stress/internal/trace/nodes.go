@@ -94,7 +94,7 @@ func checkNodes(events []Event) error {
 	t.foretell(events)
 	for i, e := range events {
 		if err := t.take(e); err != nil {
-			return fmt.Errorf("event %d of %d, process %s: %w", i+1, len(events), e.Process, err)
+			return e.wrong(i, len(events), err)
 		}
 	}
 	return nil

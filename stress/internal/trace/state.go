@@ -20,12 +20,27 @@ type state struct {
 	gone      []place // those of whom something is yet to be heard
 }
 
-// A place is a contender in the queue, and what has been so of it, which stays true.
+// A place is a contender in the queue.
 type place struct {
 	second.Contender
-	floor              int64 // its token is higher
-	had, asked, behind bool
+	floor int64 // its token is higher
+	facts       // that were so of it, of those that it is told
+	told  facts
+	once  bool // its name is not used again: it leaves only when all that it is told was so
 }
+
+// facts are what has been so of a contender, which stays true.
+type facts struct{ had, asked, behind bool }
+
+var all = facts{true, true, true}
+
+// add returns all that were so, of those that are told.
+func (f facts) add(now, told facts) facts {
+	return facts{f.had || now.had && told.had, f.asked || now.asked && told.asked, f.behind || now.behind && told.behind}
+}
+
+// has reports whether all of those that are told were so.
+func (f facts) has(told facts) bool { return f == f.add(told, told) }
 
 func (s *state) clone() *state {
 	next := *s
@@ -62,7 +77,11 @@ func (p *place) key(key []byte) []byte {
 func (s *state) String() string {
 	var places []string
 	for _, p := range s.queue {
-		places = append(places, fmt.Sprintf("%s (token %d)", p.ID, p.Token))
+		wants := ""
+		if p.Of > 0 {
+			wants = fmt.Sprintf(", %d of %d permits", p.Permits, p.Of)
+		}
+		places = append(places, fmt.Sprintf("%s (token %d%s)", p.ID, p.Token, wants))
 	}
 	return "[" + strings.Join(places, ", ") + "]"
 }
@@ -94,17 +113,20 @@ func (s *state) stand(i int) queue.View {
 func (s *state) settle() {
 	for i := range s.queue {
 		v, p := s.stand(i), &s.queue[i]
-		p.had, p.asked, p.behind = p.had || v.Has && !s.unordered, p.asked || p.Asked, p.behind || v.Behind
+		p.facts = p.add(facts{v.Has && !s.unordered, p.Asked, v.Behind}, p.told)
 	}
 }
 
-func (s *state) remove(i int) {
-	if i < 0 {
-		return
+// remove returns the state without the i-th, and nil if that is told yet what was not so.
+func (s *state) remove(i int) *state {
+	p := s.queue[i]
+	if p.once && !p.has(p.told) {
+		return nil
 	}
-	s.gone = append(s.gone, s.queue[i])
+	s.gone = append(s.gone, p)
 	s.queue = slices.Delete(s.queue, i, i+1)
 	s.settle()
+	return s
 }
 
 // advance has the i-th come before those who never had the lock, if it is not known who is ahead of whom, and returns where that is.
@@ -130,11 +152,14 @@ func (s *state) execute(o *op, now bool) *state {
 		return nil
 	}
 	next := s.clone()
-	next.done = append(next.done, o.number)
+	if a != nil || o.enters() { // else it would change nothing once more
+		next.done = append(next.done, o.number)
+	}
 	if a != nil && (a.Outcome == queue.Failed || a.Outcome == queue.Denied || a.Outcome == queue.Expired) {
 		return next
 	}
 	i := next.find(o.Ref)
+	changed := false
 	switch o.Op {
 	case queue.Enter, queue.Try:
 		return next.enter(o, a)
@@ -142,38 +167,38 @@ func (s *state) execute(o *op, now bool) *state {
 		return next.leave(i, a)
 	case queue.Ask:
 		for j := range next.queue {
-			next.queue[j].Asked = next.queue[j].Asked || next.stand(j).Has
+			asks := !next.queue[j].Asked && next.stand(j).Has
+			next.queue[j].Asked, changed = next.queue[j].Asked || asks, changed || asks
 		}
-		next.settle()
-		return next
 	case queue.Share, queue.Weigh:
 		if i >= 0 {
 			p := &next.queue[i]
+			before := p.Contender
 			p.Shared = p.Shared || o.Op == queue.Share
 			if o.Op == queue.Weigh {
 				p.Permits = min(p.Permits, o.Weight)
 			}
-			next.settle()
+			changed = p.Contender != before
 		}
 	}
+	next.settle()
 	if a == nil {
-		return ifSo(i >= 0 && o.Op != queue.Look, next)
+		return ifSo(changed, next)
 	}
-	return ifSo(next.sees(o.Ref, a.View), next)
+	return ifSo(o.Op == queue.Ask || next.sees(o.Ref, a.View), next)
 }
 
 // leave removes the i-th, if it is there.
 func (s *state) leave(i int, a *Answer) *state {
 	switch {
-	case a == nil && i < 0:
-		return nil
 	case a != nil && a.Removed == queue.Missing:
 		return ifSo(i < 0, s)
 	case a != nil && a.Removed == queue.Kept:
 		return s
+	case i < 0:
+		return ifSo(a != nil, s)
 	}
-	s.remove(i)
-	return s
+	return s.remove(i)
 }
 
 // enter is execute of an Enter, or a Try.
@@ -185,11 +210,14 @@ func (s *state) enter(o *op, a *Answer) *state {
 	if a != nil && a.Outcome == queue.Gone {
 		return ifSo(old < 0, s)
 	}
-	s.remove(old)
+	if old >= 0 && s.remove(old) == nil {
+		return nil
+	}
 	if s.find(Ref{ID: o.ID}) < 0 { // else it was executed before
-		p := place{Contender: second.Contender{ID: o.ID, Shared: o.Reads, Permits: o.Weight, Of: o.Permits}, floor: o.floor}
+		who := second.Contender{ID: o.ID, Shared: o.Reads, Permits: o.Weight, Of: o.Permits}
+		p := place{Contender: who, floor: o.floor, told: o.told, once: o.token != 0}
 		if o.token != 0 {
-			if o.token <= s.top {
+			if o.token <= s.top || o.history.next(s.top) < o.token {
 				return nil
 			}
 			p.Token, s.top = o.token, o.token
@@ -251,7 +279,8 @@ func (s *state) matches(i int, v View) bool {
 	}
 	// Some put a word before the name of another one.
 	near := v.Nearest == "" || strings.HasSuffix(v.Nearest, now.Nearest.ID)
-	return !told || v.Has == now.Has && v.Ahead == now.Ahead && near
+	free := p.Of == 0 || v.Free == now.Free
+	return !told || v.Has == now.Has && v.Ahead == now.Ahead && near && free
 }
 
 // hears returns the state in which news are so, or were, and nil if they cannot be.
@@ -271,7 +300,7 @@ func (s *state) hears(v View) *state {
 
 // was reports whether a contender has stood so as for what stays.
 func (p *place) was(v View) bool {
-	return (!v.Has || p.had) && (!v.Asked || p.asked) && (!v.Behind || p.behind)
+	return p.has(facts{v.Has, v.Asked, v.Behind})
 }
 
 func ifSo(so bool, s *state) *state {
