@@ -1,4 +1,4 @@
-.PHONY: demo explore explore-all zookeeper chaos trace partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint vuln fuzz tidy-check cross server etcd-server redis-server postgresql-server prometheus
+.PHONY: demo explore explore-all zookeeper chaos trace traces partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint vuln fuzz tidy-check cross server etcd-server redis-server postgresql-server prometheus
 
 SHELL := bash
 
@@ -42,6 +42,10 @@ chaos: server
 # Twenty seconds of the same on STORE, whose trace is kept.
 trace: $(SERVER.$(STORE))
 	go run ./stress -store $(STORE) -chaos -duration 20s -trace $$(mktemp -d)
+
+# The same on all of them, three at a time, in at most two minutes.
+traces: server etcd-server postgresql-server redis-server
+	@scripts/traces.sh
 
 # Servers of an ensemble cut off from one another, in network namespaces, in about six minutes: the holder has to know
 # of its loss before another process acquires.
