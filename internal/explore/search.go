@@ -3,6 +3,7 @@
 package explore
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -186,10 +187,8 @@ func (s Search) execute(t *testing.T, path *[]*node, r *Result) (err error) {
 		}
 		state := w.State()
 		outcome, wrong := w.End()
-		if err == nil {
-			err = wrong
-		}
-		if !pruned {
+		if !pruned { // else it has ended in the middle, which no replay does
+			err = cmp.Or(err, wrong)
 			r.Outcomes[outcome+"\n"+state] = true
 		}
 	})
