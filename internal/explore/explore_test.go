@@ -137,6 +137,9 @@ var scopes = []scopeOfTest{
 	{"two processes: two goroutines each, any fault but of the clock", 2, 0, 2823, true, anyFault(Scope{
 		Processes: 2, Calls: []Call{Lock, Lock},
 	})},
+	{"two processes: two goroutines each, any two faults but of the clock", 3, 2, 174570, true, anyFault(Scope{
+		Processes: 2, Calls: []Call{Lock, Lock},
+	})},
 	{"two processes: a reader and a writer each", 3, 0, 8263, true, Scope{Processes: 2, Calls: []Call{Read, Write}}},
 	{"two processes: a reader and a writer each, a session ends", 2, 0, 2301, true, Scope{
 		Processes: 2, Calls: []Call{Read, Write}, Expire: true,
