@@ -218,8 +218,6 @@ func (m *mirror) follow(ctx context.Context, well func()) {
 		return
 	}
 	well()
-	silence := time.NewTimer(m.recheckAfter())
-	defer silence.Stop()
 	for {
 		select {
 		case r, open := <-events:
@@ -227,7 +225,7 @@ func (m *mirror) follow(ctx context.Context, well func()) {
 				return
 			}
 			m.apply(r.Events)
-		case <-silence.C:
+		case <-time.After(m.recheckAfter()):
 			// A connection can die unnoticed: the client pings its servers only if it is told to.
 			if news, err := m.look(ctx); err == nil && news {
 				m.store.stream.Add(1)
@@ -236,7 +234,6 @@ func (m *mirror) follow(ctx context.Context, well func()) {
 		case <-ctx.Done():
 			return
 		}
-		silence.Reset(m.recheckAfter())
 	}
 }
 

@@ -504,7 +504,6 @@ func (c *cohort) lingeringLocked() second.Grant {
 func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <-chan struct{}) {
 	revoked := c.revokedOf(grant)
 	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	for left := limit; left > 0; timer.Reset(left) {
 		select {
 		case <-timer.C:

@@ -182,12 +182,11 @@ func tell(f func()) { f() }
 func telling() bool { return bytes.Contains(debug.Stack(), []byte("/tier.tell(")) }
 
 // alarm tells when a wait that begins now is long.
-func (o *Observer) alarm() (long <-chan time.Time, stop func()) {
+func (o *Observer) alarm() (long <-chan time.Time) {
 	if o == nil {
-		return nil, func() {}
+		return nil
 	}
-	timer := time.NewTimer(o.waitingAfter())
-	return timer.C, func() { timer.Stop() }
+	return time.After(o.waitingAfter())
 }
 
 // failed returns err, and tells of it unless it is that of a try.

@@ -59,8 +59,7 @@ func await[S any](ctx context.Context, r *Registry, d door[S], w *waiter[S], lim
 		defer cancel()
 		ctx = limited
 	}
-	long, stop := r.options.observer.alarm()
-	defer stop()
+	long := r.options.observer.alarm()
 	for {
 		var cause error
 		select {

@@ -268,3 +268,39 @@ func TestReturnOfTheConnectionIsALookAtTheNode(t *testing.T) {
 		wantErr(t, "Err", n.Err(), zklock.ErrLost)
 	})
 }
+
+// A call whose context has ended asks nothing, and one whose context ends while it reads a queue asks no more.
+func TestNothingIsAskedForWhoHasLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		holder, p := start(t, s), start(t, s)
+		defer holder.acquire(t).Release()
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		holder.queue(ctx)
+		synctest.Wait()
+		tr := record(s)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := p.lock.Acquire(ctx)
+		wantErr(t, "Acquire", err, context.Canceled)
+		_, err = p.lock.TryAcquire(ctx)
+		wantErr(t, "TryAcquire", err, context.Canceled)
+		if asked := tr.take(); len(asked) > 0 {
+			t.Errorf("asked %q", asked)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		read := 0
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if is("getData", zktest.Request)(f) {
+				read++
+				cancel()
+			}
+			return zktest.Pass
+		})
+		_, err = p.lock.Contenders(ctx)
+		wantErr(t, "Contenders", err, context.Canceled)
+		if synctest.Wait(); read != 1 {
+			t.Errorf("read %d nodes", read)
+		}
+	})
+}

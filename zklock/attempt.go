@@ -68,9 +68,6 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 			err = fmt.Errorf("zklock: %s: %w", what, err)
 		}
 	}()
-	if ctx.Err() != nil {
-		return value, context.Cause(ctx)
-	}
 	l, abandoned := a.client.link, &a.client.abandoned
 	if err := a.client.Err(); a.once && err != nil {
 		return value, err

@@ -179,8 +179,7 @@ func (w *permitWait) take(ctx context.Context) ([]*Node, error) {
 
 // wait returns how many of the free permits are wanted, or none when it is time to look again.
 func (w *permitWait) wait(ctx context.Context, free int, again time.Duration) (k int, err error) {
-	timer := time.NewTimer(again)
-	defer timer.Stop()
+	look := time.After(again)
 	for {
 		w.demand.Changed.Clear() // before the question
 		if k := w.demand.Take(min(free, w.Most())); k > 0 {
@@ -196,7 +195,7 @@ func (w *permitWait) wait(ctx context.Context, free int, again time.Duration) (k
 			w.contested = make(chan struct{})
 		case <-w.changed.C():
 			return 0, nil
-		case <-timer.C:
+		case <-look:
 			return 0, nil
 		case <-w.turn.Lost():
 			return 0, errGone

@@ -294,9 +294,11 @@ func TestListAndAskAreRepeated(t *testing.T) {
 		if err := f.outage(); err != nil {
 			t.Errorf("a caller who leaves says nothing of the store: %v", err)
 		}
-		f.then(List, says(Answer{Err: errors.New("canceled"), Away: errAway}))
-		if a := f.do(ctx, Command{Op: List}); !errors.Is(a.Err, context.DeadlineExceeded) {
-			t.Errorf("the store's word for the end of ctx: %v, want its cause", a.Err)
+		for _, outcome := range []Outcome{Unknown, Failed} {
+			f.then(List, says(Answer{Outcome: outcome, Err: errors.New("canceled"), Away: errAway}))
+			if a := f.do(ctx, Command{Op: List}); !errors.Is(a.Err, context.DeadlineExceeded) {
+				t.Errorf("the store's word for the end of ctx: %v, want its cause", a.Err)
+			}
 		}
 		f.Close()
 		if _, err := l.Contenders(t.Context()); !errors.Is(err, second.ErrClosed) {

@@ -120,7 +120,6 @@ func (c *Contender) live(old *Contender, enter func(c, old *Contender) error) {
 func (c *Contender) awaitEnd() Removal {
 	t, lost, closed := c.claim.tier, c.life.Done(), (<-chan struct{})(nil)
 	timer := time.NewTimer(c.session.ttl / 6) // a short hold costs no looking; one that lasts has to hear of its removal
-	defer timer.Stop()
 	for {
 		select {
 		case removed := <-c.gone:
@@ -278,9 +277,7 @@ func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <
 		if again <= longest {
 			again = min(again, pace)
 		}
-		timer := time.NewTimer(again)
-		defer timer.Stop()
-		look = timer.C
+		look = time.After(again)
 	}
 	select {
 	case <-c.wake.C():

@@ -83,8 +83,6 @@ func (c *Contender) Release() error {
 
 // AwaitRelease waits until the contender is gone, for a third of the TTL at most.
 func (c *Contender) AwaitRelease() error {
-	bound := time.NewTimer(c.session.ttl / 3)
-	defer bound.Stop()
 	select {
 	case <-c.released.C():
 		if errors.Is(c.fate, second.ErrLost) {
@@ -94,7 +92,7 @@ func (c *Contender) AwaitRelease() error {
 			return c.claim.failure("release", c.fate)
 		}
 		return nil
-	case <-bound.C: // the lease tells whether it was ours
+	case <-time.After(c.session.ttl / 3): // the lease tells whether it was ours
 		return context.Cause(c.life)
 	}
 }

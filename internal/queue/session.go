@@ -70,7 +70,6 @@ func (t *Tier) refuse(why error) {
 // trying: the session may live there, and with it the places in the queues.
 func (t *Tier) renewUntilOver(x *session, well func()) {
 	timer := time.NewTimer(x.ttl / 4)
-	defer timer.Stop()
 	for pace := retry.New(); !x.Over(); {
 		select {
 		case <-timer.C:

@@ -18,10 +18,8 @@ func New() *backoff.ExponentialBackOff {
 
 // Pause waits for d, or for the end of ctx, whose cause it returns.
 func Pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -9,7 +9,7 @@ import (
 
 func TestSettingsThatNoStoreCanDo(t *testing.T) {
 	for want, change := range map[string]func(*Settings){
-		"":                              func(*Settings) {},
+		"":                              func(s *Settings) { s.TTL, s.Margin = time.Hour, time.Hour/2 },
 		"lease TTL 0s: want 1s to 1h":   func(s *Settings) { s.TTL = 0 },
 		"lease TTL 1h0m0.002s: want 1s": func(s *Settings) { s.TTL = time.Hour + 2*time.Millisecond },
 		"want a multiple of 2ms":        func(s *Settings) { s.TTL = time.Second + time.Millisecond },

@@ -38,6 +38,18 @@ func FuzzTextIsAShortLineThatIsPrinted(f *testing.F) {
 	})
 }
 
+func TestLongTextEndsWithAWholeCharacter(t *testing.T) {
+	for s, want := range map[string]string{
+		strings.Repeat("x", 255) + "漢字":   strings.Repeat("x", 255) + "…",
+		strings.Repeat("x", 253) + "漢字":   strings.Repeat("x", 253) + "漢…",
+		"x" + strings.Repeat("\x80", 300): "x" + strings.Repeat(`\x80`, 251) + "…", // of what is no text, so much goes as a character may have
+	} {
+		if text := Text(s); text != want {
+			t.Errorf("%q: %q, want %q", s, text, want)
+		}
+	}
+}
+
 func TestLabelsThatOthersWouldSeeOtherwiseAreRefused(t *testing.T) {
 	for label, fine := range map[string]bool{
 		"night run": true, strings.Repeat("x", 256): true, strings.Repeat("x", 257): false,

@@ -312,7 +312,6 @@ func (l *dialed) keep() {
 		return
 	}
 	timer := time.NewTimer(l.heartbeat())
-	defer timer.Stop()
 	for {
 		select {
 		case <-l.link.ctx.Done():

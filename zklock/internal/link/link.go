@@ -163,14 +163,12 @@ func (l *Link) Err() error {
 // ctx together with the reason why there is no session.
 func (l *Link) AwaitSession(ctx context.Context) (*Session, error) {
 	for {
-		if err := l.awaitConnection(ctx); err != nil {
-			return nil, l.Explain(err)
-		}
-		if s := l.Session(); s != nil {
+		err := l.awaitConnection(ctx)
+		if s := l.Session(); err == nil && s != nil {
 			return s, nil
 		}
 		// Expired since; the library is about to say that it is disconnected.
-		if err := retry.Pause(ctx, time.Millisecond); err != nil {
+		if err = retry.Pause(ctx, time.Millisecond); err != nil {
 			return nil, l.Explain(err)
 		}
 	}
