@@ -140,7 +140,7 @@ const (
 // examineOne checks that the server allows what is needed, since a script that fails halfway would not say which of its commands
 // it was. It returns for how long a primary that was replaced may still take writes, as far as that is bounded.
 func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Duration, err error) {
-	missing, err := permitScript.run(ctx, one, nil, s.channel(), records).StringSlice()
+	missing, err := aclScript.run(ctx, one, nil, s.channel(), records).StringSlice()
 	if err != nil {
 		return 0, err
 	} else if len(missing) > 0 {

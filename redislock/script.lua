@@ -334,6 +334,8 @@ elseif op == 'ask' then
 		redis.call('HSET', state, 'c:' .. id, about(id):sub(1, 1) .. 'a' .. about(id):sub(3))
 	end
 	result = {}
+elseif op ~= 'look' then
+	return { 'unsupported' }
 end
 
 settle()

@@ -74,9 +74,6 @@ func (s *store) Do(ctx context.Context, c queue.Command) queue.Answer {
 		return s.beat(c.Among)
 	case queue.Goodbye:
 		return s.goodbye(ctx, c.Among)
-	case queue.Enter, queue.Try, queue.Look, queue.Share, queue.Weigh, queue.Leave, queue.List, queue.Ask: // the script has them
-	default:
-		return queue.Answer{Outcome: queue.Denied, Err: errors.ErrUnsupported}
 	}
 	words, err := call(ctx, s, func(ctx context.Context) ([]string, error) {
 		return s.run(ctx, string(c.Op), c.Ref, c.Weight, s.describe(c), c.Old.ID)
@@ -103,6 +100,8 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 		}
 	case c.Op == queue.Try && len(words) == 2 && words[0] == "busy":
 		return queue.Answer{Outcome: queue.Locked, Quarantined: words[1] != "0"}
+	case slices.Equal(words, []string{"unsupported"}):
+		return queue.Answer{Outcome: queue.Denied, Err: errors.ErrUnsupported}
 	case slices.Equal(words, []string{"gone"}):
 		return queue.Answer{Outcome: queue.Gone}
 	case len(words) == 2 && words[0] == "permits":

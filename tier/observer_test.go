@@ -210,9 +210,10 @@ func TestObserverThatBlocksHoldsUpNobodyElse(t *testing.T) {
 	for _, blocks := range []string{"waiting", "acquired", "failed", "lost", "released", "connection"} {
 		t.Run(blocks, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *memory.Server) {
-				until := make(chan struct{})
+				until, blocked := make(chan struct{}), make(chan struct{}, 9)
 				block := func(what string, ctx context.Context) {
 					if what == blocks && (ctx == nil || ctx.Value(callerKey{}) == "slow") {
+						blocked <- struct{}{}
 						<-until
 					}
 				}
@@ -232,6 +233,10 @@ func TestObserverThatBlocksHoldsUpNobodyElse(t *testing.T) {
 				go func() {
 					defer close(slow)
 					if hold, err := mu.Acquire(ctx); err == nil {
+						if blocks == "lost" {
+							s.Expire("/locks/a", 0)
+							<-hold.Lost()
+						}
 						hold.Release()
 					}
 				}()
@@ -250,6 +255,9 @@ func TestObserverThatBlocksHoldsUpNobodyElse(t *testing.T) {
 				first.Release()
 				other := acquire(t, locks.Mutex("/locks/b"))
 				release(t, other)
+				if len(blocked) != 1 {
+					t.Errorf("%d calls that block", len(blocked))
+				}
 				close(until)
 				<-slow
 			})

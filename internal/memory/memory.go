@@ -240,6 +240,9 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 				q.Shared, q.Permits = q.Shared || c.Op == queue.Share, min(q.Permits, c.Weight)
 			}
 		})
+	case queue.Look:
+	default:
+		return queue.Answer{Outcome: queue.Denied, Err: errors.ErrUnsupported}
 	}
 	a.View = s.standLocked(c.Ref)
 	return a

@@ -58,7 +58,7 @@ type Command struct {
 }
 
 // An Op says what a command asks for. A store denies one that it does not know, with [errors.ErrUnsupported]. Who makes a new one finds
-// those who list them by the use of Weigh.
+// those who list them by the use of Weigh, also as 'weigh' in a script, and in package trace of stress.
 type Op string
 
 const (

@@ -130,6 +130,7 @@ func boundedAtEachMessage(s *scene) {
 			case <-met:
 				close(left)
 			default:
+				close(left) // a message may be about to come
 				p.Messages(nil)
 				s.none()
 				return

@@ -102,8 +102,8 @@ func TestWhatErrorsSayToAllowIsAllThatIsNeeded(t *testing.T) {
 // No command of a script is missing from what is asked for, or from the documentation.
 func TestEveryCommandOfTheScriptsIsAskedFor(t *testing.T) {
 	for _, call := range regexp.MustCompile(`redis\.call\('(\w+)'`).FindAllStringSubmatch(lockScript.text+recordScript.text+guarded, -1) {
-		if command := "'" + strings.ToLower(call[1]) + "'"; !strings.Contains(permitScript.text, command) {
-			t.Errorf("permit.lua does not have %s", command)
+		if command := "'" + strings.ToLower(call[1]) + "'"; !strings.Contains(aclScript.text, command) {
+			t.Errorf("acl.lua does not have %s", command)
 		}
 	}
 }
