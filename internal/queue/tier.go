@@ -211,11 +211,11 @@ func (t *Tier) Close() error {
 }
 
 func (t *Tier) sayGoodbye() {
-	s := t.status.Load()
-	if s.session == nil || s.away != nil {
+	x := t.status.Load().session
+	if x == nil {
 		return
 	}
-	goodbye := Command{Op: Goodbye, Session: s.session.name}
+	goodbye := Command{Op: Goodbye, Session: x.name}
 	t.contenders.Range(func(_, c any) bool {
 		goodbye.Among = append(goodbye.Among, c.(*Contender).Ref())
 		return true
