@@ -18,7 +18,7 @@ var files embed.FS
 var (
 	lockScript   = load("script.lua") // all that is done to locks; to repeat it does no harm
 	recordScript = load("record.lua")
-	aclScript = load("acl.lua")
+	aclScript    = load("acl.lua")
 )
 
 // A script is run by its hash, and by its text where the server has to be told that.
