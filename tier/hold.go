@@ -98,10 +98,6 @@ func (h *Hold) Err() error {
 	return err
 }
 
-// Suspended reports whether the store cannot be reached while the lease still runs: the lock
-// is not lost, but will be unless the connection returns in time.
-func (h *Hold) Suspended() bool { return h.Err() == nil && h.own.cohort.registry.second.Err() != nil }
-
 // ValidUntil returns up to when the lock is certainly ours, unless an operator deletes its
 // contender: the end of the lease as far as it is renewed now, by this process's clock. While the
 // store answers it moves on, so ask again rather than keep it. It is the zero time once the lock is

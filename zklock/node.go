@@ -161,12 +161,6 @@ func (n *Node) lossAt(now time.Duration) error {
 	return context.Cause(n.life) // nil if the session has just been renewed
 }
 
-// Suspended reports whether the connection is down while the lease still runs. The lock
-// is not lost yet; it will be unless the connection returns in time.
-func (n *Node) Suspended() bool {
-	return n.Err() == nil && n.lock.client.Err() != nil
-}
-
 // leased reports whether a lease says until when the lock is ours. Without one, as over a
 // connection made elsewhere, only the server can tell that it still is.
 func (n *Node) leased() bool { return n.lock.client.link.Leased() }
