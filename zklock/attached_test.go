@@ -33,18 +33,26 @@ func attachTo(t *testing.T, conn *zk.Conn, opts ...zklock.Option) process {
 	return process{c, lockAt(t, c, path), conn.SessionID()}
 }
 
-// A look that fails has set no watch, so nobody waits for its event.
-func TestAttachedLooksThatFailLeaveNoGoroutine(t *testing.T) { // I10
+// Nobody waits for the event of a watch that was not asked for, or not set because the look failed.
+func TestAttachedLooksWithoutAWatchLeaveNoGoroutine(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)
 		n := p.acquire(t)
+		synctest.Wait()
+		goroutines := runtime.NumGoroutine()
+		_, err := p.lock.TryAcquire(t.Context())
+		wantErr(t, "TryAcquire", err, zklock.ErrLocked)
+		synctest.Wait()
+		if after := runtime.NumGoroutine(); after > goroutines {
+			t.Errorf("%d goroutines, then %d", goroutines, after)
+		}
 		meet(s, is("getChildren2", zktest.Request), zktest.Error(zk.ErrNoAuth))
 		contested(n)
-		before := runtime.NumGoroutine()
+		goroutines = runtime.NumGoroutine()
 		time.Sleep(time.Minute) // many looks
 		synctest.Wait()
-		if after := runtime.NumGoroutine(); after > before {
-			t.Errorf("%d goroutines, then %d", before, after)
+		if after := runtime.NumGoroutine(); after > goroutines {
+			t.Errorf("%d goroutines, then %d after looks that failed", goroutines, after)
 		}
 		wantErr(t, "Release", n.Release(), nil)
 	})

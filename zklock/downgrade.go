@@ -141,7 +141,6 @@ func (d *downgrade) replace(behind string) error {
 		return context.Cause(d.wanted)
 	}
 	r := n.newReader()
-	s.missed.Store(false)
 	s.next.Store(r)
 	if err := n.Err(); err != nil || n.reaped.Load() { // asked last: whoever gives the node up finds what is asked for
 		s.next.Store(nil)
@@ -191,9 +190,8 @@ func (n *Node) become(r *form, changed bool) {
 	for _, z := range n.znodes {
 		switch {
 		case changed:
-			z.watcher.Gone.Store(true)
 			l.Events.Ignore(z.path, &z.watcher)
-		case s.missed.Load(): // what happened to it in the meantime was not believed
+		case r.missed.Load(): // what happened to it in the meantime was not believed
 			n.changed(z)
 		}
 	}

@@ -675,7 +675,6 @@ type sharing struct {
 
 	next   atomic.Pointer[form] // what was asked for and is unknown so far, or for ever
 	reader atomic.Pointer[form] // what the node is since
-	missed atomic.Bool          // something happened to a znode that may be replaced
 }
 
 const allNames = 1 << 30
@@ -687,6 +686,7 @@ type form struct {
 	znodes    znodes
 	contested *contention.Signal // whether another contender waits behind it
 	wake      mutexbool.Bool     // look again: the queue, the connection or the session changed
+	missed    atomic.Bool        // something happened to a znode that this may replace
 }
 
 func (n *Node) newForm(paths []string) *form {
@@ -732,6 +732,8 @@ func (n *Node) pinned() (zs znodes, unpin func()) {
 // replaced reports whether what happened to z is no news, or none for now: z is no znode of the node any
 // more, or it is unknown whether it is.
 func (n *Node) replaced(z *znode) bool {
-	n.sharing.missed.Store(true) // before the look: see replace
+	if r := n.unknown(); r != nil {
+		r.missed.Store(true) // before the look: see become
+	}
 	return n.unknown() != nil || !slices.Contains(n.mine(), z)
 }

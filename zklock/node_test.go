@@ -117,20 +117,25 @@ func TestSessionTimeoutThatIsNoneIsRefused(t *testing.T) {
 
 // The server has heard of the session when the handshake was sent, and maybe not since.
 func TestReconnectRenewsTheLeaseFromItsHandshake(t *testing.T) {
-	cases := map[string]time.Duration{"answered at once": 0, "answered late": 500 * time.Millisecond}
-	each(t, cases, func(t *testing.T, s *zktest.Server, late time.Duration) {
-		p := start(t, s)
+	type resumption struct{ late, granted, want time.Duration }
+	each(t, map[string]resumption{
+		"answered at once":      {granted: timeout, want: lease},
+		"answered late":         {late: 500 * time.Millisecond, granted: timeout, want: lease},
+		"for a shorter timeout": {granted: timeout / 2, want: lease / 2},
+		"for a longer timeout":  {granted: timeout * 2, want: lease}, // the node may go by the one that it was made under
+	}, func(t *testing.T, s *zktest.Server, c resumption) {
+		p := start(t, s, zklock.WithDialContext(granting(s, []time.Duration{timeout, c.granted})))
 		n := p.acquire(t)
-		meet(s, is("connect", zktest.Reply), zktest.Delay(late))
+		meet(s, is("connect", zktest.Reply), zktest.Delay(c.late))
 		time.Sleep(beat / 2)
 		s.Cut(p.session)
 		resumed := time.Now()
-		time.Sleep(late)
+		time.Sleep(c.late)
 		synctest.Wait() // connected again
 		mute(s, p, zktest.Request, zktest.Reply)
 		awaitLoss(t, n)
-		if d := time.Since(resumed); d != lease {
-			t.Errorf("lost %v after the handshake, want %v", d, lease)
+		if d := time.Since(resumed); d != c.want || p.LeaseMargin() != c.want/2 {
+			t.Errorf("lost %v after the handshake with a margin of %v, want %v and half of it", d, p.LeaseMargin(), c.want)
 		}
 	})
 }

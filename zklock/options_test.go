@@ -277,5 +277,6 @@ func TestNodeOptionsAreForOneLock(t *testing.T) {
 			_, err := p.Client.Lock("/locks/a", opt)
 			wantMention(t, err, want)
 		}
+		lockAt(t, p.Client, "/locks/a", zklock.NodeData(make([]byte, 512<<10)))
 	})
 }

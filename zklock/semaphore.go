@@ -317,9 +317,8 @@ func (s *semaphore) adopt(a *attempt, turn *Node, made link.Answer) ([]*Node, er
 func (s *semaphore) Release(permits []second.Permit) error {
 	nodes := make([]*Node, len(permits))
 	for i, p := range permits {
-		n := p.(grant).Node
-		nodes[i] = n
-		n.leave()
+		nodes[i] = p.(grant).Node
+		nodes[i].leave()
 	}
 	giveUp(nodes...)
 	if err := await(nodes...); err != nil {

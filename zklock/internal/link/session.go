@@ -26,12 +26,12 @@ type Session struct {
 // newSession returns a session whose lease begins at a time on the client's clock.
 func newSession(l *Link, id int64, timeout, begun, term time.Duration) *Session {
 	s := &Session{ID: id, link: l}
-	s.timeout.Store(int64(timeout))
 	s.Lease = lease.New[Member](lease.Config{
 		Name:    fmt.Sprintf("session %v", s),
 		Now:     l.Now,
 		Vouches: func() bool { return l.vouches(s) },
 	}, begun, term)
+	s.timeout.Store(int64(timeout))
 	return s
 }
 
@@ -47,10 +47,9 @@ func (s *Session) Negotiated() time.Duration { return time.Duration(s.timeout.Lo
 // resume continues the session on a new connection. The server may have granted another
 // timeout; which of its members go by which is not known, so the shortest counts.
 func (s *Session) resume(timeout time.Duration) {
-	if timeout < s.Negotiated() {
-		s.timeout.Store(int64(timeout))
-		s.Shorten(timeout - s.link.Margin(timeout))
-	}
+	s.timeout.Store(int64(min(timeout, s.Negotiated())))
+	term := timeout - s.link.Margin(timeout)
+	s.Shorten(term)
 }
 
 // A Member is a node that is queued or held under a session.
