@@ -141,26 +141,6 @@ func TestViews(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, v, c.want)
 		}
 	}
-
-	var places []place
-	var refs []queue.Ref
-	for i, permits := range []string{"2", "2", "3", "1"} {
-		refs = append(refs, queue.Ref{Path: "/x", ID: string(rune('a' + i)), Token: int64(i + 1), Permits: 5})
-		places = append(places, key(refs[i], `{"v":1,"permits":`+permits+`}`))
-	}
-	nearest := places[2].Contender
-	nearest.Permits = 0
-	for i, want := range []queue.View{
-		{Has: true, Behind: true, Waiting: 2},
-		{Has: true, Behind: true, Waiting: 2},
-		{Behind: true, Waiting: 1, Free: 1},
-		{Ahead: 1, Nearest: nearest, Waiting: 1, Free: -2},
-	} {
-		want.ID, want.Known, want.Token, want.At = refs[i].ID, true, refs[i].Token, 7
-		if v := viewOf(refs[i], 7, places); v != want {
-			t.Errorf("permits, %d: %+v, want %+v", i, v, want)
-		}
-	}
 }
 
 // Whoever is behind the one that is read may not read.

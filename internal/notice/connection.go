@@ -204,7 +204,7 @@ func (c *Connection) logReturn(session string, away time.Duration) {
 	case c.session == "":
 	case session != c.session:
 		text = "new session"
-	case !warned && time.Since(c.returned) < c.config.Patience():
+	case time.Since(c.returned) < c.config.Patience(): // an outage that was warned of has lasted for longer
 		return
 	default:
 		text = "connected again"

@@ -118,24 +118,23 @@ func (c *Contender) live(old *Contender, enter func(c, old *Contender) error) {
 // awaitEnd waits until the contender has been given up, and returns what has become of it by then. An owner who has lost it may
 // need the margin to come to an end; but others wait behind it.
 func (c *Contender) awaitEnd() Removal {
-	t, lost, closed := c.claim.tier, c.life.Done(), (<-chan struct{})(nil)
-	timer := time.NewTimer(c.session.ttl / 6) // a short hold costs no looking; one that lasts has to hear of its removal
-	for {
+	t, lasting := c.claim.tier, time.After(c.session.ttl/6)
+	for !c.IsLost() {
 		select {
 		case removed := <-c.gone:
 			return removed
-		case <-lost:
-			lost, closed = nil, t.ctx.Done()
-			timer.Reset(t.margin(c.session.ttl))
-		case <-timer.C:
-			if lost == nil {
-				return Kept
-			}
+		case <-lasting: // a short hold costs no looking; one that lasts has to hear of its removal
 			c.follow()
-		case <-closed:
-			return Kept
+		case <-c.life.Done():
 		}
 	}
+	select {
+	case removed := <-c.gone:
+		return removed
+	case <-time.After(t.margin(c.session.ttl)):
+	case <-t.ctx.Done():
+	}
+	return Kept
 }
 
 // attend has whoever stands behind be seen.
@@ -454,15 +453,15 @@ func (c *Contender) IsLost() bool { return c.life.Err() != nil }
 
 // giveUp comes before the contender leaves the queue, and returns the loss, which is none from then on unless the answer to that
 // says so; [second.ErrReleased] if it was given up before. Whoever does it has to say next what has become of the contender.
-func (c *Contender) giveUp() (loss error) {
+func (c *Contender) giveUp() error {
 	if c.spent.Swap(true) {
 		return second.ErrReleased
 	}
-	c.lossAt(c.claim.tier.Now())
+	loss := c.lossAt(c.claim.tier.Now())
 	c.quit(second.ErrReleased)
 	c.session.Leave(c)
 	c.unfollow() // before its place goes, which is no loss
-	return context.Cause(c.life)
+	return loss
 }
 
 // abandon gives the contender up, which then leaves.

@@ -92,7 +92,7 @@ func (c *Contender) releaseSome(n int64) error {
 	defer cancel()
 	_, err := second.Do(ctx, t.Spawn, func() (any, error) { return nil, c.weigh() }, func(error) error { return nil })
 	loss := c.lossAt(t.Now())
-	if loss == nil && err != nil && c.tenure.Err() == nil { // else it has gone with the rest
+	if err != nil && c.tenure.Err() == nil { // else it is lost, or has gone with the rest
 		return c.claim.failure("release", err)
 	}
 	return loss

@@ -4,7 +4,20 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 )
+
+func TestALineSaysWhatItWasMadeOf(t *testing.T) {
+	says := Description{Host: "a host", PID: 70, Label: "night run", Linger: 1500, Time: time.UnixMilli(1700000000123).UTC()}
+	want := Contender{Host: "a_host", PID: 70, Label: "night run", Linger: 1500 * time.Millisecond, Since: says.Time}
+	for _, base := range []int{10, 36} {
+		var got Contender
+		got.ReadLine(says.Line(base), base)
+		if got.ReadLine("1 2 3", base); got != want { // what cannot be read changes nothing
+			t.Errorf("in base %d: %+v, want %+v", base, got, want)
+		}
+	}
+}
 
 func TestMarkKeepsWhatOthersSay(t *testing.T) {
 	label := strings.Repeat("<", 256)

@@ -9,7 +9,6 @@ import (
 
 func TestSettingsThatNoStoreCanDo(t *testing.T) {
 	for want, change := range map[string]func(*Settings){
-		"":                              func(s *Settings) { s.TTL, s.Margin = time.Hour, time.Hour/2 },
 		"lease TTL 0s: want 1s to 1h":   func(s *Settings) { s.TTL = 0 },
 		"lease TTL 1h0m0.002s: want 1s": func(s *Settings) { s.TTL = time.Hour + 2*time.Millisecond },
 		"want a multiple of 2ms":        func(s *Settings) { s.TTL = time.Second + time.Millisecond },
@@ -21,8 +20,24 @@ func TestSettingsThatNoStoreCanDo(t *testing.T) {
 	} {
 		s := Defaults
 		change(&s)
-		if err := s.Check(time.Hour, 2*time.Millisecond); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := s.Check(time.Hour, 2*time.Millisecond); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", s, err, want)
 		}
+	}
+	for _, ttl := range []time.Duration{time.Second, time.Hour} {
+		s := Settings{TTL: ttl, Margin: ttl / 2, Logger: Defaults.Logger}
+		if err := s.Check(time.Hour, 2*time.Millisecond); err != nil {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+}
+
+type shared struct{ Option }
+
+func TestAStoreIsSetWhatIsItsOwn(t *testing.T) {
+	var set Settings
+	own := Setting[Settings]{Set: func(s *Settings) { s.Label = "own" }}
+	if share, err := Settle[shared](&set, []RegistryOption{shared{}, own}); len(share) != 1 || err != nil || set.Label != "own" {
+		t.Errorf("for the registry %v: %v; set: %+v", share, err, set)
 	}
 }

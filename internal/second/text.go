@@ -1,7 +1,6 @@
 package second
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -41,8 +40,6 @@ func CheckLabel(label string) error {
 	switch {
 	case len(label) > maxText:
 		return fmt.Errorf("label of %d bytes: more than %d", len(label), maxText)
-	case !utf8.ValidString(label):
-		return errors.New("label is not valid UTF-8")
 	case Clean(label) != label:
 		return fmt.Errorf("label has a character that is not printed: %s", Clean(label))
 	}

@@ -47,4 +47,4 @@ func (w *Wait) Standing() Standing {
 }
 
 // Behind reports whether the acquisition has ever waited for another contender.
-func (w *Wait) Behind() bool { return w != nil && w.behind.Load() }
+func (w *Wait) Behind() bool { return w.behind.Load() }
