@@ -72,7 +72,10 @@ func TestNobodyListensWhoHasLeft(t *testing.T) { // I10
 		next := other.queue(t.Context())
 		n.Release()
 		next.granted(t).Release()
-		p.acquire(t).Release()
+		n = p.acquire(t)
+		contested(n)
+		meet(s, pushed, zktest.Drop) // the event of its own deletion would end the look, too
+		n.Release()
 		synctest.Wait()
 		for _, c := range []process{p, other} {
 			if listeners := c.Listeners(); listeners > 0 {

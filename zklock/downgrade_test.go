@@ -349,25 +349,38 @@ func TestAReleaseDuringShareIsNoLoss(t *testing.T) {
 
 // What happens to the node while its replacement is asked for is looked at when nothing has come of it.
 func TestARequestDuringShareIsNotMissed(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		n := start(t, s).writing().acquire(t)
+	type row struct {
+		begin    func(*testing.T, *zktest.Server) process
+		fate     zktest.Action // of the transaction
+		patience time.Duration
+	}
+	each(t, map[string]row{
+		"asked for again": {
+			begin: func(t *testing.T, s *zktest.Server) process { return start(t, s) },
+			fate:  zktest.Delay(time.Second), patience: 2 * time.Second,
+		},
+		"given up": {
+			begin: func(t *testing.T, s *zktest.Server) process { p, _ := attach(t, s); return p },
+			fate:  zktest.Cut, patience: time.Millisecond,
+		},
+	}, func(t *testing.T, s *zktest.Server, c row) {
+		n := c.begin(t, s).writing().acquire(t)
 		conn := raw(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
 		start(t, s).reading().queue(ctx)
 		awaitWatch()
 		told := n.Revoked()
+		synctest.Wait() // the look that it begins with is over
 		asked := func(f *zktest.Frame) bool { return shares(f) && f.Dir == zktest.Request }
 		strike(s, 1, asked, func(*zktest.Frame) zktest.Action {
 			go func() {
 				conn.Set(n.Path(), []byte("__REVOKE__"), -1)
 				cancel()
 			}()
-			return zktest.Delay(time.Second)
+			return c.fate
 		})
-		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
-		defer stop()
-		wantErr(t, "Share", n.Share(ctx), context.DeadlineExceeded)
-		if !closed(told) {
+		wantErr(t, "Share", n.Share(within(t, c.patience)), context.DeadlineExceeded)
+		if synctest.Wait(); !closed(told) {
 			t.Error("not told")
 		}
 		conn.Delete(n.Path(), -1)

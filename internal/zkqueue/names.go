@@ -99,13 +99,13 @@ func ParseName(name string) (kind Kind, sequence int32, ok bool) {
 	return "", 0, false
 }
 
-// Paired reports whether two names in a row are those of one contender of ours. They are created in
+// Paired reports whether two names in a row, both of contenders, are those of one of ours. They are created in
 // one transaction, so nobody is between them, and whoever made them has lost the lock
 // when one of them is gone.
 func Paired(first, second string) bool {
-	_, m, ok1 := ParseName(first)
-	_, k, ok2 := ParseName(second)
-	if !ok1 || !ok2 || k != m+1 {
+	_, m, _ := ParseName(first)
+	_, k, _ := ParseName(second)
+	if k != m+1 {
 		return false
 	}
 	first, second = first[:len(first)-sequenceDigits], second[:len(second)-sequenceDigits]

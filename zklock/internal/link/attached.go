@@ -127,19 +127,14 @@ func (l *attached) vouches(s *Session) bool { return l.id() == s.ID }
 
 func (l *attached) Leased() bool { return false }
 
-// Ask makes one call of the library for each request: reads together, a write when what is before it has been answered.
+// Ask makes one call of the library for each request: reads together, writes one after the other. None is behind a read.
 func (l *attached) Ask(requests ...Request) []Answer {
 	answers := make([]Answer, len(requests))
 	var reads sync.WaitGroup
 	for i, q := range requests {
-		switch q.(type) {
-		case read:
-			if i < len(requests)-1 {
-				reads.Go(func() { answers[i] = q.call(l) })
-				continue
-			}
-		default:
-			reads.Wait()
+		if _, reading := q.(read); reading && i < len(requests)-1 {
+			reads.Go(func() { answers[i] = q.call(l) })
+			continue
 		}
 		answers[i] = q.call(l)
 	}
