@@ -128,10 +128,7 @@ func registryOf(conn *zk.Conn) *tier.Registry {
 	if locks := registries.of[key].Value(); locks != nil {
 		return locks
 	}
-	client, err := zklock.Attach(conn)
-	if err != nil {
-		panic("dropin: attach without options: " + err.Error())
-	}
+	client, _ := zklock.Attach(conn) // it refuses nothing but options
 	locks := tier.New(second.TierOf(client), tier.WithRounds())
 	known := weak.Make(locks)
 	registries.of[key] = known
