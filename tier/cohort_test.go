@@ -190,7 +190,10 @@ func TestLingerEnds(t *testing.T) {
 		release(t, acquire(t, mu)) // begins the minute anew
 		<-time.After(59 * time.Second)
 		wantQueue(t, s, "59 s after the last release", 1)
-		<-time.After(2 * time.Second)
+		s.Script(func(string, queue.Command) memory.Fault { return memory.Fault{Before: time.Millisecond} })
+		<-time.After(time.Second)
+		release(t, acquire(t, mu)) // while it goes
+		<-time.After(61 * time.Second)
 		synctest.Wait()
 		wantQueue(t, s, "61 s after the last release", 0)
 	})

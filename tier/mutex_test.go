@@ -275,7 +275,7 @@ func TestNameIsAReadablePath(t *testing.T) {
 		{"/jobs", "...", "/jobs/%2E%2E%2E"},
 		{"/jobs", "zookeeper", "/jobs/zookeeper"},
 		{"", "zookeeper", "/%7Aookeeper"},
-		{"/", "a", "/a"},
+		{"/", "azAZ09", "/azAZ09"},
 		{"/jobs", "lock-1", "/jobs/lock-1"},
 		{"/jobs", "lock-0000000001", "/jobs/lock-000000000%31"},
 		{"{jobs}", "a:tierlock:queue", "{jobs}/a:tierlock:queu%65"},

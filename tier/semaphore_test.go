@@ -109,28 +109,67 @@ func TestBudgetOfASemaphore(t *testing.T) {
 }
 
 // On ZooKeeper a process does not know how many others queue before it is first, but it knows that it is behind one.
-func TestBudgetOfASemaphoreRunsWhileTheProcessIsBehindAnother(t *testing.T) { // I11
+func TestBudgetOfASemaphoreRunsWhileAnotherProcessQueues(t *testing.T) { // I11
 	const section, most = time.Millisecond, 3*20*time.Millisecond + 2*roundTrip
-	far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
-		sem := func() *tier.Semaphore { return tier.RegistryOf(tier.RWSibling(process())).Semaphore(pool, 1) }
-		a, b := sem(), sem()
-		permits := take(t, a, 1)
-		there := ask(soon(t), b, 1).blocked(t)
-		time.Sleep(roundTrip) // it queues
-		here := []*call[*tier.Permits]{ask(soon(t), a, 1).blocked(t), ask(soon(t), a, 1).blocked(t)}
-		for begun := time.Now(); ; here = append(here[1:], ask(soon(t), a, 1).blocked(t)) {
-			time.Sleep(section)
-			release(t, permits)
-			if synctest.Wait(); here[0].pending() {
-				break
+	for _, behind := range []bool{true, false} {
+		far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
+			sem := func() *tier.Semaphore { return tier.RegistryOf(tier.RWSibling(process())).Semaphore(pool, 1) }
+			a, b := sem(), sem()
+			permits := take(t, a, 1)
+			queue := func(s *tier.Semaphore) *call[*tier.Permits] {
+				defer time.Sleep(4 * roundTrip) // it queues, and is seen
+				return ask(soon(t), s, 1).blocked(t)
 			}
-			if took := time.Since(begun); took > most {
-				t.Fatalf("handed off while another process has waited for %v, want %v at most", took, most)
+			var there *call[*tier.Permits]
+			if behind {
+				there = queue(b)
 			}
-			permits = here[0].granted(t)
+			here := []*call[*tier.Permits]{queue(a), ask(soon(t), a, 1).blocked(t)}
+			if !behind {
+				there = queue(b)
+			}
+			for begun := time.Now(); ; here = append(here[1:], ask(soon(t), a, 1).blocked(t)) {
+				time.Sleep(section)
+				release(t, permits)
+				if synctest.Wait(); here[0].pending() {
+					break
+				}
+				if took := time.Since(begun); took > most {
+					t.Fatalf("behind %v: handed off while another process has waited for %v, want %v at most", behind, took, most)
+				}
+				permits = here[0].granted(t)
+			}
+			rest := append(here, there)
+			if behind {
+				rest = append([]*call[*tier.Permits]{there}, here...)
+			}
+			for _, c := range rest {
+				release(t, c.granted(t))
+			}
+		})
+	}
+}
+
+// In strict order each one queues among the processes.
+func TestStrictOrderOfASemaphore(t *testing.T) {
+	limited(t, 3, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		all, s := take(t, process(), 3), process(tier.WithHandOff(0))
+		var waiting []*call[*tier.Permits]
+		for range 3 {
+			waiting = append(waiting, ask(soon(t), s, 1).blocked(t))
 		}
-		for _, c := range append([]*call[*tier.Permits]{there}, here...) {
-			release(t, c.granted(t))
+		var m meter
+		srv.Script(m.note)
+		release(t, all)
+		var holds []*tier.Permits
+		for _, w := range waiting {
+			holds = append(holds, w.granted(t))
+		}
+		if ops := m.take(); writes(ops) != 3 {
+			t.Errorf("requests %v, want a release, and a place in the queue for each behind the first", ops)
+		}
+		for _, h := range holds {
+			release(t, h)
 		}
 	})
 }

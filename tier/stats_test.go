@@ -181,6 +181,8 @@ func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
 		a, b := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour)), locks.Mutex("/locks/b", tier.WithLinger(time.Hour))
 		release(t, acquire(t, b))
 		hold := acquire(t, a)
+		theirs := acquire(t, other.Mutex("/locks/theirs"))
+		wanted := start(soon(t), locks.Mutex("/locks/theirs")).blocked(t)
 		queued := time.Now()
 		waiting, last := start(soon(t), a).blocked(t), start(soon(t), a).blocked(t)
 		time.Sleep(time.Minute)
@@ -209,6 +211,8 @@ func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
 		}
 		release(t, hold)
 		release(t, last.granted(t))
+		release(t, theirs)
+		release(t, wanted.granted(t))
 		if held := locks.HeldLocks(); len(held) != 1 {
 			t.Errorf("holds after all: %+v", held)
 		}

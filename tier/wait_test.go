@@ -234,6 +234,9 @@ func TestWaitInAQuarantineNamesNoHolder(t *testing.T) {
 	if wait.AheadHolds || err.Error() != want {
 		t.Errorf("%v, want %q", err, want)
 	}
+	if wait := tier.StandingWait(second.Standing{Ahead: 1}); !wait.AheadHolds { // none is asked for: it matters to those who are first
+		t.Errorf("%+v, want a wait for who has the lock", wait)
+	}
 }
 
 func TestWaitForNobodyNamesNobody(t *testing.T) {

@@ -19,8 +19,7 @@ type claim struct {
 }
 
 func (l *claim) Equal(other second.Claim) bool {
-	o, ok := other.(*claim)
-	return ok && *l == *o
+	return *l == *other.(*claim)
 }
 
 // Acquire takes one command if it need not wait for anybody.

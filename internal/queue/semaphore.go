@@ -53,8 +53,7 @@ func (s semaphore) Most() int { return 1 << 16 }
 
 // Equal reports whether the contenders of both would be alike.
 func (s semaphore) Equal(other second.Semaphore) bool {
-	o, ok := other.(semaphore)
-	return ok && *s.claim == *o.claim
+	return *s.claim == *other.(semaphore).claim
 }
 
 // bid asks for fewer permits if the contender is the first who waits, and the process takes those that are free.

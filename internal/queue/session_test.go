@@ -303,7 +303,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 						t.Errorf("Close took %v", d)
 					}
 					<-done
-					if d := time.Since(begun); d > time.Second {
+					if d := time.Since(begun); d > 0 {
 						t.Errorf("what was under way took %v more", d)
 					}
 					byes := f.ops(Goodbye)

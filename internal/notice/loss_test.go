@@ -1,0 +1,33 @@
+package notice
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+func TestLossIsToldOnce(t *testing.T) {
+	lost := second.Lost(second.ByLease, "a test")
+	for _, c := range []struct {
+		held   bool
+		causes []error
+		want   int
+	}{
+		{true, []error{nil, errors.New("not removed"), lost, lost}, 1},
+		{false, []error{lost}, 0},
+		{true, []error{second.Lost(second.ByClose, "%w", second.ErrClosed)}, 0},
+	} {
+		var l Loss
+		if c.held {
+			l.Held()
+		}
+		told := 0
+		for _, cause := range c.causes {
+			l.Tell(cause, func() { told++ })
+		}
+		if told != c.want {
+			t.Errorf("held %v, %v: told %d times, want %d", c.held, c.causes, told, c.want)
+		}
+	}
+}
