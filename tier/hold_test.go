@@ -96,6 +96,7 @@ func TestReleaseTooManySendsNothing(t *testing.T) {
 		inner := start(hold.Context(t.Context()), mu).granted(t)
 		release(t, inner)
 		wantErr(t, "second Release of the inner hold", inner.Release(), tier.ErrReleased)
+		wantErr(t, "the inner hold", inner.Err(), tier.ErrReleased)
 		wantErr(t, "a release too many", hold.Err(), nil)
 		release(t, hold)
 		next := acquire(t, mu)
