@@ -27,6 +27,7 @@ const manyMessages = 60
 func (s *scene) each(p *proc, m mishap, play func(ctx context.Context)) {
 	s.Helper()
 	s.needs(p.Messages != nil, "lose a message")
+	s.settled() // the process has noticed what the mishap before has cut, and says so
 	for n := int64(1); s.meets(p, m, n, play); n++ {
 		if n == manyMessages {
 			s.Fatalf("more than %d messages", n)
