@@ -85,10 +85,7 @@ func classify(err error) outcome {
 // unknownCode returns N of "unknown error: N", else 0: so the client library reports a
 // code that it has no name for.
 func unknownCode(err error) int {
-	_, number, ok := strings.Cut(err.Error(), "unknown error: ")
-	if !ok {
-		return 0
-	}
+	_, number, _ := strings.Cut(err.Error(), "unknown error: ")
 	code, _ := strconv.Atoi(number)
 	return code
 }

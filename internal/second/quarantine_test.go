@@ -31,3 +31,11 @@ func TestThoseWhomAQuarantineKeepsFromTheLock(t *testing.T) {
 		}
 	}
 }
+
+// It may end between the answer that told of it and the look at it.
+func TestTryAfterAQuarantineIsLocked(t *testing.T) {
+	var over *QuarantineError
+	if err := over.Locked(); err != ErrLocked { //nolint:errorlint // that very one
+		t.Errorf("%v", err)
+	}
+}
