@@ -32,7 +32,7 @@ func TestDialRefusesBadOptionsByName(t *testing.T) {
 		{zklock.WithDialContext(nil), "nil dial"},
 		{zklock.WithLogger(nil), "nil logger"},
 		{zklock.WithLabel(strings.Repeat("x", 257)), "label of 257 bytes"},
-		{zklock.WithLabel("\xff"), "label is not"},
+		{zklock.WithLabel("\xff"), "label has"},
 		{zklock.WithLabel("a\nb"), "not printed"},
 		{zklock.WithAuth("", []byte("u:p")), "auth without a scheme"},
 	} {

@@ -163,12 +163,14 @@ func tryWhileOthersCome(s *scene) {
 		} else if !errors.Is(r.err, second.ErrLocked) {
 			s.Errorf("TryAcquire: %v, want ErrLocked", r.err)
 		}
-		select {
-		case r := <-comes:
-			s.release(r.granted())
-		case <-time.After(s.moment()): // there was no such message, nor comes one behind the answer
-		}
-		s.none()
+		s.await("nobody is left", s.expiry(), func() bool {
+			select {
+			case r := <-comes: // at any time: the message may be one behind the answer
+				s.release(r.granted())
+			default:
+			}
+			return s.Left(s.path) == 0
+		})
 	})
 }
 
