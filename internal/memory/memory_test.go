@@ -1,6 +1,7 @@
 package memory_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,26 @@ func inBubble(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 }
 
 func TestTier(t *testing.T) { tiertest.Run(t, inBubble) }
+
+func TestUnknownCommandIsDenied(t *testing.T) {
+	inBubble(t, func(t *testing.T, h tiertest.Harness) {
+		p := h.Dial(t, tierTimeout)
+		defer p.Close()
+		claim, err := p.Claim("/a", second.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		grant, err := claim.Acquire(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := grant.(*queue.Contender)
+		a := c.Store().Do(t.Context(), queue.Command{Op: "unknown", Ref: c.Ref(), Session: "1/1"})
+		if a.Outcome != queue.Denied || !errors.Is(a.Err, errors.ErrUnsupported) {
+			t.Errorf("%+v, want Denied with ErrUnsupported", a)
+		}
+	})
+}
 
 const tierTimeout = 3 * time.Second // of the leases
 

@@ -1,6 +1,7 @@
 package second
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 )
@@ -35,7 +36,7 @@ func TestThoseWhomAQuarantineKeepsFromTheLock(t *testing.T) {
 // It may end between the answer that told of it and the look at it.
 func TestTryAfterAQuarantineIsLocked(t *testing.T) {
 	var over *QuarantineError
-	if err := over.Locked(); err != ErrLocked { //nolint:errorlint // that very one
+	if err := over.Locked(); !errors.Is(err, ErrLocked) || err.Error() != ErrLocked.Error() {
 		t.Errorf("%v", err)
 	}
 }
