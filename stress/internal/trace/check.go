@@ -42,7 +42,8 @@ func Check(events []Event, rules Rules) (undecided bool, err error) {
 // may explain. It returns at how many it has looked, on top of those before.
 func check(events []Event, rules Rules, enough, looked int) (int, error) {
 	c := &checker{
-		rules: rules, enough: enough, looked: looked, histories: map[string]*history{}, ops: map[command]*op{}, leases: map[session]*lease{},
+		rules: rules, enough: enough, looked: looked, patience: surplus + 8*len(events),
+		histories: map[string]*history{}, ops: map[command]*op{}, leases: map[session]*lease{},
 		contenders: map[string]*contender{}, told: map[grant]told{},
 	}
 	for i, e := range c.prepare(events) {
@@ -50,7 +51,7 @@ func check(events []Event, rules Rules, enough, looked int) (int, error) {
 		switch {
 		case err == nil:
 			continue
-		case c.cut && enough < most && c.looked < patience:
+		case c.cut && enough < most && c.looked < c.patience:
 			return check(events, rules, 8*max(enough, 1), c.looked)
 		case c.cut:
 			err = fmt.Errorf("%w: %w", errUndecided, err)
@@ -73,6 +74,7 @@ func (e Event) wrong(i, length int, err error) error {
 type checker struct {
 	rules      Rules
 	looked     int                 // states in all
+	patience   int                 // how many that may be
 	enough     int                 // how many states are looked at for an event once there is an explanation
 	cut        bool                // there were more
 	histories  map[string]*history // by path

@@ -39,8 +39,8 @@ type op struct {
 }
 
 const (
-	most     = 1 << 14 // states that are looked at for an explanation
-	patience = 1 << 19 // states that are looked at in all
+	most    = 1 << 14 // states that are looked at for an explanation
+	surplus = 1 << 19 // states that are looked at in all, beside eight for each event
 )
 
 // look has a renewal look at each contender of which the answer tells.
@@ -112,7 +112,7 @@ func (h *history) explain(about *op, now clock.Instant, end func(*state) *state)
 		h.pass(s)
 	}
 	for level := h.states; len(level) > 0; {
-		if h.checker.looked += len(level); h.checker.looked > patience {
+		if h.checker.looked += len(level); h.checker.looked > h.checker.patience {
 			h.checker.cut = true
 			return h
 		}
