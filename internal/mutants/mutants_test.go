@@ -58,7 +58,6 @@ func TestGuardsAreFound(t *testing.T) {
 
 // A package that becomes part of the lock, and is not listed, would lose its guards unseen.
 func TestEveryPackageOfTheLockIsListed(t *testing.T) {
-	const module = "github.com/tierlock/tierlock"
 	out, err := exec.Command("go", "list", "-deps", module, module+"/dropin", module+"/election", module+"/internal/queue").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,8 +16,10 @@ import (
 	"time"
 )
 
+const module = "github.com/tierlock/tierlock"
+
 // viewers are the packages whose tests can see something, each before those farther away.
-var viewers = append(slices.Clone(packages), "internal/memory", "internal/sim")
+var viewers = append(slices.Clone(packages), "internal/memory", "internal/sim", "internal/explore")
 
 // A suite is the tests of one tree, but for those that need a real server: they take long, and what they see should be seen in
 // virtual time.
@@ -26,6 +29,7 @@ type suite struct {
 	with  string // the only package whose tests are run; empty: each that can see something
 	args  []string
 	bound map[string]func() (cost, error) // by package
+	parts map[string][]string             // what its tests are built from, by package
 }
 
 // A cost is what a run of tests takes.
@@ -36,9 +40,12 @@ func newSuite(ctx context.Context, root, with string, args []string) (*suite, er
 	if err != nil {
 		return nil, err
 	}
-	s := &suite{root: root, dir: dir, with: with, args: args, bound: make(map[string]func() (cost, error))}
+	s := &suite{root: root, dir: dir, with: with, args: args, bound: make(map[string]func() (cost, error)), parts: make(map[string][]string)}
 	for _, pkg := range append(slices.Clone(viewers), with) {
 		s.bound[pkg] = sync.OnceValues(func() (cost, error) { return s.measure(ctx, pkg) })
+		if s.parts[pkg], err = parts(ctx, root, pkg); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
 	}
 	return s, nil
 }
@@ -101,12 +108,26 @@ func (s *suite) try(ctx context.Context, m mutant) (result, error) {
 	return result{Verdict: survived}, nil
 }
 
-// viewers are the packages whose tests may see a mutant.
+// viewers are the packages whose tests may see a mutant: those that are built with it.
 func (s *suite) viewers(m mutant) []string {
 	if s.with != "" {
 		return []string{s.with}
 	}
-	return viewers[slices.Index(viewers, m.pkg()):]
+	return slices.DeleteFunc(slices.Clone(viewers[slices.Index(viewers, m.pkg()):]), func(pkg string) bool {
+		return !slices.Contains(s.parts[pkg], path.Join(module, m.pkg()))
+	})
+}
+
+// parts returns the packages that the tests of pkg are built from.
+func parts(ctx context.Context, root, pkg string) ([]string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-test", "-deps", "./"+pkg)
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list ./%s: %w", pkg, err)
+	}
+	// One that is built anew for a test is followed by the name of that test.
+	return strings.Fields(string(out)), nil
 }
 
 var (
@@ -139,8 +160,8 @@ func (s *suite) overlay(m mutant, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "overlay.json")
-	return path, errors.Join(os.WriteFile(changed, m.apply(src), 0o644), os.WriteFile(path, list, 0o644))
+	overlay := filepath.Join(dir, "overlay.json")
+	return overlay, errors.Join(os.WriteFile(changed, m.apply(src), 0o644), os.WriteFile(overlay, list, 0o644))
 }
 
 // build returns the test binary of pkg.
