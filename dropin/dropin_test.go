@@ -71,7 +71,9 @@ func TestLockBehavesLikeThatOfTheLibrary(t *testing.T) {
 }
 
 func TestLockBehavesLikeThatOfTheLibraryOnARealServer(t *testing.T) {
-	addr := zkservertest.Start(t, zkserver.Config{TickTime: 200 * time.Millisecond, NoSync: true, ContainerCheck: 100 * time.Millisecond}).Addr()
+	addr := zkservertest.Start(t, zkserver.Config{
+		TickTime: 200 * time.Millisecond, NoSync: true, ContainerCheck: 100 * time.Millisecond,
+	}).Addr()
 	for _, b := range behaviours() {
 		if b.modelOnly {
 			continue

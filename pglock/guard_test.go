@@ -149,7 +149,8 @@ func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 			if n := value(t, tab); n != 0 || !c.Idle() {
 				t.Errorf("%d was committed; idle: %t", n, c.Idle())
 			}
-			if lost := errors.Is(want, second.ErrLost); errors.Is(c.Err(), second.ErrLost) != lost || errors.Is(c.Release(), second.ErrLost) != lost {
+			lost := errors.Is(want, second.ErrLost)
+			if errors.Is(c.Err(), second.ErrLost) != lost || errors.Is(c.Release(), second.ErrLost) != lost {
 				t.Errorf("the contender: %v, want that it is lost: %t", c.Err(), lost)
 			}
 		})

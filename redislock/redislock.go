@@ -44,7 +44,8 @@ func remove(ctx context.Context, client redis.UniversalClient, path, id string) 
 	if err := cmp.Or(ValidatePath(path), checkClient(client)); err != nil {
 		return false, err
 	}
-	removed, err := lockScript.run(ctx, client, keysOf(path), "remove", micros(second.Defaults.TTL), micros(second.Defaults.TTL), id, "", 0).StringSlice()
+	ttl := micros(second.Defaults.TTL)
+	removed, err := lockScript.run(ctx, client, keysOf(path), "remove", ttl, ttl, id, "", 0).StringSlice()
 	if err != nil {
 		return false, fmt.Errorf("redislock: remove %s from %s: %w", id, path, advise(err, patterns(path)...))
 	}

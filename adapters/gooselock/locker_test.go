@@ -34,7 +34,8 @@ func TestOneAtATimeInAllProcessesAndInEach(t *testing.T) {
 			t.Fatal(err)
 		}
 		for who, second := range map[string]*gooselock.Locker{
-			"another process": gooselock.New(other.Mutex("/migrations")), "the same locker": first, "the same process": gooselock.New(one.Mutex("/migrations")),
+			"another process": gooselock.New(other.Mutex("/migrations")), "the same locker": first,
+			"the same process": gooselock.New(one.Mutex("/migrations")),
 		} {
 			wait, cancel := context.WithTimeout(t.Context(), time.Minute)
 			locktest.WantErr(t, who, second.Lock(wait, nil), context.DeadlineExceeded)

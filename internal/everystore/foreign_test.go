@@ -80,7 +80,8 @@ func defacePostgres(t *testing.T, addr, path, host, label string) error {
 		return err
 	}
 	defer conn.Close(context.Background())
-	_, err = conn.Exec(soon(t), `UPDATE tierlock.session SET host = $2, label = $3 WHERE id = (SELECT session FROM tierlock.contender WHERE path = $1)`, path, host, label)
+	_, err = conn.Exec(soon(t), `UPDATE tierlock.session SET host = $2, label = $3
+		WHERE id = (SELECT session FROM tierlock.contender WHERE path = $1)`, path, host, label)
 	return err
 }
 

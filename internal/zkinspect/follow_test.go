@@ -161,7 +161,8 @@ func TestFollowOutlivesConnectionAndSession(t *testing.T) {
 		synctest.Wait()
 		s.conn.Delete(a, -1)
 		b := s.put(t, path+"/"+hex+"__lock__", "", ephemeral, zk.PermAll)
-		if got := w.take(); !strings.HasPrefix(got, "connected") || !strings.HasSuffix(got, fmt.Sprintf("held /locks/x #%s", strings.TrimLeft(b[len(b)-10:], "0"))) {
+		held := "held /locks/x #" + strings.TrimLeft(b[len(b)-10:], "0")
+		if got := w.take(); !strings.HasPrefix(got, "connected") || !strings.HasSuffix(got, held) {
 			t.Errorf("with the server back: got %q", got)
 		}
 		if w.last.Trouble != "" {

@@ -117,7 +117,8 @@ func TestLookTellsWhoWaitsForWhom(t *testing.T) {
 			t.Fatalf("got %+v", q)
 		}
 		for i, want := range []string{
-			"tierlock holds 0 0 0 billing", "curator waits 1 0 0 10.0.0.1", "read holds 0 0 2 10.0.0.1", "kazoo perhaps 0 2 1 kazoo says", "tierlock waits 4 0 0 ",
+			"tierlock holds 0 0 0 billing", "curator waits 1 0 0 10.0.0.1", "read holds 0 0 2 10.0.0.1",
+			"kazoo perhaps 0 2 1 kazoo says", "tierlock waits 4 0 0 ",
 		} {
 			c := q.Contenders[i]
 			if got := fmt.Sprint(c.Kind, " ", c.State, " ", c.Ahead, " ", c.Perhaps, " ", c.Ignored, " ", c.Label+c.Content); got != want {
@@ -216,7 +217,8 @@ func TestDoctorFinds(t *testing.T) {
 			s.put(t, path+"/_c_"+uuid+"-lock-", "", ephemeral, zk.PermAll)
 			go s.locks(t).RWMutex(path).Writer().Acquire(t.Context())
 			synctest.Wait()
-		}, inspect.Problem, "curator does not wait for tierlock write: on this path they do not exclude each other; give the reader/writer lock a path"},
+		}, inspect.Problem, "curator does not wait for tierlock write: on this path they do not exclude each other; " +
+			"give the reader/writer lock a path"},
 		"Curator's mutex beside its read/write lock": {func(t *testing.T, s site) {
 			s.put(t, path+"/_c_"+uuid+"-lock-", "", ephemeral, zk.PermAll)
 			s.put(t, path+"/_c_"+uuid+"-__WRIT__", "", ephemeral, zk.PermAll)
@@ -248,7 +250,10 @@ func TestDoctorFinds(t *testing.T) {
 			s.permits(t, 1)
 			s.put(t, path+"/leases/x", "", zk.FlagEphemeral, zk.PermAll)
 		}, inspect.Warning, "it takes up a permit all the same"},
-		"a number of permits that is none": {func(t *testing.T, s site) { s.permits(t, 1); s.conn.Set(path, []byte("tierlock permits=many"), -1) },
+		"a number of permits that is none": {func(t *testing.T, s site) {
+			s.permits(t, 1)
+			s.conn.Set(path, []byte("tierlock permits=many"), -1)
+		},
 			inspect.Problem, `the number of permits is "many"`},
 		"Curator's semaphore": {func(t *testing.T, s site) { s.put(t, path+"/leases/_c_"+uuid+"-lease-", "", ephemeral, zk.PermAll) },
 			inspect.Note, "does not say how many permits there are"},

@@ -95,7 +95,8 @@ func New(opts ...Option) (*Telemetry, error) {
 		metric.WithDescription("Holds of a lock that were released, lost ones included. Entering again is no hold."))
 	failed = append(failed, err)
 	t.losses, err = t.meter.Int64Counter("tierlock.losses", metric.WithUnit("{hold}"),
-		metric.WithDescription("Holds of locks, and permits of one call, that were lost while they were held, counted once each, as soon as that is known."))
+		metric.WithDescription("Holds of locks, and permits of one call, that were lost while they were held, counted once each, "+
+			"as soon as that is known."))
 	failed = append(failed, err)
 	t.failures, err = t.meter.Int64Counter("tierlock.failures", metric.WithUnit("{acquisition}"),
 		metric.WithDescription("Acquisitions that waited in vain; a TryAcquire does not wait."))

@@ -82,7 +82,8 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	wait(t, healthy, "/healthy/a")
 	wait(t, troubled, "/stuck/a")
 	p.eventually(t, `sum(tierlock_connected) == 3`)
-	p.eventually(t, `min(count_over_time(tierlock_connected[1h])) > 60 and sum(tierlock_held_locks) == 2`) // three times as long as an alert waits
+	// Three times as long as an alert waits.
+	p.eventually(t, `min(count_over_time(tierlock_connected[1h])) > 60 and sum(tierlock_held_locks) == 2`)
 	if early := p.ask(t, fired()); len(early) > 0 {
 		t.Errorf("in health there are alerts: %v", early)
 	}
@@ -205,7 +206,8 @@ func startPrometheus(t *testing.T, rules string, pages map[string]*httptest.Serv
 	addr := l.Addr().String()
 	l.Close()
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, path, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
+	cmd := exec.CommandContext(ctx, path, "--config.file="+file,
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
 	var log strings.Builder
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {

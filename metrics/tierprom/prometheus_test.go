@@ -126,7 +126,8 @@ func TestScrape(t *testing.T) {
 		`tierlock_wait_seconds_count{from="found",path="/jobs/*"} 101`,
 		`tierlock_wait_seconds_count{from="failed",path="/jobs/*"} 1`,
 		"tierlock_holds 1\n", "tierlock_waiters 0\n", "tierlock_connected 1\n", "tierlock_quarantined 0\n",
-		"tierlock_held_locks{path=\"/jobs/*\"} 1\n", "tierlock_held_locks{path=\"other\"} 0\n", "tierlock_oldest_hold_seconds{path=\"other\"} 0\n",
+		"tierlock_held_locks{path=\"/jobs/*\"} 1\n", "tierlock_held_locks{path=\"other\"} 0\n",
+		"tierlock_oldest_hold_seconds{path=\"other\"} 0\n",
 	)
 	if n := strings.Count(text, "\n"); n > 350 {
 		t.Errorf("%d lines on the page", n)

@@ -112,7 +112,8 @@ func New(opts ...Option) (*Metrics, error) {
 	m.hold = histogram("tierlock_hold_seconds", "Holds of a lock that were released, lost ones included. Entering again is no hold.", "path")
 	m.long = counter("tierlock_long_waits_total", "Waits that took longer than a second, counted when they do.", "path")
 	m.losses = counter("tierlock_losses_total",
-		"Holds of locks, and permits of one call, that were lost while they were held, counted once each, as soon as that is known.", "path", "cause")
+		"Holds of locks, and permits of one call, that were lost while they were held, counted once each, "+
+			"as soon as that is known.", "path", "cause")
 	m.permits = gauge("tierlock_permits", "Permits of semaphores that this process holds now.", "path")
 	m.connected = gauge("tierlock_connected", "1 while this process has a connection and a session, else 0.")
 	m.expired = prometheus.NewCounter(prometheus.CounterOpts{
