@@ -3,7 +3,6 @@
 package lease
 
 import (
-	"errors"
 	"maps"
 	"math"
 	"sync"
@@ -73,11 +72,7 @@ func (l *Lease[C]) ValidAt(now time.Duration) bool {
 // Renew counts that the store has heard of the session at a time. Whoever held a lock when
 // the lease ran out has lost it before.
 func (l *Lease[C]) Renew(heard time.Duration) {
-	for {
-		old := l.heard.Load()
-		if int64(heard) <= old {
-			return
-		}
+	for old := l.heard.Load(); int64(heard) > old; old = l.heard.Load() {
 		if !l.Valid() {
 			l.Lapse()
 		}
@@ -119,13 +114,10 @@ func (l *Lease[C]) Lapse() {
 func (l *Lease[C]) Enrol(c C) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over != nil {
-		return l.over
-	}
-	if _, enrolled := l.contenders[c]; !enrolled { // one that is held stays so
+	if _, enrolled := l.contenders[c]; l.over == nil && !enrolled { // one that is held stays so
 		l.contenders[c] = false
 	}
-	return nil
+	return l.over
 }
 
 // Hold makes an enrolled contender a held one, unless session, lease or contender are gone.
@@ -207,15 +199,8 @@ func (l *Lease[C]) End(reason error) {
 		return
 	}
 	l.over = reason
-	if l.watchdog != nil {
-		l.watchdog.Stop()
-	}
-	cause := second.BySession
-	if errors.Is(reason, second.ErrClosed) {
-		cause = second.ByClose
-	}
 	for c := range l.contenders {
-		c.Lose(second.Lost(cause, "%s: %w", l.config.Name, reason))
+		c.Lose(second.Lost(second.BySession, "%s: %w", l.config.Name, reason))
 	}
 }
 

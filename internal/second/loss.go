@@ -35,11 +35,11 @@ func Lost(cause LossCause, format string, args ...any) error {
 // CauseOf tells how a lock was lost, of which err says that it was.
 func CauseOf(err error) LossCause {
 	var l loss
-	if errors.As(err, &l) {
-		return l.cause
-	}
-	if errors.Is(err, ErrClosed) {
+	switch {
+	case errors.Is(err, ErrClosed): // whatever that has ended first
 		return ByClose
+	case errors.As(err, &l):
+		return l.cause
 	}
 	return ByOther
 }
