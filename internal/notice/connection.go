@@ -24,8 +24,8 @@ type Connection struct {
 
 	mu     sync.Mutex // guards the fields below
 	now    state
-	notify func(second.Connection) // nil if nobody asked
-	fresh  bool                    // and has been told nothing so far
+	notify func(second.Connection) // does nothing if nobody asked
+	fresh  bool                    // it has been told nothing so far
 
 	// What Run has told.
 	told     state
@@ -64,7 +64,7 @@ func (s state) is() second.ConnectionState {
 // NewConnection returns one that is yet to be made.
 func NewConnection(c Config) *Connection {
 	begun := state{since: time.Now()}
-	return &Connection{config: c, now: begun, told: begun}
+	return &Connection{config: c, now: begun, told: begun, notify: func(second.Connection) {}}
 }
 
 // Reach says whether the store answers.
@@ -153,19 +153,21 @@ func (c *Connection) tell() {
 	case is == second.Suspended && was == second.Connected && same:
 		news = append(news, second.Connection{State: second.Suspended, Err: c.config.Why()})
 	}
-	if is != second.Connected && c.warnings == 0 {
-		c.due = now.since.Add(c.patience())
-	}
-	if fresh && c.session == "" {
-		is = second.Suspended // nothing was held that could be lost
+	switch {
+	case is == second.Connected || c.warnings > 0:
+	case c.session == "":
+		c.due = now.since.Add(firstWarning)
+	default:
+		c.due = now.since.Add(c.config.Patience())
 	}
 	if fresh {
+		if c.session == "" {
+			is = second.Suspended // nothing was held that could be lost
+		}
 		news = []second.Connection{{State: is, Err: c.config.Why()}}
 	}
 	for _, n := range news {
-		if notify != nil {
-			notify(n)
-		}
+		notify(n)
 	}
 }
 
@@ -173,14 +175,6 @@ const (
 	firstWarning = 3 * time.Second // about a connection that cannot be made at all
 	rarest       = 5 * time.Minute // such warnings
 )
-
-// patience is after how long an outage is worth a warning.
-func (c *Connection) patience() time.Duration {
-	if c.session == "" {
-		return firstWarning
-	}
-	return c.config.Patience()
-}
 
 // warn warns of an outage, once. Where there never was a connection somebody waits for it, who may wait for ever: that is
 // repeated, ever more rarely.
