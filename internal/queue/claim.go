@@ -101,9 +101,8 @@ func (l *claim) request(ctx context.Context, op Op, what string) (a Answer, err 
 	defer cancel(nil)
 	defer context.AfterFunc(l.tier.ctx, func() { cancel(second.ErrClosed) })()
 	l.tier.present(ctx, false)
-	err = l.tier.repeat(ctx, func() (Outcome, error) {
-		a = l.tier.do(ctx, Command{Op: op, Ref: Ref{Path: l.path, Permits: l.permits}})
-		return a.Outcome, a.Err
+	a, err = l.tier.repeat(ctx, func() Answer {
+		return l.tier.do(ctx, Command{Op: op, Ref: Ref{Path: l.path, Permits: l.permits}})
 	})
 	if err != nil {
 		return Answer{}, l.failure(what, err)

@@ -204,7 +204,7 @@ func (c *Contender) enter(old *Contender) error {
 		cmd.Old = old.Ref()
 		defer func() { old.gone <- removed }()
 	}
-	return c.claim.tier.repeat(c.tenure, func() (Outcome, error) {
+	_, err := c.claim.tier.repeat(c.tenure, func() Answer {
 		a := c.send(cmd)
 		switch {
 		case old == nil:
@@ -213,8 +213,9 @@ func (c *Contender) enter(old *Contender) error {
 		case a.Outcome == Done:
 			removed = a.Removed
 		}
-		return a.Outcome, a.Err
+		return a
 	})
+	return err
 }
 
 // tryOnce holds the lock, or so many permits, if nobody is in the way.

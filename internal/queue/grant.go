@@ -151,14 +151,14 @@ func (c *Contender) open() error {
 	}
 	c.shared.Store(true)
 	unknown := false
-	err := c.claim.tier.repeat(c.tenure, func() (Outcome, error) {
+	_, err := c.claim.tier.repeat(c.tenure, func() Answer {
 		a := c.sendFor(c.tenure, c.command(Share))
 		if unknown = unknown || a.Outcome == Unknown || a.Begun; unknown && a.Outcome == Denied {
 			a.Outcome = Unknown // an error would say that it writes
 		} else if a.Outcome == Denied {
 			c.shared.Store(false)
 		}
-		return a.Outcome, a.Err
+		return a
 	})
 	if err = cmp.Or(c.Err(), err); err != nil {
 		return err
@@ -180,25 +180,22 @@ func (c *Contender) Write(ctx context.Context, check func() error, send func() (
 	if err := c.Begin(ctx, check); err != nil {
 		return err
 	}
-	answer := make(chan error, 1)
-	if !c.claim.tier.Spawn(func() {
-		outcome, err := send()
-		if outcome == Unknown { // it may take effect for as long as the lock is ours
-			err = fmt.Errorf("%w: %w", second.ErrUnknown, err)
-		} else {
+	unknown := func(cause error) error { return fmt.Errorf("%w: %w", second.ErrUnknown, cause) }
+	spawn := func(task func()) (begun bool) {
+		if begun = c.claim.tier.Spawn(task); !begun {
 			c.Finish()
 		}
-		answer <- err
-	}) {
+		return begun
+	}
+	_, err := second.Do(ctx, spawn, func() (any, error) {
+		outcome, err := send()
+		if outcome == Unknown { // it may take effect for as long as the lock is ours
+			return nil, unknown(err)
+		}
 		c.Finish()
-		return second.ErrClosed
-	}
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", second.ErrUnknown, context.Cause(ctx))
-	}
+		return nil, err
+	}, unknown)
+	return err
 }
 
 // Begin is the beginning of a [Contender.Write] that is sent by the caller: unless check returns an error, the contender is not idle

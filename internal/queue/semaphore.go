@@ -68,17 +68,15 @@ func (c *Contender) bid(d *second.Demand) error {
 	}
 	if k := int64(d.Take(v.Free)); k > 0 && k < c.weight.Load() {
 		c.weight.Store(k)
-		return c.weigh()
+		_, err := c.weigh()
+		return err
 	}
 	return nil
 }
 
 // weigh sends how many permits the contender has, or wants, until that is answered.
-func (c *Contender) weigh() error {
-	return c.claim.tier.repeat(c.tenure, func() (Outcome, error) {
-		a := c.send(c.command(Weigh))
-		return a.Outcome, a.Err
-	})
+func (c *Contender) weigh() (Answer, error) {
+	return c.claim.tier.repeat(c.tenure, func() Answer { return c.send(c.command(Weigh)) })
 }
 
 // releaseSome gives so many of the permits up, and waits until that is done, for a third of the TTL at most.
@@ -89,7 +87,7 @@ func (c *Contender) releaseSome(n int64) error {
 	t := c.claim.tier
 	ctx, cancel := context.WithTimeout(context.Background(), c.session.ttl/3)
 	defer cancel()
-	_, err := second.Do(ctx, t.Spawn, func() (any, error) { return nil, c.weigh() }, func(error) error { return nil })
+	_, err := second.Do(ctx, t.Spawn, c.weigh, func(error) error { return nil })
 	loss := c.lossAt(t.Now())
 	if err != nil && c.tenure.Err() == nil { // else it is lost, or has gone with the rest
 		return c.claim.failure("release", err)

@@ -32,8 +32,8 @@ type Config struct {
 	Record    func(Record)       // for tests; nil: that of all
 }
 
-// Recorder is told what passes between the tiers of this process and their stores, if it is set before there are any; nil if nobody asks.
-var Recorder func(Record)
+// Recorder is told what passes between the tiers of this process and their stores, if it is set before there are any.
+var Recorder = func(Record) {}
 
 // A Tier is a store as this process sees it: its session, and the contenders under it.
 type Tier struct {
@@ -74,9 +74,6 @@ type status struct {
 func New(config Config, store Store) *Tier {
 	if config.Record == nil {
 		config.Record = Recorder
-	}
-	if config.Record == nil {
-		config.Record = func(Record) {}
 	}
 	t := &Tier{config: config, store: store, origin: time.Now(), tasks: NewTasks()}
 	t.follower, _ = store.(Follower)
@@ -263,18 +260,17 @@ func (t *Tier) do(ctx context.Context, c Command) Answer {
 }
 
 // repeat sends a command until it is answered, or ctx is done.
-func (t *Tier) repeat(ctx context.Context, send func() (Outcome, error)) error {
+func (t *Tier) repeat(ctx context.Context, send func() Answer) (Answer, error) {
 	for pace := retry.New(); ; {
 		if t.ctx.Err() != nil {
-			return second.ErrClosed
+			return Answer{}, second.ErrClosed
 		}
-		outcome, err := send()
-		if outcome != Unknown && outcome != Failed {
-			return err
+		if a := send(); a.Outcome != Unknown && a.Outcome != Failed {
+			return a, a.Err
 		}
-		err = retry.Pause(ctx, pace.NextBackOff())
+		err := retry.Pause(ctx, pace.NextBackOff())
 		if err = cmp.Or(err, t.answering(ctx)); err != nil {
-			return t.explain(err)
+			return Answer{}, t.explain(err)
 		}
 	}
 }
