@@ -382,13 +382,10 @@ func (c *cohort) release(own *ownership) error {
 
 // noteLoss counts the loss of a lock, if err is one.
 func (c *cohort) noteLoss(err error) error {
-	if errors.Is(err, ErrLost) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.tally.losses == nil {
-			c.tally.losses = make(map[LossCause]int64)
-		}
-		c.tally.losses[LossCause(second.CauseOf(err))]++
+	if r := c.registry; errors.Is(err, ErrLost) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.past.Losses[LossCause(second.CauseOf(err))]++
 	}
 	return err
 }

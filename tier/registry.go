@@ -25,7 +25,7 @@ type Registry struct {
 
 	mu      sync.RWMutex // guards the fields below; taken last
 	stakes  map[lockKey]stake
-	past    Stats // of cohorts that are gone
+	past    Stats // of cohorts that are gone, and the losses of all
 	closed  bool
 	drained context.Context // ends when nobody new is let in and there are no stakes any more
 	allGone func()          // ends it
@@ -313,7 +313,6 @@ var sources = [...]Source{Found, HandOver, HandOff, Resumption, Join}
 type tally struct {
 	came         [len(sources)]int64
 	waited, held time.Duration
-	losses       map[LossCause]int64 // nil before the first
 }
 
 // sum adds what a cohort has counted.
@@ -326,9 +325,6 @@ func (s *Stats) sum(t *tally) {
 	s.Acquisitions = s.Found + s.HandOvers + s.HandOffs + s.Resumptions + s.Joins
 	s.WaitTime += t.waited
 	s.HoldTime += t.held
-	for cause, n := range t.losses {
-		s.Losses[cause] += n
-	}
 }
 
 // Stats returns figures of all locks and semaphores of the registry. It asks nobody, and is not a snapshot of one
