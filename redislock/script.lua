@@ -10,7 +10,7 @@
 
 local lock, queue, leases, state = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local op, ttl, unsure, me = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local met, secluded = ARGV[5], 1 -- who has met nobody grants nothing
+local met, quiet = ARGV[5], 1 -- for so long nothing is granted; not 0 before the primary is known
 local weight, description, old = tonumber(ARGV[7]), ARGV[8], ARGV[9]
 
 local time = redis.call('TIME')
@@ -18,8 +18,8 @@ local now = time[1] * 1000000 + time[2]
 
 local keep = 2 * 60 * 60 * 1000 -- ms that keys outlive their last use
 local gap = 25000 -- for so long the key is left to locks of others, who try again and again
-local apart, seldom = 100000, 10000000 -- so often at most; and where none was seen
-local memory = 60000000 -- for so long
+local often, seldom = 100000, 10000000 -- the time between two such gaps, if one of others was seen, and if not
+local memory = 60000000 -- for so long it counts as seen
 local longest = 100000 -- between two looks at such a lock
 
 local function int(n) return string.format('%.0f', n) end
@@ -30,8 +30,8 @@ local function int(n) return string.format('%.0f', n) end
 if op ~= 'list' and op ~= 'remove' then
 	local info = redis.call('INFO', 'replication')
 	local id, age, heir = info:match('master_replid:(%w+)'), 0, '1'
-	secluded = tonumber(met:match(id .. '=(%d+)'))
-	if not secluded then
+	quiet = tonumber(met:match(id .. '=(%d+)'))
+	if not quiet then
 		if not info:match('master_replid2:(%w+)'):find('[^0]') then
 			heir = '0'
 			local uptime = redis.call('INFO', 'server'):match('uptime_in_seconds:(%-?%d+)')
@@ -205,7 +205,7 @@ local function put(head)
 end
 
 -- next_gap is when the key is to be left free again.
-local function next_gap() return left + (now - foreign < memory and apart or seldom) end
+local function next_gap() return left + (now - foreign < memory and often or seldom) end
 
 -- settle has the lock with whom it belongs to, or sets wait to when the first in the
 -- queue is to look again.
@@ -236,7 +236,7 @@ local function settle()
 		left = now
 		redis.call('HSET', state, 'gap', int(now))
 	end
-	wait = math.max(secluded, left + gap - now)
+	wait = math.max(quiet, left + gap - now)
 	if wait > 0 then
 		free()
 		return
@@ -279,13 +279,13 @@ local function answer(id)
 		ahead, nearest = 1, held
 	end
 	local pause = 0
-	if has then pause = secluded elseif first()[1] == id then pause = wait end
+	if has then pause = quiet elseif first()[1] == id then pause = wait end
 	local function flag(b) return b and '1' or '0' end
 	local yield = of > 0 and 0 or math.max(next_gap() - now, 1)
 	return {
-		'1', int(token), int(now), flag(has and secluded == 0), flag(self_reads), flag(self:sub(2, 2) == 'a'),
+		'1', int(token), int(now), flag(has and quiet == 0), flag(self_reads), flag(self:sub(2, 2) == 'a'),
 		flag(has and next and not (self_reads and reads(next))), flag(has and next and reads(next)),
-		int(pause), int(secluded), int(yield), int(ahead), nearest or '', int(nearest_token), nearest_about,
+		int(pause), int(quiet), int(yield), int(ahead), nearest or '', int(nearest_token), nearest_about,
 		int(vacant), int(others),
 	}
 end
@@ -311,8 +311,8 @@ elseif op == 'try' then
 	if not redis.call('ZSCORE', queue, me) then
 		local head, read = first()[1], description:sub(1, 1) == 'r'
 		local fits = of > 0 and weight <= beside(holders()) or read and mine and head and reads(head)
-		if held and not mine or head and (front() or not fits) or secluded > 0 or left + gap > now then
-			return { 'busy', int(secluded) }
+		if held and not mine or head and (front() or not fits) or quiet > 0 or left + gap > now then
+			return { 'busy', int(quiet) }
 		end
 		insert()
 	end

@@ -23,12 +23,12 @@ type cohort struct {
 	state   state
 	grant   second.Grant       // of the owners, or that lingers; meaningful while held or lingering
 	owner   *ownership         // while held by one alone; else nil
-	readers atomic.Int64       // owners at the same time, while held by those; who is not the last leaves without the mutex
+	readers atomic.Int64       // owners that read, at the same time; all but the last one leave without the mutex
 	since   time.Duration      // when the present hold began, or the lingering, on the registry's clock
 	policy  *options           // of the mutex by which the latest owner came
 	request *second.Wait       // what the waiters wait for in the second tier; nil while nothing is asked there
 	quit    context.CancelFunc // abandons the request
-	round   int64              // the last arrival before the grant came: up to it they waited then
+	round   int64              // the newest arrival when the grant came: by rounds, all up to it have a turn
 	spent   chan struct{}      // closed when nobody has to watch a lingering grant any more; nil if nobody does
 	limit   time.Duration      // for how long it may linger
 	sharing sharing
@@ -80,7 +80,7 @@ func (c *cohort) try(ctx context.Context, lock *Mutex, _ time.Duration) (*owners
 		c.mu.Unlock()
 		return own, err
 	}
-	kept := c.lingeringLocked() // to read, which is not enough
+	kept := c.lingeringLocked() // for readers only: takeLocked has taken any other
 	if c.state != idle && kept == nil {
 		c.mu.Unlock()
 		return nil, c.key.failure("try", ErrLocked)
@@ -165,11 +165,11 @@ func (c *cohort) withdraw(w *waiter[ownership]) {
 		c.admitReadersLocked(now) // who waited behind it
 		return
 	}
-	if own := &w.seat; w.refusal == nil { // it was no turn
+	if own := &w.seat; w.refusal == nil { // it was admitted, and gives its turn back
 		c.tally.came[own.source]--
 		if !c.disownLocked(own, now) {
 			source := own.source
-			if source == joined { // those beside whom it was have left since
+			if source == joined { // the readers that it joined have left since, so the grant goes on from it
 				source = handedOff
 			}
 			c.offerLocked(own.grant, source)
@@ -447,8 +447,8 @@ func (c *cohort) fairToHandOffLocked(grant second.Grant) bool {
 	return o.rounds && c.gate.first.arrival <= c.round || o.handOff > 0 && grant.Contested().For() < c.budgetLocked()
 }
 
-// budgetLocked is for how long others that wait leave the grant here. One that is shared has had its
-// budget, while those waited who read; its signal is a new one, so from now on nobody has to wait.
+// budgetLocked is for how long the grant may stay here while others wait. One that is shared has used its
+// budget up before, and tells anew whether somebody waits: from now on it stays only while nobody does.
 func (c *cohort) budgetLocked() time.Duration {
 	if c.sharing.begun {
 		return 1

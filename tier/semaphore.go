@@ -498,11 +498,11 @@ func (p *pool) sortLocked(permits []permit) (fair, due []permit) {
 // budgetLocked is that of the first who waits.
 func (p *pool) budgetLocked() time.Duration { return p.gate.first.seat.semaphore.options.handOff }
 
-// offerLocked is called with permits that may be for those who wait, and with none when others are
-// first, or nobody. It returns those that have to go.
+// offerLocked gives permits, and those that are kept, to those who wait. It is called without any when
+// somebody else is first now, or nobody. It returns those that have to go back to the store.
 //
-// What is too little for the first one is kept for him, if with what others here have it is enough.
-// Without that, two processes that each kept a part would wait for each other.
+// If the first one wants more than there is, that is kept for him only if it is enough together with what
+// others of this process have. Else two processes that each kept a part would wait for each other.
 func (p *pool) offerLocked(permits []permit) (rest []permit) {
 	kept, due := p.sortLocked(p.kept)
 	left := p.serveLocked(slices.Concat(kept, permits))

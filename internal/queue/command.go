@@ -104,7 +104,7 @@ type Answer struct {
 
 	Name    string             // of the session, by Open
 	TTL     time.Duration      // by Open
-	Doubt   bool               // by Beat: some may queue who are not known to, although each command was answered
+	Doubt   bool               // by Beat: contenders of ours may be in queues, unknown to us, though each command was answered; an audit tells
 	Present []Ref              // by Audit
 	Queue   []second.Contender // by List; of permits with Of, and with Permits those that have some
 }
@@ -141,7 +141,7 @@ type View struct {
 	Nearest second.Contender
 
 	Again       time.Duration // after which to look again while it waits; 0 if it will be told. Of a holder a Beat tells
-	Yield       time.Duration // after which the lock is to be left for a moment to others who cannot be seen; 0 if there are none
+	Yield       time.Duration // after this time the holder leaves the lock for a moment to those who are in no queue; 0 if there are none
 	Quarantined bool          // it does not have the lock as the store grants nothing
 }
 

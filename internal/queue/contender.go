@@ -27,7 +27,7 @@ type Contender struct {
 	token  atomic.Int64 // 0 until it is known
 	weight atomic.Int64 // permits that it wants, or has
 	queues atomic.Bool  // maybe; not before it enters, and not once it is known to be gone
-	doomed bool         // an Enter that removes it may have been executed; valid once it is gone
+	doomed bool         // an Enter was not answered that may have removed it: then it is no loss if it is missing; valid once it is gone
 
 	loss   notice.Loss
 	life   context.Context // ends when the lock, or the place in the queue, is lost
@@ -367,7 +367,7 @@ func (c *Contender) takes(v View) bool {
 	return true
 }
 
-// contestLocked tells the holder of one who has waited since then.
+// contestLocked tells the holder that somebody has waited since then, and from when on somebody may wait who is in no queue (Yield).
 func (c *Contender) contestLocked(since time.Time) {
 	signal := c.contested.Load()
 	if c.said.Yield > 0 {
