@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,27 +27,30 @@ type dialed struct {
 	dialing   mutexbool.Bool  // the library is between two connections
 	verify    mutexbool.Bool  // the connection came back: held nodes want a look
 
-	mu      sync.Mutex    // guards the fields below; never held across a client call
-	current *Session      // nil before the first and after an expiry
-	socket  *socket       // the newest, nil before the first
-	left    time.Duration // since when there is no connection, 0 while it stands
-	problem error         // why there is no connection
-	closed  bool
+	// Written by the goroutine in which the library connects, shakes hands and tells of both.
+	current atomic.Pointer[Session] // nil before the first and after an expiry
+	socket  atomic.Pointer[socket]  // the newest, nil before the first
+	left    time.Duration           // since when there is no connection, 0 while it stands; read there, too
+
+	problem atomic.Pointer[error] // why there is no connection
 }
 
 // Dial has the library connect to one of the servers, and goes on trying. On an error nothing is
 // left.
 func (l *Link) Dial(ctx context.Context, names []string) error {
-	d := &dialed{link: l, servers: newServers(l.config), left: 1, problem: zk.ErrNoServer}
+	d := &dialed{link: l, servers: newServers(l.config), left: 1}
+	d.problem.Store(&zk.ErrNoServer)
 	if err := d.servers.find(ctx, names); err != nil {
 		return err
 	}
 	l.transport = d // before the library starts and calls back
+	library := slog.NewLogLogger(l.config.Logger.Handler(), slog.LevelDebug)
+	library.SetPrefix("zklock: client library: ")
 	conn, events, err := zk.Connect(names, l.config.SessionTimeout,
 		zk.WithHostProvider(d.servers),
 		zk.WithDialer(d.dial),
 		zk.WithEventCallback(d.onEvent),
-		zk.WithLogger(libraryLog{l.config.Logger}),
+		zk.WithLogger(library),
 		zk.WithLogInfo(false))
 	if err != nil {
 		return err
@@ -68,14 +70,12 @@ func (l *dialed) dial(network, server string, timeout time.Duration) (net.Conn, 
 		return nil, err
 	}
 	s := newSocket(conn, server, l)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed { // close has killed the newest socket before, and does not see this one
+	l.dialing.Clear()
+	l.socket.Store(s)
+	if l.link.ctx.Err() != nil { // asked last: Close may have killed the newest socket before, without seeing this one
 		s.kill()
 		return nil, second.ErrClosed
 	}
-	l.socket = s
-	l.dialing.Clear()
 	return s, nil
 }
 
@@ -100,28 +100,20 @@ func (l *dialed) onEvent(ev zk.Event) {
 	case ev.Type != zk.EventSession:
 		l.link.Events.fire(ev)
 	case ev.State == zk.StateHasSession:
-		l.mu.Lock()
 		l.left = 0
-		l.mu.Unlock()
 		l.link.Notice.Reach(true) // before anybody who waits for it goes on
 		l.connected.Set()
 		l.verify.Set()
-		if s := l.Session(); s != nil {
-			for n := range s.Contenders() {
-				n.Wake()
-			}
+		for n := range l.Session().Contenders() { // it began right before, or goes on
+			n.Wake()
 		}
 	case ev.State == zk.StateDisconnected: // also after each attempt to connect
 		l.connected.Clear()
 		l.link.Notice.Reach(false)
-		l.mu.Lock()
-		away := l.left > 0
-		if !away {
+		switch {
+		case l.left == 0:
 			l.left = max(l.link.Now(), 1)
-		}
-		mute := l.closed && away
-		l.mu.Unlock()
-		if mute {
+		case l.link.ctx.Err() != nil:
 			time.Sleep(time.Millisecond) // see Close
 		}
 	case ev.State == zk.StateConnecting:
@@ -129,11 +121,7 @@ func (l *dialed) onEvent(ev zk.Event) {
 	}
 }
 
-func (l *dialed) Session() *Session {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.current
-}
+func (l *dialed) Session() *Session { return l.current.Load() }
 
 func (l *dialed) awaitConnection(ctx context.Context) error { return l.connected.Wait(ctx) }
 
@@ -149,17 +137,14 @@ func (l *dialed) disconnected() error {
 	if l.connected.IsSet() {
 		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.problem
+	return *l.problem.Load()
 }
 
 // trouble records why there is no connection.
 func (l *dialed) trouble(err error) {
 	l.link.config.Logger.Debug("zklock: connection", "err", err)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.problem = fmt.Errorf("%w: %w", zk.ErrNoServer, err)
+	problem := fmt.Errorf("%w: %w", zk.ErrNoServer, err)
+	l.problem.Store(&problem)
 }
 
 // Close ends the session, for which it gives the server a second. Then it breaks the
@@ -171,9 +156,6 @@ func (l *dialed) trouble(err error) {
 // first; it does not get away again, because nothing is dialed any more; and the callback
 // that comes right before holds it up for a moment.
 func (l *dialed) Close() {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
 	if !l.connected.IsSet() {
 		l.kill()
 		// The client's own context has ended.
@@ -190,20 +172,8 @@ func (l *dialed) Close() {
 
 // kill breaks the connection.
 func (l *dialed) kill() {
-	l.mu.Lock()
-	socket := l.socket
-	l.mu.Unlock()
-	if socket != nil {
-		socket.kill()
-	}
-}
-
-// libraryLog gives the library's messages to the client's logger.
-type libraryLog struct{ logger *slog.Logger }
-
-func (l libraryLog) Printf(format string, args ...any) {
-	if l.logger.Enabled(context.Background(), slog.LevelDebug) { // a log line belongs to no request
-		l.logger.Debug("zklock: client library", "msg", fmt.Sprintf(format, args...))
+	if s := l.socket.Load(); s != nil {
+		s.kill()
 	}
 }
 
@@ -227,20 +197,16 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 		refusal = fmt.Errorf("the server granted a session timeout of %v; the lease margin of %v is more than half of it",
 			timeout, margin)
 	}
-	l.mu.Lock()
-	old := l.current
+	old := l.current.Load()
 	if old != nil && old.ID == id {
-		l.mu.Unlock()
 		old.resume(timeout) // refused or not: the server has set its clock to it
 		return old, refusal
 	}
 	if refusal != nil {
-		l.mu.Unlock()
 		return nil, refusal
 	}
 	s := newSession(c, id, timeout, sentAt, timeout-margin) // it began with a write
-	l.current = s
-	l.mu.Unlock()
+	l.current.Store(s)
 	if old != nil {
 		old.End(zk.ErrSessionExpired)
 	}
@@ -262,10 +228,8 @@ func (l *dialed) introduce(handshake []byte, now time.Duration) []byte {
 	d := wire.Decoder{Rest: wire.Body(handshake)}
 	q := d.ConnectRequest()
 	q.LastZxid = l.seen.Load()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.current != nil && l.left > 0 {
-		switch away, timeout := now-l.left, l.current.Negotiated(); {
+	if s := l.Session(); s != nil && l.left > 0 {
+		switch away, timeout := now-l.left, s.Negotiated(); {
 		case away > 4*timeout:
 			q.LastZxid = 0
 		case away > timeout:
@@ -279,11 +243,7 @@ func (l *dialed) introduce(handshake []byte, now time.Duration) []byte {
 
 // expired is called when a server says so in a handshake.
 func (l *dialed) expired() {
-	l.mu.Lock()
-	old := l.current
-	l.current = nil
-	l.mu.Unlock()
-	if old != nil {
+	if old := l.current.Swap(nil); old != nil {
 		l.link.Notice.End(old.String())
 		old.End(zk.ErrSessionExpired)
 	}
@@ -311,7 +271,7 @@ func (l *dialed) keep() {
 	if l.awaitConnection(l.link.ctx) != nil { // the pace is what was granted, not what was asked for
 		return
 	}
-	timer := time.NewTimer(l.heartbeat())
+	timer := time.NewTimer(halfTick(l.link.timeout()))
 	for {
 		select {
 		case <-l.link.ctx.Done():
@@ -319,15 +279,12 @@ func (l *dialed) keep() {
 		case <-timer.C:
 		}
 		synced := l.disconnected() == nil && l.sync()
-		timer.Reset(l.heartbeat()) // before the write: a slow one takes none of the pace
+		timer.Reset(halfTick(l.link.timeout())) // before the write: a slow one takes none of the pace
 		if synced {
 			l.prove()
 		}
 	}
 }
-
-// heartbeat is the pace of keep, and no shorter than half a tick.
-func (l *dialed) heartbeat() time.Duration { return halfTick(l.link.timeout()) }
 
 func (l *dialed) sync() bool {
 	_, err := l.link.Conn.Sync("/")

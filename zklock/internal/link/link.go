@@ -184,13 +184,10 @@ func (l *Link) Explain(cause error) error {
 
 // WaitFor waits for g, but not longer than bound.
 func WaitFor(g *sync.WaitGroup, bound time.Duration) {
-	done := make(chan struct{})
+	waiting, done := context.WithCancel(context.Background())
 	go func() {
 		g.Wait()
-		close(done)
+		done()
 	}()
-	select {
-	case <-done:
-	case <-time.After(bound):
-	}
+	retry.Pause(waiting, bound)
 }

@@ -48,8 +48,7 @@ func (s *Session) Negotiated() time.Duration { return time.Duration(s.timeout.Lo
 // timeout; which of its members go by which is not known, so the shortest counts.
 func (s *Session) resume(timeout time.Duration) {
 	s.timeout.Store(int64(min(timeout, s.Negotiated())))
-	term := timeout - s.link.Margin(timeout)
-	s.Shorten(term)
+	s.Shorten(timeout - s.link.Margin(timeout))
 }
 
 // A Member is a node that is queued or held under a session.

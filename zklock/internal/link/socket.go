@@ -164,6 +164,7 @@ func (s *socket) noteLocked(h wire.RequestHeader, now time.Duration, b *batch, i
 func (s *socket) Read(p []byte) (int, error) {
 	for len(s.frame) == 0 {
 		if err := s.readFrame(); err != nil {
+			s.explain(err) // first: whoever is then told of the end looks for its reason
 			s.kill()
 			return 0, err
 		}
@@ -178,12 +179,12 @@ func (s *socket) Read(p []byte) (int, error) {
 func (s *socket) readFrame() error {
 	if s.session == nil {
 		if err := otherProtocol(s.reader); err != nil {
-			return s.readError(err)
+			return err
 		}
 	}
 	frame, err := wire.ReadFrame(s.reader, s.buffer, maxFrame)
 	if err != nil {
-		return s.readError(err)
+		return err
 	}
 	s.buffer = frame
 	if s.session == nil {
@@ -191,22 +192,20 @@ func (s *socket) readFrame() error {
 	} else {
 		frame, err = s.noteReply(frame)
 	}
-	if err != nil {
-		return s.readError(err)
+	if err == nil {
+		s.frame = frame
 	}
-	s.frame = frame
-	return nil
+	return err
 }
 
-func (s *socket) readError(err error) error {
-	if s.session != nil {
-		if !errors.Is(err, net.ErrClosed) {
-			s.dialed.trouble(fmt.Errorf("connection to %s lost: %w", s.server, err))
-		}
-		return err
+// explain says why nothing more is read.
+func (s *socket) explain(err error) {
+	switch {
+	case s.session == nil:
+		s.dialed.trouble(fmt.Errorf("handshake with %s: %w", s.server, handshakeError(err, s.dialed.link.config.TLS != nil)))
+	case !errors.Is(err, net.ErrClosed):
+		s.dialed.trouble(fmt.Errorf("connection to %s lost: %w", s.server, err))
 	}
-	s.dialed.trouble(fmt.Errorf("handshake with %s: %w", s.server, handshakeError(err, s.dialed.link.config.TLS != nil)))
-	return err
 }
 
 // noteReply returns what the library is to see of a reply or an event.
@@ -309,24 +308,18 @@ type batch struct {
 // Ask waits for all the answers, or the end of the connection.
 func (l *dialed) Ask(requests ...Request) []Answer {
 	b := &batch{requests: requests, answers: make([]Answer, len(requests))}
-	l.mu.Lock()
-	s := l.socket
-	l.mu.Unlock()
+	s := l.socket.Load()
 	if s == nil || !l.connected.IsSet() {
 		return b.unsent()
 	}
 	<-s.open
 	s.writing <- struct{}{}
-	frames := s.encode(b)
-	if frames != nil {
+	if frames := s.encode(b); frames != nil {
 		if _, err := s.Conn.Write(frames); err != nil {
 			s.broke(err)
 		}
 	}
 	<-s.writing
-	if frames == nil {
-		return b.unsent()
-	}
 	b.missing.Wait()
 	return b.answers
 }
@@ -339,12 +332,13 @@ func (b *batch) unsent() []Answer {
 }
 
 // encode notes the requests of a batch before they are sent, and returns their frames; none
-// if the connection has ended.
+// if the connection has ended, which is then their answer.
 func (s *socket) encode(b *batch) (frames []byte) {
 	now := s.dialed.link.Now() // before the write: a lease may only start too early
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dead {
+		b.unsent()
 		return nil
 	}
 	for i, q := range b.requests {
@@ -473,19 +467,16 @@ func checkEvent(body wire.Decoder) error {
 // passResults reads as far as the library does, which gives up at a result that it does
 // not know.
 func passResults(d *wire.Decoder) {
-	for !d.Bad {
-		h := d.MultiHeader()
-		switch {
-		case h.Done:
-			return
-		case h.Op == wire.OpError:
+	for h := d.MultiHeader(); !h.Done; h = d.MultiHeader() {
+		switch h.Op {
+		case wire.OpError:
 			d.Int32()
-		case h.Op == wire.OpCreate:
+		case wire.OpCreate:
 			passString(d)
-		case h.Op == wire.OpSetData:
+		case wire.OpSetData:
 			d.Take(wire.StatSize)
-		case h.Op == wire.OpCheck, h.Op == wire.OpDelete:
-		default:
+		case wire.OpCheck, wire.OpDelete:
+		default: // also where nothing is left
 			return
 		}
 	}
