@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -118,21 +119,17 @@ const (
 // announces more than limit bytes is an error: a peer that speaks another protocol announces over a gigabyte.
 func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
 	if cap(buf) < lengthSize {
-		buf = make([]byte, lengthSize, 512)
+		buf = make([]byte, 512)
 	}
-	if _, err := io.ReadFull(r, buf[:lengthSize]); err != nil {
+	length := buf[:lengthSize]
+	if _, err := io.ReadFull(r, length); err != nil {
 		return nil, err
 	}
-	n := binary.BigEndian.Uint32(buf[:lengthSize])
+	n := binary.BigEndian.Uint32(length)
 	if int64(n) > int64(limit) {
 		return nil, fmt.Errorf("frame of %d bytes announced: not ZooKeeper's protocol?", n)
 	}
-	if size := lengthSize + int(n); cap(buf) < size {
-		frame := make([]byte, size)
-		copy(frame, buf[:lengthSize])
-		buf = frame
-	}
-	frame := buf[:lengthSize+int(n)]
+	frame := slices.Grow(length, int(n))[:lengthSize+int(n)]
 	if _, err := io.ReadFull(r, frame[lengthSize:]); err != nil {
 		return nil, err
 	}

@@ -32,12 +32,11 @@ type Contender struct {
 // children. It knows what names tell: Node, Pair, Kind and Sequence.
 func Parse(children []string) (queue []Contender, others []string) {
 	for _, name := range children {
-		c, ok := Named(name)
-		if !ok {
+		if c, ok := Named(name); ok {
+			queue = append(queue, c)
+		} else {
 			others = append(others, name)
-			continue
 		}
-		queue = append(queue, c)
 	}
 	slices.SortFunc(queue, func(a, b Contender) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	var first *Contender
