@@ -62,7 +62,7 @@ func (l *Lock) attempt(w *second.Wait) *attempt {
 // run waits for what f comes to, or the end of ctx; what is for its errors. As no call of the library can be ended, f goes on without a
 // caller who leaves, and is then undone. The next attempt on the same path waits for that, so that callers who come and go while a call is
 // stuck do not pile up stuck calls.
-func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (T, error), undo func(T)) (value T, err error) {
+func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (T, error), undo func(T) error) (value T, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("zklock: %s: %w", what, err)
@@ -95,7 +95,9 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 		select {
 		case results <- result{value, err}:
 		case <-left:
-			undo(value)
+			if err == nil {
+				undo(value)
+			}
 		}
 	}) {
 		return value, ErrClosed
@@ -107,13 +109,6 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 		abandoned.Store(a.lock.path, done)
 		close(left)
 		return value, a.explain(context.Cause(ctx))
-	}
-}
-
-// release undoes an acquisition that nobody waits for.
-func release(n *Node) {
-	if n != nil {
-		n.Release()
 	}
 }
 

@@ -32,8 +32,8 @@ func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *test
 			var ctx context.Context
 			ctx, leave[i] = context.WithCancel(t.Context())
 			end[i] = make(chan struct{})
-			stuck := func(*attempt) (*Node, error) { <-end[i]; return nil, nil }
-			go run(ctx, l.attempt(nil), "wait", stuck, release)
+			stuck := func(*attempt) (*Node, error) { <-end[i]; return nil, errGone }
+			go run(ctx, l.attempt(nil), "wait", stuck, (*Node).Release)
 		}
 		synctest.Wait()
 		for i := range end {
@@ -43,7 +43,7 @@ func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *test
 		var begun atomic.Bool
 		close(end[0])
 		synctest.Wait()
-		go run(t.Context(), l.attempt(nil), "go on", func(*attempt) (*Node, error) { begun.Store(true); return nil, nil }, release)
+		go run(t.Context(), l.attempt(nil), "go on", func(*attempt) (*Node, error) { begun.Store(true); return nil, nil }, (*Node).Release)
 		synctest.Wait()
 		if begun.Load() {
 			t.Error("nobody is waited for")

@@ -88,7 +88,7 @@ func (d *downgrade) run() (err error) {
 			return 0, true
 		}
 		switch err = d.try(w); {
-		case err == nil, n.reader() != nil:
+		case err == nil, n.reader.Load() != nil:
 			err = nil
 			return 0, true
 		case errors.Is(err, errNobody):
@@ -129,21 +129,21 @@ func (d *downgrade) try(w *link.Watcher) error {
 // returns nil once that is done, and an error if nothing was changed, or nobody knows.
 func (d *downgrade) replace(behind string) error {
 	n := d.node
-	s, l := n.sharing, n.lock.client.link
-	if err := s.names.Acquire(d.wanted, allNames); err != nil {
+	l := n.lock.client.link
+	if err := n.names.Acquire(d.wanted, allNames); err != nil {
 		return context.Cause(d.wanted)
 	}
-	defer s.names.Release(allNames)
-	if n.reader() != nil {
+	defer n.names.Release(allNames)
+	if n.reader.Load() != nil {
 		return nil
 	}
 	if !d.sent.CompareAndSwap(false, true) {
 		return context.Cause(d.wanted)
 	}
 	r := n.newReader()
-	s.next.Store(r)
+	n.next.Store(r)
 	if err := n.Err(); err != nil || n.reaped.Load() { // asked last: whoever gives the node up finds what is asked for
-		s.next.Store(nil)
+		n.next.Store(nil)
 		return cmp.Or(err, errAgain)
 	}
 	_, err := l.Transact(append(n.exchange(r), &zk.CheckVersionRequest{Path: n.lock.path + "/" + behind, Version: -1})...)
@@ -182,11 +182,11 @@ func (n *Node) exchange(r *form) (ops []any) {
 
 // become is called when it is known whether that has happened.
 func (n *Node) become(r *form, changed bool) {
-	s, l := n.sharing, n.lock.client.link
+	l := n.lock.client.link
 	if changed {
-		s.reader.Store(r)
+		n.reader.Store(r)
 	}
-	s.next.Store(nil)
+	n.next.Store(nil)
 	for _, z := range n.znodes {
 		switch {
 		case changed:

@@ -43,19 +43,11 @@ func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.M
 	if err != nil {
 		return nil, err
 	}
-	n.writing.Add(1) // count first, look after: see MultiIf
 	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
-		n.writing.Add(-1)
 		return nil, err
 	}
-	spawn := func(write func()) bool {
-		spawned := n.lock.client.link.Spawn(write)
-		if !spawned {
-			n.writing.Add(-1)
-		}
-		return spawned
-	}
-	return second.Do(ctx, spawn, func() ([]zk.MultiResponse, error) {
+	return second.Do(ctx, n.lock.client.link.Spawn, func() ([]zk.MultiResponse, error) {
+		n.writing.Add(1) // count first, ask again after: see MultiIf
 		defer n.writing.Add(-1)
 		return n.write(check, ops)
 	}, func(cause error) error { return fmt.Errorf("%w: %w", ErrUnknown, cause) })

@@ -127,7 +127,7 @@ func (l *Lock) Path() string { return strings.TrimPrefix(l.path, l.client.chroot
 // If nobody else is there, it takes one round trip, or two where the path is missing, and
 // so does the last part of a wait: from the release of the last node ahead to the grant.
 func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
-	return run(ctx, l.attempt(nil), "acquire "+l.path, (*attempt).acquire, release)
+	return run(ctx, l.attempt(nil), "acquire "+l.path, (*attempt).acquire, (*Node).Release)
 }
 
 // TryAcquire is Acquire without waiting for others: if somebody has the lock or queues
@@ -140,7 +140,7 @@ func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
 func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 	a := l.attempt(nil)
 	a.once = true
-	return run(ctx, a, "try "+l.path, (*attempt).try, release)
+	return run(ctx, a, "try "+l.path, (*attempt).try, (*Node).Release)
 }
 
 // requeue gives old, a node of the same path, up and queues for the lock again, in one
@@ -156,10 +156,10 @@ func (l *Lock) requeue(ctx context.Context, old *Node, w *second.Wait) (*Node, e
 	if old.life.Err() != nil || old.stepAside() { // then Acquire waits until the path is new
 		giveUp(old)
 		await(old) // or the new node would queue behind it
-		return run(ctx, a, "acquire "+l.path, (*attempt).acquire, release)
+		return run(ctx, a, "acquire "+l.path, (*attempt).acquire, (*Node).Release)
 	}
 	a.old.Store(old)
-	n, err := run(ctx, a, "requeue "+l.path, (*attempt).acquire, release)
+	n, err := run(ctx, a, "requeue "+l.path, (*attempt).acquire, (*Node).Release)
 	if old := a.old.Swap(nil); old != nil {
 		giveUp(old)
 		await(old) // whoever comes next would queue behind it

@@ -43,12 +43,17 @@ type Node struct {
 	loss    notice.Loss
 	reaped  atomic.Bool // left to the reaper
 
-	sharing   *sharing       // by which a writer becomes a reader
+	// A writer becomes a reader: other znodes take the place of its own. All that is sent about znodes goes by their names, so it
+	// waits while it is unknown which there are.
+	names  *weighted.Weighted   // one to send what names the znodes, all to replace them; never waited for by events or a heartbeat
+	next   atomic.Pointer[form] // what was asked for and is unknown so far, or for ever
+	reader atomic.Pointer[form] // what the node is since it is shared, nil before
+
 	revoked   mutexbool.Bool // somebody has asked for the lock
 	listening atomic.Bool    // because somebody wants to know that
 
 	checking    *time.Timer   // to have the end watched, nil if it is; set at the grant
-	stopPolling func()        // see link.PollClose; nil before the grant
+	stopPolling func()        // see link.PollClose
 	writing     atomic.Int32  // Multis without an answer
 	spent       atomic.Bool   // given up
 	fate        error         // what Release says about the node's end; valid when released is closed
@@ -57,7 +62,10 @@ type Node struct {
 
 // newNode returns what a create has made, which was expected to be executed under s.
 func newNode(l *Lock, s *link.Session, created link.Answer) *Node {
-	n := &Node{lock: l, session: cmp.Or(created.Session, s), token: created.Zxid, sharing: newSharing(), released: make(chan struct{})}
+	n := &Node{
+		lock: l, session: cmp.Or(created.Session, s), token: created.Zxid,
+		names: weighted.NewWeighted(allNames), stopPolling: func() {}, released: make(chan struct{}),
+	}
 	n.form = n.newForm(created.Created)
 	// Not derived from the context of Acquire, which bounds only the wait.
 	n.life, n.endHold = context.WithCancelCause(context.Background())
@@ -270,11 +278,7 @@ func (n *Node) look(zs znodes) {
 
 // readings are the requests that read the znodes, and have their end watched.
 func (n *Node) readings(zs znodes) []link.Request {
-	var requests []link.Request
-	for _, z := range zs {
-		requests = append(requests, n.lock.client.link.Reading(z.path, &z.watcher))
-	}
-	return requests
+	return each(zs, func(z *znode) link.Request { return n.lock.client.link.Reading(z.path, &z.watcher) })
 }
 
 // changed is called when something happened to one of the znodes.
@@ -490,8 +494,7 @@ func deleteTogether(nodes ...*Node) {
 
 // discard deletes a node that is not wanted.
 func (n *Node) discard() {
-	n.spent.Store(true)
-	n.session.Leave(member{n})
+	n.leave()
 	if n.life.Err() != nil || n.lock.client.Err() != nil {
 		n.finish(nil)
 		return
@@ -547,9 +550,7 @@ func (n *Node) finish(fate error) {
 	if n.checking != nil {
 		n.checking.Stop()
 	}
-	if n.stopPolling != nil {
-		n.stopPolling()
-	}
+	n.stopPolling()
 	for _, z := range n.mine() {
 		n.lock.client.link.Events.Ignore(z.path, &z.watcher)
 	}
@@ -580,52 +581,39 @@ type znode struct {
 type znodes []*znode
 
 func (n *Node) newZnodes(paths []string) znodes {
-	zs := make(znodes, len(paths))
-	for i, path := range paths {
+	return each(paths, func(path string) *znode {
 		z := &znode{path: path}
 		z.watcher.Notify = func() { n.changed(z) }
-		zs[i] = z
+		return z
+	})
+}
+
+// each returns what f makes of the elements of a list.
+func each[T, U any](list []T, f func(T) U) []U {
+	made := make([]U, len(list))
+	for i, v := range list {
+		made[i] = f(v)
 	}
-	return zs
+	return made
 }
 
 // names returns the names below the lock path.
 func (zs znodes) names() []string { return namesOf(zs.paths()) }
 
-func (zs znodes) paths() []string {
-	paths := make([]string, len(zs))
-	for i, z := range zs {
-		paths[i] = z.path
-	}
-	return paths
-}
+func (zs znodes) paths() []string { return each(zs, func(z *znode) string { return z.path }) }
 
-func namesOf(paths []string) []string {
-	names := make([]string, len(paths))
-	for i, path := range paths {
-		names[i] = baseOf(path)
-	}
-	return names
-}
+func namesOf(paths []string) []string { return each(paths, baseOf) }
 
 // deletes are the operations that delete the znodes.
 func (zs znodes) deletes() []any { return deletesOf(zs.paths()) }
 
 func deletesOf(paths []string) []any {
-	ops := make([]any, len(paths))
-	for i, path := range paths {
-		ops[i] = &zk.DeleteRequest{Path: path, Version: -1}
-	}
-	return ops
+	return each(paths, func(path string) any { return &zk.DeleteRequest{Path: path, Version: -1} })
 }
 
 // checks are the operations that do nothing, and fail unless the znodes are there.
 func (zs znodes) checks() []any {
-	var ops []any
-	for _, z := range zs {
-		ops = append(ops, &zk.CheckVersionRequest{Path: z.path, Version: -1}) // any version
-	}
-	return ops
+	return each(zs, func(z *znode) any { return &zk.CheckVersionRequest{Path: z.path, Version: -1} }) // any version
 }
 
 // unwatched returns those whose end would not be heard of.
@@ -667,19 +655,7 @@ func errDeleted(path string) error {
 	return second.Lost(second.ByDeletion, "node %s was deleted", path)
 }
 
-// A sharing is how a node of a writer becomes a reader's: other znodes take the place of
-// its own. All that is sent about znodes goes by their names, so it waits while it is unknown which
-// there are.
-type sharing struct {
-	names *weighted.Weighted // one to send what names the znodes, all to replace them; never waited for by events or a heartbeat
-
-	next   atomic.Pointer[form] // what was asked for and is unknown so far, or for ever
-	reader atomic.Pointer[form] // what the node is since
-}
-
 const allNames = 1 << 30
-
-func newSharing() *sharing { return &sharing{names: weighted.NewWeighted(allNames)} }
 
 // A form is what a node is: the one as which it was made, or a reader's once it is shared.
 type form struct {
@@ -695,14 +671,11 @@ func (n *Node) newForm(paths []string) *form {
 	return f
 }
 
-// reader returns what the node is since it is shared, nil before.
-func (n *Node) reader() *form { return n.sharing.reader.Load() }
-
 // unknown returns what the node may be beside what it is known to be, nil if nothing.
-func (n *Node) unknown() *form { return n.sharing.next.Load() }
+func (n *Node) unknown() *form { return n.next.Load() }
 
 // now returns what the node is. Whoever has to know for certain asks [Node.unknown] before.
-func (n *Node) now() *form { return cmp.Or(n.reader(), n.form) }
+func (n *Node) now() *form { return cmp.Or(n.reader.Load(), n.form) }
 
 // mine returns what the node is on the server.
 func (n *Node) mine() znodes { return n.now().znodes }
@@ -710,13 +683,13 @@ func (n *Node) mine() znodes { return n.now().znodes }
 // pin returns what the node is on the server, and keeps it so until unpin is called. It waits for a
 // change that is under way, and returns none if its outcome was never learned.
 func (n *Node) pin() (zs znodes, unpin func()) {
-	n.sharing.names.Acquire(context.Background(), 1)
+	n.names.Acquire(context.Background(), 1)
 	return n.pinned()
 }
 
 // tryPin is pin without waiting: it returns none while a change is under way, too.
 func (n *Node) tryPin() (zs znodes, unpin func()) {
-	if !n.sharing.names.TryAcquire(1) {
+	if !n.names.TryAcquire(1) {
 		return nil, func() {}
 	}
 	return n.pinned()
@@ -726,7 +699,7 @@ func (n *Node) pinned() (zs znodes, unpin func()) {
 	if n.unknown() == nil {
 		zs = n.mine()
 	}
-	return zs, func() { n.sharing.names.Release(1) }
+	return zs, func() { n.names.Release(1) }
 }
 
 // replaced reports whether what happened to z is no news, or none for now: z is no znode of the node any

@@ -280,10 +280,8 @@ func (r *renewal) tryDelete(w *link.Watcher) error {
 
 // stillUsed tells whether these children are likely to go.
 func stillUsed(children []string) error {
-	for _, name := range children {
-		if _, _, ok := zkqueue.ParseName(name); !ok {
-			return fmt.Errorf("%w: %q is no lock node", errNotOurs, name)
-		}
+	if _, others := zkqueue.Parse(children); len(others) > 0 {
+		return fmt.Errorf("%w: %q is no lock node", errNotOurs, others[0])
 	}
 	return zk.ErrNotEmpty
 }

@@ -68,7 +68,7 @@ func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Per
 				return nil, err
 			}
 		}
-	}, s.undo))
+	}, s.release))
 }
 
 // TryAcquire looks before it writes.
@@ -84,25 +84,14 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 			return nil, err
 		}
 		return s.tryTake(a.ctx, turn, k)
-	}, s.undo))
+	}, s.release))
 }
 
 func permitsOf(taken []*Node, err error) ([]second.Permit, error) {
 	if err != nil {
 		return nil, err
 	}
-	permits := make([]second.Permit, len(taken))
-	for i, n := range taken {
-		permits[i] = grant{n}
-	}
-	return permits, nil
-}
-
-// undo gives up what was taken for a caller who has gone.
-func (s *semaphore) undo(taken []*Node) {
-	if permits, _ := permitsOf(taken, nil); len(permits) > 0 {
-		s.Release(permits)
-	}
+	return each(taken, func(n *Node) second.Permit { return grant{n} }), nil
 }
 
 // tryTake takes permits if they are free, and gives the turn up in any case.
@@ -241,8 +230,7 @@ func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight)
 		turn.Release()
 		return nil, err
 	}
-	turn.spent.Store(true) // so that its end is no loss
-	turn.session.Leave(member{turn})
+	turn.leave() // so that its end is no loss
 	defer turn.stepAside()
 	prefixes := make([]string, k)
 	ops := turn.znodes.deletes()
@@ -315,10 +303,12 @@ func (s *semaphore) adopt(a *attempt, turn *Node, made link.Answer) ([]*Node, er
 
 // Release deletes the nodes of permits in one transaction.
 func (s *semaphore) Release(permits []second.Permit) error {
-	nodes := make([]*Node, len(permits))
-	for i, p := range permits {
-		nodes[i] = p.(grant).Node
-		nodes[i].leave()
+	return s.release(each(permits, func(p second.Permit) *Node { return p.(grant).Node }))
+}
+
+func (s *semaphore) release(nodes []*Node) error {
+	for _, n := range nodes {
+		n.leave()
 	}
 	giveUp(nodes...)
 	if err := await(nodes...); err != nil {
@@ -414,9 +404,7 @@ func (s *semaphore) survey(ctx context.Context) ([]second.Contender, error) {
 		return nil, err
 	}
 	all, err := s.leaseholders(ctx)
-	for _, q := range queue {
-		all = append(all, q.ForGate())
-	}
+	all = append(all, each(queue, zkqueue.Contender.ForGate)...)
 	if err != nil || len(all) == 0 {
 		return all, err
 	}
@@ -449,11 +437,8 @@ func (s *semaphore) leaseholders(ctx context.Context) ([]second.Contender, error
 	if err != nil {
 		return nil, err
 	}
-	leases := make([]zkqueue.Contender, len(children))
-	for i, name := range children {
-		leases[i].Node = name
-	}
-	if leases, err = path.ReadAll(ctx, leases); err != nil {
+	leases, err := path.ReadAll(ctx, each(children, func(name string) zkqueue.Contender { return zkqueue.Contender{Node: name} }))
+	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(leases, zkqueue.ByToken)

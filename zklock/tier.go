@@ -54,7 +54,7 @@ func (t secondTier) Reaping() int { return t.reaper.count() }
 type claim struct{ lock *Lock }
 
 func (c claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
-	return granted(run(ctx, c.lock.attempt(w), "acquire "+c.lock.path, (*attempt).acquire, release))
+	return granted(run(ctx, c.lock.attempt(w), "acquire "+c.lock.path, (*attempt).acquire, (*Node).Release))
 }
 
 func (c claim) TryAcquire(ctx context.Context) (second.Grant, error) {
@@ -68,11 +68,7 @@ func (c claim) Requeue(ctx context.Context, old second.Grant, w *second.Wait) (s
 func (c claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 	l := c.lock
 	queue, err := ask(ctx, l.client, "contenders of "+l.path, func() ([]zkqueue.Contender, error) { return l.queue().Contenders(ctx) })
-	var contenders []second.Contender
-	for _, q := range queue {
-		contenders = append(contenders, q.ForGate())
-	}
-	return contenders, err
+	return each(queue, zkqueue.Contender.ForGate), err
 }
 
 // Equal takes for granted that a registry has one tier, so that all its claims are of this type.
@@ -128,7 +124,7 @@ func (g grant) AwaitRelease() error {
 	return nil
 }
 
-func (g grant) Shared() bool { return g.lock.mode == second.Reading || g.reader() != nil }
+func (g grant) Shared() bool { return g.lock.mode == second.Reading || g.reader.Load() != nil }
 
 func (g grant) Revoked() <-chan struct{} {
 	if !g.listening.Swap(true) {
