@@ -1,7 +1,9 @@
 package link
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"net"
@@ -9,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/zktest"
 )
 
 // A replay is a connection on which one frame comes again and again.
@@ -102,4 +106,18 @@ func TestWhatWasSeenStaysSeen(t *testing.T) {
 	if seen := d.seen.Load(); seen != 7 {
 		t.Errorf("seen up to %d, want 7", seen)
 	}
+}
+
+func TestConnectionThatIsMadeAfterTheEndIsKilled(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		l := dial(t, to(s), addr)
+		shut(l)
+		late, far := net.Pipe()
+		l.config.Dial = func(context.Context, string, string) (net.Conn, error) { return late, nil } // takes no notice of the end
+		_, err := l.transport.(*dialed).dial("tcp", addr, time.Second)
+		wantErr(t, "dial", err, second.ErrClosed)
+		far.SetDeadline(time.Now().Add(time.Second))
+		_, err = far.Read(make([]byte, 1))
+		wantErr(t, "at the other end", err, io.EOF)
+	})
 }
