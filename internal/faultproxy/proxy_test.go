@@ -15,13 +15,16 @@ func TestMuteFromTheHookHoldsUpTheVeryFrame(t *testing.T) {
 		t.Run(dir.String(), func(t *testing.T) {
 			b := newBench(t)
 			conn := b.connect()
+			muted := make(chan struct{})
 			b.proxy.Intercept(func(f *zktest.Frame) zktest.Action {
 				if f.Op == "create" && f.Dir == dir {
 					b.proxy.Mute(dir)
+					close(muted)
 				}
 				return zktest.Pass
 			})
 			created := create(conn, "/a")
+			<-muted
 			stillThere(t, func() bool { return len(created) == 0 && (dir == zktest.Reply || !b.srv.Exists("/a")) })
 			b.proxy.Unmute(dir)
 			if err := <-created; err != nil {
