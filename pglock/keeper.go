@@ -330,7 +330,7 @@ func (k *keeper) pass(message string) {
 		k.mu.Lock()
 		v := k.told[id] // of none: it is about to follow, and then its queue is read
 		k.mu.Unlock()
-		v.At, v.Ahead, v.Behind, v.Err = k.store.now(), 0, behind == "true", nil
+		v.At, v.Ahead, v.Nearest, v.Behind, v.Err = k.store.now(), 0, second.Contender{}, behind == "true", nil
 		k.tell(k.store.grant(v, true))
 	case "look":
 		k.stir(what)

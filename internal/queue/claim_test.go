@@ -172,7 +172,7 @@ func TestRequeueThatFails(t *testing.T) {
 func TestRequeueThatCannotBegin(t *testing.T) {
 	for name, prevent := range map[string]func(f *fake, cancel func()){
 		"left":   func(_ *fake, cancel func()) { cancel() },
-		"away":   func(f *fake, _ func()) { f.then(Beat, never, never); f.missed(errAway) },
+		"away":   func(f *fake, _ func()) { f.then(Beat, never, never); f.noteAway(errAway) },
 		"closed": func(f *fake, _ func()) { f.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestTryWaitsForTheFirstAnswer(t *testing.T) {
 // Callers who come and go while the store does not answer do not pile up commands.
 func TestNobodyEntersWhileTheStoreDoesNotAnswer(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		f.missed(errAway)
+		f.noteAway(errAway)
 		f.then(Beat, never)
 		synctest.Wait()
 		for range 10 {

@@ -132,13 +132,13 @@ type View struct {
 
 	Has     bool // the lock
 	Reads   bool
-	Asked   bool // to give the lock up
-	Behind  bool // somebody waits because of it
-	Reader  bool // the one right behind reads
-	Free    int  // permits that nobody ahead wants, if it does not have its own
-	Waiting int  // others who wait for permits
-	Ahead   int  // how many keep the lock from it; of permits, how many wait before it
-	Nearest second.Contender
+	Asked   bool             // to give the lock up
+	Behind  bool             // somebody waits because of it
+	Reader  bool             // the one right behind reads
+	Free    int              // permits that nobody ahead wants, if it does not have its own
+	Waiting int              // others who wait for permits
+	Ahead   int              // how many keep the lock from it; of permits, how many wait before it
+	Nearest second.Contender // of those, the one right ahead
 
 	Again       time.Duration // after which to look again while it waits; 0 if it will be told. Of a holder a Beat tells
 	Yield       time.Duration // after this time the holder leaves the lock for a moment to those who are in no queue; 0 if there are none

@@ -293,10 +293,7 @@ func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <
 // standing is what was said of those ahead.
 func (c *Contender) standing() second.Standing {
 	v := c.newest()
-	s := second.Standing{Ahead: v.Ahead}
-	if v.Ahead > 0 {
-		s.Nearest = v.Nearest
-	}
+	s := second.Standing{Ahead: v.Ahead, Nearest: v.Nearest}
 	if v.Quarantined {
 		s.Quarantine = c.claim.tier.Quarantine()
 	}

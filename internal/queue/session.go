@@ -113,9 +113,7 @@ func (t *Tier) beat(x *session) (renewed bool) {
 		for c := range x.Contenders() {
 			c.wake.Set() // it may have waited for nothing else
 		}
-		if a.Doubt {
-			x.doubtful.Store(true)
-		}
+		x.doubtful.CompareAndSwap(false, a.Doubt) // for good
 		if x.doubtful.Load() && !t.config.OwnTTL {
 			t.Spawn(func() { t.audit(x) })
 		}

@@ -286,7 +286,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 		"listing":  {func(f *fake) { f.then(List, never); f.claim(second.Exclusive).Contenders(f.TB.Context()) }, 0},
 		"reaping":  {func(f *fake) { h := f.acquire(second.Exclusive); f.then(Leave, never, never, never); h.Release() }, 0},
 		"auditing": {func(f *fake) { f.then(Audit, never); f.audit(f.status.Load().session) }, 0},
-		"away":     {func(f *fake) { f.then(Beat, never, never, never); f.missed(errAway) }, 0},
+		"away":     {func(f *fake) { f.then(Beat, never, never, never); f.noteAway(errAway) }, 0},
 	} {
 		for _, own := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, leases of their own %v", name, own), func(t *testing.T) {
@@ -413,7 +413,7 @@ func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
 		if f.Deafen(nil); f.Err() != nil {
 			t.Error(f.Err())
 		}
-		f.missed(errAway)
+		f.noteAway(errAway)
 		if err := f.explain(f.explain(context.Canceled)); strings.Count(err.Error(), errAway.Error()) != 1 {
 			t.Errorf("explained twice: %v", err)
 		}

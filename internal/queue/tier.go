@@ -249,10 +249,8 @@ func (t *Tier) do(ctx context.Context, c Command) Answer {
 	t.config.Record(Record{Number: number, Begun: begun, Ended: t.Now(), Command: c, Answer: a})
 	switch {
 	case a.Outcome == Expired: // which is told first
-	case a.Away == nil:
-		t.reached()
-	case ctx.Err() == nil:
-		t.missed(a.Away)
+	case a.Away == nil || ctx.Err() == nil:
+		t.noteAway(a.Away)
 	case a.Outcome == Unknown || a.Outcome == Failed:
 		a.Err = context.Cause(ctx)
 	}
@@ -310,16 +308,14 @@ func (t *Tier) answering(ctx context.Context) error {
 	return t.await(ctx, func(s *status) bool { return s.away == nil })
 }
 
-func (t *Tier) reached() {
-	if t.status.Load().away != nil { // most often it is not
-		t.learn(func(s *status) { s.away = nil })
+// noteAway notes why the store does not serve, nil if it does. The next renewal finds out when it is back.
+func (t *Tier) noteAway(why error) {
+	if why != nil || t.status.Load().away != nil { // most often neither
+		t.learn(func(s *status) { s.away = why })
 	}
-}
-
-// missed notes that the store does not serve. The next renewal finds out when it is back.
-func (t *Tier) missed(why error) {
-	t.learn(func(s *status) { s.away = why })
-	t.renew.Set()
+	if why != nil {
+		t.renew.Set()
+	}
 }
 
 // Patience is how long a command may take: a try is worth no more, as several have to fit into what a lease survives.
