@@ -55,16 +55,15 @@ func Eval(ctx context.Context, hold *tier.Hold, script string, keys []string, ar
 	if !ok {
 		return nil, fmt.Errorf("redislock: script under %s: that lock is not on Redis", hold.Path())
 	}
-	result := make(chan any, 1)
-	err := c.Write(ctx, hold.Err, func() (queue.Outcome, error) {
-		r, outcome, err := s.write(c, hold.Err, script, keys, args)
-		result <- r
+	var result any // whoever does not wait for the end does not look at it
+	err := c.Write(ctx, hold.Err, func() (outcome queue.Outcome, err error) {
+		result, outcome, err = s.write(c, hold.Err, script, keys, args)
 		return outcome, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("redislock: script under %s: %w", hold.Path(), err)
 	}
-	return <-result, nil
+	return result, nil
 }
 
 // write runs a script under a lock once.
