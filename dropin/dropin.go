@@ -132,14 +132,12 @@ func registryOf(conn *zk.Conn) *tier.Registry {
 	locks := tier.New(second.TierOf(client), tier.WithRounds())
 	known := weak.Make(locks)
 	registries.of[key] = known
-	runtime.AddCleanup(locks, func(weak.Pointer[zk.Conn]) { forget(key, known) }, key)
+	runtime.AddCleanup(locks, func(key weak.Pointer[zk.Conn]) {
+		registries.mu.Lock()
+		defer registries.mu.Unlock()
+		if registries.of[key] == known { // else another registry has come since
+			delete(registries.of, key)
+		}
+	}, key)
 	return locks
-}
-
-func forget(key weak.Pointer[zk.Conn], known weak.Pointer[tier.Registry]) {
-	registries.mu.Lock()
-	defer registries.mu.Unlock()
-	if registries.of[key] == known { // else another registry has come since
-		delete(registries.of, key)
-	}
 }

@@ -667,9 +667,7 @@ type told struct {
 // contestedOf returns what tells that another process waits because of grant.
 func (c *cohort) contestedOf(grant second.Grant) <-chan struct{} {
 	c.mu.Lock()
-	if c.hasLocked(grant) {
-		c.told.contested = true
-	}
+	c.told.contested = c.told.contested || c.hasLocked(grant)
 	c.mu.Unlock()
 	return grant.Contested().C()
 }
