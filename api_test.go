@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/tiertest"
 )
 
@@ -29,9 +30,7 @@ func TestAPIIsWhatIsWrittenDown(t *testing.T) {
 		described[file] = true
 		is := api(t, dir)
 		if *tiertest.Update {
-			if err := os.WriteFile(file, []byte(is), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, os.WriteFile(file, []byte(is), 0o644))
 		}
 		written, _ := os.ReadFile(file) // a package without a file has nothing written down
 		for _, line := range less(is, string(written)) {
@@ -41,10 +40,7 @@ func TestAPIIsWhatIsWrittenDown(t *testing.T) {
 			t.Errorf("%s: gone, and still in %s: %s", dir, file, line)
 		}
 	}
-	files, err := filepath.Glob("api/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := need.Get(filepath.Glob("api/*.txt"))(t)
 	for _, file := range files {
 		if !described[file] {
 			t.Errorf("%s describes no package", file)
@@ -83,29 +79,18 @@ func importable(t *testing.T) (dirs []string) {
 // api returns the exported declarations of a package, a line each, sorted.
 func api(t *testing.T, dir string) string {
 	t.Helper()
-	found, err := build.ImportDir(dir, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := need.Get(build.ImportDir(dir, 0))(t)
 	fset := token.NewFileSet()
 	var files []*ast.File
 	for _, name := range found.GoFiles {
-		file, err := parser.ParseFile(fset, filepath.Join(dir, name), nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := need.Get(parser.ParseFile(fset, filepath.Join(dir, name), nil, 0))(t)
 		files = append(files, file)
 	}
-	pkg, err := doc.NewFromFiles(fset, files, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pkg := need.Get(doc.NewFromFiles(fset, files, dir))(t)
 	var lines []string
 	add := func(node any) {
 		var text bytes.Buffer
-		if err := printer.Fprint(&text, fset, node); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, printer.Fprint(&text, fset, node))
 		lines = append(lines, strings.Join(strings.Fields(text.String()), " ")+"\n")
 	}
 	values := func(all []*doc.Value) {

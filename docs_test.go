@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // inBackquotes matches what a document quotes in a line.
@@ -54,15 +56,9 @@ func documents(t *testing.T) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
 	for _, pattern := range []string{"*.md", "docs/*.md", "*/DESIGN.md"} {
-		names, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		names := need.Get(filepath.Glob(pattern))(t)
 		for _, name := range names {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := need.Get(os.ReadFile(name))(t)
 			found[name] = string(text)
 		}
 	}
@@ -74,10 +70,7 @@ func documents(t *testing.T) map[string]string {
 
 // What documents tell to run of the Makefile is there.
 func TestDocumentsNameTargetsThatAreThere(t *testing.T) {
-	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := need.Get(os.ReadFile("Makefile"))(t)
 	targets, _, _ := strings.Cut(strings.TrimPrefix(string(makefile), ".PHONY: "), "\n")
 	known := " " + targets + " "
 	for doc, text := range documents(t) {

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // given is what a snippet may use without declaring it, as the prose around it does.
@@ -74,9 +76,7 @@ type snippet struct {
 func TestDocumentedGoCompiles(t *testing.T) {
 	docs, err := filepath.Glob("*.md")
 	more, err2 := filepath.Glob("docs/*.md")
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, errors.Join(err, err2))
 	docs = append(docs, more...)
 	if !slices.Contains(docs, "README.md") {
 		t.Fatalf("no README.md among %q", docs)
@@ -111,10 +111,7 @@ var fence = regexp.MustCompile("(?ms)^[ \t]*```go\\b[^\n]*\n(.*?)^[ \t]*```")
 
 func snippets(t *testing.T, doc string) []snippet {
 	t.Helper()
-	text, err := os.ReadFile(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := need.Get(os.ReadFile(doc))(t)
 	var found []snippet
 	for _, at := range fence.FindAllSubmatchIndex(text, -1) {
 		from, to := at[2], at[3]
@@ -139,22 +136,15 @@ func (s snippet) compile(t *testing.T) error {
 	put := func(name, content string) {
 		path := filepath.Join(t.TempDir(), name)
 		overlay.Replace[filepath.Join(dir, name)] = path
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	put("snippet.go", source)
 	if !whole {
 		put("given.go", given)
 	}
-	list, err := json.Marshal(overlay)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := need.Get(json.Marshal(overlay))(t)
 	file := filepath.Join(t.TempDir(), "overlay.json")
-	if err := os.WriteFile(file, list, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(file, list, 0o600))
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", os.DevNull, "-overlay", file, "./"+dir).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w\n%s\n%s", err, out, s.code)

@@ -15,6 +15,7 @@ import (
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -23,10 +24,7 @@ import (
 
 // The gate is one for all stores.
 func TestEngineKnowsNoStore(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "./tier", "./election").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := need.Get(exec.Command("go", "list", "-deps", "./tier", "./election").Output())(t)
 	for _, pkg := range strings.Fields(string(out)) {
 		if pkg == "github.com/go-zookeeper/zk" || pkg == "github.com/tierlock/tierlock/zklock" {
 			t.Errorf("tier or election imports %s", pkg)
@@ -54,10 +52,7 @@ func TestDialRefusesBadArgumentsByName(t *testing.T) {
 
 func dial(t *testing.T, srv *zktest.Server, connect string, opts ...tierlock.Option) *tier.Registry {
 	t.Helper()
-	locks, err := tierlock.Dial(t.Context(), connect, append(opts, zklock.WithDialContext(srv.DialContext))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := need.Get(tierlock.Dial(t.Context(), connect, append(opts, zklock.WithDialContext(srv.DialContext))...))(t)
 	t.Cleanup(func() { locks.Close() })
 	return locks
 }
@@ -66,11 +61,7 @@ func hold(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	h, err := mu.Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
+	return need.Get(mu.Acquire(ctx))(t)
 }
 
 // What is below a path for one process is the whole for another.

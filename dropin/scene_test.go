@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
@@ -208,9 +209,7 @@ func (s *scene) close() {
 // removed takes a child away, as its owner or an operator would.
 func (s *scene) removed(child string) {
 	s.t.Helper()
-	if err := s.other.Delete(s.path+"/"+child, -1); err != nil {
-		s.t.Fatal(err)
-	}
+	need.OK(s.t, s.other.Delete(s.path+"/"+child, -1))
 }
 
 // data is that of the first node in the queue.

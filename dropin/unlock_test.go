@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/dropin"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -28,9 +29,7 @@ func closingScene(t *testing.T, srv *zktest.Server) *scene {
 func (s *scene) locked(t *testing.T) *dropin.Lock {
 	t.Helper()
 	l := dropin.NewLock(s.conn, s.path, s.acl)
-	if err := l.Lock(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, l.Lock())
 	return l
 }
 

@@ -7,16 +7,14 @@ import (
 
 	"go.etcd.io/etcd/client/v3/concurrency"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
 // theirs is etcd's own mutex, with which etcdctl locks, at the path of the test's lock.
 func theirs(t *testing.T) *concurrency.Mutex {
 	t.Helper()
-	session, err := concurrency.NewSession(outside(t), concurrency.WithTTL(60))
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := need.Get(concurrency.NewSession(outside(t), concurrency.WithTTL(60)))(t)
 	t.Cleanup(func() { session.Close() })
 	return concurrency.NewMutex(session, lockPath(t))
 }
@@ -49,9 +47,7 @@ func TestEtcdsMutexAndWeExcludeEachOther(t *testing.T) {
 		if all, err := p.Contenders(soon(t)); err != nil || len(all) != 2 || all[0].PID != 0 || all[1].PID != os.Getpid() {
 			t.Errorf("contenders %v, %v", all, err)
 		}
-		if err := m.Unlock(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, m.Unlock(soon(t)))
 		release(t, behind.Must(t))
 	}
 }

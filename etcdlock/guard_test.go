@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -37,9 +38,7 @@ func TestTxnTakesEffectWhileTheLockIsOurs(t *testing.T) {
 	if !second.GrantOf(hold).Idle() {
 		t.Error("not idle after the answer")
 	}
-	if err := hold.Release(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, hold.Release())
 	if len(left(t)) != 1 {
 		t.Fatal("the lock has not stayed in the process")
 	}

@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -87,10 +88,7 @@ func TestLocksBelowAreOtherLocks(t *testing.T) {
 func TestKeyTellsOfItsOwner(t *testing.T) {
 	t.Parallel()
 	p := start(t, WithLabel("<the label>"))
-	l, err := p.Claim(lockPath(t), second.Options{MayLinger: 3 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Get(p.Claim(lockPath(t), second.Options{MayLinger: 3 * time.Second}))(t)
 	c := acquire(t, lock{Claim: l})
 	if kv, _ := stored(t, keyOf(c.Ref())); kv.CreateRevision != c.Token() || kv.Lease != int64(p.lease()) {
 		t.Errorf("token %d, lease %d, key %v", c.Token(), p.lease(), kv)
@@ -167,9 +165,7 @@ func TestReaderTrustsNoHeadsThatHideOthers(t *testing.T) {
 func TestRevokedLeaseIsFollowedByAnotherOneAtOnce(t *testing.T) {
 	t.Parallel()
 	revoke := func(p *process) {
-		if _, err := outside(t).Revoke(soon(t), p.lease()); err != nil {
-			t.Fatal(err)
-		}
+		need.Get(outside(t).Revoke(soon(t), p.lease()))(t)
 	}
 	p := start(t, WithLeaseTTL(brief))
 	revoke(p)
@@ -192,9 +188,7 @@ func TestCloseRevokesTheLeaseAndLeavesTheClientOpen(t *testing.T) {
 	p := start(t)
 	acquire(t, p.mutex(t))
 	lease := p.lease()
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, p.Close())
 	if answer, err := p.client.TimeToLive(soon(t), lease); err != nil || answer.TTL > 0 {
 		t.Errorf("%v, %v; want an open client, and no such lease", answer, err)
 	}

@@ -8,22 +8,19 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
 func ask(t *testing.T, l lock) {
 	t.Helper()
-	if err := l.Revoke(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, l.Revoke(soon(t)))
 }
 
 func share(t *testing.T, c *queue.Contender) {
 	t.Helper()
-	if err := c.Share(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.Share(soon(t)))
 }
 
 // sharing returns a writer with a reader right behind, which it knows of.

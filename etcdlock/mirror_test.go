@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -61,9 +62,7 @@ func TestWaiterSurvivesACompaction(t *testing.T) {
 	for range 3 {
 		does(t, clientv3.OpPut("/noise", ""))
 	}
-	if _, err := outside(t).Compact(soon(t), writes(t)); err != nil {
-		t.Fatal(err)
-	}
+	need.Get(outside(t).Compact(soon(t), writes(t)))(t)
 	heal()
 	release(t, w.Must(t))
 }

@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -20,10 +21,7 @@ type semaphore struct {
 
 func (p *process) of(t *testing.T, permits int) semaphore {
 	t.Helper()
-	s, err := p.Semaphore(lockPath(t), permits, second.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := need.Get(p.Semaphore(lockPath(t), permits, second.Options{}))(t)
 	return semaphore{s, p}
 }
 
@@ -55,9 +53,7 @@ func (s semaphore) try(t *testing.T, k int, refusal error) []second.Permit {
 
 func (s semaphore) give(t *testing.T, taken ...second.Permit) {
 	t.Helper()
-	if err := s.Semaphore.Release(taken); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, s.Semaphore.Release(taken))
 }
 
 // waits begins an acquisition and returns when it queues.

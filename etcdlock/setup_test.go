@@ -14,6 +14,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/waittest"
@@ -55,11 +56,8 @@ func outside(t testing.TB) *clientv3.Client  { return shared.Get(t).client }
 // left returns the keys below the path of the test's own lock, in order of their creation.
 func left(t *testing.T) (keys []string) {
 	t.Helper()
-	answer, err := outside(t).Get(soon(t), lockPath(t)+"/", clientv3.WithPrefix(),
-		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := need.Get(outside(t).Get(soon(t), lockPath(t)+"/", clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)))(t)
 	for _, kv := range answer.Kvs {
 		keys = append(keys, string(kv.Key))
 	}
@@ -74,27 +72,20 @@ func stored(t *testing.T, key string) (*mvccpb.KeyValue, owner) {
 		t.Fatalf("%s: %v, %v", key, answer, err)
 	}
 	var o owner
-	if err := json.Unmarshal(answer.Kvs[0].Value, &o); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal(answer.Kvs[0].Value, &o))
 	return answer.Kvs[0], o
 }
 
 // does is what others do to keys.
 func does(t *testing.T, op clientv3.Op) {
 	t.Helper()
-	if _, err := outside(t).Do(soon(t), op); err != nil {
-		t.Fatal(err)
-	}
+	need.Get(outside(t).Do(soon(t), op))(t)
 }
 
 // writes returns the revision of the shared server, which counts them.
 func writes(t *testing.T) int64 {
 	t.Helper()
-	answer, err := outside(t).Get(soon(t), "/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := need.Get(outside(t).Get(soon(t), "/"))(t)
 	return answer.Header.Revision
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
@@ -85,9 +86,7 @@ func (e *ensemble) below(name string) *ensemble {
 // children are the names below the lock path.
 func (e *ensemble) children(t *testing.T) []string {
 	t.Helper()
-	if _, err := e.conn.Sync(e.path); err != nil {
-		t.Fatal(err)
-	}
+	need.Get(e.conn.Sync(e.path))(t)
 	names, _, err := e.conn.Children(e.path)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		t.Fatal(err)
@@ -117,21 +116,14 @@ func (e *ensemble) tier(t *testing.T, opts ...tierlock.Option) *tier.Mutex {
 // registry returns a new registry in this process.
 func (e *ensemble) registry(t *testing.T, opts ...tierlock.Option) *tier.Registry {
 	t.Helper()
-	locks, err := tierlock.Dial(waittest.Soon(t), e.addr, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := need.Get(tierlock.Dial(waittest.Soon(t), e.addr, opts...))(t)
 	t.Cleanup(func() { locks.Close() })
 	return locks
 }
 
 func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	t.Helper()
-	hold, err := mu.Acquire(waittest.Soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hold
+	return need.Get(mu.Acquire(waittest.Soon(t)))(t)
 }
 
 // An acquisition is a call of Acquire in a goroutine of its own.

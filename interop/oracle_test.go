@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // An oracle knows nothing of ZooKeeper. It counts in a file how many units of a lock are taken: a mutex has one, a
@@ -39,9 +41,7 @@ func openOracle(name string, section time.Duration, all int64) (*oracle, error) 
 func newOracle(t *testing.T) (name string) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "counter")
-	if err := os.WriteFile(name, make([]byte, oracleSize), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(name, make([]byte, oracleSize), 0o600))
 	return name
 }
 
@@ -99,10 +99,7 @@ type record struct{ alone, most int64 }
 
 func recorded(t *testing.T, name string) record {
 	t.Helper()
-	o, err := openOracle(name, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := need.Get(openOracle(name, 0, 0))(t)
 	defer o.file.Close()
 	alone, err1 := o.get(counterAt)
 	taken, err2 := o.get(takenAt)
@@ -147,10 +144,7 @@ func TestEveryDriverNoticesAnIntruder(t *testing.T) {
 // intrude takes units in the file of an oracle, for somebody who is inside.
 func intrude(t *testing.T, name string, all, units int64) (leave func()) {
 	t.Helper()
-	o, err := openOracle(name, 0, all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := need.Get(openOracle(name, 0, all))(t)
 	if overlap, err := o.enter(units); overlap || err != nil {
 		t.Fatal(overlap, err)
 	}

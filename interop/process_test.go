@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // Debian's packages; the manifests of the jars name what these need.
@@ -75,10 +77,7 @@ func curator(t testing.TB) *exec.Cmd {
 	if err != nil {
 		missing(t, "a JDK", err)
 	}
-	classes, err := compiled()
-	if err != nil {
-		t.Fatal(err)
-	}
+	classes := need.Get(compiled())(t)
 	return exec.Command(java, "-XX:TieredStopAtLevel=1", "-Xmx128m",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classes+":"+classpath, "CuratorDriver")
 }
@@ -124,9 +123,7 @@ func (d *driver) run(t testing.TB, cmd *exec.Cmd, args ...string) {
 	d.cmd.Stderr = &d.stderr
 	in, err1 := d.cmd.StdinPipe()
 	out, err2 := d.cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, d.cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, errors.Join(err1, err2, d.cmd.Start()))
 	d.in = in
 	go func() {
 		defer close(d.answers)

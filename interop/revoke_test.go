@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/waittest"
 )
 
@@ -24,9 +25,7 @@ func TestCuratorGivesUpWhenOursAsk(t *testing.T) {
 			t.Fatal("Curator gives up although nobody has asked")
 		case <-time.After(100 * time.Millisecond):
 		}
-		if err := mu.Revoke(waittest.Soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, mu.Revoke(waittest.Soon(t)))
 		holder.answer(t)
 		waittest.Release(t, a.granted(t))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/interopdoc"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -150,10 +151,7 @@ func TestReadLockOfKazooSticksOnlyBefore29(t *testing.T) {
 // kazooBefore reports whether kazoo is older than a version.
 func kazooBefore(t *testing.T, major, minor int) bool {
 	t.Helper()
-	out, err := exec.Command(python, "-c", "import kazoo.version; print(kazoo.version.__version__)").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := need.Get(exec.Command(python, "-c", "import kazoo.version; print(kazoo.version.__version__)").Output())(t)
 	var x, y int
 	if _, err := fmt.Sscanf(string(out), "%d.%d", &x, &y); err != nil {
 		t.Fatalf("version of kazoo %q: %v", out, err)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/mutexbool"
 	"go.uber.org/goleak"
 )
@@ -121,9 +122,7 @@ func TestClearLookWaitLosesNoWakeUp(t *testing.T) {
 			if seen == changes {
 				return
 			}
-			if err := changed.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, changed.Wait(t.Context()))
 		}
 	})
 }

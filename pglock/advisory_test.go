@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/pglock/internal/advisory"
@@ -154,9 +155,7 @@ func TestWaitThatIsCancelledOnceItIsGrantedLeavesNothing(t *testing.T) {
 	_, url, pool := alone(t)
 	_, _, c, w := contested(t, url)
 	numbers := begun(t, pool) // nobody draws a token meanwhile
-	if _, err := numbers.Exec(soon(t), "ALTER SEQUENCE tierlock.token CACHE 1"); err != nil {
-		t.Fatal(err)
-	}
+	need.Get(numbers.Exec(soon(t), "ALTER SEQUENCE tierlock.token CACHE 1"))(t)
 	mustRelease(t, c)
 	eventually(t, "the next one is granted the lock, and draws its token", func() bool {
 		return seen(t, pool, true) == 1 && seen(t, pool, false) == 0

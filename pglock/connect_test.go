@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/waittest"
 )
@@ -43,10 +44,7 @@ func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
 		c = w.Must(t)
 	}
 	mustRelease(t, c)
-	tx, err := outside(t).BeginTx(soon(t), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := need.Get(outside(t).BeginTx(soon(t), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
 	defer tx.Rollback(context.Background())
 	if _, err := tx.Exec(soon(t), "SELECT tierlock.leave('/q', $1)", newID()); err == nil || !strings.Contains(err.Error(), "read committed") {
 		t.Errorf("%v", err)

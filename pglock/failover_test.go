@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/second"
@@ -43,18 +44,14 @@ func (p pair) replicated(t *testing.T) {
 func (p pair) failOver(t *testing.T) {
 	t.Helper()
 	p.primary.Kill()
-	if err := p.Promote(soon(t), p.standby); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, p.Promote(soon(t), p.standby))
 }
 
 // A server whose lock table is another one than before grants nothing to anybody before a holder who is cut off knows of its loss.
 func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 	t.Parallel()
 	restart := func(t *testing.T, s *pgserver.Server) {
-		if err := s.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, s.Restart(t.Context()))
 	}
 	for name, c := range map[string]struct {
 		settings []string // of the server

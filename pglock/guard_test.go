@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -52,9 +53,7 @@ func TestTransactionIsCommittedWhileHeld(t *testing.T) {
 			}
 		}
 		works := increment(ctx, tab)
-		if err := Tx(ctx, hold, works); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, Tx(ctx, hold, works))
 		committed(1)
 		fails := []func(pgx.Tx) error{
 			func(tx pgx.Tx) error { works(tx); return wrong },
@@ -207,12 +206,10 @@ func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 			defer heal()
 			begun := time.Now()
 			next := q.holds(t)
-			if err := Tx(soon(t), next, func(tx pgx.Tx) error {
+			need.OK(t, Tx(soon(t), next, func(tx pgx.Tx) error {
 				_, err := tx.Exec(soon(t), "UPDATE "+tab+" SET n = n + 2")
 				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if took := time.Since(begun); took > 3*ttl {
 				t.Errorf("the next one had the row after %v", took)
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -14,10 +15,7 @@ func TestWhoHadSomethingBeforeIsNotQuarantined(t *testing.T) {
 	_, url, outside := alone(t)
 	begin := func() *tier.Registry { return tier.New(tables.start(t, url, WithLeaseTTL(4*ttl))) } // time to see the quarantine
 	holder, other := begin(), begin()
-	held, err := holder.Semaphore(lockPath(t), 5).Acquire(soon(t), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := need.Get(holder.Semaphore(lockPath(t), 5).Acquire(soon(t), 2))(t)
 	exec(t, outside, tables.forget)
 	permits, taken := other.Semaphore(lockPath(t), 5), make(chan *tier.Permits, 1)
 	go func() {
@@ -67,10 +65,7 @@ func TestNewServerHasNoQuarantine(t *testing.T) {
 func TestServerWithARecordIsNotNew(t *testing.T) {
 	t.Parallel()
 	_, _, outside := alone(t)
-	conn, err := outside.Acquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := need.Get(outside.Acquire(soon(t)))(t)
 	defer conn.Release()
 	declare := func(f *firstUse, want error) {
 		t.Helper()

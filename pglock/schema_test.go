@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 )
@@ -188,10 +189,7 @@ func TestWhoIsConcernedIsTold(t *testing.T) {
 		exec(t, pool, "NOTIFY heard")
 		var told []string
 		for {
-			n, err := ear.Conn().WaitForNotification(soon(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := need.Get(ear.Conn().WaitForNotification(soon(t)))(t)
 			if n.Channel == "heard" {
 				break
 			}
@@ -218,9 +216,7 @@ func TestWhatCountsIsDurableWhateverTheRoleHas(t *testing.T) {
 		"SELECT tierlock.settle('" + lockPath(t) + "')::text",
 	} {
 		tx := begun(t, pool)
-		if _, err := tx.Exec(soon(t), "SET LOCAL synchronous_commit = off"); err != nil {
-			t.Fatal(err)
-		}
+		need.Get(tx.Exec(soon(t), "SET LOCAL synchronous_commit = off"))(t)
 		ask[any](t, tx, call)
 		if got := ask[string](t, tx, "SELECT current_setting('synchronous_commit')"); got != "on" {
 			t.Errorf("%s with synchronous_commit %v", call, got)

@@ -12,21 +12,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 )
 
 // For longer than a lease a transaction under the lock keeps all connections of the program busy, and one of somebody else has the queue.
 func TestRenewalsWaitForNobody(t *testing.T) {
 	t.Parallel()
-	locks, err := New(poolAt(t, sharedURL(t), func(c *pgxpool.Config) { c.MaxConns = 1 }), WithLeaseTTL(ttl))
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := need.Get(New(poolAt(t, sharedURL(t), func(c *pgxpool.Config) { c.MaxConns = 1 }), WithLeaseTTL(ttl)))(t)
 	defer locks.Close()
-	hold, err := locks.Mutex(lockPath(t)).Acquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	hold := need.Get(locks.Mutex(lockPath(t)).Acquire(soon(t)))(t)
 	tx := begun(t, outside(t))
 	ask[any](t, tx, "SELECT pg_advisory_xact_lock(tierlock.key($1))::text", lockPath(t))
 	if err := Tx(soon(t), hold, func(tx pgx.Tx) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/queue"
@@ -77,17 +78,11 @@ func alone(t *testing.T, settings ...string) (s *pgserver.Server, url string, ou
 // poolAt returns a pool that ends with the test.
 func poolAt(t testing.TB, url string, changes ...func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := need.Get(pgxpool.ParseConfig(url))(t)
 	for _, change := range changes {
 		change(config)
 	}
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := need.Get(pgxpool.NewWithConfig(context.Background(), config))(t)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -96,9 +91,7 @@ func poolAt(t testing.TB, url string, changes ...func(*pgxpool.Config)) *pgxpool
 func migrated(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
 	pool := poolAt(t, url)
-	if err := Migrate(soon(t), pool); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, Migrate(soon(t), pool))
 	return pool
 }
 
@@ -216,11 +209,7 @@ func (p *process) at(t testing.TB, path string) lock {
 
 func contenders(t testing.TB, l lock) []second.Contender {
 	t.Helper()
-	all, err := l.Contenders(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return need.Get(l.Contenders(soon(t)))(t)
 }
 
 // mustAcquire has a process acquire the lock of the test.
@@ -271,10 +260,7 @@ func exec(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) {
 
 func begun(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
 	t.Helper()
-	tx, err := pool.Begin(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := need.Get(pool.Begin(soon(t)))(t)
 	t.Cleanup(func() { tx.Rollback(context.Background()) })
 	return tx
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/tier"
@@ -52,17 +53,11 @@ func TestLockInACluster(t *testing.T) {
 	c := redisservertest.StartCluster(t, 3, redisserver.Config{NoSync: true})
 	a, b := firstLocks(t, clusterClient(t, c)), registry(t, clusterClient(t, c), tier.WithHandOff(0))
 	for _, path := range []string{"job", "{job}:1", "b:{job}:c"} {
-		hold, err := a.Mutex(path).Acquire(soon(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold := need.Get(a.Mutex(path).Acquire(soon(t)))(t)
 		if got, err := Eval(soon(t), hold, increment, []string{tagged(path) + ":count"}); err != nil || got == nil {
 			t.Errorf("Eval: %v, %v", got, err)
 		}
-		some, err := a.Semaphore(path, 2).TryAcquire(soon(t), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		some := need.Get(a.Semaphore(path, 2).TryAcquire(soon(t), 1))(t)
 		mustRelease(t, some)
 		next := make(chan error, 1)
 		go func() { next <- b.Mutex(path).Do(soon(t), func(context.Context) error { return nil }) }()
@@ -91,9 +86,7 @@ func TestQuarantineInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 			if killed {
 				c.Members[0].Kill()
 			}
-			if err := c.Promote(soon(t), c.Replica(0)); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, c.Promote(soon(t), c.Replica(0)))
 			var all sync.WaitGroup
 			for _, path := range early {
 				all.Go(func() {

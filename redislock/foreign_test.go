@@ -14,6 +14,7 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -159,9 +160,7 @@ func TestHolderHearsThatItsKeyIsDeletedOrOverwritten(t *testing.T) {
 		"overwritten": func(key string) error { return outside(t).Set(soon(t), key, "theirs", time.Second).Err() },
 	} {
 		c := mustAcquire(t, p.at(t, lockPath(t)))
-		if err := strike(lockPath(t)); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, strike(lockPath(t)))
 		p.tier.Renew()
 		ended(t, "the loss", c.Context().Done())
 		if cause := second.CauseOf(c.Err()); cause != second.ByDeletion || !strings.Contains(c.Err().Error(), lockPath(t)) {
@@ -198,9 +197,7 @@ func TestKeyIsLeftFreeNowAndThen(t *testing.T) {
 			since = 100 * time.Millisecond
 			outside(t).HSet(soon(t), state, "foreign", time.Now().UnixMicro())
 		}
-		if err := outside(t).HIncrBy(soon(t), state, "gap", -since.Microseconds()-1).Err(); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, outside(t).HIncrBy(soon(t), state, "gap", -since.Microseconds()-1).Err())
 		if v := p.stands(t, queue.Look, a, 0); v.Yield != time.Microsecond {
 			t.Errorf("%+v, want to leave the key now", v)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -29,10 +30,7 @@ type held struct {
 func hold(t *testing.T, opts ...Option) held {
 	t.Helper()
 	p := start(t, append([]Option{WithLeaseTTL(long)}, opts...)...)
-	h, err := tier.New(p.tier).Mutex(lockPath(t)).Acquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := need.Get(tier.New(p.tier).Mutex(lockPath(t)).Acquire(soon(t)))(t)
 	return held{h, p, t}
 }
 
@@ -108,9 +106,7 @@ func TestEvalDoesNothingOnceTheLockIsAnothers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := hold(t)
-			if err := strike(lockPath(t), h.contender().Ref().ID); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, strike(lockPath(t), h.contender().Ref().ID))
 			wantErr(t, h.counts(soon(t)), tier.ErrLost)
 			wantErr(t, h.Err(), tier.ErrLost)
 			counted(t, "")
@@ -123,10 +119,7 @@ func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
 	t.Parallel()
 	a, b := start(t, WithLeaseTTL(long)), start(t, WithLeaseTTL(long))
 	for _, p := range []*process{a, b} {
-		h, err := tier.New(p.tier).RWMutex(lockPath(t)).Reader().Acquire(soon(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := need.Get(tier.New(p.tier).RWMutex(lockPath(t)).Reader().Acquire(soon(t)))(t)
 		defer h.Release()
 		if err := (held{h, p, t}).counts(soon(t)); err != nil {
 			t.Errorf("a reader: %v", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -83,9 +84,7 @@ func newWire(t testing.TB, addrs []string) *wire {
 	for i, addr := range addrs {
 		from, err := net.Listen("tcp", "127.0.0.1:0")
 		to, wrong := net.ResolveTCPAddr("tcp", addr)
-		if err := cmp.Or(err, wrong); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, cmp.Or(err, wrong))
 		w.network.Join(child.Way{From: 0, To: i + 1}, from, to)
 		w.addrs = append(w.addrs, from.Addr().String())
 	}

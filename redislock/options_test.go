@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock/internal/logtest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
@@ -121,10 +122,7 @@ func TestClientThatIsClosedFirstLosesEveryLock(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: server(t).Addr()})
 	locks := registry(t, client, WithLeaseTTL(ttl))
-	hold, err := locks.Mutex(lockPath(t)).Acquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	hold := need.Get(locks.Mutex(lockPath(t)).Acquire(soon(t)))(t)
 	client.Close()
 	ended(t, "the loss", hold.Lost())
 	ended(t, "the end of the registry", locks.Done())

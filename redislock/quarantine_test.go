@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock/internal/logtest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
@@ -101,10 +102,7 @@ func TestPrimaryIntroducesItself(t *testing.T) {
 func TestPrimaryThatIsKnownByNowIsNotAsked(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	words, err := lockScript.run(soon(t), outside(t), nil, "meet", 0, 0, "", "", 0).StringSlice()
-	if err != nil {
-		t.Fatal(err)
-	}
+	words := need.Get(lockScript.run(soon(t), outside(t), nil, "meet", 0, 0, "", "", 0).StringSlice())(t)
 	p.client.Close() // so that nothing can be sent
 	if err := p.meet(soon(t), words); err != nil {
 		t.Errorf("met again: %v", err)
@@ -189,10 +187,7 @@ func TestNewServerHasNoQuarantine(t *testing.T) {
 		wantErr(t, locks.Err(), errUsed)
 	}
 	for _, p := range []*process{first, startAt(t, []string{s.Addr()}, WithLeaseTTL(long))} { // for others there is none, either
-		g, err := p.at(t, "x").TryAcquire(soon(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := need.Get(p.at(t, "x").TryAcquire(soon(t)))(t)
 		mustRelease(t, g)
 	}
 	refused() // as there is a record
@@ -224,9 +219,7 @@ func TestHolderAtAPrimaryThatWasReplacedKnowsOfItsLossFirst(t *testing.T) {
 	const lag = time.Second + rounding
 	e := redisservertest.StartEnsemble(t, 3, redisserver.Config{NoSync: true, MinReplicas: 1, MaxLag: 1})
 	old, replica := e.Members[0], e.Members[1]
-	if err := remember(old.Addr()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, remember(old.Addr()))
 	eventually(t, "the replica has the record", func() bool {
 		keys, err := redisserver.Ask(replica.Addr(), "KEYS", records+"*")
 		return err == nil && len(keys) > 0
@@ -238,9 +231,7 @@ func TestHolderAtAPrimaryThatWasReplacedKnowsOfItsLossFirst(t *testing.T) {
 	c := mustAcquire(t, a.at(t, "x"))
 	e.Isolate(old)
 	promoted := time.Now()
-	if err := e.Promote(replica); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, e.Promote(replica))
 	b.wire.reset() // its connections were those to the old one
 	next := mustAcquire(t, b.at(t, "x"))
 	wantErr(t, c.Err(), second.ErrLost)

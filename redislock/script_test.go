@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -22,13 +23,8 @@ func TestClockOfTheServerMayBeSetBack(t *testing.T) {
 	first := mustAcquire(t, l)
 	mustRelease(t, first)
 	ahead := first.Token() + time.Hour.Microseconds() // as if it had been an hour later then
-	if err := outside(t).HSet(soon(t), keysOf(lockPath(t))[3], "last", ahead, "gap", ahead).Err(); err != nil {
-		t.Fatal(err)
-	}
-	g, err := l.TryAcquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, outside(t).HSet(soon(t), keysOf(lockPath(t))[3], "last", ahead, "gap", ahead).Err())
+	g := need.Get(l.TryAcquire(soon(t)))(t)
 	if g.Token() != ahead+1 {
 		t.Errorf("token %d after %d", g.Token(), ahead)
 	}
@@ -184,9 +180,7 @@ func TestContendersGoThoughTheirLeasesWereForgotten(t *testing.T) {
 	a, b := p.anew(lockPath(t)), p.anew(lockPath(t))
 	leases := keysOf(a.Path)[2]
 	p.stands(t, queue.Enter, a, 0)
-	if err := outside(t).Del(soon(t), leases).Err(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, outside(t).Del(soon(t), leases).Err())
 	p.stands(t, queue.Enter, b, 0)
 	if got := outside(t).ZRange(soon(t), leases, 0, -1).Val(); len(got) != 2 {
 		t.Errorf("leases of %q, want those of both", got)
@@ -200,9 +194,7 @@ func TestRoundOfManyHeartbeats(t *testing.T) {
 	p := start(t, WithLeaseTTL(long))
 	all := []queue.Ref{p.anew(lockPath(t) + " refused"), p.anew(lockPath(t) + " well")}
 	p.stands(t, queue.Enter, all[1], 0)
-	if err := outside(t).Set(soon(t), keysOf(all[0].Path)[1], "no queue", time.Minute).Err(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, outside(t).Set(soon(t), keysOf(all[0].Path)[1], "no queue", time.Minute).Err())
 	for range 2 * most {
 		all = append(all, p.anew(lockPath(t)))
 	}
@@ -263,10 +255,7 @@ func TestCommandsAboutPermitsMayBeRepeated(t *testing.T) {
 	for _, weight := range []int{3, 3, 2, 4} { // the last one is late, and b has got its own
 		p.stands(t, queue.Weigh, a, weight)
 	}
-	all, err := p.tier.Semaphore(a.Path, 5, second.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := need.Get(p.tier.Semaphore(a.Path, 5, second.Options{}))(t)
 	queue, err := all.Contenders(soon(t))
 	if err != nil || len(queue) != 2 || queue[0].Permits != 2 || queue[1].Permits != 3 {
 		t.Errorf("%+v, %v, want 2 and 3 permits", queue, err)
@@ -290,15 +279,10 @@ func TestMessageTellsTheFirstWhoWaitsForPermits(t *testing.T) {
 	p := start(t, WithLeaseTTL(long))
 	sub := outside(t).Subscribe(soon(t), p.channel())
 	defer sub.Close()
-	if _, err := sub.Receive(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	need.Get(sub.Receive(soon(t)))(t)
 	tells := func(c queue.Ref, want queue.View) {
 		t.Helper()
-		m, err := sub.ReceiveMessage(soon(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := need.Get(sub.ReceiveMessage(soon(t)))(t)
 		var words []string
 		json.Unmarshal([]byte(m.Payload), &words)
 		v, err := view(words[0], words[1:])
@@ -334,9 +318,7 @@ func TestForgottenWeightsCountAsAll(t *testing.T) {
 	a, b, c := p.taker(t, 5), p.taker(t, 5), p.taker(t, 5)
 	p.stands(t, queue.Enter, a, 2)
 	p.stands(t, queue.Enter, b, 1)
-	if err := outside(t).Del(soon(t), keysOf(at(a))[3]).Err(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, outside(t).Del(soon(t), keysOf(at(a))[3]).Err())
 	if v := p.stands(t, queue.Enter, c, 1); v.Has {
 		t.Errorf("%+v, though two have unknown permits", v)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 )
@@ -51,11 +52,8 @@ func (s *sentinel) Version() (string, error) { return "", errors.ErrUnsupported 
 // startSentinels starts three, which know one another and all servers when it returns.
 func startSentinels(t *testing.T, e *redisserver.Ensemble) *child.Ensemble {
 	t.Helper()
-	command, err := e.Members[0].Command()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sentinels, err := child.Start(soon(t), func() (*child.Ensemble, error) {
+	command := need.Get(e.Members[0].Command())(t)
+	sentinels := need.Get(child.Start(soon(t), func() (*child.Ensemble, error) {
 		all := new(child.Ensemble)
 		for range 3 {
 			port, err := child.FreePort()
@@ -67,10 +65,7 @@ func startSentinels(t *testing.T, e *redisserver.Ensemble) *child.Ensemble {
 			all.Members = append(all.Members, child.New(child.Kind{Package: "sentinel", Taken: "Address already in use"}, dir, addr, program))
 		}
 		return all, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() { sentinels.Stop() })
 	for _, s := range sentinels.Members {
 		eventually(t, "a sentinel knows all", func() bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
@@ -59,9 +60,7 @@ func outside(t testing.TB) *redis.Client      { return shared.Get(t).client }
 func ownServer(t *testing.T, config redisserver.Config) *redisserver.Server {
 	t.Helper()
 	s := redisservertest.Start(t, config)
-	if err := remember(s.Addr()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, remember(s.Addr()))
 	return s
 }
 
@@ -102,10 +101,7 @@ func start(t *testing.T, opts ...Option) *process {
 func registry(t *testing.T, client redis.UniversalClient, opts ...Option) *tier.Registry {
 	t.Helper()
 	t.Cleanup(func() { client.Close() })
-	locks, err := New(client, append([]Option{WithLeaseTTL(ttl)}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := need.Get(New(client, append([]Option{WithLeaseTTL(ttl)}, opts...)...))(t)
 	t.Cleanup(func() { locks.Close() })
 	return locks
 }
@@ -122,9 +118,7 @@ func try(locks *tier.Registry, path string) error {
 // take acquires and releases a lock.
 func take(t *testing.T, locks *tier.Registry, path string) {
 	t.Helper()
-	if err := locks.Mutex(path).Do(soon(t), func(context.Context) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, locks.Mutex(path).Do(soon(t), func(context.Context) error { return nil }))
 }
 
 func (p *process) at(t *testing.T, path string) lock { return p.with(t, path, second.Options{}) }
@@ -162,11 +156,7 @@ func queueAt(t *testing.T, l lock) *waittest.Wait {
 // left returns the queue for a lock at the shared server, in order.
 func left(t *testing.T, path string) []string {
 	t.Helper()
-	queue, err := outside(t).ZRange(soon(t), keysOf(path)[1], 0, -1).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return queue
+	return need.Get(outside(t).ZRange(soon(t), keysOf(path)[1], 0, -1).Result())(t)
 }
 
 // key is what is at the key of a lock at the shared server, "" if nothing is.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/stress/internal/report"
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
@@ -13,10 +14,7 @@ import (
 func TestLocksSurviveChaos(t *testing.T) {
 	t.Parallel()
 	for _, name := range store.Names() {
-		s, err := store.Named(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := need.Get(store.Named(name))(t)
 		for lock, kind := range s.Locks {
 			if !kind.Tier {
 				continue

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/redisserver"
@@ -202,10 +203,7 @@ func TestRunLeavesNoNodes(t *testing.T) {
 func TestPageOfARun(t *testing.T) {
 	name, servers := filepath.Join(t.TempDir(), "page.html"), servers(t)
 	runJSON(t, exitPass, "-zk", servers, "-baseline", "-html", name, "-procs", "2", "-goroutines", "2", "-duration", "300ms")
-	page, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := need.Get(os.ReadFile(name))(t)
 	for _, want := range []string{"stress: PASS", "2 × 2, empty section", "zk.Lock", "as the server is configured"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page does not have %q", want)
@@ -252,10 +250,7 @@ func TestDeadWorkerFailsTheRun(t *testing.T) {
 func TestInterruptEndsTheRunAndJudges(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	cfg, err := parseFlags([]string{"-zk", servers(t), "-procs", "2", "-goroutines", "5", "-duration", "60s"}, os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := need.Get(parseFlags([]string{"-zk", servers(t), "-procs", "2", "-goroutines", "5", "-duration", "60s"}, os.Stderr))(t)
 	conn := zkconn.Start(t, []string{cfg.Servers[0]}, 15*time.Second, nil)
 	go func() {
 		for lock, ok := lockOf(t, conn); ok && ctx.Err() == nil; {
@@ -264,10 +259,7 @@ func TestInterruptEndsTheRunAndJudges(t *testing.T) {
 			}
 		}
 	}()
-	r, err := cfg.stress(ctx, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Get(cfg.stress(ctx, io.Discard))(t)
 	if r.Verdict != "PASS" || time.Duration(r.Duration) > 20*time.Second {
 		t.Errorf("got %s after %v, want PASS soon", r.Verdict, time.Duration(r.Duration))
 	}
@@ -310,8 +302,6 @@ func runJSON(t *testing.T, want int, args ...string) report.Result {
 		t.Fatalf("%v: got exit %d, want %d; stderr:\n%s\nstdout:\n%s", args, code, want, stderr, stdout)
 	}
 	var r report.Result
-	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal([]byte(stdout), &r))
 	return r
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/internal/zkconn"
@@ -38,10 +39,7 @@ func TestScriptsOnModel(t *testing.T) {
 // ZKTEST_RECORD=1 in the environment makes it rewrite the expectations instead.
 func TestScriptsOnServer(t *testing.T) {
 	s := zkservertest.Start(t, zkserver.Config{NoSync: true, TickTime: time.Second})
-	release, err := s.Version()
-	if err != nil {
-		t.Fatal(err)
-	}
+	release := need.Get(s.Version())(t)
 	runScripts(t, release, target{s.Addr(), net.DialTimeout})
 }
 
@@ -54,18 +52,13 @@ func runScripts(t *testing.T, release string, on target) {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".txt")
 		t.Run(name, func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := need.Get(os.ReadFile(file))(t)
 			got := runScript(t, on, string(text))
 			if os.Getenv("ZKTEST_RECORD") == "1" && on.addr != addr {
 				if release != zktest.Modelled {
 					t.Fatalf("recorded is %s, not %s", zktest.Modelled, release)
 				}
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, os.WriteFile(file, []byte(got), 0o644))
 				return
 			}
 			compareLines(t, file, got, zktest.Expect(t, release, name, string(text)))
@@ -161,21 +154,15 @@ func shown(path string) string {
 func (s *script) startZxid() int64 {
 	c := newClient(s.t, s.on, 10*time.Second)
 	for _, user := range []string{"u:secret", "v:secret"} {
-		if err := c.conn.AddAuth("digest", []byte(user)); err != nil {
-			s.t.Fatal(err)
-		}
+		need.OK(s.t, c.conn.AddAuth("digest", []byte(user)))
 	}
 	deleteAll(s.t, c.conn, "/")
-	if _, err := c.conn.Create("/start", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-		s.t.Fatal(err)
-	}
+	need.Get(c.conn.Create("/start", nil, 0, zk.WorldACL(zk.PermAll)))(s.t)
 	_, stat, err := c.conn.Get("/start")
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := c.conn.Delete("/start", -1); err != nil {
-		s.t.Fatal(err)
-	}
+	need.OK(s.t, c.conn.Delete("/start", -1))
 	c.close()
 	const after = 2 // the deletion and the end of the session
 	return stat.Czxid + after
@@ -193,9 +180,7 @@ func deleteAll(t *testing.T, conn *zk.Conn, path string) {
 			continue
 		}
 		deleteAll(t, conn, child)
-		if err := conn.Delete(child, -1); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, conn.Delete(child, -1))
 	}
 }
 
@@ -543,9 +528,7 @@ func TestLostSessionExpires(t *testing.T) {
 		a, b := newClient(t, on, shortest), newClient(t, on, 10*time.Second)
 		t.Cleanup(a.close)
 		t.Cleanup(b.close)
-		if _, err := a.conn.Create("/e", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		need.Get(a.conn.Create("/e", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))(t)
 		_, _, gone, err := b.conn.GetW("/e")
 		if err != nil {
 			t.Fatal(err)
@@ -588,9 +571,7 @@ func TestOnlyContainersOnceUsedAreReaped(t *testing.T) {
 			create(c.conn.Create(parent+"/child", nil, 0, acl))
 		}
 		for _, parent := range []string{"/plain", "/used", "/last"} {
-			if err := c.conn.Delete(parent+"/child", -1); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, c.conn.Delete(parent+"/child", -1))
 		}
 		if ev := <-gone; ev.Type != zk.EventNodeDeleted {
 			t.Errorf("event: got %+v, want deletion", ev)

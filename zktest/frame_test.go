@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -210,9 +211,7 @@ func TestEventsTravelFromTheMomentOfTheChange(t *testing.T) {
 		}
 		start = time.Now()
 		s.OnChange(func(zktest.View, []zktest.Change) { took(t, "change", start, oneWay) })
-		if err := near.Delete("/n", -1); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, near.Delete("/n", -1))
 		took(t, "answer", start, 2*oneWay)
 		all.Wait()
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -82,17 +83,13 @@ func TestLaggingMemberServesThePast(t *testing.T) {
 		gone := watch("/old")
 		s.Member(addr2).Lag()
 		create(t, ahead, "/new", 0)
-		if err := ahead.Delete("/old", -1); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, ahead.Delete("/old", -1))
 		shows("lagging", "/new", false)
 		shows("lagging", "/old", true)
 		if len(gone) != 0 {
 			t.Errorf("a lagging member tells of the present: %+v", <-gone)
 		}
-		if _, err := behind.Sync("/"); err != nil {
-			t.Fatal(err)
-		}
+		need.Get(behind.Sync("/"))(t)
 		if ev := <-gone; ev.Type != zk.EventNodeDeleted {
 			t.Errorf("event after sync: got %+v", ev)
 		}

@@ -15,16 +15,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
 )
 
 func TestServesTCPWithItsLatency(t *testing.T) {
 	s := zktest.Start(t, zktest.Config{Latency: oneWay})
-	l, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Get(s.Listen("127.0.0.1:0"))(t)
 	conn := dial(t, net.DialTimeout, timeout, l.String())
 	start := time.Now()
 	create(t, conn, "/n", 0)
@@ -46,10 +44,7 @@ func TestServesTCPWithItsLatency(t *testing.T) {
 func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 	s := zktest.NewServer(zktest.Config{})
 	for _, address := range []string{addr, addr2} {
-		silent, err := s.DialContext(t.Context(), "tcp", address) // never says a word
-		if err != nil {
-			t.Fatal(err)
-		}
+		silent := need.Get(s.DialContext(t.Context(), "tcp", address))(t) // never says a word
 		t.Cleanup(func() { silent.Close() })
 	}
 	conn := connect(t, s, timeout, addr)
@@ -296,15 +291,12 @@ func TestOnChangeSeesEachTransactionWhole(t *testing.T) {
 				t.Errorf("view: children %q", got)
 			}
 		})
-		_, err := conn.Multi(
+		need.Get(conn.Multi(
 			&zk.CreateRequest{Path: "/n/kid", Acl: everybody},
 			&zk.CreateRequest{Path: "/n/other", Acl: everybody},
 			&zk.SetDataRequest{Path: "/n", Data: []byte("new")},
 			&zk.DeleteRequest{Path: "/n/other"},
-		)
-		if err != nil {
-			t.Fatal(err)
-		}
+		))(t)
 		if want := []string{"create", "create", "setData", "delete"}; !slices.Equal(ops, want) {
 			t.Errorf("changes: got %v, want %v", ops, want)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -44,9 +45,7 @@ func dial(t *testing.T, dialer zk.Dialer, timeout time.Duration, addr string) *z
 
 func create(t *testing.T, conn *zk.Conn, path string, flags int32) {
 	t.Helper()
-	if _, err := conn.Create(path, nil, flags, everybody); err != nil {
-		t.Fatal(err)
-	}
+	need.Get(conn.Create(path, nil, flags, everybody))(t)
 }
 
 // asked runs a request that has to wait, and returns a channel that gets its error.

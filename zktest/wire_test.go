@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -28,10 +29,7 @@ func TestWireOnModel(t *testing.T) {
 
 func TestWireOnServer(t *testing.T) {
 	s := zkservertest.Start(t, zkserver.Config{NoSync: true, TickTime: time.Second})
-	release, err := s.Version()
-	if err != nil {
-		t.Fatal(err)
-	}
+	release := need.Get(s.Version())(t)
 	runWire(t, release, func() (net.Conn, error) { return net.Dial("tcp", s.Addr()) })
 }
 
@@ -78,10 +76,7 @@ func (p *peer) open(name string, id int64, key []byte) {
 
 func (p *peer) openAs(name string, q wire.ConnectRequest) {
 	p.t.Helper()
-	nc, err := p.dial()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	nc := need.Get(p.dial())(p.t)
 	p.t.Cleanup(func() { nc.Close() })
 	if p.conns == nil {
 		p.conns, p.ids, p.keys = map[string]net.Conn{}, map[string]int64{}, map[string][]byte{}

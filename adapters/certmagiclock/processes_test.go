@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/certmagic"
 	"github.com/tierlock/tierlock/adapters/certmagiclock"
 	"github.com/tierlock/tierlock/internal/locktest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zktest"
 	"go.uber.org/zap"
 )
@@ -25,10 +26,7 @@ import (
 // issuer under the lock of the name, and looks in the storage first.
 func TestEachCertificateIsIssuedOnce(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := need.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 		const domains = 10
 		disk := &certmagic.FileStorage{Path: t.TempDir()}
 		authority := &issuer{key: key, issued: make(map[string]int)}

@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/certmagic"
 	"github.com/tierlock/tierlock/adapters/certmagiclock"
 	"github.com/tierlock/tierlock/internal/locktest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 	"go.uber.org/goleak"
@@ -68,10 +69,7 @@ func TestLockWaitsForWhoeverHasIt(t *testing.T) {
 func TestLockIsNotEnteredAgain(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks := process(t, srv)
-		hold, err := locks.Mutex(tier.Name("/certmagic", "a")).Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold := need.Get(locks.Mutex(tier.Name("/certmagic", "a")).Acquire(t.Context()))(t)
 		defer hold.Release()
 		s := certmagiclock.New(&certmagic.FileStorage{}, locks, "/certmagic")
 		if ok, err := s.TryLock(hold.Context(t.Context()), "a"); ok || err != nil {

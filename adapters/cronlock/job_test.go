@@ -13,6 +13,7 @@ import (
 	"github.com/robfig/cron/v3"
 	"github.com/tierlock/tierlock/adapters/cronlock"
 	"github.com/tierlock/tierlock/internal/locktest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 	"go.uber.org/goleak"
@@ -89,10 +90,7 @@ func TestAPanicLetsTheLockGo(t *testing.T) {
 		mu := locktest.Dial(t, srv).Mutex("/jobs/report")
 		chain := cron.NewChain(cron.Recover(cron.DiscardLogger), cronlock.Locked(mu))
 		chain.Then(cron.FuncJob(func() { panic("a job's") })).Run()
-		hold, err := mu.TryAcquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold := need.Get(mu.TryAcquire(t.Context()))(t)
 		locktest.WantErr(t, "Release", hold.Release(), nil)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 	"github.com/tierlock/tierlock/adapters/gocronlock"
 	"github.com/tierlock/tierlock/internal/locktest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 	"go.uber.org/goleak"
@@ -47,10 +48,7 @@ func TestARunThatFindsTheLockTakenIsSkipped(t *testing.T) {
 func TestARunIsAnOwnerOfItsOwn(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks := process(t, srv)
-		hold, err := locks.Mutex(tier.Name("/jobs", "report")).Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold := need.Get(locks.Mutex(tier.Name("/jobs", "report")).Acquire(t.Context()))(t)
 		defer hold.Release()
 		locker := gocronlock.NewLocker(locks, "/jobs")
 		if _, err := locker.Lock(hold.Context(t.Context()), "report"); !errors.Is(err, tier.ErrLocked) {
@@ -120,9 +118,7 @@ func TestWhatGocronKeepsToItselfIsLogged(t *testing.T) {
 		logger := slog.New(slog.NewTextHandler(&log, nil))
 		locks := process(t, srv)
 		locker := gocronlock.NewLocker(locks, "/jobs", gocronlock.WithLogger(logger), gocronlock.AtLeast(time.Hour))
-		if _, err := locker.Lock(t.Context(), "report"); err != nil {
-			t.Fatal(err)
-		}
+		need.Get(locker.Lock(t.Context(), "report"))(t)
 		if _, err := locker.Lock(t.Context(), "report"); err == nil {
 			t.Error("a second run has the lock")
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/jonboulle/clockwork"
 	"github.com/tierlock/tierlock/adapters/gocronlock"
 	"github.com/tierlock/tierlock/internal/locktest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -34,10 +35,7 @@ func TestWithAtLeastNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 				for _, ahead := range []time.Duration{skew, 0} {
 					clock := shifted{clockwork.NewRealClock(), ahead}
 					locker := gocronlock.NewLocker(process(t, srv), "/jobs", c.opts...)
-					scheduler, err := gocron.NewScheduler(gocron.WithClock(clock), gocron.WithDistributedLocker(locker))
-					if err != nil {
-						t.Fatal(err)
-					}
+					scheduler := need.Get(gocron.NewScheduler(gocron.WithClock(clock), gocron.WithDistributedLocker(locker)))(t)
 					for job := range jobs {
 						phase := time.Duration(job) * interval / jobs // of the job's slots
 						work := func() {
@@ -46,10 +44,8 @@ func TestWithAtLeastNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 							runs[fmt.Sprintf("%d, slot %d", job, clock.Now().Add(-phase).Round(interval).Unix())]++
 						}
 						start := clock.Now().Truncate(interval).Add(2*interval + phase)
-						if _, err := scheduler.NewJob(gocron.DurationJob(interval), gocron.NewTask(work), gocron.WithName(fmt.Sprint(job)),
-							gocron.WithStartAt(gocron.WithStartDateTime(start))); err != nil {
-							t.Fatal(err)
-						}
+						need.Get(scheduler.NewJob(gocron.DurationJob(interval), gocron.NewTask(work), gocron.WithName(fmt.Sprint(job)),
+							gocron.WithStartAt(gocron.WithStartDateTime(start))))(t)
 					}
 					scheduler.Start()
 					defer func() {

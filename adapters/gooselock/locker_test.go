@@ -12,6 +12,7 @@ import (
 
 	"github.com/tierlock/tierlock/adapters/gooselock"
 	"github.com/tierlock/tierlock/internal/locktest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -30,9 +31,7 @@ func bubble(t *testing.T, f func(t *testing.T, server *zktest.Server, one, other
 func TestOneAtATimeInAllProcessesAndInEach(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *zktest.Server, one, other *tier.Registry) {
 		first := gooselock.New(one.Mutex("/migrations"))
-		if err := first.Lock(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, first.Lock(t.Context(), nil))
 		for who, second := range map[string]*gooselock.Locker{
 			"another process": gooselock.New(other.Mutex("/migrations")), "the same locker": first,
 			"the same process": gooselock.New(one.Mutex("/migrations")),
@@ -52,10 +51,7 @@ func TestOneAtATimeInAllProcessesAndInEach(t *testing.T) {
 // The context of a program that starts may carry a hold of the same lock; migrations are not to enter by it.
 func TestAHoldOfTheCallerIsNoPermissionToMigrate(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *zktest.Server, one, _ *tier.Registry) {
-		hold, err := one.Mutex("/migrations").Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold := need.Get(one.Mutex("/migrations").Acquire(t.Context()))(t)
 		defer hold.Release()
 		wait, cancel := context.WithTimeout(hold.Context(t.Context()), time.Minute)
 		defer cancel()
@@ -68,9 +64,7 @@ func TestAHoldOfTheCallerIsNoPermissionToMigrate(t *testing.T) {
 func TestUnlockTellsOfALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, server *zktest.Server, one, _ *tier.Registry) {
 		locker := gooselock.New(one.Mutex("/migrations"))
-		if err := locker.Lock(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, locker.Lock(t.Context(), nil))
 		server.Freeze()
 		time.Sleep(time.Minute)
 		server.Unfreeze()

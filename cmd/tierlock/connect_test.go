@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
@@ -49,9 +50,7 @@ func TestCredentials(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	conn := operate(t, server)
-	if _, err := conn.Create("/guarded", nil, 0, zk.DigestACL(zk.PermAll, "user", "secret")); err != nil {
-		t.Fatal(err)
-	}
+	need.Get(conn.Create("/guarded", nil, 0, zk.DigestACL(zk.PermAll, "user", "secret")))(t)
 	p := start(t, server.Addr(), commandtest.Under("", "/guarded", "true")...)
 	p.Exits(70)
 	p.Says("permission on /guarded")
@@ -59,8 +58,6 @@ func TestCredentials(t *testing.T) {
 		commandtest.Under("", "/guarded", "true")...)
 	p.Exits(0)
 	file := filepath.Join(t.TempDir(), "credentials")
-	if err := os.WriteFile(file, []byte("digest:user:secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(file, []byte("digest:user:secret\n"), 0o600))
 	start(t, server.Addr(), commandtest.Under("-auth-file "+file, "/guarded", "true")...).Exits(0)
 }

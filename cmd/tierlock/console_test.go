@@ -16,6 +16,7 @@ import (
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -33,10 +34,7 @@ func (c console) want(t *testing.T, args string, status int, patterns ...string)
 // locks returns those of one more process.
 func (c console) locks(t *testing.T, opts ...tierlock.Option) *tier.Registry {
 	t.Helper()
-	locks, err := tierlock.Dial(t.Context(), c.server.Addr(), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := need.Get(tierlock.Dial(t.Context(), c.server.Addr(), opts...))(t)
 	t.Cleanup(func() { locks.Close() })
 	return locks
 }
@@ -46,11 +44,7 @@ func (c console) acquire(t *testing.T, path, label string) *tier.Hold {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	hold, err := c.locks(t, zklock.WithLabel(label)).Mutex(path).Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hold
+	return need.Get(c.locks(t, zklock.WithLabel(label)).Mutex(path).Acquire(ctx))(t)
 }
 
 // evil is what a process may write into a node that a terminal would obey.
@@ -63,17 +57,13 @@ func TestNodesOfOthersAreSeenAndBroken(t *testing.T) {
 	c := console{startServer(t)}
 	conn := operate(t, c.server)
 	holder := c.acquire(t, "/jobs/report", "billing")
-	if _, err := conn.CreateProtectedEphemeralSequential("/jobs/report/lock-", []byte(evil), zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
+	need.Get(conn.CreateProtectedEphemeralSequential("/jobs/report/lock-", []byte(evil), zk.WorldACL(zk.PermAll)))(t)
 	c.want(t, "who /jobs/report", 0, `0 +holds +tierlock .* - .*billing`, `1 +waits +zk.Lock +\S+ +0 .*\\x1b\[2J\\u202egnp`,
 		"A node's age is not a hold's")
 	if text := c.want(t, "who /jobs/report -o json", 0, `"node_age_ms": \d`); len(text) > 8<<10 {
 		t.Errorf("%d bytes about two contenders", len(text))
 	}
-	if err := holder.Release(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, holder.Release())
 	const said = `held by process 7 on \\x1b\]0;owned\\a \(\\x1b\[2J\\u202egnp\\n\\u2028level=ERRORx{200,256}…\)\n$`
 	c.want(t, "run -n /jobs/report -- true", 75, "^[^\n]*not acquired: "+said)
 	c.want(t, "run -v -w 4s /jobs/report -- true", 75, "^[^\n]*waiting: held by process 7 on [^\n]*\n[^\n]*not acquired within 4s: "+said)
@@ -99,15 +89,9 @@ func TestReadersOfOthersAreSeenAndAskedForTheLock(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}
 	conn := operate(t, c.server)
-	hold, err := c.locks(t, zklock.WithLabel("billing")).RWMutex("/rw/report").Reader().Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	curators, err := conn.Create("/rw/report/_c_5f1c9a3e-7a54-4c1e-9d0b-2f6d1c8e4b70-__READ__", []byte("10.0.0.1"),
-		zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-	if err != nil {
-		t.Fatal(err)
-	}
+	hold := need.Get(c.locks(t, zklock.WithLabel("billing")).RWMutex("/rw/report").Reader().Acquire(t.Context()))(t)
+	curators := need.Get(conn.Create("/rw/report/_c_5f1c9a3e-7a54-4c1e-9d0b-2f6d1c8e4b70-__READ__", []byte("10.0.0.1"),
+		zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)))(t)
 	c.want(t, "ls /rw", 0, `/rw/report +2 .*tierlock read .* billing and 1 more`)
 	c.want(t, "who /rw/report", 0, `0 +holds +tierlock read .* billing`, `1 +holds +curator read .*10.0.0.1`)
 	p := start(t, c.server.Addr(), "watch", "/rw", "-every", "100ms")
@@ -116,9 +100,7 @@ func TestReadersOfOthersAreSeenAndAskedForTheLock(t *testing.T) {
 	var told struct {
 		Asked []struct{ Kind, Label string }
 	}
-	if err := json.Unmarshal([]byte(c.want(t, "revoke /rw/report -o json", 0)), &told); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal([]byte(c.want(t, "revoke /rw/report -o json", 0)), &told))
 	if a := told.Asked; len(a) != 2 || a[0].Label != "billing" || a[0].Kind != "tierlock-read" || a[1].Kind != "read" {
 		t.Errorf("asked %+v", told)
 	}
@@ -129,14 +111,9 @@ func TestReadersOfOthersAreSeenAndAskedForTheLock(t *testing.T) {
 	}
 	<-hold.Revoked()
 
-	kazoos, err := conn.Create("/rw/kazoo", nil, 0, zk.WorldACL(zk.PermAll))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kazoos := need.Get(conn.Create("/rw/kazoo", nil, 0, zk.WorldACL(zk.PermAll)))(t)
 	kazoo := kazoos + "/f7a2c0d9e8b64f13a5d4c3b2a1908f7e__lock__"
-	if _, err := conn.Create(kazoo, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
+	need.Get(conn.Create(kazoo, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)))(t)
 	c.want(t, "revoke /rw/kazoo", 0, "asked kazoo -, whose library takes no notice")
 }
 

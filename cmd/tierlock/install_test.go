@@ -4,15 +4,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // Go install refuses a module with a replacement. That the root module builds without the workspace, a build of it alone shows.
 func TestGoInstallTakesTheModule(t *testing.T) {
 	t.Parallel()
-	mod, err := os.ReadFile("../../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mod := need.Get(os.ReadFile("../../go.mod"))(t)
 	if strings.Contains(string(mod), "replace") {
 		t.Error("go.mod has a replace: go install refuses such a module")
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // After kill -9 of the runner what the command has left is ended, and the lock released, as with the command itself.
@@ -46,9 +47,7 @@ func TestFrontKillsEverythingWithoutTheKeeper(t *testing.T) {
 				victims = append(victims, stage.Next())
 			}
 			contend(t, server, "/"+name, stage)
-			if err := syscall.Kill(p.Keeper(), c.signal); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, syscall.Kill(p.Keeper(), c.signal))
 			next := followed(t, stage, victims...)
 			p.Exits(74)
 			next.Leave(0)
@@ -67,9 +66,7 @@ func TestKilledKeeperKillsTheCommandWithoutTheFront(t *testing.T) {
 	p := start(t, server.Addr(), commandtest.Under("", "/both", stage.Command()...)...)
 	section, keeper := stage.First(), p.Keeper()
 	p.Signal(syscall.SIGSTOP)
-	if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, syscall.Kill(keeper, syscall.SIGKILL))
 	section.Dies()
 	p.Signal(syscall.SIGCONT)
 	p.Exits(74)
@@ -120,9 +117,7 @@ func TestDeletedPermitKillsTheCommand(t *testing.T) {
 	if err != nil || len(permits) != 2 {
 		t.Fatalf("permits %q, %v", permits, err)
 	}
-	if err := conn.Delete("/deleted/pool/leases/"+permits[1], -1); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, conn.Delete("/deleted/pool/leases/"+permits[1], -1))
 	section.Dies()
 	p.Exits(74)
 	p.Says("KILL at once")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/faultproxy"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/zktest"
@@ -46,10 +47,7 @@ func startWith(t *testing.T, servers string, prepare func(*exec.Cmd), args ...st
 // proxyTo returns a proxy that leads to the server.
 func proxyTo(t *testing.T, server *zkserver.Server) *faultproxy.Proxy {
 	t.Helper()
-	proxy, err := faultproxy.Start(server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy := need.Get(faultproxy.Start(server.Addr()))(t)
 	t.Cleanup(proxy.Close)
 	return proxy
 }
@@ -74,9 +72,7 @@ func queue(t *testing.T, conn *zk.Conn, path string) []string {
 func deleteQueue(t *testing.T, conn *zk.Conn, path string) {
 	t.Helper()
 	for _, name := range queue(t, conn, path) {
-		if err := conn.Delete(path+"/"+name, -1); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, conn.Delete(path+"/"+name, -1))
 	}
 }
 

@@ -11,15 +11,14 @@ import (
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // startStuck starts tierlock with a stderr that is full and that nobody reads.
 func startStuck(t *testing.T, servers string, args ...string) *commandtest.Tool {
 	t.Helper()
 	var ends [2]int
-	if err := syscall.Pipe(ends[:]); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, syscall.Pipe(ends[:]))
 	t.Cleanup(func() { syscall.Close(ends[0]) })
 	syscall.SetNonblock(ends[1], true)
 	for chunk := make([]byte, 4096); len(chunk) > 0; {
@@ -88,9 +87,7 @@ func TestNothingWaitsForTheReaderOfStderr(t *testing.T) {
 		"no keeper": func(t *testing.T, path string, stage *commandtest.Stage) {
 			p := startStuck(t, server.Addr(), commandtest.Under("", path, stage.Command("daemon")...)...)
 			victims := []*commandtest.Section{stage.First(), stage.Next()}
-			if err := syscall.Kill(p.Keeper(), syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, syscall.Kill(p.Keeper(), syscall.SIGKILL))
 			for _, victim := range victims {
 				victim.Dies()
 			}

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // A screen is a terminal with a shell in it, as a person has.
@@ -31,17 +32,12 @@ func newScreen(t *testing.T, servers string, shell ...string) *screen {
 			t.Fatal(errno)
 		}
 	}
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	slave := need.Get(os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0))(t)
 	cmd := exec.Command(shell[0], shell[1:]...)
 	cmd.Env = append(os.Environ(), "TIERLOCK_ZK="+servers, "TIERLOCK="+commandtest.Program, "PS1=$ ", "TERM=dumb")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, cmd.Start())
 	slave.Close()
 	s := &screen{t, master, &commandtest.Output{}}
 	shown := make(chan struct{})
@@ -70,9 +66,7 @@ func newScreen(t *testing.T, servers string, shell ...string) *screen {
 
 func (s *screen) types(text string) {
 	s.t.Helper()
-	if _, err := s.master.WriteString(text); err != nil {
-		s.t.Fatal(err)
-	}
+	need.Get(s.master.WriteString(text))(s.t)
 }
 
 func (s *screen) shows(want string) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 const parentRole = "TIERLOCK_TEST_PARENT"
@@ -48,13 +49,8 @@ func TestServerDiesWithItsParent(t *testing.T) {
 	dir := t.TempDir() // takes the data that nobody is left to remove
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), parentRole+"=1", "TMPDIR="+dir)
-	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := need.Get(parent.StdoutPipe())(t)
+	need.OK(t, parent.Start())
 	var pid int
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if _, scanErr := fmt.Sscan(line, &pid); err != nil || scanErr != nil || pid == 0 {

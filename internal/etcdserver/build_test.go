@@ -9,6 +9,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/internal/child/childtest"
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestTakenPortIsSwappedForAnother(t *testing.T) {
@@ -32,10 +33,7 @@ func TestTakenPortIsSwappedForAnother(t *testing.T) {
 }
 
 func TestTheScriptBuildsWhatIsLookedFor(t *testing.T) {
-	module, err := os.ReadFile("etcd/go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	module := need.Get(os.ReadFile("etcd/go.mod"))(t)
 	if want := "\nrequire go.etcd.io/etcd/server/v3 " + built + "\n"; !strings.Contains(string(module), want) {
 		t.Errorf("etcd/go.mod does not say %q", want)
 	}

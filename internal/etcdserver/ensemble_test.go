@@ -9,6 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestIsolatedLeaderIsDeposedAndReturns(t *testing.T) {
@@ -43,9 +44,7 @@ func TestKilledMemberComesBackWhileAnotherIsIsolated(t *testing.T) {
 	e.Isolate(alone)
 	killed := others(e, alone)[0]
 	killed.Kill()
-	if err := killed.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, killed.Restart(t.Context()))
 	e.Heal()
 	childtest.Eventually(t, "all serve", func() bool {
 		return !slices.ContainsFunc(e.Members, func(s *etcdserver.Server) bool { return put(s.Addr(), "k", "v") != nil })
@@ -56,11 +55,7 @@ func leader(t *testing.T, e *etcdserver.Ensemble) *etcdserver.Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	s, err := e.Leader(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return need.Get(e.Leader(ctx))(t)
 }
 
 func others(e *etcdserver.Ensemble, s *etcdserver.Server) []*etcdserver.Server {

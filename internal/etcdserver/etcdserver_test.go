@@ -7,6 +7,7 @@ import (
 	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestServer(t *testing.T) {
@@ -14,9 +15,7 @@ func TestServer(t *testing.T) {
 		Start: func(t *testing.T) *etcdserver.Server { return etcdservertest.Start(t, etcdserver.Config{}) },
 		Mode:  "leader", Release: `^3\.\d+\.\d+$`,
 		Put: func(t *testing.T, s *etcdserver.Server, value string) {
-			if err := put(s.Addr(), "kept", value); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, put(s.Addr(), "kept", value))
 		},
 		Get: func(_ *testing.T, s *etcdserver.Server) (string, error) { return get(s.Addr(), "kept") },
 	})

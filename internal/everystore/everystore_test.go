@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tierlock/tierlock/etcdlock"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/pglock"
@@ -100,11 +101,7 @@ func testFences(t *testing.T, s site, name string) {
 func held(t *testing.T, s site) *tier.Hold {
 	t.Helper()
 	locks, _ := s.process(t)
-	hold, err := locks.Mutex(pathOf(t)).Acquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hold
+	return need.Get(locks.Mutex(pathOf(t)).Acquire(soon(t)))(t)
 }
 
 // A process that is cut off learns that it has lost its place before another one comes.

@@ -18,6 +18,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/tier"
@@ -90,15 +91,10 @@ func testForeignText(t *testing.T, s site, deface deface) {
 	holder, _ := s.process(t)
 	other, _ := s.process(t)
 	path := pathOf(t)
-	hold, err := holder.Mutex(path).Acquire(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	hold := need.Get(holder.Mutex(path).Acquire(soon(t)))(t)
 	defer hold.Release()
 	const evil = "night\n\x1b[2Jrun\r\u2028level=ERROR msg=forged\u202e\u2066\u009b31m\u0007"
-	if err := deface(t, s.addr, path, evil, evil+strings.Repeat("x", 900<<10)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, deface(t, s.addr, path, evil, evil+strings.Repeat("x", 900<<10)))
 	queue, err := other.Mutex(path).Contenders(soon(t))
 	if err != nil || len(queue) != 1 || !strings.HasPrefix(queue[0].Label, `night\n\x1b[2Jrun\r\u2028`) || queue[0].Host == "" {
 		t.Fatalf("contenders: %.500s, %v", fmt.Sprintf("%+v", queue), err)

@@ -17,6 +17,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/tierlock/tierlock/adapters/gooselock"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/waittest"
@@ -37,15 +38,9 @@ func TestGooseProcess(t *testing.T) {
 			locks = s.connect
 		}
 	}
-	registry, err := locks(t, names[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	registry := need.Get(locks(t, names[1]))(t)
 	defer registry.Close()
-	db, err := sql.Open("pgx", pgserver.PlainURL(names[2]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := need.Get(sql.Open("pgx", pgserver.PlainURL(names[2])))(t)
 	defer db.Close()
 	step := func(version int64, then func()) *goose.Migration {
 		return goose.NewGoMigration(version, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
@@ -78,10 +73,7 @@ func TestGooseMigratesOneProcessAtATime(t *testing.T) {
 			t.Parallel()
 			addr := s.start(t)
 			database := pgservertest.Start(t, pgserver.Config{NoSync: true}).Addr()
-			operator, err := s.connect(t, addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			operator := need.Get(s.connect(t, addr))(t)
 			defer operator.Close()
 			queued := func(n int) func() bool {
 				return func() bool {
@@ -100,10 +92,7 @@ func TestGooseMigratesOneProcessAtATime(t *testing.T) {
 			if err := second.cmd.Wait(); err != nil || strings.Contains(second.said(), "runs 1") {
 				t.Errorf("the second: %v\n%s", err, second.said())
 			}
-			db, err := sql.Open("pgx", pgserver.PlainURL(database))
-			if err != nil {
-				t.Fatal(err)
-			}
+			db := need.Get(sql.Open("pgx", pgserver.PlainURL(database)))(t)
 			defer db.Close()
 			for version, want := range map[int]string{1: "the first", 2: "the second", 3: "the second"} {
 				var who string
@@ -128,9 +117,7 @@ func migrate(t *testing.T, store, addr, database, who string) *migration {
 	m := &migration{cmd: exec.Command(os.Args[0], "-test.run", "^TestGooseProcess$", "-test.v")}
 	m.cmd.Env = append(os.Environ(), "GOOSE="+strings.Join([]string{store, addr, database, who}, "|"))
 	m.cmd.Stdout, m.cmd.Stderr = m, m
-	if err := m.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, m.cmd.Start())
 	t.Cleanup(func() {
 		m.cmd.Process.Kill()
 		m.cmd.Wait()

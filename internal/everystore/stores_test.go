@@ -21,6 +21,7 @@ import (
 	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/redisserver"
@@ -150,10 +151,7 @@ func (s site) process(t *testing.T) (locks *tier.Registry, cut func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	far, err := net.ResolveTCPAddr("tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	far := need.Get(net.ResolveTCPAddr("tcp", s.addr))(t)
 	network := child.NewNetwork()
 	network.Join(child.Way{From: 1, To: 2}, near, far)
 	t.Cleanup(func() { network.Close() })

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -20,10 +21,7 @@ const away = 200 * time.Millisecond
 // distant returns an address from which it takes half of away to addr, and as long back.
 func distant(t *testing.T, addr string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var pumps sync.WaitGroup
 	var mu sync.Mutex // guards the variable below
 	ends := []io.Closer{l}
@@ -100,10 +98,7 @@ func TestRoundTripsToADistantServer(t *testing.T) {
 			addr, connect := stores[i].start(t), stores[i].connect
 			var locks [2]*tier.Registry
 			for i := range locks {
-				r, err := connect(t, distant(t, addr))
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := need.Get(connect(t, distant(t, addr)))(t)
 				t.Cleanup(func() { r.Close() })
 				locks[i] = r
 			}

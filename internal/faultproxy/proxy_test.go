@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
@@ -89,10 +90,7 @@ func TestConnectionsEndOnBothSides(t *testing.T) {
 }
 
 func TestConnectionEndsWhereThereIsNoServer(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := need.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	listener.Close() // nobody listens there any more
 	dialRaw(&bench{T: t, proxy: proxyTo(t, listener.Addr().String())}).ends()
 }

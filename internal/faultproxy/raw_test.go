@@ -8,6 +8,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // A raw client writes what it likes.
@@ -18,10 +20,7 @@ type raw struct {
 
 func dialRaw(b *bench) raw {
 	b.Helper()
-	conn, err := net.Dial("tcp", b.proxy.Addr())
-	if err != nil {
-		b.Fatal(err)
-	}
+	conn := need.Get(net.Dial("tcp", b.proxy.Addr()))(b)
 	b.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(patience))
 	return raw{b.T, conn}
@@ -47,21 +46,15 @@ func frame(fields ...int32) []byte {
 
 func (c raw) write(b []byte) {
 	c.Helper()
-	if _, err := c.conn.Write(b); err != nil {
-		c.Fatal(err)
-	}
+	need.Get(c.conn.Write(b))(c)
 }
 
 func (c raw) read() []byte {
 	c.Helper()
 	var length [4]byte
-	if _, err := io.ReadFull(c.conn, length[:]); err != nil {
-		c.Fatal(err)
-	}
+	need.Get(io.ReadFull(c.conn, length[:]))(c)
 	body := make([]byte, binary.BigEndian.Uint32(length[:]))
-	if _, err := io.ReadFull(c.conn, body); err != nil {
-		c.Fatal(err)
-	}
+	need.Get(io.ReadFull(c.conn, body))(c)
 	return body
 }
 

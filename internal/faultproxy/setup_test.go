@@ -9,6 +9,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/internal/faultproxy"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -27,19 +28,13 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	srv := zktest.Start(t)
-	addr, err := srv.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	addr := need.Get(srv.Listen("127.0.0.1:0"))(t)
 	return &bench{t, srv, proxyTo(t, addr.String())}
 }
 
 func proxyTo(t *testing.T, server string) *faultproxy.Proxy {
 	t.Helper()
-	p, err := faultproxy.Start(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := need.Get(faultproxy.Start(server))(t)
 	t.Cleanup(p.Close)
 	return p
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -40,16 +41,14 @@ func TestFollowerTellsOfTheBeginningAndTheEndOfAQuarantine(t *testing.T) {
 		var told []string
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := f.Follow(ctx, func(s inspect.Sight) {
+		need.OK(t, f.Follow(ctx, func(s inspect.Sight) {
 			if quarantined := time.Now().Before(q.Until); (s.Quarantine != nil) != quarantined || (s.Queues[0].Holder() == nil) != quarantined {
 				t.Errorf("at %v: %v, held by %v", s.At, s.Quarantine, s.Queues[0].Holder())
 			}
 			for _, e := range s.Events {
 				told = append(told, fmt.Sprint(e.What, " ", e.Path, e.Text))
 			}
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if want := []string{"quarantine " + q.Error(), "queued " + path, "granting ", "held " + path}; !slices.Equal(told, want) {
 			t.Errorf("told %q, want %q", told, want)
 		}

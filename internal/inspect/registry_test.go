@@ -14,6 +14,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -40,9 +41,7 @@ func bubble(t *testing.T, f func(t *testing.T, server *memory.Server, process fu
 func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *memory.Server, process func(string) *tier.Registry) {
 		for _, label := range []string{"reader a", "reader b"} {
-			if _, err := process(label).RWMutex(path).Reader().Acquire(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			need.Get(process(label).RWMutex(path).Reader().Acquire(t.Context()))(t)
 		}
 		for _, label := range []string{"writer a", "writer b"} {
 			writer := process(label).RWMutex(path)
@@ -54,10 +53,7 @@ func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
 		synctest.Wait()
 
 		r := inspect.Registry{Locks: process("operator")}
-		q, err := r.Look(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := need.Get(r.Look(t.Context(), path))(t)
 		var got []string
 		for _, c := range q.Contenders {
 			got = append(got, fmt.Sprint(c.Label, ": ", c.Kind, " ", c.State, " #", c.Sequence, " ahead ", c.Ahead, " beside ", c.Beside,
@@ -86,9 +82,7 @@ func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
 // examination is told with the rest of it.
 func TestARegistryListsAndExamines(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *memory.Server, process func(string) *tier.Registry) {
-		if _, err := process("billing").Mutex(path).Acquire(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.Get(process("billing").Mutex(path).Acquire(t.Context()))(t)
 		r := inspect.Registry{Locks: process("operator"), Paths: func(_ context.Context, below string, limit int) ([]string, int, bool, error) {
 			if below == "/secret" {
 				return nil, 0, false, errors.New("not permitted")
@@ -128,9 +122,7 @@ func TestARegistryTellsWhoHasPermits(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *memory.Server, process func(string) *tier.Registry) {
 		a, b := process("a").Semaphore(path, 5), process("b").Semaphore(path, 5)
 		for _, pool := range []*tier.Semaphore{a, b, a, a} {
-			if _, err := pool.Acquire(t.Context(), 1); err != nil {
-				t.Fatal(err)
-			}
+			need.Get(pool.Acquire(t.Context(), 1))(t)
 		}
 		for _, label := range []string{"first", "second"} {
 			go process(label).Semaphore(path, 5).Acquire(t.Context(), 3)
@@ -187,14 +179,9 @@ func TestAFollowerTellsThatPermitsAreFree(t *testing.T) {
 			})
 		}()
 		for range 6 { // so that the search, each five looks, comes at any of the changes
-			permits, err := pool.Acquire(ctx, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			permits := need.Get(pool.Acquire(ctx, 2))(t)
 			time.Sleep(5500 * time.Millisecond)
-			if err := permits.Release(); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, permits.Release())
 			time.Sleep(5500 * time.Millisecond)
 		}
 		cancel()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/tiertest"
@@ -25,14 +26,8 @@ func TestUnknownCommandIsDenied(t *testing.T) {
 	inBubble(t, func(t *testing.T, h tiertest.Harness) {
 		p := h.Dial(t, tierTimeout)
 		defer p.Close()
-		claim, err := p.Claim("/a", second.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		grant, err := claim.Acquire(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		claim := need.Get(p.Claim("/a", second.Options{}))(t)
+		grant := need.Get(claim.Acquire(t.Context(), nil))(t)
 		c := grant.(*queue.Contender)
 		a := c.Store().Do(t.Context(), queue.Command{Op: "unknown", Ref: c.Ref(), Session: "1/1"})
 		if a.Outcome != queue.Denied || !errors.Is(a.Err, errors.ErrUnsupported) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestGuardsAreFound(t *testing.T) {
@@ -36,10 +38,7 @@ func TestGuardsAreFound(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			src := []byte("package p\n\nfunc (s *S) m() {\n" + strings.ReplaceAll(c.body, "; ", "\n") + "\n}\n")
-			mutants, err := find("p/p.go", src)
-			if err != nil {
-				t.Fatal(err)
-			}
+			mutants := need.Get(find("p/p.go", src))(t)
 			var got []string
 			for _, m := range mutants {
 				got = append(got, strings.TrimPrefix(m.String(), "p/p.go S.m: "))
@@ -58,10 +57,7 @@ func TestGuardsAreFound(t *testing.T) {
 
 // A package that becomes part of the lock, and is not listed, would lose its guards unseen.
 func TestEveryPackageOfTheLockIsListed(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", module, module+"/dropin", module+"/election", module+"/internal/queue").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := need.Get(exec.Command("go", "list", "-deps", module, module+"/dropin", module+"/election", module+"/internal/queue").Output())(t)
 	place := make(map[string]int)
 	for i, pkg := range packages {
 		place[path.Join(module, pkg)] = i
@@ -82,10 +78,7 @@ func TestEveryPackageOfTheLockIsListed(t *testing.T) {
 
 func TestAMutantIsOneChange(t *testing.T) {
 	const src = "package p\n\nfunc f() {\n\tfor x < y {\n\t\tg() // first\n\t\th()\n\t}\n}\n"
-	mutants, err := find("p/p.go", []byte(src))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mutants := need.Get(find("p/p.go", []byte(src)))(t)
 	for change, want := range map[string]string{
 		"with <= in x < y":    "package p\n\nfunc f() {\n\tfor x <= y {\n\t\tg() // first\n\t\th()\n\t}\n}\n",
 		"without g()":         "package p\n\nfunc f() {\n\tfor x < y {\n\t\tif false { g() } // first\n\t\th()\n\t}\n}\n",

@@ -8,14 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/patterns"
 )
 
 func TestPathBelongsToTheFirstPatternThatItMatches(t *testing.T) {
 	p := patterns.Patterns{"/jobs/nightly", "/jobs/*", "/customers/*/invoice", "/jobs/*"}
-	if err := p.Check(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, p.Check())
 	for lock, want := range map[string]string{
 		"/jobs/nightly": "/jobs/nightly", "/jobs/hourly": "/jobs/*", "/customers/7/invoice": "/customers/*/invoice",
 		"/jobs/a/b": patterns.Other, "/customers/7": patterns.Other, "": patterns.Other,

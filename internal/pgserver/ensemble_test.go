@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/child/childtest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 )
@@ -18,9 +19,7 @@ func TestFailoverLosesNoSynchronousWrite(t *testing.T) {
 	for i := range 2 {
 		old := leader(t, e)
 		write(t, old, "UPDATE kept SET n = n + 1")
-		if err := e.Failover(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, e.Failover(t.Context()))
 		now := leader(t, e)
 		if now == old {
 			t.Error("the same server leads after Failover")
@@ -42,9 +41,7 @@ func TestIsolatedPrimaryGoesOnAndReachesNobody(t *testing.T) {
 	childtest.Eventually(t, "the standby has it", func() bool { return read(t, standby, "SELECT n FROM kept") == "1" })
 	e.Isolate(primary)
 	write(t, primary, "UPDATE kept SET n = 2")
-	if err := e.Promote(t.Context(), standby); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, e.Promote(t.Context(), standby))
 	if got := read(t, standby, "SELECT n FROM kept"); got != "1" {
 		t.Errorf("the promoted standby has %q, which was written to the isolated primary", got)
 	}
@@ -60,10 +57,7 @@ func leader(t *testing.T, e *pgserver.Ensemble) *pgserver.Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	s, err := e.Leader(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := need.Get(e.Leader(ctx))(t)
 	if !slices.Contains(e.Members, s) {
 		t.Fatalf("%s is no member", s.Addr())
 	}

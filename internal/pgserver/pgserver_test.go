@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock/internal/child/childtest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 )
@@ -36,9 +37,7 @@ func TestStopRemovesTheSharedMemory(t *testing.T) {
 	if !slices.Contains(segments(t), segment) {
 		t.Errorf("no segment of shared memory has the id %q", segment)
 	}
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, s.Stop())
 	if slices.Contains(segments(t), segment) {
 		t.Errorf("after Stop there is still the segment %s of shared memory", segment)
 	}
@@ -73,9 +72,7 @@ func TestPausedServerIsMuteUntilResumed(t *testing.T) {
 	childtest.Eventually(t, "the session is there", func() bool {
 		return read(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "1"
 	})
-	if err := s.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, s.Pause())
 	select {
 	case err := <-answer:
 		t.Errorf("the session of a paused server answers: %v", err)
@@ -84,9 +81,7 @@ func TestPausedServerIsMuteUntilResumed(t *testing.T) {
 	if mode, err := s.Mode(); err == nil {
 		t.Errorf("Mode of the paused server: %q, want an error", mode)
 	}
-	if err := s.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, s.Resume())
 	if err := <-answer; err != nil {
 		t.Errorf("after Resume: %v", err)
 	}
@@ -95,23 +90,16 @@ func TestPausedServerIsMuteUntilResumed(t *testing.T) {
 func TestNothingIsLeftOfAPausedServerThatIsKilled(t *testing.T) {
 	t.Parallel()
 	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
-	if err := s.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, s.Pause())
 	s.Kill()
 	// It would say that its shared memory is still in use.
-	if err := s.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, s.Restart(t.Context()))
 }
 
 // segments lists the ids of System V shared memory, among other words.
 func segments(t *testing.T) []string {
 	t.Helper()
-	list, err := exec.Command("ipcs", "-m").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := need.Get(exec.Command("ipcs", "-m").Output())(t)
 	return strings.Fields(string(list))
 }
 

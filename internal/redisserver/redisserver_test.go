@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock/internal/child/childtest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 )
@@ -42,9 +43,7 @@ func TestIsolatedPrimaryGoesOnUntilItMissesItsReplicas(t *testing.T) {
 	childtest.Eventually(t, "the replica has it", func() bool { return get(next, "k") == "both" })
 	e.Isolate(old)
 	put(t, old, "k", "lost")
-	if err := e.Promote(next); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, e.Promote(next))
 	if got := get(next, "k"); got != "both" {
 		t.Errorf("the promoted server has %q, want what it had before the isolation", got)
 	}
@@ -72,9 +71,7 @@ func TestHealedPrimaryRemainsItIfNobodyWasPromoted(t *testing.T) {
 
 func put(t *testing.T, s *redisserver.Server, key, value string) {
 	t.Helper()
-	if _, err := redisserver.Ask(s.Addr(), "SET", key, value); err != nil {
-		t.Fatal(err)
-	}
+	need.Get(redisserver.Ask(s.Addr(), "SET", key, value))(t)
 }
 
 // get is "" where there is nothing.

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -85,9 +86,7 @@ func TestBreakWithAnotherTokenDeletesNothing(t *testing.T) {
 func TestBreakDeletesHalfAPair(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		hold := acquire(t, s.locks(t, zklock.WithKazoo()).Mutex(path))
-		if err := s.conn.Delete(path+"/"+s.look(t).Contenders[0].Node, -1); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, s.conn.Delete(path+"/"+s.look(t).Contenders[0].Node, -1))
 		s.wantQueue(t, "half of it deleted", 1)
 		s.takeOver(t, hold.Token())
 		s.wantQueue(t, "the rest broken", 0)
@@ -179,9 +178,7 @@ func TestBreakEndsWithItsContext(t *testing.T) {
 func TestBreakNamesThePermissionThatIsMissing(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		_, stat, _ := s.Get(s.put(t, path+"/_c_"+uuid+"-lock-", "", ephemeral, zk.PermAll))
-		if _, err := s.conn.SetACL(path, zk.WorldACL(zk.PermRead|zk.PermCreate), -1); err != nil {
-			t.Fatal(err)
-		}
+		need.Get(s.conn.SetACL(path, zk.WorldACL(zk.PermRead|zk.PermCreate), -1))(t)
 		_, err := s.reader().Break(t.Context(), path, stat.Czxid)
 		if !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(fmt.Sprint(err), "DELETE permission on "+path) {
 			t.Errorf("got %v, want the permission that is missing", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkinspect"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -43,9 +44,7 @@ func (s site) follow(t *testing.T, path string) *watcher {
 // leave takes a node away, as its owner would.
 func (s site) leave(t *testing.T, node string) {
 	t.Helper()
-	if err := s.conn.Delete(node, -1); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, s.conn.Delete(node, -1))
 }
 
 func (w *watcher) see(s inspect.Sight) {
@@ -115,9 +114,7 @@ func TestFollowTellsNodesOfTheSameNameApart(t *testing.T) {
 		w := s.follow(t, path)
 		w.want(t, "at first", "held /locks/x #0")
 		for _, gone := range []string{first, path} {
-			if err := s.conn.Delete(gone, -1); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, s.conn.Delete(gone, -1))
 		}
 		if second := s.put(t, path+"/lock-", "", ephemeral, zk.PermAll); second != first {
 			t.Fatalf("got %s, want %s again", second, first)
@@ -134,9 +131,7 @@ func TestFollowGoesOnWithoutALockThatMayNotBeRead(t *testing.T) {
 		s.queue(t, "/app/b")
 		w := s.follow(t, "/app")
 		w.want(t, "both", "held /app/a #0, held /app/b #0")
-		if _, err := s.conn.SetACL("/app/a", zk.WorldACL(zk.PermAll&^zk.PermRead), -1); err != nil {
-			t.Fatal(err)
-		}
+		need.Get(s.conn.SetACL("/app/a", zk.WorldACL(zk.PermAll&^zk.PermRead), -1))(t)
 		s.put(t, "/app/b/"+hex+"__lock__", "", ephemeral, zk.PermAll)
 		w.want(t, "one", "queued /app/b #1")
 	})

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkinspect"
 	"github.com/tierlock/tierlock/zklock"
@@ -45,10 +46,7 @@ func bubble(t *testing.T, f func(t *testing.T, s site)) {
 
 func dial(t *testing.T, server *zktest.Server, opts ...zklock.Option) *zklock.Client {
 	t.Helper()
-	client, err := zklock.Dial(t.Context(), addr, append(opts, zklock.WithDialContext(server.DialContext))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := need.Get(zklock.Dial(t.Context(), addr, append(opts, zklock.WithDialContext(server.DialContext))...))(t)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
@@ -56,10 +54,7 @@ func dial(t *testing.T, server *zktest.Server, opts ...zklock.Option) *zklock.Cl
 // queue has a process acquire the lock at a path, or wait for it.
 func (s site) queue(t *testing.T, path string, opts ...zklock.Option) {
 	t.Helper()
-	lock, err := dial(t, s.Server, opts...).Lock(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := need.Get(dial(t, s.Server, opts...).Lock(path))(t)
 	go lock.Acquire(t.Context())
 	synctest.Wait()
 }
@@ -74,30 +69,20 @@ func (s site) put(t *testing.T, path, data string, flags int32, perms int32) str
 			}
 		}
 	}
-	made, err := s.conn.Create(path, []byte(data), flags, zk.WorldACL(perms))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made
+	return need.Get(s.conn.Create(path, []byte(data), flags, zk.WorldACL(perms)))(t)
 }
 
 func (s site) reader() zkinspect.Reader { return zkinspect.Reader{Client: s.client} }
 
 func (s site) look(t *testing.T) *inspect.Queue {
 	t.Helper()
-	q, err := s.reader().Look(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return q
+	return need.Get(s.reader().Look(t.Context(), path))(t)
 }
 
 // permits has a process take some of eight.
 func (s site) permits(t *testing.T, k int) {
 	t.Helper()
-	if _, err := s.locks(t).Semaphore(path, 8).Acquire(t.Context(), k); err != nil {
-		t.Fatal(err)
-	}
+	need.Get(s.locks(t).Semaphore(path, 8).Acquire(t.Context(), k))(t)
 }
 
 const stay, ephemeral = zk.FlagSequence, zk.FlagEphemeral | zk.FlagSequence
@@ -143,17 +128,11 @@ func TestListFindsLocksAndSaysWhenItStops(t *testing.T) {
 		s.put(t, "/other/deep/data", "of a program", 0, zk.PermAll)
 		s.put(t, "/other/nothing", "", 0, zk.PermAll)
 		s.put(t, "/pool", "tierlock permits=3", 0, zk.PermAll)
-		if err := acquire(t, s.locks(t).Mutex("/other/deep/idle")).Release(); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, acquire(t, s.locks(t).Mutex("/other/deep/idle")).Release())
 		s.put(t, "/secret", "", 0, zk.PermAll&^zk.PermRead)
 
 		list := func(path string, limit int, all bool) *inspect.Listing {
-			l, err := s.reader().List(t.Context(), path, limit, all)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l
+			return need.Get(s.reader().List(t.Context(), path, limit, all))(t)
 		}
 		l := list("/", 1000, false)
 		if len(l.Locks) != 5 || !l.Complete || len(l.Unreadable) != 1 || l.Unreadable[0] != "/secret" {
@@ -284,10 +263,7 @@ func TestDoctorFinds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s site) {
 				c.prepare(t, s)
-				report, err := zkinspect.Reader{Client: s.client}.Examine(t.Context(), path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				report := need.Get(zkinspect.Reader{Client: s.client}.Examine(t.Context(), path))(t)
 				found := false
 				for _, f := range report.Findings {
 					found = found || f.Grade == c.grade && strings.Contains(f.Text, c.text)

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkinspect"
 	"github.com/tierlock/tierlock/internal/zkserver"
@@ -31,15 +32,10 @@ var permissions = map[string]struct {
 func checkPermitted(t *testing.T, conn *zk.Conn, client *zklock.Client) {
 	t.Helper()
 	for path, p := range permissions {
-		if _, err := conn.Create(path, nil, 0, zk.WorldACL(p.perms)); err != nil {
-			t.Fatal(err)
-		}
+		need.Get(conn.Create(path, nil, 0, zk.WorldACL(p.perms)))(t)
 		below := path + "/a/b"
 		for _, lock := range []string{path, below} {
-			report, err := zkinspect.Reader{Client: client}.Examine(t.Context(), lock)
-			if err != nil {
-				t.Fatal(err)
-			}
+			report := need.Get(zkinspect.Reader{Client: client}.Examine(t.Context(), lock))(t)
 			switch access, missing := report.Findings[0], p.missing; {
 			case missing == "", lock == below && missing != "CREATE":
 				if access.Grade != inspect.OK {
@@ -65,10 +61,7 @@ func TestPermittedNamesWhatIsMissingAndChangesNothing(t *testing.T) {
 
 func TestPermittedOnARealServer(t *testing.T) {
 	addr := zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr()
-	client, err := zklock.Dial(t.Context(), addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := need.Get(zklock.Dial(t.Context(), addr))(t)
 	defer client.Close()
 	checkPermitted(t, zkconn.Start(t, []string{addr}, 10*time.Second, nil), client)
 }
@@ -77,10 +70,7 @@ func TestPermittedOnARealServer(t *testing.T) {
 func TestWhatIsReadIsBelowTheConnectString(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		s.put(t, "/app/locks/x/_c_"+hex+"-lock-0000000001", "", 0, zk.PermAll)
-		client, err := zklock.Dial(t.Context(), addr+"/app", zklock.WithDialContext(s.DialContext))
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := need.Get(zklock.Dial(t.Context(), addr+"/app", zklock.WithDialContext(s.DialContext)))(t)
 		defer client.Close()
 		for path, want := range map[string]int{"/locks/x": 1, "/app/locks/x": 0} {
 			if q, err := (zkinspect.Reader{Client: client}).Look(t.Context(), path); err != nil || len(q.Contenders) != want {

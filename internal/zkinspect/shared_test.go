@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -26,11 +27,7 @@ func (s site) locks(t *testing.T, opts ...zklock.Option) *tier.Registry {
 // acquire takes a lock that is free for mu.
 func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	t.Helper()
-	hold, err := mu.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hold
+	return need.Get(mu.Acquire(t.Context()))(t)
 }
 
 // However many goroutines read, their process is one of those that hold the lock.
@@ -102,9 +99,7 @@ func TestAskedIsSeenAndTheHolderStillKnown(t *testing.T) {
 		hold := acquire(t, mu)
 		w := s.follow(t, path)
 		w.want(t, "at first", "held /locks/x #0")
-		if err := mu.Revoke(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, mu.Revoke(t.Context()))
 		<-hold.Revoked()
 		time.Sleep(5 * time.Second) // from search to search
 		w.want(t, "a while after the request", "asked /locks/x #0")
@@ -124,9 +119,7 @@ func TestSemaphoresAreRecognized(t *testing.T) {
 		for i, k := range []int{4, 2} {
 			sem := s.locks(t, zklock.WithLabel(fmt.Sprint("worker ", i))).Semaphore(path, 8)
 			for range 2 { // two goroutines
-				if _, err := sem.Acquire(t.Context(), k/2); err != nil {
-					t.Fatal(err)
-				}
+				need.Get(sem.Acquire(t.Context(), k/2))(t)
 			}
 		}
 		s.put(t, path+"/leases/_c_"+uuid+"-lease-", "10.0.0.1", ephemeral, zk.PermAll) // Curator's

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -40,10 +41,7 @@ func TestParseJoinsPairsAndTellsStrangersApart(t *testing.T) {
 
 // People read nodes with other tools, and go by this document.
 func TestDocumentedContentIsThatOfANode(t *testing.T) {
-	text, err := os.ReadFile("../../docs/nodes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := need.Get(os.ReadFile("../../docs/nodes.md"))(t)
 	var want, got []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[second.Description]()) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")

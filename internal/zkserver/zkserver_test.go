@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/child/childtest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -21,9 +22,7 @@ func TestServer(t *testing.T) {
 		Start: func(t *testing.T) *zkserver.Server { return zkservertest.Start(t, zkserver.Config{}) },
 		Mode:  "standalone", Release: `^3\.\d+\.\d+$`,
 		Put: func(t *testing.T, s *zkserver.Server, value string) {
-			if _, err := connect(t, s.Addr()).Create("/kept", []byte(value), 0, zk.WorldACL(zk.PermAll)); err != nil {
-				t.Fatal(err)
-			}
+			need.Get(connect(t, s.Addr()).Create("/kept", []byte(value), 0, zk.WorldACL(zk.PermAll)))(t)
 		},
 		Get: func(t *testing.T, s *zkserver.Server) (string, error) {
 			data, _, err := connect(t, s.Addr()).Get("/kept")
@@ -42,10 +41,7 @@ func TestNotFoundSaysHowToGetAServer(t *testing.T) {
 func TestStartOnATakenPortFails(t *testing.T) {
 	first := zkservertest.Start(t, zkserver.Config{NoSync: true})
 	_, port, _ := net.SplitHostPort(first.Addr())
-	number, err := net.LookupPort("tcp", port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	number := need.Get(net.LookupPort("tcp", port))(t)
 	if s, err := zkserver.Start(t.Context(), zkserver.Config{Port: number}); !errors.Is(err, syscall.EADDRINUSE) {
 		if s != nil {
 			_ = s.Stop()
@@ -57,15 +53,9 @@ func TestStartOnATakenPortFails(t *testing.T) {
 func TestContainerCheckReapsContainers(t *testing.T) {
 	s := zkservertest.Start(t, zkserver.Config{NoSync: true, ContainerCheck: 100 * time.Millisecond})
 	conn := connect(t, s.Addr())
-	if _, err := conn.CreateContainer("/c", nil, zk.FlagContainer, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Create("/c/child", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Delete("/c/child", -1); err != nil {
-		t.Fatal(err)
-	}
+	need.Get(conn.CreateContainer("/c", nil, zk.FlagContainer, zk.WorldACL(zk.PermAll)))(t)
+	need.Get(conn.Create("/c/child", nil, 0, zk.WorldACL(zk.PermAll)))(t)
+	need.OK(t, conn.Delete("/c/child", -1))
 	childtest.Eventually(t, "the empty container is deleted", func() bool {
 		exists, _, err := conn.Exists("/c")
 		return err == nil && !exists

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock/internal/locktest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/metrics/tierotel"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
@@ -41,16 +42,10 @@ func bubble(t *testing.T, test func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: zktest.Start(t), spans: tracetest.NewInMemoryExporter(), reader: metric.NewManualReader()}
 		b.tracers = trace.NewTracerProvider(trace.WithSyncer(b.spans))
-		telemetry, err := tierotel.New(tierotel.WithPaths("/jobs/*"),
-			tierotel.WithTracerProvider(b.tracers), tierotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(b.reader))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		telemetry := need.Get(tierotel.New(tierotel.WithPaths("/jobs/*"),
+			tierotel.WithTracerProvider(b.tracers), tierotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(b.reader)))))(t)
 		b.locks, b.others = locktest.Dial(t, b.server, tier.WithObserver(telemetry.Observer())), locktest.Dial(t, b.server)
-		registration, err := telemetry.Register(b.locks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		registration := need.Get(telemetry.Register(b.locks))(t)
 		defer registration.Unregister()
 		test(b)
 	})
@@ -58,11 +53,7 @@ func bubble(t *testing.T, test func(b *bench)) {
 
 func (b *bench) acquire(ctx context.Context, mu *tier.Mutex) *tier.Hold {
 	b.Helper()
-	hold, err := mu.Acquire(ctx)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return hold
+	return need.Get(mu.Acquire(ctx))(b)
 }
 
 // ended returns the spans that have ended, by name.
@@ -223,14 +214,8 @@ func TestLossesAndFailuresBeginAtZero(t *testing.T) {
 func TestLossesAndFailuresBeginAtZeroWithALateProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: zktest.Start(t), reader: metric.NewManualReader()}
-		telemetry, err := tierotel.New(tierotel.WithPaths("/jobs/*"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		registration, err := telemetry.Register(locktest.Dial(t, b.server, tier.WithObserver(telemetry.Observer())))
-		if err != nil {
-			t.Fatal(err)
-		}
+		telemetry := need.Get(tierotel.New(tierotel.WithPaths("/jobs/*")))(t)
+		registration := need.Get(telemetry.Register(locktest.Dial(t, b.server, tier.WithObserver(telemetry.Observer()))))(t)
 		defer registration.Unregister()
 		otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(b.reader)))
 		b.wantMetrics(zeros()...)
@@ -270,10 +255,7 @@ func TestMetricsTellWhatARegistryDoes(t *testing.T) {
 
 func TestPermitsAreMeasured(t *testing.T) {
 	bubble(t, func(b *bench) {
-		theirs, err := b.others.Semaphore("/jobs/a", 3).Acquire(b.Context(), 2)
-		if err != nil {
-			b.Fatal(err)
-		}
+		theirs := need.Get(b.others.Semaphore("/jobs/a", 3).Acquire(b.Context(), 2))(b)
 		time.AfterFunc(3*time.Second, func() { theirs.Release() })
 		s := b.locks.Semaphore("/jobs/a", 3)
 		done := make(chan struct{})
@@ -282,10 +264,7 @@ func TestPermitsAreMeasured(t *testing.T) {
 			time.Sleep(time.Second)
 			b.wantMetrics("tierlock.permit_waiters 1", "tierlock.waiters 0")
 		}()
-		two, err := s.Acquire(b.Context(), 2)
-		if err != nil {
-			b.Fatal(err)
-		}
+		two := need.Get(s.Acquire(b.Context(), 2))(b)
 		<-done
 		b.wantMetrics("tierlock.permits 2 tierlock.path=/jobs/*", "tierlock.permit_waiters 0", "tierlock.holds 0",
 			"tierlock.wait.duration 1×, 3s tierlock.path=/jobs/*,tierlock.source=permits")

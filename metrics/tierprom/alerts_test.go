@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -42,10 +43,7 @@ func TestAlertsByTheirUnitTests(t *testing.T) {
 // see what was in between, however long that took.
 func hasty(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(rulesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := need.Get(os.ReadFile(rulesFile))(t)
 	limit := regexp.MustCompile(`for: (\d+)m|> (\d{3,})`)
 	return limit.ReplaceAllStringFunc(string(text), func(found string) string {
 		m := limit.FindStringSubmatch(found)
@@ -101,9 +99,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 			cancel()
 		}
 	})
-	if _, err := troubled.Semaphore("/pools/a", 3).Acquire(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
+	need.Get(troubled.Semaphore("/pools/a", 3).Acquire(t.Context(), 2))(t)
 	if err := leader.Release(); err != nil {
 		t.Error(err)
 	}
@@ -146,11 +142,7 @@ func fired(labels ...string) string {
 
 func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	t.Helper()
-	hold, err := mu.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hold
+	return need.Get(mu.Acquire(t.Context()))(t)
 }
 
 // inBackground runs f until the test is over.
@@ -195,14 +187,9 @@ func startPrometheus(t *testing.T, rules string, pages map[string]*httptest.Serv
 	}
 	file := filepath.Join(dir, "prometheus.yml")
 	for name, text := range map[string]string{file: config, filepath.Join(dir, "rules.yml"): rules} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.WriteFile(name, []byte(text), 0o600))
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	l.Close()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -210,9 +197,7 @@ func startPrometheus(t *testing.T, rules string, pages map[string]*httptest.Serv
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
 	var log strings.Builder
 	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, cmd.Start())
 	m := &monitor{url: "http://" + addr, client: &http.Client{Timeout: 5 * time.Second}}
 	t.Cleanup(func() {
 		m.client.CloseIdleConnections()

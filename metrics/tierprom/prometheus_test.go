@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/metrics/tierprom"
 	"github.com/tierlock/tierlock/tier"
@@ -31,19 +32,13 @@ func process(t *testing.T, srv *zktest.Server, patterns ...string) (*tier.Regist
 
 func dial(t *testing.T, srv *zktest.Server) second.Tier {
 	t.Helper()
-	client, err := zklock.Dial(t.Context(), "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := need.Get(zklock.Dial(t.Context(), "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext)))(t)
 	return second.TierOf(client)
 }
 
 func measured(t *testing.T, store second.Tier, patterns ...string) (*tier.Registry, *httptest.Server) {
 	t.Helper()
-	metrics, err := tierprom.New(tierprom.WithPaths(patterns...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics := need.Get(tierprom.New(tierprom.WithPaths(patterns...)))(t)
 	locks := tier.New(store, tier.WithObserver(metrics.Observer()), tier.WithHandOff(time.Hour))
 	t.Cleanup(func() { locks.Close() })
 	metrics.Follow(locks)
@@ -65,10 +60,7 @@ func server(t *testing.T) *zktest.Server {
 func wait(t *testing.T, locks *tier.Registry, path string) {
 	t.Helper()
 	mu := locks.Mutex(path)
-	hold, err := mu.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	hold := need.Get(mu.Acquire(t.Context()))(t)
 	next := make(chan error)
 	go func() { next <- mu.Do(t.Context(), func(context.Context) error { return nil }) }()
 	for deadline := time.Now().Add(time.Minute); locks.Stats().Waiters == 0; time.Sleep(time.Millisecond / 10) {
@@ -87,10 +79,7 @@ func wait(t *testing.T, locks *tier.Registry, path string) {
 // wantOn checks that a page of metrics has all this, and returns it.
 func wantOn(t *testing.T, page *httptest.Server, all ...string) string {
 	t.Helper()
-	answer, err := page.Client().Get(page.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := need.Get(page.Client().Get(page.URL))(t)
 	defer answer.Body.Close()
 	var b strings.Builder
 	if err := answer.Write(&b); err != nil || answer.StatusCode != http.StatusOK {
@@ -162,10 +151,7 @@ func TestScrapeOfTheOldest(t *testing.T) {
 
 // Where nobody tells how the connection stands there is no 0 to alarm anybody.
 func TestConnectionIsNotThereBeforeItIsKnown(t *testing.T) {
-	metrics, err := tierprom.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics := need.Get(tierprom.New())(t)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(metrics)
 	families, err := registry.Gather()
@@ -183,19 +169,13 @@ func TestScrapeOfASemaphore(t *testing.T) {
 	srv := server(t)
 	locks, page := process(t, srv, "/limits/*")
 	s := locks.Semaphore("/limits/a", 5)
-	three, err := s.Acquire(t.Context(), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	three := need.Get(s.Acquire(t.Context(), 3))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 1100*time.Millisecond)
 	defer cancel()
 	if _, err := s.Acquire(ctx, 3); err == nil {
 		t.Error("got six permits of five")
 	}
-	other, err := locks.Semaphore("/elsewhere", 1).Acquire(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := need.Get(locks.Semaphore("/elsewhere", 1).Acquire(t.Context(), 1))(t)
 	wantOn(t, page,
 		"tierlock_permits{path=\"/limits/*\"} 3\n", "tierlock_permits{path=\"other\"} 1\n",
 		`tierlock_wait_seconds_count{from="permits",path="/limits/*"} 1`,

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
@@ -30,10 +31,7 @@ func TestTheServerCountsWhatTheFormulasSay(t *testing.T) {
 		p.Locks, p.Session, p.Turns = 20, 10*time.Second, 300*time.Millisecond
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rows, err := p.measure(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			rows := need.Get(p.measure(t.Context()))(t)
 			for _, r := range rows {
 				c, e := r.counted, r.expected
 				check := func(what string, counted, expected, slack float64) {

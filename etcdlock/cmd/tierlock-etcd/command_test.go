@@ -14,6 +14,7 @@ import (
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -49,10 +50,7 @@ func TestCommand(t *testing.T) {
 // ailing is the status of doctor if nothing but the server is wrong.
 func ailing(t *testing.T, server *etcdserver.Server) int {
 	t.Helper()
-	release, err := server.Version()
-	if err != nil {
-		t.Fatal(err)
-	}
+	release := need.Get(server.Version())(t)
 	if version.TooOld(release) {
 		return 1
 	}
@@ -64,10 +62,7 @@ func at(servers string) []string { return []string{"TIERLOCK_ETCD=" + servers} }
 // dial returns a plain client, such as operators have.
 func dial(t *testing.T, server *etcdserver.Server) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := need.Get(clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, Logger: zap.NewNop()}))(t)
 	t.Cleanup(func() { client.Close() })
 	return client
 }

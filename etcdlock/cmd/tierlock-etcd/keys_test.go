@@ -17,6 +17,7 @@ import (
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // Others compete on the same path. They are seen, and cannot be asked.
@@ -24,15 +25,10 @@ func TestLocksOfTheClientAreSeen(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	client := dial(t, server)
-	session, err := concurrency.NewSession(client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := need.Get(concurrency.NewSession(client))(t)
 	defer session.Close()
 	mutex := concurrency.NewMutex(session, "/others/report")
-	if err := mutex.Lock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, mutex.Lock(t.Context()))
 	put(t, client, "/others/config", "of a program")
 	put(t, client, "/others/d41d8cd98f00b204e9800998ecf8427e", "a name like one of ours, under no lease")
 	env := at(server.Addr())
@@ -81,10 +77,7 @@ func TestListStopsAtTheLimit(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	client := dial(t, server)
-	lease, err := client.Grant(t.Context(), 60)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := need.Get(client.Grant(t.Context(), 60))(t)
 	defer client.Revoke(context.Background(), lease.ID)
 	for i := range 5 {
 		put(t, client, fmt.Sprintf("/many/%d/%x", i, lease.ID), "", clientv3.WithLease(lease.ID))
@@ -128,9 +121,7 @@ func TestCredentials(t *testing.T) {
 	commandtest.Want(t, right, "doctor /other", 1, "problem +.*permission denied")
 	commandtest.Want(t, append(at(server.Addr()), "TIERLOCK_AUTH=hunter2"), "ls", 64, "TIERLOCK_AUTH: want user:password")
 	file := filepath.Join(t.TempDir(), "credentials")
-	if err := os.WriteFile(file, []byte("user:secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(file, []byte("user:secret\n"), 0o600))
 	commandtest.Want(t, env, "run -auth-file "+file+" /jobs/report -- true", 0)
 }
 
@@ -142,10 +133,7 @@ func TestSessionsAreOfWholeSeconds(t *testing.T) {
 
 func put(t *testing.T, client *clientv3.Client, key, value string, opts ...clientv3.OpOption) (revision int64) {
 	t.Helper()
-	answer, err := client.Put(t.Context(), key, value, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := need.Get(client.Put(t.Context(), key, value, opts...))(t)
 	return answer.Header.Revision
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -38,10 +39,7 @@ func sight(at time.Time, turn, length int) inspect.Sight {
 
 func filled(t *testing.T) *Site {
 	t.Helper()
-	s, err := Listen("127.0.0.1:0", false, "ZooKeeper", "/jobs", time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := need.Get(Listen("127.0.0.1:0", false, "ZooKeeper", "/jobs", time.Second))(t)
 	t.Cleanup(func() { s.Close() })
 	begin := time.Now().Add(-time.Minute)
 	for turn := range 30 {
@@ -60,9 +58,7 @@ func get(s *Site, host, path, method string) *httptest.ResponseRecorder {
 // shown is what the page is told.
 func shown(t *testing.T, text []byte) (got state) {
 	t.Helper()
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal(text, &got))
 	return got
 }
 
@@ -97,10 +93,7 @@ func TestOnlyTheLoopbackUnlessPublic(t *testing.T) {
 	if _, port, err := net.SplitHostPort(local.listener.Addr().String()); err != nil || local.URL() != "http://127.0.0.1:"+port+"/" {
 		t.Errorf("the loopback: got %s, %v", local.URL(), err)
 	}
-	s, err := Listen("0.0.0.0:0", true, "ZooKeeper", "/", time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := need.Get(Listen("0.0.0.0:0", true, "ZooKeeper", "/", time.Second))(t)
 	s.Close()
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/pglock"
@@ -46,9 +47,7 @@ func TestCommand(t *testing.T) {
 		server := startServer(t)
 		if own {
 			server = pgservertest.Start(t, pgserver.Config{NoSync: true})
-			if err := migrate(t.Context(), server); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, migrate(t.Context(), server))
 		}
 		return commandtest.Site{
 			Env:     at(pgserver.PlainURL(server.Addr())),
@@ -92,15 +91,10 @@ func makeDatabase(t *testing.T, name string) string {
 // execute has a server execute this, each by itself.
 func execute(t *testing.T, url string, all ...string) {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := need.Get(pgxpool.New(t.Context(), url))(t)
 	defer pool.Close()
 	for _, sql := range all {
-		if _, err := pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		need.Get(pool.Exec(t.Context(), sql))(t)
 	}
 }
 
@@ -122,10 +116,7 @@ func TestMigrateSaysWhyItCannot(t *testing.T) {
 	t.Parallel()
 	url := makeDatabase(t, "refusing")
 	execute(t, url, "CREATE ROLE nobody_here LOGIN")
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := need.Get(pgxpool.ParseConfig(url))(t)
 	commandtest.Want(t, at(strings.Replace(url, config.ConnConfig.User+"@", "nobody_here@", 1)), "migrate", 70, "permission denied")
 	execute(t, url, "CREATE SCHEMA tierlock")
 	commandtest.Want(t, at(url), "migrate", 70, "no schema tierlock of the right version")

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/redislock"
@@ -61,9 +62,7 @@ func TestCommand(t *testing.T) {
 		server := startServer(t)
 		if own {
 			server = redisservertest.Start(t, redisserver.Config{NoSync: true})
-			if err := take(server); err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, take(server))
 		}
 		return commandtest.Site{
 			Env:     at(server.Addr()),
@@ -86,18 +85,14 @@ func TestLocksOfOthersAreSeen(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	client, env := dial(t, server), at(server.Addr())
-	if err := client.SetNX(t.Context(), "others:report", "theirs", time.Minute).Err(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, client.SetNX(t.Context(), "others:report", "theirs", time.Minute).Err())
 	commandtest.Want(t, env, "who others:report", 0, `0 +holds +other +\? +- +0 +- +-`)
 	commandtest.Want(t, env, "doctor others:report", 0, "says nothing of itself", "(?m)^theirs\n.*\n +ok +the key of the lock expires in ",
 		"DEL can")
 	commandtest.Want(t, env, "run -n others:report -- true", 75)
 	commandtest.Want(t, env, "revoke others:report", 1, "its owner would not hear of it")
 	commandtest.Want(t, env, "break others:report -token 1 -yes", 1, "nothing was deleted")
-	if err := client.Persist(t.Context(), "others:report").Err(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, client.Persist(t.Context(), "others:report").Err())
 	commandtest.Want(t, env, "doctor others:report", 1, "problem +the key does not expire")
 }
 
@@ -105,17 +100,11 @@ func TestLocksOfOthersAreSeen(t *testing.T) {
 func TestLocksAreFound(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	locks, err := redislock.New(dial(t, server))
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := need.Get(redislock.New(dial(t, server)))(t)
 	defer locks.Close()
 	paths := []string{"found:a", "found:a:b", "found/a", "found:{tag}:c", "foundling"}
 	for _, path := range paths {
-		hold, err := locks.Mutex(path).Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		hold := need.Get(locks.Mutex(path).Acquire(t.Context()))(t)
 		defer hold.Release()
 	}
 	for below, want := range map[string][]string{
@@ -136,9 +125,7 @@ func TestCredentials(t *testing.T) {
 	t.Parallel()
 	server := redisservertest.Start(t, redisserver.Config{NoSync: true})
 	root := dial(t, server)
-	if err := root.Do(t.Context(), "ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all").Err(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, root.Do(t.Context(), "ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all").Err())
 	wrong := append(at(server.Addr()), "TIERLOCK_AUTH=worker:wrong")
 	commandtest.Want(t, wrong, "who /x", 69, "WRONGPASS")
 	commandtest.Want(t, append(at(server.Addr()), "TIERLOCK_AUTH=hunter2"), "who /x", 64, "TIERLOCK_AUTH: want user:password")

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/stress/internal/durations"
 	"github.com/tierlock/tierlock/stress/internal/load"
@@ -39,13 +40,9 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.write(dir); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, b.write(dir))
 	var read benchmark
-	if err := json.Unmarshal(content(t, dir, "bench.json"), &read); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, json.Unmarshal(content(t, dir, "bench.json"), &read))
 	if len(read.Trials) != 2 || len(read.Trials[0].Runs) != rounds || len(read.Goals) != 1 || len(read.Goals[0].Runs) != rounds {
 		t.Fatalf("got %+v", read)
 	}
@@ -175,9 +172,5 @@ func TestParseGoBench(t *testing.T) {
 
 func content(t *testing.T, dir, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return need.Get(os.ReadFile(filepath.Join(dir, name)))(t)
 }

@@ -1,6 +1,10 @@
 package evidence
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
+)
 
 func TestFenceRefusesLowerTokens(t *testing.T) {
 	f := NewFence(1)
@@ -57,15 +61,9 @@ func TestTokenOfTwoProcessesIsARegression(t *testing.T) {
 func TestFenceServesOtherProcesses(t *testing.T) {
 	dir := t.TempDir()
 	f := NewFence(1)
-	stop, err := f.Serve(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stop := need.Get(f.Serve(dir))(t)
 	defer stop()
-	gate, err := DialFence(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := need.Get(DialFence(dir))(t)
 	defer gate.Close()
 	var answer Answer
 	if err := gate.Write(Access{Token: 5, Process: 1, Fenced: 41}, &answer); err != nil || answer.Refused {
@@ -79,9 +77,7 @@ func TestFenceServesOtherProcesses(t *testing.T) {
 // ask is an access that must be answered.
 func ask(t *testing.T, access func(Access, *Answer) error, a Access) (answer Answer) {
 	t.Helper()
-	if err := access(a, &answer); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, access(a, &answer))
 	return answer
 }
 

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestJournalSurvivesATornEnd(t *testing.T) {
@@ -14,22 +16,13 @@ func TestJournalSurvivesATornEnd(t *testing.T) {
 	second := Hold{Process: 1, ID: 30, Token: 6, Got: 30, Valid: 40, Over: 41}
 	open := second
 	open.Valid, open.Over = 35, 0
-	j, err := CreateJournal(dir, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := need.Get(CreateJournal(dir, 1))(t)
 	for _, h := range []Hold{first, open} {
-		if err := j.Write(&h); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, j.Write(&h))
 	}
 	checkJournals(t, dir, first, open)
-	if err := j.Write(&second); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := j.file.WriteString(`{"Process":1,"ID":31,"Pa`); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, j.Write(&second))
+	need.Get(j.file.WriteString(`{"Process":1,"ID":31,"Pa`))(t)
 	checkJournals(t, dir, first, second)
 }
 
@@ -43,9 +36,7 @@ func checkJournals(t *testing.T, dir string, want ...Hold) {
 
 func TestGarbageInAJournalIsAnError(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "journal-1")
-	if err := os.WriteFile(name, []byte("garbage\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(name, []byte("garbage\n"), 0o600))
 	if holds, err := ReadJournals(filepath.Dir(name)); err == nil || !strings.Contains(err.Error(), name) {
 		t.Errorf("got %v, %v, want an error with the name of the file", holds, err)
 	}

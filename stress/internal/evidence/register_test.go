@@ -3,6 +3,7 @@ package evidence
 import (
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
@@ -54,9 +55,7 @@ func TestOverlappingSectionLosesAnUpdate(t *testing.T) {
 func TestAbandonedSectionIsNotCounted(t *testing.T) {
 	bothWays(t, func(t *testing.T, how Judging) {
 		r := open(t, t.TempDir(), 0, how)
-		if err := enter(t, r).Abandon(); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, enter(t, r).Abandon())
 		if s := enter(t, r); s.Overlap {
 			t.Error("the abandoned section still excludes others")
 		}
@@ -68,20 +67,12 @@ func TestAbandonedSectionIsNotCounted(t *testing.T) {
 
 func open(t *testing.T, dir string, path int, how Judging) *Register {
 	t.Helper()
-	r, err := NewRegister(dir, path, rule.Mutex(), how)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return need.Get(NewRegister(dir, path, rule.Mutex(), how))(t)
 }
 
 func enter(t *testing.T, r *Register) Section {
 	t.Helper()
-	s, err := r.Enter(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return need.Get(r.Enter(1))(t)
 }
 
 func leave(t *testing.T, s Section, token, process int64) (regression bool) {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
@@ -14,14 +15,8 @@ func inTurn(t *testing.T, r rule.Rule, how Judging, weights ...int64) (all []Sec
 	t.Helper()
 	dir := t.TempDir()
 	for _, weight := range weights {
-		register, err := NewRegister(dir, 0, r, how)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := register.Enter(weight)
-		if err != nil {
-			t.Fatal(err)
-		}
+		register := need.Get(NewRegister(dir, 0, r, how))(t)
+		s := need.Get(register.Enter(weight))(t)
 		all, overlap = append(all, s), s.Overlap
 	}
 	return all, overlap
@@ -54,9 +49,7 @@ func TestWhoFindsNoRoomOverlaps(t *testing.T) {
 					t.Errorf("overlap: got %t, want %t", overlap, test.want)
 				}
 				for _, s := range inside {
-					if err := s.Abandon(); err != nil {
-						t.Fatal(err)
-					}
+					need.OK(t, s.Abandon())
 				}
 				again, err := inside[0].register.Enter(test.inside[0])
 				if err != nil || again.Overlap {
@@ -119,16 +112,10 @@ func TestTokens(t *testing.T) {
 		{"none, of a reader and a writer", []step{{write, 5, 1}, {read, 0, 2}, {write, 0, 2}}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r, err := NewRegister(t.TempDir(), 0, rule.ReadersWriter(0.9), ByCount)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := need.Get(NewRegister(t.TempDir(), 0, rule.ReadersWriter(0.9), ByCount))(t)
 			var got bool
 			for _, s := range test.steps {
-				section, err := r.Enter(s.weight)
-				if err != nil {
-					t.Fatal(err)
-				}
+				section := need.Get(r.Enter(s.weight))(t)
 				got = leave(t, section, s.token, s.process)
 			}
 			if got != test.want {
@@ -147,10 +134,7 @@ func TestRoomIsFoundWhileOthersLeave(t *testing.T) {
 	left, changed := r.Room, sync.NewCond(&mu)
 	var all sync.WaitGroup
 	for i := range goroutines {
-		register, err := NewRegister(dir, 0, r, ByKernel)
-		if err != nil {
-			t.Fatal(err)
-		}
+		register := need.Get(NewRegister(dir, 0, r, ByKernel))(t)
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(i)))
 			for range turns {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/report"
@@ -71,9 +72,7 @@ func TestDrawingNamesTheOperationsAndTheFaultsOfTheirTime(t *testing.T) {
 	c.Holds[71].Token = c.Holds[70].Token
 	c.Judge(&report.Result{Procs: 2, Goroutines: 1, Paths: 1})
 	var page strings.Builder
-	if err := c.Draw(&page); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.Draw(&page))
 	for _, want := range []string{
 		"process 1, hold 701: acquire, token 71", "process 1, hold 701: release", "process 2, hold 711: acquire, token 71",
 		"free, after token 71 of process 1", "stop worker", `"ClientId":1`, // a row for each hold

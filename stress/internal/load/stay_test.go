@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/store"
 	"github.com/tierlock/tierlock/stress/internal/store/storetest"
@@ -28,9 +29,7 @@ func (h *lateHold) Release() error { return h.Err() }
 func TestHolderThatTheFenceRefusesMustSeeItsLoss(t *testing.T) {
 	w, f := newTestWitness(t)
 	access := evidence.Access{Token: 6, Process: 2}
-	if err := f.Read(access, &evidence.Answer{}); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, f.Read(access, &evidence.Answer{}))
 	if h := turn(t, w, storetest.Hold{Fence: 5}); !h.Refused || !h.Blind || h.Lost {
 		t.Errorf("Err is nil after all: got %+v, want refused and blind", h)
 	}
@@ -51,21 +50,13 @@ func TestTurnIsWrittenDown(t *testing.T) {
 	if !(h.Asked <= h.Got && h.Got <= h.Left && h.Left <= h.Valid && h.Valid <= h.Over) {
 		t.Errorf("times out of order: %+v", h)
 	}
-	register, err := evidence.NewRegister(w.worker.task.Dir, 0, w.worker.rule, w.worker.task.judging())
-	if err != nil {
-		t.Fatal(err)
-	}
-	inside, err := register.Enter(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	register := need.Get(evidence.NewRegister(w.worker.task.Dir, 0, w.worker.rule, w.worker.task.judging()))(t)
+	inside := need.Get(register.Enter(1))(t)
 	h = turn(t, w, storetest.Hold{Fence: 5})
 	if h.Met == nil || h.Met.From < h.Got || h.Met.Until > h.Left {
 		t.Errorf("met somebody inside: got %+v", h)
 	}
-	if err := inside.Abandon(); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, inside.Abandon())
 }
 
 func TestLossAtReleaseEndsTheClaimBefore(t *testing.T) {
@@ -80,15 +71,9 @@ func newTestWitness(t *testing.T) (*witness, *evidence.Fence) {
 	t.Helper()
 	w := newTestWorker(t)
 	f := evidence.NewFence(1)
-	stop, err := f.Serve(w.task.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stop := need.Get(f.Serve(w.task.Dir))(t)
 	t.Cleanup(stop)
-	witness, err := newWitness(w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	witness := need.Get(newWitness(w))(t)
 	t.Cleanup(func() { _ = witness.fence.Close() })
 	return witness, f
 }
@@ -97,9 +82,7 @@ func newTestWitness(t *testing.T) (*witness, *evidence.Fence) {
 func turn(t *testing.T, w *witness, h store.Hold) evidence.Hold {
 	t.Helper()
 	acquire := func(context.Context, int64) (store.Hold, error) { return h, nil }
-	if err := w.turn(t.Context(), rand.New(rand.NewPCG(1, 1)), acquire, 0); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, w.turn(t.Context(), rand.New(rand.NewPCG(1, 1)), acquire, 0))
 	holds, err := evidence.ReadJournals(w.worker.task.Dir)
 	if err != nil || len(holds) == 0 {
 		t.Fatalf("journal: %v, %v", holds, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/stress/internal/store"
 	"github.com/tierlock/tierlock/stress/internal/store/storetest"
 )
@@ -59,10 +60,7 @@ func TestErrorsAreCountedByTheirRoot(t *testing.T) {
 
 func newTestWorker(t *testing.T) *worker {
 	t.Helper()
-	w, err := newWorker(Task{Config: Config{Store: store.ZooKeeper, Lock: "mutex"}, Process: 1, LockPaths: []string{"/x"},
-		Dir: t.TempDir()}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := need.Get(newWorker(Task{Config: Config{Store: store.ZooKeeper, Lock: "mutex"}, Process: 1, LockPaths: []string{"/x"},
+		Dir: t.TempDir()}, nil))(t)
 	return w
 }

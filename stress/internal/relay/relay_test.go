@@ -8,6 +8,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestRelayCarriesUntilItIsCut(t *testing.T) {
@@ -30,19 +32,13 @@ func TestMuteRelayKeepsItsConnections(t *testing.T) {
 	r := newTestRelay(t)
 	conn := dial(t, r)
 	r.Mute()
-	if _, err := io.WriteString(conn, "x"); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	need.Get(io.WriteString(conn, "x"))(t)
+	need.OK(t, conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("read while mute: got %v, want silence", err)
 	}
 	r.Heal()
-	if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, conn.SetReadDeadline(time.Now().Add(5*time.Second)))
 	if _, err := conn.Read(make([]byte, 1)); err != nil {
 		t.Errorf("read once healed: got %v, want what was sent while mute", err)
 	}
@@ -86,10 +82,7 @@ func TestEndArrivesAfterWhatIsUnderWay(t *testing.T) {
 // pumped is the two ends of one direction of a relay.
 func pumped(t *testing.T, delay time.Duration) (near, remote net.Conn) {
 	t.Helper()
-	r, err := New(nil, delay)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Get(New(nil, delay))(t)
 	near, from := net.Pipe()
 	to, remote := net.Pipe()
 	r.tasks.Go(func() { r.pump(to, from) })
@@ -103,10 +96,7 @@ func pumped(t *testing.T, delay time.Duration) (near, remote net.Conn) {
 // newTestRelay is a relay to a server that answers what it is sent.
 func newTestRelay(t *testing.T) *Relay {
 	t.Helper()
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := need.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = server.Close() })
 	go func() {
 		for {
@@ -120,10 +110,7 @@ func newTestRelay(t *testing.T) *Relay {
 			}()
 		}
 	}()
-	r, err := New([]string{server.Addr().String()}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := need.Get(New([]string{server.Addr().String()}, 0))(t)
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -134,19 +121,14 @@ func newTestRelay(t *testing.T) *Relay {
 
 func dial(t *testing.T, r *Relay) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", r.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := need.Get(net.Dial("tcp", r.Addrs()[0]))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
 func echoes(t *testing.T, conn net.Conn) bool {
 	t.Helper()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, conn.SetDeadline(time.Now().Add(5*time.Second)))
 	if _, err := io.WriteString(conn, "x"); err != nil {
 		return false
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/stress/internal/durations"
 )
 
@@ -43,9 +44,7 @@ func TestTheSortOfLockIsShown(t *testing.T) {
 			t.Errorf("on a page: got %q, want %q", got, test.work)
 		}
 		var text strings.Builder
-		if err := r.Write(&text, false); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, r.Write(&text, false))
 		for _, want := range test.text {
 			if !strings.Contains(text.String(), want) {
 				t.Errorf("as text: no %q in\n%s", want, &text)

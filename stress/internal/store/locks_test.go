@@ -7,6 +7,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/redisserver"
@@ -18,9 +19,7 @@ import (
 
 func TestOnPostgres(t *testing.T) {
 	server := pgservertest.Start(t, pgserver.Config{NoSync: true}).Addr()
-	if err := migrate(t.Context(), []string{server}); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, migrate(t.Context(), []string{server}))
 	testLocks(t, Postgres, server)
 	testLocks(t, PostgresAdvisory, server)
 	testTraffic(t, Postgres, server, false)
@@ -28,9 +27,7 @@ func TestOnPostgres(t *testing.T) {
 
 func TestOnRedis(t *testing.T) {
 	server := redisservertest.Start(t, redisserver.Config{}).Addr()
-	if err := trust(t.Context(), server); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, trust(t.Context(), server))
 	testLocks(t, Redis, server)
 	testTraffic(t, Redis, server, true)
 }
@@ -60,10 +57,7 @@ func testLocks(t *testing.T, s *Store, server string) {
 			}
 			t.Cleanup(o.Close)
 			first, second := contender(t, s, lock, server, o.Paths()[1]), contender(t, s, lock, server, o.Paths()[1])
-			hold, err := first(t.Context(), weight)
-			if err != nil {
-				t.Fatal(err)
-			}
+			hold := need.Get(first(t.Context(), weight))(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			if _, err := second(ctx, weight); err == nil {
@@ -74,9 +68,7 @@ func testLocks(t *testing.T, s *Store, server string) {
 			}
 			releases := func(hold Hold) {
 				t.Helper()
-				if err := hold.Release(); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, hold.Release())
 				if n, err := Leaked(t.Context(), o, 20*time.Second); n != 0 || err != nil {
 					t.Errorf("got %d orphans, %v after a release", n, err)
 				}
@@ -93,28 +85,18 @@ func testLocks(t *testing.T, s *Store, server string) {
 // contender is that of a process of its own.
 func contender(t *testing.T, s *Store, lock, server, path string) Contender {
 	t.Helper()
-	locker, err := s.Locks[lock].Dial(t.Context(), Options{Servers: []string{server}, Goroutines: 1, Permits: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locker := need.Get(s.Locks[lock].Dial(t.Context(), Options{Servers: []string{server}, Goroutines: 1, Permits: 3}))(t)
 	t.Cleanup(func() {
 		if err := locker.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	acquire, err := locker.Contender(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return acquire
+	return need.Get(locker.Contender(path))(t)
 }
 
 // testTraffic: a write counts as one, and, where a store tells of its packets, they grow.
 func testTraffic(t *testing.T, s *Store, server string, packets bool) {
-	o, err := s.Observe(t.Context(), Place{Servers: []string{server}, Lock: "mutex", Paths: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := need.Get(s.Observe(t.Context(), Place{Servers: []string{server}, Lock: "mutex", Paths: 1}))(t)
 	defer o.Close()
 	before, known := o.Traffic()
 	for range 3 {

@@ -3,14 +3,13 @@ package store
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestTaskNamesItsStore(t *testing.T) {
 	for _, want := range all {
-		text, err := json.Marshal(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := need.Get(json.Marshal(want))(t)
 		var got Store
 		if err := json.Unmarshal(text, &got); err != nil || got.Name != want.Name || len(got.Locks) != len(want.Locks) {
 			t.Errorf("%s: got %q with %d locks, %v", text, got.Name, len(got.Locks), err)

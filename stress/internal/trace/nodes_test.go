@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/internal/zkqueue"
@@ -45,17 +46,14 @@ func runNodes(t *testing.T, long time.Duration, faults bool) (events []Event) {
 				add(e)
 			}
 			var lines, requests atomic.Int64
-			client, err := zklock.Dial(ctx, "zk:2181", zklock.WithSessionTimeout(ttl),
+			client := need.Get(zklock.Dial(ctx, "zk:2181", zklock.WithSessionTimeout(ttl),
 				zklock.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
 					conn, err := server.DialContext(ctx, network, address)
 					if err != nil {
 						return nil, err
 					}
 					return recorded(conn, lines.Add(1), &requests, record), nil
-				}))
-			if err != nil {
-				t.Fatal(err)
-			}
+				})))(t)
 			locks := tier.New(second.TierOf(client), tier.WithHandOff(15*time.Millisecond))
 			defer locks.Close()
 			use(ctx, &work, locks, record)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/tier"
@@ -426,10 +427,7 @@ func TestNewsOfTheSameMomentAreHeard(t *testing.T) {
 
 func TestTraceIsReadAsItWasWritten(t *testing.T) {
 	dir := t.TempDir()
-	w, err := Create(dir, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := need.Get(Create(dir, 7))(t)
 	ref := queue.Ref{Path: "/a", ID: "x", Token: 3, Permits: 2}
 	enter := queue.Command{Op: queue.Enter, Session: "s", Ref: ref, Old: ref, Weight: 2, Among: []queue.Ref{ref}}
 	w.Record(queue.Record{Number: 1, Sent: true, Command: enter})
@@ -439,10 +437,7 @@ func TestTraceIsReadAsItWasWritten(t *testing.T) {
 	if _, err := w.file.WriteString(`{"at": 5, "proc`); err != nil { // killed
 		t.Fatal(err)
 	}
-	got, err := Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := need.Get(Read(dir))(t)
 	for i := range got {
 		if i > 0 && got[i].At < got[i-1].At {
 			t.Errorf("event %d is before the last one", i)
@@ -458,9 +453,7 @@ func TestTraceIsReadAsItWasWritten(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "trace-8"), []byte("nonsense\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, os.WriteFile(filepath.Join(dir, "trace-8"), []byte("nonsense\n"), 0o666))
 	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), "trace-8") {
 		t.Errorf("got %v, want an error that names the file", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestPageShowsWhatIsKnown(t *testing.T) {
@@ -32,10 +34,7 @@ func TestPageNeedsNothingElse(t *testing.T) {
 }
 
 func TestPicturesAreXML(t *testing.T) {
-	groups, err := sample().figures()
-	if err != nil {
-		t.Fatal(err)
-	}
+	groups := need.Get(sample().figures())(t)
 	n := 0
 	for _, g := range groups {
 		for _, f := range g.Figures {
@@ -48,10 +47,7 @@ func TestPicturesAreXML(t *testing.T) {
 	}
 	p := sample()
 	p.Comparisons = append(p.Comparisons, Comparison{Work: "9 × 9", Ratio: 7, Run: p.Comparisons[0].Run, Peer: &Run{Lock: "other"}})
-	turns, err := p.TurnsSVG(map[string]string{"4 × 50": "ours", "9 × 9": "ours, far"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	turns := need.Get(p.TurnsSVG(map[string]string{"4 × 50": "ours", "9 × 9": "ours, far"}))(t)
 	checkXML(t, turns)
 	for text, want := range map[string]bool{">ours<": true, ">123,000<": true, ">zk<": true, ">ours, far<": true, "1 × 100": false,
 		"other": false} {
@@ -111,9 +107,7 @@ func sample() *Page {
 func html(t *testing.T, r *Page) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := r.WriteHTML(&b); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, r.WriteHTML(&b))
 	return b.String()
 }
 
